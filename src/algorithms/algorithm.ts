@@ -1,0 +1,68 @@
+/**
+ * The contract of algorithms. An algorithm turns a rollout into better weights. It never sees a network: it hands the
+ * policy rows and a loss, and gets a gradient. It declares its columns before the world takes its memory, and allocates
+ * nothing afterwards.
+ */
+import type { Columns, Plan } from '../components/column.ts'
+import type { RolloutColumns } from '../components/rollout.ts'
+import type { DefinitionRecord } from '../definition.ts'
+import type { Kernels } from '../kernels/bind.ts'
+import type { Policy } from '../policies/policy.ts'
+import type { Random } from '../random.ts'
+import type { Space } from '../space.ts'
+
+/** An algorithm with its settings: what `createTrainer` takes. */
+export interface AlgorithmDefinition extends DefinitionRecord {
+  /** Steps of each lane between two updates. */
+  readonly numSteps: number
+  /** Discount factor, which the rollout table records. */
+  readonly gamma: number
+  /** The columns a learner needs. Throws InputError where the settings do not fit the cohort. */
+  plan(shape: LearnerShape): Plan
+  /** A learner over those columns. */
+  bind(context: LearnerContext): Learner
+}
+
+/** What a learner's columns depend on. */
+export interface LearnerShape {
+  readonly numLanes: number
+  readonly numParameters: number
+  readonly observationSpace: Space
+  readonly actionSpace: Space
+}
+
+/** What a learner works with. */
+export interface LearnerContext extends LearnerShape {
+  readonly rollout: RolloutColumns
+  /** The columns of `AlgorithmDefinition.plan`. */
+  readonly columns: Columns<Plan>
+  readonly weights: Float32Array
+  readonly policy: Policy
+  readonly kernels: Kernels
+  readonly random: Random
+}
+
+export interface Learner {
+  /**
+   * Learns from the rollout as it stands, and writes its advantage and return columns. `update` counts from 0; `progress`
+   * is the part of the training that is done, in [0, 1).
+   */
+  learn(update: number, progress: number): LearnerMetrics
+}
+
+/** What an update did. Means over the update's minibatches unless said otherwise. */
+export interface LearnerMetrics {
+  policyLoss: number
+  valueLoss: number
+  /** Of the action distribution, in nats. */
+  entropy: number
+  /** KL(old ‖ new) by Schulman's k3, in nats. */
+  approxKl: number
+  /** Part of the rows whose ratio was beyond the clip. */
+  clipFraction: number
+  /** Of the returns, by the values before the update; NaN where the returns do not vary. */
+  explainedVariance: number
+  /** Global norm of the gradient before it was clipped. */
+  gradNorm: number
+  learningRate: number
+}

@@ -1,0 +1,262 @@
+import { column, type Columns, type Plan, saved } from '../components/column.ts'
+import { defineFactory } from '../definition.ts'
+import { InputError } from '../errors.ts'
+import { NUM_SLOTS, PpoSum } from '../kernels/bind.ts'
+import { BLOCK_ROWS, type Derivatives, type Evaluated } from '../policies/policy.ts'
+import { number, optionalNumber, type SettingValues, toggle, whole } from '../settings.ts'
+import { spaceType, spaceWidth } from '../space.ts'
+import type { AlgorithmDefinition, Learner, LearnerContext, LearnerMetrics, LearnerShape } from './algorithm.ts'
+
+const settings = {
+  numSteps: whole(128, 'steps of each lane between two updates', { min: 1 }),
+  learningRate: number(2.5e-4, "Adam's step size", { above: 0 }),
+  annealLearningRate: toggle(true, 'let the learning rate fall to 0 in a straight line over totalSteps'),
+  gamma: number(0.99, 'discount factor', { min: 0, max: 1 }),
+  gaeLambda: number(0.95, 'mixing factor of generalized advantage estimation', { min: 0, max: 1 }),
+  updateEpochs: whole(4, 'passes over each rollout', { min: 1 }),
+  numMinibatches: whole(4, 'minibatches a pass', { min: 1 }),
+  normalizeAdvantage: toggle(true, 'give the advantages of each minibatch mean 0 and deviation 1'),
+  clipCoef: number(0.2, 'how far the ratio of probabilities may leave 1', { above: 0 }),
+  annealClipCoef: toggle(false, 'let clipCoef fall to 0 in a straight line over totalSteps'),
+  clipValue: optionalNumber(null, 'how far a value may move from the old one; null: as far as it likes', { above: 0 }),
+  entropyCoef: number(0, 'weight of the entropy in the loss', { min: 0 }),
+  valueCoef: number(0.5, 'weight of the value loss', { min: 0 }),
+  maxGradNorm: number(0.5, 'global norm to which gradients are clipped', { above: 0 }),
+  targetKl: optionalNumber(null, 'stop an update after the pass whose mean approxKl is above this; null: never', { above: 0 }),
+  weightDecay: number(0, "AdamW's decoupled weight decay", { min: 0 }),
+}
+
+type PpoSettings = SettingValues<typeof settings>
+
+const BETA_1 = 0.9
+const BETA_2 = 0.999
+const EPSILON = 1e-5 // As in openai/baselines.
+
+/**
+ * Proximal policy optimization (Schulman, Wolski, Dhariwal, Radford, Klimov 2017) with generalized advantage estimation,
+ * minibatches in keyed order and Adam; the details follow Huang et al., "The 37 Implementation Details of PPO" (2022).
+ *
+ * @example ppo({ numSteps: 128, gamma: 0.99, gaeLambda: 0.95, clipCoef: 0.2 })
+ */
+export const ppo = defineFactory('algorithm', { id: 'ppo', module: import.meta.url, settings }, (parameters) => ({
+  numSteps: parameters.numSteps,
+  gamma: parameters.gamma,
+  plan: (shape: LearnerShape): Plan => ppoPlan(parameters, shape),
+  bind: (context: LearnerContext): Learner => new Ppo(parameters, context),
+})) satisfies (...parameters: never[]) => AlgorithmDefinition
+
+function ppoPlan({ numSteps, numMinibatches }: PpoSettings, shape: LearnerShape) {
+  const { numLanes, numParameters, observationSpace, actionSpace } = shape
+  const numRows = numSteps * numLanes
+  if (numMinibatches > numRows) {
+    throw new InputError('ppo.numMinibatches', String(numMinibatches), `at most the ${numRows} rows of a rollout`)
+  }
+  const rows = Math.ceil(numRows / numMinibatches)
+  const slots = Math.min(NUM_SLOTS, Math.ceil(rows / BLOCK_ROWS))
+  return {
+    /** First and second moments of the gradient. */
+    moment: saved(column('f32', numParameters)),
+    squareMoment: saved(column('f32', numParameters)),
+    /** β₁ and β₂ to the power of the steps taken. */
+    betaPowers: saved(column('f64', 2)),
+    /** numLanes sums of the advantage kernel. */
+    carry: column('f32', numLanes),
+    /** The rollout's valid rows, in the order of this epoch. */
+    order: column('u32', numRows),
+    words: column('u32', 4),
+    /** The minibatch, gathered. */
+    minibatch: {
+      observation: column('f32', rows, spaceWidth(observationSpace)),
+      action: column(spaceType(actionSpace), rows, spaceWidth(actionSpace)),
+      logprob: column('f32', rows),
+      value: column('f32', rows),
+      advantage: column('f32', rows),
+      return: column('f32', rows),
+    },
+    /** Mean and deviation of the minibatch's advantages. */
+    moments: column('f64', 2),
+    /** Gradients and loss sums of the slots. */
+    gradients: column('f32', slots, numParameters),
+    sums: column('f64', slots, PpoSum.length),
+  } satisfies Plan
+}
+
+class Ppo implements Learner {
+  readonly #settings: PpoSettings
+  readonly #context: LearnerContext
+  readonly #columns: Columns<ReturnType<typeof ppoPlan>>
+  readonly #slotGradients
+  readonly #observationWidth: number
+  readonly #actionWidth: number
+  /** What the loss of the current minibatch needs beside its columns. */
+  readonly #loss = { mean: 0, scale: 1, weight: 0, clipCoef: 0, sumsFrom: 0 }
+
+  constructor(settings: PpoSettings, context: LearnerContext) {
+    this.#settings = settings
+    this.#context = context
+    this.#columns = context.columns as unknown as Columns<ReturnType<typeof ppoPlan>>
+    this.#columns.betaPowers.fill(1)
+    this.#observationWidth = spaceWidth(context.observationSpace)
+    this.#actionWidth = spaceWidth(context.actionSpace)
+    const { gradients } = this.#columns
+    const length = context.numParameters
+    this.#slotGradients = Array.from({ length: gradients.length / length }, (_, slot) =>
+      context.policy.view(gradients.subarray(slot * length, (slot + 1) * length)),
+    )
+  }
+
+  learn(update: number, progress: number): LearnerMetrics {
+    const { kernels, rollout, random } = this.#context
+    const { updateEpochs, numMinibatches, learningRate, annealLearningRate, clipCoef, annealClipCoef, targetKl } =
+      this.#settings
+    const { order, words, sums } = this.#columns
+    const rate = annealLearningRate ? learningRate * (1 - progress) : learningRate
+    this.#loss.clipCoef = annealClipCoef ? clipCoef * (1 - progress) : clipCoef
+
+    this.#estimateAdvantages()
+    const numRows = kernels.listValid(order, rollout.valid, rollout.valid.length)
+    const total = { policyLoss: 0, valueLoss: 0, entropy: 0, approxKl: 0, clipped: 0, gradNorm: 0, rows: 0, steps: 0 }
+    for (let epoch = 0; epoch < updateEpochs; epoch++) {
+      kernels.shuffleRows(order, words, numRows, update, epoch, random.key0, random.key1)
+      let epochKl = 0
+      for (let m = 0; m < numMinibatches; m++) {
+        const first = Math.floor((m * numRows) / numMinibatches)
+        const count = Math.floor(((m + 1) * numRows) / numMinibatches) - first
+        if (count === 0) continue // Fewer valid rows than minibatches.
+        this.#gather(first, count)
+        total.gradNorm += this.#descend(count, rate)
+        total.policyLoss += sums[PpoSum.policyLoss]!
+        total.valueLoss += sums[PpoSum.valueLoss]!
+        total.entropy += sums[PpoSum.entropy]!
+        total.clipped += sums[PpoSum.clipped]!
+        epochKl += sums[PpoSum.approxKl]!
+        total.rows += count
+        total.steps++
+      }
+      total.approxKl += epochKl
+      if (targetKl !== null && epochKl / numRows > targetKl) break
+    }
+    return {
+      policyLoss: total.policyLoss / total.rows,
+      valueLoss: total.valueLoss / total.rows,
+      entropy: total.entropy / total.rows,
+      approxKl: total.approxKl / total.rows,
+      clipFraction: total.clipped / total.rows,
+      explainedVariance: kernels.explainedVariance(rollout.value, rollout.return, rollout.valid, rollout.valid.length),
+      gradNorm: total.gradNorm / total.steps,
+      learningRate: rate,
+    }
+  }
+
+  #estimateAdvantages(): void {
+    const { kernels, rollout, numLanes } = this.#context
+    const { gamma, gaeLambda, numSteps } = this.#settings
+    kernels.gae(
+      rollout.advantage,
+      rollout.return,
+      this.#columns.carry,
+      rollout.reward,
+      rollout.value,
+      rollout.nextValue,
+      rollout.terminated,
+      rollout.truncated,
+      rollout.valid,
+      gamma,
+      gaeLambda,
+      numSteps,
+      numLanes,
+    )
+  }
+
+  /** Gathers rows order[first … first + count) into the minibatch, and prepares its loss. */
+  #gather(first: number, count: number): void {
+    const { kernels, rollout } = this.#context
+    const { minibatch, order, moments } = this.#columns
+    kernels.gatherRows(minibatch.observation, rollout.observation, order, first, count, this.#observationWidth)
+    kernels.gatherRows(minibatch.action, rollout.action, order, first, count, this.#actionWidth)
+    kernels.gatherRows(minibatch.logprob, rollout.logprob, order, first, count, 1)
+    kernels.gatherRows(minibatch.value, rollout.value, order, first, count, 1)
+    kernels.gatherRows(minibatch.advantage, rollout.advantage, order, first, count, 1)
+    kernels.gatherRows(minibatch.return, rollout.return, order, first, count, 1)
+    if (this.#settings.normalizeAdvantage) {
+      kernels.meanAndDeviation(moments, minibatch.advantage, count)
+      this.#loss.mean = moments[0]!
+      this.#loss.scale = 1 / (moments[1]! + 1e-8)
+    }
+    this.#loss.weight = 1 / count
+  }
+
+  /** One optimizer step on the gathered minibatch. Returns the gradient's norm; the loss sums are in slot 0 of `sums`. */
+  #descend(count: number, learningRate: number): number {
+    const { kernels, policy, weights, numParameters } = this.#context
+    const { minibatch, gradients, sums, moment, squareMoment, betaPowers } = this.#columns
+    const numBlocks = Math.ceil(count / BLOCK_ROWS)
+    const numSlots = Math.min(NUM_SLOTS, numBlocks)
+    gradients.fill(0)
+    sums.fill(0)
+    for (let block = 0; block < numBlocks; block++) {
+      const slot = block % NUM_SLOTS
+      const from = block * BLOCK_ROWS
+      this.#loss.sumsFrom = slot * PpoSum.length
+      policy.differentiate(
+        minibatch,
+        from,
+        Math.min(BLOCK_ROWS, count - from),
+        this.#lossOf,
+        this.#slotGradients[slot]!,
+      )
+    }
+    kernels.sumSlots(gradients, numSlots, numParameters)
+    kernels.sumSlots(sums, numSlots, PpoSum.length)
+
+    const norm = kernels.globalNorm(gradients, numParameters)
+    const scale = Math.min(1, this.#settings.maxGradNorm / (norm + 1e-6))
+    betaPowers[0] = betaPowers[0]! * BETA_1
+    betaPowers[1] = betaPowers[1]! * BETA_2
+    kernels.adamStep(
+      weights,
+      moment,
+      squareMoment,
+      gradients,
+      scale,
+      learningRate,
+      BETA_1,
+      BETA_2,
+      EPSILON,
+      this.#settings.weightDecay,
+      1 - betaPowers[0]!,
+      1 - betaPowers[1]!,
+      numParameters,
+    )
+    return norm
+  }
+
+  readonly #lossOf = (evaluated: Evaluated, derivatives: Derivatives, from: number, count: number): void => {
+    const { minibatch, sums } = this.#columns
+    const { clipValue, entropyCoef, valueCoef } = this.#settings
+    const { mean, scale, weight, clipCoef, sumsFrom } = this.#loss
+    this.#context.kernels.ppoLoss(
+      derivatives.dLogprob,
+      derivatives.dEntropy,
+      derivatives.dValue,
+      sums,
+      evaluated.logprob,
+      evaluated.entropy,
+      evaluated.value,
+      minibatch.logprob,
+      minibatch.value,
+      minibatch.advantage,
+      minibatch.return,
+      mean,
+      scale,
+      clipCoef,
+      clipValue ?? Number.POSITIVE_INFINITY,
+      entropyCoef,
+      valueCoef,
+      weight,
+      count,
+      from,
+      sumsFrom,
+    )
+  }
+}

@@ -1,0 +1,32 @@
+import type { RolloutColumns } from './rollout.ts'
+
+/** What lanes do, and what the policy thought of it. */
+export interface Action {
+  /** numLanes × action width, as the policy chose it. Written by the policy. */
+  chosen: Float32Array | Int32Array
+  /** What the environment is given: `chosen`, within the bounds of a box space. Written by step. */
+  applied: Float32Array | Int32Array
+  /** Log-probability of `chosen`, in nats. Written by the policy. */
+  logprob: Float32Array
+  /** The critic's value of the current observation. Written by the policy. */
+  value: Float32Array
+}
+
+/** The windows on a rollout's actions; `clipped` is there for box spaces only. */
+export function actionWindows(
+  rollout: RolloutColumns,
+  clipped: Float32Array | undefined,
+  numSteps: number,
+  numLanes: number,
+  width: number,
+): Action[] {
+  return Array.from({ length: numSteps }, (_, t) => {
+    const chosen = rollout.action.subarray(t * numLanes * width, (t + 1) * numLanes * width)
+    return {
+      chosen,
+      applied: clipped ?? chosen,
+      logprob: rollout.logprob.subarray(t * numLanes, (t + 1) * numLanes),
+      value: rollout.value.subarray(t * numLanes, (t + 1) * numLanes),
+    }
+  })
+}

@@ -1,0 +1,102 @@
+/**
+ * The arena: one shared `WebAssembly.Memory` in which every column lies that a kernel touches. The same bytes are read
+ * by TypeScript systems, by compiled kernels, by worker threads and by Arrow. It is planned before it is taken, and does
+ * not grow (maximum = initial).
+ */
+import { assert, InputError } from '../errors.ts'
+import { type Column, type Columns, isColumnSpec, listColumns, type Plan, type PlannedColumn, viewColumn } from './column.ts'
+
+const PAGE_BYTES = 65_536
+const PAGES_MAX = 65_536
+/** Columns start at multiples of a cache line. */
+const ALIGNMENT = 64
+/** No column starts at address 0, so that an offset of 0 is always a bug. */
+const FIRST_BYTE = 1024
+
+export interface Arena {
+  readonly memory: WebAssembly.Memory
+  readonly buffer: SharedArrayBuffer
+  readonly bytes: number
+}
+
+/** Bytes an arena for this plan takes, in whole pages. */
+export function arenaBytes(plan: Plan): number {
+  let end = FIRST_BYTE
+  for (const { bytes } of listColumns(plan)) end = align(end) + bytes
+  return Math.ceil(end / PAGE_BYTES) * PAGE_BYTES
+}
+
+/**
+ * Takes the memory for a plan and lays its columns out in it, zeroed.
+ * @throws InputError if the plan needs more than an arena can hold or the machine has left; it says how much, for what,
+ * and how much there is.
+ */
+export function takeArena<P extends Plan>(plan: P): { arena: Arena; columns: Columns<P> } {
+  const bytes = arenaBytes(plan)
+  if (bytes > PAGES_MAX * PAGE_BYTES) throw tooLarge(plan, bytes, `at most ${formatBytes(PAGES_MAX * PAGE_BYTES)}`)
+  const available = availableBytes()
+  if (available !== undefined && bytes > available) {
+    throw tooLarge(plan, bytes, `at most the ${formatBytes(available)} that this machine has left`)
+  }
+  if (typeof SharedArrayBuffer === 'undefined') {
+    throw new InputError('memory', 'a runtime without SharedArrayBuffer', 'Node, or a page that is cross-origin isolated')
+  }
+  const pages = bytes / PAGE_BYTES
+  let memory: WebAssembly.Memory
+  try {
+    memory = new WebAssembly.Memory({ initial: pages, maximum: pages, shared: true })
+  } catch (cause) {
+    throw tooLarge(plan, bytes, `what the runtime grants (${(cause as Error).message})`, cause)
+  }
+  const buffer = memory.buffer as unknown as SharedArrayBuffer
+  const cursor = { byte: FIRST_BYTE }
+  const columns = layOut(plan, buffer, cursor) as Columns<P>
+  assert(cursor.byte <= bytes, `columns end at ${cursor.byte}, beyond the arena's ${bytes} bytes`)
+  return { arena: { memory, buffer, bytes }, columns }
+}
+
+function layOut(plan: Plan, buffer: SharedArrayBuffer, cursor: { byte: number }): object {
+  const columns: Record<string, Column | object> = {}
+  for (const [name, node] of Object.entries(plan)) {
+    if (isColumnSpec(node)) {
+      cursor.byte = align(cursor.byte)
+      const view = viewColumn(node.type, buffer, cursor.byte, node.rows * node.width)
+      cursor.byte += view.byteLength
+      columns[name] = view
+    } else columns[name] = layOut(node, buffer, cursor)
+  }
+  return columns
+}
+
+function align(byte: number): number {
+  return Math.ceil(byte / ALIGNMENT) * ALIGNMENT
+}
+
+/** What the machine has left for this process; undefined where the runtime does not tell (a browser). */
+function availableBytes(): number | undefined {
+  const runtime = globalThis.process as (NodeJS.Process & { availableMemory?: () => number }) | undefined
+  return runtime?.availableMemory?.()
+}
+
+function tooLarge(plan: Plan, bytes: number, expected: string, cause?: unknown): InputError {
+  return new InputError('memory', `a plan of ${formatBytes(bytes)} (${largest(listColumns(plan))})`, expected, { cause })
+}
+
+/** The three largest columns in words. */
+function largest(columns: PlannedColumn[]): string {
+  const top = columns.toSorted((a, b) => b.bytes - a.bytes).slice(0, 3)
+  const words = top.map(({ name, bytes, rows, width, type }) => `${name} ${rows} × ${width} ${type} = ${formatBytes(bytes)}`)
+  return `most of it for ${words.join(', ')}`
+}
+
+/** Bytes for people: 1.5 GiB. */
+export function formatBytes(bytes: number): string {
+  const units = ['B', 'KiB', 'MiB', 'GiB', 'TiB', 'PiB']
+  let value = bytes
+  let unit = 0
+  while (value >= 1024 && unit < units.length - 1) {
+    value /= 1024
+    unit++
+  }
+  return `${unit === 0 ? value : value.toFixed(2)} ${units[unit]}`
+}

@@ -1,0 +1,68 @@
+/**
+ * The columns of a cohort's rollout: numSteps × numLanes rows, time-major (row `t * numLanes + n`). The components that
+ * systems read and write are a window on row block `t` of these columns, so what happens in a tick is written where the
+ * learner and Arrow will read it, and nothing is copied in between. A cohort that is not recorded has numSteps = 1.
+ */
+import { type Space, spaceType, spaceWidth } from '../space.ts'
+import { column, type ColumnSpec, type Columns } from './column.ts'
+
+export interface RolloutPlan extends Record<string, ColumnSpec> {
+  /** What the lane saw before it acted: observation width elements a row. Written by the environment. */
+  observation: ColumnSpec<'f32'>
+  /** The action as the policy chose it (a box action is not yet clipped). Written by the policy. */
+  action: ColumnSpec<'f32'> | ColumnSpec<'i32'>
+  /** Written by the environment, in its own unit. */
+  reward: ColumnSpec<'f32'>
+  /** 1 if the episode ended in a terminal state at this row. Written by the environment. */
+  terminated: ColumnSpec<'u8'>
+  /** 1 if the episode was cut off at this row, by the time limit or by the environment. Written by step. */
+  truncated: ColumnSpec<'u8'>
+  /** 1 if the lane acted in this row; 0 for a dead step. Written by step. */
+  valid: ColumnSpec<'u8'>
+  /** Log-probability of the action, in nats, under the weights that chose it. Written by the policy. */
+  logprob: ColumnSpec<'f32'>
+  /** The critic's value of the observation. Written by the policy. */
+  value: ColumnSpec<'f32'>
+  /** The value of what the action led to: 0 after a terminal state. Written by infer. */
+  nextValue: ColumnSpec<'f32'>
+  /** Written by the algorithm. */
+  advantage: ColumnSpec<'f32'>
+  /** Advantage + value: the critic's target. Written by the algorithm. */
+  return: ColumnSpec<'f32'>
+  /** Step of the episode, from 0. Written by store. */
+  step: ColumnSpec<'i32'>
+  /** Number of the lane in the whole run. Written by store. */
+  lane: ColumnSpec<'u32'>
+  /** Number of the lane's episode, from 0. Written by store. */
+  episode: ColumnSpec<'u32'>
+  /** Sum of the episode's rewards up to and including this row. Written by store. */
+  episodeReturn: ColumnSpec<'f32'>
+  /** Number of the weights that chose the action. Written by store. */
+  version: ColumnSpec<'u32'>
+}
+
+export type RolloutColumns = Columns<RolloutPlan>
+
+/** Plans the rollout columns of a cohort. */
+export function rolloutPlan(numSteps: number, numLanes: number, observation: Space, action: Space): RolloutPlan {
+  const rows = numSteps * numLanes
+  return {
+    observation: column('f32', rows, spaceWidth(observation)),
+    action: column(spaceType(action), rows, spaceWidth(action)) as RolloutPlan['action'],
+    reward: column('f32', rows),
+    terminated: column('u8', rows),
+    truncated: column('u8', rows),
+    valid: column('u8', rows),
+    logprob: column('f32', rows),
+    value: column('f32', rows),
+    nextValue: column('f32', rows),
+    advantage: column('f32', rows),
+    return: column('f32', rows),
+    step: column('i32', rows),
+    lane: column('u32', rows),
+    episode: column('u32', rows),
+    episodeReturn: column('f32', rows),
+    version: column('u32', rows),
+  }
+}
+

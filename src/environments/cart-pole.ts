@@ -1,0 +1,60 @@
+import { Stream } from '../random.ts'
+import { whole } from '../settings.ts'
+import { box, discrete } from '../space.ts'
+import { defineEnvironment } from './environment.ts'
+
+/**
+ * CartPole-v1 with Gymnasium's dynamics, limits and starting states. A pole stands on a cart that moves along a track;
+ * the task is to keep it up by pushing the cart (Barto, Sutton, Anderson 1983).
+ *
+ * ## Action Space
+ * Discrete(2): 0 pushes the cart to the left, 1 to the right, with 10 N.
+ *
+ * ## Observation Space
+ * Box of 4: cart position (m, ends at ±2.4), cart velocity (m/s), pole angle (rad, ends at ±12°), angular velocity (rad/s).
+ *
+ * ## Rewards
+ * 1 for every step taken, the last one included. Solved at a mean return of 475.
+ *
+ * ## Starting State
+ * All four uniform in [−0.05, 0.05).
+ *
+ * ## Episode End
+ * Terminated when the cart is beyond ±2.4 m or the pole beyond ±12°. Truncated after `maxEpisodeSteps` (500) steps.
+ */
+export const cartPole = defineEnvironment({
+  id: 'CartPole-v1',
+  module: import.meta.url,
+  settings: { maxEpisodeSteps: whole(500, 'steps after which an episode is truncated', { min: 1 }) },
+  state: () => ({ position: 'f32', velocity: 'f32', angle: 'f32', angularVelocity: 'f32' }),
+  make: ({ maxEpisodeSteps }) => {
+    const infinity = Number.POSITIVE_INFINITY
+    const angle = (24 * 2 * Math.PI) / 360
+    const high = [4.8, infinity, angle, infinity]
+    return {
+      observationSpace: box({ low: high.map((bound) => -bound), high }),
+      actionSpace: discrete(2),
+      maxEpisodeSteps,
+      returnThreshold: 475,
+      reset({ state, observation, lane, episode, random }, rows, count) {
+        for (let i = 0; i < count; i++) {
+          const n = rows[i]!
+          random.draw(Stream.reset, lane[n]!, episode[n]!, 0)
+          state.position[n] = random.uniform(0, -0.05, 0.05)
+          state.velocity[n] = random.uniform(1, -0.05, 0.05)
+          state.angle[n] = random.uniform(2, -0.05, 0.05)
+          state.angularVelocity[n] = random.uniform(3, -0.05, 0.05)
+          observation[4 * n] = state.position[n]!
+          observation[4 * n + 1] = state.velocity[n]!
+          observation[4 * n + 2] = state.angle[n]!
+          observation[4 * n + 3] = state.angularVelocity[n]!
+        }
+      },
+      step({ state, observation, reward, terminated, action, kernels }, from, to) {
+        const { position, velocity, angle, angularVelocity } = state
+        const pushes = action as Int32Array
+        kernels.cartPoleStep(position, velocity, angle, angularVelocity, observation, reward, terminated, pushes, from, to)
+      },
+    }
+  },
+})

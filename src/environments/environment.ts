@@ -1,0 +1,130 @@
+/**
+ * The contract of environments. An environment is dynamics over columns: its state is columns that it declares, and its
+ * two functions, `reset` and `step`, are loops over lanes that read and write columns of the `Lanes` they are handed.
+ * They keep nothing else, so a definition can be made again in another thread, and a checkpoint of the columns is a
+ * checkpoint of the environment. Episode numbers, time limits, returns and resets are the systems' work, not theirs.
+ */
+import { type ColumnArrays, type ColumnType, column, type Plan, saved } from '../components/column.ts'
+import { type DefinitionRecord, defineFactory, type Factory } from '../definition.ts'
+import { InputError, show } from '../errors.ts'
+import type { Kernels } from '../kernels/bind.ts'
+import type { Random } from '../random.ts'
+import type { Settings, SettingValues } from '../settings.ts'
+import type { Space } from '../space.ts'
+
+/** State columns by name: a column type, or a type and its width a lane. */
+export type StateDeclaration = Readonly<Record<string, ColumnType | readonly [ColumnType, number]>>
+
+/** The typed arrays of a state declaration, one row a lane. */
+export type State<D extends StateDeclaration> = {
+  readonly [K in keyof D]: D[K] extends readonly [infer T extends ColumnType, number]
+    ? ColumnArrays[T]
+    : D[K] extends ColumnType
+      ? ColumnArrays[D[K]]
+      : never
+}
+
+/** The columns that an environment works on; row n of each is lane n of its cohort. */
+export interface Lanes<S = unknown> {
+  /** The environment's own columns. */
+  readonly state: S
+  /** Write what each lane sees from now on: observation width elements a row. */
+  observation: Float32Array
+  /** Read what each lane does: within the action space. Int32Array for choices, Float32Array for a box. */
+  action: Float32Array | Int32Array
+  /** Write the reward of the step. */
+  reward: Float32Array
+  /** Write 1 where the episode reached a terminal state; 0 on entry. */
+  terminated: Uint8Array
+  /** Write 1 where the environment itself cuts the episode off; 0 on entry. The time limit is seen to by the step system. */
+  truncated: Uint8Array
+  /** Read the lane's number in the whole run, to key random numbers. */
+  readonly lane: Uint32Array
+  /** Read the number of the lane's episode, to key random numbers. */
+  readonly episode: Uint32Array
+  /** Read the steps taken in this episode. */
+  readonly step: Int32Array
+  /** This thread's random numbers. */
+  readonly random: Random
+  /** This thread's kernels. */
+  readonly kernels: Kernels
+}
+
+/** What the maker of an environment returns. */
+export interface EnvironmentModel<S> {
+  readonly observationSpace: Space
+  readonly actionSpace: Space
+  /** Steps after which an episode is truncated; null for no limit. */
+  readonly maxEpisodeSteps: number | null
+  /** Mean return of 100 episodes at which it counts as solved; null where there is no such figure. */
+  readonly returnThreshold: number | null
+  /** Begins an episode in each of the lanes rows[0 … count): writes their state and observation. */
+  reset(lanes: Lanes<S>, rows: Uint32Array, count: number): void
+  /** Moves the lanes `from` to `to` on by one step: writes their state, observation, reward and flags. */
+  step(lanes: Lanes<S>, from: number, to: number): void
+}
+
+/** An environment with its parameters: what `createWorld` takes. */
+export interface EnvironmentDefinition
+  extends DefinitionRecord,
+    // biome-ignore lint/suspicious/noExplicitAny: each definition has state columns of its own, which only it reads.
+    EnvironmentModel<any> {
+  /** The state columns that the environment's functions are handed. */
+  readonly state: StateDeclaration
+}
+
+export type EnvironmentFactory<S extends Settings = Settings> = Factory<S, EnvironmentDefinition>
+
+/**
+ * Defines an environment. With `module: import.meta.url`, exported under any name, it can be made again by its id in
+ * another thread or when a run is resumed.
+ *
+ * @throws InputError where spaces or limits are wrong, when the environment is made.
+ * @example
+ * export const coin = defineEnvironment({
+ *   id: 'Coin-v0',
+ *   module: import.meta.url,
+ *   settings: {},
+ *   state: () => ({}),
+ *   make: () => ({
+ *     observationSpace: box({ low: 0, high: 1 }),
+ *     actionSpace: discrete(2),
+ *     maxEpisodeSteps: 10,
+ *     returnThreshold: null,
+ *     reset({ observation }, rows, count) { for (let i = 0; i < count; i++) observation[rows[i]] = 0 },
+ *     step({ observation, action, reward }, from, to) {
+ *       for (let n = from; n < to; n++) { observation[n] = 0; reward[n] = action[n] }
+ *     },
+ *   }),
+ * })
+ */
+export function defineEnvironment<S extends Settings, const D extends StateDeclaration>(options: {
+  id: string
+  module?: string
+  settings: S
+  /** The state columns, one row a lane. */
+  state(parameters: SettingValues<S>): D
+  make(parameters: SettingValues<S>): EnvironmentModel<State<D>>
+}): EnvironmentFactory<S> {
+  return defineFactory('environment', options, (parameters) => {
+    const model = options.make(parameters)
+    const { maxEpisodeSteps, observationSpace } = model
+    if (observationSpace.kind !== 'box') {
+      throw new InputError(`${options.id} observationSpace`, show(observationSpace), 'a box (encode choices as numbers)')
+    }
+    if (maxEpisodeSteps !== null && !(Number.isSafeInteger(maxEpisodeSteps) && maxEpisodeSteps >= 1)) {
+      throw new InputError(`${options.id} maxEpisodeSteps`, show(maxEpisodeSteps), 'a whole number ≥ 1, or null')
+    }
+    return { ...model, state: options.state(parameters) }
+  })
+}
+
+/** The columns of an environment's state; checkpoints keep them. */
+export function statePlan(environment: EnvironmentDefinition, numLanes: number): Plan {
+  return Object.fromEntries(
+    Object.entries(environment.state).map(([name, declared]) => {
+      const [type, width] = typeof declared === 'string' ? [declared, 1] : declared
+      return [name, saved(column(type, numLanes, width))]
+    }),
+  )
+}

@@ -1,0 +1,54 @@
+import { Stream } from '../random.ts'
+import { number, whole } from '../settings.ts'
+import { box } from '../space.ts'
+import { defineEnvironment } from './environment.ts'
+
+/**
+ * Pendulum-v1 with Gymnasium's dynamics, limits and starting states: swing a pendulum up and hold it there by a torque at
+ * its joint that is too weak to lift it at once.
+ *
+ * ## Action Space
+ * Box of 1: torque in [−2, 2] N·m.
+ *
+ * ## Observation Space
+ * Box of 3: cos angle, sin angle (0 rad is upright), angular velocity (rad/s, within ±8).
+ *
+ * ## Rewards
+ * −(angle² + 0.1 · angular velocity² + 0.001 · torque²), the angle in [−π, π): between −16.3 and 0 a step.
+ *
+ * ## Starting State
+ * Angle uniform in [−π, π), angular velocity in [−1, 1).
+ *
+ * ## Episode End
+ * Never terminated. Truncated after `maxEpisodeSteps` (200) steps.
+ */
+export const pendulum = defineEnvironment({
+  id: 'Pendulum-v1',
+  module: import.meta.url,
+  settings: {
+    maxEpisodeSteps: whole(200, 'steps after which an episode is truncated', { min: 1 }),
+    gravity: number(10, "acceleration of free fall in m/s², Gymnasium's g"),
+  },
+  state: () => ({ angle: 'f32', angularVelocity: 'f32' }),
+  make: ({ maxEpisodeSteps, gravity }) => ({
+    observationSpace: box({ low: [-1, -1, -8], high: [1, 1, 8] }),
+    actionSpace: box({ low: -2, high: 2, shape: [1] }),
+    maxEpisodeSteps,
+    returnThreshold: null,
+    reset({ state, observation, lane, episode, random }, rows, count) {
+      for (let i = 0; i < count; i++) {
+        const n = rows[i]!
+        random.draw(Stream.reset, lane[n]!, episode[n]!, 0)
+        state.angle[n] = random.uniform(0, -Math.PI, Math.PI)
+        state.angularVelocity[n] = random.uniform(1, -1, 1)
+        observation[3 * n] = Math.cos(state.angle[n]!)
+        observation[3 * n + 1] = Math.sin(state.angle[n]!)
+        observation[3 * n + 2] = state.angularVelocity[n]!
+      }
+    },
+    step({ state, observation, reward, action, kernels }, from, to) {
+      const torque = action as Float32Array
+      kernels.pendulumStep(state.angle, state.angularVelocity, observation, reward, torque, gravity, from, to)
+    },
+  }),
+})

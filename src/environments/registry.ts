@@ -1,0 +1,19 @@
+/** The environments that come with Colonnade, by their Gymnasium ids. */
+import { unknownWord } from '../errors.ts'
+import { cartPole } from './cart-pole.ts'
+import type { EnvironmentFactory } from './environment.ts'
+import { pendulum } from './pendulum.ts'
+
+export const environments: readonly EnvironmentFactory[] = [cartPole, pendulum] as unknown as EnvironmentFactory[]
+
+/**
+ * The factory of a built-in environment.
+ * @throws InputError that names the nearest id.
+ */
+export function environmentFactory(id: string): EnvironmentFactory {
+  const factory = environments.find((candidate) => candidate.id === id)
+  if (factory === undefined) {
+    throw unknownWord('environment', id, environments.map((candidate) => candidate.id))
+  }
+  return factory
+}

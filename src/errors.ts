@@ -1,0 +1,69 @@
+/**
+ * Two kinds of failure. `InputError` is the caller's: it names the thing, what came and what was expected.
+ * `assert` is ours: when it fails, Colonnade has a bug.
+ */
+export class InputError extends Error {
+  override readonly name = 'InputError'
+  /** What was wrong, as the caller would name it: `numLanes`, `ppo.clipCoef`, `checkpoint runs/a`. */
+  readonly subject: string
+  /** What came, as text. */
+  readonly got: string
+  /** What would have been accepted. */
+  readonly expected: string
+
+  constructor(subject: string, got: string, expected: string, options?: ErrorOptions) {
+    super(`${subject}: got ${got}, expected ${expected}`, options)
+    this.subject = subject
+    this.got = got
+    this.expected = expected
+  }
+}
+
+/** Throws when `condition` is false. For what only a bug of ours can break; the caller's mistakes are `InputError`s. */
+export function assert(condition: boolean, message: string): asserts condition {
+  if (!condition) throw new Error(`Colonnade has a bug: ${message}`)
+}
+
+/** A value as it should stand in an error: strings quoted, the rest as JavaScript would print it, cut at 80 characters. */
+export function show(value: unknown): string {
+  let text: string
+  if (typeof value === 'string') text = JSON.stringify(value)
+  else if (typeof value === 'function') text = `function ${value.name}`
+  else if (typeof value === 'object' && value !== null) text = JSON.stringify(value)
+  else text = String(value)
+  return text.length > 80 ? `${text.slice(0, 77)}...` : text
+}
+
+/** The candidate with the fewest edits (insert, delete, replace) from `word`; the first of equals. */
+export function nearest(word: string, candidates: readonly string[]): string | undefined {
+  let best: string | undefined
+  let bestDistance = Number.POSITIVE_INFINITY
+  for (const candidate of candidates) {
+    const distance = editDistance(word.toLowerCase(), candidate.toLowerCase())
+    if (distance < bestDistance) {
+      bestDistance = distance
+      best = candidate
+    }
+  }
+  return best
+}
+
+function editDistance(a: string, b: string): number {
+  let previous = Array.from({ length: b.length + 1 }, (_, j) => j)
+  for (let i = 1; i <= a.length; i++) {
+    const current = [i]
+    for (let j = 1; j <= b.length; j++) {
+      const replace = previous[j - 1]! + (a[i - 1] === b[j - 1] ? 0 : 1)
+      current.push(Math.min(replace, previous[j]! + 1, current[j - 1]! + 1))
+    }
+    previous = current
+  }
+  return previous[b.length]!
+}
+
+/** An unknown word among a closed list: the error names the nearest valid one and lists the rest. */
+export function unknownWord(subject: string, word: string, valid: readonly string[]): InputError {
+  const near = nearest(word, valid)
+  const hint = near === undefined ? '' : ` (did you mean ${show(near)}?)`
+  return new InputError(subject, show(word), `one of ${valid.join(', ')}${hint}`)
+}

@@ -1,0 +1,58 @@
+/**
+ * Files that are whole or not there: written under a temporary name, forced to disk, then renamed. What was there before
+ * stays until the new file is complete, whatever interrupts the writing.
+ */
+import { type FileHandle, mkdir, open, rename, rm } from 'node:fs/promises'
+import { dirname } from 'node:path'
+import { InputError } from './errors.ts'
+
+/** Writes chunks to a file that appears, or is replaced, at once and whole. */
+export async function writeWhole(path: string, chunks: Iterable<Uint8Array | string> | AsyncIterable<Uint8Array>): Promise<void> {
+  const temporary = `${path}.${process.pid}.tmp`
+  try {
+    await mkdir(dirname(path), { recursive: true })
+    const handle = await open(temporary, 'w')
+    try {
+      for await (const chunk of chunks) await writeAll(handle, typeof chunk === 'string' ? Buffer.from(chunk) : chunk)
+      await handle.sync()
+    } finally {
+      await handle.close()
+    }
+    await rename(temporary, path)
+    await syncFolder(dirname(path))
+  } catch (cause) {
+    await rm(temporary, { force: true }).catch(() => undefined) // The first error is the one to report.
+    throw cannotWrite(path, cause)
+  }
+}
+
+async function writeAll(handle: FileHandle, bytes: Uint8Array): Promise<void> {
+  let done = 0
+  while (done < bytes.byteLength) done += (await handle.write(bytes, done, bytes.byteLength - done)).bytesWritten
+}
+
+/** Forces a folder's entries to disk, so that a rename in it outlives a power failure. */
+export async function syncFolder(path: string): Promise<void> {
+  const handle = await open(path, 'r')
+  try {
+    await handle.sync()
+  } finally {
+    await handle.close()
+  }
+}
+
+/** The error for a path that cannot be written, with the system's reason. */
+export function cannotWrite(path: string, cause: unknown): Error {
+  if (cause instanceof InputError) return cause
+  const { code, message } = cause as NodeJS.ErrnoException
+  const reasons: Record<string, string> = {
+    ENOSPC: 'a disk that is full',
+    EDQUOT: 'a disk quota that is used up',
+    EACCES: 'a folder without permission to write',
+    EPERM: 'a folder without permission to write',
+    EROFS: 'a file system that is read-only',
+    ENOTDIR: 'a path through something that is not a folder',
+    EEXIST: 'a path that is taken by something else',
+  }
+  return new InputError(path, `${reasons[code ?? ''] ?? 'an error'} (${message})`, 'a place that can be written', { cause })
+}

@@ -1,0 +1,39 @@
+/**
+ * Discounted returns to go (Sutton and Barto 2018, eq. 3.8), bootstrapped where the episode was cut:
+ *
+ *     G[t] = reward[t] + γ · G[t+1]          while the episode goes on
+ *     G[t] = reward[t] + γ · nextValue[t]    where it was truncated, and in the last row of the rollout
+ *     G[t] = reward[t]                       in a terminal state
+ *
+ * A row that is not valid gets 0 and is passed over. `carry` (numLanes) is workspace.
+ */
+export function discountedReturns(
+  returns: Float32Array,
+  carry: Float32Array,
+  reward: Float32Array,
+  nextValue: Float32Array,
+  terminated: Uint8Array,
+  truncated: Uint8Array,
+  valid: Uint8Array,
+  gamma: number,
+  numSteps: number,
+  numLanes: number,
+): void {
+  for (let n = 0; n < numLanes; n++) {
+    carry[n] = Number.NaN // No later row yet.
+  }
+  for (let t = numSteps - 1; t >= 0; t--) {
+    for (let n = 0; n < numLanes; n++) {
+      const row = t * numLanes + n
+      if (valid[row] === 0) {
+        returns[row] = 0
+        continue
+      }
+      const later = carry[n]!
+      const cut = truncated[row] !== 0 || Number.isNaN(later)
+      const rest = terminated[row] !== 0 ? 0 : cut ? nextValue[row]! : later
+      carry[n] = reward[row]! + gamma * rest
+      returns[row] = carry[n]!
+    }
+  }
+}

@@ -1,0 +1,85 @@
+/**
+ * Kernels are bound once: one object a thread, whose members take columns. The plain bodies are the oracle, the fallback
+ * and the documentation; compiled builds of the same names are bound here and nowhere else.
+ */
+import { InputError, show } from '../errors.ts'
+import { gae } from './advantage/gae.ts'
+import { discountedReturns } from './advantage/returns.ts'
+import { Activation, activationBackward, denseBackwardInput, denseBackwardWeights, denseForward } from './dense/dense.ts'
+import { categoricalBackward, categoricalEvaluate, categoricalMode, categoricalSample } from './distribution/categorical.ts'
+import { drawNormal, drawUniform } from './distribution/draw.ts'
+import { gaussianBackward, gaussianEvaluate, gaussianMode, gaussianSample } from './distribution/gaussian.ts'
+import { klEstimates } from './loss/kl.ts'
+import { PpoSum, ppoLoss } from './loss/ppo.ts'
+import { adamStep, globalNorm } from './optimizer/adam.ts'
+import { NUM_SLOTS, sumSlots } from './optimizer/slots.ts'
+import { cartPoleStep } from './physics/cart-pole.ts'
+import { pendulumStep } from './physics/pendulum.ts'
+import {
+  closeRow,
+  completeNextValue,
+  limitSteps,
+  listBootstrap,
+  listPhase,
+  scatterValues,
+  settleDead,
+} from './rollout/close.ts'
+import { accountEpisodes } from './rollout/episodes.ts'
+import { clipRows, findNonFinite, findOutside, gatherRows, listValid, shuffleRows } from './rollout/rows.ts'
+import { explainedVariance, meanAndDeviation } from './statistics/moments.ts'
+
+export { Activation, NUM_SLOTS, PpoSum }
+
+const plain = {
+  accountEpisodes,
+  activationBackward,
+  adamStep,
+  cartPoleStep,
+  categoricalBackward,
+  categoricalEvaluate,
+  categoricalMode,
+  categoricalSample,
+  clipRows,
+  closeRow,
+  completeNextValue,
+  denseBackwardInput,
+  denseBackwardWeights,
+  denseForward,
+  discountedReturns,
+  drawNormal,
+  drawUniform,
+  explainedVariance,
+  findNonFinite,
+  findOutside,
+  gae,
+  gatherRows,
+  gaussianBackward,
+  gaussianEvaluate,
+  gaussianMode,
+  gaussianSample,
+  globalNorm,
+  klEstimates,
+  limitSteps,
+  listBootstrap,
+  listPhase,
+  listValid,
+  meanAndDeviation,
+  pendulumStep,
+  ppoLoss,
+  scatterValues,
+  settleDead,
+  shuffleRows,
+  sumSlots,
+}
+
+/** Every kernel, by name. */
+export type Kernels = typeof plain
+
+/** Which bodies: `plain` TypeScript is the only build there is yet. */
+export type KernelBuild = 'plain'
+
+/** Binds the kernels of one build to the memory in which the columns lie. */
+export function createKernels(_memory: WebAssembly.Memory, build: KernelBuild): Kernels {
+  if (build !== 'plain') throw new InputError('kernels', show(build), 'plain')
+  return plain
+}

@@ -1,0 +1,145 @@
+/**
+ * Dense layers, row-major: y = activation(x · W + b), x (numRows × numInputs), W (numInputs × numOutputs), b (numOutputs).
+ * `xFrom` and `yFrom` are the first rows read and written, so that a block of a long column needs no view of its own.
+ * Each output is summed in f64 over the inputs in rising order, then rounded once: a row's result depends on that row alone.
+ */
+export const Activation = { linear: 0, tanh: 1, relu: 2 } as const
+
+/** y (numRows × numOutputs) from x. */
+export function denseForward(
+  y: Float32Array,
+  x: Float32Array,
+  weight: Float32Array,
+  bias: Float32Array,
+  numRows: number,
+  numInputs: number,
+  numOutputs: number,
+  activation: number,
+  yFrom: number,
+  xFrom: number,
+): void {
+  const fours = numOutputs - (numOutputs % 4)
+  for (let row = 0; row < numRows; row++) {
+    const xRow = (xFrom + row) * numInputs
+    const yRow = (yFrom + row) * numOutputs
+    let j = 0
+    for (; j < fours; j += 4) {
+      let sum0 = bias[j]!
+      let sum1 = bias[j + 1]!
+      let sum2 = bias[j + 2]!
+      let sum3 = bias[j + 3]!
+      for (let k = 0, w = j; k < numInputs; k++, w += numOutputs) {
+        const input = x[xRow + k]!
+        sum0 += input * weight[w]!
+        sum1 += input * weight[w + 1]!
+        sum2 += input * weight[w + 2]!
+        sum3 += input * weight[w + 3]!
+      }
+      y[yRow + j] = activate(sum0, activation)
+      y[yRow + j + 1] = activate(sum1, activation)
+      y[yRow + j + 2] = activate(sum2, activation)
+      y[yRow + j + 3] = activate(sum3, activation)
+    }
+    for (; j < numOutputs; j++) {
+      let sum = bias[j]!
+      for (let k = 0; k < numInputs; k++) sum += x[xRow + k]! * weight[k * numOutputs + j]!
+      y[yRow + j] = activate(sum, activation)
+    }
+  }
+}
+
+function activate(sum: number, activation: number): number {
+  if (activation === Activation.tanh) return Math.tanh(sum)
+  return activation === Activation.relu ? Math.max(0, sum) : sum
+}
+
+/** dy, the gradient by the layer's output, becomes in place the gradient by its sums before the activation. */
+export function activationBackward(dy: Float32Array, y: Float32Array, length: number, activation: number): void {
+  if (activation === Activation.tanh) for (let i = 0; i < length; i++) dy[i] = dy[i]! * (1 - y[i]! * y[i]!)
+  if (activation === Activation.relu) for (let i = 0; i < length; i++) dy[i] = y[i]! > 0 ? dy[i]! : 0
+}
+
+/** Adds xᵀ · dy to dWeight and the column sums of dy to dBias. */
+export function denseBackwardWeights(
+  dWeight: Float32Array,
+  dBias: Float32Array,
+  dy: Float32Array,
+  x: Float32Array,
+  numRows: number,
+  numInputs: number,
+  numOutputs: number,
+  xFrom: number,
+): void {
+  const fours = numOutputs - (numOutputs % 4)
+  for (let k = 0; k < numInputs; k++) {
+    let j = 0
+    for (; j < fours; j += 4) {
+      let sum0 = 0
+      let sum1 = 0
+      let sum2 = 0
+      let sum3 = 0
+      for (let row = 0, i = xFrom * numInputs + k, d = j; row < numRows; row++, i += numInputs, d += numOutputs) {
+        const input = x[i]!
+        sum0 += input * dy[d]!
+        sum1 += input * dy[d + 1]!
+        sum2 += input * dy[d + 2]!
+        sum3 += input * dy[d + 3]!
+      }
+      const w = k * numOutputs + j
+      dWeight[w] = dWeight[w]! + sum0
+      dWeight[w + 1] = dWeight[w + 1]! + sum1
+      dWeight[w + 2] = dWeight[w + 2]! + sum2
+      dWeight[w + 3] = dWeight[w + 3]! + sum3
+    }
+    for (; j < numOutputs; j++) {
+      let sum = 0
+      for (let row = 0; row < numRows; row++) sum += x[(xFrom + row) * numInputs + k]! * dy[row * numOutputs + j]!
+      dWeight[k * numOutputs + j] = dWeight[k * numOutputs + j]! + sum
+    }
+  }
+  for (let j = 0; j < numOutputs; j++) {
+    let sum = 0
+    for (let row = 0; row < numRows; row++) sum += dy[row * numOutputs + j]!
+    dBias[j] = dBias[j]! + sum
+  }
+}
+
+/** dx = dy · Wᵀ (numRows × numInputs); with `accumulate` it is added to what dx holds. */
+export function denseBackwardInput(
+  dx: Float32Array,
+  dy: Float32Array,
+  weight: Float32Array,
+  numRows: number,
+  numInputs: number,
+  numOutputs: number,
+  accumulate: boolean,
+): void {
+  const fours = numInputs - (numInputs % 4)
+  for (let row = 0; row < numRows; row++) {
+    const d = row * numOutputs
+    const xRow = row * numInputs
+    let k = 0
+    for (; k < fours; k += 4) {
+      let sum0 = accumulate ? dx[xRow + k]! : 0
+      let sum1 = accumulate ? dx[xRow + k + 1]! : 0
+      let sum2 = accumulate ? dx[xRow + k + 2]! : 0
+      let sum3 = accumulate ? dx[xRow + k + 3]! : 0
+      for (let j = 0, w = k * numOutputs; j < numOutputs; j++, w++) {
+        const output = dy[d + j]!
+        sum0 += output * weight[w]!
+        sum1 += output * weight[w + numOutputs]!
+        sum2 += output * weight[w + 2 * numOutputs]!
+        sum3 += output * weight[w + 3 * numOutputs]!
+      }
+      dx[xRow + k] = sum0
+      dx[xRow + k + 1] = sum1
+      dx[xRow + k + 2] = sum2
+      dx[xRow + k + 3] = sum3
+    }
+    for (; k < numInputs; k++) {
+      let sum = accumulate ? dx[xRow + k]! : 0
+      for (let j = 0; j < numOutputs; j++) sum += dy[d + j]! * weight[k * numOutputs + j]!
+      dx[xRow + k] = sum
+    }
+  }
+}

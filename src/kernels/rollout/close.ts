@@ -1,0 +1,141 @@
+/**
+ * The end of a tick, for lanes `from` to `to`: kernels of the store and infer systems. Columns named row… are one row
+ * block of the rollout; the others are the lanes' own.
+ */
+
+/**
+ * valid = 1 where the lane is in the `ready` phase. A lane that is not gets reward 0 and no flags: it did not act.
+ * Returns how many lanes did not.
+ */
+export function settleDead(
+  valid: Uint8Array,
+  reward: Float32Array,
+  terminated: Uint8Array,
+  truncated: Uint8Array,
+  phase: Uint8Array,
+  ready: number,
+  from: number,
+  to: number,
+): number {
+  let dead = 0
+  for (let n = from; n < to; n++) {
+    valid[n] = phase[n] === ready ? 1 : 0
+    if (valid[n] !== 0) continue
+    reward[n] = 0
+    terminated[n] = 0
+    truncated[n] = 0
+    dead++
+  }
+  return dead
+}
+
+/** Sets truncated where the episode has taken its last allowed step. */
+export function limitSteps(truncated: Uint8Array, step: Int32Array, stepsMax: number, from: number, to: number): void {
+  for (let n = from; n < to; n++) if (step[n]! + 1 >= stepsMax) truncated[n] = 1
+}
+
+/**
+ * Writes lane, episode, step, return so far and version of each row, and moves the lane's episode on: its step, its
+ * return, and phase `endedPhase` where the row ended it. nextValue is 0 until infer completes it. A dead row has step −1.
+ */
+export function closeRow(
+  rowLane: Uint32Array,
+  rowEpisode: Uint32Array,
+  rowStep: Int32Array,
+  rowEpisodeReturn: Float32Array,
+  rowVersion: Uint32Array,
+  rowNextValue: Float32Array,
+  step: Int32Array,
+  episodeReturn: Float64Array,
+  phase: Uint8Array,
+  lane: Uint32Array,
+  episode: Uint32Array,
+  reward: Float32Array,
+  terminated: Uint8Array,
+  truncated: Uint8Array,
+  valid: Uint8Array,
+  version: number,
+  endedPhase: number,
+  from: number,
+  to: number,
+): void {
+  for (let n = from; n < to; n++) {
+    rowLane[n] = lane[n]!
+    rowEpisode[n] = episode[n]!
+    rowVersion[n] = version
+    rowNextValue[n] = 0
+    if (valid[n] === 0) {
+      rowStep[n] = -1
+      rowEpisodeReturn[n] = 0
+      continue
+    }
+    rowStep[n] = step[n]!
+    step[n] = step[n]! + 1
+    episodeReturn[n] = episodeReturn[n]! + reward[n]!
+    rowEpisodeReturn[n] = episodeReturn[n]!
+    if (terminated[n] !== 0 || truncated[n] !== 0) phase[n] = endedPhase
+  }
+}
+
+/**
+ * Appends rows to the bootstrap list: their place in the rollout (`firstRow` + n) and what the lane saw last (`width`
+ * elements). Of the valid rows that did not end in a terminal state these are the truncated ones (`wanted` = 1) or those
+ * whose episode goes on (`wanted` = 0). Returns the list's new length.
+ */
+export function listBootstrap(
+  listRow: Uint32Array,
+  listObservation: Float32Array,
+  observation: Float32Array,
+  terminated: Uint8Array,
+  truncated: Uint8Array,
+  valid: Uint8Array,
+  wanted: number,
+  length: number,
+  firstRow: number,
+  width: number,
+  from: number,
+  to: number,
+): number {
+  let end = length
+  for (let n = from; n < to; n++) {
+    if (valid[n] === 0 || terminated[n] !== 0 || truncated[n] !== wanted) continue
+    listRow[end] = firstRow + n
+    for (let k = 0; k < width; k++) listObservation[end * width + k] = observation[n * width + k]!
+    end++
+  }
+  return end
+}
+
+/** Completes nextValue of the row before with this row's value, where the lane went on. */
+export function completeNextValue(
+  previousNextValue: Float32Array,
+  value: Float32Array,
+  previousTerminated: Uint8Array,
+  previousTruncated: Uint8Array,
+  previousValid: Uint8Array,
+  from: number,
+  to: number,
+): void {
+  for (let n = from; n < to; n++) {
+    if (previousValid[n] !== 0 && previousTerminated[n] === 0 && previousTruncated[n] === 0) {
+      previousNextValue[n] = value[n]!
+    }
+  }
+}
+
+/** Writes the values of the bootstrap list to their places in the rollout. */
+export function scatterValues(nextValue: Float32Array, listRow: Uint32Array, listValue: Float32Array, length: number): void {
+  for (let i = 0; i < length; i++) nextValue[listRow[i]!] = listValue[i]!
+}
+
+/** Fills `rows` with the lanes of `from` to `to` that are in the given phase. Returns how many they are. */
+export function listPhase(rows: Uint32Array, phase: Uint8Array, wanted: number, from: number, to: number): number {
+  let count = 0
+  for (let n = from; n < to; n++) {
+    if (phase[n] === wanted) {
+      rows[count] = n
+      count++
+    }
+  }
+  return count
+}

@@ -1,0 +1,412 @@
+import type { Action } from '../components/action.ts'
+import { column, type Columns, type Plan } from '../components/column.ts'
+import type { Episode } from '../components/episode.ts'
+import type { Observation } from '../components/observation.ts'
+import { defineFactory } from '../definition.ts'
+import { InputError, show } from '../errors.ts'
+import { Activation, type Kernels } from '../kernels/bind.ts'
+import type { Random } from '../random.ts'
+import { choice, number, sizes, toggle } from '../settings.ts'
+import { choiceSizes, type Space, spaceWidth } from '../space.ts'
+import { orthogonal } from './orthogonal.ts'
+import {
+  BLOCK_ROWS,
+  type Derivatives,
+  type Evaluated,
+  type LossOf,
+  type Parameter,
+  type ParameterViews,
+  type Policy,
+  type PolicyDefinition,
+  type PolicyModel,
+  type Rows,
+} from './policy.ts'
+
+const settings = {
+  hidden: sizes([64, 64], 'units of each hidden layer'),
+  activation: choice('tanh', ['tanh', 'relu'], 'activation of the hidden layers'),
+  sharedTrunk: toggle(false, 'actor and critic share the hidden layers'),
+  logStd: number(0, 'starting log standard deviation of a continuous action'),
+}
+
+/**
+ * A multi-layer perceptron, actor and critic: hidden layers with tanh or relu, a head of logits (discrete and
+ * multi-discrete actions) or of means with a state-independent log standard deviation (box actions), and a value head.
+ * Weights start orthogonal with gain √2 in hidden layers, 0.01 in the actor's head, 1 in the critic's (as in Engstrom et
+ * al. 2020); biases at 0.
+ *
+ * @example mlp({ hidden: [64, 64] })
+ */
+export const mlp = defineFactory('policy', { id: 'mlp', module: import.meta.url, settings }, (parameters) => ({
+  build: (observationSpace: Space, actionSpace: Space): PolicyModel => buildMlp(parameters, observationSpace, actionSpace),
+})) satisfies (...parameters: never[]) => PolicyDefinition
+
+/** One dense layer: the places of its weight and bias in the list of parameters, its sizes and its gain. */
+interface Layer {
+  readonly weight: number
+  readonly bias: number
+  readonly numInputs: number
+  readonly numOutputs: number
+  readonly gain: number
+}
+
+/** The shape of the network: which layers there are, and which parameters they have. */
+interface Shape {
+  readonly layers: readonly Layer[]
+  readonly actorTrunk: readonly Layer[]
+  /** The same list as the actor's where the trunk is shared. */
+  readonly criticTrunk: readonly Layer[]
+  readonly actorHead: Layer
+  readonly criticHead: Layer
+  /** Place of the log standard deviations in the list of parameters; −1 for choices. */
+  readonly logStd: number
+  readonly parameters: readonly Parameter[]
+  readonly numParameters: number
+  readonly activation: number
+  /** Sizes of the action's choices; empty for a box. */
+  readonly choices: readonly number[]
+  readonly actionWidth: number
+}
+
+type MlpParameters = { hidden: readonly number[]; activation: 'tanh' | 'relu'; sharedTrunk: boolean; logStd: number }
+
+function buildMlp(settings: MlpParameters, observationSpace: Space, actionSpace: Space): PolicyModel {
+  const shape = shapeOf(settings, observationSpace, actionSpace)
+  return {
+    numParameters: shape.numParameters,
+    parameters: shape.parameters,
+    workspace: () => workspacePlan(shape),
+    initialise(weights, random, key) {
+      weights.fill(0)
+      shape.layers.forEach((layer, index) => {
+        const { offset } = shape.parameters[layer.weight]!
+        const view = weights.subarray(offset, offset + layer.numInputs * layer.numOutputs)
+        orthogonal(view, layer.numInputs, layer.numOutputs, layer.gain, random, key, index)
+      })
+      if (shape.logStd >= 0) {
+        const { offset } = shape.parameters[shape.logStd]!
+        weights.fill(settings.logStd, offset, offset + shape.actionWidth)
+      }
+    },
+    bind: (weights, workspace, kernels, random) =>
+      new Mlp(shape, weights, workspace as unknown as Workspace, kernels, random),
+  }
+}
+
+function shapeOf(settings: MlpParameters, observationSpace: Space, actionSpace: Space): Shape {
+  if (observationSpace.kind !== 'box') {
+    throw new InputError('mlp observation space', show(observationSpace), 'a box')
+  }
+  const parameters: Parameter[] = []
+  const layers: Layer[] = []
+  let numParameters = 0
+  const addParameter = (name: string, shape: readonly number[]): number => {
+    parameters.push({ name, offset: numParameters, shape })
+    numParameters += shape.reduce((product, side) => product * side, 1)
+    return parameters.length - 1
+  }
+  const addLayer = (name: string, numInputs: number, numOutputs: number, gain: number): Layer => {
+    const weight = addParameter(`${name}.weight`, [numInputs, numOutputs])
+    const bias = addParameter(`${name}.bias`, [numOutputs])
+    const layer = { weight, bias, numInputs, numOutputs, gain }
+    layers.push(layer)
+    return layer
+  }
+  const addTrunk = (name: string): Layer[] => {
+    let numInputs = spaceWidth(observationSpace)
+    return settings.hidden.map((numOutputs, index) => {
+      const layer = addLayer(`${name}.${index}`, numInputs, numOutputs, Math.SQRT2)
+      numInputs = numOutputs
+      return layer
+    })
+  }
+  const choices = choiceSizes(actionSpace)
+  const actionWidth = spaceWidth(actionSpace)
+  const numHeadOutputs = choices.length > 0 ? choices.reduce((sum, size) => sum + size, 0) : actionWidth
+  const topWidth = settings.hidden.at(-1) ?? spaceWidth(observationSpace)
+
+  const actorTrunk = addTrunk(settings.sharedTrunk ? 'trunk' : 'actor')
+  const actorHead = addLayer('actor.head', topWidth, numHeadOutputs, 0.01)
+  const logStd = choices.length > 0 ? -1 : addParameter('actor.logStd', [actionWidth])
+  const criticTrunk = settings.sharedTrunk ? actorTrunk : addTrunk('critic')
+  const criticHead = addLayer('critic.head', topWidth, 1, 1)
+  const activation = Activation[settings.activation]
+  return {
+    layers,
+    actorTrunk,
+    criticTrunk,
+    actorHead,
+    criticHead,
+    logStd,
+    parameters,
+    numParameters,
+    activation,
+    choices,
+    actionWidth,
+  }
+}
+
+/** What one thread needs for one block of rows. */
+function workspacePlan(shape: Shape) {
+  const rows = (width: number) => column('f32', BLOCK_ROWS, width)
+  const { actorTrunk, criticTrunk, actorHead } = shape
+  const widest = Math.max(actorHead.numInputs, ...shape.layers.map((layer) => layer.numOutputs))
+  const activations = (trunk: readonly Layer[]): Record<string, ReturnType<typeof rows>> =>
+    Object.fromEntries(trunk.map((layer, index) => [`layer${index}`, rows(layer.numOutputs)]))
+  return {
+    /** Outputs of the hidden layers. */
+    actor: activations(actorTrunk),
+    critic: activations(criticTrunk === actorTrunk ? [] : criticTrunk),
+    /** Logits, or means. */
+    head: rows(actorHead.numOutputs),
+    logprob: rows(1),
+    entropy: rows(1),
+    value: rows(1),
+    dLogprob: rows(1),
+    dEntropy: rows(1),
+    dValue: rows(1),
+    dHead: rows(actorHead.numOutputs),
+    /** Gradients by two neighbouring layers, in turn. */
+    dLayer0: rows(widest),
+    dLayer1: rows(widest),
+    /** Uniform or normal numbers of the action. */
+    draws: rows(shape.actionWidth),
+    words: column('u32', 4),
+    choices: column('i32', shape.choices.length),
+  } satisfies Plan
+}
+
+type Workspace = Columns<ReturnType<typeof workspacePlan>>
+
+class Mlp implements Policy {
+  readonly #shape: Shape
+  readonly #weights: ParameterViews
+  readonly #workspace: Workspace
+  readonly #kernels: Kernels
+  readonly #random: Random
+  readonly #actorOutputs: readonly Float32Array[]
+  readonly #criticOutputs: readonly Float32Array[]
+
+  constructor(shape: Shape, weights: Float32Array, workspace: Workspace, kernels: Kernels, random: Random) {
+    this.#shape = shape
+    this.#workspace = workspace
+    this.#kernels = kernels
+    this.#random = random
+    this.#weights = this.view(weights)
+    this.#actorOutputs = Object.values(workspace.actor)
+    this.#criticOutputs = shape.criticTrunk === shape.actorTrunk ? this.#actorOutputs : Object.values(workspace.critic)
+    workspace.choices.set(shape.choices)
+  }
+
+  view(column: Float32Array): ParameterViews {
+    return this.#shape.parameters.map(({ offset, shape }) =>
+      column.subarray(offset, offset + shape.reduce((product, side) => product * side, 1)),
+    )
+  }
+
+  infer(observation: Observation, action: Action, episode: Episode, explore: boolean, from: number, to: number): void {
+    for (let first = from; first < to; first += BLOCK_ROWS) {
+      const count = Math.min(BLOCK_ROWS, to - first)
+      this.#forwardActor(observation.current, first, count)
+      this.#act(action, episode, explore, first, count)
+      this.#forwardCritic(action.value, first, observation.current, first, count)
+    }
+  }
+
+  values(value: Float32Array, observation: Float32Array, count: number): void {
+    const shared = this.#shape.criticTrunk === this.#shape.actorTrunk
+    for (let first = 0; first < count; first += BLOCK_ROWS) {
+      const rows = Math.min(BLOCK_ROWS, count - first)
+      if (shared) this.#forwardTrunk(this.#shape.actorTrunk, this.#actorOutputs, observation, first, rows)
+      this.#forwardCritic(value, first, observation, first, rows)
+    }
+  }
+
+  evaluate(rows: Rows, from: number, count: number): Evaluated {
+    const { head, logprob, entropy, value, choices } = this.#workspace
+    const { actorHead, actionWidth, logStd } = this.#shape
+    this.#forwardActor(rows.observation, from, count)
+    if (logStd < 0) {
+      const action = rows.action as Int32Array
+      const numLogits = actorHead.numOutputs
+      this.#kernels.categoricalEvaluate(logprob, entropy, action, head, choices, count, actionWidth, numLogits, from)
+    } else {
+      const action = rows.action as Float32Array
+      this.#kernels.gaussianEvaluate(logprob, entropy, action, head, this.#weights[logStd]!, count, actionWidth, from)
+    }
+    this.#forwardCritic(value, 0, rows.observation, from, count)
+    return this.#workspace
+  }
+
+  differentiate(rows: Rows, from: number, count: number, lossOf: LossOf, gradient: ParameterViews): void {
+    const evaluated = this.evaluate(rows, from, count)
+    const derivatives: Derivatives = this.#workspace
+    lossOf(evaluated, derivatives, from, count)
+    this.#backwardHead(rows, from, count, gradient)
+
+    const { actorTrunk, criticTrunk, actorHead, criticHead } = this.#shape
+    const { dHead, dValue } = this.#workspace
+    if (criticTrunk === actorTrunk) {
+      this.#backwardLayer(actorHead, dHead, this.#actorOutputs, rows, from, count, gradient, false)
+      this.#backwardLayer(criticHead, dValue, this.#actorOutputs, rows, from, count, gradient, true)
+      this.#backwardTrunk(actorTrunk, this.#actorOutputs, rows, from, count, gradient)
+    } else {
+      this.#backwardLayer(actorHead, dHead, this.#actorOutputs, rows, from, count, gradient, false)
+      this.#backwardTrunk(actorTrunk, this.#actorOutputs, rows, from, count, gradient)
+      this.#backwardLayer(criticHead, dValue, this.#criticOutputs, rows, from, count, gradient, false)
+      this.#backwardTrunk(criticTrunk, this.#criticOutputs, rows, from, count, gradient)
+    }
+  }
+
+  #forwardTrunk(
+    trunk: readonly Layer[],
+    outputs: readonly Float32Array[],
+    observation: Float32Array,
+    from: number,
+    count: number,
+  ): void {
+    for (let i = 0; i < trunk.length; i++) {
+      const layer = trunk[i]!
+      this.#forwardLayer(layer, outputs[i]!, 0, i === 0 ? observation : outputs[i - 1]!, i === 0 ? from : 0, count, true)
+    }
+  }
+
+  #forwardLayer(
+    layer: Layer,
+    y: Float32Array,
+    yFrom: number,
+    x: Float32Array,
+    xFrom: number,
+    count: number,
+    hidden: boolean,
+  ): void {
+    const { weight, bias, numInputs, numOutputs } = layer
+    const activation = hidden ? this.#shape.activation : Activation.linear
+    const w = this.#weights[weight]!
+    const b = this.#weights[bias]!
+    this.#kernels.denseForward(y, x, w, b, count, numInputs, numOutputs, activation, yFrom, xFrom)
+  }
+
+  #forwardActor(observation: Float32Array, from: number, count: number): void {
+    const { actorTrunk, actorHead } = this.#shape
+    this.#forwardTrunk(actorTrunk, this.#actorOutputs, observation, from, count)
+    const top = this.#actorOutputs.at(-1)
+    this.#forwardLayer(actorHead, this.#workspace.head, 0, top ?? observation, top ? 0 : from, count, false)
+  }
+
+  /** With a shared trunk, the actor's pass over the same rows must have gone before. */
+  #forwardCritic(value: Float32Array, valueFrom: number, observation: Float32Array, from: number, count: number): void {
+    const { actorTrunk, criticTrunk, criticHead } = this.#shape
+    if (criticTrunk !== actorTrunk) this.#forwardTrunk(criticTrunk, this.#criticOutputs, observation, from, count)
+    const top = this.#criticOutputs.at(-1)
+    this.#forwardLayer(criticHead, value, valueFrom, top ?? observation, top ? 0 : from, count, false)
+  }
+
+  #act(action: Action, episode: Episode, explore: boolean, from: number, count: number): void {
+    const { head, draws, words, choices } = this.#workspace
+    const { actorHead, actionWidth, logStd } = this.#shape
+    const { key0, key1 } = this.#random
+    const { lane, episode: number, step } = episode
+    const { logprob } = action
+    const kernels = this.#kernels
+    if (logStd < 0) {
+      const chosen = action.chosen as Int32Array
+      const numLogits = actorHead.numOutputs
+      if (explore) {
+        kernels.drawUniform(draws, words, lane, number, step, key0, key1, count, actionWidth, from)
+        kernels.categoricalSample(chosen, logprob, head, draws, choices, count, actionWidth, numLogits, from)
+      } else kernels.categoricalMode(chosen, logprob, head, choices, count, actionWidth, numLogits, from)
+    } else {
+      const chosen = action.chosen as Float32Array
+      const deviation = this.#weights[logStd]!
+      if (explore) {
+        kernels.drawNormal(draws, words, lane, number, step, key0, key1, count, actionWidth, from)
+        kernels.gaussianSample(chosen, logprob, head, deviation, draws, count, actionWidth, from)
+      } else kernels.gaussianMode(chosen, logprob, head, deviation, count, actionWidth, from)
+    }
+  }
+
+  #backwardHead(rows: Rows, from: number, count: number, gradient: ParameterViews): void {
+    const { head, dHead, dLogprob, dEntropy, choices } = this.#workspace
+    const { actorHead, actionWidth, logStd } = this.#shape
+    if (logStd < 0) {
+      const action = rows.action as Int32Array
+      const numLogits = actorHead.numOutputs
+      this.#kernels.categoricalBackward(
+        dHead,
+        dLogprob,
+        dEntropy,
+        action,
+        head,
+        choices,
+        count,
+        actionWidth,
+        numLogits,
+        from,
+      )
+    } else {
+      const action = rows.action as Float32Array
+      const dLogStd = gradient[logStd]!
+      const deviation = this.#weights[logStd]!
+      this.#kernels.gaussianBackward(
+        dHead,
+        dLogStd,
+        dLogprob,
+        dEntropy,
+        action,
+        head,
+        deviation,
+        count,
+        actionWidth,
+        from,
+      )
+    }
+  }
+
+  /** From a head's gradient to its weights' and, in `dLayer0`, to that of the layer below. */
+  #backwardLayer(
+    layer: Layer,
+    dy: Float32Array,
+    below: readonly Float32Array[],
+    rows: Rows,
+    from: number,
+    count: number,
+    gradient: ParameterViews,
+    accumulate: boolean,
+  ): void {
+    const { weight, bias, numInputs, numOutputs } = layer
+    const top = below.at(-1)
+    const x = top ?? rows.observation
+    const xFrom = top ? 0 : from
+    this.#kernels.denseBackwardWeights(gradient[weight]!, gradient[bias]!, dy, x, count, numInputs, numOutputs, xFrom)
+    if (top) {
+      const { dLayer0 } = this.#workspace
+      this.#kernels.denseBackwardInput(dLayer0, dy, this.#weights[weight]!, count, numInputs, numOutputs, accumulate)
+    }
+  }
+
+  /** From the gradient of the trunk's last output, in `dLayer0`, to the weights of all its layers. */
+  #backwardTrunk(
+    trunk: readonly Layer[],
+    outputs: readonly Float32Array[],
+    rows: Rows,
+    from: number,
+    count: number,
+    gradient: ParameterViews,
+  ): void {
+    const kernels = this.#kernels
+    let dy = this.#workspace.dLayer0
+    let dx = this.#workspace.dLayer1
+    for (let i = trunk.length - 1; i >= 0; i--) {
+      const { weight, bias, numInputs, numOutputs } = trunk[i]!
+      const x = i === 0 ? rows.observation : outputs[i - 1]!
+      const xFrom = i === 0 ? from : 0
+      kernels.activationBackward(dy, outputs[i]!, count * numOutputs, this.#shape.activation)
+      kernels.denseBackwardWeights(gradient[weight]!, gradient[bias]!, dy, x, count, numInputs, numOutputs, xFrom)
+      if (i > 0) kernels.denseBackwardInput(dx, dy, this.#weights[weight]!, count, numInputs, numOutputs, false)
+      const swap = dy
+      dy = dx
+      dx = swap
+    }
+  }
+}

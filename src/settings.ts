@@ -1,0 +1,129 @@
+/**
+ * Settings are numbers, words and switches with a default, a range and a sentence. An environment, a policy, an
+ * algorithm and a run each declare theirs once; checking, `--help` and `config.json` all come from that declaration.
+ */
+import { InputError, show, unknownWord } from './errors.ts'
+
+export type SettingValue = number | string | boolean | null | readonly number[]
+
+/** One setting: its default gives its type. */
+export interface Setting<T extends SettingValue = SettingValue> {
+  readonly default: T
+  readonly description: string
+  /** Says what is accepted, for the error and the help: `a number in (0, 1]`. */
+  readonly expected: string
+  accepts(value: unknown): boolean
+}
+
+export type Settings = Readonly<Record<string, Setting>>
+
+/** The values of a declaration: each key with the type of its default. */
+export type SettingValues<S extends Settings> = { [K in keyof S]: S[K] extends Setting<infer T> ? T : never }
+
+interface Range {
+  min?: number
+  max?: number
+  /** The minimum itself is not accepted. */
+  above?: number
+}
+
+function inRange(value: number, { min, max, above }: Range): boolean {
+  return (min === undefined || value >= min) && (max === undefined || value <= max) && (above === undefined || value > above)
+}
+
+function describe(noun: string, { min, max, above }: Range): string {
+  const low = above !== undefined ? `> ${above}` : min !== undefined ? `≥ ${min}` : ''
+  const high = max !== undefined ? `≤ ${max}` : ''
+  return [noun, [low, high].filter(Boolean).join(' and ')].filter(Boolean).join(' ')
+}
+
+/** A finite number. */
+export function number(initial: number, description: string, range: Range = {}): Setting<number> {
+  return {
+    default: initial,
+    description,
+    expected: describe('a number', range),
+    accepts: (value) => typeof value === 'number' && Number.isFinite(value) && inRange(value, range),
+  }
+}
+
+/** A whole number. */
+export function whole(initial: number, description: string, range: Range = {}): Setting<number> {
+  return {
+    default: initial,
+    description,
+    expected: describe('a whole number', range),
+    accepts: (value) => Number.isSafeInteger(value) && inRange(value as number, range),
+  }
+}
+
+/** A finite number, or null to switch the thing off. */
+export function optionalNumber(initial: number | null, description: string, range: Range = {}): Setting<number | null> {
+  const some = number(0, description, range)
+  return {
+    default: initial,
+    description,
+    expected: `${some.expected}, or null`,
+    accepts: (value) => value === null || some.accepts(value),
+  }
+}
+
+/** true or false. */
+export function toggle(initial: boolean, description: string): Setting<boolean> {
+  return { default: initial, description, expected: 'true or false', accepts: (value) => typeof value === 'boolean' }
+}
+
+/** One word of a closed list. */
+export function choice<const W extends string>(initial: W, words: readonly W[], description: string): Setting<W> {
+  return {
+    default: initial,
+    description,
+    expected: `one of ${words.join(', ')}`,
+    accepts: (value) => words.includes(value as W),
+  }
+}
+
+/** A list of whole numbers ≥ 1; may be empty. */
+export function sizes(initial: readonly number[], description: string): Setting<readonly number[]> {
+  return {
+    default: initial,
+    description,
+    expected: 'a list of whole numbers ≥ 1, like 64,64',
+    accepts: (value) => Array.isArray(value) && value.every((size) => Number.isSafeInteger(size) && size >= 1),
+  }
+}
+
+/** Fills in defaults and checks what was given; `subject` names the owner in errors (`ppo`). */
+export function resolveSettings<S extends Settings>(
+  subject: string,
+  declared: S,
+  given: Partial<SettingValues<S>> = {},
+): SettingValues<S> {
+  if (typeof given !== 'object' || given === null) throw new InputError(subject, show(given), 'an object of settings')
+  for (const key of Object.keys(given)) {
+    if (!(key in declared)) throw unknownWord(`${subject} setting`, key, Object.keys(declared))
+  }
+  const resolved: Record<string, SettingValue> = {}
+  for (const [key, setting] of Object.entries(declared)) {
+    const value = (given as Record<string, SettingValue | undefined>)[key]
+    if (value === undefined) resolved[key] = setting.default
+    else if (setting.accepts(value)) resolved[key] = value
+    else throw new InputError(`${subject}.${key}`, show(value), setting.expected)
+  }
+  return resolved as SettingValues<S>
+}
+
+/** A setting's value from the text of a command line (`key=text`). */
+export function parseSetting(subject: string, setting: Setting, text: string): SettingValue {
+  const value = readText(setting, text)
+  if (value === undefined || !setting.accepts(value)) throw new InputError(subject, show(text), setting.expected)
+  return value
+}
+
+function readText(setting: Setting, text: string): SettingValue | undefined {
+  if (text === 'null') return null
+  if (Array.isArray(setting.default)) return text === '' ? [] : text.split(',').map(Number)
+  if (typeof setting.default === 'boolean') return text === 'true' ? true : text === 'false' ? false : undefined
+  if (typeof setting.default === 'string') return text
+  return text.trim() === '' ? undefined : Number(text.replaceAll('_', ''))
+}

@@ -1,0 +1,50 @@
+import { Phase } from '../components/episode.ts'
+import { type Cohort, openRow, type World } from '../world.ts'
+
+/**
+ * Opens the tick. Moves the components to the next row block (to the first, with the observations carried over, when the
+ * rollout is full), then begins an episode in every lane that waits for one.
+ *
+ * Reads phase. Writes the environment's state, observation.current, episode. Runs first, so that every lane that acts in
+ * this tick sees an observation of a running episode.
+ */
+export function reset(world: World): void {
+  for (const cohort of world.cohorts) {
+    if (cohort.sliding) {
+      if (cohort.t === cohort.numSteps) {
+        cohort.t = 0
+        cohort.windows.observation[0]!.current.set(cohort.carried)
+      }
+      openRow(cohort, cohort.t)
+    }
+    const { laneList, episode, numLanes } = cohort
+    beginEpisodes(cohort, world.kernels.listPhase(laneList, episode.phase, Phase.fresh, 0, numLanes), 'current')
+    if (cohort.autoreset === 'same-step') {
+      beginEpisodes(cohort, world.kernels.listPhase(laneList, episode.phase, Phase.ended, 0, numLanes), 'current')
+    }
+  }
+}
+
+/** Begins an episode in the first `count` lanes of the cohort's list; they see it in the current or the next observation. */
+export function beginEpisodes(cohort: Cohort, count: number, seenIn: 'current' | 'next'): void {
+  if (count === 0) return
+  const { laneList, episode, environmentLanes } = cohort
+  for (let i = 0; i < count; i++) {
+    const n = laneList[i]!
+    episode.episode[n] = episode.episode[n]! + 1
+    episode.step[n] = 0
+    episode.episodeReturn[n] = 0
+    episode.phase[n] = Phase.ready
+  }
+  environmentLanes.observation = cohort.observation[seenIn]
+  cohort.environment.reset(environmentLanes, laneList, count)
+}
+
+/**
+ * Tells lanes to begin a new episode at the next tick, whatever they are doing. All lanes of the cohort if none are named.
+ * `lanes` are rows of the cohort, from 0.
+ */
+export function restart(cohort: Cohort, lanes?: Iterable<number>): void {
+  if (lanes === undefined) cohort.episode.phase.fill(Phase.fresh)
+  else for (const n of lanes) cohort.episode.phase[n] = Phase.fresh
+}

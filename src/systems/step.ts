@@ -1,0 +1,88 @@
+import { Phase } from '../components/episode.ts'
+import { InputError } from '../errors.ts'
+import { spaceWidth } from '../space.ts'
+import type { Cohort, World } from '../world.ts'
+import { beginEpisodes } from './reset.ts'
+
+/**
+ * Every environment moves on by one step.
+ *
+ * Reads action.chosen. Writes action.applied, the environment's state, observation.next (the final observation of an
+ * episode that ended), reward, terminated, truncated, valid. Runs when every lane has chosen.
+ *
+ * @throws InputError where an action is outside its space, or an environment wrote a number that is not finite.
+ */
+export function step(world: World): void {
+  const { kernels } = world
+  for (const cohort of world.cohorts) {
+    const { environment, environmentLanes, observation, transition, episode, numLanes } = cohort
+    const { reward, terminated, truncated, valid } = transition
+    applyActions(world, cohort)
+    terminated.fill(0)
+    truncated.fill(0)
+    environmentLanes.observation = observation.next
+    environment.step(environmentLanes, 0, numLanes)
+    if (environment.maxEpisodeSteps !== null) {
+      kernels.limitSteps(truncated, episode.step, environment.maxEpisodeSteps, 0, numLanes)
+    }
+    const dead = kernels.settleDead(valid, reward, terminated, truncated, episode.phase, Phase.ready, 0, numLanes)
+    if (dead > 0) settleObservations(world, cohort)
+    checkWritten(world, cohort)
+  }
+}
+
+/** Checks what was chosen, and clips it where the action space is a box. */
+function applyActions(world: World, cohort: Cohort): void {
+  const { action, bounds, numLanes, environment } = cohort
+  const width = spaceWidth(environment.actionSpace)
+  const { chosen, applied } = action
+  if (chosen instanceof Float32Array) {
+    const at = world.kernels.findNonFinite(chosen, 0, numLanes * width)
+    if (at >= 0) throw outside(cohort, at, width)
+    world.kernels.clipRows(applied as Float32Array, chosen, bounds.low, bounds.high, width, 0, numLanes)
+  } else {
+    const at = world.kernels.findOutside(chosen, bounds.sizes, width, 0, numLanes)
+    if (at >= 0) throw outside(cohort, at, width)
+  }
+}
+
+/** Lanes whose episode is over: with next-step they begin a new one now; else they go on seeing what they saw. */
+function settleObservations(world: World, cohort: Cohort): void {
+  const { laneList, episode, numLanes, observation, autoreset } = cohort
+  const count = world.kernels.listPhase(laneList, episode.phase, Phase.ended, 0, numLanes)
+  if (autoreset === 'next-step') beginEpisodes(cohort, count, 'next')
+  else {
+    const width = observation.next.length / numLanes
+    for (let i = 0; i < count; i++) {
+      const start = laneList[i]! * width
+      for (let k = start; k < start + width; k++) observation.next[k] = observation.current[k]!
+    }
+  }
+}
+
+function checkWritten(world: World, cohort: Cohort): void {
+  const { observation, transition, numLanes } = cohort
+  const width = observation.next.length / numLanes
+  const seen = world.kernels.findNonFinite(observation.next, 0, numLanes * width)
+  if (seen >= 0) throw notFinite(cohort, 'observation', observation.next[seen]!, Math.floor(seen / width), seen % width)
+  const rewarded = world.kernels.findNonFinite(transition.reward, 0, numLanes)
+  if (rewarded >= 0) throw notFinite(cohort, 'reward', transition.reward[rewarded]!, rewarded, 0)
+}
+
+function outside(cohort: Cohort, at: number, width: number): InputError {
+  const { action, environment, policyDefinition } = cohort
+  const space = environment.actionSpace
+  const sizes = cohort.bounds.sizes
+  const expected = space.kind === 'box' ? 'a finite number' : `a whole number from 0 to ${sizes[at % width]! - 1}`
+  const got = `${action.chosen[at]} in action[${at % width}] of ${where(cohort, Math.floor(at / width))}`
+  return new InputError(`policy ${policyDefinition.id}`, got, expected)
+}
+
+function notFinite(cohort: Cohort, column: string, value: number, n: number, element: number): InputError {
+  const got = `${value} in ${column}[${element}] of ${where(cohort, n)}`
+  return new InputError(`environment ${cohort.environment.id}`, got, 'finite numbers')
+}
+
+function where({ episode }: Cohort, n: number): string {
+  return `lane ${episode.lane[n]} (episode ${episode.episode[n]}, step ${episode.step[n]})`
+}

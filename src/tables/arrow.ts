@@ -1,0 +1,82 @@
+/** Tables as Arrow: record batches over the same memory, and IPC files. apache-arrow is loaded where it is first used. */
+import type * as Arrow from 'apache-arrow'
+import type { Column } from '../components/column.ts'
+import { InputError, show } from '../errors.ts'
+import type { Field, Table } from './table.ts'
+
+/**
+ * The table as an apache-arrow `Table` of one record batch whose buffers are the table's own columns: nothing is copied,
+ * and what is written to the columns later is seen in it. Flags are uint8; wide columns are fixed-size lists.
+ */
+export async function toArrow(table: Table): Promise<Arrow.Table> {
+  const arrow = await import('apache-arrow')
+  const fields = table.fields.map((field) => new arrow.Field(field.name, typeOf(arrow, field), false))
+  const children = table.fields.map((field) => dataOf(arrow, field, table.numRows))
+  const schema = new arrow.Schema(fields, new Map(Object.entries(table.metadata)))
+  const struct = arrow.makeData({ type: new arrow.Struct(fields), length: table.numRows, nullCount: 0, children })
+  return new arrow.Table(schema, new arrow.RecordBatch(schema, struct))
+}
+
+/**
+ * Writes tables of one schema as an Arrow IPC file (or stream), one record batch each, uncompressed. The file appears
+ * whole or not at all.
+ *
+ * @throws InputError if the path cannot be written.
+ */
+export async function writeArrow(
+  path: string,
+  table: Table | Arrow.Table,
+  options: { format?: 'file' | 'stream' } = {},
+): Promise<void> {
+  const { format = 'file' } = options
+  if (format !== 'file' && format !== 'stream') throw new InputError('format', show(format), 'file or stream')
+  const arrow = await import('apache-arrow')
+  const { writeWhole } = await import('../files.ts')
+  const whole = table instanceof arrow.Table ? table : await toArrow(table as Table)
+  const Writer = format === 'file' ? arrow.RecordBatchFileWriter : arrow.RecordBatchStreamWriter
+  await writeWhole(path, Writer.writeAll(whole) as unknown as AsyncIterable<Uint8Array>)
+}
+
+/** Reads Arrow IPC files (or streams) of one schema as one table. */
+export async function readArrow(...paths: string[]): Promise<Arrow.Table> {
+  const arrow = await import('apache-arrow')
+  const { readFile } = await import('node:fs/promises')
+  const tables: Arrow.Table[] = []
+  for (const path of paths) {
+    let bytes: Uint8Array
+    try {
+      bytes = await readFile(path)
+    } catch (cause) {
+      throw new InputError(path, (cause as Error).message, 'an Arrow file that can be read', { cause })
+    }
+    try {
+      tables.push(arrow.tableFromIPC(bytes))
+    } catch (cause) {
+      throw new InputError(path, `bytes that are not Arrow (${(cause as Error).message})`, 'an Arrow IPC file', { cause })
+    }
+  }
+  const [first, ...rest] = tables
+  if (first === undefined) throw new InputError('readArrow(paths)', 'no path', 'at least one')
+  return rest.length === 0 ? first : first.concat(...rest)
+}
+
+function typeOf(arrow: typeof Arrow, { column, width }: Field): Arrow.DataType {
+  const element = elementType(arrow, column)
+  return width === 1 ? element : new arrow.FixedSizeList(width, new arrow.Field('item', element, false))
+}
+
+function elementType(arrow: typeof Arrow, column: Column): Arrow.DataType {
+  if (column instanceof Float32Array) return new arrow.Float32()
+  if (column instanceof Float64Array) return new arrow.Float64()
+  if (column instanceof Int32Array) return new arrow.Int32()
+  return column instanceof Uint32Array ? new arrow.Uint32() : new arrow.Uint8()
+}
+
+function dataOf(arrow: typeof Arrow, field: Field, numRows: number): Arrow.Data {
+  const { column, width } = field
+  const type = elementType(arrow, column)
+  const data = arrow.makeData({ type, length: column.length, nullCount: 0, data: column } as never) as Arrow.Data
+  if (width === 1) return data
+  const list = typeOf(arrow, field) as Arrow.FixedSizeList
+  return arrow.makeData({ type: list, length: numRows, nullCount: 0, child: data } as never) as Arrow.Data
+}

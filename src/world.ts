@@ -1,0 +1,400 @@
+/**
+ * A world holds cohorts of lanes. It is set up by program, planned, and takes its memory at its first use, when all who
+ * need columns have said so; from then on nothing is allocated. Each lane is an entity of a bitecs world, and each group of
+ * columns a component of it.
+ */
+import { addComponents, addEntity, createEntityIndex, createWorld as createEcs, query, type World as EcsWorld } from 'bitecs'
+import { type Action, actionWindows } from './components/action.ts'
+import { type Arena, takeArena } from './components/arena.ts'
+import { type Columns, column, listColumns, type Plan, type PlannedColumn, saved } from './components/column.ts'
+import { type Episode, episodePlan, Phase } from './components/episode.ts'
+import { type Observation, observationWindows } from './components/observation.ts'
+import { type RolloutColumns, rolloutPlan } from './components/rollout.ts'
+import { type Transition, transitionWindows } from './components/transition.ts'
+import { type EnvironmentDefinition, type Lanes, statePlan } from './environments/environment.ts'
+import { assert, InputError, show, unknownWord } from './errors.ts'
+import { createKernels, type KernelBuild, type Kernels } from './kernels/bind.ts'
+import type { Policy, PolicyDefinition, PolicyModel } from './policies/policy.ts'
+import { checkSeed, Random } from './random.ts'
+import { choiceSizes, spaceType, spaceWidth } from './space.ts'
+
+/**
+ * When a lane whose episode ended begins a new one. `same-step`: before the next action, so every row of a rollout is a
+ * step. `next-step`: instead of the next step, which leaves a dead row (valid = 0). `disabled`: when `restart` says so.
+ */
+export type Autoreset = 'same-step' | 'next-step' | 'disabled'
+
+/** The lanes of one environment under one policy. */
+export interface CohortOptions {
+  environment: EnvironmentDefinition
+  policy: PolicyDefinition
+  /** How many lanes: a whole number ≥ 1. */
+  numLanes: number
+  /** How the cohort is called in columns, checkpoints and trainers; the policy's id where it is not given. */
+  name?: string
+  /** Number of the first lane in the whole run, which keys its random numbers; follows the cohort before. */
+  firstLane?: number
+  /** Default `same-step`. */
+  autoreset?: Autoreset
+  /** Sample actions (default), or take the most probable one. */
+  explore?: boolean
+}
+
+export interface SharedOptions {
+  /** Keys every random number: a whole number in [0, 2^53). Default 0. */
+  seed?: number
+  /** Which kernel bodies. Default `plain`. */
+  kernels?: KernelBuild
+}
+
+export type WorldOptions = SharedOptions & (CohortOptions | { cohorts: readonly CohortOptions[] })
+
+/** What a recorder and a learner add to a cohort before its memory is taken. */
+export interface Reservation {
+  /** Rows that the rollout keeps of each lane. */
+  numSteps: number
+  /** The learner's own columns. */
+  learner: Plan
+}
+
+/** A cohort that has its memory. observation, action, transition, episode and state are the components of its lanes. */
+export interface Cohort {
+  readonly name: string
+  readonly environment: EnvironmentDefinition
+  readonly policyDefinition: PolicyDefinition
+  readonly model: PolicyModel
+  readonly autoreset: Autoreset
+  readonly explore: boolean
+  readonly numLanes: number
+  /** True if its rollout is kept for a learner or a file. */
+  readonly recorded: boolean
+  /** True if the components slide along row blocks; else one block is written in place, tick after tick. */
+  readonly sliding: boolean
+  readonly numSteps: number
+
+  /** The cohort's entities, as a bitecs query found them. */
+  readonly lanes: Uint32Array
+  readonly observation: Observation
+  readonly action: Action
+  readonly transition: Transition
+  readonly episode: Episode
+  /** The environment's own columns. */
+  readonly state: Columns<Plan>
+
+  /** What the environment is handed: the same columns under its own names. */
+  readonly environmentLanes: Lanes
+  readonly policy: Policy
+  readonly weights: Float32Array
+  readonly rollout: RolloutColumns
+  readonly learner: Columns<Plan>
+  readonly bootstrap: BootstrapList
+  /** Bounds of the action space: low and high of a box, sizes of choices. */
+  readonly bounds: { readonly low: Float32Array; readonly high: Float32Array; readonly sizes: Int32Array }
+  /** Observations that the next rollout begins with. */
+  readonly carried: Float32Array
+  /** Room for a list of lanes. */
+  readonly laneList: Uint32Array
+  readonly windows: {
+    readonly observation: readonly Observation[]
+    readonly action: readonly Action[]
+    readonly transition: readonly Transition[]
+  }
+  /** The row block of the rollout that this tick fills; numSteps when the rollout is full. */
+  t: number
+  /** Number of the weights. */
+  version: number
+}
+
+/** Final observations of truncated rows that wait for their value. */
+export interface BootstrapList {
+  /** Place in the rollout. */
+  readonly row: Uint32Array
+  readonly observation: Float32Array
+  readonly value: Float32Array
+  length: number
+}
+
+/** What is known of a cohort before it has memory. */
+interface CohortDraft {
+  readonly options: CohortOptions
+  readonly name: string
+  readonly firstLane: number
+  readonly model: PolicyModel
+  reservation?: Reservation
+}
+
+/**
+ * Plans a world of one cohort, or of several.
+ * @throws InputError where an option is wrong, or the policy cannot serve the environment's spaces.
+ * @example
+ * const world = await createWorld({ environment: cartPole(), policy: mlp(), numLanes: 16, seed: 1 })
+ */
+export async function createWorld(options: WorldOptions): Promise<World> {
+  return new World(options)
+}
+
+export class World {
+  readonly seed: number
+  readonly kernelBuild: KernelBuild
+  /** The bitecs world: its entities are the lanes. */
+  readonly ecs: EcsWorld
+  readonly #drafts: readonly CohortDraft[]
+  #cohorts: readonly Cohort[] | undefined
+  #arena: Arena | undefined
+  #kernels: Kernels | undefined
+
+  /** Use `createWorld`. */
+  constructor(options: WorldOptions) {
+    this.seed = checkSeed(options.seed ?? 0)
+    this.kernelBuild = options.kernels ?? 'plain'
+    this.#drafts = draftCohorts('cohorts' in options ? options.cohorts : [options])
+    const index = createEntityIndex()
+    index.maxId = -1 // The first entity is 0, so that entities count the rows of the world.
+    this.ecs = createEcs(index)
+  }
+
+  /** The cohorts, in the order of their lanes. Takes the world's memory if nothing has yet. */
+  get cohorts(): readonly Cohort[] {
+    if (this.#cohorts === undefined) this.#take()
+    return this.#cohorts!
+  }
+
+  /** This thread's kernels. Takes the world's memory if nothing has yet. */
+  get kernels(): Kernels {
+    if (this.#kernels === undefined) this.#take()
+    return this.#kernels!
+  }
+
+  /** The memory that holds every column. Takes it if nothing has yet. */
+  get arena(): Arena {
+    if (this.#arena === undefined) this.#take()
+    return this.#arena!
+  }
+
+  /** The names of the cohorts, without taking memory. */
+  get names(): readonly string[] {
+    return this.#drafts.map((draft) => draft.name)
+  }
+
+  /** What is known of a cohort without taking memory: its options and its network's shapes. */
+  draft(name: string): { readonly options: CohortOptions; readonly model: PolicyModel } {
+    return this.#draft(name)
+  }
+
+  /**
+   * The cohort of that name. Takes the world's memory if nothing has yet.
+   * @throws InputError that names the nearest cohort.
+   */
+  cohort(name: string): Cohort {
+    const cohort = this.cohorts.find((candidate) => candidate.name === name)
+    if (cohort === undefined) throw unknownWord('cohort', name, this.names)
+    return cohort
+  }
+
+  /**
+   * Gives a cohort a recorder, and a learner its columns.
+   * @throws InputError if the memory is taken already, or the cohort has a recorder.
+   */
+  reserve(name: string, reservation: Reservation): void {
+    if (this.#cohorts !== undefined) {
+      throw new InputError('world', 'one whose memory is taken', 'createTrainer before the first tick and before `cohorts` is read')
+    }
+    const draft = this.#draft(name)
+    if (draft.reservation !== undefined) throw new InputError(`cohort ${name}`, 'a second recorder', 'one recorder a cohort')
+    draft.reservation = reservation
+  }
+
+  /** Every column with its bytes, as it stands now: before the memory is taken, or after. */
+  plan(): PlannedColumn[] {
+    return listColumns(this.#plan())
+  }
+
+  #draft(name: string): CohortDraft {
+    const draft = this.#drafts.find((candidate) => candidate.name === name)
+    if (draft === undefined) throw unknownWord('cohort', name, this.names)
+    return draft
+  }
+
+  #plan(): Record<string, CohortPlan> {
+    return Object.fromEntries(this.#drafts.map((draft) => [draft.name, cohortPlan(draft)]))
+  }
+
+  #take(): void {
+    const { arena, columns } = takeArena(this.#plan())
+    const kernels = createKernels(arena.memory, this.kernelBuild)
+    this.#arena = arena
+    this.#kernels = kernels
+    this.#cohorts = this.#drafts.map((draft, index) =>
+      createCohort(draft, columns[draft.name]!, index, this.seed, kernels, this.ecs),
+    )
+  }
+}
+
+function draftCohorts(cohorts: readonly CohortOptions[]): CohortDraft[] {
+  if (cohorts.length === 0) throw new InputError('cohorts', 'none', 'at least one cohort')
+  const drafts: CohortDraft[] = []
+  let nextLane = 0
+  for (const options of cohorts) {
+    const { environment, policy, numLanes, autoreset, explore } = options
+    if (typeof environment?.reset !== 'function' || typeof environment.step !== 'function') {
+      throw new InputError('environment', show(environment), 'an environment, like cartPole()')
+    }
+    if (typeof policy?.build !== 'function') throw new InputError('policy', show(policy), 'a policy, like mlp()')
+    const name = options.name ?? policy.id
+    if (drafts.some((draft) => draft.name === name)) {
+      throw new InputError('cohort name', `${show(name)} twice`, 'a `name` of its own for each cohort')
+    }
+    if (!Number.isSafeInteger(numLanes) || numLanes < 1 || numLanes > 0xffffffff) {
+      throw new InputError('numLanes', show(numLanes), 'a whole number ≥ 1')
+    }
+    const firstLane = options.firstLane ?? nextLane
+    if (!Number.isSafeInteger(firstLane) || firstLane < 0 || firstLane + numLanes > 0xffffffff) {
+      throw new InputError('firstLane', show(firstLane), 'a whole number ≥ 0 whose lanes are below 4294967295')
+    }
+    if (autoreset !== undefined && !['same-step', 'next-step', 'disabled'].includes(autoreset)) {
+      throw unknownWord('autoreset', String(autoreset), ['same-step', 'next-step', 'disabled'])
+    }
+    if (explore !== undefined && typeof explore !== 'boolean') throw new InputError('explore', show(explore), 'true or false')
+    drafts.push({ options, name, firstLane, model: policy.build(environment.observationSpace, environment.actionSpace) })
+    nextLane = firstLane + numLanes
+  }
+  return drafts
+}
+
+type CohortPlan = ReturnType<typeof cohortPlan>
+
+function cohortPlan({ options, model, reservation }: CohortDraft) {
+  const { environment, numLanes } = options
+  const { observationSpace, actionSpace } = environment
+  const observationWidth = spaceWidth(observationSpace)
+  const actionWidth = spaceWidth(actionSpace)
+  const isBox = actionSpace.kind === 'box'
+  const listLength = reservation === undefined ? 0 : 2 * numLanes
+  return {
+    weights: saved(column('f32', model.numParameters)),
+    episode: episodePlan(numLanes),
+    state: statePlan(environment, numLanes),
+    carried: saved(column('f32', numLanes, observationWidth)),
+    rollout: rolloutPlan(reservation?.numSteps ?? 1, numLanes, observationSpace, actionSpace),
+    clipped: column(spaceType(actionSpace), isBox ? numLanes : 0, actionWidth),
+    bounds: {
+      low: column('f32', isBox ? actionWidth : 0),
+      high: column('f32', isBox ? actionWidth : 0),
+      sizes: column('i32', isBox ? 0 : actionWidth),
+    },
+    bootstrap: {
+      row: column('u32', listLength),
+      observation: column('f32', listLength, observationWidth),
+      value: column('f32', listLength),
+    },
+    laneList: column('u32', numLanes),
+    workspace: model.workspace(),
+    learner: reservation?.learner ?? {},
+  }
+}
+
+function createCohort(
+  draft: CohortDraft,
+  columns: Columns<CohortPlan>,
+  index: number,
+  seed: number,
+  kernels: Kernels,
+  ecs: EcsWorld,
+): Cohort {
+  const { options, name, firstLane, model, reservation } = draft
+  const { environment, policy: policyDefinition, numLanes } = options
+  const { observationSpace, actionSpace } = environment
+  const recorded = reservation !== undefined
+  const autoreset = options.autoreset ?? 'same-step'
+  const sliding = recorded || autoreset === 'disabled' // Lanes that ended must go on seeing what they saw.
+  const numSteps = reservation?.numSteps ?? 1
+  const { rollout, carried, episode, weights } = columns
+
+  const width = spaceWidth(observationSpace)
+  const clipped = actionSpace.kind === 'box' ? (columns.clipped as Float32Array) : undefined
+  const windows = {
+    observation: sliding
+      ? observationWindows(rollout, carried, numSteps, numLanes * width)
+      : [{ current: carried, next: carried }],
+    action: actionWindows(rollout, clipped, numSteps, numLanes, spaceWidth(actionSpace)),
+    transition: transitionWindows(rollout, numSteps, numLanes),
+  }
+  const components = {
+    observation: { ...windows.observation[0]! },
+    action: { ...windows.action[0]! },
+    transition: { ...windows.transition[0]! },
+    episode,
+    state: columns.state,
+  }
+  for (let n = 0; n < numLanes; n++) episode.lane[n] = firstLane + n
+  episode.episode.fill(0xffffffff) // Minus one: the first reset makes it 0.
+  episode.phase.fill(Phase.fresh)
+  if (actionSpace.kind === 'box') {
+    columns.bounds.low.set(actionSpace.low)
+    columns.bounds.high.set(actionSpace.high)
+  } else columns.bounds.sizes.set(choiceSizes(actionSpace))
+
+  const random = new Random(seed)
+  model.initialise(weights, random, index)
+  const { observation, action, transition } = components
+  return {
+    name,
+    environment,
+    policyDefinition,
+    model,
+    autoreset,
+    explore: options.explore ?? true,
+    numLanes,
+    recorded,
+    sliding,
+    numSteps,
+    lanes: createLanes(ecs, Object.values(components), numLanes),
+    ...components,
+    environmentLanes: {
+      state: columns.state,
+      observation: observation.current,
+      action: action.applied,
+      reward: transition.reward,
+      terminated: transition.terminated,
+      truncated: transition.truncated,
+      lane: episode.lane,
+      episode: episode.episode,
+      step: episode.step,
+      random,
+      kernels,
+    },
+    policy: model.bind(weights, columns.workspace, kernels, random),
+    weights,
+    rollout,
+    learner: columns.learner,
+    bootstrap: { ...columns.bootstrap, length: 0 },
+    bounds: columns.bounds,
+    carried,
+    laneList: columns.laneList,
+    windows,
+    t: numSteps,
+    version: 0,
+  }
+}
+
+/** One entity a lane, with the cohort's components; the query that finds the cohort gives its lanes. */
+function createLanes(ecs: EcsWorld, components: object[], numLanes: number): Uint32Array {
+  for (let n = 0; n < numLanes; n++) addComponents(ecs, addEntity(ecs), components)
+  const lanes = Uint32Array.from(query(ecs, components))
+  assert(lanes.length === numLanes, `a cohort of ${numLanes} lanes was found as ${lanes.length}`)
+  return lanes
+}
+
+/**
+ * Points a cohort's components at row block `t` of its rollout. It has one block if it is not recorded.
+ */
+export function openRow(cohort: Cohort, t: number): void {
+  const { windows, observation, action, transition, environmentLanes } = cohort
+  Object.assign(observation, windows.observation[t])
+  Object.assign(action, windows.action[t])
+  Object.assign(transition, windows.transition[t])
+  environmentLanes.action = action.applied
+  environmentLanes.reward = transition.reward
+  environmentLanes.terminated = transition.terminated
+  environmentLanes.truncated = transition.truncated
+}
