@@ -7,7 +7,10 @@ import { dirname } from 'node:path'
 import { InputError } from './errors.ts'
 
 /** Writes chunks to a file that appears, or is replaced, at once and whole. */
-export async function writeWhole(path: string, chunks: Iterable<Uint8Array | string> | AsyncIterable<Uint8Array>): Promise<void> {
+export async function writeWhole(
+  path: string,
+  chunks: Iterable<Uint8Array | string> | AsyncIterable<Uint8Array>,
+): Promise<void> {
   const temporary = `${path}.${process.pid}.tmp`
   try {
     await mkdir(dirname(path), { recursive: true })
@@ -54,5 +57,7 @@ export function cannotWrite(path: string, cause: unknown): Error {
     ENOTDIR: 'a path through something that is not a folder',
     EEXIST: 'a path that is taken by something else',
   }
-  return new InputError(path, `${reasons[code ?? ''] ?? 'an error'} (${message})`, 'a place that can be written', { cause })
+  return new InputError(path, `${reasons[code ?? ''] ?? 'an error'} (${message})`, 'a place that can be written', {
+    cause,
+  })
 }

@@ -28,7 +28,9 @@ interface Range {
 }
 
 function inRange(value: number, { min, max, above }: Range): boolean {
-  return (min === undefined || value >= min) && (max === undefined || value <= max) && (above === undefined || value > above)
+  return (
+    (min === undefined || value >= min) && (max === undefined || value <= max) && (above === undefined || value > above)
+  )
 }
 
 function describe(noun: string, { min, max, above }: Range): string {

@@ -4,7 +4,7 @@
  * learner and Arrow will read it, and nothing is copied in between. A cohort that is not recorded has numSteps = 1.
  */
 import { type Space, spaceType, spaceWidth } from '../space.ts'
-import { column, type ColumnSpec, type Columns } from './column.ts'
+import { type ColumnSpec, type Columns, column } from './column.ts'
 
 export interface RolloutPlan extends Record<string, ColumnSpec> {
   /** What the lane saw before it acted: observation width elements a row. Written by the environment. */
@@ -65,4 +65,3 @@ export function rolloutPlan(numSteps: number, numLanes: number, observation: Spa
     version: column('u32', rows),
   }
 }
-

@@ -13,7 +13,11 @@ export const environments: readonly EnvironmentFactory[] = [cartPole, pendulum] 
 export function environmentFactory(id: string): EnvironmentFactory {
   const factory = environments.find((candidate) => candidate.id === id)
   if (factory === undefined) {
-    throw unknownWord('environment', id, environments.map((candidate) => candidate.id))
+    throw unknownWord(
+      'environment',
+      id,
+      environments.map((candidate) => candidate.id),
+    )
   }
   return factory
 }

@@ -5,8 +5,19 @@
 import { InputError, show } from '../errors.ts'
 import { gae } from './advantage/gae.ts'
 import { discountedReturns } from './advantage/returns.ts'
-import { Activation, activationBackward, denseBackwardInput, denseBackwardWeights, denseForward } from './dense/dense.ts'
-import { categoricalBackward, categoricalEvaluate, categoricalMode, categoricalSample } from './distribution/categorical.ts'
+import {
+  Activation,
+  activationBackward,
+  denseBackwardInput,
+  denseBackwardWeights,
+  denseForward,
+} from './dense/dense.ts'
+import {
+  categoricalBackward,
+  categoricalEvaluate,
+  categoricalMode,
+  categoricalSample,
+} from './distribution/categorical.ts'
 import { drawNormal, drawUniform } from './distribution/draw.ts'
 import { gaussianBackward, gaussianEvaluate, gaussianMode, gaussianSample } from './distribution/gaussian.ts'
 import { klEstimates } from './loss/kl.ts'
