@@ -33,8 +33,8 @@ export const exportCommand: Command = async ({ words, json }) => {
 }
 
 async function fresh(run: string, options: { episodes: number; seed: number; explore: boolean }) {
-  const { environment, policy, weights } = await loadPolicy(run)
-  return recordEpisodes({ environment, policy, weights, ...options })
+  const { environment, policy, weights, update } = await loadPolicy(run)
+  return recordEpisodes({ environment, policy, weights, version: update, ...options })
 }
 
 async function kept(run: string) {

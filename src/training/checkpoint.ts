@@ -9,7 +9,7 @@ import { mkdir, open, readdir, readFile, rename, rm } from 'node:fs/promises'
 import { basename, join } from 'node:path'
 import type { DefinitionRecord } from '../definition.ts'
 import { InputError } from '../errors.ts'
-import { cannotWrite, syncFolder } from '../files.ts'
+import { cannotWrite, makeFolder, syncFolder } from '../files.ts'
 import { decodeSafetensors, encodeSafetensors, type Tensor } from './safetensors.ts'
 
 const FORMAT = 'colonnade checkpoint 1'
@@ -96,7 +96,7 @@ export async function writeCheckpoint(
   }
   const whole: Manifest = { format: FORMAT, ...manifest, files: { [COLUMNS_FILE]: checksum } }
   try {
-    await mkdir(folder, { recursive: true })
+    await makeFolder(folder)
     for (const stale of await readdir(folder)) {
       if (stale.endsWith('.tmp')) await rm(join(folder, stale), { recursive: true, force: true })
     }

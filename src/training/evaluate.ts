@@ -23,6 +23,8 @@ export interface EvaluateOptions {
   /** Sample actions; by default the most probable one is taken. */
   explore?: boolean
   kernels?: KernelBuild
+  /** Number of the weights, for the table's version column. Default 0. */
+  version?: number
 }
 
 export interface Evaluation {
@@ -74,7 +76,7 @@ export async function recordEpisodes(options: EvaluateOptions): Promise<Table> {
 }
 
 async function play(options: EvaluateOptions): Promise<{ world: World; cohort: Cohort }> {
-  const { environment, policy, weights, episodes = 100, seed = 0, explore = false, kernels } = options
+  const { environment, policy, weights, episodes = 100, seed = 0, explore = false, version = 0, kernels } = options
   if (!Number.isSafeInteger(episodes) || episodes < 1) {
     throw new InputError('episodes', show(episodes), 'a whole number ≥ 1')
   }
@@ -97,6 +99,7 @@ async function play(options: EvaluateOptions): Promise<{ world: World; cohort: C
   world.reserve(name, { numSteps: environment.maxEpisodeSteps, learner: {} })
   const cohort = world.cohort(name)
   cohort.weights.set(weights)
+  cohort.version = version
   do tick(world)
   while (cohort.t < cohort.numSteps && cohort.episode.phase.some((phase, n) => plays(cohort, phase, n)))
   bootstrap(world)
