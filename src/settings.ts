@@ -15,6 +15,7 @@ export interface Setting<T extends SettingValue = SettingValue> {
   accepts(value: unknown): boolean
 }
 
+/** A declaration of settings by name. */
 export type Settings = Readonly<Record<string, Setting>>
 
 /** The values of a declaration: each key with the type of its default. */

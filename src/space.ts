@@ -23,6 +23,7 @@ export interface BoxSpace {
   readonly high: readonly number[]
 }
 
+/** What an observation or an action may be. */
 export type Space = DiscreteSpace | MultiDiscreteSpace | BoxSpace
 
 /** One choice among `n` ≥ 1. */

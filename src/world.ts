@@ -56,6 +56,7 @@ export interface CohortOptions {
   explore?: boolean
 }
 
+/** What all cohorts of a world share. */
 export interface SharedOptions {
   /** Keys every random number: a whole number in [0, 2^53). Default 0. */
   seed?: number
@@ -63,6 +64,7 @@ export interface SharedOptions {
   kernels?: KernelBuild
 }
 
+/** A world of one cohort, or of several. */
 export type WorldOptions = SharedOptions & (CohortOptions | { cohorts: readonly CohortOptions[] })
 
 /** What a recorder and a learner add to a cohort before its memory is taken. */
@@ -149,6 +151,7 @@ export async function createWorld(options: WorldOptions): Promise<World> {
   return new World(options)
 }
 
+/** Cohorts of lanes over one memory. */
 export class World {
   readonly seed: number
   readonly kernelBuild: KernelBuild

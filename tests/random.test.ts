@@ -80,9 +80,10 @@ describe('philox4x32', () => {
   test('equals a 64-bit twin for any counter and key', () => {
     fc.assert(
       fc.property(fc.tuple(word(), word(), word(), word()), fc.tuple(word(), word()), (counter, key) => {
-        expect(philox(counter, key)).toEqual(philoxTwin(counter, key))
+        expect(String(philox(counter, key))).toBe(String(philoxTwin(counter, key)))
       }),
-      { numRuns: 1000 },
+      // A lost carry of the 32-bit halves shows once in 65 536 products; a run makes twenty.
+      { numRuns: 20_000 },
     )
   })
 })

@@ -14,7 +14,9 @@ export interface ColumnArrays {
   u8: Uint8Array
 }
 
+/** The element type of a column. */
 export type ColumnType = keyof ColumnArrays
+/** A column: one typed array. */
 export type Column = ColumnArrays[ColumnType]
 
 /** Bytes of one element. */

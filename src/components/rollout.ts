@@ -6,6 +6,7 @@
 import { type Space, spaceType, spaceWidth } from '../space.ts'
 import { type ColumnSpec, type Columns, column } from './column.ts'
 
+/** The columns of a rollout before they have memory. */
 export interface RolloutPlan extends Record<string, ColumnSpec> {
   /** What the lane saw before it acted: observation width elements a row. Written by the environment. */
   observation: ColumnSpec<'f32'>
@@ -41,6 +42,7 @@ export interface RolloutPlan extends Record<string, ColumnSpec> {
   version: ColumnSpec<'u32'>
 }
 
+/** The rollout of a cohort: numSteps × numLanes rows, time-major; see `RolloutPlan` for each column. */
 export type RolloutColumns = Columns<RolloutPlan>
 
 /** Plans the rollout columns of a cohort. */

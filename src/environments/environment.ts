@@ -73,6 +73,7 @@ export interface EnvironmentDefinition
   readonly state: StateDeclaration
 }
 
+/** Makes an environment from its parameters, like `cartPole`; `id` and `settings` say which. */
 export type EnvironmentFactory<S extends Settings = Settings> = Factory<S, EnvironmentDefinition>
 
 /**

@@ -1,9 +1,10 @@
-/** The environments that come with Colonnade, by their Gymnasium ids. */
+/** The environments that come with Colonnade. */
 import { unknownWord } from '../errors.ts'
 import { cartPole } from './cart-pole.ts'
 import type { EnvironmentFactory } from './environment.ts'
 import { pendulum } from './pendulum.ts'
 
+/** Every built-in environment's factory, under its Gymnasium id. */
 export const environments: readonly EnvironmentFactory[] = [cartPole, pendulum] as unknown as EnvironmentFactory[]
 
 /**

@@ -11,6 +11,7 @@ import { type Cohort, createWorld, type World } from '../world.ts'
 import { meanAndStd } from './metrics.ts'
 import { originOf } from './trainer.ts'
 
+/** What is played, with which weights, how often. */
 export interface EvaluateOptions {
   environment: EnvironmentDefinition
   policy: PolicyDefinition
@@ -27,6 +28,7 @@ export interface EvaluateOptions {
   version?: number
 }
 
+/** What episodes returned, and how long they were in steps. */
 export interface Evaluation {
   readonly environment: string
   readonly episodes: number

@@ -46,6 +46,7 @@ export const runSettings = {
   kernels: choice('plain', ['plain'], 'which kernel bodies'),
 } satisfies Settings
 
+/** The values of `runSettings`. */
 export type RunSettings = SettingValues<typeof runSettings>
 
 /** Everything a run is made of. */
@@ -143,6 +144,7 @@ async function findEnvironment(name: string): Promise<EnvironmentFactory> {
   return environmentFactory(name)
 }
 
+/** Who watches a run, and who may stop it. */
 export interface RunListeners {
   /** Called after each update, when its line is in `metrics.jsonl`. */
   onUpdate?(metrics: UpdateMetrics, progress: Progress): void

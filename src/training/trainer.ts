@@ -79,6 +79,7 @@ function soleCohort(world: World, algorithm: AlgorithmDefinition): Record<string
   return { [world.names[0]!]: algorithm }
 }
 
+/** Trains the cohorts of a world that have an algorithm. */
 export class Trainer {
   readonly world: World
   readonly #pupils: readonly Pupil[]

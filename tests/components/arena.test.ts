@@ -108,6 +108,15 @@ describe('a plan', () => {
     expect(takeArena({ x: column('u8', PAGE - 1024) }).arena.bytes).toBe(PAGE)
   })
 
+  test('of many small columns counts the room between them', () => {
+    // 1008 columns of one byte, 64 bytes apart, fill the first page; the next one begins the second.
+    const many = (count: number) =>
+      Object.fromEntries(Array.from({ length: count }, (_, i) => [`x${i}`, column('u8', 1)]))
+    expect(arenaBytes(many(1008))).toBe(PAGE)
+    expect(arenaBytes(many(1009))).toBe(2 * PAGE)
+    expect(leaves(takeArena(many(1009)).columns).at(-1)!.byteOffset).toBe(PAGE)
+  })
+
   test('keeps its names, with typed arrays for leaves', () => {
     const { columns } = takeArena(plan)
     expect(Object.keys(columns)).toEqual(['agent', 'phase'])

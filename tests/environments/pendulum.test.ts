@@ -262,6 +262,9 @@ describe('a new episode', () => {
       expect(Math.max(...column)).toBeGreaterThan(0.99 * limit)
       expect(Math.abs(mean)).toBeLessThan((5 * 2 * limit) / Math.sqrt(12 * numLanes)) // Five standard errors.
     }
+    const { angle, angularVelocity } = lanes.state
+    const correlation = angle.reduce((sum, x, n) => sum + x * angularVelocity[n]!, 0) / numLanes
+    expect(Math.abs(correlation)).toBeLessThan((5 * Math.PI) / 3 / Math.sqrt(numLanes))
     for (let n = 0; n < numLanes; n++) {
       expect(lanes.observation[3 * n]).toBe(Math.fround(Math.cos(lanes.state.angle[n]!)))
       expect(lanes.observation[3 * n + 1]).toBe(Math.fround(Math.sin(lanes.state.angle[n]!)))

@@ -105,13 +105,18 @@ describe('adamStep', () => {
       weightDecay: fc.constantFrom(0, 0.1),
     })
     fc.assert(
-      fc.property(value, fc.array(value, { minLength: 1, maxLength: 25 }), settings, (initial, gradients, s) => {
-        const columns = gradients.map((g) => Float32Array.of(g))
-        const { weight } = run(Float32Array.of(initial), columns, 1, s)
-        // A step rounds the weight (below 8) and the moments to f32; the direction of a step is below 30 in size.
-        const tolerance = gradients.length * (2 ** -21 + s.learningRate * 30 * 2 ** -22)
-        expect(Math.abs(weight[0]! - weightTwin(initial, gradients, s))).toBeLessThan(tolerance)
-      }),
+      fc.property(
+        value,
+        fc.array(value, { minLength: 1, maxLength: 25, size: 'max' }),
+        settings,
+        (initial, gradients, s) => {
+          const columns = gradients.map((g) => Float32Array.of(g))
+          const { weight } = run(Float32Array.of(initial), columns, 1, s)
+          // A step rounds the weight (below 8) and the moments to f32; the direction of a step is below 30 in size.
+          const tolerance = gradients.length * (2 ** -21 + s.learningRate * 30 * 2 ** -22)
+          expect(Math.abs(weight[0]! - weightTwin(initial, gradients, s))).toBeLessThan(tolerance)
+        },
+      ),
       { numRuns: 300 },
     )
   })
@@ -134,7 +139,7 @@ describe('globalNorm', () => {
     expect(globalNorm(Float32Array.of(3, 4, 1e9), 2)).toBe(5)
     expect(globalNorm(new Float32Array(0), 0)).toBe(0)
     fc.assert(
-      fc.property(fc.float32Array({ noNaN: true, noDefaultInfinity: true, maxLength: 50 }), (x) => {
+      fc.property(fc.float32Array({ noNaN: true, noDefaultInfinity: true, maxLength: 50, size: 'max' }), (x) => {
         const expected = Math.hypot(...x)
         expect(Math.abs(globalNorm(x, x.length) - expected)).toBeLessThanOrEqual(1e-14 * expected)
       }),
@@ -161,6 +166,7 @@ describe('sumSlots', () => {
     fc.array(fc.array(fc.float({ noNaN: true, min: -1e6, max: 1e6 }), { minLength: length, maxLength: length }), {
       minLength: 1,
       maxLength: NUM_SLOTS,
+      size: 'max',
     }),
   )
 

@@ -19,7 +19,7 @@ const rows: fc.Arbitrary<Row[]> = fc.array(
     truncated: flag,
     valid: fc.constantFrom(1, 1, 0),
   }),
-  { maxLength: 40 },
+  { maxLength: 40, size: 'max' },
 )
 
 function run(rows: Row[], recent: Float64Array, recentLength: Float64Array, finished: number, threshold: number) {

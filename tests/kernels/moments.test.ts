@@ -2,7 +2,8 @@ import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import { explainedVariance, meanAndDeviation } from '../../src/kernels/statistics/moments.ts'
 
-const columns = (minLength: number) => fc.float32Array({ min: -1000, max: 1000, noNaN: true, minLength, maxLength: 60 })
+const columns = (minLength: number) =>
+  fc.float32Array({ min: -1000, max: 1000, noNaN: true, minLength, maxLength: 60, size: 'max' })
 
 function moments(x: Float32Array, numRows = x.length): [number, number] {
   const out = new Float64Array(2).fill(Number.NaN)

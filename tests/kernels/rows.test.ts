@@ -11,7 +11,7 @@ import {
 
 test('listValid lists the rows whose flag is not 0, rising', () => {
   fc.assert(
-    fc.property(fc.uint8Array({ max: 2, maxLength: 60 }), fc.nat(60), (valid, limit) => {
+    fc.property(fc.uint8Array({ max: 2, maxLength: 60, size: 'max' }), fc.nat(60), (valid, limit) => {
       const numRows = Math.min(limit, valid.length)
       const rows = new Uint32Array(valid.length + 1).fill(999)
       const count = listValid(rows, valid, numRows)
@@ -33,10 +33,17 @@ describe('shuffleRows', () => {
 
   test('keeps every row once', () => {
     fc.assert(
-      fc.property(fc.array(word, { maxLength: 80 }), word, word, word, word, (rows, update, epoch, key0, key1) => {
-        const sorted = (x: number[]) => x.toSorted((a, b) => a - b)
-        expect(sorted(shuffle(rows, update, epoch, key0, key1))).toEqual(sorted(rows))
-      }),
+      fc.property(
+        fc.array(word, { maxLength: 80, size: 'max' }),
+        word,
+        word,
+        word,
+        word,
+        (rows, update, epoch, key0, key1) => {
+          const sorted = (x: number[]) => x.toSorted((a, b) => a - b)
+          expect(sorted(shuffle(rows, update, epoch, key0, key1))).toEqual(sorted(rows))
+        },
+      ),
     )
   })
 
@@ -89,7 +96,7 @@ describe('shuffleRows', () => {
 test.each([Float32Array, Int32Array])('gatherRows copies the listed rows of a %o', (ColumnArray) => {
   const cases = fc.record({
     width: fc.integer({ min: 1, max: 5 }),
-    rows: fc.array(fc.nat(11), { maxLength: 20 }),
+    rows: fc.array(fc.nat(11), { maxLength: 20, size: 'max' }),
     first: fc.nat(20),
     extra: fc.nat(3),
   })
@@ -97,7 +104,7 @@ test.each([Float32Array, Int32Array])('gatherRows copies the listed rows of a %o
     fc.property(cases, ({ width, rows, first, extra }) => {
       const start = Math.min(first, rows.length)
       const count = Math.max(0, rows.length - start - extra)
-      const source = ColumnArray.from({ length: 12 * width }, (_, i) => i + 1)
+      const source = new ColumnArray(Array.from({ length: 12 * width }, (_, i) => i + 1))
       const gathered = new ColumnArray(rows.length * width + width)
       gatherRows(gathered, source, Uint32Array.from(rows), start, count, width)
       const expected = rows
@@ -115,7 +122,7 @@ test('findNonFinite finds the first NaN or infinity of its range', () => {
     fc.constantFrom(Number.NaN, Number.POSITIVE_INFINITY, Number.NEGATIVE_INFINITY),
   )
   fc.assert(
-    fc.property(fc.array(value, { maxLength: 30 }), fc.nat(30), fc.nat(30), (values, a, b) => {
+    fc.property(fc.array(value, { maxLength: 30, size: 'max' }), fc.nat(30), fc.nat(30), (values, a, b) => {
       const [from, to] = [Math.min(a, values.length), Math.min(b, values.length)]
       const expected = values.findIndex((x, i) => i >= from && i < to && !Number.isFinite(x))
       expect(findNonFinite(Float32Array.from(values), from, to)).toBe(expected)
