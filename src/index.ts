@@ -43,7 +43,10 @@ export {
   multiDiscrete,
   type Space,
 } from './space.ts'
-export { restart } from './systems/reset.ts'
+export { bootstrap, infer } from './systems/infer.ts'
+export { reset, restart } from './systems/reset.ts'
+export { step } from './systems/step.ts'
+export { store } from './systems/store.ts'
 export { readArrow, toArrow, writeArrow } from './tables/arrow.ts'
 export type { Field, Table } from './tables/table.ts'
 export { collect, tick } from './tick.ts'

@@ -28,6 +28,7 @@ const TABLE: Readonly<Record<string, readonly string[]>> = {
 }
 /** Packages, and the rooms that may load them. */
 const PACKAGES: Readonly<Record<string, readonly string[]>> = {
+  colonnade: ['examples'],
   bitecs: ['world'],
   'apache-arrow': ['tables', 'examples'],
   '@observablehq/plot': ['training'],
