@@ -34,7 +34,7 @@ export function discrete(n: number): DiscreteSpace {
 
 /** Several choices at once, each among `sizes[k]` ≥ 1. */
 export function multiDiscrete(sizes: readonly number[]): MultiDiscreteSpace {
-  if (sizes.length === 0 || sizes.some((n) => !Number.isInteger(n) || n < 1)) {
+  if (!Array.isArray(sizes) || sizes.length === 0 || sizes.some((n) => !Number.isInteger(n) || n < 1)) {
     throw new InputError('multiDiscrete(sizes)', show(sizes), 'one or more whole numbers ≥ 1')
   }
   return { kind: 'multi-discrete', sizes: [...sizes] }

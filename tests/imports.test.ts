@@ -29,8 +29,8 @@ const TABLE: Readonly<Record<string, readonly string[]>> = {
 /** Packages, and the rooms that may load them. */
 const PACKAGES: Readonly<Record<string, readonly string[]>> = {
   colonnade: ['examples'],
-  bitecs: ['world'],
-  'apache-arrow': ['tables', 'examples'],
+  bitecs: ['world', 'examples'],
+  'apache-arrow': ['tables'],
   '@observablehq/plot': ['training'],
   linkedom: ['training'],
 }
@@ -104,7 +104,7 @@ describe('the import table', () => {
     const broken = imports.filter(({ from, to, isLazy }) => {
       if (to.startsWith('.')) return false
       if (to.startsWith('node:')) return !NODE_ROOMS.includes(roomOf(from))
-      return !PACKAGES[to]?.includes(roomOf(from)) || (HEAVY.includes(to) && !isLazy && roomOf(from) !== 'examples')
+      return !PACKAGES[to]?.includes(roomOf(from)) || (HEAVY.includes(to) && !isLazy)
     })
     expect(broken).toEqual([])
   })

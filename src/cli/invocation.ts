@@ -25,7 +25,7 @@ export function splitWords(words: readonly string[], noun: string): { subject: s
     const at = word.indexOf('=')
     if (at < 1) throw new InputError('argument', JSON.stringify(word), 'key=value')
     const key = word.slice(0, at)
-    if (key in texts) throw new InputError(key, 'a value twice', 'one value')
+    if (Object.hasOwn(texts, key)) throw new InputError(key, 'a value twice', 'one value')
     texts[key] = word.slice(at + 1)
   }
   return { subject, texts }
@@ -36,7 +36,7 @@ export function readKeys<S extends Settings>(declared: S, texts: Readonly<Record
   const values: Record<string, unknown> = {}
   for (const [key, setting] of Object.entries(declared)) values[key] = setting.default
   for (const [key, text] of Object.entries(texts)) {
-    const setting = declared[key]
+    const setting = Object.hasOwn(declared, key) ? declared[key] : undefined
     if (setting === undefined) throw unknownWord('key', key, Object.keys(declared))
     values[key] = parseSetting(key, setting, text)
   }
