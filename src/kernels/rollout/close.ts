@@ -124,7 +124,12 @@ export function completeNextValue(
 }
 
 /** Writes the values of the bootstrap list to their places in the rollout. */
-export function scatterValues(nextValue: Float32Array, listRow: Uint32Array, listValue: Float32Array, length: number): void {
+export function scatterValues(
+  nextValue: Float32Array,
+  listRow: Uint32Array,
+  listValue: Float32Array,
+  length: number,
+): void {
   for (let i = 0; i < length; i++) nextValue[listRow[i]!] = listValue[i]!
 }
 

@@ -1,0 +1,206 @@
+/**
+ * What the SIMD bodies share: four f32 lanes at a time. Every function takes the same operations for each lane, so an
+ * element's result does not depend on its neighbours; the last, partial vector of a column is loaded padded and stored in
+ * part, and goes through the same functions as the full ones.
+ */
+
+/** a · b + c: fused where the build has relaxed SIMD, else rounded twice. Never mixed within one build. */
+// @ts-ignore: decorator
+@inline
+export function madd(a: v128, b: v128, c: v128): v128 {
+  return ASC_FEATURE_RELAXED_SIMD ? v128.relaxed_madd<f32>(a, b, c) : f32x4.add(f32x4.mul(a, b), c)
+}
+
+/** Four elements from `at` on; of the last vector only `count` < 4, the others 0. */
+// @ts-ignore: decorator
+@inline
+export function loadPart(at: usize, count: i32): v128 {
+  let v = v128.load32_zero(at)
+  if (count > 1) v = v128.load32_lane(at, v, 1, 4)
+  if (count > 2) v = v128.load32_lane(at, v, 2, 8)
+  return v
+}
+
+/** Stores the first `count` < 4 lanes. */
+// @ts-ignore: decorator
+@inline
+export function storePart(at: usize, v: v128, count: i32): void {
+  v128.store32_lane(at, v, 0)
+  if (count > 1) v128.store32_lane(at, v, 1, 4)
+  if (count > 2) v128.store32_lane(at, v, 2, 8)
+}
+
+/** Four elements from `at` on, or fewer where fewer are left. */
+// @ts-ignore: decorator
+@inline
+export function load4(at: usize, left: i32): v128 {
+  return left >= 4 ? v128.load(at) : loadPart(at, left)
+}
+
+// @ts-ignore: decorator
+@inline
+export function store4(at: usize, v: v128, left: i32): void {
+  if (left >= 4) v128.store(at, v)
+  else storePart(at, v, left)
+}
+
+/** Stores a byte for each lane of a mask: 1 where it is set, else 0. */
+// @ts-ignore: decorator
+@inline
+export function storeFlags(at: usize, mask: v128, left: i32): void {
+  const bytes = v128.and(v128.shuffle<i8>(mask, mask, 0, 4, 8, 12, 0, 4, 8, 12, 0, 4, 8, 12, 0, 4, 8, 12), i8x16.splat(1))
+  if (left >= 4) v128.store32_lane(at, bytes, 0)
+  else {
+    v128.store8_lane(at, bytes, 0)
+    if (left > 1) v128.store8_lane(at, bytes, 1, 1)
+    if (left > 2) v128.store8_lane(at, bytes, 2, 2)
+  }
+}
+
+/** A mask of the lanes whose byte is not 0; of the last vector only `left` bytes are read. */
+// @ts-ignore: decorator
+@inline
+export function loadFlags(at: usize, left: i32): v128 {
+  let bytes: v128
+  if (left >= 4) bytes = v128.load32_zero(at)
+  else {
+    bytes = v128.load8_lane(at, i32x4.splat(0), 0)
+    if (left > 1) bytes = v128.load8_lane(at, bytes, 1, 1)
+    if (left > 2) bytes = v128.load8_lane(at, bytes, 2, 2)
+  }
+  return i32x4.ne(i32x4.extend_low_i16x8_u(i16x8.extend_low_i8x16_u(bytes)), i32x4.splat(0))
+}
+
+/** (v0 + v2) + (v1 + v3). */
+// @ts-ignore: decorator
+@inline
+export function sum4(v: v128): f32 {
+  const pairs = f32x4.add(v, v128.shuffle<i32>(v, v, 2, 3, 0, 1))
+  return f32x4.extract_lane(pairs, 0) + f32x4.extract_lane(pairs, 1)
+}
+
+/** At most `high`, at least `low`; NaN stays NaN. */
+// @ts-ignore: decorator
+@inline
+export function clamp4(v: v128, low: v128, high: v128): v128 {
+  return f32x4.pmin(f32x4.pmax(v, low), high)
+}
+
+/**
+ * tanh as the ratio of two polynomials, odd of degree 13 over even of degree 6, on |x| ≤ 7.905, where tanh is 1 in f32
+ * (the coefficients of Eigen's `ptanh_float`). Error at most a few units in the last place; NaN stays NaN.
+ */
+// @ts-ignore: decorator
+@inline
+export function tanh4(v: v128): v128 {
+  const x = clamp4(v, f32x4.splat(-7.90531110763549805), f32x4.splat(7.90531110763549805))
+  const s = f32x4.mul(x, x)
+  let p = f32x4.splat(-2.76076847742355e-16)
+  p = madd(s, p, f32x4.splat(2.00018790482477e-13))
+  p = madd(s, p, f32x4.splat(-8.60467152213735e-11))
+  p = madd(s, p, f32x4.splat(5.12229709037114e-8))
+  p = madd(s, p, f32x4.splat(1.48572235717979e-5))
+  p = madd(s, p, f32x4.splat(6.37261928875436e-4))
+  p = madd(s, p, f32x4.splat(4.89352455891786e-3))
+  let q = f32x4.splat(1.19825839466702e-6)
+  q = madd(s, q, f32x4.splat(1.18534705686654e-4))
+  q = madd(s, q, f32x4.splat(2.26843463243900e-3))
+  q = madd(s, q, f32x4.splat(4.89352518554385e-3))
+  return f32x4.div(f32x4.mul(x, p), q)
+}
+
+/** eˣ: x = n log 2 + r with |r| ≤ ½ log 2, a polynomial of degree 7 in r (Cephes `expf`), times 2ⁿ. 0 below −87.3; never infinite. */
+// @ts-ignore: decorator
+@inline
+export function exp4(v: v128): v128 {
+  const low = f32x4.splat(-87.3)
+  const x = clamp4(v, low, f32x4.splat(88))
+  const n = f32x4.nearest(f32x4.mul(x, f32x4.splat(1.44269504088896341)))
+  const r = madd(n, f32x4.splat(2.12194440e-4), madd(n, f32x4.splat(-0.693359375), x))
+  let p = f32x4.splat(1.9875691500e-4)
+  p = madd(p, r, f32x4.splat(1.3981999507e-3))
+  p = madd(p, r, f32x4.splat(8.3334519073e-3))
+  p = madd(p, r, f32x4.splat(4.1665795894e-2))
+  p = madd(p, r, f32x4.splat(1.6666665459e-1))
+  p = madd(p, r, f32x4.splat(5.0000001201e-1))
+  p = f32x4.add(madd(p, f32x4.mul(r, r), r), f32x4.splat(1))
+  const power = i32x4.shl(i32x4.add(i32x4.trunc_sat_f32x4_s(n), i32x4.splat(127)), 23)
+  return v128.andnot(f32x4.mul(p, power), f32x4.lt(v, low))
+}
+
+/** log x of finite, normal x > 0: x = 2ᵉ m with √½ ≤ m < √2, a polynomial of degree 9 in m − 1 (Cephes `logf`). */
+// @ts-ignore: decorator
+@inline
+export function log4(v: v128): v128 {
+  const one = f32x4.splat(1)
+  const half = v128.or(v128.and(v, i32x4.splat(0x007fffff)), i32x4.splat(0x3f000000)) // In [½, 1).
+  const small = f32x4.lt(half, f32x4.splat(0.707106781186547524))
+  const exponent = i32x4.add(i32x4.sub(i32x4.shr_u(v, 23), i32x4.splat(126)), small) // The mask is −1 where it is true.
+  const e = f32x4.convert_i32x4_s(exponent)
+  const x = f32x4.add(f32x4.sub(half, one), v128.and(half, small))
+  const z = f32x4.mul(x, x)
+  let p = f32x4.splat(7.0376836292e-2)
+  p = madd(p, x, f32x4.splat(-1.1514610310e-1))
+  p = madd(p, x, f32x4.splat(1.1676998740e-1))
+  p = madd(p, x, f32x4.splat(-1.2420140846e-1))
+  p = madd(p, x, f32x4.splat(1.4249322787e-1))
+  p = madd(p, x, f32x4.splat(-1.6668057665e-1))
+  p = madd(p, x, f32x4.splat(2.0000714765e-1))
+  p = madd(p, x, f32x4.splat(-2.4999993993e-1))
+  p = madd(p, x, f32x4.splat(3.3333331174e-1))
+  p = f32x4.mul(f32x4.mul(p, x), z)
+  p = madd(e, f32x4.splat(-2.12194440e-4), p)
+  p = madd(z, f32x4.splat(-0.5), p)
+  return madd(e, f32x4.splat(0.693359375), f32x4.add(x, p))
+}
+
+/**
+ * Sine and cosine by quarter turns: x = q · ½π + r with |r| ≤ ¼π, the multiple of ½π taken away in three parts (Cody and
+ * Waite), polynomials in r (Cephes `sinf`, `cosf`), and q says which of them, with which sign. Good to |x| of some
+ * thousands; beyond, what is left of r is rounding.
+ */
+// @ts-ignore: decorator
+@inline
+export function quarterTurns(x: v128): v128 {
+  return f32x4.nearest(f32x4.mul(x, f32x4.splat(0.636619772367581343)))
+}
+
+/** x − q · ½π. */
+// @ts-ignore: decorator
+@inline
+export function withinQuarter(x: v128, q: v128): v128 {
+  const r = madd(q, f32x4.splat(-4.837512969970703125e-4), madd(q, f32x4.splat(-1.5703125), x))
+  return madd(q, f32x4.splat(-7.54978995489188216e-8), r)
+}
+
+/** sin r for |r| ≤ ¼π. */
+// @ts-ignore: decorator
+@inline
+export function sinQuarter(r: v128): v128 {
+  const z = f32x4.mul(r, r)
+  let p = f32x4.splat(-1.9515295891e-4)
+  p = madd(p, z, f32x4.splat(8.3321608736e-3))
+  p = madd(p, z, f32x4.splat(-1.6666654611e-1))
+  return madd(f32x4.mul(p, z), r, r)
+}
+
+/** cos r for |r| ≤ ¼π. */
+// @ts-ignore: decorator
+@inline
+export function cosQuarter(r: v128): v128 {
+  const z = f32x4.mul(r, r)
+  let p = f32x4.splat(2.443315711809948e-5)
+  p = madd(p, z, f32x4.splat(-1.388731625493765e-3))
+  p = madd(p, z, f32x4.splat(4.166664568298827e-2))
+  return madd(f32x4.mul(p, z), z, madd(z, f32x4.splat(-0.5), f32x4.splat(1)))
+}
+
+/** sin(r + (q + shift) · ½π) from sin r and cos r: shift 0 for the sine of x, 1 for its cosine. */
+// @ts-ignore: decorator
+@inline
+export function turn(sin: v128, cos: v128, q: v128, shift: i32): v128 {
+  const turns = i32x4.add(i32x4.trunc_sat_f32x4_s(q), i32x4.splat(shift))
+  const odd = i32x4.shr_s(i32x4.shl(turns, 31), 31)
+  const sign = i32x4.shl(i32x4.shr_u(turns, 1), 31)
+  return v128.xor(v128.bitselect(cos, sin, odd), sign)
+}
