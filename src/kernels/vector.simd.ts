@@ -87,25 +87,63 @@ export function clamp4(v: v128, low: v128, high: v128): v128 {
 }
 
 /**
- * tanh as the ratio of two polynomials, odd of degree 13 over even of degree 6, on |x| ≤ 7.905, where tanh is 1 in f32
- * (the coefficients of Eigen's `ptanh_float`). Error at most a few units in the last place; NaN stays NaN.
+ * tanh in place over `length` elements, as the ratio of two polynomials, odd of degree 13 over even of degree 6, on
+ * |x| ≤ 7.905, where tanh is 1 in f32 (the coefficients of Eigen's `ptanh_float`). Error at most a few units in the last
+ * place; NaN stays NaN.
+ *
+ * `one` is 1, which the compiler must not know: V8 would build every constant anew at each use.
  */
+export function tanhInPlace(at: usize, length: i32, one: f32): void {
+  const low = f32x4.splat(one * -7.90531110763549805)
+  const high = f32x4.splat(one * 7.90531110763549805)
+  const p13 = f32x4.splat(one * -2.76076847742355e-16)
+  const p11 = f32x4.splat(one * 2.00018790482477e-13)
+  const p9 = f32x4.splat(one * -8.60467152213735e-11)
+  const p7 = f32x4.splat(one * 5.12229709037114e-8)
+  const p5 = f32x4.splat(one * 1.48572235717979e-5)
+  const p3 = f32x4.splat(one * 6.37261928875436e-4)
+  const p1 = f32x4.splat(one * 4.89352455891786e-3)
+  const q6 = f32x4.splat(one * 1.19825839466702e-6)
+  const q4 = f32x4.splat(one * 1.18534705686654e-4)
+  const q2 = f32x4.splat(one * 2.268434632439e-3)
+  const q0 = f32x4.splat(one * 4.89352518554385e-3)
+  for (; length >= 16; length -= 16, at += 64) {
+    const y0 = tanh4(v128.load(at), low, high, p13, p11, p9, p7, p5, p3, p1, q6, q4, q2, q0)
+    const y1 = tanh4(v128.load(at, 16), low, high, p13, p11, p9, p7, p5, p3, p1, q6, q4, q2, q0)
+    const y2 = tanh4(v128.load(at, 32), low, high, p13, p11, p9, p7, p5, p3, p1, q6, q4, q2, q0)
+    const y3 = tanh4(v128.load(at, 48), low, high, p13, p11, p9, p7, p5, p3, p1, q6, q4, q2, q0)
+    v128.store(at, y0)
+    v128.store(at, y1, 16)
+    v128.store(at, y2, 32)
+    v128.store(at, y3, 48)
+  }
+  for (; length > 0; length -= 4, at += 16) {
+    store4(at, tanh4(load4(at, length), low, high, p13, p11, p9, p7, p5, p3, p1, q6, q4, q2, q0), length)
+  }
+}
+
 // @ts-ignore: decorator
 @inline
-export function tanh4(v: v128): v128 {
-  const x = clamp4(v, f32x4.splat(-7.90531110763549805), f32x4.splat(7.90531110763549805))
+function tanh4(
+  v: v128,
+  low: v128,
+  high: v128,
+  p13: v128,
+  p11: v128,
+  p9: v128,
+  p7: v128,
+  p5: v128,
+  p3: v128,
+  p1: v128,
+  q6: v128,
+  q4: v128,
+  q2: v128,
+  q0: v128,
+): v128 {
+  const x = clamp4(v, low, high)
   const s = f32x4.mul(x, x)
-  let p = f32x4.splat(-2.76076847742355e-16)
-  p = madd(s, p, f32x4.splat(2.00018790482477e-13))
-  p = madd(s, p, f32x4.splat(-8.60467152213735e-11))
-  p = madd(s, p, f32x4.splat(5.12229709037114e-8))
-  p = madd(s, p, f32x4.splat(1.48572235717979e-5))
-  p = madd(s, p, f32x4.splat(6.37261928875436e-4))
-  p = madd(s, p, f32x4.splat(4.89352455891786e-3))
-  let q = f32x4.splat(1.19825839466702e-6)
-  q = madd(s, q, f32x4.splat(1.18534705686654e-4))
-  q = madd(s, q, f32x4.splat(2.26843463243900e-3))
-  q = madd(s, q, f32x4.splat(4.89352518554385e-3))
+  const p = madd(s, madd(s, madd(s, madd(s, madd(s, madd(s, p13, p11), p9), p7), p5), p3), p1)
+  const q = madd(s, madd(s, madd(s, q6, q4), q2), q0)
   return f32x4.div(f32x4.mul(x, p), q)
 }
 

@@ -9,7 +9,7 @@
  * The last columns that are no multiple of four (all of a narrow head) are dot products: four partial sums over the depth,
  * added at the end. They too take the same operations for every row.
  */
-import { load4, madd, store4, sum4, tanh4 } from '../vector.simd'
+import { load4, madd, store4, sum4, tanhInPlace } from '../vector.simd'
 
 /** As `Activation` in the plain twin. */
 const TANH: i32 = 1
@@ -34,9 +34,10 @@ export function denseForward(
   const xRow = <usize>numInputs << 2
   y += <usize>yFrom * yRow
   x += <usize>xFrom * xRow
+  const all = i32x4.splat(-1)
   for (let left = numRows; left > 0; ) {
     const rows = blockRows(left)
-    multiplyRows(y, yRow, x, xRow, 4, weight, yRow, bias, rows, numInputs, numOutputs, false)
+    multiplyRows(y, yRow, bias, 0, all, x, xRow, 4, weight, yRow, rows, numInputs, numOutputs)
     for (let j = numOutputs & ~3; j < numOutputs; j++) {
       const column = <usize>j << 2
       dotRows(y + column, yRow, x, xRow, weight + column, yRow, load<f32>(bias + column), rows, numInputs, false)
@@ -78,12 +79,14 @@ export function denseBackwardWeights(
   const yRow = <usize>numOutputs << 2
   const xRow = <usize>numInputs << 2
   x += <usize>xFrom * xRow
+  const all = i32x4.splat(-1)
   for (let left = numRows; left > 0; left -= CHUNK_ROWS) {
     const depth = min(left, CHUNK_ROWS)
     for (let k = 0; k < numInputs; ) {
       const rows = blockRows(numInputs - k)
       const at = <usize>k << 2
-      multiplyRows(dWeight + <usize>k * yRow, yRow, x + at, 4, xRow, dy, yRow, 0, rows, depth, numOutputs, true)
+      const into = dWeight + <usize>k * yRow
+      multiplyRows(into, yRow, into, yRow, all, x + at, 4, xRow, dy, yRow, rows, depth, numOutputs)
       k += rows
     }
     for (let j = numOutputs & ~3; j < numOutputs; j++) {
@@ -108,10 +111,11 @@ export function denseBackwardInput(
 ): void {
   const yRow = <usize>numOutputs << 2
   const xRow = <usize>numInputs << 2
+  const kept = i32x4.splat(accumulate ? -1 : 0)
   transpose(transposed, weight, numInputs, numOutputs)
   for (let left = numRows; left > 0; ) {
     const rows = blockRows(left)
-    multiplyRows(dx, xRow, dy, yRow, 4, transposed, xRow, 0, rows, numOutputs, numInputs, accumulate)
+    multiplyRows(dx, xRow, dx, xRow, kept, dy, yRow, 4, transposed, xRow, rows, numOutputs, numInputs)
     for (let k = numInputs & ~3; k < numInputs; k++) {
       dotRows(dx + (<usize>k << 2), xRow, dy, yRow, weight + <usize>k * yRow, 4, 0, rows, numOutputs, accumulate)
     }
@@ -130,15 +134,7 @@ function blockRows(left: i32): i32 {
 
 /** y = activation(y) in place, over `length` elements. */
 function activate(y: usize, length: i32, activation: i32): void {
-  if (activation == TANH) {
-    for (; length >= 8; length -= 8, y += 32) {
-      const y0 = tanh4(v128.load(y))
-      const y1 = tanh4(v128.load(y, 16))
-      v128.store(y, y0)
-      v128.store(y, y1, 16)
-    }
-    for (; length > 0; length -= 4, y += 16) store4(y, tanh4(load4(y, length)), length)
-  }
+  if (activation == TANH) tanhInPlace(y, length, <f32>activation)
   if (activation == RELU) {
     const zero = f32x4.splat(0)
     for (; length > 0; length -= 4, y += 16) store4(y, f32x4.pmax(load4(y, length), zero), length)
@@ -147,42 +143,42 @@ function activate(y: usize, length: i32, activation: i32): void {
 
 /**
  * The columns of C, up to the last multiple of four, for one block of `rows` rows. Element (row, k) of A is at
- * a + row · aRow + k · aStep, element (k, j) of B at b + k · bStep + 4 j. C begins with the bias, or 0 where that is a null
- * address; with `add` the sum is added to what C holds.
+ * a + row · aRow + k · aStep, element (k, j) of B at b + k · bStep + 4 j. The sums begin with what is at `from`
+ * (from + row · fromRow; for a bias fromRow is 0), or with 0 where the mask `kept` is clear: a branch after the loop, or a
+ * null address, would cost the loop its registers.
  */
+// @ts-ignore: decorator
+@inline
 function multiplyRows(
   c: usize,
   cRow: usize,
+  from: usize,
+  fromRow: usize,
+  kept: v128,
   a: usize,
   aRow: usize,
   aStep: usize,
   b: usize,
   bStep: usize,
-  bias: usize,
   rows: i32,
   depth: i32,
   numColumns: i32,
-  add: bool,
 ): void {
   let left = numColumns
-  for (; left >= 8; left -= 8) {
-    if (rows == 6) tile6x8(c, cRow, a, aRow, aStep, b, bStep, bias, depth, add)
-    else if (rows == 4) tile4x8(c, cRow, a, aRow, aStep, b, bStep, bias, depth, add)
+  let at: usize = 0
+  for (; left >= 8; left -= 8, at += 32) {
+    if (rows == 6) tile6x8(c + at, cRow, from + at, fromRow, kept, a, aRow, aStep, b + at, bStep, depth)
+    else if (rows == 4) tile4x8(c + at, cRow, from + at, fromRow, kept, a, aRow, aStep, b + at, bStep, depth)
     else if (left >= 32) {
-      tile1x32(c, cRow, a, aRow, aStep, b, bStep, bias, depth, add)
-      c += 96
-      b += 96
-      if (bias != 0) bias += 96
+      tile1x32(c + at, cRow, from + at, fromRow, kept, a, aRow, aStep, b + at, bStep, depth)
+      at += 96
       left -= 24
-    } else tile1x8(c, cRow, a, aRow, aStep, b, bStep, bias, depth, add)
-    c += 32
-    b += 32
-    if (bias != 0) bias += 32
+    } else tile1x8(c + at, cRow, from + at, fromRow, kept, a, aRow, aStep, b + at, bStep, depth)
   }
   if (left < 4) return
-  if (rows == 6) tile6x4(c, cRow, a, aRow, aStep, b, bStep, bias, depth, add)
-  else if (rows == 4) tile4x4(c, cRow, a, aRow, aStep, b, bStep, bias, depth, add)
-  else tile1x4(c, cRow, a, aRow, aStep, b, bStep, bias, depth, add)
+  if (rows == 6) tile6x4(c + at, cRow, from + at, fromRow, kept, a, aRow, aStep, b + at, bStep, depth)
+  else if (rows == 4) tile4x4(c + at, cRow, from + at, fromRow, kept, a, aRow, aStep, b + at, bStep, depth)
+  else tile1x4(c + at, cRow, from + at, fromRow, kept, a, aRow, aStep, b + at, bStep, depth)
 }
 
 /** One column of C for one block of rows: dot products over a contiguous depth of A, with any step of B. */
@@ -335,40 +331,40 @@ function put1(at: usize, sum: f32, add: bool): void {
 }
 
 // The register blocks. Each is one loop over the depth with its accumulators spelled out: the language has no arrays in
-// registers. A longer body (the loop unrolled by hand) measured slower under V8, which then spills.
+// registers. Each stays a function of its own, because several call it. What measured slower under V8, which then spills:
+// the loop unrolled by hand, the block inlined into its caller, a branch after the loop.
 
 function tile6x8(
   c: usize,
   cRow: usize,
+  from: usize,
+  fromRow: usize,
+  kept: v128,
   a: usize,
   aRow: usize,
   aStep: usize,
   b: usize,
   bStep: usize,
-  bias: usize,
   depth: i32,
-  add: bool,
 ): void {
-  const start0 = bias == 0 ? f32x4.splat(0) : v128.load(bias)
-  const start1 = bias == 0 ? f32x4.splat(0) : v128.load(bias, 16)
   let a0 = a
   let a1 = a + aRow
   let a2 = a + 2 * aRow
   let a3 = a + 3 * aRow
   let a4 = a + 4 * aRow
   let a5 = a + 5 * aRow
-  let c00 = start0
-  let c01 = start1
-  let c10 = start0
-  let c11 = start1
-  let c20 = start0
-  let c21 = start1
-  let c30 = start0
-  let c31 = start1
-  let c40 = start0
-  let c41 = start1
-  let c50 = start0
-  let c51 = start1
+  let c00 = v128.and(v128.load(from), kept)
+  let c01 = v128.and(v128.load(from, 16), kept)
+  let c10 = v128.and(v128.load(from + fromRow), kept)
+  let c11 = v128.and(v128.load(from + fromRow, 16), kept)
+  let c20 = v128.and(v128.load(from + 2 * fromRow), kept)
+  let c21 = v128.and(v128.load(from + 2 * fromRow, 16), kept)
+  let c30 = v128.and(v128.load(from + 3 * fromRow), kept)
+  let c31 = v128.and(v128.load(from + 3 * fromRow, 16), kept)
+  let c40 = v128.and(v128.load(from + 4 * fromRow), kept)
+  let c41 = v128.and(v128.load(from + 4 * fromRow, 16), kept)
+  let c50 = v128.and(v128.load(from + 5 * fromRow), kept)
+  let c51 = v128.and(v128.load(from + 5 * fromRow, 16), kept)
   for (; depth > 0; depth--) {
     const b0 = v128.load(b)
     const b1 = v128.load(b, 16)
@@ -398,51 +394,45 @@ function tile6x8(
     a5 += aStep
     b += bStep
   }
-  put(c, c00, 0, add)
-  put(c, c01, 16, add)
-  c += cRow
-  put(c, c10, 0, add)
-  put(c, c11, 16, add)
-  c += cRow
-  put(c, c20, 0, add)
-  put(c, c21, 16, add)
-  c += cRow
-  put(c, c30, 0, add)
-  put(c, c31, 16, add)
-  c += cRow
-  put(c, c40, 0, add)
-  put(c, c41, 16, add)
-  c += cRow
-  put(c, c50, 0, add)
-  put(c, c51, 16, add)
+  v128.store(c, c00)
+  v128.store(c, c01, 16)
+  v128.store(c + cRow, c10)
+  v128.store(c + cRow, c11, 16)
+  v128.store(c + 2 * cRow, c20)
+  v128.store(c + 2 * cRow, c21, 16)
+  v128.store(c + 3 * cRow, c30)
+  v128.store(c + 3 * cRow, c31, 16)
+  v128.store(c + 4 * cRow, c40)
+  v128.store(c + 4 * cRow, c41, 16)
+  v128.store(c + 5 * cRow, c50)
+  v128.store(c + 5 * cRow, c51, 16)
 }
 
 function tile4x8(
   c: usize,
   cRow: usize,
+  from: usize,
+  fromRow: usize,
+  kept: v128,
   a: usize,
   aRow: usize,
   aStep: usize,
   b: usize,
   bStep: usize,
-  bias: usize,
   depth: i32,
-  add: bool,
 ): void {
-  const start0 = bias == 0 ? f32x4.splat(0) : v128.load(bias)
-  const start1 = bias == 0 ? f32x4.splat(0) : v128.load(bias, 16)
   let a0 = a
   let a1 = a + aRow
   let a2 = a + 2 * aRow
   let a3 = a + 3 * aRow
-  let c00 = start0
-  let c01 = start1
-  let c10 = start0
-  let c11 = start1
-  let c20 = start0
-  let c21 = start1
-  let c30 = start0
-  let c31 = start1
+  let c00 = v128.and(v128.load(from), kept)
+  let c01 = v128.and(v128.load(from, 16), kept)
+  let c10 = v128.and(v128.load(from + fromRow), kept)
+  let c11 = v128.and(v128.load(from + fromRow, 16), kept)
+  let c20 = v128.and(v128.load(from + 2 * fromRow), kept)
+  let c21 = v128.and(v128.load(from + 2 * fromRow, 16), kept)
+  let c30 = v128.and(v128.load(from + 3 * fromRow), kept)
+  let c31 = v128.and(v128.load(from + 3 * fromRow, 16), kept)
   for (; depth > 0; depth--) {
     const b0 = v128.load(b)
     const b1 = v128.load(b, 16)
@@ -464,44 +454,41 @@ function tile4x8(
     a3 += aStep
     b += bStep
   }
-  put(c, c00, 0, add)
-  put(c, c01, 16, add)
-  c += cRow
-  put(c, c10, 0, add)
-  put(c, c11, 16, add)
-  c += cRow
-  put(c, c20, 0, add)
-  put(c, c21, 16, add)
-  c += cRow
-  put(c, c30, 0, add)
-  put(c, c31, 16, add)
+  v128.store(c, c00)
+  v128.store(c, c01, 16)
+  v128.store(c + cRow, c10)
+  v128.store(c + cRow, c11, 16)
+  v128.store(c + 2 * cRow, c20)
+  v128.store(c + 2 * cRow, c21, 16)
+  v128.store(c + 3 * cRow, c30)
+  v128.store(c + 3 * cRow, c31, 16)
 }
 
 function tile6x4(
   c: usize,
   cRow: usize,
+  from: usize,
+  fromRow: usize,
+  kept: v128,
   a: usize,
   aRow: usize,
   aStep: usize,
   b: usize,
   bStep: usize,
-  bias: usize,
   depth: i32,
-  add: bool,
 ): void {
-  const start0 = bias == 0 ? f32x4.splat(0) : v128.load(bias)
   let a0 = a
   let a1 = a + aRow
   let a2 = a + 2 * aRow
   let a3 = a + 3 * aRow
   let a4 = a + 4 * aRow
   let a5 = a + 5 * aRow
-  let c00 = start0
-  let c10 = start0
-  let c20 = start0
-  let c30 = start0
-  let c40 = start0
-  let c50 = start0
+  let c00 = v128.and(v128.load(from), kept)
+  let c10 = v128.and(v128.load(from + fromRow), kept)
+  let c20 = v128.and(v128.load(from + 2 * fromRow), kept)
+  let c30 = v128.and(v128.load(from + 3 * fromRow), kept)
+  let c40 = v128.and(v128.load(from + 4 * fromRow), kept)
+  let c50 = v128.and(v128.load(from + 5 * fromRow), kept)
   for (; depth > 0; depth--) {
     const b0 = v128.load(b)
     const e0 = v128.load32_splat(a0)
@@ -524,40 +511,35 @@ function tile6x4(
     a5 += aStep
     b += bStep
   }
-  put(c, c00, 0, add)
-  c += cRow
-  put(c, c10, 0, add)
-  c += cRow
-  put(c, c20, 0, add)
-  c += cRow
-  put(c, c30, 0, add)
-  c += cRow
-  put(c, c40, 0, add)
-  c += cRow
-  put(c, c50, 0, add)
+  v128.store(c, c00)
+  v128.store(c + cRow, c10)
+  v128.store(c + 2 * cRow, c20)
+  v128.store(c + 3 * cRow, c30)
+  v128.store(c + 4 * cRow, c40)
+  v128.store(c + 5 * cRow, c50)
 }
 
 function tile4x4(
   c: usize,
   cRow: usize,
+  from: usize,
+  fromRow: usize,
+  kept: v128,
   a: usize,
   aRow: usize,
   aStep: usize,
   b: usize,
   bStep: usize,
-  bias: usize,
   depth: i32,
-  add: bool,
 ): void {
-  const start0 = bias == 0 ? f32x4.splat(0) : v128.load(bias)
   let a0 = a
   let a1 = a + aRow
   let a2 = a + 2 * aRow
   let a3 = a + 3 * aRow
-  let c00 = start0
-  let c10 = start0
-  let c20 = start0
-  let c30 = start0
+  let c00 = v128.and(v128.load(from), kept)
+  let c10 = v128.and(v128.load(from + fromRow), kept)
+  let c20 = v128.and(v128.load(from + 2 * fromRow), kept)
+  let c30 = v128.and(v128.load(from + 3 * fromRow), kept)
   for (; depth > 0; depth--) {
     const b0 = v128.load(b)
     const e0 = v128.load32_splat(a0)
@@ -574,44 +556,34 @@ function tile4x4(
     a3 += aStep
     b += bStep
   }
-  put(c, c00, 0, add)
-  c += cRow
-  put(c, c10, 0, add)
-  c += cRow
-  put(c, c20, 0, add)
-  c += cRow
-  put(c, c30, 0, add)
+  v128.store(c, c00)
+  v128.store(c + cRow, c10)
+  v128.store(c + 2 * cRow, c20)
+  v128.store(c + 3 * cRow, c30)
 }
 
 function tile1x32(
   c: usize,
   cRow: usize,
+  from: usize,
+  fromRow: usize,
+  kept: v128,
   a: usize,
   aRow: usize,
   aStep: usize,
   b: usize,
   bStep: usize,
-  bias: usize,
   depth: i32,
-  add: bool,
 ): void {
-  const start0 = bias == 0 ? f32x4.splat(0) : v128.load(bias)
-  const start1 = bias == 0 ? f32x4.splat(0) : v128.load(bias, 16)
-  const start2 = bias == 0 ? f32x4.splat(0) : v128.load(bias, 32)
-  const start3 = bias == 0 ? f32x4.splat(0) : v128.load(bias, 48)
-  const start4 = bias == 0 ? f32x4.splat(0) : v128.load(bias, 64)
-  const start5 = bias == 0 ? f32x4.splat(0) : v128.load(bias, 80)
-  const start6 = bias == 0 ? f32x4.splat(0) : v128.load(bias, 96)
-  const start7 = bias == 0 ? f32x4.splat(0) : v128.load(bias, 112)
   let a0 = a
-  let c00 = start0
-  let c01 = start1
-  let c02 = start2
-  let c03 = start3
-  let c04 = start4
-  let c05 = start5
-  let c06 = start6
-  let c07 = start7
+  let c00 = v128.and(v128.load(from), kept)
+  let c01 = v128.and(v128.load(from, 16), kept)
+  let c02 = v128.and(v128.load(from, 32), kept)
+  let c03 = v128.and(v128.load(from, 48), kept)
+  let c04 = v128.and(v128.load(from, 64), kept)
+  let c05 = v128.and(v128.load(from, 80), kept)
+  let c06 = v128.and(v128.load(from, 96), kept)
+  let c07 = v128.and(v128.load(from, 112), kept)
   for (; depth > 0; depth--) {
     const b0 = v128.load(b)
     const b1 = v128.load(b, 16)
@@ -633,33 +605,32 @@ function tile1x32(
     a0 += aStep
     b += bStep
   }
-  put(c, c00, 0, add)
-  put(c, c01, 16, add)
-  put(c, c02, 32, add)
-  put(c, c03, 48, add)
-  put(c, c04, 64, add)
-  put(c, c05, 80, add)
-  put(c, c06, 96, add)
-  put(c, c07, 112, add)
+  v128.store(c, c00)
+  v128.store(c, c01, 16)
+  v128.store(c, c02, 32)
+  v128.store(c, c03, 48)
+  v128.store(c, c04, 64)
+  v128.store(c, c05, 80)
+  v128.store(c, c06, 96)
+  v128.store(c, c07, 112)
 }
 
 function tile1x8(
   c: usize,
   cRow: usize,
+  from: usize,
+  fromRow: usize,
+  kept: v128,
   a: usize,
   aRow: usize,
   aStep: usize,
   b: usize,
   bStep: usize,
-  bias: usize,
   depth: i32,
-  add: bool,
 ): void {
-  const start0 = bias == 0 ? f32x4.splat(0) : v128.load(bias)
-  const start1 = bias == 0 ? f32x4.splat(0) : v128.load(bias, 16)
   let a0 = a
-  let c00 = start0
-  let c01 = start1
+  let c00 = v128.and(v128.load(from), kept)
+  let c01 = v128.and(v128.load(from, 16), kept)
   for (; depth > 0; depth--) {
     const b0 = v128.load(b)
     const b1 = v128.load(b, 16)
@@ -669,25 +640,25 @@ function tile1x8(
     a0 += aStep
     b += bStep
   }
-  put(c, c00, 0, add)
-  put(c, c01, 16, add)
+  v128.store(c, c00)
+  v128.store(c, c01, 16)
 }
 
 function tile1x4(
   c: usize,
   cRow: usize,
+  from: usize,
+  fromRow: usize,
+  kept: v128,
   a: usize,
   aRow: usize,
   aStep: usize,
   b: usize,
   bStep: usize,
-  bias: usize,
   depth: i32,
-  add: bool,
 ): void {
-  const start0 = bias == 0 ? f32x4.splat(0) : v128.load(bias)
   let a0 = a
-  let c00 = start0
+  let c00 = v128.and(v128.load(from), kept)
   for (; depth > 0; depth--) {
     const b0 = v128.load(b)
     const e0 = v128.load32_splat(a0)
@@ -695,7 +666,7 @@ function tile1x4(
     a0 += aStep
     b += bStep
   }
-  put(c, c00, 0, add)
+  v128.store(c, c00)
 }
 
 function dot6(
