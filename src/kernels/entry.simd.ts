@@ -1,3 +1,16 @@
-/** Every SIMD body, by the name of its plain twin. */
+/** Every SIMD body, by the name of its plain twin: what the compiled modules export. */
+export * from './advantage/gae.simd'
+export * from './advantage/returns.simd'
 export * from './dense/dense.simd'
+export * from './distribution/categorical.simd'
+export * from './distribution/draw.simd'
+export * from './distribution/gaussian.simd'
+export * from './loss/kl.simd'
+export * from './loss/ppo.simd'
+export * from './optimizer/adam.simd'
+export * from './optimizer/slots.simd'
 export * from './physics/cart-pole.simd'
+export * from './physics/pendulum.simd'
+export * from './rollout/close.simd'
+export * from './rollout/rows.simd'
+export * from './statistics/moments.simd'

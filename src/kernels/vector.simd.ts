@@ -44,31 +44,96 @@ export function store4(at: usize, v: v128, left: i32): void {
   else storePart(at, v, left)
 }
 
-/** Stores a byte for each lane of a mask: 1 where it is set, else 0. */
+/** Four elements, one a row: `row1` to `row3` are the distances of rows 1 to 3 from row 0. */
 // @ts-ignore: decorator
 @inline
-export function storeFlags(at: usize, mask: v128, left: i32): void {
-  const bytes = v128.and(v128.shuffle<i8>(mask, mask, 0, 4, 8, 12, 0, 4, 8, 12, 0, 4, 8, 12, 0, 4, 8, 12), i8x16.splat(1))
+export function gather4(at: usize, row1: usize, row2: usize, row3: usize): v128 {
+  let v = v128.load32_zero(at)
+  v = v128.load32_lane(at + row1, v, 1)
+  v = v128.load32_lane(at + row2, v, 2)
+  return v128.load32_lane(at + row3, v, 3)
+}
+
+/** Stores the first `left` lanes, one a row, `row` bytes apart. */
+// @ts-ignore: decorator
+@inline
+export function scatter4(at: usize, row: usize, v: v128, left: i32): void {
+  v128.store32_lane(at, v, 0)
+  if (left > 1) v128.store32_lane(at + row, v, 1)
+  if (left > 2) v128.store32_lane(at + 2 * row, v, 2)
+  if (left > 3) v128.store32_lane(at + 3 * row, v, 3)
+}
+
+/** Lanes 0 and 1 in f64. */
+// @ts-ignore: decorator
+@inline
+export function lowPair(v: v128): v128 {
+  return f64x2.promote_low_f32x4(v)
+}
+
+/** Lanes 2 and 3 in f64. */
+// @ts-ignore: decorator
+@inline
+export function highPair(v: v128): v128 {
+  return f64x2.promote_low_f32x4(v128.shuffle<i64>(v, v, 1, 1))
+}
+
+/** sum + v0 + v2 in its first lane, sum + v1 + v3 in its second, in f64. */
+// @ts-ignore: decorator
+@inline
+export function addPairs(sum: v128, v: v128): v128 {
+  return f64x2.add(f64x2.add(sum, lowPair(v)), highPair(v))
+}
+
+// @ts-ignore: decorator
+@inline
+export function sum2(v: v128): f64 {
+  return f64x2.extract_lane(v, 0) + f64x2.extract_lane(v, 1)
+}
+
+/** A mask of the first `left` lanes. */
+// @ts-ignore: decorator
+@inline
+export function firstLanes(left: i32): v128 {
+  return i32x4.lt_s(i32x4(0, 1, 2, 3), i32x4.splat(left))
+}
+
+/** Four bytes from `at` on, or fewer where fewer are left. */
+// @ts-ignore: decorator
+@inline
+export function loadBytes(at: usize, left: i32): v128 {
+  if (left >= 4) return v128.load32_zero(at)
+  let bytes = v128.load8_lane(at, i32x4.splat(0), 0)
+  if (left > 1) bytes = v128.load8_lane(at, bytes, 1, 1)
+  if (left > 2) bytes = v128.load8_lane(at, bytes, 2, 2)
+  return bytes
+}
+
+/** A mask of the lanes whose byte, of the first four, is not 0. */
+// @ts-ignore: decorator
+@inline
+export function flags4(bytes: v128): v128 {
+  return i32x4.ne(i32x4.extend_low_i16x8_u(i16x8.extend_low_i8x16_u(bytes)), i32x4.splat(0))
+}
+
+/** A byte for each lane of a mask, in the first four: 1 where it is set, else 0. */
+// @ts-ignore: decorator
+@inline
+export function bytes4(mask: v128): v128 {
+  const firsts = v128.shuffle<i8>(mask, mask, 0, 4, 8, 12, 0, 4, 8, 12, 0, 4, 8, 12, 0, 4, 8, 12)
+  return v128.and(firsts, i8x16.splat(1))
+}
+
+/** Stores the first `left` bytes, four at most. */
+// @ts-ignore: decorator
+@inline
+export function storeBytes(at: usize, bytes: v128, left: i32): void {
   if (left >= 4) v128.store32_lane(at, bytes, 0)
   else {
     v128.store8_lane(at, bytes, 0)
     if (left > 1) v128.store8_lane(at, bytes, 1, 1)
     if (left > 2) v128.store8_lane(at, bytes, 2, 2)
   }
-}
-
-/** A mask of the lanes whose byte is not 0; of the last vector only `left` bytes are read. */
-// @ts-ignore: decorator
-@inline
-export function loadFlags(at: usize, left: i32): v128 {
-  let bytes: v128
-  if (left >= 4) bytes = v128.load32_zero(at)
-  else {
-    bytes = v128.load8_lane(at, i32x4.splat(0), 0)
-    if (left > 1) bytes = v128.load8_lane(at, bytes, 1, 1)
-    if (left > 2) bytes = v128.load8_lane(at, bytes, 2, 2)
-  }
-  return i32x4.ne(i32x4.extend_low_i16x8_u(i16x8.extend_low_i8x16_u(bytes)), i32x4.splat(0))
 }
 
 /** (v0 + v2) + (v1 + v3). */
@@ -166,7 +231,21 @@ export function exp4(v: v128): v128 {
   return v128.andnot(f32x4.mul(p, power), f32x4.lt(v, low))
 }
 
-/** log x of finite, normal x > 0: x = 2ᵉ m with √½ ≤ m < √2, a polynomial of degree 9 in m − 1 (Cephes `logf`). */
+/** eˣ − 1 − x, given e = eˣ: for small |x| by the same polynomial, where the differences would leave nothing but rounding. */
+// @ts-ignore: decorator
+@inline
+export function expRest4(x: v128, e: v128): v128 {
+  let p = f32x4.splat(1.9875691500e-4)
+  p = madd(p, x, f32x4.splat(1.3981999507e-3))
+  p = madd(p, x, f32x4.splat(8.3334519073e-3))
+  p = madd(p, x, f32x4.splat(4.1665795894e-2))
+  p = madd(p, x, f32x4.splat(1.6666665459e-1))
+  p = madd(p, x, f32x4.splat(5.0000001201e-1))
+  const small = f32x4.lt(f32x4.abs(x), f32x4.splat(0.34))
+  return v128.bitselect(f32x4.mul(p, f32x4.mul(x, x)), f32x4.sub(f32x4.sub(e, f32x4.splat(1)), x), small)
+}
+
+/** log x of normal x > 0 (NaN stays NaN): x = 2ᵉ m with √½ ≤ m < √2, a polynomial of degree 9 in m − 1 (Cephes `logf`). */
 // @ts-ignore: decorator
 @inline
 export function log4(v: v128): v128 {
@@ -189,7 +268,7 @@ export function log4(v: v128): v128 {
   p = f32x4.mul(f32x4.mul(p, x), z)
   p = madd(e, f32x4.splat(-2.12194440e-4), p)
   p = madd(z, f32x4.splat(-0.5), p)
-  return madd(e, f32x4.splat(0.693359375), f32x4.add(x, p))
+  return v128.bitselect(madd(e, f32x4.splat(0.693359375), f32x4.add(x, p)), v, f32x4.eq(v, v))
 }
 
 /**

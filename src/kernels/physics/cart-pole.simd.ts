@@ -1,12 +1,13 @@
 /** Four carts at a time, in f32; the plain twin `cart-pole.ts` has the equations and the units. */
 import {
+  bytes4,
   cosQuarter,
   load4,
   madd,
   quarterTurns,
   sinQuarter,
   store4,
-  storeFlags,
+  storeBytes,
   turn,
   withinQuarter,
 } from '../vector.simd'
@@ -82,7 +83,7 @@ export function cartPoleStep(
       f32x4.ge(f32x4.abs(nextX), f32x4.splat(POSITION_LIMIT)),
       f32x4.ge(f32x4.abs(nextTheta), f32x4.splat(ANGLE_LIMIT)),
     )
-    storeFlags(terminated, outside, left)
+    storeBytes(terminated, bytes4(outside), left)
 
     const low02 = v128.shuffle<i32>(nextX, nextDx, 0, 4, 1, 5)
     const low13 = v128.shuffle<i32>(nextTheta, nextDTheta, 0, 4, 1, 5)
