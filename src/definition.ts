@@ -67,13 +67,22 @@ export async function findFactory<F extends { id: string }>(noun: string, module
   try {
     exports = (await import(module)) as Record<string, unknown>
   } catch (cause) {
-    throw new InputError(`${noun} module`, module, `a module that can be imported (${(cause as Error).message})`, { cause })
+    throw new InputError(`${noun} module`, module, `a module that can be imported (${(cause as Error).message})`, {
+      cause,
+    })
   }
-  const factories = Object.values(exports).filter((value) => typeof value === 'function' && 'id' in value) as unknown as F[]
-  const found = id === undefined && factories.length === 1 ? factories[0] : factories.find((factory) => factory.id === id)
+  const factories = Object.values(exports).filter(
+    (value) => typeof value === 'function' && 'id' in value,
+  ) as unknown as F[]
+  const found =
+    id === undefined && factories.length === 1 ? factories[0] : factories.find((factory) => factory.id === id)
   if (found === undefined) {
     const ids = factories.map((factory) => factory.id).join(', ') || 'none'
-    throw new InputError(`${noun} module ${module}`, `exports with these ids: ${ids}`, id ?? 'exactly one export with an id')
+    throw new InputError(
+      `${noun} module ${module}`,
+      `exports with these ids: ${ids}`,
+      id ?? 'exactly one export with an id',
+    )
   }
   return found
 }

@@ -29,9 +29,20 @@ export function show(value: unknown): string {
   let text: string
   if (typeof value === 'string') text = JSON.stringify(value)
   else if (typeof value === 'function') text = `function ${value.name}`
-  else if (typeof value === 'object' && value !== null) text = JSON.stringify(value)
+  else if (typeof value === 'object' && value !== null) text = showObject(value)
   else text = String(value)
   return text.length > 80 ? `${text.slice(0, 77)}...` : text
+}
+
+/** JSON, but with NaN, infinities and bigints as JavaScript prints them; what has no JSON goes by its class. */
+function showObject(value: object): string {
+  const plain = (_: string, part: unknown) =>
+    typeof part === 'bigint' || (typeof part === 'number' && !Number.isFinite(part)) ? String(part) : part
+  try {
+    return JSON.stringify(value, plain) ?? `a ${value.constructor?.name ?? 'object'}`
+  } catch {
+    return `a ${value.constructor?.name ?? 'object'}` // Circular: only the text of an error is at stake.
+  }
 }
 
 /** The candidate with the fewest edits (insert, delete, replace) from `word`; the first of equals. */

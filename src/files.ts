@@ -2,15 +2,18 @@
  * Files that are whole or not there: written under a temporary name, forced to disk, then renamed. What was there before
  * stays until the new file is complete, whatever interrupts the writing.
  */
-import { type FileHandle, mkdir, open, rename, rm } from 'node:fs/promises'
+import { type FileHandle, mkdir, open, rename, rm, stat } from 'node:fs/promises'
 import { dirname } from 'node:path'
 import { InputError } from './errors.ts'
 
 /** Writes chunks to a file that appears, or is replaced, at once and whole. */
-export async function writeWhole(path: string, chunks: Iterable<Uint8Array | string> | AsyncIterable<Uint8Array>): Promise<void> {
+export async function writeWhole(
+  path: string,
+  chunks: Iterable<Uint8Array | string> | AsyncIterable<Uint8Array>,
+): Promise<void> {
   const temporary = `${path}.${process.pid}.tmp`
   try {
-    await mkdir(dirname(path), { recursive: true })
+    await makeFolder(dirname(path))
     const handle = await open(temporary, 'w')
     try {
       for await (const chunk of chunks) await writeAll(handle, typeof chunk === 'string' ? Buffer.from(chunk) : chunk)
@@ -29,6 +32,27 @@ export async function writeWhole(path: string, chunks: Iterable<Uint8Array | str
 async function writeAll(handle: FileHandle, bytes: Uint8Array): Promise<void> {
   let done = 0
   while (done < bytes.byteLength) done += (await handle.write(bytes, done, bytes.byteLength - done)).bytesWritten
+}
+
+/**
+ * Makes a folder and those above it that are missing. (Node's own recursive mkdir never returns where a parent is there
+ * and refuses the child with ENOENT, as /proc does.)
+ */
+export async function makeFolder(path: string): Promise<void> {
+  try {
+    await mkdir(path)
+  } catch (cause) {
+    const { code } = cause as NodeJS.ErrnoException
+    const parent = dirname(path)
+    if (code === 'EEXIST' && (await stat(path)).isDirectory()) return
+    const parentIsThere = await stat(parent).then(
+      () => true,
+      () => false,
+    )
+    if (code !== 'ENOENT' || parentIsThere || parent === path) throw cause
+    await makeFolder(parent)
+    await mkdir(path)
+  }
 }
 
 /** Forces a folder's entries to disk, so that a rename in it outlives a power failure. */
@@ -52,7 +76,10 @@ export function cannotWrite(path: string, cause: unknown): Error {
     EPERM: 'a folder without permission to write',
     EROFS: 'a file system that is read-only',
     ENOTDIR: 'a path through something that is not a folder',
+    ENOENT: 'a folder that cannot be made',
     EEXIST: 'a path that is taken by something else',
   }
-  return new InputError(path, `${reasons[code ?? ''] ?? 'an error'} (${message})`, 'a place that can be written', { cause })
+  return new InputError(path, `${reasons[code ?? ''] ?? 'an error'} (${message})`, 'a place that can be written', {
+    cause,
+  })
 }

@@ -15,6 +15,7 @@ export interface Setting<T extends SettingValue = SettingValue> {
   accepts(value: unknown): boolean
 }
 
+/** A declaration of settings by name. */
 export type Settings = Readonly<Record<string, Setting>>
 
 /** The values of a declaration: each key with the type of its default. */
@@ -28,7 +29,9 @@ interface Range {
 }
 
 function inRange(value: number, { min, max, above }: Range): boolean {
-  return (min === undefined || value >= min) && (max === undefined || value <= max) && (above === undefined || value > above)
+  return (
+    (min === undefined || value >= min) && (max === undefined || value <= max) && (above === undefined || value > above)
+  )
 }
 
 function describe(noun: string, { min, max, above }: Range): string {
@@ -86,7 +89,7 @@ export function choice<const W extends string>(initial: W, words: readonly W[], 
 /** A list of whole numbers ≥ 1; may be empty. */
 export function sizes(initial: readonly number[], description: string): Setting<readonly number[]> {
   return {
-    default: initial,
+    default: Object.freeze([...initial]),
     description,
     expected: 'a list of whole numbers ≥ 1, like 64,64',
     accepts: (value) => Array.isArray(value) && value.every((size) => Number.isSafeInteger(size) && size >= 1),
@@ -99,15 +102,16 @@ export function resolveSettings<S extends Settings>(
   declared: S,
   given: Partial<SettingValues<S>> = {},
 ): SettingValues<S> {
-  if (typeof given !== 'object' || given === null) throw new InputError(subject, show(given), 'an object of settings')
+  if (typeof given !== 'object' || given === null || Array.isArray(given))
+    throw new InputError(subject, show(given), 'an object of settings')
   for (const key of Object.keys(given)) {
-    if (!(key in declared)) throw unknownWord(`${subject} setting`, key, Object.keys(declared))
+    if (!Object.hasOwn(declared, key)) throw unknownWord(`${subject} setting`, key, Object.keys(declared))
   }
   const resolved: Record<string, SettingValue> = {}
   for (const [key, setting] of Object.entries(declared)) {
     const value = (given as Record<string, SettingValue | undefined>)[key]
     if (value === undefined) resolved[key] = setting.default
-    else if (setting.accepts(value)) resolved[key] = value
+    else if (setting.accepts(value)) resolved[key] = Array.isArray(value) ? Object.freeze([...value]) : value
     else throw new InputError(`${subject}.${key}`, show(value), setting.expected)
   }
   return resolved as SettingValues<S>
@@ -125,5 +129,5 @@ function readText(setting: Setting, text: string): SettingValue | undefined {
   if (Array.isArray(setting.default)) return text === '' ? [] : text.split(',').map(Number)
   if (typeof setting.default === 'boolean') return text === 'true' ? true : text === 'false' ? false : undefined
   if (typeof setting.default === 'string') return text
-  return text.trim() === '' ? undefined : Number(text.replaceAll('_', ''))
+  return /^[-+.\d]/.test(text) && !/^[-+]?0[xob]/i.test(text) ? Number(text.replaceAll('_', '')) : undefined
 }

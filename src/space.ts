@@ -23,6 +23,7 @@ export interface BoxSpace {
   readonly high: readonly number[]
 }
 
+/** What an observation or an action may be. */
 export type Space = DiscreteSpace | MultiDiscreteSpace | BoxSpace
 
 /** One choice among `n` ≥ 1. */
@@ -33,7 +34,7 @@ export function discrete(n: number): DiscreteSpace {
 
 /** Several choices at once, each among `sizes[k]` ≥ 1. */
 export function multiDiscrete(sizes: readonly number[]): MultiDiscreteSpace {
-  if (sizes.length === 0 || sizes.some((n) => !Number.isInteger(n) || n < 1)) {
+  if (!Array.isArray(sizes) || sizes.length === 0 || sizes.some((n) => !Number.isInteger(n) || n < 1)) {
     throw new InputError('multiDiscrete(sizes)', show(sizes), 'one or more whole numbers ≥ 1')
   }
   return { kind: 'multi-discrete', sizes: [...sizes] }
@@ -52,20 +53,26 @@ export function box(bounds: {
   shape?: readonly number[]
 }): BoxSpace {
   const { low, high } = bounds
-  const shape = bounds.shape ?? (typeof low !== 'number' ? [low.length] : typeof high !== 'number' ? [high.length] : [1])
+  const shape =
+    bounds.shape ?? (typeof low !== 'number' ? [low.length] : typeof high !== 'number' ? [high.length] : [1])
   if (shape.length === 0 || shape.some((size) => !Number.isInteger(size) || size < 1)) {
     throw new InputError('box shape', show(shape), 'one or more whole numbers ≥ 1')
   }
   const size = shape.reduce((product, side) => product * side, 1)
   const spread = (name: string, bound: number | readonly number[]): number[] => {
     const values = typeof bound === 'number' ? new Array<number>(size).fill(bound) : [...bound]
-    if (values.length !== size) throw new InputError(`box ${name}`, `${values.length} bounds`, `${size} (shape ${show(shape)})`)
+    if (values.length !== size)
+      throw new InputError(`box ${name}`, `${values.length} bounds`, `${size} (shape ${show(shape)})`)
     return values
   }
   const space: BoxSpace = { kind: 'box', shape: [...shape], low: spread('low', low), high: spread('high', high) }
   for (let i = 0; i < size; i++) {
     if (!(space.low[i]! <= space.high[i]!)) {
-      throw new InputError(`box element ${i}`, `low ${space.low[i]} and high ${space.high[i]}`, 'low ≤ high, neither NaN')
+      throw new InputError(
+        `box element ${i}`,
+        `low ${space.low[i]} and high ${space.high[i]}`,
+        'low ≤ high, neither NaN',
+      )
     }
   }
   return space
@@ -91,5 +98,7 @@ export function choiceSizes(space: Space): readonly number[] {
 
 /** A space as JSON: infinite bounds, which JSON lacks, are the strings "Infinity" and "-Infinity". */
 export function spaceToJson(space: Space): string {
-  return JSON.stringify(space, (_, value) => (typeof value === 'number' && !Number.isFinite(value) ? String(value) : value))
+  return JSON.stringify(space, (_, value) =>
+    typeof value === 'number' && !Number.isFinite(value) ? String(value) : value,
+  )
 }

@@ -3,10 +3,26 @@
  * need columns have said so; from then on nothing is allocated. Each lane is an entity of a bitecs world, and each group of
  * columns a component of it.
  */
-import { addComponents, addEntity, createEntityIndex, createWorld as createEcs, query, type World as EcsWorld } from 'bitecs'
+import {
+  addComponents,
+  addEntity,
+  createWorld as createEcs,
+  createEntityIndex,
+  type World as EcsWorld,
+  query,
+} from 'bitecs'
 import { type Action, actionWindows } from './components/action.ts'
 import { type Arena, takeArena } from './components/arena.ts'
-import { type Columns, column, listColumns, type Plan, type PlannedColumn, saved } from './components/column.ts'
+import {
+  type Column,
+  type Columns,
+  column,
+  listColumns,
+  type Plan,
+  type PlannedColumn,
+  saved,
+  zipColumns,
+} from './components/column.ts'
 import { type Episode, episodePlan, Phase } from './components/episode.ts'
 import { type Observation, observationWindows } from './components/observation.ts'
 import { type RolloutColumns, rolloutPlan } from './components/rollout.ts'
@@ -40,6 +56,7 @@ export interface CohortOptions {
   explore?: boolean
 }
 
+/** What all cohorts of a world share. */
 export interface SharedOptions {
   /** Keys every random number: a whole number in [0, 2^53). Default 0. */
   seed?: number
@@ -47,6 +64,7 @@ export interface SharedOptions {
   kernels?: KernelBuild
 }
 
+/** A world of one cohort, or of several. */
 export type WorldOptions = SharedOptions & (CohortOptions | { cohorts: readonly CohortOptions[] })
 
 /** What a recorder and a learner add to a cohort before its memory is taken. */
@@ -133,6 +151,7 @@ export async function createWorld(options: WorldOptions): Promise<World> {
   return new World(options)
 }
 
+/** Cohorts of lanes over one memory. */
 export class World {
   readonly seed: number
   readonly kernelBuild: KernelBuild
@@ -141,6 +160,7 @@ export class World {
   readonly #drafts: readonly CohortDraft[]
   #cohorts: readonly Cohort[] | undefined
   #arena: Arena | undefined
+  #columns: object | undefined
   #kernels: Kernels | undefined
 
   /** Use `createWorld`. */
@@ -197,16 +217,27 @@ export class World {
    */
   reserve(name: string, reservation: Reservation): void {
     if (this.#cohorts !== undefined) {
-      throw new InputError('world', 'one whose memory is taken', 'createTrainer before the first tick and before `cohorts` is read')
+      throw new InputError(
+        'world',
+        'one whose memory is taken',
+        'createTrainer before the first tick and before `cohorts` is read',
+      )
     }
     const draft = this.#draft(name)
-    if (draft.reservation !== undefined) throw new InputError(`cohort ${name}`, 'a second recorder', 'one recorder a cohort')
+    if (draft.reservation !== undefined)
+      throw new InputError(`cohort ${name}`, 'a second recorder', 'one recorder a cohort')
     draft.reservation = reservation
   }
 
   /** Every column with its bytes, as it stands now: before the memory is taken, or after. */
   plan(): PlannedColumn[] {
     return listColumns(this.#plan())
+  }
+
+  /** Every column with its typed array. Takes the world's memory if nothing has yet. */
+  columns(): { readonly planned: PlannedColumn; readonly column: Column }[] {
+    if (this.#columns === undefined) this.#take()
+    return zipColumns(this.#plan(), this.#columns!)
   }
 
   #draft(name: string): CohortDraft {
@@ -223,6 +254,7 @@ export class World {
     const { arena, columns } = takeArena(this.#plan())
     const kernels = createKernels(arena.memory, this.kernelBuild)
     this.#arena = arena
+    this.#columns = columns
     this.#kernels = kernels
     this.#cohorts = this.#drafts.map((draft, index) =>
       createCohort(draft, columns[draft.name]!, index, this.seed, kernels, this.ecs),
@@ -254,8 +286,14 @@ function draftCohorts(cohorts: readonly CohortOptions[]): CohortDraft[] {
     if (autoreset !== undefined && !['same-step', 'next-step', 'disabled'].includes(autoreset)) {
       throw unknownWord('autoreset', String(autoreset), ['same-step', 'next-step', 'disabled'])
     }
-    if (explore !== undefined && typeof explore !== 'boolean') throw new InputError('explore', show(explore), 'true or false')
-    drafts.push({ options, name, firstLane, model: policy.build(environment.observationSpace, environment.actionSpace) })
+    if (explore !== undefined && typeof explore !== 'boolean')
+      throw new InputError('explore', show(explore), 'true or false')
+    drafts.push({
+      options,
+      name,
+      firstLane,
+      model: policy.build(environment.observationSpace, environment.actionSpace),
+    })
     nextLane = firstLane + numLanes
   }
   return drafts

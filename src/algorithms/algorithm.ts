@@ -42,6 +42,7 @@ export interface LearnerContext extends LearnerShape {
   readonly random: Random
 }
 
+/** An algorithm at work on one cohort. */
 export interface Learner {
   /**
    * Learns from the rollout as it stands, and writes its advantage and return columns. `update` counts from 0; `progress`

@@ -1,4 +1,4 @@
-import { column, type Columns, type Plan, saved } from '../components/column.ts'
+import { type Columns, column, type Plan, saved } from '../components/column.ts'
 import { defineFactory } from '../definition.ts'
 import { InputError } from '../errors.ts'
 import { NUM_SLOTS, PpoSum } from '../kernels/bind.ts'
@@ -22,7 +22,9 @@ const settings = {
   entropyCoef: number(0, 'weight of the entropy in the loss', { min: 0 }),
   valueCoef: number(0.5, 'weight of the value loss', { min: 0 }),
   maxGradNorm: number(0.5, 'global norm to which gradients are clipped', { above: 0 }),
-  targetKl: optionalNumber(null, 'stop an update after the pass whose mean approxKl is above this; null: never', { above: 0 }),
+  targetKl: optionalNumber(null, 'stop an update after the pass whose mean approxKl is above this; null: never', {
+    above: 0,
+  }),
   weightDecay: number(0, "AdamW's decoupled weight decay", { min: 0 }),
 }
 

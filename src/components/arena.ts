@@ -4,7 +4,15 @@
  * not grow (maximum = initial).
  */
 import { assert, InputError } from '../errors.ts'
-import { type Column, type Columns, isColumnSpec, listColumns, type Plan, type PlannedColumn, viewColumn } from './column.ts'
+import {
+  type Column,
+  type Columns,
+  isColumnSpec,
+  listColumns,
+  type Plan,
+  type PlannedColumn,
+  viewColumn,
+} from './column.ts'
 
 const PAGE_BYTES = 65_536
 const PAGES_MAX = 65_536
@@ -39,7 +47,11 @@ export function takeArena<P extends Plan>(plan: P): { arena: Arena; columns: Col
     throw tooLarge(plan, bytes, `at most the ${formatBytes(available)} that this machine has left`)
   }
   if (typeof SharedArrayBuffer === 'undefined') {
-    throw new InputError('memory', 'a runtime without SharedArrayBuffer', 'Node, or a page that is cross-origin isolated')
+    throw new InputError(
+      'memory',
+      'a runtime without SharedArrayBuffer',
+      'Node, or a page that is cross-origin isolated',
+    )
   }
   const pages = bytes / PAGE_BYTES
   let memory: WebAssembly.Memory
@@ -79,13 +91,17 @@ function availableBytes(): number | undefined {
 }
 
 function tooLarge(plan: Plan, bytes: number, expected: string, cause?: unknown): InputError {
-  return new InputError('memory', `a plan of ${formatBytes(bytes)} (${largest(listColumns(plan))})`, expected, { cause })
+  return new InputError('memory', `a plan of ${formatBytes(bytes)} (${largest(listColumns(plan))})`, expected, {
+    cause,
+  })
 }
 
 /** The three largest columns in words. */
 function largest(columns: PlannedColumn[]): string {
   const top = columns.toSorted((a, b) => b.bytes - a.bytes).slice(0, 3)
-  const words = top.map(({ name, bytes, rows, width, type }) => `${name} ${rows} × ${width} ${type} = ${formatBytes(bytes)}`)
+  const words = top.map(
+    ({ name, bytes, rows, width, type }) => `${name} ${rows} × ${width} ${type} = ${formatBytes(bytes)}`,
+  )
   return `most of it for ${words.join(', ')}`
 }
 

@@ -14,7 +14,9 @@ export interface ColumnArrays {
   u8: Uint8Array
 }
 
+/** The element type of a column. */
 export type ColumnType = keyof ColumnArrays
+/** A column: one typed array. */
 export type Column = ColumnArrays[ColumnType]
 
 /** Bytes of one element. */
@@ -49,8 +51,12 @@ export interface PlannedColumn extends ColumnSpec {
 
 /** Declares a column of `rows` rows, `width` elements each. */
 export function column<T extends ColumnType>(type: T, rows: number, width = 1): ColumnSpec<T> {
-  for (const [name, value] of [['rows', rows], ['width', width]] as const) {
-    if (!Number.isSafeInteger(value) || value < 0) throw new InputError(`column ${name}`, show(value), 'a whole number ≥ 0')
+  for (const [name, value] of [
+    ['rows', rows],
+    ['width', width],
+  ] as const) {
+    if (!Number.isSafeInteger(value) || value < 0)
+      throw new InputError(`column ${name}`, show(value), 'a whole number ≥ 0')
   }
   return { type, rows, width, saved: false }
 }
@@ -72,6 +78,20 @@ export function listColumns(plan: Plan, prefix = ''): PlannedColumn[] {
     if (!isColumnSpec(node)) return listColumns(node, name)
     return [{ ...node, name, bytes: node.rows * node.width * elementBytes[node.type] }]
   })
+}
+
+/** Every column of a plan with its typed array, in the order in which it was declared. */
+export function zipColumns(plan: Plan, columns: object, prefix = ''): { planned: PlannedColumn; column: Column }[] {
+  const planned = listColumns(plan, prefix)
+  const flat: Column[] = []
+  const walk = (node: object): void => {
+    for (const child of Object.values(node)) {
+      if (ArrayBuffer.isView(child)) flat.push(child as Column)
+      else walk(child)
+    }
+  }
+  walk(columns)
+  return planned.map((entry, index) => ({ planned: entry, column: flat[index]! }))
 }
 
 /** A view of a column's type over `buffer`. */

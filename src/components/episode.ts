@@ -1,4 +1,4 @@
-import { column, type Columns, saved } from './column.ts'
+import { type Columns, column, saved } from './column.ts'
 
 /** What a lane is about to do. */
 export const Phase = {

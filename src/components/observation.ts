@@ -18,6 +18,8 @@ export function observationWindows(
   numSteps: number,
   elements: number,
 ): Observation[] {
-  const blocks = Array.from({ length: numSteps }, (_, t) => rollout.observation.subarray(t * elements, (t + 1) * elements))
+  const blocks = Array.from({ length: numSteps }, (_, t) =>
+    rollout.observation.subarray(t * elements, (t + 1) * elements),
+  )
   return blocks.map((current, t) => ({ current, next: blocks[t + 1] ?? carried }))
 }

@@ -4,8 +4,9 @@
  * learner and Arrow will read it, and nothing is copied in between. A cohort that is not recorded has numSteps = 1.
  */
 import { type Space, spaceType, spaceWidth } from '../space.ts'
-import { column, type ColumnSpec, type Columns } from './column.ts'
+import { type ColumnSpec, type Columns, column } from './column.ts'
 
+/** The columns of a rollout before they have memory. */
 export interface RolloutPlan extends Record<string, ColumnSpec> {
   /** What the lane saw before it acted: observation width elements a row. Written by the environment. */
   observation: ColumnSpec<'f32'>
@@ -41,6 +42,7 @@ export interface RolloutPlan extends Record<string, ColumnSpec> {
   version: ColumnSpec<'u32'>
 }
 
+/** The rollout of a cohort: numSteps × numLanes rows, time-major; see `RolloutPlan` for each column. */
 export type RolloutColumns = Columns<RolloutPlan>
 
 /** Plans the rollout columns of a cohort. */
@@ -65,4 +67,3 @@ export function rolloutPlan(numSteps: number, numLanes: number, observation: Spa
     version: column('u32', rows),
   }
 }
-

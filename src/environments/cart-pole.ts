@@ -53,7 +53,18 @@ export const cartPole = defineEnvironment({
       step({ state, observation, reward, terminated, action, kernels }, from, to) {
         const { position, velocity, angle, angularVelocity } = state
         const pushes = action as Int32Array
-        kernels.cartPoleStep(position, velocity, angle, angularVelocity, observation, reward, terminated, pushes, from, to)
+        kernels.cartPoleStep(
+          position,
+          velocity,
+          angle,
+          angularVelocity,
+          observation,
+          reward,
+          terminated,
+          pushes,
+          from,
+          to,
+        )
       },
     }
   },

@@ -73,6 +73,7 @@ export interface EnvironmentDefinition
   readonly state: StateDeclaration
 }
 
+/** Makes an environment from its parameters, like `cartPole`; `id` and `settings` say which. */
 export type EnvironmentFactory<S extends Settings = Settings> = Factory<S, EnvironmentDefinition>
 
 /**
@@ -110,7 +111,11 @@ export function defineEnvironment<S extends Settings, const D extends StateDecla
     const model = options.make(parameters)
     const { maxEpisodeSteps, observationSpace } = model
     if (observationSpace.kind !== 'box') {
-      throw new InputError(`${options.id} observationSpace`, show(observationSpace), 'a box (encode choices as numbers)')
+      throw new InputError(
+        `${options.id} observationSpace`,
+        show(observationSpace),
+        'a box (encode choices as numbers)',
+      )
     }
     if (maxEpisodeSteps !== null && !(Number.isSafeInteger(maxEpisodeSteps) && maxEpisodeSteps >= 1)) {
       throw new InputError(`${options.id} maxEpisodeSteps`, show(maxEpisodeSteps), 'a whole number ≥ 1, or null')

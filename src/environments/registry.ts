@@ -1,9 +1,10 @@
-/** The environments that come with Colonnade, by their Gymnasium ids. */
+/** The environments that come with Colonnade. */
 import { unknownWord } from '../errors.ts'
 import { cartPole } from './cart-pole.ts'
 import type { EnvironmentFactory } from './environment.ts'
 import { pendulum } from './pendulum.ts'
 
+/** Every built-in environment's factory, under its Gymnasium id. */
 export const environments: readonly EnvironmentFactory[] = [cartPole, pendulum] as unknown as EnvironmentFactory[]
 
 /**
@@ -13,7 +14,11 @@ export const environments: readonly EnvironmentFactory[] = [cartPole, pendulum] 
 export function environmentFactory(id: string): EnvironmentFactory {
   const factory = environments.find((candidate) => candidate.id === id)
   if (factory === undefined) {
-    throw unknownWord('environment', id, environments.map((candidate) => candidate.id))
+    throw unknownWord(
+      'environment',
+      id,
+      environments.map((candidate) => candidate.id),
+    )
   }
   return factory
 }

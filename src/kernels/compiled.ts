@@ -3,8 +3,7 @@
  * this file, once built, lie four modules: {simd, relaxed} × {shared, unshared memory}. A module is compiled once a
  * process; every thread makes its own instance. A call allocates nothing.
  *
- * No SIMD body, so plain: `accountEpisodes` (its ring may lie outside the memory), and the steps of environments whose
- * state is kept in f64.
+ * Every kernel has a SIMD body. Plain is what remains for the steps of environments whose state is kept in f64.
  */
 import { assert, InputError } from '../errors.ts'
 import type { Kernels } from './bind.ts'
@@ -14,7 +13,7 @@ export type CompiledBuild = 'simd' | 'relaxed'
 
 type Bodies = Readonly<Record<string, (...numbers: (number | boolean)[]) => number>>
 
-/** Instantiates a build over `memory`; `plain` has what it has no bodies for. */
+/** Instantiates a build over `memory`; `plain` serves where the compiled bodies do not. */
 export function bindCompiled(memory: WebAssembly.Memory, build: CompiledBuild, plain: Kernels): Kernels {
   const buffer: ArrayBufferLike = memory.buffer
   const shared = typeof SharedArrayBuffer !== 'undefined' && buffer instanceof SharedArrayBuffer
@@ -28,7 +27,34 @@ export function bindCompiled(memory: WebAssembly.Memory, build: CompiledBuild, p
   }
 
   return {
-    ...plain,
+    accountEpisodes(
+      totals,
+      recent,
+      recentLength,
+      episodeReturn,
+      step,
+      terminated,
+      truncated,
+      valid,
+      finished,
+      threshold,
+      numRows,
+    ) {
+      return body.accountEpisodes(
+        at(totals),
+        at(recent),
+        at(recentLength),
+        at(episodeReturn),
+        at(step),
+        at(terminated),
+        at(truncated),
+        at(valid),
+        finished,
+        threshold,
+        numRows,
+        recent.length,
+      )
+    },
     activationBackward(dy, y, length, activation) {
       body.activationBackward(at(dy), at(y), length, activation)
     },

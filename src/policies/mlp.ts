@@ -1,5 +1,5 @@
 import type { Action } from '../components/action.ts'
-import { column, type Columns, type Plan } from '../components/column.ts'
+import { type Columns, column, type Plan } from '../components/column.ts'
 import type { Episode } from '../components/episode.ts'
 import type { Observation } from '../components/observation.ts'
 import { defineFactory } from '../definition.ts'
@@ -38,7 +38,8 @@ const settings = {
  * @example mlp({ hidden: [64, 64] })
  */
 export const mlp = defineFactory('policy', { id: 'mlp', module: import.meta.url, settings }, (parameters) => ({
-  build: (observationSpace: Space, actionSpace: Space): PolicyModel => buildMlp(parameters, observationSpace, actionSpace),
+  build: (observationSpace: Space, actionSpace: Space): PolicyModel =>
+    buildMlp(parameters, observationSpace, actionSpace),
 })) satisfies (...parameters: never[]) => PolicyDefinition
 
 /** One dense layer: the places of its weight and bias in the list of parameters, its sizes and its gain. */
@@ -269,7 +270,15 @@ class Mlp implements Policy {
   ): void {
     for (let i = 0; i < trunk.length; i++) {
       const layer = trunk[i]!
-      this.#forwardLayer(layer, outputs[i]!, 0, i === 0 ? observation : outputs[i - 1]!, i === 0 ? from : 0, count, true)
+      this.#forwardLayer(
+        layer,
+        outputs[i]!,
+        0,
+        i === 0 ? observation : outputs[i - 1]!,
+        i === 0 ? from : 0,
+        count,
+        true,
+      )
     }
   }
 

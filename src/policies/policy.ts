@@ -70,6 +70,7 @@ export type LossOf = (evaluated: Evaluated, derivatives: Derivatives, from: numb
 /** Views of a weights-shaped column, in the order of `PolicyModel.parameters`. */
 export type ParameterViews = readonly Float32Array[]
 
+/** A network at work: over its weights, with one thread's workspace. */
 export interface Policy {
   /** Acts for the lanes `from` to `to`: writes chosen, logprob and value. Samples if `explore`, else takes the mode. */
   infer(observation: Observation, action: Action, episode: Episode, explore: boolean, from: number, to: number): void

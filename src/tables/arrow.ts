@@ -52,7 +52,9 @@ export async function readArrow(...paths: string[]): Promise<Arrow.Table> {
     try {
       tables.push(arrow.tableFromIPC(bytes))
     } catch (cause) {
-      throw new InputError(path, `bytes that are not Arrow (${(cause as Error).message})`, 'an Arrow IPC file', { cause })
+      throw new InputError(path, `bytes that are not Arrow (${(cause as Error).message})`, 'an Arrow IPC file', {
+        cause,
+      })
     }
   }
   const [first, ...rest] = tables

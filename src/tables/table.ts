@@ -14,6 +14,7 @@ export interface Field {
   readonly width: number
 }
 
+/** Columns with names, of one length. */
 export interface Table {
   readonly numRows: number
   readonly fields: readonly Field[]

@@ -25,6 +25,8 @@ How to read the numbers:
   and ``0.001 * u**2`` are rounded to float32 before they meet a float64; and
   ``u**2`` goes through the C library's powf, at times one float32 unit beside
   ``u * u``, so that a reward may differ from the recorded one by about 1e-10.
+* ``pendulum-v1-f64.json`` is the same plan with the torques handed over as float64
+  (the same float32 values), so that all of Gymnasium's arithmetic is in float64.
 """
 
 import json
@@ -124,7 +126,7 @@ def short32(values):
     return [float(str(np.float32(v))) for v in values]
 
 
-def record_episode(env, seed, name, policy):
+def record_episode(env, seed, name, policy, torque_type):
     continuous = isinstance(env.action_space, gymnasium.spaces.Box)
     rng = np.random.default_rng([seed, 0x5EED])
     observation, _ = env.reset(seed=seed)
@@ -139,7 +141,7 @@ def record_episode(env, seed, name, policy):
             break
         action = policy(len(actions), state, rng)
         if continuous:
-            action = np.array([action], dtype=np.float32)
+            action = np.array([np.float32(action)], dtype=torque_type)
         observation, reward, terminated, truncated, _ = env.step(action)
         actions.append(action.tolist() if continuous else action)
         rewards.append(float(reward))
@@ -166,7 +168,7 @@ def space(box_or_discrete):
     return {"type": "Box", "dtype": str(box_or_discrete.dtype), "shape": list(box_or_discrete.shape), **bounds}
 
 
-def record(environment, plan, path):
+def record(environment, plan, path, torque_type=np.float32):
     # The passive checker only warns (of torques beyond the bounds, for one); the time limit stays.
     env = gymnasium.make(environment, disable_env_checker=True)
     head = {
@@ -180,7 +182,7 @@ def record(environment, plan, path):
         "observation_space": space(env.observation_space),
         "action_space": space(env.action_space),
     }
-    episodes = [record_episode(env, seed, name, policy) for seed, (name, policy) in enumerate(plan)]
+    episodes = [record_episode(env, seed, name, policy, torque_type) for seed, (name, policy) in enumerate(plan)]
 
     # One episode a line, so that a change of the data gives a readable diff.
     def dump(value):
@@ -218,3 +220,4 @@ def check_pendulum(episodes):
 if __name__ == "__main__":
     check_cart_pole(record("CartPole-v1", CART_POLE, HERE / "cart-pole-v1.json"))
     check_pendulum(record("Pendulum-v1", PENDULUM, HERE / "pendulum-v1.json"))
+    check_pendulum(record("Pendulum-v1", PENDULUM, HERE / "pendulum-v1-f64.json", np.float64))

@@ -1,7 +1,7 @@
 /**
  * Three estimates of KL(old ‖ new) from samples of the old policy (Schulman, "Approximating KL Divergence", 2020), with
  * r = exp(logprob − oldLogprob): k1 = −log r (unbiased), k2 = ½ (log r)² (biased, low variance), k3 = r − 1 − log r
- * (unbiased, never negative). `estimates` (3) gets their means over numRows rows, in nats.
+ * (unbiased, never negative but for rounding). `estimates` (3) gets their means over numRows rows, in nats.
  */
 export function klEstimates(
   estimates: Float64Array,

@@ -139,19 +139,19 @@ export function listBootstrap(
   from: i32,
   to: i32,
 ): i32 {
-  const wanted16 = i8x16.splat(<i8>wanted)
   const row = <usize>width << 2
   const end: usize = to
   let count = length
   let n: usize = from
   while (n < end) {
-    if (n + 16 <= end && !v128.any_true(i8x16.eq(v128.load(truncated + n), wanted16))) {
+    if (wanted != 0 && n + 16 <= end && !v128.any_true(v128.load(truncated + n))) {
       n += 16
       continue
     }
     const stop = min(n + 16, end)
     for (; n < stop; n++) {
-      if (load<u8>(valid + n) == 0 || load<u8>(terminated + n) != 0 || load<u8>(truncated + n) != <u8>wanted) continue
+      if (load<u8>(valid + n) == 0 || load<u8>(terminated + n) != 0) continue
+      if (<i32>(load<u8>(truncated + n) != 0) != wanted) continue
       store<i32>(listRow + (<usize>count << 2), firstRow + <i32>n)
       let into = listObservation + <usize>count * row
       let at = observation + n * row

@@ -98,7 +98,7 @@ export function listBootstrap(
 ): number {
   let end = length
   for (let n = from; n < to; n++) {
-    if (valid[n] === 0 || terminated[n] !== 0 || truncated[n] !== wanted) continue
+    if (valid[n] === 0 || terminated[n] !== 0 || (truncated[n] === 0 ? 0 : 1) !== wanted) continue
     listRow[end] = firstRow + n
     for (let k = 0; k < width; k++) listObservation[end * width + k] = observation[n * width + k]!
     end++

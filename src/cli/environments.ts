@@ -1,0 +1,22 @@
+import { environments, type Space } from '../index.ts'
+import type { Command } from './invocation.ts'
+
+/** colonnade environments */
+export const environmentsCommand: Command = async ({ json }) => {
+  const list = environments.map((factory) => {
+    const { id, observationSpace, actionSpace, maxEpisodeSteps, returnThreshold } = factory()
+    return { id, observation: words(observationSpace), action: words(actionSpace), maxEpisodeSteps, returnThreshold }
+  })
+  if (!json) {
+    for (const { id, observation, action, maxEpisodeSteps, returnThreshold } of list) {
+      const solved = returnThreshold === null ? '' : `, solved at ${returnThreshold}`
+      console.log(`${id.padEnd(14)} ${observation} → ${action}, ${maxEpisodeSteps ?? 'unlimited'} steps${solved}`)
+    }
+  }
+  return { environments: list }
+}
+
+function words(space: Space): string {
+  if (space.kind === 'discrete') return `discrete(${space.n})`
+  return space.kind === 'multi-discrete' ? `multi-discrete(${space.sizes})` : `box(${space.shape})`
+}

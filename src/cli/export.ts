@@ -1,0 +1,51 @@
+import { InputError } from '../errors.ts'
+import {
+  choice,
+  listRollouts,
+  loadPolicy,
+  openRun,
+  readArrow,
+  recordEpisodes,
+  toggle,
+  whole,
+  writeArrow,
+} from '../index.ts'
+import { type Command, readKeys, splitWords } from './invocation.ts'
+import { group } from './progress.ts'
+
+export const exportKeys = {
+  episodes: whole(0, 'play this many fresh episodes; 0: the rollouts that the run kept', { min: 0 }),
+  seed: whole(20_000, 'keys the fresh episodes', { min: 0 }),
+  explore: toggle(true, 'sample the actions of fresh episodes'),
+  format: choice('file', ['file', 'stream'], 'Arrow IPC file or stream'),
+}
+
+/** colonnade export <run> out=FILE [episodes=N] */
+export const exportCommand: Command = async ({ words, json }) => {
+  const { subject, texts } = splitWords(words, 'a run folder')
+  const { out, ...rest } = texts
+  const { episodes, seed, explore, format } = readKeys(exportKeys, rest)
+  if (!out) throw new InputError('out', 'nothing', 'the file to write, like out=episodes.arrow')
+  const table = episodes > 0 ? await fresh(subject, { episodes, seed, explore }) : await kept(subject)
+  await writeArrow(out, table, { format })
+  if (!json) console.log(`${group(table.numRows)} rows → ${out}`)
+  return { run: subject, out, format, rows: table.numRows, episodes: episodes > 0 ? episodes : null }
+}
+
+async function fresh(run: string, options: { episodes: number; seed: number; explore: boolean }) {
+  const { environment, policy, weights, update } = await loadPolicy(run)
+  return recordEpisodes({ environment, policy, weights, version: update, ...options })
+}
+
+async function kept(run: string) {
+  await openRun(run)
+  const rollouts = await listRollouts(run)
+  if (rollouts.length === 0) {
+    throw new InputError(
+      `rollouts of ${run}`,
+      'none',
+      'a run that kept some (rollouts=last or all), or episodes=N for fresh ones',
+    )
+  }
+  return readArrow(...rollouts)
+}

@@ -1,0 +1,55 @@
+/** Training with somebody watching: progress, Ctrl-C, and what came of it. */
+import type { Run, RunSummary } from '../index.ts'
+import { group, progressLine } from './progress.ts'
+
+/** Trains the run to its end, or until Ctrl-C: then it finishes the update, writes a checkpoint and says how to go on. */
+export async function follow(run: Run, { json, quiet }: { json: boolean; quiet: boolean }): Promise<RunSummary> {
+  const { settings, environment, algorithm } = run.definition
+  const stop = new AbortController()
+  const interrupt = (): void => {
+    if (stop.signal.aborted) process.exit(130) // The second time at once: saved checkpoints are whole.
+    stop.abort()
+    if (!quiet) process.stderr.write('\nfinishing this update; once more to stop at once\n')
+  }
+  process.on('SIGINT', interrupt)
+  process.on('SIGTERM', interrupt)
+  if (!quiet) {
+    const from = run.trainer.steps > 0 ? `, from step ${group(run.trainer.steps)}` : ''
+    const { numLanes, seed, totalSteps } = settings
+    process.stderr.write(
+      `${environment.id} by ${algorithm.id}: ${group(totalSteps)} steps${from}, ${numLanes} lanes, seed ${seed} → ${run.folder}\n`,
+    )
+  }
+  const progress = progressLine(settings.totalSteps, quiet)
+  try {
+    const summary = await run.train({ onUpdate: (metrics) => progress.update(metrics), signal: stop.signal })
+    progress.end()
+    if (!json) console.log(describe(summary, environment.returnThreshold))
+    return summary
+  } catch (error) {
+    progress.end()
+    throw error
+  } finally {
+    process.off('SIGINT', interrupt)
+    process.off('SIGTERM', interrupt)
+  }
+}
+
+function describe(summary: RunSummary, threshold: number | null): string {
+  const { status, folder, episodeReturnLast100, totalSteps, seconds, stepsPerSecond, episodes } = summary
+  const { mean, std } = episodeReturnLast100
+  const lines = [
+    `${status}: ${group(totalSteps)} steps and ${group(episodes)} episodes in ${seconds.toFixed(1)} s (${group(Math.round(stepsPerSecond))} steps/s)`,
+    `return of the last 100 episodes: ${mean.toFixed(1)} ± ${std.toFixed(1)}`,
+  ]
+  if (threshold !== null) {
+    const { solvedAtStep, solvedAtSeconds } = summary
+    const solved = `solved (mean ≥ ${threshold}) at step ${group(solvedAtStep ?? 0)}, after ${solvedAtSeconds?.toFixed(2)} s`
+    lines.push(solvedAtStep === null ? `not solved (mean ≥ ${threshold})` : solved)
+  }
+  for (const [name, path] of Object.entries(summary.files)) lines.push(`  ${name.padEnd(14)} ${path}`)
+  lines.push(
+    status === 'interrupted' ? `to go on: colonnade resume ${folder}` : `to judge it: colonnade evaluate ${folder}`,
+  )
+  return lines.join('\n')
+}

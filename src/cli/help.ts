@@ -1,0 +1,39 @@
+import { environmentFactory, runKeys, type Setting } from '../index.ts'
+import { evaluateKeys } from './evaluate.ts'
+import { exportKeys } from './export.ts'
+
+/** Usage, and every key with its default; those of `train` as the given environment has them. */
+export function help(environment = 'CartPole-v1'): string {
+  return `colonnade: a data-oriented simulator and trainer for reinforcement learning
+
+  colonnade train <environment> [out=DIR] [key=value …]   train in a new run folder (default runs/<environment>-<n>)
+  colonnade resume <run>                                   go on from the run's newest checkpoint
+  colonnade evaluate <run> [key=value …]                   play whole episodes with the newest checkpoint
+  colonnade export <run> out=FILE [key=value …]            write rollouts or fresh episodes as Arrow
+  colonnade environments                                   list the environments
+  colonnade train <environment> --help                     the keys as that environment has them
+
+  --json     print one JSON document last, and nothing else on standard output
+  --quiet    print no progress
+  --version  print the version
+
+<environment> is one of Gymnasium's ids, or the path of a module that exports one environment.
+
+Keys of train (defaults for ${environment}):
+${table(runKeys(environmentFactory(environment)))}
+
+Keys of evaluate:
+${table(new Map(Object.entries(evaluateKeys)))}
+
+Keys of export:
+${table(new Map(Object.entries(exportKeys)))}`
+}
+
+function table(keys: ReadonlyMap<string, Setting>): string {
+  return [...keys]
+    .map(([key, setting]) => {
+      const initial = Array.isArray(setting.default) ? setting.default.join(',') : String(setting.default)
+      return `  ${`${key}=${initial}`.padEnd(36)} ${setting.description}; ${setting.expected}`
+    })
+    .join('\n')
+}

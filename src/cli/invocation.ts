@@ -1,0 +1,44 @@
+/** What a command is called with. */
+import { InputError, unknownWord } from '../errors.ts'
+import { parseSetting, type Settings, type SettingValues } from '../settings.ts'
+
+export interface Invocation {
+  /** The words after the command's name. */
+  readonly words: readonly string[]
+  /** Print one JSON document at the end, and nothing else on standard output. */
+  readonly json: boolean
+  /** Print no progress. */
+  readonly quiet: boolean
+}
+
+/** Runs, prints for people unless told otherwise, and returns what `--json` prints. */
+export type Command = (invocation: Invocation) => Promise<object>
+
+/** The one thing a command is about, and its `key=value` words. */
+export function splitWords(words: readonly string[], noun: string): { subject: string; texts: Record<string, string> } {
+  const [subject, ...rest] = words
+  if (subject === undefined || subject.includes('=')) {
+    throw new InputError('first word', subject ?? 'nothing', `${noun}; see colonnade --help`)
+  }
+  const texts: Record<string, string> = {}
+  for (const word of rest) {
+    const at = word.indexOf('=')
+    if (at < 1) throw new InputError('argument', JSON.stringify(word), 'key=value')
+    const key = word.slice(0, at)
+    if (Object.hasOwn(texts, key)) throw new InputError(key, 'a value twice', 'one value')
+    texts[key] = word.slice(at + 1)
+  }
+  return { subject, texts }
+}
+
+/** The values of a command's own keys. */
+export function readKeys<S extends Settings>(declared: S, texts: Readonly<Record<string, string>>): SettingValues<S> {
+  const values: Record<string, unknown> = {}
+  for (const [key, setting] of Object.entries(declared)) values[key] = setting.default
+  for (const [key, text] of Object.entries(texts)) {
+    const setting = Object.hasOwn(declared, key) ? declared[key] : undefined
+    if (setting === undefined) throw unknownWord('key', key, Object.keys(declared))
+    values[key] = parseSetting(key, setting, text)
+  }
+  return values as SettingValues<S>
+}

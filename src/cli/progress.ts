@@ -1,0 +1,61 @@
+/** Progress on standard error: a live line on a terminal, plain lines elsewhere. */
+import type { UpdateMetrics } from '../index.ts'
+
+const LIVE_MS = 80
+const PLAIN_MS = 2000
+
+export interface ProgressLine {
+  update(metrics: UpdateMetrics): void
+  /** Leaves the last figures standing. */
+  end(): void
+}
+
+/** A progress line for a training of `totalSteps`. */
+export function progressLine(totalSteps: number, quiet: boolean): ProgressLine {
+  const stream = process.stderr
+  const live = stream.isTTY === true
+  const start = performance.now()
+  let shownAt = Number.NEGATIVE_INFINITY
+  let firstSteps: number | undefined
+  let last: string | undefined
+  const show = (line: string): void => {
+    const columns = stream.columns > 0 ? stream.columns - 1 : line.length
+    stream.write(live ? `\r\u001b[2K${line.slice(0, columns)}` : `${line}\n`)
+    shownAt = performance.now()
+    last = undefined
+  }
+  return {
+    update(metrics) {
+      if (quiet) return
+      firstSteps ??= metrics.steps
+      const elapsed = (performance.now() - start) / 1000
+      const pace = (metrics.steps - firstSteps) / elapsed
+      last = describe(metrics, totalSteps, pace)
+      if (performance.now() - shownAt >= (live ? LIVE_MS : PLAIN_MS)) show(last)
+    },
+    end() {
+      if (last !== undefined) show(last)
+      if (live && !quiet) stream.write('\n')
+    },
+  }
+}
+
+function describe({ steps, episodeReturn, stepsPerSecond }: UpdateMetrics, totalSteps: number, pace: number): string {
+  const part = `${group(Math.min(steps, totalSteps))}/${group(totalSteps)} steps`
+  const left = pace > 0 ? `${duration(Math.max(0, totalSteps - steps) / pace)} left` : ''
+  const figures = [part, `return ${episodeReturn.toFixed(1)}`, `${group(Math.round(stepsPerSecond))} steps/s`, left]
+  return figures.filter(Boolean).join('  ')
+}
+
+/** 1234567 as 1,234,567. */
+export function group(value: number): string {
+  return value.toLocaleString('en-US')
+}
+
+/** Seconds for people: 8 s, 3 min 20 s, 2 h 5 min. */
+export function duration(seconds: number): string {
+  const whole = Math.ceil(seconds)
+  if (whole < 60) return `${whole} s`
+  if (whole < 3600) return `${Math.floor(whole / 60)} min ${whole % 60} s`
+  return `${Math.floor(whole / 3600)} h ${Math.floor((whole % 3600) / 60)} min`
+}

@@ -1,0 +1,12 @@
+import { configureRun, freeFolder, startRun } from '../index.ts'
+import { follow } from './follow.ts'
+import { type Command, splitWords } from './invocation.ts'
+
+/** colonnade train <environment> [out=DIR] [key=value …] */
+export const trainCommand: Command = async ({ words, json, quiet }) => {
+  const { subject, texts } = splitWords(words, 'an environment, like CartPole-v1')
+  const { out, ...overrides } = texts
+  const definition = await configureRun(subject, overrides)
+  const run = await startRun(definition, out ?? (await freeFolder(`runs/${definition.environment.id}`)))
+  return follow(run, { json, quiet })
+}

@@ -1,0 +1,80 @@
+/** The public names of Colonnade, and nothing else. */
+export type {
+  AlgorithmDefinition,
+  Learner,
+  LearnerContext,
+  LearnerMetrics,
+  LearnerShape,
+} from './algorithms/algorithm.ts'
+export { ppo } from './algorithms/ppo.ts'
+export type { Action } from './components/action.ts'
+export { formatBytes } from './components/arena.ts'
+export type { Column, ColumnSpec, Columns, ColumnType, Plan, PlannedColumn } from './components/column.ts'
+export { column, saved } from './components/column.ts'
+export { type Episode, Phase } from './components/episode.ts'
+export type { Observation } from './components/observation.ts'
+export type { RolloutColumns } from './components/rollout.ts'
+export type { Transition } from './components/transition.ts'
+export type { DefinitionRecord, Factory } from './definition.ts'
+export { cartPole } from './environments/cart-pole.ts'
+export {
+  defineEnvironment,
+  type EnvironmentDefinition,
+  type EnvironmentFactory,
+  type EnvironmentModel,
+  type Lanes,
+  type State,
+  type StateDeclaration,
+} from './environments/environment.ts'
+export { pendulum } from './environments/pendulum.ts'
+export { environmentFactory, environments } from './environments/registry.ts'
+export { InputError } from './errors.ts'
+export { createKernels, type KernelBuild, type Kernels } from './kernels/bind.ts'
+export { mlp } from './policies/mlp.ts'
+export type { Policy, PolicyDefinition, PolicyModel } from './policies/policy.ts'
+export { Random, Stream } from './random.ts'
+export { choice, number, optionalNumber, type Setting, type Settings, sizes, toggle, whole } from './settings.ts'
+export {
+  type BoxSpace,
+  box,
+  type DiscreteSpace,
+  discrete,
+  type MultiDiscreteSpace,
+  multiDiscrete,
+  type Space,
+} from './space.ts'
+export { bootstrap, infer } from './systems/infer.ts'
+export { reset, restart } from './systems/reset.ts'
+export { step } from './systems/step.ts'
+export { store } from './systems/store.ts'
+export { readArrow, toArrow, writeArrow } from './tables/arrow.ts'
+export type { Field, Table } from './tables/table.ts'
+export { collect, tick } from './tick.ts'
+export { type EvaluateOptions, type Evaluation, evaluate, recordEpisodes } from './training/evaluate.ts'
+export type { CohortMetrics, UpdateMetrics } from './training/metrics.ts'
+export {
+  configureRun,
+  freeFolder,
+  listRollouts,
+  loadPolicy,
+  openRun,
+  type Run,
+  type RunDefinition,
+  type RunListeners,
+  type RunSettings,
+  type RunSummary,
+  resumeRun,
+  runKeys,
+  startRun,
+} from './training/run.ts'
+export { createTrainer, type Progress, type Trainer } from './training/trainer.ts'
+export { VERSION } from './version.ts'
+export {
+  type Autoreset,
+  type Cohort,
+  type CohortOptions,
+  createWorld,
+  type SharedOptions,
+  type World,
+  type WorldOptions,
+} from './world.ts'

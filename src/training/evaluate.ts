@@ -1,0 +1,133 @@
+/** Playing episodes with fixed weights: to judge a policy, or to record what it does. */
+import { Phase } from '../components/episode.ts'
+import type { EnvironmentDefinition } from '../environments/environment.ts'
+import { InputError, show } from '../errors.ts'
+import type { KernelBuild } from '../kernels/bind.ts'
+import type { PolicyDefinition } from '../policies/policy.ts'
+import { bootstrap } from '../systems/infer.ts'
+import { type Field, originMetadata, rolloutTable, type Table } from '../tables/table.ts'
+import { tick } from '../tick.ts'
+import { type Cohort, createWorld, type World } from '../world.ts'
+import { meanAndStd } from './metrics.ts'
+import { originOf } from './trainer.ts'
+
+/** What is played, with which weights, how often. */
+export interface EvaluateOptions {
+  environment: EnvironmentDefinition
+  policy: PolicyDefinition
+  /** The policy's weights, numParameters long. */
+  weights: Float32Array
+  /** How many episodes, each from its own starting state. Default 100. */
+  episodes?: number
+  /** Keys starting states, and actions where they are sampled. Default 0. */
+  seed?: number
+  /** Sample actions; by default the most probable one is taken. */
+  explore?: boolean
+  kernels?: KernelBuild
+  /** Number of the weights, for the table's version column. Default 0. */
+  version?: number
+}
+
+/** What episodes returned, and how long they were in steps. */
+export interface Evaluation {
+  readonly environment: string
+  readonly episodes: number
+  readonly seed: number
+  readonly explore: boolean
+  readonly episodeReturn: { readonly mean: number; readonly std: number; readonly min: number; readonly max: number }
+  readonly episodeLength: { readonly mean: number; readonly std: number; readonly min: number; readonly max: number }
+}
+
+/**
+ * Plays `episodes` whole episodes, one a lane so that short ones are not favoured, and says what they returned.
+ * @throws InputError if the environment has no time limit, an option is wrong, or the weights do not fit the policy.
+ */
+export async function evaluate(options: EvaluateOptions): Promise<Evaluation> {
+  const { cohort, world } = await play(options)
+  const { rollout } = cohort
+  const returns: number[] = []
+  const lengths: number[] = []
+  for (const row of firstEpisodes(cohort)) {
+    if (rollout.terminated[row] === 0 && rollout.truncated[row] === 0) continue
+    returns.push(rollout.episodeReturn[row]!)
+    lengths.push(rollout.step[row]! + 1)
+  }
+  return {
+    environment: options.environment.id,
+    episodes: returns.length,
+    seed: world.seed,
+    explore: cohort.explore,
+    episodeReturn: summarize(returns),
+    episodeLength: summarize(lengths),
+  }
+}
+
+/**
+ * Plays episodes like `evaluate` (sampling actions unless told otherwise) and gives their rows as a table: lane by lane,
+ * step by step. Advantage and return, which belong to an algorithm, are not in it.
+ */
+export async function recordEpisodes(options: EvaluateOptions): Promise<Table> {
+  const { cohort, world } = await play({ explore: true, ...options })
+  const table = rolloutTable(cohort.rollout, originOf(cohort, world.seed, null))
+  const { lane, step } = cohort.rollout
+  const rows = firstEpisodes(cohort).sort((a, b) => lane[a]! - lane[b]! || step[a]! - step[b]!)
+  const fields = table.fields
+    .filter(({ name }) => name !== 'advantage' && name !== 'return')
+    .map((field) => pickRows(field, rows))
+  return { numRows: rows.length, fields, metadata: originMetadata(originOf(cohort, world.seed, null)) }
+}
+
+async function play(options: EvaluateOptions): Promise<{ world: World; cohort: Cohort }> {
+  const { environment, policy, weights, episodes = 100, seed = 0, explore = false, version = 0, kernels } = options
+  if (!Number.isSafeInteger(episodes) || episodes < 1) {
+    throw new InputError('episodes', show(episodes), 'a whole number ≥ 1')
+  }
+  if (environment.maxEpisodeSteps === null) {
+    throw new InputError(`environment ${environment.id}`, 'no time limit', 'one, so that every episode ends')
+  }
+  const world = await createWorld({
+    environment,
+    policy,
+    numLanes: episodes,
+    seed,
+    explore,
+    ...(kernels && { kernels }),
+  })
+  const name = world.names[0]!
+  const { numParameters } = world.draft(name).model
+  if (weights.length !== numParameters) {
+    throw new InputError('weights', `${weights.length} numbers`, `${numParameters}, the parameters of ${policy.id}`)
+  }
+  world.reserve(name, { numSteps: environment.maxEpisodeSteps, learner: {} })
+  const cohort = world.cohort(name)
+  cohort.weights.set(weights)
+  cohort.version = version
+  do tick(world)
+  while (cohort.t < cohort.numSteps && cohort.episode.phase.some((phase, n) => plays(cohort, phase, n)))
+  bootstrap(world)
+  return { world, cohort }
+}
+
+/** True while a lane is in its first episode. */
+function plays({ episode }: Cohort, phase: number, n: number): boolean {
+  return episode.episode[n] === 0 && phase === Phase.ready
+}
+
+/** The rows of each lane's first episode, in the order of the rollout. */
+function firstEpisodes({ rollout, t, numLanes }: Cohort): number[] {
+  const rows: number[] = []
+  for (let row = 0; row < t * numLanes; row++) if (rollout.episode[row] === 0) rows.push(row)
+  return rows
+}
+
+function pickRows({ name, column, width }: Field, rows: readonly number[]): Field {
+  const picked = column.slice(0, 0).constructor as new (length: number) => typeof column
+  const target = new picked(rows.length * width)
+  for (const [i, row] of rows.entries()) target.set(column.subarray(row * width, (row + 1) * width), i * width)
+  return { name, column: target, width }
+}
+
+function summarize(values: readonly number[]) {
+  const { mean, std } = meanAndStd(Float64Array.from(values), values.length)
+  return { mean, std, min: Math.min(...values), max: Math.max(...values) }
+}

@@ -1,0 +1,30 @@
+/**
+ * Settings with which each built-in environment is known to be learnt; what a run uses where the user says nothing. A
+ * test and `npm run learning` hold the returns they reach.
+ */
+export interface Preset {
+  readonly run: { readonly numLanes: number; readonly totalSteps: number }
+  readonly ppo: Readonly<Record<string, number | boolean | null>>
+  readonly mlp: Readonly<Record<string, number | boolean | string | readonly number[]>>
+}
+
+export const presets: Readonly<Record<string, Preset>> = {
+  'CartPole-v1': {
+    run: { numLanes: 8, totalSteps: 100_000 },
+    ppo: {
+      numSteps: 32,
+      numMinibatches: 1,
+      updateEpochs: 20,
+      learningRate: 1e-3,
+      gamma: 0.98,
+      gaeLambda: 0.8,
+      annealClipCoef: true,
+    },
+    mlp: {},
+  },
+  'Pendulum-v1': {
+    run: { numLanes: 16, totalSteps: 300_000 },
+    ppo: { numSteps: 128, numMinibatches: 8, updateEpochs: 10, learningRate: 1e-3, gamma: 0.9, gaeLambda: 0.95 },
+    mlp: {},
+  },
+}

@@ -1,0 +1,413 @@
+/**
+ * A run is a folder: `config.json` (all settings, resolved), `metrics.jsonl` (a line an update), `checkpoints/`,
+ * `rollouts/` (Arrow files, never changed once written), and at the end `summary.json` and `learning-curve.svg`.
+ */
+import { appendFileSync } from 'node:fs'
+import { readdir, readFile, rm } from 'node:fs/promises'
+import { join } from 'node:path'
+import { pathToFileURL } from 'node:url'
+import type { AlgorithmDefinition } from '../algorithms/algorithm.ts'
+import { ppo } from '../algorithms/ppo.ts'
+import { type DefinitionRecord, findFactory, recordOf, revive } from '../definition.ts'
+import type { EnvironmentDefinition, EnvironmentFactory } from '../environments/environment.ts'
+import { environmentFactory, environments } from '../environments/registry.ts'
+import { InputError, show, unknownWord } from '../errors.ts'
+import { cannotWrite, writeWhole } from '../files.ts'
+import { mlp } from '../policies/mlp.ts'
+import type { PolicyDefinition } from '../policies/policy.ts'
+import {
+  choice,
+  parseSetting,
+  resolveSettings,
+  type Setting,
+  type Settings,
+  type SettingValue,
+  type SettingValues,
+  toggle,
+  whole,
+} from '../settings.ts'
+import { writeArrow } from '../tables/arrow.ts'
+import { VERSION } from '../version.ts'
+import { createWorld } from '../world.ts'
+import { listCheckpoints, pruneCheckpoints, readCheckpoint } from './checkpoint.ts'
+import { metricsLine, type UpdateMetrics } from './metrics.ts'
+import { presets } from './presets.ts'
+import { createTrainer, type Progress, type Trainer } from './trainer.ts'
+
+/** What a run is told beside its environment, policy and algorithm. */
+export const runSettings = {
+  seed: whole(1, 'keys every random number', { min: 0 }),
+  totalSteps: whole(1_000_000, 'environment steps of the training', { min: 1 }),
+  numLanes: whole(16, 'environments side by side', { min: 1 }),
+  stopWhenSolved: toggle(false, "stop once the mean of the last 100 returns reaches the environment's threshold"),
+  checkpointEvery: whole(50, 'updates between checkpoints; one is always written at the end', { min: 1 }),
+  checkpointsKept: whole(3, 'how many checkpoints stay', { min: 1 }),
+  rollouts: choice('last', ['last', 'all', 'none'], 'which rollouts are kept as Arrow files'),
+  kernels: choice('plain', ['plain'], 'which kernel bodies'),
+} satisfies Settings
+
+/** The values of `runSettings`. */
+export type RunSettings = SettingValues<typeof runSettings>
+
+/** Everything a run is made of. */
+export interface RunDefinition {
+  readonly environment: EnvironmentDefinition
+  readonly policy: PolicyDefinition
+  readonly algorithm: AlgorithmDefinition
+  readonly settings: RunSettings
+}
+
+/** `config.json`. */
+interface RunConfig {
+  readonly colonnade: string
+  readonly environment: DefinitionRecord
+  readonly policy: DefinitionRecord
+  readonly algorithm: DefinitionRecord
+  readonly settings: RunSettings
+}
+
+/** `summary.json`. */
+export interface RunSummary {
+  /** `complete`: totalSteps are done. `solved`: stopped because it was solved. `interrupted`: `colonnade resume` goes on. */
+  readonly status: 'complete' | 'solved' | 'interrupted'
+  readonly folder: string
+  readonly environment: string
+  readonly algorithm: string
+  readonly seed: number
+  readonly numLanes: number
+  /** Environment steps done. */
+  readonly totalSteps: number
+  readonly updates: number
+  readonly episodes: number
+  /** Seconds of rollouts and updates. */
+  readonly seconds: number
+  readonly stepsPerSecond: number
+  readonly solvedAtStep: number | null
+  readonly solvedAtSeconds: number | null
+  readonly episodeReturnLast100: { readonly mean: number; readonly std: number }
+  readonly node: string
+  readonly threads: number
+  readonly kernels: string
+  /** What the run wrote, by what it is. */
+  readonly files: Readonly<Record<string, string>>
+}
+
+/** Every key that a run of this environment takes, with its default: `seed`, `ppo.gamma`, `mlp.hidden`, `environment.…`. */
+export function runKeys(factory: EnvironmentFactory): ReadonlyMap<string, Setting> {
+  const preset = presets[factory.id]
+  const keys = new Map<string, Setting>()
+  const add = (prefix: string, settings: Settings, tuned: Readonly<Record<string, SettingValue>> = {}): void => {
+    for (const [key, setting] of Object.entries(settings)) {
+      keys.set(prefix + key, key in tuned ? { ...setting, default: tuned[key]! } : setting)
+    }
+  }
+  add('', runSettings, preset?.run)
+  add('ppo.', ppo.settings, preset?.ppo)
+  add('mlp.', mlp.settings, preset?.mlp)
+  add('environment.', factory.settings)
+  return keys
+}
+
+/**
+ * A run's definition from an environment's id (or the path of a module that exports one) and `key=value` texts.
+ * @throws InputError for an unknown environment or key, which names the nearest, and for a bad value.
+ */
+export async function configureRun(
+  environment: string,
+  overrides: Readonly<Record<string, string>>,
+): Promise<RunDefinition> {
+  const factory = await findEnvironment(environment)
+  const keys = runKeys(factory)
+  const values: Record<string, SettingValue> = {}
+  for (const [key, setting] of keys) values[key] = setting.default
+  for (const [key, text] of Object.entries(overrides)) {
+    const setting = keys.get(key)
+    if (setting === undefined) throw unknownWord('key', key, [...keys.keys()])
+    values[key] = parseSetting(key, setting, text)
+  }
+  const part = (prefix: string) =>
+    Object.fromEntries(
+      Object.entries(values)
+        .filter(([key]) => (prefix === '' ? !key.includes('.') : key.startsWith(prefix)))
+        .map(([key, value]) => [key.slice(prefix.length), value]),
+    )
+  return {
+    environment: factory(part('environment.') as never),
+    policy: mlp(part('mlp.') as never),
+    algorithm: ppo(part('ppo.') as never),
+    settings: resolveSettings('run', runSettings, part('') as never),
+  }
+}
+
+async function findEnvironment(name: string): Promise<EnvironmentFactory> {
+  if (/\.(mjs|js|ts)$/.test(name)) return findFactory<EnvironmentFactory>('environment', pathToFileURL(name).href)
+  return environmentFactory(name)
+}
+
+/** Who watches a run, and who may stop it. */
+export interface RunListeners {
+  /** Called after each update, when its line is in `metrics.jsonl`. */
+  onUpdate?(metrics: UpdateMetrics, progress: Progress): void
+  /** When aborted, the run finishes the update, writes a checkpoint and ends as `interrupted`. */
+  signal?: AbortSignal
+}
+
+/** A training with its folder. */
+export class Run {
+  readonly folder: string
+  readonly definition: RunDefinition
+  readonly trainer: Trainer
+  /** What a user should be told: set when a resumed run differs in what decides its bits. */
+  readonly warnings: readonly string[]
+
+  /** Use `startRun` or `resumeRun`. */
+  constructor(folder: string, definition: RunDefinition, trainer: Trainer, warnings: readonly string[] = []) {
+    this.folder = folder
+    this.definition = definition
+    this.trainer = trainer
+    this.warnings = warnings
+  }
+
+  /**
+   * Trains to the end of the run, or until it is told to stop.
+   * @throws InputError if something cannot be written; what was saved before stays.
+   */
+  async train({ onUpdate, signal }: RunListeners = {}): Promise<RunSummary> {
+    const { folder, trainer } = this
+    const { totalSteps, stopWhenSolved, checkpointEvery, rollouts } = this.definition.settings
+    const isSolved = () => stopWhenSolved && trainer.progress().solvedAtStep !== null
+    if (isSolved() || trainer.steps >= totalSteps) return this.#finish(isSolved() ? 'solved' : 'complete')
+    let status: RunSummary['status'] = 'complete'
+    for await (const metrics of trainer.updates({ totalSteps })) {
+      append(join(folder, 'metrics.jsonl'), metricsLine(metrics))
+      if (rollouts === 'all') await this.#writeRollout()
+      if (metrics.update % checkpointEvery === 0) await this.#checkpoint()
+      onUpdate?.(metrics, trainer.progress())
+      if (isSolved()) status = 'solved'
+      else if (signal?.aborted && trainer.steps < totalSteps) status = 'interrupted'
+      if (status !== 'complete') break
+    }
+    await this.#checkpoint()
+    if (rollouts === 'last') await this.#writeRollout()
+    return this.#finish(status)
+  }
+
+  async #checkpoint(): Promise<void> {
+    await this.trainer.save(this.folder)
+    await pruneCheckpoints(this.folder, this.definition.settings.checkpointsKept)
+  }
+
+  /** Writes this update's rollout; with `rollouts=last` older ones go. */
+  async #writeRollout(): Promise<void> {
+    const name = `${String(this.trainer.update).padStart(8, '0')}.arrow`
+    const folder = join(this.folder, 'rollouts')
+    await writeArrow(join(folder, name), this.trainer.rollout.table)
+    if (this.definition.settings.rollouts !== 'last') return
+    for (const other of await readdir(folder)) if (other !== name) await rm(join(folder, other))
+  }
+
+  async #finish(status: RunSummary['status']): Promise<RunSummary> {
+    const { folder, trainer, definition } = this
+    const { settings, environment, algorithm } = definition
+    const progress = trainer.progress()
+    const curve = join(folder, 'learning-curve.svg')
+    const summary: RunSummary = {
+      status,
+      folder,
+      environment: environment.id,
+      algorithm: algorithm.id,
+      seed: settings.seed,
+      numLanes: settings.numLanes,
+      totalSteps: trainer.steps,
+      updates: trainer.update,
+      episodes: progress.episodes,
+      seconds: trainer.seconds,
+      stepsPerSecond: trainer.steps / trainer.seconds,
+      solvedAtStep: progress.solvedAtStep,
+      solvedAtSeconds: progress.solvedAtSeconds,
+      episodeReturnLast100: progress.episodeReturnLast100,
+      node: process.version,
+      threads: 1,
+      kernels: settings.kernels,
+      files: {
+        config: join(folder, 'config.json'),
+        metrics: join(folder, 'metrics.jsonl'),
+        summary: join(folder, 'summary.json'),
+        learningCurve: curve,
+        checkpoints: join(folder, 'checkpoints'),
+        ...(settings.rollouts === 'none' ? {} : { rollouts: join(folder, 'rollouts') }),
+      },
+    }
+    const { learningCurve } = await import('./learning-curve.ts')
+    const points = (await readMetrics(folder)).filter(({ episodeReturn }) => episodeReturn !== null)
+    await writeWhole(curve, [await learningCurve(points as never, environment.id, environment.returnThreshold)])
+    await writeWhole(summary.files.summary!, [`${JSON.stringify(summary, null, 2)}\n`])
+    return summary
+  }
+}
+
+/**
+ * Begins a run in a new folder.
+ * @throws InputError if the folder holds anything, or cannot be written.
+ */
+export async function startRun(definition: RunDefinition, folder: string): Promise<Run> {
+  const present = await readdir(folder).catch((cause: NodeJS.ErrnoException): string[] => {
+    if (cause.code === 'ENOENT') return []
+    throw cannotWrite(folder, cause)
+  })
+  if (present.includes('config.json')) {
+    throw new InputError(
+      'out',
+      `${folder}, which holds a run`,
+      `a new folder (to go on with it: colonnade resume ${folder})`,
+    )
+  }
+  if (present.length > 0) throw new InputError('out', `${folder}, which is not empty`, 'a new or empty folder')
+  const trainer = await trainerOf(definition) // Before anything is written: settings may be refused here.
+  const { environment, policy, algorithm, settings } = definition
+  const config: RunConfig = {
+    colonnade: VERSION,
+    environment: portable(environment),
+    policy: portable(policy),
+    algorithm: portable(algorithm),
+    settings,
+  }
+  await writeWhole(join(folder, 'config.json'), [`${JSON.stringify(config, null, 2)}\n`])
+  return new Run(folder, definition, trainer)
+}
+
+/**
+ * Takes a run up at its newest checkpoint (at the start, if there is none), after dropping what is younger than it.
+ * @throws InputError if the folder holds no run, or its checkpoint is corrupt or of another training.
+ */
+export async function resumeRun(folder: string): Promise<Run> {
+  const definition = await openRun(folder)
+  const trainer = await trainerOf(definition)
+  const hasCheckpoint = (await listCheckpoints(folder)).length > 0
+  const warnings = hasCheckpoint ? (await trainer.restore(folder)).warnings : []
+  await dropYounger(folder, trainer.update)
+  return new Run(folder, definition, trainer, warnings)
+}
+
+/**
+ * The definition of the run in a folder.
+ * @throws InputError if the folder holds no run, or was made with an environment that cannot be found.
+ */
+export async function openRun(folder: string): Promise<RunDefinition> {
+  const path = join(folder, 'config.json')
+  let config: RunConfig
+  try {
+    config = JSON.parse(await readFile(path, 'utf8')) as RunConfig
+  } catch (cause) {
+    throw new InputError('run', `${folder} (${(cause as Error).message})`, 'a run folder with a config.json', { cause })
+  }
+  for (const key of ['environment', 'policy', 'algorithm', 'settings'] as const) {
+    if (typeof config?.[key] !== 'object') throw new InputError(path, `no ${key}`, 'the config.json of a run')
+  }
+  const { environment, policy, algorithm, settings } = config
+  if (policy.id !== mlp.id) throw unknownWord('policy', policy.id, [mlp.id])
+  if (algorithm.id !== ppo.id) throw unknownWord('algorithm', algorithm.id, [ppo.id])
+  return {
+    environment: environment.module
+      ? await revive<EnvironmentDefinition>('environment', environment)
+      : environmentFactory(environment.id)(environment.parameters as never),
+    policy: mlp(policy.parameters as never),
+    algorithm: ppo(algorithm.parameters as never),
+    settings: resolveSettings('run', runSettings, settings),
+  }
+}
+
+/** The weights of a run's newest checkpoint, and the policy and environment that they belong to. */
+export async function loadPolicy(
+  folder: string,
+): Promise<RunDefinition & { readonly weights: Float32Array; readonly update: number }> {
+  const definition = await openRun(folder)
+  const { tensors, manifest, path } = await readCheckpoint(folder)
+  const { environment, policy } = definition
+  const model = policy.build(environment.observationSpace, environment.actionSpace)
+  const weights = new Float32Array(model.numParameters)
+  for (const { name, offset, shape } of model.parameters) {
+    const tensor = tensors.get(`${policy.id}.weights.${name}`)
+    if (tensor === undefined || show(tensor.shape) !== show(shape)) {
+      throw new InputError(
+        `checkpoint ${path}`,
+        tensor ? `${name} of shape ${show(tensor.shape)}` : `no ${name}`,
+        `${name} of shape ${show(shape)}`,
+      )
+    }
+    new Uint8Array(weights.buffer, offset * 4, tensor.bytes.byteLength).set(tensor.bytes)
+  }
+  return { ...definition, weights, update: manifest.update }
+}
+
+/** The kept rollout files of a run, in the order of their updates. */
+export async function listRollouts(folder: string): Promise<string[]> {
+  const names = await readdir(join(folder, 'rollouts')).catch(() => [] as string[])
+  return names
+    .filter((name) => /^\d+\.arrow$/.test(name))
+    .sort()
+    .map((name) => join(folder, 'rollouts', name))
+}
+
+async function trainerOf({ environment, policy, algorithm, settings }: RunDefinition): Promise<Trainer> {
+  const { numLanes, seed, kernels } = settings
+  return createTrainer(await createWorld({ environment, policy, numLanes, seed, kernels }), algorithm)
+}
+
+/** A definition's record; built-ins are found by their id wherever Colonnade is installed. */
+function portable(definition: DefinitionRecord): DefinitionRecord {
+  const { id, parameters, module } = recordOf(definition)
+  const builtIn = id === mlp.id || id === ppo.id || environments.some((factory) => factory.id === id)
+  return { id, parameters, ...(builtIn || module === undefined ? {} : { module }) }
+}
+
+interface MetricsRow {
+  readonly update: number
+  readonly steps: number
+  readonly episodeReturn: number | null
+}
+
+async function readMetrics(folder: string): Promise<MetricsRow[]> {
+  const text = await readFile(join(folder, 'metrics.jsonl'), 'utf8').catch(() => '')
+  return wholeLines(text).map((line) => JSON.parse(line) as MetricsRow)
+}
+
+/** The lines that end in a line break: a last one that was cut off by a crash is not among them. */
+function wholeLines(text: string): string[] {
+  return text
+    .slice(0, text.lastIndexOf('\n') + 1)
+    .split('\n')
+    .filter(Boolean)
+}
+
+/** Drops metric lines and rollouts of updates after the given one, and what a run only has at its end. */
+async function dropYounger(folder: string, update: number): Promise<void> {
+  const path = join(folder, 'metrics.jsonl')
+  const lines = wholeLines(await readFile(path, 'utf8').catch(() => ''))
+  const kept = lines.filter((line) => (JSON.parse(line) as MetricsRow).update <= update)
+  await writeWhole(path, [kept.map((line) => `${line}\n`).join('')])
+  for (const rollout of await listRollouts(folder)) {
+    if (Number.parseInt(rollout.slice(-14), 10) > update) await rm(rollout)
+  }
+  for (const name of ['summary.json', 'learning-curve.svg']) await rm(join(folder, name), { force: true })
+}
+
+function append(path: string, line: string): void {
+  try {
+    appendFileSync(path, line)
+  } catch (cause) {
+    throw cannotWrite(path, cause)
+  }
+}
+
+/** A folder of that name with the lowest free number: `runs/CartPole-v1-2`. */
+export async function freeFolder(base: string): Promise<string> {
+  for (let number = 1; ; number++) {
+    const folder = `${base}-${number}`
+    const taken = await readdir(folder).then(
+      () => true,
+      (cause: NodeJS.ErrnoException) => cause.code !== 'ENOENT',
+    )
+    if (!taken) return folder
+  }
+}

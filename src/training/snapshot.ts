@@ -1,0 +1,51 @@
+/** The saved columns of a world as tensors, and back. Weights go by the names of their parameters. */
+import { elementBytes } from '../components/column.ts'
+import { InputError, show } from '../errors.ts'
+import type { World } from '../world.ts'
+import type { Tensor } from './safetensors.ts'
+
+/** Every saved column: views, live until the next tick. */
+export function savedTensors(world: World): Tensor[] {
+  const tensors: Tensor[] = []
+  for (const { planned, column } of world.columns()) {
+    if (!planned.saved) continue
+    const { name, type, rows, width } = planned
+    const bytes = new Uint8Array(column.buffer, column.byteOffset, column.byteLength)
+    const cohort = world.cohorts.find((candidate) => candidate.weights === column)
+    if (cohort === undefined) {
+      tensors.push({ name, type, shape: width === 1 ? [rows] : [rows, width], bytes })
+      continue
+    }
+    for (const { name: parameter, offset, shape } of cohort.model.parameters) {
+      const size = shape.reduce((product, side) => product * side, 1)
+      const part = bytes.subarray(offset * elementBytes.f32, (offset + size) * elementBytes.f32)
+      tensors.push({ name: `${name}.${parameter}`, type, shape, bytes: part })
+    }
+  }
+  return tensors
+}
+
+/**
+ * Fills saved columns from tensors; those that `wanted` names, or all.
+ * @throws InputError if one is missing or of another type or shape, before anything is written.
+ */
+export function restoreTensors(
+  subject: string,
+  world: World,
+  tensors: ReadonlyMap<string, Tensor>,
+  wanted: (name: string) => boolean = () => true,
+): void {
+  const targets = savedTensors(world).filter(({ name }) => wanted(name))
+  for (const { name, type, shape } of targets) {
+    const tensor = tensors.get(name)
+    if (tensor === undefined) throw new InputError(subject, `no tensor ${name}`, `${type} of shape ${show(shape)}`)
+    if (tensor.type !== type || show(tensor.shape) !== show(shape)) {
+      throw new InputError(
+        `${subject}, ${name}`,
+        `${tensor.type} of shape ${show(tensor.shape)}`,
+        `${type} of shape ${show(shape)}`,
+      )
+    }
+  }
+  for (const { name, bytes } of targets) bytes.set(tensors.get(name)!.bytes)
+}

@@ -1,0 +1,47 @@
+import { execFile } from 'node:child_process'
+import { existsSync, readdirSync } from 'node:fs'
+import { mkdtemp, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { promisify } from 'node:util'
+import { afterAll, beforeAll, expect, test } from 'vitest'
+
+const examples = new URL('../dist/examples/', import.meta.url).pathname
+let folder: string
+beforeAll(async () => {
+  folder = await mkdtemp(join(tmpdir(), 'colonnade-examples-'))
+})
+afterAll(() => rm(folder, { recursive: true }))
+
+const run = async (name: string) =>
+  (await promisify(execFile)(process.execPath, [join(examples, name)], { cwd: folder })).stdout
+
+test('quickstart learns, and writes a checkpoint and an Arrow file', async () => {
+  const returns = [...(await run('quickstart.js')).matchAll(/return ([\d.]+)/g)].map(([, figure]) => Number(figure))
+  expect(returns.at(-1)!).toBeGreaterThan(2 * returns[0]!)
+  expect(existsSync(join(folder, 'runs/quickstart/cartpole.arrow'))).toBe(true)
+  expect(readdirSync(join(folder, 'runs/quickstart/checkpoints'))).toHaveLength(1)
+})
+
+test("custom-environment learns the corridor: the greedy policy's return is near the best", async () => {
+  // Started 0 to 10 cells from the last but one, the best return is 1 − 0.05 · (0 … 10), 0.75 in the mean.
+  const greedy = Number(/greedy: return ([-\d.]+)/.exec(await run('custom-environment.js'))![1])
+  expect(greedy).toBeGreaterThan(0.65)
+})
+
+test('two-cohorts trains both and finds lanes by a query', async () => {
+  const output = await run('two-cohorts.js')
+  expect(output).toMatch(/update 12: cart [\d.]+, pendulum -[\d.]+/)
+  expect(output).toContain('pendulum lanes: 16 17 18 19 20 21 22 23')
+})
+
+test('read-arrow reads what was written', async () => {
+  const output = await run('read-arrow.js')
+  expect(output).toContain('512 rows of CartPole-v1')
+  expect(output).toContain('rewards sum to 512')
+})
+
+test('every example is run here', () => {
+  const names = readdirSync(examples).filter((name) => name.endsWith('.js'))
+  expect(names).toEqual(['custom-environment.js', 'quickstart.js', 'read-arrow.js', 'two-cohorts.js'])
+})

@@ -1,0 +1,144 @@
+import { readdirSync, readFileSync } from 'node:fs'
+import { dirname, join, relative } from 'node:path'
+import ts from 'typescript'
+import { describe, expect, test } from 'vitest'
+
+const root = new URL('..', import.meta.url).pathname
+
+/** What each room may import besides itself; `docs/architecture.md` shows the same table. */
+const ROOT = ['space', 'random', 'errors', 'settings', 'definition', 'files', 'version']
+const TABLE: Readonly<Record<string, readonly string[]>> = {
+  kernels: [],
+  components: [],
+  tables: ['components'],
+  environments: ['components', 'kernels'],
+  policies: ['components', 'kernels'],
+  world: ['components', 'kernels/bind', 'environments/environment', 'policies/policy', 'bitecs'],
+  systems: ['world', 'components', 'kernels/bind'],
+  tick: ['systems', 'world'],
+  algorithms: ['components', 'kernels/bind', 'policies/policy'],
+  training: [
+    ...['world', 'tick', 'systems', 'algorithms', 'tables', 'components'],
+    ...['environments', 'policies', 'kernels/bind'],
+  ],
+  index: ['*'],
+  cli: ['index'],
+  examples: ['index'],
+  bench: ['index', 'kernels'],
+}
+/** Packages, and the rooms that may load them. */
+const PACKAGES: Readonly<Record<string, readonly string[]>> = {
+  colonnade: ['examples'],
+  bitecs: ['world', 'examples'],
+  'apache-arrow': ['tables'],
+  '@observablehq/plot': ['training'],
+  linkedom: ['training'],
+}
+/** Loaded where they are first used: only `import type` or `await import` may name them. */
+const HEAVY = ['apache-arrow', '@observablehq/plot', 'linkedom']
+const NODE_ROOMS = ['files', 'training', 'tables', 'cli', 'bench', 'examples', 'kernels']
+
+interface Import {
+  readonly from: string
+  readonly to: string
+  readonly isLazy: boolean
+}
+
+function sources(folder: string): string[] {
+  return readdirSync(join(root, folder), { recursive: true, encoding: 'utf8' })
+    .filter((name) => name.endsWith('.ts') && !name.endsWith('.simd.ts'))
+    .map((name) => join(folder, name))
+}
+
+function importsOf(file: string): Import[] {
+  const text = readFileSync(join(root, file), 'utf8')
+  const tree = ts.createSourceFile(file, text, ts.ScriptTarget.Latest, true)
+  const found: Import[] = []
+  const visit = (node: ts.Node): void => {
+    if ((ts.isImportDeclaration(node) || ts.isExportDeclaration(node)) && node.moduleSpecifier) {
+      const isLazy = ts.isImportDeclaration(node) && node.importClause?.isTypeOnly === true
+      found.push({ from: file, to: (node.moduleSpecifier as ts.StringLiteral).text, isLazy })
+    }
+    if (ts.isCallExpression(node) && node.expression.kind === ts.SyntaxKind.ImportKeyword) {
+      const [target] = node.arguments
+      if (target && ts.isStringLiteral(target)) found.push({ from: file, to: target.text, isLazy: true })
+    }
+    ts.forEachChild(node, visit)
+  }
+  visit(tree)
+  return found
+}
+
+/** `src/kernels/advantage/gae.ts` is in kernels, `src/world.ts` in world, `bench/main.ts` in bench. */
+function roomOf(file: string): string {
+  const parts = file.replace(/\.ts$/, '').split('/')
+  return parts[0] === 'src' ? parts[1]! : parts[0]!
+}
+
+const imports = ['src', 'examples', 'bench'].flatMap(sources).flatMap(importsOf)
+
+describe('the import table', () => {
+  test('there are imports to check, and every room has its row', () => {
+    expect(imports.length).toBeGreaterThan(200)
+    const rooms = new Set(imports.map(({ from }) => roomOf(from)))
+    expect([...rooms].filter((room) => !ROOT.includes(room) && !(room in TABLE))).toEqual([])
+  })
+
+  test('every import of our own files stands in it', () => {
+    const broken = imports.filter(({ from, to }) => {
+      if (!to.startsWith('.')) return false
+      const target = relative(root, join(root, dirname(from), to))
+        .replace(/\.ts$/, '')
+        .replace(/^src\//, '')
+      const room = roomOf(from)
+      const targetRoom = target.split('/')[0]!
+      if (room === targetRoom || ROOT.includes(targetRoom)) return false
+      if (ROOT.includes(room)) return true
+      const allowed = TABLE[room]!
+      return !allowed.some((entry) => entry === '*' || entry === target || entry === targetRoom)
+    })
+    expect(broken).toEqual([])
+  })
+
+  test('every package is loaded only by the rooms that need it, and heavy ones only where they are first used', () => {
+    const broken = imports.filter(({ from, to, isLazy }) => {
+      if (to.startsWith('.')) return false
+      if (to.startsWith('node:')) return !NODE_ROOMS.includes(roomOf(from))
+      return !PACKAGES[to]?.includes(roomOf(from)) || (HEAVY.includes(to) && !isLazy)
+    })
+    expect(broken).toEqual([])
+  })
+
+  test('only the binding and bodies of the same kind import a kernel body', () => {
+    const broken = imports.filter(({ from, to }) => {
+      if (!to.startsWith('.')) return false
+      const target = relative(root, join(root, dirname(from), to))
+      const isBody = target.startsWith('src/kernels/') && target !== 'src/kernels/bind.ts'
+      return isBody && from !== 'src/kernels/bind.ts' && dirname(target) !== dirname(from) && roomOf(from) !== 'bench'
+    })
+    expect(broken).toEqual([])
+  })
+
+  test('package.json has the version that the code says, and exports what is built', () => {
+    const manifest = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8'))
+    expect(readFileSync(join(root, 'src/version.ts'), 'utf8')).toContain(`'${manifest.version}'`)
+  })
+})
+
+describe('docstrings', () => {
+  test('every public name has one', () => {
+    const index = join(root, 'src/index.ts')
+    const configuration = ts.readConfigFile(join(root, 'tsconfig.json'), ts.sys.readFile).config
+    const { options } = ts.parseJsonConfigFileContent(configuration, ts.sys, root)
+    const program = ts.createProgram([index], { ...options, noEmit: true, incremental: false })
+    const checker = program.getTypeChecker()
+    const module = checker.getSymbolAtLocation(program.getSourceFile(index)!)!
+    const names = checker.getExportsOfModule(module)
+    expect(names.length).toBeGreaterThan(50)
+    const bare = names.filter((name) => {
+      const symbol = name.flags & ts.SymbolFlags.Alias ? checker.getAliasedSymbol(name) : name
+      return symbol.getDocumentationComment(checker).length === 0
+    })
+    expect(bare.map(({ name }) => name)).toEqual([])
+  })
+})

@@ -1,0 +1,72 @@
+import { type ChildProcess, spawn } from 'node:child_process'
+import { existsSync } from 'node:fs'
+import { fileURLToPath } from 'node:url'
+
+/** The built command line: what `bin` names. */
+export const MAIN = fileURLToPath(new URL('../../dist/src/cli/main.js', import.meta.url))
+
+if (!existsSync(MAIN)) throw new Error(`${MAIN} is not there: npm run build`)
+
+/** Settings of a training that takes no time: 8 updates of 256 steps. */
+export const SMALL = ['totalSteps=2048', 'ppo.numSteps=32', 'ppo.updateEpochs=1', 'numLanes=8', 'mlp.hidden=8']
+
+export interface Ended {
+  /** Exit code; null if a signal ended it. */
+  readonly code: number | null
+  readonly stdout: string
+  readonly stderr: string
+}
+
+export interface Started {
+  readonly process: ChildProcess
+  readonly ended: Promise<Ended>
+  /** Settles when the process has printed this on standard output or error, or has ended. */
+  printed(text: string): Promise<void>
+}
+
+/** Starts a program with its output piped. One that hangs is killed after 60 s, and so has no exit code. */
+export function start(program: string, words: readonly string[], cwd?: string): Started {
+  const process = spawn(program, words, {
+    cwd,
+    stdio: ['ignore', 'pipe', 'pipe'],
+    timeout: 60_000,
+    killSignal: 'SIGKILL',
+  })
+  const text = { stdout: '', stderr: '' }
+  for (const name of ['stdout', 'stderr'] as const) {
+    process[name].setEncoding('utf8').on('data', (chunk: string) => {
+      text[name] += chunk
+      process.emit('printed')
+    })
+  }
+  const ended = new Promise<Ended>((resolve, reject) => {
+    process.on('error', reject)
+    process.on('close', (code) => {
+      resolve({ code, ...text })
+      process.emit('printed')
+    })
+  })
+  const printed = (wanted: string) =>
+    new Promise<void>((resolve) => {
+      const look = () => {
+        const isThere = text.stdout.includes(wanted) || text.stderr.includes(wanted)
+        if (!isThere && process.exitCode === null && process.signalCode === null) return
+        process.off('printed', look)
+        resolve()
+      }
+      process.on('printed', look)
+      look()
+    })
+  return { process, ended, printed }
+}
+
+/** Runs `colonnade` to its end. */
+export function colonnade(words: readonly string[], cwd?: string): Promise<Ended> {
+  return start(process.execPath, [MAIN, ...words], cwd).ended
+}
+
+/** Says on the terminal what could not be tested here, and why; vitest's own skip is silent. */
+export function skipLoudly(context: { skip(note?: string): never }, why: string): never {
+  console.warn(`SKIPPED: ${why}`)
+  return context.skip(why)
+}

@@ -1,0 +1,41 @@
+import { defineEnvironment } from '../../src/environments/environment.ts'
+import { number, whole } from '../../src/settings.ts'
+import { box, discrete } from '../../src/space.ts'
+
+/**
+ * Counts: what a lane sees is (steps so far + 1, lane number + 1), so every observation says whose it is. Lanes whose
+ * number is odd reach a terminal state after `terminalSteps`; the others go on to the time limit. Rewards are 1.
+ */
+export const counter = defineEnvironment({
+  id: 'Counter-v0',
+  module: import.meta.url,
+  settings: {
+    terminalSteps: whole(3, 'steps to the terminal state of odd lanes', { min: 1 }),
+    maxEpisodeSteps: whole(5, 'steps after which an episode is truncated', { min: 1 }),
+    poison: number(-1, 'the step in which lane 0 writes NaN'),
+  },
+  state: () => ({ count: 'i32' }),
+  make: ({ terminalSteps, maxEpisodeSteps, poison }) => ({
+    observationSpace: box({ low: 0, high: Number.POSITIVE_INFINITY, shape: [2] }),
+    actionSpace: discrete(2),
+    maxEpisodeSteps,
+    returnThreshold: null,
+    reset({ state, observation, lane }, rows, count) {
+      for (let i = 0; i < count; i++) {
+        const n = rows[i]!
+        state.count[n] = 1
+        observation[2 * n] = 1
+        observation[2 * n + 1] = lane[n]! + 1
+      }
+    },
+    step({ state, observation, reward, terminated, lane, step }, from, to) {
+      for (let n = from; n < to; n++) {
+        state.count[n] = state.count[n]! + 1
+        observation[2 * n] = lane[n] === 0 && step[n] === poison ? Number.NaN : state.count[n]!
+        observation[2 * n + 1] = lane[n]! + 1
+        reward[n] = 1
+        terminated[n] = lane[n]! % 2 === 1 && step[n]! + 1 >= terminalSteps ? 1 : 0
+      }
+    },
+  }),
+})

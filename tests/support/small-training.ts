@@ -1,0 +1,69 @@
+import { createHash } from 'node:crypto'
+import { readFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { cartPole, configureRun, createTrainer, createWorld, mlp, ppo, type Trainer } from '../../src/index.ts'
+import { listCheckpoints } from '../../src/training/checkpoint.ts'
+import { savedTensors } from '../../src/training/snapshot.ts'
+import { SMALL } from './command.ts'
+
+/** A training of CartPole that takes no time: 64 steps an update. */
+export async function smallTrainer(
+  options: { seed?: number; numLanes?: number; hidden?: number[]; gamma?: number; maxEpisodeSteps?: number } = {},
+): Promise<Trainer> {
+  const { seed = 1, numLanes = 4, hidden = [8], gamma = 0.99, maxEpisodeSteps = 500 } = options
+  const world = await createWorld({
+    environment: cartPole({ maxEpisodeSteps }),
+    policy: mlp({ hidden }),
+    numLanes,
+    seed,
+  })
+  return createTrainer(world, ppo({ numSteps: 16, updateEpochs: 1, gamma }))
+}
+
+/** Trains so many updates further. */
+export async function advance(trainer: Trainer, updates: number): Promise<void> {
+  if (updates === 0) return
+  const until = trainer.update + updates
+  for await (const { update } of trainer.updates({ totalSteps: 1e9 })) if (update === until) break
+}
+
+/** Everything a trainer carries from one update to the next. */
+export function stateOf(trainer: Trainer) {
+  const { update, steps, seconds } = trainer
+  const columns = savedTensors(trainer.world).map(({ name, bytes }) => [name, Buffer.from(bytes).toString('base64')])
+  return { update, steps, seconds, progress: trainer.progress(), columns }
+}
+
+/** The definition of a run of 8 updates, with settings as on the command line. */
+export function smallRun(...words: string[]) {
+  return configureRun('CartPole-v1', Object.fromEntries([...SMALL, ...words].map((word) => word.split('='))))
+}
+
+export async function sha256(path: string): Promise<string> {
+  return createHash('sha256')
+    .update(await readFile(path))
+    .digest('hex')
+}
+
+/** The figures of metrics.jsonl that a clock has no part in, a line each. */
+export async function untimedMetrics(run: string) {
+  const text = await readFile(join(run, 'metrics.jsonl'), 'utf8')
+  return text
+    .trimEnd()
+    .split('\n')
+    .map((line) => {
+      const { seconds, stepsPerSecond, rolloutSeconds, updateSeconds, ...untimed } = JSON.parse(line)
+      return untimed
+    })
+}
+
+/** What must be the same in two runs that did the same: hashes of the newest checkpoint and rollout, and metrics. */
+export async function fingerprint(run: string) {
+  const newest = String((await listCheckpoints(run)).at(-1)).padStart(8, '0')
+  return {
+    newest,
+    checkpoint: await sha256(join(run, 'checkpoints', newest, 'columns.safetensors')),
+    rollout: await sha256(join(run, 'rollouts', `${newest}.arrow`)),
+    metrics: await untimedMetrics(run),
+  }
+}

@@ -1,0 +1,351 @@
+import { once } from 'node:events'
+import { cp, mkdir, readdir, readFile, rename, rm, truncate, writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { beforeEach, describe, expect, test } from 'vitest'
+import { cartPole, createTrainer, createWorld, InputError, mlp, pendulum, ppo, type Trainer } from '../../src/index.ts'
+import {
+  listCheckpoints,
+  type Manifest,
+  pruneCheckpoints,
+  readCheckpoint,
+  writeCheckpoint,
+} from '../../src/training/checkpoint.ts'
+import type { Tensor } from '../../src/training/safetensors.ts'
+import { start } from '../support/command.ts'
+import { advance, sha256, smallTrainer, stateOf } from '../support/small-training.ts'
+import { contents, temporaryFolder } from '../support/temporary.ts'
+
+let run: string
+beforeEach(async () => {
+  run = await temporaryFolder()
+})
+
+function tensor(fill: number, size = 64): Tensor {
+  return { name: 'numbers', type: 'u8', shape: [size], bytes: new Uint8Array(size).fill(fill) }
+}
+
+function manifest(update: number): Omit<Manifest, 'format' | 'files'> {
+  return { colonnade: '0', node: '0', kernels: 'plain', seed: 0, update, steps: 0, seconds: 0, cohorts: {} }
+}
+
+/** Where the checkpoint of an update lies. */
+function place(update: number, ...names: string[]): string {
+  return join(run, 'checkpoints', String(update).padStart(8, '0'), ...names)
+}
+
+async function edit(update: number, change: (manifest: Manifest) => unknown): Promise<void> {
+  const path = place(update, 'manifest.json')
+  await writeFile(path, JSON.stringify(change(JSON.parse(await readFile(path, 'utf8')))))
+}
+
+/** Fails with an InputError whose message matches, and leaves the trainer exactly as it was. */
+async function expectRefusal(trainer: Trainer, message: RegExp | string, update?: number): Promise<void> {
+  const before = stateOf(trainer)
+  const restoring = trainer.restore(run, update)
+  await expect(restoring).rejects.toThrow(message)
+  await expect(restoring).rejects.toThrow(InputError)
+  await expect(restoring).rejects.toThrow(/got .+, expected .+/)
+  expect(stateOf(trainer)).toEqual(before)
+}
+
+describe('a checkpoint', () => {
+  test('restores everything that a trainer carries, and what is trained from it has the same bits', async () => {
+    const trainer = await smallTrainer()
+    await advance(trainer, 3)
+    const path = await trainer.save(run)
+    const saved = stateOf(trainer)
+    expect(path).toBe(place(3))
+    const other = await smallTrainer()
+    await advance(other, 1)
+    expect(await other.restore(run)).toEqual({ warnings: [] })
+    expect(stateOf(other)).toEqual(saved)
+    await advance(trainer, 2)
+    await advance(other, 2)
+    expect(stateOf(other).columns).toEqual(stateOf(trainer).columns)
+  })
+
+  test('is a folder with the columns and a manifest that says what they are', async () => {
+    const trainer = await smallTrainer({ seed: 7 })
+    await advance(trainer, 2)
+    await trainer.save(run)
+    expect((await readdir(place(2))).sort()).toEqual(['columns.safetensors', 'manifest.json'])
+    const written = JSON.parse(await readFile(place(2, 'manifest.json'), 'utf8')) as Manifest
+    expect(written).toMatchObject({ seed: 7, update: 2, steps: 128, kernels: 'plain', node: process.version })
+    expect(written.cohorts.mlp).toMatchObject({
+      environment: { id: 'CartPole-v1', parameters: { maxEpisodeSteps: 500 } },
+      policy: { id: 'mlp', parameters: { hidden: [8] } },
+      algorithm: { id: 'ppo', parameters: { numSteps: 16 } },
+      numLanes: 4,
+      version: 2,
+      episodes: trainer.progress().episodes,
+    })
+    expect(written.files).toEqual({ 'columns.safetensors': await sha256(place(2, 'columns.safetensors')) })
+  })
+
+  test('is read as the newest, or as that of the update asked for', async () => {
+    for (const update of [9, 10, 100]) await writeCheckpoint(run, [tensor(update)], manifest(update))
+    expect(await listCheckpoints(run)).toEqual([9, 10, 100])
+    expect((await readCheckpoint(run)).manifest.update).toBe(100)
+    expect((await readCheckpoint(run, 9)).tensors.get('numbers')).toEqual(tensor(9))
+  })
+
+  test('that is not there is named beside those that are', async () => {
+    await expect(readCheckpoint(run)).rejects.toThrow(/got none, expected a run folder with at least one checkpoint/)
+    await expect(readCheckpoint(join(run, 'nowhere'))).rejects.toThrow(/got none, expected a run folder/)
+    for (const update of [2, 4]) await writeCheckpoint(run, [tensor(1)], manifest(update))
+    await expect(readCheckpoint(run, 3)).rejects.toThrow(/got update 3, expected one of 2, 4/)
+    await expectRefusal(await smallTrainer(), /got update 3, expected one of 2, 4/, 3)
+  })
+
+  test('of a state that is saved already is not written again', async () => {
+    const trainer = await smallTrainer()
+    await advance(trainer, 1)
+    const path = await trainer.save(run)
+    await writeFile(join(path, 'witness'), 'would go with a second writing')
+    const before = await contents(run)
+    expect(await trainer.save(run)).toBe(path)
+    expect(await contents(run)).toEqual(before)
+  })
+
+  test('of another training under the same number is refused, and the first stays', async () => {
+    const [trainer, other] = [await smallTrainer({ seed: 1 }), await smallTrainer({ seed: 2 })]
+    for (const each of [trainer, other]) await advance(each, 1)
+    await trainer.save(run)
+    const before = await contents(run)
+    const saving = other.save(run)
+    await expect(saving).rejects.toThrow(InputError)
+    await expect(saving).rejects.toThrow(/00000001: got a folder that holds a checkpoint of another training, expected/)
+    expect(await contents(run)).toEqual(before)
+  })
+
+  test('is pruned from the oldest on, by number and not by name', async () => {
+    for (const update of [2, 9, 10, 11]) await writeCheckpoint(run, [tensor(1)], manifest(update))
+    await pruneCheckpoints(run, 5)
+    expect(await listCheckpoints(run)).toEqual([2, 9, 10, 11])
+    await pruneCheckpoints(run, 2)
+    expect(await listCheckpoints(run)).toEqual([10, 11])
+    expect((await readdir(join(run, 'checkpoints'))).sort()).toEqual(['00000010', '00000011'])
+  })
+
+  test('of several cohorts restores each, and refuses a world with other cohorts', async () => {
+    const make = async (second: string) => {
+      const environment = cartPole()
+      const cohorts = ['hunter', second].map((name) => ({
+        environment,
+        policy: mlp({ hidden: [4] }),
+        numLanes: 2,
+        name,
+      }))
+      const algorithm = ppo({ numSteps: 8, updateEpochs: 1 })
+      return createTrainer(await createWorld({ cohorts, seed: 3 }), { hunter: algorithm, [second]: algorithm })
+    }
+    const trainer = await make('hare')
+    await advance(trainer, 2)
+    await trainer.save(run)
+    const other = await make('hare')
+    await other.restore(run)
+    expect(stateOf(other)).toEqual(stateOf(trainer))
+    expect(other.progress('hare')).toEqual(trainer.progress('hare'))
+    const hounds = await make('hound')
+    await expect(hounds.restore(run)).rejects.toThrow(/cohorts: got \["hunter","hare"\], expected \["hunter","hound"\]/)
+    expect(hounds.update).toBe(0)
+  })
+
+  test('warns of other kernels and of another version of Colonnade, and goes on', async () => {
+    const trainer = await smallTrainer()
+    await advance(trainer, 1)
+    await trainer.save(run)
+    await edit(1, (whole) => ({ ...whole, kernels: 'simd', colonnade: '0.0.1' }))
+    const other = await smallTrainer()
+    const { warnings } = await other.restore(run)
+    expect(warnings).toHaveLength(2)
+    expect(warnings[0]).toMatch(/kernels was simd and is plain/)
+    expect(warnings[1]).toMatch(/version of Colonnade was 0\.0\.1 and is /)
+    expect(stateOf(other)).toEqual(stateOf(trainer))
+  })
+})
+
+describe('a checkpoint that is not whole', () => {
+  let trainer: Trainer
+  beforeEach(async () => {
+    trainer = await smallTrainer()
+    await advance(trainer, 1)
+    await trainer.save(run)
+    await advance(trainer, 1)
+  })
+
+  const columns = () => place(1, 'columns.safetensors')
+
+  test.each([
+    ['first byte', () => 0],
+    ['middle byte', (size: number) => size >> 1],
+    ['last byte', (size: number) => size - 1],
+  ])('is refused when the %s of its columns has changed', async (_, where) => {
+    const bytes = await readFile(columns())
+    const at = where(bytes.length)
+    bytes[at] = bytes[at]! ^ 1
+    await writeFile(columns(), bytes)
+    const [got, expected] = [await sha256(columns()), JSON.parse(await readFile(place(1, 'manifest.json'), 'utf8'))]
+    await expectRefusal(
+      trainer,
+      `got columns.safetensors with SHA-256 ${got}, expected ${Object.values(expected.files)}`,
+    )
+  })
+
+  test('is refused when its columns are cut short, or gone', async () => {
+    await truncate(columns(), 1000)
+    await expectRefusal(trainer, /SHA-256 [0-9a-f]{64}, expected [0-9a-f]{64}.+the file is corrupt/)
+    await truncate(columns(), 0)
+    await expectRefusal(trainer, /SHA-256/)
+    await rm(columns())
+    await expectRefusal(trainer, /expected a checkpoint with a columns\.safetensors/)
+  })
+
+  test('is refused when its manifest is gone', async () => {
+    await rm(place(1, 'manifest.json'))
+    await expectRefusal(trainer, /expected a checkpoint with a manifest\.json/)
+  })
+
+  test('is refused when its manifest is cut short at any byte', async () => {
+    const path = place(1, 'manifest.json')
+    const text = await readFile(path, 'utf8')
+    for (let size = 0; size < text.trimEnd().length; size += 97) {
+      await writeFile(path, text.slice(0, size))
+      await expectRefusal(trainer, /got a manifest that is not JSON \(.+\), expected colonnade checkpoint 1/)
+    }
+  })
+
+  test.each<[string, unknown, RegExp]>([
+    ['is null', null, /got format undefined, expected "colonnade checkpoint 1"/],
+    ['is a number', 3, /got format undefined, expected "colonnade checkpoint 1"/],
+    ['is of no format', {}, /got format undefined, expected "colonnade checkpoint 1"/],
+    ['is of a later format', { format: 'colonnade checkpoint 2' }, /got format "colonnade checkpoint 2", expected/],
+    ['says nothing but its format', { format: 'colonnade checkpoint 1' }, /checkpoint .+00000001/],
+  ])('is refused when its manifest %s', async (_, written, message) => {
+    await edit(1, () => written)
+    await expectRefusal(trainer, message)
+  })
+
+  test.each(['files', 'cohorts', 'update', 'steps', 'seconds', 'seed'] as const)(
+    'is refused when its manifest lacks %s',
+    async (key) => {
+      await edit(1, ({ [key]: _, ...rest }) => rest)
+      await expectRefusal(trainer, /checkpoint .+00000001/)
+    },
+  )
+
+  test('is refused when its columns are those of another checkpoint', async () => {
+    await trainer.save(run)
+    await cp(place(2, 'columns.safetensors'), columns())
+    await expectRefusal(trainer, /SHA-256/, 1)
+  })
+
+  test('does not keep older ones from being restored by number', async () => {
+    await trainer.save(run)
+    await truncate(place(2, 'columns.safetensors'), 10)
+    await expectRefusal(trainer, /SHA-256/)
+    const other = await smallTrainer()
+    await other.restore(run, 1)
+    expect(other.update).toBe(1)
+  })
+})
+
+describe('a checkpoint of another training', () => {
+  beforeEach(async () => {
+    const trainer = await smallTrainer()
+    await advance(trainer, 1)
+    await trainer.save(run)
+  })
+
+  test.each<[string, Parameters<typeof smallTrainer>[0], RegExp]>([
+    ['seed', { seed: 2 }, /, seed: got 1, expected 2, as in this training/],
+    ['number of lanes', { numLanes: 5 }, /, numLanes: got 4, expected 5, as in this training/],
+    ['policy', { hidden: [9] }, /, policy: got .+"hidden":\[8\].+, expected .+"hidden":\[9\].+, as in this training/],
+    ['environment', { maxEpisodeSteps: 9 }, /, environment: got .+:500.+, expected .+:9.+, as in this training/],
+    ['algorithm', { gamma: 0.5 }, /, algorithm: got .+, expected .+, as in this training/],
+  ])('is refused for its %s', async (_, options, message) => {
+    const trainer = await smallTrainer(options)
+    await advance(trainer, 1)
+    await expectRefusal(trainer, message)
+  })
+
+  test('says in which of many settings the algorithms differ', async () => {
+    const restoring = (await smallTrainer({ gamma: 0.5 })).restore(run)
+    await expect(restoring).rejects.toThrow(/0\.99/)
+    await expect(restoring).rejects.toThrow(/0\.5/)
+  })
+
+  test('is refused for an environment of another id', async () => {
+    const world = await createWorld({ environment: pendulum(), policy: mlp({ hidden: [8] }), numLanes: 4, seed: 1 })
+    const trainer = createTrainer(world, ppo({ numSteps: 16, updateEpochs: 1 }))
+    await expectRefusal(trainer, /environment: got .*CartPole-v1.*, expected .*Pendulum-v1/)
+  })
+
+  test('is refused when its columns do not fit, though its manifest says that they do', async () => {
+    const trainer = await smallTrainer()
+    const { manifest: written, tensors } = await readCheckpoint(run)
+    const { format, files, ...rest } = written
+    const columns = [...tensors.values()]
+    await rm(place(1), { recursive: true })
+    await writeCheckpoint(run, columns.slice(1), rest)
+    await expectRefusal(trainer, `no tensor ${columns[0]!.name}`)
+    await rm(place(1), { recursive: true })
+    const last = columns.at(-1)!
+    await writeCheckpoint(run, [...columns.slice(0, -1), { ...last, shape: [1, ...last.shape] }], rest)
+    await expectRefusal(trainer, new RegExp(`${last.name}: got .+ of shape \\[1,.+, expected .+ of shape`))
+  })
+})
+
+describe('what an interrupted writing leaves', () => {
+  test('is no checkpoint, and goes with the next saving', async () => {
+    await writeCheckpoint(run, [tensor(1)], manifest(1))
+    const leftover = join(run, 'checkpoints', '.00000002.4711.tmp')
+    await mkdir(leftover)
+    await writeFile(join(leftover, 'columns.safetensors'), 'half')
+    expect(await listCheckpoints(run)).toEqual([1])
+    expect((await readCheckpoint(run)).manifest.update).toBe(1)
+    await writeCheckpoint(run, [tensor(2)], manifest(2))
+    expect((await readdir(join(run, 'checkpoints'))).sort()).toEqual(['00000001', '00000002'])
+  })
+
+  test('is nothing when the writing fails', async () => {
+    await writeCheckpoint(run, [tensor(1)], manifest(1))
+    const broken = { ...tensor(2), bytes: null as unknown as Uint8Array }
+    await expect(writeCheckpoint(run, [broken], manifest(2))).rejects.toThrow()
+    await rename(join(run, 'checkpoints'), join(run, 'aside'))
+    await writeFile(join(run, 'checkpoints'), 'a file where the folder should be')
+    const writing = writeCheckpoint(run, [tensor(2)], manifest(2))
+    await expect(writing).rejects.toThrow(InputError)
+    await rm(join(run, 'checkpoints'))
+    await rename(join(run, 'aside'), join(run, 'checkpoints'))
+    expect(await readdir(join(run, 'checkpoints'))).toEqual(['00000001'])
+  })
+
+  test('by kill -9 at 24 random moments is never a broken checkpoint, and nothing that was saved is lost', async () => {
+    const script = fileURLToPath(new URL('../support/save-forever.mjs', import.meta.url))
+    let leftovers = 0
+    for (let kill = 0; kill < 24; kill++) {
+      const child = start(process.execPath, [script, run])
+      await Promise.race([once(child.process.stdout!, 'data'), child.ended])
+      await new Promise((resolve) => setTimeout(resolve, Math.random() * 60))
+      child.process.kill('SIGKILL')
+      const { code, stdout, stderr } = await child.ended
+      expect(code, stderr).toBeNull()
+      const acknowledged = Number(stdout.slice(0, stdout.lastIndexOf('\n')).split('\n').at(-1))
+      const updates = await listCheckpoints(run)
+      expect(updates.at(-1)).toBeGreaterThanOrEqual(acknowledged)
+      for (const update of updates) {
+        const { manifest, tensors } = await readCheckpoint(run, update)
+        expect(manifest.update).toBe(update)
+        const { bytes } = tensors.get('numbers')!
+        expect(new DataView(bytes.buffer, bytes.byteOffset).getUint32(0, true)).toBe(update)
+      }
+      leftovers += (await readdir(join(run, 'checkpoints'))).filter((name) => name.endsWith('.tmp')).length
+    }
+    expect(leftovers, 'kills that hit a writing').toBeGreaterThan(0)
+    const next = 1 + (await listCheckpoints(run)).at(-1)!
+    await writeCheckpoint(run, [tensor(1)], manifest(next))
+    expect((await readdir(join(run, 'checkpoints'))).filter((name) => name.endsWith('.tmp'))).toEqual([])
+  })
+})

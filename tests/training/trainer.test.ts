@@ -1,0 +1,151 @@
+import { createHash } from 'node:crypto'
+import { mkdtemp, readFile, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { cartPole, createTrainer, createWorld, mlp, pendulum, ppo, tick, writeArrow } from '../../src/index.ts'
+import type { Trainer } from '../../src/training/trainer.ts'
+
+let folder: string
+beforeAll(async () => {
+  folder = await mkdtemp(join(tmpdir(), 'colonnade-trainer-'))
+})
+afterAll(() => rm(folder, { recursive: true }))
+
+const sha = (bytes: Uint8Array) => createHash('sha256').update(bytes).digest('hex')
+
+const settings = { numSteps: 24, numMinibatches: 3, updateEpochs: 2, learningRate: 1e-3 }
+
+async function start(environment = cartPole(), seed = 5): Promise<Trainer> {
+  const world = await createWorld({ environment, policy: mlp({ hidden: [16, 16] }), numLanes: 12, seed })
+  return createTrainer(world, ppo(settings))
+}
+
+async function advance(trainer: Trainer, updates: number): Promise<void> {
+  for await (const { update } of trainer.updates({ totalSteps: 24 * 12 * 10 })) if (update === updates) break
+}
+
+/** What a run is, in two hashes: of every saved column, and of the rollout file. */
+async function bits(trainer: Trainer, name: string): Promise<string[]> {
+  const saved = trainer.world.columns().filter(({ planned }) => planned.saved)
+  const hash = createHash('sha256')
+  for (const { column } of saved) hash.update(new Uint8Array(column.buffer, column.byteOffset, column.byteLength))
+  const path = join(folder, `${name}.arrow`)
+  await writeArrow(path, trainer.rollout.table)
+  return [hash.digest('hex'), sha(await readFile(path))]
+}
+
+describe('same bits', () => {
+  test.each([
+    ['CartPole-v1', cartPole()],
+    ['Pendulum-v1', pendulum()],
+  ])(
+    'two runs of %s with one seed have the same parameters and the same rollout file, another seed does not',
+    async (id, environment) => {
+      const runs: string[][] = []
+      for (const seed of [5, 5, 6]) {
+        const trainer = await start(environment, seed)
+        await advance(trainer, 4)
+        runs.push(await bits(trainer, `${id}-${runs.length}`))
+      }
+      expect(runs[1]).toEqual(runs[0])
+      expect(runs[2]![0]).not.toBe(runs[0]![0])
+      expect(runs[2]![1]).not.toBe(runs[0]![1])
+    },
+  )
+
+  test.each([1, 2, 3, 4, 5, 6, 7, 8, 9])(
+    'stopped at update %i and resumed equals uninterrupted, lanes in mid-episode',
+    async (stop) => {
+      const whole = await start()
+      await advance(whole, 10)
+      const first = await start()
+      await advance(first, stop)
+      expect([...first.world.cohorts[0]!.episode.step].some((step) => step > 0)).toBe(true)
+      await first.save(join(folder, `stop${stop}`))
+      const second = await start()
+      await second.restore(join(folder, `stop${stop}`))
+      expect(second.steps).toBe(stop * 24 * 12)
+      await advance(second, 10)
+      expect(await bits(second, `second${stop}`)).toEqual(await bits(whole, `whole${stop}`))
+      expect(second.progress()).toEqual({ ...whole.progress(), solvedAtSeconds: second.progress().solvedAtSeconds })
+    },
+  )
+})
+
+describe('createTrainer', () => {
+  test('comes before the first tick, once, and names unknown cohorts', async () => {
+    const world = await createWorld({ environment: cartPole(), policy: mlp(), numLanes: 2 })
+    expect(() => createTrainer(world, { mpl: ppo() })).toThrow('did you mean "mlp"?')
+    expect(() => createTrainer(world, { mlp: 3 as never })).toThrow('algorithm of mlp: got 3')
+    tick(world)
+    expect(() => createTrainer(world, ppo())).toThrow('expected createTrainer before the first tick')
+  })
+
+  test('several cohorts need an algorithm by name; a cohort without one acts and is not recorded', async () => {
+    const options = () => ({
+      cohorts: [
+        { name: 'learner', environment: cartPole(), policy: mlp({ hidden: [8] }), numLanes: 4 },
+        { name: 'other', environment: pendulum(), policy: mlp({ hidden: [8] }), numLanes: 3 },
+        { name: 'frozen', environment: cartPole(), policy: mlp({ hidden: [8] }), numLanes: 2 },
+      ],
+    })
+    expect(() => createTrainer(world0, ppo())).toThrow('got one algorithm for 3 cohorts')
+    const world = await createWorld(options())
+    const trainer = createTrainer(world, { learner: ppo({ numSteps: 32 }), other: ppo({ numSteps: 32, gamma: 0.9 }) })
+    const before = world.cohorts.map(({ weights }) => sha(Uint8Array.from(new Uint8Array(weights.slice().buffer))))
+    for await (const metrics of trainer.updates({ totalSteps: 32 * 7 * 2 })) {
+      expect(metrics.steps).toBe(metrics.update * 32 * 7)
+      expect(Number.isNaN(metrics.episodeReturn)).toBe(true)
+      expect(Object.keys(metrics.cohorts)).toEqual(['learner', 'other'])
+      expect(metrics.cohorts.learner!.policyLoss).not.toBeNaN()
+    }
+    const after = world.cohorts.map(({ weights }) => sha(Uint8Array.from(new Uint8Array(weights.slice().buffer))))
+    expect(after.map((hash, i) => hash !== before[i])).toEqual([true, true, false])
+    expect(() => trainer.rollout).toThrow('expected trainer.rollouts[name] with one of learner, other')
+    expect(trainer.rollouts.other!.table.numRows).toBe(32 * 3)
+    expect(world.cohort('frozen').episode.step.some((step) => step > 0)).toBe(true)
+  })
+
+  test('learners of one world share numSteps', async () => {
+    const cohort = { environment: cartPole(), policy: mlp({ hidden: [8] }), numLanes: 1 }
+    const world = await createWorld({
+      cohorts: [
+        { ...cohort, name: 'a' },
+        { ...cohort, name: 'b' },
+      ],
+    })
+    expect(() => createTrainer(world, { a: ppo({ numSteps: 8 }), b: ppo({ numSteps: 9 }) })).toThrow(
+      'numSteps of b: got 9, expected 8',
+    )
+  })
+
+  test.each([0, -5, Number.NaN, 'all'])('refuses totalSteps %s', async (totalSteps) => {
+    const trainer = await start()
+    await expect(trainer.updates({ totalSteps: totalSteps as number }).next()).rejects.toThrow('expected a number ≥ 1')
+  })
+})
+
+describe('metrics', () => {
+  test('count steps, episodes and the mean of the last returns', async () => {
+    const trainer = await start()
+    for await (const metrics of trainer.updates({ totalSteps: 24 * 12 * 3 })) {
+      expect(metrics.steps).toBe(metrics.update * 24 * 12)
+      expect(metrics.episodeReturn).toBeCloseTo(metrics.episodeLength, 10) // Each step of CartPole returns 1.
+      expect(metrics.entropy).toBeGreaterThan(0.6)
+      expect(metrics.entropy).toBeLessThanOrEqual(Math.LN2 + 1e-6)
+      expect(metrics.approxKl).toBeGreaterThanOrEqual(0)
+      expect(metrics.gradNorm).toBeGreaterThan(0)
+    }
+    expect(trainer.progress().episodes).toBeGreaterThan(10)
+  })
+})
+
+const world0 = await createWorld({
+  cohorts: ['a', 'b', 'c'].map((name) => ({
+    name,
+    environment: cartPole(),
+    policy: mlp({ hidden: [8] }),
+    numLanes: 1,
+  })),
+})
