@@ -5,6 +5,7 @@
 import { InputError, show } from '../errors.ts'
 import { gae } from './advantage/gae.ts'
 import { discountedReturns } from './advantage/returns.ts'
+import { bestCompiledBuild, bindCompiled, type CompiledBuild } from './compiled.ts'
 import {
   Activation,
   activationBackward,
@@ -86,11 +87,20 @@ const plain = {
 /** Every kernel, by name. */
 export type Kernels = typeof plain
 
-/** Which bodies: `plain` TypeScript is the only build there is yet. */
-export type KernelBuild = 'plain'
+/** Which bodies: `plain` TypeScript, WebAssembly with 128-bit SIMD, or that with fused multiply-add. */
+export type KernelBuild = 'plain' | CompiledBuild
 
-/** Binds the kernels of one build to the memory in which the columns lie. */
-export function createKernels(_memory: WebAssembly.Memory, build: KernelBuild): Kernels {
-  if (build !== 'plain') throw new InputError('kernels', show(build), 'plain')
-  return plain
+/** Binds the kernels of one build to the memory in which the columns lie: one object a thread. */
+export function createKernels(memory: WebAssembly.Memory, build: KernelBuild): Kernels {
+  if (build === 'plain') return plain
+  const best = bestCompiledBuild()
+  if (build === 'relaxed' && best === 'relaxed') return bindCompiled(memory, build, plain)
+  if (build === 'simd' && best !== undefined) return bindCompiled(memory, build, plain)
+  const valid = best === undefined ? 'plain' : best === 'simd' ? 'plain or simd' : 'plain, simd or relaxed'
+  throw new InputError('kernels', show(build), `${valid} in this runtime`)
+}
+
+/** The fastest build that this runtime can run. */
+export function bestKernelBuild(): KernelBuild {
+  return bestCompiledBuild() ?? 'plain'
 }

@@ -170,6 +170,8 @@ function workspacePlan(shape: Shape) {
     /** Gradients by two neighbouring layers, in turn. */
     dLayer0: rows(widest),
     dLayer1: rows(widest),
+    /** A transposed weight. */
+    transposed: column('f32', Math.max(...shape.layers.map(({ numInputs, numOutputs }) => numInputs * numOutputs))),
     /** Uniform or normal numbers of the action. */
     draws: rows(shape.actionWidth),
     words: column('u32', 4),
@@ -389,8 +391,9 @@ class Mlp implements Policy {
     const xFrom = top ? 0 : from
     this.#kernels.denseBackwardWeights(gradient[weight]!, gradient[bias]!, dy, x, count, numInputs, numOutputs, xFrom)
     if (top) {
-      const { dLayer0 } = this.#workspace
-      this.#kernels.denseBackwardInput(dLayer0, dy, this.#weights[weight]!, count, numInputs, numOutputs, accumulate)
+      const { dLayer0, transposed } = this.#workspace
+      const w = this.#weights[weight]!
+      this.#kernels.denseBackwardInput(dLayer0, dy, w, transposed, count, numInputs, numOutputs, accumulate)
     }
   }
 
@@ -404,6 +407,7 @@ class Mlp implements Policy {
     gradient: ParameterViews,
   ): void {
     const kernels = this.#kernels
+    const { transposed } = this.#workspace
     let dy = this.#workspace.dLayer0
     let dx = this.#workspace.dLayer1
     for (let i = trunk.length - 1; i >= 0; i--) {
@@ -412,7 +416,8 @@ class Mlp implements Policy {
       const xFrom = i === 0 ? from : 0
       kernels.activationBackward(dy, outputs[i]!, count * numOutputs, this.#shape.activation)
       kernels.denseBackwardWeights(gradient[weight]!, gradient[bias]!, dy, x, count, numInputs, numOutputs, xFrom)
-      if (i > 0) kernels.denseBackwardInput(dx, dy, this.#weights[weight]!, count, numInputs, numOutputs, false)
+      const w = this.#weights[weight]!
+      if (i > 0) kernels.denseBackwardInput(dx, dy, w, transposed, count, numInputs, numOutputs, false)
       const swap = dy
       dy = dx
       dx = swap

@@ -104,11 +104,15 @@ export function denseBackwardWeights(
   }
 }
 
-/** dx = dy · Wᵀ (numRows × numInputs); with `accumulate` it is added to what dx holds. */
+/**
+ * dx = dy · Wᵀ (numRows × numInputs); with `accumulate` it is added to what dx holds. `transposed` (as long as the weight)
+ * is workspace, for bodies that want Wᵀ in rows.
+ */
 export function denseBackwardInput(
   dx: Float32Array,
   dy: Float32Array,
   weight: Float32Array,
+  _transposed: Float32Array,
   numRows: number,
   numInputs: number,
   numOutputs: number,

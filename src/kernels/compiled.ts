@@ -1,0 +1,486 @@
+/**
+ * The SIMD bodies, bound: each member has the signature of its plain twin and hands the compiled body byte offsets. Beside
+ * this file, once built, lie four modules: {simd, relaxed} × {shared, unshared memory}. A module is compiled once a
+ * process; every thread makes its own instance. A call allocates nothing.
+ *
+ * Every kernel has a SIMD body. Plain is what remains for the steps of environments whose state is kept in f64.
+ */
+import { assert, InputError } from '../errors.ts'
+import type { Kernels } from './bind.ts'
+
+/** `simd` is WebAssembly's 128-bit SIMD; `relaxed` has fused multiply-add besides. */
+export type CompiledBuild = 'simd' | 'relaxed'
+
+type Bodies = Readonly<Record<string, (...numbers: (number | boolean)[]) => number>>
+
+/** Instantiates a build over `memory`; `plain` serves where the compiled bodies do not. */
+export function bindCompiled(memory: WebAssembly.Memory, build: CompiledBuild, plain: Kernels): Kernels {
+  const buffer: ArrayBufferLike = memory.buffer
+  const shared = typeof SharedArrayBuffer !== 'undefined' && buffer instanceof SharedArrayBuffer
+  const module = compile(`${build}.${shared ? 'shared' : 'unshared'}.wasm`)
+  const body = new WebAssembly.Instance(module, { env: { memory } }).exports as Bodies
+
+  /** Where a column begins in the memory. */
+  function at(column: ArrayBufferView): number {
+    assert(column.buffer === buffer, 'a column lies outside the memory of its kernels')
+    return column.byteOffset
+  }
+
+  return {
+    accountEpisodes(
+      totals,
+      recent,
+      recentLength,
+      episodeReturn,
+      step,
+      terminated,
+      truncated,
+      valid,
+      finished,
+      threshold,
+      numRows,
+    ) {
+      return body.accountEpisodes(
+        at(totals),
+        at(recent),
+        at(recentLength),
+        at(episodeReturn),
+        at(step),
+        at(terminated),
+        at(truncated),
+        at(valid),
+        finished,
+        threshold,
+        numRows,
+        recent.length,
+      )
+    },
+    activationBackward(dy, y, length, activation) {
+      body.activationBackward(at(dy), at(y), length, activation)
+    },
+    adamStep(
+      weight,
+      moment,
+      squareMoment,
+      gradient,
+      gradientScale,
+      learningRate,
+      beta1,
+      beta2,
+      epsilon,
+      weightDecay,
+      correction1,
+      correction2,
+      length,
+    ) {
+      body.adamStep(
+        at(weight),
+        at(moment),
+        at(squareMoment),
+        at(gradient),
+        gradientScale,
+        learningRate,
+        beta1,
+        beta2,
+        epsilon,
+        weightDecay,
+        correction1,
+        correction2,
+        length,
+      )
+    },
+    cartPoleStep(position, velocity, angle, angularVelocity, observation, reward, terminated, action, from, to) {
+      if (position instanceof Float64Array) {
+        plain.cartPoleStep(
+          position,
+          velocity,
+          angle,
+          angularVelocity,
+          observation,
+          reward,
+          terminated,
+          action,
+          from,
+          to,
+        )
+        return
+      }
+      body.cartPoleStep(
+        at(position),
+        at(velocity),
+        at(angle),
+        at(angularVelocity),
+        at(observation),
+        at(reward),
+        at(terminated),
+        at(action),
+        from,
+        to,
+      )
+    },
+    categoricalBackward(dLogits, dLogprob, dEntropy, action, logits, sizes, numRows, numChoices, numLogits, from) {
+      body.categoricalBackward(
+        at(dLogits),
+        at(dLogprob),
+        at(dEntropy),
+        at(action),
+        at(logits),
+        at(sizes),
+        numRows,
+        numChoices,
+        numLogits,
+        from,
+      )
+    },
+    categoricalEvaluate(logprob, entropy, action, logits, sizes, numRows, numChoices, numLogits, from) {
+      body.categoricalEvaluate(
+        at(logprob),
+        at(entropy),
+        at(action),
+        at(logits),
+        at(sizes),
+        numRows,
+        numChoices,
+        numLogits,
+        from,
+      )
+    },
+    categoricalMode(action, logprob, logits, sizes, numRows, numChoices, numLogits, from) {
+      body.categoricalMode(at(action), at(logprob), at(logits), at(sizes), numRows, numChoices, numLogits, from)
+    },
+    categoricalSample(action, logprob, logits, uniform, sizes, numRows, numChoices, numLogits, from) {
+      body.categoricalSample(
+        at(action),
+        at(logprob),
+        at(logits),
+        at(uniform),
+        at(sizes),
+        numRows,
+        numChoices,
+        numLogits,
+        from,
+      )
+    },
+    clipRows(clipped, x, low, high, width, from, to) {
+      body.clipRows(at(clipped), at(x), at(low), at(high), width, from, to)
+    },
+    closeRow(
+      rowLane,
+      rowEpisode,
+      rowStep,
+      rowEpisodeReturn,
+      rowVersion,
+      rowNextValue,
+      step,
+      episodeReturn,
+      phase,
+      lane,
+      episode,
+      reward,
+      terminated,
+      truncated,
+      valid,
+      version,
+      endedPhase,
+      from,
+      to,
+    ) {
+      body.closeRow(
+        at(rowLane),
+        at(rowEpisode),
+        at(rowStep),
+        at(rowEpisodeReturn),
+        at(rowVersion),
+        at(rowNextValue),
+        at(step),
+        at(episodeReturn),
+        at(phase),
+        at(lane),
+        at(episode),
+        at(reward),
+        at(terminated),
+        at(truncated),
+        at(valid),
+        version,
+        endedPhase,
+        from,
+        to,
+      )
+    },
+    completeNextValue(previousNextValue, value, previousTerminated, previousTruncated, previousValid, from, to) {
+      body.completeNextValue(
+        at(previousNextValue),
+        at(value),
+        at(previousTerminated),
+        at(previousTruncated),
+        at(previousValid),
+        from,
+        to,
+      )
+    },
+    denseBackwardInput(dx, dy, weight, transposed, numRows, numInputs, numOutputs, accumulate) {
+      body.denseBackwardInput(at(dx), at(dy), at(weight), at(transposed), numRows, numInputs, numOutputs, accumulate)
+    },
+    denseBackwardWeights(dWeight, dBias, dy, x, numRows, numInputs, numOutputs, xFrom) {
+      body.denseBackwardWeights(at(dWeight), at(dBias), at(dy), at(x), numRows, numInputs, numOutputs, xFrom)
+    },
+    denseForward(y, x, weight, bias, numRows, numInputs, numOutputs, activation, yFrom, xFrom) {
+      body.denseForward(at(y), at(x), at(weight), at(bias), numRows, numInputs, numOutputs, activation, yFrom, xFrom)
+    },
+    discountedReturns(returns, carry, reward, nextValue, terminated, truncated, valid, gamma, numSteps, numLanes) {
+      body.discountedReturns(
+        at(returns),
+        at(carry),
+        at(reward),
+        at(nextValue),
+        at(terminated),
+        at(truncated),
+        at(valid),
+        gamma,
+        numSteps,
+        numLanes,
+      )
+    },
+    drawNormal(normal, _words, lane, episode, step, key0, key1, numRows, width, from) {
+      body.drawNormal(at(normal), at(lane), at(episode), at(step), key0, key1, numRows, width, from)
+    },
+    drawUniform(uniform, _words, lane, episode, step, key0, key1, numRows, width, from) {
+      body.drawUniform(at(uniform), at(lane), at(episode), at(step), key0, key1, numRows, width, from)
+    },
+    explainedVariance(value, returns, valid, numRows) {
+      return body.explainedVariance(at(value), at(returns), at(valid), numRows)
+    },
+    findNonFinite(x, from, to) {
+      return body.findNonFinite(at(x), from, to)
+    },
+    findOutside(x, sizes, width, from, to) {
+      return body.findOutside(at(x), at(sizes), width, from, to)
+    },
+    gae(
+      advantage,
+      returns,
+      carry,
+      reward,
+      value,
+      nextValue,
+      terminated,
+      truncated,
+      valid,
+      gamma,
+      lambda,
+      numSteps,
+      numLanes,
+    ) {
+      body.gae(
+        at(advantage),
+        at(returns),
+        at(carry),
+        at(reward),
+        at(value),
+        at(nextValue),
+        at(terminated),
+        at(truncated),
+        at(valid),
+        gamma,
+        lambda,
+        numSteps,
+        numLanes,
+      )
+    },
+    gatherRows(gathered, source, rows, first, count, width) {
+      body.gatherRows(at(gathered), at(source), at(rows), first, count, width)
+    },
+    gaussianBackward(dMean, dLogStd, dLogprob, dEntropy, action, mean, logStd, numRows, width, from) {
+      body.gaussianBackward(
+        at(dMean),
+        at(dLogStd),
+        at(dLogprob),
+        at(dEntropy),
+        at(action),
+        at(mean),
+        at(logStd),
+        numRows,
+        width,
+        from,
+      )
+    },
+    gaussianEvaluate(logprob, entropy, action, mean, logStd, numRows, width, from) {
+      body.gaussianEvaluate(at(logprob), at(entropy), at(action), at(mean), at(logStd), numRows, width, from)
+    },
+    gaussianMode(action, logprob, mean, logStd, numRows, width, from) {
+      body.gaussianMode(at(action), at(logprob), at(mean), at(logStd), numRows, width, from)
+    },
+    gaussianSample(action, logprob, mean, logStd, normal, numRows, width, from) {
+      body.gaussianSample(at(action), at(logprob), at(mean), at(logStd), at(normal), numRows, width, from)
+    },
+    globalNorm(x, length) {
+      return body.globalNorm(at(x), length)
+    },
+    klEstimates(estimates, logprob, oldLogprob, numRows) {
+      body.klEstimates(at(estimates), at(logprob), at(oldLogprob), numRows)
+    },
+    limitSteps(truncated, step, stepsMax, from, to) {
+      body.limitSteps(at(truncated), at(step), stepsMax, from, to)
+    },
+    listBootstrap(
+      listRow,
+      listObservation,
+      observation,
+      terminated,
+      truncated,
+      valid,
+      wanted,
+      length,
+      firstRow,
+      width,
+      from,
+      to,
+    ) {
+      return body.listBootstrap(
+        at(listRow),
+        at(listObservation),
+        at(observation),
+        at(terminated),
+        at(truncated),
+        at(valid),
+        wanted,
+        length,
+        firstRow,
+        width,
+        from,
+        to,
+      )
+    },
+    listPhase(rows, phase, wanted, from, to) {
+      return body.listPhase(at(rows), at(phase), wanted, from, to)
+    },
+    listValid(rows, valid, numRows) {
+      return body.listValid(at(rows), at(valid), numRows)
+    },
+    meanAndDeviation(moments, x, numRows) {
+      body.meanAndDeviation(at(moments), at(x), numRows)
+    },
+    pendulumStep(angle, angularVelocity, observation, reward, action, gravity, from, to) {
+      if (angle instanceof Float64Array)
+        plain.pendulumStep(angle, angularVelocity, observation, reward, action, gravity, from, to)
+      else body.pendulumStep(at(angle), at(angularVelocity), at(observation), at(reward), at(action), gravity, from, to)
+    },
+    ppoLoss(
+      dLogprob,
+      dEntropy,
+      dValue,
+      sums,
+      logprob,
+      entropy,
+      value,
+      oldLogprob,
+      oldValue,
+      advantage,
+      returns,
+      advantageMean,
+      advantageScale,
+      clipCoef,
+      clipValue,
+      entropyCoef,
+      valueCoef,
+      weight,
+      numRows,
+      from,
+      sumsFrom,
+    ) {
+      body.ppoLoss(
+        at(dLogprob),
+        at(dEntropy),
+        at(dValue),
+        at(sums),
+        at(logprob),
+        at(entropy),
+        at(value),
+        at(oldLogprob),
+        at(oldValue),
+        at(advantage),
+        at(returns),
+        advantageMean,
+        advantageScale,
+        clipCoef,
+        clipValue,
+        entropyCoef,
+        valueCoef,
+        weight,
+        numRows,
+        from,
+        sumsFrom,
+      )
+    },
+    scatterValues(nextValue, listRow, listValue, length) {
+      body.scatterValues(at(nextValue), at(listRow), at(listValue), length)
+    },
+    settleDead(valid, reward, terminated, truncated, phase, ready, from, to) {
+      return body.settleDead(at(valid), at(reward), at(terminated), at(truncated), at(phase), ready, from, to)
+    },
+    shuffleRows(rows, _words, count, update, epoch, key0, key1) {
+      body.shuffleRows(at(rows), count, update, epoch, key0, key1)
+    },
+    sumSlots(slots, numSlots, length) {
+      if (slots instanceof Float64Array) body.sumSlots64(at(slots), numSlots, length)
+      else body.sumSlots32(at(slots), numSlots, length)
+    },
+  }
+}
+
+const modules = new Map<string, WebAssembly.Module>()
+
+/** The compiled modules, whether this file runs from src or from dist. */
+const folder = new URL(import.meta.url.endsWith('.ts') ? '../../dist/src/kernels/' : './', import.meta.url)
+
+function compile(file: string): WebAssembly.Module {
+  let module = modules.get(file)
+  if (module === undefined) {
+    module = new WebAssembly.Module(read(file))
+    modules.set(file, module)
+  }
+  return module
+}
+
+function read(file: string): Uint8Array<ArrayBuffer> {
+  const url = new URL(file, folder)
+  const fs = builtin('node:fs')
+  if (fs === undefined)
+    throw new InputError('kernels', 'a runtime that cannot read files', 'Node for compiled kernels, or plain')
+  try {
+    return new Uint8Array(fs.readFileSync(url))
+  } catch (cause) {
+    throw new InputError('kernels', `no ${file} in ${folder.pathname}`, 'compiled kernels there: run `npm run build`', {
+      cause,
+    })
+  }
+}
+
+let best: CompiledBuild | undefined | null = null
+
+/** The fastest compiled build that this runtime can run; undefined where it can run none. */
+export function bestCompiledBuild(): CompiledBuild | undefined {
+  if (best === null) best = findBest()
+  return best
+}
+
+function findBest(): CompiledBuild | undefined {
+  if (builtin('node:fs') === undefined || !WebAssembly.validate(USES_SIMD)) return undefined
+  if (!WebAssembly.validate(USES_RELAXED_SIMD)) {
+    // Node 20 has it behind a flag, which holds for modules compiled later, in this thread and in those it starts.
+    builtin('node:v8')?.setFlagsFromString('--experimental-wasm-relaxed-simd')
+  }
+  return WebAssembly.validate(USES_RELAXED_SIMD) ? 'relaxed' : 'simd'
+}
+
+/** A module of Node's own; undefined elsewhere. */
+function builtin<Name extends 'node:fs' | 'node:v8'>(name: Name) {
+  const runtime = globalThis.process as NodeJS.Process | undefined
+  return runtime?.getBuiltinModule?.(name)
+}
+
+// Two modules of one function `() => v128`: with i8x16.splat, and with f32x4.relaxed_madd of three such.
+const HEADER = [0, 97, 115, 109, 1, 0, 0, 0, 1, 5, 1, 96, 0, 1, 123, 3, 2, 1, 0, 10]
+const SPLAT = [65, 0, 253, 15]
+const USES_SIMD = new Uint8Array([...HEADER, 8, 1, 6, 0, ...SPLAT, 11])
+const USES_RELAXED_SIMD = new Uint8Array([...HEADER, 19, 1, 17, 0, ...SPLAT, ...SPLAT, ...SPLAT, 253, 133, 2, 11])

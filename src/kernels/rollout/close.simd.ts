@@ -1,0 +1,210 @@
+/** The end of a tick, for lanes `from` to `to`, with the plain twin's bits (`close.ts`). */
+import { bytes4, flags4, highPair, load4, loadBytes, lowPair, store4, storeBytes } from '../vector.simd'
+
+export function settleDead(
+  valid: usize,
+  reward: usize,
+  terminated: usize,
+  truncated: usize,
+  phase: usize,
+  ready: i32,
+  from: i32,
+  to: i32,
+): i32 {
+  const ready16 = i8x16.splat(<i8>ready)
+  let dead = 0
+  let n: usize = from
+  const end: usize = to
+  while (n < end) {
+    if (n + 16 <= end && i8x16.all_true(i8x16.eq(v128.load(phase + n), ready16))) {
+      v128.store(valid + n, i8x16.splat(1))
+      n += 16
+      continue
+    }
+    const stop = min(n + 16, end)
+    for (; n < stop; n++) {
+      const acted = load<u8>(phase + n) == <u8>ready
+      store<u8>(valid + n, acted)
+      if (acted) continue
+      store<f32>(reward + (n << 2), 0)
+      store<u8>(terminated + n, 0)
+      store<u8>(truncated + n, 0)
+      dead++
+    }
+  }
+  return dead
+}
+
+export function limitSteps(truncated: usize, step: usize, stepsMax: i32, from: i32, to: i32): void {
+  const last = i32x4.splat(stepsMax)
+  const one = i32x4.splat(1)
+  truncated += from
+  step += <usize>from << 2
+  for (let left = to - from; left > 0; left -= 4) {
+    const over = i32x4.ge_s(i32x4.add(load4(step, left), one), last)
+    if (v128.any_true(over)) storeBytes(truncated, v128.or(loadBytes(truncated, left), bytes4(over)), left)
+    truncated += 4
+    step += 16
+  }
+}
+
+export function closeRow(
+  rowLane: usize,
+  rowEpisode: usize,
+  rowStep: usize,
+  rowEpisodeReturn: usize,
+  rowVersion: usize,
+  rowNextValue: usize,
+  step: usize,
+  episodeReturn: usize,
+  phase: usize,
+  lane: usize,
+  episode: usize,
+  reward: usize,
+  terminated: usize,
+  truncated: usize,
+  valid: usize,
+  version: i32,
+  endedPhase: i32,
+  from: i32,
+  to: i32,
+): void {
+  const version4 = i32x4.splat(version)
+  const zero = i32x4.splat(0)
+  const one = i32x4.splat(1)
+  const ended = i8x16.splat(<i8>endedPhase)
+  const end: usize = to
+  let n: usize = from
+  for (; n + 4 <= end; n += 4) {
+    const at = n << 2
+    const acted = flags4(v128.load32_zero(valid + n))
+    const over = v128.or(v128.load32_zero(terminated + n), v128.load32_zero(truncated + n))
+    const step4 = v128.load(step + at)
+    v128.store(rowLane + at, v128.load(lane + at))
+    v128.store(rowEpisode + at, v128.load(episode + at))
+    v128.store(rowVersion + at, version4)
+    v128.store(rowNextValue + at, zero)
+    v128.store(rowStep + at, v128.or(step4, v128.not(acted))) // −1 where the lane did not act.
+    v128.store(step + at, i32x4.add(step4, v128.and(one, acted)))
+
+    const sums = episodeReturn + (n << 3)
+    const reward4 = v128.load(reward + at)
+    const sum0 = v128.load(sums)
+    const sum1 = v128.load(sums, 16)
+    const next0 = v128.bitselect(f64x2.add(sum0, lowPair(reward4)), sum0, i64x2.extend_low_i32x4_s(acted))
+    const next1 = v128.bitselect(f64x2.add(sum1, highPair(reward4)), sum1, i64x2.extend_high_i32x4_s(acted))
+    v128.store(sums, next0)
+    v128.store(sums, next1, 16)
+    const rounded = v128.shuffle<i64>(f32x4.demote_f64x2_zero(next0), f32x4.demote_f64x2_zero(next1), 0, 2)
+    v128.store(rowEpisodeReturn + at, v128.and(rounded, acted))
+
+    const ends = v128.and(flags4(over), acted)
+    if (v128.any_true(ends)) {
+      const mask = i8x16.neg(bytes4(ends))
+      v128.store32_lane(phase + n, v128.bitselect(ended, v128.load32_zero(phase + n), mask), 0)
+    }
+  }
+  for (; n < end; n++) {
+    const at = n << 2
+    store<i32>(rowLane + at, load<i32>(lane + at))
+    store<i32>(rowEpisode + at, load<i32>(episode + at))
+    store<i32>(rowVersion + at, version)
+    store<f32>(rowNextValue + at, 0)
+    if (load<u8>(valid + n) == 0) {
+      store<i32>(rowStep + at, -1)
+      store<f32>(rowEpisodeReturn + at, 0)
+      continue
+    }
+    const taken = load<i32>(step + at)
+    store<i32>(rowStep + at, taken)
+    store<i32>(step + at, taken + 1)
+    const sum = load<f64>(episodeReturn + (n << 3)) + <f64>load<f32>(reward + at)
+    store<f64>(episodeReturn + (n << 3), sum)
+    store<f32>(rowEpisodeReturn + at, <f32>sum)
+    if ((load<u8>(terminated + n) | load<u8>(truncated + n)) != 0) store<u8>(phase + n, <u8>endedPhase)
+  }
+}
+
+export function listBootstrap(
+  listRow: usize,
+  listObservation: usize,
+  observation: usize,
+  terminated: usize,
+  truncated: usize,
+  valid: usize,
+  wanted: i32,
+  length: i32,
+  firstRow: i32,
+  width: i32,
+  from: i32,
+  to: i32,
+): i32 {
+  const row = <usize>width << 2
+  const end: usize = to
+  let count = length
+  let n: usize = from
+  while (n < end) {
+    if (wanted != 0 && n + 16 <= end && !v128.any_true(v128.load(truncated + n))) {
+      n += 16
+      continue
+    }
+    const stop = min(n + 16, end)
+    for (; n < stop; n++) {
+      if (load<u8>(valid + n) == 0 || load<u8>(terminated + n) != 0) continue
+      if (<i32>(load<u8>(truncated + n) != 0) != wanted) continue
+      store<i32>(listRow + (<usize>count << 2), firstRow + <i32>n)
+      let into = listObservation + <usize>count * row
+      let at = observation + n * row
+      for (let k = width; k > 0; k -= 4, into += 16, at += 16) store4(into, load4(at, k), k)
+      count++
+    }
+  }
+  return count
+}
+
+export function completeNextValue(
+  previousNextValue: usize,
+  value: usize,
+  previousTerminated: usize,
+  previousTruncated: usize,
+  previousValid: usize,
+  from: i32,
+  to: i32,
+): void {
+  let flag: usize = from
+  let at = flag << 2
+  for (let left = to - from; left > 0; left -= 4) {
+    const over = flags4(v128.or(loadBytes(previousTerminated + flag, left), loadBytes(previousTruncated + flag, left)))
+    const wentOn = v128.andnot(flags4(loadBytes(previousValid + flag, left)), over)
+    const into = previousNextValue + at
+    store4(into, v128.bitselect(load4(value + at, left), load4(into, left), wentOn), left)
+    flag += 4
+    at += 16
+  }
+}
+
+export function scatterValues(nextValue: usize, listRow: usize, listValue: usize, length: i32): void {
+  for (let i = 0; i < length; i++, listRow += 4, listValue += 4) {
+    store<f32>(nextValue + (<usize>load<u32>(listRow) << 2), load<f32>(listValue))
+  }
+}
+
+export function listPhase(rows: usize, phase: usize, wanted: i32, from: i32, to: i32): i32 {
+  const wanted16 = i8x16.splat(<i8>wanted)
+  const end: usize = to
+  let at = rows
+  let n: usize = from
+  for (; n + 16 <= end; n += 16) {
+    let bits = i8x16.bitmask(i8x16.eq(v128.load(phase + n), wanted16))
+    for (; bits != 0; bits &= bits - 1) {
+      store<i32>(at, <i32>n + ctz(bits))
+      at += 4
+    }
+  }
+  for (; n < end; n++) {
+    if (load<u8>(phase + n) != <u8>wanted) continue
+    store<i32>(at, <i32>n)
+    at += 4
+  }
+  return <i32>((at - rows) >> 2)
+}

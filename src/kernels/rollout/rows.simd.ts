@@ -1,0 +1,153 @@
+/** Choosing, ordering, gathering and checking rows, with the plain twin's bits (`rows.ts`). */
+
+/** As in random.ts: the stream of shuffles, the multipliers and the key's increments. */
+const STREAM_SHUFFLE: u32 = 3
+const MULTIPLIER_0: u64 = 0xd2511f53
+const MULTIPLIER_1: u64 = 0xcd9e8d57
+const WEYL_0: u32 = 0x9e3779b9
+const WEYL_1: u32 = 0xbb67ae85
+
+export function listValid(rows: usize, valid: usize, numRows: i32): i32 {
+  const zero = i8x16.splat(0)
+  const sixteens = numRows & ~15
+  let at = rows
+  let row = 0
+  for (; row < sixteens; row += 16) {
+    const flags = v128.load(valid + row)
+    if (i8x16.all_true(flags)) {
+      let four = i32x4.add(i32x4.splat(row), i32x4(0, 1, 2, 3))
+      for (let i = 0; i < 4; i++) {
+        v128.store(at, four)
+        four = i32x4.add(four, i32x4.splat(4))
+        at += 16
+      }
+    } else {
+      let bits = ~i8x16.bitmask(i8x16.eq(flags, zero)) & 0xffff
+      for (; bits != 0; bits &= bits - 1) {
+        store<i32>(at, row + ctz(bits))
+        at += 4
+      }
+    }
+  }
+  for (; row < numRows; row++) {
+    if (load<u8>(valid + row) == 0) continue
+    store<i32>(at, row)
+    at += 4
+  }
+  return <i32>((at - rows) >> 2)
+}
+
+export function shuffleRows(rows: usize, count: i32, update: u32, epoch: u32, key0: u32, key1: u32): void {
+  let block: u32 = 0
+  for (let i = count - 1; i > 0; i -= 4, block++) {
+    let c0 = block
+    let c1 = update
+    let c2 = epoch
+    let c3 = STREAM_SHUFFLE
+    let k0 = key0
+    let k1 = key1
+    for (let round = 0; round < 10; round++) {
+      const product0 = <u64>c0 * MULTIPLIER_0
+      const product1 = <u64>c2 * MULTIPLIER_1
+      c0 = <u32>(product1 >> 32) ^ c1 ^ k0
+      c1 = <u32>product1
+      c2 = <u32>(product0 >> 32) ^ c3 ^ k1
+      c3 = <u32>product0
+      k0 += WEYL_0
+      k1 += WEYL_1
+    }
+    swap(rows, i, c0)
+    if (i > 1) swap(rows, i - 1, c1)
+    if (i > 2) swap(rows, i - 2, c2)
+    if (i > 3) swap(rows, i - 3, c3)
+  }
+}
+
+/** Swaps row i with one of rows 0 to i: in f64 as the plain twin does, for the same rounding. */
+// @ts-ignore: decorator
+@inline
+function swap(rows: usize, i: i32, word: u32): void {
+  const j = <i32>((<f64>word * <f64>(i + 1)) / 4294967296)
+  const a = rows + (<usize>i << 2)
+  const b = rows + (<usize>j << 2)
+  const swapped = load<i32>(a)
+  store<i32>(a, load<i32>(b))
+  store<i32>(b, swapped)
+}
+
+export function gatherRows(gathered: usize, source: usize, rows: usize, first: i32, count: i32, width: i32): void {
+  rows += <usize>first << 2
+  const bytes = <usize>width << 2
+  const end = rows + (<usize>count << 2)
+  if (width == 1) {
+    for (; rows < end; rows += 4, gathered += 4) store<i32>(gathered, load<i32>(source + (<usize>load<u32>(rows) << 2)))
+  } else if (width == 4) {
+    for (; rows < end; rows += 4, gathered += 16) {
+      v128.store(gathered, v128.load(source + (<usize>load<u32>(rows) << 4)))
+    }
+  } else {
+    for (; rows < end; rows += 4) {
+      const from = source + <usize>load<u32>(rows) * bytes
+      let k: usize = 0
+      for (; k + 16 <= bytes; k += 16) v128.store(gathered + k, v128.load(from + k))
+      for (; k < bytes; k += 4) store<i32>(gathered + k, load<i32>(from + k))
+      gathered += bytes
+    }
+  }
+}
+
+export function findNonFinite(x: usize, from: i32, to: i32): i32 {
+  const zero = f32x4.splat(0)
+  let i = from
+  for (; i + 8 <= to; i += 8) {
+    const at = x + (<usize>i << 2)
+    const x0 = v128.load(at)
+    const x1 = v128.load(at, 16)
+    if (v128.any_true(v128.or(f32x4.ne(f32x4.sub(x0, x0), zero), f32x4.ne(f32x4.sub(x1, x1), zero)))) break
+  }
+  for (; i < to; i++) {
+    const element = load<f32>(x + (<usize>i << 2))
+    if (element - element != 0) return i
+  }
+  return -1
+}
+
+export function findOutside(x: usize, sizes: usize, width: i32, from: i32, to: i32): i32 {
+  let n = from
+  if (width == 1) {
+    const size = v128.load32_splat(sizes)
+    for (; n + 4 <= to; n += 4) {
+      if (v128.any_true(i32x4.ge_u(v128.load(x + (<usize>n << 2)), size))) break // Unsigned, so below 0 is above too.
+    }
+  }
+  for (; n < to; n++) {
+    for (let k = 0; k < width; k++) {
+      const i = n * width + k
+      if (load<u32>(x + (<usize>i << 2)) >= load<u32>(sizes + (<usize>k << 2))) return i
+    }
+  }
+  return -1
+}
+
+export function clipRows(
+  clipped: usize,
+  x: usize,
+  low: usize,
+  high: usize,
+  width: i32,
+  from: i32,
+  to: i32,
+): void {
+  let i = (<usize>from * <usize>width) << 2
+  const end = (<usize>to * <usize>width) << 2
+  if (width == 1) {
+    const low4 = v128.load32_splat(low)
+    const high4 = v128.load32_splat(high)
+    for (; i + 16 <= end; i += 16) v128.store(clipped + i, f32x4.min(f32x4.max(v128.load(x + i), low4), high4))
+  }
+  const row = <usize>width << 2
+  for (let k: usize = 0; i < end; i += 4) {
+    store<f32>(clipped + i, min(max(load<f32>(x + i), load<f32>(low + k)), load<f32>(high + k)))
+    k = k + 4 == row ? 0 : k + 4
+  }
+}

@@ -1,0 +1,91 @@
+/** Calls of kernels for tests: columns laid out in one memory between guards, so that a body that writes beyond shows. */
+import { createKernels, type KernelBuild, type Kernels } from '../../src/kernels/bind.ts'
+
+export type Column = Float32Array | Float64Array | Int32Array | Uint32Array | Uint8Array
+export type Argument = Column | number | boolean
+
+/** What a call left: its columns, in the order of the arguments (undefined for a number), and what it returned. */
+export interface Outcome {
+  readonly columns: readonly (Column | undefined)[]
+  readonly result: unknown
+}
+
+/** Bytes before and after each column; all ones, which is NaN in f32 and f64, so that reading them shows too. */
+const GUARD_BYTES = 64
+const GUARD = 0xff
+
+/** The kernels of one build over a memory of their own. */
+export class Bench {
+  readonly #bytes: Uint8Array
+  readonly #kernels: Kernels
+
+  constructor(build: KernelBuild, shared = true, pages = 160) {
+    const memory = new WebAssembly.Memory(shared ? { initial: pages, maximum: pages, shared } : { initial: pages })
+    this.#bytes = new Uint8Array(memory.buffer)
+    this.#kernels = createKernels(memory, build)
+  }
+
+  /** Copies the arguments' columns into the memory, calls the kernel on them, and copies them out. */
+  call(name: keyof Kernels, given: readonly Argument[], shift = 0): Outcome {
+    let end = 1024 + 8 * shift
+    const placed = given.map((argument) => {
+      if (typeof argument === 'number' || typeof argument === 'boolean') return argument
+      this.#bytes.fill(GUARD, end, end + GUARD_BYTES)
+      end += GUARD_BYTES
+      const View = argument.constructor as new (buffer: ArrayBufferLike, at: number, length: number) => Column
+      const column = new View(this.#bytes.buffer, end, argument.length)
+      column.set(argument)
+      // The next column begins where the elements allow it, not at a cache line: kernels may assume no more.
+      const after = end + argument.byteLength
+      end = Math.ceil(after / 8) * 8
+      this.#bytes.fill(GUARD, after, end + GUARD_BYTES)
+      return column
+    })
+    const kernel = this.#kernels[name] as (...given: Argument[]) => unknown
+    const result = kernel(...placed)
+    for (const column of placed) {
+      if (typeof column === 'number' || typeof column === 'boolean') continue
+      const after = column.byteOffset + column.byteLength
+      for (let i = 1; i <= GUARD_BYTES; i++) {
+        if (this.#bytes[column.byteOffset - i] !== GUARD) throw new Error(`${name} wrote before a column`)
+        if (this.#bytes[after + i - 1] !== GUARD) throw new Error(`${name} wrote beyond a column`)
+      }
+    }
+    return {
+      columns: placed.map((column) => (typeof column === 'object' ? column.slice() : undefined)),
+      result,
+    }
+  }
+}
+
+/** Seeded numbers for a case (a linear congruential generator's upper bits; tests need no better). */
+export class Numbers {
+  #state: number
+
+  constructor(seed: number) {
+    this.#state = seed >>> 0
+    this.uniform()
+  }
+
+  /** In [low, high). */
+  uniform(low = 0, high = 1): number {
+    this.#state = (Math.imul(this.#state, 1664525) + 1013904223) >>> 0
+    return low + (high - low) * ((this.#state >>> 8) / 2 ** 24)
+  }
+
+  whole(low: number, high: number): number {
+    return Math.floor(this.uniform(low, high + 1))
+  }
+
+  floats(length: number, low = -1, high = 1): Float32Array {
+    return Float32Array.from({ length }, () => this.uniform(low, high))
+  }
+
+  flags(length: number, part = 0.2): Uint8Array {
+    return Uint8Array.from({ length }, () => (this.uniform() < part ? 1 : 0))
+  }
+
+  wholes(length: number, low: number, high: number): Int32Array {
+    return Int32Array.from({ length }, () => this.whole(low, high))
+  }
+}

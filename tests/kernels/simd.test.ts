@@ -1,0 +1,848 @@
+import fc from 'fast-check'
+import { describe, expect, test } from 'vitest'
+import { Activation, bestKernelBuild, createKernels, type KernelBuild, type Kernels } from '../../src/kernels/bind.ts'
+import { type Argument, Bench, type Column, Numbers, type Outcome } from './calls.ts'
+
+/** Cases a property. */
+const RUNS = 150
+
+const builds: KernelBuild[] = bestKernelBuild() === 'relaxed' ? ['simd', 'relaxed'] : ['simd']
+const plain = new Bench('plain')
+
+/** How far a number may be from its plain twin's: relative to the larger of its size and `scale`. */
+interface Tolerance {
+  readonly relative: number
+  readonly scale?: number
+  /** Arguments that are workspace: what a body leaves there is its own. */
+  readonly workspace?: readonly number[]
+  /** Arguments that are angles: 2π apart is the same. */
+  readonly wraps?: readonly number[]
+}
+
+function expectClose(
+  name: string,
+  got: Outcome,
+  wanted: Outcome,
+  { relative, scale = 1, workspace = [], wraps = [] }: Tolerance,
+): void {
+  wanted.columns.forEach((column, index) => {
+    if (column === undefined || workspace.includes(index)) return
+    const other = got.columns[index]!
+    for (let i = 0; i < column.length; i++) {
+      const a = other[i]!
+      const b = column[i]!
+      const apart = wraps.includes(index) ? Math.abs(Math.sin((a - b) / 2)) : Math.abs(a - b)
+      if (Object.is(a, b) || apart <= relative * Math.max(scale, Math.abs(b))) continue
+      throw new Error(`${name}: element ${i} of argument ${index} is ${a}, its plain twin's ${b}`)
+    }
+  })
+  if (typeof wanted.result === 'number') {
+    const difference = Math.abs((got.result as number) - wanted.result)
+    if (!(Object.is(got.result, wanted.result) || difference <= relative * Math.max(scale, Math.abs(wanted.result)))) {
+      throw new Error(`${name} returned ${got.result}, its plain twin ${wanted.result}`)
+    }
+  }
+}
+
+/** Every build of the kernel against its plain body, on fresh arguments. */
+function matches(name: keyof Kernels, make: (numbers: Numbers) => Argument[], tolerance: Tolerance, runs = RUNS): void {
+  test.each(builds)(`${name} equals its plain body (%s)`, (build) => {
+    const bench = new Bench(build)
+    fc.assert(
+      fc.property(fc.integer({ min: 0, max: 2 ** 31 }), fc.integer({ min: 0, max: 7 }), (seed, shift) => {
+        const given = make(new Numbers(seed))
+        expectClose(name, bench.call(name, given, shift), plain.call(name, given, shift), tolerance)
+      }),
+      { numRuns: runs },
+    )
+  })
+}
+
+/** What a row's result may not depend on. */
+interface RowLaw {
+  /** Arguments for `numRows` rows. */
+  make(numbers: Numbers, numRows: number): Argument[]
+  /** The same call for rows `first` to `first + count` alone. */
+  part(given: readonly Argument[], first: number, count: number): Argument[]
+  /** The outputs by row, [argument, elements a row] each. */
+  outputs(given: readonly Argument[]): [number, number][]
+}
+
+/** Same bits for a row whatever rows are beside it, however many, and wherever it stands. */
+function ignoresCompany(name: keyof Kernels, { make, part, outputs }: RowLaw, runs = RUNS): void {
+  test.each(builds)(`${name} gives a row the same bits alone and in company (%s)`, (build) => {
+    const bench = new Bench(build)
+    fc.assert(
+      fc.property(
+        fc.integer({ min: 0, max: 2 ** 31 }),
+        fc.oneof(fc.integer({ min: 1, max: 40 }), fc.constant(1000)),
+        fc.integer({ min: 0, max: 7 }),
+        (seed, numRows, shift) => {
+          const numbers = new Numbers(seed)
+          const given = make(numbers, numRows)
+          const all = bench.call(name, given)
+          const first = numbers.whole(0, numRows - 1)
+          for (const count of [1, numbers.whole(1, numRows - first)]) {
+            const some = bench.call(name, part(given, first, count), shift)
+            for (const [argument, width] of outputs(given)) {
+              const wanted = all.columns[argument]!.slice(first * width, (first + count) * width)
+              expect(some.columns[argument]!.slice(0, count * width)).toEqual(wanted)
+            }
+          }
+        },
+      ),
+      { numRuns: runs },
+    )
+  })
+}
+
+function rows(column: Argument | undefined, first: number, count: number, width = 1): Column {
+  return (column as Column).slice(first * width, (first + count) * width)
+}
+
+const numRowsOf = (numbers: Numbers): number => [0, 1, 2, 3, 4, 5, 6, 7, 31, 64, 65, 255, 256][numbers.whole(0, 12)]!
+const widthOf = (numbers: Numbers): number =>
+  [1, 2, 3, 4, 5, 7, 8, 9, 12, 16, 31, 32, 33, 64, 65][numbers.whole(0, 14)]!
+
+describe('binding', () => {
+  test('a build that does not exist is refused by name', () => {
+    const memory = new WebAssembly.Memory({ initial: 1 })
+    expect(() => createKernels(memory, 'fast' as KernelBuild)).toThrow('kernels: got "fast", expected plain')
+  })
+
+  test.each(builds)('every kernel has a SIMD body (%s)', (build) => {
+    const memory = new WebAssembly.Memory({ initial: 1 })
+    const [bodies, compiled] = [createKernels(memory, 'plain'), createKernels(memory, build)]
+    const names = Object.keys(bodies) as (keyof Kernels)[]
+    expect(names.filter((name) => compiled[name] === bodies[name])).toEqual([])
+    expect(Object.keys(compiled)).toEqual(names)
+  })
+
+  test('a column outside the memory is refused', () => {
+    const kernels = createKernels(new WebAssembly.Memory({ initial: 1 }), 'simd')
+    expect(() => kernels.globalNorm(new Float32Array(4), 4)).toThrow('outside the memory')
+  })
+
+  test.each(builds)('unshared memory serves as shared memory does (%s)', (build) => {
+    const numbers = new Numbers(1)
+    const given = dense(numbers, 33, 9, 13, Activation.tanh)
+    const shared = new Bench(build).call('denseForward', given)
+    expect(new Bench(build, false).call('denseForward', given)).toEqual(shared)
+  })
+})
+
+function dense(numbers: Numbers, rows: number, inputs: number, outputs: number, activation: number): Argument[] {
+  const [yFrom, xFrom] = [numbers.whole(0, 3), numbers.whole(0, 3)]
+  const y = numbers.floats((yFrom + rows) * outputs)
+  const x = numbers.floats((xFrom + rows) * inputs, -2, 2)
+  const weight = numbers.floats(inputs * outputs)
+  return [y, x, weight, numbers.floats(outputs), rows, inputs, outputs, activation, yFrom, xFrom]
+}
+
+describe('dense', () => {
+  matches(
+    'denseForward',
+    (numbers) => dense(numbers, numRowsOf(numbers), widthOf(numbers), widthOf(numbers), numbers.whole(0, 2)),
+    { relative: 1e-5, scale: 8 },
+    400,
+  )
+
+  ignoresCompany('denseForward', {
+    make(numbers, numRows) {
+      const [numInputs, numOutputs] = [widthOf(numbers), widthOf(numbers)]
+      const y = new Float32Array(numRows * numOutputs)
+      const weight = numbers.floats(numInputs * numOutputs)
+      const x = numbers.floats(numRows * numInputs)
+      return [y, x, weight, numbers.floats(numOutputs), numRows, numInputs, numOutputs, numbers.whole(0, 2), 0, 0]
+    },
+    part: ([y, x, weight, bias, , numInputs, numOutputs, activation], first, count) => {
+      return [y!, x!, weight!, bias!, count, numInputs!, numOutputs!, activation!, 0, first]
+    },
+    outputs: ([, , , , , , numOutputs]) => [[0, numOutputs as number]],
+  })
+
+  matches(
+    'activationBackward',
+    (numbers) => {
+      const length = numRowsOf(numbers)
+      return [numbers.floats(length), numbers.floats(length), length, numbers.whole(0, 2)]
+    },
+    { relative: 1e-6 },
+  )
+
+  matches(
+    'denseBackwardWeights',
+    (numbers) => {
+      const [rows, inputs, outputs] = [numRowsOf(numbers), widthOf(numbers), widthOf(numbers)]
+      const xFrom = numbers.whole(0, 3)
+      const dWeight = numbers.floats(inputs * outputs)
+      const dBias = numbers.floats(outputs)
+      const dy = numbers.floats(rows * outputs)
+      return [dWeight, dBias, dy, numbers.floats((xFrom + rows) * inputs), rows, inputs, outputs, xFrom]
+    },
+    { relative: 1e-5, scale: 8 },
+    400,
+  )
+
+  matches(
+    'denseBackwardInput',
+    (numbers) => {
+      const [rows, inputs, outputs] = [numRowsOf(numbers), widthOf(numbers), widthOf(numbers)]
+      const weight = numbers.floats(inputs * outputs)
+      const transposed = new Float32Array(weight.length)
+      const dx = numbers.floats(rows * inputs)
+      const dy = numbers.floats(rows * outputs)
+      return [dx, dy, weight, transposed, rows, inputs, outputs, numbers.uniform() < 0.5]
+    },
+    { relative: 1e-5, scale: 8, workspace: [3] },
+    400,
+  )
+
+  ignoresCompany('denseBackwardInput', {
+    make(numbers, numRows) {
+      const [numInputs, numOutputs] = [widthOf(numbers), widthOf(numbers)]
+      const weight = numbers.floats(numInputs * numOutputs)
+      const transposed = new Float32Array(weight.length)
+      const dx = numbers.floats(numRows * numInputs)
+      const dy = numbers.floats(numRows * numOutputs)
+      return [dx, dy, weight, transposed, numRows, numInputs, numOutputs, numbers.uniform() < 0.5]
+    },
+    part([dx, dy, weight, transposed, , numInputs, numOutputs, accumulate], first, count) {
+      const some = rows(dx, first, count, numInputs as number)
+      const gradients = rows(dy, first, count, numOutputs as number)
+      return [some, gradients, weight!, transposed!, count, numInputs!, numOutputs!, accumulate!]
+    },
+    outputs: ([, , , , , numInputs]) => [[0, numInputs as number]],
+  })
+})
+
+/** State columns, observation, reward, flags and pushes of carts. */
+function carts(numbers: Numbers, numLanes: number): Argument[] {
+  const state = [2.6, 3, 0.25, 3].map((bound) => numbers.floats(numLanes, -bound, bound))
+  const written = [new Float32Array(4 * numLanes), new Float32Array(numLanes), new Uint8Array(numLanes)]
+  return [...state, ...written, numbers.wholes(numLanes, 0, 1), 0, numLanes]
+}
+
+describe('physics', () => {
+  matches('cartPoleStep', (numbers) => carts(numbers, numRowsOf(numbers)), { relative: 2e-6 }, 400)
+
+  matches(
+    'cartPoleStep',
+    (numbers) => {
+      const given = carts(numbers, 40)
+      given[2] = numbers.floats(40, -100, 100) // Lanes whose episode is over may go on turning.
+      return [...given.slice(0, 8), numbers.whole(0, 20), numbers.whole(20, 40)]
+    },
+    { relative: 2e-5 },
+  )
+
+  ignoresCompany('cartPoleStep', {
+    make: carts,
+    part: (given, first, count) => [
+      ...given.slice(0, 4).map((column) => rows(column, first, count)),
+      ...[4, 1, 1].map((width, index) => rows(given[4 + index], first, count, width)),
+      rows(given[7], first, count),
+      0,
+      count,
+    ],
+    outputs: () => [0, 1, 2, 3, 4, 5, 6].map((argument) => [argument, argument === 4 ? 4 : 1]),
+  })
+})
+
+describe('pendulum', () => {
+  const pendulums = (numbers: Numbers, numLanes: number): Argument[] => {
+    const speed = numbers.floats(numLanes, -8, 8)
+    const written = [new Float32Array(3 * numLanes), new Float32Array(numLanes)]
+    return [numbers.floats(numLanes, -3, 3), speed, ...written, numbers.floats(numLanes, -3, 3), 10, 0, numLanes]
+  }
+
+  matches('pendulumStep', (numbers) => [...pendulums(numbers, 50).slice(0, 5), 9.81, numbers.whole(0, 25), 50], {
+    relative: 2e-6,
+    scale: 4,
+    wraps: [0],
+  })
+
+  matches('pendulumStep', (numbers) => pendulums(numbers, numRowsOf(numbers)), { relative: 2e-6, scale: 4, wraps: [0] })
+
+  ignoresCompany('pendulumStep', {
+    make: pendulums,
+    part: (given, first, count) => [
+      ...[1, 1, 3, 1, 1].map((width, index) => rows(given[index], first, count, width)),
+      10,
+      0,
+      count,
+    ],
+    outputs: () => [0, 1, 2, 3].map((argument) => [argument, argument === 2 ? 3 : 1]),
+  })
+})
+
+/** Sizes of one to three choices, and logits of `numRows` rows. */
+function categories(numbers: Numbers, numRows: number): { sizes: Int32Array; numLogits: number; logits: Float32Array } {
+  const choices = numbers.whole(1, 3)
+  const sizes = Int32Array.from({ length: choices }, () => [1, 2, 3, 5, 8, 64][numbers.whole(0, 5)]!)
+  const numLogits = sizes.reduce((sum, size) => sum + size, 0)
+  const spread = [1e-3, 1, 10][numbers.whole(0, 2)]!
+  return { sizes, numLogits, logits: numbers.floats(numRows * numLogits, -spread, spread) }
+}
+
+function chosen(numbers: Numbers, sizes: Int32Array, numRows: number): Int32Array {
+  return Int32Array.from({ length: numRows * sizes.length }, (_, i) => numbers.whole(0, sizes[i % sizes.length]! - 1))
+}
+
+/** Arguments of categoricalSample; uniform numbers keep away from the boundaries, where rounding decides. */
+function sample(numbers: Numbers, numRows: number, from: number): Argument[] {
+  const { sizes, numLogits, logits } = categories(numbers, numRows)
+  const uniform = new Float32Array(numRows * sizes.length)
+  let start = 0
+  for (let i = 0; i < uniform.length; i++) {
+    const segment = logits.slice(start, start + sizes[i % sizes.length]!)
+    const total = segment.reduce((sum, z) => sum + Math.exp(z), 0)
+    let far = false
+    while (!far) {
+      uniform[i] = numbers.uniform()
+      let cumulative = 0
+      far = segment.every((z) => {
+        cumulative += Math.exp(z) / total
+        return Math.abs(cumulative - uniform[i]!) > 1e-5 || cumulative > 0.9999999
+      })
+    }
+    start += segment.length
+  }
+  const action = new Int32Array((from + numRows) * sizes.length)
+  const logprob = new Float32Array(from + numRows)
+  return [action, logprob, logits, uniform, sizes, numRows, sizes.length, numLogits, from]
+}
+
+describe('categorical', () => {
+  const evaluated = (numbers: Numbers, numRows: number, from: number): Argument[] => {
+    const { sizes, numLogits, logits } = categories(numbers, numRows)
+    const action = chosen(numbers, sizes, from + numRows)
+    const [logprob, entropy] = [new Float32Array(numRows), new Float32Array(numRows)]
+    return [logprob, entropy, action, logits, sizes, numRows, sizes.length, numLogits, from]
+  }
+  const backward = (numbers: Numbers, numRows: number, from: number): Argument[] => {
+    const { sizes, numLogits, logits } = categories(numbers, numRows)
+    const action = chosen(numbers, sizes, from + numRows)
+    const [dLogprob, dEntropy] = [numbers.floats(numRows), numbers.floats(numRows)]
+    const dLogits = new Float32Array(logits.length)
+    return [dLogits, dLogprob, dEntropy, action, logits, sizes, numRows, sizes.length, numLogits, from]
+  }
+  const tolerance = { relative: 2e-6, scale: 4 }
+  matches('categoricalSample', (numbers) => sample(numbers, numRowsOf(numbers), numbers.whole(0, 3)), tolerance)
+  matches('categoricalEvaluate', (numbers) => evaluated(numbers, numRowsOf(numbers), numbers.whole(0, 3)), tolerance)
+  matches('categoricalBackward', (numbers) => backward(numbers, numRowsOf(numbers), numbers.whole(0, 3)), tolerance)
+  matches(
+    'categoricalMode',
+    (numbers) => {
+      const given = sample(numbers, numRowsOf(numbers), numbers.whole(0, 3))
+      return [...given.slice(0, 3), ...given.slice(4)]
+    },
+    tolerance,
+  )
+
+  ignoresCompany('categoricalSample', {
+    make: (numbers, numRows) => sample(numbers, numRows, 0),
+    part([action, logprob, logits, uniform, sizes, , numChoices, numLogits], first, count) {
+      const some = [rows(logits, first, count, numLogits as number), rows(uniform, first, count, numChoices as number)]
+      const shifted = [new Int32Array((action as Column).length), new Float32Array((logprob as Column).length)]
+      return [...shifted, ...some, sizes!, count, numChoices!, numLogits!, 0]
+    },
+    outputs: ([, , , , , , numChoices]) => [
+      [0, numChoices as number],
+      [1, 1],
+    ],
+  })
+
+  ignoresCompany('categoricalEvaluate', {
+    make: (numbers, numRows) => evaluated(numbers, numRows, 0),
+    part([logprob, entropy, action, logits, sizes, , numChoices, numLogits], first, count) {
+      const some = rows(logits, first, count, numLogits as number)
+      return [logprob!, entropy!, action!, some, sizes!, count, numChoices!, numLogits!, first]
+    },
+    outputs: () => [
+      [0, 1],
+      [1, 1],
+    ],
+  })
+
+  ignoresCompany('categoricalBackward', {
+    make: (numbers, numRows) => backward(numbers, numRows, 0),
+    part([dLogits, dLogprob, dEntropy, action, logits, sizes, , numChoices, numLogits], first, count) {
+      const width = numLogits as number
+      const gradients = [rows(dLogprob, first, count), rows(dEntropy, first, count)]
+      const some = [rows(dLogits, first, count, width), ...gradients, action!, rows(logits, first, count, width)]
+      return [...some, sizes!, count, numChoices!, numLogits!, first]
+    },
+    outputs: ([, , , , , , , , numLogits]) => [[0, numLogits as number]],
+  })
+
+  test.each(builds)('evaluate gives the bits that sample wrote (%s)', (build) => {
+    const bench = new Bench(build)
+    fc.assert(
+      fc.property(fc.integer({ min: 0, max: 2 ** 31 }), fc.integer({ min: 1, max: 70 }), (seed, numRows) => {
+        const given = sample(new Numbers(seed), numRows, 2)
+        const [action, logprob] = bench.call('categoricalSample', given).columns
+        const [, , logits, , sizes, , numChoices, numLogits, from] = given
+        const written = [new Float32Array(numRows), new Float32Array(numRows)]
+        const again = [...written, action!, logits!, sizes!, numRows, numChoices!, numLogits!, from!]
+        expect(bench.call('categoricalEvaluate', again).columns[0]).toEqual(logprob!.slice(2))
+      }),
+      { numRuns: RUNS },
+    )
+  })
+
+  test.each(builds)('the ends of the uniform numbers choose the first and the last likely action (%s)', (build) => {
+    const logits = new Float32Array([0.3, -0.2, 1.5, 0.3, -0.2, 1.5])
+    const uniform = new Float32Array([0, 1 - 2 ** -24])
+    const sizes = new Int32Array([3])
+    const given = [new Int32Array(2), new Float32Array(2), logits, uniform, sizes, 2, 1, 3, 0]
+    expect([...new Bench(build).call('categoricalSample', given).columns[0]!]).toEqual([0, 2])
+  })
+})
+
+describe('gaussian', () => {
+  const drawn = (numbers: Numbers, numRows: number, from: number, width = [1, 2, 3, 6][numbers.whole(0, 3)]!) => ({
+    width,
+    action: numbers.floats((from + numRows) * width, -2, 2),
+    mean: numbers.floats(numRows * width),
+    logStd: numbers.floats(width, -2, 1),
+    perRow: () => numbers.floats(numRows),
+  })
+  const sampled = (numbers: Numbers, numRows: number, from: number): Argument[] => {
+    const { width, action, mean, logStd } = drawn(numbers, numRows, from)
+    const normal = numbers.floats(numRows * width, -4, 4)
+    return [action, new Float32Array(from + numRows), mean, logStd, normal, numRows, width, from]
+  }
+  const evaluated = (numbers: Numbers, numRows: number, from: number): Argument[] => {
+    const { width, action, mean, logStd, perRow } = drawn(numbers, numRows, from)
+    return [perRow(), perRow(), action, mean, logStd, numRows, width, from]
+  }
+  const backward = (numbers: Numbers, numRows: number, from: number): Argument[] => {
+    const { width, action, mean, logStd, perRow } = drawn(numbers, numRows, from)
+    const dMean = new Float32Array(mean.length)
+    return [dMean, numbers.floats(width), perRow(), perRow(), action, mean, logStd, numRows, width, from]
+  }
+  const tolerance = { relative: 2e-6, scale: 32 }
+  matches('gaussianSample', (numbers) => sampled(numbers, numRowsOf(numbers), numbers.whole(0, 3)), tolerance)
+  matches('gaussianEvaluate', (numbers) => evaluated(numbers, numRowsOf(numbers), numbers.whole(0, 3)), tolerance)
+  matches(
+    'gaussianMode',
+    (numbers) => {
+      const given = sampled(numbers, numRowsOf(numbers), numbers.whole(0, 3))
+      return [...given.slice(0, 4), ...given.slice(5)]
+    },
+    tolerance,
+  )
+  matches('gaussianBackward', (numbers) => backward(numbers, numRowsOf(numbers), numbers.whole(0, 3)), {
+    relative: 1e-5,
+    scale: 256,
+  })
+
+  ignoresCompany('gaussianSample', {
+    make: (numbers, numRows) => sampled(numbers, numRows, 0),
+    part([action, logprob, mean, logStd, normal, , width], first, count) {
+      const w = width as number
+      const some = [rows(mean, first, count, w), logStd!, rows(normal, first, count, w)]
+      return [action!, logprob!, ...some, count, w, 0]
+    },
+    outputs: ([, , , , , , width]) => [
+      [0, width as number],
+      [1, 1],
+    ],
+  })
+
+  ignoresCompany('gaussianBackward', {
+    make: (numbers, numRows) => backward(numbers, numRows, 0),
+    part([dMean, dLogStd, dLogprob, dEntropy, action, mean, logStd, , width], first, count) {
+      const w = width as number
+      const some = [rows(dMean, first, count, w), dLogStd!, rows(dLogprob, first, count), rows(dEntropy, first, count)]
+      return [...some, action!, rows(mean, first, count, w), logStd!, count, w, first]
+    },
+    outputs: ([, , , , , , , , width]) => [[0, width as number]],
+  })
+
+  test.each(builds)('evaluate gives the bits that sample wrote, alone or in company (%s)', (build) => {
+    const bench = new Bench(build)
+    fc.assert(
+      fc.property(fc.integer({ min: 0, max: 2 ** 31 }), fc.integer({ min: 1, max: 70 }), (seed, numRows) => {
+        const given = sampled(new Numbers(seed), numRows, 2)
+        const [action, logprob] = bench.call('gaussianSample', given).columns
+        const [, , mean, logStd, , , width] = given
+        const w = width as number
+        const written = [new Float32Array(numRows), new Float32Array(numRows)]
+        const again = bench.call('gaussianEvaluate', [...written, action!, mean!, logStd!, numRows, w, 2])
+        expect(again.columns[0]).toEqual(logprob!.slice(2))
+        const last = rows(mean, numRows - 1, 1, w)
+        const alone = bench.call('gaussianEvaluate', [...written, action!, last, logStd!, 1, w, numRows + 1])
+        expect(alone.columns[0]![0]).toBe(logprob![numRows + 1])
+      }),
+      { numRuns: RUNS },
+    )
+  })
+})
+
+describe('draws', () => {
+  const draws = (numbers: Numbers, numRows: number, from: number): Argument[] => {
+    const width = numbers.whole(1, 9)
+    const words = () => Uint32Array.from({ length: from + numRows }, () => numbers.whole(0, 2 ** 32 - 1))
+    const step = numbers.wholes(from + numRows, 0, 500)
+    const keys = [numbers.whole(0, 2 ** 32 - 1), numbers.whole(0, 2 ** 21 - 1)]
+    const into = new Float32Array(numRows * width)
+    return [into, new Uint32Array(4), words(), words(), step, ...keys, numRows, width, from]
+  }
+  const given = (numbers: Numbers): Argument[] => draws(numbers, numRowsOf(numbers), numbers.whole(0, 3))
+  matches('drawUniform', given, { relative: 0, workspace: [1] })
+  matches('drawNormal', given, { relative: 2e-6, scale: 2, workspace: [1] })
+
+  ignoresCompany('drawNormal', {
+    make: (numbers, numRows) => draws(numbers, numRows, 0),
+    part: ([into, words, lane, episode, step, key0, key1, , width], first, count) => {
+      const some = rows(into, first, count, width as number)
+      return [some, words!, lane!, episode!, step!, key0!, key1!, count, width!, first]
+    },
+    outputs: ([, , , , , , , , width]) => [[0, width as number]],
+  })
+})
+
+describe('losses', () => {
+  /** Rows that keep away from the corners of the loss, where rounding decides which side's gradient is taken. */
+  const losses = (numbers: Numbers, numRows: number, from: number): Argument[] => {
+    const clip = numbers.uniform(0.1, 0.3)
+    const clipValue = numbers.uniform() < 0.5 ? Number.POSITIVE_INFINITY : numbers.uniform(0.1, 0.5)
+    const whole = from + numRows
+    const [entropy, advantage, returns, oldValue] = [1, 2, 3, 4].map(() => numbers.floats(whole, -2, 2))
+    const oldLogprob = numbers.floats(whole, -2, 0)
+    const logprob = new Float32Array(numRows)
+    const value = new Float32Array(numRows)
+    for (let row = 0; row < numRows; row++) {
+      const i = from + row
+      let near = true
+      while (near) {
+        logprob[row] = oldLogprob[i]! + numbers.uniform(-0.6, 0.6)
+        value[row] = oldValue![i]! + numbers.uniform(-1, 1)
+        const ratio = Math.exp(logprob[row]! - oldLogprob[i]!)
+        const change = value[row]! - oldValue![i]!
+        const error = value[row]! - returns![i]!
+        const clippedError = oldValue![i]! + Math.min(Math.max(change, -clipValue), clipValue) - returns![i]!
+        near =
+          Math.abs(Math.abs(ratio - 1) - clip) < 1e-4 ||
+          Math.abs(Math.abs(change) - clipValue) < 1e-4 ||
+          (Math.abs(change) > clipValue && Math.abs(error * error - clippedError * clippedError) < 1e-4)
+      }
+    }
+    const derivatives = [1, 2, 3].map(() => new Float32Array(numRows))
+    const sums = new Float64Array(10).fill(0.5)
+    const minibatch = [oldLogprob, oldValue!, advantage!, returns!]
+    const settings = [0.1, 0.9, clip, clipValue, 0.01, 0.5, 1 / 256]
+    const evaluated = [logprob, entropy!.slice(0, numRows), value]
+    return [...derivatives, sums, ...evaluated, ...minibatch, ...settings, numRows, from, 5]
+  }
+
+  matches('ppoLoss', (numbers) => losses(numbers, numRowsOf(numbers), numbers.whole(0, 3)), { relative: 1e-5 }, 300)
+
+  ignoresCompany('ppoLoss', {
+    make: (numbers, numRows) => losses(numbers, numRows, 0),
+    part: (given, first, count) => [
+      ...given.slice(0, 3).map((column) => rows(column, first, count)),
+      given[3]!,
+      ...given.slice(4, 7).map((column) => rows(column, first, count)),
+      ...given.slice(7, 18),
+      count,
+      first,
+      0,
+    ],
+    outputs: () => [
+      [0, 1],
+      [1, 1],
+      [2, 1],
+    ],
+  })
+
+  matches(
+    'klEstimates',
+    (numbers) => {
+      const numRows = 1 + numRowsOf(numbers)
+      const spread = [1e-4, 0.1, 2][numbers.whole(0, 2)]!
+      const old = numbers.floats(numRows, -2, 0)
+      return [new Float64Array(3), old.map((logprob) => logprob + numbers.uniform(-spread, spread)), old, numRows]
+    },
+    { relative: 2e-6, scale: 1e-2 },
+  )
+})
+
+describe('optimizer', () => {
+  const steps = (numbers: Numbers, length: number): Argument[] => {
+    const columns = [
+      numbers.floats(length),
+      numbers.floats(length),
+      numbers.floats(length, 0, 1),
+      numbers.floats(length),
+    ]
+    const decay = numbers.uniform() < 0.5 ? 0 : 0.01
+    return [...columns, numbers.uniform(0.1, 1), 2.5e-4, 0.9, 0.999, 1e-5, decay, 0.3, 0.01, length]
+  }
+  matches('adamStep', (numbers) => steps(numbers, numRowsOf(numbers)), { relative: 1e-6 })
+
+  ignoresCompany('adamStep', {
+    make: steps,
+    part: (given, first, count) => [
+      ...given.slice(0, 4).map((column) => rows(column, first, count)),
+      ...given.slice(4, 12),
+      count,
+    ],
+    outputs: () => [0, 1, 2].map((argument) => [argument, 1]),
+  })
+
+  matches(
+    'globalNorm',
+    (numbers) => {
+      const length = numRowsOf(numbers)
+      return [numbers.floats(length), length]
+    },
+    { relative: 1e-13 },
+  )
+
+  matches(
+    'sumSlots',
+    (numbers) => {
+      const [numSlots, length] = [numbers.whole(0, 16), numbers.whole(0, 40)]
+      const slots = numbers.floats(numSlots * length)
+      return [numbers.uniform() < 0.5 ? slots : Float64Array.from(slots), numSlots, length]
+    },
+    { relative: 0 },
+  )
+})
+
+describe('advantage', () => {
+  const rollouts = (numbers: Numbers, numLanes: number, outputs: number): Argument[] => {
+    const numSteps = numbers.whole(0, 9)
+    const size = numSteps * numLanes
+    const written = Array.from({ length: outputs }, () => new Float32Array(size))
+    const read = Array.from({ length: outputs + 1 }, () => numbers.floats(size))
+    const flags = [numbers.flags(size, 0.1), numbers.flags(size, 0.1), numbers.flags(size, 0.9)]
+    const discounts = outputs === 2 ? [0.99, 0.95] : [0.9]
+    return [...written, new Float32Array(numLanes), ...read, ...flags, ...discounts, numSteps, numLanes]
+  }
+  /** Lanes `first` to `first + count` of a time-major column. */
+  const lanes = (column: Argument, numSteps: number, numLanes: number, first: number, count: number): Column => {
+    const some = (column as Column).slice(0, numSteps * count)
+    for (let t = 0; t < numSteps; t++) some.set(rows(column, t * numLanes + first, count), t * count)
+    return some
+  }
+  matches('gae', (numbers) => rollouts(numbers, numRowsOf(numbers), 2), { relative: 2e-6, scale: 8 })
+  matches('discountedReturns', (numbers) => rollouts(numbers, numRowsOf(numbers), 1), { relative: 2e-6, scale: 8 })
+
+  test.each(builds)('gae gives a lane the same bits alone and in company (%s)', (build) => {
+    const bench = new Bench(build)
+    fc.assert(
+      fc.property(fc.integer({ min: 0, max: 2 ** 31 }), fc.integer({ min: 1, max: 70 }), (seed, numLanes) => {
+        const numbers = new Numbers(seed)
+        const given = rollouts(numbers, numLanes, 2)
+        const numSteps = given.at(-2) as number
+        const all = bench.call('gae', given)
+        const first = numbers.whole(0, numLanes - 1)
+        const cut = (column: Argument): Column => lanes(column, numSteps, numLanes, first, 1)
+        const alone = given.map((argument, i) => (typeof argument === 'object' && i !== 2 ? cut(argument) : argument))
+        const some = bench.call('gae', [...alone.slice(0, -1), 1])
+        for (const argument of [0, 1]) expect(some.columns[argument]).toEqual(cut(all.columns[argument]!))
+      }),
+      { numRuns: RUNS },
+    )
+  })
+})
+
+describe('rollout', () => {
+  const EXACT = { relative: 0 }
+  /** The lanes from a random one to a random one. */
+  const span = (numbers: Numbers, numLanes: number): [number, number] => {
+    const from = numbers.whole(0, numLanes)
+    return [from, numbers.whole(from, numLanes)]
+  }
+  const partOf = (numbers: Numbers): number => [0, 0.02, 0.5, 0.98, 1][numbers.whole(0, 4)]!
+
+  matches(
+    'settleDead',
+    (numbers) => {
+      const n = numRowsOf(numbers)
+      const phase = numbers.flags(n, partOf(numbers))
+      return [numbers.flags(n), numbers.floats(n), numbers.flags(n), numbers.flags(n), phase, 1, ...span(numbers, n)]
+    },
+    EXACT,
+  )
+
+  matches(
+    'limitSteps',
+    (numbers) => {
+      const n = numRowsOf(numbers)
+      return [numbers.flags(n), numbers.wholes(n, 0, 20), numbers.whole(1, 22), ...span(numbers, n)]
+    },
+    EXACT,
+  )
+
+  matches(
+    'closeRow',
+    (numbers) => {
+      const n = numRowsOf(numbers)
+      const counts = () => Uint32Array.from({ length: n }, () => numbers.whole(0, 2 ** 32 - 1))
+      const rowColumns = [counts(), counts(), numbers.wholes(n, 0, 9), numbers.floats(n), counts(), numbers.floats(n)]
+      const episodes = [numbers.wholes(n, 0, 9), Float64Array.from(numbers.floats(n, 0, 1e6)), numbers.flags(n)]
+      const transition = [numbers.floats(n), numbers.flags(n), numbers.flags(n), numbers.flags(n, partOf(numbers))]
+      return [...rowColumns, ...episodes, counts(), counts(), ...transition, 4e9, 3, ...span(numbers, n)]
+    },
+    EXACT,
+  )
+
+  matches(
+    'listBootstrap',
+    (numbers) => {
+      const [n, width] = [numRowsOf(numbers), numbers.whole(1, 9)]
+      const length = numbers.whole(0, 3)
+      const list = [new Uint32Array(length + n), new Float32Array((length + n) * width)]
+      const flags = [numbers.flags(n), numbers.flags(n, partOf(numbers)), numbers.flags(n, 0.9)]
+      return [
+        ...list,
+        numbers.floats(n * width),
+        ...flags,
+        numbers.whole(0, 1),
+        length,
+        700,
+        width,
+        ...span(numbers, n),
+      ]
+    },
+    EXACT,
+  )
+
+  matches(
+    'completeNextValue',
+    (numbers) => {
+      const n = numRowsOf(numbers)
+      const flags = [numbers.flags(n), numbers.flags(n), numbers.flags(n, 0.9)]
+      return [numbers.floats(n), numbers.floats(n), ...flags, ...span(numbers, n)]
+    },
+    EXACT,
+  )
+
+  matches(
+    'scatterValues',
+    (numbers) => {
+      const n = 1 + numRowsOf(numbers)
+      const length = numbers.whole(0, n)
+      return [numbers.floats(n), Uint32Array.from(numbers.wholes(length, 0, n - 1)), numbers.floats(length), length]
+    },
+    EXACT,
+  )
+
+  matches(
+    'listPhase',
+    (numbers) => {
+      const n = numRowsOf(numbers)
+      return [new Uint32Array(n), numbers.flags(n, partOf(numbers)), 1, ...span(numbers, n)]
+    },
+    EXACT,
+  )
+
+  matches(
+    'listValid',
+    (numbers) => {
+      const n = numRowsOf(numbers)
+      return [new Uint32Array(n), numbers.flags(n, partOf(numbers)), n]
+    },
+    EXACT,
+  )
+
+  matches(
+    'shuffleRows',
+    (numbers) => {
+      const n = numRowsOf(numbers)
+      const key = [numbers.whole(0, 9), numbers.whole(0, 9), numbers.whole(0, 2 ** 32 - 1), numbers.whole(0, 2 ** 20)]
+      return [Uint32Array.from({ length: n }, (_, row) => row), new Uint32Array(4), n, ...key]
+    },
+    { relative: 0, workspace: [1] },
+  )
+
+  matches(
+    'gatherRows',
+    (numbers) => {
+      const [n, width] = [1 + numRowsOf(numbers), numbers.whole(1, 9)]
+      const count = numRowsOf(numbers)
+      const order = Uint32Array.from(numbers.wholes(3 + count, 0, n - 1))
+      const whole = numbers.uniform() < 0.5
+      const gathered = whole ? new Int32Array(count * width) : new Float32Array(count * width)
+      const source = whole ? numbers.wholes(n * width, -9, 9) : numbers.floats(n * width)
+      return [gathered, source, order, 3, count, width]
+    },
+    EXACT,
+  )
+
+  matches(
+    'findNonFinite',
+    (numbers) => {
+      const n = numRowsOf(numbers)
+      const x = numbers.floats(n)
+      if (n > 0 && numbers.uniform() < 0.7)
+        x[numbers.whole(0, n - 1)] = [Number.NaN, Infinity, -Infinity][numbers.whole(0, 2)]!
+      return [x, ...span(numbers, n)]
+    },
+    EXACT,
+  )
+
+  matches(
+    'findOutside',
+    (numbers) => {
+      const [n, width] = [numRowsOf(numbers), numbers.whole(1, 3)]
+      const x = numbers.wholes(n * width, 0, 2)
+      if (n > 0 && numbers.uniform() < 0.7)
+        x[numbers.whole(0, n * width - 1)] = [-1, 3, 5, -(2 ** 31)][numbers.whole(0, 3)]!
+      return [x, new Int32Array(width).fill(3), width, ...span(numbers, n)]
+    },
+    EXACT,
+  )
+
+  matches(
+    'clipRows',
+    (numbers) => {
+      const [n, width] = [numRowsOf(numbers), numbers.whole(1, 3)]
+      const x = numbers.floats(n * width, -3, 3)
+      if (n > 0) x[numbers.whole(0, n * width - 1)] = Number.NaN
+      const bounds = [numbers.floats(width, -2, -1), numbers.floats(width, 1, 2)]
+      return [new Float32Array(n * width), x, ...bounds, width, ...span(numbers, n)]
+    },
+    EXACT,
+  )
+})
+
+describe('episodes', () => {
+  matches(
+    'accountEpisodes',
+    (numbers) => {
+      const [n, ring] = [numRowsOf(numbers), numbers.whole(1, 9)]
+      const written = [new Float64Array(3), new Float64Array(ring), new Float64Array(ring)]
+      const flags = [numbers.flags(n, 0.05), numbers.flags(n, 0.05), numbers.flags(n, 0.9)]
+      const rollout = [numbers.floats(n, 0, 500), numbers.wholes(n, 0, 500), ...flags]
+      return [...written, ...rollout, numbers.whole(0, 20), numbers.uniform(100, 400), n]
+    },
+    { relative: 0 },
+  )
+})
+
+describe('statistics', () => {
+  matches(
+    'meanAndDeviation',
+    (numbers) => {
+      const numRows = numRowsOf(numbers)
+      return [new Float64Array(2), numbers.floats(numRows, 3, 5), numRows]
+    },
+    { relative: 1e-12 },
+  )
+
+  matches(
+    'explainedVariance',
+    (numbers) => {
+      const numRows = numRowsOf(numbers)
+      const returns = numbers.uniform() < 0.1 ? numbers.floats(numRows).fill(0.1) : numbers.floats(numRows)
+      return [numbers.floats(numRows), returns, numbers.flags(numRows, 0.8), numRows]
+    },
+    { relative: 1e-10 },
+  )
+})
