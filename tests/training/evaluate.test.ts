@@ -105,7 +105,13 @@ describe('recordEpisodes', () => {
 
   test('samples actions unless told otherwise', async () => {
     const actions = async (explore?: boolean) => {
-      const table = await recordEpisodes({ environment, policy, weights, episodes: 5, ...(explore !== undefined && { explore }) })
+      const table = await recordEpisodes({
+        environment,
+        policy,
+        weights,
+        episodes: 5,
+        ...(explore !== undefined && { explore }),
+      })
       return [...columnOf(table, 'action')]
     }
     expect(await actions()).toEqual(await actions(true))
@@ -136,7 +142,12 @@ describe('evaluate', () => {
     const summary = (values: number[]) => {
       const mean = values.reduce((sum, value) => sum + value, 0) / values.length
       const std = Math.sqrt(values.reduce((sum, value) => sum + (value - mean) ** 2, 0) / values.length)
-      return { mean: expect.closeTo(mean, 9), std: expect.closeTo(std, 9), min: Math.min(...values), max: Math.max(...values) }
+      return {
+        mean: expect.closeTo(mean, 9),
+        std: expect.closeTo(std, 9),
+        min: Math.min(...values),
+        max: Math.max(...values),
+      }
     }
     expect(new Set(lengths).size).toBeGreaterThan(1)
     expect(evaluation).toEqual({
@@ -171,18 +182,23 @@ describe('evaluate', () => {
     expect(evaluation.episodeReturn.max).toBeLessThan(0)
   })
 
-  test.each([0, -1, 1.5, Number.NaN, Number.POSITIVE_INFINITY, '3' as never])('refuses %j episodes', async (episodes) => {
-    const evaluating = evaluate({ environment, policy, weights, episodes })
-    await expect(evaluating).rejects.toThrow(InputError)
-    await expect(evaluating).rejects.toThrow(/episodes: got .+, expected a whole number ≥ 1/)
-  })
+  test.each([0, -1, 1.5, Number.NaN, Number.POSITIVE_INFINITY, '3' as never])(
+    'refuses %j episodes',
+    async (episodes) => {
+      const evaluating = evaluate({ environment, policy, weights, episodes })
+      await expect(evaluating).rejects.toThrow(InputError)
+      await expect(evaluating).rejects.toThrow(/episodes: got .+, expected a whole number ≥ 1/)
+    },
+  )
 
   test.each([-1, 1])('refuses weights that are %i too long, and says how long they should be', async (by) => {
     const size = weights.length
     for (const play of [evaluate, recordEpisodes]) {
       const playing = play({ environment, policy, weights: new Float32Array(size + by) })
       await expect(playing).rejects.toThrow(InputError)
-      await expect(playing).rejects.toThrow(`weights: got ${size + by} numbers, expected ${size}, the parameters of mlp`)
+      await expect(playing).rejects.toThrow(
+        `weights: got ${size + by} numbers, expected ${size}, the parameters of mlp`,
+      )
     }
   })
 

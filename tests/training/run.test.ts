@@ -126,7 +126,9 @@ describe('startRun', () => {
   test('refuses a folder that holds anything else, and takes an empty one', async () => {
     await mkdir(folder)
     await writeFile(join(folder, 'notes'), 'kept')
-    await expect(startRun(await smallRun(), folder)).rejects.toThrow(/which is not empty, expected a new or empty folder/)
+    await expect(startRun(await smallRun(), folder)).rejects.toThrow(
+      /which is not empty, expected a new or empty folder/,
+    )
     expect(await contents(folder)).toEqual({ notes: Buffer.from('kept').toString('base64') })
     await rm(join(folder, 'notes'))
     await startRun(await smallRun(), folder)
@@ -314,10 +316,10 @@ describe('resumeRun', () => {
   test('warns of a checkpoint under other kernels', async () => {
     const path = join(folder, 'checkpoints/00000008/manifest.json')
     const manifest = JSON.parse(await readFile(path, 'utf8'))
-    await writeFile(path, JSON.stringify({ ...manifest, kernels: 'simd' }))
+    await writeFile(path, JSON.stringify({ ...manifest, kernels: 'other' }))
     const { warnings } = await resumeRun(folder)
     expect(warnings).toEqual([
-      'kernels was simd and is plain: the run goes on, but not with the same bits',
+      `kernels was other and is ${manifest.kernels}: the run goes on, but not with the same bits`,
     ])
   })
 
@@ -420,7 +422,9 @@ describe('loadPolicy', () => {
     config.policy.parameters.hidden = [9]
     await writeFile(path, JSON.stringify(config))
     await expect(loadPolicy(folder)).rejects.toThrow(InputError)
-    await expect(loadPolicy(folder)).rejects.toThrow(/checkpoint .+00000008: got .+ of shape .*8.*, expected .+ of shape/)
+    await expect(loadPolicy(folder)).rejects.toThrow(
+      /checkpoint .+00000008: got .+ of shape .*8.*, expected .+ of shape/,
+    )
     expect((await readCheckpoint(folder)).manifest.update).toBe(8)
   })
 })
