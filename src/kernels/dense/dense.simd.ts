@@ -9,7 +9,7 @@
  * The last column of an odd number is a dot product: four partial sums over the depth, added at the end. It too takes the
  * same operations for every row. In the weights' gradient the last one to three columns have the inputs for lanes.
  */
-import { load4, madd, store4, sum4, tanhInPlace } from '../vector.simd'
+import { load4, loadPart, madd, store4, sum4, tanhInPlace } from '../vector.simd'
 
 /** As `Activation` in the plain twin. */
 const TANH: i32 = 1
@@ -822,14 +822,14 @@ function dot6(
   let c3 = f32x4.splat(0)
   let c4 = f32x4.splat(0)
   let c5 = f32x4.splat(0)
-  for (; depth > 0; depth -= 4) {
-    const column = strided4(b, bStep, depth)
-    c0 = madd(load4(a0, depth), column, c0)
-    c1 = madd(load4(a1, depth), column, c1)
-    c2 = madd(load4(a2, depth), column, c2)
-    c3 = madd(load4(a3, depth), column, c3)
-    c4 = madd(load4(a4, depth), column, c4)
-    c5 = madd(load4(a5, depth), column, c5)
+  for (; depth >= 4; depth -= 4) {
+    const column = strided4(b, bStep, 4)
+    c0 = madd(v128.load(a0), column, c0)
+    c1 = madd(v128.load(a1), column, c1)
+    c2 = madd(v128.load(a2), column, c2)
+    c3 = madd(v128.load(a3), column, c3)
+    c4 = madd(v128.load(a4), column, c4)
+    c5 = madd(v128.load(a5), column, c5)
     a0 += 16
     a1 += 16
     a2 += 16
@@ -837,6 +837,15 @@ function dot6(
     a4 += 16
     a5 += 16
     b += bStep << 2
+  }
+  if (depth > 0) {
+    const column = strided4(b, bStep, depth)
+    c0 = madd(loadPart(a0, depth), column, c0)
+    c1 = madd(loadPart(a1, depth), column, c1)
+    c2 = madd(loadPart(a2, depth), column, c2)
+    c3 = madd(loadPart(a3, depth), column, c3)
+    c4 = madd(loadPart(a4, depth), column, c4)
+    c5 = madd(loadPart(a5, depth), column, c5)
   }
   put1(c, start + sum4(c0), add)
   c += cRow
@@ -870,17 +879,24 @@ function dot4(
   let c1 = f32x4.splat(0)
   let c2 = f32x4.splat(0)
   let c3 = f32x4.splat(0)
-  for (; depth > 0; depth -= 4) {
-    const column = strided4(b, bStep, depth)
-    c0 = madd(load4(a0, depth), column, c0)
-    c1 = madd(load4(a1, depth), column, c1)
-    c2 = madd(load4(a2, depth), column, c2)
-    c3 = madd(load4(a3, depth), column, c3)
+  for (; depth >= 4; depth -= 4) {
+    const column = strided4(b, bStep, 4)
+    c0 = madd(v128.load(a0), column, c0)
+    c1 = madd(v128.load(a1), column, c1)
+    c2 = madd(v128.load(a2), column, c2)
+    c3 = madd(v128.load(a3), column, c3)
     a0 += 16
     a1 += 16
     a2 += 16
     a3 += 16
     b += bStep << 2
+  }
+  if (depth > 0) {
+    const column = strided4(b, bStep, depth)
+    c0 = madd(loadPart(a0, depth), column, c0)
+    c1 = madd(loadPart(a1, depth), column, c1)
+    c2 = madd(loadPart(a2, depth), column, c2)
+    c3 = madd(loadPart(a3, depth), column, c3)
   }
   put1(c, start + sum4(c0), add)
   c += cRow
@@ -904,11 +920,15 @@ function dot1(
 ): void {
   let a0 = a
   let c0 = f32x4.splat(0)
-  for (; depth > 0; depth -= 4) {
-    const column = strided4(b, bStep, depth)
-    c0 = madd(load4(a0, depth), column, c0)
+  for (; depth >= 4; depth -= 4) {
+    const column = strided4(b, bStep, 4)
+    c0 = madd(v128.load(a0), column, c0)
     a0 += 16
     b += bStep << 2
+  }
+  if (depth > 0) {
+    const column = strided4(b, bStep, depth)
+    c0 = madd(loadPart(a0, depth), column, c0)
   }
   put1(c, start + sum4(c0), add)
 }
