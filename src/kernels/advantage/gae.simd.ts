@@ -22,25 +22,49 @@ export function gae(
   for (let left = numLanes, at = carry; left > 0; left -= 4, at += 16) store4(at, zero, left)
   for (let t = numSteps - 1; t >= 0; t--) {
     const row = <usize>t * <usize>numLanes
-    let flag = row
-    let at = row << 2
-    let sum = carry
-    for (let left = numLanes; left > 0; left -= 4) {
-      const terminal = loadBytes(terminated + flag, left)
-      const over = flags4(v128.or(terminal, loadBytes(truncated + flag, left)))
-      const counts = flags4(loadBytes(valid + flag, left))
-      const bootstrap = v128.andnot(load4(nextValue + at, left), flags4(terminal))
-      const value4 = load4(value + at, left)
-      const delta = f32x4.sub(madd(discount, bootstrap, load4(reward + at, left)), value4)
-      const later = load4(sum, left)
-      const now = madd(mixed, v128.andnot(later, over), delta)
-      const advantage4 = v128.and(now, counts)
-      store4(sum, v128.bitselect(now, later, counts), left)
-      store4(advantage + at, advantage4, left)
-      store4(returns + at, f32x4.add(advantage4, value4), left)
-      flag += 4
-      at += 16
-      sum += 16
+    const bytes = row << 2
+    let n: usize = 0
+    let left = numLanes
+    for (; left >= 4; left -= 4, n += 4) {
+      const at = bytes + (n << 2)
+      const flag = row + n
+      step(advantage + at, returns + at, carry + (n << 2), reward + at, value + at, nextValue + at, terminated + flag, truncated + flag, valid + flag, discount, mixed, 4)
+    }
+    if (left > 0) {
+      const at = bytes + (n << 2)
+      const flag = row + n
+      step(advantage + at, returns + at, carry + (n << 2), reward + at, value + at, nextValue + at, terminated + flag, truncated + flag, valid + flag, discount, mixed, left)
     }
   }
+}
+
+/** One step of four lanes, or of the fewer that are left. */
+// @ts-ignore: decorator
+@inline
+function step(
+  advantage: usize,
+  returns: usize,
+  carry: usize,
+  reward: usize,
+  value: usize,
+  nextValue: usize,
+  terminated: usize,
+  truncated: usize,
+  valid: usize,
+  discount: v128,
+  mixed: v128,
+  left: i32,
+): void {
+  const terminal = loadBytes(terminated, left)
+  const over = flags4(v128.or(terminal, loadBytes(truncated, left)))
+  const counts = flags4(loadBytes(valid, left))
+  const bootstrap = v128.andnot(load4(nextValue, left), flags4(terminal))
+  const value4 = load4(value, left)
+  const delta = f32x4.sub(madd(discount, bootstrap, load4(reward, left)), value4)
+  const later = load4(carry, left)
+  const now = madd(mixed, v128.andnot(later, over), delta)
+  const advantage4 = v128.and(now, counts)
+  store4(carry, v128.bitselect(now, later, counts), left)
+  store4(advantage, advantage4, left)
+  store4(returns, f32x4.add(advantage4, value4), left)
 }

@@ -3,13 +3,13 @@
  *
  * All three products are C = A · B with different strides, in register blocks of 6 × 8 elements of C (twelve
  * accumulators, two vectors of B and one broadcast element of A fill the sixteen vector registers of x64), then 4 × 8 and
- * 1 × 8 for the rows that are left, 4 wide for the columns. Whatever the block, an element of C is one f32 sum in rising
+ * 1 × 8 for the rows that are left, 4 and 2 wide for the columns. Whatever the block, an element of C is one f32 sum in rising
  * order of the depth, so a row's result depends on that row alone.
  *
- * The last columns that are no multiple of four (all of a narrow head) are dot products: four partial sums over the depth,
- * added at the end. They too take the same operations for every row.
+ * The last column of an odd number is a dot product: four partial sums over the depth, added at the end. It too takes the
+ * same operations for every row. In the weights' gradient the last one to three columns have the inputs for lanes.
  */
-import { load4, madd, store4, sum4, tanhInPlace } from '../vector.simd'
+import { load4, loadPart, madd, store4, sum4, tanhInPlace } from '../vector.simd'
 
 /** As `Activation` in the plain twin. */
 const TANH: i32 = 1
@@ -38,8 +38,8 @@ export function denseForward(
   for (let left = numRows; left > 0; ) {
     const rows = blockRows(left)
     multiplyRows(y, yRow, bias, 0, all, x, xRow, 4, weight, yRow, rows, numInputs, numOutputs)
-    for (let j = numOutputs & ~3; j < numOutputs; j++) {
-      const column = <usize>j << 2
+    if ((numOutputs & 1) != 0) {
+      const column = <usize>(numOutputs - 1) << 2
       dotRows(y + column, yRow, x, xRow, weight + column, yRow, load<f32>(bias + column), rows, numInputs, false)
     }
     activate(y, rows * numOutputs, activation)
@@ -50,17 +50,27 @@ export function denseForward(
 }
 
 export function activationBackward(dy: usize, y: usize, length: i32, activation: i32): void {
-  const one = f32x4.splat(1)
-  const zero = f32x4.splat(0)
   if (activation == TANH) {
-    for (let left = length; left > 0; left -= 4, dy += 16, y += 16) {
-      const out = load4(y, left)
-      store4(dy, f32x4.mul(load4(dy, left), f32x4.sub(one, f32x4.mul(out, out))), left)
+    const one = f32x4.splat(<f32>activation) // 1, which the compiler must not know; see `tanhInPlace`.
+    for (; length >= 16; length -= 16, dy += 64, y += 64) {
+      const y0 = v128.load(y)
+      const y1 = v128.load(y, 16)
+      const y2 = v128.load(y, 32)
+      const y3 = v128.load(y, 48)
+      v128.store(dy, f32x4.mul(v128.load(dy), f32x4.sub(one, f32x4.mul(y0, y0))))
+      v128.store(dy, f32x4.mul(v128.load(dy, 16), f32x4.sub(one, f32x4.mul(y1, y1))), 16)
+      v128.store(dy, f32x4.mul(v128.load(dy, 32), f32x4.sub(one, f32x4.mul(y2, y2))), 32)
+      v128.store(dy, f32x4.mul(v128.load(dy, 48), f32x4.sub(one, f32x4.mul(y3, y3))), 48)
+    }
+    for (; length > 0; length -= 4, dy += 16, y += 16) {
+      const out = load4(y, length)
+      store4(dy, f32x4.mul(load4(dy, length), f32x4.sub(one, f32x4.mul(out, out))), length)
     }
   }
   if (activation == RELU) {
-    for (let left = length; left > 0; left -= 4, dy += 16, y += 16) {
-      store4(dy, v128.and(load4(dy, left), f32x4.gt(load4(y, left), zero)), left)
+    const zero = f32x4.splat(0)
+    for (; length > 0; length -= 4, dy += 16, y += 16) {
+      store4(dy, v128.and(load4(dy, length), f32x4.gt(load4(y, length), zero)), length)
     }
   }
 }
@@ -86,7 +96,7 @@ export function denseBackwardWeights(
       const rows = blockRows(numInputs - k)
       const at = <usize>k << 2
       const into = dWeight + <usize>k * yRow
-      multiplyRows(into, yRow, into, yRow, all, x + at, 4, xRow, dy, yRow, rows, depth, numOutputs)
+      multiplyRows(into, yRow, into, yRow, all, x + at, 4, xRow, dy, yRow, rows, depth, numOutputs & ~3)
       k += rows
     }
     for (let j = numOutputs & ~3; j < numOutputs; j++) {
@@ -116,8 +126,9 @@ export function denseBackwardInput(
   for (let left = numRows; left > 0; ) {
     const rows = blockRows(left)
     multiplyRows(dx, xRow, dx, xRow, kept, dy, yRow, 4, transposed, xRow, rows, numOutputs, numInputs)
-    for (let k = numInputs & ~3; k < numInputs; k++) {
-      dotRows(dx + (<usize>k << 2), xRow, dy, yRow, weight + <usize>k * yRow, 4, 0, rows, numOutputs, accumulate)
+    if ((numInputs & 1) != 0) {
+      const k: usize = numInputs - 1
+      dotRows(dx + (k << 2), xRow, dy, yRow, weight + k * yRow, 4, 0, rows, numOutputs, accumulate)
     }
     dx += <usize>rows * xRow
     dy += <usize>rows * yRow
@@ -142,7 +153,7 @@ function activate(y: usize, length: i32, activation: i32): void {
 }
 
 /**
- * The columns of C, up to the last multiple of four, for one block of `rows` rows. Element (row, k) of A is at
+ * The columns of C, but for the last of an odd number, for one block of `rows` rows. Element (row, k) of A is at
  * a + row · aRow + k · aStep, element (k, j) of B at b + k · bStep + 4 j. The sums begin with what is at `from`
  * (from + row · fromRow; for a bias fromRow is 0), or with 0 where the mask `kept` is clear: a branch after the loop, or a
  * null address, would cost the loop its registers.
@@ -175,10 +186,17 @@ function multiplyRows(
       left -= 24
     } else tile1x8(c + at, cRow, from + at, fromRow, kept, a, aRow, aStep, b + at, bStep, depth)
   }
-  if (left < 4) return
-  if (rows == 6) tile6x4(c + at, cRow, from + at, fromRow, kept, a, aRow, aStep, b + at, bStep, depth)
-  else if (rows == 4) tile4x4(c + at, cRow, from + at, fromRow, kept, a, aRow, aStep, b + at, bStep, depth)
-  else tile1x4(c + at, cRow, from + at, fromRow, kept, a, aRow, aStep, b + at, bStep, depth)
+  if ((left & 4) != 0) {
+    if (rows == 6) tile6x4(c + at, cRow, from + at, fromRow, kept, a, aRow, aStep, b + at, bStep, depth)
+    else if (rows == 4) tile4x4(c + at, cRow, from + at, fromRow, kept, a, aRow, aStep, b + at, bStep, depth)
+    else tile1x4(c + at, cRow, from + at, fromRow, kept, a, aRow, aStep, b + at, bStep, depth)
+    at += 16
+  }
+  if ((left & 2) != 0) {
+    if (rows == 6) tile6x2(c + at, cRow, from + at, fromRow, kept, a, aRow, aStep, b + at, bStep, depth)
+    else if (rows == 4) tile4x2(c + at, cRow, from + at, fromRow, kept, a, aRow, aStep, b + at, bStep, depth)
+    else tile1x2(c + at, cRow, from + at, fromRow, kept, a, aRow, aStep, b + at, bStep, depth)
+  }
 }
 
 /** One column of C for one block of rows: dot products over a contiguous depth of A, with any step of B. */
@@ -669,6 +687,118 @@ function tile1x4(
   v128.store(c, c00)
 }
 
+function tile6x2(
+  c: usize,
+  cRow: usize,
+  from: usize,
+  fromRow: usize,
+  kept: v128,
+  a: usize,
+  aRow: usize,
+  aStep: usize,
+  b: usize,
+  bStep: usize,
+  depth: i32,
+): void {
+  let a0 = a
+  let a1 = a + aRow
+  let a2 = a + 2 * aRow
+  let a3 = a + 3 * aRow
+  let a4 = a + 4 * aRow
+  let a5 = a + 5 * aRow
+  let c0 = v128.and(v128.load64_zero(from), kept)
+  let c1 = v128.and(v128.load64_zero(from + fromRow), kept)
+  let c2 = v128.and(v128.load64_zero(from + 2 * fromRow), kept)
+  let c3 = v128.and(v128.load64_zero(from + 3 * fromRow), kept)
+  let c4 = v128.and(v128.load64_zero(from + 4 * fromRow), kept)
+  let c5 = v128.and(v128.load64_zero(from + 5 * fromRow), kept)
+  for (; depth > 0; depth--) {
+    const b0 = v128.load64_zero(b)
+    c0 = madd(v128.load32_splat(a0), b0, c0)
+    c1 = madd(v128.load32_splat(a1), b0, c1)
+    c2 = madd(v128.load32_splat(a2), b0, c2)
+    c3 = madd(v128.load32_splat(a3), b0, c3)
+    c4 = madd(v128.load32_splat(a4), b0, c4)
+    c5 = madd(v128.load32_splat(a5), b0, c5)
+    a0 += aStep
+    a1 += aStep
+    a2 += aStep
+    a3 += aStep
+    a4 += aStep
+    a5 += aStep
+    b += bStep
+  }
+  v128.store64_lane(c, c0, 0)
+  v128.store64_lane(c + cRow, c1, 0)
+  v128.store64_lane(c + 2 * cRow, c2, 0)
+  v128.store64_lane(c + 3 * cRow, c3, 0)
+  v128.store64_lane(c + 4 * cRow, c4, 0)
+  v128.store64_lane(c + 5 * cRow, c5, 0)
+}
+
+function tile4x2(
+  c: usize,
+  cRow: usize,
+  from: usize,
+  fromRow: usize,
+  kept: v128,
+  a: usize,
+  aRow: usize,
+  aStep: usize,
+  b: usize,
+  bStep: usize,
+  depth: i32,
+): void {
+  let a0 = a
+  let a1 = a + aRow
+  let a2 = a + 2 * aRow
+  let a3 = a + 3 * aRow
+  let c0 = v128.and(v128.load64_zero(from), kept)
+  let c1 = v128.and(v128.load64_zero(from + fromRow), kept)
+  let c2 = v128.and(v128.load64_zero(from + 2 * fromRow), kept)
+  let c3 = v128.and(v128.load64_zero(from + 3 * fromRow), kept)
+  for (; depth > 0; depth--) {
+    const b0 = v128.load64_zero(b)
+    c0 = madd(v128.load32_splat(a0), b0, c0)
+    c1 = madd(v128.load32_splat(a1), b0, c1)
+    c2 = madd(v128.load32_splat(a2), b0, c2)
+    c3 = madd(v128.load32_splat(a3), b0, c3)
+    a0 += aStep
+    a1 += aStep
+    a2 += aStep
+    a3 += aStep
+    b += bStep
+  }
+  v128.store64_lane(c, c0, 0)
+  v128.store64_lane(c + cRow, c1, 0)
+  v128.store64_lane(c + 2 * cRow, c2, 0)
+  v128.store64_lane(c + 3 * cRow, c3, 0)
+}
+
+function tile1x2(
+  c: usize,
+  cRow: usize,
+  from: usize,
+  fromRow: usize,
+  kept: v128,
+  a: usize,
+  aRow: usize,
+  aStep: usize,
+  b: usize,
+  bStep: usize,
+  depth: i32,
+): void {
+  let a0 = a
+  let c0 = v128.and(v128.load64_zero(from), kept)
+  for (; depth > 0; depth--) {
+    const b0 = v128.load64_zero(b)
+    c0 = madd(v128.load32_splat(a0), b0, c0)
+    a0 += aStep
+    b += bStep
+  }
+  v128.store64_lane(c, c0, 0)
+}
+
 function dot6(
   c: usize,
   cRow: usize,
@@ -692,14 +822,14 @@ function dot6(
   let c3 = f32x4.splat(0)
   let c4 = f32x4.splat(0)
   let c5 = f32x4.splat(0)
-  for (; depth > 0; depth -= 4) {
-    const column = strided4(b, bStep, depth)
-    c0 = madd(load4(a0, depth), column, c0)
-    c1 = madd(load4(a1, depth), column, c1)
-    c2 = madd(load4(a2, depth), column, c2)
-    c3 = madd(load4(a3, depth), column, c3)
-    c4 = madd(load4(a4, depth), column, c4)
-    c5 = madd(load4(a5, depth), column, c5)
+  for (; depth >= 4; depth -= 4) {
+    const column = strided4(b, bStep, 4)
+    c0 = madd(v128.load(a0), column, c0)
+    c1 = madd(v128.load(a1), column, c1)
+    c2 = madd(v128.load(a2), column, c2)
+    c3 = madd(v128.load(a3), column, c3)
+    c4 = madd(v128.load(a4), column, c4)
+    c5 = madd(v128.load(a5), column, c5)
     a0 += 16
     a1 += 16
     a2 += 16
@@ -707,6 +837,15 @@ function dot6(
     a4 += 16
     a5 += 16
     b += bStep << 2
+  }
+  if (depth > 0) {
+    const column = strided4(b, bStep, depth)
+    c0 = madd(loadPart(a0, depth), column, c0)
+    c1 = madd(loadPart(a1, depth), column, c1)
+    c2 = madd(loadPart(a2, depth), column, c2)
+    c3 = madd(loadPart(a3, depth), column, c3)
+    c4 = madd(loadPart(a4, depth), column, c4)
+    c5 = madd(loadPart(a5, depth), column, c5)
   }
   put1(c, start + sum4(c0), add)
   c += cRow
@@ -740,17 +879,24 @@ function dot4(
   let c1 = f32x4.splat(0)
   let c2 = f32x4.splat(0)
   let c3 = f32x4.splat(0)
-  for (; depth > 0; depth -= 4) {
-    const column = strided4(b, bStep, depth)
-    c0 = madd(load4(a0, depth), column, c0)
-    c1 = madd(load4(a1, depth), column, c1)
-    c2 = madd(load4(a2, depth), column, c2)
-    c3 = madd(load4(a3, depth), column, c3)
+  for (; depth >= 4; depth -= 4) {
+    const column = strided4(b, bStep, 4)
+    c0 = madd(v128.load(a0), column, c0)
+    c1 = madd(v128.load(a1), column, c1)
+    c2 = madd(v128.load(a2), column, c2)
+    c3 = madd(v128.load(a3), column, c3)
     a0 += 16
     a1 += 16
     a2 += 16
     a3 += 16
     b += bStep << 2
+  }
+  if (depth > 0) {
+    const column = strided4(b, bStep, depth)
+    c0 = madd(loadPart(a0, depth), column, c0)
+    c1 = madd(loadPart(a1, depth), column, c1)
+    c2 = madd(loadPart(a2, depth), column, c2)
+    c3 = madd(loadPart(a3, depth), column, c3)
   }
   put1(c, start + sum4(c0), add)
   c += cRow
@@ -774,11 +920,15 @@ function dot1(
 ): void {
   let a0 = a
   let c0 = f32x4.splat(0)
-  for (; depth > 0; depth -= 4) {
-    const column = strided4(b, bStep, depth)
-    c0 = madd(load4(a0, depth), column, c0)
+  for (; depth >= 4; depth -= 4) {
+    const column = strided4(b, bStep, 4)
+    c0 = madd(v128.load(a0), column, c0)
     a0 += 16
     b += bStep << 2
+  }
+  if (depth > 0) {
+    const column = strided4(b, bStep, depth)
+    c0 = madd(loadPart(a0, depth), column, c0)
   }
   put1(c, start + sum4(c0), add)
 }

@@ -1,5 +1,5 @@
 /** Adam in f32, four weights at a time; the plain twin `adam.ts` has the formulas. */
-import { load4, lowPair, highPair, madd, store4, sum2 } from '../vector.simd'
+import { highPair, load4, loadPart, lowPair, madd, storePart, sum2 } from '../vector.simd'
 
 export function adamStep(
   weight: usize,
@@ -26,20 +26,32 @@ export function adamStep(
   const epsilon4 = f32x4.splat(<f32>epsilon)
   const decay = f32x4.splat(<f32>weightDecay)
   const descent = f32x4.splat(<f32>-learningRate)
-  for (let left = length; left > 0; left -= 4) {
-    const g = f32x4.mul(load4(gradient, left), scale)
-    const m = madd(keep1, load4(moment, left), f32x4.mul(take1, g))
-    const v = madd(keep2, load4(squareMoment, left), f32x4.mul(take2, f32x4.mul(g, g)))
-    const w = load4(weight, left)
+  // Whole vectors first: the same lines, for the compiler without the question how many lanes there are.
+  for (; length >= 4; length -= 4) {
+    const g = f32x4.mul(v128.load(gradient), scale)
+    const m = madd(keep1, v128.load(moment), f32x4.mul(take1, g))
+    const v = madd(keep2, v128.load(squareMoment), f32x4.mul(take2, f32x4.mul(g, g)))
     const root = f32x4.add(f32x4.sqrt(f32x4.mul(v, perCorrection2)), epsilon4)
     const direction = f32x4.div(f32x4.mul(m, perCorrection1), root)
-    store4(moment, m, left)
-    store4(squareMoment, v, left)
-    store4(weight, madd(descent, madd(decay, w, direction), w), left)
+    const w = v128.load(weight)
+    v128.store(moment, m)
+    v128.store(squareMoment, v)
+    v128.store(weight, madd(descent, madd(decay, w, direction), w))
     weight += 16
     moment += 16
     squareMoment += 16
     gradient += 16
+  }
+  if (length > 0) {
+    const g = f32x4.mul(loadPart(gradient, length), scale)
+    const m = madd(keep1, loadPart(moment, length), f32x4.mul(take1, g))
+    const v = madd(keep2, loadPart(squareMoment, length), f32x4.mul(take2, f32x4.mul(g, g)))
+    const root = f32x4.add(f32x4.sqrt(f32x4.mul(v, perCorrection2)), epsilon4)
+    const direction = f32x4.div(f32x4.mul(m, perCorrection1), root)
+    const w = loadPart(weight, length)
+    storePart(moment, m, length)
+    storePart(squareMoment, v, length)
+    storePart(weight, madd(descent, madd(decay, w, direction), w), length)
   }
 }
 

@@ -1,0 +1,360 @@
+/** One call of each kernel, over columns of a usual size, with what it does counted. */
+import { Activation, type Kernels } from '../../src/kernels/bind.ts'
+import type { Columns } from './columns.ts'
+import { TwinNumbers } from './network.ts'
+
+export interface Case {
+  readonly name: string
+  /** What is counted: flop, rows, lanes or elements a call. */
+  readonly unit: 'flop' | 'rows' | 'lanes' | 'elements'
+  readonly count: number
+  /** Puts the columns back that the kernel changes in place. */
+  readonly restore: () => void
+  readonly run: (kernels: Kernels) => unknown
+  /** What the call wrote. */
+  readonly outputs: readonly (Float32Array | Float64Array | Int32Array | Uint32Array | Uint8Array)[]
+}
+
+const BLOCK = 256
+const LANES = 8192
+const NUM_STEPS = 128
+
+export function kernelCases(columns: Columns): Case[] {
+  const numbers = new TwinNumbers()
+  const floats = (length: number, low = -1, high = 1) => {
+    const column = columns.floats(length)
+    numbers.fill(column, low, high)
+    return column
+  }
+  const flags = (length: number, part: number) => {
+    const column = columns.flags(length)
+    for (let i = 0; i < length; i++) column[i] = numbers.uniform(0, 1) < part ? 1 : 0
+    return column
+  }
+  const wholes = (length: number, below: number) => {
+    const column = columns.wholes(length)
+    for (let i = 0; i < length; i++) column[i] = Math.floor(numbers.uniform(0, below))
+    return column
+  }
+  const order = (length: number, below: number) => {
+    const column = columns.counts(length)
+    for (let i = 0; i < length; i++) column[i] = Math.floor(numbers.uniform(0, below))
+    return column
+  }
+  const saved = (...given: Float32Array[]) => {
+    const copies = given.map((column) => column.slice())
+    return () => given.forEach((column, i) => void column.set(copies[i]!))
+  }
+  const nothing = () => {}
+
+  const dense = (numInputs: number, numOutputs: number, activation: number): Case[] => {
+    const shape = `${numInputs} × ${numOutputs}, ${BLOCK} rows`
+    const [x, y] = [floats(BLOCK * numInputs), floats(BLOCK * numOutputs)]
+    const [dx, dy] = [floats(BLOCK * numInputs), floats(BLOCK * numOutputs)]
+    const [weight, bias] = [floats(numInputs * numOutputs, -0.2, 0.2), floats(numOutputs)]
+    const [dWeight, dBias] = [floats(weight.length), floats(numOutputs)]
+    const transposed = columns.floats(weight.length)
+    const flop = 2 * BLOCK * numInputs * numOutputs
+    const what = activation === Activation.tanh ? ' + tanh' : ''
+    return [
+      {
+        name: `denseForward${what}, ${shape}`,
+        unit: 'flop',
+        count: flop,
+        restore: nothing,
+        run: (k) => k.denseForward(y, x, weight, bias, BLOCK, numInputs, numOutputs, activation, 0, 0),
+        outputs: [y],
+      },
+      {
+        name: `denseBackwardWeights, ${shape}`,
+        unit: 'flop',
+        count: flop,
+        restore: saved(dWeight, dBias),
+        run: (k) => k.denseBackwardWeights(dWeight, dBias, dy, x, BLOCK, numInputs, numOutputs, 0),
+        outputs: [dWeight, dBias],
+      },
+      {
+        name: `denseBackwardInput, ${shape}`,
+        unit: 'flop',
+        count: flop,
+        restore: nothing,
+        run: (k) => k.denseBackwardInput(dx, dy, weight, transposed, BLOCK, numInputs, numOutputs, false),
+        outputs: [dx],
+      },
+    ]
+  }
+
+  // Near 0, so that a gradient that is multiplied again and again in place does not decay into denormals.
+  const [y, dy] = [floats(BLOCK * 64, -1e-3, 1e-3), floats(BLOCK * 64)]
+  const [logits, mean, uniform, normal] = [floats(LANES * 2), floats(LANES), floats(LANES, 0, 1), floats(LANES)]
+  const [dLogits, logprob, entropy] = [floats(LANES * 2), floats(LANES, -1, 0), floats(LANES, 0, 1)]
+  const [action, box, logStd, sizes] = [wholes(LANES, 2), floats(LANES), floats(1), columns.wholes(1)]
+  sizes[0] = 2
+  const [dLogprob, dEntropy, dValue] = [floats(LANES), floats(LANES), floats(LANES)]
+  const [chosen, sampled, dMean, dLogStd] = [wholes(LANES, 2), floats(LANES), floats(LANES), floats(1)]
+  const [lane, episode, words] = [order(LANES, LANES), order(LANES, 99), columns.counts(4)]
+  const step = wholes(LANES, 400)
+  const [value, old, advantage, returns] = [floats(LANES), floats(LANES, -1, 0), floats(LANES), floats(LANES)]
+  const [sums, moments] = [columns.doubles(5), columns.doubles(2)]
+  const state = [floats(LANES, -2, 2), floats(LANES), floats(LANES, -0.2, 0.2), floats(LANES)] as const
+  const [observation, reward, ended] = [floats(4 * LANES), floats(LANES), flags(LANES, 0.01)]
+  const [angle, speed, torque, seen] = [floats(LANES, -3, 3), floats(LANES), floats(LANES), floats(3 * LANES)]
+  const weights = [floats(65_536), floats(65_536), floats(65_536, 0, 1), floats(65_536)] as const
+  const slots = floats(16 * 16_384)
+  const size = NUM_STEPS * LANES
+  const rollout = {
+    advantage: floats(size),
+    returns: floats(size),
+    carry: floats(LANES),
+    reward: floats(size),
+    value: floats(size),
+    nextValue: floats(size),
+    terminated: flags(size, 0.01),
+    truncated: flags(size, 0.01),
+    valid: flags(size, 1),
+  }
+  const rows = order(LANES, size)
+  const [listed, shuffled] = [columns.counts(size), columns.counts(size)]
+  for (let i = 0; i < size; i++) shuffled[i] = i
+  const gathered = floats(4 * LANES)
+  const source = floats(4 * size)
+
+  return [
+    ...dense(64, 64, Activation.tanh),
+    dense(64, 64, Activation.linear)[0]!,
+    ...dense(4, 64, Activation.tanh).slice(0, 2),
+    ...dense(64, 2, Activation.linear),
+    ...dense(64, 1, Activation.linear),
+    dense(256, 256, Activation.tanh)[0]!,
+    {
+      name: `activationBackward, tanh, ${BLOCK} × 64`,
+      unit: 'elements',
+      count: BLOCK * 64,
+      restore: saved(dy),
+      run: (k) => k.activationBackward(dy, y, BLOCK * 64, Activation.tanh),
+      outputs: [dy],
+    },
+    {
+      name: 'categoricalSample, 2 choices',
+      unit: 'rows',
+      count: LANES,
+      restore: nothing,
+      run: (k) => k.categoricalSample(chosen, sampled, logits, uniform, sizes, LANES, 1, 2, 0),
+      outputs: [sampled],
+    },
+    {
+      name: 'categoricalEvaluate, 2 choices',
+      unit: 'rows',
+      count: LANES,
+      restore: nothing,
+      run: (k) => k.categoricalEvaluate(logprob, entropy, action, logits, sizes, LANES, 1, 2, 0),
+      outputs: [logprob, entropy],
+    },
+    {
+      name: 'categoricalBackward, 2 choices',
+      unit: 'rows',
+      count: LANES,
+      restore: nothing,
+      run: (k) => k.categoricalBackward(dLogits, dLogprob, dEntropy, action, logits, sizes, LANES, 1, 2, 0),
+      outputs: [dLogits],
+    },
+    {
+      name: 'gaussianSample, 1 wide',
+      unit: 'rows',
+      count: LANES,
+      restore: nothing,
+      run: (k) => k.gaussianSample(box, sampled, mean, logStd, normal, LANES, 1, 0),
+      outputs: [box, sampled],
+    },
+    {
+      name: 'gaussianBackward, 1 wide',
+      unit: 'rows',
+      count: LANES,
+      restore: saved(dLogStd),
+      run: (k) => k.gaussianBackward(dMean, dLogStd, dLogprob, dEntropy, normal, mean, logStd, LANES, 1, 0),
+      outputs: [dMean],
+    },
+    {
+      name: 'drawUniform, 1 wide',
+      unit: 'rows',
+      count: LANES,
+      restore: nothing,
+      run: (k) => k.drawUniform(sampled, words, lane, episode, step, 7, 11, LANES, 1, 0),
+      outputs: [sampled],
+    },
+    {
+      name: 'drawNormal, 1 wide',
+      unit: 'rows',
+      count: LANES,
+      restore: nothing,
+      run: (k) => k.drawNormal(sampled, words, lane, episode, step, 7, 11, LANES, 1, 0),
+      outputs: [sampled],
+    },
+    {
+      name: 'ppoLoss',
+      unit: 'rows',
+      count: LANES,
+      restore: () => sums.fill(0),
+      run: (k) =>
+        k.ppoLoss(
+          dLogprob,
+          dEntropy,
+          dValue,
+          sums,
+          value,
+          entropy,
+          value,
+          old,
+          old,
+          advantage,
+          returns,
+          0,
+          1,
+          0.2,
+          Number.POSITIVE_INFINITY,
+          0.01,
+          0.5,
+          1 / LANES,
+          LANES,
+          0,
+          0,
+        ),
+      outputs: [dEntropy, dValue],
+    },
+    {
+      name: 'adamStep',
+      unit: 'elements',
+      count: 65_536,
+      restore: saved(...weights),
+      run: (k) => k.adamStep(...weights, 1, 1e-3, 0.9, 0.999, 1e-5, 0, 0.1, 0.001, 65_536),
+      outputs: weights,
+    },
+    {
+      name: 'globalNorm',
+      unit: 'elements',
+      count: 65_536,
+      restore: () => sums.fill(0),
+      run: (k) => {
+        sums[0] = k.globalNorm(weights[3], 65_536)
+      },
+      outputs: [sums],
+    },
+    {
+      name: 'sumSlots, 16',
+      unit: 'elements',
+      count: slots.length,
+      restore: saved(slots),
+      run: (k) => k.sumSlots(slots, 16, 16_384),
+      outputs: [],
+    },
+    {
+      name: `gae, ${NUM_STEPS} × ${LANES}`,
+      unit: 'rows',
+      count: size,
+      restore: nothing,
+      run: (k) =>
+        k.gae(
+          rollout.advantage,
+          rollout.returns,
+          rollout.carry,
+          rollout.reward,
+          rollout.value,
+          rollout.nextValue,
+          rollout.terminated,
+          rollout.truncated,
+          rollout.valid,
+          0.99,
+          0.95,
+          NUM_STEPS,
+          LANES,
+        ),
+      outputs: [rollout.advantage, rollout.returns],
+    },
+    {
+      name: `discountedReturns, ${NUM_STEPS} × ${LANES}`,
+      unit: 'rows',
+      count: size,
+      restore: nothing,
+      run: (k) =>
+        k.discountedReturns(
+          rollout.returns,
+          rollout.carry,
+          rollout.reward,
+          rollout.nextValue,
+          rollout.terminated,
+          rollout.truncated,
+          rollout.valid,
+          0.99,
+          NUM_STEPS,
+          LANES,
+        ),
+      outputs: [rollout.returns],
+    },
+    {
+      name: `cartPoleStep, ${LANES} lanes`,
+      unit: 'lanes',
+      count: LANES,
+      restore: saved(...state),
+      run: (k) => k.cartPoleStep(...state, observation, reward, ended, action, 0, LANES),
+      outputs: [observation],
+    },
+    {
+      name: `pendulumStep, ${LANES} lanes`,
+      unit: 'lanes',
+      count: LANES,
+      restore: saved(angle, speed),
+      run: (k) => k.pendulumStep(angle, speed, seen, reward, torque, 10, 0, LANES),
+      outputs: [seen, reward],
+    },
+    {
+      name: 'gatherRows, 1 wide',
+      unit: 'rows',
+      count: LANES,
+      restore: nothing,
+      run: (k) => k.gatherRows(sampled, source, rows, 0, LANES, 1),
+      outputs: [sampled],
+    },
+    {
+      name: 'gatherRows, 4 wide',
+      unit: 'rows',
+      count: LANES,
+      restore: nothing,
+      run: (k) => k.gatherRows(gathered, source, rows, 0, LANES, 4),
+      outputs: [gathered],
+    },
+    {
+      name: 'shuffleRows',
+      unit: 'rows',
+      count: LANES,
+      restore: () => {
+        for (let i = 0; i < LANES; i++) shuffled[i] = i
+      },
+      run: (k) => k.shuffleRows(shuffled, words, LANES, 3, 1, 7, 11),
+      outputs: [shuffled],
+    },
+    {
+      name: 'listValid',
+      unit: 'rows',
+      count: size,
+      restore: nothing,
+      run: (k) => k.listValid(listed, rollout.valid, size),
+      outputs: [listed],
+    },
+    {
+      name: 'findNonFinite',
+      unit: 'elements',
+      count: 4 * LANES,
+      restore: nothing,
+      run: (k) => k.findNonFinite(gathered, 0, 4 * LANES),
+      outputs: [],
+    },
+    {
+      name: 'meanAndDeviation',
+      unit: 'rows',
+      count: LANES,
+      restore: nothing,
+      run: (k) => k.meanAndDeviation(moments, advantage, LANES),
+      outputs: [moments],
+    },
+  ]
+}
