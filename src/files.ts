@@ -51,7 +51,9 @@ export async function makeFolder(path: string): Promise<void> {
     )
     if (code !== 'ENOENT' || parentIsThere || parent === path) throw cause
     await makeFolder(parent)
-    await mkdir(path)
+    await mkdir(path).catch((second: NodeJS.ErrnoException) => {
+      if (second.code !== 'EEXIST') throw second // Somebody else was faster.
+    })
   }
 }
 

@@ -54,7 +54,6 @@ export { type EvaluateOptions, type Evaluation, evaluate, recordEpisodes } from 
 export type { CohortMetrics, UpdateMetrics } from './training/metrics.ts'
 export {
   configureRun,
-  freeFolder,
   listRollouts,
   loadPolicy,
   openRun,

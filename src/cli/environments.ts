@@ -1,8 +1,10 @@
+import { InputError } from '../errors.ts'
 import { environments, type Space } from '../index.ts'
 import type { Command } from './invocation.ts'
 
 /** colonnade environments */
-export const environmentsCommand: Command = async ({ json }) => {
+export const environmentsCommand: Command = async ({ words: rest, json }) => {
+  if (rest.length > 0) throw new InputError('environments', JSON.stringify(rest[0]), 'no further word')
   const list = environments.map((factory) => {
     const { id, observationSpace, actionSpace, maxEpisodeSteps, returnThreshold } = factory()
     return { id, observation: words(observationSpace), action: words(actionSpace), maxEpisodeSteps, returnThreshold }

@@ -1,4 +1,4 @@
-import { configureRun, freeFolder, startRun } from '../index.ts'
+import { configureRun, startRun } from '../index.ts'
 import { follow } from './follow.ts'
 import { type Command, splitWords } from './invocation.ts'
 
@@ -6,7 +6,6 @@ import { type Command, splitWords } from './invocation.ts'
 export const trainCommand: Command = async ({ words, json, quiet }) => {
   const { subject, texts } = splitWords(words, 'an environment, like CartPole-v1')
   const { out, ...overrides } = texts
-  const definition = await configureRun(subject, overrides)
-  const run = await startRun(definition, out ?? (await freeFolder(`runs/${definition.environment.id}`)))
+  const run = await startRun(await configureRun(subject, overrides), out)
   return follow(run, { json, quiet })
 }

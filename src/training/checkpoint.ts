@@ -8,7 +8,7 @@ import { createHash } from 'node:crypto'
 import { mkdir, open, readdir, readFile, rename, rm } from 'node:fs/promises'
 import { basename, join } from 'node:path'
 import type { DefinitionRecord } from '../definition.ts'
-import { InputError } from '../errors.ts'
+import { InputError, show } from '../errors.ts'
 import { cannotWrite, makeFolder, syncFolder } from '../files.ts'
 import { decodeSafetensors, encodeSafetensors, type Tensor } from './safetensors.ts'
 
@@ -117,7 +117,10 @@ export async function writeCheckpoint(
 export async function pruneCheckpoints(run: string, kept: number): Promise<void> {
   const updates = await listCheckpoints(run)
   for (const update of updates.slice(0, Math.max(0, updates.length - kept))) {
-    await rm(checkpointPath(run, update), { recursive: true })
+    const path = checkpointPath(run, update)
+    const doomed = join(checkpointsFolder(run), `.${basename(path)}.tmp`) // Gone from the list at once, and whole till then.
+    await rename(path, doomed)
+    await rm(doomed, { recursive: true })
   }
 }
 
@@ -160,6 +163,24 @@ function parseManifest(path: string, bytes: Uint8Array): Manifest {
   }
   if (manifest?.format !== FORMAT) {
     throw new InputError(`checkpoint ${path}`, `format ${JSON.stringify(manifest?.format)}`, JSON.stringify(FORMAT))
+  }
+  const kinds = {
+    update: 'number',
+    steps: 'number',
+    seconds: 'number',
+    seed: 'number',
+    cohorts: 'object',
+    files: 'object',
+  }
+  for (const [key, kind] of Object.entries(kinds)) {
+    const value = manifest[key as keyof Manifest]
+    if (typeof value !== kind || value === null) {
+      throw new InputError(
+        `checkpoint ${path}`,
+        `${key} ${show(value)} in its manifest`,
+        `${kind === 'number' ? 'a' : 'an'} ${kind}`,
+      )
+    }
   }
   return manifest
 }

@@ -11,15 +11,12 @@ export interface Preset {
 export const presets: Readonly<Record<string, Preset>> = {
   'CartPole-v1': {
     run: { numLanes: 16, totalSteps: 100_000 },
-    ppo: { numSteps: 64, numMinibatches: 8, updateEpochs: 3, learningRate: 3e-3, gamma: 0.99, gaeLambda: 0.9 },
+    ppo: { numSteps: 64, numMinibatches: 16, updateEpochs: 3, learningRate: 2e-3, gamma: 0.98, gaeLambda: 0.95 },
     mlp: {},
   },
   'Pendulum-v1': {
-    run: { numLanes: 32, totalSteps: 290_000 },
-    ppo: {
-      ...{ numSteps: 256, numMinibatches: 32, updateEpochs: 4, learningRate: 3e-3 },
-      ...{ gamma: 0.95, gaeLambda: 0.9, maxGradNorm: 5 },
-    },
+    run: { numLanes: 64, totalSteps: 290_000 },
+    ppo: { numSteps: 128, numMinibatches: 32, updateEpochs: 3, learningRate: 3e-3, gamma: 0.95, gaeLambda: 0.95 },
     mlp: {},
   },
 }

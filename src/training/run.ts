@@ -3,7 +3,7 @@
  * `rollouts/` (Arrow files, never changed once written), and at the end `summary.json` and `learning-curve.svg`.
  */
 import { appendFileSync } from 'node:fs'
-import { readdir, readFile, rm } from 'node:fs/promises'
+import { access, mkdir, readdir, readFile, rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import type { AlgorithmDefinition } from '../algorithms/algorithm.ts'
@@ -12,7 +12,7 @@ import { type DefinitionRecord, findFactory, recordOf, revive } from '../definit
 import type { EnvironmentDefinition, EnvironmentFactory } from '../environments/environment.ts'
 import { environmentFactory, environments } from '../environments/registry.ts'
 import { InputError, show, unknownWord } from '../errors.ts'
-import { cannotWrite, writeWhole } from '../files.ts'
+import { cannotWrite, makeFolder, writeWhole } from '../files.ts'
 import { bestKernelBuild } from '../kernels/bind.ts'
 import { mlp } from '../policies/mlp.ts'
 import type { PolicyDefinition } from '../policies/policy.ts'
@@ -30,7 +30,7 @@ import {
 import { writeArrow } from '../tables/arrow.ts'
 import { VERSION } from '../version.ts'
 import { createWorld } from '../world.ts'
-import { listCheckpoints, pruneCheckpoints, readCheckpoint } from './checkpoint.ts'
+import { checkpointsFolder, listCheckpoints, pruneCheckpoints, readCheckpoint } from './checkpoint.ts'
 import { metricsLine, type UpdateMetrics } from './metrics.ts'
 import { presets } from './presets.ts'
 import { createTrainer, type Progress, type Trainer } from './trainer.ts'
@@ -192,8 +192,9 @@ export class Run {
       else if (signal?.aborted && trainer.steps < totalSteps) status = 'interrupted'
       if (status !== 'complete') break
     }
-    await this.#checkpoint()
+    // The rollout first: if it cannot be written, the run is not at its end, and a resumed one will make it again.
     if (rollouts === 'last') await this.#writeRollout()
+    await this.#checkpoint()
     return this.#finish(status)
   }
 
@@ -252,23 +253,13 @@ export class Run {
 }
 
 /**
- * Begins a run in a new folder.
- * @throws InputError if the folder holds anything, or cannot be written.
+ * Begins a run in a new folder; `runs/<environment>-<n>` with the lowest free number if none is given.
+ * @throws InputError if the settings do not fit, the folder holds anything, or it cannot be written.
  */
-export async function startRun(definition: RunDefinition, folder: string): Promise<Run> {
-  const present = await readdir(folder).catch((cause: NodeJS.ErrnoException): string[] => {
-    if (cause.code === 'ENOENT') return []
-    throw cannotWrite(folder, cause)
-  })
-  if (present.includes('config.json')) {
-    throw new InputError(
-      'out',
-      `${folder}, which holds a run`,
-      `a new folder (to go on with it: colonnade resume ${folder})`,
-    )
-  }
-  if (present.length > 0) throw new InputError('out', `${folder}, which is not empty`, 'a new or empty folder')
+export async function startRun(definition: RunDefinition, out?: string): Promise<Run> {
+  if (out !== undefined) await refuseOccupied(out)
   const trainer = await trainerOf(definition) // Before anything is written: settings may be refused here.
+  const folder = await claimFolder(definition.environment.id, out)
   const { environment, policy, algorithm, settings } = definition
   const config: RunConfig = {
     colonnade: VERSION,
@@ -279,6 +270,19 @@ export async function startRun(definition: RunDefinition, folder: string): Promi
   }
   await writeWhole(join(folder, 'config.json'), [`${JSON.stringify(config, null, 2)}\n`])
   return new Run(folder, definition, trainer)
+}
+
+async function refuseOccupied(folder: string): Promise<void> {
+  if (folder === '') throw new InputError('out', 'an empty name', 'a folder')
+  const present = await readdir(folder).catch((cause: NodeJS.ErrnoException): string[] => {
+    if (cause.code === 'ENOENT') return []
+    throw cannotWrite(folder, cause)
+  })
+  if (present.includes('config.json')) {
+    const expected = `a new folder (to go on with it: colonnade resume ${folder})`
+    throw new InputError('out', `${folder}, which holds a run`, expected)
+  }
+  if (present.length > 0) throw new InputError('out', `${folder}, which is not empty`, 'a new or empty folder')
 }
 
 /**
@@ -307,7 +311,8 @@ export async function openRun(folder: string): Promise<RunDefinition> {
     throw new InputError('run', `${folder} (${(cause as Error).message})`, 'a run folder with a config.json', { cause })
   }
   for (const key of ['environment', 'policy', 'algorithm', 'settings'] as const) {
-    if (typeof config?.[key] !== 'object') throw new InputError(path, `no ${key}`, 'the config.json of a run')
+    if (typeof config?.[key] !== 'object' || config[key] === null)
+      throw new InputError(path, `no ${key}`, 'the config.json of a run')
   }
   const { environment, policy, algorithm, settings } = config
   if (policy.id !== mlp.id) throw unknownWord('policy', policy.id, [mlp.id])
@@ -333,11 +338,11 @@ export async function loadPolicy(
   const weights = new Float32Array(model.numParameters)
   for (const { name, offset, shape } of model.parameters) {
     const tensor = tensors.get(`${policy.id}.weights.${name}`)
-    if (tensor === undefined || show(tensor.shape) !== show(shape)) {
+    if (tensor?.type !== 'f32' || show(tensor.shape) !== show(shape)) {
       throw new InputError(
         `checkpoint ${path}`,
-        tensor ? `${name} of shape ${show(tensor.shape)}` : `no ${name}`,
-        `${name} of shape ${show(shape)}`,
+        tensor ? `${name}: ${tensor.type} of shape ${show(tensor.shape)}` : `no ${name}`,
+        `${name}: f32 of shape ${show(shape)}`,
       )
     }
     new Uint8Array(weights.buffer, offset * 4, tensor.bytes.byteLength).set(tensor.bytes)
@@ -375,7 +380,15 @@ interface MetricsRow {
 
 async function readMetrics(folder: string): Promise<MetricsRow[]> {
   const text = await readFile(join(folder, 'metrics.jsonl'), 'utf8').catch(() => '')
-  return wholeLines(text).map((line) => JSON.parse(line) as MetricsRow)
+  return wholeLines(text).map(parseMetrics)
+}
+
+function parseMetrics(line: string): MetricsRow {
+  try {
+    return JSON.parse(line) as MetricsRow
+  } catch (cause) {
+    throw new InputError('metrics.jsonl', show(line), 'a JSON object a line', { cause })
+  }
 }
 
 /** The lines that end in a line break: a last one that was cut off by a crash is not among them. */
@@ -390,7 +403,7 @@ function wholeLines(text: string): string[] {
 async function dropYounger(folder: string, update: number): Promise<void> {
   const path = join(folder, 'metrics.jsonl')
   const lines = wholeLines(await readFile(path, 'utf8').catch(() => ''))
-  const kept = lines.filter((line) => (JSON.parse(line) as MetricsRow).update <= update)
+  const kept = lines.filter((line) => parseMetrics(line).update <= update)
   await writeWhole(path, [kept.map((line) => `${line}\n`).join('')])
   for (const rollout of await listRollouts(folder)) {
     if (Number.parseInt(rollout.slice(-14), 10) > update) await rm(rollout)
@@ -406,14 +419,37 @@ function append(path: string, line: string): void {
   }
 }
 
-/** A folder of that name with the lowest free number: `runs/CartPole-v1-2`. */
-export async function freeFolder(base: string): Promise<string> {
-  for (let number = 1; ; number++) {
-    const folder = `${base}-${number}`
-    const taken = await readdir(folder).then(
-      () => true,
-      (cause: NodeJS.ErrnoException) => cause.code !== 'ENOENT',
-    )
-    if (!taken) return folder
+/**
+ * Makes a run folder of one's own: the one asked for, or `runs/<environment>-<n>` with the lowest free number. Of several
+ * runs that begin at once only one gets a folder: who makes `checkpoints` in it.
+ */
+async function claimFolder(environment: string, folder: string | undefined): Promise<string> {
+  if (folder !== undefined) {
+    if (!(await claims(folder))) {
+      throw new InputError('out', `${folder}, which another run has just taken`, 'a new folder')
+    }
+    return folder
   }
+  for (let number = 1; ; number++) {
+    const free = join('runs', `${environment}-${number}`)
+    if (!(await isPresent(free)) && (await claims(free))) return free
+  }
+}
+
+async function claims(folder: string): Promise<boolean> {
+  try {
+    await makeFolder(folder)
+    await mkdir(checkpointsFolder(folder))
+    return true
+  } catch (cause) {
+    if ((cause as NodeJS.ErrnoException).code === 'EEXIST' && (await isPresent(checkpointsFolder(folder)))) return false
+    throw cannotWrite(folder, cause)
+  }
+}
+
+async function isPresent(path: string): Promise<boolean> {
+  return access(path).then(
+    () => true,
+    () => false,
+  )
 }

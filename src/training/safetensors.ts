@@ -3,7 +3,7 @@
  * bytes, then the tensors' bytes. Readable from Python by `safetensors.numpy.load_file`.
  */
 import { type ColumnType, elementBytes } from '../components/column.ts'
-import { InputError } from '../errors.ts'
+import { InputError, show } from '../errors.ts'
 
 /** A named array: `bytes` is little-endian, row-major. */
 export interface Tensor {
@@ -39,9 +39,11 @@ export function decodeSafetensors(subject: string, file: Uint8Array): Map<string
   const wrong = (got: string, expected: string) => new InputError(subject, got, expected)
   if (file.byteLength < 8) throw wrong(`${file.byteLength} bytes`, 'a safetensors file')
   const length = Number(new DataView(file.buffer, file.byteOffset).getBigUint64(0, true))
-  if (length > file.byteLength - 8)
+  if (length > file.byteLength - 8) {
     throw wrong(`a header of ${length} bytes in a file of ${file.byteLength}`, 'a whole file')
-  let header: Record<string, { dtype: string; shape: number[]; data_offsets: [number, number] }>
+  }
+  const data = file.subarray(8 + length)
+  let header: unknown
   try {
     header = JSON.parse(Buffer.from(file.buffer, file.byteOffset + 8, length).toString())
   } catch (cause) {
@@ -49,18 +51,32 @@ export function decodeSafetensors(subject: string, file: Uint8Array): Map<string
       cause,
     })
   }
+  if (typeof header !== 'object' || header === null || Array.isArray(header)) {
+    throw wrong(`a header that is ${show(header)}`, 'an object of tensors')
+  }
   const tensors = new Map<string, Tensor>()
+  let next = 0
   for (const [name, entry] of Object.entries(header)) {
     if (name === '__metadata__') continue
-    const type = (Object.keys(DTYPES) as ColumnType[]).find((candidate) => DTYPES[candidate] === entry.dtype)
-    if (type === undefined)
-      throw wrong(`tensor ${name} of type ${entry.dtype}`, `one of ${Object.values(DTYPES).join(', ')}`)
-    const [start, end] = entry.data_offsets
-    const size = entry.shape.reduce((product, side) => product * side, 1) * elementBytes[type]
-    if (!(start >= 0 && end - start === size && end <= file.byteLength - 8 - length)) {
+    const { dtype, shape, data_offsets: offsets } = (entry ?? {}) as Record<string, unknown>
+    const type = (Object.keys(DTYPES) as ColumnType[]).find((candidate) => DTYPES[candidate] === dtype)
+    if (type === undefined) throw wrong(`tensor ${name} of type ${dtype}`, `one of ${Object.values(DTYPES).join(', ')}`)
+    if (!isListOfSizes(shape)) throw wrong(`tensor ${name} of shape ${show(shape)}`, 'a list of whole numbers ≥ 0')
+    if (!Array.isArray(offsets)) throw wrong(`tensor ${name} with offsets ${show(offsets)}`, 'two byte offsets')
+    const [start, end] = offsets
+    const size = shape.reduce((product, side) => product * side, 1) * elementBytes[type]
+    if (end - start !== size || !(end <= data.byteLength)) {
       throw wrong(`tensor ${name} at bytes ${start}–${end}`, `${size} bytes within the file's ${file.byteLength}`)
     }
-    tensors.set(name, { name, type, shape: entry.shape, bytes: file.subarray(8 + length + start, 8 + length + end) })
+    if (start !== next)
+      throw wrong(`tensor ${name} at bytes ${start}–${end}`, `to begin at ${next}, where the one before ends`)
+    next = end
+    tensors.set(name, { name, type, shape, bytes: data.subarray(start, end) })
   }
+  if (next !== data.byteLength) throw wrong(`${data.byteLength} bytes of data`, `the ${next} bytes of its tensors`)
   return tensors
+}
+
+function isListOfSizes(shape: unknown): shape is number[] {
+  return Array.isArray(shape) && shape.every((side) => Number.isSafeInteger(side) && side >= 0)
 }

@@ -4,7 +4,7 @@
  */
 import type { AlgorithmDefinition, Learner } from '../algorithms/algorithm.ts'
 import { type Columns, column, type Plan, saved } from '../components/column.ts'
-import { recordOf } from '../definition.ts'
+import { type DefinitionRecord, recordOf } from '../definition.ts'
 import { InputError, show, unknownWord } from '../errors.ts'
 import { type RolloutOrigin, rolloutTable, type Table } from '../tables/table.ts'
 import { collectShare } from '../tick.ts'
@@ -497,9 +497,14 @@ function withoutModule(definition: { id: string; parameters: Readonly<Record<str
 }
 
 function compare(subject: string, what: string, got: unknown, expected: unknown): void {
-  if (JSON.stringify(got) !== JSON.stringify(expected)) {
-    throw new InputError(`${subject}, ${what}`, show(got), `${show(expected)}, as in this training`)
+  if (JSON.stringify(got) === JSON.stringify(expected)) return
+  const pair = [got, expected].map((value) => (value as DefinitionRecord | null)?.parameters)
+  if (pair[0] && pair[1] && (got as DefinitionRecord).id === (expected as DefinitionRecord).id) {
+    for (const key of Object.keys({ ...pair[0], ...pair[1] })) {
+      compare(subject, `${what}, ${key}`, pair[0][key], pair[1][key])
+    }
   }
+  throw new InputError(`${subject}, ${what}`, show(got), `${show(expected)}, as in this training`)
 }
 
 /** A thread's lanes in words. */

@@ -4,7 +4,6 @@ import { beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import {
   configureRun,
   environmentFactory,
-  freeFolder,
   InputError,
   listRollouts,
   loadPolicy,
@@ -138,15 +137,6 @@ describe('startRun', () => {
   test('refuses settings that do not go together before anything is written', async () => {
     await expect(startRun(await smallRun('ppo.numMinibatches=10000'), folder)).rejects.toThrow(InputError)
     await expect(readdir(folder)).rejects.toThrow('ENOENT')
-  })
-})
-
-describe('freeFolder', () => {
-  test('counts from 1 and takes the first number that is free', async () => {
-    const base = join(folder, 'CartPole-v1')
-    expect(await freeFolder(base)).toBe(`${base}-1`)
-    for (const number of [1, 2, 4]) await mkdir(`${base}-${number}`, { recursive: true })
-    expect(await freeFolder(base)).toBe(`${base}-3`)
   })
 })
 
