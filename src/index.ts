@@ -29,7 +29,7 @@ export {
 export { pendulum } from './environments/pendulum.ts'
 export { environmentFactory, environments } from './environments/registry.ts'
 export { InputError } from './errors.ts'
-export { createKernels, type KernelBuild, type Kernels } from './kernels/bind.ts'
+export { bestKernelBuild, createKernels, type KernelBuild, type Kernels } from './kernels/bind.ts'
 export { mlp } from './policies/mlp.ts'
 export type { Policy, PolicyDefinition, PolicyModel } from './policies/policy.ts'
 export { Random, Stream } from './random.ts'

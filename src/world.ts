@@ -29,7 +29,7 @@ import { type RolloutColumns, rolloutPlan } from './components/rollout.ts'
 import { type Transition, transitionWindows } from './components/transition.ts'
 import { type EnvironmentDefinition, type Lanes, statePlan } from './environments/environment.ts'
 import { assert, InputError, show, unknownWord } from './errors.ts'
-import { createKernels, type KernelBuild, type Kernels } from './kernels/bind.ts'
+import { bestKernelBuild, createKernels, type KernelBuild, type Kernels } from './kernels/bind.ts'
 import type { Policy, PolicyDefinition, PolicyModel } from './policies/policy.ts'
 import { checkSeed, Random } from './random.ts'
 import { choiceSizes, spaceType, spaceWidth } from './space.ts'
@@ -60,7 +60,7 @@ export interface CohortOptions {
 export interface SharedOptions {
   /** Keys every random number: a whole number in [0, 2^53). Default 0. */
   seed?: number
-  /** Which kernel bodies. Default `plain`. */
+  /** Which kernel bodies. Default: the fastest that this runtime can run. */
   kernels?: KernelBuild
 }
 
@@ -166,7 +166,7 @@ export class World {
   /** Use `createWorld`. */
   constructor(options: WorldOptions) {
     this.seed = checkSeed(options.seed ?? 0)
-    this.kernelBuild = options.kernels ?? 'plain'
+    this.kernelBuild = options.kernels ?? bestKernelBuild()
     this.#drafts = draftCohorts('cohorts' in options ? options.cohorts : [options])
     const index = createEntityIndex()
     index.maxId = -1 // The first entity is 0, so that entities count the rows of the world.

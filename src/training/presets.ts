@@ -10,21 +10,16 @@ export interface Preset {
 
 export const presets: Readonly<Record<string, Preset>> = {
   'CartPole-v1': {
-    run: { numLanes: 8, totalSteps: 100_000 },
-    ppo: {
-      numSteps: 32,
-      numMinibatches: 1,
-      updateEpochs: 20,
-      learningRate: 1e-3,
-      gamma: 0.98,
-      gaeLambda: 0.8,
-      annealClipCoef: true,
-    },
+    run: { numLanes: 16, totalSteps: 100_000 },
+    ppo: { numSteps: 64, numMinibatches: 8, updateEpochs: 3, learningRate: 3e-3, gamma: 0.99, gaeLambda: 0.9 },
     mlp: {},
   },
   'Pendulum-v1': {
-    run: { numLanes: 16, totalSteps: 300_000 },
-    ppo: { numSteps: 128, numMinibatches: 8, updateEpochs: 10, learningRate: 1e-3, gamma: 0.9, gaeLambda: 0.95 },
+    run: { numLanes: 32, totalSteps: 290_000 },
+    ppo: {
+      ...{ numSteps: 256, numMinibatches: 32, updateEpochs: 4, learningRate: 3e-3 },
+      ...{ gamma: 0.95, gaeLambda: 0.9, maxGradNorm: 5 },
+    },
     mlp: {},
   },
 }

@@ -13,6 +13,7 @@ import type { EnvironmentDefinition, EnvironmentFactory } from '../environments/
 import { environmentFactory, environments } from '../environments/registry.ts'
 import { InputError, show, unknownWord } from '../errors.ts'
 import { cannotWrite, writeWhole } from '../files.ts'
+import { bestKernelBuild } from '../kernels/bind.ts'
 import { mlp } from '../policies/mlp.ts'
 import type { PolicyDefinition } from '../policies/policy.ts'
 import {
@@ -43,7 +44,11 @@ export const runSettings = {
   checkpointEvery: whole(50, 'updates between checkpoints; one is always written at the end', { min: 1 }),
   checkpointsKept: whole(3, 'how many checkpoints stay', { min: 1 }),
   rollouts: choice('last', ['last', 'all', 'none'], 'which rollouts are kept as Arrow files'),
-  kernels: choice('plain', ['plain'], 'which kernel bodies'),
+  kernels: choice(
+    'best',
+    ['best', 'relaxed', 'simd', 'plain'],
+    'which kernel bodies; best: the fastest that this runtime can run',
+  ),
 } satisfies Settings
 
 /** The values of `runSettings`. */
@@ -228,7 +233,7 @@ export class Run {
       episodeReturnLast100: progress.episodeReturnLast100,
       node: process.version,
       threads: 1,
-      kernels: settings.kernels,
+      kernels: trainer.world.kernelBuild,
       files: {
         config: join(folder, 'config.json'),
         metrics: join(folder, 'metrics.jsonl'),
@@ -351,7 +356,8 @@ export async function listRollouts(folder: string): Promise<string[]> {
 
 async function trainerOf({ environment, policy, algorithm, settings }: RunDefinition): Promise<Trainer> {
   const { numLanes, seed, kernels } = settings
-  return createTrainer(await createWorld({ environment, policy, numLanes, seed, kernels }), algorithm)
+  const build = kernels === 'best' ? bestKernelBuild() : kernels
+  return createTrainer(await createWorld({ environment, policy, numLanes, seed, kernels: build }), algorithm)
 }
 
 /** A definition's record; built-ins are found by their id wherever Colonnade is installed. */

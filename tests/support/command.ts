@@ -1,4 +1,4 @@
-import { type ChildProcess, spawn } from 'node:child_process'
+import { type ChildProcess, type SpawnOptions, spawn } from 'node:child_process'
 import { existsSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
 
@@ -24,17 +24,17 @@ export interface Started {
   printed(text: string): Promise<void>
 }
 
-/** Starts a program with its output piped. One that hangs is killed after 60 s, and so has no exit code. */
-export function start(program: string, words: readonly string[], cwd?: string): Started {
+/** Starts a program with its output piped. One that hangs is killed after a minute, and so has no exit code. */
+export function start(program: string, words: readonly string[], options: SpawnOptions = {}): Started {
   const process = spawn(program, words, {
-    cwd,
-    stdio: ['ignore', 'pipe', 'pipe'],
     timeout: 60_000,
     killSignal: 'SIGKILL',
+    ...options,
+    stdio: ['ignore', 'pipe', 'pipe'],
   })
   const text = { stdout: '', stderr: '' }
   for (const name of ['stdout', 'stderr'] as const) {
-    process[name].setEncoding('utf8').on('data', (chunk: string) => {
+    process[name]!.setEncoding('utf8').on('data', (chunk: string) => {
       text[name] += chunk
       process.emit('printed')
     })
@@ -62,7 +62,7 @@ export function start(program: string, words: readonly string[], cwd?: string): 
 
 /** Runs `colonnade` to its end. */
 export function colonnade(words: readonly string[], cwd?: string): Promise<Ended> {
-  return start(process.execPath, [MAIN, ...words], cwd).ended
+  return start(process.execPath, [MAIN, ...words], { cwd }).ended
 }
 
 /** Says on the terminal what could not be tested here, and why; vitest's own skip is silent. */

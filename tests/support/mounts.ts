@@ -7,7 +7,7 @@ import { temporaryFolder } from './temporary.ts'
  * namespaces), and whose mounts go with it. Its arguments are `$1`, `$2`, …
  */
 export function inOwnMounts(script: string, words: readonly string[], cwd?: string): Promise<Ended> {
-  return start('unshare', ['--map-root-user', '--mount', 'sh', '-c', script, 'sh', ...words], cwd).ended
+  return start('unshare', ['--map-root-user', '--mount', 'sh', '-c', script, 'sh', ...words], { cwd }).ended
 }
 
 /** Null if scripts can mount here, else why not. */

@@ -1,0 +1,712 @@
+import { cp, mkdir, readdir, readFile, rename, rm, writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { beforeAll, beforeEach, describe, expect, test } from 'vitest'
+import { environmentFactory, environments, readArrow, runKeys, VERSION } from '../src/index.ts'
+import { listCheckpoints, readCheckpoint } from '../src/training/checkpoint.ts'
+import { colonnade, MAIN, SMALL, type Started, skipLoudly, start } from './support/command.ts'
+import { inOwnMounts, whyNoMounts } from './support/mounts.ts'
+import { fingerprint, untimedMetrics } from './support/small-training.ts'
+import { parseSvg } from './support/svg.ts'
+import { contents, temporaryFolder } from './support/temporary.ts'
+
+const ESCAPE = '\u001b'
+
+/** A folder of this test's own, in which its commands run. */
+let here: string
+beforeEach(async () => {
+  here = await temporaryFolder()
+})
+
+/** A complete run that tests copy or read, and do not change. */
+let finished: string
+let finishing: Awaited<ReturnType<typeof colonnade>>
+beforeAll(async () => {
+  const folder = await temporaryFolder()
+  finished = join(folder, 'run')
+  finishing = await colonnade(['train', 'CartPole-v1', 'out=run', 'rollouts=all', 'seed=4', ...SMALL], folder)
+})
+
+async function readJson(...path: string[]) {
+  return JSON.parse(await readFile(join(...path), 'utf8'))
+}
+
+describe('train', () => {
+  test('ends well, and names on standard output every file that it wrote and what to do next', async () => {
+    expect(finishing.code).toBe(0)
+    for (const name of [
+      'config.json',
+      'metrics.jsonl',
+      'summary.json',
+      'learning-curve.svg',
+      'checkpoints',
+      'rollouts',
+    ]) {
+      expect(finishing.stdout).toContain(join('run', name))
+    }
+    expect(finishing.stdout).toContain('complete: 2,048 steps')
+    expect(finishing.stdout).toContain('colonnade evaluate run')
+    expect((await readdir(finished)).sort()).toEqual(
+      ['checkpoints', 'config.json', 'learning-curve.svg', 'metrics.jsonl', 'rollouts', 'summary.json'].sort(),
+    )
+  })
+
+  test('writes every setting, resolved, to config.json', async () => {
+    const { colonnade: version, environment, policy, algorithm, settings } = await readJson(finished, 'config.json')
+    expect(version).toBe(VERSION)
+    const given = { seed: 4, rollouts: 'all', totalSteps: 2048, numLanes: 8 }
+    const run = [...runKeys(environmentFactory('CartPole-v1'))].filter(([key]) => !key.includes('.'))
+    expect(settings).toEqual({ ...Object.fromEntries(run.map(([key, setting]) => [key, setting.default])), ...given })
+    expect(environment).toEqual({ id: 'CartPole-v1', parameters: { maxEpisodeSteps: 500 } })
+    expect(policy).toMatchObject({ id: 'mlp', parameters: { hidden: [8], activation: 'tanh' } })
+    expect(algorithm).toMatchObject({ id: 'ppo', parameters: { numSteps: 32, updateEpochs: 1, gamma: 0.98 } })
+  })
+
+  test('writes one JSON object a line to metrics.jsonl, an update each, rising', async () => {
+    const text = await readFile(join(finished, 'metrics.jsonl'), 'utf8')
+    expect(text.endsWith('\n')).toBe(true)
+    const lines = text
+      .trimEnd()
+      .split('\n')
+      .map((line) => JSON.parse(line))
+    expect(lines.map(({ update }) => update)).toEqual([1, 2, 3, 4, 5, 6, 7, 8])
+    expect(lines.map(({ steps }) => steps)).toEqual([1, 2, 3, 4, 5, 6, 7, 8].map((update) => 256 * update))
+    const figures =
+      `update steps seconds stepsPerSecond episodes episodeReturn episodeLength policyLoss valueLoss entropy
+      approxKl clipFraction explainedVariance gradNorm learningRate rolloutSeconds updateSeconds`.split(/\s+/)
+    for (const line of lines) {
+      expect(Object.keys(line).sort()).toEqual([...figures].sort())
+      for (const figure of figures) expect(line[figure], figure).toBeTypeOf('number')
+      expect(line.rolloutSeconds + line.updateSeconds).toBeCloseTo(256 / line.stepsPerSecond, 9)
+    }
+    for (const [i, { seconds }] of lines.slice(1).entries()) expect(seconds).toBeGreaterThan(lines[i].seconds)
+  })
+
+  test('writes what the run came to, to summary.json', async () => {
+    const summary = await readJson(finished, 'summary.json')
+    const last = (await readFile(join(finished, 'metrics.jsonl'), 'utf8')).trimEnd().split('\n').at(-1)!
+    const { seconds, episodes, episodeReturn } = JSON.parse(last)
+    expect(summary).toEqual({
+      status: 'complete',
+      folder: 'run',
+      environment: 'CartPole-v1',
+      algorithm: 'ppo',
+      seed: 4,
+      numLanes: 8,
+      totalSteps: 2048,
+      updates: 8,
+      episodes,
+      seconds,
+      stepsPerSecond: 2048 / seconds,
+      solvedAtStep: null,
+      solvedAtSeconds: null,
+      episodeReturnLast100: { mean: episodeReturn, std: expect.any(Number) },
+      node: process.version,
+      threads: 1,
+      kernels: (await readCheckpoint(finished)).manifest.kernels,
+      files: {
+        config: 'run/config.json',
+        metrics: 'run/metrics.jsonl',
+        summary: 'run/summary.json',
+        learningCurve: 'run/learning-curve.svg',
+        checkpoints: 'run/checkpoints',
+        rollouts: 'run/rollouts',
+      },
+    })
+  })
+
+  test('draws the returns of metrics.jsonl as learning-curve.svg', async () => {
+    const svg = parseSvg(await readFile(join(finished, 'learning-curve.svg'), 'utf8'))
+    const path = svg.querySelector('[aria-label=line] path')!.getAttribute('d')!
+    const heights = [...path.matchAll(/,(-?[\d.]+)/g)].map(([, y]) => -y!)
+    const returns = (await untimedMetrics(finished)).map(({ episodeReturn }) => episodeReturn)
+    expect(heights).toHaveLength(8)
+    const order = (values: number[]) => values.map((_, i) => i).sort((a, b) => values[a]! - values[b]!)
+    expect(order(heights)).toEqual(order(returns))
+  })
+
+  test('keeps checkpoints by number, each of them whole', async () => {
+    expect(await listCheckpoints(finished)).toEqual([8])
+    const { manifest } = await readCheckpoint(finished)
+    expect(manifest).toMatchObject({ update: 8, steps: 2048, seed: 4, node: process.version })
+    expect(['plain', 'simd', 'relaxed']).toContain(manifest.kernels)
+  })
+
+  test.each([
+    ['all', [1, 2, 3, 4, 5, 6, 7, 8]],
+    ['last', [8]],
+    ['none', []],
+  ])('keeps rollouts=%s', async (rollouts, updates) => {
+    const { code, stdout } = await colonnade(
+      ['train', 'CartPole-v1', 'out=run', `rollouts=${rollouts}`, ...SMALL],
+      here,
+    )
+    expect(code).toBe(0)
+    const names = await readdir(join(here, 'run/rollouts')).catch(() => [])
+    expect(names.sort()).toEqual(updates.map((update) => `0000000${update}.arrow`))
+    expect(stdout.includes('run/rollouts')).toBe(updates.length > 0)
+    for (const name of names) expect((await readArrow(join(here, 'run/rollouts', name))).numRows).toBe(256)
+  })
+
+  test('prints with --json one JSON document, which is summary.json, and nothing else on standard output', async () => {
+    const { code, stdout } = await colonnade(['train', 'CartPole-v1', 'out=run', '--json', ...SMALL], here)
+    expect(code).toBe(0)
+    expect(stdout.trimEnd()).not.toContain('\n')
+    expect(JSON.parse(stdout)).toEqual(await readJson(here, 'run/summary.json'))
+  })
+
+  test('prints with --quiet nothing on standard error', async () => {
+    const { code, stdout, stderr } = await colonnade(['train', 'CartPole-v1', 'out=run', '--quiet', ...SMALL], here)
+    expect({ code, stderr }).toEqual({ code: 0, stderr: '' })
+    expect(stdout).toContain('complete: 2,048 steps')
+  })
+
+  test('prints progress as plain lines when piped, of which the last is the end', () => {
+    expect(finishing.stderr).not.toContain('\r')
+    expect(finishing.stderr).not.toContain(ESCAPE)
+    const lines = finishing.stderr.trimEnd().split('\n')
+    expect(lines[0]).toMatch(/^CartPole-v1 by ppo: 2,048 steps, 8 lanes, seed 4 → run$/)
+    expect(lines.length).toBeGreaterThan(1)
+    for (const line of lines.slice(1)) expect(line).toMatch(/^[\d,]+\/2,048 steps {2}return [\d.]+ {2}[\d,]+ steps\/s/)
+    expect(lines.at(-1)).toMatch(/^2,048\/2,048 steps/)
+  })
+
+  test('counts up the folders under runs/ when none is named', async () => {
+    for (const number of [1, 2, 3]) {
+      const { code, stdout } = await colonnade(['train', 'CartPole-v1', '--json', ...SMALL], here)
+      expect(code).toBe(0)
+      expect(JSON.parse(stdout).folder).toBe(`runs/CartPole-v1-${number}`)
+    }
+    expect((await readdir(join(here, 'runs'))).sort()).toEqual([1, 2, 3].map((number) => `CartPole-v1-${number}`))
+  })
+
+  test('gives each of several trainings that begin at once a folder of its own', async () => {
+    const seeds = [1, 2, 3, 4]
+    const runs = await Promise.all(
+      seeds.map((seed) => colonnade(['train', 'CartPole-v1', '--json', `seed=${seed}`, ...SMALL], here)),
+    )
+    expect(runs.map(({ code, stderr }) => (code === 0 ? 0 : stderr))).toEqual([0, 0, 0, 0])
+    const folders = runs.map(({ stdout }) => JSON.parse(stdout).folder)
+    expect(new Set(folders).size).toBe(4)
+    for (const [i, folder] of folders.entries()) {
+      expect((await readJson(here, folder, 'summary.json')).seed).toBe(seeds[i])
+      expect(await untimedMetrics(join(here, folder))).toHaveLength(8)
+    }
+  })
+
+  test('trains Pendulum-v1, which has no threshold', async () => {
+    const small = SMALL.filter((word) => !word.startsWith('totalSteps'))
+    const words = ['train', 'Pendulum-v1', 'out=run', 'totalSteps=1024', 'ppo.numMinibatches=1', ...small]
+    const { code, stdout } = await colonnade([...words, 'environment.maxEpisodeSteps=20'], here)
+    expect(code).toBe(0)
+    expect(stdout).not.toContain('solved')
+    expect(await readJson(here, 'run/summary.json')).toMatchObject({ environment: 'Pendulum-v1', totalSteps: 1024 })
+  })
+
+  test('trains the environment that a module exports, and resumes and evaluates it', async () => {
+    const module = fileURLToPath(new URL('./support/line-world.mjs', import.meta.url))
+    const words = [
+      module,
+      'out=run',
+      'environment.goal=4',
+      'totalSteps=256',
+      'numLanes=8',
+      'mlp.hidden=8',
+      'ppo.numSteps=16',
+    ]
+    expect((await colonnade(['train', ...words, 'ppo.numMinibatches=1'], here)).code).toBe(0)
+    expect((await colonnade(['resume', 'run'], here)).code).toBe(0)
+    const { stdout } = await colonnade(['evaluate', 'run', 'episodes=3', '--json'], here)
+    expect(JSON.parse(stdout)).toMatchObject({ environment: 'LineWorld-v0', episodes: 3 })
+  })
+})
+
+describe('on a terminal', () => {
+  /** Runs a shell command under a pseudo terminal, and gives what it showed. */
+  async function shown(context: { skip(note?: string): never }, command: string): Promise<string> {
+    const terminal = start('script', ['-qfec', command, '/dev/null'], { cwd: here })
+    const { code, stdout } = await terminal.ended.catch((cause) => skipLoudly(context, `no script (${cause.message})`))
+    if (code !== 0 && !stdout.includes('steps')) skipLoudly(context, `script makes no terminal here (${stdout})`)
+    expect(code, stdout).toBe(0)
+    return stdout
+  }
+
+  const train = `'${process.execPath}' '${MAIN}' train CartPole-v1 out=run ${SMALL.join(' ')}`
+
+  test('progress is one live line that ends with the last figures', async (context) => {
+    const text = await shown(context, train)
+    const live = text.split(`\r${ESCAPE}[2K`).slice(1)
+    expect(live.length).toBeGreaterThan(0)
+    for (const line of live.slice(0, -1)) expect(line).not.toContain('\n')
+    expect(live.at(-1)).toMatch(/^2,048\/2,048 steps {2}return [\d.]+ {2}[\d,]+ steps\/s.*\r\n/)
+  })
+
+  test('the live line does not run over the edge of a narrow one', async (context) => {
+    const text = await shown(context, `stty cols 30; ${train}`)
+    const live = text.split(`\r${ESCAPE}[2K`).slice(1)
+    expect(live.length).toBeGreaterThan(0)
+    for (const line of live) expect(line.split('\r\n')[0]!.length).toBeLessThan(30)
+  })
+
+  test('--quiet shows no progress', async (context) => {
+    const text = await shown(context, `${train} --quiet`)
+    expect(text).not.toContain(ESCAPE)
+    expect(text).toContain('complete: 2,048 steps')
+  })
+})
+
+describe('help', () => {
+  test.each(['CartPole-v1', 'Pendulum-v1'])('names every key of a run of %s with its default', async (id) => {
+    const { code, stdout } = await colonnade(['train', id, '--help'])
+    expect(code).toBe(0)
+    const keys = [...runKeys(environmentFactory(id))]
+    expect(keys.length).toBeGreaterThan(20)
+    for (const [key, setting] of keys) {
+      const line = stdout.split('\n').find((each) => each.startsWith(`  ${key}=`))
+      expect(line, key).toMatch(`  ${key}=${setting.default} `)
+      expect(line).toContain(`${setting.description}; ${setting.expected}`)
+    }
+  })
+
+  test('is the same for no words, -h and --help, and names every command and option', async () => {
+    const [none, short, long] = await Promise.all([colonnade([]), colonnade(['-h']), colonnade(['--help'])])
+    expect(none).toEqual(long)
+    expect(short).toEqual(long)
+    for (const word of ['train', 'resume', 'evaluate', 'export', 'environments', '--json', '--quiet', '--version']) {
+      expect(long.stdout).toContain(word)
+    }
+    for (const key of ['episodes=100', 'seed=10000', 'explore=false', 'episodes=0', 'format=file']) {
+      expect(long.stdout).toContain(key)
+    }
+  })
+
+  test.each(['resume', 'evaluate', 'export'])('is given for %s and a run folder', async (command) => {
+    const { code, stdout, stderr } = await colonnade([command, finished, '--help'])
+    expect({ code, stderr }).toEqual({ code: 0, stderr: '' })
+    expect(stdout).toContain('Keys of train')
+  })
+
+  test('--version prints the version', async () => {
+    expect(await colonnade(['--version'])).toEqual({ code: 0, stdout: `${VERSION}\n`, stderr: '' })
+  })
+})
+
+describe('environments', () => {
+  test('lists each with its spaces, for people and as JSON', async () => {
+    const { code, stdout } = await colonnade(['environments'])
+    expect(code).toBe(0)
+    expect(stdout).toMatch(/^CartPole-v1 +box\(4\) → discrete\(2\), 500 steps, solved at 475$/m)
+    expect(stdout).toMatch(/^Pendulum-v1 +box\(3\) → box\(1\), 200 steps$/m)
+    const listed = JSON.parse((await colonnade(['environments', '--json'])).stdout)
+    expect(listed.environments.map(({ id }: { id: string }) => id)).toEqual(environments.map(({ id }) => id))
+    expect(listed.environments[0]).toEqual({
+      id: 'CartPole-v1',
+      observation: 'box(4)',
+      action: 'discrete(2)',
+      maxEpisodeSteps: 500,
+      returnThreshold: 475,
+    })
+  })
+})
+
+describe('evaluate', () => {
+  test('plays as many episodes as asked, 100 by default, the same each time', async () => {
+    const evaluate = async (...words: string[]) =>
+      JSON.parse((await colonnade(['evaluate', finished, '--json', ...words])).stdout)
+    const [first, again, few] = await Promise.all([
+      evaluate(),
+      evaluate('episodes=100', 'seed=10000'),
+      evaluate('episodes=7'),
+    ])
+    expect(first).toMatchObject({ run: finished, update: 8, environment: 'CartPole-v1', episodes: 100, explore: false })
+    expect(again).toEqual(first)
+    expect(few.episodes).toBe(7)
+    const sampled = await evaluate('explore=true', 'seed=3')
+    expect(sampled).toMatchObject({ explore: true, seed: 3 })
+    expect(sampled.episodeReturn).not.toEqual(first.episodeReturn)
+  })
+
+  test('says it in words, and changes nothing in the run', async () => {
+    const before = await contents(finished)
+    const { code, stdout, stderr } = await colonnade(['evaluate', finished, 'episodes=5'])
+    expect({ code, stderr }).toEqual({ code: 0, stderr: '' })
+    expect(stdout).toMatch(
+      /^CartPole-v1, weights of update 8, 5 episodes\nreturn [\d.]+ ± [\d.]+, from [\d.]+ to [\d.]+\n/,
+    )
+    expect(await contents(finished)).toEqual(before)
+  })
+})
+
+describe('export', () => {
+  test('writes the kept rollouts, one after the other, with what they say of themselves', async () => {
+    const { code, stdout } = await colonnade(['export', finished, 'out=deep/in/a.arrow'], here)
+    expect(code).toBe(0)
+    expect(stdout).toBe('2,048 rows → deep/in/a.arrow\n')
+    const table = await readArrow(join(here, 'deep/in/a.arrow'))
+    expect(table.numRows).toBe(2048)
+    const rollouts = (await readdir(join(finished, 'rollouts'))).sort()
+    const parts = await Promise.all(rollouts.map((name) => readArrow(join(finished, 'rollouts', name))))
+    for (const name of ['observation', 'action', 'reward', 'advantage', 'step', 'version']) {
+      const whole = JSON.stringify([...table.getChild(name)!])
+      expect(whole, name).toBe(JSON.stringify(parts.flatMap((part) => [...part.getChild(name)!])))
+    }
+    const { metadata } = table.schema
+    expect(Object.fromEntries(metadata)).toMatchObject({
+      environment: 'CartPole-v1',
+      seed: '4',
+      gamma: '0.98',
+      numLanes: '8',
+      colonnade: VERSION,
+    })
+    expect(JSON.parse(metadata.get('actionSpace')!)).toMatchObject({ kind: 'discrete', n: 2 })
+    expect(JSON.parse(metadata.get('observationSpace')!)).toMatchObject({ kind: 'box', shape: [4] })
+  })
+
+  test('writes fresh episodes, whole ones, as many as asked', async () => {
+    const { code, stdout } = await colonnade(['export', finished, 'out=a.arrow', 'episodes=9', '--json'], here)
+    expect(code).toBe(0)
+    const table = await readArrow(join(here, 'a.arrow'))
+    expect(JSON.parse(stdout)).toEqual({
+      run: finished,
+      out: 'a.arrow',
+      format: 'file',
+      rows: table.numRows,
+      episodes: 9,
+    })
+    const column = (name: string) => [...table.getChild(name)!] as number[]
+    const [step, terminated, truncated] = [column('step'), column('terminated'), column('truncated')]
+    const ends = step.map((_, row) => row).filter((row) => terminated[row]! + truncated[row]! > 0)
+    const lengths = ends.map((row) => step[row]! + 1)
+    expect(lengths).toHaveLength(9)
+    expect(lengths.reduce((sum, length) => sum + length, 0)).toBe(table.numRows)
+    expect(column('version').every((version) => version === 8)).toBe(true)
+    expect(table.schema.metadata.get('seed')).toBe('20000')
+    expect(table.schema.fields.map(({ name }) => name)).not.toContain('advantage')
+  })
+
+  test('writes the stream format, which reads back the same', async () => {
+    const words = ['export', finished, 'episodes=3']
+    await colonnade([...words, 'out=stream.arrows', 'format=stream'], here)
+    await colonnade([...words, 'out=file.arrow'], here)
+    const [stream, file] = [join(here, 'stream.arrows'), join(here, 'file.arrow')]
+    expect((await readFile(file)).subarray(0, 6).toString()).toBe('ARROW1')
+    expect((await readFile(stream)).subarray(0, 6).toString()).not.toBe('ARROW1')
+    const [a, b] = [await readArrow(stream), await readArrow(file)]
+    expect(JSON.stringify(a.toArray())).toBe(JSON.stringify(b.toArray()))
+    expect(a.schema.metadata).toEqual(b.schema.metadata)
+  })
+
+  test('says what a run without rollouts can do instead', async () => {
+    await cp(finished, join(here, 'run'), { recursive: true })
+    await rm(join(here, 'run/rollouts'), { recursive: true })
+    const { code, stderr } = await colonnade(['export', 'run', 'out=a.arrow'], here)
+    expect(code).toBe(1)
+    expect(stderr).toBe(
+      'colonnade: rollouts of run: got none, expected a run that kept some (rollouts=last or all), or episodes=N for fresh ones\n',
+    )
+    expect(await readdir(here)).toEqual(['run'])
+  })
+})
+
+describe('bad input ends with exit code 1, says what came and what was expected, and writes nothing:', () => {
+  const train = ['train', 'CartPole-v1', ...SMALL.filter((word) => !word.startsWith('numLanes'))]
+  test.each<[string, string[], RegExp]>([
+    ['numLanes=0', [...train, 'numLanes=0'], /numLanes: got "0", expected a whole number ≥ 1/],
+    ['numLanes=-1', [...train, 'numLanes=-1'], /numLanes: got "-1", expected a whole number ≥ 1/],
+    ['numLanes=1.5', [...train, 'numLanes=1.5'], /numLanes: got "1\.5", expected a whole number ≥ 1/],
+    ['numLanes=NaN', [...train, 'numLanes=NaN'], /numLanes: got "NaN", expected a whole number ≥ 1/],
+    [
+      'more lanes than memory',
+      [...train, 'numLanes=1e9'],
+      /memory: got a plan of .+TiB \(.+\), expected at most .+GiB/,
+    ],
+    ['an unknown command', ['trian', 'CartPole-v1'], /command: got "trian", expected one of .+mean "train"\?/],
+    ['a command that is a name of JavaScript', ['constructor'], /command: got "constructor", expected one of/],
+    ['an unknown environment', ['train', 'CartPol-v1'], /environment: got "CartPol-v1", .+mean "CartPole-v1"\?/],
+    ['an unknown key', [...train, 'numLane=4'], /key: got "numLane", expected one of .+mean "numLanes"\?/],
+    ['an unknown key of the algorithm', [...train, 'ppo.gama=1'], /key: got "ppo\.gama", .+mean "ppo\.gamma"\?/],
+    ['a key that is a name of JavaScript', [...train, 'constructor=1'], /key: got "constructor", expected one of/],
+    ['an unknown key of evaluate', ['evaluate', 'RUN', 'episode=3'], /key: got "episode", .+mean "episodes"\?/],
+    ['an unknown key of export', ['export', 'RUN', 'out=a', 'fromat=file'], /key: got "fromat", .+mean "format"\?/],
+    ['a key of resume', ['resume', 'RUN', 'seed=3'], /key: got "seed", expected/],
+    ['a word after environments', ['environments', 'seed=3'], /got "seed(=3)?", expected/],
+    ['a word for a number', [...train, 'seed=first'], /seed: got "first", expected a whole number ≥ 0/],
+    ['a number for a switch', [...train, 'stopWhenSolved=1'], /stopWhenSolved: got "1", expected true or false/],
+    [
+      'a word that is not of the list',
+      [...train, 'rollouts=some'],
+      /rollouts: got "some", expected one of last, all, n/,
+    ],
+    [
+      'a list with a word',
+      ['train', 'CartPole-v1', 'mlp.hidden=8,x'],
+      /mlp\.hidden: got "8,x", expected a list of whole numbers/,
+    ],
+    ['a number out of range', [...train, 'ppo.gamma=2'], /ppo\.gamma: got "2", expected a number/],
+    ['an empty value', [...train, 'seed='], /seed: got "", expected a whole number ≥ 0/],
+    ['an empty folder name', [...train, 'out='], /out: got .+, expected .+folder/],
+    ['a key without a value', [...train, 'seed'], /argument: got "seed", expected key=value/],
+    ['a value without a key', [...train, '=3'], /argument: got "=3", expected key=value/],
+    ['a key that is given twice', [...train, 'seed=1', 'seed=2'], /seed: got a value twice, expected one value/],
+    ['an unknown option', [...train, '--jsn'], /--jsn/],
+    ['an option with a value', [...train, '--json=yes'], /--json/],
+    ['no environment', ['train'], /first word: got nothing, expected an environment, like CartPole-v1/],
+    ['a key for the environment', ['train', 'seed=1'], /first word: got seed=1, expected an environment/],
+    ['no run folder', ['resume'], /first word: got nothing, expected a run folder/],
+    ['a run folder that is not there', ['resume', 'nowhere'], /run: got nowhere \(ENOENT.+, expected a run folder/],
+    ['a folder that holds no run', ['evaluate', '.'], /run: got \. \(ENOENT.+, expected a run folder/],
+    ['a module that is not there', ['train', './nowhere.mjs'], /environment module: got file:.+expected a module/],
+    ['minibatches that do not fit', [...train, 'ppo.numMinibatches=9999'], /numMinibatches: got 9999, expected/],
+    ['no episodes', ['evaluate', 'RUN', 'episodes=0'], /episodes: got "0", expected a whole number ≥ 1/],
+    ['no file to export to', ['export', 'RUN'], /out: got nothing, expected the file to write, like out=/],
+    ['an empty name of the file to export to', ['export', 'RUN', 'out='], /out: got .+, expected the file to write/],
+    ['an unknown format', ['export', 'RUN', 'out=a', 'format=csv'], /format: got "csv", expected one of file, stream/],
+    ['a file that cannot be written', ['export', 'RUN', 'out=present/a'], /present\/a: got a path.+, expected a place/],
+    ['a folder through a file', [...train, 'out=present/run'], /present\/run: got a path through something/],
+    [
+      'a folder that is a file',
+      [...train, 'out=present'],
+      /present: got a path through something that is not a folder/,
+    ],
+    [
+      'a folder that is not empty',
+      [...train, 'out=.'],
+      /out: got \., which is not empty, expected a new or empty folder/,
+    ],
+    ['a folder that holds a run', [...train, 'out=RUN'], /out: got .+, which holds a run, .+colonnade resume/],
+  ])('%s', async (_, words, message) => {
+    await writeFile(join(here, 'present'), 'kept')
+    const before = await contents(finished)
+    const { code, stdout, stderr } = await colonnade(
+      words.map((word) => word.replace('RUN', finished)),
+      here,
+    )
+    expect(stderr).toMatch(message)
+    expect(stderr).toMatch(/^colonnade: [^\n]+\n$/)
+    expect({ code, stdout }).toEqual({ code: 1, stdout: '' })
+    expect(await contents(here)).toEqual({ present: Buffer.from('kept').toString('base64') })
+    expect(await contents(finished)).toEqual(before)
+  })
+
+  test('runs that is a file, where the folder without a name would go', async () => {
+    await writeFile(join(here, 'runs'), 'kept')
+    const training = start('timeout', ['5', process.execPath, MAIN, 'train', 'CartPole-v1', ...SMALL], { cwd: here })
+    const { code, stderr } = await training.ended
+    expect(code).toBe(1)
+    expect(stderr).toMatch(/runs.+: got .+, expected/)
+  })
+
+  test.runIf(process.platform === 'linux')('a folder that the system will not make', async () => {
+    const { code, stdout, stderr } = await colonnade([...train, 'out=/proc/colonnade/run'])
+    expect({ code, stdout }).toEqual({ code: 1, stdout: '' })
+    expect(stderr).toMatch(/\/proc\/colonnade\/run\S*: got a folder that cannot be made \(ENOENT.+, expected a place/)
+  })
+})
+
+describe('a disk', () => {
+  const node = `'${process.execPath}' '${MAIN}'`
+  let why: string | null
+  beforeAll(async () => {
+    why = await whyNoMounts()
+  })
+
+  test('that is read-only is named, and neither a run nor an export begins on it', async (context) => {
+    if (why) skipLoudly(context, why)
+    await mkdir(join(here, 'disk'))
+    const words = `CartPole-v1 out=disk/run ${SMALL.join(' ')}`
+    const { stdout, stderr } = await inOwnMounts(
+      `mount -t tmpfs tmpfs disk; mkdir disk/empty; mount -o remount,ro disk
+       ${node} train ${words}; echo $?; ${node} train ${words.replace('run', 'empty')}; echo $?
+       ${node} export "$1" out=disk/a.arrow; echo $?; find disk -type f`,
+      [finished],
+      here,
+    )
+    expect(stdout).toBe('1\n1\n1\n')
+    expect(
+      stderr.match(/^colonnade: disk\S+: got a file system that is read-only \(EROFS.+, expected .+$/gm),
+    ).toHaveLength(3)
+  })
+
+  /** Trains on a disk of 256 KiB until it is full, and copies what is then there to `after`. */
+  async function fill(words: string): Promise<{ code: string; stderr: string; run: string }> {
+    await mkdir(join(here, 'disk'))
+    const { stdout, stderr } = await inOwnMounts(
+      `mount -t tmpfs -o size=256k tmpfs disk
+       ${node} train CartPole-v1 out=disk/run ${words} --json; echo $?; cp -a disk/run after`,
+      [],
+      here,
+    )
+    return { code: stdout.trim(), stderr, run: join(here, 'after') }
+  }
+
+  test('that fills up with checkpoints keeps those that were saved, and the run goes on from them elsewhere', async (context) => {
+    if (why) skipLoudly(context, why)
+    const words =
+      'totalSteps=2048 ppo.numSteps=32 ppo.updateEpochs=1 mlp.hidden=48,48 checkpointEvery=1 checkpointsKept=99'
+    const { code, stderr, run } = await fill(words)
+    expect(code).toBe('1')
+    expect(stderr).toMatch(/^colonnade: disk\/run\S+: got a disk that is full \(ENOSPC.+\), expected a place.+$/m)
+    const saved = await listCheckpoints(run)
+    expect(saved.length).toBeGreaterThan(1)
+    for (const update of saved) expect((await readCheckpoint(run, update)).manifest.update).toBe(update)
+    expect((await readdir(join(run, 'checkpoints'))).filter((name) => name.endsWith('.tmp'))).toEqual([])
+    expect((await colonnade(['resume', 'after'], here)).code).toBe(0)
+    expect((await colonnade(['train', 'CartPole-v1', 'out=whole', ...words.split(' ')], here)).code).toBe(0)
+    expect(await fingerprint(run)).toEqual(await fingerprint(join(here, 'whole')))
+  })
+
+  test('that fills up with rollouts leaves no half of one', async (context) => {
+    if (why) skipLoudly(context, why)
+    const { code, stderr, run } = await fill(
+      `${SMALL.join(' ')} totalSteps=8192 rollouts=all`.replace('totalSteps=2048 ', ''),
+    )
+    expect(code).toBe('1')
+    expect(stderr).toMatch(/^colonnade: disk\/run\S+: got a disk that is full \(ENOSPC.+\), expected a place.+$/m)
+    const names = await readdir(join(run, 'rollouts'))
+    expect(names.length).toBeGreaterThan(1)
+    for (const name of names) {
+      expect(name).toMatch(/^\d{8}\.arrow$/)
+      expect((await readArrow(join(run, 'rollouts', name))).numRows).toBe(256)
+    }
+    expect((await colonnade(['resume', 'after'], here)).code).toBe(0)
+    expect(await readdir(join(run, 'rollouts'))).toHaveLength(32)
+    expect(await untimedMetrics(run)).toHaveLength(32)
+  })
+
+  test('that is too small for an export keeps the file that was there', async (context) => {
+    if (why) skipLoudly(context, why)
+    await mkdir(join(here, 'disk'))
+    const { stdout, stderr } = await inOwnMounts(
+      `mount -t tmpfs -o size=64k tmpfs disk; echo the old file > disk/a.arrow
+       ${node} export "$1" out=disk/a.arrow; echo $?; ls -A disk; cat disk/a.arrow`,
+      [finished],
+      here,
+    )
+    expect(stdout).toBe('1\na.arrow\nthe old file\n')
+    expect(stderr).toMatch(/^colonnade: disk\/a\.arrow: got a disk that is full \(ENOSPC.+\), expected a place.+$/m)
+  })
+})
+
+describe('a training that is stopped', () => {
+  /** Long enough to be stopped midway: 512 updates. */
+  const LONG =
+    `rollouts=last checkpointEvery=5 totalSteps=32768 ppo.numSteps=16 ppo.updateEpochs=1 numLanes=4 mlp.hidden=8
+    environment.maxEpisodeSteps=60`.split(/\s+/)
+  let whole: Awaited<ReturnType<typeof fingerprint>>
+  beforeAll(async () => {
+    const folder = await temporaryFolder()
+    expect((await colonnade(['train', 'CartPole-v1', 'out=run', ...LONG], folder)).code).toBe(0)
+    whole = await fingerprint(join(folder, 'run'))
+    expect(whole.metrics.map(({ update }) => update)).toEqual(Array.from({ length: 512 }, (_, i) => i + 1))
+  })
+
+  function begin(...words: string[]): Started {
+    return start(process.execPath, [MAIN, ...words], { cwd: here })
+  }
+
+  test.each(['SIGINT', 'SIGTERM'] as const)(
+    'by %s finishes the update, says how to resume, and resumed equals the uninterrupted one',
+    async (signal) => {
+      const training = begin('train', 'CartPole-v1', 'out=run', ...LONG)
+      await training.printed('/32,768 steps')
+      training.process.kill(signal)
+      const { code, stdout } = await training.ended
+      expect(code).toBe(0)
+      expect(stdout).toMatch(/^interrupted: /)
+      expect(stdout).toContain('to go on: colonnade resume run\n')
+      const summary = await readJson(here, 'run/summary.json')
+      expect(summary.status).toBe('interrupted')
+      expect(await listCheckpoints(join(here, 'run'))).toContain(summary.updates)
+      expect((await untimedMetrics(join(here, 'run'))).length).toBe(summary.updates)
+      expect(summary.updates).toBeLessThan(512)
+
+      const resumed = await colonnade(['resume', 'run'], here)
+      expect(resumed.code).toBe(0)
+      expect(resumed.stderr).toContain(`from step ${summary.totalSteps.toLocaleString('en-US')}`)
+      expect(await readJson(here, 'run/summary.json')).toMatchObject({ status: 'complete', totalSteps: 32768 })
+      expect(await fingerprint(join(here, 'run'))).toEqual(whole)
+    },
+  )
+
+  test('by a second Ctrl-C ends at once, with the exit code of an interrupted program', async () => {
+    const training = begin('train', 'CartPole-v1', 'out=run', ...LONG)
+    await training.printed('/32,768 steps')
+    training.process.kill('SIGSTOP')
+    training.process.kill('SIGINT')
+    training.process.kill('SIGTERM')
+    training.process.kill('SIGCONT')
+    expect((await training.ended).code).toBe(130)
+    expect((await colonnade(['resume', 'run'], here)).code).toBe(0)
+  })
+
+  test('by kill -9 at random moments, again and again, equals the uninterrupted one in the end', async () => {
+    const run = join(here, 'run')
+    let midway = 0
+    let training = begin('train', 'CartPole-v1', 'out=run', ...LONG)
+    for (let kill = 0; kill < 8; kill++) {
+      // Every other time already while it is taking the run up.
+      if (kill % 2 === 0) await training.printed('/32,768 steps')
+      await new Promise((resolve) => setTimeout(resolve, Math.random() * (kill % 2 === 0 ? 80 : 250)))
+      training.process.kill('SIGKILL')
+      const { code } = await training.ended
+      if (kill % 2 === 0 && code === null && !(await readdir(run)).includes('summary.json')) midway++
+      training = begin('resume', 'run')
+    }
+    expect((await training.ended).code).toBe(0)
+    expect(midway, 'kills before the end').toBeGreaterThan(0)
+    expect(await readJson(run, 'summary.json')).toMatchObject({ status: 'complete', totalSteps: 32768 })
+    expect(await fingerprint(run)).toEqual(whole)
+  })
+})
+
+describe('resume', () => {
+  beforeEach(async () => {
+    await cp(finished, join(here, 'run'), { recursive: true })
+  })
+
+  test('of a complete run finishes cleanly, and changes neither rollouts nor checkpoints nor metrics', async () => {
+    const before = await contents(join(here, 'run'))
+    const { code, stdout } = await colonnade(['resume', 'run'], here)
+    expect(code).toBe(0)
+    expect(stdout).toContain('complete: 2,048 steps')
+    expect(await contents(join(here, 'run'))).toEqual(before)
+  })
+
+  test('of a run under another kernel build warns on standard error, --quiet or not, and goes on', async () => {
+    const path = join(here, 'run/checkpoints/00000008/manifest.json')
+    const manifest = await readJson(path)
+    await writeFile(path, JSON.stringify({ ...manifest, kernels: 'other' }))
+    const { code, stderr } = await colonnade(['resume', 'run', '--quiet'], here)
+    expect({ code, stderr }).toEqual({
+      code: 0,
+      stderr: `colonnade: warning: kernels was other and is ${manifest.kernels}: the run goes on, but not with the same bits\n`,
+    })
+  })
+
+  test('of a run with a corrupt checkpoint says which file, and drops nothing', async () => {
+    const path = join(here, 'run/checkpoints/00000008/columns.safetensors')
+    await writeFile(path, (await readFile(path)).subarray(8))
+    const before = await contents(here)
+    const { code, stdout, stderr } = await colonnade(['resume', 'run'], here)
+    expect({ code, stdout }).toEqual({ code: 1, stdout: '' })
+    expect(stderr).toMatch(
+      /^colonnade: checkpoint run\/checkpoints\/00000008: got columns\.safetensors with SHA-256 .+corrupt\n$/,
+    )
+    expect(await contents(here)).toEqual(before)
+  })
+
+  test('of a run that was moved goes by where it is now', async () => {
+    await rename(join(here, 'run'), join(here, 'moved'))
+    await rm(join(here, 'moved/summary.json'))
+    const { code, stdout } = await colonnade(['resume', 'moved', '--json'], here)
+    expect(code).toBe(0)
+    expect(JSON.parse(stdout)).toMatchObject({ folder: 'moved', files: { config: 'moved/config.json' } })
+  })
+})
+
+test('the command that package.json names can be run by itself', async () => {
+  const { bin } = JSON.parse(await readFile(new URL('../package.json', import.meta.url), 'utf8'))
+  expect(join(fileURLToPath(new URL('..', import.meta.url)), bin.colonnade)).toBe(MAIN)
+  expect((await readFile(MAIN, 'utf8')).split('\n')[0]).toBe('#!/usr/bin/env node')
+  expect((await start(process.execPath, [MAIN, '--version']).ended).stdout).toBe(`${VERSION}\n`)
+})

@@ -1,0 +1,25 @@
+/** An environment of somebody else, in a module of its own: where the lane stands on a line. */
+import { box, defineEnvironment, discrete, whole } from '../../dist/src/index.js'
+
+export const lineWorld = defineEnvironment({
+  id: 'LineWorld-v0',
+  module: import.meta.url,
+  settings: { goal: whole(3, 'where the line ends', { min: 1 }) },
+  state: () => ({}),
+  make: ({ goal }) => ({
+    observationSpace: box({ low: -10, high: 10, shape: [1] }),
+    actionSpace: discrete(2),
+    maxEpisodeSteps: 10,
+    returnThreshold: null,
+    reset({ observation }, rows, count) {
+      for (let i = 0; i < count; i++) observation[rows[i]] = 0
+    },
+    step({ observation, action, reward, terminated }, from, to) {
+      for (let n = from; n < to; n++) {
+        observation[n] += action[n] === 1 ? 1 : -1
+        reward[n] = -1
+        terminated[n] = observation[n] >= goal ? 1 : 0
+      }
+    },
+  }),
+})

@@ -1,0 +1,430 @@
+import { appendFile, cp, mkdir, readdir, readFile, rm, writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { beforeAll, beforeEach, describe, expect, test } from 'vitest'
+import {
+  configureRun,
+  environmentFactory,
+  freeFolder,
+  InputError,
+  listRollouts,
+  loadPolicy,
+  openRun,
+  resumeRun,
+  runKeys,
+  startRun,
+} from '../../src/index.ts'
+import { listCheckpoints, readCheckpoint } from '../../src/training/checkpoint.ts'
+import { counter } from '../support/counter.ts'
+import { fingerprint, smallRun, stateOf, untimedMetrics } from '../support/small-training.ts'
+import { contents, temporaryFolder } from '../support/temporary.ts'
+
+let folder: string
+beforeEach(async () => {
+  folder = join(await temporaryFolder(), 'run')
+})
+
+/** Runs a training of 8 updates, or up to the given one, as if stopped there by Ctrl-C. */
+async function train(to: string, { stopAt, words = [] }: { stopAt?: number; words?: string[] } = {}) {
+  const run = await startRun(await smallRun(...words), to)
+  const stop = new AbortController()
+  return run.train({ onUpdate: ({ update }) => update === stopAt && stop.abort(), signal: stop.signal })
+}
+
+/** The folder of a run that was stopped by a crash after the given update: what came after its last checkpoint stays. */
+async function crash(to: string, { after, words = [] }: { after: number; words?: string[] }): Promise<void> {
+  const run = await startRun(await smallRun(...words), to)
+  const crashing = run.train({
+    onUpdate({ update }) {
+      if (update === after) throw new Error('the crash')
+    },
+  })
+  await expect(crashing).rejects.toThrow('the crash')
+}
+
+describe('configureRun', () => {
+  test('takes the defaults of runKeys where nothing is said', async () => {
+    for (const id of ['CartPole-v1', 'Pendulum-v1']) {
+      const { environment, policy, algorithm, settings } = await configureRun(id, {})
+      const values = {
+        ...settings,
+        ...Object.fromEntries(
+          Object.entries({ ppo: algorithm, mlp: policy, environment }).flatMap(([prefix, { parameters }]) =>
+            Object.entries(parameters).map(([key, value]) => [`${prefix}.${key}`, value]),
+          ),
+        ),
+      }
+      const defaults = [...runKeys(environmentFactory(id))].map(([key, setting]) => [key, setting.default])
+      expect(values).toEqual(Object.fromEntries(defaults))
+    }
+  })
+
+  test('reads each kind of value from text', async () => {
+    const { environment, policy, algorithm, settings } = await configureRun('CartPole-v1', {
+      seed: '9',
+      totalSteps: '1_000',
+      rollouts: 'all',
+      stopWhenSolved: 'true',
+      'ppo.learningRate': '1e-4',
+      'ppo.targetKl': '0.02',
+      'mlp.hidden': '32,16',
+      'environment.maxEpisodeSteps': '50',
+    })
+    expect(settings).toMatchObject({ seed: 9, totalSteps: 1000, rollouts: 'all', stopWhenSolved: true })
+    expect(algorithm.parameters).toMatchObject({ learningRate: 1e-4, targetKl: 0.02 })
+    expect(policy.parameters).toMatchObject({ hidden: [32, 16] })
+    expect(environment.maxEpisodeSteps).toBe(50)
+  })
+
+  test.each([
+    ['numLanes', '0', 'a whole number ≥ 1'],
+    ['numLanes', '-1', 'a whole number ≥ 1'],
+    ['numLanes', '1.5', 'a whole number ≥ 1'],
+    ['numLanes', 'NaN', 'a whole number ≥ 1'],
+    ['numLanes', '', 'a whole number ≥ 1'],
+    ['seed', 'Infinity', 'a whole number ≥ 0'],
+    ['rollouts', 'some', 'one of last, all, none'],
+    ['stopWhenSolved', 'yes', 'true or false'],
+    ['ppo.learningRate', 'fast', 'a number'],
+    ['mlp.hidden', '64,-1', 'a list of whole numbers ≥ 1'],
+    ['environment.maxEpisodeSteps', '0', 'a whole number ≥ 1'],
+  ])('refuses %s=%s', async (key, text, expected) => {
+    const configuring = configureRun('CartPole-v1', { [key]: text })
+    await expect(configuring).rejects.toThrow(InputError)
+    await expect(configuring).rejects.toThrow(`${key}: got "${text}", expected ${expected}`)
+  })
+
+  test('names the nearest of what it does not know', async () => {
+    await expect(configureRun('CartPol-v1', {})).rejects.toThrow(
+      'environment: got "CartPol-v1", expected one of CartPole-v1, Pendulum-v1 (did you mean "CartPole-v1"?)',
+    )
+    await expect(configureRun('CartPole-v1', { 'ppo.gama': '1' })).rejects.toThrow(
+      /^key: got "ppo\.gama", expected one of seed, .+ \(did you mean "ppo\.gamma"\?\)$/,
+    )
+    for (const key of ['constructor', 'toString']) {
+      await expect(configureRun('CartPole-v1', { [key]: '1' })).rejects.toThrow(`key: got "${key}", expected one of`)
+    }
+  })
+
+  test('names a module that is not there', async () => {
+    await expect(configureRun('./nowhere.mjs', {})).rejects.toThrow(InputError)
+    await expect(configureRun('./nowhere.mjs', {})).rejects.toThrow(/environment module: got file:.+nowhere\.mjs/)
+  })
+})
+
+describe('startRun', () => {
+  test('refuses a folder that holds a run, and says how to go on with it', async () => {
+    await train(folder)
+    const before = await contents(folder)
+    const starting = startRun(await smallRun(), folder)
+    await expect(starting).rejects.toThrow(InputError)
+    await expect(starting).rejects.toThrow(
+      `out: got ${folder}, which holds a run, expected a new folder (to go on with it: colonnade resume ${folder})`,
+    )
+    expect(await contents(folder)).toEqual(before)
+  })
+
+  test('refuses a folder that holds anything else, and takes an empty one', async () => {
+    await mkdir(folder)
+    await writeFile(join(folder, 'notes'), 'kept')
+    await expect(startRun(await smallRun(), folder)).rejects.toThrow(
+      /which is not empty, expected a new or empty folder/,
+    )
+    expect(await contents(folder)).toEqual({ notes: Buffer.from('kept').toString('base64') })
+    await rm(join(folder, 'notes'))
+    await startRun(await smallRun(), folder)
+    expect(await readdir(folder)).toEqual(['config.json'])
+  })
+
+  test('refuses settings that do not go together before anything is written', async () => {
+    await expect(startRun(await smallRun('ppo.numMinibatches=10000'), folder)).rejects.toThrow(InputError)
+    await expect(readdir(folder)).rejects.toThrow('ENOENT')
+  })
+})
+
+describe('freeFolder', () => {
+  test('counts from 1 and takes the first number that is free', async () => {
+    const base = join(folder, 'CartPole-v1')
+    expect(await freeFolder(base)).toBe(`${base}-1`)
+    for (const number of [1, 2, 4]) await mkdir(`${base}-${number}`, { recursive: true })
+    expect(await freeFolder(base)).toBe(`${base}-3`)
+  })
+})
+
+describe('a run', () => {
+  test('keeps the rollouts that it is told to keep', async () => {
+    const names = async (rollouts: string) => {
+      await train(join(folder, rollouts), { words: [`rollouts=${rollouts}`] })
+      return (await readdir(join(folder, rollouts, 'rollouts')).catch(() => [])).sort()
+    }
+    expect(await names('none')).toEqual([])
+    expect(await names('last')).toEqual(['00000008.arrow'])
+    expect(await names('all')).toEqual(Array.from({ length: 8 }, (_, i) => `0000000${i + 1}.arrow`))
+  })
+
+  test('writes checkpoints as often as told, and one at the end, and keeps as many as told', async () => {
+    await train(folder, { words: ['checkpointEvery=3', 'checkpointsKept=2'] })
+    expect(await listCheckpoints(folder)).toEqual([6, 8])
+  })
+
+  test('tells a listener of each update once its line is in metrics.jsonl', async () => {
+    const run = await startRun(await smallRun(), folder)
+    const seen: number[] = []
+    const lines: Promise<number>[] = []
+    await run.train({
+      onUpdate({ update, steps }, progress) {
+        expect(steps).toBe(256 * update)
+        expect(progress.episodes).toBe(run.trainer.progress().episodes)
+        seen.push(update)
+        lines.push(readFile(join(folder, 'metrics.jsonl'), 'utf8').then((text) => text.split('\n').length - 1))
+      },
+    })
+    expect(seen).toEqual([1, 2, 3, 4, 5, 6, 7, 8])
+    for (const [i, count] of (await Promise.all(lines)).entries()) expect(count).toBeGreaterThan(i)
+  })
+
+  test('ends where it is solved if told so', async () => {
+    const words = ['stopWhenSolved=true', 'totalSteps=1000000', 'environment.maxEpisodeSteps=3']
+    const definition = await smallRun(...words)
+    const easy = { ...definition, environment: { ...definition.environment, returnThreshold: 3 } }
+    const run = await startRun(easy, folder)
+    const summary = await run.train()
+    expect(summary).toMatchObject({ status: 'solved', episodeReturnLast100: { mean: 3, std: 0 } })
+    expect(summary.solvedAtStep).toBeLessThanOrEqual(summary.totalSteps)
+    expect(summary.totalSteps - summary.solvedAtStep!).toBeLessThan(256)
+    expect(summary.solvedAtSeconds).toBeLessThanOrEqual(summary.seconds)
+  })
+})
+
+describe('a run that was stopped and resumed equals the uninterrupted run', () => {
+  const words = ['rollouts=all', 'checkpointEvery=3', 'environment.maxEpisodeSteps=40']
+  let whole: string
+  let expected: Awaited<ReturnType<typeof fingerprint>>
+  beforeAll(async () => {
+    whole = join(await temporaryFolder(), 'whole')
+    await train(whole, { words })
+    expected = await fingerprint(whole)
+    expect(expected.newest).toBe('00000008')
+    expect(expected.metrics.map(({ update }) => update)).toEqual([1, 2, 3, 4, 5, 6, 7, 8])
+  })
+
+  test.each([1, 2, 3, 4, 5, 6, 7])('when stopped after update %i', async (stopAt) => {
+    const summary = await train(folder, { stopAt, words })
+    expect(summary).toMatchObject({ status: 'interrupted', updates: stopAt, totalSteps: 256 * stopAt })
+    const run = await resumeRun(folder)
+    expect(run.trainer.update).toBe(stopAt)
+    expect(run.warnings).toEqual([])
+    const { status, totalSteps, episodes } = await run.train()
+    expect({ status, totalSteps }).toEqual({ status: 'complete', totalSteps: 2048 })
+    expect(episodes).toBe(JSON.parse(await readFile(join(whole, 'summary.json'), 'utf8')).episodes)
+    expect(await fingerprint(folder)).toEqual(expected)
+  })
+
+  test('when stopped again and again', async () => {
+    await train(folder, { stopAt: 2, words })
+    for (const stopAt of [3, 5, 6]) {
+      const stop = new AbortController()
+      const run = await resumeRun(folder)
+      await run.train({ onUpdate: ({ update }) => update === stopAt && stop.abort(), signal: stop.signal })
+      expect(await listCheckpoints(folder)).toContain(stopAt)
+    }
+    await (await resumeRun(folder)).train()
+    expect(await fingerprint(folder)).toEqual(expected)
+  })
+
+  test('when it crashed after updates that no checkpoint holds', async () => {
+    await crash(folder, { after: 5, words })
+    expect(await listCheckpoints(folder)).toEqual([3])
+    expect((await untimedMetrics(folder)).length).toBe(5)
+    const run = await resumeRun(folder)
+    expect(run.trainer.update).toBe(3)
+    expect((await untimedMetrics(folder)).map(({ update }) => update)).toEqual([1, 2, 3])
+    expect((await listRollouts(folder)).map((path) => path.slice(-14))).toEqual(
+      [1, 2, 3].map((update) => `0000000${update}.arrow`),
+    )
+    await run.train()
+    expect(await fingerprint(folder)).toEqual(expected)
+  })
+
+  test('when it crashed before its first checkpoint: it begins at the start', async () => {
+    await crash(folder, { after: 2, words })
+    expect(await listCheckpoints(folder)).toEqual([])
+    const run = await resumeRun(folder)
+    expect(run.trainer.update).toBe(0)
+    expect(await readFile(join(folder, 'metrics.jsonl'), 'utf8')).toBe('')
+    expect(await listRollouts(folder)).toEqual([])
+    await run.train()
+    expect(await fingerprint(folder)).toEqual(expected)
+  })
+
+  test('when it crashed before it had done anything', async () => {
+    await startRun(await smallRun(...words), folder)
+    await (await resumeRun(folder)).train()
+    expect(await fingerprint(folder)).toEqual(expected)
+  })
+
+  test('when the last line of metrics.jsonl was torn', async () => {
+    await train(folder, { stopAt: 3, words })
+    await appendFile(join(folder, 'metrics.jsonl'), '{"update":4,"steps":10')
+    await (await resumeRun(folder)).train()
+    expect(await fingerprint(folder)).toEqual(expected)
+  })
+
+  test('when it crashed with rollouts=last, and then keeps the last rollout only', async () => {
+    const last = words.with(0, 'rollouts=last')
+    await train(folder, { stopAt: 2, words: last })
+    expect((await listRollouts(folder)).map((path) => path.slice(-14))).toEqual(['00000002.arrow'])
+    await (await resumeRun(folder)).train()
+    expect((await listRollouts(folder)).map((path) => path.slice(-14))).toEqual(['00000008.arrow'])
+    expect(await fingerprint(folder)).toEqual(expected)
+  })
+
+  test('when it stopped at its end because the last rollout could not be written', async () => {
+    const run = await startRun(await smallRun(...words.with(0, 'rollouts=last')), folder)
+    await writeFile(join(folder, 'rollouts'), 'a file where the folder should be')
+    await expect(run.train()).rejects.toThrow(InputError)
+    await rm(join(folder, 'rollouts'))
+    await (await resumeRun(folder)).train()
+    expect(await fingerprint(folder)).toEqual(expected)
+  })
+})
+
+describe('resumeRun', () => {
+  let complete: string
+  beforeAll(async () => {
+    complete = join(await temporaryFolder(), 'complete')
+    await train(complete)
+  })
+  beforeEach(async () => {
+    await cp(complete, folder, { recursive: true })
+  })
+
+  test('finishes a complete run at once, with the same summary, and changes nothing else', async () => {
+    const before = await contents(folder)
+    await rm(join(folder, 'summary.json'))
+    await rm(join(folder, 'learning-curve.svg'))
+    const run = await resumeRun(folder)
+    const updates: number[] = []
+    const summary = await run.train({ onUpdate: ({ update }) => updates.push(update) })
+    expect(updates).toEqual([])
+    const { folder: elsewhere, files, ...same } = JSON.parse(await readFile(join(complete, 'summary.json'), 'utf8'))
+    expect(summary).toMatchObject(same)
+    const { 'summary.json': _, ...after } = await contents(folder)
+    const { 'summary.json': __, ...untouched } = before
+    expect(after).toEqual(untouched)
+  })
+
+  test('warns of a checkpoint under other kernels', async () => {
+    const path = join(folder, 'checkpoints/00000008/manifest.json')
+    const manifest = JSON.parse(await readFile(path, 'utf8'))
+    await writeFile(path, JSON.stringify({ ...manifest, kernels: 'other' }))
+    const { warnings } = await resumeRun(folder)
+    expect(warnings).toEqual([
+      `kernels was other and is ${manifest.kernels}: the run goes on, but not with the same bits`,
+    ])
+  })
+
+  test('refuses a checkpoint that is corrupt, and drops nothing', async () => {
+    const path = join(folder, 'checkpoints/00000008/columns.safetensors')
+    const bytes = await readFile(path)
+    bytes[bytes.length >> 1]! ^= 1
+    await writeFile(path, bytes)
+    const before = await contents(folder)
+    const resuming = resumeRun(folder)
+    await expect(resuming).rejects.toThrow(InputError)
+    await expect(resuming).rejects.toThrow(/checkpoint .+00000008: got .+SHA-256.+, expected .+corrupt/)
+    expect(await contents(folder)).toEqual(before)
+  })
+
+  test('refuses the checkpoint of another training, and drops nothing', async () => {
+    const path = join(folder, 'config.json')
+    const config = JSON.parse(await readFile(path, 'utf8'))
+    await writeFile(path, JSON.stringify({ ...config, settings: { ...config.settings, seed: 2 } }))
+    const before = await contents(folder)
+    await expect(resumeRun(folder)).rejects.toThrow(/seed: got 1, expected 2, as in this training/)
+    expect(await contents(folder)).toEqual(before)
+  })
+
+  test('goes on with more steps if the config says so', async () => {
+    const path = join(folder, 'config.json')
+    const config = JSON.parse(await readFile(path, 'utf8'))
+    await writeFile(path, JSON.stringify({ ...config, settings: { ...config.settings, totalSteps: 2560 } }))
+    const summary = await (await resumeRun(folder)).train()
+    expect(summary).toMatchObject({ status: 'complete', updates: 10, totalSteps: 2560 })
+  })
+})
+
+describe('openRun', () => {
+  const refused: [string, string | null, RegExp][] = [
+    ['no config.json', null, /run: got .+ENOENT.+, expected a run folder with a config\.json/],
+    ['a config.json that is not JSON', '{"environment":', /run: got .+, expected a run folder with a config\.json/],
+    ['a config.json that is null', 'null', /config\.json: got no environment, expected the config\.json of a run/],
+    ['a config.json of something else', '{"name":"x"}', /config\.json: got no environment, expected the config/],
+    ['an environment that is null', config({ environment: null }), /config\.json: got no environment, expected/],
+    ['an unknown environment', config({ environment: { id: 'CartPole-v9' } }), /"CartPole-v9".+mean "CartPole-v1"/],
+    ['an unknown policy', config({ policy: { id: 'mpl', parameters: {} } }), /policy: got "mpl".+mean "mlp"/],
+    ['an unknown algorithm', config({ algorithm: { id: 'ppo2', parameters: {} } }), /algorithm: got "ppo2".+"ppo"/],
+    ['a bad setting', config({ settings: { numLanes: 0 } }), /run\.numLanes: got 0, expected a whole number ≥ 1/],
+    ['an unknown setting', config({ settings: { lanes: 1 } }), /run setting: got "lanes".+mean "numLanes"/],
+    ['a bad parameter', config({ algorithm: { id: 'ppo', parameters: { gamma: 2 } } }), /ppo\.gamma: got 2, expected/],
+  ]
+
+  function config(changed: object): string {
+    const parts = { environment: 'CartPole-v1', policy: 'mlp', algorithm: 'ppo' }
+    const records = Object.fromEntries(Object.entries(parts).map(([key, id]) => [key, { id, parameters: {} }]))
+    return JSON.stringify({ ...records, settings: {}, ...changed })
+  }
+
+  test.each(refused)('refuses a folder with %s', async (_, text, message) => {
+    await mkdir(folder)
+    if (text !== null) await writeFile(join(folder, 'config.json'), text)
+    for (const open of [openRun, resumeRun, loadPolicy]) {
+      await expect(open(folder)).rejects.toThrow(message)
+      await expect(open(folder)).rejects.toThrow(InputError)
+    }
+  })
+
+  test('gives the definition back that the run was started with', async () => {
+    const definition = await smallRun('seed=3', 'ppo.gamma=0.9', 'mlp.hidden=5,6', 'environment.maxEpisodeSteps=77')
+    await startRun(definition, folder)
+    const { environment, policy, algorithm, settings } = await openRun(folder)
+    expect(settings).toEqual(definition.settings)
+    expect(environment.parameters).toEqual(definition.environment.parameters)
+    expect(policy.parameters).toEqual(definition.policy.parameters)
+    expect(algorithm.parameters).toEqual(definition.algorithm.parameters)
+  })
+
+  test('finds an environment of somebody else again by its module', async () => {
+    const run = await startRun({ ...(await smallRun()), environment: counter({ terminalSteps: 4 }) }, folder)
+    await run.train()
+    const { environment, update } = await loadPolicy(folder)
+    expect(environment).toMatchObject({ id: 'Counter-v0', parameters: { terminalSteps: 4 } })
+    expect(update).toBe(8)
+    expect(stateOf((await resumeRun(folder)).trainer).columns).toEqual(stateOf(run.trainer).columns)
+  })
+})
+
+describe('loadPolicy', () => {
+  test('gives the weights of the newest checkpoint, bit for bit', async () => {
+    const run = await startRun(await smallRun(), folder)
+    await run.train()
+    const { weights, update, environment } = await loadPolicy(folder)
+    expect(update).toBe(8)
+    expect(environment.id).toBe('CartPole-v1')
+    expect([...weights]).toEqual([...run.trainer.world.cohorts[0]!.weights])
+  })
+
+  test('refuses a run that has no checkpoint yet, and one whose checkpoint is of another network', async () => {
+    await startRun(await smallRun(), folder)
+    await expect(loadPolicy(folder)).rejects.toThrow(/got none, expected a run folder with at least one checkpoint/)
+    await (await resumeRun(folder)).train()
+    const path = join(folder, 'config.json')
+    const config = JSON.parse(await readFile(path, 'utf8'))
+    config.policy.parameters.hidden = [9]
+    await writeFile(path, JSON.stringify(config))
+    await expect(loadPolicy(folder)).rejects.toThrow(InputError)
+    await expect(loadPolicy(folder)).rejects.toThrow(
+      /checkpoint .+00000008: got .+ of shape .*8.*, expected .+ of shape/,
+    )
+    expect((await readCheckpoint(folder)).manifest.update).toBe(8)
+  })
+})
