@@ -12,7 +12,7 @@ import {
   query,
 } from 'bitecs'
 import { type Action, actionWindows } from './components/action.ts'
-import { type Arena, takeArena } from './components/arena.ts'
+import { type Arena, layArena, takeArena } from './components/arena.ts'
 import {
   type Column,
   type Columns,
@@ -84,13 +84,16 @@ export interface Cohort {
   readonly autoreset: Autoreset
   readonly explore: boolean
   readonly numLanes: number
+  /** This thread's share of the lanes: from ≤ n < to. */
+  readonly from: number
+  readonly to: number
   /** True if its rollout is kept for a learner or a file. */
   readonly recorded: boolean
   /** True if the components slide along row blocks; else one block is written in place, tick after tick. */
   readonly sliding: boolean
   readonly numSteps: number
 
-  /** The cohort's entities, as a bitecs query found them. */
+  /** The cohort's entities, as a bitecs query found them; none in a thread that shares another's columns. */
   readonly lanes: Uint32Array
   readonly observation: Observation
   readonly action: Action
@@ -108,9 +111,10 @@ export interface Cohort {
   readonly bootstrap: BootstrapList
   /** Bounds of the action space: low and high of a box, sizes of choices. */
   readonly bounds: { readonly low: Float32Array; readonly high: Float32Array; readonly sizes: Int32Array }
-  /** Observations that the next rollout begins with. */
+  /** Observations that the next rollout begins with, and where it begins: this thread's share of both. */
   readonly carried: Float32Array
-  /** Room for a list of lanes. */
+  readonly firstBlock: Float32Array
+  /** Room for a list of this thread's lanes. */
   readonly laneList: Uint32Array
   readonly windows: {
     readonly observation: readonly Observation[]
@@ -123,7 +127,7 @@ export interface Cohort {
   version: number
 }
 
-/** Final observations of truncated rows that wait for their value. */
+/** Final observations of this thread's truncated rows that wait for their value. */
 export interface BootstrapList {
   /** Place in the rollout. */
   readonly row: Uint32Array
@@ -153,6 +157,8 @@ export async function createWorld(options: WorldOptions): Promise<World> {
 
 /** Cohorts of lanes over one memory. */
 export class World {
+  /** How many threads share the lanes, and which of them this is. */
+  readonly threads: { count: number; readonly index: number }
   readonly seed: number
   readonly kernelBuild: KernelBuild
   /** The bitecs world: its entities are the lanes. */
@@ -161,10 +167,13 @@ export class World {
   #cohorts: readonly Cohort[] | undefined
   #arena: Arena | undefined
   #columns: object | undefined
+  readonly #memory: WebAssembly.Memory | undefined
   #kernels: Kernels | undefined
 
-  /** Use `createWorld`. */
-  constructor(options: WorldOptions) {
+  /** Use `createWorld`. A thread that shares the columns of another's world says which memory and which share. */
+  constructor(options: WorldOptions, shared?: { memory: WebAssembly.Memory; index: number }) {
+    this.threads = { count: 1, index: shared?.index ?? 0 }
+    this.#memory = shared?.memory
     this.seed = checkSeed(options.seed ?? 0)
     this.kernelBuild = options.kernels ?? bestKernelBuild()
     this.#drafts = draftCohorts('cohorts' in options ? options.cohorts : [options])
@@ -197,7 +206,7 @@ export class World {
   }
 
   /** What is known of a cohort without taking memory: its options and its network's shapes. */
-  draft(name: string): { readonly options: CohortOptions; readonly model: PolicyModel } {
+  draft(name: string): { readonly options: CohortOptions; readonly firstLane: number; readonly model: PolicyModel } {
     return this.#draft(name)
   }
 
@@ -229,6 +238,30 @@ export class World {
     draft.reservation = reservation
   }
 
+  /**
+   * Splits the lanes among threads, before the memory is taken: each works in columns of its own.
+   * @throws InputError if the memory is taken already, or a definition has no module from which a thread could make it.
+   */
+  split(count: number): void {
+    if (this.#cohorts !== undefined) {
+      throw new InputError('threads', 'a world whose memory is taken', 'createTrainer before the first tick')
+    }
+    if (!Number.isSafeInteger(count) || count < 1 || count > 64) {
+      throw new InputError('threads', show(count), 'a whole number from 1 to 64')
+    }
+    for (const { options } of count > 1 ? this.#drafts : []) {
+      for (const [noun, { id, module }] of Object.entries({
+        environment: options.environment,
+        policy: options.policy,
+      })) {
+        if (module !== undefined) continue
+        const remedy = 'a definition with `module: import.meta.url`, which other threads can make; or threads: 1'
+        throw new InputError(`${noun} ${id}`, `no module, and ${count} threads`, remedy)
+      }
+    }
+    this.threads.count = count
+  }
+
   /** Every column with its bytes, as it stands now: before the memory is taken, or after. */
   plan(): PlannedColumn[] {
     return listColumns(this.#plan())
@@ -247,17 +280,18 @@ export class World {
   }
 
   #plan(): Record<string, CohortPlan> {
-    return Object.fromEntries(this.#drafts.map((draft) => [draft.name, cohortPlan(draft)]))
+    return Object.fromEntries(this.#drafts.map((draft) => [draft.name, cohortPlan(draft, this.threads.count)]))
   }
 
   #take(): void {
-    const { arena, columns } = takeArena(this.#plan())
+    const plan = this.#plan()
+    const { arena, columns } = this.#memory === undefined ? takeArena(plan) : layArena(plan, this.#memory)
     const kernels = createKernels(arena.memory, this.kernelBuild)
     this.#arena = arena
     this.#columns = columns
     this.#kernels = kernels
     this.#cohorts = this.#drafts.map((draft, index) =>
-      createCohort(draft, columns[draft.name]!, index, this.seed, kernels, this.ecs),
+      createCohort(draft, columns[draft.name]!, this, kernels, this.#memory === undefined ? index : undefined),
     )
   }
 }
@@ -301,7 +335,7 @@ function draftCohorts(cohorts: readonly CohortOptions[]): CohortDraft[] {
 
 type CohortPlan = ReturnType<typeof cohortPlan>
 
-function cohortPlan({ options, model, reservation }: CohortDraft) {
+function cohortPlan({ options, model, reservation }: CohortDraft, threads: number) {
   const { environment, numLanes } = options
   const { observationSpace, actionSpace } = environment
   const observationWidth = spaceWidth(observationSpace)
@@ -326,7 +360,7 @@ function cohortPlan({ options, model, reservation }: CohortDraft) {
       value: column('f32', listLength),
     },
     laneList: column('u32', numLanes),
-    workspace: model.workspace(),
+    workspaces: Object.fromEntries(Array.from({ length: threads }, (_, i) => [`thread${i}`, model.workspace()])),
     learner: reservation?.learner ?? {},
   }
 }
@@ -334,10 +368,10 @@ function cohortPlan({ options, model, reservation }: CohortDraft) {
 function createCohort(
   draft: CohortDraft,
   columns: Columns<CohortPlan>,
-  index: number,
-  seed: number,
+  world: World,
   kernels: Kernels,
-  ecs: EcsWorld,
+  /** The cohort's number, if its columns are new and wait for their first values. */
+  fresh: number | undefined,
 ): Cohort {
   const { options, name, firstLane, model, reservation } = draft
   const { environment, policy: policyDefinition, numLanes } = options
@@ -346,7 +380,10 @@ function createCohort(
   const autoreset = options.autoreset ?? 'same-step'
   const sliding = recorded || autoreset === 'disabled' // Lanes that ended must go on seeing what they saw.
   const numSteps = reservation?.numSteps ?? 1
-  const { rollout, carried, episode, weights } = columns
+  const { rollout, carried, episode, weights, laneList, bootstrap } = columns
+  const { count, index } = world.threads
+  const from = Math.floor((index * numLanes) / count)
+  const to = Math.floor(((index + 1) * numLanes) / count)
 
   const width = spaceWidth(observationSpace)
   const clipped = actionSpace.kind === 'box' ? (columns.clipped as Float32Array) : undefined
@@ -364,16 +401,18 @@ function createCohort(
     episode,
     state: columns.state,
   }
-  for (let n = 0; n < numLanes; n++) episode.lane[n] = firstLane + n
-  episode.episode.fill(0xffffffff) // Minus one: the first reset makes it 0.
-  episode.phase.fill(Phase.fresh)
+  const random = new Random(world.seed)
+  if (fresh !== undefined) {
+    for (let n = 0; n < numLanes; n++) episode.lane[n] = firstLane + n
+    episode.episode.fill(0xffffffff) // Minus one: the first reset makes it 0.
+    episode.phase.fill(Phase.fresh)
+    model.initialise(weights, random, fresh)
+  }
   if (actionSpace.kind === 'box') {
     columns.bounds.low.set(actionSpace.low)
     columns.bounds.high.set(actionSpace.high)
   } else columns.bounds.sizes.set(choiceSizes(actionSpace))
 
-  const random = new Random(seed)
-  model.initialise(weights, random, index)
   const { observation, action, transition } = components
   return {
     name,
@@ -383,10 +422,12 @@ function createCohort(
     autoreset,
     explore: options.explore ?? true,
     numLanes,
+    from,
+    to,
     recorded,
     sliding,
     numSteps,
-    lanes: createLanes(ecs, Object.values(components), numLanes),
+    lanes: fresh === undefined ? new Uint32Array(0) : createLanes(world.ecs, Object.values(components), numLanes),
     ...components,
     environmentLanes: {
       state: columns.state,
@@ -401,14 +442,20 @@ function createCohort(
       random,
       kernels,
     },
-    policy: model.bind(weights, columns.workspace, kernels, random),
+    policy: model.bind(weights, columns.workspaces[`thread${index}`]!, kernels, random),
     weights,
     rollout,
     learner: columns.learner,
-    bootstrap: { ...columns.bootstrap, length: 0 },
+    bootstrap: {
+      row: bootstrap.row.subarray(2 * from, 2 * to),
+      observation: bootstrap.observation.subarray(2 * from * width, 2 * to * width),
+      value: bootstrap.value.subarray(2 * from, 2 * to),
+      length: 0,
+    },
     bounds: columns.bounds,
-    carried,
-    laneList: columns.laneList,
+    carried: carried.subarray(from * width, to * width),
+    firstBlock: rollout.observation.subarray(from * width, to * width),
+    laneList: laneList.subarray(from, to),
     windows,
     t: numSteps,
     version: 0,

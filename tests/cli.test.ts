@@ -59,7 +59,7 @@ describe('train', () => {
     expect(settings).toEqual({ ...Object.fromEntries(run.map(([key, setting]) => [key, setting.default])), ...given })
     expect(environment).toEqual({ id: 'CartPole-v1', parameters: { maxEpisodeSteps: 500 } })
     expect(policy).toMatchObject({ id: 'mlp', parameters: { hidden: [8], activation: 'tanh' } })
-    expect(algorithm).toMatchObject({ id: 'ppo', parameters: { numSteps: 32, updateEpochs: 1, gamma: 0.98 } })
+    expect(algorithm).toMatchObject({ id: 'ppo', parameters: { numSteps: 32, updateEpochs: 1, gamma: 0.95 } })
   })
 
   test('writes one JSON object a line to metrics.jsonl, an update each, rising', async () => {
@@ -196,7 +196,7 @@ describe('train', () => {
 
   test('trains Pendulum-v1, which has no threshold', async () => {
     const small = SMALL.filter((word) => !word.startsWith('totalSteps'))
-    const words = ['train', 'Pendulum-v1', 'out=run', 'totalSteps=1024', 'ppo.numMinibatches=1', ...small]
+    const words = ['train', 'Pendulum-v1', 'out=run', 'totalSteps=1024', ...small]
     const { code, stdout } = await colonnade([...words, 'environment.maxEpisodeSteps=20'], here)
     expect(code).toBe(0)
     expect(stdout).not.toContain('solved')
@@ -354,7 +354,7 @@ describe('export', () => {
     expect(Object.fromEntries(metadata)).toMatchObject({
       environment: 'CartPole-v1',
       seed: '4',
-      gamma: '0.98',
+      gamma: '0.95',
       numLanes: '8',
       colonnade: VERSION,
     })
@@ -442,7 +442,7 @@ describe('bad input ends with exit code 1, says what came and what was expected,
       ['train', 'CartPole-v1', 'mlp.hidden=8,x'],
       /mlp\.hidden: got "8,x", expected a list of whole numbers/,
     ],
-    ['a number out of range', [...train, 'ppo.gamma=2'], /ppo\.gamma: got "2", expected a number/],
+    ['a number out of range', ['train', 'CartPole-v1', 'ppo.gamma=2'], /ppo\.gamma: got "2", expected a number/],
     ['an empty value', [...train, 'seed='], /seed: got "", expected a whole number ≥ 0/],
     ['an empty folder name', [...train, 'out='], /out: got .+, expected .+folder/],
     ['a key without a value', [...train, 'seed'], /argument: got "seed", expected key=value/],
@@ -456,7 +456,11 @@ describe('bad input ends with exit code 1, says what came and what was expected,
     ['a run folder that is not there', ['resume', 'nowhere'], /run: got nowhere \(ENOENT.+, expected a run folder/],
     ['a folder that holds no run', ['evaluate', '.'], /run: got \. \(ENOENT.+, expected a run folder/],
     ['a module that is not there', ['train', './nowhere.mjs'], /environment module: got file:.+expected a module/],
-    ['minibatches that do not fit', [...train, 'ppo.numMinibatches=9999'], /numMinibatches: got 9999, expected/],
+    [
+      'minibatches that do not fit',
+      ['train', 'CartPole-v1', 'ppo.numMinibatches=9999'],
+      /numMinibatches: got 9999, expected/,
+    ],
     ['no episodes', ['evaluate', 'RUN', 'episodes=0'], /episodes: got "0", expected a whole number ≥ 1/],
     ['no file to export to', ['export', 'RUN'], /out: got nothing, expected the file to write, like out=/],
     ['an empty name of the file to export to', ['export', 'RUN', 'out='], /out: got .+, expected the file to write/],
@@ -541,8 +545,7 @@ describe('a disk', () => {
 
   test('that fills up with checkpoints keeps those that were saved, and the run goes on from them elsewhere', async (context) => {
     if (why) skipLoudly(context, why)
-    const words =
-      'totalSteps=2048 ppo.numSteps=32 ppo.updateEpochs=1 mlp.hidden=48,48 checkpointEvery=1 checkpointsKept=99'
+    const words = `${SMALL.join(' ').replace('hidden=8', 'hidden=48,48')} checkpointEvery=1 checkpointsKept=99`
     const { code, stderr, run } = await fill(words)
     expect(code).toBe('1')
     expect(stderr).toMatch(/^colonnade: disk\/run\S+: got a disk that is full \(ENOSPC.+\), expected a place.+$/m)
@@ -590,7 +593,7 @@ describe('a disk', () => {
 describe('a training that is stopped', () => {
   /** Long enough to be stopped midway: 512 updates. */
   const LONG =
-    `rollouts=last checkpointEvery=5 totalSteps=32768 ppo.numSteps=16 ppo.updateEpochs=1 numLanes=4 mlp.hidden=8
+    `rollouts=last checkpointEvery=5 totalSteps=32768 ppo.numSteps=16 ppo.numMinibatches=1 ppo.updateEpochs=1 numLanes=4 mlp.hidden=8
     environment.maxEpisodeSteps=60`.split(/\s+/)
   let whole: Awaited<ReturnType<typeof fingerprint>>
   beforeAll(async () => {

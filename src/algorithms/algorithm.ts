@@ -29,6 +29,8 @@ export interface LearnerShape {
   readonly numParameters: number
   readonly observationSpace: Space
   readonly actionSpace: Space
+  /** How many threads share the work. */
+  readonly threads: number
 }
 
 /** What a learner works with. */
@@ -40,15 +42,18 @@ export interface LearnerContext extends LearnerShape {
   readonly policy: Policy
   readonly kernels: Kernels
   readonly random: Random
+  /** Which of the threads this is. Thread 0 does what is done once. */
+  readonly thread: number
 }
 
-/** An algorithm at work on one cohort. */
+/** An algorithm at work on one cohort, in one thread. */
 export interface Learner {
   /**
    * Learns from the rollout as it stands, and writes its advantage and return columns. `update` counts from 0; `progress`
-   * is the part of the training that is done, in [0, 1).
+   * is the part of the training that is done, in [0, 1). All threads run it; at each `yield` they wait for one another.
+   * The metrics are thread 0's.
    */
-  learn(update: number, progress: number): LearnerMetrics
+  learn(update: number, progress: number): Generator<void, LearnerMetrics>
 }
 
 /** What an update did. Means over the update's minibatches unless said otherwise. */

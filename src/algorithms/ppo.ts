@@ -2,7 +2,7 @@ import { type Columns, column, type Plan, saved } from '../components/column.ts'
 import { defineFactory } from '../definition.ts'
 import { InputError } from '../errors.ts'
 import { NUM_SLOTS, PpoSum } from '../kernels/bind.ts'
-import { BLOCK_ROWS, type Derivatives, type Evaluated } from '../policies/policy.ts'
+import { BLOCK_ROWS, type Derivatives, type Evaluated, type ParameterViews } from '../policies/policy.ts'
 import { number, optionalNumber, type SettingValues, toggle, whole } from '../settings.ts'
 import { spaceType, spaceWidth } from '../space.ts'
 import type { AlgorithmDefinition, Learner, LearnerContext, LearnerMetrics, LearnerShape } from './algorithm.ts'
@@ -48,13 +48,27 @@ export const ppo = defineFactory('algorithm', { id: 'ppo', module: import.meta.u
 })) satisfies (...parameters: never[]) => AlgorithmDefinition
 
 function ppoPlan({ numSteps, numMinibatches }: PpoSettings, shape: LearnerShape) {
-  const { numLanes, numParameters, observationSpace, actionSpace } = shape
+  const { numLanes, numParameters, observationSpace, actionSpace, threads } = shape
   const numRows = numSteps * numLanes
   if (numMinibatches > numRows) {
     throw new InputError('ppo.numMinibatches', String(numMinibatches), `at most the ${numRows} rows of a rollout`)
   }
-  const rows = Math.ceil(numRows / numMinibatches)
-  const slots = Math.min(NUM_SLOTS, Math.ceil(rows / BLOCK_ROWS))
+  const minibatchRows = Math.ceil(numRows / numMinibatches)
+  const slots = Math.min(NUM_SLOTS, Math.ceil(minibatchRows / BLOCK_ROWS))
+  const threadPlan = () => ({
+    /** The block at work, gathered. */
+    block: {
+      observation: column('f32', BLOCK_ROWS, spaceWidth(observationSpace)),
+      action: column(spaceType(actionSpace), BLOCK_ROWS, spaceWidth(actionSpace)),
+      logprob: column('f32', BLOCK_ROWS),
+      value: column('f32', BLOCK_ROWS),
+      advantage: column('f32', BLOCK_ROWS),
+      return: column('f32', BLOCK_ROWS),
+    },
+    /** The whole minibatch's advantages, and their mean and deviation. */
+    advantages: column('f32', minibatchRows),
+    moments: column('f64', 2),
+  })
   return {
     /** First and second moments of the gradient. */
     moment: saved(column('f32', numParameters)),
@@ -66,77 +80,87 @@ function ppoPlan({ numSteps, numMinibatches }: PpoSettings, shape: LearnerShape)
     /** The rollout's valid rows, in the order of this epoch. */
     order: column('u32', numRows),
     words: column('u32', 4),
-    /** The minibatch, gathered. */
-    minibatch: {
-      observation: column('f32', rows, spaceWidth(observationSpace)),
-      action: column(spaceType(actionSpace), rows, spaceWidth(actionSpace)),
-      logprob: column('f32', rows),
-      value: column('f32', rows),
-      advantage: column('f32', rows),
-      return: column('f32', rows),
-    },
-    /** Mean and deviation of the minibatch's advantages. */
-    moments: column('f64', 2),
     /** Gradients and loss sums of the slots. */
     gradients: column('f32', slots, numParameters),
     sums: column('f64', slots, PpoSum.length),
+    /** What thread 0 tells the others: see `Told`. */
+    told: column('u32', 2),
+    threads: Object.fromEntries(Array.from({ length: threads }, (_, i) => [`thread${i}`, threadPlan()])),
   } satisfies Plan
 }
+
+/** Words of the `told` column: how many rows are valid, and whether the update stops early. */
+const Told = { numRows: 0, stops: 1 } as const
 
 class Ppo implements Learner {
   readonly #settings: PpoSettings
   readonly #context: LearnerContext
   readonly #columns: Columns<ReturnType<typeof ppoPlan>>
-  readonly #slotGradients
+  readonly #own: Columns<ReturnType<typeof ppoPlan>['threads'][string]>
+  readonly #slotGradients: readonly Float32Array[]
+  readonly #slotViews: readonly ParameterViews[]
   readonly #observationWidth: number
   readonly #actionWidth: number
-  /** What the loss of the current minibatch needs beside its columns. */
+  /** What the loss of the current block needs beside its columns. */
   readonly #loss = { mean: 0, scale: 1, weight: 0, clipCoef: 0, sumsFrom: 0 }
 
   constructor(settings: PpoSettings, context: LearnerContext) {
+    const { numParameters, policy, thread } = context
     this.#settings = settings
     this.#context = context
     this.#columns = context.columns as unknown as Columns<ReturnType<typeof ppoPlan>>
-    this.#columns.betaPowers.fill(1)
+    this.#own = this.#columns.threads[`thread${thread}`]!
+    if (thread === 0) this.#columns.betaPowers.fill(1)
     this.#observationWidth = spaceWidth(context.observationSpace)
     this.#actionWidth = spaceWidth(context.actionSpace)
     const { gradients } = this.#columns
-    const length = context.numParameters
-    this.#slotGradients = Array.from({ length: gradients.length / length }, (_, slot) =>
-      context.policy.view(gradients.subarray(slot * length, (slot + 1) * length)),
+    this.#slotGradients = Array.from({ length: gradients.length / numParameters }, (_, slot) =>
+      gradients.subarray(slot * numParameters, (slot + 1) * numParameters),
     )
+    this.#slotViews = this.#slotGradients.map((gradient) => policy.view(gradient))
   }
 
-  learn(update: number, progress: number): LearnerMetrics {
-    const { kernels, rollout, random } = this.#context
+  *learn(update: number, progress: number): Generator<void, LearnerMetrics> {
+    const { kernels, rollout, random, thread } = this.#context
     const { updateEpochs, numMinibatches, learningRate, annealLearningRate, clipCoef, annealClipCoef, targetKl } =
       this.#settings
-    const { order, words, sums } = this.#columns
+    const { order, words, sums, told } = this.#columns
+    const isFirst = thread === 0
     const rate = annealLearningRate ? learningRate * (1 - progress) : learningRate
     this.#loss.clipCoef = annealClipCoef ? clipCoef * (1 - progress) : clipCoef
-
-    this.#estimateAdvantages()
-    const numRows = kernels.listValid(order, rollout.valid, rollout.valid.length)
+    if (isFirst) {
+      this.#estimateAdvantages()
+      told[Told.numRows] = kernels.listValid(order, rollout.valid, rollout.valid.length)
+      told[Told.stops] = 0
+    }
     const total = { policyLoss: 0, valueLoss: 0, entropy: 0, approxKl: 0, clipped: 0, gradNorm: 0, rows: 0, steps: 0 }
     for (let epoch = 0; epoch < updateEpochs; epoch++) {
-      kernels.shuffleRows(order, words, numRows, update, epoch, random.key0, random.key1)
-      let epochKl = 0
+      if (isFirst && !told[Told.stops]) {
+        kernels.shuffleRows(order, words, told[Told.numRows]!, update, epoch, random.key0, random.key1)
+      }
+      yield // The order of this epoch is there.
+      if (told[Told.stops]) break
+      const numRows = told[Told.numRows]!
+      const klBefore = total.approxKl
       for (let m = 0; m < numMinibatches; m++) {
         const first = Math.floor((m * numRows) / numMinibatches)
         const count = Math.floor(((m + 1) * numRows) / numMinibatches) - first
         if (count === 0) continue // Fewer valid rows than minibatches.
-        this.#gather(first, count)
-        total.gradNorm += this.#descend(count, rate)
-        total.policyLoss += sums[PpoSum.policyLoss]!
-        total.valueLoss += sums[PpoSum.valueLoss]!
-        total.entropy += sums[PpoSum.entropy]!
-        total.clipped += sums[PpoSum.clipped]!
-        epochKl += sums[PpoSum.approxKl]!
-        total.rows += count
-        total.steps++
+        this.#differentiate(first, count)
+        yield // The gradients of all slots are there.
+        if (isFirst) {
+          total.gradNorm += this.#descend(count, rate)
+          total.policyLoss += sums[PpoSum.policyLoss]!
+          total.valueLoss += sums[PpoSum.valueLoss]!
+          total.entropy += sums[PpoSum.entropy]!
+          total.clipped += sums[PpoSum.clipped]!
+          total.approxKl += sums[PpoSum.approxKl]!
+          total.rows += count
+          total.steps++
+        }
+        yield // The weights of the next minibatch are there.
       }
-      total.approxKl += epochKl
-      if (targetKl !== null && epochKl / numRows > targetKl) break
+      if (isFirst && targetKl !== null && (total.approxKl - klBefore) / numRows > targetKl) told[Told.stops] = 1
     }
     return {
       policyLoss: total.policyLoss / total.rows,
@@ -144,7 +168,9 @@ class Ppo implements Learner {
       entropy: total.entropy / total.rows,
       approxKl: total.approxKl / total.rows,
       clipFraction: total.clipped / total.rows,
-      explainedVariance: kernels.explainedVariance(rollout.value, rollout.return, rollout.valid, rollout.valid.length),
+      explainedVariance: isFirst
+        ? kernels.explainedVariance(rollout.value, rollout.return, rollout.valid, rollout.valid.length)
+        : Number.NaN,
       gradNorm: total.gradNorm / total.steps,
       learningRate: rate,
     }
@@ -170,47 +196,53 @@ class Ppo implements Learner {
     )
   }
 
-  /** Gathers rows order[first … first + count) into the minibatch, and prepares its loss. */
-  #gather(first: number, count: number): void {
-    const { kernels, rollout } = this.#context
-    const { minibatch, order, moments } = this.#columns
-    kernels.gatherRows(minibatch.observation, rollout.observation, order, first, count, this.#observationWidth)
-    kernels.gatherRows(minibatch.action, rollout.action, order, first, count, this.#actionWidth)
-    kernels.gatherRows(minibatch.logprob, rollout.logprob, order, first, count, 1)
-    kernels.gatherRows(minibatch.value, rollout.value, order, first, count, 1)
-    kernels.gatherRows(minibatch.advantage, rollout.advantage, order, first, count, 1)
-    kernels.gatherRows(minibatch.return, rollout.return, order, first, count, 1)
+  /** This thread's share of the gradient of rows order[first … first + count): its slots, each from its blocks in order. */
+  #differentiate(first: number, count: number): void {
+    const { kernels, policy, rollout, thread, threads } = this.#context
+    const { order, sums } = this.#columns
+    const { advantages, moments, block } = this.#own
+    this.#loss.weight = 1 / count
     if (this.#settings.normalizeAdvantage) {
-      kernels.meanAndDeviation(moments, minibatch.advantage, count)
+      kernels.gatherRows(advantages, rollout.advantage, order, first, count, 1)
+      kernels.meanAndDeviation(moments, advantages, count)
       this.#loss.mean = moments[0]!
       this.#loss.scale = 1 / (moments[1]! + 1e-8)
     }
-    this.#loss.weight = 1 / count
-  }
-
-  /** One optimizer step on the gathered minibatch. Returns the gradient's norm; the loss sums are in slot 0 of `sums`. */
-  #descend(count: number, learningRate: number): number {
-    const { kernels, policy, weights, numParameters } = this.#context
-    const { minibatch, gradients, sums, moment, squareMoment, betaPowers } = this.#columns
     const numBlocks = Math.ceil(count / BLOCK_ROWS)
     const numSlots = Math.min(NUM_SLOTS, numBlocks)
-    gradients.fill(0)
-    sums.fill(0)
-    for (let block = 0; block < numBlocks; block++) {
-      const slot = block % NUM_SLOTS
-      const from = block * BLOCK_ROWS
+    for (let slot = thread; slot < numSlots; slot += threads) {
       this.#loss.sumsFrom = slot * PpoSum.length
-      policy.differentiate(
-        minibatch,
-        from,
-        Math.min(BLOCK_ROWS, count - from),
-        this.#lossOf,
-        this.#slotGradients[slot]!,
-      )
+      this.#slotGradients[slot]!.fill(0)
+      sums.fill(0, slot * PpoSum.length, (slot + 1) * PpoSum.length)
+      for (let b = slot; b < numBlocks; b += NUM_SLOTS) {
+        const from = b * BLOCK_ROWS
+        const rows = Math.min(BLOCK_ROWS, count - from)
+        this.#gather(first + from, rows)
+        policy.differentiate(block, 0, rows, this.#lossOf, this.#slotViews[slot]!)
+      }
     }
+  }
+
+  /** Gathers rows order[first … first + count) into this thread's block. */
+  #gather(first: number, count: number): void {
+    const { kernels, rollout } = this.#context
+    const { order } = this.#columns
+    const { block } = this.#own
+    kernels.gatherRows(block.observation, rollout.observation, order, first, count, this.#observationWidth)
+    kernels.gatherRows(block.action, rollout.action, order, first, count, this.#actionWidth)
+    kernels.gatherRows(block.logprob, rollout.logprob, order, first, count, 1)
+    kernels.gatherRows(block.value, rollout.value, order, first, count, 1)
+    kernels.gatherRows(block.advantage, rollout.advantage, order, first, count, 1)
+    kernels.gatherRows(block.return, rollout.return, order, first, count, 1)
+  }
+
+  /** One optimizer step with the slots' gradients. Returns the gradient's norm; the loss sums are in slot 0 of `sums`. */
+  #descend(count: number, learningRate: number): number {
+    const { kernels, weights, numParameters } = this.#context
+    const { gradients, sums, moment, squareMoment, betaPowers } = this.#columns
+    const numSlots = Math.min(NUM_SLOTS, Math.ceil(count / BLOCK_ROWS))
     kernels.sumSlots(gradients, numSlots, numParameters)
     kernels.sumSlots(sums, numSlots, PpoSum.length)
-
     const norm = kernels.globalNorm(gradients, numParameters)
     const scale = Math.min(1, this.#settings.maxGradNorm / (norm + 1e-6))
     betaPowers[0] = betaPowers[0]! * BETA_1
@@ -234,21 +266,21 @@ class Ppo implements Learner {
   }
 
   readonly #lossOf = (evaluated: Evaluated, derivatives: Derivatives, from: number, count: number): void => {
-    const { minibatch, sums } = this.#columns
+    const { block } = this.#own
     const { clipValue, entropyCoef, valueCoef } = this.#settings
     const { mean, scale, weight, clipCoef, sumsFrom } = this.#loss
     this.#context.kernels.ppoLoss(
       derivatives.dLogprob,
       derivatives.dEntropy,
       derivatives.dValue,
-      sums,
+      this.#columns.sums,
       evaluated.logprob,
       evaluated.entropy,
       evaluated.value,
-      minibatch.logprob,
-      minibatch.value,
-      minibatch.advantage,
-      minibatch.return,
+      block.logprob,
+      block.value,
+      block.advantage,
+      block.return,
       mean,
       scale,
       clipCoef,

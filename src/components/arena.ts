@@ -40,6 +40,20 @@ export function arenaBytes(plan: Plan): number {
  * and how much there is.
  */
 export function takeArena<P extends Plan>(plan: P): { arena: Arena; columns: Columns<P> } {
+  return layArena(plan, takeMemory(plan))
+}
+
+/** Lays a plan's columns out in a memory that another thread took for the same plan; they hold what is there. */
+export function layArena<P extends Plan>(plan: P, memory: WebAssembly.Memory): { arena: Arena; columns: Columns<P> } {
+  const buffer = memory.buffer as unknown as SharedArrayBuffer
+  const cursor = { byte: FIRST_BYTE }
+  const columns = layOut(plan, buffer, cursor) as Columns<P>
+  const bytes = buffer.byteLength
+  assert(cursor.byte <= bytes, `columns end at ${cursor.byte}, beyond the arena's ${bytes} bytes`)
+  return { arena: { memory, buffer, bytes }, columns }
+}
+
+function takeMemory(plan: Plan): WebAssembly.Memory {
   const bytes = arenaBytes(plan)
   if (bytes > PAGES_MAX * PAGE_BYTES) throw tooLarge(plan, bytes, `at most ${formatBytes(PAGES_MAX * PAGE_BYTES)}`)
   const available = availableBytes()
@@ -54,17 +68,11 @@ export function takeArena<P extends Plan>(plan: P): { arena: Arena; columns: Col
     )
   }
   const pages = bytes / PAGE_BYTES
-  let memory: WebAssembly.Memory
   try {
-    memory = new WebAssembly.Memory({ initial: pages, maximum: pages, shared: true })
+    return new WebAssembly.Memory({ initial: pages, maximum: pages, shared: true })
   } catch (cause) {
     throw tooLarge(plan, bytes, `what the runtime grants (${(cause as Error).message})`, cause)
   }
-  const buffer = memory.buffer as unknown as SharedArrayBuffer
-  const cursor = { byte: FIRST_BYTE }
-  const columns = layOut(plan, buffer, cursor) as Columns<P>
-  assert(cursor.byte <= bytes, `columns end at ${cursor.byte}, beyond the arena's ${bytes} bytes`)
-  return { arena: { memory, buffer, bytes }, columns }
 }
 
 function layOut(plan: Plan, buffer: SharedArrayBuffer, cursor: { byte: number }): object {

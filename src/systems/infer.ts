@@ -9,12 +9,12 @@ import type { Cohort, World } from '../world.ts'
 export function infer(world: World): void {
   const { kernels } = world
   for (const cohort of world.cohorts) {
-    const { observation, action, episode, numLanes, t, recorded, bootstrap, windows } = cohort
-    if (recorded && bootstrap.length + numLanes > bootstrap.row.length) valueBootstrapList(world, cohort)
-    cohort.policy.infer(observation, action, episode, cohort.explore, 0, numLanes)
+    const { observation, action, episode, from, to, t, recorded, bootstrap, windows } = cohort
+    if (recorded && bootstrap.length + to - from > bootstrap.row.length) valueBootstrapList(world, cohort)
+    cohort.policy.infer(observation, action, episode, cohort.explore, from, to)
     if (recorded && t > 0) {
       const { nextValue, terminated, truncated, valid } = windows.transition[t - 1]!
-      kernels.completeNextValue(nextValue, action.value, terminated, truncated, valid, 0, numLanes)
+      kernels.completeNextValue(nextValue, action.value, terminated, truncated, valid, from, to)
     }
   }
 }
@@ -26,9 +26,9 @@ export function infer(world: World): void {
 export function bootstrap(world: World): void {
   for (const cohort of world.cohorts) {
     if (!cohort.recorded) continue
-    const { observation, transition, numLanes, t, bootstrap } = cohort
+    const { observation, transition, numLanes, from, to, t, bootstrap } = cohort
     const { terminated, truncated, valid } = transition
-    if (bootstrap.length + numLanes > bootstrap.row.length) valueBootstrapList(world, cohort)
+    if (bootstrap.length + to - from > bootstrap.row.length) valueBootstrapList(world, cohort)
     const firstRow = (t - 1) * numLanes
     const width = observation.next.length / numLanes
     const GOES_ON = 0
@@ -43,8 +43,8 @@ export function bootstrap(world: World): void {
       bootstrap.length,
       firstRow,
       width,
-      0,
-      numLanes,
+      from,
+      to,
     )
     valueBootstrapList(world, cohort)
   }

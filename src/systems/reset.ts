@@ -13,14 +13,14 @@ export function reset(world: World): void {
     if (cohort.sliding) {
       if (cohort.t === cohort.numSteps) {
         cohort.t = 0
-        cohort.windows.observation[0]!.current.set(cohort.carried)
+        cohort.firstBlock.set(cohort.carried)
       }
       openRow(cohort, cohort.t)
     }
-    const { laneList, episode, numLanes } = cohort
-    beginEpisodes(cohort, world.kernels.listPhase(laneList, episode.phase, Phase.fresh, 0, numLanes), 'current')
+    const { laneList, episode, from, to } = cohort
+    beginEpisodes(cohort, world.kernels.listPhase(laneList, episode.phase, Phase.fresh, from, to), 'current')
     if (cohort.autoreset === 'same-step') {
-      beginEpisodes(cohort, world.kernels.listPhase(laneList, episode.phase, Phase.ended, 0, numLanes), 'current')
+      beginEpisodes(cohort, world.kernels.listPhase(laneList, episode.phase, Phase.ended, from, to), 'current')
     }
   }
 }

@@ -15,17 +15,17 @@ import { beginEpisodes } from './reset.ts'
 export function step(world: World): void {
   const { kernels } = world
   for (const cohort of world.cohorts) {
-    const { environment, environmentLanes, observation, transition, episode, numLanes } = cohort
+    const { environment, environmentLanes, observation, transition, episode, from, to } = cohort
     const { reward, terminated, truncated, valid } = transition
     applyActions(world, cohort)
-    terminated.fill(0)
-    truncated.fill(0)
+    terminated.fill(0, from, to)
+    truncated.fill(0, from, to)
     environmentLanes.observation = observation.next
-    environment.step(environmentLanes, 0, numLanes)
+    environment.step(environmentLanes, from, to)
     if (environment.maxEpisodeSteps !== null) {
-      kernels.limitSteps(truncated, episode.step, environment.maxEpisodeSteps, 0, numLanes)
+      kernels.limitSteps(truncated, episode.step, environment.maxEpisodeSteps, from, to)
     }
-    const dead = kernels.settleDead(valid, reward, terminated, truncated, episode.phase, Phase.ready, 0, numLanes)
+    const dead = kernels.settleDead(valid, reward, terminated, truncated, episode.phase, Phase.ready, from, to)
     if (dead > 0) settleObservations(world, cohort)
     checkWritten(world, cohort)
   }
@@ -33,23 +33,23 @@ export function step(world: World): void {
 
 /** Checks what was chosen, and clips it where the action space is a box. */
 function applyActions(world: World, cohort: Cohort): void {
-  const { action, bounds, numLanes, environment } = cohort
+  const { action, bounds, from, to, environment } = cohort
   const width = spaceWidth(environment.actionSpace)
   const { chosen, applied } = action
   if (chosen instanceof Float32Array) {
-    const at = world.kernels.findNonFinite(chosen, 0, numLanes * width)
+    const at = world.kernels.findNonFinite(chosen, from * width, to * width)
     if (at >= 0) throw outside(cohort, at, width)
-    world.kernels.clipRows(applied as Float32Array, chosen, bounds.low, bounds.high, width, 0, numLanes)
+    world.kernels.clipRows(applied as Float32Array, chosen, bounds.low, bounds.high, width, from, to)
   } else {
-    const at = world.kernels.findOutside(chosen, bounds.sizes, width, 0, numLanes)
+    const at = world.kernels.findOutside(chosen, bounds.sizes, width, from, to)
     if (at >= 0) throw outside(cohort, at, width)
   }
 }
 
 /** Lanes whose episode is over: with next-step they begin a new one now; else they go on seeing what they saw. */
 function settleObservations(world: World, cohort: Cohort): void {
-  const { laneList, episode, numLanes, observation, autoreset } = cohort
-  const count = world.kernels.listPhase(laneList, episode.phase, Phase.ended, 0, numLanes)
+  const { laneList, episode, numLanes, from, to, observation, autoreset } = cohort
+  const count = world.kernels.listPhase(laneList, episode.phase, Phase.ended, from, to)
   if (autoreset === 'next-step') beginEpisodes(cohort, count, 'next')
   else {
     const width = observation.next.length / numLanes
@@ -61,11 +61,11 @@ function settleObservations(world: World, cohort: Cohort): void {
 }
 
 function checkWritten(world: World, cohort: Cohort): void {
-  const { observation, transition, numLanes } = cohort
+  const { observation, transition, numLanes, from, to } = cohort
   const width = observation.next.length / numLanes
-  const seen = world.kernels.findNonFinite(observation.next, 0, numLanes * width)
+  const seen = world.kernels.findNonFinite(observation.next, from * width, to * width)
   if (seen >= 0) throw notFinite(cohort, 'observation', observation.next[seen]!, Math.floor(seen / width), seen % width)
-  const rewarded = world.kernels.findNonFinite(transition.reward, 0, numLanes)
+  const rewarded = world.kernels.findNonFinite(transition.reward, from, to)
   if (rewarded >= 0) throw notFinite(cohort, 'reward', transition.reward[rewarded]!, rewarded, 0)
 }
 

@@ -11,7 +11,7 @@ import type { World } from '../world.ts'
 export function store(world: World): void {
   const { kernels } = world
   for (const cohort of world.cohorts) {
-    const { transition, episode, numLanes, version, t, bootstrap, observation } = cohort
+    const { transition, episode, numLanes, from, to, version, t, bootstrap, observation } = cohort
     kernels.closeRow(
       transition.lane,
       transition.episode,
@@ -30,8 +30,8 @@ export function store(world: World): void {
       transition.valid,
       version,
       Phase.ended,
-      0,
-      numLanes,
+      from,
+      to,
     )
     if (cohort.sliding) cohort.t++
     if (!cohort.recorded) continue
@@ -47,8 +47,8 @@ export function store(world: World): void {
       bootstrap.length,
       t * numLanes,
       observation.next.length / numLanes,
-      0,
-      numLanes,
+      from,
+      to,
     )
   }
 }

@@ -7,11 +7,12 @@ import { type Columns, column, type Plan, saved } from '../components/column.ts'
 import { recordOf } from '../definition.ts'
 import { InputError, show, unknownWord } from '../errors.ts'
 import { type RolloutOrigin, rolloutTable, type Table } from '../tables/table.ts'
-import { collect } from '../tick.ts'
+import { collectShare } from '../tick.ts'
 import { VERSION } from '../version.ts'
 import type { Cohort, World } from '../world.ts'
 import { type CohortMetrics, meanAndStd, noMetrics, type UpdateMetrics } from './metrics.ts'
 import { restoreTensors, savedTensors } from './snapshot.ts'
+import { CONTROL_WORDS, Team, type WorkerOrder } from './team.ts'
 
 /** Episodes over which returns are averaged, as is usual in the field. */
 const RECENT_EPISODES = 100
@@ -38,6 +39,13 @@ interface Pupil {
   solvedAtSeconds: number | null
 }
 
+/** What thread 0 measured in an update. */
+interface Measured {
+  readonly cohorts: Readonly<Record<string, CohortMetrics>>
+  readonly rolloutSeconds: number
+  readonly updateSeconds: number
+}
+
 function accountsPlan() {
   return {
     /** Returns and lengths of the last episodes, a ring. */
@@ -52,7 +60,8 @@ function accountsPlan() {
  * Gives the world's cohorts recorders and learners. One algorithm serves a world of one cohort; for several, name the
  * cohort of each. Cohorts without an algorithm act, and are not recorded.
  *
- * @throws InputError if the world's memory is taken already, a cohort is unknown, or an algorithm does not fit it.
+ * @throws InputError if the world's memory is taken already, a cohort is unknown, an algorithm does not fit it, or several
+ * threads are asked for and a definition has no module from which they could make it.
  * @example
  * const trainer = createTrainer(world, ppo({ numSteps: 128 }))
  * const trainer = createTrainer(world, { hunter: ppo(), hare: ppo({ gamma: 0.9 }) })
@@ -60,8 +69,18 @@ function accountsPlan() {
 export function createTrainer(
   world: World,
   algorithms: AlgorithmDefinition | Readonly<Record<string, AlgorithmDefinition>>,
+  options: TrainerOptions = {},
 ): Trainer {
-  return new Trainer(world, isAlgorithm(algorithms) ? soleCohort(world, algorithms) : algorithms)
+  return new Trainer(world, isAlgorithm(algorithms) ? soleCohort(world, algorithms) : algorithms, options)
+}
+
+/** How a trainer goes about its work. */
+export interface TrainerOptions {
+  /**
+   * How many threads share the lanes and the minibatches: this one and workers beside it. Default 1. The results are the
+   * same bits for any number; what can be shared of a minibatch are its blocks of 256 rows.
+   */
+  readonly threads?: number
 }
 
 function isAlgorithm(value: object): value is AlgorithmDefinition {
@@ -85,18 +104,37 @@ export class Trainer {
   readonly #pupils: readonly Pupil[]
   readonly #numSteps: number
   readonly #stepsPerUpdate: number
+  readonly #algorithms: Readonly<Record<string, AlgorithmDefinition>>
+  /** What the workers are told at the start of an update: its number, the part of the training done, the seconds so far. */
+  readonly #command = new Float64Array(new SharedArrayBuffer(24))
+  #team: Team | undefined
+  #failure: unknown
   #update = 0
   #steps = 0
   #seconds = 0
 
   /** Use `createTrainer`. */
-  constructor(world: World, algorithms: Readonly<Record<string, AlgorithmDefinition>>) {
+  constructor(
+    world: World,
+    algorithms: Readonly<Record<string, AlgorithmDefinition>>,
+    { threads = 1 }: TrainerOptions = {},
+  ) {
     const entries = Object.entries(algorithms)
     if (entries.length === 0) throw new InputError('createTrainer(world, algorithms)', 'none', 'at least one algorithm')
     for (const [name, algorithm] of entries) {
       if (!world.names.includes(name)) throw unknownWord('cohort', name, world.names)
       if (!isAlgorithm(algorithm))
         throw new InputError(`algorithm of ${name}`, show(algorithm), 'an algorithm, like ppo()')
+    }
+    world.split(threads)
+    for (const [name, { id, module }] of threads > 1 ? entries : []) {
+      if (module === undefined) {
+        throw new InputError(
+          `algorithm ${id} of ${name}`,
+          `no module, and ${threads} threads`,
+          'a definition with a module, or threads: 1',
+        )
+      }
     }
     const numSteps = entries[0]![1].numSteps
     for (const [name, algorithm] of entries) {
@@ -111,6 +149,7 @@ export class Trainer {
       world.reserve(name, { numSteps, learner })
     }
     this.world = world
+    this.#algorithms = algorithms
     this.#numSteps = numSteps
     this.#pupils = entries.map(([name, algorithm]) => createPupil(world, name, algorithm))
     this.#stepsPerUpdate = this.#pupils.reduce((sum, { cohort }) => sum + cohort.numLanes * numSteps, 0)
@@ -187,22 +226,63 @@ export class Trainer {
       throw new InputError('totalSteps', show(totalSteps), 'a number ≥ 1')
     const numUpdates = Math.ceil(totalSteps / this.#stepsPerUpdate)
     while (this.#update < numUpdates) {
-      yield this.#advance(this.#update / numUpdates)
+      yield await this.#advance(this.#update / numUpdates)
       await nextTurn()
     }
   }
 
-  /** One rollout and what the learners make of it. */
-  #advance(progress: number): UpdateMetrics {
+  /** Sends the workers home, if there are any; a later update starts new ones. */
+  close(): void {
+    this.#team?.end()
+    this.#team = undefined
+  }
+
+  /** One rollout and what the learners make of it, by all threads. */
+  async #advance(progress: number): Promise<UpdateMetrics> {
+    if (this.#failure !== undefined) throw this.#failure
+    if (this.world.threads.count > 1) this.#team ??= await this.#startTeam()
+    const team = this.#team
+    this.#command.set([this.#update, progress, this.#seconds])
+    team?.hold(true)
+    try {
+      if (team) await team.meet() // The command is there.
+      const program = this.program(this.#command)
+      for (;;) {
+        const { done, value } = program.next()
+        if (done) {
+          team?.hold(false)
+          return this.#report(value)
+        }
+        if (team) await team.meet()
+      }
+    } catch (error) {
+      this.#failure = error // The threads are at different places of an update that nobody can finish.
+      this.close()
+      throw error
+    }
+  }
+
+  /**
+   * One update of one thread: the rollout of its lanes, and its share of the learning. At each `yield` all threads meet.
+   * Thread 0 also accounts for episodes and returns the metrics of each cohort.
+   */
+  *program(command: Float64Array): Generator<void, Measured> {
+    const { index } = this.world.threads
+    const [update, progress, seconds] = command as unknown as [number, number, number]
     const start = performance.now()
-    collect(this.world, this.#numSteps)
+    for (const { cohort } of this.#pupils) {
+      cohort.t = cohort.numSteps // The next tick begins a rollout with the observations carried over.
+      cohort.version = update
+    }
+    collectShare(this.world, this.#numSteps)
+    yield // All lanes' rows are there.
     const collected = performance.now()
     const rolloutSeconds = (collected - start) / 1000
-    for (const pupil of this.#pupils) this.#account(pupil, this.#seconds + rolloutSeconds)
     const cohorts: Record<string, CohortMetrics> = {}
-    for (const { cohort, learner, accounts, episodes } of this.#pupils) {
-      const learned = learner.learn(this.#update, progress)
-      cohort.version++
+    for (const pupil of this.#pupils) {
+      if (index === 0) this.#account(pupil, seconds + rolloutSeconds)
+      const learned = yield* pupil.learner.learn(update, progress)
+      const { cohort, accounts, episodes } = pupil
       const recent = Math.min(episodes, RECENT_EPISODES)
       cohorts[cohort.name] = {
         episodes,
@@ -211,10 +291,15 @@ export class Trainer {
         ...learned,
       }
     }
-    const updateSeconds = (performance.now() - collected) / 1000
+    return { cohorts, rolloutSeconds, updateSeconds: (performance.now() - collected) / 1000 }
+  }
+
+  /** Counts an update that is done. */
+  #report({ cohorts, rolloutSeconds, updateSeconds }: Measured): UpdateMetrics {
     this.#update++
     this.#steps += this.#stepsPerUpdate
     this.#seconds += rolloutSeconds + updateSeconds
+    for (const { cohort } of this.#pupils) cohort.version = this.#update
     const sole = this.#pupils.length === 1 ? cohorts[this.#pupils[0]!.cohort.name]! : noMetrics()
     return {
       update: this.#update,
@@ -226,6 +311,39 @@ export class Trainer {
       updateSeconds,
       cohorts,
     }
+  }
+
+  /** Starts the workers, each of which makes its part of this trainer from definitions. */
+  #startTeam(): Promise<Team> {
+    const { world } = this
+    const { count } = world.threads
+    const control = new Int32Array(new SharedArrayBuffer(4 * CONTROL_WORDS))
+    const cohorts = world.cohorts.map((cohort) => ({
+      name: cohort.name,
+      environment: recordOf(cohort.environment),
+      policy: recordOf(cohort.policyDefinition),
+      numLanes: cohort.numLanes,
+      firstLane: world.draft(cohort.name).firstLane,
+      autoreset: cohort.autoreset,
+      explore: cohort.explore,
+    }))
+    const orders = Array.from(
+      { length: count - 1 },
+      (_, i): WorkerOrder => ({
+        memory: world.arena.memory,
+        control,
+        command: this.#command,
+        index: i + 1,
+        count,
+        seed: world.seed,
+        kernels: world.kernelBuild,
+        cohorts,
+        algorithms: Object.fromEntries(
+          Object.entries(this.#algorithms).map(([name, algorithm]) => [name, recordOf(algorithm)]),
+        ),
+      }),
+    )
+    return Team.start(orders, (index) => describeShare(world, index))
   }
 
   /** Counts the episodes that ended in the rollout, and notes when the environment was solved. */
@@ -320,7 +438,6 @@ export class Trainer {
     for (const pupil of this.#pupils) {
       const record = manifest.cohorts[pupil.cohort.name]!
       pupil.cohort.version = record.version
-      pupil.cohort.t = pupil.cohort.numSteps // The next tick begins a rollout with the observations carried over.
       pupil.episodes = record.episodes
       pupil.solvedAtStep = record.solvedAtStep
       pupil.solvedAtSeconds = record.solvedAtSeconds
@@ -339,7 +456,8 @@ export class Trainer {
 function shapeOf(world: World, name: string) {
   const { options, model } = world.draft(name)
   const { observationSpace, actionSpace } = options.environment
-  return { numLanes: options.numLanes, numParameters: model.numParameters, observationSpace, actionSpace }
+  const { count: threads } = world.threads
+  return { numLanes: options.numLanes, numParameters: model.numParameters, observationSpace, actionSpace, threads }
 }
 
 function createPupil(world: World, name: string, algorithm: AlgorithmDefinition): Pupil {
@@ -353,6 +471,7 @@ function createPupil(world: World, name: string, algorithm: AlgorithmDefinition)
     policy: cohort.policy,
     kernels: world.kernels,
     random: cohort.environmentLanes.random,
+    thread: world.threads.index,
   })
   return {
     cohort,
@@ -381,6 +500,17 @@ function compare(subject: string, what: string, got: unknown, expected: unknown)
   if (JSON.stringify(got) !== JSON.stringify(expected)) {
     throw new InputError(`${subject}, ${what}`, show(got), `${show(expected)}, as in this training`)
   }
+}
+
+/** A thread's lanes in words. */
+function describeShare(world: World, index: number): string {
+  const { count } = world.threads
+  const shares = world.cohorts.map(({ name, numLanes, episode }) => {
+    const from = Math.floor((index * numLanes) / count)
+    const to = Math.floor(((index + 1) * numLanes) / count)
+    return from === to ? `no lanes of ${name}` : `lanes ${episode.lane[from]}–${episode.lane[to - 1]} of ${name}`
+  })
+  return `${count} threads (${shares.join(', ')})`
 }
 
 /** Lets timers, signals and other work of the process run. */

@@ -155,7 +155,7 @@ describe('pyarrow', () => {
     expect(rows).toBe(256)
     expect(types).toEqual({ ...reading.file.types, advantage: 'float', return: 'float' })
     expect(nullable).toEqual([])
-    expect(metadata).toMatchObject({ environment: 'CartPole-v1', seed: '3', gamma: '0.98', numLanes: '8' })
+    expect(metadata).toMatchObject({ environment: 'CartPole-v1', seed: '3', gamma: '0.95', numLanes: '8' })
     expect(found).toEqual(columns(await readArrow(join(run, 'rollouts/00000008.arrow'))))
   })
 

@@ -8,7 +8,15 @@ export const MAIN = fileURLToPath(new URL('../../dist/src/cli/main.js', import.m
 if (!existsSync(MAIN)) throw new Error(`${MAIN} is not there: npm run build`)
 
 /** Settings of a training that takes no time: 8 updates of 256 steps. */
-export const SMALL = ['totalSteps=2048', 'ppo.numSteps=32', 'ppo.updateEpochs=1', 'numLanes=8', 'mlp.hidden=8']
+export const SMALL = [
+  'totalSteps=2048',
+  'numLanes=8',
+  'mlp.hidden=8',
+  'ppo.numSteps=32',
+  'ppo.numMinibatches=1',
+  'ppo.updateEpochs=1',
+  'ppo.gamma=0.95',
+]
 
 export interface Ended {
   /** Exit code; null if a signal ended it. */

@@ -16,13 +16,18 @@ afterAll(async () => {
   for (const folder of folders) await rm(folder, { recursive: true, force: true })
 })
 
-/** Every file below a folder with its bytes, by path: to show that nothing was changed, added or lost. */
+/** All that is below a folder, files with their bytes, by path: to show that nothing was changed, added or lost. */
 export async function contents(folder: string): Promise<Record<string, string>> {
   const entries = await readdir(folder, { recursive: true, withFileTypes: true })
-  const files = entries.filter((entry) => entry.isFile()).map((entry) => join(entry.parentPath, entry.name))
+  const paths = entries.map((entry) => join(entry.parentPath, entry.name) + (entry.isDirectory() ? '/' : ''))
   return Object.fromEntries(
     await Promise.all(
-      files.sort().map(async (file) => [file.slice(folder.length + 1), (await readFile(file)).toString('base64')]),
+      paths
+        .sort()
+        .map(async (path) => [
+          path.slice(folder.length + 1),
+          path.endsWith('/') ? '' : (await readFile(path)).toString('base64'),
+        ]),
     ),
   )
 }

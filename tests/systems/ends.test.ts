@@ -10,9 +10,9 @@ const NUM_LANES = 6
 
 /** The critic's value of one observation, asked alone. */
 function askedAlone(cohort: Cohort, observation: readonly [number, number]): number {
-  const value = new Float32Array(1)
-  cohort.policy.values(value, Float32Array.from(observation), 1)
-  return value[0]!
+  cohort.carried.set(observation)
+  cohort.policy.values(cohort.rollout.value, cohort.carried, 1)
+  return cohort.rollout.value[0]!
 }
 
 /**

@@ -1,0 +1,41 @@
+/** A worker's whole life: it makes its part of the world from definitions, then runs the trainer's program, update by update. */
+import { availableParallelism } from 'node:os'
+import { parentPort, workerData } from 'node:worker_threads'
+import type { AlgorithmDefinition } from '../algorithms/algorithm.ts'
+import { revive } from '../definition.ts'
+import type { EnvironmentDefinition } from '../environments/environment.ts'
+import type { PolicyDefinition } from '../policies/policy.ts'
+import { type CohortOptions, World } from '../world.ts'
+import { Aborted, Barrier, type WorkerFailure, type WorkerOrder } from './team.ts'
+import { Trainer } from './trainer.ts'
+
+async function work(order: WorkerOrder): Promise<void> {
+  const { memory, control, command, index, count, seed, kernels } = order
+  const cohorts: CohortOptions[] = []
+  for (const { environment, policy, ...rest } of order.cohorts) {
+    cohorts.push({
+      ...rest,
+      environment: await revive<EnvironmentDefinition>('environment', environment),
+      policy: await revive<PolicyDefinition>('policy', policy),
+    })
+  }
+  const algorithms: Record<string, AlgorithmDefinition> = {}
+  for (const [name, record] of Object.entries(order.algorithms)) {
+    algorithms[name] = await revive<AlgorithmDefinition>('algorithm', record)
+  }
+  const world = new World({ cohorts, seed, kernels }, { memory, index })
+  const trainer = new Trainer(world, algorithms, { threads: count })
+  const barrier = new Barrier(control, count, availableParallelism())
+  barrier.meetAsleep()
+  for (;;) {
+    barrier.meetAsleep() // The command for an update is there.
+    for (const _ of trainer.program(command)) barrier.meetAsleep()
+  }
+}
+
+work(workerData as WorkerOrder).catch((error: unknown) => {
+  if (error instanceof Aborted) return
+  const { message, stack } = error as Error
+  const failure: WorkerFailure = { message, stack: stack ?? message }
+  parentPort?.postMessage(failure)
+})
