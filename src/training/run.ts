@@ -4,6 +4,7 @@
  */
 import { appendFileSync } from 'node:fs'
 import { access, mkdir, readdir, readFile, rm } from 'node:fs/promises'
+import { availableParallelism } from 'node:os'
 import { join } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import type { AlgorithmDefinition } from '../algorithms/algorithm.ts'
@@ -15,7 +16,7 @@ import { InputError, show, unknownWord } from '../errors.ts'
 import { cannotWrite, makeFolder, writeWhole } from '../files.ts'
 import { bestKernelBuild } from '../kernels/bind.ts'
 import { mlp } from '../policies/mlp.ts'
-import type { PolicyDefinition } from '../policies/policy.ts'
+import { BLOCK_ROWS, type PolicyDefinition } from '../policies/policy.ts'
 import {
   choice,
   parseSetting,
@@ -49,6 +50,10 @@ export const runSettings = {
     ['best', 'relaxed', 'simd', 'plain'],
     'which kernel bodies; best: the fastest that this runtime can run',
   ),
+  threads: whole(0, 'threads; 0: as many as the machine has cores and a minibatch has blocks of 256 rows', {
+    min: 0,
+    max: 64,
+  }),
 } satisfies Settings
 
 /** The values of `runSettings`. */
@@ -233,7 +238,7 @@ export class Run {
       solvedAtSeconds: progress.solvedAtSeconds,
       episodeReturnLast100: progress.episodeReturnLast100,
       node: process.version,
-      threads: 1,
+      threads: trainer.world.threads.count,
       kernels: trainer.world.kernelBuild,
       files: {
         config: join(folder, 'config.json'),
@@ -359,10 +364,22 @@ export async function listRollouts(folder: string): Promise<string[]> {
     .map((name) => join(folder, 'rollouts', name))
 }
 
-async function trainerOf({ environment, policy, algorithm, settings }: RunDefinition): Promise<Trainer> {
+async function trainerOf(definition: RunDefinition): Promise<Trainer> {
+  const { environment, policy, algorithm, settings } = definition
   const { numLanes, seed, kernels } = settings
   const build = kernels === 'best' ? bestKernelBuild() : kernels
-  return createTrainer(await createWorld({ environment, policy, numLanes, seed, kernels: build }), algorithm)
+  const threads = settings.threads || usefulThreads(definition)
+  return createTrainer(await createWorld({ environment, policy, numLanes, seed, kernels: build }), algorithm, {
+    threads,
+  })
+}
+
+/** How many threads can share the work: no more than cores, and than blocks of a minibatch; 1 where one could not be made. */
+function usefulThreads({ environment, policy, algorithm, settings }: RunDefinition): number {
+  if ([environment, policy, algorithm].some(({ module }) => module === undefined)) return 1
+  const { numMinibatches } = algorithm.parameters as { numMinibatches: number }
+  const minibatchRows = (algorithm.numSteps * settings.numLanes) / numMinibatches
+  return Math.min(availableParallelism(), Math.max(1, Math.ceil(minibatchRows / BLOCK_ROWS)))
 }
 
 /** A definition's record; built-ins are found by their id wherever Colonnade is installed. */

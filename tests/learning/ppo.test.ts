@@ -1,0 +1,35 @@
+import { describe, expect, test } from 'vitest'
+import { configureRun, createTrainer, createWorld, evaluate } from '../../src/index.ts'
+
+/** Trains the preset of an environment, and judges what it learnt over 100 fresh episodes. */
+async function learn(environment: string, seed: number) {
+  const definition = await configureRun(environment, { seed: String(seed) })
+  const { settings, policy, algorithm } = definition
+  const world = await createWorld({ ...definition, numLanes: settings.numLanes, seed })
+  const trainer = createTrainer(world, algorithm)
+  for await (const _ of trainer.updates({ totalSteps: settings.totalSteps }));
+  const { weights } = world.cohorts[0]!
+  const judged = await evaluate({ environment: definition.environment, policy, weights, episodes: 100, seed: 10_000 })
+  return { steps: trainer.steps, progress: trainer.progress(), evaluation: judged.episodeReturn.mean }
+}
+
+describe('ppo, as its presets have it', () => {
+  test.each([1, 2, 3, 4, 5])('solves CartPole-v1 within 150,000 steps with seed %i', async (seed) => {
+    const { steps, progress, evaluation } = await learn('CartPole-v1', seed)
+    const { solvedAtStep, episodeReturnLast100 } = progress
+    console.log(
+      `CartPole-v1 seed ${seed}: solved at ${solvedAtStep}, last 100 ${episodeReturnLast100.mean.toFixed(1)}, evaluation ${evaluation.toFixed(1)}`,
+    )
+    expect(steps).toBeLessThanOrEqual(150_000)
+    expect(solvedAtStep).not.toBeNull()
+    expect(episodeReturnLast100.mean).toBeGreaterThanOrEqual(475)
+    expect(evaluation).toBeGreaterThanOrEqual(475)
+  })
+
+  test.each([1, 2, 3])('swings Pendulum-v1 up within 300,000 steps with seed %i', async (seed) => {
+    const { steps, evaluation } = await learn('Pendulum-v1', seed)
+    console.log(`Pendulum-v1 seed ${seed}: evaluation ${evaluation.toFixed(1)} after ${steps} steps`)
+    expect(steps).toBeLessThanOrEqual(300_000)
+    expect(evaluation).toBeGreaterThanOrEqual(-200)
+  })
+})
