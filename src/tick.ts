@@ -1,4 +1,5 @@
 /** The order of the four systems. */
+import { Work } from './clock.ts'
 import { InputError } from './errors.ts'
 import { bootstrap, infer } from './systems/infer.ts'
 import { reset } from './systems/reset.ts'
@@ -25,13 +26,19 @@ export function collect(world: World, numSteps: number): void {
 export function collectShare(world: World, numSteps: number): void {
   for (let t = 0; t < numSteps; t++) tickShare(world)
   bootstrap(world)
+  world.clock.mark(Work.bootstrap)
 }
 
 function tickShare(world: World): void {
+  const { clock } = world
   reset(world) // Lanes whose episode ended begin a new one; all lanes see a running episode.
+  clock.mark(Work.reset)
   infer(world) // The policies look and choose.
+  clock.mark(Work.infer)
   step(world) // The environments answer.
+  clock.mark(Work.step)
   store(world) // The row is closed; ended and truncated lanes are marked.
+  clock.mark(Work.store)
 }
 
 function shared(world: World): InputError {

@@ -3,14 +3,8 @@
  * need columns have said so; from then on nothing is allocated. Each lane is an entity of a bitecs world, and each group of
  * columns a component of it.
  */
-import {
-  addComponents,
-  addEntity,
-  createWorld as createEcs,
-  createEntityIndex,
-  type World as EcsWorld,
-  query,
-} from 'bitecs'
+import { createWorld as createEcs, createEntityIndex, type World as EcsWorld } from 'bitecs'
+import { Clock } from './clock.ts'
 import { type Action, actionWindows } from './components/action.ts'
 import { type Arena, layArena, takeArena } from './components/arena.ts'
 import {
@@ -28,8 +22,9 @@ import { type Observation, observationWindows } from './components/observation.t
 import { type RolloutColumns, rolloutPlan } from './components/rollout.ts'
 import { type Transition, transitionWindows } from './components/transition.ts'
 import { type EnvironmentDefinition, type Lanes, statePlan } from './environments/environment.ts'
-import { assert, InputError, show, unknownWord } from './errors.ts'
+import { InputError, show, unknownWord } from './errors.ts'
 import { bestKernelBuild, createKernels, type KernelBuild, type Kernels } from './kernels/bind.ts'
+import { createLanes } from './lanes.ts'
 import type { Policy, PolicyDefinition, PolicyModel } from './policies/policy.ts'
 import { checkSeed, Random } from './random.ts'
 import { choiceSizes, spaceType, spaceWidth } from './space.ts'
@@ -159,6 +154,8 @@ export async function createWorld(options: WorldOptions): Promise<World> {
 export class World {
   /** How many threads share the lanes, and which of them this is. */
   readonly threads: { count: number; readonly index: number }
+  /** What this thread's time is charged to. */
+  readonly clock = new Clock()
   readonly seed: number
   readonly kernelBuild: KernelBuild
   /** The bitecs world: its entities are the lanes. */
@@ -460,14 +457,6 @@ function createCohort(
     t: numSteps,
     version: 0,
   }
-}
-
-/** One entity a lane, with the cohort's components; the query that finds the cohort gives its lanes. */
-function createLanes(ecs: EcsWorld, components: object[], numLanes: number): Uint32Array {
-  for (let n = 0; n < numLanes; n++) addComponents(ecs, addEntity(ecs), components)
-  const lanes = Uint32Array.from(query(ecs, components))
-  assert(lanes.length === numLanes, `a cohort of ${numLanes} lanes was found as ${lanes.length}`)
-  return lanes
 }
 
 /**

@@ -6,14 +6,15 @@ import { describe, expect, test } from 'vitest'
 const root = new URL('..', import.meta.url).pathname
 
 /** What each room may import besides itself; `docs/architecture.md` shows the same table. */
-const ROOT = ['space', 'random', 'errors', 'settings', 'definition', 'files', 'version']
+const ROOT = ['space', 'random', 'errors', 'settings', 'definition', 'files', 'version', 'clock']
 const TABLE: Readonly<Record<string, readonly string[]>> = {
   kernels: [],
   components: [],
   tables: ['components'],
   environments: ['components', 'kernels'],
   policies: ['components', 'kernels'],
-  world: ['components', 'kernels/bind', 'environments/environment', 'policies/policy', 'bitecs'],
+  lanes: ['bitecs'],
+  world: ['lanes', 'components', 'kernels/bind', 'environments/environment', 'policies/policy', 'bitecs'],
   systems: ['world', 'components', 'kernels/bind'],
   tick: ['systems', 'world'],
   algorithms: ['components', 'kernels/bind', 'policies/policy'],
@@ -29,7 +30,7 @@ const TABLE: Readonly<Record<string, readonly string[]>> = {
 /** Packages, and the rooms that may load them. */
 const PACKAGES: Readonly<Record<string, readonly string[]>> = {
   colonnade: ['examples'],
-  bitecs: ['world', 'examples'],
+  bitecs: ['world', 'lanes', 'examples'],
   'apache-arrow': ['tables'],
   '@observablehq/plot': ['training'],
   linkedom: ['training'],

@@ -3,6 +3,7 @@
  * policy rows and a loss, and gets a gradient. It declares its columns before the world takes its memory, and allocates
  * nothing afterwards.
  */
+import type { Clock } from '../clock.ts'
 import type { Columns, Plan } from '../components/column.ts'
 import type { RolloutColumns } from '../components/rollout.ts'
 import type { DefinitionRecord } from '../definition.ts'
@@ -42,6 +43,8 @@ export interface LearnerContext extends LearnerShape {
   readonly policy: Policy
   readonly kernels: Kernels
   readonly random: Random
+  /** What this thread's time is charged to. */
+  readonly clock: Clock
   /** Which of the threads this is. Thread 0 does what is done once. */
   readonly thread: number
 }

@@ -1,3 +1,4 @@
+import { Work } from '../clock.ts'
 import { type Columns, column, type Plan, saved } from '../components/column.ts'
 import { defineFactory } from '../definition.ts'
 import { InputError } from '../errors.ts'
@@ -121,7 +122,7 @@ class Ppo implements Learner {
   }
 
   *learn(update: number, progress: number): Generator<void, LearnerMetrics> {
-    const { kernels, rollout, random, thread } = this.#context
+    const { kernels, rollout, random, thread, clock } = this.#context
     const { updateEpochs, numMinibatches, learningRate, annealLearningRate, clipCoef, annealClipCoef, targetKl } =
       this.#settings
     const { order, words, sums, told } = this.#columns
@@ -132,11 +133,13 @@ class Ppo implements Learner {
       this.#estimateAdvantages()
       told[Told.numRows] = kernels.listValid(order, rollout.valid, rollout.valid.length)
       told[Told.stops] = 0
+      clock.mark(Work.advantage)
     }
     const total = { policyLoss: 0, valueLoss: 0, entropy: 0, approxKl: 0, clipped: 0, gradNorm: 0, rows: 0, steps: 0 }
     for (let epoch = 0; epoch < updateEpochs; epoch++) {
       if (isFirst && !told[Told.stops]) {
         kernels.shuffleRows(order, words, told[Told.numRows]!, update, epoch, random.key0, random.key1)
+        clock.mark(Work.shuffle)
       }
       yield // The order of this epoch is there.
       if (told[Told.stops]) break
@@ -157,6 +160,7 @@ class Ppo implements Learner {
           total.approxKl += sums[PpoSum.approxKl]!
           total.rows += count
           total.steps++
+          clock.mark(Work.optimizer)
         }
         yield // The weights of the next minibatch are there.
       }
@@ -198,7 +202,7 @@ class Ppo implements Learner {
 
   /** This thread's share of the gradient of rows order[first … first + count): its slots, each from its blocks in order. */
   #differentiate(first: number, count: number): void {
-    const { kernels, policy, rollout, thread, threads } = this.#context
+    const { kernels, policy, rollout, thread, threads, clock } = this.#context
     const { order, sums } = this.#columns
     const { advantages, moments, block } = this.#own
     this.#loss.weight = 1 / count
@@ -218,7 +222,9 @@ class Ppo implements Learner {
         const from = b * BLOCK_ROWS
         const rows = Math.min(BLOCK_ROWS, count - from)
         this.#gather(first + from, rows)
-        policy.differentiate(block, 0, rows, this.#lossOf, this.#slotViews[slot]!)
+        clock.mark(Work.gather)
+        policy.differentiate(block, 0, rows, this.#lossOf, this.#slotViews[slot]!) // The loss marks the forward pass.
+        clock.mark(Work.backward)
       }
     }
   }
@@ -269,6 +275,7 @@ class Ppo implements Learner {
     const { block } = this.#own
     const { clipValue, entropyCoef, valueCoef } = this.#settings
     const { mean, scale, weight, clipCoef, sumsFrom } = this.#loss
+    this.#context.clock.mark(Work.forward)
     this.#context.kernels.ppoLoss(
       derivatives.dLogprob,
       derivatives.dEntropy,
@@ -292,5 +299,6 @@ class Ppo implements Learner {
       from,
       sumsFrom,
     )
+    this.#context.clock.mark(Work.loss)
   }
 }

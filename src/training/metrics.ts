@@ -1,4 +1,5 @@
 import type { LearnerMetrics } from '../algorithms/algorithm.ts'
+import type { WorkName } from '../clock.ts'
 
 /** What an update did to one cohort. */
 export interface CohortMetrics extends LearnerMetrics {
@@ -27,6 +28,8 @@ export interface UpdateMetrics extends CohortMetrics {
   rolloutSeconds: number
   /** Seconds of this update's learning. */
   updateSeconds: number
+  /** Seconds that the caller's thread spent on each kind of work; they add up to the whole update. */
+  phaseSeconds: Readonly<Record<WorkName, number>>
   /** By cohort name. */
   cohorts: Readonly<Record<string, CohortMetrics>>
 }

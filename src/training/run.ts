@@ -54,6 +54,7 @@ export const runSettings = {
     min: 0,
     max: 64,
   }),
+  profile: toggle(false, "write trace.json, for Chrome's tracing view and Perfetto"),
 } satisfies Settings
 
 /** The values of `runSettings`. */
@@ -246,12 +247,14 @@ export class Run {
         summary: join(folder, 'summary.json'),
         learningCurve: curve,
         checkpoints: join(folder, 'checkpoints'),
+        ...(settings.profile ? { trace: join(folder, 'trace.json') } : {}),
         ...(settings.rollouts === 'none' ? {} : { rollouts: join(folder, 'rollouts') }),
       },
     }
     const { learningCurve } = await import('./learning-curve.ts')
     const points = (await readMetrics(folder)).filter(({ episodeReturn }) => episodeReturn !== null)
     await writeWhole(curve, [await learningCurve(points as never, environment.id, environment.returnThreshold)])
+    if (settings.profile) await writeWhole(join(folder, 'trace.json'), [trainer.trace()])
     await writeWhole(summary.files.summary!, [`${JSON.stringify(summary, null, 2)}\n`])
     return summary
   }
@@ -366,11 +369,12 @@ export async function listRollouts(folder: string): Promise<string[]> {
 
 async function trainerOf(definition: RunDefinition): Promise<Trainer> {
   const { environment, policy, algorithm, settings } = definition
-  const { numLanes, seed, kernels } = settings
+  const { numLanes, seed, kernels, profile } = settings
   const build = kernels === 'best' ? bestKernelBuild() : kernels
   const threads = settings.threads || usefulThreads(definition)
   return createTrainer(await createWorld({ environment, policy, numLanes, seed, kernels: build }), algorithm, {
     threads,
+    profile,
   })
 }
 
@@ -425,7 +429,7 @@ async function dropYounger(folder: string, update: number): Promise<void> {
   for (const rollout of await listRollouts(folder)) {
     if (Number.parseInt(rollout.slice(-14), 10) > update) await rm(rollout)
   }
-  for (const name of ['summary.json', 'learning-curve.svg']) await rm(join(folder, name), { force: true })
+  for (const name of ['summary.json', 'learning-curve.svg', 'trace.json']) await rm(join(folder, name), { force: true })
 }
 
 function append(path: string, line: string): void {

@@ -14,6 +14,8 @@ export interface WorkerOrder {
   readonly command: Float64Array
   readonly index: number
   readonly count: number
+  /** Room for this thread's trace, if one is kept. */
+  readonly trace: Float64Array | undefined
   readonly seed: number
   readonly kernels: 'plain' | 'simd' | 'relaxed'
   readonly cohorts: readonly {

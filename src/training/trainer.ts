@@ -3,6 +3,7 @@
  * saves and restores the whole of it.
  */
 import type { AlgorithmDefinition, Learner } from '../algorithms/algorithm.ts'
+import { type Clock, chromeTrace, traceBuffer, Work, type WorkName, workNames } from '../clock.ts'
 import { type Columns, column, type Plan, saved } from '../components/column.ts'
 import { type DefinitionRecord, recordOf } from '../definition.ts'
 import { InputError, show, unknownWord } from '../errors.ts'
@@ -81,6 +82,8 @@ export interface TrainerOptions {
    * same bits for any number; what can be shared of a minibatch are its blocks of 256 rows.
    */
   readonly threads?: number
+  /** Keep every interval of work, for `trainer.trace()`. Default false. */
+  readonly profile?: boolean
 }
 
 function isAlgorithm(value: object): value is AlgorithmDefinition {
@@ -107,6 +110,8 @@ export class Trainer {
   readonly #algorithms: Readonly<Record<string, AlgorithmDefinition>>
   /** What the workers are told at the start of an update: its number, the part of the training done, the seconds so far. */
   readonly #command = new Float64Array(new SharedArrayBuffer(24))
+  /** Each thread's intervals of work, if they are kept. */
+  readonly #traces: readonly Float64Array[]
   #team: Team | undefined
   #failure: unknown
   #update = 0
@@ -117,7 +122,7 @@ export class Trainer {
   constructor(
     world: World,
     algorithms: Readonly<Record<string, AlgorithmDefinition>>,
-    { threads = 1 }: TrainerOptions = {},
+    { threads = 1, profile = false }: TrainerOptions = {},
   ) {
     const entries = Object.entries(algorithms)
     if (entries.length === 0) throw new InputError('createTrainer(world, algorithms)', 'none', 'at least one algorithm')
@@ -149,6 +154,8 @@ export class Trainer {
       world.reserve(name, { numSteps, learner })
     }
     this.world = world
+    this.#traces = profile ? Array.from({ length: threads }, () => traceBuffer()) : []
+    if (world.threads.index === 0) world.clock.trace = this.#traces[0]
     this.#algorithms = algorithms
     this.#numSteps = numSteps
     this.#pupils = entries.map(([name, algorithm]) => createPupil(world, name, algorithm))
@@ -253,7 +260,10 @@ export class Trainer {
           team?.hold(false)
           return this.#report(value)
         }
-        if (team) await team.meet()
+        if (team) {
+          await team.meet()
+          this.world.clock.mark(Work.waiting)
+        }
       }
     } catch (error) {
       this.#failure = error // The threads are at different places of an update that nobody can finish.
@@ -269,6 +279,8 @@ export class Trainer {
   *program(command: Float64Array): Generator<void, Measured> {
     const { index } = this.world.threads
     const [update, progress, seconds] = command as unknown as [number, number, number]
+    const { clock } = this.world
+    clock.start()
     const start = performance.now()
     for (const { cohort } of this.#pupils) {
       cohort.t = cohort.numSteps // The next tick begins a rollout with the observations carried over.
@@ -281,6 +293,7 @@ export class Trainer {
     const cohorts: Record<string, CohortMetrics> = {}
     for (const pupil of this.#pupils) {
       if (index === 0) this.#account(pupil, seconds + rolloutSeconds)
+      clock.mark(Work.account)
       const learned = yield* pupil.learner.learn(update, progress)
       const { cohort, accounts, episodes } = pupil
       const recent = Math.min(episodes, RECENT_EPISODES)
@@ -290,6 +303,7 @@ export class Trainer {
         episodeLength: meanAndStd(accounts.recentLength, recent).mean,
         ...learned,
       }
+      clock.mark(Work.account)
     }
     return { cohorts, rolloutSeconds, updateSeconds: (performance.now() - collected) / 1000 }
   }
@@ -309,8 +323,19 @@ export class Trainer {
       ...sole,
       rolloutSeconds,
       updateSeconds,
+      phaseSeconds: phaseSeconds(this.world.clock),
       cohorts,
     }
+  }
+
+  /**
+   * What each thread did when, for Chrome's tracing view and Perfetto (ui.perfetto.dev): a JSON document. Each thread keeps
+   * its first 200,000 intervals.
+   * @throws InputError if the trainer was not made with `profile: true`.
+   */
+  trace(): string {
+    if (this.#traces.length === 0) throw new InputError('trainer.trace()', 'a trainer that keeps none', 'profile: true')
+    return chromeTrace(this.#traces)
   }
 
   /** Starts the workers, each of which makes its part of this trainer from definitions. */
@@ -335,6 +360,7 @@ export class Trainer {
         command: this.#command,
         index: i + 1,
         count,
+        trace: this.#traces[i + 1],
         seed: world.seed,
         kernels: world.kernelBuild,
         cohorts,
@@ -471,6 +497,7 @@ function createPupil(world: World, name: string, algorithm: AlgorithmDefinition)
     policy: cohort.policy,
     kernels: world.kernels,
     random: cohort.environmentLanes.random,
+    clock: world.clock,
     thread: world.threads.index,
   })
   return {
@@ -505,6 +532,10 @@ function compare(subject: string, what: string, got: unknown, expected: unknown)
     }
   }
   throw new InputError(`${subject}, ${what}`, show(got), `${show(expected)}, as in this training`)
+}
+
+function phaseSeconds({ milliseconds }: Clock): Record<WorkName, number> {
+  return Object.fromEntries(workNames.map((name, i) => [name, milliseconds[i]! / 1000])) as Record<WorkName, number>
 }
 
 /** A thread's lanes in words. */

@@ -2,6 +2,7 @@
 import { availableParallelism } from 'node:os'
 import { parentPort, workerData } from 'node:worker_threads'
 import type { AlgorithmDefinition } from '../algorithms/algorithm.ts'
+import { Work } from '../clock.ts'
 import { revive } from '../definition.ts'
 import type { EnvironmentDefinition } from '../environments/environment.ts'
 import type { PolicyDefinition } from '../policies/policy.ts'
@@ -25,11 +26,15 @@ async function work(order: WorkerOrder): Promise<void> {
   }
   const world = new World({ cohorts, seed, kernels }, { memory, index })
   const trainer = new Trainer(world, algorithms, { threads: count })
+  world.clock.trace = order.trace
   const barrier = new Barrier(control, count, availableParallelism())
   barrier.meetAsleep()
   for (;;) {
     barrier.meetAsleep() // The command for an update is there.
-    for (const _ of trainer.program(command)) barrier.meetAsleep()
+    for (const _ of trainer.program(command)) {
+      barrier.meetAsleep()
+      world.clock.mark(Work.waiting)
+    }
   }
 }
 

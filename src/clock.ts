@@ -1,0 +1,86 @@
+/**
+ * Where does the time go? Each thread has a clock that charges the time since its last mark to a kind of work. Nothing
+ * between two marks is lost, so the kinds add up to the whole. With a trace buffer it also keeps every interval.
+ */
+
+/** Kinds of work, in the order in which an update comes by them. */
+export const Work = {
+  reset: 0,
+  infer: 1,
+  step: 2,
+  store: 3,
+  bootstrap: 4,
+  /** Episode returns, and whether the environment is solved. */
+  account: 5,
+  advantage: 6,
+  shuffle: 7,
+  gather: 8,
+  forward: 9,
+  loss: 10,
+  backward: 11,
+  optimizer: 12,
+  /** For the other threads. */
+  waiting: 13,
+} as const
+
+/** The name of a kind of work. */
+export type WorkName = keyof typeof Work
+
+/** The kinds of work by number. */
+export const workNames = Object.keys(Work) as WorkName[]
+
+/** Numbers an event takes in a trace buffer: kind of work, start and end in ms since the epoch. */
+const EVENT_NUMBERS = 3
+
+/** Room for the events of one thread; the first number counts them. When it is full, later ones are not kept. */
+export function traceBuffer(events = 200_000): Float64Array {
+  return new Float64Array(new SharedArrayBuffer(8 * (1 + EVENT_NUMBERS * events)))
+}
+
+export class Clock {
+  /** Milliseconds of each kind of work since `start`. */
+  readonly milliseconds = new Float64Array(workNames.length)
+  /** Keeps every interval while it has room. */
+  trace: Float64Array | undefined
+  #last = 0
+
+  /** Begins anew. */
+  start(): void {
+    this.milliseconds.fill(0)
+    this.#last = performance.now()
+  }
+
+  /** Charges the time since the last mark to a kind of work. */
+  mark(work: number): void {
+    const now = performance.now()
+    this.milliseconds[work] = this.milliseconds[work]! + (now - this.#last)
+    if (this.trace !== undefined) keep(this.trace, work, this.#last, now)
+    this.#last = now
+  }
+}
+
+function keep(trace: Float64Array, work: number, start: number, end: number): void {
+  const count = trace[0]!
+  const place = 1 + EVENT_NUMBERS * count
+  if (place + EVENT_NUMBERS > trace.length) return
+  trace[place] = work
+  trace[place + 1] = performance.timeOrigin + start
+  trace[place + 2] = performance.timeOrigin + end
+  trace[0] = count + 1
+}
+
+/** Trace events as Chrome's tracing view and Perfetto read them; thread i is tid i. Times in µs from the first event. */
+export function chromeTrace(threads: readonly Float64Array[]): string {
+  const starts = threads.filter((trace) => trace[0]! > 0).map((trace) => trace[2]!)
+  const first = Math.min(...starts)
+  const events: object[] = []
+  for (const [tid, trace] of threads.entries()) {
+    events.push({ name: 'thread_name', ph: 'M', pid: 1, tid, args: { name: tid === 0 ? 'caller' : `worker ${tid}` } })
+    for (let i = 0; i < trace[0]!; i++) {
+      const [work, start, end] = trace.subarray(1 + EVENT_NUMBERS * i, 1 + EVENT_NUMBERS * (i + 1))
+      const [ts, dur] = [1000 * (start! - first), 1000 * (end! - start!)].map((us) => Math.round(us * 1000) / 1000)
+      events.push({ name: workNames[work!], ph: 'X', pid: 1, tid, ts, dur })
+    }
+  }
+  return JSON.stringify({ traceEvents: events, displayTimeUnit: 'ms' })
+}

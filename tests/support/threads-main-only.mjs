@@ -1,0 +1,19 @@
+/** An environment that no worker can make: its module fails there, in the way that the query of its address says. */
+import { writeSync } from 'node:fs'
+import { isMainThread } from 'node:worker_threads'
+import { cartPole } from '../../dist/src/index.js'
+
+const way = new URL(import.meta.url).searchParams.get('way')
+
+if (!isMainThread) {
+  writeSync(1, `failing ${Date.now()}\n`)
+  if (way === 'import') throw new Error('boom in import')
+  if (way === 'late') setTimeout(() => { throw new Error('boom, late') }, 1) // biome-ignore format: one thought
+  if (way === 'unhandled') void Promise.reject(new Error('boom, unhandled'))
+  await new Promise((resolve) => { if (way !== 'stuck') setTimeout(resolve, 10_000) }) // biome-ignore format: one thought
+}
+
+const { id, ...inner } = cartPole()
+export const mainOnly = Object.assign(() => ({ ...inner, id: 'MainOnly-v0', module: import.meta.url }), {
+  id: 'MainOnly-v0',
+})
