@@ -42,20 +42,22 @@ export class Clock {
   readonly milliseconds = new Float64Array(workNames.length)
   /** Keeps every interval while it has room. */
   trace: Float64Array | undefined
-  #last = 0
+  /** When the last mark was, in ms. An array, for a number of its own would be allocated anew at each mark. */
+  readonly #last = new Float64Array(1)
 
   /** Begins anew. */
   start(): void {
     this.milliseconds.fill(0)
-    this.#last = performance.now()
+    this.#last[0] = performance.now()
   }
 
   /** Charges the time since the last mark to a kind of work. */
   mark(work: number): void {
     const now = performance.now()
-    this.milliseconds[work] = this.milliseconds[work]! + (now - this.#last)
-    if (this.trace !== undefined) keep(this.trace, work, this.#last, now)
-    this.#last = now
+    const last = this.#last[0]!
+    this.milliseconds[work] = this.milliseconds[work]! + (now - last)
+    if (this.trace !== undefined) keep(this.trace, work, last, now)
+    this.#last[0] = now
   }
 }
 

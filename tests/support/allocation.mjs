@@ -1,26 +1,40 @@
 /**
- * Prints, as JSON, how far the heap grew over 10,000 ticks after warm-up, with a young generation so large that nothing
- * is collected in between: what was allocated and thrown away counts too. Run with --expose-gc --max-semi-space-size=256.
+ * Prints, as JSON, how far the heap grew over 10,000 ticks and over 400 updates after warm-up, with a young generation so
+ * large that nothing is collected in between: what was allocated and thrown away counts too. Run with --expose-gc
+ * --max-semi-space-size=256.
  */
 import { cartPole, createTrainer, createWorld, mlp, pendulum, ppo, tick } from '../../dist/src/index.js'
 
-const policy = mlp({ hidden: [8] })
-const world = await createWorld({
-  cohorts: [
-    { name: 'cart', environment: cartPole(), policy, numLanes: 8 },
-    { name: 'pendulum', environment: pendulum(), policy, numLanes: 4, explore: false },
-  ],
-})
+const cohorts = () => [
+  { name: 'cart', environment: cartPole(), policy: mlp({ hidden: [8] }), numLanes: 8 },
+  { name: 'pendulum', environment: pendulum(), policy: mlp({ hidden: [8] }), numLanes: 4, explore: false },
+]
+
+const TICKS = 10_000
+const world = await createWorld({ cohorts: cohorts() })
 createTrainer(world, { cart: ppo({ numSteps: 64 }) })
-for (let t = 0; t < 20_000; t++) tick(world)
+for (let t = 0; t < 6 * TICKS; t++) tick(world)
 globalThis.gc()
-const before = process.memoryUsage()
-for (let t = 0; t < 10_000; t++) tick(world)
-const after = process.memoryUsage()
-console.log(
-  JSON.stringify({
-    ticks: 10_000,
-    heapBytes: after.heapUsed - before.heapUsed,
-    bufferBytes: after.arrayBuffers - before.arrayBuffers,
-  }),
-)
+const beforeTicks = process.memoryUsage()
+for (let t = 0; t < TICKS; t++) tick(world)
+const afterTicks = process.memoryUsage()
+
+/** Bytes an update of 32 ticks and 2 epochs of so many minibatches allocates, the metrics that it yields included. */
+async function updateBytes(numMinibatches) {
+  const trained = await createWorld({ cohorts: cohorts() })
+  const trainer = createTrainer(trained, { cart: ppo({ numSteps: 32, numMinibatches, updateEpochs: 2 }) })
+  const UPDATES = 400
+  let before = 0
+  for await (const { update } of trainer.updates({ totalSteps: 8 * 32 * 3 * UPDATES })) {
+    if (update === 2 * UPDATES) {
+      globalThis.gc()
+      before = process.memoryUsage().heapUsed
+    }
+  }
+  return Math.round((process.memoryUsage().heapUsed - before) / UPDATES)
+}
+
+const heapBytes = afterTicks.heapUsed - beforeTicks.heapUsed
+const bufferBytes = afterTicks.arrayBuffers - beforeTicks.arrayBuffers
+const [few, many] = [await updateBytes(2), await updateBytes(64)]
+console.log(JSON.stringify({ ticks: TICKS, heapBytes, bufferBytes, updateBytes: { few, many } }))
