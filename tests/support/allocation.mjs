@@ -18,6 +18,8 @@ globalThis.gc()
 const beforeTicks = process.memoryUsage()
 for (let t = 0; t < TICKS; t++) tick(world)
 const afterTicks = process.memoryUsage()
+globalThis.gc()
+const keptBytes = process.memoryUsage().heapUsed - beforeTicks.heapUsed
 
 /** Bytes an update of 32 ticks and 2 epochs of so many minibatches allocates, the metrics that it yields included. */
 async function updateBytes(numMinibatches) {
@@ -37,4 +39,4 @@ async function updateBytes(numMinibatches) {
 const heapBytes = afterTicks.heapUsed - beforeTicks.heapUsed
 const bufferBytes = afterTicks.arrayBuffers - beforeTicks.arrayBuffers
 const [few, many] = [await updateBytes(2), await updateBytes(64)]
-console.log(JSON.stringify({ ticks: TICKS, heapBytes, bufferBytes, updateBytes: { few, many } }))
+console.log(JSON.stringify({ ticks: TICKS, heapBytes, keptBytes, bufferBytes, updateBytes: { few, many } }))
