@@ -32,8 +32,8 @@ const PACKAGES: Readonly<Record<string, readonly string[]>> = {
   colonnade: ['examples'],
   bitecs: ['world', 'lanes', 'examples'],
   'apache-arrow': ['tables'],
-  '@observablehq/plot': ['training'],
-  linkedom: ['training'],
+  '@observablehq/plot': ['training', 'bench'],
+  linkedom: ['training', 'bench'],
 }
 /** Loaded where they are first used: only `import type` or `await import` may name them. */
 const HEAVY = ['apache-arrow', '@observablehq/plot', 'linkedom']

@@ -5,6 +5,7 @@
  */
 import type { Worker } from 'node:worker_threads'
 import type { DefinitionRecord } from '../definition.ts'
+import { InputError, show } from '../errors.ts'
 import type { Autoreset } from '../world.ts'
 
 /** What a worker makes its part of the team from. */
@@ -33,7 +34,18 @@ export interface WorkerOrder {
 /** What a worker says when its program throws. */
 export interface WorkerFailure {
   readonly message: string
-  readonly stack: string
+  readonly stack?: string | undefined
+  /** The parts of an `InputError`, which is the caller's mistake in a worker too. */
+  readonly input?: { readonly subject: string; readonly got: string; readonly expected: string }
+}
+
+/** What can be said of anything that was thrown. */
+export function failureOf(error: unknown): WorkerFailure {
+  if (!(error instanceof Error)) return { message: show(error) }
+  const { message, stack } = error
+  if (!(error instanceof InputError)) return { message, stack }
+  const { subject, got, expected } = error
+  return { message, stack, input: { subject, got, expected } }
 }
 
 /** Words of the control column. */
@@ -63,14 +75,16 @@ export class Barrier {
   /** Sleeps until all have come. Only for workers. */
   meetAsleep(): void {
     const generation = this.#arrive()
+    this.#check()
     while (generation !== undefined && !this.#isOver(generation)) Atomics.wait(this.#control, GENERATION, generation)
     this.#check()
   }
 
-  /** Resolves when all have come, or rejects when `failure` does; undefined if they have come already. */
-  meet(failure: Promise<never>): Promise<void> | undefined {
+  /** Resolves when all have come, and rejects when they will not; undefined if they have come already. */
+  meet(): Promise<void> | undefined {
     const generation = this.#arrive()
-    if (generation !== undefined && !this.#isOver(generation)) return this.#wait(generation, failure)
+    this.#check() // Who comes after abort() would wait for nobody.
+    if (generation !== undefined && !this.#isOver(generation)) return this.#wait(generation)
     this.#check()
     return undefined
   }
@@ -100,10 +114,9 @@ export class Barrier {
     return Atomics.load(this.#control, GENERATION) !== generation
   }
 
-  async #wait(generation: number, failure: Promise<never>): Promise<void> {
+  async #wait(generation: number): Promise<void> {
     while (Atomics.load(this.#control, GENERATION) === generation) {
-      const { value } = Atomics.waitAsync(this.#control, GENERATION, generation)
-      await Promise.race([value, failure])
+      await Atomics.waitAsync(this.#control, GENERATION, generation).value // abort() ends it too.
     }
     this.#check()
   }
@@ -117,27 +130,28 @@ export class Barrier {
 export class Team {
   readonly #workers: readonly Worker[]
   readonly #barrier: Barrier
-  readonly #failure: Promise<never>
+  #failure: Error | undefined
   #isOver = false
 
   private constructor(workers: readonly Worker[], barrier: Barrier, describe: (index: number) => string) {
     this.#workers = workers
     this.#barrier = barrier
-    this.#failure = new Promise((_, reject) => {
-      for (const [i, worker] of workers.entries()) {
-        const fail = (reason: string, stack?: string): void => {
-          if (this.#isOver) return
-          const error = new Error(`worker ${i + 1} of ${describe(i + 1)} ${reason}`)
-          if (stack !== undefined) error.stack = `${error.message}\n${stack}`
-          reject(error)
-          this.end()
-        }
-        worker.on('message', ({ message, stack }: WorkerFailure) => fail(`failed: ${message}`, stack))
-        worker.on('error', (error: Error) => fail(`failed: ${error.message}`, error.stack))
-        worker.on('exit', (code) => fail(`ended with code ${code}`))
+    for (const [i, worker] of workers.entries()) {
+      const end = (reason: string, { stack, input }: Partial<WorkerFailure> = {}): void => {
+        if (this.#isOver) return
+        const who = `worker ${i + 1} of ${describe(i + 1)}`
+        this.#failure =
+          input === undefined
+            ? new Error(`${who} ${reason}`)
+            : new InputError(`${who} failed: ${input.subject}`, input.got, input.expected)
+        if (stack !== undefined) this.#failure.stack = `${this.#failure.message}\n${stack}`
+        this.end()
       }
-    })
-    this.#failure.catch(() => undefined) // Reported by the meeting that waits for it, or by the next one.
+      const fail = (failure: WorkerFailure): void => end(`failed: ${failure.message}`, failure)
+      worker.on('message', fail)
+      worker.on('error', (error: unknown) => fail(failureOf(error)))
+      worker.on('exit', (code) => end(`ended with code ${code}`))
+    }
   }
 
   /** Starts workers 1 … count − 1. `describe` says in words which lanes a worker has. */
@@ -146,20 +160,29 @@ export class Team {
     const { availableParallelism } = await import('node:os')
     const { control, count } = orders[0]!
     const entry = new URL('./worker.js', import.meta.url)
-    const workers = orders.map((workerData) => new Worker(entry, { workerData, name: `colonnade ${workerData.index}` }))
+    // Workers inherit the caller's flags, but may not be told that a file is what came on standard input.
+    const isInline = process.execArgv.some((flag) => flag.startsWith('--input-type'))
+    const workers = orders.map((workerData) => {
+      const name = `colonnade ${workerData.index}`
+      return new Worker(entry, { workerData, name, ...(isInline && { execArgv: [] }) })
+    })
     const team = new Team(workers, new Barrier(control, count, availableParallelism()), describe)
-    await team.meet()
+    try {
+      await team.meet()
+    } catch {
+      throw team.failure
+    }
     return team
   }
 
-  /** Meets the workers; undefined if all have come already. */
+  /** Meets the workers; undefined if all have come already. Aborted if one will not: then `failure` says why. */
   meet(): Promise<void> | undefined {
-    return this.#barrier.meet(this.#failure)
+    return this.#barrier.meet()
   }
 
-  /** Rejects with what went wrong, if a worker failed while nobody waited for it. */
-  async check(): Promise<void> {
-    await Promise.race([this.#failure, undefined])
+  /** Why there will be no meeting any more. */
+  get failure(): Error {
+    return this.#failure ?? new Error('the trainer was closed in the middle of an update')
   }
 
   /** Whether the workers keep the process alive. */

@@ -13,7 +13,7 @@ import { VERSION } from '../version.ts'
 import type { Cohort, World } from '../world.ts'
 import { type CohortMetrics, meanAndStd, noMetrics, type UpdateMetrics } from './metrics.ts'
 import { restoreTensors, savedTensors } from './snapshot.ts'
-import { CONTROL_WORDS, Team, type WorkerOrder } from './team.ts'
+import { Aborted, CONTROL_WORDS, Team, type WorkerOrder } from './team.ts'
 
 /** Episodes over which returns are averaged, as is usual in the field. */
 const RECENT_EPISODES = 100
@@ -114,6 +114,7 @@ export class Trainer {
   readonly #traces: readonly Float64Array[]
   #team: Team | undefined
   #failure: unknown
+  #isUpdating = false
   #update = 0
   #steps = 0
   #seconds = 0
@@ -131,7 +132,6 @@ export class Trainer {
       if (!isAlgorithm(algorithm))
         throw new InputError(`algorithm of ${name}`, show(algorithm), 'an algorithm, like ppo()')
     }
-    world.split(threads)
     for (const [name, { id, module }] of threads > 1 ? entries : []) {
       if (module === undefined) {
         throw new InputError(
@@ -141,6 +141,7 @@ export class Trainer {
         )
       }
     }
+    world.split(threads)
     const numSteps = entries[0]![1].numSteps
     for (const [name, algorithm] of entries) {
       if (algorithm.numSteps !== numSteps) {
@@ -247,11 +248,14 @@ export class Trainer {
   /** One rollout and what the learners make of it, by all threads. */
   async #advance(progress: number): Promise<UpdateMetrics> {
     if (this.#failure !== undefined) throw this.#failure
-    if (this.world.threads.count > 1) this.#team ??= await this.#startTeam()
-    const team = this.#team
-    this.#command.set([this.#update, progress, this.#seconds])
-    team?.hold(true)
+    if (this.#isUpdating) throw new InputError('trainer.updates()', 'a second loop in the middle of an update', 'one')
+    this.#isUpdating = true
+    let team: Team | undefined
     try {
+      if (this.world.threads.count > 1) this.#team ??= await this.#startTeam()
+      team = this.#team
+      this.#command.set([this.#update, progress, this.#seconds])
+      team?.hold(true)
       if (team) await team.meet() // The command is there.
       const program = this.program(this.#command)
       for (;;) {
@@ -266,9 +270,12 @@ export class Trainer {
         }
       }
     } catch (error) {
-      this.#failure = error // The threads are at different places of an update that nobody can finish.
+      // The threads are at different places of an update that nobody can finish.
+      this.#failure = error instanceof Aborted ? team!.failure : error
       this.close()
-      throw error
+      throw this.#failure
+    } finally {
+      this.#isUpdating = false
     }
   }
 

@@ -7,7 +7,7 @@ import { revive } from '../definition.ts'
 import type { EnvironmentDefinition } from '../environments/environment.ts'
 import type { PolicyDefinition } from '../policies/policy.ts'
 import { type CohortOptions, World } from '../world.ts'
-import { Aborted, Barrier, type WorkerFailure, type WorkerOrder } from './team.ts'
+import { Aborted, Barrier, failureOf, type WorkerOrder } from './team.ts'
 import { Trainer } from './trainer.ts'
 
 async function work(order: WorkerOrder): Promise<void> {
@@ -39,8 +39,5 @@ async function work(order: WorkerOrder): Promise<void> {
 }
 
 work(workerData as WorkerOrder).catch((error: unknown) => {
-  if (error instanceof Aborted) return
-  const { message, stack } = error as Error
-  const failure: WorkerFailure = { message, stack: stack ?? message }
-  parentPort?.postMessage(failure)
+  if (!(error instanceof Aborted)) parentPort?.postMessage(failureOf(error))
 })

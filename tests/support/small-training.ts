@@ -52,7 +52,7 @@ export async function untimedMetrics(run: string) {
     .trimEnd()
     .split('\n')
     .map((line) => {
-      const { seconds, stepsPerSecond, rolloutSeconds, updateSeconds, ...untimed } = JSON.parse(line)
+      const { seconds, stepsPerSecond, rolloutSeconds, updateSeconds, phaseSeconds, ...untimed } = JSON.parse(line)
       return untimed
     })
 }

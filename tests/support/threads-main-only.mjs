@@ -5,12 +5,16 @@ import { cartPole } from '../../dist/src/index.js'
 
 const way = new URL(import.meta.url).searchParams.get('way')
 
+function throwLate() {
+  throw new Error('boom, late')
+}
+
 if (!isMainThread) {
   writeSync(1, `failing ${Date.now()}\n`)
   if (way === 'import') throw new Error('boom in import')
-  if (way === 'late') setTimeout(() => { throw new Error('boom, late') }, 1) // biome-ignore format: one thought
+  if (way === 'late') setTimeout(throwLate, 1)
   if (way === 'unhandled') void Promise.reject(new Error('boom, unhandled'))
-  await new Promise((resolve) => { if (way !== 'stuck') setTimeout(resolve, 10_000) }) // biome-ignore format: one thought
+  await new Promise((resolve) => (way === 'stuck' ? undefined : setTimeout(resolve, 10_000)))
 }
 
 const { id, ...inner } = cartPole()
