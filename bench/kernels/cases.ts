@@ -102,6 +102,9 @@ export function kernelCases(columns: Columns): Case[] {
   const weights = [floats(65_536), floats(65_536), floats(65_536, 0, 1), floats(65_536)] as const
   const slots = floats(16 * 16_384)
   const size = NUM_STEPS * LANES
+  const [runningMean, runningSquares] = [columns.doubles(4), columns.doubles(4)]
+  const [runningCount, normalized] = [columns.doubles(1), floats(4 * LANES)]
+  const [center, deviation] = [floats(4), floats(4, 0.5, 2)]
   const rollout = {
     advantage: floats(size),
     returns: floats(size),
@@ -109,6 +112,8 @@ export function kernelCases(columns: Columns): Case[] {
     reward: floats(size),
     value: floats(size),
     nextValue: floats(size),
+    logprob: floats(size, -1, 0),
+    oldLogprob: floats(size, -1, 0),
     terminated: flags(size, 0.01),
     truncated: flags(size, 0.01),
     valid: flags(size, 1),
@@ -271,6 +276,33 @@ export function kernelCases(columns: Columns): Case[] {
       outputs: [rollout.advantage, rollout.returns],
     },
     {
+      name: `vtrace, ${NUM_STEPS} × ${LANES}`,
+      unit: 'rows',
+      count: size,
+      restore: nothing,
+      run: (k) =>
+        k.vtrace(
+          rollout.advantage,
+          rollout.returns,
+          rollout.carry,
+          rollout.logprob,
+          rollout.oldLogprob,
+          rollout.reward,
+          rollout.value,
+          rollout.nextValue,
+          rollout.terminated,
+          rollout.truncated,
+          rollout.valid,
+          0.99,
+          0.95,
+          1,
+          1,
+          NUM_STEPS,
+          LANES,
+        ),
+      outputs: [rollout.advantage, rollout.returns],
+    },
+    {
       name: `discountedReturns, ${NUM_STEPS} × ${LANES}`,
       unit: 'rows',
       count: size,
@@ -355,6 +387,24 @@ export function kernelCases(columns: Columns): Case[] {
       restore: nothing,
       run: (k) => k.meanAndDeviation(moments, advantage, LANES),
       outputs: [moments],
+    },
+    {
+      name: 'updateRunning, 4 wide',
+      unit: 'rows',
+      count: LANES,
+      restore: () => {
+        for (const column of [runningMean, runningSquares, runningCount]) column.fill(0)
+      },
+      run: (k) => k.updateRunning(runningMean, runningSquares, runningCount, observation, rollout.valid, LANES, 4),
+      outputs: [runningMean, runningSquares, runningCount],
+    },
+    {
+      name: 'normalizeRows, 4 wide',
+      unit: 'rows',
+      count: LANES,
+      restore: nothing,
+      run: (k) => k.normalizeRows(normalized, observation, center, deviation, 10, LANES, 4, 0),
+      outputs: [normalized],
     },
   ]
 }

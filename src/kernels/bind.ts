@@ -5,6 +5,7 @@
 import { InputError, show } from '../errors.ts'
 import { gae } from './advantage/gae.ts'
 import { discountedReturns } from './advantage/returns.ts'
+import { vtrace } from './advantage/vtrace.ts'
 import { bestCompiledBuild, bindCompiled, type CompiledBuild } from './compiled.ts'
 import {
   Activation,
@@ -39,6 +40,7 @@ import {
 import { accountEpisodes } from './rollout/episodes.ts'
 import { clipRows, findNonFinite, findOutside, gatherRows, listValid, shuffleRows } from './rollout/rows.ts'
 import { explainedVariance, meanAndDeviation } from './statistics/moments.ts'
+import { normalizeRows, readRunning, updateRunning } from './statistics/running.ts'
 
 export { Activation, NUM_SLOTS, PpoSum }
 
@@ -76,12 +78,16 @@ const plain = {
   listPhase,
   listValid,
   meanAndDeviation,
+  normalizeRows,
   pendulumStep,
   ppoLoss,
+  readRunning,
   scatterValues,
   settleDead,
   shuffleRows,
   sumSlots,
+  updateRunning,
+  vtrace,
 }
 
 /** Every kernel, by name. */

@@ -360,6 +360,9 @@ export function bindCompiled(memory: WebAssembly.Memory, build: CompiledBuild, p
     meanAndDeviation(moments, x, numRows) {
       body.meanAndDeviation(at(moments), at(x), numRows)
     },
+    normalizeRows(y, x, center, deviation, clip, numRows, width, from) {
+      body.normalizeRows(at(y), at(x), at(center), at(deviation), clip, numRows, width, from)
+    },
     pendulumStep(angle, angularVelocity, observation, reward, action, gravity, from, to) {
       if (angle instanceof Float64Array)
         plain.pendulumStep(angle, angularVelocity, observation, reward, action, gravity, from, to)
@@ -412,6 +415,9 @@ export function bindCompiled(memory: WebAssembly.Memory, build: CompiledBuild, p
         sumsFrom,
       )
     },
+    readRunning(center, deviation, mean, squares, count, epsilon, width) {
+      body.readRunning(at(center), at(deviation), at(mean), at(squares), at(count), epsilon, width)
+    },
     scatterValues(nextValue, listRow, listValue, length) {
       body.scatterValues(at(nextValue), at(listRow), at(listValue), length)
     },
@@ -424,6 +430,48 @@ export function bindCompiled(memory: WebAssembly.Memory, build: CompiledBuild, p
     sumSlots(slots, numSlots, length) {
       if (slots instanceof Float64Array) body.sumSlots64(at(slots), numSlots, length)
       else body.sumSlots32(at(slots), numSlots, length)
+    },
+    updateRunning(mean, squares, count, x, valid, numRows, width) {
+      body.updateRunning(at(mean), at(squares), at(count), at(x), at(valid), numRows, width)
+    },
+    vtrace(
+      advantage,
+      returns,
+      carry,
+      logprob,
+      oldLogprob,
+      reward,
+      value,
+      nextValue,
+      terminated,
+      truncated,
+      valid,
+      gamma,
+      lambda,
+      rhoMax,
+      cMax,
+      numSteps,
+      numLanes,
+    ) {
+      body.vtrace(
+        at(advantage),
+        at(returns),
+        at(carry),
+        at(logprob),
+        at(oldLogprob),
+        at(reward),
+        at(value),
+        at(nextValue),
+        at(terminated),
+        at(truncated),
+        at(valid),
+        gamma,
+        lambda,
+        rhoMax,
+        cMax,
+        numSteps,
+        numLanes,
+      )
     },
   }
 }

@@ -1,6 +1,7 @@
 /** Every SIMD body, by the name of its plain twin: what the compiled modules export. */
 export * from './advantage/gae.simd'
 export * from './advantage/returns.simd'
+export * from './advantage/vtrace.simd'
 export * from './dense/dense.simd'
 export * from './distribution/categorical.simd'
 export * from './distribution/draw.simd'
@@ -15,3 +16,4 @@ export * from './rollout/close.simd'
 export * from './rollout/episodes.simd'
 export * from './rollout/rows.simd'
 export * from './statistics/moments.simd'
+export * from './statistics/running.simd'

@@ -632,22 +632,50 @@ describe('advantage', () => {
   matches('gae', (numbers) => rollouts(numbers, numRowsOf(numbers), 2), { relative: 2e-6, scale: 8 })
   matches('discountedReturns', (numbers) => rollouts(numbers, numRowsOf(numbers), 1), { relative: 2e-6, scale: 8 })
 
-  test.each(builds)('gae gives a lane the same bits alone and in company (%s)', (build) => {
+  /** Ratios within e^±spread. Clips bind both, one or none; the widest ratios are always clipped. */
+  const offPolicy = (numbers: Numbers, numLanes: number, spread = [0.1, 1, 3][numbers.whole(0, 2)]!): Argument[] => {
+    const given = rollouts(numbers, numLanes, 2)
+    const oldLogprob = numbers.floats((given[0] as Column).length, -2, 0)
+    const logprob = oldLogprob.map((old) => old + numbers.uniform(-spread, spread))
+    const clip = () => [0.5, 1, 1.5, Number.POSITIVE_INFINITY][numbers.whole(0, spread > 1 ? 2 : 3)]!
+    return [...given.slice(0, 3), logprob, oldLogprob, ...given.slice(3, 11), clip(), clip(), ...given.slice(11)]
+  }
+  matches('vtrace', (numbers) => offPolicy(numbers, numRowsOf(numbers)), { relative: 4e-6, scale: 8 }, 400)
+
+  test.each(builds)('vtrace has the returns of gae on-policy, bit for bit (%s)', (build) => {
     const bench = new Bench(build)
     fc.assert(
-      fc.property(fc.integer({ min: 0, max: 2 ** 31 }), fc.integer({ min: 1, max: 70 }), (seed, numLanes) => {
+      fc.property(fc.integer({ min: 0, max: 2 ** 31 }), (seed) => {
         const numbers = new Numbers(seed)
-        const given = rollouts(numbers, numLanes, 2)
-        const numSteps = given.at(-2) as number
-        const all = bench.call('gae', given)
-        const first = numbers.whole(0, numLanes - 1)
-        const cut = (column: Argument): Column => lanes(column, numSteps, numLanes, first, 1)
-        const alone = given.map((argument, i) => (typeof argument === 'object' && i !== 2 ? cut(argument) : argument))
-        const some = bench.call('gae', [...alone.slice(0, -1), 1])
-        for (const argument of [0, 1]) expect(some.columns[argument]).toEqual(cut(all.columns[argument]!))
+        const given = offPolicy(numbers, numRowsOf(numbers), 0)
+        const clips = [1, [1, 1.5, Number.POSITIVE_INFINITY][numbers.whole(0, 2)]!]
+        const corrected = bench.call('vtrace', [...given.slice(0, 13), ...clips, ...given.slice(15)])
+        const wanted = bench.call('gae', [...given.slice(0, 3), ...given.slice(5, 13), ...given.slice(15)])
+        expect(corrected.columns[1]).toEqual(wanted.columns[1])
       }),
       { numRuns: RUNS },
     )
+  })
+
+  const lawful = { gae: (numbers: Numbers, numLanes: number) => rollouts(numbers, numLanes, 2), vtrace: offPolicy }
+  describe.each(['gae', 'vtrace'] as const)('%s', (name) => {
+    test.each(builds)('gives a lane the same bits alone and in company (%s)', (build) => {
+      const bench = new Bench(build)
+      fc.assert(
+        fc.property(fc.integer({ min: 0, max: 2 ** 31 }), fc.integer({ min: 1, max: 70 }), (seed, numLanes) => {
+          const numbers = new Numbers(seed)
+          const given = lawful[name](numbers, numLanes)
+          const numSteps = given.at(-2) as number
+          const all = bench.call(name, given)
+          const first = numbers.whole(0, numLanes - 1)
+          const cut = (column: Argument): Column => lanes(column, numSteps, numLanes, first, 1)
+          const alone = given.map((argument, i) => (typeof argument === 'object' && i !== 2 ? cut(argument) : argument))
+          const some = bench.call(name, [...alone.slice(0, -1), 1])
+          for (const argument of [0, 1]) expect(some.columns[argument]).toEqual(cut(all.columns[argument]!))
+        }),
+        { numRuns: RUNS },
+      )
+    })
   })
 })
 
@@ -845,4 +873,68 @@ describe('statistics', () => {
     },
     { relative: 1e-10 },
   )
+
+  /** Moments of no rows or of some, and a batch. */
+  const merged = (numbers: Numbers, width: number): Argument[] => {
+    const numRows = numRowsOf(numbers)
+    const isFirst = numbers.uniform() < 0.3
+    const count = Float64Array.of(isFirst ? 0 : numbers.whole(1, 1000))
+    const [mean, squares] = [numbers.floats(width, -5, 5), numbers.floats(width, 0, 1000)]
+    const moments = [mean, squares].map((column) => (isFirst ? new Float64Array(width) : Float64Array.from(column)))
+    const part = [0, 0.5, 1][numbers.whole(0, 2)]!
+    return [...moments, count, numbers.floats(numRows * width, -3, 5), numbers.flags(numRows, part), numRows, width]
+  }
+  matches('updateRunning', (numbers) => merged(numbers, widthOf(numbers)), { relative: 0 })
+
+  test.each(builds)('updateRunning gives a dimension the same bits alone and in company (%s)', (build) => {
+    const bench = new Bench(build)
+    fc.assert(
+      fc.property(fc.integer({ min: 0, max: 2 ** 31 }), (seed) => {
+        const numbers = new Numbers(seed)
+        const width = widthOf(numbers)
+        const given = merged(numbers, width)
+        const all = bench.call('updateRunning', given)
+        const k = numbers.whole(0, width - 1)
+        const x = (given[3] as Column).filter((_, i) => i % width === k)
+        const moments = [rows(given[0], k, 1), rows(given[1], k, 1)]
+        const some = bench.call('updateRunning', [...moments, given[2]!, x, given[4]!, given[5]!, 1])
+        for (const argument of [0, 1]) expect(some.columns[argument]).toEqual(rows(all.columns[argument], k, 1))
+      }),
+      { numRuns: RUNS },
+    )
+  })
+
+  matches(
+    'readRunning',
+    (numbers) => {
+      const width = widthOf(numbers)
+      const moments = [numbers.floats(width, -9, 9), numbers.floats(width, 0, 99)].map((x) => Float64Array.from(x))
+      const count = Float64Array.of(numbers.whole(0, 3))
+      return [new Float32Array(width), new Float32Array(width), ...moments, count, 1e-8, width]
+    },
+    { relative: 0 },
+  )
+
+  const normalized = (numbers: Numbers, numRows: number, from: number): Argument[] => {
+    const width = widthOf(numbers)
+    const x = numbers.floats((from + numRows) * width, -20, 20)
+    if (x.length > 0) x[numbers.whole(0, x.length - 1)] = [Number.NaN, Infinity, -Infinity][numbers.whole(0, 2)]!
+    const clip = [0.5, 10, Number.POSITIVE_INFINITY][numbers.whole(0, 2)]!
+    const moments = [numbers.floats(width, -5, 5), numbers.floats(width, 0.01, 5)]
+    return [new Float32Array(numRows * width), x, ...moments, clip, numRows, width, from]
+  }
+  matches(
+    'normalizeRows',
+    (numbers) => normalized(numbers, numRowsOf(numbers), numbers.whole(0, 3)),
+    { relative: 3e-7, scale: 1e-3 },
+    400,
+  )
+
+  ignoresCompany('normalizeRows', {
+    make: (numbers, numRows) => normalized(numbers, numRows, 0),
+    part([y, x, center, deviation, clip, , width], first, count) {
+      return [rows(y, first, count, width as number), x!, center!, deviation!, clip!, count, width!, first]
+    },
+    outputs: ([, , , , , , width]) => [[0, width as number]],
+  })
 })
