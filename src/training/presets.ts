@@ -1,6 +1,6 @@
 /**
- * Settings with which each built-in environment is known to be learnt; what a run uses where the user says nothing. A
- * test and `npm run learning` hold the returns they reach.
+ * Settings with which each built-in environment is known to be learnt; what a run uses where the user says nothing.
+ * `tests/learning` holds the returns they reach.
  */
 export interface Preset {
   readonly run: { readonly numLanes: number; readonly totalSteps: number }
