@@ -1,7 +1,10 @@
 /**
  * An environment of one's own in one file: a corridor. The agent stands somewhere in it and walks left or right; the goal
  * is at the right end, and each step costs a little. It learns in a second or two, and the greedy policy is then judged.
+ * Threads, and `colonnade train` with this file's path, import it for the environment: it trains only when it is run.
  */
+import { realpathSync } from 'node:fs'
+import { fileURLToPath } from 'node:url'
 import {
   box,
   createTrainer,
@@ -44,14 +47,16 @@ export const corridor = defineEnvironment({
   }),
 })
 
-const environment = corridor({ length: 12 })
-const policy = mlp({ hidden: [16] })
-const world = await createWorld({ environment, policy, numLanes: 32, seed: 1 })
-const trainer = createTrainer(world, ppo({ numSteps: 32, learningRate: 3e-3 }))
-for await (const { update, steps, episodeReturn } of trainer.updates({ totalSteps: 40_000 })) {
-  if (update % 10 === 0) console.log(`${steps} steps, return ${episodeReturn.toFixed(2)}`)
-}
+if (realpathSync(process.argv[1]!) === fileURLToPath(import.meta.url)) {
+  const environment = corridor({ length: 12 })
+  const policy = mlp({ hidden: [16] })
+  const world = await createWorld({ environment, policy, numLanes: 32, seed: 1 })
+  const trainer = createTrainer(world, ppo({ numSteps: 32, learningRate: 3e-3 }))
+  for await (const { update, steps, episodeReturn } of trainer.updates({ totalSteps: 40_000 })) {
+    if (update % 10 === 0) console.log(`${steps} steps, return ${episodeReturn.toFixed(2)}`)
+  }
 
-const { weights } = world.cohorts[0]!
-const { episodeReturn } = await evaluate({ environment, policy, weights, episodes: 50 })
-console.log(`greedy: return ${episodeReturn.mean.toFixed(2)} ± ${episodeReturn.std.toFixed(2)}`)
+  const { weights } = world.cohorts[0]!
+  const { episodeReturn } = await evaluate({ environment, policy, weights, episodes: 50 })
+  console.log(`greedy: return ${episodeReturn.mean.toFixed(2)} ± ${episodeReturn.std.toFixed(2)}`)
+}

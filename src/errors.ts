@@ -75,6 +75,9 @@ function editDistance(a: string, b: string): number {
 /** An unknown word among a closed list: the error names the nearest valid one and lists the rest. */
 export function unknownWord(subject: string, word: string, valid: readonly string[]): InputError {
   const near = nearest(word, valid)
-  const hint = near === undefined ? '' : ` (did you mean ${show(near)}?)`
+  const isNear =
+    near !== undefined &&
+    (near.startsWith(word) || editDistance(word.toLowerCase(), near.toLowerCase()) <= (word.length + 1) / 2)
+  const hint = isNear ? ` (did you mean ${show(near)}?)` : ''
   return new InputError(subject, show(word), `one of ${valid.join(', ')}${hint}`)
 }

@@ -14,18 +14,26 @@ export async function writeWhole(
   const temporary = `${path}.${process.pid}.tmp`
   try {
     await makeFolder(dirname(path))
-    const handle = await open(temporary, 'w')
-    try {
-      for await (const chunk of chunks) await writeAll(handle, typeof chunk === 'string' ? Buffer.from(chunk) : chunk)
-      await handle.sync()
-    } finally {
-      await handle.close()
-    }
+    await writeSynced(temporary, chunks)
     await rename(temporary, path)
     await syncFolder(dirname(path))
   } catch (cause) {
     await rm(temporary, { force: true }).catch(() => undefined) // The first error is the one to report.
     throw cannotWrite(path, cause)
+  }
+}
+
+/** Writes chunks to a file and forces them to disk. */
+export async function writeSynced(
+  path: string,
+  chunks: Iterable<Uint8Array | string> | AsyncIterable<Uint8Array>,
+): Promise<void> {
+  const handle = await open(path, 'w')
+  try {
+    for await (const chunk of chunks) await writeAll(handle, typeof chunk === 'string' ? Buffer.from(chunk) : chunk)
+    await handle.sync()
+  } finally {
+    await handle.close()
   }
 }
 
@@ -45,21 +53,33 @@ export async function makeFolder(path: string): Promise<void> {
     const { code } = cause as NodeJS.ErrnoException
     const parent = dirname(path)
     if (code === 'EEXIST' && (await stat(path)).isDirectory()) return
+    if (code !== 'ENOENT' || parent === path) throw cause
     const parentIsThere = await stat(parent).then(
       () => true,
       () => false,
     )
-    if (code !== 'ENOENT' || parentIsThere || parent === path) throw cause
-    await makeFolder(parent)
+    if (!parentIsThere) await makeFolder(parent)
     await mkdir(path).catch((second: NodeJS.ErrnoException) => {
-      if (second.code !== 'EEXIST') throw second // Somebody else was faster.
+      if (second.code !== 'EEXIST') throw second // Else somebody was faster.
     })
   }
 }
 
 /** Forces a folder's entries to disk, so that a rename in it outlives a power failure. */
 export async function syncFolder(path: string): Promise<void> {
-  const handle = await open(path, 'r')
+  await sync(await open(path, 'r'))
+}
+
+/** Forces what was appended to a file to disk. */
+export async function syncFile(path: string): Promise<void> {
+  try {
+    await sync(await open(path, 'a'))
+  } catch (cause) {
+    throw cannotWrite(path, cause)
+  }
+}
+
+async function sync(handle: FileHandle): Promise<void> {
   try {
     await handle.sync()
   } finally {

@@ -54,6 +54,7 @@ export { type EvaluateOptions, type Evaluation, evaluate, recordEpisodes } from 
 export type { CohortMetrics, UpdateMetrics } from './training/metrics.ts'
 export {
   configureRun,
+  findEnvironment,
   listRollouts,
   loadPolicy,
   openRun,

@@ -9,7 +9,7 @@ import { InputError, show } from './errors.ts'
 export const Stream = {
   /** The starting state of an episode: draw counts blocks of four within one reset. */
   reset: 0,
-  /** Chance inside an environment's step: draw is the step of the episode. */
+  /** Chance inside an environment's step: draw is `k * step + i` for the i-th of k blocks of four that a step needs. */
   step: 1,
   /** The sampling of an action: draw counts blocks of four over the steps of the episode. */
   action: 2,

@@ -26,15 +26,19 @@ export interface BoxSpace {
 /** What an observation or an action may be. */
 export type Space = DiscreteSpace | MultiDiscreteSpace | BoxSpace
 
+function isChoiceSize(n: unknown): boolean {
+  return Number.isInteger(n) && (n as number) >= 1 && (n as number) < 2 ** 31 // Chosen values are i32.
+}
+
 /** One choice among `n` ≥ 1. */
 export function discrete(n: number): DiscreteSpace {
-  if (!Number.isInteger(n) || n < 1) throw new InputError('discrete(n)', show(n), 'a whole number ≥ 1')
+  if (!isChoiceSize(n)) throw new InputError('discrete(n)', show(n), 'a whole number ≥ 1 and < 2^31')
   return { kind: 'discrete', n }
 }
 
 /** Several choices at once, each among `sizes[k]` ≥ 1. */
 export function multiDiscrete(sizes: readonly number[]): MultiDiscreteSpace {
-  if (!Array.isArray(sizes) || sizes.length === 0 || sizes.some((n) => !Number.isInteger(n) || n < 1)) {
+  if (!Array.isArray(sizes) || sizes.length === 0 || !sizes.every(isChoiceSize)) {
     throw new InputError('multiDiscrete(sizes)', show(sizes), 'one or more whole numbers ≥ 1')
   }
   return { kind: 'multi-discrete', sizes: [...sizes] }

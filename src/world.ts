@@ -169,6 +169,9 @@ export class World {
 
   /** Use `createWorld`. A thread that shares the columns of another's world says which memory and which share. */
   constructor(options: WorldOptions, shared?: { memory: WebAssembly.Memory; index: number }) {
+    if (typeof options !== 'object' || options === null) {
+      throw new InputError('createWorld(options)', show(options), 'an object with environment, policy and numLanes')
+    }
     this.threads = { count: 1, index: shared?.index ?? 0 }
     this.#memory = shared?.memory
     this.seed = checkSeed(options.seed ?? 0)
@@ -457,6 +460,18 @@ function createCohort(
     t: numSteps,
     version: 0,
   }
+}
+
+/** Ends the cohort's rollout where it stands: the next one begins with what the lanes see now. */
+export function closeRollout(cohort: Cohort): void {
+  const { t, numSteps, windows, carried, from, to, numLanes, bootstrap } = cohort
+  if (t > 0 && t < numSteps) {
+    const { next } = windows.observation[t - 1]!
+    const width = next.length / numLanes
+    carried.set(next.subarray(from * width, to * width))
+    bootstrap.length = 0
+  }
+  cohort.t = numSteps
 }
 
 /**

@@ -73,10 +73,13 @@ describe('train', () => {
     expect(lines.map(({ steps }) => steps)).toEqual([1, 2, 3, 4, 5, 6, 7, 8].map((update) => 256 * update))
     const figures =
       `update steps seconds stepsPerSecond episodes episodeReturn episodeLength policyLoss valueLoss entropy
-      approxKl clipFraction explainedVariance gradNorm learningRate rolloutSeconds updateSeconds`.split(/\s+/)
+      approxKl clipFraction explainedVariance gradNorm learningRate rolloutSeconds updateSeconds phaseSeconds`.split(
+        /\s+/,
+      )
     for (const line of lines) {
       expect(Object.keys(line).sort()).toEqual([...figures].sort())
-      for (const figure of figures) expect(line[figure], figure).toBeTypeOf('number')
+      for (const figure of figures)
+        expect(line[figure], figure).toBeTypeOf(figure === 'phaseSeconds' ? 'object' : 'number')
       expect(line.rolloutSeconds + line.updateSeconds).toBeCloseTo(256 / line.stepsPerSecond, 9)
     }
     for (const [i, { seconds }] of lines.slice(1).entries()) expect(seconds).toBeGreaterThan(lines[i].seconds)

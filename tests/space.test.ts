@@ -23,7 +23,7 @@ describe('a discrete space', () => {
 
   test.each([0, -1, 1.5, Number.NaN, INFINITY, '2'])('of %j choices is refused', (n) => {
     expect(() => discrete(n as number)).toThrow(InputError)
-    expect(() => discrete(n as number)).toThrow(/^discrete\(n\): got .+, expected a whole number ≥ 1$/)
+    expect(() => discrete(n as number)).toThrow(/^discrete\(n\): got .+, expected a whole number ≥ 1 and < 2\^31$/)
   })
 })
 

@@ -250,6 +250,13 @@ class Ppo implements Learner {
     kernels.sumSlots(gradients, numSlots, numParameters)
     kernels.sumSlots(sums, numSlots, PpoSum.length)
     const norm = kernels.globalNorm(gradients, numParameters)
+    if (!Number.isFinite(norm)) {
+      throw new InputError(
+        'ppo',
+        `a gradient of norm ${norm}`,
+        'a finite one: a smaller learningRate or smaller rewards',
+      )
+    }
     const scale = Math.min(1, this.#settings.maxGradNorm / (norm + 1e-6))
     betaPowers[0] = betaPowers[0]! * BETA_1
     betaPowers[1] = betaPowers[1]! * BETA_2

@@ -40,7 +40,7 @@ function describe(summary: RunSummary, threshold: number | null): string {
   const { mean, std } = episodeReturnLast100
   const lines = [
     `${status}: ${group(totalSteps)} steps and ${group(episodes)} episodes in ${seconds.toFixed(1)} s (${group(Math.round(stepsPerSecond))} steps/s)`,
-    `return of the last 100 episodes: ${mean.toFixed(1)} ± ${std.toFixed(1)}`,
+    episodes === 0 ? 'no episode was over' : `return of the last 100 episodes: ${mean.toFixed(1)} ± ${std.toFixed(1)}`,
   ]
   if (threshold !== null) {
     const { solvedAtStep, solvedAtSeconds } = summary

@@ -1,9 +1,10 @@
-import { environmentFactory, runKeys, type Setting } from '../index.ts'
+import { findEnvironment, runKeys, type Setting } from '../index.ts'
 import { evaluateKeys } from './evaluate.ts'
 import { exportKeys } from './export.ts'
 
 /** Usage, and every key with its default; those of `train` as the given environment has them. */
-export function help(environment = 'CartPole-v1'): string {
+export async function help(environment = 'CartPole-v1'): Promise<string> {
+  const factory = await findEnvironment(environment)
   return `colonnade: a data-oriented simulator and trainer for reinforcement learning
 
   colonnade train <environment> [out=DIR] [key=value …]   train in a new run folder (default runs/<environment>-<n>)
@@ -20,7 +21,7 @@ export function help(environment = 'CartPole-v1'): string {
 <environment> is one of Gymnasium's ids, or the path of a module that exports one environment.
 
 Keys of train (defaults for ${environment}):
-${table(runKeys(environmentFactory(environment)))}
+${table(runKeys(factory))}
 
 Keys of evaluate:
 ${table(new Map(Object.entries(evaluateKeys)))}

@@ -43,7 +43,8 @@ export function progressLine(totalSteps: number, quiet: boolean): ProgressLine {
 function describe({ steps, episodeReturn, stepsPerSecond }: UpdateMetrics, totalSteps: number, pace: number): string {
   const part = `${group(Math.min(steps, totalSteps))}/${group(totalSteps)} steps`
   const left = pace > 0 ? `${duration(Math.max(0, totalSteps - steps) / pace)} left` : ''
-  const figures = [part, `return ${episodeReturn.toFixed(1)}`, `${group(Math.round(stepsPerSecond))} steps/s`, left]
+  const figure = Number.isNaN(episodeReturn) ? 'no episode over' : `return ${episodeReturn.toFixed(1)}`
+  const figures = [part, figure, `${group(Math.round(stepsPerSecond))} steps/s`, left]
   return figures.filter(Boolean).join('  ')
 }
 

@@ -1,4 +1,5 @@
 import { Phase } from '../components/episode.ts'
+import { InputError, show } from '../errors.ts'
 import { type Cohort, openRow, type World } from '../world.ts'
 
 /**
@@ -43,8 +44,20 @@ export function beginEpisodes(cohort: Cohort, count: number, seenIn: 'current' |
 /**
  * Tells lanes to begin a new episode at the next tick, whatever they are doing. All lanes of the cohort if none are named.
  * `lanes` are rows of the cohort, from 0.
+ * @throws InputError where one of them is not.
  */
 export function restart(cohort: Cohort, lanes?: Iterable<number>): void {
   if (lanes === undefined) cohort.episode.phase.fill(Phase.fresh)
-  else for (const n of lanes) cohort.episode.phase[n] = Phase.fresh
+  else {
+    for (const n of lanes) {
+      if (!(Number.isInteger(n) && n >= 0 && n < cohort.numLanes)) {
+        throw new InputError(
+          `lane of cohort ${cohort.name}`,
+          show(n),
+          `a whole number from 0 to ${cohort.numLanes - 1}`,
+        )
+      }
+      cohort.episode.phase[n] = Phase.fresh
+    }
+  }
 }

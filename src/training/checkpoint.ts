@@ -5,11 +5,11 @@
  * there.
  */
 import { createHash } from 'node:crypto'
-import { mkdir, open, readdir, readFile, rename, rm } from 'node:fs/promises'
+import { mkdir, readdir, readFile, rename, rm } from 'node:fs/promises'
 import { basename, join } from 'node:path'
 import type { DefinitionRecord } from '../definition.ts'
 import { InputError, show } from '../errors.ts'
-import { cannotWrite, makeFolder, syncFolder } from '../files.ts'
+import { cannotWrite, makeFolder, syncFolder, writeSynced } from '../files.ts'
 import { decodeSafetensors, encodeSafetensors, type Tensor } from './safetensors.ts'
 
 const FORMAT = 'colonnade checkpoint 1'
@@ -22,6 +22,10 @@ export interface CohortRecord {
   readonly policy: DefinitionRecord
   readonly algorithm: DefinitionRecord
   readonly numLanes: number
+  /** Number of the first lane in the whole run. */
+  readonly firstLane: number
+  readonly autoreset: string
+  readonly explore: boolean
   /** Number of the weights. */
   readonly version: number
   /** Episodes finished so far. */
@@ -190,19 +194,6 @@ async function readPart(path: string, name: string): Promise<Uint8Array> {
     return await readFile(join(path, name))
   } catch (cause) {
     throw new InputError(`checkpoint ${path}`, (cause as Error).message, `a checkpoint with a ${name}`, { cause })
-  }
-}
-
-async function writeSynced(path: string, chunks: readonly Uint8Array[]): Promise<void> {
-  const handle = await open(path, 'w')
-  try {
-    for (const chunk of chunks) {
-      let done = 0
-      while (done < chunk.byteLength) done += (await handle.write(chunk, done, chunk.byteLength - done)).bytesWritten
-    }
-    await handle.sync()
-  } finally {
-    await handle.close()
   }
 }
 

@@ -13,7 +13,7 @@ import { type DefinitionRecord, findFactory, recordOf, revive } from '../definit
 import type { EnvironmentDefinition, EnvironmentFactory } from '../environments/environment.ts'
 import { environmentFactory, environments } from '../environments/registry.ts'
 import { InputError, show, unknownWord } from '../errors.ts'
-import { cannotWrite, makeFolder, writeWhole } from '../files.ts'
+import { cannotWrite, makeFolder, syncFile, writeWhole } from '../files.ts'
 import { bestKernelBuild } from '../kernels/bind.ts'
 import { mlp } from '../policies/mlp.ts'
 import { BLOCK_ROWS, type PolicyDefinition } from '../policies/policy.ts'
@@ -150,7 +150,11 @@ export async function configureRun(
   }
 }
 
-async function findEnvironment(name: string): Promise<EnvironmentFactory> {
+/**
+ * The factory of a built-in environment by its id, or of one's own by the path of the module that exports it.
+ * @throws InputError that names the nearest id, or says what is wrong with the module.
+ */
+export async function findEnvironment(name: string): Promise<EnvironmentFactory> {
   if (/\.(mjs|js|ts)$/.test(name)) return findFactory<EnvironmentFactory>('environment', pathToFileURL(name).href)
   return environmentFactory(name)
 }
@@ -201,10 +205,12 @@ export class Run {
     // The rollout first: if it cannot be written, the run is not at its end, and a resumed one will make it again.
     if (rollouts === 'last') await this.#writeRollout()
     await this.#checkpoint()
+    trainer.close()
     return this.#finish(status)
   }
 
   async #checkpoint(): Promise<void> {
+    await syncFile(join(this.folder, 'metrics.jsonl')) // A checkpoint's metric lines outlive a power failure with it.
     await this.trainer.save(this.folder)
     await pruneCheckpoints(this.folder, this.definition.settings.checkpointsKept)
   }
@@ -389,7 +395,8 @@ function usefulThreads({ environment, policy, algorithm, settings }: RunDefiniti
 /** A definition's record; built-ins are found by their id wherever Colonnade is installed. */
 function portable(definition: DefinitionRecord): DefinitionRecord {
   const { id, parameters, module } = recordOf(definition)
-  const builtIn = id === mlp.id || id === ppo.id || environments.some((factory) => factory.id === id)
+  // By module too: somebody's own environment may be called as a built-in one is.
+  const builtIn = [mlp, ppo, ...environments].some((factory) => factory.id === id && factory().module === module)
   return { id, parameters, ...(builtIn || module === undefined ? {} : { module }) }
 }
 

@@ -26,16 +26,11 @@ export function savedTensors(world: World): Tensor[] {
 }
 
 /**
- * Fills saved columns from tensors; those that `wanted` names, or all.
+ * Fills saved columns from tensors.
  * @throws InputError if one is missing or of another type or shape, before anything is written.
  */
-export function restoreTensors(
-  subject: string,
-  world: World,
-  tensors: ReadonlyMap<string, Tensor>,
-  wanted: (name: string) => boolean = () => true,
-): void {
-  const targets = savedTensors(world).filter(({ name }) => wanted(name))
+export function restoreTensors(subject: string, world: World, tensors: ReadonlyMap<string, Tensor>): void {
+  const targets = savedTensors(world)
   for (const { name, type, shape } of targets) {
     const tensor = tensors.get(name)
     if (tensor === undefined) throw new InputError(subject, `no tensor ${name}`, `${type} of shape ${show(shape)}`)

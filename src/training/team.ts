@@ -57,6 +57,25 @@ export const CONTROL_WORDS = 3
 /** Looks at the barrier before a thread sleeps; none where threads outnumber cores, for then it would keep one from working. */
 const SPINS = 20_000
 
+/** Whether this thread is a worker of a team. */
+let isWorker = false
+
+/** Says that this thread is a worker of a team, before it imports what it works with. */
+export function joinTeam(): void {
+  isWorker = true
+}
+
+/**
+ * A module that defines an environment, and also trains, would train anew in every worker that imports it, with workers of
+ * its own.
+ * @throws InputError in a worker of a team.
+ */
+export function refuseInWorker(action: string): void {
+  if (!isWorker) return
+  const expected = 'a module that defines and does nothing else, or does the rest only where it is the main module'
+  throw new InputError(action, 'a call from a module that a worker imports', expected)
+}
+
 /** Thrown out of a meeting that will not take place. */
 export class Aborted extends Error {}
 

@@ -10,10 +10,10 @@ import { InputError, show, unknownWord } from '../errors.ts'
 import { type RolloutOrigin, rolloutTable, type Table } from '../tables/table.ts'
 import { collectShare } from '../tick.ts'
 import { VERSION } from '../version.ts'
-import type { Cohort, World } from '../world.ts'
+import { type Cohort, closeRollout, type World } from '../world.ts'
 import { type CohortMetrics, meanAndStd, noMetrics, type UpdateMetrics } from './metrics.ts'
 import { restoreTensors, savedTensors } from './snapshot.ts'
-import { Aborted, CONTROL_WORDS, Team, type WorkerOrder } from './team.ts'
+import { Aborted, CONTROL_WORDS, refuseInWorker, Team, type WorkerOrder } from './team.ts'
 
 /** Episodes over which returns are averaged, as is usual in the field. */
 const RECENT_EPISODES = 100
@@ -61,8 +61,8 @@ function accountsPlan() {
  * Gives the world's cohorts recorders and learners. One algorithm serves a world of one cohort; for several, name the
  * cohort of each. Cohorts without an algorithm act, and are not recorded.
  *
- * @throws InputError if the world's memory is taken already, a cohort is unknown, an algorithm does not fit it, or several
- * threads are asked for and a definition has no module from which they could make it.
+ * @throws InputError if the world's memory is taken already, a cohort is unknown, an algorithm does not fit it, several
+ * threads are asked for and a definition has no module from which they could make it, or a worker's import calls this.
  * @example
  * const trainer = createTrainer(world, ppo({ numSteps: 128 }))
  * const trainer = createTrainer(world, { hunter: ppo(), hare: ppo({ gamma: 0.9 }) })
@@ -72,6 +72,7 @@ export function createTrainer(
   algorithms: AlgorithmDefinition | Readonly<Record<string, AlgorithmDefinition>>,
   options: TrainerOptions = {},
 ): Trainer {
+  refuseInWorker('createTrainer')
   return new Trainer(world, isAlgorithm(algorithms) ? soleCohort(world, algorithms) : algorithms, options)
 }
 
@@ -86,8 +87,8 @@ export interface TrainerOptions {
   readonly profile?: boolean
 }
 
-function isAlgorithm(value: object): value is AlgorithmDefinition {
-  return typeof (value as AlgorithmDefinition).bind === 'function'
+function isAlgorithm(value: object | undefined): value is AlgorithmDefinition {
+  return typeof (value as AlgorithmDefinition | undefined)?.bind === 'function'
 }
 
 function soleCohort(world: World, algorithm: AlgorithmDefinition): Record<string, AlgorithmDefinition> {
@@ -125,7 +126,7 @@ export class Trainer {
     algorithms: Readonly<Record<string, AlgorithmDefinition>>,
     { threads = 1, profile = false }: TrainerOptions = {},
   ) {
-    const entries = Object.entries(algorithms)
+    const entries = Object.entries(algorithms ?? {})
     if (entries.length === 0) throw new InputError('createTrainer(world, algorithms)', 'none', 'at least one algorithm')
     for (const [name, algorithm] of entries) {
       if (!world.names.includes(name)) throw unknownWord('cohort', name, world.names)
@@ -247,8 +248,7 @@ export class Trainer {
 
   /** One rollout and what the learners make of it, by all threads. */
   async #advance(progress: number): Promise<UpdateMetrics> {
-    if (this.#failure !== undefined) throw this.#failure
-    if (this.#isUpdating) throw new InputError('trainer.updates()', 'a second loop in the middle of an update', 'one')
+    this.#checkBetweenUpdates('trainer.updates()')
     this.#isUpdating = true
     let team: Team | undefined
     try {
@@ -279,6 +279,12 @@ export class Trainer {
     }
   }
 
+  /** Throws in the middle of an update, or after one that failed: the columns are at no place from which to go on. */
+  #checkBetweenUpdates(action: string): void {
+    if (this.#failure !== undefined) throw this.#failure
+    if (this.#isUpdating) throw new InputError(action, 'a call in the middle of an update', 'one between two updates')
+  }
+
   /**
    * One update of one thread: the rollout of its lanes, and its share of the learning. At each `yield` all threads meet.
    * Thread 0 also accounts for episodes and returns the metrics of each cohort.
@@ -290,7 +296,7 @@ export class Trainer {
     clock.start()
     const start = performance.now()
     for (const { cohort } of this.#pupils) {
-      cohort.t = cohort.numSteps // The next tick begins a rollout with the observations carried over.
+      closeRollout(cohort) // The next tick begins one with the observations carried over.
       cohort.version = update
     }
     collectShare(this.world, this.#numSteps)
@@ -382,7 +388,7 @@ export class Trainer {
   /** Counts the episodes that ended in the rollout, and notes when the environment was solved. */
   #account(pupil: Pupil, seconds: number): void {
     const { cohort, accounts, episodes } = pupil
-    const { rollout, environment } = cohort
+    const { rollout, environment, numLanes } = cohort
     const solvedRow = this.world.kernels.accountEpisodes(
       accounts.totals,
       accounts.recent,
@@ -398,21 +404,24 @@ export class Trainer {
     )
     pupil.episodes += accounts.totals[0]!
     if (solvedRow >= 0 && pupil.solvedAtStep === null) {
-      const stepsOfUpdate = (Math.floor(solvedRow / cohort.numLanes) + 1) * cohort.numLanes
-      pupil.solvedAtStep = this.#steps + stepsOfUpdate
+      const ticks = Math.floor(solvedRow / numLanes) + 1 // In each, the lanes of all learners took a step.
+      pupil.solvedAtStep = this.#steps + ticks * (this.#stepsPerUpdate / this.#numSteps)
       pupil.solvedAtSeconds = seconds
     }
   }
 
   /**
    * Writes a checkpoint to `<folder>/checkpoints/<update>` and returns its path: everything that training needs to go on
-   * exactly as if it had not stopped. Call it between updates.
+   * exactly as if it had not stopped.
    *
-   * @throws InputError if the folder cannot be written.
+   * @throws InputError if the folder cannot be written, or in the middle of an update; after one that failed, its error.
    */
   async save(folder: string): Promise<string> {
-    const { writeCheckpoint } = await import('./checkpoint.ts')
+    this.#checkBetweenUpdates('trainer.save()')
     const { world } = this
+    for (const { cohort } of this.#pupils) closeRollout(cohort)
+    // Copied before anything is waited for: a caller need not wait for the writing before the next update.
+    const tensors = savedTensors(world).map((tensor) => ({ ...tensor, bytes: tensor.bytes.slice() }))
     const cohorts = Object.fromEntries(
       this.#pupils.map(({ cohort, algorithm, episodes, solvedAtStep, solvedAtSeconds }) => [
         cohort.name,
@@ -421,6 +430,9 @@ export class Trainer {
           policy: withoutModule(cohort.policyDefinition),
           algorithm: withoutModule(algorithm),
           numLanes: cohort.numLanes,
+          firstLane: world.draft(cohort.name).firstLane,
+          autoreset: cohort.autoreset,
+          explore: cohort.explore,
           version: cohort.version,
           episodes,
           solvedAtStep,
@@ -428,7 +440,7 @@ export class Trainer {
         },
       ]),
     )
-    return writeCheckpoint(folder, savedTensors(world), {
+    const manifest = {
       colonnade: VERSION,
       node: process.version,
       kernels: world.kernelBuild,
@@ -437,7 +449,9 @@ export class Trainer {
       steps: this.#steps,
       seconds: this.#seconds,
       cohorts,
-    })
+    }
+    const { writeCheckpoint } = await import('./checkpoint.ts')
+    return writeCheckpoint(folder, tensors, manifest)
   }
 
   /**
@@ -446,6 +460,7 @@ export class Trainer {
    * @throws InputError if there is none, it is corrupt, or it is of another training; then nothing is changed.
    */
   async restore(folder: string, update?: number): Promise<{ readonly warnings: readonly string[] }> {
+    this.#checkBetweenUpdates('trainer.restore()')
     const { readCheckpoint } = await import('./checkpoint.ts')
     const { path, manifest, tensors } = await readCheckpoint(folder, update)
     const { world } = this
@@ -463,8 +478,15 @@ export class Trainer {
       compare(subject, 'policy', record.policy, withoutModule(cohort.policyDefinition))
       compare(subject, 'algorithm', record.algorithm, withoutModule(algorithm))
       compare(subject, 'numLanes', record.numLanes, cohort.numLanes)
+      compare(subject, 'firstLane', record.firstLane, world.draft(cohort.name).firstLane)
+      compare(subject, 'autoreset', record.autoreset, cohort.autoreset)
+      compare(subject, 'explore', record.explore, cohort.explore)
     }
     restoreTensors(subject, world, tensors)
+    for (const cohort of world.cohorts) {
+      cohort.t = cohort.numSteps
+      cohort.bootstrap.length = 0
+    }
     this.#update = manifest.update
     this.#steps = manifest.steps
     this.#seconds = manifest.seconds

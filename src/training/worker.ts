@@ -7,10 +7,11 @@ import { revive } from '../definition.ts'
 import type { EnvironmentDefinition } from '../environments/environment.ts'
 import type { PolicyDefinition } from '../policies/policy.ts'
 import { type CohortOptions, World } from '../world.ts'
-import { Aborted, Barrier, failureOf, type WorkerOrder } from './team.ts'
+import { Aborted, Barrier, failureOf, joinTeam, type WorkerOrder } from './team.ts'
 import { Trainer } from './trainer.ts'
 
 async function work(order: WorkerOrder): Promise<void> {
+  joinTeam()
   const { memory, control, command, index, count, seed, kernels } = order
   const cohorts: CohortOptions[] = []
   for (const { environment, policy, ...rest } of order.cohorts) {
