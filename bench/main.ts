@@ -1,42 +1,76 @@
-/** `npm run bench`: a table for people, then one JSON line. */
-import { createKernels, VERSION } from '../src/index.ts'
-import { environmentSteps } from './environments/steps.ts'
-import { check, type Line, line, printTable, time } from './measure.ts'
-import { trainingSteps } from './training/steps.ts'
+/**
+ * `npm run bench`: the rooms kernels, environments and training, one process each; a table for people, then one JSON line.
+ *
+ *     npm run bench -- peers              one room, or several; `peers` only when named, for it installs from PyPI and npm
+ *     npm run bench -- baseline [rooms]   keeps the run in bench/baseline.json
+ *     npm run bench -- compare [rooms]    tells what changed since
+ *     npm run bench -- plots              writes docs/bench-lanes.svg and docs/bench-hidden.svg
+ */
+import { spawn } from 'node:child_process'
+import { availableParallelism, cpus } from 'node:os'
+import { createInterface } from 'node:readline'
+import { fileURLToPath } from 'node:url'
+import { bestKernelBuild, VERSION } from '../src/index.ts'
+import { type BenchReport, compareReports, keepBaseline, printChanges, readBaseline } from './baseline.ts'
+import type { RoomReport } from './report.ts'
 
-/** Generalized advantage estimation over 128 steps × 8192 lanes. */
-function gae(): Line {
-  const [numSteps, numLanes] = [128, 8192]
-  const rows = numSteps * numLanes
-  const memory = new WebAssembly.Memory({ initial: 1, maximum: 1, shared: true })
-  const kernels = createKernels(memory, 'plain')
-  const ones = () => new Float32Array(rows).fill(1)
-  const flags = () => new Uint8Array(rows)
-  const [advantage, returns, carry] = [ones(), ones(), new Float32Array(numLanes)]
-  const [reward, value, nextValue, terminated, truncated] = [ones(), ones(), ones(), flags(), flags()]
-  const valid = flags().fill(1)
-  const run = () =>
-    kernels.gae(
-      advantage,
-      returns,
-      carry,
-      reward,
-      value,
-      nextValue,
-      terminated,
-      truncated,
-      valid,
-      0.9,
-      0.5,
-      numSteps,
-      numLanes,
-    )
-  run()
-  check(Math.abs(advantage[rows - 1]! - 0.9) < 1e-6, 'the last advantage is 1 + 0.9 · 1 − 1')
-  check(Math.abs(advantage[0]! - 0.9 / (1 - 0.45)) < 1e-6, 'the first is the geometric sum')
-  return line(`GAE, ${numSteps} × ${numLanes}`, 'rows', rows, time(run))
+const ROOMS = ['kernels', 'environments', 'training', 'peers']
+const DEFAULT_ROOMS = ['kernels', 'environments', 'training']
+const WAYS = ['baseline', 'compare']
+
+/** Runs a room in its own process, so that no room finds another's compiled code or memory; shows all but its last line. */
+async function visit(room: string): Promise<RoomReport> {
+  console.log(`\n${room}`)
+  const script = fileURLToPath(new URL(`./${room}/main.js`, import.meta.url))
+  const child = spawn(process.execPath, [script], { stdio: ['ignore', 'pipe', 'inherit'] })
+  const ended = new Promise<number | null>((resolve) => child.on('close', resolve))
+  let last: string | undefined
+  for await (const line of createInterface({ input: child.stdout })) {
+    if (last !== undefined) console.log(last)
+    last = line
+  }
+  const code = await ended
+  if (code !== 0 || last === undefined) throw new Error(`the room ${room} ended with code ${code}: ${last ?? ''}`)
+  return JSON.parse(last) as RoomReport
 }
 
-const lines = [...(await environmentSteps()), ...(await trainingSteps()), gae()]
-printTable(lines)
-console.log(JSON.stringify({ colonnade: VERSION, node: process.version, kernels: 'plain', threads: 1, lines }))
+async function visitAll(rooms: readonly string[]): Promise<BenchReport> {
+  const reports: RoomReport[] = []
+  for (const room of rooms) reports.push(await visit(room))
+  console.log()
+  return {
+    colonnade: VERSION,
+    node: process.version,
+    cpu: cpus()[0]?.model ?? 'unknown',
+    cores: availableParallelism(),
+    kernels: bestKernelBuild(),
+    rooms: reports,
+  }
+}
+
+async function bench(words: readonly string[]): Promise<void> {
+  const unknown = words.filter((word) => ![...ROOMS, ...WAYS, 'plots'].includes(word))
+  if (unknown.length > 0) {
+    throw new Error(`${unknown.join(', ')}: expected ${[...ROOMS, ...WAYS, 'plots'].join(', ')}`)
+  }
+  if (words.includes('plots')) return await (await import('./training/plots.ts')).writePlots()
+  const named = ROOMS.filter((room) => words.includes(room))
+  const rooms = named.length > 0 ? named : DEFAULT_ROOMS
+  const then = words.includes('compare') ? readBaseline() : undefined
+  if (words.includes('compare') && then === undefined) {
+    throw new Error('no bench/baseline.json: run `npm run bench -- baseline` first')
+  }
+  const report = await visitAll(rooms)
+  if (words.includes('baseline')) console.log(`kept in ${keepBaseline(report)}`)
+  if (then === undefined) return console.log(JSON.stringify(report))
+  const changes = compareReports(then, report)
+  printChanges(changes)
+  console.log(JSON.stringify({ ...report, changes }))
+}
+
+try {
+  await bench(process.argv.slice(2))
+} catch (error) {
+  console.error(`bench: ${(error as Error).message}`)
+  process.exitCode = 1
+}

@@ -27,51 +27,80 @@ export class TwinNumbers {
   }
 }
 
+const SHAPES = [INPUTS * HIDDEN, HIDDEN, HIDDEN * HIDDEN, HIDDEN, HIDDEN * CHOICES, CHOICES, HIDDEN, 1]
+
 /** The weights and their like: one flat column, with views of its parts. */
 function parameters(columns: Columns) {
-  const shapes = [INPUTS * HIDDEN, HIDDEN, HIDDEN * HIDDEN, HIDDEN, HIDDEN * CHOICES, CHOICES, HIDDEN, 1]
-  const flat = columns.floats(shapes.reduce((sum, size) => sum + size))
+  return parameterViews(columns.floats(SHAPES.reduce((sum, size) => sum + size)))
+}
+
+function parameterViews(flat: Float32Array) {
   let end = 0
-  const [w0, b0, w1, b1, wA, bA, wV, bV] = shapes.map((size) => {
+  const [w0, b0, w1, b1, wA, bA, wV, bV] = SHAPES.map((size) => {
     end += size
     return flat.subarray(end - size, end)
   }) as [Float32Array, Float32Array, Float32Array, Float32Array, Float32Array, Float32Array, Float32Array, Float32Array]
   return { flat, w0, b0, w1, b1, wA, bA, wV, bV }
 }
 
+/** What one thread needs for the block at work. */
+function workspace(columns: Columns) {
+  const block = (width: number) => columns.floats(BLOCK * width)
+  return {
+    x0: block(HIDDEN),
+    x1: block(HIDDEN),
+    dx0: block(HIDDEN),
+    dx1: block(HIDDEN),
+    logits: block(CHOICES),
+    dLogits: block(CHOICES),
+    value: block(1),
+    logprob: block(1),
+    entropy: block(1),
+    dLogprob: block(1),
+    dEntropy: block(1),
+    dValue: block(1),
+    transposed: columns.floats(HIDDEN * HIDDEN),
+  }
+}
+
+/**
+ * The network over columns of one memory. Several threads share it: each makes it anew over the same memory, and takes
+ * every `threads`-th block. Between `prepare`, the shares and `finish` they have to meet.
+ */
 export class Network {
-  readonly #columns
+  readonly threads: number
+  readonly weights
+  readonly #moment
+  readonly #squareMoment
+  readonly #gradients
+  readonly #gradient
+  readonly #sums
+  readonly #forwardSums
+  readonly #moments
+  readonly #sizes
+  readonly #workspaces
   readonly #start
   readonly #layer
 
-  constructor(columns: Columns) {
-    const block = (width: number) => columns.floats(BLOCK * width)
-    this.#columns = {
-      weights: parameters(columns),
-      gradient: parameters(columns),
-      moment: parameters(columns),
-      squareMoment: parameters(columns),
-      x0: block(HIDDEN),
-      x1: block(HIDDEN),
-      dx0: block(HIDDEN),
-      dx1: block(HIDDEN),
-      logits: block(CHOICES),
-      dLogits: block(CHOICES),
-      value: block(1),
-      logprob: block(1),
-      entropy: block(1),
-      dLogprob: block(1),
-      dEntropy: block(1),
-      dValue: block(1),
-      transposed: columns.floats(HIDDEN * HIDDEN),
-      sizes: columns.wholes(1),
-      moments: columns.doubles(2),
-      sums: columns.doubles(PpoSum.length),
-    }
-    this.#columns.sizes[0] = CHOICES
-    this.numbers.fill(this.#columns.weights.flat, -0.2, 0.2)
-    this.#start = this.#columns.weights.flat.slice()
-    this.#layer = block(HIDDEN)
+  constructor(columns: Columns, threads = 1) {
+    this.threads = threads
+    this.weights = parameters(columns)
+    const { length } = this.weights.flat
+    this.#moment = columns.floats(length)
+    this.#squareMoment = columns.floats(length)
+    this.#gradients = columns.floats(threads * length)
+    this.#gradient = Array.from({ length: threads }, (_, thread) =>
+      parameterViews(this.#gradients.subarray(thread * length, (thread + 1) * length)),
+    )
+    this.#sums = columns.doubles(threads * PpoSum.length)
+    this.#forwardSums = columns.doubles(threads)
+    this.#moments = columns.doubles(2)
+    this.#sizes = columns.wholes(1)
+    this.#workspaces = Array.from({ length: threads }, () => workspace(columns))
+    this.#sizes[0] = CHOICES
+    this.numbers.fill(this.weights.flat, -0.2, 0.2)
+    this.#start = this.weights.flat.slice()
+    this.#layer = columns.floats(BLOCK * HIDDEN)
     this.numbers.fill(this.#layer, -1, 1)
   }
 
@@ -99,51 +128,79 @@ export class Network {
 
   /** Starting weights, and no moments. */
   restart(): void {
-    this.#columns.weights.flat.set(this.#start)
-    this.#columns.moment.flat.fill(0)
-    this.#columns.squareMoment.flat.fill(0)
+    this.weights.flat.set(this.#start)
+    this.#moment.fill(0)
+    this.#squareMoment.fill(0)
   }
 
-  /** One layer, 64 × 64 with tanh, over a block of rows. Returns the sum of its outputs. */
+  /** One layer, 64 × 64 with tanh, over a block of rows. */
   layer(kernels: Kernels): void {
-    const { weights, x1 } = this.#columns
-    kernels.denseForward(x1, this.#layer, weights.w1, weights.b1, BLOCK, HIDDEN, HIDDEN, Activation.tanh, 0, 0)
+    const { w1, b1 } = this.weights
+    const { x1 } = this.#workspaces[0]!
+    kernels.denseForward(x1, this.#layer, w1, b1, BLOCK, HIDDEN, HIDDEN, Activation.tanh, 0, 0)
   }
 
   layerSum(): number {
-    return this.#columns.x1.reduce((sum, y) => sum + y, 0)
+    return this.#workspaces[0]!.x1.reduce((sum, y) => sum + y, 0)
   }
 
-  /** The forward pass of all rows. Returns the sum over blocks of the first row's value and second logit. */
-  forward(kernels: Kernels, { x, count }: TwinRows): number {
+  /** A thread's share of the forward pass of all rows. */
+  forwardShare(kernels: Kernels, { x, count }: TwinRows, thread: number): void {
     let sum = 0
-    for (let from = 0; from < count; from += BLOCK) {
-      this.#forwardBlock(kernels, x, from, Math.min(BLOCK, count - from))
-      sum += this.#columns.value[0]! + this.#columns.logits[1]!
+    const { value, logits } = this.#workspaces[thread]!
+    for (let from = thread * BLOCK; from < count; from += this.threads * BLOCK) {
+      this.#forwardBlock(kernels, x, from, Math.min(BLOCK, count - from), thread)
+      sum += value[0]! + logits[1]!
     }
-    return sum
+    this.#forwardSums[thread] = sum
   }
 
-  #forwardBlock(kernels: Kernels, x: Float32Array, from: number, rows: number): void {
-    const { weights, x0, x1, logits, value } = this.#columns
-    kernels.denseForward(x0, x, weights.w0, weights.b0, rows, INPUTS, HIDDEN, Activation.tanh, 0, from)
-    kernels.denseForward(x1, x0, weights.w1, weights.b1, rows, HIDDEN, HIDDEN, Activation.tanh, 0, 0)
-    kernels.denseForward(logits, x1, weights.wA, weights.bA, rows, HIDDEN, CHOICES, Activation.linear, 0, 0)
-    kernels.denseForward(value, x1, weights.wV, weights.bV, rows, HIDDEN, 1, Activation.linear, 0, 0)
+  /** The sum over blocks of the first row's value and second logit. */
+  forwardSum(): number {
+    return this.#forwardSums.reduce((sum, part) => sum + part, 0)
   }
 
-  /** One update: forward, loss, backward, clipping, Adam. Returns the loss (not divided by the rows) and the norm, summed. */
-  update(k: Kernels, { x, old, advantage, target, action, count }: TwinRows): number {
-    const { weights, gradient, moment, squareMoment, moments, sums, transposed, sizes } = this.#columns
-    const { x0, x1, dx0, dx1, logits, dLogits, value, logprob, entropy, dLogprob, dEntropy, dValue } = this.#columns
+  /** The forward pass of all rows by one thread. */
+  forward(kernels: Kernels, rows: TwinRows): number {
+    this.forwardShare(kernels, rows, 0)
+    return this.forwardSum()
+  }
+
+  #forwardBlock(kernels: Kernels, x: Float32Array, from: number, rows: number, thread: number): void {
+    const { w0, b0, w1, b1, wA, bA, wV, bV } = this.weights
+    const { x0, x1, logits, value } = this.#workspaces[thread]!
+    kernels.denseForward(x0, x, w0, b0, rows, INPUTS, HIDDEN, Activation.tanh, 0, from)
+    kernels.denseForward(x1, x0, w1, b1, rows, HIDDEN, HIDDEN, Activation.tanh, 0, 0)
+    kernels.denseForward(logits, x1, wA, bA, rows, HIDDEN, CHOICES, Activation.linear, 0, 0)
+    kernels.denseForward(value, x1, wV, bV, rows, HIDDEN, 1, Activation.linear, 0, 0)
+  }
+
+  /** One update by one thread. Returns the loss (not divided by the rows) and the norm, summed. */
+  update(kernels: Kernels, rows: TwinRows): number {
+    this.prepare(kernels, rows)
+    this.differentiateShare(kernels, rows, 0)
+    return this.finish(kernels)
+  }
+
+  /** Before the shares of an update: the mean and deviation of the advantages. */
+  prepare(kernels: Kernels, { advantage, count }: TwinRows): void {
+    kernels.meanAndDeviation(this.#moments, advantage, count)
+  }
+
+  /** A thread's share of an update: forward, loss and backward of its blocks. */
+  differentiateShare(k: Kernels, { x, old, advantage, target, action, count }: TwinRows, thread: number): void {
+    const [mean, scale] = [this.#moments[0]!, 1 / (this.#moments[1]! + 1e-8)]
+    const { weights } = this
+    const [gradient, sizes, sums] = [this.#gradient[thread]!, this.#sizes, this.#sums]
+    const { x0, x1, dx0, dx1, logits, dLogits, value, logprob, entropy, ...rest } = this.#workspaces[thread]!
+    const { dLogprob, dEntropy, dValue, transposed } = rest
     const { tanh } = Activation
-    k.meanAndDeviation(moments, advantage, count)
-    const [mean, scale] = [moments[0]!, 1 / (moments[1]! + 1e-8)]
+    const sumsFrom = thread * PpoSum.length
     gradient.flat.fill(0)
-    sums.fill(0)
-    for (let from = 0; from < count; from += BLOCK) {
+    sums.fill(0, sumsFrom, sumsFrom + PpoSum.length)
+    for (let from = thread * BLOCK; from < count; from += this.threads * BLOCK) {
       const n = Math.min(BLOCK, count - from)
-      this.#forwardBlock(k, x, from, n)
+      this.#forwardBlock(k, x, from, n, thread)
       k.categoricalEvaluate(logprob, entropy, action, logits, sizes, n, 1, CHOICES, from)
       k.ppoLoss(
         dLogprob,
@@ -166,7 +223,7 @@ export class Network {
         1 / count,
         n,
         from,
-        0,
+        sumsFrom,
       )
       k.categoricalBackward(dLogits, dLogprob, dEntropy, action, logits, sizes, n, 1, CHOICES, from)
       k.denseBackwardWeights(gradient.wA, gradient.bA, dLogits, x1, n, HIDDEN, CHOICES, 0)
@@ -179,14 +236,23 @@ export class Network {
       k.activationBackward(dx0, x0, n * HIDDEN, tanh)
       k.denseBackwardWeights(gradient.w0, gradient.b0, dx0, x, n, INPUTS, HIDDEN, from)
     }
-    const { length } = weights.flat
-    const norm = k.globalNorm(gradient.flat, length)
+  }
+
+  /** After the shares: clipping and Adam. Returns the loss (not divided by the rows) and the norm, summed. */
+  finish(kernels: Kernels): number {
+    const sums = this.#sums
+    if (this.threads > 1) {
+      kernels.sumSlots(this.#gradients, this.threads, this.weights.flat.length)
+      kernels.sumSlots(sums, this.threads, PpoSum.length)
+    }
+    const gradient = this.#gradient[0]!.flat
+    const norm = kernels.globalNorm(gradient, gradient.length)
     const clip = norm > 0.5 ? 0.5 / (norm + 1e-6) : 1
-    k.adamStep(
-      weights.flat,
-      moment.flat,
-      squareMoment.flat,
-      gradient.flat,
+    kernels.adamStep(
+      this.weights.flat,
+      this.#moment,
+      this.#squareMoment,
+      gradient,
       clip,
       1e-3,
       0.9,
@@ -195,7 +261,7 @@ export class Network {
       0,
       0.1,
       0.001,
-      length,
+      gradient.length,
     )
     return sums[PpoSum.policyLoss]! + 0.5 * sums[PpoSum.valueLoss]! - 0.01 * sums[PpoSum.entropy]! + norm
   }

@@ -1,17 +1,20 @@
 // The C twin of the dense kernels: the forward pass of an actor-critic network, 4 → 64 → 64 → (2 + 1) with tanh, and one
 // PPO update of it (forward, loss, backward, clipping, Adam), with the blocks, the formulas and the rational tanh of the
-// SIMD bodies. Plain C with GCC's vector type for the register block, one thread:
+// SIMD bodies. Plain C with GCC's vector type for the register block; blocks are shared by one or two threads:
 //
-//     gcc -O3 -march=x86-64-v3 twin.c -o twin -lm && ./twin 256 1024 8192
+//     gcc -O3 -march=x86-64-v3 twin.c -o twin -lm -lpthread && echo 'update 1024 2 16' | ./twin 256 1024 8192
 //
-// Prints one JSON object: for the one layer and for each number of rows the median seconds, and sums to compare.
+// Reads requests, a line each: layer, forward or update, then rows (one of those in the command line), threads, calls.
+// Each begins with the starting weights. Answers with a line: mean seconds of a call, and a sum of the first to compare.
 #include <math.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
-enum { INPUTS = 4, HIDDEN = 64, CHOICES = 2, BLOCK = 256, REPEATS = 21 };
+enum { INPUTS = 4, HIDDEN = 64, CHOICES = 2, BLOCK = 256, THREADS = 2 };
 enum {
   W0 = 0,
   B0 = W0 + INPUTS * HIDDEN,
@@ -43,11 +46,6 @@ static double now(void) {
   struct timespec t;
   clock_gettime(CLOCK_MONOTONIC, &t);
   return t.tv_sec + 1e-9 * t.tv_nsec;
-}
-
-static int rising(const void *a, const void *b) {
-  double x = *(const double *)a, y = *(const double *)b;
-  return (x > y) - (x < y);
 }
 
 static inline float tanh_ratio(float v) {
@@ -145,9 +143,10 @@ static void tanh_backward(float *dy, const float *y, int length) {
   for (int i = 0; i < length; i++) dy[i] *= 1 - y[i] * y[i];
 }
 
-static float x0[BLOCK * HIDDEN] __attribute__((aligned(64))), x1[BLOCK * HIDDEN] __attribute__((aligned(64)));
-static float dx0[BLOCK * HIDDEN] __attribute__((aligned(64))), dx1[BLOCK * HIDDEN] __attribute__((aligned(64)));
-static float logits[BLOCK * CHOICES], dLogits[BLOCK * CHOICES], values[BLOCK], dValues[BLOCK];
+#define OWN static _Thread_local
+OWN float x0[BLOCK * HIDDEN] __attribute__((aligned(64))), x1[BLOCK * HIDDEN] __attribute__((aligned(64)));
+OWN float dx0[BLOCK * HIDDEN] __attribute__((aligned(64))), dx1[BLOCK * HIDDEN] __attribute__((aligned(64)));
+OWN float logits[BLOCK * CHOICES], dLogits[BLOCK * CHOICES], values[BLOCK], dValues[BLOCK];
 
 static void forward(const float *w, const float *x, int rows) {
   dense_tanh(x0, x, w + W0, w + B0, rows, INPUTS, HIDDEN);
@@ -159,6 +158,7 @@ static void forward(const float *w, const float *x, int rows) {
 struct rows {
   const float *x, *oldLogprob, *advantage, *target;
   const int *action;
+  int count;
 };
 
 // Policy loss max(−Â r, −Â clip(r, 0.8, 1.2)), value loss ½ (v − R)² · 0.5, entropy bonus 0.01.
@@ -185,23 +185,33 @@ static double loss(const struct rows *m, int from, int rows, double mean, double
   return sum;
 }
 
-static double update(float *w, float *m1, float *m2, float *g, const struct rows *m, int rows) {
-  static float transposed[HIDDEN * HIDDEN], heads[HIDDEN * 2];
-  double mean = 0, squares = 0, sum = 0;
-  for (int i = 0; i < rows; i++) mean += m->advantage[i];
-  mean /= rows;
-  for (int i = 0; i < rows; i++) squares += (m->advantage[i] - mean) * (m->advantage[i] - mean);
-  double scale = 1 / (sqrt(squares / (rows - 1)) + 1e-8);
-  memset(g, 0, PARAMETERS * sizeof(float));
+// One update in three parts: before the shares, the share of a thread, and after the shares.
+static float *w, *start, *m1, *m2, *gradients[THREADS];
+static double mean, scale, sums[THREADS];
+static float transposed[HIDDEN * HIDDEN], heads[HIDDEN * 2];
+
+static void prepare(const struct rows *m) {
+  double squares = 0;
+  mean = 0;
+  for (int i = 0; i < m->count; i++) mean += m->advantage[i];
+  mean /= m->count;
+  for (int i = 0; i < m->count; i++) squares += (m->advantage[i] - mean) * (m->advantage[i] - mean);
+  scale = 1 / (sqrt(squares / (m->count - 1)) + 1e-8);
   for (int k = 0; k < HIDDEN; k++)
     for (int j = 0; j < HIDDEN; j++) transposed[j * HIDDEN + k] = w[W1 + k * HIDDEN + j];
   for (int k = 0; k < HIDDEN; k++)
     for (int j = 0; j < CHOICES; j++) heads[j * HIDDEN + k] = w[WA + k * CHOICES + j];
-  for (int from = 0; from < rows; from += BLOCK) {
-    int count = rows - from < BLOCK ? rows - from : BLOCK;
+}
+
+static void differentiate_share(const struct rows *m, int thread, int threads) {
+  float *g = gradients[thread];
+  double sum = 0;
+  memset(g, 0, PARAMETERS * sizeof(float));
+  for (int from = thread * BLOCK; from < m->count; from += threads * BLOCK) {
+    int count = m->count - from < BLOCK ? m->count - from : BLOCK;
     const float *x = m->x + from * INPUTS;
     forward(w, x, count);
-    sum += loss(m, from, count, mean, scale, 1.0f / rows);
+    sum += loss(m, from, count, mean, scale, 1.0f / m->count);
     backward_head_weights(g + WA, g + BA, dLogits, x1, count, CHOICES);
     backward_head_weights(g + WV, g + BV, dValues, x1, count, 1);
     multiply(dx1, HIDDEN, 0, 0, dLogits, CHOICES, 1, heads, HIDDEN, count, CHOICES, HIDDEN);
@@ -212,7 +222,16 @@ static double update(float *w, float *m1, float *m2, float *g, const struct rows
     tanh_backward(dx0, x0, count * HIDDEN);
     backward_weights(g + W0, g + B0, dx0, x, count, INPUTS, HIDDEN);
   }
-  double norm = 0;
+  sums[thread] = sum;
+}
+
+static double finish(int threads) {
+  float *g = gradients[0];
+  double norm = 0, sum = sums[0];
+  for (int t = 1; t < threads; t++) {
+    sum += sums[t];
+    for (int i = 0; i < PARAMETERS; i++) g[i] += gradients[t][i];
+  }
   for (int i = 0; i < PARAMETERS; i++) norm += (double)g[i] * g[i];
   norm = sqrt(norm);
   float clip = norm > 0.5 ? 0.5 / (norm + 1e-6) : 1;
@@ -225,65 +244,114 @@ static double update(float *w, float *m1, float *m2, float *g, const struct rows
   return sum + norm;
 }
 
-static double median(double *seconds) {
-  qsort(seconds, REPEATS, sizeof(double), rising);
-  return seconds[REPEATS / 2];
+static void forward_share(const struct rows *m, int thread, int threads) {
+  double sum = 0;
+  for (int from = thread * BLOCK; from < m->count; from += threads * BLOCK) {
+    forward(w, m->x + from * INPUTS, m->count - from < BLOCK ? m->count - from : BLOCK);
+    sum += values[0] + logits[1];
+  }
+  sums[thread] = sum;
+}
+
+// The second thread waits for a job: it spins while jobs come, and sleeps between requests.
+typedef void share(const struct rows *, int, int);
+static atomic_int issued, finished, awake;
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t wakes = PTHREAD_COND_INITIALIZER;
+static share *job;
+static const struct rows *jobRows;
+
+static void *second(void *unused) {
+  for (int done = 0;;) {
+    while (atomic_load(&issued) == done) {
+      if (atomic_load(&awake)) continue;
+      pthread_mutex_lock(&mutex);
+      while (!atomic_load(&awake)) pthread_cond_wait(&wakes, &mutex);
+      pthread_mutex_unlock(&mutex);
+    }
+    job(jobRows, 1, 2);
+    atomic_store(&finished, ++done);
+  }
+  return unused;
+}
+
+static void wake(int value) {
+  pthread_mutex_lock(&mutex);
+  atomic_store(&awake, value);
+  pthread_cond_broadcast(&wakes);
+  pthread_mutex_unlock(&mutex);
+}
+
+static void run(share *part, const struct rows *m, int threads) {
+  if (threads == 1) return part(m, 0, 1);
+  job = part;
+  jobRows = m;
+  int number = atomic_fetch_add(&issued, 1) + 1;
+  part(m, 0, 2);
+  while (atomic_load(&finished) != number);
+}
+
+static double run_update(const struct rows *m, int threads) {
+  prepare(m);
+  run(differentiate_share, m, threads);
+  return finish(threads);
+}
+
+static double run_forward(const struct rows *m, int threads) {
+  run(forward_share, m, threads);
+  return threads == 1 ? sums[0] : sums[0] + sums[1];
+}
+
+static float layerRows[BLOCK * HIDDEN];
+
+static double run_layer(const struct rows *m, int threads) {
+  (void)m, (void)threads;
+  dense_tanh(x1, layerRows, w + W1, w + B1, BLOCK, HIDDEN, HIDDEN);
+  return 0;
+}
+
+static struct rows draw_rows(int rows) {
+  float *x = floats(rows * INPUTS), *old = floats(rows), *advantage = floats(rows), *target = floats(rows);
+  int *action = malloc(rows * sizeof(int));
+  for (int i = 0; i < rows; i++) {
+    for (int k = 0; k < INPUTS; k++) x[i * INPUTS + k] = uniform(-1, 1);
+    old[i] = uniform(-1, -0.4f);
+    advantage[i] = uniform(-1, 1);
+    target[i] = uniform(-1, 1);
+    action[i] = uniform(0, 1) < 0.5f ? 0 : 1;
+  }
+  return (struct rows){x, old, advantage, target, action, rows};
 }
 
 int main(int count, char **words) {
-  float *w = floats(PARAMETERS), *start = floats(PARAMETERS), *m1 = floats(PARAMETERS), *m2 = floats(PARAMETERS);
-  float *g = floats(PARAMETERS);
-  double seconds[REPEATS];
+  struct rows made[8] = {0};
+  w = floats(PARAMETERS), start = floats(PARAMETERS), m1 = floats(PARAMETERS), m2 = floats(PARAMETERS);
+  for (int t = 0; t < THREADS; t++) gradients[t] = floats(PARAMETERS);
   for (int i = 0; i < PARAMETERS; i++) start[i] = uniform(-0.2f, 0.2f);
+  for (int i = 0; i < BLOCK * HIDDEN; i++) layerRows[i] = uniform(-1, 1);
+  for (int word = 1; word < count && word <= 8; word++) made[word - 1] = draw_rows(atoi(words[word]));
+  pthread_t thread;
+  pthread_create(&thread, 0, second, 0);
 
-  float *layer = floats(BLOCK * HIDDEN);
-  for (int i = 0; i < BLOCK * HIDDEN; i++) layer[i] = uniform(-1, 1);
-  memcpy(w, start, PARAMETERS * sizeof(float));
-  for (int s = -3; s < REPEATS; s++) {
-    double begin = now();
-    for (int i = 0; i < 50; i++) dense_tanh(x1, layer, w + W1, w + B1, BLOCK, HIDDEN, HIDDEN);
-    if (s >= 0) seconds[s] = (now() - begin) / 50;
-  }
-  double sum = 0;
-  for (int i = 0; i < BLOCK * HIDDEN; i++) sum += x1[i];
-  printf("{\"layer\": {\"seconds\": %.9g, \"sum\": %.9g}, \"rows\": {", median(seconds), sum);
-
-  for (int word = 1; word < count; word++) {
-    int rows = atoi(words[word]), repeats = rows < 4096 ? 4096 / rows * 4 : 4;
-    float *x = floats(rows * INPUTS), *old = floats(rows), *advantage = floats(rows), *target = floats(rows);
-    int *action = malloc(rows * sizeof(int));
-    for (int i = 0; i < rows; i++) {
-      for (int k = 0; k < INPUTS; k++) x[i * INPUTS + k] = uniform(-1, 1);
-      old[i] = uniform(-1, -0.4f);
-      advantage[i] = uniform(-1, 1);
-      target[i] = uniform(-1, 1);
-      action[i] = uniform(0, 1) < 0.5f ? 0 : 1;
-    }
-    struct rows m = {x, old, advantage, target, action};
+  char what[16];
+  int rows, threads, calls;
+  while (scanf("%15s %d %d %d", what, &rows, &threads, &calls) == 4) {
+    double (*call)(const struct rows *, int) = *what == 'u' ? run_update : *what == 'f' ? run_forward : run_layer;
+    const struct rows *m = made;
+    while (call != run_layer && m->count != rows) m++;
     memcpy(w, start, PARAMETERS * sizeof(float));
-    double sums = 0;
-    for (int s = -3; s < REPEATS; s++) {
-      double begin = now();
-      for (int i = 0; i < repeats; i++) {
-        sums = 0;
-        for (int from = 0; from < rows; from += BLOCK) {
-          forward(w, x + from * INPUTS, rows - from < BLOCK ? rows - from : BLOCK);
-          sums += values[0] + logits[1];
-        }
-      }
-      if (s >= 0) seconds[s] = (now() - begin) / repeats;
-    }
-    double forwardSeconds = median(seconds);
     memset(m1, 0, PARAMETERS * sizeof(float));
     memset(m2, 0, PARAMETERS * sizeof(float));
-    double first = update(w, m1, m2, g, &m, rows);
-    for (int s = -3; s < REPEATS; s++) {
-      double begin = now();
-      for (int i = 0; i < repeats; i++) update(w, m1, m2, g, &m, rows);
-      if (s >= 0) seconds[s] = (now() - begin) / repeats;
-    }
-    printf("%s\"%d\": {\"forward\": %.9g, \"forwardSum\": %.9g, \"update\": %.9g, \"updateSum\": %.9g}",
-           word > 1 ? ", " : "", rows, forwardSeconds, sums, median(seconds), first);
+    if (threads > 1) wake(1);
+    double sum = call(m, threads), begin = now();
+    while (threads > 1 && now() - begin < 0.02) call(m, threads); // Until the second thread has a core of its own.
+    begin = now();
+    for (int i = 0; i < calls; i++) call(m, threads);
+    double seconds = (now() - begin) / calls;
+    if (threads > 1) wake(0);
+    if (call == run_layer)
+      for (int i = 0; i < BLOCK * HIDDEN; i++) sum += x1[i];
+    printf("{\"seconds\": %.9g, \"sum\": %.9g}\n", seconds, sum);
+    fflush(stdout);
   }
-  printf("}}\n");
 }

@@ -1,34 +1,32 @@
-/** Compiles the C twin where GCC is there, and runs it. */
+/** Compiles the C twin where GCC is there, and keeps it waiting for requests. */
 import { execFileSync } from 'node:child_process'
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
+import { Companion } from '../companion.ts'
 
-export interface TwinFigures {
-  readonly layer: { readonly seconds: number; readonly sum: number }
-  readonly rows: Readonly<
-    Record<
-      string,
-      { readonly forward: number; readonly forwardSum: number; readonly update: number; readonly updateSum: number }
-    >
-  >
+/** One request's answer: mean seconds of a call, and the first call's sum. */
+export interface TwinAnswer {
+  readonly seconds: number
+  readonly sum: number
 }
 
 /** Without these GCC leaves the twin's tanh scalar: its minimum and maximum might trap. */
 const FLAGS = ['-O3', '-fno-trapping-math', '-fno-math-errno']
 
-/** Median seconds and sums of the twin for the given instruction set; undefined without a compiler that knows it. */
-export function runTwin(architecture: string, rows: readonly number[]): TwinFigures | undefined {
+/** The twin, compiled for the given instruction set; undefined without a compiler that knows it or a machine that runs it. */
+export async function startTwin(architecture: string, rows: readonly number[]): Promise<Companion | undefined> {
   const inDist = import.meta.url.includes('/dist/bench/kernels/')
   const source = new URL(inDist ? '../../../bench/kernels/twin.c' : './twin.c', import.meta.url)
   const folder = mkdtempSync(join(tmpdir(), 'colonnade-twin-'))
   try {
     const program = join(folder, 'twin')
-    execFileSync('gcc', [...FLAGS, `-march=${architecture}`, fileURLToPath(source), '-o', program, '-lm'], {
-      stdio: 'ignore',
-    })
-    return JSON.parse(execFileSync(program, rows.map(String), { encoding: 'utf8' })) as TwinFigures
+    const words = [`-march=${architecture}`, fileURLToPath(source), '-o', program, '-lm', '-lpthread']
+    execFileSync('gcc', [...FLAGS, ...words], { stdio: 'ignore' })
+    const twin = new Companion(program, rows.map(String))
+    await twin.ask('layer 0 1 1')
+    return twin
   } catch {
     return undefined
   } finally {

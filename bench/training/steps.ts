@@ -1,28 +1,50 @@
-/** Rollout and training steps a second on CartPole, two separate 64-64 tanh networks. */
+/** Training and rollout steps on CartPole: separate tanh networks, 4 epochs of 8 minibatches. */
 import { cartPole, collect, createTrainer, createWorld, mlp, ppo } from '../../src/index.ts'
-import { check, type Line, line, summary, time } from '../measure.ts'
+import { secondsOf } from '../measure.ts'
 
-const NUM_STEPS = 32
-const NUM_LANES = 256
+export const NUM_STEPS = 32
 
-/** A rollout of 256 lanes × 32 steps, and the same with its update: 4 epochs of 8 minibatches. */
-export async function trainingSteps(): Promise<Line[]> {
-  const world = await createWorld({ environment: cartPole(), policy: mlp(), numLanes: NUM_LANES, seed: 1 })
-  const trainer = createTrainer(
-    world,
-    ppo({ numSteps: NUM_STEPS, numMinibatches: 8, updateEpochs: 4, learningRate: 2e-3 }),
-  )
-  const seconds: number[] = []
-  let loss = Number.NaN
-  for await (const { update, rolloutSeconds, updateSeconds, valueLoss } of trainer.updates({ totalSteps: 7 * 8192 })) {
-    if (update > 2) seconds.push(rolloutSeconds + updateSeconds)
-    loss = valueLoss
+export interface TrainingOptions {
+  readonly numLanes?: number
+  readonly hidden?: readonly number[]
+  readonly threads?: number
+}
+
+/** What is timed of one training. */
+export interface TrainingRunner {
+  /** Steps of one update. */
+  readonly steps: number
+  /** Wall-clock seconds of `updates` updates, rollouts included, after those before. */
+  train(updates: number): Promise<number>
+  /** Mean return of the last 100 episodes. */
+  episodeReturn(): number
+  close(): void
+}
+
+export async function trainingRunner(options: TrainingOptions = {}): Promise<TrainingRunner> {
+  const { numLanes = 256, hidden = [64, 64], threads = 1 } = options
+  const world = await createWorld({ environment: cartPole(), policy: mlp({ hidden }), numLanes, seed: 1 })
+  const settings = { numMinibatches: 8, updateEpochs: 4, learningRate: 2e-3, annealLearningRate: false } as const
+  const trainer = createTrainer(world, ppo({ numSteps: NUM_STEPS, ...settings }), { threads })
+  const updates = trainer.updates({ totalSteps: Number.MAX_SAFE_INTEGER })
+  return {
+    steps: numLanes * NUM_STEPS,
+    async train(count) {
+      const start = performance.now()
+      for (let i = 0; i < count; i++) await updates.next()
+      return (performance.now() - start) / 1000
+    },
+    episodeReturn: () => trainer.progress().episodeReturnLast100.mean,
+    close: () => trainer.close(),
   }
-  check(Number.isFinite(loss), 'the loss is finite')
-  const rollout = time(() => collect(world, NUM_STEPS))
-  const rows = NUM_STEPS * NUM_LANES
-  return [
-    line(`CartPole-v1, rollout, ${NUM_LANES} lanes × ${NUM_STEPS} steps`, 'steps', rows, rollout),
-    line(`CartPole-v1, training, 4 epochs, 8 minibatches`, 'steps', rows, summary(seconds)),
-  ]
+}
+
+/** Seconds of a rollout of one thread, without learning. */
+export async function rolloutRunner({
+  numLanes = 256,
+  hidden = [64, 64],
+}: TrainingOptions = {}): Promise<() => number> {
+  const world = await createWorld({ environment: cartPole(), policy: mlp({ hidden }), numLanes, seed: 1 })
+  createTrainer(world, ppo({ numSteps: NUM_STEPS }))
+  return () => secondsOf(() => collect(world, NUM_STEPS))
 }
