@@ -65,6 +65,7 @@ export {
   type RunSummary,
   resumeRun,
   runKeys,
+  runTrainer,
   startRun,
 } from './training/run.ts'
 export { createTrainer, type Progress, type Trainer } from './training/trainer.ts'

@@ -1,5 +1,5 @@
 /**
- * Lanes as bitecs entities. bitecs keeps a Set of components for every entity, 190 bytes a lane though all lanes of a cohort
+ * Lanes as bitecs entities. bitecs keeps a Set of components for every entity, 260 bytes a lane though all lanes of a cohort
  * have the same ones. Once a cohort's lanes are made, their sets are let go; whoever asks for a lane's set gets one made on
  * the spot, and from then on that lane has it for itself.
  */

@@ -272,7 +272,7 @@ export class Run {
  */
 export async function startRun(definition: RunDefinition, out?: string): Promise<Run> {
   if (out !== undefined) await refuseOccupied(out)
-  const trainer = await trainerOf(definition) // Before anything is written: settings may be refused here.
+  const trainer = await runTrainer(definition) // Before anything is written: settings may be refused here.
   const folder = await claimFolder(definition.environment.id, out)
   const { environment, policy, algorithm, settings } = definition
   const config: RunConfig = {
@@ -305,7 +305,7 @@ async function refuseOccupied(folder: string): Promise<void> {
  */
 export async function resumeRun(folder: string): Promise<Run> {
   const definition = await openRun(folder)
-  const trainer = await trainerOf(definition)
+  const trainer = await runTrainer(definition)
   const hasCheckpoint = (await listCheckpoints(folder)).length > 0
   const warnings = hasCheckpoint ? (await trainer.restore(folder)).warnings : []
   await dropYounger(folder, trainer.update)
@@ -366,14 +366,18 @@ export async function loadPolicy(
 
 /** The kept rollout files of a run, in the order of their updates. */
 export async function listRollouts(folder: string): Promise<string[]> {
-  const names = await readdir(join(folder, 'rollouts')).catch(() => [] as string[])
+  const names = await unlessMissing(readdir(join(folder, 'rollouts')), [])
   return names
     .filter((name) => /^\d+\.arrow$/.test(name))
     .sort()
     .map((name) => join(folder, 'rollouts', name))
 }
 
-async function trainerOf(definition: RunDefinition): Promise<Trainer> {
+/**
+ * The trainer of a run as `startRun` makes it, without a folder: its world, kernels and threads as the settings say.
+ * @throws InputError where the settings do not fit.
+ */
+export async function runTrainer(definition: RunDefinition): Promise<Trainer> {
   const { environment, policy, algorithm, settings } = definition
   const { numLanes, seed, kernels, profile } = settings
   const build = kernels === 'best' ? bestKernelBuild() : kernels
@@ -381,6 +385,14 @@ async function trainerOf(definition: RunDefinition): Promise<Trainer> {
   return createTrainer(await createWorld({ environment, policy, numLanes, seed, kernels: build }), algorithm, {
     threads,
     profile,
+  })
+}
+
+/** What was read, or `none` if it is not there. Any other error stands: what cannot be read must not be taken for nothing. */
+function unlessMissing<T>(reading: Promise<T>, none: T): Promise<T> {
+  return reading.catch((cause: NodeJS.ErrnoException) => {
+    if (cause.code === 'ENOENT') return none
+    throw new InputError('run', cause.message, 'files that can be read', { cause })
   })
 }
 
@@ -407,7 +419,7 @@ interface MetricsRow {
 }
 
 async function readMetrics(folder: string): Promise<MetricsRow[]> {
-  const text = await readFile(join(folder, 'metrics.jsonl'), 'utf8').catch(() => '')
+  const text = await unlessMissing(readFile(join(folder, 'metrics.jsonl'), 'utf8'), '')
   return wholeLines(text).map(parseMetrics)
 }
 
@@ -430,10 +442,11 @@ function wholeLines(text: string): string[] {
 /** Drops metric lines and rollouts of updates after the given one, and what a run only has at its end. */
 async function dropYounger(folder: string, update: number): Promise<void> {
   const path = join(folder, 'metrics.jsonl')
-  const lines = wholeLines(await readFile(path, 'utf8').catch(() => ''))
+  const lines = wholeLines(await unlessMissing(readFile(path, 'utf8'), ''))
   const kept = lines.filter((line) => parseMetrics(line).update <= update)
+  const rollouts = await listRollouts(folder) // All is read before anything is dropped.
   await writeWhole(path, [kept.map((line) => `${line}\n`).join('')])
-  for (const rollout of await listRollouts(folder)) {
+  for (const rollout of rollouts) {
     if (Number.parseInt(rollout.slice(-14), 10) > update) await rm(rollout)
   }
   for (const name of ['summary.json', 'learning-curve.svg', 'trace.json']) await rm(join(folder, name), { force: true })

@@ -334,6 +334,19 @@ describe('resumeRun', () => {
     expect(await contents(folder)).toEqual(before)
   })
 
+  test.each([
+    ['metrics.jsonl', (path: string) => mkdir(path)],
+    ['rollouts', (path: string) => writeFile(path, 'no folder')],
+  ])('refuses %s that cannot be read, and drops nothing', async (name, spoil) => {
+    const path = join(folder, name)
+    await rm(path, { recursive: true, force: true })
+    await spoil(path)
+    const before = await contents(folder)
+    await expect(resumeRun(folder)).rejects.toThrow(InputError)
+    await expect(resumeRun(folder)).rejects.toThrow(/expected files that can be read/)
+    expect(await contents(folder)).toEqual(before)
+  })
+
   test('goes on with more steps if the config says so', async () => {
     const path = join(folder, 'config.json')
     const config = JSON.parse(await readFile(path, 'utf8'))
