@@ -52,11 +52,11 @@ export interface LearnerContext extends LearnerShape {
 /** An algorithm at work on one cohort, in one thread. */
 export interface Learner {
   /**
-   * Learns from the rollout as it stands, and writes its advantage and return columns. `update` counts from 0; `progress`
-   * is the part of the training that is done, in [0, 1). All threads run it; at each `yield` they wait for one another.
-   * The metrics are thread 0's.
+   * Learns from the rollout as it stands, and writes its advantage and return columns. `update` counts from 0 and is below
+   * `numUpdates`, the updates of the whole training, which schedules go by. All threads run it; at each `yield` they wait
+   * for one another. The metrics are thread 0's.
    */
-  learn(update: number, progress: number): Generator<void, LearnerMetrics>
+  learn(update: number, numUpdates: number): Generator<void, LearnerMetrics>
 }
 
 /** What an update did. Means over the update's minibatches unless said otherwise. */

@@ -1,24 +1,34 @@
 import { Work } from '../clock.ts'
-import { type Columns, column, type Plan, saved } from '../components/column.ts'
+import { type Columns, column, type Plan } from '../components/column.ts'
 import { defineFactory } from '../definition.ts'
 import { InputError } from '../errors.ts'
 import { NUM_SLOTS, PpoSum } from '../kernels/bind.ts'
 import { BLOCK_ROWS, type Derivatives, type Evaluated, type ParameterViews } from '../policies/policy.ts'
-import { number, optionalNumber, type SettingValues, toggle, whole } from '../settings.ts'
+import { choice, number, optionalNumber, type SettingValues, toggle, whole } from '../settings.ts'
 import { spaceType, spaceWidth } from '../space.ts'
 import type { AlgorithmDefinition, Learner, LearnerContext, LearnerMetrics, LearnerShape } from './algorithm.ts'
+import { checkOptimizer, optimizerPlan, optimizerSettings, optimizerStep, startOptimizer } from './optimizer.ts'
+import { scheduleFactor, schedules } from './schedule.ts'
 
 const settings = {
   numSteps: whole(128, 'steps of each lane between two updates', { min: 1 }),
-  learningRate: number(2.5e-4, "Adam's step size", { above: 0 }),
-  annealLearningRate: toggle(true, 'let the learning rate fall to 0 in a straight line over totalSteps'),
+  learningRate: number(2.5e-4, "the optimizer's step size, after the warm-up", { above: 0 }),
+  learningRateSchedule: choice(
+    'linear',
+    schedules,
+    'how learningRate falls to 0 over totalSteps; constant: it does not',
+  ),
+  warmupFraction: number(0, 'part of totalSteps in which learningRate first rises in a straight line', {
+    min: 0,
+    max: 1,
+  }),
   gamma: number(0.99, 'discount factor', { min: 0, max: 1 }),
   gaeLambda: number(0.95, 'mixing factor of generalized advantage estimation', { min: 0, max: 1 }),
   updateEpochs: whole(4, 'passes over each rollout', { min: 1 }),
   numMinibatches: whole(4, 'minibatches a pass', { min: 1 }),
   normalizeAdvantage: toggle(true, 'give the advantages of each minibatch mean 0 and deviation 1'),
   clipCoef: number(0.2, 'how far the ratio of probabilities may leave 1', { above: 0 }),
-  annealClipCoef: toggle(false, 'let clipCoef fall to 0 in a straight line over totalSteps'),
+  clipCoefSchedule: choice('constant', schedules, 'how clipCoef falls to 0 over totalSteps; constant: it does not'),
   clipValue: optionalNumber(null, 'how far a value may move from the old one; null: as far as it likes', { above: 0 }),
   entropyCoef: number(0, 'weight of the entropy in the loss', { min: 0 }),
   valueCoef: number(0.5, 'weight of the value loss', { min: 0 }),
@@ -26,29 +36,29 @@ const settings = {
   targetKl: optionalNumber(null, 'stop an update after the pass whose mean approxKl is above this; null: never', {
     above: 0,
   }),
-  weightDecay: number(0, "AdamW's decoupled weight decay", { min: 0 }),
+  ...optimizerSettings,
 }
 
 type PpoSettings = SettingValues<typeof settings>
 
-const BETA_1 = 0.9
-const BETA_2 = 0.999
-const EPSILON = 1e-5 // As in openai/baselines.
-
 /**
  * Proximal policy optimization (Schulman, Wolski, Dhariwal, Radford, Klimov 2017) with generalized advantage estimation,
- * minibatches in keyed order and Adam; the details follow Huang et al., "The 37 Implementation Details of PPO" (2022).
+ * minibatches in keyed order and Adam (or another optimizer); the details follow Huang et al., "The 37 Implementation Details of PPO" (2022).
  *
  * @example ppo({ numSteps: 128, gamma: 0.99, gaeLambda: 0.95, clipCoef: 0.2 })
  */
-export const ppo = defineFactory('algorithm', { id: 'ppo', module: import.meta.url, settings }, (parameters) => ({
-  numSteps: parameters.numSteps,
-  gamma: parameters.gamma,
-  plan: (shape: LearnerShape): Plan => ppoPlan(parameters, shape),
-  bind: (context: LearnerContext): Learner => new Ppo(parameters, context),
-})) satisfies (...parameters: never[]) => AlgorithmDefinition
+export const ppo = defineFactory('algorithm', { id: 'ppo', module: import.meta.url, settings }, (parameters) => {
+  checkOptimizer('ppo', parameters)
+  return {
+    numSteps: parameters.numSteps,
+    gamma: parameters.gamma,
+    plan: (shape: LearnerShape): Plan => ppoPlan(parameters, shape),
+    bind: (context: LearnerContext): Learner => new Ppo(parameters, context),
+  }
+}) satisfies (...parameters: never[]) => AlgorithmDefinition
 
-function ppoPlan({ numSteps, numMinibatches }: PpoSettings, shape: LearnerShape) {
+function ppoPlan(settings: PpoSettings, shape: LearnerShape) {
+  const { numSteps, numMinibatches } = settings
   const { numLanes, numParameters, observationSpace, actionSpace, threads } = shape
   const numRows = numSteps * numLanes
   if (numMinibatches > numRows) {
@@ -71,11 +81,7 @@ function ppoPlan({ numSteps, numMinibatches }: PpoSettings, shape: LearnerShape)
     moments: column('f64', 2),
   })
   return {
-    /** First and second moments of the gradient. */
-    moment: saved(column('f32', numParameters)),
-    squareMoment: saved(column('f32', numParameters)),
-    /** β₁ and β₂ to the power of the steps taken. */
-    betaPowers: saved(column('f64', 2)),
+    optimizer: optimizerPlan(settings, numParameters),
     /** numLanes sums of the advantage kernel. */
     carry: column('f32', numLanes),
     /** The rollout's valid rows, in the order of this epoch. */
@@ -111,7 +117,7 @@ class Ppo implements Learner {
     this.#context = context
     this.#columns = context.columns as unknown as Columns<ReturnType<typeof ppoPlan>>
     this.#own = this.#columns.threads[`thread${thread}`]!
-    if (thread === 0) this.#columns.betaPowers.fill(1)
+    if (thread === 0) startOptimizer(this.#columns.optimizer)
     this.#observationWidth = spaceWidth(context.observationSpace)
     this.#actionWidth = spaceWidth(context.actionSpace)
     const { gradients } = this.#columns
@@ -121,14 +127,14 @@ class Ppo implements Learner {
     this.#slotViews = this.#slotGradients.map((gradient) => policy.view(gradient))
   }
 
-  *learn(update: number, progress: number): Generator<void, LearnerMetrics> {
+  *learn(update: number, numUpdates: number): Generator<void, LearnerMetrics> {
     const { kernels, rollout, random, thread, clock } = this.#context
-    const { updateEpochs, numMinibatches, learningRate, annealLearningRate, clipCoef, annealClipCoef, targetKl } =
-      this.#settings
+    const { updateEpochs, numMinibatches, targetKl } = this.#settings
+    const { learningRate, learningRateSchedule, warmupFraction, clipCoef, clipCoefSchedule } = this.#settings
     const { order, words, sums, told } = this.#columns
     const isFirst = thread === 0
-    const rate = annealLearningRate ? learningRate * (1 - progress) : learningRate
-    this.#loss.clipCoef = annealClipCoef ? clipCoef * (1 - progress) : clipCoef
+    const rate = learningRate * scheduleFactor(learningRateSchedule, warmupFraction, update, numUpdates)
+    this.#loss.clipCoef = clipCoef * scheduleFactor(clipCoefSchedule, 0, update, numUpdates)
     if (isFirst) {
       this.#estimateAdvantages()
       told[Told.numRows] = kernels.listValid(order, rollout.valid, rollout.valid.length)
@@ -245,7 +251,7 @@ class Ppo implements Learner {
   /** One optimizer step with the slots' gradients. Returns the gradient's norm; the loss sums are in slot 0 of `sums`. */
   #descend(count: number, learningRate: number): number {
     const { kernels, weights, numParameters } = this.#context
-    const { gradients, sums, moment, squareMoment, betaPowers } = this.#columns
+    const { gradients, sums, optimizer } = this.#columns
     const numSlots = Math.min(NUM_SLOTS, Math.ceil(count / BLOCK_ROWS))
     kernels.sumSlots(gradients, numSlots, numParameters)
     kernels.sumSlots(sums, numSlots, PpoSum.length)
@@ -258,23 +264,7 @@ class Ppo implements Learner {
       )
     }
     const scale = Math.min(1, this.#settings.maxGradNorm / (norm + 1e-6))
-    betaPowers[0] = betaPowers[0]! * BETA_1
-    betaPowers[1] = betaPowers[1]! * BETA_2
-    kernels.adamStep(
-      weights,
-      moment,
-      squareMoment,
-      gradients,
-      scale,
-      learningRate,
-      BETA_1,
-      BETA_2,
-      EPSILON,
-      this.#settings.weightDecay,
-      1 - betaPowers[0]!,
-      1 - betaPowers[1]!,
-      numParameters,
-    )
+    optimizerStep(this.#settings, optimizer, kernels, weights, gradients, scale, learningRate)
     return norm
   }
 

@@ -25,6 +25,8 @@ import { gaussianBackward, gaussianEvaluate, gaussianMode, gaussianSample } from
 import { klEstimates } from './loss/kl.ts'
 import { PpoSum, ppoLoss } from './loss/ppo.ts'
 import { adamStep, globalNorm } from './optimizer/adam.ts'
+import { rmspropStep } from './optimizer/rmsprop.ts'
+import { sgdStep } from './optimizer/sgd.ts'
 import { NUM_SLOTS, sumSlots } from './optimizer/slots.ts'
 import { cartPoleStep } from './physics/cart-pole.ts'
 import { pendulumStep } from './physics/pendulum.ts'
@@ -82,8 +84,10 @@ const plain = {
   pendulumStep,
   ppoLoss,
   readRunning,
+  rmspropStep,
   scatterValues,
   settleDead,
+  sgdStep,
   shuffleRows,
   sumSlots,
   updateRunning,

@@ -418,11 +418,41 @@ export function bindCompiled(memory: WebAssembly.Memory, build: CompiledBuild, p
     readRunning(center, deviation, mean, squares, count, epsilon, width) {
       body.readRunning(at(center), at(deviation), at(mean), at(squares), at(count), epsilon, width)
     },
+    rmspropStep(
+      weight,
+      moment,
+      squareMoment,
+      gradient,
+      gradientScale,
+      learningRate,
+      alpha,
+      momentum,
+      epsilon,
+      weightDecay,
+      length,
+    ) {
+      body.rmspropStep(
+        at(weight),
+        at(moment),
+        at(squareMoment),
+        at(gradient),
+        gradientScale,
+        learningRate,
+        alpha,
+        momentum,
+        epsilon,
+        weightDecay,
+        length,
+      )
+    },
     scatterValues(nextValue, listRow, listValue, length) {
       body.scatterValues(at(nextValue), at(listRow), at(listValue), length)
     },
     settleDead(valid, reward, terminated, truncated, phase, ready, from, to) {
       return body.settleDead(at(valid), at(reward), at(terminated), at(truncated), at(phase), ready, from, to)
+    },
+    sgdStep(weight, moment, gradient, gradientScale, learningRate, momentum, weightDecay, length) {
+      body.sgdStep(at(weight), at(moment), at(gradient), gradientScale, learningRate, momentum, weightDecay, length)
     },
     shuffleRows(rows, _words, count, update, epoch, key0, key1) {
       body.shuffleRows(at(rows), count, update, epoch, key0, key1)

@@ -109,7 +109,7 @@ export class Trainer {
   readonly #numSteps: number
   readonly #stepsPerUpdate: number
   readonly #algorithms: Readonly<Record<string, AlgorithmDefinition>>
-  /** What the workers are told at the start of an update: its number, the part of the training done, the seconds so far. */
+  /** What the workers are told at the start of an update: its number, how many there will be, the seconds so far. */
   readonly #command = new Float64Array(new SharedArrayBuffer(24))
   /** Each thread's intervals of work, if they are kept. */
   readonly #traces: readonly Float64Array[]
@@ -235,7 +235,7 @@ export class Trainer {
       throw new InputError('totalSteps', show(totalSteps), 'a number ≥ 1')
     const numUpdates = Math.ceil(totalSteps / this.#stepsPerUpdate)
     while (this.#update < numUpdates) {
-      yield await this.#advance(this.#update / numUpdates)
+      yield await this.#advance(numUpdates)
       await nextTurn()
     }
   }
@@ -247,14 +247,14 @@ export class Trainer {
   }
 
   /** One rollout and what the learners make of it, by all threads. */
-  async #advance(progress: number): Promise<UpdateMetrics> {
+  async #advance(numUpdates: number): Promise<UpdateMetrics> {
     this.#checkBetweenUpdates('trainer.updates()')
     this.#isUpdating = true
     let team: Team | undefined
     try {
       if (this.world.threads.count > 1) this.#team ??= await this.#startTeam()
       team = this.#team
-      this.#command.set([this.#update, progress, this.#seconds])
+      this.#command.set([this.#update, numUpdates, this.#seconds])
       team?.hold(true)
       if (team) await team.meet() // The command is there.
       const program = this.program(this.#command)
@@ -291,7 +291,7 @@ export class Trainer {
    */
   *program(command: Float64Array): Generator<void, Measured> {
     const { index } = this.world.threads
-    const [update, progress, seconds] = command as unknown as [number, number, number]
+    const [update, numUpdates, seconds] = command as unknown as [number, number, number]
     const { clock } = this.world
     clock.start()
     const start = performance.now()
@@ -307,7 +307,7 @@ export class Trainer {
     for (const pupil of this.#pupils) {
       if (index === 0) this.#account(pupil, seconds + rolloutSeconds)
       clock.mark(Work.account)
-      const learned = yield* pupil.learner.learn(update, progress)
+      const learned = yield* pupil.learner.learn(update, numUpdates)
       const { cohort, accounts, episodes } = pupil
       const recent = Math.min(episodes, RECENT_EPISODES)
       cohorts[cohort.name] = {

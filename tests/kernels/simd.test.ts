@@ -593,6 +593,41 @@ describe('optimizer', () => {
     outputs: () => [0, 1, 2].map((argument) => [argument, 1]),
   })
 
+  const momentumOf = (numbers: Numbers) => [0, 0.9][numbers.whole(0, 1)]!
+  const sgd = (numbers: Numbers, length: number): Argument[] => {
+    const columns = [numbers.floats(length), numbers.floats(length), numbers.floats(length)]
+    return [...columns, numbers.uniform(0.1, 1), 1e-2, momentumOf(numbers), [0, 0.01][numbers.whole(0, 1)]!, length]
+  }
+  matches('sgdStep', (numbers) => sgd(numbers, numRowsOf(numbers)), { relative: 5e-7 })
+
+  ignoresCompany('sgdStep', {
+    make: sgd,
+    part: (given, first, count) => [
+      ...given.slice(0, 3).map((column) => rows(column, first, count)),
+      ...given.slice(3, 7),
+      count,
+    ],
+    outputs: () => [0, 1].map((argument) => [argument, 1]),
+  })
+
+  const rmsprop = (numbers: Numbers, length: number): Argument[] => {
+    const columns = [numbers.floats(length), numbers.floats(length), numbers.floats(length, 0, 1)]
+    const decay = [0, 0.01][numbers.whole(0, 1)]!
+    const rest = [numbers.uniform(0.1, 1), 1e-2, 0.99, momentumOf(numbers), 1e-5, decay, length]
+    return [...columns, numbers.floats(length), ...rest]
+  }
+  matches('rmspropStep', (numbers) => rmsprop(numbers, numRowsOf(numbers)), { relative: 1e-6 })
+
+  ignoresCompany('rmspropStep', {
+    make: rmsprop,
+    part: (given, first, count) => [
+      ...given.slice(0, 4).map((column) => rows(column, first, count)),
+      ...given.slice(4, 10),
+      count,
+    ],
+    outputs: () => [0, 1, 2].map((argument) => [argument, 1]),
+  })
+
   matches(
     'globalNorm',
     (numbers) => {
