@@ -43,7 +43,8 @@ export {
   multiDiscrete,
   type Space,
 } from './space.ts'
-export { bootstrap, infer } from './systems/infer.ts'
+export { bootstrap } from './systems/bootstrap.ts'
+export { infer } from './systems/infer.ts'
 export { reset, restart } from './systems/reset.ts'
 export { step } from './systems/step.ts'
 export { store } from './systems/store.ts'

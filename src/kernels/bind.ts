@@ -19,6 +19,7 @@ import {
   categoricalEvaluate,
   categoricalMode,
   categoricalSample,
+  maskLogits,
 } from './distribution/categorical.ts'
 import { drawNormal, drawUniform } from './distribution/draw.ts'
 import { gaussianBackward, gaussianEvaluate, gaussianMode, gaussianSample } from './distribution/gaussian.ts'
@@ -40,7 +41,16 @@ import {
   settleDead,
 } from './rollout/close.ts'
 import { accountEpisodes } from './rollout/episodes.ts'
-import { clipRows, findNonFinite, findOutside, gatherRows, listValid, shuffleRows } from './rollout/rows.ts'
+import {
+  clipRows,
+  findIllegal,
+  findNonFinite,
+  findOutside,
+  findStuck,
+  gatherRows,
+  listValid,
+  shuffleRows,
+} from './rollout/rows.ts'
 import { explainedVariance, meanAndDeviation } from './statistics/moments.ts'
 import { normalizeRows, readRunning, updateRunning } from './statistics/running.ts'
 
@@ -65,8 +75,10 @@ const plain = {
   drawNormal,
   drawUniform,
   explainedVariance,
+  findIllegal,
   findNonFinite,
   findOutside,
+  findStuck,
   gae,
   gatherRows,
   gaussianBackward,
@@ -79,6 +91,7 @@ const plain = {
   listBootstrap,
   listPhase,
   listValid,
+  maskLogits,
   meanAndDeviation,
   normalizeRows,
   pendulumStep,

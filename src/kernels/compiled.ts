@@ -250,11 +250,17 @@ export function bindCompiled(memory: WebAssembly.Memory, build: CompiledBuild, p
     explainedVariance(value, returns, valid, numRows) {
       return body.explainedVariance(at(value), at(returns), at(valid), numRows)
     },
+    findIllegal(x, mask, phase, ready, sizes, width, from, to) {
+      return body.findIllegal(at(x), at(mask), at(phase), ready, at(sizes), width, from, to)
+    },
     findNonFinite(x, from, to) {
       return body.findNonFinite(at(x), from, to)
     },
     findOutside(x, sizes, width, from, to) {
       return body.findOutside(at(x), at(sizes), width, from, to)
+    },
+    findStuck(mask, phase, ready, sizes, width, from, to) {
+      return body.findStuck(at(mask), at(phase), ready, at(sizes), width, from, to)
     },
     gae(
       advantage,
@@ -288,7 +294,8 @@ export function bindCompiled(memory: WebAssembly.Memory, build: CompiledBuild, p
       )
     },
     gatherRows(gathered, source, rows, first, count, width) {
-      body.gatherRows(at(gathered), at(source), at(rows), first, count, width)
+      const gather = gathered instanceof Uint8Array ? body.gatherBytes : body.gatherRows
+      gather(at(gathered), at(source), at(rows), first, count, width)
     },
     gaussianBackward(dMean, dLogStd, dLogprob, dEntropy, action, mean, logStd, numRows, width, from) {
       body.gaussianBackward(
@@ -356,6 +363,9 @@ export function bindCompiled(memory: WebAssembly.Memory, build: CompiledBuild, p
     },
     listValid(rows, valid, numRows) {
       return body.listValid(at(rows), at(valid), numRows)
+    },
+    maskLogits(logits, mask, numRows, numLogits, from) {
+      body.maskLogits(at(logits), at(mask), numRows, numLogits, from)
     },
     meanAndDeviation(moments, x, numRows) {
       body.meanAndDeviation(at(moments), at(x), numRows)

@@ -96,6 +96,15 @@ export function gatherRows(gathered: usize, source: usize, rows: usize, first: i
   }
 }
 
+export function gatherBytes(gathered: usize, source: usize, rows: usize, first: i32, count: i32, width: i32): void {
+  rows += <usize>first << 2
+  const bytes = <usize>width
+  for (const end = rows + (<usize>count << 2); rows < end; rows += 4) {
+    memory.copy(gathered, source + <usize>load<u32>(rows) * bytes, bytes)
+    gathered += bytes
+  }
+}
+
 export function findNonFinite(x: usize, from: i32, to: i32): i32 {
   const zero = f32x4.splat(0)
   let i = from
@@ -127,6 +136,51 @@ export function findOutside(x: usize, sizes: usize, width: i32, from: i32, to: i
     }
   }
   return -1
+}
+
+export function findIllegal(
+  x: usize,
+  mask: usize,
+  phase: usize,
+  ready: i32,
+  sizes: usize,
+  width: i32,
+  from: i32,
+  to: i32,
+): i32 {
+  const maskWidth = total(sizes, width)
+  mask += <usize>from * maskWidth
+  for (let n = from; n < to; n++, mask += maskWidth) {
+    if (load<u8>(phase + n) != ready) continue
+    let at = mask
+    for (let k = 0; k < width; k++) {
+      const i = n * width + k
+      if (load<u8>(at + load<u32>(x + (<usize>i << 2))) == 0) return i
+      at += load<u32>(sizes + (<usize>k << 2))
+    }
+  }
+  return -1
+}
+
+export function findStuck(mask: usize, phase: usize, ready: i32, sizes: usize, width: i32, from: i32, to: i32): i32 {
+  const maskWidth = total(sizes, width)
+  mask += <usize>from * maskWidth
+  for (let n = from; n < to; n++, mask += maskWidth) {
+    if (load<u8>(phase + n) != ready) continue
+    let at = mask
+    for (let k = 0; k < width; k++) {
+      let legal: u32 = 0
+      for (const end = at + load<u32>(sizes + (<usize>k << 2)); at < end; at++) legal |= load<u8>(at)
+      if (legal == 0) return n
+    }
+  }
+  return -1
+}
+
+function total(sizes: usize, width: i32): usize {
+  let sum: usize = 0
+  for (let k = 0; k < width; k++) sum += load<u32>(sizes + (<usize>k << 2))
+  return sum
 }
 
 export function clipRows(
