@@ -15,13 +15,30 @@ export function sgdStep(
   const keep = f32x4.splat(<f32>momentum)
   const decay = f32x4.splat(<f32>weightDecay)
   const descent = f32x4.splat(<f32>-learningRate)
-  for (; length > 0; length -= 4) {
-    const m = madd(keep, load4(moment, length), f32x4.mul(load4(gradient, length), scale))
-    const w = load4(weight, length)
-    store4(moment, m, length)
-    store4(weight, madd(descent, madd(decay, w, m), w), length)
+  // Whole vectors first: the same lines, for the compiler without the question how many lanes there are.
+  for (; length >= 4; length -= 4) {
+    step4(weight, moment, gradient, scale, keep, decay, descent, 4)
     weight += 16
     moment += 16
     gradient += 16
   }
+  if (length > 0) step4(weight, moment, gradient, scale, keep, decay, descent, length)
+}
+
+// @ts-ignore: decorator
+@inline
+function step4(
+  weight: usize,
+  moment: usize,
+  gradient: usize,
+  scale: v128,
+  keep: v128,
+  decay: v128,
+  descent: v128,
+  left: i32,
+): void {
+  const m = madd(keep, load4(moment, left), f32x4.mul(load4(gradient, left), scale))
+  const w = load4(weight, left)
+  store4(moment, m, left)
+  store4(weight, madd(descent, madd(decay, w, m), w), left)
 }
