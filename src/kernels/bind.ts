@@ -26,17 +26,10 @@ import { klEstimates } from './loss/kl.ts'
 import { PpoSum, ppoLoss } from './loss/ppo.ts'
 import { adamStep, globalNorm } from './optimizer/adam.ts'
 import { NUM_SLOTS, sumSlots } from './optimizer/slots.ts'
-import { cartPoleStep } from './physics/cart-pole.ts'
+import { cartPoleReset, cartPoleStep } from './physics/cart-pole.ts'
 import { pendulumStep } from './physics/pendulum.ts'
-import {
-  closeRow,
-  completeNextValue,
-  limitSteps,
-  listBootstrap,
-  listPhase,
-  scatterValues,
-  settleDead,
-} from './rollout/close.ts'
+import { beginEpisodes, clearFlags, listPhase } from './rollout/begin.ts'
+import { closeRow, completeNextValue, limitSteps, listBootstrap, scatterValues, settleDead } from './rollout/close.ts'
 import { accountEpisodes } from './rollout/episodes.ts'
 import { clipRows, findNonFinite, findOutside, gatherRows, listValid, shuffleRows } from './rollout/rows.ts'
 import { explainedVariance, meanAndDeviation } from './statistics/moments.ts'
@@ -48,11 +41,14 @@ const plain = {
   accountEpisodes,
   activationBackward,
   adamStep,
+  beginEpisodes,
+  cartPoleReset,
   cartPoleStep,
   categoricalBackward,
   categoricalEvaluate,
   categoricalMode,
   categoricalSample,
+  clearFlags,
   clipRows,
   closeRow,
   completeNextValue,
