@@ -1,4 +1,3 @@
-import { Stream } from '../random.ts'
 import { whole } from '../settings.ts'
 import { box, discrete } from '../space.ts'
 import { defineEnvironment } from './environment.ts'
@@ -36,19 +35,23 @@ export const cartPole = defineEnvironment({
       actionSpace: discrete(2),
       maxEpisodeSteps,
       returnThreshold: 475,
-      reset({ state, observation, lane, episode, random }, rows, count) {
-        for (let i = 0; i < count; i++) {
-          const n = rows[i]!
-          random.draw(Stream.reset, lane[n]!, episode[n]!, 0)
-          state.position[n] = random.uniform(0, -0.05, 0.05)
-          state.velocity[n] = random.uniform(1, -0.05, 0.05)
-          state.angle[n] = random.uniform(2, -0.05, 0.05)
-          state.angularVelocity[n] = random.uniform(3, -0.05, 0.05)
-          observation[4 * n] = state.position[n]!
-          observation[4 * n + 1] = state.velocity[n]!
-          observation[4 * n + 2] = state.angle[n]!
-          observation[4 * n + 3] = state.angularVelocity[n]!
-        }
+      reset({ state, observation, lane, episode, random, kernels }, rows, count) {
+        const { position, velocity, angle, angularVelocity } = state
+        const { words, key0, key1 } = random
+        kernels.cartPoleReset(
+          position,
+          velocity,
+          angle,
+          angularVelocity,
+          observation,
+          words,
+          lane,
+          episode,
+          rows,
+          key0,
+          key1,
+          count,
+        )
       },
       step({ state, observation, reward, terminated, action, kernels }, from, to) {
         const { position, velocity, angle, angularVelocity } = state

@@ -29,17 +29,10 @@ import { adamStep, globalNorm } from './optimizer/adam.ts'
 import { rmspropStep } from './optimizer/rmsprop.ts'
 import { sgdStep } from './optimizer/sgd.ts'
 import { NUM_SLOTS, sumSlots } from './optimizer/slots.ts'
-import { cartPoleStep } from './physics/cart-pole.ts'
+import { cartPoleReset, cartPoleStep } from './physics/cart-pole.ts'
 import { pendulumStep } from './physics/pendulum.ts'
-import {
-  closeRow,
-  completeNextValue,
-  limitSteps,
-  listBootstrap,
-  listPhase,
-  scatterValues,
-  settleDead,
-} from './rollout/close.ts'
+import { beginEpisodes, clearFlags, listPhase } from './rollout/begin.ts'
+import { closeRow, completeNextValue, limitSteps, listBootstrap, scatterValues, settleDead } from './rollout/close.ts'
 import { accountEpisodes } from './rollout/episodes.ts'
 import {
   clipRows,
@@ -60,11 +53,14 @@ const plain = {
   accountEpisodes,
   activationBackward,
   adamStep,
+  beginEpisodes,
+  cartPoleReset,
   cartPoleStep,
   categoricalBackward,
   categoricalEvaluate,
   categoricalMode,
   categoricalSample,
+  clearFlags,
   clipRows,
   closeRow,
   completeNextValue,

@@ -89,6 +89,37 @@ export function bindCompiled(memory: WebAssembly.Memory, build: CompiledBuild, p
         length,
       )
     },
+    beginEpisodes(episode, step, episodeReturn, phase, rows, ready, count) {
+      body.beginEpisodes(at(episode), at(step), at(episodeReturn), at(phase), at(rows), ready, count)
+    },
+    cartPoleReset(
+      position,
+      velocity,
+      angle,
+      angularVelocity,
+      observation,
+      _words,
+      lane,
+      episode,
+      rows,
+      key0,
+      key1,
+      count,
+    ) {
+      body.cartPoleReset(
+        at(position),
+        at(velocity),
+        at(angle),
+        at(angularVelocity),
+        at(observation),
+        at(lane),
+        at(episode),
+        at(rows),
+        key0,
+        key1,
+        count,
+      )
+    },
     cartPoleStep(position, velocity, angle, angularVelocity, observation, reward, terminated, action, from, to) {
       if (position instanceof Float64Array) {
         plain.cartPoleStep(
@@ -160,6 +191,9 @@ export function bindCompiled(memory: WebAssembly.Memory, build: CompiledBuild, p
         numLogits,
         from,
       )
+    },
+    clearFlags(terminated, truncated, from, to) {
+      body.clearFlags(at(terminated), at(truncated), from, to)
     },
     clipRows(clipped, x, low, high, width, from, to) {
       body.clipRows(at(clipped), at(x), at(low), at(high), width, from, to)
@@ -358,8 +392,8 @@ export function bindCompiled(memory: WebAssembly.Memory, build: CompiledBuild, p
         to,
       )
     },
-    listPhase(rows, phase, wanted, from, to) {
-      return body.listPhase(at(rows), at(phase), wanted, from, to)
+    listPhase(rows, phase, lowest, from, to) {
+      return body.listPhase(at(rows), at(phase), lowest, from, to)
     },
     listValid(rows, valid, numRows) {
       return body.listValid(at(rows), at(valid), numRows)

@@ -21,8 +21,7 @@ export function step(world: World): void {
     const { environment, environmentLanes, observation, actionMask, transition, episode, from, to } = cohort
     const { reward, terminated, truncated, valid } = transition
     applyActions(world, cohort)
-    terminated.fill(0, from, to)
-    truncated.fill(0, from, to)
+    kernels.clearFlags(terminated, truncated, from, to)
     environmentLanes.observation = observation.next
     environmentLanes.actionMask = actionMask.next
     environment.step(environmentLanes, from, to)

@@ -106,13 +106,13 @@ export function gatherBytes(gathered: usize, source: usize, rows: usize, first: 
 }
 
 export function findNonFinite(x: usize, from: i32, to: i32): i32 {
-  const zero = f32x4.splat(0)
   let i = from
-  for (; i + 8 <= to; i += 8) {
+  for (; i + 32 <= to; i += 32) {
+    // x − x has no bit set where x is finite, and is NaN elsewhere.
     const at = x + (<usize>i << 2)
-    const x0 = v128.load(at)
-    const x1 = v128.load(at, 16)
-    if (v128.any_true(v128.or(f32x4.ne(f32x4.sub(x0, x0), zero), f32x4.ne(f32x4.sub(x1, x1), zero)))) break
+    const first = v128.or(v128.or(rest(at), rest(at + 16)), v128.or(rest(at + 32), rest(at + 48)))
+    const last = v128.or(v128.or(rest(at + 64), rest(at + 80)), v128.or(rest(at + 96), rest(at + 112)))
+    if (v128.any_true(v128.or(first, last))) break
   }
   for (; i < to; i++) {
     const element = load<f32>(x + (<usize>i << 2))
@@ -121,12 +121,24 @@ export function findNonFinite(x: usize, from: i32, to: i32): i32 {
   return -1
 }
 
+/** x − x of four elements. */
+// @ts-ignore: decorator
+@inline
+function rest(at: usize): v128 {
+  const x = v128.load(at)
+  return f32x4.sub(x, x)
+}
+
 export function findOutside(x: usize, sizes: usize, width: i32, from: i32, to: i32): i32 {
   let n = from
   if (width == 1) {
     const size = v128.load32_splat(sizes)
-    for (; n + 4 <= to; n += 4) {
-      if (v128.any_true(i32x4.ge_u(v128.load(x + (<usize>n << 2)), size))) break // Unsigned, so below 0 is above too.
+    for (; n + 16 <= to; n += 16) {
+      // Unsigned, so below 0 is above too: the largest of four says whether one of them is outside.
+      const at = x + (<usize>n << 2)
+      const first = i32x4.max_u(v128.load(at), v128.load(at, 16))
+      const last = i32x4.max_u(v128.load(at, 32), v128.load(at, 48))
+      if (v128.any_true(i32x4.ge_u(i32x4.max_u(first, last), size))) break
     }
   }
   for (; n < to; n++) {
