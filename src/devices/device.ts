@@ -3,7 +3,6 @@
  * best backend that the machine has. tfjs has one engine a process, so one device is active at a time; starting another
  * switches to it. What was asked for by name is started or is an error: never is another put in its place.
  */
-import { fileURLToPath } from 'node:url'
 import { InputError, unknownWord } from '../errors.ts'
 import { startCpu, startWasm } from './embedded.ts'
 import { startTensorflow } from './tensorflow.ts'
@@ -56,7 +55,7 @@ const starters: Readonly<Record<DeviceName, (places: readonly string[]) => Promi
  * tf.tidy(() => console.log(name, tf.matMul(tf.ones([2, 3]), tf.ones([3, 2])).dataSync(), passedOver))
  */
 export function startDevice(name?: DeviceName): Promise<Device> {
-  return startDeviceFrom([fileURLToPath(import.meta.url), `${process.cwd()}/`], name)
+  return startDeviceFrom([import.meta.filename, `${process.cwd()}/`], name)
 }
 
 /** As `startDevice`, with the files or folders (ending in a slash) from which optional packages are looked for. */
@@ -106,9 +105,15 @@ async function start(name: DeviceName, places: readonly string[]): Promise<Devic
     await activate(known.tf, known.backend)
     return known
   }
-  const device: Device = { name, ...(await starters[name](places)), passedOver: [] }
-  started.set(name, device)
-  return device
+  const active = [...started.values()].find(({ tf, backend }) => tf.getBackend() === backend)
+  try {
+    const device: Device = { name, ...(await starters[name](places)), passedOver: [] }
+    started.set(name, device)
+    return device
+  } catch (cause) {
+    if (active !== undefined) await activate(active.tf, active.backend)
+    throw cause
+  }
 }
 
 function reasonOf(cause: unknown): string {

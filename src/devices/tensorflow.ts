@@ -21,7 +21,7 @@ export async function startTensorflow(
   if (loaded !== undefined && loaded !== name) {
     throw new Error(`this process has loaded ${loaded}, and two TensorFlow bindings do not go into one process`)
   }
-  const { tf, layers } = await tfjsOf(findInstalled('@tensorflow/tfjs', [found.manifest]))
+  const { tf, layers } = tfjsOf(findInstalled('@tensorflow/tfjs', [found.manifest]))
   const { find } = found.require('@mapbox/node-pre-gyp') as { find(manifest: string): string }
   const addon = find(found.manifest)
   if (!existsSync(addon)) {
@@ -30,7 +30,11 @@ export async function startTensorflow(
   found.require(addon)
   restoreUtil()
   loaded = name
+  // From a tree of its own it registers the same cpu kernels once more, and tfjs would warn of each.
+  const isProduction = tf.env().getBool('PROD')
+  tf.env().set('PROD', true)
   found.require(`@tensorflow/${name}`)
+  tf.env().set('PROD', isProduction)
   await activate(tf, 'tensorflow')
   const { binding, isUsingGpuDevice } = tf.backend() as unknown as TensorflowBackend
   return {

@@ -1,4 +1,5 @@
 /** tfjs's packages: ours, and those that the user installed, which may lie in another tree with a tfjs of its own. */
+import { readFileSync } from 'node:fs'
 import { createRequire } from 'node:module'
 
 /** The module namespace of tfjs-core. */
@@ -10,7 +11,7 @@ export type Layers = typeof import('@tensorflow/tfjs-layers')
 export const ownTf = (): Promise<Tf> => import('@tensorflow/tfjs-core')
 export const ownLayers = (): Promise<Layers> => import('@tensorflow/tfjs-layers')
 
-/** A package that was found: its folder's package.json, from which its own dependencies are resolved. */
+/** A package that was found. */
 export interface Installed {
   /** Path of its package.json. */
   readonly manifest: string
@@ -19,33 +20,46 @@ export interface Installed {
   readonly require: NodeJS.Require
 }
 
-/** Finds an optional package, looking from each file or folder (ending in a slash) in turn. */
+/** A package that no place has. */
+export class NotInstalled extends Error {
+  override readonly name = 'NotInstalled'
+
+  constructor(name: string) {
+    super(`package ${name} is not installed (npm install ${name})`)
+  }
+}
+
+/** Finds a package, looking from each file or folder (ending in a slash) in turn. */
 export function findInstalled(name: string, places: readonly string[]): Installed {
   for (const place of places) {
-    const require = createRequire(place)
     let manifest: string
     try {
-      manifest = require.resolve(`${name}/package.json`)
+      manifest = createRequire(place).resolve(`${name}/package.json`)
     } catch (cause) {
       if ((cause as NodeJS.ErrnoException).code === 'MODULE_NOT_FOUND') continue
       throw cause
     }
-    return { manifest, version: (require(manifest) as { version: string }).version, require: createRequire(manifest) }
+    const { version } = JSON.parse(readFileSync(manifest, 'utf8')) as { version: string }
+    return { manifest, version, require: createRequire(manifest) }
   }
-  throw new Error(`package ${name} is not installed (npm install ${name})`)
+  throw new NotInstalled(name)
 }
 
 /**
  * tfjs-core and tfjs-layers as `owner` sees them. All copies of tfjs-core in a process share one engine and one registry
  * of kernels, so they must be of one version.
  */
-export async function tfjsOf(owner: Installed): Promise<{ tf: Tf; layers: () => Promise<Layers> }> {
-  const tf = owner.require('@tensorflow/tfjs-core') as Tf
-  const { version_core: ours } = await ownTf()
-  if (tf.version_core !== ours) {
-    throw new Error(`${owner.manifest} comes with tfjs ${tf.version_core}, and Colonnade needs ${ours}`)
+export function tfjsOf(owner: Installed): { tf: Tf; layers: () => Promise<Layers> } {
+  const core = '@tensorflow/tfjs-core'
+  const theirs = findInstalled(core, [owner.manifest])
+  const ours = findInstalled(core, [import.meta.filename])
+  if (theirs.version !== ours.version) {
+    throw new Error(`${owner.manifest} comes with tfjs ${theirs.version}, and Colonnade needs ${ours.version}`)
   }
-  return { tf, layers: async () => owner.require('@tensorflow/tfjs-layers') as Layers }
+  return {
+    tf: theirs.require(core) as Tf,
+    layers: async () => owner.require('@tensorflow/tfjs-layers') as Layers,
+  }
 }
 
 /**
@@ -53,9 +67,10 @@ export async function tfjsOf(owner: Installed): Promise<{ tf: Tf; layers: () => 
  * one that was active; `tf.setBackend` would log the reason and leave no backend at all.
  */
 export async function activate(tf: Tf, backend: string): Promise<void> {
-  if (tf.getBackend() === backend) return
+  const isMade = backend in tf.engine().registry
+  if (isMade && tf.getBackend() === backend) return
   const factory = tf.findBackendFactory(backend)
-  if (factory !== null && !(backend in tf.engine().registry)) {
+  if (!isMade && factory !== null) {
     const made = await factory()
     tf.removeBackend(backend)
     tf.registerBackend(backend, () => made)

@@ -5,8 +5,12 @@ import { activate, findInstalled, type Tf, tfjsOf } from './tfjs.ts'
 
 /** What is used of the `webgpu` package. */
 interface Dawn {
-  create(options: readonly string[]): { requestAdapter(options: object): Promise<Adapter | null> }
+  create(options: readonly string[]): Gpu
   readonly globals: object
+}
+
+interface Gpu {
+  requestAdapter(options: object): Promise<Adapter | null>
 }
 
 interface Adapter {
@@ -39,14 +43,17 @@ const LIMITS = [
   'maxComputeInvocationsPerWorkgroup',
 ]
 
-/** Makes Dawn's device and tfjs's backend on it, without a `navigator`, which tfjs's own start would need. */
+/** Kept, because Dawn lives no longer than the object that `create` returns. */
+let gpu: Gpu
+
 export async function startWebgpu(places: readonly string[]): Promise<Backend> {
   const dawn = findInstalled('webgpu', places)
   const owner = findInstalled('@tensorflow/tfjs-backend-webgpu', places)
-  const { tf, layers } = await tfjsOf(owner)
+  const { tf, layers } = tfjsOf(owner)
   const { create, globals } = (await import(pathToFileURL(dawn.require.resolve('webgpu')).href)) as Dawn
   Object.assign(globalThis, globals)
-  const adapter = await create([]).requestAdapter({ powerPreference: 'high-performance' })
+  gpu ??= create([])
+  const adapter = await gpu.requestAdapter({ powerPreference: 'high-performance' })
   if (adapter === null)
     throw new Error('Dawn found no adapter: no GPU, or no driver for it (Vulkan, Metal or Direct3D)')
   const { info, limits } = adapter
@@ -54,7 +61,8 @@ export async function startWebgpu(places: readonly string[]): Promise<Backend> {
     requiredLimits: Object.fromEntries(LIMITS.map((name) => [name, limits[name]])),
   })
   const { WebGPUBackend } = owner.require('@tensorflow/tfjs-backend-webgpu') as TfjsWebgpu
-  tf.registerBackend('webgpu', () => new WebGPUBackend(device, info))
+  const made = withNavigator(() => new WebGPUBackend(device, info))
+  tf.registerBackend('webgpu', () => made)
   await activate(tf, 'webgpu')
   return {
     tf,
@@ -63,5 +71,17 @@ export async function startWebgpu(places: readonly string[]): Promise<Backend> {
     version: `tfjs-backend-webgpu ${owner.version}, Dawn (webgpu ${dawn.version}) on ${info.description || info.device}`,
     readsSynchronously: false,
     isGpu: info.isFallbackAdapter === undefined ? null : !info.isFallbackAdapter,
+  }
+}
+
+/** tfjs's constructor insists on `navigator.gpu` and does not use it. Left there, it would tell other code of a browser. */
+function withNavigator<T>(make: () => T): T {
+  const before = Object.getOwnPropertyDescriptor(globalThis, 'navigator')
+  Object.defineProperty(globalThis, 'navigator', { configurable: true, value: { gpu } })
+  try {
+    return make()
+  } finally {
+    if (before === undefined) delete (globalThis as { navigator?: unknown }).navigator
+    else Object.defineProperty(globalThis, 'navigator', before)
   }
 }
