@@ -25,7 +25,10 @@ export interface Backend {
   readonly backend: string
   /** The packages and engines that run it, with their versions. */
   readonly version: string
-  /** Whether `dataSync` works; where it does not, `await tensor.data()` does. */
+  /**
+   * Whether `dataSync` works on every tensor; `await tensor.data()` always does. (Without it tfjs still reads tensors so
+   * small that it computed them in JavaScript.)
+   */
   readonly readsSynchronously: boolean
   /** Whether a GPU computes; null where the backend does not say. */
   readonly isGpu: boolean | null
