@@ -16,6 +16,8 @@ export type { Observation } from './components/observation.ts'
 export type { RolloutColumns } from './components/rollout.ts'
 export type { Transition } from './components/transition.ts'
 export type { DefinitionRecord, Factory } from './definition.ts'
+export { type Backend, type Device, type DeviceName, deviceNames, startDevice } from './devices/device.ts'
+export { type DeviceReport, examineDevice } from './devices/examine.ts'
 export { cartPole } from './environments/cart-pole.ts'
 export {
   defineEnvironment,
