@@ -13,6 +13,7 @@ const TABLE: Readonly<Record<string, readonly string[]>> = {
   tables: ['components'],
   environments: ['components', 'kernels'],
   policies: ['components', 'kernels'],
+  devices: ['kernels/bind'],
   lanes: ['bitecs'],
   world: ['lanes', 'components', 'kernels/bind', 'environments/environment', 'policies/policy', 'bitecs'],
   systems: ['world', 'components', 'kernels/bind'],
@@ -34,9 +35,17 @@ const PACKAGES: Readonly<Record<string, readonly string[]>> = {
   'apache-arrow': ['tables'],
   '@observablehq/plot': ['training', 'bench'],
   linkedom: ['training', 'bench'],
+  '@tensorflow/tfjs-core': ['devices', 'bench'],
+  '@tensorflow/tfjs-backend-wasm': ['devices', 'bench'],
 }
 /** Loaded where they are first used: only `import type` or `await import` may name them. */
-const HEAVY = ['apache-arrow', '@observablehq/plot', 'linkedom']
+const HEAVY = [
+  'apache-arrow',
+  '@observablehq/plot',
+  'linkedom',
+  '@tensorflow/tfjs-core',
+  '@tensorflow/tfjs-backend-wasm',
+]
 const NODE_ROOMS = ['files', 'training', 'tables', 'cli', 'bench', 'examples', 'kernels']
 
 interface Import {
