@@ -3,7 +3,7 @@
  * best backend that the machine has. tfjs has one engine a process, so one device is active at a time; starting another
  * switches to it. What was asked for by name is started or is an error: never is another put in its place.
  */
-import { InputError, unknownWord } from '../errors.ts'
+import { InputError, show, unknownWord } from '../errors.ts'
 import { startCpu, startWasm } from './embedded.ts'
 import { startTensorflow } from './tensorflow.ts'
 import { activate, type Layers, type Tf } from './tfjs.ts'
@@ -55,7 +55,8 @@ const starters: Readonly<Record<DeviceName, (places: readonly string[]) => Promi
  *
  * @example
  * const { tf, name, passedOver } = await startDevice()
- * tf.tidy(() => console.log(name, tf.matMul(tf.ones([2, 3]), tf.ones([3, 2])).dataSync(), passedOver))
+ * const product = tf.matMul(tf.ones([2, 3]), tf.ones([3, 2]))
+ * console.log(name, passedOver, await product.data())
  */
 export function startDevice(name?: DeviceName): Promise<Device> {
   return startDeviceFrom([import.meta.filename, `${process.cwd()}/`], name)
@@ -80,7 +81,7 @@ async function startNamed(name: DeviceName, places: readonly string[]): Promise<
   try {
     return await start(name, places)
   } catch (cause) {
-    throw new InputError('device', name, `a device that can start here; ${reasonOf(cause)}`, { cause })
+    throw new InputError('device', show(name), `a device that can start here; ${reasonOf(cause)}`, { cause })
   }
 }
 
