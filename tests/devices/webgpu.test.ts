@@ -7,7 +7,16 @@ interface Limited {
   readonly device: { readonly limits: { readonly maxBufferSize: number } }
 }
 
-/** In a file of its own, because the device is of no use afterwards. */
+test('without a GPU, WebGPU is taken only by name', async (context) => {
+  const found = await webgpuSwiftShader()
+  if ('why' in found) skipLoudly(context, `device webgpu (${found.why})`)
+  const { name, passedOver, tf } = await startDeviceFrom([`${found.folder}/`])
+  expect(name).toBe('wasm')
+  expect(tf.getBackend()).toBe('wasm')
+  expect(passedOver.at(-1)).toEqual({ name: 'webgpu', why: 'its adapter is software, far slower than wasm' })
+})
+
+/** The last of its file, because the device is of no use afterwards. */
 test('after an operation that WebGPU refused, every read is an error, where tfjs would give zeros', async (context) => {
   const found = await webgpuSwiftShader()
   if ('why' in found) skipLoudly(context, `device webgpu (${found.why})`)
