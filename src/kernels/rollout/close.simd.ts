@@ -79,7 +79,7 @@ export function closeRow(
   const zero = i32x4.splat(0)
   const end: usize = to
   let n: usize = from
-  // Loops with one way out, at their end: V8 moves constants out of no others.
+  // A loop with one way out, at its end: V8 of Node 20 moves constants out of no other.
   if (n + 4 <= end) do {
     const at = n << 2
     const acted = flags4(v128.load32_zero(valid + n))
