@@ -33,7 +33,17 @@ export { bestKernelBuild, createKernels, type KernelBuild, type Kernels } from '
 export { mlp } from './policies/mlp.ts'
 export type { Policy, PolicyDefinition, PolicyModel } from './policies/policy.ts'
 export { Random, Stream } from './random.ts'
-export { choice, number, optionalNumber, type Setting, type Settings, sizes, toggle, whole } from './settings.ts'
+export {
+  readSafetensors,
+  type Safetensors,
+  type Tensor,
+  type TensorType,
+  type TensorValues,
+  tensorOf,
+  tensorValues,
+  writeSafetensors,
+} from './safetensors.ts'
+export { choice, number, optionalNumber, type Setting, type Settings, sizes, text, toggle, whole } from './settings.ts'
 export {
   type BoxSpace,
   box,
@@ -69,6 +79,7 @@ export {
   startRun,
 } from './training/run.ts'
 export { createTrainer, type Progress, type Trainer } from './training/trainer.ts'
+export { loadWeights, saveWeights } from './training/weights.ts'
 export { VERSION } from './version.ts'
 export {
   type Autoreset,

@@ -6,7 +6,7 @@ import { describe, expect, test } from 'vitest'
 const root = new URL('..', import.meta.url).pathname
 
 /** What each room may import besides itself; `docs/architecture.md` shows the same table. */
-const ROOT = ['space', 'random', 'errors', 'settings', 'definition', 'files', 'version', 'clock']
+const ROOT = ['space', 'random', 'errors', 'settings', 'definition', 'files', 'version', 'clock', 'half', 'safetensors']
 const TABLE: Readonly<Record<string, readonly string[]>> = {
   kernels: [],
   components: [],
