@@ -16,7 +16,11 @@ export type { Observation } from './components/observation.ts'
 export type { RolloutColumns } from './components/rollout.ts'
 export type { Transition } from './components/transition.ts'
 export type { DefinitionRecord, Factory } from './definition.ts'
+export { type Backend, type Device, type DeviceName, deviceNames, startDevice } from './devices/device.ts'
+export { type DeviceReport, examineDevice } from './devices/examine.ts'
+export { breakout } from './environments/breakout.ts'
 export { cartPole } from './environments/cart-pole.ts'
+export { cartPolePosition } from './environments/cart-pole-position.ts'
 export {
   defineEnvironment,
   type EnvironmentDefinition,
@@ -27,6 +31,7 @@ export {
   type StateDeclaration,
 } from './environments/environment.ts'
 export { pendulum } from './environments/pendulum.ts'
+export { recall } from './environments/recall.ts'
 export { environmentFactory, environments } from './environments/registry.ts'
 export { InputError } from './errors.ts'
 export { bestKernelBuild, createKernels, type KernelBuild, type Kernels } from './kernels/bind.ts'
@@ -53,7 +58,8 @@ export {
   multiDiscrete,
   type Space,
 } from './space.ts'
-export { bootstrap, infer } from './systems/infer.ts'
+export { bootstrap } from './systems/bootstrap.ts'
+export { infer } from './systems/infer.ts'
 export { reset, restart } from './systems/reset.ts'
 export { step } from './systems/step.ts'
 export { store } from './systems/store.ts'

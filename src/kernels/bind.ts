@@ -19,6 +19,7 @@ import {
   categoricalEvaluate,
   categoricalMode,
   categoricalSample,
+  maskLogits,
 } from './distribution/categorical.ts'
 import { drawNormal, drawUniform } from './distribution/draw.ts'
 import { gaussianBackward, gaussianEvaluate, gaussianMode, gaussianSample } from './distribution/gaussian.ts'
@@ -28,19 +29,21 @@ import { adamStep, globalNorm } from './optimizer/adam.ts'
 import { rmspropStep } from './optimizer/rmsprop.ts'
 import { sgdStep } from './optimizer/sgd.ts'
 import { NUM_SLOTS, sumSlots } from './optimizer/slots.ts'
-import { cartPoleStep } from './physics/cart-pole.ts'
+import { cartPoleReset, cartPoleStep } from './physics/cart-pole.ts'
 import { pendulumStep } from './physics/pendulum.ts'
-import {
-  closeRow,
-  completeNextValue,
-  limitSteps,
-  listBootstrap,
-  listPhase,
-  scatterValues,
-  settleDead,
-} from './rollout/close.ts'
+import { beginEpisodes, clearFlags, listPhase } from './rollout/begin.ts'
+import { closeRow, completeNextValue, limitSteps, listBootstrap, scatterValues, settleDead } from './rollout/close.ts'
 import { accountEpisodes } from './rollout/episodes.ts'
-import { clipRows, findNonFinite, findOutside, gatherRows, listValid, shuffleRows } from './rollout/rows.ts'
+import {
+  clipRows,
+  findIllegal,
+  findNonFinite,
+  findOutside,
+  findStuck,
+  gatherRows,
+  listValid,
+  shuffleRows,
+} from './rollout/rows.ts'
 import { explainedVariance, meanAndDeviation } from './statistics/moments.ts'
 import { normalizeRows, readRunning, updateRunning } from './statistics/running.ts'
 
@@ -50,11 +53,14 @@ const plain = {
   accountEpisodes,
   activationBackward,
   adamStep,
+  beginEpisodes,
+  cartPoleReset,
   cartPoleStep,
   categoricalBackward,
   categoricalEvaluate,
   categoricalMode,
   categoricalSample,
+  clearFlags,
   clipRows,
   closeRow,
   completeNextValue,
@@ -65,8 +71,10 @@ const plain = {
   drawNormal,
   drawUniform,
   explainedVariance,
+  findIllegal,
   findNonFinite,
   findOutside,
+  findStuck,
   gae,
   gatherRows,
   gaussianBackward,
@@ -79,6 +87,7 @@ const plain = {
   listBootstrap,
   listPhase,
   listValid,
+  maskLogits,
   meanAndDeviation,
   normalizeRows,
   pendulumStep,

@@ -6,6 +6,7 @@ import type { AlgorithmDefinition, Learner } from '../algorithms/algorithm.ts'
 import { type Clock, chromeTrace, traceBuffer, Work, type WorkName, workNames } from '../clock.ts'
 import { type Columns, column, type Plan, saved } from '../components/column.ts'
 import { type DefinitionRecord, recordOf } from '../definition.ts'
+import { actionMaskWidth } from '../environments/environment.ts'
 import { InputError, show, unknownWord } from '../errors.ts'
 import { type RolloutOrigin, rolloutTable, type Table } from '../tables/table.ts'
 import { collectShare } from '../tick.ts'
@@ -264,7 +265,9 @@ export class Trainer {
           team?.hold(false)
           return this.#report(value)
         }
-        if (team) {
+        if (value !== undefined)
+          await value // An answer of a policy that answers later.
+        else if (team) {
           await team.meet()
           this.world.clock.mark(Work.waiting)
         }
@@ -286,20 +289,22 @@ export class Trainer {
   }
 
   /**
-   * One update of one thread: the rollout of its lanes, and its share of the learning. At each `yield` all threads meet.
+   * One update of one thread: the rollout of its lanes, and its share of the learning. At each `yield` all threads meet;
+   * what is yielded by the only thread of a policy that answers later is awaited.
    * Thread 0 also accounts for episodes and returns the metrics of each cohort.
    */
-  *program(command: Float64Array): Generator<void, Measured> {
+  *program(command: Float64Array): Generator<void | Promise<void>, Measured> {
     const { index } = this.world.threads
     const [update, numUpdates, seconds] = command as unknown as [number, number, number]
     const { clock } = this.world
     clock.start()
     const start = performance.now()
     for (const { cohort } of this.#pupils) {
-      closeRollout(cohort) // The next tick begins one with the observations carried over.
+      closeRollout(cohort) // The next tick begins one with what the lanes see and remember carried over.
+      cohort.policy.refresh?.()
       cohort.version = update
     }
-    collectShare(this.world, this.#numSteps)
+    yield* collectShare(this.world, this.#numSteps)
     yield // All lanes' rows are there.
     const collected = performance.now()
     const rolloutSeconds = (collected - start) / 1000
@@ -512,7 +517,14 @@ function shapeOf(world: World, name: string) {
   const { options, model } = world.draft(name)
   const { observationSpace, actionSpace } = options.environment
   const { count: threads } = world.threads
-  return { numLanes: options.numLanes, numParameters: model.numParameters, observationSpace, actionSpace, threads }
+  return {
+    numLanes: options.numLanes,
+    model,
+    observationSpace,
+    actionSpace,
+    actionMaskWidth: actionMaskWidth(options.environment),
+    threads,
+  }
 }
 
 function createPupil(world: World, name: string, algorithm: AlgorithmDefinition): Pupil {
