@@ -34,9 +34,11 @@ export { pendulum } from './environments/pendulum.ts'
 export { recall } from './environments/recall.ts'
 export { environmentFactory, environments } from './environments/registry.ts'
 export { InputError } from './errors.ts'
+export { type ExportOptions, exportFormats, exportPolicy } from './export/export.ts'
 export { bestKernelBuild, createKernels, type KernelBuild, type Kernels } from './kernels/bind.ts'
 export { mlp } from './policies/mlp.ts'
 export type { Policy, PolicyDefinition, PolicyModel } from './policies/policy.ts'
+export { loadWeights, saveWeights } from './policies/weights.ts'
 export { Random, Stream } from './random.ts'
 export {
   readSafetensors,
@@ -85,7 +87,6 @@ export {
   startRun,
 } from './training/run.ts'
 export { createTrainer, type Progress, type Trainer } from './training/trainer.ts'
-export { loadWeights, saveWeights } from './training/weights.ts'
 export { VERSION } from './version.ts'
 export {
   type Autoreset,

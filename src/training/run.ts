@@ -17,6 +17,7 @@ import { cannotWrite, makeFolder, syncFile, writeWhole } from '../files.ts'
 import { bestKernelBuild } from '../kernels/bind.ts'
 import { mlp } from '../policies/mlp.ts'
 import { BLOCK_ROWS, type PolicyDefinition, type PolicyModel } from '../policies/policy.ts'
+import { loadWeights, weightsOf } from '../policies/weights.ts'
 import {
   choice,
   parseSetting,
@@ -36,7 +37,6 @@ import { checkpointsFolder, listCheckpoints, pruneCheckpoints, readCheckpoint } 
 import { metricsLine, type UpdateMetrics } from './metrics.ts'
 import { presets } from './presets.ts'
 import { createTrainer, type Progress, type Trainer } from './trainer.ts'
-import { loadWeights, weightsOf } from './weights.ts'
 
 /** What a run is told beside its environment, policy and algorithm. */
 export const runSettings = {

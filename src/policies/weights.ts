@@ -1,7 +1,7 @@
 /** A policy's weights as a safetensors file: a tensor for each parameter, by its name. */
 import { InputError, show } from '../errors.ts'
-import type { PolicyModel } from '../policies/policy.ts'
 import { readSafetensors, type Tensor, tensorOf, tensorValues, writeSafetensors } from '../safetensors.ts'
+import type { PolicyModel } from './policy.ts'
 
 /** The types that weights may have in a file. */
 export const weightTypes = ['F32', 'F16', 'BF16'] as const
@@ -18,16 +18,25 @@ export async function saveWeights(
   weights: Float32Array,
   type: (typeof weightTypes)[number] = 'F32',
 ): Promise<void> {
+  checkWeights(model, weights)
+  if (!weightTypes.includes(type)) throw new InputError('type', show(type), `one of ${weightTypes.join(', ')}`)
+  const tensors = model.parameters.map(({ name, offset, shape }) =>
+    tensorOf(name, weights.subarray(offset, offset + sizeOf(shape)), shape, type),
+  )
+  await writeSafetensors(path, tensors)
+}
+
+/**
+ * Refuses weights that are none of the model's.
+ * @throws InputError for another length, and for a number that is not finite, with its parameter.
+ */
+export function checkWeights(model: PolicyModel, weights: Float32Array): void {
   if (weights.length !== model.numParameters) {
     throw new InputError('weights', `${weights.length} numbers`, `${model.numParameters}, the parameters of the model`)
   }
-  if (!weightTypes.includes(type)) throw new InputError('type', show(type), `one of ${weightTypes.join(', ')}`)
-  const tensors = model.parameters.map(({ name, offset, shape }) => {
-    const values = weights.subarray(offset, offset + sizeOf(shape))
-    refuseNonFinite('weights', name, values)
-    return tensorOf(name, values, shape, type)
-  })
-  await writeSafetensors(path, tensors)
+  for (const { name, offset, shape } of model.parameters) {
+    refuseNonFinite('weights', name, weights.subarray(offset, offset + sizeOf(shape)))
+  }
 }
 
 /**
