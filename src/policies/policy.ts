@@ -40,6 +40,29 @@ export interface Sequence {
   readonly burnIn: number
 }
 
+/** One dense layer: y = activation(x · W + b). */
+export interface DenseLayer {
+  readonly name: string
+  readonly numInputs: number
+  readonly numOutputs: number
+  readonly activation: 'linear' | 'tanh' | 'relu'
+  /** Places among the weights: of W (numInputs × numOutputs, row-major), and of b (numOutputs). */
+  readonly weight: number
+  readonly bias: number
+}
+
+/** Actor and critic as dense layers, each layer over the one before. */
+export interface DenseNetwork {
+  /** The layers that both begin with; none where each has its own. */
+  readonly trunk: readonly DenseLayer[]
+  /** The actor's layers after the trunk; the last gives logits, or means. */
+  readonly actor: readonly DenseLayer[]
+  /** The critic's layers after the trunk; the last gives the value. */
+  readonly critic: readonly DenseLayer[]
+  /** Place of the log standard deviations among the weights; null for choices. */
+  readonly logStd: number | null
+}
+
 /** A network whose shapes are known, before it has memory. */
 export interface PolicyModel {
   readonly numParameters: number
@@ -54,6 +77,8 @@ export interface PolicyModel {
   readonly answersLater?: boolean
   /** True where the policy must stay in the caller's thread, because a device serves only that; default false. */
   readonly staysInThread?: boolean
+  /** The network's layers, where it is dense layers and nothing else: what can be written for other software to run. */
+  readonly dense?: DenseNetwork
   /** What one thread needs beside the weights. */
   workspace(): Plan
   /** Starting weights, keyed by the seed and `key`. */
