@@ -16,6 +16,8 @@ export type { Observation } from './components/observation.ts'
 export type { RolloutColumns } from './components/rollout.ts'
 export type { Transition } from './components/transition.ts'
 export type { DefinitionRecord, Factory } from './definition.ts'
+export { type Backend, type Device, type DeviceName, deviceNames, startDevice } from './devices/device.ts'
+export { type DeviceReport, examineDevice } from './devices/examine.ts'
 export { breakout } from './environments/breakout.ts'
 export { cartPole } from './environments/cart-pole.ts'
 export { cartPolePosition } from './environments/cart-pole-position.ts'
@@ -46,7 +48,8 @@ export {
   multiDiscrete,
   type Space,
 } from './space.ts'
-export { bootstrap, infer } from './systems/infer.ts'
+export { bootstrap } from './systems/bootstrap.ts'
+export { infer } from './systems/infer.ts'
 export { reset, restart } from './systems/reset.ts'
 export { step } from './systems/step.ts'
 export { store } from './systems/store.ts'

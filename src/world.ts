@@ -5,7 +5,7 @@
  */
 import { createWorld as createEcs, createEntityIndex, type World as EcsWorld } from 'bitecs'
 import { Clock } from './clock.ts'
-import { type Action, actionWindows } from './components/action.ts'
+import { type Action, type ActionMask, actionWindows } from './components/action.ts'
 import { type Arena, layArena, takeArena } from './components/arena.ts'
 import {
   type Column,
@@ -18,10 +18,12 @@ import {
   zipColumns,
 } from './components/column.ts'
 import { type Episode, episodePlan, Phase } from './components/episode.ts'
-import { type Observation, observationWindows } from './components/observation.ts'
-import { type RolloutColumns, rolloutPlan } from './components/rollout.ts'
+import type { Memory } from './components/memory.ts'
+import type { Observation } from './components/observation.ts'
+import { type RolloutColumns, type RowWidths, rolloutPlan } from './components/rollout.ts'
+import { type Sliding, slidingWindows } from './components/sliding.ts'
 import { type Transition, transitionWindows } from './components/transition.ts'
-import { type EnvironmentDefinition, type Lanes, statePlan } from './environments/environment.ts'
+import { actionMaskWidth, type EnvironmentDefinition, type Lanes, statePlan } from './environments/environment.ts'
 import { InputError, show, unknownWord } from './errors.ts'
 import { bestKernelBuild, createKernels, type KernelBuild, type Kernels } from './kernels/bind.ts'
 import { createLanes } from './lanes.ts'
@@ -70,7 +72,10 @@ export interface Reservation {
   learner: Plan
 }
 
-/** A cohort that has its memory. observation, action, transition, episode and state are the components of its lanes. */
+/**
+ * A cohort that has its memory. observation, actionMask, memory, action, transition, episode and state are the components
+ * of its lanes; actionMask and memory have no elements, and are no components, where environment and policy have none.
+ */
 export interface Cohort {
   readonly name: string
   readonly environment: EnvironmentDefinition
@@ -91,6 +96,8 @@ export interface Cohort {
   /** The cohort's entities, as a bitecs query found them; none in a thread that shares another's columns. */
   readonly lanes: Uint32Array
   readonly observation: Observation
+  readonly actionMask: ActionMask
+  readonly memory: Memory
   readonly action: Action
   readonly transition: Transition
   readonly episode: Episode
@@ -104,15 +111,19 @@ export interface Cohort {
   readonly rollout: RolloutColumns
   readonly learner: Columns<Plan>
   readonly bootstrap: BootstrapList
+  /** The policy's answer, while it is awaited; null for a policy that answers at once. */
+  answer: Answer | null
+  /** True while the cohort takes no part in ticks: it waits for an answer, or its rollout is full and others' are not. */
+  rests: boolean
+  /** Steps until it rests: what is left of the rollout that is being collected. */
+  ticksLeft: number
   /** Bounds of the action space: low and high of a box, sizes of choices. */
   readonly bounds: { readonly low: Float32Array; readonly high: Float32Array; readonly sizes: Int32Array }
-  /** Observations that the next rollout begins with, and where it begins: this thread's share of both. */
-  readonly carried: Float32Array
-  readonly firstBlock: Float32Array
+  /** The components that slide. */
+  readonly sliders: readonly Slider[]
   /** Room for a list of this thread's lanes. */
   readonly laneList: Uint32Array
   readonly windows: {
-    readonly observation: readonly Observation[]
     readonly action: readonly Action[]
     readonly transition: readonly Transition[]
   }
@@ -122,11 +133,31 @@ export interface Cohort {
   version: number
 }
 
-/** Final observations of this thread's truncated rows that wait for their value. */
+/** A policy's answer that is awaited. */
+export interface Answer {
+  hasArrived: boolean
+  /** What it failed with, if it did. */
+  failure: { readonly cause: unknown } | null
+  /** Settles when it has arrived; never fails. */
+  arrival: Promise<void>
+}
+
+/** A component that slides along the rollout, and what the next rollout begins with. */
+export interface Slider<C extends Float32Array | Uint8Array = Float32Array | Uint8Array> {
+  readonly component: Sliding<C>
+  /** Its windows on the rollout's row blocks. */
+  readonly windows: readonly Sliding<C>[]
+  /** What the next rollout begins with, and where it begins: this thread's share of both. */
+  readonly carried: C
+  readonly firstBlock: C
+}
+
+/** Final observations of this thread's truncated rows that wait for their value, with what the policy remembers there. */
 export interface BootstrapList {
   /** Place in the rollout. */
   readonly row: Uint32Array
   readonly observation: Float32Array
+  readonly memory: Float32Array
   readonly value: Float32Array
   length: number
 }
@@ -240,7 +271,7 @@ export class World {
 
   /**
    * Splits the lanes among threads, before the memory is taken: each works in columns of its own.
-   * @throws InputError if the memory is taken already, or a definition has no module from which a thread could make it.
+   * @throws InputError if the memory is taken already, a policy stays in its thread, or a definition has no module from which a thread could make it.
    */
   split(count: number): void {
     if (this.#cohorts !== undefined) {
@@ -249,7 +280,15 @@ export class World {
     if (!Number.isSafeInteger(count) || count < 1 || count > 64) {
       throw new InputError('threads', show(count), 'a whole number from 1 to 64')
     }
-    for (const { options } of count > 1 ? this.#drafts : []) {
+    for (const { options, model } of count > 1 ? this.#drafts : []) {
+      if (model.staysInThread) {
+        const got = `${count} threads`
+        throw new InputError(
+          `policy ${options.policy.id}`,
+          got,
+          "threads: 1: its device serves only the caller's thread",
+        )
+      }
       for (const [noun, { id, module }] of Object.entries({
         environment: options.environment,
         policy: options.policy,
@@ -337,17 +376,21 @@ type CohortPlan = ReturnType<typeof cohortPlan>
 
 function cohortPlan({ options, model, reservation }: CohortDraft, threads: number) {
   const { environment, numLanes } = options
-  const { observationSpace, actionSpace } = environment
-  const observationWidth = spaceWidth(observationSpace)
+  const { actionSpace } = environment
+  const widths = rowWidths(environment, model)
   const actionWidth = spaceWidth(actionSpace)
   const isBox = actionSpace.kind === 'box'
-  const listLength = reservation === undefined ? 0 : 2 * numLanes
+  const listLength = reservation === undefined ? 0 : (model.answersLater ? reservation.numSteps + 1 : 2) * numLanes
   return {
     weights: saved(column('f32', model.numParameters)),
     episode: episodePlan(numLanes),
     state: statePlan(environment, numLanes),
-    carried: saved(column('f32', numLanes, observationWidth)),
-    rollout: rolloutPlan(reservation?.numSteps ?? 1, numLanes, observationSpace, actionSpace),
+    carried: {
+      observation: saved(column('f32', numLanes, widths.observation)),
+      actionMask: saved(column('u8', numLanes, widths.actionMask)),
+      memory: saved(column('f32', numLanes, widths.memory)),
+    },
+    rollout: rolloutPlan(reservation?.numSteps ?? 1, numLanes, widths, actionSpace),
     clipped: column(spaceType(actionSpace), isBox ? numLanes : 0, actionWidth),
     bounds: {
       low: column('f32', isBox ? actionWidth : 0),
@@ -356,12 +399,21 @@ function cohortPlan({ options, model, reservation }: CohortDraft, threads: numbe
     },
     bootstrap: {
       row: column('u32', listLength),
-      observation: column('f32', listLength, observationWidth),
+      observation: column('f32', listLength, widths.observation),
+      memory: column('f32', listLength, widths.memory),
       value: column('f32', listLength),
     },
     laneList: column('u32', numLanes),
     workspaces: Object.fromEntries(Array.from({ length: threads }, (_, i) => [`thread${i}`, model.workspace()])),
     learner: reservation?.learner ?? {},
+  }
+}
+
+function rowWidths(environment: EnvironmentDefinition, model: PolicyModel): RowWidths {
+  return {
+    observation: spaceWidth(environment.observationSpace),
+    actionMask: actionMaskWidth(environment),
+    memory: model.memoryWidth ?? 0,
   }
 }
 
@@ -375,7 +427,7 @@ function createCohort(
 ): Cohort {
   const { options, name, firstLane, model, reservation } = draft
   const { environment, policy: policyDefinition, numLanes } = options
-  const { observationSpace, actionSpace } = environment
+  const { actionSpace } = environment
   const recorded = reservation !== undefined
   const autoreset = options.autoreset ?? 'same-step'
   const sliding = recorded || autoreset === 'disabled' // Lanes that ended must go on seeing what they saw.
@@ -385,21 +437,23 @@ function createCohort(
   const from = Math.floor((index * numLanes) / count)
   const to = Math.floor(((index + 1) * numLanes) / count)
 
-  const width = spaceWidth(observationSpace)
   const clipped = actionSpace.kind === 'box' ? (columns.clipped as Float32Array) : undefined
   const windows = {
-    observation: sliding
-      ? observationWindows(rollout, carried, numSteps, numLanes * width)
-      : [{ current: carried, next: carried }],
     action: actionWindows(rollout, clipped, numSteps, numLanes, spaceWidth(actionSpace)),
     transition: transitionWindows(rollout, numSteps, numLanes),
   }
-  const components = {
-    observation: { ...windows.observation[0]! },
-    action: { ...windows.action[0]! },
-    transition: { ...windows.transition[0]! },
-    episode,
-    state: columns.state,
+  const slide = { sliding, numSteps, numLanes, from, to }
+  const observation = createSlider(rollout.observation, carried.observation, slide)
+  const actionMask = createSlider(rollout.actionMask, carried.actionMask, slide)
+  const memory = createSlider(rollout.memory, carried.memory, slide)
+  const sliders = [observation, actionMask, memory].filter(({ component }) => component.current.length > 0)
+  const action = { ...windows.action[0]! }
+  const transition = { ...windows.transition[0]! }
+  const components = [...sliders.map(({ component }) => component), action, transition, episode, columns.state]
+  /** This thread's part of a list that has room for all lanes. */
+  const shareOf = <C extends Float32Array | Uint32Array>(list: C): C => {
+    const perLane = list.length / numLanes
+    return list.subarray(from * perLane, to * perLane) as C
   }
   const random = new Random(world.seed)
   if (fresh !== undefined) {
@@ -413,7 +467,6 @@ function createCohort(
     columns.bounds.high.set(actionSpace.high)
   } else columns.bounds.sizes.set(choiceSizes(actionSpace))
 
-  const { observation, action, transition } = components
   return {
     name,
     environment,
@@ -427,11 +480,18 @@ function createCohort(
     recorded,
     sliding,
     numSteps,
-    lanes: fresh === undefined ? new Uint32Array(0) : createLanes(world.ecs, Object.values(components), numLanes),
-    ...components,
+    lanes: fresh === undefined ? new Uint32Array(0) : createLanes(world.ecs, components, numLanes),
+    observation: observation.component,
+    actionMask: actionMask.component,
+    memory: memory.component,
+    action,
+    transition,
+    episode,
+    state: columns.state,
     environmentLanes: {
       state: columns.state,
-      observation: observation.current,
+      observation: observation.component.current,
+      actionMask: actionMask.component.current,
       action: action.applied,
       reward: transition.reward,
       terminated: transition.terminated,
@@ -447,28 +507,51 @@ function createCohort(
     rollout,
     learner: columns.learner,
     bootstrap: {
-      row: bootstrap.row.subarray(2 * from, 2 * to),
-      observation: bootstrap.observation.subarray(2 * from * width, 2 * to * width),
-      value: bootstrap.value.subarray(2 * from, 2 * to),
+      row: shareOf(bootstrap.row),
+      observation: shareOf(bootstrap.observation),
+      memory: shareOf(bootstrap.memory),
+      value: shareOf(bootstrap.value),
       length: 0,
     },
     bounds: columns.bounds,
-    carried: carried.subarray(from * width, to * width),
-    firstBlock: rollout.observation.subarray(from * width, to * width),
+    sliders,
     laneList: laneList.subarray(from, to),
     windows,
+    answer: null,
+    rests: false,
+    ticksLeft: Number.POSITIVE_INFINITY,
     t: numSteps,
     version: 0,
   }
 }
 
-/** Ends the cohort's rollout where it stands: the next one begins with what the lanes see now. */
+/** A component over a column that slides, and this thread's part in sliding it on. */
+function createSlider<C extends Float32Array | Uint8Array>(
+  column: C,
+  carried: C,
+  {
+    sliding,
+    numSteps,
+    numLanes,
+    from,
+    to,
+  }: { sliding: boolean } & Pick<Cohort, 'numSteps' | 'numLanes' | 'from' | 'to'>,
+): Slider<C> {
+  const windows = sliding ? slidingWindows(column, carried, numSteps) : [{ current: carried, next: carried }]
+  const width = carried.length / numLanes
+  const share = (whole: C) => whole.subarray(from * width, to * width) as C
+  return { component: { ...windows[0]! }, windows, carried: share(carried), firstBlock: share(column) }
+}
+
+/** Ends the cohort's rollout where it stands: the next one begins with what the lanes see and remember now. */
 export function closeRollout(cohort: Cohort): void {
-  const { t, numSteps, windows, carried, from, to, numLanes, bootstrap } = cohort
+  const { t, numSteps, sliders, from, to, numLanes, bootstrap } = cohort
   if (t > 0 && t < numSteps) {
-    const { next } = windows.observation[t - 1]!
-    const width = next.length / numLanes
-    carried.set(next.subarray(from * width, to * width))
+    for (const { windows, carried } of sliders) {
+      const { next } = windows[t - 1]!
+      const width = next.length / numLanes
+      carried.set(next.subarray(from * width, to * width))
+    }
     bootstrap.length = 0
   }
   cohort.t = numSteps
@@ -478,8 +561,12 @@ export function closeRollout(cohort: Cohort): void {
  * Points a cohort's components at row block `t` of its rollout. It has one block if it is not recorded.
  */
 export function openRow(cohort: Cohort, t: number): void {
-  const { windows, observation, action, transition, environmentLanes } = cohort
-  Object.assign(observation, windows.observation[t])
+  const { windows, sliders, action, transition, environmentLanes } = cohort
+  for (const slider of sliders) {
+    const { current, next } = slider.windows[t]!
+    slider.component.current = current
+    slider.component.next = next
+  }
   Object.assign(action, windows.action[t])
   Object.assign(transition, windows.transition[t])
   environmentLanes.action = action.applied

@@ -17,6 +17,7 @@ const TABLE: Readonly<Record<string, readonly string[]>> = {
   world: ['lanes', 'components', 'kernels/bind', 'environments/environment', 'policies/policy', 'bitecs'],
   systems: ['world', 'components', 'kernels/bind'],
   tick: ['systems', 'world'],
+  devices: ['kernels'],
   algorithms: ['components', 'kernels/bind', 'policies/policy'],
   training: [
     ...['world', 'tick', 'systems', 'algorithms', 'tables', 'components'],
@@ -32,12 +33,16 @@ const PACKAGES: Readonly<Record<string, readonly string[]>> = {
   colonnade: ['examples'],
   bitecs: ['world', 'lanes', 'examples'],
   'apache-arrow': ['tables'],
+  '@tensorflow/tfjs-core': ['devices', 'policies'],
+  '@tensorflow/tfjs-layers': ['devices', 'policies'],
+  '@tensorflow/tfjs-backend-cpu': ['devices'],
+  '@tensorflow/tfjs-backend-wasm': ['devices'],
   '@observablehq/plot': ['training', 'bench'],
   linkedom: ['training', 'bench'],
 }
 /** Loaded where they are first used: only `import type` or `await import` may name them. */
-const HEAVY = ['apache-arrow', '@observablehq/plot', 'linkedom']
-const NODE_ROOMS = ['files', 'training', 'tables', 'cli', 'bench', 'examples', 'kernels']
+const HEAVY = Object.keys(PACKAGES).filter((name) => !['colonnade', 'bitecs'].includes(name))
+const NODE_ROOMS = ['files', 'training', 'tables', 'cli', 'bench', 'examples', 'kernels', 'devices']
 
 interface Import {
   readonly from: string

@@ -235,6 +235,22 @@ export function kernelCases(columns: Columns): Case[] {
       outputs: weights,
     },
     {
+      name: 'sgdStep',
+      unit: 'elements',
+      count: 65_536,
+      restore: saved(...weights),
+      run: (k) => k.sgdStep(weights[0], weights[1], weights[3], 1, 1e-3, 0.9, 0, 65_536),
+      outputs: weights,
+    },
+    {
+      name: 'rmspropStep',
+      unit: 'elements',
+      count: 65_536,
+      restore: saved(...weights),
+      run: (k) => k.rmspropStep(...weights, 1, 1e-3, 0.99, 0.9, 1e-5, 0, 65_536),
+      outputs: weights,
+    },
+    {
       name: 'globalNorm',
       unit: 'elements',
       count: 65_536,

@@ -12,6 +12,7 @@ export async function help(environment = 'CartPole-v1'): Promise<string> {
   colonnade evaluate <run> [key=value …]                   play whole episodes with the newest checkpoint
   colonnade export <run> out=FILE [key=value …]            write rollouts or fresh episodes as Arrow
   colonnade environments                                   list the environments
+  colonnade doctor [device]                                say what this machine can run, and how fast
   colonnade train <environment> --help                     the keys as that environment has them
 
   --json     print one JSON document last, and nothing else on standard output

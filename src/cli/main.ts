@@ -3,6 +3,7 @@
 import { parseArgs } from 'node:util'
 import { unknownWord } from '../errors.ts'
 import { InputError, VERSION } from '../index.ts'
+import { doctorCommand } from './doctor.ts'
 import { environmentsCommand } from './environments.ts'
 import { evaluateCommand } from './evaluate.ts'
 import { exportCommand } from './export.ts'
@@ -17,6 +18,7 @@ const commands: Readonly<Record<string, Command>> = {
   evaluate: evaluateCommand,
   export: exportCommand,
   environments: environmentsCommand,
+  doctor: doctorCommand,
 }
 
 async function main(): Promise<void> {

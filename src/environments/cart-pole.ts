@@ -1,7 +1,6 @@
-import { Stream } from '../random.ts'
 import { whole } from '../settings.ts'
 import { box, discrete } from '../space.ts'
-import { defineEnvironment, type Lanes, type State } from './environment.ts'
+import { defineEnvironment } from './environment.ts'
 
 /** What every cart and pole is in: m, m/s, rad, rad/s. */
 export const CART_POLE_STATE = { position: 'f32', velocity: 'f32', angle: 'f32', angularVelocity: 'f32' } as const
@@ -41,16 +40,23 @@ export const cartPole = defineEnvironment({
       actionSpace: discrete(2),
       maxEpisodeSteps,
       returnThreshold: 475,
-      reset(lanes, rows, count) {
-        startCartPoles(lanes, rows, count)
-        const { state, observation } = lanes
-        for (let i = 0; i < count; i++) {
-          const n = rows[i]!
-          observation[4 * n] = state.position[n]!
-          observation[4 * n + 1] = state.velocity[n]!
-          observation[4 * n + 2] = state.angle[n]!
-          observation[4 * n + 3] = state.angularVelocity[n]!
-        }
+      reset({ state, observation, lane, episode, random, kernels }, rows, count) {
+        const { position, velocity, angle, angularVelocity } = state
+        const { words, key0, key1 } = random
+        kernels.cartPoleReset(
+          position,
+          velocity,
+          angle,
+          angularVelocity,
+          observation,
+          words,
+          lane,
+          episode,
+          rows,
+          key0,
+          key1,
+          count,
+        )
       },
       step({ state, observation, reward, terminated, action, kernels }, from, to) {
         const { position, velocity, angle, angularVelocity } = state
@@ -71,19 +77,3 @@ export const cartPole = defineEnvironment({
     }
   },
 })
-
-/** Puts the lanes rows[0 … count) into a starting state; what they see is the caller's to write. */
-export function startCartPoles(
-  { state, lane, episode, random }: Lanes<State<typeof CART_POLE_STATE>>,
-  rows: Uint32Array,
-  count: number,
-): void {
-  for (let i = 0; i < count; i++) {
-    const n = rows[i]!
-    random.draw(Stream.reset, lane[n]!, episode[n]!, 0)
-    state.position[n] = random.uniform(0, -0.05, 0.05)
-    state.velocity[n] = random.uniform(1, -0.05, 0.05)
-    state.angle[n] = random.uniform(2, -0.05, 0.05)
-    state.angularVelocity[n] = random.uniform(3, -0.05, 0.05)
-  }
-}

@@ -19,26 +19,31 @@ import {
   categoricalEvaluate,
   categoricalMode,
   categoricalSample,
+  maskLogits,
 } from './distribution/categorical.ts'
 import { drawNormal, drawUniform } from './distribution/draw.ts'
 import { gaussianBackward, gaussianEvaluate, gaussianMode, gaussianSample } from './distribution/gaussian.ts'
 import { klEstimates } from './loss/kl.ts'
 import { PpoSum, ppoLoss } from './loss/ppo.ts'
 import { adamStep, globalNorm } from './optimizer/adam.ts'
+import { rmspropStep } from './optimizer/rmsprop.ts'
+import { sgdStep } from './optimizer/sgd.ts'
 import { NUM_SLOTS, sumSlots } from './optimizer/slots.ts'
-import { cartPoleStep } from './physics/cart-pole.ts'
+import { cartPoleReset, cartPoleStep } from './physics/cart-pole.ts'
 import { pendulumStep } from './physics/pendulum.ts'
-import {
-  closeRow,
-  completeNextValue,
-  limitSteps,
-  listBootstrap,
-  listPhase,
-  scatterValues,
-  settleDead,
-} from './rollout/close.ts'
+import { beginEpisodes, clearFlags, listPhase } from './rollout/begin.ts'
+import { closeRow, completeNextValue, limitSteps, listBootstrap, scatterValues, settleDead } from './rollout/close.ts'
 import { accountEpisodes } from './rollout/episodes.ts'
-import { clipRows, findNonFinite, findOutside, gatherRows, listValid, shuffleRows } from './rollout/rows.ts'
+import {
+  clipRows,
+  findIllegal,
+  findNonFinite,
+  findOutside,
+  findStuck,
+  gatherRows,
+  listValid,
+  shuffleRows,
+} from './rollout/rows.ts'
 import { explainedVariance, meanAndDeviation } from './statistics/moments.ts'
 import { normalizeRows, readRunning, updateRunning } from './statistics/running.ts'
 
@@ -48,11 +53,14 @@ const plain = {
   accountEpisodes,
   activationBackward,
   adamStep,
+  beginEpisodes,
+  cartPoleReset,
   cartPoleStep,
   categoricalBackward,
   categoricalEvaluate,
   categoricalMode,
   categoricalSample,
+  clearFlags,
   clipRows,
   closeRow,
   completeNextValue,
@@ -63,8 +71,10 @@ const plain = {
   drawNormal,
   drawUniform,
   explainedVariance,
+  findIllegal,
   findNonFinite,
   findOutside,
+  findStuck,
   gae,
   gatherRows,
   gaussianBackward,
@@ -77,13 +87,16 @@ const plain = {
   listBootstrap,
   listPhase,
   listValid,
+  maskLogits,
   meanAndDeviation,
   normalizeRows,
   pendulumStep,
   ppoLoss,
   readRunning,
+  rmspropStep,
   scatterValues,
   settleDead,
+  sgdStep,
   shuffleRows,
   sumSlots,
   updateRunning,

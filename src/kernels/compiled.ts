@@ -89,6 +89,37 @@ export function bindCompiled(memory: WebAssembly.Memory, build: CompiledBuild, p
         length,
       )
     },
+    beginEpisodes(episode, step, episodeReturn, phase, rows, ready, count) {
+      body.beginEpisodes(at(episode), at(step), at(episodeReturn), at(phase), at(rows), ready, count)
+    },
+    cartPoleReset(
+      position,
+      velocity,
+      angle,
+      angularVelocity,
+      observation,
+      _words,
+      lane,
+      episode,
+      rows,
+      key0,
+      key1,
+      count,
+    ) {
+      body.cartPoleReset(
+        at(position),
+        at(velocity),
+        at(angle),
+        at(angularVelocity),
+        at(observation),
+        at(lane),
+        at(episode),
+        at(rows),
+        key0,
+        key1,
+        count,
+      )
+    },
     cartPoleStep(position, velocity, angle, angularVelocity, observation, reward, terminated, action, from, to) {
       if (position instanceof Float64Array) {
         plain.cartPoleStep(
@@ -160,6 +191,9 @@ export function bindCompiled(memory: WebAssembly.Memory, build: CompiledBuild, p
         numLogits,
         from,
       )
+    },
+    clearFlags(terminated, truncated, from, to) {
+      body.clearFlags(at(terminated), at(truncated), from, to)
     },
     clipRows(clipped, x, low, high, width, from, to) {
       body.clipRows(at(clipped), at(x), at(low), at(high), width, from, to)
@@ -250,11 +284,17 @@ export function bindCompiled(memory: WebAssembly.Memory, build: CompiledBuild, p
     explainedVariance(value, returns, valid, numRows) {
       return body.explainedVariance(at(value), at(returns), at(valid), numRows)
     },
+    findIllegal(x, mask, phase, ready, sizes, width, from, to) {
+      return body.findIllegal(at(x), at(mask), at(phase), ready, at(sizes), width, from, to)
+    },
     findNonFinite(x, from, to) {
       return body.findNonFinite(at(x), from, to)
     },
     findOutside(x, sizes, width, from, to) {
       return body.findOutside(at(x), at(sizes), width, from, to)
+    },
+    findStuck(mask, phase, ready, sizes, width, from, to) {
+      return body.findStuck(at(mask), at(phase), ready, at(sizes), width, from, to)
     },
     gae(
       advantage,
@@ -288,7 +328,8 @@ export function bindCompiled(memory: WebAssembly.Memory, build: CompiledBuild, p
       )
     },
     gatherRows(gathered, source, rows, first, count, width) {
-      body.gatherRows(at(gathered), at(source), at(rows), first, count, width)
+      const gather = gathered instanceof Uint8Array ? body.gatherBytes : body.gatherRows
+      gather(at(gathered), at(source), at(rows), first, count, width)
     },
     gaussianBackward(dMean, dLogStd, dLogprob, dEntropy, action, mean, logStd, numRows, width, from) {
       body.gaussianBackward(
@@ -351,11 +392,14 @@ export function bindCompiled(memory: WebAssembly.Memory, build: CompiledBuild, p
         to,
       )
     },
-    listPhase(rows, phase, wanted, from, to) {
-      return body.listPhase(at(rows), at(phase), wanted, from, to)
+    listPhase(rows, phase, lowest, from, to) {
+      return body.listPhase(at(rows), at(phase), lowest, from, to)
     },
     listValid(rows, valid, numRows) {
       return body.listValid(at(rows), at(valid), numRows)
+    },
+    maskLogits(logits, mask, numRows, numLogits, from) {
+      body.maskLogits(at(logits), at(mask), numRows, numLogits, from)
     },
     meanAndDeviation(moments, x, numRows) {
       body.meanAndDeviation(at(moments), at(x), numRows)
@@ -418,11 +462,41 @@ export function bindCompiled(memory: WebAssembly.Memory, build: CompiledBuild, p
     readRunning(center, deviation, mean, squares, count, epsilon, width) {
       body.readRunning(at(center), at(deviation), at(mean), at(squares), at(count), epsilon, width)
     },
+    rmspropStep(
+      weight,
+      moment,
+      squareMoment,
+      gradient,
+      gradientScale,
+      learningRate,
+      alpha,
+      momentum,
+      epsilon,
+      weightDecay,
+      length,
+    ) {
+      body.rmspropStep(
+        at(weight),
+        at(moment),
+        at(squareMoment),
+        at(gradient),
+        gradientScale,
+        learningRate,
+        alpha,
+        momentum,
+        epsilon,
+        weightDecay,
+        length,
+      )
+    },
     scatterValues(nextValue, listRow, listValue, length) {
       body.scatterValues(at(nextValue), at(listRow), at(listValue), length)
     },
     settleDead(valid, reward, terminated, truncated, phase, ready, from, to) {
       return body.settleDead(at(valid), at(reward), at(terminated), at(truncated), at(phase), ready, from, to)
+    },
+    sgdStep(weight, moment, gradient, gradientScale, learningRate, momentum, weightDecay, length) {
+      body.sgdStep(at(weight), at(moment), at(gradient), gradientScale, learningRate, momentum, weightDecay, length)
     },
     shuffleRows(rows, _words, count, update, epoch, key0, key1) {
       body.shuffleRows(at(rows), count, update, epoch, key0, key1)

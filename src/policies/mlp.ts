@@ -1,7 +1,4 @@
-import type { Action } from '../components/action.ts'
 import { type Columns, column, type Plan } from '../components/column.ts'
-import type { Episode } from '../components/episode.ts'
-import type { Observation } from '../components/observation.ts'
 import { defineFactory } from '../definition.ts'
 import { InputError, show } from '../errors.ts'
 import { Activation, type Kernels } from '../kernels/bind.ts'
@@ -10,6 +7,7 @@ import { choice, number, sizes, toggle } from '../settings.ts'
 import { choiceSizes, type Space, spaceWidth } from '../space.ts'
 import { orthogonal } from './orthogonal.ts'
 import {
+  type ActingLanes,
   BLOCK_ROWS,
   type Derivatives,
   type Evaluated,
@@ -20,6 +18,7 @@ import {
   type PolicyDefinition,
   type PolicyModel,
   type Rows,
+  type Seen,
 } from './policy.ts'
 
 const settings = {
@@ -207,16 +206,18 @@ class Mlp implements Policy {
     )
   }
 
-  infer(observation: Observation, action: Action, episode: Episode, explore: boolean, from: number, to: number): void {
+  infer(lanes: ActingLanes, explore: boolean, from: number, to: number): void {
+    const { observation, action } = lanes
     for (let first = from; first < to; first += BLOCK_ROWS) {
       const count = Math.min(BLOCK_ROWS, to - first)
       this.#forwardActor(observation.current, first, count)
-      this.#act(action, episode, explore, first, count)
+      this.#maskLogits(lanes.actionMask.current, first, count)
+      this.#act(lanes, explore, first, count)
       this.#forwardCritic(action.value, first, observation.current, first, count)
     }
   }
 
-  values(value: Float32Array, observation: Float32Array, count: number): void {
+  values(value: Float32Array, { observation }: Seen, count: number): void {
     const shared = this.#shape.criticTrunk === this.#shape.actorTrunk
     for (let first = 0; first < count; first += BLOCK_ROWS) {
       const rows = Math.min(BLOCK_ROWS, count - first)
@@ -229,6 +230,7 @@ class Mlp implements Policy {
     const { head, logprob, entropy, value, choices } = this.#workspace
     const { actorHead, actionWidth, logStd } = this.#shape
     this.#forwardActor(rows.observation, from, count)
+    this.#maskLogits(rows.actionMask, from, count)
     if (logStd < 0) {
       const action = rows.action as Int32Array
       const numLogits = actorHead.numOutputs
@@ -313,7 +315,12 @@ class Mlp implements Policy {
     this.#forwardLayer(criticHead, value, valueFrom, top ?? observation, top ? 0 : from, count, false)
   }
 
-  #act(action: Action, episode: Episode, explore: boolean, from: number, count: number): void {
+  #maskLogits(actionMask: Uint8Array, from: number, count: number): void {
+    if (actionMask.length === 0) return
+    this.#kernels.maskLogits(this.#workspace.head, actionMask, count, this.#shape.actorHead.numOutputs, from)
+  }
+
+  #act({ action, episode }: ActingLanes, explore: boolean, from: number, count: number): void {
     const { head, draws, words, choices } = this.#workspace
     const { actorHead, actionWidth, logStd } = this.#shape
     const { key0, key1 } = this.#random

@@ -399,6 +399,7 @@ function unlessMissing<T>(reading: Promise<T>, none: T): Promise<T> {
 /** How many threads can share the work: no more than cores, and than blocks of a minibatch; 1 where one could not be made. */
 function usefulThreads({ environment, policy, algorithm, settings }: RunDefinition): number {
   if ([environment, policy, algorithm].some(({ module }) => module === undefined)) return 1
+  if (policy.build(environment.observationSpace, environment.actionSpace).staysInThread) return 1
   const { numMinibatches } = algorithm.parameters as { numMinibatches: number }
   const minibatchRows = (algorithm.numSteps * settings.numLanes) / numMinibatches
   return Math.min(availableParallelism(), Math.max(1, Math.ceil(minibatchRows / BLOCK_ROWS)))

@@ -6,6 +6,7 @@ import type { AlgorithmDefinition, Learner } from '../algorithms/algorithm.ts'
 import { type Clock, chromeTrace, traceBuffer, Work, type WorkName, workNames } from '../clock.ts'
 import { type Columns, column, type Plan, saved } from '../components/column.ts'
 import { type DefinitionRecord, recordOf } from '../definition.ts'
+import { actionMaskWidth } from '../environments/environment.ts'
 import { InputError, show, unknownWord } from '../errors.ts'
 import { type RolloutOrigin, rolloutTable, type Table } from '../tables/table.ts'
 import { collectShare } from '../tick.ts'
@@ -109,7 +110,7 @@ export class Trainer {
   readonly #numSteps: number
   readonly #stepsPerUpdate: number
   readonly #algorithms: Readonly<Record<string, AlgorithmDefinition>>
-  /** What the workers are told at the start of an update: its number, the part of the training done, the seconds so far. */
+  /** What the workers are told at the start of an update: its number, how many there will be, the seconds so far. */
   readonly #command = new Float64Array(new SharedArrayBuffer(24))
   /** Each thread's intervals of work, if they are kept. */
   readonly #traces: readonly Float64Array[]
@@ -235,7 +236,7 @@ export class Trainer {
       throw new InputError('totalSteps', show(totalSteps), 'a number ≥ 1')
     const numUpdates = Math.ceil(totalSteps / this.#stepsPerUpdate)
     while (this.#update < numUpdates) {
-      yield await this.#advance(this.#update / numUpdates)
+      yield await this.#advance(numUpdates)
       await nextTurn()
     }
   }
@@ -247,14 +248,14 @@ export class Trainer {
   }
 
   /** One rollout and what the learners make of it, by all threads. */
-  async #advance(progress: number): Promise<UpdateMetrics> {
+  async #advance(numUpdates: number): Promise<UpdateMetrics> {
     this.#checkBetweenUpdates('trainer.updates()')
     this.#isUpdating = true
     let team: Team | undefined
     try {
       if (this.world.threads.count > 1) this.#team ??= await this.#startTeam()
       team = this.#team
-      this.#command.set([this.#update, progress, this.#seconds])
+      this.#command.set([this.#update, numUpdates, this.#seconds])
       team?.hold(true)
       if (team) await team.meet() // The command is there.
       const program = this.program(this.#command)
@@ -264,7 +265,9 @@ export class Trainer {
           team?.hold(false)
           return this.#report(value)
         }
-        if (team) {
+        if (value !== undefined)
+          await value // An answer of a policy that answers later.
+        else if (team) {
           await team.meet()
           this.world.clock.mark(Work.waiting)
         }
@@ -286,20 +289,22 @@ export class Trainer {
   }
 
   /**
-   * One update of one thread: the rollout of its lanes, and its share of the learning. At each `yield` all threads meet.
+   * One update of one thread: the rollout of its lanes, and its share of the learning. At each `yield` all threads meet;
+   * what is yielded by the only thread of a policy that answers later is awaited.
    * Thread 0 also accounts for episodes and returns the metrics of each cohort.
    */
-  *program(command: Float64Array): Generator<void, Measured> {
+  *program(command: Float64Array): Generator<void | Promise<void>, Measured> {
     const { index } = this.world.threads
-    const [update, progress, seconds] = command as unknown as [number, number, number]
+    const [update, numUpdates, seconds] = command as unknown as [number, number, number]
     const { clock } = this.world
     clock.start()
     const start = performance.now()
     for (const { cohort } of this.#pupils) {
-      closeRollout(cohort) // The next tick begins one with the observations carried over.
+      closeRollout(cohort) // The next tick begins one with what the lanes see and remember carried over.
+      cohort.policy.refresh?.()
       cohort.version = update
     }
-    collectShare(this.world, this.#numSteps)
+    yield* collectShare(this.world, this.#numSteps)
     yield // All lanes' rows are there.
     const collected = performance.now()
     const rolloutSeconds = (collected - start) / 1000
@@ -307,7 +312,7 @@ export class Trainer {
     for (const pupil of this.#pupils) {
       if (index === 0) this.#account(pupil, seconds + rolloutSeconds)
       clock.mark(Work.account)
-      const learned = yield* pupil.learner.learn(update, progress)
+      const learned = yield* pupil.learner.learn(update, numUpdates)
       const { cohort, accounts, episodes } = pupil
       const recent = Math.min(episodes, RECENT_EPISODES)
       cohorts[cohort.name] = {
@@ -512,7 +517,14 @@ function shapeOf(world: World, name: string) {
   const { options, model } = world.draft(name)
   const { observationSpace, actionSpace } = options.environment
   const { count: threads } = world.threads
-  return { numLanes: options.numLanes, numParameters: model.numParameters, observationSpace, actionSpace, threads }
+  return {
+    numLanes: options.numLanes,
+    model,
+    observationSpace,
+    actionSpace,
+    actionMaskWidth: actionMaskWidth(options.environment),
+    threads,
+  }
 }
 
 function createPupil(world: World, name: string, algorithm: AlgorithmDefinition): Pupil {

@@ -328,6 +328,15 @@ describe('categorical', () => {
     return [dLogits, dLogprob, dEntropy, action, logits, sizes, numRows, sizes.length, numLogits, from]
   }
   const tolerance = { relative: 2e-6, scale: 4 }
+  matches(
+    'maskLogits',
+    (numbers) => {
+      const [n, width, from] = [numRowsOf(numbers), widthOf(numbers), numbers.whole(0, 3)]
+      return [numbers.floats(n * width), numbers.flags((from + n) * width, 0.5), n, width, from]
+    },
+    { relative: 0 },
+  )
+
   matches('categoricalSample', (numbers) => sample(numbers, numRowsOf(numbers), numbers.whole(0, 3)), tolerance)
   matches('categoricalEvaluate', (numbers) => evaluated(numbers, numRowsOf(numbers), numbers.whole(0, 3)), tolerance)
   matches('categoricalBackward', (numbers) => backward(numbers, numRowsOf(numbers), numbers.whole(0, 3)), tolerance)
@@ -593,6 +602,41 @@ describe('optimizer', () => {
     outputs: () => [0, 1, 2].map((argument) => [argument, 1]),
   })
 
+  const momentumOf = (numbers: Numbers) => [0, 0.9][numbers.whole(0, 1)]!
+  const sgd = (numbers: Numbers, length: number): Argument[] => {
+    const columns = [numbers.floats(length), numbers.floats(length), numbers.floats(length)]
+    return [...columns, numbers.uniform(0.1, 1), 1e-2, momentumOf(numbers), [0, 0.01][numbers.whole(0, 1)]!, length]
+  }
+  matches('sgdStep', (numbers) => sgd(numbers, numRowsOf(numbers)), { relative: 5e-7 })
+
+  ignoresCompany('sgdStep', {
+    make: sgd,
+    part: (given, first, count) => [
+      ...given.slice(0, 3).map((column) => rows(column, first, count)),
+      ...given.slice(3, 7),
+      count,
+    ],
+    outputs: () => [0, 1].map((argument) => [argument, 1]),
+  })
+
+  const rmsprop = (numbers: Numbers, length: number): Argument[] => {
+    const columns = [numbers.floats(length), numbers.floats(length), numbers.floats(length, 0, 1)]
+    const decay = [0, 0.01][numbers.whole(0, 1)]!
+    const rest = [numbers.uniform(0.1, 1), 1e-2, 0.99, momentumOf(numbers), 1e-5, decay, length]
+    return [...columns, numbers.floats(length), ...rest]
+  }
+  matches('rmspropStep', (numbers) => rmsprop(numbers, numRowsOf(numbers)), { relative: 1e-6 })
+
+  ignoresCompany('rmspropStep', {
+    make: rmsprop,
+    part: (given, first, count) => [
+      ...given.slice(0, 4).map((column) => rows(column, first, count)),
+      ...given.slice(4, 10),
+      count,
+    ],
+    outputs: () => [0, 1, 2].map((argument) => [argument, 1]),
+  })
+
   matches(
     'globalNorm',
     (numbers) => {
@@ -823,6 +867,46 @@ describe('rollout', () => {
       if (n > 0 && numbers.uniform() < 0.7)
         x[numbers.whole(0, n * width - 1)] = [-1, 3, 5, -(2 ** 31)][numbers.whole(0, 3)]!
       return [x, new Int32Array(width).fill(3), width, ...span(numbers, n)]
+    },
+    EXACT,
+  )
+
+  matches(
+    'gatherRows',
+    (numbers) => {
+      const [n, width, count] = [1 + numRowsOf(numbers), numbers.whole(1, 19), numRowsOf(numbers)]
+      const order = Uint32Array.from(numbers.wholes(3 + count, 0, n - 1))
+      return [new Uint8Array(count * width), numbers.flags(n * width, 0.5), order, 3, count, width]
+    },
+    EXACT,
+  )
+
+  /** Sizes of an action's dimensions, choices of `n` lanes and a mask of which a `part` is legal. */
+  const masked = (numbers: Numbers, n: number, part: number) => {
+    const sizes = numbers.wholes(numbers.whole(1, 3), 1, 5)
+    const choices = Int32Array.from({ length: n * sizes.length }, (_, i) =>
+      numbers.whole(0, sizes[i % sizes.length]! - 1),
+    )
+    const maskWidth = sizes.reduce((sum, size) => sum + size, 0)
+    return { sizes, choices, mask: numbers.flags(n * maskWidth, part), phase: numbers.flags(n, 0.3) }
+  }
+
+  matches(
+    'findIllegal',
+    (numbers) => {
+      const n = numRowsOf(numbers)
+      const { sizes, choices, mask, phase } = masked(numbers, n, 0.98)
+      return [choices, mask, phase, 0, sizes, sizes.length, ...span(numbers, n)]
+    },
+    EXACT,
+  )
+
+  matches(
+    'findStuck',
+    (numbers) => {
+      const n = numRowsOf(numbers)
+      const { sizes, mask, phase } = masked(numbers, n, 0.9)
+      return [mask, phase, 0, sizes, sizes.length, ...span(numbers, n)]
     },
     EXACT,
   )

@@ -1,4 +1,5 @@
 /** Four carts at a time, in f32; the plain twin `cart-pole.ts` has the equations and the units. */
+import { philox4, word0, word1, word2, word3 } from '../philox.simd'
 import {
   bytes4,
   cosQuarter,
@@ -22,6 +23,7 @@ const STEP_SECONDS: f32 = 0.02
 /** Both are above their exact values, so that "at least" in f32 says the same as "above" in f64. */
 const ANGLE_LIMIT: f32 = 0.20943951023931953
 const POSITION_LIMIT: f32 = 2.4
+const START_LIMIT: f64 = 0.05
 
 export function cartPoleStep(
   position: usize,
@@ -113,12 +115,98 @@ function step(
   )
   storeBytes(terminated, bytes4(outside), left)
 
-  const low02 = v128.shuffle<i32>(nextX, nextDx, 0, 4, 1, 5)
-  const low13 = v128.shuffle<i32>(nextTheta, nextDTheta, 0, 4, 1, 5)
-  const high02 = v128.shuffle<i32>(nextX, nextDx, 2, 6, 3, 7)
-  const high13 = v128.shuffle<i32>(nextTheta, nextDTheta, 2, 6, 3, 7)
-  v128.store(observation, v128.shuffle<i64>(low02, low13, 0, 2))
-  if (left > 1) v128.store(observation, v128.shuffle<i64>(low02, low13, 1, 3), 16)
-  if (left > 2) v128.store(observation, v128.shuffle<i64>(high02, high13, 0, 2), 32)
-  if (left > 3) v128.store(observation, v128.shuffle<i64>(high02, high13, 1, 3), 48)
+  storeRows(observation, observation + 16, observation + 32, observation + 48, nextX, nextDx, nextTheta, nextDTheta, left)
+}
+
+/** The first `left` observation rows, each at its own place, from four columns. */
+// @ts-ignore: decorator
+@inline
+function storeRows(
+  row0: usize,
+  row1: usize,
+  row2: usize,
+  row3: usize,
+  x: v128,
+  dx: v128,
+  theta: v128,
+  dTheta: v128,
+  left: i32,
+): void {
+  const low02 = v128.shuffle<i32>(x, dx, 0, 4, 1, 5)
+  const low13 = v128.shuffle<i32>(theta, dTheta, 0, 4, 1, 5)
+  const high02 = v128.shuffle<i32>(x, dx, 2, 6, 3, 7)
+  const high13 = v128.shuffle<i32>(theta, dTheta, 2, 6, 3, 7)
+  v128.store(row0, v128.shuffle<i64>(low02, low13, 0, 2))
+  if (left > 1) v128.store(row1, v128.shuffle<i64>(low02, low13, 1, 3))
+  if (left > 2) v128.store(row2, v128.shuffle<i64>(high02, high13, 0, 2))
+  if (left > 3) v128.store(row3, v128.shuffle<i64>(high02, high13, 1, 3))
+}
+
+export function cartPoleReset(
+  position: usize,
+  velocity: usize,
+  angle: usize,
+  angularVelocity: usize,
+  observation: usize,
+  lane: usize,
+  episode: usize,
+  rows: usize,
+  key0: i32,
+  key1: i32,
+  count: i32,
+): void {
+  const zero = i32x4.splat(0) // The first draw of the stream of resets.
+  for (let left = count; left > 0; left -= 4, rows += 16) {
+    // Rows that are not there are read as row 0, and not written.
+    const four = i32x4.shl(load4(rows, left), 2)
+    const at0: usize = i32x4.extract_lane(four, 0)
+    const at1: usize = i32x4.extract_lane(four, 1)
+    const at2: usize = i32x4.extract_lane(four, 2)
+    const at3: usize = i32x4.extract_lane(four, 3)
+    philox4(zero, loadEach(episode, at0, at1, at2, at3), loadEach(lane, at0, at1, at2, at3), zero, key0, key1)
+    const x = start(word0)
+    const dx = start(word1)
+    const theta = start(word2)
+    const dTheta = start(word3)
+    storeEach(position, at0, at1, at2, at3, x, left)
+    storeEach(velocity, at0, at1, at2, at3, dx, left)
+    storeEach(angle, at0, at1, at2, at3, theta, left)
+    storeEach(angularVelocity, at0, at1, at2, at3, dTheta, left)
+    const row0 = observation + (at0 << 2)
+    const row1 = observation + (at1 << 2)
+    const row2 = observation + (at2 << 2)
+    storeRows(row0, row1, row2, observation + (at3 << 2), x, dx, theta, dTheta, left)
+  }
+}
+
+/** Uniform in [−START_LIMIT, START_LIMIT) from the upper 24 bits of each word: in f64 as the plain twin, for its bits. */
+// @ts-ignore: decorator
+@inline
+function start(words: v128): v128 {
+  const low = f64x2.splat(-START_LIMIT)
+  const range = f64x2.splat(2 * START_LIMIT * 5.9604644775390625e-8) // A power of two changes no rounding.
+  const bits = i32x4.shr_u(words, 8)
+  const first = f64x2.add(low, f64x2.mul(range, f64x2.convert_low_i32x4_s(bits)))
+  const last = v128.shuffle<i64>(bits, bits, 1, 1)
+  const second = f64x2.add(low, f64x2.mul(range, f64x2.convert_low_i32x4_s(last)))
+  return v128.shuffle<i64>(f32x4.demote_f64x2_zero(first), f32x4.demote_f64x2_zero(second), 0, 2)
+}
+
+/** One element of a column for each of four rows, `at…` bytes from its beginning. */
+// @ts-ignore: decorator
+@inline
+function loadEach(column: usize, at0: usize, at1: usize, at2: usize, at3: usize): v128 {
+  let v = v128.load32_zero(column + at0)
+  v = v128.load32_lane(column + at1, v, 1)
+  v = v128.load32_lane(column + at2, v, 2)
+  return v128.load32_lane(column + at3, v, 3)
+}
+
+// @ts-ignore: decorator
+@inline
+function storeEach(column: usize, at0: usize, at1: usize, at2: usize, at3: usize, v: v128, left: i32): void {
+  v128.store32_lane(column + at0, v, 0)
+  if (left > 1) v128.store32_lane(column + at1, v, 1)
+  if (left > 2) v128.store32_lane(column + at2, v, 2)
+  if (left > 3) v128.store32_lane(column + at3, v, 3)
 }

@@ -36,15 +36,21 @@ export function settleDead(
 }
 
 export function limitSteps(truncated: usize, step: usize, stepsMax: i32, from: i32, to: i32): void {
-  const last = i32x4.splat(stepsMax)
-  const one = i32x4.splat(1)
-  truncated += from
-  step += <usize>from << 2
-  for (let left = to - from; left > 0; left -= 4) {
-    const over = i32x4.ge_s(i32x4.add(load4(step, left), one), last)
-    if (v128.any_true(over)) storeBytes(truncated, v128.or(loadBytes(truncated, left), bytes4(over)), left)
-    truncated += 4
-    step += 16
+  const last = i32x4.splat(stepsMax - 1)
+  const end: usize = to
+  let n: usize = from
+  while (n < end) {
+    const at = step + (n << 2)
+    if (n + 16 <= end) {
+      const first = i32x4.max_s(v128.load(at), v128.load(at, 16))
+      const second = i32x4.max_s(v128.load(at, 32), v128.load(at, 48))
+      if (!v128.any_true(i32x4.ge_s(i32x4.max_s(first, second), last))) {
+        n += 16
+        continue
+      }
+    }
+    const stop = min(n + 16, end)
+    for (; n < stop; n++) if (load<i32>(step + (n << 2)) + 1 >= stepsMax) store<u8>(truncated + n, 1)
   }
 }
 
@@ -187,24 +193,4 @@ export function scatterValues(nextValue: usize, listRow: usize, listValue: usize
   for (let i = 0; i < length; i++, listRow += 4, listValue += 4) {
     store<f32>(nextValue + (<usize>load<u32>(listRow) << 2), load<f32>(listValue))
   }
-}
-
-export function listPhase(rows: usize, phase: usize, wanted: i32, from: i32, to: i32): i32 {
-  const wanted16 = i8x16.splat(<i8>wanted)
-  const end: usize = to
-  let at = rows
-  let n: usize = from
-  for (; n + 16 <= end; n += 16) {
-    let bits = i8x16.bitmask(i8x16.eq(v128.load(phase + n), wanted16))
-    for (; bits != 0; bits &= bits - 1) {
-      store<i32>(at, <i32>n + ctz(bits))
-      at += 4
-    }
-  }
-  for (; n < end; n++) {
-    if (load<u8>(phase + n) != <u8>wanted) continue
-    store<i32>(at, <i32>n)
-    at += 4
-  }
-  return <i32>((at - rows) >> 2)
 }
