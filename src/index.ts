@@ -33,6 +33,7 @@ export {
 export { pendulum } from './environments/pendulum.ts'
 export { recall } from './environments/recall.ts'
 export { environmentFactory, environments } from './environments/registry.ts'
+export { ticTacToe } from './environments/tic-tac-toe.ts'
 export { InputError } from './errors.ts'
 export { type ExportOptions, exportFormats, exportPolicy } from './export/export.ts'
 export { bestKernelBuild, createKernels, type KernelBuild, type Kernels } from './kernels/bind.ts'
