@@ -41,13 +41,26 @@ import { accountEpisodes } from './rollout/episodes.ts'
 import { clipRows, findNonFinite, findOutside, gatherRows, listValid, shuffleRows } from './rollout/rows.ts'
 import { explainedVariance, meanAndDeviation } from './statistics/moments.ts'
 import { normalizeRows, readRunning, updateRunning } from './statistics/running.ts'
+import {
+  Combination,
+  Comparison,
+  combineRows,
+  compareRows,
+  ElementMap,
+  flagsToFloats,
+  mapElements,
+  selectElements,
+} from './tensor/elements.ts'
+import { addToSegments, foldPatches, sumMiddle, transposeMatrices, unfoldPatches } from './tensor/layout.ts'
+import { MATMUL_SCRATCH, matmul } from './tensor/matmul.ts'
 
-export { Activation, NUM_SLOTS, PpoSum }
+export { Activation, Combination, Comparison, ElementMap, MATMUL_SCRATCH, NUM_SLOTS, PpoSum }
 
 const plain = {
   accountEpisodes,
   activationBackward,
   adamStep,
+  addToSegments,
   cartPoleStep,
   categoricalBackward,
   categoricalEvaluate,
@@ -55,6 +68,8 @@ const plain = {
   categoricalSample,
   clipRows,
   closeRow,
+  combineRows,
+  compareRows,
   completeNextValue,
   denseBackwardInput,
   denseBackwardWeights,
@@ -65,6 +80,8 @@ const plain = {
   explainedVariance,
   findNonFinite,
   findOutside,
+  flagsToFloats,
+  foldPatches,
   gae,
   gatherRows,
   gaussianBackward,
@@ -77,15 +94,21 @@ const plain = {
   listBootstrap,
   listPhase,
   listValid,
+  mapElements,
+  matmul,
   meanAndDeviation,
   normalizeRows,
   pendulumStep,
   ppoLoss,
   readRunning,
   scatterValues,
+  selectElements,
   settleDead,
   shuffleRows,
+  sumMiddle,
   sumSlots,
+  transposeMatrices,
+  unfoldPatches,
   updateRunning,
   vtrace,
 }
