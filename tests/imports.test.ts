@@ -27,7 +27,7 @@ const TABLE: Readonly<Record<string, readonly string[]>> = {
   index: ['*'],
   cli: ['index'],
   examples: ['index'],
-  bench: ['index', 'kernels'],
+  bench: ['index', 'kernels', 'devices'],
 }
 /** Packages, and the rooms that may load them. */
 const PACKAGES: Readonly<Record<string, readonly string[]>> = {
