@@ -30,7 +30,7 @@ const LAST_ROW = SIDE - 1
  * one step ago, which gives its direction), the bricks.
  *
  * ## Rewards
- * 1 for every brick broken. Actions at random return about 0.5 in an episode.
+ * 1 for every brick broken. Actions at random return 0.38 on average.
  *
  * ## Starting State
  * The paddle in column 4, all bricks there, the ball in row 3 at the left edge moving down and right or, as often, at the

@@ -6,6 +6,7 @@ import { cartPolePosition } from './cart-pole-position.ts'
 import type { EnvironmentFactory } from './environment.ts'
 import { pendulum } from './pendulum.ts'
 import { recall } from './recall.ts'
+import { ticTacToe } from './tic-tac-toe.ts'
 
 /** Every built-in environment's factory, under the id that the field knows it by. */
 export const environments: readonly EnvironmentFactory[] = [
@@ -14,6 +15,7 @@ export const environments: readonly EnvironmentFactory[] = [
   breakout,
   cartPolePosition,
   recall,
+  ticTacToe,
 ] as unknown as EnvironmentFactory[]
 
 /**

@@ -20,9 +20,17 @@ export function bindCompiled(memory: WebAssembly.Memory, build: CompiledBuild, p
   const module = compile(`${build}.${shared ? 'shared' : 'unshared'}.wasm`)
   const body = new WebAssembly.Instance(module, { env: { memory } }).exports as Bodies
 
+  /** Places already looked up: asking a view for its buffer takes longer than a short column's work. */
+  const places = new WeakMap<ArrayBufferView, number>()
+
   /** Where a column begins in the memory. */
   function at(column: ArrayBufferView): number {
+    return places.get(column) ?? look(column)
+  }
+
+  function look(column: ArrayBufferView): number {
     assert(column.buffer === buffer, 'a column lies outside the memory of its kernels')
+    places.set(column, column.byteOffset)
     return column.byteOffset
   }
 

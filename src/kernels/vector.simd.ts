@@ -120,8 +120,8 @@ export function flags4(bytes: v128): v128 {
 // @ts-ignore: decorator
 @inline
 export function bytes4(mask: v128): v128 {
-  const firsts = v128.shuffle<i8>(mask, mask, 0, 4, 8, 12, 0, 4, 8, 12, 0, 4, 8, 12, 0, 4, 8, 12)
-  return v128.and(firsts, i8x16.splat(1))
+  const halves = i16x8.narrow_i32x4_s(mask, mask)
+  return i8x16.abs(i8x16.narrow_i16x8_s(halves, halves))
 }
 
 /** Stores the first `left` bytes, four at most. */

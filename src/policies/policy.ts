@@ -26,6 +26,8 @@ export interface Parameter {
 
 /** A policy with its settings: what `createWorld` takes. */
 export interface PolicyDefinition extends DefinitionRecord {
+  /** Starts what the policy runs on; `createWorld` awaits it before it builds the model. */
+  prepare?(): Promise<void>
   /** The network for these spaces. Throws InputError where it cannot serve them. */
   build(observationSpace: Space, actionSpace: Space): PolicyModel
 }
@@ -156,4 +158,6 @@ export interface Policy {
   differentiate(rows: Rows, from: number, count: number, lossOf: LossOf, gradient: ParameterViews): void | Promise<void>
   /** Takes up weights that were changed: called in each thread before they are used. */
   refresh?(): void
+  /** Gives back what it holds of a device; it takes it again when it is used again. */
+  dispose?(): void
 }

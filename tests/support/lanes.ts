@@ -1,6 +1,11 @@
 import { takeArena } from '../../src/components/arena.ts'
 import { column } from '../../src/components/column.ts'
-import { type EnvironmentDefinition, type Lanes, statePlan } from '../../src/environments/environment.ts'
+import {
+  actionMaskWidth,
+  type EnvironmentDefinition,
+  type Lanes,
+  statePlan,
+} from '../../src/environments/environment.ts'
 import { createKernels } from '../../src/kernels/bind.ts'
 import { Random } from '../../src/random.ts'
 import { spaceType, spaceWidth } from '../../src/space.ts'
@@ -11,6 +16,7 @@ export function lanesOf<S>(environment: EnvironmentDefinition, numLanes: number,
   const { arena, columns } = takeArena({
     state: statePlan(environment, numLanes),
     observation: column('f32', numLanes, spaceWidth(observationSpace)),
+    actionMask: column('u8', numLanes, actionMaskWidth(environment)),
     action: column(spaceType(actionSpace), numLanes, spaceWidth(actionSpace)),
     reward: column('f32', numLanes),
     terminated: column('u8', numLanes),
