@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto'
 import { join } from 'node:path'
-import { cached, run } from './cache.ts'
+import { cached } from './cache.ts'
 import { start } from './command.ts'
 
 /** Formats promise that others can read them: so others do, with these versions. */
@@ -23,11 +23,12 @@ export async function findPython(): Promise<{ python: string } | { why: string }
     return code === 0 ? { python: named } : { why: `COLONNADE_PYTHON=${named} has not what it takes: ${stderr.trim()}` }
   }
   const list = createHash('sha256').update(PACKAGES.join()).digest('hex').slice(0, 8)
-  const made = await cached(`python-${list}`, async (folder) => {
-    await run('python3', ['-m', 'venv', '.'], folder)
+  const made = await cached(`python-${list}`, async (folder, run) => {
+    const python = join(folder, 'bin/python')
+    await run('python3', ['-m', 'venv', '.'])
     const install = ['install', '--quiet', '--disable-pip-version-check', '--only-binary=:all:']
-    await run(join(folder, 'bin/python'), ['-m', 'pip', ...install, ...PACKAGES], folder)
-    await run(join(folder, 'bin/python'), IMPORTS, folder)
+    await run(python, ['-m', 'pip', ...install, ...PACKAGES])
+    await run(python, IMPORTS)
   })
   return 'why' in made ? made : { python: join(made.folder, 'bin/python') }
 }
