@@ -42,6 +42,7 @@ export type { Features, Module, NetworkParameter, SeenSteps, Weights } from './p
 export { type NetworkFunction, type NetworkOptions, type NetworkResult, network } from './policies/network/network.ts'
 export { convolutional, dense, recurrent } from './policies/network/ready-made.ts'
 export type { Policy, PolicyDefinition, PolicyModel } from './policies/policy.ts'
+export { type PolicyFactory, policies, policyFactory } from './policies/registry.ts'
 export { loadWeights, saveWeights } from './policies/weights.ts'
 export { Random, Stream } from './random.ts'
 export {
@@ -77,6 +78,7 @@ export type { CohortMetrics, UpdateMetrics } from './training/metrics.ts'
 export {
   configureRun,
   findEnvironment,
+  findPolicy,
   listRollouts,
   loadPolicy,
   openRun,

@@ -33,7 +33,7 @@ async function main(): Promise<void> {
   })
   const [name, ...words] = positionals
   if (values.version) return console.log(VERSION)
-  if (values.help || name === undefined) return console.log(await help(name === 'train' ? words[0] : undefined))
+  if (values.help || name === undefined) return console.log(await help(name === 'train' ? words : []))
   const command = Object.hasOwn(commands, name) ? commands[name] : undefined
   if (command === undefined) throw unknownWord('command', name, Object.keys(commands))
   const invocation: Invocation = { words, json: values.json ?? false, quiet: values.quiet ?? false }

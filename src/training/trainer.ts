@@ -241,8 +241,9 @@ export class Trainer {
     }
   }
 
-  /** Sends the workers home, if there are any; a later update starts new ones. */
+  /** Sends the workers home, and gives back what policies hold of devices; a later update takes both again. */
   close(): void {
+    this.world.close()
     this.#team?.end()
     this.#team = undefined
   }
