@@ -31,18 +31,24 @@ export function cutOf({ numSteps, numLanes, numMinibatches }: RolloutShape, mode
   }
   const minibatchUnits = Math.ceil(numUnits / numMinibatches)
   const unitsPerBlock = Math.max(1, Math.floor((model.blockRows ?? BLOCK_ROWS) / unitRows))
+  const evaluatedRows = sequence?.length ?? 1
   return {
     sequence,
     numUnits,
+    minibatchUnits,
     unitsPerBlock,
-    /** Rows of a block, at most. */
-    blockRows: Math.min(unitsPerBlock, minibatchUnits) * unitRows,
+    /** Rows of a block that are seen, and that are evaluated, at most. */
+    seenRows: Math.min(unitsPerBlock, minibatchUnits) * unitRows,
+    blockRows: Math.min(unitsPerBlock, minibatchUnits) * evaluatedRows,
     /** Rows of a minibatch of which the policy learns, at most. */
-    minibatchRows: minibatchUnits * (sequence?.length ?? 1),
+    minibatchRows: minibatchUnits * evaluatedRows,
     /** Blocks of the largest minibatch. */
     numBlocks: Math.ceil(minibatchUnits / unitsPerBlock),
   }
 }
+
+/** The sizes of a cut. */
+export type Cut = ReturnType<typeof cutOf>
 
 function checkSequence({ length, burnIn }: Sequence, numSteps: number): void {
   if (numSteps % length !== 0) {
@@ -54,16 +60,21 @@ function checkSequence({ length, burnIn }: Sequence, numSteps: number): void {
   }
 }
 
-/** What one thread needs to cut minibatches. */
-export function cutPlan({ sequence, blockRows, minibatchRows }: ReturnType<typeof cutOf>) {
+/** What one thread needs to cut minibatches into blocks of sequences; single rows stand in the order itself. */
+export function cutPlan({ sequence, unitsPerBlock, minibatchUnits }: Cut) {
+  const { burnIn, length } = sequence ?? { burnIn: 0, length: 0 }
+  const sequences = Math.min(unitsPerBlock, minibatchUnits)
   return {
-    /** Rows of the rollout of which the minibatch at hand learns; of single rows they stand in the order itself. */
-    minibatch: column('u32', sequence === null ? 0 : minibatchRows),
-    /** Rows of the block at hand, burn-in included. */
-    rows: column('u32', sequence === null ? 0 : blockRows),
-    /** Those of which the policy learns, and their places in the block. */
-    learned: column('u32', sequence === null ? 0 : blockRows),
-    places: column('u32', sequence === null ? 0 : blockRows),
+    /** Rows of the rollout of which the minibatch at hand learns. */
+    minibatch: column('u32', minibatchUnits * length),
+    /** Rows of the block at hand that are seen (burn-in included), whether each goes on from the one before, … */
+    seen: column('u32', sequences * (burnIn + length)),
+    continues: column('u8', sequences * (burnIn + length)),
+    /** … that are evaluated, … */
+    evaluated: column('u32', sequences * length),
+    /** … and that are learned of, with their places among the evaluated ones. */
+    learned: column('u32', sequences * length),
+    places: column('u32', sequences * length),
   }
 }
 
@@ -79,60 +90,68 @@ export function listUnits(
   return numUnits
 }
 
-/** The rows of a sequence: unit `k * numLanes + n` is the k-th stretch of lane n. */
-function sequenceRows(unit: number, { length, burnIn }: Sequence, numLanes: number) {
-  const learnsFrom = Math.floor(unit / numLanes) * length
-  const from = Math.max(0, learnsFrom - burnIn) // The first has no past in this rollout: rows after it fill its place.
-  return { lane: unit % numLanes, from, to: from + burnIn + length, learnsFrom, learnsTo: learnsFrom + length }
-}
-
 /** Lists the rows of which the units order[first … first + count) learn: the valid ones. Returns how many they are. */
 export function listLearned(
   minibatch: Uint32Array,
   order: Uint32Array,
   first: number,
   count: number,
-  sequence: Sequence,
+  { length }: Sequence,
   numLanes: number,
-  valid: Uint8Array,
+  { valid }: RolloutColumns,
 ): number {
-  let length = 0
+  let numLearned = 0
   for (let i = first; i < first + count; i++) {
-    const { lane, learnsFrom, learnsTo } = sequenceRows(order[i]!, sequence, numLanes)
-    for (let t = learnsFrom; t < learnsTo; t++) {
-      const row = t * numLanes + lane
+    for (let k = 0; k < length; k++) {
+      const row = rowOf(order[i]!, k, length, numLanes)
       if (valid[row] === 0) continue
-      minibatch[length] = row
-      length++
+      minibatch[numLearned] = row
+      numLearned++
     }
   }
-  return length
+  return numLearned
 }
 
-/** Lists the rows of a block of sequences order[first … first + count), sequence by sequence. Returns how many it learns of. */
+/** The row of the k-th step of a sequence, before it where k < 0: unit `stretch * numLanes + n` is a stretch of lane n. */
+function rowOf(unit: number, k: number, length: number, numLanes: number): number {
+  const stretch = Math.floor(unit / numLanes)
+  return (stretch * length + k) * numLanes + (unit % numLanes)
+}
+
+/**
+ * Lists a block of sequences order[first … first + count), one after another. The first sequence of a lane has no past in
+ * this rollout: its first row stands in for the burn-in, and it goes on from none of it. Returns of how many rows the block
+ * learns.
+ */
 export function listBlock(
-  { rows, learned, places }: Columns<ReturnType<typeof cutPlan>>,
+  { seen, continues, evaluated, learned, places }: Columns<ReturnType<typeof cutPlan>>,
   order: Uint32Array,
   first: number,
   count: number,
-  sequence: Sequence,
+  { length, burnIn }: Sequence,
   numLanes: number,
-  valid: Uint8Array,
+  { valid, step }: RolloutColumns,
 ): number {
-  let place = 0
-  let length = 0
+  let numSeen = 0
+  let numEvaluated = 0
+  let numLearned = 0
   for (let i = first; i < first + count; i++) {
-    const { lane, from, to, learnsFrom, learnsTo } = sequenceRows(order[i]!, sequence, numLanes)
-    for (let t = from; t < to; t++) {
-      const row = t * numLanes + lane
-      rows[place] = row
-      if (t >= learnsFrom && t < learnsTo && valid[row] !== 0) {
-        learned[length] = row
-        places[length] = place
-        length++
+    const unit = order[i]!
+    for (let k = -burnIn; k < length; k++) {
+      const row = rowOf(unit, k, length, numLanes)
+      const hasPast = k > -burnIn && row >= numLanes && step[row]! !== 0
+      seen[numSeen] = row < 0 ? unit % numLanes : row
+      continues[numSeen] = hasPast ? 1 : 0
+      numSeen++
+      if (k < 0) continue
+      evaluated[numEvaluated] = row
+      if (valid[row] !== 0) {
+        learned[numLearned] = row
+        places[numLearned] = numEvaluated
+        numLearned++
       }
-      place++
+      numEvaluated++
     }
   }
-  return length
+  return numLearned
 }

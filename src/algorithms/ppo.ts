@@ -3,11 +3,11 @@ import { type Columns, column, type Plan } from '../components/column.ts'
 import { defineFactory } from '../definition.ts'
 import { InputError } from '../errors.ts'
 import { NUM_SLOTS, PpoSum } from '../kernels/bind.ts'
-import type { Derivatives, Evaluated, ParameterViews } from '../policies/policy.ts'
+import type { Derivatives, Evaluated, ParameterViews, Rows } from '../policies/policy.ts'
 import { choice, number, optionalNumber, type SettingValues, toggle, whole } from '../settings.ts'
 import { spaceType, spaceWidth } from '../space.ts'
 import type { AlgorithmDefinition, Learner, LearnerContext, LearnerMetrics, LearnerShape } from './algorithm.ts'
-import { cutOf, cutPlan, listBlock, listLearned, listUnits } from './minibatch.ts'
+import { type Cut, cutOf, cutPlan, listBlock, listLearned, listUnits } from './minibatch.ts'
 import { checkOptimizer, optimizerPlan, optimizerSettings, optimizerStep, startOptimizer } from './optimizer.ts'
 import { scheduleFactor, schedules } from './schedule.ts'
 
@@ -61,32 +61,32 @@ export const ppo = defineFactory('algorithm', { id: 'ppo', module: import.meta.u
 function ppoPlan(settings: PpoSettings, shape: LearnerShape) {
   const { numLanes, model, observationSpace, actionSpace, actionMaskWidth, threads } = shape
   const cut = cutOf({ ...settings, numLanes }, model)
-  const { blockRows, minibatchRows, numUnits, numBlocks, sequence } = cut
+  const { seenRows, blockRows, minibatchRows, numUnits, numBlocks, sequence } = cut
   const slots = Math.min(NUM_SLOTS, numBlocks)
-  const memoryRows = sequence === null ? 0 : blockRows
+  const isolated = sequence === null
+  const learnedRows = isolated ? 0 : blockRows
   const threadPlan = () => ({
     cut: cutPlan(cut),
     /** The block at work, gathered: what the policy is handed, … */
     rows: {
-      observation: column('f32', blockRows, spaceWidth(observationSpace)),
+      observation: column('f32', seenRows, spaceWidth(observationSpace)),
       action: column(spaceType(actionSpace), blockRows, spaceWidth(actionSpace)),
       actionMask: column('u8', blockRows, actionMaskWidth),
-      memory: column('f32', memoryRows, model.memoryWidth ?? 0),
-      step: column('i32', memoryRows),
+      memory: column('f32', isolated ? 0 : seenRows, model.memoryWidth ?? 0),
     },
     /** … and of the rows of which it learns, what the loss needs. */
     logprob: column('f32', blockRows),
     value: column('f32', blockRows),
     advantage: column('f32', blockRows),
     return: column('f32', blockRows),
-    /** What the policy says of these rows, and the loss of that, where a block has other rows too. */
+    /** What the policy says of these rows, and the loss of that, where it evaluates other rows too. */
     learned: {
-      logprob: column('f32', memoryRows),
-      entropy: column('f32', memoryRows),
-      value: column('f32', memoryRows),
-      dLogprob: column('f32', memoryRows),
-      dEntropy: column('f32', memoryRows),
-      dValue: column('f32', memoryRows),
+      logprob: column('f32', learnedRows),
+      entropy: column('f32', learnedRows),
+      value: column('f32', learnedRows),
+      dLogprob: column('f32', learnedRows),
+      dEntropy: column('f32', learnedRows),
+      dValue: column('f32', learnedRows),
     },
     /** The whole minibatch's advantages, and their mean and deviation. */
     advantages: column('f32', minibatchRows),
@@ -116,7 +116,9 @@ class Ppo implements Learner {
   readonly #context: LearnerContext
   readonly #columns: Columns<ReturnType<typeof ppoPlan>>
   readonly #own: Columns<ReturnType<typeof ppoPlan>['threads'][string]>
-  readonly #cut: ReturnType<typeof cutOf>
+  readonly #cut: Cut
+  /** The block at work, as the policy is handed it. */
+  readonly #rows: Rows
   readonly #slotGradients: readonly Float32Array[]
   readonly #slotViews: readonly ParameterViews[]
   readonly #observationWidth: number
@@ -133,6 +135,7 @@ class Ppo implements Learner {
     this.#columns = context.columns as unknown as Columns<ReturnType<typeof ppoPlan>>
     this.#own = this.#columns.threads[`thread${thread}`]!
     this.#cut = cutOf({ ...settings, numLanes }, model)
+    this.#rows = { ...this.#own.rows, continues: this.#own.cut.continues }
     if (thread === 0) startOptimizer(this.#columns.optimizer)
     this.#observationWidth = spaceWidth(context.observationSpace)
     this.#actionWidth = spaceWidth(context.actionSpace)
@@ -234,7 +237,7 @@ class Ppo implements Learner {
     const { advantages, moments, cut } = this.#own
     const { sequence, unitsPerBlock } = this.#cut
     const numRows =
-      sequence === null ? count : listLearned(cut.minibatch, order, first, count, sequence, numLanes, rollout.valid)
+      sequence === null ? count : listLearned(cut.minibatch, order, first, count, sequence, numLanes, rollout)
     const numBlocks = Math.ceil(count / unitsPerBlock)
     this.#minibatch.first = first
     this.#minibatch.count = count
@@ -263,50 +266,46 @@ class Ppo implements Learner {
     const { policy, threads, clock } = this.#context
     const { first, count, numBlocks } = this.#minibatch
     const { unitsPerBlock } = this.#cut
-    const { rows } = this.#own
     for (let s = slot, b = block; s < Math.min(NUM_SLOTS, numBlocks); s += threads, b = s) {
       this.#loss.sumsFrom = s * PpoSum.length
       for (; b < numBlocks; b += NUM_SLOTS) {
         const from = b * unitsPerBlock
         const numRows = this.#gather(first + from, Math.min(unitsPerBlock, count - from))
         clock.mark(Work.gather)
-        const pending = policy.differentiate(rows, 0, numRows, this.#lossOf, this.#slotViews[s]!)
+        const pending = policy.differentiate(this.#rows, 0, numRows, this.#lossOf, this.#slotViews[s]!)
         if (pending !== undefined) return pending.then(() => this.#differentiate(s, b + NUM_SLOTS))
         clock.mark(Work.backward) // The loss marked the forward pass.
       }
     }
   }
 
-  /** Gathers the units order[first … first + count) into this thread's block. Returns its rows. */
+  /** Gathers the units order[first … first + count) into this thread's block. Returns how many rows are evaluated. */
   #gather(first: number, count: number): number {
-    const { numLanes, rollout } = this.#context
+    const { kernels, numLanes, rollout, model } = this.#context
     const { order } = this.#columns
-    const { cut } = this.#own
+    const { cut, rows } = this.#own
     const { sequence } = this.#cut
     if (sequence === null) {
-      this.#gatherSeen(order, first, count)
+      kernels.gatherRows(rows.observation, rollout.observation, order, first, count, this.#observationWidth)
+      this.#gatherActions(order, first, count)
       this.#gatherLearned(order, first, count)
       return count
     }
-    const numLearned = listBlock(cut, order, first, count, sequence, numLanes, rollout.valid)
-    const numRows = count * (sequence.burnIn + sequence.length)
-    this.#gatherSeen(cut.rows, 0, numRows)
+    const numLearned = listBlock(cut, order, first, count, sequence, numLanes, rollout)
+    const numSeen = count * (sequence.burnIn + sequence.length)
+    kernels.gatherRows(rows.observation, rollout.observation, cut.seen, 0, numSeen, this.#observationWidth)
+    kernels.gatherRows(rows.memory, rollout.memory, cut.seen, 0, numSeen, model.memoryWidth ?? 0)
+    this.#gatherActions(cut.evaluated, 0, count * sequence.length)
     this.#gatherLearned(cut.learned, 0, numLearned)
-    return numRows
+    return count * sequence.length
   }
 
-  /** Gathers what the policy is handed. */
-  #gatherSeen(list: Uint32Array, first: number, count: number): void {
-    const { kernels, rollout, model, actionMaskWidth } = this.#context
+  #gatherActions(list: Uint32Array, first: number, count: number): void {
+    const { kernels, rollout, actionMaskWidth } = this.#context
     const { rows } = this.#own
-    kernels.gatherRows(rows.observation, rollout.observation, list, first, count, this.#observationWidth)
     kernels.gatherRows(rows.action, rollout.action, list, first, count, this.#actionWidth)
-    if (actionMaskWidth > 0) {
-      kernels.gatherRows(rows.actionMask, rollout.actionMask, list, first, count, actionMaskWidth)
-    }
-    if (this.#cut.sequence === null) return
-    kernels.gatherRows(rows.memory, rollout.memory, list, first, count, model.memoryWidth ?? 0)
-    kernels.gatherRows(rows.step, rollout.step, list, first, count, 1)
+    if (actionMaskWidth === 0) return
+    kernels.gatherRows(rows.actionMask, rollout.actionMask, list, first, count, actionMaskWidth)
   }
 
   /** Gathers what the loss needs of the rows of which the policy learns. */

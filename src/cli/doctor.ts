@@ -31,7 +31,7 @@ export const doctorCommand: Command = async ({ words, json }) => {
     if (!json) console.log(describe(row))
   }
   if (words.length > 0) return { ...machine, devices }
-  const best = devices.find(({ status }) => status === 'ready')?.name ?? null
+  const best = devices.find(({ status, why }) => status === 'ready' && why === null)?.name ?? null
   if (!json) console.log(best === null ? 'no device is ready' : `unless one is named: ${best}`)
   return { ...machine, devices, best }
 }
@@ -78,7 +78,7 @@ function describe({ name, status, why, version, readsSynchronously, isGpu, gflop
   const reads = readsSynchronously === null ? '' : readsSynchronously ? 'at once' : 'awaited'
   const figure = gflops === null ? '' : gflops.toFixed(1)
   const gpu = status === 'ready' ? (isGpu === null ? '?' : yesOrNo(isGpu)) : ''
-  return line(name, status, figure, reads, gpu, why ?? version ?? '')
+  return line(name, status, figure, reads, gpu, [version, why].filter((part) => part !== null).join('; '))
 }
 
 function line(name: string, status: string, gflops: string, reads: string, gpu: string, rest: string): string {

@@ -3,7 +3,7 @@
  * best backend that the machine has. tfjs has one engine a process, so one device is active at a time; starting another
  * switches to it. What was asked for by name is started or is an error: never is another put in its place.
  */
-import { InputError, unknownWord } from '../errors.ts'
+import { InputError, show, unknownWord } from '../errors.ts'
 import { startCpu, startWasm } from './embedded.ts'
 import { startTensorflow } from './tensorflow.ts'
 import { activate, type Layers, type Tf } from './tfjs.ts'
@@ -37,7 +37,7 @@ export interface Backend {
 /** A device that was started. */
 export interface Device extends Backend {
   readonly name: DeviceName
-  /** The devices that were tried first and could not start, each with why; none where the device was named. */
+  /** The devices that were tried first and not taken, each with why; none where the device was named. */
   readonly passedOver: readonly { readonly name: DeviceName; readonly why: string }[]
 }
 
@@ -50,12 +50,14 @@ const starters: Readonly<Record<DeviceName, (places: readonly string[]) => Promi
 }
 
 /**
- * Starts the named device, or else the first of `deviceNames` that can start, and makes it tfjs's active one. A device that
- * was started before is only made active again. Throws InputError, with the cause, if the named device cannot start.
+ * Starts the named device, or else the first of `deviceNames` that can start, and makes it tfjs's active one. WebGPU without
+ * a GPU is taken only by name. A device that was started before is only made active again. Throws InputError, with the
+ * cause, if the named device cannot start.
  *
  * @example
  * const { tf, name, passedOver } = await startDevice()
- * tf.tidy(() => console.log(name, tf.matMul(tf.ones([2, 3]), tf.ones([3, 2])).dataSync(), passedOver))
+ * const product = tf.matMul(tf.ones([2, 3]), tf.ones([3, 2]))
+ * console.log(name, passedOver, await product.data())
  */
 export function startDevice(name?: DeviceName): Promise<Device> {
   return startDeviceFrom([import.meta.filename, `${process.cwd()}/`], name)
@@ -80,7 +82,7 @@ async function startNamed(name: DeviceName, places: readonly string[]): Promise<
   try {
     return await start(name, places)
   } catch (cause) {
-    throw new InputError('device', name, `a device that can start here; ${reasonOf(cause)}`, { cause })
+    throw new InputError('device', show(name), `a device that can start here; ${reasonOf(cause)}`, { cause })
   }
 }
 
@@ -92,14 +94,24 @@ async function startBest(places: readonly string[]): Promise<Device> {
   const passedOver: { name: DeviceName; why: string }[] = []
   for (const name of deviceNames) {
     try {
-      best = { ...(await start(name, places)), passedOver }
-      return best
+      const device = await start(name, places)
+      const why = onlyIfNamed(device)
+      if (why === null) {
+        best = { ...device, passedOver }
+        return best
+      }
+      passedOver.push({ name, why })
     } catch (cause) {
       passedOver.push({ name, why: reasonOf(cause) })
     }
   }
   const reasons = passedOver.map(({ name, why }) => `${name}: ${why}`).join('; ')
   throw new InputError('device', 'none', `one that can start here; ${reasons}`)
+}
+
+/** Why a device that starts is taken only where it is named; null for those that are taken without. */
+export function onlyIfNamed({ name, isGpu }: Pick<Device, 'name' | 'isGpu'>): string | null {
+  return name === 'webgpu' && isGpu === false ? 'its adapter is software, far slower than wasm' : null
 }
 
 async function start(name: DeviceName, places: readonly string[]): Promise<Device> {

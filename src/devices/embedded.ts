@@ -8,7 +8,7 @@ export async function startWasm(): Promise<Backend> {
   const { version_wasm } = await import('@tensorflow/tfjs-backend-wasm')
   if (!(await tf.env().getAsync('WASM_HAS_SIMD_SUPPORT'))) throw new Error('this runtime has no WebAssembly SIMD')
   // In Node tfjs never takes its threaded build, and finds the .wasm files beside its own JavaScript.
-  await withoutNewListeners(() => activate(tf, 'wasm'))
+  await withoutItsListeners(() => activate(tf, 'wasm'))
   // Here the kernels of ./wasm/ are registered over tfjs's own.
   return {
     tf,
@@ -40,14 +40,17 @@ export async function startCpu(): Promise<Backend> {
 
 /**
  * Emscripten's loader listens for uncaught errors and throws them again, so that any error of the program's own would end
- * it with exit code 7. Its listeners are taken off.
+ * it with exit code 7. Its listeners, known by their source, are taken off.
  */
-async function withoutNewListeners(work: () => Promise<void>): Promise<void> {
+async function withoutItsListeners(work: () => Promise<void>): Promise<void> {
   const events = ['uncaughtException', 'unhandledRejection']
   const before = events.map((event) => process.rawListeners(event))
   await work()
   for (const [i, event] of events.entries()) {
-    const added = process.rawListeners(event).filter((listener) => !before[i]!.includes(listener))
-    for (const listener of added) process.off(event, listener as () => void)
+    for (const listener of process.rawListeners(event)) {
+      const isIts =
+        !before[i]!.includes(listener) && /^function \((ex|reason)\) {[\s\S]*throw \1;[\s\S]*}$/.test(String(listener))
+      if (isIts) process.off(event, listener as () => void)
+    }
   }
 }

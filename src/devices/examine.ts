@@ -1,5 +1,5 @@
 /** What the doctor asks of one device: whether it starts, whether its products are right, and how fast it makes them. */
-import { type Device, type DeviceName, startDevice } from './device.ts'
+import { type Device, type DeviceName, onlyIfNamed, startDevice } from './device.ts'
 import { NotInstalled, type Tf } from './tfjs.ts'
 
 /** What was found of a device. */
@@ -7,7 +7,7 @@ export interface DeviceReport {
   readonly name: DeviceName
   /** `missing`: a package is not installed; `broken`: it cannot start, or computes wrongly. */
   readonly status: 'ready' | 'missing' | 'broken'
-  /** Why it is not ready; null where it is. */
+  /** Why it is not ready, or is taken only where it is named; null otherwise. */
   readonly why: string | null
   readonly version: string | null
   readonly readsSynchronously: boolean | null
@@ -34,7 +34,7 @@ export async function examineDevice(name: DeviceName): Promise<DeviceReport> {
   const { version, readsSynchronously, isGpu } = device
   const found = { name, version, readsSynchronously, isGpu }
   try {
-    return { ...found, status: 'ready', why: null, gflops: await measure(device.tf) }
+    return { ...found, status: 'ready', why: onlyIfNamed(device), gflops: await measure(device.tf) }
   } catch (error) {
     return { ...found, status: 'broken', why: (error as Error).message, gflops: null }
   }

@@ -17,7 +17,12 @@ interface Adapter {
   readonly features: ReadonlySet<string>
   readonly limits: Readonly<Record<string, number>>
   readonly info: AdapterInfo
-  requestDevice(descriptor: object): Promise<object>
+  requestDevice(descriptor: object): Promise<GpuDevice>
+}
+
+interface GpuDevice {
+  readonly lost: Promise<{ readonly message: string }>
+  addEventListener(event: 'uncapturederror', listener: (event: { error: { message: string } }) => void): void
 }
 
 interface AdapterInfo {
@@ -30,7 +35,7 @@ interface AdapterInfo {
 
 /** What is used of tfjs's package. */
 interface TfjsWebgpu {
-  readonly WebGPUBackend: new (device: object, info: AdapterInfo) => ReturnType<Tf['backend']>
+  readonly WebGPUBackend: new (device: GpuDevice, info: AdapterInfo) => ReturnType<Tf['backend']>
 }
 
 /** Those limits of the adapter that tfjs's kernels ask for; WebGPU gives only small ones unasked. */
@@ -62,6 +67,7 @@ export async function startWebgpu(places: readonly string[]): Promise<Backend> {
   })
   const { WebGPUBackend } = owner.require('@tensorflow/tfjs-backend-webgpu') as TfjsWebgpu
   const made = withNavigator(() => new WebGPUBackend(device, info))
+  failReads(made, device)
   tf.registerBackend('webgpu', () => made)
   await activate(tf, 'webgpu')
   return {
@@ -71,6 +77,26 @@ export async function startWebgpu(places: readonly string[]): Promise<Backend> {
     version: `tfjs-backend-webgpu ${owner.version}, Dawn (webgpu ${dawn.version}) on ${info.description || info.device}`,
     readsSynchronously: false,
     isGpu: info.isFallbackAdapter === undefined ? null : !info.isFallbackAdapter,
+  }
+}
+
+/**
+ * An operation that WebGPU refuses (a buffer too large, say) leaves zeros in its result, and tfjs goes on with them. From
+ * the first on, each read is an error: what the device holds cannot be trusted any more.
+ */
+function failReads(backend: ReturnType<Tf['backend']>, device: GpuDevice): void {
+  let failure: string | undefined
+  device.addEventListener('uncapturederror', ({ error }) => {
+    failure ??= error.message
+  })
+  void device.lost.then(({ message }) => {
+    failure ??= message
+  })
+  const read = backend.read.bind(backend)
+  backend.read = async (dataId) => {
+    const values = await read(dataId)
+    if (failure !== undefined) throw new Error(`device webgpu has failed, and needs a new process: ${failure}`)
+    return values
   }
 }
 

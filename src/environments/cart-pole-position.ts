@@ -1,6 +1,6 @@
 import { whole } from '../settings.ts'
 import { box, discrete } from '../space.ts'
-import { ANGLE_BOUND, CART_POLE_STATE, POSITION_BOUND } from './cart-pole.ts'
+import { ANGLE_BOUND, CART_POLE_STATE, POSITION_BOUND, startCartPoles } from './cart-pole.ts'
 import { defineEnvironment } from './environment.ts'
 
 /**
@@ -38,27 +38,13 @@ export const cartPolePosition = defineEnvironment({
     actionSpace: discrete(2),
     maxEpisodeSteps,
     returnThreshold: 475,
-    reset({ state, observation, lane, episode, random, kernels }, rows, count) {
-      const { position, velocity, angle, angularVelocity, full } = state
-      const { words, key0, key1 } = random
-      kernels.cartPoleReset(
-        position,
-        velocity,
-        angle,
-        angularVelocity,
-        full,
-        words,
-        lane,
-        episode,
-        rows,
-        key0,
-        key1,
-        count,
-      )
+    reset(lanes, rows, count) {
+      const { state, observation } = lanes
+      startCartPoles(lanes, state.full, rows, count)
       for (let i = 0; i < count; i++) {
         const n = rows[i]!
-        observation[2 * n] = position[n]!
-        observation[2 * n + 1] = angle[n]!
+        observation[2 * n] = state.position[n]!
+        observation[2 * n + 1] = state.angle[n]!
       }
     },
     step({ state, observation, reward, terminated, action, kernels }, from, to) {

@@ -1,6 +1,6 @@
 import { whole } from '../settings.ts'
 import { box, discrete } from '../space.ts'
-import { defineEnvironment } from './environment.ts'
+import { defineEnvironment, type Lanes, type State } from './environment.ts'
 
 /** What every cart and pole is in: m, m/s, rad, rad/s. */
 export const CART_POLE_STATE = { position: 'f32', velocity: 'f32', angle: 'f32', angularVelocity: 'f32' } as const
@@ -40,24 +40,7 @@ export const cartPole = defineEnvironment({
       actionSpace: discrete(2),
       maxEpisodeSteps,
       returnThreshold: 475,
-      reset({ state, observation, lane, episode, random, kernels }, rows, count) {
-        const { position, velocity, angle, angularVelocity } = state
-        const { words, key0, key1 } = random
-        kernels.cartPoleReset(
-          position,
-          velocity,
-          angle,
-          angularVelocity,
-          observation,
-          words,
-          lane,
-          episode,
-          rows,
-          key0,
-          key1,
-          count,
-        )
-      },
+      reset: (lanes, rows, count) => startCartPoles(lanes, lanes.observation, rows, count),
       step({ state, observation, reward, terminated, action, kernels }, from, to) {
         const { position, velocity, angle, angularVelocity } = state
         const pushes = action as Int32Array
@@ -77,3 +60,15 @@ export const cartPole = defineEnvironment({
     }
   },
 })
+
+/** Puts the lanes rows[0 … count) into a starting state, and writes all four numbers of it, four a lane, to `seen`. */
+export function startCartPoles(
+  { state, lane, episode, random, kernels }: Lanes<State<typeof CART_POLE_STATE>>,
+  seen: Float32Array,
+  rows: Uint32Array,
+  count: number,
+): void {
+  const { position, velocity, angle, angularVelocity } = state
+  const { words, key0, key1 } = random
+  kernels.cartPoleReset(position, velocity, angle, angularVelocity, seen, words, lane, episode, rows, key0, key1, count)
+}

@@ -32,9 +32,9 @@ export interface PolicyDefinition extends DefinitionRecord {
 
 /** What a recurrent policy is trained on: stretches of one lane's rows. */
 export interface Sequence {
-  /** Rows of which the policy learns. */
+  /** Rows that are evaluated, and of which the policy learns. */
   readonly length: number
-  /** Rows before them which only bring the policy's memory up to date. */
+  /** Rows before them which only bring the policy's memory up to date: no gradient passes through them. */
   readonly burnIn: number
 }
 
@@ -46,7 +46,7 @@ export interface PolicyModel {
   readonly memoryWidth?: number
   /** What a policy with a memory is trained on; null (default) where each row stands alone. */
   readonly sequence?: Sequence | null
-  /** Rows that are evaluated and differentiated together, at most; default BLOCK_ROWS. */
+  /** Rows that are seen together when rows are evaluated or differentiated, at most; default BLOCK_ROWS. */
   readonly blockRows?: number
   /** True where `infer` and `values` give promises, because a device cannot be read at once; default false. */
   readonly answersLater?: boolean
@@ -76,13 +76,16 @@ export interface Seen {
   readonly memory: Float32Array
 }
 
-/** Observations and the actions taken on them, row by row; sequence by sequence where the model says so. */
+/**
+ * A minibatch's rows: what was seen, and what was done. For a policy that is trained on sequences these stand one after
+ * another, `burnIn + length` rows each of what was seen and `length` rows each of what was done.
+ */
 export interface Rows extends Seen {
   readonly action: Float32Array | Int32Array
   /** A byte a choice, 1 = legal; no elements where every choice is. */
   readonly actionMask: Uint8Array
-  /** Step of the episode, from 0: there the policy remembers nothing. */
-  readonly step: Int32Array
+  /** Of each seen row: 1 if the policy remembers what it does after the row before, 0 if it remembers `memory`. */
+  readonly continues: Uint8Array
 }
 
 /** What a policy says of rows: blockRows values each, from row 0. */
@@ -120,7 +123,7 @@ export interface Policy {
   infer(lanes: ActingLanes, explore: boolean, from: number, to: number): void | Promise<void>
   /** The critic's values of rows 0 … count. */
   values(value: Float32Array, seen: Seen, count: number): void | Promise<void>
-  /** Evaluates `count` ≤ blockRows rows from `from`. Equals what `infer` wrote for them, bit for bit in our own kernels. */
+  /** Evaluates `count` ≤ blockRows rows from `from` (whole sequences, from 0). Equals what `infer` wrote for them, bit for bit in our own kernels. */
   evaluate(rows: Rows, from: number, count: number): Evaluated | Promise<Evaluated>
   /** Views of a column as long as the weights. */
   view(column: Float32Array): ParameterViews

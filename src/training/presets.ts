@@ -19,4 +19,14 @@ export const presets: Readonly<Record<string, Preset>> = {
     ppo: { numSteps: 128, numMinibatches: 32, updateEpochs: 3, learningRate: 3e-3, gamma: 0.95, gaeLambda: 0.95 },
     mlp: {},
   },
+  'Breakout-MinAtar': {
+    run: { numLanes: 64, totalSteps: 1_000_000 },
+    ppo: { numSteps: 32, numMinibatches: 8, updateEpochs: 4, learningRate: 5e-3, entropyCoef: 0.01 },
+    mlp: { activation: 'relu' },
+  },
+  'TicTacToe-v0': {
+    run: { numLanes: 64, totalSteps: 500_000 },
+    ppo: { numSteps: 32, numMinibatches: 8, updateEpochs: 4, learningRate: 2e-3, gamma: 1, entropyCoef: 0.02 },
+    mlp: { activation: 'relu' },
+  },
 }

@@ -84,7 +84,7 @@ describe('a named device', () => {
       expect(error).toBeInstanceOf(InputError)
       const wanted = name === 'webgpu' ? name : `@tensorflow/${name}`
       expect((error as Error).message).toBe(
-        `device: got ${name}, expected a device that can start here; package ${wanted} is not installed (npm install ${wanted})`,
+        `device: got "${name}", expected a device that can start here; package ${wanted} is not installed (npm install ${wanted})`,
       )
       expect((error as Error).cause).toBeInstanceOf(Error)
       expect(tf.getBackend()).toBe('wasm')

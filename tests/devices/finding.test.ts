@@ -87,7 +87,7 @@ describe('a named device', () => {
     const [seen] = await startIn(['tfjs-node-gpu'])
     expect(seen!.error).toEqual({
       name: 'InputError',
-      message: 'device: got tfjs-node-gpu, expected a device that can start here; libcudart.so.12: no such file',
+      message: 'device: got "tfjs-node-gpu", expected a device that can start here; libcudart.so.12: no such file',
       cause: 'Error: libcudart.so.12: no such file',
     })
   })

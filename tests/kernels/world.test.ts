@@ -26,14 +26,14 @@ describe('a world on compiled kernels', () => {
     '%s, %s (shared trunk: %j) evaluates to what it inferred, bit for bit',
     async (name, build, shared) => {
       const cohort = await live(name, build, shared, 300)
-      const { policy, observation, actionMask, memory, action, episode } = cohort
+      const { policy, observation, actionMask, memory, action } = cohort
       policy.infer(cohort, true, 0, 300)
       const rows = {
         observation: observation.current,
         action: action.chosen,
         actionMask: actionMask.current,
         memory: memory.current,
-        step: episode.step,
+        continues: new Uint8Array(0),
       }
       for (const [from, count] of [
         [0, 256],

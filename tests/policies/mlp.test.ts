@@ -74,13 +74,13 @@ function makeLanes(order: readonly number[], width: number, actionSpace: Space) 
 }
 
 /** What lanes saw and did, as a minibatch's rows. */
-function rowsOf({ observation, actionMask, memory, action, episode }: ReturnType<typeof makeLanes>): Rows {
+function rowsOf({ observation, actionMask, memory, action }: ReturnType<typeof makeLanes>): Rows {
   return {
     observation: observation.current,
     action: action.chosen,
     actionMask: actionMask.current,
     memory: memory.current,
-    step: episode.step,
+    continues: new Uint8Array(0),
   }
 }
 
@@ -455,7 +455,7 @@ describe('differentiate', () => {
       action: golden.action,
       actionMask: new Uint8Array(0),
       memory: new Float32Array(0),
-      step: new Int32Array(5),
+      continues: new Uint8Array(0),
     }
     policy.differentiate(rows, 0, 5, lossOf, policy.view(gradient))
     expect(gradient).toHaveLength(golden.gradient.length)

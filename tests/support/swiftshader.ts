@@ -5,7 +5,7 @@
 import { readdir, rm, writeFile } from 'node:fs/promises'
 import { createRequire } from 'node:module'
 import { join } from 'node:path'
-import { cached, installPackages, run } from './cache.ts'
+import { cached, installPackages } from './cache.ts'
 
 const [TFJS, DAWN, NODE_HEADERS] = ['4.22.0', '0.6.2', '1.9.0']
 
@@ -20,16 +20,16 @@ export interface SwiftShader {
 export async function webgpuSwiftShader(): Promise<SwiftShader | { readonly why: string }> {
   if (process.platform !== 'linux')
     return { why: `SwiftShader is known on Debian's Linux, and this is ${process.platform}` }
-  const made = await cached(`webgpu-${DAWN}-tfjs-${TFJS}-${process.arch}`, async (folder) => {
+  const made = await cached(`webgpu-${DAWN}-tfjs-${TFJS}-${process.arch}`, async (folder, run) => {
     const tfjs = ['tfjs-core', 'tfjs-layers', 'tfjs-backend-cpu', 'tfjs-backend-webgpu']
     const packages = tfjs.map((name) => `@tensorflow/${name}@${TFJS}`)
-    await installPackages(folder, [...packages, `webgpu@${DAWN}`, `node-api-headers@${NODE_HEADERS}`])
-    await run('apt-get', ['download', 'chromium-common'], folder)
+    await installPackages(folder, run, [...packages, `webgpu@${DAWN}`, `node-api-headers@${NODE_HEADERS}`])
+    await run('apt-get', ['download', 'chromium-common'])
     const file = (await readdir(folder)).find((name) => name.endsWith('.deb'))!
-    await run('dpkg', ['-x', file, 'debian'], folder)
+    await run('dpkg', ['-x', file, 'debian'])
     await rm(join(folder, file))
     await writeFile(join(folder, 'vulkan.c'), ADDON)
-    await run('gcc', ['-shared', '-fPIC', '-I', 'node_modules/node-api-headers/include', 'vulkan.c', ...LINK], folder)
+    await run('gcc', ['-shared', '-fPIC', '-I', 'node_modules/node-api-headers/include', 'vulkan.c', ...LINK])
   })
   if ('why' in made) return made
   const libraries = join(made.folder, LIBRARIES)
