@@ -35,11 +35,26 @@ export { recall } from './environments/recall.ts'
 export { environmentFactory, environments } from './environments/registry.ts'
 export { ticTacToe } from './environments/tic-tac-toe.ts'
 export { InputError } from './errors.ts'
+export { type ExportOptions, exportFormats, exportPolicy } from './export/export.ts'
 export { bestKernelBuild, createKernels, type KernelBuild, type Kernels } from './kernels/bind.ts'
 export { mlp } from './policies/mlp.ts'
+export type { Features, Module, NetworkParameter, SeenSteps, Weights } from './policies/network/module.ts'
+export { type NetworkFunction, type NetworkOptions, type NetworkResult, network } from './policies/network/network.ts'
+export { convolutional, dense, recurrent } from './policies/network/ready-made.ts'
 export type { Policy, PolicyDefinition, PolicyModel } from './policies/policy.ts'
+export { loadWeights, saveWeights } from './policies/weights.ts'
 export { Random, Stream } from './random.ts'
-export { choice, number, optionalNumber, type Setting, type Settings, sizes, toggle, whole } from './settings.ts'
+export {
+  readSafetensors,
+  type Safetensors,
+  type Tensor,
+  type TensorType,
+  type TensorValues,
+  tensorOf,
+  tensorValues,
+  writeSafetensors,
+} from './safetensors.ts'
+export { choice, number, optionalNumber, type Setting, type Settings, sizes, text, toggle, whole } from './settings.ts'
 export {
   type BoxSpace,
   box,

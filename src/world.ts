@@ -178,6 +178,7 @@ interface CohortDraft {
  * const world = await createWorld({ environment: cartPole(), policy: mlp(), numLanes: 16, seed: 1 })
  */
 export async function createWorld(options: WorldOptions): Promise<World> {
+  for (const { policy } of cohortsOf(options)) await policy?.prepare?.()
   return new World(options)
 }
 
@@ -207,7 +208,7 @@ export class World {
     this.#memory = shared?.memory
     this.seed = checkSeed(options.seed ?? 0)
     this.kernelBuild = options.kernels ?? bestKernelBuild()
-    this.#drafts = draftCohorts('cohorts' in options ? options.cohorts : [options])
+    this.#drafts = draftCohorts(cohortsOf(options))
     const index = createEntityIndex()
     index.maxId = -1 // The first entity is 0, so that entities count the rows of the world.
     this.ecs = createEcs(index)
@@ -312,6 +313,11 @@ export class World {
     return zipColumns(this.#plan(), this.#columns!)
   }
 
+  /** Gives back what policies hold of devices. The world can still be used: they take it again when they are asked. */
+  close(): void {
+    for (const { policy } of this.#cohorts ?? []) policy.dispose?.()
+  }
+
   #draft(name: string): CohortDraft {
     const draft = this.#drafts.find((candidate) => candidate.name === name)
     if (draft === undefined) throw unknownWord('cohort', name, this.names)
@@ -333,6 +339,11 @@ export class World {
       createCohort(draft, columns[draft.name]!, this, kernels, this.#memory === undefined ? index : undefined),
     )
   }
+}
+
+function cohortsOf(options: WorldOptions): readonly CohortOptions[] {
+  if (typeof options !== 'object' || options === null) return []
+  return 'cohorts' in options ? options.cohorts : [options]
 }
 
 function draftCohorts(cohorts: readonly CohortOptions[]): CohortDraft[] {

@@ -6,7 +6,7 @@ import { describe, expect, test } from 'vitest'
 const root = new URL('..', import.meta.url).pathname
 
 /** What each room may import besides itself; `docs/architecture.md` shows the same table. */
-const ROOT = ['space', 'random', 'errors', 'settings', 'definition', 'files', 'version', 'clock']
+const ROOT = ['space', 'random', 'errors', 'settings', 'definition', 'files', 'version', 'clock', 'half', 'safetensors']
 const TABLE: Readonly<Record<string, readonly string[]>> = {
   kernels: [],
   components: [],
@@ -19,6 +19,7 @@ const TABLE: Readonly<Record<string, readonly string[]>> = {
   tick: ['systems', 'world'],
   devices: ['kernels'],
   algorithms: ['components', 'kernels/bind', 'policies/policy'],
+  export: ['policies/policy', 'policies/weights'],
   training: [
     ...['world', 'tick', 'systems', 'algorithms', 'tables', 'components'],
     ...['environments', 'policies', 'kernels/bind'],
@@ -26,7 +27,7 @@ const TABLE: Readonly<Record<string, readonly string[]>> = {
   index: ['*'],
   cli: ['index'],
   examples: ['index'],
-  bench: ['index', 'kernels'],
+  bench: ['index', 'kernels', 'devices'],
 }
 /** Packages, and the rooms that may load them. */
 const PACKAGES: Readonly<Record<string, readonly string[]>> = {
@@ -42,7 +43,7 @@ const PACKAGES: Readonly<Record<string, readonly string[]>> = {
 }
 /** Loaded where they are first used: only `import type` or `await import` may name them. */
 const HEAVY = Object.keys(PACKAGES).filter((name) => !['colonnade', 'bitecs'].includes(name))
-const NODE_ROOMS = ['files', 'training', 'tables', 'cli', 'bench', 'examples', 'kernels', 'devices']
+const NODE_ROOMS = ['files', 'training', 'tables', 'cli', 'bench', 'examples', 'kernels', 'devices', 'export']
 
 interface Import {
   readonly from: string

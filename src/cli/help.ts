@@ -10,7 +10,7 @@ export async function help(environment = 'CartPole-v1'): Promise<string> {
   colonnade train <environment> [out=DIR] [key=value …]   train in a new run folder (default runs/<environment>-<n>)
   colonnade resume <run>                                   go on from the run's newest checkpoint
   colonnade evaluate <run> [key=value …]                   play whole episodes with the newest checkpoint
-  colonnade export <run> out=FILE [key=value …]            write rollouts or fresh episodes as Arrow
+  colonnade export <run> out=FILE [key=value …]            write rollouts, fresh episodes or the policy
   colonnade environments                                   list the environments
   colonnade doctor [device]                                say what this machine can run, and how fast
   colonnade train <environment> --help                     the keys as that environment has them

@@ -1,6 +1,7 @@
 /** The devices that come with Colonnade: tfjs's wasm backend with SIMD, and its plain JavaScript one. */
 import type { Backend } from './device.ts'
 import { activate, ownLayers, ownTf } from './tfjs.ts'
+import type { WasmBackend } from './wasm/heap.ts'
 
 /** tfjs on WebAssembly with SIMD, one thread. */
 export async function startWasm(): Promise<Backend> {
@@ -9,7 +10,8 @@ export async function startWasm(): Promise<Backend> {
   if (!(await tf.env().getAsync('WASM_HAS_SIMD_SUPPORT'))) throw new Error('this runtime has no WebAssembly SIMD')
   // In Node tfjs never takes its threaded build, and finds the .wasm files beside its own JavaScript.
   await withoutItsListeners(() => activate(tf, 'wasm'))
-  // Here the kernels of ./wasm/ are registered over tfjs's own.
+  const { registerWasmKernels } = await import('./wasm/register.ts')
+  registerWasmKernels(tf, tf.backend() as unknown as WasmBackend)
   return {
     tf,
     layers: ownLayers,

@@ -7,9 +7,14 @@ export type Tf = typeof import('@tensorflow/tfjs-core')
 /** The module namespace of tfjs-layers. */
 export type Layers = typeof import('@tensorflow/tfjs-layers')
 
-/** tfjs-core and tfjs-layers among our own dependencies. */
-export const ownTf = (): Promise<Tf> => import('@tensorflow/tfjs-core')
+/** tfjs-layers among our own dependencies. */
 export const ownLayers = (): Promise<Layers> => import('@tensorflow/tfjs-layers')
+
+/** tfjs-core among them. Its gradients are registered by tfjs-layers: alone it cannot differentiate anything. */
+export async function ownTf(): Promise<Tf> {
+  await ownLayers()
+  return import('@tensorflow/tfjs-core')
+}
 
 /** A package that was found. */
 export interface Installed {

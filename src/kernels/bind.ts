@@ -46,8 +46,20 @@ import {
 } from './rollout/rows.ts'
 import { explainedVariance, meanAndDeviation } from './statistics/moments.ts'
 import { normalizeRows, readRunning, updateRunning } from './statistics/running.ts'
+import {
+  Combination,
+  Comparison,
+  combineRows,
+  compareRows,
+  ElementMap,
+  flagsToFloats,
+  mapElements,
+  selectElements,
+} from './tensor/elements.ts'
+import { addToSegments, foldPatches, sumMiddle, transposeMatrices, unfoldPatches } from './tensor/layout.ts'
+import { MATMUL_SCRATCH, matmul } from './tensor/matmul.ts'
 
-export { Activation, NUM_SLOTS, PpoSum }
+export { Activation, Combination, Comparison, ElementMap, MATMUL_SCRATCH, NUM_SLOTS, PpoSum }
 
 const plain = {
   accountEpisodes,
@@ -55,6 +67,7 @@ const plain = {
   adamStep,
   beginEpisodes,
   cartPoleReset,
+  addToSegments,
   cartPoleStep,
   categoricalBackward,
   categoricalEvaluate,
@@ -63,6 +76,8 @@ const plain = {
   clearFlags,
   clipRows,
   closeRow,
+  combineRows,
+  compareRows,
   completeNextValue,
   denseBackwardInput,
   denseBackwardWeights,
@@ -75,6 +90,8 @@ const plain = {
   findNonFinite,
   findOutside,
   findStuck,
+  flagsToFloats,
+  foldPatches,
   gae,
   gatherRows,
   gaussianBackward,
@@ -88,6 +105,8 @@ const plain = {
   listPhase,
   listValid,
   maskLogits,
+  mapElements,
+  matmul,
   meanAndDeviation,
   normalizeRows,
   pendulumStep,
@@ -95,10 +114,14 @@ const plain = {
   readRunning,
   rmspropStep,
   scatterValues,
+  selectElements,
   settleDead,
   sgdStep,
   shuffleRows,
+  sumMiddle,
   sumSlots,
+  transposeMatrices,
+  unfoldPatches,
   updateRunning,
   vtrace,
 }

@@ -20,9 +20,17 @@ export function bindCompiled(memory: WebAssembly.Memory, build: CompiledBuild, p
   const module = compile(`${build}.${shared ? 'shared' : 'unshared'}.wasm`)
   const body = new WebAssembly.Instance(module, { env: { memory } }).exports as Bodies
 
+  /** Places already looked up: asking a view for its buffer takes longer than a short column's work. */
+  const places = new WeakMap<ArrayBufferView, number>()
+
   /** Where a column begins in the memory. */
   function at(column: ArrayBufferView): number {
+    return places.get(column) ?? look(column)
+  }
+
+  function look(column: ArrayBufferView): number {
     assert(column.buffer === buffer, 'a column lies outside the memory of its kernels')
+    places.set(column, column.byteOffset)
     return column.byteOffset
   }
 
@@ -119,6 +127,9 @@ export function bindCompiled(memory: WebAssembly.Memory, build: CompiledBuild, p
         key1,
         count,
       )
+    },
+    addToSegments(sums, x, segment, numRows, width, numSegments) {
+      body.addToSegments(at(sums), at(x), at(segment), numRows, width, numSegments)
     },
     cartPoleStep(position, velocity, angle, angularVelocity, observation, reward, terminated, action, from, to) {
       if (position instanceof Float64Array) {
@@ -241,6 +252,12 @@ export function bindCompiled(memory: WebAssembly.Memory, build: CompiledBuild, p
         to,
       )
     },
+    combineRows(out, a, b, combination, numRows, width, aRow, aStep, bRow, bStep) {
+      body.combineRows(at(out), at(a), at(b), combination, numRows, width, aRow, aStep, bRow, bStep)
+    },
+    compareRows(out, a, b, comparison, numRows, width, aRow, aStep, bRow, bStep) {
+      body.compareRows(at(out), at(a), at(b), comparison, numRows, width, aRow, aStep, bRow, bStep)
+    },
     completeNextValue(previousNextValue, value, previousTerminated, previousTruncated, previousValid, from, to) {
       body.completeNextValue(
         at(previousNextValue),
@@ -295,6 +312,44 @@ export function bindCompiled(memory: WebAssembly.Memory, build: CompiledBuild, p
     },
     findStuck(mask, phase, ready, sizes, width, from, to) {
       return body.findStuck(at(mask), at(phase), ready, at(sizes), width, from, to)
+    },
+    flagsToFloats(out, flag, length) {
+      body.flagsToFloats(at(out), at(flag), length)
+    },
+    foldPatches(
+      x,
+      patches,
+      height,
+      width,
+      channels,
+      outHeight,
+      outWidth,
+      filterHeight,
+      filterWidth,
+      strideHeight,
+      strideWidth,
+      dilationHeight,
+      dilationWidth,
+      padTop,
+      padLeft,
+    ) {
+      body.foldPatches(
+        at(x),
+        at(patches),
+        height,
+        width,
+        channels,
+        outHeight,
+        outWidth,
+        filterHeight,
+        filterWidth,
+        strideHeight,
+        strideWidth,
+        dilationHeight,
+        dilationWidth,
+        padTop,
+        padLeft,
+      )
     },
     gae(
       advantage,
@@ -401,6 +456,25 @@ export function bindCompiled(memory: WebAssembly.Memory, build: CompiledBuild, p
     maskLogits(logits, mask, numRows, numLogits, from) {
       body.maskLogits(at(logits), at(mask), numRows, numLogits, from)
     },
+    mapElements(y, x, map, length) {
+      body.mapElements(at(y), at(x), map, length)
+    },
+    matmul(c, a, b, bias, scratch, numRows, numColumns, depth, aTransposed, bTransposed, accumulate) {
+      body.matmul(
+        at(c),
+        at(a),
+        at(b),
+        at(bias),
+        at(scratch),
+        numRows,
+        numColumns,
+        depth,
+        aTransposed,
+        bTransposed,
+        accumulate,
+        bias.length > 0,
+      )
+    },
     meanAndDeviation(moments, x, numRows) {
       body.meanAndDeviation(at(moments), at(x), numRows)
     },
@@ -492,6 +566,9 @@ export function bindCompiled(memory: WebAssembly.Memory, build: CompiledBuild, p
     scatterValues(nextValue, listRow, listValue, length) {
       body.scatterValues(at(nextValue), at(listRow), at(listValue), length)
     },
+    selectElements(out, flag, a, b, length) {
+      body.selectElements(at(out), at(flag), at(a), at(b), length)
+    },
     settleDead(valid, reward, terminated, truncated, phase, ready, from, to) {
       return body.settleDead(at(valid), at(reward), at(terminated), at(truncated), at(phase), ready, from, to)
     },
@@ -501,9 +578,50 @@ export function bindCompiled(memory: WebAssembly.Memory, build: CompiledBuild, p
     shuffleRows(rows, _words, count, update, epoch, key0, key1) {
       body.shuffleRows(at(rows), count, update, epoch, key0, key1)
     },
+    sumMiddle(out, x, count, depth, width) {
+      body.sumMiddle(at(out), at(x), count, depth, width)
+    },
     sumSlots(slots, numSlots, length) {
       if (slots instanceof Float64Array) body.sumSlots64(at(slots), numSlots, length)
       else body.sumSlots32(at(slots), numSlots, length)
+    },
+    transposeMatrices(out, x, count, height, width) {
+      body.transposeMatrices(at(out), at(x), count, height, width)
+    },
+    unfoldPatches(
+      patches,
+      x,
+      height,
+      width,
+      channels,
+      outHeight,
+      outWidth,
+      filterHeight,
+      filterWidth,
+      strideHeight,
+      strideWidth,
+      dilationHeight,
+      dilationWidth,
+      padTop,
+      padLeft,
+    ) {
+      body.unfoldPatches(
+        at(patches),
+        at(x),
+        height,
+        width,
+        channels,
+        outHeight,
+        outWidth,
+        filterHeight,
+        filterWidth,
+        strideHeight,
+        strideWidth,
+        dilationHeight,
+        dilationWidth,
+        padTop,
+        padLeft,
+      )
     },
     updateRunning(mean, squares, count, x, valid, numRows, width) {
       body.updateRunning(at(mean), at(squares), at(count), at(x), at(valid), numRows, width)

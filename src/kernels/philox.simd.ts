@@ -21,20 +21,23 @@ export let word3: v128 = i32x4.splat(0)
 export function philox4(c0: v128, c1: v128, c2: v128, c3: v128, key0: i32, key1: i32): void {
   const multiplier0 = i32x4.splat(MULTIPLIER_0)
   const multiplier1 = i32x4.splat(MULTIPLIER_1)
-  let k0 = key0
-  let k1 = key1
-  for (let round = 0; round < 10; round++) {
+  const weyl0 = i32x4.splat(WEYL_0)
+  const weyl1 = i32x4.splat(WEYL_1)
+  let k0 = i32x4.splat(key0)
+  let k1 = i32x4.splat(key1)
+  let round = 10
+  do {
     const high0 = highWords(c0, multiplier0)
     const high1 = highWords(c2, multiplier1)
     const low0 = i32x4.mul(c0, multiplier0)
     const low1 = i32x4.mul(c2, multiplier1)
-    c0 = v128.xor(v128.xor(high1, c1), i32x4.splat(k0))
+    c0 = v128.xor(v128.xor(high1, c1), k0)
     c1 = low1
-    c2 = v128.xor(v128.xor(high0, c3), i32x4.splat(k1))
+    c2 = v128.xor(v128.xor(high0, c3), k1)
     c3 = low0
-    k0 += WEYL_0
-    k1 += WEYL_1
-  }
+    k0 = i32x4.add(k0, weyl0)
+    k1 = i32x4.add(k1, weyl1)
+  } while (--round > 0)
   word0 = c0
   word1 = c1
   word2 = c2

@@ -10,6 +10,8 @@ import { orthogonal } from './orthogonal.ts'
 import {
   type ActingLanes,
   BLOCK_ROWS,
+  type DenseLayer,
+  type DenseNetwork,
   type Evaluated,
   type LossOf,
   type Parameter,
@@ -73,6 +75,7 @@ function buildMlp(settings: MlpParameters, observationSpace: Space, actionSpace:
   return {
     numParameters: shape.numParameters,
     parameters: shape.parameters,
+    dense: denseNetwork(shape, settings.activation),
     workspace: () => workspacePlan(shape),
     initialise(weights, random, key) {
       weights.fill(0)
@@ -138,6 +141,28 @@ function shapeOf(settings: MlpParameters, observationSpace: Space, actionSpace: 
     numParameters,
     activation,
     head,
+  }
+}
+
+function denseNetwork(shape: Shape, activation: MlpParameters['activation']): DenseNetwork {
+  const describe = (layer: Layer): DenseLayer => {
+    const [weight, bias] = [shape.parameters[layer.weight]!, shape.parameters[layer.bias]!]
+    return {
+      name: weight.name.replace(/\.weight$/, ''),
+      numInputs: layer.numInputs,
+      numOutputs: layer.numOutputs,
+      activation: layer === shape.actorHead || layer === shape.criticHead ? 'linear' : activation,
+      weight: weight.offset,
+      bias: bias.offset,
+    }
+  }
+  const { actorTrunk, criticTrunk, actorHead, criticHead, logStd, parameters } = shape
+  const shared = criticTrunk === actorTrunk
+  return {
+    trunk: shared ? actorTrunk.map(describe) : [],
+    actor: [...(shared ? [] : actorTrunk), actorHead].map(describe),
+    critic: [...(shared ? [] : criticTrunk), criticHead].map(describe),
+    logStd: logStd < 0 ? null : parameters[logStd]!.offset,
   }
 }
 

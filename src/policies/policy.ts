@@ -26,6 +26,8 @@ export interface Parameter {
 
 /** A policy with its settings: what `createWorld` takes. */
 export interface PolicyDefinition extends DefinitionRecord {
+  /** Starts what the policy runs on; `createWorld` awaits it before it builds the model. */
+  prepare?(): Promise<void>
   /** The network for these spaces. Throws InputError where it cannot serve them. */
   build(observationSpace: Space, actionSpace: Space): PolicyModel
 }
@@ -36,6 +38,29 @@ export interface Sequence {
   readonly length: number
   /** Rows before them which only bring the policy's memory up to date: no gradient passes through them. */
   readonly burnIn: number
+}
+
+/** One dense layer: y = activation(x · W + b). */
+export interface DenseLayer {
+  readonly name: string
+  readonly numInputs: number
+  readonly numOutputs: number
+  readonly activation: 'linear' | 'tanh' | 'relu'
+  /** Places among the weights: of W (numInputs × numOutputs, row-major), and of b (numOutputs). */
+  readonly weight: number
+  readonly bias: number
+}
+
+/** Actor and critic as dense layers, each layer over the one before. */
+export interface DenseNetwork {
+  /** The layers that both begin with; none where each has its own. */
+  readonly trunk: readonly DenseLayer[]
+  /** The actor's layers after the trunk; the last gives logits, or means. */
+  readonly actor: readonly DenseLayer[]
+  /** The critic's layers after the trunk; the last gives the value. */
+  readonly critic: readonly DenseLayer[]
+  /** Place of the log standard deviations among the weights; null for choices. */
+  readonly logStd: number | null
 }
 
 /** A network whose shapes are known, before it has memory. */
@@ -52,6 +77,8 @@ export interface PolicyModel {
   readonly answersLater?: boolean
   /** True where the policy must stay in the caller's thread, because a device serves only that; default false. */
   readonly staysInThread?: boolean
+  /** The network's layers, where it is dense layers and nothing else: what can be written for other software to run. */
+  readonly dense?: DenseNetwork
   /** What one thread needs beside the weights. */
   workspace(): Plan
   /** Starting weights, keyed by the seed and `key`. */
@@ -131,4 +158,6 @@ export interface Policy {
   differentiate(rows: Rows, from: number, count: number, lossOf: LossOf, gradient: ParameterViews): void | Promise<void>
   /** Takes up weights that were changed: called in each thread before they are used. */
   refresh?(): void
+  /** Gives back what it holds of a device; it takes it again when it is used again. */
+  dispose?(): void
 }

@@ -106,6 +106,7 @@ async function play(options: EvaluateOptions): Promise<{ world: World; cohort: C
   do await tick(world)
   while (cohort.t < cohort.numSteps && cohort.episode.phase.some((phase, n) => plays(cohort, phase, n)))
   await bootstrap(world)
+  world.close()
   return { world, cohort }
 }
 

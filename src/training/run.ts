@@ -16,7 +16,8 @@ import { InputError, show, unknownWord } from '../errors.ts'
 import { cannotWrite, makeFolder, syncFile, writeWhole } from '../files.ts'
 import { bestKernelBuild } from '../kernels/bind.ts'
 import { mlp } from '../policies/mlp.ts'
-import { BLOCK_ROWS, type PolicyDefinition } from '../policies/policy.ts'
+import { BLOCK_ROWS, type PolicyDefinition, type PolicyModel } from '../policies/policy.ts'
+import { loadWeights, weightsOf } from '../policies/weights.ts'
 import {
   choice,
   parseSetting,
@@ -25,6 +26,7 @@ import {
   type Settings,
   type SettingValue,
   type SettingValues,
+  text,
   toggle,
   whole,
 } from '../settings.ts'
@@ -39,6 +41,7 @@ import { createTrainer, type Progress, type Trainer } from './trainer.ts'
 /** What a run is told beside its environment, policy and algorithm. */
 export const runSettings = {
   seed: whole(1, 'keys every random number', { min: 0 }),
+  weights: text('', 'safetensors file with the weights to begin with; empty: drawn by the seed'),
   totalSteps: whole(1_000_000, 'environment steps of the training', { min: 1 }),
   numLanes: whole(16, 'environments side by side', { min: 1 }),
   stopWhenSolved: toggle(false, "stop once the mean of the last 100 returns reaches the environment's threshold"),
@@ -274,6 +277,8 @@ export async function startRun(definition: RunDefinition, out?: string): Promise
   if (out !== undefined) await refuseOccupied(out)
   const trainer = await runTrainer(definition) // Before anything is written: settings may be refused here.
   const folder = await claimFolder(definition.environment.id, out)
+  // Before config.json makes it a run: one that is resumed need not find the file of weights again.
+  if (definition.settings.weights !== '') await trainer.save(folder)
   const { environment, policy, algorithm, settings } = definition
   const config: RunConfig = {
     colonnade: VERSION,
@@ -305,8 +310,8 @@ async function refuseOccupied(folder: string): Promise<void> {
  */
 export async function resumeRun(folder: string): Promise<Run> {
   const definition = await openRun(folder)
-  const trainer = await runTrainer(definition)
   const hasCheckpoint = (await listCheckpoints(folder)).length > 0
+  const trainer = hasCheckpoint ? await drawnTrainer(definition) : await runTrainer(definition)
   const warnings = hasCheckpoint ? (await trainer.restore(folder)).warnings : []
   await dropYounger(folder, trainer.update)
   return new Run(folder, definition, trainer, warnings)
@@ -347,21 +352,12 @@ export async function loadPolicy(
 ): Promise<RunDefinition & { readonly weights: Float32Array; readonly update: number }> {
   const definition = await openRun(folder)
   const { tensors, manifest, path } = await readCheckpoint(folder)
-  const { environment, policy } = definition
-  const model = policy.build(environment.observationSpace, environment.actionSpace)
-  const weights = new Float32Array(model.numParameters)
-  for (const { name, offset, shape } of model.parameters) {
-    const tensor = tensors.get(`${policy.id}.weights.${name}`)
-    if (tensor?.type !== 'f32' || show(tensor.shape) !== show(shape)) {
-      throw new InputError(
-        `checkpoint ${path}`,
-        tensor ? `${name}: ${tensor.type} of shape ${show(tensor.shape)}` : `no ${name}`,
-        `${name}: f32 of shape ${show(shape)}`,
-      )
-    }
-    new Uint8Array(weights.buffer, offset * 4, tensor.bytes.byteLength).set(tensor.bytes)
-  }
+  const weights = weightsOf(`checkpoint ${path}`, tensors, modelOf(definition), `${definition.policy.id}.weights.`)
   return { ...definition, weights, update: manifest.update }
+}
+
+function modelOf({ environment, policy }: RunDefinition): PolicyModel {
+  return policy.build(environment.observationSpace, environment.actionSpace)
 }
 
 /** The kept rollout files of a run, in the order of their updates. */
@@ -375,9 +371,18 @@ export async function listRollouts(folder: string): Promise<string[]> {
 
 /**
  * The trainer of a run as `startRun` makes it, without a folder: its world, kernels and threads as the settings say.
- * @throws InputError where the settings do not fit.
+ * @throws InputError where the settings, or the weights that it is to begin with, do not fit.
  */
 export async function runTrainer(definition: RunDefinition): Promise<Trainer> {
+  const { weights } = definition.settings
+  const initial = weights === '' ? undefined : await loadWeights(weights, modelOf(definition))
+  const trainer = await drawnTrainer(definition)
+  if (initial) trainer.world.cohorts[0]!.weights.set(initial)
+  return trainer
+}
+
+/** The trainer of a run with weights that the seed has drawn, whatever the run is to begin with. */
+async function drawnTrainer(definition: RunDefinition): Promise<Trainer> {
   const { environment, policy, algorithm, settings } = definition
   const { numLanes, seed, kernels, profile } = settings
   const build = kernels === 'best' ? bestKernelBuild() : kernels

@@ -237,7 +237,12 @@ describe('physics', () => {
   )
 
   ignoresCompany('cartPoleStep', {
-    make: carts,
+    make(numbers, numLanes) {
+      const given = carts(numbers, numLanes)
+      // Poles that stand, and some that have fallen or turned over, beside one another.
+      given[2] = (given[2] as Float32Array).map((angle) => angle * [1, 1, 1, 1, 1, 4, 400][numbers.whole(0, 6)]!)
+      return given
+    },
     part: (given, first, count) => [
       ...given.slice(0, 4).map((column) => rows(column, first, count)),
       ...[4, 1, 1].map((width, index) => rows(given[4 + index], first, count, width)),
@@ -246,6 +251,34 @@ describe('physics', () => {
       count,
     ],
     outputs: () => [0, 1, 2, 3, 4, 5, 6].map((argument) => [argument, argument === 4 ? 4 : 1]),
+  })
+
+  /** Starts of the episodes of some of the lanes. */
+  const starts = (numbers: Numbers, numLanes: number): Argument[] => {
+    const words = () => Uint32Array.from({ length: numLanes }, () => numbers.whole(0, 2 ** 32 - 1))
+    const written = [1, 1, 1, 1, 4].map((width) => numbers.floats(width * numLanes))
+    const list = Uint32Array.from([...new Array(numLanes).keys()].filter(() => numbers.uniform() < 0.6))
+    const keys = [numbers.whole(0, 2 ** 32 - 1), numbers.whole(0, 2 ** 21 - 1)]
+    return [...written, new Uint32Array(4), words(), words(), list, ...keys, list.length]
+  }
+  matches('cartPoleReset', (numbers) => starts(numbers, numRowsOf(numbers)), { relative: 0, workspace: [5] })
+
+  test.each(builds)('cartPoleReset starts an episode with the same bits alone and in company (%s)', (build) => {
+    const bench = new Bench(build)
+    fc.assert(
+      fc.property(fc.integer({ min: 0, max: 2 ** 31 }), fc.integer({ min: 1, max: 40 }), (seed, numLanes) => {
+        const given = starts(new Numbers(seed), numLanes)
+        const list = given[8] as Uint32Array
+        const all = bench.call('cartPoleReset', given)
+        for (const n of list) {
+          const alone = bench.call('cartPoleReset', [...given.slice(0, 8), Uint32Array.of(n), ...given.slice(9, 11), 1])
+          for (const [argument, width] of [1, 1, 1, 1, 4].entries()) {
+            expect(rows(alone.columns[argument], n, 1, width)).toEqual(rows(all.columns[argument], n, 1, width))
+          }
+        }
+      }),
+      { numRuns: RUNS },
+    )
   })
 })
 
@@ -809,7 +842,29 @@ describe('rollout', () => {
     'listPhase',
     (numbers) => {
       const n = numRowsOf(numbers)
-      return [new Uint32Array(n), numbers.flags(n, partOf(numbers)), 1, ...span(numbers, n)]
+      const phase = numbers.flags(n, partOf(numbers)).map((flag) => flag * numbers.whole(1, 2))
+      return [new Uint32Array(n), phase, numbers.whole(0, 2), ...span(numbers, n)]
+    },
+    EXACT,
+  )
+
+  matches(
+    'beginEpisodes',
+    (numbers) => {
+      const n = numRowsOf(numbers)
+      const list = Uint32Array.from([...new Array(n).keys()].filter(() => numbers.uniform() < 0.3))
+      const episode = Uint32Array.from({ length: n }, () => [0, 5, 2 ** 32 - 1][numbers.whole(0, 2)]!)
+      const sums = Float64Array.from(numbers.floats(n))
+      return [episode, numbers.wholes(n, 0, 9), sums, numbers.flags(n), list, numbers.whole(0, 2), list.length]
+    },
+    EXACT,
+  )
+
+  matches(
+    'clearFlags',
+    (numbers) => {
+      const n = numRowsOf(numbers)
+      return [numbers.flags(n), numbers.flags(n), ...span(numbers, n)]
     },
     EXACT,
   )

@@ -1,132 +1,291 @@
-/** Gradients of convolutions that tfjs's wasm backend lacks: by the filter, and by a depthwise convolution's input. */
+/**
+ * Convolutions as products of matrices: every output pixel's patch of the input is a row. tfjs's wasm backend lacks the
+ * gradient by the filter and both of a depthwise convolution, reads and writes past its tensors where a filter is not square (a pad given
+ * as a number; `same` with strides), and knows no NCHW.
+ */
 import type { backend_util, TensorInfo } from '@tensorflow/tfjs-core'
-import { type Heap, type KernelArguments, sizeOf, type TensorKernels } from './heap.ts'
+import { type Fusion, fused } from './activation.ts'
+import { type Heap, type Kernel, sizeOf, type TensorKernels } from './heap.ts'
 
 type Convolution = backend_util.Conv2DInfo
-
-interface FilterAttributes {
-  readonly strides: [number, number] | number
-  readonly pad: 'valid' | 'same' | number
-  readonly dataFormat: 'NHWC' | 'NCHW'
-  readonly dimRoundingMode: 'floor' | 'round' | 'ceil'
-  readonly filterShape: [number, number, number, number]
-}
-
-interface DepthwiseAttributes extends FilterAttributes {
-  readonly dilations: [number, number] | number
-  readonly inputShape: [number, number, number, number]
-}
-
 type Shape4 = [number, number, number, number]
 
-/** Elements of the patches that are unfolded at once: 1 MiB, which stays in the second-level cache. */
+interface Attributes extends Fusion {
+  readonly strides: [number, number] | number
+  readonly dilations?: [number, number] | number
+  readonly pad: 'valid' | 'same' | number
+  readonly dataFormat?: 'NHWC' | 'NCHW'
+  readonly dimRoundingMode?: 'floor' | 'round' | 'ceil'
+  /** Of the gradients. */
+  readonly inputShape: Shape4
+  readonly filterShape: Shape4
+}
+
+/** Elements of the patches that are unfolded at once: 1 MiB, about what the second-level cache holds. */
 const PATCH_ELEMENTS = 1 << 18
 
-/** Conv2DBackpropFilter, DepthwiseConv2dNativeBackpropFilter and DepthwiseConv2dNativeBackpropInput. */
+/** Conv2D, FusedConv2D and the depthwise ones, with their gradients. */
 export function convolutionKernels(heap: Heap): TensorKernels {
-  const { computeConv2DInfo, convertConv2DDataFormat } = heap.tf.backend_util
-
-  /** Every output pixel's patch of the input as a row; then the filter's gradient is patchesᵀ · dy. */
-  const conv2DBackpropFilter = ({ inputs, attrs }: KernelArguments): TensorInfo => {
-    const { strides, pad, dataFormat, dimRoundingMode, filterShape } = attrs as unknown as FilterAttributes
+  const infoOf = (x: Shape4, filter: Shape4, attributes: Attributes, depthwise: boolean): Convolution => {
+    const { strides, dilations = 1, pad, dataFormat = 'NHWC', dimRoundingMode } = attributes
+    const { computeConv2DInfo, convertConv2DDataFormat } = heap.tf.backend_util
     const format = convertConv2DDataFormat(dataFormat)
-    const given = inputs.x!.shape as Shape4
-    const info = computeConv2DInfo(given, filterShape, strides, 1, pad, dimRoundingMode, false, format)
-    const last = format === 'channelsLast'
-    const perm = [0, 2, 3, 1]
-    const x = last ? inputs.x! : heap.run('Transpose', { x: inputs.x! }, { perm })
-    const dy = last ? inputs.dy! : heap.run('Transpose', { x: inputs.dy! }, { perm })
-    const dFilter = filterGradient(heap, x, dy, info)
-    if (!last) heap.free(x)
-    if (!last) heap.free(dy)
-    return dFilter
+    return computeConv2DInfo(x, filter, strides, dilations, pad, dimRoundingMode, depthwise, format)
+  }
+  const shapeOf = ({ shape }: TensorInfo) => shape as Shape4
+
+  const forward = (x: TensorInfo, filter: TensorInfo, bias: TensorInfo | undefined, attributes: Attributes) => {
+    const info = infoOf(shapeOf(x), shapeOf(filter), attributes, false)
+    return channelsLast(heap, info, [x], ([rows]) => convolve(heap, rows!, filter, bias, info))
   }
 
-  const depthwiseFilter = ({ inputs: { x, dy }, attrs }: KernelArguments): TensorInfo => {
-    const { strides, dilations, pad, dimRoundingMode, filterShape } = attrs as unknown as DepthwiseAttributes
-    const info = computeConv2DInfo(x!.shape as Shape4, filterShape, strides, dilations, pad, dimRoundingMode, true)
-    const multiplier = info.outChannels / info.inChannels
-    const dFilter = heap.output(info.filterShape, 'float32')
-    const [xs, dys] = [heap.floats(x!), heap.floats(dy!)]
-    const sums = new Float64Array(sizeOf(info.filterShape))
-    forEachTap(info, (xAt, yAt, tap) => {
-      const [from, d, s] = [xAt * info.inChannels, yAt * info.outChannels, tap * info.outChannels]
-      for (let j = 0; j < info.outChannels; j++) {
-        sums[s + j] = sums[s + j]! + xs[from + Math.floor(j / multiplier)]! * dys[d + j]!
-      }
-    })
-    heap.floats(dFilter).set(sums)
-    return dFilter
+  const depthwise = (x: TensorInfo, filter: TensorInfo, bias: TensorInfo | undefined, attributes: Attributes) => {
+    return convolveDepthwise(heap, x, filter, bias, infoOf(shapeOf(x), shapeOf(filter), attributes, true))
   }
 
-  const depthwiseInput = ({ inputs: { dy, filter }, attrs }: KernelArguments): TensorInfo => {
-    const { strides, dilations, pad, dimRoundingMode, inputShape } = attrs as unknown as DepthwiseAttributes
-    const shape = filter!.shape as Shape4
-    const info = computeConv2DInfo(inputShape, shape, strides, dilations, pad, dimRoundingMode, true)
-    const multiplier = info.outChannels / info.inChannels
-    const dx = heap.output(inputShape, 'float32')
-    const [into, dys, weights] = [heap.floats(dx).fill(0), heap.floats(dy!), heap.floats(filter!)]
-    forEachTap(info, (xAt, yAt, tap) => {
-      const [to, d, w] = [xAt * info.inChannels, yAt * info.outChannels, tap * info.outChannels]
-      for (let i = 0, j = 0; i < info.inChannels; i++) {
-        let sum = into[to + i]!
-        for (let k = 0; k < multiplier; k++, j++) sum += dys[d + j]! * weights[w + j]!
-        into[to + i] = sum
-      }
-    })
-    return dx
+  const whole = (convolveWith: typeof forward): Kernel => {
+    return ({ inputs: { x, filter }, attrs }) => convolveWith(x!, filter!, undefined, attrs as unknown as Attributes)
+  }
+  const fusedWith = (convolveWith: typeof forward): Kernel => {
+    return ({ inputs: { x, filter, bias, preluActivationWeights }, attrs }) => {
+      const attributes = attrs as unknown as Attributes
+      const channels = sizeOf(filter!.shape.slice(convolveWith === depthwise ? 2 : 3))
+      return fused(heap, attributes, bias, channels, preluActivationWeights, (start) =>
+        convolveWith(x!, filter!, start, attributes),
+      )
+    }
   }
 
   return {
-    Conv2DBackpropFilter: conv2DBackpropFilter,
-    DepthwiseConv2dNativeBackpropFilter: depthwiseFilter,
-    DepthwiseConv2dNativeBackpropInput: depthwiseInput,
+    Conv2D: whole(forward),
+    FusedConv2D: fusedWith(forward),
+    DepthwiseConv2dNative: whole(depthwise),
+    FusedDepthwiseConv2D: fusedWith(depthwise),
+    Conv2DBackpropInput({ inputs: { dy, filter }, attrs }) {
+      const attributes = attrs as unknown as Attributes
+      const info = infoOf(attributes.inputShape, shapeOf(filter!), attributes, false)
+      return channelsLast(heap, info, [dy!], ([rows]) => inputGradient(heap, rows!, filter!, info))
+    },
+    Conv2DBackpropFilter({ inputs: { x, dy }, attrs }) {
+      const attributes = attrs as unknown as Attributes
+      const info = infoOf(shapeOf(x!), attributes.filterShape, attributes, false)
+      return channelsLast(
+        heap,
+        info,
+        [x!, dy!],
+        ([rows, gradients]) => filterGradient(heap, rows!, gradients!, info),
+        false,
+      )
+    },
+    DepthwiseConv2dNativeBackpropInput({ inputs: { dy, filter }, attrs }) {
+      const attributes = attrs as unknown as Attributes
+      return depthwiseInputGradient(
+        heap,
+        dy!,
+        filter!,
+        infoOf(attributes.inputShape, shapeOf(filter!), attributes, true),
+      )
+    },
+    DepthwiseConv2dNativeBackpropFilter({ inputs: { x, dy }, attrs }) {
+      const attributes = attrs as unknown as Attributes
+      return depthwiseFilterGradient(heap, x!, dy!, infoOf(shapeOf(x!), attributes.filterShape, attributes, true))
+    },
   }
 }
 
-/** Of NHWC tensors, in groups of images whose patches fit PATCH_ELEMENTS. */
-function filterGradient(heap: Heap, x: TensorInfo, dy: TensorInfo, info: Convolution): TensorInfo {
-  const { batchSize, outHeight, outWidth, outChannels, inChannels, inHeight, inWidth } = info
-  const pixels = outHeight * outWidth
-  const width = info.filterHeight * info.filterWidth * inChannels
-  const group = Math.min(batchSize, Math.max(1, Math.floor(PATCH_ELEMENTS / (pixels * width))))
-  const dFilter = heap.output(info.filterShape, 'float32')
-  const dBias = heap.output([outChannels], 'float32') // The kernel sums it too.
-  const patches = heap.output([group * pixels * width], 'float32')
-  const { kernels } = heap
-  const [into, bias, rows] = [heap.floats(dFilter).fill(0), heap.floats(dBias), heap.floats(patches)]
-  const [xs, dys] = [heap.floats(x), heap.floats(dy)]
-  const [imageX, imageY] = [inHeight * inWidth * inChannels, pixels * outChannels]
-  for (let first = 0; first < batchSize; first += group) {
-    const count = Math.min(group, batchSize - first)
-    for (let i = 0; i < count; i++) unfold(rows, xs, info, i * pixels * width, (first + i) * imageX)
-    const gradients = dys.subarray(first * imageY, (first + count) * imageY)
-    kernels.denseBackwardWeights(into, bias, gradients, rows, count * pixels, width, outChannels, 0)
+/** Runs `work` on NHWC tensors; NCHW ones are transposed on the way in, and on the way out where the result is an image. */
+function channelsLast(
+  heap: Heap,
+  { dataFormat }: Convolution,
+  images: readonly TensorInfo[],
+  work: (images: readonly TensorInfo[]) => TensorInfo,
+  givesImage = true,
+): TensorInfo {
+  if (dataFormat === 'channelsLast') return work(images)
+  const turned = images.map((x) => heap.run('Transpose', { x }, { perm: [0, 2, 3, 1] }))
+  const result = work(turned)
+  for (const tensor of turned) heap.free(tensor)
+  if (!givesImage) return result
+  const back = heap.run('Transpose', { x: result }, { perm: [0, 3, 1, 2] })
+  heap.free(result)
+  return back
+}
+
+/** Patches of some images at a time, in one tensor that the caller frees. */
+class Patches {
+  readonly width: number
+  readonly pixels: number
+  readonly tensor: TensorInfo
+  readonly #group: number
+  readonly #heap: Heap
+  readonly #info: Convolution
+
+  constructor(heap: Heap, info: Convolution) {
+    this.#heap = heap
+    this.#info = info
+    this.pixels = info.outHeight * info.outWidth
+    this.width = info.filterHeight * info.filterWidth * info.inChannels
+    const fitting = Math.floor(PATCH_ELEMENTS / Math.max(1, this.pixels * this.width))
+    this.#group = Math.max(1, Math.min(info.batchSize, fitting))
+    this.tensor = heap.output([this.#group * this.pixels, this.width], 'float32')
   }
-  heap.free(dBias)
-  heap.free(patches)
+
+  /** Calls `visit(patches, images, outputs)` with the elements of each group of images; an output has `channels` channels. */
+  forEachGroup(
+    images: Float32Array,
+    outputs: Float32Array,
+    visit: (patches: Float32Array, images: Float32Array, outputs: Float32Array, count: number) => void,
+  ): void {
+    const { batchSize, inHeight, inWidth, inChannels, outChannels } = this.#info
+    const [imageSize, outputSize] = [inHeight * inWidth * inChannels, this.pixels * outChannels]
+    const patches = this.#heap.floats(this.tensor)
+    for (let first = 0; first < batchSize; first += this.#group) {
+      const end = Math.min(first + this.#group, batchSize)
+      visit(
+        patches,
+        images.subarray(first * imageSize, end * imageSize),
+        outputs.subarray(first * outputSize, end * outputSize),
+        end - first,
+      )
+    }
+  }
+
+  /** Fills the patches from `count` images (`unfold`), or adds them to the images (`fold`). */
+  move(way: 'unfold' | 'fold', patches: Float32Array, images: Float32Array, count: number): void {
+    const info = this.#info
+    const { unfoldPatches, foldPatches } = this.#heap.kernels
+    const [imageSize, patchSize] = [images.length / count, this.pixels * this.width]
+    for (let i = 0; i < count; i++) {
+      const image = images.subarray(i * imageSize, (i + 1) * imageSize)
+      const rows = patches.subarray(i * patchSize, (i + 1) * patchSize)
+      const [into, from] = way === 'unfold' ? [rows, image] : [image, rows]
+      const run = way === 'unfold' ? unfoldPatches : foldPatches
+      run(
+        into,
+        from,
+        info.inHeight,
+        info.inWidth,
+        info.inChannels,
+        info.outHeight,
+        info.outWidth,
+        info.filterHeight,
+        info.filterWidth,
+        info.strideHeight,
+        info.strideWidth,
+        info.dilationHeight,
+        info.dilationWidth,
+        info.padInfo.top,
+        info.padInfo.left,
+      )
+    }
+  }
+}
+
+function convolve(
+  heap: Heap,
+  x: TensorInfo,
+  filter: TensorInfo,
+  bias: TensorInfo | undefined,
+  info: Convolution,
+): TensorInfo {
+  const { batchSize, outHeight, outWidth, outChannels } = info
+  const y = heap.output([batchSize, outHeight, outWidth, outChannels], 'float32')
+  const patches = new Patches(heap, info)
+  const { kernels, scratch } = heap
+  const [weights, none] = [heap.floats(filter), scratch.subarray(0, 0)]
+  const start = bias === undefined ? none : heap.floats(bias)
+  patches.forEachGroup(heap.floats(x), heap.floats(y), (rows, images, outputs, count) => {
+    patches.move('unfold', rows, images, count)
+    const numRows = count * patches.pixels
+    kernels.matmul(outputs, rows, weights, start, scratch, numRows, outChannels, patches.width, false, false, false)
+  })
+  heap.free(patches.tensor)
+  return y
+}
+
+function inputGradient(heap: Heap, dy: TensorInfo, filter: TensorInfo, info: Convolution): TensorInfo {
+  const { batchSize, inHeight, inWidth, inChannels, outChannels } = info
+  const dx = heap.output([batchSize, inHeight, inWidth, inChannels], 'float32')
+  const patches = new Patches(heap, info)
+  const { kernels, scratch } = heap
+  const [weights, none] = [heap.floats(filter), scratch.subarray(0, 0)]
+  patches.forEachGroup(heap.floats(dx).fill(0), heap.floats(dy), (rows, images, outputs, count) => {
+    const numRows = count * patches.pixels
+    kernels.matmul(rows, outputs, weights, none, scratch, numRows, patches.width, outChannels, false, true, false)
+    patches.move('fold', rows, images, count)
+  })
+  heap.free(patches.tensor)
+  return dx
+}
+
+function filterGradient(heap: Heap, x: TensorInfo, dy: TensorInfo, info: Convolution): TensorInfo {
+  const dFilter = heap.output(info.filterShape, 'float32')
+  const patches = new Patches(heap, info)
+  const { kernels, scratch } = heap
+  const [into, none] = [heap.floats(dFilter).fill(0), scratch.subarray(0, 0)]
+  patches.forEachGroup(heap.floats(x), heap.floats(dy), (rows, images, outputs, count) => {
+    patches.move('unfold', rows, images, count)
+    const numRows = count * patches.pixels
+    kernels.matmul(into, rows, outputs, none, scratch, patches.width, info.outChannels, numRows, true, false, true)
+  })
+  heap.free(patches.tensor)
   return dFilter
 }
 
-/** One image's patches as rows, zero where they reach beyond the image. */
-function unfold(rows: Float32Array, x: Float32Array, info: Convolution, rowsFrom: number, xFrom: number): void {
-  const { outHeight, outWidth, inHeight, inWidth, inChannels, filterHeight, filterWidth } = info
-  const { strideHeight, strideWidth, padInfo } = info
-  let at = rowsFrom
-  for (let y = 0; y < outHeight; y++) {
-    for (let column = 0; column < outWidth; column++) {
-      const left = column * strideWidth - padInfo.left
-      for (let r = 0; r < filterHeight; r++) {
-        const row = y * strideHeight - padInfo.top + r
-        const isInside = row >= 0 && row < inHeight
-        for (let c = left; c < left + filterWidth; c++) {
-          const from = xFrom + (row * inWidth + c) * inChannels
-          const isPixel = isInside && c >= 0 && c < inWidth
-          for (let k = 0; k < inChannels; k++, at++) rows[at] = isPixel ? x[from + k]! : 0
-        }
-      }
+// Depthwise: each channel has filters of its own, so there is no product of matrices in it.
+
+function convolveDepthwise(
+  heap: Heap,
+  x: TensorInfo,
+  filter: TensorInfo,
+  bias: TensorInfo | undefined,
+  info: Convolution,
+): TensorInfo {
+  const { inChannels, outChannels } = info
+  const multiplier = outChannels / inChannels
+  const y = heap.output(info.outShape, 'float32')
+  const [ys, xs, weights] = [heap.floats(y), heap.floats(x), heap.floats(filter)]
+  const start = bias === undefined ? undefined : heap.floats(bias)
+  for (let i = 0; i < ys.length; i++) ys[i] = start === undefined ? 0 : start[i % outChannels]!
+  forEachTap(info, (xAt, yAt, tap) => {
+    const [from, to, w] = [xAt * inChannels, yAt * outChannels, tap * outChannels]
+    for (let i = 0, j = 0; i < inChannels; i++) {
+      for (let k = 0; k < multiplier; k++, j++) ys[to + j] = ys[to + j]! + xs[from + i]! * weights[w + j]!
     }
-  }
+  })
+  return y
+}
+
+function depthwiseInputGradient(heap: Heap, dy: TensorInfo, filter: TensorInfo, info: Convolution): TensorInfo {
+  const { inChannels, outChannels } = info
+  const multiplier = outChannels / inChannels
+  const dx = heap.output(info.inShape, 'float32')
+  const [into, dys, weights] = [heap.floats(dx).fill(0), heap.floats(dy), heap.floats(filter)]
+  forEachTap(info, (xAt, yAt, tap) => {
+    const [to, d, w] = [xAt * inChannels, yAt * outChannels, tap * outChannels]
+    for (let i = 0, j = 0; i < inChannels; i++) {
+      let sum = into[to + i]!
+      for (let k = 0; k < multiplier; k++, j++) sum += dys[d + j]! * weights[w + j]!
+      into[to + i] = sum
+    }
+  })
+  return dx
+}
+
+function depthwiseFilterGradient(heap: Heap, x: TensorInfo, dy: TensorInfo, info: Convolution): TensorInfo {
+  const { inChannels, outChannels } = info
+  const multiplier = outChannels / inChannels
+  const dFilter = heap.output(info.filterShape, 'float32')
+  const [xs, dys] = [heap.floats(x), heap.floats(dy)]
+  const sums = new Float64Array(sizeOf(info.filterShape))
+  forEachTap(info, (xAt, yAt, tap) => {
+    const [from, d, s] = [xAt * inChannels, yAt * outChannels, tap * outChannels]
+    for (let i = 0, j = 0; i < inChannels; i++) {
+      for (let k = 0; k < multiplier; k++, j++) sums[s + j] = sums[s + j]! + xs[from + i]! * dys[d + j]!
+    }
+  })
+  heap.floats(dFilter).set(sums)
+  return dFilter
 }
 
 /** Calls `visit(input pixel, output pixel, filter's tap)` wherever a tap of the filter lies on the image, taps outermost. */

@@ -4,7 +4,7 @@
  */
 import type { DataType, NamedAttrMap, TensorInfo } from '@tensorflow/tfjs-core'
 import { assert } from '../../errors.ts'
-import { createKernels, type KernelBuild, type Kernels } from '../../kernels/bind.ts'
+import { createKernels, type KernelBuild, type Kernels, MATMUL_SCRATCH } from '../../kernels/bind.ts'
 
 /** tfjs's core: all its users here are handed the one that the backend was loaded with. */
 export type Tfjs = typeof import('@tensorflow/tfjs-core')
@@ -28,14 +28,18 @@ export interface KernelArguments {
   readonly attrs?: NamedAttrMap
 }
 
+/** One of tfjs's kernels, or one of ours in its place. */
+export type Kernel = (given: KernelArguments) => TensorInfo
+
 /** Kernels by tfjs's names for them. */
-export type TensorKernels = Readonly<Record<string, (given: KernelArguments) => TensorInfo>>
+export type TensorKernels = Readonly<Record<string, Kernel>>
 
 export class Heap {
   readonly tf: Tfjs
   readonly #backend: WasmBackend
   readonly #memory: WebAssembly.Memory
   readonly #build: KernelBuild
+  readonly #scratch: number
   #buffer: ArrayBuffer
   #kernels: Kernels
 
@@ -44,6 +48,8 @@ export class Heap {
     this.#backend = backend
     this.#memory = backend.wasm.asm.memory
     this.#build = build
+    this.#scratch = backend.wasm._malloc(4 * MATMUL_SCRATCH) >>> 0
+    assert(this.#scratch !== 0, 'no room for the workspace of matrix products')
     this.#buffer = this.#memory.buffer
     this.#kernels = createKernels(this.#memory, build)
   }
@@ -101,10 +107,31 @@ export class Heap {
     return this.#backend.dataIdMap.get(tensor.dataId).memoryOffset
   }
 
-  /** Runs the kernel that is registered for `name` now. */
-  run(name: string, inputs: Readonly<Record<string, TensorInfo>>, attrs: object = {}): TensorInfo {
+  /** Workspace of `matmul`. */
+  get scratch(): Float32Array<ArrayBuffer> {
+    return new Float32Array(this.#current(), this.#scratch, MATMUL_SCRATCH)
+  }
+
+  /** Lets go of the workspace; nothing may run after. */
+  close(): void {
+    this.#backend.wasm._free(this.#scratch)
+  }
+
+  /** A tensor of 32-bit elements as one column, for kernels that only move them. */
+  words(tensor: TensorInfo): Int32Array<ArrayBuffer> {
+    assert(tensor.dtype === 'float32' || tensor.dtype === 'int32', `a tensor of ${tensor.dtype} has no words`)
+    return new Int32Array(this.#current(), this.#at(tensor), sizeOf(tensor.shape))
+  }
+
+  /** The kernel that is registered for `name` now: tfjs's own, before ours are. */
+  registered(name: string): Kernel {
     const { kernelFunc } = this.tf.getKernel(name, 'wasm')
-    return kernelFunc({ inputs, backend: this.#backend, attrs: attrs as never }) as TensorInfo
+    return ({ inputs, attrs }) => kernelFunc({ inputs: { ...inputs }, backend: this.#backend, attrs }) as TensorInfo
+  }
+
+  /** Runs the kernel that is registered for `name` now. */
+  run(name: string, inputs: Readonly<Record<string, TensorInfo | undefined>>, attrs: object = {}): TensorInfo {
+    return this.registered(name)({ inputs, attrs: attrs as NamedAttrMap })
   }
 }
 

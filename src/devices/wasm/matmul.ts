@@ -3,53 +3,28 @@
  * (2.5 GFLOP/s against 30), multiplies no integers, and broadcasts no batch but one matrix.
  */
 import type { TensorInfo } from '@tensorflow/tfjs-core'
-import { type Heap, type KernelArguments, sizeOf, type TensorKernels } from './heap.ts'
+import { type Fusion, fused } from './activation.ts'
+import type { Heap, TensorKernels } from './heap.ts'
 
 interface Sides {
   readonly transposeA: boolean
   readonly transposeB: boolean
 }
 
-interface Fusion extends Sides {
-  readonly activation: string
-  readonly leakyreluAlpha: number
-}
-
-/** tfjs's kernels for the activations that it fuses. */
-const ACTIVATIONS: Readonly<Record<string, string>> = {
-  elu: 'Elu',
-  leakyrelu: 'LeakyRelu',
-  prelu: 'Prelu',
-  relu: 'Relu',
-  relu6: 'Relu6',
-  sigmoid: 'Sigmoid',
-}
-
 /** BatchMatMul and _FusedMatMul. */
 export function matmulKernels(heap: Heap): TensorKernels {
-  const batchMatMul = ({ inputs: { a, b }, attrs }: KernelArguments): TensorInfo => {
-    return multiply(heap, a!, b!, undefined, attrs as unknown as Sides)
+  return {
+    BatchMatMul({ inputs: { a, b }, attrs }) {
+      return multiply(heap, a!, b!, undefined, attrs as unknown as Sides)
+    },
+    _FusedMatMul({ inputs: { a, b, bias, preluActivationWeights }, attrs }) {
+      const fusion = attrs as unknown as Sides & Fusion
+      const columns = (fusion.transposeB ? b!.shape.at(-2) : b!.shape.at(-1))!
+      return fused(heap, fusion, bias, columns, preluActivationWeights, (start) =>
+        multiply(heap, a!, b!, start, fusion),
+      )
+    },
   }
-  const fusedMatMul = ({ inputs, attrs }: KernelArguments): TensorInfo => {
-    const { a, b, bias, preluActivationWeights } = inputs
-    const { activation, leakyreluAlpha, ...sides } = attrs as unknown as Fusion
-    if (activation !== 'linear' && !(activation in ACTIVATIONS)) throw new Error(`no fused activation ${activation}`)
-    const columns = sides.transposeB ? b!.shape.at(-2) : b!.shape.at(-1)
-    // A bias for each column starts the sums; any other is added to them.
-    const starts = bias !== undefined && bias.shape.at(-1) === columns && sizeOf(bias.shape) === columns
-    let result = multiply(heap, a!, b!, starts ? bias : undefined, sides)
-    const apply = (name: string, inputs: Readonly<Record<string, TensorInfo>>, attributes = {}) => {
-      const before = result
-      result = heap.run(name, inputs, attributes)
-      heap.free(before)
-    }
-    if (bias !== undefined && !starts) apply('Add', { a: result, b: bias })
-    const name = ACTIVATIONS[activation]
-    if (name === 'Prelu') apply(name, { x: result, alpha: preluActivationWeights! })
-    else if (name !== undefined) apply(name, { x: result }, { alpha: leakyreluAlpha })
-    return result
-  }
-  return { BatchMatMul: batchMatMul, _FusedMatMul: fusedMatMul }
 }
 
 /** C (rows × columns) = A (rows × depth) · B (depth × columns) for every matrix of the batch. */
@@ -64,50 +39,46 @@ function multiply(heap: Heap, a: TensorInfo, b: TensorInfo, bias: TensorInfo | u
   const batch = heap.tf.broadcast_util.assertAndGetBroadcastShape(batchA, batchB)
   const { dtype } = a
   const c = heap.output([...batch, rows, columns], dtype)
-  const [aAt, bAt] = [matrixNumbers(batch, batchA), matrixNumbers(batch, batchB)]
+  const numbersA = matrixNumbers(batch, batchA)
+  const numbersB = matrixNumbers(batch, batchB)
+  const as = dtype === 'int32' ? heap.ints(a) : heap.floats(a)
+  const bs = dtype === 'int32' ? heap.ints(b) : heap.floats(b)
+  const cs = dtype === 'int32' ? heap.ints(c) : heap.floats(c)
+  const { kernels, scratch } = heap
+  const start = bias === undefined ? scratch.subarray(0, 0) : heap.floats(bias)
   const [sizeA, sizeB, sizeC] = [rows * depth, depth * columns, rows * columns]
-  if (dtype === 'int32') {
-    const [cs, as, bs] = [heap.ints(c), heap.ints(a), heap.ints(b)]
-    const [aRow, aStep] = transposeA ? [1, rows] : [depth, 1]
-    const [bStep, bColumn] = transposeB ? [1, depth] : [columns, 1]
-    for (let n = 0, i = 0; n < aAt.length; n++) {
-      const [aFrom, bFrom] = [aAt[n]! * sizeA, bAt[n]! * sizeB]
-      for (let row = 0; row < rows; row++) {
-        for (let column = 0; column < columns; column++, i++) {
-          let sum = 0
-          for (let k = 0; k < depth; k++) {
-            sum += as[aFrom + row * aRow + k * aStep]! * bs[bFrom + column * bColumn + k * bStep]!
-          }
-          cs[i] = sum
-        }
-      }
-    }
-    return c
-  }
-  const scratch = heap.output([sizeA + sizeB], 'float32')
-  const zeros = heap.output([Math.max(columns, rows)], 'float32')
-  const { kernels } = heap
-  const [cs, as, bs] = [heap.floats(c), heap.floats(a), heap.floats(b)]
-  const [space, none] = [heap.floats(scratch), heap.floats(zeros).fill(0)]
-  const start = bias === undefined ? none : heap.floats(bias)
-  for (let n = 0; n < aAt.length; n++) {
+  for (let n = 0; n < numbersA.length; n++) {
     const product = cs.subarray(n * sizeC, (n + 1) * sizeC)
-    const left = as.subarray(aAt[n]! * sizeA, (aAt[n]! + 1) * sizeA)
-    const right = bs.subarray(bAt[n]! * sizeB, (bAt[n]! + 1) * sizeB)
-    if (transposeA) {
-      for (let row = 0; row < rows; row++)
-        for (let k = 0; k < depth; k++) space[row * depth + k] = left[k * rows + row]!
-    }
-    const rowsOfA = transposeA ? space : left
-    const spare = space.subarray(sizeA)
-    if (transposeB) {
-      for (let row = 0; row < rows; row++) product.set(start.subarray(0, columns), row * columns)
-      kernels.denseBackwardInput(product, rowsOfA, right, spare, rows, columns, depth, true)
-    } else kernels.denseForward(product, rowsOfA, right, start, rows, depth, columns, 0, 0, 0)
+    const left = as.subarray(numbersA[n]! * sizeA, (numbersA[n]! + 1) * sizeA)
+    const right = bs.subarray(numbersB[n]! * sizeB, (numbersB[n]! + 1) * sizeB)
+    if (product instanceof Float32Array) {
+      const [floatsA, floatsB] = [left as Float32Array, right as Float32Array]
+      kernels.matmul(product, floatsA, floatsB, start, scratch, rows, columns, depth, transposeA, transposeB, false)
+    } else multiplyInts(product, left, right, rows, columns, depth, transposeA, transposeB)
   }
-  heap.free(scratch)
-  heap.free(zeros)
   return c
+}
+
+/** As `matmul` of the kernels, of integers; a sum beyond 32 bits wraps, as in tfjs's cpu backend. */
+function multiplyInts(
+  c: ArrayLike<number> & { [i: number]: number },
+  a: ArrayLike<number>,
+  b: ArrayLike<number>,
+  rows: number,
+  columns: number,
+  depth: number,
+  transposeA: boolean,
+  transposeB: boolean,
+): void {
+  const [aRow, aStep] = transposeA ? [1, rows] : [depth, 1]
+  const [bColumn, bStep] = transposeB ? [depth, 1] : [1, columns]
+  for (let row = 0, i = 0; row < rows; row++) {
+    for (let column = 0; column < columns; column++, i++) {
+      let sum = 0
+      for (let k = 0; k < depth; k++) sum += a[row * aRow + k * aStep]! * b[column * bColumn + k * bStep]!
+      c[i] = sum
+    }
+  }
 }
 
 /** Rows and columns of a tensor's matrices, transposed or not. */

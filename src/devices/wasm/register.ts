@@ -9,8 +9,9 @@ import { convolutionKernels } from './convolution.ts'
 import { einsumGradient, einsumKernels } from './einsum.ts'
 import { elementKernels } from './elements.ts'
 import { Heap, type TensorKernels, type Tfjs, type WasmBackend } from './heap.ts'
+import { layoutKernels } from './layout.ts'
 import { matmulKernels } from './matmul.ts'
-import { segmentKernels } from './segment.ts'
+import { poolingKernels } from './pooling.ts'
 
 /** What was registered, and the way back. */
 export interface Registration {
@@ -43,8 +44,9 @@ export function registerWasmKernels(
     ...convolutionKernels(heap),
     ...einsumKernels(heap),
     ...elementKernels(heap),
+    ...layoutKernels(heap),
     ...matmulKernels(heap),
-    ...segmentKernels(heap),
+    ...poolingKernels(heap),
   }
   const names = Object.keys(ours).toSorted()
   const added = names.filter((name) => !theirs.has(name))
@@ -62,6 +64,7 @@ export function registerWasmKernels(
       for (const kernelName of [...added, ...replaced]) tf.unregisterKernel(kernelName, 'wasm')
       for (const kernelName of replaced) tf.registerKernel(theirs.get(kernelName)!)
       if (isFirst) tf.unregisterGradient('Einsum')
+      heap.close()
     },
   }
 }

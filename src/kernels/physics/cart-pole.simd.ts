@@ -2,11 +2,19 @@
 import { philox4, word0, word1, word2, word3 } from '../philox.simd'
 import {
   bytes4,
+  COS_4,
+  COS_6,
+  COS_8,
   cosQuarter,
+  cosSeries,
   load4,
   madd,
   quarterTurns,
+  SIN_3,
+  SIN_5,
+  SIN_7,
   sinQuarter,
+  sinSeries,
   store4,
   storeBytes,
   turn,
@@ -37,34 +45,73 @@ export function cartPoleStep(
   from: i32,
   to: i32,
 ): void {
-  const first = <usize>from << 2
-  position += first
-  velocity += first
-  angle += first
-  angularVelocity += first
-  reward += first
-  action += first
-  observation += first << 2
-  terminated += from
-  let left = to - from
-  for (; left >= 4; left -= 4) {
-    step(position, velocity, angle, angularVelocity, observation, reward, terminated, action, 4)
-    position += 16
-    velocity += 16
-    angle += 16
-    angularVelocity += 16
-    reward += 16
-    action += 16
-    observation += 64
-    terminated += 4
+  const some = i32(from < to)
+  const one = <f32>some // 1, which the compiler must not know; see `tanhInPlace`.
+  const ones = f32x4.splat(one)
+  const unsigned = i32x4.splat(some * 0x7fffffff)
+  const upright = f32x4.splat(one * 0.78) // Below ¼π: no quarter turn to take away.
+  const sin7 = f32x4.splat(one * SIN_7)
+  const sin5 = f32x4.splat(one * SIN_5)
+  const sin3 = f32x4.splat(one * SIN_3)
+  const cos8 = f32x4.splat(one * COS_8)
+  const cos6 = f32x4.splat(one * COS_6)
+  const cos4 = f32x4.splat(one * COS_4)
+  const cos2 = f32x4.splat(one * -0.5)
+  const seconds = f32x4.splat(one * STEP_SECONDS)
+  const perTotalMass = f32x4.splat(one * (1 / TOTAL_MASS))
+  const poleMoment = f32x4.splat(one * POLE_MOMENT)
+  const poleShare = f32x4.mul(poleMoment, perTotalMass)
+  const force = f32x4.splat(one * FORCE)
+  const gravity = f32x4.splat(one * GRAVITY)
+  const inertia0 = f32x4.splat(one * ((HALF_LENGTH * 4) / 3))
+  const inertia2 = f32x4.splat(one * ((-HALF_LENGTH * POLE_MASS) / TOTAL_MASS))
+  const positionLimit = f32x4.splat(one * POSITION_LIMIT)
+  const angleLimit = f32x4.splat(one * ANGLE_LIMIT)
+  let n: usize = from
+  const end: usize = to
+  while (n < end) {
+    if (n + 4 <= end && stand(angle + (n << 2), unsigned, upright)) {
+      // A loop with one way out, at its end: V8 of Node 20 moves constants out of no other.
+      do {
+        const theta = v128.load(angle + (n << 2))
+        const z = f32x4.mul(theta, theta)
+        const sin = sinSeries(theta, z, sin7, sin5, sin3)
+        const cos = cosSeries(z, cos8, cos6, cos4, cos2, ones)
+        move(
+          position, velocity, angle, angularVelocity, observation, reward, terminated, action, sin, cos, n, 4,
+          ones, unsigned, seconds, perTotalMass, poleMoment, poleShare, force, gravity, inertia0, inertia2, positionLimit,
+          angleLimit,
+        )
+        n += 4
+      } while (n + 4 <= end && stand(angle + (n << 2), unsigned, upright))
+    } else {
+      const left = min(4, <i32>(end - n))
+      const theta = load4(angle + (n << 2), left)
+      const q = quarterTurns(theta)
+      const r = withinQuarter(theta, q)
+      const sin = turn(sinQuarter(r), cosQuarter(r), q, 0)
+      const cos = turn(sinQuarter(r), cosQuarter(r), q, 1)
+      move(
+        position, velocity, angle, angularVelocity, observation, reward, terminated, action, sin, cos, n, left,
+        ones, unsigned, seconds, perTotalMass, poleMoment, poleShare, force, gravity, inertia0, inertia2, positionLimit,
+        angleLimit,
+      )
+      n += 4
+    }
   }
-  if (left > 0) step(position, velocity, angle, angularVelocity, observation, reward, terminated, action, left)
 }
 
-/** One step of four carts, or of the fewer that are left. */
+/** Whether four poles lean so little, as all do whose episode goes on, that their angle has no quarter turn in it. */
 // @ts-ignore: decorator
 @inline
-function step(
+function stand(angle: usize, unsigned: v128, upright: v128): bool {
+  return i32x4.bitmask(f32x4.lt(v128.and(v128.load(angle), unsigned), upright)) == 15
+}
+
+/** One step of the carts n to n + left, four at most, whose poles' angles have this sine and cosine; then constants. */
+// @ts-ignore: decorator
+@inline
+function move(
   position: usize,
   velocity: usize,
   angle: usize,
@@ -73,49 +120,53 @@ function step(
   reward: usize,
   terminated: usize,
   action: usize,
+  sin: v128,
+  cos: v128,
+  n: usize,
   left: i32,
+  ones: v128,
+  unsigned: v128,
+  seconds: v128,
+  perTotalMass: v128,
+  poleMoment: v128,
+  poleShare: v128,
+  force: v128,
+  gravity: v128,
+  inertia0: v128,
+  inertia2: v128,
+  positionLimit: v128,
+  angleLimit: v128,
 ): void {
-  const one = f32x4.splat(1)
-  const seconds = f32x4.splat(STEP_SECONDS)
-  const perTotalMass = f32x4.splat(1 / TOTAL_MASS)
-  const poleMoment = f32x4.splat(POLE_MOMENT)
-  const x = load4(position, left)
-  const dx = load4(velocity, left)
-  const theta = load4(angle, left)
-  const dTheta = load4(angularVelocity, left)
-  const right = i32x4.eq(load4(action, left), i32x4.splat(1))
-  const force = v128.bitselect(f32x4.splat(FORCE), f32x4.splat(-FORCE), right)
-
-  const q = quarterTurns(theta)
-  const r = withinQuarter(theta, q)
-  const sinR = sinQuarter(r)
-  const cosR = cosQuarter(r)
-  const sin = turn(sinR, cosR, q, 0)
-  const cos = turn(sinR, cosR, q, 1)
+  const at = n << 2
+  const x = load4(position + at, left)
+  const dx = load4(velocity + at, left)
+  const theta = load4(angle + at, left)
+  const dTheta = load4(angularVelocity + at, left)
+  const right = i32x4.eq(load4(action + at, left), i32x4.splat(1))
+  const pushed = v128.xor(force, i32x4.shl(v128.not(right), 31)) // To the left: the sign bit set.
 
   const swing = f32x4.mul(f32x4.mul(poleMoment, f32x4.mul(dTheta, dTheta)), sin)
-  const push = f32x4.mul(f32x4.add(force, swing), perTotalMass)
-  const torque = f32x4.sub(f32x4.mul(f32x4.splat(GRAVITY), sin), f32x4.mul(cos, push))
-  const inertia = madd(f32x4.splat((-HALF_LENGTH * POLE_MASS) / TOTAL_MASS), f32x4.mul(cos, cos), f32x4.splat((HALF_LENGTH * 4) / 3))
-  const ddTheta = f32x4.div(torque, inertia)
-  const ddx = f32x4.sub(push, f32x4.mul(f32x4.mul(poleMoment, perTotalMass), f32x4.mul(ddTheta, cos)))
+  const push = f32x4.mul(f32x4.add(pushed, swing), perTotalMass)
+  const torque = f32x4.sub(f32x4.mul(gravity, sin), f32x4.mul(cos, push))
+  const ddTheta = f32x4.div(torque, madd(inertia2, f32x4.mul(cos, cos), inertia0))
+  const ddx = f32x4.sub(push, f32x4.mul(poleShare, f32x4.mul(ddTheta, cos)))
 
   const nextX = madd(seconds, dx, x)
   const nextDx = madd(seconds, ddx, dx)
   const nextTheta = madd(seconds, dTheta, theta)
   const nextDTheta = madd(seconds, ddTheta, dTheta)
-  store4(position, nextX, left)
-  store4(velocity, nextDx, left)
-  store4(angle, nextTheta, left)
-  store4(angularVelocity, nextDTheta, left)
-  store4(reward, one, left)
+  store4(position + at, nextX, left)
+  store4(velocity + at, nextDx, left)
+  store4(angle + at, nextTheta, left)
+  store4(angularVelocity + at, nextDTheta, left)
+  store4(reward + at, ones, left)
   const outside = v128.or(
-    f32x4.ge(f32x4.abs(nextX), f32x4.splat(POSITION_LIMIT)),
-    f32x4.ge(f32x4.abs(nextTheta), f32x4.splat(ANGLE_LIMIT)),
+    f32x4.ge(v128.and(nextX, unsigned), positionLimit),
+    f32x4.ge(v128.and(nextTheta, unsigned), angleLimit),
   )
-  storeBytes(terminated, bytes4(outside), left)
-
-  storeRows(observation, observation + 16, observation + 32, observation + 48, nextX, nextDx, nextTheta, nextDTheta, left)
+  storeBytes(terminated + n, bytes4(outside), left)
+  const row = observation + (at << 2)
+  storeRows(row, row + 16, row + 32, row + 48, nextX, nextDx, nextTheta, nextDTheta, left)
 }
 
 /** The first `left` observation rows, each at its own place, from four columns. */

@@ -82,7 +82,7 @@ describe('matMul', () => {
 
     test(`with bias and activation equals cpu's (transposed: ${transposeA}, ${transposeB})`, async () => {
       await forCases(async (numbers) => {
-        const [rows, depth, columns] = [lengthOf(numbers), sideOf(numbers), sideOf(numbers)]
+        const [rows, depth, columns] = [sideOf(numbers), sideOf(numbers), sideOf(numbers)]
         const [a, b] = shapes(rows, depth, columns) as [number[], number[]]
         const kinds = ['linear', 'relu', 'elu', 'relu6', 'sigmoid', 'leakyrelu'] as const
         const activation = kinds[numbers.whole(0, 5)]!
@@ -150,10 +150,10 @@ describe('convolution', () => {
       const [height, width] = [numbers.whole(3, 7), numbers.whole(3, 7)]
       const [channels, filters] = [numbers.whole(1, 5), numbers.whole(1, 9)]
       const filter = [numbers.whole(1, 3), numbers.whole(1, 3), channels, filters]
-      const strides = 1
-      const pad = (['same', 'valid'] as const)[numbers.whole(0, 1)]!
+      const strides = [1, 2, [1, 2]][numbers.whole(0, 2)] as number | [number, number]
+      const pad = (['same', 'valid', 1] as const)[numbers.whole(0, 2)]!
       await expectSame(
-        (x, w) => tf.conv2d(x as Tensor4D, w as Tensor4D, strides, pad),
+        (x, w) => tf.conv2d(x as Tensor4D, w as Tensor4D, strides, pad, 'NHWC', 1, pad === 1 ? 'floor' : undefined),
         [floats(numbers, [numbers.whole(1, 3), height, width, channels]), floats(numbers, filter)],
       )
     })
@@ -183,7 +183,7 @@ describe('convolution', () => {
       const [height, width] = [numbers.whole(3, 7), numbers.whole(3, 7)]
       const channels = numbers.whole(1, 5)
       const filter = [numbers.whole(1, 3), numbers.whole(1, 3), channels, numbers.whole(1, 3)]
-      const strides = 1
+      const strides = numbers.whole(1, 2)
       const pad = (['same', 'valid'] as const)[numbers.whole(0, 1)]!
       await expectSame(
         (x, w) => tf.depthwiseConv2d(x as Tensor4D, w as Tensor4D, strides, pad),
