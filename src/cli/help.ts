@@ -21,7 +21,7 @@ export async function help([environment = 'CartPole-v1', ...words]: readonly str
   --quiet    print no progress
   --version  print the version
 
-<environment> is one of Gymnasium's ids, or the path of a module that exports one environment.
+<environment> is an id that colonnade environments lists, or the path of a module that exports one environment.
 
 Keys of train (defaults for ${environment}):
 ${table(keys)}

@@ -27,6 +27,20 @@ const presets: Readonly<Record<string, readonly Preset[]>> = {
       policy: { id: 'mlp', parameters: {} },
     },
   ],
+  'Breakout-MinAtar': [
+    {
+      run: { numLanes: 64, totalSteps: 1_000_000 },
+      ppo: { numSteps: 32, numMinibatches: 8, updateEpochs: 4, learningRate: 5e-3, entropyCoef: 0.01 },
+      policy: { id: 'mlp', parameters: { activation: 'relu' } },
+    },
+  ],
+  'TicTacToe-v0': [
+    {
+      run: { numLanes: 64, totalSteps: 500_000 },
+      ppo: { numSteps: 32, numMinibatches: 8, updateEpochs: 4, learningRate: 2e-3, gamma: 1, entropyCoef: 0.02 },
+      policy: { id: 'mlp', parameters: { activation: 'relu' } },
+    },
+  ],
 }
 
 const untuned: Preset = { run: {}, ppo: {}, policy: { id: 'mlp', parameters: {} } }
