@@ -51,7 +51,7 @@ import {
   mapElements,
   selectElements,
 } from './tensor/elements.ts'
-import { addToSegments, foldPatches, sumMiddle, transposeMatrices, unfoldPatches } from './tensor/layout.ts'
+import { addToSegments, copyRows, foldPatches, sumMiddle, transposeMatrices, unfoldPatches } from './tensor/layout.ts'
 import { MATMUL_SCRATCH, matmul } from './tensor/matmul.ts'
 
 export { Activation, Combination, Comparison, ElementMap, MATMUL_SCRATCH, NUM_SLOTS, PpoSum }
@@ -71,6 +71,7 @@ const plain = {
   combineRows,
   compareRows,
   completeNextValue,
+  copyRows,
   denseBackwardInput,
   denseBackwardWeights,
   denseForward,

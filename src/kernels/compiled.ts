@@ -227,6 +227,9 @@ export function bindCompiled(memory: WebAssembly.Memory, build: CompiledBuild, p
         to,
       )
     },
+    copyRows(out, x, numRows, width, outRow, xRow) {
+      body.copyRows(at(out), at(x), numRows, width, outRow, xRow)
+    },
     denseBackwardInput(dx, dy, weight, transposed, numRows, numInputs, numOutputs, accumulate) {
       body.denseBackwardInput(at(dx), at(dy), at(weight), at(transposed), numRows, numInputs, numOutputs, accumulate)
     },

@@ -16,6 +16,20 @@ export function transposeMatrices(
   }
 }
 
+/** Copies `numRows` rows of `width` elements; rows of `out` begin outRow elements apart, rows of x xRow elements. */
+export function copyRows(
+  out: Float32Array | Int32Array,
+  x: Float32Array | Int32Array,
+  numRows: number,
+  width: number,
+  outRow: number,
+  xRow: number,
+): void {
+  for (let row = 0; row < numRows; row++) {
+    for (let k = 0; k < width; k++) out[row * outRow + k] = x[row * xRow + k]!
+  }
+}
+
 /** out (count × width): the sums of x (count × depth × width) over its middle. */
 export function sumMiddle(out: Float32Array, x: Float32Array, count: number, depth: number, width: number): void {
   for (let n = 0; n < count; n++) {
