@@ -51,15 +51,25 @@ import {
   mapElements,
   selectElements,
 } from './tensor/elements.ts'
-import { addToSegments, copyRows, foldPatches, sumMiddle, transposeMatrices, unfoldPatches } from './tensor/layout.ts'
+import {
+  addDepthwise,
+  addToSegments,
+  copyRows,
+  DepthwiseTarget,
+  foldPatches,
+  sumMiddle,
+  transposeMatrices,
+  unfoldPatches,
+} from './tensor/layout.ts'
 import { MATMUL_SCRATCH, matmul } from './tensor/matmul.ts'
 
-export { Activation, Combination, Comparison, ElementMap, MATMUL_SCRATCH, NUM_SLOTS, PpoSum }
+export { Activation, Combination, Comparison, DepthwiseTarget, ElementMap, MATMUL_SCRATCH, NUM_SLOTS, PpoSum }
 
 const plain = {
   accountEpisodes,
   activationBackward,
   adamStep,
+  addDepthwise,
   addToSegments,
   cartPoleStep,
   categoricalBackward,

@@ -393,6 +393,18 @@ describe('layout', () => {
   }
   matches('unfoldPatches', patches, { relative: 0 })
   matches(
+    'addDepthwise',
+    (numbers) => {
+      const [, image, height, width, channels, ...sizes] = patches(numbers)
+      const [multiplier, outHeight, outWidth] = [numbers.whole(1, 3), sizes[0] as number, sizes[1] as number]
+      const outChannels = multiplier * (channels as number)
+      const outputs = numbers.floats(outHeight * outWidth * outChannels)
+      const filter = numbers.floats((sizes[2] as number) * (sizes[3] as number) * outChannels)
+      return [outputs, image!, filter, numbers.whole(0, 2), multiplier, height!, width!, channels!, ...sizes]
+    },
+    { relative: 1e-5 },
+  )
+  matches(
     'foldPatches',
     (numbers) => {
       const [rowsOfPatches, image, ...sizes] = patches(numbers)
