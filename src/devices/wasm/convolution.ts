@@ -13,7 +13,8 @@ type Shape4 = [number, number, number, number]
 
 interface Attributes extends Fusion {
   readonly strides: [number, number] | number
-  readonly dilations?: [number, number] | number
+  /** Layers say null for none. */
+  readonly dilations?: [number, number] | number | null
   readonly pad: 'valid' | 'same' | number
   readonly dataFormat?: 'NHWC' | 'NCHW'
   readonly dimRoundingMode?: 'floor' | 'round' | 'ceil'
@@ -28,10 +29,10 @@ const PATCH_ELEMENTS = 1 << 18
 /** Conv2D, FusedConv2D and the depthwise ones, with their gradients. */
 export function convolutionKernels(heap: Heap): TensorKernels {
   const infoOf = (x: Shape4, filter: Shape4, attributes: Attributes, depthwise: boolean): Convolution => {
-    const { strides, dilations = 1, pad, dataFormat = 'NHWC', dimRoundingMode } = attributes
+    const { strides, dilations, pad, dataFormat = 'NHWC', dimRoundingMode } = attributes
     const { computeConv2DInfo, convertConv2DDataFormat } = heap.tf.backend_util
     const format = convertConv2DDataFormat(dataFormat)
-    return computeConv2DInfo(x, filter, strides, dilations, pad, dimRoundingMode, depthwise, format)
+    return computeConv2DInfo(x, filter, strides, dilations ?? 1, pad, dimRoundingMode, depthwise, format)
   }
   const shapeOf = ({ shape }: TensorInfo) => shape as Shape4
 
