@@ -1,7 +1,7 @@
 /**
- * Convolutions as products of matrices: every output pixel's patch of the input is a row. tfjs's wasm backend lacks the
- * gradient by the filter and both of a depthwise convolution, reads and writes past its tensors where a filter is not square (a pad given
- * as a number; `same` with strides), and knows no NCHW.
+ * Convolutions as products of matrices: every output pixel's patch of the input is a row. tfjs's wasm backend has no gradient
+ * by a filter and none of a depthwise convolution, knows no NCHW, and gives wrong numbers, from beyond its tensors, where a
+ * filter that is not square meets a pad given as a number, or strides with `same`.
  */
 import type { backend_util, TensorInfo } from '@tensorflow/tfjs-core'
 import { DepthwiseTarget } from '../../kernels/bind.ts'
