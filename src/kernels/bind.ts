@@ -56,18 +56,28 @@ import {
   mapElements,
   selectElements,
 } from './tensor/elements.ts'
-import { addToSegments, foldPatches, sumMiddle, transposeMatrices, unfoldPatches } from './tensor/layout.ts'
+import {
+  addDepthwise,
+  addToSegments,
+  copyRows,
+  DepthwiseTarget,
+  foldPatches,
+  sumMiddle,
+  transposeMatrices,
+  unfoldPatches,
+} from './tensor/layout.ts'
 import { MATMUL_SCRATCH, matmul } from './tensor/matmul.ts'
 
-export { Activation, Combination, Comparison, ElementMap, MATMUL_SCRATCH, NUM_SLOTS, PpoSum }
+export { Activation, Combination, Comparison, DepthwiseTarget, ElementMap, MATMUL_SCRATCH, NUM_SLOTS, PpoSum }
 
 const plain = {
   accountEpisodes,
   activationBackward,
   adamStep,
+  addDepthwise,
+  addToSegments,
   beginEpisodes,
   cartPoleReset,
-  addToSegments,
   cartPoleStep,
   categoricalBackward,
   categoricalEvaluate,
@@ -79,6 +89,7 @@ const plain = {
   combineRows,
   compareRows,
   completeNextValue,
+  copyRows,
   denseBackwardInput,
   denseBackwardWeights,
   denseForward,
