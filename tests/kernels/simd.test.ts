@@ -867,6 +867,23 @@ describe('optimizer', () => {
     ],
     outputs: () => [0, 1, 2].map((argument) => [argument, 1]),
   })
+  test.each(builds)(
+    'adamStep lets the moments of a weight without gradients reach 0, and move nothing (%s)',
+    (build) => {
+      const bench = new Bench(build)
+      const length = 7
+      let columns = [1, 0.1, 0.1, 0].map((value) => new Float32Array(length).fill(value))
+      let before = columns
+      for (let step = 0; step < 2000; step++) {
+        before = columns
+        const rates = [1, 2.5e-4, 0.9, 0.999, 1e-5, 0, 1, 1, length]
+        columns = bench.call('adamStep', [...columns, ...rates]).columns.slice(0, 4) as Float32Array[]
+      }
+      expect([...columns[1]!]).toEqual(new Array(length).fill(0))
+      expect(columns[0]).toEqual(before[0])
+      expect(columns[2]![0]).toBeGreaterThan(0.01)
+    },
+  )
 
   matches(
     'globalNorm',
