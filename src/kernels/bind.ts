@@ -31,6 +31,8 @@ import { sgdStep } from './optimizer/sgd.ts'
 import { NUM_SLOTS, sumSlots } from './optimizer/slots.ts'
 import { cartPoleReset, cartPoleStep } from './physics/cart-pole.ts'
 import { pendulumStep } from './physics/pendulum.ts'
+import { gruBackward, gruForward, gruScratch } from './recurrent/gru.ts'
+import { lstmBackward, lstmForward, lstmScratch } from './recurrent/lstm.ts'
 import { beginEpisodes, clearFlags, listPhase } from './rollout/begin.ts'
 import { closeRow, completeNextValue, limitSteps, listBootstrap, scatterValues, settleDead } from './rollout/close.ts'
 import { accountEpisodes } from './rollout/episodes.ts'
@@ -68,7 +70,18 @@ import {
 } from './tensor/layout.ts'
 import { MATMUL_SCRATCH, matmul } from './tensor/matmul.ts'
 
-export { Activation, Combination, Comparison, DepthwiseTarget, ElementMap, MATMUL_SCRATCH, NUM_SLOTS, PpoSum }
+export {
+  Activation,
+  Combination,
+  Comparison,
+  DepthwiseTarget,
+  ElementMap,
+  gruScratch,
+  lstmScratch,
+  MATMUL_SCRATCH,
+  NUM_SLOTS,
+  PpoSum,
+}
 
 const plain = {
   accountEpisodes,
@@ -110,11 +123,15 @@ const plain = {
   gaussianMode,
   gaussianSample,
   globalNorm,
+  gruBackward,
+  gruForward,
   klEstimates,
   limitSteps,
   listBootstrap,
   listPhase,
   listValid,
+  lstmBackward,
+  lstmForward,
   maskLogits,
   mapElements,
   matmul,

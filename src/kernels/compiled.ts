@@ -456,6 +456,59 @@ export function bindCompiled(memory: WebAssembly.Memory, build: CompiledBuild, p
     globalNorm(x, length) {
       return body.globalNorm(at(x), length)
     },
+    gruBackward(
+      dX,
+      dWeight,
+      dBias,
+      dAfter,
+      after,
+      gates,
+      weight,
+      recorded,
+      continues,
+      carried,
+      scratch,
+      numLanes,
+      length,
+      units,
+    ) {
+      body.gruBackward(
+        at(dX),
+        at(dWeight),
+        at(dBias),
+        at(dAfter),
+        at(after),
+        at(gates),
+        at(weight),
+        at(recorded),
+        at(continues),
+        at(carried),
+        at(scratch),
+        numLanes,
+        length,
+        units,
+        continues.length > 0,
+        carried.length > 0,
+      )
+    },
+    gruForward(after, gates, x, weight, bias, recorded, continues, carried, scratch, numLanes, length, units) {
+      body.gruForward(
+        at(after),
+        at(gates),
+        at(x),
+        at(weight),
+        at(bias),
+        at(recorded),
+        at(continues),
+        at(carried),
+        at(scratch),
+        numLanes,
+        length,
+        units,
+        continues.length > 0,
+        carried.length > 0,
+      )
+    },
     klEstimates(estimates, logprob, oldLogprob, numRows) {
       body.klEstimates(at(estimates), at(logprob), at(oldLogprob), numRows)
     },
@@ -496,6 +549,59 @@ export function bindCompiled(memory: WebAssembly.Memory, build: CompiledBuild, p
     },
     listValid(rows, valid, numRows) {
       return body.listValid(at(rows), at(valid), numRows)
+    },
+    lstmBackward(
+      dX,
+      dWeight,
+      dBias,
+      dAfter,
+      after,
+      gates,
+      weight,
+      recorded,
+      continues,
+      carried,
+      scratch,
+      numLanes,
+      length,
+      units,
+    ) {
+      body.lstmBackward(
+        at(dX),
+        at(dWeight),
+        at(dBias),
+        at(dAfter),
+        at(after),
+        at(gates),
+        at(weight),
+        at(recorded),
+        at(continues),
+        at(carried),
+        at(scratch),
+        numLanes,
+        length,
+        units,
+        continues.length > 0,
+        carried.length > 0,
+      )
+    },
+    lstmForward(after, gates, x, weight, bias, recorded, continues, carried, scratch, numLanes, length, units) {
+      body.lstmForward(
+        at(after),
+        at(gates),
+        at(x),
+        at(weight),
+        at(bias),
+        at(recorded),
+        at(continues),
+        at(carried),
+        at(scratch),
+        numLanes,
+        length,
+        units,
+        continues.length > 0,
+        carried.length > 0,
+      )
     },
     maskLogits(logits, mask, numRows, numLogits, from) {
       body.maskLogits(at(logits), at(mask), numRows, numLogits, from)

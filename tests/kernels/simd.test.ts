@@ -421,6 +421,81 @@ function carts(numbers: Numbers, numLanes: number): Argument[] {
   return [...state, ...written, numbers.wholes(numLanes, 0, 1), 0, numLanes]
 }
 
+describe('recurrent', () => {
+  for (const [cell, numGates, numKept, states] of [
+    ['gru', 3, 4, 1],
+    ['lstm', 4, 5, 2],
+  ] as const) {
+    /** Arguments for either direction; `continues` and `carried` are at times of no elements. Many lanes have few steps. */
+    const drawn = (numbers: Numbers, numLanes: number) => {
+      const [length, units] = numLanes > 100 ? [2, numbers.whole(1, 9)] : [numbers.whole(1, 5), numbers.whole(1, 18)]
+      const width = states * units
+      const flags = numbers.flags(numbers.uniform() < 0.2 ? 0 : numLanes * length, 0.8)
+      return {
+        after: numbers.floats(numLanes * length * width),
+        gates: numbers.floats(numLanes * length * numKept * units, 0, 1),
+        x: numbers.floats(numLanes * length * numGates * units, -3, 3),
+        dAfter: numbers.floats(numLanes * length * width),
+        weight: numbers.floats(units * numGates * units),
+        bias: numbers.floats(numGates * units),
+        begins: [
+          numbers.floats(numLanes * length * width),
+          Float32Array.from(flags),
+          numbers.floats(numbers.uniform() < 0.3 ? 0 : numLanes * width),
+        ],
+        scratch: new Float32Array(numLanes * ((numKept + 1) * length + 2) * units + numGates * units * units),
+        sizes: [numLanes, length, units],
+      }
+    }
+    const forward = (numbers: Numbers, numLanes: number): Argument[] => {
+      const { after, gates, x, weight, bias, begins, scratch, sizes } = drawn(numbers, numLanes)
+      return [after, gates, x, weight, bias, ...begins, scratch, ...sizes]
+    }
+    const backward = (numbers: Numbers, numLanes: number): Argument[] => {
+      const { x, after, gates, dAfter, weight, bias, begins, scratch, sizes } = drawn(numbers, numLanes)
+      return [x, weight.slice(), bias, dAfter, after, gates, weight, ...begins, scratch, ...sizes]
+    }
+    /** The same call for some lanes alone: every column but the `shared` ones has as many elements for each lane. */
+    const part = (shared: readonly number[]) => (given: readonly Argument[], first: number, count: number) => {
+      const numLanes = given.at(-3) as number
+      return given.map((argument, index) => {
+        if (index === given.length - 3) return count
+        if (typeof argument !== 'object' || shared.includes(index)) return argument
+        return rows(argument, first, count, argument.length / numLanes)
+      })
+    }
+    const widthIn = (given: readonly Argument[], index: number) =>
+      (given[index] as Column).length / (given.at(-3) as number)
+    const lanesOf = (numbers: Numbers) => numbers.whole(0, 20)
+
+    matches(`${cell}Forward`, (numbers) => forward(numbers, lanesOf(numbers)), { relative: 2e-6, workspace: [8] }, 80)
+    ignoresCompany(
+      `${cell}Forward`,
+      {
+        make: forward,
+        part: part([3, 4, 8]),
+        outputs: (given) => [0, 1].map((index) => [index, widthIn(given, index)]),
+      },
+      40,
+    )
+    matches(
+      `${cell}Backward`,
+      (numbers) => backward(numbers, lanesOf(numbers)),
+      { relative: 2e-5, workspace: [10] },
+      80,
+    )
+    ignoresCompany(
+      `${cell}Backward`,
+      {
+        make: backward,
+        part: part([1, 2, 6, 10]),
+        outputs: (given) => [[0, widthIn(given, 0)]],
+      },
+      40,
+    )
+  }
+})
+
 describe('physics', () => {
   matches('cartPoleStep', (numbers) => carts(numbers, numRowsOf(numbers)), { relative: 2e-6 }, 400)
 

@@ -5,6 +5,7 @@
 import type { DataType, NamedAttrMap, NamedTensorInfoMap, TensorInfo } from '@tensorflow/tfjs-core'
 import { assert } from '../../errors.ts'
 import { createKernels, type KernelBuild, type Kernels, MATMUL_SCRATCH } from '../../kernels/bind.ts'
+import type { RunColumns } from '../recurrent.ts'
 
 /** tfjs's core: all its users here are handed the one that the backend was loaded with. */
 export type Tfjs = typeof import('@tensorflow/tfjs-core')
@@ -110,6 +111,23 @@ export class Heap {
   /** Workspace of `matmul`. */
   get scratch(): Float32Array<ArrayBuffer> {
     return new Float32Array(this.#current(), this.#scratch, MATMUL_SCRATCH)
+  }
+
+  /** Work on columns that are the tensors themselves. */
+  readonly runColumns: RunColumns = (given, shapes, scratchLength, work) => {
+    const made: TensorInfo[] = []
+    try {
+      for (const shape of [...shapes, [scratchLength]]) made.push(this.output(shape, 'float32'))
+    } catch (error) {
+      for (const tensor of made) this.free(tensor)
+      throw error
+    }
+    const columns = made.map((tensor) => this.floats(tensor))
+    const room = columns.pop()!
+    const inputs = given.map((tensor) => (tensor === undefined ? room.subarray(0, 0) : this.floats(tensor)))
+    work(this.kernels, inputs, columns, room)
+    this.free(made.pop()!)
+    return made
   }
 
   /** Lets go of the workspace; nothing may run after. */
