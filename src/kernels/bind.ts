@@ -7,13 +7,7 @@ import { gae } from './advantage/gae.ts'
 import { discountedReturns } from './advantage/returns.ts'
 import { vtrace } from './advantage/vtrace.ts'
 import { bestCompiledBuild, bindCompiled, type CompiledBuild } from './compiled.ts'
-import {
-  Activation,
-  activationBackward,
-  denseBackwardInput,
-  denseBackwardWeights,
-  denseForward,
-} from './dense/dense.ts'
+import { Activation, denseBackwardInput, denseBackwardWeights, denseForward } from './dense/dense.ts'
 import {
   categoricalBackward,
   categoricalEvaluate,
@@ -85,7 +79,6 @@ export {
 
 const plain = {
   accountEpisodes,
-  activationBackward,
   adamStep,
   addDepthwise,
   addToSegments,

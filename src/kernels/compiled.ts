@@ -63,9 +63,6 @@ export function bindCompiled(memory: WebAssembly.Memory, build: CompiledBuild, p
         recent.length,
       )
     },
-    activationBackward(dy, y, length, activation) {
-      body.activationBackward(at(dy), at(y), length, activation)
-    },
     adamStep(
       weight,
       moment,
@@ -313,8 +310,19 @@ export function bindCompiled(memory: WebAssembly.Memory, build: CompiledBuild, p
     copyRows(out, x, numRows, width, outRow, xRow) {
       body.copyRows(at(out), at(x), numRows, width, outRow, xRow)
     },
-    denseBackwardInput(dx, dy, weight, transposed, numRows, numInputs, numOutputs, accumulate) {
-      body.denseBackwardInput(at(dx), at(dy), at(weight), at(transposed), numRows, numInputs, numOutputs, accumulate)
+    denseBackwardInput(dx, dy, weight, workspace, x, numRows, numInputs, numOutputs, accumulate, activation) {
+      body.denseBackwardInput(
+        at(dx),
+        at(dy),
+        at(weight),
+        at(workspace),
+        at(x),
+        numRows,
+        numInputs,
+        numOutputs,
+        accumulate,
+        activation,
+      )
     },
     denseBackwardWeights(dWeight, dBias, dy, x, numRows, numInputs, numOutputs, xFrom) {
       body.denseBackwardWeights(at(dWeight), at(dBias), at(dy), at(x), numRows, numInputs, numOutputs, xFrom)

@@ -7,8 +7,10 @@ import {
   Comparison,
   createKernels,
   ElementMap,
+  gruScratch,
   type KernelBuild,
   type Kernels,
+  lstmScratch,
   MATMUL_SCRATCH,
 } from '../../src/kernels/bind.ts'
 import { type Argument, Bench, type Column, Numbers, type Outcome } from './calls.ts'
@@ -171,13 +173,23 @@ describe('dense', () => {
     outputs: ([, , , , , , numOutputs]) => [[0, numOutputs as number]],
   })
 
-  matches(
-    'activationBackward',
-    (numbers) => {
-      const length = numRowsOf(numbers)
-      return [numbers.floats(length), numbers.floats(length), length, numbers.whole(0, 2)]
+  test.each(builds)(
+    'tanh is good to a few units in the last place, odd, never beyond 1, and NaN of NaN (%s)',
+    (build) => {
+      const numbers = new Numbers(5)
+      const tiny = numbers.floats(1000, -1e-3, 1e-3)
+      const x = Float32Array.of(...tiny, ...numbers.floats(3000, -10, 10), 0, 1e-40, 1e30, Number.POSITIVE_INFINITY)
+      const given = Float32Array.of(...x, ...x.map((value) => -value), Number.NaN)
+      const layer = [new Float32Array(given.length), given, Float32Array.of(1), Float32Array.of(0)]
+      const y = new Bench(build).call('denseForward', [...layer, given.length, 1, 1, Activation.tanh, 0, 0]).columns[0]!
+      for (const [i, value] of x.entries()) {
+        const expected = Math.tanh(value)
+        expect(Math.abs(y[i]! - expected)).toBeLessThanOrEqual(5e-7 * Math.abs(expected))
+        expect(Math.abs(y[i]!)).toBeLessThanOrEqual(1)
+        expect(y[x.length + i]).toBe(-y[i]! + 0)
+      }
+      expect(y.at(-1)).toBeNaN()
     },
-    { relative: 1e-6 },
   )
 
   matches(
@@ -199,10 +211,9 @@ describe('dense', () => {
     (numbers) => {
       const [rows, inputs, outputs] = [numRowsOf(numbers), widthOf(numbers), widthOf(numbers)]
       const weight = numbers.floats(inputs * outputs)
-      const transposed = new Float32Array(weight.length)
-      const dx = numbers.floats(rows * inputs)
-      const dy = numbers.floats(rows * outputs)
-      return [dx, dy, weight, transposed, rows, inputs, outputs, numbers.uniform() < 0.5]
+      const workspace = numbers.floats((outputs + 1) * inputs)
+      const [dx, dy, x] = [numbers.floats(rows * inputs), numbers.floats(rows * outputs), numbers.floats(rows * inputs)]
+      return [dx, dy, weight, workspace, x, rows, inputs, outputs, numbers.uniform() < 0.5, numbers.whole(0, 2)]
     },
     { relative: 1e-5, scale: 8, workspace: [3] },
     400,
@@ -212,17 +223,18 @@ describe('dense', () => {
     make(numbers, numRows) {
       const [numInputs, numOutputs] = [widthOf(numbers), widthOf(numbers)]
       const weight = numbers.floats(numInputs * numOutputs)
-      const transposed = new Float32Array(weight.length)
-      const dx = numbers.floats(numRows * numInputs)
+      const workspace = new Float32Array((numOutputs + 1) * numInputs)
+      const [dx, x] = [numbers.floats(numRows * numInputs), numbers.floats(numRows * numInputs)]
       const dy = numbers.floats(numRows * numOutputs)
-      return [dx, dy, weight, transposed, numRows, numInputs, numOutputs, numbers.uniform() < 0.5]
+      const [accumulate, activation] = [numbers.uniform() < 0.5, numbers.whole(0, 2)]
+      return [dx, dy, weight, workspace, x, numRows, numInputs, numOutputs, accumulate, activation]
     },
-    part([dx, dy, weight, transposed, , numInputs, numOutputs, accumulate], first, count) {
-      const some = rows(dx, first, count, numInputs as number)
+    part([dx, dy, weight, workspace, x, , numInputs, numOutputs, ...how], first, count) {
+      const [some, outputs] = [dx, x].map((column) => rows(column, first, count, numInputs as number))
       const gradients = rows(dy, first, count, numOutputs as number)
-      return [some, gradients, weight!, transposed!, count, numInputs!, numOutputs!, accumulate!]
+      return [some!, gradients, weight!, workspace!, outputs!, count, numInputs!, numOutputs!, ...how]
     },
-    outputs: ([, , , , , numInputs]) => [[0, numInputs as number]],
+    outputs: ([, , , , , , numInputs]) => [[0, numInputs as number]],
   })
 })
 
@@ -443,7 +455,7 @@ describe('recurrent', () => {
           Float32Array.from(flags),
           numbers.floats(numbers.uniform() < 0.3 ? 0 : numLanes * width),
         ],
-        scratch: new Float32Array(numLanes * ((numKept + 1) * length + 2) * units + numGates * units * units),
+        scratch: new Float32Array((numGates === 3 ? gruScratch : lstmScratch)(numLanes, length, units)),
         sizes: [numLanes, length, units],
       }
     }

@@ -1,5 +1,5 @@
 /** A long short-term memory, step by step over all lanes, as `gru.simd.ts`; the plain twin `lstm.ts` says what is computed. */
-import { denseBackwardInput, denseBackwardWeights, denseForward } from '../dense/dense.simd'
+import { denseBackwardInput, denseBackwardWeights, denseForward, LINEAR } from '../dense/dense.simd'
 import { load4, store4, tanhInPlace } from '../vector.simd'
 import { addInto, goesOn, sigmoidInPlace, sigmoidSlope, stateBefore, tanhSlope } from './steps.simd'
 
@@ -110,7 +110,7 @@ export function lstmBackward(
       memory.copy(dX + 4 * row * unit, dOf, 4 * unit)
     }
     if (t == 0) break
-    denseBackwardInput(dHidden, dStep, weight, transposed, numLanes, units, 4 * units, false)
+    denseBackwardInput(dHidden, dStep, weight, transposed, dHidden, numLanes, units, 4 * units, false, LINEAR)
     for (let n = 0; n < numLanes; n++) {
       if (goesOn(continues, hasContinues, <usize>(n * length + t))) continue
       memory.fill(dHidden + <usize>n * unit, 0, unit)
