@@ -58,18 +58,39 @@ import {
   mapElements,
   selectElements,
 } from './tensor/elements.ts'
-import { addToSegments, foldPatches, sumMiddle, transposeMatrices, unfoldPatches } from './tensor/layout.ts'
+import {
+  addDepthwise,
+  addToSegments,
+  copyRows,
+  DepthwiseTarget,
+  foldPatches,
+  sumMiddle,
+  transposeMatrices,
+  unfoldPatches,
+} from './tensor/layout.ts'
 import { MATMUL_SCRATCH, matmul } from './tensor/matmul.ts'
 
-export { Activation, Combination, Comparison, ElementMap, gruScratch, lstmScratch, MATMUL_SCRATCH, NUM_SLOTS, PpoSum }
+export {
+  Activation,
+  Combination,
+  Comparison,
+  DepthwiseTarget,
+  ElementMap,
+  gruScratch,
+  lstmScratch,
+  MATMUL_SCRATCH,
+  NUM_SLOTS,
+  PpoSum,
+}
 
 const plain = {
   accountEpisodes,
   activationBackward,
   adamStep,
+  addDepthwise,
+  addToSegments,
   beginEpisodes,
   cartPoleReset,
-  addToSegments,
   cartPoleStep,
   categoricalBackward,
   categoricalEvaluate,
@@ -81,6 +102,7 @@ const plain = {
   combineRows,
   compareRows,
   completeNextValue,
+  copyRows,
   denseBackwardInput,
   denseBackwardWeights,
   denseForward,

@@ -97,6 +97,50 @@ export function bindCompiled(memory: WebAssembly.Memory, build: CompiledBuild, p
         length,
       )
     },
+    addDepthwise(
+      y,
+      x,
+      weight,
+      into,
+      multiplier,
+      height,
+      width,
+      channels,
+      outHeight,
+      outWidth,
+      filterHeight,
+      filterWidth,
+      strideHeight,
+      strideWidth,
+      dilationHeight,
+      dilationWidth,
+      padTop,
+      padLeft,
+    ) {
+      body.addDepthwise(
+        at(y),
+        at(x),
+        at(weight),
+        into,
+        multiplier,
+        height,
+        width,
+        channels,
+        outHeight,
+        outWidth,
+        filterHeight,
+        filterWidth,
+        strideHeight,
+        strideWidth,
+        dilationHeight,
+        dilationWidth,
+        padTop,
+        padLeft,
+      )
+    },
+    addToSegments(sums, x, segment, numRows, width, numSegments) {
+      body.addToSegments(at(sums), at(x), at(segment), numRows, width, numSegments)
+    },
     beginEpisodes(episode, step, episodeReturn, phase, rows, ready, count) {
       body.beginEpisodes(at(episode), at(step), at(episodeReturn), at(phase), at(rows), ready, count)
     },
@@ -127,9 +171,6 @@ export function bindCompiled(memory: WebAssembly.Memory, build: CompiledBuild, p
         key1,
         count,
       )
-    },
-    addToSegments(sums, x, segment, numRows, width, numSegments) {
-      body.addToSegments(at(sums), at(x), at(segment), numRows, width, numSegments)
     },
     cartPoleStep(position, velocity, angle, angularVelocity, observation, reward, terminated, action, from, to) {
       if (position instanceof Float64Array) {
@@ -268,6 +309,9 @@ export function bindCompiled(memory: WebAssembly.Memory, build: CompiledBuild, p
         from,
         to,
       )
+    },
+    copyRows(out, x, numRows, width, outRow, xRow) {
+      body.copyRows(at(out), at(x), numRows, width, outRow, xRow)
     },
     denseBackwardInput(dx, dy, weight, transposed, numRows, numInputs, numOutputs, accumulate) {
       body.denseBackwardInput(at(dx), at(dy), at(weight), at(transposed), numRows, numInputs, numOutputs, accumulate)

@@ -1,6 +1,7 @@
 import * as tf from '@tensorflow/tfjs-core'
 import * as tfLayers from '@tensorflow/tfjs-layers'
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
+import type { Cohort } from '../../src/cohort.ts'
 import {
   breakout,
   cartPole,
@@ -21,7 +22,7 @@ import {
   startDevice,
 } from '../../src/index.ts'
 import type { Evaluated, LossOf, PolicyDefinition, Rows } from '../../src/policies/policy.ts'
-import type { Cohort, World } from '../../src/world.ts'
+import type { World } from '../../src/world.ts'
 import { doors } from '../support/doors.ts'
 
 const devices = ['wasm', 'cpu'] as const

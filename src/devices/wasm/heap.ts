@@ -2,7 +2,7 @@
  * The heap of tfjs's wasm backend as our kernels see it: tensors are columns in its memory, read and written in place. The
  * memory grows when an output is made, and every view of it dies then: make all outputs first, take views after.
  */
-import type { DataType, NamedAttrMap, TensorInfo } from '@tensorflow/tfjs-core'
+import type { DataType, NamedAttrMap, NamedTensorInfoMap, TensorInfo } from '@tensorflow/tfjs-core'
 import { assert } from '../../errors.ts'
 import { createKernels, type KernelBuild, type Kernels, MATMUL_SCRATCH } from '../../kernels/bind.ts'
 import type { RunColumns } from '../recurrent.ts'
@@ -30,7 +30,7 @@ export interface KernelArguments {
 }
 
 /** One of tfjs's kernels, or one of ours in its place. */
-export type Kernel = (given: KernelArguments) => TensorInfo
+export type Kernel = (given: KernelArguments) => TensorInfo | TensorInfo[]
 
 /** Kernels by tfjs's names for them. */
 export type TensorKernels = Readonly<Record<string, Kernel>>
@@ -144,12 +144,12 @@ export class Heap {
   /** The kernel that is registered for `name` now: tfjs's own, before ours are. */
   registered(name: string): Kernel {
     const { kernelFunc } = this.tf.getKernel(name, 'wasm')
-    return ({ inputs, attrs }) => kernelFunc({ inputs: { ...inputs }, backend: this.#backend, attrs }) as TensorInfo
+    return ({ inputs, attrs }) => kernelFunc({ inputs: inputs as NamedTensorInfoMap, backend: this.#backend, attrs })
   }
 
   /** Runs the kernel that is registered for `name` now. */
   run(name: string, inputs: Readonly<Record<string, TensorInfo | undefined>>, attrs: object = {}): TensorInfo {
-    return this.registered(name)({ inputs, attrs: attrs as NamedAttrMap })
+    return this.registered(name)({ inputs, attrs: attrs as NamedAttrMap }) as TensorInfo
   }
 }
 
