@@ -103,6 +103,7 @@ export function bindCompiled(memory: WebAssembly.Memory, build: CompiledBuild, p
       weight,
       into,
       multiplier,
+      count,
       height,
       width,
       channels,
@@ -123,6 +124,7 @@ export function bindCompiled(memory: WebAssembly.Memory, build: CompiledBuild, p
         at(weight),
         into,
         multiplier,
+        count,
         height,
         width,
         channels,
@@ -363,6 +365,7 @@ export function bindCompiled(memory: WebAssembly.Memory, build: CompiledBuild, p
     foldPatches(
       x,
       patches,
+      count,
       height,
       width,
       channels,
@@ -380,6 +383,7 @@ export function bindCompiled(memory: WebAssembly.Memory, build: CompiledBuild, p
       body.foldPatches(
         at(x),
         at(patches),
+        count,
         height,
         width,
         channels,
@@ -741,6 +745,7 @@ export function bindCompiled(memory: WebAssembly.Memory, build: CompiledBuild, p
     unfoldPatches(
       patches,
       x,
+      count,
       height,
       width,
       channels,
@@ -758,6 +763,7 @@ export function bindCompiled(memory: WebAssembly.Memory, build: CompiledBuild, p
       body.unfoldPatches(
         at(patches),
         at(x),
+        count,
         height,
         width,
         channels,
