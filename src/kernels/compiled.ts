@@ -100,6 +100,7 @@ export function bindCompiled(memory: WebAssembly.Memory, build: CompiledBuild, p
       weight,
       into,
       multiplier,
+      count,
       height,
       width,
       channels,
@@ -120,6 +121,7 @@ export function bindCompiled(memory: WebAssembly.Memory, build: CompiledBuild, p
         at(weight),
         into,
         multiplier,
+        count,
         height,
         width,
         channels,
@@ -371,6 +373,7 @@ export function bindCompiled(memory: WebAssembly.Memory, build: CompiledBuild, p
     foldPatches(
       x,
       patches,
+      count,
       height,
       width,
       channels,
@@ -388,6 +391,7 @@ export function bindCompiled(memory: WebAssembly.Memory, build: CompiledBuild, p
       body.foldPatches(
         at(x),
         at(patches),
+        count,
         height,
         width,
         channels,
@@ -749,6 +753,7 @@ export function bindCompiled(memory: WebAssembly.Memory, build: CompiledBuild, p
     unfoldPatches(
       patches,
       x,
+      count,
       height,
       width,
       channels,
@@ -766,6 +771,7 @@ export function bindCompiled(memory: WebAssembly.Memory, build: CompiledBuild, p
       body.unfoldPatches(
         at(patches),
         at(x),
+        count,
         height,
         width,
         channels,

@@ -392,35 +392,36 @@ describe('layout', () => {
     { relative: 1e-5 },
   )
 
-  /** Patches, image, and the fifteen numbers of a convolution. */
+  /** Patches, images, and the fourteen numbers of a convolution of them. */
   const patches = (numbers: Numbers): Argument[] => {
     const [height, width, channels] = [numbers.whole(1, 7), numbers.whole(1, 7), widthOf(numbers) % 13]
+    const count = numbers.whole(0, 3)
     const [filterHeight, filterWidth] = [numbers.whole(1, 3), numbers.whole(1, 3)]
     const steps = Array.from({ length: 4 }, () => numbers.whole(1, 2))
     const [padTop, padLeft] = [numbers.whole(0, 2), numbers.whole(0, 2)]
     const [outHeight, outWidth] = [numbers.whole(0, 6), numbers.whole(0, 6)]
-    const rowsOfPatches = numbers.floats(outHeight * outWidth * filterHeight * filterWidth * channels)
-    const sizes = [height, width, channels, outHeight, outWidth, filterHeight, filterWidth]
-    return [rowsOfPatches, numbers.floats(height * width * channels), ...sizes, ...steps, padTop, padLeft]
+    const rowsOfPatches = numbers.floats(count * outHeight * outWidth * filterHeight * filterWidth * channels)
+    const sizes = [count, height, width, channels, outHeight, outWidth, filterHeight, filterWidth]
+    return [rowsOfPatches, numbers.floats(count * height * width * channels), ...sizes, ...steps, padTop, padLeft]
   }
   matches('unfoldPatches', patches, { relative: 0 })
   matches(
     'addDepthwise',
     (numbers) => {
-      const [, image, height, width, channels, ...sizes] = patches(numbers)
+      const [, images, count, height, width, channels, ...sizes] = patches(numbers)
       const [multiplier, outHeight, outWidth] = [numbers.whole(1, 3), sizes[0] as number, sizes[1] as number]
       const outChannels = multiplier * (channels as number)
-      const outputs = numbers.floats(outHeight * outWidth * outChannels)
+      const outputs = numbers.floats((count as number) * outHeight * outWidth * outChannels)
       const filter = numbers.floats((sizes[2] as number) * (sizes[3] as number) * outChannels)
-      return [outputs, image!, filter, numbers.whole(0, 2), multiplier, height!, width!, channels!, ...sizes]
+      return [outputs, images!, filter, numbers.whole(0, 2), multiplier, count!, height!, width!, channels!, ...sizes]
     },
     { relative: 1e-5 },
   )
   matches(
     'foldPatches',
     (numbers) => {
-      const [rowsOfPatches, image, ...sizes] = patches(numbers)
-      return [image!, rowsOfPatches!, ...sizes]
+      const [rowsOfPatches, images, ...sizes] = patches(numbers)
+      return [images!, rowsOfPatches!, ...sizes]
     },
     { relative: 1e-6 },
   )
