@@ -42,6 +42,7 @@ import {
   findStuck,
   gatherRows,
   listValid,
+  placeRows,
   shuffleRows,
 } from './rollout/rows.ts'
 import { explainedVariance, meanAndDeviation } from './statistics/moments.ts'
@@ -58,13 +59,27 @@ import {
 } from './tensor/elements.ts'
 import { addToSegments, foldPatches, sumMiddle, transposeMatrices, unfoldPatches } from './tensor/layout.ts'
 import { MATMUL_SCRATCH, matmul } from './tensor/matmul.ts'
+import { attentionBackward, attentionForward } from './transformer/attention.ts'
+import { rmsNormBackward, rmsNormForward } from './transformer/norm.ts'
+import { rope } from './transformer/rope.ts'
+import { swigluBackward, swigluForward } from './transformer/swiglu.ts'
+import {
+  evaluateVocabulary,
+  modeOfVocabulary,
+  sampleVocabulary,
+  sumVocabulary,
+  VOCABULARY_STEP,
+  vocabularyBackward,
+} from './transformer/vocabulary.ts'
 
-export { Activation, Combination, Comparison, ElementMap, MATMUL_SCRATCH, NUM_SLOTS, PpoSum }
+export { Activation, Combination, Comparison, ElementMap, MATMUL_SCRATCH, NUM_SLOTS, PpoSum, VOCABULARY_STEP }
 
 const plain = {
   accountEpisodes,
   activationBackward,
   adamStep,
+  attentionBackward,
+  attentionForward,
   beginEpisodes,
   cartPoleReset,
   addToSegments,
@@ -85,6 +100,7 @@ const plain = {
   discountedReturns,
   drawNormal,
   drawUniform,
+  evaluateVocabulary,
   explainedVariance,
   findIllegal,
   findNonFinite,
@@ -108,11 +124,17 @@ const plain = {
   mapElements,
   matmul,
   meanAndDeviation,
+  modeOfVocabulary,
   normalizeRows,
   pendulumStep,
+  placeRows,
   ppoLoss,
   readRunning,
+  rmsNormBackward,
+  rmsNormForward,
   rmspropStep,
+  rope,
+  sampleVocabulary,
   scatterValues,
   selectElements,
   settleDead,
@@ -120,9 +142,13 @@ const plain = {
   shuffleRows,
   sumMiddle,
   sumSlots,
+  sumVocabulary,
+  swigluBackward,
+  swigluForward,
   transposeMatrices,
   unfoldPatches,
   updateRunning,
+  vocabularyBackward,
   vtrace,
 }
 
