@@ -193,10 +193,24 @@ function weightedSum(
 
 /** rows[j] += weights[j] · x. */
 function addOuter(rows: usize, rowBytes: usize, weights: usize, x: usize, count: i32, headWidth: i32): void {
-  for (; count > 0; count--, weights += 4, rows += rowBytes) {
-    const e = v128.load32_splat(weights)
-    for (let left = headWidth, at: usize = 0; left > 0; left -= 4, at += 16) {
-      store4(rows + at, madd(e, load4(x + at, left), load4(rows + at, left)), left)
+  let left = headWidth
+  for (; left >= 16; left -= 16, rows += 64, x += 64) {
+    const x0 = v128.load(x)
+    const x1 = v128.load(x, 16)
+    const x2 = v128.load(x, 32)
+    const x3 = v128.load(x, 48)
+    for (let j = 0, w = weights, at = rows; j < count; j++, w += 4, at += rowBytes) {
+      const e = v128.load32_splat(w)
+      v128.store(at, madd(e, x0, v128.load(at)))
+      v128.store(at, madd(e, x1, v128.load(at, 16)), 16)
+      v128.store(at, madd(e, x2, v128.load(at, 32)), 32)
+      v128.store(at, madd(e, x3, v128.load(at, 48)), 48)
+    }
+  }
+  for (; left > 0; left -= 4, rows += 16, x += 16) {
+    const part = load4(x, left)
+    for (let j = 0, w = weights, at = rows; j < count; j++, w += 4, at += rowBytes) {
+      store4(at, madd(v128.load32_splat(w), part, load4(at, left)), left)
     }
   }
 }

@@ -68,6 +68,7 @@ export class TransformerDecoder {
     for (let i = 0; i < tokens.length; ) {
       const count = Math.min(token.length, tokens.length - i)
       for (let row = 0; row < count; row++, i++) {
+        this.#forward.check(tokens[i]!, from + i)
         token[row] = tokens[i]!
         position[row] = from + i
         this.columns.slot[row] = slot

@@ -3,7 +3,7 @@
  * pass's or a cache, so one pass serves packed sequences, a prompt and a single token of many lanes alike; and as no kernel
  * looks at the rows beside one, all of them give a token the same bits.
  */
-import { type Columns, listColumns } from '../../components/column.ts'
+import type { Columns } from '../../components/column.ts'
 import { InputError, show } from '../../errors.ts'
 import type { Kernels } from '../../kernels/bind.ts'
 import {
@@ -148,7 +148,7 @@ export class Forward {
       )
     }
     const context = this.columns.cosine.length / (this.model.shape.headWidth / 2)
-    if (position >= context)
+    if (!(position >= 0 && position < context))
       throw new InputError('sequence', `a token at position ${position}`, `${context} tokens at most`)
   }
 }
@@ -164,11 +164,6 @@ function fillAngles(cosine: Float32Array, sine: Float32Array, half: number, thet
       sine[position * half + k] = Math.sin(angle)
     }
   }
-}
-
-/** Bytes of a plan's columns. */
-export function planBytes(plan: Parameters<typeof listColumns>[0]): number {
-  return listColumns(plan).reduce((sum, { bytes }) => sum + bytes, 0)
 }
 
 /** The factor on logits that a temperature is. */
