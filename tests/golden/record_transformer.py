@@ -15,6 +15,8 @@ Each folder is a model as `save_pretrained` writes it, and `expected.safetensors
   the loss is the sum of dLogprob * log p(next token) + dEntropy * entropy over
   them, each sequence on its own, at temperature 1.
 * ``gradient.NAME`` is the loss's gradient by the parameter NAME.
+* ``cosine`` and ``sine`` are those of RoPE's angles at the positions in
+  ``positions``, one for each pair of a head's elements.
 
 Weights are larger than a fresh model's, and norms and biases are not at their
 starting values, so that a mistake in any part moves the logits. The llama's head
@@ -31,6 +33,7 @@ from transformers import LlamaConfig, LlamaForCausalLM, Qwen2Config, Qwen2ForCau
 
 FOLDER = Path(__file__).parent / "transformer"
 LENGTHS = [1, 9, 30]
+POSITIONS = [0, 1, 63, 1000, 30000]
 
 COMMON = dict(num_hidden_layers=2, max_position_embeddings=64, use_cache=False)
 MODELS = {
@@ -88,7 +91,12 @@ def record(name, make, config, seed):
         derivatives.append((d_logprob, d_entropy))
         loss = loss + (d_logprob * logprob + d_entropy * entropy).sum()
     loss.backward()
+    cosine, sine = model.model.rotary_emb(torch.zeros(1), torch.tensor([POSITIONS]))
+    half = cosine.shape[-1] // 2
     expected = {
+        "positions": torch.tensor(POSITIONS).int(),
+        "cosine": cosine[0, :, :half].contiguous(),
+        "sine": sine[0, :, :half].contiguous(),
         "tokens": torch.cat(sequences).int(),
         "lengths": torch.tensor(LENGTHS).int(),
         "logits": torch.cat(logits),

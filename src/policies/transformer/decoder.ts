@@ -3,14 +3,18 @@
  * lane's prompt is fed but for its last token; each `advance` then takes a token of each row and chooses the next.
  */
 import { type Columns, column, type Plan } from '../../components/column.ts'
-import { InputError } from '../../errors.ts'
+import { assert, InputError } from '../../errors.ts'
 import type { Kernels } from '../../kernels/bind.ts'
 import type { Random } from '../../random.ts'
 import { Forward, inverseOf, type KeyValueCache } from './forward.ts'
 import { forwardPlan, type TransformerModel } from './model.ts'
 
+/** Rows of a prompt that are fed at once, at least: the copy of the weights that a matrix product makes pays for so many. */
+const FED_ROWS = 64
+
 /** The columns of one thread to decode up to `slots` sequences at once, of at most `context` tokens each. */
 export function decoderPlan(model: TransformerModel, slots: number, context: number) {
+  const rows = Math.max(slots, FED_ROWS)
   const { numKeyHeads, headWidth, numLayers, vocabularySize } = model.shape
   const cached = () => column('f32', slots * context, numKeyHeads * headWidth)
   return {
@@ -18,11 +22,11 @@ export function decoderPlan(model: TransformerModel, slots: number, context: num
     cache: Object.fromEntries(
       Array.from({ length: numLayers }, (_, index) => [index, { key: cached(), value: cached() }]),
     ),
-    forward: forwardPlan(model, slots, context, 1),
+    forward: forwardPlan(model, rows, context, 1),
     /** A row's place in the cache: it is slot · context + position. */
-    cacheRow: column('i32', slots),
+    cacheRow: column('i32', rows),
     /** Written by the caller before `advance`, a row each: the sequence's slot, and what keys its random numbers. */
-    slot: column('i32', slots),
+    slot: column('i32', rows),
     lane: column('u32', slots),
     episode: column('u32', slots),
     /** Logits of each row: slots × vocabulary. */
@@ -78,13 +82,14 @@ export class TransformerDecoder {
   }
 
   /**
-   * Takes `token` at `position` of `slot`, of rows 0 … count, and chooses the token after each from softmax(logits /
+   * Takes `token` at `position` of `slot`, of rows 0 … count ≤ slots, and chooses the token after each from softmax(logits /
    * temperature): writes `chosen`, and its `logprob` and the distribution's `entropy` in nats. With `explore` it samples by
    * the number that seed, lane, episode and position give; else it takes the most probable.
    * @throws InputError as `feed` does, and for a temperature that is not above 0.
    */
   advance(count: number, temperature: number, explore: boolean): void {
     const inverse = inverseOf(temperature)
+    assert(count <= this.columns.lane.length, `${count} rows chosen for in ${this.columns.lane.length} slots`)
     this.#run(count)
     const { kernels, model, weights } = this.#forward
     const { vocabularySize, width } = model.shape
@@ -101,14 +106,14 @@ export class TransformerDecoder {
   }
 
   #run(count: number): void {
-    const { slot, cacheRow, forward } = this.columns
+    const { slot, lane, cacheRow, forward } = this.columns
     const { token, position, firstKey } = forward
     const context = this.#context
     for (let row = 0; row < count; row++) {
       this.#forward.check(token[row]!, position[row]!)
       const place = slot[row]!
-      if (!(place >= 0 && place < slot.length)) {
-        throw new InputError('slot', String(place), `a whole number from 0 to ${slot.length - 1}`)
+      if (!(place >= 0 && place < lane.length)) {
+        throw new InputError('slot', String(place), `a whole number from 0 to ${lane.length - 1}`)
       }
       firstKey[row] = place * context
       cacheRow[row] = place * context + position[row]!

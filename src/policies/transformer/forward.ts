@@ -153,11 +153,14 @@ export class Forward {
   }
 }
 
-/** Cosines and sines of position · θ^(−2k / headWidth), the angles rounded to f32 as others' are whose weights we load. */
+/**
+ * Cosines and sines of position · θ^(−2k / headWidth). Frequencies and angles are rounded to f32 where `transformers` rounds
+ * them: at position 30,000 another rounding is an angle some thousandths away from those that a model was trained with.
+ */
 function fillAngles(cosine: Float32Array, sine: Float32Array, half: number, theta: number): void {
   const logTheta = Math.log(theta)
   for (let k = 0; k < half; k++) {
-    const frequency = Math.fround(Math.exp((-k / half) * logTheta))
+    const frequency = Math.fround(1 / Math.fround(Math.exp(Math.fround(k / half) * logTheta)))
     for (let position = 0; position * half < cosine.length; position++) {
       const angle = Math.fround(position * frequency)
       cosine[position * half + k] = Math.cos(angle)

@@ -102,10 +102,13 @@ describe('decoding', () => {
 
   test.each(builds)('a prompt in one pass leaves the cache that it leaves token by token (%s)', async (build) => {
     const { model, weights, tokens } = await golden('llama')
-    const prompt = [...tokens.slice(10, 40)]
-    const whole = decoder(model, weights, build, 30)
+    const prompt = [...tokens, ...tokens, ...tokens.slice(0, 20)] // Longer than what is fed at once.
+    const [whole, stepwise, inParts] = [100, 2, 1].map((slots) => decoder(model, weights, build, slots, 100)) as [
+      Network,
+      Network,
+      Network,
+    ]
     whole.feed(0, prompt)
-    const [stepwise, inParts] = [decoder(model, weights, build, 30), decoder(model, weights, build, 7)]
     for (const [i, token] of prompt.entries()) stepwise.feed(0, [token], i)
     inParts.feed(0, prompt)
     const length = prompt.length * model.shape.numKeyHeads * model.shape.headWidth

@@ -35,6 +35,9 @@ export async function golden(family: string) {
     logits: take('logits') as Float32Array,
     dLogprob: take('dLogprob') as Float32Array,
     dEntropy: take('dEntropy') as Float32Array,
+    positions: take('positions') as Int32Array,
+    cosine: take('cosine') as Float32Array,
+    sine: take('sine') as Float32Array,
     gradient: (name: string) => take(`gradient.${name}`) as Float32Array,
   }
 }

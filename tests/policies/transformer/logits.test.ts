@@ -22,6 +22,18 @@ describe('what transformers computes', () => {
     }
   })
 
+  test.each(families)("RoPE's angles agree within 2e-6, at far positions too (%s)", async (family) => {
+    const { model, weights, positions, cosine, sine } = await golden(family)
+    const { forward } = decoder(model, weights, 'plain', 1, 30_001).columns
+    const half = model.shape.headWidth / 2
+    positions.forEach((position, row) => {
+      for (let k = 0; k < half; k++) {
+        const apart = Math.abs(forward.cosine[position * half + k]! - cosine[row * half + k]!)
+        expect(apart + Math.abs(forward.sine[position * half + k]! - sine[row * half + k]!)).toBeLessThan(2e-6)
+      }
+    })
+  })
+
   test.each(cases)('the gradient of %s by every parameter agrees (%s)', async (family, build) => {
     const { model, weights, tokens, offsets, dLogprob, dEntropy, gradient } = await golden(family)
     const { network, gradient: column } = packed(model, weights, build)
