@@ -7,6 +7,7 @@ export type {
   LearnerShape,
 } from './algorithms/algorithm.ts'
 export { ppo } from './algorithms/ppo.ts'
+export type { Autoreset, Cohort, CohortOptions } from './cohort.ts'
 export type { Action } from './components/action.ts'
 export { formatBytes } from './components/arena.ts'
 export type { Column, ColumnSpec, Columns, ColumnType, Plan, PlannedColumn } from './components/column.ts'
@@ -97,12 +98,4 @@ export {
 } from './training/run.ts'
 export { createTrainer, type Progress, type Trainer } from './training/trainer.ts'
 export { VERSION } from './version.ts'
-export {
-  type Autoreset,
-  type Cohort,
-  type CohortOptions,
-  createWorld,
-  type SharedOptions,
-  type World,
-  type WorldOptions,
-} from './world.ts'
+export { createWorld, type SharedOptions, type World, type WorldOptions } from './world.ts'

@@ -1,12 +1,13 @@
 /** The order of the four systems. */
 import { Work } from './clock.ts'
+import type { Cohort } from './cohort.ts'
 import { InputError } from './errors.ts'
 import { bootstrap } from './systems/bootstrap.ts'
 import { infer } from './systems/infer.ts'
 import { reset } from './systems/reset.ts'
 import { step } from './systems/step.ts'
 import { store } from './systems/store.ts'
-import type { Cohort, World } from './world.ts'
+import type { World } from './world.ts'
 
 /**
  * One step of every lane. Where a policy answers later, its cohort goes on when the answer is there, and the tick is a

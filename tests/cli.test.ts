@@ -55,7 +55,9 @@ describe('train', () => {
     const { colonnade: version, environment, policy, algorithm, settings } = await readJson(finished, 'config.json')
     expect(version).toBe(VERSION)
     const given = { seed: 4, rollouts: 'all', totalSteps: 2048, numLanes: 8 }
-    const run = [...runKeys(environmentFactory('CartPole-v1'))].filter(([key]) => !key.includes('.') && key !== 'policy')
+    const run = [...runKeys(environmentFactory('CartPole-v1'))].filter(
+      ([key]) => !key.includes('.') && key !== 'policy',
+    )
     expect(settings).toEqual({ ...Object.fromEntries(run.map(([key, setting]) => [key, setting.default])), ...given })
     expect(environment).toEqual({ id: 'CartPole-v1', parameters: { maxEpisodeSteps: 500 } })
     expect(policy).toMatchObject({ id: 'mlp', parameters: { hidden: [8], activation: 'tanh' } })

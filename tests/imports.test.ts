@@ -14,14 +14,15 @@ const TABLE: Readonly<Record<string, readonly string[]>> = {
   environments: ['components', 'kernels'],
   policies: ['components', 'kernels', 'devices'],
   lanes: ['bitecs'],
-  world: ['lanes', 'components', 'kernels/bind', 'environments/environment', 'policies/policy', 'bitecs'],
-  systems: ['world', 'components', 'kernels/bind'],
-  tick: ['systems', 'world'],
+  cohort: ['lanes', 'components', 'kernels/bind', 'environments/environment', 'policies/policy'],
+  world: ['cohort', 'components', 'kernels/bind', 'policies/policy'],
+  systems: ['world', 'cohort', 'components', 'kernels/bind'],
+  tick: ['systems', 'world', 'cohort'],
   devices: ['kernels'],
   algorithms: ['components', 'kernels/bind', 'policies/policy'],
   export: ['policies/policy', 'policies/weights'],
   training: [
-    ...['world', 'tick', 'systems', 'algorithms', 'tables', 'components'],
+    ...['world', 'cohort', 'tick', 'systems', 'algorithms', 'tables', 'components'],
     ...['environments', 'policies', 'kernels/bind'],
   ],
   index: ['*'],
@@ -32,7 +33,7 @@ const TABLE: Readonly<Record<string, readonly string[]>> = {
 /** Packages, and the rooms that may load them. */
 const PACKAGES: Readonly<Record<string, readonly string[]>> = {
   colonnade: ['examples'],
-  bitecs: ['world', 'lanes', 'examples'],
+  bitecs: ['world', 'cohort', 'lanes', 'examples'],
   'apache-arrow': ['tables'],
   '@tensorflow/tfjs-core': ['devices', 'policies', 'bench'],
   '@tensorflow/tfjs-layers': ['devices', 'policies'],

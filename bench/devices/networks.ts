@@ -65,7 +65,7 @@ class Trained implements Twin {
 export function perceptron(tf: Tf, count: number): Twin {
   const random = seeded(1)
   const weight = (shape: [number, number]) => normal(tf, random, shape, 1 / Math.sqrt(shape[0]))
-  const zeros = (length: number) => tf.variable(tf.zeros([length]))
+  const zeros = (length: number) => variable(tf, tf.zeros([length]))
   const weights = [weight([4, 64]), zeros(64), weight([64, 64]), zeros(64)]
   weights.push(weight([64, 2]), zeros(2), weight([64, 1]), zeros(1))
   const [w0, b0, w1, b1, wA, bA, wV, bV] = weights as Variable[]
@@ -107,8 +107,8 @@ export function transformer(tf: Tf, shape: TransformerShape): Twin & { readonly 
   const { vocabulary, context, width, heads, layers, batch } = shape
   const random = seeded(2)
   const deviation = 0.05
-  const ones = () => tf.variable(tf.ones([width]))
-  const zeros = (length: number) => tf.variable(tf.zeros([length]))
+  const ones = () => variable(tf, tf.ones([width]))
+  const zeros = (length: number) => variable(tf, tf.zeros([length]))
   const weight = (sides: [number, number]) => normal(tf, random, sides, deviation)
   const [embedding, position] = [weight([vocabulary, width]), weight([context, width])]
   const blocks = Array.from({ length: layers }, () => ({
@@ -170,7 +170,14 @@ export function transformer(tf: Tf, shape: TransformerShape): Twin & { readonly 
 function normal(tf: Tf, random: () => number, shape: [number, number], deviation: number): Variable {
   const draw = () => Math.sqrt(-2 * Math.log(1 - random())) * Math.cos(2 * Math.PI * random())
   const drawn = Float32Array.from({ length: shape[0] * shape[1] }, () => deviation * draw())
-  return tf.variable(tf.tensor2d(drawn, shape))
+  return variable(tf, tf.tensor2d(drawn, shape))
+}
+
+/** A variable in place of its first value. */
+function variable(tf: Tf, first: Tensor): Variable {
+  const made = tf.variable(first)
+  first.dispose()
+  return made
 }
 
 function values(random: () => number, length: number, low: number, high: number): Float32Array {

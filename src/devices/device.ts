@@ -5,6 +5,7 @@
  */
 import { InputError, show, unknownWord } from '../errors.ts'
 import { startCpu, startWasm } from './embedded.ts'
+import { registerRecurrence } from './recurrent.ts'
 import { startTensorflow } from './tensorflow.ts'
 import { activate, type Layers, type Tf } from './tfjs.ts'
 import { startWebgpu } from './webgpu.ts'
@@ -123,6 +124,7 @@ async function start(name: DeviceName, places: readonly string[]): Promise<Devic
   const active = [...started.values()].find(({ tf, backend }) => tf.getBackend() === backend)
   try {
     const device: Device = { name, ...(await starters[name](places)), passedOver: [] }
+    if (device.readsSynchronously) registerRecurrence(device.tf, device.backend)
     started.set(name, device)
     return device
   } catch (cause) {

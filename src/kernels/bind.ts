@@ -31,6 +31,8 @@ import { sgdStep } from './optimizer/sgd.ts'
 import { NUM_SLOTS, sumSlots } from './optimizer/slots.ts'
 import { cartPoleReset, cartPoleStep } from './physics/cart-pole.ts'
 import { pendulumStep } from './physics/pendulum.ts'
+import { gruBackward, gruForward, gruScratch } from './recurrent/gru.ts'
+import { lstmBackward, lstmForward, lstmScratch } from './recurrent/lstm.ts'
 import { beginEpisodes, clearFlags, listPhase } from './rollout/begin.ts'
 import { closeRow, completeNextValue, limitSteps, listBootstrap, scatterValues, settleDead } from './rollout/close.ts'
 import { accountEpisodes } from './rollout/episodes.ts'
@@ -57,7 +59,16 @@ import {
   mapElements,
   selectElements,
 } from './tensor/elements.ts'
-import { addToSegments, foldPatches, sumMiddle, transposeMatrices, unfoldPatches } from './tensor/layout.ts'
+import {
+  addDepthwise,
+  addToSegments,
+  copyRows,
+  DepthwiseTarget,
+  foldPatches,
+  sumMiddle,
+  transposeMatrices,
+  unfoldPatches,
+} from './tensor/layout.ts'
 import { MATMUL_SCRATCH, matmul } from './tensor/matmul.ts'
 import { attentionBackward, attentionForward } from './transformer/attention.ts'
 import { rmsNormBackward, rmsNormForward } from './transformer/norm.ts'
@@ -72,17 +83,30 @@ import {
   vocabularyBackward,
 } from './transformer/vocabulary.ts'
 
-export { Activation, Combination, Comparison, ElementMap, MATMUL_SCRATCH, NUM_SLOTS, PpoSum, VOCABULARY_STEP }
+export {
+  Activation,
+  Combination,
+  Comparison,
+  DepthwiseTarget,
+  ElementMap,
+  gruScratch,
+  lstmScratch,
+  MATMUL_SCRATCH,
+  NUM_SLOTS,
+  PpoSum,
+  VOCABULARY_STEP,
+}
 
 const plain = {
   accountEpisodes,
   activationBackward,
   adamStep,
+  addDepthwise,
+  addToSegments,
   attentionBackward,
   attentionForward,
   beginEpisodes,
   cartPoleReset,
-  addToSegments,
   cartPoleStep,
   categoricalBackward,
   categoricalEvaluate,
@@ -94,6 +118,7 @@ const plain = {
   combineRows,
   compareRows,
   completeNextValue,
+  copyRows,
   denseBackwardInput,
   denseBackwardWeights,
   denseForward,
@@ -115,11 +140,15 @@ const plain = {
   gaussianMode,
   gaussianSample,
   globalNorm,
+  gruBackward,
+  gruForward,
   klEstimates,
   limitSteps,
   listBootstrap,
   listPhase,
   listValid,
+  lstmBackward,
+  lstmForward,
   maskLogits,
   mapElements,
   matmul,

@@ -97,6 +97,50 @@ export function bindCompiled(memory: WebAssembly.Memory, build: CompiledBuild, p
         length,
       )
     },
+    addDepthwise(
+      y,
+      x,
+      weight,
+      into,
+      multiplier,
+      height,
+      width,
+      channels,
+      outHeight,
+      outWidth,
+      filterHeight,
+      filterWidth,
+      strideHeight,
+      strideWidth,
+      dilationHeight,
+      dilationWidth,
+      padTop,
+      padLeft,
+    ) {
+      body.addDepthwise(
+        at(y),
+        at(x),
+        at(weight),
+        into,
+        multiplier,
+        height,
+        width,
+        channels,
+        outHeight,
+        outWidth,
+        filterHeight,
+        filterWidth,
+        strideHeight,
+        strideWidth,
+        dilationHeight,
+        dilationWidth,
+        padTop,
+        padLeft,
+      )
+    },
+    addToSegments(sums, x, segment, numRows, width, numSegments) {
+      body.addToSegments(at(sums), at(x), at(segment), numRows, width, numSegments)
+    },
     attentionBackward(
       dq,
       dk,
@@ -180,9 +224,6 @@ export function bindCompiled(memory: WebAssembly.Memory, build: CompiledBuild, p
         key1,
         count,
       )
-    },
-    addToSegments(sums, x, segment, numRows, width, numSegments) {
-      body.addToSegments(at(sums), at(x), at(segment), numRows, width, numSegments)
     },
     cartPoleStep(position, velocity, angle, angularVelocity, observation, reward, terminated, action, from, to) {
       if (position instanceof Float64Array) {
@@ -321,6 +362,9 @@ export function bindCompiled(memory: WebAssembly.Memory, build: CompiledBuild, p
         from,
         to,
       )
+    },
+    copyRows(out, x, numRows, width, outRow, xRow) {
+      body.copyRows(at(out), at(x), numRows, width, outRow, xRow)
     },
     denseBackwardInput(dx, dy, weight, transposed, numRows, numInputs, numOutputs, accumulate) {
       body.denseBackwardInput(at(dx), at(dy), at(weight), at(transposed), numRows, numInputs, numOutputs, accumulate)
@@ -468,6 +512,59 @@ export function bindCompiled(memory: WebAssembly.Memory, build: CompiledBuild, p
     globalNorm(x, length) {
       return body.globalNorm(at(x), length)
     },
+    gruBackward(
+      dX,
+      dWeight,
+      dBias,
+      dAfter,
+      after,
+      gates,
+      weight,
+      recorded,
+      continues,
+      carried,
+      scratch,
+      numLanes,
+      length,
+      units,
+    ) {
+      body.gruBackward(
+        at(dX),
+        at(dWeight),
+        at(dBias),
+        at(dAfter),
+        at(after),
+        at(gates),
+        at(weight),
+        at(recorded),
+        at(continues),
+        at(carried),
+        at(scratch),
+        numLanes,
+        length,
+        units,
+        continues.length > 0,
+        carried.length > 0,
+      )
+    },
+    gruForward(after, gates, x, weight, bias, recorded, continues, carried, scratch, numLanes, length, units) {
+      body.gruForward(
+        at(after),
+        at(gates),
+        at(x),
+        at(weight),
+        at(bias),
+        at(recorded),
+        at(continues),
+        at(carried),
+        at(scratch),
+        numLanes,
+        length,
+        units,
+        continues.length > 0,
+        carried.length > 0,
+      )
+    },
     klEstimates(estimates, logprob, oldLogprob, numRows) {
       body.klEstimates(at(estimates), at(logprob), at(oldLogprob), numRows)
     },
@@ -508,6 +605,59 @@ export function bindCompiled(memory: WebAssembly.Memory, build: CompiledBuild, p
     },
     listValid(rows, valid, numRows) {
       return body.listValid(at(rows), at(valid), numRows)
+    },
+    lstmBackward(
+      dX,
+      dWeight,
+      dBias,
+      dAfter,
+      after,
+      gates,
+      weight,
+      recorded,
+      continues,
+      carried,
+      scratch,
+      numLanes,
+      length,
+      units,
+    ) {
+      body.lstmBackward(
+        at(dX),
+        at(dWeight),
+        at(dBias),
+        at(dAfter),
+        at(after),
+        at(gates),
+        at(weight),
+        at(recorded),
+        at(continues),
+        at(carried),
+        at(scratch),
+        numLanes,
+        length,
+        units,
+        continues.length > 0,
+        carried.length > 0,
+      )
+    },
+    lstmForward(after, gates, x, weight, bias, recorded, continues, carried, scratch, numLanes, length, units) {
+      body.lstmForward(
+        at(after),
+        at(gates),
+        at(x),
+        at(weight),
+        at(bias),
+        at(recorded),
+        at(continues),
+        at(carried),
+        at(scratch),
+        numLanes,
+        length,
+        units,
+        continues.length > 0,
+        carried.length > 0,
+      )
     },
     maskLogits(logits, mask, numRows, numLogits, from) {
       body.maskLogits(at(logits), at(mask), numRows, numLogits, from)

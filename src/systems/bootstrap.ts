@@ -2,9 +2,11 @@
  * The bootstrap list: rows whose action led somewhere that no later row of the rollout values, with what the lane saw and
  * remembered there. Truncated rows are put on it by store, unfinished lanes at the horizon.
  */
+
+import type { Cohort } from '../cohort.ts'
 import { assert } from '../errors.ts'
 import type { Kernels } from '../kernels/bind.ts'
-import type { Cohort, World } from '../world.ts'
+import type { World } from '../world.ts'
 
 /** Which rows are listed: those whose episode goes on, or was truncated. */
 export const Listed = { goesOn: 0, truncated: 1 } as const

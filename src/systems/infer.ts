@@ -1,7 +1,8 @@
+import type { Answer, Cohort } from '../cohort.ts'
 import { Phase } from '../components/episode.ts'
 import { InputError } from '../errors.ts'
 import { spaceWidth } from '../space.ts'
-import type { Answer, Cohort, World } from '../world.ts'
+import type { World } from '../world.ts'
 import { makeRoom } from './bootstrap.ts'
 
 /**

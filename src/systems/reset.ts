@@ -1,6 +1,7 @@
+import { type Cohort, openRow } from '../cohort.ts'
 import { Phase } from '../components/episode.ts'
 import { InputError, show } from '../errors.ts'
-import { type Cohort, openRow, type World } from '../world.ts'
+import type { World } from '../world.ts'
 
 /**
  * Opens the tick. Moves the components to the next row block (to the first, with what the lanes see and remember carried over, when the

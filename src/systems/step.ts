@@ -1,9 +1,10 @@
+import type { Cohort } from '../cohort.ts'
 import type { ActionMask } from '../components/action.ts'
 import { Phase } from '../components/episode.ts'
 import type { Observation } from '../components/observation.ts'
 import { InputError } from '../errors.ts'
 import { spaceWidth } from '../space.ts'
-import type { Cohort, World } from '../world.ts'
+import type { World } from '../world.ts'
 import { beginEpisodes } from './reset.ts'
 
 /**

@@ -1,4 +1,5 @@
 /** Playing episodes with fixed weights: to judge a policy, or to record what it does. */
+import type { Cohort } from '../cohort.ts'
 import { Phase } from '../components/episode.ts'
 import type { EnvironmentDefinition } from '../environments/environment.ts'
 import { InputError, show } from '../errors.ts'
@@ -7,7 +8,7 @@ import type { PolicyDefinition } from '../policies/policy.ts'
 import { bootstrap } from '../systems/bootstrap.ts'
 import { type Field, originMetadata, rolloutTable, type Table } from '../tables/table.ts'
 import { tick } from '../tick.ts'
-import { type Cohort, createWorld, type World } from '../world.ts'
+import { createWorld, type World } from '../world.ts'
 import { meanAndStd } from './metrics.ts'
 import { originOf } from './trainer.ts'
 

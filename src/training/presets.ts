@@ -22,9 +22,17 @@ const presets: Readonly<Record<string, readonly Preset[]>> = {
   ],
   'Pendulum-v1': [
     {
-      run: { numLanes: 64, totalSteps: 290_000 },
-      ppo: { numSteps: 128, numMinibatches: 32, updateEpochs: 3, learningRate: 3e-3, gamma: 0.95, gaeLambda: 0.95 },
-      policy: { id: 'mlp', parameters: {} },
+      run: { numLanes: 64, totalSteps: 204_800 },
+      ppo: {
+        numSteps: 128,
+        numMinibatches: 64,
+        updateEpochs: 2,
+        learningRate: 1.5e-3, // With 3e-3 one seed in twelve never swings it up.
+        gamma: 0.95,
+        gaeLambda: 0.95,
+        valueCoef: 0.05, // Returns are in the hundreds: with more, gradients are clipped for the critic's sake.
+      },
+      policy: { id: 'mlp', parameters: { activation: 'relu' } },
     },
   ],
   'Breakout-MinAtar': [

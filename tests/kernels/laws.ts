@@ -9,7 +9,8 @@ export const RUNS = 150
 
 /** The compiled builds that this runtime can run. */
 export const builds: KernelBuild[] = bestKernelBuild() === 'relaxed' ? ['simd', 'relaxed'] : ['simd']
-const plain = new Bench('plain')
+/** The oracle. */
+export const plain = new Bench('plain')
 
 /** How far a number may be from its plain twin's: relative to the larger of its size and `scale`. */
 interface Tolerance {
@@ -21,7 +22,8 @@ interface Tolerance {
   readonly wraps?: readonly number[]
 }
 
-function expectClose(
+/** Throws unless what a call left is close to what its plain twin left. */
+export function expectClose(
   name: string,
   got: Outcome,
   wanted: Outcome,

@@ -1,8 +1,17 @@
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
-import { Activation, createKernels, type KernelBuild, type Kernels } from '../../src/kernels/bind.ts'
+import {
+  Activation,
+  Combination,
+  Comparison,
+  createKernels,
+  ElementMap,
+  type KernelBuild,
+  type Kernels,
+  MATMUL_SCRATCH,
+} from '../../src/kernels/bind.ts'
 import { type Argument, Bench, type Column, Numbers } from './calls.ts'
-import { builds, ignoresCompany, matches, numRowsOf, RUNS, rows, widthOf } from './laws.ts'
+import { builds, expectClose, ignoresCompany, matches, numRowsOf, plain, RUNS, rows, widthOf } from './laws.ts'
 
 describe('binding', () => {
   test('a build that does not exist is refused by name', () => {
@@ -116,12 +125,275 @@ describe('dense', () => {
   })
 })
 
+describe('matmul', () => {
+  /** C, A, B, bias, scratch; the sizes; which sides lie transposed; and whether C is added to. */
+  const product = (numbers: Numbers, numRows: number, numColumns: number, depth: number): Argument[] => {
+    const bias = numbers.uniform() < 0.5 ? numbers.floats(numColumns) : new Float32Array(0)
+    const sides = [numbers.uniform() < 0.5, numbers.uniform() < 0.5, numbers.uniform() < 0.3]
+    const [a, b] = [numbers.floats(numRows * depth), numbers.floats(depth * numColumns)]
+    const scratch = new Float32Array(MATMUL_SCRATCH)
+    return [numbers.floats(numRows * numColumns), a, b, bias, scratch, numRows, numColumns, depth, ...sides]
+  }
+
+  matches(
+    'matmul',
+    (numbers) => product(numbers, numRowsOf(numbers), widthOf(numbers), numbers.whole(0, 40)),
+    { relative: 1e-5, scale: 8, workspace: [4] },
+    400,
+  )
+
+  matches(
+    'matmul',
+    (numbers) => {
+      // Beyond one part of B: 256 of the depth, 512 columns, and 96 rows of A.
+      const depth = [255, 256, 257, 520][numbers.whole(0, 3)]!
+      return product(numbers, numbers.whole(1, 103), [7, 131, 515, 1030][numbers.whole(0, 3)]!, depth)
+    },
+    { relative: 2e-5, scale: 8, workspace: [4] },
+    20,
+  )
+
+  ignoresCompany('matmul', {
+    make(numbers, numRows) {
+      const given = product(numbers, numRows, widthOf(numbers), [3, 64, 257][numbers.whole(0, 2)]!)
+      given[8] = false // Rows of a transposed A lie across it.
+      return given
+    },
+    part([c, a, b, bias, scratch, , numColumns, depth, ...sides], first, count) {
+      const [some, rowsOfA] = [rows(c, first, count, numColumns as number), rows(a, first, count, depth as number)]
+      return [some, rowsOfA, b!, bias!, scratch!, count, numColumns!, depth!, ...sides]
+    },
+    outputs: ([, , , , , , numColumns]) => [[0, numColumns as number]],
+  })
+})
+
+describe('elements', () => {
+  const bounds = {
+    [ElementMap.tanh]: 10,
+    [ElementMap.exp]: 20,
+    [ElementMap.log]: 1e6,
+    [ElementMap.softplus]: 30,
+    [ElementMap.erf]: 5,
+  } as const
+
+  for (const [name, map] of Object.entries(ElementMap)) {
+    matches(
+      'mapElements',
+      (numbers) => {
+        const [length, bound] = [numRowsOf(numbers), bounds[map]]
+        const x = numbers.floats(length, map === ElementMap.log ? 1e-3 : -bound, bound)
+        // Softplus and the exponential of what is far below 0 are small: their digits count, not their distance.
+        return [new Float32Array(length), x, map, length]
+      },
+      { relative: 2e-6, scale: name === 'exp' || name === 'softplus' ? 0 : 1 },
+    )
+  }
+
+  test.each(builds)('of the ends of f32 are what they are in the plain body (%s)', (build) => {
+    const x = Float32Array.of(0, -0, 1e-45, -1e-45, 1e-38, 88.5, 89, 200, -87, -100, -200, 3.4e38, -3.4e38)
+    const ends = Float32Array.of(...x, Number.POSITIVE_INFINITY, Number.NEGATIVE_INFINITY, Number.NaN, 1)
+    for (const map of Object.values(ElementMap)) {
+      const given: Argument[] = [new Float32Array(ends.length), ends, map, ends.length]
+      const [got, wanted] = [new Bench(build).call('mapElements', given), plain.call('mapElements', given)]
+      expectClose(`mapElements ${map}`, got, wanted, { relative: 2e-6, scale: 1e-37 })
+    }
+  })
+
+  /** Two operands, of which each is whole, one row, one column or one element. */
+  const pair = (numbers: Numbers, out: Column, kind: number): Argument[] => {
+    const [numRows, width] = [numRowsOf(numbers) % 32, widthOf(numbers)]
+    const operand = () => {
+      const [row, step] = [numbers.whole(0, 1) * width, numbers.whole(0, 1)]
+      const values = numbers.floats(numRows * width + 1).map((value) => Math.round(value * 3))
+      return { values: values.map((value, i) => (i === 5 ? Number.NaN : value)), row, step }
+    }
+    const [a, b] = [operand(), operand()]
+    const Written = out.constructor as new (length: number) => Column
+    const into = new Written(numRows * width)
+    return [into, a.values, b.values, kind, numRows, width, a.row, a.step, b.row, b.step]
+  }
+  for (const combination of Object.values(Combination)) {
+    matches('combineRows', (numbers) => pair(numbers, new Float32Array(), combination), { relative: 0 })
+  }
+  for (const comparison of Object.values(Comparison)) {
+    matches('compareRows', (numbers) => pair(numbers, new Uint8Array(), comparison), { relative: 0 })
+  }
+
+  matches(
+    'selectElements',
+    (numbers) => {
+      const length = numRowsOf(numbers)
+      const [a, b] = [numbers.floats(length), numbers.floats(length)]
+      return [new Float32Array(length), numbers.flags(length, 0.5), a, b, length]
+    },
+    { relative: 0 },
+  )
+
+  matches(
+    'flagsToFloats',
+    (numbers) => {
+      const length = numRowsOf(numbers)
+      return [new Float32Array(length), numbers.flags(length, 0.5), length]
+    },
+    { relative: 0 },
+  )
+})
+
+describe('layout', () => {
+  matches(
+    'transposeMatrices',
+    (numbers) => {
+      const [count, height, width] = [numbers.whole(0, 3), widthOf(numbers), widthOf(numbers)]
+      const size = count * height * width
+      return [new Float32Array(size), numbers.floats(size), count, height, width]
+    },
+    { relative: 0 },
+  )
+
+  matches(
+    'copyRows',
+    (numbers) => {
+      const [count, width] = [numRowsOf(numbers), widthOf(numbers)]
+      const [outRow, xRow] = [width + numbers.whole(0, 3), width + numbers.whole(0, 3)]
+      return [numbers.floats(count * outRow), numbers.floats(count * xRow), count, width, outRow, xRow]
+    },
+    { relative: 0 },
+  )
+
+  matches(
+    'sumMiddle',
+    (numbers) => {
+      const [count, depth, width] = [numbers.whole(0, 3), numRowsOf(numbers), widthOf(numbers)]
+      return [new Float32Array(count * width), numbers.floats(count * depth * width), count, depth, width]
+    },
+    { relative: 1e-5 },
+  )
+
+  matches(
+    'addToSegments',
+    (numbers) => {
+      const [numRows, width, numSegments] = [numRowsOf(numbers), widthOf(numbers), numbers.whole(1, 6)]
+      const [sums, x] = [numbers.floats(numSegments * width), numbers.floats(numRows * width)]
+      return [sums, x, numbers.wholes(numRows, -1, numSegments), numRows, width, numSegments]
+    },
+    { relative: 1e-5 },
+  )
+
+  /** Patches, image, and the fifteen numbers of a convolution. */
+  const patches = (numbers: Numbers): Argument[] => {
+    const [height, width, channels] = [numbers.whole(1, 7), numbers.whole(1, 7), widthOf(numbers) % 13]
+    const [filterHeight, filterWidth] = [numbers.whole(1, 3), numbers.whole(1, 3)]
+    const steps = Array.from({ length: 4 }, () => numbers.whole(1, 2))
+    const [padTop, padLeft] = [numbers.whole(0, 2), numbers.whole(0, 2)]
+    const [outHeight, outWidth] = [numbers.whole(0, 6), numbers.whole(0, 6)]
+    const rowsOfPatches = numbers.floats(outHeight * outWidth * filterHeight * filterWidth * channels)
+    const sizes = [height, width, channels, outHeight, outWidth, filterHeight, filterWidth]
+    return [rowsOfPatches, numbers.floats(height * width * channels), ...sizes, ...steps, padTop, padLeft]
+  }
+  matches('unfoldPatches', patches, { relative: 0 })
+  matches(
+    'addDepthwise',
+    (numbers) => {
+      const [, image, height, width, channels, ...sizes] = patches(numbers)
+      const [multiplier, outHeight, outWidth] = [numbers.whole(1, 3), sizes[0] as number, sizes[1] as number]
+      const outChannels = multiplier * (channels as number)
+      const outputs = numbers.floats(outHeight * outWidth * outChannels)
+      const filter = numbers.floats((sizes[2] as number) * (sizes[3] as number) * outChannels)
+      return [outputs, image!, filter, numbers.whole(0, 2), multiplier, height!, width!, channels!, ...sizes]
+    },
+    { relative: 1e-5 },
+  )
+  matches(
+    'foldPatches',
+    (numbers) => {
+      const [rowsOfPatches, image, ...sizes] = patches(numbers)
+      return [image!, rowsOfPatches!, ...sizes]
+    },
+    { relative: 1e-6 },
+  )
+})
+
 /** State columns, observation, reward, flags and pushes of carts. */
 function carts(numbers: Numbers, numLanes: number): Argument[] {
   const state = [2.6, 3, 0.25, 3].map((bound) => numbers.floats(numLanes, -bound, bound))
   const written = [new Float32Array(4 * numLanes), new Float32Array(numLanes), new Uint8Array(numLanes)]
   return [...state, ...written, numbers.wholes(numLanes, 0, 1), 0, numLanes]
 }
+
+describe('recurrent', () => {
+  for (const [cell, numGates, numKept, states] of [
+    ['gru', 3, 4, 1],
+    ['lstm', 4, 5, 2],
+  ] as const) {
+    /** Arguments for either direction; `continues` and `carried` are at times of no elements. Many lanes have few steps. */
+    const drawn = (numbers: Numbers, numLanes: number) => {
+      const [length, units] = numLanes > 100 ? [2, numbers.whole(1, 9)] : [numbers.whole(1, 5), numbers.whole(1, 18)]
+      const width = states * units
+      const flags = numbers.flags(numbers.uniform() < 0.2 ? 0 : numLanes * length, 0.8)
+      return {
+        after: numbers.floats(numLanes * length * width),
+        gates: numbers.floats(numLanes * length * numKept * units, 0, 1),
+        x: numbers.floats(numLanes * length * numGates * units, -3, 3),
+        dAfter: numbers.floats(numLanes * length * width),
+        weight: numbers.floats(units * numGates * units),
+        bias: numbers.floats(numGates * units),
+        begins: [
+          numbers.floats(numLanes * length * width),
+          Float32Array.from(flags),
+          numbers.floats(numbers.uniform() < 0.3 ? 0 : numLanes * width),
+        ],
+        scratch: new Float32Array(numLanes * ((numKept + 1) * length + 2) * units + numGates * units * units),
+        sizes: [numLanes, length, units],
+      }
+    }
+    const forward = (numbers: Numbers, numLanes: number): Argument[] => {
+      const { after, gates, x, weight, bias, begins, scratch, sizes } = drawn(numbers, numLanes)
+      return [after, gates, x, weight, bias, ...begins, scratch, ...sizes]
+    }
+    const backward = (numbers: Numbers, numLanes: number): Argument[] => {
+      const { x, after, gates, dAfter, weight, bias, begins, scratch, sizes } = drawn(numbers, numLanes)
+      return [x, weight.slice(), bias, dAfter, after, gates, weight, ...begins, scratch, ...sizes]
+    }
+    /** The same call for some lanes alone: every column but the `shared` ones has as many elements for each lane. */
+    const part = (shared: readonly number[]) => (given: readonly Argument[], first: number, count: number) => {
+      const numLanes = given.at(-3) as number
+      return given.map((argument, index) => {
+        if (index === given.length - 3) return count
+        if (typeof argument !== 'object' || shared.includes(index)) return argument
+        return rows(argument, first, count, argument.length / numLanes)
+      })
+    }
+    const widthIn = (given: readonly Argument[], index: number) =>
+      (given[index] as Column).length / (given.at(-3) as number)
+    const lanesOf = (numbers: Numbers) => numbers.whole(0, 20)
+
+    matches(`${cell}Forward`, (numbers) => forward(numbers, lanesOf(numbers)), { relative: 2e-6, workspace: [8] }, 80)
+    ignoresCompany(
+      `${cell}Forward`,
+      {
+        make: forward,
+        part: part([3, 4, 8]),
+        outputs: (given) => [0, 1].map((index) => [index, widthIn(given, index)]),
+      },
+      40,
+    )
+    matches(
+      `${cell}Backward`,
+      (numbers) => backward(numbers, lanesOf(numbers)),
+      { relative: 2e-5, workspace: [10] },
+      80,
+    )
+    ignoresCompany(
+      `${cell}Backward`,
+      {
+        make: backward,
+        part: part([1, 2, 6, 10]),
+        outputs: (given) => [[0, widthIn(given, 0)]],
+      },
+      40,
+    )
+  }
+})
 
 describe('physics', () => {
   matches('cartPoleStep', (numbers) => carts(numbers, numRowsOf(numbers)), { relative: 2e-6 }, 400)
@@ -569,6 +841,23 @@ describe('optimizer', () => {
     ],
     outputs: () => [0, 1, 2].map((argument) => [argument, 1]),
   })
+  test.each(builds)(
+    'adamStep lets the moments of a weight without gradients reach 0, and move nothing (%s)',
+    (build) => {
+      const bench = new Bench(build)
+      const length = 7
+      let columns = [1, 0.1, 0.1, 0].map((value) => new Float32Array(length).fill(value))
+      let before = columns
+      for (let step = 0; step < 2000; step++) {
+        before = columns
+        const rates = [1, 2.5e-4, 0.9, 0.999, 1e-5, 0, 1, 1, length]
+        columns = bench.call('adamStep', [...columns, ...rates]).columns.slice(0, 4) as Float32Array[]
+      }
+      expect([...columns[1]!]).toEqual(new Array(length).fill(0))
+      expect(columns[0]).toEqual(before[0])
+      expect(columns[2]![0]).toBeGreaterThan(0.01)
+    },
+  )
 
   matches(
     'globalNorm',

@@ -26,11 +26,11 @@ describe('ppo, as its presets have it', () => {
     expect(evaluation).toBeGreaterThanOrEqual(475)
   })
 
-  test.each([1, 2, 3])('swings Pendulum-v1 up within 300,000 steps with seed %i', async (seed) => {
+  test.each([1, 2, 3])('swings Pendulum-v1 up within 205,000 steps with seed %i', async (seed) => {
     const { steps, evaluation } = await learn('Pendulum-v1', seed)
     console.log(`Pendulum-v1 seed ${seed}: evaluation ${evaluation.toFixed(1)} after ${steps} steps`)
-    expect(steps).toBeLessThanOrEqual(300_000)
-    expect(evaluation).toBeGreaterThanOrEqual(-200)
+    expect(steps).toBeLessThanOrEqual(205_000)
+    expect(evaluation).toBeGreaterThanOrEqual(-180)
   })
 
   test('breaks more than thirty times the bricks of random play in Breakout-MinAtar within 1,000,000 steps', async () => {

@@ -1,6 +1,7 @@
 import * as tf from '@tensorflow/tfjs-core'
 import * as tfLayers from '@tensorflow/tfjs-layers'
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
+import type { Cohort } from '../../src/cohort.ts'
 import {
   breakout,
   cartPole,
@@ -21,7 +22,7 @@ import {
   startDevice,
 } from '../../src/index.ts'
 import type { Evaluated, LossOf, PolicyDefinition, Rows } from '../../src/policies/policy.ts'
-import type { Cohort, World } from '../../src/world.ts'
+import type { World } from '../../src/world.ts'
 import { doors } from '../support/doors.ts'
 
 const devices = ['wasm', 'cpu'] as const
@@ -206,6 +207,50 @@ describe.each(devices)('on %s', (device: DeviceName) => {
       }
     }
     cohort.policy.refresh?.()
+  })
+
+  test.each(networks.slice(2))(
+    '%s: the cell as one operation is the cell step by step, in value and gradient',
+    async (_, policy, environment) => {
+      const cohort = await play(policy, environment)
+      for (let i = 0; i < cohort.weights.length; i++) cohort.weights[i] = cohort.weights[i]! + 0.1 * Math.sin(i)
+      cohort.policy.refresh?.()
+      const rows = sequencesOf(cohort)
+      const said = async () => {
+        const { logprob, entropy, value } = await cohort.policy.evaluate(rows, 0, 192)
+        const all = [logprob, entropy, value].map((column) => column.slice(0, 192))
+        return [...all, await gradientOf(cohort, rows, 192)]
+      }
+      const atOnce = await said()
+      const kernels = ['Gru', 'GruGrad', 'Lstm', 'LstmGrad'].map((name) => tf.getKernel(name, device))
+      for (const { kernelName } of kernels) tf.unregisterKernel(kernelName, device)
+      try {
+        const byStep = await said()
+        for (const [i, column] of byStep.entries()) expect(relativeError(atOnce[i]!, column)).toBeLessThan(1e-5)
+        expect(atOnce.at(-1), 'the last digits of another order of sums').not.toEqual(byStep.at(-1))
+      } finally {
+        for (const kernel of kernels) tf.registerKernel(kernel)
+      }
+    },
+  )
+
+  test.each(networks)('%s leaves no tensors behind where the loss throws', async (_, policy, environment) => {
+    const { policy: network, weights, ...cohort } = await play(policy, environment)
+    const rows = sequencesOf(cohort as Cohort)
+    await gradientOf({ policy: network, weights } as Cohort, rows, 192)
+    const { numTensors, numBytes } = tf.memory()
+    const pass = async () =>
+      network.differentiate(
+        rows,
+        0,
+        192,
+        () => {
+          throw new Error('out of order')
+        },
+        network.view(new Float32Array(weights.length)),
+      )
+    await expect(pass()).rejects.toThrow('out of order')
+    expect(tf.memory()).toMatchObject({ numTensors, numBytes })
   })
 
   test('what happened before an episode has no part in it: the memory is empty where one begins', async () => {

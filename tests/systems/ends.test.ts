@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest'
+import type { Cohort } from '../../src/cohort.ts'
 import { cartPole, createTrainer, createWorld, mlp, ppo, restart, tick } from '../../src/index.ts'
-import type { Cohort } from '../../src/world.ts'
 import { counter } from '../support/counter.ts'
 
 const GAMMA = 0.9

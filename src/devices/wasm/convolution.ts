@@ -1,9 +1,10 @@
 /**
- * Convolutions as products of matrices: every output pixel's patch of the input is a row. tfjs's wasm backend lacks the
- * gradient by the filter and both of a depthwise convolution, reads and writes past its tensors where a filter is not square (a pad given
- * as a number; `same` with strides), and knows no NCHW.
+ * Convolutions as products of matrices: every output pixel's patch of the input is a row. tfjs's wasm backend has no gradient
+ * by a filter and none of a depthwise convolution, knows no NCHW, and gives wrong numbers, from beyond its tensors, where a
+ * filter that is not square meets a pad given as a number, or strides with `same`.
  */
 import type { backend_util, TensorInfo } from '@tensorflow/tfjs-core'
+import { DepthwiseTarget } from '../../kernels/bind.ts'
 import { type Fusion, fused } from './activation.ts'
 import { type Heap, type Kernel, sizeOf, type TensorKernels } from './heap.ts'
 
@@ -12,7 +13,8 @@ type Shape4 = [number, number, number, number]
 
 interface Attributes extends Fusion {
   readonly strides: [number, number] | number
-  readonly dilations?: [number, number] | number
+  /** Layers say null for none. */
+  readonly dilations?: [number, number] | number | null
   readonly pad: 'valid' | 'same' | number
   readonly dataFormat?: 'NHWC' | 'NCHW'
   readonly dimRoundingMode?: 'floor' | 'round' | 'ceil'
@@ -27,10 +29,10 @@ const PATCH_ELEMENTS = 1 << 18
 /** Conv2D, FusedConv2D and the depthwise ones, with their gradients. */
 export function convolutionKernels(heap: Heap): TensorKernels {
   const infoOf = (x: Shape4, filter: Shape4, attributes: Attributes, depthwise: boolean): Convolution => {
-    const { strides, dilations = 1, pad, dataFormat = 'NHWC', dimRoundingMode } = attributes
+    const { strides, dilations, pad, dataFormat = 'NHWC', dimRoundingMode } = attributes
     const { computeConv2DInfo, convertConv2DDataFormat } = heap.tf.backend_util
     const format = convertConv2DDataFormat(dataFormat)
-    return computeConv2DInfo(x, filter, strides, dilations, pad, dimRoundingMode, depthwise, format)
+    return computeConv2DInfo(x, filter, strides, dilations ?? 1, pad, dimRoundingMode, depthwise, format)
   }
   const shapeOf = ({ shape }: TensorInfo) => shape as Shape4
 
@@ -39,8 +41,18 @@ export function convolutionKernels(heap: Heap): TensorKernels {
     return channelsLast(heap, info, [x], ([rows]) => convolve(heap, rows!, filter, bias, info))
   }
 
+  const theirDepthwise = heap.registered('DepthwiseConv2dNative')
   const depthwise = (x: TensorInfo, filter: TensorInfo, bias: TensorInfo | undefined, attributes: Attributes) => {
-    return convolveDepthwise(heap, x, filter, bias, infoOf(shapeOf(x), shapeOf(filter), attributes, true))
+    const info = infoOf(shapeOf(x), shapeOf(filter), attributes, true)
+    const { type } = info.padInfo
+    const isTheirs = type === 'VALID' || (type === 'SAME' && info.strideHeight === 1 && info.strideWidth === 1)
+    if (!isTheirs) return convolveDepthwise(heap, x, filter, bias, info)
+    // Where tfjs's own is right it is three times as fast.
+    const y = theirDepthwise({ inputs: { x, filter }, attrs: { ...attributes } as never }) as TensorInfo
+    if (bias === undefined) return y
+    const sum = heap.run('Add', { a: y, b: bias })
+    heap.free(y)
+    return sum
   }
 
   const whole = (convolveWith: typeof forward): Kernel => {
@@ -152,33 +164,24 @@ class Patches {
 
   /** Fills the patches from `count` images (`unfold`), or adds them to the images (`fold`). */
   move(way: 'unfold' | 'fold', patches: Float32Array, images: Float32Array, count: number): void {
-    const info = this.#info
-    const { unfoldPatches, foldPatches } = this.#heap.kernels
+    const { kernels } = this.#heap
     const [imageSize, patchSize] = [images.length / count, this.pixels * this.width]
     for (let i = 0; i < count; i++) {
       const image = images.subarray(i * imageSize, (i + 1) * imageSize)
       const rows = patches.subarray(i * patchSize, (i + 1) * patchSize)
-      const [into, from] = way === 'unfold' ? [rows, image] : [image, rows]
-      const run = way === 'unfold' ? unfoldPatches : foldPatches
-      run(
-        into,
-        from,
-        info.inHeight,
-        info.inWidth,
-        info.inChannels,
-        info.outHeight,
-        info.outWidth,
-        info.filterHeight,
-        info.filterWidth,
-        info.strideHeight,
-        info.strideWidth,
-        info.dilationHeight,
-        info.dilationWidth,
-        info.padInfo.top,
-        info.padInfo.left,
-      )
+      if (way === 'unfold') kernels.unfoldPatches(rows, image, ...geometry(this.#info))
+      else kernels.foldPatches(image, rows, ...geometry(this.#info))
     }
   }
+}
+
+/** A convolution in the order that the kernels take it. */
+function geometry(info: Convolution) {
+  const { inHeight, inWidth, inChannels, outHeight, outWidth, filterHeight, filterWidth, padInfo } = info
+  const { strideHeight, strideWidth, dilationHeight, dilationWidth } = info
+  const steps = [strideHeight, strideWidth, dilationHeight, dilationWidth] as const
+  const sizes = [inHeight, inWidth, inChannels, outHeight, outWidth, filterHeight, filterWidth] as const
+  return [...sizes, ...steps, padInfo.top, padInfo.left] as const
 }
 
 function convolve(
@@ -241,71 +244,42 @@ function convolveDepthwise(
   bias: TensorInfo | undefined,
   info: Convolution,
 ): TensorInfo {
-  const { inChannels, outChannels } = info
-  const multiplier = outChannels / inChannels
   const y = heap.output(info.outShape, 'float32')
-  const [ys, xs, weights] = [heap.floats(y), heap.floats(x), heap.floats(filter)]
-  const start = bias === undefined ? undefined : heap.floats(bias)
-  for (let i = 0; i < ys.length; i++) ys[i] = start === undefined ? 0 : start[i % outChannels]!
-  forEachTap(info, (xAt, yAt, tap) => {
-    const [from, to, w] = [xAt * inChannels, yAt * outChannels, tap * outChannels]
-    for (let i = 0, j = 0; i < inChannels; i++) {
-      for (let k = 0; k < multiplier; k++, j++) ys[to + j] = ys[to + j]! + xs[from + i]! * weights[w + j]!
-    }
-  })
+  const outputs = heap.floats(y).fill(0)
+  if (bias !== undefined) {
+    const start = heap.floats(bias)
+    for (let at = 0; at < outputs.length; at += start.length) outputs.set(start, at)
+  }
+  addImages(heap, outputs, heap.floats(x), heap.floats(filter), DepthwiseTarget.output, info)
   return y
 }
 
 function depthwiseInputGradient(heap: Heap, dy: TensorInfo, filter: TensorInfo, info: Convolution): TensorInfo {
-  const { inChannels, outChannels } = info
-  const multiplier = outChannels / inChannels
   const dx = heap.output(info.inShape, 'float32')
-  const [into, dys, weights] = [heap.floats(dx).fill(0), heap.floats(dy), heap.floats(filter)]
-  forEachTap(info, (xAt, yAt, tap) => {
-    const [to, d, w] = [xAt * inChannels, yAt * outChannels, tap * outChannels]
-    for (let i = 0, j = 0; i < inChannels; i++) {
-      let sum = into[to + i]!
-      for (let k = 0; k < multiplier; k++, j++) sum += dys[d + j]! * weights[w + j]!
-      into[to + i] = sum
-    }
-  })
+  addImages(heap, heap.floats(dy), heap.floats(dx).fill(0), heap.floats(filter), DepthwiseTarget.input, info)
   return dx
 }
 
 function depthwiseFilterGradient(heap: Heap, x: TensorInfo, dy: TensorInfo, info: Convolution): TensorInfo {
-  const { inChannels, outChannels } = info
-  const multiplier = outChannels / inChannels
   const dFilter = heap.output(info.filterShape, 'float32')
-  const [xs, dys] = [heap.floats(x), heap.floats(dy)]
-  const sums = new Float64Array(sizeOf(info.filterShape))
-  forEachTap(info, (xAt, yAt, tap) => {
-    const [from, d, s] = [xAt * inChannels, yAt * outChannels, tap * outChannels]
-    for (let i = 0, j = 0; i < inChannels; i++) {
-      for (let k = 0; k < multiplier; k++, j++) sums[s + j] = sums[s + j]! + xs[from + i]! * dys[d + j]!
-    }
-  })
-  heap.floats(dFilter).set(sums)
+  addImages(heap, heap.floats(dy), heap.floats(x), heap.floats(dFilter).fill(0), DepthwiseTarget.filter, info)
   return dFilter
 }
 
-/** Calls `visit(input pixel, output pixel, filter's tap)` wherever a tap of the filter lies on the image, taps outermost. */
-function forEachTap(info: Convolution, visit: (xAt: number, yAt: number, tap: number) => void): void {
-  const { batchSize, outHeight, outWidth, inHeight, inWidth, filterHeight, filterWidth } = info
-  const { strideHeight, strideWidth, dilationHeight, dilationWidth, padInfo } = info
-  for (let r = 0; r < filterHeight; r++) {
-    for (let c = 0; c < filterWidth; c++) {
-      for (let image = 0; image < batchSize; image++) {
-        for (let y = 0; y < outHeight; y++) {
-          const row = y * strideHeight - padInfo.top + r * dilationHeight
-          if (row < 0 || row >= inHeight) continue
-          for (let column = 0; column < outWidth; column++) {
-            const at = column * strideWidth - padInfo.left + c * dilationWidth
-            if (at < 0 || at >= inWidth) continue
-            const xAt = (image * inHeight + row) * inWidth + at
-            visit(xAt, (image * outHeight + y) * outWidth + column, r * filterWidth + c)
-          }
-        }
-      }
-    }
+/** `addDepthwise`, image by image. */
+function addImages(
+  heap: Heap,
+  outputs: Float32Array,
+  images: Float32Array,
+  weights: Float32Array,
+  into: number,
+  info: Convolution,
+): void {
+  const { kernels } = heap
+  const [outputSize, imageSize] = [sizeOf(info.outShape.slice(1)), sizeOf(info.inShape.slice(1))]
+  for (let i = 0; i < info.batchSize; i++) {
+    const output = outputs.subarray(i * outputSize, (i + 1) * outputSize)
+    const image = images.subarray(i * imageSize, (i + 1) * imageSize)
+    kernels.addDepthwise(output, image, weights, into, info.outChannels / info.inChannels, ...geometry(info))
   }
 }

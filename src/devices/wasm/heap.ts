@@ -2,9 +2,10 @@
  * The heap of tfjs's wasm backend as our kernels see it: tensors are columns in its memory, read and written in place. The
  * memory grows when an output is made, and every view of it dies then: make all outputs first, take views after.
  */
-import type { DataType, NamedAttrMap, TensorInfo } from '@tensorflow/tfjs-core'
+import type { DataType, NamedAttrMap, NamedTensorInfoMap, TensorInfo } from '@tensorflow/tfjs-core'
 import { assert } from '../../errors.ts'
 import { createKernels, type KernelBuild, type Kernels, MATMUL_SCRATCH } from '../../kernels/bind.ts'
+import type { RunColumns } from '../recurrent.ts'
 
 /** tfjs's core: all its users here are handed the one that the backend was loaded with. */
 export type Tfjs = typeof import('@tensorflow/tfjs-core')
@@ -29,7 +30,7 @@ export interface KernelArguments {
 }
 
 /** One of tfjs's kernels, or one of ours in its place. */
-export type Kernel = (given: KernelArguments) => TensorInfo
+export type Kernel = (given: KernelArguments) => TensorInfo | TensorInfo[]
 
 /** Kernels by tfjs's names for them. */
 export type TensorKernels = Readonly<Record<string, Kernel>>
@@ -112,6 +113,23 @@ export class Heap {
     return new Float32Array(this.#current(), this.#scratch, MATMUL_SCRATCH)
   }
 
+  /** Work on columns that are the tensors themselves. */
+  readonly runColumns: RunColumns = (given, shapes, scratchLength, work) => {
+    const made: TensorInfo[] = []
+    try {
+      for (const shape of [...shapes, [scratchLength]]) made.push(this.output(shape, 'float32'))
+    } catch (error) {
+      for (const tensor of made) this.free(tensor)
+      throw error
+    }
+    const columns = made.map((tensor) => this.floats(tensor))
+    const room = columns.pop()!
+    const inputs = given.map((tensor) => (tensor === undefined ? room.subarray(0, 0) : this.floats(tensor)))
+    work(this.kernels, inputs, columns, room)
+    this.free(made.pop()!)
+    return made
+  }
+
   /** Lets go of the workspace; nothing may run after. */
   close(): void {
     this.#backend.wasm._free(this.#scratch)
@@ -126,12 +144,12 @@ export class Heap {
   /** The kernel that is registered for `name` now: tfjs's own, before ours are. */
   registered(name: string): Kernel {
     const { kernelFunc } = this.tf.getKernel(name, 'wasm')
-    return ({ inputs, attrs }) => kernelFunc({ inputs: { ...inputs }, backend: this.#backend, attrs }) as TensorInfo
+    return ({ inputs, attrs }) => kernelFunc({ inputs: inputs as NamedTensorInfoMap, backend: this.#backend, attrs })
   }
 
   /** Runs the kernel that is registered for `name` now. */
   run(name: string, inputs: Readonly<Record<string, TensorInfo | undefined>>, attrs: object = {}): TensorInfo {
-    return this.registered(name)({ inputs, attrs: attrs as NamedAttrMap })
+    return this.registered(name)({ inputs, attrs: attrs as NamedAttrMap }) as TensorInfo
   }
 }
 

@@ -2,15 +2,111 @@
 import type { TensorInfo } from '@tensorflow/tfjs-core'
 import { type Heap, type Kernel, type KernelArguments, sizeOf, type TensorKernels } from './heap.ts'
 
-/** GatherV2, Mean, Sum, Tile, Transpose and UnsortedSegmentSum. */
+/** Concat, GatherV2, Mean, Slice, SplitV, Sum, Tile, Transpose and UnsortedSegmentSum. */
 export function layoutKernels(heap: Heap): TensorKernels {
   return {
+    Concat: concat(heap),
     GatherV2: gather(heap),
     Mean: reduce(heap, 'Mean'),
+    Slice: slice(heap),
+    SplitV: split(heap),
     Sum: reduce(heap, 'Sum'),
     Tile: tile(heap),
     Transpose: transpose(heap),
     UnsortedSegmentSum: unsortedSegmentSum(heap),
+  }
+}
+
+const hasWords = ({ dtype }: TensorInfo): boolean => dtype === 'float32' || dtype === 'int32'
+
+/** Tensors side by side along an axis. */
+function concat(heap: Heap): Kernel {
+  const theirs = heap.registered('Concat')
+  return (given) => {
+    const tensors = Object.values(given.inputs) as TensorInfo[]
+    const [first] = tensors as [TensorInfo]
+    if (!tensors.every((tensor) => hasWords(tensor) && tensor.dtype === first.dtype)) return theirs(given)
+    const { util, backend_util } = heap.tf
+    const [axis] = util.parseAxisParam((given.attrs as unknown as { axis: number }).axis, first.shape)
+    const shapes = tensors.map(({ shape }) => shape)
+    backend_util.assertParamsConsistent(shapes, axis!)
+    const shape = backend_util.computeOutShape(shapes, axis!)
+    const out = heap.output(shape, first.dtype)
+    const [numRows, row] = [sizeOf(shape.slice(0, axis)), sizeOf(shape.slice(axis))]
+    const { kernels } = heap
+    const into = heap.words(out)
+    let from = 0
+    for (const tensor of tensors) {
+      const width = sizeOf(tensor.shape.slice(axis))
+      if (width > 0) kernels.copyRows(into.subarray(from), heap.words(tensor), numRows, width, row, width)
+      from += width
+    }
+    return out
+  }
+}
+
+/** A tensor's parts along an axis. */
+function split(heap: Heap): Kernel {
+  const theirs = heap.registered('SplitV')
+  return (given) => {
+    const x = given.inputs.x!
+    if (!hasWords(x)) return theirs(given)
+    const attributes = given.attrs as unknown as { axis: number; numOrSizeSplits: number | number[] }
+    const [axis] = heap.tf.util.parseAxisParam(attributes.axis, x.shape)
+    const lengths = heap.tf.backend_util.prepareSplitSize(x as never, attributes.numOrSizeSplits, axis)
+    const parts = lengths.map((length) => heap.output(x.shape.with(axis!, length), x.dtype))
+    const [numRows, row] = [sizeOf(x.shape.slice(0, axis)), sizeOf(x.shape.slice(axis))]
+    const inner = sizeOf(x.shape.slice(axis! + 1))
+    const { kernels } = heap
+    const from = heap.words(x)
+    let first = 0
+    for (const [i, part] of parts.entries()) {
+      const width = lengths[i]! * inner
+      if (width > 0) kernels.copyRows(heap.words(part), from.subarray(first), numRows, width, width, row)
+      first += width
+    }
+    return parts
+  }
+}
+
+/** A block of a tensor: neighbouring elements as far as they reach, then rows of them. */
+function slice(heap: Heap): Kernel {
+  const theirs = heap.registered('Slice')
+  return (given) => {
+    const x = given.inputs.x!
+    if (!hasWords(x)) return theirs(given)
+    const attributes = given.attrs as unknown as { begin: number[]; size: number[] }
+    const { parseSliceParams, assertParamsValid } = heap.tf.slice_util
+    const [begin, size] = parseSliceParams(x as never, attributes.begin, attributes.size)
+    assertParamsValid(x as never, begin!, size!)
+    const out = heap.output(size!, x.dtype)
+    if (sizeOf(size!) === 0) return out
+    // Axes as (first element, elements taken, elements there), the last first; whole ones join the axis before them.
+    const axes: { from: number; taken: number; step: number }[] = []
+    let step = 1
+    let whole = true
+    for (let axis = size!.length - 1; axis >= 0; axis--) {
+      const [from, taken] = [begin![axis]!, size![axis]!]
+      const inner = axes.at(-1)
+      if (whole && inner !== undefined) axes[axes.length - 1] = { from: from * step, taken: taken * step, step: 1 }
+      else axes.push({ from: from * step, taken, step })
+      step *= x.shape[axis]!
+      whole = whole && taken === x.shape[axis]
+    }
+    const [run = { from: 0, taken: 1, step: 1 }, rows = { from: 0, taken: 1, step: 1 }, ...outer] = axes
+    let starts = [run.from + rows.from]
+    for (const axis of outer) {
+      starts = Array.from({ length: axis.taken }, (_, i) => i).flatMap((i) =>
+        starts.map((start) => start + axis.from + i * axis.step),
+      )
+    }
+    const { kernels } = heap
+    const [into, from] = [heap.words(out), heap.words(x)]
+    const block = run.taken * rows.taken
+    for (const [n, start] of starts.entries()) {
+      kernels.copyRows(into.subarray(n * block), from.subarray(start), rows.taken, run.taken, run.taken, rows.step)
+    }
+    return out
   }
 }
 
@@ -21,7 +117,8 @@ function transpose(heap: Heap): Kernel {
     const x = given.inputs.x!
     const { perm } = given.attrs as unknown as { perm: readonly number[] }
     const shape = perm.map((axis) => x.shape[axis]!)
-    const swap = x.dtype === 'float32' || x.dtype === 'int32' ? swapOf(x.shape, perm) : undefined
+    if (sizeOf(shape) === 0) return heap.output(shape, x.dtype) // tfjs's own divides by the lengths.
+    const swap = hasWords(x) ? swapOf(x.shape, perm) : undefined
     if (swap === undefined) return theirs(given)
     const out = heap.output(shape, x.dtype)
     heap.kernels.transposeMatrices(heap.words(out), heap.words(x), swap.count, swap.height, swap.width)
@@ -130,34 +227,58 @@ function gather(heap: Heap): Kernel {
 }
 
 /**
- * Sums or means of floats over neighbouring axes that are not the last, which tfjs transposes for, and over nothing, where
- * it leaves what the heap holds. Its own take the rest.
+ * Sums or means of floats. tfjs transposes first where the axes are not the last, adds up one after another in f32, and
+ * leaves what the heap holds where there is nothing to sum. A mean of nothing is NaN, as in TensorFlow.
  */
 function reduce(heap: Heap, name: 'Sum' | 'Mean'): Kernel {
   const theirs = heap.registered(name)
   return (given) => {
     const x = given.inputs.x!
+    const isEmpty = sizeOf(x.shape) === 0
+    if (x.dtype !== 'float32' && !(isEmpty && x.dtype === 'int32')) return theirs(given)
     const { axis, keepDims } = given.attrs as unknown as { axis: number | number[]; keepDims: boolean }
     const axes = heap.tf.util.parseAxisParam(axis, x.shape)
-    const long = axes.filter((at) => x.shape[at] !== 1).toSorted((a, b) => a - b)
-    const [first, last] = [long[0] ?? 0, long.at(-1) ?? -1]
-    const between = x.shape.slice(first, last + 1)
-    const depth = sizeOf(between)
-    const isOne = depth === sizeOf(long.map((at) => x.shape[at]!))
-    const width = sizeOf(x.shape.slice(last + 1))
-    const isEmpty = sizeOf(x.shape) === 0
-    if (x.dtype !== 'float32' || (!isEmpty && (!isOne || width === 1 || depth === 1))) return theirs(given)
-    const shape = x.shape.flatMap((length, at) => (!axes.includes(at) ? [length] : keepDims ? [1] : []))
-    const out = heap.output(shape, 'float32')
-    const { kernels } = heap
-    const sums = heap.floats(out)
-    if (isEmpty) sums.fill(name === 'Sum' ? 0 : Number.NaN)
-    else {
-      kernels.sumMiddle(sums, heap.floats(x), sizeOf(x.shape.slice(0, first)), depth, width)
-      if (name === 'Mean') for (let i = 0; i < sums.length; i++) sums[i] = sums[i]! / depth
+    const out = heap.output(
+      x.shape.flatMap((length, at) => (!axes.includes(at) ? [length] : keepDims ? [1] : [])),
+      name === 'Mean' ? 'float32' : x.dtype,
+    )
+    if (isEmpty) {
+      if (name === 'Mean') heap.floats(out).fill(Number.NaN)
+      else heap.words(out).fill(0)
+      return out
+    }
+    const rising = axes.toSorted((a, b) => a - b)
+    sumGroups(heap, out, x, x.shape, rising)
+    const count = sizeOf(axes.map((at) => x.shape[at]!))
+    if (name === 'Mean' && count > 1) {
+      const means = heap.floats(out)
+      for (let i = 0; i < means.length; i++) means[i] = means[i]! / count
     }
     return out
   }
+}
+
+/** Sums x, seen under `shape`, over `axes` (rising) into `out`: neighbouring axes at once, the last of them first. */
+function sumGroups(
+  heap: Heap,
+  out: TensorInfo,
+  x: TensorInfo,
+  shape: readonly number[],
+  axes: readonly number[],
+): void {
+  let first = axes.length - 1
+  while (first > 0 && axes[first - 1] === axes[first]! - 1) first--
+  const [from, to] = axes.length === 0 ? [0, 0] : [axes[first]!, axes.at(-1)! + 1]
+  const [count, depth, width] = [shape.slice(0, from), shape.slice(from, to), shape.slice(to)].map(sizeOf)
+  if (first <= 0) {
+    heap.kernels.sumMiddle(heap.floats(out), heap.floats(x), count!, depth!, width!)
+    return
+  }
+  const rest = [...shape.slice(0, from), ...shape.slice(to)]
+  const partial = heap.output(rest, 'float32')
+  heap.kernels.sumMiddle(heap.floats(partial), heap.floats(x), count!, depth!, width!)
+  sumGroups(heap, out, partial, rest, axes.slice(0, first))
+  heap.free(partial)
 }
 
 /**

@@ -1,4 +1,4 @@
-/** The gradient of max pooling, which tfjs's wasm backend computes wrongly where windows overlap or pad. */
+/** The gradient of max pooling: tfjs's wasm backend finds no largest element where all of a window are negative. */
 import type { TensorInfo } from '@tensorflow/tfjs-core'
 import type { Heap, TensorKernels } from './heap.ts'
 

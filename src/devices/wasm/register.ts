@@ -5,10 +5,11 @@
  */
 import type { KernelFunc } from '@tensorflow/tfjs-core'
 import { bestKernelBuild, type KernelBuild } from '../../kernels/bind.ts'
+import { type ManyOutputs, recurrentKernels } from '../recurrent.ts'
 import { convolutionKernels } from './convolution.ts'
 import { einsumGradient, einsumKernels } from './einsum.ts'
 import { elementKernels } from './elements.ts'
-import { Heap, type TensorKernels, type Tfjs, type WasmBackend } from './heap.ts'
+import { Heap, type Kernel, type Tfjs, type WasmBackend } from './heap.ts'
 import { layoutKernels } from './layout.ts'
 import { matmulKernels } from './matmul.ts'
 import { poolingKernels } from './pooling.ts'
@@ -40,13 +41,14 @@ export function registerWasmKernels(
 ): Registration {
   const heap = new Heap(tf, backend, build)
   const theirs = new Map(tf.getKernelsForBackend('wasm').map((config) => [config.kernelName, config]))
-  const ours: TensorKernels = {
+  const ours: Readonly<Record<string, Kernel | ManyOutputs>> = {
     ...convolutionKernels(heap),
     ...einsumKernels(heap),
     ...elementKernels(heap),
     ...layoutKernels(heap),
     ...matmulKernels(heap),
     ...poolingKernels(heap),
+    ...recurrentKernels(heap.runColumns),
   }
   const names = Object.keys(ours).toSorted()
   const added = names.filter((name) => !theirs.has(name))

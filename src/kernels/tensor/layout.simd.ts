@@ -1,5 +1,5 @@
 /** What moves, gathers and sums, four lanes at a time; the plain twin `layout.ts` says what is computed. */
-import { load4, store4 } from '../vector.simd'
+import { load4, madd, store4, sum4 } from '../vector.simd'
 
 /** Rows whose sum is kept in registers before it is added to what came before: rounding grows with their number only. */
 const CHUNK_ROWS: i32 = 64
@@ -43,8 +43,22 @@ export function transposeMatrices(out: usize, x: usize, count: i32, height: i32,
   }
 }
 
+export function copyRows(out: usize, x: usize, numRows: i32, width: i32, outRow: i32, xRow: i32): void {
+  for (; numRows > 0; numRows--, out += <usize>outRow << 2, x += <usize>xRow << 2) copyRow(out, x, width)
+}
+
+// @ts-ignore: decorator
+@inline
+function copyRow(into: usize, x: usize, width: i32): void {
+  for (let at: usize = 0; width > 0; width -= 4, at += 16) store4(into + at, load4(x + at, width), width)
+}
+
 export function sumMiddle(out: usize, x: usize, count: i32, depth: i32, width: i32): void {
   const row = <usize>width << 2
+  if (width == 1) {
+    for (; count > 0; count--, out += 4, x += <usize>depth << 2) store<f32>(out, <f32>sumRow(x, depth))
+    return
+  }
   for (; count > 0; count--, out += row) {
     memory.fill(out, 0, row)
     for (let left = depth; left > 0; left -= CHUNK_ROWS) {
@@ -53,6 +67,28 @@ export function sumMiddle(out: usize, x: usize, count: i32, depth: i32, width: i
       x += <usize>rows * row
     }
   }
+}
+
+/** The sum of neighbours: of 256 at a time in sixteen f32 sums, and of those in f64. */
+function sumRow(x: usize, length: i32): f64 {
+  let total: f64 = 0
+  while (length > 0) {
+    let s0 = f32x4.splat(0)
+    let s1 = s0
+    let s2 = s0
+    let s3 = s0
+    let chunk = min(length, 256)
+    length -= chunk
+    for (; chunk >= 16; chunk -= 16, x += 64) {
+      s0 = f32x4.add(s0, v128.load(x))
+      s1 = f32x4.add(s1, v128.load(x, 16))
+      s2 = f32x4.add(s2, v128.load(x, 32))
+      s3 = f32x4.add(s3, v128.load(x, 48))
+    }
+    for (; chunk > 0; chunk -= 4, x += 16) s0 = f32x4.add(s0, load4(x, chunk))
+    total += <f64>sum4(f32x4.add(f32x4.add(s0, s1), f32x4.add(s2, s3)))
+  }
+  return total
 }
 
 /** Adds the sums of the columns of x (depth × width) to `sums`. */
@@ -115,20 +151,23 @@ export function unfoldPatches(
   padTop: i32,
   padLeft: i32,
 ): void {
-  const zero = f32x4.splat(0)
+  const run = filterWidth * channels
   for (let y = 0; y < outHeight; y++) {
     for (let column = 0; column < outWidth; column++) {
+      const left = column * strideWidth - padLeft
+      // A row of the filter that lies on the image lies in one piece.
+      const isWhole = dilationWidth == 1 && left >= 0 && left + filterWidth <= width
       for (let r = 0; r < filterHeight; r++) {
-        const fromRow = y * strideHeight - padTop + r * dilationHeight
-        const isRow = <u32>fromRow < <u32>height
-        for (let c = 0; c < filterWidth; c++) {
-          const fromColumn = column * strideWidth - padLeft + c * dilationWidth
-          const from = x + ((<usize>(fromRow * width + fromColumn) * channels) << 2)
-          let at: usize = 0
-          if (isRow && <u32>fromColumn < <u32>width) {
-            for (let left = channels; left > 0; left -= 4, at += 16) store4(patches + at, load4(from + at, left), left)
-          } else for (let left = channels; left > 0; left -= 4, at += 16) store4(patches + at, zero, left)
-          patches += <usize>channels << 2
+        const row = y * strideHeight - padTop + r * dilationHeight
+        const isRow = <u32>row < <u32>height
+        if (isRow && isWhole) {
+          copyRow(patches, x + ((<usize>(row * width + left) * channels) << 2), run)
+          patches += <usize>run << 2
+          continue
+        }
+        for (let c = 0, at = left; c < filterWidth; c++, at += dilationWidth, patches += <usize>channels << 2) {
+          if (isRow && <u32>at < <u32>width) copyRow(patches, x + ((<usize>(row * width + at) * channels) << 2), channels)
+          else memory.fill(patches, 0, <usize>channels << 2)
         }
       }
     }
@@ -152,18 +191,85 @@ export function foldPatches(
   padTop: i32,
   padLeft: i32,
 ): void {
+  const run = filterWidth * channels
   for (let y = 0; y < outHeight; y++) {
     for (let column = 0; column < outWidth; column++) {
+      const left = column * strideWidth - padLeft
+      const isWhole = dilationWidth == 1 && left >= 0 && left + filterWidth <= width
       for (let r = 0; r < filterHeight; r++) {
-        const toRow = y * strideHeight - padTop + r * dilationHeight
-        const isRow = <u32>toRow < <u32>height
-        for (let c = 0; c < filterWidth; c++, patches += <usize>channels << 2) {
-          const toColumn = column * strideWidth - padLeft + c * dilationWidth
-          if (isRow && <u32>toColumn < <u32>width) {
-            addRow(x + ((<usize>(toRow * width + toColumn) * channels) << 2), patches, channels)
-          }
+        const row = y * strideHeight - padTop + r * dilationHeight
+        const isRow = <u32>row < <u32>height
+        if (isRow && isWhole) {
+          addRow(x + ((<usize>(row * width + left) * channels) << 2), patches, run)
+          patches += <usize>run << 2
+          continue
+        }
+        for (let c = 0, at = left; c < filterWidth; c++, at += dilationWidth, patches += <usize>channels << 2) {
+          if (isRow && <u32>at < <u32>width) addRow(x + ((<usize>(row * width + at) * channels) << 2), patches, channels)
         }
       }
+    }
+  }
+}
+
+export function addDepthwise(
+  y: usize,
+  x: usize,
+  weight: usize,
+  into: i32,
+  multiplier: i32,
+  height: i32,
+  width: i32,
+  channels: i32,
+  outHeight: i32,
+  outWidth: i32,
+  filterHeight: i32,
+  filterWidth: i32,
+  strideHeight: i32,
+  strideWidth: i32,
+  dilationHeight: i32,
+  dilationWidth: i32,
+  padTop: i32,
+  padLeft: i32,
+): void {
+  const outChannels = channels * multiplier
+  for (let row = 0; row < outHeight; row++) {
+    for (let column = 0; column < outWidth; column++, y += <usize>outChannels << 2) {
+      for (let r = 0; r < filterHeight; r++) {
+        const fromRow = row * strideHeight - padTop + r * dilationHeight
+        if (<u32>fromRow >= <u32>height) continue
+        for (let c = 0; c < filterWidth; c++) {
+          const fromColumn = column * strideWidth - padLeft + c * dilationWidth
+          if (<u32>fromColumn >= <u32>width) continue
+          const pixel = x + ((<usize>(fromRow * width + fromColumn) * channels) << 2)
+          const tap = weight + ((<usize>(r * filterWidth + c) * outChannels) << 2)
+          if (multiplier == 1) {
+            if (into == 0) addProducts(y, pixel, tap, channels)
+            else if (into == 1) addProducts(pixel, y, tap, channels)
+            else addProducts(tap, pixel, y, channels)
+          } else addSpread(y, pixel, tap, into, channels, multiplier)
+        }
+      }
+    }
+  }
+}
+
+/** into += a · b, element by element. */
+// @ts-ignore: decorator
+@inline
+function addProducts(into: usize, a: usize, b: usize, length: i32): void {
+  for (let at: usize = 0; length > 0; length -= 4, at += 16) {
+    store4(into + at, madd(load4(a + at, length), load4(b + at, length), load4(into + at, length)), length)
+  }
+}
+
+/** As `addProducts` of `addDepthwise`, where each element of the pixel meets `multiplier` elements of the others. */
+function addSpread(y: usize, pixel: usize, tap: usize, into: i32, channels: i32, multiplier: i32): void {
+  for (let i = 0; i < channels; i++, pixel += 4) {
+    for (let k = 0; k < multiplier; k++, y += 4, tap += 4) {
+      if (into == 0) store<f32>(y, load<f32>(y) + load<f32>(pixel) * load<f32>(tap))
+      else if (into == 1) store<f32>(pixel, load<f32>(pixel) + load<f32>(y) * load<f32>(tap))
+      else store<f32>(tap, load<f32>(tap) + load<f32>(pixel) * load<f32>(y))
     }
   }
 }

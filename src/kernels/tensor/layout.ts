@@ -16,6 +16,20 @@ export function transposeMatrices(
   }
 }
 
+/** Copies `numRows` rows of `width` elements; rows of `out` begin outRow elements apart, rows of x xRow elements. */
+export function copyRows(
+  out: Float32Array | Int32Array,
+  x: Float32Array | Int32Array,
+  numRows: number,
+  width: number,
+  outRow: number,
+  xRow: number,
+): void {
+  for (let row = 0; row < numRows; row++) {
+    for (let k = 0; k < width; k++) out[row * outRow + k] = x[row * xRow + k]!
+  }
+}
+
 /** out (count × width): the sums of x (count × depth × width) over its middle. */
 export function sumMiddle(out: Float32Array, x: Float32Array, count: number, depth: number, width: number): void {
   for (let n = 0; n < count; n++) {
@@ -111,6 +125,57 @@ export function foldPatches(
           if (toRow < 0 || toRow >= height || toColumn < 0 || toColumn >= width) continue
           const to = (toRow * width + toColumn) * channels
           for (let k = 0; k < channels; k++) x[to + k] = x[to + k]! + patches[at + k]!
+        }
+      }
+    }
+  }
+}
+
+/** To what `addDepthwise` adds. */
+export const DepthwiseTarget = { output: 0, input: 1, filter: 2 } as const
+
+/**
+ * A depthwise convolution of one image, and its gradients: wherever a tap of the filter lies on the image, the products of
+ * two of (outputs y, pixels x, taps of the filter) are added to the third, `into`. A channel of x has `multiplier` filters,
+ * and as many neighbouring channels of y.
+ */
+export function addDepthwise(
+  y: Float32Array,
+  x: Float32Array,
+  weight: Float32Array,
+  into: number,
+  multiplier: number,
+  height: number,
+  width: number,
+  channels: number,
+  outHeight: number,
+  outWidth: number,
+  filterHeight: number,
+  filterWidth: number,
+  strideHeight: number,
+  strideWidth: number,
+  dilationHeight: number,
+  dilationWidth: number,
+  padTop: number,
+  padLeft: number,
+): void {
+  const outChannels = channels * multiplier
+  for (let row = 0, out = 0; row < outHeight; row++) {
+    for (let column = 0; column < outWidth; column++, out += outChannels) {
+      for (let r = 0; r < filterHeight; r++) {
+        const fromRow = row * strideHeight - padTop + r * dilationHeight
+        if (fromRow < 0 || fromRow >= height) continue
+        for (let c = 0; c < filterWidth; c++) {
+          const fromColumn = column * strideWidth - padLeft + c * dilationWidth
+          if (fromColumn < 0 || fromColumn >= width) continue
+          const pixel = (fromRow * width + fromColumn) * channels
+          const tap = (r * filterWidth + c) * outChannels
+          for (let j = 0; j < outChannels; j++) {
+            const [yAt, xAt, wAt] = [out + j, pixel + Math.floor(j / multiplier), tap + j]
+            if (into === DepthwiseTarget.output) y[yAt] = y[yAt]! + x[xAt]! * weight[wAt]!
+            else if (into === DepthwiseTarget.input) x[xAt] = x[xAt]! + y[yAt]! * weight[wAt]!
+            else weight[wAt] = weight[wAt]! + x[xAt]! * y[yAt]!
+          }
         }
       }
     }

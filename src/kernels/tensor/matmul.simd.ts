@@ -3,7 +3,8 @@
  *
  * B is copied in parts of at most 256 × 512 elements into panels of eight columns, in which a row of a panel is 32
  * neighbouring bytes: a panel stays in the first-level cache while block after block of rows runs over it, and a transposed
- * B costs no more than another. Few rows do not pay for the copy and take B where it lies. An element of C is one f32 sum in
+ * B costs no more than another. Few rows do not pay for the copy and take B where it lies; a transposed A is copied too where
+ * there are columns enough. An element of C is one f32 sum in
  * rising order of the depth, whatever the block that it falls in, so a row's result depends on that row alone.
  */
 import { madd } from '../vector.simd'
@@ -15,6 +16,8 @@ const COLUMNS: i32 = 512
 const ROWS: i32 = 96
 /** From this many rows on, B is copied. */
 const COPIED_ROWS: i32 = 8
+/** From this many columns on, a transposed A is copied. */
+const COPIED_COLUMNS: i32 = 128
 
 export function matmul(
   c: usize,
@@ -30,6 +33,8 @@ export function matmul(
   accumulate: bool,
   hasBias: bool,
 ): void {
+  const rowsCopy = scratch + (<usize>(DEPTH * COLUMNS + 64) << 2)
+  const copiesA = aTransposed && numColumns >= COPIED_COLUMNS
   const edge = scratch + (<usize>(DEPTH * COLUMNS) << 2) // One block of C where the columns end: 6 × 8 elements.
   const cRow = <usize>numColumns << 2
   const aRow: usize = aTransposed ? 4 : <usize>depth << 2
@@ -53,6 +58,7 @@ export function matmul(
       const kept = i32x4.splat(fromC || hasBias ? -1 : 0)
       for (let i0 = 0; i0 < numRows; i0 += ROWS) {
         const rowsEnd = min(i0 + ROWS, numRows)
+        if (copiesA) packRows(rowsCopy, a + (<usize>i0 << 2) + <usize>k0 * aStep, aStep, rowsEnd - i0, part)
         for (let j = 0; j < columns; j += 8) {
           const width = columns - j
           const isPacked = copies || width < 8
@@ -65,12 +71,15 @@ export function matmul(
             const into = c + <usize>i * cRow + at
             const from = fromC ? into : hasBias ? bias + at : into
             const fromRow = fromC || !hasBias ? cRow : 0
-            const rowsOfA = a + <usize>i * aRow + <usize>k0 * aStep
+            const copied = rowsCopy + ((<usize>(i - i0) * part) << 2)
+            const rowsOfA = copiesA ? copied : a + <usize>i * aRow + <usize>k0 * aStep
+            const rowA: usize = copiesA ? 4 : aRow
+            const stepA: usize = copiesA ? <usize>rows << 2 : aStep
             if (width >= 8) {
-              multiply(into, cRow, from, fromRow, kept, rowsOfA, aRow, aStep, panel, panelStep, rows, part)
+              multiply(into, cRow, from, fromRow, kept, rowsOfA, rowA, stepA, panel, panelStep, rows, part)
             } else {
               copyPart(edge, 32, from, fromRow, rows, width)
-              multiply(edge, 32, edge, 32, kept, rowsOfA, aRow, aStep, panel, panelStep, rows, part)
+              multiply(edge, 32, edge, 32, kept, rowsOfA, rowA, stepA, panel, panelStep, rows, part)
               copyPart(into, cRow, edge, 32, rows, width)
             }
             i += rows
@@ -78,6 +87,24 @@ export function matmul(
         }
       }
     }
+  }
+}
+
+/** The rows of a transposed A in the blocks that run over the panels: six, four, or one side by side, depth after depth. */
+function packRows(into: usize, a: usize, aStep: usize, numRows: i32, depth: i32): void {
+  for (let i = 0; i < numRows; ) {
+    const left = numRows - i
+    const rows = left >= 6 ? 6 : left >= 4 ? 4 : 1
+    let from = a + (<usize>i << 2)
+    if (rows == 6) {
+      for (let k = depth; k > 0; k--, from += aStep, into += 24) {
+        v128.store(into, v128.load(from))
+        store<i64>(into, load<i64>(from, 16), 16)
+      }
+    } else if (rows == 4) {
+      for (let k = depth; k > 0; k--, from += aStep, into += 16) v128.store(into, v128.load(from))
+    } else for (let k = depth; k > 0; k--, from += aStep, into += 4) store<i32>(into, load<i32>(from))
+    i += rows
   }
 }
 

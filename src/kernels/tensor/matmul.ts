@@ -1,5 +1,5 @@
-/** Elements of workspace that `matmul` needs, whatever the sizes. */
-export const MATMUL_SCRATCH = 256 * 512 + 64
+/** Elements of workspace that `matmul` needs, whatever the sizes: a part of B, a block of C, and a part of A. */
+export const MATMUL_SCRATCH = 256 * 512 + 64 + 96 * 256
 
 /**
  * C (numRows × numColumns) = A · B, all row-major. A is numRows × depth, or depth × numRows where `aTransposed`; B is

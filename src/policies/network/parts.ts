@@ -1,5 +1,6 @@
 /** The parts of which networks are made: dense and convolutional layers, recurrent cells, and one after another. */
 import type { Tensor2D, Tensor3D, Tensor4D } from '@tensorflow/tfjs-core'
+import { type Cell, hasRecurrence, recurrence } from '../../devices/recurrent.ts'
 import type { Tf } from '../../devices/tfjs.ts'
 import { orthogonal } from '../orthogonal.ts'
 import type { Features, Module, NetworkParameter, SeenSteps } from './module.ts'
@@ -108,7 +109,7 @@ export function memoryPart(tf: Tf, seen: SeenSteps, at: number, width: number): 
  * The matrices stand side by side in the order r, z, n. It remembers h.
  */
 export function gruCell(name: string, numInputs: number, units: number): Module {
-  return recurrentCell(name, numInputs, units, 3, units, (tf, fromInput, fromHidden, h) => {
+  return recurrentCell(name, numInputs, units, 'Gru', 3, units, (tf, fromInput, fromHidden, h) => {
     const [xr, xz, xn] = tf.split(fromInput, 3, 1) as [Tensor2D, Tensor2D, Tensor2D]
     const [hr, hz, hn] = tf.split(fromHidden, 3, 1) as [Tensor2D, Tensor2D, Tensor2D]
     const r = tf.sigmoid(tf.add(xr, hr))
@@ -128,7 +129,7 @@ export function gruCell(name: string, numInputs: number, units: number): Module 
  * The matrices stand side by side in the order i, f, g, o. It remembers h and s, side by side.
  */
 export function lstmCell(name: string, numInputs: number, units: number): Module {
-  return recurrentCell(name, numInputs, units, 4, 2 * units, (tf, fromInput, fromHidden, _, memory) => {
+  return recurrentCell(name, numInputs, units, 'Lstm', 4, 2 * units, (tf, fromInput, fromHidden, _, memory) => {
     const [i, f, g, o] = tf.split(tf.add(fromInput, fromHidden), 4, 1) as [Tensor2D, Tensor2D, Tensor2D, Tensor2D]
     const state = tf.slice(memory, [0, units], [-1, units])
     const kept = tf.mul(tf.sigmoid(f), state)
@@ -151,6 +152,7 @@ function recurrentCell(
   name: string,
   numInputs: number,
   units: number,
+  cell: Cell,
   gates: number,
   memoryWidth: number,
   step: CellStep,
@@ -169,10 +171,17 @@ function recurrentCell(
       const inputs = tf.add(
         tf.matMul(seen.x, weights(`${name}.input.weight`) as Tensor2D),
         weights(`${name}.input.bias`),
-      )
-      const inputsByStep = tf.unstack(tf.reshape(inputs, [numLanes, length, gates * units]), 1) as Tensor2D[]
+      ) as Tensor2D
       const hiddenWeight = weights(`${name}.hidden.weight`) as Tensor2D
       const hiddenBias = weights(`${name}.hidden.bias`)
+      if (hasRecurrence(tf)) {
+        const { memory, continues, carried } = seen
+        const after = recurrence(tf, cell, inputs, hiddenWeight, hiddenBias, { memory: memory!, continues, carried })
+        const byStep = tf.reshape(after, [numLanes, length, memoryWidth])
+        const last = tf.squeeze(tf.slice(byStep, [0, length - 1, 0], [-1, 1, -1]), [1]) as Tensor2D
+        return { y: memoryWidth === units ? after : tf.slice(after, [0, 0], [-1, units]), memory: last }
+      }
+      const inputsByStep = tf.unstack(tf.reshape(inputs, [numLanes, length, gates * units]), 1) as Tensor2D[]
       const outputs: Tensor2D[] = []
       let after: Tensor2D | null = seen.carried
       for (let t = 0; t < length; t++) {

@@ -41,6 +41,25 @@ export function size(shape: readonly number[]): number {
   return shape.reduce((product, length) => product * length, 1)
 }
 
+export function flags(numbers: Numbers, shape: readonly number[]): Given {
+  return { values: numbers.flags(size(shape), 0.5), shape, dtype: 'bool' }
+}
+
+/** The kernels that have run since `watchKernels`. */
+export const kernelsSeen = new Set<string>()
+
+/** Takes note of each of these kernels of the wasm backend that runs from now on. */
+export function watchKernels(names: readonly string[]): void {
+  for (const name of names) {
+    const config = tf.getKernel(name, 'wasm')
+    const { kernelFunc } = config
+    config.kernelFunc = (given) => {
+      kernelsSeen.add(name)
+      return kernelFunc(given)
+    }
+  }
+}
+
 type Operation = (...inputs: Tensor[]) => Tensor
 
 interface Result {
@@ -52,25 +71,26 @@ interface Result {
 /** The value, then the gradients of its weighted sum by the floating inputs; leaves no tensor behind. */
 async function evaluate(backend: string, operation: Operation, given: readonly Given[], gradient: boolean) {
   await tf.setBackend(backend)
-  const before = tf.memory().numTensors
-  const results = tf.tidy(() => {
+  const before = tf.memory()
+  const found: Result[] = []
+  tf.tidy(() => {
     const inputs = given.map(({ values, shape, dtype }) => tf.tensor(values, [...shape], dtype))
     const value = operation(...inputs)
-    const found = [result(value)]
+    found.push(result(value))
     const floating = inputs.filter(({ dtype }) => dtype === 'float32')
-    if (gradient && floating.length > 0) {
-      const weights = tf.tensor(new Numbers(7).floats(value.size), value.shape)
-      const loss = (...varied: Tensor[]) => {
-        const all = inputs.map((input) => (input.dtype === 'float32' ? varied[floating.indexOf(input)]! : input))
-        return tf.sum(tf.mul(operation(...all), weights))
-      }
-      found.push(...tf.grads(loss)(floating).map(result))
+    if (!gradient || floating.length === 0) return
+    const weights = tf.tensor(new Numbers(7).floats(value.size), value.shape)
+    const loss = (...varied: Tensor[]) => {
+      const all = inputs.map((input) => (input.dtype === 'float32' ? varied[floating.indexOf(input)]! : input))
+      return tf.sum(tf.mul(operation(...all), weights))
     }
-    return found
+    found.push(...tf.grads(loss)(floating).map(result))
   })
-  const left = tf.memory().numTensors - before
-  if (left !== 0) throw new Error(`${left} tensors are left on ${backend}`)
-  return results
+  const { numTensors, numBytes, numDataBuffers } = tf.memory()
+  if (numTensors !== before.numTensors || numBytes !== before.numBytes || numDataBuffers !== before.numDataBuffers) {
+    throw new Error(`${numTensors - before.numTensors} tensors are left on ${backend}`)
+  }
+  return found
 }
 
 function result(tensor: Tensor): Result {
