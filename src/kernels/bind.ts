@@ -38,6 +38,7 @@ import {
   findStuck,
   gatherRows,
   listValid,
+  placeRows,
   shuffleRows,
 } from './rollout/rows.ts'
 import { explainedVariance, meanAndDeviation } from './statistics/moments.ts'
@@ -63,6 +64,18 @@ import {
   unfoldPatches,
 } from './tensor/layout.ts'
 import { MATMUL_SCRATCH, matmul } from './tensor/matmul.ts'
+import { attentionBackward, attentionForward } from './transformer/attention.ts'
+import { rmsNormBackward, rmsNormForward } from './transformer/norm.ts'
+import { rope } from './transformer/rope.ts'
+import { swigluBackward, swigluForward } from './transformer/swiglu.ts'
+import {
+  evaluateVocabulary,
+  modeOfVocabulary,
+  sampleVocabulary,
+  sumVocabulary,
+  VOCABULARY_STEP,
+  vocabularyBackward,
+} from './transformer/vocabulary.ts'
 
 export {
   Activation,
@@ -75,6 +88,7 @@ export {
   MATMUL_SCRATCH,
   NUM_SLOTS,
   PpoSum,
+  VOCABULARY_STEP,
 }
 
 const plain = {
@@ -82,6 +96,8 @@ const plain = {
   adamStep,
   addDepthwise,
   addToSegments,
+  attentionBackward,
+  attentionForward,
   beginEpisodes,
   cartPoleReset,
   cartPoleStep,
@@ -102,6 +118,7 @@ const plain = {
   discountedReturns,
   drawNormal,
   drawUniform,
+  evaluateVocabulary,
   explainedVariance,
   findIllegal,
   findNonFinite,
@@ -129,11 +146,17 @@ const plain = {
   mapElements,
   matmul,
   meanAndDeviation,
+  modeOfVocabulary,
   normalizeRows,
   pendulumStep,
+  placeRows,
   ppoLoss,
   readRunning,
+  rmsNormBackward,
+  rmsNormForward,
   rmspropStep,
+  rope,
+  sampleVocabulary,
   scatterValues,
   selectElements,
   settleDead,
@@ -141,9 +164,13 @@ const plain = {
   shuffleRows,
   sumMiddle,
   sumSlots,
+  sumVocabulary,
+  swigluBackward,
+  swigluForward,
   transposeMatrices,
   unfoldPatches,
   updateRunning,
+  vocabularyBackward,
   vtrace,
 }
 
