@@ -1,5 +1,5 @@
 /**
- * `npm run bench`: the rooms kernels, environments and training, one process each; a table for people, then one JSON line.
+ * `npm run bench`: the rooms kernels, devices, environments and training, one process each; a table for people, then one JSON line.
  *
  *     npm run bench -- peers              one room, or several; `peers` only when named, for it installs from PyPI and npm
  *     npm run bench -- baseline [rooms]   keeps the run in bench/baseline.json
@@ -14,8 +14,8 @@ import { bestKernelBuild, VERSION } from '../src/index.ts'
 import { type BenchReport, compareReports, keepBaseline, printChanges, readBaseline } from './baseline.ts'
 import type { RoomReport } from './report.ts'
 
-const ROOMS = ['kernels', 'environments', 'training', 'peers']
-const DEFAULT_ROOMS = ['kernels', 'environments', 'training']
+const ROOMS = ['kernels', 'devices', 'environments', 'training', 'peers']
+const DEFAULT_ROOMS = ['kernels', 'devices', 'environments', 'training']
 const WAYS = ['baseline', 'compare']
 
 /** Runs a room in its own process, so that no room finds another's compiled code or memory; shows all but its last line. */

@@ -2,7 +2,7 @@
  * Files that are whole or not there: written under a temporary name, forced to disk, then renamed. What was there before
  * stays until the new file is complete, whatever interrupts the writing.
  */
-import { type FileHandle, mkdir, open, rename, rm, stat } from 'node:fs/promises'
+import { type FileHandle, mkdir, open, readFile, rename, rm, stat } from 'node:fs/promises'
 import { dirname } from 'node:path'
 import { InputError } from './errors.ts'
 
@@ -20,6 +20,18 @@ export async function writeWhole(
   } catch (cause) {
     await rm(temporary, { force: true }).catch(() => undefined) // The first error is the one to report.
     throw cannotWrite(path, cause)
+  }
+}
+
+/**
+ * A file's bytes. `expected` is what the reader would have accepted.
+ * @throws InputError with the system's reason where it cannot be read.
+ */
+export async function readWhole(path: string, expected: string): Promise<Uint8Array> {
+  try {
+    return await readFile(path)
+  } catch (cause) {
+    throw new InputError(path, (cause as Error).message, expected, { cause })
   }
 }
 

@@ -7,6 +7,7 @@ export type {
   LearnerShape,
 } from './algorithms/algorithm.ts'
 export { ppo } from './algorithms/ppo.ts'
+export type { Autoreset, Cohort, CohortOptions } from './cohort.ts'
 export type { Action } from './components/action.ts'
 export { formatBytes } from './components/arena.ts'
 export type { Column, ColumnSpec, Columns, ColumnType, Plan, PlannedColumn } from './components/column.ts'
@@ -16,7 +17,11 @@ export type { Observation } from './components/observation.ts'
 export type { RolloutColumns } from './components/rollout.ts'
 export type { Transition } from './components/transition.ts'
 export type { DefinitionRecord, Factory } from './definition.ts'
+export { type Backend, type Device, type DeviceName, deviceNames, startDevice } from './devices/device.ts'
+export { type DeviceReport, examineDevice } from './devices/examine.ts'
+export { breakout } from './environments/breakout.ts'
 export { cartPole } from './environments/cart-pole.ts'
+export { cartPolePosition } from './environments/cart-pole-position.ts'
 export {
   defineEnvironment,
   type EnvironmentDefinition,
@@ -27,13 +32,31 @@ export {
   type StateDeclaration,
 } from './environments/environment.ts'
 export { pendulum } from './environments/pendulum.ts'
+export { recall } from './environments/recall.ts'
 export { environmentFactory, environments } from './environments/registry.ts'
+export { ticTacToe } from './environments/tic-tac-toe.ts'
 export { InputError } from './errors.ts'
+export { type ExportOptions, exportFormats, exportPolicy } from './export/export.ts'
 export { bestKernelBuild, createKernels, type KernelBuild, type Kernels } from './kernels/bind.ts'
 export { mlp } from './policies/mlp.ts'
+export type { Features, Module, NetworkParameter, SeenSteps, Weights } from './policies/network/module.ts'
+export { type NetworkFunction, type NetworkOptions, type NetworkResult, network } from './policies/network/network.ts'
+export { convolutional, dense, recurrent } from './policies/network/ready-made.ts'
 export type { Policy, PolicyDefinition, PolicyModel } from './policies/policy.ts'
+export { type PolicyFactory, policies, policyFactory } from './policies/registry.ts'
+export { loadWeights, saveWeights } from './policies/weights.ts'
 export { Random, Stream } from './random.ts'
-export { choice, number, optionalNumber, type Setting, type Settings, sizes, toggle, whole } from './settings.ts'
+export {
+  readSafetensors,
+  type Safetensors,
+  type Tensor,
+  type TensorType,
+  type TensorValues,
+  tensorOf,
+  tensorValues,
+  writeSafetensors,
+} from './safetensors.ts'
+export { choice, number, optionalNumber, type Setting, type Settings, sizes, text, toggle, whole } from './settings.ts'
 export {
   type BoxSpace,
   box,
@@ -43,7 +66,8 @@ export {
   multiDiscrete,
   type Space,
 } from './space.ts'
-export { bootstrap, infer } from './systems/infer.ts'
+export { bootstrap } from './systems/bootstrap.ts'
+export { infer } from './systems/infer.ts'
 export { reset, restart } from './systems/reset.ts'
 export { step } from './systems/step.ts'
 export { store } from './systems/store.ts'
@@ -55,6 +79,7 @@ export type { CohortMetrics, UpdateMetrics } from './training/metrics.ts'
 export {
   configureRun,
   findEnvironment,
+  findPolicy,
   listRollouts,
   loadPolicy,
   openRun,
@@ -70,12 +95,4 @@ export {
 } from './training/run.ts'
 export { createTrainer, type Progress, type Trainer } from './training/trainer.ts'
 export { VERSION } from './version.ts'
-export {
-  type Autoreset,
-  type Cohort,
-  type CohortOptions,
-  createWorld,
-  type SharedOptions,
-  type World,
-  type WorldOptions,
-} from './world.ts'
+export { createWorld, type SharedOptions, type World, type WorldOptions } from './world.ts'

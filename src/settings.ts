@@ -86,6 +86,11 @@ export function choice<const W extends string>(initial: W, words: readonly W[], 
   }
 }
 
+/** Any text, like the name of a file. */
+export function text(initial: string, description: string): Setting<string> {
+  return { default: initial, description, expected: 'a text', accepts: (value) => typeof value === 'string' }
+}
+
 /** A list of whole numbers ≥ 1; may be empty. */
 export function sizes(initial: readonly number[], description: string): Setting<readonly number[]> {
   return {

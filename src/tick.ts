@@ -1,31 +1,49 @@
 /** The order of the four systems. */
 import { Work } from './clock.ts'
+import type { Cohort } from './cohort.ts'
 import { InputError } from './errors.ts'
-import { bootstrap, infer } from './systems/infer.ts'
+import { bootstrap } from './systems/bootstrap.ts'
+import { infer } from './systems/infer.ts'
 import { reset } from './systems/reset.ts'
 import { step } from './systems/step.ts'
 import { store } from './systems/store.ts'
 import type { World } from './world.ts'
 
 /**
- * One step of every lane.
+ * One step of every lane. Where a policy answers later, its cohort goes on when the answer is there, and the tick is a
+ * promise: of the first answer if every lane waits, else of a turn of the event loop, in which answers can arrive.
+ *
  * @throws InputError if several threads share the lanes: then their trainer moves them.
  */
-export function tick(world: World): void {
+export function tick(world: World): void | Promise<void> {
   if (world.threads.count > 1) throw shared(world)
   tickShare(world)
+  return awaitAnswers(world)
 }
 
-/** A whole rollout: `numSteps` ticks and the bootstrap inference. Throws as `tick` does. */
-export function collect(world: World, numSteps: number): void {
+/** A whole rollout: `numSteps` steps of every lane and the bootstrap inference. A promise, and throws, as `tick`. */
+export function collect(world: World, numSteps: number): void | Promise<void> {
   if (world.threads.count > 1) throw shared(world)
-  collectShare(world, numSteps)
+  return drive(collectShare(world, numSteps))
 }
 
-/** A whole rollout of this thread's lanes. */
-export function collectShare(world: World, numSteps: number): void {
-  for (let t = 0; t < numSteps; t++) tickShare(world)
-  bootstrap(world)
+/** A whole rollout of this thread's lanes. Yields what has to be awaited before it can go on. */
+export function* collectShare(world: World, numSteps: number): Generator<void | Promise<void>, void> {
+  for (const cohort of world.cohorts) cohort.ticksLeft = numSteps
+  try {
+    while (world.cohorts.some(isUnderWay)) {
+      tickShare(world)
+      const waiting = awaitAnswers(world)
+      if (waiting !== undefined) yield waiting
+    }
+  } finally {
+    for (const cohort of world.cohorts) {
+      cohort.ticksLeft = Number.POSITIVE_INFINITY
+      cohort.rests = cohort.answer !== null
+    }
+  }
+  const valued = bootstrap(world)
+  if (valued !== undefined) yield valued
   world.clock.mark(Work.bootstrap)
 }
 
@@ -39,6 +57,38 @@ function tickShare(world: World): void {
   clock.mark(Work.step)
   store(world) // The row is closed; ended and truncated lanes are marked.
   clock.mark(Work.store)
+}
+
+function isUnderWay({ ticksLeft }: Cohort): boolean {
+  return ticksLeft > 0
+}
+
+/** What a tick has to wait for; undefined if no policy owes an answer. */
+function awaitAnswers({ cohorts }: World): Promise<void> | undefined {
+  if (!cohorts.some(isAwaited)) return undefined
+  if (cohorts.some(acts)) return new Promise((resolve) => setTimeout(resolve, 0))
+  return Promise.race(cohorts.filter(isAwaited).map(({ answer }) => answer!.arrival))
+}
+
+function isAwaited({ answer }: Cohort): boolean {
+  return answer !== null
+}
+
+function acts({ rests }: Cohort): boolean {
+  return !rests
+}
+
+function drive(steps: Generator<void | Promise<void>, void>): void | Promise<void> {
+  for (;;) {
+    const { done, value } = steps.next()
+    if (done) return
+    if (value !== undefined) {
+      return value.then(
+        () => drive(steps),
+        (cause) => void steps.throw(cause),
+      )
+    }
+  }
 }
 
 function shared(world: World): InputError {

@@ -5,51 +5,22 @@
  */
 import { createWorld as createEcs, createEntityIndex, type World as EcsWorld } from 'bitecs'
 import { Clock } from './clock.ts'
-import { type Action, actionWindows } from './components/action.ts'
-import { type Arena, layArena, takeArena } from './components/arena.ts'
 import {
-  type Column,
-  type Columns,
-  column,
-  listColumns,
-  type Plan,
-  type PlannedColumn,
-  saved,
-  zipColumns,
-} from './components/column.ts'
-import { type Episode, episodePlan, Phase } from './components/episode.ts'
-import { type Observation, observationWindows } from './components/observation.ts'
-import { type RolloutColumns, rolloutPlan } from './components/rollout.ts'
-import { type Transition, transitionWindows } from './components/transition.ts'
-import { type EnvironmentDefinition, type Lanes, statePlan } from './environments/environment.ts'
+  type Cohort,
+  type CohortDraft,
+  type CohortOptions,
+  type CohortPlan,
+  cohortPlan,
+  createCohort,
+  draftCohorts,
+  type Reservation,
+} from './cohort.ts'
+import { type Arena, layArena, takeArena } from './components/arena.ts'
+import { type Column, listColumns, type PlannedColumn, zipColumns } from './components/column.ts'
 import { InputError, show, unknownWord } from './errors.ts'
 import { bestKernelBuild, createKernels, type KernelBuild, type Kernels } from './kernels/bind.ts'
-import { createLanes } from './lanes.ts'
-import type { Policy, PolicyDefinition, PolicyModel } from './policies/policy.ts'
-import { checkSeed, Random } from './random.ts'
-import { choiceSizes, spaceType, spaceWidth } from './space.ts'
-
-/**
- * When a lane whose episode ended begins a new one. `same-step`: before the next action, so every row of a rollout is a
- * step. `next-step`: instead of the next step, which leaves a dead row (valid = 0). `disabled`: when `restart` says so.
- */
-export type Autoreset = 'same-step' | 'next-step' | 'disabled'
-
-/** The lanes of one environment under one policy. */
-export interface CohortOptions {
-  environment: EnvironmentDefinition
-  policy: PolicyDefinition
-  /** How many lanes: a whole number ≥ 1. */
-  numLanes: number
-  /** How the cohort is called in columns, checkpoints and trainers; the policy's id where it is not given. */
-  name?: string
-  /** Number of the first lane in the whole run, which keys its random numbers; follows the cohort before. */
-  firstLane?: number
-  /** Default `same-step`. */
-  autoreset?: Autoreset
-  /** Sample actions (default), or take the most probable one. */
-  explore?: boolean
-}
+import type { PolicyModel } from './policies/policy.ts'
+import { checkSeed } from './random.ts'
 
 /** What all cohorts of a world share. */
 export interface SharedOptions {
@@ -62,84 +33,6 @@ export interface SharedOptions {
 /** A world of one cohort, or of several. */
 export type WorldOptions = SharedOptions & (CohortOptions | { cohorts: readonly CohortOptions[] })
 
-/** What a recorder and a learner add to a cohort before its memory is taken. */
-export interface Reservation {
-  /** Rows that the rollout keeps of each lane. */
-  numSteps: number
-  /** The learner's own columns. */
-  learner: Plan
-}
-
-/** A cohort that has its memory. observation, action, transition, episode and state are the components of its lanes. */
-export interface Cohort {
-  readonly name: string
-  readonly environment: EnvironmentDefinition
-  readonly policyDefinition: PolicyDefinition
-  readonly model: PolicyModel
-  readonly autoreset: Autoreset
-  readonly explore: boolean
-  readonly numLanes: number
-  /** This thread's share of the lanes: from ≤ n < to. */
-  readonly from: number
-  readonly to: number
-  /** True if its rollout is kept for a learner or a file. */
-  readonly recorded: boolean
-  /** True if the components slide along row blocks; else one block is written in place, tick after tick. */
-  readonly sliding: boolean
-  readonly numSteps: number
-
-  /** The cohort's entities, as a bitecs query found them; none in a thread that shares another's columns. */
-  readonly lanes: Uint32Array
-  readonly observation: Observation
-  readonly action: Action
-  readonly transition: Transition
-  readonly episode: Episode
-  /** The environment's own columns. */
-  readonly state: Columns<Plan>
-
-  /** What the environment is handed: the same columns under its own names. */
-  readonly environmentLanes: Lanes
-  readonly policy: Policy
-  readonly weights: Float32Array
-  readonly rollout: RolloutColumns
-  readonly learner: Columns<Plan>
-  readonly bootstrap: BootstrapList
-  /** Bounds of the action space: low and high of a box, sizes of choices. */
-  readonly bounds: { readonly low: Float32Array; readonly high: Float32Array; readonly sizes: Int32Array }
-  /** Observations that the next rollout begins with, and where it begins: this thread's share of both. */
-  readonly carried: Float32Array
-  readonly firstBlock: Float32Array
-  /** Room for a list of this thread's lanes. */
-  readonly laneList: Uint32Array
-  readonly windows: {
-    readonly observation: readonly Observation[]
-    readonly action: readonly Action[]
-    readonly transition: readonly Transition[]
-  }
-  /** The row block of the rollout that this tick fills; numSteps when the rollout is full. */
-  t: number
-  /** Number of the weights. */
-  version: number
-}
-
-/** Final observations of this thread's truncated rows that wait for their value. */
-export interface BootstrapList {
-  /** Place in the rollout. */
-  readonly row: Uint32Array
-  readonly observation: Float32Array
-  readonly value: Float32Array
-  length: number
-}
-
-/** What is known of a cohort before it has memory. */
-interface CohortDraft {
-  readonly options: CohortOptions
-  readonly name: string
-  readonly firstLane: number
-  readonly model: PolicyModel
-  reservation?: Reservation
-}
-
 /**
  * Plans a world of one cohort, or of several.
  * @throws InputError where an option is wrong, or the policy cannot serve the environment's spaces.
@@ -147,6 +40,7 @@ interface CohortDraft {
  * const world = await createWorld({ environment: cartPole(), policy: mlp(), numLanes: 16, seed: 1 })
  */
 export async function createWorld(options: WorldOptions): Promise<World> {
+  for (const { policy } of cohortsOf(options)) await policy?.prepare?.()
   return new World(options)
 }
 
@@ -176,7 +70,7 @@ export class World {
     this.#memory = shared?.memory
     this.seed = checkSeed(options.seed ?? 0)
     this.kernelBuild = options.kernels ?? bestKernelBuild()
-    this.#drafts = draftCohorts('cohorts' in options ? options.cohorts : [options])
+    this.#drafts = draftCohorts(cohortsOf(options))
     const index = createEntityIndex()
     index.maxId = -1 // The first entity is 0, so that entities count the rows of the world.
     this.ecs = createEcs(index)
@@ -240,7 +134,7 @@ export class World {
 
   /**
    * Splits the lanes among threads, before the memory is taken: each works in columns of its own.
-   * @throws InputError if the memory is taken already, or a definition has no module from which a thread could make it.
+   * @throws InputError if the memory is taken already, a policy stays in its thread, or a definition has no module from which a thread could make it.
    */
   split(count: number): void {
     if (this.#cohorts !== undefined) {
@@ -249,7 +143,15 @@ export class World {
     if (!Number.isSafeInteger(count) || count < 1 || count > 64) {
       throw new InputError('threads', show(count), 'a whole number from 1 to 64')
     }
-    for (const { options } of count > 1 ? this.#drafts : []) {
+    for (const { options, model } of count > 1 ? this.#drafts : []) {
+      if (model.staysInThread) {
+        const got = `${count} threads`
+        throw new InputError(
+          `policy ${options.policy.id}`,
+          got,
+          "threads: 1: its device serves only the caller's thread",
+        )
+      }
       for (const [noun, { id, module }] of Object.entries({
         environment: options.environment,
         policy: options.policy,
@@ -271,6 +173,11 @@ export class World {
   columns(): { readonly planned: PlannedColumn; readonly column: Column }[] {
     if (this.#columns === undefined) this.#take()
     return zipColumns(this.#plan(), this.#columns!)
+  }
+
+  /** Gives back what policies hold of devices. The world can still be used: they take it again when they are asked. */
+  close(): void {
+    for (const { policy } of this.#cohorts ?? []) policy.dispose?.()
   }
 
   #draft(name: string): CohortDraft {
@@ -296,194 +203,7 @@ export class World {
   }
 }
 
-function draftCohorts(cohorts: readonly CohortOptions[]): CohortDraft[] {
-  if (cohorts.length === 0) throw new InputError('cohorts', 'none', 'at least one cohort')
-  const drafts: CohortDraft[] = []
-  let nextLane = 0
-  for (const options of cohorts) {
-    const { environment, policy, numLanes, autoreset, explore } = options
-    if (typeof environment?.reset !== 'function' || typeof environment.step !== 'function') {
-      throw new InputError('environment', show(environment), 'an environment, like cartPole()')
-    }
-    if (typeof policy?.build !== 'function') throw new InputError('policy', show(policy), 'a policy, like mlp()')
-    const name = options.name ?? policy.id
-    if (drafts.some((draft) => draft.name === name)) {
-      throw new InputError('cohort name', `${show(name)} twice`, 'a `name` of its own for each cohort')
-    }
-    if (!Number.isSafeInteger(numLanes) || numLanes < 1 || numLanes > 0xffffffff) {
-      throw new InputError('numLanes', show(numLanes), 'a whole number ≥ 1')
-    }
-    const firstLane = options.firstLane ?? nextLane
-    if (!Number.isSafeInteger(firstLane) || firstLane < 0 || firstLane + numLanes > 0xffffffff) {
-      throw new InputError('firstLane', show(firstLane), 'a whole number ≥ 0 whose lanes are below 4294967295')
-    }
-    if (autoreset !== undefined && !['same-step', 'next-step', 'disabled'].includes(autoreset)) {
-      throw unknownWord('autoreset', String(autoreset), ['same-step', 'next-step', 'disabled'])
-    }
-    if (explore !== undefined && typeof explore !== 'boolean')
-      throw new InputError('explore', show(explore), 'true or false')
-    drafts.push({
-      options,
-      name,
-      firstLane,
-      model: policy.build(environment.observationSpace, environment.actionSpace),
-    })
-    nextLane = firstLane + numLanes
-  }
-  return drafts
-}
-
-type CohortPlan = ReturnType<typeof cohortPlan>
-
-function cohortPlan({ options, model, reservation }: CohortDraft, threads: number) {
-  const { environment, numLanes } = options
-  const { observationSpace, actionSpace } = environment
-  const observationWidth = spaceWidth(observationSpace)
-  const actionWidth = spaceWidth(actionSpace)
-  const isBox = actionSpace.kind === 'box'
-  const listLength = reservation === undefined ? 0 : 2 * numLanes
-  return {
-    weights: saved(column('f32', model.numParameters)),
-    episode: episodePlan(numLanes),
-    state: statePlan(environment, numLanes),
-    carried: saved(column('f32', numLanes, observationWidth)),
-    rollout: rolloutPlan(reservation?.numSteps ?? 1, numLanes, observationSpace, actionSpace),
-    clipped: column(spaceType(actionSpace), isBox ? numLanes : 0, actionWidth),
-    bounds: {
-      low: column('f32', isBox ? actionWidth : 0),
-      high: column('f32', isBox ? actionWidth : 0),
-      sizes: column('i32', isBox ? 0 : actionWidth),
-    },
-    bootstrap: {
-      row: column('u32', listLength),
-      observation: column('f32', listLength, observationWidth),
-      value: column('f32', listLength),
-    },
-    laneList: column('u32', numLanes),
-    workspaces: Object.fromEntries(Array.from({ length: threads }, (_, i) => [`thread${i}`, model.workspace()])),
-    learner: reservation?.learner ?? {},
-  }
-}
-
-function createCohort(
-  draft: CohortDraft,
-  columns: Columns<CohortPlan>,
-  world: World,
-  kernels: Kernels,
-  /** The cohort's number, if its columns are new and wait for their first values. */
-  fresh: number | undefined,
-): Cohort {
-  const { options, name, firstLane, model, reservation } = draft
-  const { environment, policy: policyDefinition, numLanes } = options
-  const { observationSpace, actionSpace } = environment
-  const recorded = reservation !== undefined
-  const autoreset = options.autoreset ?? 'same-step'
-  const sliding = recorded || autoreset === 'disabled' // Lanes that ended must go on seeing what they saw.
-  const numSteps = reservation?.numSteps ?? 1
-  const { rollout, carried, episode, weights, laneList, bootstrap } = columns
-  const { count, index } = world.threads
-  const from = Math.floor((index * numLanes) / count)
-  const to = Math.floor(((index + 1) * numLanes) / count)
-
-  const width = spaceWidth(observationSpace)
-  const clipped = actionSpace.kind === 'box' ? (columns.clipped as Float32Array) : undefined
-  const windows = {
-    observation: sliding
-      ? observationWindows(rollout, carried, numSteps, numLanes * width)
-      : [{ current: carried, next: carried }],
-    action: actionWindows(rollout, clipped, numSteps, numLanes, spaceWidth(actionSpace)),
-    transition: transitionWindows(rollout, numSteps, numLanes),
-  }
-  const components = {
-    observation: { ...windows.observation[0]! },
-    action: { ...windows.action[0]! },
-    transition: { ...windows.transition[0]! },
-    episode,
-    state: columns.state,
-  }
-  const random = new Random(world.seed)
-  if (fresh !== undefined) {
-    for (let n = 0; n < numLanes; n++) episode.lane[n] = firstLane + n
-    episode.episode.fill(0xffffffff) // Minus one: the first reset makes it 0.
-    episode.phase.fill(Phase.fresh)
-    model.initialise(weights, random, fresh)
-  }
-  if (actionSpace.kind === 'box') {
-    columns.bounds.low.set(actionSpace.low)
-    columns.bounds.high.set(actionSpace.high)
-  } else columns.bounds.sizes.set(choiceSizes(actionSpace))
-
-  const { observation, action, transition } = components
-  return {
-    name,
-    environment,
-    policyDefinition,
-    model,
-    autoreset,
-    explore: options.explore ?? true,
-    numLanes,
-    from,
-    to,
-    recorded,
-    sliding,
-    numSteps,
-    lanes: fresh === undefined ? new Uint32Array(0) : createLanes(world.ecs, Object.values(components), numLanes),
-    ...components,
-    environmentLanes: {
-      state: columns.state,
-      observation: observation.current,
-      action: action.applied,
-      reward: transition.reward,
-      terminated: transition.terminated,
-      truncated: transition.truncated,
-      lane: episode.lane,
-      episode: episode.episode,
-      step: episode.step,
-      random,
-      kernels,
-    },
-    policy: model.bind(weights, columns.workspaces[`thread${index}`]!, kernels, random),
-    weights,
-    rollout,
-    learner: columns.learner,
-    bootstrap: {
-      row: bootstrap.row.subarray(2 * from, 2 * to),
-      observation: bootstrap.observation.subarray(2 * from * width, 2 * to * width),
-      value: bootstrap.value.subarray(2 * from, 2 * to),
-      length: 0,
-    },
-    bounds: columns.bounds,
-    carried: carried.subarray(from * width, to * width),
-    firstBlock: rollout.observation.subarray(from * width, to * width),
-    laneList: laneList.subarray(from, to),
-    windows,
-    t: numSteps,
-    version: 0,
-  }
-}
-
-/** Ends the cohort's rollout where it stands: the next one begins with what the lanes see now. */
-export function closeRollout(cohort: Cohort): void {
-  const { t, numSteps, windows, carried, from, to, numLanes, bootstrap } = cohort
-  if (t > 0 && t < numSteps) {
-    const { next } = windows.observation[t - 1]!
-    const width = next.length / numLanes
-    carried.set(next.subarray(from * width, to * width))
-    bootstrap.length = 0
-  }
-  cohort.t = numSteps
-}
-
-/**
- * Points a cohort's components at row block `t` of its rollout. It has one block if it is not recorded.
- */
-export function openRow(cohort: Cohort, t: number): void {
-  const { windows, observation, action, transition, environmentLanes } = cohort
-  Object.assign(observation, windows.observation[t])
-  Object.assign(action, windows.action[t])
-  Object.assign(transition, windows.transition[t])
-  environmentLanes.action = action.applied
-  environmentLanes.reward = transition.reward
-  environmentLanes.terminated = transition.terminated
-  environmentLanes.truncated = transition.truncated
+function cohortsOf(options: WorldOptions): readonly CohortOptions[] {
+  if (typeof options !== 'object' || options === null) return []
+  return 'cohorts' in options ? options.cohorts : [options]
 }

@@ -1,8 +1,8 @@
 import { cp, mkdir, readdir, readFile, rename, rm, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import { fileURLToPath } from 'node:url'
+import { fileURLToPath, pathToFileURL } from 'node:url'
 import { beforeAll, beforeEach, describe, expect, test } from 'vitest'
-import { environmentFactory, environments, readArrow, runKeys, VERSION } from '../src/index.ts'
+import { environmentFactory, environments, loadPolicy, loadWeights, readArrow, runKeys, VERSION } from '../src/index.ts'
 import { listCheckpoints, readCheckpoint } from '../src/training/checkpoint.ts'
 import { colonnade, MAIN, SMALL, type Started, skipLoudly, start } from './support/command.ts'
 import { inOwnMounts, whyNoMounts } from './support/mounts.ts'
@@ -55,7 +55,9 @@ describe('train', () => {
     const { colonnade: version, environment, policy, algorithm, settings } = await readJson(finished, 'config.json')
     expect(version).toBe(VERSION)
     const given = { seed: 4, rollouts: 'all', totalSteps: 2048, numLanes: 8 }
-    const run = [...runKeys(environmentFactory('CartPole-v1'))].filter(([key]) => !key.includes('.'))
+    const run = [...runKeys(environmentFactory('CartPole-v1'))].filter(
+      ([key]) => !key.includes('.') && key !== 'policy',
+    )
     expect(settings).toEqual({ ...Object.fromEntries(run.map(([key, setting]) => [key, setting.default])), ...given })
     expect(environment).toEqual({ id: 'CartPole-v1', parameters: { maxEpisodeSteps: 500 } })
     expect(policy).toMatchObject({ id: 'mlp', parameters: { hidden: [8], activation: 'tanh' } })
@@ -399,6 +401,33 @@ describe('export', () => {
     expect(a.schema.metadata).toEqual(b.schema.metadata)
   })
 
+  test.each([
+    ['onnx', ['a.onnx']],
+    ['layers', ['model/weights.bin', 'model/model.json']],
+    ['module', ['a.mjs']],
+    ['safetensors', ['a.safetensors']],
+  ])('writes the policy as %s', async (format, files) => {
+    const out = format === 'layers' ? 'model' : files[0]!
+    const { code, stdout } = await colonnade(['export', finished, `out=${out}`, `format=${format}`], here)
+    expect({ code, stdout }).toEqual({ code: 0, stdout: `policy of update 8 → ${files.join(', ')}\n` })
+    for (const file of files) expect((await readFile(join(here, file))).length).toBeGreaterThan(100)
+    const json = await colonnade(['export', finished, `out=${out}`, `format=${format}`, '--json'], here)
+    expect(JSON.parse(json.stdout)).toEqual({ run: finished, out, format, update: 8, files })
+  })
+
+  test('writes a policy that acts, and weights with which a run can begin', async () => {
+    await colonnade(['export', finished, 'out=a.mjs', 'format=module'], here)
+    const { act } = await import(pathToFileURL(join(here, 'a.mjs')).href)
+    expect([0, 1]).toContain(act([0, 0, 0.1, 0]))
+    await colonnade(['export', finished, 'out=a.safetensors', 'format=safetensors'], here)
+    const { policy, environment, weights } = await loadPolicy(finished)
+    const model = policy.build(environment.observationSpace, environment.actionSpace)
+    expect(await loadWeights(join(here, 'a.safetensors'), model)).toEqual(weights)
+    const { code } = await colonnade(['train', 'CartPole-v1', 'out=next', 'weights=a.safetensors', ...SMALL], here)
+    expect(code).toBe(0)
+    expect((await readJson(here, 'next/config.json')).settings.weights).toBe('a.safetensors')
+  })
+
   test('says what a run without rollouts can do instead', async () => {
     await cp(finished, join(here, 'run'), { recursive: true })
     await rm(join(here, 'run/rollouts'), { recursive: true })
@@ -468,6 +497,12 @@ describe('bad input ends with exit code 1, says what came and what was expected,
     ['no file to export to', ['export', 'RUN'], /out: got nothing, expected the file to write, like out=/],
     ['an empty name of the file to export to', ['export', 'RUN', 'out='], /out: got .+, expected the file to write/],
     ['an unknown format', ['export', 'RUN', 'out=a', 'format=csv'], /format: got "csv", expected one of file, stream/],
+    [
+      'episodes of a policy',
+      ['export', 'RUN', 'out=a', 'format=onnx', 'episodes=3'],
+      /episodes: got "3", expected no such key with format=onnx/,
+    ],
+    ['weights that are not there', [...train, 'weights=a.safetensors'], /a\.safetensors: got ENOENT/],
     ['a file that cannot be written', ['export', 'RUN', 'out=present/a'], /present\/a: got a path.+, expected a place/],
     ['a folder through a file', [...train, 'out=present/run'], /present\/run: got a path through something/],
     [

@@ -41,7 +41,20 @@ test('read-arrow reads what was written', async () => {
   expect(output).toContain('rewards sum to 512')
 })
 
+test('export-policy writes a policy that pushes the cart under its pole', async () => {
+  const output = await run('export-policy.js')
+  expect(output).toMatch(/^angle -0\.1: push left, .+\nangle 0\.1: push right, worth [\d.]+\n$/)
+  const written = ['policy.mjs', 'policy.onnx', 'policy.safetensors']
+  expect(readdirSync(join(folder, 'runs'))).toEqual(expect.arrayContaining(written))
+})
+
 test('every example is run here', () => {
   const names = readdirSync(examples).filter((name) => name.endsWith('.js'))
-  expect(names).toEqual(['custom-environment.js', 'quickstart.js', 'read-arrow.js', 'two-cohorts.js'])
+  expect(names).toEqual([
+    'custom-environment.js',
+    'export-policy.js',
+    'quickstart.js',
+    'read-arrow.js',
+    'two-cohorts.js',
+  ])
 })

@@ -6,38 +6,45 @@ import { describe, expect, test } from 'vitest'
 const root = new URL('..', import.meta.url).pathname
 
 /** What each room may import besides itself; `docs/architecture.md` shows the same table. */
-const ROOT = ['space', 'random', 'errors', 'settings', 'definition', 'files', 'version', 'clock']
+const ROOT = ['space', 'random', 'errors', 'settings', 'definition', 'files', 'version', 'clock', 'half', 'safetensors']
 const TABLE: Readonly<Record<string, readonly string[]>> = {
   kernels: [],
   components: [],
   tables: ['components'],
   environments: ['components', 'kernels'],
-  policies: ['components', 'kernels'],
+  policies: ['components', 'kernels', 'devices'],
   lanes: ['bitecs'],
-  world: ['lanes', 'components', 'kernels/bind', 'environments/environment', 'policies/policy', 'bitecs'],
-  systems: ['world', 'components', 'kernels/bind'],
-  tick: ['systems', 'world'],
+  cohort: ['lanes', 'components', 'kernels/bind', 'environments/environment', 'policies/policy'],
+  world: ['cohort', 'components', 'kernels/bind', 'policies/policy'],
+  systems: ['world', 'cohort', 'components', 'kernels/bind'],
+  tick: ['systems', 'world', 'cohort'],
+  devices: ['kernels'],
   algorithms: ['components', 'kernels/bind', 'policies/policy'],
+  export: ['policies/policy', 'policies/weights'],
   training: [
-    ...['world', 'tick', 'systems', 'algorithms', 'tables', 'components'],
+    ...['world', 'cohort', 'tick', 'systems', 'algorithms', 'tables', 'components'],
     ...['environments', 'policies', 'kernels/bind'],
   ],
   index: ['*'],
   cli: ['index'],
   examples: ['index'],
-  bench: ['index', 'kernels'],
+  bench: ['index', 'kernels', 'devices'],
 }
 /** Packages, and the rooms that may load them. */
 const PACKAGES: Readonly<Record<string, readonly string[]>> = {
   colonnade: ['examples'],
-  bitecs: ['world', 'lanes', 'examples'],
+  bitecs: ['world', 'cohort', 'lanes', 'examples'],
   'apache-arrow': ['tables'],
+  '@tensorflow/tfjs-core': ['devices', 'policies', 'bench'],
+  '@tensorflow/tfjs-layers': ['devices', 'policies'],
+  '@tensorflow/tfjs-backend-cpu': ['devices'],
+  '@tensorflow/tfjs-backend-wasm': ['devices', 'bench'],
   '@observablehq/plot': ['training', 'bench'],
   linkedom: ['training', 'bench'],
 }
 /** Loaded where they are first used: only `import type` or `await import` may name them. */
-const HEAVY = ['apache-arrow', '@observablehq/plot', 'linkedom']
-const NODE_ROOMS = ['files', 'training', 'tables', 'cli', 'bench', 'examples', 'kernels']
+const HEAVY = Object.keys(PACKAGES).filter((name) => !['colonnade', 'bitecs'].includes(name))
+const NODE_ROOMS = ['files', 'training', 'tables', 'cli', 'bench', 'examples', 'kernels', 'devices', 'export']
 
 interface Import {
   readonly from: string

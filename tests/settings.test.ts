@@ -10,6 +10,7 @@ import {
   type Setting,
   type SettingValue,
   sizes,
+  text,
   toggle,
   whole,
 } from '../src/settings.ts'
@@ -33,6 +34,7 @@ describe('a setting', () => {
     ['optional number', declared.targetKl, [null, 0.01], [0, undefined, 'null'], 'a number > 0, or null'],
     ['toggle', declared.normalise, [true, false], [1, 0, 'true', null], 'true or false'],
     ['choice', declared.activation, ['tanh', 'relu'], ['gelu', '', null, 0], 'one of tanh, relu'],
+    ['text', text('', ''), ['', 'a b.c', 'null'], [null, 1, ['a']], 'a text'],
     [
       'sizes',
       declared.hidden,

@@ -28,7 +28,7 @@ describe('createWorld', () => {
     const before = world.plan()
     const find = (name: string) => before.find((column) => column.name === name)!
     expect(find('mlp.state.position')).toMatchObject({ type: 'f32', rows: 100, width: 1, bytes: 400, saved: true })
-    expect(find('mlp.carried')).toMatchObject({ rows: 100, width: 4, bytes: 1600 })
+    expect(find('mlp.carried.observation')).toMatchObject({ rows: 100, width: 4, bytes: 1600 })
     createTrainer(world, ppo({ numSteps: 16 }))
     const observation = world.plan().find(({ name }) => name === 'mlp.rollout.observation')!
     expect(observation.bytes).toBe(16 * 100 * 4 * 4)

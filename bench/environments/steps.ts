@@ -4,7 +4,10 @@ import { check, secondsOf } from '../measure.ts'
 
 const PATTERNS = 16
 
-/** A world of one environment that is stepped with patterns of random actions. Returns the seconds of `ticks` steps. */
+/**
+ * A world of one environment that is stepped with patterns of random actions. Returns the seconds of `ticks` steps; that
+ * includes a copy of each tick's actions to where a policy would write them.
+ */
 export async function environmentRunner(
   environment: EnvironmentDefinition,
   numLanes: number,

@@ -1,5 +1,13 @@
 /** One call of each kernel, over columns of a usual size, with what it does counted. */
-import { Activation, type Kernels } from '../../src/kernels/bind.ts'
+import {
+  Activation,
+  Combination,
+  Comparison,
+  DepthwiseTarget,
+  ElementMap,
+  type Kernels,
+  MATMUL_SCRATCH,
+} from '../../src/kernels/bind.ts'
 import type { Columns } from './columns.ts'
 import { TwinNumbers } from './network.ts'
 
@@ -225,6 +233,22 @@ export function kernelCases(columns: Columns): Case[] {
       outputs: weights,
     },
     {
+      name: 'sgdStep',
+      unit: 'elements',
+      count: 65_536,
+      restore: saved(...weights),
+      run: (k) => k.sgdStep(weights[0], weights[1], weights[3], 1, 1e-3, 0.9, 0, 65_536),
+      outputs: weights,
+    },
+    {
+      name: 'rmspropStep',
+      unit: 'elements',
+      count: 65_536,
+      restore: saved(...weights),
+      run: (k) => k.rmspropStep(...weights, 1, 1e-3, 0.99, 0.9, 1e-5, 0, 65_536),
+      outputs: weights,
+    },
+    {
       name: 'globalNorm',
       unit: 'elements',
       count: 65_536,
@@ -396,5 +420,72 @@ export function kernelCases(columns: Columns): Case[] {
       run: (k) => k.normalizeRows(normalized, observation, center, deviation, 10, LANES, 4, 0),
       outputs: [normalized],
     },
+    ...tensorCases(columns, floats, flags, wholes),
+  ]
+}
+
+type Fill<Column> = (length: number, ...bounds: number[]) => Column
+
+/** The kernels that tfjs's tensors run on, at a transformer's sizes. */
+function tensorCases(
+  columns: Columns,
+  floats: Fill<Float32Array>,
+  flags: (length: number, part: number) => Uint8Array,
+  wholes: (length: number, below: number) => Int32Array,
+): Case[] {
+  const [rows, width, wide] = [1024, 128, 512]
+  const size = rows * wide
+  const [x, y, out] = [floats(size), floats(size), columns.floats(size)]
+  const [positive, none] = [floats(size, 0.01, 4), columns.floats(0)]
+  const [condition, chosen] = [flags(size, 0.5), columns.flags(size)]
+  const [sides, product] = [floats(rows * width), columns.floats(rows * wide)]
+  const [scratch, sums, segment] = [columns.floats(MATMUL_SCRATCH), columns.floats(wide * wide), wholes(rows, wide)]
+  const filter = floats(9 * 32)
+  const geometry = [64, 64, 32, 64, 64, 3, 3, 1, 1, 1, 1, 1, 1] as const
+  const image = columns.floats(64 * 64 * 32)
+  const patches = columns.floats(image.length * 9)
+  const given = (
+    name: string,
+    run: Case['run'],
+    outputs: Case['outputs'],
+    count = size,
+    unit: Case['unit'] = 'elements',
+  ) => {
+    return { name, unit, count, run, outputs, restore: () => outputs.forEach((column) => void column.fill(0)) }
+  }
+  const multiply = (a: boolean, b: boolean): Case => {
+    const [numRows, depth] = a ? [width, rows] : [rows, width]
+    const name = `matmul, ${numRows} × ${wide}, depth ${depth}${a ? ', A transposed' : ''}${b ? ', B transposed' : ''}`
+    const [left, right] = [sides, a ? x : y.subarray(0, width * wide)]
+    const run = (k: Kernels) => k.matmul(product, left, right, none, scratch, numRows, wide, depth, a, b, false)
+    return given(name, run, [product], 2 * rows * width * wide, 'flop')
+  }
+  return [
+    multiply(false, false),
+    multiply(false, true),
+    multiply(true, false),
+    ...Object.entries(ElementMap).map(([name, map]) =>
+      given(`mapElements, ${name}`, (k) => k.mapElements(out, positive, map, size), [out]),
+    ),
+    given('combineRows, maximum', (k) => k.combineRows(out, x, y, Combination.maximum, 1, size, 0, 1, 0, 1), [out]),
+    given('compareRows, greater', (k) => k.compareRows(chosen, x, y, Comparison.greater, 1, size, 0, 1, 0, 1), [
+      chosen,
+    ]),
+    given('selectElements', (k) => k.selectElements(out, condition, x, y, size), [out]),
+    given('flagsToFloats', (k) => k.flagsToFloats(out, condition, size), [out]),
+    given('transposeMatrices', (k) => k.transposeMatrices(out, x, 1, rows, wide), [out]),
+    given('copyRows, 128 of 512', (k) => k.copyRows(out, x, rows, width, width, wide), [out], rows * width),
+    given('sumMiddle, by columns', (k) => k.sumMiddle(sums, x, 1, rows, wide), [sums]),
+    given('sumMiddle, by rows', (k) => k.sumMiddle(sums, x, rows, wide, 1), [sums]),
+    given('addToSegments, 512 wide', (k) => k.addToSegments(sums, x, segment, rows, wide, wide), [sums]),
+    given('unfoldPatches, 3 × 3', (k) => k.unfoldPatches(patches, x, ...geometry), [patches], patches.length),
+    given('foldPatches, 3 × 3', (k) => k.foldPatches(image, patches, ...geometry), [image], patches.length),
+    given(
+      'addDepthwise, 3 × 3',
+      (k) => k.addDepthwise(image, x, filter, DepthwiseTarget.output, 1, ...geometry),
+      [image],
+      2 * patches.length,
+      'flop',
+    ),
   ]
 }

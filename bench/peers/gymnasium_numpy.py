@@ -29,12 +29,13 @@ def cartpole(lanes, ticks):
         made.reset(seed=1)
         environments[lanes] = made, np.random.default_rng(1).integers(0, 2, (PATTERNS, lanes))
     env, actions = environments[lanes]
-    ends = 0
+    ended = []
     begin = time.perf_counter()
     for t in range(ticks):
         _, _, terminated, _, _ = env.step(actions[t % PATTERNS])
-        ends += np.count_nonzero(terminated)
-    return {"seconds": time.perf_counter() - begin, "ends": int(ends), "version": gymnasium.__version__}
+        ended.append(terminated)
+    seconds = time.perf_counter() - begin
+    return {"seconds": seconds, "ends": int(np.count_nonzero(ended)), "version": gymnasium.__version__}
 
 
 def gae(folder, steps, lanes, gamma, lam):

@@ -24,7 +24,7 @@ export interface TrainingRunner {
 export async function trainingRunner(options: TrainingOptions = {}): Promise<TrainingRunner> {
   const { numLanes = 256, hidden = [64, 64], threads = 1 } = options
   const world = await createWorld({ environment: cartPole(), policy: mlp({ hidden }), numLanes, seed: 1 })
-  const settings = { numMinibatches: 8, updateEpochs: 4, learningRate: 2e-3, annealLearningRate: false } as const
+  const settings = { numMinibatches: 8, updateEpochs: 4, learningRate: 2e-3, learningRateSchedule: 'constant' } as const
   const trainer = createTrainer(world, ppo({ numSteps: NUM_STEPS, ...settings }), { threads })
   const updates = trainer.updates({ totalSteps: Number.MAX_SAFE_INTEGER })
   return {

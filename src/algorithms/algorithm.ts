@@ -8,7 +8,7 @@ import type { Columns, Plan } from '../components/column.ts'
 import type { RolloutColumns } from '../components/rollout.ts'
 import type { DefinitionRecord } from '../definition.ts'
 import type { Kernels } from '../kernels/bind.ts'
-import type { Policy } from '../policies/policy.ts'
+import type { Policy, PolicyModel } from '../policies/policy.ts'
 import type { Random } from '../random.ts'
 import type { Space } from '../space.ts'
 
@@ -27,9 +27,11 @@ export interface AlgorithmDefinition extends DefinitionRecord {
 /** What a learner's columns depend on. */
 export interface LearnerShape {
   readonly numLanes: number
-  readonly numParameters: number
+  readonly model: PolicyModel
   readonly observationSpace: Space
   readonly actionSpace: Space
+  /** Elements a row of the action mask; 0 where there is none. */
+  readonly actionMaskWidth: number
   /** How many threads share the work. */
   readonly threads: number
 }
@@ -52,11 +54,11 @@ export interface LearnerContext extends LearnerShape {
 /** An algorithm at work on one cohort, in one thread. */
 export interface Learner {
   /**
-   * Learns from the rollout as it stands, and writes its advantage and return columns. `update` counts from 0; `progress`
-   * is the part of the training that is done, in [0, 1). All threads run it; at each `yield` they wait for one another.
-   * The metrics are thread 0's.
+   * Learns from the rollout as it stands, and writes its advantage and return columns. `update` counts from 0 and is below
+   * `numUpdates`, the updates of the whole training, which schedules go by. All threads run it; at each `yield` they wait
+   * for one another, or for the promise that is yielded (by a policy that answers later, in one thread). The metrics are thread 0's.
    */
-  learn(update: number, progress: number): Generator<void, LearnerMetrics>
+  learn(update: number, numUpdates: number): Generator<void | Promise<void>, LearnerMetrics>
 }
 
 /** What an update did. Means over the update's minibatches unless said otherwise. */

@@ -1,24 +1,35 @@
 import { Work } from '../clock.ts'
-import { type Columns, column, type Plan, saved } from '../components/column.ts'
+import { type Columns, column, type Plan } from '../components/column.ts'
 import { defineFactory } from '../definition.ts'
 import { InputError } from '../errors.ts'
 import { NUM_SLOTS, PpoSum } from '../kernels/bind.ts'
-import { BLOCK_ROWS, type Derivatives, type Evaluated, type ParameterViews } from '../policies/policy.ts'
-import { number, optionalNumber, type SettingValues, toggle, whole } from '../settings.ts'
+import type { Derivatives, Evaluated, ParameterViews, Rows } from '../policies/policy.ts'
+import { choice, number, optionalNumber, type SettingValues, toggle, whole } from '../settings.ts'
 import { spaceType, spaceWidth } from '../space.ts'
 import type { AlgorithmDefinition, Learner, LearnerContext, LearnerMetrics, LearnerShape } from './algorithm.ts'
+import { type Cut, cutOf, cutPlan, listBlock, listLearned, listUnits } from './minibatch.ts'
+import { checkOptimizer, optimizerPlan, optimizerSettings, optimizerStep, startOptimizer } from './optimizer.ts'
+import { scheduleFactor, schedules } from './schedule.ts'
 
 const settings = {
   numSteps: whole(128, 'steps of each lane between two updates', { min: 1 }),
-  learningRate: number(2.5e-4, "Adam's step size", { above: 0 }),
-  annealLearningRate: toggle(true, 'let the learning rate fall to 0 in a straight line over totalSteps'),
+  learningRate: number(2.5e-4, "the optimizer's step size, after the warm-up", { above: 0 }),
+  learningRateSchedule: choice(
+    'linear',
+    schedules,
+    'how learningRate falls to 0 over totalSteps; constant: it does not',
+  ),
+  warmupFraction: number(0, 'part of totalSteps in which learningRate first rises in a straight line', {
+    min: 0,
+    max: 1,
+  }),
   gamma: number(0.99, 'discount factor', { min: 0, max: 1 }),
   gaeLambda: number(0.95, 'mixing factor of generalized advantage estimation', { min: 0, max: 1 }),
   updateEpochs: whole(4, 'passes over each rollout', { min: 1 }),
   numMinibatches: whole(4, 'minibatches a pass', { min: 1 }),
   normalizeAdvantage: toggle(true, 'give the advantages of each minibatch mean 0 and deviation 1'),
   clipCoef: number(0.2, 'how far the ratio of probabilities may leave 1', { above: 0 }),
-  annealClipCoef: toggle(false, 'let clipCoef fall to 0 in a straight line over totalSteps'),
+  clipCoefSchedule: choice('constant', schedules, 'how clipCoef falls to 0 over totalSteps; constant: it does not'),
   clipValue: optionalNumber(null, 'how far a value may move from the old one; null: as far as it likes', { above: 0 }),
   entropyCoef: number(0, 'weight of the entropy in the loss', { min: 0 }),
   valueCoef: number(0.5, 'weight of the value loss', { min: 0 }),
@@ -26,63 +37,70 @@ const settings = {
   targetKl: optionalNumber(null, 'stop an update after the pass whose mean approxKl is above this; null: never', {
     above: 0,
   }),
-  weightDecay: number(0, "AdamW's decoupled weight decay", { min: 0 }),
+  ...optimizerSettings,
 }
 
 type PpoSettings = SettingValues<typeof settings>
 
-const BETA_1 = 0.9
-const BETA_2 = 0.999
-const EPSILON = 1e-5 // As in openai/baselines.
-
 /**
  * Proximal policy optimization (Schulman, Wolski, Dhariwal, Radford, Klimov 2017) with generalized advantage estimation,
- * minibatches in keyed order and Adam; the details follow Huang et al., "The 37 Implementation Details of PPO" (2022).
+ * minibatches in keyed order and Adam (or another optimizer); the details follow Huang et al., "The 37 Implementation Details of PPO" (2022).
  *
  * @example ppo({ numSteps: 128, gamma: 0.99, gaeLambda: 0.95, clipCoef: 0.2 })
  */
-export const ppo = defineFactory('algorithm', { id: 'ppo', module: import.meta.url, settings }, (parameters) => ({
-  numSteps: parameters.numSteps,
-  gamma: parameters.gamma,
-  plan: (shape: LearnerShape): Plan => ppoPlan(parameters, shape),
-  bind: (context: LearnerContext): Learner => new Ppo(parameters, context),
-})) satisfies (...parameters: never[]) => AlgorithmDefinition
-
-function ppoPlan({ numSteps, numMinibatches }: PpoSettings, shape: LearnerShape) {
-  const { numLanes, numParameters, observationSpace, actionSpace, threads } = shape
-  const numRows = numSteps * numLanes
-  if (numMinibatches > numRows) {
-    throw new InputError('ppo.numMinibatches', String(numMinibatches), `at most the ${numRows} rows of a rollout`)
+export const ppo = defineFactory('algorithm', { id: 'ppo', module: import.meta.url, settings }, (parameters) => {
+  checkOptimizer('ppo', parameters)
+  return {
+    numSteps: parameters.numSteps,
+    gamma: parameters.gamma,
+    plan: (shape: LearnerShape): Plan => ppoPlan(parameters, shape),
+    bind: (context: LearnerContext): Learner => new Ppo(parameters, context),
   }
-  const minibatchRows = Math.ceil(numRows / numMinibatches)
-  const slots = Math.min(NUM_SLOTS, Math.ceil(minibatchRows / BLOCK_ROWS))
+}) satisfies (...parameters: never[]) => AlgorithmDefinition
+
+function ppoPlan(settings: PpoSettings, shape: LearnerShape) {
+  const { numLanes, model, observationSpace, actionSpace, actionMaskWidth, threads } = shape
+  const cut = cutOf({ ...settings, numLanes }, model)
+  const { seenRows, blockRows, minibatchRows, numUnits, numBlocks, sequence } = cut
+  const slots = Math.min(NUM_SLOTS, numBlocks)
+  const isolated = sequence === null
+  const learnedRows = isolated ? 0 : blockRows
   const threadPlan = () => ({
-    /** The block at work, gathered. */
-    block: {
-      observation: column('f32', BLOCK_ROWS, spaceWidth(observationSpace)),
-      action: column(spaceType(actionSpace), BLOCK_ROWS, spaceWidth(actionSpace)),
-      logprob: column('f32', BLOCK_ROWS),
-      value: column('f32', BLOCK_ROWS),
-      advantage: column('f32', BLOCK_ROWS),
-      return: column('f32', BLOCK_ROWS),
+    cut: cutPlan(cut),
+    /** The block at work, gathered: what the policy is handed, … */
+    rows: {
+      observation: column('f32', seenRows, spaceWidth(observationSpace)),
+      action: column(spaceType(actionSpace), blockRows, spaceWidth(actionSpace)),
+      actionMask: column('u8', blockRows, actionMaskWidth),
+      memory: column('f32', isolated ? 0 : seenRows, model.memoryWidth ?? 0),
+    },
+    /** … and of the rows of which it learns, what the loss needs. */
+    logprob: column('f32', blockRows),
+    value: column('f32', blockRows),
+    advantage: column('f32', blockRows),
+    return: column('f32', blockRows),
+    /** What the policy says of these rows, and the loss of that, where it evaluates other rows too. */
+    learned: {
+      logprob: column('f32', learnedRows),
+      entropy: column('f32', learnedRows),
+      value: column('f32', learnedRows),
+      dLogprob: column('f32', learnedRows),
+      dEntropy: column('f32', learnedRows),
+      dValue: column('f32', learnedRows),
     },
     /** The whole minibatch's advantages, and their mean and deviation. */
     advantages: column('f32', minibatchRows),
     moments: column('f64', 2),
   })
   return {
-    /** First and second moments of the gradient. */
-    moment: saved(column('f32', numParameters)),
-    squareMoment: saved(column('f32', numParameters)),
-    /** β₁ and β₂ to the power of the steps taken. */
-    betaPowers: saved(column('f64', 2)),
+    optimizer: optimizerPlan(settings, model.numParameters),
     /** numLanes sums of the advantage kernel. */
     carry: column('f32', numLanes),
-    /** The rollout's valid rows, in the order of this epoch. */
-    order: column('u32', numRows),
+    /** The rollout's units (valid rows, or sequences), in the order of this epoch. */
+    order: column('u32', numUnits),
     words: column('u32', 4),
     /** Gradients and loss sums of the slots. */
-    gradients: column('f32', slots, numParameters),
+    gradients: column('f32', slots, model.numParameters),
     sums: column('f64', slots, PpoSum.length),
     /** What thread 0 tells the others: see `Told`. */
     told: column('u32', 2),
@@ -90,81 +108,93 @@ function ppoPlan({ numSteps, numMinibatches }: PpoSettings, shape: LearnerShape)
   } satisfies Plan
 }
 
-/** Words of the `told` column: how many rows are valid, and whether the update stops early. */
-const Told = { numRows: 0, stops: 1 } as const
+/** Words of the `told` column: how many units there are, and whether the update stops early. */
+const Told = { numUnits: 0, stops: 1 } as const
 
 class Ppo implements Learner {
   readonly #settings: PpoSettings
   readonly #context: LearnerContext
   readonly #columns: Columns<ReturnType<typeof ppoPlan>>
   readonly #own: Columns<ReturnType<typeof ppoPlan>['threads'][string]>
+  readonly #cut: Cut
+  /** The block at work, as the policy is handed it. */
+  readonly #rows: Rows
   readonly #slotGradients: readonly Float32Array[]
   readonly #slotViews: readonly ParameterViews[]
   readonly #observationWidth: number
   readonly #actionWidth: number
+  /** The minibatch at work: its units order[first … first + count), in how many blocks. */
+  readonly #minibatch = { first: 0, count: 0, numBlocks: 0 }
   /** What the loss of the current block needs beside its columns. */
-  readonly #loss = { mean: 0, scale: 1, weight: 0, clipCoef: 0, sumsFrom: 0 }
+  readonly #loss = { mean: 0, scale: 1, weight: 0, clipCoef: 0, sumsFrom: 0, numRows: 0 }
 
   constructor(settings: PpoSettings, context: LearnerContext) {
-    const { numParameters, policy, thread } = context
+    const { model, policy, thread, numLanes } = context
     this.#settings = settings
     this.#context = context
     this.#columns = context.columns as unknown as Columns<ReturnType<typeof ppoPlan>>
     this.#own = this.#columns.threads[`thread${thread}`]!
-    if (thread === 0) this.#columns.betaPowers.fill(1)
+    this.#cut = cutOf({ ...settings, numLanes }, model)
+    this.#rows = { ...this.#own.rows, continues: this.#own.cut.continues }
+    if (thread === 0) startOptimizer(this.#columns.optimizer)
     this.#observationWidth = spaceWidth(context.observationSpace)
     this.#actionWidth = spaceWidth(context.actionSpace)
     const { gradients } = this.#columns
+    const { numParameters } = model
     this.#slotGradients = Array.from({ length: gradients.length / numParameters }, (_, slot) =>
       gradients.subarray(slot * numParameters, (slot + 1) * numParameters),
     )
     this.#slotViews = this.#slotGradients.map((gradient) => policy.view(gradient))
   }
 
-  *learn(update: number, progress: number): Generator<void, LearnerMetrics> {
-    const { kernels, rollout, random, thread, clock } = this.#context
-    const { updateEpochs, numMinibatches, learningRate, annealLearningRate, clipCoef, annealClipCoef, targetKl } =
-      this.#settings
+  *learn(update: number, numUpdates: number): Generator<void | Promise<void>, LearnerMetrics> {
+    const { kernels, rollout, random, thread, clock, policy } = this.#context
+    const { updateEpochs, numMinibatches, targetKl } = this.#settings
+    const { learningRate, learningRateSchedule, warmupFraction, clipCoef, clipCoefSchedule } = this.#settings
     const { order, words, sums, told } = this.#columns
     const isFirst = thread === 0
-    const rate = annealLearningRate ? learningRate * (1 - progress) : learningRate
-    this.#loss.clipCoef = annealClipCoef ? clipCoef * (1 - progress) : clipCoef
+    const rate = learningRate * scheduleFactor(learningRateSchedule, warmupFraction, update, numUpdates)
+    this.#loss.clipCoef = clipCoef * scheduleFactor(clipCoefSchedule, 0, update, numUpdates)
     if (isFirst) {
       this.#estimateAdvantages()
-      told[Told.numRows] = kernels.listValid(order, rollout.valid, rollout.valid.length)
+      told[Told.numUnits] = listUnits(order, this.#cut, rollout, kernels)
       told[Told.stops] = 0
       clock.mark(Work.advantage)
     }
     const total = { policyLoss: 0, valueLoss: 0, entropy: 0, approxKl: 0, clipped: 0, gradNorm: 0, rows: 0, steps: 0 }
     for (let epoch = 0; epoch < updateEpochs; epoch++) {
       if (isFirst && !told[Told.stops]) {
-        kernels.shuffleRows(order, words, told[Told.numRows]!, update, epoch, random.key0, random.key1)
+        kernels.shuffleRows(order, words, told[Told.numUnits]!, update, epoch, random.key0, random.key1)
         clock.mark(Work.shuffle)
       }
       yield // The order of this epoch is there.
       if (told[Told.stops]) break
-      const numRows = told[Told.numRows]!
-      const klBefore = total.approxKl
+      const numUnits = told[Told.numUnits]!
+      const before = { approxKl: total.approxKl, rows: total.rows }
       for (let m = 0; m < numMinibatches; m++) {
-        const first = Math.floor((m * numRows) / numMinibatches)
-        const count = Math.floor(((m + 1) * numRows) / numMinibatches) - first
-        if (count === 0) continue // Fewer valid rows than minibatches.
-        this.#differentiate(first, count)
+        const first = Math.floor((m * numUnits) / numMinibatches)
+        const count = Math.floor(((m + 1) * numUnits) / numMinibatches) - first
+        const numRows = this.#openMinibatch(first, count)
+        if (numRows === 0) continue // Fewer valid rows than minibatches.
+        const pending = this.#differentiate(thread, thread)
+        if (pending !== undefined) yield pending
         yield // The gradients of all slots are there.
         if (isFirst) {
-          total.gradNorm += this.#descend(count, rate)
+          total.gradNorm += this.#descend(rate)
           total.policyLoss += sums[PpoSum.policyLoss]!
           total.valueLoss += sums[PpoSum.valueLoss]!
           total.entropy += sums[PpoSum.entropy]!
           total.clipped += sums[PpoSum.clipped]!
           total.approxKl += sums[PpoSum.approxKl]!
-          total.rows += count
+          total.rows += numRows
           total.steps++
           clock.mark(Work.optimizer)
         }
         yield // The weights of the next minibatch are there.
+        policy.refresh?.()
       }
-      if (isFirst && targetKl !== null && (total.approxKl - klBefore) / numRows > targetKl) told[Told.stops] = 1
+      const epochKl = (total.approxKl - before.approxKl) / (total.rows - before.rows)
+      if (isFirst && targetKl !== null && epochKl > targetKl) told[Told.stops] = 1
     }
     return {
       policyLoss: total.policyLoss / total.rows,
@@ -200,53 +230,101 @@ class Ppo implements Learner {
     )
   }
 
-  /** This thread's share of the gradient of rows order[first … first + count): its slots, each from its blocks in order. */
-  #differentiate(first: number, count: number): void {
-    const { kernels, policy, rollout, thread, threads, clock } = this.#context
+  /** Makes ready the minibatch of the units order[first … first + count). Returns of how many rows it learns. */
+  #openMinibatch(first: number, count: number): number {
+    const { kernels, rollout, thread, threads, numLanes } = this.#context
     const { order, sums } = this.#columns
-    const { advantages, moments, block } = this.#own
-    this.#loss.weight = 1 / count
+    const { advantages, moments, cut } = this.#own
+    const { sequence, unitsPerBlock } = this.#cut
+    const numRows =
+      sequence === null ? count : listLearned(cut.minibatch, order, first, count, sequence, numLanes, rollout)
+    const numBlocks = Math.ceil(count / unitsPerBlock)
+    this.#minibatch.first = first
+    this.#minibatch.count = count
+    this.#minibatch.numBlocks = numBlocks
+    this.#loss.weight = 1 / numRows
+    if (numRows === 0) return 0
     if (this.#settings.normalizeAdvantage) {
-      kernels.gatherRows(advantages, rollout.advantage, order, first, count, 1)
-      kernels.meanAndDeviation(moments, advantages, count)
+      if (sequence === null) kernels.gatherRows(advantages, rollout.advantage, order, first, count, 1)
+      else kernels.gatherRows(advantages, rollout.advantage, cut.minibatch, 0, numRows, 1)
+      kernels.meanAndDeviation(moments, advantages, numRows)
       this.#loss.mean = moments[0]!
       this.#loss.scale = 1 / (moments[1]! + 1e-8)
     }
-    const numBlocks = Math.ceil(count / BLOCK_ROWS)
-    const numSlots = Math.min(NUM_SLOTS, numBlocks)
-    for (let slot = thread; slot < numSlots; slot += threads) {
-      this.#loss.sumsFrom = slot * PpoSum.length
+    for (let slot = thread; slot < Math.min(NUM_SLOTS, numBlocks); slot += threads) {
       this.#slotGradients[slot]!.fill(0)
       sums.fill(0, slot * PpoSum.length, (slot + 1) * PpoSum.length)
-      for (let b = slot; b < numBlocks; b += NUM_SLOTS) {
-        const from = b * BLOCK_ROWS
-        const rows = Math.min(BLOCK_ROWS, count - from)
-        this.#gather(first + from, rows)
+    }
+    return numRows
+  }
+
+  /**
+   * This thread's share of the minibatch's gradient, from the given slot and block on: its slots, each from its blocks in
+   * order.
+   */
+  #differentiate(slot: number, block: number): void | Promise<void> {
+    const { policy, threads, clock } = this.#context
+    const { first, count, numBlocks } = this.#minibatch
+    const { unitsPerBlock } = this.#cut
+    for (let s = slot, b = block; s < Math.min(NUM_SLOTS, numBlocks); s += threads, b = s) {
+      this.#loss.sumsFrom = s * PpoSum.length
+      for (; b < numBlocks; b += NUM_SLOTS) {
+        const from = b * unitsPerBlock
+        const numRows = this.#gather(first + from, Math.min(unitsPerBlock, count - from))
         clock.mark(Work.gather)
-        policy.differentiate(block, 0, rows, this.#lossOf, this.#slotViews[slot]!) // The loss marks the forward pass.
-        clock.mark(Work.backward)
+        const pending = policy.differentiate(this.#rows, 0, numRows, this.#lossOf, this.#slotViews[s]!)
+        if (pending !== undefined) return pending.then(() => this.#differentiate(s, b + NUM_SLOTS))
+        clock.mark(Work.backward) // The loss marked the forward pass.
       }
     }
   }
 
-  /** Gathers rows order[first … first + count) into this thread's block. */
-  #gather(first: number, count: number): void {
-    const { kernels, rollout } = this.#context
+  /** Gathers the units order[first … first + count) into this thread's block. Returns how many rows are evaluated. */
+  #gather(first: number, count: number): number {
+    const { kernels, numLanes, rollout, model } = this.#context
     const { order } = this.#columns
-    const { block } = this.#own
-    kernels.gatherRows(block.observation, rollout.observation, order, first, count, this.#observationWidth)
-    kernels.gatherRows(block.action, rollout.action, order, first, count, this.#actionWidth)
-    kernels.gatherRows(block.logprob, rollout.logprob, order, first, count, 1)
-    kernels.gatherRows(block.value, rollout.value, order, first, count, 1)
-    kernels.gatherRows(block.advantage, rollout.advantage, order, first, count, 1)
-    kernels.gatherRows(block.return, rollout.return, order, first, count, 1)
+    const { cut, rows } = this.#own
+    const { sequence } = this.#cut
+    if (sequence === null) {
+      kernels.gatherRows(rows.observation, rollout.observation, order, first, count, this.#observationWidth)
+      this.#gatherActions(order, first, count)
+      this.#gatherLearned(order, first, count)
+      return count
+    }
+    const numLearned = listBlock(cut, order, first, count, sequence, numLanes, rollout)
+    const numSeen = count * (sequence.burnIn + sequence.length)
+    kernels.gatherRows(rows.observation, rollout.observation, cut.seen, 0, numSeen, this.#observationWidth)
+    kernels.gatherRows(rows.memory, rollout.memory, cut.seen, 0, numSeen, model.memoryWidth ?? 0)
+    this.#gatherActions(cut.evaluated, 0, count * sequence.length)
+    this.#gatherLearned(cut.learned, 0, numLearned)
+    return count * sequence.length
+  }
+
+  #gatherActions(list: Uint32Array, first: number, count: number): void {
+    const { kernels, rollout, actionMaskWidth } = this.#context
+    const { rows } = this.#own
+    kernels.gatherRows(rows.action, rollout.action, list, first, count, this.#actionWidth)
+    if (actionMaskWidth === 0) return
+    kernels.gatherRows(rows.actionMask, rollout.actionMask, list, first, count, actionMaskWidth)
+  }
+
+  /** Gathers what the loss needs of the rows of which the policy learns. */
+  #gatherLearned(list: Uint32Array, first: number, count: number): void {
+    const { kernels, rollout } = this.#context
+    const { logprob, value, advantage, return: returns } = this.#own
+    kernels.gatherRows(logprob, rollout.logprob, list, first, count, 1)
+    kernels.gatherRows(value, rollout.value, list, first, count, 1)
+    kernels.gatherRows(advantage, rollout.advantage, list, first, count, 1)
+    kernels.gatherRows(returns, rollout.return, list, first, count, 1)
+    this.#loss.numRows = count
   }
 
   /** One optimizer step with the slots' gradients. Returns the gradient's norm; the loss sums are in slot 0 of `sums`. */
-  #descend(count: number, learningRate: number): number {
-    const { kernels, weights, numParameters } = this.#context
-    const { gradients, sums, moment, squareMoment, betaPowers } = this.#columns
-    const numSlots = Math.min(NUM_SLOTS, Math.ceil(count / BLOCK_ROWS))
+  #descend(learningRate: number): number {
+    const { kernels, weights, model } = this.#context
+    const { numParameters } = model
+    const { gradients, sums, optimizer } = this.#columns
+    const numSlots = Math.min(NUM_SLOTS, this.#minibatch.numBlocks)
     kernels.sumSlots(gradients, numSlots, numParameters)
     kernels.sumSlots(sums, numSlots, PpoSum.length)
     const norm = kernels.globalNorm(gradients, numParameters)
@@ -258,31 +336,35 @@ class Ppo implements Learner {
       )
     }
     const scale = Math.min(1, this.#settings.maxGradNorm / (norm + 1e-6))
-    betaPowers[0] = betaPowers[0]! * BETA_1
-    betaPowers[1] = betaPowers[1]! * BETA_2
-    kernels.adamStep(
-      weights,
-      moment,
-      squareMoment,
-      gradients,
-      scale,
-      learningRate,
-      BETA_1,
-      BETA_2,
-      EPSILON,
-      this.#settings.weightDecay,
-      1 - betaPowers[0]!,
-      1 - betaPowers[1]!,
-      numParameters,
-    )
+    optimizerStep(this.#settings, optimizer, kernels, weights, gradients, scale, learningRate)
     return norm
   }
 
   readonly #lossOf = (evaluated: Evaluated, derivatives: Derivatives, from: number, count: number): void => {
-    const { block } = this.#own
+    const { kernels, clock } = this.#context
+    const { sequence } = this.#cut
+    clock.mark(Work.forward)
+    if (sequence === null) this.#lossOfLearned(evaluated, derivatives, from)
+    else {
+      const { cut, learned } = this.#own
+      const { numRows } = this.#loss
+      for (const name of ['logprob', 'entropy', 'value'] as const) {
+        kernels.gatherRows(learned[name], evaluated[name], cut.places, 0, numRows, 1)
+      }
+      this.#lossOfLearned(learned, learned, 0)
+      for (const name of ['dLogprob', 'dEntropy', 'dValue'] as const) {
+        derivatives[name].fill(0, 0, count)
+        kernels.scatterValues(derivatives[name], cut.places, learned[name], numRows)
+      }
+    }
+    clock.mark(Work.loss)
+  }
+
+  /** The loss of the rows of which the policy learns, which begin at row `from` of this thread's columns. */
+  #lossOfLearned(evaluated: Evaluated, derivatives: Derivatives, from: number): void {
+    const own = this.#own
     const { clipValue, entropyCoef, valueCoef } = this.#settings
-    const { mean, scale, weight, clipCoef, sumsFrom } = this.#loss
-    this.#context.clock.mark(Work.forward)
+    const { mean, scale, weight, clipCoef, sumsFrom, numRows } = this.#loss
     this.#context.kernels.ppoLoss(
       derivatives.dLogprob,
       derivatives.dEntropy,
@@ -291,10 +373,10 @@ class Ppo implements Learner {
       evaluated.logprob,
       evaluated.entropy,
       evaluated.value,
-      block.logprob,
-      block.value,
-      block.advantage,
-      block.return,
+      own.logprob,
+      own.value,
+      own.advantage,
+      own.return,
       mean,
       scale,
       clipCoef,
@@ -302,10 +384,9 @@ class Ppo implements Learner {
       entropyCoef,
       valueCoef,
       weight,
-      count,
+      numRows,
       from,
       sumsFrom,
     )
-    this.#context.clock.mark(Work.loss)
   }
 }

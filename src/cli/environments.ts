@@ -10,9 +10,10 @@ export const environmentsCommand: Command = async ({ words: rest, json }) => {
     return { id, observation: words(observationSpace), action: words(actionSpace), maxEpisodeSteps, returnThreshold }
   })
   if (!json) {
+    const widest = Math.max(...list.map(({ id }) => id.length))
     for (const { id, observation, action, maxEpisodeSteps, returnThreshold } of list) {
       const solved = returnThreshold === null ? '' : `, solved at ${returnThreshold}`
-      console.log(`${id.padEnd(14)} ${observation} → ${action}, ${maxEpisodeSteps ?? 'unlimited'} steps${solved}`)
+      console.log(`${id.padEnd(widest)} ${observation} → ${action}, ${maxEpisodeSteps ?? 'unlimited'} steps${solved}`)
     }
   }
   return { environments: list }

@@ -1,11 +1,14 @@
 import { InputError } from '../errors.ts'
 import {
   choice,
+  exportFormats,
+  exportPolicy,
   listRollouts,
   loadPolicy,
   openRun,
   readArrow,
   recordEpisodes,
+  saveWeights,
   toggle,
   whole,
   writeArrow,
@@ -17,19 +20,40 @@ export const exportKeys = {
   episodes: whole(0, 'play this many fresh episodes; 0: the rollouts that the run kept', { min: 0 }),
   seed: whole(20_000, 'keys the fresh episodes', { min: 0 }),
   explore: toggle(true, 'sample the actions of fresh episodes'),
-  format: choice('file', ['file', 'stream'], 'Arrow IPC file or stream'),
+  format: choice(
+    'file',
+    ['file', 'stream', ...exportFormats, 'safetensors'],
+    'Arrow IPC file or stream; or, of the policy, an ONNX model, a LayersModel of tfjs, an ES module, or its weights',
+  ),
 }
 
-/** colonnade export <run> out=FILE [episodes=N] */
+/** colonnade export <run> out=FILE [episodes=N] [format=…] */
 export const exportCommand: Command = async ({ words, json }) => {
   const { subject, texts } = splitWords(words, 'a run folder')
   const { out, ...rest } = texts
   const { episodes, seed, explore, format } = readKeys(exportKeys, rest)
   if (!out) throw new InputError('out', 'nothing', 'the file to write, like out=episodes.arrow')
+  if (format !== 'file' && format !== 'stream') {
+    const given = Object.keys(rest).find((key) => key !== 'format')
+    if (given !== undefined)
+      throw new InputError(given, JSON.stringify(rest[given]), `no such key with format=${format}`)
+    const { files, update } = await exportTrained(subject, format, out)
+    if (!json) console.log(`policy of update ${update} → ${files.join(', ')}`)
+    return { run: subject, out, format, update, files }
+  }
   const table = episodes > 0 ? await fresh(subject, { episodes, seed, explore }) : await kept(subject)
   await writeArrow(out, table, { format })
   if (!json) console.log(`${group(table.numRows)} rows → ${out}`)
   return { run: subject, out, format, rows: table.numRows, episodes: episodes > 0 ? episodes : null }
+}
+
+/** Writes the policy of the run's newest checkpoint. */
+async function exportTrained(run: string, format: (typeof exportFormats)[number] | 'safetensors', out: string) {
+  const trained = await loadPolicy(run)
+  const { environment, policy, weights, update } = trained
+  if (format !== 'safetensors') return { update, files: await exportPolicy({ ...trained, format, out }) }
+  await saveWeights(out, policy.build(environment.observationSpace, environment.actionSpace), weights)
+  return { update, files: [out] }
 }
 
 async function fresh(run: string, options: { episodes: number; seed: number; explore: boolean }) {

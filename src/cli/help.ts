@@ -1,27 +1,30 @@
-import { findEnvironment, runKeys, type Setting } from '../index.ts'
+import { findEnvironment, findPolicy, runKeys, type Setting } from '../index.ts'
 import { evaluateKeys } from './evaluate.ts'
 import { exportKeys } from './export.ts'
 
-/** Usage, and every key with its default; those of `train` as the given environment has them. */
-export async function help(environment = 'CartPole-v1'): Promise<string> {
+/** Usage, and every key with its default; those of `train` as its words, if there are any, say: `CartPole-v1 policy=dense`. */
+export async function help([environment = 'CartPole-v1', ...words]: readonly string[]): Promise<string> {
+  const policy = words.find((word) => word.startsWith('policy='))?.slice('policy='.length)
   const factory = await findEnvironment(environment)
+  const keys = runKeys(factory, policy === undefined ? undefined : await findPolicy(policy))
   return `colonnade: a data-oriented simulator and trainer for reinforcement learning
 
   colonnade train <environment> [out=DIR] [key=value …]   train in a new run folder (default runs/<environment>-<n>)
   colonnade resume <run>                                   go on from the run's newest checkpoint
   colonnade evaluate <run> [key=value …]                   play whole episodes with the newest checkpoint
-  colonnade export <run> out=FILE [key=value …]            write rollouts or fresh episodes as Arrow
+  colonnade export <run> out=FILE [key=value …]            write rollouts, fresh episodes or the policy
   colonnade environments                                   list the environments
-  colonnade train <environment> --help                     the keys as that environment has them
+  colonnade doctor [device]                                say what this machine can run, and how fast
+  colonnade train <environment> [policy=…] --help          the keys as that environment and policy have them
 
   --json     print one JSON document last, and nothing else on standard output
   --quiet    print no progress
   --version  print the version
 
-<environment> is one of Gymnasium's ids, or the path of a module that exports one environment.
+<environment> is an id that colonnade environments lists, or the path of a module that exports one environment.
 
 Keys of train (defaults for ${environment}):
-${table(runKeys(factory))}
+${table(keys)}
 
 Keys of evaluate:
 ${table(new Map(Object.entries(evaluateKeys)))}

@@ -3,6 +3,7 @@
 import { parseArgs } from 'node:util'
 import { unknownWord } from '../errors.ts'
 import { InputError, VERSION } from '../index.ts'
+import { doctorCommand } from './doctor.ts'
 import { environmentsCommand } from './environments.ts'
 import { evaluateCommand } from './evaluate.ts'
 import { exportCommand } from './export.ts'
@@ -17,6 +18,7 @@ const commands: Readonly<Record<string, Command>> = {
   evaluate: evaluateCommand,
   export: exportCommand,
   environments: environmentsCommand,
+  doctor: doctorCommand,
 }
 
 async function main(): Promise<void> {
@@ -31,7 +33,7 @@ async function main(): Promise<void> {
   })
   const [name, ...words] = positionals
   if (values.version) return console.log(VERSION)
-  if (values.help || name === undefined) return console.log(await help(name === 'train' ? words[0] : undefined))
+  if (values.help || name === undefined) return console.log(await help(name === 'train' ? words : []))
   const command = Object.hasOwn(commands, name) ? commands[name] : undefined
   if (command === undefined) throw unknownWord('command', name, Object.keys(commands))
   const invocation: Invocation = { words, json: values.json ?? false, quiet: values.quiet ?? false }

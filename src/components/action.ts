@@ -1,4 +1,14 @@
 import type { RolloutColumns } from './rollout.ts'
+import type { Sliding } from './sliding.ts'
+
+/**
+ * What lanes may do, in an environment that says so: one byte a choice (the choices' sizes one after another), 1 = legal.
+ * Without elements where everything is.
+ *
+ * `current`: what each lane may do in this tick. Written with the observation, by the step before and by reset.
+ * `next`: what it may do in the following one. Written by step.
+ */
+export type ActionMask = Sliding<Uint8Array>
 
 /** What lanes do, and what the policy thought of it. */
 export interface Action {

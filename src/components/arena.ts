@@ -7,6 +7,7 @@ import { assert, InputError } from '../errors.ts'
 import {
   type Column,
   type Columns,
+  elementBytes,
   isColumnSpec,
   listColumns,
   type Plan,
@@ -18,6 +19,11 @@ const PAGE_BYTES = 65_536
 const PAGES_MAX = 65_536
 /** Columns start at multiples of a cache line. */
 const ALIGNMENT = 64
+/**
+ * Bytes of one way of a first-level cache. Columns of a multiple of it, as 1,024 lanes have, would all begin at the same
+ * place of it, and rows that are used together would take each other's room: so such a column begins a line later.
+ */
+const CACHE_WAY_BYTES = 4096
 /** No column starts at address 0, so that an offset of 0 is always a bug. */
 const FIRST_BYTE = 1024
 
@@ -30,7 +36,7 @@ export interface Arena {
 /** Bytes an arena for this plan takes, in whole pages. */
 export function arenaBytes(plan: Plan): number {
   let end = FIRST_BYTE
-  for (const { bytes } of listColumns(plan)) end = align(end) + bytes
+  for (const { bytes } of listColumns(plan)) end = placeAfter(end, bytes) + bytes
   return Math.ceil(end / PAGE_BYTES) * PAGE_BYTES
 }
 
@@ -79,7 +85,7 @@ function layOut(plan: Plan, buffer: SharedArrayBuffer, cursor: { byte: number })
   const columns: Record<string, Column | object> = {}
   for (const [name, node] of Object.entries(plan)) {
     if (isColumnSpec(node)) {
-      cursor.byte = align(cursor.byte)
+      cursor.byte = placeAfter(cursor.byte, node.rows * node.width * elementBytes[node.type])
       const view = viewColumn(node.type, buffer, cursor.byte, node.rows * node.width)
       cursor.byte += view.byteLength
       columns[name] = view
@@ -88,8 +94,10 @@ function layOut(plan: Plan, buffer: SharedArrayBuffer, cursor: { byte: number })
   return columns
 }
 
-function align(byte: number): number {
-  return Math.ceil(byte / ALIGNMENT) * ALIGNMENT
+/** Where a column of so many bytes begins whose predecessor ends at `end`. */
+function placeAfter(end: number, bytes: number): number {
+  const aligned = Math.ceil(end / ALIGNMENT) * ALIGNMENT
+  return bytes < CACHE_WAY_BYTES ? aligned : aligned + ALIGNMENT
 }
 
 /** What the machine has left for this process; undefined where the runtime does not tell (a browser). */

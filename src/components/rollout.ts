@@ -10,6 +10,10 @@ import { type ColumnSpec, type Columns, column } from './column.ts'
 export interface RolloutPlan extends Record<string, ColumnSpec> {
   /** What the lane saw before it acted: observation width elements a row. Written by the environment. */
   observation: ColumnSpec<'f32'>
+  /** 1 for each choice that was legal; no elements where the environment has no mask. Written by the environment. */
+  actionMask: ColumnSpec<'u8'>
+  /** What the policy remembered before it acted; no elements where it remembers nothing. Written by the policy. */
+  memory: ColumnSpec<'f32'>
   /** The action as the policy chose it (a box action is not yet clipped). Written by the policy. */
   action: ColumnSpec<'f32'> | ColumnSpec<'i32'>
   /** Written by the environment, in its own unit. */
@@ -45,11 +49,20 @@ export interface RolloutPlan extends Record<string, ColumnSpec> {
 /** The rollout of a cohort: numSteps × numLanes rows, time-major; see `RolloutPlan` for each column. */
 export type RolloutColumns = Columns<RolloutPlan>
 
+/** Elements a row of the columns that slide. */
+export interface RowWidths {
+  readonly observation: number
+  readonly actionMask: number
+  readonly memory: number
+}
+
 /** Plans the rollout columns of a cohort. */
-export function rolloutPlan(numSteps: number, numLanes: number, observation: Space, action: Space): RolloutPlan {
+export function rolloutPlan(numSteps: number, numLanes: number, widths: RowWidths, action: Space): RolloutPlan {
   const rows = numSteps * numLanes
   return {
-    observation: column('f32', rows, spaceWidth(observation)),
+    observation: column('f32', rows, widths.observation),
+    actionMask: column('u8', rows, widths.actionMask),
+    memory: column('f32', rows, widths.memory),
     action: column(spaceType(action), rows, spaceWidth(action)) as RolloutPlan['action'],
     reward: column('f32', rows),
     terminated: column('u8', rows),

@@ -1,7 +1,12 @@
-import { Stream } from '../random.ts'
 import { whole } from '../settings.ts'
 import { box, discrete } from '../space.ts'
-import { defineEnvironment } from './environment.ts'
+import { defineEnvironment, type Lanes, type State } from './environment.ts'
+
+/** What every cart and pole is in: m, m/s, rad, rad/s. */
+export const CART_POLE_STATE = { position: 'f32', velocity: 'f32', angle: 'f32', angularVelocity: 'f32' } as const
+/** Bounds of the observed position (m) and angle (rad): twice what ends an episode. */
+export const POSITION_BOUND = 4.8
+export const ANGLE_BOUND = (24 * 2 * Math.PI) / 360
 
 /**
  * CartPole-v1 with Gymnasium's dynamics, limits and starting states. A pole stands on a cart that moves along a track;
@@ -26,30 +31,16 @@ export const cartPole = defineEnvironment({
   id: 'CartPole-v1',
   module: import.meta.url,
   settings: { maxEpisodeSteps: whole(500, 'steps after which an episode is truncated', { min: 1 }) },
-  state: () => ({ position: 'f32', velocity: 'f32', angle: 'f32', angularVelocity: 'f32' }),
+  state: () => CART_POLE_STATE,
   make: ({ maxEpisodeSteps }) => {
     const infinity = Number.POSITIVE_INFINITY
-    const angle = (24 * 2 * Math.PI) / 360
-    const high = [4.8, infinity, angle, infinity]
+    const high = [POSITION_BOUND, infinity, ANGLE_BOUND, infinity]
     return {
       observationSpace: box({ low: high.map((bound) => -bound), high }),
       actionSpace: discrete(2),
       maxEpisodeSteps,
       returnThreshold: 475,
-      reset({ state, observation, lane, episode, random }, rows, count) {
-        for (let i = 0; i < count; i++) {
-          const n = rows[i]!
-          random.draw(Stream.reset, lane[n]!, episode[n]!, 0)
-          state.position[n] = random.uniform(0, -0.05, 0.05)
-          state.velocity[n] = random.uniform(1, -0.05, 0.05)
-          state.angle[n] = random.uniform(2, -0.05, 0.05)
-          state.angularVelocity[n] = random.uniform(3, -0.05, 0.05)
-          observation[4 * n] = state.position[n]!
-          observation[4 * n + 1] = state.velocity[n]!
-          observation[4 * n + 2] = state.angle[n]!
-          observation[4 * n + 3] = state.angularVelocity[n]!
-        }
-      },
+      reset: (lanes, rows, count) => startCartPoles(lanes, lanes.observation, rows, count),
       step({ state, observation, reward, terminated, action, kernels }, from, to) {
         const { position, velocity, angle, angularVelocity } = state
         const pushes = action as Int32Array
@@ -69,3 +60,15 @@ export const cartPole = defineEnvironment({
     }
   },
 })
+
+/** Puts the lanes rows[0 … count) into a starting state, and writes all four numbers of it, four a lane, to `seen`. */
+export function startCartPoles(
+  { state, lane, episode, random, kernels }: Lanes<State<typeof CART_POLE_STATE>>,
+  seen: Float32Array,
+  rows: Uint32Array,
+  count: number,
+): void {
+  const { position, velocity, angle, angularVelocity } = state
+  const { words, key0, key1 } = random
+  kernels.cartPoleReset(position, velocity, angle, angularVelocity, seen, words, lane, episode, rows, key0, key1, count)
+}

@@ -10,7 +10,7 @@ import { InputError, show } from '../errors.ts'
 import type { Kernels } from '../kernels/bind.ts'
 import type { Random } from '../random.ts'
 import type { Settings, SettingValues } from '../settings.ts'
-import type { Space } from '../space.ts'
+import { choiceSizes, type Space } from '../space.ts'
 
 /** State columns by name: a column type, or a type and its width a lane. */
 export type StateDeclaration = Readonly<Record<string, ColumnType | readonly [ColumnType, number]>>
@@ -30,6 +30,8 @@ export interface Lanes<S = unknown> {
   readonly state: S
   /** Write what each lane sees from now on: observation width elements a row. */
   observation: Float32Array
+  /** Write what each lane may do from now on, if the model has `actionMask`: a byte for each choice, 1 = legal. */
+  actionMask: Uint8Array
   /** Read what each lane does: within the action space. Int32Array for choices, Float32Array for a box. */
   action: Float32Array | Int32Array
   /** Write the reward of the step. */
@@ -54,6 +56,8 @@ export interface Lanes<S = unknown> {
 export interface EnvironmentModel<S> {
   readonly observationSpace: Space
   readonly actionSpace: Space
+  /** True if `reset` and `step` say which choices are legal; needs choices. Default: every choice is legal. */
+  readonly actionMask?: boolean
   /** Steps after which an episode is truncated; null for no limit. */
   readonly maxEpisodeSteps: number | null
   /** Mean return of 100 episodes at which it counts as solved; null where there is no such figure. */
@@ -109,7 +113,7 @@ export function defineEnvironment<S extends Settings, const D extends StateDecla
 }): EnvironmentFactory<S> {
   return defineFactory('environment', options, (parameters) => {
     const model = options.make(parameters)
-    const { maxEpisodeSteps, observationSpace } = model
+    const { actionMask, actionSpace, maxEpisodeSteps, observationSpace } = model
     if (observationSpace.kind !== 'box') {
       throw new InputError(
         `${options.id} observationSpace`,
@@ -117,11 +121,19 @@ export function defineEnvironment<S extends Settings, const D extends StateDecla
         'a box (encode choices as numbers)',
       )
     }
+    if (actionMask && actionSpace.kind === 'box') {
+      throw new InputError(`${options.id} actionMask`, show(actionSpace), 'an action space of choices')
+    }
     if (maxEpisodeSteps !== null && !(Number.isSafeInteger(maxEpisodeSteps) && maxEpisodeSteps >= 1)) {
       throw new InputError(`${options.id} maxEpisodeSteps`, show(maxEpisodeSteps), 'a whole number ≥ 1, or null')
     }
     return { ...model, state: options.state(parameters) }
   })
+}
+
+/** Elements a lane of an environment's action mask: one for each choice, or none where it has no mask. */
+export function actionMaskWidth({ actionMask, actionSpace }: EnvironmentDefinition): number {
+  return actionMask ? choiceSizes(actionSpace).reduce((sum, size) => sum + size, 0) : 0
 }
 
 /** The columns of an environment's state; checkpoints keep them. */

@@ -1,11 +1,22 @@
 /** The environments that come with Colonnade. */
 import { unknownWord } from '../errors.ts'
+import { breakout } from './breakout.ts'
 import { cartPole } from './cart-pole.ts'
+import { cartPolePosition } from './cart-pole-position.ts'
 import type { EnvironmentFactory } from './environment.ts'
 import { pendulum } from './pendulum.ts'
+import { recall } from './recall.ts'
+import { ticTacToe } from './tic-tac-toe.ts'
 
-/** Every built-in environment's factory, under its Gymnasium id. */
-export const environments: readonly EnvironmentFactory[] = [cartPole, pendulum] as unknown as EnvironmentFactory[]
+/** Every built-in environment's factory, under the id that the field knows it by. */
+export const environments: readonly EnvironmentFactory[] = [
+  cartPole,
+  pendulum,
+  breakout,
+  cartPolePosition,
+  recall,
+  ticTacToe,
+] as unknown as EnvironmentFactory[]
 
 /**
  * The factory of a built-in environment.

@@ -13,42 +13,89 @@ import {
   categoricalEvaluate,
   categoricalMode,
   categoricalSample,
+  maskLogits,
 } from './distribution/categorical.ts'
 import { drawNormal, drawUniform } from './distribution/draw.ts'
 import { gaussianBackward, gaussianEvaluate, gaussianMode, gaussianSample } from './distribution/gaussian.ts'
 import { klEstimates } from './loss/kl.ts'
 import { PpoSum, ppoLoss } from './loss/ppo.ts'
 import { adamStep, globalNorm } from './optimizer/adam.ts'
+import { rmspropStep } from './optimizer/rmsprop.ts'
+import { sgdStep } from './optimizer/sgd.ts'
 import { NUM_SLOTS, sumSlots } from './optimizer/slots.ts'
-import { cartPoleStep } from './physics/cart-pole.ts'
+import { cartPoleReset, cartPoleStep } from './physics/cart-pole.ts'
 import { pendulumStep } from './physics/pendulum.ts'
-import {
-  closeRow,
-  completeNextValue,
-  limitSteps,
-  listBootstrap,
-  listPhase,
-  scatterValues,
-  settleDead,
-} from './rollout/close.ts'
+import { gruBackward, gruForward, gruScratch } from './recurrent/gru.ts'
+import { lstmBackward, lstmForward, lstmScratch } from './recurrent/lstm.ts'
+import { beginEpisodes, clearFlags, listPhase } from './rollout/begin.ts'
+import { closeRow, completeNextValue, limitSteps, listBootstrap, scatterValues, settleDead } from './rollout/close.ts'
 import { accountEpisodes } from './rollout/episodes.ts'
-import { clipRows, findNonFinite, findOutside, gatherRows, listValid, shuffleRows } from './rollout/rows.ts'
+import {
+  clipRows,
+  findIllegal,
+  findNonFinite,
+  findOutside,
+  findStuck,
+  gatherRows,
+  listValid,
+  shuffleRows,
+} from './rollout/rows.ts'
 import { explainedVariance, meanAndDeviation } from './statistics/moments.ts'
 import { normalizeRows, readRunning, updateRunning } from './statistics/running.ts'
+import {
+  Combination,
+  Comparison,
+  combineRows,
+  compareRows,
+  ElementMap,
+  flagsToFloats,
+  mapElements,
+  selectElements,
+} from './tensor/elements.ts'
+import {
+  addDepthwise,
+  addToSegments,
+  copyRows,
+  DepthwiseTarget,
+  foldPatches,
+  sumMiddle,
+  transposeMatrices,
+  unfoldPatches,
+} from './tensor/layout.ts'
+import { MATMUL_SCRATCH, matmul } from './tensor/matmul.ts'
 
-export { Activation, NUM_SLOTS, PpoSum }
+export {
+  Activation,
+  Combination,
+  Comparison,
+  DepthwiseTarget,
+  ElementMap,
+  gruScratch,
+  lstmScratch,
+  MATMUL_SCRATCH,
+  NUM_SLOTS,
+  PpoSum,
+}
 
 const plain = {
   accountEpisodes,
   adamStep,
+  addDepthwise,
+  addToSegments,
+  beginEpisodes,
+  cartPoleReset,
   cartPoleStep,
   categoricalBackward,
   categoricalEvaluate,
   categoricalMode,
   categoricalSample,
+  clearFlags,
   clipRows,
   closeRow,
+  combineRows,
+  compareRows,
   completeNextValue,
+  copyRows,
   denseBackwardInput,
   denseBackwardWeights,
   denseForward,
@@ -56,8 +103,12 @@ const plain = {
   drawNormal,
   drawUniform,
   explainedVariance,
+  findIllegal,
   findNonFinite,
   findOutside,
+  findStuck,
+  flagsToFloats,
+  foldPatches,
   gae,
   gatherRows,
   gaussianBackward,
@@ -65,20 +116,33 @@ const plain = {
   gaussianMode,
   gaussianSample,
   globalNorm,
+  gruBackward,
+  gruForward,
   klEstimates,
   limitSteps,
   listBootstrap,
   listPhase,
   listValid,
+  lstmBackward,
+  lstmForward,
+  maskLogits,
+  mapElements,
+  matmul,
   meanAndDeviation,
   normalizeRows,
   pendulumStep,
   ppoLoss,
   readRunning,
+  rmspropStep,
   scatterValues,
+  selectElements,
   settleDead,
+  sgdStep,
   shuffleRows,
+  sumMiddle,
   sumSlots,
+  transposeMatrices,
+  unfoldPatches,
   updateRunning,
   vtrace,
 }

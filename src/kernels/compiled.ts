@@ -20,15 +20,17 @@ export function bindCompiled(memory: WebAssembly.Memory, build: CompiledBuild, p
   const module = compile(`${build}.${shared ? 'shared' : 'unshared'}.wasm`)
   const body = new WebAssembly.Instance(module, { env: { memory } }).exports as Bodies
 
-  // Columns live as long as their world, and asking one for its buffer takes V8 of Node 20 fifty nanoseconds.
-  const offsets = new WeakMap<ArrayBufferView, number>()
+  /** Places already looked up: asking a view for its buffer takes longer than a short column's work. */
+  const places = new WeakMap<ArrayBufferView, number>()
 
   /** Where a column begins in the memory. */
   function at(column: ArrayBufferView): number {
-    const known = offsets.get(column)
-    if (known !== undefined) return known
+    return places.get(column) ?? look(column)
+  }
+
+  function look(column: ArrayBufferView): number {
     assert(column.buffer === buffer, 'a column lies outside the memory of its kernels')
-    offsets.set(column, column.byteOffset)
+    places.set(column, column.byteOffset)
     return column.byteOffset
   }
 
@@ -90,6 +92,81 @@ export function bindCompiled(memory: WebAssembly.Memory, build: CompiledBuild, p
         correction1,
         correction2,
         length,
+      )
+    },
+    addDepthwise(
+      y,
+      x,
+      weight,
+      into,
+      multiplier,
+      height,
+      width,
+      channels,
+      outHeight,
+      outWidth,
+      filterHeight,
+      filterWidth,
+      strideHeight,
+      strideWidth,
+      dilationHeight,
+      dilationWidth,
+      padTop,
+      padLeft,
+    ) {
+      body.addDepthwise(
+        at(y),
+        at(x),
+        at(weight),
+        into,
+        multiplier,
+        height,
+        width,
+        channels,
+        outHeight,
+        outWidth,
+        filterHeight,
+        filterWidth,
+        strideHeight,
+        strideWidth,
+        dilationHeight,
+        dilationWidth,
+        padTop,
+        padLeft,
+      )
+    },
+    addToSegments(sums, x, segment, numRows, width, numSegments) {
+      body.addToSegments(at(sums), at(x), at(segment), numRows, width, numSegments)
+    },
+    beginEpisodes(episode, step, episodeReturn, phase, rows, ready, count) {
+      body.beginEpisodes(at(episode), at(step), at(episodeReturn), at(phase), at(rows), ready, count)
+    },
+    cartPoleReset(
+      position,
+      velocity,
+      angle,
+      angularVelocity,
+      observation,
+      _words,
+      lane,
+      episode,
+      rows,
+      key0,
+      key1,
+      count,
+    ) {
+      body.cartPoleReset(
+        at(position),
+        at(velocity),
+        at(angle),
+        at(angularVelocity),
+        at(observation),
+        at(lane),
+        at(episode),
+        at(rows),
+        key0,
+        key1,
+        count,
       )
     },
     cartPoleStep(position, velocity, angle, angularVelocity, observation, reward, terminated, action, from, to) {
@@ -164,6 +241,9 @@ export function bindCompiled(memory: WebAssembly.Memory, build: CompiledBuild, p
         from,
       )
     },
+    clearFlags(terminated, truncated, from, to) {
+      body.clearFlags(at(terminated), at(truncated), from, to)
+    },
     clipRows(clipped, x, low, high, width, from, to) {
       body.clipRows(at(clipped), at(x), at(low), at(high), width, from, to)
     },
@@ -210,6 +290,12 @@ export function bindCompiled(memory: WebAssembly.Memory, build: CompiledBuild, p
         to,
       )
     },
+    combineRows(out, a, b, combination, numRows, width, aRow, aStep, bRow, bStep) {
+      body.combineRows(at(out), at(a), at(b), combination, numRows, width, aRow, aStep, bRow, bStep)
+    },
+    compareRows(out, a, b, comparison, numRows, width, aRow, aStep, bRow, bStep) {
+      body.compareRows(at(out), at(a), at(b), comparison, numRows, width, aRow, aStep, bRow, bStep)
+    },
     completeNextValue(previousNextValue, value, previousTerminated, previousTruncated, previousValid, from, to) {
       body.completeNextValue(
         at(previousNextValue),
@@ -220,6 +306,9 @@ export function bindCompiled(memory: WebAssembly.Memory, build: CompiledBuild, p
         from,
         to,
       )
+    },
+    copyRows(out, x, numRows, width, outRow, xRow) {
+      body.copyRows(at(out), at(x), numRows, width, outRow, xRow)
     },
     denseBackwardInput(dx, dy, weight, workspace, x, numRows, numInputs, numOutputs, accumulate, activation) {
       body.denseBackwardInput(
@@ -264,11 +353,55 @@ export function bindCompiled(memory: WebAssembly.Memory, build: CompiledBuild, p
     explainedVariance(value, returns, valid, numRows) {
       return body.explainedVariance(at(value), at(returns), at(valid), numRows)
     },
+    findIllegal(x, mask, phase, ready, sizes, width, from, to) {
+      return body.findIllegal(at(x), at(mask), at(phase), ready, at(sizes), width, from, to)
+    },
     findNonFinite(x, from, to) {
       return body.findNonFinite(at(x), from, to)
     },
     findOutside(x, sizes, width, from, to) {
       return body.findOutside(at(x), at(sizes), width, from, to)
+    },
+    findStuck(mask, phase, ready, sizes, width, from, to) {
+      return body.findStuck(at(mask), at(phase), ready, at(sizes), width, from, to)
+    },
+    flagsToFloats(out, flag, length) {
+      body.flagsToFloats(at(out), at(flag), length)
+    },
+    foldPatches(
+      x,
+      patches,
+      height,
+      width,
+      channels,
+      outHeight,
+      outWidth,
+      filterHeight,
+      filterWidth,
+      strideHeight,
+      strideWidth,
+      dilationHeight,
+      dilationWidth,
+      padTop,
+      padLeft,
+    ) {
+      body.foldPatches(
+        at(x),
+        at(patches),
+        height,
+        width,
+        channels,
+        outHeight,
+        outWidth,
+        filterHeight,
+        filterWidth,
+        strideHeight,
+        strideWidth,
+        dilationHeight,
+        dilationWidth,
+        padTop,
+        padLeft,
+      )
     },
     gae(
       advantage,
@@ -302,7 +435,8 @@ export function bindCompiled(memory: WebAssembly.Memory, build: CompiledBuild, p
       )
     },
     gatherRows(gathered, source, rows, first, count, width) {
-      body.gatherRows(at(gathered), at(source), at(rows), first, count, width)
+      const gather = gathered instanceof Uint8Array ? body.gatherBytes : body.gatherRows
+      gather(at(gathered), at(source), at(rows), first, count, width)
     },
     gaussianBackward(dMean, dLogStd, dLogprob, dEntropy, action, mean, logStd, numRows, width, from) {
       body.gaussianBackward(
@@ -329,6 +463,59 @@ export function bindCompiled(memory: WebAssembly.Memory, build: CompiledBuild, p
     },
     globalNorm(x, length) {
       return body.globalNorm(at(x), length)
+    },
+    gruBackward(
+      dX,
+      dWeight,
+      dBias,
+      dAfter,
+      after,
+      gates,
+      weight,
+      recorded,
+      continues,
+      carried,
+      scratch,
+      numLanes,
+      length,
+      units,
+    ) {
+      body.gruBackward(
+        at(dX),
+        at(dWeight),
+        at(dBias),
+        at(dAfter),
+        at(after),
+        at(gates),
+        at(weight),
+        at(recorded),
+        at(continues),
+        at(carried),
+        at(scratch),
+        numLanes,
+        length,
+        units,
+        continues.length > 0,
+        carried.length > 0,
+      )
+    },
+    gruForward(after, gates, x, weight, bias, recorded, continues, carried, scratch, numLanes, length, units) {
+      body.gruForward(
+        at(after),
+        at(gates),
+        at(x),
+        at(weight),
+        at(bias),
+        at(recorded),
+        at(continues),
+        at(carried),
+        at(scratch),
+        numLanes,
+        length,
+        units,
+        continues.length > 0,
+        carried.length > 0,
+      )
     },
     klEstimates(estimates, logprob, oldLogprob, numRows) {
       body.klEstimates(at(estimates), at(logprob), at(oldLogprob), numRows)
@@ -365,11 +552,86 @@ export function bindCompiled(memory: WebAssembly.Memory, build: CompiledBuild, p
         to,
       )
     },
-    listPhase(rows, phase, wanted, from, to) {
-      return body.listPhase(at(rows), at(phase), wanted, from, to)
+    listPhase(rows, phase, lowest, from, to) {
+      return body.listPhase(at(rows), at(phase), lowest, from, to)
     },
     listValid(rows, valid, numRows) {
       return body.listValid(at(rows), at(valid), numRows)
+    },
+    lstmBackward(
+      dX,
+      dWeight,
+      dBias,
+      dAfter,
+      after,
+      gates,
+      weight,
+      recorded,
+      continues,
+      carried,
+      scratch,
+      numLanes,
+      length,
+      units,
+    ) {
+      body.lstmBackward(
+        at(dX),
+        at(dWeight),
+        at(dBias),
+        at(dAfter),
+        at(after),
+        at(gates),
+        at(weight),
+        at(recorded),
+        at(continues),
+        at(carried),
+        at(scratch),
+        numLanes,
+        length,
+        units,
+        continues.length > 0,
+        carried.length > 0,
+      )
+    },
+    lstmForward(after, gates, x, weight, bias, recorded, continues, carried, scratch, numLanes, length, units) {
+      body.lstmForward(
+        at(after),
+        at(gates),
+        at(x),
+        at(weight),
+        at(bias),
+        at(recorded),
+        at(continues),
+        at(carried),
+        at(scratch),
+        numLanes,
+        length,
+        units,
+        continues.length > 0,
+        carried.length > 0,
+      )
+    },
+    maskLogits(logits, mask, numRows, numLogits, from) {
+      body.maskLogits(at(logits), at(mask), numRows, numLogits, from)
+    },
+    mapElements(y, x, map, length) {
+      body.mapElements(at(y), at(x), map, length)
+    },
+    matmul(c, a, b, bias, scratch, numRows, numColumns, depth, aTransposed, bTransposed, accumulate) {
+      body.matmul(
+        at(c),
+        at(a),
+        at(b),
+        at(bias),
+        at(scratch),
+        numRows,
+        numColumns,
+        depth,
+        aTransposed,
+        bTransposed,
+        accumulate,
+        bias.length > 0,
+      )
     },
     meanAndDeviation(moments, x, numRows) {
       body.meanAndDeviation(at(moments), at(x), numRows)
@@ -432,18 +694,92 @@ export function bindCompiled(memory: WebAssembly.Memory, build: CompiledBuild, p
     readRunning(center, deviation, mean, squares, count, epsilon, width) {
       body.readRunning(at(center), at(deviation), at(mean), at(squares), at(count), epsilon, width)
     },
+    rmspropStep(
+      weight,
+      moment,
+      squareMoment,
+      gradient,
+      gradientScale,
+      learningRate,
+      alpha,
+      momentum,
+      epsilon,
+      weightDecay,
+      length,
+    ) {
+      body.rmspropStep(
+        at(weight),
+        at(moment),
+        at(squareMoment),
+        at(gradient),
+        gradientScale,
+        learningRate,
+        alpha,
+        momentum,
+        epsilon,
+        weightDecay,
+        length,
+      )
+    },
     scatterValues(nextValue, listRow, listValue, length) {
       body.scatterValues(at(nextValue), at(listRow), at(listValue), length)
+    },
+    selectElements(out, flag, a, b, length) {
+      body.selectElements(at(out), at(flag), at(a), at(b), length)
     },
     settleDead(valid, reward, terminated, truncated, phase, ready, from, to) {
       return body.settleDead(at(valid), at(reward), at(terminated), at(truncated), at(phase), ready, from, to)
     },
+    sgdStep(weight, moment, gradient, gradientScale, learningRate, momentum, weightDecay, length) {
+      body.sgdStep(at(weight), at(moment), at(gradient), gradientScale, learningRate, momentum, weightDecay, length)
+    },
     shuffleRows(rows, _words, count, update, epoch, key0, key1) {
       body.shuffleRows(at(rows), count, update, epoch, key0, key1)
+    },
+    sumMiddle(out, x, count, depth, width) {
+      body.sumMiddle(at(out), at(x), count, depth, width)
     },
     sumSlots(slots, numSlots, length) {
       if (slots instanceof Float64Array) body.sumSlots64(at(slots), numSlots, length)
       else body.sumSlots32(at(slots), numSlots, length)
+    },
+    transposeMatrices(out, x, count, height, width) {
+      body.transposeMatrices(at(out), at(x), count, height, width)
+    },
+    unfoldPatches(
+      patches,
+      x,
+      height,
+      width,
+      channels,
+      outHeight,
+      outWidth,
+      filterHeight,
+      filterWidth,
+      strideHeight,
+      strideWidth,
+      dilationHeight,
+      dilationWidth,
+      padTop,
+      padLeft,
+    ) {
+      body.unfoldPatches(
+        at(patches),
+        at(x),
+        height,
+        width,
+        channels,
+        outHeight,
+        outWidth,
+        filterHeight,
+        filterWidth,
+        strideHeight,
+        strideWidth,
+        dilationHeight,
+        dilationWidth,
+        padTop,
+        padLeft,
+      )
     },
     updateRunning(mean, squares, count, x, valid, numRows, width) {
       body.updateRunning(at(mean), at(squares), at(count), at(x), at(valid), numRows, width)

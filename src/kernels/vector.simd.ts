@@ -120,8 +120,8 @@ export function flags4(bytes: v128): v128 {
 // @ts-ignore: decorator
 @inline
 export function bytes4(mask: v128): v128 {
-  const firsts = v128.shuffle<i8>(mask, mask, 0, 4, 8, 12, 0, 4, 8, 12, 0, 4, 8, 12, 0, 4, 8, 12)
-  return v128.and(firsts, i8x16.splat(1))
+  const halves = i16x8.narrow_i32x4_s(mask, mask)
+  return i8x16.abs(i8x16.narrow_i16x8_s(halves, halves))
 }
 
 /** Stores the first `left` bytes, four at most. */
@@ -281,26 +281,41 @@ export function withinQuarter(x: v128, q: v128): v128 {
   return madd(q, f32x4.splat(-7.54978995489188216e-8), r)
 }
 
+/** Of sine and cosine for |r| ≤ ¼π (Cephes `sinf`, `cosf`): what the powers of r from the third on are multiplied by. */
+export const SIN_3: f32 = -1.6666654611e-1
+export const SIN_5: f32 = 8.3321608736e-3
+export const SIN_7: f32 = -1.9515295891e-4
+export const COS_4: f32 = 4.166664568298827e-2
+export const COS_6: f32 = -1.388731625493765e-3
+export const COS_8: f32 = 2.443315711809948e-5
+
 /** sin r for |r| ≤ ¼π. */
 // @ts-ignore: decorator
 @inline
 export function sinQuarter(r: v128): v128 {
-  const z = f32x4.mul(r, r)
-  let p = f32x4.splat(-1.9515295891e-4)
-  p = madd(p, z, f32x4.splat(8.3321608736e-3))
-  p = madd(p, z, f32x4.splat(-1.6666654611e-1))
-  return madd(f32x4.mul(p, z), r, r)
+  return sinSeries(r, f32x4.mul(r, r), f32x4.splat(SIN_7), f32x4.splat(SIN_5), f32x4.splat(SIN_3))
 }
 
 /** cos r for |r| ≤ ¼π. */
 // @ts-ignore: decorator
 @inline
 export function cosQuarter(r: v128): v128 {
-  const z = f32x4.mul(r, r)
-  let p = f32x4.splat(2.443315711809948e-5)
-  p = madd(p, z, f32x4.splat(-1.388731625493765e-3))
-  p = madd(p, z, f32x4.splat(4.166664568298827e-2))
-  return madd(f32x4.mul(p, z), z, madd(z, f32x4.splat(-0.5), f32x4.splat(1)))
+  const cos2 = f32x4.splat(-0.5)
+  return cosSeries(f32x4.mul(r, r), f32x4.splat(COS_8), f32x4.splat(COS_6), f32x4.splat(COS_4), cos2, f32x4.splat(1))
+}
+
+/** sin r, given z = r² and the coefficients, which a loop may keep. */
+// @ts-ignore: decorator
+@inline
+export function sinSeries(r: v128, z: v128, sin7: v128, sin5: v128, sin3: v128): v128 {
+  return madd(f32x4.mul(madd(madd(sin7, z, sin5), z, sin3), z), r, r)
+}
+
+/** cos r, given z = r² and the coefficients, which a loop may keep. */
+// @ts-ignore: decorator
+@inline
+export function cosSeries(z: v128, cos8: v128, cos6: v128, cos4: v128, cos2: v128, one: v128): v128 {
+  return madd(f32x4.mul(madd(madd(cos8, z, cos6), z, cos4), z), z, madd(z, cos2, one))
 }
 
 /** sin(r + (q + shift) · ½π) from sin r and cos r: shift 0 for the sine of x, 1 for its cosine. */

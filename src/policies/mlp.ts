@@ -1,17 +1,17 @@
-import type { Action } from '../components/action.ts'
 import { type Columns, column, type Plan } from '../components/column.ts'
-import type { Episode } from '../components/episode.ts'
-import type { Observation } from '../components/observation.ts'
 import { defineFactory } from '../definition.ts'
 import { InputError, show } from '../errors.ts'
 import { Activation, type Kernels } from '../kernels/bind.ts'
 import type { Random } from '../random.ts'
 import { choice, number, sizes, toggle } from '../settings.ts'
-import { choiceSizes, type Space, spaceWidth } from '../space.ts'
+import { type Space, spaceWidth } from '../space.ts'
+import { Head, type HeadShape, headPlan, headShape } from './head.ts'
 import { orthogonal } from './orthogonal.ts'
 import {
+  type ActingLanes,
   BLOCK_ROWS,
-  type Derivatives,
+  type DenseLayer,
+  type DenseNetwork,
   type Evaluated,
   type LossOf,
   type Parameter,
@@ -20,6 +20,7 @@ import {
   type PolicyDefinition,
   type PolicyModel,
   type Rows,
+  type Seen,
 } from './policy.ts'
 
 const settings = {
@@ -64,9 +65,7 @@ interface Shape {
   readonly parameters: readonly Parameter[]
   readonly numParameters: number
   readonly activation: number
-  /** Sizes of the action's choices; empty for a box. */
-  readonly choices: readonly number[]
-  readonly actionWidth: number
+  readonly head: HeadShape
 }
 
 type MlpParameters = { hidden: readonly number[]; activation: 'tanh' | 'relu'; sharedTrunk: boolean; logStd: number }
@@ -76,6 +75,7 @@ function buildMlp(settings: MlpParameters, observationSpace: Space, actionSpace:
   return {
     numParameters: shape.numParameters,
     parameters: shape.parameters,
+    dense: denseNetwork(shape, settings.activation),
     workspace: () => workspacePlan(shape),
     initialise(weights, random, key) {
       weights.fill(0)
@@ -86,7 +86,7 @@ function buildMlp(settings: MlpParameters, observationSpace: Space, actionSpace:
       })
       if (shape.logStd >= 0) {
         const { offset } = shape.parameters[shape.logStd]!
-        weights.fill(settings.logStd, offset, offset + shape.actionWidth)
+        weights.fill(settings.logStd, offset, offset + shape.head.actionWidth)
       }
     },
     bind: (weights, workspace, kernels, random) =>
@@ -121,14 +121,12 @@ function shapeOf(settings: MlpParameters, observationSpace: Space, actionSpace: 
       return layer
     })
   }
-  const choices = choiceSizes(actionSpace)
-  const actionWidth = spaceWidth(actionSpace)
-  const numHeadOutputs = choices.length > 0 ? choices.reduce((sum, size) => sum + size, 0) : actionWidth
+  const head = headShape(actionSpace)
   const topWidth = settings.hidden.at(-1) ?? spaceWidth(observationSpace)
 
   const actorTrunk = addTrunk(settings.sharedTrunk ? 'trunk' : 'actor')
-  const actorHead = addLayer('actor.head', topWidth, numHeadOutputs, 0.01)
-  const logStd = choices.length > 0 ? -1 : addParameter('actor.logStd', [actionWidth])
+  const actorHead = addLayer('actor.head', topWidth, head.numOutputs, 0.01)
+  const logStd = head.choices.length > 0 ? -1 : addParameter('actor.logStd', [head.actionWidth])
   const criticTrunk = settings.sharedTrunk ? actorTrunk : addTrunk('critic')
   const criticHead = addLayer('critic.head', topWidth, 1, 1)
   const activation = Activation[settings.activation]
@@ -142,8 +140,29 @@ function shapeOf(settings: MlpParameters, observationSpace: Space, actionSpace: 
     parameters,
     numParameters,
     activation,
-    choices,
-    actionWidth,
+    head,
+  }
+}
+
+function denseNetwork(shape: Shape, activation: MlpParameters['activation']): DenseNetwork {
+  const describe = (layer: Layer): DenseLayer => {
+    const [weight, bias] = [shape.parameters[layer.weight]!, shape.parameters[layer.bias]!]
+    return {
+      name: weight.name.replace(/\.weight$/, ''),
+      numInputs: layer.numInputs,
+      numOutputs: layer.numOutputs,
+      activation: layer === shape.actorHead || layer === shape.criticHead ? 'linear' : activation,
+      weight: weight.offset,
+      bias: bias.offset,
+    }
+  }
+  const { actorTrunk, criticTrunk, actorHead, criticHead, logStd, parameters } = shape
+  const shared = criticTrunk === actorTrunk
+  return {
+    trunk: shared ? actorTrunk.map(describe) : [],
+    actor: [...(shared ? [] : actorTrunk), actorHead].map(describe),
+    critic: [...(shared ? [] : criticTrunk), criticHead].map(describe),
+    logStd: logStd < 0 ? null : parameters[logStd]!.offset,
   }
 }
 
@@ -158,35 +177,26 @@ function workspacePlan(shape: Shape) {
     /** Outputs of the hidden layers. */
     actor: activations(actorTrunk),
     critic: activations(criticTrunk === actorTrunk ? [] : criticTrunk),
-    /** Logits, or means. */
-    head: rows(actorHead.numOutputs),
-    logprob: rows(1),
-    entropy: rows(1),
-    value: rows(1),
-    dLogprob: rows(1),
-    dEntropy: rows(1),
-    dValue: rows(1),
-    dHead: rows(actorHead.numOutputs),
+    head: headPlan(shape.head, BLOCK_ROWS),
     /** Gradients by two neighbouring layers, in turn. */
     dLayer0: rows(widest),
     dLayer1: rows(widest),
     /** A transposed weight, and a row of zeros. */
     backward: column('f32', Math.max(...shape.layers.map(({ numInputs, numOutputs }) => (numOutputs + 1) * numInputs))),
-    /** Uniform or normal numbers of the action. */
-    draws: rows(shape.actionWidth),
-    words: column('u32', 4),
-    choices: column('i32', shape.choices.length),
   } satisfies Plan
 }
 
 type Workspace = Columns<ReturnType<typeof workspacePlan>>
+
+/** What a head of choices has for log standard deviations. */
+const NO_LOG_STD = new Float32Array(0)
 
 class Mlp implements Policy {
   readonly #shape: Shape
   readonly #weights: ParameterViews
   readonly #workspace: Workspace
   readonly #kernels: Kernels
-  readonly #random: Random
+  readonly #head: Head
   readonly #actorOutputs: readonly Float32Array[]
   readonly #criticOutputs: readonly Float32Array[]
 
@@ -194,11 +204,10 @@ class Mlp implements Policy {
     this.#shape = shape
     this.#workspace = workspace
     this.#kernels = kernels
-    this.#random = random
     this.#weights = this.view(weights)
+    this.#head = new Head(shape.head, workspace.head, this.#weights[shape.logStd] ?? NO_LOG_STD, kernels, random)
     this.#actorOutputs = Object.values(workspace.actor)
     this.#criticOutputs = shape.criticTrunk === shape.actorTrunk ? this.#actorOutputs : Object.values(workspace.critic)
-    workspace.choices.set(shape.choices)
   }
 
   view(column: Float32Array): ParameterViews {
@@ -207,16 +216,17 @@ class Mlp implements Policy {
     )
   }
 
-  infer(observation: Observation, action: Action, episode: Episode, explore: boolean, from: number, to: number): void {
+  infer(lanes: ActingLanes, explore: boolean, from: number, to: number): void {
+    const { observation, action } = lanes
     for (let first = from; first < to; first += BLOCK_ROWS) {
       const count = Math.min(BLOCK_ROWS, to - first)
       this.#forwardActor(observation.current, first, count)
-      this.#act(action, episode, explore, first, count)
+      this.#head.act(lanes, explore, first, count)
       this.#forwardCritic(action.value, first, observation.current, first, count)
     }
   }
 
-  values(value: Float32Array, observation: Float32Array, count: number): void {
+  values(value: Float32Array, { observation }: Seen, count: number): void {
     const shared = this.#shape.criticTrunk === this.#shape.actorTrunk
     for (let first = 0; first < count; first += BLOCK_ROWS) {
       const rows = Math.min(BLOCK_ROWS, count - first)
@@ -226,29 +236,18 @@ class Mlp implements Policy {
   }
 
   evaluate(rows: Rows, from: number, count: number): Evaluated {
-    const { head, logprob, entropy, value, choices } = this.#workspace
-    const { actorHead, actionWidth, logStd } = this.#shape
     this.#forwardActor(rows.observation, from, count)
-    if (logStd < 0) {
-      const action = rows.action as Int32Array
-      const numLogits = actorHead.numOutputs
-      this.#kernels.categoricalEvaluate(logprob, entropy, action, head, choices, count, actionWidth, numLogits, from)
-    } else {
-      const action = rows.action as Float32Array
-      this.#kernels.gaussianEvaluate(logprob, entropy, action, head, this.#weights[logStd]!, count, actionWidth, from)
-    }
-    this.#forwardCritic(value, 0, rows.observation, from, count)
-    return this.#workspace
+    this.#head.evaluate(rows, from, count)
+    this.#forwardCritic(this.#head.columns.value, 0, rows.observation, from, count)
+    return this.#head.evaluated
   }
 
   differentiate(rows: Rows, from: number, count: number, lossOf: LossOf, gradient: ParameterViews): void {
-    const evaluated = this.evaluate(rows, from, count)
-    const derivatives: Derivatives = this.#workspace
-    lossOf(evaluated, derivatives, from, count)
-    this.#backwardHead(rows, from, count, gradient)
+    lossOf(this.evaluate(rows, from, count), this.#head.derivatives, from, count)
+    this.#head.backward(rows, from, count, gradient[this.#shape.logStd] ?? NO_LOG_STD)
 
     const { actorTrunk, criticTrunk, actorHead, criticHead } = this.#shape
-    const { dHead, dValue } = this.#workspace
+    const { dOutput: dHead, dValue } = this.#head.columns
     const { linear } = Activation
     const { activation } = this.#shape
     if (criticTrunk === actorTrunk) {
@@ -305,7 +304,7 @@ class Mlp implements Policy {
     const { actorTrunk, actorHead } = this.#shape
     this.#forwardTrunk(actorTrunk, this.#actorOutputs, observation, from, count)
     const top = this.#actorOutputs.at(-1)
-    this.#forwardLayer(actorHead, this.#workspace.head, 0, top ?? observation, top ? 0 : from, count, false)
+    this.#forwardLayer(actorHead, this.#head.columns.output, 0, top ?? observation, top ? 0 : from, count, false)
   }
 
   /** With a shared trunk, the actor's pass over the same rows must have gone before. */
@@ -314,67 +313,6 @@ class Mlp implements Policy {
     if (criticTrunk !== actorTrunk) this.#forwardTrunk(criticTrunk, this.#criticOutputs, observation, from, count)
     const top = this.#criticOutputs.at(-1)
     this.#forwardLayer(criticHead, value, valueFrom, top ?? observation, top ? 0 : from, count, false)
-  }
-
-  #act(action: Action, episode: Episode, explore: boolean, from: number, count: number): void {
-    const { head, draws, words, choices } = this.#workspace
-    const { actorHead, actionWidth, logStd } = this.#shape
-    const { key0, key1 } = this.#random
-    const { lane, episode: number, step } = episode
-    const { logprob } = action
-    const kernels = this.#kernels
-    if (logStd < 0) {
-      const chosen = action.chosen as Int32Array
-      const numLogits = actorHead.numOutputs
-      if (explore) {
-        kernels.drawUniform(draws, words, lane, number, step, key0, key1, count, actionWidth, from)
-        kernels.categoricalSample(chosen, logprob, head, draws, choices, count, actionWidth, numLogits, from)
-      } else kernels.categoricalMode(chosen, logprob, head, choices, count, actionWidth, numLogits, from)
-    } else {
-      const chosen = action.chosen as Float32Array
-      const deviation = this.#weights[logStd]!
-      if (explore) {
-        kernels.drawNormal(draws, words, lane, number, step, key0, key1, count, actionWidth, from)
-        kernels.gaussianSample(chosen, logprob, head, deviation, draws, count, actionWidth, from)
-      } else kernels.gaussianMode(chosen, logprob, head, deviation, count, actionWidth, from)
-    }
-  }
-
-  #backwardHead(rows: Rows, from: number, count: number, gradient: ParameterViews): void {
-    const { head, dHead, dLogprob, dEntropy, choices } = this.#workspace
-    const { actorHead, actionWidth, logStd } = this.#shape
-    if (logStd < 0) {
-      const action = rows.action as Int32Array
-      const numLogits = actorHead.numOutputs
-      this.#kernels.categoricalBackward(
-        dHead,
-        dLogprob,
-        dEntropy,
-        action,
-        head,
-        choices,
-        count,
-        actionWidth,
-        numLogits,
-        from,
-      )
-    } else {
-      const action = rows.action as Float32Array
-      const dLogStd = gradient[logStd]!
-      const deviation = this.#weights[logStd]!
-      this.#kernels.gaussianBackward(
-        dHead,
-        dLogStd,
-        dLogprob,
-        dEntropy,
-        action,
-        head,
-        deviation,
-        count,
-        actionWidth,
-        from,
-      )
-    }
   }
 
   /** From a head's gradient to its weights' and, in `dLayer0`, to that of the layer below: by its sums, or its outputs. */

@@ -4,16 +4,17 @@
  * their derivatives the other. Weights are one flat f32 column with named views, so a checkpoint, an optimizer and a
  * message to another machine need to know nothing of layers.
  */
-import type { Action } from '../components/action.ts'
+import type { Action, ActionMask } from '../components/action.ts'
 import type { Columns, Plan } from '../components/column.ts'
 import type { Episode } from '../components/episode.ts'
+import type { Memory } from '../components/memory.ts'
 import type { Observation } from '../components/observation.ts'
 import type { DefinitionRecord } from '../definition.ts'
 import type { Kernels } from '../kernels/bind.ts'
 import type { Random } from '../random.ts'
 import type { Space } from '../space.ts'
 
-/** Rows are evaluated and differentiated in blocks of at most this many. */
+/** Rows are evaluated and differentiated in blocks of at most this many, where a model does not say otherwise. */
 export const BLOCK_ROWS = 256
 
 /** A named part of the weights: `actor.0.weight`, row-major, from element `offset`. */
@@ -25,14 +26,59 @@ export interface Parameter {
 
 /** A policy with its settings: what `createWorld` takes. */
 export interface PolicyDefinition extends DefinitionRecord {
+  /** Starts what the policy runs on; `createWorld` awaits it before it builds the model. */
+  prepare?(): Promise<void>
   /** The network for these spaces. Throws InputError where it cannot serve them. */
   build(observationSpace: Space, actionSpace: Space): PolicyModel
+}
+
+/** What a recurrent policy is trained on: stretches of one lane's rows. */
+export interface Sequence {
+  /** Rows that are evaluated, and of which the policy learns. */
+  readonly length: number
+  /** Rows before them which only bring the policy's memory up to date: no gradient passes through them. */
+  readonly burnIn: number
+}
+
+/** One dense layer: y = activation(x · W + b). */
+export interface DenseLayer {
+  readonly name: string
+  readonly numInputs: number
+  readonly numOutputs: number
+  readonly activation: 'linear' | 'tanh' | 'relu'
+  /** Places among the weights: of W (numInputs × numOutputs, row-major), and of b (numOutputs). */
+  readonly weight: number
+  readonly bias: number
+}
+
+/** Actor and critic as dense layers, each layer over the one before. */
+export interface DenseNetwork {
+  /** The layers that both begin with; none where each has its own. */
+  readonly trunk: readonly DenseLayer[]
+  /** The actor's layers after the trunk; the last gives logits, or means. */
+  readonly actor: readonly DenseLayer[]
+  /** The critic's layers after the trunk; the last gives the value. */
+  readonly critic: readonly DenseLayer[]
+  /** Place of the log standard deviations among the weights; null for choices. */
+  readonly logStd: number | null
 }
 
 /** A network whose shapes are known, before it has memory. */
 export interface PolicyModel {
   readonly numParameters: number
   readonly parameters: readonly Parameter[]
+  /** Elements a lane of what the policy remembers from one tick to the next; default 0. */
+  readonly memoryWidth?: number
+  /** What a policy with a memory is trained on; null (default) where each row stands alone. */
+  readonly sequence?: Sequence | null
+  /** Rows that are seen together when rows are evaluated or differentiated, at most; default BLOCK_ROWS. */
+  readonly blockRows?: number
+  /** True where `infer` and `values` give promises, because a device cannot be read at once; default false. */
+  readonly answersLater?: boolean
+  /** True where the policy must stay in the caller's thread, because a device serves only that; default false. */
+  readonly staysInThread?: boolean
+  /** The network's layers, where it is dense layers and nothing else: what can be written for other software to run. */
+  readonly dense?: DenseNetwork
   /** What one thread needs beside the weights. */
   workspace(): Plan
   /** Starting weights, keyed by the seed and `key`. */
@@ -41,13 +87,35 @@ export interface PolicyModel {
   bind(weights: Float32Array, workspace: Columns<Plan>, kernels: Kernels, random: Random): Policy
 }
 
-/** Observations and the actions taken on them, row by row. */
-export interface Rows {
-  readonly observation: Float32Array
-  readonly action: Float32Array | Int32Array
+/** The lanes for which a policy acts: row n of each column is lane n of its cohort, which is such an object itself. */
+export interface ActingLanes {
+  readonly observation: Observation
+  readonly actionMask: ActionMask
+  readonly memory: Memory
+  readonly action: Action
+  readonly episode: Episode
 }
 
-/** What a policy says of rows: BLOCK_ROWS values each, from row 0. */
+/** What lanes have come to see, and what they remember of it. */
+export interface Seen {
+  readonly observation: Float32Array
+  /** memoryWidth elements a row. */
+  readonly memory: Float32Array
+}
+
+/**
+ * A minibatch's rows: what was seen, and what was done. For a policy that is trained on sequences these stand one after
+ * another, `burnIn + length` rows each of what was seen and `length` rows each of what was done.
+ */
+export interface Rows extends Seen {
+  readonly action: Float32Array | Int32Array
+  /** A byte a choice, 1 = legal; no elements where every choice is. */
+  readonly actionMask: Uint8Array
+  /** Of each seen row: 1 if the policy remembers what it does after the row before, 0 if it remembers `memory`. */
+  readonly continues: Uint8Array
+}
+
+/** What a policy says of rows: blockRows values each, from row 0. */
 export interface Evaluated {
   /** Log-probability of the action, in nats. */
   readonly logprob: Float32Array
@@ -57,7 +125,7 @@ export interface Evaluated {
   readonly value: Float32Array
 }
 
-/** The loss's derivatives by what the policy said: BLOCK_ROWS values each, from row 0. */
+/** The loss's derivatives by what the policy said: blockRows values each, from row 0. */
 export interface Derivatives {
   readonly dLogprob: Float32Array
   readonly dEntropy: Float32Array
@@ -70,16 +138,26 @@ export type LossOf = (evaluated: Evaluated, derivatives: Derivatives, from: numb
 /** Views of a weights-shaped column, in the order of `PolicyModel.parameters`. */
 export type ParameterViews = readonly Float32Array[]
 
-/** A network at work: over its weights, with one thread's workspace. */
+/**
+ * A network at work: over its weights, with one thread's workspace. A policy on a device that cannot be read at once gives
+ * promises; every other one is done when its methods return.
+ */
 export interface Policy {
-  /** Acts for the lanes `from` to `to`: writes chosen, logprob and value. Samples if `explore`, else takes the mode. */
-  infer(observation: Observation, action: Action, episode: Episode, explore: boolean, from: number, to: number): void
-  /** The critic's values of observations 0 … count. */
-  values(value: Float32Array, observation: Float32Array, count: number): void
-  /** Evaluates `count` ≤ BLOCK_ROWS rows from `from`. Equals what `infer` wrote for them, bit for bit. */
-  evaluate(rows: Rows, from: number, count: number): Evaluated
+  /**
+   * Acts for the lanes `from` to `to`: writes chosen, logprob, value and what they remember next. Samples if `explore`,
+   * else takes the mode; never an action that the mask forbids.
+   */
+  infer(lanes: ActingLanes, explore: boolean, from: number, to: number): void | Promise<void>
+  /** The critic's values of rows 0 … count. */
+  values(value: Float32Array, seen: Seen, count: number): void | Promise<void>
+  /** Evaluates `count` ≤ blockRows rows from `from` (whole sequences, from 0). Equals what `infer` wrote for them, bit for bit in our own kernels. */
+  evaluate(rows: Rows, from: number, count: number): Evaluated | Promise<Evaluated>
   /** Views of a column as long as the weights. */
   view(column: Float32Array): ParameterViews
-  /** Evaluates `count` ≤ BLOCK_ROWS rows, calls `lossOf` once, and adds the loss's gradient by the weights to `gradient`. */
-  differentiate(rows: Rows, from: number, count: number, lossOf: LossOf, gradient: ParameterViews): void
+  /** Evaluates `count` ≤ blockRows rows, calls `lossOf` once, and adds the loss's gradient by the weights to `gradient`. */
+  differentiate(rows: Rows, from: number, count: number, lossOf: LossOf, gradient: ParameterViews): void | Promise<void>
+  /** Takes up weights that were changed: called in each thread before they are used. */
+  refresh?(): void
+  /** Gives back what it holds of a device; it takes it again when it is used again. */
+  dispose?(): void
 }

@@ -1,58 +1,70 @@
-import type { Cohort, World } from '../world.ts'
+import type { Answer, Cohort } from '../cohort.ts'
+import { Phase } from '../components/episode.ts'
+import { InputError } from '../errors.ts'
+import { spaceWidth } from '../space.ts'
+import type { World } from '../world.ts'
+import { makeRoom } from './bootstrap.ts'
 
 /**
- * Every lane's policy looks and chooses: one pass over all lanes of a cohort.
+ * Every lane's policy looks and chooses: one pass over all lanes of a cohort. A policy on a device that cannot be read at
+ * once is asked, and its cohort rests, in this tick and in those that follow, until the answer has arrived.
  *
- * Reads observation.current, episode. Writes action.chosen, logprob and value; completes nextValue of the row before with
- * this row's value, for lanes that went on. Runs when all lanes see a running episode.
+ * Reads observation.current, actionMask.current, memory.current, episode. Writes action.chosen, logprob and value, and
+ * memory.next; completes nextValue of the row before with this row's value, for lanes that went on. Runs when all lanes see
+ * a running episode.
+ *
+ * @throws InputError where an environment leaves a lane no legal choice; what a policy's answer failed with.
  */
 export function infer(world: World): void {
-  const { kernels } = world
   for (const cohort of world.cohorts) {
-    const { observation, action, episode, from, to, t, recorded, bootstrap, windows } = cohort
-    if (recorded && bootstrap.length + to - from > bootstrap.row.length) valueBootstrapList(world, cohort)
-    cohort.policy.infer(observation, action, episode, cohort.explore, from, to)
-    if (recorded && t > 0) {
-      const { nextValue, terminated, truncated, valid } = windows.transition[t - 1]!
-      kernels.completeNextValue(nextValue, action.value, terminated, truncated, valid, from, to)
+    if (cohort.answer === null) {
+      if (cohort.rests) continue
+      checkMasks(world, cohort)
+      cohort.answer = awaited(ask(world, cohort))
+      cohort.rests = cohort.answer !== null
     }
+    if (cohort.answer !== null) {
+      if (!cohort.answer.hasArrived) continue
+      if (cohort.answer.failure !== null) throw cohort.answer.failure.cause
+      cohort.answer = null
+      cohort.rests = false
+    }
+    const { action, from, to, t, recorded, windows } = cohort
+    if (!recorded || t === 0) continue
+    const { nextValue, terminated, truncated, valid } = windows.transition[t - 1]!
+    world.kernels.completeNextValue(nextValue, action.value, terminated, truncated, valid, from, to)
   }
 }
 
-/**
- * The one bootstrap inference of a rollout, at its horizon and with the weights that filled it: values the final
- * observations of truncated rows, and the observations of lanes whose episode goes on.
- */
-export function bootstrap(world: World): void {
-  for (const cohort of world.cohorts) {
-    if (!cohort.recorded) continue
-    const { observation, transition, numLanes, from, to, t, bootstrap } = cohort
-    const { terminated, truncated, valid } = transition
-    if (bootstrap.length + to - from > bootstrap.row.length) valueBootstrapList(world, cohort)
-    const firstRow = (t - 1) * numLanes
-    const width = observation.next.length / numLanes
-    const GOES_ON = 0
-    bootstrap.length = world.kernels.listBootstrap(
-      bootstrap.row,
-      bootstrap.observation,
-      observation.next,
-      terminated,
-      truncated,
-      valid,
-      GOES_ON,
-      bootstrap.length,
-      firstRow,
-      width,
-      from,
-      to,
-    )
-    valueBootstrapList(world, cohort)
-  }
+function ask(world: World, cohort: Cohort): void | Promise<void> {
+  const { policy, explore, from, to, recorded } = cohort
+  if (recorded) makeRoom(world, cohort)
+  return policy.infer(cohort, explore, from, to)
 }
 
-/** Values the list, writes the values to their rows, and empties it. */
-function valueBootstrapList(world: World, { bootstrap, policy, rollout }: Cohort): void {
-  policy.values(bootstrap.value, bootstrap.observation, bootstrap.length)
-  world.kernels.scatterValues(rollout.nextValue, bootstrap.row, bootstrap.value, bootstrap.length)
-  bootstrap.length = 0
+/** A promise that a system can look at. */
+function awaited(promise: void | Promise<void>): Answer | null {
+  if (promise === undefined) return null
+  const answer: Answer = { hasArrived: false, failure: null, arrival: Promise.resolve() }
+  answer.arrival = promise.then(
+    () => {
+      answer.hasArrived = true
+    },
+    (cause) => {
+      answer.failure = { cause }
+      answer.hasArrived = true
+    },
+  )
+  return answer
+}
+
+function checkMasks({ kernels }: World, cohort: Cohort): void {
+  const { actionMask, episode, bounds, environment, from, to } = cohort
+  const mask = actionMask.current
+  if (mask.length === 0) return
+  const width = spaceWidth(environment.actionSpace)
+  const n = kernels.findStuck(mask, episode.phase, Phase.ready, bounds.sizes, width, from, to)
+  if (n < 0) return
+  const where = `lane ${episode.lane[n]} (episode ${episode.episode[n]}, step ${episode.step[n]})`
+  throw new InputError(`environment ${environment.id}`, `an action mask without a legal choice in ${where}`, 'one')
 }

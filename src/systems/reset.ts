@@ -1,44 +1,48 @@
+import { type Cohort, openRow } from '../cohort.ts'
 import { Phase } from '../components/episode.ts'
 import { InputError, show } from '../errors.ts'
-import { type Cohort, openRow, type World } from '../world.ts'
+import type { World } from '../world.ts'
 
 /**
- * Opens the tick. Moves the components to the next row block (to the first, with the observations carried over, when the
+ * Opens the tick. Moves the components to the next row block (to the first, with what the lanes see and remember carried over, when the
  * rollout is full), then begins an episode in every lane that waits for one.
  *
- * Reads phase. Writes the environment's state, observation.current, episode. Runs first, so that every lane that acts in
+ * Reads phase. Writes the environment's state, observation.current, actionMask.current, memory.current, episode. Runs first, so that every lane that acts in
  * this tick sees an observation of a running episode.
  */
 export function reset(world: World): void {
   for (const cohort of world.cohorts) {
+    if (cohort.rests) continue
     if (cohort.sliding) {
       if (cohort.t === cohort.numSteps) {
         cohort.t = 0
-        cohort.firstBlock.set(cohort.carried)
+        for (const { firstBlock, carried } of cohort.sliders) firstBlock.set(carried)
       }
       openRow(cohort, cohort.t)
     }
-    const { laneList, episode, from, to } = cohort
-    beginEpisodes(cohort, world.kernels.listPhase(laneList, episode.phase, Phase.fresh, from, to), 'current')
-    if (cohort.autoreset === 'same-step') {
-      beginEpisodes(cohort, world.kernels.listPhase(laneList, episode.phase, Phase.ended, from, to), 'current')
-    }
+    const { laneList, episode, autoreset, from, to } = cohort
+    const lowest = autoreset === 'same-step' ? Phase.ended : Phase.fresh
+    beginEpisodes(cohort, world.kernels.listPhase(laneList, episode.phase, lowest, from, to), 'current')
   }
 }
 
 /** Begins an episode in the first `count` lanes of the cohort's list; they see it in the current or the next observation. */
 export function beginEpisodes(cohort: Cohort, count: number, seenIn: 'current' | 'next'): void {
   if (count === 0) return
-  const { laneList, episode, environmentLanes } = cohort
-  for (let i = 0; i < count; i++) {
-    const n = laneList[i]!
-    episode.episode[n] = episode.episode[n]! + 1
-    episode.step[n] = 0
-    episode.episodeReturn[n] = 0
-    episode.phase[n] = Phase.ready
-  }
+  const { laneList, environmentLanes } = cohort
+  const { episode, step, episodeReturn, phase } = cohort.episode
+  environmentLanes.kernels.beginEpisodes(episode, step, episodeReturn, phase, laneList, Phase.ready, count)
+  forget(cohort, cohort.memory[seenIn], count)
   environmentLanes.observation = cohort.observation[seenIn]
+  environmentLanes.actionMask = cohort.actionMask[seenIn]
   cohort.environment.reset(environmentLanes, laneList, count)
+}
+
+/** The first `count` lanes of the list remember nothing. */
+function forget({ laneList, numLanes }: Cohort, memory: Float32Array, count: number): void {
+  const width = memory.length / numLanes
+  if (width === 0) return
+  for (let i = 0; i < count; i++) memory.fill(0, laneList[i]! * width, (laneList[i]! + 1) * width)
 }
 
 /**

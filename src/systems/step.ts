@@ -1,26 +1,30 @@
+import type { Cohort } from '../cohort.ts'
+import type { ActionMask } from '../components/action.ts'
 import { Phase } from '../components/episode.ts'
+import type { Observation } from '../components/observation.ts'
 import { InputError } from '../errors.ts'
 import { spaceWidth } from '../space.ts'
-import type { Cohort, World } from '../world.ts'
+import type { World } from '../world.ts'
 import { beginEpisodes } from './reset.ts'
 
 /**
  * Every environment moves on by one step.
  *
  * Reads action.chosen. Writes action.applied, the environment's state, observation.next (the final observation of an
- * episode that ended), reward, terminated, truncated, valid. Runs when every lane has chosen.
+ * episode that ended), actionMask.next, reward, terminated, truncated, valid. Runs when every lane has chosen.
  *
- * @throws InputError where an action is outside its space, or an environment wrote a number that is not finite.
+ * @throws InputError where an action is outside its space or masked, or an environment wrote a number that is not finite.
  */
 export function step(world: World): void {
   const { kernels } = world
   for (const cohort of world.cohorts) {
-    const { environment, environmentLanes, observation, transition, episode, from, to } = cohort
+    if (cohort.rests) continue
+    const { environment, environmentLanes, observation, actionMask, transition, episode, from, to } = cohort
     const { reward, terminated, truncated, valid } = transition
     applyActions(world, cohort)
-    terminated.fill(0, from, to)
-    truncated.fill(0, from, to)
+    kernels.clearFlags(terminated, truncated, from, to)
     environmentLanes.observation = observation.next
+    environmentLanes.actionMask = actionMask.next
     environment.step(environmentLanes, from, to)
     if (environment.maxEpisodeSteps !== null) {
       kernels.limitSteps(truncated, episode.step, environment.maxEpisodeSteps, from, to)
@@ -33,7 +37,7 @@ export function step(world: World): void {
 
 /** Checks what was chosen, and clips it where the action space is a box. */
 function applyActions(world: World, cohort: Cohort): void {
-  const { action, bounds, from, to, environment } = cohort
+  const { action, bounds, episode, from, to, environment } = cohort
   const width = spaceWidth(environment.actionSpace)
   const { chosen, applied } = action
   if (chosen instanceof Float32Array) {
@@ -43,20 +47,29 @@ function applyActions(world: World, cohort: Cohort): void {
   } else {
     const at = world.kernels.findOutside(chosen, bounds.sizes, width, from, to)
     if (at >= 0) throw outside(cohort, at, width)
+    const mask = cohort.actionMask.current
+    if (mask.length === 0) return
+    const illegal = world.kernels.findIllegal(chosen, mask, episode.phase, Phase.ready, bounds.sizes, width, from, to)
+    if (illegal >= 0) throw outside(cohort, illegal, width, 'a choice that the action mask allows')
   }
 }
 
 /** Lanes whose episode is over: with next-step they begin a new one now; else they go on seeing what they saw. */
 function settleObservations(world: World, cohort: Cohort): void {
-  const { laneList, episode, numLanes, from, to, observation, autoreset } = cohort
+  const { laneList, episode, from, to, autoreset } = cohort
   const count = world.kernels.listPhase(laneList, episode.phase, Phase.ended, from, to)
   if (autoreset === 'next-step') beginEpisodes(cohort, count, 'next')
   else {
-    const width = observation.next.length / numLanes
-    for (let i = 0; i < count; i++) {
-      const start = laneList[i]! * width
-      for (let k = start; k < start + width; k++) observation.next[k] = observation.current[k]!
-    }
+    keep(cohort, cohort.observation, count)
+    keep(cohort, cohort.actionMask, count)
+  }
+}
+
+function keep({ laneList, numLanes }: Cohort, { current, next }: Observation | ActionMask, count: number): void {
+  const width = next.length / numLanes
+  for (let i = 0; i < count; i++) {
+    const start = laneList[i]! * width
+    for (let k = start; k < start + width; k++) next[k] = current[k]!
   }
 }
 
@@ -69,13 +82,13 @@ function checkWritten(world: World, cohort: Cohort): void {
   if (rewarded >= 0) throw notFinite(cohort, 'reward', transition.reward[rewarded]!, rewarded, 0)
 }
 
-function outside(cohort: Cohort, at: number, width: number): InputError {
+function outside(cohort: Cohort, at: number, width: number, legal?: string): InputError {
   const { action, environment, policyDefinition } = cohort
   const space = environment.actionSpace
   const sizes = cohort.bounds.sizes
   const expected = space.kind === 'box' ? 'a finite number' : `a whole number from 0 to ${sizes[at % width]! - 1}`
   const got = `${action.chosen[at]} in action[${at % width}] of ${where(cohort, Math.floor(at / width))}`
-  return new InputError(`policy ${policyDefinition.id}`, got, expected)
+  return new InputError(`policy ${policyDefinition.id}`, got, legal ?? expected)
 }
 
 function notFinite(cohort: Cohort, column: string, value: number, n: number, element: number): InputError {

@@ -1,17 +1,19 @@
 import { Phase } from '../components/episode.ts'
 import type { World } from '../world.ts'
+import { Listed, listRows } from './bootstrap.ts'
 
 /**
  * Closes the row: says whose episode it belongs to and which weights chose it, accounts for its reward, marks the lanes
- * whose episode ended, and puts truncated ones, with what they saw last, on the bootstrap list.
+ * whose episode ended, and puts truncated ones, with what they saw last and remember, on the bootstrap list.
  *
- * Reads transition, observation.next. Writes the row's step, lane, episode, episodeReturn, version; episode. Runs last,
+ * Reads transition, observation.next, memory.next. Writes the row's step, lane, episode, episodeReturn, version; episode. Runs last,
  * before reset overwrites the final observations.
  */
 export function store(world: World): void {
   const { kernels } = world
   for (const cohort of world.cohorts) {
-    const { transition, episode, numLanes, from, to, version, t, bootstrap, observation } = cohort
+    if (cohort.rests) continue
+    const { transition, episode, from, to, version, t } = cohort
     kernels.closeRow(
       transition.lane,
       transition.episode,
@@ -34,21 +36,8 @@ export function store(world: World): void {
       to,
     )
     if (cohort.sliding) cohort.t++
-    if (!cohort.recorded) continue
-    const TRUNCATED = 1
-    bootstrap.length = kernels.listBootstrap(
-      bootstrap.row,
-      bootstrap.observation,
-      observation.next,
-      transition.terminated,
-      transition.truncated,
-      transition.valid,
-      TRUNCATED,
-      bootstrap.length,
-      t * numLanes,
-      observation.next.length / numLanes,
-      from,
-      to,
-    )
+    cohort.ticksLeft--
+    cohort.rests = cohort.ticksLeft === 0
+    if (cohort.recorded) listRows(kernels, cohort, t, Listed.truncated)
   }
 }

@@ -33,17 +33,20 @@ export interface RolloutOrigin {
   readonly numLanes: number
 }
 
-/** The table of a rollout: every column of it, in a fixed order. */
+/** The table of a rollout: every column of it but the policy's memory, in a fixed order; actionMask where there is one. */
 export function rolloutTable(rollout: RolloutColumns, origin: RolloutOrigin): Table {
   const { observationSpace, actionSpace } = origin
   const field = (name: keyof RolloutColumns & string, width = 1): Field => ({ name, column: rollout[name]!, width })
+  const { actionMask, reward } = rollout
+  const numRows = reward.length
   return {
-    numRows: rollout.reward.length,
+    numRows,
     fields: [
       field('step'),
       field('lane'),
       field('episode'),
       field('observation', spaceWidth(observationSpace)),
+      ...(actionMask.length > 0 ? [field('actionMask', actionMask.length / numRows)] : []),
       field('action', spaceWidth(actionSpace)),
       field('reward'),
       field('terminated'),

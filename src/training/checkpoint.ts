@@ -10,7 +10,7 @@ import { basename, join } from 'node:path'
 import type { DefinitionRecord } from '../definition.ts'
 import { InputError, show } from '../errors.ts'
 import { cannotWrite, makeFolder, syncFolder, writeSynced } from '../files.ts'
-import { decodeSafetensors, encodeSafetensors, type Tensor } from './safetensors.ts'
+import { decodeSafetensors, encodeSafetensors, type Tensor } from '../safetensors.ts'
 
 const FORMAT = 'colonnade checkpoint 1'
 const COLUMNS_FILE = 'columns.safetensors'
@@ -153,7 +153,7 @@ export async function readCheckpoint(run: string, update?: number): Promise<Chec
       `${manifest.files[COLUMNS_FILE]}, as its manifest says: the file is corrupt`,
     )
   }
-  return { path, manifest, tensors: decodeSafetensors(`checkpoint ${path}`, file) }
+  return { path, manifest, tensors: decodeSafetensors(`checkpoint ${path}`, file).tensors }
 }
 
 function parseManifest(path: string, bytes: Uint8Array): Manifest {

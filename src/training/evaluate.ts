@@ -1,13 +1,14 @@
 /** Playing episodes with fixed weights: to judge a policy, or to record what it does. */
+import type { Cohort } from '../cohort.ts'
 import { Phase } from '../components/episode.ts'
 import type { EnvironmentDefinition } from '../environments/environment.ts'
 import { InputError, show } from '../errors.ts'
 import type { KernelBuild } from '../kernels/bind.ts'
 import type { PolicyDefinition } from '../policies/policy.ts'
-import { bootstrap } from '../systems/infer.ts'
+import { bootstrap } from '../systems/bootstrap.ts'
 import { type Field, originMetadata, rolloutTable, type Table } from '../tables/table.ts'
 import { tick } from '../tick.ts'
-import { type Cohort, createWorld, type World } from '../world.ts'
+import { createWorld, type World } from '../world.ts'
 import { meanAndStd } from './metrics.ts'
 import { originOf } from './trainer.ts'
 
@@ -101,10 +102,12 @@ async function play(options: EvaluateOptions): Promise<{ world: World; cohort: C
   world.reserve(name, { numSteps: environment.maxEpisodeSteps, learner: {} })
   const cohort = world.cohort(name)
   cohort.weights.set(weights)
+  cohort.policy.refresh?.()
   cohort.version = version
-  do tick(world)
+  do await tick(world)
   while (cohort.t < cohort.numSteps && cohort.episode.phase.some((phase, n) => plays(cohort, phase, n)))
-  bootstrap(world)
+  await bootstrap(world)
+  world.close()
   return { world, cohort }
 }
 

@@ -15,8 +15,9 @@ import { environmentFactory, environments } from '../environments/registry.ts'
 import { InputError, show, unknownWord } from '../errors.ts'
 import { cannotWrite, makeFolder, syncFile, writeWhole } from '../files.ts'
 import { bestKernelBuild } from '../kernels/bind.ts'
-import { mlp } from '../policies/mlp.ts'
-import { BLOCK_ROWS, type PolicyDefinition } from '../policies/policy.ts'
+import { BLOCK_ROWS, type PolicyDefinition, type PolicyModel } from '../policies/policy.ts'
+import { type PolicyFactory, policies, policyFactory } from '../policies/registry.ts'
+import { loadWeights, weightsOf } from '../policies/weights.ts'
 import {
   choice,
   parseSetting,
@@ -25,6 +26,7 @@ import {
   type Settings,
   type SettingValue,
   type SettingValues,
+  text,
   toggle,
   whole,
 } from '../settings.ts'
@@ -33,12 +35,13 @@ import { VERSION } from '../version.ts'
 import { createWorld } from '../world.ts'
 import { checkpointsFolder, listCheckpoints, pruneCheckpoints, readCheckpoint } from './checkpoint.ts'
 import { metricsLine, type UpdateMetrics } from './metrics.ts'
-import { presets } from './presets.ts'
+import { presetOf } from './presets.ts'
 import { createTrainer, type Progress, type Trainer } from './trainer.ts'
 
 /** What a run is told beside its environment, policy and algorithm. */
 export const runSettings = {
   seed: whole(1, 'keys every random number', { min: 0 }),
+  weights: text('', 'safetensors file with the weights to begin with; empty: drawn by the seed'),
   totalSteps: whole(1_000_000, 'environment steps of the training', { min: 1 }),
   numLanes: whole(16, 'environments side by side', { min: 1 }),
   stopWhenSolved: toggle(false, "stop once the mean of the last 100 returns reaches the environment's threshold"),
@@ -103,34 +106,43 @@ export interface RunSummary {
   readonly files: Readonly<Record<string, string>>
 }
 
-/** Every key that a run of this environment takes, with its default: `seed`, `ppo.gamma`, `mlp.hidden`, `environment.…`. */
-export function runKeys(factory: EnvironmentFactory): ReadonlyMap<string, Setting> {
-  const preset = presets[factory.id]
+/**
+ * Every key that a run of this environment takes, with its default: `seed`, `policy`, `ppo.gamma`, `mlp.hidden`,
+ * `environment.…`. Those of the policy are of the given one, or of the environment's usual one.
+ */
+export function runKeys(factory: EnvironmentFactory, policy?: PolicyFactory): ReadonlyMap<string, Setting> {
+  const preset = presetOf(factory.id, policy?.id)
+  const { id, settings } = policy ?? policyFactory(preset.policy.id)
   const keys = new Map<string, Setting>()
   const add = (prefix: string, settings: Settings, tuned: Readonly<Record<string, SettingValue>> = {}): void => {
     for (const [key, setting] of Object.entries(settings)) {
       keys.set(prefix + key, key in tuned ? { ...setting, default: tuned[key]! } : setting)
     }
   }
-  add('', runSettings, preset?.run)
-  add('ppo.', ppo.settings, preset?.ppo)
-  add('mlp.', mlp.settings, preset?.mlp)
+  add('', runSettings, preset.run)
+  keys.set(POLICY, text(id, `${policies.map((each) => each.id).join(', ')}, or the path of a module that exports one`))
+  add('ppo.', ppo.settings, preset.ppo)
+  add(`${id}.`, settings, preset.policy.parameters)
   add('environment.', factory.settings)
   return keys
 }
 
+/** The key that says which policy; the others' keys hang on it. */
+const POLICY = 'policy'
+
 /**
  * A run's definition from an environment's id (or the path of a module that exports one) and `key=value` texts.
- * @throws InputError for an unknown environment or key, which names the nearest, and for a bad value.
+ * @throws InputError for an unknown environment, policy or key, which names the nearest, and for a bad value.
  */
 export async function configureRun(
   environment: string,
-  overrides: Readonly<Record<string, string>>,
+  { [POLICY]: named, ...overrides }: Readonly<Record<string, string>>,
 ): Promise<RunDefinition> {
   const factory = await findEnvironment(environment)
-  const keys = runKeys(factory)
+  const policy = await findPolicy(named ?? presetOf(factory.id).policy.id)
+  const keys = runKeys(factory, policy)
   const values: Record<string, SettingValue> = {}
-  for (const [key, setting] of keys) values[key] = setting.default
+  for (const [key, setting] of keys) if (key !== POLICY) values[key] = setting.default
   for (const [key, text] of Object.entries(overrides)) {
     const setting = keys.get(key)
     if (setting === undefined) throw unknownWord('key', key, [...keys.keys()])
@@ -144,10 +156,19 @@ export async function configureRun(
     )
   return {
     environment: factory(part('environment.') as never),
-    policy: mlp(part('mlp.') as never),
+    policy: policy(part(`${policy.id}.`) as never),
     algorithm: ppo(part('ppo.') as never),
     settings: resolveSettings('run', runSettings, part('') as never),
   }
+}
+
+/**
+ * The factory of a built-in policy by its id, or of one's own by the path of the module that exports it.
+ * @throws InputError that names the nearest id, or says what is wrong with the module.
+ */
+export async function findPolicy(name: string): Promise<PolicyFactory> {
+  if (/\.(mjs|js|ts)$/.test(name)) return findFactory<PolicyFactory>('policy', pathToFileURL(name).href)
+  return policyFactory(name)
 }
 
 /**
@@ -274,6 +295,8 @@ export async function startRun(definition: RunDefinition, out?: string): Promise
   if (out !== undefined) await refuseOccupied(out)
   const trainer = await runTrainer(definition) // Before anything is written: settings may be refused here.
   const folder = await claimFolder(definition.environment.id, out)
+  // Before config.json makes it a run: one that is resumed need not find the file of weights again.
+  if (definition.settings.weights !== '') await trainer.save(folder)
   const { environment, policy, algorithm, settings } = definition
   const config: RunConfig = {
     colonnade: VERSION,
@@ -305,8 +328,8 @@ async function refuseOccupied(folder: string): Promise<void> {
  */
 export async function resumeRun(folder: string): Promise<Run> {
   const definition = await openRun(folder)
-  const trainer = await runTrainer(definition)
   const hasCheckpoint = (await listCheckpoints(folder)).length > 0
+  const trainer = hasCheckpoint ? await drawnTrainer(definition) : await runTrainer(definition)
   const warnings = hasCheckpoint ? (await trainer.restore(folder)).warnings : []
   await dropYounger(folder, trainer.update)
   return new Run(folder, definition, trainer, warnings)
@@ -314,7 +337,7 @@ export async function resumeRun(folder: string): Promise<Run> {
 
 /**
  * The definition of the run in a folder.
- * @throws InputError if the folder holds no run, or was made with an environment that cannot be found.
+ * @throws InputError if the folder holds no run, or was made with an environment or a policy that cannot be found.
  */
 export async function openRun(folder: string): Promise<RunDefinition> {
   const path = join(folder, 'config.json')
@@ -329,13 +352,14 @@ export async function openRun(folder: string): Promise<RunDefinition> {
       throw new InputError(path, `no ${key}`, 'the config.json of a run')
   }
   const { environment, policy, algorithm, settings } = config
-  if (policy.id !== mlp.id) throw unknownWord('policy', policy.id, [mlp.id])
   if (algorithm.id !== ppo.id) throw unknownWord('algorithm', algorithm.id, [ppo.id])
   return {
     environment: environment.module
       ? await revive<EnvironmentDefinition>('environment', environment)
       : environmentFactory(environment.id)(environment.parameters as never),
-    policy: mlp(policy.parameters as never),
+    policy: policy.module
+      ? await revive<PolicyDefinition>('policy', policy)
+      : policyFactory(policy.id)(policy.parameters as never),
     algorithm: ppo(algorithm.parameters as never),
     settings: resolveSettings('run', runSettings, settings),
   }
@@ -347,21 +371,12 @@ export async function loadPolicy(
 ): Promise<RunDefinition & { readonly weights: Float32Array; readonly update: number }> {
   const definition = await openRun(folder)
   const { tensors, manifest, path } = await readCheckpoint(folder)
-  const { environment, policy } = definition
-  const model = policy.build(environment.observationSpace, environment.actionSpace)
-  const weights = new Float32Array(model.numParameters)
-  for (const { name, offset, shape } of model.parameters) {
-    const tensor = tensors.get(`${policy.id}.weights.${name}`)
-    if (tensor?.type !== 'f32' || show(tensor.shape) !== show(shape)) {
-      throw new InputError(
-        `checkpoint ${path}`,
-        tensor ? `${name}: ${tensor.type} of shape ${show(tensor.shape)}` : `no ${name}`,
-        `${name}: f32 of shape ${show(shape)}`,
-      )
-    }
-    new Uint8Array(weights.buffer, offset * 4, tensor.bytes.byteLength).set(tensor.bytes)
-  }
+  const weights = weightsOf(`checkpoint ${path}`, tensors, modelOf(definition), `${definition.policy.id}.weights.`)
   return { ...definition, weights, update: manifest.update }
+}
+
+function modelOf({ environment, policy }: RunDefinition): PolicyModel {
+  return policy.build(environment.observationSpace, environment.actionSpace)
 }
 
 /** The kept rollout files of a run, in the order of their updates. */
@@ -375,9 +390,18 @@ export async function listRollouts(folder: string): Promise<string[]> {
 
 /**
  * The trainer of a run as `startRun` makes it, without a folder: its world, kernels and threads as the settings say.
- * @throws InputError where the settings do not fit.
+ * @throws InputError where the settings, or the weights that it is to begin with, do not fit.
  */
 export async function runTrainer(definition: RunDefinition): Promise<Trainer> {
+  const { weights } = definition.settings
+  const initial = weights === '' ? undefined : await loadWeights(weights, modelOf(definition))
+  const trainer = await drawnTrainer(definition)
+  if (initial) trainer.world.cohorts[0]!.weights.set(initial)
+  return trainer
+}
+
+/** The trainer of a run with weights that the seed has drawn, whatever the run is to begin with. */
+async function drawnTrainer(definition: RunDefinition): Promise<Trainer> {
   const { environment, policy, algorithm, settings } = definition
   const { numLanes, seed, kernels, profile } = settings
   const build = kernels === 'best' ? bestKernelBuild() : kernels
@@ -399,6 +423,7 @@ function unlessMissing<T>(reading: Promise<T>, none: T): Promise<T> {
 /** How many threads can share the work: no more than cores, and than blocks of a minibatch; 1 where one could not be made. */
 function usefulThreads({ environment, policy, algorithm, settings }: RunDefinition): number {
   if ([environment, policy, algorithm].some(({ module }) => module === undefined)) return 1
+  if (policy.build(environment.observationSpace, environment.actionSpace).staysInThread) return 1
   const { numMinibatches } = algorithm.parameters as { numMinibatches: number }
   const minibatchRows = (algorithm.numSteps * settings.numLanes) / numMinibatches
   return Math.min(availableParallelism(), Math.max(1, Math.ceil(minibatchRows / BLOCK_ROWS)))
@@ -408,7 +433,9 @@ function usefulThreads({ environment, policy, algorithm, settings }: RunDefiniti
 function portable(definition: DefinitionRecord): DefinitionRecord {
   const { id, parameters, module } = recordOf(definition)
   // By module too: somebody's own environment may be called as a built-in one is.
-  const builtIn = [mlp, ppo, ...environments].some((factory) => factory.id === id && factory().module === module)
+  const builtIn = [ppo, ...policies, ...environments].some(
+    (factory) => factory.id === id && factory().module === module,
+  )
   return { id, parameters, ...(builtIn || module === undefined ? {} : { module }) }
 }
 

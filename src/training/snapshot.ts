@@ -1,15 +1,24 @@
 /** The saved columns of a world as tensors, and back. Weights go by the names of their parameters. */
-import { elementBytes } from '../components/column.ts'
+import { type ColumnType, elementBytes } from '../components/column.ts'
 import { InputError, show } from '../errors.ts'
+import type { Tensor, TensorType } from '../safetensors.ts'
 import type { World } from '../world.ts'
-import type { Tensor } from './safetensors.ts'
+
+const TENSOR_TYPES: Readonly<Record<ColumnType, TensorType>> = {
+  f32: 'F32',
+  f64: 'F64',
+  i32: 'I32',
+  u32: 'U32',
+  u8: 'U8',
+}
 
 /** Every saved column: views, live until the next tick. */
 export function savedTensors(world: World): Tensor[] {
   const tensors: Tensor[] = []
   for (const { planned, column } of world.columns()) {
     if (!planned.saved) continue
-    const { name, type, rows, width } = planned
+    const { name, rows, width } = planned
+    const type = TENSOR_TYPES[planned.type]
     const bytes = new Uint8Array(column.buffer, column.byteOffset, column.byteLength)
     const cohort = world.cohorts.find((candidate) => candidate.weights === column)
     if (cohort === undefined) {

@@ -4,9 +4,9 @@
  * event loop run until the others have come, so errors, Ctrl-C and the progress line always arrive.
  */
 import type { Worker } from 'node:worker_threads'
+import type { Autoreset } from '../cohort.ts'
 import type { DefinitionRecord } from '../definition.ts'
 import { InputError, show } from '../errors.ts'
-import type { Autoreset } from '../world.ts'
 
 /** What a worker makes its part of the team from. */
 export interface WorkerOrder {

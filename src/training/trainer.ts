@@ -4,13 +4,15 @@
  */
 import type { AlgorithmDefinition, Learner } from '../algorithms/algorithm.ts'
 import { type Clock, chromeTrace, traceBuffer, Work, type WorkName, workNames } from '../clock.ts'
+import { type Cohort, closeRollout } from '../cohort.ts'
 import { type Columns, column, type Plan, saved } from '../components/column.ts'
 import { type DefinitionRecord, recordOf } from '../definition.ts'
+import { actionMaskWidth } from '../environments/environment.ts'
 import { InputError, show, unknownWord } from '../errors.ts'
 import { type RolloutOrigin, rolloutTable, type Table } from '../tables/table.ts'
 import { collectShare } from '../tick.ts'
 import { VERSION } from '../version.ts'
-import { type Cohort, closeRollout, type World } from '../world.ts'
+import type { World } from '../world.ts'
 import { type CohortMetrics, meanAndStd, noMetrics, type UpdateMetrics } from './metrics.ts'
 import { restoreTensors, savedTensors } from './snapshot.ts'
 import { Aborted, CONTROL_WORDS, refuseInWorker, Team, type WorkerOrder } from './team.ts'
@@ -109,7 +111,7 @@ export class Trainer {
   readonly #numSteps: number
   readonly #stepsPerUpdate: number
   readonly #algorithms: Readonly<Record<string, AlgorithmDefinition>>
-  /** What the workers are told at the start of an update: its number, the part of the training done, the seconds so far. */
+  /** What the workers are told at the start of an update: its number, how many there will be, the seconds so far. */
   readonly #command = new Float64Array(new SharedArrayBuffer(24))
   /** Each thread's intervals of work, if they are kept. */
   readonly #traces: readonly Float64Array[]
@@ -235,26 +237,27 @@ export class Trainer {
       throw new InputError('totalSteps', show(totalSteps), 'a number ≥ 1')
     const numUpdates = Math.ceil(totalSteps / this.#stepsPerUpdate)
     while (this.#update < numUpdates) {
-      yield await this.#advance(this.#update / numUpdates)
+      yield await this.#advance(numUpdates)
       await nextTurn()
     }
   }
 
-  /** Sends the workers home, if there are any; a later update starts new ones. */
+  /** Sends the workers home, and gives back what policies hold of devices; a later update takes both again. */
   close(): void {
+    this.world.close()
     this.#team?.end()
     this.#team = undefined
   }
 
   /** One rollout and what the learners make of it, by all threads. */
-  async #advance(progress: number): Promise<UpdateMetrics> {
+  async #advance(numUpdates: number): Promise<UpdateMetrics> {
     this.#checkBetweenUpdates('trainer.updates()')
     this.#isUpdating = true
     let team: Team | undefined
     try {
       if (this.world.threads.count > 1) this.#team ??= await this.#startTeam()
       team = this.#team
-      this.#command.set([this.#update, progress, this.#seconds])
+      this.#command.set([this.#update, numUpdates, this.#seconds])
       team?.hold(true)
       if (team) await team.meet() // The command is there.
       const program = this.program(this.#command)
@@ -264,7 +267,9 @@ export class Trainer {
           team?.hold(false)
           return this.#report(value)
         }
-        if (team) {
+        if (value !== undefined)
+          await value // An answer of a policy that answers later.
+        else if (team) {
           await team.meet()
           this.world.clock.mark(Work.waiting)
         }
@@ -286,20 +291,22 @@ export class Trainer {
   }
 
   /**
-   * One update of one thread: the rollout of its lanes, and its share of the learning. At each `yield` all threads meet.
+   * One update of one thread: the rollout of its lanes, and its share of the learning. At each `yield` all threads meet;
+   * what is yielded by the only thread of a policy that answers later is awaited.
    * Thread 0 also accounts for episodes and returns the metrics of each cohort.
    */
-  *program(command: Float64Array): Generator<void, Measured> {
+  *program(command: Float64Array): Generator<void | Promise<void>, Measured> {
     const { index } = this.world.threads
-    const [update, progress, seconds] = command as unknown as [number, number, number]
+    const [update, numUpdates, seconds] = command as unknown as [number, number, number]
     const { clock } = this.world
     clock.start()
     const start = performance.now()
     for (const { cohort } of this.#pupils) {
-      closeRollout(cohort) // The next tick begins one with the observations carried over.
+      closeRollout(cohort) // The next tick begins one with what the lanes see and remember carried over.
+      cohort.policy.refresh?.()
       cohort.version = update
     }
-    collectShare(this.world, this.#numSteps)
+    yield* collectShare(this.world, this.#numSteps)
     yield // All lanes' rows are there.
     const collected = performance.now()
     const rolloutSeconds = (collected - start) / 1000
@@ -307,7 +314,7 @@ export class Trainer {
     for (const pupil of this.#pupils) {
       if (index === 0) this.#account(pupil, seconds + rolloutSeconds)
       clock.mark(Work.account)
-      const learned = yield* pupil.learner.learn(update, progress)
+      const learned = yield* pupil.learner.learn(update, numUpdates)
       const { cohort, accounts, episodes } = pupil
       const recent = Math.min(episodes, RECENT_EPISODES)
       cohorts[cohort.name] = {
@@ -512,7 +519,14 @@ function shapeOf(world: World, name: string) {
   const { options, model } = world.draft(name)
   const { observationSpace, actionSpace } = options.environment
   const { count: threads } = world.threads
-  return { numLanes: options.numLanes, numParameters: model.numParameters, observationSpace, actionSpace, threads }
+  return {
+    numLanes: options.numLanes,
+    model,
+    observationSpace,
+    actionSpace,
+    actionMaskWidth: actionMaskWidth(options.environment),
+    threads,
+  }
 }
 
 function createPupil(world: World, name: string, algorithm: AlgorithmDefinition): Pupil {

@@ -102,10 +102,10 @@ describe('a plan', () => {
   })
 
   test('that ends at the end of a page takes that page, and one byte more takes the next', () => {
-    // The first column starts at byte 1024.
-    expect(arenaBytes({ x: column('u8', PAGE - 1024) })).toBe(PAGE)
-    expect(arenaBytes({ x: column('u8', PAGE - 1023) })).toBe(2 * PAGE)
-    expect(takeArena({ x: column('u8', PAGE - 1024) }).arena.bytes).toBe(PAGE)
+    // The first column starts at byte 1024, a large one a cache line later.
+    expect(arenaBytes({ x: column('u8', PAGE - 1088) })).toBe(PAGE)
+    expect(arenaBytes({ x: column('u8', PAGE - 1087) })).toBe(2 * PAGE)
+    expect(takeArena({ x: column('u8', PAGE - 1088) }).arena.bytes).toBe(PAGE)
   })
 
   test('of many small columns counts the room between them', () => {
@@ -115,6 +115,12 @@ describe('a plan', () => {
     expect(arenaBytes(many(1008))).toBe(PAGE)
     expect(arenaBytes(many(1009))).toBe(2 * PAGE)
     expect(leaves(takeArena(many(1009)).columns).at(-1)!.byteOffset).toBe(PAGE)
+  })
+
+  test('of columns of 4 KiB each begins every one at another place of the cache', () => {
+    const plan = Object.fromEntries(Array.from({ length: 12 }, (_, i) => [`x${i}`, column('f32', 1024)]))
+    const places = leaves(takeArena(plan).columns).map(({ byteOffset }) => byteOffset % 4096)
+    expect(new Set(places).size).toBe(12)
   })
 
   test('keeps its names, with typed arrays for leaves', () => {

@@ -6,7 +6,6 @@ import {
   completeNextValue,
   limitSteps,
   listBootstrap,
-  listPhase,
   scatterValues,
   settleDead,
 } from '../../src/kernels/rollout/close.ts'
@@ -219,18 +218,6 @@ test('scatterValues writes each value of the list to its place and no other', ()
       const expected = Array(LANES).fill(-500)
       for (let i = 0; i < length; i++) expected[rows[i]!] = values[i]
       expect([...nextValue]).toEqual(expected)
-    }),
-  )
-})
-
-test('listPhase lists the lanes of its range that are in the phase, rising', () => {
-  fc.assert(
-    fc.property(phases(), fc.constantFrom(...Object.values(Phase)), range(), (phase, wanted, [from, to]) => {
-      const rows = new Uint32Array(LANES).fill(999)
-      const count = listPhase(rows, phase, wanted, from, to)
-      const expected = [...phase.keys()].filter((n) => n >= from && n < to && phase[n] === wanted)
-      expect([...rows]).toEqual([...expected, ...Array(LANES - expected.length).fill(999)])
-      expect(count).toBe(expected.length)
     }),
   )
 })

@@ -1,6 +1,16 @@
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
-import { Activation, bestKernelBuild, createKernels, type KernelBuild, type Kernels } from '../../src/kernels/bind.ts'
+import {
+  Activation,
+  bestKernelBuild,
+  Combination,
+  Comparison,
+  createKernels,
+  ElementMap,
+  type KernelBuild,
+  type Kernels,
+  MATMUL_SCRATCH,
+} from '../../src/kernels/bind.ts'
 import { type Argument, Bench, type Column, Numbers, type Outcome } from './calls.ts'
 
 /** Cases a property. */
@@ -226,12 +236,275 @@ describe('dense', () => {
   })
 })
 
+describe('matmul', () => {
+  /** C, A, B, bias, scratch; the sizes; which sides lie transposed; and whether C is added to. */
+  const product = (numbers: Numbers, numRows: number, numColumns: number, depth: number): Argument[] => {
+    const bias = numbers.uniform() < 0.5 ? numbers.floats(numColumns) : new Float32Array(0)
+    const sides = [numbers.uniform() < 0.5, numbers.uniform() < 0.5, numbers.uniform() < 0.3]
+    const [a, b] = [numbers.floats(numRows * depth), numbers.floats(depth * numColumns)]
+    const scratch = new Float32Array(MATMUL_SCRATCH)
+    return [numbers.floats(numRows * numColumns), a, b, bias, scratch, numRows, numColumns, depth, ...sides]
+  }
+
+  matches(
+    'matmul',
+    (numbers) => product(numbers, numRowsOf(numbers), widthOf(numbers), numbers.whole(0, 40)),
+    { relative: 1e-5, scale: 8, workspace: [4] },
+    400,
+  )
+
+  matches(
+    'matmul',
+    (numbers) => {
+      // Beyond one part of B: 256 of the depth, 512 columns, and 96 rows of A.
+      const depth = [255, 256, 257, 520][numbers.whole(0, 3)]!
+      return product(numbers, numbers.whole(1, 103), [7, 131, 515, 1030][numbers.whole(0, 3)]!, depth)
+    },
+    { relative: 2e-5, scale: 8, workspace: [4] },
+    20,
+  )
+
+  ignoresCompany('matmul', {
+    make(numbers, numRows) {
+      const given = product(numbers, numRows, widthOf(numbers), [3, 64, 257][numbers.whole(0, 2)]!)
+      given[8] = false // Rows of a transposed A lie across it.
+      return given
+    },
+    part([c, a, b, bias, scratch, , numColumns, depth, ...sides], first, count) {
+      const [some, rowsOfA] = [rows(c, first, count, numColumns as number), rows(a, first, count, depth as number)]
+      return [some, rowsOfA, b!, bias!, scratch!, count, numColumns!, depth!, ...sides]
+    },
+    outputs: ([, , , , , , numColumns]) => [[0, numColumns as number]],
+  })
+})
+
+describe('elements', () => {
+  const bounds = {
+    [ElementMap.tanh]: 10,
+    [ElementMap.exp]: 20,
+    [ElementMap.log]: 1e6,
+    [ElementMap.softplus]: 30,
+    [ElementMap.erf]: 5,
+  } as const
+
+  for (const [name, map] of Object.entries(ElementMap)) {
+    matches(
+      'mapElements',
+      (numbers) => {
+        const [length, bound] = [numRowsOf(numbers), bounds[map]]
+        const x = numbers.floats(length, map === ElementMap.log ? 1e-3 : -bound, bound)
+        // Softplus and the exponential of what is far below 0 are small: their digits count, not their distance.
+        return [new Float32Array(length), x, map, length]
+      },
+      { relative: 2e-6, scale: name === 'exp' || name === 'softplus' ? 0 : 1 },
+    )
+  }
+
+  test.each(builds)('of the ends of f32 are what they are in the plain body (%s)', (build) => {
+    const x = Float32Array.of(0, -0, 1e-45, -1e-45, 1e-38, 88.5, 89, 200, -87, -100, -200, 3.4e38, -3.4e38)
+    const ends = Float32Array.of(...x, Number.POSITIVE_INFINITY, Number.NEGATIVE_INFINITY, Number.NaN, 1)
+    for (const map of Object.values(ElementMap)) {
+      const given: Argument[] = [new Float32Array(ends.length), ends, map, ends.length]
+      const [got, wanted] = [new Bench(build).call('mapElements', given), plain.call('mapElements', given)]
+      expectClose(`mapElements ${map}`, got, wanted, { relative: 2e-6, scale: 1e-37 })
+    }
+  })
+
+  /** Two operands, of which each is whole, one row, one column or one element. */
+  const pair = (numbers: Numbers, out: Column, kind: number): Argument[] => {
+    const [numRows, width] = [numRowsOf(numbers) % 32, widthOf(numbers)]
+    const operand = () => {
+      const [row, step] = [numbers.whole(0, 1) * width, numbers.whole(0, 1)]
+      const values = numbers.floats(numRows * width + 1).map((value) => Math.round(value * 3))
+      return { values: values.map((value, i) => (i === 5 ? Number.NaN : value)), row, step }
+    }
+    const [a, b] = [operand(), operand()]
+    const Written = out.constructor as new (length: number) => Column
+    const into = new Written(numRows * width)
+    return [into, a.values, b.values, kind, numRows, width, a.row, a.step, b.row, b.step]
+  }
+  for (const combination of Object.values(Combination)) {
+    matches('combineRows', (numbers) => pair(numbers, new Float32Array(), combination), { relative: 0 })
+  }
+  for (const comparison of Object.values(Comparison)) {
+    matches('compareRows', (numbers) => pair(numbers, new Uint8Array(), comparison), { relative: 0 })
+  }
+
+  matches(
+    'selectElements',
+    (numbers) => {
+      const length = numRowsOf(numbers)
+      const [a, b] = [numbers.floats(length), numbers.floats(length)]
+      return [new Float32Array(length), numbers.flags(length, 0.5), a, b, length]
+    },
+    { relative: 0 },
+  )
+
+  matches(
+    'flagsToFloats',
+    (numbers) => {
+      const length = numRowsOf(numbers)
+      return [new Float32Array(length), numbers.flags(length, 0.5), length]
+    },
+    { relative: 0 },
+  )
+})
+
+describe('layout', () => {
+  matches(
+    'transposeMatrices',
+    (numbers) => {
+      const [count, height, width] = [numbers.whole(0, 3), widthOf(numbers), widthOf(numbers)]
+      const size = count * height * width
+      return [new Float32Array(size), numbers.floats(size), count, height, width]
+    },
+    { relative: 0 },
+  )
+
+  matches(
+    'copyRows',
+    (numbers) => {
+      const [count, width] = [numRowsOf(numbers), widthOf(numbers)]
+      const [outRow, xRow] = [width + numbers.whole(0, 3), width + numbers.whole(0, 3)]
+      return [numbers.floats(count * outRow), numbers.floats(count * xRow), count, width, outRow, xRow]
+    },
+    { relative: 0 },
+  )
+
+  matches(
+    'sumMiddle',
+    (numbers) => {
+      const [count, depth, width] = [numbers.whole(0, 3), numRowsOf(numbers), widthOf(numbers)]
+      return [new Float32Array(count * width), numbers.floats(count * depth * width), count, depth, width]
+    },
+    { relative: 1e-5 },
+  )
+
+  matches(
+    'addToSegments',
+    (numbers) => {
+      const [numRows, width, numSegments] = [numRowsOf(numbers), widthOf(numbers), numbers.whole(1, 6)]
+      const [sums, x] = [numbers.floats(numSegments * width), numbers.floats(numRows * width)]
+      return [sums, x, numbers.wholes(numRows, -1, numSegments), numRows, width, numSegments]
+    },
+    { relative: 1e-5 },
+  )
+
+  /** Patches, image, and the fifteen numbers of a convolution. */
+  const patches = (numbers: Numbers): Argument[] => {
+    const [height, width, channels] = [numbers.whole(1, 7), numbers.whole(1, 7), widthOf(numbers) % 13]
+    const [filterHeight, filterWidth] = [numbers.whole(1, 3), numbers.whole(1, 3)]
+    const steps = Array.from({ length: 4 }, () => numbers.whole(1, 2))
+    const [padTop, padLeft] = [numbers.whole(0, 2), numbers.whole(0, 2)]
+    const [outHeight, outWidth] = [numbers.whole(0, 6), numbers.whole(0, 6)]
+    const rowsOfPatches = numbers.floats(outHeight * outWidth * filterHeight * filterWidth * channels)
+    const sizes = [height, width, channels, outHeight, outWidth, filterHeight, filterWidth]
+    return [rowsOfPatches, numbers.floats(height * width * channels), ...sizes, ...steps, padTop, padLeft]
+  }
+  matches('unfoldPatches', patches, { relative: 0 })
+  matches(
+    'addDepthwise',
+    (numbers) => {
+      const [, image, height, width, channels, ...sizes] = patches(numbers)
+      const [multiplier, outHeight, outWidth] = [numbers.whole(1, 3), sizes[0] as number, sizes[1] as number]
+      const outChannels = multiplier * (channels as number)
+      const outputs = numbers.floats(outHeight * outWidth * outChannels)
+      const filter = numbers.floats((sizes[2] as number) * (sizes[3] as number) * outChannels)
+      return [outputs, image!, filter, numbers.whole(0, 2), multiplier, height!, width!, channels!, ...sizes]
+    },
+    { relative: 1e-5 },
+  )
+  matches(
+    'foldPatches',
+    (numbers) => {
+      const [rowsOfPatches, image, ...sizes] = patches(numbers)
+      return [image!, rowsOfPatches!, ...sizes]
+    },
+    { relative: 1e-6 },
+  )
+})
+
 /** State columns, observation, reward, flags and pushes of carts. */
 function carts(numbers: Numbers, numLanes: number): Argument[] {
   const state = [2.6, 3, 0.25, 3].map((bound) => numbers.floats(numLanes, -bound, bound))
   const written = [new Float32Array(4 * numLanes), new Float32Array(numLanes), new Uint8Array(numLanes)]
   return [...state, ...written, numbers.wholes(numLanes, 0, 1), 0, numLanes]
 }
+
+describe('recurrent', () => {
+  for (const [cell, numGates, numKept, states] of [
+    ['gru', 3, 4, 1],
+    ['lstm', 4, 5, 2],
+  ] as const) {
+    /** Arguments for either direction; `continues` and `carried` are at times of no elements. Many lanes have few steps. */
+    const drawn = (numbers: Numbers, numLanes: number) => {
+      const [length, units] = numLanes > 100 ? [2, numbers.whole(1, 9)] : [numbers.whole(1, 5), numbers.whole(1, 18)]
+      const width = states * units
+      const flags = numbers.flags(numbers.uniform() < 0.2 ? 0 : numLanes * length, 0.8)
+      return {
+        after: numbers.floats(numLanes * length * width),
+        gates: numbers.floats(numLanes * length * numKept * units, 0, 1),
+        x: numbers.floats(numLanes * length * numGates * units, -3, 3),
+        dAfter: numbers.floats(numLanes * length * width),
+        weight: numbers.floats(units * numGates * units),
+        bias: numbers.floats(numGates * units),
+        begins: [
+          numbers.floats(numLanes * length * width),
+          Float32Array.from(flags),
+          numbers.floats(numbers.uniform() < 0.3 ? 0 : numLanes * width),
+        ],
+        scratch: new Float32Array(numLanes * ((numKept + 1) * length + 2) * units + (numGates * units + 1) * units),
+        sizes: [numLanes, length, units],
+      }
+    }
+    const forward = (numbers: Numbers, numLanes: number): Argument[] => {
+      const { after, gates, x, weight, bias, begins, scratch, sizes } = drawn(numbers, numLanes)
+      return [after, gates, x, weight, bias, ...begins, scratch, ...sizes]
+    }
+    const backward = (numbers: Numbers, numLanes: number): Argument[] => {
+      const { x, after, gates, dAfter, weight, bias, begins, scratch, sizes } = drawn(numbers, numLanes)
+      return [x, weight.slice(), bias, dAfter, after, gates, weight, ...begins, scratch, ...sizes]
+    }
+    /** The same call for some lanes alone: every column but the `shared` ones has as many elements for each lane. */
+    const part = (shared: readonly number[]) => (given: readonly Argument[], first: number, count: number) => {
+      const numLanes = given.at(-3) as number
+      return given.map((argument, index) => {
+        if (index === given.length - 3) return count
+        if (typeof argument !== 'object' || shared.includes(index)) return argument
+        return rows(argument, first, count, argument.length / numLanes)
+      })
+    }
+    const widthIn = (given: readonly Argument[], index: number) =>
+      (given[index] as Column).length / (given.at(-3) as number)
+    const lanesOf = (numbers: Numbers) => numbers.whole(0, 20)
+
+    matches(`${cell}Forward`, (numbers) => forward(numbers, lanesOf(numbers)), { relative: 2e-6, workspace: [8] }, 80)
+    ignoresCompany(
+      `${cell}Forward`,
+      {
+        make: forward,
+        part: part([3, 4, 8]),
+        outputs: (given) => [0, 1].map((index) => [index, widthIn(given, index)]),
+      },
+      40,
+    )
+    matches(
+      `${cell}Backward`,
+      (numbers) => backward(numbers, lanesOf(numbers)),
+      { relative: 2e-5, workspace: [10] },
+      80,
+    )
+    ignoresCompany(
+      `${cell}Backward`,
+      {
+        make: backward,
+        part: part([1, 2, 6, 10]),
+        outputs: (given) => [[0, widthIn(given, 0)]],
+      },
+      40,
+    )
+  }
+})
 
 describe('physics', () => {
   matches('cartPoleStep', (numbers) => carts(numbers, numRowsOf(numbers)), { relative: 2e-6 }, 400)
@@ -247,7 +520,12 @@ describe('physics', () => {
   )
 
   ignoresCompany('cartPoleStep', {
-    make: carts,
+    make(numbers, numLanes) {
+      const given = carts(numbers, numLanes)
+      // Poles that stand, and some that have fallen or turned over, beside one another.
+      given[2] = (given[2] as Float32Array).map((angle) => angle * [1, 1, 1, 1, 1, 4, 400][numbers.whole(0, 6)]!)
+      return given
+    },
     part: (given, first, count) => [
       ...given.slice(0, 4).map((column) => rows(column, first, count)),
       ...[4, 1, 1].map((width, index) => rows(given[4 + index], first, count, width)),
@@ -256,6 +534,34 @@ describe('physics', () => {
       count,
     ],
     outputs: () => [0, 1, 2, 3, 4, 5, 6].map((argument) => [argument, argument === 4 ? 4 : 1]),
+  })
+
+  /** Starts of the episodes of some of the lanes. */
+  const starts = (numbers: Numbers, numLanes: number): Argument[] => {
+    const words = () => Uint32Array.from({ length: numLanes }, () => numbers.whole(0, 2 ** 32 - 1))
+    const written = [1, 1, 1, 1, 4].map((width) => numbers.floats(width * numLanes))
+    const list = Uint32Array.from([...new Array(numLanes).keys()].filter(() => numbers.uniform() < 0.6))
+    const keys = [numbers.whole(0, 2 ** 32 - 1), numbers.whole(0, 2 ** 21 - 1)]
+    return [...written, new Uint32Array(4), words(), words(), list, ...keys, list.length]
+  }
+  matches('cartPoleReset', (numbers) => starts(numbers, numRowsOf(numbers)), { relative: 0, workspace: [5] })
+
+  test.each(builds)('cartPoleReset starts an episode with the same bits alone and in company (%s)', (build) => {
+    const bench = new Bench(build)
+    fc.assert(
+      fc.property(fc.integer({ min: 0, max: 2 ** 31 }), fc.integer({ min: 1, max: 40 }), (seed, numLanes) => {
+        const given = starts(new Numbers(seed), numLanes)
+        const list = given[8] as Uint32Array
+        const all = bench.call('cartPoleReset', given)
+        for (const n of list) {
+          const alone = bench.call('cartPoleReset', [...given.slice(0, 8), Uint32Array.of(n), ...given.slice(9, 11), 1])
+          for (const [argument, width] of [1, 1, 1, 1, 4].entries()) {
+            expect(rows(alone.columns[argument], n, 1, width)).toEqual(rows(all.columns[argument], n, 1, width))
+          }
+        }
+      }),
+      { numRuns: RUNS },
+    )
   })
 })
 
@@ -338,6 +644,15 @@ describe('categorical', () => {
     return [dLogits, dLogprob, dEntropy, action, logits, sizes, numRows, sizes.length, numLogits, from]
   }
   const tolerance = { relative: 2e-6, scale: 4 }
+  matches(
+    'maskLogits',
+    (numbers) => {
+      const [n, width, from] = [numRowsOf(numbers), widthOf(numbers), numbers.whole(0, 3)]
+      return [numbers.floats(n * width), numbers.flags((from + n) * width, 0.5), n, width, from]
+    },
+    { relative: 0 },
+  )
+
   matches('categoricalSample', (numbers) => sample(numbers, numRowsOf(numbers), numbers.whole(0, 3)), tolerance)
   matches('categoricalEvaluate', (numbers) => evaluated(numbers, numRowsOf(numbers), numbers.whole(0, 3)), tolerance)
   matches('categoricalBackward', (numbers) => backward(numbers, numRowsOf(numbers), numbers.whole(0, 3)), tolerance)
@@ -603,6 +918,40 @@ describe('optimizer', () => {
     outputs: () => [0, 1, 2].map((argument) => [argument, 1]),
   })
 
+  const momentumOf = (numbers: Numbers) => [0, 0.9][numbers.whole(0, 1)]!
+  const sgd = (numbers: Numbers, length: number): Argument[] => {
+    const columns = [numbers.floats(length), numbers.floats(length), numbers.floats(length)]
+    return [...columns, numbers.uniform(0.1, 1), 1e-2, momentumOf(numbers), [0, 0.01][numbers.whole(0, 1)]!, length]
+  }
+  matches('sgdStep', (numbers) => sgd(numbers, numRowsOf(numbers)), { relative: 5e-7 })
+
+  ignoresCompany('sgdStep', {
+    make: sgd,
+    part: (given, first, count) => [
+      ...given.slice(0, 3).map((column) => rows(column, first, count)),
+      ...given.slice(3, 7),
+      count,
+    ],
+    outputs: () => [0, 1].map((argument) => [argument, 1]),
+  })
+
+  const rmsprop = (numbers: Numbers, length: number): Argument[] => {
+    const columns = [numbers.floats(length), numbers.floats(length), numbers.floats(length, 0, 1)]
+    const decay = [0, 0.01][numbers.whole(0, 1)]!
+    const rest = [numbers.uniform(0.1, 1), 1e-2, 0.99, momentumOf(numbers), 1e-5, decay, length]
+    return [...columns, numbers.floats(length), ...rest]
+  }
+  matches('rmspropStep', (numbers) => rmsprop(numbers, numRowsOf(numbers)), { relative: 1e-6 })
+
+  ignoresCompany('rmspropStep', {
+    make: rmsprop,
+    part: (given, first, count) => [
+      ...given.slice(0, 4).map((column) => rows(column, first, count)),
+      ...given.slice(4, 10),
+      count,
+    ],
+    outputs: () => [0, 1, 2].map((argument) => [argument, 1]),
+  })
   test.each(builds)(
     'adamStep lets the moments of a weight without gradients reach 0, and move nothing (%s)',
     (build) => {
@@ -793,7 +1142,29 @@ describe('rollout', () => {
     'listPhase',
     (numbers) => {
       const n = numRowsOf(numbers)
-      return [new Uint32Array(n), numbers.flags(n, partOf(numbers)), 1, ...span(numbers, n)]
+      const phase = numbers.flags(n, partOf(numbers)).map((flag) => flag * numbers.whole(1, 2))
+      return [new Uint32Array(n), phase, numbers.whole(0, 2), ...span(numbers, n)]
+    },
+    EXACT,
+  )
+
+  matches(
+    'beginEpisodes',
+    (numbers) => {
+      const n = numRowsOf(numbers)
+      const list = Uint32Array.from([...new Array(n).keys()].filter(() => numbers.uniform() < 0.3))
+      const episode = Uint32Array.from({ length: n }, () => [0, 5, 2 ** 32 - 1][numbers.whole(0, 2)]!)
+      const sums = Float64Array.from(numbers.floats(n))
+      return [episode, numbers.wholes(n, 0, 9), sums, numbers.flags(n), list, numbers.whole(0, 2), list.length]
+    },
+    EXACT,
+  )
+
+  matches(
+    'clearFlags',
+    (numbers) => {
+      const n = numRowsOf(numbers)
+      return [numbers.flags(n), numbers.flags(n), ...span(numbers, n)]
     },
     EXACT,
   )
@@ -851,6 +1222,46 @@ describe('rollout', () => {
       if (n > 0 && numbers.uniform() < 0.7)
         x[numbers.whole(0, n * width - 1)] = [-1, 3, 5, -(2 ** 31)][numbers.whole(0, 3)]!
       return [x, new Int32Array(width).fill(3), width, ...span(numbers, n)]
+    },
+    EXACT,
+  )
+
+  matches(
+    'gatherRows',
+    (numbers) => {
+      const [n, width, count] = [1 + numRowsOf(numbers), numbers.whole(1, 19), numRowsOf(numbers)]
+      const order = Uint32Array.from(numbers.wholes(3 + count, 0, n - 1))
+      return [new Uint8Array(count * width), numbers.flags(n * width, 0.5), order, 3, count, width]
+    },
+    EXACT,
+  )
+
+  /** Sizes of an action's dimensions, choices of `n` lanes and a mask of which a `part` is legal. */
+  const masked = (numbers: Numbers, n: number, part: number) => {
+    const sizes = numbers.wholes(numbers.whole(1, 3), 1, 5)
+    const choices = Int32Array.from({ length: n * sizes.length }, (_, i) =>
+      numbers.whole(0, sizes[i % sizes.length]! - 1),
+    )
+    const maskWidth = sizes.reduce((sum, size) => sum + size, 0)
+    return { sizes, choices, mask: numbers.flags(n * maskWidth, part), phase: numbers.flags(n, 0.3) }
+  }
+
+  matches(
+    'findIllegal',
+    (numbers) => {
+      const n = numRowsOf(numbers)
+      const { sizes, choices, mask, phase } = masked(numbers, n, 0.98)
+      return [choices, mask, phase, 0, sizes, sizes.length, ...span(numbers, n)]
+    },
+    EXACT,
+  )
+
+  matches(
+    'findStuck',
+    (numbers) => {
+      const n = numRowsOf(numbers)
+      const { sizes, mask, phase } = masked(numbers, n, 0.9)
+      return [mask, phase, 0, sizes, sizes.length, ...span(numbers, n)]
     },
     EXACT,
   )

@@ -25,9 +25,16 @@ describe('a world on compiled kernels', () => {
   test.each(cases)(
     '%s, %s (shared trunk: %j) evaluates to what it inferred, bit for bit',
     async (name, build, shared) => {
-      const { policy, observation, action, episode } = await live(name, build, shared, 300)
-      policy.infer(observation, action, episode, true, 0, 300)
-      const rows = { observation: observation.current, action: action.chosen }
+      const cohort = await live(name, build, shared, 300)
+      const { policy, observation, actionMask, memory, action } = cohort
+      policy.infer(cohort, true, 0, 300)
+      const rows = {
+        observation: observation.current,
+        action: action.chosen,
+        actionMask: actionMask.current,
+        memory: memory.current,
+        continues: new Uint8Array(0),
+      }
       for (const [from, count] of [
         [0, 256],
         [256, 44],

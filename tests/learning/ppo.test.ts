@@ -1,15 +1,15 @@
 import { describe, expect, test } from 'vitest'
 import { configureRun, createTrainer, createWorld, evaluate } from '../../src/index.ts'
 
-/** Trains the preset of an environment, and judges what it learnt over 100 fresh episodes. */
-async function learn(environment: string, seed: number) {
+/** Trains the preset of an environment, and judges what it learnt over fresh episodes. */
+async function learn(environment: string, seed: number, episodes = 100) {
   const definition = await configureRun(environment, { seed: String(seed) })
   const { settings, policy, algorithm } = definition
   const world = await createWorld({ ...definition, numLanes: settings.numLanes, seed })
   const trainer = createTrainer(world, algorithm)
   for await (const _ of trainer.updates({ totalSteps: settings.totalSteps }));
   const { weights } = world.cohorts[0]!
-  const judged = await evaluate({ environment: definition.environment, policy, weights, episodes: 100, seed: 10_000 })
+  const judged = await evaluate({ environment: definition.environment, policy, weights, episodes, seed: 10_000 })
   return { steps: trainer.steps, progress: trainer.progress(), evaluation: judged.episodeReturn.mean }
 }
 
@@ -31,5 +31,19 @@ describe('ppo, as its presets have it', () => {
     console.log(`Pendulum-v1 seed ${seed}: evaluation ${evaluation.toFixed(1)} after ${steps} steps`)
     expect(steps).toBeLessThanOrEqual(205_000)
     expect(evaluation).toBeGreaterThanOrEqual(-180)
+  })
+
+  test('breaks more than thirty times the bricks of random play in Breakout-MinAtar within 1,000,000 steps', async () => {
+    const { steps, evaluation } = await learn('Breakout-MinAtar', 1)
+    console.log(`Breakout-MinAtar seed 1: evaluation ${evaluation.toFixed(1)} after ${steps} steps`)
+    expect(steps).toBeLessThanOrEqual(1_002_000)
+    expect(evaluation).toBeGreaterThanOrEqual(30 * 0.38)
+  }, 600_000)
+
+  test.each([1, 2, 3])('plays TicTacToe-v0 within 0.04 of the best within 502,000 steps with seed %i', async (seed) => {
+    const { steps, evaluation } = await learn('TicTacToe-v0', seed, 4000)
+    console.log(`TicTacToe-v0 seed ${seed}: evaluation ${evaluation.toFixed(3)} after ${steps} steps`)
+    expect(steps).toBeLessThanOrEqual(502_000)
+    expect(evaluation).toBeGreaterThanOrEqual(0.92) // The best play returns 0.960.
   })
 })

@@ -1,55 +1,26 @@
 import { createHash } from 'node:crypto'
-import { existsSync } from 'node:fs'
-import { rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import type { Table } from 'apache-arrow'
 import { beforeAll, beforeEach, describe, expect, test } from 'vitest'
-import { loadPolicy, readArrow, recordEpisodes, startRun, VERSION, writeArrow } from '../../src/index.ts'
+import {
+  loadPolicy,
+  readArrow,
+  readSafetensors,
+  recordEpisodes,
+  startRun,
+  type TensorType,
+  tensorOf,
+  tensorValues,
+  VERSION,
+  writeArrow,
+  writeSafetensors,
+} from '../../src/index.ts'
 import { readCheckpoint } from '../../src/training/checkpoint.ts'
-import { start } from '../support/command.ts'
+import { Numbers } from '../kernels/calls.ts'
+import { attempt, findPython, PYTHON_MS } from '../support/python.ts'
 import { smallRun } from '../support/small-training.ts'
 import { temporaryFolder } from '../support/temporary.ts'
-
-/** Formats promise that others can read them: so others do, here, with these versions. */
-const PACKAGES = ['pyarrow==26.0.1', 'duckdb==2.0.0', 'polars==2.1.0', 'safetensors==0.8.0', 'numpy==2.4.6']
-const IMPORTS = ['-c', 'import pyarrow, duckdb, polars, safetensors.numpy']
-const INSTALL_MS = 240_000
-
-/** A Python that has the packages, made here if there is none yet; or why there is none. */
-async function findPython(): Promise<{ python: string } | { why: string }> {
-  const named = process.env.COLONNADE_PYTHON
-  if (named) {
-    const { code, stderr } = await attempt(named, IMPORTS)
-    return code === 0 ? { python: named } : { why: `COLONNADE_PYTHON=${named} has not what it takes: ${stderr.trim()}` }
-  }
-  const cache = fileURLToPath(new URL('../../node_modules/.cache/colonnade-python', import.meta.url))
-  const python = join(cache, 'bin/python')
-  if (existsSync(python) && (await attempt(python, IMPORTS)).code === 0) return { python }
-  console.warn(`making a Python with ${PACKAGES.join(' ')} in ${cache}: once, some minutes at most`)
-  await rm(cache, { recursive: true, force: true })
-  const deadline = AbortSignal.timeout(INSTALL_MS)
-  for (const [program, words] of [
-    ['python3', ['-m', 'venv', cache]],
-    [python, ['-m', 'pip', 'install', '--quiet', '--disable-pip-version-check', '--only-binary=:all:', ...PACKAGES]],
-    [python, IMPORTS],
-  ] as const) {
-    const { code, stderr } = await attempt(program, words, deadline)
-    if (code === 0) continue
-    await rm(cache, { recursive: true, force: true })
-    const reason = deadline.aborted ? `took more than ${INSTALL_MS / 1000} s` : stderr.trim().split('\n').at(-1)
-    return { why: `${program} ${words.slice(0, 3).join(' ')}: ${reason}` }
-  }
-  return { python }
-}
-
-async function attempt(program: string, words: readonly string[], signal?: AbortSignal) {
-  return start(program, words, { timeout: INSTALL_MS, ...(signal && { signal }) }).ended.catch((cause: Error) => ({
-    code: null,
-    stdout: '',
-    stderr: cause.message,
-  }))
-}
 
 interface ArrowReading {
   rows: number
@@ -67,6 +38,7 @@ interface Reading {
 }
 
 let why: string | undefined
+let python: string
 let run: string
 let inJavaScript: Table
 let reading: Reading
@@ -78,6 +50,7 @@ beforeAll(async () => {
     console.warn(`SKIPPED: ${why}`)
     return
   }
+  python = found.python
   const folder = await temporaryFolder()
   run = join(folder, 'run')
   await (await startRun(await smallRun('seed=3', 'environment.maxEpisodeSteps=30'), run)).train()
@@ -88,12 +61,19 @@ beforeAll(async () => {
   await writeArrow(file, table)
   await writeArrow(stream, table, { format: 'stream' })
   inJavaScript = await readArrow(file)
-  const script = fileURLToPath(new URL('../support/read_outside.py', import.meta.url))
   const safetensors = join(run, 'checkpoints/00000008/columns.safetensors')
-  const { code, stdout, stderr } = await attempt(found.python, [script, file, stream, rollout, safetensors])
+  reading = await inPython('read_outside.py', file, stream, rollout, safetensors)
+}, PYTHON_MS)
+
+/** What a script of tests/support prints as JSON. */
+async function inPython<T>(script: string, ...words: string[]): Promise<T> {
+  const { code, stdout, stderr } = await attempt(python, [
+    fileURLToPath(new URL(`../support/${script}`, import.meta.url)),
+    ...words,
+  ])
   if (code !== 0) throw new Error(stderr)
-  reading = JSON.parse(stdout)
-}, INSTALL_MS + 60_000)
+  return JSON.parse(stdout)
+}
 
 beforeEach((context) => {
   if (why) context.skip(why)
@@ -210,7 +190,13 @@ describe('duckdb', () => {
 describe('safetensors', () => {
   test('reads every tensor of a checkpoint with the type, shape and bytes that it has in JavaScript', async () => {
     const { tensors } = await readCheckpoint(run)
-    const names = { f32: 'float32', f64: 'float64', i32: 'int32', u32: 'uint32', u8: 'uint8' }
+    const names: Partial<Record<TensorType, string>> = {
+      F32: 'float32',
+      F64: 'float64',
+      I32: 'int32',
+      U32: 'uint32',
+      U8: 'uint8',
+    }
     expect(tensors.size).toBeGreaterThan(10)
     expect(reading.tensors).toEqual(
       Object.fromEntries(
@@ -235,5 +221,50 @@ describe('safetensors', () => {
       expect(tensor.shape).toEqual(shape)
       expect(tensor.first).toEqual([...weights.subarray(offset, offset + tensor.first.length)])
     }
+  })
+
+  test('finds the roundings of numpy and ml_dtypes in our f16 and bf16, and we its numbers in its own', async () => {
+    const folder = await temporaryFolder()
+    const [ours, theirs] = [join(folder, 'ours.safetensors'), join(folder, 'theirs.safetensors')]
+    // Any bits of an f32, but none that f16 and bf16 must round to infinity.
+    const random = new Numbers(7)
+    const bits = Uint32Array.from(
+      { length: 200_000 },
+      () => random.whole(0, 2 ** 16 - 1) * 65536 + random.whole(0, 65535),
+    )
+    const any = new Float32Array(bits.buffer).map((x) => (Math.abs(x) > 3.38e38 ? 0 : x))
+    const small = Float32Array.from({ length: 200_000 }, () => random.uniform(-1, 1) * 2 ** random.whole(-26, 15))
+    const pairs = { BF16: any, F16: small } as const
+    const tensors = Object.entries(pairs).flatMap(([type, x]) => [
+      tensorOf(`${type}.exact`, x),
+      tensorOf(type, x, [x.length / 2, 2], type as 'F16'),
+    ])
+    await writeSafetensors(ours, tensors, { made: 'in JavaScript' })
+    expect(await inPython('exchange_safetensors.py', ours, theirs)).toEqual({
+      metadata: { made: 'in JavaScript' },
+      shapes: { BF16: [100_000, 2], F16: [100_000, 2] },
+      differing: { BF16: 0, F16: 0 },
+    })
+
+    const { tensors: found, metadata } = await readSafetensors(theirs)
+    expect(metadata).toEqual({ made: 'in Python' })
+    for (const type of ['F16', 'BF16']) {
+      const [narrow, wide] = [type, `${type}.wide`].map((name) => tensorValues(found.get(name)!) as Float32Array)
+      expect([found.get(type)!.type, found.get(type)!.shape, narrow!.length]).toEqual([type, [256, 256], 65536])
+      expect(narrow).toEqual(wide) // NaN equals NaN, and 0 is not −0.
+    }
+    const values = (name: string) => [
+      found.get(name)!.type,
+      found.get(name)!.shape,
+      [...tensorValues(found.get(name)!)],
+    ]
+    expect(values('bool')).toEqual(['BOOL', [3], [1, 0, 1]])
+    expect(values('i64')).toEqual(['I64', [2, 1], [-(2n ** 63n), 2n ** 63n - 1n]])
+    expect(values('u64')).toEqual(['U64', [1], [2n ** 64n - 1n]])
+    expect(values('i16')).toEqual(['I16', [1], [-32768]])
+    expect(values('u16')).toEqual(['U16', [1], [65535]])
+    expect(values('i8')).toEqual(['I8', [1], [-128]])
+    expect(values('scalar')).toEqual(['F64', [], [0.1]])
+    expect(values('empty')).toEqual(['F32', [0, 2], []])
   })
 })

@@ -5,9 +5,9 @@ import { type Columns, column, type Plan } from '../../src/components/column.ts'
 import type { Episode } from '../../src/components/episode.ts'
 import { createKernels } from '../../src/kernels/bind.ts'
 import { mlp } from '../../src/policies/mlp.ts'
-import { BLOCK_ROWS, type LossOf } from '../../src/policies/policy.ts'
+import { BLOCK_ROWS, type LossOf, type Rows } from '../../src/policies/policy.ts'
 import { Random, Stream } from '../../src/random.ts'
-import { box, discrete, multiDiscrete, type Space, spaceType, spaceWidth } from '../../src/space.ts'
+import { box, choiceSizes, discrete, multiDiscrete, type Space, spaceType, spaceWidth } from '../../src/space.ts'
 
 const INFINITY = Number.POSITIVE_INFINITY
 type Settings = NonNullable<Parameters<typeof mlp>[0]>
@@ -63,7 +63,25 @@ function makeLanes(order: readonly number[], width: number, actionSpace: Space) 
     episodeReturn: new Float64Array(numLanes),
     phase: new Uint8Array(numLanes),
   }
-  return { observation: { current, next: new Float32Array(current.length) }, action, episode, numLanes }
+  return {
+    observation: { current, next: new Float32Array(current.length) },
+    actionMask: { current: new Uint8Array(0), next: new Uint8Array(0) },
+    memory: { current: new Float32Array(0), next: new Float32Array(0) },
+    action,
+    episode,
+    numLanes,
+  }
+}
+
+/** What lanes saw and did, as a minibatch's rows. */
+function rowsOf({ observation, actionMask, memory, action }: ReturnType<typeof makeLanes>): Rows {
+  return {
+    observation: observation.current,
+    action: action.chosen,
+    actionMask: actionMask.current,
+    memory: memory.current,
+    continues: new Uint8Array(0),
+  }
 }
 
 const range = (length: number) => Array.from({ length }, (_, i) => i)
@@ -237,9 +255,9 @@ describe.each([[[]], [[1]], [[64, 64]], [[33, 7]]])('a network with hidden layer
     const space = spaces[head]!
     const { policy } = makePolicy({ hidden, sharedTrunk }, 5, space)
     const lanes = makeLanes(range(BLOCK_ROWS + 45), 5, space)
-    const rows = { observation: lanes.observation.current, action: lanes.action.chosen }
+    const rows = rowsOf(lanes)
     for (const explore of [true, false]) {
-      policy.infer(lanes.observation, lanes.action, lanes.episode, explore, 0, lanes.numLanes)
+      policy.infer(lanes, explore, 0, lanes.numLanes)
       for (const [from, count] of [
         [0, BLOCK_ROWS],
         [BLOCK_ROWS, 45],
@@ -251,10 +269,51 @@ describe.each([[[]], [[1]], [[64, 64]], [[33, 7]]])('a network with hidden layer
         expect([...value.subarray(0, count)]).toEqual([...lanes.action.value.subarray(from, from + count)])
       }
       const values = new Float32Array(lanes.numLanes)
-      policy.values(values, lanes.observation.current, lanes.numLanes)
+      policy.values(values, rowsOf(lanes), lanes.numLanes)
       expect([...values]).toEqual([...lanes.action.value])
     }
     expect(new Set(lanes.action.value).size).toBeGreaterThan(hidden[0] === 1 ? 100 : 290)
+  })
+
+  test.each(['discrete', 'multi-discrete'])('for a %s action never chooses what the mask forbids', (head) => {
+    const space = spaces[head]!
+    const sizes = choiceSizes(space)
+    const { policy, gradient, weights } = makePolicy({ hidden }, 5, space)
+    const lanes = makeLanes(range(300), 5, space)
+    // Of each dimension the choice that the lane's number names is legal, and of every third lane one more.
+    const masks = range(300).map((n) =>
+      sizes.map((size) => range(size).map((j) => +(j === n % size || (n % 3 === 0 && j === 1)))),
+    )
+    const actionMask = Uint8Array.from(masks.flat(2))
+    const masked = { ...lanes, actionMask: { current: actionMask, next: actionMask } }
+    for (const explore of [true, false]) {
+      policy.infer(masked, explore, 0, 300)
+      for (const [n, mask] of masks.entries()) {
+        for (const [k, legal] of mask.entries()) expect(legal[lanes.action.chosen[n * sizes.length + k]!]).toBe(1)
+        const only = mask.every((legal) => sum(legal) === 1)
+        if (only)
+          expect(lanes.action.logprob[n]).toBe(0) // The only choice is certain.
+        else expect(lanes.action.logprob[n]).toBeLessThan(0)
+      }
+      const { logprob } = policy.evaluate(rowsOf(masked), 17, 100)
+      expect([...logprob.subarray(0, 100)]).toEqual([...lanes.action.logprob.subarray(17, 117)])
+    }
+    // Where a head's choice is always masked, no gradient reaches it.
+    const never = Uint8Array.from(masks.flatMap(() => sizes.flatMap((size) => range(size).map((j) => +(j !== 0)))))
+    const without = { ...lanes, actionMask: { current: never, next: never } }
+    policy.infer(without, true, 0, 100)
+    const lossOf: LossOf = (_, { dLogprob, dEntropy, dValue }, __, count) => {
+      dLogprob.fill(1, 0, count)
+      dEntropy.fill(-0.3, 0, count)
+      dValue.fill(0, 0, count)
+    }
+    policy.differentiate(rowsOf(without), 0, 100, lossOf, policy.view(gradient))
+    const bias = policy.view(gradient)[2 * hidden.length + 1]! // Of the actor's head, which stands after its hidden layers.
+    expect(bias).toHaveLength(sum([...sizes]))
+    // A choice that is the only one left has no gradient either.
+    const still = sizes.flatMap((size) => range(size).map((j) => j === 0 || size === 2))
+    expect([...bias].map((d) => d === 0)).toEqual(still)
+    expect(weights.every(Number.isFinite)).toBe(true)
   })
 
   test.each(heads)('for a %s action (shared: %j) treats a row alike in any company and place', (head, sharedTrunk) => {
@@ -262,7 +321,7 @@ describe.each([[[]], [[1]], [[64, 64]], [[33, 7]]])('a network with hidden layer
     const width = spaceWidth(space)
     const { policy } = makePolicy({ hidden, sharedTrunk }, 5, space)
     const together = makeLanes(range(40), 5, space)
-    policy.infer(together.observation, together.action, together.episode, true, 0, 40)
+    policy.infer(together, true, 0, 40)
     const at = ({ action }: typeof together, n: number) => [
       ...action.chosen.subarray(n * width, (n + 1) * width),
       action.logprob[n],
@@ -271,8 +330,8 @@ describe.each([[[]], [[1]], [[64, 64]], [[33, 7]]])('a network with hidden layer
     // Every third lane in falling order, in two calls, with lanes around them that were not there before.
     const order = [101, ...range(40).filter((lane) => lane % 3 === 0), 102, 103].toReversed()
     const apart = makeLanes(order, 5, space)
-    policy.infer(apart.observation, apart.action, apart.episode, true, 0, 6)
-    policy.infer(apart.observation, apart.action, apart.episode, true, 6, order.length)
+    policy.infer(apart, true, 0, 6)
+    policy.infer(apart, true, 6, order.length)
     for (const [n, lane] of order.entries()) if (lane < 40) expect(at(apart, n)).toEqual(at(together, lane))
   })
 })
@@ -284,12 +343,8 @@ describe('inference', () => {
       const settings = { hidden: [7, 6], activation, sharedTrunk }
       const { policy, weights } = makePolicy(settings, 5, space)
       const lanes = makeLanes(range(30), 5, space)
-      policy.infer(lanes.observation, lanes.action, lanes.episode, true, 0, 30)
-      const { entropy } = policy.evaluate(
-        { observation: lanes.observation.current, action: lanes.action.chosen },
-        0,
-        30,
-      )
+      policy.infer(lanes, true, 0, 30)
+      const { entropy } = policy.evaluate(rowsOf(lanes), 0, 30)
       const width = spaceWidth(space)
       for (let n = 0; n < 30; n++) {
         const observation = [...lanes.observation.current.subarray(5 * n, 5 * n + 5)]
@@ -312,7 +367,7 @@ describe('inference', () => {
       const { policy } = makePolicy({ hidden: [6] }, 5, space)
       const lanes = makeLanes(range(60), 5, space)
       const infer = (explore: boolean) => {
-        policy.infer(lanes.observation, lanes.action, lanes.episode, explore, 0, 60)
+        policy.infer(lanes, explore, 0, 60)
         return [...lanes.action.chosen]
       }
       const [sampled, mode] = [infer(true), infer(false)]
@@ -330,7 +385,7 @@ describe('inference', () => {
     const space = spaces.discrete!
     const { policy } = makePolicy({ hidden: [6] }, 5, space)
     const lanes = makeLanes(range(9), 5, space)
-    policy.infer(lanes.observation, lanes.action, lanes.episode, true, 3, 7)
+    policy.infer(lanes, true, 3, 7)
     const written = [...lanes.action.value].map((value) => !Number.isNaN(value))
     expect(written).toEqual(range(9).map((n) => n >= 3 && n < 7))
     expect([...lanes.action.logprob].map((logprob) => !Number.isNaN(logprob))).toEqual(written)
@@ -395,7 +450,14 @@ describe('differentiate', () => {
         dValue[row] = value[row]! - 1
       }
     }
-    policy.differentiate({ observation, action: golden.action }, 0, 5, lossOf, policy.view(gradient))
+    const rows: Rows = {
+      observation,
+      action: golden.action,
+      actionMask: new Uint8Array(0),
+      memory: new Float32Array(0),
+      continues: new Uint8Array(0),
+    }
+    policy.differentiate(rows, 0, 5, lossOf, policy.view(gradient))
     expect(gradient).toHaveLength(golden.gradient.length)
     for (const [i, d] of golden.gradient.entries()) expect(gradient[i]).toBeCloseTo(d, 5)
   })
@@ -411,8 +473,8 @@ describe('differentiate', () => {
     const [from, count] = [3, 6]
     const { policy, weights, gradient } = makePolicy(settings, 3, space, 12)
     const lanes = makeLanes(range(from + count), 3, space)
-    policy.infer(lanes.observation, lanes.action, lanes.episode, true, 0, from + count)
-    const rows = { observation: lanes.observation.current, action: lanes.action.chosen }
+    policy.infer(lanes, true, 0, from + count)
+    const rows = rowsOf(lanes)
     // A loss that is not linear in anything and not the same for two rows.
     const lossOf: LossOf = ({ logprob, entropy, value }, { dLogprob, dEntropy, dValue }, first, length) => {
       expect([first, length]).toEqual([from, count])
@@ -457,8 +519,8 @@ describe('differentiate', () => {
       const space = spaces[head]!
       const { policy, gradient } = makePolicy({ hidden: [4], sharedTrunk }, 3, space)
       const lanes = makeLanes(range(20), 3, space)
-      policy.infer(lanes.observation, lanes.action, lanes.episode, true, 0, 20)
-      const rows = { observation: lanes.observation.current, action: lanes.action.chosen }
+      policy.infer(lanes, true, 0, 20)
+      const rows = rowsOf(lanes)
       const calls: number[][] = []
       const lossOf: LossOf = (evaluated, derivatives, from, count) => {
         calls.push([from, count])
@@ -479,8 +541,8 @@ describe('differentiate', () => {
     const space = spaces[head]!
     const { policy, gradient } = makePolicy({ hidden: [6, 5], sharedTrunk }, 3, space)
     const lanes = makeLanes(range(20), 3, space)
-    policy.infer(lanes.observation, lanes.action, lanes.episode, true, 0, 20)
-    const rows = { observation: lanes.observation.current, action: lanes.action.chosen }
+    policy.infer(lanes, true, 0, 20)
+    const rows = rowsOf(lanes)
     const lossOf: LossOf = ({ logprob, value }, { dLogprob, dEntropy, dValue }, _, count) => {
       for (let row = 0; row < count; row++) {
         dLogprob[row] = logprob[row]!

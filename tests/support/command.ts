@@ -68,9 +68,13 @@ export function start(program: string, words: readonly string[], options: SpawnO
   return { process, ended, printed }
 }
 
-/** Runs `colonnade` to its end. */
-export function colonnade(words: readonly string[], cwd?: string): Promise<Ended> {
-  return start(process.execPath, [MAIN, ...words], { cwd }).ended
+/** Runs `colonnade` to its end, with this added to its environment. */
+export function colonnade(
+  words: readonly string[],
+  cwd?: string,
+  environment: Readonly<Record<string, string>> = {},
+): Promise<Ended> {
+  return start(process.execPath, [MAIN, ...words], { cwd, env: { ...process.env, ...environment } }).ended
 }
 
 /** Says on the terminal what could not be tested here, and why; vitest's own skip is silent. */

@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest'
+import type { Cohort } from '../../src/cohort.ts'
 import { cartPole, createTrainer, createWorld, mlp, ppo, restart, tick } from '../../src/index.ts'
-import type { Cohort } from '../../src/world.ts'
 import { counter } from '../support/counter.ts'
 
 const GAMMA = 0.9
@@ -10,8 +10,12 @@ const NUM_LANES = 6
 
 /** The critic's value of one observation, asked alone. */
 function askedAlone(cohort: Cohort, observation: readonly [number, number]): number {
-  cohort.carried.set(observation)
-  cohort.policy.values(cohort.rollout.value, cohort.carried, 1)
+  cohort.observation.current.set(observation)
+  cohort.policy.values(
+    cohort.rollout.value,
+    { observation: cohort.observation.current, memory: cohort.memory.current },
+    1,
+  )
   return cohort.rollout.value[0]!
 }
 
@@ -166,9 +170,9 @@ describe('what an environment or a policy does wrong', () => {
     const world = await createWorld({ environment: cartPole(), policy: mlp({ hidden: [4] }), numLanes: 3 })
     const cohort = world.cohorts[0]!
     const { infer } = cohort.policy
-    cohort.policy.infer = (observation, action, ...rest) => {
-      infer.call(cohort.policy, observation, action, ...rest)
-      action.chosen[1] = 7
+    cohort.policy.infer = (lanes, ...rest) => {
+      infer.call(cohort.policy, lanes, ...rest)
+      lanes.action.chosen[1] = 7
     }
     expect(() => tick(world)).toThrow(
       'policy mlp: got 7 in action[0] of lane 1 (episode 0, step 0), expected a whole number from 0 to 1',

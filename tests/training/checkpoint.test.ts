@@ -5,6 +5,7 @@ import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { beforeEach, describe, expect, test } from 'vitest'
 import { cartPole, createTrainer, createWorld, InputError, mlp, pendulum, ppo, type Trainer } from '../../src/index.ts'
+import type { Tensor } from '../../src/safetensors.ts'
 import {
   listCheckpoints,
   type Manifest,
@@ -12,7 +13,6 @@ import {
   readCheckpoint,
   writeCheckpoint,
 } from '../../src/training/checkpoint.ts'
-import type { Tensor } from '../../src/training/safetensors.ts'
 import { start } from '../support/command.ts'
 import { advance, sha256, smallTrainer, stateOf } from '../support/small-training.ts'
 import { contents, temporaryFolder } from '../support/temporary.ts'
@@ -23,7 +23,7 @@ beforeEach(async () => {
 })
 
 function tensor(fill: number, size = 64): Tensor {
-  return { name: 'numbers', type: 'u8', shape: [size], bytes: new Uint8Array(size).fill(fill) }
+  return { name: 'numbers', type: 'U8', shape: [size], bytes: new Uint8Array(size).fill(fill) }
 }
 
 function manifest(update: number): Omit<Manifest, 'format' | 'files'> {

@@ -46,6 +46,7 @@ describe('configureRun', () => {
       const { environment, policy, algorithm, settings } = await configureRun(id, {})
       const values = {
         ...settings,
+        policy: policy.id,
         ...Object.fromEntries(
           Object.entries({ ppo: algorithm, mlp: policy, environment }).flatMap(([prefix, { parameters }]) =>
             Object.entries(parameters).map(([key, value]) => [`${prefix}.${key}`, value]),
@@ -92,9 +93,25 @@ describe('configureRun', () => {
     await expect(configuring).rejects.toThrow(`${key}: got "${text}", expected ${expected}`)
   })
 
+  test('takes the policy that is named, with its own keys', async () => {
+    const { policy, settings } = await configureRun('CartPole-P-v1', {
+      policy: 'recurrent',
+      'recurrent.units': '5',
+      numLanes: '3',
+    })
+    expect(policy).toMatchObject({ id: 'recurrent', parameters: { units: 5, cell: 'gru' } })
+    expect(settings.numLanes).toBe(3)
+    await expect(configureRun('CartPole-v1', { policy: 'recurrent', 'mlp.hidden': '5' })).rejects.toThrow(
+      /^key: got "mlp\.hidden", expected one of .+recurrent\.units/,
+    )
+    await expect(configureRun('CartPole-v1', { policy: 'recurent' })).rejects.toThrow(
+      'policy: got "recurent", expected one of mlp, dense, convolutional, recurrent (did you mean "recurrent"?)',
+    )
+  })
+
   test('names the nearest of what it does not know', async () => {
     await expect(configureRun('CartPol-v1', {})).rejects.toThrow(
-      'environment: got "CartPol-v1", expected one of CartPole-v1, Pendulum-v1 (did you mean "CartPole-v1"?)',
+      /^environment: got "CartPol-v1", expected one of CartPole-v1, Pendulum-v1, .+ \(did you mean "CartPole-v1"\?\)$/,
     )
     await expect(configureRun('CartPole-v1', { 'ppo.gama': '1' })).rejects.toThrow(
       /^key: got "ppo\.gama", expected one of seed, .+ \(did you mean "ppo\.gamma"\?\)$/,

@@ -7,6 +7,20 @@
  */
 import { exp4, gather4, load4, log4, scatter4, store4 } from '../vector.simd'
 
+export function maskLogits(logits: usize, mask: usize, numRows: i32, numLogits: i32, from: i32): void {
+  const masked = f32x4.splat(-1e9)
+  const zero = i32x4.splat(0)
+  const length = <usize>(numRows * numLogits)
+  mask += <usize>(from * numLogits)
+  let i: usize = 0
+  for (; i + 4 <= length; i += 4) {
+    const bytes = v128.load32_zero(mask + i)
+    const illegal = i32x4.eq(i32x4.extend_low_i16x8_u(i16x8.extend_low_i8x16_u(bytes)), zero)
+    v128.store(logits + (i << 2), v128.bitselect(masked, v128.load(logits + (i << 2)), illegal))
+  }
+  for (; i < length; i++) if (load<u8>(mask + i) == 0) store<f32>(logits + (i << 2), -1e9)
+}
+
 export function categoricalSample(
   action: usize,
   logprob: usize,

@@ -8,6 +8,22 @@
  * All in f64, shifted by the segment's maximum, rounded once where they are stored.
  */
 
+/**
+ * Masks illegal choices: where a row's mask (numRows × numLogits bytes, from row `from`) is 0 the logit becomes −10⁹, so
+ * that its probability is exactly 0 and no gradient passes. Of a row without a legal choice all are equally probable.
+ */
+export function maskLogits(
+  logits: Float32Array,
+  mask: Uint8Array,
+  numRows: number,
+  numLogits: number,
+  from: number,
+): void {
+  const MASKED = -1e9
+  const first = from * numLogits
+  for (let i = 0; i < numRows * numLogits; i++) if (mask[first + i] === 0) logits[i] = MASKED
+}
+
 /** Chooses actions by inverting the cumulative distribution at `uniform` (numRows × numChoices, in [0, 1)), with their logprob. */
 export function categoricalSample(
   action: Int32Array,

@@ -1,15 +1,12 @@
 /**
- * Random numbers for actions, four rows at a time, one a lane: Philox4x32-10 in integers, so the words and the uniform
- * numbers have the plain twin's bits; normal numbers by Box and Muller in f32.
+ * Random numbers for actions, four rows at a time, one a lane: the words and the uniform numbers have the plain twin's
+ * bits; normal numbers by Box and Muller in f32.
  */
+import { philox4, word0, word1, word2, word3 } from '../philox.simd'
 import { cosQuarter, load4, log4, scatter4, sinQuarter, turn } from '../vector.simd'
 
-/** As in random.ts: the stream of action draws, the multipliers and the key's increments. */
+/** As in random.ts. */
 const STREAM_ACTION: i32 = 2
-const MULTIPLIER_0: i32 = 0xd2511f53
-const MULTIPLIER_1: i32 = 0xcd9e8d57
-const WEYL_0: i32 = 0x9e3779b9
-const WEYL_1: i32 = 0xbb67ae85
 
 export function drawUniform(
   uniform: usize,
@@ -53,8 +50,6 @@ function draw(
 ): void {
   const blocks = i32x4.splat((width + 3) >> 2)
   const row = <usize>width << 2
-  const multiplier0 = i32x4.splat(MULTIPLIER_0)
-  const multiplier1 = i32x4.splat(MULTIPLIER_1)
   lane += <usize>from << 2
   episode += <usize>from << 2
   step += <usize>from << 2
@@ -63,24 +58,11 @@ function draw(
     const episode4 = load4(episode, left)
     const lane4 = load4(lane, left)
     for (let k = 0; k < width; k += 4) {
-      let c0 = i32x4.add(firstBlock, i32x4.splat(k >> 2))
-      let c1 = episode4
-      let c2 = lane4
-      let c3 = i32x4.splat(STREAM_ACTION)
-      let k0 = key0
-      let k1 = key1
-      for (let round = 0; round < 10; round++) {
-        const high0 = highWords(c0, multiplier0)
-        const high1 = highWords(c2, multiplier1)
-        const low0 = i32x4.mul(c0, multiplier0)
-        const low1 = i32x4.mul(c2, multiplier1)
-        c0 = v128.xor(v128.xor(high1, c1), i32x4.splat(k0))
-        c1 = low1
-        c2 = v128.xor(v128.xor(high0, c3), i32x4.splat(k1))
-        c3 = low0
-        k0 += WEYL_0
-        k1 += WEYL_1
-      }
+      philox4(i32x4.add(firstBlock, i32x4.splat(k >> 2)), episode4, lane4, i32x4.splat(STREAM_ACTION), key0, key1)
+      let c0 = word0
+      let c1 = word1
+      let c2 = word2
+      let c3 = word3
       if (normal) {
         const radius0 = radius(c0)
         const radius2 = radius(c2)
@@ -105,13 +87,6 @@ function draw(
     step += 16
     into += row << 2
   }
-}
-
-/** The upper 32 bits of the 64-bit products of unsigned words. */
-// @ts-ignore: decorator
-@inline
-function highWords(a: v128, b: v128): v128 {
-  return v128.shuffle<i32>(i64x2.extmul_low_i32x4_u(a, b), i64x2.extmul_high_i32x4_u(a, b), 1, 3, 5, 7)
 }
 
 /** The upper 24 bits of each word as a number in [0, 1). */

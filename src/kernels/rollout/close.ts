@@ -132,15 +132,3 @@ export function scatterValues(
 ): void {
   for (let i = 0; i < length; i++) nextValue[listRow[i]!] = listValue[i]!
 }
-
-/** Fills `rows` with the lanes of `from` to `to` that are in the given phase. Returns how many they are. */
-export function listPhase(rows: Uint32Array, phase: Uint8Array, wanted: number, from: number, to: number): number {
-  let count = 0
-  for (let n = from; n < to; n++) {
-    if (phase[n] === wanted) {
-      rows[count] = n
-      count++
-    }
-  }
-  return count
-}

@@ -96,14 +96,23 @@ export function gatherRows(gathered: usize, source: usize, rows: usize, first: i
   }
 }
 
+export function gatherBytes(gathered: usize, source: usize, rows: usize, first: i32, count: i32, width: i32): void {
+  rows += <usize>first << 2
+  const bytes = <usize>width
+  for (const end = rows + (<usize>count << 2); rows < end; rows += 4) {
+    memory.copy(gathered, source + <usize>load<u32>(rows) * bytes, bytes)
+    gathered += bytes
+  }
+}
+
 export function findNonFinite(x: usize, from: i32, to: i32): i32 {
-  const zero = f32x4.splat(0)
   let i = from
-  for (; i + 8 <= to; i += 8) {
+  for (; i + 32 <= to; i += 32) {
+    // x − x has no bit set where x is finite, and is NaN elsewhere.
     const at = x + (<usize>i << 2)
-    const x0 = v128.load(at)
-    const x1 = v128.load(at, 16)
-    if (v128.any_true(v128.or(f32x4.ne(f32x4.sub(x0, x0), zero), f32x4.ne(f32x4.sub(x1, x1), zero)))) break
+    const first = v128.or(v128.or(rest(at), rest(at + 16)), v128.or(rest(at + 32), rest(at + 48)))
+    const last = v128.or(v128.or(rest(at + 64), rest(at + 80)), v128.or(rest(at + 96), rest(at + 112)))
+    if (v128.any_true(v128.or(first, last))) break
   }
   for (; i < to; i++) {
     const element = load<f32>(x + (<usize>i << 2))
@@ -112,12 +121,24 @@ export function findNonFinite(x: usize, from: i32, to: i32): i32 {
   return -1
 }
 
+/** x − x of four elements. */
+// @ts-ignore: decorator
+@inline
+function rest(at: usize): v128 {
+  const x = v128.load(at)
+  return f32x4.sub(x, x)
+}
+
 export function findOutside(x: usize, sizes: usize, width: i32, from: i32, to: i32): i32 {
   let n = from
   if (width == 1) {
     const size = v128.load32_splat(sizes)
-    for (; n + 4 <= to; n += 4) {
-      if (v128.any_true(i32x4.ge_u(v128.load(x + (<usize>n << 2)), size))) break // Unsigned, so below 0 is above too.
+    for (; n + 16 <= to; n += 16) {
+      // Unsigned, so below 0 is above too: the largest of four says whether one of them is outside.
+      const at = x + (<usize>n << 2)
+      const first = i32x4.max_u(v128.load(at), v128.load(at, 16))
+      const last = i32x4.max_u(v128.load(at, 32), v128.load(at, 48))
+      if (v128.any_true(i32x4.ge_u(i32x4.max_u(first, last), size))) break
     }
   }
   for (; n < to; n++) {
@@ -127,6 +148,51 @@ export function findOutside(x: usize, sizes: usize, width: i32, from: i32, to: i
     }
   }
   return -1
+}
+
+export function findIllegal(
+  x: usize,
+  mask: usize,
+  phase: usize,
+  ready: i32,
+  sizes: usize,
+  width: i32,
+  from: i32,
+  to: i32,
+): i32 {
+  const maskWidth = total(sizes, width)
+  mask += <usize>from * maskWidth
+  for (let n = from; n < to; n++, mask += maskWidth) {
+    if (load<u8>(phase + n) != ready) continue
+    let at = mask
+    for (let k = 0; k < width; k++) {
+      const i = n * width + k
+      if (load<u8>(at + load<u32>(x + (<usize>i << 2))) == 0) return i
+      at += load<u32>(sizes + (<usize>k << 2))
+    }
+  }
+  return -1
+}
+
+export function findStuck(mask: usize, phase: usize, ready: i32, sizes: usize, width: i32, from: i32, to: i32): i32 {
+  const maskWidth = total(sizes, width)
+  mask += <usize>from * maskWidth
+  for (let n = from; n < to; n++, mask += maskWidth) {
+    if (load<u8>(phase + n) != ready) continue
+    let at = mask
+    for (let k = 0; k < width; k++) {
+      let legal: u32 = 0
+      for (const end = at + load<u32>(sizes + (<usize>k << 2)); at < end; at++) legal |= load<u8>(at)
+      if (legal == 0) return n
+    }
+  }
+  return -1
+}
+
+function total(sizes: usize, width: i32): usize {
+  let sum: usize = 0
+  for (let k = 0; k < width; k++) sum += load<u32>(sizes + (<usize>k << 2))
+  return sum
 }
 
 export function clipRows(

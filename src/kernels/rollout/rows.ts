@@ -37,8 +37,8 @@ export function shuffleRows(
 
 /** gathered[i] = source[rows[first + i]] for i < count, `width` elements each. Both columns have one type. */
 export function gatherRows(
-  gathered: Float32Array | Int32Array,
-  source: Float32Array | Int32Array,
+  gathered: Float32Array | Int32Array | Uint8Array,
+  source: Float32Array | Int32Array | Uint8Array,
   rows: Uint32Array,
   first: number,
   count: number,
@@ -65,6 +65,62 @@ export function findOutside(x: Int32Array, sizes: Int32Array, width: number, fro
     }
   }
   return -1
+}
+
+/**
+ * The first choice that its lane's mask forbids, of the lanes `from` to `to` in the `ready` phase, or −1; `mask` has a byte
+ * for each choice, the dimensions' `sizes` one after another.
+ */
+export function findIllegal(
+  x: Int32Array,
+  mask: Uint8Array,
+  phase: Uint8Array,
+  ready: number,
+  sizes: Int32Array,
+  width: number,
+  from: number,
+  to: number,
+): number {
+  const maskWidth = total(sizes, width)
+  for (let n = from; n < to; n++) {
+    if (phase[n] !== ready) continue
+    let start = n * maskWidth
+    for (let k = 0; k < width; k++) {
+      if (mask[start + x[n * width + k]!] === 0) return n * width + k
+      start += sizes[k]!
+    }
+  }
+  return -1
+}
+
+/** The first of lanes `from` to `to` in the `ready` phase whose mask leaves a dimension without a choice, or −1. */
+export function findStuck(
+  mask: Uint8Array,
+  phase: Uint8Array,
+  ready: number,
+  sizes: Int32Array,
+  width: number,
+  from: number,
+  to: number,
+): number {
+  const maskWidth = total(sizes, width)
+  for (let n = from; n < to; n++) {
+    if (phase[n] !== ready) continue
+    let start = n * maskWidth
+    for (let k = 0; k < width; k++) {
+      let legal = 0
+      for (let j = 0; j < sizes[k]!; j++) legal |= mask[start + j]!
+      if (legal === 0) return n
+      start += sizes[k]!
+    }
+  }
+  return -1
+}
+
+function total(sizes: Int32Array, width: number): number {
+  let sum = 0
+  for (let k = 0; k < width; k++) sum += sizes[k]!
+  return sum
 }
 
 /** clipped = x within [low, high] of its dimension, for lanes `from` to `to`. NaN stays NaN. */

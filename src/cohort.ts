@@ -1,0 +1,420 @@
+/**
+ * A cohort: the lanes of one environment under one policy. First a draft, which knows its options and its network's shapes;
+ * then columns, planned; then, when the world has taken its memory, components over windows on the rollout.
+ */
+import type { World as EcsWorld } from 'bitecs'
+import { type Action, type ActionMask, actionWindows } from './components/action.ts'
+import { type Columns, column, type Plan, saved } from './components/column.ts'
+import { type Episode, episodePlan, Phase } from './components/episode.ts'
+import type { Memory } from './components/memory.ts'
+import type { Observation } from './components/observation.ts'
+import { type RolloutColumns, type RowWidths, rolloutPlan } from './components/rollout.ts'
+import { type Sliding, slidingWindows } from './components/sliding.ts'
+import { type Transition, transitionWindows } from './components/transition.ts'
+import { actionMaskWidth, type EnvironmentDefinition, type Lanes, statePlan } from './environments/environment.ts'
+import { InputError, show, unknownWord } from './errors.ts'
+import type { Kernels } from './kernels/bind.ts'
+import { createLanes } from './lanes.ts'
+import type { Policy, PolicyDefinition, PolicyModel } from './policies/policy.ts'
+import { Random } from './random.ts'
+import { choiceSizes, type Space, spaceType, spaceWidth } from './space.ts'
+
+/**
+ * When a lane whose episode ended begins a new one. `same-step`: before the next action, so every row of a rollout is a
+ * step. `next-step`: instead of the next step, which leaves a dead row (valid = 0). `disabled`: when `restart` says so.
+ */
+export type Autoreset = 'same-step' | 'next-step' | 'disabled'
+
+/** The lanes of one environment under one policy. */
+export interface CohortOptions {
+  environment: EnvironmentDefinition
+  policy: PolicyDefinition
+  /** How many lanes: a whole number ≥ 1. */
+  numLanes: number
+  /** How the cohort is called in columns, checkpoints and trainers; the policy's id where it is not given. */
+  name?: string
+  /** Number of the first lane in the whole run, which keys its random numbers; follows the cohort before. */
+  firstLane?: number
+  /** Default `same-step`. */
+  autoreset?: Autoreset
+  /** Sample actions (default), or take the most probable one. */
+  explore?: boolean
+}
+/** What a recorder and a learner add to a cohort before its memory is taken. */
+export interface Reservation {
+  /** Rows that the rollout keeps of each lane. */
+  numSteps: number
+  /** The learner's own columns. */
+  learner: Plan
+}
+
+/**
+ * A cohort that has its memory. observation, actionMask, memory, action, transition, episode and state are the components
+ * of its lanes; actionMask and memory have no elements, and are no components, where environment and policy have none.
+ */
+export interface Cohort {
+  readonly name: string
+  readonly environment: EnvironmentDefinition
+  readonly policyDefinition: PolicyDefinition
+  readonly model: PolicyModel
+  readonly autoreset: Autoreset
+  readonly explore: boolean
+  readonly numLanes: number
+  /** This thread's share of the lanes: from ≤ n < to. */
+  readonly from: number
+  readonly to: number
+  /** True if its rollout is kept for a learner or a file. */
+  readonly recorded: boolean
+  /** True if the components slide along row blocks; else one block is written in place, tick after tick. */
+  readonly sliding: boolean
+  readonly numSteps: number
+
+  /** The cohort's entities, as a bitecs query found them; none in a thread that shares another's columns. */
+  readonly lanes: Uint32Array
+  readonly observation: Observation
+  readonly actionMask: ActionMask
+  readonly memory: Memory
+  readonly action: Action
+  readonly transition: Transition
+  readonly episode: Episode
+  /** The environment's own columns. */
+  readonly state: Columns<Plan>
+
+  /** What the environment is handed: the same columns under its own names. */
+  readonly environmentLanes: Lanes
+  readonly policy: Policy
+  readonly weights: Float32Array
+  readonly rollout: RolloutColumns
+  readonly learner: Columns<Plan>
+  readonly bootstrap: BootstrapList
+  /** The policy's answer, while it is awaited; null for a policy that answers at once. */
+  answer: Answer | null
+  /** True while the cohort takes no part in ticks: it waits for an answer, or its rollout is full and others' are not. */
+  rests: boolean
+  /** Steps until it rests: what is left of the rollout that is being collected. */
+  ticksLeft: number
+  /** Bounds of the action space: low and high of a box, sizes of choices. */
+  readonly bounds: { readonly low: Float32Array; readonly high: Float32Array; readonly sizes: Int32Array }
+  /** The components that slide. */
+  readonly sliders: readonly Slider[]
+  /** Room for a list of this thread's lanes. */
+  readonly laneList: Uint32Array
+  readonly windows: {
+    readonly action: readonly Action[]
+    readonly transition: readonly Transition[]
+  }
+  /** The row block of the rollout that this tick fills; numSteps when the rollout is full. */
+  t: number
+  /** Number of the weights. */
+  version: number
+}
+
+/** A policy's answer that is awaited. */
+export interface Answer {
+  hasArrived: boolean
+  /** What it failed with, if it did. */
+  failure: { readonly cause: unknown } | null
+  /** Settles when it has arrived; never fails. */
+  arrival: Promise<void>
+}
+
+/** A component that slides along the rollout, and what the next rollout begins with. */
+export interface Slider<C extends Float32Array | Uint8Array = Float32Array | Uint8Array> {
+  readonly component: Sliding<C>
+  /** Its windows on the rollout's row blocks. */
+  readonly windows: readonly Sliding<C>[]
+  /** What the next rollout begins with, and where it begins: this thread's share of both. */
+  readonly carried: C
+  readonly firstBlock: C
+}
+
+/** Final observations of this thread's truncated rows that wait for their value, with what the policy remembers there. */
+export interface BootstrapList {
+  /** Place in the rollout. */
+  readonly row: Uint32Array
+  readonly observation: Float32Array
+  readonly memory: Float32Array
+  readonly value: Float32Array
+  length: number
+}
+
+/** What is known of a cohort before it has memory. */
+export interface CohortDraft {
+  readonly options: CohortOptions
+  readonly name: string
+  readonly firstLane: number
+  readonly model: PolicyModel
+  reservation?: Reservation
+}
+/**
+ * Checks the options of a world's cohorts, and builds their networks.
+ * @throws InputError that says which option is wrong.
+ */
+export function draftCohorts(cohorts: readonly CohortOptions[]): CohortDraft[] {
+  if (cohorts.length === 0) throw new InputError('cohorts', 'none', 'at least one cohort')
+  const drafts: CohortDraft[] = []
+  let nextLane = 0
+  for (const options of cohorts) {
+    const { environment, policy, numLanes, autoreset, explore } = options
+    if (typeof environment?.reset !== 'function' || typeof environment.step !== 'function') {
+      throw new InputError('environment', show(environment), 'an environment, like cartPole()')
+    }
+    if (typeof policy?.build !== 'function') throw new InputError('policy', show(policy), 'a policy, like mlp()')
+    const name = options.name ?? policy.id
+    if (drafts.some((draft) => draft.name === name)) {
+      throw new InputError('cohort name', `${show(name)} twice`, 'a `name` of its own for each cohort')
+    }
+    if (!Number.isSafeInteger(numLanes) || numLanes < 1 || numLanes > 0xffffffff) {
+      throw new InputError('numLanes', show(numLanes), 'a whole number ≥ 1')
+    }
+    const firstLane = options.firstLane ?? nextLane
+    if (!Number.isSafeInteger(firstLane) || firstLane < 0 || firstLane + numLanes > 0xffffffff) {
+      throw new InputError('firstLane', show(firstLane), 'a whole number ≥ 0 whose lanes are below 4294967295')
+    }
+    if (autoreset !== undefined && !['same-step', 'next-step', 'disabled'].includes(autoreset)) {
+      throw unknownWord('autoreset', String(autoreset), ['same-step', 'next-step', 'disabled'])
+    }
+    if (explore !== undefined && typeof explore !== 'boolean')
+      throw new InputError('explore', show(explore), 'true or false')
+    drafts.push({
+      options,
+      name,
+      firstLane,
+      model: policy.build(environment.observationSpace, environment.actionSpace),
+    })
+    nextLane = firstLane + numLanes
+  }
+  return drafts
+}
+
+/** A cohort's columns before they have memory. */
+export type CohortPlan = ReturnType<typeof cohortPlan>
+
+/** Plans a cohort's columns; each thread that shares it has a workspace. */
+export function cohortPlan({ options, model, reservation }: CohortDraft, threads: number) {
+  const { environment, numLanes } = options
+  const { actionSpace } = environment
+  const widths = rowWidths(environment, model)
+  const actionWidth = spaceWidth(actionSpace)
+  const isBox = actionSpace.kind === 'box'
+  const listLength = reservation === undefined ? 0 : (model.answersLater ? reservation.numSteps + 1 : 2) * numLanes
+  return {
+    weights: saved(column('f32', model.numParameters)),
+    episode: episodePlan(numLanes),
+    state: statePlan(environment, numLanes),
+    carried: {
+      observation: saved(column('f32', numLanes, widths.observation)),
+      actionMask: saved(column('u8', numLanes, widths.actionMask)),
+      memory: saved(column('f32', numLanes, widths.memory)),
+    },
+    rollout: rolloutPlan(reservation?.numSteps ?? 1, numLanes, widths, actionSpace),
+    clipped: column(spaceType(actionSpace), isBox ? numLanes : 0, actionWidth),
+    bounds: {
+      low: column('f32', isBox ? actionWidth : 0),
+      high: column('f32', isBox ? actionWidth : 0),
+      sizes: column('i32', isBox ? 0 : actionWidth),
+    },
+    bootstrap: {
+      row: column('u32', listLength),
+      observation: column('f32', listLength, widths.observation),
+      memory: column('f32', listLength, widths.memory),
+      value: column('f32', listLength),
+    },
+    laneList: column('u32', numLanes),
+    workspaces: Object.fromEntries(Array.from({ length: threads }, (_, i) => [`thread${i}`, model.workspace()])),
+    learner: reservation?.learner ?? {},
+  }
+}
+
+function rowWidths(environment: EnvironmentDefinition, model: PolicyModel): RowWidths {
+  return {
+    observation: spaceWidth(environment.observationSpace),
+    actionMask: actionMaskWidth(environment),
+    memory: model.memoryWidth ?? 0,
+  }
+}
+
+/** What a cohort needs of its world. */
+export interface Housing {
+  readonly seed: number
+  /** How many threads share the lanes, and which of them this is. */
+  readonly threads: { readonly count: number; readonly index: number }
+  readonly ecs: EcsWorld
+}
+
+/** A thread's share of a cohort: lanes `from` to `to`, and how its components slide. */
+interface Share {
+  readonly sliding: boolean
+  readonly numSteps: number
+  readonly numLanes: number
+  readonly from: number
+  readonly to: number
+}
+
+/** A cohort over its columns, as one of the world's threads has it. */
+export function createCohort(
+  draft: CohortDraft,
+  columns: Columns<CohortPlan>,
+  world: Housing,
+  kernels: Kernels,
+  /** The cohort's number, if its columns are new and wait for their first values. */
+  fresh: number | undefined,
+): Cohort {
+  const { options, name, model, reservation } = draft
+  const { environment, policy: policyDefinition, numLanes } = options
+  const { actionSpace } = environment
+  const recorded = reservation !== undefined
+  const autoreset = options.autoreset ?? 'same-step'
+  const sliding = recorded || autoreset === 'disabled' // Lanes that ended must go on seeing what they saw.
+  const numSteps = reservation?.numSteps ?? 1
+  const { rollout, carried, episode, weights, laneList, bootstrap } = columns
+  const { count, index } = world.threads
+  const from = Math.floor((index * numLanes) / count)
+  const to = Math.floor(((index + 1) * numLanes) / count)
+
+  const clipped = actionSpace.kind === 'box' ? (columns.clipped as Float32Array) : undefined
+  const windows = {
+    action: actionWindows(rollout, clipped, numSteps, numLanes, spaceWidth(actionSpace)),
+    transition: transitionWindows(rollout, numSteps, numLanes),
+  }
+  const share: Share = { sliding, numSteps, numLanes, from, to }
+  const observation = createSlider(rollout.observation, carried.observation, share)
+  const actionMask = createSlider(rollout.actionMask, carried.actionMask, share)
+  const memory = createSlider(rollout.memory, carried.memory, share)
+  const sliders = [observation, actionMask, memory].filter(({ component }) => component.current.length > 0)
+  const action = { ...windows.action[0]! }
+  const transition = { ...windows.transition[0]! }
+  const components = [...sliders.map(({ component }) => component), action, transition, episode, columns.state]
+  const random = new Random(world.seed)
+  if (fresh !== undefined) writeFirstValues(draft, columns, random, fresh)
+  writeBounds(columns.bounds, actionSpace)
+  return {
+    name,
+    environment,
+    policyDefinition,
+    model,
+    autoreset,
+    explore: options.explore ?? true,
+    numLanes,
+    from,
+    to,
+    recorded,
+    sliding,
+    numSteps,
+    lanes: fresh === undefined ? new Uint32Array(0) : createLanes(world.ecs, components, numLanes),
+    observation: observation.component,
+    actionMask: actionMask.component,
+    memory: memory.component,
+    action,
+    transition,
+    episode,
+    state: columns.state,
+    environmentLanes: {
+      state: columns.state,
+      observation: observation.component.current,
+      actionMask: actionMask.component.current,
+      action: action.applied,
+      reward: transition.reward,
+      terminated: transition.terminated,
+      truncated: transition.truncated,
+      lane: episode.lane,
+      episode: episode.episode,
+      step: episode.step,
+      random,
+      kernels,
+    },
+    policy: model.bind(weights, columns.workspaces[`thread${index}`]!, kernels, random),
+    weights,
+    rollout,
+    learner: columns.learner,
+    bootstrap: bootstrapList(bootstrap, share),
+    bounds: columns.bounds,
+    sliders,
+    laneList: laneList.subarray(from, to),
+    windows,
+    answer: null,
+    rests: false,
+    ticksLeft: Number.POSITIVE_INFINITY,
+    t: numSteps,
+    version: 0,
+  }
+}
+
+/** Where each lane begins, and the policy's starting weights, keyed by the seed and the cohort's number. */
+function writeFirstValues(
+  { firstLane, model }: CohortDraft,
+  { episode, weights }: Columns<CohortPlan>,
+  random: Random,
+  key: number,
+): void {
+  for (let n = 0; n < episode.lane.length; n++) episode.lane[n] = firstLane + n
+  episode.episode.fill(0xffffffff) // Minus one: the first reset makes it 0.
+  episode.phase.fill(Phase.fresh)
+  model.initialise(weights, random, key)
+}
+
+function writeBounds(bounds: Cohort['bounds'], actionSpace: Space): void {
+  if (actionSpace.kind === 'box') {
+    bounds.low.set(actionSpace.low)
+    bounds.high.set(actionSpace.high)
+  } else bounds.sizes.set(choiceSizes(actionSpace))
+}
+
+function bootstrapList(
+  { row, observation, memory, value }: Columns<CohortPlan>['bootstrap'],
+  share: Share,
+): BootstrapList {
+  return {
+    row: part(row, share),
+    observation: part(observation, share),
+    memory: part(memory, share),
+    value: part(value, share),
+    length: 0,
+  }
+}
+
+/** This thread's part of a column that has as much for each lane. */
+function part<C extends Float32Array | Uint32Array | Uint8Array>(column: C, { numLanes, from, to }: Share): C {
+  const perLane = column.length / numLanes
+  return column.subarray(from * perLane, to * perLane) as C
+}
+
+/** A component over a column that slides, and this thread's part in sliding it on. */
+function createSlider<C extends Float32Array | Uint8Array>(column: C, carried: C, share: Share): Slider<C> {
+  const { sliding, numSteps } = share
+  const windows = sliding ? slidingWindows(column, carried, numSteps) : [{ current: carried, next: carried }]
+  const firstBlock = column.subarray(0, carried.length) as C
+  return { component: { ...windows[0]! }, windows, carried: part(carried, share), firstBlock: part(firstBlock, share) }
+}
+
+/** Ends the cohort's rollout where it stands: the next one begins with what the lanes see and remember now. */
+export function closeRollout(cohort: Cohort): void {
+  const { t, numSteps, sliders, from, to, numLanes, bootstrap } = cohort
+  if (t > 0 && t < numSteps) {
+    for (const { windows, carried } of sliders) {
+      const { next } = windows[t - 1]!
+      const width = next.length / numLanes
+      carried.set(next.subarray(from * width, to * width))
+    }
+    bootstrap.length = 0
+  }
+  cohort.t = numSteps
+}
+
+/**
+ * Points a cohort's components at row block `t` of its rollout. It has one block if it is not recorded.
+ */
+export function openRow(cohort: Cohort, t: number): void {
+  const { windows, sliders, action, transition, environmentLanes } = cohort
+  for (const slider of sliders) {
+    const { current, next } = slider.windows[t]!
+    slider.component.current = current
+    slider.component.next = next
+  }
+  Object.assign(action, windows.action[t])
+  Object.assign(transition, windows.transition[t])
+  environmentLanes.action = action.applied
+  environmentLanes.reward = transition.reward
+  environmentLanes.terminated = transition.terminated
+  environmentLanes.truncated = transition.truncated
+}

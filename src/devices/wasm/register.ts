@@ -1,0 +1,72 @@
+/**
+ * The kernels of ours in tfjs's wasm backend. Its own set has gaps (a gather, a convolution or an einsum cannot be
+ * differentiated, integers cannot be multiplied as matrices) and slow places (a transposed matrix product, tanh); ours are
+ * registered beside it and over it, under the same names.
+ */
+import type { KernelFunc } from '@tensorflow/tfjs-core'
+import { bestKernelBuild, type KernelBuild } from '../../kernels/bind.ts'
+import { type ManyOutputs, recurrentKernels } from '../recurrent.ts'
+import { convolutionKernels } from './convolution.ts'
+import { einsumGradient, einsumKernels } from './einsum.ts'
+import { elementKernels } from './elements.ts'
+import { Heap, type Kernel, type Tfjs, type WasmBackend } from './heap.ts'
+import { layoutKernels } from './layout.ts'
+import { matmulKernels } from './matmul.ts'
+import { poolingKernels } from './pooling.ts'
+
+/** What was registered, and the way back. */
+export interface Registration {
+  /** tfjs's names of the kernels that it lacked. */
+  readonly added: readonly string[]
+  /** tfjs's names of the kernels that stand in for its own. */
+  readonly replaced: readonly string[]
+  /** Puts the backend back as it came. */
+  undo(): void
+}
+
+export interface RegisterOptions {
+  /** `all`, or only what tfjs's backend lacks. */
+  readonly which?: 'all' | 'missing'
+  /** The bodies that do the work; the fastest that this runtime can run unless named. */
+  readonly build?: KernelBuild
+}
+
+/**
+ * Registers our kernels with tfjs's started wasm backend, once. `tf` is the core that the backend was loaded with.
+ */
+export function registerWasmKernels(
+  tf: Tfjs,
+  backend: WasmBackend,
+  { which = 'all', build = bestKernelBuild() }: RegisterOptions = {},
+): Registration {
+  const heap = new Heap(tf, backend, build)
+  const theirs = new Map(tf.getKernelsForBackend('wasm').map((config) => [config.kernelName, config]))
+  const ours: Readonly<Record<string, Kernel | ManyOutputs>> = {
+    ...convolutionKernels(heap),
+    ...einsumKernels(heap),
+    ...elementKernels(heap),
+    ...layoutKernels(heap),
+    ...matmulKernels(heap),
+    ...poolingKernels(heap),
+    ...recurrentKernels(heap.runColumns),
+  }
+  const names = Object.keys(ours).toSorted()
+  const added = names.filter((name) => !theirs.has(name))
+  const replaced = which === 'all' ? names.filter((name) => theirs.has(name)) : []
+  for (const kernelName of replaced) tf.unregisterKernel(kernelName, 'wasm')
+  for (const kernelName of [...added, ...replaced]) {
+    tf.registerKernel({ kernelName, backendName: 'wasm', kernelFunc: ours[kernelName] as KernelFunc })
+  }
+  const isFirst = tf.getGradient('Einsum') === undefined
+  if (isFirst) tf.registerGradient(einsumGradient(tf))
+  return {
+    added,
+    replaced,
+    undo() {
+      for (const kernelName of [...added, ...replaced]) tf.unregisterKernel(kernelName, 'wasm')
+      for (const kernelName of replaced) tf.registerKernel(theirs.get(kernelName)!)
+      if (isFirst) tf.unregisterGradient('Einsum')
+      heap.close()
+    },
+  }
+}

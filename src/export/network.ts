@@ -1,0 +1,75 @@
+/** A policy as it goes out: its layers with their weights, and what goes in and comes out. */
+import { InputError } from '../errors.ts'
+import type { DenseLayer, PolicyDefinition } from '../policies/policy.ts'
+import { checkWeights } from '../policies/weights.ts'
+import { type BoxSpace, choiceSizes, type Space } from '../space.ts'
+
+/** Whose policy it is, and with which weights: what `loadPolicy` gives. */
+export interface Exported {
+  readonly policy: PolicyDefinition
+  readonly environment: {
+    readonly id: string
+    readonly observationSpace: Space
+    readonly actionSpace: Space
+    readonly actionMask?: boolean
+  }
+  /** The policy's weights, numParameters long. */
+  readonly weights: Float32Array
+}
+
+/** A dense layer with its weights: W (numInputs × numOutputs, row-major) and b (numOutputs). */
+export type WeightedLayer = Omit<DenseLayer, 'weight' | 'bias'> & {
+  readonly weight: Float32Array
+  readonly bias: Float32Array
+}
+
+/** What a format writes. */
+export interface Network {
+  readonly environment: string
+  readonly observationShape: readonly number[]
+  readonly actionSpace: Space
+  /** Sizes of the action's choices; empty for a box. */
+  readonly choices: readonly number[]
+  readonly trunk: readonly WeightedLayer[]
+  readonly actor: readonly WeightedLayer[]
+  readonly critic: readonly WeightedLayer[]
+  /** Of a box action; null for choices. */
+  readonly logStd: Float32Array | null
+  /** True where the environment says which choices are legal. */
+  readonly masked: boolean
+}
+
+/**
+ * @throws InputError for a policy that is more than dense layers, and for weights of another length or that are not
+ * finite.
+ */
+export function networkOf({ policy, environment, weights }: Exported): Network {
+  const { observationSpace, actionSpace, actionMask = false } = environment
+  const model = policy.build(observationSpace, actionSpace)
+  if (model.dense === undefined) {
+    throw new InputError(`policy ${policy.id}`, 'a network that cannot be exported', 'dense layers alone, as in mlp()')
+  }
+  checkWeights(model, weights)
+  const { trunk, actor, critic, logStd } = model.dense
+  const withWeights = ({ weight, bias, ...layer }: DenseLayer): WeightedLayer => ({
+    ...layer,
+    weight: weights.slice(weight, weight + layer.numInputs * layer.numOutputs),
+    bias: weights.slice(bias, bias + layer.numOutputs),
+  })
+  return {
+    environment: environment.id,
+    observationShape: (observationSpace as BoxSpace).shape, // Dense layers take nothing else.
+    actionSpace,
+    choices: choiceSizes(actionSpace),
+    trunk: trunk.map(withWeights),
+    actor: actor.map(withWeights),
+    critic: critic.map(withWeights),
+    logStd: logStd === null ? null : weights.slice(logStd, logStd + actor.at(-1)!.numOutputs),
+    masked: actionMask,
+  }
+}
+
+/** How many logits, or means, the actor gives. */
+export function headWidth({ actor }: Network): number {
+  return actor.at(-1)!.numOutputs
+}

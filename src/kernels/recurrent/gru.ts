@@ -1,0 +1,98 @@
+import { hiddenGradient, hiddenProduct, stateBefore } from './steps.ts'
+
+/** Elements of workspace that `gruForward` and `gruBackward` need. */
+export function gruScratch(numLanes: number, length: number, units: number): number {
+  return numLanes * ((4 * length + 1) * units) + 3 * units * units
+}
+
+/**
+ * A gated recurrent unit over `length` steps of each lane (Cho et al. 2014, in the form of cuDNN and torch); row
+ * n · length + t is step t of lane n:
+ *
+ *     r = σ(x_r + h U_r + c_r)        z = σ(x_z + h U_z + c_z)
+ *     m = h U_n + c_n        n = tanh(x_n + r m)        h' = (1 − z) n + z h
+ *
+ * `after` (units a row) is h'. h is the h' of the step before where the row's `continues` is not 0 (`carried`, units a
+ * lane, before the first step), else the row of `recorded`. x (3 · units a row, in the order r, z, n) is what the input gives
+ * the gates, U (units × 3 · units) and c stand side by side in the same order. `gates` (4 · units a row) keeps r, z, n, m.
+ * `continues` or `carried` may be of no elements: then no row continues, or none at its lane's first step.
+ */
+export function gruForward(
+  after: Float32Array,
+  gates: Float32Array,
+  x: Float32Array,
+  weight: Float32Array,
+  bias: Float32Array,
+  recorded: Float32Array,
+  continues: Float32Array,
+  carried: Float32Array,
+  _scratch: Float32Array,
+  numLanes: number,
+  length: number,
+  units: number,
+): void {
+  const product = new Float32Array(3 * units)
+  for (let row = 0; row < numLanes * length; row++) {
+    const h = stateBefore(after, recorded, continues, carried, row, length, units)
+    hiddenProduct(product, h, weight, bias, 3 * units, units)
+    for (let j = 0, i = 3 * units * row, g = 4 * units * row; j < units; j++, i++, g++) {
+      const r = sigmoid(x[i]! + product[j]!)
+      const z = sigmoid(x[i + units]! + product[units + j]!)
+      const m = product[2 * units + j]!
+      const n = Math.tanh(x[i + 2 * units]! + r * m)
+      gates[g] = r
+      gates[g + units] = z
+      gates[g + 2 * units] = n
+      gates[g + 3 * units] = m
+      after[row * units + j] = n + z * (h[j]! - n)
+    }
+  }
+}
+
+/**
+ * The gradient of `gruForward`, from dAfter and what it left: writes dX, dWeight and dBias. None goes to `recorded` and
+ * `carried`, which come from a rollout or a burn-in.
+ */
+export function gruBackward(
+  dX: Float32Array,
+  dWeight: Float32Array,
+  dBias: Float32Array,
+  dAfter: Float32Array,
+  after: Float32Array,
+  gates: Float32Array,
+  weight: Float32Array,
+  recorded: Float32Array,
+  continues: Float32Array,
+  carried: Float32Array,
+  _scratch: Float32Array,
+  numLanes: number,
+  length: number,
+  units: number,
+): void {
+  dWeight.fill(0)
+  dBias.fill(0)
+  const dProduct = new Float32Array(3 * units)
+  const dState = new Float32Array(units) // By the h' of the row at hand, from the step after it.
+  for (let row = numLanes * length - 1; row >= 0; row--) {
+    if (row % length === length - 1) dState.fill(0)
+    const h = stateBefore(after, recorded, continues, carried, row, length, units)
+    for (let j = 0, i = 3 * units * row, g = 4 * units * row; j < units; j++, i++, g++) {
+      const [r, z, n, m] = [gates[g]!, gates[g + units]!, gates[g + 2 * units]!, gates[g + 3 * units]!]
+      const d = dAfter[row * units + j]! + dState[j]!
+      const dN = d * (1 - z) * (1 - n * n)
+      const dR = dN * m * r * (1 - r)
+      const dZ = d * (h[j]! - n) * z * (1 - z)
+      dX[i] = dProduct[j] = dR
+      dX[i + units] = dProduct[units + j] = dZ
+      dX[i + 2 * units] = dN
+      dProduct[2 * units + j] = dN * r
+      dState[j] = d * z
+    }
+    hiddenGradient(dWeight, dBias, dState, dProduct, h, weight, 3 * units, units)
+    if (continues.length === 0 || continues[row] === 0) dState.fill(0)
+  }
+}
+
+function sigmoid(x: number): number {
+  return 1 / (1 + Math.exp(-x))
+}

@@ -1,0 +1,57 @@
+/** What the plain bodies of the recurrent cells share. */
+
+/** The state that row n · length + t begins with: `width` elements. */
+export function stateBefore(
+  after: Float32Array,
+  recorded: Float32Array,
+  continues: Float32Array,
+  carried: Float32Array,
+  row: number,
+  length: number,
+  width: number,
+): Float32Array {
+  const isFirst = row % length === 0
+  if (continues.length === 0 || continues[row] === 0 || (isFirst && carried.length === 0)) {
+    return recorded.subarray(row * width, (row + 1) * width)
+  }
+  const lane = row / length
+  return isFirst ? carried.subarray(lane * width, (lane + 1) * width) : after.subarray((row - 1) * width, row * width)
+}
+
+/** product (width) = h · U + c, U being units × width. */
+export function hiddenProduct(
+  product: Float32Array,
+  h: Float32Array,
+  weight: Float32Array,
+  bias: Float32Array,
+  width: number,
+  units: number,
+): void {
+  for (let j = 0; j < width; j++) {
+    let sum = bias[j]!
+    for (let k = 0; k < units; k++) sum += h[k]! * weight[k * width + j]!
+    product[j] = sum
+  }
+}
+
+/** Adds what d(h · U + c) gives U, c and h. */
+export function hiddenGradient(
+  dWeight: Float32Array,
+  dBias: Float32Array,
+  dH: Float32Array,
+  dProduct: Float32Array,
+  h: Float32Array,
+  weight: Float32Array,
+  width: number,
+  units: number,
+): void {
+  for (let j = 0; j < width; j++) dBias[j] = dBias[j]! + dProduct[j]!
+  for (let k = 0; k < units; k++) {
+    let sum = dH[k]!
+    for (let j = 0; j < width; j++) {
+      sum += dProduct[j]! * weight[k * width + j]!
+      dWeight[k * width + j] = dWeight[k * width + j]! + h[k]! * dProduct[j]!
+    }
+    dH[k] = sum
+  }
+}

@@ -1,0 +1,183 @@
+/** Kernels that move, gather and sum what lies in tensors. */
+
+/** out (width × height) = x (height × width), transposed, for each of `count` matrices. */
+export function transposeMatrices(
+  out: Float32Array | Int32Array,
+  x: Float32Array | Int32Array,
+  count: number,
+  height: number,
+  width: number,
+): void {
+  for (let n = 0, i = 0; n < count; n++) {
+    const matrix = n * height * width
+    for (let row = 0; row < height; row++) {
+      for (let column = 0; column < width; column++, i++) out[matrix + column * height + row] = x[i]!
+    }
+  }
+}
+
+/** Copies `numRows` rows of `width` elements; rows of `out` begin outRow elements apart, rows of x xRow elements. */
+export function copyRows(
+  out: Float32Array | Int32Array,
+  x: Float32Array | Int32Array,
+  numRows: number,
+  width: number,
+  outRow: number,
+  xRow: number,
+): void {
+  for (let row = 0; row < numRows; row++) {
+    for (let k = 0; k < width; k++) out[row * outRow + k] = x[row * xRow + k]!
+  }
+}
+
+/** out (count × width): the sums of x (count × depth × width) over its middle. */
+export function sumMiddle(out: Float32Array, x: Float32Array, count: number, depth: number, width: number): void {
+  for (let n = 0; n < count; n++) {
+    for (let column = 0; column < width; column++) {
+      let sum = 0
+      for (let k = 0; k < depth; k++) sum += x[(n * depth + k) * width + column]!
+      out[n * width + column] = sum
+    }
+  }
+}
+
+/**
+ * Adds each row of x (numRows × width) to the row of `sums` (numSegments × width) that `segment` names, in rising order.
+ * Rows of a negative segment, or of one that does not exist, are left out.
+ */
+export function addToSegments(
+  sums: Float32Array,
+  x: Float32Array,
+  segment: Int32Array,
+  numRows: number,
+  width: number,
+  numSegments: number,
+): void {
+  for (let row = 0; row < numRows; row++) {
+    const into = segment[row]!
+    if (into < 0 || into >= numSegments) continue
+    for (let k = 0; k < width; k++) sums[into * width + k] = sums[into * width + k]! + x[row * width + k]!
+  }
+}
+
+/**
+ * The patch of each output pixel of one image x (height × width × channels) as a row of outHeight · outWidth rows of
+ * filterHeight · filterWidth · channels; 0 where a patch reaches beyond the image.
+ */
+export function unfoldPatches(
+  patches: Float32Array,
+  x: Float32Array,
+  height: number,
+  width: number,
+  channels: number,
+  outHeight: number,
+  outWidth: number,
+  filterHeight: number,
+  filterWidth: number,
+  strideHeight: number,
+  strideWidth: number,
+  dilationHeight: number,
+  dilationWidth: number,
+  padTop: number,
+  padLeft: number,
+): void {
+  let at = 0
+  for (let y = 0; y < outHeight; y++) {
+    for (let column = 0; column < outWidth; column++) {
+      for (let r = 0; r < filterHeight; r++) {
+        const fromRow = y * strideHeight - padTop + r * dilationHeight
+        for (let c = 0; c < filterWidth; c++) {
+          const fromColumn = column * strideWidth - padLeft + c * dilationWidth
+          const isPixel = fromRow >= 0 && fromRow < height && fromColumn >= 0 && fromColumn < width
+          const from = (fromRow * width + fromColumn) * channels
+          for (let k = 0; k < channels; k++, at++) patches[at] = isPixel ? x[from + k]! : 0
+        }
+      }
+    }
+  }
+}
+
+/** The way back: adds each element of `patches` to the pixel of x from which `unfoldPatches` would take it. */
+export function foldPatches(
+  x: Float32Array,
+  patches: Float32Array,
+  height: number,
+  width: number,
+  channels: number,
+  outHeight: number,
+  outWidth: number,
+  filterHeight: number,
+  filterWidth: number,
+  strideHeight: number,
+  strideWidth: number,
+  dilationHeight: number,
+  dilationWidth: number,
+  padTop: number,
+  padLeft: number,
+): void {
+  let at = 0
+  for (let y = 0; y < outHeight; y++) {
+    for (let column = 0; column < outWidth; column++) {
+      for (let r = 0; r < filterHeight; r++) {
+        const toRow = y * strideHeight - padTop + r * dilationHeight
+        for (let c = 0; c < filterWidth; c++, at += channels) {
+          const toColumn = column * strideWidth - padLeft + c * dilationWidth
+          if (toRow < 0 || toRow >= height || toColumn < 0 || toColumn >= width) continue
+          const to = (toRow * width + toColumn) * channels
+          for (let k = 0; k < channels; k++) x[to + k] = x[to + k]! + patches[at + k]!
+        }
+      }
+    }
+  }
+}
+
+/** To what `addDepthwise` adds. */
+export const DepthwiseTarget = { output: 0, input: 1, filter: 2 } as const
+
+/**
+ * A depthwise convolution of one image, and its gradients: wherever a tap of the filter lies on the image, the products of
+ * two of (outputs y, pixels x, taps of the filter) are added to the third, `into`. A channel of x has `multiplier` filters,
+ * and as many neighbouring channels of y.
+ */
+export function addDepthwise(
+  y: Float32Array,
+  x: Float32Array,
+  weight: Float32Array,
+  into: number,
+  multiplier: number,
+  height: number,
+  width: number,
+  channels: number,
+  outHeight: number,
+  outWidth: number,
+  filterHeight: number,
+  filterWidth: number,
+  strideHeight: number,
+  strideWidth: number,
+  dilationHeight: number,
+  dilationWidth: number,
+  padTop: number,
+  padLeft: number,
+): void {
+  const outChannels = channels * multiplier
+  for (let row = 0, out = 0; row < outHeight; row++) {
+    for (let column = 0; column < outWidth; column++, out += outChannels) {
+      for (let r = 0; r < filterHeight; r++) {
+        const fromRow = row * strideHeight - padTop + r * dilationHeight
+        if (fromRow < 0 || fromRow >= height) continue
+        for (let c = 0; c < filterWidth; c++) {
+          const fromColumn = column * strideWidth - padLeft + c * dilationWidth
+          if (fromColumn < 0 || fromColumn >= width) continue
+          const pixel = (fromRow * width + fromColumn) * channels
+          const tap = (r * filterWidth + c) * outChannels
+          for (let j = 0; j < outChannels; j++) {
+            const [yAt, xAt, wAt] = [out + j, pixel + Math.floor(j / multiplier), tap + j]
+            if (into === DepthwiseTarget.output) y[yAt] = y[yAt]! + x[xAt]! * weight[wAt]!
+            else if (into === DepthwiseTarget.input) x[xAt] = x[xAt]! + y[yAt]! * weight[wAt]!
+            else weight[wAt] = weight[wAt]! + x[xAt]! * y[yAt]!
+          }
+        }
+      }
+    }
+  }
+}

@@ -1,0 +1,335 @@
+/**
+ * Matrix products of any size; the plain twin `matmul.ts` says what is computed.
+ *
+ * B is copied in parts of at most 256 × 512 elements into panels of eight columns, in which a row of a panel is 32
+ * neighbouring bytes: a panel stays in the first-level cache while block after block of rows runs over it, and a transposed
+ * B costs no more than another. Few rows do not pay for the copy and take B where it lies; a transposed A is copied too where
+ * there are columns enough. An element of C is one f32 sum in
+ * rising order of the depth, whatever the block that it falls in, so a row's result depends on that row alone.
+ */
+import { madd } from '../vector.simd'
+
+/** Depth and columns of the part of B in the panels. */
+const DEPTH: i32 = 256
+const COLUMNS: i32 = 512
+/** Rows of A that run over every panel of the part before the next rows: they stay in the second-level cache. */
+const ROWS: i32 = 96
+/** From this many rows on, B is copied. */
+const COPIED_ROWS: i32 = 8
+/** From this many columns on, a transposed A is copied. */
+const COPIED_COLUMNS: i32 = 128
+
+export function matmul(
+  c: usize,
+  a: usize,
+  b: usize,
+  bias: usize,
+  scratch: usize,
+  numRows: i32,
+  numColumns: i32,
+  depth: i32,
+  aTransposed: bool,
+  bTransposed: bool,
+  accumulate: bool,
+  hasBias: bool,
+): void {
+  const rowsCopy = scratch + (<usize>(DEPTH * COLUMNS + 64) << 2)
+  const copiesA = aTransposed && numColumns >= COPIED_COLUMNS
+  const edge = scratch + (<usize>(DEPTH * COLUMNS) << 2) // One block of C where the columns end: 6 × 8 elements.
+  const cRow = <usize>numColumns << 2
+  const aRow: usize = aTransposed ? 4 : <usize>depth << 2
+  const aStep: usize = aTransposed ? <usize>numRows << 2 : 4
+  const bColumn: usize = bTransposed ? <usize>depth << 2 : 4
+  const bStep: usize = bTransposed ? 4 : <usize>numColumns << 2
+  const copies = bTransposed || numRows >= COPIED_ROWS
+  for (let j0 = 0; j0 < numColumns; j0 += COLUMNS) {
+    const columns = min(numColumns - j0, COLUMNS)
+    for (let k0 = 0; k0 == 0 || k0 < depth; k0 += DEPTH) {
+      const part = min(depth - k0, DEPTH)
+      const source = b + <usize>j0 * bColumn + <usize>k0 * bStep
+      const last = columns & ~7
+      const panelBytes = <usize>part << 5
+      if (copies) {
+        for (let j = 0; j < columns; j += 8) {
+          pack(scratch + (<usize>j >> 3) * panelBytes, source + <usize>j * bColumn, bColumn, bStep, min(columns - j, 8), part)
+        }
+      } else if (last < columns) pack(scratch, source + <usize>last * bColumn, bColumn, bStep, columns - last, part)
+      const fromC = accumulate || k0 > 0
+      const kept = i32x4.splat(fromC || hasBias ? -1 : 0)
+      for (let i0 = 0; i0 < numRows; i0 += ROWS) {
+        const rowsEnd = min(i0 + ROWS, numRows)
+        if (copiesA) packRows(rowsCopy, a + (<usize>i0 << 2) + <usize>k0 * aStep, aStep, rowsEnd - i0, part)
+        for (let j = 0; j < columns; j += 8) {
+          const width = columns - j
+          const isPacked = copies || width < 8
+          const panel = copies ? scratch + (<usize>j >> 3) * panelBytes : width < 8 ? scratch : source + <usize>j * bColumn
+          const panelStep: usize = isPacked ? 32 : bStep
+          const at = <usize>(j0 + j) << 2
+          for (let i = i0; i < rowsEnd; ) {
+            const left = rowsEnd - i
+            const rows = left >= 6 ? 6 : left >= 4 ? 4 : 1
+            const into = c + <usize>i * cRow + at
+            const from = fromC ? into : hasBias ? bias + at : into
+            const fromRow = fromC || !hasBias ? cRow : 0
+            const copied = rowsCopy + ((<usize>(i - i0) * part) << 2)
+            const rowsOfA = copiesA ? copied : a + <usize>i * aRow + <usize>k0 * aStep
+            const rowA: usize = copiesA ? 4 : aRow
+            const stepA: usize = copiesA ? <usize>rows << 2 : aStep
+            if (width >= 8) {
+              multiply(into, cRow, from, fromRow, kept, rowsOfA, rowA, stepA, panel, panelStep, rows, part)
+            } else {
+              copyPart(edge, 32, from, fromRow, rows, width)
+              multiply(edge, 32, edge, 32, kept, rowsOfA, rowA, stepA, panel, panelStep, rows, part)
+              copyPart(into, cRow, edge, 32, rows, width)
+            }
+            i += rows
+          }
+        }
+      }
+    }
+  }
+}
+
+/** The rows of a transposed A in the blocks that run over the panels: six, four, or one side by side, depth after depth. */
+function packRows(into: usize, a: usize, aStep: usize, numRows: i32, depth: i32): void {
+  for (let i = 0; i < numRows; ) {
+    const left = numRows - i
+    const rows = left >= 6 ? 6 : left >= 4 ? 4 : 1
+    let from = a + (<usize>i << 2)
+    if (rows == 6) {
+      for (let k = depth; k > 0; k--, from += aStep, into += 24) {
+        v128.store(into, v128.load(from))
+        store<i64>(into, load<i64>(from, 16), 16)
+      }
+    } else if (rows == 4) {
+      for (let k = depth; k > 0; k--, from += aStep, into += 16) v128.store(into, v128.load(from))
+    } else for (let k = depth; k > 0; k--, from += aStep, into += 4) store<i32>(into, load<i32>(from))
+    i += rows
+  }
+}
+
+/** Eight columns of B as rows of 32 bytes; where there are fewer, the others are 0. */
+function pack(panel: usize, b: usize, bColumn: usize, bStep: usize, columns: i32, depth: i32): void {
+  if (columns == 8 && bColumn == 4) {
+    for (; depth > 0; depth--, panel += 32, b += bStep) {
+      v128.store(panel, v128.load(b))
+      v128.store(panel, v128.load(b, 16), 16)
+    }
+  } else if (columns == 8) {
+    for (; depth >= 4; depth -= 4, panel += 128, b += 16) {
+      packFour(panel, b, bColumn)
+      packFour(panel + 16, b + 4 * bColumn, bColumn)
+    }
+    for (; depth > 0; depth--, panel += 32, b += 4) {
+      for (let j: usize = 0; j < 8; j++) store<f32>(panel + (j << 2), load<f32>(b + j * bColumn))
+    }
+  } else {
+    for (; depth > 0; depth--, panel += 32, b += bStep) {
+      v128.store(panel, f32x4.splat(0))
+      v128.store(panel, f32x4.splat(0), 16)
+      for (let j: usize = 0; j < <usize>columns; j++) store<f32>(panel + (j << 2), load<f32>(b + j * bColumn))
+    }
+  }
+}
+
+/** Four by four elements of a transposed B into four rows of a panel. */
+// @ts-ignore: decorator
+@inline
+function packFour(panel: usize, b: usize, bColumn: usize): void {
+  const r0 = v128.load(b)
+  const r1 = v128.load(b + bColumn)
+  const r2 = v128.load(b + 2 * bColumn)
+  const r3 = v128.load(b + 3 * bColumn)
+  const low01 = v128.shuffle<i32>(r0, r1, 0, 4, 1, 5)
+  const low23 = v128.shuffle<i32>(r2, r3, 0, 4, 1, 5)
+  const high01 = v128.shuffle<i32>(r0, r1, 2, 6, 3, 7)
+  const high23 = v128.shuffle<i32>(r2, r3, 2, 6, 3, 7)
+  v128.store(panel, v128.shuffle<i64>(low01, low23, 0, 2))
+  v128.store(panel, v128.shuffle<i64>(low01, low23, 1, 3), 32)
+  v128.store(panel, v128.shuffle<i64>(high01, high23, 0, 2), 64)
+  v128.store(panel, v128.shuffle<i64>(high01, high23, 1, 3), 96)
+}
+
+function copyPart(into: usize, intoRow: usize, from: usize, fromRow: usize, rows: i32, width: i32): void {
+  for (; rows > 0; rows--, into += intoRow, from += fromRow) {
+    for (let j: usize = 0; j < <usize>width << 2; j += 4) store<f32>(into + j, load<f32>(from + j))
+  }
+}
+
+// @ts-ignore: decorator
+@inline
+function multiply(
+  c: usize,
+  cRow: usize,
+  from: usize,
+  fromRow: usize,
+  kept: v128,
+  a: usize,
+  aRow: usize,
+  aStep: usize,
+  b: usize,
+  bStep: usize,
+  rows: i32,
+  depth: i32,
+): void {
+  if (rows == 6) block6(c, cRow, from, fromRow, kept, a, aRow, aStep, b, bStep, depth)
+  else if (rows == 4) block4(c, cRow, from, fromRow, kept, a, aRow, aStep, b, bStep, depth)
+  else block1(c, from, kept, a, aStep, b, bStep, depth)
+}
+
+// One block of C each: eight columns of 6, 4 or 1 rows, its sums in registers. As in dense.simd.ts, spelled out.
+
+function block6(
+  c: usize,
+  cRow: usize,
+  from: usize,
+  fromRow: usize,
+  kept: v128,
+  a: usize,
+  aRow: usize,
+  aStep: usize,
+  b: usize,
+  bStep: usize,
+  depth: i32,
+): void {
+  let a0 = a
+  let a1 = a + aRow
+  let a2 = a + 2 * aRow
+  let a3 = a + 3 * aRow
+  let a4 = a + 4 * aRow
+  let a5 = a + 5 * aRow
+  let c00 = v128.and(v128.load(from), kept)
+  let c01 = v128.and(v128.load(from, 16), kept)
+  let c10 = v128.and(v128.load(from + fromRow), kept)
+  let c11 = v128.and(v128.load(from + fromRow, 16), kept)
+  let c20 = v128.and(v128.load(from + 2 * fromRow), kept)
+  let c21 = v128.and(v128.load(from + 2 * fromRow, 16), kept)
+  let c30 = v128.and(v128.load(from + 3 * fromRow), kept)
+  let c31 = v128.and(v128.load(from + 3 * fromRow, 16), kept)
+  let c40 = v128.and(v128.load(from + 4 * fromRow), kept)
+  let c41 = v128.and(v128.load(from + 4 * fromRow, 16), kept)
+  let c50 = v128.and(v128.load(from + 5 * fromRow), kept)
+  let c51 = v128.and(v128.load(from + 5 * fromRow, 16), kept)
+  for (; depth > 0; depth--) {
+    const b0 = v128.load(b)
+    const b1 = v128.load(b, 16)
+    const e0 = v128.load32_splat(a0)
+    c00 = madd(e0, b0, c00)
+    c01 = madd(e0, b1, c01)
+    const e1 = v128.load32_splat(a1)
+    c10 = madd(e1, b0, c10)
+    c11 = madd(e1, b1, c11)
+    const e2 = v128.load32_splat(a2)
+    c20 = madd(e2, b0, c20)
+    c21 = madd(e2, b1, c21)
+    const e3 = v128.load32_splat(a3)
+    c30 = madd(e3, b0, c30)
+    c31 = madd(e3, b1, c31)
+    const e4 = v128.load32_splat(a4)
+    c40 = madd(e4, b0, c40)
+    c41 = madd(e4, b1, c41)
+    const e5 = v128.load32_splat(a5)
+    c50 = madd(e5, b0, c50)
+    c51 = madd(e5, b1, c51)
+    a0 += aStep
+    a1 += aStep
+    a2 += aStep
+    a3 += aStep
+    a4 += aStep
+    a5 += aStep
+    b += bStep
+  }
+  v128.store(c, c00)
+  v128.store(c, c01, 16)
+  v128.store(c + cRow, c10)
+  v128.store(c + cRow, c11, 16)
+  v128.store(c + 2 * cRow, c20)
+  v128.store(c + 2 * cRow, c21, 16)
+  v128.store(c + 3 * cRow, c30)
+  v128.store(c + 3 * cRow, c31, 16)
+  v128.store(c + 4 * cRow, c40)
+  v128.store(c + 4 * cRow, c41, 16)
+  v128.store(c + 5 * cRow, c50)
+  v128.store(c + 5 * cRow, c51, 16)
+}
+
+function block4(
+  c: usize,
+  cRow: usize,
+  from: usize,
+  fromRow: usize,
+  kept: v128,
+  a: usize,
+  aRow: usize,
+  aStep: usize,
+  b: usize,
+  bStep: usize,
+  depth: i32,
+): void {
+  let a0 = a
+  let a1 = a + aRow
+  let a2 = a + 2 * aRow
+  let a3 = a + 3 * aRow
+  let c00 = v128.and(v128.load(from), kept)
+  let c01 = v128.and(v128.load(from, 16), kept)
+  let c10 = v128.and(v128.load(from + fromRow), kept)
+  let c11 = v128.and(v128.load(from + fromRow, 16), kept)
+  let c20 = v128.and(v128.load(from + 2 * fromRow), kept)
+  let c21 = v128.and(v128.load(from + 2 * fromRow, 16), kept)
+  let c30 = v128.and(v128.load(from + 3 * fromRow), kept)
+  let c31 = v128.and(v128.load(from + 3 * fromRow, 16), kept)
+  for (; depth > 0; depth--) {
+    const b0 = v128.load(b)
+    const b1 = v128.load(b, 16)
+    const e0 = v128.load32_splat(a0)
+    c00 = madd(e0, b0, c00)
+    c01 = madd(e0, b1, c01)
+    const e1 = v128.load32_splat(a1)
+    c10 = madd(e1, b0, c10)
+    c11 = madd(e1, b1, c11)
+    const e2 = v128.load32_splat(a2)
+    c20 = madd(e2, b0, c20)
+    c21 = madd(e2, b1, c21)
+    const e3 = v128.load32_splat(a3)
+    c30 = madd(e3, b0, c30)
+    c31 = madd(e3, b1, c31)
+    a0 += aStep
+    a1 += aStep
+    a2 += aStep
+    a3 += aStep
+    b += bStep
+  }
+  v128.store(c, c00)
+  v128.store(c, c01, 16)
+  v128.store(c + cRow, c10)
+  v128.store(c + cRow, c11, 16)
+  v128.store(c + 2 * cRow, c20)
+  v128.store(c + 2 * cRow, c21, 16)
+  v128.store(c + 3 * cRow, c30)
+  v128.store(c + 3 * cRow, c31, 16)
+}
+
+function block1(
+  c: usize,
+  from: usize,
+  kept: v128,
+  a: usize,
+  aStep: usize,
+  b: usize,
+  bStep: usize,
+  depth: i32,
+): void {
+  let c00 = v128.and(v128.load(from), kept)
+  let c01 = v128.and(v128.load(from, 16), kept)
+  for (; depth > 0; depth--) {
+    const b0 = v128.load(b)
+    const b1 = v128.load(b, 16)
+    const e0 = v128.load32_splat(a)
+    c00 = madd(e0, b0, c00)
+    c01 = madd(e0, b1, c01)
+    a += aStep
+    b += bStep
+  }
+  v128.store(c, c00)
+  v128.store(c, c01, 16)
+}

@@ -1,0 +1,148 @@
+/**
+ * The head of an actor: from the last layer's outputs to actions, their log-probabilities and entropies, and back. The
+ * outputs are logits of choices, or means of a box action whose log standard deviations are parameters of their own.
+ */
+import { type Columns, column } from '../components/column.ts'
+import type { Kernels } from '../kernels/bind.ts'
+import type { Random } from '../random.ts'
+import { choiceSizes, type Space, spaceWidth } from '../space.ts'
+import type { ActingLanes, Derivatives, Evaluated, Rows } from './policy.ts'
+
+/** What an action space asks of a head. */
+export interface HeadShape {
+  /** Outputs of the last layer: logits, or means. */
+  readonly numOutputs: number
+  /** Sizes of the action's choices; empty for a box. */
+  readonly choices: readonly number[]
+  readonly actionWidth: number
+}
+
+/** The head that an action space asks for. */
+export function headShape(actionSpace: Space): HeadShape {
+  const choices = choiceSizes(actionSpace)
+  const actionWidth = spaceWidth(actionSpace)
+  const numOutputs = choices.length > 0 ? choices.reduce((sum, size) => sum + size, 0) : actionWidth
+  return { numOutputs, choices, actionWidth }
+}
+
+/** What a head needs for blocks of `blockRows` rows. */
+export function headPlan({ numOutputs, choices, actionWidth }: HeadShape, blockRows: number) {
+  const rows = (width: number) => column('f32', blockRows, width)
+  return {
+    /** Logits, or means. */
+    output: rows(numOutputs),
+    dOutput: rows(numOutputs),
+    logprob: rows(1),
+    entropy: rows(1),
+    value: rows(1),
+    dLogprob: rows(1),
+    dEntropy: rows(1),
+    dValue: rows(1),
+    /** Uniform or normal numbers of the action. */
+    draws: rows(actionWidth),
+    words: column('u32', 4),
+    choices: column('i32', choices.length),
+  }
+}
+
+/** A head's columns. */
+export type HeadColumns = Columns<ReturnType<typeof headPlan>>
+
+/** A head at work, in one thread. */
+export class Head {
+  readonly columns: HeadColumns
+  readonly #shape: HeadShape
+  /** Log standard deviations of a box action. */
+  readonly #logStd: Float32Array
+  readonly #kernels: Kernels
+  readonly #random: Random
+
+  constructor(shape: HeadShape, columns: HeadColumns, logStd: Float32Array, kernels: Kernels, random: Random) {
+    this.columns = columns
+    this.#shape = shape
+    this.#logStd = logStd
+    this.#kernels = kernels
+    this.#random = random
+    columns.choices.set(shape.choices)
+  }
+
+  /** Chooses for `count` lanes from `from`, whose outputs stand at row 0: writes chosen and logprob. */
+  act(lanes: ActingLanes, explore: boolean, from: number, count: number): void {
+    const { output, draws, words, choices } = this.columns
+    const { numOutputs, actionWidth } = this.#shape
+    const { key0, key1 } = this.#random
+    const { lane, episode, step } = lanes.episode
+    const { chosen, logprob } = lanes.action
+    const kernels = this.#kernels
+    if (chosen instanceof Int32Array) {
+      this.#mask(lanes.actionMask.current, from, count)
+      if (explore) {
+        kernels.drawUniform(draws, words, lane, episode, step, key0, key1, count, actionWidth, from)
+        kernels.categoricalSample(chosen, logprob, output, draws, choices, count, actionWidth, numOutputs, from)
+      } else kernels.categoricalMode(chosen, logprob, output, choices, count, actionWidth, numOutputs, from)
+    } else if (explore) {
+      kernels.drawNormal(draws, words, lane, episode, step, key0, key1, count, actionWidth, from)
+      kernels.gaussianSample(chosen, logprob, output, this.#logStd, draws, count, actionWidth, from)
+    } else kernels.gaussianMode(chosen, logprob, output, this.#logStd, count, actionWidth, from)
+  }
+
+  /** logprob and entropy of the actions of rows `from` to `from + count`, whose outputs stand at row 0. */
+  evaluate({ action, actionMask }: Rows, from: number, count: number): void {
+    const { output, logprob, entropy, choices } = this.columns
+    const { numOutputs, actionWidth } = this.#shape
+    if (action instanceof Int32Array) {
+      this.#mask(actionMask, from, count)
+      this.#kernels.categoricalEvaluate(logprob, entropy, action, output, choices, count, actionWidth, numOutputs, from)
+    } else {
+      this.#kernels.gaussianEvaluate(logprob, entropy, action, output, this.#logStd, count, actionWidth, from)
+    }
+  }
+
+  /** dOutput from dLogprob and dEntropy, after `evaluate` of the same rows; adds to `dLogStd` for a box action. */
+  backward({ action }: Rows, from: number, count: number, dLogStd: Float32Array): void {
+    const { output, dOutput, dLogprob, dEntropy, choices } = this.columns
+    const { numOutputs, actionWidth } = this.#shape
+    if (action instanceof Int32Array) {
+      this.#kernels.categoricalBackward(
+        dOutput,
+        dLogprob,
+        dEntropy,
+        action,
+        output,
+        choices,
+        count,
+        actionWidth,
+        numOutputs,
+        from,
+      )
+    } else {
+      this.#kernels.gaussianBackward(
+        dOutput,
+        dLogStd,
+        dLogprob,
+        dEntropy,
+        action,
+        output,
+        this.#logStd,
+        count,
+        actionWidth,
+        from,
+      )
+    }
+  }
+
+  /** What it says of the rows at hand. */
+  get evaluated(): Evaluated {
+    return this.columns
+  }
+
+  /** Where the loss's derivatives by that go. */
+  get derivatives(): Derivatives {
+    return this.columns
+  }
+
+  #mask(actionMask: Uint8Array, from: number, count: number): void {
+    if (actionMask.length === 0) return
+    this.#kernels.maskLogits(this.columns.output, actionMask, count, this.#shape.numOutputs, from)
+  }
+}

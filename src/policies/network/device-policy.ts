@@ -1,0 +1,442 @@
+/**
+ * A policy whose network runs on a tfjs device. Weights, actions, losses and gradients stay columns: before a pass the
+ * weights are handed to the device if they have changed, after it outputs come back as columns, on which the same kernels
+ * work that serve the fused perceptron. A pass leaves no tensors behind, whether it succeeds or throws.
+ */
+import type { NamedTensorMap, Scalar, Tensor, Tensor2D, Tensor3D, Variable } from '@tensorflow/tfjs-core'
+import { type Columns, column, type Plan } from '../../components/column.ts'
+import type { Device } from '../../devices/device.ts'
+import { assert, InputError, show } from '../../errors.ts'
+import type { Kernels } from '../../kernels/bind.ts'
+import type { Random } from '../../random.ts'
+import { type Space, spaceWidth } from '../../space.ts'
+import { Head, type HeadColumns, type HeadShape, headPlan, headShape } from '../head.ts'
+import type {
+  ActingLanes,
+  Evaluated,
+  LossOf,
+  Parameter,
+  ParameterViews,
+  Policy,
+  PolicyModel,
+  Rows,
+  Seen,
+  Sequence,
+} from '../policy.ts'
+import type { NetworkParameter, SeenSteps, Weights } from './module.ts'
+
+/** Rows that a device is handed at once, at most: its work for one row is far below the cost of asking. */
+const DEVICE_BLOCK_ROWS = 8192
+
+/** What a whole network says of its rows. */
+export interface Outputs {
+  /** Logits, or means: a row for each seen row. */
+  readonly output: Tensor2D
+  /** The critic's value: a row of one element. */
+  readonly value: Tensor2D
+  /** What each lane remembers after its last step; null without a memory. */
+  readonly memory: Tensor2D | null
+}
+
+/** A whole network: trunk and heads. */
+export interface Network {
+  /** In the order of the flat weights. That of LOG_STD, which a box action needs, is no tensor of the network. */
+  readonly parameters: readonly NetworkParameter[]
+  readonly memoryWidth: number
+  forward(tf: Device['tf'], weights: Weights, seen: SeenSteps): Outputs
+  /** Variables of somebody's own that stand for the first parameters; for the others each policy makes its own. */
+  readonly variables?: readonly Variable[]
+}
+
+/** Name of the log standard deviations of a box action. */
+export const LOG_STD = 'actor.logStd'
+
+/** Where a definition finds the device that `prepare` started. */
+export interface DeviceHolder {
+  device: Device | undefined
+}
+
+/** The policy's model over a network. */
+export function networkModel(
+  id: string,
+  network: Network,
+  actionSpace: Space,
+  observationSpace: Space,
+  sequence: Sequence | null,
+  holder: DeviceHolder,
+): PolicyModel {
+  const head = headShape(actionSpace)
+  const parameters: Parameter[] = []
+  let numParameters = 0
+  for (const { name, shape } of network.parameters) {
+    parameters.push({ name, offset: numParameters, shape })
+    numParameters += shape.reduce((product, side) => product * side, 1)
+  }
+  const shape = { network, head, parameters, sequence, observationWidth: spaceWidth(observationSpace) }
+  return {
+    numParameters,
+    parameters,
+    memoryWidth: network.memoryWidth,
+    sequence,
+    blockRows: DEVICE_BLOCK_ROWS,
+    answersLater: holder.device?.readsSynchronously === false,
+    staysInThread: true,
+    workspace: () => ({ head: headPlan(head, DEVICE_BLOCK_ROWS), logStd: column('f32', 0) }) satisfies Plan,
+    initialise(weights, random, key) {
+      weights.fill(0)
+      let layer = 0
+      for (const [index, { shape: sides, initialise }] of network.parameters.entries()) {
+        const { offset } = parameters[index]!
+        const size = sides.reduce((product, side) => product * side, 1)
+        initialise?.(weights.subarray(offset, offset + size), random, key, layer)
+        if (sides.length > 1) layer++
+      }
+    },
+    bind(weights, workspace, kernels, random) {
+      if (holder.device === undefined) {
+        throw new InputError(`policy ${id}`, 'a world that was made without its device', 'createWorld, which starts it')
+      }
+      return new DevicePolicy(id, shape, holder.device, weights, workspace, kernels, random)
+    },
+  }
+}
+
+interface Shape {
+  readonly network: Network
+  readonly head: HeadShape
+  readonly parameters: readonly Parameter[]
+  readonly sequence: Sequence | null
+  readonly observationWidth: number
+}
+
+/** Outputs that were read. */
+interface Read {
+  readonly output: Float32Array
+  readonly value: Float32Array
+  readonly memory: Float32Array | null
+}
+
+/** Whose weights a model's variables hold, by the first of them: several policies may share them. */
+const lastUser = new WeakMap<Variable, DevicePolicy>()
+
+class DevicePolicy implements Policy {
+  readonly #id: string
+  readonly #shape: Shape
+  readonly #device: Device
+  readonly #tf: Device['tf']
+  readonly #weights: ParameterViews
+  readonly #head: Head
+  readonly #logStd: number
+  #variables: readonly (Variable | null)[] | undefined
+  #isStale = true
+  readonly #byName: Weights
+
+  constructor(
+    id: string,
+    shape: Shape,
+    device: Device,
+    weights: Float32Array,
+    workspace: Columns<Plan>,
+    kernels: Kernels,
+    random: Random,
+  ) {
+    this.#id = id
+    this.#shape = shape
+    this.#device = device
+    this.#tf = device.tf
+    this.#weights = this.view(weights)
+    this.#logStd = shape.parameters.findIndex(({ name }) => name === LOG_STD)
+    const columns = workspace as unknown as { head: HeadColumns; logStd: Float32Array }
+    this.#head = new Head(shape.head, columns.head, this.#weights[this.#logStd] ?? columns.logStd, kernels, random)
+    const places = new Map(shape.parameters.map(({ name }, index) => [name, index]))
+    this.#byName = (name) => {
+      const place = places.get(name)
+      assert(place !== undefined, `${id} has no parameter ${name}`)
+      return this.#variables![place]!
+    }
+  }
+
+  view(weights: Float32Array): ParameterViews {
+    return this.#shape.parameters.map(({ offset, shape }) =>
+      weights.subarray(offset, offset + shape.reduce((product, side) => product * side, 1)),
+    )
+  }
+
+  refresh(): void {
+    this.#isStale = true
+  }
+
+  dispose(): void {
+    const { variables = [] } = this.#shape.network
+    for (const variable of this.#variables?.slice(variables.length) ?? []) variable?.dispose()
+    this.#variables = undefined
+    this.#isStale = true
+  }
+
+  infer(lanes: ActingLanes, explore: boolean, from: number, to: number): void | Promise<void> {
+    const { observation, memory, action } = lanes
+    const count = Math.min(DEVICE_BLOCK_ROWS, to - from)
+    if (count <= 0) return
+    const { memoryWidth } = this.#shape.network
+    const done = this.#run({ observation: observation.current, memory: memory.current }, from, count, (read) => {
+      this.#head.columns.output.set(read.output)
+      action.value.set(read.value, from)
+      if (read.memory !== null) memory.next.set(read.memory, from * memoryWidth)
+      this.#head.act(lanes, explore, from, count)
+    })
+    if (from + count >= to) return done
+    if (done !== undefined) return done.then(() => this.infer(lanes, explore, from + count, to))
+    return this.infer(lanes, explore, from + count, to)
+  }
+
+  values(value: Float32Array, seen: Seen, count: number, from = 0): void | Promise<void> {
+    const rows = Math.min(DEVICE_BLOCK_ROWS, count - from)
+    if (rows <= 0) return
+    const done = this.#run(seen, from, rows, (read) => value.set(read.value, from))
+    if (done !== undefined) return done.then(() => this.values(value, seen, count, from + rows))
+    return this.values(value, seen, count, from + rows)
+  }
+
+  evaluate(rows: Rows, from: number, count: number): Evaluated | Promise<Evaluated> {
+    const forward = () => this.#forwardRows(rows, from, count)
+    return this.#read(forward, (read) => this.#evaluated(read, rows, from, count))
+  }
+
+  differentiate(
+    rows: Rows,
+    from: number,
+    count: number,
+    lossOf: LossOf,
+    gradient: ParameterViews,
+  ): void | Promise<void> {
+    const dLogStd = gradient[this.#logStd] ?? EMPTY
+    const lossAt = (read: Read): void => {
+      const evaluated = this.#evaluated(read, rows, from, count)
+      lossOf(evaluated, this.#head.derivatives, from, count)
+      this.#head.backward(rows, from, count, dLogStd)
+    }
+    if (this.#device.readsSynchronously) return this.#backward(rows, from, count, lossAt, gradient)
+    // What cannot be read in the middle of a pass is read after a first one; the second has the derivatives.
+    const done = this.#read(
+      () => this.#forwardRows(rows, from, count),
+      (read) => lossAt(read),
+    ) as Promise<void>
+    return done.then(() => this.#backward(rows, from, count, null, gradient))
+  }
+
+  /** Writes what the network says into the head's columns. */
+  #evaluated(read: Read, rows: Rows, from: number, count: number): Evaluated {
+    this.#head.columns.output.set(read.output)
+    this.#head.columns.value.set(read.value)
+    this.#head.evaluate(rows, from, count)
+    return this.#head.evaluated
+  }
+
+  /**
+   * Adds the gradient by the weights. The loss is a function of columns: where it is handed over, it is called in the middle
+   * of the pass, with the outputs; else its derivatives are there.
+   */
+  #backward(
+    rows: Rows,
+    from: number,
+    count: number,
+    lossAt: ((read: Read) => void) | null,
+    gradient: ParameterViews,
+  ): void | Promise<void> {
+    const tf = this.#tf
+    this.#load()
+    const { dOutput, dValue } = this.#head.columns
+    const { numOutputs } = this.#shape.head
+    const derivatives = (): Tensor[] => [
+      tf.tensor2d(dOutput.slice(0, count * numOutputs), [count, numOutputs]),
+      tf.tensor2d(dValue.slice(0, count), [count, 1]),
+    ]
+    const columnLoss = tf.customGrad((...given) => {
+      const [output, value] = given as unknown as [Tensor2D, Tensor2D]
+      lossAt?.({ output: syncData(output), value: syncData(value), memory: null })
+      return { value: tf.scalar(0), gradFunc: () => derivatives() }
+    })
+    const before = this.#burnIn(rows, count)
+    let grads: NamedTensorMap
+    try {
+      const variables = this.#variables!.filter((variable) => variable !== null)
+      const result = tf.variableGrads(() => {
+        const { output, value } = this.#forwardRows(rows, from, count, before)
+        return columnLoss(output, value) as Scalar
+      }, variables)
+      result.value.dispose()
+      grads = result.grads
+    } catch (error) {
+      releaseTape(tf)
+      throw error
+    } finally {
+      before?.dispose()
+    }
+    if (this.#device.readsSynchronously) {
+      try {
+        this.#variables!.forEach((variable, index) => {
+          if (variable !== null) add(gradient[index]!, syncData(grads[variable.name]!))
+        })
+      } finally {
+        tf.dispose(grads)
+      }
+      return
+    }
+    const reading = this.#variables!.map(async (variable, index) => {
+      if (variable !== null) add(gradient[index]!, (await grads[variable.name]!.data()) as Float32Array)
+    })
+    return Promise.all(reading).then(
+      () => tf.dispose(grads),
+      (cause) => {
+        tf.dispose(grads)
+        throw cause
+      },
+    )
+  }
+
+  /** One step of `count` lanes from row `from`. */
+  #run(seen: Seen, from: number, count: number, then: (read: Read) => void): void | Promise<void> {
+    return this.#read(() => {
+      const { memoryWidth } = this.#shape.network
+      const memory =
+        memoryWidth === 0
+          ? null
+          : this.#tf.tensor3d(part(seen.memory, from, count, memoryWidth), [count, 1, memoryWidth])
+      return this.#forward({
+        x: this.#observations(seen, from, count),
+        numLanes: count,
+        length: 1,
+        memory,
+        continues: null,
+        carried: null,
+      })
+    }, then)
+  }
+
+  /** `count` rows of a minibatch, or the sequences that they are, without their burn-in. */
+  #forwardRows(rows: Rows, from: number, count: number, before: Tensor2D | null = null): Outputs {
+    const { sequence } = this.#shape
+    if (sequence === null) {
+      const x = this.#observations(rows, from, count)
+      return this.#forward({ x, numLanes: count, length: 1, memory: null, continues: null, carried: null })
+    }
+    assert(from === 0 && count % sequence.length === 0, 'sequences are evaluated whole, from row 0')
+    const carried = before ?? this.#burnIn(rows, count)
+    return this.#forward(this.#steps(rows, count, sequence.burnIn, sequence.length, carried))
+  }
+
+  /** What the lanes remember after the burn-in; null where there is none. */
+  #burnIn(rows: Rows, count: number): Tensor2D | null {
+    const { sequence } = this.#shape
+    if (sequence === null || sequence.burnIn === 0) return null
+    return this.#tf.tidy(() => this.#forward(this.#steps(rows, count, 0, sequence.burnIn, null)).memory!)
+  }
+
+  /** Steps `first` to `first + length` of each sequence. */
+  #steps(rows: Rows, count: number, first: number, length: number, carried: Tensor2D | null): SeenSteps {
+    const tf = this.#tf
+    const { sequence, network, observationWidth } = this.#shape
+    const { memoryWidth } = network
+    const rowsOf = sequence!.burnIn + sequence!.length
+    const numLanes = count / sequence!.length
+    const cut = (whole: Float32Array, width: number) =>
+      tf.slice(
+        tf.tensor3d(whole.slice(0, numLanes * rowsOf * width), [numLanes, rowsOf, width]),
+        [0, first, 0],
+        [-1, length, -1],
+      )
+    const observation = cut(rows.observation, observationWidth)
+    const continues = cut(Float32Array.from(rows.continues.subarray(0, numLanes * rowsOf)), 1)
+    return {
+      x: tf.reshape(observation, [numLanes * length, observationWidth]),
+      numLanes,
+      length,
+      memory: cut(rows.memory, memoryWidth) as Tensor3D,
+      continues: tf.reshape(continues, [numLanes, length]),
+      carried,
+    }
+  }
+
+  #observations(seen: Seen, from: number, count: number): Tensor2D {
+    const { observationWidth } = this.#shape
+    return this.#tf.tensor2d(part(seen.observation, from, count, observationWidth), [count, observationWidth])
+  }
+
+  /** The network's forward pass, its shapes checked. */
+  #forward(seen: SeenSteps): Outputs {
+    const outputs = this.#shape.network.forward(this.#tf, this.#byName, seen)
+    const numRows = seen.numLanes * seen.length
+    check(this.#id, 'output', outputs.output, [numRows, this.#shape.head.numOutputs])
+    check(this.#id, 'value', outputs.value, [numRows, 1])
+    return outputs
+  }
+
+  /** Runs `forward` on the present weights, reads what it says, and hands it on. */
+  #read<T>(forward: () => Outputs, then: (read: Read) => T): T | Promise<T> {
+    const tf = this.#tf
+    this.#load()
+    const { output, value, memory } = tf.tidy(() => forward() as unknown as NamedTensorMap) as unknown as Outputs
+    const kept = [output, value, ...(memory === null ? [] : [memory])]
+    if (this.#device.readsSynchronously) {
+      try {
+        const [outputs, values, memories] = kept.map(syncData)
+        return then({ output: outputs!, value: values!, memory: memories ?? null })
+      } finally {
+        tf.dispose(kept)
+      }
+    }
+    const reading = Promise.all(kept.map((tensor) => tensor.data() as Promise<Float32Array>))
+    return reading
+      .then(([outputs, values, memories]) => then({ output: outputs!, value: values!, memory: memories ?? null }))
+      .finally(() => tf.dispose(kept))
+  }
+
+  /** Hands the weights to the device if it does not hold them. */
+  #load(): void {
+    const { variables } = this.#shape.network
+    const active = this.#tf.getBackend()
+    if (active !== this.#device.backend) {
+      const expected = `the policy's device, ${this.#device.name}: one is active at a time (startDevice)`
+      throw new InputError(`policy ${this.#id}`, `tfjs backend ${active}`, expected)
+    }
+    if (!this.#isStale && (variables === undefined || lastUser.get(variables[0]!) === this)) return
+    const tf = this.#tf
+    tf.tidy(() => {
+      const tensors = this.#shape.parameters.map(({ name, shape }, index) =>
+        name === LOG_STD ? null : tf.tensor(this.#weights[index]!.slice(), [...shape]),
+      )
+      this.#variables ??= tensors.map((tensor, index) => variables?.[index] ?? (tensor && tf.variable(tensor)))
+      for (const [index, variable] of this.#variables.entries()) variable?.assign(tensors[index]!)
+    })
+    if (variables !== undefined) lastUser.set(variables[0]!, this)
+    this.#isStale = false
+  }
+}
+
+const EMPTY = new Float32Array(0)
+
+function syncData(tensor: Tensor): Float32Array {
+  return tensor.dataSync() as Float32Array
+}
+
+/** A copy of rows: a device may keep what it is handed, and columns are written again. */
+function part(column: Float32Array, from: number, count: number, width: number): Float32Array {
+  return column.slice(from * width, (from + count) * width)
+}
+
+function add(sum: Float32Array, values: Float32Array): void {
+  for (let i = 0; i < sum.length; i++) sum[i] = sum[i]! + values[i]!
+}
+
+/** Disposes what a pass that threw had put aside for its gradient, which tfjs forgets. */
+function releaseTape(tf: Device['tf']): void {
+  const { state } = tf.engine() as unknown as { state: { activeTape: { saved?: Tensor[] }[] | null } }
+  for (const { saved } of state.activeTape ?? []) tf.dispose(saved ?? [])
+  state.activeTape = null
+}
+
+function check(id: string, what: string, tensor: Tensor | undefined, expected: readonly number[]): void {
+  const shape = tensor?.shape
+  if (shape !== undefined && shape.length === expected.length && expected.every((side, i) => shape[i] === side)) return
+  throw new InputError(`network ${id}, ${what}`, show(shape), `a tensor of shape ${show(expected)}`)
+}

@@ -1,0 +1,121 @@
+import { defineFactory } from '../../definition.ts'
+import { type DeviceName, deviceNames, startDevice } from '../../devices/device.ts'
+import { InputError, show } from '../../errors.ts'
+import { choice, number, sizes, toggle, whole } from '../../settings.ts'
+import { type Space, spaceWidth } from '../../space.ts'
+import { headShape } from '../head.ts'
+import type { PolicyDefinition, PolicyModel, Sequence } from '../policy.ts'
+import { type TrunkOptions, trunk, withHeads } from './compose.ts'
+import { type DeviceHolder, networkModel } from './device-policy.ts'
+import type { ImageShape } from './parts.ts'
+
+const shared = {
+  device: choice('best', ['best', ...deviceNames], 'where the network runs; best: the first of them that can start'),
+  logStd: number(0, 'starting log standard deviation of a continuous action'),
+}
+const denseSettings = {
+  hidden: sizes([64, 64], 'units of each hidden layer'),
+  activation: choice('tanh', ['tanh', 'relu'], 'activation of the hidden layers'),
+}
+const image = {
+  filters: sizes([16, 32], 'filters of each convolution'),
+  kernelSize: whole(3, 'height and width of the filters', { min: 1 }),
+}
+
+/**
+ * Dense layers on a device: the network that `mlp` has, with the same names, weights and starting values. For small
+ * networks `mlp` is many times faster; this one is there to compare, and to run where a GPU pays.
+ */
+export const dense = defineFactory(
+  'policy',
+  {
+    id: 'dense',
+    module: import.meta.url,
+    settings: { ...denseSettings, sharedTrunk: toggle(false, 'actor and critic share the hidden layers'), ...shared },
+  },
+  (parameters) => readyMade('dense', { ...parameters, filters: [], kernelSize: 1, cell: null, units: 0 }, null),
+) satisfies (...parameters: never[]) => PolicyDefinition
+
+/**
+ * Convolutions over an observation of shape height × width × channels (same padding, stride 1, relu), then dense layers.
+ *
+ * @example convolutional({ filters: [16], hidden: [128] })
+ */
+export const convolutional = defineFactory(
+  'policy',
+  {
+    id: 'convolutional',
+    module: import.meta.url,
+    settings: {
+      ...image,
+      hidden: sizes([128], 'units of each hidden layer after the convolutions'),
+      activation: choice('relu', ['tanh', 'relu'], 'activation of the hidden layers'),
+      sharedTrunk: toggle(true, 'actor and critic share everything but the heads'),
+      ...shared,
+    },
+  },
+  (parameters) => readyMade('convolutional', { ...parameters, cell: null, units: 0 }, null),
+) satisfies (...parameters: never[]) => PolicyDefinition
+
+/**
+ * A policy with a memory: dense layers (after convolutions, if any filters are given), then a GRU or an LSTM. What a lane
+ * remembers is a column, empty where an episode begins. It is trained on sequences of `sequenceLength` rows, after `burnIn`
+ * rows that bring its memory up to date.
+ *
+ * @example recurrent({ cell: 'gru', units: 64 })
+ */
+export const recurrent = defineFactory(
+  'policy',
+  {
+    id: 'recurrent',
+    module: import.meta.url,
+    settings: {
+      cell: choice('gru', ['gru', 'lstm'], 'what remembers'),
+      units: whole(64, 'units of the cell', { min: 1 }),
+      sequenceLength: whole(16, 'rows of a training sequence; numSteps is a multiple of it', { min: 1 }),
+      burnIn: whole(0, 'rows before a sequence that only bring the memory up to date', { min: 0 }),
+      ...denseSettings,
+      hidden: sizes([64], 'units of each layer before the cell'),
+      filters: sizes([], 'filters of convolutions before the layers'),
+      kernelSize: image.kernelSize,
+      sharedTrunk: toggle(true, 'actor and critic share everything but the heads'),
+      ...shared,
+    },
+  },
+  (parameters) => readyMade('recurrent', parameters, { length: parameters.sequenceLength, burnIn: parameters.burnIn }),
+) satisfies (...parameters: never[]) => PolicyDefinition
+
+type ReadyMadeParameters = Omit<TrunkOptions, 'image'> & {
+  readonly sharedTrunk: boolean
+  readonly device: 'best' | DeviceName
+  readonly logStd: number
+}
+
+function readyMade(
+  id: string,
+  parameters: ReadyMadeParameters,
+  sequence: Sequence | null,
+): Pick<PolicyDefinition, 'prepare' | 'build'> {
+  const holder: DeviceHolder = { device: undefined }
+  return {
+    async prepare() {
+      holder.device = await startDevice(parameters.device === 'best' ? undefined : parameters.device)
+    },
+    build(observationSpace: Space, actionSpace: Space): PolicyModel {
+      const numInputs = spaceWidth(observationSpace)
+      const options = { ...parameters, image: parameters.filters.length > 0 ? imageShape(id, observationSpace) : null }
+      const head = headShape(actionSpace)
+      const actor = trunk(parameters.sharedTrunk ? 'trunk' : 'actor', numInputs, options)
+      const critic = parameters.sharedTrunk ? null : trunk('critic', numInputs, options)
+      const network = withHeads(actor, critic, head, parameters.logStd)
+      return networkModel(id, network, actionSpace, observationSpace, sequence, holder)
+    },
+  }
+}
+
+function imageShape(id: string, space: Space): ImageShape {
+  if (space.kind !== 'box' || space.shape.length !== 3) {
+    throw new InputError(`${id} observation space`, show(space), 'a box of shape height × width × channels')
+  }
+  return space.shape as unknown as ImageShape
+}

@@ -1,0 +1,24 @@
+/** The policies that come with Colonnade. */
+import type { Factory } from '../definition.ts'
+import { unknownWord } from '../errors.ts'
+import type { Settings } from '../settings.ts'
+import { mlp } from './mlp.ts'
+import { convolutional, dense, recurrent } from './network/ready-made.ts'
+import type { PolicyDefinition } from './policy.ts'
+
+/** Makes a policy from its parameters, like `mlp`; `id` and `settings` say which. */
+export type PolicyFactory = Factory<Settings, PolicyDefinition>
+
+/** Every built-in policy's factory. */
+export const policies: readonly PolicyFactory[] = [mlp, dense, convolutional, recurrent] as unknown as PolicyFactory[]
+
+/**
+ * The factory of a built-in policy.
+ * @throws InputError that names the nearest id.
+ */
+export function policyFactory(id: string): PolicyFactory {
+  const factory = policies.find((candidate) => candidate.id === id)
+  if (factory !== undefined) return factory
+  const ids = policies.map((candidate) => candidate.id)
+  throw unknownWord('policy', id, ids)
+}

@@ -1,0 +1,87 @@
+/** A policy's weights as a safetensors file: a tensor for each parameter, by its name. */
+import { InputError, show } from '../errors.ts'
+import { readSafetensors, type Tensor, tensorOf, tensorValues, writeSafetensors } from '../safetensors.ts'
+import type { PolicyModel } from './policy.ts'
+
+/** The types that weights may have in a file. */
+export const weightTypes = ['F32', 'F16', 'BF16'] as const
+
+/**
+ * Writes weights, in f32 or rounded to f16 or bf16. `model` is `policy.build(observationSpace, actionSpace)`.
+ * @throws InputError for weights of another length, that are not finite or too large for the type, or a place that cannot
+ * be written.
+ * @example await saveWeights('weights.safetensors', model, world.cohorts[0].weights)
+ */
+export async function saveWeights(
+  path: string,
+  model: PolicyModel,
+  weights: Float32Array,
+  type: (typeof weightTypes)[number] = 'F32',
+): Promise<void> {
+  checkWeights(model, weights)
+  if (!weightTypes.includes(type)) throw new InputError('type', show(type), `one of ${weightTypes.join(', ')}`)
+  const tensors = model.parameters.map(({ name, offset, shape }) =>
+    tensorOf(name, weights.subarray(offset, offset + sizeOf(shape)), shape, type),
+  )
+  await writeSafetensors(path, tensors)
+}
+
+/**
+ * Refuses weights that are none of the model's.
+ * @throws InputError for another length, and for a number that is not finite, with its parameter.
+ */
+export function checkWeights(model: PolicyModel, weights: Float32Array): void {
+  if (weights.length !== model.numParameters) {
+    throw new InputError('weights', `${weights.length} numbers`, `${model.numParameters}, the parameters of the model`)
+  }
+  for (const { name, offset, shape } of model.parameters) {
+    refuseNonFinite('weights', name, weights.subarray(offset, offset + sizeOf(shape)))
+  }
+}
+
+/**
+ * Reads weights for a model: f16 and bf16 become f32, which holds them exactly.
+ * @throws InputError where the file is no safetensors file, lacks a parameter or has one of another shape or type, has a
+ * tensor that is none of the model's, or holds a number that is not finite.
+ * @example world.cohorts[0].weights.set(await loadWeights('weights.safetensors', model))
+ */
+export async function loadWeights(path: string, model: PolicyModel): Promise<Float32Array> {
+  return weightsOf(path, (await readSafetensors(path)).tensors, model, '')
+}
+
+/** The weights of a model from tensors called by `prefix` and a parameter's name; `subject` names their file in errors. */
+export function weightsOf(
+  subject: string,
+  tensors: ReadonlyMap<string, Tensor>,
+  model: PolicyModel,
+  prefix: string,
+): Float32Array {
+  const weights = new Float32Array(model.numParameters)
+  for (const { name, offset, shape } of model.parameters) {
+    const tensor = tensors.get(prefix + name)
+    const isOfType = weightTypes.some((type) => type === tensor?.type)
+    if (tensor === undefined || !isOfType || show(tensor.shape) !== show(shape)) {
+      const got = tensor ? `${name}: ${tensor.type} of shape ${show(tensor.shape)}` : `no ${name}`
+      throw new InputError(subject, got, `${name}: ${weightTypes.join(', ')} of shape ${show(shape)}`)
+    }
+    const values = tensorValues(tensor) as Float32Array
+    refuseNonFinite(subject, name, values)
+    weights.set(values, offset)
+  }
+  const known = new Set(model.parameters.map(({ name }) => prefix + name))
+  for (const name of tensors.keys()) {
+    if (name.startsWith(prefix) && !known.has(name)) {
+      throw new InputError(subject, `tensor ${name}`, `only those of the model: ${[...known].join(', ')}`)
+    }
+  }
+  return weights
+}
+
+function refuseNonFinite(subject: string, name: string, values: Float32Array): void {
+  const place = values.findIndex((value) => !Number.isFinite(value))
+  if (place >= 0) throw new InputError(`${subject}, ${name}`, `${values[place]} in element ${place}`, 'finite weights')
+}
+
+function sizeOf(shape: readonly number[]): number {
+  return shape.reduce((product, side) => product * side, 1)
+}

@@ -1,0 +1,113 @@
+import fc from 'fast-check'
+import { describe, expect, test } from 'vitest'
+import { cutOf, cutPlan, listBlock, listLearned, listUnits } from '../../src/algorithms/minibatch.ts'
+import { takeArena } from '../../src/components/arena.ts'
+import type { RolloutColumns } from '../../src/components/rollout.ts'
+import { createKernels } from '../../src/kernels/bind.ts'
+import type { PolicyModel } from '../../src/policies/policy.ts'
+
+const model = (part: Partial<PolicyModel>) => ({ numParameters: 1, parameters: [], ...part }) as unknown as PolicyModel
+
+describe('cutOf', () => {
+  test('counts units, blocks and rows, of single rows and of sequences', () => {
+    const shape = { numSteps: 12, numLanes: 100, numMinibatches: 3 }
+    expect(cutOf(shape, model({}))).toMatchObject({
+      numUnits: 1200,
+      minibatchUnits: 400,
+      unitsPerBlock: 256,
+      seenRows: 256,
+      blockRows: 256,
+      minibatchRows: 400,
+      numBlocks: 2,
+    })
+    expect(cutOf(shape, model({ sequence: { length: 4, burnIn: 2 }, blockRows: 100 }))).toMatchObject({
+      numUnits: 300,
+      minibatchUnits: 100,
+      unitsPerBlock: 16,
+      seenRows: 96,
+      blockRows: 64,
+      minibatchRows: 400,
+      numBlocks: 7,
+    })
+  })
+
+  test.each([
+    [
+      { numSteps: 12, numLanes: 2, numMinibatches: 25 },
+      null,
+      'numMinibatches: got 25, expected at most the 24 rows of a rollout',
+    ],
+    [
+      { numSteps: 12, numLanes: 2, numMinibatches: 7 },
+      { length: 4, burnIn: 0 },
+      'numMinibatches: got 7, expected at most the 6 sequences of a rollout',
+    ],
+    [
+      { numSteps: 10, numLanes: 2, numMinibatches: 1 },
+      { length: 4, burnIn: 0 },
+      "numSteps: got 10, expected a multiple of the policy's sequence length, 4",
+    ],
+    [
+      { numSteps: 8, numLanes: 2, numMinibatches: 1 },
+      { length: 4, burnIn: 5 },
+      "burnIn + sequenceLength: got 5 + 4, expected at most the 8 rows of a lane's rollout",
+    ],
+  ])('refuses %j with sequences %j', (shape, sequence, message) => {
+    expect(() => cutOf(shape, model({ sequence }))).toThrow(message)
+  })
+})
+
+/** A rollout whose rows are dead or begin an episode at random. */
+const cases = fc.record({
+  numLanes: fc.integer({ min: 1, max: 5 }),
+  stretches: fc.integer({ min: 1, max: 4 }),
+  length: fc.integer({ min: 1, max: 5 }),
+  burnIn: fc.integer({ min: 0, max: 4 }),
+  seed: fc.infiniteStream(fc.integer({ min: 0, max: 9 })),
+})
+
+test('sequences are stretches of one lane, and go on from the row before where the episode does', () => {
+  fc.assert(
+    fc.property(cases, ({ numLanes, stretches, length, burnIn: asked, seed }) => {
+      const numSteps = stretches * length
+      const burnIn = Math.min(asked, numSteps - length)
+      const sequence = { length, burnIn }
+      const numRows = numSteps * numLanes
+      const dice = Array.from({ length: numRows }, () => seed.next().value as number)
+      const rollout = {
+        valid: Uint8Array.from(dice, (x) => (x === 0 ? 0 : 1)),
+        step: Int32Array.from(dice, (x) => (x <= 1 ? 0 : x)),
+      } as unknown as RolloutColumns
+      const cut = cutOf({ numSteps, numLanes, numMinibatches: 1 }, model({ sequence }))
+      const { columns } = takeArena({ ...cutPlan(cut) })
+      const order = new Uint32Array(cut.numUnits)
+      expect(listUnits(order, cut, rollout, createKernels(new WebAssembly.Memory({ initial: 1 }), 'plain'))).toBe(
+        stretches * numLanes,
+      )
+      order.reverse()
+      const learned = listLearned(columns.minibatch, order, 0, order.length, sequence, numLanes, rollout)
+      // Every valid row once, and no other.
+      const valid = Array.from({ length: numRows }, (_, row) => row).filter((row) => rollout.valid[row] === 1)
+      expect([...columns.minibatch.subarray(0, learned)].sort((a, b) => a - b)).toEqual(valid)
+
+      const count = Math.min(cut.unitsPerBlock, order.length)
+      const numLearned = listBlock(columns, order, 0, count, sequence, numLanes, rollout)
+      for (let i = 0; i < count; i++) {
+        const [stretch, lane] = [Math.floor(order[i]! / numLanes), order[i]! % numLanes]
+        for (let k = 0; k < burnIn + length; k++) {
+          const t = stretch * length - burnIn + k
+          const place = i * (burnIn + length) + k
+          expect(columns.seen[place]).toBe(Math.max(0, t) * numLanes + lane)
+          const goesOn = k > 0 && t > 0 && rollout.step[t * numLanes + lane] !== 0
+          expect(columns.continues[place]).toBe(goesOn ? 1 : 0)
+          if (k >= burnIn) expect(columns.evaluated[i * length + k - burnIn]).toBe(t * numLanes + lane)
+        }
+      }
+      const places = [...columns.places.subarray(0, numLearned)]
+      const evaluated = [...columns.evaluated.subarray(0, count * length)]
+      expect(places).toEqual(evaluated.flatMap((row, place) => (rollout.valid[row] === 1 ? [place] : [])))
+      expect([...columns.learned.subarray(0, numLearned)]).toEqual(places.map((place) => evaluated[place]))
+    }),
+    { numRuns: 300 },
+  )
+})

@@ -1,0 +1,101 @@
+import { beforeEach, expect, test } from 'vitest'
+import { bestKernelBuild, deviceNames } from '../../src/index.ts'
+import { colonnade } from '../support/command.ts'
+import { fakeTensorflow } from '../support/fake-tensorflow.ts'
+import { temporaryFolder } from '../support/temporary.ts'
+
+let folder: string
+
+beforeEach(async () => {
+  folder = await temporaryFolder()
+})
+
+test('prints the machine, a line for each device in order of preference, and which would be taken', async () => {
+  const { code, stdout, stderr } = await colonnade(['doctor'], folder)
+  expect({ code, stderr }).toEqual({ code: 0, stderr: '' })
+  const [machine, kernels, head, ...lines] = stdout.trim().split('\n')
+  expect(machine).toMatch(
+    new RegExp(`^Node ${process.version} on ${process.platform} ${process.arch}, \\d+ cores \\(.+\\)$`),
+  )
+  expect(kernels).toMatch(new RegExp(`^kernel builds: plain.*${bestKernelBuild()}; SharedArrayBuffer: yes$`))
+  expect(head).toMatch(/^device +status +GFLOP\/s +reads +GPU +version, or why not$/)
+  expect(lines.map((line) => line.split(' ')[0])).toEqual([...deviceNames, 'unless'])
+  expect(lines[0]).toMatch(/^tfjs-node-gpu +missing +package @tensorflow\/tfjs-node-gpu is not installed/)
+  expect(lines[3]).toMatch(/^wasm +ready +\d+\.\d +at once +no +tfjs-backend-wasm 4\.22\.0$/)
+  expect(lines[4]).toMatch(/^cpu +ready +\d+\.\d +at once +no +tfjs-backend-cpu 4\.22\.0$/)
+  expect(lines[5]).toBe('unless one is named: wasm')
+})
+
+test('--json gives the same as one document', async () => {
+  await fakeTensorflow(folder, 'tfjs-node')
+  const { code, stdout } = await colonnade(['doctor', '--json'], folder)
+  expect(code).toBe(0)
+  const report = JSON.parse(stdout)
+  expect(report).toMatchObject({ node: process.version, sharedMemory: true, best: 'tfjs-node' })
+  expect(report.kernelBuilds.at(-1)).toBe(bestKernelBuild())
+  expect(report.devices.map(({ name }: { name: string }) => name)).toEqual(deviceNames)
+  const [gpu, node] = report.devices
+  expect(gpu).toEqual({
+    name: 'tfjs-node-gpu',
+    status: 'missing',
+    why: 'package @tensorflow/tfjs-node-gpu is not installed (npm install @tensorflow/tfjs-node-gpu)',
+    version: null,
+    readsSynchronously: null,
+    isGpu: null,
+    gflops: null,
+  })
+  expect(node).toMatchObject({
+    status: 'ready',
+    why: null,
+    version: 'tfjs-node 4.22.0, TensorFlow 0.0.0',
+    isGpu: false,
+  })
+  expect(node.gflops).toBeGreaterThan(0)
+})
+
+test('a device that crashes is reported, and the others are still examined', async () => {
+  const addon = "console.error('about to crash'); process.kill(process.pid, 'SIGSEGV')"
+  await fakeTensorflow(folder, 'tfjs-node-gpu', { addon })
+  const { code, stdout } = await colonnade(['doctor', '--json'], folder)
+  expect(code).toBe(0)
+  const { devices, best } = JSON.parse(stdout)
+  expect(devices[0]).toMatchObject({
+    status: 'crashed',
+    why: 'its process ended with SIGSEGV, saying: about to crash',
+    gflops: null,
+  })
+  expect(devices[3].status).toBe('ready')
+  expect(best).toBe('wasm')
+})
+
+test('a device that computes wrongly is broken, whatever its speed', async () => {
+  const load = `register()
+    tf.unregisterKernel('BatchMatMul', 'tensorflow')
+    tf.registerKernel({ kernelName: 'BatchMatMul', backendName: 'tensorflow', kernelFunc: ({ inputs }) => inputs.a })`
+  await fakeTensorflow(folder, 'tfjs-node', { load })
+  const { stdout } = await colonnade(['doctor', 'tfjs-node', '--json'], folder)
+  const { devices } = JSON.parse(stdout)
+  expect(devices).toHaveLength(1)
+  expect(devices[0]).toMatchObject({ name: 'tfjs-node', status: 'broken', gflops: null })
+  expect(devices[0].why).toMatch(/^a matrix product is wrong: got -?\d+ at row 0, column 0, expected -?\d+$/)
+})
+
+test('a device whose library cannot be loaded is broken, not missing', async () => {
+  await fakeTensorflow(folder, 'tfjs-node', { addon: 'throw new Error("libtensorflow.so.2: no such file")' })
+  const { stdout } = await colonnade(['doctor', 'tfjs-node'], folder)
+  expect(stdout.trim().split('\n').at(-1)).toMatch(/^tfjs-node +broken +libtensorflow\.so\.2: no such file$/)
+})
+
+test('an unknown device, and more than one, are refused', async () => {
+  const unknown = await colonnade(['doctor', 'wasn'], folder)
+  expect(unknown.code).toBe(1)
+  expect(unknown.stderr.trim()).toBe(
+    'colonnade: device: got "wasn", expected one of tfjs-node-gpu, tfjs-node, webgpu, wasm, cpu (did you mean "wasm"?)',
+  )
+  const two = await colonnade(['doctor', 'wasm', 'cpu'], folder)
+  expect(two.stderr.trim()).toBe('colonnade: devices: got wasm cpu, expected one, or none for all')
+})
+
+test('stands in the help', async () => {
+  expect((await colonnade(['--help'], folder)).stdout).toContain('colonnade doctor [device]')
+})

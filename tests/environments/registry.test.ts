@@ -1,0 +1,99 @@
+import { describe, expect, test } from 'vitest'
+// Workers load compiled files, and what they make must be made of the same ones here.
+import {
+  type Autoreset,
+  createTrainer,
+  createWorld,
+  type EnvironmentDefinition,
+  environments,
+  mlp,
+  ppo,
+  type World,
+} from '../../dist/src/index.js'
+
+const autoresets: Autoreset[] = ['same-step', 'next-step', 'disabled']
+const policy = mlp({ hidden: [8] })
+const NUM_LANES = 7
+const NUM_STEPS = 250
+
+const built = environments.map((factory) => factory())
+const cases = built.flatMap((environment) =>
+  autoresets.map((autoreset) => [environment.id, autoreset, environment] as const),
+)
+
+/** A rollout of lanes `firstLane` on, as their trainer hands it over. */
+async function rolloutOf(
+  environment: EnvironmentDefinition,
+  autoreset: Autoreset,
+  firstLane: number,
+  numLanes: number,
+) {
+  const world = await createWorld({ environment, policy, numLanes, firstLane, autoreset, seed: 11 })
+  // A step so small that nothing is learnt; more minibatches than one would cost time only.
+  const trainer = createTrainer(
+    world,
+    ppo({ numSteps: NUM_STEPS, learningRate: 1e-30, updateEpochs: 1, numMinibatches: 1 }),
+  )
+  for await (const _ of trainer.updates({ totalSteps: 1 })) break
+  return world.cohorts[0]!.rollout
+}
+
+/** The bytes of every saved column. */
+function savedBytes(world: World): Map<string, Uint8Array> {
+  return new Map(
+    world
+      .columns()
+      .filter(({ planned }) => planned.saved)
+      .map(({ planned, column }) => [
+        planned.name,
+        Uint8Array.from(new Uint8Array(column.buffer, column.byteOffset, column.byteLength)),
+      ]),
+  )
+}
+
+describe('every environment that comes with Colonnade', () => {
+  test.each(cases)(
+    '%s (%s): a lane alone does what it does among others, bit for bit',
+    async (_, autoreset, environment) => {
+      const many = await rolloutOf(environment, autoreset, 40, NUM_LANES)
+      for (const n of [0, 3, NUM_LANES - 1]) {
+        const alone = await rolloutOf(environment, autoreset, 40 + n, 1)
+        for (const name of [
+          'observation',
+          'actionMask',
+          'action',
+          'reward',
+          'terminated',
+          'truncated',
+          'valid',
+          'episode',
+        ] as const) {
+          const width = alone[name].length / NUM_STEPS
+          for (let t = 0; t < NUM_STEPS; t++) {
+            const row = t * NUM_LANES + n
+            expect(many[name].subarray(row * width, (row + 1) * width)).toEqual(
+              alone[name].subarray(t * width, (t + 1) * width),
+            )
+          }
+        }
+      }
+      if (autoreset !== 'disabled') expect(Math.max(...many.episode)).toBeGreaterThan(0)
+    },
+  )
+
+  test.each(built.map((environment) => [environment.id, environment] as const))(
+    '%s: split over threads, training comes to the same bits',
+    async (_, environment) => {
+      const outcomes = []
+      for (const threads of [1, 3]) {
+        const world = await createWorld({ environment, policy, numLanes: NUM_LANES, seed: 12 })
+        const trainer = createTrainer(world, ppo({ numSteps: 64, learningRate: 1e-2 }), { threads })
+        for await (const { update } of trainer.updates({ totalSteps: 1e6 })) if (update === 3) break
+        outcomes.push(savedBytes(world))
+        trainer.close()
+      }
+      expect(outcomes[0]!.size).toBeGreaterThan(5)
+      expect(outcomes[1]).toEqual(outcomes[0])
+    },
+  )
+})

@@ -1,0 +1,128 @@
+import fc from 'fast-check'
+import { describe, expect, test } from 'vitest'
+import { ElementMap, mapElements } from '../../src/kernels/tensor/elements.ts'
+import {
+  addToSegments,
+  foldPatches,
+  sumMiddle,
+  transposeMatrices,
+  unfoldPatches,
+} from '../../src/kernels/tensor/layout.ts'
+import { MATMUL_SCRATCH, matmul } from '../../src/kernels/tensor/matmul.ts'
+import { Numbers } from './calls.ts'
+
+const none = new Float32Array(0)
+const scratch = new Float32Array(MATMUL_SCRATCH)
+
+describe('matmul', () => {
+  // numpy: a @ b + [1, 0, -1]
+  const a = [1, 2, 3, 4]
+  const b = [1, 0, -1, 2, 1, 0.5]
+  const product = [6, 2, -1, 12, 4, -2]
+  const transposed = { a: [1, 3, 2, 4], b: [1, 2, 0, 1, -1, 0.5] }
+
+  test.each([
+    [false, false],
+    [false, true],
+    [true, false],
+    [true, true],
+  ])('is the product of both sides as they lie (transposed: %s, %s)', (aTransposed, bTransposed) => {
+    const c = Float32Array.from({ length: 6 }, () => 100)
+    const left = Float32Array.from(aTransposed ? transposed.a : a)
+    const right = Float32Array.from(bTransposed ? transposed.b : b)
+    const bias = Float32Array.of(1, 0, -1)
+    matmul(c, left, right, bias, scratch, 2, 3, 2, aTransposed, bTransposed, false)
+    expect([...c]).toEqual(product)
+  })
+
+  test('without a bias begins at 0, or at what C holds', () => {
+    const c = Float32Array.from({ length: 6 }, () => 100)
+    matmul(c, Float32Array.from(a), Float32Array.from(b), none, scratch, 2, 3, 2, false, false, true)
+    expect([...c]).toEqual([105, 102, 100, 111, 104, 99])
+    matmul(c, Float32Array.from(a), Float32Array.from(b), none, scratch, 2, 3, 2, false, false, false)
+    expect([...c]).toEqual([5, 2, 0, 11, 4, -1])
+  })
+})
+
+describe('mapElements', () => {
+  const x = [-3, -1, -0.25, 0, 0.5, 1.5, 4]
+  test.each([
+    // python: [math.erf(x) for x in (-3, -1, -.25, 0, .5, 1.5, 4)]
+    [
+      'erf',
+      [
+        -0.9999779095030014, -0.8427007929497149, -0.2763263901682369, 0, 0.5204998778130465, 0.9661051464753108,
+        0.9999999845827421,
+      ],
+    ],
+    // python: [math.log1p(math.exp(x)) for x in …]
+    [
+      'softplus',
+      [
+        0.04858735157374206,
+        0.31326168751822286,
+        0.5759394198788436,
+        Math.LN2,
+        0.9740769841801067,
+        1.7014132779827524,
+        4.0181499279178094,
+      ],
+    ],
+  ] as const)('%s agrees with Python', (name, wanted) => {
+    const y = new Float32Array(x.length)
+    mapElements(y, Float32Array.from(x), ElementMap[name], x.length)
+    wanted.forEach((value, i) => {
+      expect(y[i]).toBeCloseTo(value, 6)
+    })
+  })
+})
+
+describe('layout', () => {
+  test('a transposed transpose is what it was', () => {
+    const x = new Numbers(1).floats(2 * 3 * 5)
+    const [once, twice] = [new Float32Array(30), new Float32Array(30)]
+    transposeMatrices(once, x, 2, 3, 5)
+    transposeMatrices(twice, once, 2, 5, 3)
+    expect(twice).toEqual(x)
+    expect(once[1]).toBe(x[5])
+  })
+
+  test('sums go over the middle', () => {
+    const out = new Float32Array(4)
+    sumMiddle(out, Float32Array.of(1, 2, 3, 4, 5, 6, 10, 20, 30, 40, 50, 60), 2, 3, 2)
+    expect([...out]).toEqual([9, 12, 90, 120])
+  })
+
+  test('rows of segments that do not exist are left out', () => {
+    const sums = Float32Array.of(1, 1, 0, 0)
+    addToSegments(sums, Float32Array.of(1, 2, 3, 4, 5, 6, 7, 8), Int32Array.of(0, -1, 2, 0), 4, 2, 2)
+    expect([...sums]).toEqual([9, 11, 0, 0])
+  })
+
+  test('patches of an image, padded', () => {
+    const patches = new Float32Array(2 * 2 * 4).fill(Number.NaN)
+    unfoldPatches(patches, Float32Array.of(1, 2, 3, 4), 2, 2, 1, 2, 2, 2, 2, 1, 1, 1, 1, 0, 1)
+    expect([...patches]).toEqual([...[0, 1, 0, 3], ...[1, 2, 3, 4], ...[0, 3, 0, 0], ...[3, 4, 0, 0]])
+  })
+
+  test('folding is the adjoint of unfolding: (unfold x) · p = x · (fold p)', () => {
+    fc.assert(
+      fc.property(fc.integer({ min: 0, max: 2 ** 31 }), (seed) => {
+        const numbers = new Numbers(seed)
+        const [height, width, channels] = [numbers.whole(1, 6), numbers.whole(1, 6), numbers.whole(1, 3)]
+        const [outHeight, outWidth] = [numbers.whole(1, 5), numbers.whole(1, 5)]
+        const [filterHeight, filterWidth] = [numbers.whole(1, 3), numbers.whole(1, 3)]
+        const [s, t, d, e] = [numbers.whole(1, 2), numbers.whole(1, 2), numbers.whole(1, 2), numbers.whole(1, 2)]
+        const [top, left] = [numbers.whole(0, 2), numbers.whole(0, 2)]
+        const x = numbers.floats(height * width * channels)
+        const p = numbers.floats(outHeight * outWidth * filterHeight * filterWidth * channels)
+        const [unfolded, folded] = [new Float32Array(p.length), new Float32Array(x.length)]
+        const sizes = [height, width, channels, outHeight, outWidth, filterHeight, filterWidth] as const
+        unfoldPatches(unfolded, x, ...sizes, s, t, d, e, top, left)
+        foldPatches(folded, p, ...sizes, s, t, d, e, top, left)
+        const dot = (u: Float32Array, v: Float32Array) => u.reduce((sum, value, i) => sum + value * v[i]!, 0)
+        expect(dot(unfolded, p)).toBeCloseTo(dot(x, folded), 3)
+      }),
+    )
+  })
+})

@@ -1,0 +1,46 @@
+import { takeArena } from '../../src/components/arena.ts'
+import { column } from '../../src/components/column.ts'
+import {
+  actionMaskWidth,
+  type EnvironmentDefinition,
+  type Lanes,
+  statePlan,
+} from '../../src/environments/environment.ts'
+import { createKernels } from '../../src/kernels/bind.ts'
+import { Random } from '../../src/random.ts'
+import { spaceType, spaceWidth } from '../../src/space.ts'
+
+/** Columns for an environment's functions, without a world: what they must write is NaN before. */
+export function lanesOf<S>(environment: EnvironmentDefinition, numLanes: number, seed = 1): Lanes<S> {
+  const { observationSpace, actionSpace } = environment
+  const { arena, columns } = takeArena({
+    state: statePlan(environment, numLanes),
+    observation: column('f32', numLanes, spaceWidth(observationSpace)),
+    actionMask: column('u8', numLanes, actionMaskWidth(environment)),
+    action: column(spaceType(actionSpace), numLanes, spaceWidth(actionSpace)),
+    reward: column('f32', numLanes),
+    terminated: column('u8', numLanes),
+    truncated: column('u8', numLanes),
+    lane: column('u32', numLanes),
+    episode: column('u32', numLanes),
+    step: column('i32', numLanes),
+  })
+  columns.observation.fill(Number.NaN)
+  columns.reward.fill(Number.NaN)
+  for (let n = 0; n < numLanes; n++) columns.lane[n] = n
+  return {
+    ...columns,
+    state: columns.state as S,
+    random: new Random(seed),
+    kernels: createKernels(arena.memory, 'plain'),
+  }
+}
+
+/** Begins an episode in all lanes. */
+export function resetAll(environment: EnvironmentDefinition, lanes: Lanes): void {
+  environment.reset(
+    lanes,
+    Uint32Array.from(lanes.reward, (_, n) => n),
+    lanes.reward.length,
+  )
+}

@@ -1,0 +1,43 @@
+import { createHash } from 'node:crypto'
+import { join } from 'node:path'
+import { cached } from './cache.ts'
+import { start } from './command.ts'
+
+/** Formats promise that others can read them: so others do, with these versions. */
+const PACKAGES = [
+  ...['pyarrow==26.0.1', 'duckdb==2.0.0', 'polars==2.1.0'],
+  ...['safetensors==0.8.0', 'numpy==2.4.6', 'ml_dtypes==0.6.0'],
+  ...['onnx==1.23.2', 'onnxruntime==1.31.1'],
+]
+const IMPORTS = ['-c', 'import pyarrow, duckdb, polars, safetensors.numpy, ml_dtypes, onnx, onnxruntime']
+const SCRIPT_MS = 240_000
+
+/** What a hook that looks for Python may take. */
+export const PYTHON_MS = 300_000
+
+/** A Python that has the packages: COLONNADE_PYTHON, or one that is made once if there is none yet; or why there is none. */
+export async function findPython(): Promise<{ python: string } | { why: string }> {
+  const named = process.env.COLONNADE_PYTHON
+  if (named) {
+    const { code, stderr } = await attempt(named, IMPORTS)
+    return code === 0 ? { python: named } : { why: `COLONNADE_PYTHON=${named} has not what it takes: ${stderr.trim()}` }
+  }
+  const list = createHash('sha256').update(PACKAGES.join()).digest('hex').slice(0, 8)
+  const made = await cached(`python-${list}`, async (folder, run) => {
+    const python = join(folder, 'bin/python')
+    await run('python3', ['-m', 'venv', '.'])
+    const install = ['install', '--quiet', '--disable-pip-version-check', '--only-binary=:all:']
+    await run(python, ['-m', 'pip', ...install, ...PACKAGES])
+    await run(python, IMPORTS)
+  })
+  return 'why' in made ? made : { python: join(made.folder, 'bin/python') }
+}
+
+/** Runs a program to its end; one that cannot be started has no code, and says why in `stderr`. */
+export async function attempt(program: string, words: readonly string[]) {
+  return start(program, words, { timeout: SCRIPT_MS }).ended.catch((cause: Error) => ({
+    code: null,
+    stdout: '',
+    stderr: cause.message,
+  }))
+}
