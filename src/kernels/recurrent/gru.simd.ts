@@ -57,6 +57,9 @@ export function gruForward(
   }
 }
 
+/** As `Activation` in the plain twin of the dense layers. */
+const LINEAR: i32 = 0
+
 export function gruBackward(
   dX: usize,
   dWeight: usize,

@@ -55,6 +55,9 @@ export function lstmForward(
   }
 }
 
+/** As `Activation` in the plain twin of the dense layers. */
+const LINEAR: i32 = 0
+
 export function lstmBackward(
   dX: usize,
   dWeight: usize,
@@ -79,7 +82,7 @@ export function lstmBackward(
   const dProduct = hidden + <usize>numRows * unit // numRows × 4 · units.
   const dHidden = dProduct + 4 * <usize>numRows * unit // numLanes × units, by the h of the row at hand; then by its s.
   const dCell = dHidden + <usize>numLanes * unit
-  const transposed = dCell + <usize>numLanes * unit
+  const transposed = dCell + <usize>numLanes * unit // (4 · units + 1) × units.
   memory.fill(dHidden, 0, 2 * <usize>numLanes * unit)
   for (let t = length - 1; t >= 0; t--) {
     const dStep = dProduct + 4 * <usize>(t * numLanes) * unit
