@@ -41,7 +41,7 @@ const presets: Readonly<Record<string, readonly Preset[]>> = {
       ppo: { numSteps: 128, numMinibatches: 16, updateEpochs: 3, learningRate: 4e-3, gamma: 0.98, gaeLambda: 0.95 },
       policy: {
         id: 'recurrent',
-        // In a shared trunk the critic's gradient drowns the actor's: 300,000 steps reach 25 to 100.
+        // In a shared trunk the critic's gradient drowns the actor's: 300,000 steps reach 25 to 126.
         parameters: { units: 32, hidden: [32, 32], sequenceLength: 32, sharedTrunk: false },
       },
     },
