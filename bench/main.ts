@@ -1,7 +1,8 @@
 /**
  * `npm run bench`: the rooms kernels, devices, environments and training, one process each; a table for people, then one JSON line.
  *
- *     npm run bench -- peers              one room, or several; `peers` only when named, for it installs from PyPI and npm
+ *     npm run bench -- peers              one room, or several; `peers` only when named, for it installs from PyPI and npm,
+ *                                         and `learning`, which trains for minutes and fails where a target is missed
  *     npm run bench -- baseline [rooms]   keeps the run in bench/baseline.json
  *     npm run bench -- compare [rooms]    tells what changed since
  *     npm run bench -- plots              writes docs/bench-lanes.svg and docs/bench-hidden.svg
@@ -12,9 +13,9 @@ import { createInterface } from 'node:readline'
 import { fileURLToPath } from 'node:url'
 import { bestKernelBuild, VERSION } from '../src/index.ts'
 import { type BenchReport, compareReports, keepBaseline, printChanges, readBaseline } from './baseline.ts'
-import type { RoomReport } from './report.ts'
+import { missed, type RoomReport } from './report.ts'
 
-const ROOMS = ['kernels', 'devices', 'environments', 'training', 'peers']
+const ROOMS = ['kernels', 'devices', 'environments', 'training', 'learning', 'peers']
 const DEFAULT_ROOMS = ['kernels', 'devices', 'environments', 'training']
 const WAYS = ['baseline', 'compare']
 
@@ -61,6 +62,8 @@ async function bench(words: readonly string[]): Promise<void> {
     throw new Error('no bench/baseline.json: run `npm run bench -- baseline` first')
   }
   const report = await visitAll(rooms)
+  const learning = report.rooms.find(({ room }) => room === 'learning')
+  if (learning !== undefined && missed(learning.figures).length > 0) process.exitCode = 1
   if (words.includes('baseline')) console.log(`kept in ${keepBaseline(report)}`)
   if (then === undefined) return console.log(JSON.stringify(report))
   const changes = compareReports(then, report)

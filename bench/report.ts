@@ -35,6 +35,13 @@ function ratioText(ratio: Ratio): string {
   return `${short(median)} × ${to} (${short(min)}–${short(max)})${verdict(ratio, wanted)}`
 }
 
+/** Names of the figures that some run of theirs does not reach. */
+export function missed(figures: readonly Figure[]): string[] {
+  return figures
+    .filter(({ min, max, wanted = {} }) => min < (wanted.atLeast ?? min) || max > (wanted.atMost ?? max))
+    .map(({ name }) => name)
+}
+
 /** What is wanted, and whether the median reaches it; `noisy` where the spread lies on both sides of it. */
 function verdict({ median, min, max }: Spread, wanted: Wanted | undefined): string {
   if (wanted === undefined) return ''

@@ -1,5 +1,6 @@
 import { evaluate, loadPolicy, toggle, whole } from '../index.ts'
 import { type Command, readKeys, splitWords } from './invocation.ts'
+import { returnFormat } from './progress.ts'
 
 export const evaluateKeys = {
   episodes: whole(100, 'how many episodes', { min: 1 }),
@@ -16,7 +17,8 @@ export const evaluateCommand: Command = async ({ words, json }) => {
   const { mean, std, min, max } = evaluation.episodeReturn
   if (!json) {
     console.log(`${environment.id}, weights of update ${update}, ${evaluation.episodes} episodes`)
-    console.log(`return ${mean.toFixed(1)} ± ${std.toFixed(1)}, from ${min.toFixed(1)} to ${max.toFixed(1)}`)
+    const format = returnFormat(mean, std, min, max)
+    console.log(`return ${format(mean)} ± ${format(std)}, from ${format(min)} to ${format(max)}`)
     console.log(`length ${evaluation.episodeLength.mean.toFixed(1)} ± ${evaluation.episodeLength.std.toFixed(1)} steps`)
   }
   return { run: subject, update, ...evaluation }

@@ -1,6 +1,6 @@
 /** Training with somebody watching: progress, Ctrl-C, and what came of it. */
 import type { Run, RunSummary } from '../index.ts'
-import { group, progressLine } from './progress.ts'
+import { group, progressLine, returnFormat } from './progress.ts'
 
 /** Trains the run to its end, or until Ctrl-C: then it finishes the update, writes a checkpoint and says how to go on. */
 export async function follow(run: Run, { json, quiet }: { json: boolean; quiet: boolean }): Promise<RunSummary> {
@@ -38,9 +38,10 @@ export async function follow(run: Run, { json, quiet }: { json: boolean; quiet: 
 function describe(summary: RunSummary, threshold: number | null): string {
   const { status, folder, episodeReturnLast100, totalSteps, seconds, stepsPerSecond, episodes } = summary
   const { mean, std } = episodeReturnLast100
+  const format = returnFormat(mean, std)
   const lines = [
     `${status}: ${group(totalSteps)} steps and ${group(episodes)} episodes in ${seconds.toFixed(1)} s (${group(Math.round(stepsPerSecond))} steps/s)`,
-    episodes === 0 ? 'no episode was over' : `return of the last 100 episodes: ${mean.toFixed(1)} ± ${std.toFixed(1)}`,
+    episodes === 0 ? 'no episode was over' : `return of the last 100 episodes: ${format(mean)} ± ${format(std)}`,
   ]
   if (threshold !== null) {
     const { solvedAtStep, solvedAtSeconds } = summary

@@ -43,9 +43,17 @@ export function progressLine(totalSteps: number, quiet: boolean): ProgressLine {
 function describe({ steps, episodeReturn, stepsPerSecond }: UpdateMetrics, totalSteps: number, pace: number): string {
   const part = `${group(Math.min(steps, totalSteps))}/${group(totalSteps)} steps`
   const left = pace > 0 ? `${duration(Math.max(0, totalSteps - steps) / pace)} left` : ''
-  const figure = Number.isNaN(episodeReturn) ? 'no episode over' : `return ${episodeReturn.toFixed(1)}`
+  const figure = Number.isNaN(episodeReturn)
+    ? 'no episode over'
+    : `return ${returnFormat(episodeReturn)(episodeReturn)}`
   const figures = [part, figure, `${group(Math.round(stepsPerSecond))} steps/s`, left]
   return figures.filter(Boolean).join('  ')
+}
+
+/** How returns are written beside one another: with three decimals where all are below 10, else with one. */
+export function returnFormat(...returns: readonly number[]): (value: number) => string {
+  const digits = returns.every((value) => Math.abs(value) < 10) ? 3 : 1
+  return (value) => value.toFixed(digits)
 }
 
 /** 1234567 as 1,234,567. */

@@ -35,6 +35,24 @@ const presets: Readonly<Record<string, readonly Preset[]>> = {
       policy: { id: 'mlp', parameters: { activation: 'relu' } },
     },
   ],
+  'CartPole-P-v1': [
+    {
+      run: { numLanes: 32, totalSteps: 300_000 },
+      ppo: { numSteps: 128, numMinibatches: 16, updateEpochs: 3, learningRate: 4e-3, gamma: 0.98, gaeLambda: 0.95 },
+      policy: {
+        id: 'recurrent',
+        // In a shared trunk the critic's gradient drowns the actor's: 300,000 steps reach 25 to 126.
+        parameters: { units: 32, hidden: [32, 32], sequenceLength: 32, sharedTrunk: false },
+      },
+    },
+  ],
+  'Recall-v0': [
+    {
+      run: { numLanes: 64, totalSteps: 60_000 },
+      ppo: { numSteps: 24, numMinibatches: 8, updateEpochs: 4, learningRate: 4e-3 },
+      policy: { id: 'recurrent', parameters: { units: 32, hidden: [32], sequenceLength: 24 } },
+    },
+  ],
   'Breakout-MinAtar': [
     {
       run: { numLanes: 64, totalSteps: 1_000_000 },
