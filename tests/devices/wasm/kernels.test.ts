@@ -510,7 +510,9 @@ describe('pooling', () => {
 describe('the registration', () => {
   test('has had every one of its kernels compared', () => {
     const { added, replaced } = registration
-    expect([...added, ...replaced].filter((name) => !kernelsSeen.has(name))).toEqual([])
+    // Recurrent cells, which tfjs has nowhere, are held against its unrolled operations in tests/policies.
+    const cells = ['Gru', 'GruGrad', 'Lstm', 'LstmGrad']
+    expect([...added, ...replaced].filter((name) => !kernelsSeen.has(name))).toEqual(cells)
     expect(added.length).toBeGreaterThan(3)
   })
 
