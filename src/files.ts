@@ -35,6 +35,17 @@ export async function readWhole(path: string, expected: string): Promise<Uint8Ar
   }
 }
 
+/** True if there is something at a path. Throws InputError where that cannot be seen. */
+export async function isThere(path: string): Promise<boolean> {
+  try {
+    await stat(path)
+    return true
+  } catch (cause) {
+    if ((cause as NodeJS.ErrnoException).code === 'ENOENT') return false
+    throw new InputError(path, (cause as Error).message, 'a place that can be read', { cause })
+  }
+}
+
 /** Writes chunks to a file and forces them to disk. */
 export async function writeSynced(
   path: string,

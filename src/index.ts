@@ -44,6 +44,9 @@ export { type NetworkFunction, type NetworkOptions, type NetworkResult, network 
 export { convolutional, dense, recurrent } from './policies/network/ready-made.ts'
 export type { Policy, PolicyDefinition, PolicyModel } from './policies/policy.ts'
 export { type PolicyFactory, policies, policyFactory } from './policies/registry.ts'
+export type { TransformerConfig, TransformerShape } from './policies/transformer/config.ts'
+export { loadTransformer, saveTransformer } from './policies/transformer/folder.ts'
+export { type TransformerModel, transformer } from './policies/transformer/model.ts'
 export { loadWeights, saveWeights } from './policies/weights.ts'
 export { Random, Stream } from './random.ts'
 export {

@@ -61,7 +61,7 @@ export function kernelCases(columns: Columns): Case[] {
     const [dx, dy] = [floats(BLOCK * numInputs), floats(BLOCK * numOutputs)]
     const [weight, bias] = [floats(numInputs * numOutputs, -0.2, 0.2), floats(numOutputs)]
     const [dWeight, dBias] = [floats(weight.length), floats(numOutputs)]
-    const transposed = columns.floats(weight.length)
+    const backward = columns.floats(weight.length + numInputs)
     const flop = 2 * BLOCK * numInputs * numOutputs
     const what = activation === Activation.tanh ? ' + tanh' : ''
     return [
@@ -82,18 +82,16 @@ export function kernelCases(columns: Columns): Case[] {
         outputs: [dWeight, dBias],
       },
       {
-        name: `denseBackwardInput, ${shape}`,
+        name: `denseBackwardInput${what}, ${shape}`,
         unit: 'flop',
         count: flop,
         restore: nothing,
-        run: (k) => k.denseBackwardInput(dx, dy, weight, transposed, BLOCK, numInputs, numOutputs, false),
+        run: (k) => k.denseBackwardInput(dx, dy, weight, backward, x, BLOCK, numInputs, numOutputs, false, activation),
         outputs: [dx],
       },
     ]
   }
 
-  // Near 0, so that a gradient that is multiplied again and again in place does not decay into denormals.
-  const [y, dy] = [floats(BLOCK * 64, -1e-3, 1e-3), floats(BLOCK * 64)]
   const [logits, mean, uniform, normal] = [floats(LANES * 2), floats(LANES), floats(LANES, 0, 1), floats(LANES)]
   const [dLogits, logprob, entropy] = [floats(LANES * 2), floats(LANES, -1, 0), floats(LANES, 0, 1)]
   const [action, box, logStd, sizes] = [wholes(LANES, 2), floats(LANES), floats(1), columns.wholes(1)]
@@ -139,14 +137,6 @@ export function kernelCases(columns: Columns): Case[] {
     ...dense(64, 2, Activation.linear),
     ...dense(64, 1, Activation.linear),
     dense(256, 256, Activation.tanh)[0]!,
-    {
-      name: `activationBackward, tanh, ${BLOCK} × 64`,
-      unit: 'elements',
-      count: BLOCK * 64,
-      restore: saved(dy),
-      run: (k) => k.activationBackward(dy, y, BLOCK * 64, Activation.tanh),
-      outputs: [dy],
-    },
     {
       name: 'categoricalSample, 2 choices',
       unit: 'rows',
@@ -488,11 +478,11 @@ function tensorCases(
     given('sumMiddle, by columns', (k) => k.sumMiddle(sums, x, 1, rows, wide), [sums]),
     given('sumMiddle, by rows', (k) => k.sumMiddle(sums, x, rows, wide, 1), [sums]),
     given('addToSegments, 512 wide', (k) => k.addToSegments(sums, x, segment, rows, wide, wide), [sums]),
-    given('unfoldPatches, 3 × 3', (k) => k.unfoldPatches(patches, x, ...geometry), [patches], patches.length),
-    given('foldPatches, 3 × 3', (k) => k.foldPatches(image, patches, ...geometry), [image], patches.length),
+    given('unfoldPatches, 3 × 3', (k) => k.unfoldPatches(patches, x, 1, ...geometry), [patches], patches.length),
+    given('foldPatches, 3 × 3', (k) => k.foldPatches(image, patches, 1, ...geometry), [image], patches.length),
     given(
       'addDepthwise, 3 × 3',
-      (k) => k.addDepthwise(image, x, filter, DepthwiseTarget.output, 1, ...geometry),
+      (k) => k.addDepthwise(image, x, filter, DepthwiseTarget.output, 1, 1, ...geometry),
       [image],
       2 * patches.length,
       'flop',

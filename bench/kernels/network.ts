@@ -59,7 +59,7 @@ function workspace(columns: Columns) {
     dLogprob: block(1),
     dEntropy: block(1),
     dValue: block(1),
-    transposed: columns.floats(HIDDEN * HIDDEN),
+    backward: columns.floats((HIDDEN + 1) * HIDDEN),
   }
 }
 
@@ -193,8 +193,8 @@ export class Network {
     const { weights } = this
     const [gradient, sizes, sums] = [this.#gradient[thread]!, this.#sizes, this.#sums]
     const { x0, x1, dx0, dx1, logits, dLogits, value, logprob, entropy, ...rest } = this.#workspaces[thread]!
-    const { dLogprob, dEntropy, dValue, transposed } = rest
-    const { tanh } = Activation
+    const { dLogprob, dEntropy, dValue, backward } = rest
+    const { linear, tanh } = Activation
     const sumsFrom = thread * PpoSum.length
     gradient.flat.fill(0)
     sums.fill(0, sumsFrom, sumsFrom + PpoSum.length)
@@ -227,13 +227,11 @@ export class Network {
       )
       k.categoricalBackward(dLogits, dLogprob, dEntropy, action, logits, sizes, n, 1, CHOICES, from)
       k.denseBackwardWeights(gradient.wA, gradient.bA, dLogits, x1, n, HIDDEN, CHOICES, 0)
-      k.denseBackwardInput(dx1, dLogits, weights.wA, transposed, n, HIDDEN, CHOICES, false)
+      k.denseBackwardInput(dx1, dLogits, weights.wA, backward, x1, n, HIDDEN, CHOICES, false, linear)
       k.denseBackwardWeights(gradient.wV, gradient.bV, dValue, x1, n, HIDDEN, 1, 0)
-      k.denseBackwardInput(dx1, dValue, weights.wV, transposed, n, HIDDEN, 1, true)
-      k.activationBackward(dx1, x1, n * HIDDEN, tanh)
+      k.denseBackwardInput(dx1, dValue, weights.wV, backward, x1, n, HIDDEN, 1, true, tanh)
       k.denseBackwardWeights(gradient.w1, gradient.b1, dx1, x0, n, HIDDEN, HIDDEN, 0)
-      k.denseBackwardInput(dx0, dx1, weights.w1, transposed, n, HIDDEN, HIDDEN, false)
-      k.activationBackward(dx0, x0, n * HIDDEN, tanh)
+      k.denseBackwardInput(dx0, dx1, weights.w1, backward, x0, n, HIDDEN, HIDDEN, false, tanh)
       k.denseBackwardWeights(gradient.w0, gradient.b0, dx0, x, n, INPUTS, HIDDEN, from)
     }
   }

@@ -7,13 +7,7 @@ import { gae } from './advantage/gae.ts'
 import { discountedReturns } from './advantage/returns.ts'
 import { vtrace } from './advantage/vtrace.ts'
 import { bestCompiledBuild, bindCompiled, type CompiledBuild } from './compiled.ts'
-import {
-  Activation,
-  activationBackward,
-  denseBackwardInput,
-  denseBackwardWeights,
-  denseForward,
-} from './dense/dense.ts'
+import { Activation, denseBackwardInput, denseBackwardWeights, denseForward } from './dense/dense.ts'
 import {
   categoricalBackward,
   categoricalEvaluate,
@@ -44,6 +38,7 @@ import {
   findStuck,
   gatherRows,
   listValid,
+  placeRows,
   shuffleRows,
 } from './rollout/rows.ts'
 import { explainedVariance, meanAndDeviation } from './statistics/moments.ts'
@@ -69,6 +64,18 @@ import {
   unfoldPatches,
 } from './tensor/layout.ts'
 import { MATMUL_SCRATCH, matmul } from './tensor/matmul.ts'
+import { attentionBackward, attentionForward } from './transformer/attention.ts'
+import { rmsNormBackward, rmsNormForward } from './transformer/norm.ts'
+import { rope } from './transformer/rope.ts'
+import { swigluBackward, swigluForward } from './transformer/swiglu.ts'
+import {
+  evaluateVocabulary,
+  modeOfVocabulary,
+  sampleVocabulary,
+  sumVocabulary,
+  VOCABULARY_STEP,
+  vocabularyBackward,
+} from './transformer/vocabulary.ts'
 
 export {
   Activation,
@@ -81,14 +88,16 @@ export {
   MATMUL_SCRATCH,
   NUM_SLOTS,
   PpoSum,
+  VOCABULARY_STEP,
 }
 
 const plain = {
   accountEpisodes,
-  activationBackward,
   adamStep,
   addDepthwise,
   addToSegments,
+  attentionBackward,
+  attentionForward,
   beginEpisodes,
   cartPoleReset,
   cartPoleStep,
@@ -109,6 +118,7 @@ const plain = {
   discountedReturns,
   drawNormal,
   drawUniform,
+  evaluateVocabulary,
   explainedVariance,
   findIllegal,
   findNonFinite,
@@ -136,11 +146,17 @@ const plain = {
   mapElements,
   matmul,
   meanAndDeviation,
+  modeOfVocabulary,
   normalizeRows,
   pendulumStep,
+  placeRows,
   ppoLoss,
   readRunning,
+  rmsNormBackward,
+  rmsNormForward,
   rmspropStep,
+  rope,
+  sampleVocabulary,
   scatterValues,
   selectElements,
   settleDead,
@@ -148,9 +164,13 @@ const plain = {
   shuffleRows,
   sumMiddle,
   sumSlots,
+  sumVocabulary,
+  swigluBackward,
+  swigluForward,
   transposeMatrices,
   unfoldPatches,
   updateRunning,
+  vocabularyBackward,
   vtrace,
 }
 

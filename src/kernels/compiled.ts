@@ -63,9 +63,6 @@ export function bindCompiled(memory: WebAssembly.Memory, build: CompiledBuild, p
         recent.length,
       )
     },
-    activationBackward(dy, y, length, activation) {
-      body.activationBackward(at(dy), at(y), length, activation)
-    },
     adamStep(
       weight,
       moment,
@@ -103,6 +100,7 @@ export function bindCompiled(memory: WebAssembly.Memory, build: CompiledBuild, p
       weight,
       into,
       multiplier,
+      count,
       height,
       width,
       channels,
@@ -123,6 +121,7 @@ export function bindCompiled(memory: WebAssembly.Memory, build: CompiledBuild, p
         at(weight),
         into,
         multiplier,
+        count,
         height,
         width,
         channels,
@@ -140,6 +139,59 @@ export function bindCompiled(memory: WebAssembly.Memory, build: CompiledBuild, p
     },
     addToSegments(sums, x, segment, numRows, width, numSegments) {
       body.addToSegments(at(sums), at(x), at(segment), numRows, width, numSegments)
+    },
+    attentionBackward(
+      dq,
+      dk,
+      dv,
+      dOut,
+      out,
+      q,
+      k,
+      v,
+      logSum,
+      scores,
+      first,
+      position,
+      numRows,
+      numHeads,
+      numKeyHeads,
+      headWidth,
+    ) {
+      body.attentionBackward(
+        at(dq),
+        at(dk),
+        at(dv),
+        at(dOut),
+        at(out),
+        at(q),
+        at(k),
+        at(v),
+        at(logSum),
+        at(scores),
+        at(first),
+        at(position),
+        numRows,
+        numHeads,
+        numKeyHeads,
+        headWidth,
+      )
+    },
+    attentionForward(out, logSum, q, k, v, scores, first, position, numRows, numHeads, numKeyHeads, headWidth) {
+      body.attentionForward(
+        at(out),
+        at(logSum),
+        at(q),
+        at(k),
+        at(v),
+        at(scores),
+        at(first),
+        at(position),
+        numRows,
+        numHeads,
+        numKeyHeads,
+        headWidth,
+      )
     },
     beginEpisodes(episode, step, episodeReturn, phase, rows, ready, count) {
       body.beginEpisodes(at(episode), at(step), at(episodeReturn), at(phase), at(rows), ready, count)
@@ -313,8 +365,19 @@ export function bindCompiled(memory: WebAssembly.Memory, build: CompiledBuild, p
     copyRows(out, x, numRows, width, outRow, xRow) {
       body.copyRows(at(out), at(x), numRows, width, outRow, xRow)
     },
-    denseBackwardInput(dx, dy, weight, transposed, numRows, numInputs, numOutputs, accumulate) {
-      body.denseBackwardInput(at(dx), at(dy), at(weight), at(transposed), numRows, numInputs, numOutputs, accumulate)
+    denseBackwardInput(dx, dy, weight, workspace, x, numRows, numInputs, numOutputs, accumulate, activation) {
+      body.denseBackwardInput(
+        at(dx),
+        at(dy),
+        at(weight),
+        at(workspace),
+        at(x),
+        numRows,
+        numInputs,
+        numOutputs,
+        accumulate,
+        activation,
+      )
     },
     denseBackwardWeights(dWeight, dBias, dy, x, numRows, numInputs, numOutputs, xFrom) {
       body.denseBackwardWeights(at(dWeight), at(dBias), at(dy), at(x), numRows, numInputs, numOutputs, xFrom)
@@ -342,6 +405,9 @@ export function bindCompiled(memory: WebAssembly.Memory, build: CompiledBuild, p
     drawUniform(uniform, _words, lane, episode, step, key0, key1, numRows, width, from) {
       body.drawUniform(at(uniform), at(lane), at(episode), at(step), key0, key1, numRows, width, from)
     },
+    evaluateVocabulary(logprob, entropy, max, sum, weighted, targetLogit, numRows) {
+      body.evaluateVocabulary(at(logprob), at(entropy), at(max), at(sum), at(weighted), at(targetLogit), numRows)
+    },
     explainedVariance(value, returns, valid, numRows) {
       return body.explainedVariance(at(value), at(returns), at(valid), numRows)
     },
@@ -363,6 +429,7 @@ export function bindCompiled(memory: WebAssembly.Memory, build: CompiledBuild, p
     foldPatches(
       x,
       patches,
+      count,
       height,
       width,
       channels,
@@ -380,6 +447,7 @@ export function bindCompiled(memory: WebAssembly.Memory, build: CompiledBuild, p
       body.foldPatches(
         at(x),
         at(patches),
+        count,
         height,
         width,
         channels,
@@ -628,6 +696,9 @@ export function bindCompiled(memory: WebAssembly.Memory, build: CompiledBuild, p
     meanAndDeviation(moments, x, numRows) {
       body.meanAndDeviation(at(moments), at(x), numRows)
     },
+    modeOfVocabulary(token, targetLogit, logits, inverseTemperature, numRows, vocabularySize) {
+      body.modeOfVocabulary(at(token), at(targetLogit), at(logits), inverseTemperature, numRows, vocabularySize)
+    },
     normalizeRows(y, x, center, deviation, clip, numRows, width, from) {
       body.normalizeRows(at(y), at(x), at(center), at(deviation), clip, numRows, width, from)
     },
@@ -635,6 +706,9 @@ export function bindCompiled(memory: WebAssembly.Memory, build: CompiledBuild, p
       if (angle instanceof Float64Array)
         plain.pendulumStep(angle, angularVelocity, observation, reward, action, gravity, from, to)
       else body.pendulumStep(at(angle), at(angularVelocity), at(observation), at(reward), at(action), gravity, from, to)
+    },
+    placeRows(into, from, rows, count, width) {
+      body.placeRows(at(into), at(from), at(rows), count, width)
     },
     ppoLoss(
       dLogprob,
@@ -686,6 +760,12 @@ export function bindCompiled(memory: WebAssembly.Memory, build: CompiledBuild, p
     readRunning(center, deviation, mean, squares, count, epsilon, width) {
       body.readRunning(at(center), at(deviation), at(mean), at(squares), at(count), epsilon, width)
     },
+    rmsNormBackward(dx, dWeight, dy, x, weight, inverseRms, numRows, width, accumulate) {
+      body.rmsNormBackward(at(dx), at(dWeight), at(dy), at(x), at(weight), at(inverseRms), numRows, width, accumulate)
+    },
+    rmsNormForward(y, inverseRms, x, weight, epsilon, numRows, width) {
+      body.rmsNormForward(at(y), at(inverseRms), at(x), at(weight), epsilon, numRows, width)
+    },
     rmspropStep(
       weight,
       moment,
@@ -713,6 +793,22 @@ export function bindCompiled(memory: WebAssembly.Memory, build: CompiledBuild, p
         length,
       )
     },
+    rope(x, cosine, sine, position, numRows, numHeads, headWidth, inverse) {
+      body.rope(at(x), at(cosine), at(sine), at(position), numRows, numHeads, headWidth, inverse)
+    },
+    sampleVocabulary(token, targetLogit, logits, max, sum, uniform, inverseTemperature, numRows, vocabularySize) {
+      body.sampleVocabulary(
+        at(token),
+        at(targetLogit),
+        at(logits),
+        at(max),
+        at(sum),
+        at(uniform),
+        inverseTemperature,
+        numRows,
+        vocabularySize,
+      )
+    },
     scatterValues(nextValue, listRow, listValue, length) {
       body.scatterValues(at(nextValue), at(listRow), at(listValue), length)
     },
@@ -735,12 +831,33 @@ export function bindCompiled(memory: WebAssembly.Memory, build: CompiledBuild, p
       if (slots instanceof Float64Array) body.sumSlots64(at(slots), numSlots, length)
       else body.sumSlots32(at(slots), numSlots, length)
     },
+    sumVocabulary(max, sum, weighted, targetLogit, logits, target, inverseTemperature, numRows, firstToken, count) {
+      body.sumVocabulary(
+        at(max),
+        at(sum),
+        at(weighted),
+        at(targetLogit),
+        at(logits),
+        at(target),
+        inverseTemperature,
+        numRows,
+        firstToken,
+        count,
+      )
+    },
+    swigluBackward(gate, up, dy, length) {
+      body.swigluBackward(at(gate), at(up), at(dy), length)
+    },
+    swigluForward(y, gate, up, length) {
+      body.swigluForward(at(y), at(gate), at(up), length)
+    },
     transposeMatrices(out, x, count, height, width) {
       body.transposeMatrices(at(out), at(x), count, height, width)
     },
     unfoldPatches(
       patches,
       x,
+      count,
       height,
       width,
       channels,
@@ -758,6 +875,7 @@ export function bindCompiled(memory: WebAssembly.Memory, build: CompiledBuild, p
       body.unfoldPatches(
         at(patches),
         at(x),
+        count,
         height,
         width,
         channels,
@@ -775,6 +893,33 @@ export function bindCompiled(memory: WebAssembly.Memory, build: CompiledBuild, p
     },
     updateRunning(mean, squares, count, x, valid, numRows, width) {
       body.updateRunning(at(mean), at(squares), at(count), at(x), at(valid), numRows, width)
+    },
+    vocabularyBackward(
+      logits,
+      dLogprob,
+      dEntropy,
+      entropy,
+      max,
+      sum,
+      target,
+      inverseTemperature,
+      numRows,
+      firstToken,
+      count,
+    ) {
+      body.vocabularyBackward(
+        at(logits),
+        at(dLogprob),
+        at(dEntropy),
+        at(entropy),
+        at(max),
+        at(sum),
+        at(target),
+        inverseTemperature,
+        numRows,
+        firstToken,
+        count,
+      )
     },
     vtrace(
       advantage,

@@ -181,8 +181,8 @@ function workspacePlan(shape: Shape) {
     /** Gradients by two neighbouring layers, in turn. */
     dLayer0: rows(widest),
     dLayer1: rows(widest),
-    /** A transposed weight. */
-    transposed: column('f32', Math.max(...shape.layers.map(({ numInputs, numOutputs }) => numInputs * numOutputs))),
+    /** A transposed weight, and a row of zeros. */
+    backward: column('f32', Math.max(...shape.layers.map(({ numInputs, numOutputs }) => (numOutputs + 1) * numInputs))),
   } satisfies Plan
 }
 
@@ -248,14 +248,17 @@ class Mlp implements Policy {
 
     const { actorTrunk, criticTrunk, actorHead, criticHead } = this.#shape
     const { dOutput: dHead, dValue } = this.#head.columns
+    const { linear } = Activation
+    const { activation } = this.#shape
     if (criticTrunk === actorTrunk) {
-      this.#backwardLayer(actorHead, dHead, this.#actorOutputs, rows, from, count, gradient, false)
-      this.#backwardLayer(criticHead, dValue, this.#actorOutputs, rows, from, count, gradient, true)
+      // The two heads' gradients are summed before the activation's derivative.
+      this.#backwardLayer(actorHead, dHead, this.#actorOutputs, rows, from, count, gradient, false, linear)
+      this.#backwardLayer(criticHead, dValue, this.#actorOutputs, rows, from, count, gradient, true, activation)
       this.#backwardTrunk(actorTrunk, this.#actorOutputs, rows, from, count, gradient)
     } else {
-      this.#backwardLayer(actorHead, dHead, this.#actorOutputs, rows, from, count, gradient, false)
+      this.#backwardLayer(actorHead, dHead, this.#actorOutputs, rows, from, count, gradient, false, activation)
       this.#backwardTrunk(actorTrunk, this.#actorOutputs, rows, from, count, gradient)
-      this.#backwardLayer(criticHead, dValue, this.#criticOutputs, rows, from, count, gradient, false)
+      this.#backwardLayer(criticHead, dValue, this.#criticOutputs, rows, from, count, gradient, false, activation)
       this.#backwardTrunk(criticTrunk, this.#criticOutputs, rows, from, count, gradient)
     }
   }
@@ -312,7 +315,7 @@ class Mlp implements Policy {
     this.#forwardLayer(criticHead, value, valueFrom, top ?? observation, top ? 0 : from, count, false)
   }
 
-  /** From a head's gradient to its weights' and, in `dLayer0`, to that of the layer below. */
+  /** From a head's gradient to its weights' and, in `dLayer0`, to that of the layer below: by its sums, or its outputs. */
   #backwardLayer(
     layer: Layer,
     dy: Float32Array,
@@ -322,6 +325,7 @@ class Mlp implements Policy {
     count: number,
     gradient: ParameterViews,
     accumulate: boolean,
+    activation: number,
   ): void {
     const { weight, bias, numInputs, numOutputs } = layer
     const top = below.at(-1)
@@ -329,13 +333,24 @@ class Mlp implements Policy {
     const xFrom = top ? 0 : from
     this.#kernels.denseBackwardWeights(gradient[weight]!, gradient[bias]!, dy, x, count, numInputs, numOutputs, xFrom)
     if (top) {
-      const { dLayer0, transposed } = this.#workspace
+      const { dLayer0, backward } = this.#workspace
       const w = this.#weights[weight]!
-      this.#kernels.denseBackwardInput(dLayer0, dy, w, transposed, count, numInputs, numOutputs, accumulate)
+      this.#kernels.denseBackwardInput(
+        dLayer0,
+        dy,
+        w,
+        backward,
+        top,
+        count,
+        numInputs,
+        numOutputs,
+        accumulate,
+        activation,
+      )
     }
   }
 
-  /** From the gradient of the trunk's last output, in `dLayer0`, to the weights of all its layers. */
+  /** From the gradient by the sums of the trunk's last layer, in `dLayer0`, to the weights of all its layers. */
   #backwardTrunk(
     trunk: readonly Layer[],
     outputs: readonly Float32Array[],
@@ -345,17 +360,17 @@ class Mlp implements Policy {
     gradient: ParameterViews,
   ): void {
     const kernels = this.#kernels
-    const { transposed } = this.#workspace
+    const { backward } = this.#workspace
+    const { activation } = this.#shape
     let dy = this.#workspace.dLayer0
     let dx = this.#workspace.dLayer1
     for (let i = trunk.length - 1; i >= 0; i--) {
       const { weight, bias, numInputs, numOutputs } = trunk[i]!
       const x = i === 0 ? rows.observation : outputs[i - 1]!
       const xFrom = i === 0 ? from : 0
-      kernels.activationBackward(dy, outputs[i]!, count * numOutputs, this.#shape.activation)
       kernels.denseBackwardWeights(gradient[weight]!, gradient[bias]!, dy, x, count, numInputs, numOutputs, xFrom)
       const w = this.#weights[weight]!
-      if (i > 0) kernels.denseBackwardInput(dx, dy, w, transposed, count, numInputs, numOutputs, false)
+      if (i > 0) kernels.denseBackwardInput(dx, dy, w, backward, x, count, numInputs, numOutputs, false, activation)
       const swap = dy
       dy = dx
       dx = swap

@@ -1,7 +1,7 @@
 /** A policy's weights as a safetensors file: a tensor for each parameter, by its name. */
 import { InputError, show } from '../errors.ts'
 import { readSafetensors, type Tensor, tensorOf, tensorValues, writeSafetensors } from '../safetensors.ts'
-import type { PolicyModel } from './policy.ts'
+import type { Parameter, PolicyModel } from './policy.ts'
 
 /** The types that weights may have in a file. */
 export const weightTypes = ['F32', 'F16', 'BF16'] as const
@@ -30,7 +30,7 @@ export async function saveWeights(
  * Refuses weights that are none of the model's.
  * @throws InputError for another length, and for a number that is not finite, with its parameter.
  */
-export function checkWeights(model: PolicyModel, weights: Float32Array): void {
+export function checkWeights(model: Pick<PolicyModel, 'numParameters' | 'parameters'>, weights: Float32Array): void {
   if (weights.length !== model.numParameters) {
     throw new InputError('weights', `${weights.length} numbers`, `${model.numParameters}, the parameters of the model`)
   }
@@ -57,7 +57,19 @@ export function weightsOf(
   prefix: string,
 ): Float32Array {
   const weights = new Float32Array(model.numParameters)
-  for (const { name, offset, shape } of model.parameters) {
+  fillWeights(weights, subject, tensors, model.parameters, prefix)
+  return weights
+}
+
+/** Fills the places of these parameters from tensors, which must be theirs and no others. */
+export function fillWeights(
+  weights: Float32Array,
+  subject: string,
+  tensors: ReadonlyMap<string, Tensor>,
+  parameters: readonly Parameter[],
+  prefix: string,
+): void {
+  for (const { name, offset, shape } of parameters) {
     const tensor = tensors.get(prefix + name)
     const isOfType = weightTypes.some((type) => type === tensor?.type)
     if (tensor === undefined || !isOfType || show(tensor.shape) !== show(shape)) {
@@ -68,13 +80,12 @@ export function weightsOf(
     refuseNonFinite(subject, name, values)
     weights.set(values, offset)
   }
-  const known = new Set(model.parameters.map(({ name }) => prefix + name))
+  const known = new Set(parameters.map(({ name }) => prefix + name))
   for (const name of tensors.keys()) {
     if (name.startsWith(prefix) && !known.has(name)) {
       throw new InputError(subject, `tensor ${name}`, `only those of the model: ${[...known].join(', ')}`)
     }
   }
-  return weights
 }
 
 function refuseNonFinite(subject: string, name: string, values: Float32Array): void {

@@ -1,12 +1,6 @@
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
-import {
-  Activation,
-  activationBackward,
-  denseBackwardInput,
-  denseBackwardWeights,
-  denseForward,
-} from '../../src/kernels/dense/dense.ts'
+import { Activation, denseBackwardInput, denseBackwardWeights, denseForward } from '../../src/kernels/dense/dense.ts'
 import { Random, Stream } from '../../src/random.ts'
 
 const UNTOUCHED = -77
@@ -67,6 +61,28 @@ function forward(c: Case, activation: number): Float32Array {
   const y = new Float32Array((c.yFrom + c.numRows + 1) * c.numOutputs).fill(UNTOUCHED)
   denseForward(y, c.x, c.weight, c.bias, c.numRows, c.numInputs, c.numOutputs, activation, c.yFrom, c.xFrom)
   return y
+}
+
+/** dx of a layer over outputs x of `activation` below it. */
+function backwardInput(
+  dx: Float32Array,
+  dy: Float32Array,
+  weight: Float32Array,
+  x: Float32Array,
+  { numRows, numInputs, numOutputs }: Pick<Case, 'numRows' | 'numInputs' | 'numOutputs'>,
+  accumulate: boolean,
+  activation: number,
+): void {
+  const workspace = new Float32Array((numOutputs + 1) * numInputs)
+  denseBackwardInput(dx, dy, weight, workspace, x, numRows, numInputs, numOutputs, accumulate, activation)
+}
+
+/** From the gradient by a layer's outputs to that by its sums, through a layer above that changes nothing. */
+function bySums(dy: Float32Array, y: Float32Array, { numRows, numOutputs }: Case, activation: number): Float32Array {
+  const identity = Float32Array.from({ length: numOutputs ** 2 }, (_, i) => (i % (numOutputs + 1) === 0 ? 1 : 0))
+  const dSum = new Float32Array(dy.length).fill(Number.NaN)
+  backwardInput(dSum, dy, identity, y, { numRows, numInputs: numOutputs, numOutputs }, false, activation)
+  return dSum
 }
 
 // Two rows, three inputs, five outputs; every figure of torch below is of these.
@@ -181,13 +197,12 @@ describe('the gradients', () => {
   ] as const)('of a layer with %s are those of torch', (name, outputs, byInput, byWeight, byBias) => {
     const { numRows, numInputs, numOutputs, x, weight } = golden
     const y = forward(golden, Activation[name]).subarray(0, 10)
-    const dSum = golden.dy.slice()
+    const dSum = bySums(golden.dy, y, golden, Activation[name])
     const dWeight = new Float32Array(15)
     const dBias = new Float32Array(5)
     const dx = new Float32Array(6).fill(Number.NaN)
-    activationBackward(dSum, y, 10, Activation[name])
     denseBackwardWeights(dWeight, dBias, dSum, x, numRows, numInputs, numOutputs, 0)
-    denseBackwardInput(dx, dSum, weight, new Float32Array(weight.length), numRows, numInputs, numOutputs, false)
+    backwardInput(dx, dSum, weight, x, golden, false, Activation.linear)
     for (const [actual, expected] of [
       [y, outputs],
       [dx, byInput],
@@ -209,13 +224,12 @@ describe('the gradients', () => {
         )
         fc.pre(outputs.every((sum) => Math.abs(sum) > 1e-3))
         const y = forward({ ...c, yFrom: 0 }, activation)
-        const dSum = c.dy.slice()
+        const dSum = bySums(c.dy, y, c, activation)
         const dWeight = new Float32Array(c.weight.length)
         const dBias = new Float32Array(c.bias.length)
         const dx = new Float32Array(c.numRows * c.numInputs).fill(Number.NaN)
-        activationBackward(dSum, y, dSum.length, activation)
         denseBackwardWeights(dWeight, dBias, dSum, c.x, c.numRows, c.numInputs, c.numOutputs, c.xFrom)
-        denseBackwardInput(dx, dSum, c.weight, c.weight.slice(), c.numRows, c.numInputs, c.numOutputs, false)
+        backwardInput(dx, dSum, c.weight, c.x, c, false, Activation.linear)
 
         const wide = {
           ...c,
@@ -274,7 +288,7 @@ describe('the gradients', () => {
         const length = c.numRows * c.numInputs
         const run = (initial: number, accumulate: boolean) => {
           const dx = new Float32Array(length).map((_, i) => initial * (i + 1))
-          denseBackwardInput(dx, c.dy, c.weight, c.weight.slice(), c.numRows, c.numInputs, c.numOutputs, accumulate)
+          backwardInput(dx, c.dy, c.weight, c.x, c, accumulate, Activation.linear)
           return [...dx]
         }
         const plain = run(0, false)
@@ -285,11 +299,17 @@ describe('the gradients', () => {
     )
   })
 
-  test('of activations leave elements beyond `length` alone', () => {
-    for (const activation of [Activation.tanh, Activation.relu]) {
-      const dy = Float32Array.of(1, 1, 1)
-      activationBackward(dy, Float32Array.of(0.5, 0, 0.5), 2, activation)
-      expect([...dy]).toEqual(activation === Activation.tanh ? [0.75, 1, 1] : [1, 0, 1])
+  test('by inputs go through the activation below once all are summed', () => {
+    const shape = { numRows: 1, numInputs: 3, numOutputs: 1 }
+    const run = (accumulate: boolean, activation: number) => {
+      const dx = Float32Array.of(4, 4, 4)
+      const [dy, weight] = [Float32Array.of(2), Float32Array.of(1, 2, 3)]
+      backwardInput(dx, dy, weight, Float32Array.of(0.5, 0, -0.5), shape, accumulate, activation)
+      return [...dx]
     }
+    expect(run(false, Activation.linear)).toEqual([2, 4, 6])
+    expect(run(false, Activation.tanh)).toEqual([1.5, 4, 4.5])
+    expect(run(true, Activation.tanh)).toEqual([4.5, 8, 7.5])
+    expect(run(true, Activation.relu)).toEqual([6, 0, 0])
   })
 })

@@ -2,117 +2,18 @@ import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import {
   Activation,
-  bestKernelBuild,
   Combination,
   Comparison,
   createKernels,
   ElementMap,
+  gruScratch,
   type KernelBuild,
   type Kernels,
+  lstmScratch,
   MATMUL_SCRATCH,
 } from '../../src/kernels/bind.ts'
-import { type Argument, Bench, type Column, Numbers, type Outcome } from './calls.ts'
-
-/** Cases a property. */
-const RUNS = 150
-
-const builds: KernelBuild[] = bestKernelBuild() === 'relaxed' ? ['simd', 'relaxed'] : ['simd']
-const plain = new Bench('plain')
-
-/** How far a number may be from its plain twin's: relative to the larger of its size and `scale`. */
-interface Tolerance {
-  readonly relative: number
-  readonly scale?: number
-  /** Arguments that are workspace: what a body leaves there is its own. */
-  readonly workspace?: readonly number[]
-  /** Arguments that are angles: 2π apart is the same. */
-  readonly wraps?: readonly number[]
-}
-
-function expectClose(
-  name: string,
-  got: Outcome,
-  wanted: Outcome,
-  { relative, scale = 1, workspace = [], wraps = [] }: Tolerance,
-): void {
-  wanted.columns.forEach((column, index) => {
-    if (column === undefined || workspace.includes(index)) return
-    const other = got.columns[index]!
-    for (let i = 0; i < column.length; i++) {
-      const a = other[i]!
-      const b = column[i]!
-      const apart = wraps.includes(index) ? Math.abs(Math.sin((a - b) / 2)) : Math.abs(a - b)
-      if (Object.is(a, b) || apart <= relative * Math.max(scale, Math.abs(b))) continue
-      throw new Error(`${name}: element ${i} of argument ${index} is ${a}, its plain twin's ${b}`)
-    }
-  })
-  if (typeof wanted.result === 'number') {
-    const difference = Math.abs((got.result as number) - wanted.result)
-    if (!(Object.is(got.result, wanted.result) || difference <= relative * Math.max(scale, Math.abs(wanted.result)))) {
-      throw new Error(`${name} returned ${got.result}, its plain twin ${wanted.result}`)
-    }
-  }
-}
-
-/** Every build of the kernel against its plain body, on fresh arguments. */
-function matches(name: keyof Kernels, make: (numbers: Numbers) => Argument[], tolerance: Tolerance, runs = RUNS): void {
-  test.each(builds)(`${name} equals its plain body (%s)`, (build) => {
-    const bench = new Bench(build)
-    fc.assert(
-      fc.property(fc.integer({ min: 0, max: 2 ** 31 }), fc.integer({ min: 0, max: 7 }), (seed, shift) => {
-        const given = make(new Numbers(seed))
-        expectClose(name, bench.call(name, given, shift), plain.call(name, given, shift), tolerance)
-      }),
-      { numRuns: runs },
-    )
-  })
-}
-
-/** What a row's result may not depend on. */
-interface RowLaw {
-  /** Arguments for `numRows` rows. */
-  make(numbers: Numbers, numRows: number): Argument[]
-  /** The same call for rows `first` to `first + count` alone. */
-  part(given: readonly Argument[], first: number, count: number): Argument[]
-  /** The outputs by row, [argument, elements a row] each. */
-  outputs(given: readonly Argument[]): [number, number][]
-}
-
-/** Same bits for a row whatever rows are beside it, however many, and wherever it stands. */
-function ignoresCompany(name: keyof Kernels, { make, part, outputs }: RowLaw, runs = RUNS): void {
-  test.each(builds)(`${name} gives a row the same bits alone and in company (%s)`, (build) => {
-    const bench = new Bench(build)
-    fc.assert(
-      fc.property(
-        fc.integer({ min: 0, max: 2 ** 31 }),
-        fc.oneof(fc.integer({ min: 1, max: 40 }), fc.constant(1000)),
-        fc.integer({ min: 0, max: 7 }),
-        (seed, numRows, shift) => {
-          const numbers = new Numbers(seed)
-          const given = make(numbers, numRows)
-          const all = bench.call(name, given)
-          const first = numbers.whole(0, numRows - 1)
-          for (const count of [1, numbers.whole(1, numRows - first)]) {
-            const some = bench.call(name, part(given, first, count), shift)
-            for (const [argument, width] of outputs(given)) {
-              const wanted = all.columns[argument]!.slice(first * width, (first + count) * width)
-              expect(some.columns[argument]!.slice(0, count * width)).toEqual(wanted)
-            }
-          }
-        },
-      ),
-      { numRuns: runs },
-    )
-  })
-}
-
-function rows(column: Argument | undefined, first: number, count: number, width = 1): Column {
-  return (column as Column).slice(first * width, (first + count) * width)
-}
-
-const numRowsOf = (numbers: Numbers): number => [0, 1, 2, 3, 4, 5, 6, 7, 31, 64, 65, 255, 256][numbers.whole(0, 12)]!
-const widthOf = (numbers: Numbers): number =>
-  [1, 2, 3, 4, 5, 7, 8, 9, 12, 16, 31, 32, 33, 64, 65][numbers.whole(0, 14)]!
+import { type Argument, Bench, type Column, Numbers } from './calls.ts'
+import { builds, expectClose, ignoresCompany, matches, numRowsOf, plain, RUNS, rows, widthOf } from './laws.ts'
 
 describe('binding', () => {
   test('a build that does not exist is refused by name', () => {
@@ -171,13 +72,23 @@ describe('dense', () => {
     outputs: ([, , , , , , numOutputs]) => [[0, numOutputs as number]],
   })
 
-  matches(
-    'activationBackward',
-    (numbers) => {
-      const length = numRowsOf(numbers)
-      return [numbers.floats(length), numbers.floats(length), length, numbers.whole(0, 2)]
+  test.each(builds)(
+    'tanh is good to a few units in the last place, odd, never beyond 1, and NaN of NaN (%s)',
+    (build) => {
+      const numbers = new Numbers(5)
+      const tiny = numbers.floats(1000, -1e-3, 1e-3)
+      const x = Float32Array.of(...tiny, ...numbers.floats(3000, -10, 10), 0, 1e-40, 1e30, Number.POSITIVE_INFINITY)
+      const given = Float32Array.of(...x, ...x.map((value) => -value), Number.NaN)
+      const layer = [new Float32Array(given.length), given, Float32Array.of(1), Float32Array.of(0)]
+      const y = new Bench(build).call('denseForward', [...layer, given.length, 1, 1, Activation.tanh, 0, 0]).columns[0]!
+      for (const [i, value] of x.entries()) {
+        const expected = Math.tanh(value)
+        expect(Math.abs(y[i]! - expected)).toBeLessThanOrEqual(5e-7 * Math.abs(expected))
+        expect(Math.abs(y[i]!)).toBeLessThanOrEqual(1)
+        expect(y[x.length + i]).toBe(-y[i]! + 0)
+      }
+      expect(y.at(-1)).toBeNaN()
     },
-    { relative: 1e-6 },
   )
 
   matches(
@@ -199,10 +110,9 @@ describe('dense', () => {
     (numbers) => {
       const [rows, inputs, outputs] = [numRowsOf(numbers), widthOf(numbers), widthOf(numbers)]
       const weight = numbers.floats(inputs * outputs)
-      const transposed = new Float32Array(weight.length)
-      const dx = numbers.floats(rows * inputs)
-      const dy = numbers.floats(rows * outputs)
-      return [dx, dy, weight, transposed, rows, inputs, outputs, numbers.uniform() < 0.5]
+      const workspace = numbers.floats((outputs + 1) * inputs)
+      const [dx, dy, x] = [numbers.floats(rows * inputs), numbers.floats(rows * outputs), numbers.floats(rows * inputs)]
+      return [dx, dy, weight, workspace, x, rows, inputs, outputs, numbers.uniform() < 0.5, numbers.whole(0, 2)]
     },
     { relative: 1e-5, scale: 8, workspace: [3] },
     400,
@@ -212,17 +122,18 @@ describe('dense', () => {
     make(numbers, numRows) {
       const [numInputs, numOutputs] = [widthOf(numbers), widthOf(numbers)]
       const weight = numbers.floats(numInputs * numOutputs)
-      const transposed = new Float32Array(weight.length)
-      const dx = numbers.floats(numRows * numInputs)
+      const workspace = new Float32Array((numOutputs + 1) * numInputs)
+      const [dx, x] = [numbers.floats(numRows * numInputs), numbers.floats(numRows * numInputs)]
       const dy = numbers.floats(numRows * numOutputs)
-      return [dx, dy, weight, transposed, numRows, numInputs, numOutputs, numbers.uniform() < 0.5]
+      const [accumulate, activation] = [numbers.uniform() < 0.5, numbers.whole(0, 2)]
+      return [dx, dy, weight, workspace, x, numRows, numInputs, numOutputs, accumulate, activation]
     },
-    part([dx, dy, weight, transposed, , numInputs, numOutputs, accumulate], first, count) {
-      const some = rows(dx, first, count, numInputs as number)
+    part([dx, dy, weight, workspace, x, , numInputs, numOutputs, ...how], first, count) {
+      const [some, outputs] = [dx, x].map((column) => rows(column, first, count, numInputs as number))
       const gradients = rows(dy, first, count, numOutputs as number)
-      return [some, gradients, weight!, transposed!, count, numInputs!, numOutputs!, accumulate!]
+      return [some!, gradients, weight!, workspace!, outputs!, count, numInputs!, numOutputs!, ...how]
     },
-    outputs: ([, , , , , numInputs]) => [[0, numInputs as number]],
+    outputs: ([, , , , , , numInputs]) => [[0, numInputs as number]],
   })
 })
 
@@ -380,35 +291,36 @@ describe('layout', () => {
     { relative: 1e-5 },
   )
 
-  /** Patches, image, and the fifteen numbers of a convolution. */
+  /** Patches, images, and the fourteen numbers of a convolution of them. */
   const patches = (numbers: Numbers): Argument[] => {
     const [height, width, channels] = [numbers.whole(1, 7), numbers.whole(1, 7), widthOf(numbers) % 13]
+    const count = numbers.whole(0, 3)
     const [filterHeight, filterWidth] = [numbers.whole(1, 3), numbers.whole(1, 3)]
     const steps = Array.from({ length: 4 }, () => numbers.whole(1, 2))
     const [padTop, padLeft] = [numbers.whole(0, 2), numbers.whole(0, 2)]
     const [outHeight, outWidth] = [numbers.whole(0, 6), numbers.whole(0, 6)]
-    const rowsOfPatches = numbers.floats(outHeight * outWidth * filterHeight * filterWidth * channels)
-    const sizes = [height, width, channels, outHeight, outWidth, filterHeight, filterWidth]
-    return [rowsOfPatches, numbers.floats(height * width * channels), ...sizes, ...steps, padTop, padLeft]
+    const rowsOfPatches = numbers.floats(count * outHeight * outWidth * filterHeight * filterWidth * channels)
+    const sizes = [count, height, width, channels, outHeight, outWidth, filterHeight, filterWidth]
+    return [rowsOfPatches, numbers.floats(count * height * width * channels), ...sizes, ...steps, padTop, padLeft]
   }
   matches('unfoldPatches', patches, { relative: 0 })
   matches(
     'addDepthwise',
     (numbers) => {
-      const [, image, height, width, channels, ...sizes] = patches(numbers)
+      const [, images, count, height, width, channels, ...sizes] = patches(numbers)
       const [multiplier, outHeight, outWidth] = [numbers.whole(1, 3), sizes[0] as number, sizes[1] as number]
       const outChannels = multiplier * (channels as number)
-      const outputs = numbers.floats(outHeight * outWidth * outChannels)
+      const outputs = numbers.floats((count as number) * outHeight * outWidth * outChannels)
       const filter = numbers.floats((sizes[2] as number) * (sizes[3] as number) * outChannels)
-      return [outputs, image!, filter, numbers.whole(0, 2), multiplier, height!, width!, channels!, ...sizes]
+      return [outputs, images!, filter, numbers.whole(0, 2), multiplier, count!, height!, width!, channels!, ...sizes]
     },
     { relative: 1e-5 },
   )
   matches(
     'foldPatches',
     (numbers) => {
-      const [rowsOfPatches, image, ...sizes] = patches(numbers)
-      return [image!, rowsOfPatches!, ...sizes]
+      const [rowsOfPatches, images, ...sizes] = patches(numbers)
+      return [images!, rowsOfPatches!, ...sizes]
     },
     { relative: 1e-6 },
   )
@@ -443,7 +355,7 @@ describe('recurrent', () => {
           Float32Array.from(flags),
           numbers.floats(numbers.uniform() < 0.3 ? 0 : numLanes * width),
         ],
-        scratch: new Float32Array(numLanes * ((numKept + 1) * length + 2) * units + numGates * units * units),
+        scratch: new Float32Array((numGates === 3 ? gruScratch : lstmScratch)(numLanes, length, units)),
         sizes: [numLanes, length, units],
       }
     }

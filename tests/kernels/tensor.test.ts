@@ -99,10 +99,12 @@ describe('layout', () => {
     expect([...sums]).toEqual([9, 11, 0, 0])
   })
 
-  test('patches of an image, padded', () => {
-    const patches = new Float32Array(2 * 2 * 4).fill(Number.NaN)
-    unfoldPatches(patches, Float32Array.of(1, 2, 3, 4), 2, 2, 1, 2, 2, 2, 2, 1, 1, 1, 1, 0, 1)
-    expect([...patches]).toEqual([...[0, 1, 0, 3], ...[1, 2, 3, 4], ...[0, 3, 0, 0], ...[3, 4, 0, 0]])
+  test('patches of images, padded', () => {
+    const patches = new Float32Array(2 * 2 * 2 * 4).fill(Number.NaN)
+    const images = Float32Array.of(1, 2, 3, 4, 5, 6, 7, 8)
+    unfoldPatches(patches, images, 2, 2, 2, 1, 2, 2, 2, 2, 1, 1, 1, 1, 0, 1)
+    const first = [0, 1, 0, 3, 1, 2, 3, 4, 0, 3, 0, 0, 3, 4, 0, 0]
+    expect([...patches]).toEqual([...first, ...[0, 5, 0, 7, 5, 6, 7, 8, 0, 7, 0, 0, 7, 8, 0, 0]])
   })
 
   test('folding is the adjoint of unfolding: (unfold x) · p = x · (fold p)', () => {
@@ -114,12 +116,13 @@ describe('layout', () => {
         const [filterHeight, filterWidth] = [numbers.whole(1, 3), numbers.whole(1, 3)]
         const [s, t, d, e] = [numbers.whole(1, 2), numbers.whole(1, 2), numbers.whole(1, 2), numbers.whole(1, 2)]
         const [top, left] = [numbers.whole(0, 2), numbers.whole(0, 2)]
-        const x = numbers.floats(height * width * channels)
-        const p = numbers.floats(outHeight * outWidth * filterHeight * filterWidth * channels)
+        const count = numbers.whole(1, 3)
+        const x = numbers.floats(count * height * width * channels)
+        const p = numbers.floats(count * outHeight * outWidth * filterHeight * filterWidth * channels)
         const [unfolded, folded] = [new Float32Array(p.length), new Float32Array(x.length)]
         const sizes = [height, width, channels, outHeight, outWidth, filterHeight, filterWidth] as const
-        unfoldPatches(unfolded, x, ...sizes, s, t, d, e, top, left)
-        foldPatches(folded, p, ...sizes, s, t, d, e, top, left)
+        unfoldPatches(unfolded, x, count, ...sizes, s, t, d, e, top, left)
+        foldPatches(folded, p, count, ...sizes, s, t, d, e, top, left)
         const dot = (u: Float32Array, v: Float32Array) => u.reduce((sum, value, i) => sum + value * v[i]!, 0)
         expect(dot(unfolded, p)).toBeCloseTo(dot(x, folded), 3)
       }),

@@ -30,7 +30,7 @@ describe('ppo, as its presets have it', () => {
     const { steps, evaluation } = await learn('Pendulum-v1', seed)
     console.log(`Pendulum-v1 seed ${seed}: evaluation ${evaluation.toFixed(1)} after ${steps} steps`)
     expect(steps).toBeLessThanOrEqual(205_000)
-    expect(evaluation).toBeGreaterThanOrEqual(-180)
+    expect(evaluation).toBeGreaterThanOrEqual(-200)
   })
 
   test('breaks more than thirty times the bricks of random play in Breakout-MinAtar within 1,000,000 steps', async () => {

@@ -165,13 +165,8 @@ class Patches {
   /** Fills the patches from `count` images (`unfold`), or adds them to the images (`fold`). */
   move(way: 'unfold' | 'fold', patches: Float32Array, images: Float32Array, count: number): void {
     const { kernels } = this.#heap
-    const [imageSize, patchSize] = [images.length / count, this.pixels * this.width]
-    for (let i = 0; i < count; i++) {
-      const image = images.subarray(i * imageSize, (i + 1) * imageSize)
-      const rows = patches.subarray(i * patchSize, (i + 1) * patchSize)
-      if (way === 'unfold') kernels.unfoldPatches(rows, image, ...geometry(this.#info))
-      else kernels.foldPatches(image, rows, ...geometry(this.#info))
-    }
+    if (way === 'unfold') kernels.unfoldPatches(patches, images, count, ...geometry(this.#info))
+    else kernels.foldPatches(images, patches, count, ...geometry(this.#info))
   }
 }
 
@@ -266,7 +261,7 @@ function depthwiseFilterGradient(heap: Heap, x: TensorInfo, dy: TensorInfo, info
   return dFilter
 }
 
-/** `addDepthwise`, image by image. */
+/** `addDepthwise` of a whole batch. */
 function addImages(
   heap: Heap,
   outputs: Float32Array,
@@ -275,11 +270,6 @@ function addImages(
   into: number,
   info: Convolution,
 ): void {
-  const { kernels } = heap
-  const [outputSize, imageSize] = [sizeOf(info.outShape.slice(1)), sizeOf(info.inShape.slice(1))]
-  for (let i = 0; i < info.batchSize; i++) {
-    const output = outputs.subarray(i * outputSize, (i + 1) * outputSize)
-    const image = images.subarray(i * imageSize, (i + 1) * imageSize)
-    kernels.addDepthwise(output, image, weights, into, info.outChannels / info.inChannels, ...geometry(info))
-  }
+  const { batchSize, outChannels, inChannels } = info
+  heap.kernels.addDepthwise(outputs, images, weights, into, outChannels / inChannels, batchSize, ...geometry(info))
 }

@@ -3,17 +3,24 @@
  *
  * All three products are C = A · B with different strides, in register blocks of 6 × 8 elements of C (twelve
  * accumulators, two vectors of B and one broadcast element of A fill the sixteen vector registers of x64), then 4 × 8 and
- * 1 × 8 for the rows that are left, 4 and 2 wide for the columns. Whatever the block, an element of C is one f32 sum in rising
- * order of the depth, so a row's result depends on that row alone.
+ * 1 × 8 for the rows that are left, and 4 wide for the columns. A depth of one to four, as of a layer above four
+ * observations or below two logits, leaves no loop to speak of: there the weights stay in registers and the rows stream
+ * by. Whatever the block, an element of C is one f32 sum in rising order of the depth, so a row's result depends on that
+ * row alone.
  *
- * The last column of an odd number is a dot product: four partial sums over the depth, added at the end. It too takes the
- * same operations for every row. In the weights' gradient the last one to three columns have the inputs for lanes.
+ * The last one to three columns of a number that four does not divide are dot products: two partial sums over the depth
+ * for a pair of columns, four for a last one, added at the end. They too take the same operations for every row. In the
+ * weights' gradient those columns have the inputs for lanes.
  */
-import { load4, loadPart, madd, store4, sum4, tanhInPlace } from '../vector.simd'
+import { load4, loadPart, madd, store4, storePart, sum4, tanhInPlace } from '../vector.simd'
 
 /** As `Activation` in the plain twin. */
+export const LINEAR: i32 = 0
 const TANH: i32 = 1
 const RELU: i32 = 2
+
+/** Rows whose outputs are still in the first-level cache when the activation is applied to them: a multiple of 6. */
+const ACTIVE_ROWS: i32 = 24
 
 /** Rows of a block whose inputs and gradients stay in the first-level cache while the weights' gradient is summed. */
 const CHUNK_ROWS: i32 = 64
@@ -34,22 +41,87 @@ export function denseForward(
   const xRow = <usize>numInputs << 2
   y += <usize>yFrom * yRow
   x += <usize>xFrom * xRow
-  const all = i32x4.splat(-1)
-  for (let left = numRows; left > 0; ) {
-    const rows = blockRows(left)
-    multiplyRows(y, yRow, bias, 0, all, x, xRow, 4, weight, yRow, rows, numInputs, numOutputs)
-    if ((numOutputs & 1) != 0) {
-      const column = <usize>(numOutputs - 1) << 2
-      dotRows(y + column, yRow, x, xRow, weight + column, yRow, load<f32>(bias + column), rows, numInputs, false)
-    }
+  for (let left = numRows; left > 0; left -= ACTIVE_ROWS) {
+    const rows = min(left, ACTIVE_ROWS)
+    multiply(y, yRow, bias, 0, x, xRow, weight, yRow, rows, numInputs, numOutputs)
     activate(y, rows * numOutputs, activation)
-    y += <usize>rows * yRow
-    x += <usize>rows * xRow
-    left -= rows
+    y += ACTIVE_ROWS * yRow
+    x += ACTIVE_ROWS * xRow
   }
 }
 
-export function activationBackward(dy: usize, y: usize, length: i32, activation: i32): void {
+/** In chunks of rows: each chunk's sum, from the first row to the last, is added to dWeight and dBias. */
+export function denseBackwardWeights(
+  dWeight: usize,
+  dBias: usize,
+  dy: usize,
+  x: usize,
+  numRows: i32,
+  numInputs: i32,
+  numOutputs: i32,
+  xFrom: i32,
+): void {
+  const yRow = <usize>numOutputs << 2
+  const xRow = <usize>numInputs << 2
+  const pairs = numOutputs & ~3
+  const last = numOutputs & ~1
+  x += <usize>xFrom * xRow
+  // Of a narrow layer nothing is read twice.
+  const chunkRows = pairs == 0 ? numRows : CHUNK_ROWS
+  for (let left = numRows; left > 0; left -= chunkRows) {
+    const depth = min(left, chunkRows)
+    for (let k = 0; k < numInputs; ) {
+      const rows = blockRows(numInputs - k)
+      const at = <usize>k << 2
+      const into = dWeight + <usize>k * yRow
+      multiplyRows(into, yRow, into, yRow, x + at, 4, xRow, dy, yRow, rows, depth, pairs)
+      k += rows
+    }
+    if ((numOutputs & 2) != 0) {
+      const column = <usize>pairs << 2
+      addOuter2(dWeight + column, yRow, x, xRow, dy + column, yRow, depth, numInputs)
+    }
+    if ((numOutputs & 1) != 0) {
+      const column = <usize>last << 2
+      addOuter(dWeight + column, yRow, x, xRow, dy + column, yRow, depth, numInputs)
+    }
+    addRows(dBias, dy, depth, numOutputs)
+    dy += <usize>chunkRows * yRow
+    x += <usize>chunkRows * xRow
+  }
+}
+
+export function denseBackwardInput(
+  dx: usize,
+  dy: usize,
+  weight: usize,
+  workspace: usize,
+  x: usize,
+  numRows: i32,
+  numInputs: i32,
+  numOutputs: i32,
+  accumulate: bool,
+  activation: i32,
+): void {
+  const yRow = <usize>numOutputs << 2
+  const xRow = <usize>numInputs << 2
+  transpose(workspace, weight, numInputs, numOutputs)
+  // What is not accumulated begins with a row of zeros behind the transposed weight.
+  const zeros = workspace + <usize>numOutputs * xRow
+  if (!accumulate) memory.fill(zeros, 0, xRow)
+  const fromRow = accumulate ? xRow : 0
+  for (let left = numRows; left > 0; left -= ACTIVE_ROWS) {
+    const rows = min(left, ACTIVE_ROWS)
+    multiply(dx, xRow, accumulate ? dx : zeros, fromRow, dy, yRow, workspace, xRow, rows, numOutputs, numInputs)
+    activationBackward(dx, x, rows * numInputs, activation)
+    dx += ACTIVE_ROWS * xRow
+    dy += ACTIVE_ROWS * yRow
+    x += ACTIVE_ROWS * xRow
+  }
+}
+
+/** dy = dy · f'(y) in place, over `length` elements. */
+function activationBackward(dy: usize, y: usize, length: i32, activation: i32): void {
   if (activation == TANH) {
     const one = f32x4.splat(<f32>activation) // 1, which the compiler must not know; see `tanhInPlace`.
     for (; length >= 16; length -= 16, dy += 64, y += 64) {
@@ -69,70 +141,73 @@ export function activationBackward(dy: usize, y: usize, length: i32, activation:
   }
   if (activation == RELU) {
     const zero = f32x4.splat(0)
-    for (; length > 0; length -= 4, dy += 16, y += 16) {
-      store4(dy, v128.and(load4(dy, length), f32x4.gt(load4(y, length), zero)), length)
+    for (; length >= 4; length -= 4, dy += 16, y += 16) {
+      v128.store(dy, v128.and(v128.load(dy), f32x4.gt(v128.load(y), zero)))
     }
+    if (length > 0) storePart(dy, v128.and(loadPart(dy, length), f32x4.gt(loadPart(y, length), zero)), length)
   }
 }
 
-/** In chunks of rows: each chunk's sum, from the first row to the last, is added to dWeight and dBias. */
-export function denseBackwardWeights(
-  dWeight: usize,
-  dBias: usize,
-  dy: usize,
-  x: usize,
-  numRows: i32,
-  numInputs: i32,
-  numOutputs: i32,
-  xFrom: i32,
-): void {
-  const yRow = <usize>numOutputs << 2
-  const xRow = <usize>numInputs << 2
-  x += <usize>xFrom * xRow
-  const all = i32x4.splat(-1)
-  for (let left = numRows; left > 0; left -= CHUNK_ROWS) {
-    const depth = min(left, CHUNK_ROWS)
-    for (let k = 0; k < numInputs; ) {
-      const rows = blockRows(numInputs - k)
-      const at = <usize>k << 2
-      const into = dWeight + <usize>k * yRow
-      multiplyRows(into, yRow, into, yRow, all, x + at, 4, xRow, dy, yRow, rows, depth, numOutputs & ~3)
-      k += rows
-    }
-    for (let j = numOutputs & ~3; j < numOutputs; j++) {
-      const column = <usize>j << 2
-      addOuter(dWeight + column, yRow, x, xRow, dy + column, yRow, depth, numInputs)
-    }
-    addRows(dBias, dy, depth, numOutputs)
-    dy += <usize>CHUNK_ROWS * yRow
-    x += <usize>CHUNK_ROWS * xRow
+/** y = activation(y) in place, over `length` elements. */
+function activate(y: usize, length: i32, activation: i32): void {
+  if (activation == TANH) tanhInPlace(y, length, <f32>activation)
+  if (activation == RELU) {
+    const zero = f32x4.splat(0)
+    for (; length >= 4; length -= 4, y += 16) v128.store(y, f32x4.pmax(v128.load(y), zero))
+    if (length > 0) storePart(y, f32x4.pmax(loadPart(y, length), zero), length)
   }
 }
 
-export function denseBackwardInput(
-  dx: usize,
-  dy: usize,
-  weight: usize,
-  transposed: usize,
-  numRows: i32,
-  numInputs: i32,
-  numOutputs: i32,
-  accumulate: bool,
+/**
+ * C = from + A · B for `rows` rows of A, which is contiguous along the depth. Row r of `from` is at from + r · fromRow, and
+ * fromRow is 0 for a bias.
+ */
+function multiply(
+  c: usize,
+  cRow: usize,
+  from: usize,
+  fromRow: usize,
+  a: usize,
+  aRow: usize,
+  b: usize,
+  bRow: usize,
+  rows: i32,
+  depth: i32,
+  numColumns: i32,
 ): void {
-  const yRow = <usize>numOutputs << 2
-  const xRow = <usize>numInputs << 2
-  const kept = i32x4.splat(accumulate ? -1 : 0)
-  transpose(transposed, weight, numInputs, numOutputs)
-  for (let left = numRows; left > 0; ) {
-    const rows = blockRows(left)
-    multiplyRows(dx, xRow, dx, xRow, kept, dy, yRow, 4, transposed, xRow, rows, numOutputs, numInputs)
-    if ((numInputs & 1) != 0) {
-      const k: usize = numInputs - 1
-      dotRows(dx + (k << 2), xRow, dy, yRow, weight + k * yRow, 4, 0, rows, numOutputs, accumulate)
+  let at: usize = 0
+  let wide = numColumns & ~3
+  if (depth <= 4) {
+    const width = depth <= 2 ? 16 : 8
+    for (; wide >= width; wide -= width, at += <usize>width << 2) {
+      if (depth == 4) thin4x8(c + at, cRow, from + at, fromRow, a, aRow, b + at, bRow, rows)
+      else if (depth == 3) thin3x8(c + at, cRow, from + at, fromRow, a, aRow, b + at, bRow, rows)
+      else if (depth == 2) thin2x16(c + at, cRow, from + at, fromRow, a, aRow, b + at, bRow, rows)
+      else thin1x16(c + at, cRow, from + at, fromRow, a, aRow, b + at, bRow, rows)
     }
-    dx += <usize>rows * xRow
-    dy += <usize>rows * yRow
-    left -= rows
+  }
+  const narrow = at + (<usize>wide << 2)
+  for (let left = rows; left > 0; ) {
+    const block = blockRows(left)
+    if (wide > 0) multiplyRows(c + at, cRow, from + at, fromRow, a, aRow, 4, b + at, bRow, block, depth, wide)
+    if ((numColumns & 3) != 0) {
+      let column = narrow
+      if ((numColumns & 2) != 0) {
+        if (block == 6) pair6(c + column, cRow, from + column, fromRow, a, aRow, b + column, bRow, depth)
+        else if (block == 4) pair4(c + column, cRow, from + column, fromRow, a, aRow, b + column, bRow, depth)
+        else pair1(c + column, cRow, from + column, fromRow, a, aRow, b + column, bRow, depth)
+        column += 8
+      }
+      if ((numColumns & 1) != 0) {
+        if (block == 6) dot6(c + column, cRow, from + column, fromRow, a, aRow, b + column, bRow, depth)
+        else if (block == 4) dot4(c + column, cRow, from + column, fromRow, a, aRow, b + column, bRow, depth)
+        else dot1(c + column, cRow, from + column, fromRow, a, aRow, b + column, bRow, depth)
+      }
+    }
+    c += <usize>block * cRow
+    from += <usize>block * fromRow
+    a += <usize>block * aRow
+    left -= block
   }
 }
 
@@ -143,20 +218,9 @@ function blockRows(left: i32): i32 {
   return left >= 6 ? 6 : left >= 4 ? 4 : 1
 }
 
-/** y = activation(y) in place, over `length` elements. */
-function activate(y: usize, length: i32, activation: i32): void {
-  if (activation == TANH) tanhInPlace(y, length, <f32>activation)
-  if (activation == RELU) {
-    const zero = f32x4.splat(0)
-    for (; length > 0; length -= 4, y += 16) store4(y, f32x4.pmax(load4(y, length), zero), length)
-  }
-}
-
 /**
- * The columns of C, but for the last of an odd number, for one block of `rows` rows. Element (row, k) of A is at
- * a + row · aRow + k · aStep, element (k, j) of B at b + k · bStep + 4 j. The sums begin with what is at `from`
- * (from + row · fromRow; for a bias fromRow is 0), or with 0 where the mask `kept` is clear: a branch after the loop, or a
- * null address, would cost the loop its registers.
+ * The columns of C, a multiple of 4, for one block of `rows` rows. Element (row, k) of A is at a + row · aRow + k · aStep,
+ * element (k, j) of B at b + k · bStep + 4 j.
  */
 // @ts-ignore: decorator
 @inline
@@ -165,7 +229,6 @@ function multiplyRows(
   cRow: usize,
   from: usize,
   fromRow: usize,
-  kept: v128,
   a: usize,
   aRow: usize,
   aStep: usize,
@@ -178,43 +241,72 @@ function multiplyRows(
   let left = numColumns
   let at: usize = 0
   for (; left >= 8; left -= 8, at += 32) {
-    if (rows == 6) tile6x8(c + at, cRow, from + at, fromRow, kept, a, aRow, aStep, b + at, bStep, depth)
-    else if (rows == 4) tile4x8(c + at, cRow, from + at, fromRow, kept, a, aRow, aStep, b + at, bStep, depth)
+    if (rows == 6 && aRow == 4) columns6x8(c + at, cRow, from + at, fromRow, a, aStep, b + at, bStep, depth)
+    else if (rows == 6) tile6x8(c + at, cRow, from + at, fromRow, a, aRow, aStep, b + at, bStep, depth)
+    else if (rows == 4) tile4x8(c + at, cRow, from + at, fromRow, a, aRow, aStep, b + at, bStep, depth)
     else if (left >= 32) {
-      tile1x32(c + at, cRow, from + at, fromRow, kept, a, aRow, aStep, b + at, bStep, depth)
+      tile1x32(c + at, cRow, from + at, fromRow, a, aRow, aStep, b + at, bStep, depth)
       at += 96
       left -= 24
-    } else tile1x8(c + at, cRow, from + at, fromRow, kept, a, aRow, aStep, b + at, bStep, depth)
+    } else tile1x8(c + at, cRow, from + at, fromRow, a, aRow, aStep, b + at, bStep, depth)
   }
-  if ((left & 4) != 0) {
-    if (rows == 6) tile6x4(c + at, cRow, from + at, fromRow, kept, a, aRow, aStep, b + at, bStep, depth)
-    else if (rows == 4) tile4x4(c + at, cRow, from + at, fromRow, kept, a, aRow, aStep, b + at, bStep, depth)
-    else tile1x4(c + at, cRow, from + at, fromRow, kept, a, aRow, aStep, b + at, bStep, depth)
-    at += 16
-  }
-  if ((left & 2) != 0) {
-    if (rows == 6) tile6x2(c + at, cRow, from + at, fromRow, kept, a, aRow, aStep, b + at, bStep, depth)
-    else if (rows == 4) tile4x2(c + at, cRow, from + at, fromRow, kept, a, aRow, aStep, b + at, bStep, depth)
-    else tile1x2(c + at, cRow, from + at, fromRow, kept, a, aRow, aStep, b + at, bStep, depth)
+  if (left > 0) {
+    if (rows == 6) tile6x4(c + at, cRow, from + at, fromRow, a, aRow, aStep, b + at, bStep, depth)
+    else if (rows == 4) tile4x4(c + at, cRow, from + at, fromRow, a, aRow, aStep, b + at, bStep, depth)
+    else tile1x4(c + at, cRow, from + at, fromRow, a, aRow, aStep, b + at, bStep, depth)
   }
 }
 
-/** One column of C for one block of rows: dot products over a contiguous depth of A, with any step of B. */
-function dotRows(
+/** As addOuter, for two columns: B is depth × 2, C numRows × 2. */
+function addOuter2(
   c: usize,
   cRow: usize,
   a: usize,
-  aRow: usize,
+  aStep: usize,
   b: usize,
   bStep: usize,
-  start: f32,
-  rows: i32,
   depth: i32,
-  add: bool,
+  numRows: i32,
 ): void {
-  if (rows == 6) dot6(c, cRow, a, aRow, b, bStep, start, depth, add)
-  else if (rows == 4) dot4(c, cRow, a, aRow, b, bStep, start, depth, add)
-  else dot1(c, cRow, a, aRow, b, bStep, start, depth, add)
+  let left = numRows
+  for (; left >= 16; left -= 16) {
+    pairs4(c, cRow, a, aStep, b, bStep, depth)
+    c += cRow << 4
+    a += 64
+  }
+  for (; left > 0; left -= 4) {
+    let c0 = f32x4.splat(0)
+    let c1 = c0
+    for (let i = 0, at = a, d = b; i < depth; i++, at += aStep, d += bStep) {
+      const x = load4(at, left)
+      c0 = madd(x, v128.load32_splat(d), c0)
+      c1 = madd(x, v128.load32_splat(d, 4), c1)
+    }
+    addPairs2(c, cRow, c0, c1, left)
+    c += cRow << 2
+    a += 16
+  }
+}
+
+/** Adds the first `count` ≤ 4 lanes of two vectors to pairs, `row` bytes apart. */
+// @ts-ignore: decorator
+@inline
+function addPairs2(at: usize, row: usize, first: v128, second: v128, count: i32): void {
+  const low = v128.shuffle<i32>(first, second, 0, 4, 1, 5)
+  const high = v128.shuffle<i32>(first, second, 2, 6, 3, 7)
+  v128.store64_lane(at, f32x4.add(v128.load64_zero(at), low), 0)
+  if (count > 1) {
+    at += row
+    v128.store64_lane(at, f32x4.add(v128.load64_splat(at), low), 1)
+  }
+  if (count > 2) {
+    at += row
+    v128.store64_lane(at, f32x4.add(v128.load64_zero(at), high), 0)
+  }
+  if (count > 3) {
+    at += row
+    v128.store64_lane(at, f32x4.add(v128.load64_splat(at), high), 1)
+  }
 }
 
 /** Adds Aᵀ · b to one column of C: A is depth × numRows and contiguous along the rows of C, which are the lanes here. */
@@ -252,6 +344,10 @@ function addOuter(
 
 /** Adds the sums of the columns of `x` (depth × width) to `sums`. */
 function addRows(sums: usize, x: usize, depth: i32, width: i32): void {
+  if (width <= 2) {
+    addFlat(sums, x, depth * width, width)
+    return
+  }
   const row = <usize>width << 2
   let left = width
   for (; left >= 16; left -= 16) {
@@ -265,10 +361,10 @@ function addRows(sums: usize, x: usize, depth: i32, width: i32): void {
       s2 = f32x4.add(s2, v128.load(at, 32))
       s3 = f32x4.add(s3, v128.load(at, 48))
     }
-    put(sums, s0, 0, true)
-    put(sums, s1, 16, true)
-    put(sums, s2, 32, true)
-    put(sums, s3, 48, true)
+    add(sums, s0)
+    add(sums + 16, s1)
+    add(sums + 32, s2)
+    add(sums + 48, s3)
     sums += 64
     x += 64
   }
@@ -279,6 +375,23 @@ function addRows(sums: usize, x: usize, depth: i32, width: i32): void {
     sums += 16
     x += 16
   }
+}
+
+/** As addRows for one or two columns, which every second element belongs to either way. */
+function addFlat(sums: usize, x: usize, length: i32, width: i32): void {
+  let s0 = f32x4.splat(0)
+  let s1 = s0
+  for (; length >= 8; length -= 8, x += 32) {
+    s0 = f32x4.add(s0, v128.load(x))
+    s1 = f32x4.add(s1, v128.load(x, 16))
+  }
+  for (; length > 0; length -= 4, x += 16) s0 = f32x4.add(s0, load4(x, length))
+  s0 = f32x4.add(s0, s1)
+  s0 = f32x4.add(s0, v128.shuffle<i32>(s0, s0, 2, 3, 0, 1))
+  const first = f32x4.extract_lane(s0, 0)
+  const second = f32x4.extract_lane(s0, 1)
+  store<f32>(sums, load<f32>(sums) + (width == 2 ? first : first + second))
+  if (width == 2) store<f32>(sums, load<f32>(sums, 4) + second, 4)
 }
 
 /** into (width × height) = from (height × width), transposed. */
@@ -337,15 +450,30 @@ function addStrided(at: usize, step: usize, v: v128, count: i32): void {
 
 // @ts-ignore: decorator
 @inline
-function put(at: usize, v: v128, offset: usize, add: bool): void {
-  at += offset
-  v128.store(at, add ? f32x4.add(v128.load(at), v) : v)
+function add(at: usize, v: v128): void {
+  v128.store(at, f32x4.add(v128.load(at), v))
 }
 
+/** A pair of elements in lanes 0 and 2. */
 // @ts-ignore: decorator
 @inline
-function put1(at: usize, sum: f32, add: bool): void {
-  store<f32>(at, add ? load<f32>(at) + sum : sum)
+function start2(at: usize): v128 {
+  return v128.shuffle<i32>(v128.load64_zero(at), i32x4.splat(0), 0, 4, 1, 5)
+}
+
+/** Two rows of two columns: the first column in lanes 0 and 1, the second in 2 and 3. */
+// @ts-ignore: decorator
+@inline
+function columns2(at: usize, step: usize): v128 {
+  return v128.shuffle<i32>(v128.load64_zero(at), v128.load64_zero(at + step), 0, 4, 1, 5)
+}
+
+/** Stores lane 0 + lane 1 and lane 2 + lane 3. */
+// @ts-ignore: decorator
+@inline
+function finish2(at: usize, v: v128): void {
+  const sums = f32x4.add(v, v128.shuffle<i32>(v, v, 1, 0, 3, 2))
+  v128.store64_lane(at, v128.shuffle<i32>(sums, sums, 0, 2, 0, 2), 0)
 }
 
 // The register blocks. Each is one loop over the depth with its accumulators spelled out: the language has no arrays in
@@ -357,7 +485,6 @@ function tile6x8(
   cRow: usize,
   from: usize,
   fromRow: usize,
-  kept: v128,
   a: usize,
   aRow: usize,
   aStep: usize,
@@ -371,18 +498,18 @@ function tile6x8(
   let a3 = a + 3 * aRow
   let a4 = a + 4 * aRow
   let a5 = a + 5 * aRow
-  let c00 = v128.and(v128.load(from), kept)
-  let c01 = v128.and(v128.load(from, 16), kept)
-  let c10 = v128.and(v128.load(from + fromRow), kept)
-  let c11 = v128.and(v128.load(from + fromRow, 16), kept)
-  let c20 = v128.and(v128.load(from + 2 * fromRow), kept)
-  let c21 = v128.and(v128.load(from + 2 * fromRow, 16), kept)
-  let c30 = v128.and(v128.load(from + 3 * fromRow), kept)
-  let c31 = v128.and(v128.load(from + 3 * fromRow, 16), kept)
-  let c40 = v128.and(v128.load(from + 4 * fromRow), kept)
-  let c41 = v128.and(v128.load(from + 4 * fromRow, 16), kept)
-  let c50 = v128.and(v128.load(from + 5 * fromRow), kept)
-  let c51 = v128.and(v128.load(from + 5 * fromRow, 16), kept)
+  let c00 = v128.load(from)
+  let c01 = v128.load(from, 16)
+  let c10 = v128.load(from + fromRow)
+  let c11 = v128.load(from + fromRow, 16)
+  let c20 = v128.load(from + 2 * fromRow)
+  let c21 = v128.load(from + 2 * fromRow, 16)
+  let c30 = v128.load(from + 3 * fromRow)
+  let c31 = v128.load(from + 3 * fromRow, 16)
+  let c40 = v128.load(from + 4 * fromRow)
+  let c41 = v128.load(from + 4 * fromRow, 16)
+  let c50 = v128.load(from + 5 * fromRow)
+  let c51 = v128.load(from + 5 * fromRow, 16)
   for (; depth > 0; depth--) {
     const b0 = v128.load(b)
     const b1 = v128.load(b, 16)
@@ -426,12 +553,73 @@ function tile6x8(
   v128.store(c + 5 * cRow, c51, 16)
 }
 
+/** As tile6x8 for rows of A that stand side by side: one address serves all six. */
+function columns6x8(
+  c: usize,
+  cRow: usize,
+  from: usize,
+  fromRow: usize,
+  a: usize,
+  aStep: usize,
+  b: usize,
+  bStep: usize,
+  depth: i32,
+): void {
+  let c00 = v128.load(from)
+  let c01 = v128.load(from, 16)
+  let c10 = v128.load(from + fromRow)
+  let c11 = v128.load(from + fromRow, 16)
+  let c20 = v128.load(from + 2 * fromRow)
+  let c21 = v128.load(from + 2 * fromRow, 16)
+  let c30 = v128.load(from + 3 * fromRow)
+  let c31 = v128.load(from + 3 * fromRow, 16)
+  let c40 = v128.load(from + 4 * fromRow)
+  let c41 = v128.load(from + 4 * fromRow, 16)
+  let c50 = v128.load(from + 5 * fromRow)
+  let c51 = v128.load(from + 5 * fromRow, 16)
+  for (; depth > 0; depth--) {
+    const b0 = v128.load(b)
+    const b1 = v128.load(b, 16)
+    const e0 = v128.load32_splat(a)
+    c00 = madd(e0, b0, c00)
+    c01 = madd(e0, b1, c01)
+    const e1 = v128.load32_splat(a, 4)
+    c10 = madd(e1, b0, c10)
+    c11 = madd(e1, b1, c11)
+    const e2 = v128.load32_splat(a, 8)
+    c20 = madd(e2, b0, c20)
+    c21 = madd(e2, b1, c21)
+    const e3 = v128.load32_splat(a, 12)
+    c30 = madd(e3, b0, c30)
+    c31 = madd(e3, b1, c31)
+    const e4 = v128.load32_splat(a, 16)
+    c40 = madd(e4, b0, c40)
+    c41 = madd(e4, b1, c41)
+    const e5 = v128.load32_splat(a, 20)
+    c50 = madd(e5, b0, c50)
+    c51 = madd(e5, b1, c51)
+    a += aStep
+    b += bStep
+  }
+  v128.store(c, c00)
+  v128.store(c, c01, 16)
+  v128.store(c + cRow, c10)
+  v128.store(c + cRow, c11, 16)
+  v128.store(c + 2 * cRow, c20)
+  v128.store(c + 2 * cRow, c21, 16)
+  v128.store(c + 3 * cRow, c30)
+  v128.store(c + 3 * cRow, c31, 16)
+  v128.store(c + 4 * cRow, c40)
+  v128.store(c + 4 * cRow, c41, 16)
+  v128.store(c + 5 * cRow, c50)
+  v128.store(c + 5 * cRow, c51, 16)
+}
+
 function tile4x8(
   c: usize,
   cRow: usize,
   from: usize,
   fromRow: usize,
-  kept: v128,
   a: usize,
   aRow: usize,
   aStep: usize,
@@ -443,14 +631,14 @@ function tile4x8(
   let a1 = a + aRow
   let a2 = a + 2 * aRow
   let a3 = a + 3 * aRow
-  let c00 = v128.and(v128.load(from), kept)
-  let c01 = v128.and(v128.load(from, 16), kept)
-  let c10 = v128.and(v128.load(from + fromRow), kept)
-  let c11 = v128.and(v128.load(from + fromRow, 16), kept)
-  let c20 = v128.and(v128.load(from + 2 * fromRow), kept)
-  let c21 = v128.and(v128.load(from + 2 * fromRow, 16), kept)
-  let c30 = v128.and(v128.load(from + 3 * fromRow), kept)
-  let c31 = v128.and(v128.load(from + 3 * fromRow, 16), kept)
+  let c00 = v128.load(from)
+  let c01 = v128.load(from, 16)
+  let c10 = v128.load(from + fromRow)
+  let c11 = v128.load(from + fromRow, 16)
+  let c20 = v128.load(from + 2 * fromRow)
+  let c21 = v128.load(from + 2 * fromRow, 16)
+  let c30 = v128.load(from + 3 * fromRow)
+  let c31 = v128.load(from + 3 * fromRow, 16)
   for (; depth > 0; depth--) {
     const b0 = v128.load(b)
     const b1 = v128.load(b, 16)
@@ -487,7 +675,6 @@ function tile6x4(
   cRow: usize,
   from: usize,
   fromRow: usize,
-  kept: v128,
   a: usize,
   aRow: usize,
   aStep: usize,
@@ -501,12 +688,12 @@ function tile6x4(
   let a3 = a + 3 * aRow
   let a4 = a + 4 * aRow
   let a5 = a + 5 * aRow
-  let c00 = v128.and(v128.load(from), kept)
-  let c10 = v128.and(v128.load(from + fromRow), kept)
-  let c20 = v128.and(v128.load(from + 2 * fromRow), kept)
-  let c30 = v128.and(v128.load(from + 3 * fromRow), kept)
-  let c40 = v128.and(v128.load(from + 4 * fromRow), kept)
-  let c50 = v128.and(v128.load(from + 5 * fromRow), kept)
+  let c00 = v128.load(from)
+  let c10 = v128.load(from + fromRow)
+  let c20 = v128.load(from + 2 * fromRow)
+  let c30 = v128.load(from + 3 * fromRow)
+  let c40 = v128.load(from + 4 * fromRow)
+  let c50 = v128.load(from + 5 * fromRow)
   for (; depth > 0; depth--) {
     const b0 = v128.load(b)
     const e0 = v128.load32_splat(a0)
@@ -542,7 +729,6 @@ function tile4x4(
   cRow: usize,
   from: usize,
   fromRow: usize,
-  kept: v128,
   a: usize,
   aRow: usize,
   aStep: usize,
@@ -554,10 +740,10 @@ function tile4x4(
   let a1 = a + aRow
   let a2 = a + 2 * aRow
   let a3 = a + 3 * aRow
-  let c00 = v128.and(v128.load(from), kept)
-  let c10 = v128.and(v128.load(from + fromRow), kept)
-  let c20 = v128.and(v128.load(from + 2 * fromRow), kept)
-  let c30 = v128.and(v128.load(from + 3 * fromRow), kept)
+  let c00 = v128.load(from)
+  let c10 = v128.load(from + fromRow)
+  let c20 = v128.load(from + 2 * fromRow)
+  let c30 = v128.load(from + 3 * fromRow)
   for (; depth > 0; depth--) {
     const b0 = v128.load(b)
     const e0 = v128.load32_splat(a0)
@@ -585,7 +771,6 @@ function tile1x32(
   cRow: usize,
   from: usize,
   fromRow: usize,
-  kept: v128,
   a: usize,
   aRow: usize,
   aStep: usize,
@@ -594,14 +779,14 @@ function tile1x32(
   depth: i32,
 ): void {
   let a0 = a
-  let c00 = v128.and(v128.load(from), kept)
-  let c01 = v128.and(v128.load(from, 16), kept)
-  let c02 = v128.and(v128.load(from, 32), kept)
-  let c03 = v128.and(v128.load(from, 48), kept)
-  let c04 = v128.and(v128.load(from, 64), kept)
-  let c05 = v128.and(v128.load(from, 80), kept)
-  let c06 = v128.and(v128.load(from, 96), kept)
-  let c07 = v128.and(v128.load(from, 112), kept)
+  let c00 = v128.load(from)
+  let c01 = v128.load(from, 16)
+  let c02 = v128.load(from, 32)
+  let c03 = v128.load(from, 48)
+  let c04 = v128.load(from, 64)
+  let c05 = v128.load(from, 80)
+  let c06 = v128.load(from, 96)
+  let c07 = v128.load(from, 112)
   for (; depth > 0; depth--) {
     const b0 = v128.load(b)
     const b1 = v128.load(b, 16)
@@ -638,7 +823,6 @@ function tile1x8(
   cRow: usize,
   from: usize,
   fromRow: usize,
-  kept: v128,
   a: usize,
   aRow: usize,
   aStep: usize,
@@ -647,8 +831,8 @@ function tile1x8(
   depth: i32,
 ): void {
   let a0 = a
-  let c00 = v128.and(v128.load(from), kept)
-  let c01 = v128.and(v128.load(from, 16), kept)
+  let c00 = v128.load(from)
+  let c01 = v128.load(from, 16)
   for (; depth > 0; depth--) {
     const b0 = v128.load(b)
     const b1 = v128.load(b, 16)
@@ -667,7 +851,6 @@ function tile1x4(
   cRow: usize,
   from: usize,
   fromRow: usize,
-  kept: v128,
   a: usize,
   aRow: usize,
   aStep: usize,
@@ -676,7 +859,7 @@ function tile1x4(
   depth: i32,
 ): void {
   let a0 = a
-  let c00 = v128.and(v128.load(from), kept)
+  let c00 = v128.load(from)
   for (; depth > 0; depth--) {
     const b0 = v128.load(b)
     const e0 = v128.load32_splat(a0)
@@ -687,128 +870,145 @@ function tile1x4(
   v128.store(c, c00)
 }
 
-function tile6x2(
+function pair6(
   c: usize,
   cRow: usize,
   from: usize,
   fromRow: usize,
-  kept: v128,
   a: usize,
   aRow: usize,
-  aStep: usize,
   b: usize,
   bStep: usize,
   depth: i32,
 ): void {
+  const evens = i64x2.splat(0xffffffff)
   let a0 = a
   let a1 = a + aRow
   let a2 = a + 2 * aRow
   let a3 = a + 3 * aRow
   let a4 = a + 4 * aRow
   let a5 = a + 5 * aRow
-  let c0 = v128.and(v128.load64_zero(from), kept)
-  let c1 = v128.and(v128.load64_zero(from + fromRow), kept)
-  let c2 = v128.and(v128.load64_zero(from + 2 * fromRow), kept)
-  let c3 = v128.and(v128.load64_zero(from + 3 * fromRow), kept)
-  let c4 = v128.and(v128.load64_zero(from + 4 * fromRow), kept)
-  let c5 = v128.and(v128.load64_zero(from + 5 * fromRow), kept)
-  for (; depth > 0; depth--) {
-    const b0 = v128.load64_zero(b)
-    c0 = madd(v128.load32_splat(a0), b0, c0)
-    c1 = madd(v128.load32_splat(a1), b0, c1)
-    c2 = madd(v128.load32_splat(a2), b0, c2)
-    c3 = madd(v128.load32_splat(a3), b0, c3)
-    c4 = madd(v128.load32_splat(a4), b0, c4)
-    c5 = madd(v128.load32_splat(a5), b0, c5)
-    a0 += aStep
-    a1 += aStep
-    a2 += aStep
-    a3 += aStep
-    a4 += aStep
-    a5 += aStep
-    b += bStep
+  let c0 = start2(from)
+  let c1 = start2(from + fromRow)
+  let c2 = start2(from + 2 * fromRow)
+  let c3 = start2(from + 3 * fromRow)
+  let c4 = start2(from + 4 * fromRow)
+  let c5 = start2(from + 5 * fromRow)
+  for (; depth >= 2; depth -= 2) {
+    const both = columns2(b, bStep)
+    c0 = madd(v128.load64_splat(a0), both, c0)
+    c1 = madd(v128.load64_splat(a1), both, c1)
+    c2 = madd(v128.load64_splat(a2), both, c2)
+    c3 = madd(v128.load64_splat(a3), both, c3)
+    c4 = madd(v128.load64_splat(a4), both, c4)
+    c5 = madd(v128.load64_splat(a5), both, c5)
+    a0 += 8
+    a1 += 8
+    a2 += 8
+    a3 += 8
+    a4 += 8
+    a5 += 8
+    b += bStep << 1
   }
-  v128.store64_lane(c, c0, 0)
-  v128.store64_lane(c + cRow, c1, 0)
-  v128.store64_lane(c + 2 * cRow, c2, 0)
-  v128.store64_lane(c + 3 * cRow, c3, 0)
-  v128.store64_lane(c + 4 * cRow, c4, 0)
-  v128.store64_lane(c + 5 * cRow, c5, 0)
+  if (depth > 0) {
+    const both = start2(b)
+    c0 = madd(v128.and(v128.load32_splat(a0), evens), both, c0)
+    c1 = madd(v128.and(v128.load32_splat(a1), evens), both, c1)
+    c2 = madd(v128.and(v128.load32_splat(a2), evens), both, c2)
+    c3 = madd(v128.and(v128.load32_splat(a3), evens), both, c3)
+    c4 = madd(v128.and(v128.load32_splat(a4), evens), both, c4)
+    c5 = madd(v128.and(v128.load32_splat(a5), evens), both, c5)
+  }
+  finish2(c, c0)
+  finish2(c + cRow, c1)
+  finish2(c + 2 * cRow, c2)
+  finish2(c + 3 * cRow, c3)
+  finish2(c + 4 * cRow, c4)
+  finish2(c + 5 * cRow, c5)
 }
 
-function tile4x2(
+function pair4(
   c: usize,
   cRow: usize,
   from: usize,
   fromRow: usize,
-  kept: v128,
   a: usize,
   aRow: usize,
-  aStep: usize,
   b: usize,
   bStep: usize,
   depth: i32,
 ): void {
+  const evens = i64x2.splat(0xffffffff)
   let a0 = a
   let a1 = a + aRow
   let a2 = a + 2 * aRow
   let a3 = a + 3 * aRow
-  let c0 = v128.and(v128.load64_zero(from), kept)
-  let c1 = v128.and(v128.load64_zero(from + fromRow), kept)
-  let c2 = v128.and(v128.load64_zero(from + 2 * fromRow), kept)
-  let c3 = v128.and(v128.load64_zero(from + 3 * fromRow), kept)
-  for (; depth > 0; depth--) {
-    const b0 = v128.load64_zero(b)
-    c0 = madd(v128.load32_splat(a0), b0, c0)
-    c1 = madd(v128.load32_splat(a1), b0, c1)
-    c2 = madd(v128.load32_splat(a2), b0, c2)
-    c3 = madd(v128.load32_splat(a3), b0, c3)
-    a0 += aStep
-    a1 += aStep
-    a2 += aStep
-    a3 += aStep
-    b += bStep
+  let c0 = start2(from)
+  let c1 = start2(from + fromRow)
+  let c2 = start2(from + 2 * fromRow)
+  let c3 = start2(from + 3 * fromRow)
+  for (; depth >= 2; depth -= 2) {
+    const both = columns2(b, bStep)
+    c0 = madd(v128.load64_splat(a0), both, c0)
+    c1 = madd(v128.load64_splat(a1), both, c1)
+    c2 = madd(v128.load64_splat(a2), both, c2)
+    c3 = madd(v128.load64_splat(a3), both, c3)
+    a0 += 8
+    a1 += 8
+    a2 += 8
+    a3 += 8
+    b += bStep << 1
   }
-  v128.store64_lane(c, c0, 0)
-  v128.store64_lane(c + cRow, c1, 0)
-  v128.store64_lane(c + 2 * cRow, c2, 0)
-  v128.store64_lane(c + 3 * cRow, c3, 0)
+  if (depth > 0) {
+    const both = start2(b)
+    c0 = madd(v128.and(v128.load32_splat(a0), evens), both, c0)
+    c1 = madd(v128.and(v128.load32_splat(a1), evens), both, c1)
+    c2 = madd(v128.and(v128.load32_splat(a2), evens), both, c2)
+    c3 = madd(v128.and(v128.load32_splat(a3), evens), both, c3)
+  }
+  finish2(c, c0)
+  finish2(c + cRow, c1)
+  finish2(c + 2 * cRow, c2)
+  finish2(c + 3 * cRow, c3)
 }
 
-function tile1x2(
+function pair1(
   c: usize,
   cRow: usize,
   from: usize,
   fromRow: usize,
-  kept: v128,
   a: usize,
   aRow: usize,
-  aStep: usize,
   b: usize,
   bStep: usize,
   depth: i32,
 ): void {
+  const evens = i64x2.splat(0xffffffff)
   let a0 = a
-  let c0 = v128.and(v128.load64_zero(from), kept)
-  for (; depth > 0; depth--) {
-    const b0 = v128.load64_zero(b)
-    c0 = madd(v128.load32_splat(a0), b0, c0)
-    a0 += aStep
-    b += bStep
+  let c0 = start2(from)
+  for (; depth >= 2; depth -= 2) {
+    const both = columns2(b, bStep)
+    c0 = madd(v128.load64_splat(a0), both, c0)
+    a0 += 8
+    b += bStep << 1
   }
-  v128.store64_lane(c, c0, 0)
+  if (depth > 0) {
+    const both = start2(b)
+    c0 = madd(v128.and(v128.load32_splat(a0), evens), both, c0)
+  }
+  finish2(c, c0)
 }
 
 function dot6(
   c: usize,
   cRow: usize,
+  from: usize,
+  fromRow: usize,
   a: usize,
   aRow: usize,
   b: usize,
   bStep: usize,
-  start: f32,
   depth: i32,
-  add: bool,
 ): void {
   let a0 = a
   let a1 = a + aRow
@@ -816,12 +1016,12 @@ function dot6(
   let a3 = a + 3 * aRow
   let a4 = a + 4 * aRow
   let a5 = a + 5 * aRow
-  let c0 = f32x4.splat(0)
-  let c1 = f32x4.splat(0)
-  let c2 = f32x4.splat(0)
-  let c3 = f32x4.splat(0)
-  let c4 = f32x4.splat(0)
-  let c5 = f32x4.splat(0)
+  let c0 = v128.load32_zero(from)
+  let c1 = v128.load32_zero(from + fromRow)
+  let c2 = v128.load32_zero(from + 2 * fromRow)
+  let c3 = v128.load32_zero(from + 3 * fromRow)
+  let c4 = v128.load32_zero(from + 4 * fromRow)
+  let c5 = v128.load32_zero(from + 5 * fromRow)
   for (; depth >= 4; depth -= 4) {
     const column = strided4(b, bStep, 4)
     c0 = madd(v128.load(a0), column, c0)
@@ -847,38 +1047,33 @@ function dot6(
     c4 = madd(loadPart(a4, depth), column, c4)
     c5 = madd(loadPart(a5, depth), column, c5)
   }
-  put1(c, start + sum4(c0), add)
-  c += cRow
-  put1(c, start + sum4(c1), add)
-  c += cRow
-  put1(c, start + sum4(c2), add)
-  c += cRow
-  put1(c, start + sum4(c3), add)
-  c += cRow
-  put1(c, start + sum4(c4), add)
-  c += cRow
-  put1(c, start + sum4(c5), add)
+  store<f32>(c, sum4(c0))
+  store<f32>(c + cRow, sum4(c1))
+  store<f32>(c + 2 * cRow, sum4(c2))
+  store<f32>(c + 3 * cRow, sum4(c3))
+  store<f32>(c + 4 * cRow, sum4(c4))
+  store<f32>(c + 5 * cRow, sum4(c5))
 }
 
 function dot4(
   c: usize,
   cRow: usize,
+  from: usize,
+  fromRow: usize,
   a: usize,
   aRow: usize,
   b: usize,
   bStep: usize,
-  start: f32,
   depth: i32,
-  add: bool,
 ): void {
   let a0 = a
   let a1 = a + aRow
   let a2 = a + 2 * aRow
   let a3 = a + 3 * aRow
-  let c0 = f32x4.splat(0)
-  let c1 = f32x4.splat(0)
-  let c2 = f32x4.splat(0)
-  let c3 = f32x4.splat(0)
+  let c0 = v128.load32_zero(from)
+  let c1 = v128.load32_zero(from + fromRow)
+  let c2 = v128.load32_zero(from + 2 * fromRow)
+  let c3 = v128.load32_zero(from + 3 * fromRow)
   for (; depth >= 4; depth -= 4) {
     const column = strided4(b, bStep, 4)
     c0 = madd(v128.load(a0), column, c0)
@@ -898,28 +1093,25 @@ function dot4(
     c2 = madd(loadPart(a2, depth), column, c2)
     c3 = madd(loadPart(a3, depth), column, c3)
   }
-  put1(c, start + sum4(c0), add)
-  c += cRow
-  put1(c, start + sum4(c1), add)
-  c += cRow
-  put1(c, start + sum4(c2), add)
-  c += cRow
-  put1(c, start + sum4(c3), add)
+  store<f32>(c, sum4(c0))
+  store<f32>(c + cRow, sum4(c1))
+  store<f32>(c + 2 * cRow, sum4(c2))
+  store<f32>(c + 3 * cRow, sum4(c3))
 }
 
 function dot1(
   c: usize,
   cRow: usize,
+  from: usize,
+  fromRow: usize,
   a: usize,
   aRow: usize,
   b: usize,
   bStep: usize,
-  start: f32,
   depth: i32,
-  add: bool,
 ): void {
   let a0 = a
-  let c0 = f32x4.splat(0)
+  let c0 = v128.load32_zero(from)
   for (; depth >= 4; depth -= 4) {
     const column = strided4(b, bStep, 4)
     c0 = madd(v128.load(a0), column, c0)
@@ -930,7 +1122,172 @@ function dot1(
     const column = strided4(b, bStep, depth)
     c0 = madd(loadPart(a0, depth), column, c0)
   }
-  put1(c, start + sum4(c0), add)
+  store<f32>(c, sum4(c0))
+}
+
+function thin4x8(
+  c: usize,
+  cRow: usize,
+  from: usize,
+  fromRow: usize,
+  a: usize,
+  aRow: usize,
+  b: usize,
+  bRow: usize,
+  rows: i32,
+): void {
+  const b00 = v128.load(b)
+  const b01 = v128.load(b, 16)
+  const b10 = v128.load(b + bRow)
+  const b11 = v128.load(b + bRow, 16)
+  const b20 = v128.load(b + 2 * bRow)
+  const b21 = v128.load(b + 2 * bRow, 16)
+  const b30 = v128.load(b + 3 * bRow)
+  const b31 = v128.load(b + 3 * bRow, 16)
+  for (; rows > 0; rows--) {
+    const e0 = v128.load32_splat(a)
+    const e1 = v128.load32_splat(a, 4)
+    const e2 = v128.load32_splat(a, 8)
+    const e3 = v128.load32_splat(a, 12)
+    const c0 = madd(e3, b30, madd(e2, b20, madd(e1, b10, madd(e0, b00, v128.load(from)))))
+    const c1 = madd(e3, b31, madd(e2, b21, madd(e1, b11, madd(e0, b01, v128.load(from, 16)))))
+    v128.store(c, c0)
+    v128.store(c, c1, 16)
+    c += cRow
+    from += fromRow
+    a += aRow
+  }
+}
+
+function thin3x8(
+  c: usize,
+  cRow: usize,
+  from: usize,
+  fromRow: usize,
+  a: usize,
+  aRow: usize,
+  b: usize,
+  bRow: usize,
+  rows: i32,
+): void {
+  const b00 = v128.load(b)
+  const b01 = v128.load(b, 16)
+  const b10 = v128.load(b + bRow)
+  const b11 = v128.load(b + bRow, 16)
+  const b20 = v128.load(b + 2 * bRow)
+  const b21 = v128.load(b + 2 * bRow, 16)
+  for (; rows > 0; rows--) {
+    const e0 = v128.load32_splat(a)
+    const e1 = v128.load32_splat(a, 4)
+    const e2 = v128.load32_splat(a, 8)
+    const c0 = madd(e2, b20, madd(e1, b10, madd(e0, b00, v128.load(from))))
+    const c1 = madd(e2, b21, madd(e1, b11, madd(e0, b01, v128.load(from, 16))))
+    v128.store(c, c0)
+    v128.store(c, c1, 16)
+    c += cRow
+    from += fromRow
+    a += aRow
+  }
+}
+
+function thin2x16(
+  c: usize,
+  cRow: usize,
+  from: usize,
+  fromRow: usize,
+  a: usize,
+  aRow: usize,
+  b: usize,
+  bRow: usize,
+  rows: i32,
+): void {
+  const b00 = v128.load(b)
+  const b01 = v128.load(b, 16)
+  const b02 = v128.load(b, 32)
+  const b03 = v128.load(b, 48)
+  const b10 = v128.load(b + bRow)
+  const b11 = v128.load(b + bRow, 16)
+  const b12 = v128.load(b + bRow, 32)
+  const b13 = v128.load(b + bRow, 48)
+  for (; rows > 0; rows--) {
+    const e0 = v128.load32_splat(a)
+    const e1 = v128.load32_splat(a, 4)
+    const c0 = madd(e1, b10, madd(e0, b00, v128.load(from)))
+    const c1 = madd(e1, b11, madd(e0, b01, v128.load(from, 16)))
+    const c2 = madd(e1, b12, madd(e0, b02, v128.load(from, 32)))
+    const c3 = madd(e1, b13, madd(e0, b03, v128.load(from, 48)))
+    v128.store(c, c0)
+    v128.store(c, c1, 16)
+    v128.store(c, c2, 32)
+    v128.store(c, c3, 48)
+    c += cRow
+    from += fromRow
+    a += aRow
+  }
+}
+
+function thin1x16(
+  c: usize,
+  cRow: usize,
+  from: usize,
+  fromRow: usize,
+  a: usize,
+  aRow: usize,
+  b: usize,
+  bRow: usize,
+  rows: i32,
+): void {
+  const b00 = v128.load(b)
+  const b01 = v128.load(b, 16)
+  const b02 = v128.load(b, 32)
+  const b03 = v128.load(b, 48)
+  for (; rows > 0; rows--) {
+    const e0 = v128.load32_splat(a)
+    const c0 = madd(e0, b00, v128.load(from))
+    const c1 = madd(e0, b01, v128.load(from, 16))
+    const c2 = madd(e0, b02, v128.load(from, 32))
+    const c3 = madd(e0, b03, v128.load(from, 48))
+    v128.store(c, c0)
+    v128.store(c, c1, 16)
+    v128.store(c, c2, 32)
+    v128.store(c, c3, 48)
+    c += cRow
+    from += fromRow
+    a += aRow
+  }
+}
+
+function pairs4(c: usize, cRow: usize, a: usize, aStep: usize, b: usize, bStep: usize, depth: i32): void {
+  let c00 = f32x4.splat(0)
+  let c01 = f32x4.splat(0)
+  let c10 = f32x4.splat(0)
+  let c11 = f32x4.splat(0)
+  let c20 = f32x4.splat(0)
+  let c21 = f32x4.splat(0)
+  let c30 = f32x4.splat(0)
+  let c31 = f32x4.splat(0)
+  for (; depth > 0; depth--) {
+    const e0 = v128.load32_splat(b)
+    const e1 = v128.load32_splat(b, 4)
+    const x0 = v128.load(a)
+    c00 = madd(x0, e0, c00)
+    c01 = madd(x0, e1, c01)
+    const x1 = v128.load(a, 16)
+    c10 = madd(x1, e0, c10)
+    c11 = madd(x1, e1, c11)
+    const x2 = v128.load(a, 32)
+    c20 = madd(x2, e0, c20)
+    c21 = madd(x2, e1, c21)
+    const x3 = v128.load(a, 48)
+    c30 = madd(x3, e0, c30)
+    c31 = madd(x3, e1, c31)
+    a += aStep
+    b += bStep
+  }
+  addPairs2(c, cRow, c00, c01, 4)
+  addPairs2(c + 4 * cRow, cRow, c10, c11, 4)
+  addPairs2(c + 8 * cRow, cRow, c20, c21, 4)
+  addPairs2(c + 12 * cRow, cRow, c30, c31, 4)
 }
 
 function lanes8(c: usize, cRow: usize, a: usize, aStep: usize, b: usize, bStep: usize, depth: i32): void {

@@ -53,12 +53,6 @@ function activate(sum: number, activation: number): number {
   return activation === Activation.relu ? Math.max(0, sum) : sum
 }
 
-/** dy, the gradient by the layer's output, becomes in place the gradient by its sums before the activation. */
-export function activationBackward(dy: Float32Array, y: Float32Array, length: number, activation: number): void {
-  if (activation === Activation.tanh) for (let i = 0; i < length; i++) dy[i] = dy[i]! * (1 - y[i]! * y[i]!)
-  if (activation === Activation.relu) for (let i = 0; i < length; i++) dy[i] = y[i]! > 0 ? dy[i]! : 0
-}
-
 /** Adds xᵀ · dy to dWeight and the column sums of dy to dBias. */
 export function denseBackwardWeights(
   dWeight: Float32Array,
@@ -105,18 +99,21 @@ export function denseBackwardWeights(
 }
 
 /**
- * dx = dy · Wᵀ (numRows × numInputs); with `accumulate` it is added to what dx holds. `transposed` (as long as the weight)
- * is workspace, for bodies that want Wᵀ in rows.
+ * dx = dy · Wᵀ (numRows × numInputs); with `accumulate` it is added to what dx holds. Where x came out of an activation,
+ * dx is then multiplied by its derivative at x: the gradient by the sums of the layer below. `workspace`
+ * ((numOutputs + 1) × numInputs) is for bodies that want Wᵀ in rows, and a row of zeros.
  */
 export function denseBackwardInput(
   dx: Float32Array,
   dy: Float32Array,
   weight: Float32Array,
-  _transposed: Float32Array,
+  _workspace: Float32Array,
+  x: Float32Array,
   numRows: number,
   numInputs: number,
   numOutputs: number,
   accumulate: boolean,
+  activation: number,
 ): void {
   const fours = numInputs - (numInputs % 4)
   for (let row = 0; row < numRows; row++) {
@@ -135,15 +132,21 @@ export function denseBackwardInput(
         sum2 += output * weight[w + 2 * numOutputs]!
         sum3 += output * weight[w + 3 * numOutputs]!
       }
-      dx[xRow + k] = sum0
-      dx[xRow + k + 1] = sum1
-      dx[xRow + k + 2] = sum2
-      dx[xRow + k + 3] = sum3
+      dx[xRow + k] = derive(sum0, x[xRow + k]!, activation)
+      dx[xRow + k + 1] = derive(sum1, x[xRow + k + 1]!, activation)
+      dx[xRow + k + 2] = derive(sum2, x[xRow + k + 2]!, activation)
+      dx[xRow + k + 3] = derive(sum3, x[xRow + k + 3]!, activation)
     }
     for (; k < numInputs; k++) {
       let sum = accumulate ? dx[xRow + k]! : 0
       for (let j = 0; j < numOutputs; j++) sum += dy[d + j]! * weight[k * numOutputs + j]!
-      dx[xRow + k] = sum
+      dx[xRow + k] = derive(sum, x[xRow + k]!, activation)
     }
   }
+}
+
+/** From the gradient by an activation's output y to the gradient by the sum that went in. */
+function derive(dy: number, y: number, activation: number): number {
+  if (activation === Activation.tanh) return dy * (1 - y * y)
+  return activation === Activation.relu && !(y > 0) ? 0 : dy
 }

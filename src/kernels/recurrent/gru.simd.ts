@@ -2,7 +2,7 @@
  * A gated recurrent unit, step by step over all lanes; the plain twin `gru.ts` says what is computed. The products with
  * the hidden weights are those of dense layers over the lanes of a step, and the weights' gradient one over all rows.
  */
-import { denseBackwardInput, denseBackwardWeights, denseForward } from '../dense/dense.simd'
+import { denseBackwardInput, denseBackwardWeights, denseForward, LINEAR } from '../dense/dense.simd'
 import { load4, store4, tanhInPlace } from '../vector.simd'
 import { addInto, goesOn, sigmoidInPlace, sigmoidSlope, stateBefore, tanhSlope } from './steps.simd'
 
@@ -56,6 +56,9 @@ export function gruForward(
     }
   }
 }
+
+/** As `Activation` in the plain twin of the dense layers. */
+const LINEAR: i32 = 0
 
 export function gruBackward(
   dX: usize,
@@ -113,7 +116,7 @@ export function gruBackward(
       }
     }
     if (t == 0) break
-    denseBackwardInput(dState, dStep, weight, transposed, numLanes, units, 3 * units, true)
+    denseBackwardInput(dState, dStep, weight, transposed, dState, numLanes, units, 3 * units, true, LINEAR)
     for (let n = 0; n < numLanes; n++) {
       const row = <usize>(n * length + t)
       if (!goesOn(continues, hasContinues, row)) memory.fill(dState + <usize>n * unit, 0, unit)

@@ -2,7 +2,7 @@ import { hiddenGradient, hiddenProduct, stateBefore } from './steps.ts'
 
 /** Elements of workspace that `gruForward` and `gruBackward` need. */
 export function gruScratch(numLanes: number, length: number, units: number): number {
-  return numLanes * ((4 * length + 1) * units) + 3 * units * units
+  return numLanes * ((4 * length + 1) * units) + (3 * units + 1) * units
 }
 
 /**

@@ -1,5 +1,5 @@
 /** A long short-term memory, step by step over all lanes, as `gru.simd.ts`; the plain twin `lstm.ts` says what is computed. */
-import { denseBackwardInput, denseBackwardWeights, denseForward } from '../dense/dense.simd'
+import { denseBackwardInput, denseBackwardWeights, denseForward, LINEAR } from '../dense/dense.simd'
 import { load4, store4, tanhInPlace } from '../vector.simd'
 import { addInto, goesOn, sigmoidInPlace, sigmoidSlope, stateBefore, tanhSlope } from './steps.simd'
 
@@ -55,6 +55,9 @@ export function lstmForward(
   }
 }
 
+/** As `Activation` in the plain twin of the dense layers. */
+const LINEAR: i32 = 0
+
 export function lstmBackward(
   dX: usize,
   dWeight: usize,
@@ -79,7 +82,7 @@ export function lstmBackward(
   const dProduct = hidden + <usize>numRows * unit // numRows × 4 · units.
   const dHidden = dProduct + 4 * <usize>numRows * unit // numLanes × units, by the h of the row at hand; then by its s.
   const dCell = dHidden + <usize>numLanes * unit
-  const transposed = dCell + <usize>numLanes * unit
+  const transposed = dCell + <usize>numLanes * unit // (4 · units + 1) × units.
   memory.fill(dHidden, 0, 2 * <usize>numLanes * unit)
   for (let t = length - 1; t >= 0; t--) {
     const dStep = dProduct + 4 * <usize>(t * numLanes) * unit
@@ -110,7 +113,7 @@ export function lstmBackward(
       memory.copy(dX + 4 * row * unit, dOf, 4 * unit)
     }
     if (t == 0) break
-    denseBackwardInput(dHidden, dStep, weight, transposed, numLanes, units, 4 * units, false)
+    denseBackwardInput(dHidden, dStep, weight, transposed, dHidden, numLanes, units, 4 * units, false, LINEAR)
     for (let n = 0; n < numLanes; n++) {
       if (goesOn(continues, hasContinues, <usize>(n * length + t))) continue
       memory.fill(dHidden + <usize>n * unit, 0, unit)

@@ -2,7 +2,7 @@ import { hiddenGradient, hiddenProduct, stateBefore } from './steps.ts'
 
 /** Elements of workspace that `lstmForward` and `lstmBackward` need. */
 export function lstmScratch(numLanes: number, length: number, units: number): number {
-  return numLanes * ((5 * length + 2) * units) + 4 * units * units
+  return numLanes * ((5 * length + 2) * units) + (4 * units + 1) * units
 }
 
 /**

@@ -105,6 +105,11 @@ export function gatherBytes(gathered: usize, source: usize, rows: usize, first: 
   }
 }
 
+export function placeRows(into: usize, from: usize, rows: usize, count: i32, width: i32): void {
+  const row = <usize>width << 2
+  for (; count > 0; count--, rows += 4, from += row) memory.copy(into + <usize>load<i32>(rows) * row, from, row)
+}
+
 export function findNonFinite(x: usize, from: i32, to: i32): i32 {
   let i = from
   for (; i + 32 <= to; i += 32) {

@@ -50,6 +50,20 @@ export function gatherRows(
   }
 }
 
+/** into[rows[i]] = from[i] for i < count, `width` elements each. */
+export function placeRows(
+  into: Float32Array,
+  from: Float32Array,
+  rows: Int32Array,
+  count: number,
+  width: number,
+): void {
+  for (let i = 0; i < count; i++) {
+    const at = rows[i]! * width
+    for (let k = 0; k < width; k++) into[at + k] = from[i * width + k]!
+  }
+}
+
 /** The first element in [from, to) that is NaN or infinite, or −1. */
 export function findNonFinite(x: Float32Array, from: number, to: number): number {
   for (let i = from; i < to; i++) if (x[i]! - x[i]! !== 0) return i

@@ -137,6 +137,7 @@ function addRow(into: usize, x: usize, width: i32): void {
 export function unfoldPatches(
   patches: usize,
   x: usize,
+  count: i32,
   height: i32,
   width: i32,
   channels: i32,
@@ -152,22 +153,25 @@ export function unfoldPatches(
   padLeft: i32,
 ): void {
   const run = filterWidth * channels
-  for (let y = 0; y < outHeight; y++) {
-    for (let column = 0; column < outWidth; column++) {
-      const left = column * strideWidth - padLeft
-      // A row of the filter that lies on the image lies in one piece.
-      const isWhole = dilationWidth == 1 && left >= 0 && left + filterWidth <= width
-      for (let r = 0; r < filterHeight; r++) {
-        const row = y * strideHeight - padTop + r * dilationHeight
-        const isRow = <u32>row < <u32>height
-        if (isRow && isWhole) {
-          copyRow(patches, x + ((<usize>(row * width + left) * channels) << 2), run)
-          patches += <usize>run << 2
-          continue
-        }
-        for (let c = 0, at = left; c < filterWidth; c++, at += dilationWidth, patches += <usize>channels << 2) {
-          if (isRow && <u32>at < <u32>width) copyRow(patches, x + ((<usize>(row * width + at) * channels) << 2), channels)
-          else memory.fill(patches, 0, <usize>channels << 2)
+  const image = <usize>(height * width * channels) << 2
+  for (; count > 0; count--, x += image) {
+    for (let y = 0; y < outHeight; y++) {
+      for (let column = 0; column < outWidth; column++) {
+        const left = column * strideWidth - padLeft
+        // A row of the filter that lies on the image lies in one piece.
+        const isWhole = dilationWidth == 1 && left >= 0 && left + filterWidth <= width
+        for (let r = 0; r < filterHeight; r++) {
+          const row = y * strideHeight - padTop + r * dilationHeight
+          const isRow = <u32>row < <u32>height
+          if (isRow && isWhole) {
+            copyRow(patches, x + ((<usize>(row * width + left) * channels) << 2), run)
+            patches += <usize>run << 2
+            continue
+          }
+          for (let c = 0, at = left; c < filterWidth; c++, at += dilationWidth, patches += <usize>channels << 2) {
+            if (isRow && <u32>at < <u32>width) copyRow(patches, x + ((<usize>(row * width + at) * channels) << 2), channels)
+            else memory.fill(patches, 0, <usize>channels << 2)
+          }
         }
       }
     }
@@ -177,6 +181,7 @@ export function unfoldPatches(
 export function foldPatches(
   x: usize,
   patches: usize,
+  count: i32,
   height: i32,
   width: i32,
   channels: i32,
@@ -192,20 +197,23 @@ export function foldPatches(
   padLeft: i32,
 ): void {
   const run = filterWidth * channels
-  for (let y = 0; y < outHeight; y++) {
-    for (let column = 0; column < outWidth; column++) {
-      const left = column * strideWidth - padLeft
-      const isWhole = dilationWidth == 1 && left >= 0 && left + filterWidth <= width
-      for (let r = 0; r < filterHeight; r++) {
-        const row = y * strideHeight - padTop + r * dilationHeight
-        const isRow = <u32>row < <u32>height
-        if (isRow && isWhole) {
-          addRow(x + ((<usize>(row * width + left) * channels) << 2), patches, run)
-          patches += <usize>run << 2
-          continue
-        }
-        for (let c = 0, at = left; c < filterWidth; c++, at += dilationWidth, patches += <usize>channels << 2) {
-          if (isRow && <u32>at < <u32>width) addRow(x + ((<usize>(row * width + at) * channels) << 2), patches, channels)
+  const image = <usize>(height * width * channels) << 2
+  for (; count > 0; count--, x += image) {
+    for (let y = 0; y < outHeight; y++) {
+      for (let column = 0; column < outWidth; column++) {
+        const left = column * strideWidth - padLeft
+        const isWhole = dilationWidth == 1 && left >= 0 && left + filterWidth <= width
+        for (let r = 0; r < filterHeight; r++) {
+          const row = y * strideHeight - padTop + r * dilationHeight
+          const isRow = <u32>row < <u32>height
+          if (isRow && isWhole) {
+            addRow(x + ((<usize>(row * width + left) * channels) << 2), patches, run)
+            patches += <usize>run << 2
+            continue
+          }
+          for (let c = 0, at = left; c < filterWidth; c++, at += dilationWidth, patches += <usize>channels << 2) {
+            if (isRow && <u32>at < <u32>width) addRow(x + ((<usize>(row * width + at) * channels) << 2), patches, channels)
+          }
         }
       }
     }
@@ -218,6 +226,7 @@ export function addDepthwise(
   weight: usize,
   into: i32,
   multiplier: i32,
+  count: i32,
   height: i32,
   width: i32,
   channels: i32,
@@ -233,21 +242,24 @@ export function addDepthwise(
   padLeft: i32,
 ): void {
   const outChannels = channels * multiplier
-  for (let row = 0; row < outHeight; row++) {
-    for (let column = 0; column < outWidth; column++, y += <usize>outChannels << 2) {
-      for (let r = 0; r < filterHeight; r++) {
-        const fromRow = row * strideHeight - padTop + r * dilationHeight
-        if (<u32>fromRow >= <u32>height) continue
-        for (let c = 0; c < filterWidth; c++) {
-          const fromColumn = column * strideWidth - padLeft + c * dilationWidth
-          if (<u32>fromColumn >= <u32>width) continue
-          const pixel = x + ((<usize>(fromRow * width + fromColumn) * channels) << 2)
-          const tap = weight + ((<usize>(r * filterWidth + c) * outChannels) << 2)
-          if (multiplier == 1) {
-            if (into == 0) addProducts(y, pixel, tap, channels)
-            else if (into == 1) addProducts(pixel, y, tap, channels)
-            else addProducts(tap, pixel, y, channels)
-          } else addSpread(y, pixel, tap, into, channels, multiplier)
+  const image = <usize>(height * width * channels) << 2
+  for (; count > 0; count--, x += image) {
+    for (let row = 0; row < outHeight; row++) {
+      for (let column = 0; column < outWidth; column++, y += <usize>outChannels << 2) {
+        for (let r = 0; r < filterHeight; r++) {
+          const fromRow = row * strideHeight - padTop + r * dilationHeight
+          if (<u32>fromRow >= <u32>height) continue
+          for (let c = 0; c < filterWidth; c++) {
+            const fromColumn = column * strideWidth - padLeft + c * dilationWidth
+            if (<u32>fromColumn >= <u32>width) continue
+            const pixel = x + ((<usize>(fromRow * width + fromColumn) * channels) << 2)
+            const tap = weight + ((<usize>(r * filterWidth + c) * outChannels) << 2)
+            if (multiplier == 1) {
+              if (into == 0) addProducts(y, pixel, tap, channels)
+              else if (into == 1) addProducts(pixel, y, tap, channels)
+              else addProducts(tap, pixel, y, channels)
+            } else addSpread(y, pixel, tap, into, channels, multiplier)
+          }
         }
       }
     }

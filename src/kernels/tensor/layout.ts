@@ -61,12 +61,13 @@ export function addToSegments(
 }
 
 /**
- * The patch of each output pixel of one image x (height × width × channels) as a row of outHeight · outWidth rows of
- * filterHeight · filterWidth · channels; 0 where a patch reaches beyond the image.
+ * The patch of each output pixel of x (count × height × width × channels) as one of count · outHeight · outWidth rows of
+ * filterHeight · filterWidth · channels; 0 where a patch reaches beyond its image.
  */
 export function unfoldPatches(
   patches: Float32Array,
   x: Float32Array,
+  count: number,
   height: number,
   width: number,
   channels: number,
@@ -82,15 +83,17 @@ export function unfoldPatches(
   padLeft: number,
 ): void {
   let at = 0
-  for (let y = 0; y < outHeight; y++) {
-    for (let column = 0; column < outWidth; column++) {
-      for (let r = 0; r < filterHeight; r++) {
-        const fromRow = y * strideHeight - padTop + r * dilationHeight
-        for (let c = 0; c < filterWidth; c++) {
-          const fromColumn = column * strideWidth - padLeft + c * dilationWidth
-          const isPixel = fromRow >= 0 && fromRow < height && fromColumn >= 0 && fromColumn < width
-          const from = (fromRow * width + fromColumn) * channels
-          for (let k = 0; k < channels; k++, at++) patches[at] = isPixel ? x[from + k]! : 0
+  for (let image = 0; image < count * height * width; image += height * width) {
+    for (let y = 0; y < outHeight; y++) {
+      for (let column = 0; column < outWidth; column++) {
+        for (let r = 0; r < filterHeight; r++) {
+          const fromRow = y * strideHeight - padTop + r * dilationHeight
+          for (let c = 0; c < filterWidth; c++) {
+            const fromColumn = column * strideWidth - padLeft + c * dilationWidth
+            const isPixel = fromRow >= 0 && fromRow < height && fromColumn >= 0 && fromColumn < width
+            const from = (image + fromRow * width + fromColumn) * channels
+            for (let k = 0; k < channels; k++, at++) patches[at] = isPixel ? x[from + k]! : 0
+          }
         }
       }
     }
@@ -101,6 +104,7 @@ export function unfoldPatches(
 export function foldPatches(
   x: Float32Array,
   patches: Float32Array,
+  count: number,
   height: number,
   width: number,
   channels: number,
@@ -116,15 +120,17 @@ export function foldPatches(
   padLeft: number,
 ): void {
   let at = 0
-  for (let y = 0; y < outHeight; y++) {
-    for (let column = 0; column < outWidth; column++) {
-      for (let r = 0; r < filterHeight; r++) {
-        const toRow = y * strideHeight - padTop + r * dilationHeight
-        for (let c = 0; c < filterWidth; c++, at += channels) {
-          const toColumn = column * strideWidth - padLeft + c * dilationWidth
-          if (toRow < 0 || toRow >= height || toColumn < 0 || toColumn >= width) continue
-          const to = (toRow * width + toColumn) * channels
-          for (let k = 0; k < channels; k++) x[to + k] = x[to + k]! + patches[at + k]!
+  for (let image = 0; image < count * height * width; image += height * width) {
+    for (let y = 0; y < outHeight; y++) {
+      for (let column = 0; column < outWidth; column++) {
+        for (let r = 0; r < filterHeight; r++) {
+          const toRow = y * strideHeight - padTop + r * dilationHeight
+          for (let c = 0; c < filterWidth; c++, at += channels) {
+            const toColumn = column * strideWidth - padLeft + c * dilationWidth
+            if (toRow < 0 || toRow >= height || toColumn < 0 || toColumn >= width) continue
+            const to = (image + toRow * width + toColumn) * channels
+            for (let k = 0; k < channels; k++) x[to + k] = x[to + k]! + patches[at + k]!
+          }
         }
       }
     }
@@ -135,7 +141,7 @@ export function foldPatches(
 export const DepthwiseTarget = { output: 0, input: 1, filter: 2 } as const
 
 /**
- * A depthwise convolution of one image, and its gradients: wherever a tap of the filter lies on the image, the products of
+ * A depthwise convolution of `count` images, and its gradients: wherever a tap of the filter lies on an image, the products of
  * two of (outputs y, pixels x, taps of the filter) are added to the third, `into`. A channel of x has `multiplier` filters,
  * and as many neighbouring channels of y.
  */
@@ -145,6 +151,7 @@ export function addDepthwise(
   weight: Float32Array,
   into: number,
   multiplier: number,
+  count: number,
   height: number,
   width: number,
   channels: number,
@@ -160,21 +167,23 @@ export function addDepthwise(
   padLeft: number,
 ): void {
   const outChannels = channels * multiplier
-  for (let row = 0, out = 0; row < outHeight; row++) {
-    for (let column = 0; column < outWidth; column++, out += outChannels) {
-      for (let r = 0; r < filterHeight; r++) {
-        const fromRow = row * strideHeight - padTop + r * dilationHeight
-        if (fromRow < 0 || fromRow >= height) continue
-        for (let c = 0; c < filterWidth; c++) {
-          const fromColumn = column * strideWidth - padLeft + c * dilationWidth
-          if (fromColumn < 0 || fromColumn >= width) continue
-          const pixel = (fromRow * width + fromColumn) * channels
-          const tap = (r * filterWidth + c) * outChannels
-          for (let j = 0; j < outChannels; j++) {
-            const [yAt, xAt, wAt] = [out + j, pixel + Math.floor(j / multiplier), tap + j]
-            if (into === DepthwiseTarget.output) y[yAt] = y[yAt]! + x[xAt]! * weight[wAt]!
-            else if (into === DepthwiseTarget.input) x[xAt] = x[xAt]! + y[yAt]! * weight[wAt]!
-            else weight[wAt] = weight[wAt]! + x[xAt]! * y[yAt]!
+  for (let image = 0, out = 0; image < count * height * width; image += height * width) {
+    for (let row = 0; row < outHeight; row++) {
+      for (let column = 0; column < outWidth; column++, out += outChannels) {
+        for (let r = 0; r < filterHeight; r++) {
+          const fromRow = row * strideHeight - padTop + r * dilationHeight
+          if (fromRow < 0 || fromRow >= height) continue
+          for (let c = 0; c < filterWidth; c++) {
+            const fromColumn = column * strideWidth - padLeft + c * dilationWidth
+            if (fromColumn < 0 || fromColumn >= width) continue
+            const pixel = (image + fromRow * width + fromColumn) * channels
+            const tap = (r * filterWidth + c) * outChannels
+            for (let j = 0; j < outChannels; j++) {
+              const [yAt, xAt, wAt] = [out + j, pixel + Math.floor(j / multiplier), tap + j]
+              if (into === DepthwiseTarget.output) y[yAt] = y[yAt]! + x[xAt]! * weight[wAt]!
+              else if (into === DepthwiseTarget.input) x[xAt] = x[xAt]! + y[yAt]! * weight[wAt]!
+              else weight[wAt] = weight[wAt]! + x[xAt]! * y[yAt]!
+            }
           }
         }
       }

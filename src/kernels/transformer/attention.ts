@@ -1,0 +1,108 @@
+/**
+ * Causal attention of rows over keys and values that lie elsewhere: one pass over a packed batch, over a cache of keys and
+ * values, or over both kinds of rows at once. Row i sees the keys `first[i]` to `first[i] + position[i]`, where `first` is
+ * the row of its own sequence's position 0: what else lies beside them it never sees.
+ *
+ *     score[j] = q · k[j] / √headWidth        p = softmax(score)        out = Σ p[j] v[j]
+ *
+ * q and out are numRows × (numHeads · headWidth), k and v have numKeyHeads heads a row, each of which serves
+ * numHeads / numKeyHeads heads of q (Ainslie et al. 2023). Sums run in rising order of j in f64 and depend on nothing but
+ * the row, its keys and their number: so a prompt in one pass, and token by token over a cache, give the same bits.
+ */
+
+/**
+ * Writes `out`, and log Σ exp score into logSum (numRows × numHeads). `scores` (two times the most keys of a row, each
+ * rounded up to a multiple of four) is workspace.
+ */
+export function attentionForward(
+  out: Float32Array,
+  logSum: Float32Array,
+  q: Float32Array,
+  k: Float32Array,
+  v: Float32Array,
+  scores: Float32Array,
+  first: Int32Array,
+  position: Int32Array,
+  numRows: number,
+  numHeads: number,
+  numKeyHeads: number,
+  headWidth: number,
+): void {
+  const keyRow = numKeyHeads * headWidth
+  const scale = 1 / Math.sqrt(headWidth)
+  for (let row = 0; row < numRows; row++) {
+    const count = position[row]! + 1
+    for (let head = 0; head < numHeads; head++) {
+      const at = (row * numHeads + head) * headWidth
+      const keys = first[row]! * keyRow + Math.floor((head * numKeyHeads) / numHeads) * headWidth
+      let max = Number.NEGATIVE_INFINITY
+      for (let j = 0; j < count; j++) {
+        scores[j] = scale * dot(q, at, k, keys + j * keyRow, headWidth)
+        max = Math.max(max, scores[j]!)
+      }
+      let sum = 0
+      for (let j = 0; j < count; j++) {
+        scores[j] = Math.exp(scores[j]! - max)
+        sum += scores[j]!
+      }
+      logSum[row * numHeads + head] = max + Math.log(sum)
+      for (let d = 0; d < headWidth; d++) {
+        let weighted = 0
+        for (let j = 0; j < count; j++) weighted += scores[j]! * v[keys + j * keyRow + d]!
+        out[at + d] = weighted / sum
+      }
+    }
+  }
+}
+
+/**
+ * Gradients by q (written) and by k and v (added, in rising order of the rows), after `attentionForward` of the same rows.
+ *
+ *     dv[j] += p[j] dOut        dscore[j] = p[j] (dOut · v[j] − dOut · out)
+ *     dq = Σ dscore[j] k[j] / √headWidth        dk[j] += dscore[j] q / √headWidth
+ */
+export function attentionBackward(
+  dq: Float32Array,
+  dk: Float32Array,
+  dv: Float32Array,
+  dOut: Float32Array,
+  out: Float32Array,
+  q: Float32Array,
+  k: Float32Array,
+  v: Float32Array,
+  logSum: Float32Array,
+  _scores: Float32Array,
+  first: Int32Array,
+  position: Int32Array,
+  numRows: number,
+  numHeads: number,
+  numKeyHeads: number,
+  headWidth: number,
+): void {
+  const keyRow = numKeyHeads * headWidth
+  const scale = 1 / Math.sqrt(headWidth)
+  for (let row = 0; row < numRows; row++) {
+    for (let head = 0; head < numHeads; head++) {
+      const at = (row * numHeads + head) * headWidth
+      const keys = first[row]! * keyRow + Math.floor((head * numKeyHeads) / numHeads) * headWidth
+      const shared = dot(dOut, at, out, at, headWidth)
+      dq.fill(0, at, at + headWidth)
+      for (let j = 0; j <= position[row]!; j++) {
+        const key = keys + j * keyRow
+        const p = Math.exp(scale * dot(q, at, k, key, headWidth) - logSum[row * numHeads + head]!)
+        const dScore = p * (dot(dOut, at, v, key, headWidth) - shared) * scale
+        for (let d = 0; d < headWidth; d++) {
+          dq[at + d] = dq[at + d]! + dScore * k[key + d]!
+          dk[key + d] = dk[key + d]! + dScore * q[at + d]!
+          dv[key + d] = dv[key + d]! + p * dOut[at + d]!
+        }
+      }
+    }
+  }
+}
+
+function dot(a: Float32Array, aAt: number, b: Float32Array, bAt: number, width: number): number {
+  let sum = 0
+  for (let d = 0; d < width; d++) sum += a[aAt + d]! * b[bAt + d]!
+  return sum
+}

@@ -1,0 +1,123 @@
+/**
+ * Decoding: tokens of many lanes through the network at once, over a cache of keys and values that is written in place. A
+ * lane's prompt is fed but for its last token; each `advance` then takes a token of each row and chooses the next.
+ */
+import { type Columns, column, type Plan } from '../../components/column.ts'
+import { assert, InputError } from '../../errors.ts'
+import type { Kernels } from '../../kernels/bind.ts'
+import type { Random } from '../../random.ts'
+import { Forward, inverseOf, type KeyValueCache } from './forward.ts'
+import { forwardPlan, type TransformerModel } from './model.ts'
+
+/** Rows of a prompt that are fed at once, at least: the copy of the weights that a matrix product makes pays for so many. */
+const FED_ROWS = 64
+
+/** The columns of one thread to decode up to `slots` sequences at once, of at most `context` tokens each. */
+export function decoderPlan(model: TransformerModel, slots: number, context: number) {
+  const rows = Math.max(slots, FED_ROWS)
+  const { numKeyHeads, headWidth, numLayers, vocabularySize } = model.shape
+  const cached = () => column('f32', slots * context, numKeyHeads * headWidth)
+  return {
+    /** Of each layer: (slot · context + position) × (numKeyHeads · headWidth). */
+    cache: Object.fromEntries(
+      Array.from({ length: numLayers }, (_, index) => [index, { key: cached(), value: cached() }]),
+    ),
+    forward: forwardPlan(model, rows, context, 1),
+    /** A row's place in the cache: it is slot · context + position. */
+    cacheRow: column('i32', rows),
+    /** Written by the caller before `advance`, a row each: the sequence's slot, and what keys its random numbers. */
+    slot: column('i32', rows),
+    lane: column('u32', slots),
+    episode: column('u32', slots),
+    /** Logits of each row: slots × vocabulary. */
+    logits: column('f32', slots, vocabularySize),
+    uniform: column('f32', slots),
+    words: column('u32', 4),
+    /** The tokens that were chosen. */
+    chosen: column('i32', slots),
+  } satisfies Plan
+}
+
+/** A decoder's columns. */
+export type DecoderColumns = Columns<ReturnType<typeof decoderPlan>>
+
+/** A transformer that generates, in one thread. */
+export class TransformerDecoder {
+  readonly columns: DecoderColumns
+  readonly #forward: Forward
+  readonly #random: Random
+  readonly #caches: readonly KeyValueCache[]
+  readonly #context: number
+
+  constructor(
+    model: TransformerModel,
+    weights: Float32Array,
+    columns: DecoderColumns,
+    kernels: Kernels,
+    random: Random,
+  ) {
+    this.columns = columns
+    this.#forward = new Forward(model, weights, columns.forward, kernels)
+    this.#random = random
+    this.#caches = Object.values(columns.cache)
+    this.#context = columns.forward.cosine.length / (model.shape.headWidth / 2)
+  }
+
+  /**
+   * Puts tokens of a sequence at positions `from` on into its slot's cache.
+   * @throws InputError for a token that the vocabulary has not, a sequence beyond the context, and a slot that is not there.
+   */
+  feed(slot: number, tokens: ArrayLike<number>, from = 0): void {
+    const { token, position } = this.columns.forward
+    for (let i = 0; i < tokens.length; ) {
+      const count = Math.min(token.length, tokens.length - i)
+      for (let row = 0; row < count; row++, i++) {
+        this.#forward.check(tokens[i]!, from + i)
+        token[row] = tokens[i]!
+        position[row] = from + i
+        this.columns.slot[row] = slot
+      }
+      this.#run(count)
+    }
+  }
+
+  /**
+   * Takes `token` at `position` of `slot`, of rows 0 … count ≤ slots, and chooses the token after each from softmax(logits /
+   * temperature): writes `chosen`, and its `logprob` and the distribution's `entropy` in nats. With `explore` it samples by
+   * the number that seed, lane, episode and position give; else it takes the most probable.
+   * @throws InputError as `feed` does, and for a temperature that is not above 0.
+   */
+  advance(count: number, temperature: number, explore: boolean): void {
+    const inverse = inverseOf(temperature)
+    assert(count <= this.columns.lane.length, `${count} rows chosen for in ${this.columns.lane.length} slots`)
+    this.#run(count)
+    const { kernels, model, weights } = this.#forward
+    const { vocabularySize, width } = model.shape
+    const { logits, uniform, words, lane, episode, chosen, forward } = this.columns
+    const { hidden, none, max, sum, weighted, targetLogit, position, logprob, entropy, token } = forward
+    this.#forward.project(logits, hidden, weights.wholeHead, none, count, vocabularySize, width)
+    kernels.sumVocabulary(max, sum, weighted, targetLogit, logits, token, inverse, count, 0, vocabularySize)
+    if (explore) {
+      const { key0, key1 } = this.#random
+      kernels.drawUniform(uniform, words, lane, episode, position, key0, key1, count, 1, 0)
+      kernels.sampleVocabulary(chosen, targetLogit, logits, max, sum, uniform, inverse, count, vocabularySize)
+    } else kernels.modeOfVocabulary(chosen, targetLogit, logits, inverse, count, vocabularySize)
+    kernels.evaluateVocabulary(logprob, entropy, max, sum, weighted, targetLogit, count)
+  }
+
+  #run(count: number): void {
+    const { slot, lane, cacheRow, forward } = this.columns
+    const { token, position, firstKey } = forward
+    const context = this.#context
+    for (let row = 0; row < count; row++) {
+      this.#forward.check(token[row]!, position[row]!)
+      const place = slot[row]!
+      if (!(place >= 0 && place < lane.length)) {
+        throw new InputError('slot', String(place), `a whole number from 0 to ${lane.length - 1}`)
+      }
+      firstKey[row] = place * context
+      cacheRow[row] = place * context + position[row]!
+    }
+    this.#forward.run(count, this.#caches, cacheRow)
+  }
+}

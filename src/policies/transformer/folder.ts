@@ -1,0 +1,92 @@
+/**
+ * A transformer in a folder, as Hugging Face's libraries read and write it: `config.json`, and `model.safetensors` or
+ * several shards with `model.safetensors.index.json`.
+ */
+import { InputError, show } from '../../errors.ts'
+import { isThere, makeFolder, readWhole, writeWhole } from '../../files.ts'
+import { readSafetensors, tensorOf, writeSafetensors } from '../../safetensors.ts'
+import type { Parameter } from '../policy.ts'
+import { checkWeights, fillWeights, type weightTypes } from '../weights.ts'
+import type { TransformerConfig } from './config.ts'
+import { type TransformerModel, transformer, viewParameters } from './model.ts'
+
+/** The names that `config.json` has for the types of weights. */
+const DTYPES = { F32: 'float32', F16: 'float16', BF16: 'bfloat16' } as const
+
+/**
+ * Reads a model's folder: f16 and bf16 become f32, which holds them exactly.
+ * @throws InputError for a configuration that `transformer` refuses, a file or shard that is missing or damaged, a tensor
+ * that is missing, too many, of another shape or type, or not finite.
+ * @example const { model, weights } = await loadTransformer('models/SmolLM2-135M')
+ */
+export async function loadTransformer(folder: string): Promise<{ model: TransformerModel; weights: Float32Array }> {
+  const configPath = `${folder}/config.json`
+  const model = transformer(await readJson(configPath), configPath)
+  const weights = new Float32Array(model.numParameters)
+  for (const [path, parameters] of await findShards(folder, model)) {
+    fillWeights(weights, path, (await readSafetensors(path)).tensors, parameters, '')
+  }
+  return { model, weights }
+}
+
+/**
+ * Writes a model's folder, in f32 or rounded to f16 or bf16: `config.json` with the type, and one `model.safetensors`.
+ * @throws InputError for weights of another length, that are not finite or too large for the type, or a place that cannot
+ * be written.
+ */
+export async function saveTransformer(
+  folder: string,
+  model: TransformerModel,
+  weights: Float32Array,
+  type: (typeof weightTypes)[number] = 'F32',
+): Promise<void> {
+  checkWeights(model, weights)
+  const views = viewParameters(model, weights)
+  const tensors = model.parameters.map(({ name, shape }, index) => tensorOf(name, views[index]!, shape, type))
+  const { torch_dtype: _, ...config } = model.config
+  await makeFolder(folder)
+  await writeSafetensors(`${folder}/model.safetensors`, tensors, { format: 'pt' })
+  const text = `${JSON.stringify({ ...config, dtype: DTYPES[type] }, null, 2)}\n`
+  await writeWhole(`${folder}/config.json`, [new TextEncoder().encode(text)])
+}
+
+/** The files of a folder's weights, and the parameters that are in each. */
+async function findShards(folder: string, model: TransformerModel): Promise<Map<string, Parameter[]>> {
+  const whole = `${folder}/model.safetensors`
+  if (await isThere(whole)) return new Map([[whole, [...model.parameters]]])
+  const indexPath = `${folder}/model.safetensors.index.json`
+  const { weight_map: places } = await readJson(indexPath, `it, or ${whole}`)
+  if (typeof places !== 'object' || places === null) {
+    throw new InputError(`${indexPath}, weight_map`, show(places), 'a file for each tensor')
+  }
+  const files = new Map(Object.entries(places))
+  const shards = new Map<string, Parameter[]>()
+  for (const parameter of model.parameters) {
+    const file: unknown = files.get(parameter.name)
+    files.delete(parameter.name)
+    if (typeof file !== 'string' || /[/\\]/.test(file)) {
+      throw new InputError(`${indexPath}, ${parameter.name}`, show(file), 'the name of a file beside it')
+    }
+    const path = `${folder}/${file}`
+    const shard = shards.get(path)
+    if (shard) shard.push(parameter)
+    else shards.set(path, [parameter])
+  }
+  const [extra] = files.keys()
+  if (extra !== undefined) throw new InputError(indexPath, `tensor ${extra}`, 'only those of the model')
+  return shards
+}
+
+async function readJson(path: string, expected = 'a JSON file that can be read'): Promise<TransformerConfig> {
+  const bytes = await readWhole(path, expected)
+  let value: unknown
+  try {
+    value = JSON.parse(new TextDecoder().decode(bytes))
+  } catch (cause) {
+    throw new InputError(path, `a file that is not JSON (${(cause as Error).message})`, 'a JSON object', { cause })
+  }
+  if (typeof value !== 'object' || value === null || Array.isArray(value)) {
+    throw new InputError(path, show(value), 'a JSON object')
+  }
+  return value as TransformerConfig
+}

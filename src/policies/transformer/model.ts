@@ -1,0 +1,237 @@
+/**
+ * A decoder-only transformer before it has memory: its parameters, by their Hugging Face names and shapes, in one flat f32
+ * block; and the columns that evaluating, differentiating and decoding take.
+ */
+import { column, type Plan } from '../../components/column.ts'
+import { InputError, show } from '../../errors.ts'
+import { MATMUL_SCRATCH, VOCABULARY_STEP } from '../../kernels/bind.ts'
+import { type Random, Stream } from '../../random.ts'
+import type { Parameter, ParameterViews } from '../policy.ts'
+import { type TransformerConfig, type TransformerShape, transformerShape } from './config.ts'
+
+/** Tokens of the vocabulary whose logits are in memory at once while sequences are evaluated. */
+export const VOCABULARY_CHUNK = 8 * VOCABULARY_STEP
+
+/** A transformer before it has memory. */
+export interface TransformerModel {
+  readonly config: TransformerConfig
+  readonly shape: TransformerShape
+  readonly numParameters: number
+  /** Weights are outputs × inputs, row-major, as in Hugging Face's files. */
+  readonly parameters: readonly Parameter[]
+  /** Starting weights, keyed by the seed and `key`: normal with deviation `initializer_range`, norms 1, biases 0. */
+  initialise(weights: Float32Array, random: Random, key: number): void
+}
+
+/**
+ * A transformer from the content of a `config.json` of the llama, qwen2 or qwen3 family.
+ *
+ * @throws InputError as `transformerShape` does.
+ * @example transformer({ model_type: 'llama', vocab_size: 64, hidden_size: 128, num_hidden_layers: 4,
+ *   num_attention_heads: 4, intermediate_size: 344, max_position_embeddings: 64, rms_norm_eps: 1e-5, rope_theta: 10000 })
+ */
+export function transformer(config: TransformerConfig, subject?: string): TransformerModel {
+  const shape = transformerShape(config, subject)
+  const deviation = config.initializer_range ?? 0.02
+  if (typeof deviation !== 'number' || !(deviation >= 0)) {
+    throw new InputError(`${subject ?? 'config.json'}, initializer_range`, show(deviation), 'a number ≥ 0')
+  }
+  const parameters = listParameters(shape)
+  const last = parameters.at(-1)!
+  return {
+    config,
+    shape,
+    numParameters: last.offset + sizeOf(last),
+    parameters,
+    initialise(weights, random, key) {
+      parameters.forEach((parameter, index) => {
+        const view = weights.subarray(parameter.offset, parameter.offset + sizeOf(parameter))
+        if (parameter.shape.length === 2) fillNormal(view, deviation, random, key, index)
+        else view.fill(parameter.name.endsWith('.bias') ? 0 : 1)
+      })
+    },
+  }
+}
+
+function listParameters(shape: TransformerShape): Parameter[] {
+  const { width, headWidth, feedForwardWidth, vocabularySize } = shape
+  const parameters: Parameter[] = []
+  let offset = 0
+  const add = (name: string, ...sides: number[]): void => {
+    parameters.push({ name, offset, shape: sides })
+    offset += sizeOf({ shape: sides })
+  }
+  const queryWidth = shape.numHeads * headWidth
+  const keyWidth = shape.numKeyHeads * headWidth
+  add('model.embed_tokens.weight', vocabularySize, width)
+  for (let index = 0; index < shape.numLayers; index++) {
+    const layer = `model.layers.${index}`
+    add(`${layer}.input_layernorm.weight`, width)
+    for (const [name, outputs] of [
+      ['q', queryWidth],
+      ['k', keyWidth],
+      ['v', keyWidth],
+    ] as const) {
+      add(`${layer}.self_attn.${name}_proj.weight`, outputs, width)
+      if (shape.attentionBias) add(`${layer}.self_attn.${name}_proj.bias`, outputs)
+      if (shape.queryKeyNorm && name !== 'v') add(`${layer}.self_attn.${name}_norm.weight`, headWidth)
+    }
+    add(`${layer}.self_attn.o_proj.weight`, width, queryWidth)
+    add(`${layer}.post_attention_layernorm.weight`, width)
+    add(`${layer}.mlp.gate_proj.weight`, feedForwardWidth, width)
+    add(`${layer}.mlp.up_proj.weight`, feedForwardWidth, width)
+    add(`${layer}.mlp.down_proj.weight`, width, feedForwardWidth)
+  }
+  add('model.norm.weight', width)
+  if (!shape.tiedEmbeddings) add('lm_head.weight', vocabularySize, width)
+  return parameters
+}
+
+function fillNormal(view: Float32Array, deviation: number, random: Random, key: number, parameter: number): void {
+  for (let i = 0; i < view.length; i++) {
+    if (i % 4 === 0) random.draw(Stream.initialise, key, parameter, i / 4)
+    view[i] = deviation * random.normal(i % 4 < 2 ? 0 : 2, (i % 2) as 0 | 1)
+  }
+}
+
+function sizeOf({ shape }: Pick<Parameter, 'shape'>): number {
+  return shape.reduce((product, side) => product * side, 1)
+}
+
+/** One layer's parameters. */
+export interface LayerWeights {
+  readonly inputNorm: Float32Array
+  readonly query: Float32Array
+  readonly key: Float32Array
+  readonly value: Float32Array
+  /** No elements where there are no biases. */
+  readonly queryBias: Float32Array
+  readonly keyBias: Float32Array
+  readonly valueBias: Float32Array
+  /** No elements where queries and keys are not normed. */
+  readonly queryNorm: Float32Array
+  readonly keyNorm: Float32Array
+  readonly output: Float32Array
+  readonly feedForwardNorm: Float32Array
+  readonly gate: Float32Array
+  readonly up: Float32Array
+  readonly down: Float32Array
+}
+
+/** All parameters of a weights-shaped column. */
+export interface TransformerWeights {
+  readonly embedding: Float32Array
+  readonly layers: readonly LayerWeights[]
+  readonly norm: Float32Array
+  /** The rows of the logits' weights, VOCABULARY_CHUNK tokens a chunk. */
+  readonly head: readonly Float32Array[]
+  readonly wholeHead: Float32Array
+}
+
+/** Views of a weights-shaped column, in the order of `TransformerModel.parameters`. */
+export function viewParameters({ parameters }: TransformerModel, weights: Float32Array): ParameterViews {
+  return parameters.map((parameter) => weights.subarray(parameter.offset, parameter.offset + sizeOf(parameter)))
+}
+
+/** The views by what they are; `none` stands for parameters that the model does not have. */
+export function nameParameters(
+  { shape, parameters }: TransformerModel,
+  views: ParameterViews,
+  none: Float32Array,
+): TransformerWeights {
+  const byName = new Map(parameters.map(({ name }, index) => [name, views[index]!]))
+  const take = (name: string): Float32Array => byName.get(name) ?? none
+  const embedding = take('model.embed_tokens.weight')
+  const wholeHead = shape.tiedEmbeddings ? embedding : take('lm_head.weight')
+  const chunkElements = VOCABULARY_CHUNK * shape.width
+  return {
+    embedding,
+    layers: Array.from({ length: shape.numLayers }, (_, index) => {
+      const of = (name: string): Float32Array => take(`model.layers.${index}.${name}`)
+      return {
+        inputNorm: of('input_layernorm.weight'),
+        query: of('self_attn.q_proj.weight'),
+        key: of('self_attn.k_proj.weight'),
+        value: of('self_attn.v_proj.weight'),
+        queryBias: of('self_attn.q_proj.bias'),
+        keyBias: of('self_attn.k_proj.bias'),
+        valueBias: of('self_attn.v_proj.bias'),
+        queryNorm: of('self_attn.q_norm.weight'),
+        keyNorm: of('self_attn.k_norm.weight'),
+        output: of('self_attn.o_proj.weight'),
+        feedForwardNorm: of('post_attention_layernorm.weight'),
+        gate: of('mlp.gate_proj.weight'),
+        up: of('mlp.up_proj.weight'),
+        down: of('mlp.down_proj.weight'),
+      }
+    }),
+    norm: take('model.norm.weight'),
+    head: Array.from({ length: Math.ceil(wholeHead.length / chunkElements) }, (_, chunk) =>
+      wholeHead.subarray(chunk * chunkElements, Math.min((chunk + 1) * chunkElements, wholeHead.length)),
+    ),
+    wholeHead,
+  }
+}
+
+/** What a layer computes of `rows` rows. */
+function layerPlan({ shape }: TransformerModel, rows: number) {
+  const { width, numHeads, numKeyHeads, headWidth, feedForwardWidth, queryKeyNorm } = shape
+  const each = (elements: number) => column('f32', rows, elements)
+  const normed = queryKeyNorm ? 1 : 0
+  return {
+    /** The layer's input: rows × width. */
+    x: each(width),
+    inputInverseRms: each(1),
+    /** Queries and keys before their norm; no elements where there is none. */
+    rawQuery: each(normed * numHeads * headWidth),
+    rawKey: each(normed * numKeyHeads * headWidth),
+    queryInverseRms: each(normed * numHeads),
+    keyInverseRms: each(normed * numKeyHeads),
+    /** Queries and keys, turned by their positions, and values. */
+    query: each(numHeads * headWidth),
+    key: each(numKeyHeads * headWidth),
+    value: each(numKeyHeads * headWidth),
+    attended: each(numHeads * headWidth),
+    logSum: each(numHeads),
+    /** The residual stream between attention and feed-forward. */
+    middle: each(width),
+    middleInverseRms: each(1),
+    gate: each(feedForwardWidth),
+    up: each(feedForwardWidth),
+  } satisfies Plan
+}
+
+/** What a forward pass of `rows` rows takes, with the activations of all layers or of one. */
+export function forwardPlan(model: TransformerModel, rows: number, context: number, numLayers: number) {
+  const { shape } = model
+  const { width, headWidth, feedForwardWidth } = shape
+  const each = (elements: number) => column('f32', rows, elements)
+  return {
+    layers: Object.fromEntries(Array.from({ length: numLayers }, (_, index) => [index, layerPlan(model, rows)])),
+    /** The residual stream after the last layer, its norm's factor, and what the logits are made of. */
+    top: each(width),
+    topInverseRms: each(1),
+    hidden: each(width),
+    /** A layer's normed input, and its feed-forward activation. */
+    normed: each(width),
+    activated: each(feedForwardWidth),
+    /** Cosine and sine of each position's angles: context × headWidth / 2. */
+    cosine: column('f32', context, headWidth / 2),
+    sine: column('f32', context, headWidth / 2),
+    scores: column('f32', 2 * Math.ceil(context / 4) * 4),
+    /** Workspace of the matrix products. */
+    scratch: column('f32', MATMUL_SCRATCH),
+    none: column('f32', 0),
+    token: column('i32', rows),
+    /** Of each row: its place in its sequence, and the row of the keys where its sequence begins. */
+    position: column('i32', rows),
+    firstKey: column('i32', rows),
+    /** Running sums over the vocabulary. */
+    max: each(1),
+    sum: each(1),
+    weighted: each(1),
+    targetLogit: each(1),
+    logprob: each(1),
+    entropy: each(1),
+  } satisfies Plan
+}

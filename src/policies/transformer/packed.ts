@@ -1,0 +1,292 @@
+/**
+ * Sequences packed one after another: log-probabilities and entropies of their tokens, and gradients. Sequence s of a packed
+ * batch sees itself alone; its rows are its tokens but the last, each with the token after it as target.
+ */
+import { type Columns, column, type Plan } from '../../components/column.ts'
+import { InputError } from '../../errors.ts'
+import type { Kernels } from '../../kernels/bind.ts'
+import type { Evaluated, ParameterViews } from '../policy.ts'
+import { Forward, inverseOf } from './forward.ts'
+import {
+  forwardPlan,
+  nameParameters,
+  type TransformerModel,
+  type TransformerWeights,
+  VOCABULARY_CHUNK,
+  viewParameters,
+} from './model.ts'
+
+/** What a transformer says of packed rows: a number each, in nats. */
+export type TokensEvaluated = Omit<Evaluated, 'value'>
+
+/** The loss's derivatives by that. */
+export interface TokenDerivatives {
+  readonly dLogprob: Float32Array
+  readonly dEntropy: Float32Array
+}
+
+/** Fills the derivatives of `count` rows. */
+export type TokenLossOf = (evaluated: TokensEvaluated, derivatives: TokenDerivatives, count: number) => void
+
+/** The columns of one thread for batches of at most `rows` rows, in sequences of at most `context` tokens. */
+export function packedPlan(model: TransformerModel, rows: number, context: number) {
+  const { width, numHeads, numKeyHeads, headWidth, numLayers, vocabularySize } = model.shape
+  const each = (elements: number) => column('f32', rows, elements)
+  return {
+    forward: forwardPlan(model, rows, context, numLayers),
+    target: column('i32', rows),
+    /** A chunk's logits, and their gradients. */
+    logits: each(Math.min(VOCABULARY_CHUNK, vocabularySize)),
+    dLogprob: each(1),
+    dEntropy: each(1),
+    /** Gradients by the residual stream, by a normed input, and by queries, keys, values and what attention gave. */
+    dx: each(width),
+    dNormed: each(width),
+    dQuery: each(numHeads * headWidth),
+    dKey: each(numKeyHeads * headWidth),
+    dValue: each(numKeyHeads * headWidth),
+    dAttended: each(numHeads * headWidth),
+    /** What sums a bias's gradient over the rows. */
+    ones: each(1),
+  } satisfies Plan
+}
+
+/** A packed pass's columns. */
+export type PackedColumns = Columns<ReturnType<typeof packedPlan>>
+
+/** A transformer that evaluates and differentiates packed sequences, in one thread. */
+export class PackedTransformer {
+  readonly #columns: PackedColumns
+  readonly #forward: Forward
+  readonly #gradients = new WeakMap<ParameterViews, TransformerWeights>()
+
+  constructor(model: TransformerModel, weights: Float32Array, columns: PackedColumns, kernels: Kernels) {
+    this.#columns = columns
+    this.#forward = new Forward(model, weights, columns.forward, kernels)
+    columns.ones.fill(1)
+  }
+
+  /** Views of a column as long as the weights, for `differentiate`. */
+  view(column: Float32Array): ParameterViews {
+    return viewParameters(this.#forward.model, column)
+  }
+
+  /**
+   * Packs sequences `from` to `to` of a ragged list (sequence s is tokens[offsets[s]] to tokens[offsets[s + 1]], as in
+   * Arrow's lists) and returns the number of rows: its number of tokens less one for each.
+   * @throws InputError for a token that the vocabulary has not, and what is longer than the columns were planned for.
+   */
+  pack(tokens: ArrayLike<number>, offsets: ArrayLike<number>, from: number, to: number): number {
+    const { target, forward } = this.#columns
+    const { token, position, firstKey } = forward
+    let row = 0
+    for (let s = from; s < to; s++) {
+      const begin = row
+      const [start, end] = [offsets[s]!, offsets[s + 1]!]
+      for (let i = start; i < end; i++) {
+        this.#forward.check(tokens[i]!, i - start)
+        if (i === end - 1) continue
+        if (row === token.length) {
+          throw new InputError('packed sequences', `more than ${row} rows`, 'as many as the columns were planned for')
+        }
+        token[row] = tokens[i]!
+        target[row] = tokens[i + 1]!
+        position[row] = i - start
+        firstKey[row] = begin
+        row++
+      }
+    }
+    return row
+  }
+
+  /** logprob and entropy of each packed row's target, under softmax(logits / temperature). */
+  evaluate(count: number, temperature = 1): TokensEvaluated {
+    const inverse = inverseOf(temperature)
+    const { kernels, weights, columns } = this.#forward
+    const { max, sum, weighted, targetLogit, logprob, entropy } = columns
+    const { logits, target } = this.#columns
+    this.#forward.run(count)
+    weights.head.forEach((head, chunk) => {
+      const tokens = this.#chunkLogits(head, count)
+      const first = chunk * VOCABULARY_CHUNK
+      kernels.sumVocabulary(max, sum, weighted, targetLogit, logits, target, inverse, count, first, tokens)
+    })
+    kernels.evaluateVocabulary(logprob, entropy, max, sum, weighted, targetLogit, count)
+    return columns
+  }
+
+  /** Evaluates the packed rows, calls `lossOf` once, and adds the loss's gradient by the weights to `gradient`. */
+  differentiate(count: number, lossOf: TokenLossOf, gradient: ParameterViews, temperature = 1): void {
+    const evaluated = this.evaluate(count, temperature)
+    lossOf(evaluated, this.#columns, count)
+    const into = this.#name(gradient)
+    this.#backwardHead(into, count, 1 / temperature)
+    const { model, kernels, columns } = this.#forward
+    for (let index = model.shape.numLayers - 1; index >= 0; index--) this.#backwardLayer(index, into, count)
+    const { width, vocabularySize } = model.shape
+    kernels.addToSegments(into.embedding, this.#columns.dx, columns.token, count, width, vocabularySize)
+  }
+
+  #name(gradient: ParameterViews): TransformerWeights {
+    let named = this.#gradients.get(gradient)
+    if (named === undefined) {
+      named = nameParameters(this.#forward.model, gradient, this.#forward.columns.none)
+      this.#gradients.set(gradient, named)
+    }
+    return named
+  }
+
+  /** Logits of one chunk of the vocabulary; returns its number of tokens. */
+  #chunkLogits(head: Float32Array, count: number): number {
+    const { model, columns } = this.#forward
+    const tokens = head.length / model.shape.width
+    this.#forward.project(this.#columns.logits, columns.hidden, head, columns.none, count, tokens, model.shape.width)
+    return tokens
+  }
+
+  /** From dLogprob and dEntropy to the weights of the logits and of the last norm, and to `dx`. */
+  #backwardHead(into: TransformerWeights, count: number, inverse: number): void {
+    const { kernels, weights, columns, model } = this.#forward
+    const { width } = model.shape
+    const { none, scratch, hidden, top, topInverseRms, entropy, max, sum } = columns
+    const { logits, dLogprob, dEntropy, target, dNormed, dx } = this.#columns
+    weights.head.forEach((head, chunk) => {
+      // The only chunk's logits are still there.
+      const tokens = weights.head.length > 1 ? this.#chunkLogits(head, count) : head.length / width
+      const first = chunk * VOCABULARY_CHUNK
+      kernels.vocabularyBackward(logits, dLogprob, dEntropy, entropy, max, sum, target, inverse, count, first, tokens)
+      kernels.matmul(into.head[chunk]!, logits, hidden, none, scratch, tokens, width, count, true, false, true)
+      kernels.matmul(dNormed, logits, head, none, scratch, count, width, tokens, false, false, chunk > 0)
+    })
+    kernels.rmsNormBackward(dx, into.norm, dNormed, top, weights.norm, topInverseRms, count, width, false)
+  }
+
+  /** `dx`, the gradient by the layer's output, becomes that by its input. */
+  #backwardLayer(index: number, gradient: TransformerWeights, count: number): void {
+    const { kernels, columns, model } = this.#forward
+    const { width, numHeads, numKeyHeads, headWidth, feedForwardWidth, normEpsilon, queryKeyNorm } = model.shape
+    const { normed, activated, cosine, sine, position, scores, firstKey } = columns
+    const { dx, dNormed, dQuery, dKey, dValue, dAttended } = this.#columns
+    const layer = this.#forward.layers[index]!
+    const weights = this.#forward.weights.layers[index]!
+    const into = gradient.layers[index]!
+    const queryWidth = numHeads * headWidth
+    const keyWidth = numKeyHeads * headWidth
+
+    const { gate, up, middle, middleInverseRms } = layer
+    kernels.swigluForward(activated, gate, up, count * feedForwardWidth)
+    this.#backwardWeights(into.down, dx, activated, count, width, feedForwardWidth)
+    this.#backwardInput(activated, dx, weights.down, count, width, feedForwardWidth, false)
+    kernels.swigluBackward(gate, up, activated, count * feedForwardWidth)
+    kernels.rmsNormForward(normed, middleInverseRms, middle, weights.feedForwardNorm, normEpsilon, count, width)
+    this.#backwardWeights(into.gate, gate, normed, count, feedForwardWidth, width)
+    this.#backwardWeights(into.up, up, normed, count, feedForwardWidth, width)
+    this.#backwardInput(dNormed, gate, weights.gate, count, feedForwardWidth, width, false)
+    this.#backwardInput(dNormed, up, weights.up, count, feedForwardWidth, width, true)
+    const { feedForwardNorm, inputNorm } = weights
+    kernels.rmsNormBackward(
+      dx,
+      into.feedForwardNorm,
+      dNormed,
+      middle,
+      feedForwardNorm,
+      middleInverseRms,
+      count,
+      width,
+      true,
+    )
+
+    this.#backwardWeights(into.output, dx, layer.attended, count, width, queryWidth)
+    this.#backwardInput(dAttended, dx, weights.output, count, width, queryWidth, false)
+    dKey.fill(0, 0, count * keyWidth)
+    dValue.fill(0, 0, count * keyWidth)
+    kernels.attentionBackward(
+      dQuery,
+      dKey,
+      dValue,
+      dAttended,
+      layer.attended,
+      layer.query,
+      layer.key,
+      layer.value,
+      layer.logSum,
+      scores,
+      firstKey,
+      position,
+      count,
+      numHeads,
+      numKeyHeads,
+      headWidth,
+    )
+    kernels.rope(dQuery, cosine, sine, position, count, numHeads, headWidth, true)
+    kernels.rope(dKey, cosine, sine, position, count, numKeyHeads, headWidth, true)
+    if (queryKeyNorm) {
+      const { rawQuery, rawKey, queryInverseRms, keyInverseRms } = layer
+      const { queryNorm, keyNorm } = weights
+      const [queryRows, keyRows] = [count * numHeads, count * numKeyHeads]
+      kernels.rmsNormBackward(
+        dQuery,
+        into.queryNorm,
+        dQuery,
+        rawQuery,
+        queryNorm,
+        queryInverseRms,
+        queryRows,
+        headWidth,
+        false,
+      )
+      kernels.rmsNormBackward(dKey, into.keyNorm, dKey, rawKey, keyNorm, keyInverseRms, keyRows, headWidth, false)
+    }
+    kernels.rmsNormForward(normed, layer.inputInverseRms, layer.x, inputNorm, normEpsilon, count, width)
+    this.#backwardWeights(into.query, dQuery, normed, count, queryWidth, width, into.queryBias)
+    this.#backwardWeights(into.key, dKey, normed, count, keyWidth, width, into.keyBias)
+    this.#backwardWeights(into.value, dValue, normed, count, keyWidth, width, into.valueBias)
+    this.#backwardInput(dNormed, dQuery, weights.query, count, queryWidth, width, false)
+    this.#backwardInput(dNormed, dKey, weights.key, count, keyWidth, width, true)
+    this.#backwardInput(dNormed, dValue, weights.value, count, keyWidth, width, true)
+    kernels.rmsNormBackward(dx, into.inputNorm, dNormed, layer.x, inputNorm, layer.inputInverseRms, count, width, true)
+  }
+
+  /** Adds dyᵀ · x to dWeight, and the sums of dy's columns to dBias where the model has it. */
+  #backwardWeights(
+    dWeight: Float32Array,
+    dy: Float32Array,
+    x: Float32Array,
+    count: number,
+    numOutputs: number,
+    numInputs: number,
+    dBias?: Float32Array,
+  ): void {
+    const { kernels, columns } = this.#forward
+    const { none, scratch } = columns
+    kernels.matmul(dWeight, dy, x, none, scratch, numOutputs, numInputs, count, true, false, true)
+    if (dBias === undefined || dBias.length === 0) return
+    kernels.matmul(dBias, this.#columns.ones, dy, none, scratch, 1, numOutputs, count, false, false, true)
+  }
+
+  /** dx = dy · W, or added to dx. */
+  #backwardInput(
+    dx: Float32Array,
+    dy: Float32Array,
+    weight: Float32Array,
+    count: number,
+    numOutputs: number,
+    numInputs: number,
+    accumulate: boolean,
+  ): void {
+    const { kernels, columns } = this.#forward
+    kernels.matmul(
+      dx,
+      dy,
+      weight,
+      columns.none,
+      columns.scratch,
+      count,
+      numInputs,
+      numOutputs,
+      false,
+      false,
+      accumulate,
+    )
+  }
+}

@@ -1,0 +1,111 @@
+#!/usr/bin/env python3
+"""Records tiny random language models, and what `transformers` makes of them.
+
+The folders in `transformer/` beside this file were made, from the repository root, by
+
+    python3 -m venv /tmp/venv
+    /tmp/venv/bin/pip install torch==2.15.0 transformers==5.23.0
+    /tmp/venv/bin/python tests/golden/record_transformer.py
+
+Each folder is a model as `save_pretrained` writes it, and `expected.safetensors`:
+
+* ``tokens`` holds three sequences, one after another, of the lengths in ``lengths``.
+* ``logits`` (tokens x vocabulary) are the model's, in f32, each sequence on its own.
+* ``dLogprob`` and ``dEntropy`` have one number for each token that has a next one:
+  the loss is the sum of dLogprob * log p(next token) + dEntropy * entropy over
+  them, each sequence on its own, at temperature 1.
+* ``gradient.NAME`` is the loss's gradient by the parameter NAME.
+* ``cosine`` and ``sine`` are those of RoPE's angles at the positions in
+  ``positions``, one for each pair of a head's elements.
+
+Weights are larger than a fresh model's, and norms and biases are not at their
+starting values, so that a mistake in any part moves the logits. The llama's head
+width is no multiple of 4; qwen3's is not width / heads, and its model is in
+several shards; smollm's weights are bf16.
+"""
+
+import shutil
+from pathlib import Path
+
+import torch
+from safetensors.torch import save_file
+from transformers import LlamaConfig, LlamaForCausalLM, Qwen2Config, Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM
+
+FOLDER = Path(__file__).parent / "transformer"
+LENGTHS = [1, 9, 30]
+POSITIONS = [0, 1, 63, 1000, 30000]
+
+COMMON = dict(num_hidden_layers=2, max_position_embeddings=64, use_cache=False)
+MODELS = {
+    "llama": (LlamaForCausalLM, LlamaConfig(
+        vocab_size=61, hidden_size=24, intermediate_size=40, num_attention_heads=4, num_key_value_heads=2,
+        tie_word_embeddings=False, rms_norm_eps=1e-5, **COMMON)),
+    "smollm": (LlamaForCausalLM, LlamaConfig(
+        vocab_size=50, hidden_size=24, intermediate_size=36, num_attention_heads=3, num_key_value_heads=1,
+        tie_word_embeddings=True, rope_parameters={"rope_type": "default", "rope_theta": 100000.0}, **COMMON)),
+    "qwen2": (Qwen2ForCausalLM, Qwen2Config(
+        vocab_size=67, hidden_size=32, intermediate_size=44, num_attention_heads=4, num_key_value_heads=2,
+        tie_word_embeddings=True, rope_parameters={"rope_type": "default", "rope_theta": 1000000.0}, **COMMON)),
+    "qwen3": (Qwen3ForCausalLM, Qwen3Config(
+        vocab_size=53, hidden_size=16, intermediate_size=28, num_attention_heads=2, num_key_value_heads=1, head_dim=12,
+        tie_word_embeddings=False, rope_parameters={"rope_type": "default", "rope_theta": 1000000.0}, **COMMON)),
+}
+
+
+def record(name, make, config, seed):
+    torch.manual_seed(seed)
+    config._attn_implementation = "eager"
+    model = make(config).float().eval()
+    with torch.no_grad():
+        for parameter_name, parameter in model.named_parameters():
+            if "norm" in parameter_name:
+                parameter.copy_(1 + 0.3 * torch.randn_like(parameter))
+            elif parameter_name.endswith("bias"):
+                parameter.copy_(0.5 * torch.randn_like(parameter))
+            elif "embed_tokens" in parameter_name:
+                parameter.copy_(torch.randn_like(parameter) * (0.5 if config.tie_word_embeddings else 1))
+            else:
+                parameter.copy_(torch.randn_like(parameter) * 1.2 / parameter.shape[1] ** 0.5)
+            if name == "smollm":
+                parameter.copy_(parameter.bfloat16().float())
+    folder = FOLDER / name
+    shutil.rmtree(folder, ignore_errors=True)
+    saved = model
+    if name == "smollm":
+        saved = make(config).bfloat16()
+        saved.load_state_dict(model.state_dict())
+    saved.save_pretrained(folder, max_shard_size="6KB" if name == "qwen3" else "1GB")
+    (folder / "generation_config.json").unlink(missing_ok=True)
+
+    sequences = [torch.randint(config.vocab_size, (length,)) for length in LENGTHS]
+    logits, loss, derivatives = [], torch.zeros(()), []
+    for tokens in sequences:
+        out = model(tokens[None]).logits[0]
+        logits.append(out.detach())
+        if len(tokens) == 1:
+            continue
+        log_p = torch.log_softmax(out[:-1], -1)
+        logprob = log_p.gather(1, tokens[1:, None])[:, 0]
+        entropy = -(log_p.exp() * log_p).sum(-1)
+        d_logprob, d_entropy = torch.randn_like(logprob), torch.randn_like(entropy)
+        derivatives.append((d_logprob, d_entropy))
+        loss = loss + (d_logprob * logprob + d_entropy * entropy).sum()
+    loss.backward()
+    cosine, sine = model.model.rotary_emb(torch.zeros(1), torch.tensor([POSITIONS]))
+    half = cosine.shape[-1] // 2
+    expected = {
+        "positions": torch.tensor(POSITIONS).int(),
+        "cosine": cosine[0, :, :half].contiguous(),
+        "sine": sine[0, :, :half].contiguous(),
+        "tokens": torch.cat(sequences).int(),
+        "lengths": torch.tensor(LENGTHS).int(),
+        "logits": torch.cat(logits),
+        "dLogprob": torch.cat([d for d, _ in derivatives]),
+        "dEntropy": torch.cat([d for _, d in derivatives]),
+        **{f"gradient.{n}": p.grad.contiguous() for n, p in model.named_parameters()},
+    }
+    save_file(expected, folder / "expected.safetensors")
+
+
+for seed, (name, (make, config)) in enumerate(MODELS.items()):
+    record(name, make, config, seed)

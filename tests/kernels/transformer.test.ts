@@ -1,0 +1,315 @@
+import fc from 'fast-check'
+import { describe, expect, test } from 'vitest'
+import { createKernels, type KernelBuild, VOCABULARY_STEP } from '../../src/kernels/bind.ts'
+import { type Argument, Bench, type Column, Numbers } from './calls.ts'
+import { builds, ignoresCompany, matches, numRowsOf, RUNS, rows, widthOf } from './laws.ts'
+
+const plain = createKernels(new WebAssembly.Memory({ initial: 1 }), 'plain')
+const all: KernelBuild[] = ['plain', ...builds]
+
+describe('norm', () => {
+  const forward = (numbers: Numbers, numRows: number) => {
+    const width = widthOf(numbers)
+    const x = numbers.floats(numRows * width, -3, 3)
+    const [y, inverseRms] = [new Float32Array(x.length), new Float32Array(numRows)]
+    return [y, inverseRms, x, numbers.floats(width, 0.5, 2), 1e-5, numRows, width] as const
+  }
+  const backward = (numbers: Numbers, numRows: number): Argument[] => {
+    const [y, inverseRms, x, weight, epsilon, , width] = forward(numbers, numRows)
+    plain.rmsNormForward(y, inverseRms, x, weight, epsilon, numRows, width)
+    const [dx, dWeight, dy] = [x.length, width, x.length].map((length) => numbers.floats(length))
+    return [dx!, dWeight!, dy!, x, weight, inverseRms, numRows, width, numbers.uniform() < 0.5]
+  }
+  // A row of one or two elements may be all but zero, and its factor 1 / √epsilon.
+  const tolerance = { relative: 1e-5, scale: 100 }
+  matches('rmsNormForward', (numbers) => [...forward(numbers, numRowsOf(numbers))], { relative: 2e-6 })
+  matches('rmsNormBackward', (numbers) => backward(numbers, numRowsOf(numbers)), tolerance)
+
+  ignoresCompany('rmsNormForward', {
+    make: (numbers, numRows) => [...forward(numbers, numRows)],
+    part([y, inverseRms, x, weight, epsilon, , width], first, count) {
+      const row = width as number
+      const some = [rows(y, first, count, row), rows(inverseRms, first, count), rows(x, first, count, row)]
+      return [...some, weight!, epsilon!, count, row]
+    },
+    outputs: ([, , , , , , width]) => [
+      [0, width as number],
+      [1, 1],
+    ],
+  })
+  ignoresCompany('rmsNormBackward', {
+    make: backward,
+    part([dx, dWeight, dy, x, weight, inverseRms, , width, accumulate], first, count) {
+      const some = [dx, dy, x].map((column) => rows(column, first, count, width as number))
+      const inverse = rows(inverseRms, first, count)
+      return [some[0]!, dWeight!, some[1]!, some[2]!, weight!, inverse, count, width!, accumulate!]
+    },
+    outputs: ([, , , , , , , width]) => [[0, width as number]],
+  })
+})
+
+describe('rope', () => {
+  const turned = (numbers: Numbers, numRows: number): Argument[] => {
+    const [heads, half] = [numbers.whole(1, 3), [1, 2, 3, 4, 6, 8, 17][numbers.whole(0, 6)]!]
+    const angles = numbers.floats(20 * half, -9, 9)
+    const position = numbers.wholes(numRows, 0, 19)
+    const x = numbers.floats(numRows * heads * 2 * half)
+    const inverse = numbers.uniform() < 0.5
+    return [x, angles.map(Math.cos), angles.map(Math.sin), position, numRows, heads, 2 * half, inverse]
+  }
+  matches('rope', (numbers) => turned(numbers, numRowsOf(numbers)), { relative: 3e-7 })
+  ignoresCompany('rope', {
+    make: turned,
+    part([x, cosine, sine, position, , heads, headWidth, inverse], first, count) {
+      const some = rows(x, first, count, (heads as number) * (headWidth as number))
+      return [some, cosine!, sine!, rows(position, first, count), count, heads!, headWidth!, inverse!]
+    },
+    outputs: ([, , , , , heads, headWidth]) => [[0, (heads as number) * (headWidth as number)]],
+  })
+
+  test('turning back undoes turning', () => {
+    const given = turned(new Numbers(4), 9)
+    const bench = new Bench('plain')
+    const there = bench.call('rope', [...given.slice(0, 7), false])
+    const back = bench.call('rope', [there.columns[0]!, ...given.slice(1, 7), true]).columns[0]!
+    for (const [i, value] of back.entries()) expect(value).toBeCloseTo((given[0] as Column)[i]!, 6)
+  })
+})
+
+describe('swiglu', () => {
+  const far = (numbers: Numbers, length: number) =>
+    numbers.floats(length, -1, 1).map((x) => x * [1, 10, 100][length % 3]!)
+  const forward = (numbers: Numbers, length: number): Argument[] => {
+    return [new Float32Array(length), far(numbers, length), numbers.floats(length), length]
+  }
+  const backward = (numbers: Numbers, length: number): Argument[] => {
+    return [far(numbers, length), numbers.floats(length), numbers.floats(length), length]
+  }
+  const tolerance = { relative: 2e-6, scale: 4 }
+  matches('swigluForward', (numbers) => forward(numbers, numRowsOf(numbers)), tolerance)
+  matches('swigluBackward', (numbers) => backward(numbers, numRowsOf(numbers)), tolerance)
+  const part = (given: readonly Argument[], first: number, count: number): Argument[] => [
+    ...given.slice(0, 3).map((column) => rows(column, first, count)),
+    count,
+  ]
+  ignoresCompany('swigluForward', { make: forward, part, outputs: () => [[0, 1]] })
+  ignoresCompany('swigluBackward', {
+    make: backward,
+    part,
+    outputs: () => [
+      [0, 1],
+      [1, 1],
+    ],
+  })
+})
+
+describe('attention', () => {
+  const KEYS = 44
+  const heads = (numbers: Numbers) => {
+    const numKeyHeads = numbers.whole(1, 2)
+    const headWidth = [2, 4, 6, 8, 12, 16, 18, 32, 34][numbers.whole(0, 8)]!
+    return { numHeads: numKeyHeads * numbers.whole(1, 3), numKeyHeads, headWidth }
+  }
+  const forward = (numbers: Numbers, numRows: number) => {
+    const { numHeads, numKeyHeads, headWidth } = heads(numbers)
+    const first = numbers.wholes(numRows, 0, KEYS - 1)
+    const position = first.map((row) => numbers.whole(0, KEYS - 1 - row))
+    const sizes = [numRows, numHeads, numKeyHeads, headWidth] as const
+    const q = numbers.floats(numRows * numHeads * headWidth, -2, 2)
+    const [k, v] = [numbers.floats(KEYS * numKeyHeads * headWidth), numbers.floats(KEYS * numKeyHeads * headWidth)]
+    const [out, logSum] = [new Float32Array(q.length), new Float32Array(numRows * numHeads)]
+    return [out, logSum, q, k, v, new Float32Array(2 * KEYS), first, position, ...sizes] as const
+  }
+  const backward = (numbers: Numbers, numRows: number): Argument[] => {
+    const given = forward(numbers, numRows)
+    plain.attentionForward(...given)
+    const [out, logSum, q, k, v, scores, ...others] = given
+    const [dk, dv] = [numbers.floats(k.length), numbers.floats(v.length)]
+    const [dq, dOut] = [numbers.floats(q.length), numbers.floats(q.length)]
+    return [dq, dk, dv, dOut, out, q, k, v, logSum, scores, ...others]
+  }
+  const some = (numbers: Numbers) => numbers.whole(0, 9)
+  matches('attentionForward', (numbers) => [...forward(numbers, some(numbers))], { relative: 1e-5, workspace: [5] })
+  matches('attentionBackward', (numbers) => backward(numbers, some(numbers)), {
+    relative: 2e-5,
+    scale: 8,
+    workspace: [9],
+  })
+
+  ignoresCompany(
+    'attentionForward',
+    {
+      make: (numbers, numRows) => [...forward(numbers, numRows)],
+      part([out, logSum, q, k, v, scores, first, position, , numHeads, numKeyHeads, headWidth], from, count) {
+        const width = (numHeads as number) * (headWidth as number)
+        const outputs = [rows(out, from, count, width), rows(logSum, from, count, numHeads as number)]
+        const places = [rows(first, from, count), rows(position, from, count)]
+        const inputs = [rows(q, from, count, width), k!, v!, scores!, ...places]
+        return [...outputs, ...inputs, count, numHeads!, numKeyHeads!, headWidth!]
+      },
+      outputs: ([, , , , , , , , , numHeads, , headWidth]) => [
+        [0, (numHeads as number) * (headWidth as number)],
+        [1, numHeads as number],
+      ],
+    },
+    60,
+  )
+
+  test.each(all)('keys before a sequence and after a row are never looked at (%s)', (build) => {
+    const bench = new Bench(build)
+    fc.assert(
+      fc.property(fc.integer({ min: 0, max: 2 ** 31 }), (seed) => {
+        const given = forward(new Numbers(seed), 1)
+        const [out, logSum, q, k, v, scores, first, position, ...sizes] = given
+        const width = k.length / KEYS
+        const [begin, end] = [first[0]! * width, (first[0]! + position[0]! + 1) * width]
+        const hide = (column: Float32Array) => column.map((x, i) => (i >= begin && i < end ? x : Number.NaN))
+        const hidden = bench.call('attentionForward', [
+          ...[out, logSum, q, hide(k), hide(v), scores, first, position],
+          ...sizes,
+        ])
+        const wanted = bench.call('attentionForward', [...given])
+        expect(hidden.columns.slice(0, 2)).toEqual(wanted.columns.slice(0, 2))
+        expect(hidden.columns[0]!.some(Number.isNaN)).toBe(false)
+      }),
+      { numRuns: RUNS },
+    )
+  })
+})
+
+describe('vocabulary', () => {
+  const distribution = (numbers: Numbers, numRows: number) => {
+    const size = [1, 3, 4, 63, 64, 65, 200][numbers.whole(0, 6)]!
+    const spread = [1e-3, 1, 10][numbers.whole(0, 2)]!
+    const each = () => new Float32Array(numRows)
+    return {
+      ...{ size, logits: numbers.floats(numRows * size, -spread, spread), each },
+      ...{ target: numbers.wholes(numRows, 0, size - 1), inverse: Math.fround(numbers.uniform(0.5, 2)) },
+    }
+  }
+  const sums = (numbers: Numbers, numRows: number): Argument[] => {
+    const { size, logits, each, target, inverse } = distribution(numbers, numRows)
+    return [each(), each(), each(), each(), logits, target, inverse, numRows, 0, size]
+  }
+  const evaluated = (numbers: Numbers, numRows: number): Argument[] => {
+    const { columns } = new Bench('plain').call('sumVocabulary', sums(numbers, numRows))
+    return [new Float32Array(numRows), new Float32Array(numRows), ...(columns.slice(0, 4) as Column[]), numRows]
+  }
+  const backward = (numbers: Numbers, numRows: number): Argument[] => {
+    const { size, logits, each, target, inverse } = distribution(numbers, numRows)
+    const [max, sum, weighted, targetLogit, logprob, entropy] = [each(), each(), each(), each(), each(), each()]
+    plain.sumVocabulary(max, sum, weighted, targetLogit, logits, target, inverse, numRows, 0, size)
+    plain.evaluateVocabulary(logprob, entropy, max, sum, weighted, targetLogit, numRows)
+    const [dLogprob, dEntropy] = [numbers.floats(numRows), numbers.floats(numRows)]
+    return [logits, dLogprob, dEntropy, entropy, max, sum, target, inverse, numRows, 0, size]
+  }
+  const tolerance = { relative: 3e-6, scale: 8 }
+  matches('sumVocabulary', (numbers) => sums(numbers, numbers.whole(0, 9)), tolerance)
+  matches('evaluateVocabulary', (numbers) => evaluated(numbers, numbers.whole(0, 9)), tolerance)
+  matches('vocabularyBackward', (numbers) => backward(numbers, numbers.whole(0, 9)), tolerance)
+  matches(
+    'modeOfVocabulary',
+    (numbers) => {
+      const numRows = numbers.whole(0, 9)
+      const { size, logits, inverse } = distribution(numbers, numRows)
+      return [new Int32Array(numRows), new Float32Array(numRows), logits.map(Math.round), inverse, numRows, size]
+    },
+    { relative: 1e-7 },
+  )
+
+  ignoresCompany(
+    'sumVocabulary',
+    {
+      make: sums,
+      part([max, sum, weighted, targetLogit, logits, target, inverse, , first, size], from, count) {
+        const outputs = [max, sum, weighted, targetLogit].map((column) => rows(column, from, count))
+        const inputs = [rows(logits, from, count, size as number), rows(target, from, count)]
+        return [...outputs, ...inputs, inverse!, count, first!, size!]
+      },
+      outputs: () => [0, 1, 2, 3].map((argument) => [argument, 1]),
+    },
+    60,
+  )
+
+  test.each(all)('logits in chunks give the bits of the whole (%s)', (build) => {
+    const bench = new Bench(build)
+    fc.assert(
+      fc.property(fc.integer({ min: 0, max: 2 ** 31 }), (seed) => {
+        const numbers = new Numbers(seed)
+        const size = numbers.whole(1, 5 * VOCABULARY_STEP)
+        const [logits, each] = [numbers.floats(size, -9, 9), new Float32Array(1)]
+        const target = numbers.wholes(1, 0, size - 1)
+        const whole = bench.call('sumVocabulary', [each, each, each, each, logits, target, 0.8, 1, 0, size])
+        let state: Column[] = [each, each, each, each]
+        const chunk = VOCABULARY_STEP * numbers.whole(1, 3)
+        for (let first = 0; first < size; first += chunk) {
+          const part = logits.slice(first, first + chunk)
+          const call = bench.call('sumVocabulary', [...state, part, target, 0.8, 1, first, part.length])
+          state = call.columns.slice(0, 4) as Column[]
+        }
+        expect(state).toEqual(whole.columns.slice(0, 4))
+      }),
+      { numRuns: RUNS },
+    )
+  })
+
+  test.each(all)('logprob and entropy are those of the softmax, and their gradient its own (%s)', (build) => {
+    const bench = new Bench(build)
+    const logits = new Numbers(3).floats(100, -4, 4)
+    const [target, inverse, byLogprob, byEntropy] = [17, 0.7, 0.3, -1.2]
+    const softmax = (z: readonly number[]) => {
+      const total = z.reduce((sum, x) => sum + Math.exp(x * inverse), 0)
+      const logp = z.map((x) => x * inverse - Math.log(total))
+      return { logprob: logp[target]!, entropy: -logp.reduce((sum, x) => sum + Math.exp(x) * x, 0) }
+    }
+    const each = new Float32Array(1)
+    const state = bench
+      .call('sumVocabulary', [each, each, each, each, logits, Int32Array.of(target), inverse, 1, 0, 100])
+      .columns.slice(0, 4) as Column[]
+    const [logprob, entropy] = bench.call('evaluateVocabulary', [each, each, ...state, 1]).columns
+    const wanted = softmax([...logits])
+    expect(logprob![0]).toBeCloseTo(wanted.logprob, 5)
+    expect(entropy![0]).toBeCloseTo(wanted.entropy, 5)
+    const [max, sum] = state
+    const derivatives = [Float32Array.of(byLogprob), Float32Array.of(byEntropy), entropy!]
+    const [gradient] = bench.call('vocabularyBackward', [
+      ...[logits, ...derivatives, max!, sum!, Int32Array.of(target)],
+      ...[inverse, 1, 0, 100],
+    ]).columns
+    for (const j of [0, target, 99]) {
+      const loss = (step: number) => {
+        const { logprob, entropy } = softmax([...logits].map((x, i) => (i === j ? x + step : x)))
+        return byLogprob * logprob + byEntropy * entropy
+      }
+      expect(gradient![j]).toBeCloseTo((loss(1e-4) - loss(-1e-4)) / 2e-4, 5)
+    }
+  })
+
+  test.each(all)('samples are tokens by their probabilities, and never one of probability 0 (%s)', (build) => {
+    const bench = new Bench(build)
+    const logits = Float32Array.of(-2000, 0, Math.log(2), -2000, Math.log(5), -2000)
+    const [max, sum] = [Float32Array.of(Math.log(5)), Float32Array.of(8 / 5)]
+    const choose = (uniform: number) => {
+      const given = [new Int32Array(1), new Float32Array(1), logits, max, sum, Float32Array.of(uniform), 1, 1, 6]
+      const [token, targetLogit] = bench.call('sampleVocabulary', given).columns
+      expect(targetLogit![0]).toBe(logits[token![0]!])
+      return token![0]
+    }
+    expect([0, 0.12, 0.13, 0.37, 0.38, 1 - 2 ** -24].map(choose)).toEqual([1, 1, 2, 2, 4, 4])
+    // Rounding may leave the threshold above every sum: the last possible token it is.
+    sum[0] = 1.7
+    expect(choose(1 - 2 ** -24)).toBe(4)
+  })
+})
+
+describe('cache', () => {
+  matches(
+    'placeRows',
+    (numbers) => {
+      const [count, width] = [numbers.whole(0, 9), widthOf(numbers)]
+      const places = Int32Array.from({ length: count }, (_, i) => (i * 7) % 30)
+      return [numbers.floats(30 * width), numbers.floats(count * width), places, count, width]
+    },
+    { relative: 0 },
+  )
+})

@@ -1,0 +1,173 @@
+import { describe, expect, test } from 'vitest'
+import { transformer } from '../../../src/policies/transformer/model.ts'
+import { Random } from '../../../src/random.ts'
+import { builds, decoder, families, golden, packed } from './golden.ts'
+
+const cases = families.flatMap((family) => builds.map((build) => [family, build] as const))
+
+/** A model whose vocabulary takes three chunks; weights far from the start, so that distributions are not flat. */
+function wide() {
+  const model = transformer({
+    model_type: 'llama',
+    vocab_size: 1100,
+    hidden_size: 12,
+    num_hidden_layers: 1,
+    num_attention_heads: 2,
+    intermediate_size: 20,
+    max_position_embeddings: 32,
+    rms_norm_eps: 1e-5,
+    rope_theta: 1e4,
+    initializer_range: 0.5,
+  })
+  const weights = new Float32Array(model.numParameters)
+  model.initialise(weights, new Random(8), 0)
+  return { model, weights }
+}
+
+type Network = ReturnType<typeof decoder>
+
+/** Generates in the given slots from prompts, each lane as many tokens as it is told, and all that was written of them. */
+function generate(
+  network: Network,
+  prompts: readonly (readonly number[])[],
+  slots: readonly number[],
+  lengths: number[],
+) {
+  const { columns } = network
+  const { token, position, logprob, entropy } = columns.forward
+  const lanes = prompts.map((prompt, lane) => {
+    network.feed(slots[lane]!, prompt.slice(0, -1))
+    return { lane, slot: slots[lane]!, tokens: [...prompt], prompt: prompt.length, said: [] as number[][] }
+  })
+  for (;;) {
+    const open = lanes.filter(({ tokens, prompt, lane }) => tokens.length - prompt < lengths[lane]!)
+    if (open.length === 0) return lanes
+    open.forEach(({ lane, slot, tokens }, row) => {
+      columns.slot[row] = slot
+      columns.lane[row] = 100 + lane
+      columns.episode[row] = 3
+      token[row] = tokens.at(-1)!
+      position[row] = tokens.length - 1
+    })
+    network.advance(open.length, 0.8, true)
+    open.forEach(({ tokens, said }, row) => {
+      tokens.push(columns.chosen[row]!)
+      said.push([logprob[row]!, entropy[row]!])
+    })
+  }
+}
+
+const prompts = [[3, 1, 4, 1, 5, 9, 2, 6], [5], [3, 5, 8], [9, 7]]
+const lengths = [12, 20, 7, 16]
+
+describe('decoding', () => {
+  test.each(cases)(
+    'what was recorded of sampled tokens is what evaluating them gives, bit for bit (%s, %s)',
+    async (family, build) => {
+      const { model, weights } = await golden(family)
+      const lanes = generate(decoder(model, weights, build), prompts, [2, 0, 3, 1], lengths)
+      const { network } = packed(model, weights, build, 100)
+      const tokens = lanes.flatMap((lane) => lane.tokens)
+      const offsets = [0]
+      for (const lane of lanes) offsets.push(offsets.at(-1)! + lane.tokens.length)
+      const { logprob, entropy } = network.evaluate(network.pack(tokens, offsets, 0, 4), 0.8)
+      lanes.forEach(({ said, prompt }, lane) => {
+        const begin = offsets[lane]! - lane + prompt - 1
+        expect(said.map((_, i) => [logprob[begin + i], entropy[begin + i]])).toEqual(said)
+      })
+      expect(Math.min(...lanes.map(({ said }) => said.length))).toBe(7)
+    },
+  )
+
+  test.each(builds)('and so it is where the vocabulary is evaluated in chunks (%s)', (build) => {
+    const { model, weights } = wide()
+    const [lane] = generate(decoder(model, weights, build, 1), [[3, 1099]], [0], [20])
+    const { network } = packed(model, weights, build)
+    const { logprob, entropy } = network.evaluate(network.pack(lane!.tokens, [0, 22], 0, 1), 0.8)
+    expect(lane!.said.map((_, i) => [logprob[1 + i], entropy[1 + i]])).toEqual(lane!.said)
+    expect(lane!.tokens.some((token) => token > 512)).toBe(true)
+  })
+
+  test.each(builds)('a lane among others says what it says alone, in whatever slot (%s)', async (build) => {
+    const { model, weights } = await golden('qwen2')
+    const together = generate(decoder(model, weights, build), prompts, [2, 0, 3, 1], lengths)
+    const network = decoder(model, weights, build, 2)
+    for (const [lane, { tokens, said }] of together.entries()) {
+      const asked = lengths.map((length, other) => (other === lane ? length : 0))
+      const alone = generate(network, prompts, [1, 1, 1, 1].with(lane, 0), asked)[lane]!
+      expect(alone.tokens).toEqual(tokens)
+      expect(alone.said).toEqual(said)
+    }
+  })
+
+  test.each(builds)('a prompt in one pass leaves the cache that it leaves token by token (%s)', async (build) => {
+    const { model, weights, tokens } = await golden('llama')
+    const prompt = [...tokens, ...tokens, ...tokens.slice(0, 20)] // Longer than what is fed at once.
+    const [whole, stepwise, inParts] = [100, 2, 1].map((slots) => decoder(model, weights, build, slots, 100)) as [
+      Network,
+      Network,
+      Network,
+    ]
+    whole.feed(0, prompt)
+    for (const [i, token] of prompt.entries()) stepwise.feed(0, [token], i)
+    inParts.feed(0, prompt)
+    const length = prompt.length * model.shape.numKeyHeads * model.shape.headWidth
+    for (const [layer, { key, value }] of Object.entries(whole.columns.cache)) {
+      for (const other of [stepwise, inParts]) {
+        expect(other.columns.cache[layer]!.key.slice(0, length)).toEqual(key.slice(0, length))
+        expect(other.columns.cache[layer]!.value.slice(0, length)).toEqual(value.slice(0, length))
+      }
+    }
+    expect(whole.columns.cache[1]!.value.slice(0, length).every((x) => x !== 0)).toBe(true)
+  })
+
+  test('a slot that was used before tells the next sequence nothing', async () => {
+    const { model, weights } = await golden('qwen3')
+    const fresh = generate(decoder(model, weights, 'simd', 1), [[7, 8]], [0], [9])
+    const network = decoder(model, weights, 'simd', 1)
+    network.feed(0, new Array(40).fill(11))
+    expect(generate(network, [[7, 8]], [0], [9])).toEqual(fresh)
+  })
+
+  test.each(builds)('samples follow the distribution at their temperature (%s)', async (build) => {
+    const { model, weights } = await golden('smollm')
+    const network = decoder(model, weights, build, 500)
+    const { columns } = network
+    columns.lane.forEach((_, row) => {
+      columns.slot[row] = row
+      columns.lane[row] = row
+      columns.forward.token[row] = 9
+    })
+    const counts = new Float64Array(model.shape.vocabularySize)
+    const temperature = 0.6
+    for (let episode = 0; episode < 8; episode++) {
+      columns.episode.fill(episode)
+      network.advance(500, temperature, true)
+      for (const token of columns.chosen) counts[token]!++
+    }
+    const z = [...columns.logits.slice(0, counts.length)].map((logit) => logit / temperature)
+    const total = z.reduce((sum, x) => sum + Math.exp(x), 0)
+    const entropy = z.reduce((sum, x) => sum - (Math.exp(x) / total) * (x - Math.log(total)), 0)
+    expect(columns.forward.entropy[0]).toBeCloseTo(entropy, 4)
+    z.forEach((x, token) => {
+      const p = Math.exp(x) / total
+      // Five deviations of a binomial count.
+      expect(Math.abs(counts[token]! - 4000 * p), `token ${token}`).toBeLessThan(5 * Math.sqrt(4000 * p) + 1)
+    })
+    network.advance(1, temperature, false)
+    expect(columns.chosen[0]).toBe(z.indexOf(Math.max(...z)))
+    expect(columns.forward.logprob[0]).toBeCloseTo(Math.max(...z) - Math.log(total), 4)
+  })
+
+  test('what cannot be decoded is refused', async () => {
+    const { model, weights } = await golden('llama')
+    const network = decoder(model, weights, 'plain', 2)
+    expect(() => network.feed(0, [61])).toThrow('token: got 61, expected a whole number from 0 to 60')
+    expect(() => network.feed(0, [1.5])).toThrow('token: got 1.5')
+    expect(() => network.feed(2, [1])).toThrow('slot: got 2, expected a whole number from 0 to 1')
+    expect(() => network.feed(0, new Array(41).fill(1))).toThrow(
+      'sequence: got a token at position 40, expected 40 tokens',
+    )
+    expect(() => network.advance(1, 0, true)).toThrow('temperature: got 0, expected a number above 0')
+  })
+})

@@ -1,0 +1,175 @@
+import { cp, readFile, rm, writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { beforeEach, describe, expect, test } from 'vitest'
+import { loadTransformer, saveTransformer } from '../../../src/policies/transformer/folder.ts'
+import { transformer } from '../../../src/policies/transformer/model.ts'
+import { readSafetensors, type Tensor, tensorOf, writeSafetensors } from '../../../src/safetensors.ts'
+import { temporaryFolder } from '../../support/temporary.ts'
+import { families, goldenFolder } from './golden.ts'
+
+let folder: string
+beforeEach(async () => {
+  folder = join(await temporaryFolder(), 'model')
+})
+
+/** A copy of a recorded model, its configuration changed. */
+async function copy(family: string, change: Record<string, unknown> = {}): Promise<void> {
+  await cp(goldenFolder(family), folder, { recursive: true })
+  const path = join(folder, 'config.json')
+  await writeFile(path, JSON.stringify({ ...JSON.parse(await readFile(path, 'utf8')), ...change }))
+}
+
+/** Rewrites a file of tensors, changed one by one: what is undefined is left out. */
+async function rewrite(file: string, change: (tensor: Tensor) => Tensor | undefined, ...more: Tensor[]): Promise<void> {
+  const { tensors } = await readSafetensors(await readFile(join(folder, file)))
+  const changed = [...tensors.values()].map(change).filter((tensor) => tensor !== undefined)
+  await writeSafetensors(join(folder, file), [...changed, ...more])
+}
+
+const FILE = 'model.safetensors'
+const SHARD = 'model-00003-of-00005.safetensors'
+const NORM = 'model.layers.1.input_layernorm.weight'
+
+describe('a model in a folder', () => {
+  test.each(families)('comes back as it went (%s)', async (family) => {
+    const { model, weights } = await loadTransformer(goldenFolder(family))
+    await saveTransformer(folder, model, weights)
+    const again = await loadTransformer(folder)
+    expect(again.weights).toEqual(weights)
+    expect(again.model.shape).toEqual(model.shape)
+    expect(again.model.config).toEqual({ ...model.config, dtype: 'float32' })
+  })
+
+  test('may be narrowed to bf16, and its configuration says so', async () => {
+    const { model, weights } = await loadTransformer(goldenFolder('smollm'))
+    await saveTransformer(folder, model, weights, 'BF16')
+    const again = await loadTransformer(folder)
+    expect(again.weights).toEqual(weights) // They were bf16 before.
+    expect(again.model.config.dtype).toBe('bfloat16')
+    const { tensors, metadata } = await readSafetensors(join(folder, FILE))
+    expect(tensors.get(NORM)!.type).toBe('BF16')
+    expect(metadata).toEqual({ format: 'pt' })
+  })
+
+  test('a file in one piece goes before shards that lie beside it', async () => {
+    await copy('qwen3')
+    const { model, weights } = await loadTransformer(folder)
+    await saveTransformer(folder, model, weights.fill(0.5))
+    expect((await loadTransformer(folder)).weights.every((value) => value === 0.5)).toBe(true)
+  })
+
+  test('a missing shard is named', async () => {
+    await copy('qwen3')
+    await rm(join(folder, SHARD))
+    await expect(loadTransformer(folder)).rejects.toThrow(/model-00003-of-00005.safetensors: got ENOENT/)
+  })
+
+  test('a folder without weights is told what it lacks', async () => {
+    await copy('llama')
+    await rm(join(folder, FILE))
+    await expect(loadTransformer(folder)).rejects.toThrow(
+      /model.safetensors.index.json: got ENOENT.* or .*model.safetensors/,
+    )
+    await rm(join(folder, 'config.json'))
+    await expect(loadTransformer(folder)).rejects.toThrow(/config.json: got ENOENT/)
+  })
+
+  test('a tensor that is missing, of another shape or type, not finite or too many is named', async () => {
+    const at = (change: (tensor: Tensor) => Tensor | undefined) => (tensor: Tensor) =>
+      tensor.name === NORM ? change(tensor) : tensor
+    for (const [change, message] of [
+      [() => undefined, `got no ${NORM}`],
+      [
+        () => tensorOf(NORM, new Float32Array(23)),
+        `got ${NORM}: F32 of shape [23], expected ${NORM}: F32, F16, BF16 of`,
+      ],
+      [() => tensorOf(NORM, new Float64Array(24)), `got ${NORM}: F64 of shape [24]`],
+      [() => tensorOf(NORM, new Float32Array(24).fill(1).fill(Number.NaN, 5, 6)), `${NORM}: got NaN in element 5`],
+    ] as [(tensor: Tensor) => Tensor | undefined, string][]) {
+      await copy('llama')
+      await rewrite(FILE, at(change))
+      await expect(loadTransformer(folder)).rejects.toThrow(message)
+    }
+    await copy('llama')
+    await rewrite(FILE, (tensor) => tensor, tensorOf('score.weight', new Float32Array(24)))
+    await expect(loadTransformer(folder)).rejects.toThrow('got tensor score.weight, expected only those of the model')
+  })
+
+  test('an index that lacks a tensor, has one too many or leads out of the folder is refused', async () => {
+    for (const [change, message] of [
+      [{ [NORM]: undefined }, `${NORM}: got undefined, expected the name of a file beside it`],
+      [{ [NORM]: '../../elsewhere.safetensors' }, `${NORM}: got "../../elsewhere.safetensors", expected the name of`],
+      [{ 'score.weight': SHARD }, 'got tensor score.weight, expected only those of the model'],
+    ] as const) {
+      await copy('qwen3')
+      const path = join(folder, 'model.safetensors.index.json')
+      const index = JSON.parse(await readFile(path, 'utf8'))
+      Object.assign(index.weight_map, change)
+      await writeFile(path, JSON.stringify(index))
+      await expect(loadTransformer(folder)).rejects.toThrow(message)
+    }
+    await writeFile(join(folder, 'model.safetensors.index.json'), '{}')
+    await expect(loadTransformer(folder)).rejects.toThrow('weight_map: got undefined, expected a file for each tensor')
+  })
+
+  test('weights that are not finite are not saved', async () => {
+    const { model, weights } = await loadTransformer(goldenFolder('llama'))
+    weights[3] = Number.POSITIVE_INFINITY
+    await expect(saveTransformer(folder, model, weights)).rejects.toThrow('got Infinity in element 3')
+  })
+})
+
+describe('a configuration', () => {
+  test('of another network is refused by the name of what is not built', async () => {
+    const rope = (parameters: object) => ({ rope_parameters: { rope_theta: 1e4, rope_type: 'default', ...parameters } })
+    for (const [family, change, message] of [
+      [
+        'llama',
+        { model_type: 'lama' },
+        'model_type: got "lama", expected one of llama, qwen2, qwen3 (did you mean "llama"?)',
+      ],
+      ['llama', { model_type: 'gpt2' }, 'model_type: got "gpt2", expected one of llama, qwen2, qwen3'],
+      ['llama', { architectures: ['LlamaForTokenClassification'] }, 'expected LlamaForCausalLM'],
+      ['llama', rope({ rope_type: 'llama3' }), 'rope_parameters, rope_type: got "llama3"'],
+      ['llama', rope({ partial_rotary_factor: 0.5 }), 'rope_parameters, partial_rotary_factor: got 0.5'],
+      [
+        'llama',
+        { rope_parameters: null, rope_scaling: { type: 'yarn', factor: 4 } },
+        'rope_scaling, rope_type: got "yarn"',
+      ],
+      ['llama', { rope_parameters: null }, 'rope_theta: got undefined, expected a number above 0'],
+      ['llama', { hidden_act: 'gelu' }, 'hidden_act: got "gelu", expected "silu"'],
+      ['llama', { mlp_bias: true }, 'mlp_bias: got true, expected false'],
+      ['qwen3', { attention_bias: true }, 'attention_bias: got true, expected false'],
+      ['qwen2', { use_sliding_window: true }, 'use_sliding_window: got true'],
+      [
+        'qwen2',
+        { layer_types: ['full_attention', 'sliding_attention'] },
+        'layer_types: got ["full_attention","sliding',
+      ],
+      ['qwen2', { quantization_config: { bits: 4 } }, 'quantization_config: got {"bits":4}'],
+      ['qwen3', { head_dim: null }, 'head_dim: got undefined'],
+      ['qwen3', { head_dim: 7 }, 'head_dim: got 7, expected an even number'],
+      [
+        'llama',
+        { num_key_value_heads: 3 },
+        'num_key_value_heads: got 3, expected a divisor of num_attention_heads = 4',
+      ],
+      ['llama', { hidden_size: -8 }, 'hidden_size: got -8, expected a whole number ≥ 1'],
+      ['llama', { rms_norm_eps: '1e-5' }, 'rms_norm_eps: got "1e-5", expected a number above 0'],
+      ['llama', { initializer_range: -1 }, 'initializer_range: got -1, expected a number ≥ 0'],
+    ] as [string, Record<string, unknown>, string][]) {
+      await copy(family, change)
+      await expect(loadTransformer(folder), message).rejects.toThrow(message)
+    }
+    await writeFile(join(folder, 'config.json'), '{"model_type": ')
+    await expect(loadTransformer(folder)).rejects.toThrow('config.json: got a file that is not JSON')
+  })
+
+  test('as transformers 4 wrote it says the same', async () => {
+    const { model } = await loadTransformer(goldenFolder('qwen2'))
+    const { rope_parameters: _, layer_types: __, ...config } = model.config
+    const older = { ...config, rope_theta: 1e6, rope_scaling: null, sliding_window: 32_768, torch_dtype: 'bfloat16' }
+    expect(transformer(older).shape).toEqual(model.shape)
+  })
+})

@@ -1,0 +1,63 @@
+/** The models recorded in tests/golden/transformer, and transformers at work over columns of their own. */
+import { takeArena } from '../../../src/components/arena.ts'
+import { column } from '../../../src/components/column.ts'
+import { bestKernelBuild, createKernels, type KernelBuild } from '../../../src/kernels/bind.ts'
+import { decoderPlan, TransformerDecoder } from '../../../src/policies/transformer/decoder.ts'
+import { loadTransformer } from '../../../src/policies/transformer/folder.ts'
+import type { TransformerModel } from '../../../src/policies/transformer/model.ts'
+import { PackedTransformer, packedPlan } from '../../../src/policies/transformer/packed.ts'
+import { Random } from '../../../src/random.ts'
+import { readSafetensors, tensorValues } from '../../../src/safetensors.ts'
+
+export const families = ['llama', 'smollm', 'qwen2', 'qwen3'] as const
+export const builds: readonly KernelBuild[] =
+  bestKernelBuild() === 'relaxed' ? ['plain', 'simd', 'relaxed'] : ['plain', 'simd']
+
+/** Where a family's recorded model lies. */
+export function goldenFolder(family: string): string {
+  return new URL(`../../golden/transformer/${family}`, import.meta.url).pathname
+}
+
+/** A recorded model, and what `transformers` made of it. */
+export async function golden(family: string) {
+  const folder = goldenFolder(family)
+  const { model, weights } = await loadTransformer(folder)
+  const { tensors } = await readSafetensors(`${folder}/expected.safetensors`)
+  const take = (name: string) => tensorValues(tensors.get(name)!)
+  const lengths = take('lengths') as Int32Array
+  const offsets = [0]
+  for (const length of lengths) offsets.push(offsets.at(-1)! + length)
+  return {
+    model,
+    weights,
+    offsets,
+    tokens: take('tokens') as Int32Array,
+    logits: take('logits') as Float32Array,
+    dLogprob: take('dLogprob') as Float32Array,
+    dEntropy: take('dEntropy') as Float32Array,
+    positions: take('positions') as Int32Array,
+    cosine: take('cosine') as Float32Array,
+    sine: take('sine') as Float32Array,
+    gradient: (name: string) => take(`gradient.${name}`) as Float32Array,
+  }
+}
+
+/** A packed transformer, its weights and a gradient in one arena. */
+export function packed(model: TransformerModel, given: Float32Array, build: KernelBuild, rows = 64, context = 40) {
+  const block = column('f32', model.numParameters)
+  const plan = { weights: block, gradient: block, packed: packedPlan(model, rows, context) }
+  const { arena, columns } = takeArena(plan)
+  columns.weights.set(given)
+  const kernels = createKernels(arena.memory, build)
+  const { weights, gradient } = columns
+  return { network: new PackedTransformer(model, weights, columns.packed, kernels), weights, gradient }
+}
+
+/** A decoder and its weights in one arena. */
+export function decoder(model: TransformerModel, given: Float32Array, build: KernelBuild, slots = 4, context = 40) {
+  const plan = { weights: column('f32', model.numParameters), decoder: decoderPlan(model, slots, context) }
+  const { arena, columns } = takeArena(plan)
+  columns.weights.set(given)
+  const kernels = createKernels(arena.memory, build)
+  return new TransformerDecoder(model, columns.weights, columns.decoder, kernels, new Random(5))
+}

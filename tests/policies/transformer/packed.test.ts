@@ -1,0 +1,154 @@
+import { describe, expect, test } from 'vitest'
+import { listColumns } from '../../../src/components/column.ts'
+import { transformer } from '../../../src/policies/transformer/model.ts'
+import { packedPlan } from '../../../src/policies/transformer/packed.ts'
+import { Numbers } from '../../kernels/calls.ts'
+import { builds, families, golden, packed } from './golden.ts'
+
+/** A loss that weighs each token's logprob and entropy by numbers of its own. */
+const weights = { logprob: new Numbers(1).floats(64), entropy: new Numbers(2).floats(64) }
+
+function loss(
+  { logprob, entropy }: { logprob: Float32Array; entropy: Float32Array },
+  from: number,
+  count: number,
+): number {
+  let sum = 0
+  for (let i = 0; i < count; i++)
+    sum += weights.logprob[from + i]! * logprob[i]! + weights.entropy[from + i]! * entropy[i]!
+  return sum
+}
+
+/** The gradient of that loss by sequences `from` to `to`, whose first row has the loss's weights of row `row`. */
+function gradientOf(
+  { network, gradient }: ReturnType<typeof packed>,
+  tokens: ArrayLike<number>,
+  offsets: readonly number[],
+  from: number,
+  to: number,
+  row: number,
+): void {
+  const count = network.pack(tokens, offsets, from, to)
+  network.differentiate(
+    count,
+    (_, { dLogprob, dEntropy }) => {
+      dLogprob.set(weights.logprob.subarray(row, row + count))
+      dEntropy.set(weights.entropy.subarray(row, row + count))
+    },
+    network.view(gradient),
+    0.8,
+  )
+}
+
+describe('packed sequences', () => {
+  test.each(builds)('a sequence among others says what it says alone, bit for bit (%s)', async (build) => {
+    const { model, weights, tokens, offsets } = await golden('qwen3')
+    const { network } = packed(model, weights, build)
+    const together = network.evaluate(network.pack(tokens, offsets, 0, 3))
+    const [logprob, entropy] = [together.logprob.slice(), together.entropy.slice()]
+    const alone = network.evaluate(network.pack(tokens, offsets, 2, 3))
+    expect(alone.logprob.slice(0, 29)).toEqual(logprob.slice(8, 37))
+    expect(alone.entropy.slice(0, 29)).toEqual(entropy.slice(8, 37))
+    // In another order they stand in other rows.
+    const turned = [...tokens.slice(10, 40), ...tokens.slice(1, 10)]
+    const other = network.evaluate(network.pack(turned, [0, 30, 39], 0, 2))
+    expect(other.logprob.slice(29, 37)).toEqual(logprob.slice(0, 8))
+  })
+
+  test('gradients of sequences add up to the gradient of the batch', async () => {
+    const { model, weights, tokens, offsets } = await golden('qwen2')
+    const [whole, parts] = [packed(model, weights, 'plain'), packed(model, weights, 'plain')]
+    gradientOf(whole, tokens, offsets, 0, 3, 0)
+    gradientOf(parts, tokens, offsets, 1, 2, 0)
+    gradientOf(parts, tokens, offsets, 2, 3, 8)
+    whole.gradient.forEach((value, i) => {
+      expect(Math.abs(parts.gradient[i]! - value)).toBeLessThan(1e-5 * Math.max(1, Math.abs(value)))
+    })
+  })
+
+  test.each(families)('the gradient by each parameter is that of finite differences (%s)', async (family) => {
+    const { model, weights, tokens, offsets } = await golden(family)
+    const work = packed(model, weights, 'plain')
+    const { network, gradient } = work
+    gradientOf(work, tokens, offsets, 0, 3, 0)
+    const count = network.pack(tokens, offsets, 0, 3)
+    const numbers = new Numbers(7)
+    for (const { name, offset, shape } of model.parameters) {
+      // Along a random direction: one number for each parameter tensor, of which every element has its part.
+      const length = shape.reduce((product, side) => product * side, 1)
+      const direction = numbers.floats(length)
+      const at = (step: number): number => {
+        for (let i = 0; i < length; i++) work.weights[offset + i] = weights[offset + i]! + step * direction[i]!
+        return loss(network.evaluate(count, 0.8), 0, count)
+      }
+      const step = 2e-3
+      // Without the term in step².
+      const slope = (8 * (at(step) - at(-step)) - (at(2 * step) - at(-2 * step))) / (12 * step)
+      at(0)
+      const wanted = direction.reduce((sum, value, i) => sum + value * gradient[offset + i]!, 0)
+      expect(Math.abs(slope - wanted), `${name}: ${slope}, ${wanted}`).toBeLessThan(
+        0.01 * Math.max(1, Math.abs(wanted)),
+      )
+    }
+  })
+
+  test.each(builds)('the gradient is that of finite differences where the vocabulary is in chunks (%s)', (build) => {
+    const model = transformer({
+      ...{ model_type: 'qwen3', vocab_size: 1030, hidden_size: 8, num_hidden_layers: 1, num_attention_heads: 2 },
+      ...{ num_key_value_heads: 1, head_dim: 6, intermediate_size: 12, max_position_embeddings: 32 },
+      ...{ rms_norm_eps: 1e-6, rope_theta: 1e4, tie_word_embeddings: true },
+    })
+    const weights = new Numbers(5).floats(model.numParameters)
+    const work = packed(model, weights, build)
+    const { network, gradient } = work
+    const tokens = new Numbers(6).wholes(20, 0, 1029).fill(1029, 18)
+    gradientOf(work, tokens, [0, 20], 0, 1, 0)
+    const count = network.pack(tokens, [0, 20], 0, 1)
+    const direction = new Numbers(9).floats(model.numParameters)
+    const at = (step: number): number => {
+      for (let i = 0; i < weights.length; i++) work.weights[i] = weights[i]! + step * direction[i]!
+      return loss(network.evaluate(count, 0.8), 0, count)
+    }
+    const slope = (at(1e-3) - at(-1e-3)) / 2e-3
+    const wanted = direction.reduce((sum, value, i) => sum + value * gradient[i]!, 0)
+    expect(Math.abs(slope - wanted), `${slope}, ${wanted}`).toBeLessThan(0.01 * Math.abs(wanted))
+  })
+
+  test.each(builds.slice(1))('the compiled gradient is the plain one (%s)', async (build) => {
+    const { model, weights, tokens, offsets } = await golden('llama')
+    const [plain, compiled] = [packed(model, weights, 'plain'), packed(model, weights, build)]
+    for (const work of [plain, compiled]) gradientOf(work, tokens, offsets, 0, 3, 0)
+    plain.gradient.forEach((value, i) => {
+      expect(Math.abs(compiled.gradient[i]! - value)).toBeLessThan(1e-4 * Math.max(1, Math.abs(value)))
+    })
+  })
+
+  test('a second gradient is added to the first', async () => {
+    const { model, weights, tokens, offsets } = await golden('llama')
+    const work = packed(model, weights, 'simd')
+    gradientOf(work, tokens, offsets, 0, 3, 0)
+    const once = work.gradient.slice()
+    gradientOf(work, tokens, offsets, 0, 3, 0)
+    work.gradient.forEach((value, i) => {
+      expect(Math.abs(value - 2 * once[i]!)).toBeLessThan(1e-5 * Math.max(1, Math.abs(value)))
+    })
+  })
+
+  test('logits of the whole vocabulary for all rows are never planned', async () => {
+    const { model } = await golden('llama')
+    const large = transformer({ ...model.config, vocab_size: 100_000 })
+    const [few, many] = [model, large].map((each) => {
+      return listColumns(packedPlan(each, 1000, 64)).reduce((sum, { bytes }) => sum + bytes, 0)
+    })
+    expect(many! - few!).toBeLessThan(4 * 1000 * 512)
+  })
+
+  test('what does not fit is refused', async () => {
+    const { model, weights, tokens } = await golden('llama')
+    const { network } = packed(model, weights, 'plain', 20, 16)
+    expect(() => network.pack([1, 61], [0, 2], 0, 1)).toThrow('token: got 61, expected a whole number from 0 to 60')
+    expect(() => network.pack(tokens, [0, 17], 0, 1)).toThrow('got a token at position 16, expected 16 tokens at most')
+    expect(() => network.pack(tokens, [0, 16, 24], 0, 2)).toThrow('packed sequences: got more than 20 rows')
+    expect(network.pack(tokens, [0, 1, 1, 3], 0, 3)).toBe(1)
+  })
+})
