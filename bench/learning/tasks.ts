@@ -35,4 +35,25 @@ export const tasks: readonly Task[] = [
     episodes: 100,
     control: { policy: mlp(), wanted: { atMost: 0.4 } }, // Chance is 0.25, and 0.4 more than three deviations above it.
   },
+  {
+    environment: 'Breakout-MinAtar',
+    settings: { policy: 'convolutional', 'convolutional.device': 'wasm' },
+    wanted: { atLeast: 40 * 0.38 }, // Random play returns 0.38.
+    seeds: [1, 2, 3],
+    episodes: 200,
+  },
+  {
+    environment: 'Breakout-MinAtar',
+    settings: { policy: 'mlp' },
+    wanted: { atLeast: 30 * 0.38 },
+    seeds: [1, 2, 3],
+    episodes: 200,
+  },
+  {
+    environment: 'TicTacToe-v0',
+    settings: recurrent,
+    wanted: { atLeast: 0.92 }, // Wins less losses: at least 0.96 of the games are not lost. The best play returns 0.960.
+    seeds: [1, 2, 3],
+    episodes: 4000,
+  },
 ]
