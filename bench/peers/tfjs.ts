@@ -4,6 +4,7 @@ import { join } from 'node:path'
 import { bestKernelBuild, createKernels } from '../../src/index.ts'
 import { Columns } from '../kernels/columns.ts'
 import { Network, type TwinRows } from '../kernels/network.ts'
+import { Pair } from '../kernels/pair.ts'
 import { checkClose, type Figure, figure, interleave, rates, ratio, secondsOf } from '../measure.ts'
 import { tfjsFolder } from './python.ts'
 
@@ -57,18 +58,26 @@ export async function tfjsFigures(): Promise<Figure[]> {
   const network = new Network(columns)
   const made = new Map([1024, 8192].map((count) => [count, network.rows(columns, count)]))
   const figures: Figure[] = []
+  const pair = await Pair.start(bestKernelBuild(), [1024, 8192])
   const add = async (what: string, count: number, atLeast: number, theirs: () => void, ours: () => void) => {
     const calls = 16_384 / count
     const repeated = (work: () => void) => () =>
       secondsOf(() => {
         for (let i = 0; i < calls; i++) work()
       })
-    const runners = { theirs: repeated(theirs), ours: repeated(ours) }
+    const job = what === 'forward' ? 'forward' : 'update'
+    const both = () => pair.run(job, count === 1024 ? 0 : 1, calls).seconds * calls
+    const runners = { theirs: repeated(theirs), ours: repeated(ours), both }
     const seconds = await interleave(runners, { repeats: REPEATS, warmups: 2 })
     const name = `network 4-64-64-(2+1), ${what}, ${count} rows`
     figures.push(figure(`${name}, tfjs ${version} wasm`, 'rows/s', rates(calls * count, seconds.theirs)), {
       ...figure(`${name}, Colonnade, 1 thread`, 'rows/s', rates(calls * count, seconds.ours)),
       ratios: [ratio('tfjs wasm', seconds.theirs, seconds.ours, { atLeast })],
+    })
+    // tfjs's wasm as it comes has one thread; ours have as many as the machine has cores.
+    figures.push({
+      ...figure(`${name}, Colonnade, 2 threads`, 'rows/s', rates(calls * count, seconds.both)),
+      ratios: [ratio('tfjs wasm', seconds.theirs, seconds.both, { atLeast })],
     })
   }
   for (const count of FORWARD_ROWS) {
@@ -100,6 +109,7 @@ export async function tfjsFigures(): Promise<Figure[]> {
     )
     checkClose(tf.memory().numTensors, numTensors, 0, 'the number of tensors')
   }
+  pair.close()
   return figures
 }
 
