@@ -1,0 +1,4 @@
+import { tensorflowBinding } from '../support/tensorflow.ts'
+import { networkSuite } from './network-suite.ts'
+
+networkSuite('tfjs-node-gpu', tensorflowBinding)
