@@ -42,7 +42,7 @@ const presets: Readonly<Record<string, readonly Preset[]>> = {
       policy: {
         id: 'recurrent',
         // In a shared trunk the critic's gradient drowns the actor's: 300,000 steps reach 25 to 126.
-        parameters: { units: 32, hidden: [32, 32], sequenceLength: 32, sharedTrunk: false },
+        parameters: { units: 32, hidden: [32, 32], activation: 'relu', sequenceLength: 32, sharedTrunk: false },
       },
     },
   ],
