@@ -118,8 +118,8 @@ describe('overlongPenalty', () => {
   test('counts the tokens that the policy chose, and does not make up a reward', () => {
     const reward = Float64Array.of(1, Number.NaN)
     const mask = Uint8Array.of(0, 0, 1, 1, 1, 1)
-    overlongPenalty(reward, Uint8Array.of(1, 0), mask, Int32Array.of(0, 4, 6), 2, 1, 1, 2)
-    expect([...reward]).toEqual([0, Number.NaN])
+    overlongPenalty(reward, Uint8Array.of(1, 0), mask, Int32Array.of(0, 4, 6), 4, 4, 1, 2)
+    expect([...reward]).toEqual([0.5, Number.NaN])
   })
 })
 
