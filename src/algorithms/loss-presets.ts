@@ -33,7 +33,7 @@ export interface AlgorithmPresets {
 const reinforce = { advantage: 'returns', whiten: true } as const
 
 export const algorithmPresets = {
-  /** Group-relative policy optimization (DeepSeekMath, Shao et al. 2024). */
+  /** Group-relative policy optimization (arXiv 2402.03300). */
   grpo: {
     base: {},
     presets: {
@@ -44,7 +44,7 @@ export const algorithmPresets = {
       slime: {},
     },
   },
-  /** Dr. GRPO (Liu et al. 2025): neither the deviation nor an answer's own length divides. */
+  /** Dr. GRPO (arXiv 2503.20783): neither the deviation nor an answer's own length divides. */
   'dr-grpo': {
     base: { scale: 'none' },
     presets: {
@@ -53,12 +53,12 @@ export const algorithmPresets = {
       verl: { aggregation: 'constant-length-sum' },
     },
   },
-  /** Decoupled clip and dynamic sampling (Yu et al. 2025); the sampling is the filters'. */
+  /** DAPO, decoupled clip and dynamic sampling; the sampling is the filters'. */
   dapo: {
     base: { clipHigh: 0.28, aggregation: 'token-mean' },
     presets: { paper: {}, trl: {}, verl: {}, areal: {}, slime: {} },
   },
-  /** REINFORCE leave-one-out (Ahmadian et al. 2024), of whole answers. */
+  /** REINFORCE leave-one-out (arXiv 2402.14740), of whole answers. */
   rloo: {
     base: { baseline: 'leave-one-out', scale: 'none' },
     presets: {
@@ -68,7 +68,7 @@ export const algorithmPresets = {
       areal: {},
     },
   },
-  /** REINFORCE++ (Hu et al. 2025), with the KL in the reward. */
+  /** REINFORCE++ (arXiv 2501.03262), with the KL in the reward. */
   'reinforce++': {
     base: reinforce,
     presets: { paper: { rewardKlCoef: 0.01 }, verl: {}, slime: {} },
@@ -80,22 +80,22 @@ export const algorithmPresets = {
   },
   /** Maximum-likelihood RL, as textpolicy has it: rewards over the mean of the group. */
   'max-rl': { base: { scale: 'mean' }, presets: { paper: {} } },
-  /** Group sequence policy optimization (Zheng et al. 2025). */
+  /** Group sequence policy optimization (arXiv 2507.18071). */
   gspo: {
     base: { ratio: 'sequence', clipLow: 3e-4, clipHigh: 4e-4, dualClip: null, aggregation: 'sequence-mean' },
     presets: { paper: {}, trl: {}, verl: { ratio: 'sequence-token' }, areal: { aggregation: 'token-mean' }, slime: {} },
   },
-  /** Clipped importance-sampling policy optimization (MiniMax-M1, 2025). TRL's absolute bound of 5 is 1 + clipHigh. */
+  /** Clipped importance-sampling policy optimization (arXiv 2506.13585). TRL's absolute bound of 5 is 1 + clipHigh. */
   cispo: {
     base: { surrogate: 'cispo', clipLow: null, clipHigh: 4, aggregation: 'token-mean' },
     presets: { paper: {}, trl: {}, verl: { clipLow: 0.2, clipHigh: 0.2 }, slime: { aggregation: 'sequence-mean' } },
   },
-  /** Soft adaptive policy optimization (Gao et al. 2025). */
+  /** Soft adaptive policy optimization (arXiv 2511.20347). */
   sapo: {
     base: { surrogate: 'sapo' },
     presets: { paper: { aggregation: 'sequence-mean' }, trl: { aggregation: 'sequence-mean' }, areal: {} },
   },
-  /** PPO with a critic on tokens (Schulman et al. 2017; Ouyang et al. 2022). */
+  /** PPO with a critic on tokens (Schulman et al. 2017). */
   ppo: {
     base: { advantage: 'critic', whiten: true },
     presets: {
@@ -113,7 +113,7 @@ export const algorithmPresets = {
       slime: { clipValue: 0.2 },
     },
   },
-  /** PPO with proximal and behaviour policy apart (AReaL, Fu et al. 2025). AReaL masks where the paper only weighs. */
+  /** PPO with proximal and behaviour policy apart (AReaL, arXiv 2505.24298). AReaL masks where the paper only weighs. */
   'decoupled-ppo': {
     base: { correction: 'token-truncate' },
     presets: { paper: {}, areal: { correction: 'token-mask' } },
@@ -128,7 +128,7 @@ export const algorithmPresets = {
 /** The name of a loss. */
 export type LossId = keyof typeof algorithmPresets
 
-/** Corrections by their names; overrides for any loss. C = 2 and [0.5, 5] are those of slime and of the IcePop report. */
+/** Corrections by their names; overrides for any loss. The bounds are ones in common use, to be chosen by the user. */
 export const corrections = {
   tis: { correction: 'token-truncate', correctionLow: 0, correctionHigh: 2 },
   icePop: { correction: 'token-mask', correctionLow: 0.5, correctionHigh: 5 },

@@ -3,9 +3,9 @@
  * their mean μ and deviation σ (n − 1 below the root where `unbiased`):
  *
  *     baseline   mean            A = r − μ
- *                leave-one-out   A = r − mean of the others = n / (n − 1) · (r − μ)     RLOO, Ahmadian et al. 2024, eq. 7
- *     scale      none            A                                                      Dr. GRPO, Liu et al. 2025
- *                group           A / (σ + ε)                                            GRPO, Shao et al. 2024, §4.1.2
+ *                leave-one-out   A = r − mean of the others = n / (n − 1) · (r − μ)     RLOO, arXiv 2402.14740
+ *     scale      none            A                                                      Dr. GRPO, arXiv 2503.20783
+ *                group           A / (σ + ε)                                            GRPO, arXiv 2402.03300
  *                batch           A / (σ of all known rewards + ε)
  *                mean            A / (μ + ε)                                            MaxRL
  *

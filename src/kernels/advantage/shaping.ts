@@ -1,7 +1,7 @@
 /** Rewards of whole trajectories, changed in place before advantages are taken of them. Unknown rewards stay as they are. */
 
 /**
- * Soft overlong punishment (DAPO, Yu et al. 2025, eq. 13), with |o| the tokens of the loss mask:
+ * Soft overlong punishment of DAPO, with |o| the tokens of the loss mask:
  *
  *     r += factor · clamp((maxLength − cache − |o|) / cache, −1, 0)
  */
@@ -23,7 +23,7 @@ export function overlongPenalty(
   }
 }
 
-/** The KL penalty of a whole answer (RLOO, Ahmadian et al. 2024, eq. 3): r −= coef · Σ (ℓ_old − ℓ_ref). */
+/** The KL penalty of a whole answer (RLOO, arXiv 2402.14740): r −= coef · Σ (ℓ_old − ℓ_ref). */
 export function klPenalty(
   reward: Float64Array,
   known: Uint8Array,

@@ -4,7 +4,7 @@
  */
 
 /**
- * Rewards token by token (Stiennon et al. 2020, §3.4): −coef · (ℓ_old − ℓ_ref) each, and the trajectory's reward at its last
+ * Rewards token by token: −coef · (ℓ_old − ℓ_ref) each, and the trajectory's reward at its last
  * counted token. `referenceLogprob` is null where there is no penalty.
  */
 export function tokenRewards(
@@ -36,7 +36,7 @@ export function tokenRewards(
  *     A[t] = δ[t] + γ λ A[t + 1]
  *     return[t] = A[t] + value[t]
  *
- * `value` is null where there is no critic: with λ = 1 this is then the discounted return of REINFORCE++ (Hu et al. 2025).
+ * `value` is null where there is no critic: with λ = 1 this is then the discounted return of REINFORCE++ (arXiv 2501.03262).
  */
 export function tokenGae(
   advantage: Float32Array,

@@ -3,10 +3,10 @@
  * engine's arithmetic, or older weights. With behaviour logprobs ℓ_β (recorded as sampled) and proximal ones ℓ_old
  * (recomputed by the trainer), the weight is w = exp(ℓ_old − ℓ_β) of a token, or exp(Σ (ℓ_old − ℓ_β)) of its sequence:
  *
- *     truncate   min(max(w, low), high)             TIS, Yao et al. 2025 (low = 0, high = C)
- *     mask       w if low ≤ w ≤ high, else 0        IcePop, Ling team 2025 (token); MIS, Liu et al. 2025 (sequence)
+ *     truncate   min(max(w, low), high)             TIS (low = 0, high = C)
+ *     mask       w if low ≤ w ≤ high, else 0        IcePop (token), MIS (sequence)
  *
- * With these weights a clipped loss on ℓ_old is the decoupled PPO of AReaL (Fu et al. 2025, eq. 5). The weight is a number
+ * With these weights a clipped loss on ℓ_old is the decoupled PPO of AReaL (arXiv 2505.24298). The weight is a number
  * to the loss: no gradient flows through it.
  */
 export type Correction = 'none' | 'token-truncate' | 'token-mask' | 'sequence-truncate' | 'sequence-mask'

@@ -4,18 +4,18 @@
  * |o| the counted tokens of the sequence, the ratio ρ = exp(z) is taken
  *
  *     token            z = d[t]
- *     sequence         z = mean d                      GSPO, Zheng et al. 2025, eq. 7
- *     sequence-token   z = mean d, but ∂z/∂ℓ as of d[t] alone: GSPO-token, eq. 14
+ *     sequence         z = mean d                      GSPO, arXiv 2507.18071
+ *     sequence-token   z = mean d, but ∂z/∂ℓ as of d[t] alone: GSPO-token, ibid.
  *     hybrid           z = α · mean d + β · d[t]       no published source: kept as an option
  *     product          z = Σ d                         the likelihood ratio of the whole answer, as TRL's RLOO takes it
  *
  * and the surrogate of a token with advantage A is
  *
  *     clip     max(−min(ρ, δ) A, −clip(ρ, 1 − ε_low, 1 + ε_high) A), and if A < 0 no more than −c A
- *              PPO, Schulman et al. 2017, eq. 7; ε_high ≠ ε_low: DAPO, Yu et al. 2025; c, the dual clip: Ye et al. 2020, eq. 5;
- *              δ: INTELLECT-2, 2025. Without bounds it is −ρ A, whose gradient on-policy is REINFORCE's.
- *     cispo    −clip(ρ, 1 − ε_low, 1 + ε_high) A ℓ, the clipped ratio a number: CISPO, MiniMax 2025, eq. 4
- *     sapo     −(4 / τ) σ(τ (ρ − 1)) A, τ by the sign of A: SAPO, Gao et al. 2025
+ *              PPO, Schulman et al. 2017, eq. 7; ε_high ≠ ε_low: DAPO; c, the dual clip: arXiv 1912.09729; δ: INTELLECT-2,
+ *              arXiv 2505.07291. Without bounds it is −ρ A, whose gradient on-policy is REINFORCE's.
+ *     cispo    −clip(ρ, 1 − ε_low, 1 + ε_high) A ℓ, the clipped ratio a number: CISPO, arXiv 2506.13585
+ *     sapo     −(4 / τ) σ(τ (ρ − 1)) A, τ by the sign of A: SAPO, arXiv 2511.20347
  *
  * The KL penalty to a reference, k = ℓ − ℓ_ref (Schulman, "Approximating KL Divergence", 2020):
  *

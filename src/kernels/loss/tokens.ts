@@ -29,7 +29,7 @@ export function crossEntropyLoss(
 }
 
 /**
- * The critic's loss with clipped values (Schulman et al. 2017, in PPO's code; `ppo.ts`), R the return:
+ * The critic's loss with clipped values as in `ppo.ts`, R the return:
  *
  *     loss = Σ valueCoef · ½ max((v − R)², (clip(v, v_old ± clipValue) − R)²) / D
  */
