@@ -4,7 +4,17 @@
  */
 import { InputError, show } from '../errors.ts'
 import { gae } from './advantage/gae.ts'
+import {
+  type GroupBaseline,
+  type GroupScale,
+  groupAdvantage,
+  type LoneAdvantage,
+  Standing,
+  spreadAdvantage,
+} from './advantage/group.ts'
 import { discountedReturns } from './advantage/returns.ts'
+import { klPenalty, overlongPenalty } from './advantage/shaping.ts'
+import { tokenGae, tokenRewards, whitenTokens } from './advantage/tokens.ts'
 import { vtrace } from './advantage/vtrace.ts'
 import { bestCompiledBuild, bindCompiled, type CompiledBuild } from './compiled.ts'
 import { Activation, denseBackwardInput, denseBackwardWeights, denseForward } from './dense/dense.ts'
@@ -17,8 +27,20 @@ import {
 } from './distribution/categorical.ts'
 import { drawNormal, drawUniform } from './distribution/draw.ts'
 import { gaussianBackward, gaussianEvaluate, gaussianMode, gaussianSample } from './distribution/gaussian.ts'
+import { type Correction, correctionWeights } from './loss/correction.ts'
 import { klEstimates } from './loss/kl.ts'
+import {
+  type KlEstimator,
+  type PolicyLossInputs,
+  type PolicyLossOutputs,
+  type PolicyLossSettings,
+  PolicySum,
+  policyLoss,
+  type Ratio,
+  type Surrogate,
+} from './loss/policy.ts'
 import { PpoSum, ppoLoss } from './loss/ppo.ts'
+import { crossEntropyLoss, TokenSum, valueLoss } from './loss/tokens.ts'
 import { adamStep, globalNorm } from './optimizer/adam.ts'
 import { rmspropStep } from './optimizer/rmsprop.ts'
 import { sgdStep } from './optimizer/sgd.ts'
@@ -77,6 +99,18 @@ import {
   vocabularyBackward,
 } from './transformer/vocabulary.ts'
 
+export type {
+  Correction,
+  GroupBaseline,
+  GroupScale,
+  KlEstimator,
+  LoneAdvantage,
+  PolicyLossInputs,
+  PolicyLossOutputs,
+  PolicyLossSettings,
+  Ratio,
+  Surrogate,
+}
 export {
   Activation,
   Combination,
@@ -87,8 +121,29 @@ export {
   lstmScratch,
   MATMUL_SCRATCH,
   NUM_SLOTS,
+  PolicySum,
   PpoSum,
+  Standing,
+  TokenSum,
   VOCABULARY_STEP,
+}
+
+/**
+ * Advantages and losses of tokens, sequences and groups: a few operations a token, where the transformer that evaluates it
+ * takes millions. Their plain bodies serve in every build; they take arrays in any memory.
+ */
+const plainKernels = {
+  correctionWeights,
+  crossEntropyLoss,
+  groupAdvantage,
+  klPenalty,
+  overlongPenalty,
+  policyLoss,
+  spreadAdvantage,
+  tokenGae,
+  tokenRewards,
+  valueLoss,
+  whitenTokens,
 }
 
 const plain = {
@@ -172,7 +227,11 @@ const plain = {
   updateRunning,
   vocabularyBackward,
   vtrace,
+  ...plainKernels,
 }
+
+/** The kernels without SIMD bodies. */
+export type PlainKernels = typeof plainKernels
 
 /** Every kernel, by name. */
 export type Kernels = typeof plain
@@ -184,8 +243,8 @@ export type KernelBuild = 'plain' | CompiledBuild
 export function createKernels(memory: WebAssembly.Memory, build: KernelBuild): Kernels {
   if (build === 'plain') return plain
   const best = bestCompiledBuild()
-  if (build === 'relaxed' && best === 'relaxed') return bindCompiled(memory, build, plain)
-  if (build === 'simd' && best !== undefined) return bindCompiled(memory, build, plain)
+  if (build === 'relaxed' && best === 'relaxed') return { ...bindCompiled(memory, build, plain), ...plainKernels }
+  if (build === 'simd' && best !== undefined) return { ...bindCompiled(memory, build, plain), ...plainKernels }
   const valid = best === undefined ? 'plain' : best === 'simd' ? 'plain or simd' : 'plain, simd or relaxed'
   throw new InputError('kernels', show(build), `${valid} in this runtime`)
 }

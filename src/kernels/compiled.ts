@@ -3,10 +3,11 @@
  * this file, once built, lie four modules: {simd, relaxed} × {shared, unshared memory}. A module is compiled once a
  * process; every thread makes its own instance. A call allocates nothing.
  *
- * Every kernel has a SIMD body. Plain is what remains for the steps of environments whose state is kept in f64.
+ * Every kernel has a SIMD body but those over tokens, sequences and groups, which are plain in every build (`bind.ts`).
+ * Plain is also what remains for the steps of environments whose state is kept in f64.
  */
 import { assert, InputError } from '../errors.ts'
-import type { Kernels } from './bind.ts'
+import type { Kernels, PlainKernels } from './bind.ts'
 
 /** `simd` is WebAssembly's 128-bit SIMD; `relaxed` has fused multiply-add besides. */
 export type CompiledBuild = 'simd' | 'relaxed'
@@ -14,7 +15,11 @@ export type CompiledBuild = 'simd' | 'relaxed'
 type Bodies = Readonly<Record<string, (...numbers: (number | boolean)[]) => number>>
 
 /** Instantiates a build over `memory`; `plain` serves where the compiled bodies do not. */
-export function bindCompiled(memory: WebAssembly.Memory, build: CompiledBuild, plain: Kernels): Kernels {
+export function bindCompiled(
+  memory: WebAssembly.Memory,
+  build: CompiledBuild,
+  plain: Kernels,
+): Omit<Kernels, keyof PlainKernels> {
   const buffer: ArrayBufferLike = memory.buffer
   const shared = typeof SharedArrayBuffer !== 'undefined' && buffer instanceof SharedArrayBuffer
   const module = compile(`${build}.${shared ? 'shared' : 'unshared'}.wasm`)

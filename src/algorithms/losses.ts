@@ -1,0 +1,429 @@
+/**
+ * Losses of language models as descriptors: what a loss is called, at which level it takes its ratio, which columns it
+ * reads, how it sums tokens, and its settings. The formulas are the kernels' (`kernels/advantage/`, `kernels/loss/`); a
+ * preset is how a paper or another library sets them (`loss-presets.ts`).
+ *
+ * A batch is prepared whole: advantages, corrections and the denominator do not depend on how it is then cut into
+ * micro-batches, so the micro-batches' losses and gradients add up to the batch's.
+ */
+import { type Columns, column } from '../components/column.ts'
+import { assert, InputError, show, unknownWord } from '../errors.ts'
+import {
+  type Kernels,
+  type PolicyLossInputs,
+  type PolicyLossOutputs,
+  type PolicyLossSettings,
+  Standing,
+} from '../kernels/bind.ts'
+import { choice, number, optionalNumber, resolveSettings, type SettingValues, toggle, whole } from '../settings.ts'
+import { type AlgorithmPresets, algorithmPresets, type LossId, type Preset, projectSettings } from './loss-presets.ts'
+
+/**
+ * How the losses of tokens become one: Σ over the tokens, divided by
+ *
+ *     token-mean             all tokens of the batch                                        DAPO
+ *     sequence-mean          the tokens of the sequence, then the number of sequences       GRPO
+ *     sequence-sum           the number of sequences
+ *     constant-length        the number of sequences · maxLength                            Dr. GRPO
+ *     constant-length-sum    maxLength                                                      Dr. GRPO as verl has it
+ */
+export const aggregations = [
+  'token-mean',
+  'sequence-mean',
+  'sequence-sum',
+  'constant-length',
+  'constant-length-sum',
+] as const
+export type Aggregation = (typeof aggregations)[number]
+
+const settings = {
+  advantage: choice(
+    'group',
+    ['group', 'returns', 'critic', 'none'],
+    'what advantages are taken of: rewards within the group, discounted returns, GAE with a critic; none: there are none',
+  ),
+  baseline: choice(
+    'mean',
+    ['mean', 'leave-one-out'],
+    'what is taken from a reward: the mean of its group, or of the others',
+  ),
+  scale: choice(
+    'group',
+    ['none', 'group', 'batch', 'mean'],
+    'what that is divided by: a deviation, or the mean of the group',
+  ),
+  unbiased: toggle(true, 'deviations with n − 1 in the denominator, not n'),
+  epsilon: number(1e-6, 'added to what is divided by', { min: 0 }),
+  lone: choice(
+    'mask',
+    ['mask', 'reward'],
+    'a trajectory alone in its group is left out, or has its reward as advantage',
+  ),
+  whiten: toggle(false, "give the tokens' advantages mean 0 and deviation 1 over the batch"),
+  gamma: number(1, 'discount factor, of returns and critic', { min: 0, max: 1 }),
+  gaeLambda: number(1, 'mixing factor of generalized advantage estimation, with a critic', { min: 0, max: 1 }),
+  rewardKlCoef: number(0, 'weight of the KL to the reference in the reward', { min: 0 }),
+  overlongCache: optionalNumber(null, 'tokens below maxLength from which on length costs reward; null: it does not', {
+    above: 0,
+  }),
+  overlongFactor: number(1, 'what an answer of maxLength tokens loses', { min: 0 }),
+  surrogate: choice('clip', ['clip', 'cispo', 'sapo', 'cross-entropy'], 'the loss of a token'),
+  ratio: choice(
+    'token',
+    ['token', 'sequence', 'sequence-token', 'hybrid', 'product'],
+    'of what the ratio of probabilities is taken',
+  ),
+  sequencePart: number(0.5, "α, the sequence's part of a hybrid ratio", { min: 0 }),
+  tokenPart: number(0.5, "β, the token's part of a hybrid ratio", { min: 0 }),
+  clipLow: optionalNumber(0.2, 'how far the ratio may fall below 1; null: to 0', { min: 0, max: 1 }),
+  clipHigh: optionalNumber(0.2, 'how far the ratio may rise above 1; null: as far as it likes', { min: 0 }),
+  dualClip: optionalNumber(null, 'a negative advantage costs no more than this many times itself; null: no bound', {
+    above: 1,
+  }),
+  ratioMax: optionalNumber(null, 'δ, bound of the unclipped ratio; null: none', { above: 1 }),
+  tauPositive: number(1, 'temperature of sapo for positive advantages', { above: 0 }),
+  tauNegative: number(1.05, 'temperature of sapo for other advantages', { above: 0 }),
+  logRatioMax: optionalNumber(null, 'how far logarithms of ratios may go from 0; null: as far as they like', {
+    above: 0,
+  }),
+  kl: choice('k3', ['k1', 'k2', 'k3', 'k3+'], 'estimator of the KL to the reference; k3+: k3 with the gradient of k2'),
+  klCoef: number(0, 'weight of the KL to the reference in the loss; 0: no reference is needed', { min: 0 }),
+  klCorrected: toggle(false, 'multiply the KL by the ratio, which makes it unbiased off-policy'),
+  klMax: optionalNumber(null, "how far a token's KL may go from 0; null: as far as it likes", { above: 0 }),
+  entropyCoef: number(0, 'weight of the entropy in the loss', { min: 0 }),
+  correction: choice(
+    'none',
+    ['none', 'token-truncate', 'token-mask', 'sequence-truncate', 'sequence-mask'],
+    'what is done with the ratio of recomputed to recorded probabilities: nothing, or truncate it or mask beyond bounds',
+  ),
+  correctionLow: number(0, 'lower bound of that ratio', { min: 0 }),
+  correctionHigh: optionalNumber(null, 'upper bound of that ratio; null: none', { above: 0 }),
+  countsRejected: toggle(true, 'tokens masked by the correction stay in the denominator'),
+  aggregation: choice('token-mean', aggregations, 'what the sum over tokens is divided by'),
+  countsEmpty: toggle(false, 'sequences without a token to learn from count as sequences'),
+  maxLength: optionalWhole('tokens of the longest possible answer'),
+  valueCoef: number(1, "weight of the critic's loss", { min: 0 }),
+  clipValue: optionalNumber(null, 'how far a value may move from the old one; null: as far as it likes', { above: 0 }),
+}
+
+function optionalWhole(description: string) {
+  const some = whole(1, description, { min: 1 })
+  const expected = `${some.expected}, or null`
+  return {
+    default: null as number | null,
+    description,
+    expected,
+    accepts: (v: unknown) => v === null || some.accepts(v),
+  }
+}
+
+/** The settings of a loss. */
+export type LossSettings = SettingValues<typeof settings>
+
+/** A loss over columns of tokens, sequences and groups. */
+export interface LossDescriptor {
+  readonly id: LossId
+  readonly preset: Preset
+  /** Where ratios and clips are taken. */
+  readonly level: 'token' | 'sequence'
+  /** What it reads of a batch, besides offsets and lossMask. */
+  readonly columns: readonly OptionalColumn[]
+  readonly aggregation: Aggregation
+  readonly settings: LossSettings
+}
+
+/**
+ * Trajectories as the recorder has them: one row each in `reward`, `known` and `group`; one row a token in the others, those
+ * of trajectory i at offsets[i] … offsets[i + 1] − 1. Token columns are aligned: logprob[t] is that of token t.
+ */
+export interface LossBatch {
+  readonly offsets: Int32Array
+  /** 1 for tokens to learn from: those that the policy chose. */
+  readonly lossMask: Uint8Array
+  readonly reward?: Float64Array
+  /** 0 where the reward could not be told. */
+  readonly known?: Uint8Array
+  /** Which group a trajectory belongs to, from 0. */
+  readonly group?: Int32Array
+  /** Under the weights before the update, by the trainer. */
+  readonly oldLogprob?: Float32Array
+  /** As recorded when the token was sampled. */
+  readonly behaviourLogprob?: Float32Array
+  readonly referenceLogprob?: Float32Array
+  /** The critic's values before the update. */
+  readonly value?: Float32Array
+}
+
+type OptionalColumn = Exclude<keyof LossBatch, 'offsets' | 'lossMask'>
+
+/**
+ * Describes a loss.
+ *
+ * @param id which loss: `grpo`, `gspo`, `sft` …
+ * @param preset whose settings: `paper`, or a library's, where it has the loss
+ * @param overrides settings that differ from the preset's
+ * @throws InputError if there is no such loss, preset or setting, or a setting is missing that others need
+ * @example describeLoss('dr-grpo', 'trl', { maxLength: 256 })
+ */
+export function describeLoss(
+  id: LossId,
+  preset: Preset = 'paper',
+  overrides: Partial<LossSettings> = {},
+): LossDescriptor {
+  if (!Object.hasOwn(algorithmPresets, id)) throw unknownWord('loss', id, Object.keys(algorithmPresets))
+  const { base, presets }: AlgorithmPresets = algorithmPresets[id]
+  const own = presets[preset]
+  if (own === undefined) throw unknownWord(`preset of ${id}`, preset, Object.keys(presets))
+  const given = { ...projectSettings[preset], ...base, ...own, ...overrides }
+  const resolved = resolveSettings(id, settings, given)
+  const { aggregation, maxLength, overlongCache, correction, correctionLow, correctionHigh } = resolved
+  if (maxLength === null && (aggregation.startsWith('constant') || overlongCache !== null)) {
+    const why = overlongCache !== null ? 'overlongCache' : `aggregation ${aggregation}`
+    throw new InputError(`${id}.maxLength`, 'null', `the tokens of the longest possible answer, for ${why}`)
+  }
+  if (maxLength !== null && overlongCache !== null && overlongCache > maxLength) {
+    throw new InputError(`${id}.overlongCache`, show(overlongCache), `at most maxLength, ${maxLength}`)
+  }
+  if (correction !== 'none' && correctionHigh !== null && correctionHigh < correctionLow) {
+    throw new InputError(`${id}.correctionHigh`, show(correctionHigh), `at least correctionLow, ${correctionLow}`)
+  }
+  const level = resolved.ratio === 'token' ? 'token' : 'sequence'
+  return { id, preset, level, columns: columnsOf(resolved), aggregation, settings: resolved }
+}
+
+function columnsOf({ advantage, surrogate, correction, klCoef, rewardKlCoef }: LossSettings): OptionalColumn[] {
+  const columns: OptionalColumn[] = []
+  if (advantage !== 'none') columns.push('reward', 'known')
+  if (advantage === 'group') columns.push('group')
+  if (surrogate !== 'cross-entropy') columns.push('oldLogprob')
+  if (correction !== 'none') columns.push('behaviourLogprob')
+  if (klCoef > 0 || rewardKlCoef > 0) columns.push('referenceLogprob')
+  if (advantage === 'critic') columns.push('value')
+  return columns
+}
+
+/** What `prepareLoss` writes. */
+export type PreparedLoss = Columns<ReturnType<typeof preparedLossPlan>>
+
+/** Plans the columns of a batch of at most so many trajectories, tokens and groups. */
+export function preparedLossPlan(numTrajectories: number, numTokens: number, numGroups: number) {
+  return {
+    /** The reward after penalties, one row a trajectory; so are the next two. */
+    shapedReward: column('f64', numTrajectories),
+    advantage: column('f64', numTrajectories),
+    /** What became of the trajectory: a `Standing`. */
+    standing: column('u8', numTrajectories),
+    /** How many known rewards a group has, their mean and deviation. */
+    groupSize: column('u32', numGroups),
+    groupMean: column('f64', numGroups),
+    groupDeviation: column('f64', numGroups),
+    /** 1 for tokens that are learned from and counted. One row a token; so are the others. */
+    counted: column('u8', numTokens),
+    tokenAdvantage: column('f32', numTokens),
+    /** The weight of the correction; only where there is one. */
+    weight: column('f32', numTokens),
+    /** Rewards token by token, and the critic's targets; only for returns and critic. */
+    tokenReward: column('f32', numTokens),
+    returns: column('f32', numTokens),
+  }
+}
+
+/** What a batch comes to. */
+export interface LossTotals {
+  /** What every micro-batch's sum is divided by. */
+  readonly denominator: number
+  /** Tokens and sequences that count. */
+  readonly numTokens: number
+  readonly numSequences: number
+  /** Trajectories left out because their reward is unknown, or nobody shares their prompt. */
+  readonly numUnknown: number
+  readonly numAlone: number
+  /** Trajectories without advantage because the rewards of their group are equal. */
+  readonly numEqual: number
+  /** Tokens masked by the correction. */
+  readonly numRejected: number
+}
+
+/**
+ * Prepares a whole batch: writes who learns, the tokens' advantages, and the weights of the correction.
+ * @throws InputError if a column that the descriptor names is missing or of another length, a known reward is not finite, or
+ * a group's number is out of range
+ */
+export function prepareLoss(
+  descriptor: LossDescriptor,
+  batch: LossBatch,
+  prepared: PreparedLoss,
+  kernels: Kernels,
+): LossTotals {
+  const { settings, aggregation } = descriptor
+  const { offsets } = batch
+  const { counted, standing } = prepared
+  const count = offsets.length - 1
+  checkBatch(descriptor, batch, prepared)
+  if (settings.advantage === 'none') counted.set(batch.lossMask)
+  else if (settings.advantage === 'group') groupAdvantages(settings, batch as Required<LossBatch>, prepared, kernels)
+  else tokenAdvantages(settings, batch as Required<LossBatch>, prepared, kernels)
+  if (settings.whiten) kernels.whitenTokens(prepared.tokenAdvantage, counted, offsets[count]!)
+
+  let numRejected = 0
+  if (settings.correction !== 'none') {
+    const { correction, correctionLow, correctionHigh, countsRejected } = settings
+    const { oldLogprob, behaviourLogprob } = batch as Required<LossBatch>
+    const high = correctionHigh ?? Number.POSITIVE_INFINITY
+    numRejected = kernels.correctionWeights(
+      prepared.weight,
+      counted,
+      oldLogprob,
+      behaviourLogprob,
+      offsets,
+      correction,
+      correctionLow,
+      high,
+      countsRejected,
+      count,
+    )
+  }
+  const totals = { numTokens: 0, numSequences: 0, numUnknown: 0, numAlone: 0, numEqual: 0, numRejected }
+  for (let i = 0; i < count; i++) {
+    let tokens = 0
+    for (let t = offsets[i]!; t < offsets[i + 1]!; t++) tokens += counted[t]!
+    totals.numTokens += tokens
+    if (tokens > 0 || settings.countsEmpty) totals.numSequences++
+    if (settings.advantage === 'none') continue
+    if (standing[i] === Standing.unknown) totals.numUnknown++
+    if (standing[i] === Standing.alone) totals.numAlone++
+    if (standing[i] === Standing.equal) totals.numEqual++
+  }
+  return { ...totals, denominator: denominatorOf(aggregation, settings.maxLength, totals) }
+}
+
+/**
+ * Adds a micro-batch's loss to `sums` (its order is `PolicySum`) and writes its derivatives. The inputs are whole sequences
+ * of a prepared batch: gathered, or the batch's own columns with a part of its offsets. `totals` are those of the batch.
+ */
+export function differentiateLoss(
+  { settings, aggregation }: LossDescriptor,
+  outputs: PolicyLossOutputs,
+  inputs: PolicyLossInputs,
+  { denominator }: LossTotals,
+  kernels: Kernels,
+): void {
+  const count = inputs.offsets.length - 1
+  const perSequence = aggregation === 'sequence-mean'
+  const { surrogate } = settings
+  if (surrogate !== 'cross-entropy') {
+    kernels.policyLoss(outputs, inputs, settings as PolicyLossSettings, perSequence, denominator, count)
+    return
+  }
+  const { dLogprob, dEntropy, sums } = outputs
+  const { logprob, counted, offsets } = inputs
+  dEntropy.fill(0, offsets[0], offsets[count])
+  kernels.crossEntropyLoss(dLogprob, sums, logprob, counted, offsets, perSequence, denominator, count)
+}
+
+function groupAdvantages(
+  { overlongCache, overlongFactor, maxLength, rewardKlCoef, ...settings }: LossSettings,
+  { reward, known, group, oldLogprob, referenceLogprob, lossMask, offsets }: Required<LossBatch>,
+  prepared: PreparedLoss,
+  kernels: Kernels,
+): void {
+  const count = offsets.length - 1
+  const { shapedReward, advantage, standing, groupSize, groupMean, groupDeviation } = prepared
+  shapedReward.set(reward)
+  if (overlongCache !== null) {
+    kernels.overlongPenalty(shapedReward, known, lossMask, offsets, maxLength!, overlongCache, overlongFactor, count)
+  }
+  if (rewardKlCoef > 0) {
+    kernels.klPenalty(shapedReward, known, oldLogprob, referenceLogprob, lossMask, offsets, rewardKlCoef, count)
+  }
+  kernels.groupAdvantage(
+    advantage,
+    standing,
+    groupSize,
+    groupMean,
+    groupDeviation,
+    shapedReward,
+    known,
+    group,
+    settings.baseline,
+    settings.scale,
+    settings.unbiased,
+    settings.epsilon,
+    settings.lone,
+    count,
+    groupSize.length,
+  )
+  kernels.spreadAdvantage(prepared.tokenAdvantage, prepared.counted, advantage, standing, lossMask, offsets, count)
+}
+
+function tokenAdvantages(
+  { overlongCache, overlongFactor, maxLength, rewardKlCoef, ...settings }: LossSettings,
+  { reward, known, oldLogprob, referenceLogprob, value, lossMask, offsets }: Required<LossBatch>,
+  prepared: PreparedLoss,
+  kernels: Kernels,
+): void {
+  const count = offsets.length - 1
+  const { shapedReward, advantage, standing, counted, tokenAdvantage, tokenReward, returns } = prepared
+  shapedReward.set(reward)
+  if (overlongCache !== null) {
+    kernels.overlongPenalty(shapedReward, known, lossMask, offsets, maxLength!, overlongCache, overlongFactor, count)
+  }
+  for (let i = 0; i < count; i++) standing[i] = known[i] === 0 ? Standing.unknown : Standing.learns
+  kernels.spreadAdvantage(tokenAdvantage, counted, advantage, standing, lossMask, offsets, count)
+  const reference = rewardKlCoef > 0 ? referenceLogprob : null
+  kernels.tokenRewards(tokenReward, shapedReward, oldLogprob, reference, counted, offsets, rewardKlCoef, count)
+  const [critic, lambda] = settings.advantage === 'critic' ? [value, settings.gaeLambda] : [null, 1]
+  kernels.tokenGae(tokenAdvantage, returns, tokenReward, critic, counted, offsets, settings.gamma, lambda, count)
+}
+
+function denominatorOf(
+  aggregation: Aggregation,
+  maxLength: number | null,
+  { numTokens, numSequences }: { numTokens: number; numSequences: number },
+): number {
+  switch (aggregation) {
+    case 'token-mean':
+      return numTokens
+    case 'sequence-mean':
+    case 'sequence-sum':
+      return numSequences
+    case 'constant-length':
+      return numSequences * maxLength!
+    case 'constant-length-sum':
+      return maxLength!
+  }
+}
+
+function checkBatch({ id, columns }: LossDescriptor, batch: LossBatch, prepared: PreparedLoss): void {
+  const { offsets, lossMask, reward, known, group } = batch
+  const count = offsets.length - 1
+  const numTokens = offsets[count] ?? 0
+  for (let i = 0; i < count; i++) {
+    if (offsets[0] === 0 && offsets[i]! <= offsets[i + 1]!) continue
+    throw new InputError(`${id}.offsets`, `${offsets[i]} before ${offsets[i + 1]}`, '0 first, and then never less')
+  }
+  const lengths = { reward: count, known: count, group: count }
+  for (const name of ['lossMask', ...columns] as const) {
+    const expected = name in lengths ? count : numTokens
+    const got = batch[name]?.length
+    if (got === expected) continue
+    throw new InputError(
+      `${id}.${name}`,
+      got === undefined ? 'no column' : `${got} rows`,
+      `a column of ${expected} rows`,
+    )
+  }
+  assert(prepared.standing.length >= count && prepared.counted.length >= numTokens, 'a batch is larger than planned')
+  assert(
+    lossMask.every((flag) => flag <= 1),
+    'a loss mask of other than 0 and 1',
+  )
+  if (!columns.includes('reward')) return
+  const numGroups = prepared.groupSize.length
+  for (let i = 0; i < count; i++) {
+    if (known![i] !== 0 && !Number.isFinite(reward![i]))
+      throw new InputError(`${id}.reward`, `${reward![i]} of trajectory ${i}`, 'a finite number, or known = 0')
+    if (columns.includes('group') && !(group![i]! >= 0 && group![i]! < numGroups))
+      throw new InputError(`${id}.group`, `${group![i]} of trajectory ${i}`, `0 to ${numGroups - 1}`)
+  }
+}

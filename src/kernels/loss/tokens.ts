@@ -1,0 +1,72 @@
+/**
+ * Losses of tokens beside those of the policy gradient. Sequences, `counted` and D are those of `policyLoss`; `sums` gets
+ * the loss and the number of tokens added, in the order of `TokenSum`.
+ */
+export const TokenSum = { loss: 0, tokens: 1, length: 2 } as const
+
+/** Cross-entropy of the tokens themselves, for supervised fine-tuning: loss = Σ −ℓ / D. */
+export function crossEntropyLoss(
+  dLogprob: Float32Array,
+  sums: Float64Array,
+  logprob: Float32Array,
+  counted: Uint8Array,
+  offsets: Int32Array,
+  perSequence: boolean,
+  denominator: number,
+  numSequences: number,
+): void {
+  for (let i = 0; i < numSequences; i++) {
+    const count = countTokens(counted, offsets[i]!, offsets[i + 1]!)
+    const scale = 1 / (denominator * (perSequence ? count : 1))
+    for (let t = offsets[i]!; t < offsets[i + 1]!; t++) {
+      dLogprob[t] = 0
+      if (counted[t] === 0) continue
+      dLogprob[t] = -scale
+      sums[TokenSum.loss] = sums[TokenSum.loss]! - scale * logprob[t]!
+    }
+    sums[TokenSum.tokens] = sums[TokenSum.tokens]! + count
+  }
+}
+
+/**
+ * The critic's loss with clipped values as in `ppo.ts`, R the return:
+ *
+ *     loss = Σ valueCoef · ½ max((v − R)², (clip(v, v_old ± clipValue) − R)²) / D
+ */
+export function valueLoss(
+  dValue: Float32Array,
+  sums: Float64Array,
+  value: Float32Array,
+  oldValue: Float32Array,
+  returns: Float32Array,
+  counted: Uint8Array,
+  offsets: Int32Array,
+  clipValue: number,
+  valueCoef: number,
+  perSequence: boolean,
+  denominator: number,
+  numSequences: number,
+): void {
+  for (let i = 0; i < numSequences; i++) {
+    const count = countTokens(counted, offsets[i]!, offsets[i + 1]!)
+    const scale = valueCoef / (denominator * (perSequence ? count : 1))
+    for (let t = offsets[i]!; t < offsets[i + 1]!; t++) {
+      dValue[t] = 0
+      if (counted[t] === 0) continue
+      const error = value[t]! - returns[t]!
+      const change = value[t]! - oldValue[t]!
+      const clippedError = oldValue[t]! + Math.min(Math.max(change, -clipValue), clipValue) - returns[t]!
+      const unclipped = Math.abs(change) <= clipValue || error * error >= clippedError * clippedError
+      dValue[t] = unclipped ? scale * error : 0
+      const square = unclipped ? error * error : clippedError * clippedError
+      sums[TokenSum.loss] = sums[TokenSum.loss]! + scale * 0.5 * square
+    }
+    sums[TokenSum.tokens] = sums[TokenSum.tokens]! + count
+  }
+}
+
+function countTokens(counted: Uint8Array, first: number, end: number): number {
+  let count = 0
+  for (let t = first; t < end; t++) if (counted[t] !== 0) count++
+  return count
+}
