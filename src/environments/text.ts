@@ -1,0 +1,112 @@
+/**
+ * The contract of text environments. The model's turn is an answer in words; the environment replies with a reward, with
+ * further messages, or with both. It deals in text only: what becomes tokens, and when, is the conversation's work, so that
+ * ids are stored as sent and as sampled and no text is tokenized twice.
+ */
+import { type DefinitionRecord, defineFactory, type Factory } from '../definition.ts'
+import { InputError, show } from '../errors.ts'
+import type { Settings, SettingValues } from '../settings.ts'
+
+/** One message of a conversation. Roles are those of the model's chat template: system, user, assistant, tool. */
+export interface Message {
+  readonly role: string
+  readonly content: string
+}
+
+/** What a conversation begins with, and whatever the environment or a reward wants to know of it. */
+export interface Example {
+  /** Plain text, which the model continues, or messages for the model's chat template. */
+  readonly prompt: string | readonly Message[]
+  /** The right answer, where there is one: what supervised fine-tuning learns. */
+  readonly answer?: string
+  readonly [column: string]: unknown
+}
+
+/** Why a turn of the model ended: it said so; its budget, or the context, had no room left; somebody broke it off. */
+export const stopReasons = ['stop', 'length', 'context', 'aborted'] as const
+export type StopReason = (typeof stopReasons)[number]
+
+/** A turn of the model that is over. */
+export interface Turn {
+  readonly example: Example
+  /** Which of the environment's examples it is. */
+  readonly exampleIndex: number
+  /** What the model said, without the token that ended it. */
+  readonly completion: string
+  /** The turn's number, from 0. */
+  readonly turn: number
+  readonly stopReason: StopReason
+  /** All that was said before this turn; the example's prompt as one user message where it is plain text. */
+  readonly messages: readonly Message[]
+}
+
+/** What the environment says to a turn. */
+export interface Reply {
+  /** The reward of the conversation so far; null where it cannot be told, and never a number made up instead. */
+  readonly reward: number | null
+  /** What the reward is made of, by name. */
+  readonly components?: Readonly<Record<string, number | null>>
+  /** Why the reward cannot be told. */
+  readonly error?: string
+  /** What is said to the model, which then has another turn; without it the conversation is over. */
+  readonly messages?: readonly Message[]
+}
+
+/** What the maker of a text environment returns. */
+export interface TextEnvironmentModel {
+  /** Examples are numbered from 0. */
+  readonly numExamples: number
+  /** The example of that number; always the same one. */
+  example(index: number): Example
+  /** Replies to the model's turn; a promise where it has to ask others. */
+  respond(turn: Turn, signal: AbortSignal): Reply | Promise<Reply>
+  /** Turns of the model after which a conversation ends whatever the reply; default 1. */
+  readonly maxTurns?: number
+  /** Tokens of a turn, at most, where the user does not say; default 64. */
+  readonly maxTokens?: number
+  /** Characters that prompts and answers are made of, if they are few: a model made for it need know no others. */
+  readonly alphabet?: string
+}
+
+/** A text environment with its parameters. */
+export interface TextEnvironmentDefinition extends DefinitionRecord, TextEnvironmentModel {
+  readonly kind: 'text'
+  readonly maxTurns: number
+  readonly maxTokens: number
+}
+
+/** Makes a text environment from its parameters. */
+export type TextEnvironmentFactory<S extends Settings = Settings> = Factory<S, TextEnvironmentDefinition>
+
+/**
+ * Defines a text environment.
+ * @throws InputError where its numbers are wrong, when the environment is made.
+ * @example
+ * export const echo = defineTextEnvironment({
+ *   id: 'text/echo',
+ *   module: import.meta.url,
+ *   settings: {},
+ *   make: () => ({
+ *     numExamples: 10,
+ *     example: (index) => ({ prompt: `${index}=`, answer: `${index}` }),
+ *     respond: ({ completion, example }) => ({ reward: completion === example.answer ? 1 : 0 }),
+ *   }),
+ * })
+ */
+export function defineTextEnvironment<S extends Settings>(options: {
+  id: string
+  module?: string
+  settings: S
+  make(parameters: SettingValues<S>): TextEnvironmentModel
+}): TextEnvironmentFactory<S> {
+  return defineFactory('text environment', options, (parameters) => {
+    const model = options.make(parameters)
+    const { numExamples, maxTurns = 1, maxTokens = 64 } = model
+    for (const [name, value] of Object.entries({ numExamples, maxTurns, maxTokens })) {
+      if (!(Number.isSafeInteger(value) && value >= 1)) {
+        throw new InputError(`${options.id} ${name}`, show(value), 'a whole number ≥ 1')
+      }
+    }
+    return { ...model, maxTurns, maxTokens, kind: 'text' as const }
+  })
+}
