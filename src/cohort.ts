@@ -147,11 +147,14 @@ export interface CohortDraft {
   reservation?: Reservation
 }
 /**
- * Checks the options of a world's cohorts, and builds their networks.
+ * Checks the options of a world's cohorts, and builds their networks; `others` are cohorts whose names are taken.
  * @throws InputError that says which option is wrong.
  */
-export function draftCohorts(cohorts: readonly CohortOptions[]): CohortDraft[] {
-  if (cohorts.length === 0) throw new InputError('cohorts', 'none', 'at least one cohort')
+export function draftCohorts(
+  cohorts: readonly CohortOptions[],
+  others: readonly { readonly name: string }[] = [],
+): CohortDraft[] {
+  if (cohorts.length + others.length === 0) throw new InputError('cohorts', 'none', 'at least one cohort')
   const drafts: CohortDraft[] = []
   let nextLane = 0
   for (const options of cohorts) {
@@ -161,7 +164,7 @@ export function draftCohorts(cohorts: readonly CohortOptions[]): CohortDraft[] {
     }
     if (typeof policy?.build !== 'function') throw new InputError('policy', show(policy), 'a policy, like mlp()')
     const name = options.name ?? policy.id
-    if (drafts.some((draft) => draft.name === name)) {
+    if ([...others, ...drafts].some((draft) => draft.name === name)) {
       throw new InputError('cohort name', `${show(name)} twice`, 'a `name` of its own for each cohort')
     }
     if (!Number.isSafeInteger(numLanes) || numLanes < 1 || numLanes > 0xffffffff) {

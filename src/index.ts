@@ -7,6 +7,8 @@ export type {
   LearnerShape,
 } from './algorithms/algorithm.ts'
 export { ppo } from './algorithms/ppo.ts'
+export { type RlDefinition, rl } from './algorithms/rl.ts'
+export { type SftDefinition, sft } from './algorithms/sft.ts'
 export type { Autoreset, Cohort, CohortOptions } from './cohort.ts'
 export type { Action } from './components/action.ts'
 export { formatBytes } from './components/arena.ts'
@@ -34,6 +36,15 @@ export {
 export { pendulum } from './environments/pendulum.ts'
 export { recall } from './environments/recall.ts'
 export { environmentFactory, environments } from './environments/registry.ts'
+export { textEnvironmentFactory, textEnvironments } from './environments/tasks/registry.ts'
+export {
+  defineTextEnvironment,
+  type Example,
+  type Message,
+  type Reply,
+  type TextEnvironmentDefinition,
+  type Turn,
+} from './environments/text.ts'
 export { ticTacToe } from './environments/tic-tac-toe.ts'
 export { InputError } from './errors.ts'
 export { type ExportOptions, exportFormats, exportPolicy } from './export/export.ts'
@@ -76,6 +87,7 @@ export { step } from './systems/step.ts'
 export { store } from './systems/store.ts'
 export { readArrow, toArrow, writeArrow } from './tables/arrow.ts'
 export type { Field, Table } from './tables/table.ts'
+export { type LanguageModelDefinition, languageModel } from './text/language-model.ts'
 export { collect, tick } from './tick.ts'
 export { type EvaluateOptions, type Evaluation, evaluate, recordEpisodes } from './training/evaluate.ts'
 export type { CohortMetrics, UpdateMetrics } from './training/metrics.ts'
@@ -96,6 +108,20 @@ export {
   runTrainer,
   startRun,
 } from './training/run.ts'
+export {
+  configureTextRun,
+  isTextEnvironment,
+  isTextRun,
+  openTextRun,
+  resumeTextRun,
+  startTextRun,
+  type TextRun,
+  type TextRunDefinition,
+  type TextRunListeners,
+  type TextRunSummary,
+  textRunKeys,
+} from './training/text-run.ts'
+export { createTextTrainer, type TextMetrics, type TextTrainer } from './training/text-trainer.ts'
 export { createTrainer, type Progress, type Trainer } from './training/trainer.ts'
 export { VERSION } from './version.ts'
 export { createWorld, type SharedOptions, type World, type WorldOptions } from './world.ts'

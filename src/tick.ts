@@ -7,6 +7,7 @@ import { infer } from './systems/infer.ts'
 import { reset } from './systems/reset.ts'
 import { step } from './systems/step.ts'
 import { store } from './systems/store.ts'
+import { canGoOn, type TextCohort } from './text-cohort.ts'
 import type { World } from './world.ts'
 
 /**
@@ -64,10 +65,16 @@ function isUnderWay({ ticksLeft }: Cohort): boolean {
 }
 
 /** What a tick has to wait for; undefined if no policy owes an answer. */
-function awaitAnswers({ cohorts }: World): Promise<void> | undefined {
-  if (!cohorts.some(isAwaited)) return undefined
-  if (cohorts.some(acts)) return new Promise((resolve) => setTimeout(resolve, 0))
-  return Promise.race(cohorts.filter(isAwaited).map(({ answer }) => answer!.arrival))
+function awaitAnswers({ cohorts, conversations }: World): Promise<void> | undefined {
+  if (!cohorts.some(isAwaited) && !conversations.some(isOwed)) return undefined
+  if (cohorts.some(acts) || conversations.some(canGoOn)) return new Promise((resolve) => setTimeout(resolve, 0))
+  const answers = cohorts.filter(isAwaited).map(({ answer }) => answer!.arrival)
+  const replies = conversations.flatMap(({ pending }) => pending.filter((reply) => reply !== null))
+  return Promise.race([...answers, ...replies.map(({ arrival }) => arrival)])
+}
+
+function isOwed({ pending }: TextCohort): boolean {
+  return pending.some((reply) => reply !== null)
 }
 
 function isAwaited({ answer }: Cohort): boolean {

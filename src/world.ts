@@ -16,11 +16,28 @@ import {
   type Reservation,
 } from './cohort.ts'
 import { type Arena, layArena, takeArena } from './components/arena.ts'
-import { type Column, listColumns, type PlannedColumn, zipColumns } from './components/column.ts'
+import {
+  type Column,
+  type Columns,
+  listColumns,
+  type Plan,
+  type PlannedColumn,
+  zipColumns,
+} from './components/column.ts'
 import { InputError, show, unknownWord } from './errors.ts'
 import { bestKernelBuild, createKernels, type KernelBuild, type Kernels } from './kernels/bind.ts'
 import type { PolicyModel } from './policies/policy.ts'
 import { checkSeed } from './random.ts'
+import {
+  createTextCohort,
+  draftTextCohort,
+  isTextCohort,
+  type TextCohort,
+  type TextCohortOptions,
+  type TextCohortPlan,
+  type TextDraft,
+  textCohortPlan,
+} from './text-cohort.ts'
 
 /** What all cohorts of a world share. */
 export interface SharedOptions {
@@ -31,7 +48,8 @@ export interface SharedOptions {
 }
 
 /** A world of one cohort, or of several. */
-export type WorldOptions = SharedOptions & (CohortOptions | { cohorts: readonly CohortOptions[] })
+export type WorldOptions = SharedOptions &
+  (CohortOptions | TextCohortOptions | { cohorts: readonly (CohortOptions | TextCohortOptions)[] })
 
 /**
  * Plans a world of one cohort, or of several.
@@ -40,8 +58,12 @@ export type WorldOptions = SharedOptions & (CohortOptions | { cohorts: readonly 
  * const world = await createWorld({ environment: cartPole(), policy: mlp(), numLanes: 16, seed: 1 })
  */
 export async function createWorld(options: WorldOptions): Promise<World> {
-  for (const { policy } of cohortsOf(options)) await policy?.prepare?.()
-  return new World(options)
+  const conversations: TextDraft[] = []
+  for (const cohort of allCohortsOf(options)) {
+    if (isTextCohort(cohort)) conversations.push(await draftTextCohort(cohort))
+    else await cohort.policy?.prepare?.()
+  }
+  return new World(options, { conversations })
 }
 
 /** Cohorts of lanes over one memory. */
@@ -55,6 +77,8 @@ export class World {
   /** The bitecs world: its entities are the lanes. */
   readonly ecs: EcsWorld
   readonly #drafts: readonly CohortDraft[]
+  readonly #textDrafts: readonly TextDraft[]
+  #conversations: readonly TextCohort[] | undefined
   #cohorts: readonly Cohort[] | undefined
   #arena: Arena | undefined
   #columns: object | undefined
@@ -62,15 +86,22 @@ export class World {
   #kernels: Kernels | undefined
 
   /** Use `createWorld`. A thread that shares the columns of another's world says which memory and which share. */
-  constructor(options: WorldOptions, shared?: { memory: WebAssembly.Memory; index: number }) {
+  constructor(
+    options: WorldOptions,
+    {
+      conversations = [],
+      ...shared
+    }: { memory?: WebAssembly.Memory; index?: number; conversations?: readonly TextDraft[] } = {},
+  ) {
     if (typeof options !== 'object' || options === null) {
       throw new InputError('createWorld(options)', show(options), 'an object with environment, policy and numLanes')
     }
-    this.threads = { count: 1, index: shared?.index ?? 0 }
-    this.#memory = shared?.memory
+    this.threads = { count: 1, index: shared.index ?? 0 }
+    this.#memory = shared.memory
     this.seed = checkSeed(options.seed ?? 0)
     this.kernelBuild = options.kernels ?? bestKernelBuild()
-    this.#drafts = draftCohorts(cohortsOf(options))
+    this.#textDrafts = conversations
+    this.#drafts = draftCohorts(cohortsOf(options), conversations)
     const index = createEntityIndex()
     index.maxId = -1 // The first entity is 0, so that entities count the rows of the world.
     this.ecs = createEcs(index)
@@ -80,6 +111,12 @@ export class World {
   get cohorts(): readonly Cohort[] {
     if (this.#cohorts === undefined) this.#take()
     return this.#cohorts!
+  }
+
+  /** The cohorts of conversations. Takes the world's memory if nothing has yet. */
+  get conversations(): readonly TextCohort[] {
+    if (this.#conversations === undefined) this.#take()
+    return this.#conversations!
   }
 
   /** This thread's kernels. Takes the world's memory if nothing has yet. */
@@ -130,6 +167,35 @@ export class World {
     if (draft.reservation !== undefined)
       throw new InputError(`cohort ${name}`, 'a second recorder', 'one recorder a cohort')
     draft.reservation = reservation
+  }
+
+  /**
+   * The only cohort of conversations, or that of the name. Takes the world's memory if nothing has yet.
+   * @throws InputError that names those that there are.
+   */
+  talk(name?: string): TextCohort {
+    const [first, ...others] = this.conversations
+    const found = name === undefined && others.length === 0 ? first : this.conversations.find((c) => c.name === name)
+    if (found !== undefined) return found
+    const names = this.conversations.map((cohort) => cohort.name)
+    throw unknownWord('cohort of conversations', String(name), names)
+  }
+
+  /** Gives a cohort of conversations, the only one or that of the name, the columns of its learner. Throws as `reserve`. */
+  reserveTalk(learner: (draft: TextDraft) => Plan, name?: string): void {
+    const draft = this.#textDrafts.find((candidate) => name === undefined || candidate.name === name)
+    if (draft === undefined) {
+      const names = this.#textDrafts.map((candidate) => candidate.name)
+      throw unknownWord('cohort of conversations', String(name), names)
+    }
+    if (this.#cohorts !== undefined || draft.learner !== undefined) {
+      throw new InputError(
+        `cohort ${draft.name}`,
+        'one that has its memory, or a learner',
+        'one trainer, before the first tick',
+      )
+    }
+    draft.learner = learner(draft)
   }
 
   /**
@@ -186,8 +252,11 @@ export class World {
     return draft
   }
 
-  #plan(): Record<string, CohortPlan> {
-    return Object.fromEntries(this.#drafts.map((draft) => [draft.name, cohortPlan(draft, this.threads.count)]))
+  #plan(): Record<string, CohortPlan | TextCohortPlan> {
+    return Object.fromEntries([
+      ...this.#drafts.map((draft) => [draft.name, cohortPlan(draft, this.threads.count)] as const),
+      ...this.#textDrafts.map((draft) => [draft.name, textCohortPlan(draft)] as const),
+    ])
   }
 
   #take(): void {
@@ -198,12 +267,31 @@ export class World {
     this.#columns = columns
     this.#kernels = kernels
     this.#cohorts = this.#drafts.map((draft, index) =>
-      createCohort(draft, columns[draft.name]!, this, kernels, this.#memory === undefined ? index : undefined),
+      createCohort(
+        draft,
+        columns[draft.name] as Columns<CohortPlan>,
+        this,
+        kernels,
+        this.#memory === undefined ? index : undefined,
+      ),
+    )
+    this.#conversations = this.#textDrafts.map((draft, index) =>
+      createTextCohort(
+        draft,
+        columns[draft.name] as Columns<TextCohortPlan>,
+        this,
+        kernels,
+        this.#drafts.length + index,
+      ),
     )
   }
 }
 
 function cohortsOf(options: WorldOptions): readonly CohortOptions[] {
+  return allCohortsOf(options).filter((cohort) => !isTextCohort(cohort)) as CohortOptions[]
+}
+
+function allCohortsOf(options: WorldOptions): readonly (CohortOptions | TextCohortOptions)[] {
   if (typeof options !== 'object' || options === null) return []
   return 'cohorts' in options ? options.cohorts : [options]
 }

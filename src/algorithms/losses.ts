@@ -36,7 +36,8 @@ export const aggregations = [
 ] as const
 export type Aggregation = (typeof aggregations)[number]
 
-const settings = {
+/** What a loss can be told; the defaults are what holds where neither project nor loss says otherwise. */
+export const lossSettings = {
   advantage: choice(
     'group',
     ['group', 'returns', 'critic', 'none'],
@@ -118,7 +119,7 @@ function optionalWhole(description: string) {
 }
 
 /** The settings of a loss. */
-export type LossSettings = SettingValues<typeof settings>
+export type LossSettings = SettingValues<typeof lossSettings>
 
 /** A loss over columns of tokens, sequences and groups. */
 export interface LossDescriptor {
@@ -175,7 +176,7 @@ export function describeLoss(
   const own = presets[preset]
   if (own === undefined) throw unknownWord(`preset of ${id}`, preset, Object.keys(presets))
   const given = { ...projectSettings[preset], ...base, ...own, ...overrides }
-  const resolved = resolveSettings(id, settings, given)
+  const resolved = resolveSettings(id, lossSettings, given)
   const { aggregation, maxLength, overlongCache, correction, correctionLow, correctionHigh } = resolved
   if (maxLength === null && (aggregation.startsWith('constant') || overlongCache !== null)) {
     const why = overlongCache !== null ? 'overlongCache' : `aggregation ${aggregation}`

@@ -1,18 +1,11 @@
 /** Training with somebody watching: progress, Ctrl-C, and what came of it. */
-import type { Run, RunSummary } from '../index.ts'
+import type { Run, RunSummary, UpdateMetrics } from '../index.ts'
 import { group, progressLine, returnFormat } from './progress.ts'
 
 /** Trains the run to its end, or until Ctrl-C: then it finishes the update, writes a checkpoint and says how to go on. */
 export async function follow(run: Run, { json, quiet }: { json: boolean; quiet: boolean }): Promise<RunSummary> {
   const { settings, environment, algorithm } = run.definition
-  const stop = new AbortController()
-  const interrupt = (): void => {
-    if (stop.signal.aborted) process.exit(130) // The second time at once: saved checkpoints are whole.
-    stop.abort()
-    if (!quiet) process.stderr.write('\nfinishing this update; once more to stop at once\n')
-  }
-  process.on('SIGINT', interrupt)
-  process.on('SIGTERM', interrupt)
+  const interrupt = interruption(quiet, 'this update')
   if (!quiet) {
     const from = run.trainer.steps > 0 ? `, from step ${group(run.trainer.steps)}` : ''
     const { numLanes, seed, totalSteps } = settings
@@ -20,9 +13,12 @@ export async function follow(run: Run, { json, quiet }: { json: boolean; quiet: 
       `${environment.id} by ${algorithm.id}: ${group(totalSteps)} steps${from}, ${numLanes} lanes, seed ${seed} → ${run.folder}\n`,
     )
   }
-  const progress = progressLine(settings.totalSteps, quiet)
+  const progress = progressLine(settings.totalSteps, 'steps', quiet)
   try {
-    const summary = await run.train({ onUpdate: (metrics) => progress.update(metrics), signal: stop.signal })
+    const summary = await run.train({
+      onUpdate: (metrics) => progress.update(metrics.steps, figuresOf(metrics)),
+      signal: interrupt.signal,
+    })
     progress.end()
     if (!json) console.log(describe(summary, environment.returnThreshold))
     return summary
@@ -30,9 +26,32 @@ export async function follow(run: Run, { json, quiet }: { json: boolean; quiet: 
     progress.end()
     throw error
   } finally {
-    process.off('SIGINT', interrupt)
-    process.off('SIGTERM', interrupt)
+    interrupt.forget()
   }
+}
+
+/** Ctrl-C, or a request to end: the first time a signal, the second time the end. */
+export function interruption(quiet: boolean, unit: string): { readonly signal: AbortSignal; forget(): void } {
+  const stop = new AbortController()
+  const interrupt = (): void => {
+    if (stop.signal.aborted) process.exit(130) // The second time at once: saved checkpoints are whole.
+    stop.abort()
+    if (!quiet) process.stderr.write(`\nfinishing ${unit}; once more to stop at once\n`)
+  }
+  process.on('SIGINT', interrupt)
+  process.on('SIGTERM', interrupt)
+  return {
+    signal: stop.signal,
+    forget() {
+      process.off('SIGINT', interrupt)
+      process.off('SIGTERM', interrupt)
+    },
+  }
+}
+
+function figuresOf({ episodeReturn, stepsPerSecond }: UpdateMetrics): string[] {
+  const value = Number.isNaN(episodeReturn) ? 'no episode over' : `return ${returnFormat(episodeReturn)(episodeReturn)}`
+  return [value, `${group(Math.round(stepsPerSecond))} steps/s`]
 }
 
 function describe(summary: RunSummary, threshold: number | null): string {

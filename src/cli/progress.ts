@@ -1,22 +1,21 @@
 /** Progress on standard error: a live line on a terminal, plain lines elsewhere. */
-import type { UpdateMetrics } from '../index.ts'
-
 const LIVE_MS = 80
 const PLAIN_MS = 2000
 
 export interface ProgressLine {
-  update(metrics: UpdateMetrics): void
+  /** So many of the total are done; `figures` are what else there is to say. */
+  update(done: number, figures: readonly string[]): void
   /** Leaves the last figures standing. */
   end(): void
 }
 
-/** A progress line for a training of `totalSteps`. */
-export function progressLine(totalSteps: number, quiet: boolean): ProgressLine {
+/** A progress line for a training of `total` steps, or whatever `noun` says. */
+export function progressLine(total: number, noun: string, quiet: boolean): ProgressLine {
   const stream = process.stderr
   const live = stream.isTTY === true
   const start = performance.now()
   let shownAt = Number.NEGATIVE_INFINITY
-  let firstSteps: number | undefined
+  let first: number | undefined
   let last: string | undefined
   const show = (line: string): void => {
     const columns = stream.columns > 0 ? stream.columns - 1 : line.length
@@ -25,12 +24,12 @@ export function progressLine(totalSteps: number, quiet: boolean): ProgressLine {
     last = undefined
   }
   return {
-    update(metrics) {
+    update(done, figures) {
       if (quiet) return
-      firstSteps ??= metrics.steps
-      const elapsed = (performance.now() - start) / 1000
-      const pace = (metrics.steps - firstSteps) / elapsed
-      last = describe(metrics, totalSteps, pace)
+      first ??= done
+      const pace = (done - first) / ((performance.now() - start) / 1000)
+      const left = pace > 0 ? `${duration(Math.max(0, total - done) / pace)} left` : ''
+      last = [`${group(Math.min(done, total))}/${group(total)} ${noun}`, ...figures, left].filter(Boolean).join('  ')
       if (performance.now() - shownAt >= (live ? LIVE_MS : PLAIN_MS)) show(last)
     },
     end() {
@@ -38,16 +37,6 @@ export function progressLine(totalSteps: number, quiet: boolean): ProgressLine {
       if (live && !quiet) stream.write('\n')
     },
   }
-}
-
-function describe({ steps, episodeReturn, stepsPerSecond }: UpdateMetrics, totalSteps: number, pace: number): string {
-  const part = `${group(Math.min(steps, totalSteps))}/${group(totalSteps)} steps`
-  const left = pace > 0 ? `${duration(Math.max(0, totalSteps - steps) / pace)} left` : ''
-  const figure = Number.isNaN(episodeReturn)
-    ? 'no episode over'
-    : `return ${returnFormat(episodeReturn)(episodeReturn)}`
-  const figures = [part, figure, `${group(Math.round(stepsPerSecond))} steps/s`, left]
-  return figures.filter(Boolean).join('  ')
 }
 
 /** How returns are written beside one another: with three decimals where all are below 10, else with one. */

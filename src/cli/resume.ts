@@ -1,12 +1,21 @@
-import { resumeRun } from '../index.ts'
+import { isTextRun, resumeRun, resumeTextRun } from '../index.ts'
 import { follow } from './follow.ts'
+import { followText } from './follow-text.ts'
 import { type Command, readKeys, splitWords } from './invocation.ts'
 
 /** colonnade resume <run> */
 export const resumeCommand: Command = async ({ words, json, quiet }) => {
   const { subject, texts } = splitWords(words, 'a run folder')
   readKeys({}, texts)
+  const warn = (warnings: readonly string[]): void => {
+    for (const warning of warnings) console.error(`colonnade: warning: ${warning}`)
+  }
+  if (await isTextRun(subject)) {
+    const run = await resumeTextRun(subject)
+    warn(run.warnings)
+    return followText(run, { json, quiet })
+  }
   const run = await resumeRun(subject)
-  for (const warning of run.warnings) console.error(`colonnade: warning: ${warning}`)
+  warn(run.warnings)
   return follow(run, { json, quiet })
 }

@@ -4,6 +4,7 @@ import { InputError } from '../errors.ts'
 import { spaceWidth } from '../space.ts'
 import type { World } from '../world.ts'
 import { makeRoom } from './bootstrap.ts'
+import { inferText } from './text/infer.ts'
 
 /**
  * Every lane's policy looks and chooses: one pass over all lanes of a cohort. A policy on a device that cannot be read at
@@ -34,6 +35,7 @@ export function infer(world: World): void {
     const { nextValue, terminated, truncated, valid } = windows.transition[t - 1]!
     world.kernels.completeNextValue(nextValue, action.value, terminated, truncated, valid, from, to)
   }
+  inferText(world)
 }
 
 function ask(world: World, cohort: Cohort): void | Promise<void> {

@@ -2,6 +2,7 @@ import { type Cohort, openRow } from '../cohort.ts'
 import { Phase } from '../components/episode.ts'
 import { InputError, show } from '../errors.ts'
 import type { World } from '../world.ts'
+import { resetText } from './text/reset.ts'
 
 /**
  * Opens the tick. Moves the components to the next row block (to the first, with what the lanes see and remember carried over, when the
@@ -24,6 +25,7 @@ export function reset(world: World): void {
     const lowest = autoreset === 'same-step' ? Phase.ended : Phase.fresh
     beginEpisodes(cohort, world.kernels.listPhase(laneList, episode.phase, lowest, from, to), 'current')
   }
+  resetText(world)
 }
 
 /** Begins an episode in the first `count` lanes of the cohort's list; they see it in the current or the next observation. */

@@ -6,6 +6,7 @@ import { InputError } from '../errors.ts'
 import { spaceWidth } from '../space.ts'
 import type { World } from '../world.ts'
 import { beginEpisodes } from './reset.ts'
+import { stepText } from './text/step.ts'
 
 /**
  * Every environment moves on by one step.
@@ -33,6 +34,7 @@ export function step(world: World): void {
     if (dead > 0) settleObservations(world, cohort)
     checkWritten(world, cohort)
   }
+  stepText(world)
 }
 
 /** Checks what was chosen, and clips it where the action space is a box. */

@@ -1,6 +1,7 @@
 import { Phase } from '../components/episode.ts'
 import type { World } from '../world.ts'
 import { Listed, listRows } from './bootstrap.ts'
+import { storeText } from './text/store.ts'
 
 /**
  * Closes the row: says whose episode it belongs to and which weights chose it, accounts for its reward, marks the lanes
@@ -40,4 +41,5 @@ export function store(world: World): void {
     cohort.rests = cohort.ticksLeft === 0
     if (cohort.recorded) listRows(kernels, cohort, t, Listed.truncated)
   }
+  storeText(world)
 }

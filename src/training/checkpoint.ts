@@ -34,6 +34,24 @@ export interface CohortRecord {
   readonly solvedAtSeconds: number | null
 }
 
+/** What a checkpoint says of a trainer of language models; `update` counts its ticks and optimizer steps. */
+export interface TextRecord {
+  readonly environment: DefinitionRecord
+  readonly policy: DefinitionRecord
+  readonly sft: DefinitionRecord | null
+  readonly rl: DefinitionRecord | null
+  readonly numLanes: number
+  readonly sftSteps: number
+  readonly rlUpdates: number
+  readonly ticks: number
+  /** The trajectories are those of an update that is done. */
+  readonly isBetweenUpdates: boolean
+  /** What was said in each lane before the model's turn. */
+  readonly histories: readonly (readonly { readonly role: string; readonly content: string }[])[]
+  /** The conversations of this update that are over, without their tokens, which are tensors. */
+  readonly trajectories: readonly object[]
+}
+
 /** What a checkpoint says of the whole. */
 export interface Manifest {
   readonly format: string
@@ -49,6 +67,8 @@ export interface Manifest {
   /** Seconds of training. */
   readonly seconds: number
   readonly cohorts: Readonly<Record<string, CohortRecord>>
+  /** Of a trainer of language models: where it stands beside its columns. */
+  readonly text?: TextRecord
   /** SHA-256 of each file, in hexadecimal. */
   readonly files: Readonly<Record<string, string>>
 }

@@ -1,21 +1,26 @@
-/** The learning curve as a picture: mean return of the last 100 episodes against environment steps. */
+/** Learning curves as pictures. */
 
+/** A point of a curve, and what both axes show. */
 export interface CurvePoint {
-  readonly steps: number
-  readonly episodeReturn: number
+  readonly x: number
+  readonly y: number
+}
+export interface CurveLabels {
+  readonly x: string
+  readonly y: string
 }
 
-/** An SVG document. The threshold, where there is one, is a dashed line. Plot and its DOM are loaded here. */
+/** An SVG document of a line through the points. The threshold, where there is one, is a dashed line. Plot and its DOM are loaded here. */
 export async function learningCurve(
   points: readonly CurvePoint[],
-  environment: string,
+  labels: CurveLabels,
   threshold: number | null,
 ): Promise<string> {
   const Plot = await import('@observablehq/plot')
   const { parseHTML } = await import('linkedom')
   const { document } = parseHTML('<html><body></body></html>')
   const marks = [
-    Plot.line(points, { x: 'steps', y: 'episodeReturn', stroke: '#2f6f9f', strokeWidth: 2 }),
+    Plot.line(points, { x: 'x', y: 'y', stroke: '#2f6f9f', strokeWidth: 2 }),
     ...(threshold === null ? [] : [Plot.ruleY([threshold], { stroke: '#b04a3a', strokeDasharray: '6 4' })]),
   ]
   const figure = Plot.plot({
@@ -24,8 +29,8 @@ export async function learningCurve(
     height: 420,
     marginLeft: 56,
     marginBottom: 44,
-    x: { label: `${environment}: environment steps →`, tickFormat: 's' },
-    y: { label: '↑ mean return of the last 100 episodes', grid: true },
+    x: { label: `${labels.x} →`, tickFormat: 's' },
+    y: { label: `↑ ${labels.y}`, grid: true },
     marks,
   })
   figure.setAttribute('xmlns', 'http://www.w3.org/2000/svg')

@@ -2,8 +2,7 @@
  * A run is a folder: `config.json` (all settings, resolved), `metrics.jsonl` (a line an update), `checkpoints/`,
  * `rollouts/` (Arrow files, never changed once written), and at the end `summary.json` and `learning-curve.svg`.
  */
-import { appendFileSync } from 'node:fs'
-import { access, mkdir, readdir, readFile, rm } from 'node:fs/promises'
+import { readdir, readFile, rm } from 'node:fs/promises'
 import { availableParallelism } from 'node:os'
 import { join } from 'node:path'
 import { pathToFileURL } from 'node:url'
@@ -13,7 +12,7 @@ import { type DefinitionRecord, findFactory, recordOf, revive } from '../definit
 import type { EnvironmentDefinition, EnvironmentFactory } from '../environments/environment.ts'
 import { environmentFactory, environments } from '../environments/registry.ts'
 import { InputError, show, unknownWord } from '../errors.ts'
-import { cannotWrite, makeFolder, syncFile, writeWhole } from '../files.ts'
+import { syncFile, writeWhole } from '../files.ts'
 import { bestKernelBuild } from '../kernels/bind.ts'
 import { BLOCK_ROWS, type PolicyDefinition, type PolicyModel } from '../policies/policy.ts'
 import { type PolicyFactory, policies, policyFactory } from '../policies/registry.ts'
@@ -33,9 +32,10 @@ import {
 import { writeArrow } from '../tables/arrow.ts'
 import { VERSION } from '../version.ts'
 import { createWorld } from '../world.ts'
-import { checkpointsFolder, listCheckpoints, pruneCheckpoints, readCheckpoint } from './checkpoint.ts'
+import { listCheckpoints, pruneCheckpoints, readCheckpoint } from './checkpoint.ts'
 import { metricsLine, type UpdateMetrics } from './metrics.ts'
 import { presetOf } from './presets.ts'
+import { appendLine, claimFolder, refuseOccupied, unlessMissing, wholeLines } from './run-folder.ts'
 import { createTrainer, type Progress, type Trainer } from './trainer.ts'
 
 /** What a run is told beside its environment, policy and algorithm. */
@@ -215,7 +215,7 @@ export class Run {
     if (isSolved() || trainer.steps >= totalSteps) return this.#finish(isSolved() ? 'solved' : 'complete')
     let status: RunSummary['status'] = 'complete'
     for await (const metrics of trainer.updates({ totalSteps })) {
-      append(join(folder, 'metrics.jsonl'), metricsLine(metrics))
+      appendLine(join(folder, 'metrics.jsonl'), metricsLine(metrics))
       if (rollouts === 'all') await this.#writeRollout()
       if (metrics.update % checkpointEvery === 0) await this.#checkpoint()
       onUpdate?.(metrics, trainer.progress())
@@ -279,8 +279,11 @@ export class Run {
       },
     }
     const { learningCurve } = await import('./learning-curve.ts')
-    const points = (await readMetrics(folder)).filter(({ episodeReturn }) => episodeReturn !== null)
-    await writeWhole(curve, [await learningCurve(points as never, environment.id, environment.returnThreshold)])
+    const points = (await readMetrics(folder)).flatMap(({ steps, episodeReturn }) =>
+      episodeReturn === null ? [] : [{ x: steps, y: episodeReturn }],
+    )
+    const labels = { x: `${environment.id}: environment steps`, y: 'mean return of the last 100 episodes' }
+    await writeWhole(curve, [await learningCurve(points, labels, environment.returnThreshold)])
     if (settings.profile) await writeWhole(join(folder, 'trace.json'), [trainer.trace()])
     await writeWhole(summary.files.summary!, [`${JSON.stringify(summary, null, 2)}\n`])
     return summary
@@ -307,19 +310,6 @@ export async function startRun(definition: RunDefinition, out?: string): Promise
   }
   await writeWhole(join(folder, 'config.json'), [`${JSON.stringify(config, null, 2)}\n`])
   return new Run(folder, definition, trainer)
-}
-
-async function refuseOccupied(folder: string): Promise<void> {
-  if (folder === '') throw new InputError('out', 'an empty name', 'a folder')
-  const present = await readdir(folder).catch((cause: NodeJS.ErrnoException): string[] => {
-    if (cause.code === 'ENOENT') return []
-    throw cannotWrite(folder, cause)
-  })
-  if (present.includes('config.json')) {
-    const expected = `a new folder (to go on with it: colonnade resume ${folder})`
-    throw new InputError('out', `${folder}, which holds a run`, expected)
-  }
-  if (present.length > 0) throw new InputError('out', `${folder}, which is not empty`, 'a new or empty folder')
 }
 
 /**
@@ -412,14 +402,6 @@ async function drawnTrainer(definition: RunDefinition): Promise<Trainer> {
   })
 }
 
-/** What was read, or `none` if it is not there. Any other error stands: what cannot be read must not be taken for nothing. */
-function unlessMissing<T>(reading: Promise<T>, none: T): Promise<T> {
-  return reading.catch((cause: NodeJS.ErrnoException) => {
-    if (cause.code === 'ENOENT') return none
-    throw new InputError('run', cause.message, 'files that can be read', { cause })
-  })
-}
-
 /** How many threads can share the work: no more than cores, and than blocks of a minibatch; 1 where one could not be made. */
 function usefulThreads({ environment, policy, algorithm, settings }: RunDefinition): number {
   if ([environment, policy, algorithm].some(({ module }) => module === undefined)) return 1
@@ -458,14 +440,6 @@ function parseMetrics(line: string): MetricsRow {
   }
 }
 
-/** The lines that end in a line break: a last one that was cut off by a crash is not among them. */
-function wholeLines(text: string): string[] {
-  return text
-    .slice(0, text.lastIndexOf('\n') + 1)
-    .split('\n')
-    .filter(Boolean)
-}
-
 /** Drops metric lines and rollouts of updates after the given one, and what a run only has at its end. */
 async function dropYounger(folder: string, update: number): Promise<void> {
   const path = join(folder, 'metrics.jsonl')
@@ -477,47 +451,4 @@ async function dropYounger(folder: string, update: number): Promise<void> {
     if (Number.parseInt(rollout.slice(-14), 10) > update) await rm(rollout)
   }
   for (const name of ['summary.json', 'learning-curve.svg', 'trace.json']) await rm(join(folder, name), { force: true })
-}
-
-function append(path: string, line: string): void {
-  try {
-    appendFileSync(path, line)
-  } catch (cause) {
-    throw cannotWrite(path, cause)
-  }
-}
-
-/**
- * Makes a run folder of one's own: the one asked for, or `runs/<environment>-<n>` with the lowest free number. Of several
- * runs that begin at once only one gets a folder: who makes `checkpoints` in it.
- */
-async function claimFolder(environment: string, folder: string | undefined): Promise<string> {
-  if (folder !== undefined) {
-    if (!(await claims(folder))) {
-      throw new InputError('out', `${folder}, which another run has just taken`, 'a new folder')
-    }
-    return folder
-  }
-  for (let number = 1; ; number++) {
-    const free = join('runs', `${environment}-${number}`)
-    if (!(await isPresent(free)) && (await claims(free))) return free
-  }
-}
-
-async function claims(folder: string): Promise<boolean> {
-  try {
-    await makeFolder(folder)
-    await mkdir(checkpointsFolder(folder))
-    return true
-  } catch (cause) {
-    if ((cause as NodeJS.ErrnoException).code === 'EEXIST' && (await isPresent(checkpointsFolder(folder)))) return false
-    throw cannotWrite(folder, cause)
-  }
-}
-
-async function isPresent(path: string): Promise<boolean> {
-  return access(path).then(
-    () => true,
-    () => false,
-  )
 }

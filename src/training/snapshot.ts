@@ -1,8 +1,11 @@
 /** The saved columns of a world as tensors, and back. Weights go by the names of their parameters. */
 import { type ColumnType, elementBytes } from '../components/column.ts'
+import { type DefinitionRecord, recordOf } from '../definition.ts'
 import { InputError, show } from '../errors.ts'
 import type { Tensor, TensorType } from '../safetensors.ts'
+import { VERSION } from '../version.ts'
 import type { World } from '../world.ts'
+import type { Manifest } from './checkpoint.ts'
 
 const TENSOR_TYPES: Readonly<Record<ColumnType, TensorType>> = {
   f32: 'F32',
@@ -20,7 +23,8 @@ export function savedTensors(world: World): Tensor[] {
     const { name, rows, width } = planned
     const type = TENSOR_TYPES[planned.type]
     const bytes = new Uint8Array(column.buffer, column.byteOffset, column.byteLength)
-    const cohort = world.cohorts.find((candidate) => candidate.weights === column)
+    const owners = [...world.cohorts, ...world.conversations]
+    const cohort = owners.find((candidate) => candidate.weights === column)
     if (cohort === undefined) {
       tensors.push({ name, type, shape: width === 1 ? [rows] : [rows, width], bytes })
       continue
@@ -52,4 +56,36 @@ export function restoreTensors(subject: string, world: World, tensors: ReadonlyM
     }
   }
   for (const { name, bytes } of targets) bytes.set(tensors.get(name)!.bytes)
+}
+
+/** The part of a definition on which a run's bits depend. */
+export function withoutModule(definition: { id: string; parameters: Readonly<Record<string, unknown>> }) {
+  const { id, parameters } = recordOf(definition)
+  return { id, parameters }
+}
+
+/**
+ * Compares what a checkpoint says with what there is.
+ * @throws InputError that names the first parameter in which they differ.
+ */
+export function compare(subject: string, what: string, got: unknown, expected: unknown): void {
+  if (JSON.stringify(got) === JSON.stringify(expected)) return
+  const pair = [got, expected].map((value) => (value as DefinitionRecord | null)?.parameters)
+  if (pair[0] && pair[1] && (got as DefinitionRecord).id === (expected as DefinitionRecord).id) {
+    for (const key of Object.keys({ ...pair[0], ...pair[1] })) {
+      compare(subject, `${what}, ${key}`, pair[0][key], pair[1][key])
+    }
+  }
+  throw new InputError(`${subject}, ${what}`, show(got), `${show(expected)}, as in this training`)
+}
+
+/** What a resumed run differs in that decides its bits, in words. */
+export function differences(manifest: Manifest, world: World): string[] {
+  const pairs = [
+    ['kernels', manifest.kernels, world.kernelBuild],
+    ['version of Colonnade', manifest.colonnade, VERSION],
+  ] as const
+  return pairs
+    .filter(([, then, now]) => then !== now)
+    .map(([what, then, now]) => `${what} was ${then} and is ${now}: the run goes on, but not with the same bits`)
 }

@@ -6,7 +6,7 @@ import type { AlgorithmDefinition, Learner } from '../algorithms/algorithm.ts'
 import { type Clock, chromeTrace, traceBuffer, Work, type WorkName, workNames } from '../clock.ts'
 import { type Cohort, closeRollout } from '../cohort.ts'
 import { type Columns, column, type Plan, saved } from '../components/column.ts'
-import { type DefinitionRecord, recordOf } from '../definition.ts'
+import { recordOf } from '../definition.ts'
 import { actionMaskWidth } from '../environments/environment.ts'
 import { InputError, show, unknownWord } from '../errors.ts'
 import { type RolloutOrigin, rolloutTable, type Table } from '../tables/table.ts'
@@ -14,7 +14,7 @@ import { collectShare } from '../tick.ts'
 import { VERSION } from '../version.ts'
 import type { World } from '../world.ts'
 import { type CohortMetrics, meanAndStd, noMetrics, type UpdateMetrics } from './metrics.ts'
-import { restoreTensors, savedTensors } from './snapshot.ts'
+import { compare, differences, restoreTensors, savedTensors, withoutModule } from './snapshot.ts'
 import { Aborted, CONTROL_WORDS, refuseInWorker, Team, type WorkerOrder } from './team.ts'
 
 /** Episodes over which returns are averaged, as is usual in the field. */
@@ -504,14 +504,7 @@ export class Trainer {
       pupil.solvedAtStep = record.solvedAtStep
       pupil.solvedAtSeconds = record.solvedAtSeconds
     }
-    const warnings: string[] = []
-    for (const [what, then, now] of [
-      ['kernels', manifest.kernels, world.kernelBuild],
-      ['version of Colonnade', manifest.colonnade, VERSION],
-    ] as const) {
-      if (then !== now) warnings.push(`${what} was ${then} and is ${now}: the run goes on, but not with the same bits`)
-    }
-    return { warnings }
+    return { warnings: differences(manifest, world) }
   }
 }
 
@@ -559,22 +552,6 @@ export function originOf(cohort: Cohort, seed: number, gamma: number | null): Ro
   const { environment, numLanes } = cohort
   const { id, observationSpace, actionSpace } = environment
   return { environmentId: id, observationSpace, actionSpace, seed, gamma, numLanes }
-}
-
-function withoutModule(definition: { id: string; parameters: Readonly<Record<string, unknown>> }) {
-  const { id, parameters } = recordOf(definition)
-  return { id, parameters }
-}
-
-function compare(subject: string, what: string, got: unknown, expected: unknown): void {
-  if (JSON.stringify(got) === JSON.stringify(expected)) return
-  const pair = [got, expected].map((value) => (value as DefinitionRecord | null)?.parameters)
-  if (pair[0] && pair[1] && (got as DefinitionRecord).id === (expected as DefinitionRecord).id) {
-    for (const key of Object.keys({ ...pair[0], ...pair[1] })) {
-      compare(subject, `${what}, ${key}`, pair[0][key], pair[1][key])
-    }
-  }
-  throw new InputError(`${subject}, ${what}`, show(got), `${show(expected)}, as in this training`)
 }
 
 function phaseSeconds({ milliseconds }: Clock): Record<WorkName, number> {

@@ -2,10 +2,11 @@ import { describe, expect, test } from 'vitest'
 import { learningCurve } from '../../src/training/learning-curve.ts'
 import { parseSvg } from '../support/svg.ts'
 
+const labels = { x: 'CartPole-v1: environment steps', y: 'mean return of the last 100 episodes' }
 const points = [
-  { steps: 100, episodeReturn: 10 },
-  { steps: 200, episodeReturn: 30 },
-  { steps: 400, episodeReturn: 20 },
+  { x: 100, y: 10 },
+  { x: 200, y: 30 },
+  { x: 400, y: 20 },
 ]
 
 /** The corners of the line that shows the data, in pixels. */
@@ -16,7 +17,7 @@ function corners(svg: string): number[][] {
 
 describe('the learning curve', () => {
   test('is a line through every point, to scale, with larger returns higher up', async () => {
-    const [a, b, c] = corners(await learningCurve(points, 'CartPole-v1', null))
+    const [a, b, c] = corners(await learningCurve(points, labels, null))
     expect((b![0]! - a![0]!) * 2).toBeCloseTo(c![0]! - b![0]!, 1)
     expect((a![1]! - b![1]!) / 2).toBeCloseTo(c![1]! - b![1]!, 1)
     expect(b![1]!).toBeLessThan(a![1]!)
@@ -24,7 +25,7 @@ describe('the learning curve', () => {
 
   test('has a dashed line at the threshold, within the picture, and none where there is no threshold', async () => {
     const rule = async (threshold: number | null) =>
-      parseSvg(await learningCurve(points, 'CartPole-v1', threshold)).querySelector('[aria-label=rule] line')
+      parseSvg(await learningCurve(points, labels, threshold)).querySelector('[aria-label=rule] line')
     const line = (await rule(475))!
     expect(Number(line.getAttribute('y1'))).toBeGreaterThanOrEqual(0)
     expect(Number(line.getAttribute('y1'))).toBeLessThan(420)
@@ -32,7 +33,7 @@ describe('the learning curve', () => {
   })
 
   test('names its axes, and markup in an environment name stays text', async () => {
-    const svg = await learningCurve(points, 'A <b>&"B"', null)
+    const svg = await learningCurve(points, { ...labels, x: 'A <b>&"B": environment steps' }, null)
     expect(svg).not.toContain('<b>')
     expect(parseSvg(svg).textContent).toContain('A <b>&"B": environment steps')
     expect(parseSvg(svg).textContent).toContain('mean return of the last 100 episodes')

@@ -1,0 +1,55 @@
+/**
+ * Reinforcement learning of a language model: groups of conversations are sampled, their rewards compared, and the model is
+ * made more likely to say what was worth more. Which loss does it, and whose settings, is a descriptor.
+ */
+import type { DefinitionRecord } from '../definition.ts'
+import { InputError } from '../errors.ts'
+import { choice, number, resolveSettings, type SettingValues, whole } from '../settings.ts'
+import { algorithmPresets, type LossId, type Preset, projectSettings } from './loss-presets.ts'
+import { describeLoss, type LossDescriptor, type LossSettings } from './losses.ts'
+import { checkOptimizer, optimizerSettings } from './optimizer.ts'
+import { schedules } from './schedule.ts'
+
+const lossIds = Object.keys(algorithmPresets).filter((id) => id !== 'sft') as LossId[]
+
+export const rlSettings = {
+  loss: choice('grpo', lossIds, 'which loss'),
+  preset: choice('paper', Object.keys(projectSettings) as Preset[], 'whose settings it has'),
+  updates: whole(100, 'updates', { min: 0 }),
+  groupsPerUpdate: whole(16, 'groups of an update', { min: 1 }),
+  groupSize: whole(8, 'conversations sampled for one prompt', { min: 1 }),
+  updateEpochs: whole(1, 'optimizer steps with the conversations of an update', { min: 1 }),
+  learningRate: number(1e-3, 'of the optimizer, before the schedule', { above: 0 }),
+  schedule: choice('constant', schedules, 'what the learning rate does after its warm-up'),
+  warmupFraction: number(0, 'part of the updates in which the learning rate rises', { min: 0, max: 1 }),
+  maxGradNorm: number(1, 'the gradient is brought down to this norm', { above: 0 }),
+  temperature: number(1, 'what logits are divided by, in sampling and in training', { above: 0 }),
+  ...optimizerSettings,
+}
+
+/** The values of `rlSettings`. */
+export type RlSettings = SettingValues<typeof rlSettings>
+
+/** Reinforcement learning with its settings. */
+export interface RlDefinition extends DefinitionRecord {
+  readonly settings: RlSettings
+  readonly loss: LossDescriptor
+}
+
+/**
+ * Reinforcement learning of a language model.
+ * @throws InputError for a setting that is unknown or out of range, and a loss that compares rewards in groups of one.
+ * @example rl({ loss: 'dapo', groupSize: 16, lossSettings: { klCoef: 0.01 } })
+ */
+export function rl({
+  lossSettings = {},
+  ...given
+}: Partial<RlSettings> & { lossSettings?: Partial<LossSettings> } = {}): RlDefinition {
+  const settings = resolveSettings('rl', rlSettings, given)
+  checkOptimizer('rl', settings)
+  const loss = describeLoss(settings.loss, settings.preset, lossSettings)
+  if (loss.settings.advantage === 'group' && loss.settings.lone === 'mask' && settings.groupSize === 1) {
+    throw new InputError('rl.groupSize', '1', `at least 2: ${settings.loss} compares the rewards of a group`)
+  }
+  return Object.freeze({ id: 'rl', parameters: { ...settings, lossSettings }, module: import.meta.url, settings, loss })
+}

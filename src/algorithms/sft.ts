@@ -1,0 +1,32 @@
+/** Supervised fine-tuning: cross-entropy of the answers' tokens, the examples in an order of each epoch's own. */
+import { type DefinitionRecord, defineFactory, type Factory } from '../definition.ts'
+import { choice, number, type SettingValues, whole } from '../settings.ts'
+import { describeLoss, type LossDescriptor } from './losses.ts'
+import { checkOptimizer, optimizerSettings } from './optimizer.ts'
+import { schedules } from './schedule.ts'
+
+export const sftSettings = {
+  steps: whole(100, 'optimizer steps', { min: 0 }),
+  batchSize: whole(64, 'examples of a step', { min: 1 }),
+  learningRate: number(3e-3, 'of the optimizer, before the schedule', { above: 0 }),
+  schedule: choice('constant', schedules, 'what the learning rate does after its warm-up'),
+  warmupFraction: number(0, 'part of the steps in which the learning rate rises', { min: 0, max: 1 }),
+  maxGradNorm: number(1, 'the gradient is brought down to this norm', { above: 0 }),
+  ...optimizerSettings,
+}
+
+/** Supervised fine-tuning with its settings. */
+export interface SftDefinition extends DefinitionRecord {
+  readonly settings: SettingValues<typeof sftSettings>
+  readonly loss: LossDescriptor
+}
+
+/** Supervised fine-tuning. @example sft({ steps: 200, learningRate: 1e-3 }) */
+export const sft: Factory<typeof sftSettings, SftDefinition> = defineFactory(
+  'algorithm',
+  { id: 'sft', module: import.meta.url, settings: sftSettings },
+  (settings) => {
+    checkOptimizer('sft', settings)
+    return { settings, loss: describeLoss('sft') }
+  },
+)

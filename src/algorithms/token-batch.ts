@@ -1,0 +1,87 @@
+/**
+ * Batches of ragged sequences, cut into micro-batches of a bounded number of rows. A sequence of n tokens takes n − 1 rows,
+ * each of which predicts the token after it; a token of the batch is the target of the row before it.
+ */
+import { InputError } from '../errors.ts'
+
+/** Sequences as tables have them: those of sequence i are tokens offsets[i] … offsets[i + 1] − 1. */
+export interface TokenSequences {
+  readonly offsets: ArrayLike<number>
+  readonly token: ArrayLike<number>
+  /** 1 for tokens to learn from. */
+  readonly lossMask: ArrayLike<number>
+}
+
+/** Sequences in the order of their micro-batches. */
+export interface TokenBatch {
+  /** The sequences' places in what the batch was made of. */
+  readonly order: readonly number[]
+  /** Micro-batch b has the sequences parts[b] … parts[b + 1] − 1 of the batch. */
+  readonly parts: readonly number[]
+  readonly offsets: Int32Array
+  readonly token: Int32Array
+  readonly lossMask: Uint8Array
+}
+
+/**
+ * Orders sequences into micro-batches of at most `maxRows` rows, by first-fit decreasing: the longest first, each into the
+ * first micro-batch that has room. The same sequences always give the same micro-batches.
+ * @throws InputError for a sequence that is too long for any, or that has no token to predict.
+ */
+export function packBatch(sequences: TokenSequences, maxRows: number): TokenBatch {
+  const { offsets } = sequences
+  const count = offsets.length - 1
+  const rows = Array.from({ length: count }, (_, i) => offsets[i + 1]! - offsets[i]! - 1)
+  rows.forEach((length, i) => {
+    if (length >= 1 && length <= maxRows) return
+    throw new InputError(
+      `sequence ${i}`,
+      `${length + 1} tokens`,
+      `2 to ${maxRows + 1}, the rows of a micro-batch and one`,
+    )
+  })
+  const bins: { room: number; members: number[] }[] = []
+  const longestFirst = rows.map((_, i) => i).sort((a, b) => rows[b]! - rows[a]! || a - b)
+  for (const i of longestFirst) {
+    let bin = bins.find(({ room }) => room >= rows[i]!)
+    if (bin === undefined) {
+      bin = { room: maxRows, members: [] }
+      bins.push(bin)
+    }
+    bin.room -= rows[i]!
+    bin.members.push(i)
+  }
+  const order = bins.flatMap(({ members }) => members)
+  const parts = [0]
+  for (const { members } of bins) parts.push(parts.at(-1)! + members.length)
+  return { order, parts, ...inOrder(sequences, order) }
+}
+
+function inOrder({ offsets: from, token, lossMask }: TokenSequences, order: readonly number[]) {
+  const offsets = new Int32Array(order.length + 1)
+  order.forEach((i, place) => {
+    offsets[place + 1] = offsets[place]! + from[i + 1]! - from[i]!
+  })
+  const batch = { offsets, token: new Int32Array(offsets.at(-1)!), lossMask: new Uint8Array(offsets.at(-1)!) }
+  order.forEach((i, place) => {
+    for (let t = from[i]!, to = offsets[place]!; t < from[i + 1]!; t++, to++) {
+      batch.token[to] = token[t]!
+      batch.lossMask[to] = lossMask[t]!
+    }
+    batch.lossMask[offsets[place]!] = 0 // The first token follows nothing, so nobody predicted it.
+  })
+  return batch
+}
+
+/** A column of tokens in the batch's order. */
+export function tokensInOrder(
+  { order, offsets }: TokenBatch,
+  from: ArrayLike<number>,
+  column: ArrayLike<number>,
+): Float32Array {
+  const ordered = new Float32Array(offsets.at(-1)!)
+  order.forEach((i, place) => {
+    for (let t = from[i]!, to = offsets[place]!; t < from[i + 1]!; t++, to++) ordered[to] = column[t]!
+  })
+  return ordered
+}

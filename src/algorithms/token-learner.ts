@@ -1,0 +1,169 @@
+/**
+ * What learns from tokens: evaluates batches of sequences under a transformer's weights, gathers a loss's gradient micro-batch
+ * by micro-batch, and makes one optimizer step of it. However a batch is cut, its loss and gradient are those of the whole.
+ */
+import { type Columns, column, type Plan, saved } from '../components/column.ts'
+import { InputError } from '../errors.ts'
+import { type Kernels, PolicySum } from '../kernels/bind.ts'
+import type { ParameterViews } from '../policies/policy.ts'
+import type { TransformerModel } from '../policies/transformer/model.ts'
+import {
+  PackedTransformer,
+  packedPlan,
+  type TokenDerivatives,
+  type TokensEvaluated,
+} from '../policies/transformer/packed.ts'
+import { differentiateLoss, type LossDescriptor, type LossTotals, type PreparedLoss } from './losses.ts'
+import { type OptimizerSettings, optimizerPlan, optimizerStep, startOptimizer } from './optimizer.ts'
+import type { TokenBatch } from './token-batch.ts'
+
+/** The columns of a learner of tokens, for micro-batches of at most `rows` rows. */
+export function tokenLearnerPlan(
+  model: TransformerModel,
+  rows: number,
+  context: number,
+  settings: OptimizerSettings,
+  hasReference: boolean,
+) {
+  return {
+    packed: packedPlan(model, rows, context),
+    gradient: column('f32', model.numParameters),
+    optimizer: optimizerPlan(settings, model.numParameters),
+    /** The weights of the reference policy; no elements where there is none. */
+    reference: saved(column('f32', hasReference ? model.numParameters : 0)),
+  } satisfies Plan
+}
+
+/** The columns of a learner of tokens. */
+export type TokenLearnerColumns = Columns<ReturnType<typeof tokenLearnerPlan>>
+
+/** What a loss reads of each token beside what the batch says. */
+export interface TokenLossColumns {
+  readonly oldLogprob: Float32Array
+  readonly referenceLogprob: Float32Array | null
+}
+
+/** Learns from tokens, in one thread. */
+export class TokenLearner {
+  readonly columns: TokenLearnerColumns
+  readonly #weights: Float32Array
+  readonly #kernels: Kernels
+  readonly #settings: OptimizerSettings
+  readonly #policy: PackedTransformer
+  readonly #reference: PackedTransformer | null
+  readonly #gradient: ParameterViews
+  /** Of each token of the batch in work. */
+  #own = tokenColumns(0)
+
+  constructor(
+    model: TransformerModel,
+    weights: Float32Array,
+    columns: TokenLearnerColumns,
+    kernels: Kernels,
+    settings: OptimizerSettings,
+  ) {
+    this.columns = columns
+    this.#weights = weights
+    this.#kernels = kernels
+    this.#settings = settings
+    this.#policy = new PackedTransformer(model, weights, columns.packed, kernels)
+    this.#gradient = this.#policy.view(columns.gradient)
+    const hasReference = columns.reference.length > 0
+    this.#reference = hasReference ? new PackedTransformer(model, columns.reference, columns.packed, kernels) : null
+  }
+
+  /** Begins with the weights as they stand: they are the reference, and the optimizer has taken no step. */
+  start(): void {
+    const { reference, optimizer } = this.columns
+    if (reference.length > 0) reference.set(this.#weights)
+    for (const moment of [optimizer.moment, optimizer.squareMoment]) moment.fill(0)
+    startOptimizer(optimizer)
+  }
+
+  /** Log-probabilities of the batch's tokens, in nats, 0 for each sequence's first; under the reference's weights if asked. */
+  evaluate(batch: TokenBatch, temperature: number, whose: 'policy' | 'reference'): Float32Array {
+    const logprob = new Float32Array(batch.token.length)
+    const packed = whose === 'policy' ? this.#policy : this.#reference!
+    for (let part = 0; part + 1 < batch.parts.length; part++) {
+      const [from, to] = [batch.parts[part]!, batch.parts[part + 1]!]
+      const evaluated = packed.evaluate(packed.pack(batch.token, batch.offsets, from, to), temperature)
+      rowsToTokens(logprob, evaluated.logprob, batch.offsets, from, to)
+    }
+    return logprob
+  }
+
+  /**
+   * Makes the gradient of a prepared batch's loss. Returns the loss's sums in the order of `PolicySum`; of cross-entropy only
+   * the first two are there.
+   */
+  differentiate(
+    batch: TokenBatch,
+    descriptor: LossDescriptor,
+    prepared: PreparedLoss,
+    totals: LossTotals,
+    given: TokenLossColumns,
+    temperature: number,
+  ): Float64Array {
+    const { token, offsets, parts } = batch
+    if (this.#own.logprob.length < token.length) this.#own = tokenColumns(token.length)
+    const own = this.#own
+    const sums = new Float64Array(PolicySum.length)
+    this.columns.gradient.fill(0)
+    const outputs = { dLogprob: own.dLogprob, dEntropy: own.dEntropy, sums }
+    const inputs = {
+      ...given,
+      logprob: own.logprob,
+      entropy: own.entropy,
+      advantage: prepared.tokenAdvantage,
+      weight: descriptor.settings.correction === 'none' ? null : prepared.weight,
+      counted: prepared.counted,
+    }
+    for (let part = 0; part + 1 < parts.length; part++) {
+      const [from, to] = [parts[part]!, parts[part + 1]!]
+      const lossOf = (evaluated: TokensEvaluated, derivatives: TokenDerivatives): void => {
+        rowsToTokens(own.logprob, evaluated.logprob, offsets, from, to)
+        rowsToTokens(own.entropy, evaluated.entropy, offsets, from, to)
+        const some = { ...inputs, offsets: offsets.subarray(from, to + 1) }
+        differentiateLoss(descriptor, outputs, some, totals, this.#kernels)
+        tokensToRows(derivatives.dLogprob, own.dLogprob, offsets, from, to)
+        tokensToRows(derivatives.dEntropy, own.dEntropy, offsets, from, to)
+      }
+      this.#policy.differentiate(this.#policy.pack(token, offsets, from, to), lossOf, this.#gradient, temperature)
+    }
+    return sums
+  }
+
+  /**
+   * One optimizer step against the gradient, which is first brought down to the norm `maxNorm`; returns its norm before.
+   * @throws InputError for a gradient that is not finite, before the weights are touched.
+   */
+  descend(learningRate: number, maxNorm: number): number {
+    const { gradient, optimizer } = this.columns
+    const norm = this.#kernels.globalNorm(gradient, gradient.length)
+    if (!Number.isFinite(norm)) {
+      throw new InputError('gradient', `a norm of ${norm}`, 'a finite one: a smaller learningRate, or smaller rewards')
+    }
+    const scale = Math.min(1, maxNorm / (norm + 1e-6))
+    optimizerStep(this.#settings, optimizer, this.#kernels, this.#weights, gradient, scale, learningRate)
+    return norm
+  }
+}
+
+function tokenColumns(count: number) {
+  const each = () => new Float32Array(count)
+  return { logprob: each(), entropy: each(), dLogprob: each(), dEntropy: each() }
+}
+
+/** Rows of packed sequences `from` to `to` go to the tokens that they predict. */
+function rowsToTokens(tokens: Float32Array, rows: Float32Array, offsets: Int32Array, from: number, to: number): void {
+  let row = 0
+  for (let i = from; i < to; i++) {
+    tokens[offsets[i]!] = 0
+    for (let t = offsets[i]! + 1; t < offsets[i + 1]!; t++) tokens[t] = rows[row++]!
+  }
+}
+
+function tokensToRows(rows: Float32Array, tokens: Float32Array, offsets: Int32Array, from: number, to: number): void {
+  let row = 0
+  for (let i = from; i < to; i++) for (let t = offsets[i]! + 1; t < offsets[i + 1]!; t++) rows[row++] = tokens[t]!
+}

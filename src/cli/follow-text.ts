@@ -1,0 +1,66 @@
+/** The training of a language model with somebody watching: progress, Ctrl-C, and what came of it. */
+import type { TextMetrics, TextRun, TextRunSummary } from '../index.ts'
+import { interruption } from './follow.ts'
+import { group, progressLine } from './progress.ts'
+
+/** Trains the run to its end, or until Ctrl-C: then it ends after the tick, writes a checkpoint and says how to go on. */
+export async function followText(
+  run: TextRun,
+  { json, quiet }: { json: boolean; quiet: boolean },
+): Promise<TextRunSummary> {
+  const { environment, sft, rl, settings } = run.definition
+  const interrupt = interruption(quiet, 'this tick')
+  if (!quiet) {
+    const parts = [
+      sft === null ? '' : `${group(sft.settings.steps)} supervised steps`,
+      rl === null ? '' : `${group(rl.settings.updates)} updates of ${rl.settings.loss}`,
+    ]
+    const size = `${group(run.trainer.cohort.model.numParameters)} parameters`
+    process.stderr.write(
+      `${environment.id}: ${parts.filter(Boolean).join(', ')}, ${size}, seed ${settings.seed} → ${run.folder}\n`,
+    )
+  }
+  const progress = progressLine(run.totalSteps, 'steps', quiet)
+  try {
+    const onStep = (metrics: TextMetrics): void => {
+      progress.update(run.trainer.sftSteps + run.trainer.rlUpdates, figuresOf(metrics))
+    }
+    const summary = await run.train({ onStep, signal: interrupt.signal })
+    progress.end()
+    if (!json) console.log(describe(summary))
+    return summary
+  } catch (error) {
+    progress.end()
+    throw error
+  } finally {
+    interrupt.forget()
+  }
+}
+
+function figuresOf({ phase, loss, rl }: TextMetrics): string[] {
+  if (rl === null) return [phase, `loss ${loss.toFixed(3)}`]
+  const reward = rl.reward === null ? 'no reward known' : `reward ${rl.reward.toFixed(3)}`
+  const rate = rl.sampledTokens / rl.rolloutSeconds
+  const unknown = rl.numUnknown > 0 ? `${rl.numUnknown} rewards unknown (${rl.firstError})` : ''
+  return [phase, reward, `entropy ${rl.entropy.toFixed(2)}`, `${group(Math.round(rate))} tokens/s`, unknown].filter(
+    Boolean,
+  )
+}
+
+function describe(summary: TextRunSummary): string {
+  const { status, folder, sftSteps, updates, trajectories, seconds, tokensPerSecond, reward } = summary
+  const steps = [`${group(sftSteps)} supervised steps`, `${group(updates)} updates`].join(' and ')
+  const lines = [`${status}: ${steps} in ${seconds.toFixed(1)} s`]
+  if (reward !== null && tokensPerSecond !== null) {
+    const [rollout, update] = [tokensPerSecond.rollout, tokensPerSecond.update].map((rate) => group(Math.round(rate)))
+    lines.push(
+      `reward ${reward.first.toFixed(3)} in the first 100 groups, ${reward.last.toFixed(3)} in the last`,
+      `${group(trajectories)} conversations; ${rollout} tokens/s sampled, ${update} tokens/s trained`,
+    )
+  }
+  for (const [name, path] of Object.entries(summary.files)) lines.push(`  ${name.padEnd(14)} ${path}`)
+  lines.push(
+    status === 'interrupted' ? `to go on: colonnade resume ${folder}` : `to judge it: colonnade evaluate ${folder}`,
+  )
+  return lines.join('\n')
+}

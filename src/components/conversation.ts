@@ -1,0 +1,58 @@
+import { type Columns, column, saved } from './column.ts'
+
+/** Whose turn it is in a lane. */
+export const Talk = {
+  /** No conversation: the lane takes the next one. */
+  free: 0,
+  /** The model is speaking. */
+  model: 1,
+  /** The model's turn is over; the environment has not been asked yet. */
+  over: 2,
+  /** The environment was asked, and owes its reply. */
+  asked: 3,
+  /** The conversation is over. */
+  ended: 4,
+} as const
+
+/** A conversation in each lane: its tokens so far, and where it stands. A checkpoint keeps all of it. */
+export type Conversation = Columns<ReturnType<typeof conversationPlan>>
+
+/** Plans the conversation component of a cohort whose conversations have at most `context` tokens. */
+export function conversationPlan(numLanes: number, context: number) {
+  const perToken = <T extends 'i32' | 'u8' | 'f32'>(type: T) => saved(column(type, numLanes, context))
+  const perLane = <T extends 'i32' | 'u8' | 'f64'>(type: T) => saved(column(type, numLanes))
+  return {
+    /** Token ids as sent and as sampled: lanes × context; so are the next four. Written by reset, infer and step. */
+    token: perToken('i32'),
+    /** 1 where the model chose the token. */
+    lossMask: perToken('u8'),
+    /** Log-probability under the distribution that the token was drawn from, in nats; 0 where nothing was drawn. */
+    logprob: perToken('f32'),
+    /** Number of the weights that chose it; −1 where none did. */
+    version: perToken('i32'),
+    /** The turn that it belongs to, from 0; what the environment says belongs to the turn that it leads to. */
+    turnOf: perToken('i32'),
+    /** Tokens so far. Written by reset, infer and step. */
+    length: perLane('i32'),
+    /** Where the model's turn begins. */
+    turnStart: perLane('i32'),
+    /** Number of the turn, from 0. */
+    turn: perLane('i32'),
+    /** Whose turn it is: a `Talk`. */
+    phase: perLane('u8'),
+    /** Why the last turn ended: an index of `stopReasons`. Written by infer. */
+    stopReason: perLane('u8'),
+    /** What the environment says the conversation is worth, and whether it could tell. Written by step. */
+    reward: perLane('f64'),
+    known: perLane('u8'),
+    /** Which conversation it is: its prompt, its group, its place in the group, how often the prompts have been round. */
+    promptId: perLane('i32'),
+    group: perLane('i32'),
+    member: perLane('i32'),
+    epoch: perLane('i32'),
+    /** Tokens whose keys and values are in the cache. Not kept: a resumed run makes them again. */
+    cached: column('i32', numLanes),
+    /** Conversations begun, in one element. Written by reset. */
+    begun: saved(column('f64', 1)),
+  }
+}

@@ -1,0 +1,40 @@
+/** Sums and differences of whole numbers, digit by digit. The reward is 1 for the right number. */
+import { type Settings, whole } from '../../settings.ts'
+import { defineTextEnvironment, type TextEnvironmentFactory } from '../text.ts'
+import { ExampleNumbers, placesRight } from './characters.ts'
+
+const settings = {
+  numExamples: whole(20_000, 'how many examples there are', { min: 1 }),
+  seed: whole(0, 'keys the examples: another seed, other ones', { min: 0 }),
+} satisfies Settings
+
+function arithmeticTask(id: string, digits: number): TextEnvironmentFactory<typeof settings> {
+  const largest = 10 ** digits - 1
+  return defineTextEnvironment({
+    id,
+    module: import.meta.url,
+    settings,
+    make: ({ numExamples, seed }) => ({
+      numExamples,
+      maxTokens: digits + 3,
+      alphabet: '0123456789+-=',
+      example(index) {
+        const numbers = new ExampleNumbers(seed, index)
+        const [a, b] = [numbers.between(0, largest), numbers.between(0, largest)]
+        const isSum = numbers.between(0, 1) === 0
+        return { prompt: `${a}${isSum ? '+' : '-'}${b}=`, answer: String(isSum ? a + b : a - b) }
+      },
+      // The digits that are right count a little, so that a model that is nearly right hears of it.
+      respond({ completion, example }) {
+        const exact = completion === example.answer ? 1 : 0
+        const places = placesRight(completion, example.answer!)
+        return { reward: 0.8 * exact + 0.2 * places, components: { exact, places } }
+      },
+    }),
+  })
+}
+
+/** Sums and differences of numbers of one digit: `7-9=` is answered with `-2`. */
+export const arithmetic1 = arithmeticTask('text/arithmetic-1', 1)
+/** Sums and differences of numbers of up to two digits: `47+85=` is answered with `132`. */
+export const arithmetic2 = arithmeticTask('text/arithmetic-2', 2)

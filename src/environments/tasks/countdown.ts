@@ -1,0 +1,64 @@
+/**
+ * Countdown: make the target of all the numbers, each used once, with +, − and ×. There are several right answers, so the
+ * reward computes what the answer comes to.
+ */
+import { type Settings, whole } from '../../settings.ts'
+import { defineTextEnvironment } from '../text.ts'
+import { ExampleNumbers } from './characters.ts'
+
+const settings = {
+  numbers: whole(3, 'how many numbers', { min: 2, max: 4 }),
+  largest: whole(9, 'the largest number', { min: 1, max: 99 }),
+  numExamples: whole(20_000, 'how many examples there are', { min: 1 }),
+  seed: whole(0, 'keys the examples: another seed, other ones', { min: 0 }),
+} satisfies Settings
+
+/** `3,5,2:11=` is answered with `3*2+5`, or another way to 11 that uses each number once. */
+export const countdown = defineTextEnvironment({
+  id: 'text/countdown',
+  module: import.meta.url,
+  settings,
+  make: ({ numbers, largest, numExamples, seed }) => ({
+    numExamples,
+    maxTokens: numbers * (String(largest).length + 1) + 2,
+    alphabet: '0123456789,:+-*=',
+    example(index) {
+      const drawn = new ExampleNumbers(seed, index)
+      const given = Array.from({ length: numbers }, () => drawn.between(1, largest))
+      const order = shuffled(given, drawn)
+      const answer = order.map((value, place) => (place === 0 ? '' : '+-*'[drawn.between(0, 2)]) + value).join('')
+      return { prompt: `${given.join(',')}:${computed(answer)}=`, answer, given, target: computed(answer) }
+    },
+    respond({ completion, example }) {
+      const { given, target } = example as { given: readonly number[]; target: number } & typeof example
+      if (!/^\d+([-+*]\d+)*$/.test(completion))
+        return { reward: 0, components: { wellFormed: 0, numbers: 0, target: 0 } }
+      const used = completion.split(/[-+*]/).map(Number)
+      const usesAll = used.toSorted().join() === given.toSorted().join() ? 1 : 0
+      const reaches = usesAll === 1 && computed(completion) === target ? 1 : 0
+      return {
+        reward: 0.1 + 0.2 * usesAll + 0.7 * reaches,
+        components: { wellFormed: 1, numbers: usesAll, target: reaches },
+      }
+    },
+  }),
+})
+
+function shuffled(values: readonly number[], drawn: ExampleNumbers): number[] {
+  const order = [...values]
+  for (let i = order.length - 1; i > 0; i--) {
+    const j = drawn.between(0, i)
+    ;[order[i], order[j]] = [order[j]!, order[i]!]
+  }
+  return order
+}
+
+/** What a sum of products comes to: products first. */
+function computed(expression: string): number {
+  let total = 0
+  for (const [, sign, product] of expression.matchAll(/([-+]?)(\d+(?:\*\d+)*)/g)) {
+    const value = product!.split('*').reduce((left, right) => left * Number(right), 1)
+    total += sign === '-' ? -value : value
+  }
+  return total
+}

@@ -1,0 +1,27 @@
+/** The text environments that come with Colonnade. */
+import { unknownWord } from '../../errors.ts'
+import type { TextEnvironmentFactory } from '../text.ts'
+import { arithmetic1, arithmetic2 } from './arithmetic.ts'
+import { countdown } from './countdown.ts'
+import { copy, reverse, sort } from './sequences.ts'
+
+/** Every built-in text environment's factory. */
+export const textEnvironments: readonly TextEnvironmentFactory[] = [
+  reverse,
+  copy,
+  sort,
+  arithmetic1,
+  arithmetic2,
+  countdown,
+] as unknown as TextEnvironmentFactory[]
+
+/**
+ * The factory of a built-in text environment.
+ * @throws InputError that names the nearest id.
+ */
+export function textEnvironmentFactory(id: string): TextEnvironmentFactory {
+  const factory = textEnvironments.find((candidate) => candidate.id === id)
+  if (factory !== undefined) return factory
+  const ids = textEnvironments.map((candidate) => candidate.id)
+  throw unknownWord('text environment', id, ids)
+}

@@ -1,0 +1,42 @@
+/**
+ * Tasks on short texts: reverse, copy and sort. The prompt is a text of letters and `=`; the answer follows. The reward is
+ * the part of the places that are right.
+ */
+import { type Settings, whole } from '../../settings.ts'
+import { defineTextEnvironment, type TextEnvironmentFactory } from '../text.ts'
+import { ExampleNumbers, placesRight } from './characters.ts'
+
+const LETTERS = 'abcdefgh'
+
+const settings = {
+  minLength: whole(2, 'letters of the shortest text', { min: 1 }),
+  maxLength: whole(8, 'letters of the longest text', { min: 1 }),
+  numExamples: whole(20_000, 'how many examples there are', { min: 1 }),
+  seed: whole(0, 'keys the examples: another seed, other ones', { min: 0 }),
+} satisfies Settings
+
+function sequenceTask(id: string, answerOf: (text: string) => string): TextEnvironmentFactory<typeof settings> {
+  return defineTextEnvironment({
+    id,
+    module: import.meta.url,
+    settings,
+    make: ({ minLength, maxLength, numExamples, seed }) => ({
+      numExamples,
+      maxTokens: maxLength + 1,
+      alphabet: `${LETTERS}=`,
+      example(index) {
+        const numbers = new ExampleNumbers(seed, index)
+        const text = numbers.text(LETTERS, numbers.between(minLength, Math.max(minLength, maxLength)))
+        return { prompt: `${text}=`, answer: answerOf(text) }
+      },
+      respond: ({ completion, example }) => ({ reward: placesRight(completion, example.answer!) }),
+    }),
+  })
+}
+
+/** Say the letters from the last to the first: `abc=` is answered with `cba`. */
+export const reverse = sequenceTask('text/reverse', (text) => [...text].reverse().join(''))
+/** Say the letters again: `abc=` is answered with `abc`. */
+export const copy = sequenceTask('text/copy', (text) => text)
+/** Say the letters in the alphabet's order: `cab=` is answered with `abc`. */
+export const sort = sequenceTask('text/sort', (text) => [...text].sort().join(''))

@@ -1,0 +1,59 @@
+import { Talk } from '../../components/conversation.ts'
+import { InputError } from '../../errors.ts'
+import { promptIds, promptMessages } from '../../text/dialogue.ts'
+import { exampleAt, type TextCohort } from '../../text-cohort.ts'
+import type { World } from '../../world.ts'
+
+/**
+ * Free lanes take the next conversations, as long as there are some to begin: the examples in an order of each epoch's own,
+ * each for a whole group.
+ *
+ * Reads phase, begun. Writes the prompt's tokens and which conversation it is. Runs first, so that whoever can speak does.
+ */
+export function resetText(world: World): void {
+  for (const cohort of world.conversations) {
+    const { conversation, numLanes } = cohort
+    for (let n = 0; n < numLanes && conversation.begun[0]! < cohort.released; n++) {
+      if (conversation.phase[n] === Talk.free) begin(world, cohort, n, conversation.begun[0]!++)
+    }
+  }
+}
+
+/** Begins the conversation of that number, counted from 0, in lane n. */
+function begin({ kernels }: World, cohort: TextCohort, n: number, number: number): void {
+  const { conversation, environment, tokenizer, context } = cohort
+  const group = Math.floor(number / cohort.groupSize)
+  const { promptId, epoch } = exampleAt(cohort, kernels, group)
+  const example = environment.example(promptId)
+  const ids = promptIds(tokenizer, example, `${environment.id}, example ${promptId}`)
+  if (ids.length >= context) {
+    const got = `a prompt of ${ids.length} tokens`
+    throw new InputError(`${environment.id}, example ${promptId}`, got, `fewer than the context of ${context}`)
+  }
+  conversation.promptId[n] = promptId
+  conversation.group[n] = group
+  conversation.member[n] = number % cohort.groupSize
+  conversation.epoch[n] = epoch
+  conversation.length[n] = 0
+  conversation.cached[n] = 0
+  conversation.turn[n] = 0
+  conversation.reward[n] = 0
+  conversation.known[n] = 0
+  cohort.histories[n] = promptMessages(example)
+  cohort.replies[n] = null
+  hear(cohort, n, ids)
+}
+
+/** Puts tokens that were sent to the model at the conversation's end; its turn begins after them. */
+export function hear({ conversation, context }: TextCohort, n: number, ids: readonly number[]): void {
+  const { token, lossMask, logprob, version, turnOf, length, turn } = conversation
+  const first = n * context + length[n]!
+  token.set(ids, first)
+  lossMask.fill(0, first, first + ids.length)
+  logprob.fill(0, first, first + ids.length)
+  version.fill(-1, first, first + ids.length)
+  turnOf.fill(turn[n]!, first, first + ids.length)
+  length[n] = length[n]! + ids.length
+  conversation.turnStart[n] = length[n]!
+  conversation.phase[n] = Talk.model
+}

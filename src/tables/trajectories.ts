@@ -1,0 +1,241 @@
+/**
+ * Trajectories: finished conversations of any length, in columns. One row a trajectory, and one a token, those of trajectory
+ * i at offsets[i] … offsets[i + 1] − 1, which is how Arrow keeps lists. Columns grow when they are full; nothing is dropped.
+ */
+import { InputError, show } from '../errors.ts'
+
+/** One trajectory, as it is appended and read back. */
+export interface Trajectory {
+  /** The example that it began with, its group, its place in the group, and how often the examples had been round. */
+  readonly promptId: number
+  readonly group: number
+  readonly member: number
+  readonly epoch: number
+  /** Turns of the model. */
+  readonly turns: number
+  /** Why the last turn ended. */
+  readonly stopReason: string
+  /** Null where it could not be told, and why. */
+  readonly reward: number | null
+  readonly error: string | null
+  /** What the reward is made of, by name; null where that could not be told. */
+  readonly components: Readonly<Record<string, number | null>>
+  /** Token ids as sent and as sampled. The other token columns are as long. */
+  readonly token: ArrayLike<number>
+  /** 1 where the model chose the token. */
+  readonly lossMask: ArrayLike<number>
+  /** Log-probability under the distribution that the token was drawn from, in nats; 0 where nothing was drawn. */
+  readonly logprob: ArrayLike<number>
+  /** Number of the weights that chose it; −1 where none did. */
+  readonly version: ArrayLike<number>
+  /** The turn that it belongs to, from 0. */
+  readonly turn: ArrayLike<number>
+}
+
+/** Views of the columns; they stand until the next row is appended. */
+export interface TrajectoryColumns {
+  readonly offsets: Int32Array
+  readonly token: Int32Array
+  readonly lossMask: Uint8Array
+  readonly logprob: Float32Array
+  readonly version: Int32Array
+  readonly turn: Int32Array
+  readonly promptId: Int32Array
+  readonly group: Int32Array
+  readonly member: Int32Array
+  readonly epoch: Int32Array
+  readonly turns: Int32Array
+  readonly stopReason: readonly string[]
+  /** 0 where `known` is. */
+  readonly reward: Float64Array
+  readonly known: Uint8Array
+  readonly error: readonly (string | null)[]
+  /** NaN where the trajectory has none yet. */
+  readonly advantage: Float64Array
+  readonly components: ReadonlyMap<string, readonly (number | null)[]>
+}
+
+const TOKEN_COLUMNS = ['token', 'lossMask', 'logprob', 'version', 'turn'] as const
+const ROW_COLUMNS = ['promptId', 'group', 'member', 'epoch', 'turns'] as const
+
+/** Trajectories in the order in which they were appended. */
+export class Trajectories {
+  #count = 0
+  #tokens = tokenColumns(1024)
+  #rows = rowColumns(64)
+  #stopReason: string[] = []
+  #error: (string | null)[] = []
+  readonly #components = new Map<string, (number | null)[]>()
+
+  get count(): number {
+    return this.#count
+  }
+
+  get numTokens(): number {
+    return this.#rows.offsets[this.#count]!
+  }
+
+  /**
+   * Appends a copy of one trajectory.
+   * @throws InputError where its token columns differ in length, it has no token, or its reward is not a finite number.
+   */
+  append(trajectory: Trajectory): void {
+    const length = check(trajectory)
+    const { reward, error, stopReason, components } = trajectory
+    const row = this.#count
+    const first = this.numTokens
+    if (first + length > this.#tokens.token.length) this.#tokens = grown(this.#tokens, tokenColumns, first + length)
+    if (row + 1 >= this.#rows.offsets.length) this.#rows = grown(this.#rows, rowColumns, row + 2)
+    for (const name of TOKEN_COLUMNS) this.#tokens[name].set(trajectory[name], first)
+    for (const name of ROW_COLUMNS) this.#rows[name][row] = trajectory[name]
+    this.#rows.reward[row] = reward ?? 0
+    this.#rows.known[row] = reward === null ? 0 : 1
+    this.#rows.advantage[row] = Number.NaN
+    this.#rows.offsets[row + 1] = first + length
+    this.#stopReason.push(stopReason)
+    this.#error.push(error)
+    for (const name of Object.keys(components)) {
+      if (!this.#components.has(name)) this.#components.set(name, new Array(row).fill(null))
+    }
+    for (const [name, values] of this.#components) values.push(components[name] ?? null)
+    this.#count++
+  }
+
+  /** Forgets all of them; the memory is kept. */
+  clear(): void {
+    this.#count = 0
+    this.#stopReason = []
+    this.#error = []
+    this.#components.clear()
+  }
+
+  /** Says what the trajectories' advantages are, a number each; NaN for one that is not learned from. */
+  setAdvantages(advantage: ArrayLike<number>): void {
+    if (advantage.length !== this.#count) {
+      throw new InputError('advantages', `${advantage.length} numbers`, `${this.#count}, one a trajectory`)
+    }
+    this.#rows.advantage.set(advantage)
+  }
+
+  /** The columns as they stand: views, not copies. */
+  columns(): TrajectoryColumns {
+    const [count, numTokens] = [this.#count, this.numTokens]
+    const { offsets, promptId, group, member, epoch, turns, reward, known, advantage } = this.#rows
+    const { token, lossMask, logprob, version, turn } = this.#tokens
+    return {
+      offsets: offsets.subarray(0, count + 1),
+      token: token.subarray(0, numTokens),
+      lossMask: lossMask.subarray(0, numTokens),
+      logprob: logprob.subarray(0, numTokens),
+      version: version.subarray(0, numTokens),
+      turn: turn.subarray(0, numTokens),
+      promptId: promptId.subarray(0, count),
+      group: group.subarray(0, count),
+      member: member.subarray(0, count),
+      epoch: epoch.subarray(0, count),
+      turns: turns.subarray(0, count),
+      stopReason: this.#stopReason,
+      reward: reward.subarray(0, count),
+      known: known.subarray(0, count),
+      error: this.#error,
+      advantage: advantage.subarray(0, count),
+      components: this.#components,
+    }
+  }
+
+  /** Trajectory i; its token columns are views. */
+  row(i: number): Trajectory {
+    if (!(Number.isInteger(i) && i >= 0 && i < this.#count)) {
+      throw new InputError('trajectory', show(i), `a whole number below ${this.#count}`)
+    }
+    const columns = this.columns()
+    const [from, to] = [columns.offsets[i]!, columns.offsets[i + 1]!]
+    return {
+      promptId: columns.promptId[i]!,
+      group: columns.group[i]!,
+      member: columns.member[i]!,
+      epoch: columns.epoch[i]!,
+      turns: columns.turns[i]!,
+      stopReason: this.#stopReason[i]!,
+      reward: columns.known[i] === 1 ? columns.reward[i]! : null,
+      error: this.#error[i]!,
+      components: Object.fromEntries([...this.#components].map(([name, values]) => [name, values[i]!])),
+      token: columns.token.subarray(from, to),
+      lossMask: columns.lossMask.subarray(from, to),
+      logprob: columns.logprob.subarray(from, to),
+      version: columns.version.subarray(from, to),
+      turn: columns.turn.subarray(from, to),
+    }
+  }
+
+  /** The rows by epoch, group and member: an order that does not depend on who was done first. */
+  order(): number[] {
+    const { epoch, group, member } = this.#rows
+    const rows = Array.from({ length: this.#count }, (_, i) => i)
+    return rows.sort((a, b) => epoch[a]! - epoch[b]! || group[a]! - group[b]! || member[a]! - member[b]! || a - b)
+  }
+
+  /** A copy of these rows, in this order, without their advantages. */
+  take(rows: readonly number[]): Trajectories {
+    const taken = new Trajectories()
+    for (const i of rows) taken.append(this.row(i))
+    return taken
+  }
+}
+
+/** Returns the number of tokens. */
+function check(trajectory: Trajectory): number {
+  const { token, reward, promptId, group, member, epoch, turns } = trajectory
+  const subject = `trajectory of group ${group}, member ${member}`
+  if (token.length === 0) throw new InputError(subject, 'no token', 'at least one')
+  for (const name of TOKEN_COLUMNS) {
+    const { length } = trajectory[name]
+    if (length !== token.length) {
+      throw new InputError(`${subject}, ${name}`, `${length} elements`, `${token.length}, as many as tokens`)
+    }
+  }
+  for (const [name, value] of Object.entries({ promptId, group, member, epoch, turns })) {
+    if (!Number.isInteger(value)) throw new InputError(`${subject}, ${name}`, show(value), 'a whole number')
+  }
+  if (reward !== null && !Number.isFinite(reward)) {
+    throw new InputError(`${subject}, reward`, show(reward), 'a finite number, or null where it could not be told')
+  }
+  return token.length
+}
+
+function tokenColumns(size: number) {
+  return {
+    token: new Int32Array(size),
+    lossMask: new Uint8Array(size),
+    logprob: new Float32Array(size),
+    version: new Int32Array(size),
+    turn: new Int32Array(size),
+  }
+}
+
+function rowColumns(size: number) {
+  return {
+    offsets: new Int32Array(size),
+    promptId: new Int32Array(size),
+    group: new Int32Array(size),
+    member: new Int32Array(size),
+    epoch: new Int32Array(size),
+    turns: new Int32Array(size),
+    reward: new Float64Array(size),
+    known: new Uint8Array(size),
+    advantage: new Float64Array(size),
+  }
+}
+
+/** The same columns with room for at least `size` elements, and twice what there was. */
+function grown<C extends Record<string, { readonly length: number }>>(
+  columns: C,
+  make: (size: number) => C,
+  size: number,
+): C {
+  const larger = make(Math.max(size, 2 * Object.values(columns)[0]!.length))
+  for (const [name, column] of Object.entries(columns)) {
+    ;(larger[name] as unknown as Float64Array).set(column as unknown as Float64Array)
+  }
+  return larger
+}

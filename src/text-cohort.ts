@@ -1,0 +1,203 @@
+/**
+ * A cohort of conversations: the lanes of one text environment under one language model. Its lanes take conversations one
+ * after another, so a lane that is done goes on at once while others still speak.
+ */
+import type { World as EcsWorld } from 'bitecs'
+import { type Columns, column, type Plan, saved } from './components/column.ts'
+import { type Conversation, conversationPlan, Talk } from './components/conversation.ts'
+import type { Message, Reply, TextEnvironmentDefinition } from './environments/text.ts'
+import { InputError, show } from './errors.ts'
+import type { Kernels } from './kernels/bind.ts'
+import { createLanes } from './lanes.ts'
+import { decoderPlan, TransformerDecoder } from './policies/transformer/decoder.ts'
+import type { TransformerModel } from './policies/transformer/model.ts'
+import { Random } from './random.ts'
+import { Trajectories } from './tables/trajectories.ts'
+import type { LanguageModelDefinition, OpenLanguageModel } from './text/language-model.ts'
+import type { Tokenizer } from './text/tokenizer.ts'
+
+/** The lanes of one text environment under one language model. */
+export interface TextCohortOptions {
+  environment: TextEnvironmentDefinition
+  policy: LanguageModelDefinition
+  /** How many conversations at once: a whole number ≥ 1. */
+  numLanes: number
+  /** How the cohort is called; the policy's id where it is not given. */
+  name?: string
+  /** What logits are divided by before a token is drawn: above 0. Default 1. */
+  temperature?: number
+  /** Tokens of a turn, at most; default the environment's. */
+  maxTokens?: number
+  /** Conversations begun from one prompt, one after another: a group. Default 1. */
+  groupSize?: number
+  /** Draw tokens (default), or take the most probable one. */
+  explore?: boolean
+  /** Seconds after which the environment's reply counts as failed. Default 60. */
+  replySeconds?: number
+}
+
+/** A reply that is awaited. */
+export interface PendingReply {
+  reply: Reply | null
+  /** Settles when the reply is there; never fails. */
+  arrival: Promise<void>
+}
+
+/** A cohort of conversations that has its memory. `conversation` is the component of its lanes. */
+export interface TextCohort {
+  readonly name: string
+  readonly environment: TextEnvironmentDefinition
+  readonly policyDefinition: LanguageModelDefinition
+  readonly model: TransformerModel
+  readonly tokenizer: Tokenizer
+  readonly numLanes: number
+  readonly context: number
+  readonly maxTokens: number
+  readonly groupSize: number
+  readonly temperature: number
+  readonly explore: boolean
+  readonly replyMilliseconds: number
+  /** The cohort's entities, as a bitecs query found them. */
+  readonly lanes: Uint32Array
+  readonly conversation: Conversation
+  readonly decoder: TransformerDecoder
+  readonly weights: Float32Array
+  readonly learner: Columns<Plan>
+  readonly random: Random
+  /** The examples' order in the epoch `orderEpoch`. */
+  readonly order: Uint32Array
+  readonly words: Uint32Array
+  orderEpoch: number
+  /** What was said in each lane before the model's turn. */
+  readonly histories: Message[][]
+  /** The environment's last reply to each lane, and the one that it owes. */
+  readonly replies: (Reply | null)[]
+  readonly pending: (PendingReply | null)[]
+  /** Room for a list of lanes. */
+  readonly laneList: Int32Array
+  /** How many conversations may begin, of all that ever did. */
+  released: number
+  /** Conversations that are over, in the order in which they ended. */
+  readonly trajectories: Trajectories
+  /** Number of the weights. */
+  version: number
+}
+
+/** What is known of a cohort of conversations before it has memory. */
+export interface TextDraft {
+  readonly options: TextCohortOptions
+  readonly name: string
+  readonly opened: OpenLanguageModel
+  learner?: Plan
+}
+
+/** True for the options of a cohort of conversations. */
+export function isTextCohort(options: object): options is TextCohortOptions {
+  return (options as TextCohortOptions).environment?.kind === 'text'
+}
+
+/**
+ * Checks the options of a cohort of conversations, and opens its model.
+ * @throws InputError that says which option is wrong, or what the model's files lack.
+ */
+export async function draftTextCohort(options: TextCohortOptions): Promise<TextDraft> {
+  const { environment, policy, numLanes, temperature = 1, maxTokens = 1, groupSize = 1, replySeconds = 60 } = options
+  if (typeof policy?.open !== 'function') throw new InputError('policy', show(policy), 'one like languageModel()')
+  for (const [name, value] of Object.entries({ numLanes, maxTokens, groupSize })) {
+    if (!(Number.isSafeInteger(value) && value >= 1)) throw new InputError(name, show(value), 'a whole number ≥ 1')
+  }
+  for (const [name, value] of Object.entries({ temperature, replySeconds })) {
+    if (!(Number.isFinite(value) && value > 0)) throw new InputError(name, show(value), 'a number above 0')
+  }
+  const opened = await policy.open(environment)
+  return { options, name: options.name ?? policy.id, opened }
+}
+
+/** The columns of a cohort of conversations before they have memory. */
+export type TextCohortPlan = ReturnType<typeof textCohortPlan>
+
+/** Plans the columns of a cohort of conversations. */
+export function textCohortPlan({ options, opened, learner }: TextDraft) {
+  const { model, context } = opened
+  const { numLanes, environment } = options
+  return {
+    weights: saved(column('f32', model.numParameters)),
+    conversation: conversationPlan(numLanes, context),
+    decoder: decoderPlan(model, numLanes, context),
+    order: column('u32', environment.numExamples),
+    words: column('u32', 4),
+    learner: learner ?? {},
+  }
+}
+
+/** A cohort of conversations over its columns. `key` keys its starting weights, if they are drawn. */
+export function createTextCohort(
+  { options, name, opened }: TextDraft,
+  columns: Columns<TextCohortPlan>,
+  world: { readonly seed: number; readonly ecs: EcsWorld },
+  kernels: Kernels,
+  key: number,
+): TextCohort {
+  const { environment, policy: policyDefinition, numLanes } = options
+  const { model, tokenizer, weights, context } = opened
+  const random = new Random(world.seed)
+  if (weights === null) model.initialise(columns.weights, random, key)
+  else columns.weights.set(weights)
+  return {
+    name,
+    environment,
+    policyDefinition,
+    model,
+    tokenizer,
+    numLanes,
+    context,
+    maxTokens: options.maxTokens ?? environment.maxTokens,
+    groupSize: options.groupSize ?? 1,
+    temperature: options.temperature ?? 1,
+    explore: options.explore ?? true,
+    replyMilliseconds: 1000 * (options.replySeconds ?? 60),
+    lanes: createLanes(world.ecs, [columns.conversation], numLanes),
+    conversation: columns.conversation,
+    decoder: new TransformerDecoder(model, columns.weights, columns.decoder, kernels, random),
+    weights: columns.weights,
+    learner: columns.learner,
+    random,
+    order: columns.order,
+    words: columns.words,
+    orderEpoch: -1,
+    histories: Array.from({ length: numLanes }, () => []),
+    replies: new Array(numLanes).fill(null),
+    pending: new Array(numLanes).fill(null),
+    laneList: new Int32Array(numLanes),
+    released: Number.POSITIVE_INFINITY,
+    trajectories: new Trajectories(),
+    version: 0,
+  }
+}
+
+/** Which example has the given place in the order of all: each epoch takes every example once, in an order of its own. */
+export function exampleAt(cohort: TextCohort, kernels: Kernels, place: number): { promptId: number; epoch: number } {
+  const { order, words, random } = cohort
+  const epoch = Math.floor(place / order.length)
+  if (epoch !== cohort.orderEpoch) {
+    for (let i = 0; i < order.length; i++) order[i] = i
+    kernels.shuffleRows(order, words, order.length, epoch, NO_UPDATE, random.key0, random.key1)
+    cohort.orderEpoch = epoch
+  }
+  return { promptId: order[place % order.length]!, epoch }
+}
+
+/** Stands for an update in the key of the examples' order. */
+const NO_UPDATE = 0xffffffff
+
+/** Tells the cohort that its weights have changed: what the cache holds was made by others. */
+export function refreshWeights(cohort: TextCohort, version: number): void {
+  cohort.version = version
+  cohort.conversation.cached.fill(0)
+}
+
+/** True if some lane can go on without waiting for the environment. */
+export function canGoOn({ conversation, released }: TextCohort): boolean {
+  const mayBegin = conversation.begun[0]! < released
+  return conversation.phase.some((phase) => (phase === Talk.free ? mayBegin : phase !== Talk.asked))
+}

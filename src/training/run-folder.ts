@@ -1,0 +1,81 @@
+/** What every kind of run does with its folder: takes one of its own, appends lines, and reads back what is there. */
+import { appendFileSync } from 'node:fs'
+import { access, mkdir, readdir } from 'node:fs/promises'
+import { join } from 'node:path'
+import { InputError } from '../errors.ts'
+import { cannotWrite, makeFolder } from '../files.ts'
+import { checkpointsFolder } from './checkpoint.ts'
+
+/** @throws InputError if the folder holds anything. */
+export async function refuseOccupied(folder: string): Promise<void> {
+  if (folder === '') throw new InputError('out', 'an empty name', 'a folder')
+  const present = await readdir(folder).catch((cause: NodeJS.ErrnoException): string[] => {
+    if (cause.code === 'ENOENT') return []
+    throw cannotWrite(folder, cause)
+  })
+  if (present.includes('config.json')) {
+    const expected = `a new folder (to go on with it: colonnade resume ${folder})`
+    throw new InputError('out', `${folder}, which holds a run`, expected)
+  }
+  if (present.length > 0) throw new InputError('out', `${folder}, which is not empty`, 'a new or empty folder')
+}
+
+/**
+ * Makes a run folder of one's own: the one asked for, or `runs/<environment>-<n>` with the lowest free number. Of several
+ * runs that begin at once only one gets a folder: who makes `checkpoints` in it.
+ */
+export async function claimFolder(environment: string, folder: string | undefined): Promise<string> {
+  if (folder !== undefined) {
+    if (!(await claims(folder))) {
+      throw new InputError('out', `${folder}, which another run has just taken`, 'a new folder')
+    }
+    return folder
+  }
+  for (let number = 1; ; number++) {
+    const free = join('runs', `${environment}-${number}`)
+    if (!(await isPresent(free)) && (await claims(free))) return free
+  }
+}
+
+async function claims(folder: string): Promise<boolean> {
+  try {
+    await makeFolder(folder)
+    await mkdir(checkpointsFolder(folder))
+    return true
+  } catch (cause) {
+    if ((cause as NodeJS.ErrnoException).code === 'EEXIST' && (await isPresent(checkpointsFolder(folder)))) return false
+    throw cannotWrite(folder, cause)
+  }
+}
+
+async function isPresent(path: string): Promise<boolean> {
+  return access(path).then(
+    () => true,
+    () => false,
+  )
+}
+
+/** @throws InputError if the file cannot be written. */
+export function appendLine(path: string, line: string): void {
+  try {
+    appendFileSync(path, line)
+  } catch (cause) {
+    throw cannotWrite(path, cause)
+  }
+}
+
+/** The lines that end in a line break: a last one that was cut off by a crash is not among them. */
+export function wholeLines(text: string): string[] {
+  return text
+    .slice(0, text.lastIndexOf('\n') + 1)
+    .split('\n')
+    .filter(Boolean)
+}
+
+/** What was read, or `none` if it is not there. Any other error stands: what cannot be read must not be taken for nothing. */
+export function unlessMissing<T>(reading: Promise<T>, none: T): Promise<T> {
+  return reading.catch((cause: NodeJS.ErrnoException) => {
+    if (cause.code === 'ENOENT') return none
+    throw new InputError('run', cause.message, 'files that can be read', { cause })
+  })
+}

@@ -1,0 +1,428 @@
+/**
+ * A run of a language model is a folder too: `config.json`, `metrics.jsonl` (a line a step), `checkpoints/`, `trajectories/`
+ * (Arrow files, one an update), and at its end `model/`, `summary.json` and `learning-curve.svg`.
+ */
+import { readdir, readFile, rm } from 'node:fs/promises'
+import { join } from 'node:path'
+import { pathToFileURL } from 'node:url'
+import { lossSettings } from '../algorithms/losses.ts'
+import { type RlDefinition, rl, rlSettings } from '../algorithms/rl.ts'
+import { type SftDefinition, sft, sftSettings } from '../algorithms/sft.ts'
+import { type DefinitionRecord, findFactory, recordOf, revive } from '../definition.ts'
+import { textEnvironmentFactory, textEnvironments } from '../environments/tasks/registry.ts'
+import type { TextEnvironmentDefinition, TextEnvironmentFactory } from '../environments/text.ts'
+import { InputError, show, unknownWord } from '../errors.ts'
+import { syncFile, writeWhole } from '../files.ts'
+import { bestKernelBuild } from '../kernels/bind.ts'
+import { saveTransformer } from '../policies/transformer/folder.ts'
+import {
+  choice,
+  parseSetting,
+  resolveSettings,
+  type Setting,
+  type Settings,
+  type SettingValue,
+  type SettingValues,
+  whole,
+} from '../settings.ts'
+import { type LanguageModelDefinition, languageModel } from '../text/language-model.ts'
+import { VERSION } from '../version.ts'
+import { createWorld } from '../world.ts'
+import { listCheckpoints, pruneCheckpoints } from './checkpoint.ts'
+import { appendLine, claimFolder, refuseOccupied, unlessMissing, wholeLines } from './run-folder.ts'
+import { textPresetOf } from './text-presets.ts'
+import { createTextTrainer, type TextMetrics, type TextTrainer } from './text-trainer.ts'
+
+/** What a run of a language model is told beside its environment, model and algorithms. */
+export const textRunSettings = {
+  seed: whole(1, 'keys every random number', { min: 0 }),
+  mode: choice(
+    'sft+rl',
+    ['sft', 'rl', 'sft+rl'],
+    'supervised fine-tuning, reinforcement learning, or one after the other',
+  ),
+  numLanes: whole(64, 'conversations side by side', { min: 1 }),
+  checkpointEvery: whole(50, 'steps and updates between checkpoints; one is always written at the end', { min: 1 }),
+  checkpointsKept: whole(3, 'how many checkpoints stay', { min: 1 }),
+  trajectories: choice('last', ['last', 'all', 'none'], 'which trajectories are kept as Arrow files'),
+  kernels: choice(
+    'best',
+    ['best', 'relaxed', 'simd', 'plain'],
+    'which kernel bodies; best: the fastest that this runtime can run',
+  ),
+} satisfies Settings
+
+/** Everything a run of a language model is made of. */
+export interface TextRunDefinition {
+  readonly environment: TextEnvironmentDefinition
+  readonly policy: LanguageModelDefinition
+  readonly sft: SftDefinition | null
+  readonly rl: RlDefinition | null
+  readonly settings: SettingValues<typeof textRunSettings>
+}
+
+/** `config.json`. */
+interface TextRunConfig {
+  readonly colonnade: string
+  readonly environment: DefinitionRecord
+  readonly policy: DefinitionRecord
+  readonly sft: DefinitionRecord | null
+  readonly rl: DefinitionRecord | null
+  readonly settings: SettingValues<typeof textRunSettings>
+}
+
+/** `summary.json`. */
+export interface TextRunSummary {
+  /** `interrupted`: `colonnade resume` goes on. */
+  readonly status: 'complete' | 'interrupted'
+  readonly folder: string
+  readonly environment: string
+  /** The loss of the reinforcement learning, or sft. */
+  readonly algorithm: string
+  readonly seed: number
+  readonly numLanes: number
+  readonly numParameters: number
+  readonly sftSteps: number
+  readonly updates: number
+  /** Conversations sampled. */
+  readonly trajectories: number
+  readonly seconds: number
+  /** Tokens sampled a second while sampling, and tokens trained on a second while learning, over all updates. */
+  readonly tokensPerSecond: { readonly rollout: number; readonly update: number } | null
+  /** Mean reward of the first and of the last 100 groups; null where there was no reinforcement learning. */
+  readonly reward: { readonly first: number; readonly last: number } | null
+  readonly node: string
+  readonly kernels: string
+  /** What the run wrote, by what it is. */
+  readonly files: Readonly<Record<string, string>>
+}
+
+/** Groups over which the summary's rewards are averaged. */
+const SUMMARY_GROUPS = 100
+
+/** Who watches a run, and who may stop it. */
+export interface TextRunListeners {
+  /** Called after each step, when its line is in `metrics.jsonl`. */
+  onStep?(metrics: TextMetrics): void
+  /** When aborted, the run ends after the next tick with a checkpoint, as `interrupted`. */
+  signal?: AbortSignal
+}
+
+/**
+ * True if this is a text environment: by its id, or as the module at this path exports it.
+ * @throws InputError if the module cannot be imported, or exports no environment.
+ */
+export async function isTextEnvironment(name: string): Promise<boolean> {
+  if (!isModulePath(name)) return name.startsWith('text/')
+  const factory = await findFactory<TextEnvironmentFactory>('environment', pathToFileURL(name).href)
+  return factory().kind === 'text'
+}
+
+function isModulePath(name: string): boolean {
+  return /\.(mjs|js|ts)$/.test(name)
+}
+
+/** Every key that a run of this text environment takes, with its default. */
+export function textRunKeys(factory: TextEnvironmentFactory): ReadonlyMap<string, Setting> {
+  const preset = textPresetOf(factory.id)
+  const keys = new Map<string, Setting>()
+  const add = (prefix: string, settings: Settings, tuned: Readonly<Record<string, SettingValue>> = {}): void => {
+    for (const [key, setting] of Object.entries(settings)) {
+      keys.set(prefix + key, key in tuned ? { ...setting, default: tuned[key]! } : setting)
+    }
+  }
+  add('', textRunSettings, preset.run)
+  add('sft.', sftSettings, preset.sft)
+  add('rl.', rlSettings, preset.rl)
+  add('loss.', lossSettings)
+  add('languageModel.', languageModel.settings, preset.model)
+  add('environment.', factory.settings, preset.environment)
+  return keys
+}
+
+/**
+ * A run's definition from a text environment's id (or the path of a module that exports one) and `key=value` texts. Settings
+ * of the loss that are not given are its preset's.
+ * @throws InputError for an unknown environment or key, which names the nearest, and for a bad value.
+ */
+export async function configureTextRun(
+  id: string,
+  overrides: Readonly<Record<string, string>>,
+): Promise<TextRunDefinition> {
+  const factory = isModulePath(id)
+    ? await findFactory<TextEnvironmentFactory>('text environment', pathToFileURL(id).href)
+    : textEnvironmentFactory(id)
+  const keys = textRunKeys(factory)
+  const given = new Map<string, SettingValue>()
+  for (const [key, text] of Object.entries(overrides)) {
+    const setting = keys.get(key)
+    if (setting === undefined) throw unknownWord('key', key, [...keys.keys()])
+    given.set(key, parseSetting(key, setting, text))
+  }
+  const part = (prefix: string, onlyGiven = false): Record<string, SettingValue> =>
+    Object.fromEntries(
+      [...keys]
+        .filter(([key]) => (prefix === '' ? !key.includes('.') : key.startsWith(prefix)))
+        .filter(([key]) => !onlyGiven || given.has(key))
+        .map(([key, setting]) => [key.slice(prefix.length), given.has(key) ? given.get(key)! : setting.default]),
+    )
+  const settings = resolveSettings('run', textRunSettings, part('') as never)
+  const environment = factory(part('environment.') as never)
+  const loss = { maxLength: environment.maxTokens, ...part('loss.', true) }
+  return {
+    environment,
+    policy: languageModel(part('languageModel.') as never),
+    sft: settings.mode === 'rl' ? null : sft(part('sft.') as never),
+    rl: settings.mode === 'sft' ? null : rl({ ...part('rl.'), lossSettings: loss } as never),
+    settings,
+  }
+}
+
+/** A training of a language model with its folder. */
+export class TextRun {
+  readonly folder: string
+  readonly definition: TextRunDefinition
+  readonly trainer: TextTrainer
+  /** What a user should be told: set when a resumed run differs in what decides its bits. */
+  readonly warnings: readonly string[]
+
+  /** Use `startTextRun` or `resumeTextRun`. */
+  constructor(folder: string, definition: TextRunDefinition, trainer: TextTrainer, warnings: readonly string[] = []) {
+    this.folder = folder
+    this.definition = definition
+    this.trainer = trainer
+    this.warnings = warnings
+  }
+
+  /** Steps of both phases together, when it is complete. */
+  get totalSteps(): number {
+    const { sft, rl } = this.definition
+    return (sft?.settings.steps ?? 0) + (rl?.settings.updates ?? 0)
+  }
+
+  /**
+   * Trains to the end of the run, or until it is told to stop.
+   * @throws InputError if something cannot be written; what was saved before stays.
+   */
+  async train({ onStep, signal }: TextRunListeners = {}): Promise<TextRunSummary> {
+    const { trainer } = this
+    for await (const metrics of trainer.supervise()) {
+      await this.#note(metrics)
+      onStep?.(metrics)
+      if (signal?.aborted) break
+    }
+    if (!signal?.aborted) {
+      for await (const metrics of trainer.updates(signal)) {
+        await this.#writeTrajectories()
+        await this.#note(metrics)
+        onStep?.(metrics)
+        if (signal?.aborted) break
+      }
+    }
+    const isComplete = trainer.sftSteps + trainer.rlUpdates >= this.totalSteps
+    await this.#checkpoint()
+    return this.#finish(isComplete ? 'complete' : 'interrupted')
+  }
+
+  async #note(metrics: TextMetrics): Promise<void> {
+    const { rl, ...top } = metrics
+    const line = { move: this.trainer.moves, ...top, ...(rl ?? {}) }
+    appendLine(join(this.folder, 'metrics.jsonl'), `${JSON.stringify(line)}\n`)
+    const done = this.trainer.sftSteps + this.trainer.rlUpdates
+    if (done % this.definition.settings.checkpointEvery === 0) await this.#checkpoint()
+  }
+
+  async #checkpoint(): Promise<void> {
+    await syncFile(join(this.folder, 'metrics.jsonl')) // A checkpoint's metric lines outlive a power failure with it.
+    await this.trainer.save(this.folder)
+    await pruneCheckpoints(this.folder, this.definition.settings.checkpointsKept)
+  }
+
+  /** Writes this update's trajectories; with `trajectories=last` older ones go. */
+  async #writeTrajectories(): Promise<void> {
+    const { trajectories } = this.definition.settings
+    if (trajectories === 'none') return
+    const name = `${String(this.trainer.rlUpdates).padStart(8, '0')}.arrow`
+    const folder = join(this.folder, 'trajectories')
+    await this.trainer.writeTrajectories(join(folder, name))
+    if (trajectories === 'last')
+      for (const other of await readdir(folder)) if (other !== name) await rm(join(folder, other))
+  }
+
+  async #finish(status: TextRunSummary['status']): Promise<TextRunSummary> {
+    const { folder, trainer, definition } = this
+    const { settings, environment, rl: reinforced } = definition
+    const lines = await readLines(folder)
+    const updates = lines.filter(({ phase }) => phase === 'rl')
+    const groups = updates.flatMap(({ groupRewards }) => groupRewards)
+    const { model, weights } = trainer.cohort
+    const curve = join(folder, 'learning-curve.svg')
+    const files = {
+      config: join(folder, 'config.json'),
+      metrics: join(folder, 'metrics.jsonl'),
+      summary: join(folder, 'summary.json'),
+      learningCurve: curve,
+      checkpoints: join(folder, 'checkpoints'),
+      model: join(folder, 'model'),
+      ...(settings.trajectories === 'none' || updates.length === 0
+        ? {}
+        : { trajectories: join(folder, 'trajectories') }),
+    }
+    const summary: TextRunSummary = {
+      status,
+      folder,
+      environment: environment.id,
+      algorithm: reinforced?.settings.loss ?? 'sft',
+      seed: settings.seed,
+      numLanes: settings.numLanes,
+      numParameters: model.numParameters,
+      sftSteps: trainer.sftSteps,
+      updates: trainer.rlUpdates,
+      trajectories: updates.reduce((sum, { trajectories: count }) => sum + count, 0),
+      seconds: trainer.seconds,
+      tokensPerSecond: updates.length === 0 ? null : rates(updates),
+      reward:
+        groups.length === 0
+          ? null
+          : { first: mean(groups.slice(0, SUMMARY_GROUPS)), last: mean(groups.slice(-SUMMARY_GROUPS)) },
+      node: process.version,
+      kernels: trainer.world.kernelBuild,
+      files,
+    }
+    await saveTransformer(files.model, model, weights)
+    const { learningCurve } = await import('./learning-curve.ts')
+    const points = updates.flatMap(({ step, reward }) => (reward === null ? [] : [{ x: step, y: reward }]))
+    const losses = lines.filter(({ phase }) => phase === 'sft').map(({ step, loss }) => ({ x: step, y: loss }))
+    const picture =
+      reinforced === null
+        ? await learningCurve(losses, { x: `${environment.id}: supervised steps`, y: 'cross-entropy' }, null)
+        : await learningCurve(points, { x: `${environment.id}: updates`, y: 'mean reward' }, null)
+    await writeWhole(curve, [picture])
+    await writeWhole(files.summary, [`${JSON.stringify(summary, null, 2)}\n`])
+    return summary
+  }
+}
+
+/** A line of `metrics.jsonl`, as far as summaries read it. */
+interface MetricsLine {
+  readonly move: number
+  readonly phase: 'sft' | 'rl'
+  readonly step: number
+  readonly loss: number
+  readonly reward: number | null
+  readonly groupRewards: readonly number[]
+  readonly trajectories: number
+  readonly sampledTokens: number
+  readonly rolloutSeconds: number
+  readonly trainedTokens: number
+  readonly updateSeconds: number
+}
+
+async function readLines(folder: string): Promise<MetricsLine[]> {
+  const path = join(folder, 'metrics.jsonl')
+  return wholeLines(await unlessMissing(readFile(path, 'utf8'), '')).map((line) => JSON.parse(line) as MetricsLine)
+}
+
+function rates(updates: readonly MetricsLine[]): { rollout: number; update: number } {
+  const sum = (of: (line: MetricsLine) => number) => updates.reduce((total, line) => total + of(line), 0)
+  return {
+    rollout: sum(({ sampledTokens }) => sampledTokens) / sum(({ rolloutSeconds }) => rolloutSeconds),
+    update: sum(({ trainedTokens }) => trainedTokens) / sum(({ updateSeconds }) => updateSeconds),
+  }
+}
+
+function mean(values: readonly number[]): number {
+  return values.reduce((sum, value) => sum + value, 0) / values.length
+}
+
+/**
+ * Begins a run in a new folder; `runs/<environment>-<n>` with the lowest free number if none is given.
+ * @throws InputError if the settings do not fit, the folder holds anything, or it cannot be written.
+ */
+export async function startTextRun(definition: TextRunDefinition, out?: string): Promise<TextRun> {
+  if (out !== undefined) await refuseOccupied(out)
+  const trainer = await textRunTrainer(definition) // Before anything is written: settings may be refused here.
+  const { environment, policy, sft, rl, settings } = definition
+  const folder = await claimFolder(environment.id.replaceAll('/', '-'), out)
+  const config: TextRunConfig = {
+    colonnade: VERSION,
+    environment: portable(environment),
+    policy: portable(policy),
+    sft: sft === null ? null : portable(sft),
+    rl: rl === null ? null : portable(rl),
+    settings,
+  }
+  await writeWhole(join(folder, 'config.json'), [`${JSON.stringify(config, null, 2)}\n`])
+  return new TextRun(folder, definition, trainer)
+}
+
+/**
+ * Takes a run up at its newest checkpoint (at the start, if there is none), after dropping what is younger than it.
+ * @throws InputError if the folder holds no run of a language model, or its checkpoint is corrupt or of another training.
+ */
+export async function resumeTextRun(folder: string): Promise<TextRun> {
+  const definition = await openTextRun(folder)
+  const trainer = await textRunTrainer(definition)
+  const hasCheckpoint = (await listCheckpoints(folder)).length > 0
+  const warnings = hasCheckpoint ? await trainer.restore(folder) : []
+  const path = join(folder, 'metrics.jsonl')
+  const lines = wholeLines(await unlessMissing(readFile(path, 'utf8'), ''))
+  const kept = lines.filter((line) => (JSON.parse(line) as MetricsLine).move <= trainer.moves)
+  await writeWhole(path, [kept.map((line) => `${line}\n`).join('')])
+  for (const name of ['summary.json', 'learning-curve.svg']) await rm(join(folder, name), { force: true })
+  return new TextRun(folder, definition, trainer, warnings)
+}
+
+/** True if the folder holds a run of a language model. */
+export async function isTextRun(folder: string): Promise<boolean> {
+  const text = await unlessMissing(readFile(join(folder, 'config.json'), 'utf8'), '{}')
+  return Object.hasOwn(parseConfig(folder, text), 'sft')
+}
+
+function parseConfig(folder: string, text: string): TextRunConfig {
+  try {
+    return JSON.parse(text) as TextRunConfig
+  } catch (cause) {
+    throw new InputError('run', `${folder} (${(cause as Error).message})`, 'a run folder with a config.json', { cause })
+  }
+}
+
+/**
+ * The definition of the run of a language model in a folder.
+ * @throws InputError if there is none, or it was made with an environment that cannot be found.
+ */
+export async function openTextRun(folder: string): Promise<TextRunDefinition> {
+  const path = join(folder, 'config.json')
+  const config = parseConfig(folder, await readFile(path, 'utf8'))
+  for (const key of ['environment', 'policy', 'settings'] as const) {
+    if (typeof config?.[key] === 'object' && config[key] !== null) continue
+    throw new InputError(path, `${key} ${show(config?.[key])}`, 'the config.json of a run of a language model')
+  }
+  const { environment, policy, settings } = config
+  return {
+    environment: environment.module
+      ? await revive<TextEnvironmentDefinition>('text environment', environment)
+      : textEnvironmentFactory(environment.id)(environment.parameters as never),
+    policy: languageModel(policy.parameters as never),
+    sft: config.sft === null ? null : sft(config.sft.parameters as never),
+    rl: config.rl === null ? null : rl(config.rl.parameters as never),
+    settings: resolveSettings('run', textRunSettings, settings),
+  }
+}
+
+async function textRunTrainer({ environment, policy, sft, rl, settings }: TextRunDefinition): Promise<TextTrainer> {
+  const { numLanes, seed } = settings
+  const kernels = settings.kernels === 'best' ? bestKernelBuild() : settings.kernels
+  const { groupSize = 1, temperature = 1 } = rl?.settings ?? {}
+  const world = await createWorld({ environment, policy, numLanes, seed, kernels, groupSize, temperature })
+  return createTextTrainer(world, { ...(sft === null ? {} : { sft }), ...(rl === null ? {} : { rl }) })
+}
+
+/** A definition's record; built-ins are found by their id wherever Colonnade is installed. */
+function portable(definition: DefinitionRecord): DefinitionRecord {
+  const { id, parameters, module } = recordOf(definition)
+  const isBuiltIn =
+    ['sft', 'rl', 'languageModel'].includes(id) ||
+    textEnvironments.some((factory) => factory.id === id && factory().module === module)
+  return { id, parameters, ...(isBuiltIn || module === undefined ? {} : { module }) }
+}

@@ -1,0 +1,473 @@
+/**
+ * The trainer of language models: supervised steps on the environment's own answers, then updates from sampled conversations.
+ * It lets a world collect, learns, counts what happened, and can be stopped after any tick and resumed to the same bits.
+ */
+
+import {
+  type LossBatch,
+  type LossDescriptor,
+  type LossTotals,
+  type PreparedLoss,
+  preparedLossPlan,
+  prepareLoss,
+} from '../algorithms/losses.ts'
+import type { RlDefinition } from '../algorithms/rl.ts'
+import { scheduleFactor } from '../algorithms/schedule.ts'
+import type { SftDefinition } from '../algorithms/sft.ts'
+import { packBatch, type TokenBatch, tokensInOrder } from '../algorithms/token-batch.ts'
+import { TokenLearner, type TokenLearnerColumns, tokenLearnerPlan } from '../algorithms/token-learner.ts'
+import { type Columns, elementBytes, isColumnSpec, type Plan, viewColumn } from '../components/column.ts'
+import { InputError, show } from '../errors.ts'
+import { PolicySum, Standing } from '../kernels/bind.ts'
+import type { TrajectoryColumns } from '../tables/trajectories.ts'
+import { type TextOrigin, writeTrajectories } from '../tables/trajectory-table.ts'
+import { trainingExample } from '../text/dialogue.ts'
+import { exampleAt, refreshWeights, type TextCohort } from '../text-cohort.ts'
+import { tick } from '../tick.ts'
+import { VERSION } from '../version.ts'
+import type { World } from '../world.ts'
+import { readCheckpoint, type TextRecord, writeCheckpoint } from './checkpoint.ts'
+import { compare, differences, restoreTensors, savedTensors, withoutModule } from './snapshot.ts'
+import { packTrajectories, unpackTrajectories } from './trajectory-snapshot.ts'
+
+/** What a trainer of language models does, in this order; what is not given is left out. */
+export interface TextTraining {
+  readonly sft?: SftDefinition
+  readonly rl?: RlDefinition
+}
+
+/** Rows of a micro-batch, at least; a conversation as long as the context always fits. */
+const MICRO_BATCH_ROWS = 512
+
+/** What a supervised step, or an update of reinforcement learning, did. Null: not of this phase. */
+export interface TextMetrics {
+  readonly phase: 'sft' | 'rl'
+  /** Steps of the phase done, this one included. */
+  readonly step: number
+  readonly seconds: number
+  readonly loss: number
+  readonly learningRate: number
+  /** Norm of the gradient before it was clipped. */
+  readonly gradNorm: number
+  /** Tokens that were learned from. */
+  readonly tokens: number
+  readonly rl: RlMetrics | null
+}
+
+/** What an update of reinforcement learning did, of its conversations and of its first optimizer step. */
+export interface RlMetrics {
+  /** Mean and deviation of the known rewards; null where none is known. */
+  readonly reward: number | null
+  readonly rewardStd: number | null
+  /** Means of what the rewards are made of. */
+  readonly components: Readonly<Record<string, number>>
+  /** Rewards that could not be told; the first reason. */
+  readonly numUnknown: number
+  readonly firstError: string | null
+  /** Part of the groups whose rewards are all equal: nothing is learned of them. */
+  readonly fracRewardZeroStd: number
+  readonly completionLength: number
+  /** Part of the conversations that their budget or the context cut off. */
+  readonly clippedRatio: number
+  /** Of the whole distribution, in nats, from the training's forward pass; so are the next ones. */
+  readonly entropy: number
+  /** Estimators of KL(old ‖ new), and of KL(new ‖ reference) where there is one. */
+  readonly kl: { readonly k1: number; readonly k2: number; readonly k3: number }
+  readonly referenceKl: { readonly k1: number; readonly k2: number; readonly k3: number } | null
+  readonly ratio: number
+  readonly clipRatio: { readonly low: number; readonly high: number }
+  /** Mean of the known rewards of each group that has one, in the order of the groups. */
+  readonly groupRewards: readonly number[]
+  readonly trajectories: number
+  /** Tokens that the model chose, and tokens that it was trained on, prompts included. */
+  readonly sampledTokens: number
+  readonly trainedTokens: number
+  readonly rolloutSeconds: number
+  readonly updateSeconds: number
+}
+
+/**
+ * Gives a world's cohort of conversations a learner.
+ * @throws InputError if the world's memory is taken already, or has no such cohort.
+ */
+export function createTextTrainer(world: World, training: TextTraining): TextTrainer {
+  return new TextTrainer(world, training)
+}
+
+/** Trains a world's only cohort of conversations. */
+export class TextTrainer {
+  readonly world: World
+  readonly training: TextTraining
+  readonly #cohort: TextCohort
+  readonly #learner: TokenLearner
+  readonly #microBatchRows: number
+  #sftSteps = 0
+  #rlUpdates = 0
+  #ticks = 0
+  /** The trajectories are those of an update that is done. */
+  #isBetweenUpdates = true
+  #seconds = 0
+
+  /** Use `createTextTrainer`. */
+  constructor(world: World, training: TextTraining) {
+    const { sft, rl } = training
+    const optimizer = (sft ?? rl)?.settings
+    if (optimizer === undefined)
+      throw new InputError('createTextTrainer(world, training)', show(training), 'sft, rl or both')
+    if (sft !== undefined && rl !== undefined && sft.settings.optimizer !== rl.settings.optimizer) {
+      throw new InputError('rl.optimizer', rl.settings.optimizer, `${sft.settings.optimizer}, as in sft`)
+    }
+    let rows = 0
+    const hasReference = rl?.loss.columns.includes('referenceLogprob') ?? false
+    world.reserveTalk(({ opened: { model, context } }) => {
+      rows = Math.max(MICRO_BATCH_ROWS, context - 1)
+      return tokenLearnerPlan(model, rows, context, optimizer, hasReference)
+    })
+    this.#microBatchRows = rows
+    this.world = world
+    this.training = training
+    this.#cohort = world.talk()
+    const { model, weights, learner } = this.#cohort
+    this.#learner = new TokenLearner(model, weights, learner as TokenLearnerColumns, world.kernels, optimizer)
+    this.#learner.start()
+    this.#cohort.released = 0
+  }
+
+  /** Supervised steps done. */
+  get sftSteps(): number {
+    return this.#sftSteps
+  }
+
+  /** Updates of reinforcement learning done. */
+  get rlUpdates(): number {
+    return this.#rlUpdates
+  }
+
+  /** Ticks and optimizer steps done: what checkpoints are numbered by. */
+  get moves(): number {
+    return this.#ticks + this.#sftSteps + this.#rlUpdates
+  }
+
+  /** Seconds of collecting and learning. */
+  get seconds(): number {
+    return this.#seconds
+  }
+
+  /** The cohort that learns. */
+  get cohort(): TextCohort {
+    return this.#cohort
+  }
+
+  /** Supervised steps up to the number that `sft` says, yielding after each. */
+  async *supervise(): AsyncGenerator<TextMetrics, void, undefined> {
+    const { sft } = this.training
+    while (sft !== undefined && this.#sftSteps < sft.settings.steps) {
+      yield this.#superviseOnce(sft)
+      await nextTurn()
+    }
+  }
+
+  /**
+   * Updates up to the number that `rl` says, yielding after each, with the update's conversations in `trajectories`. Ends
+   * after the next tick once the signal is aborted; a later call goes on where it ended.
+   */
+  async *updates(signal?: AbortSignal): AsyncGenerator<TextMetrics, void, undefined> {
+    const { rl } = this.training
+    while (rl !== undefined && this.#rlUpdates < rl.settings.updates) {
+      const started = performance.now()
+      if (this.#isBetweenUpdates) {
+        if (this.#rlUpdates === 0) this.#learner.start() // What the model has become by now is the reference.
+        this.#cohort.trajectories.clear()
+        this.#isBetweenUpdates = false
+      }
+      const isWhole = await this.#collect(rl, signal)
+      const collected = performance.now()
+      this.#seconds += (collected - started) / 1000
+      if (!isWhole) return
+      yield this.#learn(rl, (collected - started) / 1000)
+      await nextTurn()
+    }
+  }
+
+  #superviseOnce({ settings, loss }: SftDefinition): TextMetrics {
+    const started = performance.now()
+    const { environment, tokenizer, context } = this.#cohort
+    const { batchSize, steps, learningRate, schedule, warmupFraction, maxGradNorm } = settings
+    const examples = Array.from({ length: batchSize }, (_, i) => {
+      const place = this.#sftSteps * batchSize + i
+      const { promptId: index } = exampleAt(this.#cohort, this.world.kernels, place)
+      const subject = `${environment.id}, example ${index}`
+      return trainingExample(tokenizer, environment.example(index), context, subject)
+    })
+    const sequences = concatenate(examples)
+    const batch = packBatch(sequences, this.#microBatchRows)
+    const prepared = inHeap(preparedLossPlan(batchSize, batch.token.length, 0))
+    const totals = prepareLoss(loss, batch, prepared, this.world.kernels)
+    const none = new Float32Array(0)
+    const given = { oldLogprob: none, referenceLogprob: null }
+    const sums = this.#learner.differentiate(batch, loss, prepared, totals, given, 1)
+    const rate = learningRate * scheduleFactor(schedule, warmupFraction, this.#sftSteps, steps)
+    const gradNorm = this.#learner.descend(rate, maxGradNorm)
+    this.#sftSteps++
+    refreshWeights(this.#cohort, this.#sftSteps + this.#rlUpdates)
+    this.#seconds += (performance.now() - started) / 1000
+    return {
+      phase: 'sft',
+      step: this.#sftSteps,
+      seconds: this.#seconds,
+      loss: sums[PolicySum.loss]!,
+      learningRate: rate,
+      gradNorm,
+      tokens: totals.numTokens,
+      rl: null,
+    }
+  }
+
+  /** Ticks until all conversations of the next update are over; false if it was stopped before. */
+  async #collect({ settings }: RlDefinition, signal: AbortSignal | undefined): Promise<boolean> {
+    const { trajectories } = this.#cohort
+    const size = settings.groupsPerUpdate * settings.groupSize
+    this.#cohort.released = (this.#rlUpdates + 1) * size
+    let rested = performance.now()
+    while (trajectories.count < size) {
+      if (signal?.aborted) return false
+      const waiting = tick(this.world)
+      this.#ticks++
+      if (waiting !== undefined) await waiting
+      if (performance.now() - rested < 50) continue
+      await nextTurn() // Interrupts and timers come through.
+      rested = performance.now()
+    }
+    return true
+  }
+
+  #learn({ settings, loss }: RlDefinition, rolloutSeconds: number): TextMetrics {
+    const started = performance.now()
+    const { trajectories } = this.#cohort
+    const { updates, learningRate, schedule, warmupFraction, maxGradNorm, updateEpochs, temperature } = settings
+    const rows = trajectories.order()
+    const columns = trajectories.take(rows).columns()
+    const batch = packBatch(columns, this.#microBatchRows)
+    const { prepared, totals, given } = this.#prepare(loss, columns, batch, temperature)
+    let first: { sums: Float64Array; gradNorm: number } | undefined
+    const rate = learningRate * scheduleFactor(schedule, warmupFraction, this.#rlUpdates, updates)
+    for (let epoch = 0; epoch < updateEpochs; epoch++) {
+      const sums = this.#learner.differentiate(batch, loss, prepared, totals, given, temperature)
+      const gradNorm = this.#learner.descend(rate, maxGradNorm)
+      first ??= { sums, gradNorm }
+    }
+    trajectories.setAdvantages(advantagesOf(rows, batch, prepared))
+    this.#rlUpdates++
+    refreshWeights(this.#cohort, this.#sftSteps + this.#rlUpdates)
+    this.#isBetweenUpdates = true
+    const updateSeconds = (performance.now() - started) / 1000
+    this.#seconds += updateSeconds
+    const { sums, gradNorm } = first!
+    const learned = sums[PolicySum.tokens]!
+    const per = (sum: number) => sums[sum]! / learned
+    const sampled = columns.lossMask.reduce((sum, flag) => sum + flag, 0)
+    return {
+      phase: 'rl',
+      step: this.#rlUpdates,
+      seconds: this.#seconds,
+      loss: sums[PolicySum.loss]!,
+      learningRate: rate,
+      gradNorm,
+      tokens: totals.numTokens,
+      rl: {
+        ...rewardMetrics(columns, totals),
+        entropy: per(PolicySum.entropy),
+        kl: { k1: per(PolicySum.k1), k2: per(PolicySum.k2), k3: per(PolicySum.k3) },
+        referenceKl:
+          given.referenceLogprob === null
+            ? null
+            : {
+                k1: per(PolicySum.referenceK1),
+                k2: per(PolicySum.referenceK2),
+                k3: per(PolicySum.referenceK3),
+              },
+        ratio: per(PolicySum.ratio),
+        clipRatio: { low: per(PolicySum.clippedLow), high: per(PolicySum.clippedHigh) },
+        completionLength: sampled / rows.length,
+        trajectories: rows.length,
+        sampledTokens: sampled,
+        trainedTokens: updateEpochs * columns.token.length,
+        rolloutSeconds,
+        updateSeconds,
+      },
+    }
+  }
+
+  /** Writes this update's conversations, sorted by group and member, as an Arrow file. */
+  async writeTrajectories(path: string): Promise<void> {
+    const { environment, policyDefinition, tokenizer, trajectories } = this.#cohort
+    const origin: TextOrigin = {
+      environment: environment.id,
+      model: policyDefinition.id,
+      tokenizer: tokenizer.id,
+      algorithm: this.training.rl?.settings.loss ?? 'none',
+      seed: this.world.seed,
+      promptOf: (promptId) => JSON.stringify(environment.example(promptId).prompt),
+    }
+    await writeTrajectories(path, trajectories, origin)
+  }
+
+  /**
+   * Writes a checkpoint of the run in the folder, after any tick, and returns its path.
+   * @throws InputError if it cannot be written.
+   */
+  async save(folder: string): Promise<string> {
+    const { world, training } = this
+    const { environment, policyDefinition, numLanes, histories, trajectories } = this.#cohort
+    const { rows, tensors: tokens } = packTrajectories(trajectories)
+    // Copied before anything is waited for: a caller need not wait for the writing before the next tick.
+    const tensors = [...savedTensors(world).map((tensor) => ({ ...tensor, bytes: tensor.bytes.slice() })), ...tokens]
+    const text: TextRecord = {
+      environment: withoutModule(environment),
+      policy: withoutModule(policyDefinition),
+      sft: training.sft === undefined ? null : withoutModule(training.sft),
+      rl: training.rl === undefined ? null : withoutModule(training.rl),
+      numLanes,
+      sftSteps: this.#sftSteps,
+      rlUpdates: this.#rlUpdates,
+      ticks: this.#ticks,
+      isBetweenUpdates: this.#isBetweenUpdates,
+      histories: histories.map((history) => [...history]),
+      trajectories: rows,
+    }
+    return writeCheckpoint(folder, tensors, {
+      colonnade: VERSION,
+      node: process.version,
+      kernels: world.kernelBuild,
+      seed: world.seed,
+      update: this.moves,
+      steps: this.#ticks,
+      seconds: this.#seconds,
+      cohorts: {},
+      text,
+    })
+  }
+
+  /**
+   * Takes up the newest checkpoint of the folder. Returns what a user should be warned of.
+   * @throws InputError if there is none, it is corrupt, or it is of another training; then nothing is changed.
+   */
+  async restore(folder: string): Promise<readonly string[]> {
+    const { path, manifest, tensors } = await readCheckpoint(folder)
+    const subject = `checkpoint ${path}`
+    const { text } = manifest
+    if (text === undefined) throw new InputError(subject, 'one of no language model', 'one of this training')
+    const { environment, policyDefinition, numLanes, conversation, histories, trajectories } = this.#cohort
+    const { sft, rl } = this.training
+    compare(subject, 'seed', manifest.seed, this.world.seed)
+    compare(subject, 'environment', text.environment, withoutModule(environment))
+    compare(subject, 'policy', text.policy, withoutModule(policyDefinition))
+    compare(subject, 'sft', text.sft, sft === undefined ? null : withoutModule(sft))
+    compare(subject, 'rl', text.rl, rl === undefined ? null : withoutModule(rl))
+    compare(subject, 'numLanes', text.numLanes, numLanes)
+    restoreTensors(subject, this.world, tensors)
+    trajectories.clear()
+    unpackTrajectories(trajectories, text.trajectories, tensors)
+    histories.splice(0, numLanes, ...text.histories.map((history) => [...history]))
+    conversation.cached.fill(0) // Keys and values are made again; to the bit, as prefill equals decoding.
+    this.#sftSteps = text.sftSteps
+    this.#rlUpdates = text.rlUpdates
+    this.#ticks = text.ticks
+    this.#isBetweenUpdates = text.isBetweenUpdates
+    this.#seconds = manifest.seconds
+    this.#cohort.version = this.#sftSteps + this.#rlUpdates
+    return differences(manifest, this.world)
+  }
+
+  /** What the loss needs to know of the whole batch before it is cut. */
+  #prepare(loss: LossDescriptor, columns: TrajectoryColumns, batch: TokenBatch, temperature: number) {
+    const { order, offsets, lossMask } = batch
+    const numbers = new Map<number, number>()
+    const group = Int32Array.from(order, (i) => {
+      const id = columns.group[i]!
+      if (!numbers.has(id)) numbers.set(id, numbers.size)
+      return numbers.get(id)!
+    })
+    // What was recorded while sampling is what evaluating gives, to the bit, so it is evaluated only to be compared.
+    const behaviourLogprob = tokensInOrder(batch, columns.offsets, columns.logprob)
+    const isCorrected = loss.settings.correction !== 'none'
+    const oldLogprob = isCorrected ? this.#learner.evaluate(batch, temperature, 'policy') : behaviourLogprob
+    const hasReference = loss.columns.includes('referenceLogprob')
+    const referenceLogprob = hasReference ? this.#learner.evaluate(batch, temperature, 'reference') : null
+    const whole: LossBatch = {
+      offsets,
+      lossMask,
+      reward: Float64Array.from(order, (i) => columns.reward[i]!),
+      known: Uint8Array.from(order, (i) => columns.known[i]!),
+      group,
+      oldLogprob,
+      behaviourLogprob,
+      ...(referenceLogprob === null ? {} : { referenceLogprob }),
+    }
+    const prepared = inHeap(preparedLossPlan(order.length, batch.token.length, numbers.size))
+    const totals = prepareLoss(loss, whole, prepared, this.world.kernels)
+    return { prepared, totals, given: { oldLogprob, referenceLogprob } }
+  }
+}
+
+/** The examples one after another. */
+function concatenate(examples: readonly { ids: readonly number[]; lossMask: readonly number[] }[]) {
+  const offsets = [0]
+  for (const { ids } of examples) offsets.push(offsets.at(-1)! + ids.length)
+  return { offsets, token: examples.flatMap(({ ids }) => ids), lossMask: examples.flatMap((each) => each.lossMask) }
+}
+
+/** A plan's columns, each over memory of its own: what no compiled kernel touches need not lie in the arena. */
+function inHeap<P extends Plan>(plan: P): Columns<P> {
+  return Object.fromEntries(
+    Object.entries(plan).map(([name, node]) => {
+      if (!isColumnSpec(node)) return [name, inHeap(node)]
+      const length = node.rows * node.width
+      return [name, viewColumn(node.type, new ArrayBuffer(length * elementBytes[node.type]), 0, length)]
+    }),
+  ) as Columns<P>
+}
+
+/** The trajectories' advantages in the order of the table; NaN for those that were left out. */
+function advantagesOf(
+  rows: readonly number[],
+  { order }: TokenBatch,
+  { advantage, standing }: PreparedLoss,
+): Float64Array {
+  const advantages = new Float64Array(rows.length).fill(Number.NaN)
+  order.forEach((i, place) => {
+    const learns = standing[place] === Standing.learns || standing[place] === Standing.equal
+    if (learns) advantages[rows[i]!] = advantage[place]!
+  })
+  return advantages
+}
+
+/** What the rewards of an update's conversations come to. */
+function rewardMetrics(columns: TrajectoryColumns, { numUnknown }: LossTotals) {
+  const { reward, known, group, stopReason, error } = columns
+  const rewards = [...reward].filter((_, i) => known[i] === 1)
+  const mean = average(rewards)
+  const groups = new Map<number, number[]>()
+  reward.forEach((value, i) => {
+    if (known[i] === 1) groups.set(group[i]!, [...(groups.get(group[i]!) ?? []), value])
+  })
+  const equal = [...groups.values()].filter((values) => values.every((value) => value === values[0]))
+  return {
+    reward: mean,
+    rewardStd: mean === null ? null : Math.sqrt(average(rewards.map((value) => (value - mean) ** 2))!),
+    components: {},
+    numUnknown,
+    firstError: error.find((text) => text !== null) ?? null,
+    groupRewards: [...groups.values()].map((values) => average(values)!),
+    fracRewardZeroStd: groups.size === 0 ? 0 : equal.length / groups.size,
+    clippedRatio: stopReason.filter((reason) => reason !== 'stop').length / stopReason.length,
+  }
+}
+
+function average(values: readonly number[]): number | null {
+  return values.length === 0 ? null : values.reduce((sum, value) => sum + value, 0) / values.length
+}
+
+function nextTurn(): Promise<void> {
+  return new Promise((resolve) => setImmediate(resolve))
+}

@@ -1,0 +1,45 @@
+/** Trajectories as a checkpoint keeps them: their tokens as tensors, the rest as JSON. */
+import { InputError } from '../errors.ts'
+import { type Tensor, type TensorType, tensorValues } from '../safetensors.ts'
+import type { Trajectories, Trajectory } from '../tables/trajectories.ts'
+
+const TOKEN_COLUMNS = { token: 'I32', lossMask: 'U8', logprob: 'F32', version: 'I32', turn: 'I32' } as const
+type TokenColumn = keyof typeof TOKEN_COLUMNS
+
+/** The rows without tokens, and the tokens of all rows one after another. */
+export function packTrajectories(trajectories: Trajectories): { rows: object[]; tensors: Tensor[] } {
+  const rows: object[] = []
+  const columns = trajectories.columns()
+  for (let i = 0; i < trajectories.count; i++) {
+    const { token, lossMask: _, logprob: __, version: ___, turn: ____, ...rest } = trajectories.row(i)
+    rows.push({ ...rest, length: token.length })
+  }
+  const tensors = Object.entries(TOKEN_COLUMNS).map(([name, type]) => {
+    const values = columns[name as TokenColumn]
+    const bytes = new Uint8Array(values.buffer, values.byteOffset, values.byteLength).slice()
+    return { name: `trajectories.${name}`, type: type as TensorType, shape: [values.length], bytes }
+  })
+  return { rows, tensors }
+}
+
+/** Appends what `packTrajectories` gave. */
+export function unpackTrajectories(
+  trajectories: Trajectories,
+  rows: readonly object[],
+  tensors: ReadonlyMap<string, Tensor>,
+): void {
+  const values = Object.fromEntries(
+    Object.keys(TOKEN_COLUMNS).map((name) => {
+      const tensor = tensors.get(`trajectories.${name}`)
+      if (tensor === undefined) throw new InputError('checkpoint', `no tensor trajectories.${name}`, 'one')
+      return [name, tensorValues(tensor)]
+    }),
+  )
+  let first = 0
+  for (const row of rows as (Trajectory & { length: number })[]) {
+    const { length, ...rest } = row
+    const tokens = Object.entries(values).map(([name, all]) => [name, all.subarray(first, first + length)])
+    trajectories.append({ ...rest, ...Object.fromEntries(tokens) })
+    first += length
+  }
+}

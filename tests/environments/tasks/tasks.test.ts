@@ -1,0 +1,58 @@
+import { describe, expect, test } from 'vitest'
+import { textEnvironmentFactory, textEnvironments } from '../../../src/environments/tasks/registry.ts'
+import type { Example, Reply, TextEnvironmentDefinition } from '../../../src/environments/text.ts'
+
+function reply(environment: TextEnvironmentDefinition, example: Example, completion: string): Reply {
+  const turn = { example, exampleIndex: 0, completion, turn: 0, stopReason: 'stop' as const, messages: [] }
+  return environment.respond(turn, new AbortController().signal) as Reply
+}
+
+describe.each(textEnvironments.map(({ id }) => id))('%s', (id) => {
+  const environment = textEnvironmentFactory(id)()
+
+  test('gives 1 for the right answer of every example, and less for others', () => {
+    for (let index = 0; index < 300; index++) {
+      const example = environment.example(index)
+      expect(reply(environment, example, example.answer!).reward).toBeCloseTo(1, 12)
+      for (const wrong of ['', `${example.answer}1`, 'a'.repeat(9)]) {
+        expect(reply(environment, example, wrong).reward).toBeLessThan(1)
+      }
+    }
+  })
+
+  test('needs only its alphabet, and its answers fit its budget', () => {
+    for (let index = 0; index < 300; index++) {
+      const { prompt, answer } = environment.example(index)
+      for (const letter of `${prompt}${answer}`) expect(environment.alphabet).toContain(letter)
+      expect(answer!.length + 1).toBeLessThanOrEqual(environment.maxTokens)
+    }
+  })
+
+  test('has the same examples whenever it is asked, and others with another seed', () => {
+    const factory = textEnvironmentFactory(id)
+    const examples = (seed: number) =>
+      Array.from({ length: 20 }, (_, index) => factory({ seed } as never).example(index).prompt)
+    expect(examples(0)).toEqual(examples(0))
+    expect(examples(0)).not.toEqual(examples(1))
+  })
+})
+
+test('answers are right by a second way of computing them', () => {
+  for (let index = 0; index < 100; index++) {
+    const [text] = (textEnvironmentFactory('text/reverse')().example(index).prompt as string).split('=')
+    expect(textEnvironmentFactory('text/reverse')().example(index).answer).toBe([...text!].reduce((a, c) => c + a, ''))
+    const sum = textEnvironmentFactory('text/arithmetic-2')().example(index)
+    expect(Number(sum.answer)).toBe(new Function(`return ${(sum.prompt as string).slice(0, -1)}`)())
+    const made = textEnvironmentFactory('text/countdown')().example(index)
+    expect(new Function(`return ${made.answer}`)()).toBe(made.target)
+  }
+})
+
+test('countdown takes any way to the target that uses each number once, and no other', () => {
+  const environment = textEnvironmentFactory('text/countdown')()
+  const example = { prompt: '3,5,2:11=', answer: '3*2+5', given: [3, 5, 2], target: 11 }
+  expect(reply(environment, example, '5+2*3').reward).toBeCloseTo(1)
+  expect(reply(environment, example, '3+5+3').reward).toBeCloseTo(0.1)
+  expect(reply(environment, example, '3+5+2').reward).toBeCloseTo(0.3)
+  expect(reply(environment, example, '3+*5').reward).toBe(0)
+})

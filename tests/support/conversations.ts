@@ -1,0 +1,58 @@
+/** Worlds of conversations for tests: a tiny model, the built-in tasks or one's own. */
+
+import { reverse } from '../../src/environments/tasks/sequences.ts'
+import { defineTextEnvironment, type TextEnvironmentModel } from '../../src/environments/text.ts'
+import { languageModel } from '../../src/text/language-model.ts'
+import type { TextCohortOptions } from '../../src/text-cohort.ts'
+import { tick } from '../../src/tick.ts'
+import { createWorld, type World } from '../../src/world.ts'
+
+/** A small world of conversations; without an environment, of `text/reverse`. */
+export function talkWorld(options: Partial<TextCohortOptions> & { seed?: number } = {}): Promise<World> {
+  return createWorld({
+    environment: reverse(),
+    policy: languageModel({ width: 16, layers: 1, heads: 2 }),
+    numLanes: 4,
+    seed: 3,
+    ...options,
+  })
+}
+
+/** An environment of one's own, on digits. */
+export function digits(model: Partial<TextEnvironmentModel>) {
+  return defineTextEnvironment({
+    id: 'text/digits',
+    settings: {},
+    make: () => ({
+      numExamples: 5,
+      maxTokens: 6,
+      alphabet: '0123456789',
+      example: (index) => ({ prompt: String(index), answer: String(index + 1) }),
+      respond: () => ({ reward: 1 }),
+      ...model,
+    }),
+  })()
+}
+
+/** Ticks until `count` conversations are over, and returns them by group and member. */
+export async function talkUntil(world: World, count: number) {
+  const { trajectories } = world.talk()
+  world.talk().released = count
+  for (let ticks = 0; trajectories.count < count; ticks++) {
+    if (ticks > 10_000) throw new Error(`${trajectories.count} of ${count} conversations after 10,000 ticks`)
+    const waiting = tick(world)
+    if (waiting !== undefined) await waiting
+  }
+  const sorted = trajectories.take(trajectories.order())
+  return Array.from({ length: sorted.count }, (_, i) => {
+    const { token, lossMask, logprob, version, turn, ...rest } = sorted.row(i)
+    return {
+      ...rest,
+      token: Array.from(token),
+      lossMask: Array.from(lossMask),
+      logprob: Array.from(logprob),
+      version: Array.from(version),
+      turn: Array.from(turn),
+    }
+  })
+}

@@ -1,0 +1,179 @@
+import { describe, expect, test } from 'vitest'
+import { takeArena } from '../../../src/components/arena.ts'
+import { column } from '../../../src/components/column.ts'
+import { Talk } from '../../../src/components/conversation.ts'
+import { InputError } from '../../../src/errors.ts'
+import { createKernels } from '../../../src/kernels/bind.ts'
+import { PackedTransformer, packedPlan } from '../../../src/policies/transformer/packed.ts'
+import { languageModel } from '../../../src/text/language-model.ts'
+import { tick } from '../../../src/tick.ts'
+import { digits, talkUntil, talkWorld } from '../../support/conversations.ts'
+
+describe('conversations as lanes', () => {
+  test('every conversation is there once, by prompt, group and member, each token with its mask, version and logprob', async () => {
+    const world = await talkWorld({ groupSize: 3 })
+    const all = await talkUntil(world, 12)
+    expect(all.map(({ group, member }) => [group, member])).toEqual(
+      Array.from({ length: 12 }, (_, i) => [Math.floor(i / 3), i % 3]),
+    )
+    for (const { token, lossMask, logprob, version, promptId, group, stopReason } of all) {
+      expect(new Set([token, lossMask, logprob, version].map(({ length }) => length)).size).toBe(1)
+      expect(promptId).toBe(all.find((other) => other.group === group)!.promptId)
+      const { prompt } = world.talk().environment.example(promptId)
+      const ids = world.talk().tokenizer.encode(prompt as string)
+      expect(token.slice(0, ids.length)).toEqual(ids)
+      expect(lossMask).toEqual(token.map((_, t) => (t < ids.length ? 0 : 1)))
+      expect(version).toEqual(token.map((_, t) => (t < ids.length ? -1 : 0)))
+      for (let t = ids.length; t < token.length; t++) expect(logprob[t]).toBeLessThan(0)
+      expect(stopReason).toBe(token.at(-1) === world.talk().tokenizer.endIds[0] ? 'stop' : 'length')
+    }
+  })
+
+  test('a conversation is the same, to the bit, whatever the lanes beside it and whichever takes it', async () => {
+    const alone = await talkUntil(await talkWorld({ numLanes: 1, groupSize: 4 }), 16)
+    expect(await talkUntil(await talkWorld({ numLanes: 7, groupSize: 4 }), 16)).toEqual(alone)
+    expect(await talkUntil(await talkWorld({ numLanes: 16, groupSize: 4 }), 16)).toEqual(alone)
+    expect(await talkUntil(await talkWorld({ numLanes: 7, groupSize: 4, seed: 4 }), 16)).not.toEqual(alone)
+  })
+
+  test('a lane that is done takes the next conversation while others go on: no lane waits for the longest', async () => {
+    const world = await talkWorld({ numLanes: 2 })
+    const { conversation, trajectories } = world.talk()
+    let overlapped = false
+    for (let i = 0; i < 200 && !overlapped; i++) {
+      const before = trajectories.count
+      tick(world)
+      const others = [0, 1].filter((n) => conversation.phase[n] === Talk.model)
+      overlapped = trajectories.count > before && others.length === 1
+    }
+    expect(overlapped).toBe(true)
+  })
+
+  test('the recorded logprob is, to the bit, what evaluating the whole sequence gives', async () => {
+    const world = await talkWorld({ temperature: 1.3 })
+    const all = await talkUntil(world, 6)
+    const { model, weights } = world.talk()
+    const { arena, columns } = takeArena({ weights: column('f32', weights.length), packed: packedPlan(model, 64, 64) })
+    columns.weights.set(weights)
+    const packed = new PackedTransformer(
+      model,
+      columns.weights,
+      columns.packed,
+      createKernels(arena.memory, world.kernelBuild),
+    )
+    for (const { token, lossMask, logprob } of all) {
+      const rows = packed.pack(token, [0, token.length], 0, 1)
+      const evaluated = packed.evaluate(rows, 1.3).logprob
+      token.forEach((_, t) => {
+        if (lossMask[t] === 1) expect(evaluated[t - 1]).toBe(logprob[t])
+      })
+    }
+  })
+
+  test('an end is not the budget: stop and length are told apart, and what was cut off is not said to have ended', async () => {
+    const all = await talkUntil(await talkWorld({ maxTokens: 3 }), 40)
+    const ends = all.map(({ stopReason }) => stopReason)
+    expect(new Set(ends)).toEqual(new Set(['stop', 'length']))
+    for (const { stopReason, lossMask } of all) {
+      if (stopReason === 'length') expect(lossMask.reduce((sum, flag) => sum + flag, 0)).toBe(3)
+    }
+  })
+
+  test('further turns extend the ids: what stands is never tokenized again, and what the environment says is masked', async () => {
+    const environment = digits({
+      maxTurns: 3,
+      respond: ({ turn, messages }) => ({
+        reward: turn,
+        messages: [{ role: 'user', content: String(messages.length) }],
+      }),
+    })
+    const all = await talkUntil(
+      await talkWorld({ environment, policy: languageModel({ context: 32, width: 16, heads: 2 }) }),
+      60,
+    )
+    const longest = all.filter(({ turns }) => turns === 3)
+    expect(longest.length).toBeGreaterThan(0)
+    for (const { token, lossMask, version, turn, reward } of longest) {
+      expect(reward).toBe(2)
+      expect(new Set(turn)).toEqual(new Set([0, 1, 2]))
+      expect(turn).toEqual([...turn].sort((a, b) => a - b))
+      // The environment says 1 (it heard one message) before turn 1 and 3 before turn 2: one masked token each.
+      for (const [number, said] of [
+        [1, 1],
+        [2, 3],
+      ] as const) {
+        const first = turn.indexOf(number)
+        expect([token[first], lossMask[first], version[first]]).toEqual([said, 0, -1])
+        expect(lossMask[first + 1]).toBe(1)
+      }
+    }
+  })
+
+  test('conversations stop on success: no further turn where the environment says no more', async () => {
+    const environment = digits({ maxTurns: 5, respond: () => ({ reward: 1 }) })
+    const all = await talkUntil(await talkWorld({ environment }), 10)
+    expect(all.every(({ turns }) => turns === 1)).toBe(true)
+  })
+
+  test('a reply that takes time holds up its own lane alone, and the table is as if it had come at once', async () => {
+    const reward = (completion: string) => completion.length
+    const quick = digits({ respond: ({ completion }) => ({ reward: reward(completion) }) })
+    const slow = digits({
+      respond: async ({ completion, exampleIndex }) => {
+        await new Promise((resolve) => setTimeout(resolve, exampleIndex === 2 ? 30 : 1))
+        return { reward: reward(completion) }
+      },
+    })
+    const expected = await talkUntil(await talkWorld({ environment: quick }), 20)
+    expect(await talkUntil(await talkWorld({ environment: slow }), 20)).toEqual(expected)
+  })
+})
+
+describe('what goes wrong in an environment', () => {
+  test.each([
+    [
+      'throws',
+      () => {
+        throw new Error('no idea')
+      },
+      'no idea',
+    ],
+    [
+      'throws later',
+      async () => {
+        throw new Error('no idea later')
+      },
+      'no idea later',
+    ],
+    ['says NaN', () => ({ reward: Number.NaN }), 'a reward of NaN'],
+    ['says Infinity', () => ({ reward: Number.POSITIVE_INFINITY }), 'a reward of Infinity'],
+    ['says nothing', () => undefined as never, 'a reply that is undefined'],
+    ['says a word', () => ({ reward: 'good' as never }), 'a reward of good'],
+    ['never answers', () => new Promise<never>(() => {}), 'no reply within 0.02 s'],
+  ])('a reward that %s is unknown with its reason, and never a number made up instead', async (_, respond, reason) => {
+    const all = await talkUntil(await talkWorld({ environment: digits({ respond }), replySeconds: 0.02 }), 3)
+    for (const { reward, error } of all) {
+      expect(reward).toBeNull()
+      expect(error).toContain(reason)
+    }
+  })
+
+  test('a prompt that does not fit the context is an error that names the example, before a token is said', async () => {
+    const environment = digits({ example: () => ({ prompt: '1'.repeat(64) }) })
+    const world = await talkWorld({ environment })
+    expect(() => tick(world)).toThrow(/text\/digits, example \d: .*64 tokens.*64/s)
+  })
+
+  test('a prompt with characters that the model does not know, and an empty one, are errors', async () => {
+    const strange = await talkWorld({ environment: digits({ example: () => ({ prompt: 'x' }) }) })
+    expect(() => tick(strange)).toThrow(InputError)
+    const empty = await talkWorld({ environment: digits({ example: () => ({ prompt: '' }) }) })
+    expect(() => tick(empty)).toThrow(/at least one token/)
+  })
+
+  test('options out of range are errors', async () => {
+    for (const wrong of [{ numLanes: 0 }, { groupSize: 1.5 }, { temperature: 0 }, { maxTokens: -1 }]) {
+      await expect(talkWorld(wrong)).rejects.toThrow(InputError)
+    }
+  })
+})
