@@ -322,6 +322,45 @@ export function differentiateLoss(
   kernels.crossEntropyLoss(dLogprob, sums, logprob, counted, offsets, perSequence, denominator, count)
 }
 
+/**
+ * Adds a micro-batch's critic loss to `sums` (its order is `TokenSum`) and writes dValue; 0 where the descriptor has no
+ * critic. `offsets` are those of the micro-batch in the prepared batch.
+ */
+export function differentiateCritic(
+  { settings, aggregation }: LossDescriptor,
+  dValue: Float32Array,
+  sums: Float64Array,
+  value: Float32Array,
+  oldValue: Float32Array | null,
+  { returns, counted }: PreparedLoss,
+  offsets: Int32Array,
+  { denominator }: LossTotals,
+  kernels: Kernels,
+): void {
+  const count = offsets.length - 1
+  if (settings.advantage !== 'critic') {
+    dValue.fill(0, offsets[0], offsets[count])
+    return
+  }
+  assert(oldValue !== null, 'a critic without its old values')
+  const clip = settings.clipValue ?? Number.POSITIVE_INFINITY
+  const perSequence = aggregation === 'sequence-mean'
+  kernels.valueLoss(
+    dValue,
+    sums,
+    value,
+    oldValue,
+    returns,
+    counted,
+    offsets,
+    clip,
+    settings.valueCoef,
+    perSequence,
+    denominator,
+    count,
+  )
+}
+
 function groupAdvantages(
   { overlongCache, overlongFactor, maxLength, rewardKlCoef, ...settings }: LossSettings,
   { reward, known, group, oldLogprob, referenceLogprob, lossMask, offsets }: Required<LossBatch>,

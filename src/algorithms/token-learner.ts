@@ -4,7 +4,7 @@
  */
 import { type Columns, column, type Plan, saved } from '../components/column.ts'
 import { InputError } from '../errors.ts'
-import { type Kernels, PolicySum } from '../kernels/bind.ts'
+import { type Kernels, PolicySum, TokenSum } from '../kernels/bind.ts'
 import type { ParameterViews } from '../policies/policy.ts'
 import type { TransformerModel } from '../policies/transformer/model.ts'
 import {
@@ -13,7 +13,13 @@ import {
   type TokenDerivatives,
   type TokensEvaluated,
 } from '../policies/transformer/packed.ts'
-import { differentiateLoss, type LossDescriptor, type LossTotals, type PreparedLoss } from './losses.ts'
+import {
+  differentiateCritic,
+  differentiateLoss,
+  type LossDescriptor,
+  type LossTotals,
+  type PreparedLoss,
+} from './losses.ts'
 import { type OptimizerSettings, optimizerPlan, optimizerStep, startOptimizer } from './optimizer.ts'
 import type { TokenBatch } from './token-batch.ts'
 
@@ -41,6 +47,23 @@ export type TokenLearnerColumns = Columns<ReturnType<typeof tokenLearnerPlan>>
 export interface TokenLossColumns {
   readonly oldLogprob: Float32Array
   readonly referenceLogprob: Float32Array | null
+  /** The critic's before the update; null where there is none. */
+  readonly oldValue: Float32Array | null
+}
+
+/** What evaluating a batch gives, a number for each of its tokens, 0 for each sequence's first. */
+export interface TokensInBatch {
+  readonly logprob: Float32Array
+  /** No elements where there is no critic. */
+  readonly value: Float32Array
+}
+
+/** What a batch's loss comes to. */
+export interface TokenLossSums {
+  /** In the order of `PolicySum`; of cross-entropy only the first two are there. */
+  readonly policy: Float64Array
+  /** In the order of `TokenSum`: the critic's. */
+  readonly value: Float64Array
 }
 
 /** Learns from tokens, in one thread. */
@@ -52,6 +75,7 @@ export class TokenLearner {
   readonly #policy: PackedTransformer
   readonly #reference: PackedTransformer | null
   readonly #gradient: ParameterViews
+  readonly #hasCritic: boolean
   /** Of each token of the batch in work. */
   #own = tokenColumns(0)
 
@@ -66,6 +90,7 @@ export class TokenLearner {
     this.#weights = weights
     this.#kernels = kernels
     this.#settings = settings
+    this.#hasCritic = model.hasValueHead
     this.#policy = new PackedTransformer(model, weights, columns.packed, kernels)
     this.#gradient = this.#policy.view(columns.gradient)
     const hasReference = columns.reference.length > 0
@@ -80,22 +105,22 @@ export class TokenLearner {
     startOptimizer(optimizer)
   }
 
-  /** Log-probabilities of the batch's tokens, in nats, 0 for each sequence's first; under the reference's weights if asked. */
-  evaluate(batch: TokenBatch, temperature: number, whose: 'policy' | 'reference'): Float32Array {
-    const logprob = new Float32Array(batch.token.length)
+  /** Log-probabilities of the batch's tokens, in nats, and the critic's values; under the reference's weights if asked. */
+  evaluate(batch: TokenBatch, temperature: number, whose: 'policy' | 'reference'): TokensInBatch {
+    const { length } = batch.token
+    const logprob = new Float32Array(length)
+    const value = new Float32Array(this.#hasCritic ? length : 0)
     const packed = whose === 'policy' ? this.#policy : this.#reference!
     for (let part = 0; part + 1 < batch.parts.length; part++) {
       const [from, to] = [batch.parts[part]!, batch.parts[part + 1]!]
       const evaluated = packed.evaluate(packed.pack(batch.token, batch.offsets, from, to), temperature)
       rowsToTokens(logprob, evaluated.logprob, batch.offsets, from, to)
+      if (this.#hasCritic) rowsToTokens(value, evaluated.value, batch.offsets, from, to)
     }
-    return logprob
+    return { logprob, value }
   }
 
-  /**
-   * Makes the gradient of a prepared batch's loss. Returns the loss's sums in the order of `PolicySum`; of cross-entropy only
-   * the first two are there.
-   */
+  /** Makes the gradient of a prepared batch's loss, the critic's included where there is one. Returns the loss's sums. */
   differentiate(
     batch: TokenBatch,
     descriptor: LossDescriptor,
@@ -103,13 +128,13 @@ export class TokenLearner {
     totals: LossTotals,
     given: TokenLossColumns,
     temperature: number,
-  ): Float64Array {
+  ): TokenLossSums {
     const { token, offsets, parts } = batch
     if (this.#own.logprob.length < token.length) this.#own = tokenColumns(token.length)
     const own = this.#own
-    const sums = new Float64Array(PolicySum.length)
+    const sums = { policy: new Float64Array(PolicySum.length), value: new Float64Array(TokenSum.length) }
     this.columns.gradient.fill(0)
-    const outputs = { dLogprob: own.dLogprob, dEntropy: own.dEntropy, sums }
+    const outputs = { dLogprob: own.dLogprob, dEntropy: own.dEntropy, sums: sums.policy }
     const inputs = {
       ...given,
       logprob: own.logprob,
@@ -127,6 +152,20 @@ export class TokenLearner {
         differentiateLoss(descriptor, outputs, some, totals, this.#kernels)
         tokensToRows(derivatives.dLogprob, own.dLogprob, offsets, from, to)
         tokensToRows(derivatives.dEntropy, own.dEntropy, offsets, from, to)
+        if (!this.#hasCritic) return
+        rowsToTokens(own.value, evaluated.value, offsets, from, to)
+        differentiateCritic(
+          descriptor,
+          own.dValue,
+          sums.value,
+          own.value,
+          given.oldValue,
+          prepared,
+          some.offsets,
+          totals,
+          this.#kernels,
+        )
+        tokensToRows(derivatives.dValue, own.dValue, offsets, from, to)
       }
       this.#policy.differentiate(this.#policy.pack(token, offsets, from, to), lossOf, this.#gradient, temperature)
     }
@@ -151,7 +190,7 @@ export class TokenLearner {
 
 function tokenColumns(count: number) {
   const each = () => new Float32Array(count)
-  return { logprob: each(), entropy: each(), dLogprob: each(), dEntropy: each() }
+  return { logprob: each(), entropy: each(), value: each(), dLogprob: each(), dEntropy: each(), dValue: each() }
 }
 
 /** Rows of packed sequences `from` to `to` go to the tokens that they predict. */

@@ -36,6 +36,7 @@ const settings = {
   layers: whole(2, 'layers', { min: 1 }),
   heads: whole(4, 'heads of attention', { min: 1 }),
   feedForwardWidth: whole(0, 'elements of the feed-forward layers; 0: four times the width', { min: 0 }),
+  critic: toggle(false, 'give it a value head, which algorithms with a critic need'),
   anyText: toggle(false, "know every byte, not only the environment's own characters"),
 } satisfies Settings
 
@@ -50,12 +51,12 @@ export const languageModel: Factory<typeof settings, LanguageModelDefinition> = 
 )
 
 function create(parameters: SettingValues<typeof settings>, environment: TextEnvironmentDefinition): OpenLanguageModel {
-  const { width, layers, heads, feedForwardWidth, anyText } = parameters
+  const { width, layers, heads, feedForwardWidth, critic, anyText } = parameters
   const { alphabet } = environment
   const tokenizer = anyText || alphabet === undefined ? byteTokenizer() : byteTokenizer({ alphabet })
   const context = parameters.context || 64
   if (width % heads !== 0) throw new InputError('languageModel.heads', String(heads), `a divisor of width ${width}`)
-  const model = transformer({
+  const config = {
     model_type: 'llama',
     vocab_size: tokenizer.vocabularySize,
     hidden_size: width,
@@ -67,12 +68,13 @@ function create(parameters: SettingValues<typeof settings>, environment: TextEnv
     rope_theta: 10_000,
     tie_word_embeddings: true,
     initializer_range: 1 / Math.sqrt(width),
-  })
+  }
+  const model = transformer(config, { valueHead: critic })
   return { model, tokenizer, weights: null, context }
 }
 
-async function load({ folder, context }: SettingValues<typeof settings>): Promise<OpenLanguageModel> {
-  const { model, weights } = await loadTransformer(folder)
+async function load({ folder, context, critic }: SettingValues<typeof settings>): Promise<OpenLanguageModel> {
+  const { model, weights } = await loadTransformer(folder, { valueHead: critic })
   const { contextLength } = model.shape
   if (context > contextLength) {
     throw new InputError(

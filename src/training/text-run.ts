@@ -168,12 +168,14 @@ export async function configureTextRun(
     )
   const settings = resolveSettings('run', textRunSettings, part('') as never)
   const environment = factory(part('environment.') as never)
-  const loss = { maxLength: environment.maxTokens, ...part('loss.', true) }
+  const lossGiven = { maxLength: environment.maxTokens, ...part('loss.', true) }
+  const reinforced = settings.mode === 'sft' ? null : rl({ ...part('rl.'), lossSettings: lossGiven } as never)
+  const needsCritic = reinforced?.loss.settings.advantage === 'critic' && !given.has('languageModel.critic')
   return {
     environment,
-    policy: languageModel(part('languageModel.') as never),
+    policy: languageModel({ ...part('languageModel.'), ...(needsCritic ? { critic: true } : {}) } as never),
     sft: settings.mode === 'rl' ? null : sft(part('sft.') as never),
-    rl: settings.mode === 'sft' ? null : rl({ ...part('rl.'), lossSettings: loss } as never),
+    rl: reinforced,
     settings,
   }
 }

@@ -15,10 +15,15 @@ import type { RlDefinition } from '../algorithms/rl.ts'
 import { scheduleFactor } from '../algorithms/schedule.ts'
 import type { SftDefinition } from '../algorithms/sft.ts'
 import { packBatch, type TokenBatch, tokensInOrder } from '../algorithms/token-batch.ts'
-import { TokenLearner, type TokenLearnerColumns, tokenLearnerPlan } from '../algorithms/token-learner.ts'
+import {
+  TokenLearner,
+  type TokenLearnerColumns,
+  type TokenLossSums,
+  tokenLearnerPlan,
+} from '../algorithms/token-learner.ts'
 import { type Columns, elementBytes, isColumnSpec, type Plan, viewColumn } from '../components/column.ts'
 import { InputError, show } from '../errors.ts'
-import { PolicySum, Standing } from '../kernels/bind.ts'
+import { PolicySum, Standing, TokenSum } from '../kernels/bind.ts'
 import type { TrajectoryColumns } from '../tables/trajectories.ts'
 import { type TextOrigin, writeTrajectories } from '../tables/trajectory-table.ts'
 import { trainingExample } from '../text/dialogue.ts'
@@ -75,6 +80,8 @@ export interface RlMetrics {
   readonly kl: { readonly k1: number; readonly k2: number; readonly k3: number }
   readonly referenceKl: { readonly k1: number; readonly k2: number; readonly k3: number } | null
   readonly ratio: number
+  /** The critic's part of the loss; null where there is no critic. */
+  readonly valueLoss: number | null
   readonly clipRatio: { readonly low: number; readonly high: number }
   /** Mean of the known rewards of each group that has one, in the order of the groups. */
   readonly groupRewards: readonly number[]
@@ -120,6 +127,10 @@ export class TextTrainer {
     let rows = 0
     const hasReference = rl?.loss.columns.includes('referenceLogprob') ?? false
     world.reserveTalk(({ opened: { model, context } }) => {
+      if (rl?.loss.settings.advantage === 'critic' && !model.hasValueHead) {
+        const got = 'a model without a value head'
+        throw new InputError(`rl, loss ${rl.loss.id}`, got, 'one with a critic, like languageModel({ critic: true })')
+      }
       rows = Math.max(MICRO_BATCH_ROWS, context - 1)
       return tokenLearnerPlan(model, rows, context, optimizer, hasReference)
     })
@@ -204,7 +215,7 @@ export class TextTrainer {
     const prepared = inHeap(preparedLossPlan(batchSize, batch.token.length, 0))
     const totals = prepareLoss(loss, batch, prepared, this.world.kernels)
     const none = new Float32Array(0)
-    const given = { oldLogprob: none, referenceLogprob: null }
+    const given = { oldLogprob: none, referenceLogprob: null, oldValue: none }
     const sums = this.#learner.differentiate(batch, loss, prepared, totals, given, 1)
     const rate = learningRate * scheduleFactor(schedule, warmupFraction, this.#sftSteps, steps)
     const gradNorm = this.#learner.descend(rate, maxGradNorm)
@@ -215,7 +226,7 @@ export class TextTrainer {
       phase: 'sft',
       step: this.#sftSteps,
       seconds: this.#seconds,
-      loss: sums[PolicySum.loss]!,
+      loss: sums.policy[PolicySum.loss]!,
       learningRate: rate,
       gradNorm,
       tokens: totals.numTokens,
@@ -249,28 +260,29 @@ export class TextTrainer {
     const columns = trajectories.take(rows).columns()
     const batch = packBatch(columns, this.#microBatchRows)
     const { prepared, totals, given } = this.#prepare(loss, columns, batch, temperature)
-    let first: { sums: Float64Array; gradNorm: number } | undefined
+    let first: { sums: TokenLossSums; gradNorm: number } | undefined
     const rate = learningRate * scheduleFactor(schedule, warmupFraction, this.#rlUpdates, updates)
     for (let epoch = 0; epoch < updateEpochs; epoch++) {
       const sums = this.#learner.differentiate(batch, loss, prepared, totals, given, temperature)
       const gradNorm = this.#learner.descend(rate, maxGradNorm)
       first ??= { sums, gradNorm }
     }
-    trajectories.setAdvantages(advantagesOf(rows, batch, prepared))
+    // Of returns and critics each token has its own.
+    if (loss.settings.advantage === 'group') trajectories.setAdvantages(advantagesOf(rows, batch, prepared))
     this.#rlUpdates++
     refreshWeights(this.#cohort, this.#sftSteps + this.#rlUpdates)
     this.#isBetweenUpdates = true
     const updateSeconds = (performance.now() - started) / 1000
     this.#seconds += updateSeconds
     const { sums, gradNorm } = first!
-    const learned = sums[PolicySum.tokens]!
-    const per = (sum: number) => sums[sum]! / learned
+    const learned = sums.policy[PolicySum.tokens]!
+    const per = (sum: number) => sums.policy[sum]! / learned
     const sampled = columns.lossMask.reduce((sum, flag) => sum + flag, 0)
     return {
       phase: 'rl',
       step: this.#rlUpdates,
       seconds: this.#seconds,
-      loss: sums[PolicySum.loss]!,
+      loss: sums.policy[PolicySum.loss]! + sums.value[TokenSum.loss]!,
       learningRate: rate,
       gradNorm,
       tokens: totals.numTokens,
@@ -287,6 +299,7 @@ export class TextTrainer {
                 k3: per(PolicySum.referenceK3),
               },
         ratio: per(PolicySum.ratio),
+        valueLoss: loss.settings.advantage === 'critic' ? sums.value[TokenSum.loss]! : null,
         clipRatio: { low: per(PolicySum.clippedLow), high: per(PolicySum.clippedHigh) },
         completionLength: sampled / rows.length,
         trajectories: rows.length,
@@ -390,10 +403,13 @@ export class TextTrainer {
     })
     // What was recorded while sampling is what evaluating gives, to the bit, so it is evaluated only to be compared.
     const behaviourLogprob = tokensInOrder(batch, columns.offsets, columns.logprob)
-    const isCorrected = loss.settings.correction !== 'none'
-    const oldLogprob = isCorrected ? this.#learner.evaluate(batch, temperature, 'policy') : behaviourLogprob
+    const hasCritic = loss.settings.advantage === 'critic'
+    const isEvaluated = hasCritic || loss.settings.correction !== 'none'
+    const old = isEvaluated ? this.#learner.evaluate(batch, temperature, 'policy') : null
+    const oldLogprob = old?.logprob ?? behaviourLogprob
+    const oldValue = hasCritic ? old!.value : null
     const hasReference = loss.columns.includes('referenceLogprob')
-    const referenceLogprob = hasReference ? this.#learner.evaluate(batch, temperature, 'reference') : null
+    const referenceLogprob = hasReference ? this.#learner.evaluate(batch, temperature, 'reference').logprob : null
     const whole: LossBatch = {
       offsets,
       lossMask,
@@ -403,10 +419,11 @@ export class TextTrainer {
       oldLogprob,
       behaviourLogprob,
       ...(referenceLogprob === null ? {} : { referenceLogprob }),
+      ...(oldValue === null ? {} : { value: oldValue }),
     }
     const prepared = inHeap(preparedLossPlan(order.length, batch.token.length, numbers.size))
     const totals = prepareLoss(loss, whole, prepared, this.world.kernels)
-    return { prepared, totals, given: { oldLogprob, referenceLogprob } }
+    return { prepared, totals, given: { oldLogprob, referenceLogprob, oldValue } }
   }
 }
 

@@ -14,19 +14,34 @@ import { type TransformerModel, transformer, viewParameters } from './model.ts'
 const DTYPES = { F32: 'float32', F16: 'float16', BF16: 'bfloat16' } as const
 
 /**
- * Reads a model's folder: f16 and bf16 become f32, which holds them exactly.
+ * Reads a model's folder: f16 and bf16 become f32, which holds them exactly. A value head that is asked for and not there
+ * begins at 0.
  * @throws InputError for a configuration that `transformer` refuses, a file or shard that is missing or damaged, a tensor
  * that is missing, too many, of another shape or type, or not finite.
  * @example const { model, weights } = await loadTransformer('models/SmolLM2-135M')
  */
-export async function loadTransformer(folder: string): Promise<{ model: TransformerModel; weights: Float32Array }> {
+export async function loadTransformer(
+  folder: string,
+  { valueHead = false }: { readonly valueHead?: boolean } = {},
+): Promise<{ model: TransformerModel; weights: Float32Array }> {
   const configPath = `${folder}/config.json`
-  const model = transformer(await readJson(configPath), configPath)
+  const model = transformer(await readJson(configPath), { subject: configPath, valueHead })
   const weights = new Float32Array(model.numParameters)
   for (const [path, parameters] of await findShards(folder, model)) {
     fillWeights(weights, path, (await readSafetensors(path)).tensors, parameters, '')
   }
+  const valuePath = `${folder}/${VALUE_FILE}`
+  if (valueHead && (await isThere(valuePath))) {
+    fillWeights(weights, valuePath, (await readSafetensors(valuePath)).tensors, model.parameters.filter(isOfCritic), '')
+  }
   return { model, weights }
+}
+
+/** The critic's weights, in a file of their own: others load the model without it. */
+const VALUE_FILE = 'value_head.safetensors'
+
+function isOfCritic({ name }: Parameter): boolean {
+  return name.startsWith('v_head.')
 }
 
 /**
@@ -43,9 +58,11 @@ export async function saveTransformer(
   checkWeights(model, weights)
   const views = viewParameters(model, weights)
   const tensors = model.parameters.map(({ name, shape }, index) => tensorOf(name, views[index]!, shape, type))
+  const numOfModel = model.parameters.filter((parameter) => !isOfCritic(parameter)).length
   const { torch_dtype: _, ...config } = model.config
   await makeFolder(folder)
-  await writeSafetensors(`${folder}/model.safetensors`, tensors, { format: 'pt' })
+  await writeSafetensors(`${folder}/model.safetensors`, tensors.slice(0, numOfModel), { format: 'pt' })
+  if (model.hasValueHead) await writeSafetensors(`${folder}/${VALUE_FILE}`, tensors.slice(numOfModel), { format: 'pt' })
   const text = `${JSON.stringify({ ...config, dtype: DTYPES[type] }, null, 2)}\n`
   await writeWhole(`${folder}/config.json`, [new TextEncoder().encode(text)])
 }
@@ -53,7 +70,8 @@ export async function saveTransformer(
 /** The files of a folder's weights, and the parameters that are in each. */
 async function findShards(folder: string, model: TransformerModel): Promise<Map<string, Parameter[]>> {
   const whole = `${folder}/model.safetensors`
-  if (await isThere(whole)) return new Map([[whole, [...model.parameters]]])
+  const wanted = model.parameters.filter((parameter) => !isOfCritic(parameter))
+  if (await isThere(whole)) return new Map([[whole, wanted]])
   const indexPath = `${folder}/model.safetensors.index.json`
   const { weight_map: places } = await readJson(indexPath, `it, or ${whole}`)
   if (typeof places !== 'object' || places === null) {
@@ -61,7 +79,7 @@ async function findShards(folder: string, model: TransformerModel): Promise<Map<
   }
   const files = new Map(Object.entries(places))
   const shards = new Map<string, Parameter[]>()
-  for (const parameter of model.parameters) {
+  for (const parameter of wanted) {
     const file: unknown = files.get(parameter.name)
     files.delete(parameter.name)
     if (typeof file !== 'string' || /[/\\]/.test(file)) {

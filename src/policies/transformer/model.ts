@@ -19,41 +19,52 @@ export interface TransformerModel {
   readonly numParameters: number
   /** Weights are outputs × inputs, row-major, as in Hugging Face's files. */
   readonly parameters: readonly Parameter[]
+  /** The last two parameters are a critic's: a value of each hidden state. */
+  readonly hasValueHead: boolean
   /** Starting weights, keyed by the seed and `key`: normal with deviation `initializer_range`, norms 1, biases 0. */
   initialise(weights: Float32Array, random: Random, key: number): void
 }
 
+/** The names of a value head's parameters, as TRL has them. */
+const VALUE_HEAD = { weight: 'v_head.summary.weight', bias: 'v_head.summary.bias' } as const
+
 /**
- * A transformer from the content of a `config.json` of the llama, qwen2 or qwen3 family.
+ * A transformer from the content of a `config.json` of the llama, qwen2 or qwen3 family; with a value head, which begins
+ * at 0, for algorithms with a critic.
  *
  * @throws InputError as `transformerShape` does.
  * @example transformer({ model_type: 'llama', vocab_size: 64, hidden_size: 128, num_hidden_layers: 4,
  *   num_attention_heads: 4, intermediate_size: 344, max_position_embeddings: 64, rms_norm_eps: 1e-5, rope_theta: 10000 })
  */
-export function transformer(config: TransformerConfig, subject?: string): TransformerModel {
+export function transformer(
+  config: TransformerConfig,
+  { subject, valueHead = false }: { readonly subject?: string; readonly valueHead?: boolean } = {},
+): TransformerModel {
   const shape = transformerShape(config, subject)
   const deviation = config.initializer_range ?? 0.02
   if (typeof deviation !== 'number' || !(deviation >= 0)) {
     throw new InputError(`${subject ?? 'config.json'}, initializer_range`, show(deviation), 'a number ≥ 0')
   }
-  const parameters = listParameters(shape)
+  const parameters = listParameters(shape, valueHead)
   const last = parameters.at(-1)!
   return {
     config,
     shape,
     numParameters: last.offset + sizeOf(last),
     parameters,
+    hasValueHead: valueHead,
     initialise(weights, random, key) {
       parameters.forEach((parameter, index) => {
         const view = weights.subarray(parameter.offset, parameter.offset + sizeOf(parameter))
-        if (parameter.shape.length === 2) fillNormal(view, deviation, random, key, index)
+        if (Object.values<string>(VALUE_HEAD).includes(parameter.name)) view.fill(0)
+        else if (parameter.shape.length === 2) fillNormal(view, deviation, random, key, index)
         else view.fill(parameter.name.endsWith('.bias') ? 0 : 1)
       })
     },
   }
 }
 
-function listParameters(shape: TransformerShape): Parameter[] {
+function listParameters(shape: TransformerShape, valueHead: boolean): Parameter[] {
   const { width, headWidth, feedForwardWidth, vocabularySize } = shape
   const parameters: Parameter[] = []
   let offset = 0
@@ -84,6 +95,10 @@ function listParameters(shape: TransformerShape): Parameter[] {
   }
   add('model.norm.weight', width)
   if (!shape.tiedEmbeddings) add('lm_head.weight', vocabularySize, width)
+  if (valueHead) {
+    add(VALUE_HEAD.weight, 1, width)
+    add(VALUE_HEAD.bias, 1)
+  }
   return parameters
 }
 
@@ -126,6 +141,9 @@ export interface TransformerWeights {
   /** The rows of the logits' weights, VOCABULARY_CHUNK tokens a chunk. */
   readonly head: readonly Float32Array[]
   readonly wholeHead: Float32Array
+  /** No elements where there is no critic. */
+  readonly valueHead: Float32Array
+  readonly valueBias: Float32Array
 }
 
 /** Views of a weights-shaped column, in the order of `TransformerModel.parameters`. */
@@ -170,6 +188,8 @@ export function nameParameters(
       wholeHead.subarray(chunk * chunkElements, Math.min((chunk + 1) * chunkElements, wholeHead.length)),
     ),
     wholeHead,
+    valueHead: take(VALUE_HEAD.weight),
+    valueBias: take(VALUE_HEAD.bias),
   }
 }
 
@@ -203,7 +223,7 @@ function layerPlan({ shape }: TransformerModel, rows: number) {
 
 /** What a forward pass of `rows` rows takes, with the activations of all layers or of one. */
 export function forwardPlan(model: TransformerModel, rows: number, context: number, numLayers: number) {
-  const { shape } = model
+  const { shape, hasValueHead } = model
   const { width, headWidth, feedForwardWidth } = shape
   const each = (elements: number) => column('f32', rows, elements)
   return {
@@ -233,5 +253,7 @@ export function forwardPlan(model: TransformerModel, rows: number, context: numb
     targetLogit: each(1),
     logprob: each(1),
     entropy: each(1),
+    /** The critic's; no elements where there is none. */
+    value: each(hasValueHead ? 1 : 0),
   } satisfies Plan
 }

@@ -16,13 +16,14 @@ import {
   viewParameters,
 } from './model.ts'
 
-/** What a transformer says of packed rows: a number each, in nats. */
-export type TokensEvaluated = Omit<Evaluated, 'value'>
+/** What a transformer says of packed rows: a number each, in nats; the value has no elements where there is no critic. */
+export type TokensEvaluated = Evaluated
 
 /** The loss's derivatives by that. */
 export interface TokenDerivatives {
   readonly dLogprob: Float32Array
   readonly dEntropy: Float32Array
+  readonly dValue: Float32Array
 }
 
 /** Fills the derivatives of `count` rows. */
@@ -39,12 +40,13 @@ export function packedPlan(model: TransformerModel, rows: number, context: numbe
     logits: each(Math.min(VOCABULARY_CHUNK, vocabularySize)),
     dLogprob: each(1),
     dEntropy: each(1),
+    dValue: each(model.hasValueHead ? 1 : 0),
     /** Gradients by the residual stream, by a normed input, and by queries, keys, values and what attention gave. */
     dx: each(width),
     dNormed: each(width),
     dQuery: each(numHeads * headWidth),
     dKey: each(numKeyHeads * headWidth),
-    dValue: each(numKeyHeads * headWidth),
+    dAttentionValue: each(numKeyHeads * headWidth),
     dAttended: each(numHeads * headWidth),
     /** What sums a bias's gradient over the rows. */
     ones: each(1),
@@ -112,6 +114,10 @@ export class PackedTransformer {
       kernels.sumVocabulary(max, sum, weighted, targetLogit, logits, target, inverse, count, first, tokens)
     })
     kernels.evaluateVocabulary(logprob, entropy, max, sum, weighted, targetLogit, count)
+    if (this.#forward.model.hasValueHead) {
+      const { valueHead, valueBias } = weights
+      this.#forward.project(columns.value, columns.hidden, valueHead, valueBias, count, 1, valueHead.length)
+    }
     return columns
   }
 
@@ -158,6 +164,10 @@ export class PackedTransformer {
       kernels.matmul(into.head[chunk]!, logits, hidden, none, scratch, tokens, width, count, true, false, true)
       kernels.matmul(dNormed, logits, head, none, scratch, count, width, tokens, false, false, chunk > 0)
     })
+    if (model.hasValueHead) {
+      this.#backwardWeights(into.valueHead, this.#columns.dValue, hidden, count, 1, width, into.valueBias)
+      this.#backwardInput(dNormed, this.#columns.dValue, weights.valueHead, count, 1, width, true)
+    }
     kernels.rmsNormBackward(dx, into.norm, dNormed, top, weights.norm, topInverseRms, count, width, false)
   }
 
@@ -166,7 +176,7 @@ export class PackedTransformer {
     const { kernels, columns, model } = this.#forward
     const { width, numHeads, numKeyHeads, headWidth, feedForwardWidth, normEpsilon, queryKeyNorm } = model.shape
     const { normed, activated, cosine, sine, position, scores, firstKey } = columns
-    const { dx, dNormed, dQuery, dKey, dValue, dAttended } = this.#columns
+    const { dx, dNormed, dQuery, dKey, dAttentionValue: dValue, dAttended } = this.#columns
     const layer = this.#forward.layers[index]!
     const weights = this.#forward.weights.layers[index]!
     const into = gradient.layers[index]!

@@ -3,9 +3,10 @@ import { join } from 'node:path'
 import { beforeEach, describe, expect, test } from 'vitest'
 import { loadTransformer, saveTransformer } from '../../../src/policies/transformer/folder.ts'
 import { transformer } from '../../../src/policies/transformer/model.ts'
+import { Random } from '../../../src/random.ts'
 import { readSafetensors, type Tensor, tensorOf, writeSafetensors } from '../../../src/safetensors.ts'
 import { temporaryFolder } from '../../support/temporary.ts'
-import { families, goldenFolder } from './golden.ts'
+import { families, golden, goldenFolder } from './golden.ts'
 
 let folder: string
 beforeEach(async () => {
@@ -172,4 +173,19 @@ describe('a configuration', () => {
     const older = { ...config, rope_theta: 1e6, rope_scaling: null, sliding_window: 32_768, torch_dtype: 'bfloat16' }
     expect(transformer(older).shape).toEqual(model.shape)
   })
+})
+
+test('a value head lies in a file of its own, is read again, and begins at 0 where there is none', async () => {
+  const { config } = (await golden('llama')).model
+  const model = transformer(config, { valueHead: true })
+  const weights = new Float32Array(model.numParameters)
+  model.initialise(weights, new Random(1), 0)
+  weights.fill(0.25, -9)
+  await saveTransformer(folder, model, weights)
+  expect((await loadTransformer(folder, { valueHead: true })).weights).toEqual(weights)
+  const bare = await loadTransformer(folder)
+  expect(bare.weights).toEqual(weights.slice(0, bare.model.numParameters))
+  await saveTransformer(`${folder}/bare`, bare.model, bare.weights)
+  const begun = await loadTransformer(`${folder}/bare`, { valueHead: true })
+  expect(begun.weights.slice(bare.model.numParameters).every((weight) => weight === 0)).toBe(true)
 })

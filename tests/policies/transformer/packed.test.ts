@@ -2,6 +2,7 @@ import { describe, expect, test } from 'vitest'
 import { listColumns } from '../../../src/components/column.ts'
 import { transformer } from '../../../src/policies/transformer/model.ts'
 import { packedPlan } from '../../../src/policies/transformer/packed.ts'
+import { Random } from '../../../src/random.ts'
 import { Numbers } from '../../kernels/calls.ts'
 import { builds, families, golden, packed } from './golden.ts'
 
@@ -150,5 +151,61 @@ describe('packed sequences', () => {
     expect(() => network.pack(tokens, [0, 17], 0, 1)).toThrow('got a token at position 16, expected 16 tokens at most')
     expect(() => network.pack(tokens, [0, 16, 24], 0, 2)).toThrow('packed sequences: got more than 20 rows')
     expect(network.pack(tokens, [0, 1, 1, 3], 0, 3)).toBe(1)
+  })
+})
+
+describe('a value head', () => {
+  const config = {
+    model_type: 'llama',
+    vocab_size: 11,
+    hidden_size: 8,
+    num_hidden_layers: 1,
+    num_attention_heads: 2,
+    intermediate_size: 16,
+    max_position_embeddings: 16,
+    rms_norm_eps: 1e-5,
+    rope_theta: 10_000,
+  }
+  const tokens = [3, 1, 4, 1, 5, 9, 2, 6]
+
+  test('begins at 0, and has the gradient that finite differences give, of its own weights and of the model', () => {
+    const model = transformer(config, { valueHead: true })
+    const first = new Float32Array(model.numParameters)
+    model.initialise(first, new Random(5), 0)
+    const fresh = packed(model, first, 'plain')
+    expect(fresh.network.evaluate(fresh.network.pack(tokens, [0, 8], 0, 1)).value.slice(0, 7)).toEqual(
+      new Float32Array(7),
+    )
+
+    const weights = first.map((weight, i) => weight + (i >= first.length - 9 ? 0.3 - 0.05 * (first.length - i) : 0))
+    const slope = Float32Array.from({ length: 7 }, (_, i) => 1 - 0.3 * i)
+    const lossOf = (changed: Float32Array): number => {
+      const { network } = packed(model, changed, 'plain')
+      const { value } = network.evaluate(network.pack(tokens, [0, 8], 0, 1))
+      return slope.reduce((sum, weight, i) => sum + weight * value[i]!, 0)
+    }
+    const { network, gradient } = packed(model, weights, 'plain')
+    network.differentiate(
+      network.pack(tokens, [0, 8], 0, 1),
+      (_, { dLogprob, dEntropy, dValue }) => {
+        dLogprob.fill(0)
+        dEntropy.fill(0)
+        dValue.set(slope)
+      },
+      network.view(gradient),
+    )
+    for (const i of [
+      8,
+      40,
+      100,
+      200,
+      300,
+      weights.length - 20,
+      ...Array.from({ length: 9 }, (_, k) => weights.length - 9 + k),
+    ]) {
+      const [up, down] = [1e-3, -1e-3].map((by) => lossOf(weights.map((weight, k) => weight + (k === i ? by : 0))))
+      expect(Math.abs(gradient[i]! - (up! - down!) / 2e-3)).toBeLessThan(2e-3 + 0.01 * Math.abs(gradient[i]!))
+    }
+    expect(Math.max(...gradient.slice(0, -9).map(Math.abs))).toBeGreaterThan(0.05)
   })
 })
