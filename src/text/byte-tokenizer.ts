@@ -1,47 +1,125 @@
-/** Tokenizers without files: one id a byte, or one a character of a small alphabet. */
+/** Tokenizers that need no file: one token a byte, or one a character of a small alphabet, for models made from nothing. */
+import type { Message } from '../environments/text.ts'
 import { InputError, show } from '../errors.ts'
+import type { ChatTemplate, RenderOptions } from './chat-template.ts'
 import type { Tokenizer } from './tokenizer.ts'
 
-/**
- * With an alphabet, its characters are the ids from 0, and the end of a turn comes after them. Without one, ids 0 to 255 are
- * the bytes of UTF-8, and 256 is the end.
- * @throws InputError for an alphabet that is empty or has a character twice; `encode` throws for a character outside it.
- */
-export function byteTokenizer({ alphabet }: { readonly alphabet?: string } = {}): Tokenizer {
-  return alphabet === undefined ? bytes() : characters(alphabet)
+/** Roles that the template of bytes knows, each with a special token of its name. */
+const ROLES = ['system', 'user', 'assistant', 'tool'] as const
+/** Ids 256 and up. */
+const SPECIALS: readonly string[] = ['<|begin|>', '<|end|>', '<|pad|>', ...ROLES.map((role) => `<|${role}|>`)]
+const [BEGIN, END] = [256, 257]
+const REPLACEMENT = '\u{fffd}'
+
+/** A tokenizer of single bytes or characters. */
+export interface ByteTokenizer extends Tokenizer {
+  /** What fills up sequences of unequal length; never trained on. */
+  readonly padId: number
 }
 
-function bytes(): Tokenizer {
+/**
+ * A tokenizer without a file. Plain: the 256 bytes of UTF-8, then `<|begin|>` (256), `<|end|>` (257), `<|pad|>` (258) and a
+ * token for each role of its chat template, `<|system|>` to `<|tool|>`. With an alphabet: its characters in order, then
+ * `<|end|>` and `<|pad|>`, and no chat template.
+ * @throws InputError for an alphabet that is empty or has a character twice.
+ * @example
+ * byteTokenizer().encode('é') // [195, 169]
+ * byteTokenizer({ alphabet: '0123456789+=' }).encode('1+1=') // [1, 10, 1, 11]
+ */
+export function byteTokenizer(options: { readonly alphabet?: string } = {}): ByteTokenizer {
+  return options.alphabet === undefined ? bytes() : characters(options.alphabet)
+}
+
+function bytes(): ByteTokenizer {
   const encoder = new TextEncoder()
-  const decoder = new TextDecoder()
+  const decoder = new TextDecoder('utf-8', { ignoreBOM: true }) // A byte order mark is a character as any other.
+  const special = new Map(SPECIALS.map((token, index) => [token, 256 + index]))
   return {
     id: 'bytes',
-    vocabularySize: 257,
-    endIds: [256],
-    chatTemplate: null,
-    encode: (text) => [...encoder.encode(text)],
-    decode: (ids) => decoder.decode(Uint8Array.from(Array.from(ids).filter((id) => id < 256))),
+    vocabularySize: 256 + SPECIALS.length,
+    beginIds: [BEGIN],
+    endIds: [END],
+    padId: special.get('<|pad|>')!,
+    chatTemplate: byteTemplate,
+    encode(text, options = {}) {
+      checkUnicode(text)
+      if (!options.special) return Array.from(encoder.encode(text))
+      const pieces = text.split(/(<\|(?:begin|end|pad|system|user|assistant|tool)\|>)/)
+      return pieces.flatMap((piece) => special.get(piece) ?? Array.from(encoder.encode(piece)))
+    },
+    decode(ids) {
+      let text = ''
+      let run: number[] = []
+      const flush = () => {
+        text += decoder.decode(Uint8Array.from(run))
+        run = []
+      }
+      for (let i = 0; i < ids.length; i++) {
+        const id = ids[i]!
+        if (id >= 0 && id < 256) run.push(id)
+        else {
+          flush()
+          text += SPECIALS[id - 256] ?? REPLACEMENT
+        }
+      }
+      flush()
+      return text
+    },
   }
 }
 
-function characters(alphabet: string): Tokenizer {
-  const letters = [...alphabet]
-  const ids = new Map(letters.map((letter, id) => [letter, id]))
-  if (letters.length === 0 || ids.size < letters.length) {
-    throw new InputError('alphabet', show(alphabet), 'one or more characters, each of them once')
+function characters(alphabet: string): ByteTokenizer {
+  const list = Array.from(alphabet)
+  if (list.length === 0) throw new InputError('alphabet', show(alphabet), 'at least one character')
+  const ids = new Map<string, number>()
+  for (const [index, character] of list.entries()) {
+    if (ids.has(character)) throw new InputError('alphabet', `${show(character)} twice`, 'each character once')
+    ids.set(character, index)
   }
+  const end = list.length
+  const texts = [...list, '<|end|>', '<|pad|>']
+  const encodePlain = (text: string) =>
+    Array.from(text, (character) => {
+      const id = ids.get(character)
+      if (id === undefined) {
+        throw new InputError(`text ${show(text)}`, show(character), `only characters of ${show(alphabet)}`)
+      }
+      return id
+    })
   return {
-    id: 'characters',
-    vocabularySize: letters.length + 1,
-    endIds: [letters.length],
+    id: `alphabet:${alphabet}`,
+    vocabularySize: texts.length,
+    beginIds: [],
+    endIds: [end],
+    padId: end + 1,
     chatTemplate: null,
-    encode: (text) =>
-      [...text].map((letter) => {
-        const id = ids.get(letter)
-        if (id === undefined)
-          throw new InputError('text', `${show(letter)} in ${show(text)}`, `characters of ${show(alphabet)}`)
-        return id
-      }),
-    decode: (given) => Array.from(given, (id) => letters[id] ?? '').join(''),
+    encode(text, options = {}) {
+      if (!options.special) return encodePlain(text)
+      const pieces = text.split(/(<\|(?:end|pad)\|>)/)
+      return pieces.flatMap((piece, index) => (index % 2 ? texts.indexOf(piece, end) : encodePlain(piece)))
+    },
+    decode: (sequence) => Array.from(sequence, (id) => texts[id] ?? REPLACEMENT).join(''),
   }
+}
+
+/** `<|begin|>`, then each message between its role's token and `<|end|>`. */
+const byteTemplate: ChatTemplate = {
+  name: 'the template of bytes',
+  render(messages: readonly Message[], { addGenerationPrompt = false }: RenderOptions = {}) {
+    for (const { role } of messages) {
+      if (!(ROLES as readonly string[]).includes(role)) {
+        throw new InputError('the template of bytes', `a message of role ${show(role)}`, `one of ${ROLES.join(', ')}`)
+      }
+    }
+    const said = messages.map(({ role, content }) => `<|${role}|>${content}<|end|>`)
+    return `<|begin|>${said.join('')}${addGenerationPrompt ? '<|assistant|>' : ''}`
+  },
+}
+
+/** Throws for half a surrogate pair, which UTF-8 has no bytes for. */
+export function checkUnicode(text: string): void {
+  const at = text.search(/\p{Surrogate}/u)
+  if (at < 0) return
+  const code = text.charCodeAt(at).toString(16).toUpperCase()
+  throw new InputError(`text ${show(text)}`, `half a surrogate pair, U+${code}, at character ${at}`, 'valid Unicode')
 }

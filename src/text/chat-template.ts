@@ -1,7 +1,24 @@
+/**
+ * How a conversation becomes one text: what stands before, between and after its messages. A model was trained on one such
+ * form and understands no other.
+ */
 import type { Message } from '../environments/text.ts'
 
-/** How messages are written for a model. */
+/** What a template may be told besides the messages. */
+export interface RenderOptions {
+  /** Ends the text where the assistant's next message begins, so that the model writes it; default false. */
+  readonly addGenerationPrompt?: boolean
+  /** Tools as JSON schemas, for templates that tell the model of them. */
+  readonly tools?: readonly object[]
+}
+
+/** A chat template. */
 export interface ChatTemplate {
-  /** The messages as text, with the beginning of the assistant's next one where that is asked. */
-  render(messages: readonly Message[], options?: { readonly addGenerationPrompt?: boolean }): string
+  /** Where it came from: stands in errors. */
+  readonly name: string
+  /**
+   * The conversation as text.
+   * @throws InputError naming the template, where it refuses the messages.
+   */
+  render(messages: readonly Message[], options?: RenderOptions): string
 }

@@ -1,0 +1,94 @@
+import fc from 'fast-check'
+import { describe, expect, test } from 'vitest'
+import { InputError } from '../../src/errors.ts'
+import { byteTokenizer } from '../../src/text/byte-tokenizer.ts'
+
+describe('bytes', () => {
+  const tokenizer = byteTokenizer()
+
+  test('any Unicode text is its UTF-8, and comes back', () => {
+    fc.assert(
+      fc.property(fc.string({ unit: 'binary' }), (text) => {
+        const ids = tokenizer.encode(text)
+        expect(ids).toEqual([...Buffer.from(text, 'utf8')])
+        expect(tokenizer.decode(Int32Array.from(ids))).toBe(text)
+      }),
+    )
+    expect(tokenizer.decode(tokenizer.encode('\u{feff}mark'))).toBe('\u{feff}mark')
+  })
+
+  test('special tokens spelled out in a text are text, unless they are asked for', () => {
+    const text = 'a<|end|><|begin|>é<|pad|'
+    expect(tokenizer.encode(text)).toEqual([...Buffer.from(text)])
+    expect(tokenizer.encode(text, { special: true })).toEqual([97, 257, 256, 0xc3, 0xa9, ...Buffer.from('<|pad|')])
+    expect(tokenizer.decode([97, 257, 256, 0xc3, 0xa9])).toBe('a<|end|><|begin|>é')
+  })
+
+  test('an empty text has no ids, special or not', () => {
+    expect(tokenizer.encode('')).toEqual([])
+    expect(tokenizer.encode('', { special: true })).toEqual([])
+    expect(tokenizer.encode('<|end|>', { special: true })).toEqual([257])
+  })
+
+  test('half a character, and an id that means nothing, are U+FFFD', () => {
+    expect(tokenizer.decode([0xe2, 0x82])).toBe('\u{fffd}')
+    expect(tokenizer.decode([0xc3, 257, 0xa9])).toBe('\u{fffd}<|end|>\u{fffd}')
+    expect(tokenizer.decode([97, 263, -1, 98])).toBe('a\u{fffd}\u{fffd}b')
+  })
+
+  test('half a surrogate pair is refused, where it stands', () => {
+    expect(() => tokenizer.encode('ab\ud83d')).toThrow(/half a surrogate pair, U\+D83D, at character 2/)
+    expect(() => tokenizer.encode('\ude00')).toThrow(InputError)
+    expect(tokenizer.encode('😀')).toHaveLength(4)
+  })
+
+  test('its template frames each message and ends where the assistant begins', () => {
+    const messages = [
+      { role: 'system', content: 'Be short.' },
+      { role: 'user', content: 'Hi' },
+    ]
+    const template = tokenizer.chatTemplate!
+    expect(template.render(messages)).toBe('<|begin|><|system|>Be short.<|end|><|user|>Hi<|end|>')
+    expect(template.render(messages, { addGenerationPrompt: true })).toBe(`${template.render(messages)}<|assistant|>`)
+    expect(() => template.render([{ role: 'robot', content: '' }])).toThrow(/role "robot".*one of system, user/)
+  })
+
+  test('its ids are below its vocabulary size', () => {
+    const ids = tokenizer.encode('<|begin|><|end|><|pad|><|system|><|user|><|assistant|><|tool|>\u{7f}', {
+      special: true,
+    })
+    expect(ids).toEqual([256, 257, 258, 259, 260, 261, 262, 0x7f])
+    expect(tokenizer.vocabularySize).toBe(263)
+    expect([tokenizer.beginIds, tokenizer.endIds, tokenizer.padId]).toEqual([[256], [257], 258])
+  })
+})
+
+describe('an alphabet', () => {
+  const tokenizer = byteTokenizer({ alphabet: '01+=é😀' })
+
+  test('its characters are the ids from 0, then end and pad', () => {
+    expect(tokenizer.encode('1+0=😀é')).toEqual([1, 2, 0, 3, 5, 4])
+    expect(tokenizer.decode([1, 2, 0, 3, 5, 4, 6, 7, 8])).toBe('1+0=😀é<|end|><|pad|>\u{fffd}')
+    expect([tokenizer.endIds, tokenizer.padId, tokenizer.vocabularySize]).toEqual([[6], 7, 8])
+    expect([tokenizer.beginIds, tokenizer.chatTemplate]).toEqual([[], null])
+  })
+
+  test('special tokens are encoded where they are asked for', () => {
+    expect(tokenizer.encode('1<|end|><|pad|>0', { special: true })).toEqual([1, 6, 7, 0])
+  })
+
+  test('another character is refused by name', () => {
+    expect(() => tokenizer.encode('1+2')).toThrow(new InputError('text "1+2"', '"2"', 'only characters of "01+=é😀"'))
+    expect(() => tokenizer.encode('1<|end|>')).toThrow(/got "<"/)
+  })
+
+  test('two alphabets do not go by one id', () => {
+    expect(byteTokenizer({ alphabet: '10' }).id).not.toBe(byteTokenizer({ alphabet: '01' }).id)
+    expect(tokenizer.id).not.toBe(byteTokenizer().id)
+  })
+
+  test('an empty alphabet, or a character twice, is refused', () => {
+    expect(() => byteTokenizer({ alphabet: '' })).toThrow(/at least one character/)
+    expect(() => byteTokenizer({ alphabet: '010' })).toThrow(/"0" twice/)
+  })
+})
