@@ -61,6 +61,61 @@ export { type TransformerModel, transformer } from './policies/transformer/model
 export { loadWeights, saveWeights } from './policies/weights.ts'
 export { Random, Stream } from './random.ts'
 export {
+  accuracyReward,
+  computeF1Score,
+  f1ScoreReward,
+  formatReward,
+  keywordReward,
+  lengthReward,
+} from './rewards/basic.ts'
+export {
+  clearRegistries,
+  createConfiguredRewardFunction,
+  createCustomVerifierPipeline,
+  getRewardFunction,
+  getVerifierFunction,
+  listRegisteredFunctions,
+  type RewardConfig,
+  reward,
+  type VerifierConfig,
+  verifier,
+} from './rewards/registry.ts'
+export {
+  composeRewards,
+  createAsyncBatchProcessor,
+  defineReward,
+  type FailureKind,
+  type Judgement,
+  judge,
+  type Reward,
+  type RewardCounts,
+  type RewardFactory,
+  RewardFailure,
+  type RewardInput,
+  type RewardPart,
+  type RewardPolicy,
+  type RewardValue,
+  withPolicy,
+} from './rewards/reward.ts'
+export {
+  applyVerifiersToReward,
+  coherenceVerifier,
+  containsKeywords,
+  createDefaultVerifierPipeline,
+  defineVerifier,
+  factualVerifier,
+  hasGreeting,
+  lengthVerifier,
+  noEmptyResponse,
+  toxicityVerifier,
+  type Verification,
+  VerificationPipeline,
+  type VerificationReport,
+  type VerificationResult,
+  type Verifier,
+  type VerifierFactory,
+} from './rewards/verifiers.ts'
+export {
   readSafetensors,
   type Safetensors,
   type Tensor,
@@ -70,7 +125,18 @@ export {
   tensorValues,
   writeSafetensors,
 } from './safetensors.ts'
-export { choice, number, optionalNumber, type Setting, type Settings, sizes, text, toggle, whole } from './settings.ts'
+export {
+  choice,
+  number,
+  optionalNumber,
+  type Setting,
+  type Settings,
+  sizes,
+  text,
+  toggle,
+  whole,
+  words,
+} from './settings.ts'
 export {
   type BoxSpace,
   box,

@@ -1,10 +1,10 @@
 /**
- * Settings are numbers, words and switches with a default, a range and a sentence. An environment, a policy, an
+ * Settings are numbers, words, lists and switches with a default, a range and a sentence. An environment, a policy, an
  * algorithm and a run each declare theirs once; checking, `--help` and `config.json` all come from that declaration.
  */
 import { InputError, show, unknownWord } from './errors.ts'
 
-export type SettingValue = number | string | boolean | null | readonly number[]
+export type SettingValue = number | string | boolean | null | readonly number[] | readonly string[]
 
 /** One setting: its default gives its type. */
 export interface Setting<T extends SettingValue = SettingValue> {
@@ -101,6 +101,16 @@ export function sizes(initial: readonly number[], description: string): Setting<
   }
 }
 
+/** A list of texts, none of them empty; may itself be empty. */
+export function words(initial: readonly string[], description: string): Setting<readonly string[]> {
+  return {
+    default: Object.freeze([...initial]),
+    description,
+    expected: 'a list of texts that are not empty, like yes,no',
+    accepts: (value) => Array.isArray(value) && value.every((word) => typeof word === 'string' && word !== ''),
+  }
+}
+
 /** Fills in defaults and checks what was given; `subject` names the owner in errors (`ppo`). */
 export function resolveSettings<S extends Settings>(
   subject: string,
@@ -131,7 +141,10 @@ export function parseSetting(subject: string, setting: Setting, text: string): S
 
 function readText(setting: Setting, text: string): SettingValue | undefined {
   if (text === 'null') return null
-  if (Array.isArray(setting.default)) return text === '' ? [] : text.split(',').map(Number)
+  if (Array.isArray(setting.default)) {
+    const parts = text === '' ? [] : text.split(',')
+    return setting.accepts(parts) ? parts : parts.map(Number)
+  }
   if (typeof setting.default === 'boolean') return text === 'true' ? true : text === 'false' ? false : undefined
   if (typeof setting.default === 'string') return text
   return /^[-+.\d]/.test(text) && !/^[-+]?0[xob]/i.test(text) ? Number(text.replaceAll('_', '')) : undefined

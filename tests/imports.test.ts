@@ -23,6 +23,7 @@ const TABLE: Readonly<Record<string, readonly string[]>> = {
   devices: ['kernels'],
   algorithms: ['components', 'kernels/bind', 'policies/policy', 'policies/transformer'],
   export: ['policies/policy', 'policies/weights'],
+  rewards: ['environments/text'],
   training: [
     ...['world', 'cohort', 'tick', 'systems', 'algorithms', 'tables', 'components'],
     ...['environments', 'policies', 'kernels/bind', 'text', 'text-cohort'],

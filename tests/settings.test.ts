@@ -13,6 +13,7 @@ import {
   text,
   toggle,
   whole,
+  words,
 } from '../src/settings.ts'
 
 const declared = {
@@ -41,6 +42,13 @@ describe('a setting', () => {
       [[], [1], [64, 32]],
       [[0], [1.5], '64', null, 64, ['64']],
       'a list of whole numbers ≥ 1, like 64,64',
+    ],
+    [
+      'words',
+      words([], ''),
+      [[], ['a', 'b c']],
+      [[''], [1], 'a', null],
+      'a list of texts that are not empty, like yes,no',
     ],
   ]
 
@@ -107,6 +115,8 @@ describe('resolveSettings', () => {
 describe('parseSetting', () => {
   test.each([
     ['0.5', declared.gamma, 0.5],
+    ['yes,ice cream,3', words([], ''), ['yes', 'ice cream', '3']],
+    ['', words(['a'], ''), []],
     ['1e-3', declared.gamma, 1e-3],
     ['1_000_000', declared.numSteps, 1_000_000],
     ['null', declared.targetKl, null],

@@ -1,0 +1,324 @@
+/**
+ * The contract of rewards. A reward judges one completion and says a number, or that it cannot tell: a reward that throws,
+ * hangs, or answers with something that is no finite number gives `value: null` with the reason, and a count. A number that
+ * nobody measured would be trained on like any other, so none is ever put in its place.
+ */
+import type { Example } from '../environments/text.ts'
+import { InputError, show } from '../errors.ts'
+import { choice, number, resolveSettings, type Settings, type SettingValues, whole } from '../settings.ts'
+
+/**
+ * Why a judgement has no value.
+ *
+ *     threw          the reward threw
+ *     hung           no answer in time
+ *     aborted        the caller's signal ended it
+ *     notANumber     NaN, an infinity, undefined, or no number at all
+ *     noReference    the example lacks what the completion is to be compared with
+ *     undecided      the comparison has no answer
+ *     unreachable    the server of the reward model could not be asked, or broke off
+ *     refused        the server answered with an error
+ *     malformed      the server's answer is not what was agreed
+ *     died           the process that judges ended
+ *     unknown        the reward said null itself, and no kind
+ */
+export const failureKinds = [
+  'threw',
+  'hung',
+  'aborted',
+  'notANumber',
+  'noReference',
+  'undecided',
+  'unreachable',
+  'refused',
+  'malformed',
+  'died',
+  'unknown',
+] as const
+/** Why a judgement has no value, in one word. */
+export type FailureKind = (typeof failureKinds)[number]
+
+/** What a reward may answer: a finite number, or an object that can also say why there is none. */
+export type RewardValue =
+  | number
+  | {
+      readonly value: number | null
+      /** Why the value is null. */
+      readonly error?: string
+      readonly failure?: FailureKind
+      /** What the value is made of, by name. */
+      readonly components?: Readonly<Record<string, number | null>>
+    }
+
+/** Judges a completion. It is asked to stop by `signal`, and is not waited for after that. */
+export type Reward = (
+  prompt: string,
+  completion: string,
+  example: Example,
+  signal?: AbortSignal,
+) => RewardValue | Promise<RewardValue>
+
+/** A reward's answer after checking: `value` is finite, or null with `error` and `failure`. */
+export interface Judgement {
+  readonly value: number | null
+  readonly error?: string
+  readonly failure?: FailureKind
+  /** By name; null where a component is unknown. */
+  readonly components: Readonly<Record<string, number | null>>
+}
+
+/** What a reward or verifier judges. */
+export interface RewardInput {
+  readonly prompt: string
+  readonly completion: string
+  readonly example: Example
+}
+
+/** Makes rewards of one id, and says which parameters they take. */
+export interface RewardFactory<S extends Settings = Settings> {
+  (parameters?: Partial<SettingValues<S>>): Reward
+  readonly id: string
+  readonly settings: S
+}
+
+/** Thrown instead of a judgement without a value, where the policy is to fail. */
+export class RewardFailure extends Error {
+  override readonly name = 'RewardFailure'
+  readonly kind: FailureKind
+
+  constructor(kind: FailureKind, message: string) {
+    super(message)
+    this.kind = kind
+  }
+}
+
+/** A judgement without a value. */
+export function failed(
+  failure: FailureKind,
+  error: string,
+  components: Readonly<Record<string, number | null>> = {},
+): Judgement {
+  return { value: null, error, failure, components }
+}
+
+/** Calls of a reward and how they ended; `attempts` counts retries too. */
+export class RewardCounts {
+  calls = 0
+  attempts = 0
+  /** Attempts that failed, by kind. */
+  readonly failures = Object.fromEntries(failureKinds.map((kind) => [kind, 0])) as Record<FailureKind, number>
+}
+
+/** One attempt at a judgement; every failure becomes a value, but for a `RewardFailure`, which is meant to go through. */
+export async function judge(reward: Reward, input: RewardInput, signal?: AbortSignal): Promise<Judgement> {
+  const { prompt, completion, example } = input
+  let answer: unknown
+  try {
+    answer = await reward(prompt, completion, example, signal)
+  } catch (error) {
+    if (error instanceof RewardFailure) throw error
+    const message = error instanceof Error ? error.message : show(error)
+    return signal?.aborted ? failed('aborted', message) : failed('threw', message)
+  }
+  return judgementOf(answer)
+}
+
+/** What a reward answered, checked. */
+function judgementOf(answer: unknown): Judgement {
+  if (typeof answer === 'number' && Number.isFinite(answer)) return { value: answer, components: {} }
+  if (typeof answer !== 'object' || answer === null || !('value' in answer)) {
+    return failed('notANumber', `the reward answered ${show(answer)}, which is no finite number`)
+  }
+  const { value, error, failure, components } = answer as Partial<Judgement>
+  const named = Object.fromEntries(Object.entries(components ?? {}).map(([name, part]) => [name, finiteOrNull(part)]))
+  if (typeof value === 'number' && Number.isFinite(value)) return { value, components: named }
+  if (value === null) return failed(failure ?? 'unknown', error ?? 'the reward gave no reason', named)
+  return failed('notANumber', `the reward answered the value ${show(value)}, which is no finite number`, named)
+}
+
+function finiteOrNull(value: unknown): number | null {
+  return typeof value === 'number' && Number.isFinite(value) ? value : null
+}
+
+/**
+ * Starts `work` with a signal of its own and settles within the time limit, whether the work does or not. What the work
+ * says later is nobody's. An endless loop in this thread cannot be ended so: what runs code or formulas of others does it
+ * in a thread that can be killed.
+ */
+export async function withTimeLimit(
+  work: (signal: AbortSignal) => Promise<Judgement>,
+  timeoutMs: number,
+  signal: AbortSignal | undefined,
+): Promise<Judgement> {
+  if (signal?.aborted) return failed('aborted', 'aborted before it began')
+  const controller = new AbortController()
+  let timer: ReturnType<typeof setTimeout> | undefined
+  let stop = (): void => {}
+  const ended = new Promise<Judgement>((resolve) => {
+    const end = (judgement: Judgement): void => {
+      resolve(judgement) // Before the abort, whose consequences would otherwise come first.
+      controller.abort(new Error(judgement.error))
+    }
+    timer = setTimeout(() => end(failed('hung', `no answer within ${timeoutMs} ms`)), timeoutMs)
+    stop = () => end(failed('aborted', 'aborted'))
+    signal?.addEventListener('abort', stop, { once: true })
+  })
+  try {
+    return await Promise.race([ended, work(controller.signal)])
+  } finally {
+    clearTimeout(timer)
+    signal?.removeEventListener('abort', stop)
+  }
+}
+
+const policySettings = {
+  timeoutMs: number(30_000, 'milliseconds that one attempt may take', { above: 0, max: 2 ** 31 - 1 }),
+  retries: whole(0, 'further attempts after one that failed', { min: 0 }),
+  onFailure: choice(
+    'mask',
+    ['mask', 'fail'],
+    'what a failure ends in: a value of null, which leaves the sample out, or a RewardFailure, for the group to fail',
+  ),
+}
+
+/** How the failures of a reward are dealt with. */
+export type RewardPolicy = SettingValues<typeof policySettings>
+
+/**
+ * The reward under a policy for its failures. Every attempt has its own time limit, and every failure is counted by kind in
+ * `counts`. After the last attempt the answer is `value: null`, or a RewardFailure is thrown where the policy says so. What
+ * the caller aborts is not tried again.
+ */
+export function withPolicy(
+  reward: Reward,
+  policy: Partial<RewardPolicy> = {},
+): Reward & { readonly counts: RewardCounts } {
+  const { timeoutMs, retries, onFailure } = resolveSettings('reward policy', policySettings, policy)
+  const counts = new RewardCounts()
+  const policed: Reward = async (prompt, completion, example, signal) => {
+    counts.calls++
+    const input = { prompt, completion, example }
+    for (let attempt = 0; ; attempt++) {
+      counts.attempts++
+      const judgement = await withTimeLimit((inner) => judge(reward, input, inner), timeoutMs, signal)
+      const { failure } = judgement
+      if (failure === undefined) return judgement
+      counts.failures[failure]++
+      if (attempt < retries && failure !== 'aborted') continue
+      if (onFailure === 'fail') throw new RewardFailure(failure, judgement.error!)
+      return judgement
+    }
+  }
+  return Object.assign(policed, { counts })
+}
+
+/** A part of a composed reward; its weight is 1 where none is given. */
+export type RewardPart = Reward | { readonly reward: Reward; readonly weight?: number }
+
+/**
+ * The weighted sum of rewards. Their values, without weights, are kept as components under their names, and their own
+ * components as `name/component`. Where a part has no value there is no sum, unless its weight is 0: such a part is only
+ * recorded.
+ * @throws InputError if there is no part, or a weight is not finite.
+ */
+export function composeRewards(parts: Readonly<Record<string, RewardPart>>): Reward {
+  const list = Object.entries(parts).map(([name, part]) => {
+    const { reward, weight = 1 } = typeof part === 'function' ? { reward: part } : part
+    if (!Number.isFinite(weight)) throw new InputError(`weight of reward ${name}`, show(weight), 'a finite number')
+    if (typeof reward !== 'function') throw new InputError(`reward ${name}`, show(reward), 'a reward')
+    return { name, reward, weight }
+  })
+  if (list.length === 0) throw new InputError('composeRewards', 'no reward', 'at least one')
+  return async (prompt, completion, example, signal) => {
+    const input = { prompt, completion, example }
+    const judgements = await Promise.all(list.map(({ reward }) => judge(reward, input, signal)))
+    const components: Record<string, number | null> = {}
+    const errors: string[] = []
+    let failure: FailureKind | undefined
+    let sum = 0
+    for (const [i, judgement] of judgements.entries()) {
+      const { name, weight } = list[i]!
+      components[name] = judgement.value
+      for (const [inner, value] of Object.entries(judgement.components)) components[`${name}/${inner}`] = value
+      if (judgement.value !== null) sum += weight * judgement.value
+      else if (weight !== 0) {
+        failure ??= judgement.failure
+        errors.push(`${name}: ${judgement.error}`)
+      }
+    }
+    if (failure !== undefined) return failed(failure, errors.join('; '), components)
+    return { value: sum, components }
+  }
+}
+
+/**
+ * Defines a reward: an id, the settings it declares, and what they make. `reward()` also registers it.
+ * @throws InputError without an id.
+ */
+export function defineReward<S extends Settings>(options: {
+  id: string
+  settings: S
+  make(parameters: SettingValues<S>): Reward
+}): RewardFactory<S> {
+  return maker('reward', options)
+}
+
+/** Makes functions of one id from settings; `noun` names their kind in errors. */
+export function maker<S extends Settings, F>(
+  noun: string,
+  { id, settings, make }: { id: string; settings: S; make(parameters: SettingValues<S>): F },
+): { (parameters?: Partial<SettingValues<S>>): F; readonly id: string; readonly settings: S } {
+  if (typeof id !== 'string' || id === '') throw new InputError(`${noun} id`, show(id), 'a name, like length')
+  const factory = (parameters?: Partial<SettingValues<S>>): F => make(resolveSettings(id, settings, parameters))
+  return Object.assign(factory, { id, settings })
+}
+
+/** What runs at most `limit` at a time; results come in the order of the items, whichever is ready first. */
+export async function mapBounded<T, R>(
+  items: readonly T[],
+  limit: number,
+  work: (item: T, index: number) => Promise<R>,
+): Promise<R[]> {
+  const results = new Array<R>(items.length)
+  let next = 0
+  let isOver = false
+  const run = async (): Promise<void> => {
+    while (next < items.length && !isOver) {
+      const index = next++
+      results[index] = await work(items[index]!, index)
+    }
+  }
+  try {
+    await Promise.all(Array.from({ length: Math.min(limit, items.length) }, run))
+  } finally {
+    isOver = true // After a throw nothing further begins.
+  }
+  return results
+}
+
+/**
+ * Judges whole batches under a policy for failures, at most `maxWorkers` samples at a time; judgements come in the order of
+ * the samples. A RewardFailure ends the batch.
+ * @throws InputError if maxWorkers is not a whole number ≥ 1, or a setting of the policy is out of its range.
+ * @example
+ * const judgeBatch = createAsyncBatchProcessor(accuracyReward(), { maxWorkers: 8, timeoutMs: 5000 })
+ * const judgements = await judgeBatch([{ prompt: '1+1=', completion: '2', example: { prompt: '1+1=', answer: '2' } }])
+ */
+export function createAsyncBatchProcessor(
+  reward: Reward,
+  { maxWorkers = 4, ...policy }: { maxWorkers?: number } & Partial<RewardPolicy> = {},
+): {
+  (inputs: readonly RewardInput[], signal?: AbortSignal): Promise<Judgement[]>
+  readonly counts: RewardCounts
+} {
+  checkCount('maxWorkers', maxWorkers)
+  const policed = withPolicy(reward, policy)
+  const process = (inputs: readonly RewardInput[], signal?: AbortSignal): Promise<Judgement[]> =>
+    mapBounded(inputs, maxWorkers, (input) => judge(policed, input, signal))
+  return Object.assign(process, { counts: policed.counts })
+}
+
+/** Throws an InputError unless `count` is a whole number ≥ 1. */
+export function checkCount(subject: string, count: number): void {
+  if (!(Number.isSafeInteger(count) && count >= 1)) throw new InputError(subject, show(count), 'a whole number ≥ 1')
+}
