@@ -258,6 +258,11 @@ export class TextTrainer {
     const { updates, learningRate, schedule, warmupFraction, maxGradNorm, updateEpochs, temperature } = settings
     const rows = trajectories.order()
     const columns = trajectories.take(rows).columns()
+    if (!columns.known.includes(1)) {
+      const first = columns.error.find((text) => text !== null) ?? 'no reason given'
+      const got = `no reward of ${rows.length} conversations known (${first})`
+      throw new InputError(`${this.#cohort.environment.id}, update ${this.#rlUpdates + 1}`, got, 'at least one')
+    }
     const batch = packBatch(columns, this.#microBatchRows)
     const { prepared, totals, given } = this.#prepare(loss, columns, batch, temperature)
     let first: { sums: TokenLossSums; gradNorm: number } | undefined
@@ -461,7 +466,7 @@ function advantagesOf(
 
 /** What the rewards of an update's conversations come to. */
 function rewardMetrics(columns: TrajectoryColumns, { numUnknown }: LossTotals) {
-  const { reward, known, group, stopReason, error } = columns
+  const { reward, known, group, stopReason, error, components } = columns
   const rewards = [...reward].filter((_, i) => known[i] === 1)
   const mean = average(rewards)
   const groups = new Map<number, number[]>()
@@ -472,7 +477,12 @@ function rewardMetrics(columns: TrajectoryColumns, { numUnknown }: LossTotals) {
   return {
     reward: mean,
     rewardStd: mean === null ? null : Math.sqrt(average(rewards.map((value) => (value - mean) ** 2))!),
-    components: {},
+    components: Object.fromEntries(
+      [...components].flatMap(([name, values]) => {
+        const value = average(values.filter((each) => each !== null))
+        return value === null ? [] : [[name, value]]
+      }),
+    ),
     numUnknown,
     firstError: error.find((text) => text !== null) ?? null,
     groupRewards: [...groups.values()].map((values) => average(values)!),

@@ -1,0 +1,186 @@
+import { readFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { describe, expect, test } from 'vitest'
+import { rl } from '../../src/algorithms/rl.ts'
+import { sft } from '../../src/algorithms/sft.ts'
+import { reverse } from '../../src/environments/tasks/sequences.ts'
+import type { Reply } from '../../src/environments/text.ts'
+import { InputError } from '../../src/errors.ts'
+import { languageModel } from '../../src/text/language-model.ts'
+import { createTextTrainer, type TextTrainer } from '../../src/training/text-trainer.ts'
+import { createWorld } from '../../src/world.ts'
+import { digits } from '../support/conversations.ts'
+import { temporaryFolder } from '../support/temporary.ts'
+
+const environment = reverse({ maxLength: 3 })
+const small = { width: 16, layers: 1, heads: 2 }
+
+async function trainerOf(
+  settings: Parameters<typeof rl>[0] = {},
+  { steps = 5, seed = 1, env = environment, model = small as object, numLanes = 5 } = {},
+): Promise<TextTrainer> {
+  const algorithm = rl({ groupsPerUpdate: 4, groupSize: 4, updates: 3, ...settings })
+  const { groupSize, temperature } = algorithm.settings
+  const world = await createWorld({
+    environment: env,
+    policy: languageModel(model),
+    numLanes,
+    seed,
+    groupSize,
+    temperature,
+  })
+  return createTextTrainer(world, { sft: sft({ steps, batchSize: 8 }), rl: algorithm })
+}
+
+async function supervised(trainer: TextTrainer): Promise<TextTrainer> {
+  for await (const _ of trainer.supervise());
+  return trainer
+}
+
+/** The Arrow files of all updates, and the weights after them. */
+async function outcome(trainer: TextTrainer, folder: string): Promise<{ tables: Buffer[]; weights: Float32Array }> {
+  const tables: Buffer[] = []
+  for await (const { step } of trainer.updates()) {
+    const path = join(folder, `${step}.arrow`)
+    await trainer.writeTrajectories(path)
+    tables.push(await readFile(path))
+  }
+  return { tables, weights: trainer.cohort.weights.slice() }
+}
+
+/** An environment of several turns whose replies take time. */
+const slow = digits({
+  maxTurns: 3,
+  respond: async ({ completion, turn }): Promise<Reply> => {
+    await new Promise((resolve) => setTimeout(resolve, 1))
+    return { reward: completion.length / 6 + turn, messages: [{ role: 'user', content: '7' }] }
+  },
+})
+
+describe('a training that is killed', () => {
+  test.each([
+    ['in its first update', environment, 0, 3],
+    ['with conversations under way', environment, 0, 9],
+    ['in a later update', environment, 1, 4],
+    ['among turns and replies that are owed', slow, 0, 11],
+  ])(
+    '%s goes on to the same tables and weights, byte for byte, partial conversations included',
+    async (_, env, updates, ticks) => {
+      const options = { env, steps: env === slow ? 0 : 5 }
+      const folder = await temporaryFolder()
+      const whole = await outcome(await supervised(await trainerOf({}, options)), folder)
+
+      const killed = await supervised(await trainerOf({}, options))
+      const stop = new AbortController()
+      const tables: Buffer[] = []
+      if (updates === 0) stopAfter(killed, ticks, stop)
+      for await (const { step } of killed.updates(stop.signal)) {
+        const path = join(folder, `killed-${step}.arrow`)
+        await killed.writeTrajectories(path)
+        tables.push(await readFile(path))
+        if (step === updates) stopAfter(killed, ticks, stop)
+      }
+      expect(killed.rlUpdates).toBe(updates)
+      await killed.save(folder)
+
+      const resumed = await trainerOf({}, options)
+      expect(await resumed.restore(folder)).toEqual([])
+      const rest = await outcome(resumed, folder)
+      expect([...tables, ...rest.tables]).toEqual(whole.tables)
+      expect(rest.weights).toEqual(whole.weights)
+    },
+  )
+
+  test('is not taken up by another training, and says in what they differ', async () => {
+    const folder = await temporaryFolder()
+    await (await supervised(await trainerOf())).save(folder)
+    await expect((await trainerOf({ groupSize: 2 })).restore(folder)).rejects.toThrow(/groupSize/)
+    await expect((await trainerOf({}, { seed: 2 })).restore(folder)).rejects.toThrow(/seed/)
+  })
+})
+
+/** Aborts once the trainer has made so many more ticks. */
+function stopAfter(trainer: TextTrainer, ticks: number, stop: AbortController): void {
+  const end = trainer.moves + ticks
+  const { signal } = stop
+  Object.defineProperty(signal, 'aborted', { get: () => trainer.moves >= end, configurable: true })
+}
+
+describe('learning from conversations', () => {
+  test('does not depend on how many lanes there are, nor on the micro-batches that lengths give', async () => {
+    const folder = await temporaryFolder()
+    const few = await outcome(await supervised(await trainerOf({}, { numLanes: 2 })), folder)
+    const many = await outcome(await supervised(await trainerOf({}, { numLanes: 16 })), folder)
+    expect(many.tables).toEqual(few.tables)
+    expect(many.weights).toEqual(few.weights)
+  })
+
+  test.each(['grpo', 'dr-grpo', 'dapo', 'rloo', 'gspo', 'cispo', 'sapo', 'reinforce++', 'ppo'] as const)(
+    '%s makes an update whose figures are there and finite',
+    async (loss) => {
+      const model = { ...small, critic: loss === 'ppo' }
+      const trainer = await supervised(await trainerOf({ loss, lossSettings: { maxLength: 9 } }, { model }))
+      const before = trainer.cohort.weights.slice()
+      for await (const { rl: figures, gradNorm } of trainer.updates()) {
+        const { entropy, kl, ratio, reward } = figures!
+        for (const figure of [entropy, kl.k1, kl.k2, kl.k3, ratio, reward, gradNorm])
+          expect(Number.isFinite(figure)).toBe(true)
+        expect(entropy).toBeGreaterThan(0)
+        // What is sampled is to the bit what is evaluated, so on the first step the ratio is 1 and all three KLs are 0.
+        expect([ratio, kl.k1, kl.k2, kl.k3].map((figure) => Math.abs(figure))).toEqual([1, 0, 0, 0])
+        break
+      }
+      expect(trainer.cohort.weights).not.toEqual(before)
+    },
+  )
+
+  test('a reference makes all three KLs to it be told, from the forward pass of the training', async () => {
+    const trainer = await supervised(await trainerOf({ lossSettings: { klCoef: 0.1 }, updates: 2, learningRate: 0.01 }))
+    const seen = []
+    for await (const { rl: figures } of trainer.updates()) seen.push(figures!.referenceKl!)
+    expect(seen[0]).toEqual({ k1: 0, k2: 0, k3: 0 })
+    expect(seen[1]!.k2).toBeGreaterThan(0)
+    expect(seen[1]!.k3).toBeGreaterThan(0)
+  })
+
+  test('conversations without a reward are left out and counted, and nothing is learned where none is known', async () => {
+    const env = digits({
+      respond: ({ exampleIndex, completion }) => {
+        if (exampleIndex === 0) throw new Error('no idea')
+        return { reward: completion.length }
+      },
+    })
+    const trainer = await trainerOf({ groupsPerUpdate: 5 }, { env, steps: 0 })
+    for await (const { rl: figures } of trainer.updates()) {
+      expect(figures!.numUnknown).toBe(4)
+      expect(figures!.firstError).toBe('no idea')
+      expect(figures!.groupRewards.length).toBe(4)
+      break
+    }
+    const never = digits({
+      respond: () => {
+        throw new Error('never')
+      },
+    })
+    const lost = await trainerOf({}, { env: never, steps: 0 })
+    await expect(lost.updates().next()).rejects.toThrow(/never/)
+  })
+
+  test('rewards that are all equal teach nothing, and are told', async () => {
+    const trainer = await trainerOf({}, { env: digits({ respond: () => ({ reward: 0.5 }) }), steps: 0 })
+    const before = trainer.cohort.weights.slice()
+    for await (const { rl: figures, gradNorm } of trainer.updates()) {
+      expect(figures!.fracRewardZeroStd).toBe(1)
+      expect(gradNorm).toBe(0)
+      break
+    }
+    expect(trainer.cohort.weights).toEqual(before)
+  })
+
+  test('groups of one, a critic that is not there, and an example without an answer are errors', async () => {
+    expect(() => rl({ groupSize: 1 })).toThrow(InputError)
+    await expect(trainerOf({ loss: 'ppo' })).rejects.toThrow(/value head/)
+    const env = digits({ example: () => ({ prompt: '1' }) })
+    await expect((await trainerOf({}, { env })).supervise().next()).rejects.toThrow(/example \d.*no answer/s)
+  })
+})
