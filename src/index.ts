@@ -178,7 +178,14 @@ export {
   startRun,
 } from './training/run.ts'
 export {
+  evaluateText,
+  loadLanguageModel,
+  type TextEvaluateOptions,
+  type TextEvaluation,
+} from './training/text-evaluate.ts'
+export {
   configureTextRun,
+  findTextEnvironment,
   isTextEnvironment,
   isTextRun,
   openTextRun,

@@ -1,5 +1,5 @@
 import { InputError } from '../errors.ts'
-import { environments, type Space } from '../index.ts'
+import { environments, type Space, textEnvironments } from '../index.ts'
 import type { Command } from './invocation.ts'
 
 /** colonnade environments */
@@ -9,14 +9,22 @@ export const environmentsCommand: Command = async ({ words: rest, json }) => {
     const { id, observationSpace, actionSpace, maxEpisodeSteps, returnThreshold } = factory()
     return { id, observation: words(observationSpace), action: words(actionSpace), maxEpisodeSteps, returnThreshold }
   })
+  const texts = textEnvironments.map((factory) => {
+    const { id, maxTurns, maxTokens, numExamples, example } = factory()
+    const { prompt, answer } = example(0)
+    return { id, numExamples, maxTurns, maxTokens, prompt, answer }
+  })
   if (!json) {
-    const widest = Math.max(...list.map(({ id }) => id.length))
+    const widest = Math.max(...[...list, ...texts].map(({ id }) => id.length))
     for (const { id, observation, action, maxEpisodeSteps, returnThreshold } of list) {
       const solved = returnThreshold === null ? '' : `, solved at ${returnThreshold}`
       console.log(`${id.padEnd(widest)} ${observation} → ${action}, ${maxEpisodeSteps ?? 'unlimited'} steps${solved}`)
     }
+    for (const { id, prompt, answer, maxTokens } of texts) {
+      console.log(`${id.padEnd(widest)} ${JSON.stringify(prompt)} → ${JSON.stringify(answer)}, ${maxTokens} tokens`)
+    }
   }
-  return { environments: list }
+  return { environments: list, textEnvironments: texts }
 }
 
 function words(space: Space): string {

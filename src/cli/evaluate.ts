@@ -1,6 +1,6 @@
-import { evaluate, loadPolicy, toggle, whole } from '../index.ts'
+import { evaluate, evaluateText, isTextRun, loadLanguageModel, loadPolicy, toggle, whole } from '../index.ts'
 import { type Command, readKeys, splitWords } from './invocation.ts'
-import { returnFormat } from './progress.ts'
+import { group, returnFormat } from './progress.ts'
 
 export const evaluateKeys = {
   episodes: whole(100, 'how many episodes', { min: 1 }),
@@ -12,6 +12,7 @@ export const evaluateKeys = {
 export const evaluateCommand: Command = async ({ words, json }) => {
   const { subject, texts } = splitWords(words, 'a run folder')
   const keys = readKeys(evaluateKeys, texts)
+  if (await isTextRun(subject)) return judgeText(subject, keys, json)
   const { environment, policy, weights, update } = await loadPolicy(subject)
   const evaluation = await evaluate({ environment, policy, weights, ...keys })
   const { mean, std, min, max } = evaluation.episodeReturn
@@ -22,4 +23,29 @@ export const evaluateCommand: Command = async ({ words, json }) => {
     console.log(`length ${evaluation.episodeLength.mean.toFixed(1)} ± ${evaluation.episodeLength.std.toFixed(1)} steps`)
   }
   return { run: subject, update, ...evaluation }
+}
+
+async function judgeText(run: string, keys: { episodes: number; seed: number; explore: boolean }, json: boolean) {
+  const { environment, policy, weights, sftSteps, updates } = await loadLanguageModel(run)
+  const evaluation = await evaluateText({ environment, policy, weights, ...keys })
+  const { reward, episodes, samples, completionLength, numUnknown } = evaluation
+  if (!json) {
+    const trained = `${group(sftSteps)} supervised steps and ${group(updates)} updates`
+    console.log(`${environment.id}, weights after ${trained}, ${group(episodes)} conversations`)
+    const figures =
+      reward === null ? [] : [reward.mean, reward.std, reward.min, reward.max].map((value) => value.toFixed(3))
+    console.log(
+      figures.length === 0
+        ? 'no reward known'
+        : `reward ${figures[0]} ± ${figures[1]}, from ${figures[2]} to ${figures[3]}`,
+    )
+    if (numUnknown > 0) console.log(`${numUnknown} rewards unknown`)
+    console.log(`length ${completionLength.toFixed(1)} tokens`)
+    for (const { prompt, completion, reward } of samples) {
+      console.log(
+        `  ${reward === null ? 'unknown' : reward.toFixed(3)}  ${JSON.stringify(prompt)} → ${JSON.stringify(completion)}`,
+      )
+    }
+  }
+  return { run, sftSteps, updates, ...evaluation }
 }

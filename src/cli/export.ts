@@ -3,11 +3,14 @@ import {
   choice,
   exportFormats,
   exportPolicy,
+  isTextRun,
   listRollouts,
+  loadLanguageModel,
   loadPolicy,
   openRun,
   readArrow,
   recordEpisodes,
+  saveTransformer,
   saveWeights,
   toggle,
   whole,
@@ -31,8 +34,9 @@ export const exportKeys = {
 export const exportCommand: Command = async ({ words, json }) => {
   const { subject, texts } = splitWords(words, 'a run folder')
   const { out, ...rest } = texts
-  const { episodes, seed, explore, format } = readKeys(exportKeys, rest)
   if (!out) throw new InputError('out', 'nothing', 'the file to write, like out=episodes.arrow')
+  if (await isTextRun(subject)) return exportModel(subject, out, rest, json)
+  const { episodes, seed, explore, format } = readKeys(exportKeys, rest)
   if (format !== 'file' && format !== 'stream') {
     const given = Object.keys(rest).find((key) => key !== 'format')
     if (given !== undefined)
@@ -54,6 +58,16 @@ async function exportTrained(run: string, format: (typeof exportFormats)[number]
   if (format !== 'safetensors') return { update, files: await exportPolicy({ ...trained, format, out }) }
   await saveWeights(out, policy.build(environment.observationSpace, environment.actionSpace), weights)
   return { update, files: [out] }
+}
+
+/** Writes the language model of the run's newest checkpoint as a folder that other libraries read. */
+async function exportModel(run: string, out: string, texts: Readonly<Record<string, string>>, json: boolean) {
+  readKeys({}, texts)
+  const { environment, policy, weights, sftSteps, updates } = await loadLanguageModel(run)
+  const { model } = await policy.open(environment)
+  await saveTransformer(out, model, weights)
+  if (!json) console.log(`model after ${group(sftSteps)} supervised steps and ${group(updates)} updates → ${out}`)
+  return { run, out, sftSteps, updates }
 }
 
 async function fresh(run: string, options: { episodes: number; seed: number; explore: boolean }) {

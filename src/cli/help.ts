@@ -1,12 +1,18 @@
-import { findEnvironment, findPolicy, runKeys, type Setting } from '../index.ts'
+import {
+  findEnvironment,
+  findPolicy,
+  findTextEnvironment,
+  isTextEnvironment,
+  runKeys,
+  type Setting,
+  textRunKeys,
+} from '../index.ts'
 import { evaluateKeys } from './evaluate.ts'
 import { exportKeys } from './export.ts'
 
 /** Usage, and every key with its default; those of `train` as its words, if there are any, say: `CartPole-v1 policy=dense`. */
 export async function help([environment = 'CartPole-v1', ...words]: readonly string[]): Promise<string> {
-  const policy = words.find((word) => word.startsWith('policy='))?.slice('policy='.length)
-  const factory = await findEnvironment(environment)
-  const keys = runKeys(factory, policy === undefined ? undefined : await findPolicy(policy))
+  const keys = await keysOf(environment, words)
   return `colonnade: a data-oriented simulator and trainer for reinforcement learning
 
   colonnade train <environment> [out=DIR] [key=value …]   train in a new run folder (default runs/<environment>-<n>)
@@ -31,6 +37,12 @@ ${table(new Map(Object.entries(evaluateKeys)))}
 
 Keys of export:
 ${table(new Map(Object.entries(exportKeys)))}`
+}
+
+async function keysOf(environment: string, words: readonly string[]): Promise<ReadonlyMap<string, Setting>> {
+  if (await isTextEnvironment(environment)) return textRunKeys(await findTextEnvironment(environment))
+  const policy = words.find((word) => word.startsWith('policy='))?.slice('policy='.length)
+  return runKeys(await findEnvironment(environment), policy === undefined ? undefined : await findPolicy(policy))
 }
 
 function table(keys: ReadonlyMap<string, Setting>): string {

@@ -53,7 +53,7 @@ export async function loadWeights(path: string, model: PolicyModel): Promise<Flo
 export function weightsOf(
   subject: string,
   tensors: ReadonlyMap<string, Tensor>,
-  model: PolicyModel,
+  model: Pick<PolicyModel, 'numParameters' | 'parameters'>,
   prefix: string,
 ): Float32Array {
   const weights = new Float32Array(model.numParameters)

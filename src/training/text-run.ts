@@ -118,6 +118,15 @@ export async function isTextEnvironment(name: string): Promise<boolean> {
   return factory().kind === 'text'
 }
 
+/**
+ * The factory of a built-in text environment by its id, or of one's own by the path of the module that exports it.
+ * @throws InputError that names the nearest id, or says what is wrong with the module.
+ */
+export async function findTextEnvironment(name: string): Promise<TextEnvironmentFactory> {
+  if (!isModulePath(name)) return textEnvironmentFactory(name)
+  return findFactory<TextEnvironmentFactory>('text environment', pathToFileURL(name).href)
+}
+
 function isModulePath(name: string): boolean {
   return /\.(mjs|js|ts)$/.test(name)
 }
@@ -149,9 +158,7 @@ export async function configureTextRun(
   id: string,
   overrides: Readonly<Record<string, string>>,
 ): Promise<TextRunDefinition> {
-  const factory = isModulePath(id)
-    ? await findFactory<TextEnvironmentFactory>('text environment', pathToFileURL(id).href)
-    : textEnvironmentFactory(id)
+  const factory = await findTextEnvironment(id)
   const keys = textRunKeys(factory)
   const given = new Map<string, SettingValue>()
   for (const [key, text] of Object.entries(overrides)) {
@@ -371,6 +378,9 @@ export async function resumeTextRun(folder: string): Promise<TextRun> {
   const lines = wholeLines(await unlessMissing(readFile(path, 'utf8'), ''))
   const kept = lines.filter((line) => (JSON.parse(line) as MetricsLine).move <= trainer.moves)
   await writeWhole(path, [kept.map((line) => `${line}\n`).join('')])
+  for (const name of await unlessMissing(readdir(join(folder, 'trajectories')), [])) {
+    if (Number.parseInt(name, 10) > trainer.rlUpdates) await rm(join(folder, 'trajectories', name))
+  }
   for (const name of ['summary.json', 'learning-curve.svg']) await rm(join(folder, name), { force: true })
   return new TextRun(folder, definition, trainer, warnings)
 }

@@ -1,7 +1,10 @@
-/** Sums and differences of whole numbers, digit by digit. The reward is 1 for the right number. */
+/**
+ * Sums and differences of whole numbers, digit by digit. Half of the reward is for the right
+ * number, half for each digit that is right in its place.
+ */
 import { type Settings, whole } from '../../settings.ts'
 import { defineTextEnvironment, type TextEnvironmentFactory } from '../text.ts'
-import { ExampleNumbers, placesRight } from './characters.ts'
+import { ExampleNumbers, partlyRight } from './characters.ts'
 
 const settings = {
   numExamples: whole(20_000, 'how many examples there are', { min: 1 }),
@@ -24,12 +27,7 @@ function arithmeticTask(id: string, digits: number): TextEnvironmentFactory<type
         const isSum = numbers.between(0, 1) === 0
         return { prompt: `${a}${isSum ? '+' : '-'}${b}=`, answer: String(isSum ? a + b : a - b) }
       },
-      // The digits that are right count a little, so that a model that is nearly right hears of it.
-      respond({ completion, example }) {
-        const exact = completion === example.answer ? 1 : 0
-        const places = placesRight(completion, example.answer!)
-        return { reward: 0.8 * exact + 0.2 * places, components: { exact, places } }
-      },
+      respond: ({ completion, example }) => partlyRight(completion, example.answer!),
     }),
   })
 }

@@ -1,5 +1,6 @@
 /** What the tasks on characters share: examples that are functions of their number, and a reward for each right place. */
 import { Random, Stream } from '../../random.ts'
+import type { Reply } from '../text.ts'
 
 /** Whole numbers that an example's seed and number give, one after another. */
 export class ExampleNumbers {
@@ -24,9 +25,14 @@ export class ExampleNumbers {
   }
 }
 
-/** The part of the places, of the longer of both texts, at which they have the same character: 1 for the right answer. */
-export function placesRight(completion: string, answer: string): number {
+/**
+ * The reward of an answer that is compared with the right one: half of it for the whole, half for the part of the places (of
+ * the longer of both) at which they have the same character, so that a model that is nearly right hears of it.
+ */
+export function partlyRight(completion: string, answer: string): Reply {
   let right = 0
   for (let i = 0; i < answer.length; i++) if (completion[i] === answer[i]) right++
-  return right / Math.max(answer.length, completion.length)
+  const places = right / Math.max(answer.length, completion.length)
+  const exact = completion === answer ? 1 : 0
+  return { reward: (exact + places) / 2, components: { exact, places } }
 }

@@ -1,10 +1,10 @@
 /**
- * Tasks on short texts: reverse, copy and sort. The prompt is a text of letters and `=`; the answer follows. The reward is
- * the part of the places that are right.
+ * Tasks on short texts: reverse, copy and sort. The prompt is a text of letters and `=`; the answer follows. Half of the
+ * reward is for the whole answer, half for each place that is right.
  */
 import { type Settings, whole } from '../../settings.ts'
 import { defineTextEnvironment, type TextEnvironmentFactory } from '../text.ts'
-import { ExampleNumbers, placesRight } from './characters.ts'
+import { ExampleNumbers, partlyRight } from './characters.ts'
 
 const LETTERS = 'abcdefgh'
 
@@ -29,7 +29,7 @@ function sequenceTask(id: string, answerOf: (text: string) => string): TextEnvir
         const text = numbers.text(LETTERS, numbers.between(minLength, Math.max(minLength, maxLength)))
         return { prompt: `${text}=`, answer: answerOf(text) }
       },
-      respond: ({ completion, example }) => ({ reward: placesRight(completion, example.answer!) }),
+      respond: ({ completion, example }) => partlyRight(completion, example.answer!),
     }),
   })
 }

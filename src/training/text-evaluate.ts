@@ -1,0 +1,104 @@
+/** How a language model does: whole conversations under fixed weights, and nothing is learned. */
+import type { TextEnvironmentDefinition } from '../environments/text.ts'
+import { InputError } from '../errors.ts'
+import { weightsOf } from '../policies/weights.ts'
+import type { LanguageModelDefinition } from '../text/language-model.ts'
+import { tick } from '../tick.ts'
+import { createWorld } from '../world.ts'
+import { readCheckpoint } from './checkpoint.ts'
+import { openTextRun, type TextRunDefinition } from './text-run.ts'
+
+/** What `evaluateText` is told. */
+export interface TextEvaluateOptions {
+  readonly environment: TextEnvironmentDefinition
+  readonly policy: LanguageModelDefinition
+  /** In place of the policy's own. */
+  readonly weights?: Float32Array
+  /** How many conversations: the first of the order that the seed gives to the examples. */
+  readonly episodes: number
+  readonly seed?: number
+  /** Draw tokens instead of taking the most probable. */
+  readonly explore?: boolean
+  readonly temperature?: number
+}
+
+/** What came of it. */
+export interface TextEvaluation {
+  readonly episodes: number
+  /** Of the rewards that are known; null where none is. */
+  readonly reward: { readonly mean: number; readonly std: number; readonly min: number; readonly max: number } | null
+  readonly numUnknown: number
+  /** Tokens that the model said, on average. */
+  readonly completionLength: number
+  readonly stopReasons: Readonly<Record<string, number>>
+  /** The first few conversations in words: the prompt, and what followed. */
+  readonly samples: readonly { readonly prompt: string; readonly completion: string; readonly reward: number | null }[]
+}
+
+const NUM_SAMPLES = 5
+const LANES_MAX = 64
+
+/**
+ * Lets a language model have whole conversations.
+ * @throws InputError where options, model and environment do not fit, as `createWorld` does.
+ */
+export async function evaluateText(options: TextEvaluateOptions): Promise<TextEvaluation> {
+  const { environment, policy, weights, episodes, seed = 10_000, explore = false, temperature = 1 } = options
+  if (!(Number.isSafeInteger(episodes) && episodes >= 1)) {
+    throw new InputError('episodes', String(episodes), 'a whole number ≥ 1')
+  }
+  const numLanes = Math.min(LANES_MAX, episodes)
+  const world = await createWorld({ environment, policy, numLanes, seed, explore, temperature })
+  const cohort = world.talk()
+  if (weights !== undefined) cohort.weights.set(weights)
+  cohort.released = episodes
+  while (cohort.trajectories.count < episodes) {
+    const waiting = tick(world)
+    if (waiting !== undefined) await waiting
+  }
+  const { tokenizer, trajectories } = cohort
+  const rows = trajectories.order().map((i) => trajectories.row(i))
+  const rewards = rows.flatMap(({ reward }) => (reward === null ? [] : [reward]))
+  const mean = rewards.reduce((sum, value) => sum + value, 0) / rewards.length
+  const said = rows.map(({ token, lossMask }) => Array.from(token).filter((_, t) => lossMask[t] === 1))
+  const reasons: Record<string, number> = {}
+  for (const { stopReason } of rows) reasons[stopReason] = (reasons[stopReason] ?? 0) + 1
+  return {
+    episodes,
+    reward:
+      rewards.length === 0
+        ? null
+        : {
+            mean,
+            std: Math.sqrt(rewards.reduce((sum, value) => sum + (value - mean) ** 2, 0) / rewards.length),
+            min: rewards.reduce((least, value) => Math.min(least, value)),
+            max: rewards.reduce((most, value) => Math.max(most, value)),
+          },
+    numUnknown: rows.length - rewards.length,
+    completionLength: said.reduce((sum, { length }) => sum + length, 0) / rows.length,
+    stopReasons: reasons,
+    samples: rows.slice(0, NUM_SAMPLES).map(({ token, lossMask, reward, stopReason }) => {
+      const begin = Array.from(lossMask).indexOf(1)
+      const words = Array.from(token).slice(begin, stopReason === 'stop' ? -1 : undefined)
+      return {
+        prompt: tokenizer.decode(Array.from(token).slice(0, begin)),
+        completion: tokenizer.decode(words),
+        reward,
+      }
+    }),
+  }
+}
+
+/** The weights of a run's newest checkpoint, and the model and environment that they belong to. */
+export async function loadLanguageModel(
+  folder: string,
+): Promise<
+  TextRunDefinition & { readonly weights: Float32Array; readonly sftSteps: number; readonly updates: number }
+> {
+  const definition = await openTextRun(folder)
+  const { tensors, manifest, path } = await readCheckpoint(folder)
+  const { policy, environment } = definition
+  const { model } = await policy.open(environment)
+  const weights = weightsOf(`checkpoint ${path}`, tensors, model, `${policy.id}.weights.`)
+  return { ...definition, weights, sftSteps: manifest.text!.sftSteps, updates: manifest.text!.rlUpdates }
+}

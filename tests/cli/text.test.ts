@@ -1,0 +1,125 @@
+import { readdir, readFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { beforeAll, describe, expect, test } from 'vitest'
+import { loadTransformer, readArrow } from '../../src/index.ts'
+import { colonnade, MAIN, start } from '../support/command.ts'
+import { temporaryFolder } from '../support/temporary.ts'
+
+const SMALL = [
+  'environment.maxLength=3',
+  'languageModel.width=16',
+  'languageModel.layers=1',
+  'sft.steps=10',
+  'sft.batchSize=16',
+  'rl.groupSize=4',
+  'rl.groupsPerUpdate=4',
+  'checkpointEvery=5',
+]
+
+let here: string
+let finishing: Awaited<ReturnType<typeof colonnade>>
+beforeAll(async () => {
+  here = await temporaryFolder()
+  const words = ['train', 'text/reverse', 'out=run', 'rl.updates=12', 'trajectories=all', ...SMALL]
+  finishing = await colonnade(words, here)
+})
+
+async function tables(run: string): Promise<Buffer[]> {
+  const folder = join(here, run, 'trajectories')
+  return Promise.all((await readdir(folder)).sort().map((name) => readFile(join(folder, name))))
+}
+
+describe('a run of a language model', () => {
+  test('goes from supervised steps to updates, and names every file that it wrote', async () => {
+    expect(finishing.code).toBe(0)
+    expect(finishing.stdout).toContain('complete: 10 supervised steps and 12 updates')
+    for (const name of [
+      'config.json',
+      'metrics.jsonl',
+      'summary.json',
+      'learning-curve.svg',
+      'checkpoints',
+      'model',
+      'trajectories',
+    ]) {
+      expect(finishing.stdout).toContain(join('run', name))
+      expect(await readdir(join(here, 'run'))).toContain(name)
+    }
+    const summary = JSON.parse(await readFile(join(here, 'run', 'summary.json'), 'utf8'))
+    expect(summary).toMatchObject({
+      status: 'complete',
+      environment: 'text/reverse',
+      algorithm: 'grpo',
+      sftSteps: 10,
+      updates: 12,
+    })
+    expect(summary.trajectories).toBe(12 * 16)
+    for (const figure of [summary.reward.first, summary.reward.last]) expect(figure > 0 && figure < 1).toBe(true)
+    expect(summary.tokensPerSecond.rollout).toBeGreaterThan(0)
+    expect(summary.tokensPerSecond.update).toBeGreaterThan(0)
+    const lines = (await readFile(join(here, 'run', 'metrics.jsonl'), 'utf8'))
+      .trimEnd()
+      .split('\n')
+      .map((line) => JSON.parse(line))
+    expect(lines.map(({ phase }) => phase)).toEqual([...Array(10).fill('sft'), ...Array(12).fill('rl')])
+    const table = await readArrow(join(here, 'run', 'trajectories', '00000012.arrow'))
+    expect(table.numRows).toBe(16)
+    const { model } = await loadTransformer(join(here, 'run', 'model'))
+    expect(model.numParameters).toBe(summary.numParameters)
+  })
+
+  test('interrupted at any time and resumed, it writes the same trajectories, byte for byte', async () => {
+    const words = ['train', 'text/reverse', 'out=broken', 'rl.updates=12', 'trajectories=all', ...SMALL]
+    const started = start(process.execPath, [MAIN, ...words], { cwd: here })
+    await started.printed('rl')
+    started.process.kill('SIGINT')
+    const { code, stdout } = await started.ended
+    expect(code).toBe(0)
+    if (stdout.includes('interrupted')) {
+      const resumed = await colonnade(['resume', 'broken'], here)
+      expect(resumed.code).toBe(0)
+      expect(resumed.stdout).toContain('complete')
+    }
+    expect(await tables('broken')).toEqual(await tables('run'))
+  })
+
+  test('killed without warning, it goes on from its checkpoint to the same trajectories', async () => {
+    const words = ['train', 'text/reverse', 'out=killed', 'rl.updates=12', 'trajectories=all', ...SMALL]
+    const started = start(process.execPath, [MAIN, ...words], { cwd: here })
+    await started.printed('rl')
+    started.process.kill('SIGKILL')
+    await started.ended
+    const resumed = await colonnade(['resume', 'killed'], here)
+    expect(resumed.code).toBe(0)
+    expect(await tables('killed')).toEqual(await tables('run'))
+  })
+
+  test('is judged and exported from the shell', async () => {
+    const judged = await colonnade(['evaluate', 'run', 'episodes=20', '--json'], here)
+    const { episodes, reward, samples } = JSON.parse(judged.stdout)
+    expect(episodes).toBe(20)
+    expect(reward.mean).toBeGreaterThan(0)
+    expect(samples[0].prompt).toMatch(/^[a-h]+=$/)
+    expect((await colonnade(['export', 'run', 'out=model'], here)).code).toBe(0)
+    expect((await loadTransformer(join(here, 'model'))).weights).toEqual(
+      (await loadTransformer(join(here, 'run', 'model'))).weights,
+    )
+  })
+
+  test('says what is wrong with a task, a key or a loss before it makes a folder', async () => {
+    for (const [words, message] of [
+      [['text/revers'], 'text/reverse'],
+      [['text/reverse', 'rl.group=4'], 'rl.groupSize'],
+      [['text/reverse', 'rl.loss=grppo'], 'grpo'],
+      [['text/reverse', 'rl.loss=rloo', 'rl.preset=slime'], 'rloo'],
+      [['text/reverse', 'loss.clipLow=2'], 'clipLow'],
+      [['text/reverse', 'rl.groupSize=1'], 'groupSize'],
+      [['text/reverse', 'languageModel.heads=3'], 'heads'],
+    ] as const) {
+      const { code, stderr } = await colonnade(['train', ...words, 'out=wrong'], here)
+      expect(code).toBe(1)
+      expect(stderr).toContain(message)
+      expect(await readdir(here)).not.toContain('wrong')
+    }
+  })
+})
