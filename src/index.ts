@@ -58,6 +58,7 @@ export { type PolicyFactory, policies, policyFactory } from './policies/registry
 export type { TransformerConfig, TransformerShape } from './policies/transformer/config.ts'
 export { loadTransformer, saveTransformer } from './policies/transformer/folder.ts'
 export { type TransformerModel, transformer } from './policies/transformer/model.ts'
+export { checkSampling, type Sampling } from './policies/transformer/sampling.ts'
 export { loadWeights, saveWeights } from './policies/weights.ts'
 export { Random, Stream } from './random.ts'
 export {

@@ -89,6 +89,7 @@ import { MATMUL_SCRATCH, matmul } from './tensor/matmul.ts'
 import { attentionBackward, attentionForward } from './transformer/attention.ts'
 import { rmsNormBackward, rmsNormForward } from './transformer/norm.ts'
 import { rope } from './transformer/rope.ts'
+import { restrictVocabulary, supportVocabulary } from './transformer/support.ts'
 import { swigluBackward, swigluForward } from './transformer/swiglu.ts'
 import {
   evaluateVocabulary,
@@ -129,8 +130,8 @@ export {
 }
 
 /**
- * Advantages and losses of tokens, sequences and groups: a few operations a token, where the transformer that evaluates it
- * takes millions. Their plain bodies serve in every build; they take arrays in any memory.
+ * Advantages and losses of tokens, sequences and groups, and the supports of tokens: little beside the transformer that
+ * evaluates them. Their plain bodies serve in every build; they take arrays in any memory.
  */
 const plainKernels = {
   correctionWeights,
@@ -139,7 +140,9 @@ const plainKernels = {
   klPenalty,
   overlongPenalty,
   policyLoss,
+  restrictVocabulary,
   spreadAdvantage,
+  supportVocabulary,
   tokenGae,
   tokenRewards,
   valueLoss,

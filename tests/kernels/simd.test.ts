@@ -21,16 +21,27 @@ describe('binding', () => {
     expect(() => createKernels(memory, 'fast' as KernelBuild)).toThrow('kernels: got "fast", expected plain')
   })
 
-  test.each(builds)('every kernel has a SIMD body, but those over tokens, sequences and groups (%s)', (build) => {
-    const memory = new WebAssembly.Memory({ initial: 1 })
-    const [bodies, compiled] = [createKernels(memory, 'plain'), createKernels(memory, build)]
-    const names = Object.keys(bodies) as (keyof Kernels)[]
-    expect(names.filter((name) => compiled[name] === bodies[name])).toEqual([
-      ...['correctionWeights', 'crossEntropyLoss', 'groupAdvantage', 'klPenalty', 'overlongPenalty', 'policyLoss'],
-      ...['spreadAdvantage', 'tokenGae', 'tokenRewards', 'valueLoss', 'whitenTokens'],
-    ])
-    expect(Object.keys(compiled)).toEqual(names)
-  })
+  test.each(builds)(
+    'every kernel has a SIMD body, but those over tokens, sequences, groups and supports (%s)',
+    (build) => {
+      const memory = new WebAssembly.Memory({ initial: 1 })
+      const [bodies, compiled] = [createKernels(memory, 'plain'), createKernels(memory, build)]
+      const names = Object.keys(bodies) as (keyof Kernels)[]
+      expect(names.filter((name) => compiled[name] === bodies[name])).toEqual([
+        ...['correctionWeights', 'crossEntropyLoss', 'groupAdvantage', 'klPenalty', 'overlongPenalty', 'policyLoss'],
+        ...[
+          'restrictVocabulary',
+          'spreadAdvantage',
+          'supportVocabulary',
+          'tokenGae',
+          'tokenRewards',
+          'valueLoss',
+          'whitenTokens',
+        ],
+      ])
+      expect(Object.keys(compiled)).toEqual(names)
+    },
+  )
 
   test('a column outside the memory is refused', () => {
     const kernels = createKernels(new WebAssembly.Memory({ initial: 1 }), 'simd')

@@ -57,7 +57,7 @@ describe('transformers', () => {
     tokens.forEach((token, i) => {
       network.columns.forward.token[0] = token
       network.columns.forward.position[0] = i
-      network.advance(1, 1, false)
+      network.advance(1, {}, false)
       for (let j = 0; j < 40; j++) expect(Math.abs(network.columns.logits[j]! - logits[i][j])).toBeLessThan(1e-4)
     })
   })

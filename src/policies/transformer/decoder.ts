@@ -6,8 +6,9 @@ import { type Columns, column, type Plan } from '../../components/column.ts'
 import { assert, InputError } from '../../errors.ts'
 import type { Kernels } from '../../kernels/bind.ts'
 import type { Random } from '../../random.ts'
-import { Forward, inverseOf, type KeyValueCache } from './forward.ts'
+import { Forward, type KeyValueCache } from './forward.ts'
 import { forwardPlan, type TransformerModel } from './model.ts'
+import { checkSampling, type Sampling } from './sampling.ts'
 
 /** Rows of a prompt that are fed at once, at least: the copy of the weights that a matrix product makes pays for so many. */
 const FED_ROWS = 64
@@ -29,8 +30,14 @@ export function decoderPlan(model: TransformerModel, slots: number, context: num
     slot: column('i32', rows),
     lane: column('u32', slots),
     episode: column('u32', slots),
-    /** Logits of each row: slots × vocabulary. */
+    /** Logits of each row, slots × vocabulary; outside a support they are no longer the model's. */
     logits: column('f32', slots, vocabularySize),
+    /**
+     * The tokens that could be chosen, where a filter has left some out: row i's are support[supportOffset[i]] to
+     * support[supportOffset[i + 1]], in rising order. Without a filter a row has none, and every token could be chosen.
+     */
+    support: column('i32', slots, vocabularySize),
+    supportOffset: column('i32', slots + 1),
     uniform: column('f32', slots),
     words: column('u32', 4),
     /** The tokens that were chosen. */
@@ -48,6 +55,8 @@ export class TransformerDecoder {
   readonly #random: Random
   readonly #caches: readonly KeyValueCache[]
   readonly #context: number
+  /** Where each row's support ends. */
+  readonly #supportEnd: Int32Array
 
   constructor(
     model: TransformerModel,
@@ -61,6 +70,7 @@ export class TransformerDecoder {
     this.#random = random
     this.#caches = Object.values(columns.cache)
     this.#context = columns.forward.cosine.length / (model.shape.headWidth / 2)
+    this.#supportEnd = columns.supportOffset.subarray(1)
   }
 
   /**
@@ -83,20 +93,30 @@ export class TransformerDecoder {
 
   /**
    * Takes `token` at `position` of `slot`, of rows 0 … count ≤ slots, and chooses the token after each from softmax(logits /
-   * temperature): writes `chosen`, and its `logprob` and the distribution's `entropy` in nats. With `explore` it samples by
-   * the number that seed, lane, episode and position give; else it takes the most probable.
-   * @throws InputError as `feed` does, and for a temperature that is not above 0.
+   * temperature), renormalised over the support that `sampling` leaves: writes `chosen`, its `logprob` and the `entropy` of
+   * just that distribution in nats, and `support`. With `explore` it samples by the number that seed, lane, episode and
+   * position give; else it takes the most probable.
+   * @throws InputError as `feed` and `checkSampling` do.
    */
-  advance(count: number, temperature: number, explore: boolean): void {
-    const inverse = inverseOf(temperature)
+  advance(count: number, sampling: Partial<Sampling>, explore: boolean): void {
+    const { temperature, topK, topP, minP } = checkSampling(sampling)
+    const inverse = 1 / temperature
     assert(count <= this.columns.lane.length, `${count} rows chosen for in ${this.columns.lane.length} slots`)
     this.#run(count)
     const { kernels, model, weights } = this.#forward
     const { vocabularySize, width } = model.shape
-    const { logits, uniform, words, lane, episode, chosen, forward } = this.columns
+    const { logits, uniform, words, lane, episode, chosen, support, supportOffset, forward } = this.columns
     const { hidden, none, max, sum, weighted, targetLogit, position, logprob, entropy, token } = forward
     this.#forward.project(logits, hidden, weights.wholeHead, none, count, vocabularySize, width)
-    kernels.sumVocabulary(max, sum, weighted, targetLogit, logits, token, inverse, count, 0, vocabularySize)
+    const sumUp = () =>
+      kernels.sumVocabulary(max, sum, weighted, targetLogit, logits, token, inverse, count, 0, vocabularySize)
+    sumUp()
+    if ((topK > 0 && topK < vocabularySize) || topP < 1 || minP > 0) {
+      const filters = [inverse, topK, topP, minP] as const
+      kernels.supportVocabulary(support, supportOffset, logits, max, sum, ...filters, count, vocabularySize)
+      kernels.restrictVocabulary(logits, support, supportOffset, this.#supportEnd, inverse, count, 0, vocabularySize)
+      sumUp()
+    } else supportOffset.fill(0)
     if (explore) {
       const { key0, key1 } = this.#random
       kernels.drawUniform(uniform, words, lane, episode, position, key0, key1, count, 1, 0)

@@ -168,11 +168,3 @@ function fillAngles(cosine: Float32Array, sine: Float32Array, half: number, thet
     }
   }
 }
-
-/** The factor on logits that a temperature is. */
-export function inverseOf(temperature: number): number {
-  if (!(temperature > 0 && temperature < Infinity)) {
-    throw new InputError('temperature', show(temperature), 'a number above 0')
-  }
-  return 1 / temperature
-}

@@ -3,10 +3,10 @@
  * batch sees itself alone; its rows are its tokens but the last, each with the token after it as target.
  */
 import { type Columns, column, type Plan } from '../../components/column.ts'
-import { InputError } from '../../errors.ts'
+import { InputError, show } from '../../errors.ts'
 import type { Kernels } from '../../kernels/bind.ts'
 import type { Evaluated, ParameterViews } from '../policy.ts'
-import { Forward, inverseOf } from './forward.ts'
+import { Forward } from './forward.ts'
 import {
   forwardPlan,
   nameParameters,
@@ -15,6 +15,7 @@ import {
   VOCABULARY_CHUNK,
   viewParameters,
 } from './model.ts'
+import { inverseOf } from './sampling.ts'
 
 /** What a transformer says of packed rows: a number each, in nats; the value has no elements where there is no critic. */
 export type TokensEvaluated = Evaluated
@@ -29,6 +30,16 @@ export interface TokenDerivatives {
 /** Fills the derivatives of `count` rows. */
 export type TokenLossOf = (evaluated: TokensEvaluated, derivatives: TokenDerivatives, count: number) => void
 
+/**
+ * From which tokens each token was chosen, as the decoder recorded it: token i's are ids[offsets[i]] to ids[offsets[i + 1]],
+ * in rising order. A token that has none was chosen from all, or by somebody else.
+ */
+export interface TokenSupports {
+  /** One more than there are tokens. */
+  readonly offsets: ArrayLike<number>
+  readonly ids: Int32Array
+}
+
 /** The columns of one thread for batches of at most `rows` rows, in sequences of at most `context` tokens. */
 export function packedPlan(model: TransformerModel, rows: number, context: number) {
   const { width, numHeads, numKeyHeads, headWidth, numLayers, vocabularySize } = model.shape
@@ -36,6 +47,9 @@ export function packedPlan(model: TransformerModel, rows: number, context: numbe
   return {
     forward: forwardPlan(model, rows, context, numLayers),
     target: column('i32', rows),
+    /** Where the support of a row's target begins and ends. */
+    supportBegin: column('i32', rows),
+    supportEnd: column('i32', rows),
     /** A chunk's logits, and their gradients. */
     logits: each(Math.min(VOCABULARY_CHUNK, vocabularySize)),
     dLogprob: each(1),
@@ -61,6 +75,8 @@ export class PackedTransformer {
   readonly #columns: PackedColumns
   readonly #forward: Forward
   readonly #gradients = new WeakMap<ParameterViews, TransformerWeights>()
+  /** The ids of the packed rows' supports; null where no row has one. */
+  #supportIds: Int32Array | null = null
 
   constructor(model: TransformerModel, weights: Float32Array, columns: PackedColumns, kernels: Kernels) {
     this.#columns = columns
@@ -75,11 +91,20 @@ export class PackedTransformer {
 
   /**
    * Packs sequences `from` to `to` of a ragged list (sequence s is tokens[offsets[s]] to tokens[offsets[s + 1]], as in
-   * Arrow's lists) and returns the number of rows: its number of tokens less one for each.
-   * @throws InputError for a token that the vocabulary has not, and what is longer than the columns were planned for.
+   * Arrow's lists) and returns the number of rows: its number of tokens less one for each. `supports` are those of all
+   * `tokens`; they stay as they are until the rows were evaluated and differentiated.
+   * @throws InputError for a token that the vocabulary has not, one that is not in its own support, a support that does not
+   * rise, and what is longer than the columns were planned for.
    */
-  pack(tokens: ArrayLike<number>, offsets: ArrayLike<number>, from: number, to: number): number {
-    const { target, forward } = this.#columns
+  pack(
+    tokens: ArrayLike<number>,
+    offsets: ArrayLike<number>,
+    from: number,
+    to: number,
+    supports: TokenSupports | null = null,
+  ): number {
+    const { target, supportBegin, supportEnd, forward } = this.#columns
+    this.#supportIds = supports?.ids ?? null
     const { token, position, firstKey } = forward
     let row = 0
     for (let s = from; s < to; s++) {
@@ -93,6 +118,11 @@ export class PackedTransformer {
         }
         token[row] = tokens[i]!
         target[row] = tokens[i + 1]!
+        if (supports !== null) {
+          supportBegin[row] = supports.offsets[i + 1]!
+          supportEnd[row] = supports.offsets[i + 2]!
+          this.#checkSupport(i + 1, tokens[i + 1]!, supports)
+        }
         position[row] = i - start
         firstKey[row] = begin
         row++
@@ -101,7 +131,10 @@ export class PackedTransformer {
     return row
   }
 
-  /** logprob and entropy of each packed row's target, under softmax(logits / temperature). */
+  /**
+   * logprob and entropy of each packed row's target, under softmax(logits / temperature), renormalised over the support where
+   * there is one: what the decoder recorded, to the bit, under the weights that it had.
+   */
   evaluate(count: number, temperature = 1): TokensEvaluated {
     const inverse = inverseOf(temperature)
     const { kernels, weights, columns } = this.#forward
@@ -109,8 +142,8 @@ export class PackedTransformer {
     const { logits, target } = this.#columns
     this.#forward.run(count)
     weights.head.forEach((head, chunk) => {
-      const tokens = this.#chunkLogits(head, count)
       const first = chunk * VOCABULARY_CHUNK
+      const tokens = this.#chunkLogits(head, first, inverse, count)
       kernels.sumVocabulary(max, sum, weighted, targetLogit, logits, target, inverse, count, first, tokens)
     })
     kernels.evaluateVocabulary(logprob, entropy, max, sum, weighted, targetLogit, count)
@@ -142,11 +175,32 @@ export class PackedTransformer {
     return named
   }
 
-  /** Logits of one chunk of the vocabulary; returns its number of tokens. */
-  #chunkLogits(head: Float32Array, count: number): number {
-    const { model, columns } = this.#forward
+  #checkSupport(token: number, id: number, { offsets, ids }: TokenSupports): void {
+    const [begin, end] = [offsets[token]!, offsets[token + 1]!]
+    if (begin === end) return
+    const subject = `support of token ${token}`
+    if (!(begin >= 0 && begin < end && end <= ids.length)) {
+      throw new InputError(subject, `ids ${begin} to ${end}`, `a part of the ${ids.length} there are`)
+    }
+    let isThere = false
+    for (let i = begin; i < end; i++) {
+      const each = ids[i]!
+      if (each < (i === begin ? 0 : ids[i - 1]! + 1) || each >= this.#forward.model.shape.vocabularySize) {
+        throw new InputError(subject, show([...ids.subarray(begin, end)]), 'ids of the vocabulary, in rising order')
+      }
+      isThere ||= each === id
+    }
+    if (!isThere) throw new InputError(subject, show([...ids.subarray(begin, end)]), `some, with ${id} among them`)
+  }
+
+  /** Logits of one chunk of the vocabulary, within the supports; returns its number of tokens. */
+  #chunkLogits(head: Float32Array, first: number, inverse: number, count: number): number {
+    const { model, columns, kernels } = this.#forward
+    const { logits, supportBegin, supportEnd } = this.#columns
     const tokens = head.length / model.shape.width
-    this.#forward.project(this.#columns.logits, columns.hidden, head, columns.none, count, tokens, model.shape.width)
+    this.#forward.project(logits, columns.hidden, head, columns.none, count, tokens, model.shape.width)
+    const ids = this.#supportIds
+    if (ids !== null) kernels.restrictVocabulary(logits, ids, supportBegin, supportEnd, inverse, count, first, tokens)
     return tokens
   }
 
@@ -157,9 +211,9 @@ export class PackedTransformer {
     const { none, scratch, hidden, top, topInverseRms, entropy, max, sum } = columns
     const { logits, dLogprob, dEntropy, target, dNormed, dx } = this.#columns
     weights.head.forEach((head, chunk) => {
-      // The only chunk's logits are still there.
-      const tokens = weights.head.length > 1 ? this.#chunkLogits(head, count) : head.length / width
       const first = chunk * VOCABULARY_CHUNK
+      // The only chunk's logits are still there.
+      const tokens = weights.head.length > 1 ? this.#chunkLogits(head, first, inverse, count) : head.length / width
       kernels.vocabularyBackward(logits, dLogprob, dEntropy, entropy, max, sum, target, inverse, count, first, tokens)
       kernels.matmul(into.head[chunk]!, logits, hidden, none, scratch, tokens, width, count, true, false, true)
       kernels.matmul(dNormed, logits, head, none, scratch, count, width, tokens, false, false, chunk > 0)

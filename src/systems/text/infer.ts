@@ -30,7 +30,7 @@ export function inferText(world: World): void {
       forward.position[row] = last
     }
     if (count === 0) continue
-    decoder.advance(count, temperature, explore)
+    decoder.advance(count, { temperature }, explore)
     for (let row = 0; row < count; row++) say(cohort, laneList[row]!, chosen[row]!, forward.logprob[row]!)
   }
 }

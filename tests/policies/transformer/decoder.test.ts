@@ -1,5 +1,6 @@
 import { describe, expect, test } from 'vitest'
 import { transformer } from '../../../src/policies/transformer/model.ts'
+import type { Sampling } from '../../../src/policies/transformer/sampling.ts'
 import { Random } from '../../../src/random.ts'
 import { builds, decoder, families, golden, packed } from './golden.ts'
 
@@ -32,12 +33,20 @@ function generate(
   prompts: readonly (readonly number[])[],
   slots: readonly number[],
   lengths: number[],
+  sampling: Partial<Sampling> = { temperature: 0.8 },
 ) {
   const { columns } = network
   const { token, position, logprob, entropy } = columns.forward
   const lanes = prompts.map((prompt, lane) => {
     network.feed(slots[lane]!, prompt.slice(0, -1))
-    return { lane, slot: slots[lane]!, tokens: [...prompt], prompt: prompt.length, said: [] as number[][] }
+    return {
+      lane,
+      slot: slots[lane]!,
+      tokens: [...prompt],
+      prompt: prompt.length,
+      said: [] as number[][],
+      supports: [] as number[][],
+    }
   })
   for (;;) {
     const open = lanes.filter(({ tokens, prompt, lane }) => tokens.length - prompt < lengths[lane]!)
@@ -49,13 +58,29 @@ function generate(
       token[row] = tokens.at(-1)!
       position[row] = tokens.length - 1
     })
-    network.advance(open.length, 0.8, true)
-    open.forEach(({ tokens, said }, row) => {
+    network.advance(open.length, sampling, true)
+    open.forEach(({ tokens, said, supports }, row) => {
+      const { support, supportOffset } = columns
+      supports.push([...support.subarray(supportOffset[row], supportOffset[row + 1])])
       tokens.push(columns.chosen[row]!)
       said.push([logprob[row]!, entropy[row]!])
     })
   }
 }
+
+/** A list of lists as Arrow has it. */
+function ragged(lists: readonly (readonly number[])[]) {
+  const offsets = [0]
+  for (const list of lists) offsets.push(offsets.at(-1)! + list.length)
+  return { offsets, ids: Int32Array.from(lists.flat()) }
+}
+
+const restrictions = [
+  { temperature: 1.3, topK: 5 },
+  { temperature: 1.3, topP: 0.8 },
+  { temperature: 0.7, minP: 0.1 },
+  { temperature: 1.3, topK: 40, topP: 0.9, minP: 0.02 },
+]
 
 const prompts = [[3, 1, 4, 1, 5, 9, 2, 6], [5], [3, 5, 8], [9, 7]]
 const lengths = [12, 20, 7, 16]
@@ -88,15 +113,45 @@ describe('decoding', () => {
     expect(lane!.tokens.some((token) => token > 512)).toBe(true)
   })
 
+  test.each(restrictions.flatMap((sampling) => builds.map((build) => [sampling, build] as const)))(
+    'tokens are trained under the very distribution that they were sampled from: $0, bit for bit (%s)',
+    (sampling, build) => {
+      const { model, weights } = wide()
+      const some = prompts.map((prompt) => [...prompt, 1000])
+      const lanes = generate(decoder(model, weights, build), some, [2, 0, 3, 1], lengths, sampling)
+      const tokens = lanes.flatMap((lane) => lane.tokens)
+      const supports = ragged(
+        lanes.flatMap((lane) => [...lane.tokens.slice(0, lane.prompt).map(() => []), ...lane.supports]),
+      )
+      const { offsets } = ragged(lanes.map((lane) => lane.tokens))
+      const { network } = packed(model, weights, build, 100)
+      const { temperature } = sampling
+      const { logprob, entropy } = network.evaluate(network.pack(tokens, offsets, 0, 4, supports), temperature)
+      const [open, openEntropy] = [logprob, entropy].map((column) => column.slice())
+      network.evaluate(network.pack(tokens, offsets, 0, 4), temperature)
+      lanes.forEach(({ said, prompt }, lane) => {
+        const begin = offsets[lane]! - lane + prompt - 1
+        expect(said.map((_, i) => [open![begin + i], openEntropy![begin + i]])).toEqual(said)
+        // Without the supports it is another distribution; before the first sampled token it is the same.
+        for (const [i, [restricted]] of said.entries()) expect(logprob[begin + i]).toBeLessThan(restricted!)
+        const first = offsets[lane]! - lane
+        expect(open!.slice(first, begin)).toEqual(logprob.slice(first, begin))
+      })
+    },
+  )
+
   test.each(builds)('a lane among others says what it says alone, in whatever slot (%s)', async (build) => {
     const { model, weights } = await golden('qwen2')
-    const together = generate(decoder(model, weights, build), prompts, [2, 0, 3, 1], lengths)
-    const network = decoder(model, weights, build, 2)
-    for (const [lane, { tokens, said }] of together.entries()) {
-      const asked = lengths.map((length, other) => (other === lane ? length : 0))
-      const alone = generate(network, prompts, [1, 1, 1, 1].with(lane, 0), asked)[lane]!
-      expect(alone.tokens).toEqual(tokens)
-      expect(alone.said).toEqual(said)
+    for (const sampling of [{ temperature: 0.8 }, { temperature: 1.3, topK: 9, topP: 0.8 }]) {
+      const together = generate(decoder(model, weights, build), prompts, [2, 0, 3, 1], lengths, sampling)
+      const network = decoder(model, weights, build, 2)
+      for (const [lane, { tokens, said, supports }] of together.entries()) {
+        const asked = lengths.map((length, other) => (other === lane ? length : 0))
+        const alone = generate(network, prompts, [1, 1, 1, 1].with(lane, 0), asked, sampling)[lane]!
+        expect(alone.tokens).toEqual(tokens)
+        expect(alone.said).toEqual(said)
+        expect(alone.supports).toEqual(supports)
+      }
     }
   })
 
@@ -142,7 +197,7 @@ describe('decoding', () => {
     const temperature = 0.6
     for (let episode = 0; episode < 8; episode++) {
       columns.episode.fill(episode)
-      network.advance(500, temperature, true)
+      network.advance(500, { temperature }, true)
       for (const token of columns.chosen) counts[token]!++
     }
     const z = [...columns.logits.slice(0, counts.length)].map((logit) => logit / temperature)
@@ -154,10 +209,52 @@ describe('decoding', () => {
       // Five deviations of a binomial count.
       expect(Math.abs(counts[token]! - 4000 * p), `token ${token}`).toBeLessThan(5 * Math.sqrt(4000 * p) + 1)
     })
-    network.advance(1, temperature, false)
+    network.advance(1, { temperature }, false)
     expect(columns.chosen[0]).toBe(z.indexOf(Math.max(...z)))
     expect(columns.forward.logprob[0]).toBeCloseTo(Math.max(...z) - Math.log(total), 4)
   })
+
+  test.each(restrictions)(
+    'samples within a support are as frequent as its renormalised distribution says: $0',
+    (sampling) => {
+      const { model, weights } = wide()
+      const network = decoder(model, weights, 'simd', 500)
+      const { columns } = network
+      columns.lane.forEach((_, row) => {
+        columns.slot[row] = row
+        columns.lane[row] = row
+        columns.forward.token[row] = 9
+      })
+      network.advance(1, {}, false)
+      const z = [...columns.logits.slice(0, 1100)].map((logit) => logit / sampling.temperature)
+      const counts = new Float64Array(1100)
+      const numSamples = 8 * 500
+      for (let episode = 0; episode < 8; episode++) {
+        columns.episode.fill(episode)
+        network.advance(500, sampling, true)
+        for (const token of columns.chosen) counts[token]!++
+      }
+      const support = [...columns.support.subarray(0, columns.supportOffset[1])]
+      const total = support.reduce((sum, id) => sum + Math.exp(z[id]!), 0)
+      const logp = support.map((id) => z[id]! - Math.log(total))
+      const entropy = logp.reduce((sum, x) => sum - Math.exp(x) * x, 0)
+      expect(columns.forward.entropy[0]).toBeCloseTo(entropy, 4)
+      expect(columns.forward.logprob[0]).toBeCloseTo(logp[support.indexOf(columns.chosen[0]!)]!, 4)
+      expect(support.reduce((sum, id) => sum + counts[id]!, 0)).toBe(numSamples)
+      const chiSquare = support.reduce((sum, id, i) => {
+        const expected = numSamples * Math.exp(logp[i]!)
+        return sum + (counts[id]! - expected) ** 2 / expected
+      }, 0)
+      // Mean and deviation of chi-square with so many degrees of freedom: five deviations.
+      const freedom = support.length - 1
+      expect(chiSquare).toBeLessThan(freedom + 5 * Math.sqrt(2 * freedom))
+      network.advance(1, sampling, false)
+      expect(columns.chosen[0]).toBe(z.indexOf(Math.max(...z)))
+      // Without a filter no support is left behind.
+      network.advance(500, { temperature: 1, topK: 1100 }, true)
+      expect(columns.supportOffset.every((offset) => offset === 0)).toBe(true)
+    },
+  )
 
   test('what cannot be decoded is refused', async () => {
     const { model, weights } = await golden('llama')
@@ -168,6 +265,15 @@ describe('decoding', () => {
     expect(() => network.feed(0, new Array(41).fill(1))).toThrow(
       'sequence: got a token at position 40, expected 40 tokens',
     )
-    expect(() => network.advance(1, 0, true)).toThrow('temperature: got 0, expected a number above 0')
+    for (const [sampling, message] of [
+      [{ temperature: 0 }, 'temperature: got 0, expected a number above 0'],
+      [{ topK: -1 }, 'topK: got -1, expected a whole number ≥ 1, or 0 for all tokens'],
+      [{ topK: 2.5 }, 'topK: got 2.5'],
+      [{ topP: 0 }, 'topP: got 0, expected a number above 0 and at most 1'],
+      [{ topP: 1.1 }, 'topP: got 1.1'],
+      [{ minP: Number.NaN }, 'minP: got NaN, expected a number from 0 to 1'],
+    ] as const) {
+      expect(() => network.advance(1, sampling, true)).toThrow(message)
+    }
   })
 })

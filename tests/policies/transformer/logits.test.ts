@@ -13,7 +13,7 @@ describe('what transformers computes', () => {
       for (let i = offsets[s]!; i < offsets[s + 1]!; i++) {
         token[0] = tokens[i]!
         position[0] = i - offsets[s]!
-        network.advance(1, 1, false)
+        network.advance(1, {}, false)
         for (let j = 0; j < vocabularySize; j++) {
           const wanted = logits[i * vocabularySize + j]!
           expect(Math.abs(network.columns.logits[j]! - wanted), `token ${i}, logit ${j}`).toBeLessThan(1e-4)

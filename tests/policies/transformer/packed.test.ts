@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest'
 import { listColumns } from '../../../src/components/column.ts'
 import { transformer } from '../../../src/policies/transformer/model.ts'
-import { packedPlan } from '../../../src/policies/transformer/packed.ts'
+import { packedPlan, type TokenSupports } from '../../../src/policies/transformer/packed.ts'
 import { Random } from '../../../src/random.ts'
 import { Numbers } from '../../kernels/calls.ts'
 import { builds, families, golden, packed } from './golden.ts'
@@ -28,8 +28,9 @@ function gradientOf(
   from: number,
   to: number,
   row: number,
+  supports?: TokenSupports,
 ): void {
-  const count = network.pack(tokens, offsets, from, to)
+  const count = network.pack(tokens, offsets, from, to, supports)
   network.differentiate(
     count,
     (_, { dLogprob, dEntropy }) => {
@@ -100,19 +101,30 @@ describe('packed sequences', () => {
       ...{ rms_norm_eps: 1e-6, rope_theta: 1e4, tie_word_embeddings: true },
     })
     const weights = new Numbers(5).floats(model.numParameters)
-    const work = packed(model, weights, build)
-    const { network, gradient } = work
     const tokens = new Numbers(6).wholes(20, 0, 1029).fill(1029, 18)
-    gradientOf(work, tokens, [0, 20], 0, 1, 0)
-    const count = network.pack(tokens, [0, 20], 0, 1)
-    const direction = new Numbers(9).floats(model.numParameters)
-    const at = (step: number): number => {
-      for (let i = 0; i < weights.length; i++) work.weights[i] = weights[i]! + step * direction[i]!
-      return loss(network.evaluate(count, 0.8), 0, count)
+    // Every third token was chosen from all, the others from thirty each, in the first chunk, the others or all of them.
+    const picks = new Numbers(8)
+    const ids = [...tokens].map((token, i) => {
+      const [low, high] = [[], [0, 500], [500, 1029], [0, 1029]][i % 3 === 0 ? 0 : 1 + (i % 4 === 3 ? 2 : i % 2)]!
+      if (low === undefined) return []
+      return [...new Set([token, ...picks.wholes(30, low, high!)])].sort((a, b) => a - b)
+    })
+    const offsets = [0]
+    for (const some of ids) offsets.push(offsets.at(-1)! + some.length)
+    for (const supports of [undefined, { offsets, ids: Int32Array.from(ids.flat()) }]) {
+      const work = packed(model, weights, build)
+      const { network, gradient } = work
+      gradientOf(work, tokens, [0, 20], 0, 1, 0, supports)
+      const count = network.pack(tokens, [0, 20], 0, 1, supports)
+      const direction = new Numbers(9).floats(model.numParameters)
+      const at = (step: number): number => {
+        for (let i = 0; i < weights.length; i++) work.weights[i] = weights[i]! + step * direction[i]!
+        return loss(network.evaluate(count, 0.8), 0, count)
+      }
+      const slope = (at(1e-3) - at(-1e-3)) / 2e-3
+      const wanted = direction.reduce((sum, value, i) => sum + value * gradient[i]!, 0)
+      expect(Math.abs(slope - wanted), `${slope}, ${wanted}`).toBeLessThan(0.01 * Math.abs(wanted))
     }
-    const slope = (at(1e-3) - at(-1e-3)) / 2e-3
-    const wanted = direction.reduce((sum, value, i) => sum + value * gradient[i]!, 0)
-    expect(Math.abs(slope - wanted), `${slope}, ${wanted}`).toBeLessThan(0.01 * Math.abs(wanted))
   })
 
   test.each(builds.slice(1))('the compiled gradient is the plain one (%s)', async (build) => {
@@ -151,6 +163,17 @@ describe('packed sequences', () => {
     expect(() => network.pack(tokens, [0, 17], 0, 1)).toThrow('got a token at position 16, expected 16 tokens at most')
     expect(() => network.pack(tokens, [0, 16, 24], 0, 2)).toThrow('packed sequences: got more than 20 rows')
     expect(network.pack(tokens, [0, 1, 1, 3], 0, 3)).toBe(1)
+    const supported =
+      (...ids: number[]) =>
+      () =>
+        network.pack([1, 5], [0, 2], 0, 1, { offsets: [0, 0, ids.length], ids: Int32Array.from(ids) })
+    expect(supported(3, 5, 60)).not.toThrow()
+    expect(supported(3, 6)).toThrow('support of token 1: got [3,6], expected some, with 5 among them')
+    expect(supported(5, 3)).toThrow('support of token 1: got [5,3], expected ids of the vocabulary, in rising order')
+    expect(supported(5, 61)).toThrow('support of token 1: got [5,61], expected ids of the vocabulary')
+    expect(() => network.pack([1, 5], [0, 2], 0, 1, { offsets: [0, 0, 3], ids: Int32Array.of(5) })).toThrow(
+      'support of token 1: got ids 0 to 3, expected a part of the 1 there are',
+    )
   })
 })
 

@@ -1,0 +1,163 @@
+/**
+ * Supports: the tokens that a row may become. A row's support is a run of ids in rising order; outside it probabilities are
+ * exactly 0, because there logits become so low that nothing is left of their exponentials in any build, and with that every
+ * kernel over the vocabulary has the distribution that is renormalised over the support.
+ */
+
+/** What z becomes outside the support. */
+const EXCLUDED = -1e9
+
+/**
+ * What is left by the filters, in this order and each on the distribution that the one before has left: the `topK` most
+ * probable tokens (0: all), the shortest run of the most probable that has the probability `topP` together (Holtzman et al.
+ * 2020; 1: all), and those of at least `minP` of the highest probability (Nguyen et al. 2024; 0: all). Of equal logits the
+ * lower id comes first. `max` and `sum` are those of `sumVocabulary` over the whole rows of logits (numRows × vocabularySize).
+ *
+ * Row i's ids are support[offset[i]] to support[offset[i + 1]]; `support` has room for numRows × vocabularySize. Each row
+ * takes a number of operations that grows with the vocabulary as that itself does, on average.
+ */
+export function supportVocabulary(
+  support: Int32Array,
+  offset: Int32Array,
+  logits: Float32Array,
+  max: Float32Array,
+  sum: Float32Array,
+  inverseTemperature: number,
+  topK: number,
+  topP: number,
+  minP: number,
+  numRows: number,
+  vocabularySize: number,
+): void {
+  offset[0] = 0
+  for (let row = 0; row < numRows; row++) {
+    const at = row * vocabularySize
+    const m = max[row]!
+    const begin = offset[row]!
+    let end = begin
+    if (topK > 0 && topK < vocabularySize) {
+      for (let id = 0; id < vocabularySize; id++) support[end++] = id
+      end = selectFirst(support, begin, end, logits, at, inverseTemperature, m, false, topK)
+    } else {
+      // All tokens below this share hold less than 1 − topP together, and cannot be among those that hold topP.
+      const share = Math.log((sum[row]! * (1 - topP)) / vocabularySize)
+      const lowest = Math.max(topP < 1 ? share : Number.NEGATIVE_INFINITY, Math.log(minP)) - 0.01
+      for (let id = 0; id < vocabularySize; id++) {
+        if (Math.fround(logits[at + id]! * inverseTemperature) - m >= lowest) support[end++] = id
+      }
+    }
+    if (topP < 1) {
+      let total = sum[row]!
+      if (topK > 0 && topK < vocabularySize) {
+        total = 0
+        for (let i = begin; i < end; i++) total += exponential(logits[at + support[i]!]!, inverseTemperature, m)
+      }
+      end = selectFirst(support, begin, end, logits, at, inverseTemperature, m, true, topP * total)
+    }
+    if (minP > 0) {
+      const last = end
+      end = begin
+      for (let i = begin; i < last; i++) {
+        const id = support[i]!
+        if (exponential(logits[at + id]!, inverseTemperature, m) >= minP) support[end++] = id
+      }
+    }
+    support.subarray(begin, end).sort()
+    offset[row + 1] = end
+  }
+}
+
+/**
+ * Excludes what is not in the support from a chunk of logits (numRows × count, the tokens `firstToken` to `firstToken` +
+ * count): row i's ids, in rising order, are support[begin[i]] to support[end[i]], and none of them says that all are in it.
+ */
+export function restrictVocabulary(
+  logits: Float32Array,
+  support: Int32Array,
+  begin: Int32Array,
+  end: Int32Array,
+  inverseTemperature: number,
+  numRows: number,
+  firstToken: number,
+  count: number,
+): void {
+  const excluded = EXCLUDED / inverseTemperature
+  for (let row = 0; row < numRows; row++) {
+    if (begin[row] === end[row]) continue
+    const first = row * count - firstToken
+    let from = row * count
+    for (let i = firstNotBelow(support, begin[row]!, end[row]!, firstToken); i < end[row]!; i++) {
+      if (support[i]! >= firstToken + count) break
+      logits.fill(excluded, from, first + support[i]!)
+      from = first + support[i]! + 1
+    }
+    logits.fill(excluded, from, (row + 1) * count)
+  }
+}
+
+function exponential(logit: number, inverseTemperature: number, max: number): number {
+  return Math.exp(Math.fround(logit * inverseTemperature) - max)
+}
+
+/**
+ * Brings the shortest run of the first ids whose weights reach `limit` to the beginning of ids[from, to), and returns its end.
+ * First is the higher logit, and of equals the lower id; an id weighs 1, or its exponential where `byMass`. (Hoare's selection,
+ * 1961.)
+ */
+function selectFirst(
+  ids: Int32Array,
+  from: number,
+  to: number,
+  logits: Float32Array,
+  at: number,
+  inverseTemperature: number,
+  max: number,
+  byMass: boolean,
+  limit: number,
+): number {
+  const comesFirst = (a: number, b: number): boolean => {
+    const x = logits[at + a]!
+    const y = logits[at + b]!
+    return x > y || (x === y && a < b)
+  }
+  let left = limit
+  while (to - from > 1) {
+    // The median of three as pivot, kept at the end meanwhile.
+    const a = ids[from]!
+    const b = ids[(from + to) >> 1]!
+    const c = ids[to - 1]!
+    const isFirst = comesFirst(a, b)
+    const middle = comesFirst(b, c) === isFirst ? (from + to) >> 1 : comesFirst(a, c) === isFirst ? to - 1 : from
+    const pivot = ids[middle]!
+    ids[middle] = ids[to - 1]!
+    let place = from
+    let weight = 0
+    for (let i = from; i < to - 1; i++) {
+      const id = ids[i]!
+      if (!comesFirst(id, pivot)) continue
+      weight += byMass ? exponential(logits[at + id]!, inverseTemperature, max) : 1
+      ids[i] = ids[place]!
+      ids[place++] = id
+    }
+    ids[to - 1] = ids[place]!
+    ids[place] = pivot
+    if (weight >= left) {
+      to = place
+      continue
+    }
+    left -= weight + (byMass ? exponential(logits[at + pivot]!, inverseTemperature, max) : 1)
+    from = place + 1
+    if (left <= 0) return from
+  }
+  return to
+}
+
+/** The first of ids[from, to), which rise, that is not below `id`; `to` where all are. */
+function firstNotBelow(ids: Int32Array, from: number, to: number, id: number): number {
+  while (from < to) {
+    const middle = (from + to) >> 1
+    if (ids[middle]! < id) from = middle + 1
+    else to = middle
+  }
+  return from
+}

@@ -1,0 +1,37 @@
+/** How tokens are drawn from a model's logits, and from which of them: what sampling and training have to agree on. */
+import { InputError, show } from '../../errors.ts'
+
+/** The distribution that tokens are drawn from: the filters work in this order, each on what the one before has left. */
+export interface Sampling {
+  /** What logits are divided by; default 1. */
+  readonly temperature: number
+  /** The most probable tokens that are left, the lower id first of equals; default 0: all. */
+  readonly topK: number
+  /** The fewest most probable tokens that have this probability together are left; default 1: all. */
+  readonly topP: number
+  /** Tokens of at least this part of the most probable one's probability are left; default 0: all. */
+  readonly minP: number
+}
+
+/**
+ * The settings with their defaults.
+ * @throws InputError for a temperature that is not above 0, a topK that is no whole number from 0, a topP outside (0, 1], and
+ * a minP outside [0, 1].
+ */
+export function checkSampling({ temperature = 1, topK = 0, topP = 1, minP = 0 }: Partial<Sampling>): Sampling {
+  inverseOf(temperature)
+  if (!(Number.isSafeInteger(topK) && topK >= 0)) {
+    throw new InputError('topK', show(topK), 'a whole number ≥ 1, or 0 for all tokens')
+  }
+  if (!(topP > 0 && topP <= 1)) throw new InputError('topP', show(topP), 'a number above 0 and at most 1')
+  if (!(minP >= 0 && minP <= 1)) throw new InputError('minP', show(minP), 'a number from 0 to 1')
+  return { temperature, topK, topP, minP }
+}
+
+/** The factor on logits that a temperature is. */
+export function inverseOf(temperature: number): number {
+  if (!(temperature > 0 && temperature < Infinity)) {
+    throw new InputError('temperature', show(temperature), 'a number above 0')
+  }
+  return 1 / temperature
+}
