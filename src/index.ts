@@ -154,6 +154,14 @@ export { step } from './systems/step.ts'
 export { store } from './systems/store.ts'
 export { readArrow, toArrow, writeArrow } from './tables/arrow.ts'
 export type { Field, Table } from './tables/table.ts'
+export { Trajectories, type Trajectory, type TrajectoryColumns } from './tables/trajectories.ts'
+export {
+  readTrajectories,
+  type TextOrigin,
+  type TrajectoriesRead,
+  trajectoryTable,
+  writeTrajectories,
+} from './tables/trajectory-table.ts'
 export { type ByteTokenizer, byteTokenizer } from './text/byte-tokenizer.ts'
 export type { ChatTemplate, RenderOptions } from './text/chat-template.ts'
 export { type LanguageModelDefinition, languageModel } from './text/language-model.ts'

@@ -10,7 +10,7 @@ const ROOT = ['space', 'random', 'errors', 'settings', 'definition', 'files', 'v
 const TABLE: Readonly<Record<string, readonly string[]>> = {
   kernels: [],
   components: [],
-  tables: ['components'],
+  tables: ['components', 'environments/text'],
   environments: ['components', 'kernels'],
   policies: ['components', 'kernels', 'devices'],
   lanes: ['bitecs'],

@@ -2,7 +2,8 @@
  * Trajectories: finished conversations of any length, in columns. One row a trajectory, and one a token, those of trajectory
  * i at offsets[i] … offsets[i + 1] − 1, which is how Arrow keeps lists. Columns grow when they are full; nothing is dropped.
  */
-import { InputError, show } from '../errors.ts'
+import { type StopReason, stopReasons } from '../environments/text.ts'
+import { InputError, show, unknownWord } from '../errors.ts'
 
 /** One trajectory, as it is appended and read back. */
 export interface Trajectory {
@@ -14,7 +15,7 @@ export interface Trajectory {
   /** Turns of the model. */
   readonly turns: number
   /** Why the last turn ended. */
-  readonly stopReason: string
+  readonly stopReason: StopReason
   /** Null where it could not be told, and why. */
   readonly reward: number | null
   readonly error: string | null
@@ -32,7 +33,7 @@ export interface Trajectory {
   readonly turn: ArrayLike<number>
 }
 
-/** Views of the columns; they stand until the next row is appended. */
+/** Views of the columns; they stand until the next row is appended, or all are forgotten. */
 export interface TrajectoryColumns {
   readonly offsets: Int32Array
   readonly token: Int32Array
@@ -45,7 +46,7 @@ export interface TrajectoryColumns {
   readonly member: Int32Array
   readonly epoch: Int32Array
   readonly turns: Int32Array
-  readonly stopReason: readonly string[]
+  readonly stopReason: readonly StopReason[]
   /** 0 where `known` is. */
   readonly reward: Float64Array
   readonly known: Uint8Array
@@ -63,7 +64,7 @@ export class Trajectories {
   #count = 0
   #tokens = tokenColumns(1024)
   #rows = rowColumns(64)
-  #stopReason: string[] = []
+  #stopReason: StopReason[] = []
   #error: (string | null)[] = []
   readonly #components = new Map<string, (number | null)[]>()
 
@@ -76,14 +77,18 @@ export class Trajectories {
   }
 
   /**
-   * Appends a copy of one trajectory.
-   * @throws InputError where its token columns differ in length, it has no token, or its reward is not a finite number.
+   * Appends a copy of one trajectory, whole or not at all.
+   * @throws InputError that says what is wrong with it: token columns of different lengths, no token, ids that are not whole
+   * numbers, a loss mask of anything but 0 and 1, a reward, component or logprob that is no finite number.
    */
   append(trajectory: Trajectory): void {
     const length = check(trajectory)
     const { reward, error, stopReason, components } = trajectory
     const row = this.#count
     const first = this.numTokens
+    if (first + length > LARGEST) {
+      throw new InputError('trajectories', `${first + length} tokens`, `at most ${LARGEST} before they are cleared`)
+    }
     if (first + length > this.#tokens.token.length) this.#tokens = grown(this.#tokens, tokenColumns, first + length)
     if (row + 1 >= this.#rows.offsets.length) this.#rows = grown(this.#rows, rowColumns, row + 2)
     for (const name of TOKEN_COLUMNS) this.#tokens[name].set(trajectory[name], first)
@@ -185,22 +190,50 @@ export class Trajectories {
 
 /** Returns the number of tokens. */
 function check(trajectory: Trajectory): number {
-  const { token, reward, promptId, group, member, epoch, turns } = trajectory
-  const subject = `trajectory of group ${group}, member ${member}`
+  const { token, reward, components, stopReason, group, member } = trajectory
+  const subject = `trajectory of group ${show(group)}, member ${show(member)}`
   if (token.length === 0) throw new InputError(subject, 'no token', 'at least one')
   for (const name of TOKEN_COLUMNS) {
     const { length } = trajectory[name]
     if (length !== token.length) {
       throw new InputError(`${subject}, ${name}`, `${length} elements`, `${token.length}, as many as tokens`)
     }
+    checkElements(`${subject}, ${name}`, trajectory[name], ...ELEMENTS[name])
   }
-  for (const [name, value] of Object.entries({ promptId, group, member, epoch, turns })) {
-    if (!Number.isInteger(value)) throw new InputError(`${subject}, ${name}`, show(value), 'a whole number')
-  }
-  if (reward !== null && !Number.isFinite(reward)) {
-    throw new InputError(`${subject}, reward`, show(reward), 'a finite number, or null where it could not be told')
+  for (const name of ROW_COLUMNS) checkElements(`${subject}, ${name}`, [trajectory[name]], isCount, COUNT)
+  if (!stopReasons.includes(stopReason)) throw unknownWord(`${subject}, stopReason`, String(stopReason), stopReasons)
+  for (const [name, value] of Object.entries({ reward, ...components })) {
+    if (value === null || Number.isFinite(value)) continue
+    const expected = 'a finite number, or null where it could not be told'
+    throw new InputError(`${subject}, ${name}`, show(value), expected)
   }
   return token.length
+}
+
+/** The largest number of an Int32Array. */
+const LARGEST = 2 ** 31 - 1
+const COUNT = `a whole number from 0 to ${LARGEST}`
+const isCount = (value: number) => Number.isInteger(value) && value >= 0 && value <= LARGEST
+
+/** What the elements of a token column are, as a check and in words. */
+const ELEMENTS: Record<(typeof TOKEN_COLUMNS)[number], [(value: number) => boolean, string]> = {
+  token: [isCount, COUNT],
+  lossMask: [(value) => value === 0 || value === 1, '0 or 1'],
+  logprob: [Number.isFinite, 'a finite number; 0 where no token was drawn'],
+  version: [(value) => value === -1 || isCount(value), `${COUNT}, or -1 where no weights chose`],
+  turn: [isCount, COUNT],
+}
+
+function checkElements(
+  subject: string,
+  values: ArrayLike<number>,
+  isRight: (value: number) => boolean,
+  expected: string,
+): void {
+  for (let i = 0; i < values.length; i++) {
+    if (isRight(values[i]!)) continue
+    throw new InputError(values.length > 1 ? `${subject}[${i}]` : subject, show(values[i]), expected)
+  }
 }
 
 function tokenColumns(size: number) {

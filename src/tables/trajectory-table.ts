@@ -1,8 +1,10 @@
 /** Trajectories as Arrow: lists of tokens, and a column for each of the rest. apache-arrow is loaded where it is first used. */
 import type * as Arrow from 'apache-arrow'
+import type { StopReason } from '../environments/text.ts'
+import { InputError, show } from '../errors.ts'
 import { VERSION } from '../version.ts'
-import { writeArrow } from './arrow.ts'
-import type { Trajectories } from './trajectories.ts'
+import { readArrow, writeArrow } from './arrow.ts'
+import { Trajectories, type TrajectoryColumns } from './trajectories.ts'
 
 /** Where trajectories came from. */
 export interface TextOrigin {
@@ -15,81 +17,101 @@ export interface TextOrigin {
   promptOf(promptId: number): string
 }
 
+/** The table's columns that are lists, by the column of the trajectories that each of them holds. */
+const LISTS = {
+  tokens: 'token',
+  lossMask: 'lossMask',
+  logprobs: 'logprob',
+  versions: 'version',
+  turn: 'turn',
+} as const
+type TokenLists = Record<(typeof LISTS)[keyof typeof LISTS], number[]>
+const IDS = ['epoch', 'group', 'member', 'promptId', 'turns'] as const
+/** What the names of the columns of a reward's components begin with. */
+const COMPONENT = 'reward/'
+
 /**
  * The trajectories as an apache-arrow `Table`, by epoch, group and member, so that the table does not depend on who was done
- * first. Unknown rewards, missing advantages and logprobs of tokens that nobody drew are null.
+ * first. Where they are in that order already, its lists and numbers lie over the trajectories' own columns, without a copy.
+ * Unknown rewards, missing advantages and logprobs of tokens that no weights chose are null.
  */
 export async function trajectoryTable(trajectories: Trajectories, origin: TextOrigin): Promise<Arrow.Table> {
   const arrow = await import('apache-arrow')
-  const order = trajectories.order()
-  const columns = trajectories.take(order).columns()
-  const { advantage } = trajectories.columns()
-  const { offsets, lossMask, known, error, stopReason, components } = columns
-  const count = order.length
+  const columns = inOrder(trajectories)
+  const { offsets, token, lossMask, logprob, version, turn, reward, known, advantage, error, stopReason } = columns
+  const count = reward.length
 
-  const plain = <T extends Arrow.DataType>(type: T, data: unknown) =>
-    arrow.makeData({ type, length: (data as ArrayLike<number>).length, nullCount: 0, data } as never) as Arrow.Data
-  const optional = <T extends Arrow.DataType>(type: T, data: ArrayLike<number>, isThere: (i: number) => boolean) => {
-    const { bitmap, nullCount } = validity(data.length, isThere)
-    return arrow.makeData({ type, length: data.length, nullCount, nullBitmap: bitmap, data } as never) as Arrow.Data
+  const plain = (data: Int32Array | Uint8Array): Arrow.Data => {
+    const type = data instanceof Int32Array ? new arrow.Int32() : new arrow.Uint8()
+    return arrow.makeData({ type, length: data.length, nullCount: 0, data } as never)
   }
-  const list = (child: Arrow.Data, nullable: boolean) =>
-    arrow.makeData({
-      type: new arrow.List(new arrow.Field('item', child.type, nullable)),
-      length: count,
-      nullCount: 0,
-      valueOffsets: offsets,
-      child,
-    } as never) as Arrow.Data
-  const words = (values: readonly (string | null)[]) => arrow.vectorFromArray(values, new arrow.Utf8()).data[0]!
+  const optional = (data: Float32Array | Float64Array, isThere: (i: number) => boolean): Arrow.Data => {
+    const type = data instanceof Float32Array ? new arrow.Float32() : new arrow.Float64()
+    return arrow.makeData({ type, length: data.length, data, ...validity(data.length, isThere) } as never)
+  }
+  const list = (child: Arrow.Data, nullable = false): Arrow.Data => {
+    const type = new arrow.List(new arrow.Field('item', child.type, nullable))
+    return arrow.makeData({ type, length: count, nullCount: 0, valueOffsets: offsets, child } as never)
+  }
+  const words = (values: readonly (string | null)[]): Arrow.Data =>
+    count === 0
+      ? arrow.makeData({ type: new arrow.Utf8(), length: 0, nullCount: 0 })
+      : arrow.vectorFromArray(values, new arrow.Utf8()).data[0]!
 
-  const table: Record<string, [Arrow.Data, boolean]> = {
-    epoch: [plain(new arrow.Int32(), columns.epoch), false],
-    group: [plain(new arrow.Int32(), columns.group), false],
-    member: [plain(new arrow.Int32(), columns.member), false],
-    promptId: [plain(new arrow.Int32(), columns.promptId), false],
-    prompt: [words(Array.from(columns.promptId, (id) => origin.promptOf(id))), false],
-    turns: [plain(new arrow.Int32(), columns.turns), false],
-    tokens: [list(plain(new arrow.Int32(), columns.token), false), false],
-    lossMask: [list(plain(new arrow.Uint8(), lossMask), false), false],
-    logprobs: [
-      list(
-        optional(new arrow.Float32(), columns.logprob, (t) => lossMask[t] === 1),
+  const table: Record<string, { readonly data: Arrow.Data; readonly nullable?: true }> = {
+    epoch: { data: plain(columns.epoch) },
+    group: { data: plain(columns.group) },
+    member: { data: plain(columns.member) },
+    promptId: { data: plain(columns.promptId) },
+    prompt: { data: words(Array.from(columns.promptId, (id) => origin.promptOf(id))) },
+    turns: { data: plain(columns.turns) },
+    tokens: { data: list(plain(token)) },
+    lossMask: { data: list(plain(lossMask)) },
+    logprobs: {
+      data: list(
+        optional(logprob, (t) => version[t] !== -1),
         true,
       ),
-      false,
-    ],
-    versions: [list(plain(new arrow.Int32(), columns.version), false), false],
-    turn: [list(plain(new arrow.Int32(), columns.turn), false), false],
-    reward: [optional(new arrow.Float64(), columns.reward, (i) => known[i] === 1), true],
-    advantage: [
-      optional(
-        new arrow.Float64(),
-        Float64Array.from(order, (i) => advantage[i]!),
-        (i) => !Number.isNaN(advantage[order[i]!]!),
-      ),
-      true,
-    ],
-    stopReason: [words(stopReason), false],
-    error: [words(error), true],
+    },
+    versions: { data: list(plain(version)) },
+    turn: { data: list(plain(turn)) },
+    reward: { data: optional(reward, (i) => known[i] === 1), nullable: true },
+    advantage: { data: optional(advantage, (i) => !Number.isNaN(advantage[i])), nullable: true },
+    stopReason: { data: words(stopReason) },
+    error: { data: words(error), nullable: true },
   }
-  for (const [name, values] of components) {
+  for (const [name, values] of columns.components) {
     const numbers = Float64Array.from(values, (value) => value ?? 0)
-    table[`reward/${name}`] = [optional(new arrow.Float64(), numbers, (i) => values[i] !== null), true]
+    table[COMPONENT + name] = { data: optional(numbers, (i) => values[i] !== null), nullable: true }
   }
-  const fields = Object.entries(table).map(([name, [{ type }, nullable]]) => new arrow.Field(name, type, nullable))
-  const { promptOf: _, ...said } = origin
-  const versions = columns.version.filter((version) => version >= 0)
-  const metadata = {
-    ...said,
-    versionMin: versions.reduce((least, version) => Math.min(least, version), Number.POSITIVE_INFINITY),
-    versionMax: versions.reduce((most, version) => Math.max(most, version), -1),
-    colonnade: VERSION,
-  }
-  const schema = new arrow.Schema(fields, new Map(Object.entries(metadata).map(([key, value]) => [key, String(value)])))
-  const children = Object.values(table).map(([data]) => data)
+  const fields = Object.entries(table).map(
+    ([name, { data, nullable = false }]) => new arrow.Field(name, data.type, nullable),
+  )
+  const schema = new arrow.Schema(fields, new Map(Object.entries(metadataOf(origin, version))))
+  const children = Object.values(table).map(({ data }) => data)
   const struct = arrow.makeData({ type: new arrow.Struct(fields), length: count, nullCount: 0, children })
   return new arrow.Table(schema, new arrow.RecordBatch(schema, struct))
+}
+
+/** The columns by epoch, group and member: the trajectories' own where that is their order. */
+function inOrder(trajectories: Trajectories): TrajectoryColumns {
+  const order = trajectories.order()
+  const columns = trajectories.columns()
+  if (order.every((row, i) => row === i)) return columns
+  return { ...trajectories.take(order).columns(), advantage: Float64Array.from(order, (i) => columns.advantage[i]!) }
+}
+
+/** Schema metadata: where the trajectories came from, and the range of the weights' numbers where weights chose a token. */
+function metadataOf({ promptOf: _, ...origin }: TextOrigin, version: Int32Array): Record<string, string> {
+  let [versionMin, versionMax] = [Number.POSITIVE_INFINITY, -1]
+  for (const number of version) {
+    if (number === -1) continue
+    versionMin = Math.min(versionMin, number)
+    versionMax = Math.max(versionMax, number)
+  }
+  const range = versionMax === -1 ? {} : { versionMin, versionMax }
+  const metadata = { ...origin, ...range, colonnade: VERSION }
+  return Object.fromEntries(Object.entries(metadata).map(([name, value]) => [name, String(value)]))
 }
 
 /**
@@ -100,13 +122,73 @@ export async function writeTrajectories(path: string, trajectories: Trajectories
   await writeArrow(path, await trajectoryTable(trajectories, origin))
 }
 
+/** Trajectories as they were read from a file. */
+export interface TrajectoriesRead {
+  readonly trajectories: Trajectories
+  /** The prompts of the examples that stand in the file, as JSON. */
+  readonly prompts: ReadonlyMap<number, string>
+  /** Schema metadata of the first file. */
+  readonly metadata: Readonly<Record<string, string>>
+}
+
+/**
+ * Reads Arrow files that `writeTrajectories` wrote, or others with the same columns, with their advantages.
+ * @throws InputError if a file cannot be read, or lacks a column; and where a row is not a trajectory.
+ */
+export async function readTrajectories(...paths: string[]): Promise<TrajectoriesRead> {
+  const table = await readArrow(...paths)
+  const subject = paths.join(', ')
+  const column = (name: string): Arrow.Vector => {
+    const found = table.getChild(name)
+    if (found !== null) return found
+    const there = table.schema.fields.map((field) => field.name).join(', ')
+    throw new InputError(subject, `no column ${show(name)} among ${there}`, 'a table of trajectories')
+  }
+  const ids = IDS.map((name) => [name, column(name)] as const)
+  const lists = Object.entries(LISTS).map(([name, into]) => [into, column(name)] as const)
+  const [prompt, reward, advantage, stopReason, error] = (
+    ['prompt', 'reward', 'advantage', 'stopReason', 'error'] as const
+  ).map(column) as [Arrow.Vector, Arrow.Vector, Arrow.Vector, Arrow.Vector, Arrow.Vector]
+  const components = table.schema.fields
+    .filter(({ name }) => name.startsWith(COMPONENT))
+    .map(({ name }) => [name.slice(COMPONENT.length), column(name)] as const)
+
+  const trajectories = new Trajectories()
+  const prompts = new Map<number, string>()
+  for (let i = 0; i < table.numRows; i++) {
+    const row = Object.fromEntries(ids.map(([name, vector]) => [name, numberOf(vector.get(i))]))
+    const tokens = Object.fromEntries(lists.map(([name, vector]) => [name, elements(vector.get(i))])) as TokenLists
+    trajectories.append({
+      ...(row as Record<(typeof IDS)[number], number>),
+      ...tokens,
+      logprob: tokens.logprob.map((value, t) => (tokens.version[t] === -1 ? 0 : value)),
+      reward: reward.get(i),
+      stopReason: stopReason.get(i) as StopReason,
+      error: error.get(i),
+      components: Object.fromEntries(components.map(([name, vector]) => [name, vector.get(i)])),
+    })
+    prompts.set(row.promptId!, prompt.get(i))
+  }
+  trajectories.setAdvantages(Float64Array.from({ length: table.numRows }, (_, i) => advantage.get(i) ?? Number.NaN))
+  return { trajectories, prompts, metadata: Object.fromEntries(table.schema.metadata) }
+}
+
+/** The elements of a list: none where it is null, and NaN, which is refused, for one that is. */
+function elements(list: Iterable<number | bigint | null> | null): number[] {
+  return list === null ? [] : Array.from(list, numberOf)
+}
+
+function numberOf(value: number | bigint | null): number {
+  return value === null ? Number.NaN : Number(value)
+}
+
 /** Arrow's bitmap: bit i, from the lowest of the first byte, is 1 where there is a value. */
-function validity(length: number, isThere: (i: number) => boolean): { bitmap: Uint8Array; nullCount: number } {
-  const bitmap = new Uint8Array(8 * Math.ceil(length / 64))
+function validity(length: number, isThere: (i: number) => boolean): { nullBitmap: Uint8Array; nullCount: number } {
+  const nullBitmap = new Uint8Array(8 * Math.ceil(length / 64))
   let nullCount = 0
   for (let i = 0; i < length; i++) {
-    if (isThere(i)) bitmap[i >> 3]! |= 1 << (i & 7)
+    if (isThere(i)) nullBitmap[i >> 3]! |= 1 << (i & 7)
     else nullCount++
   }
-  return { bitmap, nullCount }
+  return { nullBitmap, nullCount }
 }

@@ -4,31 +4,38 @@ import { cached } from './cache.ts'
 import { start } from './command.ts'
 
 /** Formats promise that others can read them: so others do, with these versions. */
-const PACKAGES = [
+const READERS = [
   ...['pyarrow==26.0.1', 'duckdb==2.0.0', 'polars==2.1.0'],
   ...['safetensors==0.8.0', 'numpy==2.4.6', 'ml_dtypes==0.6.0'],
   ...['onnx==1.23.2', 'onnxruntime==1.31.1'],
 ]
-const IMPORTS = ['-c', 'import pyarrow, duckdb, polars, safetensors.numpy, ml_dtypes, onnx, onnxruntime']
+const MODULES = 'pyarrow, duckdb, polars, safetensors.numpy, ml_dtypes, onnx, onnxruntime'
 const SCRIPT_MS = 240_000
 
 /** What a hook that looks for Python may take. */
 export const PYTHON_MS = 300_000
 
-/** A Python that has the packages: COLONNADE_PYTHON, or one that is made once if there is none yet; or why there is none. */
-export async function findPython(): Promise<{ python: string } | { why: string }> {
+/**
+ * A Python that can import the modules: COLONNADE_PYTHON, or one that is made once of the packages if there is none yet; or
+ * why there is none.
+ */
+export async function findPython(
+  packages: readonly string[] = READERS,
+  modules = MODULES,
+): Promise<{ python: string } | { why: string }> {
+  const imports = ['-c', `import ${modules}`]
   const named = process.env.COLONNADE_PYTHON
   if (named) {
-    const { code, stderr } = await attempt(named, IMPORTS)
+    const { code, stderr } = await attempt(named, imports)
     return code === 0 ? { python: named } : { why: `COLONNADE_PYTHON=${named} has not what it takes: ${stderr.trim()}` }
   }
-  const list = createHash('sha256').update(PACKAGES.join()).digest('hex').slice(0, 8)
+  const list = createHash('sha256').update(packages.join()).digest('hex').slice(0, 8)
   const made = await cached(`python-${list}`, async (folder, run) => {
     const python = join(folder, 'bin/python')
     await run('python3', ['-m', 'venv', '.'])
     const install = ['install', '--quiet', '--disable-pip-version-check', '--only-binary=:all:']
-    await run(python, ['-m', 'pip', ...install, ...PACKAGES])
-    await run(python, IMPORTS)
+    await run(python, ['-m', 'pip', ...install, ...packages])
+    await run(python, imports)
   })
   return 'why' in made ? made : { python: join(made.folder, 'bin/python') }
 }

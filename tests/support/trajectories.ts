@@ -1,0 +1,63 @@
+/** Trajectories for tests. */
+import fc from 'fast-check'
+import { stopReasons } from '../../src/environments/text.ts'
+import type { Trajectory } from '../../src/tables/trajectories.ts'
+
+/** A trajectory of two prompt tokens and two that version 0 of the weights chose. */
+export function trajectory(given: Partial<Trajectory> = {}): Trajectory {
+  return {
+    ...{ promptId: 0, group: 0, member: 0, epoch: 0, turns: 1, stopReason: 'stop', reward: 1, error: null },
+    components: {},
+    token: [5, 6, 7, 8],
+    lossMask: [0, 0, 1, 1],
+    logprob: [0, 0, -0.5, -1],
+    version: [-1, -1, 0, 0],
+    turn: [0, 0, 0, 0],
+    ...given,
+  }
+}
+
+const id = fc.nat({ max: 2 ** 31 - 1 })
+const chosen = fc.record({
+  token: id,
+  lossMask: fc.constantFrom(0, 1),
+  logprob: fc.float({ min: -100, max: 0, noNaN: true }),
+  version: id,
+  turn: fc.nat(5),
+})
+const given = fc.record({
+  token: id,
+  lossMask: fc.constantFrom(0, 1),
+  logprob: fc.constant(0),
+  version: fc.constant(-1),
+  turn: fc.nat(5),
+})
+const known = fc.option(fc.double({ noNaN: true, noDefaultInfinity: true }))
+
+/** Any trajectory. */
+export const anyTrajectory: fc.Arbitrary<Trajectory> = fc
+  .record({
+    ...{ promptId: id, group: fc.nat(5), member: fc.nat(3), epoch: fc.nat(2), turns: fc.nat(5) },
+    stopReason: fc.constantFrom(...stopReasons),
+    reward: known,
+    error: fc.option(fc.string({ unit: 'grapheme' })),
+    components: fc.dictionary(fc.constantFrom('right', 'short', 'a/b'), known, { noNullPrototype: true }),
+    tokens: fc.array(fc.oneof(chosen, given), { minLength: 1, maxLength: 30 }),
+  })
+  .map(({ tokens, ...rest }) => ({
+    ...rest,
+    token: tokens.map(({ token }) => token),
+    lossMask: tokens.map(({ lossMask }) => lossMask),
+    logprob: tokens.map(({ logprob }) => logprob),
+    version: tokens.map(({ version }) => version),
+    turn: tokens.map(({ turn }) => turn),
+  }))
+
+/** A trajectory with plain arrays, so that it can be compared. */
+export function plain({ token, lossMask, logprob, version, turn, ...rest }: Trajectory): Trajectory {
+  const tokens = { token, lossMask, logprob, version, turn }
+  return {
+    ...rest,
+    ...(Object.fromEntries(Object.entries(tokens).map(([k, v]) => [k, Array.from(v)])) as typeof tokens),
+  }
+}

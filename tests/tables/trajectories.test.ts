@@ -1,0 +1,113 @@
+import fc from 'fast-check'
+import { describe, expect, test } from 'vitest'
+import { InputError } from '../../src/errors.ts'
+import { Trajectories, type Trajectory } from '../../src/tables/trajectories.ts'
+import { anyTrajectory, plain, trajectory } from '../support/trajectories.ts'
+
+function tableOf(rows: readonly Trajectory[]): Trajectories {
+  const trajectories = new Trajectories()
+  for (const row of rows) trajectories.append(row)
+  return trajectories
+}
+
+function rowsOf(trajectories: Trajectories): Trajectory[] {
+  return Array.from({ length: trajectories.count }, (_, i) => plain(trajectories.row(i)))
+}
+
+describe('what is appended', () => {
+  test('is read back as it was, however many come after it; components that it has not are null', () => {
+    fc.assert(
+      fc.property(fc.array(anyTrajectory, { maxLength: 90 }), (rows) => {
+        const names = new Set(rows.flatMap(({ components }) => Object.keys(components)))
+        const nulls = Object.fromEntries([...names].map((name) => [name, null]))
+        const trajectories = tableOf(rows)
+        expect(rowsOf(trajectories)).toEqual(
+          rows.map((row) => ({ ...row, components: { ...nulls, ...row.components } })),
+        )
+        expect(trajectories.numTokens).toBe(rows.reduce((sum, { token }) => sum + token.length, 0))
+      }),
+      { numRuns: 30 },
+    )
+  })
+
+  test('is a copy: the lane that it came from may be overwritten', () => {
+    const token = Int32Array.of(5, 6, 7, 8)
+    const trajectories = tableOf([trajectory({ token })])
+    token.fill(0)
+    expect([...trajectories.row(0).token]).toEqual([5, 6, 7, 8])
+  })
+
+  test('can be seen in the columns without a copy, and the tokens of row i lie from offsets[i] to offsets[i + 1]', () => {
+    const longer = { token: [1], lossMask: [1], logprob: [-1], version: [3], turn: [0] }
+    const columns = tableOf([trajectory(), trajectory(longer)]).columns()
+    expect([...columns.offsets]).toEqual([0, 4, 5])
+    expect(columns.token.buffer).toBe(columns.token.subarray(1).buffer)
+    const trajectories = tableOf([trajectory()])
+    trajectories.columns().logprob[2] = -9
+    expect(trajectories.row(0).logprob[2]).toBe(-9)
+  })
+
+  test('is forgotten by clear, and what comes after it shows nothing of it', () => {
+    const trajectories = tableOf([trajectory({ components: { right: 1 }, error: 'gone' })])
+    trajectories.setAdvantages([3])
+    trajectories.clear()
+    expect([trajectories.count, trajectories.numTokens]).toEqual([0, 0])
+    trajectories.append(trajectory({ reward: null }))
+    expect(rowsOf(trajectories)).toEqual([trajectory({ reward: null })])
+    expect([...trajectories.columns().advantage]).toEqual([Number.NaN])
+  })
+})
+
+describe('what is not a trajectory', () => {
+  test.each<[string, Partial<Trajectory>, RegExp]>([
+    ['a mask that covers the prompt beside tokens that do not', { token: [7, 8] }, /lossMask: got 4 .* expected 2/],
+    ['logprobs of the response alone', { logprob: [-0.5, -1] }, /logprob: got 2 elements, expected 4/],
+    ['no token', { token: [] }, /got no token/],
+    ['a token that is no id', { token: [5, 6.5, 7, 8] }, /token\[1\]: got 6.5/],
+    ['a negative token', { token: [5, 6, -7, 8] }, /token\[2\]: got -7/],
+    ['a mask that is neither 0 nor 1', { lossMask: [0, 0, 1, 0.5] }, /lossMask\[3\]: got 0.5, expected 0 or 1/],
+    ['a logprob that is NaN', { logprob: [0, 0, Number.NaN, -1] }, /logprob\[2\]: got NaN/],
+    ['a logprob of minus infinity', { logprob: [0, 0, Number.NEGATIVE_INFINITY, -1] }, /logprob\[2\]/],
+    ['a version below -1', { version: [-1, -1, -2, 0] }, /version\[2\]: got -2/],
+    ['a group that is not whole', { group: 0.5 }, /group: got 0.5/],
+    ['an example number past 32 bits', { promptId: 2 ** 31 }, /promptId: got 2147483648/],
+    ['an epoch that is missing', { epoch: undefined as never }, /epoch: got undefined/],
+    ['a reward that is NaN', { reward: Number.NaN }, /reward: got NaN.*null where it could not be told/],
+    ['a component that is infinite', { components: { short: Number.POSITIVE_INFINITY } }, /short: got Infinity/],
+    ['a stop reason that nobody knows', { stopReason: 'stopped' as never }, /did you mean "stop"/],
+  ])('is refused, and nothing of it stays: %s', (_, wrong, message) => {
+    const trajectories = tableOf([trajectory()])
+    expect(() => trajectories.append(trajectory({ group: 1, ...wrong }))).toThrow(message)
+    expect(() => trajectories.append(trajectory(wrong))).toThrow(InputError)
+    expect(rowsOf(trajectories)).toEqual([trajectory()])
+  })
+
+  test('advantages of another number of rows, and rows that are not there, are errors', () => {
+    const trajectories = tableOf([trajectory()])
+    expect(() => trajectories.setAdvantages([1, 2])).toThrow('got 2 numbers, expected 1, one a trajectory')
+    for (const row of [-1, 1, 0.5]) expect(() => trajectories.row(row)).toThrow(InputError)
+    expect(() => trajectories.take([0, 1])).toThrow(InputError)
+  })
+})
+
+describe('order', () => {
+  test('does not depend on who was done first: groups are never mixed in order of completion', () => {
+    const members = Array.from({ length: 12 }, (_, i) =>
+      trajectory({ epoch: Math.floor(i / 6), group: Math.floor(i / 3), member: i % 3, token: [i, 1, 2, 3] }),
+    )
+    fc.assert(
+      fc.property(fc.shuffledSubarray(members, { minLength: 12 }), (finished) => {
+        const trajectories = tableOf(finished)
+        expect(rowsOf(trajectories.take(trajectories.order()))).toEqual(members)
+      }),
+    )
+  })
+
+  test('take copies: what is appended to one is not in the other', () => {
+    const trajectories = tableOf([trajectory(), trajectory({ member: 1 })])
+    const taken = trajectories.take([1])
+    taken.append(trajectory({ member: 2 }))
+    expect([trajectories.count, taken.count]).toEqual([2, 2])
+    expect(rowsOf(taken).map(({ member }) => member)).toEqual([1, 2])
+  })
+})

@@ -1,0 +1,146 @@
+import { writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { makeTable, tableToIPC } from 'apache-arrow'
+import fc from 'fast-check'
+import { describe, expect, test } from 'vitest'
+import { readArrow, writeArrow } from '../../src/tables/arrow.ts'
+import { Trajectories } from '../../src/tables/trajectories.ts'
+import {
+  readTrajectories,
+  type TextOrigin,
+  trajectoryTable,
+  writeTrajectories,
+} from '../../src/tables/trajectory-table.ts'
+import { VERSION } from '../../src/version.ts'
+import { temporaryFolder } from '../support/temporary.ts'
+import { anyTrajectory, plain, trajectory } from '../support/trajectories.ts'
+
+const origin: TextOrigin = {
+  ...{ environment: 'text/reverse', model: 'languageModel', tokenizer: 'bytes', algorithm: 'grpo', seed: 3 },
+  promptOf: (promptId) => JSON.stringify(`prompt ${promptId}`),
+}
+
+function two(): Trajectories {
+  const trajectories = new Trajectories()
+  trajectories.append(trajectory({ components: { right: 0.5 }, version: [-1, -1, 4, 6] }))
+  trajectories.append(trajectory({ group: 1, promptId: 9, reward: null, error: 'no judge', stopReason: 'length' }))
+  trajectories.setAdvantages([2, Number.NaN])
+  return trajectories
+}
+
+describe('trajectories as Arrow', () => {
+  test('lie over their own columns where they are in order: lists and numbers are not copied', async () => {
+    const trajectories = two()
+    const columns = trajectories.columns()
+    const table = await trajectoryTable(trajectories, origin)
+    for (const [name, column] of [
+      ['tokens', columns.token],
+      ['lossMask', columns.lossMask],
+      ['logprobs', columns.logprob],
+      ['versions', columns.version],
+    ] as const) {
+      const data = table.getChild(name)!.data[0]!
+      expect(data.valueOffsets!.buffer, name).toBe(columns.offsets.buffer)
+      expect(data.children[0]!.values.buffer, name).toBe(column.buffer)
+    }
+    expect(table.getChild('reward')!.data[0]!.values.buffer).toBe(columns.reward.buffer)
+  })
+
+  test('have null where nothing is known: unknown rewards, missing advantages, logprobs that nobody drew', async () => {
+    const table = await trajectoryTable(two(), origin)
+    const column = (name: string) => JSON.parse(JSON.stringify([...table.getChild(name)!]))
+    expect(column('reward')).toEqual([1, null])
+    expect(column('advantage')).toEqual([2, null])
+    expect(column('reward/right')).toEqual([0.5, null])
+    expect(column('error')).toEqual([null, 'no judge'])
+    expect([...table.getChild('logprobs')!.get(0)]).toEqual([null, null, -0.5, -1])
+    expect(column('prompt')).toEqual(['"prompt 0"', '"prompt 9"'])
+    expect(column('stopReason')).toEqual(['stop', 'length'])
+  })
+
+  test('say where they came from: algorithm, tokenizer, and the range of the weights that chose a token', async () => {
+    const metadata = Object.fromEntries((await trajectoryTable(two(), origin)).schema.metadata)
+    expect(metadata).toEqual({
+      ...{ environment: 'text/reverse', model: 'languageModel', tokenizer: 'bytes', algorithm: 'grpo', seed: '3' },
+      ...{ versionMin: '0', versionMax: '6', colonnade: VERSION },
+    })
+    const nobody = new Trajectories()
+    nobody.append(trajectory({ version: [-1, -1, -1, -1] }))
+    const without = (await trajectoryTable(nobody, origin)).schema.metadata
+    expect([without.has('versionMin'), without.has('versionMax')]).toEqual([false, false])
+  })
+
+  test('are the same table whoever was done first', async () => {
+    const members = [0, 1, 2, 3].map((i) => trajectory({ group: i >> 1, member: i & 1, token: [i, 1, 2, 3] }))
+    const columns = []
+    for (const order of [
+      [0, 1, 2, 3],
+      [3, 0, 2, 1],
+    ]) {
+      const trajectories = new Trajectories()
+      for (const i of order) trajectories.append(members[i]!)
+      trajectories.setAdvantages(order.map((i) => i * 10))
+      columns.push(JSON.stringify((await trajectoryTable(trajectories, origin)).toArray()))
+    }
+    expect(columns[1]).toBe(columns[0])
+    expect(JSON.parse(columns[0]!).map(({ advantage }: { advantage: number }) => advantage)).toEqual([0, 10, 20, 30])
+  })
+})
+
+describe('files of trajectories', () => {
+  test('read back as the same trajectories, by epoch, group and member, with their advantages', async () => {
+    const folder = await temporaryFolder()
+    let file = 0
+    await fc.assert(
+      fc.asyncProperty(fc.array(anyTrajectory, { maxLength: 20 }), async (rows) => {
+        const trajectories = new Trajectories()
+        for (const row of rows) trajectories.append(row)
+        trajectories.setAdvantages(rows.map((_, i) => (i % 3 === 0 ? Number.NaN : i / 7)))
+        const path = join(folder, `${file++}.arrow`)
+        await writeTrajectories(path, trajectories, origin)
+        const read = await readTrajectories(path)
+        const order = trajectories.order()
+        const rowsOf = (table: Trajectories) => Array.from({ length: table.count }, (_, i) => plain(table.row(i)))
+        expect(rowsOf(read.trajectories)).toEqual(rowsOf(trajectories.take(order)))
+        const { advantage } = trajectories.columns()
+        expect([...read.trajectories.columns().advantage]).toEqual(order.map((i) => advantage[i]))
+        expect(read.metadata).toMatchObject({ environment: 'text/reverse', tokenizer: 'bytes' })
+        for (const { promptId } of rows) expect(read.prompts.get(promptId)).toBe(`"prompt ${promptId}"`)
+      }),
+      { numRuns: 20 },
+    )
+  })
+
+  test('are read one after another', async () => {
+    const folder = await temporaryFolder()
+    const paths = [join(folder, 'a.arrow'), join(folder, 'b.arrow')]
+    for (const path of paths) await writeTrajectories(path, two(), origin)
+    const { trajectories } = await readTrajectories(...paths)
+    expect(trajectories.count).toBe(4)
+    expect(plain(trajectories.row(3))).toEqual(plain(trajectories.row(1)))
+  })
+
+  test('with a column that is missing, or lists of different lengths, are errors that name it', async () => {
+    const folder = await temporaryFolder()
+    const path = join(folder, 'x.arrow')
+    await writeFile(path, tableToIPC(makeTable({ tokens: Int32Array.of(1) }), 'file'))
+    await expect(readTrajectories(path)).rejects.toThrow(/x\.arrow: got no column "epoch" among tokens/)
+
+    const { schema } = await trajectoryTable(two(), origin)
+    const arrow = await import('apache-arrow')
+    const whole = await trajectoryTable(two(), origin)
+    const [short] = (await trajectoryTable(two(), origin)).select(['lossMask']).batches
+    const lossMask = short!.data.children[0]!
+    const cut = arrow.makeData({
+      ...{ type: lossMask.type, length: 2, nullCount: 0, valueOffsets: Int32Array.of(0, 2, 6) },
+      child: lossMask.children[0]!,
+    } as never)
+    const children = whole.batches[0]!.data.children.map((data, i) =>
+      schema.fields[i]!.name === 'lossMask' ? cut : data,
+    )
+    const struct = arrow.makeData({ type: new arrow.Struct(schema.fields), length: 2, nullCount: 0, children })
+    await writeArrow(path, new arrow.Table(schema, new arrow.RecordBatch(schema, struct)))
+    expect((await readArrow(path)).numRows).toBe(2)
+    await expect(readTrajectories(path)).rejects.toThrow(/group 0, member 0, lossMask: got 2 elements, expected 4/)
+  })
+})
