@@ -188,14 +188,14 @@ function suite(device: DeviceName, find?: () => Promise<Made>): void {
   const networksOn = (device: DeviceName): [string, PolicyDefinition, typeof environments.discrete][] => [
     ['dense, relu', dense({ hidden: [9], activation: 'relu', device }), environments.discrete],
     ['convolutional', convolutional({ filters: [3], hidden: [5], activation: 'tanh', device }), breakout()],
-    ['GRU', recurrent({ units: 7, hidden: [5], sequenceLength, device }), cartPolePosition()],
+    ['GRU', recurrent({ units: 7, hidden: [5], sharedTrunk: true, sequenceLength, device }), cartPolePosition()],
+    ['GRU, two trunks, masks', recurrent({ units: 5, hidden: [], sequenceLength, device }), doors()],
     [
-      'GRU, two trunks, masks',
-      recurrent({ units: 5, hidden: [], sharedTrunk: false, sequenceLength, device }),
-      doors(),
+      'LSTM',
+      recurrent({ cell: 'lstm', units: 6, hidden: [], sharedTrunk: true, sequenceLength, device }),
+      cartPolePosition(),
     ],
-    ['LSTM', recurrent({ cell: 'lstm', units: 6, hidden: [], sequenceLength, device }), cartPolePosition()],
-    ['GRU, box', recurrent({ units: 6, hidden: [4], sequenceLength, device }), pendulum()],
+    ['GRU, box', recurrent({ units: 6, hidden: [4], sharedTrunk: true, sequenceLength, device }), pendulum()],
   ]
   const networks = networksOn(device)
 
@@ -311,7 +311,7 @@ function suite(device: DeviceName, find?: () => Promise<Made>): void {
   })
 
   test('what happened before an episode has no part in it: the memory is empty where one begins', async () => {
-    const policy = recurrent({ units: 4, hidden: [], sequenceLength: 16, device })
+    const policy = recurrent({ units: 2, hidden: [], sequenceLength: 16, device })
     const { rollout, numLanes } = await play(policy, cartPolePosition({ maxEpisodeSteps: 5 }), 12, 16)
     let begun = 0
     for (let row = 0; row < rollout.step.length; row++) {

@@ -60,7 +60,8 @@ export const convolutional = defineFactory(
 /**
  * A policy with a memory: dense layers (after convolutions, if any filters are given), then a GRU or an LSTM. What a lane
  * remembers is a column, empty where an episode begins. It is trained on sequences of `sequenceLength` rows, after `burnIn`
- * rows that bring its memory up to date.
+ * rows that bring its memory up to date. Actor and critic each have a trunk unless told to share one: in a shared trunk the
+ * critic's gradient can drown the actor's, in CartPole-P-v1 for one.
  *
  * @example recurrent({ cell: 'gru', units: 64 })
  */
@@ -78,7 +79,7 @@ export const recurrent = defineFactory(
       hidden: sizes([64], 'units of each layer before the cell'),
       filters: sizes([], 'filters of convolutions before the layers'),
       kernelSize: image.kernelSize,
-      sharedTrunk: toggle(true, 'actor and critic share everything but the heads'),
+      sharedTrunk: toggle(false, 'actor and critic share everything but the heads'),
       ...shared,
     },
   },
