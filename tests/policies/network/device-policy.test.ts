@@ -1,6 +1,17 @@
 import { expect, test, vi } from 'vitest'
 import { type Device, startDevice } from '../../../src/devices/device.ts'
-import { breakout, cartPole, cartPolePosition, createTrainer, createWorld, pendulum, ppo } from '../../../src/index.ts'
+import type { WasmBackend } from '../../../src/devices/wasm/heap.ts'
+import {
+  breakout,
+  cartPole,
+  cartPolePosition,
+  createTrainer,
+  createWorld,
+  dense,
+  pendulum,
+  ppo,
+  recurrent,
+} from '../../../src/index.ts'
 import { headShape } from '../../../src/policies/head.ts'
 import { type TrunkOptions, trunk, withHeads } from '../../../src/policies/network/compose.ts'
 import { networkModel } from '../../../src/policies/network/device-policy.ts'
@@ -71,3 +82,25 @@ test.each([
     expect(later.weights).toEqual(atOnce.weights)
   },
 )
+
+test.each([
+  ['dense', dense({ hidden: [6], device: 'wasm' })],
+  ['recurrent', recurrent({ units: 4, hidden: [6], sequenceLength: 8, burnIn: 2, device: 'wasm' })],
+])('%s: 300 updates leave the tensors and the heap that 50 left', async (_, policy) => {
+  const { tf } = await startDevice('wasm')
+  const heapBytes = () => {
+    const { wasm } = tf.backend() as unknown as WasmBackend
+    return wasm.asm.memory.buffer.byteLength
+  }
+  const environment = cartPolePosition({ maxEpisodeSteps: 9 })
+  const world = await createWorld({ environment, policy, numLanes: 6, seed: 2 })
+  const trainer = createTrainer(world, ppo({ numSteps: 16, numMinibatches: 2, updateEpochs: 1 }))
+  let kept: object = {}
+  for await (const { update } of trainer.updates({ totalSteps: 300 * 96 })) {
+    const { numTensors, numBytes, numDataBuffers } = tf.memory()
+    const found = { numTensors, numBytes, numDataBuffers, heapBytes: heapBytes() }
+    if (update === 50) kept = found
+    if (update >= 50) expect(found).toEqual(kept)
+  }
+  trainer.close()
+})
