@@ -4,6 +4,7 @@ import { InputError, show } from '../../errors.ts'
 import { choice, number, sizes, toggle, whole } from '../../settings.ts'
 import { type Space, spaceWidth } from '../../space.ts'
 import { headShape } from '../head.ts'
+import { mlp } from '../mlp.ts'
 import type { PolicyDefinition, PolicyModel, Sequence } from '../policy.ts'
 import { type TrunkOptions, trunk, withHeads } from './compose.ts'
 import { type DeviceHolder, networkModel } from './device-policy.ts'
@@ -33,7 +34,15 @@ export const dense = defineFactory(
     module: import.meta.url,
     settings: { ...denseSettings, sharedTrunk: toggle(false, 'actor and critic share the hidden layers'), ...shared },
   },
-  (parameters) => readyMade('dense', { ...parameters, filters: [], kernelSize: 1, cell: null, units: 0 }, null),
+  ({ device, ...parameters }) => {
+    const onDevice = { ...parameters, device, filters: [], kernelSize: 1, cell: null, units: 0 } as const
+    const { prepare, build } = readyMade('dense', onDevice, null)
+    const withLayers = (...spaces: [Space, Space]): PolicyModel => ({
+      ...build(...spaces),
+      dense: mlp(parameters).build(...spaces).dense!,
+    })
+    return { prepare, build: withLayers }
+  },
 ) satisfies (...parameters: never[]) => PolicyDefinition
 
 /**
