@@ -2,7 +2,8 @@
  * `npm run bench`: the rooms kernels, devices, environments and training, one process each; a table for people, then one JSON line.
  *
  *     npm run bench -- peers              one room, or several; `peers` only when named, for it installs from PyPI and npm,
- *                                         and `learning`, which trains for minutes and fails where a target is missed
+ *                                         `learning`, which trains for minutes and fails where a target is missed, and
+ *                                         `leaks`, 10,000 updates on a device
  *     npm run bench -- baseline [rooms]   keeps the run in bench/baseline.json
  *     npm run bench -- compare [rooms]    tells what changed since
  *     npm run bench -- plots              writes docs/bench-lanes.svg and docs/bench-hidden.svg
@@ -15,7 +16,7 @@ import { bestKernelBuild, VERSION } from '../src/index.ts'
 import { type BenchReport, compareReports, keepBaseline, printChanges, readBaseline } from './baseline.ts'
 import { missed, type RoomReport } from './report.ts'
 
-const ROOMS = ['kernels', 'devices', 'environments', 'training', 'learning', 'peers']
+const ROOMS = ['kernels', 'devices', 'environments', 'training', 'learning', 'leaks', 'peers']
 const DEFAULT_ROOMS = ['kernels', 'devices', 'environments', 'training']
 const WAYS = ['baseline', 'compare']
 

@@ -669,6 +669,37 @@ describe('a training that is stopped', () => {
     },
   )
 
+  test('a convolutional run can be stopped, resumed to the same bits, evaluated and exported', async () => {
+    const net = [
+      'policy=convolutional',
+      'convolutional.device=wasm',
+      'convolutional.filters=4',
+      'convolutional.hidden=8',
+    ]
+    const sizes = ['numLanes=8', 'totalSteps=16384', 'ppo.numSteps=32', 'ppo.numMinibatches=1', 'ppo.updateEpochs=1']
+    const words = ['train', 'Breakout-MinAtar', ...net, ...sizes, 'seed=6']
+    const training = begin(...words, 'out=run')
+    const uninterrupted = colonnade([...words, 'out=whole'], here)
+    await training.printed('/16,384 steps')
+    training.process.kill('SIGINT')
+    const { code, stdout } = await training.ended
+    expect({ code, stdout }).toEqual({ code: 0, stdout: expect.stringMatching(/^interrupted: /) })
+    expect((await uninterrupted).code).toBe(0)
+    expect((await colonnade(['resume', 'run'], here)).code).toBe(0)
+    expect(await fingerprint(join(here, 'run'))).toEqual(await fingerprint(join(here, 'whole')))
+
+    const evaluated = await colonnade(['evaluate', 'run', 'episodes=10', '--json'], here)
+    expect(JSON.parse(evaluated.stdout)).toMatchObject({ environment: 'Breakout-MinAtar', update: 64, episodes: 10 })
+    const exported = await colonnade(['export', 'run', 'out=episodes.arrow', 'episodes=3'], here)
+    expect(exported.code).toBe(0)
+    expect((await readArrow(join(here, 'episodes.arrow'))).numRows).toBeGreaterThan(10)
+    await colonnade(['export', 'run', 'out=weights.safetensors', 'format=safetensors'], here)
+    const begun = await colonnade([...words, 'out=again', 'weights=weights.safetensors'], here)
+    expect(begun.code).toBe(0)
+    const refused = await colonnade(['export', 'run', 'out=policy.onnx', 'format=onnx'], here)
+    expect(refused).toMatchObject({ code: 1, stderr: expect.stringContaining('got a network that cannot be exported') })
+  })
+
   test('by a second Ctrl-C ends at once, with the exit code of an interrupted program', async () => {
     const training = begin('train', 'CartPole-v1', 'out=run', ...LONG)
     await training.printed('/32,768 steps')

@@ -1,6 +1,7 @@
 /**
  * `npm run bench -- devices`: training steps on tfjs's wasm backend with our kernels, against it as it comes and against it
- * with only what it lacks. Losses and gradients are checked first; competitors run in turns.
+ * with only what it lacks; then what each device does that can be had. Losses and gradients are checked first; competitors
+ * run in turns.
  */
 import { createRequire } from 'node:module'
 import { dirname } from 'node:path'
@@ -9,6 +10,7 @@ import { registerWasmKernels } from '../../src/devices/wasm/register.ts'
 import { check, checkClose, type Figure, figure, interleave, rates, ratio, secondsOf, type Wanted } from '../measure.ts'
 import { reportRoom } from '../report.ts'
 import { perceptron, type Twin, transformer } from './networks.ts'
+import { compareDevices } from './table.ts'
 
 const REPEATS = 7
 
@@ -96,4 +98,5 @@ const tokens = shape.batch * shape.context
 await compare(`transformer of ${millions}M, training step, ${tokens} tokens`, twin, 'missing', tokens, 1, {
   atLeast: 1.5,
 })
-reportRoom('devices', figures)
+const devices = await compareDevices()
+reportRoom('devices', [...figures, ...devices.figures], devices.skipped)

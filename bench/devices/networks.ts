@@ -5,7 +5,9 @@ type Tf = typeof import('@tensorflow/tfjs-core')
 
 /** One training step of a network on fixed data. */
 export interface Twin {
-  /** Forward, backward, and Adam; the loss before it. */
+  /** Forward, backward, and Adam; the loss before it, for the caller to read and dispose. */
+  descend(): Tensor
+  /** As `descend`, on devices that can be read at once. */
   step(): number
   /** The gradients of the present weights, in the order of the weights. */
   gradients(): Float32Array[]
@@ -26,18 +28,25 @@ class Trained implements Twin {
   constructor(tf: Tf, weights: readonly Variable[], data: readonly Tensor[], loss: () => Scalar) {
     this.#tf = tf
     this.#weights = weights
-    this.#first = weights.map((weight) => tf.tensor(weight.dataSync().slice(), weight.shape))
+    this.#first = weights.map((weight) => tf.clone(weight))
     this.#data = data
     this.#loss = loss
     this.#adam = tf.train.adam(1e-3, 0.9, 0.999, 1e-5)
   }
 
-  step(): number {
+  descend(): Tensor {
     return this.#tf.tidy(() => {
       const { value, grads } = this.#tf.variableGrads(this.#loss, [...this.#weights])
       this.#adam.applyGradients(grads as never)
-      return value.dataSync()[0]!
+      return value
     })
+  }
+
+  step(): number {
+    const loss = this.descend()
+    const [value] = loss.dataSync()
+    loss.dispose()
+    return value!
   }
 
   gradients(): Float32Array[] {
@@ -61,8 +70,8 @@ class Trained implements Twin {
   }
 }
 
-/** 4 → 64 → 64 → 2 logits and a value, and PPO's clipped loss over `count` rows. */
-export function perceptron(tf: Tf, count: number): Twin {
+/** 4 → 64 → 64 → 2 logits and a value, and PPO's clipped loss over `count` rows. `forward` gives logits beside values. */
+export function perceptron(tf: Tf, count: number): Twin & { forward(): Tensor } {
   const random = seeded(1)
   const weight = (shape: [number, number]) => normal(tf, random, shape, 1 / Math.sqrt(shape[0]))
   const zeros = (length: number) => variable(tf, tf.zeros([length]))
@@ -75,10 +84,14 @@ export function perceptron(tf: Tf, count: number): Twin {
   const chosen = tf.tidy(() => tf.cast(tf.oneHot(tf.tensor1d(choice, 'int32'), 2), 'float32'))
   const [old, advantage, target] = [column(-1, -0.4), column(-1, 1), column(-1, 1)]
   const dense = (input: Tensor, w: Tensor, b: Tensor) => tf.add(tf.matMul(input, w), b)
-  const loss = (): Scalar => {
+  const outputs = (): [logits: Tensor, value: Tensor] => {
     const hidden = tf.tanh(dense(tf.tanh(dense(x, w0!, b0!)), w1!, b1!))
-    const logprobs = tf.logSoftmax(dense(hidden, wA!, bA!))
-    const value = tf.reshape(dense(hidden, wV!, bV!), [count])
+    return [dense(hidden, wA!, bA!), dense(hidden, wV!, bV!)]
+  }
+  const loss = (): Scalar => {
+    const [logits, values] = outputs()
+    const logprobs = tf.logSoftmax(logits)
+    const value = tf.reshape(values, [count])
     const entropy = tf.neg(tf.sum(tf.mul(tf.exp(logprobs), logprobs), 1))
     const ratio = tf.exp(tf.sub(tf.sum(tf.mul(logprobs, chosen), 1), old))
     const clipped = tf.clipByValue(ratio, 0.8, 1.2)
@@ -86,7 +99,8 @@ export function perceptron(tf: Tf, count: number): Twin {
     const valueLoss = tf.mul(tf.mean(tf.square(tf.sub(value, target))), 0.25)
     return tf.sub(tf.add(policyLoss, valueLoss), tf.mul(tf.mean(entropy), 0.01))
   }
-  return new Trained(tf, weights, [x, chosen, old, advantage, target], loss)
+  const twin = new Trained(tf, weights, [x, chosen, old, advantage, target], loss)
+  return Object.assign(twin, { forward: () => tf.tidy(() => tf.concat(outputs(), 1)) })
 }
 
 /** What a transformer is sized by. */

@@ -47,7 +47,8 @@ export function networkOf({ policy, environment, weights }: Exported): Network {
   const { observationSpace, actionSpace, actionMask = false } = environment
   const model = policy.build(observationSpace, actionSpace)
   if (model.dense === undefined) {
-    throw new InputError(`policy ${policy.id}`, 'a network that cannot be exported', 'dense layers alone, as in mlp()')
+    const expected = 'dense layers alone, as in mlp(); of others the weights can be written, as safetensors'
+    throw new InputError(`policy ${policy.id}`, 'a network that cannot be exported', expected)
   }
   checkWeights(model, weights)
   const { trunk, actor, critic, logStd } = model.dense

@@ -41,8 +41,8 @@ const presets: Readonly<Record<string, readonly Preset[]>> = {
       ppo: { numSteps: 128, numMinibatches: 16, updateEpochs: 3, learningRate: 4e-3, gamma: 0.98, gaeLambda: 0.95 },
       policy: {
         id: 'recurrent',
-        // In a shared trunk the critic's gradient drowns the actor's: 300,000 steps reach 25 to 126.
-        parameters: { units: 32, hidden: [32, 32], activation: 'relu', sequenceLength: 32, sharedTrunk: false },
+        // With a shared trunk, 300,000 steps reach 25 to 126.
+        parameters: { units: 32, hidden: [32, 32], activation: 'relu', sequenceLength: 32 },
       },
     },
   ],
@@ -50,7 +50,7 @@ const presets: Readonly<Record<string, readonly Preset[]>> = {
     {
       run: { numLanes: 64, totalSteps: 60_000 },
       ppo: { numSteps: 24, numMinibatches: 8, updateEpochs: 4, learningRate: 4e-3 },
-      policy: { id: 'recurrent', parameters: { units: 32, hidden: [32], sequenceLength: 24 } },
+      policy: { id: 'recurrent', parameters: { units: 32, hidden: [32], sequenceLength: 24, sharedTrunk: true } },
     },
   ],
   'Breakout-MinAtar': [
@@ -82,7 +82,10 @@ const presets: Readonly<Record<string, readonly Preset[]>> = {
     {
       run: { numLanes: 64, totalSteps: 500_000 },
       ppo: { numSteps: 32, numMinibatches: 8, updateEpochs: 4, learningRate: 3e-3, gamma: 1, entropyCoef: 0.02 },
-      policy: { id: 'recurrent', parameters: { hidden: [64], activation: 'relu', sequenceLength: 8 } },
+      policy: {
+        id: 'recurrent',
+        parameters: { hidden: [64], activation: 'relu', sequenceLength: 8, sharedTrunk: true },
+      },
     },
   ],
 }

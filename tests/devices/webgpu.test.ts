@@ -7,6 +7,15 @@ interface Limited {
   readonly device: { readonly limits: { readonly maxBufferSize: number } }
 }
 
+/** The first of its file: another device would have registered tfjs's gradients. */
+test('differentiates in a process that has started nothing else of tfjs', async (context) => {
+  const found = await webgpuSwiftShader()
+  if ('why' in found) skipLoudly(context, `device webgpu (${found.why})`)
+  const { tf } = await startDeviceFrom([`${found.folder}/`], 'webgpu')
+  const slope = tf.grad((x) => tf.add(tf.square(x), x))(tf.scalar(3))
+  expect((await slope.data())[0]).toBe(7)
+})
+
 test('without a GPU, WebGPU is taken only by name', async (context) => {
   const found = await webgpuSwiftShader()
   if ('why' in found) skipLoudly(context, `device webgpu (${found.why})`)

@@ -1,7 +1,8 @@
-import { readdir, writeFile } from 'node:fs/promises'
+import { readdir, readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { beforeEach, describe, expect, test } from 'vitest'
 import {
+  dense,
   type ExportOptions,
   exportFormats,
   exportPolicy,
@@ -54,6 +55,14 @@ describe.each(exportFormats)('exportPolicy as %s', (format) => {
     await expect(exporting).rejects.toThrow(InputError)
     await expect(exporting).rejects.toThrow(message)
     expect(await readdir(folder)).toEqual([])
+  })
+
+  test('writes dense as it writes mlp', async () => {
+    const other = `${out} again`
+    const files = await exportPolicy({ ...policy, format, out })
+    const onDevice = await exportPolicy({ ...policy, policy: dense(), format, out: other })
+    expect(onDevice.map((file) => file.replace(other, out))).toEqual(files)
+    for (const [i, file] of files.entries()) expect(await readFile(onDevice[i]!)).toEqual(await readFile(file))
   })
 
   test('refuses a place that cannot be written', async () => {

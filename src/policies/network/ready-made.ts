@@ -4,6 +4,7 @@ import { InputError, show } from '../../errors.ts'
 import { choice, number, sizes, toggle, whole } from '../../settings.ts'
 import { type Space, spaceWidth } from '../../space.ts'
 import { headShape } from '../head.ts'
+import { mlp } from '../mlp.ts'
 import type { PolicyDefinition, PolicyModel, Sequence } from '../policy.ts'
 import { type TrunkOptions, trunk, withHeads } from './compose.ts'
 import { type DeviceHolder, networkModel } from './device-policy.ts'
@@ -33,7 +34,15 @@ export const dense = defineFactory(
     module: import.meta.url,
     settings: { ...denseSettings, sharedTrunk: toggle(false, 'actor and critic share the hidden layers'), ...shared },
   },
-  (parameters) => readyMade('dense', { ...parameters, filters: [], kernelSize: 1, cell: null, units: 0 }, null),
+  ({ device, ...parameters }) => {
+    const onDevice = { ...parameters, device, filters: [], kernelSize: 1, cell: null, units: 0 } as const
+    const { prepare, build } = readyMade('dense', onDevice, null)
+    const withLayers = (...spaces: [Space, Space]): PolicyModel => ({
+      ...build(...spaces),
+      dense: mlp(parameters).build(...spaces).dense!,
+    })
+    return { prepare, build: withLayers }
+  },
 ) satisfies (...parameters: never[]) => PolicyDefinition
 
 /**
@@ -60,7 +69,8 @@ export const convolutional = defineFactory(
 /**
  * A policy with a memory: dense layers (after convolutions, if any filters are given), then a GRU or an LSTM. What a lane
  * remembers is a column, empty where an episode begins. It is trained on sequences of `sequenceLength` rows, after `burnIn`
- * rows that bring its memory up to date.
+ * rows that bring its memory up to date. Actor and critic each have a trunk unless told to share one: in a shared trunk the
+ * critic's gradient can drown the actor's, in CartPole-P-v1 for one.
  *
  * @example recurrent({ cell: 'gru', units: 64 })
  */
@@ -78,7 +88,7 @@ export const recurrent = defineFactory(
       hidden: sizes([64], 'units of each layer before the cell'),
       filters: sizes([], 'filters of convolutions before the layers'),
       kernelSize: image.kernelSize,
-      sharedTrunk: toggle(true, 'actor and critic share everything but the heads'),
+      sharedTrunk: toggle(false, 'actor and critic share everything but the heads'),
       ...shared,
     },
   },
