@@ -20,7 +20,7 @@ let here: string
 let finishing: Awaited<ReturnType<typeof colonnade>>
 beforeAll(async () => {
   here = await temporaryFolder()
-  const words = ['train', 'text/reverse', 'out=run', 'rl.updates=12', 'trajectories=all', ...SMALL]
+  const words = ['train', 'text/reverse', 'out=run', 'rl.updates=60', 'trajectories=all', ...SMALL]
   finishing = await colonnade(words, here)
 })
 
@@ -32,7 +32,7 @@ async function tables(run: string): Promise<Buffer[]> {
 describe('a run of a language model', () => {
   test('goes from supervised steps to updates, and names every file that it wrote', async () => {
     expect(finishing.code).toBe(0)
-    expect(finishing.stdout).toContain('complete: 10 supervised steps and 12 updates')
+    expect(finishing.stdout).toContain('complete: 10 supervised steps and 60 updates')
     for (const name of [
       'config.json',
       'metrics.jsonl',
@@ -51,9 +51,9 @@ describe('a run of a language model', () => {
       environment: 'text/reverse',
       algorithm: 'grpo',
       sftSteps: 10,
-      updates: 12,
+      updates: 60,
     })
-    expect(summary.trajectories).toBe(12 * 16)
+    expect(summary.trajectories).toBe(60 * 16)
     for (const figure of [summary.reward.first, summary.reward.last]) expect(figure > 0 && figure < 1).toBe(true)
     expect(summary.tokensPerSecond.rollout).toBeGreaterThan(0)
     expect(summary.tokensPerSecond.update).toBeGreaterThan(0)
@@ -61,17 +61,17 @@ describe('a run of a language model', () => {
       .trimEnd()
       .split('\n')
       .map((line) => JSON.parse(line))
-    expect(lines.map(({ phase }) => phase)).toEqual([...Array(10).fill('sft'), ...Array(12).fill('rl')])
-    const table = await readArrow(join(here, 'run', 'trajectories', '00000012.arrow'))
+    expect(lines.map(({ phase }) => phase)).toEqual([...Array(10).fill('sft'), ...Array(60).fill('rl')])
+    const table = await readArrow(join(here, 'run', 'trajectories', '00000060.arrow'))
     expect(table.numRows).toBe(16)
     const { model } = await loadTransformer(join(here, 'run', 'model'))
     expect(model.numParameters).toBe(summary.numParameters)
   })
 
   test('interrupted at any time and resumed, it writes the same trajectories, byte for byte', async () => {
-    const words = ['train', 'text/reverse', 'out=broken', 'rl.updates=12', 'trajectories=all', ...SMALL]
+    const words = ['train', 'text/reverse', 'out=broken', 'rl.updates=60', 'trajectories=all', ...SMALL]
     const started = start(process.execPath, [MAIN, ...words], { cwd: here })
-    await started.printed('rl')
+    await started.printed('sft  loss')
     started.process.kill('SIGINT')
     const { code, stdout } = await started.ended
     expect(code).toBe(0)
@@ -84,9 +84,9 @@ describe('a run of a language model', () => {
   })
 
   test('killed without warning, it goes on from its checkpoint to the same trajectories', async () => {
-    const words = ['train', 'text/reverse', 'out=killed', 'rl.updates=12', 'trajectories=all', ...SMALL]
+    const words = ['train', 'text/reverse', 'out=killed', 'rl.updates=60', 'trajectories=all', ...SMALL]
     const started = start(process.execPath, [MAIN, ...words], { cwd: here })
-    await started.printed('rl')
+    await started.printed('sft  loss')
     started.process.kill('SIGKILL')
     await started.ended
     const resumed = await colonnade(['resume', 'killed'], here)
