@@ -1,5 +1,5 @@
 /**
- * `npm run bench`: the rooms kernels, devices, environments and training, one process each; a table for people, then one JSON line.
+ * `npm run bench`: the rooms kernels, devices, environments, training and text, one process each; a table for people, then one JSON line.
  *
  *     npm run bench -- peers              one room, or several; `peers` only when named, for it installs from PyPI and npm,
  *                                         `learning`, which trains for minutes and fails where a target is missed, and
@@ -16,8 +16,8 @@ import { bestKernelBuild, VERSION } from '../src/index.ts'
 import { type BenchReport, compareReports, keepBaseline, printChanges, readBaseline } from './baseline.ts'
 import { missed, type RoomReport } from './report.ts'
 
-const ROOMS = ['kernels', 'devices', 'environments', 'training', 'learning', 'leaks', 'peers']
-const DEFAULT_ROOMS = ['kernels', 'devices', 'environments', 'training']
+const ROOMS = ['kernels', 'devices', 'environments', 'training', 'text', 'learning', 'text-learning', 'leaks', 'peers']
+const DEFAULT_ROOMS = ['kernels', 'devices', 'environments', 'training', 'text']
 const WAYS = ['baseline', 'compare']
 
 /** Runs a room in its own process, so that no room finds another's compiled code or memory; shows all but its last line. */

@@ -36,6 +36,8 @@ export function conversationPlan(numLanes: number, context: number) {
     length: perLane('i32'),
     /** Where the model's turn begins. */
     turnStart: perLane('i32'),
+    /** Tokens of a turn, at most. Written by reset. */
+    budget: perLane('i32'),
     /** Number of the turn, from 0. */
     turn: perLane('i32'),
     /** Whose turn it is: a `Talk`. */

@@ -19,6 +19,8 @@ export interface Example {
   readonly prompt: string | readonly Message[]
   /** The right answer, where there is one: what supervised fine-tuning learns. */
   readonly answer?: string
+  /** Tokens of a turn, at most, in this conversation; what the cohort says where it is not given. */
+  readonly maxTokens?: number
   readonly [column: string]: unknown
 }
 

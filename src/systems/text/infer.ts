@@ -44,8 +44,8 @@ function feed({ conversation, decoder, context }: TextCohort, n: number): void {
 }
 
 function say(cohort: TextCohort, n: number, token: number, logprob: number): void {
-  const { conversation, context, maxTokens, tokenizer, version } = cohort
-  const { length, turnStart, turn } = conversation
+  const { conversation, context, tokenizer, version } = cohort
+  const { length, turnStart, turn, budget } = conversation
   const at = n * context + length[n]!
   conversation.token[at] = token
   conversation.lossMask[at] = 1
@@ -54,7 +54,7 @@ function say(cohort: TextCohort, n: number, token: number, logprob: number): voi
   conversation.turnOf[at] = turn[n]!
   length[n] = length[n]! + 1
   if (tokenizer.endIds.includes(token)) end(cohort, n, 'stop')
-  else if (length[n]! - turnStart[n]! >= maxTokens) end(cohort, n, 'length')
+  else if (length[n]! - turnStart[n]! >= budget[n]!) end(cohort, n, 'length')
   else if (length[n]! >= context) end(cohort, n, 'context')
 }
 

@@ -1,5 +1,5 @@
 import { Talk } from '../../components/conversation.ts'
-import { InputError } from '../../errors.ts'
+import { InputError, show } from '../../errors.ts'
 import { promptIds, promptMessages } from '../../text/dialogue.ts'
 import { exampleAt, type TextCohort } from '../../text-cohort.ts'
 import type { World } from '../../world.ts'
@@ -30,6 +30,11 @@ function begin({ kernels }: World, cohort: TextCohort, n: number, number: number
     const got = `a prompt of ${ids.length} tokens`
     throw new InputError(`${environment.id}, example ${promptId}`, got, `fewer than the context of ${context}`)
   }
+  const { maxTokens = cohort.maxTokens } = example
+  if (!(Number.isSafeInteger(maxTokens) && maxTokens >= 1)) {
+    throw new InputError(`${environment.id}, example ${promptId}, maxTokens`, show(maxTokens), 'a whole number ≥ 1')
+  }
+  conversation.budget[n] = maxTokens
   conversation.promptId[n] = promptId
   conversation.group[n] = group
   conversation.member[n] = number % cohort.groupSize
