@@ -4,8 +4,9 @@
  * B is copied in parts of at most 256 × 512 elements into panels of eight columns, in which a row of a panel is 32
  * neighbouring bytes: a panel stays in the first-level cache while block after block of rows runs over it, and a transposed
  * B costs no more than another. Few rows do not pay for the copy and take B where it lies; a transposed A is copied too where
- * there are columns enough. An element of C is one f32 sum in
- * rising order of the depth, whatever the block that it falls in, so a row's result depends on that row alone.
+ * there are columns enough. Up to three rows that are left over run over four panels at once: over one, each addition would
+ * wait for the one before. An element of C is one f32 sum in rising order of the depth, whatever the block that it falls in,
+ * so a row's result depends on that row alone.
  */
 import { madd } from '../vector.simd'
 
@@ -59,15 +60,18 @@ export function matmul(
       for (let i0 = 0; i0 < numRows; i0 += ROWS) {
         const rowsEnd = min(i0 + ROWS, numRows)
         if (copiesA) packRows(rowsCopy, a + (<usize>i0 << 2) + <usize>k0 * aStep, aStep, rowsEnd - i0, part)
+        let blocksEnd = i0
+        while (rowsEnd - blocksEnd >= 4) blocksEnd += blockOf(rowsEnd - blocksEnd)
+        const wideEnd = blocksEnd < rowsEnd ? columns & ~31 : 0
         for (let j = 0; j < columns; j += 8) {
           const width = columns - j
           const isPacked = copies || width < 8
           const panel = copies ? scratch + (<usize>j >> 3) * panelBytes : width < 8 ? scratch : source + <usize>j * bColumn
           const panelStep: usize = isPacked ? 32 : bStep
           const at = <usize>(j0 + j) << 2
-          for (let i = i0; i < rowsEnd; ) {
-            const left = rowsEnd - i
-            const rows = left >= 6 ? 6 : left >= 4 ? 4 : 1
+          const end = j < wideEnd ? blocksEnd : rowsEnd
+          for (let i = i0; i < end; ) {
+            const rows = blockOf(rowsEnd - i)
             const into = c + <usize>i * cRow + at
             const from = fromC ? into : hasBias ? bias + at : into
             const fromRow = fromC || !hasBias ? cRow : 0
@@ -85,16 +89,34 @@ export function matmul(
             i += rows
           }
         }
+        for (let j = 0; j < wideEnd; j += 32) {
+          const panel = copies ? scratch + (<usize>j >> 3) * panelBytes : source + <usize>j * bColumn
+          const panelStep: usize = copies ? 32 : bStep
+          const at = <usize>(j0 + j) << 2
+          for (let i = blocksEnd; i < rowsEnd; i++) {
+            const into = c + <usize>i * cRow + at
+            const from = fromC ? into : hasBias ? bias + at : into
+            const copied = rowsCopy + ((<usize>(i - i0) * part) << 2)
+            const row = copiesA ? copied : a + <usize>i * aRow + <usize>k0 * aStep
+            block1x4(into, from, kept, row, copiesA ? 4 : aStep, panel, copies ? panelBytes : 32, panelStep, part)
+          }
+        }
       }
     }
   }
 }
 
+/** Rows of the next block where so many are left: two of four are faster than one of six and two rows alone. */
+// @ts-ignore: decorator
+@inline
+function blockOf(left: i32): i32 {
+  return left >= 6 && left != 8 ? 6 : left >= 4 ? 4 : 1
+}
+
 /** The rows of a transposed A in the blocks that run over the panels: six, four, or one side by side, depth after depth. */
 function packRows(into: usize, a: usize, aStep: usize, numRows: i32, depth: i32): void {
   for (let i = 0; i < numRows; ) {
-    const left = numRows - i
-    const rows = left >= 6 ? 6 : left >= 4 ? 4 : 1
+    const rows = blockOf(numRows - i)
     let from = a + (<usize>i << 2)
     if (rows == 6) {
       for (let k = depth; k > 0; k--, from += aStep, into += 24) {
@@ -332,4 +354,53 @@ function block1(
   }
   v128.store(c, c00)
   v128.store(c, c01, 16)
+}
+
+/** One row over four panels, `gap` bytes apart. */
+function block1x4(
+  c: usize,
+  from: usize,
+  kept: v128,
+  a: usize,
+  aStep: usize,
+  b: usize,
+  gap: usize,
+  bStep: usize,
+  depth: i32,
+): void {
+  let b1 = b + gap
+  let b2 = b1 + gap
+  let b3 = b2 + gap
+  let c00 = v128.and(v128.load(from), kept)
+  let c01 = v128.and(v128.load(from, 16), kept)
+  let c10 = v128.and(v128.load(from, 32), kept)
+  let c11 = v128.and(v128.load(from, 48), kept)
+  let c20 = v128.and(v128.load(from, 64), kept)
+  let c21 = v128.and(v128.load(from, 80), kept)
+  let c30 = v128.and(v128.load(from, 96), kept)
+  let c31 = v128.and(v128.load(from, 112), kept)
+  for (; depth > 0; depth--) {
+    const e = v128.load32_splat(a)
+    c00 = madd(e, v128.load(b), c00)
+    c01 = madd(e, v128.load(b, 16), c01)
+    c10 = madd(e, v128.load(b1), c10)
+    c11 = madd(e, v128.load(b1, 16), c11)
+    c20 = madd(e, v128.load(b2), c20)
+    c21 = madd(e, v128.load(b2, 16), c21)
+    c30 = madd(e, v128.load(b3), c30)
+    c31 = madd(e, v128.load(b3, 16), c31)
+    a += aStep
+    b += bStep
+    b1 += bStep
+    b2 += bStep
+    b3 += bStep
+  }
+  v128.store(c, c00)
+  v128.store(c, c01, 16)
+  v128.store(c, c10, 32)
+  v128.store(c, c11, 48)
+  v128.store(c, c20, 64)
+  v128.store(c, c21, 80)
+  v128.store(c, c30, 96)
+  v128.store(c, c31, 112)
 }
