@@ -66,6 +66,11 @@ interface Result {
   readonly shape: readonly number[]
   readonly dtype: string
   readonly values: Float32Array | Int32Array | Uint8Array
+  /**
+   * About how large the sums are that an element is made of, before what cancels has cancelled. Terms are about 1: the weighted
+   * sum's n terms come to √n, of which an element of the gradient has its part.
+   */
+  readonly scale: number
 }
 
 /** The value, then the gradients of its weighted sum by the floating inputs; leaves no tensor behind. */
@@ -76,7 +81,7 @@ async function evaluate(backend: string, operation: Operation, given: readonly G
   tf.tidy(() => {
     const inputs = given.map(({ values, shape, dtype }) => tf.tensor(values, [...shape], dtype))
     const value = operation(...inputs)
-    found.push(result(value))
+    found.push(result(value, 1))
     const floating = inputs.filter(({ dtype }) => dtype === 'float32')
     if (!gradient || floating.length === 0) return
     const weights = tf.tensor(new Numbers(7).floats(value.size), value.shape)
@@ -84,7 +89,11 @@ async function evaluate(backend: string, operation: Operation, given: readonly G
       const all = inputs.map((input) => (input.dtype === 'float32' ? varied[floating.indexOf(input)]! : input))
       return tf.sum(tf.mul(operation(...all), weights))
     }
-    found.push(...tf.grads(loss)(floating).map(result))
+    found.push(
+      ...tf
+        .grads(loss)(floating)
+        .map((slope) => result(slope, Math.sqrt(value.size / slope.size))),
+    )
   })
   const { numTensors, numBytes, numDataBuffers } = tf.memory()
   if (numTensors !== before.numTensors || numBytes !== before.numBytes || numDataBuffers !== before.numDataBuffers) {
@@ -93,13 +102,14 @@ async function evaluate(backend: string, operation: Operation, given: readonly G
   return found
 }
 
-function result(tensor: Tensor): Result {
-  return { shape: tensor.shape, dtype: tensor.dtype, values: tensor.dataSync().slice() as Float32Array }
+function result(tensor: Tensor, scale: number): Result {
+  const { shape, dtype } = tensor
+  return { shape, dtype, values: tensor.dataSync().slice() as Float32Array, scale }
 }
 
 /**
- * Throws unless the operation gives the same on both backends: every element within `tolerance` of the larger of 1 and the
- * largest element of its tensor on cpu. Another `reference` serves where cpu is wrong.
+ * Throws unless the operation gives the same on both backends: every element within `tolerance` of the largest of 1, its
+ * tensor's scale and its tensor's largest element on cpu. Another `reference` serves where cpu is wrong.
  */
 export async function expectSame(
   operation: Operation,
@@ -119,7 +129,7 @@ export async function expectSame(
     if (String(shape) !== String(expected.shape) || dtype !== expected.dtype) {
       throw new Error(`${name} is ${dtype} [${shape}], on cpu ${expected.dtype} [${expected.shape}]`)
     }
-    const scale = expected.values.reduce((most, value) => Math.max(most, Math.abs(value)), 1)
+    const scale = expected.values.reduce((most, value) => Math.max(most, Math.abs(value)), Math.max(1, expected.scale))
     for (const [at, value] of expected.values.entries()) {
       const close = Object.is(values[at], value) || Math.abs(values[at]! - value) <= tolerance * scale
       if (!close) throw new Error(`${name}, element ${at} of [${shape}], is ${values[at]}, on cpu ${value}`)
