@@ -50,6 +50,12 @@ export { type TransformerModel, transformer } from './policies/transformer/model
 export { loadWeights, saveWeights } from './policies/weights.ts'
 export { Random, Stream } from './random.ts'
 export {
+  extractBoxedAnswer,
+  extractFinalAnswer,
+  extractFinalNumber,
+  normalizeMathAnswer,
+} from './rewards/answers.ts'
+export {
   accuracyReward,
   computeF1Score,
   f1ScoreReward,
@@ -57,6 +63,7 @@ export {
   keywordReward,
   lengthReward,
 } from './rewards/basic.ts'
+export { type MathEquality, mathAccuracyReward, mathEqual } from './rewards/maths.ts'
 export {
   clearRegistries,
   createConfiguredRewardFunction,
