@@ -62,6 +62,12 @@ export { checkSampling, type Sampling } from './policies/transformer/sampling.ts
 export { loadWeights, saveWeights } from './policies/weights.ts'
 export { Random, Stream } from './random.ts'
 export {
+  extractBoxedAnswer,
+  extractFinalAnswer,
+  extractFinalNumber,
+  normalizeMathAnswer,
+} from './rewards/answers.ts'
+export {
   accuracyReward,
   computeF1Score,
   f1ScoreReward,
@@ -69,6 +75,7 @@ export {
   keywordReward,
   lengthReward,
 } from './rewards/basic.ts'
+export { type MathEquality, mathAccuracyReward, mathEqual } from './rewards/maths.ts'
 export {
   clearRegistries,
   createConfiguredRewardFunction,

@@ -36,6 +36,7 @@ const TABLE: Readonly<Record<string, readonly string[]>> = {
 /** Packages, and the rooms that may load them. */
 const PACKAGES: Readonly<Record<string, readonly string[]>> = {
   colonnade: ['examples'],
+  '@cortex-js/compute-engine': ['rewards'],
   bitecs: ['world', 'cohort', 'text-cohort', 'lanes', 'examples'],
   'apache-arrow': ['tables'],
   '@tensorflow/tfjs-core': ['devices', 'policies', 'bench'],
@@ -47,7 +48,18 @@ const PACKAGES: Readonly<Record<string, readonly string[]>> = {
 }
 /** Loaded where they are first used: only `import type` or `await import` may name them. */
 const HEAVY = Object.keys(PACKAGES).filter((name) => !['colonnade', 'bitecs'].includes(name))
-const NODE_ROOMS = ['files', 'training', 'tables', 'cli', 'bench', 'examples', 'kernels', 'devices', 'export']
+const NODE_ROOMS = [
+  'files',
+  'training',
+  'tables',
+  'cli',
+  'bench',
+  'examples',
+  'kernels',
+  'devices',
+  'export',
+  'rewards',
+]
 
 interface Import {
   readonly from: string

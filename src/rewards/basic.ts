@@ -1,6 +1,6 @@
 /**
- * Rewards that need nothing but the text and the example. Lengths are in words. There is no perplexity among them: it is a
- * matter of a model's log-probabilities, which a reward is not shown.
+ * Rewards that need nothing but the text and the example. Lengths are in words. There is no perplexity among them: it
+ * is a matter of a model's log-probabilities, which a reward is not shown.
  */
 import type { Example } from '../environments/text.ts'
 import { InputError, show } from '../errors.ts'
@@ -9,8 +9,8 @@ import { defineReward, failed, type Judgement } from './reward.ts'
 import { containsPhrase, normalizedText, wordsOf } from './words.ts'
 
 /**
- * How near a completion comes to a number of words: 1 where it differs by `tolerance`, as a share of the target, at most;
- * from there down in a straight line, by 1 for each further target length, to 0.
+ * How near a completion comes to a number of words: 1 where it differs by `tolerance`, as a share of the target, at
+ * most; from there down in a straight line, by 1 for each further target length, to 0.
  */
 export const lengthReward = defineReward({
   id: 'length',
@@ -46,8 +46,8 @@ export const keywordReward = defineReward({
 })
 
 /**
- * 1 where the completion is the example's answer, else 0: capitals, spaces and punctuation at the ends do not count. With a
- * `similarityThreshold` below 1, F1 over their words from that threshold on is enough.
+ * 1 where the completion is the example's answer, else 0: capitals, spaces and punctuation at the ends do not count.
+ * With a `similarityThreshold` below 1, F1 over their words from that threshold on is enough.
  */
 export const accuracyReward = defineReward({
   id: 'accuracy',
@@ -107,8 +107,8 @@ function hasFormat(completion: string, tags: readonly string[]): boolean {
 }
 
 /**
- * F1 over words, each as often as it occurs: 2PR / (P + R), with P the share of the completion's words that the answer has,
- * and R the share of the answer's words that the completion has (SQuAD, arXiv:1606.05250). Articles do not count,
+ * F1 over words, each as often as it occurs: 2PR / (P + R), with P the share of the completion's words that the answer
+ * has, and R the share of the answer's words that the completion has (SQuAD, arXiv:1606.05250). Articles do not count,
  * unless there is nothing else. 1 where neither has words.
  */
 export function computeF1Score(completion: string, answer: string): number {

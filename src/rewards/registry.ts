@@ -2,6 +2,7 @@
 import { InputError, show, unknownWord } from '../errors.ts'
 import type { Settings, SettingValues } from '../settings.ts'
 import { accuracyReward, f1ScoreReward, formatReward, keywordReward, lengthReward } from './basic.ts'
+import { mathAccuracyReward } from './maths.ts'
 import { composeRewards, defineReward, type Reward, type RewardFactory, type RewardPart } from './reward.ts'
 import {
   applyVerifiersToReward,
@@ -18,6 +19,7 @@ const builtInRewards = [
   accuracyReward,
   f1ScoreReward,
   formatReward,
+  mathAccuracyReward,
 ] as unknown as readonly RewardFactory[]
 
 /** Things of one kind by their ids, the built-in ones first. */

@@ -1,7 +1,7 @@
 /**
- * The contract of rewards. A reward judges one completion and says a number, or that it cannot tell: a reward that throws,
- * hangs, or answers with something that is no finite number gives `value: null` with the reason, and a count. A number that
- * nobody measured would be trained on like any other, so none is ever put in its place.
+ * The contract of rewards. A reward judges one completion and says a number, or that it cannot tell: a reward that
+ * throws, hangs, or answers with something that is no finite number gives `value: null` with the reason, and a count. A
+ * number that nobody measured would be trained on like any other, so none is ever put in its place.
  */
 import type { Example } from '../environments/text.ts'
 import { InputError, show } from '../errors.ts'
@@ -109,7 +109,9 @@ export class RewardCounts {
   readonly failures = Object.fromEntries(failureKinds.map((kind) => [kind, 0])) as Record<FailureKind, number>
 }
 
-/** One attempt at a judgement; every failure becomes a value, but for a `RewardFailure`, which is meant to go through. */
+/**
+ * One attempt at a judgement; every failure becomes a value, but for a `RewardFailure`, which is meant to go through.
+ */
 export async function judge(reward: Reward, input: RewardInput, signal?: AbortSignal): Promise<Judgement> {
   const { prompt, completion, example } = input
   let answer: unknown
@@ -142,8 +144,8 @@ function finiteOrNull(value: unknown): number | null {
 
 /**
  * Starts `work` with a signal of its own and settles within the time limit, whether the work does or not. What the work
- * says later is nobody's. An endless loop in this thread cannot be ended so: what runs code or formulas of others does it
- * in a thread that can be killed.
+ * says later is nobody's. An endless loop in this thread cannot be ended so: what runs code or formulas of others does
+ * it in a thread that can be killed.
  */
 export async function withTimeLimit(
   work: (signal: AbortSignal) => Promise<Judgement>,
@@ -185,9 +187,9 @@ const policySettings = {
 export type RewardPolicy = SettingValues<typeof policySettings>
 
 /**
- * The reward under a policy for its failures. Every attempt has its own time limit, and every failure is counted by kind in
- * `counts`. After the last attempt the answer is `value: null`, or a RewardFailure is thrown where the policy says so. What
- * the caller aborts is not tried again.
+ * The reward under a policy for its failures. Every attempt has its own time limit, and every failure is counted by
+ * kind in `counts`. After the last attempt the answer is `value: null`, or a RewardFailure is thrown where the policy
+ * says so. What the caller aborts is not tried again.
  */
 export function withPolicy(
   reward: Reward,
@@ -217,8 +219,8 @@ export type RewardPart = Reward | { readonly reward: Reward; readonly weight?: n
 
 /**
  * The weighted sum of rewards. Their values, without weights, are kept as components under their names, and their own
- * components as `name/component`. Where a part has no value there is no sum, unless its weight is 0: such a part is only
- * recorded.
+ * components as `name/component`. Where a part has no value there is no sum, unless its weight is 0: such a part is
+ * only recorded.
  * @throws InputError if there is no part, or a weight is not finite.
  */
 export function composeRewards(parts: Readonly<Record<string, RewardPart>>): Reward {
@@ -297,8 +299,8 @@ export async function mapBounded<T, R>(
 }
 
 /**
- * Judges whole batches under a policy for failures, at most `maxWorkers` samples at a time; judgements come in the order of
- * the samples. A RewardFailure ends the batch.
+ * Judges whole batches under a policy for failures, at most `maxWorkers` samples at a time; judgements come in the
+ * order of the samples. A RewardFailure ends the batch.
  * @throws InputError if maxWorkers is not a whole number ≥ 1, or a setting of the policy is out of its range.
  * @example
  * const judgeBatch = createAsyncBatchProcessor(accuracyReward(), { maxWorkers: 8, timeoutMs: 5000 })

@@ -1,6 +1,6 @@
 /**
- * Verifiers say whether a completion passes, with a score in [0, 1] and the reason. A verifier that throws, hangs or answers
- * something else has found out nothing: its report is `unknown`, and no score is made up.
+ * Verifiers say whether a completion passes, with a score in [0, 1] and the reason. A verifier that throws, hangs or
+ * answers something else has found out nothing: its report is `unknown`, and no score is made up.
  */
 import { InputError, show } from '../errors.ts'
 import { number, type Settings, type SettingValues, toggle, whole, words } from '../settings.ts'
@@ -81,8 +81,8 @@ export const lengthVerifier = defineVerifier({
 })
 
 /**
- * Fails where a word of the caller's list stands in the completion as a whole word. Colonnade brings no list: what may not
- * be said is the caller's to say, and a list finds words, not meaning.
+ * Fails where a word of the caller's list stands in the completion as a whole word. Colonnade brings no list: what may
+ * not be said is the caller's to say, and a list finds words, not meaning.
  * @throws InputError without words.
  */
 export const toxicityVerifier = defineVerifier({
@@ -98,8 +98,8 @@ export const toxicityVerifier = defineVerifier({
 })
 
 /**
- * Passes where the completion does not repeat itself: the score is the share of distinct ones among its runs of three words
- * (distinct-3 after arXiv:1510.03055). It tells loops from prose, and nothing about meaning. Fewer than three
+ * Passes where the completion does not repeat itself: the score is the share of distinct ones among its runs of three
+ * words (distinct-3 after arXiv:1510.03055). It tells loops from prose, and nothing about meaning. Fewer than three
  * words pass.
  */
 export const coherenceVerifier = defineVerifier({
@@ -116,9 +116,9 @@ export const coherenceVerifier = defineVerifier({
 })
 
 /**
- * Passes where the completion states enough of the texts in the example's column `facts`, as whole words, and hedges at most
- * `maxUncertaintyCount` times. It compares with what the example says and knows nothing else of the world: without `facts`
- * the result is unknown.
+ * Passes where the completion states enough of the texts in the example's column `facts`, as whole words, and hedges at
+ * most `maxUncertaintyCount` times. It compares with what the example says and knows nothing else of the world: without
+ * `facts` the result is unknown.
  */
 export const factualVerifier = defineVerifier({
   id: 'factual',

@@ -1,0 +1,389 @@
+/**
+ * Whether two expressions are the same. Expressions come as MathJSON, as it was read, without simplification. First
+ * they are compared exactly: as rational numbers where they are such, or, where they have variables, as rational
+ * numbers at several rational points; two different rational functions agree at them all with negligible probability
+ * (Schwartz 1980, Zippel 1979). What has roots, powers or functions is compared in complex arithmetic, to 12 digits, or
+ * 9 with variables. Where an expression has no real value at a point, that point counts only if there are no better
+ * ones.
+ */
+import { isSame, over, parseDecimal, plus, type Rational, rational, times } from './rational.ts'
+
+/** MathJSON: numbers, symbols, and functions of them. */
+export type Expression =
+  | number
+  | string
+  | { readonly num: string }
+  | { readonly sym: string }
+  | { readonly fn: readonly [string, ...Expression[]] }
+  | readonly [string, ...Expression[]]
+
+/** Thrown for an expression that no meaning is known for. */
+export class Unreadable extends Error {}
+
+/** Thrown for a number that is too large to be computed. */
+export class TooLarge extends Error {}
+
+/** Bits of the largest number that is made. */
+const MAX_BITS = 1_000_000
+const MAX_FACTORIAL = 5000
+
+/** Values of variables at one point. */
+type Point = ReadonlyMap<string, Rational>
+
+/** The head and the arguments of a function; undefined for numbers and symbols. */
+function applied(expression: Expression): { head: string; args: readonly Expression[] } | undefined {
+  if (typeof expression !== 'object') return undefined
+  const list = Array.isArray(expression) ? expression : 'fn' in expression ? expression.fn : undefined
+  return list === undefined ? undefined : { head: list[0] as string, args: list.slice(1) as Expression[] }
+}
+
+/** The name of a symbol; undefined for everything else. */
+function symbolOf(expression: Expression): string | undefined {
+  if (typeof expression === 'string') return expression
+  return typeof expression === 'object' && 'sym' in expression ? expression.sym : undefined
+}
+
+function literalOf(expression: Expression): Rational | null {
+  if (typeof expression === 'number') return parseDecimal(String(expression))
+  return typeof expression === 'object' && 'num' in expression ? parseDecimal(expression.num) : null
+}
+
+const CONSTANTS: Readonly<Record<string, readonly [number, number]>> = {
+  Pi: [Math.PI, 0],
+  e: [Math.E, 0],
+  ExponentialE: [Math.E, 0],
+  i: [0, 1],
+  ImaginaryUnit: [0, 1],
+  GoldenRatio: [(1 + Math.sqrt(5)) / 2, 0],
+  PositiveInfinity: [Number.POSITIVE_INFINITY, 0],
+  NegativeInfinity: [Number.NEGATIVE_INFINITY, 0],
+}
+
+/** Names of the variables in an expression. */
+function variablesOf(expression: Expression, found = new Set<string>()): Set<string> {
+  const symbol = symbolOf(expression)
+  if (symbol !== undefined) {
+    if (!Object.hasOwn(CONSTANTS, symbol)) found.add(symbol)
+  } else for (const argument of applied(expression)?.args ?? []) variablesOf(argument, found)
+  return found
+}
+
+/** `1\frac{1}{2}` is read as a product of 1 and 1/2, but means their sum. */
+function isMixedNumber(args: readonly Expression[]): boolean {
+  if (args.length !== 2 || applied(args[1]!)?.head !== 'Divide') return false
+  const parts = [args[0]!, ...applied(args[1]!)!.args].map(literalOf)
+  return parts.every((part) => part !== null && part.denominator === 1n)
+}
+
+function bitsOf({ numerator, denominator }: Rational): number {
+  return Math.max(numerator.toString(16).length, denominator.toString(16).length) * 4
+}
+
+function wholeOf(value: Rational | null | undefined): bigint | null {
+  return value?.denominator === 1n ? value.numerator : null
+}
+
+function power(base: Rational, exponent: Rational): Rational | null {
+  const whole = wholeOf(exponent)
+  if (whole === null) return root(base, exponent.denominator, exponent.numerator)
+  const size = whole < 0n ? -whole : whole
+  if (isSame(base, { numerator: 1n, denominator: 1n })) return base
+  if (base.numerator === 0n) return whole > 0n ? base : whole === 0n ? rational(1n) : null
+  if (base.denominator === 1n && base.numerator === -1n) return rational(size % 2n === 0n ? 1n : -1n)
+  if (size * BigInt(bitsOf(base)) > MAX_BITS) throw new TooLarge('a power is too large to be computed')
+  const [top, bottom] = [base.numerator ** size, base.denominator ** size]
+  return whole < 0n ? rational(bottom, top) : rational(top, bottom)
+}
+
+/** base^(numerator / index) where the root is rational and positive. */
+function root(base: Rational, index: bigint, numerator = 1n): Rational | null {
+  if (base.numerator < 0n || index <= 0n || index > 64n) return null
+  const [top, bottom] = [wholeRoot(base.numerator, index), wholeRoot(base.denominator, index)]
+  return top === null || bottom === null ? null : power({ numerator: top, denominator: bottom }, rational(numerator)!)
+}
+
+/** The root of a whole number ≥ 0 if it is whole, by Newton's method from above. */
+function wholeRoot(value: bigint, index: bigint): bigint | null {
+  let root = 1n << (BigInt(value.toString(16).length * 4) / index + 1n)
+  for (;;) {
+    const next = ((index - 1n) * root + value / root ** (index - 1n)) / index
+    if (next >= root) return root ** index === value ? root : null
+    root = next
+  }
+}
+
+function factorial(value: bigint | null): bigint | null {
+  if (value === null || value < 0n) return null
+  if (value > MAX_FACTORIAL) throw new TooLarge('a factorial is too large to be computed')
+  let product = 1n
+  for (let k = 2n; k <= value; k++) product *= k
+  return product
+}
+
+function binomial(n: bigint | null, k: bigint | null): Rational | null {
+  if (n === null || k === null || n < 0n) return null
+  if (k < 0n || k > n) return rational(0n)
+  const [all, left, right] = [factorial(n)!, factorial(k)!, factorial(n - k)!]
+  return rational(all, left * right)
+}
+
+/** The exact value at a point; null where there is none, or where it is not known how to find it. */
+function exactValue(expression: Expression, point: Point): Rational | null {
+  const literal = literalOf(expression)
+  if (literal !== null) return literal
+  const symbol = symbolOf(expression)
+  if (symbol !== undefined) return point.get(symbol) ?? null
+  const { head, args } = applied(expression) ?? { head: '', args: [] }
+  const values: Rational[] = []
+  for (const argument of args) {
+    const value = exactValue(argument, point)
+    if (value === null) return null
+    values.push(value)
+  }
+  const [a, b] = values
+  switch (head) {
+    case 'Delimiter':
+      return args.length === 1 ? a! : null
+    case 'Add':
+      return values.reduce(plus)
+    case 'Subtract':
+      return plus(a!, times(b!, rational(-1n)!))
+    case 'Negate':
+      return times(a!, rational(-1n)!)
+    case 'InvisibleOperator':
+      if (isMixedNumber(args)) return plus(a!, a!.numerator < 0n ? times(b!, rational(-1n)!) : b!)
+      return values.reduce(times)
+    case 'Multiply':
+      return values.reduce(times)
+    case 'Divide':
+    case 'Rational':
+      return over(a!, b!)
+    case 'Square':
+      return times(a!, a!)
+    case 'Power':
+      return power(a!, b!)
+    case 'Sqrt':
+      return root(a!, 2n)
+    case 'Root': {
+      const index = wholeOf(b)
+      return index === null ? null : root(a!, index)
+    }
+    case 'Abs':
+      return a!.numerator < 0n ? times(a!, rational(-1n)!) : a!
+    case 'Factorial': {
+      const product = factorial(wholeOf(a))
+      return product === null ? null : rational(product)
+    }
+    case 'Binomial':
+    case 'Choose':
+      return binomial(wholeOf(a), wholeOf(b))
+    case 'Floor':
+      return rational(floor(a!))
+    case 'Ceil':
+      return rational(-floor(times(a!, rational(-1n)!)))
+    default:
+      return null
+  }
+}
+
+function floor({ numerator, denominator }: Rational): bigint {
+  const quotient = numerator / denominator
+  return numerator % denominator < 0n ? quotient - 1n : quotient
+}
+
+type Complex = readonly [number, number]
+
+function multiply([a, b]: Complex, [c, d]: Complex): Complex {
+  return b === 0 && d === 0 ? [a * c, 0] : [a * c - b * d, a * d + b * c]
+}
+
+function divide([a, b]: Complex, [c, d]: Complex): Complex {
+  if (b === 0 && d === 0) return [a / c, 0]
+  const size = c * c + d * d
+  return [(a * c + b * d) / size, (b * c - a * d) / size]
+}
+
+function exponential([a, b]: Complex): Complex {
+  const size = Math.exp(a)
+  return b === 0 ? [size, 0] : [size * Math.cos(b), size * Math.sin(b)]
+}
+
+/** The principal logarithm. */
+function logarithm([a, b]: Complex): Complex {
+  return [Math.log(Math.hypot(a, b)), b === 0 && a >= 0 ? 0 : Math.atan2(b, a)]
+}
+
+/** a^b: of real numbers real where it can be, else exp(b log a). */
+function raise(a: Complex, b: Complex): Complex {
+  if (b[1] === 0 && a[1] === 0 && (a[0] >= 0 || Number.isInteger(b[0]))) return [a[0] ** b[0], 0]
+  if (a[0] === 0 && a[1] === 0) return [b[0] > 0 ? 0 : Number.NaN, 0]
+  return exponential(multiply(b, logarithm(a)))
+}
+
+/** Functions of one real number. */
+const REAL: Readonly<Record<string, (x: number) => number>> = {
+  Sin: Math.sin,
+  Cos: Math.cos,
+  Tan: Math.tan,
+  Cot: (x) => 1 / Math.tan(x),
+  Sec: (x) => 1 / Math.cos(x),
+  Csc: (x) => 1 / Math.sin(x),
+  Arcsin: Math.asin,
+  Arccos: Math.acos,
+  Arctan: Math.atan,
+  Sinh: Math.sinh,
+  Cosh: Math.cosh,
+  Tanh: Math.tanh,
+  Floor: Math.floor,
+  Ceil: Math.ceil,
+  Degrees: (x) => (x * Math.PI) / 180,
+}
+
+/** The value at a point in complex arithmetic. `seen.isComplex` tells that a real argument left the real numbers. */
+function numericValue(expression: Expression, point: Point, seen: { isComplex: boolean }): Complex {
+  const literal = literalOf(expression)
+  if (literal !== null) return [toNumber(literal), 0]
+  const symbol = symbolOf(expression)
+  if (symbol !== undefined) {
+    if (Object.hasOwn(CONSTANTS, symbol)) return CONSTANTS[symbol]!
+    const value = point.get(symbol)
+    if (value === undefined) throw new Unreadable(`no value for ${symbol}`)
+    return [toNumber(value), 0]
+  }
+  const { head, args } = applied(expression) ?? { head: JSON.stringify(expression), args: [] }
+  const values = args.map((argument) => numericValue(argument, point, seen))
+  const real = (result: Complex): Complex => {
+    if (result[1] !== 0 && values.every(([, imaginary]) => imaginary === 0)) seen.isComplex = true
+    return result
+  }
+  const [a, b] = values
+  if (a === undefined) throw new Unreadable(`nothing is known of ${head}`)
+  if (Object.hasOwn(REAL, head) && values.length === 1) {
+    if (a[1] !== 0) throw new Unreadable(`${head} of a complex number is not computed`)
+    return [REAL[head]!(a[0]), 0]
+  }
+  switch (head) {
+    case 'Delimiter':
+      if (args.length === 1) return a
+      break
+    case 'Add':
+      return values.reduce((sum, value) => [sum[0] + value[0], sum[1] + value[1]])
+    case 'Subtract':
+      return [a[0] - b![0], a[1] - b![1]]
+    case 'Negate':
+      return [-a[0], -a[1]]
+    case 'InvisibleOperator':
+      if (isMixedNumber(args)) return [a[0] + (a[0] < 0 ? -b![0] : b![0]), 0]
+      return values.reduce(multiply)
+    case 'Multiply':
+      return values.reduce(multiply)
+    case 'Divide':
+    case 'Rational':
+      return divide(a, b!)
+    case 'Square':
+      return multiply(a, a)
+    case 'Power':
+      return real(raise(a, b!))
+    case 'Exp':
+      return exponential(a)
+    case 'Sqrt':
+      return real(raise(a, [0.5, 0]))
+    case 'Root': // An odd root of a negative number is the real one.
+      if (a[1] === 0 && a[0] < 0 && b![1] === 0 && b![0] % 2 === 1) return [-((-a[0]) ** (1 / b![0])), 0]
+      return real(raise(a, divide([1, 0], b!)))
+    case 'Ln':
+    case 'Log': {
+      const base = b ?? (head === 'Log' ? ([10, 0] as const) : undefined)
+      return real(base === undefined ? logarithm(a) : divide(logarithm(a), logarithm(base)))
+    }
+    case 'Lb':
+      return real(divide(logarithm(a), [Math.LN2, 0]))
+    case 'Lg':
+      return real(divide(logarithm(a), [Math.LN10, 0]))
+    case 'Abs':
+      return [Math.hypot(a[0], a[1]), 0]
+    case 'Factorial':
+    case 'Binomial':
+    case 'Choose':
+      throw new Unreadable(`${head} of this is not computed`)
+  }
+  throw new Unreadable(`nothing is known of ${head}`)
+}
+
+/** The nearest double of a rational whose parts may be too large for one. */
+function toNumber({ numerator, denominator }: Rational): number {
+  const direct = Number(numerator) / Number(denominator)
+  if (Number.isFinite(direct)) return direct
+  const shift = BigInt(Math.max(0, Math.min(numerator.toString(2).length, denominator.toString(2).length) - 100))
+  return Number(numerator >> shift) / Number(denominator >> shift)
+}
+
+/**
+ * Point `index` for these variables: the first four have positive values, the others signs that alternate between them.
+ */
+function pointOf(variables: readonly string[], index: number): Point {
+  const point = new Map<string, Rational>()
+  for (const [j, name] of variables.entries()) {
+    const numerator = BigInt(1009 + ((index * 7919 + j * 104729) % 9001)) // Primes: no two values have a simple ratio.
+    const isNegative = index >= 4 && ((index >> (j % 4)) & 1) === 0
+    point.set(name, rational(isNegative ? -numerator : numerator, 3001n)!)
+  }
+  return point
+}
+
+const NUM_POINTS = 12
+
+/**
+ * How two values at a point compare; null where both have none. `isReal` tells whether the comparison is among reals.
+ */
+function compareAt(a: Expression, b: Expression, point: Point): { isEqual: boolean; isReal: boolean } | null {
+  const [exactA, exactB] = [exactValue(a, point), exactValue(b, point)]
+  if (exactA !== null && exactB !== null) return { isEqual: isSame(exactA, exactB), isReal: true }
+  const seen = { isComplex: false }
+  const [p, q] = [numericValue(a, point, seen), numericValue(b, point, seen)]
+  const isReal = !seen.isComplex
+  const hasNone = [p, q].map((value) => value.some(Number.isNaN))
+  if (hasNone[0] && hasNone[1]) return null
+  if (hasNone[0] || hasNone[1]) return { isEqual: false, isReal }
+  if ([...p, ...q].some((part) => !Number.isFinite(part))) return { isEqual: p[0] === q[0] && p[1] === q[1], isReal }
+  const size = Math.max(Math.hypot(...p), Math.hypot(...q))
+  // Beside 0 there is nothing to be relative to: sin π is 1.2e-16.
+  const hasZero = exactA?.numerator === 0n || exactB?.numerator === 0n
+  const tolerance = point.size > 0 ? 1e-9 * (size + 1) : 1e-12 * (hasZero ? 1 : size)
+  return { isEqual: Math.hypot(p[0] - q[0], p[1] - q[1]) <= tolerance, isReal }
+}
+
+/**
+ * Whether two expressions are equal, for all values of their variables; null if they have no values to compare.
+ * @throws Unreadable for an expression without a known meaning, TooLarge for a number that is too large to be computed.
+ */
+export function areEqual(a: Expression, b: Expression): boolean | null {
+  const variables = [...variablesOf(b, variablesOf(a))].sort()
+  if (variables.length === 0) return compareAt(a, b, new Map())?.isEqual ?? null
+  const comparisons = Array.from({ length: NUM_POINTS }, (_, index) => compareAt(a, b, pointOf(variables, index)))
+  const found = comparisons.filter((comparison) => comparison !== null)
+  const real = found.filter(({ isReal }) => isReal)
+  const counting = real.length >= 3 ? real : found
+  return counting.length === 0 ? null : counting.every(({ isEqual }) => isEqual)
+}
+
+/** Whether a is a constant, other than 0, times b: as `2x - 4` is of `x - 2`. */
+export function areProportional(a: Expression, b: Expression): boolean | null {
+  const variables = [...variablesOf(b, variablesOf(a))].sort()
+  if (variables.length === 0) return null
+  const [atA, atB] = [a, b].map((side) => substitute(side, pointOf(variables, 0))) as [Expression, Expression]
+  if (areEqual(atA, 0) !== false || areEqual(atB, 0) !== false) return false
+  return areEqual(['Multiply', a, atB], ['Multiply', b, atA])
+}
+
+/** The expression with a variable's value in its place. */
+function substitute(expression: Expression, point: Point): Expression {
+  const symbol = symbolOf(expression)
+  const value = symbol === undefined ? undefined : point.get(symbol)
+  if (value !== undefined) {
+    return ['Rational', { num: String(value.numerator) }, { num: String(value.denominator) }]
+  }
+  const call = applied(expression)
+  if (symbol !== undefined || call === undefined) return expression
+  return [call.head, ...call.args.map((argument) => substitute(argument, point))]
+}

@@ -1,0 +1,17 @@
+/** A worker's side of a `WorkerPool`: it says that it is ready, then answers one task after the other. */
+import { parentPort } from 'node:worker_threads'
+import type { Reply } from './workers.ts'
+
+/** Answers every message with what `work` makes of it; what it throws becomes the error of that task. */
+export function serve<T>(work: (task: T) => Reply): void {
+  parentPort!.on('message', (task: T) => {
+    let reply: Reply
+    try {
+      reply = work(task)
+    } catch (error) {
+      reply = { error: error instanceof Error ? error.message : String(error) }
+    }
+    parentPort!.postMessage(reply)
+  })
+  parentPort!.postMessage({ answer: null } satisfies Reply)
+}
