@@ -153,6 +153,31 @@ export { reset, restart } from './systems/reset.ts'
 export { step } from './systems/step.ts'
 export { store } from './systems/store.ts'
 export { readArrow, toArrow, writeArrow } from './tables/arrow.ts'
+export {
+  type BatchMetadata,
+  buildBatchMetadata,
+  computeResponseLengths,
+  convertToBatch,
+  extractSampleFields,
+  type RolloutBatch,
+  type SampleFields,
+} from './tables/rollout-batch.ts'
+export {
+  appendResponseTokens,
+  type ResponseTokens,
+  type Sample,
+  type SampleStart,
+  type Status,
+  samplesOf,
+  samplesToTrajectories,
+  startSample,
+  statuses,
+} from './tables/sample.ts'
+export {
+  exportSamplesToHuggingfaceFormat,
+  exportSamplesToJsonl,
+  loadSamplesFromJsonl,
+} from './tables/sample-files.ts'
 export type { Field, Table } from './tables/table.ts'
 export { Trajectories, type Trajectory, type TrajectoryColumns } from './tables/trajectories.ts'
 export {
