@@ -18,6 +18,17 @@ export { type Episode, Phase } from './components/episode.ts'
 export type { Observation } from './components/observation.ts'
 export type { RolloutColumns } from './components/rollout.ts'
 export type { Transition } from './components/transition.ts'
+export {
+  type BufferState,
+  createBufferFromJsonl,
+  DataBuffer,
+  type DealtPrompt,
+  getSamples,
+  loadPromptsFromJsonl,
+  loadPromptsFromList,
+  type PromptFileOptions,
+  type SavedBufferState,
+} from './datasets/data-buffer.ts'
 export type { DefinitionRecord, Factory } from './definition.ts'
 export { type Backend, type Device, type DeviceName, deviceNames, startDevice } from './devices/device.ts'
 export { type DeviceReport, examineDevice } from './devices/examine.ts'

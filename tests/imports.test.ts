@@ -16,6 +16,7 @@ const TABLE: Readonly<Record<string, readonly string[]>> = {
   lanes: ['bitecs'],
   cohort: ['lanes', 'components', 'kernels/bind', 'environments/environment', 'policies/policy'],
   text: ['components', 'tables', 'kernels/bind', 'environments/text', 'policies/transformer'],
+  datasets: ['tables', 'text', 'environments/text', 'kernels/bind'],
   'text-cohort': ['lanes', 'components', 'kernels/bind', 'environments/text', 'policies/transformer', 'tables', 'text'],
   world: ['cohort', 'text-cohort', 'components', 'kernels/bind', 'policies/policy'],
   systems: ['world', 'cohort', 'text-cohort', 'components', 'kernels/bind', 'environments/text', 'text'],
@@ -38,6 +39,7 @@ const PACKAGES: Readonly<Record<string, readonly string[]>> = {
   colonnade: ['examples'],
   bitecs: ['world', 'cohort', 'text-cohort', 'lanes', 'examples'],
   'apache-arrow': ['tables'],
+  hyparquet: ['datasets'],
   '@tensorflow/tfjs-core': ['devices', 'policies', 'bench'],
   '@tensorflow/tfjs-layers': ['devices', 'policies'],
   '@tensorflow/tfjs-backend-cpu': ['devices'],
@@ -47,7 +49,18 @@ const PACKAGES: Readonly<Record<string, readonly string[]>> = {
 }
 /** Loaded where they are first used: only `import type` or `await import` may name them. */
 const HEAVY = Object.keys(PACKAGES).filter((name) => !['colonnade', 'bitecs'].includes(name))
-const NODE_ROOMS = ['files', 'training', 'tables', 'cli', 'bench', 'examples', 'kernels', 'devices', 'export']
+const NODE_ROOMS = [
+  'files',
+  'training',
+  'tables',
+  'cli',
+  'bench',
+  'examples',
+  'kernels',
+  'devices',
+  'export',
+  'datasets',
+]
 
 interface Import {
   readonly from: string
