@@ -18,6 +18,17 @@ export { type Episode, Phase } from './components/episode.ts'
 export type { Observation } from './components/observation.ts'
 export type { RolloutColumns } from './components/rollout.ts'
 export type { Transition } from './components/transition.ts'
+export {
+  type BufferState,
+  createBufferFromJsonl,
+  DataBuffer,
+  type DealtPrompt,
+  getSamples,
+  loadPromptsFromJsonl,
+  loadPromptsFromList,
+  type PromptFileOptions,
+  type SavedBufferState,
+} from './datasets/data-buffer.ts'
 export type { DefinitionRecord, Factory } from './definition.ts'
 export { type Backend, type Device, type DeviceName, deviceNames, startDevice } from './devices/device.ts'
 export { type DeviceReport, examineDevice } from './devices/examine.ts'
@@ -160,6 +171,31 @@ export { reset, restart } from './systems/reset.ts'
 export { step } from './systems/step.ts'
 export { store } from './systems/store.ts'
 export { readArrow, toArrow, writeArrow } from './tables/arrow.ts'
+export {
+  type BatchMetadata,
+  buildBatchMetadata,
+  computeResponseLengths,
+  convertToBatch,
+  extractSampleFields,
+  type RolloutBatch,
+  type SampleFields,
+} from './tables/rollout-batch.ts'
+export {
+  appendResponseTokens,
+  type ResponseTokens,
+  type Sample,
+  type SampleStart,
+  type Status,
+  samplesOf,
+  samplesToTrajectories,
+  startSample,
+  statuses,
+} from './tables/sample.ts'
+export {
+  exportSamplesToHuggingfaceFormat,
+  exportSamplesToJsonl,
+  loadSamplesFromJsonl,
+} from './tables/sample-files.ts'
 export type { Field, Table } from './tables/table.ts'
 export { Trajectories, type Trajectory, type TrajectoryColumns } from './tables/trajectories.ts'
 export {

@@ -16,6 +16,7 @@ const TABLE: Readonly<Record<string, readonly string[]>> = {
   lanes: ['bitecs'],
   cohort: ['lanes', 'components', 'kernels/bind', 'environments/environment', 'policies/policy'],
   text: ['components', 'tables', 'kernels/bind', 'environments/text', 'policies/transformer'],
+  datasets: ['tables', 'text', 'environments/text', 'kernels/bind'],
   'text-cohort': ['lanes', 'components', 'kernels/bind', 'environments/text', 'policies/transformer', 'tables', 'text'],
   world: ['cohort', 'text-cohort', 'components', 'kernels/bind', 'policies/policy'],
   systems: ['world', 'cohort', 'text-cohort', 'components', 'kernels/bind', 'environments/text', 'text'],
@@ -39,6 +40,7 @@ const PACKAGES: Readonly<Record<string, readonly string[]>> = {
   '@cortex-js/compute-engine': ['rewards'],
   bitecs: ['world', 'cohort', 'text-cohort', 'lanes', 'examples'],
   'apache-arrow': ['tables'],
+  hyparquet: ['datasets'],
   '@tensorflow/tfjs-core': ['devices', 'policies', 'bench'],
   '@tensorflow/tfjs-layers': ['devices', 'policies'],
   '@tensorflow/tfjs-backend-cpu': ['devices'],
@@ -59,6 +61,7 @@ const NODE_ROOMS = [
   'devices',
   'export',
   'rewards',
+  'datasets',
 ]
 
 interface Import {

@@ -125,6 +125,7 @@ export {
   PolicySum,
   PpoSum,
   Standing,
+  shuffleRows,
   TokenSum,
   VOCABULARY_STEP,
 }

@@ -194,11 +194,7 @@ function check(trajectory: Trajectory): number {
   const subject = `trajectory of group ${show(group)}, member ${show(member)}`
   if (token.length === 0) throw new InputError(subject, 'no token', 'at least one')
   for (const name of TOKEN_COLUMNS) {
-    const { length } = trajectory[name]
-    if (length !== token.length) {
-      throw new InputError(`${subject}, ${name}`, `${length} elements`, `${token.length}, as many as tokens`)
-    }
-    checkElements(`${subject}, ${name}`, trajectory[name], ...ELEMENTS[name])
+    checkTokenColumn(`${subject}, ${name}`, name, trajectory[name], token.length)
   }
   for (const name of ROW_COLUMNS) checkElements(`${subject}, ${name}`, [trajectory[name]], isCount, COUNT)
   if (!stopReasons.includes(stopReason)) throw unknownWord(`${subject}, stopReason`, String(stopReason), stopReasons)
@@ -222,6 +218,22 @@ const ELEMENTS: Record<(typeof TOKEN_COLUMNS)[number], [(value: number) => boole
   logprob: [Number.isFinite, 'a finite number; 0 where no token was drawn'],
   version: [(value) => value === -1 || isCount(value), `${COUNT}, or -1 where no weights chose`],
   turn: [isCount, COUNT],
+}
+
+/**
+ * Checks a column of tokens. `subject` names it in errors.
+ * @throws InputError where it has not `length` elements, or one of them is not what such a column holds.
+ */
+export function checkTokenColumn(
+  subject: string,
+  name: (typeof TOKEN_COLUMNS)[number],
+  values: ArrayLike<number>,
+  length: number,
+): void {
+  if (values.length !== length) {
+    throw new InputError(subject, `${values.length} elements`, `${length}, as many as tokens`)
+  }
+  checkElements(subject, values, ...ELEMENTS[name])
 }
 
 function checkElements(

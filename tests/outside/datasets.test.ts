@@ -1,7 +1,7 @@
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { beforeAll, beforeEach, describe, expect, test } from 'vitest'
-import { Trajectories, writeTrajectories } from '../../src/index.ts'
+import { exportSamplesToHuggingfaceFormat, samplesOf, Trajectories, writeTrajectories } from '../../src/index.ts'
 import { attempt, findPython, PYTHON_MS } from '../support/python.ts'
 import { temporaryFolder } from '../support/temporary.ts'
 import { trajectory } from '../support/trajectories.ts'
@@ -15,6 +15,7 @@ interface Reading {
     rows: Row[]
   }
   datasets: { columns: string[]; rows: Row[] }
+  samples: Row[]
 }
 
 let why: string | undefined
@@ -33,8 +34,12 @@ beforeAll(async () => {
     ...{ environment: 'text/reverse', model: 'languageModel', tokenizer: 'bytes', algorithm: 'grpo', seed: 3 },
     promptOf: (promptId) => JSON.stringify([{ role: 'user', content: `${promptId} é` }]),
   })
+  const samples = join(folder, 'samples.jsonl')
+  const examples = { example: () => ({ prompt: [{ role: 'user', content: 'é' }] }) }
+  const tokenizer = { decode: (ids: ArrayLike<number>) => Array.from(ids).join(' ') }
+  await exportSamplesToHuggingfaceFormat(samplesOf(trajectories(), examples, tokenizer), samples)
   const script = fileURLToPath(new URL('../support/read_trajectories.py', import.meta.url))
-  const { code, stdout, stderr } = await attempt(found.python, [script, path, join(folder, 'cache')])
+  const { code, stdout, stderr } = await attempt(found.python, [script, path, samples, join(folder, 'cache')])
   if (code !== 0) throw new Error(stderr)
   reading = JSON.parse(stdout)
 }, PYTHON_MS)
@@ -88,5 +93,13 @@ describe('datasets', () => {
   test('loads the same rows as anybody would, by load_dataset', () => {
     expect(reading.datasets.columns).toEqual(Object.keys(ROWS[0]!))
     expect(reading.datasets.rows).toEqual(ROWS)
+  })
+
+  test('loads samples that were exported for it, as the prompts and completions that TRL takes', () => {
+    const prompt = [{ role: 'user', content: 'é' }]
+    expect(reading.samples).toEqual([
+      { prompt, completion: [{ role: 'assistant', content: '7 8' }], reward: 1 },
+      { prompt, completion: [{ role: 'assistant', content: '9' }], reward: null },
+    ])
   })
 })

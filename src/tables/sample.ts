@@ -1,0 +1,264 @@
+/**
+ * Samples: one trajectory each, as an object. What a sample says of tokens are views of the trajectories' columns, so a list
+ * of samples costs no second copy of them; a sample that is made by hand has arrays of its own.
+ */
+import type { Example, Message, StopReason } from '../environments/text.ts'
+import { InputError, show, unknownWord } from '../errors.ts'
+import { checkTokenColumn, Trajectories, type Trajectory } from './trajectories.ts'
+
+/** What can have become of a sample. */
+export const statuses = ['pending', 'completed', 'truncated', 'aborted', 'failed'] as const
+/**
+ * What has become of a sample: its conversation goes on; the model ended it; its budget or the context cut it off; somebody
+ * broke it off; it could not be had.
+ */
+export type Status = (typeof statuses)[number]
+
+/** One trajectory, with the words that it is made of. */
+export interface Sample {
+  /** `epoch-promptId-groupIndex-member`: no other sample has it. */
+  readonly id: string
+  /** Its place among the samples that it was made with. */
+  readonly index: number
+  readonly epoch: number
+  readonly promptId: number
+  readonly groupIndex: number
+  readonly member: number
+  readonly prompt: string | readonly Message[]
+  /** The right answer; null where the example has none. */
+  readonly groundTruth: string | null
+  /** All that was said after the prompt. */
+  readonly response: string
+  /** Token ids as sent and as sampled, those of the prompt first. The next four columns are as long. */
+  readonly tokens: ArrayLike<number>
+  /** 1 where there is something to learn. */
+  readonly lossMask: ArrayLike<number>
+  /** Log-probability under the distribution that the token was drawn from, in nats; 0 where its version is −1. */
+  readonly rolloutLogProbs: ArrayLike<number>
+  /** Number of the weights that chose the token; −1 where none did, or nobody knows. */
+  readonly weightVersions: ArrayLike<number>
+  /** The turn that the token belongs to, from 0. */
+  readonly turn: ArrayLike<number>
+  /** Turns of the model. */
+  readonly turns: number
+  /** Tokens to learn from. */
+  readonly responseLength: number
+  /** Null where it cannot be told, and why. */
+  readonly reward: number | null
+  readonly error: string | null
+  /** What the reward is made of, by name. */
+  readonly score: Readonly<Record<string, number | null>>
+  readonly status: Status
+  /** Why the last turn ended; null while it goes on. */
+  readonly stopReason: StopReason | null
+  /** The example's other columns, and whatever else a user keeps. */
+  readonly metadata: Readonly<Record<string, unknown>>
+}
+
+/** A sample's columns of tokens, and what trajectories call them. */
+const TOKEN_COLUMNS = {
+  tokens: 'token',
+  lossMask: 'lossMask',
+  rolloutLogProbs: 'logprob',
+  weightVersions: 'version',
+  turn: 'turn',
+} as const
+
+/** What a sample's conversation begins with. */
+export interface SampleStart {
+  readonly epoch: number
+  readonly promptId: number
+  readonly group: number
+  readonly member: number
+  readonly example: Example
+  /** The prompt's ids. */
+  readonly tokens: readonly number[]
+}
+
+/** A sample that has nothing but its prompt yet. */
+export function startSample({ epoch, promptId, group, member, example, tokens }: SampleStart): Sample {
+  return {
+    ...identity({ epoch, promptId, group, member }, member),
+    ...words(example),
+    response: '',
+    tokens,
+    lossMask: tokens.map(() => 0),
+    rolloutLogProbs: tokens.map(() => 0),
+    weightVersions: tokens.map(() => -1),
+    turn: tokens.map(() => 0),
+    ...{ turns: 0, responseLength: 0, reward: null, error: null, score: {}, status: 'pending', stopReason: null },
+  }
+}
+
+function identity(row: { epoch: number; promptId: number; group: number; member: number }, index: number) {
+  const { epoch, promptId, group, member } = row
+  return { id: [epoch, promptId, group, member].join('-'), index, epoch, promptId, groupIndex: group, member }
+}
+
+function words({ prompt, answer, ...metadata }: Example) {
+  return { prompt, groundTruth: answer ?? null, metadata }
+}
+
+/** What can be added to a sample's response. */
+export interface ResponseTokens {
+  readonly tokens: readonly number[]
+  /** What they say. */
+  readonly text: string
+  /** True for what the model said; false for what it was told, by a tool or by the environment. */
+  readonly trainable: boolean
+  /** Of each token that the model said. */
+  readonly logprobs?: readonly number[]
+  /** Number of the weights that chose them. */
+  readonly version?: number
+}
+
+/**
+ * The sample with tokens at its end. What the model was told belongs to the turn that it leads to.
+ * @throws InputError where tokens and logprobs differ in number, where what the model said lacks its logprobs or version, or
+ * where what it was told has them.
+ */
+export function appendResponseTokens(sample: Sample, added: ResponseTokens): Sample {
+  const { tokens, text, trainable, logprobs, version } = added
+  const subject = `sample ${sample.id}`
+  if (tokens.length === 0) throw new InputError(`${subject}, tokens`, 'none', 'at least one')
+  if (trainable && (logprobs === undefined || version === undefined)) {
+    const missing = logprobs === undefined ? 'logprobs' : 'version'
+    throw new InputError(`${subject}, ${missing}`, 'none', 'one, for tokens that the model said')
+  }
+  if (!trainable && (logprobs !== undefined || version !== undefined)) {
+    throw new InputError(`${subject}, logprobs or version`, 'some', 'none, for tokens that the model was told')
+  }
+  if (logprobs !== undefined && logprobs.length !== tokens.length) {
+    throw new InputError(`${subject}, logprobs`, `${logprobs.length} numbers`, `${tokens.length}, as many as tokens`)
+  }
+  const last = sample.tokens.length - 1
+  const wasSaid = last >= 0 && isOfModel(sample.lossMask, sample.weightVersions, last)
+  const turn = (sample.turn[last] ?? 0) + (wasSaid && !trainable ? 1 : 0)
+  const longer = {
+    ...sample,
+    response: sample.response + text,
+    tokens: [...Array.from(sample.tokens), ...tokens],
+    lossMask: extended(sample.lossMask, tokens, () => (trainable ? 1 : 0)),
+    rolloutLogProbs: extended(sample.rolloutLogProbs, tokens, (i) => logprobs?.[i] ?? 0),
+    weightVersions: extended(sample.weightVersions, tokens, () => version ?? -1),
+    turn: extended(sample.turn, tokens, () => turn),
+    turns: trainable ? Math.max(sample.turns, turn + 1) : sample.turns,
+    responseLength: sample.responseLength + (trainable ? tokens.length : 0),
+  }
+  checkSample(longer)
+  return longer
+}
+
+function extended(
+  column: ArrayLike<number>,
+  tokens: readonly number[],
+  elementOf: (i: number) => number,
+): readonly number[] {
+  return [...Array.from(column), ...tokens.map((_, i) => elementOf(i))]
+}
+
+/** True for a token that the model said, whether there is something to learn of it or not. */
+function isOfModel(lossMask: ArrayLike<number>, version: ArrayLike<number>, t: number): boolean {
+  return lossMask[t] === 1 || version[t] !== -1
+}
+
+/** What each way of ending makes of a sample. */
+const STATUS_OF: Record<StopReason, Status> = {
+  stop: 'completed',
+  length: 'truncated',
+  context: 'truncated',
+  aborted: 'aborted',
+}
+
+/**
+ * The trajectories as samples, by epoch, group and member. Their token columns are views of the trajectories', and stand
+ * until those are cleared.
+ * @example samplesOf(trainer.cohort.trajectories, trainer.cohort.environment, trainer.cohort.tokenizer)
+ */
+export function samplesOf(
+  trajectories: Trajectories,
+  examples: { example(promptId: number): Example },
+  tokenizer: { decode(ids: ArrayLike<number>): string },
+): Sample[] {
+  return trajectories.order().map((i, index) => {
+    const row = trajectories.row(i)
+    const { token, lossMask, logprob, version, turn, turns, reward, error, components, stopReason } = row
+    let said = 0
+    while (said < token.length && !isOfModel(lossMask, version, said)) said++
+    return {
+      ...identity(row, index),
+      ...words(examples.example(row.promptId)),
+      response: tokenizer.decode(Array.from(token).slice(said)),
+      tokens: token,
+      lossMask,
+      rolloutLogProbs: logprob,
+      weightVersions: version,
+      turn,
+      turns,
+      responseLength: countLearned(lossMask),
+      reward,
+      error,
+      score: components,
+      status: STATUS_OF[stopReason],
+      stopReason,
+    }
+  })
+}
+
+/**
+ * The samples as trajectories, in the order in which they are given.
+ * @throws InputError for a sample that is pending or failed, and for one that is no trajectory.
+ */
+export function samplesToTrajectories(samples: readonly Sample[]): Trajectories {
+  const trajectories = new Trajectories()
+  for (const sample of samples) trajectories.append(trajectoryOf(sample))
+  return trajectories
+}
+
+function trajectoryOf(sample: Sample): Trajectory {
+  const { epoch, promptId, groupIndex, member, turns, reward, error, score, stopReason, status } = sample
+  checkSample(sample)
+  if (stopReason === null) throw new InputError(`sample ${sample.id}`, status, 'completed, truncated or aborted')
+  return {
+    ...{ epoch, promptId, group: groupIndex, member, turns, reward, error, stopReason },
+    components: score,
+    token: sample.tokens,
+    lossMask: sample.lossMask,
+    logprob: sample.rolloutLogProbs,
+    version: sample.weightVersions,
+    turn: sample.turn,
+  }
+}
+
+/** Tokens to learn from. */
+export function countLearned(lossMask: ArrayLike<number>): number {
+  let count = 0
+  for (let t = 0; t < lossMask.length; t++) if (lossMask[t] !== 0) count++
+  return count
+}
+
+/**
+ * Checks that a sample's columns are of one length and hold what they should, and that its numbers can be written and read.
+ * @throws InputError that says which is not.
+ */
+export function checkSample(sample: Sample): void {
+  const { id, tokens, reward, score, status } = sample
+  const subject = `sample ${id}`
+  for (const [name, column] of Object.entries(TOKEN_COLUMNS)) {
+    checkTokenColumn(`${subject}, ${name}`, column, sample[name as keyof typeof TOKEN_COLUMNS], tokens.length)
+  }
+  const learned = countLearned(sample.lossMask)
+  if (sample.responseLength !== learned) {
+    throw new InputError(
+      `${subject}, responseLength`,
+      show(sample.responseLength),
+      `${learned}, the tokens to learn from`,
+    )
+  }
+  if (!statuses.includes(status)) throw unknownWord(`${subject}, status`, String(status), statuses)
+  const numbers = { reward, ...score }
+  for (const [name, value] of Object.entries(numbers)) {
+    if (value === null || Number.isFinite(value)) continue
+    throw new InputError(`${subject}, ${name}`, show(value), 'a finite number, or null where it could not be told')
+  }
+}

@@ -1,0 +1,220 @@
+import { readFile, writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import fc from 'fast-check'
+import { describe, expect, test } from 'vitest'
+import {
+  buildBatchMetadata,
+  computeResponseLengths,
+  convertToBatch,
+  extractSampleFields,
+} from '../../src/tables/rollout-batch.ts'
+import {
+  appendResponseTokens,
+  type Sample,
+  samplesOf,
+  samplesToTrajectories,
+  startSample,
+} from '../../src/tables/sample.ts'
+import {
+  exportSamplesToHuggingfaceFormat,
+  exportSamplesToJsonl,
+  loadSamplesFromJsonl,
+} from '../../src/tables/sample-files.ts'
+import { Trajectories, type Trajectory } from '../../src/tables/trajectories.ts'
+import { temporaryFolder } from '../support/temporary.ts'
+import { anyTrajectory, plain, trajectory } from '../support/trajectories.ts'
+
+const examples = {
+  example: (index: number) => ({ prompt: `prompt ${index}`, answer: `answer ${index}`, level: index }),
+}
+const tokenizer = { decode: (ids: ArrayLike<number>) => Array.from(ids).join(' ') }
+
+function tableOf(rows: readonly Trajectory[]): Trajectories {
+  const trajectories = new Trajectories()
+  for (const row of rows) trajectories.append(row)
+  return trajectories
+}
+
+function samples(...rows: Partial<Trajectory>[]): Sample[] {
+  return samplesOf(tableOf(rows.map((row, member) => trajectory({ member, ...row }))), examples, tokenizer)
+}
+
+const start = startSample({
+  ...{ epoch: 1, promptId: 7, group: 9, member: 2 },
+  example: { prompt: 'p', answer: 'a', level: 3 },
+  tokens: [1, 2],
+})
+
+describe('samples of trajectories', () => {
+  test('are views: their tokens are the columns, and what is said of them is what the trajectories say', () => {
+    const trajectories = tableOf([
+      trajectory({ group: 4, promptId: 3, components: { right: 1 }, stopReason: 'context' }),
+    ])
+    const [sample] = samplesOf(trajectories, examples, tokenizer)
+    expect((sample!.tokens as Int32Array).buffer).toBe(trajectories.columns().token.buffer)
+    expect(sample).toMatchObject({
+      ...{ id: '0-3-4-0', index: 0, epoch: 0, promptId: 3, groupIndex: 4, member: 0 },
+      ...{ prompt: 'prompt 3', groundTruth: 'answer 3', metadata: { level: 3 } },
+      ...{ response: '7 8', responseLength: 2, reward: 1, score: { right: 1 }, status: 'truncated', error: null },
+    })
+  })
+
+  test('and back again are the same trajectories, in order', () => {
+    fc.assert(
+      fc.property(fc.array(anyTrajectory, { maxLength: 20 }), (rows) => {
+        const trajectories = tableOf(rows)
+        const back = samplesToTrajectories(samplesOf(trajectories, examples, tokenizer))
+        const rowsOf = (table: Trajectories) => Array.from({ length: table.count }, (_, i) => plain(table.row(i)))
+        expect(rowsOf(back)).toEqual(rowsOf(trajectories.take(trajectories.order())))
+      }),
+      { numRuns: 20 },
+    )
+  })
+
+  test('have ids that no other has: groups are not counted anew in another round', () => {
+    const rows = [0, 1].flatMap((epoch) => [0, 1].map((member) => trajectory({ epoch, member, group: epoch })))
+    const ids = samplesOf(tableOf(rows), examples, tokenizer).map(({ id }) => id)
+    expect(new Set(ids).size).toBe(4)
+  })
+
+  test('that are pending are no trajectories', () => {
+    expect(() => samplesToTrajectories([start])).toThrow('sample 1-7-9-2: got pending, expected completed')
+  })
+})
+
+describe('appendResponseTokens', () => {
+  test('keeps what the model said apart from what it was told: tool tokens are masked, and turns are counted', () => {
+    const said = { tokens: [3, 4], text: 'x', trainable: true, logprobs: [-0.5, -0.25], version: 6 }
+    let sample = appendResponseTokens(start, said)
+    sample = appendResponseTokens(sample, { tokens: [5], text: '<tool>', trainable: false })
+    sample = appendResponseTokens(sample, { ...said, tokens: [6], logprobs: [-1], version: 7 })
+    expect(sample).toMatchObject({
+      ...{ tokens: [1, 2, 3, 4, 5, 6], lossMask: [0, 0, 1, 1, 0, 1], rolloutLogProbs: [0, 0, -0.5, -0.25, 0, -1] },
+      ...{ weightVersions: [-1, -1, 6, 6, -1, 7], turn: [0, 0, 0, 0, 1, 1], turns: 2 },
+      ...{ response: 'x<tool>x', responseLength: 3, status: 'pending' },
+    })
+    expect(start.tokens).toEqual([1, 2])
+  })
+
+  test.each([
+    ['fewer logprobs than tokens', { trainable: true, logprobs: [-1], version: 0 }, /got 1 numbers, expected 2/],
+    ['no logprobs of what was said', { trainable: true, version: 0 }, /logprobs: got none/],
+    ['no version of what was said', { trainable: true, logprobs: [-1, -1] }, /version: got none/],
+    ['logprobs of what was told', { trainable: false, logprobs: [-1, -1] }, /expected none/],
+    [
+      'a logprob that is NaN',
+      { trainable: true, logprobs: [-1, Number.NaN], version: 0 },
+      /rolloutLogProbs\[3\]: got NaN/,
+    ],
+    ['a token that is no id', { trainable: false, tokens: [0.5] }, /tokens\[2\]: got 0.5/],
+    ['no tokens', { trainable: false, tokens: [] }, /tokens: got none/],
+  ])('refuses %s', (_, wrong, message) => {
+    expect(() => appendResponseTokens(start, { tokens: [3, 4], text: '', ...wrong })).toThrow(message)
+  })
+})
+
+describe('a batch', () => {
+  test('is the same whoever was done first: groups are not mixed in order of completion', () => {
+    const all = samples({ group: 0 }, { group: 0 }, { group: 1 }, { group: 1 }, { group: 0, epoch: 1 })
+    fc.assert(
+      fc.property(fc.shuffledSubarray(all, { minLength: 5 }), (finished) => {
+        expect(convertToBatch(finished).samples).toEqual(all)
+      }),
+    )
+  })
+
+  test('has every field of every sample; a reward that cannot be told is null, not 0', () => {
+    const batch = convertToBatch(samples({ reward: 0.5 }, { reward: null, stopReason: 'length', group: 3 }), {
+      ...{ epochId: 2, stepId: 11 },
+    })
+    expect(batch.rewards).toEqual([0.5, null])
+    expect(batch.groupIndices).toEqual([0, 3])
+    expect(batch.responseLengths).toEqual([2, 2])
+    expect(batch.tokens.map((tokens) => Array.from(tokens))).toEqual([
+      [5, 6, 7, 8],
+      [5, 6, 7, 8],
+    ])
+    expect(batch.metadata).toEqual({
+      ...{ epochId: 2, stepId: 11, numSamples: 2, numGroups: 2, numTokens: 8, weightVersions: { min: 0, max: 0 } },
+      statuses: { pending: 0, completed: 1, truncated: 1, aborted: 0, failed: 0 },
+    })
+    expect(buildBatchMetadata([start], 0, 0).weightVersions).toBeNull()
+    expect(extractSampleFields(batch.samples).rewards).toEqual(batch.rewards)
+    expect(computeResponseLengths([[0, 1, 1], []])).toEqual([2, 0])
+  })
+
+  test('of no sample, of one twice, or of a mask that covers the prompt beside tokens that do not, is an error', () => {
+    expect(() => convertToBatch([])).toThrow('samples: got none')
+    const [sample] = samples({})
+    expect(() => convertToBatch([sample!, sample!])).toThrow('got "0-0-0-0" twice, expected each sample once')
+    expect(() => convertToBatch([{ ...sample!, tokens: [7, 8] }])).toThrow(/lossMask: got 4 elements, expected 2/)
+    expect(() => convertToBatch([{ ...sample!, responseLength: 3 }])).toThrow(/responseLength: got 3, expected 2/)
+    expect(() => convertToBatch([{ ...sample!, reward: Number.NaN }])).toThrow(/reward: got NaN/)
+    expect(() => convertToBatch([{ ...sample!, status: 'complete' as never }])).toThrow(/did you mean "completed"/)
+  })
+})
+
+describe('samples in files', () => {
+  test('read back as they were, with their tokens where those were written', async () => {
+    const path = join(await temporaryFolder(), 'samples.jsonl')
+    const rows = samples({ reward: null, error: 'no judge', components: { right: null } }, { stopReason: 'context' })
+    const asPlain = (sample: Sample) => JSON.parse(JSON.stringify({ ...sample, ...tokensOf(sample) }))
+    const tokensOf = ({ tokens, lossMask, rolloutLogProbs, weightVersions, turn }: Sample) =>
+      Object.fromEntries(
+        Object.entries({ tokens, lossMask, rolloutLogProbs, weightVersions, turn }).map(([k, v]) => [k, Array.from(v)]),
+      )
+    await exportSamplesToJsonl(rows, path, { includeTokens: true })
+    const read = await loadSamplesFromJsonl(path)
+    expect(read).toEqual(rows.map(asPlain))
+    expect(plain(samplesToTrajectories(read).row(1))).toEqual(plain(samplesToTrajectories(rows).row(1)))
+    expect(JSON.parse((await readFile(path, 'utf8')).split('\n')[0]!).rolloutLogProbs).toEqual([null, null, -0.5, -1])
+
+    await exportSamplesToJsonl(rows, path)
+    const [without] = await loadSamplesFromJsonl(path, { limit: 1 })
+    expect(without).toMatchObject({ id: '0-0-0-0', response: '7 8', reward: null, error: 'no judge', tokens: [] })
+    expect((await loadSamplesFromJsonl(path, { limit: 1 })).length).toBe(1)
+  })
+
+  test.each([
+    ['{"prompt": "p", "resp', /:2: got .* expected a line of JSON/],
+    ['[]', /:2: got \[\], expected a sample/],
+    ['{"response": "r"}', /:2, prompt: got undefined/],
+    ['{"prompt": "p", "response": 3}', /:2, response: got 3/],
+    ['{"prompt": "p", "response": "r", "tokens": [1, 2, 3], "lossMask": [1]}', /:2: sample .*lossMask: got 1 elements/],
+    ['{"prompt": "p", "response": "r", "tokens": "123"}', /:2, tokens: got "123", expected a list of numbers/],
+    ['{"prompt": "p", "response": "r", "reward": "good"}', /:2: sample .* reward: got "good"/],
+    [
+      '{"prompt": "p", "response": "r", "tokens": [1], "weightVersions": [3], "rolloutLogProbs": [null]}',
+      /:2: sample .*rolloutLogProbs: got NaN/,
+    ],
+  ])('name the line that is wrong: %s', async (line, message) => {
+    const path = join(await temporaryFolder(), 'wrong.jsonl')
+    await writeFile(path, `{"prompt": "p", "response": "r"}\n${line}\n`)
+    await expect(loadSamplesFromJsonl(path)).rejects.toThrow(message)
+  })
+
+  test('are not written at all where a number is not finite: JSON would make it null', async () => {
+    const path = join(await temporaryFolder(), 'samples.jsonl')
+    const [sample] = samples({})
+    await expect(exportSamplesToJsonl([sample!, { ...sample!, reward: Number.NaN }], path)).rejects.toThrow(/got NaN/)
+    await expect(readFile(path)).rejects.toThrow('ENOENT')
+  })
+
+  test('for trainers of Hugging Face are prompt and completion, as texts or as messages, not some of each', async () => {
+    const path = join(await temporaryFolder(), 'trl.jsonl')
+    const lines = async () =>
+      (await readFile(path, 'utf8'))
+        .trim()
+        .split('\n')
+        .map((line) => JSON.parse(line))
+    const [text] = samples({ reward: null })
+    await exportSamplesToHuggingfaceFormat([text!], path)
+    expect(await lines()).toEqual([{ prompt: 'prompt 0', completion: '7 8', reward: null }])
+    const messages = { ...text!, prompt: [{ role: 'user', content: 'hello' }] }
+    await exportSamplesToHuggingfaceFormat([messages], path)
+    expect(await lines()).toEqual([
+      { prompt: messages.prompt, completion: [{ role: 'assistant', content: '7 8' }], reward: null },
+    ])
+    await expect(exportSamplesToHuggingfaceFormat([text!, messages], path)).rejects.toThrow(/as of the first sample/)
+  })
+})
