@@ -42,12 +42,14 @@ const PACKAGES: Readonly<Record<string, readonly string[]>> = {
   '@tensorflow/tfjs-layers': ['devices', 'policies'],
   '@tensorflow/tfjs-backend-cpu': ['devices'],
   '@tensorflow/tfjs-backend-wasm': ['devices', 'bench'],
+  '@huggingface/jinja': ['text'],
+  '@huggingface/tokenizers': ['text'],
   '@observablehq/plot': ['training', 'bench'],
   linkedom: ['training', 'bench'],
 }
 /** Loaded where they are first used: only `import type` or `await import` may name them. */
 const HEAVY = Object.keys(PACKAGES).filter((name) => !['colonnade', 'bitecs'].includes(name))
-const NODE_ROOMS = ['files', 'training', 'tables', 'cli', 'bench', 'examples', 'kernels', 'devices', 'export']
+const NODE_ROOMS = ['files', 'training', 'tables', 'cli', 'bench', 'examples', 'kernels', 'devices', 'export', 'text']
 
 interface Import {
   readonly from: string
