@@ -4,7 +4,7 @@
  */
 import { type FileHandle, mkdir, open, readFile, rename, rm, stat } from 'node:fs/promises'
 import { dirname } from 'node:path'
-import { InputError } from './errors.ts'
+import { InputError, show } from './errors.ts'
 
 /** Writes chunks to a file that appears, or is replaced, at once and whole. */
 export async function writeWhole(
@@ -33,6 +33,31 @@ export async function readWhole(path: string, expected: string): Promise<Uint8Ar
   } catch (cause) {
     throw new InputError(path, (cause as Error).message, expected, { cause })
   }
+}
+
+/**
+ * The JSON object in a file. `expected` is what the reader would have accepted.
+ * @throws InputError where it cannot be read, or is something else.
+ */
+export async function readJsonObject(
+  path: string,
+  expected = 'a JSON file that can be read',
+): Promise<Record<string, unknown>> {
+  return parseJsonObject(path, await readWhole(path, expected))
+}
+
+/** The JSON object that some bytes are; `subject` names them in errors. */
+export function parseJsonObject(subject: string, bytes: Uint8Array): Record<string, unknown> {
+  let value: unknown
+  try {
+    value = JSON.parse(new TextDecoder().decode(bytes))
+  } catch (cause) {
+    throw new InputError(subject, `a file that is not JSON (${(cause as Error).message})`, 'a JSON object', { cause })
+  }
+  if (typeof value !== 'object' || value === null || Array.isArray(value)) {
+    throw new InputError(subject, show(value), 'a JSON object')
+  }
+  return value as Record<string, unknown>
 }
 
 /** True if there is something at a path. Throws InputError where that cannot be seen. */

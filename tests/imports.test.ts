@@ -45,6 +45,8 @@ const PACKAGES: Readonly<Record<string, readonly string[]>> = {
   '@tensorflow/tfjs-layers': ['devices', 'policies'],
   '@tensorflow/tfjs-backend-cpu': ['devices'],
   '@tensorflow/tfjs-backend-wasm': ['devices', 'bench'],
+  '@huggingface/jinja': ['text'],
+  '@huggingface/tokenizers': ['text'],
   '@observablehq/plot': ['training', 'bench'],
   linkedom: ['training', 'bench'],
 }
@@ -62,6 +64,7 @@ const NODE_ROOMS = [
   'export',
   'rewards',
   'datasets',
+  'text',
 ]
 
 interface Import {

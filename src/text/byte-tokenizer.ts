@@ -2,14 +2,13 @@
 import type { Message } from '../environments/text.ts'
 import { InputError, show } from '../errors.ts'
 import type { ChatTemplate, RenderOptions } from './chat-template.ts'
-import type { Tokenizer } from './tokenizer.ts'
+import { checkUnicode, REPLACEMENT, type Tokenizer } from './tokenizer.ts'
 
 /** Roles that the template of bytes knows, each with a special token of its name. */
 const ROLES = ['system', 'user', 'assistant', 'tool'] as const
 /** Ids 256 and up. */
 const SPECIALS: readonly string[] = ['<|begin|>', '<|end|>', '<|pad|>', ...ROLES.map((role) => `<|${role}|>`)]
 const [BEGIN, END] = [256, 257]
-const REPLACEMENT = '\u{fffd}'
 
 /** A tokenizer of single bytes or characters. */
 export interface ByteTokenizer extends Tokenizer {
@@ -40,6 +39,7 @@ function bytes(): ByteTokenizer {
     beginIds: [BEGIN],
     endIds: [END],
     padId: special.get('<|pad|>')!,
+    specialTokens: SPECIALS,
     chatTemplate: byteTemplate,
     encode(text, options = {}) {
       checkUnicode(text)
@@ -92,6 +92,7 @@ function characters(alphabet: string): ByteTokenizer {
     beginIds: [],
     endIds: [end],
     padId: end + 1,
+    specialTokens: texts.slice(end),
     chatTemplate: null,
     encode(text, options = {}) {
       if (!options.special) return encodePlain(text)
@@ -114,12 +115,4 @@ const byteTemplate: ChatTemplate = {
     const said = messages.map(({ role, content }) => `<|${role}|>${content}<|end|>`)
     return `<|begin|>${said.join('')}${addGenerationPrompt ? '<|assistant|>' : ''}`
   },
-}
-
-/** Throws for half a surrogate pair, which UTF-8 has no bytes for. */
-export function checkUnicode(text: string): void {
-  const at = text.search(/\p{Surrogate}/u)
-  if (at < 0) return
-  const code = text.charCodeAt(at).toString(16).toUpperCase()
-  throw new InputError(`text ${show(text)}`, `half a surrogate pair, U+${code}, at character ${at}`, 'valid Unicode')
 }

@@ -60,6 +60,9 @@ describe('bytes', () => {
     expect(ids).toEqual([256, 257, 258, 259, 260, 261, 262, 0x7f])
     expect(tokenizer.vocabularySize).toBe(263)
     expect([tokenizer.beginIds, tokenizer.endIds, tokenizer.padId]).toEqual([[256], [257], 258])
+    expect(tokenizer.specialTokens.flatMap((token) => tokenizer.encode(token, { special: true }))).toEqual([
+      256, 257, 258, 259, 260, 261, 262,
+    ])
   })
 })
 

@@ -3,11 +3,10 @@
  * several shards with `model.safetensors.index.json`.
  */
 import { InputError, show } from '../../errors.ts'
-import { isThere, makeFolder, readWhole, writeWhole } from '../../files.ts'
+import { isThere, makeFolder, readJsonObject, writeWhole } from '../../files.ts'
 import { readSafetensors, tensorOf, writeSafetensors } from '../../safetensors.ts'
 import type { Parameter } from '../policy.ts'
 import { checkWeights, fillWeights, type weightTypes } from '../weights.ts'
-import type { TransformerConfig } from './config.ts'
 import { type TransformerModel, transformer, viewParameters } from './model.ts'
 
 /** The names that `config.json` has for the types of weights. */
@@ -25,7 +24,7 @@ export async function loadTransformer(
   { valueHead = false }: { readonly valueHead?: boolean } = {},
 ): Promise<{ model: TransformerModel; weights: Float32Array }> {
   const configPath = `${folder}/config.json`
-  const model = transformer(await readJson(configPath), { subject: configPath, valueHead })
+  const model = transformer(await readJsonObject(configPath), { subject: configPath, valueHead })
   const weights = new Float32Array(model.numParameters)
   for (const [path, parameters] of await findShards(folder, model)) {
     fillWeights(weights, path, (await readSafetensors(path)).tensors, parameters, '')
@@ -73,7 +72,7 @@ async function findShards(folder: string, model: TransformerModel): Promise<Map<
   const wanted = model.parameters.filter((parameter) => !isOfCritic(parameter))
   if (await isThere(whole)) return new Map([[whole, wanted]])
   const indexPath = `${folder}/model.safetensors.index.json`
-  const { weight_map: places } = await readJson(indexPath, `it, or ${whole}`)
+  const { weight_map: places } = await readJsonObject(indexPath, `it, or ${whole}`)
   if (typeof places !== 'object' || places === null) {
     throw new InputError(`${indexPath}, weight_map`, show(places), 'a file for each tensor')
   }
@@ -93,18 +92,4 @@ async function findShards(folder: string, model: TransformerModel): Promise<Map<
   const [extra] = files.keys()
   if (extra !== undefined) throw new InputError(indexPath, `tensor ${extra}`, 'only those of the model')
   return shards
-}
-
-async function readJson(path: string, expected = 'a JSON file that can be read'): Promise<TransformerConfig> {
-  const bytes = await readWhole(path, expected)
-  let value: unknown
-  try {
-    value = JSON.parse(new TextDecoder().decode(bytes))
-  } catch (cause) {
-    throw new InputError(path, `a file that is not JSON (${(cause as Error).message})`, 'a JSON object', { cause })
-  }
-  if (typeof value !== 'object' || value === null || Array.isArray(value)) {
-    throw new InputError(path, show(value), 'a JSON object')
-  }
-  return value as TransformerConfig
 }

@@ -1,0 +1,187 @@
+/**
+ * A tokenizer in a folder, as Hugging Face's libraries write it. `tokenizer.json` is the tokenizer; the files beside it name
+ * the tokens that begin and end, and hold the chat templates. `@huggingface/tokenizers` does the work; what it has no words
+ * for (special tokens as text, a text that continues another) is the same tokenizer with a few lines of its file changed,
+ * over the one vocabulary.
+ */
+import { createHash } from 'node:crypto'
+import type { Tokenizer as Engine } from '@huggingface/tokenizers'
+import { InputError, show } from '../errors.ts'
+import { isThere, parseJsonObject, readJsonObject, readWhole } from '../files.ts'
+import { type ChatTemplate, jinjaTemplate } from './chat-template.ts'
+import { anyOf, checkUnicode, REPLACEMENT, type Tokenizer } from './tokenizer.ts'
+
+/** A JSON object. */
+type Json = Readonly<Record<string, unknown>>
+/** An entry of `added_tokens` in tokenizer.json. */
+interface AddedToken {
+  readonly id: number
+  readonly content: string
+  readonly special?: boolean
+}
+/** A tokenizer, the same one for texts that continue others, and the added tokens that it looks for. */
+interface Reader {
+  readonly whole: Engine
+  readonly continued: Engine
+  readonly added: RegExp
+}
+
+/** The tokens that templates know by these names. */
+const NAMED_TOKENS = ['bos_token', 'eos_token', 'unk_token', 'sep_token', 'pad_token', 'cls_token', 'mask_token']
+const NO_MODEL = { type: 'BPE', vocab: {}, merges: [] }
+
+/**
+ * Reads a tokenizer's folder: `tokenizer.json`, and, where they are there, `tokenizer_config.json`,
+ * `special_tokens_map.json`, `generation_config.json` and `chat_template.jinja`. The first end id is that of `eos_token`.
+ * Spaces are not cleaned up in decoding, whatever the folder says: that would make other text of what the model said.
+ * @throws InputError for a file that is missing, damaged or of a kind that is not known, for a token that is named and not in
+ * the vocabulary, and for a chat template that cannot be read.
+ * @example const tokenizer = await loadTokenizer('models/SmolLM2-135M-Instruct')
+ */
+export async function loadTokenizer(folder: string): Promise<Tokenizer> {
+  const path = `${folder}/tokenizer.json`
+  const bytes = await readWhole(path, 'a tokenizer as Hugging Face writes it')
+  const json = parseJsonObject(path, bytes)
+  const readIfThere = async (name: string): Promise<Json> =>
+    (await isThere(`${folder}/${name}`)) ? readJsonObject(`${folder}/${name}`) : {}
+  const config = await readIfThere('tokenizer_config.json')
+  const named = namedTokens({ ...(await readIfThere('special_tokens_map.json')), ...config })
+  const generation = await readIfThere('generation_config.json')
+
+  const added = (json.added_tokens ?? []) as AddedToken[]
+  const { usual, plain } = await startReaders(path, json, config, added)
+  const engine = usual.whole
+  let vocabularySize = 0
+  for (const id of engine.get_vocab().values()) vocabularySize = Math.max(vocabularySize, id + 1)
+  const idOf = (name: string): number[] => {
+    const token = named[name]
+    if (token === undefined) return []
+    const id = engine.token_to_id(token)
+    if (id === undefined) throw new InputError(`${folder}, ${name}`, show(token), 'a token of its vocabulary')
+    return [id]
+  }
+  const ends = [generation.eos_token_id ?? []].flat()
+  for (const id of ends) {
+    if (!(Number.isSafeInteger(id) && (id as number) >= 0 && (id as number) < vocabularySize)) {
+      throw new InputError(`${folder}/generation_config.json, eos_token_id`, show(id), `ids below ${vocabularySize}`)
+    }
+  }
+  return {
+    id: createHash('sha256').update(bytes).digest('hex'),
+    vocabularySize,
+    beginIds: config.add_bos_token === undefined ? leadingIds(engine) : config.add_bos_token ? idOf('bos_token') : [],
+    endIds: [...new Set([...idOf('eos_token'), ...(ends as number[])])],
+    specialTokens: added.filter(({ special }) => special).map(({ content }) => content),
+    chatTemplate: await readTemplate(folder, config, named),
+    encode(text, { special = false, continues = false } = {}) {
+      checkUnicode(text)
+      const reader = special ? usual : plain
+      return continues ? encodeContinued(reader, text) : idsOf(reader.whole, text)
+    },
+    decode(ids) {
+      // The library would make up an unknown token for an id that has none.
+      let text = ''
+      let run: number[] = []
+      for (let i = 0; i <= ids.length; i++) {
+        const id = ids[i]
+        if (id !== undefined && engine.id_to_token(id) !== undefined) run.push(id)
+        else {
+          if (run.length > 0) text += engine.decode(run, { clean_up_tokenization_spaces: false })
+          if (id !== undefined) text += REPLACEMENT
+          run = []
+        }
+      }
+      return text
+    },
+  }
+}
+
+/** The tokenizer as its file has it, and one that takes special tokens as text. */
+async function startReaders(path: string, json: Json, config: Json, added: readonly AddedToken[]) {
+  const { Tokenizer: Engine } = await import('@huggingface/tokenizers')
+  try {
+    const whole = new Engine(json, config)
+    // The vocabulary, with its merges, is by far the largest part: it is built once and shared.
+    const variant = (changes: Json) => {
+      const engine = new Engine({ ...json, model: NO_MODEL, ...changes }, config)
+      engine.model = whole.model
+      return engine
+    }
+    const continued = { normalizer: withoutPrefix(json.normalizer), pre_tokenizer: withoutPrefix(json.pre_tokenizer) }
+    const text = { added_tokens: added.filter(({ special }) => !special) }
+    const usual: Reader = { whole, continued: variant(continued), added: anyOf(added.map(({ content }) => content)) }
+    const plain: Reader = {
+      whole: variant(text),
+      continued: variant({ ...continued, ...text }),
+      added: anyOf(text.added_tokens.map(({ content }) => content)),
+    }
+    return { usual, plain }
+  } catch (cause) {
+    throw new InputError(path, `an error (${(cause as Error).message})`, 'a tokenizer of a known kind', { cause })
+  }
+}
+
+/** A normalizer or pre-tokenizer that puts nothing before a text. */
+function withoutPrefix(part: unknown): unknown {
+  if (Array.isArray(part)) return part.map(withoutPrefix).filter((entry) => entry !== null)
+  if (typeof part !== 'object' || part === null) return part
+  const { type } = part as Json
+  if (type === 'Prepend') return null
+  if (type === 'Metaspace') return { ...part, prepend_scheme: 'never', add_prefix_space: false }
+  if (type === 'ByteLevel') return { ...part, add_prefix_space: false }
+  if (type !== 'Sequence') return part
+  return Object.fromEntries(Object.entries(part).map(([key, value]) => [key, withoutPrefix(value)]))
+}
+
+function idsOf(engine: Engine, text: string): number[] {
+  const { ids, tokens } = engine.encode(text, { add_special_tokens: false })
+  const at = ids.findIndex((id: number | undefined) => id === undefined)
+  if (at >= 0) throw new InputError(`text ${show(text)}`, show(tokens[at]), 'only what the tokenizer has tokens for')
+  return ids
+}
+
+/** What stands before the first added token continues the text before; the rest is read as usual. */
+function encodeContinued({ whole, continued, added }: Reader, text: string): number[] {
+  const at = text.search(added)
+  if (at < 0) return idsOf(continued, text)
+  return [...idsOf(continued, text.slice(0, at)), ...idsOf(whole, text.slice(at))]
+}
+
+/** What the post-processor puts before a text. */
+function leadingIds(engine: Engine): number[] {
+  const text = idsOf(engine, 'x')
+  const { ids } = engine.encode('x')
+  const at = ids.findIndex((_: number, start: number) => text.every((id, i) => ids[start + i] === id))
+  return ids.slice(0, Math.max(at, 0))
+}
+
+/** Tokens by the names that files and templates have for them. */
+function namedTokens(config: Json): Record<string, string> {
+  const named: Record<string, string> = {}
+  for (const name of NAMED_TOKENS) {
+    const value = config[name]
+    const content = typeof value === 'object' && value !== null ? (value as Json).content : value
+    if (typeof content === 'string') named[name] = content
+  }
+  return named
+}
+
+/** `chat_template.jinja`, else `chat_template` of the configuration: one text, or several by name. */
+async function readTemplate(folder: string, config: Json, named: Json): Promise<ChatTemplate | null> {
+  const file = `${folder}/chat_template.jinja`
+  if (await isThere(file)) {
+    const source = new TextDecoder().decode(await readWhole(file, 'a chat template'))
+    return jinjaTemplate(file, { default: source }, named)
+  }
+  const name = `${folder}/tokenizer_config.json, chat_template`
+  const { chat_template: given } = config
+  if (given === undefined || given === null) return null
+  if (typeof given === 'string') return jinjaTemplate(name, { default: given }, named)
+  const sources = Array.isArray(given)
+    ? Object.fromEntries(given.map((entry: Json | null) => [entry?.name, entry?.template]))
+    : given
+  if (typeof sources !== 'object' || Object.values(sources).some((source) => typeof source !== 'string')) {
+    throw new InputError(name, show(given), 'a text, or texts by name')
+  }
+  return jinjaTemplate(name, sources as Record<string, string>, named)
+}

@@ -1,0 +1,165 @@
+import { createHash } from 'node:crypto'
+import { cpSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { describe, expect, test } from 'vitest'
+import { InputError } from '../../src/errors.ts'
+import { loadTokenizer } from '../../src/text/load-tokenizer.ts'
+import { temporaryFolder } from '../support/temporary.ts'
+import { expectedOf, folderOf, recorded } from './golden.ts'
+
+describe.each(recorded)('%s, as transformers has it', async (name) => {
+  const tokenizer = await loadTokenizer(folderOf(name))
+  const { texts, begin, conversations } = expectedOf(name)
+
+  test('texts give its ids, with special tokens spelled out as such', () => {
+    for (const { text, ids } of texts) expect(tokenizer.encode(text, { special: true }), text).toEqual(ids)
+  })
+
+  test('texts give its ids where special tokens are text', () => {
+    for (const { text, plain } of texts) expect(tokenizer.encode(text), text).toEqual(plain)
+  })
+
+  test('ids decode to its text', () => {
+    for (const { ids, decoded } of texts) {
+      // The library loses a byte order mark that stands at the start of a run of byte tokens.
+      const lost = name === 'llama' || name === 'mistral' ? decoded.replace('\u{feff}', '') : decoded
+      expect(tokenizer.decode(Int32Array.from(ids))).toBe(lost)
+    }
+  })
+
+  test('the same ids stand before a text', () => {
+    expect(tokenizer.beginIds).toEqual(begin)
+  })
+
+  test('conversations become its texts, or are refused for its reason', () => {
+    for (const { messages, text, prompt, error } of conversations) {
+      const render = () => tokenizer.chatTemplate!.render(messages)
+      if (error === undefined) {
+        expect(render()).toBe(text)
+        expect(tokenizer.chatTemplate!.render(messages, { addGenerationPrompt: true })).toBe(prompt)
+      } else {
+        expect(render).toThrow(InputError)
+        expect(render).toThrow(error)
+        expect(render).toThrow(/roles \["system","user"\]/)
+      }
+    }
+  })
+
+  test('decoding and encoding again gives the ids of every text that transformers gives back', () => {
+    const kept = texts.filter(({ text, decoded }) => decoded === text && !text.includes('\u{feff}'))
+    expect(kept.length).toBeGreaterThan(15)
+    for (const { text } of kept) {
+      const ids = tokenizer.encode(text)
+      expect(tokenizer.encode(tokenizer.decode(ids)), text).toEqual(ids)
+    }
+  })
+
+  test('a text that continues another gets no space of its own', () => {
+    for (const text of ['Hello fox', ' Hello', '12', 'é😀']) {
+      const [end] = tokenizer.endIds
+      const ids = tokenizer.encode(text, { continues: true })
+      // Behind another token no space is stripped, so what was put in would show.
+      expect(tokenizer.decode([end!, ...ids])).toBe(`${tokenizer.decode([end!])}${text}`)
+    }
+  })
+
+  test('ids that mean nothing are U+FFFD, and no ids are no text', () => {
+    const { vocabularySize } = tokenizer
+    expect(tokenizer.decode([vocabularySize, -1])).toBe('\u{fffd}\u{fffd}')
+    expect(tokenizer.decode([])).toBe('')
+    expect(tokenizer.decode([vocabularySize - 1])).not.toContain('\u{fffd}')
+  })
+
+  test('half a surrogate pair is refused', () => {
+    expect(() => tokenizer.encode('a\ud800')).toThrow(/half a surrogate pair/)
+  })
+
+  test('its id is the SHA-256 of its file', () => {
+    const sum = createHash('sha256').update(readFileSync(`${folderOf(name)}/tokenizer.json`))
+    expect(tokenizer.id).toBe(sum.digest('hex'))
+  })
+})
+
+describe('what stands beside tokenizer.json', () => {
+  test('end ids are those of eos_token, and what generation_config.json adds', async () => {
+    const qwen2 = await loadTokenizer(folderOf('qwen2'))
+    const text = (ids: readonly number[]) => ids.map((id) => qwen2.decode([id]))
+    expect(text(qwen2.endIds)).toEqual(['<|im_end|>', '<|endoftext|>'])
+    expect(qwen2.specialTokens).toEqual(['<|endoftext|>', '<|im_start|>', '<|im_end|>'])
+    const llama3 = await loadTokenizer(folderOf('llama3')) // Names it in special_tokens_map.json alone.
+    expect(llama3.endIds.map((id) => llama3.decode([id]))).toEqual(['<|eot_id|>'])
+  })
+
+  test('a template for tools is taken where tools are given', async () => {
+    const { chatTemplate } = await loadTokenizer(folderOf('smollm'))
+    const messages = [{ role: 'user', content: 'Hi' }]
+    expect(chatTemplate!.render(messages)).toBe('<|im_start|>user\nHi<|im_end|>\n')
+    expect(chatTemplate!.render(messages, { tools: [{ name: 'add' }] })).toBe(
+      '<|im_start|>system\n[{"name": "add"}]<|im_end|>\n<|im_start|>user\nHi<|im_end|>\n',
+    )
+  })
+
+  test('a template is told no date, so that a conversation is the same text on any day', async () => {
+    const guarded = "\n  {{ strftime_now('%Y') if strftime_now is defined else 'no date' }}"
+    const folder = await changed({ chat_template: guarded })
+    expect((await loadTokenizer(folder)).chatTemplate!.render([])).toBe('\n  no date')
+    const demanding = await loadTokenizer(await changed({ chat_template: "{{ strftime_now('%Y') }}" }))
+    expect(() => demanding.chatTemplate!.render([])).toThrow(InputError)
+  })
+
+  test('a folder without a template has none', async () => {
+    const folder = await changed({ chat_template: undefined })
+    expect((await loadTokenizer(folder)).chatTemplate).toBeNull()
+  })
+
+  test('add_bos_token decides what stands before a text, where it is given', async () => {
+    const folder = await changed({ add_bos_token: false }, 'llama')
+    expect((await loadTokenizer(folder)).beginIds).toEqual([])
+    expect((await loadTokenizer(await changed({ add_bos_token: true }, 'llama'))).beginIds).toEqual([1])
+  })
+})
+
+describe('a folder that is wrong', () => {
+  test('no tokenizer.json, or one that is not JSON or of no known kind, is named', async () => {
+    const folder = await changed({})
+    writeFileSync(`${folder}/tokenizer.json`, '{"model": ')
+    await expect(loadTokenizer(folder)).rejects.toThrow(/tokenizer.json: got a file that is not JSON/)
+    writeFileSync(`${folder}/tokenizer.json`, '{"model": {}}')
+    await expect(loadTokenizer(folder)).rejects.toThrow(/a tokenizer of a known kind/)
+    rmSync(`${folder}/tokenizer.json`)
+    await expect(loadTokenizer(folder)).rejects.toThrow(/tokenizer.json: .*a tokenizer as Hugging Face writes it/)
+  })
+
+  test('an eos_token that is not in the vocabulary is named', async () => {
+    const folder = await changed({ eos_token: '<|gone|>' })
+    await expect(loadTokenizer(folder)).rejects.toThrow(/eos_token: got "<|gone|>", expected a token of its vocabulary/)
+  })
+
+  test('an end id beyond the vocabulary is named', async () => {
+    const folder = await changed({})
+    writeFileSync(`${folder}/generation_config.json`, '{"eos_token_id": [1, 90000]}')
+    await expect(loadTokenizer(folder)).rejects.toThrow(/eos_token_id: got 90000, expected ids below 425/)
+  })
+
+  test('a template that is malformed is named, with the reason', async () => {
+    const folder = await changed({ chat_template: '{% for message in messages %}{{ message' })
+    await expect(loadTokenizer(folder)).rejects.toThrow(/tokenizer_config.json, chat_template: got an error in default/)
+    await expect(loadTokenizer(await changed({ chat_template: [{ name: 'default' }] }))).rejects.toThrow(
+      /expected a text, or texts by name/,
+    )
+  })
+
+  test('named templates without a default say which there are', async () => {
+    const { chatTemplate } = await loadTokenizer(await changed({ chat_template: { rag: 'x', tool_use: 'y' } }))
+    expect(() => chatTemplate!.render([])).toThrow(/got only rag, tool_use, expected a default/)
+    expect(chatTemplate!.render([], { tools: [] })).toBe('y')
+  })
+})
+
+/** A copy of a recorded folder whose tokenizer_config.json has other entries. */
+async function changed(entries: object, name = 'qwen2'): Promise<string> {
+  const folder = await temporaryFolder()
+  cpSync(folderOf(name), folder, { recursive: true })
+  const path = `${folder}/tokenizer_config.json`
+  writeFileSync(path, JSON.stringify({ ...JSON.parse(readFileSync(path, 'utf8')), ...entries }))
+  return folder
+}
