@@ -11,6 +11,7 @@ import type { Kernels } from './kernels/bind.ts'
 import { createLanes } from './lanes.ts'
 import { decoderPlan, TransformerDecoder } from './policies/transformer/decoder.ts'
 import type { TransformerModel } from './policies/transformer/model.ts'
+import { checkSampling, type Sampling } from './policies/transformer/sampling.ts'
 import { Random } from './random.ts'
 import { Trajectories } from './tables/trajectories.ts'
 import type { LanguageModelDefinition, OpenLanguageModel } from './text/language-model.ts'
@@ -24,8 +25,8 @@ export interface TextCohortOptions {
   numLanes: number
   /** How the cohort is called; the policy's id where it is not given. */
   name?: string
-  /** What logits are divided by before a token is drawn: above 0. Default 1. */
-  temperature?: number
+  /** The distribution that tokens are drawn from. Default: the model's own. */
+  sampling?: Partial<Sampling>
   /** Tokens of a turn, at most; default the environment's. */
   maxTokens?: number
   /** Conversations begun from one prompt, one after another: a group. Default 1. */
@@ -54,7 +55,7 @@ export interface TextCohort {
   readonly context: number
   readonly maxTokens: number
   readonly groupSize: number
-  readonly temperature: number
+  readonly sampling: Sampling
   readonly explore: boolean
   readonly replyMilliseconds: number
   /** The cohort's entities, as a bitecs query found them. */
@@ -73,6 +74,8 @@ export interface TextCohort {
   /** The environment's last reply to each lane, and the one that it owes. */
   readonly replies: (Reply | null)[]
   readonly pending: (PendingReply | null)[]
+  /** Of the tokens said in each lane where a filter had left some out: from which ones each was drawn, one after another. */
+  readonly supports: number[][]
   /** Room for a list of lanes. */
   readonly laneList: Int32Array
   /** How many conversations may begin, of all that ever did. */
@@ -101,14 +104,15 @@ export function isTextCohort(options: object): options is TextCohortOptions {
  * @throws InputError that says which option is wrong, or what the model's files lack.
  */
 export async function draftTextCohort(options: TextCohortOptions): Promise<TextDraft> {
-  const { environment, policy, numLanes, temperature = 1, maxTokens = 1, groupSize = 1, replySeconds = 60 } = options
+  const { environment, policy, numLanes, sampling = {}, maxTokens = 1, groupSize = 1, replySeconds = 60 } = options
   if (typeof policy?.open !== 'function') throw new InputError('policy', show(policy), 'one like languageModel()')
   for (const [name, value] of Object.entries({ numLanes, maxTokens, groupSize })) {
     if (!(Number.isSafeInteger(value) && value >= 1)) throw new InputError(name, show(value), 'a whole number ≥ 1')
   }
-  for (const [name, value] of Object.entries({ temperature, replySeconds })) {
-    if (!(Number.isFinite(value) && value > 0)) throw new InputError(name, show(value), 'a number above 0')
+  if (!(Number.isFinite(replySeconds) && replySeconds > 0)) {
+    throw new InputError('replySeconds', show(replySeconds), 'a number above 0')
   }
+  checkSampling(sampling)
   const opened = await policy.open(environment)
   return { options, name: options.name ?? policy.id, opened }
 }
@@ -153,7 +157,7 @@ export function createTextCohort(
     context,
     maxTokens: options.maxTokens ?? environment.maxTokens,
     groupSize: options.groupSize ?? 1,
-    temperature: options.temperature ?? 1,
+    sampling: checkSampling(options.sampling ?? {}),
     explore: options.explore ?? true,
     replyMilliseconds: 1000 * (options.replySeconds ?? 60),
     lanes: createLanes(world.ecs, [columns.conversation], numLanes),
@@ -168,6 +172,7 @@ export function createTextCohort(
     histories: Array.from({ length: numLanes }, () => []),
     replies: new Array(numLanes).fill(null),
     pending: new Array(numLanes).fill(null),
+    supports: Array.from({ length: numLanes }, () => []),
     laneList: new Int32Array(numLanes),
     released: Number.POSITIVE_INFINITY,
     trajectories: new Trajectories(),

@@ -24,6 +24,9 @@ export const rlSettings = {
   warmupFraction: number(0, 'part of the updates in which the learning rate rises', { min: 0, max: 1 }),
   maxGradNorm: number(1, 'the gradient is brought down to this norm', { above: 0 }),
   temperature: number(1, 'what logits are divided by, in sampling and in training', { above: 0 }),
+  topK: whole(0, 'tokens are drawn from the most probable ones, this many; 0: from all', { min: 0 }),
+  topP: number(1, 'tokens are drawn from the fewest that have this probability together', { above: 0, max: 1 }),
+  minP: number(0, 'tokens are drawn from those with this part of the highest probability', { min: 0, max: 1 }),
   ...optimizerSettings,
 }
 

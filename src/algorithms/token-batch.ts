@@ -3,6 +3,7 @@
  * each of which predicts the token after it; a token of the batch is the target of the row before it.
  */
 import { InputError } from '../errors.ts'
+import type { TokenSupports } from '../policies/transformer/packed.ts'
 
 /** Sequences as tables have them: those of sequence i are tokens offsets[i] … offsets[i + 1] − 1. */
 export interface TokenSequences {
@@ -10,6 +11,9 @@ export interface TokenSequences {
   readonly token: ArrayLike<number>
   /** 1 for tokens to learn from. */
   readonly lossMask: ArrayLike<number>
+  /** From how many tokens each was drawn, where a filter had left some out, and all their ids; neither where none had. */
+  readonly supportLength?: ArrayLike<number>
+  readonly supportIds?: ArrayLike<number>
 }
 
 /** Sequences in the order of their micro-batches. */
@@ -21,6 +25,8 @@ export interface TokenBatch {
   readonly offsets: Int32Array
   readonly token: Int32Array
   readonly lossMask: Uint8Array
+  /** Null where no token was drawn from a part of the vocabulary only. */
+  readonly supports: TokenSupports | null
 }
 
 /**
@@ -54,7 +60,7 @@ export function packBatch(sequences: TokenSequences, maxRows: number): TokenBatc
   const order = bins.flatMap(({ members }) => members)
   const parts = [0]
   for (const { members } of bins) parts.push(parts.at(-1)! + members.length)
-  return { order, parts, ...inOrder(sequences, order) }
+  return { order, parts, ...inOrder(sequences, order), supports: supportsInOrder(sequences, order) }
 }
 
 function inOrder({ offsets: from, token, lossMask }: TokenSequences, order: readonly number[]) {
@@ -71,6 +77,24 @@ function inOrder({ offsets: from, token, lossMask }: TokenSequences, order: read
     batch.lossMask[offsets[place]!] = 0 // The first token follows nothing, so nobody predicted it.
   })
   return batch
+}
+
+function supportsInOrder(
+  { offsets, supportLength, supportIds }: TokenSequences,
+  order: readonly number[],
+): TokenSupports | null {
+  if (supportLength === undefined || supportIds === undefined || supportIds.length === 0) return null
+  const begin = [0] // Where each token's support begins in what was given.
+  for (let t = 0; t < supportLength.length; t++) begin.push(begin[t]! + supportLength[t]!)
+  const ends = [0]
+  const ids: number[] = []
+  for (const i of order) {
+    for (let t = offsets[i]!; t < offsets[i + 1]!; t++) {
+      for (let k = begin[t]!; k < begin[t + 1]!; k++) ids.push(supportIds[k]!)
+      ends.push(ids.length)
+    }
+  }
+  return { offsets: ends, ids: Int32Array.from(ids) }
 }
 
 /** A column of tokens in the batch's order. */

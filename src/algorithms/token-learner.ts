@@ -113,7 +113,7 @@ export class TokenLearner {
     const packed = whose === 'policy' ? this.#policy : this.#reference!
     for (let part = 0; part + 1 < batch.parts.length; part++) {
       const [from, to] = [batch.parts[part]!, batch.parts[part + 1]!]
-      const evaluated = packed.evaluate(packed.pack(batch.token, batch.offsets, from, to), temperature)
+      const evaluated = packed.evaluate(packed.pack(batch.token, batch.offsets, from, to, batch.supports), temperature)
       rowsToTokens(logprob, evaluated.logprob, batch.offsets, from, to)
       if (this.#hasCritic) rowsToTokens(value, evaluated.value, batch.offsets, from, to)
     }
@@ -167,7 +167,8 @@ export class TokenLearner {
         )
         tokensToRows(derivatives.dValue, own.dValue, offsets, from, to)
       }
-      this.#policy.differentiate(this.#policy.pack(token, offsets, from, to), lossOf, this.#gradient, temperature)
+      const rows = this.#policy.pack(token, offsets, from, to, batch.supports)
+      this.#policy.differentiate(rows, lossOf, this.#gradient, temperature)
     }
     return sums
   }

@@ -22,7 +22,7 @@ export function conversationPlan(numLanes: number, context: number) {
   const perToken = <T extends 'i32' | 'u8' | 'f32'>(type: T) => saved(column(type, numLanes, context))
   const perLane = <T extends 'i32' | 'u8' | 'f64'>(type: T) => saved(column(type, numLanes))
   return {
-    /** Token ids as sent and as sampled: lanes × context; so are the next four. Written by reset, infer and step. */
+    /** Token ids as sent and as sampled: lanes × context; so are the next five. Written by reset, infer and step. */
     token: perToken('i32'),
     /** 1 where the model chose the token. */
     lossMask: perToken('u8'),
@@ -32,6 +32,8 @@ export function conversationPlan(numLanes: number, context: number) {
     version: perToken('i32'),
     /** The turn that it belongs to, from 0; what the environment says belongs to the turn that it leads to. */
     turnOf: perToken('i32'),
+    /** From how many tokens it was drawn, where a filter had left some out; else 0. Which ones, the cohort's supports say. */
+    supportLength: perToken('i32'),
     /** Tokens so far. Written by reset, infer and step. */
     length: perLane('i32'),
     /** Where the model's turn begins. */

@@ -31,6 +31,12 @@ export interface Trajectory {
   readonly version: ArrayLike<number>
   /** The turn that it belongs to, from 0. */
   readonly turn: ArrayLike<number>
+  /**
+   * From how many tokens each was drawn, where a filter had left some out; 0 where it had not. Their ids in rising order, those
+   * of all tokens one after another, are `supportIds`. Both may be missing: then nothing was left out.
+   */
+  readonly supportLength?: ArrayLike<number>
+  readonly supportIds?: ArrayLike<number>
 }
 
 /** Views of the columns; they stand until the next row is appended, or all are forgotten. */
@@ -41,6 +47,10 @@ export interface TrajectoryColumns {
   readonly logprob: Float32Array
   readonly version: Int32Array
   readonly turn: Int32Array
+  readonly supportLength: Int32Array
+  /** Of trajectory i: supportIds[supportOffsets[i]] to supportIds[supportOffsets[i + 1]]. */
+  readonly supportIds: Int32Array
+  readonly supportOffsets: Int32Array
   readonly promptId: Int32Array
   readonly group: Int32Array
   readonly member: Int32Array
@@ -64,6 +74,7 @@ export class Trajectories {
   #count = 0
   #tokens = tokenColumns(1024)
   #rows = rowColumns(64)
+  #supportIds: Int32Array = new Int32Array(0)
   #stopReason: StopReason[] = []
   #error: (string | null)[] = []
   readonly #components = new Map<string, (number | null)[]>()
@@ -92,6 +103,9 @@ export class Trajectories {
     if (first + length > this.#tokens.token.length) this.#tokens = grown(this.#tokens, tokenColumns, first + length)
     if (row + 1 >= this.#rows.offsets.length) this.#rows = grown(this.#rows, rowColumns, row + 2)
     for (const name of TOKEN_COLUMNS) this.#tokens[name].set(trajectory[name], first)
+    if (trajectory.supportLength === undefined) this.#tokens.supportLength.fill(0, first, first + length)
+    else this.#tokens.supportLength.set(trajectory.supportLength, first)
+    this.#appendSupport(row, trajectory.supportIds ?? [])
     for (const name of ROW_COLUMNS) this.#rows[name][row] = trajectory[name]
     this.#rows.reward[row] = reward ?? 0
     this.#rows.known[row] = reward === null ? 0 : 1
@@ -104,6 +118,17 @@ export class Trajectories {
     }
     for (const [name, values] of this.#components) values.push(components[name] ?? null)
     this.#count++
+  }
+
+  #appendSupport(row: number, ids: ArrayLike<number>): void {
+    const from = this.#rows.supportOffsets[row]!
+    if (from + ids.length > this.#supportIds.length) {
+      const larger = new Int32Array(Math.max(1024, 2 * (from + ids.length)))
+      larger.set(this.#supportIds)
+      this.#supportIds = larger
+    }
+    this.#supportIds.set(ids, from)
+    this.#rows.supportOffsets[row + 1] = from + ids.length
   }
 
   /** Forgets all of them; the memory is kept. */
@@ -125,8 +150,8 @@ export class Trajectories {
   /** The columns as they stand: views, not copies. */
   columns(): TrajectoryColumns {
     const [count, numTokens] = [this.#count, this.numTokens]
-    const { offsets, promptId, group, member, epoch, turns, reward, known, advantage } = this.#rows
-    const { token, lossMask, logprob, version, turn } = this.#tokens
+    const { offsets, supportOffsets, promptId, group, member, epoch, turns, reward, known, advantage } = this.#rows
+    const { token, lossMask, logprob, version, turn, supportLength } = this.#tokens
     return {
       offsets: offsets.subarray(0, count + 1),
       token: token.subarray(0, numTokens),
@@ -134,6 +159,9 @@ export class Trajectories {
       logprob: logprob.subarray(0, numTokens),
       version: version.subarray(0, numTokens),
       turn: turn.subarray(0, numTokens),
+      supportLength: supportLength.subarray(0, numTokens),
+      supportIds: this.#supportIds.subarray(0, supportOffsets[count]),
+      supportOffsets: supportOffsets.subarray(0, count + 1),
       promptId: promptId.subarray(0, count),
       group: group.subarray(0, count),
       member: member.subarray(0, count),
@@ -170,6 +198,7 @@ export class Trajectories {
       logprob: columns.logprob.subarray(from, to),
       version: columns.version.subarray(from, to),
       turn: columns.turn.subarray(from, to),
+      ...(columns.supportIds.length === 0 ? {} : supportOf(columns, i)),
     }
   }
 
@@ -188,6 +217,13 @@ export class Trajectories {
   }
 }
 
+function supportOf({ offsets, supportOffsets, supportLength, supportIds }: TrajectoryColumns, i: number) {
+  return {
+    supportLength: supportLength.subarray(offsets[i], offsets[i + 1]),
+    supportIds: supportIds.subarray(supportOffsets[i], supportOffsets[i + 1]),
+  }
+}
+
 /** Returns the number of tokens. */
 function check(trajectory: Trajectory): number {
   const { token, reward, components, stopReason, group, member } = trajectory
@@ -196,6 +232,7 @@ function check(trajectory: Trajectory): number {
   for (const name of TOKEN_COLUMNS) {
     checkTokenColumn(`${subject}, ${name}`, name, trajectory[name], token.length)
   }
+  checkSupport(subject, trajectory)
   for (const name of ROW_COLUMNS) checkElements(`${subject}, ${name}`, [trajectory[name]], isCount, COUNT)
   if (!stopReasons.includes(stopReason)) throw unknownWord(`${subject}, stopReason`, String(stopReason), stopReasons)
   for (const [name, value] of Object.entries({ reward, ...components })) {
@@ -204,6 +241,15 @@ function check(trajectory: Trajectory): number {
     throw new InputError(`${subject}, ${name}`, show(value), expected)
   }
   return token.length
+}
+
+function checkSupport(subject: string, { token, supportLength, supportIds }: Trajectory): void {
+  if (supportLength === undefined && supportIds === undefined) return
+  const lengths = Array.from(supportLength ?? [])
+  const total = lengths.reduce((sum, length) => sum + length, 0)
+  if (lengths.length === token.length && total === (supportIds?.length ?? 0)) return
+  const got = `${lengths.length} support lengths, ${total} together, for ${supportIds?.length ?? 0} ids`
+  throw new InputError(subject, got, `${token.length} lengths, one a token, and as many ids as they come to`)
 }
 
 /** The largest number of an Int32Array. */
@@ -255,12 +301,14 @@ function tokenColumns(size: number) {
     logprob: new Float32Array(size),
     version: new Int32Array(size),
     turn: new Int32Array(size),
+    supportLength: new Int32Array(size),
   }
 }
 
 function rowColumns(size: number) {
   return {
     offsets: new Int32Array(size),
+    supportOffsets: new Int32Array(size),
     promptId: new Int32Array(size),
     group: new Int32Array(size),
     member: new Int32Array(size),

@@ -33,7 +33,8 @@ const COMPONENT = 'reward/'
 /**
  * The trajectories as an apache-arrow `Table`, by epoch, group and member, so that the table does not depend on who was done
  * first. Where they are in that order already, its lists and numbers lie over the trajectories' own columns, without a copy.
- * Unknown rewards, missing advantages and logprobs of tokens that no weights chose are null.
+ * Unknown rewards, missing advantages and logprobs of tokens that no weights chose are null. Where a filter had left tokens
+ * out, `supportLengths` says from how many each token was drawn, and `supportIds` from which.
  */
 export async function trajectoryTable(trajectories: Trajectories, origin: TextOrigin): Promise<Arrow.Table> {
   const arrow = await import('apache-arrow')
@@ -49,9 +50,9 @@ export async function trajectoryTable(trajectories: Trajectories, origin: TextOr
     const type = data instanceof Float32Array ? new arrow.Float32() : new arrow.Float64()
     return arrow.makeData({ type, length: data.length, data, ...validity(data.length, isThere) } as never)
   }
-  const list = (child: Arrow.Data, nullable = false): Arrow.Data => {
+  const list = (child: Arrow.Data, nullable = false, valueOffsets = offsets): Arrow.Data => {
     const type = new arrow.List(new arrow.Field('item', child.type, nullable))
-    return arrow.makeData({ type, length: count, nullCount: 0, valueOffsets: offsets, child } as never)
+    return arrow.makeData({ type, length: count, nullCount: 0, valueOffsets, child } as never)
   }
   const words = (values: readonly (string | null)[]): Arrow.Data =>
     count === 0
@@ -75,6 +76,12 @@ export async function trajectoryTable(trajectories: Trajectories, origin: TextOr
     },
     versions: { data: list(plain(version)) },
     turn: { data: list(plain(turn)) },
+    ...(columns.supportIds.length === 0
+      ? {}
+      : {
+          supportLengths: { data: list(plain(columns.supportLength)) },
+          supportIds: { data: list(plain(columns.supportIds), false, columns.supportOffsets) },
+        }),
     reward: { data: optional(reward, (i) => known[i] === 1), nullable: true },
     advantage: { data: optional(advantage, (i) => !Number.isNaN(advantage[i])), nullable: true },
     stopReason: { data: words(stopReason) },
@@ -146,6 +153,9 @@ export async function readTrajectories(...paths: string[]): Promise<Trajectories
   }
   const ids = IDS.map((name) => [name, column(name)] as const)
   const lists = Object.entries(LISTS).map(([name, into]) => [into, column(name)] as const)
+  const support = table.schema.fields.some(({ name }) => name === 'supportIds')
+    ? ([column('supportLengths'), column('supportIds')] as const)
+    : null
   const [prompt, reward, advantage, stopReason, error] = (
     ['prompt', 'reward', 'advantage', 'stopReason', 'error'] as const
   ).map(column) as [Arrow.Vector, Arrow.Vector, Arrow.Vector, Arrow.Vector, Arrow.Vector]
@@ -162,6 +172,9 @@ export async function readTrajectories(...paths: string[]): Promise<Trajectories
       ...(row as Record<(typeof IDS)[number], number>),
       ...tokens,
       logprob: tokens.logprob.map((value, t) => (tokens.version[t] === -1 ? 0 : value)),
+      ...(support === null
+        ? {}
+        : { supportLength: elements(support[0].get(i)), supportIds: elements(support[1].get(i)) }),
       reward: reward.get(i),
       stopReason: stopReason.get(i) as StopReason,
       error: error.get(i),

@@ -48,6 +48,8 @@ export interface TextRecord {
   readonly isBetweenUpdates: boolean
   /** What was said in each lane before the model's turn. */
   readonly histories: readonly (readonly { readonly role: string; readonly content: string }[])[]
+  /** From which tokens those said in each lane were drawn, where a filter had left some out. */
+  readonly supports: readonly (readonly number[])[]
   /** The conversations of this update that are over, without their tokens, which are tensors. */
   readonly trajectories: readonly object[]
 }

@@ -1,6 +1,7 @@
 /** How a language model does: whole conversations under fixed weights, and nothing is learned. */
 import type { TextEnvironmentDefinition } from '../environments/text.ts'
 import { InputError } from '../errors.ts'
+import type { Sampling } from '../policies/transformer/sampling.ts'
 import { weightsOf } from '../policies/weights.ts'
 import type { LanguageModelDefinition } from '../text/language-model.ts'
 import { tick } from '../tick.ts'
@@ -19,7 +20,8 @@ export interface TextEvaluateOptions {
   readonly seed?: number
   /** Draw tokens instead of taking the most probable. */
   readonly explore?: boolean
-  readonly temperature?: number
+  /** The distribution that they are drawn from; default the model's own. */
+  readonly sampling?: Partial<Sampling>
 }
 
 /** What came of it. */
@@ -43,12 +45,12 @@ const LANES_MAX = 64
  * @throws InputError where options, model and environment do not fit, as `createWorld` does.
  */
 export async function evaluateText(options: TextEvaluateOptions): Promise<TextEvaluation> {
-  const { environment, policy, weights, episodes, seed = 10_000, explore = false, temperature = 1 } = options
+  const { environment, policy, weights, episodes, seed = 10_000, explore = false, sampling = {} } = options
   if (!(Number.isSafeInteger(episodes) && episodes >= 1)) {
     throw new InputError('episodes', String(episodes), 'a whole number ≥ 1')
   }
   const numLanes = Math.min(LANES_MAX, episodes)
-  const world = await createWorld({ environment, policy, numLanes, seed, explore, temperature })
+  const world = await createWorld({ environment, policy, numLanes, seed, explore, sampling })
   const cohort = world.talk()
   if (weights !== undefined) cohort.weights.set(weights)
   cohort.released = episodes

@@ -425,8 +425,9 @@ export async function openTextRun(folder: string): Promise<TextRunDefinition> {
 async function textRunTrainer({ environment, policy, sft, rl, settings }: TextRunDefinition): Promise<TextTrainer> {
   const { numLanes, seed } = settings
   const kernels = settings.kernels === 'best' ? bestKernelBuild() : settings.kernels
-  const { groupSize = 1, temperature = 1 } = rl?.settings ?? {}
-  const world = await createWorld({ environment, policy, numLanes, seed, kernels, groupSize, temperature })
+  const { groupSize = 1, temperature = 1, topK = 0, topP = 1, minP = 0 } = rl?.settings ?? {}
+  const sampling = { temperature, topK, topP, minP }
+  const world = await createWorld({ environment, policy, numLanes, seed, kernels, groupSize, sampling })
   return createTextTrainer(world, { ...(sft === null ? {} : { sft }), ...(rl === null ? {} : { rl }) })
 }
 

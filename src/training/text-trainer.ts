@@ -336,7 +336,7 @@ export class TextTrainer {
    */
   async save(folder: string): Promise<string> {
     const { world, training } = this
-    const { environment, policyDefinition, numLanes, histories, trajectories } = this.#cohort
+    const { environment, policyDefinition, numLanes, histories, supports, trajectories } = this.#cohort
     const { rows, tensors: tokens } = packTrajectories(trajectories)
     // Copied before anything is waited for: a caller need not wait for the writing before the next tick.
     const tensors = [...savedTensors(world).map((tensor) => ({ ...tensor, bytes: tensor.bytes.slice() })), ...tokens]
@@ -351,6 +351,7 @@ export class TextTrainer {
       ticks: this.#ticks,
       isBetweenUpdates: this.#isBetweenUpdates,
       histories: histories.map((history) => [...history]),
+      supports: supports.map((ids) => [...ids]),
       trajectories: rows,
     }
     return writeCheckpoint(folder, tensors, {
@@ -375,7 +376,7 @@ export class TextTrainer {
     const subject = `checkpoint ${path}`
     const { text } = manifest
     if (text === undefined) throw new InputError(subject, 'one of no language model', 'one of this training')
-    const { environment, policyDefinition, numLanes, conversation, histories, trajectories } = this.#cohort
+    const { environment, policyDefinition, numLanes, conversation, histories, supports, trajectories } = this.#cohort
     const { sft, rl } = this.training
     compare(subject, 'seed', manifest.seed, this.world.seed)
     compare(subject, 'environment', text.environment, withoutModule(environment))
@@ -387,6 +388,7 @@ export class TextTrainer {
     trajectories.clear()
     unpackTrajectories(trajectories, text.trajectories, tensors)
     histories.splice(0, numLanes, ...text.histories.map((history) => [...history]))
+    supports.splice(0, numLanes, ...text.supports.map((ids) => [...ids]))
     conversation.cached.fill(0) // Keys and values are made again; to the bit, as prefill equals decoding.
     this.#sftSteps = text.sftSteps
     this.#rlUpdates = text.rlUpdates

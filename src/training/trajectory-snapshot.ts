@@ -3,7 +3,14 @@ import { InputError } from '../errors.ts'
 import { type Tensor, type TensorType, tensorValues } from '../safetensors.ts'
 import type { Trajectories, Trajectory } from '../tables/trajectories.ts'
 
-const TOKEN_COLUMNS = { token: 'I32', lossMask: 'U8', logprob: 'F32', version: 'I32', turn: 'I32' } as const
+const TOKEN_COLUMNS = {
+  token: 'I32',
+  lossMask: 'U8',
+  logprob: 'F32',
+  version: 'I32',
+  turn: 'I32',
+  supportLength: 'I32',
+} as const
 type TokenColumn = keyof typeof TOKEN_COLUMNS
 
 /** The rows without tokens, and the tokens of all rows one after another. */
@@ -11,8 +18,16 @@ export function packTrajectories(trajectories: Trajectories): { rows: object[]; 
   const rows: object[] = []
   const columns = trajectories.columns()
   for (let i = 0; i < trajectories.count; i++) {
-    const { token, lossMask: _, logprob: __, version: ___, turn: ____, ...rest } = trajectories.row(i)
-    rows.push({ ...rest, length: token.length })
+    const {
+      token,
+      lossMask: _,
+      logprob: __,
+      version: ___,
+      turn: ____,
+      supportLength: _____,
+      ...rest
+    } = trajectories.row(i)
+    rows.push({ ...rest, supportIds: Array.from(rest.supportIds ?? []), length: token.length })
   }
   const tensors = Object.entries(TOKEN_COLUMNS).map(([name, type]) => {
     const values = columns[name as TokenColumn]

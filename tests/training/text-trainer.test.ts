@@ -20,14 +20,15 @@ async function trainerOf(
   { steps = 5, seed = 1, env = environment, model = small as object, numLanes = 5 } = {},
 ): Promise<TextTrainer> {
   const algorithm = rl({ groupsPerUpdate: 4, groupSize: 4, updates: 3, ...settings })
-  const { groupSize, temperature } = algorithm.settings
+  const { groupSize, temperature, topK, topP, minP } = algorithm.settings
+  const sampling = { temperature, topK, topP, minP }
   const world = await createWorld({
     environment: env,
     policy: languageModel(model),
     numLanes,
     seed,
     groupSize,
-    temperature,
+    sampling,
   })
   return createTextTrainer(world, { sft: sft({ steps, batchSize: 8 }), rl: algorithm })
 }
@@ -63,14 +64,16 @@ describe('a training that is killed', () => {
     ['with conversations under way', environment, 0, 9],
     ['in a later update', environment, 1, 4],
     ['among turns and replies that are owed', slow, 0, 11],
+    ['with filters on what is drawn', environment, 0, 7],
   ])(
     '%s goes on to the same tables and weights, byte for byte, partial conversations included',
-    async (_, env, updates, ticks) => {
+    async (name, env, updates, ticks) => {
+      const filters = name.includes('filters') ? { topK: 6, topP: 0.9 } : {}
       const options = { env, steps: env === slow ? 0 : 5 }
       const folder = await temporaryFolder()
-      const whole = await outcome(await supervised(await trainerOf({}, options)), folder)
+      const whole = await outcome(await supervised(await trainerOf(filters, options)), folder)
 
-      const killed = await supervised(await trainerOf({}, options))
+      const killed = await supervised(await trainerOf(filters, options))
       const stop = new AbortController()
       const tables: Buffer[] = []
       if (updates === 0) stopAfter(killed, ticks, stop)
@@ -83,7 +86,7 @@ describe('a training that is killed', () => {
       expect(killed.rlUpdates).toBe(updates)
       await killed.save(folder)
 
-      const resumed = await trainerOf({}, options)
+      const resumed = await trainerOf(filters, options)
       expect(await resumed.restore(folder)).toEqual([])
       const rest = await outcome(resumed, folder)
       expect([...tables, ...rest.tables]).toEqual(whole.tables)
@@ -133,6 +136,15 @@ describe('learning from conversations', () => {
       expect(trainer.cohort.weights).not.toEqual(before)
     },
   )
+
+  test('filters on what is drawn are those of the training too: the first ratio is 1 and every KL 0', async () => {
+    const trainer = await supervised(await trainerOf({ topK: 4, topP: 0.9, temperature: 1.3 }))
+    for await (const { rl: figures } of trainer.updates()) {
+      const { ratio, kl } = figures!
+      expect([ratio, kl.k1, kl.k2, kl.k3].map(Math.abs)).toEqual([1, 0, 0, 0])
+      break
+    }
+  })
 
   test('a reference makes all three KLs to it be told, from the forward pass of the training', async () => {
     const trainer = await supervised(await trainerOf({ lossSettings: { klCoef: 0.1 }, updates: 2, learningRate: 0.01 }))

@@ -11,8 +11,8 @@ import type { World } from '../../world.ts'
  */
 export function inferText(world: World): void {
   for (const cohort of world.conversations) {
-    const { conversation, decoder, laneList, numLanes, context, temperature, explore } = cohort
-    const { slot, lane, episode, chosen, forward } = decoder.columns
+    const { conversation, decoder, laneList, numLanes, context, sampling, explore } = cohort
+    const { slot, lane, episode, chosen, support, supportOffset, forward } = decoder.columns
     let count = 0
     for (let n = 0; n < numLanes; n++) {
       if (conversation.phase[n] !== Talk.model) continue
@@ -30,8 +30,11 @@ export function inferText(world: World): void {
       forward.position[row] = last
     }
     if (count === 0) continue
-    decoder.advance(count, { temperature }, explore)
-    for (let row = 0; row < count; row++) say(cohort, laneList[row]!, chosen[row]!, forward.logprob[row]!)
+    decoder.advance(count, sampling, explore)
+    for (let row = 0; row < count; row++) {
+      const ids = support.subarray(supportOffset[row], supportOffset[row + 1])
+      say(cohort, laneList[row]!, chosen[row]!, forward.logprob[row]!, ids)
+    }
   }
 }
 
@@ -43,7 +46,8 @@ function feed({ conversation, decoder, context }: TextCohort, n: number): void {
   cached[n] = last + 1
 }
 
-function say(cohort: TextCohort, n: number, token: number, logprob: number): void {
+/** `support` are the tokens of which it was drawn, where a filter had left some out. */
+function say(cohort: TextCohort, n: number, token: number, logprob: number, support: Int32Array): void {
   const { conversation, context, tokenizer, version } = cohort
   const { length, turnStart, turn, budget } = conversation
   const at = n * context + length[n]!
@@ -52,6 +56,8 @@ function say(cohort: TextCohort, n: number, token: number, logprob: number): voi
   conversation.logprob[at] = logprob
   conversation.version[at] = version
   conversation.turnOf[at] = turn[n]!
+  conversation.supportLength[at] = support.length
+  for (const id of support) cohort.supports[n]!.push(id)
   length[n] = length[n]! + 1
   if (tokenizer.endIds.includes(token)) end(cohort, n, 'stop')
   else if (length[n]! - turnStart[n]! >= budget[n]!) end(cohort, n, 'length')

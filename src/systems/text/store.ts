@@ -9,7 +9,7 @@ import type { World } from '../../world.ts'
  * next tick opens.
  */
 export function storeText(world: World): void {
-  for (const { conversation, context, numLanes, replies, trajectories } of world.conversations) {
+  for (const { conversation, context, numLanes, replies, supports, trajectories } of world.conversations) {
     for (let n = 0; n < numLanes; n++) {
       if (conversation.phase[n] !== Talk.ended) continue
       const [from, to] = [n * context, n * context + conversation.length[n]!]
@@ -29,6 +29,8 @@ export function storeText(world: World): void {
         logprob: conversation.logprob.subarray(from, to),
         version: conversation.version.subarray(from, to),
         turn: conversation.turnOf.subarray(from, to),
+        supportLength: conversation.supportLength.subarray(from, to),
+        supportIds: supports[n]!,
       })
       conversation.phase[n] = Talk.free
     }

@@ -50,7 +50,7 @@ describe('conversations as lanes', () => {
   })
 
   test('the recorded logprob is, to the bit, what evaluating the whole sequence gives', async () => {
-    const world = await talkWorld({ temperature: 1.3 })
+    const world = await talkWorld({ sampling: { temperature: 1.3 } })
     const all = await talkUntil(world, 6)
     const { model, weights } = world.talk()
     const { arena, columns } = takeArena({ weights: column('f32', weights.length), packed: packedPlan(model, 64, 64) })
@@ -68,6 +68,28 @@ describe('conversations as lanes', () => {
         if (lossMask[t] === 1) expect(evaluated[t - 1]).toBe(logprob[t])
       })
     }
+  })
+
+  test('within top-k tokens are drawn from k, which are recorded with them, and the logprob is that of this distribution', async () => {
+    const world = await talkWorld({ sampling: { topK: 3 } })
+    const all = await talkUntil(world, 6)
+    for (const { token, lossMask, logprob, supportLength, supportIds } of all) {
+      expect(supportLength).toEqual(lossMask.map((flag) => 3 * flag))
+      let from = 0
+      token.forEach((id, t) => {
+        const support = supportIds.slice(from, from + supportLength[t]!)
+        from += supportLength[t]!
+        if (lossMask[t] === 1) expect(support).toContain(id)
+      })
+      expect(from).toBe(supportIds.length)
+      expect(Math.exp(logprob.at(-1)!)).toBeLessThanOrEqual(1)
+    }
+    // Fresh weights are nearly uniform: of 3 tokens each has about a third, of all 11 about an eleventh.
+    const probabilities = all.flatMap(({ logprob, lossMask }) =>
+      logprob.filter((_, t) => lossMask[t] === 1).map(Math.exp),
+    )
+    const mean = probabilities.reduce((sum, p) => sum + p, 0) / probabilities.length
+    expect(mean).toBeGreaterThan(0.3)
   })
 
   test('an end is not the budget: stop and length are told apart, and what was cut off is not said to have ended', async () => {
@@ -172,7 +194,7 @@ describe('what goes wrong in an environment', () => {
   })
 
   test('options out of range are errors', async () => {
-    for (const wrong of [{ numLanes: 0 }, { groupSize: 1.5 }, { temperature: 0 }, { maxTokens: -1 }]) {
+    for (const wrong of [{ numLanes: 0 }, { groupSize: 1.5 }, { sampling: { temperature: 0 } }, { maxTokens: -1 }]) {
       await expect(talkWorld(wrong)).rejects.toThrow(InputError)
     }
   })
