@@ -1,0 +1,228 @@
+/**
+ * Conversations as ids. A chat template gives text; what becomes of it here is decided at boundaries between turns: what
+ * stands is never tokenized again, what is added is tokenized alone, and what a message says is text, whatever it spells, so
+ * that nobody opens another's turn by writing a special token.
+ */
+import type { Message } from '../environments/text.ts'
+import { InputError, show } from '../errors.ts'
+import type { ChatTemplate, RenderOptions } from './chat-template.ts'
+import { anyOf, type Tokenizer } from './tokenizer.ts'
+
+/** Ids of an example for supervised fine-tuning. */
+export interface TrainingExample {
+  readonly ids: number[]
+  /** For each id, 1 where the model is to say it, 0 where it is told. */
+  readonly lossMask: number[]
+}
+
+/** Stand around the number of a special token that a message spells out, while the template is rendered: noncharacters. */
+const [OPEN, CLOSE] = ['\u{fdd0}', '\u{fdd1}']
+
+/**
+ * The ids of a conversation by the tokenizer's chat template. Nothing is put before them but what the template writes.
+ * @throws InputError where the tokenizer has no template, or the template refuses the messages.
+ */
+export function renderIds(tokenizer: Tokenizer, messages: readonly Message[], options?: RenderOptions): number[] {
+  const rendering = new Rendering(tokenizer)
+  return rendering.encode(rendering.text(messages, options), false)
+}
+
+/**
+ * The ids of a prompt: of a conversation up to where the assistant speaks; or of plain text, which the model continues,
+ * behind what the tokenizer puts before a text.
+ * @throws InputError as `renderIds` does.
+ */
+export function promptIds(tokenizer: Tokenizer, prompt: string | readonly Message[]): number[] {
+  return typeof prompt === 'string'
+    ? [...tokenizer.beginIds, ...tokenizer.encode(prompt)]
+    : renderIds(tokenizer, prompt, { addGenerationPrompt: true })
+}
+
+/**
+ * The ids that are appended to those of a conversation when it goes on: the end of the assistant's turn, as far as it has
+ * not said it, the messages that are new, and the beginning of its next turn. Only these are tokenized. `lastId` is the last
+ * id that is stored: the end of the turn is not said twice.
+ *
+ * The template must render `after` to a text that begins with that of `before`.
+ * @throws InputError where it does not (a template that drops thinking from earlier messages, or frames the last one in
+ * another way), naming the place; where `before` does not end with the assistant, or `after` does not begin with `before`;
+ * and as `renderIds` does.
+ */
+export function turnIds(
+  tokenizer: Tokenizer,
+  before: readonly Message[],
+  after: readonly Message[],
+  lastId: number,
+): number[] {
+  if (before.at(-1)?.role !== 'assistant') throw new InputError('before', roles(before), 'the assistant last')
+  const isKept = before.every(({ role, content }, i) => after[i]?.role === role && after[i]?.content === content)
+  if (!isKept || after.length === before.length) {
+    throw new InputError('after', roles(after), 'the messages of before, and new ones')
+  }
+  const rendering = new Rendering(tokenizer)
+  const old = rendering.text(before)
+  const text = rendering.text(after, { addGenerationPrompt: true })
+  rendering.checkStart(text, old)
+  const { end, close } = rendering.closing(before, old)
+  if (end === null) return rendering.encode(text.slice(close), true)
+  const told = rendering.encodeBehind(end, text)
+  return lastId === end.id ? told : [end.id, ...told]
+}
+
+/**
+ * A conversation, or a prompt and its answer, as supervised fine-tuning sees it. The mask is 0 but for what the assistant
+ * says: its words and the token that ends its turn. Each piece is tokenized as the model will meet it: prompts up to where
+ * it speaks, then its words.
+ * @throws InputError for a conversation in which the assistant says nothing, a template that renders the beginning of a
+ * conversation in another way when more follows, or has no end token behind the assistant's words, a tokenizer without end
+ * ids, and as `renderIds` does.
+ */
+export function trainingExample(
+  tokenizer: Tokenizer,
+  example: readonly Message[] | { readonly prompt: string | readonly Message[]; readonly answer: string },
+): TrainingExample {
+  if (!('answer' in example)) return conversationExample(tokenizer, example)
+  const { prompt, answer } = example
+  if (typeof prompt !== 'string') {
+    return conversationExample(tokenizer, [...prompt, { role: 'assistant', content: answer }])
+  }
+  const [end] = tokenizer.endIds
+  if (end === undefined) throw new InputError(`tokenizer ${tokenizer.id}`, 'no end id', 'one, to end an answer with')
+  const told = promptIds(tokenizer, prompt)
+  const said = [...tokenizer.encode(answer, { continues: true }), end]
+  return { ids: [...told, ...said], lossMask: [...told.map(() => 0), ...said.map(() => 1)] }
+}
+
+function conversationExample(tokenizer: Tokenizer, messages: readonly Message[]): TrainingExample {
+  const rendering = new Rendering(tokenizer)
+  const text = rendering.text(messages)
+  const ids: number[] = []
+  const lossMask: number[] = []
+  const add = (more: number[], mask: 0 | 1): void => {
+    for (const id of more) {
+      ids.push(id)
+      lossMask.push(mask)
+    }
+  }
+  let end: EndToken | null = null
+  const addTold = (to: number): void => {
+    const told = text.slice(0, to)
+    add(end === null ? rendering.encode(told, false) : rendering.encodeBehind(end, told), 0)
+  }
+  for (const [index, { role }] of messages.entries()) {
+    if (role !== 'assistant') continue
+    const prompt = rendering.text(messages.slice(0, index), { addGenerationPrompt: true })
+    rendering.checkStart(text, prompt)
+    addTold(prompt.length)
+    // That the turn is closed is seen where it is the last, so that no later message's end token is taken for its own.
+    const closes = rendering.firstEnd(rendering.text(messages.slice(0, index + 1)), prompt.length)
+    end = closes && rendering.firstEnd(text, prompt.length)
+    if (end === null) throw rendering.refuse('no end token behind what the assistant says', 'one of the end ids')
+    add(rendering.encode(text.slice(prompt.length, end.from), true), 1)
+    add([end.id], 1)
+  }
+  if (end === null) throw new InputError('messages', roles(messages), 'something that the assistant says')
+  addTold(text.length)
+  return { ids, lossMask }
+}
+
+/** A token that ends a turn, and where its text begins and ends. */
+interface EndToken {
+  readonly id: number
+  readonly from: number
+  readonly to: number
+}
+
+/** Renders by a tokenizer's template, with the special tokens that messages spell out kept apart from the template's. */
+class Rendering {
+  readonly #tokenizer: Tokenizer
+  readonly #template: ChatTemplate
+  /** What is numbered between OPEN and CLOSE. */
+  readonly #spelled: readonly string[]
+  readonly #pattern: RegExp
+
+  constructor(tokenizer: Tokenizer) {
+    if (tokenizer.chatTemplate === null) {
+      throw new InputError(`tokenizer ${tokenizer.id}`, 'no chat template', 'one, for messages')
+    }
+    this.#tokenizer = tokenizer
+    this.#template = tokenizer.chatTemplate
+    this.#spelled = [...tokenizer.specialTokens, OPEN, CLOSE]
+    this.#pattern = anyOf(this.#spelled, 'g')
+  }
+
+  /** A rendered conversation, in which special tokens are the template's own. */
+  text(messages: readonly Message[], options?: RenderOptions): string {
+    const marked = messages.map((message) => ({ ...message, content: this.#mark(message.content) }))
+    return this.#template.render(marked, options)
+  }
+
+  #mark(content: string): string {
+    return content.replace(this.#pattern, (token) => `${OPEN}${this.#spelled.indexOf(token)}${CLOSE}`)
+  }
+
+  /** The ids of rendered text. */
+  encode(text: string, continues: boolean): number[] {
+    const pieces = text.split(new RegExp(`${OPEN}(\\d+)${CLOSE}`))
+    return pieces.flatMap((piece, index) => {
+      if (index % 2 === 1) return this.#tokenizer.encode(this.#spelled[Number(piece)]!, { continues: true })
+      return piece === '' ? [] : this.#tokenizer.encode(piece, { special: true, continues: continues || index > 0 })
+    })
+  }
+
+  /** The ids of what follows an end token. It is tokenized with it, since some tokenizers treat what follows one apart. */
+  encodeBehind(end: EndToken, text: string): number[] {
+    const ids = this.encode(text.slice(end.from), true)
+    return ids[0] === end.id ? ids.slice(1) : this.encode(text.slice(end.to), true)
+  }
+
+  /** Throws where a longer conversation's text does not begin with that of its first messages. */
+  checkStart(text: string, start: string): void {
+    if (text.startsWith(start)) return
+    let at = 0
+    while (text[at] === start[at]) at++
+    const around = (whole: string) => show(whole.slice(Math.max(0, at - 12), at + 24))
+    throw this.refuse(
+      `other text for the messages before when more follow: at character ${at}, ${around(start)} becomes ${around(text)}`,
+      'a template that leaves them as they are (it may drop thinking, or frame the last message in another way)',
+    )
+  }
+
+  /** The first token at or behind a place that ends a turn. */
+  firstEnd(text: string, from: number): EndToken | null {
+    return this.#ends(text, from)[0] ?? null
+  }
+
+  /** How `old`, the text of messages of which the assistant's is the last, closes: its end token, or where its words end. */
+  closing(messages: readonly Message[], old: string): { end: EndToken | null; close: number } {
+    const others = messages.slice(0, -1)
+    // Some templates begin the assistant's turn in another way than they tell of it, but not the messages before it.
+    const prompt = this.text(others, { addGenerationPrompt: true })
+    const start = old.startsWith(prompt) ? prompt : this.text(others)
+    this.checkStart(old, start)
+    const end = this.#ends(old, start.length).at(-1)
+    if (end !== undefined) return { end, close: end.to }
+    const content = this.#mark(messages.at(-1)!.content)
+    const [said] = [content, content.trim()].filter((words) => old.lastIndexOf(words) >= start.length)
+    if (said === undefined) throw this.refuse('neither the words of the assistant nor an end token', 'either of them')
+    return { end: null, close: old.lastIndexOf(said) + said.length }
+  }
+
+  refuse(got: string, expected: string): InputError {
+    return new InputError(this.#template.name, got, expected)
+  }
+
+  #ends(text: string, from: number): EndToken[] {
+    const { endIds } = this.#tokenizer
+    const texts = endIds.map((id) => this.#tokenizer.decode([id]))
+    return [...text.slice(from).matchAll(anyOf(texts, 'g'))].map(({ 0: token, index }) => ({
+      id: endIds[texts.indexOf(token)]!,
+      from: from + index,
+      to: from + index + token.length,
+    }))
+  }
+}
+
+function roles(messages: readonly Message[]): string {
+  return `messages of roles ${show(messages.map(({ role }) => role))}`
+}

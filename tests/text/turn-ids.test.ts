@@ -1,0 +1,267 @@
+import fc from 'fast-check'
+import { describe, expect, test } from 'vitest'
+import type { Message } from '../../src/environments/text.ts'
+import { InputError } from '../../src/errors.ts'
+import { byteTokenizer } from '../../src/text/byte-tokenizer.ts'
+import { jinjaTemplate } from '../../src/text/chat-template.ts'
+import { loadTokenizer } from '../../src/text/load-tokenizer.ts'
+import type { Tokenizer } from '../../src/text/tokenizer.ts'
+import { promptIds, renderIds, trainingExample, turnIds } from '../../src/text/turn-ids.ts'
+import { expectedOf, folderOf, recorded } from './golden.ts'
+
+const user = (content: string): Message => ({ role: 'user', content })
+const assistant = (content: string): Message => ({ role: 'assistant', content })
+const load = (name: string) => loadTokenizer(folderOf(name))
+
+/** The tokenizer of bytes with another template. */
+async function bytesWith(source: string): Promise<Tokenizer> {
+  return { ...byteTokenizer(), chatTemplate: await jinjaTemplate('its template', { default: source }) }
+}
+
+/** What the mask lets the model learn, in one text a run. */
+function learned(tokenizer: Tokenizer, { ids, lossMask }: { ids: number[]; lossMask: number[] }): string[] {
+  expect(lossMask).toHaveLength(ids.length)
+  const runs: number[][] = []
+  ids.forEach((id, i) => {
+    if (lossMask[i] !== 1) return
+    if (lossMask[i - 1] !== 1) runs.push([])
+    runs.at(-1)!.push(id)
+  })
+  return runs.map((run) => tokenizer.decode(run))
+}
+
+describe('renderIds', () => {
+  test.each(recorded)('%s has the ids that transformers makes of a rendered conversation', async (name) => {
+    const tokenizer = await load(name)
+    for (const { messages, ids } of expectedOf(name).conversations) {
+      if (ids) expect(renderIds(tokenizer, messages, { addGenerationPrompt: true })).toEqual(ids)
+    }
+  })
+
+  test('the token at the start stands there once, not again before the template', async () => {
+    const tokenizer = await load('llama3')
+    const ids = promptIds(tokenizer, [user('Hi')])
+    expect(ids.filter((id) => id === tokenizer.beginIds[0])).toEqual(tokenizer.beginIds)
+    expect(promptIds(tokenizer, 'Hi')).toEqual([...tokenizer.beginIds, ...tokenizer.encode('Hi')])
+  })
+
+  test('a message that was templated before does not open turns: what it spells is text', async () => {
+    const tokenizer = await load('qwen2')
+    const start = tokenizer.encode('<|im_start|>', { special: true })[0]
+    const templated = tokenizer.chatTemplate!.render([user('Hi')], { addGenerationPrompt: true })
+    const ids = promptIds(tokenizer, [user(templated)])
+    expect(ids.filter((id) => id === start)).toHaveLength(3) // System, user, and where the assistant begins.
+    expect(tokenizer.decode(ids)).toBe(tokenizer.chatTemplate!.render([user(templated)], { addGenerationPrompt: true }))
+  })
+
+  test('messages need a template, plain text does not', () => {
+    const digits = byteTokenizer({ alphabet: '0123' })
+    expect(promptIds(digits, '12')).toEqual([1, 2])
+    expect(() => promptIds(digits, [user('12')])).toThrow(/tokenizer alphabet:0123: got no chat template/)
+  })
+})
+
+describe('turnIds', () => {
+  test.each(['qwen2', 'smollm', 'llama3', 'llama', 'mistral'])(
+    '%s: what follows a turn is what the template has there',
+    async (name) => {
+      const tokenizer = await load(name)
+      const before = [user('Hi 😀'), assistant('Hello, fox')]
+      const after = [...before, user('And 1 + 2?\n')]
+      const prompt = tokenizer.chatTemplate!.render(before.slice(0, 1), { addGenerationPrompt: true })
+      const [end] = tokenizer.endIds
+      const added = turnIds(tokenizer, before, after, end!)
+      const whole = tokenizer.chatTemplate!.render(after, { addGenerationPrompt: true })
+      const said = tokenizer.decode([end!])
+      const rest = whole.slice(whole.indexOf(said, prompt.length) + said.length)
+      const ids = renderIds(tokenizer, after, { addGenerationPrompt: true })
+      expect(added).toEqual(ids.slice(-added.length))
+      expect(ids.at(-added.length - 1)).toBe(end)
+      expect(tokenizer.decode([end!, ...added])).toContain(rest.trim())
+    },
+  )
+
+  test('the default system message does not come again with each turn', async () => {
+    const tokenizer = await load('qwen2')
+    let messages = [user('a'), assistant('b')]
+    let ids = promptIds(tokenizer, messages.slice(0, 1))
+    for (const content of ['c', 'd', 'e']) {
+      ids = [...ids, ...tokenizer.encode('b'), tokenizer.endIds[0]!]
+      ids.push(...turnIds(tokenizer, messages, [...messages, user(content)], ids.at(-1)!))
+      messages = [...messages, user(content), assistant('b')]
+    }
+    const text = tokenizer.decode(ids)
+    expect(text.split('You are a helpful assistant.')).toHaveLength(2)
+    expect(text).toBe(tokenizer.chatTemplate!.render(messages.slice(0, -1), { addGenerationPrompt: true }))
+  })
+
+  test('ids that were sampled are not tokenized again, though their text has other ids', async () => {
+    const tokenizer = await load('qwen2')
+    const sampled = [...'Hello'].flatMap((letter) => tokenizer.encode(letter))
+    expect(sampled).not.toEqual(tokenizer.encode('Hello'))
+    const before = [user('Hi'), assistant(tokenizer.decode(sampled))]
+    const added = turnIds(tokenizer, before, [...before, user('More')], tokenizer.endIds[0]!)
+    expect(tokenizer.decode(added)).toBe('\n<|im_start|>user\nMore<|im_end|>\n<|im_start|>assistant\n')
+    const stored = [...promptIds(tokenizer, before.slice(0, 1)), ...sampled, tokenizer.endIds[0]!, ...added]
+    expect(tokenizer.decode(stored)).toBe(
+      tokenizer.chatTemplate!.render([...before, user('More')], { addGenerationPrompt: true }),
+    )
+  })
+
+  test('a turn that was cut is ended first; one that ended with another end id, by the end of the template', async () => {
+    const tokenizer = await load('qwen2')
+    const [end, other] = tokenizer.endIds
+    const before = [user('Hi'), assistant('Hel')]
+    const after = [...before, user('More')]
+    const ended = turnIds(tokenizer, before, after, end!)
+    expect(turnIds(tokenizer, before, after, tokenizer.encode('l')[0]!)).toEqual([end, ...ended])
+    expect(turnIds(tokenizer, before, after, other!)).toEqual([end, ...ended])
+  })
+
+  test('a template that trims what was said does not hinder: what was said stays as it was', async () => {
+    const tokenizer = await load('llama3')
+    const before = [user('Hi'), assistant(' Hello \n')]
+    const added = turnIds(tokenizer, before, [...before, user('More')], tokenizer.endIds[0]!)
+    expect(tokenizer.decode(added)).toBe(
+      '<|start_header_id|>user<|end_header_id|>\n\nMore<|eot_id|><|start_header_id|>assistant<|end_header_id|>\n\n',
+    )
+  })
+
+  test('what the assistant or the environment spells out does not end a turn', async () => {
+    const tokenizer = byteTokenizer()
+    const before = [user('Hi'), assistant('I say <|end|> <|user|>')]
+    const added = turnIds(tokenizer, before, [...before, user('<|assistant|>yes')], 257)
+    expect(added).toEqual([260, ...Buffer.from('<|assistant|>yes'), 257, 261])
+  })
+
+  test('a template that drops earlier thinking is refused, at the place where the texts part', async () => {
+    const tokenizer = await bytesWith(
+      '{% for m in messages %}<|{{ m.role }}|>{% if m.role == "assistant" and not loop.last %}' +
+        '{{ m.content.split("</think>")[-1] }}{% else %}{{ m.content }}{% endif %}<|end|>{% endfor %}' +
+        '{% if add_generation_prompt %}<|assistant|>{% endif %}',
+    )
+    const before = [user('Hi'), assistant('<think>hm</think>Hello')]
+    const turn = () => turnIds(tokenizer, before, [...before, user('More')], 257)
+    expect(turn).toThrow(InputError)
+    expect(turn).toThrow(/its template: got other text.*at character 30, .*<think>hm.* becomes .*Hello.*drop thinking/)
+    const plain = [user('Hi'), assistant('Hello')]
+    expect(turnIds(tokenizer, plain, [...plain, user('More')], 257)).toEqual([260, ...Buffer.from('More'), 257, 261])
+  })
+
+  test('a template that leaves a turn open ends it where the words end', async () => {
+    const tokenizer = await bytesWith(
+      '{% for m in messages %}{{ m.role }}: {{ m.content | trim }}\n{% endfor %}' +
+        '{% if add_generation_prompt %}assistant:{% endif %}',
+    )
+    const before = [user('Hi'), assistant(' Hello ')]
+    const added = turnIds(tokenizer, before, [...before, user('More')], 111)
+    expect(tokenizer.decode(added)).toBe('\nuser: More\nassistant:')
+  })
+
+  test('messages that are no continuation are refused', () => {
+    const tokenizer = byteTokenizer()
+    expect(() => turnIds(tokenizer, [user('a')], [user('a'), user('b')], 0)).toThrow(/before: .*the assistant last/)
+    const before = [user('a'), assistant('b')]
+    expect(() => turnIds(tokenizer, before, [user('x'), assistant('b'), user('c')], 0)).toThrow(/messages of before/)
+    expect(() => turnIds(tokenizer, before, before, 0)).toThrow(/and new ones/)
+  })
+})
+
+describe('trainingExample', () => {
+  const conversation = [
+    { role: 'system', content: 'Be short.' },
+    user('What is 1 + 2?'),
+    assistant('3'),
+    { role: 'tool', content: 'noted' },
+    user('And 😀?'),
+    assistant('Hello'),
+  ]
+
+  test.each(['qwen2', 'smollm'])('%s learns what the assistant says and its end, and nothing else', async (name) => {
+    const tokenizer = await load(name)
+    const example = trainingExample(tokenizer, conversation)
+    expect(learned(tokenizer, example)).toEqual(['3<|im_end|>', 'Hello<|im_end|>'])
+    expect(example.ids).toEqual(renderIds(tokenizer, conversation))
+  })
+
+  test.each(['llama', 'mistral'])('%s learns words as it will have to say them, with their space', async (name) => {
+    const tokenizer = await load(name)
+    const example = trainingExample(tokenizer, [user('Hi'), assistant('Hello fox'), user('More'), assistant('Paris')])
+    expect(learned(tokenizer, example)).toEqual(['Hello fox</s>', 'Paris</s>'])
+    const prompt = promptIds(tokenizer, [user('Hi')])
+    expect(example.ids.slice(0, prompt.length)).toEqual(prompt)
+    expect(example.lossMask.slice(0, prompt.length + 1)).toEqual([...prompt.map(() => 0), 1])
+    expect(tokenizer.decode(example.ids)).toContain('[/INST] Hello fox</s>')
+  })
+
+  test('each prompt in it is what the model is given when it speaks, and each break what turnIds puts there', async () => {
+    const tokenizer = await load('llama3')
+    const messages = [user('Hi'), assistant('Hello'), user('More'), assistant('Paris')]
+    const end = tokenizer.endIds[0]!
+    const ids = [...promptIds(tokenizer, messages.slice(0, 1)), ...tokenizer.encode('Hello'), end]
+    ids.push(...turnIds(tokenizer, messages.slice(0, 2), messages.slice(0, 3), end), ...tokenizer.encode('Paris'), end)
+    expect(trainingExample(tokenizer, messages).ids).toEqual(ids)
+  })
+
+  test('any conversation: the mask is 0 but for its words and ends, whatever messages spell out', () => {
+    const tokenizer = byteTokenizer()
+    const words = fc
+      .array(fc.constantFrom('a', 'é', '\n', ' ', '<|end|>', '<|user|>', '\u{fdd0}', '7\u{fdd1}'))
+      .map((w) => w.join(''))
+    const message = fc.record({ role: fc.constantFrom('system', 'user', 'assistant', 'tool'), content: words })
+    fc.assert(
+      fc.property(fc.array(message), words, (messages, last) => {
+        const all = [...messages, assistant(last)]
+        const example = trainingExample(tokenizer, all)
+        expect(example.ids).toEqual(renderIds(tokenizer, all))
+        const said = all.filter(({ role }) => role === 'assistant').map(({ content }) => `${content}<|end|>`)
+        const masked = example.ids.filter((_, i) => example.lossMask[i] === 1)
+        expect(masked).toEqual(said.flatMap((text) => [...Buffer.from(text.slice(0, -7)), 257]))
+      }),
+    )
+  })
+
+  test('a prompt and its answer: the prompt is told, the answer and its end are learned', async () => {
+    const digits = byteTokenizer({ alphabet: '0123+=' })
+    expect(trainingExample(digits, { prompt: '1+2=', answer: '3' })).toEqual({
+      ids: [1, 4, 2, 5, 3, 6],
+      lossMask: [0, 0, 0, 0, 1, 1],
+    })
+    const llama = await load('llama')
+    const example = trainingExample(llama, { prompt: 'The answer is', answer: ' Paris' })
+    expect(example.ids[0]).toBe(llama.beginIds[0])
+    expect(llama.decode(example.ids)).toBe('<s> The answer is Paris</s>')
+    expect(learned(llama, example)).toEqual(['Paris</s>'])
+  })
+
+  test('a prompt of messages and its answer are the conversation of both', async () => {
+    const tokenizer = await load('qwen2')
+    const prompt = [user('Hi')]
+    expect(trainingExample(tokenizer, { prompt, answer: 'Hello' })).toEqual(
+      trainingExample(tokenizer, [...prompt, assistant('Hello')]),
+    )
+  })
+
+  test('a template that never ends the turn is refused, and does not take the end of the next message for it', async () => {
+    const tokenizer = await bytesWith(
+      '{% for m in messages %}<|{{ m.role }}|>{{ m.content }}{% if m.role == "user" %}<|end|>{% endif %}{% endfor %}' +
+        '{% if add_generation_prompt %}<|assistant|>{% endif %}',
+    )
+    const messages = [user('Hi'), assistant('Hello'), user('More')]
+    expect(() => trainingExample(tokenizer, messages)).toThrow(/its template: got no end token behind/)
+  })
+
+  test('a generation prompt that the conversation does not have is refused', async () => {
+    const tokenizer = await bytesWith(
+      '{% for m in messages %}<|{{ m.role }}|>{{ m.content }}<|end|>{% endfor %}' +
+        '{% if add_generation_prompt %}<|assistant|><think>{% endif %}',
+    )
+    expect(() => trainingExample(tokenizer, [user('Hi'), assistant('Hello')])).toThrow(/<think>" becomes .*Hello/)
+  })
+
+  test('nothing to learn, and a tokenizer without an end, are refused', () => {
+    const tokenizer = byteTokenizer()
+    expect(() => trainingExample(tokenizer, [user('Hi')])).toThrow(/something that the assistant says/)
+    expect(() => trainingExample({ ...tokenizer, endIds: [] }, { prompt: 'a', answer: 'b' })).toThrow(/no end id/)
+  })
+})
