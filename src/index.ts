@@ -68,6 +68,8 @@ export type { Policy, PolicyDefinition, PolicyModel } from './policies/policy.ts
 export { type PolicyFactory, policies, policyFactory } from './policies/registry.ts'
 export type { TransformerConfig, TransformerShape } from './policies/transformer/config.ts'
 export { loadTransformer, saveTransformer } from './policies/transformer/folder.ts'
+export { type LoraModel, type LoraSettings, lora, mergeLora, unmergeLora } from './policies/transformer/lora.ts'
+export { loadLora, saveLora } from './policies/transformer/lora-folder.ts'
 export { type TransformerModel, transformer } from './policies/transformer/model.ts'
 export { checkSampling, type Sampling } from './policies/transformer/sampling.ts'
 export { loadWeights, saveWeights } from './policies/weights.ts'

@@ -17,6 +17,8 @@ export const Stream = {
   shuffle: 3,
   /** Starting weights: lane is the cohort. */
   initialise: 4,
+  /** Dropout in an adapter: lane is the sequence, episode the position, draw counts blocks of four over all projections. */
+  dropout: 5,
 } as const
 
 const MULTIPLIER_0 = 0xd2511f53

@@ -86,6 +86,7 @@ import {
   unfoldPatches,
 } from './tensor/layout.ts'
 import { MATMUL_SCRATCH, matmul } from './tensor/matmul.ts'
+import { dropElements, scaleElements } from './transformer/adapter.ts'
 import { attentionBackward, attentionForward } from './transformer/attention.ts'
 import { rmsNormBackward, rmsNormForward } from './transformer/norm.ts'
 import { rope } from './transformer/rope.ts'
@@ -131,17 +132,19 @@ export {
 }
 
 /**
- * Advantages and losses of tokens, sequences and groups, and the supports of tokens: little beside the transformer that
- * evaluates them. Their plain bodies serve in every build; they take arrays in any memory.
+ * Advantages and losses of tokens, sequences and groups, the supports of tokens, and what adapters need beside matrix products:
+ * little beside the transformer that evaluates the tokens. Their plain bodies serve in every build; they take arrays in any memory.
  */
 const plainKernels = {
   correctionWeights,
   crossEntropyLoss,
+  dropElements,
   groupAdvantage,
   klPenalty,
   overlongPenalty,
   policyLoss,
   restrictVocabulary,
+  scaleElements,
   spreadAdvantage,
   supportVocabulary,
   tokenGae,

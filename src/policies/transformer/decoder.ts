@@ -7,6 +7,7 @@ import { assert, InputError } from '../../errors.ts'
 import type { Kernels } from '../../kernels/bind.ts'
 import type { Random } from '../../random.ts'
 import { Forward, type KeyValueCache } from './forward.ts'
+import type { LoraAdapter, LoraModel } from './lora.ts'
 import { forwardPlan, type TransformerModel } from './model.ts'
 import { checkSampling, type Sampling } from './sampling.ts'
 
@@ -14,7 +15,7 @@ import { checkSampling, type Sampling } from './sampling.ts'
 const FED_ROWS = 64
 
 /** The columns of one thread to decode up to `slots` sequences at once, of at most `context` tokens each. */
-export function decoderPlan(model: TransformerModel, slots: number, context: number) {
+export function decoderPlan(model: TransformerModel, slots: number, context: number, lora: LoraModel | null = null) {
   const rows = Math.max(slots, FED_ROWS)
   const { numKeyHeads, headWidth, numLayers, vocabularySize } = model.shape
   const cached = () => column('f32', slots * context, numKeyHeads * headWidth)
@@ -23,7 +24,7 @@ export function decoderPlan(model: TransformerModel, slots: number, context: num
     cache: Object.fromEntries(
       Array.from({ length: numLayers }, (_, index) => [index, { key: cached(), value: cached() }]),
     ),
-    forward: forwardPlan(model, rows, context, 1),
+    forward: forwardPlan(model, rows, context, 1, lora),
     /** A row's place in the cache: it is slot · context + position. */
     cacheRow: column('i32', rows),
     /** Written by the caller before `advance`, a row each: the sequence's slot, and what keys its random numbers. */
@@ -64,9 +65,10 @@ export class TransformerDecoder {
     columns: DecoderColumns,
     kernels: Kernels,
     random: Random,
+    adapter: LoraAdapter | null = null,
   ) {
     this.columns = columns
-    this.#forward = new Forward(model, weights, columns.forward, kernels)
+    this.#forward = new Forward(model, weights, columns.forward, kernels, adapter)
     this.#random = random
     this.#caches = Object.values(columns.cache)
     this.#context = columns.forward.cosine.length / (model.shape.headWidth / 2)
@@ -106,8 +108,8 @@ export class TransformerDecoder {
     const { kernels, model, weights } = this.#forward
     const { vocabularySize, width } = model.shape
     const { logits, uniform, words, lane, episode, chosen, support, supportOffset, forward } = this.columns
-    const { hidden, none, max, sum, weighted, targetLogit, position, logprob, entropy, token } = forward
-    this.#forward.project(logits, hidden, weights.wholeHead, none, count, vocabularySize, width)
+    const { hidden, none, scratch, max, sum, weighted, targetLogit, position, logprob, entropy, token } = forward
+    kernels.matmul(logits, hidden, weights.wholeHead, none, scratch, count, vocabularySize, width, false, true, false)
     const sumUp = () =>
       kernels.sumVocabulary(max, sum, weighted, targetLogit, logits, token, inverse, count, 0, vocabularySize)
     sumUp()

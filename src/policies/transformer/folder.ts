@@ -7,7 +7,8 @@ import { isThere, makeFolder, readJsonObject, writeWhole } from '../../files.ts'
 import { readSafetensors, tensorOf, writeSafetensors } from '../../safetensors.ts'
 import type { Parameter } from '../policy.ts'
 import { checkWeights, fillWeights, type weightTypes } from '../weights.ts'
-import { type TransformerModel, transformer, viewParameters } from './model.ts'
+import { type TransformerModel, transformer } from './model.ts'
+import { viewParameters } from './parameters.ts'
 
 /** The names that `config.json` has for the types of weights. */
 const DTYPES = { F32: 'float32', F16: 'float16', BF16: 'bfloat16' } as const
@@ -37,9 +38,10 @@ export async function loadTransformer(
 }
 
 /** The critic's weights, in a file of their own: others load the model without it. */
-const VALUE_FILE = 'value_head.safetensors'
+export const VALUE_FILE = 'value_head.safetensors'
 
-function isOfCritic({ name }: Parameter): boolean {
+/** Whether a parameter is of the value head. */
+export function isOfCritic({ name }: Parameter): boolean {
   return name.startsWith('v_head.')
 }
 
@@ -55,7 +57,7 @@ export async function saveTransformer(
   type: (typeof weightTypes)[number] = 'F32',
 ): Promise<void> {
   checkWeights(model, weights)
-  const views = viewParameters(model, weights)
+  const views = viewParameters(model.parameters, weights)
   const tensors = model.parameters.map(({ name, shape }, index) => tensorOf(name, views[index]!, shape, type))
   const numOfModel = model.parameters.filter((parameter) => !isOfCritic(parameter)).length
   const { torch_dtype: _, ...config } = model.config

@@ -4,15 +4,18 @@
  * looks at the rows beside one, all of them give a token the same bits.
  */
 import type { Columns } from '../../components/column.ts'
-import { InputError, show } from '../../errors.ts'
+import { assert, InputError, show } from '../../errors.ts'
 import type { Kernels } from '../../kernels/bind.ts'
+import { Stream } from '../../random.ts'
+import type { LoraAdapter } from './lora.ts'
+import type { forwardPlan, TransformerModel } from './model.ts'
 import {
-  type forwardPlan,
+  mapParameters,
   nameParameters,
-  type TransformerModel,
+  type Projection,
   type TransformerWeights,
   viewParameters,
-} from './model.ts'
+} from './parameters.ts'
 
 /** A forward pass's columns. */
 export type ForwardColumns = Columns<ReturnType<typeof forwardPlan>>
@@ -32,14 +35,32 @@ export class Forward {
   readonly kernels: Kernels
   readonly weights: TransformerWeights
   readonly layers: readonly LayerColumns[]
+  readonly adapter: LoraAdapter | null
+  /** What keys the dropout of the pass; null where none drops anything. */
+  #dropoutKey: readonly [number, number] | null = null
   /** The tokens as the rows of the embedding that they are. */
   readonly #tokenRows: Uint32Array
 
-  constructor(model: TransformerModel, weights: Float32Array, columns: ForwardColumns, kernels: Kernels) {
+  constructor(
+    model: TransformerModel,
+    weights: Float32Array,
+    columns: ForwardColumns,
+    kernels: Kernels,
+    adapter: LoraAdapter | null,
+  ) {
+    assert(adapter === null || adapter.lora.base === model, 'an adapter of another model')
     this.model = model
     this.columns = columns
     this.kernels = kernels
-    this.weights = nameParameters(model, viewParameters(model, weights), columns.none)
+    this.adapter = adapter
+    const views = mapParameters(model.parameters, viewParameters(model.parameters, weights))
+    if (adapter) {
+      const { parameters } = adapter.lora
+      for (const [name, view] of mapParameters(parameters, viewParameters(parameters, adapter.weights))) {
+        views.set(name, view)
+      }
+    }
+    this.weights = nameParameters(model.shape, views, columns.none)
     this.layers = Object.values(columns.layers)
     const { token } = columns
     this.#tokenRows = new Uint32Array(token.buffer, token.byteOffset, token.length)
@@ -75,15 +96,14 @@ export class Forward {
     const { kernels, columns } = this
     const weights = this.weights.layers[index]!
     const { width, numHeads, numKeyHeads, headWidth, feedForwardWidth, normEpsilon, queryKeyNorm } = this.model.shape
-    const { normed, activated, cosine, sine, position, scores, firstKey, none } = columns
-    const queryWidth = numHeads * headWidth
+    const { normed, activated, cosine, sine, position, scores, firstKey } = columns
     const keyWidth = numKeyHeads * headWidth
 
     kernels.rmsNormForward(normed, layer.inputInverseRms, layer.x, weights.inputNorm, normEpsilon, count, width)
     const { query, key, value, rawQuery, rawKey } = layer
-    this.project(queryKeyNorm ? rawQuery : query, normed, weights.query, weights.queryBias, count, queryWidth, width)
-    this.project(queryKeyNorm ? rawKey : key, normed, weights.key, weights.keyBias, count, keyWidth, width)
-    this.project(value, normed, weights.value, weights.valueBias, count, keyWidth, width)
+    this.project(queryKeyNorm ? rawQuery : query, normed, weights.query, count)
+    this.project(queryKeyNorm ? rawKey : key, normed, weights.key, count)
+    this.project(value, normed, weights.value, count)
     if (queryKeyNorm) {
       const { queryInverseRms, keyInverseRms } = layer
       const [queryRows, keyRows] = [count * numHeads, count * numKeyHeads]
@@ -111,30 +131,72 @@ export class Forward {
       headWidth,
     )
     layer.middle.set(layer.x.subarray(0, count * width))
-    this.project(layer.middle, layer.attended, weights.output, none, count, width, queryWidth, true)
+    this.project(layer.middle, layer.attended, weights.output, count, true)
 
     const { gate, up, middle, middleInverseRms } = layer
     kernels.rmsNormForward(normed, middleInverseRms, middle, weights.feedForwardNorm, normEpsilon, count, width)
-    this.project(gate, normed, weights.gate, none, count, feedForwardWidth, width)
-    this.project(up, normed, weights.up, none, count, feedForwardWidth, width)
+    this.project(gate, normed, weights.gate, count)
+    this.project(up, normed, weights.up, count)
     kernels.swigluForward(activated, gate, up, count * feedForwardWidth)
     next.set(middle.subarray(0, count * width))
-    this.project(next, activated, weights.down, none, count, width, feedForwardWidth, true)
+    this.project(next, activated, weights.down, count, true)
   }
 
-  /** y (count × numOutputs) = x · Wᵀ + bias, or added to y. */
-  project(
-    y: Float32Array,
+  /** y (count × outputs) = x · Wᵀ + bias and what an adapter adds, or that added to y. */
+  project(y: Float32Array, x: Float32Array, projection: Projection, count: number, accumulate = false): void {
+    const { kernels } = this
+    const { none, scratch } = this.columns
+    const { numOutputs, numInputs, weight, bias, b } = projection
+    kernels.matmul(y, x, weight, bias, scratch, count, numOutputs, numInputs, false, true, accumulate)
+    if (b.length === 0) return
+    const { low } = this.projectLow(x, projection, count)
+    kernels.matmul(y, low, b, none, scratch, count, numOutputs, b.length / numOutputs, false, true, true)
+  }
+
+  /** `low` (count × rank) = scale · x · Aᵀ, and what of x was left by dropout for that. */
+  projectLow(
     x: Float32Array,
-    weight: Float32Array,
-    bias: Float32Array,
+    { numInputs, a, place }: Projection,
     count: number,
-    numOutputs: number,
-    numInputs: number,
-    accumulate = false,
-  ): void {
-    const { scratch } = this.columns
-    this.kernels.matmul(y, x, weight, bias, scratch, count, numOutputs, numInputs, false, true, accumulate)
+  ): { low: Float32Array; left: Float32Array } {
+    const { none, scratch, low } = this.columns
+    const left = this.drop(x, place, count, numInputs, x, false)
+    const rank = a.length / numInputs
+    this.kernels.matmul(low, left, a, none, scratch, count, rank, numInputs, false, true, false)
+    this.kernels.scaleElements(low, this.adapter!.lora.scale, count * rank)
+    return { low, left }
+  }
+
+  /** What dropout leaves of x: in a column of its own, or added to `into`. Without dropout it is x itself. */
+  drop(
+    x: Float32Array,
+    place: number,
+    count: number,
+    width: number,
+    into: Float32Array,
+    accumulate: boolean,
+  ): Float32Array {
+    if (this.#dropoutKey === null) return x
+    const { dropped, words, sequence, position } = this.columns
+    const [key0, key1] = this.#dropoutKey
+    const { dropout } = this.adapter!.lora.settings
+    const out = accumulate ? into : dropped
+    this.kernels.dropElements(out, x, words, sequence, position, dropout, place, key0, key1, count, width, accumulate)
+    return out
+  }
+
+  /** Whether something is dropped in this pass. */
+  get hasDropout(): boolean {
+    return this.#dropoutKey !== null
+  }
+
+  /** Sets the dropout of the passes to come: of an optimizer's step, or none. */
+  setDropout(step: number | null): void {
+    this.#dropoutKey = null
+    if (step === null || this.adapter === null || this.adapter.lora.settings.dropout === 0) return
+    const { random } = this.adapter
+    random.draw(Stream.dropout, Math.floor(step / 2 ** 32), step, 0)
+    this.#dropoutKey = [random.words[0]!, random.words[1]!]
   }
 
   /** Refuses a token that the vocabulary does not have, and a position beyond the context. */

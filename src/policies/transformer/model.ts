@@ -6,8 +6,9 @@ import { column, type Plan } from '../../components/column.ts'
 import { InputError, show } from '../../errors.ts'
 import { MATMUL_SCRATCH, VOCABULARY_STEP } from '../../kernels/bind.ts'
 import { type Random, Stream } from '../../random.ts'
-import type { Parameter, ParameterViews } from '../policy.ts'
+import type { Parameter } from '../policy.ts'
 import { type TransformerConfig, type TransformerShape, transformerShape } from './config.ts'
+import type { LoraModel } from './lora.ts'
 
 /** Tokens of the vocabulary whose logits are in memory at once while sequences are evaluated. */
 export const VOCABULARY_CHUNK = 8 * VOCABULARY_STEP
@@ -26,7 +27,7 @@ export interface TransformerModel {
 }
 
 /** The names of a value head's parameters, as TRL has them. */
-const VALUE_HEAD = { weight: 'v_head.summary.weight', bias: 'v_head.summary.bias' } as const
+export const VALUE_HEAD = { weight: 'v_head.summary.weight', bias: 'v_head.summary.bias' } as const
 
 /**
  * A transformer from the content of a `config.json` of the llama, qwen2 or qwen3 family; with a value head, which begins
@@ -109,88 +110,9 @@ function fillNormal(view: Float32Array, deviation: number, random: Random, key: 
   }
 }
 
-function sizeOf({ shape }: Pick<Parameter, 'shape'>): number {
+/** Elements of a parameter. */
+export function sizeOf({ shape }: Pick<Parameter, 'shape'>): number {
   return shape.reduce((product, side) => product * side, 1)
-}
-
-/** One layer's parameters. */
-export interface LayerWeights {
-  readonly inputNorm: Float32Array
-  readonly query: Float32Array
-  readonly key: Float32Array
-  readonly value: Float32Array
-  /** No elements where there are no biases. */
-  readonly queryBias: Float32Array
-  readonly keyBias: Float32Array
-  readonly valueBias: Float32Array
-  /** No elements where queries and keys are not normed. */
-  readonly queryNorm: Float32Array
-  readonly keyNorm: Float32Array
-  readonly output: Float32Array
-  readonly feedForwardNorm: Float32Array
-  readonly gate: Float32Array
-  readonly up: Float32Array
-  readonly down: Float32Array
-}
-
-/** All parameters of a weights-shaped column. */
-export interface TransformerWeights {
-  readonly embedding: Float32Array
-  readonly layers: readonly LayerWeights[]
-  readonly norm: Float32Array
-  /** The rows of the logits' weights, VOCABULARY_CHUNK tokens a chunk. */
-  readonly head: readonly Float32Array[]
-  readonly wholeHead: Float32Array
-  /** No elements where there is no critic. */
-  readonly valueHead: Float32Array
-  readonly valueBias: Float32Array
-}
-
-/** Views of a weights-shaped column, in the order of `TransformerModel.parameters`. */
-export function viewParameters({ parameters }: TransformerModel, weights: Float32Array): ParameterViews {
-  return parameters.map((parameter) => weights.subarray(parameter.offset, parameter.offset + sizeOf(parameter)))
-}
-
-/** The views by what they are; `none` stands for parameters that the model does not have. */
-export function nameParameters(
-  { shape, parameters }: TransformerModel,
-  views: ParameterViews,
-  none: Float32Array,
-): TransformerWeights {
-  const byName = new Map(parameters.map(({ name }, index) => [name, views[index]!]))
-  const take = (name: string): Float32Array => byName.get(name) ?? none
-  const embedding = take('model.embed_tokens.weight')
-  const wholeHead = shape.tiedEmbeddings ? embedding : take('lm_head.weight')
-  const chunkElements = VOCABULARY_CHUNK * shape.width
-  return {
-    embedding,
-    layers: Array.from({ length: shape.numLayers }, (_, index) => {
-      const of = (name: string): Float32Array => take(`model.layers.${index}.${name}`)
-      return {
-        inputNorm: of('input_layernorm.weight'),
-        query: of('self_attn.q_proj.weight'),
-        key: of('self_attn.k_proj.weight'),
-        value: of('self_attn.v_proj.weight'),
-        queryBias: of('self_attn.q_proj.bias'),
-        keyBias: of('self_attn.k_proj.bias'),
-        valueBias: of('self_attn.v_proj.bias'),
-        queryNorm: of('self_attn.q_norm.weight'),
-        keyNorm: of('self_attn.k_norm.weight'),
-        output: of('self_attn.o_proj.weight'),
-        feedForwardNorm: of('post_attention_layernorm.weight'),
-        gate: of('mlp.gate_proj.weight'),
-        up: of('mlp.up_proj.weight'),
-        down: of('mlp.down_proj.weight'),
-      }
-    }),
-    norm: take('model.norm.weight'),
-    head: Array.from({ length: Math.ceil(wholeHead.length / chunkElements) }, (_, chunk) =>
-      wholeHead.subarray(chunk * chunkElements, Math.min((chunk + 1) * chunkElements, wholeHead.length)),
-    ),
-    wholeHead,
-    valueHead: take(VALUE_HEAD.weight),
-    valueBias: take(VALUE_HEAD.bias),
-  }
 }
 
 /** What a layer computes of `rows` rows. */
@@ -222,9 +144,15 @@ function layerPlan({ shape }: TransformerModel, rows: number) {
 }
 
 /** What a forward pass of `rows` rows takes, with the activations of all layers or of one. */
-export function forwardPlan(model: TransformerModel, rows: number, context: number, numLayers: number) {
+export function forwardPlan(
+  model: TransformerModel,
+  rows: number,
+  context: number,
+  numLayers: number,
+  lora: LoraModel | null,
+) {
   const { shape, hasValueHead } = model
-  const { width, headWidth, feedForwardWidth } = shape
+  const { width, numHeads, headWidth, feedForwardWidth } = shape
   const each = (elements: number) => column('f32', rows, elements)
   return {
     layers: Object.fromEntries(Array.from({ length: numLayers }, (_, index) => [index, layerPlan(model, rows)])),
@@ -242,6 +170,12 @@ export function forwardPlan(model: TransformerModel, rows: number, context: numb
     /** Workspace of the matrix products. */
     scratch: column('f32', MATMUL_SCRATCH),
     none: column('f32', 0),
+    /** What an adapter makes of a projection's input, rows × rank, and that input after dropout. */
+    low: each(lora?.settings.rank ?? 0),
+    dropped: each(lora && lora.settings.dropout > 0 ? Math.max(width, numHeads * headWidth, feedForwardWidth) : 0),
+    words: column('u32', 4),
+    /** Of each row: which of the batch's sequences it belongs to. */
+    sequence: column('u32', rows),
     token: column('i32', rows),
     /** Of each row: its place in its sequence, and the row of the keys where its sequence begins. */
     position: column('i32', rows),

@@ -5,16 +5,17 @@
 import { type Columns, column, type Plan } from '../../components/column.ts'
 import { InputError, show } from '../../errors.ts'
 import type { Kernels } from '../../kernels/bind.ts'
-import type { Evaluated, ParameterViews } from '../policy.ts'
+import type { Evaluated, Parameter, ParameterViews } from '../policy.ts'
 import { Forward } from './forward.ts'
+import type { LoraAdapter, LoraModel } from './lora.ts'
+import { forwardPlan, type TransformerModel, VOCABULARY_CHUNK } from './model.ts'
 import {
-  forwardPlan,
+  mapParameters,
   nameParameters,
-  type TransformerModel,
+  type Projection,
   type TransformerWeights,
-  VOCABULARY_CHUNK,
   viewParameters,
-} from './model.ts'
+} from './parameters.ts'
 import { inverseOf } from './sampling.ts'
 
 /** What a transformer says of packed rows: a number each, in nats; the value has no elements where there is no critic. */
@@ -41,11 +42,11 @@ export interface TokenSupports {
 }
 
 /** The columns of one thread for batches of at most `rows` rows, in sequences of at most `context` tokens. */
-export function packedPlan(model: TransformerModel, rows: number, context: number) {
+export function packedPlan(model: TransformerModel, rows: number, context: number, lora: LoraModel | null = null) {
   const { width, numHeads, numKeyHeads, headWidth, numLayers, vocabularySize } = model.shape
   const each = (elements: number) => column('f32', rows, elements)
   return {
-    forward: forwardPlan(model, rows, context, numLayers),
+    forward: forwardPlan(model, rows, context, numLayers, lora),
     target: column('i32', rows),
     /** Where the support of a row's target begins and ends. */
     supportBegin: column('i32', rows),
@@ -62,6 +63,9 @@ export function packedPlan(model: TransformerModel, rows: number, context: numbe
     dKey: each(numKeyHeads * headWidth),
     dAttentionValue: each(numKeyHeads * headWidth),
     dAttended: each(numHeads * headWidth),
+    /** Gradients by what an adapter makes of an input, and of a frozen model's norms: nobody reads those. */
+    dLow: each(lora?.settings.rank ?? 0),
+    frozen: column('f32', lora ? Math.max(width, headWidth) : 0),
     /** What sums a bias's gradient over the rows. */
     ones: each(1),
   } satisfies Plan
@@ -78,15 +82,27 @@ export class PackedTransformer {
   /** The ids of the packed rows' supports; null where no row has one. */
   #supportIds: Int32Array | null = null
 
-  constructor(model: TransformerModel, weights: Float32Array, columns: PackedColumns, kernels: Kernels) {
+  /** With an adapter the model's own weights are frozen, and gradients are the adapter's. */
+  constructor(
+    model: TransformerModel,
+    weights: Float32Array,
+    columns: PackedColumns,
+    kernels: Kernels,
+    adapter: LoraAdapter | null = null,
+  ) {
     this.#columns = columns
-    this.#forward = new Forward(model, weights, columns.forward, kernels)
+    this.#forward = new Forward(model, weights, columns.forward, kernels, adapter)
     columns.ones.fill(1)
   }
 
-  /** Views of a column as long as the weights, for `differentiate`. */
+  /** What is trained: the model's parameters, or the adapter's. */
+  get #trained(): readonly Parameter[] {
+    return (this.#forward.adapter?.lora ?? this.#forward.model).parameters
+  }
+
+  /** Views of a column as long as what is trained, for `differentiate`. */
   view(column: Float32Array): ParameterViews {
-    return viewParameters(this.#forward.model, column)
+    return viewParameters(this.#trained, column)
   }
 
   /**
@@ -105,7 +121,7 @@ export class PackedTransformer {
   ): number {
     const { target, supportBegin, supportEnd, forward } = this.#columns
     this.#supportIds = supports?.ids ?? null
-    const { token, position, firstKey } = forward
+    const { token, position, firstKey, sequence } = forward
     let row = 0
     for (let s = from; s < to; s++) {
       const begin = row
@@ -125,6 +141,7 @@ export class PackedTransformer {
         }
         position[row] = i - start
         firstKey[row] = begin
+        sequence[row] = s
         row++
       }
     }
@@ -136,6 +153,11 @@ export class PackedTransformer {
    * there is one: what the decoder recorded, to the bit, under the weights that it had.
    */
   evaluate(count: number, temperature = 1): TokensEvaluated {
+    this.#forward.setDropout(null)
+    return this.#evaluate(count, temperature)
+  }
+
+  #evaluate(count: number, temperature: number): TokensEvaluated {
     const inverse = inverseOf(temperature)
     const { kernels, weights, columns } = this.#forward
     const { max, sum, weighted, targetLogit, logprob, entropy } = columns
@@ -148,28 +170,36 @@ export class PackedTransformer {
     })
     kernels.evaluateVocabulary(logprob, entropy, max, sum, weighted, targetLogit, count)
     if (this.#forward.model.hasValueHead) {
+      const { value, hidden, scratch } = columns
       const { valueHead, valueBias } = weights
-      this.#forward.project(columns.value, columns.hidden, valueHead, valueBias, count, 1, valueHead.length)
+      kernels.matmul(value, hidden, valueHead, valueBias, scratch, count, 1, valueHead.length, false, true, false)
     }
     return columns
   }
 
-  /** Evaluates the packed rows, calls `lossOf` once, and adds the loss's gradient by the weights to `gradient`. */
-  differentiate(count: number, lossOf: TokenLossOf, gradient: ParameterViews, temperature = 1): void {
-    const evaluated = this.evaluate(count, temperature)
+  /**
+   * Evaluates the packed rows, calls `lossOf` once, and adds the loss's gradient by what is trained to `gradient`. `step`, the
+   * optimizer's, keys an adapter's dropout: what is dropped is a function of it, of the sequence's place in the list that was
+   * packed, and of the token's in the sequence.
+   */
+  differentiate(count: number, lossOf: TokenLossOf, gradient: ParameterViews, temperature = 1, step = 0): void {
+    this.#forward.setDropout(step)
+    const evaluated = this.#evaluate(count, temperature)
     lossOf(evaluated, this.#columns, count)
     const into = this.#name(gradient)
     this.#backwardHead(into, count, 1 / temperature)
     const { model, kernels, columns } = this.#forward
     for (let index = model.shape.numLayers - 1; index >= 0; index--) this.#backwardLayer(index, into, count)
     const { width, vocabularySize } = model.shape
+    if (into.embedding.length === 0) return
     kernels.addToSegments(into.embedding, this.#columns.dx, columns.token, count, width, vocabularySize)
   }
 
   #name(gradient: ParameterViews): TransformerWeights {
     let named = this.#gradients.get(gradient)
     if (named === undefined) {
-      named = nameParameters(this.#forward.model, gradient, this.#forward.columns.none)
+      const views = mapParameters(this.#trained, gradient)
+      named = nameParameters(this.#forward.model.shape, views, this.#forward.columns.none, this.#columns.frozen)
       this.#gradients.set(gradient, named)
     }
     return named
@@ -197,8 +227,10 @@ export class PackedTransformer {
   #chunkLogits(head: Float32Array, first: number, inverse: number, count: number): number {
     const { model, columns, kernels } = this.#forward
     const { logits, supportBegin, supportEnd } = this.#columns
-    const tokens = head.length / model.shape.width
-    this.#forward.project(logits, columns.hidden, head, columns.none, count, tokens, model.shape.width)
+    const { hidden, none, scratch } = columns
+    const { width } = model.shape
+    const tokens = head.length / width
+    kernels.matmul(logits, hidden, head, none, scratch, count, tokens, width, false, true, false)
     const ids = this.#supportIds
     if (ids !== null) kernels.restrictVocabulary(logits, ids, supportBegin, supportEnd, inverse, count, first, tokens)
     return tokens
@@ -215,7 +247,8 @@ export class PackedTransformer {
       // The only chunk's logits are still there.
       const tokens = weights.head.length > 1 ? this.#chunkLogits(head, first, inverse, count) : head.length / width
       kernels.vocabularyBackward(logits, dLogprob, dEntropy, entropy, max, sum, target, inverse, count, first, tokens)
-      kernels.matmul(into.head[chunk]!, logits, hidden, none, scratch, tokens, width, count, true, false, true)
+      const dHead = into.head[chunk]
+      if (dHead) kernels.matmul(dHead, logits, hidden, none, scratch, tokens, width, count, true, false, true)
       kernels.matmul(dNormed, logits, head, none, scratch, count, width, tokens, false, false, chunk > 0)
     })
     if (model.hasValueHead) {
@@ -234,19 +267,15 @@ export class PackedTransformer {
     const layer = this.#forward.layers[index]!
     const weights = this.#forward.weights.layers[index]!
     const into = gradient.layers[index]!
-    const queryWidth = numHeads * headWidth
     const keyWidth = numKeyHeads * headWidth
 
     const { gate, up, middle, middleInverseRms } = layer
     kernels.swigluForward(activated, gate, up, count * feedForwardWidth)
-    this.#backwardWeights(into.down, dx, activated, count, width, feedForwardWidth)
-    this.#backwardInput(activated, dx, weights.down, count, width, feedForwardWidth, false)
+    this.#backwardProjection(activated, into.down, dx, activated, weights.down, count, false)
     kernels.swigluBackward(gate, up, activated, count * feedForwardWidth)
     kernels.rmsNormForward(normed, middleInverseRms, middle, weights.feedForwardNorm, normEpsilon, count, width)
-    this.#backwardWeights(into.gate, gate, normed, count, feedForwardWidth, width)
-    this.#backwardWeights(into.up, up, normed, count, feedForwardWidth, width)
-    this.#backwardInput(dNormed, gate, weights.gate, count, feedForwardWidth, width, false)
-    this.#backwardInput(dNormed, up, weights.up, count, feedForwardWidth, width, true)
+    this.#backwardProjection(dNormed, into.gate, gate, normed, weights.gate, count, false)
+    this.#backwardProjection(dNormed, into.up, up, normed, weights.up, count, true)
     const { feedForwardNorm, inputNorm } = weights
     kernels.rmsNormBackward(
       dx,
@@ -260,8 +289,7 @@ export class PackedTransformer {
       true,
     )
 
-    this.#backwardWeights(into.output, dx, layer.attended, count, width, queryWidth)
-    this.#backwardInput(dAttended, dx, weights.output, count, width, queryWidth, false)
+    this.#backwardProjection(dAttended, into.output, dx, layer.attended, weights.output, count, false)
     dKey.fill(0, 0, count * keyWidth)
     dValue.fill(0, 0, count * keyWidth)
     kernels.attentionBackward(
@@ -302,13 +330,45 @@ export class PackedTransformer {
       kernels.rmsNormBackward(dKey, into.keyNorm, dKey, rawKey, keyNorm, keyInverseRms, keyRows, headWidth, false)
     }
     kernels.rmsNormForward(normed, layer.inputInverseRms, layer.x, inputNorm, normEpsilon, count, width)
-    this.#backwardWeights(into.query, dQuery, normed, count, queryWidth, width, into.queryBias)
-    this.#backwardWeights(into.key, dKey, normed, count, keyWidth, width, into.keyBias)
-    this.#backwardWeights(into.value, dValue, normed, count, keyWidth, width, into.valueBias)
-    this.#backwardInput(dNormed, dQuery, weights.query, count, queryWidth, width, false)
-    this.#backwardInput(dNormed, dKey, weights.key, count, keyWidth, width, true)
-    this.#backwardInput(dNormed, dValue, weights.value, count, keyWidth, width, true)
+    this.#backwardProjection(dNormed, into.query, dQuery, normed, weights.query, count, false)
+    this.#backwardProjection(dNormed, into.key, dKey, normed, weights.key, count, true)
+    this.#backwardProjection(dNormed, into.value, dValue, normed, weights.value, count, true)
     kernels.rmsNormBackward(dx, into.inputNorm, dNormed, layer.x, inputNorm, layer.inputInverseRms, count, width, true)
+  }
+
+  /**
+   * From dy, the gradient by a projection's output: to the weights that learn, in `into`, and to dx, or added to dx, which may
+   * be x itself.
+   */
+  #backwardProjection(
+    dx: Float32Array,
+    into: Projection,
+    dy: Float32Array,
+    x: Float32Array,
+    projection: Projection,
+    count: number,
+    accumulate: boolean,
+  ): void {
+    const forward = this.#forward
+    const { kernels, columns } = forward
+    const { none, scratch } = columns
+    const { dLow } = this.#columns
+    const { numOutputs, numInputs, place, weight, a, b } = projection
+    const rank = a.length / numInputs
+    if (into.weight.length > 0) this.#backwardWeights(into.weight, dy, x, count, numOutputs, numInputs, into.bias)
+    if (rank > 0) {
+      const { low, left } = forward.projectLow(x, projection, count)
+      kernels.matmul(into.b, dy, low, none, scratch, numOutputs, rank, count, true, false, true)
+      kernels.matmul(dLow, dy, b, none, scratch, count, rank, numOutputs, false, false, false)
+      kernels.scaleElements(dLow, forward.adapter!.lora.scale, count * rank)
+      kernels.matmul(into.a, dLow, left, none, scratch, rank, numInputs, count, true, false, true)
+    }
+    this.#backwardInput(dx, dy, weight, count, numOutputs, numInputs, accumulate)
+    if (rank > 0) {
+      const through = forward.hasDropout ? columns.dropped : dx
+      kernels.matmul(through, dLow, a, none, scratch, count, numInputs, rank, false, false, !forward.hasDropout)
+      if (forward.hasDropout) forward.drop(through, place, count, numInputs, dx, true)
+    }
   }
 
   /** Adds dyᵀ · x to dWeight, and the sums of dy's columns to dBias where the model has it. */

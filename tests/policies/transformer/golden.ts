@@ -4,6 +4,7 @@ import { column } from '../../../src/components/column.ts'
 import { bestKernelBuild, createKernels, type KernelBuild } from '../../../src/kernels/bind.ts'
 import { decoderPlan, TransformerDecoder } from '../../../src/policies/transformer/decoder.ts'
 import { loadTransformer } from '../../../src/policies/transformer/folder.ts'
+import type { LoraAdapter, LoraModel } from '../../../src/policies/transformer/lora.ts'
 import type { TransformerModel } from '../../../src/policies/transformer/model.ts'
 import { PackedTransformer, packedPlan } from '../../../src/policies/transformer/packed.ts'
 import { Random } from '../../../src/random.ts'
@@ -42,22 +43,61 @@ export async function golden(family: string) {
   }
 }
 
+/** An adapter and its weights. */
+interface Adapted {
+  readonly model: LoraModel
+  readonly weights: Float32Array
+}
+
+function place(column: Float32Array, adapted: Adapted | undefined): LoraAdapter | null {
+  if (adapted === undefined) return null
+  column.set(adapted.weights)
+  return { lora: adapted.model, weights: column, random: new Random(6) }
+}
+
 /** A packed transformer, its weights and a gradient in one arena. */
-export function packed(model: TransformerModel, given: Float32Array, build: KernelBuild, rows = 64, context = 40) {
-  const block = column('f32', model.numParameters)
-  const plan = { weights: block, gradient: block, packed: packedPlan(model, rows, context) }
+export function packed(
+  model: TransformerModel,
+  given: Float32Array,
+  build: KernelBuild,
+  rows = 64,
+  context = 40,
+  adapted?: Adapted,
+) {
+  const lora = adapted?.model ?? null
+  const plan = {
+    weights: column('f32', model.numParameters),
+    gradient: column('f32', (lora ?? model).numParameters),
+    adapter: column('f32', lora?.numParameters ?? 0),
+    packed: packedPlan(model, rows, context, lora),
+  }
   const { arena, columns } = takeArena(plan)
   columns.weights.set(given)
   const kernels = createKernels(arena.memory, build)
   const { weights, gradient } = columns
-  return { network: new PackedTransformer(model, weights, columns.packed, kernels), weights, gradient }
+  const adapter = place(columns.adapter, adapted)
+  const network = new PackedTransformer(model, weights, columns.packed, kernels, adapter)
+  return { network, weights, gradient, adapter: columns.adapter }
 }
 
 /** A decoder and its weights in one arena. */
-export function decoder(model: TransformerModel, given: Float32Array, build: KernelBuild, slots = 4, context = 40) {
-  const plan = { weights: column('f32', model.numParameters), decoder: decoderPlan(model, slots, context) }
+export function decoder(
+  model: TransformerModel,
+  given: Float32Array,
+  build: KernelBuild,
+  slots = 4,
+  context = 40,
+  adapted?: Adapted,
+) {
+  const lora = adapted?.model ?? null
+  const plan = {
+    weights: column('f32', model.numParameters),
+    adapter: column('f32', lora?.numParameters ?? 0),
+    decoder: decoderPlan(model, slots, context, lora),
+  }
   const { arena, columns } = takeArena(plan)
   columns.weights.set(given)
   const kernels = createKernels(arena.memory, build)
-  return new TransformerDecoder(model, columns.weights, columns.decoder, kernels, new Random(5))
+  const adapter = place(columns.adapter, adapted)
+  return new TransformerDecoder(model, columns.weights, columns.decoder, kernels, new Random(5), adapter)
 }
