@@ -86,6 +86,7 @@ export {
   keywordReward,
   lengthReward,
 } from './rewards/basic.ts'
+export { type CodeTest, codeReward, extractCode } from './rewards/code.ts'
 export { type MathEquality, mathAccuracyReward, mathEqual } from './rewards/maths.ts'
 export {
   clearRegistries,
