@@ -4,6 +4,7 @@ import type { Settings, SettingValues } from '../settings.ts'
 import { accuracyReward, f1ScoreReward, formatReward, keywordReward, lengthReward } from './basic.ts'
 import { codeReward } from './code.ts'
 import { mathAccuracyReward } from './maths.ts'
+import { remoteReward } from './remote.ts'
 import { composeRewards, defineReward, type Reward, type RewardFactory, type RewardPart } from './reward.ts'
 import {
   applyVerifiersToReward,
@@ -22,6 +23,7 @@ const builtInRewards = [
   formatReward,
   mathAccuracyReward,
   codeReward,
+  remoteReward,
 ] as unknown as readonly RewardFactory[]
 
 /** Things of one kind by their ids, the built-in ones first. */
