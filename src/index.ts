@@ -88,6 +88,39 @@ export {
   keywordReward,
   lengthReward,
 } from './rewards/basic.ts'
+export { type CodeTest, codeReward, extractCode } from './rewards/code.ts'
+export {
+  type Criterion,
+  type Difficulty,
+  type EvaluateModelOptions,
+  evaluateModel,
+  type Generate,
+  getTaskSuite,
+  type LearningProgress,
+  listTaskSuites,
+  type ModelEvaluation,
+  registerTaskSuite,
+  type ScoreSummary,
+  type Scores,
+  type TaskEvaluation,
+  type TextGenerationTask,
+  validateLearningProgress,
+} from './rewards/evaluation.ts'
+export {
+  admitGroup,
+  checkAnySuccess,
+  checkMinReward,
+  checkQualityAndDiversity,
+  checkReasonableLength,
+  checkResponseDiversity,
+  checkRewardNonzeroStd,
+  FilterCounts,
+  type FilterDecision,
+  type GroupFilter,
+  type GroupSample,
+  makeLengthFilter,
+  makeThresholdFilter,
+} from './rewards/filters.ts'
 export { type MathEquality, mathAccuracyReward, mathEqual } from './rewards/maths.ts'
 export {
   clearRegistries,
@@ -101,6 +134,12 @@ export {
   type VerifierConfig,
   verifier,
 } from './rewards/registry.ts'
+export {
+  createRemoteRewardProcessor,
+  type RemoteJudge,
+  type RemoteRewardSettings,
+  remoteReward,
+} from './rewards/remote.ts'
 export {
   composeRewards,
   createAsyncBatchProcessor,
@@ -118,6 +157,7 @@ export {
   type RewardValue,
   withPolicy,
 } from './rewards/reward.ts'
+export { pairedTTest, type TTest, welchTTest } from './rewards/statistics.ts'
 export {
   applyVerifiersToReward,
   coherenceVerifier,

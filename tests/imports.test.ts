@@ -38,6 +38,8 @@ const TABLE: Readonly<Record<string, readonly string[]>> = {
 const PACKAGES: Readonly<Record<string, readonly string[]>> = {
   colonnade: ['examples'],
   '@cortex-js/compute-engine': ['rewards'],
+  'quickjs-emscripten-core': ['rewards'],
+  '@jitl/quickjs-wasmfile-release-sync': ['rewards'],
   bitecs: ['world', 'cohort', 'text-cohort', 'lanes', 'examples'],
   'apache-arrow': ['tables'],
   hyparquet: ['datasets'],

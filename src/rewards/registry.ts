@@ -2,7 +2,9 @@
 import { InputError, show, unknownWord } from '../errors.ts'
 import type { Settings, SettingValues } from '../settings.ts'
 import { accuracyReward, f1ScoreReward, formatReward, keywordReward, lengthReward } from './basic.ts'
+import { codeReward } from './code.ts'
 import { mathAccuracyReward } from './maths.ts'
+import { remoteReward } from './remote.ts'
 import { composeRewards, defineReward, type Reward, type RewardFactory, type RewardPart } from './reward.ts'
 import {
   applyVerifiersToReward,
@@ -20,6 +22,8 @@ const builtInRewards = [
   f1ScoreReward,
   formatReward,
   mathAccuracyReward,
+  codeReward,
+  remoteReward,
 ] as unknown as readonly RewardFactory[]
 
 /** Things of one kind by their ids, the built-in ones first. */

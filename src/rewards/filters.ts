@@ -1,0 +1,155 @@
+/**
+ * Filters over groups: which groups of samples are worth learning from. They run after the reward, since most of them
+ * ask for it; a sample that has not been judged yet is an error, and one whose reward is unknown counts as unknown, not
+ * as 0.
+ */
+import { InputError, show } from '../errors.ts'
+
+/** What filters see of a sample. */
+export interface GroupSample {
+  /** Null where the reward could not be told. */
+  readonly reward: number | null
+  readonly completion: string
+  /** Tokens of the response. */
+  readonly responseLength: number
+}
+
+/** Whether a group is kept, and if not, why. */
+export interface FilterDecision {
+  readonly keep: boolean
+  /** In one word, for the count; absent where the group is kept. */
+  readonly reason?: string
+}
+
+/** Decides on a group; false is a drop without a reason of its own. */
+export type GroupFilter = (group: readonly GroupSample[]) => boolean | FilterDecision
+
+const kept: FilterDecision = { keep: true }
+
+function keptIf(condition: boolean, reason: string): FilterDecision {
+  return condition ? kept : { keep: false, reason }
+}
+
+/** The rewards that are known. */
+function knownRewards(group: readonly GroupSample[]): number[] {
+  if (group.length === 0) throw new InputError('group', 'no sample', 'at least one')
+  for (const { reward } of group) {
+    if (reward !== null && !Number.isFinite(reward)) {
+      throw new InputError(
+        'reward of a sample in a filter',
+        show(reward),
+        'a number, or null: filters run after the reward',
+      )
+    }
+  }
+  return group.map(({ reward }) => reward).filter((reward) => reward !== null)
+}
+
+function meanOf(values: readonly number[]): number {
+  return values.reduce((sum, value) => sum + value, 0) / values.length
+}
+
+/**
+ * Keeps groups whose known rewards differ: where all are the same there is nothing to compare, and every advantage is
+ * 0. Same means within 1e-9 of their size, as sums of equal parts may differ in the last digits.
+ */
+export function checkRewardNonzeroStd(group: readonly GroupSample[]): FilterDecision {
+  const rewards = knownRewards(group)
+  if (rewards.length < 2) return { keep: false, reason: 'unknown_reward' }
+  const [low, high] = [Math.min(...rewards), Math.max(...rewards)]
+  return keptIf(high - low > 1e-9 * Math.max(1, Math.abs(low), Math.abs(high)), 'zero_std')
+}
+
+/** Keeps groups whose known rewards have a mean of at least `threshold`. */
+export function checkMinReward(group: readonly GroupSample[], threshold = 0.5): FilterDecision {
+  const rewards = knownRewards(group)
+  if (rewards.length === 0) return { keep: false, reason: 'unknown_reward' }
+  return keptIf(meanOf(rewards) >= threshold, 'low_reward')
+}
+
+/** Keeps groups of which at least this share of completions are distinct. */
+export function checkResponseDiversity(group: readonly GroupSample[], minUniqueRatio = 0.5): FilterDecision {
+  if (group.length === 0) throw new InputError('group', 'no sample', 'at least one')
+  const distinct = new Set(group.map(({ completion }) => completion)).size
+  return keptIf(distinct / group.length >= minUniqueRatio, 'low_diversity')
+}
+
+/** Keeps groups all of whose responses have a length in tokens from `minTokens` to `maxTokens`. */
+export function checkReasonableLength(group: readonly GroupSample[], minTokens = 10, maxTokens = 2048): FilterDecision {
+  if (group.length === 0) throw new InputError('group', 'no sample', 'at least one')
+  if (group.some(({ responseLength }) => responseLength < minTokens)) return { keep: false, reason: 'too_short' }
+  return keptIf(
+    group.every(({ responseLength }) => responseLength <= maxTokens),
+    'too_long',
+  )
+}
+
+/** Keeps groups in which some known reward is above 0. */
+export function checkAnySuccess(group: readonly GroupSample[]): FilterDecision {
+  const rewards = knownRewards(group)
+  if (rewards.length === 0) return { keep: false, reason: 'unknown_reward' }
+  return keptIf(
+    rewards.some((reward) => reward > 0),
+    'no_success',
+  )
+}
+
+/** Keeps groups whose rewards differ, with some success, and half of whose completions are distinct. */
+export function checkQualityAndDiversity(group: readonly GroupSample[]): FilterDecision {
+  for (const check of [checkRewardNonzeroStd, checkAnySuccess, checkResponseDiversity]) {
+    const decision = check(group)
+    if (!decision.keep) return decision
+  }
+  return kept
+}
+
+/**
+ * `checkMinReward` with this threshold.
+ * @throws InputError if it is not finite.
+ */
+export function makeThresholdFilter(threshold: number): GroupFilter {
+  if (!Number.isFinite(threshold)) throw new InputError('threshold', show(threshold), 'a finite number')
+  return (group) => checkMinReward(group, threshold)
+}
+
+/**
+ * `checkReasonableLength` with these bounds, in tokens.
+ * @throws InputError if they are not 0 ≤ minTokens ≤ maxTokens.
+ */
+export function makeLengthFilter(minTokens: number, maxTokens: number): GroupFilter {
+  if (!(minTokens >= 0 && minTokens <= maxTokens)) {
+    throw new InputError('minTokens, maxTokens', `${minTokens}, ${maxTokens}`, '0 ≤ minTokens ≤ maxTokens')
+  }
+  return (group) => checkReasonableLength(group, minTokens, maxTokens)
+}
+
+/** Groups that were kept, and those that were dropped, by reason. */
+export class FilterCounts {
+  kept = 0
+  dropped = 0
+  /** By reason; a filter that answers just false counts as `dropped`. */
+  readonly reasons: Record<string, number> = {}
+}
+
+/**
+ * Whether a judged group passes all filters; the first that drops it names the reason. Counts it in `counts`.
+ * @throws InputError if a sample has no reward yet.
+ */
+export function admitGroup(
+  group: readonly GroupSample[],
+  filters: readonly GroupFilter[],
+  counts: FilterCounts,
+): FilterDecision {
+  knownRewards(group) // Also where no filter asks for rewards: before the reward there is nothing to admit.
+  for (const filter of filters) {
+    const answer = filter(group)
+    const decision = typeof answer === 'boolean' ? { keep: answer } : answer
+    if (decision.keep) continue
+    const reason = decision.reason ?? 'dropped'
+    counts.dropped++
+    counts.reasons[reason] = (counts.reasons[reason] ?? 0) + 1
+    return { keep: false, reason }
+  }
+  counts.kept++
+  return kept
+}

@@ -1,0 +1,117 @@
+import { describe, expect, test } from 'vitest'
+// The worker that runs programs is a compiled file.
+import { codeReward, extractCode, InputError, type Judgement, judge } from '../../dist/src/index.js'
+
+const add = [
+  { input: [1, 2], expected: 3 },
+  { input: [-1, 1], expected: 0 },
+]
+
+function value(code: string, tests: unknown = add, parameters = {}, columns = {}): Promise<Judgement> {
+  const limits = { timeLimitMs: 5000, memoryLimitMib: 16 }
+  return judge(codeReward({ ...limits, ...parameters }), {
+    prompt: '',
+    completion: code,
+    example: { prompt: '', tests, ...columns },
+  })
+}
+const right = { value: 1, components: { passed: 1 } }
+const wrong = { value: 0, components: { passed: 0 } }
+
+describe('a program', () => {
+  test('that passes all tests is worth 1, and another 0, or with partial its share', async () => {
+    expect(await value('function solve(a, b) { return a + b }')).toEqual(right)
+    expect(await value('const solve = (a, b) => a + b')).toEqual(right)
+    expect(await value('export async function solve(a, b) { await null; return a + b }')).toEqual(right)
+    expect(await value('const solve = () => 3')).toEqual({ value: 0, components: { passed: 0.5 } })
+    expect(await value('const solve = () => 3', add, { partial: true })).toEqual({
+      value: 0.5,
+      components: { passed: 0.5 },
+    })
+  })
+
+  test('is found in the last fenced block', async () => {
+    const completion = 'First\n```js\nbroken(\n```\nthen\n```javascript\nconst solve = (a, b) => a + b\n```\nDone.'
+    expect(extractCode(completion)).toBe('\nconst solve = (a, b) => a + b\n')
+    expect(extractCode('```js\n1\n```\n```js\n2')).toBe('\n2')
+    expect(await value(completion)).toEqual(right)
+  })
+
+  test('is compared as JSON, whatever the order of keys', async () => {
+    const tests = [{ input: [], expected: { a: [1, null], b: { c: 'x' } } }]
+    expect(await value('const solve = () => ({ b: { c: "x" }, a: [1, null] })', tests)).toEqual(right)
+    for (const result of [
+      '{ a: [1, NaN], b: { c: "x" } }',
+      '{ a: [1, undefined], b: { c: "x" } }',
+      '{ a: [1, null] }',
+    ]) {
+      expect(await value(`const solve = () => (${result})`, tests)).toEqual(wrong)
+    }
+    expect(await value('const solve = () => ({ length: 0 })', [{ input: [], expected: [] }])).toEqual(wrong)
+  })
+
+  test('may have its function named by the example', async () => {
+    const code = 'function sum(a, b) { return a + b }'
+    expect(await value(code, add, {}, { functionName: 'sum' })).toEqual(right)
+    expect(await value(code)).toEqual(wrong)
+    expect(await value(code, add, {}, { functionName: 'sum();' })).toMatchObject({ value: null, failure: 'threw' })
+    expect(() => codeReward({ functionName: '1; while(1)' })).toThrow(InputError)
+  })
+
+  test.each([
+    ['does not parse', 'function solve( {'],
+    ['has no such function', 'const other = 1'],
+    ['throws', 'const solve = () => { throw new Error("x") }'],
+    ['throws a number', 'throw 7'],
+    ['never ends', 'for (;;);'],
+    ['never ends and catches what ends it', 'const solve = () => { for (;;) try { for (;;); } catch {} }'],
+    ['never ends within native code', 'const solve = () => new Array(4294967295).indexOf(1)'],
+    ['matches for ever', 'const solve = () => /(a+)+b/.test("a".repeat(40))'],
+    ['takes all memory', 'const hoard = []; for (;;) hoard.push(new Array(1000).fill(1))'],
+    ['takes all memory at once', 'const solve = () => "x".repeat(2 ** 30).length'],
+    ['calls itself for ever', 'function solve() { return solve() + 1 }'],
+    ['is nested too deeply', `const solve = () => JSON.parse("[".repeat(100000))`],
+    ['is too deep to be read', 'eval("(".repeat(100000))'],
+    ['waits for nothing', 'const solve = () => new Promise(() => {})'],
+    ['is rejected', 'const solve = async () => { throw 1 }'],
+    ['goes on in promises for ever', 'const solve = async () => { for (;;) await null }'],
+    [
+      'asks for the host',
+      'const solve = () => typeof process + typeof require + typeof fetch + typeof globalThis.Buffer',
+    ],
+    ['leaves the host by its constructor', 'const solve = () => solve.constructor("return process")().exit()'],
+  ])('that %s fails, and the next one is judged as ever', async (_, code) => {
+    expect(await value(code, add, { timeLimitMs: 200 })).toEqual(wrong)
+    expect(await value('const solve = (a, b) => a + b')).toEqual(right)
+  })
+
+  test.each([
+    ['JSON', 'JSON.stringify = () => "3"; JSON.parse = () => [3]; const solve = () => 4'],
+    ['toJSON', 'Object.prototype.toJSON = () => 3; Number.prototype.toJSON = () => 3; const solve = () => 4'],
+    ['valueOf', 'const solve = () => ({ valueOf: () => 3, [Symbol.toPrimitive]: () => 3 })'],
+    ['equality', 'Object.is = () => true; Array.prototype.every = () => true; const solve = () => 4'],
+    ['Reflect', 'Reflect.apply = () => 3; Function.prototype.call = () => 3; const solve = () => 4'],
+    ['a proxy', 'const solve = () => new Proxy({}, { get: () => 3, has: () => true })'],
+  ])('does not pass by tampering with %s', async (_, code) => {
+    const { value: found } = await value(code, [
+      { input: [1, 2], expected: 3 },
+      { input: [2, 2], expected: 4 },
+    ])
+    expect(found).toBe(0)
+  })
+
+  test('finds nothing that another call left', async () => {
+    const code = 'globalThis.count = (globalThis.count ?? 0) + 1; const solve = () => count'
+    const tests = [
+      { input: [], expected: 1 },
+      { input: [], expected: 1 },
+    ]
+    expect(await value(code, tests)).toEqual(right)
+  })
+
+  test('cannot be judged without tests: null and never 0', async () => {
+    for (const tests of [null, [], [{ input: 1, expected: 1 }], [{ input: [1] }], 'x']) {
+      expect(await value('const solve = 1', tests)).toMatchObject({ value: null, failure: 'noReference' })
+    }
+  })
+})
