@@ -29,6 +29,13 @@ export {
   type PromptFileOptions,
   type SavedBufferState,
 } from './datasets/data-buffer.ts'
+export {
+  type DatasetOptions,
+  loadDatasetWithAnswers,
+  loadRlPrompts,
+  loadSftDataset,
+  type SftExample,
+} from './datasets/load.ts'
 export type { DefinitionRecord, Factory } from './definition.ts'
 export { type Backend, type Device, type DeviceName, deviceNames, startDevice } from './devices/device.ts'
 export { type DeviceReport, examineDevice } from './devices/examine.ts'

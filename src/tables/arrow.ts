@@ -62,6 +62,19 @@ export async function readArrow(...paths: string[]): Promise<Arrow.Table> {
   return rest.length === 0 ? first : first.concat(...rest)
 }
 
+/** Reads rows of a table as plain objects: lists as arrays, structs as objects. */
+export async function arrowRows(table: Arrow.Table): Promise<(row: number) => Record<string, unknown>> {
+  const arrow = await import('apache-arrow')
+  const plain = (value: unknown): unknown => {
+    if (value instanceof arrow.Vector) return [...value].map(plain)
+    const isStruct = value instanceof arrow.StructRow || value instanceof arrow.MapRow
+    if (!isStruct) return value
+    return Object.fromEntries([...value].map(([name, element]) => [name, plain(element)]))
+  }
+  const columns = table.schema.fields.map(({ name }) => [name, table.getChild(name)!] as const)
+  return (row) => Object.fromEntries(columns.map(([name, column]) => [name, plain(column.get(row))]))
+}
+
 function typeOf(arrow: typeof Arrow, { column, width }: Field): Arrow.DataType {
   const element = elementType(arrow, column)
   return width === 1 ? element : new arrow.FixedSizeList(width, new arrow.Field('item', element, false))

@@ -1,0 +1,143 @@
+/** Rows of datasets in files: JSON Lines, JSON, Arrow and Parquet, whole or a slice. Each row comes with the place it has. */
+import { InputError, show } from '../errors.ts'
+import { readWhole } from '../files.ts'
+import { readJsonLines } from '../tables/json-lines.ts'
+
+/** A row, and where it stands: `path:line` in JSON Lines, `path, row n` (from 0) elsewhere. */
+export interface DatasetRow {
+  readonly place: string
+  readonly row: Readonly<Record<string, unknown>>
+}
+
+/** Rows `from` to `to` − 1 of a file, numbered from 0. */
+interface Slice {
+  readonly path: string
+  readonly from: number
+  readonly to: number
+}
+
+type Reader = (slice: Slice) => AsyncGenerator<{ place: string; value: unknown }, void, undefined>
+const READERS: Readonly<Record<string, Reader>> = {
+  jsonl: readLines,
+  ndjson: readLines,
+  json: readJson,
+  arrow: readArrowRows,
+  feather: readArrowRows,
+  parquet: readParquet,
+}
+
+/**
+ * The rows of a file, as its ending says: .jsonl, .json (a list), .arrow, .parquet. `path@[a:b]` are rows a to b − 1, and
+ * either number may be left out.
+ * @throws InputError for a file that cannot be read or ends otherwise, at a row that is no object, and where there is no row.
+ */
+export async function* readRows(source: string): AsyncGenerator<DatasetRow, void, undefined> {
+  const slice = sliceOf(source)
+  const ending = /\.([^./\\]+)$/.exec(slice.path)?.[1]?.toLowerCase() ?? ''
+  const read = READERS[ending]
+  if (read === undefined) {
+    const known = Object.keys(READERS).map((name) => `.${name}`)
+    throw new InputError(
+      slice.path,
+      ending === '' ? 'no ending' : `.${ending}`,
+      `a path that ends in ${known.join(', ')}`,
+    )
+  }
+  let count = 0
+  for await (const { place, value } of read(slice)) {
+    if (typeof value !== 'object' || value === null || Array.isArray(value)) {
+      throw new InputError(place, show(value), 'an object with a field a column')
+    }
+    count++
+    yield { place, row: value as Record<string, unknown> }
+  }
+  if (count === 0) throw new InputError(source, 'no row', 'at least one')
+}
+
+function sliceOf(source: string): Slice {
+  const at = source.lastIndexOf('@[')
+  if (at === -1) return { path: source, from: 0, to: Number.POSITIVE_INFINITY }
+  const found = /^@\[(\d*):(\d*)\]$/.exec(source.slice(at))
+  const from = Number(found?.[1] || 0)
+  const to = found?.[2] ? Number(found[2]) : Number.POSITIVE_INFINITY
+  if (found === null || from >= to) {
+    throw new InputError(source, `the slice ${source.slice(at)}`, '@[a:b] with whole numbers a < b, or one left out')
+  }
+  return { path: source.slice(0, at), from, to }
+}
+
+async function* readLines({ path, from, to }: Slice) {
+  let number = 0
+  for await (const line of readJsonLines(path)) {
+    if (number >= to) return
+    if (number >= from) yield line
+    number++
+  }
+}
+
+async function* readJson({ path, from, to }: Slice) {
+  const bytes = await readWhole(path, 'a JSON file that can be read')
+  let value: unknown
+  try {
+    value = JSON.parse(new TextDecoder('utf-8', { fatal: true }).decode(bytes))
+  } catch (cause) {
+    throw new InputError(path, (cause as Error).message, 'JSON in UTF-8', { cause })
+  }
+  if (!Array.isArray(value)) throw new InputError(path, show(value), 'a list of rows')
+  for (let i = from; i < Math.min(to, value.length); i++) yield { place: `${path}, row ${i}`, value: value[i] }
+}
+
+async function* readArrowRows({ path, from, to }: Slice) {
+  const { arrowRows, readArrow } = await import('../tables/arrow.ts')
+  const table = await readArrow(path)
+  const rows = await arrowRows(table)
+  for (let i = from; i < Math.min(to, table.numRows); i++) {
+    const place = `${path}, row ${i}`
+    yield { place, value: plain(rows(i), place) }
+  }
+}
+
+async function* readParquet({ path, from, to }: Slice) {
+  const { asyncBufferFromFile, parquetMetadataAsync, parquetReadObjects } = await import('hyparquet')
+  const compressors = await nodeCompressors()
+  const refuse = (cause: unknown): InputError => {
+    const { message } = cause as Error
+    return new InputError(path, message, 'a Parquet file that can be read', { cause })
+  }
+  const file = await asyncBufferFromFile(path).catch((cause) => Promise.reject(refuse(cause)))
+  const metadata = await parquetMetadataAsync(file).catch((cause) => Promise.reject(refuse(cause)))
+  let first = 0
+  for (const { num_rows } of metadata.row_groups) {
+    const [rowStart, rowEnd] = [Math.max(from, first), Math.min(to, first + Number(num_rows))]
+    first += Number(num_rows)
+    if (rowStart >= rowEnd) continue
+    const options = { file, metadata, compressors, rowStart, rowEnd }
+    const rows = await parquetReadObjects(options).catch((cause) => Promise.reject(refuse(cause)))
+    for (const [i, row] of rows.entries()) {
+      const place = `${path}, row ${rowStart + i}`
+      yield { place, value: plain(row, place) }
+    }
+  }
+}
+
+/** What hyparquet cannot decompress itself and Node can; zstd from Node 22.15 on. */
+async function nodeCompressors() {
+  const zlib = await import('node:zlib')
+  const { zstdDecompressSync } = zlib as { zstdDecompressSync?: (input: Uint8Array) => Uint8Array }
+  return {
+    GZIP: (input: Uint8Array) => zlib.gunzipSync(input),
+    BROTLI: (input: Uint8Array) => zlib.brotliDecompressSync(input),
+    ...(zstdDecompressSync === undefined ? {} : { ZSTD: zstdDecompressSync }),
+  }
+}
+
+/** Whole numbers of 64 bits as numbers. @throws InputError for one that is none of ours. */
+function plain(value: unknown, place: string): unknown {
+  if (typeof value === 'bigint') {
+    if (!Number.isSafeInteger(Number(value))) throw new InputError(place, show(value), 'whole numbers below 2^53')
+    return Number(value)
+  }
+  if (Array.isArray(value)) return value.map((element) => plain(element, place))
+  if (typeof value !== 'object' || value === null || Object.getPrototypeOf(value) !== Object.prototype) return value
+  return Object.fromEntries(Object.entries(value).map(([name, element]) => [name, plain(element, place)]))
+}
