@@ -14,7 +14,9 @@ import type { TransformerModel } from './policies/transformer/model.ts'
 import { checkSampling, type Sampling } from './policies/transformer/sampling.ts'
 import { Random } from './random.ts'
 import { Trajectories } from './tables/trajectories.ts'
+import { checkTokenizer } from './text/check-tokenizer.ts'
 import type { LanguageModelDefinition, OpenLanguageModel } from './text/language-model.ts'
+import { StopStrings } from './text/stop-strings.ts'
 import type { Tokenizer } from './text/tokenizer.ts'
 
 /** The lanes of one text environment under one language model. */
@@ -27,6 +29,8 @@ export interface TextCohortOptions {
   name?: string
   /** The distribution that tokens are drawn from. Default: the model's own. */
   sampling?: Partial<Sampling>
+  /** Texts that end a turn of the model, beside its end tokens. Default none. */
+  stopStrings?: readonly string[]
   /** Tokens of a turn, at most; default the environment's. */
   maxTokens?: number
   /** Conversations begun from one prompt, one after another: a group. Default 1. */
@@ -76,6 +80,8 @@ export interface TextCohort {
   readonly pending: (PendingReply | null)[]
   /** Of the tokens said in each lane where a filter had left some out: from which ones each was drawn, one after another. */
   readonly supports: number[][]
+  /** Looks for stop strings in each lane's turn. */
+  readonly stops: readonly StopStrings[]
   /** Room for a list of lanes. */
   readonly laneList: Int32Array
   /** How many conversations may begin, of all that ever did. */
@@ -114,6 +120,7 @@ export async function draftTextCohort(options: TextCohortOptions): Promise<TextD
   }
   checkSampling(sampling)
   const opened = await policy.open(environment)
+  checkTokenizer(opened.tokenizer, opened.model)
   return { options, name: options.name ?? policy.id, opened }
 }
 
@@ -173,6 +180,7 @@ export function createTextCohort(
     replies: new Array(numLanes).fill(null),
     pending: new Array(numLanes).fill(null),
     supports: Array.from({ length: numLanes }, () => []),
+    stops: Array.from({ length: numLanes }, () => new StopStrings(tokenizer, options.stopStrings ?? [])),
     laneList: new Int32Array(numLanes),
     released: Number.POSITIVE_INFINITY,
     trajectories: new Trajectories(),
@@ -199,6 +207,16 @@ const NO_UPDATE = 0xffffffff
 export function refreshWeights(cohort: TextCohort, version: number): void {
   cohort.version = version
   cohort.conversation.cached.fill(0)
+}
+
+/** Tells the cohort that its columns are those of another's checkpoint: what is not in them is made again. */
+export function takeUp({ conversation, stops, context }: TextCohort): void {
+  const { token, turnStart, length, cached } = conversation
+  cached.fill(0) // Keys and values are made again; to the bit, as prefill equals decoding.
+  for (const [n, lane] of stops.entries()) {
+    lane.clear()
+    for (const id of token.subarray(n * context + turnStart[n]!, n * context + length[n]!)) lane.push(id)
+  }
 }
 
 /** True if some lane can go on without waiting for the environment. */

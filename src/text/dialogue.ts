@@ -1,14 +1,21 @@
 /**
- * From what is said to ids: the prompt that a conversation begins with, and what the environment says later. Ids that stand
- * are never made anew; what is added is tokenized alone, at the boundary that the model itself saw.
+ * From what is said to ids: the prompt that a conversation begins with, and what the environment says later. A prompt of
+ * messages goes by the model's chat template, plain text as it stands; ids that stand are never made anew.
  */
 import type { Example, Message } from '../environments/text.ts'
 import { InputError, show } from '../errors.ts'
 import type { Tokenizer } from './tokenizer.ts'
+import * as turns from './turn-ids.ts'
 
-/** The ids of an example's prompt; `subject` names it in errors. */
+/**
+ * The ids of an example's prompt; `subject` names it in errors.
+ * @throws InputError for a prompt without a token, or that the tokenizer or its template refuses.
+ */
 export function promptIds(tokenizer: Tokenizer, { prompt }: Example, subject: string): number[] {
-  const ids = typeof prompt === 'string' ? tokenizer.encode(prompt) : noTemplate(subject)
+  if (typeof prompt !== 'string' && !Array.isArray(prompt)) {
+    throw new InputError(`${subject}, prompt`, show(prompt), 'a text, or a list of messages')
+  }
+  const ids = turns.promptIds(tokenizer, prompt)
   if (ids.length === 0) throw new InputError(subject, `the prompt ${show(prompt)}`, 'at least one token')
   return ids
 }
@@ -18,36 +25,37 @@ export function promptMessages({ prompt }: Example): Message[] {
   return typeof prompt === 'string' ? [{ role: 'user', content: prompt }] : [...prompt]
 }
 
-/** The ids that the model hears after its turn, up to its next one. */
+/**
+ * The ids that the model hears after its turn, up to its next one. `before` ends with what the model said, whose last id is
+ * `lastId`.
+ */
 export function replyIds(
   tokenizer: Tokenizer,
-  _before: readonly Message[],
+  { prompt }: Example,
+  before: readonly Message[],
   said: readonly Message[],
-  _subject: string,
+  lastId: number,
 ): number[] {
-  return tokenizer.encode(said.map(({ content }) => content).join(''))
-}
-
-function noTemplate(subject: string): never {
-  throw new InputError(subject, 'a prompt of messages', 'plain text')
+  if (typeof prompt !== 'string') return turns.turnIds(tokenizer, before, [...before, ...said], lastId)
+  return tokenizer.encode(said.map(({ content }) => content).join(''), { continues: true })
 }
 
 /**
  * An example as supervised fine-tuning sees it: the prompt, the answer, and the token that ends it; `lossMask` is 1 for what
  * the model itself has to say.
- * @throws InputError for an example without an answer, or longer than the context.
+ * @throws InputError for an example without an answer, or longer than the context, and as `promptIds` does.
  */
 export function trainingExample(
   tokenizer: Tokenizer,
   example: Example,
   context: number,
   subject: string,
-): { ids: number[]; lossMask: number[] } {
-  if (example.answer === undefined) throw new InputError(subject, 'no answer', 'one, to learn from')
-  const [end] = tokenizer.endIds
-  if (end === undefined) throw new InputError(`tokenizer ${tokenizer.id}`, 'no end id', 'one, to end an answer with')
-  const prompt = promptIds(tokenizer, example, subject)
-  const ids = [...prompt, ...tokenizer.encode(example.answer), end]
-  if (ids.length > context) throw new InputError(subject, `${ids.length} tokens`, `at most the context of ${context}`)
-  return { ids, lossMask: ids.map((_, i) => (i < prompt.length ? 0 : 1)) }
+): turns.TrainingExample {
+  const { prompt, answer } = example
+  if (answer === undefined) throw new InputError(subject, 'no answer', 'one, to learn from')
+  promptIds(tokenizer, example, subject)
+  const trained = turns.trainingExample(tokenizer, { prompt, answer })
+  const { length } = trained.ids
+  if (length > context) throw new InputError(subject, `${length} tokens`, `at most the context of ${context}`)
+  return trained
 }

@@ -9,6 +9,7 @@ import { loadTransformer } from '../policies/transformer/folder.ts'
 import { type TransformerModel, transformer } from '../policies/transformer/model.ts'
 import { type Settings, type SettingValues, text, toggle, whole } from '../settings.ts'
 import { byteTokenizer } from './byte-tokenizer.ts'
+import { loadTokenizer } from './load-tokenizer.ts'
 import type { Tokenizer } from './tokenizer.ts'
 
 /** A language model that is ready to be given memory. */
@@ -83,6 +84,6 @@ async function load({ folder, context, critic }: SettingValues<typeof settings>)
       `at most ${contextLength}, as ${folder} was made for`,
     )
   }
-  const tokenizer = byteTokenizer()
+  const tokenizer = await loadTokenizer(folder)
   return { model, tokenizer, weights, context: context || contextLength }
 }

@@ -8,14 +8,30 @@ export interface TextPreset {
   readonly run: Tuned
   readonly sft: Tuned
   readonly rl: Tuned
+  readonly loss: Tuned
   readonly model: Tuned
   readonly environment: Tuned
 }
 
-const untuned: TextPreset = { run: {}, sft: {}, rl: {}, model: {}, environment: {} }
+const untuned: TextPreset = { run: {}, sft: {}, rl: {}, loss: {}, model: {}, environment: {} }
+
+/**
+ * Supervised steps bring a model to where some answers are right; groups this large, and some entropy, keep it from settling
+ * on the first that are. No reference holds it back.
+ */
+const warm: Partial<TextPreset> = {
+  run: { numLanes: 128 },
+  rl: { updates: 500, groupsPerUpdate: 64, groupSize: 16 },
+  loss: { klCoef: 0, rewardKlCoef: 0, entropyCoef: 0.02 },
+}
 
 const presets: Readonly<Record<string, Partial<TextPreset>>> = {
-  'text/reverse': { sft: { steps: 60 }, rl: { updates: 600, groupSize: 16 } },
+  'text/reverse': { ...warm, environment: { maxLength: 5 }, sft: { steps: 45 } },
+  'text/copy': { ...warm, environment: { maxLength: 5 }, sft: { steps: 45 } },
+  'text/sort': { ...warm, environment: { maxLength: 5 }, sft: { steps: 45 } },
+  'text/arithmetic-1': { ...warm, sft: { steps: 45 } },
+  'text/arithmetic-2': { ...warm, sft: { steps: 300 } },
+  'text/countdown': { ...warm, sft: { steps: 300 } },
 }
 
 /** What is known to work for a text environment; nothing, where nothing is known. */

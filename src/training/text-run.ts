@@ -143,7 +143,7 @@ export function textRunKeys(factory: TextEnvironmentFactory): ReadonlyMap<string
   add('', textRunSettings, preset.run)
   add('sft.', sftSettings, preset.sft)
   add('rl.', rlSettings, preset.rl)
-  add('loss.', lossSettings)
+  add('loss.', lossSettings, preset.loss)
   add('languageModel.', languageModel.settings, preset.model)
   add('environment.', factory.settings, preset.environment)
   return keys
@@ -175,7 +175,7 @@ export async function configureTextRun(
     )
   const settings = resolveSettings('run', textRunSettings, part('') as never)
   const environment = factory(part('environment.') as never)
-  const lossGiven = { maxLength: environment.maxTokens, ...part('loss.', true) }
+  const lossGiven = { maxLength: environment.maxTokens, ...textPresetOf(factory.id).loss, ...part('loss.', true) }
   const reinforced = settings.mode === 'sft' ? null : rl({ ...part('rl.'), lossSettings: lossGiven } as never)
   const needsCritic = reinforced?.loss.settings.advantage === 'critic' && !given.has('languageModel.critic')
   return {

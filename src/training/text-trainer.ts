@@ -27,7 +27,7 @@ import { PolicySum, Standing, TokenSum } from '../kernels/bind.ts'
 import type { TrajectoryColumns } from '../tables/trajectories.ts'
 import { type TextOrigin, writeTrajectories } from '../tables/trajectory-table.ts'
 import { trainingExample } from '../text/dialogue.ts'
-import { exampleAt, refreshWeights, type TextCohort } from '../text-cohort.ts'
+import { exampleAt, refreshWeights, type TextCohort, takeUp } from '../text-cohort.ts'
 import { tick } from '../tick.ts'
 import { VERSION } from '../version.ts'
 import type { World } from '../world.ts'
@@ -376,7 +376,7 @@ export class TextTrainer {
     const subject = `checkpoint ${path}`
     const { text } = manifest
     if (text === undefined) throw new InputError(subject, 'one of no language model', 'one of this training')
-    const { environment, policyDefinition, numLanes, conversation, histories, supports, trajectories } = this.#cohort
+    const { environment, policyDefinition, numLanes, histories, supports, trajectories } = this.#cohort
     const { sft, rl } = this.training
     compare(subject, 'seed', manifest.seed, this.world.seed)
     compare(subject, 'environment', text.environment, withoutModule(environment))
@@ -389,7 +389,7 @@ export class TextTrainer {
     unpackTrajectories(trajectories, text.trajectories, tensors)
     histories.splice(0, numLanes, ...text.histories.map((history) => [...history]))
     supports.splice(0, numLanes, ...text.supports.map((ids) => [...ids]))
-    conversation.cached.fill(0) // Keys and values are made again; to the bit, as prefill equals decoding.
+    takeUp(this.#cohort)
     this.#sftSteps = text.sftSteps
     this.#rlUpdates = text.rlUpdates
     this.#ticks = text.ticks

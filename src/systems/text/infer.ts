@@ -48,7 +48,7 @@ function feed({ conversation, decoder, context }: TextCohort, n: number): void {
 
 /** `support` are the tokens of which it was drawn, where a filter had left some out. */
 function say(cohort: TextCohort, n: number, token: number, logprob: number, support: Int32Array): void {
-  const { conversation, context, tokenizer, version } = cohort
+  const { conversation, context, tokenizer, stops, version } = cohort
   const { length, turnStart, turn, budget } = conversation
   const at = n * context + length[n]!
   conversation.token[at] = token
@@ -59,7 +59,8 @@ function say(cohort: TextCohort, n: number, token: number, logprob: number, supp
   conversation.supportLength[at] = support.length
   for (const id of support) cohort.supports[n]!.push(id)
   length[n] = length[n]! + 1
-  if (tokenizer.endIds.includes(token)) end(cohort, n, 'stop')
+  const isStopped = stops[n]!.push(token) !== null
+  if (isStopped || tokenizer.endIds.includes(token)) end(cohort, n, 'stop')
   else if (length[n]! - turnStart[n]! >= budget[n]!) end(cohort, n, 'length')
   else if (length[n]! >= context) end(cohort, n, 'context')
 }

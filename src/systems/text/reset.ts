@@ -51,7 +51,7 @@ function begin({ kernels }: World, cohort: TextCohort, n: number, number: number
 }
 
 /** Puts tokens that were sent to the model at the conversation's end; its turn begins after them. */
-export function hear({ conversation, context }: TextCohort, n: number, ids: readonly number[]): void {
+export function hear({ conversation, context, stops }: TextCohort, n: number, ids: readonly number[]): void {
   const { token, lossMask, logprob, version, turnOf, supportLength, length, turn } = conversation
   const first = n * context + length[n]!
   token.set(ids, first)
@@ -62,5 +62,6 @@ export function hear({ conversation, context }: TextCohort, n: number, ids: read
   turnOf.fill(turn[n]!, first, first + ids.length)
   length[n] = length[n]! + ids.length
   conversation.turnStart[n] = length[n]!
+  stops[n]!.clear()
   conversation.phase[n] = Talk.model
 }

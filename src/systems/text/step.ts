@@ -42,7 +42,8 @@ function ask(cohort: TextCohort, n: number): void {
 function turnOf({ conversation, environment, tokenizer, context, histories }: TextCohort, n: number): Turn {
   const { token, turnStart, length, promptId, turn } = conversation
   const stopReason = stopReasons[conversation.stopReason[n]!]!
-  const said = token.subarray(n * context + turnStart[n]!, n * context + length[n]! - (stopReason === 'stop' ? 1 : 0))
+  const last = n * context + length[n]! - 1
+  const said = token.subarray(n * context + turnStart[n]!, tokenizer.endIds.includes(token[last]!) ? last : last + 1)
   return {
     example: environment.example(promptId[n]!),
     exampleIndex: promptId[n]!,
@@ -80,7 +81,7 @@ function failed(error: unknown): Reply {
 function take(cohort: TextCohort, n: number, given: Reply): void {
   const { conversation, environment, context, histories, tokenizer, replies } = cohort
   const reply = checked(given)
-  const { completion, messages, stopReason } = turnOf(cohort, n)
+  const { example, completion, messages, stopReason } = turnOf(cohort, n)
   replies[n] = reply
   conversation.reward[n] = reply.reward ?? 0
   conversation.known[n] = reply.reward === null ? 0 : 1
@@ -88,7 +89,8 @@ function take(cohort: TextCohort, n: number, given: Reply): void {
   if (reply.messages === undefined || stopReason !== 'stop') return
   if (conversation.turn[n]! + 1 >= environment.maxTurns) return
   const before = [...messages, { role: 'assistant', content: completion }]
-  const ids = replyIds(tokenizer, before, reply.messages, environment.id)
+  const lastId = conversation.token[n * context + conversation.length[n]! - 1]!
+  const ids = replyIds(tokenizer, example, before, reply.messages, lastId)
   if (conversation.length[n]! + ids.length >= context) {
     conversation.stopReason[n] = stopReasons.indexOf('context')
     return
