@@ -131,6 +131,43 @@ describe('conversations as lanes', () => {
     }
   })
 
+  test('a prompt of messages goes by the chat template, and the next turn by its difference, each role token once', async () => {
+    const environment = digits({
+      maxTurns: 3,
+      maxTokens: 4,
+      example: () => ({ prompt: [{ role: 'user', content: 'hi' }] }),
+      respond: () => ({ reward: 0, messages: [{ role: 'user', content: 'go on' }] }),
+    })
+    const policy = languageModel({ anyText: true, width: 16, heads: 2, layers: 1 })
+    const world = await talkWorld({ environment, policy, stopStrings: ['0', '1', 'a', 'e', ' '] })
+    const { tokenizer } = world.talk()
+    const all = await talkUntil(world, 200)
+    const several = all.filter(({ turns }) => turns > 1)
+    expect(several.length).toBeGreaterThan(0)
+    for (const { token, lossMask, turns } of several) {
+      const told = tokenizer.decode(token.filter((_, t) => lossMask[t] === 0))
+      const expected = `<|begin|><|user|>hi<|end|><|assistant|>${'<|end|><|user|>go on<|end|><|assistant|>'.repeat(turns - 1)}`
+      // Where the model said the end token itself, it is not told again.
+      expect(told.replaceAll('<|assistant|><|user|>', '<|assistant|><|end|><|user|>')).toBe(expected)
+    }
+  })
+
+  test('a stop string ends a turn, wherever in tokens it lies, and stands in the completion', async () => {
+    const completions: string[] = []
+    const environment = digits({
+      maxTokens: 30,
+      respond: ({ completion, stopReason }) => {
+        if (stopReason === 'stop') completions.push(completion)
+        return { reward: 0 }
+      },
+    })
+    const world = await talkWorld({ environment, stopStrings: ['3', '55'] })
+    await talkUntil(world, 60)
+    const stopped = completions.filter((completion) => /3$|55$/.test(completion))
+    expect(stopped.length).toBeGreaterThan(20)
+    for (const completion of completions) expect(completion.slice(0, -1)).not.toMatch(/3|55/)
+  })
+
   test('conversations stop on success: no further turn where the environment says no more', async () => {
     const environment = digits({ maxTurns: 5, respond: () => ({ reward: 1 }) })
     const all = await talkUntil(await talkWorld({ environment }), 10)
