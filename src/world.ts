@@ -27,6 +27,7 @@ import {
 import { InputError, show, unknownWord } from './errors.ts'
 import { bestKernelBuild, createKernels, type KernelBuild, type Kernels } from './kernels/bind.ts'
 import type { PolicyModel } from './policies/policy.ts'
+import { checkSampling, type Sampling } from './policies/transformer/sampling.ts'
 import { checkSeed } from './random.ts'
 import {
   createTextCohort,
@@ -179,6 +180,11 @@ export class World {
     if (found !== undefined) return found
     const names = this.conversations.map((cohort) => cohort.name)
     throw unknownWord('cohort of conversations', String(name), names)
+  }
+
+  /** How the cohorts of conversations sample, without taking memory. */
+  textOptions(): { readonly name: string; readonly sampling: Sampling }[] {
+    return this.#textDrafts.map(({ name, options }) => ({ name, sampling: checkSampling(options.sampling ?? {}) }))
   }
 
   /** Gives a cohort of conversations, the only one or that of the name, the columns of its learner. Throws as `reserve`. */

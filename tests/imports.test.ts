@@ -18,7 +18,7 @@ const TABLE: Readonly<Record<string, readonly string[]>> = {
   text: ['components', 'tables', 'kernels/bind', 'environments/text', 'policies/transformer'],
   datasets: ['tables', 'text', 'environments/text', 'kernels/bind'],
   'text-cohort': ['lanes', 'components', 'kernels/bind', 'environments/text', 'policies/transformer', 'tables', 'text'],
-  world: ['cohort', 'text-cohort', 'components', 'kernels/bind', 'policies/policy'],
+  world: ['cohort', 'text-cohort', 'components', 'kernels/bind', 'policies/policy', 'policies/transformer'],
   systems: ['world', 'cohort', 'text-cohort', 'components', 'kernels/bind', 'environments/text', 'text'],
   tick: ['systems', 'world', 'cohort', 'text-cohort'],
   devices: ['kernels'],

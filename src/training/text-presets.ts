@@ -29,7 +29,7 @@ const presets: Readonly<Record<string, Partial<TextPreset>>> = {
   'text/reverse': { ...warm, environment: { maxLength: 5 }, sft: { steps: 45 } },
   'text/copy': { ...warm, environment: { maxLength: 5 }, sft: { steps: 45 } },
   'text/sort': { ...warm, environment: { maxLength: 5 }, sft: { steps: 45 } },
-  'text/arithmetic-1': { ...warm, sft: { steps: 45 } },
+  'text/arithmetic-1': { ...warm, sft: { steps: 20 } },
   'text/arithmetic-2': { ...warm, sft: { steps: 300 } },
   'text/countdown': { ...warm, sft: { steps: 300 } },
 }

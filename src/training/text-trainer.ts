@@ -24,6 +24,7 @@ import {
 import { type Columns, elementBytes, isColumnSpec, type Plan, viewColumn } from '../components/column.ts'
 import { InputError, show } from '../errors.ts'
 import { PolicySum, Standing, TokenSum } from '../kernels/bind.ts'
+import type { Sampling } from '../policies/transformer/sampling.ts'
 import type { TrajectoryColumns } from '../tables/trajectories.ts'
 import { type TextOrigin, writeTrajectories } from '../tables/trajectory-table.ts'
 import { trainingExample } from '../text/dialogue.ts'
@@ -82,6 +83,12 @@ export interface RlMetrics {
   readonly ratio: number
   /** The critic's part of the loss; null where there is no critic. */
   readonly valueLoss: number | null
+  /**
+   * How far sampler and trainer are apart, of tokens that were evaluated again before the update: mean of e^Δ − Δ − 1 with Δ the
+   * trainer's logprob less the recorded one, and the corrections' weights. Null where what is recorded is taken as it is.
+   */
+  readonly mismatchKl: number | null
+  readonly importanceWeight: { readonly mean: number; readonly min: number; readonly max: number } | null
   readonly clipRatio: { readonly low: number; readonly high: number }
   /** Mean of the known rewards of each group that has one, in the order of the groups. */
   readonly groupRewards: readonly number[]
@@ -124,6 +131,7 @@ export class TextTrainer {
     if (sft !== undefined && rl !== undefined && sft.settings.optimizer !== rl.settings.optimizer) {
       throw new InputError('rl.optimizer', rl.settings.optimizer, `${sft.settings.optimizer}, as in sft`)
     }
+    if (rl !== undefined) world.textOptions().forEach((options) => checkSampled(rl, options))
     let rows = 0
     const hasReference = rl?.loss.columns.includes('referenceLogprob') ?? false
     world.reserveTalk(({ opened: { model, context } }) => {
@@ -264,7 +272,7 @@ export class TextTrainer {
       throw new InputError(`${this.#cohort.environment.id}, update ${this.#rlUpdates + 1}`, got, 'at least one')
     }
     const batch = packBatch(columns, this.#microBatchRows)
-    const { prepared, totals, given } = this.#prepare(loss, columns, batch, temperature)
+    const { prepared, totals, given, mismatch } = this.#prepare(loss, columns, batch, temperature)
     let first: { sums: TokenLossSums; gradNorm: number } | undefined
     const rate = learningRate * scheduleFactor(schedule, warmupFraction, this.#rlUpdates, updates)
     for (let epoch = 0; epoch < updateEpochs; epoch++) {
@@ -293,6 +301,7 @@ export class TextTrainer {
       tokens: totals.numTokens,
       rl: {
         ...rewardMetrics(columns, totals),
+        ...mismatch,
         entropy: per(PolicySum.entropy),
         kl: { k1: per(PolicySum.k1), k2: per(PolicySum.k2), k3: per(PolicySum.k3) },
         referenceKl:
@@ -411,8 +420,8 @@ export class TextTrainer {
     // What was recorded while sampling is what evaluating gives, to the bit, so it is evaluated only to be compared.
     const behaviourLogprob = tokensInOrder(batch, columns.offsets, columns.logprob)
     const hasCritic = loss.settings.advantage === 'critic'
-    const isEvaluated = hasCritic || loss.settings.correction !== 'none'
-    const old = isEvaluated ? this.#learner.evaluate(batch, temperature, 'policy') : null
+    const isCorrected = loss.settings.correction !== 'none'
+    const old = hasCritic || isCorrected ? this.#learner.evaluate(batch, temperature, 'policy') : null
     const oldLogprob = old?.logprob ?? behaviourLogprob
     const oldValue = hasCritic ? old!.value : null
     const hasReference = loss.columns.includes('referenceLogprob')
@@ -430,8 +439,49 @@ export class TextTrainer {
     }
     const prepared = inHeap(preparedLossPlan(order.length, batch.token.length, numbers.size))
     const totals = prepareLoss(loss, whole, prepared, this.world.kernels)
-    return { prepared, totals, given: { oldLogprob, referenceLogprob, oldValue } }
+    const mismatch = {
+      mismatchKl: old === null ? null : mismatchKl(oldLogprob, behaviourLogprob, prepared.counted),
+      importanceWeight: isCorrected ? rangeOf(prepared.weight, prepared.counted) : null,
+    }
+    return { prepared, totals, given: { oldLogprob, referenceLogprob, oldValue }, mismatch }
   }
+}
+
+/** Refuses to learn from another distribution than the one sampled from without a correction. */
+function checkSampled(
+  { settings, loss }: RlDefinition,
+  { name, sampling }: { name: string; sampling: Sampling },
+): void {
+  if (loss.settings.correction !== 'none') return
+  for (const key of ['temperature', 'topK', 'topP', 'minP'] as const) {
+    if (settings[key] === sampling[key]) continue
+    const expected = `${sampling[key]}, as ${name} samples, or a correction of the loss`
+    throw new InputError(`rl.${key}`, String(settings[key]), expected)
+  }
+}
+
+/** The mean over counted tokens of e^Δ − Δ − 1, Δ = trained − recorded: an estimate of KL(recorded ‖ trained). */
+function mismatchKl(trained: Float32Array, recorded: Float32Array, counted: Uint8Array): number {
+  let [sum, count] = [0, 0]
+  for (let t = 0; t < trained.length; t++) {
+    if (counted[t] === 0) continue
+    const apart = trained[t]! - recorded[t]!
+    sum += Math.exp(apart) - apart - 1
+    count++
+  }
+  return sum / count
+}
+
+function rangeOf(weight: Float32Array, counted: Uint8Array): { mean: number; min: number; max: number } {
+  let [sum, count, min, max] = [0, 0, Number.POSITIVE_INFINITY, Number.NEGATIVE_INFINITY]
+  for (let t = 0; t < weight.length; t++) {
+    if (counted[t] === 0) continue
+    sum += weight[t]!
+    count++
+    min = Math.min(min, weight[t]!)
+    max = Math.max(max, weight[t]!)
+  }
+  return { mean: sum / count, min, max }
 }
 
 /** The examples one after another. */

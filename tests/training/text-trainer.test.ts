@@ -1,6 +1,7 @@
 import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { describe, expect, test } from 'vitest'
+import { corrections } from '../../src/algorithms/loss-presets.ts'
 import { rl } from '../../src/algorithms/rl.ts'
 import { sft } from '../../src/algorithms/sft.ts'
 import { reverse } from '../../src/environments/tasks/sequences.ts'
@@ -143,6 +144,27 @@ describe('learning from conversations', () => {
       const { ratio, kl } = figures!
       expect([ratio, kl.k1, kl.k2, kl.k3].map(Math.abs)).toEqual([1, 0, 0, 0])
       break
+    }
+  })
+
+  test('another distribution in training than in sampling is refused, but for a correction, which tells how far apart they are', async () => {
+    const apart = async (settings: Parameters<typeof rl>[0]) => {
+      const options = { environment, policy: languageModel(small), numLanes: 4, seed: 1, groupSize: 4 }
+      const world = await createWorld({ ...options, sampling: { temperature: 1.3 } })
+      return createTextTrainer(world, { rl: rl({ groupsPerUpdate: 4, groupSize: 4, updates: 1, ...settings }) })
+    }
+    await expect(apart({})).rejects.toThrow(/rl\.temperature.*1\.3/s)
+    const trainer = await apart({ lossSettings: { ...corrections.tis } })
+    for await (const { rl: figures } of trainer.updates()) {
+      expect(figures!.mismatchKl).toBeGreaterThan(0)
+      const { mean, min, max } = figures!.importanceWeight!
+      expect(min).toBeLessThan(mean)
+      expect(max).toBeLessThanOrEqual(2)
+    }
+    const right = await apart({ temperature: 1.3, lossSettings: { ...corrections.tis } })
+    for await (const { rl: figures } of right.updates()) {
+      expect(figures!.mismatchKl).toBe(0)
+      expect(figures!.importanceWeight).toEqual({ mean: 1, min: 1, max: 1 })
     }
   })
 
