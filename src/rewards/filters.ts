@@ -5,13 +5,15 @@
  */
 import { InputError, show } from '../errors.ts'
 
-/** What filters see of a sample. */
+/** What filters see of a sample; a `Sample` of a table is one. */
 export interface GroupSample {
   /** Null where the reward could not be told. */
   readonly reward: number | null
-  readonly completion: string
+  readonly response: string
   /** Tokens of the response. */
   readonly responseLength: number
+  /** A sample that is still `pending` cannot have been judged. */
+  readonly status?: string
 }
 
 /** Whether a group is kept, and if not, why. */
@@ -32,17 +34,17 @@ function keptIf(condition: boolean, reason: string): FilterDecision {
 
 /** The rewards that are known. */
 function knownRewards(group: readonly GroupSample[]): number[] {
-  if (group.length === 0) throw new InputError('group', 'no sample', 'at least one')
-  for (const { reward } of group) {
-    if (reward !== null && !Number.isFinite(reward)) {
-      throw new InputError(
-        'reward of a sample in a filter',
-        show(reward),
-        'a number, or null: filters run after the reward',
-      )
-    }
-  }
+  checkGroup(group)
   return group.map(({ reward }) => reward).filter((reward) => reward !== null)
+}
+
+function checkGroup(group: readonly GroupSample[]): void {
+  if (group.length === 0) throw new InputError('group', 'no sample', 'at least one')
+  for (const { reward, status } of group) {
+    if (status !== 'pending' && (reward === null || Number.isFinite(reward))) continue
+    const got = status === 'pending' ? 'none yet' : show(reward)
+    throw new InputError('reward of a sample in a filter', got, 'a number, or null: filters run after the reward')
+  }
 }
 
 function meanOf(values: readonly number[]): number {
@@ -67,16 +69,16 @@ export function checkMinReward(group: readonly GroupSample[], threshold = 0.5): 
   return keptIf(meanOf(rewards) >= threshold, 'low_reward')
 }
 
-/** Keeps groups of which at least this share of completions are distinct. */
+/** Keeps groups of which at least this share of responses are distinct. */
 export function checkResponseDiversity(group: readonly GroupSample[], minUniqueRatio = 0.5): FilterDecision {
-  if (group.length === 0) throw new InputError('group', 'no sample', 'at least one')
-  const distinct = new Set(group.map(({ completion }) => completion)).size
+  checkGroup(group)
+  const distinct = new Set(group.map(({ response }) => response)).size
   return keptIf(distinct / group.length >= minUniqueRatio, 'low_diversity')
 }
 
 /** Keeps groups all of whose responses have a length in tokens from `minTokens` to `maxTokens`. */
 export function checkReasonableLength(group: readonly GroupSample[], minTokens = 10, maxTokens = 2048): FilterDecision {
-  if (group.length === 0) throw new InputError('group', 'no sample', 'at least one')
+  checkGroup(group)
   if (group.some(({ responseLength }) => responseLength < minTokens)) return { keep: false, reason: 'too_short' }
   return keptIf(
     group.every(({ responseLength }) => responseLength <= maxTokens),
@@ -94,7 +96,7 @@ export function checkAnySuccess(group: readonly GroupSample[]): FilterDecision {
   )
 }
 
-/** Keeps groups whose rewards differ, with some success, and half of whose completions are distinct. */
+/** Keeps groups whose rewards differ, with some success, and half of whose responses are distinct. */
 export function checkQualityAndDiversity(group: readonly GroupSample[]): FilterDecision {
   for (const check of [checkRewardNonzeroStd, checkAnySuccess, checkResponseDiversity]) {
     const decision = check(group)
@@ -140,7 +142,7 @@ export function admitGroup(
   filters: readonly GroupFilter[],
   counts: FilterCounts,
 ): FilterDecision {
-  knownRewards(group) // Also where no filter asks for rewards: before the reward there is nothing to admit.
+  checkGroup(group) // Also where there is no filter: before the reward there is nothing to admit.
   for (const filter of filters) {
     const answer = filter(group)
     const decision = typeof answer === 'boolean' ? { keep: answer } : answer

@@ -85,6 +85,13 @@ describe('a program', () => {
     expect(await value('const solve = (a, b) => a + b')).toEqual(right)
   })
 
+  test('has the memory that it is given, and no more', async () => {
+    const code =
+      'const solve = (a, b) => { const hoard = new Array(2_000_000).fill(1.5); return a + b + hoard[0] - 1.5 }'
+    expect(await value(code, add, { memoryLimitMib: 128 })).toEqual(right)
+    expect(await value(code, add, { memoryLimitMib: 16 })).toEqual(wrong)
+  })
+
   test.each([
     ['JSON', 'JSON.stringify = () => "3"; JSON.parse = () => [3]; const solve = () => 4'],
     ['toJSON', 'Object.prototype.toJSON = () => 3; Number.prototype.toJSON = () => 3; const solve = () => 4'],

@@ -14,9 +14,10 @@ import {
   makeLengthFilter,
   makeThresholdFilter,
 } from '../../src/rewards/filters.ts'
+import { startSample } from '../../src/tables/sample.ts'
 
 function groupOf(...rewards: (number | null)[]): GroupSample[] {
-  return rewards.map((reward, i) => ({ reward, completion: `answer ${i}`, responseLength: 20 }))
+  return rewards.map((reward, i) => ({ reward, response: `answer ${i}`, responseLength: 20 }))
 }
 const kept = { keep: true }
 const dropped = (reason: string) => ({ keep: false, reason })
@@ -42,7 +43,7 @@ describe('filters', () => {
     expect(checkMinReward(groupOf(0, 1))).toEqual(kept)
     expect(checkMinReward(groupOf(0, 0.9))).toEqual(dropped('low_reward'))
     expect(checkAnySuccess(groupOf(0, 0.1))).toEqual(kept)
-    const same = groupOf(0, 0, 1, 1).map((sample) => ({ ...sample, completion: 'same' }))
+    const same = groupOf(0, 0, 1, 1).map((sample) => ({ ...sample, response: 'same' }))
     expect(checkResponseDiversity(same)).toEqual(dropped('low_diversity'))
     expect(checkResponseDiversity(same, 0.25)).toEqual(kept)
     expect(checkQualityAndDiversity(same)).toEqual(dropped('low_diversity'))
@@ -61,7 +62,7 @@ describe('filters', () => {
   })
 
   test('do not run before the reward', () => {
-    const early = [{ completion: 'x', responseLength: 20 } as unknown as GroupSample]
+    const early = [{ response: 'x', responseLength: 20 } as unknown as GroupSample]
     for (const filter of [checkRewardNonzeroStd, checkMinReward, checkAnySuccess, checkQualityAndDiversity]) {
       expect(() => filter(early)).toThrow(/filters run after the reward/)
     }
@@ -71,6 +72,21 @@ describe('filters', () => {
 })
 
 describe('admission', () => {
+  test('takes the samples of tables, once they are judged', () => {
+    const start = { epoch: 0, promptId: 0, group: 0, example: { prompt: '1+1=' }, tokens: [1] }
+    const started = [0, 1].map((member) => startSample({ ...start, member }))
+    const filters = [checkQualityAndDiversity, makeLengthFilter(1, 1)]
+    expect(() => admitGroup(started, filters, new FilterCounts())).toThrow(/none yet/)
+    const judged = started.map((sample, reward) => ({
+      ...sample,
+      response: String(reward),
+      responseLength: 1,
+      reward,
+      status: 'completed',
+    }))
+    expect(admitGroup(judged, filters, new FilterCounts())).toEqual(kept)
+  })
+
   test('counts every group once, and drops by the reason of the first filter that drops it', () => {
     const counts = new FilterCounts()
     const filters = [checkRewardNonzeroStd, makeThresholdFilter(0.5), (group: readonly unknown[]) => group.length < 4]
