@@ -243,8 +243,14 @@ export function checkTrajectory(trajectory: Trajectory): number {
   return token.length
 }
 
-function checkSupport(subject: string, { token, supportLength, supportIds }: Trajectory): void {
+/** Checks from which tokens each was drawn. @throws InputError where that does not fit the tokens. */
+export function checkSupport(
+  subject: string,
+  { token, supportLength, supportIds }: Pick<Trajectory, 'token' | 'supportLength' | 'supportIds'>,
+): void {
   if (supportLength === undefined && supportIds === undefined) return
+  checkElements(`${subject}, supportLength`, supportLength ?? [], isCount, COUNT)
+  checkElements(`${subject}, supportIds`, supportIds ?? [], isCount, COUNT)
   const lengths = Array.from(supportLength ?? [])
   const total = lengths.reduce((sum, length) => sum + length, 0)
   if (lengths.length === token.length && total === (supportIds?.length ?? 0)) return
