@@ -220,6 +220,7 @@ export { reset, restart } from './systems/reset.ts'
 export { step } from './systems/step.ts'
 export { store } from './systems/store.ts'
 export { readArrow, toArrow, writeArrow } from './tables/arrow.ts'
+export { EpisodeBuffer, type EpisodeTurn, type StepColumns, type StepSequences } from './tables/episode-buffer.ts'
 export {
   type BatchMetadata,
   buildBatchMetadata,

@@ -20,11 +20,16 @@ export async function exportSamplesToJsonl(
   await writeJsonLines(
     path,
     samples.map((sample) => {
-      const { tokens, lossMask, rolloutLogProbs, weightVersions, turn, ...rest } = sample
+      const { tokens, lossMask, rolloutLogProbs, weightVersions, turn, supportLength, supportIds, ...rest } = sample
       if (!includeTokens) return rest
       const logprobs = Array.from(rolloutLogProbs, (value, t) => (weightVersions[t] === -1 ? null : value))
       const [ids, mask, versions, turns] = [tokens, lossMask, weightVersions, turn].map((column) => Array.from(column))
-      return { ...rest, tokens: ids, lossMask: mask, rolloutLogProbs: logprobs, weightVersions: versions, turn: turns }
+      return {
+        ...rest,
+        ...{ tokens: ids, lossMask: mask, rolloutLogProbs: logprobs, weightVersions: versions, turn: turns },
+        ...(supportLength === undefined ? {} : { supportLength: Array.from(supportLength) }),
+        ...(supportIds === undefined ? {} : { supportIds: Array.from(supportIds) }),
+      }
     }),
   )
 }

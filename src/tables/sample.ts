@@ -4,7 +4,7 @@
  */
 import type { Example, Message, StopReason } from '../environments/text.ts'
 import { InputError, show, unknownWord } from '../errors.ts'
-import { checkTokenColumn, Trajectories, type Trajectory } from './trajectories.ts'
+import { checkSupport, checkTokenColumn, Trajectories, type Trajectory } from './trajectories.ts'
 
 /** What can have become of a sample. */
 export const statuses = ['pending', 'completed', 'truncated', 'aborted', 'failed'] as const
@@ -39,6 +39,9 @@ export interface Sample {
   readonly weightVersions: ArrayLike<number>
   /** The turn that the token belongs to, from 0. */
   readonly turn: ArrayLike<number>
+  /** From how many tokens each was drawn, and their ids, as trajectories have them; missing where nothing was left out. */
+  readonly supportLength?: ArrayLike<number>
+  readonly supportIds?: ArrayLike<number>
   /** Turns of the model. */
   readonly turns: number
   /** Tokens to learn from. */
@@ -142,6 +145,7 @@ export function appendResponseTokens(sample: Sample, added: ResponseTokens): Sam
     rolloutLogProbs: extended(sample.rolloutLogProbs, tokens, (i) => logprobs?.[i] ?? 0),
     weightVersions: extended(sample.weightVersions, tokens, () => version ?? -1),
     turn: extended(sample.turn, tokens, () => turn),
+    ...(sample.supportLength === undefined ? {} : { supportLength: extended(sample.supportLength, tokens, () => 0) }),
     turns: trainable ? Math.max(sample.turns, turn + 1) : sample.turns,
     responseLength: sample.responseLength + (trainable ? tokens.length : 0),
   }
@@ -194,6 +198,7 @@ export function samplesOf(
       rolloutLogProbs: logprob,
       weightVersions: version,
       turn,
+      ...supportOf(row),
       turns,
       responseLength: countLearned(lossMask),
       reward,
@@ -227,7 +232,12 @@ function trajectoryOf(sample: Sample): Trajectory {
     logprob: sample.rolloutLogProbs,
     version: sample.weightVersions,
     turn: sample.turn,
+    ...supportOf(sample),
   }
+}
+
+function supportOf({ supportLength, supportIds }: Pick<Trajectory, 'supportLength' | 'supportIds'>) {
+  return supportLength === undefined || supportIds === undefined ? {} : { supportLength, supportIds }
 }
 
 /** Tokens to learn from. */
@@ -247,6 +257,7 @@ export function checkSample(sample: Sample): void {
   for (const [name, column] of Object.entries(TOKEN_COLUMNS)) {
     checkTokenColumn(`${subject}, ${name}`, column, sample[name as keyof typeof TOKEN_COLUMNS], tokens.length)
   }
+  checkSupport(subject, { ...sample, token: tokens })
   const learned = countLearned(sample.lossMask)
   if (sample.responseLength !== learned) {
     throw new InputError(

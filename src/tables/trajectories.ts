@@ -93,7 +93,7 @@ export class Trajectories {
    * numbers, a loss mask of anything but 0 and 1, a reward, component or logprob that is no finite number.
    */
   append(trajectory: Trajectory): void {
-    const length = check(trajectory)
+    const length = checkTrajectory(trajectory)
     const { reward, error, stopReason, components } = trajectory
     const row = this.#count
     const first = this.numTokens
@@ -224,8 +224,8 @@ function supportOf({ offsets, supportOffsets, supportLength, supportIds }: Traje
   }
 }
 
-/** Returns the number of tokens. */
-function check(trajectory: Trajectory): number {
+/** Returns the number of tokens. @throws InputError as `append` does. */
+export function checkTrajectory(trajectory: Trajectory): number {
   const { token, reward, components, stopReason, group, member } = trajectory
   const subject = `trajectory of group ${show(group)}, member ${show(member)}`
   if (token.length === 0) throw new InputError(subject, 'no token', 'at least one')
@@ -243,8 +243,14 @@ function check(trajectory: Trajectory): number {
   return token.length
 }
 
-function checkSupport(subject: string, { token, supportLength, supportIds }: Trajectory): void {
+/** Checks from which tokens each was drawn. @throws InputError where that does not fit the tokens. */
+export function checkSupport(
+  subject: string,
+  { token, supportLength, supportIds }: Pick<Trajectory, 'token' | 'supportLength' | 'supportIds'>,
+): void {
   if (supportLength === undefined && supportIds === undefined) return
+  checkElements(`${subject}, supportLength`, supportLength ?? [], isCount, COUNT)
+  checkElements(`${subject}, supportIds`, supportIds ?? [], isCount, COUNT)
   const lengths = Array.from(supportLength ?? [])
   const total = lengths.reduce((sum, length) => sum + length, 0)
   if (lengths.length === token.length && total === (supportIds?.length ?? 0)) return

@@ -159,6 +159,7 @@ export async function readTrajectories(...paths: string[]): Promise<Trajectories
   const [prompt, reward, advantage, stopReason, error] = (
     ['prompt', 'reward', 'advantage', 'stopReason', 'error'] as const
   ).map(column) as [Arrow.Vector, Arrow.Vector, Arrow.Vector, Arrow.Vector, Arrow.Vector]
+  const supports = ['supportLengths', 'supportIds'].map((name) => table.getChild(name))
   const components = table.schema.fields
     .filter(({ name }) => name.startsWith(COMPONENT))
     .map(({ name }) => [name.slice(COMPONENT.length), column(name)] as const)
@@ -171,6 +172,7 @@ export async function readTrajectories(...paths: string[]): Promise<Trajectories
     trajectories.append({
       ...(row as Record<(typeof IDS)[number], number>),
       ...tokens,
+      ...supportOf(supports.map((vector) => vector?.get(i) ?? null)),
       logprob: tokens.logprob.map((value, t) => (tokens.version[t] === -1 ? 0 : value)),
       ...(support === null
         ? {}
@@ -184,6 +186,12 @@ export async function readTrajectories(...paths: string[]): Promise<Trajectories
   }
   trajectories.setAdvantages(Float64Array.from({ length: table.numRows }, (_, i) => advantage.get(i) ?? Number.NaN))
   return { trajectories, prompts, metadata: Object.fromEntries(table.schema.metadata) }
+}
+
+/** From which tokens each was drawn, where the table says so. */
+function supportOf([lengths, ids]: (Iterable<number> | null)[]) {
+  if (!lengths && !ids) return {}
+  return { supportLength: elements(lengths ?? null), supportIds: elements(ids ?? null) }
 }
 
 /** The elements of a list: none where it is null, and NaN, which is refused, for one that is. */

@@ -24,6 +24,7 @@ const chosen = fc.record({
   logprob: fc.float({ min: -100, max: 0, noNaN: true }),
   version: id,
   turn: fc.nat(5),
+  support: fc.array(id, { maxLength: 3 }),
 })
 const given = fc.record({
   token: id,
@@ -31,6 +32,7 @@ const given = fc.record({
   logprob: fc.constant(0),
   version: fc.constant(-1),
   turn: fc.nat(5),
+  support: fc.constant([] as number[]),
 })
 const known = fc.option(fc.double({ noNaN: true, noDefaultInfinity: true }))
 
@@ -51,13 +53,16 @@ export const anyTrajectory: fc.Arbitrary<Trajectory> = fc
     logprob: tokens.map(({ logprob }) => logprob),
     version: tokens.map(({ version }) => version),
     turn: tokens.map(({ turn }) => turn),
+    supportLength: tokens.map(({ support }) => support.length),
+    supportIds: tokens.flatMap(({ support }) => support),
   }))
 
-/** A trajectory with plain arrays, so that it can be compared. */
-export function plain({ token, lossMask, logprob, version, turn, ...rest }: Trajectory): Trajectory {
-  const tokens = { token, lossMask, logprob, version, turn }
+/** A trajectory with plain arrays, so that it can be compared: nothing left out is the same, said or not. */
+export function plain({ token, lossMask, logprob, version, turn, supportLength, supportIds, ...rest }: Trajectory) {
+  const columns = { token, lossMask, logprob, version, turn, supportIds: supportIds ?? [] }
   return {
     ...rest,
-    ...(Object.fromEntries(Object.entries(tokens).map(([k, v]) => [k, Array.from(v)])) as typeof tokens),
+    ...(Object.fromEntries(Object.entries(columns).map(([k, v]) => [k, Array.from(v)])) as Required<typeof columns>),
+    supportLength: Array.from(supportLength ?? new Uint8Array(token.length)),
   }
 }

@@ -157,11 +157,17 @@ describe('a batch', () => {
 describe('samples in files', () => {
   test('read back as they were, with their tokens where those were written', async () => {
     const path = join(await temporaryFolder(), 'samples.jsonl')
-    const rows = samples({ reward: null, error: 'no judge', components: { right: null } }, { stopReason: 'context' })
+    const support = { supportLength: [0, 0, 2, 0], supportIds: [7, 9] }
+    const rows = samples(
+      { reward: null, error: 'no judge', components: { right: null } },
+      { stopReason: 'context', ...support },
+    )
     const asPlain = (sample: Sample) => JSON.parse(JSON.stringify({ ...sample, ...tokensOf(sample) }))
-    const tokensOf = ({ tokens, lossMask, rolloutLogProbs, weightVersions, turn }: Sample) =>
+    const tokensOf = (sample: Sample) =>
       Object.fromEntries(
-        Object.entries({ tokens, lossMask, rolloutLogProbs, weightVersions, turn }).map(([k, v]) => [k, Array.from(v)]),
+        Object.entries(sample)
+          .filter(([, value]) => ArrayBuffer.isView(value))
+          .map(([name, value]) => [name, Array.from(value as ArrayLike<number>)]),
       )
     await exportSamplesToJsonl(rows, path, { includeTokens: true })
     const read = await loadSamplesFromJsonl(path)

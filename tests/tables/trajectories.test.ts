@@ -22,7 +22,7 @@ describe('what is appended', () => {
         const nulls = Object.fromEntries([...names].map((name) => [name, null]))
         const trajectories = tableOf(rows)
         expect(rowsOf(trajectories)).toEqual(
-          rows.map((row) => ({ ...row, components: { ...nulls, ...row.components } })),
+          rows.map((row) => ({ ...plain(row), components: { ...nulls, ...row.components } })),
         )
         expect(trajectories.numTokens).toBe(rows.reduce((sum, { token }) => sum + token.length, 0))
       }),
@@ -53,7 +53,7 @@ describe('what is appended', () => {
     trajectories.clear()
     expect([trajectories.count, trajectories.numTokens]).toEqual([0, 0])
     trajectories.append(trajectory({ reward: null }))
-    expect(rowsOf(trajectories)).toEqual([trajectory({ reward: null })])
+    expect(rowsOf(trajectories)).toEqual([plain(trajectory({ reward: null }))])
     expect([...trajectories.columns().advantage]).toEqual([Number.NaN])
   })
 })
@@ -74,12 +74,20 @@ describe('what is not a trajectory', () => {
     ['an epoch that is missing', { epoch: undefined as never }, /epoch: got undefined/],
     ['a reward that is NaN', { reward: Number.NaN }, /reward: got NaN.*null where it could not be told/],
     ['a component that is infinite', { components: { short: Number.POSITIVE_INFINITY } }, /short: got Infinity/],
+    [
+      'supports of fewer tokens',
+      { supportLength: [0, 0, 1], supportIds: [7] },
+      /3 support lengths.*expected 4 lengths/,
+    ],
+    ['supports without their ids', { supportLength: [0, 0, 2, 2] }, /4 together, for 0 ids/],
+    ['supports of a negative length', { supportLength: [0, 0, 2, -1], supportIds: [7] }, /supportLength\[3\]: got -1/],
+    ['supports of what is no id', { supportLength: [0, 0, 1, 0], supportIds: [0.5] }, /supportIds: got 0.5/],
     ['a stop reason that nobody knows', { stopReason: 'stopped' as never }, /did you mean "stop"/],
   ])('is refused, and nothing of it stays: %s', (_, wrong, message) => {
     const trajectories = tableOf([trajectory()])
     expect(() => trajectories.append(trajectory({ group: 1, ...wrong }))).toThrow(message)
     expect(() => trajectories.append(trajectory(wrong))).toThrow(InputError)
-    expect(rowsOf(trajectories)).toEqual([trajectory()])
+    expect(rowsOf(trajectories)).toEqual([plain(trajectory())])
   })
 
   test('advantages of another number of rows, and rows that are not there, are errors', () => {
@@ -98,7 +106,7 @@ describe('order', () => {
     fc.assert(
       fc.property(fc.shuffledSubarray(members, { minLength: 12 }), (finished) => {
         const trajectories = tableOf(finished)
-        expect(rowsOf(trajectories.take(trajectories.order()))).toEqual(members)
+        expect(rowsOf(trajectories.take(trajectories.order()))).toEqual(members.map(plain))
       }),
     )
   })

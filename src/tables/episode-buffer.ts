@@ -1,0 +1,302 @@
+/**
+ * A buffer of episodes of text that a loop of one's own fills turn by turn, over the columns of trajectories. A step is a
+ * token; an episode is in the buffer's samples when it has ended, and until then it waits, across calls of `sample` too.
+ */
+import type { StopReason } from '../environments/text.ts'
+import { InputError, show, unknownWord } from '../errors.ts'
+import { checkTrajectory, Trajectories, type Trajectory, type TrajectoryColumns } from './trajectories.ts'
+
+/** One turn: what the model saw, what it said, and what came of it. */
+export interface EpisodeTurn {
+  /** Ids of all that the model saw, from the episode's beginning: what stands there already, and what is new. */
+  readonly observation: readonly number[]
+  /** Ids that the model said. */
+  readonly action: readonly number[]
+  /** Null where it cannot be told; then the episode's cannot either. The episode's is the sum. */
+  readonly reward: number | null
+  /** The episode ended; it was cut off. */
+  readonly terminated: boolean
+  readonly truncated: boolean
+  /** Of each id that the model said, and the number of the weights that chose them: both, in all turns of an episode or none. */
+  readonly logprob?: readonly number[]
+  readonly version?: number
+}
+
+const TURN_KEYS = ['observation', 'action', 'reward', 'terminated', 'truncated', 'logprob', 'version'] as const
+const REQUIRED_KEYS = TURN_KEYS.slice(0, 5)
+
+/** Steps side by side, those of one sequence one after another. */
+export interface StepColumns {
+  readonly token: Int32Array
+  readonly lossMask: Uint8Array
+  readonly logprob: Float32Array
+  readonly version: Int32Array
+  readonly turn: Int32Array
+}
+
+/** Sequences of one length: step t of sequence b is element b × seqLen + t of every column. */
+export interface StepSequences extends StepColumns {
+  readonly batchSize: number
+  readonly seqLen: number
+  /** 1 where there is a step, 0 where the sequence was filled up: what stands in the other columns there means nothing. */
+  readonly validMask: Uint8Array
+}
+
+/** An episode that has not ended. */
+interface OpenEpisode {
+  token: number[]
+  lossMask: number[]
+  logprob: number[]
+  version: number[]
+  turn: number[]
+  turns: number
+  reward: number | null
+  hasLogprob: boolean
+}
+
+/** Episodes, the oldest of which go when there are more than `maxEpisodes`. */
+export class EpisodeBuffer {
+  readonly maxEpisodes: number
+  #kept = new Trajectories()
+  /** Rows before this one are gone; their memory goes when they are as many as those that stay. */
+  #first = 0
+  #added = 0
+  #open: OpenEpisode | null = null
+
+  constructor({ maxEpisodes }: { maxEpisodes: number }) {
+    this.maxEpisodes = whole('maxEpisodes', maxEpisodes)
+  }
+
+  /** Episodes that have ended and are kept. */
+  get episodeCount(): number {
+    return this.#kept.count - this.#first
+  }
+
+  /** Steps of those. */
+  get length(): number {
+    return this.#kept.numTokens - this.#kept.columns().offsets[this.#first]!
+  }
+
+  /** Steps of the episode that has not ended. */
+  get openLength(): number {
+    return this.#open?.token.length ?? 0
+  }
+
+  /** True if so many episodes have ended and are kept. */
+  ready(minEpisodes = 1): boolean {
+    return this.episodeCount >= whole('minEpisodes', minEpisodes)
+  }
+
+  /**
+   * Adds a turn to the episode that has not ended, or begins one; whole or not at all.
+   * @throws InputError for keys that are missing or unknown, an observation that does not begin with what stands, logprobs in
+   * some turns and not in others, or of another number than the ids; and for what is no trajectory.
+   */
+  add(turn: EpisodeTurn): void {
+    checkKeys(turn)
+    const before = this.#open ?? emptyEpisode(turn.logprob !== undefined)
+    const after = extended(before, turn)
+    if (!turn.terminated && !turn.truncated) {
+      checkTrajectory(this.#trajectoryOf(after, 'aborted')) // Refused now, not when the episode ends.
+      this.#open = after
+      return
+    }
+    this.addEpisodeFromDict(this.#trajectoryOf(after, turn.terminated ? 'stop' : 'length'))
+    this.#open = null
+  }
+
+  /** Adds an episode that has ended. @throws InputError for what is no trajectory. */
+  addEpisodeFromDict(episode: Trajectory): void {
+    this.#kept.append(episode)
+    this.#added++
+    if (this.episodeCount > this.maxEpisodes) this.#first++
+    if (2 * this.#first > this.#kept.count) {
+      this.#kept = this.#kept.take(this.#rows())
+      this.#first = 0
+    }
+  }
+
+  /** Forgets all episodes, and the one that has not ended. */
+  clear(): void {
+    this.#kept.clear()
+    this.#first = 0
+    this.#open = null
+  }
+
+  /** All episodes, the oldest first. @throws InputError where there is none. */
+  sample(): TrajectoryColumns {
+    return this.sampleEpisodes(Math.max(1, this.episodeCount))
+  }
+
+  /**
+   * `k` episodes, or all where there are fewer: `asc` the oldest, the oldest first; `desc` the newest, the newest first.
+   * @throws InputError where there is none.
+   */
+  sampleEpisodes(k: number, order: 'asc' | 'desc' = 'asc'): TrajectoryColumns {
+    whole('k', k)
+    if (order !== 'asc' && order !== 'desc') throw unknownWord('order', String(order), ['asc', 'desc'])
+    const rows = this.#filled()
+    return this.#kept.take((order === 'asc' ? rows : rows.reverse()).slice(0, k)).columns()
+  }
+
+  /** The last `n` steps, or all where there are fewer, the oldest first: views. @throws InputError where there is none. */
+  sampleLatestSteps(n: number): StepColumns {
+    whole('n', n)
+    this.#filled()
+    const { numTokens } = this.#kept
+    return steps(this.#kept.columns(), Math.max(numTokens - this.length, numTokens - n), numTokens)
+  }
+
+  /**
+   * `batchSize` sequences of `seqLen` steps, or all where there are fewer. Episodes are cut into one sequence after another; the
+   * last may be shorter, and is filled up, with `validMask` 0 there, unless it is dropped.
+   * @throws InputError where there is none.
+   */
+  sampleSequences(
+    batchSize: number,
+    seqLen: number,
+    { recentFirst = false, dropIncomplete = false }: { recentFirst?: boolean; dropIncomplete?: boolean } = {},
+  ): StepSequences {
+    whole('batchSize', batchSize)
+    whole('seqLen', seqLen)
+    const { offsets, ...columns } = this.#kept.columns()
+    const pieces = this.#filled().flatMap((i) => {
+      const starts: { from: number; to: number }[] = []
+      for (let from = offsets[i]!; from < offsets[i + 1]!; from += seqLen) {
+        const to = Math.min(from + seqLen, offsets[i + 1]!)
+        if (to - from === seqLen || !dropIncomplete) starts.push({ from, to })
+      }
+      return starts
+    })
+    if (pieces.length === 0) {
+      throw new InputError(
+        'seqLen',
+        `${seqLen}, more than the steps of any episode`,
+        'one that is filled, or dropIncomplete: false',
+      )
+    }
+    const chosen = (recentFirst ? pieces.reverse() : pieces).slice(0, batchSize)
+    const room = chosen.length * seqLen
+    const sequences = {
+      ...{ token: new Int32Array(room), lossMask: new Uint8Array(room), logprob: new Float32Array(room) },
+      ...{ version: new Int32Array(room), turn: new Int32Array(room), validMask: new Uint8Array(room) },
+    }
+    chosen.forEach(({ from, to }, b) => {
+      const piece = steps(columns, from, to)
+      for (const name of STEP_COLUMNS) sequences[name].set(piece[name], b * seqLen)
+      sequences.validMask.fill(1, b * seqLen, b * seqLen + to - from)
+    })
+    return { batchSize: chosen.length, seqLen, ...sequences }
+  }
+
+  /** Lengths and rewards of the episodes; null where none is known. @throws InputError where there is no episode. */
+  getEpisodeStatistics() {
+    const rows = this.#filled()
+    const { offsets, reward, known } = this.#kept.columns()
+    const lengths = rows.map((i) => offsets[i + 1]! - offsets[i]!)
+    const rewards = rows.filter((i) => known[i] === 1).map((i) => reward[i]!)
+    const mean = (values: readonly number[]) => values.reduce((sum, value) => sum + value, 0) / values.length
+    return {
+      episodes: rows.length,
+      length: {
+        mean: mean(lengths),
+        min: lengths.reduce((a, b) => Math.min(a, b)),
+        max: lengths.reduce((a, b) => Math.max(a, b)),
+      },
+      reward: rewards.length === 0 ? null : mean(rewards),
+      unknownRewards: rows.length - rewards.length,
+    }
+  }
+
+  #rows(): number[] {
+    return Array.from({ length: this.episodeCount }, (_, i) => this.#first + i)
+  }
+
+  #filled(): number[] {
+    if (this.episodeCount === 0) throw new InputError('buffer', 'no episode that has ended', 'at least one')
+    return this.#rows()
+  }
+
+  #trajectoryOf({ turns, reward, hasLogprob: _, ...tokens }: OpenEpisode, stopReason: StopReason): Trajectory {
+    const identity = { promptId: 0, group: this.#added, member: 0, epoch: 0 }
+    return { ...identity, ...tokens, turns, reward, stopReason, error: null, components: {} }
+  }
+}
+
+const STEP_COLUMNS = ['token', 'lossMask', 'logprob', 'version', 'turn'] as const
+
+function steps(columns: Omit<TrajectoryColumns, 'offsets'>, from: number, to: number): StepColumns {
+  const { token, lossMask, logprob, version, turn } = columns
+  return {
+    token: token.subarray(from, to),
+    lossMask: lossMask.subarray(from, to),
+    logprob: logprob.subarray(from, to),
+    version: version.subarray(from, to),
+    turn: turn.subarray(from, to),
+  }
+}
+
+function emptyEpisode(hasLogprob: boolean): OpenEpisode {
+  return { token: [], lossMask: [], logprob: [], version: [], turn: [], turns: 0, reward: 0, hasLogprob }
+}
+
+/** The episode with another turn; the one that is given stays as it is. */
+function extended(episode: OpenEpisode, { observation, action, reward, logprob, version }: EpisodeTurn): OpenEpisode {
+  const { turns, hasLogprob } = episode
+  const subject = `turn ${turns}`
+  if (action.length === 0) throw new InputError(`${subject}, action`, 'no id', 'at least one')
+  const stands = episode.token.length
+  const parts = episode.token.findIndex((id, t) => observation[t] !== id)
+  if (parts !== -1) {
+    const got = parts < observation.length ? `id ${show(observation[parts])}` : 'its end'
+    throw new InputError(
+      `${subject}, observation[${parts}]`,
+      got,
+      `id ${episode.token[parts]}, as it stands in the episode`,
+    )
+  }
+  if ((logprob === undefined) !== (version === undefined)) {
+    throw new InputError(`${subject}, logprob and version`, 'one of them', 'both or none')
+  }
+  if ((logprob !== undefined) !== hasLogprob) {
+    throw new InputError(
+      `${subject}, logprob`,
+      hasLogprob ? 'none' : 'some',
+      `${hasLogprob ? 'some' : 'none'}, as in turn 0`,
+    )
+  }
+  if (logprob !== undefined && logprob.length !== action.length) {
+    throw new InputError(`${subject}, logprob`, `${logprob.length} numbers`, `${action.length}, as many as ids`)
+  }
+  const told = observation.slice(stands)
+  const each = (value: number) => [...told, ...action].map(() => value)
+  return {
+    token: [...episode.token, ...told, ...action],
+    lossMask: [...episode.lossMask, ...told.map(() => 0), ...action.map(() => 1)],
+    logprob: [...episode.logprob, ...told.map(() => 0), ...(logprob ?? action.map(() => 0))],
+    version: [...episode.version, ...told.map(() => -1), ...action.map(() => version ?? -1)],
+    turn: [...episode.turn, ...each(turns)],
+    turns: turns + 1,
+    reward: reward === null || episode.reward === null ? null : episode.reward + reward,
+    hasLogprob,
+  }
+}
+
+function checkKeys(turn: EpisodeTurn): void {
+  for (const key of Object.keys(turn)) {
+    if (!(TURN_KEYS as readonly string[]).includes(key)) throw unknownWord('turn', key, TURN_KEYS)
+  }
+  for (const key of REQUIRED_KEYS) {
+    if (turn[key] === undefined) throw new InputError(`turn, ${key}`, 'none', `one, beside ${REQUIRED_KEYS.join(', ')}`)
+  }
+  const { terminated, truncated } = turn
+  for (const [name, flag] of Object.entries({ terminated, truncated })) {
+    if (typeof flag !== 'boolean') throw new InputError(`turn, ${name}`, show(flag), 'true or false')
+  }
+  if (terminated && truncated) throw new InputError('turn', 'terminated and truncated', 'one of them, or neither')
+}
+
+function whole(name: string, value: number): number {
+  if (Number.isSafeInteger(value) && value >= 1) return value
+  throw new InputError(name, show(value), 'a whole number ≥ 1')
+}

@@ -1,0 +1,190 @@
+import fc from 'fast-check'
+import { describe, expect, test } from 'vitest'
+import { InputError } from '../../src/errors.ts'
+import { EpisodeBuffer, type EpisodeTurn } from '../../src/tables/episode-buffer.ts'
+import { trajectory } from '../support/trajectories.ts'
+
+function turn(given: Partial<EpisodeTurn> = {}): EpisodeTurn {
+  return { observation: [1, 2], action: [3], reward: 1, terminated: true, truncated: false, ...given }
+}
+
+/** A trajectory of so many tokens, all of them `token`. */
+function run(token: number, length: number) {
+  const of = (value: number) => new Array(length).fill(value)
+  return trajectory({ token: of(token), lossMask: of(1), logprob: of(-1), version: of(0), turn: of(0), reward: token })
+}
+
+function filled(maxEpisodes: number, ...lengths: number[]): EpisodeBuffer {
+  const buffer = new EpisodeBuffer({ maxEpisodes })
+  for (const [i, length] of lengths.entries()) buffer.addEpisodeFromDict(run(i, length))
+  return buffer
+}
+
+const tokens = ({ token }: { token: Int32Array }) => [...token]
+
+describe('adding turns', () => {
+  test('makes one episode of them: what the model saw is masked, and what stands is there once', () => {
+    const buffer = new EpisodeBuffer({ maxEpisodes: 4 })
+    buffer.add(turn({ logprob: [-0.5], version: 7, terminated: false, reward: 0.5 }))
+    expect([buffer.episodeCount, buffer.length, buffer.openLength, buffer.ready()]).toEqual([0, 0, 3, false])
+    buffer.add(turn({ observation: [1, 2, 3, 4], action: [5, 6], logprob: [-1, -2], version: 8, reward: 2 }))
+    const { offsets, token, lossMask, logprob, version, turn: turns, reward, stopReason } = buffer.sample()
+    expect([[...offsets], [...token], [...lossMask]]).toEqual([
+      [0, 6],
+      [1, 2, 3, 4, 5, 6],
+      [0, 0, 1, 0, 1, 1],
+    ])
+    expect([[...logprob], [...version], [...turns]]).toEqual([
+      [0, 0, -0.5, 0, -1, -2],
+      [-1, -1, 7, -1, 8, 8],
+      [0, 0, 0, 1, 1, 1],
+    ])
+    expect([[...reward], stopReason]).toEqual([[2.5], ['stop']])
+  })
+
+  test('keeps an end and a cut apart', () => {
+    const buffer = new EpisodeBuffer({ maxEpisodes: 4 })
+    buffer.add(turn({ terminated: false, truncated: true }))
+    buffer.add(turn())
+    expect(buffer.sample().stopReason).toEqual(['length', 'stop'])
+  })
+
+  test('keeps an episode that has not ended over samples, and does not drop it or show it before its end', () => {
+    const buffer = new EpisodeBuffer({ maxEpisodes: 4 })
+    buffer.add(turn())
+    buffer.add(turn({ terminated: false, observation: [9] }))
+    expect(tokens(buffer.sample())).toEqual([1, 2, 3])
+    buffer.add(turn({ observation: [9, 3, 4], action: [5] }))
+    expect(tokens(buffer.sample())).toEqual([1, 2, 3, 9, 3, 4, 5])
+    expect(buffer.openLength).toBe(0)
+    buffer.add(turn({ observation: [8] }))
+    expect(tokens(buffer.sampleLatestSteps(2))).toEqual([8, 3])
+  })
+
+  test('makes the reward of an episode unknown where that of one turn is, and never 0 instead', () => {
+    const buffer = new EpisodeBuffer({ maxEpisodes: 4 })
+    buffer.add(turn({ terminated: false, reward: null }))
+    buffer.add(turn({ observation: [1, 2, 3], reward: 1 }))
+    expect([...buffer.sample().known]).toEqual([0])
+    expect(buffer.getEpisodeStatistics()).toMatchObject({ reward: null, unknownRewards: 1 })
+  })
+
+  test.each<[string, object, RegExp]>([
+    ['a key that nobody knows', { observaton: [1] }, /turn: got "observaton".*did you mean "observation"/],
+    ['no reward', { reward: undefined }, /turn, reward: got none/],
+    ['done in one flag', { terminated: 1 }, /terminated: got 1, expected true or false/],
+    ['both ends at once', { truncated: true }, /got terminated and truncated/],
+    ['logprobs where the first turn had none', { logprob: [-1], version: 0 }, /logprob: got some, expected none/],
+    ['logprobs without their version', { logprob: [-1] }, /got one of them, expected both or none/],
+    [
+      'an observation of another episode',
+      { observation: [1, 9, 3] },
+      /turn 1, observation\[1\]: got id 9, expected id 2/,
+    ],
+    ['an observation that lacks the end', { observation: [1, 2] }, /observation\[2\]: got its end, expected id 3/],
+    ['nothing said', { action: [] }, /action: got no id/],
+    ['an id that is none', { action: [0.5] }, /token\[3\]: got 0.5/],
+    ['a reward that is NaN', { reward: Number.NaN }, /reward: got NaN/],
+  ])('refuses %s, and the episode stays as it was', (_, wrong, message) => {
+    const buffer = new EpisodeBuffer({ maxEpisodes: 4 })
+    buffer.add(turn({ terminated: false }))
+    for (const terminated of [true, false]) {
+      const given = { ...turn({ observation: [1, 2, 3], terminated }), ...wrong } as EpisodeTurn
+      if (terminated || !('truncated' in wrong)) expect(() => buffer.add(given)).toThrow(message)
+    }
+    expect([buffer.openLength, buffer.episodeCount]).toEqual([3, 0])
+    buffer.add(turn({ observation: [1, 2, 3], action: [4] }))
+    expect(tokens(buffer.sample())).toEqual([1, 2, 3, 4])
+  })
+
+  test('refuses a turn without logprobs where the first had them, and logprobs of another number', () => {
+    const buffer = new EpisodeBuffer({ maxEpisodes: 4 })
+    buffer.add(turn({ terminated: false, logprob: [-1], version: 0 }))
+    expect(() => buffer.add(turn({ observation: [1, 2, 3] }))).toThrow(/logprob: got none, expected some/)
+    const two = { observation: [1, 2, 3], action: [4, 5], version: 0 }
+    expect(() => buffer.add(turn({ ...two, logprob: [-1] }))).toThrow(/logprob: got 1 numbers, expected 2/)
+  })
+})
+
+describe('what is kept', () => {
+  test('are the newest episodes, and no more than were asked for', () => {
+    fc.assert(
+      fc.property(
+        fc.integer({ min: 1, max: 6 }),
+        fc.array(fc.integer({ min: 1, max: 5 }), { minLength: 1 }),
+        (max, lengths) => {
+          const buffer = filled(max, ...lengths)
+          const kept = lengths.map((length, i) => new Array(length).fill(i)).slice(-max)
+          expect(tokens(buffer.sample())).toEqual(kept.flat())
+          expect([buffer.episodeCount, buffer.length]).toEqual([kept.length, kept.flat().length])
+        },
+      ),
+    )
+  })
+
+  test('is forgotten by clear, with the episode that has not ended: nothing is delivered twice', () => {
+    const buffer = filled(4, 2, 2)
+    buffer.add(turn({ terminated: false }))
+    buffer.clear()
+    expect([buffer.episodeCount, buffer.length, buffer.openLength]).toEqual([0, 0, 0])
+    buffer.add(turn())
+    expect(tokens(buffer.sample())).toEqual([1, 2, 3])
+  })
+})
+
+describe('sampling', () => {
+  test('of an empty buffer is an error, and never an empty batch', () => {
+    const buffer = new EpisodeBuffer({ maxEpisodes: 4 })
+    buffer.add(turn({ terminated: false }))
+    for (const sample of [
+      () => buffer.sample(),
+      () => buffer.sampleEpisodes(1),
+      () => buffer.sampleLatestSteps(1),
+      () => buffer.sampleSequences(1, 1),
+      () => buffer.getEpisodeStatistics(),
+    ]) {
+      expect(sample).toThrow('buffer: got no episode that has ended, expected at least one')
+    }
+  })
+
+  test('of episodes takes the oldest or the newest', () => {
+    const buffer = filled(3, 1, 2, 1, 2)
+    expect(tokens(buffer.sampleEpisodes(2))).toEqual([1, 1, 2])
+    expect(tokens(buffer.sampleEpisodes(2, 'desc'))).toEqual([3, 3, 2])
+    expect(buffer.sampleEpisodes(9).reward.length).toBe(3)
+    expect(() => buffer.sampleEpisodes(1, 'down' as never)).toThrow(/order: got "down"/)
+    expect(buffer.ready(3) && !buffer.ready(4)).toBe(true)
+    expect(buffer.getEpisodeStatistics()).toEqual({
+      ...{ episodes: 3, length: { mean: 5 / 3, min: 1, max: 2 }, reward: 2, unknownRewards: 0 },
+    })
+  })
+
+  test('of the latest steps takes them over the borders of episodes, and none of those that are gone', () => {
+    const buffer = filled(2, 3, 2, 3)
+    expect(tokens(buffer.sampleLatestSteps(4))).toEqual([1, 2, 2, 2])
+    expect(tokens(buffer.sampleLatestSteps(99))).toEqual([1, 1, 2, 2, 2])
+  })
+
+  test('of sequences says which steps are there: what was filled up is not taken for data', () => {
+    const buffer = filled(9, 3, 2)
+    const { batchSize, validMask, token, lossMask } = buffer.sampleSequences(8, 2)
+    expect(batchSize).toBe(3)
+    expect([...token]).toEqual([0, 0, 0, 0, 1, 1])
+    expect([...validMask]).toEqual([1, 1, 1, 0, 1, 1])
+    expect([...lossMask]).toEqual([1, 1, 1, 0, 1, 1])
+    expect([...buffer.sampleSequences(8, 2, { dropIncomplete: true }).validMask]).toEqual([1, 1, 1, 1])
+    expect([...buffer.sampleSequences(1, 2, { recentFirst: true }).token]).toEqual([1, 1])
+    expect(() => buffer.sampleSequences(1, 4, { dropIncomplete: true })).toThrow(/seqLen: got 4/)
+  })
+
+  test('by numbers that are none is an error', () => {
+    const buffer = filled(2, 3)
+    for (const n of [0, -1, 0.5, Number.NaN]) {
+      expect(() => buffer.sampleEpisodes(n)).toThrow(InputError)
+      expect(() => buffer.sampleLatestSteps(n)).toThrow(InputError)
+      expect(() => buffer.sampleSequences(n, 1)).toThrow(InputError)
+      expect(() => buffer.sampleSequences(1, n)).toThrow(InputError)
+      expect(() => new EpisodeBuffer({ maxEpisodes: n })).toThrow(InputError)
+    }
+  })
+})
