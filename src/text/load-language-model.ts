@@ -1,0 +1,36 @@
+import { InputError } from '../errors.ts'
+import { isThere } from '../files.ts'
+import { loadTransformer } from '../policies/transformer/folder.ts'
+import type { TransformerModel } from '../policies/transformer/model.ts'
+import { checkTokenizer } from './check-tokenizer.ts'
+import { downloadModel, type HubOptions } from './hub.ts'
+import { loadTokenizer } from './load-tokenizer.ts'
+import type { Tokenizer } from './tokenizer.ts'
+
+/** A language model as its folder has it. */
+export interface LanguageModel {
+  /** Where it was read. */
+  readonly folder: string
+  readonly model: TransformerModel
+  readonly weights: Float32Array
+  readonly tokenizer: Tokenizer
+}
+
+/**
+ * Reads a language model: transformer, weights and tokenizer, from a folder, or from the Hugging Face hub by its id, where no
+ * folder has that name.
+ * @throws InputError as `downloadModel`, `loadTransformer`, `loadTokenizer` and `checkTokenizer` do.
+ * @example const { model, weights, tokenizer } = await loadLanguageModel('HuggingFaceTB/SmolLM2-135M-Instruct')
+ */
+export async function loadLanguageModel(folderOrId: string, options?: HubOptions): Promise<LanguageModel> {
+  const folder = (await isThere(folderOrId)) ? folderOrId : await downloadById(folderOrId, options)
+  const { model, weights } = await loadTransformer(folder)
+  const tokenizer = await loadTokenizer(folder)
+  checkTokenizer(tokenizer, model)
+  return { folder, model, weights, tokenizer }
+}
+
+function downloadById(id: string, options?: HubOptions): Promise<string> {
+  if (/^[./~]|\/.*\//.test(id)) throw new InputError('language model', `no folder ${id}`, 'a folder that is there')
+  return downloadModel(id, options)
+}
