@@ -287,7 +287,7 @@ export {
 } from './training/run.ts'
 export {
   evaluateText,
-  loadLanguageModel,
+  loadTrainedModel,
   type TextEvaluateOptions,
   type TextEvaluation,
 } from './training/text-evaluate.ts'

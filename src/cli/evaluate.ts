@@ -1,4 +1,4 @@
-import { evaluate, evaluateText, isTextRun, loadLanguageModel, loadPolicy, toggle, whole } from '../index.ts'
+import { evaluate, evaluateText, isTextRun, loadPolicy, loadTrainedModel, toggle, whole } from '../index.ts'
 import { type Command, readKeys, splitWords } from './invocation.ts'
 import { group, returnFormat } from './progress.ts'
 
@@ -26,7 +26,7 @@ export const evaluateCommand: Command = async ({ words, json }) => {
 }
 
 async function judgeText(run: string, keys: { episodes: number; seed: number; explore: boolean }, json: boolean) {
-  const { environment, policy, weights, sftSteps, updates } = await loadLanguageModel(run)
+  const { environment, policy, weights, sftSteps, updates } = await loadTrainedModel(run)
   const evaluation = await evaluateText({ environment, policy, weights, ...keys })
   const { reward, episodes, samples, completionLength, numUnknown } = evaluation
   if (!json) {

@@ -5,8 +5,8 @@ import {
   exportPolicy,
   isTextRun,
   listRollouts,
-  loadLanguageModel,
   loadPolicy,
+  loadTrainedModel,
   openRun,
   readArrow,
   recordEpisodes,
@@ -63,7 +63,7 @@ async function exportTrained(run: string, format: (typeof exportFormats)[number]
 /** Writes the language model of the run's newest checkpoint as a folder that other libraries read. */
 async function exportModel(run: string, out: string, texts: Readonly<Record<string, string>>, json: boolean) {
   readKeys({}, texts)
-  const { environment, policy, weights, sftSteps, updates } = await loadLanguageModel(run)
+  const { environment, policy, weights, sftSteps, updates } = await loadTrainedModel(run)
   const { model } = await policy.open(environment)
   await saveTransformer(out, model, weights)
   if (!json) console.log(`model after ${group(sftSteps)} supervised steps and ${group(updates)} updates → ${out}`)

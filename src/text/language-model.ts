@@ -5,11 +5,10 @@
 import { type DefinitionRecord, defineFactory, type Factory } from '../definition.ts'
 import type { TextEnvironmentDefinition } from '../environments/text.ts'
 import { InputError } from '../errors.ts'
-import { loadTransformer } from '../policies/transformer/folder.ts'
 import { type TransformerModel, transformer } from '../policies/transformer/model.ts'
 import { type Settings, type SettingValues, text, toggle, whole } from '../settings.ts'
 import { byteTokenizer } from './byte-tokenizer.ts'
-import { loadTokenizer } from './load-tokenizer.ts'
+import { loadLanguageModel } from './load-language-model.ts'
 import type { Tokenizer } from './tokenizer.ts'
 
 /** A language model that is ready to be given memory. */
@@ -29,7 +28,10 @@ export interface LanguageModelDefinition extends DefinitionRecord {
 }
 
 const settings = {
-  folder: text('', 'a folder with config.json, weights and tokenizer; empty: a new model of the sizes below'),
+  folder: text(
+    '',
+    'a folder with config.json, weights and tokenizer, or the id of a model on the Hugging Face hub; empty: a new model of the sizes below',
+  ),
   context: whole(0, 'tokens of a conversation, at most; 0: 64 of a new model, as many as it was made for of another', {
     min: 0,
   }),
@@ -75,7 +77,7 @@ function create(parameters: SettingValues<typeof settings>, environment: TextEnv
 }
 
 async function load({ folder, context, critic }: SettingValues<typeof settings>): Promise<OpenLanguageModel> {
-  const { model, weights } = await loadTransformer(folder, { valueHead: critic })
+  const { model, weights, tokenizer } = await loadLanguageModel(folder, { valueHead: critic })
   const { contextLength } = model.shape
   if (context > contextLength) {
     throw new InputError(
@@ -84,6 +86,5 @@ async function load({ folder, context, critic }: SettingValues<typeof settings>)
       `at most ${contextLength}, as ${folder} was made for`,
     )
   }
-  const tokenizer = await loadTokenizer(folder)
   return { model, tokenizer, weights, context: context || contextLength }
 }

@@ -18,13 +18,16 @@ export interface LanguageModel {
 
 /**
  * Reads a language model: transformer, weights and tokenizer, from a folder, or from the Hugging Face hub by its id, where no
- * folder has that name.
+ * folder has that name; with a value head, if one is asked for.
  * @throws InputError as `downloadModel`, `loadTransformer`, `loadTokenizer` and `checkTokenizer` do.
  * @example const { model, weights, tokenizer } = await loadLanguageModel('HuggingFaceTB/SmolLM2-135M-Instruct')
  */
-export async function loadLanguageModel(folderOrId: string, options?: HubOptions): Promise<LanguageModel> {
+export async function loadLanguageModel(
+  folderOrId: string,
+  { valueHead = false, ...options }: HubOptions & { readonly valueHead?: boolean } = {},
+): Promise<LanguageModel> {
   const folder = (await isThere(folderOrId)) ? folderOrId : await downloadById(folderOrId, options)
-  const { model, weights } = await loadTransformer(folder)
+  const { model, weights } = await loadTransformer(folder, { valueHead })
   const tokenizer = await loadTokenizer(folder)
   checkTokenizer(tokenizer, model)
   return { folder, model, weights, tokenizer }

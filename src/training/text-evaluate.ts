@@ -92,7 +92,7 @@ export async function evaluateText(options: TextEvaluateOptions): Promise<TextEv
 }
 
 /** The weights of a run's newest checkpoint, and the model and environment that they belong to. */
-export async function loadLanguageModel(
+export async function loadTrainedModel(
   folder: string,
 ): Promise<
   TextRunDefinition & { readonly weights: Float32Array; readonly sftSteps: number; readonly updates: number }
