@@ -70,10 +70,11 @@ describe("a language model from Hugging Face's files", () => {
     await expect(createWorld({ ...options, policy: languageModel({ folder }) })).rejects.toThrow(
       /tokenizer .*ids up to/s,
     )
+    await writeModel(2048)
     await expect(createWorld({ ...options, policy: languageModel({ folder, context: 256 }) })).rejects.toThrow(
       /at most 128/,
     )
     const nowhere = languageModel({ folder: `${folder}/nowhere` })
-    await expect(createWorld({ ...options, policy: nowhere })).rejects.toThrow(/config\.json/)
+    await expect(createWorld({ ...options, policy: nowhere })).rejects.toThrow(/no folder/)
   })
 })
