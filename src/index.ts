@@ -266,6 +266,7 @@ export { StopStrings } from './text/stop-strings.ts'
 export type { EncodeOptions, Tokenizer } from './text/tokenizer.ts'
 export { promptIds, renderIds, type TrainingExample, trainingExample, turnIds } from './text/turn-ids.ts'
 export { collect, tick } from './tick.ts'
+export { dataset } from './training/dataset-environment.ts'
 export { type EvaluateOptions, type Evaluation, evaluate, recordEpisodes } from './training/evaluate.ts'
 export type { CohortMetrics, UpdateMetrics } from './training/metrics.ts'
 export {

@@ -106,7 +106,7 @@ export function isTextCohort(options: object): options is TextCohortOptions {
 }
 
 /**
- * Checks the options of a cohort of conversations, and opens its model.
+ * Checks the options of a cohort of conversations, and opens its environment and its model.
  * @throws InputError that says which option is wrong, or what the model's files lack.
  */
 export async function draftTextCohort(options: TextCohortOptions): Promise<TextDraft> {
@@ -119,9 +119,10 @@ export async function draftTextCohort(options: TextCohortOptions): Promise<TextD
     throw new InputError('replySeconds', show(replySeconds), 'a number above 0')
   }
   checkSampling(sampling)
-  const opened = await policy.open(environment)
+  const read = { ...environment, ...(await environment.open?.()) }
+  const opened = await policy.open(read)
   checkTokenizer(opened.tokenizer, opened.model)
-  return { options, name: options.name ?? policy.id, opened }
+  return { options: { ...options, environment: read }, name: options.name ?? policy.id, opened }
 }
 
 /** The columns of a cohort of conversations before they have memory. */

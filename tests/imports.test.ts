@@ -27,7 +27,7 @@ const TABLE: Readonly<Record<string, readonly string[]>> = {
   rewards: ['environments/text'],
   training: [
     ...['world', 'cohort', 'tick', 'systems', 'algorithms', 'tables', 'components'],
-    ...['environments', 'policies', 'kernels/bind', 'text', 'text-cohort'],
+    ...['environments', 'policies', 'kernels/bind', 'text', 'text-cohort', 'datasets', 'rewards'],
   ],
   index: ['*'],
   cli: ['index'],

@@ -62,6 +62,8 @@ export interface TextEnvironmentModel {
   example(index: number): Example
   /** Replies to the model's turn; a promise where it has to ask others. */
   respond(turn: Turn, signal: AbortSignal): Reply | Promise<Reply>
+  /** Reads what the examples are made of, where that takes files; they are those that it gives, then. */
+  open?(): Promise<Pick<TextEnvironmentModel, 'numExamples' | 'example'>>
   /** Turns of the model after which a conversation ends whatever the reply; default 1. */
   readonly maxTurns?: number
   /** Tokens of a turn, at most, where the user does not say; default 64. */

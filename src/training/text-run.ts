@@ -29,6 +29,7 @@ import { type LanguageModelDefinition, languageModel } from '../text/language-mo
 import { VERSION } from '../version.ts'
 import { createWorld } from '../world.ts'
 import { listCheckpoints, pruneCheckpoints } from './checkpoint.ts'
+import { dataset } from './dataset-environment.ts'
 import { appendLine, claimFolder, refuseOccupied, unlessMissing, wholeLines } from './run-folder.ts'
 import { textPresetOf } from './text-presets.ts'
 import { createTextTrainer, type TextMetrics, type TextTrainer } from './text-trainer.ts'
@@ -123,8 +124,12 @@ export async function isTextEnvironment(name: string): Promise<boolean> {
  * @throws InputError that names the nearest id, or says what is wrong with the module.
  */
 export async function findTextEnvironment(name: string): Promise<TextEnvironmentFactory> {
-  if (!isModulePath(name)) return textEnvironmentFactory(name)
+  if (!isModulePath(name)) return builtIn(name)
   return findFactory<TextEnvironmentFactory>('text environment', pathToFileURL(name).href)
+}
+
+function builtIn(id: string): TextEnvironmentFactory {
+  return id === dataset.id ? (dataset as unknown as TextEnvironmentFactory) : textEnvironmentFactory(id)
 }
 
 function isModulePath(name: string): boolean {
@@ -414,7 +419,7 @@ export async function openTextRun(folder: string): Promise<TextRunDefinition> {
   return {
     environment: environment.module
       ? await revive<TextEnvironmentDefinition>('text environment', environment)
-      : textEnvironmentFactory(environment.id)(environment.parameters as never),
+      : builtIn(environment.id)(environment.parameters as never),
     policy: languageModel(policy.parameters as never),
     sft: config.sft === null ? null : sft(config.sft.parameters as never),
     rl: config.rl === null ? null : rl(config.rl.parameters as never),
@@ -436,6 +441,6 @@ function portable(definition: DefinitionRecord): DefinitionRecord {
   const { id, parameters, module } = recordOf(definition)
   const isBuiltIn =
     ['sft', 'rl', 'languageModel'].includes(id) ||
-    textEnvironments.some((factory) => factory.id === id && factory().module === module)
+    [dataset, ...textEnvironments].some((factory) => factory.id === id && factory().module === module)
   return { id, parameters, ...(isBuiltIn || module === undefined ? {} : { module }) }
 }

@@ -1,4 +1,4 @@
-import { readdir, readFile } from 'node:fs/promises'
+import { readdir, readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { beforeAll, describe, expect, test } from 'vitest'
 import { loadTransformer, readArrow } from '../../src/index.ts'
@@ -104,6 +104,32 @@ describe('a run of a language model', () => {
     expect((await loadTransformer(join(here, 'model'))).weights).toEqual(
       (await loadTransformer(join(here, 'run', 'model'))).weights,
     )
+  })
+
+  test('learns from a file of prompts and answers, by a reward of the registry', async () => {
+    const rows = Array.from({ length: 20 }, (_, i) => JSON.stringify({ question: `${i}+1=`, solution: `${i + 1}` }))
+    await writeFile(join(here, 'sums.jsonl'), rows.join('\n'))
+    const words = ['environment.path=sums.jsonl', 'environment.prompt=question', 'environment.answer=solution']
+    const sizes = ['environment.maxTokens=4', 'sft.steps=3', 'rl.updates=2', 'rl.groupsPerUpdate=2', 'rl.groupSize=4']
+    const { code, stdout, stderr } = await colonnade(['train', 'text/dataset', 'out=sums', ...words, ...sizes], here)
+    expect(stderr).not.toContain('Error')
+    expect(code).toBe(0)
+    expect(stdout).toContain('16 conversations')
+    expect((await colonnade(['resume', 'sums'], here)).code).toBe(0)
+    for (const [wrong, message] of [
+      ['environment.path=nowhere.jsonl', 'nowhere.jsonl'],
+      ['environment.reward=acuracy', 'accuracy'],
+      ['environment.prompt=nothing', 'nothing'],
+    ] as const) {
+      const failed = await colonnade(
+        ['train', 'text/dataset', 'out=wrong', ...words, ...sizes, wrong].filter(
+          (word, i, all) => all.findLastIndex((other) => other.split('=')[0] === word.split('=')[0]) === i,
+        ),
+        here,
+      )
+      expect(failed.code).toBe(1)
+      expect(failed.stderr).toContain(message)
+    }
   })
 
   test('says what is wrong with a task, a key or a loss before it makes a folder', async () => {

@@ -1,0 +1,51 @@
+/** A text environment whose examples are a file's, and whose reward is one that the registry knows by its id. */
+import { loadRlPrompts } from '../datasets/load.ts'
+import { defineTextEnvironment } from '../environments/text.ts'
+import { InputError } from '../errors.ts'
+import { getRewardFunction } from '../rewards/registry.ts'
+import { judge, withPolicy } from '../rewards/reward.ts'
+import { type Settings, text, whole } from '../settings.ts'
+
+const settings = {
+  path: text('', 'JSON Lines, JSON, Arrow or Parquet; `path@[a:b]` are rows a to b − 1'),
+  prompt: text('prompt', 'what the file calls its prompts: texts, or lists of messages'),
+  answer: text('answer', 'what the file calls the right answers, where it has them'),
+  limit: whole(0, 'rows that are read, at most; 0: all', { min: 0 }),
+  reward: text('accuracy', 'id of the reward of an answer'),
+  retries: whole(0, 'how often a reward that failed is asked again', { min: 0 }),
+  timeoutMs: whole(10_000, 'milliseconds after which a reward has failed', { min: 1 }),
+  maxTokens: whole(64, 'tokens of an answer, at most', { min: 1 }),
+} satisfies Settings
+
+/**
+ * Examples from a file, answered in one turn. A reward that fails is unknown, with its reason.
+ * @example colonnade train text/dataset environment.path=sums.jsonl environment.reward=math_accuracy
+ */
+export const dataset = defineTextEnvironment({
+  id: 'text/dataset',
+  module: import.meta.url,
+  settings,
+  make: ({ path, prompt, answer, limit, reward, retries, timeoutMs, maxTokens }) => {
+    const judged = withPolicy(getRewardFunction(reward)(), { retries, timeoutMs })
+    return {
+      numExamples: 1,
+      example() {
+        throw new InputError('text/dataset', 'an environment that was not opened', 'createWorld, or await open()')
+      },
+      maxTokens,
+      async open() {
+        if (path === '')
+          throw new InputError('text/dataset path', 'nothing', 'a file, like environment.path=sums.jsonl')
+        const columns = { prompt, answer }
+        const examples = await loadRlPrompts(path, { columns, ...(limit === 0 ? {} : { limit }) })
+        if (examples.length === 0) throw new InputError(path, 'no example', 'at least one')
+        return { numExamples: examples.length, example: (index: number) => examples[index]! }
+      },
+      async respond({ completion, example, messages }, signal) {
+        const input = { prompt: messages.map(({ content }) => content).join('\n'), completion, example }
+        const { value, error, components } = await judge(judged, input, signal)
+        return { reward: value, components, ...(error === undefined ? {} : { error }) }
+      },
+    }
+  },
+})
