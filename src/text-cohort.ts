@@ -10,6 +10,7 @@ import { InputError, show } from './errors.ts'
 import type { Kernels } from './kernels/bind.ts'
 import { createLanes } from './lanes.ts'
 import { decoderPlan, TransformerDecoder } from './policies/transformer/decoder.ts'
+import type { LoraAdapter } from './policies/transformer/lora.ts'
 import type { TransformerModel } from './policies/transformer/model.ts'
 import { checkSampling, type Sampling } from './policies/transformer/sampling.ts'
 import { Random } from './random.ts'
@@ -67,6 +68,8 @@ export interface TextCohort {
   readonly conversation: Conversation
   readonly decoder: TransformerDecoder
   readonly weights: Float32Array
+  /** What is trained instead of the weights; null where there is no adapter. */
+  readonly adapter: LoraAdapter | null
   readonly learner: Columns<Plan>
   readonly random: Random
   /** The examples' order in the epoch `orderEpoch`. */
@@ -132,10 +135,12 @@ export type TextCohortPlan = ReturnType<typeof textCohortPlan>
 export function textCohortPlan({ options, opened, learner }: TextDraft) {
   const { model, context } = opened
   const { numLanes, environment } = options
+  const lora = opened.adapter?.lora ?? null
   return {
     weights: saved(column('f32', model.numParameters)),
+    adapter: saved(column('f32', lora?.numParameters ?? 0)),
     conversation: conversationPlan(numLanes, context),
-    decoder: decoderPlan(model, numLanes, context),
+    decoder: decoderPlan(model, numLanes, context, lora),
     order: column('u32', environment.numExamples),
     words: column('u32', 4),
     learner: learner ?? {},
@@ -155,6 +160,9 @@ export function createTextCohort(
   const random = new Random(world.seed)
   if (weights === null) model.initialise(columns.weights, random, key)
   else columns.weights.set(weights)
+  const adapter = opened.adapter === null ? null : { lora: opened.adapter.lora, weights: columns.adapter, random }
+  if (opened.adapter?.weights) columns.adapter.set(opened.adapter.weights)
+  else adapter?.lora.initialise(columns.adapter, random, key)
   return {
     name,
     environment,
@@ -170,8 +178,9 @@ export function createTextCohort(
     replyMilliseconds: 1000 * (options.replySeconds ?? 60),
     lanes: createLanes(world.ecs, [columns.conversation], numLanes),
     conversation: columns.conversation,
-    decoder: new TransformerDecoder(model, columns.weights, columns.decoder, kernels, random),
+    decoder: new TransformerDecoder(model, columns.weights, columns.decoder, kernels, random, adapter),
     weights: columns.weights,
+    adapter,
     learner: columns.learner,
     random,
     order: columns.order,

@@ -6,6 +6,7 @@ import { type Columns, column, type Plan, saved } from '../components/column.ts'
 import { InputError } from '../errors.ts'
 import { type Kernels, PolicySum, TokenSum } from '../kernels/bind.ts'
 import type { ParameterViews } from '../policies/policy.ts'
+import type { LoraAdapter, LoraModel } from '../policies/transformer/lora.ts'
 import type { TransformerModel } from '../policies/transformer/model.ts'
 import {
   PackedTransformer,
@@ -23,20 +24,22 @@ import {
 import { type OptimizerSettings, optimizerPlan, optimizerStep, startOptimizer } from './optimizer.ts'
 import type { TokenBatch } from './token-batch.ts'
 
-/** The columns of a learner of tokens, for micro-batches of at most `rows` rows. */
+/** The columns of a learner of tokens, of the model or of its adapter, for micro-batches of at most `rows` rows. */
 export function tokenLearnerPlan(
   model: TransformerModel,
   rows: number,
   context: number,
   settings: OptimizerSettings,
   hasReference: boolean,
+  lora: LoraModel | null = null,
 ) {
+  const { numParameters } = lora ?? model
   return {
-    packed: packedPlan(model, rows, context),
-    gradient: column('f32', model.numParameters),
-    optimizer: optimizerPlan(settings, model.numParameters),
-    /** The weights of the reference policy; no elements where there is none. */
-    reference: saved(column('f32', hasReference ? model.numParameters : 0)),
+    packed: packedPlan(model, rows, context, lora),
+    gradient: column('f32', numParameters),
+    optimizer: optimizerPlan(settings, numParameters),
+    /** What is trained, as the reference policy has it; no elements where there is none. */
+    reference: saved(column('f32', hasReference ? numParameters : 0)),
   } satisfies Plan
 }
 
@@ -69,7 +72,8 @@ export interface TokenLossSums {
 /** Learns from tokens, in one thread. */
 export class TokenLearner {
   readonly columns: TokenLearnerColumns
-  readonly #weights: Float32Array
+  /** What is trained: the model's weights, or the adapter's. */
+  readonly #trained: Float32Array
   readonly #kernels: Kernels
   readonly #settings: OptimizerSettings
   readonly #policy: PackedTransformer
@@ -85,22 +89,25 @@ export class TokenLearner {
     columns: TokenLearnerColumns,
     kernels: Kernels,
     settings: OptimizerSettings,
+    adapter: LoraAdapter | null = null,
   ) {
     this.columns = columns
-    this.#weights = weights
+    this.#trained = adapter?.weights ?? weights
     this.#kernels = kernels
     this.#settings = settings
     this.#hasCritic = model.hasValueHead
-    this.#policy = new PackedTransformer(model, weights, columns.packed, kernels)
+    this.#policy = new PackedTransformer(model, weights, columns.packed, kernels, adapter)
     this.#gradient = this.#policy.view(columns.gradient)
-    const hasReference = columns.reference.length > 0
-    this.#reference = hasReference ? new PackedTransformer(model, columns.reference, columns.packed, kernels) : null
+    const { reference, packed } = columns
+    if (reference.length === 0) this.#reference = null
+    else if (adapter === null) this.#reference = new PackedTransformer(model, reference, packed, kernels)
+    else this.#reference = new PackedTransformer(model, weights, packed, kernels, { ...adapter, weights: reference })
   }
 
   /** Begins with the weights as they stand: they are the reference, and the optimizer has taken no step. */
   start(): void {
     const { reference, optimizer } = this.columns
-    if (reference.length > 0) reference.set(this.#weights)
+    if (reference.length > 0) reference.set(this.#trained)
     for (const moment of [optimizer.moment, optimizer.squareMoment]) moment.fill(0)
     startOptimizer(optimizer)
   }
@@ -120,7 +127,10 @@ export class TokenLearner {
     return { logprob, value }
   }
 
-  /** Makes the gradient of a prepared batch's loss, the critic's included where there is one. Returns the loss's sums. */
+  /**
+   * Makes the gradient of a prepared batch's loss, the critic's included where there is one. Returns the loss's sums. `step`,
+   * the optimizer's, keys an adapter's dropout.
+   */
   differentiate(
     batch: TokenBatch,
     descriptor: LossDescriptor,
@@ -128,6 +138,7 @@ export class TokenLearner {
     totals: LossTotals,
     given: TokenLossColumns,
     temperature: number,
+    step = 0,
   ): TokenLossSums {
     const { token, offsets, parts } = batch
     if (this.#own.logprob.length < token.length) this.#own = tokenColumns(token.length)
@@ -168,7 +179,7 @@ export class TokenLearner {
         tokensToRows(derivatives.dValue, own.dValue, offsets, from, to)
       }
       const rows = this.#policy.pack(token, offsets, from, to, batch.supports)
-      this.#policy.differentiate(rows, lossOf, this.#gradient, temperature)
+      this.#policy.differentiate(rows, lossOf, this.#gradient, temperature, step)
     }
     return sums
   }
@@ -184,7 +195,7 @@ export class TokenLearner {
       throw new InputError('gradient', `a norm of ${norm}`, 'a finite one: a smaller learningRate, or smaller rewards')
     }
     const scale = Math.min(1, maxNorm / (norm + 1e-6))
-    optimizerStep(this.#settings, optimizer, this.#kernels, this.#weights, gradient, scale, learningRate)
+    optimizerStep(this.#settings, optimizer, this.#kernels, this.#trained, gradient, scale, learningRate)
     return norm
   }
 }

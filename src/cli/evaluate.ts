@@ -26,8 +26,8 @@ export const evaluateCommand: Command = async ({ words, json }) => {
 }
 
 async function judgeText(run: string, keys: { episodes: number; seed: number; explore: boolean }, json: boolean) {
-  const { environment, policy, weights, sftSteps, updates } = await loadTrainedModel(run)
-  const evaluation = await evaluateText({ environment, policy, weights, ...keys })
+  const { environment, policy, weights, adapter, sftSteps, updates } = await loadTrainedModel(run)
+  const evaluation = await evaluateText({ environment, policy, weights, adapter, ...keys })
   const { reward, episodes, samples, completionLength, numUnknown } = evaluation
   if (!json) {
     const trained = `${group(sftSteps)} supervised steps and ${group(updates)} updates`

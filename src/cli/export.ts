@@ -7,6 +7,7 @@ import {
   listRollouts,
   loadPolicy,
   loadTrainedModel,
+  mergeLora,
   openRun,
   readArrow,
   recordEpisodes,
@@ -63,8 +64,9 @@ async function exportTrained(run: string, format: (typeof exportFormats)[number]
 /** Writes the language model of the run's newest checkpoint as a folder that other libraries read. */
 async function exportModel(run: string, out: string, texts: Readonly<Record<string, string>>, json: boolean) {
   readKeys({}, texts)
-  const { environment, policy, weights, sftSteps, updates } = await loadTrainedModel(run)
-  const { model } = await policy.open(environment)
+  const { environment, policy, weights, adapter, sftSteps, updates } = await loadTrainedModel(run)
+  const { model, adapter: adapted } = await policy.open(environment)
+  if (adapted !== null) mergeLora(weights, adapted.lora, adapter!)
   await saveTransformer(out, model, weights)
   if (!json) console.log(`model after ${group(sftSteps)} supervised steps and ${group(updates)} updates → ${out}`)
   return { run, out, sftSteps, updates }

@@ -5,8 +5,11 @@
 import { type DefinitionRecord, defineFactory, type Factory } from '../definition.ts'
 import type { TextEnvironmentDefinition } from '../environments/text.ts'
 import { InputError } from '../errors.ts'
+import { type LoraModel, lora } from '../policies/transformer/lora.ts'
+import { loadLora } from '../policies/transformer/lora-folder.ts'
 import { type TransformerModel, transformer } from '../policies/transformer/model.ts'
-import { type Settings, type SettingValues, text, toggle, whole } from '../settings.ts'
+import type { ProjectionName } from '../policies/transformer/parameters.ts'
+import { number, type Settings, type SettingValues, text, toggle, whole, words } from '../settings.ts'
 import { byteTokenizer } from './byte-tokenizer.ts'
 import { loadLanguageModel } from './load-language-model.ts'
 import type { Tokenizer } from './tokenizer.ts'
@@ -17,6 +20,8 @@ export interface OpenLanguageModel {
   readonly tokenizer: Tokenizer
   /** Null where they are to be drawn by the seed. */
   readonly weights: Float32Array | null
+  /** What is trained instead of the weights, where there is an adapter; and its weights, null where they are to be drawn. */
+  readonly adapter: { readonly lora: LoraModel; readonly weights: Float32Array | null } | null
   /** Tokens of a conversation, at most. */
   readonly context: number
 }
@@ -40,6 +45,11 @@ const settings = {
   heads: whole(4, 'heads of attention', { min: 1 }),
   feedForwardWidth: whole(0, 'elements of the feed-forward layers; 0: four times the width', { min: 0 }),
   critic: toggle(false, 'give it a value head, which algorithms with a critic need'),
+  loraRank: whole(0, 'rank of adapters, which alone are trained; 0: no adapters', { min: 0 }),
+  loraAlpha: number(0, 'the adapters count alpha / rank times; 0: twice', { min: 0 }),
+  loraDropout: number(0, 'part of their inputs that adapters do not see in training', { min: 0, max: 0.99 }),
+  loraTargets: words([], 'projections with adapters, like q_proj,v_proj; none named: all'),
+  adapter: text('', "a folder with an adapter in PEFT's format, to go on from"),
   anyText: toggle(false, "know every byte, not only the environment's own characters"),
 } satisfies Settings
 
@@ -48,12 +58,30 @@ export const languageModel: Factory<typeof settings, LanguageModelDefinition> = 
   'policy',
   { id: 'languageModel', module: import.meta.url, settings },
   (parameters) => ({
-    open: (environment: TextEnvironmentDefinition) =>
-      parameters.folder === '' ? Promise.resolve(create(parameters, environment)) : load(parameters),
+    async open(environment: TextEnvironmentDefinition) {
+      const opened = parameters.folder === '' ? create(parameters, environment) : await load(parameters)
+      return { ...opened, adapter: await adapt(parameters, opened.model) }
+    },
   }),
 )
 
-function create(parameters: SettingValues<typeof settings>, environment: TextEnvironmentDefinition): OpenLanguageModel {
+type Bare = Omit<OpenLanguageModel, 'adapter'>
+
+/** The adapter that the settings ask for. */
+async function adapt(
+  { adapter, loraRank: rank, loraAlpha, loraDropout: dropout, loraTargets }: SettingValues<typeof settings>,
+  model: TransformerModel,
+): Promise<OpenLanguageModel['adapter']> {
+  if (adapter !== '') {
+    const { model: lora, weights } = await loadLora(adapter, model)
+    return { lora, weights }
+  }
+  if (rank === 0) return null
+  const targets = loraTargets.length === 0 ? {} : { targets: loraTargets as readonly ProjectionName[] }
+  return { lora: lora(model, { rank, alpha: loraAlpha || 2 * rank, dropout, ...targets }), weights: null }
+}
+
+function create(parameters: SettingValues<typeof settings>, environment: TextEnvironmentDefinition): Bare {
   const { width, layers, heads, feedForwardWidth, critic, anyText } = parameters
   const { alphabet } = environment
   const tokenizer = anyText || alphabet === undefined ? byteTokenizer() : byteTokenizer({ alphabet })
@@ -76,7 +104,7 @@ function create(parameters: SettingValues<typeof settings>, environment: TextEnv
   return { model, tokenizer, weights: null, context }
 }
 
-async function load({ folder, context, critic }: SettingValues<typeof settings>): Promise<OpenLanguageModel> {
+async function load({ folder, context, critic }: SettingValues<typeof settings>): Promise<Bare> {
   const { model, weights, tokenizer } = await loadLanguageModel(folder, { valueHead: critic })
   const { contextLength } = model.shape
   if (context > contextLength) {

@@ -3,6 +3,7 @@ import type { TextEnvironmentDefinition } from '../environments/text.ts'
 import { InputError } from '../errors.ts'
 import type { Sampling } from '../policies/transformer/sampling.ts'
 import { weightsOf } from '../policies/weights.ts'
+import { tensorValues } from '../safetensors.ts'
 import type { LanguageModelDefinition } from '../text/language-model.ts'
 import { tick } from '../tick.ts'
 import { createWorld } from '../world.ts'
@@ -13,8 +14,9 @@ import { openTextRun, type TextRunDefinition } from './text-run.ts'
 export interface TextEvaluateOptions {
   readonly environment: TextEnvironmentDefinition
   readonly policy: LanguageModelDefinition
-  /** In place of the policy's own. */
+  /** In place of the policy's own: those of the model, and of its adapter. */
   readonly weights?: Float32Array
+  readonly adapter?: Float32Array | null
   /** How many conversations: the first of the order that the seed gives to the examples. */
   readonly episodes: number
   readonly seed?: number
@@ -45,7 +47,16 @@ const LANES_MAX = 64
  * @throws InputError where options, model and environment do not fit, as `createWorld` does.
  */
 export async function evaluateText(options: TextEvaluateOptions): Promise<TextEvaluation> {
-  const { environment, policy, weights, episodes, seed = 10_000, explore = false, sampling = {} } = options
+  const {
+    environment,
+    policy,
+    weights,
+    adapter = null,
+    episodes,
+    seed = 10_000,
+    explore = false,
+    sampling = {},
+  } = options
   if (!(Number.isSafeInteger(episodes) && episodes >= 1)) {
     throw new InputError('episodes', String(episodes), 'a whole number ≥ 1')
   }
@@ -53,6 +64,7 @@ export async function evaluateText(options: TextEvaluateOptions): Promise<TextEv
   const world = await createWorld({ environment, policy, numLanes, seed, explore, sampling })
   const cohort = world.talk()
   if (weights !== undefined) cohort.weights.set(weights)
+  if (adapter !== null) cohort.adapter!.weights.set(adapter)
   cohort.released = episodes
   while (cohort.trajectories.count < episodes) {
     const waiting = tick(world)
@@ -91,16 +103,23 @@ export async function evaluateText(options: TextEvaluateOptions): Promise<TextEv
   }
 }
 
+/** What a run of a language model has come to. */
+export interface TrainedModel extends TextRunDefinition {
+  readonly weights: Float32Array
+  /** The adapter's, where there is one. */
+  readonly adapter: Float32Array | null
+  readonly sftSteps: number
+  readonly updates: number
+}
+
 /** The weights of a run's newest checkpoint, and the model and environment that they belong to. */
-export async function loadTrainedModel(
-  folder: string,
-): Promise<
-  TextRunDefinition & { readonly weights: Float32Array; readonly sftSteps: number; readonly updates: number }
-> {
+export async function loadTrainedModel(folder: string): Promise<TrainedModel> {
   const definition = await openTextRun(folder)
   const { tensors, manifest, path } = await readCheckpoint(folder)
   const { policy, environment } = definition
-  const { model } = await policy.open(environment)
+  const { model, adapter: adapted } = await policy.open(environment)
   const weights = weightsOf(`checkpoint ${path}`, tensors, model, `${policy.id}.weights.`)
-  return { ...definition, weights, sftSteps: manifest.text!.sftSteps, updates: manifest.text!.rlUpdates }
+  const tensor = tensors.get(`${policy.id}.adapter`)
+  const adapter = adapted === null ? null : (tensorValues(tensor!) as Float32Array)
+  return { ...definition, weights, adapter, sftSteps: manifest.text!.sftSteps, updates: manifest.text!.rlUpdates }
 }

@@ -15,6 +15,7 @@ import { InputError, show, unknownWord } from '../errors.ts'
 import { syncFile, writeWhole } from '../files.ts'
 import { bestKernelBuild } from '../kernels/bind.ts'
 import { saveTransformer } from '../policies/transformer/folder.ts'
+import { saveLora } from '../policies/transformer/lora-folder.ts'
 import {
   choice,
   parseSetting,
@@ -83,6 +84,8 @@ export interface TextRunSummary {
   readonly seed: number
   readonly numLanes: number
   readonly numParameters: number
+  /** Of the adapter, where there is one; else all. */
+  readonly numTrained: number
   readonly sftSteps: number
   readonly updates: number
   /** Conversations sampled. */
@@ -269,15 +272,15 @@ export class TextRun {
     const lines = await readLines(folder)
     const updates = lines.filter(({ phase }) => phase === 'rl')
     const groups = updates.flatMap(({ groupRewards }) => groupRewards)
-    const { model, weights } = trainer.cohort
+    const { model, weights, adapter } = trainer.cohort
     const curve = join(folder, 'learning-curve.svg')
-    const files = {
+    const files: Record<string, string> = {
       config: join(folder, 'config.json'),
       metrics: join(folder, 'metrics.jsonl'),
       summary: join(folder, 'summary.json'),
       learningCurve: curve,
       checkpoints: join(folder, 'checkpoints'),
-      model: join(folder, 'model'),
+      ...(adapter === null ? { model: join(folder, 'model') } : { adapter: join(folder, 'adapter') }),
       ...(settings.trajectories === 'none' || updates.length === 0
         ? {}
         : { trajectories: join(folder, 'trajectories') }),
@@ -290,6 +293,7 @@ export class TextRun {
       seed: settings.seed,
       numLanes: settings.numLanes,
       numParameters: model.numParameters,
+      numTrained: (adapter?.lora ?? model).numParameters,
       sftSteps: trainer.sftSteps,
       updates: trainer.rlUpdates,
       trajectories: updates.reduce((sum, { trajectories: count }) => sum + count, 0),
@@ -303,7 +307,8 @@ export class TextRun {
       kernels: trainer.world.kernelBuild,
       files,
     }
-    await saveTransformer(files.model, model, weights)
+    if (adapter === null) await saveTransformer(files.model!, model, weights)
+    else await saveLora(files.adapter!, adapter.lora, adapter.weights, baseOf(definition.policy))
     const { learningCurve } = await import('./learning-curve.ts')
     const points = updates.flatMap(({ step, reward }) => (reward === null ? [] : [{ x: step, y: reward }]))
     const losses = lines.filter(({ phase }) => phase === 'sft').map(({ step, loss }) => ({ x: step, y: loss }))
@@ -312,7 +317,7 @@ export class TextRun {
         ? await learningCurve(losses, { x: `${environment.id}: supervised steps`, y: 'cross-entropy' }, null)
         : await learningCurve(points, { x: `${environment.id}: updates`, y: 'mean reward' }, null)
     await writeWhole(curve, [picture])
-    await writeWhole(files.summary, [`${JSON.stringify(summary, null, 2)}\n`])
+    await writeWhole(files.summary!, [`${JSON.stringify(summary, null, 2)}\n`])
     return summary
   }
 }
@@ -335,6 +340,11 @@ interface MetricsLine {
 async function readLines(folder: string): Promise<MetricsLine[]> {
   const path = join(folder, 'metrics.jsonl')
   return wholeLines(await unlessMissing(readFile(path, 'utf8'), '')).map((line) => JSON.parse(line) as MetricsLine)
+}
+
+/** Where an adapter's model is, if it is anywhere. */
+function baseOf({ parameters }: LanguageModelDefinition): string | null {
+  return (parameters.folder as string) || null
 }
 
 function rates(updates: readonly MetricsLine[]): { rollout: number; update: number } {

@@ -134,20 +134,21 @@ export class TextTrainer {
     if (rl !== undefined) world.textOptions().forEach((options) => checkSampled(rl, options))
     let rows = 0
     const hasReference = rl?.loss.columns.includes('referenceLogprob') ?? false
-    world.reserveTalk(({ opened: { model, context } }) => {
+    world.reserveTalk(({ opened: { model, context, adapter } }) => {
       if (rl?.loss.settings.advantage === 'critic' && !model.hasValueHead) {
         const got = 'a model without a value head'
         throw new InputError(`rl, loss ${rl.loss.id}`, got, 'one with a critic, like languageModel({ critic: true })')
       }
       rows = Math.max(MICRO_BATCH_ROWS, context - 1)
-      return tokenLearnerPlan(model, rows, context, optimizer, hasReference)
+      return tokenLearnerPlan(model, rows, context, optimizer, hasReference, adapter?.lora ?? null)
     })
     this.#microBatchRows = rows
     this.world = world
     this.training = training
     this.#cohort = world.talk()
-    const { model, weights, learner } = this.#cohort
-    this.#learner = new TokenLearner(model, weights, learner as TokenLearnerColumns, world.kernels, optimizer)
+    const { model, weights, adapter, learner } = this.#cohort
+    const columns = learner as TokenLearnerColumns
+    this.#learner = new TokenLearner(model, weights, columns, world.kernels, optimizer, adapter)
     this.#learner.start()
     this.#cohort.released = 0
   }
@@ -224,7 +225,7 @@ export class TextTrainer {
     const totals = prepareLoss(loss, batch, prepared, this.world.kernels)
     const none = new Float32Array(0)
     const given = { oldLogprob: none, referenceLogprob: null, oldValue: none }
-    const sums = this.#learner.differentiate(batch, loss, prepared, totals, given, 1)
+    const sums = this.#learner.differentiate(batch, loss, prepared, totals, given, 1, this.#sftSteps)
     const rate = learningRate * scheduleFactor(schedule, warmupFraction, this.#sftSteps, steps)
     const gradNorm = this.#learner.descend(rate, maxGradNorm)
     this.#sftSteps++
@@ -276,7 +277,7 @@ export class TextTrainer {
     let first: { sums: TokenLossSums; gradNorm: number } | undefined
     const rate = learningRate * scheduleFactor(schedule, warmupFraction, this.#rlUpdates, updates)
     for (let epoch = 0; epoch < updateEpochs; epoch++) {
-      const sums = this.#learner.differentiate(batch, loss, prepared, totals, given, temperature)
+      const sums = this.#learner.differentiate(batch, loss, prepared, totals, given, temperature, this.#ticks + epoch)
       const gradNorm = this.#learner.descend(rate, maxGradNorm)
       first ??= { sums, gradNorm }
     }

@@ -106,6 +106,26 @@ describe('a run of a language model', () => {
     )
   })
 
+  test('with adapters trains them alone, and writes them in the format of PEFT; exported, they are merged', async () => {
+    const lora = ['languageModel.loraRank=2', 'languageModel.loraTargets=q_proj,v_proj']
+    const { code, stdout } = await colonnade(
+      ['train', 'text/reverse', 'out=lora', 'rl.updates=2', ...SMALL, ...lora],
+      here,
+    )
+    expect(code).toBe(0)
+    expect(stdout).toContain(join('lora', 'adapter'))
+    expect((await readdir(join(here, 'lora', 'adapter'))).sort()).toEqual([
+      'adapter_config.json',
+      'adapter_model.safetensors',
+    ])
+    const { numParameters, numTrained } = JSON.parse(await readFile(join(here, 'lora', 'summary.json'), 'utf8'))
+    expect(numTrained).toBe(2 * 2 * (16 + 16))
+    expect(numParameters).toBeGreaterThan(numTrained)
+    expect((await colonnade(['evaluate', 'lora', 'episodes=5'], here)).code).toBe(0)
+    expect((await colonnade(['export', 'lora', 'out=merged'], here)).code).toBe(0)
+    expect((await loadTransformer(join(here, 'merged'))).model.numParameters).toBe(numParameters)
+  })
+
   test('learns from a file of prompts and answers, by a reward of the registry', async () => {
     const rows = Array.from({ length: 20 }, (_, i) => JSON.stringify({ question: `${i}+1=`, solution: `${i + 1}` }))
     await writeFile(join(here, 'sums.jsonl'), rows.join('\n'))

@@ -168,6 +168,25 @@ describe('learning from conversations', () => {
     }
   })
 
+  test('of an adapter only the adapter is trained, what is sampled is what is evaluated, and a resumed run goes on with it', async () => {
+    const model = { ...small, loraRank: 2, loraTargets: ['q_proj', 'down_proj'] }
+    const folder = await temporaryFolder()
+    const trainer = await supervised(await trainerOf({ lossSettings: { klCoef: 0.1 } }, { model }))
+    const { weights, adapter } = trainer.cohort
+    const [frozen, before] = [weights.slice(), adapter!.weights.slice()]
+    await trainer.save(folder)
+    for await (const { rl: figures, step } of trainer.updates()) {
+      if (step === 1) expect([figures!.ratio, figures!.kl.k3, figures!.referenceKl!.k3]).toEqual([1, 0, 0])
+      else expect(figures!.referenceKl!.k3).toBeGreaterThan(0)
+    }
+    expect(weights).toEqual(frozen)
+    expect(adapter!.weights).not.toEqual(before)
+    const resumed = await trainerOf({ lossSettings: { klCoef: 0.1 } }, { model })
+    await resumed.restore(folder)
+    for await (const _ of resumed.updates());
+    expect(resumed.cohort.adapter!.weights).toEqual(adapter!.weights)
+  })
+
   test('a reference makes all three KLs to it be told, from the forward pass of the training', async () => {
     const trainer = await supervised(await trainerOf({ lossSettings: { klCoef: 0.1 }, updates: 2, learningRate: 0.01 }))
     const seen = []
