@@ -12,12 +12,22 @@ import { schedules } from './schedule.ts'
 
 const lossIds = Object.keys(algorithmPresets).filter((id) => id !== 'sft') as LossId[]
 
+/** What a group has to be, to be learned from. */
+export const groupFilters = ['none', 'reward-nonzero-std', 'any-success', 'min-reward', 'response-diversity'] as const
+export type GroupFilterName = (typeof groupFilters)[number]
+
 export const rlSettings = {
   loss: choice('grpo', lossIds, 'which loss'),
   preset: choice('paper', Object.keys(projectSettings) as Preset[], 'whose settings it has'),
   updates: whole(100, 'updates', { min: 0 }),
   groupsPerUpdate: whole(16, 'groups of an update', { min: 1 }),
   groupSize: whole(8, 'conversations sampled for one prompt', { min: 1 }),
+  filter: choice(
+    'none',
+    groupFilters,
+    'which groups are learned from; others are sampled in place of those that are dropped',
+  ),
+  dropsMax: whole(1000, 'groups dropped for one update, at most', { min: 0 }),
   updateEpochs: whole(1, 'optimizer steps with the conversations of an update', { min: 1 }),
   learningRate: number(1e-3, 'of the optimizer, before the schedule', { above: 0 }),
   schedule: choice('constant', schedules, 'what the learning rate does after its warm-up'),

@@ -139,6 +139,13 @@ export class Trajectories {
     this.#components.clear()
   }
 
+  /** Forgets all but these rows, which stand in this order from now on, without their advantages. */
+  keep(rows: readonly number[]): void {
+    const kept = this.take(rows)
+    this.clear()
+    for (let i = 0; i < kept.count; i++) this.append(kept.row(i))
+  }
+
   /** Says what the trajectories' advantages are, a number each; NaN for one that is not learned from. */
   setAdvantages(advantage: ArrayLike<number>): void {
     if (advantage.length !== this.#count) {

@@ -46,6 +46,11 @@ export interface TextRecord {
   readonly ticks: number
   /** The trajectories are those of an update that is done. */
   readonly isBetweenUpdates: boolean
+  /** How many conversations may begin, of all that ever did. */
+  readonly released: number
+  /** Groups dropped for this update, by reason; and the numbers of those that were judged and kept. */
+  readonly drops: Readonly<Record<string, number>>
+  readonly admitted: readonly number[]
   /** What was said in each lane before the model's turn. */
   readonly histories: readonly (readonly { readonly role: string; readonly content: string }[])[]
   /** From which tokens those said in each lane were drawn, where a filter had left some out. */

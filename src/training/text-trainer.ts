@@ -33,6 +33,7 @@ import { tick } from '../tick.ts'
 import { VERSION } from '../version.ts'
 import type { World } from '../world.ts'
 import { readCheckpoint, type TextRecord, writeCheckpoint } from './checkpoint.ts'
+import { refuseGroups } from './group-filter.ts'
 import { compare, differences, restoreTensors, savedTensors, withoutModule } from './snapshot.ts'
 import { packTrajectories, unpackTrajectories } from './trajectory-snapshot.ts'
 
@@ -93,6 +94,8 @@ export interface RlMetrics {
   /** Mean of the known rewards of each group that has one, in the order of the groups. */
   readonly groupRewards: readonly number[]
   readonly trajectories: number
+  /** Groups that the filter dropped and others took the place of, by reason. */
+  readonly drops: Readonly<Record<string, number>>
   /** Tokens that the model chose, and tokens that it was trained on, prompts included. */
   readonly sampledTokens: number
   readonly trainedTokens: number
@@ -120,6 +123,9 @@ export class TextTrainer {
   #ticks = 0
   /** The trajectories are those of an update that is done. */
   #isBetweenUpdates = true
+  /** Groups dropped for this update, by reason; and those that were judged and kept. */
+  #drops: Record<string, number> = {}
+  readonly #admitted = new Set<number>()
   #seconds = 0
 
   /** Use `createTextTrainer`. */
@@ -198,6 +204,9 @@ export class TextTrainer {
       if (this.#isBetweenUpdates) {
         if (this.#rlUpdates === 0) this.#learner.start() // What the model has become by now is the reference.
         this.#cohort.trajectories.clear()
+        this.#cohort.released += rl.settings.groupsPerUpdate * rl.settings.groupSize
+        this.#drops = {}
+        this.#admitted.clear()
         this.#isBetweenUpdates = false
       }
       const isWhole = await this.#collect(rl, signal)
@@ -243,22 +252,50 @@ export class TextTrainer {
     }
   }
 
-  /** Ticks until all conversations of the next update are over; false if it was stopped before. */
-  async #collect({ settings }: RlDefinition, signal: AbortSignal | undefined): Promise<boolean> {
+  /**
+   * Ticks until the groups of the next update are whole and admitted; false if it was stopped before. Groups that the filter
+   * drops are replaced by others, as many at a time as are missing.
+   * @throws InputError where more groups were dropped than may be.
+   */
+  async #collect(rl: RlDefinition, signal: AbortSignal | undefined): Promise<boolean> {
+    const { settings } = rl
     const { trajectories } = this.#cohort
     const size = settings.groupsPerUpdate * settings.groupSize
-    this.#cohort.released = (this.#rlUpdates + 1) * size
     let rested = performance.now()
-    while (trajectories.count < size) {
-      if (signal?.aborted) return false
-      const waiting = tick(this.world)
-      this.#ticks++
-      if (waiting !== undefined) await waiting
-      if (performance.now() - rested < 50) continue
-      await nextTurn() // Interrupts and timers come through.
-      rested = performance.now()
+    for (;;) {
+      while (trajectories.count < size) {
+        if (signal?.aborted) return false
+        const waiting = tick(this.world)
+        this.#ticks++
+        if (waiting !== undefined) await waiting
+        if (performance.now() - rested < 50) continue
+        await nextTurn() // Interrupts and timers come through.
+        rested = performance.now()
+      }
+      const missing = this.#admit(rl)
+      if (missing === 0) return true
+      this.#cohort.released += missing * settings.groupSize
     }
-    return true
+  }
+
+  /** Drops the groups that the filter refuses. Returns how many. */
+  #admit({ settings }: RlDefinition): number {
+    if (settings.filter === 'none') return 0
+    const { trajectories, tokenizer } = this.#cohort
+    const { keep, dropped } = refuseGroups(trajectories, tokenizer, settings.filter, this.#admitted, this.#drops)
+    if (dropped === 0) return 0
+    const total = Object.values(this.#drops).reduce((sum, count) => sum + count, 0)
+    if (total > settings.dropsMax) {
+      const reasons = Object.entries(this.#drops).map(([reason, count]) => `${count} ${reason}`)
+      const got = `${total} groups dropped for update ${this.#rlUpdates + 1} (${reasons.join(', ')})`
+      throw new InputError(
+        'rl.dropsMax',
+        got,
+        `at most ${settings.dropsMax}: another filter, or a task that is neither too easy nor too hard`,
+      )
+    }
+    trajectories.keep(keep)
+    return dropped
   }
 
   #learn({ settings, loss }: RlDefinition, rolloutSeconds: number): TextMetrics {
@@ -318,6 +355,7 @@ export class TextTrainer {
         clipRatio: { low: per(PolicySum.clippedLow), high: per(PolicySum.clippedHigh) },
         completionLength: sampled / rows.length,
         trajectories: rows.length,
+        drops: this.#drops,
         sampledTokens: sampled,
         trainedTokens: updateEpochs * columns.token.length,
         rolloutSeconds,
@@ -360,6 +398,9 @@ export class TextTrainer {
       rlUpdates: this.#rlUpdates,
       ticks: this.#ticks,
       isBetweenUpdates: this.#isBetweenUpdates,
+      released: this.#cohort.released,
+      drops: { ...this.#drops },
+      admitted: [...this.#admitted],
       histories: histories.map((history) => [...history]),
       supports: supports.map((ids) => [...ids]),
       trajectories: rows,
@@ -404,6 +445,10 @@ export class TextTrainer {
     this.#rlUpdates = text.rlUpdates
     this.#ticks = text.ticks
     this.#isBetweenUpdates = text.isBetweenUpdates
+    this.#cohort.released = text.released
+    this.#drops = { ...text.drops }
+    this.#admitted.clear()
+    for (const group of text.admitted) this.#admitted.add(group)
     this.#seconds = manifest.seconds
     this.#cohort.version = this.#sftSteps + this.#rlUpdates
     return differences(manifest, this.world)

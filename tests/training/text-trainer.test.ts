@@ -66,10 +66,15 @@ describe('a training that is killed', () => {
     ['in a later update', environment, 1, 4],
     ['among turns and replies that are owed', slow, 0, 11],
     ['with filters on what is drawn', environment, 0, 7],
+    ['with filters on groups', environment, 0, 9],
   ])(
     '%s goes on to the same tables and weights, byte for byte, partial conversations included',
     async (name, env, updates, ticks) => {
-      const filters = name.includes('filters') ? { topK: 6, topP: 0.9 } : {}
+      const filters = name.includes('drawn')
+        ? { topK: 6, topP: 0.9 }
+        : name.includes('groups')
+          ? { filter: 'reward-nonzero-std' as const, groupSize: 2 }
+          : {}
       const options = { env, steps: env === slow ? 0 : 5 }
       const folder = await temporaryFolder()
       const whole = await outcome(await supervised(await trainerOf(filters, options)), folder)
@@ -185,6 +190,23 @@ describe('learning from conversations', () => {
     await resumed.restore(folder)
     for await (const _ of resumed.updates());
     expect(resumed.cohort.adapter!.weights).toEqual(adapter!.weights)
+  })
+
+  test('groups that a filter drops are replaced by others, counted by reason, and an update is whole groups that differ', async () => {
+    const trainer = await supervised(await trainerOf({ filter: 'reward-nonzero-std', groupSize: 2 }))
+    for await (const { rl: figures } of trainer.updates()) {
+      expect(figures!.trajectories).toBe(8)
+      expect(figures!.fracRewardZeroStd).toBe(0)
+      expect(figures!.groupRewards.length).toBe(4)
+      expect(Object.keys(figures!.drops)).toEqual(['zero_std'])
+      break
+    }
+  })
+
+  test('where all groups are dropped the training ends with how many were and why, and not in a loop', async () => {
+    const env = digits({ respond: () => ({ reward: 0.5 }) })
+    const trainer = await trainerOf({ filter: 'reward-nonzero-std', dropsMax: 20 }, { env, steps: 0 })
+    await expect(trainer.updates().next()).rejects.toThrow(/24 groups dropped.*24 zero_std/s)
   })
 
   test('a reference makes all three KLs to it be told, from the forward pass of the training', async () => {
