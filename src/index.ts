@@ -292,6 +292,7 @@ export {
   type TextEvaluateOptions,
   type TextEvaluation,
 } from './training/text-evaluate.ts'
+export type { RlMetrics, TextMetrics } from './training/text-metrics.ts'
 export {
   configureTextRun,
   findTextEnvironment,
@@ -306,7 +307,7 @@ export {
   type TextRunSummary,
   textRunKeys,
 } from './training/text-run.ts'
-export { createTextTrainer, type TextMetrics, type TextTrainer } from './training/text-trainer.ts'
+export { createTextTrainer, type TextTrainer, type TextTraining } from './training/text-trainer.ts'
 export { createTrainer, type Progress, type Trainer } from './training/trainer.ts'
 export { VERSION } from './version.ts'
 export { createWorld, type SharedOptions, type World, type WorldOptions } from './world.ts'

@@ -32,8 +32,9 @@ import { createWorld } from '../world.ts'
 import { listCheckpoints, pruneCheckpoints } from './checkpoint.ts'
 import { dataset } from './dataset-environment.ts'
 import { appendLine, claimFolder, refuseOccupied, unlessMissing, wholeLines } from './run-folder.ts'
+import type { TextMetrics } from './text-metrics.ts'
 import { textPresetOf } from './text-presets.ts'
-import { createTextTrainer, type TextMetrics, type TextTrainer } from './text-trainer.ts'
+import { createTextTrainer, type TextTrainer } from './text-trainer.ts'
 
 /** What a run of a language model is told beside its environment, model and algorithms. */
 export const textRunSettings = {

@@ -6,7 +6,6 @@
 import {
   type LossBatch,
   type LossDescriptor,
-  type LossTotals,
   type PreparedLoss,
   preparedLossPlan,
   prepareLoss,
@@ -35,6 +34,7 @@ import type { World } from '../world.ts'
 import { readCheckpoint, type TextRecord, writeCheckpoint } from './checkpoint.ts'
 import { refuseGroups } from './group-filter.ts'
 import { compare, differences, restoreTensors, savedTensors, withoutModule } from './snapshot.ts'
+import { mismatchKl, rangeOf, rewardMetrics, type TextMetrics } from './text-metrics.ts'
 import { packTrajectories, unpackTrajectories } from './trajectory-snapshot.ts'
 
 /** What a trainer of language models does, in this order; what is not given is left out. */
@@ -45,63 +45,6 @@ export interface TextTraining {
 
 /** Rows of a micro-batch, at least; a conversation as long as the context always fits. */
 const MICRO_BATCH_ROWS = 512
-
-/** What a supervised step, or an update of reinforcement learning, did. Null: not of this phase. */
-export interface TextMetrics {
-  readonly phase: 'sft' | 'rl'
-  /** Steps of the phase done, this one included. */
-  readonly step: number
-  readonly seconds: number
-  readonly loss: number
-  readonly learningRate: number
-  /** Norm of the gradient before it was clipped. */
-  readonly gradNorm: number
-  /** Tokens that were learned from. */
-  readonly tokens: number
-  readonly rl: RlMetrics | null
-}
-
-/** What an update of reinforcement learning did, of its conversations and of its first optimizer step. */
-export interface RlMetrics {
-  /** Mean and deviation of the known rewards; null where none is known. */
-  readonly reward: number | null
-  readonly rewardStd: number | null
-  /** Means of what the rewards are made of. */
-  readonly components: Readonly<Record<string, number>>
-  /** Rewards that could not be told; the first reason. */
-  readonly numUnknown: number
-  readonly firstError: string | null
-  /** Part of the groups whose rewards are all equal: nothing is learned of them. */
-  readonly fracRewardZeroStd: number
-  readonly completionLength: number
-  /** Part of the conversations that their budget or the context cut off. */
-  readonly clippedRatio: number
-  /** Of the whole distribution, in nats, from the training's forward pass; so are the next ones. */
-  readonly entropy: number
-  /** Estimators of KL(old ‖ new), and of KL(new ‖ reference) where there is one. */
-  readonly kl: { readonly k1: number; readonly k2: number; readonly k3: number }
-  readonly referenceKl: { readonly k1: number; readonly k2: number; readonly k3: number } | null
-  readonly ratio: number
-  /** The critic's part of the loss; null where there is no critic. */
-  readonly valueLoss: number | null
-  /**
-   * How far sampler and trainer are apart, of tokens that were evaluated again before the update: mean of e^Δ − Δ − 1 with Δ the
-   * trainer's logprob less the recorded one, and the corrections' weights. Null where what is recorded is taken as it is.
-   */
-  readonly mismatchKl: number | null
-  readonly importanceWeight: { readonly mean: number; readonly min: number; readonly max: number } | null
-  readonly clipRatio: { readonly low: number; readonly high: number }
-  /** Mean of the known rewards of each group that has one, in the order of the groups. */
-  readonly groupRewards: readonly number[]
-  readonly trajectories: number
-  /** Groups that the filter dropped and others took the place of, by reason. */
-  readonly drops: Readonly<Record<string, number>>
-  /** Tokens that the model chose, and tokens that it was trained on, prompts included. */
-  readonly sampledTokens: number
-  readonly trainedTokens: number
-  readonly rolloutSeconds: number
-  readonly updateSeconds: number
-}
 
 /**
  * Gives a world's cohort of conversations a learner.
@@ -506,30 +449,6 @@ function checkSampled(
   }
 }
 
-/** The mean over counted tokens of e^Δ − Δ − 1, Δ = trained − recorded: an estimate of KL(recorded ‖ trained). */
-function mismatchKl(trained: Float32Array, recorded: Float32Array, counted: Uint8Array): number {
-  let [sum, count] = [0, 0]
-  for (let t = 0; t < trained.length; t++) {
-    if (counted[t] === 0) continue
-    const apart = trained[t]! - recorded[t]!
-    sum += Math.exp(apart) - apart - 1
-    count++
-  }
-  return sum / count
-}
-
-function rangeOf(weight: Float32Array, counted: Uint8Array): { mean: number; min: number; max: number } {
-  let [sum, count, min, max] = [0, 0, Number.POSITIVE_INFINITY, Number.NEGATIVE_INFINITY]
-  for (let t = 0; t < weight.length; t++) {
-    if (counted[t] === 0) continue
-    sum += weight[t]!
-    count++
-    min = Math.min(min, weight[t]!)
-    max = Math.max(max, weight[t]!)
-  }
-  return { mean: sum / count, min, max }
-}
-
 /** The examples one after another. */
 function concatenate(examples: readonly { ids: readonly number[]; lossMask: readonly number[] }[]) {
   const offsets = [0]
@@ -560,37 +479,6 @@ function advantagesOf(
     if (learns) advantages[rows[i]!] = advantage[place]!
   })
   return advantages
-}
-
-/** What the rewards of an update's conversations come to. */
-function rewardMetrics(columns: TrajectoryColumns, { numUnknown }: LossTotals) {
-  const { reward, known, group, stopReason, error, components } = columns
-  const rewards = [...reward].filter((_, i) => known[i] === 1)
-  const mean = average(rewards)
-  const groups = new Map<number, number[]>()
-  reward.forEach((value, i) => {
-    if (known[i] === 1) groups.set(group[i]!, [...(groups.get(group[i]!) ?? []), value])
-  })
-  const equal = [...groups.values()].filter((values) => values.every((value) => value === values[0]))
-  return {
-    reward: mean,
-    rewardStd: mean === null ? null : Math.sqrt(average(rewards.map((value) => (value - mean) ** 2))!),
-    components: Object.fromEntries(
-      [...components].flatMap(([name, values]) => {
-        const value = average(values.filter((each) => each !== null))
-        return value === null ? [] : [[name, value]]
-      }),
-    ),
-    numUnknown,
-    firstError: error.find((text) => text !== null) ?? null,
-    groupRewards: [...groups.values()].map((values) => average(values)!),
-    fracRewardZeroStd: groups.size === 0 ? 0 : equal.length / groups.size,
-    clippedRatio: stopReason.filter((reason) => reason !== 'stop').length / stopReason.length,
-  }
-}
-
-function average(values: readonly number[]): number | null {
-  return values.length === 0 ? null : values.reduce((sum, value) => sum + value, 0) / values.length
 }
 
 function nextTurn(): Promise<void> {
