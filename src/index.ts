@@ -286,6 +286,7 @@ export {
   runTrainer,
   startRun,
 } from './training/run.ts'
+export { runSftTraining, type SftTrainingOptions } from './training/sft-training.ts'
 export {
   evaluateText,
   loadTrainedModel,

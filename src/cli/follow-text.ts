@@ -1,5 +1,5 @@
 /** The training of a language model with somebody watching: progress, Ctrl-C, and what came of it. */
-import type { TextMetrics, TextRun, TextRunSummary } from '../index.ts'
+import { formatBytes, type TextMetrics, type TextRun, type TextRunSummary } from '../index.ts'
 import { interruption } from './follow.ts'
 import { group, progressLine } from './progress.ts'
 
@@ -15,7 +15,10 @@ export async function followText(
       sft === null ? '' : `${group(sft.settings.steps)} supervised steps`,
       rl === null ? '' : `${group(rl.settings.updates)} updates of ${rl.settings.loss}`,
     ]
-    const size = `${group(run.trainer.cohort.model.numParameters)} parameters`
+    const { model, adapter } = run.trainer.cohort
+    const trained = adapter === null ? '' : `, ${group(adapter.lora.numParameters)} of adapters trained`
+    const bytes = run.trainer.world.plan().reduce((sum, column) => sum + column.bytes, 0)
+    const size = `${group(model.numParameters)} parameters${trained}, ${formatBytes(bytes)}`
     process.stderr.write(
       `${environment.id}: ${parts.filter(Boolean).join(', ')}, ${size}, seed ${settings.seed} → ${run.folder}\n`,
     )

@@ -41,8 +41,8 @@ export function replyIds(
 }
 
 /**
- * An example as supervised fine-tuning sees it: the prompt, the answer, and the token that ends it; `lossMask` is 1 for what
- * the model itself has to say.
+ * An example as supervised fine-tuning sees it: the prompt, the answer, and the token that ends it; or a conversation that
+ * ends with what the assistant says. `lossMask` is 1 for what the model itself has to say.
  * @throws InputError for an example without an answer, or longer than the context, and as `promptIds` does.
  */
 export function trainingExample(
@@ -52,9 +52,13 @@ export function trainingExample(
   subject: string,
 ): turns.TrainingExample {
   const { prompt, answer } = example
-  if (answer === undefined) throw new InputError(subject, 'no answer', 'one, to learn from')
+  const isWhole = typeof prompt !== 'string' && prompt.at(-1)?.role === 'assistant'
+  if (answer === undefined && !isWhole) throw new InputError(subject, 'no answer', 'one, to learn from')
   promptIds(tokenizer, example, subject)
-  const trained = turns.trainingExample(tokenizer, { prompt, answer })
+  const trained = turns.trainingExample(
+    tokenizer,
+    answer === undefined ? (prompt as readonly Message[]) : { prompt, answer },
+  )
   const { length } = trained.ids
   if (length > context) throw new InputError(subject, `${length} tokens`, `at most the context of ${context}`)
   return trained

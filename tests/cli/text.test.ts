@@ -161,6 +161,7 @@ describe('a run of a language model', () => {
       [['text/reverse', 'loss.clipLow=2'], 'clipLow'],
       [['text/reverse', 'rl.groupSize=1'], 'groupSize'],
       [['text/reverse', 'languageModel.heads=3'], 'heads'],
+      [['text/reverse', 'languageModel.width=8192', 'languageModel.layers=40'], 'a plan of '],
     ] as const) {
       const { code, stderr } = await colonnade(['train', ...words, 'out=wrong'], here)
       expect(code).toBe(1)
