@@ -40,20 +40,25 @@ export class WorkerPool {
       if (signal?.aborted) return { failure: 'aborted', error: 'aborted before it began' }
       const worker = this.#idle.pop() ?? (await this.#start())
       if ('failure' in worker) return worker
+      if (signal?.aborted) {
+        this.#keep(worker)
+        return { failure: 'aborted', error: 'aborted while its worker started' }
+      }
       worker.ref()
       const { outcome, isSpent } = await ask<T>(worker, task, timeoutMs, signal)
-      if (isSpent) {
-        void worker.terminate()
-      } else {
-        worker.unref()
-        this.#idle.push(worker)
-      }
+      if (isSpent) void worker.terminate()
+      else this.#keep(worker)
       return outcome
     } finally {
       const next = this.#queue.shift()
       if (next === undefined) this.#busy--
       else next()
     }
+  }
+
+  #keep(worker: Worker): void {
+    worker.unref()
+    this.#idle.push(worker)
   }
 
   async #start(): Promise<Worker | { failure: 'died'; error: string }> {

@@ -46,6 +46,15 @@ describe('a pool of workers', () => {
     expect(typeof answerOf(await pool.run('id', 10_000))).toBe('number')
   })
 
+  test('notices what is aborted while its worker starts, and keeps the worker for the next', async () => {
+    const pool = new WorkerPool(entry, { size: 1 })
+    const controller = new AbortController()
+    const starting = pool.run('loop', 60_000, controller.signal)
+    setTimeout(() => controller.abort()) // No worker is there so soon.
+    expect(await starting).toMatchObject({ failure: 'aborted' })
+    expect(typeof answerOf(await pool.run('id', 10_000))).toBe('number')
+  })
+
   test('never has more workers than it may, and serves everyone', async () => {
     const pool = new WorkerPool(entry, { size: 2 })
     const answers = await Promise.all(Array.from({ length: 20 }, () => pool.run('id', 10_000)))
