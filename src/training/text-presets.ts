@@ -26,10 +26,10 @@ const warm: Partial<TextPreset> = {
 }
 
 const presets: Readonly<Record<string, Partial<TextPreset>>> = {
-  'text/reverse': { ...warm, environment: { maxLength: 5 }, sft: { steps: 45 }, rl: { ...warm.rl, updates: 600 } },
-  'text/copy': { ...warm, environment: { maxLength: 5 }, sft: { steps: 45 } },
-  'text/sort': { ...warm, environment: { maxLength: 5 }, sft: { steps: 45 } },
-  'text/arithmetic-1': { ...warm, sft: { steps: 20 }, rl: { ...warm.rl, updates: 200 } },
+  'text/reverse': { ...warm, environment: { maxLength: 5 }, sft: { steps: 45 }, rl: { ...warm.rl, updates: 800 } },
+  'text/copy': { ...warm, environment: { maxLength: 5 }, sft: { steps: 45 }, rl: { ...warm.rl, updates: 800 } },
+  'text/sort': { ...warm, environment: { maxLength: 5 }, sft: { steps: 35 }, rl: { ...warm.rl, updates: 800 } },
+  'text/arithmetic-1': { ...warm, sft: { steps: 20 }, rl: { ...warm.rl, updates: 300 } },
   'text/arithmetic-2': { ...warm, sft: { steps: 300 } },
   'text/countdown': { ...warm, sft: { steps: 300 } },
 }

@@ -80,7 +80,7 @@ export class TextTrainer {
     if (sft !== undefined && rl !== undefined && sft.settings.optimizer !== rl.settings.optimizer) {
       throw new InputError('rl.optimizer', rl.settings.optimizer, `${sft.settings.optimizer}, as in sft`)
     }
-    if (rl !== undefined) world.textOptions().forEach((options) => checkSampled(rl, options))
+    if (rl !== undefined) for (const options of world.textOptions()) checkSampled(rl, options)
     let rows = 0
     const hasReference = rl?.loss.columns.includes('referenceLogprob') ?? false
     world.reserveTalk(({ opened: { model, context, adapter } }) => {

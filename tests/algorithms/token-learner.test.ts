@@ -182,11 +182,12 @@ describe('a perturbed sampler', () => {
   /** Answers drawn at temperature 1.3, in groups of 8, recorded with the probabilities that they were drawn with. */
   function drawn(count: number): Sampled {
     const behaviour = logprobs(1.3)
+    const ends = behaviour.map((_, i) => behaviour.slice(0, i + 1).reduce((sum, logprob) => sum + Math.exp(logprob), 0))
     const random = new Random(11)
     const answers = Array.from({ length: count }, (_, i) => {
       random.draw(Stream.action, i, 0, 0)
-      let left = random.uniform(0)
-      const answer = behaviour.findIndex((logprob) => (left -= Math.exp(logprob)) < 0)
+      const drawn = random.uniform(0)
+      const answer = ends.findIndex((end) => drawn < end)
       return answer < 0 ? 7 : answer
     })
     return {
