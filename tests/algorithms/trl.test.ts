@@ -1,0 +1,84 @@
+import { readFileSync } from 'node:fs'
+import { describe, expect, test } from 'vitest'
+import type { LossId } from '../../src/algorithms/loss-presets.ts'
+import { describeLoss, type LossSettings, preparedLossPlan, prepareLoss } from '../../src/algorithms/losses.ts'
+import { packBatch, tokensInOrder } from '../../src/algorithms/token-batch.ts'
+import { TokenLearner, tokenLearnerPlan } from '../../src/algorithms/token-learner.ts'
+import { takeArena } from '../../src/components/arena.ts'
+import { column } from '../../src/components/column.ts'
+import { bestKernelBuild, createKernels, type KernelBuild, PolicySum } from '../../src/kernels/bind.ts'
+import { loadTransformer } from '../../src/policies/transformer/folder.ts'
+import { readSafetensors, tensorValues } from '../../src/safetensors.ts'
+
+// Recorded by tests/golden/record_trl_model.py, which says how.
+const folder = new URL('../golden/trl', import.meta.url).pathname
+const recorded = JSON.parse(readFileSync(`${folder}/batch.json`, 'utf8'))
+const { tensors } = await readSafetensors(`${folder}/gradients.safetensors`)
+
+const LONGEST = 14
+const optimizer = { optimizer: 'sgd', momentum: 0, weightDecay: 0 } as const
+const cases: readonly { name: string; id: LossId; overrides: Partial<LossSettings> }[] = [
+  { name: 'grpo', id: 'grpo', overrides: {} },
+  { name: 'grpo with a KL penalty', id: 'grpo', overrides: { klCoef: 0.04 } },
+  { name: 'dr_grpo', id: 'dr-grpo', overrides: { maxLength: recorded.max_completion_length } },
+  { name: 'dapo', id: 'dapo', overrides: {} },
+  { name: 'dapo with a KL penalty', id: 'dapo', overrides: { klCoef: 0.1 } },
+]
+
+/** Loss and gradients of the recorded batch, in micro-batches of at most `rows` rows. */
+async function learn(id: LossId, overrides: Partial<LossSettings>, rows: number, build: KernelBuild) {
+  const { model, weights } = await loadTransformer(folder)
+  const plan = {
+    weights: column('f32', model.numParameters),
+    learner: tokenLearnerPlan(model, rows, LONGEST, optimizer, false),
+  }
+  const { arena, columns } = takeArena(plan)
+  columns.weights.set(weights)
+  const kernels = createKernels(arena.memory, build)
+  const learner = new TokenLearner(model, columns.weights, columns.learner, kernels, optimizer)
+  const loss = describeLoss(id, 'trl', overrides)
+  const batch = packBatch(recorded, rows)
+  const { order, offsets, lossMask } = batch
+  const oldLogprob = tokensInOrder(batch, recorded.offsets, recorded.oldLogprob)
+  const referenceLogprob = tokensInOrder(batch, recorded.offsets, recorded.referenceLogprob)
+  const group = Int32Array.from(order, (i) => Math.floor(i / recorded.group_size))
+  const reward = Float64Array.from(order, (i) => recorded.reward[i])
+  const known = new Uint8Array(order.length).fill(1)
+  const whole = { offsets, lossMask, reward, known, group, oldLogprob, behaviourLogprob: oldLogprob, referenceLogprob }
+  const prepared = takeArena(preparedLossPlan(order.length, batch.token.length, 3)).columns
+  const totals = prepareLoss(loss, whole, prepared, kernels)
+  const given = { oldLogprob, referenceLogprob: overrides.klCoef ? referenceLogprob : null, oldValue: null }
+  const sums = learner.differentiate(batch, loss, prepared, totals, given, recorded.temperature)
+  return {
+    model,
+    numParts: batch.parts.length - 1,
+    loss: sums.policy[PolicySum.loss]!,
+    gradient: columns.learner.gradient,
+  }
+}
+
+describe('the same model and batch in TRL', () => {
+  const builds: KernelBuild[] = ['plain', bestKernelBuild()]
+  // Micro-batches of all sequences, of several, and of hardly more than one.
+  const cuts = [
+    { rows: 128, parts: 1 },
+    { rows: 40, parts: 3 },
+    { rows: 13, parts: 7 },
+  ]
+  const each = cases.flatMap((one) => builds.flatMap((build) => cuts.map((cut) => ({ ...one, build, ...cut }))))
+
+  test.each(each)(
+    '$name: loss and every gradient, rows $rows, $build',
+    async ({ name, id, overrides, rows, parts, build }) => {
+      const { model, numParts, loss, gradient } = await learn(id, overrides, rows, build)
+      expect(numParts).toBe(parts)
+      expect(Math.abs(loss - recorded.cases[name].loss)).toBeLessThan(1e-5)
+      for (const { name: parameter, offset, shape } of model.parameters) {
+        const theirs = tensorValues(tensors.get(`${name}.${parameter}`)!) as Float32Array
+        expect(theirs.length).toBe(shape.reduce((product, side) => product * side, 1))
+        const apart = Math.hypot(...theirs.map((value, i) => value - gradient[offset + i]!))
+        expect(apart / Math.hypot(...theirs), parameter).toBeLessThan(1e-4)
+      }
+    },
+  )
+})
