@@ -268,6 +268,15 @@ export { promptIds, renderIds, type TrainingExample, trainingExample, turnIds } 
 export { collect, tick } from './tick.ts'
 export { dataset } from './training/dataset-environment.ts'
 export { type EvaluateOptions, type Evaluation, evaluate, recordEpisodes } from './training/evaluate.ts'
+export {
+  type LogprobCheck,
+  type LogprobModel,
+  type LogprobReport,
+  type LogprobTolerances,
+  LogprobValidator,
+  logprobChecks,
+  validateLogprobImplementation,
+} from './training/logprob-validator.ts'
 export type { CohortMetrics, UpdateMetrics } from './training/metrics.ts'
 export {
   configureRun,
@@ -310,5 +319,6 @@ export {
 } from './training/text-run.ts'
 export { createTextTrainer, type TextTrainer, type TextTraining } from './training/text-trainer.ts'
 export { createTrainer, type Progress, type Trainer } from './training/trainer.ts'
+export { transformerLogprobs, type ValidatedTransformer } from './training/transformer-logprobs.ts'
 export { VERSION } from './version.ts'
 export { createWorld, type SharedOptions, type World, type WorldOptions } from './world.ts'

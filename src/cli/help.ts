@@ -21,6 +21,7 @@ export async function help([environment = 'CartPole-v1', ...words]: readonly str
   colonnade export <run> out=FILE [key=value …]            write rollouts, fresh episodes or the policy
   colonnade environments                                   list the environments
   colonnade doctor [device]                                say what this machine can run, and how fast
+  colonnade validate [folder|task]                         check a language model's log-probabilities (exit code 0, 1 or 2)
   colonnade train <environment> [policy=…] --help          the keys as that environment and policy have them
 
   --json     print one JSON document last, and nothing else on standard output

@@ -11,6 +11,7 @@ import { help } from './help.ts'
 import type { Command, Invocation } from './invocation.ts'
 import { resumeCommand } from './resume.ts'
 import { trainCommand } from './train.ts'
+import { validateCommand } from './validate.ts'
 
 const commands: Readonly<Record<string, Command>> = {
   train: trainCommand,
@@ -19,6 +20,7 @@ const commands: Readonly<Record<string, Command>> = {
   export: exportCommand,
   environments: environmentsCommand,
   doctor: doctorCommand,
+  validate: validateCommand,
 }
 
 async function main(): Promise<void> {
