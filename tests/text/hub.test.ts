@@ -10,7 +10,7 @@ import { type DownloadProgress, downloadModel } from '../../src/text/hub.ts'
 import { loadLanguageModel } from '../../src/text/load-language-model.ts'
 import { temporaryFolder } from '../support/temporary.ts'
 import { folderOf } from './golden.ts'
-import { COMMIT, send, startHub } from './hub-server.ts'
+import { COMMIT, type HubServer, send, startHub } from './hub-server.ts'
 
 vi.stubEnv('HF_TOKEN', undefined)
 vi.stubEnv('HF_HUB_OFFLINE', undefined)
@@ -107,20 +107,8 @@ describe('downloadModel', () => {
 describe('a hub that fails', () => {
   test('a body that ends early is continued from where it ended', async () => {
     const { hub, options } = await setUp()
-    let cuts = 0
-    hub.fault = (request, response) => {
-      if (request.url !== WEIGHTS || cuts >= 2) return false
-      cuts++
-      const file = hub.files['model.safetensors']!
-      const start = Number(/\d+/.exec(request.headers.range ?? '0')![0])
-      response.writeHead(start > 0 ? 206 : 200, {
-        'content-length': file.length - start,
-        ...(start > 0 ? { 'content-range': `bytes ${start}-${file.length - 1}/${file.length}` } : {}),
-      })
-      response.write(file.subarray(start, start + 50_000), () => response.socket!.end())
-      return true
-    }
-    const folder = await downloadModel('org/tiny', options)
+    const cut = cutting(hub, 2)
+    const folder = await downloadModel('org/tiny', { ...options, onProgress: cut.onProgress })
     expect(Uint8Array.from(readFileSync(`${folder}/model.safetensors`))).toEqual(hub.files['model.safetensors'])
     const ranges = hub.asked.filter((path) => path.startsWith(WEIGHTS)).map((path) => path.split(' ')[1])
     expect(ranges).toEqual([undefined, 'bytes=50000-', 'bytes=100000-'])
@@ -128,30 +116,28 @@ describe('a hub that fails', () => {
 
   test('a download that was given up has no file in the snapshot, and goes on when it is asked for again', async () => {
     const { hub, options, repository } = await setUp()
-    hub.fault = (request, response) => {
-      if (request.url !== WEIGHTS) return false
-      if (request.headers.range) response.destroy()
-      else {
-        response.writeHead(200, { 'content-length': 200_000 })
-        response.write(hub.files['model.safetensors']!.subarray(0, 70_000), () => response.socket!.end())
-      }
-      return true
-    }
+    const cut = cutting(hub, 1)
     const controller = new AbortController()
-    const failing = downloadModel('org/tiny', {
-      ...options,
-      signal: controller.signal,
-      onProgress: ({ file, bytes: sofar }) => {
-        if (file === 'model.safetensors' && sofar === 70_000) setTimeout(() => controller.abort(), 50)
-      },
-    })
-    await expect(failing).rejects.toThrow()
+    const onProgress = (progress: DownloadProgress) => {
+      if (progress.bytes === 50_000) controller.abort()
+      else cut.onProgress(progress)
+    }
+    await expect(downloadModel('org/tiny', { ...options, signal: controller.signal, onProgress })).rejects.toThrow()
     expect(existsSync(`${repository}/snapshots/${COMMIT}/model.safetensors`)).toBe(false)
     await expect(downloadModel('org/tiny', { ...options, offline: true })).rejects.toThrow(/no whole copy/)
     hub.fault = null
     hub.asked.length = 0
     await downloadModel('org/tiny', options)
-    expect(hub.asked).toContain(`${WEIGHTS} bytes=70000-`)
+    expect(hub.asked).toContain(`${WEIGHTS} bytes=50000-`)
+  })
+
+  test('a server that never sends more is given up, with what has come', async () => {
+    const { hub, options } = await setUp()
+    hub.fault = (request, response) => {
+      if (request.url === WEIGHTS) response.destroy()
+      return request.url === WEIGHTS
+    }
+    await expect(downloadModel('org/tiny', options)).rejects.toThrow(/0 of 200000 bytes|no answer/)
   })
 
   test('a server without ranges sends the whole again, and nothing is there twice', async () => {
@@ -233,6 +219,32 @@ describe('a hub that fails', () => {
     await expect(answering('/tree/', entries)).rejects.toThrow(/config.json: .*its size and checksum/)
   })
 })
+
+/** Breaks the connection off, that many times, when 50,000 further bytes of the weights have come. */
+function cutting(hub: HubServer, times: number) {
+  let cuts = 0
+  let limit = 0
+  let off = () => {}
+  hub.fault = (request, response) => {
+    if (request.url !== WEIGHTS || cuts >= times) return false
+    cuts++
+    const file = hub.files['model.safetensors']!
+    const start = Number(/\d+/.exec(request.headers.range ?? '0')![0])
+    response.writeHead(start > 0 ? 206 : 200, {
+      'content-length': file.length - start,
+      ...(start > 0 ? { 'content-range': `bytes ${start}-${file.length - 1}/${file.length}` } : {}),
+    })
+    limit = start + 50_000
+    off = () => response.destroy()
+    response.write(file.subarray(start, limit))
+    return true
+  }
+  return {
+    onProgress({ file, bytes: sofar }: DownloadProgress) {
+      if (file === 'model.safetensors' && sofar === limit) off()
+    },
+  }
+}
 
 describe('what may be asked', () => {
   test('offline takes what was downloaded before, by its branch or commit, and asks nobody', async () => {
