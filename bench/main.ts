@@ -1,7 +1,7 @@
 /**
  * `npm run bench`: the rooms kernels, devices, environments, training and text, one process each; a table for people, then one JSON line.
  *
- *     npm run bench -- peers              one room, or several; `peers` only when named, for it installs from PyPI and npm,
+ *     npm run bench -- peers              one room, or several; `peers` and `trl` only when named, for they install from PyPI and npm,
  *                                         `learning`, which trains for minutes and fails where a target is missed, and
  *                                         `leaks`, 10,000 updates on a device
  *     npm run bench -- baseline [rooms]   keeps the run in bench/baseline.json
@@ -16,7 +16,18 @@ import { bestKernelBuild, VERSION } from '../src/index.ts'
 import { type BenchReport, compareReports, keepBaseline, printChanges, readBaseline } from './baseline.ts'
 import { missed, type RoomReport } from './report.ts'
 
-const ROOMS = ['kernels', 'devices', 'environments', 'training', 'text', 'learning', 'text-learning', 'leaks', 'peers']
+const ROOMS = [
+  'kernels',
+  'devices',
+  'environments',
+  'training',
+  'text',
+  'learning',
+  'text-learning',
+  'leaks',
+  'peers',
+  'trl',
+]
 const DEFAULT_ROOMS = ['kernels', 'devices', 'environments', 'training', 'text']
 const WAYS = ['baseline', 'compare']
 

@@ -12,6 +12,8 @@ const REQUIREMENTS = [
   'jaxlib==0.10.2',
   'stable-baselines3==2.9.2',
   'torch==2.15.0',
+  'transformers==5.23.0',
+  'trl==1.16.0',
 ]
 /** The whole of tfjs for its gradients, which the core alone does not register in Node. */
 const TFJS = ['tfjs', 'tfjs-core', 'tfjs-backend-cpu', 'tfjs-backend-wasm'].map((name) => `@tensorflow/${name}@4.22.0`)

@@ -1,0 +1,150 @@
+/**
+ * `npm run bench -- trl`: GRPO of TRL and ours in turns, from the same weights and prompts. Needs Python 3.11 or newer and
+ * PyPI at the first visit; what cannot be had is left out, and said.
+ */
+import { mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { availableParallelism, tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { rl } from '../../src/algorithms/rl.ts'
+import { reverse } from '../../src/environments/tasks/sequences.ts'
+import { bestKernelBuild } from '../../src/kernels/bind.ts'
+import { saveTransformer } from '../../src/policies/transformer/folder.ts'
+import { languageModel } from '../../src/text/language-model.ts'
+import { createTextTrainer, type TextTrainer } from '../../src/training/text-trainer.ts'
+import { createWorld } from '../../src/world.ts'
+import { Companion } from '../companion.ts'
+import { check, type Figure, figure, ratio } from '../measure.ts'
+import { peerPython, peerSource } from '../peers/python.ts'
+import { reportRoom } from '../report.ts'
+
+const GROUPS = 16
+const GROUP_SIZE = 16
+/** So small that both stay at the length of answers with which they begin. */
+const LEARNING_RATE = 1e-6
+const WARMUPS = 2
+const REPEATS = 9
+const SIZES = [
+  { name: '132k', width: 64, layers: 2 },
+  { name: '1.05M', width: 128, layers: 4 },
+]
+
+/** One rollout and one optimizer step. */
+interface Turn {
+  readonly rolloutSeconds: number
+  readonly updateSeconds: number
+  /** Tokens that the model chose, and tokens that it was trained on, prompts included. */
+  readonly sampled: number
+  readonly trained: number
+  readonly gradNorm: number
+  readonly reward: number
+}
+
+async function makeTrainer({ width, layers }: (typeof SIZES)[number]): Promise<TextTrainer> {
+  const world = await createWorld({
+    environment: reverse({ numExamples: GROUPS }), // Each update has all the prompts there are.
+    policy: languageModel({ width, layers }),
+    numLanes: GROUPS * GROUP_SIZE,
+    groupSize: GROUP_SIZE,
+    maxTokens: reverse().maxTokens,
+    seed: 1,
+    kernels: bestKernelBuild(),
+  })
+  const settings = { updates: WARMUPS + REPEATS, groupsPerUpdate: GROUPS, groupSize: GROUP_SIZE }
+  return createTextTrainer(world, {
+    rl: rl({ loss: 'grpo', preset: 'trl', learningRate: LEARNING_RATE, ...settings }),
+  })
+}
+
+/** Writes what the peer needs: the weights as they stand, and the task in tokens. */
+async function writeTask(folder: string, { cohort }: TextTrainer): Promise<void> {
+  const { model, weights, tokenizer, environment, maxTokens } = cohort
+  await saveTransformer(folder, model, weights)
+  const examples = Array.from({ length: GROUPS }, (_, i) => environment.example(i))
+  const endId = tokenizer.endIds[0]!
+  const task = {
+    prompts: examples.map(({ prompt }) => tokenizer.encode(prompt as string)),
+    answers: examples.map(({ answer }) => answer!),
+    texts: Array.from({ length: tokenizer.vocabularySize }, (_, id) => tokenizer.decode([id])),
+    groupSize: GROUP_SIZE,
+    maxTokens,
+    learningRate: LEARNING_RATE,
+    endId,
+    padId: endId + 1,
+  }
+  await writeFile(join(folder, 'task.json'), JSON.stringify(task))
+}
+
+async function ourTurn(updates: ReturnType<TextTrainer['updates']>): Promise<Turn> {
+  const { value } = await updates.next()
+  const { gradNorm, rl } = value!
+  const { rolloutSeconds, updateSeconds, sampledTokens: sampled, trainedTokens: trained, reward } = rl!
+  return { rolloutSeconds, updateSeconds, sampled, trained, gradNorm, reward: reward! }
+}
+
+async function figuresOf(
+  size: (typeof SIZES)[number],
+  python: string,
+  folder: string,
+  threads: number,
+): Promise<Figure[]> {
+  const trainer = await makeTrainer(size)
+  await writeTask(folder, trainer)
+  const { numParameters } = trainer.cohort.model
+  const words = [peerSource('trl_grpo.py'), folder, join(folder, 'task.json'), String(threads)]
+  const peer = new Companion(python, words)
+  const turns = { ours: [] as Turn[], theirs: [] as Turn[] }
+  let version = ''
+  try {
+    const updates = trainer.updates()
+    for (let turn = 0; turn < WARMUPS + REPEATS; turn++) {
+      turns.ours.push(await ourTurn(updates))
+      turns.theirs.push(await peer.ask<Turn>('run'))
+    }
+    const about = await peer.ask<{ version: string; parameters: number }>('about')
+    check(about.parameters === numParameters, `TRL's model has ${numParameters} parameters, not ${about.parameters}`)
+    version = about.version
+  } finally {
+    peer.close()
+  }
+  for (const what of ['sampled', 'trained', 'gradNorm', 'reward'] as const) {
+    const [ours, theirs] = [turns.ours, turns.theirs].map((each) => each.reduce((sum, turn) => sum + turn[what], 0))
+    // They draw different tokens: means over all turns are compared.
+    check(Math.abs(ours! / theirs! - 1) < 0.2, `the sums of ${what} are alike: ours ${ours}, TRL's ${theirs}`)
+  }
+  const [ours, theirs] = [turns.ours.slice(WARMUPS), turns.theirs.slice(WARMUPS)]
+  return (['rollout', 'training'] as const).flatMap((what) => {
+    const [tokens, seconds] =
+      what === 'rollout' ? (['sampled', 'rolloutSeconds'] as const) : (['trained', 'updateSeconds'] as const)
+    // Seconds a token, as they generate different numbers of them.
+    const costs = [theirs, ours].map((each) => each.map((turn) => turn[seconds] / turn[tokens]))
+    const name = `text/reverse, ${size.name} parameters, ${GROUPS} × ${GROUP_SIZE}, ${what}`
+    const rates = (each: readonly number[]) => each.map((cost) => 1 / cost)
+    return [
+      figure(`${name}, TRL ${version}, ${threads} threads`, 'tokens/s', rates(costs[0]!)),
+      {
+        ...figure(`${name}, Colonnade, 1 thread`, 'tokens/s', rates(costs[1]!)),
+        ratios: [ratio(`TRL, ${threads} threads`, costs[0]!, costs[1]!)],
+      },
+    ]
+  })
+}
+
+const figures: Figure[] = []
+const skipped: string[] = []
+try {
+  const python = peerPython()
+  // Where other programs are at work, torch's threads wait for one another, and one is faster than all.
+  for (const [size, threads] of SIZES.flatMap((one) => [1, availableParallelism()].map((n) => [one, n] as const))) {
+    const folder = await mkdtemp(join(tmpdir(), 'colonnade-trl-'))
+    try {
+      figures.push(...(await figuresOf(size, python, folder, threads)))
+    } finally {
+      await rm(folder, { recursive: true })
+    }
+  }
+} catch (error) {
+  const { message } = error as Error
+  if (message.startsWith("the bench's check failed")) throw error
+  skipped.push(`TRL: ${message.trim()}`)
+}
+reportRoom('trl', figures, skipped)
