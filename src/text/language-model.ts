@@ -88,6 +88,7 @@ function create(parameters: SettingValues<typeof settings>, environment: TextEnv
   const context = parameters.context || 64
   if (width % heads !== 0) throw new InputError('languageModel.heads', String(heads), `a divisor of width ${width}`)
   const config = {
+    architectures: ['LlamaForCausalLM'],
     model_type: 'llama',
     vocab_size: tokenizer.vocabularySize,
     hidden_size: width,
