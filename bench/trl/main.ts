@@ -5,17 +5,22 @@
 import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { availableParallelism, tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { rl } from '../../src/algorithms/rl.ts'
-import { reverse } from '../../src/environments/tasks/sequences.ts'
-import { bestKernelBuild } from '../../src/kernels/bind.ts'
-import { saveTransformer } from '../../src/policies/transformer/folder.ts'
-import { languageModel } from '../../src/text/language-model.ts'
-import { createTextTrainer, type TextTrainer } from '../../src/training/text-trainer.ts'
-import { createWorld } from '../../src/world.ts'
+import {
+  bestKernelBuild,
+  createTextTrainer,
+  createWorld,
+  languageModel,
+  rl,
+  saveTransformer,
+  type TextTrainer,
+  textEnvironmentFactory,
+} from '../../src/index.ts'
 import { Companion } from '../companion.ts'
 import { check, type Figure, figure, ratio } from '../measure.ts'
 import { peerPython, peerSource } from '../peers/python.ts'
 import { reportRoom } from '../report.ts'
+
+const reverse = textEnvironmentFactory('text/reverse')
 
 const GROUPS = 16
 const GROUP_SIZE = 16
@@ -41,7 +46,7 @@ interface Turn {
 
 async function makeTrainer({ width, layers }: (typeof SIZES)[number]): Promise<TextTrainer> {
   const world = await createWorld({
-    environment: reverse({ numExamples: GROUPS }), // Each update has all the prompts there are.
+    environment: reverse({ numExamples: GROUPS } as never), // Each update has all the prompts there are.
     policy: languageModel({ width, layers }),
     numLanes: GROUPS * GROUP_SIZE,
     groupSize: GROUP_SIZE,
