@@ -19,6 +19,13 @@ export class InputError extends Error {
   }
 }
 
+/** A step was asked of what has no optimizer. */
+export class OptimizerRequiredError extends InputError {
+  constructor(subject: string, got: string) {
+    super(subject, got, "an optimizer, like { optimizer: 'adam', learningRate: 1e-3 }")
+  }
+}
+
 /** Throws when `condition` is false. For what only a bug of ours can break; the caller's mistakes are `InputError`s. */
 export function assert(condition: boolean, message: string): asserts condition {
   if (!condition) throw new Error(`Colonnade has a bug: ${message}`)

@@ -6,6 +6,15 @@ export type {
   LearnerMetrics,
   LearnerShape,
 } from './algorithms/algorithm.ts'
+export { corrections, type LossId, type Preset } from './algorithms/loss-presets.ts'
+export {
+  type AdvantageDescriptor,
+  describeAdvantages,
+  describeLoss,
+  type LossDescriptor,
+  type LossSettings,
+} from './algorithms/losses.ts'
+export { cispo, dapo, grpo, gspo, type NamedLoss, rloo, sapo } from './algorithms/named-losses.ts'
 export { ppo } from './algorithms/ppo.ts'
 export { type RlDefinition, rl } from './algorithms/rl.ts'
 export { type SftDefinition, sft } from './algorithms/sft.ts'
@@ -64,7 +73,7 @@ export {
   type Turn,
 } from './environments/text.ts'
 export { ticTacToe } from './environments/tic-tac-toe.ts'
-export { InputError } from './errors.ts'
+export { InputError, OptimizerRequiredError } from './errors.ts'
 export { type ExportOptions, exportFormats, exportPolicy } from './export/export.ts'
 export { bestKernelBuild, createKernels, type KernelBuild, type Kernels } from './kernels/bind.ts'
 export { mlp } from './policies/mlp.ts'
@@ -318,7 +327,18 @@ export {
   textRunKeys,
 } from './training/text-run.ts'
 export { createTextTrainer, type TextTrainer, type TextTraining } from './training/text-trainer.ts'
-export { createTrainer, type Progress, type Trainer } from './training/trainer.ts'
+export {
+  type AdvantageFn,
+  type LossFn,
+  RolloutCoordinator,
+  type StepMetrics,
+  type TrainedLanguageModel,
+  Trainer,
+  type TrainerOptions,
+  type TrainingColumns,
+  type TrajectoryBuffer,
+} from './training/token-trainer.ts'
+export { createTrainer, type Progress, type Trainer as WorldTrainer } from './training/trainer.ts'
 export { transformerLogprobs, type ValidatedTransformer } from './training/transformer-logprobs.ts'
 export { VERSION } from './version.ts'
 export { createWorld, type SharedOptions, type World, type WorldOptions } from './world.ts'

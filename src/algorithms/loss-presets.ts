@@ -6,6 +6,7 @@
  */
 import type { LossSettings } from './losses.ts'
 
+/** Whose settings a loss has. */
 export type Preset = 'paper' | 'trl' | 'verl' | 'areal' | 'slime'
 
 export const projectSettings: Readonly<Record<Preset, Partial<LossSettings>>> = {

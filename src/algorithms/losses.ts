@@ -203,6 +203,36 @@ function columnsOf({ advantage, surrogate, correction, klCoef, rewardKlCoef }: L
   return columns
 }
 
+/** The settings that say what advantages are. */
+const advantageSettings = [
+  'advantage',
+  'baseline',
+  'scale',
+  'unbiased',
+  'epsilon',
+  'lone',
+  'whiten',
+  'gamma',
+  'gaeLambda',
+] as const
+
+/** How advantages are taken of rewards, apart from the loss that they go into. */
+export interface AdvantageDescriptor {
+  readonly settings: Pick<LossSettings, (typeof advantageSettings)[number]>
+}
+
+/** The advantages of a loss, to go into another. @example describeAdvantages(describeLoss('rloo')) */
+export function describeAdvantages({ settings }: LossDescriptor): AdvantageDescriptor {
+  return { settings: Object.fromEntries(advantageSettings.map((key) => [key, settings[key]])) as never }
+}
+
+/** The loss with these advantages in place of its own; null: with those that its caller writes into `tokenAdvantage`. */
+export function withAdvantages(loss: LossDescriptor, advantages: AdvantageDescriptor | null): LossDescriptor {
+  const none = { advantage: 'none', whiten: false, rewardKlCoef: 0, overlongCache: null } as const
+  const settings = { ...loss.settings, ...(advantages === null ? none : advantages.settings) }
+  return { ...loss, settings, columns: columnsOf(settings) }
+}
+
 /** What `prepareLoss` writes. */
 export type PreparedLoss = Columns<ReturnType<typeof preparedLossPlan>>
 

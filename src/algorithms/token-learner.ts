@@ -67,7 +67,16 @@ export interface TokenLossSums {
   readonly policy: Float64Array
   /** In the order of `TokenSum`: the critic's. */
   readonly value: Float64Array
+  /** What the forward pass said of each token of the batch: views that stand until the next gradient. */
+  readonly logprob: Float32Array
+  readonly entropy: Float32Array
 }
+
+/** A loss of one's own over a whole batch: reads what the model says of each token, and writes the loss's derivatives. */
+export type BatchLoss = (
+  evaluated: { readonly logprob: Float32Array; readonly entropy: Float32Array },
+  derivatives: { readonly dLogprob: Float32Array; readonly dEntropy: Float32Array },
+) => void
 
 /** Learns from tokens, in one thread. */
 export class TokenLearner {
@@ -141,8 +150,7 @@ export class TokenLearner {
     step = 0,
   ): TokenLossSums {
     const { token, offsets, parts } = batch
-    if (this.#own.logprob.length < token.length) this.#own = tokenColumns(token.length)
-    const own = this.#own
+    const own = this.#room(token.length)
     const sums = { policy: new Float64Array(PolicySum.length), value: new Float64Array(TokenSum.length) }
     this.columns.gradient.fill(0)
     const outputs = { dLogprob: own.dLogprob, dEntropy: own.dEntropy, sums: sums.policy }
@@ -181,7 +189,41 @@ export class TokenLearner {
       const rows = this.#policy.pack(token, offsets, from, to, batch.supports)
       this.#policy.differentiate(rows, lossOf, this.#gradient, temperature, step)
     }
-    return sums
+    return { ...sums, ...evaluatedOf(own, token.length) }
+  }
+
+  /**
+   * Makes the gradient of a loss of one's own, which is called once with all tokens of the batch: so there is a forward pass
+   * before the one that is differentiated, which alone has an adapter's dropout. Where there is a critic, its gradient is 0.
+   * `step` as in `differentiate`.
+   */
+  differentiateBy(batch: TokenBatch, lossOf: BatchLoss, temperature: number, step = 0): void {
+    const { token, offsets, parts } = batch
+    const own = this.#room(token.length)
+    const evaluated = evaluatedOf(own, token.length)
+    const derivatives = { dLogprob: new Float32Array(token.length), dEntropy: new Float32Array(token.length) }
+    const pack = (part: number) => this.#policy.pack(token, offsets, parts[part]!, parts[part + 1]!, batch.supports)
+    for (let part = 0; part + 1 < parts.length; part++) {
+      const rows = this.#policy.evaluate(pack(part), temperature)
+      rowsToTokens(evaluated.logprob, rows.logprob, offsets, parts[part]!, parts[part + 1]!)
+      rowsToTokens(evaluated.entropy, rows.entropy, offsets, parts[part]!, parts[part + 1]!)
+    }
+    lossOf(evaluated, derivatives)
+    this.columns.gradient.fill(0)
+    for (let part = 0; part + 1 < parts.length; part++) {
+      const [from, to] = [parts[part]!, parts[part + 1]!]
+      const derive = (_: TokensEvaluated, rows: TokenDerivatives): void => {
+        tokensToRows(rows.dLogprob, derivatives.dLogprob, offsets, from, to)
+        tokensToRows(rows.dEntropy, derivatives.dEntropy, offsets, from, to)
+        rows.dValue.fill(0)
+      }
+      this.#policy.differentiate(pack(part), derive, this.#gradient, temperature, step)
+    }
+  }
+
+  #room(count: number): ReturnType<typeof tokenColumns> {
+    if (this.#own.logprob.length < count) this.#own = tokenColumns(count)
+    return this.#own
   }
 
   /**
@@ -198,6 +240,10 @@ export class TokenLearner {
     optimizerStep(this.#settings, optimizer, this.#kernels, this.#trained, gradient, scale, learningRate)
     return norm
   }
+}
+
+function evaluatedOf({ logprob, entropy }: ReturnType<typeof tokenColumns>, count: number) {
+  return { logprob: logprob.subarray(0, count), entropy: entropy.subarray(0, count) }
 }
 
 function tokenColumns(count: number) {

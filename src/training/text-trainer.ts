@@ -3,28 +3,20 @@
  * It lets a world collect, learns, counts what happened, and can be stopped after any tick and resumed to the same bits.
  */
 
-import {
-  type LossBatch,
-  type LossDescriptor,
-  type PreparedLoss,
-  preparedLossPlan,
-  prepareLoss,
-} from '../algorithms/losses.ts'
+import { type PreparedLoss, preparedLossPlan, prepareLoss } from '../algorithms/losses.ts'
 import type { RlDefinition } from '../algorithms/rl.ts'
 import { scheduleFactor } from '../algorithms/schedule.ts'
 import type { SftDefinition } from '../algorithms/sft.ts'
-import { packBatch, type TokenBatch, tokensInOrder } from '../algorithms/token-batch.ts'
+import { packBatch, type TokenBatch } from '../algorithms/token-batch.ts'
 import {
   TokenLearner,
   type TokenLearnerColumns,
   type TokenLossSums,
   tokenLearnerPlan,
 } from '../algorithms/token-learner.ts'
-import { type Columns, elementBytes, isColumnSpec, type Plan, viewColumn } from '../components/column.ts'
 import { InputError, show } from '../errors.ts'
 import { PolicySum, Standing, TokenSum } from '../kernels/bind.ts'
 import type { Sampling } from '../policies/transformer/sampling.ts'
-import type { TrajectoryColumns } from '../tables/trajectories.ts'
 import { type TextOrigin, writeTrajectories } from '../tables/trajectory-table.ts'
 import { trainingExample } from '../text/dialogue.ts'
 import { exampleAt, refreshWeights, type TextCohort, takeUp } from '../text-cohort.ts'
@@ -35,6 +27,7 @@ import { readCheckpoint, type TextRecord, writeCheckpoint } from './checkpoint.t
 import { refuseGroups } from './group-filter.ts'
 import { compare, differences, restoreTensors, savedTensors, withoutModule } from './snapshot.ts'
 import { mismatchKl, rangeOf, rewardMetrics, type TextMetrics } from './text-metrics.ts'
+import { inHeap, prepareUpdate } from './token-update.ts'
 import { packTrajectories, unpackTrajectories } from './trajectory-snapshot.ts'
 
 /** What a trainer of language models does, in this order; what is not given is left out. */
@@ -253,7 +246,14 @@ export class TextTrainer {
       throw new InputError(`${this.#cohort.environment.id}, update ${this.#rlUpdates + 1}`, got, 'at least one')
     }
     const batch = packBatch(columns, this.#microBatchRows)
-    const { prepared, totals, given, mismatch } = this.#prepare(loss, columns, batch, temperature)
+    const { kernels } = this.world
+    const { prepared, totals, given } = prepareUpdate(this.#learner, kernels, loss, columns, batch, temperature)
+    const isCorrected = loss.settings.correction !== 'none'
+    const { oldLogprob, behaviourLogprob } = given
+    const mismatch = {
+      mismatchKl: oldLogprob === behaviourLogprob ? null : mismatchKl(oldLogprob, behaviourLogprob, prepared.counted),
+      importanceWeight: isCorrected ? rangeOf(prepared.weight, prepared.counted) : null,
+    }
     let first: { sums: TokenLossSums; gradNorm: number } | undefined
     const rate = learningRate * scheduleFactor(schedule, warmupFraction, this.#rlUpdates, updates)
     for (let epoch = 0; epoch < updateEpochs; epoch++) {
@@ -396,44 +396,6 @@ export class TextTrainer {
     this.#cohort.version = this.#sftSteps + this.#rlUpdates
     return differences(manifest, this.world)
   }
-
-  /** What the loss needs to know of the whole batch before it is cut. */
-  #prepare(loss: LossDescriptor, columns: TrajectoryColumns, batch: TokenBatch, temperature: number) {
-    const { order, offsets, lossMask } = batch
-    const numbers = new Map<number, number>()
-    const group = Int32Array.from(order, (i) => {
-      const id = columns.group[i]!
-      if (!numbers.has(id)) numbers.set(id, numbers.size)
-      return numbers.get(id)!
-    })
-    // What was recorded while sampling is what evaluating gives, to the bit, so it is evaluated only to be compared.
-    const behaviourLogprob = tokensInOrder(batch, columns.offsets, columns.logprob)
-    const hasCritic = loss.settings.advantage === 'critic'
-    const isCorrected = loss.settings.correction !== 'none'
-    const old = hasCritic || isCorrected ? this.#learner.evaluate(batch, temperature, 'policy') : null
-    const oldLogprob = old?.logprob ?? behaviourLogprob
-    const oldValue = hasCritic ? old!.value : null
-    const hasReference = loss.columns.includes('referenceLogprob')
-    const referenceLogprob = hasReference ? this.#learner.evaluate(batch, temperature, 'reference').logprob : null
-    const whole: LossBatch = {
-      offsets,
-      lossMask,
-      reward: Float64Array.from(order, (i) => columns.reward[i]!),
-      known: Uint8Array.from(order, (i) => columns.known[i]!),
-      group,
-      oldLogprob,
-      behaviourLogprob,
-      ...(referenceLogprob === null ? {} : { referenceLogprob }),
-      ...(oldValue === null ? {} : { value: oldValue }),
-    }
-    const prepared = inHeap(preparedLossPlan(order.length, batch.token.length, numbers.size))
-    const totals = prepareLoss(loss, whole, prepared, this.world.kernels)
-    const mismatch = {
-      mismatchKl: old === null ? null : mismatchKl(oldLogprob, behaviourLogprob, prepared.counted),
-      importanceWeight: isCorrected ? rangeOf(prepared.weight, prepared.counted) : null,
-    }
-    return { prepared, totals, given: { oldLogprob, referenceLogprob, oldValue }, mismatch }
-  }
 }
 
 /** Refuses to learn from another distribution than the one sampled from without a correction. */
@@ -454,17 +416,6 @@ function concatenate(examples: readonly { ids: readonly number[]; lossMask: read
   const offsets = [0]
   for (const { ids } of examples) offsets.push(offsets.at(-1)! + ids.length)
   return { offsets, token: examples.flatMap(({ ids }) => ids), lossMask: examples.flatMap((each) => each.lossMask) }
-}
-
-/** A plan's columns, each over memory of its own: what no compiled kernel touches need not lie in the arena. */
-function inHeap<P extends Plan>(plan: P): Columns<P> {
-  return Object.fromEntries(
-    Object.entries(plan).map(([name, node]) => {
-      if (!isColumnSpec(node)) return [name, inHeap(node)]
-      const length = node.rows * node.width
-      return [name, viewColumn(node.type, new ArrayBuffer(length * elementBytes[node.type]), 0, length)]
-    }),
-  ) as Columns<P>
 }
 
 /** The trajectories' advantages in the order of the table; NaN for those that were left out. */

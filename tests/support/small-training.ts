@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto'
 import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import { cartPole, configureRun, createTrainer, createWorld, mlp, ppo, type Trainer } from '../../src/index.ts'
+import { cartPole, configureRun, createTrainer, createWorld, mlp, ppo, type WorldTrainer } from '../../src/index.ts'
 import { listCheckpoints } from '../../src/training/checkpoint.ts'
 import { savedTensors } from '../../src/training/snapshot.ts'
 import { SMALL } from './command.ts'
@@ -9,7 +9,7 @@ import { SMALL } from './command.ts'
 /** A training of CartPole that takes no time: 64 steps an update. */
 export async function smallTrainer(
   options: { seed?: number; numLanes?: number; hidden?: number[]; gamma?: number; maxEpisodeSteps?: number } = {},
-): Promise<Trainer> {
+): Promise<WorldTrainer> {
   const { seed = 1, numLanes = 4, hidden = [8], gamma = 0.99, maxEpisodeSteps = 500 } = options
   const world = await createWorld({
     environment: cartPole({ maxEpisodeSteps }),
@@ -21,14 +21,14 @@ export async function smallTrainer(
 }
 
 /** Trains so many updates further. */
-export async function advance(trainer: Trainer, updates: number): Promise<void> {
+export async function advance(trainer: WorldTrainer, updates: number): Promise<void> {
   if (updates === 0) return
   const until = trainer.update + updates
   for await (const { update } of trainer.updates({ totalSteps: 1e9 })) if (update === until) break
 }
 
 /** Everything a trainer carries from one update to the next. */
-export function stateOf(trainer: Trainer) {
+export function stateOf(trainer: WorldTrainer) {
   const { update, steps, seconds } = trainer
   const columns = savedTensors(trainer.world).map(({ name, bytes }) => [name, Buffer.from(bytes).toString('base64')])
   return { update, steps, seconds, progress: trainer.progress(), columns }

@@ -1,0 +1,416 @@
+/**
+ * A trainer that is put together from parts: how advantages are taken, which loss, which optimizer, and where trajectories come
+ * from. A step is whole or not at all: whatever throws in it, weights, moments and the count of steps stay as they were.
+ */
+import { type AdvantageDescriptor, describeLoss, type LossDescriptor, withAdvantages } from '../algorithms/losses.ts'
+import { checkOptimizer, optimizerSettings } from '../algorithms/optimizer.ts'
+import { packBatch } from '../algorithms/token-batch.ts'
+import { TokenLearner, type TokenLossSums, tokenLearnerPlan } from '../algorithms/token-learner.ts'
+import { takeArena } from '../components/arena.ts'
+import { column } from '../components/column.ts'
+import { InputError, OptimizerRequiredError, show } from '../errors.ts'
+import { bestKernelBuild, createKernels, type Kernels, PolicySum, TokenSum } from '../kernels/bind.ts'
+import type { LoraModel } from '../policies/transformer/lora.ts'
+import { saveLora } from '../policies/transformer/lora-folder.ts'
+import type { TransformerModel } from '../policies/transformer/model.ts'
+import { Random } from '../random.ts'
+import { number, resolveSettings, type SettingValues } from '../settings.ts'
+import type { EpisodeBuffer } from '../tables/episode-buffer.ts'
+import { Trajectories, type TrajectoryColumns } from '../tables/trajectories.ts'
+import { refreshWeights, type TextCohort } from '../text-cohort.ts'
+import { tick } from '../tick.ts'
+import { World } from '../world.ts'
+import { type PreparedUpdate, prepareUpdate } from './token-update.ts'
+
+/** A language model that is open: its weights are those that the trainer changes, in place. */
+export interface TrainedLanguageModel {
+  readonly model: TransformerModel
+  readonly weights: Float32Array
+  /** What is trained instead of the weights. */
+  readonly adapter?: { readonly lora: LoraModel; readonly weights: Float32Array } | null
+  /** Tokens of a trajectory, at most; default as many as the model was made for. */
+  readonly context?: number
+  /** What logits were divided by when the trajectories were sampled; default 1. */
+  readonly temperature?: number
+}
+
+/** What a loss, or figures, are made of: a row a token, and where it says so a trajectory, in an order of the trainer's own. */
+export interface TrainingColumns {
+  /** Trajectory i's tokens are offsets[i] … offsets[i + 1] − 1. */
+  readonly offsets: Int32Array
+  /** 1 for tokens to learn from: those that the model chose, of trajectories that have an advantage. */
+  readonly counted: Uint8Array
+  /** Under the weights before the step, from the forward pass of the training, in nats. */
+  readonly logprob: Float32Array
+  /** −Σ p log p over the vocabulary. */
+  readonly entropy: Float32Array
+  /** Before the update: as recorded, or as `getLogprobsFn` says. */
+  readonly oldLogprob: Float32Array
+  /** Null where the loss reads none. */
+  readonly referenceLogprob: Float32Array | null
+  readonly advantage: Float32Array
+  /** A row a trajectory; 0 where `known` is. So are the next two, and groups are numbered from 0. */
+  readonly reward: Float64Array
+  readonly known: Uint8Array
+  readonly group: Int32Array
+}
+
+/** Advantages, a number for each trajectory; NaN where one is not to be learned from. */
+export type AdvantageFn = (columns: TrajectoryColumns) => ArrayLike<number>
+
+/** A loss over a whole batch, and its derivatives by logprob and entropy, a number for each token. */
+export type LossFn = (columns: TrainingColumns) => {
+  readonly loss: number
+  readonly dLogprob: ArrayLike<number>
+  readonly dEntropy?: ArrayLike<number>
+}
+
+/** Where trajectories wait. */
+export type TrajectoryBuffer = Trajectories | EpisodeBuffer
+
+const trainerOptimizerSettings = {
+  ...optimizerSettings,
+  learningRate: number(1e-3, 'of the optimizer', { above: 0 }),
+}
+
+/** What `Trainer` is told. */
+export interface TrainerOptions {
+  /** A world of conversations, or an open model. Its weights when the trainer is made are the reference, if the loss has one. */
+  readonly model: World | TrainedLanguageModel
+  /** `grpo.computeAdvantages` …, or one's own. */
+  readonly advantageFn: AdvantageDescriptor | AdvantageFn
+  /** `grpo.policyLoss`, `describeLoss(…)`, or one's own. */
+  readonly lossFn: LossDescriptor | LossFn
+  readonly optimizer?: Partial<SettingValues<typeof trainerOptimizerSettings>> | null
+  /** Log-probabilities before the update, a number for each token; `evaluate` gives those of the weights as they are. */
+  readonly getLogprobsFn?: (columns: TrajectoryColumns, evaluate: () => Float32Array) => ArrayLike<number>
+  /** Further figures of a step, of the forward pass that it was made of. */
+  readonly metricsFn?: (columns: TrainingColumns) => Readonly<Record<string, number>>
+  /** The gradient is brought down to this norm; null: it is not. Default 0.5. */
+  readonly maxGradNorm?: number | null
+  readonly buffer?: TrajectoryBuffer
+  /** What of the buffer is learned from; default all. */
+  readonly dataSelectorFn?: (buffer: TrajectoryBuffer) => TrajectoryColumns
+  /** Forget what is in the buffer after each step that was made of it. Default true. */
+  readonly onPolicy?: boolean
+  /** A folder for the adapter, written after each step. */
+  readonly autoSaveLora?: string
+}
+
+/** What a step did: figures by name. `gradNorm` is the norm before the gradient was clipped. */
+export type StepMetrics = Readonly<Record<string, number>> & {
+  readonly loss: number
+  readonly step: number
+  readonly gradNorm: number
+  readonly tokens: number
+}
+
+const MICRO_BATCH_ROWS = 512
+
+/**
+ * Trains a language model from trajectories.
+ * @example
+ * const trainer = new Trainer({ model: world, advantageFn: grpo.computeAdvantages, lossFn: grpo.policyLoss,
+ *   optimizer: { learningRate: 1e-3 }, buffer: world.talk().trajectories })
+ * const { loss } = await trainer.train()
+ */
+export class Trainer {
+  readonly #options: TrainerOptions
+  readonly #optimizer: SettingValues<typeof trainerOptimizerSettings> | null
+  readonly #maxGradNorm: number
+  readonly #loss: LossDescriptor | null
+  readonly #target: Required<TrainedLanguageModel>
+  readonly #cohort: TextCohort | null
+  readonly #own: { readonly weights: Float32Array; readonly adapter: Float32Array }
+  readonly #learner: TokenLearner
+  readonly #kernels: Kernels
+  readonly #rows: number
+  #buffer: TrajectoryBuffer | null
+  #select: NonNullable<TrainerOptions['dataSelectorFn']>
+  #stepCount = 0
+  #history: StepMetrics[] = []
+
+  /** @throws InputError for parts that do not go together, and what a model or an optimizer cannot be. */
+  constructor(options: TrainerOptions) {
+    const { model, advantageFn, lossFn, optimizer, maxGradNorm = 0.5, buffer = null, dataSelectorFn } = options
+    this.#options = options
+    for (const [name, part] of Object.entries({ advantageFn, lossFn })) {
+      if (typeof part === 'function' || typeof part?.settings === 'object') continue
+      throw new InputError(name, show(part), 'a descriptor, like those of grpo, or a function')
+    }
+    if (maxGradNorm !== null && !(maxGradNorm > 0)) {
+      throw new InputError('maxGradNorm', show(maxGradNorm), 'a number above 0, or null')
+    }
+    this.#maxGradNorm = maxGradNorm ?? Number.POSITIVE_INFINITY
+    this.#optimizer = optimizer == null ? null : resolveSettings('optimizer', trainerOptimizerSettings, optimizer)
+    if (this.#optimizer !== null) checkOptimizer('optimizer', this.#optimizer)
+    const advantages = typeof advantageFn === 'function' ? null : advantageFn
+    this.#loss = typeof lossFn === 'function' ? null : withAdvantages(lossFn, advantages)
+    this.#cohort = model instanceof World ? model.talk() : null
+    this.#target = model instanceof World ? targetOf(model.talk()) : filled(model)
+    if (this.#loss?.settings.advantage === 'critic' && !this.#target.model.hasValueHead) {
+      throw new InputError('lossFn', 'one with a critic, and a model without a value head', 'a model with one')
+    }
+
+    const { model: network, weights, adapter, context } = this.#target
+    if (options.autoSaveLora !== undefined && adapter === null) {
+      throw new InputError('autoSaveLora', 'a model without an adapter', 'one with an adapter, or no folder')
+    }
+    const lora = adapter?.lora ?? null
+    const settings = this.#optimizer ?? resolveSettings('optimizer', trainerOptimizerSettings, {})
+    const hasReference = this.#loss?.columns.includes('referenceLogprob') ?? false
+    this.#rows = Math.max(MICRO_BATCH_ROWS, context - 1)
+    // A step is made here, and what has come of it goes to the model when nothing can go wrong any more.
+    const { arena, columns } = takeArena({
+      weights: column('f32', network.numParameters),
+      adapter: column('f32', lora?.numParameters ?? 0),
+      learner: tokenLearnerPlan(network, this.#rows, context, settings, hasReference, lora),
+    })
+    this.#own = columns
+    columns.weights.set(weights)
+    columns.adapter.set(adapter?.weights ?? [])
+    this.#kernels = createKernels(arena.memory, model instanceof World ? model.kernelBuild : bestKernelBuild())
+    const random = this.#cohort?.random ?? new Random(0)
+    const adapted = lora === null ? null : { lora, weights: columns.adapter, random }
+    this.#learner = new TokenLearner(network, columns.weights, columns.learner, this.#kernels, settings, adapted)
+    this.#learner.start()
+    this.#buffer = buffer
+    this.#select = dataSelectorFn ?? selectAllData
+  }
+
+  /** Steps made. */
+  get stepCount(): number {
+    return this.#stepCount
+  }
+
+  /** Takes trajectories from this buffer from now on. */
+  linkBuffer(buffer: TrajectoryBuffer, dataSelectorFn: TrainerOptions['dataSelectorFn'] = this.#select): void {
+    this.#buffer = buffer
+    this.#select = dataSelectorFn
+  }
+
+  /** Takes trajectories only from what `train` is given. */
+  unlinkBuffer(): void {
+    this.#buffer = null
+  }
+
+  /**
+   * One step from these trajectories, or from the linked buffer's, which is then cleared (`onPolicy`). Errors of the parts come
+   * through; then nothing has changed. Only `autoSaveLora` comes after the step.
+   * @throws OptimizerRequiredError where there is no optimizer; InputError where there is no trajectory to learn from, or a
+   * part answers with another number of elements, or with something that is no finite number.
+   */
+  async train(rolloutData?: Trajectories | TrajectoryColumns): Promise<StepMetrics> {
+    const metrics = this.#step(rolloutData)
+    const { autoSaveLora } = this.#options
+    const { adapter } = this.#target
+    if (autoSaveLora !== undefined) await saveLora(autoSaveLora, adapter!.lora, adapter!.weights)
+    return metrics
+  }
+
+  /** So many times: collects, and makes a step of what was collected. */
+  async trainEpoch(
+    coordinator: { collect(): Trajectories | Promise<Trajectories> },
+    numSteps = 1,
+  ): Promise<StepMetrics[]> {
+    const all: StepMetrics[] = []
+    while (all.length < numSteps) all.push(await this.train(await coordinator.collect()))
+    return all
+  }
+
+  /** The mean of each figure over the steps since `resetMetrics`, and the last step's; null before the first. */
+  getMetrics(): { readonly steps: number; readonly mean: Record<string, number>; readonly last: StepMetrics } | null {
+    const last = this.#history.at(-1)
+    if (last === undefined) return null
+    const mean: Record<string, number> = {}
+    for (const key of Object.keys(last)) {
+      const values = this.#history.flatMap((metrics) => (Object.hasOwn(metrics, key) ? [metrics[key]!] : []))
+      mean[key] = values.reduce((sum, value) => sum + value, 0) / values.length
+    }
+    return { steps: this.#history.length, mean, last }
+  }
+
+  /** Forgets the figures; steps go on counting. */
+  resetMetrics(): void {
+    this.#history = []
+  }
+
+  #step(rolloutData: Trajectories | TrajectoryColumns | undefined): StepMetrics {
+    const optimizer = this.#optimizer
+    if (optimizer === null) throw new OptimizerRequiredError('trainer.optimizer', 'none')
+    const columns = this.#take(rolloutData)
+    this.#own.weights.set(this.#target.weights)
+    this.#own.adapter.set(this.#target.adapter?.weights ?? [])
+    const metrics = this.#differentiate(columns)
+    const gradNorm = this.#learner.descend(optimizer.learningRate, this.#maxGradNorm)
+    const { weights, adapter } = this.#target
+    if (adapter === null) weights.set(this.#own.weights)
+    else adapter.weights.set(this.#own.adapter)
+    this.#stepCount++
+    if (this.#cohort !== null) refreshWeights(this.#cohort, this.#cohort.version + 1)
+    if (rolloutData === undefined && (this.#options.onPolicy ?? true)) this.#buffer!.clear()
+    const whole = { ...metrics, step: this.#stepCount, gradNorm } as StepMetrics
+    this.#history.push(whole)
+    return whole
+  }
+
+  #take(rolloutData: Trajectories | TrajectoryColumns | undefined): TrajectoryColumns {
+    if (rolloutData === undefined && this.#buffer === null) {
+      throw new InputError('train()', 'neither trajectories nor a linked buffer', 'one of them')
+    }
+    const data = rolloutData ?? this.#select(this.#buffer!)
+    const columns = data instanceof Trajectories ? data.columns() : data
+    if (columns.reward.length === 0) throw new InputError('train()', 'no trajectory', 'at least one')
+    return columns
+  }
+
+  /** Makes the gradient; returns the figures but for the step's own. */
+  #differentiate(columns: TrajectoryColumns): Record<string, number> {
+    const { advantageFn, lossFn, getLogprobsFn, metricsFn } = this.#options
+    const { temperature } = this.#target
+    const numTokens = columns.token.length
+    const batch = packBatch(columns, this.#rows)
+    const inTableOrder = (): Float32Array => {
+      const { logprob } = this.#learner.evaluate(batch, temperature, 'policy')
+      const table = new Float32Array(numTokens)
+      batch.order.forEach((i, place) => {
+        table.set(logprob.subarray(batch.offsets[place], batch.offsets[place + 1]), columns.offsets[i])
+      })
+      return table
+    }
+    const oldLogprob = getLogprobsFn && checked('getLogprobsFn', getLogprobsFn(columns, inTableOrder), numTokens)
+    const advantage =
+      typeof advantageFn !== 'function'
+        ? undefined
+        : checked('advantageFn', advantageFn(columns), columns.reward.length, Number.isNaN)
+    // A loss of one's own only needs the advantages of a descriptor to be worked out.
+    const loss = this.#loss ?? lossOfAdvantages(typeof advantageFn === 'function' ? null : advantageFn)
+    const update = prepareUpdate(this.#learner, this.#kernels, loss, columns, batch, temperature, {
+      ...(oldLogprob === undefined ? {} : { oldLogprob }),
+      ...(advantage === undefined ? {} : { advantage }),
+    })
+    const { prepared, totals, given, whole } = update
+    if (totals.numTokens === 0) {
+      const got = `no token to learn from: ${totals.numUnknown} rewards unknown, ${totals.numAlone} alone in their group`
+      throw new InputError('train()', got, 'at least one trajectory with an advantage')
+    }
+    const base = { tokens: totals.numTokens, numUnknown: totals.numUnknown, ...meanReward(whole) }
+    const seen = (evaluated: Pick<TokenLossSums, 'logprob' | 'entropy'>) => columnsOf(update, evaluated)
+    if (typeof lossFn !== 'function') {
+      const sums = this.#learner.differentiate(batch, loss, prepared, totals, given, temperature, this.#stepCount)
+      const value = sums.policy[PolicySum.loss]! + sums.value[TokenSum.loss]!
+      return { loss: value, ...base, ...figuresOf(sums), ...metricsFn?.(seen(sums)) }
+    }
+    let figures: Record<string, number> = {}
+    this.#learner.differentiateBy(
+      batch,
+      (evaluated, { dLogprob, dEntropy }) => {
+        const own = seen(evaluated)
+        const { loss: value, dLogprob: byLogprob, dEntropy: byEntropy } = lossFn(own)
+        if (!Number.isFinite(value)) throw new InputError('loss of lossFn', show(value), 'a finite number')
+        dLogprob.set(checked('dLogprob of lossFn', byLogprob, numTokens))
+        if (byEntropy !== undefined) dEntropy.set(checked('dEntropy of lossFn', byEntropy, numTokens))
+        figures = { loss: value, ...base, ...metricsFn?.(own) }
+      },
+      temperature,
+      this.#stepCount,
+    )
+    return figures
+  }
+}
+
+/** Collects groups of whole conversations from a world, for `Trainer.trainEpoch`. */
+export class RolloutCoordinator {
+  readonly #world: World
+  readonly #episodes: number
+
+  /** `episodes` of each collection: whole groups. @throws InputError where they are not. */
+  constructor(world: World, { episodes }: { readonly episodes: number }) {
+    const cohort = world.talk()
+    if (!(Number.isSafeInteger(episodes) && episodes >= 1 && episodes % cohort.groupSize === 0)) {
+      throw new InputError('episodes', show(episodes), `a multiple of the group size, ${cohort.groupSize}`)
+    }
+    this.#world = world
+    this.#episodes = episodes
+    cohort.released = cohort.conversation.begun[0]!
+  }
+
+  /** Ticks until they are over, and returns them by group and member: all of them under the weights as they are. */
+  async collect(): Promise<Trajectories> {
+    const cohort = this.#world.talk()
+    cohort.trajectories.clear()
+    cohort.released += this.#episodes
+    while (cohort.trajectories.count < this.#episodes) {
+      const waiting = tick(this.#world)
+      if (waiting !== undefined) await waiting
+    }
+    return cohort.trajectories.take(cohort.trajectories.order())
+  }
+}
+
+function targetOf(cohort: TextCohort): Required<TrainedLanguageModel> {
+  const { model, weights, adapter, context, sampling } = cohort
+  return { model, weights, adapter, context, temperature: sampling.temperature }
+}
+
+function filled({ model, weights, ...given }: TrainedLanguageModel): Required<TrainedLanguageModel> {
+  if (typeof model?.initialise !== 'function')
+    throw new InputError('model', show(model), 'a world, or { model, weights }')
+  const { adapter = null, context = model.shape.contextLength, temperature = 1 } = given
+  return { model, weights, adapter, context, temperature }
+}
+
+/** All trajectories of a buffer. */
+function selectAllData(buffer: TrajectoryBuffer): TrajectoryColumns {
+  return buffer instanceof Trajectories ? buffer.columns() : buffer.sample()
+}
+
+/** What a function answered, if it is as many numbers as were asked for. */
+function checked(
+  subject: string,
+  values: ArrayLike<number>,
+  length: number,
+  mayBe: (value: number) => boolean = () => false,
+): ArrayLike<number> {
+  if (values?.length !== length) {
+    throw new InputError(subject, values === undefined ? 'nothing' : `${values.length} numbers`, `${length} numbers`)
+  }
+  for (let i = 0; i < length; i++) {
+    if (!Number.isFinite(values[i]) && !mayBe(values[i]!)) {
+      throw new InputError(`${subject}[${i}]`, show(values[i]), 'a finite number')
+    }
+  }
+  return values
+}
+
+function columnsOf(
+  { prepared, given, whole }: PreparedUpdate,
+  { logprob, entropy }: Pick<TokenLossSums, 'logprob' | 'entropy'>,
+): TrainingColumns {
+  const { offsets, reward, known, group } = whole
+  const { oldLogprob, referenceLogprob } = given
+  const { counted, tokenAdvantage: advantage } = prepared
+  return { offsets, counted, logprob, entropy, oldLogprob, referenceLogprob, advantage, reward, known, group }
+}
+
+function figuresOf({ policy }: TokenLossSums): Record<string, number> {
+  const per = (sum: number) => policy[sum]! / policy[PolicySum.tokens]!
+  return {
+    entropy: per(PolicySum.entropy),
+    'kl/k1': per(PolicySum.k1),
+    'kl/k2': per(PolicySum.k2),
+    'kl/k3': per(PolicySum.k3),
+    ratio: per(PolicySum.ratio),
+    'clipRatio/low': per(PolicySum.clippedLow),
+    'clipRatio/high': per(PolicySum.clippedHigh),
+  }
+}
+
+function meanReward({ reward, known }: PreparedUpdate['whole']): { reward?: number } {
+  const rewards = [...reward].filter((_, i) => known[i] === 1)
+  return rewards.length === 0 ? {} : { reward: rewards.reduce((sum, value) => sum + value, 0) / rewards.length }
+}
+
+function lossOfAdvantages(advantages: AdvantageDescriptor | null): LossDescriptor {
+  return withAdvantages(describeLoss('dapo'), advantages)
+}

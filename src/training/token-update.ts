@@ -1,0 +1,100 @@
+/** An update from trajectories before it is cut into micro-batches: what its loss needs to know of all of them. */
+import {
+  type LossBatch,
+  type LossDescriptor,
+  type LossTotals,
+  type PreparedLoss,
+  preparedLossPlan,
+  prepareLoss,
+} from '../algorithms/losses.ts'
+import { type TokenBatch, tokensInOrder } from '../algorithms/token-batch.ts'
+import type { TokenLearner, TokenLossColumns } from '../algorithms/token-learner.ts'
+import { type Columns, elementBytes, isColumnSpec, type Plan, viewColumn } from '../components/column.ts'
+import type { Kernels } from '../kernels/bind.ts'
+import type { TrajectoryColumns } from '../tables/trajectories.ts'
+
+/** What a caller says in place of what would be recorded or worked out. */
+export interface UpdateOverrides {
+  /** Log-probabilities before the update, a number for each token of the trajectories. */
+  readonly oldLogprob?: ArrayLike<number>
+  /** Advantages, a number for each trajectory; one that is NaN is left out. The loss must ask for none of its own. */
+  readonly advantage?: ArrayLike<number>
+}
+
+/** An update that is ready to be differentiated. Columns are in the batch's order. */
+export interface PreparedUpdate {
+  readonly prepared: PreparedLoss
+  readonly totals: LossTotals
+  readonly given: TokenLossColumns & { readonly behaviourLogprob: Float32Array }
+  /** The rewards, where they are known, and the groups, numbered from 0: a row a trajectory. */
+  readonly whole: LossBatch & Required<Pick<LossBatch, 'reward' | 'known' | 'group'>>
+}
+
+/** Prepares a batch of trajectories for a loss. `columns` are what the batch was made of. */
+export function prepareUpdate(
+  learner: TokenLearner,
+  kernels: Kernels,
+  loss: LossDescriptor,
+  columns: TrajectoryColumns,
+  batch: TokenBatch,
+  temperature: number,
+  overrides: UpdateOverrides = {},
+): PreparedUpdate {
+  const { order, offsets } = batch
+  const numbers = new Map<number, number>()
+  const group = Int32Array.from(order, (i) => {
+    const id = columns.group[i]!
+    if (!numbers.has(id)) numbers.set(id, numbers.size)
+    return numbers.get(id)!
+  })
+  const { advantage } = overrides
+  const lossMask = batch.lossMask.slice()
+  if (advantage !== undefined) {
+    order.forEach((i, place) => {
+      if (Number.isNaN(advantage[i])) lossMask.fill(0, offsets[place], offsets[place + 1])
+    })
+  }
+  // What was recorded while sampling is what evaluating gives, to the bit, so it is evaluated only to be compared.
+  const behaviourLogprob = tokensInOrder(batch, columns.offsets, columns.logprob)
+  const hasCritic = loss.settings.advantage === 'critic'
+  const isCorrected = loss.settings.correction !== 'none'
+  const own = overrides.oldLogprob && tokensInOrder(batch, columns.offsets, overrides.oldLogprob)
+  const isEvaluated = hasCritic || (isCorrected && own === undefined)
+  const old = isEvaluated ? learner.evaluate(batch, temperature, 'policy') : null
+  const oldLogprob = own ?? old?.logprob ?? behaviourLogprob
+  const oldValue = hasCritic ? old!.value : null
+  const hasReference = loss.columns.includes('referenceLogprob')
+  const referenceLogprob = hasReference ? learner.evaluate(batch, temperature, 'reference').logprob : null
+  const whole = {
+    offsets,
+    lossMask,
+    reward: Float64Array.from(order, (i) => columns.reward[i]!),
+    known: Uint8Array.from(order, (i) => columns.known[i]!),
+    group,
+    oldLogprob,
+    behaviourLogprob,
+    ...(referenceLogprob === null ? {} : { referenceLogprob }),
+    ...(oldValue === null ? {} : { value: oldValue }),
+  }
+  const prepared = inHeap(preparedLossPlan(order.length, batch.token.length, numbers.size))
+  const totals = prepareLoss(loss, whole, prepared, kernels)
+  if (advantage !== undefined) {
+    order.forEach((i, place) => {
+      for (let t = offsets[place]!; t < offsets[place + 1]!; t++) {
+        prepared.tokenAdvantage[t] = prepared.counted[t] === 1 ? advantage[i]! : 0
+      }
+    })
+  }
+  return { prepared, totals, given: { oldLogprob, behaviourLogprob, referenceLogprob, oldValue }, whole }
+}
+
+/** A plan's columns, each over memory of its own: what no compiled kernel touches need not lie in the arena. */
+export function inHeap<P extends Plan>(plan: P): Columns<P> {
+  return Object.fromEntries(
+    Object.entries(plan).map(([name, node]) => {
+      if (!isColumnSpec(node)) return [name, inHeap(node)]
+      const length = node.rows * node.width
+      return [name, viewColumn(node.type, new ArrayBuffer(length * elementBytes[node.type]), 0, length)]
+    }),
+  ) as Columns<P>
+}
