@@ -1,6 +1,7 @@
 import { describe, expect, test } from 'vitest'
 import { describeLoss } from '../../src/algorithms/losses.ts'
 import { grpo, gspo } from '../../src/algorithms/named-losses.ts'
+import { copy } from '../../src/environments/tasks/sequences.ts'
 import { InputError, OptimizerRequiredError } from '../../src/errors.ts'
 import { loadLora } from '../../src/policies/transformer/lora-folder.ts'
 import { EpisodeBuffer } from '../../src/tables/episode-buffer.ts'
@@ -341,6 +342,18 @@ describe('where trajectories come from', () => {
     const metrics = await trainer.trainEpoch(coordinator, 3)
     expect(metrics.map(({ step }) => step)).toEqual([1, 2, 3])
     for (const each of metrics) expect(each['kl/k2']).toBe(0)
+  })
+
+  test('over epochs the reward at least doubles', async () => {
+    const policy = languageModel({ width: 32, layers: 1 })
+    const world = await talkWorld({ environment: copy({ maxLength: 2 }), policy, numLanes: 32, groupSize: 8, seed: 1 })
+    const coordinator = new RolloutCoordinator(world, { episodes: 256 })
+    const trainer = new Trainer({ model: world, ...grpoParts, optimizer: { learningRate: 3e-3 } })
+    const first = (await trainer.trainEpoch(coordinator, 5)).map(({ reward }) => reward!)
+    await trainer.trainEpoch(coordinator, 60)
+    const last = (await trainer.trainEpoch(coordinator, 5)).map(({ reward }) => reward!)
+    const mean = (values: readonly number[]) => values.reduce((sum, value) => sum + value, 0) / values.length
+    expect(mean(last)).toBeGreaterThan(2 * mean(first))
   })
 
   test('nothing to learn from is an error that counts why', async () => {
