@@ -7,7 +7,7 @@ import { type Figure, figure } from '../measure.ts'
 import { reportRoom } from '../report.ts'
 
 const words = (name: string, otherwise: string) => (process.env[name] ?? otherwise).split(',')
-const TASKS = words('TASKS', 'text/reverse,text/sort,text/arithmetic-1')
+const TASKS = words('TASKS', 'text/arithmetic-1,text/reverse')
 const LOSSES = words('LOSSES', 'grpo,gspo,rloo,ppo')
 const SEEDS = words('SEEDS', '1,2,3')
 const GROUPS = 100

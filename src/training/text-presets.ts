@@ -25,10 +25,12 @@ const warm: Partial<TextPreset> = {
   loss: { klCoef: 0, rewardKlCoef: 0, entropyCoef: 0.02 },
 }
 
+const letters: Partial<TextPreset> = { ...warm, environment: { maxLength: 4 }, sft: { steps: 35 } }
+
 const presets: Readonly<Record<string, Partial<TextPreset>>> = {
-  'text/reverse': { ...warm, environment: { maxLength: 5 }, sft: { steps: 45 }, rl: { ...warm.rl, updates: 800 } },
-  'text/copy': { ...warm, environment: { maxLength: 5 }, sft: { steps: 45 }, rl: { ...warm.rl, updates: 800 } },
-  'text/sort': { ...warm, environment: { maxLength: 5 }, sft: { steps: 35 }, rl: { ...warm.rl, updates: 800 } },
+  'text/reverse': letters,
+  'text/copy': letters,
+  'text/sort': letters,
   'text/arithmetic-1': { ...warm, sft: { steps: 20 }, rl: { ...warm.rl, updates: 300 } },
   'text/arithmetic-2': { ...warm, sft: { steps: 300 } },
   'text/countdown': { ...warm, sft: { steps: 300 } },
