@@ -86,5 +86,6 @@ export function unknownWord(subject: string, word: string, valid: readonly strin
     near !== undefined &&
     (near.startsWith(word) || editDistance(word.toLowerCase(), near.toLowerCase()) <= (word.length + 1) / 2)
   const hint = isNear ? ` (did you mean ${show(near)}?)` : ''
-  return new InputError(subject, show(word), `one of ${valid.join(', ')}${hint}`)
+  const expected = valid.length === 0 ? 'none: there are none to choose from' : `one of ${valid.join(', ')}${hint}`
+  return new InputError(subject, show(word), expected)
 }

@@ -47,6 +47,8 @@ export interface PendingReply {
   reply: Reply | null
   /** Settles when the reply is there; never fails. */
   arrival: Promise<void>
+  /** Tells the environment that nobody waits any longer, and takes the deadline away. */
+  letGo(): void
 }
 
 /** A cohort of conversations that has its memory. `conversation` is the component of its lanes. */
@@ -226,6 +228,14 @@ export function takeUp({ conversation, stops, context }: TextCohort): void {
   for (const [n, lane] of stops.entries()) {
     lane.clear()
     for (const id of token.subarray(n * context + turnStart[n]!, n * context + length[n]!)) lane.push(id)
+  }
+}
+
+/** Waits no longer for what the environment owes: when the lanes go on, they ask again. */
+export function letGoReplies({ pending }: TextCohort): void {
+  for (const [n, owed] of pending.entries()) {
+    owed?.letGo()
+    pending[n] = null
   }
 }
 

@@ -183,8 +183,18 @@ export class World {
   }
 
   /** How the cohorts of conversations sample, without taking memory. */
-  textOptions(): { readonly name: string; readonly sampling: Sampling }[] {
-    return this.#textDrafts.map(({ name, options }) => ({ name, sampling: checkSampling(options.sampling ?? {}) }))
+  textOptions(): {
+    readonly name: string
+    readonly sampling: Sampling
+    readonly groupSize: number
+    readonly explore: boolean
+  }[] {
+    return this.#textDrafts.map(({ name, options: { sampling = {}, groupSize = 1, explore = true } }) => ({
+      name,
+      sampling: checkSampling(sampling),
+      groupSize,
+      explore,
+    }))
   }
 
   /** Gives a cohort of conversations, the only one or that of the name, the columns of its learner. Throws as `reserve`. */

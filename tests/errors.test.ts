@@ -156,6 +156,7 @@ describe('nearest', () => {
   })
 })
 
-test('an unknown word among an empty list gets no hint', () => {
-  expect(unknownWord('coin setting', 'x', []).message).toBe('coin setting: got "x", expected one of ')
+test('an unknown word among an empty list is told that there is none to choose from', () => {
+  const message = 'coin setting: got "x", expected none: there are none to choose from'
+  expect(unknownWord('coin setting', 'x', []).message).toBe(message)
 })

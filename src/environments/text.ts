@@ -111,6 +111,10 @@ export function defineTextEnvironment<S extends Settings>(options: {
         throw new InputError(`${options.id} ${name}`, show(value), 'a whole number ≥ 1')
       }
     }
+    for (const name of ['example', 'respond'] as const) {
+      if (typeof model[name] !== 'function')
+        throw new InputError(`${options.id} ${name}`, show(model[name]), 'a function')
+    }
     return { ...model, maxTurns, maxTokens, kind: 'text' as const }
   })
 }

@@ -11,7 +11,9 @@ import * as turns from './turn-ids.ts'
  * The ids of an example's prompt; `subject` names it in errors.
  * @throws InputError for a prompt without a token, or that the tokenizer or its template refuses.
  */
-export function promptIds(tokenizer: Tokenizer, { prompt }: Example, subject: string): number[] {
+export function promptIds(tokenizer: Tokenizer, example: Example, subject: string): number[] {
+  if (typeof example !== 'object' || example === null) throw new InputError(subject, show(example), 'one with a prompt')
+  const { prompt } = example
   if (typeof prompt !== 'string' && !Array.isArray(prompt)) {
     throw new InputError(`${subject}, prompt`, show(prompt), 'a text, or a list of messages')
   }
@@ -51,10 +53,10 @@ export function trainingExample(
   context: number,
   subject: string,
 ): turns.TrainingExample {
+  promptIds(tokenizer, example, subject)
   const { prompt, answer } = example
   const isWhole = typeof prompt !== 'string' && prompt.at(-1)?.role === 'assistant'
   if (answer === undefined && !isWhole) throw new InputError(subject, 'no answer', 'one, to learn from')
-  promptIds(tokenizer, example, subject)
   const trained = turns.trainingExample(
     tokenizer,
     answer === undefined ? (prompt as readonly Message[]) : { prompt, answer },

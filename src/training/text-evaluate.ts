@@ -63,8 +63,8 @@ export async function evaluateText(options: TextEvaluateOptions): Promise<TextEv
   const numLanes = Math.min(LANES_MAX, episodes)
   const world = await createWorld({ environment, policy, numLanes, seed, explore, sampling })
   const cohort = world.talk()
-  if (weights !== undefined) cohort.weights.set(weights)
-  if (adapter !== null) cohort.adapter!.weights.set(adapter)
+  if (weights !== undefined) setWeights('weights', cohort.weights, weights)
+  if (adapter !== null) setWeights('adapter', cohort.adapter?.weights ?? new Float32Array(0), adapter)
   cohort.released = episodes
   while (cohort.trajectories.count < episodes) {
     const waiting = tick(world)
@@ -101,6 +101,13 @@ export async function evaluateText(options: TextEvaluateOptions): Promise<TextEv
       }
     }),
   }
+}
+
+function setWeights(what: string, own: Float32Array, given: Float32Array): void {
+  if (own.length !== given.length) {
+    throw new InputError(what, `${given.length} numbers`, `${own.length}, as the policy has`)
+  }
+  own.set(given)
 }
 
 /** What a run of a language model has come to. */

@@ -340,7 +340,17 @@ interface MetricsLine {
 
 async function readLines(folder: string): Promise<MetricsLine[]> {
   const path = join(folder, 'metrics.jsonl')
-  return wholeLines(await unlessMissing(readFile(path, 'utf8'), '')).map((line) => JSON.parse(line) as MetricsLine)
+  return wholeLines(await unlessMissing(readFile(path, 'utf8'), '')).map((line, i) =>
+    parseMetrics(`${path}:${i + 1}`, line),
+  )
+}
+
+function parseMetrics(subject: string, line: string): MetricsLine {
+  try {
+    return JSON.parse(line) as MetricsLine
+  } catch (cause) {
+    throw new InputError(subject, (cause as Error).message, 'a line of JSON', { cause })
+  }
 }
 
 /** Where an adapter's model is, if it is anywhere. */
@@ -392,7 +402,7 @@ export async function resumeTextRun(folder: string): Promise<TextRun> {
   const warnings = hasCheckpoint ? await trainer.restore(folder) : []
   const path = join(folder, 'metrics.jsonl')
   const lines = wholeLines(await unlessMissing(readFile(path, 'utf8'), ''))
-  const kept = lines.filter((line) => (JSON.parse(line) as MetricsLine).move <= trainer.moves)
+  const kept = lines.filter((line, i) => parseMetrics(`${path}:${i + 1}`, line).move <= trainer.moves)
   await writeWhole(path, [kept.map((line) => `${line}\n`).join('')])
   for (const name of await unlessMissing(readdir(join(folder, 'trajectories')), [])) {
     if (Number.parseInt(name, 10) > trainer.rlUpdates) await rm(join(folder, 'trajectories', name))
@@ -409,7 +419,9 @@ export async function isTextRun(folder: string): Promise<boolean> {
 
 function parseConfig(folder: string, text: string): TextRunConfig {
   try {
-    return JSON.parse(text) as TextRunConfig
+    const config: unknown = JSON.parse(text)
+    if (typeof config === 'object' && config !== null) return config as TextRunConfig
+    throw new Error(`it holds ${show(config)}`)
   } catch (cause) {
     throw new InputError('run', `${folder} (${(cause as Error).message})`, 'a run folder with a config.json', { cause })
   }
@@ -425,6 +437,10 @@ export async function openTextRun(folder: string): Promise<TextRunDefinition> {
   for (const key of ['environment', 'policy', 'settings'] as const) {
     if (typeof config?.[key] === 'object' && config[key] !== null) continue
     throw new InputError(path, `${key} ${show(config?.[key])}`, 'the config.json of a run of a language model')
+  }
+  for (const key of ['sft', 'rl'] as const) {
+    if (config[key] === null || typeof config[key]?.parameters === 'object') continue
+    throw new InputError(path, `${key} ${show(config[key])}`, 'what it was trained with, or null')
   }
   const { environment, policy, settings } = config
   return {

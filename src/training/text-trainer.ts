@@ -16,10 +16,9 @@ import {
 } from '../algorithms/token-learner.ts'
 import { InputError, show } from '../errors.ts'
 import { PolicySum, Standing, TokenSum } from '../kernels/bind.ts'
-import type { Sampling } from '../policies/transformer/sampling.ts'
 import { type TextOrigin, writeTrajectories } from '../tables/trajectory-table.ts'
 import { trainingExample } from '../text/dialogue.ts'
-import { exampleAt, refreshWeights, type TextCohort, takeUp } from '../text-cohort.ts'
+import { exampleAt, letGoReplies, refreshWeights, type TextCohort, takeUp } from '../text-cohort.ts'
 import { tick } from '../tick.ts'
 import { VERSION } from '../version.ts'
 import type { World } from '../world.ts'
@@ -73,7 +72,12 @@ export class TextTrainer {
     if (sft !== undefined && rl !== undefined && sft.settings.optimizer !== rl.settings.optimizer) {
       throw new InputError('rl.optimizer', rl.settings.optimizer, `${sft.settings.optimizer}, as in sft`)
     }
-    if (rl !== undefined) for (const options of world.textOptions()) checkSampled(rl, options)
+    const cohorts = world.textOptions()
+    if (cohorts.length !== 1) {
+      const got = `${cohorts.length} cohorts of conversations`
+      throw new InputError('createTextTrainer(world, training)', got, 'a world with one')
+    }
+    if (rl !== undefined) checkSampled(rl, cohorts[0]!)
     let rows = 0
     const hasReference = rl?.loss.columns.includes('referenceLogprob') ?? false
     world.reserveTalk(({ opened: { model, context, adapter } }) => {
@@ -145,7 +149,7 @@ export class TextTrainer {
         this.#admitted.clear()
         this.#isBetweenUpdates = false
       }
-      const isWhole = await this.#collect(rl, signal)
+      const isWhole = await this.#collect(rl, signal).finally(() => letGoReplies(this.#cohort))
       const collected = performance.now()
       this.#seconds += (collected - started) / 1000
       if (!isWhole) return
@@ -203,7 +207,7 @@ export class TextTrainer {
         if (signal?.aborted) return false
         const waiting = tick(this.world)
         this.#ticks++
-        if (waiting !== undefined) await waiting
+        if (waiting !== undefined) await (signal === undefined ? waiting : orAborted(waiting, signal))
         if (performance.now() - rested < 50) continue
         await nextTurn() // Interrupts and timers come through.
         rested = performance.now()
@@ -254,10 +258,12 @@ export class TextTrainer {
       mismatchKl: oldLogprob === behaviourLogprob ? null : mismatchKl(oldLogprob, behaviourLogprob, prepared.counted),
       importanceWeight: isCorrected ? rangeOf(prepared.weight, prepared.counted) : null,
     }
+    // Not by ticks, whose number depends on when replies come.
+    const firstStep = this.#sftSteps + this.#rlUpdates * updateEpochs
     let first: { sums: TokenLossSums; gradNorm: number } | undefined
     const rate = learningRate * scheduleFactor(schedule, warmupFraction, this.#rlUpdates, updates)
     for (let epoch = 0; epoch < updateEpochs; epoch++) {
-      const sums = this.#learner.differentiate(batch, loss, prepared, totals, given, temperature, this.#ticks + epoch)
+      const sums = this.#learner.differentiate(batch, loss, prepared, totals, given, temperature, firstStep + epoch)
       const gradNorm = this.#learner.descend(rate, maxGradNorm)
       first ??= { sums, gradNorm }
     }
@@ -401,8 +407,12 @@ export class TextTrainer {
 /** Refuses to learn from another distribution than the one sampled from without a correction. */
 function checkSampled(
   { settings, loss }: RlDefinition,
-  { name, sampling }: { name: string; sampling: Sampling },
+  { name, sampling, groupSize, explore }: ReturnType<World['textOptions']>[number],
 ): void {
+  if (settings.groupSize !== groupSize) {
+    throw new InputError('rl.groupSize', String(settings.groupSize), `${groupSize}, as ${name} begins conversations`)
+  }
+  if (!explore) throw new InputError(name, 'explore: false', 'explore: true: a group needs answers that differ')
   if (loss.settings.correction !== 'none') return
   for (const key of ['temperature', 'topK', 'topP', 'minP'] as const) {
     if (settings[key] === sampling[key]) continue
@@ -430,6 +440,18 @@ function advantagesOf(
     if (learns) advantages[rows[i]!] = advantage[place]!
   })
   return advantages
+}
+
+/** Settles with the promise, or once the signal is aborted. */
+async function orAborted(waiting: Promise<void>, signal: AbortSignal): Promise<void> {
+  if (signal.aborted) return
+  let stop = () => {}
+  const aborted = new Promise<void>((resolve) => {
+    stop = resolve
+  })
+  signal.addEventListener('abort', stop)
+  await Promise.race([waiting, aborted])
+  signal.removeEventListener('abort', stop)
 }
 
 function nextTurn(): Promise<void> {

@@ -152,6 +152,31 @@ describe('a run of a language model', () => {
     }
   })
 
+  test('says what is wrong with the files of a run that are not as it wrote them', async () => {
+    const words = ['train', 'text/reverse', 'out=altered', ...SMALL]
+    expect((await colonnade(words, here)).code).toBe(0)
+    const [config, metrics] = ['config.json', 'metrics.jsonl'].map((name) => join(here, 'altered', name))
+    const text = await readFile(config!, 'utf8')
+    for (const [content, message] of [
+      ['null', 'null'],
+      [JSON.stringify({ ...JSON.parse(text), rl: undefined }), 'rl undefined'],
+    ] as const) {
+      await writeFile(config!, content)
+      for (const command of ['resume', 'evaluate']) {
+        const { code, stderr } = await colonnade([command, 'altered'], here)
+        expect(code).toBe(1)
+        expect(stderr).toContain(message)
+        expect(stderr).not.toContain('TypeError')
+      }
+    }
+    await writeFile(config!, text)
+    await writeFile(metrics!, '{oops}\n')
+    const { code, stderr } = await colonnade(['resume', 'altered'], here)
+    expect(code).toBe(1)
+    expect(stderr).toContain('metrics.jsonl:1')
+    expect(stderr).toContain('a line of JSON')
+  })
+
   test('says what is wrong with a task, a key or a loss before it makes a folder', async () => {
     for (const [words, message] of [
       [['text/revers'], 'text/reverse'],

@@ -8,6 +8,7 @@ import { reverse } from '../../src/environments/tasks/sequences.ts'
 import type { Reply } from '../../src/environments/text.ts'
 import { InputError } from '../../src/errors.ts'
 import { languageModel } from '../../src/text/language-model.ts'
+import { evaluateText } from '../../src/training/text-evaluate.ts'
 import { createTextTrainer, type TextTrainer } from '../../src/training/text-trainer.ts'
 import { createWorld } from '../../src/world.ts'
 import { digits } from '../support/conversations.ts'
@@ -257,5 +258,75 @@ describe('learning from conversations', () => {
     await expect(trainerOf({ loss: 'ppo' })).rejects.toThrow(/value head/)
     const env = digits({ example: () => ({ prompt: '1' }) })
     await expect((await trainerOf({}, { env })).supervise().next()).rejects.toThrow(/example \d.*no answer/s)
+  })
+})
+
+describe('what does not fit', () => {
+  test('groups of another size than the world begins, and answers that are not drawn, are errors', async () => {
+    const options = { environment, policy: languageModel(small), numLanes: 4, groupSize: 4 }
+    const algorithm = rl({ groupsPerUpdate: 2, groupSize: 8 })
+    const world = await createWorld(options)
+    expect(() => createTextTrainer(world, { rl: algorithm })).toThrow(/rl\.groupSize.*8.*4/s)
+    const greedy = await createWorld({ ...options, explore: false })
+    expect(() => createTextTrainer(greedy, { rl: rl({ groupSize: 4 }) })).toThrow(/explore/)
+  })
+
+  test('a world of two cohorts of conversations is an error, before it takes memory', async () => {
+    const cohort = { environment, policy: languageModel(small), numLanes: 2 }
+    const world = await createWorld({
+      cohorts: [
+        { ...cohort, name: 'one' },
+        { ...cohort, name: 'two' },
+      ],
+    })
+    expect(() => createTextTrainer(world, { sft: sft() })).toThrow(/2 cohorts/)
+    expect(world.conversations).toHaveLength(2)
+  })
+
+  test('weights of another size are not evaluated', async () => {
+    const options = { environment, policy: languageModel(small), episodes: 1 }
+    await expect(evaluateText({ ...options, weights: new Float32Array(3) })).rejects.toThrow(/weights.*3 numbers/s)
+    await expect(evaluateText({ ...options, adapter: new Float32Array(3) })).rejects.toThrow(/adapter.*3 numbers/s)
+  })
+})
+
+describe('a training that is told to stop', () => {
+  test('waits no longer for replies that are owed, tells the environment, and asks again later', async () => {
+    const signals: AbortSignal[] = []
+    let isAway = true
+    const env = digits({
+      respond: ({ completion }, signal) => {
+        signals.push(signal)
+        return isAway ? new Promise<Reply>(() => {}) : { reward: completion.length / 6 }
+      },
+    })
+    const trainer = await trainerOf({}, { env, steps: 0 })
+    const stop = new AbortController()
+    const first = trainer.updates(stop.signal).next()
+    while (signals.length < 5) await new Promise((resolve) => setTimeout(resolve, 1))
+    stop.abort()
+    expect((await first).done).toBe(true) // Without this the reply's deadline, a minute, would come first.
+    expect(signals.every(({ aborted }) => aborted)).toBe(true)
+    isAway = false
+    const { value } = await trainer.updates().next()
+    expect(value!.rl!.numUnknown).toBe(0)
+  })
+
+  test('drops the same of an adapter’s inputs however many ticks the replies took', async () => {
+    const model = { ...small, loraRank: 2, loraTargets: ['q_proj'], loraDropout: 0.5 }
+    const trained = async (milliseconds: number): Promise<Float32Array> => {
+      const respond = async ({ completion }: { completion: string }): Promise<Reply> => {
+        await new Promise((resolve) => setTimeout(resolve, milliseconds))
+        return { reward: completion.length / 6 }
+      }
+      const env = digits({ respond })
+      const trainer = await trainerOf({ updates: 2 }, { env, steps: 0, model, numLanes: 3 })
+      for await (const _ of trainer.updates()) ticks.push(trainer.moves)
+      return trainer.cohort.adapter!.weights.slice()
+    }
+    const ticks: number[] = []
+    const prompt = await trained(0)
+    expect(await trained(30)).toEqual(prompt)
+    expect(new Set(ticks).size).toBeGreaterThan(2) // They did take others.
   })
 })

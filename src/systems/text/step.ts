@@ -1,5 +1,6 @@
 import { Talk } from '../../components/conversation.ts'
 import { type Reply, stopReasons, type Turn } from '../../environments/text.ts'
+import { show } from '../../errors.ts'
 import { replyIds } from '../../text/dialogue.ts'
 import type { PendingReply, TextCohort } from '../../text-cohort.ts'
 import type { World } from '../../world.ts'
@@ -55,12 +56,16 @@ function turnOf({ conversation, environment, tokenizer, context, histories }: Te
 }
 
 function arrived(reply: Reply): PendingReply {
-  return { reply, arrival: Promise.resolve() }
+  return { reply, arrival: Promise.resolve(), letGo() {} }
 }
 
 function awaited(promise: Promise<Reply>, stop: AbortController, milliseconds: number): PendingReply {
-  const pending: PendingReply = { reply: null, arrival: Promise.resolve() }
+  const pending: PendingReply = { reply: null, arrival: Promise.resolve(), letGo() {} }
   let timer: ReturnType<typeof setTimeout> | undefined
+  pending.letGo = () => {
+    stop.abort()
+    clearTimeout(timer)
+  }
   const late = new Promise<Reply>((resolve) => {
     timer = setTimeout(() => {
       stop.abort()
@@ -100,10 +105,18 @@ function take(cohort: TextCohort, n: number, given: Reply): void {
   hear(cohort, n, ids)
 }
 
-/** A reply whose reward is a finite number, or unknown. */
+/** A reply whose reward is a finite number, or unknown, and whose messages are messages. */
 function checked(reply: Reply): Reply {
   if (typeof reply !== 'object' || reply === null) return failed(`a reply that is ${String(reply)}, not an object`)
-  const { reward } = reply
+  const { reward, messages } = reply
+  if (messages !== undefined && !(Array.isArray(messages) && messages.every(isMessage))) {
+    return failed(`messages that are ${show(messages)}, not a list of { role, content }`)
+  }
   if (reward === null || (typeof reward === 'number' && Number.isFinite(reward))) return reply
   return { ...reply, reward: null, error: reply.error ?? `a reward of ${String(reward)}` }
+}
+
+function isMessage(message: unknown): boolean {
+  const { role, content } = (message ?? {}) as Record<string, unknown>
+  return typeof role === 'string' && typeof content === 'string'
 }

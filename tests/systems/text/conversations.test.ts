@@ -208,9 +208,14 @@ describe('what goes wrong in an environment', () => {
     ['says Infinity', () => ({ reward: Number.POSITIVE_INFINITY }), 'a reward of Infinity'],
     ['says nothing', () => undefined as never, 'a reply that is undefined'],
     ['says a word', () => ({ reward: 'good' as never }), 'a reward of good'],
+    ['speaks in no messages', () => ({ reward: 1, messages: 'more' as never }), 'messages that are "more"'],
+    ['says nobody knows what', () => ({ reward: 1, messages: [{ role: 'user' }] as never }), 'not a list of'],
     ['never answers', () => new Promise<never>(() => {}), 'no reply within 0.02 s'],
   ])('a reward that %s is unknown with its reason, and never a number made up instead', async (_, respond, reason) => {
-    const all = await talkUntil(await talkWorld({ environment: digits({ respond }), replySeconds: 0.02 }), 3)
+    const all = await talkUntil(
+      await talkWorld({ environment: digits({ respond, maxTurns: 2 }), replySeconds: 0.02 }),
+      3,
+    )
     for (const { reward, error } of all) {
       expect(reward).toBeNull()
       expect(error).toContain(reason)
@@ -228,6 +233,13 @@ describe('what goes wrong in an environment', () => {
     expect(() => tick(strange)).toThrow(InputError)
     const empty = await talkWorld({ environment: digits({ example: () => ({ prompt: '' }) }) })
     expect(() => tick(empty)).toThrow(/at least one token/)
+  })
+
+  test('an example that is none, and an environment without a function, are errors', async () => {
+    const none = await talkWorld({ environment: digits({ example: () => undefined as never }) })
+    expect(() => tick(none)).toThrow(/text\/digits, example \d.*a prompt/s)
+    expect(() => digits({ respond: undefined as never })).toThrow(/respond.*a function/s)
+    expect(() => digits({ example: 3 as never })).toThrow(/example.*a function/s)
   })
 
   test('options out of range are errors', async () => {
