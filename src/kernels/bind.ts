@@ -89,6 +89,7 @@ import { MATMUL_SCRATCH, matmul } from './tensor/matmul.ts'
 import { dropElements, scaleElements } from './transformer/adapter.ts'
 import { attentionBackward, attentionForward } from './transformer/attention.ts'
 import { rmsNormBackward, rmsNormForward } from './transformer/norm.ts'
+import { dequantizeRows, quantizeRows } from './transformer/quantized.ts'
 import { rope } from './transformer/rope.ts'
 import { restrictVocabulary, supportVocabulary } from './transformer/support.ts'
 import { swigluBackward, swigluForward } from './transformer/swiglu.ts'
@@ -132,8 +133,8 @@ export {
 }
 
 /**
- * Advantages and losses of tokens, sequences and groups, the supports of tokens, and what adapters need beside matrix products:
- * little beside the transformer that evaluates the tokens. Their plain bodies serve in every build; they take arrays in any memory.
+ * Advantages and losses of tokens, sequences and groups, the supports of tokens, and what adapters and weights in 8 bits need
+ * once or beside matrix products: little beside the transformer that evaluates the tokens. Their plain bodies serve in every build; they take arrays in any memory.
  */
 const plainKernels = {
   correctionWeights,
@@ -143,6 +144,7 @@ const plainKernels = {
   klPenalty,
   overlongPenalty,
   policyLoss,
+  quantizeRows,
   restrictVocabulary,
   scaleElements,
   spreadAdvantage,
@@ -177,6 +179,7 @@ const plain = {
   denseBackwardInput,
   denseBackwardWeights,
   denseForward,
+  dequantizeRows,
   discountedReturns,
   drawNormal,
   drawUniform,

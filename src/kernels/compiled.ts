@@ -3,7 +3,7 @@
  * this file, once built, lie four modules: {simd, relaxed} × {shared, unshared memory}. A module is compiled once a
  * process; every thread makes its own instance. A call allocates nothing.
  *
- * Every kernel has a SIMD body but those over tokens, sequences, groups, supports and adapters, which are plain in every build (`bind.ts`).
+ * Every kernel has a SIMD body but those over tokens, sequences, groups, supports and adapters, and quantizing, which are plain in every build (`bind.ts`).
  * Plain is also what remains for the steps of environments whose state is kept in f64.
  */
 import { assert, InputError } from '../errors.ts'
@@ -389,6 +389,9 @@ export function bindCompiled(
     },
     denseForward(y, x, weight, bias, numRows, numInputs, numOutputs, activation, yFrom, xFrom) {
       body.denseForward(at(y), at(x), at(weight), at(bias), numRows, numInputs, numOutputs, activation, yFrom, xFrom)
+    },
+    dequantizeRows(x, values, scale, numRows, width) {
+      body.dequantizeRows(at(x), at(values), at(scale), numRows, width)
     },
     discountedReturns(returns, carry, reward, nextValue, terminated, truncated, valid, gamma, numSteps, numLanes) {
       body.discountedReturns(

@@ -9,13 +9,20 @@ import type { Random } from '../../random.ts'
 import { Forward, type KeyValueCache } from './forward.ts'
 import type { LoraAdapter, LoraModel } from './lora.ts'
 import { forwardPlan, type TransformerModel } from './model.ts'
+import type { QuantizedColumns } from './quantized.ts'
 import { checkSampling, type Sampling } from './sampling.ts'
 
 /** Rows of a prompt that are fed at once, at least: the copy of the weights that a matrix product makes pays for so many. */
 const FED_ROWS = 64
 
 /** The columns of one thread to decode up to `slots` sequences at once, of at most `context` tokens each. */
-export function decoderPlan(model: TransformerModel, slots: number, context: number, lora: LoraModel | null = null) {
+export function decoderPlan(
+  model: TransformerModel,
+  slots: number,
+  context: number,
+  lora: LoraModel | null = null,
+  isQuantized = false,
+) {
   const rows = Math.max(slots, FED_ROWS)
   const { numKeyHeads, headWidth, numLayers, vocabularySize } = model.shape
   const cached = () => column('f32', slots * context, numKeyHeads * headWidth)
@@ -24,7 +31,7 @@ export function decoderPlan(model: TransformerModel, slots: number, context: num
     cache: Object.fromEntries(
       Array.from({ length: numLayers }, (_, index) => [index, { key: cached(), value: cached() }]),
     ),
-    forward: forwardPlan(model, rows, context, 1, lora),
+    forward: forwardPlan(model, rows, context, 1, lora, isQuantized),
     /** A row's place in the cache: it is slot · context + position. */
     cacheRow: column('i32', rows),
     /** Written by the caller before `advance`, a row each: the sequence's slot, and what keys its random numbers. */
@@ -61,7 +68,7 @@ export class TransformerDecoder {
 
   constructor(
     model: TransformerModel,
-    weights: Float32Array,
+    weights: Float32Array | QuantizedColumns,
     columns: DecoderColumns,
     kernels: Kernels,
     random: Random,

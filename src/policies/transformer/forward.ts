@@ -16,6 +16,7 @@ import {
   type TransformerWeights,
   viewParameters,
 } from './parameters.ts'
+import { nameQuantized, type QuantizedColumns } from './quantized.ts'
 
 /** A forward pass's columns. */
 export type ForwardColumns = Columns<ReturnType<typeof forwardPlan>>
@@ -43,7 +44,7 @@ export class Forward {
 
   constructor(
     model: TransformerModel,
-    weights: Float32Array,
+    weights: Float32Array | QuantizedColumns,
     columns: ForwardColumns,
     kernels: Kernels,
     adapter: LoraAdapter | null,
@@ -53,14 +54,17 @@ export class Forward {
     this.columns = columns
     this.kernels = kernels
     this.adapter = adapter
-    const views = mapParameters(model.parameters, viewParameters(model.parameters, weights))
+    const { kept: views, matrices } =
+      weights instanceof Float32Array
+        ? { kept: mapParameters(model.parameters, viewParameters(model.parameters, weights)), matrices: undefined }
+        : nameQuantized(model, weights)
     if (adapter) {
       const { parameters } = adapter.lora
       for (const [name, view] of mapParameters(parameters, viewParameters(parameters, adapter.weights))) {
         views.set(name, view)
       }
     }
-    this.weights = nameParameters(model.shape, views, columns.none)
+    this.weights = nameParameters(model.shape, views, columns.none, columns.none, matrices)
     this.layers = Object.values(columns.layers)
     const { token } = columns
     this.#tokenRows = new Uint32Array(token.buffer, token.byteOffset, token.length)
@@ -146,11 +150,31 @@ export class Forward {
   project(y: Float32Array, x: Float32Array, projection: Projection, count: number, accumulate = false): void {
     const { kernels } = this
     const { none, scratch } = this.columns
-    const { numOutputs, numInputs, weight, bias, b } = projection
-    kernels.matmul(y, x, weight, bias, scratch, count, numOutputs, numInputs, false, true, accumulate)
+    const { numOutputs, numInputs, bias, b } = projection
+    kernels.matmul(
+      y,
+      x,
+      this.weightOf(projection),
+      bias,
+      scratch,
+      count,
+      numOutputs,
+      numInputs,
+      false,
+      true,
+      accumulate,
+    )
     if (b.length === 0) return
     const { low } = this.projectLow(x, projection, count)
     kernels.matmul(y, low, b, none, scratch, count, numOutputs, b.length / numOutputs, false, true, true)
+  }
+
+  /** A projection's weights in f32: until the next call, where they are kept in 8 bits. */
+  weightOf({ weight, quantized, numOutputs, numInputs }: Projection): Float32Array {
+    if (quantized === null) return weight
+    const { dequantized } = this.columns
+    this.kernels.dequantizeRows(dequantized, quantized.values, quantized.scale, numOutputs, numInputs)
+    return dequantized
   }
 
   /** `low` (count × rank) = scale · x · Aᵀ, and what of x was left by dropout for that. */

@@ -150,6 +150,7 @@ export function forwardPlan(
   context: number,
   numLayers: number,
   lora: LoraModel | null,
+  isQuantized: boolean,
 ) {
   const { shape, hasValueHead } = model
   const { width, numHeads, headWidth, feedForwardWidth } = shape
@@ -170,6 +171,8 @@ export function forwardPlan(
     /** Workspace of the matrix products. */
     scratch: column('f32', MATMUL_SCRATCH),
     none: column('f32', 0),
+    /** A projection's weights, where they are kept in 8 bits. */
+    dequantized: column('f32', isQuantized ? width * Math.max(numHeads * headWidth, feedForwardWidth) : 0),
     /** What an adapter makes of a projection's input, rows × rank, and that input after dropout. */
     low: each(lora?.settings.rank ?? 0),
     dropped: each(lora && lora.settings.dropout > 0 ? Math.max(width, numHeads * headWidth, feedForwardWidth) : 0),

@@ -16,6 +16,7 @@ import {
   type TransformerWeights,
   viewParameters,
 } from './parameters.ts'
+import type { QuantizedColumns } from './quantized.ts'
 import { inverseOf } from './sampling.ts'
 
 /** What a transformer says of packed rows: a number each, in nats; the value has no elements where there is no critic. */
@@ -42,11 +43,17 @@ export interface TokenSupports {
 }
 
 /** The columns of one thread for batches of at most `rows` rows, in sequences of at most `context` tokens. */
-export function packedPlan(model: TransformerModel, rows: number, context: number, lora: LoraModel | null = null) {
+export function packedPlan(
+  model: TransformerModel,
+  rows: number,
+  context: number,
+  lora: LoraModel | null = null,
+  isQuantized = false,
+) {
   const { width, numHeads, numKeyHeads, headWidth, numLayers, vocabularySize } = model.shape
   const each = (elements: number) => column('f32', rows, elements)
   return {
-    forward: forwardPlan(model, rows, context, numLayers, lora),
+    forward: forwardPlan(model, rows, context, numLayers, lora, isQuantized),
     target: column('i32', rows),
     /** Where the support of a row's target begins and ends. */
     supportBegin: column('i32', rows),
@@ -78,20 +85,22 @@ export type PackedColumns = Columns<ReturnType<typeof packedPlan>>
 export class PackedTransformer {
   readonly #columns: PackedColumns
   readonly #forward: Forward
+  readonly #isQuantized: boolean
   readonly #gradients = new WeakMap<ParameterViews, TransformerWeights>()
   /** The ids of the packed rows' supports; null where no row has one. */
   #supportIds: Int32Array | null = null
 
-  /** With an adapter the model's own weights are frozen, and gradients are the adapter's. */
+  /** With an adapter, which weights in 8 bits need, the model's own are frozen, and gradients are the adapter's. */
   constructor(
     model: TransformerModel,
-    weights: Float32Array,
+    weights: Float32Array | QuantizedColumns,
     columns: PackedColumns,
     kernels: Kernels,
     adapter: LoraAdapter | null = null,
   ) {
     this.#columns = columns
     this.#forward = new Forward(model, weights, columns.forward, kernels, adapter)
+    this.#isQuantized = !(weights instanceof Float32Array)
     columns.ones.fill(1)
   }
 
@@ -181,8 +190,12 @@ export class PackedTransformer {
    * Evaluates the packed rows, calls `lossOf` once, and adds the loss's gradient by what is trained to `gradient`. `step`, the
    * optimizer's, keys an adapter's dropout: what is dropped is a function of it, of the sequence's place in the list that was
    * packed, and of the token's in the sequence.
+   * @throws InputError for weights in 8 bits without an adapter.
    */
   differentiate(count: number, lossOf: TokenLossOf, gradient: ParameterViews, temperature = 1, step = 0): void {
+    if (this.#isQuantized && this.#forward.adapter === null) {
+      throw new InputError('weights', 'a model in 8 bits', 'an adapter to train, or weights in f32')
+    }
     this.#forward.setDropout(step)
     const evaluated = this.#evaluate(count, temperature)
     lossOf(evaluated, this.#columns, count)
@@ -353,7 +366,7 @@ export class PackedTransformer {
     const { kernels, columns } = forward
     const { none, scratch } = columns
     const { dLow } = this.#columns
-    const { numOutputs, numInputs, place, weight, a, b } = projection
+    const { numOutputs, numInputs, place, a, b } = projection
     const rank = a.length / numInputs
     if (into.weight.length > 0) this.#backwardWeights(into.weight, dy, x, count, numOutputs, numInputs, into.bias)
     if (rank > 0) {
@@ -363,7 +376,7 @@ export class PackedTransformer {
       kernels.scaleElements(dLow, forward.adapter!.lora.scale, count * rank)
       kernels.matmul(into.a, dLow, left, none, scratch, rank, numInputs, count, true, false, true)
     }
-    this.#backwardInput(dx, dy, weight, count, numOutputs, numInputs, accumulate)
+    this.#backwardInput(dx, dy, forward.weightOf(projection), count, numOutputs, numInputs, accumulate)
     if (rank > 0) {
       const through = forward.hasDropout ? columns.dropped : dx
       kernels.matmul(through, dLow, a, none, scratch, count, numInputs, rank, false, false, !forward.hasDropout)

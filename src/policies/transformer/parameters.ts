@@ -5,6 +5,7 @@
 import type { Parameter, ParameterViews } from '../policy.ts'
 import type { TransformerShape } from './config.ts'
 import { sizeOf, VALUE_HEAD, VOCABULARY_CHUNK } from './model.ts'
+import type { QuantizedMatrix } from './quantized.ts'
 
 /** A dense layer y = W x + b, and what an adapter adds to it: scale · B A x. */
 export interface Projection {
@@ -14,6 +15,8 @@ export interface Projection {
   readonly place: number
   /** numOutputs × numInputs. */
   readonly weight: Float32Array
+  /** The weights where they are kept in 8 bits; `weight` has no elements then. */
+  readonly quantized: QuantizedMatrix | null
   readonly bias: Float32Array
   /** A (rank × numInputs) and B (numOutputs × rank). */
   readonly a: Float32Array
@@ -95,13 +98,14 @@ export function mapParameters(parameters: readonly Parameter[], views: Parameter
 
 /**
  * Views by what they are. `none` stands for what is not there, but for the norms, which are `norm` then: a frozen model's norms
- * still need a place for gradients that nobody reads.
+ * still need a place for gradients that nobody reads. `matrices` are the projections' weights that are kept in 8 bits.
  */
 export function nameParameters(
   shape: TransformerShape,
   views: ReadonlyMap<string, Float32Array>,
   none: Float32Array,
   norm: Float32Array = none,
+  matrices?: ReadonlyMap<string, QuantizedMatrix>,
 ): TransformerWeights {
   const take = (name: string): Float32Array => views.get(name) ?? none
   const embedding = take('model.embed_tokens.weight')
@@ -121,6 +125,7 @@ export function nameParameters(
           numInputs,
           place: index * names.length + names.indexOf(name),
           weight: take(`${module}.weight`),
+          quantized: matrices?.get(`${module}.weight`) ?? null,
           bias: take(`${module}.bias`),
           a: take(`${module}.lora_A.weight`),
           b: take(`${module}.lora_B.weight`),

@@ -1,12 +1,17 @@
 /** The models recorded in tests/golden/transformer, and transformers at work over columns of their own. */
 import { takeArena } from '../../../src/components/arena.ts'
 import { column } from '../../../src/components/column.ts'
-import { bestKernelBuild, createKernels, type KernelBuild } from '../../../src/kernels/bind.ts'
+import { bestKernelBuild, createKernels, type KernelBuild, type Kernels } from '../../../src/kernels/bind.ts'
 import { decoderPlan, TransformerDecoder } from '../../../src/policies/transformer/decoder.ts'
 import { loadTransformer } from '../../../src/policies/transformer/folder.ts'
 import type { LoraAdapter, LoraModel } from '../../../src/policies/transformer/lora.ts'
 import type { TransformerModel } from '../../../src/policies/transformer/model.ts'
 import { PackedTransformer, packedPlan } from '../../../src/policies/transformer/packed.ts'
+import {
+  type QuantizedColumns,
+  quantizedPlan,
+  quantizeTransformer,
+} from '../../../src/policies/transformer/quantized.ts'
 import { Random } from '../../../src/random.ts'
 import { readSafetensors, tensorValues } from '../../../src/safetensors.ts'
 
@@ -55,6 +60,11 @@ function place(column: Float32Array, adapted: Adapted | undefined): LoraAdapter 
   return { lora: adapted.model, weights: column, random: new Random(6) }
 }
 
+function quantized(columns: QuantizedColumns, model: TransformerModel, weights: Float32Array, kernels: Kernels) {
+  quantizeTransformer(columns, model, weights, kernels)
+  return columns
+}
+
 /** A packed transformer, its weights and a gradient in one arena. */
 export function packed(
   model: TransformerModel,
@@ -63,20 +73,23 @@ export function packed(
   rows = 64,
   context = 40,
   adapted?: Adapted,
+  isQuantized = false,
 ) {
   const lora = adapted?.model ?? null
   const plan = {
     weights: column('f32', model.numParameters),
+    bytes: isQuantized ? quantizedPlan(model) : {},
     gradient: column('f32', (lora ?? model).numParameters),
     adapter: column('f32', lora?.numParameters ?? 0),
-    packed: packedPlan(model, rows, context, lora),
+    packed: packedPlan(model, rows, context, lora, isQuantized),
   }
   const { arena, columns } = takeArena(plan)
   columns.weights.set(given)
   const kernels = createKernels(arena.memory, build)
   const { weights, gradient } = columns
   const adapter = place(columns.adapter, adapted)
-  const network = new PackedTransformer(model, weights, columns.packed, kernels, adapter)
+  const given8 = isQuantized ? quantized(columns.bytes as QuantizedColumns, model, given, kernels) : weights
+  const network = new PackedTransformer(model, given8, columns.packed, kernels, adapter)
   return { network, weights, gradient, adapter: columns.adapter }
 }
 
@@ -88,16 +101,20 @@ export function decoder(
   slots = 4,
   context = 40,
   adapted?: Adapted,
+  isQuantized = false,
 ) {
   const lora = adapted?.model ?? null
   const plan = {
     weights: column('f32', model.numParameters),
+    bytes: isQuantized ? quantizedPlan(model) : {},
     adapter: column('f32', lora?.numParameters ?? 0),
-    decoder: decoderPlan(model, slots, context, lora),
+    decoder: decoderPlan(model, slots, context, lora, isQuantized),
   }
   const { arena, columns } = takeArena(plan)
   columns.weights.set(given)
   const kernels = createKernels(arena.memory, build)
   const adapter = place(columns.adapter, adapted)
-  return new TransformerDecoder(model, columns.weights, columns.decoder, kernels, new Random(5), adapter)
+  const { weights, bytes } = columns
+  const given8 = isQuantized ? quantized(bytes as QuantizedColumns, model, given, kernels) : weights
+  return new TransformerDecoder(model, given8, columns.decoder, kernels, new Random(5), adapter)
 }

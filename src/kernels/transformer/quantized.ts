@@ -1,0 +1,37 @@
+/**
+ * Weights in 8 bits (Dettmers et al. 2022, without their outliers): each row of a matrix (numRows × width) is whole numbers
+ * from −127 to 127, a byte each in two's complement, times one scale.
+ */
+
+/** Rounds each row to the nearest multiple of scale = max |row| / 127; a row of zeros has the scale 0. */
+export function quantizeRows(
+  values: Uint8Array,
+  scale: Float32Array,
+  x: Float32Array,
+  numRows: number,
+  width: number,
+): void {
+  for (let row = 0; row < numRows; row++) {
+    let largest = 0
+    for (let k = 0; k < width; k++) largest = Math.max(largest, Math.abs(x[row * width + k]!))
+    scale[row] = largest / 127
+    const step = scale[row]!
+    for (let k = 0; k < width; k++) {
+      const whole = step > 0 ? Math.round(x[row * width + k]! / step) : 0
+      values[row * width + k] = Math.max(-127, Math.min(127, whole))
+    }
+  }
+}
+
+/** The weights that the bytes stand for. */
+export function dequantizeRows(
+  x: Float32Array,
+  values: Uint8Array,
+  scale: Float32Array,
+  numRows: number,
+  width: number,
+): void {
+  for (let row = 0; row < numRows; row++) {
+    for (let k = 0; k < width; k++) x[row * width + k] = ((values[row * width + k]! << 24) >> 24) * scale[row]!
+  }
+}

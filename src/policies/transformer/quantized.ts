@@ -1,0 +1,92 @@
+/**
+ * A frozen model in 8 bits: the projections of its layers are bytes with a scale a row, everything else stays f32. It can be
+ * evaluated, decoded and trained by an adapter on top (QLoRA's way, Dettmers et al. 2023, with whole numbers for its NF4); a
+ * projection's weights are made f32 again for the moment in which they are used.
+ */
+import { type Columns, column, type Plan } from '../../components/column.ts'
+import type { Kernels } from '../../kernels/bind.ts'
+import type { Parameter } from '../policy.ts'
+import { checkWeights } from '../weights.ts'
+import { sizeOf, type TransformerModel } from './model.ts'
+import { PROJECTIONS, viewParameters } from './parameters.ts'
+
+/** A projection's weights in 8 bits. */
+export interface QuantizedMatrix {
+  /** numOutputs × numInputs, in two's complement. */
+  readonly values: Uint8Array
+  /** What each output's values are multiplied by. */
+  readonly scale: Float32Array
+}
+
+/** The parameters of a model that stay as they are, and those that become bytes, each with their places in their own block. */
+function divide(model: TransformerModel): { kept: Parameter[]; quantized: Parameter[] } {
+  const endings = Object.values(PROJECTIONS).map((module) => `.${module}.weight`)
+  const place = (parameters: readonly Parameter[]): Parameter[] => {
+    let offset = 0
+    return parameters.map((parameter) => {
+      const placed = { ...parameter, offset }
+      offset += sizeOf(parameter)
+      return placed
+    })
+  }
+  const isProjection = ({ name }: Parameter) => endings.some((ending) => name.endsWith(ending))
+  return {
+    kept: place(model.parameters.filter((parameter) => !isProjection(parameter))),
+    quantized: place(model.parameters.filter(isProjection)),
+  }
+}
+
+/** The columns of a model's weights in 8 bits: a byte for each weight of a projection, four for each other. */
+export function quantizedPlan(model: TransformerModel) {
+  const { kept, quantized } = divide(model)
+  const count = (parameters: readonly Parameter[]) => parameters.reduce((sum, parameter) => sum + sizeOf(parameter), 0)
+  return {
+    kept: column('f32', count(kept)),
+    values: column('u8', count(quantized)),
+    scale: column(
+      'f32',
+      quantized.reduce((sum, { shape }) => sum + shape[0]!, 0),
+    ),
+  } satisfies Plan
+}
+
+/** A model's weights in 8 bits. */
+export type QuantizedColumns = Columns<ReturnType<typeof quantizedPlan>>
+
+/**
+ * Fills the columns from a model's weights: each weight of a projection is moved by at most a 254th of its row's largest.
+ * @throws InputError for weights of another length, or that are not finite.
+ */
+export function quantizeTransformer(
+  columns: QuantizedColumns,
+  model: TransformerModel,
+  weights: Float32Array,
+  kernels: Kernels,
+): void {
+  checkWeights(model, weights)
+  const places = new Map(model.parameters.map(({ name, offset }) => [name, offset]))
+  const { kept, matrices } = nameQuantized(model, columns)
+  for (const [name, view] of kept) view.set(weights.subarray(places.get(name)!, places.get(name)! + view.length))
+  for (const [name, { values, scale }] of matrices) {
+    const from = weights.subarray(places.get(name)!, places.get(name)! + values.length)
+    kernels.quantizeRows(values, scale, from, scale.length, values.length / scale.length)
+  }
+}
+
+/** What the columns hold, by the names of the model's parameters. */
+export function nameQuantized(
+  model: TransformerModel,
+  columns: QuantizedColumns,
+): { kept: Map<string, Float32Array>; matrices: Map<string, QuantizedMatrix> } {
+  const { kept, quantized } = divide(model)
+  const views = viewParameters(kept, columns.kept)
+  let row = 0
+  const matrices = new Map<string, QuantizedMatrix>()
+  for (const parameter of quantized) {
+    const { name, offset, shape } = parameter
+    const scale = columns.scale.subarray(row, row + shape[0]!)
+    matrices.set(name, { values: columns.values.subarray(offset, offset + sizeOf(parameter)), scale })
+    row += shape[0]!
+  }
+  return { kept: new Map(kept.map(({ name }, index) => [name, views[index]!])), matrices }
+}

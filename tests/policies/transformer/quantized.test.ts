@@ -1,0 +1,117 @@
+import { describe, expect, test } from 'vitest'
+import { listColumns } from '../../../src/components/column.ts'
+import { lora } from '../../../src/policies/transformer/lora.ts'
+import { transformer } from '../../../src/policies/transformer/model.ts'
+import { quantizedPlan } from '../../../src/policies/transformer/quantized.ts'
+import { Numbers } from '../../kernels/calls.ts'
+import { builds, decoder, families, golden, packed } from './golden.ts'
+
+const cases = families.flatMap((family) => builds.map((build) => [family, build] as const))
+
+describe('a model in 8 bits', () => {
+  test('takes a quarter of the bytes, where projections are most of the weights', () => {
+    const model = transformer({
+      ...{ model_type: 'llama', vocab_size: 64, hidden_size: 128, num_hidden_layers: 4, num_attention_heads: 4 },
+      ...{ intermediate_size: 344, max_position_embeddings: 64, rms_norm_eps: 1e-5, rope_theta: 1e4 },
+      tie_word_embeddings: true,
+    })
+    const bytes = listColumns(quantizedPlan(model)).reduce((sum, each) => sum + each.bytes, 0)
+    const projections = 4 * (4 * 128 * 128 + 3 * 128 * 344)
+    const rows = 4 * (5 * 128 + 2 * 344)
+    expect(bytes).toBe(projections + 4 * rows + 4 * (model.numParameters - projections))
+    expect(bytes / (4 * model.numParameters)).toBeLessThan(0.27)
+  })
+
+  test.each(cases)('makes logits near those of the whole weights (%s, %s)', async (family, build) => {
+    const { model, weights, tokens, offsets, logits } = await golden(family)
+    const { vocabularySize } = model.shape
+    const network = decoder(model, weights, build, 4, 40, undefined, true)
+    const { token, position } = network.columns.forward
+    let [squares, wholeSquares, farthest] = [0, 0, 0]
+    for (let s = 0; s + 1 < offsets.length; s++) {
+      for (let i = offsets[s]!; i < offsets[s + 1]!; i++) {
+        token[0] = tokens[i]!
+        position[0] = i - offsets[s]!
+        network.advance(1, {}, false)
+        for (let j = 0; j < vocabularySize; j++) {
+          const wanted = logits[i * vocabularySize + j]!
+          const apart = network.columns.logits[j]! - wanted
+          squares += apart ** 2
+          wholeSquares += wanted ** 2
+          farthest = Math.max(farthest, Math.abs(apart))
+        }
+      }
+    }
+    // Weights are rounded to one part in 254 of their row's largest: logits move by about a hundredth of their size.
+    expect(Math.sqrt(squares / wholeSquares)).toBeLessThan(0.02)
+    expect(farthest).toBeLessThan(0.3)
+    expect(farthest).toBeGreaterThan(1e-3)
+  })
+
+  test.each(cases)(
+    'says the same in sampling and evaluation, with an adapter on top, bit for bit (%s, %s)',
+    async (family, build) => {
+      const { model, weights } = await golden(family)
+      const adapter = lora(model, { rank: 3 })
+      const adapted = { model: adapter, weights: new Numbers(3).floats(adapter.numParameters, -0.3, 0.3) }
+      const network = decoder(model, weights, build, 2, 40, adapted, true)
+      const { columns } = network
+      const tokens = [7]
+      const recorded: number[] = []
+      for (let i = 0; i < 15; i++) {
+        columns.forward.token[0] = tokens.at(-1)!
+        columns.forward.position[0] = i
+        network.advance(1, {}, true)
+        tokens.push(columns.chosen[0]!)
+        recorded.push(columns.forward.logprob[0]!)
+      }
+      const work = packed(model, weights, build, 64, 40, adapted, true)
+      const { logprob } = work.network.evaluate(work.network.pack([1, 2, 3, ...tokens], [0, 3, 19], 0, 2))
+      expect([...logprob.slice(2, 17)]).toEqual(recorded)
+    },
+  )
+
+  test.each(families)('passes gradients on to the adapter, as finite differences say (%s)', async (family) => {
+    const { model, weights, tokens, offsets } = await golden(family)
+    const adapter = lora(model, { rank: 3 })
+    const adapted = { model: adapter, weights: new Numbers(3).floats(adapter.numParameters, -0.3, 0.3) }
+    const work = packed(model, weights, 'plain', 64, 40, adapted, true)
+    const { network, gradient } = work
+    const count = network.pack(tokens, offsets, 0, 3)
+    const byLogprob = new Numbers(1).floats(count)
+    network.differentiate(
+      count,
+      (_, { dLogprob, dEntropy }) => {
+        dLogprob.set(byLogprob)
+        dEntropy.fill(0)
+      },
+      network.view(gradient),
+    )
+    const direction = new Numbers(7).floats(adapter.numParameters)
+    const at = (far: number): number => {
+      work.adapter.set(adapted.weights.map((weight, i) => weight + far * direction[i]!))
+      const { logprob } = network.evaluate(count)
+      return byLogprob.reduce((sum, by, i) => sum + by * logprob[i]!, 0)
+    }
+    const far = 5e-4
+    const slope = (8 * (at(far) - at(-far)) - (at(2 * far) - at(-2 * far))) / (12 * far)
+    const wanted = direction.reduce((sum, value, i) => sum + value * gradient[i]!, 0)
+    expect(Math.abs(slope - wanted), `${slope}, ${wanted}`).toBeLessThan(0.01 * Math.max(1, Math.abs(wanted)))
+  })
+
+  test('is not trained itself', async () => {
+    const { model, weights, tokens, offsets } = await golden('llama')
+    const { network, gradient } = packed(model, weights, 'plain', 64, 40, undefined, true)
+    const count = network.pack(tokens, offsets, 0, 3)
+    expect(() => network.differentiate(count, () => {}, network.view(gradient))).toThrow(
+      'weights: got a model in 8 bits, expected an adapter to train, or weights in f32',
+    )
+  })
+
+  test('of weights that are not finite, or of another model, is not made', async () => {
+    const { model, weights } = await golden('llama')
+    expect(() => packed(model, weights.with(5, Number.NaN), 'plain', 64, 40, undefined, true)).toThrow(
+      'got NaN in element 5',
+    )
+  })
+})
