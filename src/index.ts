@@ -87,6 +87,7 @@ export { loadTransformer, saveTransformer } from './policies/transformer/folder.
 export { type LoraModel, type LoraSettings, lora, mergeLora, unmergeLora } from './policies/transformer/lora.ts'
 export { loadLora, saveLora } from './policies/transformer/lora-folder.ts'
 export { type TransformerModel, transformer } from './policies/transformer/model.ts'
+export { type BaseWeights, type QuantizedColumns, wholeWeights } from './policies/transformer/quantized.ts'
 export { checkSampling, type Sampling } from './policies/transformer/sampling.ts'
 export { loadWeights, saveWeights } from './policies/weights.ts'
 export { Random, Stream } from './random.ts'

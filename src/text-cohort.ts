@@ -12,6 +12,7 @@ import { createLanes } from './lanes.ts'
 import { decoderPlan, TransformerDecoder } from './policies/transformer/decoder.ts'
 import type { LoraAdapter } from './policies/transformer/lora.ts'
 import type { TransformerModel } from './policies/transformer/model.ts'
+import { type QuantizedColumns, quantizedPlan, setWeights } from './policies/transformer/quantized.ts'
 import { checkSampling, type Sampling } from './policies/transformer/sampling.ts'
 import { Random } from './random.ts'
 import { Trajectories } from './tables/trajectories.ts'
@@ -69,7 +70,10 @@ export interface TextCohort {
   readonly lanes: Uint32Array
   readonly conversation: Conversation
   readonly decoder: TransformerDecoder
+  /** No elements where they are kept in 8 bits, under an adapter. */
   readonly weights: Float32Array
+  /** Null where they are whole. */
+  readonly quantized: QuantizedColumns | null
   /** What is trained instead of the weights; null where there is no adapter. */
   readonly adapter: LoraAdapter | null
   readonly learner: Columns<Plan>
@@ -139,10 +143,11 @@ export function textCohortPlan({ options, opened, learner }: TextDraft) {
   const { numLanes, environment } = options
   const lora = opened.adapter?.lora ?? null
   return {
-    weights: saved(column('f32', model.numParameters)),
+    weights: saved(column('f32', opened.isQuantized ? 0 : model.numParameters)),
+    quantized: (opened.isQuantized ? quantizedPlan(model) : {}) as Plan,
     adapter: saved(column('f32', lora?.numParameters ?? 0)),
     conversation: conversationPlan(numLanes, context),
-    decoder: decoderPlan(model, numLanes, context, lora),
+    decoder: decoderPlan(model, numLanes, context, lora, opened.isQuantized),
     order: column('u32', environment.numExamples),
     words: column('u32', 4),
     learner: learner ?? {},
@@ -160,8 +165,10 @@ export function createTextCohort(
   const { environment, policy: policyDefinition, numLanes } = options
   const { model, tokenizer, weights, context } = opened
   const random = new Random(world.seed)
-  if (weights === null) model.initialise(columns.weights, random, key)
-  else columns.weights.set(weights)
+  const whole = weights ?? new Float32Array(model.numParameters)
+  if (weights === null) model.initialise(whole, random, key)
+  const quantized = opened.isQuantized ? (columns.quantized as QuantizedColumns) : null
+  setWeights(quantized ?? columns.weights, model, whole)
   const adapter = opened.adapter === null ? null : { lora: opened.adapter.lora, weights: columns.adapter, random }
   if (opened.adapter?.weights) columns.adapter.set(opened.adapter.weights)
   else adapter?.lora.initialise(columns.adapter, random, key)
@@ -180,8 +187,9 @@ export function createTextCohort(
     replyMilliseconds: 1000 * (options.replySeconds ?? 60),
     lanes: createLanes(world.ecs, [columns.conversation], numLanes),
     conversation: columns.conversation,
-    decoder: new TransformerDecoder(model, columns.weights, columns.decoder, kernels, random, adapter),
+    decoder: new TransformerDecoder(model, quantized ?? columns.weights, columns.decoder, kernels, random, adapter),
     weights: columns.weights,
+    quantized,
     adapter,
     learner: columns.learner,
     random,

@@ -14,6 +14,7 @@ import {
   type TokenDerivatives,
   type TokensEvaluated,
 } from '../policies/transformer/packed.ts'
+import type { BaseWeights } from '../policies/transformer/quantized.ts'
 import {
   differentiateCritic,
   differentiateLoss,
@@ -32,10 +33,11 @@ export function tokenLearnerPlan(
   settings: OptimizerSettings,
   hasReference: boolean,
   lora: LoraModel | null = null,
+  isQuantized = false,
 ) {
   const { numParameters } = lora ?? model
   return {
-    packed: packedPlan(model, rows, context, lora),
+    packed: packedPlan(model, rows, context, lora, isQuantized),
     gradient: column('f32', numParameters),
     optimizer: optimizerPlan(settings, numParameters),
     /** What is trained, as the reference policy has it; no elements where there is none. */
@@ -94,14 +96,14 @@ export class TokenLearner {
 
   constructor(
     model: TransformerModel,
-    weights: Float32Array,
+    weights: BaseWeights,
     columns: TokenLearnerColumns,
     kernels: Kernels,
     settings: OptimizerSettings,
     adapter: LoraAdapter | null = null,
   ) {
     this.columns = columns
-    this.#trained = adapter?.weights ?? weights
+    this.#trained = trainedOf(weights, adapter)
     this.#kernels = kernels
     this.#settings = settings
     this.#hasCritic = model.hasValueHead
@@ -240,6 +242,13 @@ export class TokenLearner {
     optimizerStep(this.#settings, optimizer, this.#kernels, this.#trained, gradient, scale, learningRate)
     return norm
   }
+}
+
+/** What is trained: the adapter's weights, or the model's. @throws InputError for weights in 8 bits without an adapter. */
+export function trainedOf(weights: BaseWeights, adapter: { readonly weights: Float32Array } | null): Float32Array {
+  if (adapter !== null) return adapter.weights
+  if (weights instanceof Float32Array) return weights
+  throw new InputError('weights', 'a model in 8 bits', 'an adapter to train, or whole weights')
 }
 
 function evaluatedOf({ logprob, entropy }: ReturnType<typeof tokenColumns>, count: number) {

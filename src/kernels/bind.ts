@@ -119,6 +119,7 @@ export {
   Combination,
   Comparison,
   DepthwiseTarget,
+  dequantizeRows,
   ElementMap,
   gruScratch,
   lstmScratch,
@@ -126,6 +127,7 @@ export {
   NUM_SLOTS,
   PolicySum,
   PpoSum,
+  quantizeRows,
   Standing,
   shuffleRows,
   TokenSum,
@@ -133,8 +135,9 @@ export {
 }
 
 /**
- * Advantages and losses of tokens, sequences and groups, the supports of tokens, and what adapters and weights in 8 bits need
- * once or beside matrix products: little beside the transformer that evaluates the tokens. Their plain bodies serve in every build; they take arrays in any memory.
+ * Advantages and losses of tokens, sequences and groups, the supports of tokens, and what adapters need
+ * beside matrix products: little beside the transformer that evaluates the tokens. Their plain bodies serve in every build; they
+ * take arrays in any memory.
  */
 const plainKernels = {
   correctionWeights,
@@ -144,7 +147,6 @@ const plainKernels = {
   klPenalty,
   overlongPenalty,
   policyLoss,
-  quantizeRows,
   restrictVocabulary,
   scaleElements,
   spreadAdvantage,

@@ -3,7 +3,7 @@
  * this file, once built, lie four modules: {simd, relaxed} × {shared, unshared memory}. A module is compiled once a
  * process; every thread makes its own instance. A call allocates nothing.
  *
- * Every kernel has a SIMD body but those over tokens, sequences, groups, supports and adapters, and quantizing, which are plain in every build (`bind.ts`).
+ * Every kernel has a SIMD body but those over tokens, sequences, groups, supports and adapters, which are plain in every build (`bind.ts`).
  * Plain is also what remains for the steps of environments whose state is kept in f64.
  */
 import { assert, InputError } from '../errors.ts'

@@ -1,6 +1,7 @@
 /** How a language model does: whole conversations under fixed weights, and nothing is learned. */
 import type { TextEnvironmentDefinition } from '../environments/text.ts'
 import { InputError } from '../errors.ts'
+import { quantizedWeightsOf, setWeights } from '../policies/transformer/quantized.ts'
 import type { Sampling } from '../policies/transformer/sampling.ts'
 import { weightsOf } from '../policies/weights.ts'
 import { tensorValues } from '../safetensors.ts'
@@ -63,8 +64,8 @@ export async function evaluateText(options: TextEvaluateOptions): Promise<TextEv
   const numLanes = Math.min(LANES_MAX, episodes)
   const world = await createWorld({ environment, policy, numLanes, seed, explore, sampling })
   const cohort = world.talk()
-  if (weights !== undefined) setWeights('weights', cohort.weights, weights)
-  if (adapter !== null) setWeights('adapter', cohort.adapter?.weights ?? new Float32Array(0), adapter)
+  if (weights !== undefined) setWeights(cohort.quantized ?? cohort.weights, cohort.model, weights)
+  if (adapter !== null) setAdapter(cohort.adapter?.weights ?? new Float32Array(0), adapter)
   cohort.released = episodes
   while (cohort.trajectories.count < episodes) {
     const waiting = tick(world)
@@ -103,9 +104,9 @@ export async function evaluateText(options: TextEvaluateOptions): Promise<TextEv
   }
 }
 
-function setWeights(what: string, own: Float32Array, given: Float32Array): void {
+function setAdapter(own: Float32Array, given: Float32Array): void {
   if (own.length !== given.length) {
-    throw new InputError(what, `${given.length} numbers`, `${own.length}, as the policy has`)
+    throw new InputError('adapter', `${given.length} numbers`, `${own.length}, as the policy has`)
   }
   own.set(given)
 }
@@ -124,8 +125,12 @@ export async function loadTrainedModel(folder: string): Promise<TrainedModel> {
   const definition = await openTextRun(folder)
   const { tensors, manifest, path } = await readCheckpoint(folder)
   const { policy, environment } = definition
-  const { model, adapter: adapted } = await policy.open(environment)
-  const weights = weightsOf(`checkpoint ${path}`, tensors, model, `${policy.id}.weights.`)
+  const { model, adapter: adapted, isQuantized } = await policy.open(environment)
+  const subject = `checkpoint ${path}`
+  const prefix = `${policy.id}.${isQuantized ? 'quantized' : 'weights'}.`
+  const weights = isQuantized
+    ? quantizedWeightsOf(subject, tensors, model, prefix)
+    : weightsOf(subject, tensors, model, prefix)
   const tensor = tensors.get(`${policy.id}.adapter`)
   const adapter = adapted === null ? null : (tensorValues(tensor!) as Float32Array)
   return { ...definition, weights, adapter, sftSteps: manifest.text!.sftSteps, updates: manifest.text!.rlUpdates }

@@ -80,21 +80,21 @@ export class TextTrainer {
     if (rl !== undefined) checkSampled(rl, cohorts[0]!)
     let rows = 0
     const hasReference = rl?.loss.columns.includes('referenceLogprob') ?? false
-    world.reserveTalk(({ opened: { model, context, adapter } }) => {
+    world.reserveTalk(({ opened: { model, context, adapter, isQuantized } }) => {
       if (rl?.loss.settings.advantage === 'critic' && !model.hasValueHead) {
         const got = 'a model without a value head'
         throw new InputError(`rl, loss ${rl.loss.id}`, got, 'one with a critic, like languageModel({ critic: true })')
       }
       rows = Math.max(MICRO_BATCH_ROWS, context - 1)
-      return tokenLearnerPlan(model, rows, context, optimizer, hasReference, adapter?.lora ?? null)
+      return tokenLearnerPlan(model, rows, context, optimizer, hasReference, adapter?.lora ?? null, isQuantized)
     })
     this.#microBatchRows = rows
     this.world = world
     this.training = training
     this.#cohort = world.talk()
-    const { model, weights, adapter, learner } = this.#cohort
+    const { model, weights, quantized, adapter, learner } = this.#cohort
     const columns = learner as TokenLearnerColumns
-    this.#learner = new TokenLearner(model, weights, columns, world.kernels, optimizer, adapter)
+    this.#learner = new TokenLearner(model, quantized ?? weights, columns, world.kernels, optimizer, adapter)
     this.#learner.start()
     this.#cohort.released = 0
   }

@@ -5,7 +5,7 @@
 import { type AdvantageDescriptor, describeLoss, type LossDescriptor, withAdvantages } from '../algorithms/losses.ts'
 import { checkOptimizer, optimizerSettings } from '../algorithms/optimizer.ts'
 import { packBatch } from '../algorithms/token-batch.ts'
-import { TokenLearner, type TokenLossSums, tokenLearnerPlan } from '../algorithms/token-learner.ts'
+import { TokenLearner, type TokenLossSums, tokenLearnerPlan, trainedOf } from '../algorithms/token-learner.ts'
 import { takeArena } from '../components/arena.ts'
 import { column } from '../components/column.ts'
 import { InputError, OptimizerRequiredError, show } from '../errors.ts'
@@ -13,6 +13,7 @@ import { bestKernelBuild, createKernels, type Kernels, PolicySum, TokenSum } fro
 import type { LoraModel } from '../policies/transformer/lora.ts'
 import { saveLora } from '../policies/transformer/lora-folder.ts'
 import type { TransformerModel } from '../policies/transformer/model.ts'
+import { type BaseWeights, quantizedPlan, setWeights, wholeWeights } from '../policies/transformer/quantized.ts'
 import { Random } from '../random.ts'
 import { number, resolveSettings, type SettingValues } from '../settings.ts'
 import type { EpisodeBuffer } from '../tables/episode-buffer.ts'
@@ -25,7 +26,7 @@ import { type PreparedUpdate, prepareUpdate } from './token-update.ts'
 /** A language model that is open: its weights are those that the trainer changes, in place. */
 export interface TrainedLanguageModel {
   readonly model: TransformerModel
-  readonly weights: Float32Array
+  readonly weights: BaseWeights
   /** What is trained instead of the weights. */
   readonly adapter?: { readonly lora: LoraModel; readonly weights: Float32Array } | null
   /** Tokens of a trajectory, at most; default as many as the model was made for. */
@@ -121,7 +122,9 @@ export class Trainer {
   readonly #loss: LossDescriptor | null
   readonly #target: Required<TrainedLanguageModel>
   readonly #cohort: TextCohort | null
-  readonly #own: { readonly weights: Float32Array; readonly adapter: Float32Array }
+  /** What a step changes: the adapter or the weights, and the trainer's own copy of them. */
+  readonly #trained: Float32Array
+  readonly #own: Float32Array
   readonly #learner: TokenLearner
   readonly #kernels: Kernels
   readonly #rows: number
@@ -157,22 +160,25 @@ export class Trainer {
       throw new InputError('autoSaveLora', 'a model without an adapter', 'one with an adapter, or no folder')
     }
     const lora = adapter?.lora ?? null
+    const isQuantized = !(weights instanceof Float32Array)
     const settings = this.#optimizer ?? resolveSettings('optimizer', trainerOptimizerSettings, {})
     const hasReference = this.#loss?.columns.includes('referenceLogprob') ?? false
     this.#rows = Math.max(MICRO_BATCH_ROWS, context - 1)
-    // A step is made here, and what has come of it goes to the model when nothing can go wrong any more.
+    // A step is made in the trainer's own columns, and what comes of it goes to the model when nothing can go wrong any more.
     const { arena, columns } = takeArena({
-      weights: column('f32', network.numParameters),
+      weights: isQuantized ? quantizedPlan(network) : column('f32', network.numParameters),
       adapter: column('f32', lora?.numParameters ?? 0),
-      learner: tokenLearnerPlan(network, this.#rows, context, settings, hasReference, lora),
+      learner: tokenLearnerPlan(network, this.#rows, context, settings, hasReference, lora, isQuantized),
     })
-    this.#own = columns
-    columns.weights.set(weights)
+    const own = columns.weights as BaseWeights
+    setWeights(own, network, wholeWeights(network, weights))
     columns.adapter.set(adapter?.weights ?? [])
     this.#kernels = createKernels(arena.memory, model instanceof World ? model.kernelBuild : bestKernelBuild())
     const random = this.#cohort?.random ?? new Random(0)
     const adapted = lora === null ? null : { lora, weights: columns.adapter, random }
-    this.#learner = new TokenLearner(network, columns.weights, columns.learner, this.#kernels, settings, adapted)
+    this.#learner = new TokenLearner(network, own, columns.learner, this.#kernels, settings, adapted)
+    this.#trained = trainedOf(weights, adapter)
+    this.#own = trainedOf(own, adapted)
     this.#learner.start()
     this.#buffer = buffer
     this.#select = dataSelectorFn ?? selectAllData
@@ -239,13 +245,10 @@ export class Trainer {
     const optimizer = this.#optimizer
     if (optimizer === null) throw new OptimizerRequiredError('trainer.optimizer', 'none')
     const columns = this.#take(rolloutData)
-    this.#own.weights.set(this.#target.weights)
-    this.#own.adapter.set(this.#target.adapter?.weights ?? [])
+    this.#own.set(this.#trained)
     const metrics = this.#differentiate(columns)
     const gradNorm = this.#learner.descend(optimizer.learningRate, this.#maxGradNorm)
-    const { weights, adapter } = this.#target
-    if (adapter === null) weights.set(this.#own.weights)
-    else adapter.weights.set(this.#own.adapter)
+    this.#trained.set(this.#own)
     this.#stepCount++
     if (this.#cohort !== null) refreshWeights(this.#cohort, this.#cohort.version + 1)
     if (rolloutData === undefined && (this.#options.onPolicy ?? true)) this.#buffer!.clear()
@@ -349,8 +352,8 @@ export class RolloutCoordinator {
 }
 
 function targetOf(cohort: TextCohort): Required<TrainedLanguageModel> {
-  const { model, weights, adapter, context, sampling } = cohort
-  return { model, weights, adapter, context, temperature: sampling.temperature }
+  const { model, weights, quantized, adapter, context, sampling } = cohort
+  return { model, weights: quantized ?? weights, adapter, context, temperature: sampling.temperature }
 }
 
 function filled({ model, weights, ...given }: TrainedLanguageModel): Required<TrainedLanguageModel> {

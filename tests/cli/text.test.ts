@@ -126,6 +126,21 @@ describe('a run of a language model', () => {
     expect((await loadTransformer(join(here, 'merged'))).model.numParameters).toBe(numParameters)
   })
 
+  test('a model in 8 bits under an adapter is trained, judged, validated and exported whole', async () => {
+    const words = ['languageModel.loraRank=2', 'languageModel.quantize=true']
+    const trained = await colonnade(['train', 'text/reverse', 'out=bytes', 'rl.updates=2', ...SMALL, ...words], here)
+    expect(trained.code).toBe(0)
+    for (const command of [
+      ['evaluate', 'bytes', 'episodes=5'],
+      ['validate', 'bytes'],
+      ['export', 'bytes', 'out=whole'],
+    ]) {
+      expect((await colonnade(command, here)).code).toBe(0)
+    }
+    const { numParameters } = JSON.parse(await readFile(join(here, 'bytes', 'summary.json'), 'utf8'))
+    expect((await loadTransformer(join(here, 'whole'))).model.numParameters).toBe(numParameters)
+  })
+
   test('learns from a file of prompts and answers, by a reward of the registry', async () => {
     const rows = Array.from({ length: 20 }, (_, i) => JSON.stringify({ question: `${i}+1=`, solution: `${i + 1}` }))
     await writeFile(join(here, 'sums.jsonl'), rows.join('\n'))

@@ -29,7 +29,7 @@ describe('binding', () => {
       const names = Object.keys(bodies) as (keyof Kernels)[]
       expect(names.filter((name) => compiled[name] === bodies[name])).toEqual([
         ...['correctionWeights', 'crossEntropyLoss', 'dropElements', 'groupAdvantage', 'klPenalty'],
-        ...['overlongPenalty', 'policyLoss', 'quantizeRows', 'restrictVocabulary', 'scaleElements', 'spreadAdvantage'],
+        ...['overlongPenalty', 'policyLoss', 'restrictVocabulary', 'scaleElements', 'spreadAdvantage'],
         ...['supportVocabulary', 'tokenGae', 'tokenRewards', 'valueLoss', 'whitenTokens'],
       ])
       expect(Object.keys(compiled)).toEqual(names)

@@ -193,6 +193,30 @@ describe('learning from conversations', () => {
     expect(resumed.cohort.adapter!.weights).toEqual(adapter!.weights)
   })
 
+  test('a model in 8 bits is frozen under its adapter, which learns, and a resumed run goes on with both', async () => {
+    const model = { ...small, loraRank: 2, quantize: true }
+    const folder = await temporaryFolder()
+    const trainer = await supervised(await trainerOf({ lossSettings: { klCoef: 0.1 } }, { model }))
+    const { weights, quantized, adapter } = trainer.cohort
+    expect(weights.length).toBe(0)
+    const [frozen, before] = [structuredClone(quantized), adapter!.weights.slice()]
+    await trainer.save(folder)
+    for await (const { rl: figures, step } of trainer.updates()) {
+      if (step === 1) expect([figures!.ratio, figures!.kl.k3, figures!.referenceKl!.k3]).toEqual([1, 0, 0])
+    }
+    expect(quantized).toEqual(frozen)
+    expect(adapter!.weights).not.toEqual(before)
+    const resumed = await trainerOf({ lossSettings: { klCoef: 0.1 } }, { model })
+    resumed.cohort.quantized!.values.fill(0)
+    await resumed.restore(folder)
+    for await (const _ of resumed.updates());
+    expect(resumed.cohort.quantized).toEqual(frozen)
+    expect(resumed.cohort.adapter!.weights).toEqual(adapter!.weights)
+    await expect(trainerOf({}, { model: { ...small, quantize: true } })).rejects.toThrow(
+      /quantize.*without an adapter/s,
+    )
+  })
+
   test('groups that a filter drops are replaced by others, counted by reason, and an update is whole groups that differ', async () => {
     const trainer = await supervised(await trainerOf({ filter: 'reward-nonzero-std', groupSize: 2 }))
     for await (const { rl: figures } of trainer.updates()) {

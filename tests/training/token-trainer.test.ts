@@ -4,6 +4,7 @@ import { grpo, gspo } from '../../src/algorithms/named-losses.ts'
 import { copy } from '../../src/environments/tasks/sequences.ts'
 import { InputError, OptimizerRequiredError } from '../../src/errors.ts'
 import { loadLora } from '../../src/policies/transformer/lora-folder.ts'
+import { wholeWeights } from '../../src/policies/transformer/quantized.ts'
 import { EpisodeBuffer } from '../../src/tables/episode-buffer.ts'
 import { Trajectories } from '../../src/tables/trajectories.ts'
 import { languageModel } from '../../src/text/language-model.ts'
@@ -382,6 +383,16 @@ describe('models', () => {
     expect((await loadLora(folder, cohort.model)).weights).toEqual(cohort.adapter!.weights)
     const bare = await collected()
     expect(() => new Trainer({ model: bare.world, ...grpoParts, autoSaveLora: folder })).toThrow(/adapter/)
+  })
+
+  test('an adapter of a model in 8 bits is trained as of the weights that the bytes stand for', async () => {
+    const { world, cohort, data } = await collected({ loraRank: 2, quantize: true })
+    const adapter = { lora: cohort.adapter!.lora, weights: cohort.adapter!.weights.slice() }
+    const open = { model: cohort.model, weights: wholeWeights(cohort.model, cohort.quantized!), adapter }
+    for (const model of [open, world]) await new Trainer({ model, ...grpoParts, optimizer: sgd }).train(data)
+    expect(adapter.weights).toEqual(cohort.adapter!.weights)
+    const bare = { model: cohort.model, weights: cohort.quantized! }
+    expect(() => new Trainer({ model: bare, ...grpoParts, optimizer: sgd })).toThrow(/8 bits.*adapter/s)
   })
 
   test('PPO has its critic', async () => {

@@ -3,7 +3,13 @@
  * from −127 to 127, a byte each in two's complement, times one scale.
  */
 
-/** Rounds each row to the nearest multiple of scale = max |row| / 127; a row of zeros has the scale 0. */
+/** Leaves 17 of a number's 53 bits (Veltkamp's splitting). */
+const SPLIT = 2 ** 36 + 1
+
+/**
+ * Rounds each row to the nearest multiples of scale = max |row| / 127, itself rounded to 17 bits: so the multiples are exact in
+ * f32, and what the bytes stand for is rounded to the same bytes again. A row of zeros has the scale 0.
+ */
 export function quantizeRows(
   values: Uint8Array,
   scale: Float32Array,
@@ -14,8 +20,9 @@ export function quantizeRows(
   for (let row = 0; row < numRows; row++) {
     let largest = 0
     for (let k = 0; k < width; k++) largest = Math.max(largest, Math.abs(x[row * width + k]!))
-    scale[row] = largest / 127
-    const step = scale[row]!
+    const wide = (largest / 127) * SPLIT
+    const step = wide - (wide - largest / 127)
+    scale[row] = step
     for (let k = 0; k < width; k++) {
       const whole = step > 0 ? Math.round(x[row * width + k]! / step) : 0
       values[row * width + k] = Math.max(-127, Math.min(127, whole))

@@ -9,7 +9,7 @@ import type { Random } from '../../random.ts'
 import { Forward, type KeyValueCache } from './forward.ts'
 import type { LoraAdapter, LoraModel } from './lora.ts'
 import { forwardPlan, type TransformerModel } from './model.ts'
-import type { QuantizedColumns } from './quantized.ts'
+import type { BaseWeights } from './quantized.ts'
 import { checkSampling, type Sampling } from './sampling.ts'
 
 /** Rows of a prompt that are fed at once, at least: the copy of the weights that a matrix product makes pays for so many. */
@@ -68,7 +68,7 @@ export class TransformerDecoder {
 
   constructor(
     model: TransformerModel,
-    weights: Float32Array | QuantizedColumns,
+    weights: BaseWeights,
     columns: DecoderColumns,
     kernels: Kernels,
     random: Random,

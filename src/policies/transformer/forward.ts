@@ -16,7 +16,7 @@ import {
   type TransformerWeights,
   viewParameters,
 } from './parameters.ts'
-import { nameQuantized, type QuantizedColumns } from './quantized.ts'
+import { type BaseWeights, nameQuantized } from './quantized.ts'
 
 /** A forward pass's columns. */
 export type ForwardColumns = Columns<ReturnType<typeof forwardPlan>>
@@ -44,7 +44,7 @@ export class Forward {
 
   constructor(
     model: TransformerModel,
-    weights: Float32Array | QuantizedColumns,
+    weights: BaseWeights,
     columns: ForwardColumns,
     kernels: Kernels,
     adapter: LoraAdapter | null,

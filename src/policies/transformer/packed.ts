@@ -16,7 +16,7 @@ import {
   type TransformerWeights,
   viewParameters,
 } from './parameters.ts'
-import type { QuantizedColumns } from './quantized.ts'
+import type { BaseWeights } from './quantized.ts'
 import { inverseOf } from './sampling.ts'
 
 /** What a transformer says of packed rows: a number each, in nats; the value has no elements where there is no critic. */
@@ -93,7 +93,7 @@ export class PackedTransformer {
   /** With an adapter, which weights in 8 bits need, the model's own are frozen, and gradients are the adapter's. */
   constructor(
     model: TransformerModel,
-    weights: Float32Array | QuantizedColumns,
+    weights: BaseWeights,
     columns: PackedColumns,
     kernels: Kernels,
     adapter: LoraAdapter | null = null,

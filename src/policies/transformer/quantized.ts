@@ -3,8 +3,10 @@
  * evaluated, decoded and trained by an adapter on top (QLoRA's way, Dettmers et al. 2023, with whole numbers for its NF4); a
  * projection's weights are made f32 again for the moment in which they are used.
  */
-import { type Columns, column, type Plan } from '../../components/column.ts'
-import type { Kernels } from '../../kernels/bind.ts'
+import { type Columns, column, type Plan, saved } from '../../components/column.ts'
+import { InputError, show } from '../../errors.ts'
+import { dequantizeRows, quantizeRows } from '../../kernels/bind.ts'
+import { type Tensor, type TensorType, tensorValues } from '../../safetensors.ts'
 import type { Parameter } from '../policy.ts'
 import { checkWeights } from '../weights.ts'
 import { sizeOf, type TransformerModel } from './model.ts'
@@ -41,11 +43,13 @@ export function quantizedPlan(model: TransformerModel) {
   const { kept, quantized } = divide(model)
   const count = (parameters: readonly Parameter[]) => parameters.reduce((sum, parameter) => sum + sizeOf(parameter), 0)
   return {
-    kept: column('f32', count(kept)),
-    values: column('u8', count(quantized)),
-    scale: column(
-      'f32',
-      quantized.reduce((sum, { shape }) => sum + shape[0]!, 0),
+    kept: saved(column('f32', count(kept))),
+    values: saved(column('u8', count(quantized))),
+    scale: saved(
+      column(
+        'f32',
+        quantized.reduce((sum, { shape }) => sum + shape[0]!, 0),
+      ),
     ),
   } satisfies Plan
 }
@@ -53,24 +57,72 @@ export function quantizedPlan(model: TransformerModel) {
 /** A model's weights in 8 bits. */
 export type QuantizedColumns = Columns<ReturnType<typeof quantizedPlan>>
 
+/** A model's weights: whole, or frozen in 8 bits. */
+export type BaseWeights = Float32Array | QuantizedColumns
+
+/**
+ * Sets weights from whole ones, in 8 bits by `quantizeTransformer`.
+ * @throws InputError for weights of another length, or that are not finite.
+ */
+export function setWeights(weights: BaseWeights, model: TransformerModel, whole: Float32Array): void {
+  if (weights instanceof Float32Array) {
+    checkWeights(model, whole)
+    weights.set(whole)
+  } else quantizeTransformer(weights, model, whole)
+}
+
 /**
  * Fills the columns from a model's weights: each weight of a projection is moved by at most a 254th of its row's largest.
  * @throws InputError for weights of another length, or that are not finite.
  */
-export function quantizeTransformer(
-  columns: QuantizedColumns,
-  model: TransformerModel,
-  weights: Float32Array,
-  kernels: Kernels,
-): void {
+export function quantizeTransformer(columns: QuantizedColumns, model: TransformerModel, weights: Float32Array): void {
   checkWeights(model, weights)
   const places = new Map(model.parameters.map(({ name, offset }) => [name, offset]))
   const { kept, matrices } = nameQuantized(model, columns)
   for (const [name, view] of kept) view.set(weights.subarray(places.get(name)!, places.get(name)! + view.length))
   for (const [name, { values, scale }] of matrices) {
     const from = weights.subarray(places.get(name)!, places.get(name)! + values.length)
-    kernels.quantizeRows(values, scale, from, scale.length, values.length / scale.length)
+    quantizeRows(values, scale, from, scale.length, values.length / scale.length)
   }
+}
+
+/**
+ * The weights that a model computes with: themselves where they are whole, else what the columns stand for, of which
+ * `quantizeTransformer` makes the same columns again.
+ */
+export function wholeWeights(model: TransformerModel, weights: BaseWeights): Float32Array {
+  if (weights instanceof Float32Array) return weights
+  const whole = new Float32Array(model.numParameters)
+  const places = new Map(model.parameters.map(({ name, offset }) => [name, offset]))
+  const { kept, matrices } = nameQuantized(model, weights)
+  for (const [name, view] of kept) whole.set(view, places.get(name)!)
+  for (const [name, { values, scale }] of matrices) {
+    const into = whole.subarray(places.get(name)!, places.get(name)! + values.length)
+    dequantizeRows(into, values, scale, scale.length, values.length / scale.length)
+  }
+  return whole
+}
+
+/**
+ * The whole weights of a model from the tensors of its columns in 8 bits, called by `prefix` and a column's name; `subject`
+ * names their file in errors.
+ */
+export function quantizedWeightsOf(
+  subject: string,
+  tensors: ReadonlyMap<string, Tensor>,
+  model: TransformerModel,
+  prefix: string,
+): Float32Array {
+  const plan = quantizedPlan(model)
+  const take = (name: keyof typeof plan, type: TensorType) => {
+    const tensor = tensors.get(prefix + name)
+    const { rows } = plan[name]
+    if (tensor?.type === type && tensor.shape.length === 1 && tensor.shape[0] === rows) return tensorValues(tensor)
+    const got = tensor ? `${name}: ${tensor.type} of shape ${show(tensor.shape)}` : `no ${name}`
+    throw new InputError(subject, got, `${name}: ${type} of shape [${rows}]`)
+  }
+  const [kept, scale] = [take('kept', 'F32') as Float32Array, take('scale', 'F32') as Float32Array]
+  return wholeWeights(model, { kept, values: take('values', 'U8') as Uint8Array, scale })
 }
 
 /** What the columns hold, by the names of the model's parameters. */

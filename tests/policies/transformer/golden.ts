@@ -1,17 +1,13 @@
 /** The models recorded in tests/golden/transformer, and transformers at work over columns of their own. */
 import { takeArena } from '../../../src/components/arena.ts'
 import { column } from '../../../src/components/column.ts'
-import { bestKernelBuild, createKernels, type KernelBuild, type Kernels } from '../../../src/kernels/bind.ts'
+import { bestKernelBuild, createKernels, type KernelBuild } from '../../../src/kernels/bind.ts'
 import { decoderPlan, TransformerDecoder } from '../../../src/policies/transformer/decoder.ts'
 import { loadTransformer } from '../../../src/policies/transformer/folder.ts'
 import type { LoraAdapter, LoraModel } from '../../../src/policies/transformer/lora.ts'
 import type { TransformerModel } from '../../../src/policies/transformer/model.ts'
 import { PackedTransformer, packedPlan } from '../../../src/policies/transformer/packed.ts'
-import {
-  type QuantizedColumns,
-  quantizedPlan,
-  quantizeTransformer,
-} from '../../../src/policies/transformer/quantized.ts'
+import { type BaseWeights, quantizedPlan, setWeights } from '../../../src/policies/transformer/quantized.ts'
 import { Random } from '../../../src/random.ts'
 import { readSafetensors, tensorValues } from '../../../src/safetensors.ts'
 
@@ -60,11 +56,6 @@ function place(column: Float32Array, adapted: Adapted | undefined): LoraAdapter 
   return { lora: adapted.model, weights: column, random: new Random(6) }
 }
 
-function quantized(columns: QuantizedColumns, model: TransformerModel, weights: Float32Array, kernels: Kernels) {
-  quantizeTransformer(columns, model, weights, kernels)
-  return columns
-}
-
 /** A packed transformer, its weights and a gradient in one arena. */
 export function packed(
   model: TransformerModel,
@@ -77,19 +68,17 @@ export function packed(
 ) {
   const lora = adapted?.model ?? null
   const plan = {
-    weights: column('f32', model.numParameters),
-    bytes: isQuantized ? quantizedPlan(model) : {},
+    weights: isQuantized ? quantizedPlan(model) : column('f32', model.numParameters),
     gradient: column('f32', (lora ?? model).numParameters),
     adapter: column('f32', lora?.numParameters ?? 0),
     packed: packedPlan(model, rows, context, lora, isQuantized),
   }
   const { arena, columns } = takeArena(plan)
-  columns.weights.set(given)
+  setWeights(columns.weights as BaseWeights, model, given)
   const kernels = createKernels(arena.memory, build)
   const { weights, gradient } = columns
   const adapter = place(columns.adapter, adapted)
-  const given8 = isQuantized ? quantized(columns.bytes as QuantizedColumns, model, given, kernels) : weights
-  const network = new PackedTransformer(model, given8, columns.packed, kernels, adapter)
+  const network = new PackedTransformer(model, weights, columns.packed, kernels, adapter)
   return { network, weights, gradient, adapter: columns.adapter }
 }
 
@@ -105,16 +94,13 @@ export function decoder(
 ) {
   const lora = adapted?.model ?? null
   const plan = {
-    weights: column('f32', model.numParameters),
-    bytes: isQuantized ? quantizedPlan(model) : {},
+    weights: isQuantized ? quantizedPlan(model) : column('f32', model.numParameters),
     adapter: column('f32', lora?.numParameters ?? 0),
     decoder: decoderPlan(model, slots, context, lora, isQuantized),
   }
   const { arena, columns } = takeArena(plan)
-  columns.weights.set(given)
+  setWeights(columns.weights as BaseWeights, model, given)
   const kernels = createKernels(arena.memory, build)
   const adapter = place(columns.adapter, adapted)
-  const { weights, bytes } = columns
-  const given8 = isQuantized ? quantized(bytes as QuantizedColumns, model, given, kernels) : weights
-  return new TransformerDecoder(model, given8, columns.decoder, kernels, new Random(5), adapter)
+  return new TransformerDecoder(model, columns.weights, columns.decoder, kernels, new Random(5), adapter)
 }

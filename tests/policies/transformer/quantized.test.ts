@@ -2,7 +2,14 @@ import { describe, expect, test } from 'vitest'
 import { listColumns } from '../../../src/components/column.ts'
 import { lora } from '../../../src/policies/transformer/lora.ts'
 import { transformer } from '../../../src/policies/transformer/model.ts'
-import { quantizedPlan } from '../../../src/policies/transformer/quantized.ts'
+import {
+  quantizedPlan,
+  quantizedWeightsOf,
+  quantizeTransformer,
+  wholeWeights,
+} from '../../../src/policies/transformer/quantized.ts'
+import type { Tensor } from '../../../src/safetensors.ts'
+import { inHeap } from '../../../src/training/token-update.ts'
 import { Numbers } from '../../kernels/calls.ts'
 import { builds, decoder, families, golden, packed } from './golden.ts'
 
@@ -97,6 +104,26 @@ describe('a model in 8 bits', () => {
     const slope = (8 * (at(far) - at(-far)) - (at(2 * far) - at(-2 * far))) / (12 * far)
     const wanted = direction.reduce((sum, value, i) => sum + value * gradient[i]!, 0)
     expect(Math.abs(slope - wanted), `${slope}, ${wanted}`).toBeLessThan(0.01 * Math.max(1, Math.abs(wanted)))
+  })
+
+  test.each(families)('stands for whole weights, of which the same bytes are made again (%s)', async (family) => {
+    const { model, weights } = await golden(family)
+    const first = inHeap(quantizedPlan(model))
+    const again = inHeap(quantizedPlan(model))
+    quantizeTransformer(first, model, weights)
+    const whole = wholeWeights(model, first)
+    expect(whole).not.toEqual(weights)
+    quantizeTransformer(again, model, whole)
+    expect(again).toEqual(first)
+    const bytes = (column: Float32Array | Uint8Array) => new Uint8Array(column.buffer)
+    const tensors = new Map<string, Tensor>([
+      ['q.kept', { name: 'q.kept', type: 'F32', shape: [first.kept.length], bytes: bytes(first.kept) }],
+      ['q.values', { name: 'q.values', type: 'U8', shape: [first.values.length], bytes: bytes(first.values) }],
+      ['q.scale', { name: 'q.scale', type: 'F32', shape: [first.scale.length], bytes: bytes(first.scale) }],
+    ])
+    expect(quantizedWeightsOf('file', tensors, model, 'q.')).toEqual(whole)
+    tensors.delete('q.scale')
+    expect(() => quantizedWeightsOf('file', tensors, model, 'q.')).toThrow('got no scale')
   })
 
   test('is not trained itself', async () => {
