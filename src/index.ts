@@ -278,6 +278,7 @@ export { promptIds, renderIds, type TrainingExample, trainingExample, turnIds } 
 export { collect, tick } from './tick.ts'
 export { dataset } from './training/dataset-environment.ts'
 export { type EvaluateOptions, type Evaluation, evaluate, recordEpisodes } from './training/evaluate.ts'
+export { type Generated, type GenerateOptions, generateTokens } from './training/generate.ts'
 export {
   type LogprobCheck,
   type LogprobModel,

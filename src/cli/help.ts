@@ -9,6 +9,7 @@ import {
 } from '../index.ts'
 import { evaluateKeys } from './evaluate.ts'
 import { exportKeys } from './export.ts'
+import { generateKeys } from './generate.ts'
 
 /** Usage, and every key with its default; those of `train` as its words, if there are any, say: `CartPole-v1 policy=dense`. */
 export async function help([environment = 'CartPole-v1', ...words]: readonly string[]): Promise<string> {
@@ -19,6 +20,7 @@ export async function help([environment = 'CartPole-v1', ...words]: readonly str
   colonnade resume <run>                                   go on from the run's newest checkpoint
   colonnade evaluate <run> [key=value …]                   play whole episodes with the newest checkpoint
   colonnade export <run> out=FILE [key=value …]            write rollouts, fresh episodes or the policy
+  colonnade generate <run|model> prompt=TEXT [key=value …] let a language model answer
   colonnade environments                                   list the environments
   colonnade doctor [device]                                say what this machine can run, and how fast
   colonnade validate [folder|task]                         check a language model's log-probabilities (exit code 0, 1 or 2)
@@ -37,7 +39,10 @@ Keys of evaluate:
 ${table(new Map(Object.entries(evaluateKeys)))}
 
 Keys of export:
-${table(new Map(Object.entries(exportKeys)))}`
+${table(new Map(Object.entries(exportKeys)))}
+
+Keys of generate:
+${table(new Map(Object.entries(generateKeys)))}`
 }
 
 async function keysOf(environment: string, words: readonly string[]): Promise<ReadonlyMap<string, Setting>> {

@@ -7,6 +7,7 @@ import { doctorCommand } from './doctor.ts'
 import { environmentsCommand } from './environments.ts'
 import { evaluateCommand } from './evaluate.ts'
 import { exportCommand } from './export.ts'
+import { generateCommand } from './generate.ts'
 import { help } from './help.ts'
 import type { Command, Invocation } from './invocation.ts'
 import { resumeCommand } from './resume.ts'
@@ -18,6 +19,7 @@ const commands: Readonly<Record<string, Command>> = {
   resume: resumeCommand,
   evaluate: evaluateCommand,
   export: exportCommand,
+  generate: generateCommand,
   environments: environmentsCommand,
   doctor: doctorCommand,
   validate: validateCommand,

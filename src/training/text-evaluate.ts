@@ -1,30 +1,18 @@
 /** How a language model does: whole conversations under fixed weights, and nothing is learned. */
 import type { TextEnvironmentDefinition } from '../environments/text.ts'
 import { InputError } from '../errors.ts'
-import { quantizedWeightsOf, setWeights } from '../policies/transformer/quantized.ts'
-import type { Sampling } from '../policies/transformer/sampling.ts'
+import { quantizedWeightsOf } from '../policies/transformer/quantized.ts'
 import { weightsOf } from '../policies/weights.ts'
 import { tensorValues } from '../safetensors.ts'
-import type { LanguageModelDefinition } from '../text/language-model.ts'
-import { tick } from '../tick.ts'
-import { createWorld } from '../world.ts'
 import { readCheckpoint } from './checkpoint.ts'
+import { type ConverseOptions, converse } from './converse.ts'
 import { openTextRun, type TextRunDefinition } from './text-run.ts'
 
-/** What `evaluateText` is told. */
-export interface TextEvaluateOptions {
+/** What `evaluateText` is told. The most probable tokens are taken; with `explore` they are drawn. */
+export interface TextEvaluateOptions extends ConverseOptions {
   readonly environment: TextEnvironmentDefinition
-  readonly policy: LanguageModelDefinition
-  /** In place of the policy's own: those of the model, and of its adapter. */
-  readonly weights?: Float32Array
-  readonly adapter?: Float32Array | null
   /** How many conversations: the first of the order that the seed gives to the examples. */
   readonly episodes: number
-  readonly seed?: number
-  /** Draw tokens instead of taking the most probable. */
-  readonly explore?: boolean
-  /** The distribution that they are drawn from; default the model's own. */
-  readonly sampling?: Partial<Sampling>
 }
 
 /** What came of it. */
@@ -41,38 +29,18 @@ export interface TextEvaluation {
 }
 
 const NUM_SAMPLES = 5
-const LANES_MAX = 64
 
 /**
  * Lets a language model have whole conversations.
  * @throws InputError where options, model and environment do not fit, as `createWorld` does.
  */
 export async function evaluateText(options: TextEvaluateOptions): Promise<TextEvaluation> {
-  const {
-    environment,
-    policy,
-    weights,
-    adapter = null,
-    episodes,
-    seed = 10_000,
-    explore = false,
-    sampling = {},
-  } = options
+  const { episodes } = options
   if (!(Number.isSafeInteger(episodes) && episodes >= 1)) {
     throw new InputError('episodes', String(episodes), 'a whole number ≥ 1')
   }
-  const numLanes = Math.min(LANES_MAX, episodes)
-  const world = await createWorld({ environment, policy, numLanes, seed, explore, sampling })
-  const cohort = world.talk()
-  if (weights !== undefined) setWeights(cohort.quantized ?? cohort.weights, cohort.model, weights)
-  if (adapter !== null) setAdapter(cohort.adapter?.weights ?? new Float32Array(0), adapter)
-  cohort.released = episodes
-  while (cohort.trajectories.count < episodes) {
-    const waiting = tick(world)
-    if (waiting !== undefined) await waiting
-  }
-  const { tokenizer, trajectories } = cohort
-  const rows = trajectories.order().map((i) => trajectories.row(i))
+  const { tokenizer, conversed } = await converse({ seed: 10_000, explore: false, ...options })
+  const rows = conversed.map(({ trajectory }) => trajectory)
   const rewards = rows.flatMap(({ reward }) => (reward === null ? [] : [reward]))
   const mean = rewards.reduce((sum, value) => sum + value, 0) / rewards.length
   const said = rows.map(({ token, lossMask }) => Array.from(token).filter((_, t) => lossMask[t] === 1))
@@ -92,23 +60,12 @@ export async function evaluateText(options: TextEvaluateOptions): Promise<TextEv
     numUnknown: rows.length - rewards.length,
     completionLength: said.reduce((sum, { length }) => sum + length, 0) / rows.length,
     stopReasons: reasons,
-    samples: rows.slice(0, NUM_SAMPLES).map(({ token, lossMask, reward, stopReason }) => {
-      const begin = Array.from(lossMask).indexOf(1)
-      const words = Array.from(token).slice(begin, stopReason === 'stop' ? -1 : undefined)
-      return {
-        prompt: tokenizer.decode(Array.from(token).slice(0, begin)),
-        completion: tokenizer.decode(words),
-        reward,
-      }
-    }),
+    samples: conversed.slice(0, NUM_SAMPLES).map(({ trajectory: { reward }, promptIds, completion }) => ({
+      prompt: tokenizer.decode(promptIds),
+      completion,
+      reward,
+    })),
   }
-}
-
-function setAdapter(own: Float32Array, given: Float32Array): void {
-  if (own.length !== given.length) {
-    throw new InputError('adapter', `${given.length} numbers`, `${own.length}, as the policy has`)
-  }
-  own.set(given)
 }
 
 /** What a run of a language model has come to. */

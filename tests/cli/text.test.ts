@@ -106,6 +106,23 @@ describe('a run of a language model', () => {
     )
   })
 
+  test('answers what it is asked', async () => {
+    const { code, stdout } = await colonnade(
+      ['generate', 'run', 'prompt=abc=', 'samples=2', 'maxTokens=5', '--json'],
+      here,
+    )
+    expect(code).toBe(0)
+    const { answers } = JSON.parse(stdout)
+    expect(answers).toHaveLength(2)
+    for (const { promptIds, completionIds } of answers) {
+      expect(promptIds).toHaveLength(4)
+      expect(completionIds.length <= 5).toBe(true)
+    }
+    expect((await colonnade(['generate', 'run'], here)).stderr).toContain('prompt: got nothing')
+    const model = await colonnade(['generate', join('run', 'model'), 'prompt=abc='], here)
+    expect([model.code, model.stderr.includes('TypeError')]).toEqual([1, false])
+  })
+
   test('with adapters trains them alone, and writes them in the format of PEFT; exported, they are merged', async () => {
     const lora = ['languageModel.loraRank=2', 'languageModel.loraTargets=q_proj,v_proj']
     const { code, stdout } = await colonnade(

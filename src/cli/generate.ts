@@ -1,0 +1,41 @@
+import {
+  generateTokens,
+  InputError,
+  isTextRun,
+  languageModel,
+  loadTrainedModel,
+  number,
+  text,
+  toggle,
+  whole,
+} from '../index.ts'
+import { type Command, readKeys, splitWords } from './invocation.ts'
+
+export const generateKeys = {
+  prompt: text('', 'what is answered'),
+  chat: toggle(
+    false,
+    "as a message of the user's, through the model's chat template; else the model goes on with the text",
+  ),
+  samples: whole(1, 'how many answers', { min: 1 }),
+  maxTokens: whole(64, 'tokens of an answer, at most', { min: 1 }),
+  temperature: number(1, 'logits are divided by it', { above: 0 }),
+  topK: whole(0, 'only so many of the most probable tokens; 0: all', { min: 0 }),
+  topP: number(1, 'only the most probable tokens that come to this probability', { above: 0, max: 1 }),
+  explore: toggle(true, 'draw tokens instead of taking the most probable'),
+  seed: whole(0, 'keys what is drawn', { min: 0 }),
+}
+
+/** colonnade generate <run|folder|hub id> prompt="…" [key=value …] */
+export const generateCommand: Command = async ({ words, json }) => {
+  const { subject, texts } = splitWords(words, 'a run of a language model, a folder, or an id of the Hugging Face hub')
+  const { prompt, chat, temperature, topK, topP, ...options } = readKeys(generateKeys, texts)
+  if (prompt === '') throw new InputError('prompt', 'nothing', 'what is to be answered, like prompt="12+30="')
+  const model = (await isTextRun(subject))
+    ? await loadTrainedModel(subject)
+    : { policy: languageModel({ folder: subject }) }
+  const prompts = [chat ? [{ role: 'user', content: prompt }] : prompt]
+  const answers = await generateTokens({ ...model, ...options, prompts, sampling: { temperature, topK, topP } })
+  if (!json) for (const { completion } of answers) console.log(completion)
+  return { subject, prompt, answers }
+}

@@ -1,0 +1,82 @@
+/** Whole conversations under fixed weights: what evaluation and generation have in common. */
+import type { TextEnvironmentDefinition } from '../environments/text.ts'
+import { InputError } from '../errors.ts'
+import { setWeights } from '../policies/transformer/quantized.ts'
+import type { Sampling } from '../policies/transformer/sampling.ts'
+import type { Trajectory } from '../tables/trajectories.ts'
+import type { LanguageModelDefinition } from '../text/language-model.ts'
+import type { Tokenizer } from '../text/tokenizer.ts'
+import { tick } from '../tick.ts'
+import { createWorld } from '../world.ts'
+
+/** Under which weights conversations are had, and how tokens are drawn. */
+export interface ConverseOptions {
+  readonly policy: LanguageModelDefinition
+  /** In place of the policy's own: those of the model, and of its adapter. */
+  readonly weights?: Float32Array
+  readonly adapter?: Float32Array | null
+  readonly seed?: number
+  /** Draw tokens instead of taking the most probable. */
+  readonly explore?: boolean
+  /** The distribution that they are drawn from; default the model's own. */
+  readonly sampling?: Partial<Sampling>
+}
+
+/** A conversation that is over. */
+export interface Conversed {
+  readonly trajectory: Trajectory
+  /** Ids of its first prompt, and all that follow. */
+  readonly promptIds: readonly number[]
+  readonly completionIds: readonly number[]
+  /** What follows in words, without the token that ended it. */
+  readonly completion: string
+}
+
+const LANES_MAX = 64
+
+/** Has `episodes` conversations; they come in the order in which they were begun, members of a group together. */
+export async function converse({
+  policy,
+  environment,
+  episodes,
+  weights,
+  adapter = null,
+  ...options
+}: ConverseOptions & {
+  environment: TextEnvironmentDefinition
+  episodes: number
+  groupSize?: number
+  maxTokens?: number
+  stopStrings?: readonly string[]
+}): Promise<{ readonly tokenizer: Tokenizer; readonly conversed: readonly Conversed[] }> {
+  const world = await createWorld({ environment, policy, numLanes: Math.min(LANES_MAX, episodes), ...options })
+  const cohort = world.talk()
+  if (weights !== undefined) setWeights(cohort.quantized ?? cohort.weights, cohort.model, weights)
+  if (adapter !== null) setAdapter(cohort.adapter?.weights ?? new Float32Array(0), adapter)
+  cohort.released = episodes
+  while (cohort.trajectories.count < episodes) {
+    const waiting = tick(world)
+    if (waiting !== undefined) await waiting
+  }
+  const { tokenizer, trajectories } = cohort
+  const conversed = trajectories.order().map((i) => {
+    const trajectory = trajectories.row(i)
+    const token = Array.from(trajectory.token)
+    const promptLength = Array.from(trajectory.lossMask).indexOf(1)
+    const isEnded = tokenizer.endIds.includes(token.at(-1)!)
+    return {
+      trajectory,
+      promptIds: token.slice(0, promptLength),
+      completionIds: token.slice(promptLength),
+      completion: tokenizer.decode(token.slice(promptLength, isEnded ? -1 : undefined)),
+    }
+  })
+  return { tokenizer, conversed }
+}
+
+function setAdapter(own: Float32Array, given: Float32Array): void {
+  if (own.length !== given.length) {
+    throw new InputError('adapter', `${given.length} numbers`, `${own.length}, as the policy has`)
+  }
+  own.set(given)
+}

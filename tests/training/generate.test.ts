@@ -1,0 +1,53 @@
+import { describe, expect, test } from 'vitest'
+import { reverse } from '../../src/environments/tasks/sequences.ts'
+import { languageModel } from '../../src/text/language-model.ts'
+import { generateTokens } from '../../src/training/generate.ts'
+import { transformerLogprobs } from '../../src/training/transformer-logprobs.ts'
+import { createWorld } from '../../src/world.ts'
+
+const policy = languageModel({ width: 16, layers: 1, heads: 2 })
+const environment = reverse()
+const prompts = ['abc=', 'b=', 'dcba=']
+
+describe('answers of a language model', () => {
+  test('come prompt by prompt, with ids as said and the log-probabilities that evaluation gives, bit for bit', async () => {
+    const answers = await generateTokens({ policy, environment, prompts, samples: 3, maxTokens: 9 })
+    expect(answers.map(({ prompt, sample }) => [prompt, sample])).toEqual(
+      [0, 1, 2].flatMap((prompt) => [0, 1, 2].map((sample) => [prompt, sample])),
+    )
+    expect(new Set(answers.map(({ completion }) => completion)).size).toBeGreaterThan(3)
+    const cohort = (await createWorld({ environment, policy, numLanes: 1, seed: 0 })).talk()
+    const evaluated = transformerLogprobs(cohort)
+    for (const { prompt, promptIds, completionIds, completion, logprobs, stopReason } of answers) {
+      expect(cohort.tokenizer.decode(promptIds)).toBe(prompts[prompt])
+      const [all] = evaluated.logprobs([[...promptIds, ...completionIds]])
+      expect(all!.slice(promptIds.length - 1)).toEqual(logprobs)
+      const isEnded = cohort.tokenizer.endIds.includes(completionIds.at(-1)!)
+      expect(isEnded).toBe(stopReason === 'stop')
+      expect(completion).toBe(cohort.tokenizer.decode(isEnded ? completionIds.slice(0, -1) : completionIds))
+      expect(isEnded || completionIds.length === 9).toBe(true)
+    }
+  })
+
+  test('are the same for one seed, others for another, and alike without exploring', async () => {
+    const said = async (options: object) =>
+      (await generateTokens({ policy, environment, prompts, samples: 2, ...options })).map(
+        ({ completion }) => completion,
+      )
+    const model = (await createWorld({ environment, policy, numLanes: 1, seed: 0 })).talk()
+    const weights = model.weights.slice()
+    const drawn = await said({ weights })
+    expect(await said({ weights })).toEqual(drawn)
+    expect(await said({ weights, seed: 1 })).not.toEqual(drawn)
+    const [first, second] = await said({ weights, seed: 2, explore: false })
+    expect(first).toBe(second)
+  })
+
+  test('of no prompt, no number of samples and a prompt too long are errors', async () => {
+    const asked = (options: object) => generateTokens({ policy, environment, prompts, ...options })
+    await expect(asked({ prompts: [] })).rejects.toThrow(/prompts.*at least one/s)
+    await expect(asked({ samples: 0 })).rejects.toThrow(/samples.*a whole number/s)
+    await expect(asked({ prompts: ['a'.repeat(64)] })).rejects.toThrow(/64/)
+    await expect(asked({ prompts: [''] })).rejects.toThrow(/at least one token/)
+  })
+})
