@@ -118,6 +118,8 @@ export class Trainer {
   #team: Team | undefined
   #failure: unknown
   #isUpdating = false
+  /** Whether `close` was called since the update began. */
+  #isClosed = false
   #update = 0
   #steps = 0
   #seconds = 0
@@ -244,6 +246,7 @@ export class Trainer {
 
   /** Sends the workers home, and gives back what policies hold of devices; a later update takes both again. */
   close(): void {
+    this.#isClosed = true
     this.world.close()
     this.#team?.end()
     this.#team = undefined
@@ -253,10 +256,12 @@ export class Trainer {
   async #advance(numUpdates: number): Promise<UpdateMetrics> {
     this.#checkBetweenUpdates('trainer.updates()')
     this.#isUpdating = true
+    this.#isClosed = false
     let team: Team | undefined
     try {
       if (this.world.threads.count > 1) this.#team ??= await this.#startTeam()
       team = this.#team
+      if (this.#isClosed) team?.end() // While the workers were on their way.
       this.#command.set([this.#update, numUpdates, this.#seconds])
       team?.hold(true)
       if (team) await team.meet() // The command is there.

@@ -52,12 +52,13 @@ async function train() {
 }
 
 if (terminate === 'midway') setTimeout(kill, 400)
-if (terminate === 'close') {
-  setTimeout(() => {
-    console.log(`failing ${Date.now()}`)
-    trainer.close()
-  }, 400)
+function close() {
+  console.log(`failing ${Date.now()}`)
+  trainer.close()
 }
+// Before the workers are there, or when they are at work.
+if (terminate === 'close early') setTimeout(close, 1)
+if (terminate === 'close') setTimeout(close, 1000)
 await train()
 if (!leave) {
   await train()

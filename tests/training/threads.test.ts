@@ -312,9 +312,12 @@ describe('a training in which something goes wrong', () => {
     expect(exit).toMatchObject({ started: 2, ended: 2 })
   })
 
-  test('because it is closed in the middle of an update ends with an error that says so', async () => {
-    const order = { environment: { phase: 'step', kind: 'slow' }, terminate: 'close' }
-    const { errors, exit } = await run('closed at work', order)
+  test.each([
+    ['in the middle of an update', 'close'],
+    ['while its workers are on their way', 'close early'],
+  ])('because it is closed %s ends with an error that says so', async (when, terminate) => {
+    const order = { environment: { phase: 'step', kind: 'slow' }, terminate }
+    const { errors, exit } = await run(`closed ${when}`, order)
     expect(errors[0].message).toBe('the trainer was closed in the middle of an update')
     expect(exit).toMatchObject({ started: 2, ended: 2 })
   })
