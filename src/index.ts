@@ -334,6 +334,8 @@ export {
   type LossFn,
   RolloutCoordinator,
   type StepMetrics,
+  selectAllData,
+  selectRecentData,
   type TrainedLanguageModel,
   Trainer,
   type TrainerOptions,

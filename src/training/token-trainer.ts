@@ -363,9 +363,22 @@ function filled({ model, weights, ...given }: TrainedLanguageModel): Required<Tr
   return { model, weights, adapter, context, temperature }
 }
 
-/** All trajectories of a buffer. */
-function selectAllData(buffer: TrajectoryBuffer): TrajectoryColumns {
+/** All trajectories of a buffer: what a `dataSelectorFn` is by default. */
+export function selectAllData(buffer: TrajectoryBuffer): TrajectoryColumns {
   return buffer instanceof Trajectories ? buffer.columns() : buffer.sample()
+}
+
+/**
+ * A `dataSelectorFn` that takes the last `count` trajectories, or all where there are fewer.
+ * @throws InputError for a count that is no whole number ≥ 1.
+ */
+export function selectRecentData(count: number): (buffer: TrajectoryBuffer) => TrajectoryColumns {
+  if (!(Number.isSafeInteger(count) && count >= 1)) throw new InputError('count', show(count), 'a whole number ≥ 1')
+  return (buffer) => {
+    if (!(buffer instanceof Trajectories)) return buffer.sampleEpisodes(count, 'desc')
+    const from = Math.max(0, buffer.count - count)
+    return buffer.take(Array.from({ length: buffer.count - from }, (_, i) => from + i)).columns()
+  }
 }
 
 /** What a function answered, if it is as many numbers as were asked for. */

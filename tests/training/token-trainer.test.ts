@@ -6,11 +6,13 @@ import { InputError, OptimizerRequiredError } from '../../src/errors.ts'
 import { loadLora } from '../../src/policies/transformer/lora-folder.ts'
 import { wholeWeights } from '../../src/policies/transformer/quantized.ts'
 import { EpisodeBuffer } from '../../src/tables/episode-buffer.ts'
-import { Trajectories } from '../../src/tables/trajectories.ts'
+import { Trajectories, type TrajectoryColumns } from '../../src/tables/trajectories.ts'
 import { languageModel } from '../../src/text/language-model.ts'
 import {
   type LossFn,
   RolloutCoordinator,
+  selectAllData,
+  selectRecentData,
   Trainer,
   type TrainerOptions,
   type TrainingColumns,
@@ -318,6 +320,20 @@ describe('where trajectories come from', () => {
     await expect(trainer.train()).rejects.toThrow(/no trajectory/)
     trainer.unlinkBuffer()
     await expect(trainer.train()).rejects.toThrow(/linked buffer/)
+  })
+
+  test('a selector takes all, or the last few, of either buffer', async () => {
+    const { data } = await collected()
+    const buffer = new EpisodeBuffer({ maxEpisodes: 20 })
+    for (let i = 0; i < data.count; i++) buffer.addEpisodeFromDict(data.row(i))
+    const places = ({ group, member }: TrajectoryColumns) => [...group].map((g, i) => `${g}.${member[i]}`)
+    const all = places(data.columns())
+    expect(places(selectAllData(data))).toEqual(all)
+    expect(places(selectAllData(buffer))).toEqual(all)
+    expect(places(selectRecentData(3)(data))).toEqual(all.slice(-3))
+    expect(places(selectRecentData(3)(buffer)).sort()).toEqual(all.slice(-3).sort())
+    expect(places(selectRecentData(99)(data))).toEqual(all)
+    expect(() => selectRecentData(0)).toThrow(/count.*a whole number/s)
   })
 
   test('a buffer of episodes is one too, and a selector says what of it', async () => {
