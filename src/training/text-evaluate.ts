@@ -6,6 +6,7 @@ import type { Sampling } from '../policies/transformer/sampling.ts'
 import { weightsOf } from '../policies/weights.ts'
 import { tensorValues } from '../safetensors.ts'
 import type { LanguageModelDefinition } from '../text/language-model.ts'
+import { loadAdapter } from '../text-cohort.ts'
 import { tick } from '../tick.ts'
 import { createWorld } from '../world.ts'
 import { readCheckpoint } from './checkpoint.ts'
@@ -15,9 +16,9 @@ import { openTextRun, type TextRunDefinition } from './text-run.ts'
 export interface TextEvaluateOptions {
   readonly environment: TextEnvironmentDefinition
   readonly policy: LanguageModelDefinition
-  /** In place of the policy's own: those of the model, and of its adapter. */
+  /** In place of the policy's own: those of the model, and of its adapter, which may be the folder of a saved one. */
   readonly weights?: Float32Array
-  readonly adapter?: Float32Array | null
+  readonly adapter?: Float32Array | string | null
   /** How many conversations: the first of the order that the seed gives to the examples. */
   readonly episodes: number
   readonly seed?: number
@@ -65,7 +66,8 @@ export async function evaluateText(options: TextEvaluateOptions): Promise<TextEv
   const world = await createWorld({ environment, policy, numLanes, seed, explore, sampling })
   const cohort = world.talk()
   if (weights !== undefined) setWeights(cohort.quantized ?? cohort.weights, cohort.model, weights)
-  if (adapter !== null) setAdapter(cohort.adapter?.weights ?? new Float32Array(0), adapter)
+  if (typeof adapter === 'string') await loadAdapter(cohort, adapter)
+  else if (adapter !== null) setAdapter(cohort.adapter?.weights ?? new Float32Array(0), adapter)
   cohort.released = episodes
   while (cohort.trajectories.count < episodes) {
     const waiting = tick(world)
