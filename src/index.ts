@@ -38,6 +38,7 @@ export {
   type PromptFileOptions,
   type SavedBufferState,
 } from './datasets/data-buffer.ts'
+export { downloadDataset, type SplitOptions } from './datasets/hub-dataset.ts'
 export {
   type DatasetOptions,
   loadDatasetWithAnswers,
