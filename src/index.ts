@@ -38,6 +38,7 @@ export {
   type PromptFileOptions,
   type SavedBufferState,
 } from './datasets/data-buffer.ts'
+export { downloadDataset, type SplitOptions } from './datasets/hub-dataset.ts'
 export {
   type DatasetOptions,
   loadDatasetWithAnswers,
@@ -275,6 +276,7 @@ export { loadTokenizer } from './text/load-tokenizer.ts'
 export { StopStrings } from './text/stop-strings.ts'
 export type { EncodeOptions, Tokenizer } from './text/tokenizer.ts'
 export { promptIds, renderIds, type TrainingExample, trainingExample, turnIds } from './text/turn-ids.ts'
+export { loadAdapter } from './text-cohort.ts'
 export { collect, tick } from './tick.ts'
 export { dataset } from './training/dataset-environment.ts'
 export { type EvaluateOptions, type Evaluation, evaluate, recordEpisodes } from './training/evaluate.ts'

@@ -11,6 +11,7 @@ import type { Kernels } from './kernels/bind.ts'
 import { createLanes } from './lanes.ts'
 import { decoderPlan, TransformerDecoder } from './policies/transformer/decoder.ts'
 import type { LoraAdapter } from './policies/transformer/lora.ts'
+import { reloadLora } from './policies/transformer/lora-folder.ts'
 import type { TransformerModel } from './policies/transformer/model.ts'
 import { type QuantizedColumns, quantizedPlan, setWeights } from './policies/transformer/quantized.ts'
 import { checkSampling, type Sampling } from './policies/transformer/sampling.ts'
@@ -227,6 +228,22 @@ const NO_UPDATE = 0xffffffff
 export function refreshWeights(cohort: TextCohort, version: number): void {
   cohort.version = version
   cohort.conversation.cached.fill(0)
+}
+
+/**
+ * Loads a saved adapter into a cohort that talks, between two of its ticks: conversations under way go on, and what is said
+ * from now on carries the next version, which is returned. A trainer's optimizer keeps its moments.
+ * @throws InputError where the cohort has no adapter, for an adapter of another rank, alpha, targets or model, and a folder
+ * that holds none; then nothing has changed.
+ * @example await loadAdapter(world.talk(), 'runs/text-reverse-1/adapter')
+ */
+export async function loadAdapter(cohort: TextCohort, folder: string): Promise<number> {
+  const { adapter, name } = cohort
+  if (adapter === null)
+    throw new InputError(`adapter ${folder}`, `cohort ${name}, which has none`, 'one with an adapter')
+  await reloadLora(folder, adapter)
+  refreshWeights(cohort, cohort.version + 1)
+  return cohort.version
 }
 
 /** Tells the cohort that its columns are those of another's checkpoint: what is not in them is made again. */

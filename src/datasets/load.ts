@@ -1,11 +1,12 @@
-/** Datasets from files as examples: what conversations begin with, and what supervised fine-tuning learns. */
+/** Datasets from files, or from the Hugging Face hub, as examples: what conversations begin with, and what supervised fine-tuning learns. */
 import type { Example, Message } from '../environments/text.ts'
 import { InputError, show, unknownWord } from '../errors.ts'
 import { checkLimit, messagesOf, promptOf, textOf } from './example.ts'
+import type { SplitOptions } from './hub-dataset.ts'
 import { type DatasetRow, readRows } from './rows.ts'
 
-/** Which rows of a file, and what its columns are called. */
-export interface DatasetOptions<Column extends string> {
+/** Which rows of a file or of a dataset of the hub, and what its columns are called. */
+export interface DatasetOptions<Column extends string> extends SplitOptions {
   /** What the file calls a column, where it is not our name: `{ prompt: 'question' }`. */
   readonly columns?: Readonly<Partial<Record<Column, string>>>
   /** How many rows are read, at most. */
@@ -17,9 +18,10 @@ type PromptColumn = (typeof PROMPT_COLUMNS)[number]
 
 /**
  * Prompts for reinforcement learning: the `prompt` of each row, a text or messages, its `answer` where it has one, and its
- * other columns as they are. The file is JSON Lines, JSON, Arrow or Parquet; `path@[a:b]` are rows a to b − 1.
+ * other columns as they are. The file is JSON Lines, JSON, Arrow or Parquet; `path@[a:b]` are rows a to b − 1. An id,
+ * owner/name, is a dataset of the hub, of which `subset` and `split` are taken.
  * @throws InputError with the place of a row that has no prompt, or an answer that is no text; and as `readRows` does.
- * @example await loadRlPrompts('gsm8k.parquet@[0:1000]', { columns: { prompt: 'question' } })
+ * @example await loadRlPrompts('openai/gsm8k@[0:1000]', { subset: 'main', columns: { prompt: 'question' } })
  */
 export async function loadRlPrompts(path: string, options: DatasetOptions<PromptColumn> = {}): Promise<Example[]> {
   const examples: Example[] = []
@@ -72,7 +74,7 @@ type SftColumn = (typeof SFT_SCHEMAS)[number][number]
 /**
  * A dataset for supervised fine-tuning, in one of TRL's schemas: `text`; `messages`; or `prompt` and `completion`, both as
  * text, or as messages of which the completion is the assistant's one. The first row decides which; where it has more than
- * one, `columns` says which is meant. The file is JSON Lines, JSON, Arrow or Parquet; `path@[a:b]` are rows a to b − 1.
+ * one, `columns` says which is meant. Files, datasets of the hub and slices are as in `loadRlPrompts`.
  * @throws InputError with the place of a row that is of none of them, or of another than the first; and as `readRows` does.
  * @example await loadSftDataset('train.jsonl', { columns: { prompt: 'question', completion: 'answer' } })
  */
@@ -122,10 +124,10 @@ function named<Column extends string>(column: Column, { columns }: DatasetOption
   return columns?.[column] ?? column
 }
 
-/** The rows of a file with its columns under our names; a column that has no name of ours keeps its own. */
+/** The rows of a source with its columns under our names; a column that has no name of ours keeps its own. */
 async function* limited<Column extends string>(
   path: string,
-  { columns, limit }: DatasetOptions<Column>,
+  { columns, limit, ...source }: DatasetOptions<Column>,
   known: readonly Column[],
 ): AsyncGenerator<DatasetRow, void, undefined> {
   checkLimit(limit)
@@ -135,7 +137,7 @@ async function* limited<Column extends string>(
   }
   const theirs = new Set(ours.flat())
   let count = 0
-  for await (const { place, row } of readRows(path)) {
+  for await (const { place, row } of readRows(path, source)) {
     const kept = Object.entries(row).filter(([name]) => !theirs.has(name))
     yield { place, row: Object.fromEntries([...kept, ...ours.map(([name, from]) => [name, row[from]])]) }
     if (++count === limit) return

@@ -1,7 +1,11 @@
-/** Rows of datasets in files: JSON Lines, JSON, Arrow and Parquet, whole or a slice. Each row comes with the place it has. */
+/**
+ * Rows of datasets: of a file (JSON Lines, JSON, Arrow, Parquet) or of a dataset of the Hugging Face hub, whole or a slice. Each
+ * row comes with the place it has.
+ */
 import { InputError, show } from '../errors.ts'
-import { readWhole } from '../files.ts'
+import { isThere, readWhole } from '../files.ts'
 import { readJsonLines } from '../tables/json-lines.ts'
+import { DATASET_ENDINGS, downloadDataset, endingOf, type SplitOptions } from './hub-dataset.ts'
 
 /** A row, and where it stands: `path:line` in JSON Lines, `path, row n` (from 0) elsewhere. */
 export interface DatasetRow {
@@ -17,7 +21,7 @@ interface Slice {
 }
 
 type Reader = (slice: Slice) => AsyncGenerator<{ place: string; value: unknown }, void, undefined>
-const READERS: Readonly<Record<string, Reader>> = {
+const READERS: Readonly<Record<(typeof DATASET_ENDINGS)[number], Reader>> = {
   jsonl: readLines,
   ndjson: readLines,
   json: readJson,
@@ -27,24 +31,21 @@ const READERS: Readonly<Record<string, Reader>> = {
 }
 
 /**
- * The rows of a file, as its ending says: .jsonl, .json (a list), .arrow, .parquet. `path@[a:b]` are rows a to b − 1, and
- * either number may be left out.
- * @throws InputError for a file that cannot be read or ends otherwise, at a row that is no object, and where there is no row.
+ * The rows of a file, as its ending says: .jsonl, .json (a list), .arrow, .parquet; or those of a split of a dataset of the
+ * hub, where `source` is its id, owner/name, and no file. `…@[a:b]` are rows a to b − 1, and either number may be left out.
+ * @throws InputError for a file that cannot be read or ends otherwise, a split or subset of a file, at a row that is no
+ * object, where there is no row, and as `downloadDataset` does.
  */
-export async function* readRows(source: string): AsyncGenerator<DatasetRow, void, undefined> {
+export async function* readRows(
+  source: string,
+  options: SplitOptions = {},
+): AsyncGenerator<DatasetRow, void, undefined> {
   const slice = sliceOf(source)
-  const ending = /\.([^./\\]+)$/.exec(slice.path)?.[1]?.toLowerCase() ?? ''
-  const read = READERS[ending]
-  if (read === undefined) {
-    const known = Object.keys(READERS).map((name) => `.${name}`)
-    throw new InputError(
-      slice.path,
-      ending === '' ? 'no ending' : `.${ending}`,
-      `a path that ends in ${known.join(', ')}`,
-    )
-  }
+  const files = await filesOf(slice.path, options)
   let count = 0
-  for await (const { place, value } of read(slice)) {
+  for await (const { place, value } of files.length === 1
+    ? read({ ...slice, path: files[0]! })
+    : readAll(files, slice)) {
     if (typeof value !== 'object' || value === null || Array.isArray(value)) {
       throw new InputError(place, show(value), 'an object with a field a column')
     }
@@ -52,6 +53,33 @@ export async function* readRows(source: string): AsyncGenerator<DatasetRow, void
     yield { place, row: value as Record<string, unknown> }
   }
   if (count === 0) throw new InputError(source, 'no row', 'at least one')
+}
+
+function read(slice: Slice): ReturnType<Reader> {
+  return READERS[endingOf(slice.path) as keyof typeof READERS](slice)
+}
+
+/** The rows of files one after another; how many a file has, only reading it tells. */
+async function* readAll(files: readonly string[], { from, to }: Slice) {
+  let number = 0
+  for (const path of files) {
+    for await (const row of read({ path, from: 0, to: to - number })) if (number++ >= from) yield row
+    if (number >= to) return
+  }
+}
+
+async function filesOf(path: string, options: SplitOptions): Promise<string[]> {
+  const ending = endingOf(path)
+  const { split, subset } = options
+  if (Object.hasOwn(READERS, ending)) {
+    const given = Object.entries({ split, subset }).find(([, value]) => value !== undefined)
+    if (given === undefined) return [path]
+    throw new InputError(given[0], `${show(given[1])} of the file ${path}`, 'the id of a dataset of the hub')
+  }
+  if (/^\w[\w.-]*\/\w[\w.-]*$/.test(path) && !(await isThere(path))) return downloadDataset(path, options)
+  const known = DATASET_ENDINGS.map((name) => `.${name}`).join(', ')
+  const expected = `a path that ends in ${known}, or the id of a dataset of the hub, owner/name`
+  throw new InputError(path, ending === '' ? 'no ending' : `.${ending}`, expected)
 }
 
 function sliceOf(source: string): Slice {

@@ -1,7 +1,7 @@
 /**
- * Models of the Hugging Face hub, kept in the cache that its Python library uses, in its layout: `blobs/` has files by their
- * checksum, `snapshots/<commit>/` links to them by name, `refs/` has the commit of a branch. So a model that was downloaded by
- * either is not downloaded again by the other.
+ * Models and datasets of the Hugging Face hub, kept in the cache that its Python library uses, in its layout: `blobs/` has files by their
+ * checksum, `snapshots/<commit>/` links to them by name, `refs/` has the commit of a branch. So what was downloaded by either
+ * is not downloaded again by the other.
  *
  * A file stands in `blobs/` when its size and checksum are those that the hub told, and not before; what was interrupted is
  * continued. The hub's own package for JavaScript checks no checksums, continues nothing, and is 11 MB with what it needs;
@@ -16,7 +16,7 @@ import { setTimeout as pause } from 'node:timers/promises'
 import { InputError, show } from '../errors.ts'
 import { cannotWrite, isThere, makeFolder, parseJsonObject, readJsonObject, readWhole, writeWhole } from '../files.ts'
 
-/** How a model is taken from the hub. */
+/** How something is taken from the hub. */
 export interface HubOptions {
   /** A branch, a tag, or a commit, which pins it; default `main`. */
   readonly revision?: string
@@ -42,6 +42,18 @@ export interface DownloadProgress {
   readonly fileBytes: number
 }
 
+/** A commit of a repository, as the hub lists it. */
+export interface Listing {
+  /** What to call it in errors. */
+  readonly subject: string
+  /** What the hub says of the repository; `cardData` is the head of its README. */
+  readonly about: Readonly<Record<string, unknown>>
+  /** The paths of its files; of a model those at the top. */
+  readonly paths: readonly string[]
+  /** Downloads one of them, if it is not in the cache, and says where it is. */
+  take(path: string): Promise<string>
+}
+
 /** A file of a repository. */
 interface HubFile {
   readonly path: string
@@ -50,8 +62,12 @@ interface HubFile {
   readonly checksum: string
 }
 
+/** What is on the hub. */
+type Kind = 'model' | 'dataset'
+
 /** Everything that a download needs to know. */
 interface Hub extends HubOptions {
+  readonly kind: Kind
   readonly id: string
   readonly endpoint: string
   /** The repository's folder in the cache. */
@@ -78,45 +94,63 @@ const ATTEMPTS = 4
  * @example await downloadModel('HuggingFaceTB/SmolLM2-135M-Instruct', { revision: 'main' })
  */
 export async function downloadModel(id: string, options: HubOptions = {}): Promise<string> {
+  const { folder } = await download('model', id, '', options, async ({ subject, paths, take }) => {
+    const isSharded = !paths.includes(WEIGHTS)
+    const missing = [...REQUIRED, isSharded ? INDEX : WEIGHTS].find((path) => !paths.includes(path))
+    if (missing !== undefined) throw new InputError(subject, `no ${missing}`, 'a language model with safetensors')
+    const chosen = [...FILES.filter((path) => paths.includes(path)), isSharded ? INDEX : WEIGHTS]
+    return isSharded ? [...chosen, ...(await shardsOf(await take(INDEX)))] : chosen
+  })
+  return folder
+}
+
+/**
+ * Files of a repository of the hub, as `choose` says which: downloaded, as far as they are not in the cache. `part` names
+ * what is chosen, so that it is found again without the hub. The folder that they are in, and their paths in it.
+ * @throws InputError as `downloadModel` does, and whatever `choose` throws.
+ */
+export async function download(
+  kind: Kind,
+  id: string,
+  part: string,
+  options: HubOptions,
+  choose: (listing: Listing) => Promise<readonly string[]>,
+): Promise<{ folder: string; paths: string[] }> {
   const { HF_ENDPOINT, HF_TOKEN, HF_HUB_OFFLINE } = process.env
   const { revision = 'main', offline = HF_HUB_OFFLINE === '1', token = HF_TOKEN } = options
-  checkName('model', id, /^\w[\w.-]*(\/\w[\w.-]*)?$/, 'the id of a model of the hub, owner/name')
+  checkName(kind, id, /^\w[\w.-]*(\/\w[\w.-]*)?$/, `the id of a ${kind} of the hub, owner/name`)
   checkName('revision', revision, /^\w[\w./-]*$/, 'a branch, tag or commit')
-  const folder = `${options.cache ?? defaultCache()}/models--${id.replace('/', '--')}`
+  const folder = `${options.cache ?? defaultCache()}/${kind}s--${id.replace('/', '--')}`
   const endpoint = (options.endpoint ?? HF_ENDPOINT ?? 'https://huggingface.co').replace(/\/$/, '')
-  const hub: Hub = { ...options, id, folder, endpoint, ...(token ? { token } : {}) }
+  const hub: Hub = { ...options, kind, id, folder, endpoint, ...(token ? { token } : {}) }
   const known = COMMIT.test(revision) ? revision : offline ? await readReference(hub, revision) : null
-  if (known !== null && (await isWhole(hub, known))) return `${folder}/snapshots/${known}`
+  const kept = known === null ? null : await readManifest(hub, known, part)
+  if (kept !== null) return { folder: snapshotOf(hub, known!), paths: kept }
   if (offline) {
     throw new InputError(
-      `model ${id}, revision ${revision}`,
+      `${kind} ${id}, revision ${revision}`,
       `no whole copy in ${folder}, and offline is set`,
-      'a model that was downloaded by this function before, or a connection',
+      `a ${kind} that was downloaded by this function before, or a connection`,
     )
   }
 
-  const { sha } = await askObject(hub, `api/models/${id}/revision/${encodeURIComponent(revision)}`)
-  if (typeof sha !== 'string' || !COMMIT.test(sha)) throw new InputError(`model ${id}, sha`, show(sha), 'a commit')
-  const snapshot = `${folder}/snapshots/${sha}`
+  const about = await askObject(hub, `api/${kind}s/${id}/revision/${encodeURIComponent(revision)}`)
+  const { sha } = about
+  if (typeof sha !== 'string' || !COMMIT.test(sha)) throw new InputError(`${kind} ${id}, sha`, show(sha), 'a commit')
   const listed = await listFiles(hub, sha)
-  const taken: HubFile[] = []
-  const take = async (path: string): Promise<void> => {
+  const subject = `${kind} ${id}, revision ${sha}`
+  const take = async (path: string): Promise<string> => {
     const file = listed.get(path)
-    if (file === undefined) throw new InputError(`model ${id}, revision ${sha}`, `no ${path}`, 'a language model')
-    await download(hub, sha, file)
-    taken.push(file)
+    if (file === undefined) throw new InputError(subject, `no ${path}`, 'a file of the repository')
+    await fetchFile(hub, sha, file)
+    return `${snapshotOf(hub, sha)}/${path}`
   }
-  const isSharded = !listed.has(WEIGHTS)
-  const missing = [...REQUIRED, isSharded ? INDEX : WEIGHTS].find((path) => !listed.has(path))
-  if (missing !== undefined) {
-    throw new InputError(`model ${id}, revision ${sha}`, `no ${missing}`, 'a language model with safetensors')
-  }
-  for (const path of FILES) if (listed.has(path)) await take(path)
-  await take(isSharded ? INDEX : WEIGHTS)
-  if (isSharded) for (const shard of await shardsOf(`${snapshot}/${INDEX}`)) await take(shard)
+  const paths = [...(await choose({ subject, about, paths: [...listed.keys()], take }))]
+  for (const path of paths) await take(path)
   if (sha !== revision) await writeWhole(`${folder}/refs/${revision}`, [sha])
-  await writeWhole(manifestOf(hub, sha), [JSON.stringify({ files: taken })])
-  return snapshot
+  const files = paths.map((path) => listed.get(path)!)
+  await writeWhole(manifestOf(hub, sha, part), [JSON.stringify({ files })])
+  return { folder: snapshotOf(hub, sha), paths }
 }
 
 function checkName(subject: string, name: string, form: RegExp, expected: string): void {
@@ -128,19 +162,24 @@ function defaultCache(): string {
   return HF_HUB_CACHE ?? `${HF_HOME ?? `${homedir()}/.cache/huggingface`}/hub`
 }
 
-/** Lists the files of a commit that is whole in the cache. It is written last. */
-function manifestOf({ folder }: Hub, commit: string): string {
-  return `${folder}/colonnade/${commit}.json`
+function snapshotOf({ folder }: Hub, commit: string): string {
+  return `${folder}/snapshots/${commit}`
 }
 
-async function isWhole(hub: Hub, commit: string): Promise<boolean> {
-  const manifest = manifestOf(hub, commit)
-  if (!(await isThere(manifest))) return false
+/** Lists the files of a commit, or of a part of it, that is whole in the cache. It is written last. */
+function manifestOf({ folder }: Hub, commit: string, part: string): string {
+  return `${folder}/colonnade/${commit}${part === '' ? '' : `-${encodeURIComponent(part)}`}.json`
+}
+
+/** What the manifest lists, if all of it is there. */
+async function readManifest(hub: Hub, commit: string, part: string): Promise<string[] | null> {
+  const manifest = manifestOf(hub, commit, part)
+  if (!(await isThere(manifest))) return null
   const { files } = (await readJsonObject(manifest)) as { files: HubFile[] }
   for (const { path, size } of files) {
-    if ((await sizeOf(`${hub.folder}/snapshots/${commit}/${path}`)) !== size) return false
+    if ((await sizeOf(`${snapshotOf(hub, commit)}/${path}`)) !== size) return null
   }
-  return true
+  return files.map(({ path }) => path)
 }
 
 /** The commit that a branch had when it was last asked for. */
@@ -152,10 +191,11 @@ async function readReference({ folder }: Hub, revision: string): Promise<string 
   return commit
 }
 
-/** The files at the top of a commit's tree, which comes in pages. */
+/** The files of a commit's tree, which comes in pages; of a model those at its top. */
 async function listFiles(hub: Hub, commit: string): Promise<Map<string, HubFile>> {
   const files = new Map<string, HubFile>()
-  let url: string | undefined = `${hub.endpoint}/api/models/${hub.id}/tree/${commit}`
+  const tree = `${hub.endpoint}/api/${hub.kind}s/${hub.id}/tree/${commit}`
+  let url: string | undefined = hub.kind === 'dataset' ? `${tree}?recursive=true` : tree
   while (url !== undefined) {
     const response = await ask(hub, url)
     const entries: unknown = await response.json().catch(() => null)
@@ -165,6 +205,9 @@ async function listFiles(hub: Hub, commit: string): Promise<Map<string, HubFile>
       if (type !== 'file' || typeof path !== 'string') continue
       if (!Number.isSafeInteger(file.size) || !/^([0-9a-f]{40}|[0-9a-f]{64})$/.test(file.checksum)) {
         throw new InputError(`${url}, ${path}`, show({ size, oid, lfs }), 'its size and checksum')
+      }
+      if (path.split('/').some((name) => name === '' || name === '.' || name === '..')) {
+        throw new InputError(url, `a file at ${show(path)}`, 'a path within the repository')
       }
       files.set(path, file)
     }
@@ -186,10 +229,10 @@ async function shardsOf(path: string): Promise<string[]> {
 }
 
 /** Puts a file into the cache, and its name into the snapshot. */
-async function download(hub: Hub, commit: string, file: HubFile): Promise<void> {
+async function fetchFile(hub: Hub, commit: string, file: HubFile): Promise<void> {
   const { folder } = hub
   const blob = `${folder}/blobs/${file.checksum}`
-  const link = `${folder}/snapshots/${commit}/${file.path}`
+  const link = `${snapshotOf(hub, commit)}/${file.path}`
   try {
     await makeFolder(dirname(blob))
     await makeFolder(dirname(link))
@@ -197,7 +240,7 @@ async function download(hub: Hub, commit: string, file: HubFile): Promise<void> 
       await fetchWhole(hub, commit, file, `${blob}.incomplete`)
       await rename(`${blob}.incomplete`, blob)
     }
-    const target = `../../blobs/${file.checksum}`
+    const target = `${'../'.repeat(file.path.split('/').length)}../blobs/${file.checksum}`
     if ((await readlink(link).catch(() => null)) === target) return
     await rm(link, { force: true })
     await symlink(target, link)
@@ -206,25 +249,26 @@ async function download(hub: Hub, commit: string, file: HubFile): Promise<void> 
   }
 }
 
-/** Fetches a file to `path`, from where an earlier try ended, and sees that it is the one that the hub told of. */
-async function fetchWhole(hub: Hub, commit: string, file: HubFile, path: string): Promise<void> {
-  const url = `${hub.endpoint}/${hub.id}/resolve/${commit}/${file.path}`
+/** Fetches a file to `to`, from where an earlier try ended, and sees that it is the one that the hub told of. */
+async function fetchWhole(hub: Hub, commit: string, file: HubFile, to: string): Promise<void> {
+  const path = file.path.split('/').map(encodeURIComponent).join('/')
+  const url = `${hub.endpoint}/${hub.kind === 'dataset' ? 'datasets/' : ''}${hub.id}/resolve/${commit}/${path}`
   for (let attempt = 1; ; attempt++) {
-    const before = (await sizeOf(path)) ?? 0
+    const before = (await sizeOf(to)) ?? 0
     if (before === file.size && file.size > 0) break
-    const failure = await fetchMore(hub, url, file, path, before > file.size ? 0 : before)
+    const failure = await fetchMore(hub, url, file, to, before > file.size ? 0 : before)
     hub.signal?.throwIfAborted()
     if (failure === null) break
-    const after = (await sizeOf(path)) ?? 0
+    const after = (await sizeOf(to)) ?? 0
     if (after > before) attempt = 0
     else if (attempt >= ATTEMPTS) {
       const got = `${after} of ${file.size} bytes (${failure})`
       throw new InputError(url, got, 'the rest; what has come is kept, and continued when it is asked for again')
     } else await pause(100 * 4 ** attempt, undefined, hub.signal ? { signal: hub.signal } : {})
   }
-  const checksum = await checksumOf(path, file)
+  const checksum = await checksumOf(to, file)
   if (checksum === file.checksum) return
-  await rm(path, { force: true })
+  await rm(to, { force: true })
   throw new InputError(
     url,
     `a file with checksum ${checksum}`,
@@ -298,7 +342,7 @@ async function ask(hub: Hub, url: string, headers: Record<string, string> = {}):
     throw new InputError(
       `the hub, ${url}`,
       `no answer (${reasonOf(cause)})`,
-      'a connection; or offline: true, for a model that is in the cache',
+      'a connection; or offline: true, for what is in the cache',
       { cause },
     )
   }
@@ -306,9 +350,9 @@ async function ask(hub: Hub, url: string, headers: Record<string, string> = {}):
   if (response.ok || ((status === 429 || status >= 500) && url.includes('/resolve/'))) return response
   const said = (await response.text()).slice(0, 200)
   const expected: Record<number, string> = {
-    401: 'a model that is public, or a token that may read it (HF_TOKEN)',
-    403: 'a token that may read it; some models ask to accept their terms on the hub first',
-    404: 'a model, revision and file that are there',
+    401: `a ${hub.kind} that is public, or a token that may read it (HF_TOKEN)`,
+    403: `a token that may read it; some ${hub.kind}s ask to accept their terms on the hub first`,
+    404: `a ${hub.kind}, revision and file that are there`,
   }
   throw new InputError(`the hub, ${url}`, `status ${status} (${said})`, expected[status] ?? 'an answer')
 }

@@ -43,6 +43,8 @@ export interface TextRecord {
   readonly numLanes: number
   readonly sftSteps: number
   readonly rlUpdates: number
+  /** Number of the weights. */
+  readonly version: number
   readonly ticks: number
   /** The trajectories are those of an update that is done. */
   readonly isBetweenUpdates: boolean

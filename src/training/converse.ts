@@ -6,15 +6,16 @@ import type { Sampling } from '../policies/transformer/sampling.ts'
 import type { Trajectory } from '../tables/trajectories.ts'
 import type { LanguageModelDefinition } from '../text/language-model.ts'
 import type { Tokenizer } from '../text/tokenizer.ts'
+import { loadAdapter } from '../text-cohort.ts'
 import { tick } from '../tick.ts'
 import { createWorld } from '../world.ts'
 
 /** Under which weights conversations are had, and how tokens are drawn. */
 export interface ConverseOptions {
   readonly policy: LanguageModelDefinition
-  /** In place of the policy's own: those of the model, and of its adapter. */
+  /** In place of the policy's own: those of the model, and of its adapter, which may be the folder of a saved one. */
   readonly weights?: Float32Array
-  readonly adapter?: Float32Array | null
+  readonly adapter?: Float32Array | string | null
   readonly seed?: number
   /** Draw tokens instead of taking the most probable. */
   readonly explore?: boolean
@@ -52,7 +53,8 @@ export async function converse({
   const world = await createWorld({ environment, policy, numLanes: Math.min(LANES_MAX, episodes), ...options })
   const cohort = world.talk()
   if (weights !== undefined) setWeights(cohort.quantized ?? cohort.weights, cohort.model, weights)
-  if (adapter !== null) setAdapter(cohort.adapter?.weights ?? new Float32Array(0), adapter)
+  if (typeof adapter === 'string') await loadAdapter(cohort, adapter)
+  else if (adapter !== null) setAdapter(cohort.adapter?.weights ?? new Float32Array(0), adapter)
   cohort.released = episodes
   while (cohort.trajectories.count < episodes) {
     const waiting = tick(world)

@@ -1,4 +1,7 @@
-/** A text environment whose examples are a file's, and whose reward is one that the registry knows by its id. */
+/**
+ * A text environment whose examples are those of a file or of a dataset of the hub, and whose reward is one that the registry
+ * knows by its id.
+ */
 import { loadRlPrompts } from '../datasets/load.ts'
 import { defineTextEnvironment } from '../environments/text.ts'
 import { InputError } from '../errors.ts'
@@ -7,7 +10,12 @@ import { judge, withPolicy } from '../rewards/reward.ts'
 import { type Settings, text, whole } from '../settings.ts'
 
 const settings = {
-  path: text('', 'JSON Lines, JSON, Arrow or Parquet; `path@[a:b]` are rows a to b − 1'),
+  path: text(
+    '',
+    'JSON Lines, JSON, Arrow or Parquet, or the id of a dataset of the hub; `path@[a:b]` are rows a to b − 1',
+  ),
+  subset: text('', 'of a dataset of the hub; empty: its default one, or its only one'),
+  split: text('', 'of a dataset of the hub; empty: train'),
   prompt: text('prompt', 'what the file calls its prompts: texts, or lists of messages'),
   answer: text('answer', 'what the file calls the right answers, where it has them'),
   limit: whole(0, 'rows that are read, at most; 0: all', { min: 0 }),
@@ -18,14 +26,14 @@ const settings = {
 } satisfies Settings
 
 /**
- * Examples from a file, answered in one turn. A reward that fails is unknown, with its reason.
+ * Examples from a file or a dataset of the hub, answered in one turn. A reward that fails is unknown, with its reason.
  * @example colonnade train text/dataset environment.path=sums.jsonl environment.reward=math_accuracy
  */
 export const dataset = defineTextEnvironment({
   id: 'text/dataset',
   module: import.meta.url,
   settings,
-  make: ({ path, prompt, answer, limit, reward, retries, timeoutMs, maxTokens }) => {
+  make: ({ path, subset, split, prompt, answer, limit, reward, retries, timeoutMs, maxTokens }) => {
     const judged = withPolicy(getRewardFunction(reward)(), { retries, timeoutMs })
     return {
       numExamples: 1,
@@ -37,7 +45,8 @@ export const dataset = defineTextEnvironment({
         if (path === '')
           throw new InputError('text/dataset path', 'nothing', 'a file, like environment.path=sums.jsonl')
         const columns = { prompt, answer }
-        const examples = await loadRlPrompts(path, { columns, ...(limit === 0 ? {} : { limit }) })
+        const part = { ...(subset === '' ? {} : { subset }), ...(split === '' ? {} : { split }) }
+        const examples = await loadRlPrompts(path, { columns, ...part, ...(limit === 0 ? {} : { limit }) })
         if (examples.length === 0) throw new InputError(path, 'no example', 'at least one')
         return { numExamples: examples.length, example: (index: number) => examples[index]! }
       },

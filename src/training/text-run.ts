@@ -1,6 +1,7 @@
 /**
  * A run of a language model is a folder too: `config.json`, `metrics.jsonl` (a line a step), `checkpoints/`, `trajectories/`
- * (Arrow files, one an update), and at its end `model/`, `summary.json` and `learning-curve.svg`.
+ * (Arrow files, one an update), and at its end `model/`, `summary.json` and `learning-curve.svg`. With an adapter there is
+ * `adapter/` instead of `model/`, as it was at the newest checkpoint.
  */
 import { readdir, readFile, rm } from 'node:fs/promises'
 import { join } from 'node:path'
@@ -242,6 +243,11 @@ export class TextRun {
     return this.#finish(isComplete ? 'complete' : 'interrupted')
   }
 
+  /** What a policy elsewhere can load while the run goes on. */
+  get #adapterFolder(): string {
+    return join(this.folder, 'adapter')
+  }
+
   async #note(metrics: TextMetrics): Promise<void> {
     const { rl, ...top } = metrics
     const line = { move: this.trainer.moves, ...top, ...(rl ?? {}) }
@@ -253,6 +259,9 @@ export class TextRun {
   async #checkpoint(): Promise<void> {
     await syncFile(join(this.folder, 'metrics.jsonl')) // A checkpoint's metric lines outlive a power failure with it.
     await this.trainer.save(this.folder)
+    const { adapter } = this.trainer.cohort
+    if (adapter !== null)
+      await saveLora(this.#adapterFolder, adapter.lora, adapter.weights, baseOf(this.definition.policy))
     await pruneCheckpoints(this.folder, this.definition.settings.checkpointsKept)
   }
 
@@ -281,7 +290,7 @@ export class TextRun {
       summary: join(folder, 'summary.json'),
       learningCurve: curve,
       checkpoints: join(folder, 'checkpoints'),
-      ...(adapter === null ? { model: join(folder, 'model') } : { adapter: join(folder, 'adapter') }),
+      ...(adapter === null ? { model: join(folder, 'model') } : { adapter: this.#adapterFolder }),
       ...(settings.trajectories === 'none' || updates.length === 0
         ? {}
         : { trajectories: join(folder, 'trajectories') }),
@@ -309,7 +318,6 @@ export class TextRun {
       files,
     }
     if (adapter === null) await saveTransformer(files.model!, model, weights)
-    else await saveLora(files.adapter!, adapter.lora, adapter.weights, baseOf(definition.policy))
     const { learningCurve } = await import('./learning-curve.ts')
     const points = updates.flatMap(({ step, reward }) => (reward === null ? [] : [{ x: step, y: reward }]))
     const losses = lines.filter(({ phase }) => phase === 'sft').map(({ step, loss }) => ({ x: step, y: loss }))

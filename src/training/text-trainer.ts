@@ -178,7 +178,7 @@ export class TextTrainer {
     const rate = learningRate * scheduleFactor(schedule, warmupFraction, this.#sftSteps, steps)
     const gradNorm = this.#learner.descend(rate, maxGradNorm)
     this.#sftSteps++
-    refreshWeights(this.#cohort, this.#sftSteps + this.#rlUpdates)
+    refreshWeights(this.#cohort, this.#cohort.version + 1)
     this.#seconds += (performance.now() - started) / 1000
     return {
       phase: 'sft',
@@ -270,7 +270,7 @@ export class TextTrainer {
     // Of returns and critics each token has its own.
     if (loss.settings.advantage === 'group') trajectories.setAdvantages(advantagesOf(rows, batch, prepared))
     this.#rlUpdates++
-    refreshWeights(this.#cohort, this.#sftSteps + this.#rlUpdates)
+    refreshWeights(this.#cohort, this.#cohort.version + 1)
     this.#isBetweenUpdates = true
     const updateSeconds = (performance.now() - started) / 1000
     this.#seconds += updateSeconds
@@ -345,6 +345,7 @@ export class TextTrainer {
       numLanes,
       sftSteps: this.#sftSteps,
       rlUpdates: this.#rlUpdates,
+      version: this.#cohort.version,
       ticks: this.#ticks,
       isBetweenUpdates: this.#isBetweenUpdates,
       released: this.#cohort.released,
@@ -399,7 +400,7 @@ export class TextTrainer {
     this.#admitted.clear()
     for (const group of text.admitted) this.#admitted.add(group)
     this.#seconds = manifest.seconds
-    this.#cohort.version = this.#sftSteps + this.#rlUpdates
+    this.#cohort.version = text.version
     return differences(manifest, this.world)
   }
 }

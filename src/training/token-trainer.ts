@@ -11,14 +11,14 @@ import { column } from '../components/column.ts'
 import { InputError, OptimizerRequiredError, show } from '../errors.ts'
 import { bestKernelBuild, createKernels, type Kernels, PolicySum, TokenSum } from '../kernels/bind.ts'
 import type { LoraModel } from '../policies/transformer/lora.ts'
-import { saveLora } from '../policies/transformer/lora-folder.ts'
+import { reloadLora, saveLora } from '../policies/transformer/lora-folder.ts'
 import type { TransformerModel } from '../policies/transformer/model.ts'
 import { type BaseWeights, quantizedPlan, setWeights, wholeWeights } from '../policies/transformer/quantized.ts'
 import { Random } from '../random.ts'
 import { number, resolveSettings, type SettingValues } from '../settings.ts'
 import type { EpisodeBuffer } from '../tables/episode-buffer.ts'
 import { Trajectories, type TrajectoryColumns } from '../tables/trajectories.ts'
-import { refreshWeights, type TextCohort } from '../text-cohort.ts'
+import { loadAdapter, refreshWeights, type TextCohort } from '../text-cohort.ts'
 import { tick } from '../tick.ts'
 import { World } from '../world.ts'
 import { type PreparedUpdate, prepareUpdate } from './token-update.ts'
@@ -212,6 +212,17 @@ export class Trainer {
     const { adapter } = this.#target
     if (autoSaveLora !== undefined) await saveLora(autoSaveLora, adapter!.lora, adapter!.weights)
     return metrics
+  }
+
+  /**
+   * Goes on from a saved adapter: of the policy in place, and of the steps to come. Moments stay.
+   * @throws InputError as `loadAdapter` does; then nothing has changed.
+   */
+  async loadAdapter(folder: string): Promise<void> {
+    const { adapter } = this.#target
+    if (this.#cohort !== null) await loadAdapter(this.#cohort, folder)
+    else if (adapter !== null) await reloadLora(folder, adapter)
+    else throw new InputError(`adapter ${folder}`, 'a model without an adapter', 'one with an adapter')
   }
 
   /** So many times: collects, and makes a step of what was collected. */

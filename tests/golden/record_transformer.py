@@ -21,7 +21,9 @@ Each folder is a model as `save_pretrained` writes it, and `expected.safetensors
 Weights are larger than a fresh model's, and norms and biases are not at their
 starting values, so that a mistake in any part moves the logits. The llama's head
 width is no multiple of 4; qwen3's is not width / heads, and its model is in
-several shards; smollm's weights are bf16.
+several shards; smollm's weights are bf16. llama3's frequencies are scaled as Llama 3.1's
+are: of its six one stays, one is in between and four are divided. smollm3's are
+scaled linearly, and its second layer does not turn queries and keys.
 """
 
 import shutil
@@ -29,7 +31,9 @@ from pathlib import Path
 
 import torch
 from safetensors.torch import save_file
-from transformers import LlamaConfig, LlamaForCausalLM, Qwen2Config, Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM
+from transformers import (
+    LlamaConfig, LlamaForCausalLM, Qwen2Config, Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM, SmolLM3Config,
+    SmolLM3ForCausalLM)
 
 FOLDER = Path(__file__).parent / "transformer"
 LENGTHS = [1, 9, 30]
@@ -49,6 +53,15 @@ MODELS = {
     "qwen3": (Qwen3ForCausalLM, Qwen3Config(
         vocab_size=53, hidden_size=16, intermediate_size=28, num_attention_heads=2, num_key_value_heads=1, head_dim=12,
         tie_word_embeddings=False, rope_parameters={"rope_type": "default", "rope_theta": 1000000.0}, **COMMON)),
+    "llama3": (LlamaForCausalLM, LlamaConfig(
+        vocab_size=41, hidden_size=24, intermediate_size=28, num_attention_heads=2, num_key_value_heads=1,
+        tie_word_embeddings=True, rope_parameters={
+            "rope_type": "llama3", "rope_theta": 10000.0, "factor": 8.0, "low_freq_factor": 1.0,
+            "high_freq_factor": 4.0, "original_max_position_embeddings": 48}, **COMMON)),
+    "smollm3": (SmolLM3ForCausalLM, SmolLM3Config(
+        vocab_size=43, hidden_size=16, intermediate_size=24, num_attention_heads=2, num_key_value_heads=1,
+        pad_token_id=None, bos_token_id=1, eos_token_id=2, no_rope_layers=[1, 0],
+        rope_parameters={"rope_type": "linear", "rope_theta": 5000000.0, "factor": 2.5}, **COMMON)),
 }
 
 

@@ -13,6 +13,8 @@ export interface HubServer {
   /** The authorization that came with each request for a file. */
   readonly tokens: (string | undefined)[]
   files: Record<string, Uint8Array>
+  /** The head of the README, as the hub tells it. */
+  cardData: object
   /** Answers a request instead of the hub; true where it has. */
   fault: ((request: IncomingMessage, response: ServerResponse) => boolean) | null
   close(): Promise<void>
@@ -30,21 +32,24 @@ export async function startHub(files: Record<string, Uint8Array>): Promise<HubSe
     hub.asked.push(`${request.url}${request.headers.range ? ` ${request.headers.range}` : ''}`)
     if (hub.fault?.(request, response)) return
     const [path, query] = request.url!.split('?')
-    if (path === `/api/models/org/tiny/revision/main` || path === `/api/models/org/tiny/revision/${COMMIT}`) {
-      return json(response, { sha: COMMIT })
+    const ask = /^\/api\/(models|datasets)\/org\/tiny\/(.*)$/.exec(path!)?.[2]
+    if (ask === 'revision/main' || ask === `revision/${COMMIT}`) {
+      return json(response, { sha: COMMIT, cardData: hub.cardData })
     }
-    if (path === `/api/models/org/tiny/tree/${COMMIT}`) {
-      const names = Object.keys(hub.files)
+    if (ask === `tree/${COMMIT}`) {
+      const isSecond = query?.includes('cursor=2')
+      const names = Object.keys(hub.files).filter((name) => !name.includes('/') || query?.includes('recursive=true'))
       const half = Math.ceil(names.length / 2) // Two pages.
-      const link = query ? {} : { link: `<${hub.endpoint}${path}?cursor=2>; rel="next"` }
+      const more = query === undefined ? 'cursor=2' : `${query}&cursor=2`
+      const link = isSecond ? {} : { link: `<${hub.endpoint}${path}?${more}>; rel="next"` }
       return json(
         response,
-        (query ? names.slice(half) : names.slice(0, half)).map((name) => entry(name, hub.files[name]!)),
+        (isSecond ? names.slice(half) : names.slice(0, half)).map((name) => entry(name, hub.files[name]!)),
         link,
       )
     }
-    const prefix = `/org/tiny/resolve/${COMMIT}/`
-    const file = path!.startsWith(prefix) ? hub.files[path!.slice(prefix.length)] : undefined
+    const name = new RegExp(`^(?:/datasets)?/org/tiny/resolve/${COMMIT}/(.*)$`).exec(path!)?.[1]
+    const file = name === undefined ? undefined : hub.files[decodeURIComponent(name)]
     if (file === undefined) return void response.writeHead(404).end('{"error":"Repository not found"}')
     hub.tokens.push(request.headers.authorization)
     send(request, response, file)
@@ -55,6 +60,7 @@ export async function startHub(files: Record<string, Uint8Array>): Promise<HubSe
     asked: [],
     tokens: [],
     files,
+    cardData: {},
     fault: null,
     close: () =>
       new Promise((resolve) => {

@@ -7,7 +7,9 @@ import { sft } from '../../src/algorithms/sft.ts'
 import { reverse } from '../../src/environments/tasks/sequences.ts'
 import type { Reply } from '../../src/environments/text.ts'
 import { InputError } from '../../src/errors.ts'
+import { saveLora } from '../../src/policies/transformer/lora-folder.ts'
 import { languageModel } from '../../src/text/language-model.ts'
+import { loadAdapter } from '../../src/text-cohort.ts'
 import { evaluateText } from '../../src/training/text-evaluate.ts'
 import { createTextTrainer, type TextTrainer } from '../../src/training/text-trainer.ts'
 import { createWorld } from '../../src/world.ts'
@@ -215,6 +217,41 @@ describe('learning from conversations', () => {
     await expect(trainerOf({}, { model: { ...small, quantize: true } })).rejects.toThrow(
       /quantize.*without an adapter/s,
     )
+  })
+
+  test('an adapter that is loaded in between has a version of its own, which a resumed training goes on from', async () => {
+    const model = { ...small, loraRank: 2 }
+    const folder = await temporaryFolder()
+    const trainer = await supervised(await trainerOf({}, { model }))
+    const { cohort } = trainer
+    expect(cohort.version).toBe(5)
+    await saveLora(
+      folder,
+      cohort.adapter!.lora,
+      cohort.adapter!.weights.map((value) => value / 2),
+    )
+    await loadAdapter(cohort, folder)
+    await trainer.save(folder)
+    const resumed = await trainerOf({}, { model })
+    await resumed.restore(folder)
+    for (const each of [trainer, resumed]) {
+      expect(each.cohort.version).toBe(6)
+      await each.updates().next()
+      expect(each.cohort.version).toBe(7)
+    }
+    expect(resumed.cohort.adapter!.weights).toEqual(cohort.adapter!.weights)
+  })
+
+  test('of an adapter a folder can be evaluated, in place of its weights', async () => {
+    const policy = languageModel({ ...small, loraRank: 2 })
+    const trainer = await supervised(await trainerOf({}, { model: { ...small, loraRank: 2 } }))
+    const { weights, adapter } = trainer.cohort
+    const folder = await temporaryFolder()
+    await saveLora(folder, adapter!.lora, adapter!.weights)
+    const options = { environment, policy, weights, episodes: 6, explore: true }
+    const evaluation = await evaluateText({ ...options, adapter: folder })
+    expect(evaluation).toEqual(await evaluateText({ ...options, adapter: adapter!.weights }))
+    expect(evaluation).not.toEqual(await evaluateText(options))
   })
 
   test('groups that a filter drops are replaced by others, counted by reason, and an update is whole groups that differ', async () => {

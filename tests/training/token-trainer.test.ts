@@ -411,6 +411,33 @@ describe('models', () => {
     expect(() => new Trainer({ model: bare, ...grpoParts, optimizer: sgd })).toThrow(/8 bits.*adapter/s)
   })
 
+  test('a saved adapter is taken up in place, in a world or in an open model, and the next step goes on from it', async () => {
+    const { world, cohort, data } = await collected({ loraRank: 2 })
+    const folder = await temporaryFolder()
+    await new Trainer({ model: world, ...grpoParts, optimizer: sgd, autoSaveLora: folder }).train(data)
+    const goOn = async (model: TrainerOptions['model']): Promise<void> => {
+      const trainer = new Trainer({ model, ...grpoParts, optimizer: sgd })
+      await trainer.loadAdapter(folder)
+      await trainer.train(data)
+    }
+    const fresh = await collected({ loraRank: 2 })
+    await goOn(fresh.world)
+    expect(fresh.cohort.version).toBe(2)
+    const { lora, weights } = (await collected({ loraRank: 2 })).cohort.adapter!
+    const open = {
+      model: cohort.model,
+      weights: cohort.weights,
+      adapter: { lora: { ...lora, base: cohort.model }, weights },
+    }
+    await goOn(open)
+    await new Trainer({ model: world, ...grpoParts, optimizer: sgd }).train(data)
+    expect(fresh.cohort.adapter!.weights).toEqual(cohort.adapter!.weights)
+    expect(weights).toEqual(cohort.adapter!.weights)
+    const bare = await collected()
+    const trainer = new Trainer({ model: { model: bare.cohort.model, weights: bare.cohort.weights }, ...grpoParts })
+    await expect(trainer.loadAdapter(folder)).rejects.toThrow(/without an adapter/)
+  })
+
   test('PPO has its critic', async () => {
     const lossFn = describeLoss('ppo')
     const parts = { advantageFn: { settings: lossFn.settings }, lossFn, optimizer: sgd }

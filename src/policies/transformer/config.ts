@@ -8,6 +8,17 @@ import { InputError, show, unknownWord } from '../../errors.ts'
 /** The content of a `config.json`. */
 export type TransformerConfig = Readonly<Record<string, unknown>>
 
+/** A way to scale RoPE's frequencies, by the names that `config.json` has for ways and parameters. */
+export type RopeScaling =
+  | { readonly kind: 'linear'; readonly factor: number }
+  | {
+      readonly kind: 'llama3'
+      readonly factor: number
+      readonly low_freq_factor: number
+      readonly high_freq_factor: number
+      readonly original_max_position_embeddings: number
+    }
+
 /** The network that a `config.json` describes, in this project's words. */
 export interface TransformerShape {
   readonly vocabularySize: number
@@ -23,6 +34,10 @@ export interface TransformerShape {
   readonly contextLength: number
   readonly normEpsilon: number
   readonly ropeTheta: number
+  /** How RoPE's frequencies are scaled, for more positions than the model was first trained with. */
+  readonly ropeScaling: RopeScaling | null
+  /** Of each layer: whether its queries and keys are turned by RoPE. In some of SmolLM3's they are not. */
+  readonly turned: readonly boolean[]
   /** Queries, keys and values have a bias (Qwen2). */
   readonly attentionBias: boolean
   /** Each head's queries and keys are normed before they are turned (Qwen3). */
@@ -33,15 +48,19 @@ export interface TransformerShape {
 
 /** What differs between the families, by `model_type`. SmolLM and SmolLM2 are llamas. */
 const FAMILIES = {
-  llama: { architecture: 'LlamaForCausalLM', attentionBias: false, queryKeyNorm: false },
-  qwen2: { architecture: 'Qwen2ForCausalLM', attentionBias: true, queryKeyNorm: false },
-  qwen3: { architecture: 'Qwen3ForCausalLM', attentionBias: false, queryKeyNorm: true },
+  llama: { architecture: 'LlamaForCausalLM', attentionBias: false, queryKeyNorm: false, tied: false },
+  qwen2: { architecture: 'Qwen2ForCausalLM', attentionBias: true, queryKeyNorm: false, tied: false },
+  qwen3: { architecture: 'Qwen3ForCausalLM', attentionBias: false, queryKeyNorm: true, tied: false },
+  smollm3: { architecture: 'SmolLM3ForCausalLM', attentionBias: false, queryKeyNorm: false, tied: true },
 } as const
+
+/** Every so many of SmolLM3's layers do not turn, where its configuration does not say which. */
+const NO_ROPE_INTERVAL = 4
 
 /**
  * Reads a configuration; `subject` names it in errors.
  * @throws InputError for an unknown `model_type`, a size that is missing or does not fit the others, and anything that the
- * forward pass does not compute: scaled RoPE, sliding windows, biases of other layers, another activation, quantized weights.
+ * forward pass does not compute: RoPE scaled in other ways than `linear` and `llama3`, sliding windows, biases of other layers, another activation, quantized weights.
  */
 export function transformerShape(config: TransformerConfig, subject = 'config.json'): TransformerShape {
   const modelType = config.model_type
@@ -49,8 +68,7 @@ export function transformerShape(config: TransformerConfig, subject = 'config.js
     throw unknownWord(`${subject}, model_type`, String(modelType), Object.keys(FAMILIES))
   }
   const family = FAMILIES[modelType as keyof typeof FAMILIES]
-  const refuse = (name: string, got: unknown, expected: string) =>
-    new InputError(`${subject}, ${name}`, show(got), expected)
+  const refuse: Refuse = (name, got, expected) => new InputError(`${subject}, ${name}`, show(got), expected)
   const size = (name: string, otherwise?: number): number => {
     const value = config[name] ?? otherwise
     if (!Number.isSafeInteger(value) || (value as number) < 1) throw refuse(name, value, 'a whole number ≥ 1')
@@ -82,20 +100,24 @@ export function transformerShape(config: TransformerConfig, subject = 'config.js
 
   const numHeads = size('num_attention_heads')
   const width = size('hidden_size')
+  const numLayers = size('num_hidden_layers')
+  const { theta, ropeScaling } = readRope(config, refuse)
   const shape = {
     vocabularySize: size('vocab_size'),
     width,
-    numLayers: size('num_hidden_layers'),
+    numLayers,
     numHeads,
     numKeyHeads: size('num_key_value_heads', numHeads),
     headWidth: size('head_dim', modelType === 'qwen3' ? undefined : width / numHeads),
     feedForwardWidth: size('intermediate_size'),
     contextLength: size('max_position_embeddings'),
     normEpsilon: positive('rms_norm_eps', config.rms_norm_eps),
-    ropeTheta: positive('rope_theta', ropeTheta(config, refuse)),
+    ropeTheta: positive('rope_theta', theta),
+    ropeScaling,
+    turned: modelType === 'smollm3' ? turnedLayers(config, numLayers, refuse) : new Array(numLayers).fill(true),
     attentionBias: family.attentionBias,
     queryKeyNorm: family.queryKeyNorm,
-    tiedEmbeddings: config.tie_word_embeddings === true,
+    tiedEmbeddings: (config.tie_word_embeddings ?? family.tied) === true,
   }
   if (numHeads % shape.numKeyHeads !== 0) {
     throw refuse('num_key_value_heads', shape.numKeyHeads, `a divisor of num_attention_heads = ${numHeads}`)
@@ -104,18 +126,52 @@ export function transformerShape(config: TransformerConfig, subject = 'config.js
   return shape
 }
 
-/** The base of RoPE's angles: in `rope_parameters` since transformers 5, beside the other settings before. */
-function ropeTheta(
-  config: TransformerConfig,
-  refuse: (name: string, got: unknown, expected: string) => InputError,
-): unknown {
+type Refuse = (name: string, got: unknown, expected: string) => InputError
+
+/** RoPE's base and scaling: in `rope_parameters` since transformers 5, beside the other settings and in `rope_scaling` before. */
+function readRope(config: TransformerConfig, refuse: Refuse): { theta: unknown; ropeScaling: RopeScaling | null } {
   const name = config.rope_parameters != null ? 'rope_parameters' : 'rope_scaling'
   const rope = config[name] ?? {}
   if (typeof rope !== 'object') throw refuse(name, rope, 'an object')
-  const { rope_type, type, rope_theta, ...others } = rope as Record<string, unknown>
+  const { rope_type, type, rope_theta, ...parameters } = rope as Record<string, unknown>
   const kind = rope_type ?? type ?? 'default'
-  if (kind !== 'default') throw refuse(`${name}, rope_type`, kind, '"default": scaled RoPE is not built')
-  const [other] = Object.keys(others)
-  if (other !== undefined) throw refuse(`${name}, ${other}`, others[other], 'rope_type and rope_theta alone')
-  return rope_theta ?? config.rope_theta
+  const kinds: Record<string, readonly string[]> = {
+    default: [],
+    linear: ['factor'],
+    llama3: ['factor', 'low_freq_factor', 'high_freq_factor', 'original_max_position_embeddings'],
+  }
+  if (typeof kind !== 'string' || !Object.hasOwn(kinds, kind)) {
+    throw refuse(`${name}, rope_type`, kind, `one of ${Object.keys(kinds).join(', ')}: no other scaling is built`)
+  }
+  const known = kinds[kind]!
+  const other = Object.keys(parameters).find((key) => !known.includes(key))
+  if (other !== undefined) {
+    throw refuse(`${name}, ${other}`, parameters[other], `${['rope_type', 'rope_theta', ...known].join(', ')} alone`)
+  }
+  for (const key of known) {
+    const value = parameters[key]
+    if (typeof value !== 'number' || !(value > 0 && value < Infinity)) {
+      throw refuse(`${name}, ${key}`, value, 'a number above 0')
+    }
+  }
+  const { low_freq_factor: low, high_freq_factor: high } = parameters as Record<string, number>
+  if (kind === 'llama3' && high! <= low!) throw refuse(`${name}, high_freq_factor`, high, `more than ${low}`)
+  const ropeScaling = kind === 'default' ? null : ({ kind, ...parameters } as RopeScaling)
+  return { theta: rope_theta ?? config.rope_theta, ropeScaling }
+}
+
+/** Which layers turn queries and keys: as `no_rope_layers` says, with 1 for those that do, or all but every so many. */
+function turnedLayers(config: TransformerConfig, numLayers: number, refuse: Refuse): boolean[] {
+  const { no_rope_layers: flags, no_rope_layer_interval: interval = NO_ROPE_INTERVAL } = config
+  const layers = Array.from({ length: numLayers }, (_, index) => index)
+  if (flags != null) {
+    if (!Array.isArray(flags) || flags.length < numLayers || flags.some((flag) => flag !== 0 && flag !== 1)) {
+      throw refuse('no_rope_layers', flags, `0 or 1 for each of ${numLayers} layers`)
+    }
+    return layers.map((index) => flags[index] === 1)
+  }
+  if (!(Number.isSafeInteger(interval) && (interval as number) >= 1)) {
+    throw refuse('no_rope_layer_interval', interval, 'a whole number ≥ 1')
+  }
+  return layers.map((index) => (index + 1) % (interval as number) !== 0)
 }

@@ -7,6 +7,7 @@ import type { Columns } from '../../components/column.ts'
 import { assert, InputError, show } from '../../errors.ts'
 import type { Kernels } from '../../kernels/bind.ts'
 import { Stream } from '../../random.ts'
+import type { RopeScaling, TransformerShape } from './config.ts'
 import type { LoraAdapter } from './lora.ts'
 import type { forwardPlan, TransformerModel } from './model.ts'
 import {
@@ -68,7 +69,7 @@ export class Forward {
     this.layers = Object.values(columns.layers)
     const { token } = columns
     this.#tokenRows = new Uint32Array(token.buffer, token.byteOffset, token.length)
-    fillAngles(columns.cosine, columns.sine, model.shape.headWidth / 2, model.shape.ropeTheta)
+    fillAngles(columns.cosine, columns.sine, model.shape)
   }
 
   /**
@@ -99,7 +100,8 @@ export class Forward {
   ): void {
     const { kernels, columns } = this
     const weights = this.weights.layers[index]!
-    const { width, numHeads, numKeyHeads, headWidth, feedForwardWidth, normEpsilon, queryKeyNorm } = this.model.shape
+    const { width, numHeads, numKeyHeads, headWidth, feedForwardWidth, normEpsilon, queryKeyNorm, turned } =
+      this.model.shape
     const { normed, activated, cosine, sine, position, scores, firstKey } = columns
     const keyWidth = numKeyHeads * headWidth
 
@@ -114,8 +116,10 @@ export class Forward {
       kernels.rmsNormForward(query, queryInverseRms, rawQuery, weights.queryNorm, normEpsilon, queryRows, headWidth)
       kernels.rmsNormForward(key, keyInverseRms, rawKey, weights.keyNorm, normEpsilon, keyRows, headWidth)
     }
-    kernels.rope(query, cosine, sine, position, count, numHeads, headWidth, false)
-    kernels.rope(key, cosine, sine, position, count, numKeyHeads, headWidth, false)
+    if (turned[index]) {
+      kernels.rope(query, cosine, sine, position, count, numHeads, headWidth, false)
+      kernels.rope(key, cosine, sine, position, count, numKeyHeads, headWidth, false)
+    }
     if (cache && cacheRow) {
       kernels.placeRows(cache.key, key, cacheRow, count, keyWidth)
       kernels.placeRows(cache.value, value, cacheRow, count, keyWidth)
@@ -240,17 +244,41 @@ export class Forward {
 }
 
 /**
- * Cosines and sines of position · θ^(−2k / headWidth). Frequencies and angles are rounded to f32 where `transformers` rounds
- * them: at position 30,000 another rounding is an angle some thousandths away from those that a model was trained with.
+ * Cosines and sines of position · θ^(−2k / headWidth), scaled. Frequencies and angles are rounded to f32 where `transformers`
+ * rounds them: at position 30,000 another rounding is an angle some thousandths away from those that a model was trained with.
  */
-function fillAngles(cosine: Float32Array, sine: Float32Array, half: number, theta: number): void {
-  const logTheta = Math.log(theta)
+function fillAngles(
+  cosine: Float32Array,
+  sine: Float32Array,
+  { headWidth, ropeTheta, ropeScaling }: TransformerShape,
+): void {
+  const half = headWidth / 2
+  const logTheta = Math.log(ropeTheta)
   for (let k = 0; k < half; k++) {
-    const frequency = Math.fround(1 / Math.fround(Math.exp(Math.fround(k / half) * logTheta)))
+    const unscaled = Math.fround(1 / Math.fround(Math.exp(Math.fround(k / half) * logTheta)))
+    const frequency = ropeScaling === null ? unscaled : scaledFrequency(unscaled, ropeScaling)
     for (let position = 0; position * half < cosine.length; position++) {
       const angle = Math.fround(position * frequency)
       cosine[position * half + k] = Math.cos(angle)
       sine[position * half + k] = Math.sin(angle)
     }
   }
+}
+
+/**
+ * A frequency for more positions: divided by the factor (`linear`); or that only where few of its waves fit into the
+ * positions of the first training, not where many do, and in between in part (`llama3`, as Llama 3.1 has it).
+ */
+function scaledFrequency(frequency: number, scaling: RopeScaling): number {
+  const { fround } = Math
+  const divided = fround(frequency / scaling.factor)
+  if (scaling.kind === 'linear') return divided
+  const { low_freq_factor: low, high_freq_factor: high, original_max_position_embeddings: positions } = scaling
+  // A number divided by a tensor is, in PyTorch, the number times the rounded reciprocal.
+  const wavelength = fround(fround(2 * Math.PI) * fround(1 / frequency))
+  if (wavelength > positions / low) return divided
+  if (wavelength < positions / high) return frequency
+  const smooth = fround(fround(fround(positions * fround(1 / wavelength)) - low) / fround(high - low))
+  const scaled = fround(fround(fround(1 - smooth) * frequency) / scaling.factor)
+  return fround(scaled + fround(smooth * frequency))
 }

@@ -30,7 +30,7 @@ export interface TransformerModel {
 export const VALUE_HEAD = { weight: 'v_head.summary.weight', bias: 'v_head.summary.bias' } as const
 
 /**
- * A transformer from the content of a `config.json` of the llama, qwen2 or qwen3 family; with a value head, which begins
+ * A transformer from the content of a `config.json` of the llama, qwen2, qwen3 or smollm3 family; with a value head, which begins
  * at 0, for algorithms with a critic.
  *
  * @throws InputError as `transformerShape` does.

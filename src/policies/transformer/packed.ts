@@ -274,7 +274,7 @@ export class PackedTransformer {
   /** `dx`, the gradient by the layer's output, becomes that by its input. */
   #backwardLayer(index: number, gradient: TransformerWeights, count: number): void {
     const { kernels, columns, model } = this.#forward
-    const { width, numHeads, numKeyHeads, headWidth, feedForwardWidth, normEpsilon, queryKeyNorm } = model.shape
+    const { width, numHeads, numKeyHeads, headWidth, feedForwardWidth, normEpsilon, queryKeyNorm, turned } = model.shape
     const { normed, activated, cosine, sine, position, scores, firstKey } = columns
     const { dx, dNormed, dQuery, dKey, dAttentionValue: dValue, dAttended } = this.#columns
     const layer = this.#forward.layers[index]!
@@ -323,8 +323,10 @@ export class PackedTransformer {
       numKeyHeads,
       headWidth,
     )
-    kernels.rope(dQuery, cosine, sine, position, count, numHeads, headWidth, true)
-    kernels.rope(dKey, cosine, sine, position, count, numKeyHeads, headWidth, true)
+    if (turned[index]) {
+      kernels.rope(dQuery, cosine, sine, position, count, numHeads, headWidth, true)
+      kernels.rope(dKey, cosine, sine, position, count, numKeyHeads, headWidth, true)
+    }
     if (queryKeyNorm) {
       const { rawQuery, rawKey, queryInverseRms, keyInverseRms } = layer
       const { queryNorm, keyNorm } = weights

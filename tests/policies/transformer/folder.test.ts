@@ -122,16 +122,27 @@ describe('a model in a folder', () => {
 
 describe('a configuration', () => {
   test('of another network is refused by the name of what is not built', async () => {
+    const llama3 = { factor: 8, low_freq_factor: 1, high_freq_factor: 4, original_max_position_embeddings: 48 }
+    const scaled = (parameters: object) => ({
+      rope_parameters: { rope_type: 'llama3', rope_theta: 1e4, ...llama3, ...parameters },
+    })
     const rope = (parameters: object) => ({ rope_parameters: { rope_theta: 1e4, rope_type: 'default', ...parameters } })
     for (const [family, change, message] of [
       [
         'llama',
         { model_type: 'lama' },
-        'model_type: got "lama", expected one of llama, qwen2, qwen3 (did you mean "llama"?)',
+        'model_type: got "lama", expected one of llama, qwen2, qwen3, smollm3 (did you mean "llama"?)',
       ],
-      ['llama', { model_type: 'gpt2' }, 'model_type: got "gpt2", expected one of llama, qwen2, qwen3'],
+      ['llama', { model_type: 'gpt2' }, 'model_type: got "gpt2", expected one of llama, qwen2, qwen3, smollm3'],
       ['llama', { architectures: ['LlamaForTokenClassification'] }, 'expected LlamaForCausalLM'],
-      ['llama', rope({ rope_type: 'llama3' }), 'rope_parameters, rope_type: got "llama3"'],
+      ['llama', rope({ rope_type: 'dynamic', factor: 2 }), 'rope_parameters, rope_type: got "dynamic"'],
+      ['llama', rope({ rope_type: 'linear' }), 'rope_parameters, factor: got undefined, expected a number above 0'],
+      ['llama', rope({ factor: 2 }), 'rope_parameters, factor: got 2, expected rope_type, rope_theta alone'],
+      ['llama3', scaled({ original_max_position_embeddings: null }), 'original_max_position_embeddings: got null'],
+      ['llama3', scaled({ high_freq_factor: 1 }), 'high_freq_factor: got 1, expected more than 1'],
+      ['smollm3', { no_rope_layers: [1] }, 'no_rope_layers: got [1], expected 0 or 1 for each of 2 layers'],
+      ['smollm3', { no_rope_layers: [1, 2] }, 'no_rope_layers: got [1,2]'],
+      ['smollm3', { no_rope_layers: null, no_rope_layer_interval: 0 }, 'no_rope_layer_interval: got 0'],
       ['llama', rope({ partial_rotary_factor: 0.5 }), 'rope_parameters, partial_rotary_factor: got 0.5'],
       [
         'llama',
@@ -172,6 +183,29 @@ describe('a configuration', () => {
     const { rope_parameters: _, layer_types: __, ...config } = model.config
     const older = { ...config, rope_theta: 1e6, rope_scaling: null, sliding_window: 32_768, torch_dtype: 'bfloat16' }
     expect(transformer(older).shape).toEqual(model.shape)
+  })
+
+  test('as transformers 4 wrote it scales RoPE the same', async () => {
+    const { model } = await loadTransformer(goldenFolder('llama3'))
+    const { rope_parameters: rope, ...config } = model.config
+    const { rope_theta, ...scaling } = rope as Record<string, unknown>
+    expect(transformer({ ...config, rope_theta, rope_scaling: scaling }).shape).toEqual(model.shape)
+    const { rope_type: type, ...others } = scaling
+    expect(transformer({ ...config, rope_theta, rope_scaling: { type, ...others } }).shape).toEqual(model.shape)
+  })
+
+  test('of smollm3 that does not say otherwise turns all layers but each fourth, and ties its embeddings', async () => {
+    const { config } = (await golden('smollm3')).model
+    const {
+      no_rope_layers: _,
+      no_rope_layer_interval: __,
+      tie_word_embeddings: ___,
+      layer_types: ____,
+      ...bare
+    } = config
+    const { turned, tiedEmbeddings } = transformer({ ...bare, num_hidden_layers: 9 }).shape
+    expect(turned.map(Number)).toEqual([1, 1, 1, 0, 1, 1, 1, 0, 1])
+    expect(tiedEmbeddings).toBe(true)
   })
 })
 

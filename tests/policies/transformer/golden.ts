@@ -11,7 +11,7 @@ import { type BaseWeights, quantizedPlan, setWeights } from '../../../src/polici
 import { Random } from '../../../src/random.ts'
 import { readSafetensors, tensorValues } from '../../../src/safetensors.ts'
 
-export const families = ['llama', 'smollm', 'qwen2', 'qwen3'] as const
+export const families = ['llama', 'smollm', 'qwen2', 'qwen3', 'llama3', 'smollm3'] as const
 export const builds: readonly KernelBuild[] =
   bestKernelBuild() === 'relaxed' ? ['plain', 'simd', 'relaxed'] : ['plain', 'simd']
 

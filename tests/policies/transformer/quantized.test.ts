@@ -50,8 +50,8 @@ describe('a model in 8 bits', () => {
       }
     }
     // Weights are rounded to one part in 254 of their row's largest: logits move by about a hundredth of their size.
-    expect(Math.sqrt(squares / wholeSquares)).toBeLessThan(0.02)
-    expect(farthest).toBeLessThan(0.3)
+    expect(Math.sqrt(squares / wholeSquares)).toBeLessThan(0.03)
+    expect(farthest).toBeLessThan(0.5)
     expect(farthest).toBeGreaterThan(1e-3)
   })
 

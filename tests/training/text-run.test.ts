@@ -1,0 +1,35 @@
+import { existsSync, readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { describe, expect, test } from 'vitest'
+import { loadLora } from '../../src/policies/transformer/lora-folder.ts'
+import { configureTextRun, startTextRun } from '../../src/training/text-run.ts'
+import { temporaryFolder } from '../support/temporary.ts'
+
+describe('a run with adapters', () => {
+  test('writes its adapter at each checkpoint, and at its end, not only when it is over', async () => {
+    const definition = await configureTextRun('text/reverse', {
+      'environment.maxLength': '3',
+      'languageModel.width': '16',
+      'languageModel.layers': '1',
+      'languageModel.loraRank': '2',
+      'sft.steps': '2',
+      'rl.groupSize': '4',
+      'rl.groupsPerUpdate': '2',
+      'rl.updates': '3',
+      checkpointEvery: '2',
+    })
+    const folder = join(await temporaryFolder(), 'run')
+    const run = await startTextRun(definition, folder)
+    const path = join(folder, 'adapter', 'adapter_model.safetensors')
+    const files: string[] = []
+    await run.train({ onStep: () => files.push(existsSync(path) ? readFileSync(path, 'base64') : 'none') })
+    const [first, second, third, fourth, fifth] = files
+    expect(first).toBe('none')
+    expect(second).not.toBe('none')
+    expect(third).toBe(second)
+    expect(fourth).not.toBe(second)
+    expect(fifth).toBe(fourth)
+    const { model, adapter } = run.trainer.cohort
+    expect((await loadLora(join(folder, 'adapter'), model)).weights).toEqual(adapter!.weights)
+  })
+})
