@@ -13,7 +13,9 @@ const SEEDS = words('SEEDS', '1,2,3')
 const GROUPS = 100
 
 async function learn(task: string, loss: string, seed: string) {
-  const run = await configureTextRun(task, { seed, 'rl.loss': loss })
+  // Before the first of an update's steps the ratio is 1, and GSPO's gradient is GRPO's: the second is its own.
+  const updateEpochs = loss === 'gspo' ? '2' : '1'
+  const run = await configureTextRun(task, { seed, 'rl.loss': loss, 'rl.updateEpochs': updateEpochs })
   const { environment, policy, settings, sft, rl } = run
   const { groupSize } = rl!.settings
   const world = await createWorld({ environment, policy, numLanes: settings.numLanes, seed: settings.seed, groupSize })
