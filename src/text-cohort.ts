@@ -9,7 +9,7 @@ import type { Message, Reply, TextEnvironmentDefinition } from './environments/t
 import { InputError, show } from './errors.ts'
 import type { Kernels } from './kernels/bind.ts'
 import { createLanes } from './lanes.ts'
-import { decoderPlan, TransformerDecoder } from './policies/transformer/decoder.ts'
+import { type DecoderColumns, decoderPlan, decoderShare, TransformerDecoder } from './policies/transformer/decoder.ts'
 import type { LoraAdapter } from './policies/transformer/lora.ts'
 import type { TransformerModel } from './policies/transformer/model.ts'
 import { type QuantizedColumns, quantizedPlan, setWeights } from './policies/transformer/quantized.ts'
@@ -52,6 +52,14 @@ export interface PendingReply {
   letGo(): void
 }
 
+/** The other threads that speak in a cohort's lanes. */
+export interface Crew {
+  /** Tells them to begin with their shares; rejects where one has failed. */
+  begin(): Promise<void>
+  /** Waits until they are done. */
+  finish(): Promise<void>
+}
+
 /** A cohort of conversations that has its memory. `conversation` is the component of its lanes. */
 export interface TextCohort {
   readonly name: string
@@ -70,6 +78,10 @@ export interface TextCohort {
   readonly lanes: Uint32Array
   readonly conversation: Conversation
   readonly decoder: TransformerDecoder
+  /** The columns of each thread's decoder, this one's first: all over one cache. */
+  readonly decoders: readonly DecoderColumns[]
+  /** Null where this thread speaks alone: always, unless a trainer has workers that are ready. */
+  crew: Crew | null
   /** No elements where they are kept in 8 bits, under an adapter. */
   readonly weights: Float32Array
   /** Null where they are whole. */
@@ -137,8 +149,8 @@ export async function draftTextCohort(options: TextCohortOptions): Promise<TextD
 /** The columns of a cohort of conversations before they have memory. */
 export type TextCohortPlan = ReturnType<typeof textCohortPlan>
 
-/** Plans the columns of a cohort of conversations. */
-export function textCohortPlan({ options, opened, learner }: TextDraft) {
+/** Plans the columns of a cohort of conversations in whose lanes so many threads speak. */
+export function textCohortPlan({ options, opened, learner }: TextDraft, threads: number) {
   const { model, context } = opened
   const { numLanes, environment } = options
   const lora = opened.adapter?.lora ?? null
@@ -148,6 +160,13 @@ export function textCohortPlan({ options, opened, learner }: TextDraft) {
     adapter: saved(column('f32', lora?.numParameters ?? 0)),
     conversation: conversationPlan(numLanes, context),
     decoder: decoderPlan(model, numLanes, context, lora, opened.isQuantized),
+    /** Of each thread but the first, which can take all lanes if need be. */
+    decoders: Object.fromEntries(
+      Array.from({ length: threads - 1 }, (_, i) => [
+        i + 1,
+        decoderShare(model, Math.ceil(numLanes / threads), context, lora, opened.isQuantized),
+      ]),
+    ),
     order: column('u32', environment.numExamples),
     words: column('u32', 4),
     learner: learner ?? {},
@@ -188,6 +207,11 @@ export function createTextCohort(
     lanes: createLanes(world.ecs, [columns.conversation], numLanes),
     conversation: columns.conversation,
     decoder: new TransformerDecoder(model, quantized ?? columns.weights, columns.decoder, kernels, random, adapter),
+    decoders: [
+      columns.decoder,
+      ...Object.values(columns.decoders).map((share) => ({ ...share, cache: columns.decoder.cache })),
+    ],
+    crew: null,
     weights: columns.weights,
     quantized,
     adapter,
