@@ -54,8 +54,8 @@ export interface PendingReply {
 
 /** The other threads that speak in a cohort's lanes. */
 export interface Crew {
-  /** Tells them to begin with their shares; rejects where one has failed. */
-  begin(): Promise<void>
+  /** Tells those that have one of so many shares to begin; rejects where one has failed. */
+  begin(numShares: number): Promise<void>
   /** Waits until they are done. */
   finish(): Promise<void>
 }
@@ -146,6 +146,9 @@ export async function draftTextCohort(options: TextCohortOptions): Promise<TextD
   return { options: { ...options, environment: read }, name: options.name ?? policy.id, opened }
 }
 
+/** Lanes in which a thread speaks, at least, where it shares them with others. */
+export const SHARE_LANES = 4
+
 /** The columns of a cohort of conversations before they have memory. */
 export type TextCohortPlan = ReturnType<typeof textCohortPlan>
 
@@ -154,6 +157,7 @@ export function textCohortPlan({ options, opened, learner }: TextDraft, threads:
   const { model, context } = opened
   const { numLanes, environment } = options
   const lora = opened.adapter?.lora ?? null
+  const shareLanes = Math.max(2 * SHARE_LANES, Math.ceil(numLanes / threads))
   return {
     weights: saved(column('f32', opened.isQuantized ? 0 : model.numParameters)),
     quantized: (opened.isQuantized ? quantizedPlan(model) : {}) as Plan,
@@ -164,7 +168,7 @@ export function textCohortPlan({ options, opened, learner }: TextDraft, threads:
     decoders: Object.fromEntries(
       Array.from({ length: threads - 1 }, (_, i) => [
         i + 1,
-        decoderShare(model, Math.ceil(numLanes / threads), context, lora, opened.isQuantized),
+        decoderShare(model, shareLanes, context, lora, opened.isQuantized),
       ]),
     ),
     order: column('u32', environment.numExamples),

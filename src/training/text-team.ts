@@ -10,7 +10,7 @@ import { TextCommand } from './text-thread.ts'
 export class TextTeam implements Crew {
   readonly #world: World
   readonly #cohort: TextCohort
-  readonly #command = new Float64Array(new SharedArrayBuffer(8))
+  readonly #command = new Float64Array(new SharedArrayBuffer(16))
   #team: Team | undefined
   #isClosed = true
 
@@ -50,8 +50,9 @@ export class TextTeam implements Crew {
     }
   }
 
-  async begin(): Promise<void> {
+  async begin(numShares: number): Promise<void> {
     this.#command[0] = TextCommand.speak
+    this.#command[1] = numShares
     await this.#team!.meet()
   }
 

@@ -10,9 +10,9 @@ import { Random } from '../random.ts'
 import { type Speaker, speak } from '../systems/text/infer.ts'
 import type { TextOrder, WorkerProgram } from './team.ts'
 
-/** What a command says, in its only number. */
+/** What a command's first number says. */
 export const TextCommand = {
-  /** Say a token in each lane of the share. */
+  /** Say a token in each lane of the share, of which there are as many as the second number. */
   speak: 0,
   /** Do what was posted, a `TokenWork`. */
   learn: 1,
@@ -20,7 +20,7 @@ export const TextCommand = {
 
 /** The program of a worker. It shares weights and cache, and knows the trainer's model and nothing of its environment. */
 export function textProgram(order: TextOrder): WorkerProgram {
-  const { memory, index, count, seed, kernels: build, config, valueHead, context, sampling, explore } = order
+  const { memory, index, seed, kernels: build, config, valueHead, context, sampling, explore } = order
   const { conversation, decoder, learner, weights, adapter: adapted } = viewColumns(order.columns, memory)
   const kernels = createKernels(memory, build)
   const model = transformer(config, { valueHead })
@@ -36,7 +36,7 @@ export function textProgram(order: TextOrder): WorkerProgram {
     laneList: new Int32Array(conversation.phase.length),
   }
   return function* (command) {
-    if (command[0] === TextCommand.speak) speak(speaker, index, count)
+    if (command[0] === TextCommand.speak) speak(speaker, index, command[1]!)
     else thread.run(receiveMessageOnPort(parentPort!)!.message as TokenWork)
     yield // All are done.
   }

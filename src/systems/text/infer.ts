@@ -1,6 +1,6 @@
 import { Talk } from '../../components/conversation.ts'
 import { type StopReason, stopReasons } from '../../environments/text.ts'
-import type { Crew, TextCohort } from '../../text-cohort.ts'
+import { type Crew, SHARE_LANES, type TextCohort } from '../../text-cohort.ts'
 import type { World } from '../../world.ts'
 
 /**
@@ -14,7 +14,8 @@ export function inferText(world: World): void | Promise<void> {
     const { crew } = cohort
     const count = listSpeaking(cohort)
     if (count === 0) continue
-    if (crew !== null && isWorthSharing(cohort, count)) return speakTogether(cohort, count, crew) // The only cohort.
+    const numShares = crew === null ? 1 : numSharesOf(cohort, count)
+    if (crew !== null && numShares > 1) return speakTogether(cohort, count, numShares, crew) // The only cohort.
     speak(cohort, 0, 1)
     sayAll(cohort, count, 1)
   }
@@ -23,12 +24,12 @@ export function inferText(world: World): void | Promise<void> {
 /** What a thread has to know to speak in a cohort's lanes. */
 export type Speaker = Pick<TextCohort, 'conversation' | 'decoder' | 'context' | 'sampling' | 'explore' | 'laneList'>
 
-/** Feeds what is not in the cache, and chooses a token, in the lanes of share `index` of `numShares`. */
+/** Feeds what is not in the cache, and chooses a token, in the lanes of share `index` of `numShares`, if there is one. */
 export function speak(speaker: Speaker, index: number, numShares: number): void {
   const { conversation, decoder, laneList, context, sampling, explore } = speaker
   const { slot, lane, episode, forward } = decoder.columns
+  if (index >= numShares) return
   const [from, to] = shareOf(listSpeaking(speaker), index, numShares)
-  if (from === to) return
   for (let i = from; i < to; i++) feed(speaker, laneList[i]!)
   for (let i = from, row = 0; i < to; i++, row++) {
     const n = laneList[i]!
@@ -55,14 +56,17 @@ function shareOf(count: number, index: number, numShares: number): [from: number
   return [Math.floor((index * count) / numShares), Math.floor(((index + 1) * count) / numShares)]
 }
 
-/** Whether so many rows are enough work for the threads to meet over. */
-function isWorthSharing({ decoders }: TextCohort, count: number): boolean {
-  return count >= decoders.length
+/**
+ * Among how many threads `count` lanes are shared; the tokens are the same whatever it is. A pass over two rows takes as long
+ * as one over four, as both read all weights once; and two meetings of the threads cost some 50 µs.
+ */
+function numSharesOf({ decoders, model }: TextCohort, count: number): number {
+  if (count * model.numParameters < 2 ** 21) return 1
+  return Math.min(decoders.length, Math.floor(count / SHARE_LANES))
 }
 
-async function speakTogether(cohort: TextCohort, count: number, crew: Crew): Promise<void> {
-  const numShares = cohort.decoders.length
-  await crew.begin()
+async function speakTogether(cohort: TextCohort, count: number, numShares: number, crew: Crew): Promise<void> {
+  await crew.begin(numShares)
   speak(cohort, 0, numShares)
   await crew.finish()
   sayAll(cohort, count, numShares)
