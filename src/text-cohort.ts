@@ -9,7 +9,7 @@ import type { Message, Reply, TextEnvironmentDefinition } from './environments/t
 import { InputError, show } from './errors.ts'
 import type { Kernels } from './kernels/bind.ts'
 import { createLanes } from './lanes.ts'
-import { decoderPlan, TransformerDecoder } from './policies/transformer/decoder.ts'
+import { type DecoderColumns, decoderPlan, decoderShare, TransformerDecoder } from './policies/transformer/decoder.ts'
 import type { LoraAdapter } from './policies/transformer/lora.ts'
 import { reloadLora } from './policies/transformer/lora-folder.ts'
 import type { TransformerModel } from './policies/transformer/model.ts'
@@ -53,6 +53,14 @@ export interface PendingReply {
   letGo(): void
 }
 
+/** The other threads that speak in a cohort's lanes. */
+export interface Crew {
+  /** Tells those that have one of so many shares to begin; rejects where one has failed. */
+  begin(numShares: number): Promise<void>
+  /** Waits until they are done. */
+  finish(): Promise<void>
+}
+
 /** A cohort of conversations that has its memory. `conversation` is the component of its lanes. */
 export interface TextCohort {
   readonly name: string
@@ -71,6 +79,10 @@ export interface TextCohort {
   readonly lanes: Uint32Array
   readonly conversation: Conversation
   readonly decoder: TransformerDecoder
+  /** The columns of each thread's decoder, this one's first: all over one cache. */
+  readonly decoders: readonly DecoderColumns[]
+  /** Null where this thread speaks alone: always, unless a trainer has workers that are ready. */
+  crew: Crew | null
   /** No elements where they are kept in 8 bits, under an adapter. */
   readonly weights: Float32Array
   /** Null where they are whole. */
@@ -135,20 +147,31 @@ export async function draftTextCohort(options: TextCohortOptions): Promise<TextD
   return { options: { ...options, environment: read }, name: options.name ?? policy.id, opened }
 }
 
+/** Lanes in which a thread speaks, at least, where it shares them with others. */
+export const SHARE_LANES = 4
+
 /** The columns of a cohort of conversations before they have memory. */
 export type TextCohortPlan = ReturnType<typeof textCohortPlan>
 
-/** Plans the columns of a cohort of conversations. */
-export function textCohortPlan({ options, opened, learner }: TextDraft) {
+/** Plans the columns of a cohort of conversations in whose lanes so many threads speak. */
+export function textCohortPlan({ options, opened, learner }: TextDraft, threads: number) {
   const { model, context } = opened
   const { numLanes, environment } = options
   const lora = opened.adapter?.lora ?? null
+  const shareLanes = Math.max(2 * SHARE_LANES, Math.ceil(numLanes / threads))
   return {
     weights: saved(column('f32', opened.isQuantized ? 0 : model.numParameters)),
     quantized: (opened.isQuantized ? quantizedPlan(model) : {}) as Plan,
     adapter: saved(column('f32', lora?.numParameters ?? 0)),
     conversation: conversationPlan(numLanes, context),
     decoder: decoderPlan(model, numLanes, context, lora, opened.isQuantized),
+    /** Of each thread but the first, which can take all lanes if need be. */
+    decoders: Object.fromEntries(
+      Array.from({ length: threads - 1 }, (_, i) => [
+        i + 1,
+        decoderShare(model, shareLanes, context, lora, opened.isQuantized),
+      ]),
+    ),
     order: column('u32', environment.numExamples),
     words: column('u32', 4),
     learner: learner ?? {},
@@ -189,6 +212,11 @@ export function createTextCohort(
     lanes: createLanes(world.ecs, [columns.conversation], numLanes),
     conversation: columns.conversation,
     decoder: new TransformerDecoder(model, quantized ?? columns.weights, columns.decoder, kernels, random, adapter),
+    decoders: [
+      columns.decoder,
+      ...Object.values(columns.decoders).map((share) => ({ ...share, cache: columns.decoder.cache })),
+    ],
+    crew: null,
     weights: columns.weights,
     quantized,
     adapter,

@@ -17,9 +17,9 @@ import type { World } from './world.ts'
  * @throws InputError if several threads share the lanes: then their trainer moves them.
  */
 export function tick(world: World): void | Promise<void> {
-  if (world.threads.count > 1) throw shared(world)
-  tickShare(world)
-  return awaitAnswers(world)
+  if (world.threads.count > 1 && world.cohorts.length > 0) throw shared(world)
+  const moved = move(world)
+  return moved === undefined ? awaitAnswers(world) : moved.then(() => awaitAnswers(world))
 }
 
 /** A whole rollout: `numSteps` steps of every lane and the bootstrap inference. A promise, and throws, as `tick`. */
@@ -33,7 +33,8 @@ export function* collectShare(world: World, numSteps: number): Generator<void | 
   for (const cohort of world.cohorts) cohort.ticksLeft = numSteps
   try {
     while (world.cohorts.some(isUnderWay)) {
-      tickShare(world)
+      const moved = move(world)
+      if (moved !== undefined) yield moved
       const waiting = awaitAnswers(world)
       if (waiting !== undefined) yield waiting
     }
@@ -48,11 +49,20 @@ export function* collectShare(world: World, numSteps: number): Generator<void | 
   world.clock.mark(Work.bootstrap)
 }
 
-function tickShare(world: World): void {
+/**
+ * One step of every lane that need not wait for an answer. A promise where other threads speak in conversations too; whoever
+ * stops stops after it.
+ */
+export function move(world: World): void | Promise<void> {
   const { clock } = world
   reset(world) // Lanes whose episode ended begin a new one; all lanes see a running episode.
   clock.mark(Work.reset)
-  infer(world) // The policies look and choose.
+  const inferred = infer(world) // The policies look and choose.
+  return inferred === undefined ? conclude(world) : inferred.then(() => conclude(world))
+}
+
+function conclude(world: World): void {
+  const { clock } = world
   clock.mark(Work.infer)
   step(world) // The environments answer.
   clock.mark(Work.step)
@@ -64,8 +74,8 @@ function isUnderWay({ ticksLeft }: Cohort): boolean {
   return ticksLeft > 0
 }
 
-/** What a tick has to wait for; undefined if no policy owes an answer. */
-function awaitAnswers({ cohorts, conversations }: World): Promise<void> | undefined {
+/** What has to be waited for before lanes can go on; undefined if no policy owes an answer. */
+export function awaitAnswers({ cohorts, conversations }: World): Promise<void> | undefined {
   if (!cohorts.some(isAwaited) && !conversations.some(isOwed)) return undefined
   if (cohorts.some(acts) || conversations.some(canGoOn)) return new Promise((resolve) => setTimeout(resolve, 0))
   const answers = cohorts.filter(isAwaited).map(({ answer }) => answer!.arrival)

@@ -215,7 +215,8 @@ export class World {
   }
 
   /**
-   * Splits the lanes among threads, before the memory is taken: each works in columns of its own.
+   * Splits the lanes among threads, before the memory is taken: each works in columns of its own. Of a cohort of conversations,
+   * they only speak for the model, which needs no module.
    * @throws InputError if the memory is taken already, a policy stays in its thread, or a definition has no module from which a thread could make it.
    */
   split(count: number): void {
@@ -271,7 +272,7 @@ export class World {
   #plan(): Record<string, CohortPlan | TextCohortPlan> {
     return Object.fromEntries([
       ...this.#drafts.map((draft) => [draft.name, cohortPlan(draft, this.threads.count)] as const),
-      ...this.#textDrafts.map((draft) => [draft.name, textCohortPlan(draft)] as const),
+      ...this.#textDrafts.map((draft) => [draft.name, textCohortPlan(draft, this.threads.count)] as const),
     ])
   }
 

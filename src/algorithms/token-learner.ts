@@ -1,31 +1,46 @@
 /**
  * What learns from tokens: evaluates batches of sequences under a transformer's weights, gathers a loss's gradient micro-batch
- * by micro-batch, and makes one optimizer step of it. However a batch is cut, its loss and gradient are those of the whole.
+ * by micro-batch, and makes one optimizer step of it. However a batch is cut, its loss and gradient are those of the whole;
+ * and whatever the number of threads that share the micro-batches, they are the same bits.
  */
 import { type Columns, column, type Plan, saved } from '../components/column.ts'
 import { InputError } from '../errors.ts'
-import { type Kernels, PolicySum, TokenSum } from '../kernels/bind.ts'
-import type { ParameterViews } from '../policies/policy.ts'
+import { type Kernels, NUM_SLOTS, PolicySum } from '../kernels/bind.ts'
 import type { LoraAdapter, LoraModel } from '../policies/transformer/lora.ts'
 import type { TransformerModel } from '../policies/transformer/model.ts'
-import {
-  PackedTransformer,
-  packedPlan,
-  type TokenDerivatives,
-  type TokensEvaluated,
-} from '../policies/transformer/packed.ts'
+import { packedPlan } from '../policies/transformer/packed.ts'
 import type { BaseWeights } from '../policies/transformer/quantized.ts'
-import {
-  differentiateCritic,
-  differentiateLoss,
-  type LossDescriptor,
-  type LossTotals,
-  type PreparedLoss,
-} from './losses.ts'
+import type { LossDescriptor, LossTotals, PreparedLoss } from './losses.ts'
 import { type OptimizerSettings, optimizerPlan, optimizerStep, startOptimizer } from './optimizer.ts'
 import type { TokenBatch } from './token-batch.ts'
+import {
+  SUMS,
+  type TokenColumns,
+  type TokenLossColumns,
+  TokenThread,
+  type TokenWork,
+  tokenColumns,
+  tokensToRows,
+} from './token-thread.ts'
 
-/** The columns of a learner of tokens, of the model or of its adapter, for micro-batches of at most `rows` rows. */
+/**
+ * Rows of a micro-batch, where no sequence is longer: so few that there are some for every thread. Twice or four times as many
+ * are at most 6 % faster.
+ */
+export const MICRO_BATCH_ROWS = 128
+
+/** Elements of all gradient slots together, where two slots do not need more: 128 MiB. */
+const SLOT_ELEMENTS = 2 ** 25
+
+/** Gradient slots of so many parameters: 2 to 16. The number of threads has no part in it, so that it has none in the bits. */
+function numSlotsOf(numParameters: number): number {
+  return Math.min(NUM_SLOTS, Math.max(2, Math.floor(SLOT_ELEMENTS / numParameters)))
+}
+
+/**
+ * The columns of a learner of tokens, of the model or of its adapter, for micro-batches of at most `rows` rows, which so many
+ * threads share.
+ */
 export function tokenLearnerPlan(
   model: TransformerModel,
   rows: number,
@@ -34,11 +49,15 @@ export function tokenLearnerPlan(
   hasReference: boolean,
   lora: LoraModel | null = null,
   isQuantized = false,
+  threads = 1,
 ) {
   const { numParameters } = lora ?? model
+  const packed = () => packedPlan(model, rows, context, lora, isQuantized)
   return {
-    packed: packedPlan(model, rows, context, lora, isQuantized),
-    gradient: column('f32', numParameters),
+    /** Of each thread. */
+    packed: Object.fromEntries(Array.from({ length: threads }, (_, thread) => [thread, packed()])),
+    /** The slots, one after another; in the first the gradient is gathered. */
+    gradient: column('f32', numSlotsOf(numParameters), numParameters),
     optimizer: optimizerPlan(settings, numParameters),
     /** What is trained, as the reference policy has it; no elements where there is none. */
     reference: saved(column('f32', hasReference ? numParameters : 0)),
@@ -48,28 +67,13 @@ export function tokenLearnerPlan(
 /** The columns of a learner of tokens. */
 export type TokenLearnerColumns = Columns<ReturnType<typeof tokenLearnerPlan>>
 
-/** What a loss reads of each token beside what the batch says. */
-export interface TokenLossColumns {
-  readonly oldLogprob: Float32Array
-  readonly referenceLogprob: Float32Array | null
-  /** The critic's before the update; null where there is none. */
-  readonly oldValue: Float32Array | null
-}
-
-/** What evaluating a batch gives, a number for each of its tokens, 0 for each sequence's first. */
-export interface TokensInBatch {
-  readonly logprob: Float32Array
-  /** No elements where there is no critic. */
-  readonly value: Float32Array
-}
-
 /** What a batch's loss comes to. */
 export interface TokenLossSums {
   /** In the order of `PolicySum`; of cross-entropy only the first two are there. */
   readonly policy: Float64Array
   /** In the order of `TokenSum`: the critic's. */
   readonly value: Float64Array
-  /** What the forward pass said of each token of the batch: views that stand until the next gradient. */
+  /** What the forward pass said of each token of the batch, 0 for each sequence's first. */
   readonly logprob: Float32Array
   readonly entropy: Float32Array
 }
@@ -80,20 +84,31 @@ export type BatchLoss = (
   derivatives: { readonly dLogprob: Float32Array; readonly dEntropy: Float32Array },
 ) => void
 
-/** Learns from tokens, in one thread. */
+/** What threads do together: at each `yield` they meet. */
+export type Together<T> = Generator<void, T>
+
+/** Goes through it with one thread, which meets nobody. */
+export function alone<T>(steps: Together<T>): T {
+  for (;;) {
+    const { done, value } = steps.next()
+    if (done) return value
+  }
+}
+
+/** Learns from tokens: the part of thread 0, which tells the others what to work on. */
 export class TokenLearner {
   readonly columns: TokenLearnerColumns
+  /** The gradient that was made last. */
+  readonly gradient: Float32Array
   /** What is trained: the model's weights, or the adapter's. */
   readonly #trained: Float32Array
   readonly #kernels: Kernels
   readonly #settings: OptimizerSettings
-  readonly #policy: PackedTransformer
-  readonly #reference: PackedTransformer | null
-  readonly #gradient: ParameterViews
+  readonly #thread: TokenThread
   readonly #hasCritic: boolean
-  /** Of each token of the batch in work. */
-  #own = tokenColumns(0)
+  readonly #post: ((work: TokenWork) => void) | null
 
+  /** `post` tells the other threads what to work on, if there are any. */
   constructor(
     model: TransformerModel,
     weights: BaseWeights,
@@ -101,18 +116,16 @@ export class TokenLearner {
     kernels: Kernels,
     settings: OptimizerSettings,
     adapter: LoraAdapter | null = null,
+    post: ((work: TokenWork) => void) | null = null,
   ) {
     this.columns = columns
     this.#trained = trainedOf(weights, adapter)
+    this.gradient = columns.gradient.subarray(0, this.#trained.length)
     this.#kernels = kernels
     this.#settings = settings
     this.#hasCritic = model.hasValueHead
-    this.#policy = new PackedTransformer(model, weights, columns.packed, kernels, adapter)
-    this.#gradient = this.#policy.view(columns.gradient)
-    const { reference, packed } = columns
-    if (reference.length === 0) this.#reference = null
-    else if (adapter === null) this.#reference = new PackedTransformer(model, reference, packed, kernels)
-    else this.#reference = new PackedTransformer(model, weights, packed, kernels, { ...adapter, weights: reference })
+    this.#thread = new TokenThread(model, weights, { ...columns, packed: columns.packed[0]! }, kernels, adapter)
+    this.#post = post
   }
 
   /** Begins with the weights as they stand: they are the reference, and the optimizer has taken no step. */
@@ -123,109 +136,78 @@ export class TokenLearner {
     startOptimizer(optimizer)
   }
 
-  /** Log-probabilities of the batch's tokens, in nats, and the critic's values; under the reference's weights if asked. */
-  evaluate(batch: TokenBatch, temperature: number, whose: 'policy' | 'reference'): TokensInBatch {
-    const { length } = batch.token
-    const logprob = new Float32Array(length)
-    const value = new Float32Array(this.#hasCritic ? length : 0)
-    const packed = whose === 'policy' ? this.#policy : this.#reference!
-    for (let part = 0; part + 1 < batch.parts.length; part++) {
-      const [from, to] = [batch.parts[part]!, batch.parts[part + 1]!]
-      const evaluated = packed.evaluate(packed.pack(batch.token, batch.offsets, from, to, batch.supports), temperature)
-      rowsToTokens(logprob, evaluated.logprob, batch.offsets, from, to)
-      if (this.#hasCritic) rowsToTokens(value, evaluated.value, batch.offsets, from, to)
-    }
-    return { logprob, value }
+  /**
+   * Log-probabilities of the batch's tokens and their entropies, in nats, and the critic's values; under the reference's weights
+   * if asked.
+   */
+  *evaluate(batch: TokenBatch, temperature: number, whose: 'policy' | 'reference'): Together<TokenColumns> {
+    const columns = tokenColumns(batch.token.length, this.#hasCritic)
+    yield* this.#share({ kind: 'evaluate', whose, batch, temperature, columns, taken: nobody() })
+    return columns
   }
 
   /**
    * Makes the gradient of a prepared batch's loss, the critic's included where there is one. Returns the loss's sums. `step`,
    * the optimizer's, keys an adapter's dropout.
    */
-  differentiate(
+  *differentiate(
     batch: TokenBatch,
-    descriptor: LossDescriptor,
+    loss: LossDescriptor,
     prepared: PreparedLoss,
     totals: LossTotals,
     given: TokenLossColumns,
     temperature: number,
     step = 0,
-  ): TokenLossSums {
-    const { token, offsets, parts } = batch
-    const own = this.#room(token.length)
-    const sums = { policy: new Float64Array(PolicySum.length), value: new Float64Array(TokenSum.length) }
-    this.columns.gradient.fill(0)
-    const outputs = { dLogprob: own.dLogprob, dEntropy: own.dEntropy, sums: sums.policy }
-    const inputs = {
-      ...given,
-      logprob: own.logprob,
-      entropy: own.entropy,
-      advantage: prepared.tokenAdvantage,
-      weight: descriptor.settings.correction === 'none' ? null : prepared.weight,
-      counted: prepared.counted,
+  ): Together<TokenLossSums> {
+    const columns = tokenColumns(batch.token.length, this.#hasCritic)
+    const sums = new Float64Array(new SharedArrayBuffer(8 * SUMS * (batch.parts.length - 1)))
+    const what = { batch, temperature, columns, taken: nobody(), step, loss, prepared, totals, given, sums }
+    yield* this.#share({ kind: 'differentiate', ...what })
+    this.#sumSlots(batch)
+    const whole = new Float64Array(SUMS)
+    for (let i = 0; i < sums.length; i++) whole[i % SUMS] = whole[i % SUMS]! + sums[i]!
+    const { logprob, entropy } = columns
+    return { policy: whole.subarray(0, PolicySum.length), value: whole.subarray(PolicySum.length), logprob, entropy }
+  }
+
+  /** Works together with the others, where there are others and something for them. */
+  *#share(work: TokenWork): Together<void> {
+    const isShared = this.#post !== null && work.batch.parts.length > 2
+    if (isShared) {
+      this.#post!(work)
+      yield // They know.
     }
-    for (let part = 0; part + 1 < parts.length; part++) {
-      const [from, to] = [parts[part]!, parts[part + 1]!]
-      const lossOf = (evaluated: TokensEvaluated, derivatives: TokenDerivatives): void => {
-        rowsToTokens(own.logprob, evaluated.logprob, offsets, from, to)
-        rowsToTokens(own.entropy, evaluated.entropy, offsets, from, to)
-        const some = { ...inputs, offsets: offsets.subarray(from, to + 1) }
-        differentiateLoss(descriptor, outputs, some, totals, this.#kernels)
-        tokensToRows(derivatives.dLogprob, own.dLogprob, offsets, from, to)
-        tokensToRows(derivatives.dEntropy, own.dEntropy, offsets, from, to)
-        if (!this.#hasCritic) return
-        rowsToTokens(own.value, evaluated.value, offsets, from, to)
-        differentiateCritic(
-          descriptor,
-          own.dValue,
-          sums.value,
-          own.value,
-          given.oldValue,
-          prepared,
-          some.offsets,
-          totals,
-          this.#kernels,
-        )
-        tokensToRows(derivatives.dValue, own.dValue, offsets, from, to)
-      }
-      const rows = this.#policy.pack(token, offsets, from, to, batch.supports)
-      this.#policy.differentiate(rows, lossOf, this.#gradient, temperature, step)
-    }
-    return { ...sums, ...evaluatedOf(own, token.length) }
+    this.#thread.run(work)
+    if (isShared) yield // All is done.
   }
 
   /**
    * Makes the gradient of a loss of one's own, which is called once with all tokens of the batch: so there is a forward pass
    * before the one that is differentiated, which alone has an adapter's dropout. Where there is a critic, its gradient is 0.
-   * `step` as in `differentiate`.
+   * `step` as in `differentiate`. In one thread.
    */
   differentiateBy(batch: TokenBatch, lossOf: BatchLoss, temperature: number, step = 0): void {
     const { token, offsets, parts } = batch
-    const own = this.#room(token.length)
-    const evaluated = evaluatedOf(own, token.length)
+    const evaluated = alone(this.evaluate(batch, temperature, 'policy'))
     const derivatives = { dLogprob: new Float32Array(token.length), dEntropy: new Float32Array(token.length) }
-    const pack = (part: number) => this.#policy.pack(token, offsets, parts[part]!, parts[part + 1]!, batch.supports)
-    for (let part = 0; part + 1 < parts.length; part++) {
-      const rows = this.#policy.evaluate(pack(part), temperature)
-      rowsToTokens(evaluated.logprob, rows.logprob, offsets, parts[part]!, parts[part + 1]!)
-      rowsToTokens(evaluated.entropy, rows.entropy, offsets, parts[part]!, parts[part + 1]!)
-    }
     lossOf(evaluated, derivatives)
-    this.columns.gradient.fill(0)
-    for (let part = 0; part + 1 < parts.length; part++) {
-      const [from, to] = [parts[part]!, parts[part + 1]!]
-      const derive = (_: TokensEvaluated, rows: TokenDerivatives): void => {
+    this.#thread.differentiate(
+      { batch, temperature, taken: nobody() },
+      (part, _, rows) => {
+        const [from, to] = [parts[part]!, parts[part + 1]!]
         tokensToRows(rows.dLogprob, derivatives.dLogprob, offsets, from, to)
         tokensToRows(rows.dEntropy, derivatives.dEntropy, offsets, from, to)
         rows.dValue.fill(0)
-      }
-      this.#policy.differentiate(pack(part), derive, this.#gradient, temperature, step)
-    }
+      },
+      step,
+    )
+    this.#sumSlots(batch)
   }
 
-  #room(count: number): ReturnType<typeof tokenColumns> {
-    if (this.#own.logprob.length < count) this.#own = tokenColumns(count)
-    return this.#own
+  #sumSlots(batch: TokenBatch): void {
+    const numSlots = this.#thread.slotsOf(batch)
+    if (numSlots === 0) this.gradient.fill(0)
+    else this.#kernels.sumSlots(this.columns.gradient, numSlots, this.gradient.length)
   }
 
   /**
@@ -233,15 +215,21 @@ export class TokenLearner {
    * @throws InputError for a gradient that is not finite, before the weights are touched.
    */
   descend(learningRate: number, maxNorm: number): number {
-    const { gradient, optimizer } = this.columns
+    const { gradient } = this
     const norm = this.#kernels.globalNorm(gradient, gradient.length)
     if (!Number.isFinite(norm)) {
       throw new InputError('gradient', `a norm of ${norm}`, 'a finite one: a smaller learningRate, or smaller rewards')
     }
     const scale = Math.min(1, maxNorm / (norm + 1e-6))
+    const { optimizer } = this.columns
     optimizerStep(this.#settings, optimizer, this.#kernels, this.#trained, gradient, scale, learningRate)
     return norm
   }
+}
+
+/** A count of what threads have taken, of nothing yet. */
+function nobody(): Int32Array {
+  return new Int32Array(new SharedArrayBuffer(4))
 }
 
 /** What is trained: the adapter's weights, or the model's. @throws InputError for weights in 8 bits without an adapter. */
@@ -249,27 +237,4 @@ export function trainedOf(weights: BaseWeights, adapter: { readonly weights: Flo
   if (adapter !== null) return adapter.weights
   if (weights instanceof Float32Array) return weights
   throw new InputError('weights', 'a model in 8 bits', 'an adapter to train, or whole weights')
-}
-
-function evaluatedOf({ logprob, entropy }: ReturnType<typeof tokenColumns>, count: number) {
-  return { logprob: logprob.subarray(0, count), entropy: entropy.subarray(0, count) }
-}
-
-function tokenColumns(count: number) {
-  const each = () => new Float32Array(count)
-  return { logprob: each(), entropy: each(), value: each(), dLogprob: each(), dEntropy: each(), dValue: each() }
-}
-
-/** Rows of packed sequences `from` to `to` go to the tokens that they predict. */
-function rowsToTokens(tokens: Float32Array, rows: Float32Array, offsets: Int32Array, from: number, to: number): void {
-  let row = 0
-  for (let i = from; i < to; i++) {
-    tokens[offsets[i]!] = 0
-    for (let t = offsets[i]! + 1; t < offsets[i + 1]!; t++) tokens[t] = rows[row++]!
-  }
-}
-
-function tokensToRows(rows: Float32Array, tokens: Float32Array, offsets: Int32Array, from: number, to: number): void {
-  let row = 0
-  for (let i = from; i < to; i++) for (let t = offsets[i]! + 1; t < offsets[i + 1]!; t++) rows[row++] = tokens[t]!
 }

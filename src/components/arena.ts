@@ -59,6 +59,15 @@ export function layArena<P extends Plan>(plan: P, memory: WebAssembly.Memory): {
   return { arena: { memory, buffer, bytes }, columns }
 }
 
+/** The columns as views of a memory that another thread has sent, of whose buffer they were views there. */
+export function viewColumns<C extends object>(columns: C, memory: WebAssembly.Memory): C {
+  if (ArrayBuffer.isView(columns)) {
+    const { byteOffset, length } = columns as unknown as Column
+    return new (columns.constructor as Float32ArrayConstructor)(memory.buffer, byteOffset, length) as unknown as C
+  }
+  return Object.fromEntries(Object.entries(columns).map(([name, node]) => [name, viewColumns(node, memory)])) as C
+}
+
 function takeMemory(plan: Plan): WebAssembly.Memory {
   const bytes = arenaBytes(plan)
   if (bytes > PAGES_MAX * PAGE_BYTES) throw tooLarge(plan, bytes, `at most ${formatBytes(PAGES_MAX * PAGE_BYTES)}`)

@@ -12,11 +12,11 @@ import { inferText } from './text/infer.ts'
  *
  * Reads observation.current, actionMask.current, memory.current, episode. Writes action.chosen, logprob and value, and
  * memory.next; completes nextValue of the row before with this row's value, for lanes that went on. Runs when all lanes see
- * a running episode.
+ * a running episode. A promise only where other threads speak in conversations too.
  *
  * @throws InputError where an environment leaves a lane no legal choice; what a policy's answer failed with.
  */
-export function infer(world: World): void {
+export function infer(world: World): void | Promise<void> {
   for (const cohort of world.cohorts) {
     if (cohort.answer === null) {
       if (cohort.rests) continue
@@ -35,7 +35,7 @@ export function infer(world: World): void {
     const { nextValue, terminated, truncated, valid } = windows.transition[t - 1]!
     world.kernels.completeNextValue(nextValue, action.value, terminated, truncated, valid, from, to)
   }
-  inferText(world)
+  return inferText(world)
 }
 
 function ask(world: World, cohort: Cohort): void | Promise<void> {

@@ -1,24 +1,37 @@
 /**
- * A team of threads that run one program over shared columns: the caller's thread and its workers. They meet at a barrier;
- * nothing else passes between them. A worker waits asleep. The caller never does: it spins for a moment, then lets its
+ * A team of threads over shared columns: the caller's thread and its workers. They meet at a barrier; nothing else passes
+ * between them, but for the batches of texts, whose size nobody knows before. A worker waits asleep. The caller never does: it spins for a moment, then lets its
  * event loop run until the others have come, so errors, Ctrl-C and the progress line always arrive.
  */
 import type { Worker } from 'node:worker_threads'
+import type { TokenThreadColumns } from '../algorithms/token-thread.ts'
 import type { Autoreset } from '../cohort.ts'
+import type { Conversation } from '../components/conversation.ts'
 import type { DefinitionRecord } from '../definition.ts'
 import { InputError, show } from '../errors.ts'
+import type { KernelBuild } from '../kernels/bind.ts'
+import type { TransformerConfig } from '../policies/transformer/config.ts'
+import type { DecoderColumns } from '../policies/transformer/decoder.ts'
+import type { LoraSettings } from '../policies/transformer/lora.ts'
+import type { BaseWeights } from '../policies/transformer/quantized.ts'
+import type { Sampling } from '../policies/transformer/sampling.ts'
 
-/** What a worker makes its part of the team from. */
-export interface WorkerOrder {
+/** What a worker of any team is told. */
+export interface ThreadOrder {
   readonly memory: WebAssembly.Memory
   readonly control: Int32Array
   readonly command: Float64Array
   readonly index: number
   readonly count: number
+  readonly seed: number
+  readonly kernels: KernelBuild
+}
+
+/** What a worker makes its part of a trainer of lanes from. */
+export interface LanesOrder extends ThreadOrder {
+  readonly kind: 'lanes'
   /** Room for this thread's trace, if one is kept. */
   readonly trace: Float64Array | undefined
-  readonly seed: number
-  readonly kernels: 'plain' | 'simd' | 'relaxed'
   readonly cohorts: readonly {
     readonly name: string
     readonly environment: DefinitionRecord
@@ -30,6 +43,36 @@ export interface WorkerOrder {
   }[]
   readonly algorithms: Readonly<Record<string, DefinitionRecord>>
 }
+
+/** What a worker makes its part of a trainer of language models from: no environment, and no file. */
+export interface TextOrder extends ThreadOrder {
+  readonly kind: 'text'
+  readonly config: TransformerConfig
+  readonly valueHead: boolean
+  /** How the adapter is made; null where there is none. */
+  readonly lora: LoraSettings | null
+  readonly context: number
+  readonly sampling: Sampling
+  readonly explore: boolean
+  /** Views of columns in `memory`: its own, and those that all share. */
+  readonly columns: TextThreadColumns
+}
+
+/** The columns of a cohort of conversations that a worker works in, or reads. */
+export interface TextThreadColumns {
+  readonly conversation: Conversation
+  readonly decoder: DecoderColumns
+  readonly learner: TokenThreadColumns
+  readonly weights: BaseWeights
+  /** No elements where there is no adapter. */
+  readonly adapter: Float32Array
+}
+
+/** What a worker makes its part of the team from. */
+export type WorkerOrder = LanesOrder | TextOrder
+
+/** What a worker does at a command; at each `yield` all threads meet. */
+export type WorkerProgram = (command: Float64Array) => Generator<void | Promise<void>, unknown>
 
 /** What a worker says when its program throws. */
 export interface WorkerFailure {
@@ -197,6 +240,11 @@ export class Team {
   /** Meets the workers; undefined if all have come already. Aborted if one will not: then `failure` says why. */
   meet(): Promise<void> | undefined {
     return this.#barrier.meet()
+  }
+
+  /** Gives each worker something to take from its port after the next meeting; memory that is shared is not copied. */
+  post(message: object): void {
+    for (const worker of this.#workers) worker.postMessage(message)
   }
 
   /** Why there will be no meeting any more. */

@@ -4,6 +4,7 @@
  * `adapter/` instead of `model/`, as it was at the newest checkpoint.
  */
 import { readdir, readFile, rm } from 'node:fs/promises'
+import { availableParallelism } from 'node:os'
 import { join } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import { lossSettings } from '../algorithms/losses.ts'
@@ -14,7 +15,7 @@ import { textEnvironmentFactory, textEnvironments } from '../environments/tasks/
 import type { TextEnvironmentDefinition, TextEnvironmentFactory } from '../environments/text.ts'
 import { InputError, show, unknownWord } from '../errors.ts'
 import { syncFile, writeWhole } from '../files.ts'
-import { bestKernelBuild } from '../kernels/bind.ts'
+import { bestKernelBuild, NUM_SLOTS } from '../kernels/bind.ts'
 import { saveTransformer } from '../policies/transformer/folder.ts'
 import { saveLora } from '../policies/transformer/lora-folder.ts'
 import {
@@ -54,6 +55,7 @@ export const textRunSettings = {
     ['best', 'relaxed', 'simd', 'plain'],
     'which kernel bodies; best: the fastest that this runtime can run',
   ),
+  threads: whole(0, 'threads; 0: as many as the machine has cores, up to 16', { min: 0, max: 64 }),
 } satisfies Settings
 
 /** Everything a run of a language model is made of. */
@@ -98,6 +100,7 @@ export interface TextRunSummary {
   /** Mean reward of the first and of the last 100 groups; null where there was no reinforcement learning. */
   readonly reward: { readonly first: number; readonly last: number } | null
   readonly node: string
+  readonly threads: number
   readonly kernels: string
   /** What the run wrote, by what it is. */
   readonly files: Readonly<Record<string, string>>
@@ -240,6 +243,7 @@ export class TextRun {
     }
     const isComplete = trainer.sftSteps + trainer.rlUpdates >= this.totalSteps
     await this.#checkpoint()
+    trainer.close()
     return this.#finish(isComplete ? 'complete' : 'interrupted')
   }
 
@@ -314,6 +318,7 @@ export class TextRun {
           ? null
           : { first: mean(groups.slice(0, SUMMARY_GROUPS)), last: mean(groups.slice(-SUMMARY_GROUPS)) },
       node: process.version,
+      threads: trainer.world.threads.count,
       kernels: trainer.world.kernelBuild,
       files,
     }
@@ -468,7 +473,8 @@ async function textRunTrainer({ environment, policy, sft, rl, settings }: TextRu
   const { groupSize = 1, temperature = 1, topK = 0, topP = 1, minP = 0 } = rl?.settings ?? {}
   const sampling = { temperature, topK, topP, minP }
   const world = await createWorld({ environment, policy, numLanes, seed, kernels, groupSize, sampling })
-  return createTextTrainer(world, { ...(sft === null ? {} : { sft }), ...(rl === null ? {} : { rl }) })
+  const threads = settings.threads || Math.min(availableParallelism(), NUM_SLOTS)
+  return createTextTrainer(world, { ...(sft === null ? {} : { sft }), ...(rl === null ? {} : { rl }) }, { threads })
 }
 
 /** A definition's record; built-ins are found by their id wherever Colonnade is installed. */

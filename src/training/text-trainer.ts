@@ -9,23 +9,29 @@ import { scheduleFactor } from '../algorithms/schedule.ts'
 import type { SftDefinition } from '../algorithms/sft.ts'
 import { packBatch, type TokenBatch } from '../algorithms/token-batch.ts'
 import {
+  alone,
+  MICRO_BATCH_ROWS,
+  type Together,
   TokenLearner,
   type TokenLearnerColumns,
   type TokenLossSums,
   tokenLearnerPlan,
 } from '../algorithms/token-learner.ts'
+import type { TokenWork } from '../algorithms/token-thread.ts'
 import { InputError, show } from '../errors.ts'
 import { PolicySum, Standing, TokenSum } from '../kernels/bind.ts'
 import { type TextOrigin, writeTrajectories } from '../tables/trajectory-table.ts'
 import { trainingExample } from '../text/dialogue.ts'
 import { exampleAt, letGoReplies, refreshWeights, type TextCohort, takeUp } from '../text-cohort.ts'
-import { tick } from '../tick.ts'
+import { awaitAnswers, move } from '../tick.ts'
 import { VERSION } from '../version.ts'
 import type { World } from '../world.ts'
 import { readCheckpoint, type TextRecord, writeCheckpoint } from './checkpoint.ts'
 import { refuseGroups } from './group-filter.ts'
 import { compare, differences, restoreTensors, savedTensors, withoutModule } from './snapshot.ts'
+import { refuseInWorker } from './team.ts'
 import { mismatchKl, rangeOf, rewardMetrics, type TextMetrics } from './text-metrics.ts'
+import { TextTeam } from './text-team.ts'
 import { inHeap, prepareUpdate } from './token-update.ts'
 import { packTrajectories, unpackTrajectories } from './trajectory-snapshot.ts'
 
@@ -35,15 +41,23 @@ export interface TextTraining {
   readonly rl?: RlDefinition
 }
 
-/** Rows of a micro-batch, at least; a conversation as long as the context always fits. */
-const MICRO_BATCH_ROWS = 512
+/** How a trainer of language models goes about its work. */
+export interface TextTrainerOptions {
+  /**
+   * How many threads share the lanes of a tick and the micro-batches of an update: this one and workers beside it. Default 1.
+   * The results are the same bits for any number.
+   */
+  readonly threads?: number
+}
 
 /**
  * Gives a world's cohort of conversations a learner.
- * @throws InputError if the world's memory is taken already, or has no such cohort.
+ * @throws InputError if the world's memory is taken already, or has no such cohort; several threads are asked for and it has
+ * other cohorts; or a worker's import calls this.
  */
-export function createTextTrainer(world: World, training: TextTraining): TextTrainer {
-  return new TextTrainer(world, training)
+export function createTextTrainer(world: World, training: TextTraining, options: TextTrainerOptions = {}): TextTrainer {
+  refuseInWorker('createTextTrainer')
+  return new TextTrainer(world, training, options)
 }
 
 /** Trains a world's only cohort of conversations. */
@@ -62,9 +76,13 @@ export class TextTrainer {
   #drops: Record<string, number> = {}
   readonly #admitted = new Set<number>()
   #seconds = 0
+  /** Null where there is one thread. */
+  readonly #team: TextTeam | null
+  /** `midway` in a tick, or an update: the columns are at no place from which to go on. */
+  #doing: 'nothing' | 'collecting' | 'midway' = 'nothing'
 
   /** Use `createTextTrainer`. */
-  constructor(world: World, training: TextTraining) {
+  constructor(world: World, training: TextTraining, { threads = 1 }: TextTrainerOptions = {}) {
     const { sft, rl } = training
     const optimizer = (sft ?? rl)?.settings
     if (optimizer === undefined)
@@ -78,6 +96,12 @@ export class TextTrainer {
       throw new InputError('createTextTrainer(world, training)', got, 'a world with one')
     }
     if (rl !== undefined) checkSampled(rl, cohorts[0]!)
+    if (threads !== 1) {
+      if (world.names.length > 0) {
+        throw new InputError('threads', `${show(threads)}, and cohorts without conversations`, 'threads: 1')
+      }
+      world.split(threads)
+    }
     let rows = 0
     const hasReference = rl?.loss.columns.includes('referenceLogprob') ?? false
     world.reserveTalk(({ opened: { model, context, adapter, isQuantized } }) => {
@@ -85,8 +109,17 @@ export class TextTrainer {
         const got = 'a model without a value head'
         throw new InputError(`rl, loss ${rl.loss.id}`, got, 'one with a critic, like languageModel({ critic: true })')
       }
-      rows = Math.max(MICRO_BATCH_ROWS, context - 1)
-      return tokenLearnerPlan(model, rows, context, optimizer, hasReference, adapter?.lora ?? null, isQuantized)
+      rows = Math.max(MICRO_BATCH_ROWS, context - 1) // A conversation as long as the context always fits.
+      return tokenLearnerPlan(
+        model,
+        rows,
+        context,
+        optimizer,
+        hasReference,
+        adapter?.lora ?? null,
+        isQuantized,
+        threads,
+      )
     })
     this.#microBatchRows = rows
     this.world = world
@@ -94,7 +127,10 @@ export class TextTrainer {
     this.#cohort = world.talk()
     const { model, weights, quantized, adapter, learner } = this.#cohort
     const columns = learner as TokenLearnerColumns
-    this.#learner = new TokenLearner(model, quantized ?? weights, columns, world.kernels, optimizer, adapter)
+    const team = threads === 1 ? null : new TextTeam(world, this.#cohort)
+    this.#team = team
+    const post = team && ((work: TokenWork) => team.post(work))
+    this.#learner = new TokenLearner(model, quantized ?? weights, columns, world.kernels, optimizer, adapter, post)
     this.#learner.start()
     this.#cohort.released = 0
   }
@@ -128,7 +164,7 @@ export class TextTrainer {
   async *supervise(): AsyncGenerator<TextMetrics, void, undefined> {
     const { sft } = this.training
     while (sft !== undefined && this.#sftSteps < sft.settings.steps) {
-      yield this.#superviseOnce(sft)
+      yield await this.#do('midway', () => this.#superviseOnce(sft))
       await nextTurn()
     }
   }
@@ -149,16 +185,49 @@ export class TextTrainer {
         this.#admitted.clear()
         this.#isBetweenUpdates = false
       }
-      const isWhole = await this.#collect(rl, signal).finally(() => letGoReplies(this.#cohort))
+      const isWhole = await this.#do('collecting', () =>
+        this.#collect(rl, signal).finally(() => letGoReplies(this.#cohort)),
+      )
       const collected = performance.now()
       this.#seconds += (collected - started) / 1000
       if (!isWhole) return
-      yield this.#learn(rl, (collected - started) / 1000)
+      yield await this.#do('midway', () => this.#learn(rl, (collected - started) / 1000))
       await nextTurn()
     }
   }
 
-  #superviseOnce({ settings, loss }: SftDefinition): TextMetrics {
+  /** Sends the workers home; a later step or update takes others. */
+  close(): void {
+    this.world.close()
+    this.#team?.close()
+  }
+
+  /** Does something with the workers there. */
+  async #do<T>(what: 'collecting' | 'midway', action: () => Promise<T>): Promise<T> {
+    if (this.#doing !== 'nothing') throw new InputError('trainer', 'a call in the middle of another', 'one after it')
+    this.#doing = what
+    try {
+      await this.#team?.wake()
+      return await action()
+    } catch (error) {
+      throw this.#team === null ? error : this.#team.fail(error)
+    } finally {
+      this.#team?.rest()
+      this.#doing = 'nothing'
+    }
+  }
+
+  /** Goes through what all threads do together. */
+  async #together<T>(steps: Together<T>): Promise<T> {
+    return this.#team === null ? alone(steps) : this.#team.run(steps)
+  }
+
+  #checkNotMidway(action: string): void {
+    if (this.#doing !== 'midway') return
+    throw new InputError(action, 'a call in the middle of a tick or an update', 'one between two')
+  }
+
+  async #superviseOnce({ settings, loss }: SftDefinition): Promise<TextMetrics> {
     const started = performance.now()
     const { environment, tokenizer, context } = this.#cohort
     const { batchSize, steps, learningRate, schedule, warmupFraction, maxGradNorm } = settings
@@ -174,7 +243,9 @@ export class TextTrainer {
     const totals = prepareLoss(loss, batch, prepared, this.world.kernels)
     const none = new Float32Array(0)
     const given = { oldLogprob: none, referenceLogprob: null, oldValue: none }
-    const sums = this.#learner.differentiate(batch, loss, prepared, totals, given, 1, this.#sftSteps)
+    const sums = await this.#together(
+      this.#learner.differentiate(batch, loss, prepared, totals, given, 1, this.#sftSteps),
+    )
     const rate = learningRate * scheduleFactor(schedule, warmupFraction, this.#sftSteps, steps)
     const gradNorm = this.#learner.descend(rate, maxGradNorm)
     this.#sftSteps++
@@ -205,8 +276,12 @@ export class TextTrainer {
     for (;;) {
       while (trajectories.count < size) {
         if (signal?.aborted) return false
-        const waiting = tick(this.world)
+        this.#doing = 'midway'
+        const moved = move(this.world)
+        if (moved !== undefined) await moved
+        this.#doing = 'collecting'
         this.#ticks++
+        const waiting = awaitAnswers(this.world)
         if (waiting !== undefined) await (signal === undefined ? waiting : orAborted(waiting, signal))
         if (performance.now() - rested < 50) continue
         await nextTurn() // Interrupts and timers come through.
@@ -238,7 +313,7 @@ export class TextTrainer {
     return dropped
   }
 
-  #learn({ settings, loss }: RlDefinition, rolloutSeconds: number): TextMetrics {
+  async #learn({ settings, loss }: RlDefinition, rolloutSeconds: number): Promise<TextMetrics> {
     const started = performance.now()
     const { trajectories } = this.#cohort
     const { updates, learningRate, schedule, warmupFraction, maxGradNorm, updateEpochs, temperature } = settings
@@ -251,7 +326,9 @@ export class TextTrainer {
     }
     const batch = packBatch(columns, this.#microBatchRows)
     const { kernels } = this.world
-    const { prepared, totals, given } = prepareUpdate(this.#learner, kernels, loss, columns, batch, temperature)
+    const { prepared, totals, given } = await this.#together(
+      prepareUpdate(this.#learner, kernels, loss, columns, batch, temperature),
+    )
     const isCorrected = loss.settings.correction !== 'none'
     const { oldLogprob, behaviourLogprob } = given
     const mismatch = {
@@ -263,7 +340,10 @@ export class TextTrainer {
     let first: { sums: TokenLossSums; gradNorm: number } | undefined
     const rate = learningRate * scheduleFactor(schedule, warmupFraction, this.#rlUpdates, updates)
     for (let epoch = 0; epoch < updateEpochs; epoch++) {
-      const sums = this.#learner.differentiate(batch, loss, prepared, totals, given, temperature, firstStep + epoch)
+      const step = firstStep + epoch
+      const sums = await this.#together(
+        this.#learner.differentiate(batch, loss, prepared, totals, given, temperature, step),
+      )
       const gradNorm = this.#learner.descend(rate, maxGradNorm)
       first ??= { sums, gradNorm }
     }
@@ -329,9 +409,10 @@ export class TextTrainer {
 
   /**
    * Writes a checkpoint of the run in the folder, after any tick, and returns its path.
-   * @throws InputError if it cannot be written.
+   * @throws InputError if it cannot be written, or in the middle of a tick or an update.
    */
   async save(folder: string): Promise<string> {
+    this.#checkNotMidway('trainer.save()')
     const { world, training } = this
     const { environment, policyDefinition, numLanes, histories, supports, trajectories } = this.#cohort
     const { rows, tensors: tokens } = packTrajectories(trajectories)
@@ -373,6 +454,7 @@ export class TextTrainer {
    * @throws InputError if there is none, it is corrupt, or it is of another training; then nothing is changed.
    */
   async restore(folder: string): Promise<readonly string[]> {
+    this.#checkNotMidway('trainer.restore()')
     const { path, manifest, tensors } = await readCheckpoint(folder)
     const subject = `checkpoint ${path}`
     const { text } = manifest

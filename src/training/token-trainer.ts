@@ -5,7 +5,14 @@
 import { type AdvantageDescriptor, describeLoss, type LossDescriptor, withAdvantages } from '../algorithms/losses.ts'
 import { checkOptimizer, optimizerSettings } from '../algorithms/optimizer.ts'
 import { packBatch } from '../algorithms/token-batch.ts'
-import { TokenLearner, type TokenLossSums, tokenLearnerPlan, trainedOf } from '../algorithms/token-learner.ts'
+import {
+  alone,
+  MICRO_BATCH_ROWS,
+  TokenLearner,
+  type TokenLossSums,
+  tokenLearnerPlan,
+  trainedOf,
+} from '../algorithms/token-learner.ts'
 import { takeArena } from '../components/arena.ts'
 import { column } from '../components/column.ts'
 import { InputError, OptimizerRequiredError, show } from '../errors.ts'
@@ -105,8 +112,6 @@ export type StepMetrics = Readonly<Record<string, number>> & {
   readonly gradNorm: number
   readonly tokens: number
 }
-
-const MICRO_BATCH_ROWS = 512
 
 /**
  * Trains a language model from trajectories.
@@ -285,7 +290,7 @@ export class Trainer {
     const numTokens = columns.token.length
     const batch = packBatch(columns, this.#rows)
     const inTableOrder = (): Float32Array => {
-      const { logprob } = this.#learner.evaluate(batch, temperature, 'policy')
+      const { logprob } = alone(this.#learner.evaluate(batch, temperature, 'policy'))
       const table = new Float32Array(numTokens)
       batch.order.forEach((i, place) => {
         table.set(logprob.subarray(batch.offsets[place], batch.offsets[place + 1]), columns.offsets[i])
@@ -299,10 +304,11 @@ export class Trainer {
         : checked('advantageFn', advantageFn(columns), columns.reward.length, Number.isNaN)
     // A loss of one's own only needs the advantages of a descriptor to be worked out.
     const loss = this.#loss ?? lossOfAdvantages(typeof advantageFn === 'function' ? null : advantageFn)
-    const update = prepareUpdate(this.#learner, this.#kernels, loss, columns, batch, temperature, {
+    const overrides = {
       ...(oldLogprob === undefined ? {} : { oldLogprob }),
       ...(advantage === undefined ? {} : { advantage }),
-    })
+    }
+    const update = alone(prepareUpdate(this.#learner, this.#kernels, loss, columns, batch, temperature, overrides))
     const { prepared, totals, given, whole } = update
     if (totals.numTokens === 0) {
       const got = `no token to learn from: ${totals.numUnknown} rewards unknown, ${totals.numAlone} alone in their group`
@@ -311,7 +317,8 @@ export class Trainer {
     const base = { tokens: totals.numTokens, numUnknown: totals.numUnknown, ...meanReward(whole) }
     const seen = (evaluated: Pick<TokenLossSums, 'logprob' | 'entropy'>) => columnsOf(update, evaluated)
     if (typeof lossFn !== 'function') {
-      const sums = this.#learner.differentiate(batch, loss, prepared, totals, given, temperature, this.#stepCount)
+      const step = this.#stepCount
+      const sums = alone(this.#learner.differentiate(batch, loss, prepared, totals, given, temperature, step))
       const value = sums.policy[PolicySum.loss]! + sums.value[TokenSum.loss]!
       return { loss: value, ...base, ...figuresOf(sums), ...metricsFn?.(seen(sums)) }
     }

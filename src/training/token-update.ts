@@ -8,7 +8,8 @@ import {
   prepareLoss,
 } from '../algorithms/losses.ts'
 import { type TokenBatch, tokensInOrder } from '../algorithms/token-batch.ts'
-import type { TokenLearner, TokenLossColumns } from '../algorithms/token-learner.ts'
+import type { Together, TokenLearner } from '../algorithms/token-learner.ts'
+import type { TokenLossColumns } from '../algorithms/token-thread.ts'
 import { type Columns, elementBytes, isColumnSpec, type Plan, viewColumn } from '../components/column.ts'
 import type { Kernels } from '../kernels/bind.ts'
 import type { TrajectoryColumns } from '../tables/trajectories.ts'
@@ -30,8 +31,8 @@ export interface PreparedUpdate {
   readonly whole: LossBatch & Required<Pick<LossBatch, 'reward' | 'known' | 'group'>>
 }
 
-/** Prepares a batch of trajectories for a loss. `columns` are what the batch was made of. */
-export function prepareUpdate(
+/** Prepares a batch of trajectories for a loss. `columns` are what the batch was made of. Threads evaluate it together. */
+export function* prepareUpdate(
   learner: TokenLearner,
   kernels: Kernels,
   loss: LossDescriptor,
@@ -39,7 +40,7 @@ export function prepareUpdate(
   batch: TokenBatch,
   temperature: number,
   overrides: UpdateOverrides = {},
-): PreparedUpdate {
+): Together<PreparedUpdate> {
   const { order, offsets } = batch
   const numbers = new Map<number, number>()
   const group = Int32Array.from(order, (i) => {
@@ -60,11 +61,11 @@ export function prepareUpdate(
   const isCorrected = loss.settings.correction !== 'none'
   const own = overrides.oldLogprob && tokensInOrder(batch, columns.offsets, overrides.oldLogprob)
   const isEvaluated = hasCritic || (isCorrected && own === undefined)
-  const old = isEvaluated ? learner.evaluate(batch, temperature, 'policy') : null
+  const old = isEvaluated ? yield* learner.evaluate(batch, temperature, 'policy') : null
   const oldLogprob = own ?? old?.logprob ?? behaviourLogprob
   const oldValue = hasCritic ? old!.value : null
   const hasReference = loss.columns.includes('referenceLogprob')
-  const referenceLogprob = hasReference ? learner.evaluate(batch, temperature, 'reference').logprob : null
+  const referenceLogprob = hasReference ? (yield* learner.evaluate(batch, temperature, 'reference')).logprob : null
   const whole = {
     offsets,
     lossMask,

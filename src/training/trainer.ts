@@ -15,7 +15,7 @@ import { VERSION } from '../version.ts'
 import type { World } from '../world.ts'
 import { type CohortMetrics, meanAndStd, noMetrics, type UpdateMetrics } from './metrics.ts'
 import { compare, differences, restoreTensors, savedTensors, withoutModule } from './snapshot.ts'
-import { Aborted, CONTROL_WORDS, refuseInWorker, Team, type WorkerOrder } from './team.ts'
+import { Aborted, CONTROL_WORDS, type LanesOrder, refuseInWorker, Team } from './team.ts'
 
 /** Episodes over which returns are averaged, as is usual in the field. */
 const RECENT_EPISODES = 100
@@ -379,7 +379,8 @@ export class Trainer {
     }))
     const orders = Array.from(
       { length: count - 1 },
-      (_, i): WorkerOrder => ({
+      (_, i): LanesOrder => ({
+        kind: 'lanes',
         memory: world.arena.memory,
         control,
         command: this.#command,

@@ -1,4 +1,4 @@
-/** A worker's whole life: it makes its part of the world from definitions, then runs the trainer's program, update by update. */
+/** A worker's whole life: it makes its part of a trainer from what it is told, then runs its program, command by command. */
 import { availableParallelism } from 'node:os'
 import { parentPort, workerData } from 'node:worker_threads'
 import type { AlgorithmDefinition } from '../algorithms/algorithm.ts'
@@ -8,12 +8,25 @@ import { revive } from '../definition.ts'
 import type { EnvironmentDefinition } from '../environments/environment.ts'
 import type { PolicyDefinition } from '../policies/policy.ts'
 import { World } from '../world.ts'
-import { Aborted, Barrier, failureOf, joinTeam, type WorkerOrder } from './team.ts'
+import { Aborted, Barrier, failureOf, joinTeam, type LanesOrder, type WorkerOrder, type WorkerProgram } from './team.ts'
+import { textProgram } from './text-thread.ts'
 import { Trainer } from './trainer.ts'
 
 async function work(order: WorkerOrder): Promise<void> {
   joinTeam()
-  const { memory, control, command, index, count, seed, kernels } = order
+  const program = order.kind === 'lanes' ? await lanesProgram(order) : textProgram(order)
+  const { control, command, count } = order
+  const barrier = new Barrier(control, count, availableParallelism())
+  barrier.meetAsleep()
+  for (;;) {
+    barrier.meetAsleep() // The command is there.
+    for (const _ of program(command)) barrier.meetAsleep()
+  }
+}
+
+/** The updates of a trainer of lanes, which this thread makes its part of from definitions. */
+async function lanesProgram(order: LanesOrder): Promise<WorkerProgram> {
+  const { memory, index, count, seed, kernels } = order
   const cohorts: CohortOptions[] = []
   for (const { environment, policy, ...rest } of order.cohorts) {
     cohorts.push({
@@ -29,12 +42,9 @@ async function work(order: WorkerOrder): Promise<void> {
   const world = new World({ cohorts, seed, kernels }, { memory, index })
   const trainer = new Trainer(world, algorithms, { threads: count })
   world.clock.trace = order.trace
-  const barrier = new Barrier(control, count, availableParallelism())
-  barrier.meetAsleep()
-  for (;;) {
-    barrier.meetAsleep() // The command for an update is there.
+  return function* (command) {
     for (const _ of trainer.program(command)) {
-      barrier.meetAsleep()
+      yield
       world.clock.mark(Work.waiting)
     }
   }

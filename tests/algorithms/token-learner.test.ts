@@ -7,7 +7,7 @@ import {
   prepareLoss,
 } from '../../src/algorithms/losses.ts'
 import { packBatch, type TokenSequences, tokensInOrder } from '../../src/algorithms/token-batch.ts'
-import { TokenLearner, tokenLearnerPlan } from '../../src/algorithms/token-learner.ts'
+import { alone, TokenLearner, tokenLearnerPlan } from '../../src/algorithms/token-learner.ts'
 import { takeArena } from '../../src/components/arena.ts'
 import { column } from '../../src/components/column.ts'
 import { createKernels } from '../../src/kernels/bind.ts'
@@ -58,7 +58,7 @@ function gradientOf(
   const batch = packBatch(sampled, rows)
   const { order } = batch
   const behaviourLogprob = tokensInOrder(batch, sampled.offsets, sampled.logprob)
-  const { logprob: oldLogprob } = own.evaluate(batch, 1, 'policy')
+  const { logprob: oldLogprob } = alone(own.evaluate(batch, 1, 'policy'))
   const whole: LossBatch = {
     ...batch,
     reward: Float64Array.from(order, (i) => sampled.reward[i]!),
@@ -71,8 +71,9 @@ function gradientOf(
   const { columns: prepared } = takeArena(preparedLossPlan(order.length, batch.token.length, numGroups))
   const totals = prepareLoss(descriptor, whole, prepared, kernels)
   if (advantages) prepared.tokenAdvantage.set(tokensInOrder(batch, sampled.offsets, advantages))
-  own.differentiate(batch, descriptor, prepared, totals, { oldLogprob, referenceLogprob: null, oldValue: null }, 1)
-  return own.columns.gradient.slice()
+  const given = { oldLogprob, referenceLogprob: null, oldValue: null }
+  alone(own.differentiate(batch, descriptor, prepared, totals, given, 1))
+  return own.gradient.slice()
 }
 
 function distance(a: Float32Array, b: Float32Array): number {
@@ -171,7 +172,7 @@ describe('a perturbed sampler', () => {
     const token = Array.from({ length: 16 }, (_, t) => (t % 2 === 0 ? 0 : (t - 1) / 2))
     const lossMask = token.map((_, t) => t % 2)
     const batch = packBatch({ offsets, token, lossMask }, 64)
-    const { logprob } = own.evaluate(batch, temperature, 'policy')
+    const { logprob } = alone(own.evaluate(batch, temperature, 'policy'))
     const found = new Array(8).fill(0)
     batch.order.forEach((answer, place) => {
       found[answer] = logprob[batch.offsets[place]! + 1]!

@@ -3,7 +3,7 @@ import { describe, expect, test } from 'vitest'
 import type { LossId } from '../../src/algorithms/loss-presets.ts'
 import { describeLoss, type LossSettings, preparedLossPlan, prepareLoss } from '../../src/algorithms/losses.ts'
 import { packBatch, tokensInOrder } from '../../src/algorithms/token-batch.ts'
-import { TokenLearner, tokenLearnerPlan } from '../../src/algorithms/token-learner.ts'
+import { alone, TokenLearner, tokenLearnerPlan } from '../../src/algorithms/token-learner.ts'
 import { takeArena } from '../../src/components/arena.ts'
 import { column } from '../../src/components/column.ts'
 import { bestKernelBuild, createKernels, type KernelBuild, PolicySum } from '../../src/kernels/bind.ts'
@@ -48,12 +48,12 @@ async function learn(id: LossId, overrides: Partial<LossSettings>, rows: number,
   const prepared = takeArena(preparedLossPlan(order.length, batch.token.length, 3)).columns
   const totals = prepareLoss(loss, whole, prepared, kernels)
   const given = { oldLogprob, referenceLogprob: overrides.klCoef ? referenceLogprob : null, oldValue: null }
-  const sums = learner.differentiate(batch, loss, prepared, totals, given, recorded.temperature)
+  const sums = alone(learner.differentiate(batch, loss, prepared, totals, given, recorded.temperature))
   return {
     model,
     numParts: batch.parts.length - 1,
     loss: sums.policy[PolicySum.loss]!,
-    gradient: columns.learner.gradient,
+    gradient: learner.gradient,
   }
 }
 

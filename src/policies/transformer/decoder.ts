@@ -23,14 +23,28 @@ export function decoderPlan(
   lora: LoraModel | null = null,
   isQuantized = false,
 ) {
-  const rows = Math.max(slots, FED_ROWS)
-  const { numKeyHeads, headWidth, numLayers, vocabularySize } = model.shape
+  const { numKeyHeads, headWidth, numLayers } = model.shape
   const cached = () => column('f32', slots * context, numKeyHeads * headWidth)
   return {
     /** Of each layer: (slot · context + position) × (numKeyHeads · headWidth). */
     cache: Object.fromEntries(
       Array.from({ length: numLayers }, (_, index) => [index, { key: cached(), value: cached() }]),
     ),
+    ...decoderShare(model, slots, context, lora, isQuantized),
+  } satisfies Plan
+}
+
+/** The columns of a decoder without its cache: a thread beside the first decodes up to `slots` rows at once over the first's. */
+export function decoderShare(
+  model: TransformerModel,
+  slots: number,
+  context: number,
+  lora: LoraModel | null,
+  isQuantized: boolean,
+) {
+  const rows = Math.max(slots, FED_ROWS)
+  const { vocabularySize } = model.shape
+  return {
     forward: forwardPlan(model, rows, context, 1, lora, isQuantized),
     /** A row's place in the cache: it is slot · context + position. */
     cacheRow: column('i32', rows),
@@ -63,6 +77,7 @@ export class TransformerDecoder {
   readonly #random: Random
   readonly #caches: readonly KeyValueCache[]
   readonly #context: number
+  readonly #slots: number
   /** Where each row's support ends. */
   readonly #supportEnd: Int32Array
 
@@ -79,6 +94,8 @@ export class TransformerDecoder {
     this.#random = random
     this.#caches = Object.values(columns.cache)
     this.#context = columns.forward.cosine.length / (model.shape.headWidth / 2)
+    const { numKeyHeads, headWidth } = model.shape
+    this.#slots = this.#caches[0]!.key.length / (this.#context * numKeyHeads * headWidth)
     this.#supportEnd = columns.supportOffset.subarray(1)
   }
 
@@ -110,7 +127,7 @@ export class TransformerDecoder {
   advance(count: number, sampling: Partial<Sampling>, explore: boolean): void {
     const { temperature, topK, topP, minP } = checkSampling(sampling)
     const inverse = 1 / temperature
-    assert(count <= this.columns.lane.length, `${count} rows chosen for in ${this.columns.lane.length} slots`)
+    assert(count <= this.columns.lane.length, `${count} rows chosen for in columns of ${this.columns.lane.length}`)
     this.#run(count)
     const { kernels, model, weights } = this.#forward
     const { vocabularySize, width } = model.shape
@@ -135,14 +152,14 @@ export class TransformerDecoder {
   }
 
   #run(count: number): void {
-    const { slot, lane, cacheRow, forward } = this.columns
+    const { slot, cacheRow, forward } = this.columns
     const { token, position, firstKey } = forward
     const context = this.#context
     for (let row = 0; row < count; row++) {
       this.#forward.check(token[row]!, position[row]!)
       const place = slot[row]!
-      if (!(place >= 0 && place < lane.length)) {
-        throw new InputError('slot', String(place), `a whole number from 0 to ${lane.length - 1}`)
+      if (!(place >= 0 && place < this.#slots)) {
+        throw new InputError('slot', String(place), `a whole number from 0 to ${this.#slots - 1}`)
       }
       firstKey[row] = place * context
       cacheRow[row] = place * context + position[row]!

@@ -1,49 +1,96 @@
 import { Talk } from '../../components/conversation.ts'
 import { type StopReason, stopReasons } from '../../environments/text.ts'
-import type { TextCohort } from '../../text-cohort.ts'
+import { type Crew, SHARE_LANES, type TextCohort } from '../../text-cohort.ts'
 import type { World } from '../../world.ts'
 
 /**
  * The model says one token in every lane where it has the turn. What is not in the cache yet, a prompt or what the
- * environment said, is fed first.
+ * environment said, is fed first. Where a cohort has a crew, each thread does that for its share of the lanes.
  *
  * Reads token, length, phase. Writes the token, its logprob and version, length, and where a turn is over its stopReason.
  */
-export function inferText(world: World): void {
+export function inferText(world: World): void | Promise<void> {
   for (const cohort of world.conversations) {
-    const { conversation, decoder, laneList, numLanes, context, sampling, explore } = cohort
-    const { slot, lane, episode, chosen, support, supportOffset, forward } = decoder.columns
-    let count = 0
-    for (let n = 0; n < numLanes; n++) {
-      if (conversation.phase[n] !== Talk.model) continue
-      feed(cohort, n)
-      laneList[count++] = n
-    }
-    for (let row = 0; row < count; row++) {
-      const n = laneList[row]!
-      const last = conversation.length[n]! - 1
-      slot[row] = n
-      // A conversation's random numbers are keyed by which it is, so that it does not matter which lane takes it.
-      lane[row] = conversation.group[n]!
-      episode[row] = conversation.member[n]!
-      forward.token[row] = conversation.token[n * context + last]!
-      forward.position[row] = last
-    }
+    const { crew } = cohort
+    const count = listSpeaking(cohort)
     if (count === 0) continue
-    decoder.advance(count, sampling, explore)
-    for (let row = 0; row < count; row++) {
-      const ids = support.subarray(supportOffset[row], supportOffset[row + 1])
-      say(cohort, laneList[row]!, chosen[row]!, forward.logprob[row]!, ids)
-    }
+    const numShares = crew === null ? 1 : numSharesOf(cohort, count)
+    if (crew !== null && numShares > 1) return speakTogether(cohort, count, numShares, crew) // The only cohort.
+    speak(cohort, 0, 1)
+    sayAll(cohort, count, 1)
   }
 }
 
+/** What a thread has to know to speak in a cohort's lanes. */
+export type Speaker = Pick<TextCohort, 'conversation' | 'decoder' | 'context' | 'sampling' | 'explore' | 'laneList'>
+
+/** Feeds what is not in the cache, and chooses a token, in the lanes of share `index` of `numShares`, if there is one. */
+export function speak(speaker: Speaker, index: number, numShares: number): void {
+  const { conversation, decoder, laneList, context, sampling, explore } = speaker
+  const { slot, lane, episode, forward } = decoder.columns
+  if (index >= numShares) return
+  const [from, to] = shareOf(listSpeaking(speaker), index, numShares)
+  for (let i = from; i < to; i++) feed(speaker, laneList[i]!)
+  for (let i = from, row = 0; i < to; i++, row++) {
+    const n = laneList[i]!
+    const last = conversation.length[n]! - 1
+    slot[row] = n
+    // A conversation's random numbers are keyed by which it is, so that it does not matter which lane takes it.
+    lane[row] = conversation.group[n]!
+    episode[row] = conversation.member[n]!
+    forward.token[row] = conversation.token[n * context + last]!
+    forward.position[row] = last
+  }
+  decoder.advance(to - from, sampling, explore)
+}
+
+/** Writes the lanes in which the model has the turn into `laneList`; returns how many there are. */
+function listSpeaking({ conversation, laneList }: Pick<Speaker, 'conversation' | 'laneList'>): number {
+  let count = 0
+  for (let n = 0; n < laneList.length; n++) if (conversation.phase[n] === Talk.model) laneList[count++] = n
+  return count
+}
+
+/** The rows of a share. */
+function shareOf(count: number, index: number, numShares: number): [from: number, to: number] {
+  return [Math.floor((index * count) / numShares), Math.floor(((index + 1) * count) / numShares)]
+}
+
+/**
+ * Among how many threads `count` lanes are shared; the tokens are the same whatever it is. A pass over two rows takes as long
+ * as one over four, as both read all weights once; and two meetings of the threads cost some 50 µs.
+ */
+function numSharesOf({ decoders, model }: TextCohort, count: number): number {
+  if (count * model.numParameters < 2 ** 21) return 1
+  return Math.min(decoders.length, Math.floor(count / SHARE_LANES))
+}
+
+async function speakTogether(cohort: TextCohort, count: number, numShares: number, crew: Crew): Promise<void> {
+  await crew.begin(numShares)
+  speak(cohort, 0, numShares)
+  await crew.finish()
+  sayAll(cohort, count, numShares)
+}
+
 /** Feeds what of lane n is not in the cache, but for its last token. */
-function feed({ conversation, decoder, context }: TextCohort, n: number): void {
+function feed({ conversation, decoder, context }: Speaker, n: number): void {
   const { token, cached, length } = conversation
   const last = length[n]! - 1
   if (cached[n]! < last) decoder.feed(n, token.subarray(n * context + cached[n]!, n * context + last), cached[n]!)
   cached[n] = last + 1
+}
+
+/** Says what all shares of the `count` lanes have chosen. */
+function sayAll(cohort: TextCohort, count: number, numShares: number): void {
+  const { laneList, decoders } = cohort
+  for (let index = 0; index < numShares; index++) {
+    const { chosen, support, supportOffset, forward } = decoders[index]!
+    const [from, to] = shareOf(count, index, numShares)
+    for (let i = from, row = 0; i < to; i++, row++) {
+      const ids = support.subarray(supportOffset[row], supportOffset[row + 1])
+      say(cohort, laneList[i]!, chosen[row]!, forward.logprob[row]!, ids)
+    }
+  }
 }
 
 /** `support` are the tokens of which it was drawn, where a filter had left some out. */

@@ -1,0 +1,103 @@
+/** The caller's side of the threads of a trainer of language models. Its workers come at the first need, and again after `close`. */
+import type { Together, TokenLearnerColumns } from '../algorithms/token-learner.ts'
+import type { TokenWork } from '../algorithms/token-thread.ts'
+import type { Crew, TextCohort } from '../text-cohort.ts'
+import type { World } from '../world.ts'
+import { Aborted, CONTROL_WORDS, Team, type TextOrder } from './team.ts'
+import { TextCommand } from './text-thread.ts'
+
+/** This thread and its workers. */
+export class TextTeam implements Crew {
+  readonly #world: World
+  readonly #cohort: TextCohort
+  readonly #command = new Float64Array(new SharedArrayBuffer(16))
+  #team: Team | undefined
+  #isClosed = true
+
+  constructor(world: World, cohort: TextCohort) {
+    this.#world = world
+    this.#cohort = cohort
+  }
+
+  /** Has the workers ready until `rest`: until then they hold the process, and speak where it is worth it. */
+  async wake(): Promise<void> {
+    if (this.#isClosed) {
+      this.#isClosed = false
+      this.#team = await this.#start()
+      if (this.#isClosed) this.#team.end() // Closed while the workers were on their way.
+    }
+    this.#team!.hold(true)
+    this.#cohort.crew = this
+  }
+
+  rest(): void {
+    this.#cohort.crew = null
+    this.#team?.hold(false)
+  }
+
+  /** Tells the workers what to work on, once they are met. */
+  post(work: TokenWork): void {
+    this.#command[0] = TextCommand.learn
+    this.#team!.post(work)
+  }
+
+  /** Goes through what all threads do together. */
+  async run<T>(steps: Together<T>): Promise<T> {
+    for (;;) {
+      const { done, value } = steps.next()
+      if (done) return value
+      await this.#team!.meet()
+    }
+  }
+
+  async begin(numShares: number): Promise<void> {
+    this.#command[0] = TextCommand.speak
+    this.#command[1] = numShares
+    await this.#team!.meet()
+  }
+
+  async finish(): Promise<void> {
+    await this.#team!.meet()
+  }
+
+  /** Sends the workers home: after an error, whose cause it returns, they are at different places. */
+  fail(error: unknown): unknown {
+    const cause = error instanceof Aborted ? this.#team!.failure : error
+    this.close()
+    return cause
+  }
+
+  close(): void {
+    this.#isClosed = true
+    this.#team?.end()
+  }
+
+  #start(): Promise<Team> {
+    const { seed, kernelBuild: kernels, arena, threads } = this.#world
+    const { count } = threads
+    const { memory } = arena
+    const cohort = this.#cohort
+    const { model, adapter, context, sampling, explore, conversation, weights, quantized } = cohort
+    const control = new Int32Array(new SharedArrayBuffer(4 * CONTROL_WORDS))
+    const { packed, gradient, reference } = cohort.learner as TokenLearnerColumns
+    const orders = Array.from({ length: count - 1 }, (_, i): TextOrder => {
+      const index = i + 1
+      return {
+        kind: 'text',
+        ...{ memory, control, command: this.#command, index, count, seed, kernels },
+        config: model.config,
+        valueHead: model.hasValueHead,
+        lora: adapter?.lora.settings ?? null,
+        ...{ context, sampling, explore },
+        columns: {
+          conversation,
+          decoder: cohort.decoders[index]!,
+          learner: { packed: packed[index]!, gradient, reference },
+          weights: quantized ?? weights,
+          adapter: adapter?.weights ?? new Float32Array(memory.buffer, 0, 0),
+        },
+      }
+    })
+    return Team.start(orders, () => `${count} threads of ${cohort.name}`)
+  }
+}

@@ -1,0 +1,43 @@
+/** What a worker does for a trainer of language models: its share of the lanes of a tick, and of an update's micro-batches. */
+import { parentPort, receiveMessageOnPort } from 'node:worker_threads'
+import { TokenThread, type TokenWork } from '../algorithms/token-thread.ts'
+import { viewColumns } from '../components/arena.ts'
+import { createKernels } from '../kernels/bind.ts'
+import { TransformerDecoder } from '../policies/transformer/decoder.ts'
+import { lora } from '../policies/transformer/lora.ts'
+import { transformer } from '../policies/transformer/model.ts'
+import { Random } from '../random.ts'
+import { type Speaker, speak } from '../systems/text/infer.ts'
+import type { TextOrder, WorkerProgram } from './team.ts'
+
+/** What a command's first number says. */
+export const TextCommand = {
+  /** Say a token in each lane of the share, of which there are as many as the second number. */
+  speak: 0,
+  /** Do what was posted, a `TokenWork`. */
+  learn: 1,
+} as const
+
+/** The program of a worker. It shares weights and cache, and knows the trainer's model and nothing of its environment. */
+export function textProgram(order: TextOrder): WorkerProgram {
+  const { memory, index, seed, kernels: build, config, valueHead, context, sampling, explore } = order
+  const { conversation, decoder, learner, weights, adapter: adapted } = viewColumns(order.columns, memory)
+  const kernels = createKernels(memory, build)
+  const model = transformer(config, { valueHead })
+  const random = new Random(seed)
+  const adapter = order.lora === null ? null : { lora: lora(model, order.lora), weights: adapted, random }
+  const thread = new TokenThread(model, weights, learner, kernels, adapter)
+  const speaker: Speaker = {
+    conversation,
+    decoder: new TransformerDecoder(model, weights, decoder, kernels, random, adapter),
+    context,
+    sampling,
+    explore,
+    laneList: new Int32Array(conversation.phase.length),
+  }
+  return function* (command) {
+    if (command[0] === TextCommand.speak) speak(speaker, index, command[1]!)
+    else thread.run(receiveMessageOnPort(parentPort!)!.message as TokenWork)
+    yield // All are done.
+  }
+}

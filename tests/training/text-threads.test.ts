@@ -1,0 +1,243 @@
+import { createHash } from 'node:crypto'
+import { readFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { describe, expect, test } from 'vitest'
+// Workers load compiled files, and what they share must be made by the same ones here.
+import {
+  createTextTrainer,
+  createWorld,
+  InputError,
+  languageModel,
+  rl,
+  sft,
+  type TextTrainer,
+  textEnvironmentFactory,
+} from '../../dist/src/index.js'
+import { start } from '../support/command.ts'
+import { temporaryFolder } from '../support/temporary.ts'
+
+const reverse = textEnvironmentFactory('text/reverse')
+const small = { width: 16, layers: 2, heads: 2 }
+
+interface Options {
+  readonly model?: object
+  readonly settings?: Parameters<typeof rl>[0]
+  readonly numLanes?: number
+  readonly steps?: number
+  readonly kernels?: 'plain' | 'simd'
+}
+
+async function trainerOf(
+  threads: number,
+  { model = small, settings = {}, numLanes = 13, steps = 3, kernels }: Options,
+): Promise<TextTrainer> {
+  const algorithm = rl({ groupsPerUpdate: 8, groupSize: 6, updates: 3, ...settings })
+  const { groupSize, temperature, topK, topP, minP } = algorithm.settings
+  const world = await createWorld({
+    environment: reverse({ maxLength: 6 } as never),
+    policy: languageModel(model as never),
+    numLanes,
+    seed: 3,
+    groupSize,
+    sampling: { temperature, topK, topP, minP },
+    ...(kernels === undefined ? {} : { kernels }),
+  })
+  return createTextTrainer(world, { sft: sft({ steps, batchSize: 40 }), rl: algorithm }, { threads })
+}
+
+const sha = (bytes: Uint8Array) => createHash('sha256').update(bytes).digest('hex')
+
+/** SHA-256 of every saved column. */
+function bits(trainer: TextTrainer): Record<string, string> {
+  return Object.fromEntries(
+    trainer.world
+      .columns()
+      .filter(({ planned }) => planned.saved)
+      .map(({ planned, column: { buffer, byteOffset, byteLength } }) => [
+        planned.name,
+        sha(Uint8Array.from(new Uint8Array(buffer, byteOffset, byteLength))),
+      ]),
+  )
+}
+
+/** Figures without what a clock has a part in. */
+function untimed(value: unknown): unknown {
+  return JSON.parse(JSON.stringify(value, (key, each) => (/seconds?$/i.test(key) ? undefined : each)))
+}
+
+/** Trains on to the end; returns figures, the Arrow files of the updates, and the saved columns. */
+async function outcome(trainer: TextTrainer, folder: string) {
+  const metrics: unknown[] = []
+  const tables: string[] = []
+  for await (const each of trainer.supervise()) metrics.push(untimed(each))
+  for await (const each of trainer.updates()) {
+    metrics.push(untimed(each))
+    const path = join(folder, `${each.step}.arrow`)
+    await trainer.writeTrajectories(path)
+    tables.push(sha(await readFile(path)))
+  }
+  const result = { metrics, tables, bits: bits(trainer) }
+  trainer.close()
+  return result
+}
+
+async function expectSame(options: Options, teams: readonly number[]) {
+  const folder = await temporaryFolder()
+  const alone = await outcome(await trainerOf(1, options), folder)
+  for (const threads of teams) {
+    expect(await outcome(await trainerOf(threads, options), folder), `${threads} threads`).toEqual(alone)
+  }
+  return alone
+}
+
+describe('same bits for any number of threads', () => {
+  test.each<[string, Options]>([
+    ['of the whole model', {}],
+    [
+      'with plain kernels, two epochs and a correction',
+      { kernels: 'plain', settings: { updateEpochs: 2, lossSettings: { correction: 'token-truncate' } } },
+    ],
+    [
+      'of an adapter with dropout, against a reference',
+      { model: { ...small, loraRank: 4, loraDropout: 0.1 }, settings: { lossSettings: { klCoef: 0.1 } } },
+    ],
+    ['with a critic', { model: { ...small, critic: true }, settings: { loss: 'ppo' } }],
+    ['where filters leave tokens out', { settings: { topK: 8, topP: 0.95 } }],
+  ])('%s', async (_, options) => {
+    const { metrics, tables } = await expectSame(options, [2, 3, 5])
+    expect(metrics).toHaveLength(6)
+    expect(new Set(tables).size).toBe(3)
+  })
+})
+
+describe('threads of a language model', () => {
+  /** Enough for the lanes of a tick to be shared. */
+  const shared: Options = { model: { width: 64, layers: 2 }, numLanes: 40 }
+
+  test.each<[string, Options]>([
+    ['', shared],
+    [' of which filters leave some out', { ...shared, settings: { topK: 8, topP: 0.95 } }],
+    [' with an adapter', { ...shared, model: { width: 64, layers: 2, loraRank: 4 } }],
+    [' of a frozen model in 8 bits', { ...shared, model: { width: 64, layers: 2, loraRank: 4, quantize: true } }],
+  ])('choose the same tokens%s where they share the lanes', async (_, options) => {
+    await expectSame({ ...options, steps: 1 }, [2, 3, 12])
+  })
+
+  test('all do a part: of the lanes, and of the micro-batches', async () => {
+    const trainer = await trainerOf(2, shared)
+    const { decoders, learner } = trainer.cohort
+    await outcome(trainer, await temporaryFolder())
+    const { packed } = learner as unknown as { packed: Record<string, { forward: { position: Int32Array } }> }
+    for (const { position } of [decoders[0]!.forward, decoders[1]!.forward, packed[0]!.forward, packed[1]!.forward]) {
+      expect(position.some((each) => each > 0)).toBe(true)
+    }
+  })
+
+  test.each([
+    [2, 3],
+    [3, 1],
+    [1, 2],
+  ])('save by %i, with conversations under way, what %i go on from to the same bits', async (before, after) => {
+    const folder = await temporaryFolder()
+    const whole = await outcome(await trainerOf(1, shared), folder)
+    const first = await trainerOf(before, shared)
+    const metrics: unknown[] = []
+    for await (const each of first.supervise()) metrics.push(untimed(each))
+    const stop = new AbortController()
+    for await (const each of first.updates(stop.signal)) {
+      metrics.push(untimed(each))
+      const end = first.moves + 5
+      Object.defineProperty(stop.signal, 'aborted', { get: () => first.moves >= end })
+    }
+    expect(first.rlUpdates).toBe(1)
+    await first.save(folder)
+    first.close()
+    const second = await trainerOf(after, shared)
+    expect(await second.restore(folder)).toEqual([])
+    const rest = await outcome(second, folder)
+    expect([...metrics, ...rest.metrics]).toEqual(whole.metrics)
+    expect(rest.tables).toEqual(whole.tables.slice(1))
+    expect(rest.bits).toEqual(whole.bits)
+  })
+
+  test.each([0, -1, 1.5, 65, Number.NaN, '2', null])('are refused as %s', async (threads) => {
+    await expect(trainerOf(threads as number, {})).rejects.toThrow(
+      /^threads: got .* expected a whole number from 1 to 64$/,
+    )
+  })
+
+  test('serve one loop at a time, and are not saved in the middle of an update', async () => {
+    const trainer = await trainerOf(2, shared)
+    const steps = trainer.supervise()
+    const first = steps.next()
+    await expect(trainer.supervise().next()).rejects.toThrow(InputError)
+    await expect(trainer.save(await temporaryFolder())).rejects.toThrow(/in the middle of a tick or an update/)
+    expect((await first).value).toMatchObject({ step: 1 })
+    trainer.close()
+  })
+})
+
+describe('a training of a language model in which something goes wrong', () => {
+  const script = fileURLToPath(new URL('../support/text-threads-failure.mjs', import.meta.url))
+
+  /** Runs it in a process of its own, which nothing but its last handle ends. */
+  async function run(order: object) {
+    const { code, stdout, stderr } = await start(process.execPath, [script, JSON.stringify(order)]).ended
+    const closed = Date.now()
+    expect({ code, stderr }).toEqual({ code: 0, stderr: '' })
+    const records = stdout
+      .trimEnd()
+      .split('\n')
+      .map((line) => JSON.parse(line))
+    const errors = records.filter(({ message }) => message !== undefined)
+    const failing = records.find((record) => record.failing)
+    if (failing) expect(errors[0].at - failing.at).toBeLessThan(5000)
+    expect(closed - records.find((record) => record.done).at).toBeLessThan(5000)
+    const complete = records.find((record) => record.complete)?.complete
+    return { errors, complete, exit: records.find(({ exiting }) => exiting) }
+  }
+
+  const undisturbed = run({})
+
+  test.each([
+    ['at work', 'midway'],
+    ['between updates', 'between'],
+  ])('because a worker is killed %s says so, and goes on with another to the same bits', async (_, terminate) => {
+    const { errors, complete, exit } = await run({ terminate })
+    expect(errors.map(({ message }) => message)).toEqual(['worker 1 of 2 threads of speakers ended with code 1'])
+    expect(complete).toMatch(/^[0-9a-f]{64}$/)
+    expect(complete).toBe((await undisturbed).complete)
+    expect(exit.started).toBe(2)
+  })
+
+  test.each([
+    ['at work', 'close'],
+    ['while its workers are on their way', 'close early'],
+  ])('because it is closed %s says so, and goes on to the same bits', async (_, terminate) => {
+    const { errors, complete } = await run({ terminate })
+    expect(errors.map(({ message }) => message)).toEqual(['the trainer was closed in the middle of an update'])
+    expect(complete).toBe((await undisturbed).complete)
+  })
+
+  test.each([
+    [
+      "by a worker ends with the error and the worker's name",
+      39,
+      'worker 1 of 2 threads of speakers failed: token: got',
+    ],
+    ["by the caller's own thread ends with its error", 0, 'token: got'],
+  ])('%s', async (_, spoil, message) => {
+    const { errors } = await run({ spoil })
+    expect(errors).toHaveLength(2) // The token is still there when it is tried again.
+    for (const error of errors) {
+      expect(error.name).toBe('InputError')
+      expect(error.message.startsWith(`${message} 10000, expected a whole number`)).toBe(true)
+    }
+  })
+
+  test('leaves nothing that holds the process when it is only left and forgotten', async () => {
+    const { exit } = await run({ leave: true })
+    expect(exit.started).toBe(1)
+  })
+})
