@@ -17,6 +17,7 @@ describe('a run with adapters', () => {
       'rl.groupsPerUpdate': '2',
       'rl.updates': '3',
       checkpointEvery: '2',
+      threads: '1', // Workers run from dist/.
     })
     const folder = join(await temporaryFolder(), 'run')
     const run = await startTextRun(definition, folder)
