@@ -274,7 +274,7 @@ export { type LanguageModelDefinition, languageModel } from './text/language-mod
 export { type LanguageModel, loadLanguageModel } from './text/load-language-model.ts'
 export { loadTokenizer } from './text/load-tokenizer.ts'
 export { StopStrings } from './text/stop-strings.ts'
-export type { EncodeOptions, Tokenizer } from './text/tokenizer.ts'
+export type { DecodeOptions, EncodeOptions, Tokenizer } from './text/tokenizer.ts'
 export { promptIds, renderIds, type TrainingExample, trainingExample, turnIds } from './text/turn-ids.ts'
 export { loadAdapter } from './text-cohort.ts'
 export { collect, tick } from './tick.ts'

@@ -33,7 +33,7 @@ export interface Turn {
   readonly example: Example
   /** Which of the environment's examples it is. */
   readonly exampleIndex: number
-  /** What the model said, without the token that ended it. */
+  /** What the model said in words: without the token that ended it, or any other special token that it chose. */
   readonly completion: string
   /** The turn's number, from 0. */
   readonly turn: number

@@ -47,7 +47,7 @@ function bytes(): ByteTokenizer {
       const pieces = text.split(/(<\|(?:begin|end|pad|system|user|assistant|tool)\|>)/)
       return pieces.flatMap((piece) => special.get(piece) ?? Array.from(encoder.encode(piece)))
     },
-    decode(ids) {
+    decode(ids, { skipSpecial = false } = {}) {
       let text = ''
       let run: number[] = []
       const flush = () => {
@@ -56,10 +56,11 @@ function bytes(): ByteTokenizer {
       }
       for (let i = 0; i < ids.length; i++) {
         const id = ids[i]!
+        const token = SPECIALS[id - 256]
         if (id >= 0 && id < 256) run.push(id)
-        else {
+        else if (token === undefined || !skipSpecial) {
           flush()
-          text += SPECIALS[id - 256] ?? REPLACEMENT
+          text += token ?? REPLACEMENT
         }
       }
       flush()
@@ -99,7 +100,10 @@ function characters(alphabet: string): ByteTokenizer {
       const pieces = text.split(/(<\|(?:end|pad)\|>)/)
       return pieces.flatMap((piece, index) => (index % 2 ? texts.indexOf(piece, end) : encodePlain(piece)))
     },
-    decode: (sequence) => Array.from(sequence, (id) => texts[id] ?? REPLACEMENT).join(''),
+    decode: (sequence, { skipSpecial = false } = {}) => {
+      const known = skipSpecial ? texts.map((text, id) => (id < end ? text : '')) : texts
+      return Array.from(sequence, (id) => known[id] ?? REPLACEMENT).join('')
+    },
   }
 }
 

@@ -66,24 +66,27 @@ export async function loadTokenizer(folder: string): Promise<Tokenizer> {
       throw new InputError(`${folder}/generation_config.json, eos_token_id`, show(id), `ids below ${vocabularySize}`)
     }
   }
+  const special = added.filter((token) => token.special)
+  const specialIds = new Set(special.map(({ id }) => id))
   return {
     id: createHash('sha256').update(bytes).digest('hex'),
     vocabularySize,
     beginIds: config.add_bos_token === undefined ? leadingIds(engine) : config.add_bos_token ? idOf('bos_token') : [],
     endIds: [...new Set([...idOf('eos_token'), ...(ends as number[])])],
-    specialTokens: added.filter(({ special }) => special).map(({ content }) => content),
+    specialTokens: special.map(({ content }) => content),
     chatTemplate: await readTemplate(folder, config, named),
-    encode(text, { special = false, continues = false } = {}) {
+    encode(text, { special: asSpecial = false, continues = false } = {}) {
       checkUnicode(text)
-      const reader = special ? usual : plain
+      const reader = asSpecial ? usual : plain
       return continues ? encodeContinued(reader, text) : idsOf(reader.whole, text)
     },
-    decode(ids) {
+    decode(ids, { skipSpecial = false } = {}) {
       // The library would make up an unknown token for an id that has none.
       let text = ''
       let run: number[] = []
       for (let i = 0; i <= ids.length; i++) {
         const id = ids[i]
+        if (skipSpecial && id !== undefined && specialIds.has(id)) continue
         if (id !== undefined && engine.id_to_token(id) !== undefined) run.push(id)
         else {
           if (run.length > 0) text += engine.decode(run, { clean_up_tokenization_spaces: false })

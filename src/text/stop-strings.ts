@@ -3,7 +3,8 @@ import { REPLACEMENT, type Tokenizer } from './tokenizer.ts'
 
 /**
  * Finds texts that end a turn in what is being sampled, token by token, wherever in tokens they begin and end. Each token
- * costs the decoding of the last few: as many as the longest stop string has bytes, and one.
+ * costs the decoding of the last few: as many as the longest stop string has bytes, and one. Special tokens are spelled out for
+ * this, as `transformers` has it: a stop string may name one, and one between two letters keeps them apart.
  * @throws InputError for a stop string that is empty or has U+FFFD, which stands for what is no text.
  * @example
  * const stops = new StopStrings(tokenizer, ['</answer>'])

@@ -11,6 +11,11 @@ export interface EncodeOptions {
   readonly continues?: boolean
 }
 
+/** How ids are to be written; false where it is not given. */
+export interface DecodeOptions {
+  readonly skipSpecial?: boolean
+}
+
 /** A tokenizer. */
 export interface Tokenizer {
   /** `bytes`, `alphabet:` with the characters, or the SHA-256 of tokenizer.json: stands in tables. */
@@ -32,8 +37,11 @@ export interface Tokenizer {
    * @throws InputError for a text that the tokenizer has no ids for, and for one that is no Unicode (a half surrogate pair).
    */
   encode(text: string, options?: EncodeOptions): number[]
-  /** The text of ids, special tokens spelled out; what is no valid UTF-8, and ids that mean nothing, become U+FFFD. */
-  decode(ids: ArrayLike<number>): string
+  /**
+   * The text of ids, special tokens spelled out, or left out with `skipSpecial`; what is no valid UTF-8, and ids that mean
+   * nothing, become U+FFFD.
+   */
+  decode(ids: ArrayLike<number>, options?: DecodeOptions): string
 }
 
 /** Throws for half a surrogate pair, which UTF-8 has no bytes for. */

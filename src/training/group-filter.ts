@@ -56,5 +56,5 @@ export function refuseGroups(
 function sampleOf(trajectories: Trajectories, tokenizer: Tokenizer, row: number) {
   const { token, lossMask, reward } = trajectories.row(row)
   const said = Array.from(token).filter((_, t) => lossMask[t] === 1)
-  return { reward, response: tokenizer.decode(said), responseLength: said.length }
+  return { reward, response: tokenizer.decode(said, { skipSpecial: true }), responseLength: said.length }
 }

@@ -17,7 +17,8 @@ Each folder is a tokenizer trained on the sentences below, in the form of a fami
 
 ``expected.json`` in each has
 
-* ``texts``: a text, its ids, its ids where spelled-out special tokens are text (``plain``), and what the ids decode to;
+* ``texts``: a text, its ids, its ids where spelled-out special tokens are text (``plain``), what the ids decode to, and what
+  without special tokens (``said``);
 * ``begin``: ids that transformers puts before a text;
 * ``conversations``: messages, what the template makes of them, with and without a generation prompt, and the ids.
 """
@@ -193,7 +194,8 @@ def record(folder):
         backend.encode_special_tokens = True
         without = backend.encode(text, add_special_tokens=False).ids
         backend.encode_special_tokens = False
-        texts.append({"text": text, "ids": ids, "plain": without, "decoded": plain.decode(ids)})
+        texts.append({"text": text, "ids": ids, "plain": without, "decoded": plain.decode(ids),
+                      "said": plain.decode(ids, skip_special_tokens=True)})
     conversations = []
     for messages in CONVERSATIONS:
         entry = {"messages": messages}

@@ -36,6 +36,13 @@ describe('bytes', () => {
     expect(tokenizer.decode([97, 263, -1, 98])).toBe('a\u{fffd}\u{fffd}b')
   })
 
+  test('special tokens are left out of what was said: bytes beside them meet, and other ids stay U+FFFD', () => {
+    const { decode } = tokenizer
+    expect(decode([97, 258, 98, 257], { skipSpecial: true })).toBe('ab')
+    expect(decode([0xc3, 256, 0xa9, 261], { skipSpecial: true })).toBe('é')
+    expect(decode([97, 263, 258, -1], { skipSpecial: true })).toBe('a\u{fffd}\u{fffd}')
+  })
+
   test('half a surrogate pair is refused, where it stands', () => {
     expect(() => tokenizer.encode('ab\ud83d')).toThrow(/half a surrogate pair, U\+D83D, at character 2/)
     expect(() => tokenizer.encode('\ude00')).toThrow(InputError)
@@ -74,6 +81,10 @@ describe('an alphabet', () => {
     expect(tokenizer.decode([1, 2, 0, 3, 5, 4, 6, 7, 8])).toBe('1+0=😀é<|end|><|pad|>\u{fffd}')
     expect([tokenizer.endIds, tokenizer.padId, tokenizer.vocabularySize]).toEqual([[6], 7, 8])
     expect([tokenizer.beginIds, tokenizer.chatTemplate]).toEqual([[], null])
+  })
+
+  test('special tokens are left out of what was said', () => {
+    expect(tokenizer.decode([1, 7, 0, 6, 8], { skipSpecial: true })).toBe('10\u{fffd}')
   })
 
   test('special tokens are encoded where they are asked for', () => {

@@ -5,7 +5,7 @@ import type { Message } from '../../src/environments/text.ts'
 export const recorded = ['qwen2', 'llama3', 'smollm', 'llama', 'mistral'] as const
 
 export interface Expected {
-  readonly texts: readonly { text: string; ids: number[]; plain: number[]; decoded: string }[]
+  readonly texts: readonly { text: string; ids: number[]; plain: number[]; decoded: string; said: string }[]
   readonly begin: readonly number[]
   readonly conversations: readonly {
     messages: Message[]

@@ -26,6 +26,18 @@ describe.each(recorded)('%s, as transformers has it', async (name) => {
     }
   })
 
+  test('special tokens are left out of what was said, and nothing else', () => {
+    const spelled = texts.filter(({ decoded, said }) => decoded !== said)
+    expect(spelled.length).toBeGreaterThan(0)
+    for (const { ids, said } of spelled) {
+      const lost = name === 'llama' || name === 'mistral' ? said.replace('\u{feff}', '') : said
+      expect(tokenizer.decode(ids, { skipSpecial: true })).toBe(lost)
+    }
+    const [end] = tokenizer.endIds
+    expect(tokenizer.decode([end!, tokenizer.vocabularySize, end!], { skipSpecial: true })).toBe('\u{fffd}')
+    expect(tokenizer.decode([end!], { skipSpecial: true })).toBe('')
+  })
+
   test('the same ids stand before a text', () => {
     expect(tokenizer.beginIds).toEqual(begin)
   })

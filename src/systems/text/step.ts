@@ -48,7 +48,7 @@ function turnOf({ conversation, environment, tokenizer, context, histories }: Te
   return {
     example: environment.example(promptId[n]!),
     exampleIndex: promptId[n]!,
-    completion: tokenizer.decode(said),
+    completion: tokenizer.decode(said, { skipSpecial: true }),
     turn: turn[n]!,
     stopReason,
     messages: histories[n]!,

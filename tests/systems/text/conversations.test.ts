@@ -5,6 +5,7 @@ import { Talk } from '../../../src/components/conversation.ts'
 import { InputError } from '../../../src/errors.ts'
 import { createKernels } from '../../../src/kernels/bind.ts'
 import { PackedTransformer, packedPlan } from '../../../src/policies/transformer/packed.ts'
+import { byteTokenizer } from '../../../src/text/byte-tokenizer.ts'
 import { languageModel } from '../../../src/text/language-model.ts'
 import { tick } from '../../../src/tick.ts'
 import { digits, talkUntil, talkWorld } from '../../support/conversations.ts'
@@ -92,6 +93,29 @@ describe('conversations as lanes', () => {
     expect(mean).toBeGreaterThan(0.3)
   })
 
+  test('a special token that the model chooses is no word of its answer, for rewards or for what is said next', async () => {
+    const said: string[] = []
+    const histories: string[] = []
+    const environment = digits({
+      maxTurns: 2,
+      respond: ({ completion, messages }) => {
+        said.push(completion)
+        histories.push(...messages.map(({ content }) => content))
+        return { reward: completion.length, messages: [{ role: 'user', content: '7' }] }
+      },
+    })
+    const world = await talkWorld({ environment })
+    const all = await talkUntil(world, 60)
+    const { padId } = byteTokenizer({ alphabet: '0123456789' })
+    expect(all.some(({ token, lossMask }) => token.some((id, t) => id === padId && lossMask[t] === 1))).toBe(true)
+    for (const text of [...said, ...histories]) expect(text).toMatch(/^\d*$/)
+    for (const { reward, token, lossMask, turn } of all) {
+      const last = turn.at(-1)
+      const digitsSaid = token.filter((id, t) => lossMask[t] === 1 && turn[t] === last && id < 10)
+      expect(reward).toBe(digitsSaid.length)
+    }
+  })
+
   test('an end is not the budget: stop and length are told apart, and what was cut off is not said to have ended', async () => {
     const all = await talkUntil(await talkWorld({ maxTokens: 3 }), 40)
     const ends = all.map(({ stopReason }) => stopReason)
@@ -162,10 +186,14 @@ describe('conversations as lanes', () => {
       },
     })
     const world = await talkWorld({ environment, stopStrings: ['3', '55'] })
-    await talkUntil(world, 60)
+    const all = await talkUntil(world, 60)
     const stopped = completions.filter((completion) => /3$|55$/.test(completion))
     expect(stopped.length).toBeGreaterThan(20)
-    for (const completion of completions) expect(completion.slice(0, -1)).not.toMatch(/3|55/)
+    // Special tokens are spelled out for this: one between two letters keeps them apart.
+    for (const { token, lossMask } of all) {
+      const said = world.talk().tokenizer.decode(token.filter((_, t) => lossMask[t] === 1))
+      expect(said.replace('<|end|>', '').slice(0, -1)).not.toMatch(/3|55/)
+    }
   })
 
   test('conversations stop on success: no further turn where the environment says no more', async () => {
