@@ -330,7 +330,12 @@ export {
   type TextRunSummary,
   textRunKeys,
 } from './training/text-run.ts'
-export { createTextTrainer, type TextTrainer, type TextTraining } from './training/text-trainer.ts'
+export {
+  createTextTrainer,
+  type TextTrainer,
+  type TextTrainerOptions,
+  type TextTraining,
+} from './training/text-trainer.ts'
 export {
   type AdvantageFn,
   type LossFn,

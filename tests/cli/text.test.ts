@@ -83,6 +83,27 @@ describe('a run of a language model', () => {
     expect(await tables('broken')).toEqual(await tables('run'))
   })
 
+  test('interrupted with three threads and resumed with one, it writes the same trajectories and weights', async () => {
+    const words = ['train', 'text/reverse', 'out=teamed', 'rl.updates=60', 'trajectories=all', 'threads=3', ...SMALL]
+    const started = start(process.execPath, [MAIN, ...words], { cwd: here })
+    await started.printed('sft  loss')
+    started.process.kill('SIGINT')
+    const { code, stdout } = await started.ended
+    expect(code).toBe(0)
+    const config = join(here, 'teamed', 'config.json')
+    const written = JSON.parse(await readFile(config, 'utf8'))
+    expect(written.settings.threads).toBe(3)
+    const summary = JSON.parse(await readFile(join(here, 'teamed', 'summary.json'), 'utf8'))
+    expect(summary.threads).toBe(3)
+    if (stdout.includes('interrupted')) {
+      await writeFile(config, JSON.stringify({ ...written, settings: { ...written.settings, threads: 1 } }))
+      expect((await colonnade(['resume', 'teamed'], here)).code).toBe(0)
+    }
+    expect(await tables('teamed')).toEqual(await tables('run'))
+    const [teamed, whole] = await Promise.all(['teamed', 'run'].map((run) => loadTransformer(join(here, run, 'model'))))
+    expect(teamed!.weights).toEqual(whole!.weights)
+  })
+
   test('killed without warning, it goes on from its checkpoint to the same trajectories', async () => {
     const words = ['train', 'text/reverse', 'out=killed', 'rl.updates=60', 'trajectories=all', ...SMALL]
     const started = start(process.execPath, [MAIN, ...words], { cwd: here })
