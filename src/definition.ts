@@ -32,6 +32,9 @@ export function defineFactory<S extends Settings, B extends object>(
 ): Factory<S, B & DefinitionRecord> {
   const { id, module, settings } = options
   if (typeof id !== 'string' || id === '') throw new InputError(`${noun} id`, show(id), 'a name, like CartPole-v1')
+  if (typeof settings !== 'object' || settings === null) {
+    throw new InputError(`${id} settings`, show(settings), 'an object of settings; {} where there are none')
+  }
   const factory = (parameters?: Partial<SettingValues<S>>): B & DefinitionRecord => {
     const resolved = resolveSettings(id, settings, parameters)
     return Object.freeze({ ...make(resolved), id, parameters: resolved, ...(module === undefined ? {} : { module }) })
