@@ -26,6 +26,8 @@ export interface OpenLanguageModel {
   readonly adapter: { readonly lora: LoraModel; readonly weights: Float32Array | null } | null
   /** Tokens of a conversation, at most. */
   readonly context: number
+  /** Where model and tokenizer were read; null for a new model. */
+  readonly folder: string | null
 }
 
 /** A language model with its parameters: what `createWorld` takes as the policy of a text environment. */
@@ -113,18 +115,18 @@ function create(parameters: SettingValues<typeof settings>, environment: TextEnv
     initializer_range: 1 / Math.sqrt(width),
   }
   const model = transformer(config, { valueHead: critic })
-  return { model, tokenizer, weights: null, context }
+  return { model, tokenizer, weights: null, context, folder: null }
 }
 
-async function load({ folder, context, critic }: SettingValues<typeof settings>): Promise<Bare> {
-  const { model, weights, tokenizer } = await loadLanguageModel(folder, { valueHead: critic })
+async function load({ folder: folderOrId, context, critic }: SettingValues<typeof settings>): Promise<Bare> {
+  const { folder, model, weights, tokenizer } = await loadLanguageModel(folderOrId, { valueHead: critic })
   const { contextLength } = model.shape
   if (context > contextLength) {
     throw new InputError(
       'languageModel.context',
       String(context),
-      `at most ${contextLength}, as ${folder} was made for`,
+      `at most ${contextLength}, as ${folderOrId} was made for`,
     )
   }
-  return { model, tokenizer, weights, context: context || contextLength }
+  return { model, tokenizer, weights, context: context || contextLength, folder }
 }
