@@ -6,6 +6,7 @@ import { saveTransformer } from '../../src/policies/transformer/folder.ts'
 import { transformer } from '../../src/policies/transformer/model.ts'
 import { Random } from '../../src/random.ts'
 import { languageModel } from '../../src/text/language-model.ts'
+import { loadLanguageModel } from '../../src/text/load-language-model.ts'
 import { createTextTrainer } from '../../src/training/text-trainer.ts'
 import { createWorld } from '../../src/world.ts'
 import { digits } from '../support/conversations.ts'
@@ -76,5 +77,8 @@ describe("a language model from Hugging Face's files", () => {
     )
     const nowhere = languageModel({ folder: `${folder}/nowhere` })
     await expect(createWorld({ ...options, policy: nowhere })).rejects.toThrow(/no folder/)
+    const cache = await temporaryFolder()
+    const misspelt = loadLanguageModel('modle', { offline: true, cache })
+    await expect(misspelt).rejects.toThrow(/offline is set; and there is no folder modle, expected/)
   })
 })
