@@ -1,7 +1,8 @@
-import { existsSync, readFileSync } from 'node:fs'
+import { existsSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, expect, test } from 'vitest'
 import { loadLora } from '../../src/policies/transformer/lora-folder.ts'
+import { loadTrainedModel } from '../../src/training/text-evaluate.ts'
 import { configureTextRun, startTextRun } from '../../src/training/text-run.ts'
 import { temporaryFolder } from '../support/temporary.ts'
 
@@ -29,6 +30,15 @@ describe('a run with adapters', () => {
     expect(third).toBe(second)
     expect(fourth).not.toBe(second)
     expect(fifth).toBe(fourth)
+    const config = join(folder, 'config.json')
+    const text = readFileSync(config, 'utf8')
+    for (const [rank, message] of [
+      [0, /an adapter of \d+ numbers, expected 0, as its config.json says/],
+      [3, /an adapter of \d+ numbers, expected \d+, as its config.json says/],
+    ] as const) {
+      writeFileSync(config, text.replace('"loraRank": 2', `"loraRank": ${rank}`))
+      await expect(loadTrainedModel(folder)).rejects.toThrow(message)
+    }
     const { model, adapter } = run.trainer.cohort
     expect((await loadLora(join(folder, 'adapter'), model)).weights).toEqual(adapter!.weights)
   })
