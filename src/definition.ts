@@ -64,7 +64,10 @@ export async function revive<D extends DefinitionRecord>(noun: string, record: D
   return factory(record.parameters as never)
 }
 
-/** The export with the given id (or the only one that has an id) of a module. */
+/**
+ * The export with the given id (or the only one that has an id) of a module. What it makes can be made again elsewhere,
+ * whether its definition names the module or not.
+ */
 export async function findFactory<F extends { id: string }>(noun: string, module: string, id?: string): Promise<F> {
   let exports: Record<string, unknown>
   try {
@@ -87,5 +90,10 @@ export async function findFactory<F extends { id: string }>(noun: string, module
       id ?? 'exactly one export with an id',
     )
   }
-  return found
+  const make = found as unknown as Factory<Settings, DefinitionRecord>
+  const makeFound = (parameters?: Parameters<typeof make>[0]): DefinitionRecord => {
+    const definition = make(parameters)
+    return definition?.module === undefined ? { ...definition, module } : definition
+  }
+  return Object.assign(makeFound, found) as unknown as F
 }

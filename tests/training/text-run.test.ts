@@ -3,7 +3,7 @@ import { join } from 'node:path'
 import { describe, expect, test } from 'vitest'
 import { loadLora } from '../../src/policies/transformer/lora-folder.ts'
 import { loadTrainedModel } from '../../src/training/text-evaluate.ts'
-import { configureTextRun, startTextRun } from '../../src/training/text-run.ts'
+import { configureTextRun, openTextRun, startTextRun } from '../../src/training/text-run.ts'
 import { temporaryFolder } from '../support/temporary.ts'
 
 describe('a run with adapters', () => {
@@ -42,4 +42,19 @@ describe('a run with adapters', () => {
     const { model, adapter } = run.trainer.cohort
     expect((await loadLora(join(folder, 'adapter'), model)).weights).toEqual(adapter!.weights)
   })
+})
+
+test("a run of an environment of one's own is found again, though its definition names no module", async () => {
+  const here = await temporaryFolder()
+  const module = join(here, 'echo.mjs')
+  const index = new URL('../../dist/src/index.js', import.meta.url).href
+  writeFileSync(
+    module,
+    `import { defineTextEnvironment } from '${index}'
+    export const echo = defineTextEnvironment({ id: 'text/echo', settings: {}, make: () => ({
+      numExamples: 2, example: (i) => ({ prompt: i + '=' }), respond: () => ({ reward: 1 }) }) })`,
+  )
+  await startTextRun(await configureTextRun(module, {}), join(here, 'run'))
+  const { environment } = await openTextRun(join(here, 'run'))
+  expect([environment.id, environment.numExamples]).toEqual(['text/echo', 2])
 })
