@@ -4,7 +4,7 @@
  */
 import { type DefinitionRecord, defineFactory, type Factory } from '../definition.ts'
 import type { TextEnvironmentDefinition } from '../environments/text.ts'
-import { InputError } from '../errors.ts'
+import { InputError, show } from '../errors.ts'
 import { type LoraModel, lora } from '../policies/transformer/lora.ts'
 import { loadLora } from '../policies/transformer/lora-folder.ts'
 import { type TransformerModel, transformer } from '../policies/transformer/model.ts'
@@ -87,9 +87,19 @@ async function adapt(
 ): Promise<OpenLanguageModel['adapter']> {
   if (adapter !== '') {
     const { model: lora, weights } = await loadLora(adapter, model)
+    if (rank !== 0 && rank !== lora.settings.rank) {
+      const expected = `${lora.settings.rank}, as ${adapter} has, or 0`
+      throw new InputError('languageModel.loraRank', show(rank), expected)
+    }
     return { lora, weights }
   }
-  if (rank === 0) return null
+  if (rank === 0) {
+    const [asked] = Object.entries({ loraAlpha, loraDropout: dropout, loraTargets: loraTargets.length }).find(
+      ([, value]) => value !== 0,
+    ) ?? [null]
+    if (asked === null) return null
+    throw new InputError('languageModel.loraRank', `0, with ${asked}`, 'a whole number ≥ 1 where there are adapters')
+  }
   const targets = loraTargets.length === 0 ? {} : { targets: loraTargets as readonly ProjectionName[] }
   return { lora: lora(model, { rank, alpha: loraAlpha || 2 * rank, dropout, ...targets }), weights: null }
 }
