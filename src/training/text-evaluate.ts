@@ -21,6 +21,8 @@ export interface TextEvaluation {
   /** Of the rewards that are known; null where none is. */
   readonly reward: { readonly mean: number; readonly std: number; readonly min: number; readonly max: number } | null
   readonly numUnknown: number
+  /** Why the first of those cannot be told; null where all are known. */
+  readonly firstError: string | null
   /** Tokens that the model said, on average. */
   readonly completionLength: number
   readonly stopReasons: Readonly<Record<string, number>>
@@ -58,6 +60,7 @@ export async function evaluateText(options: TextEvaluateOptions): Promise<TextEv
             max: rewards.reduce((most, value) => Math.max(most, value)),
           },
     numUnknown: rows.length - rewards.length,
+    firstError: rows.find(({ error }) => error !== null)?.error ?? null,
     completionLength: said.reduce((sum, { length }) => sum + length, 0) / rows.length,
     stopReasons: reasons,
     samples: conversed.slice(0, NUM_SAMPLES).map(({ trajectory: { reward }, promptIds, completion }) => ({
