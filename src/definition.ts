@@ -32,6 +32,9 @@ export function defineFactory<S extends Settings, B extends object>(
 ): Factory<S, B & DefinitionRecord> {
   const { id, module, settings } = options
   if (typeof id !== 'string' || id === '') throw new InputError(`${noun} id`, show(id), 'a name, like CartPole-v1')
+  if (typeof settings !== 'object' || settings === null) {
+    throw new InputError(`${id} settings`, show(settings), 'an object of settings; {} where there are none')
+  }
   const factory = (parameters?: Partial<SettingValues<S>>): B & DefinitionRecord => {
     const resolved = resolveSettings(id, settings, parameters)
     return Object.freeze({ ...make(resolved), id, parameters: resolved, ...(module === undefined ? {} : { module }) })
@@ -61,7 +64,10 @@ export async function revive<D extends DefinitionRecord>(noun: string, record: D
   return factory(record.parameters as never)
 }
 
-/** The export with the given id (or the only one that has an id) of a module. */
+/**
+ * The export with the given id (or the only one that has an id) of a module. What it makes can be made again elsewhere,
+ * whether its definition names the module or not.
+ */
 export async function findFactory<F extends { id: string }>(noun: string, module: string, id?: string): Promise<F> {
   let exports: Record<string, unknown>
   try {
@@ -84,5 +90,10 @@ export async function findFactory<F extends { id: string }>(noun: string, module
       id ?? 'exactly one export with an id',
     )
   }
-  return found
+  const make = found as unknown as Factory<Settings, DefinitionRecord>
+  const makeFound = (parameters?: Parameters<typeof make>[0]): DefinitionRecord => {
+    const definition = make(parameters)
+    return definition?.module === undefined ? { ...definition, module } : definition
+  }
+  return Object.assign(makeFound, found) as unknown as F
 }

@@ -79,8 +79,12 @@ function editDistance(a: string, b: string): number {
   return previous[b.length]!
 }
 
-/** An unknown word among a closed list: the error names the nearest valid one and lists the rest. */
-export function unknownWord(subject: string, word: string, valid: readonly string[]): InputError {
+/**
+ * An unknown word among a closed list: the error names the nearest valid one and lists the rest. What a program or a file
+ * gave for it may be no text at all.
+ */
+export function unknownWord(subject: string, word: unknown, valid: readonly string[]): InputError {
+  if (typeof word !== 'string') return new InputError(subject, show(word), `one of ${valid.join(', ')}`)
   const near = nearest(word, valid)
   const isNear =
     near !== undefined &&

@@ -315,6 +315,7 @@ export {
   type TextEvaluateOptions,
   type TextEvaluation,
 } from './training/text-evaluate.ts'
+export { exportTrainedModel } from './training/text-export.ts'
 export type { RlMetrics, TextMetrics } from './training/text-metrics.ts'
 export {
   configureTextRun,

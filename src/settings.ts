@@ -134,6 +134,7 @@ export function resolveSettings<S extends Settings>(
 
 /** A setting's value from the text of a command line (`key=text`). */
 export function parseSetting(subject: string, setting: Setting, text: string): SettingValue {
+  if (typeof text !== 'string') throw new InputError(subject, show(text), 'a text, as of a command line')
   const value = readText(setting, text)
   if (value === undefined || !setting.accepts(value)) throw new InputError(subject, show(text), setting.expected)
   return value

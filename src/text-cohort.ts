@@ -266,7 +266,8 @@ export function refreshWeights(cohort: TextCohort, version: number): void {
  * @example await loadAdapter(world.talk(), 'runs/text-reverse-1/adapter')
  */
 export async function loadAdapter(cohort: TextCohort, folder: string): Promise<number> {
-  const { adapter, name } = cohort
+  const { adapter, name } = cohort ?? {}
+  if (adapter === undefined) throw new InputError('loadAdapter(cohort, folder)', 'no cohort', 'one, like world.talk()')
   if (adapter === null)
     throw new InputError(`adapter ${folder}`, `cohort ${name}, which has none`, 'one with an adapter')
   await reloadLora(folder, adapter)

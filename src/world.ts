@@ -148,7 +148,7 @@ export class World {
    */
   cohort(name: string): Cohort {
     const cohort = this.cohorts.find((candidate) => candidate.name === name)
-    if (cohort === undefined) throw unknownWord('cohort', name, this.names)
+    if (cohort === undefined) throw this.#unknownCohort(name)
     return cohort
   }
 
@@ -178,8 +178,7 @@ export class World {
     const [first, ...others] = this.conversations
     const found = name === undefined && others.length === 0 ? first : this.conversations.find((c) => c.name === name)
     if (found !== undefined) return found
-    const names = this.conversations.map((cohort) => cohort.name)
-    throw unknownWord('cohort of conversations', String(name), names)
+    throw this.#unknownTalk(name)
   }
 
   /** How the cohorts of conversations sample, without taking memory. */
@@ -200,10 +199,7 @@ export class World {
   /** Gives a cohort of conversations, the only one or that of the name, the columns of its learner. Throws as `reserve`. */
   reserveTalk(learner: (draft: TextDraft) => Plan, name?: string): void {
     const draft = this.#textDrafts.find((candidate) => name === undefined || candidate.name === name)
-    if (draft === undefined) {
-      const names = this.#textDrafts.map((candidate) => candidate.name)
-      throw unknownWord('cohort of conversations', String(name), names)
-    }
+    if (draft === undefined) throw this.#unknownTalk(name)
     if (this.#cohorts !== undefined || draft.learner !== undefined) {
       throw new InputError(
         `cohort ${draft.name}`,
@@ -265,8 +261,23 @@ export class World {
 
   #draft(name: string): CohortDraft {
     const draft = this.#drafts.find((candidate) => candidate.name === name)
-    if (draft === undefined) throw unknownWord('cohort', name, this.names)
+    if (draft === undefined) throw this.#unknownCohort(name)
     return draft
+  }
+
+  #unknownCohort(name: string): InputError {
+    if (this.names.length > 0) return unknownWord('cohort', name, this.names)
+    return new InputError('world', 'one of conversations alone', 'an environment that is not text, like cartPole()')
+  }
+
+  #unknownTalk(name: string | undefined): InputError {
+    const names = this.#textDrafts.map((draft) => draft.name)
+    if (names.length > 0) return unknownWord('cohort of conversations', name, names)
+    return new InputError(
+      'world',
+      'one without conversations',
+      "a text environment, like textEnvironmentFactory('text/reverse')()",
+    )
   }
 
   #plan(): Record<string, CohortPlan | TextCohortPlan> {
@@ -302,6 +313,16 @@ export class World {
       ),
     )
   }
+}
+
+/**
+ * Refuses what is no world. A promise of one is the likeliest: `createWorld` is awaited.
+ * @throws InputError that names the call.
+ */
+export function checkWorld(subject: string, world: unknown): asserts world is World {
+  if (world instanceof World) return
+  const got = world instanceof Promise ? 'a promise' : show(world)
+  throw new InputError(subject, got, 'a world: await createWorld(…)')
 }
 
 function cohortsOf(options: WorldOptions): readonly CohortOptions[] {

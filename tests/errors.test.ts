@@ -1,17 +1,25 @@
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
+import { describeLoss } from '../src/algorithms/losses.ts'
+import { ppo } from '../src/algorithms/ppo.ts'
+import { rl } from '../src/algorithms/rl.ts'
 import { takeArena } from '../src/components/arena.ts'
 import { column } from '../src/components/column.ts'
 import { cartPole } from '../src/environments/cart-pole.ts'
 import { defineEnvironment } from '../src/environments/environment.ts'
 import { pendulum } from '../src/environments/pendulum.ts'
 import { environmentFactory } from '../src/environments/registry.ts'
+import { textEnvironmentFactory } from '../src/environments/tasks/registry.ts'
+import { defineTextEnvironment } from '../src/environments/text.ts'
 import { assert, InputError, nearest, show, unknownWord } from '../src/errors.ts'
 import { createKernels } from '../src/kernels/bind.ts'
 import { mlp } from '../src/policies/mlp.ts'
+import { checkSampling } from '../src/policies/transformer/sampling.ts'
 import { checkSeed } from '../src/random.ts'
 import { number, parseSetting, resolveSettings } from '../src/settings.ts'
 import { box, discrete, multiDiscrete } from '../src/space.ts'
+import { createTextTrainer } from '../src/training/text-trainer.ts'
+import { createTrainer } from '../src/training/trainer.ts'
 
 describe('InputError', () => {
   test('names the thing, what came and what was expected', () => {
@@ -34,6 +42,9 @@ describe('InputError', () => {
   }
   const environment = (part: object, id = 'Test-v0') =>
     defineEnvironment({ id, settings: {}, state: () => ({}), make: () => ({ ...model, ...part }) })
+
+  const conversation = { numExamples: 1, example: () => ({ prompt: 'a' }), respond: () => ({ reward: 1 }) }
+  const textEnvironment = (make: unknown) => defineTextEnvironment({ id: 'text/x', settings: {}, make } as never)
 
   // Every way in which what is public can be misused: [what the error must name, what the caller did].
   const mistakes: [string, () => unknown][] = [
@@ -59,6 +70,20 @@ describe('InputError', () => {
     ['Pendulum-v1.gravity', () => pendulum({ gravity: Number.NaN })],
     ['mlp.hidden', () => mlp({ hidden: [0] })],
     ['mlp observation space', () => mlp().build(discrete(2), discrete(2))],
+    ['text environment', () => textEnvironmentFactory(3 as never)],
+    ['loss', () => describeLoss(undefined as never)],
+    ['settings of gspo', () => describeLoss('gspo', 'paper', 3 as never)],
+    ['rl', () => rl(null as never)],
+    ['settings of grpo', () => rl({ lossSettings: null as never })],
+    ['sampling', () => checkSampling('greedy' as never)],
+    ['sampling', () => checkSampling(null as never)],
+    ['sampling', () => checkSampling({ temprature: 0.5 } as never)],
+    ['text/x settings', () => defineTextEnvironment({ id: 'text/x', make: () => conversation } as never)],
+    ['text/x make', () => textEnvironment(undefined)()],
+    ['text/x make', () => textEnvironment(() => undefined)()],
+    ['seed', () => parseSetting('seed', number(1, ''), 3 as never)],
+    ['createTrainer(world, algorithms)', () => createTrainer(Promise.resolve() as never, ppo())],
+    ['createTextTrainer(world, training)', () => createTextTrainer(Promise.resolve() as never, { rl: rl() })],
     ['kernels', () => createKernels(new WebAssembly.Memory({ initial: 0 }), 'fast' as never)],
   ]
 

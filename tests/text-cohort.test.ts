@@ -95,6 +95,7 @@ describe('an adapter that is loaded into a policy at work', () => {
     await saveLora(folder, cohort.adapter!.lora, before)
     await expect(loadAdapter((await talkWorld()).talk(), folder)).rejects.toThrow(/which has none.*one with an adapter/)
     await expect(loadAdapter(cohort, join(folder, 'nowhere'))).rejects.toThrow('nowhere')
+    await expect(loadAdapter(world as never, folder)).rejects.toThrow('got no cohort, expected one, like world.talk()')
     expect([cohort.version, cohort.adapter!.weights, cohort.conversation.cached]).toEqual([0, before, cached])
   })
 })

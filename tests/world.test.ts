@@ -1,6 +1,16 @@
 import { query } from 'bitecs'
 import { describe, expect, test } from 'vitest'
-import { cartPole, createTrainer, createWorld, mlp, pendulum, ppo, tick } from '../src/index.ts'
+import {
+  cartPole,
+  createTrainer,
+  createWorld,
+  languageModel,
+  mlp,
+  pendulum,
+  ppo,
+  textEnvironmentFactory,
+  tick,
+} from '../src/index.ts'
 
 const policy = mlp({ hidden: [8] })
 
@@ -64,6 +74,18 @@ describe('createWorld', () => {
     expect([...right!.episode.lane]).toEqual([3, 4])
     tick(world)
     expect([...left!.episode.step, ...right!.episode.step]).toEqual([1, 1, 1, 1, 1])
+  })
+
+  test('of conversations alone, and one without any, says which kind is missing', async () => {
+    const talking = await createWorld({
+      environment: textEnvironmentFactory('text/reverse')(),
+      policy: languageModel({ width: 8 }),
+      numLanes: 1,
+    })
+    expect(() => talking.cohort('mlp')).toThrow('world: got one of conversations alone, expected an environment that')
+    expect(() => createTrainer(talking, ppo())).toThrow('expected createTextTrainer(world, { sft, rl }) for it')
+    const acting = await createWorld({ environment: cartPole(), policy: mlp(), numLanes: 1 })
+    expect(() => acting.talk()).toThrow('world: got one without conversations, expected a text environment')
   })
 
   test('a policy whose shape does not fit is refused before memory is taken', async () => {

@@ -173,6 +173,9 @@ export function describeLoss(
 ): LossDescriptor {
   if (!Object.hasOwn(algorithmPresets, id)) throw unknownWord('loss', id, Object.keys(algorithmPresets))
   const { base, presets }: AlgorithmPresets = algorithmPresets[id]
+  if (typeof overrides !== 'object' || overrides === null) {
+    throw new InputError(`settings of ${id}`, show(overrides), 'an object of settings')
+  }
   const own = presets[preset]
   if (own === undefined) throw unknownWord(`preset of ${id}`, preset, Object.keys(presets))
   const given = { ...projectSettings[preset], ...base, ...own, ...overrides }

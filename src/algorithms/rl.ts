@@ -3,7 +3,7 @@
  * made more likely to say what was worth more. Which loss does it, and whose settings, is a descriptor.
  */
 import type { DefinitionRecord } from '../definition.ts'
-import { InputError } from '../errors.ts'
+import { InputError, show } from '../errors.ts'
 import { choice, number, resolveSettings, type SettingValues, whole } from '../settings.ts'
 import { algorithmPresets, type LossId, type Preset, projectSettings } from './loss-presets.ts'
 import { describeLoss, type LossDescriptor, type LossSettings } from './losses.ts'
@@ -54,10 +54,11 @@ export interface RlDefinition extends DefinitionRecord {
  * @throws InputError for a setting that is unknown or out of range, and a loss that compares rewards in groups of one.
  * @example rl({ loss: 'dapo', groupSize: 16, lossSettings: { klCoef: 0.01 } })
  */
-export function rl({
-  lossSettings = {},
-  ...given
-}: Partial<RlSettings> & { lossSettings?: Partial<LossSettings> } = {}): RlDefinition {
+export function rl(parameters: Partial<RlSettings> & { lossSettings?: Partial<LossSettings> } = {}): RlDefinition {
+  if (typeof parameters !== 'object' || parameters === null) {
+    throw new InputError('rl', show(parameters), 'an object of settings')
+  }
+  const { lossSettings = {}, ...given } = parameters
   const settings = resolveSettings('rl', rlSettings, given)
   checkOptimizer('rl', settings)
   const loss = describeLoss(settings.loss, settings.preset, lossSettings)

@@ -1,5 +1,5 @@
 import { InputError } from '../errors.ts'
-import { environments, type Space, textEnvironments } from '../index.ts'
+import { dataset, environments, type Space, textEnvironments } from '../index.ts'
 import type { Command } from './invocation.ts'
 
 /** colonnade environments */
@@ -23,6 +23,7 @@ export const environmentsCommand: Command = async ({ words: rest, json }) => {
     for (const { id, prompt, answer, maxTokens } of texts) {
       console.log(`${id.padEnd(widest)} ${JSON.stringify(prompt)} → ${JSON.stringify(answer)}, ${maxTokens} tokens`)
     }
+    console.log(`${dataset.id.padEnd(widest)} prompts of your own: environment.path=FILE`)
   }
   return { environments: list, textEnvironments: texts }
 }

@@ -28,7 +28,7 @@ export const evaluateCommand: Command = async ({ words, json }) => {
 async function judgeText(run: string, keys: { episodes: number; seed: number; explore: boolean }, json: boolean) {
   const { environment, policy, weights, adapter, sftSteps, updates } = await loadTrainedModel(run)
   const evaluation = await evaluateText({ environment, policy, weights, adapter, ...keys })
-  const { reward, episodes, samples, completionLength, numUnknown } = evaluation
+  const { reward, episodes, samples, completionLength, numUnknown, firstError } = evaluation
   if (!json) {
     const trained = `${group(sftSteps)} supervised steps and ${group(updates)} updates`
     console.log(`${environment.id}, weights after ${trained}, ${group(episodes)} conversations`)
@@ -39,7 +39,7 @@ async function judgeText(run: string, keys: { episodes: number; seed: number; ex
         ? 'no reward known'
         : `reward ${figures[0]} ± ${figures[1]}, from ${figures[2]} to ${figures[3]}`,
     )
-    if (numUnknown > 0) console.log(`${numUnknown} rewards unknown`)
+    if (numUnknown > 0) console.log(`${numUnknown} rewards unknown (${firstError})`)
     console.log(`length ${completionLength.toFixed(1)} tokens`)
     for (const { prompt, completion, reward } of samples) {
       console.log(

@@ -3,15 +3,13 @@ import {
   choice,
   exportFormats,
   exportPolicy,
+  exportTrainedModel,
   isTextRun,
   listRollouts,
   loadPolicy,
-  loadTrainedModel,
-  mergeLora,
   openRun,
   readArrow,
   recordEpisodes,
-  saveTransformer,
   saveWeights,
   toggle,
   whole,
@@ -63,11 +61,11 @@ async function exportTrained(run: string, format: (typeof exportFormats)[number]
 
 /** Writes the language model of the run's newest checkpoint as a folder that other libraries read. */
 async function exportModel(run: string, out: string, texts: Readonly<Record<string, string>>, json: boolean) {
-  readKeys({}, texts)
-  const { environment, policy, weights, adapter, sftSteps, updates } = await loadTrainedModel(run)
-  const { model, adapter: adapted } = await policy.open(environment)
-  if (adapted !== null) mergeLora(weights, adapted.lora, adapter!)
-  await saveTransformer(out, model, weights)
+  const [given] = Object.keys(texts)
+  if (given !== undefined) {
+    throw new InputError(given, JSON.stringify(texts[given]), 'no key but out: a language model becomes a folder')
+  }
+  const { sftSteps, updates } = await exportTrainedModel(run, out)
   if (!json) console.log(`model after ${group(sftSteps)} supervised steps and ${group(updates)} updates → ${out}`)
   return { run, out, sftSteps, updates }
 }

@@ -19,7 +19,8 @@ export async function help([environment = 'CartPole-v1', ...words]: readonly str
   colonnade train <environment> [out=DIR] [key=value …]   train in a new run folder (default runs/<environment>-<n>)
   colonnade resume <run>                                   go on from the run's newest checkpoint
   colonnade evaluate <run> [key=value …]                   play whole episodes with the newest checkpoint
-  colonnade export <run> out=FILE [key=value …]            write rollouts, fresh episodes or the policy
+  colonnade export <run> out=FILE [key=value …]            write rollouts, fresh episodes or the policy; a language
+                                                           model becomes a folder
   colonnade generate <run|model> prompt=TEXT [key=value …] let a language model answer
   colonnade environments                                   list the environments
   colonnade doctor [device]                                say what this machine can run, and how fast
@@ -30,7 +31,8 @@ export async function help([environment = 'CartPole-v1', ...words]: readonly str
   --quiet    print no progress
   --version  print the version
 
-<environment> is an id that colonnade environments lists, or the path of a module that exports one environment.
+<environment> is an id that colonnade environments lists, or the path of a module that exports one environment;
+text/dataset learns from prompts of your own: environment.path=FILE.
 
 Keys of train (defaults for ${environment}):
 ${table(keys)}

@@ -104,7 +104,11 @@ export function defineTextEnvironment<S extends Settings>(options: {
   make(parameters: SettingValues<S>): TextEnvironmentModel
 }): TextEnvironmentFactory<S> {
   return defineFactory('text environment', options, (parameters) => {
+    if (typeof options.make !== 'function') throw new InputError(`${options.id} make`, show(options.make), 'a function')
     const model = options.make(parameters)
+    if (typeof model !== 'object' || model === null) {
+      throw new InputError(`${options.id} make`, `a function that returns ${show(model)}`, 'one that returns an object')
+    }
     const { numExamples, maxTurns = 1, maxTokens = 64 } = model
     for (const [name, value] of Object.entries({ numExamples, maxTurns, maxTokens })) {
       if (!(Number.isSafeInteger(value) && value >= 1)) {

@@ -15,6 +15,7 @@ import { dirname } from 'node:path'
 import { setTimeout as pause } from 'node:timers/promises'
 import { InputError, show } from '../errors.ts'
 import { cannotWrite, isThere, makeFolder, parseJsonObject, readJsonObject, readWhole, writeWhole } from '../files.ts'
+import { TOKENIZER_FILES } from './load-tokenizer.ts'
 
 /** How something is taken from the hub. */
 export interface HubOptions {
@@ -75,10 +76,7 @@ interface Hub extends HubOptions {
 }
 
 /** What of a repository is a language model, besides its weights. */
-const FILES = [
-  ...['config.json', 'generation_config.json', 'tokenizer.json', 'tokenizer_config.json'],
-  ...['special_tokens_map.json', 'chat_template.jinja'],
-]
+const FILES = ['config.json', ...TOKENIZER_FILES]
 const REQUIRED = ['config.json', 'tokenizer.json']
 const [WEIGHTS, INDEX] = ['model.safetensors', 'model.safetensors.index.json']
 const COMMIT = /^[0-9a-f]{40}$/
@@ -342,7 +340,7 @@ async function ask(hub: Hub, url: string, headers: Record<string, string> = {}):
     throw new InputError(
       `the hub, ${url}`,
       `no answer (${reasonOf(cause)})`,
-      'a connection; or offline: true, for what is in the cache',
+      'a connection; or offline: true (HF_HUB_OFFLINE=1), for what is in the cache',
       { cause },
     )
   }

@@ -4,7 +4,7 @@
  */
 import { type DefinitionRecord, defineFactory, type Factory } from '../definition.ts'
 import type { TextEnvironmentDefinition } from '../environments/text.ts'
-import { InputError } from '../errors.ts'
+import { InputError, show } from '../errors.ts'
 import { type LoraModel, lora } from '../policies/transformer/lora.ts'
 import { loadLora } from '../policies/transformer/lora-folder.ts'
 import { type TransformerModel, transformer } from '../policies/transformer/model.ts'
@@ -26,6 +26,8 @@ export interface OpenLanguageModel {
   readonly adapter: { readonly lora: LoraModel; readonly weights: Float32Array | null } | null
   /** Tokens of a conversation, at most. */
   readonly context: number
+  /** Where model and tokenizer were read; null for a new model. */
+  readonly folder: string | null
 }
 
 /** A language model with its parameters: what `createWorld` takes as the policy of a text environment. */
@@ -85,9 +87,19 @@ async function adapt(
 ): Promise<OpenLanguageModel['adapter']> {
   if (adapter !== '') {
     const { model: lora, weights } = await loadLora(adapter, model)
+    if (rank !== 0 && rank !== lora.settings.rank) {
+      const expected = `${lora.settings.rank}, as ${adapter} has, or 0`
+      throw new InputError('languageModel.loraRank', show(rank), expected)
+    }
     return { lora, weights }
   }
-  if (rank === 0) return null
+  if (rank === 0) {
+    const [asked] = Object.entries({ loraAlpha, loraDropout: dropout, loraTargets: loraTargets.length }).find(
+      ([, value]) => value !== 0,
+    ) ?? [null]
+    if (asked === null) return null
+    throw new InputError('languageModel.loraRank', `0, with ${asked}`, 'a whole number ≥ 1 where there are adapters')
+  }
   const targets = loraTargets.length === 0 ? {} : { targets: loraTargets as readonly ProjectionName[] }
   return { lora: lora(model, { rank, alpha: loraAlpha || 2 * rank, dropout, ...targets }), weights: null }
 }
@@ -113,18 +125,18 @@ function create(parameters: SettingValues<typeof settings>, environment: TextEnv
     initializer_range: 1 / Math.sqrt(width),
   }
   const model = transformer(config, { valueHead: critic })
-  return { model, tokenizer, weights: null, context }
+  return { model, tokenizer, weights: null, context, folder: null }
 }
 
-async function load({ folder, context, critic }: SettingValues<typeof settings>): Promise<Bare> {
-  const { model, weights, tokenizer } = await loadLanguageModel(folder, { valueHead: critic })
+async function load({ folder: folderOrId, context, critic }: SettingValues<typeof settings>): Promise<Bare> {
+  const { folder, model, weights, tokenizer } = await loadLanguageModel(folderOrId, { valueHead: critic })
   const { contextLength } = model.shape
   if (context > contextLength) {
     throw new InputError(
       'languageModel.context',
       String(context),
-      `at most ${contextLength}, as ${folder} was made for`,
+      `at most ${contextLength}, as ${folderOrId} was made for`,
     )
   }
-  return { model, tokenizer, weights, context: context || contextLength }
+  return { model, tokenizer, weights, context: context || contextLength, folder }
 }

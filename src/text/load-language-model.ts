@@ -33,7 +33,13 @@ export async function loadLanguageModel(
   return { folder, model, weights, tokenizer }
 }
 
-function downloadById(id: string, options?: HubOptions): Promise<string> {
+async function downloadById(id: string, options: HubOptions): Promise<string> {
   if (/^[./~]|\/.*\//.test(id)) throw new InputError('language model', `no folder ${id}`, 'a folder that is there')
-  return downloadModel(id, options)
+  try {
+    return await downloadModel(id, options)
+  } catch (cause) {
+    if (!(cause instanceof InputError)) throw cause
+    const { subject, got, expected } = cause // Whoever meant a folder has to be told that it is not there.
+    throw new InputError(subject, `${got}; and there is no folder ${id}`, expected, { cause })
+  }
 }

@@ -7,7 +7,7 @@
 import { createHash } from 'node:crypto'
 import type { Tokenizer as Engine } from '@huggingface/tokenizers'
 import { InputError, show } from '../errors.ts'
-import { isThere, parseJsonObject, readJsonObject, readWhole } from '../files.ts'
+import { isThere, parseJsonObject, readJsonObject, readWhole, writeWhole } from '../files.ts'
 import { type ChatTemplate, jinjaTemplate } from './chat-template.ts'
 import { anyOf, checkUnicode, REPLACEMENT, type Tokenizer } from './tokenizer.ts'
 
@@ -24,6 +24,23 @@ interface Reader {
   readonly whole: Engine
   readonly continued: Engine
   readonly added: RegExp
+}
+
+/** What of a model's folder is its tokenizer. */
+export const TOKENIZER_FILES = [
+  ...['tokenizer.json', 'tokenizer_config.json', 'special_tokens_map.json'],
+  ...['generation_config.json', 'chat_template.jinja'],
+]
+
+/**
+ * Copies a tokenizer's files, as far as there are any.
+ * @throws InputError where one cannot be read or written.
+ */
+export async function copyTokenizer(from: string, to: string): Promise<void> {
+  for (const name of TOKENIZER_FILES) {
+    const path = `${from}/${name}`
+    if (await isThere(path)) await writeWhole(`${to}/${name}`, [await readWhole(path, 'a file of a tokenizer')])
+  }
 }
 
 /** The tokens that templates know by these names. */

@@ -18,8 +18,9 @@ export class StopStrings {
   readonly #tail: number[] = []
 
   constructor(tokenizer: Tokenizer, strings: readonly string[]) {
+    if (!Array.isArray(strings)) throw new InputError('stopStrings', show(strings), 'a list of texts')
     for (const string of strings) {
-      if (string === '' || string.includes(REPLACEMENT)) {
+      if (typeof string !== 'string' || string === '' || string.includes(REPLACEMENT)) {
         throw new InputError('stop string', show(string), `a text that is not empty, without U+FFFD`)
       }
     }

@@ -23,6 +23,7 @@ const [OPEN, CLOSE] = ['\u{fdd0}', '\u{fdd1}']
  * @throws InputError where the tokenizer has no template, or the template refuses the messages.
  */
 export function renderIds(tokenizer: Tokenizer, messages: readonly Message[], options?: RenderOptions): number[] {
+  if (messages.length === 0) throw new InputError('messages', 'none', 'at least one')
   const rendering = new Rendering(tokenizer)
   return rendering.encode(rendering.text(messages, options), false)
 }
@@ -153,6 +154,10 @@ class Rendering {
 
   /** A rendered conversation, in which special tokens are the template's own. */
   text(messages: readonly Message[], options?: RenderOptions): string {
+    for (const message of messages) {
+      if (typeof message?.role === 'string' && typeof message.content === 'string') continue
+      throw new InputError('message', show(message), 'one like { role: "user", content: "2+2=" }')
+    }
     const marked = messages.map((message) => ({ ...message, content: this.#mark(message.content) }))
     return this.#template.render(marked, options)
   }

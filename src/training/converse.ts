@@ -1,6 +1,6 @@
 /** Whole conversations under fixed weights: what evaluation and generation have in common. */
 import type { TextEnvironmentDefinition } from '../environments/text.ts'
-import { InputError } from '../errors.ts'
+import { InputError, show } from '../errors.ts'
 import { setWeights } from '../policies/transformer/quantized.ts'
 import type { Sampling } from '../policies/transformer/sampling.ts'
 import type { Trajectory } from '../tables/trajectories.ts'
@@ -77,6 +77,7 @@ export async function converse({
 }
 
 function setAdapter(own: Float32Array, given: Float32Array): void {
+  if (!(given instanceof Float32Array)) throw new InputError('adapter', show(given), 'a Float32Array, or a folder')
   if (own.length !== given.length) {
     throw new InputError('adapter', `${given.length} numbers`, `${own.length}, as the policy has`)
   }

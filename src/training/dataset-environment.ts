@@ -27,7 +27,7 @@ const settings = {
 
 /**
  * Examples from a file or a dataset of the hub, answered in one turn. A reward that fails is unknown, with its reason.
- * @example colonnade train text/dataset environment.path=sums.jsonl environment.reward=math_accuracy
+ * @example colonnade train text/dataset environment.path=sums.jsonl environment.reward=mathAccuracy
  */
 export const dataset = defineTextEnvironment({
   id: 'text/dataset',

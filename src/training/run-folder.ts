@@ -13,7 +13,7 @@ export async function refuseOccupied(folder: string): Promise<void> {
     if (cause.code === 'ENOENT') return []
     throw cannotWrite(folder, cause)
   })
-  if (present.includes('config.json')) {
+  if (present.includes('config.json') && present.includes('checkpoints')) {
     const expected = `a new folder (to go on with it: colonnade resume ${folder})`
     throw new InputError('out', `${folder}, which holds a run`, expected)
   }

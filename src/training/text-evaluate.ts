@@ -21,6 +21,8 @@ export interface TextEvaluation {
   /** Of the rewards that are known; null where none is. */
   readonly reward: { readonly mean: number; readonly std: number; readonly min: number; readonly max: number } | null
   readonly numUnknown: number
+  /** Why the first of those cannot be told; null where all are known. */
+  readonly firstError: string | null
   /** Tokens that the model said, on average. */
   readonly completionLength: number
   readonly stopReasons: Readonly<Record<string, number>>
@@ -58,6 +60,7 @@ export async function evaluateText(options: TextEvaluateOptions): Promise<TextEv
             max: rewards.reduce((most, value) => Math.max(most, value)),
           },
     numUnknown: rows.length - rewards.length,
+    firstError: rows.find(({ error }) => error !== null)?.error ?? null,
     completionLength: said.reduce((sum, { length }) => sum + length, 0) / rows.length,
     stopReasons: reasons,
     samples: conversed.slice(0, NUM_SAMPLES).map(({ trajectory: { reward }, promptIds, completion }) => ({
@@ -77,7 +80,10 @@ export interface TrainedModel extends TextRunDefinition {
   readonly updates: number
 }
 
-/** The weights of a run's newest checkpoint, and the model and environment that they belong to. */
+/**
+ * The weights of a run's newest checkpoint, and the model and environment that they belong to.
+ * @throws InputError where the folder holds no run of a language model, or its checkpoint is corrupt or of another model.
+ */
 export async function loadTrainedModel(folder: string): Promise<TrainedModel> {
   const definition = await openTextRun(folder)
   const { tensors, manifest, path } = await readCheckpoint(folder)
@@ -89,6 +95,16 @@ export async function loadTrainedModel(folder: string): Promise<TrainedModel> {
     ? quantizedWeightsOf(subject, tensors, model, prefix)
     : weightsOf(subject, tensors, model, prefix)
   const tensor = tensors.get(`${policy.id}.adapter`)
-  const adapter = adapted === null ? null : (tensorValues(tensor!) as Float32Array)
-  return { ...definition, weights, adapter, sftSteps: manifest.text!.sftSteps, updates: manifest.text!.rlUpdates }
+  const adapter = tensor === undefined ? new Float32Array(0) : (tensorValues(tensor) as Float32Array)
+  const numExpected = adapted?.lora.numParameters ?? 0
+  if (adapter.length !== numExpected) {
+    throw new InputError(subject, `an adapter of ${adapter.length} numbers`, `${numExpected}, as its config.json says`)
+  }
+  return {
+    ...definition,
+    weights,
+    adapter: adapted === null ? null : adapter,
+    sftSteps: manifest.text!.sftSteps,
+    updates: manifest.text!.rlUpdates,
+  }
 }

@@ -11,7 +11,7 @@ import { lossSettings } from '../algorithms/losses.ts'
 import { type RlDefinition, rl, rlSettings } from '../algorithms/rl.ts'
 import { type SftDefinition, sft, sftSettings } from '../algorithms/sft.ts'
 import { type DefinitionRecord, findFactory, recordOf, revive } from '../definition.ts'
-import { textEnvironmentFactory, textEnvironments } from '../environments/tasks/registry.ts'
+import { textEnvironments } from '../environments/tasks/registry.ts'
 import type { TextEnvironmentDefinition, TextEnvironmentFactory } from '../environments/text.ts'
 import { InputError, show, unknownWord } from '../errors.ts'
 import { syncFile, writeWhole } from '../files.ts'
@@ -136,8 +136,14 @@ export async function findTextEnvironment(name: string): Promise<TextEnvironment
   return findFactory<TextEnvironmentFactory>('text environment', pathToFileURL(name).href)
 }
 
+/** Those that a run finds by their id: the tasks, and the one of prompts of one's own. */
+const builtIns = [...textEnvironments, dataset] as unknown as readonly TextEnvironmentFactory[]
+
 function builtIn(id: string): TextEnvironmentFactory {
-  return id === dataset.id ? (dataset as unknown as TextEnvironmentFactory) : textEnvironmentFactory(id)
+  const factory = builtIns.find((candidate) => candidate.id === id)
+  if (factory !== undefined) return factory
+  const ids = builtIns.map((candidate) => candidate.id)
+  throw unknownWord('text environment', id, ids)
 }
 
 function isModulePath(name: string): boolean {
@@ -482,6 +488,6 @@ function portable(definition: DefinitionRecord): DefinitionRecord {
   const { id, parameters, module } = recordOf(definition)
   const isBuiltIn =
     ['sft', 'rl', 'languageModel'].includes(id) ||
-    [dataset, ...textEnvironments].some((factory) => factory.id === id && factory().module === module)
+    builtIns.some((factory) => factory.id === id && factory().module === module)
   return { id, parameters, ...(isBuiltIn || module === undefined ? {} : { module }) }
 }

@@ -25,7 +25,7 @@ import { trainingExample } from '../text/dialogue.ts'
 import { exampleAt, letGoReplies, refreshWeights, type TextCohort, takeUp } from '../text-cohort.ts'
 import { awaitAnswers, move } from '../tick.ts'
 import { VERSION } from '../version.ts'
-import type { World } from '../world.ts'
+import { checkWorld, type World } from '../world.ts'
 import { readCheckpoint, type TextRecord, writeCheckpoint } from './checkpoint.ts'
 import { refuseGroups } from './group-filter.ts'
 import { compare, differences, restoreTensors, savedTensors, withoutModule } from './snapshot.ts'
@@ -83,7 +83,8 @@ export class TextTrainer {
 
   /** Use `createTextTrainer`. */
   constructor(world: World, training: TextTraining, { threads = 1 }: TextTrainerOptions = {}) {
-    const { sft, rl } = training
+    checkWorld('createTextTrainer(world, training)', world)
+    const { sft, rl } = training ?? {}
     const optimizer = (sft ?? rl)?.settings
     if (optimizer === undefined)
       throw new InputError('createTextTrainer(world, training)', show(training), 'sft, rl or both')

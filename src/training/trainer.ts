@@ -12,7 +12,7 @@ import { InputError, show, unknownWord } from '../errors.ts'
 import { type RolloutOrigin, rolloutTable, type Table } from '../tables/table.ts'
 import { collectShare } from '../tick.ts'
 import { VERSION } from '../version.ts'
-import type { World } from '../world.ts'
+import { checkWorld, type World } from '../world.ts'
 import { type CohortMetrics, meanAndStd, noMetrics, type UpdateMetrics } from './metrics.ts'
 import { compare, differences, restoreTensors, savedTensors, withoutModule } from './snapshot.ts'
 import { Aborted, CONTROL_WORDS, type LanesOrder, refuseInWorker, Team } from './team.ts'
@@ -75,6 +75,7 @@ export function createTrainer(
   options: TrainerOptions = {},
 ): Trainer {
   refuseInWorker('createTrainer')
+  checkWorld('createTrainer(world, algorithms)', world)
   return new Trainer(world, isAlgorithm(algorithms) ? soleCohort(world, algorithms) : algorithms, options)
 }
 
@@ -94,6 +95,10 @@ function isAlgorithm(value: object | undefined): value is AlgorithmDefinition {
 }
 
 function soleCohort(world: World, algorithm: AlgorithmDefinition): Record<string, AlgorithmDefinition> {
+  if (world.names.length === 0) {
+    const got = 'a world of conversations alone'
+    throw new InputError('createTrainer(world, algorithm)', got, 'createTextTrainer(world, { sft, rl }) for it')
+  }
   if (world.names.length > 1) {
     throw new InputError(
       'createTrainer(world, algorithm)',

@@ -125,6 +125,17 @@ describe('a run of a language model', () => {
     expect((await loadTransformer(join(here, 'model'))).weights).toEqual(
       (await loadTransformer(join(here, 'run', 'model'))).weights,
     )
+    for (const [words, message] of [
+      [['out=run'], 'run, which holds a run, expected a new folder'],
+      [['out=model'], 'model, which is not empty'],
+      [[join('out=model', 'config.json')], 'not a folder'],
+      [['out=other', 'format=onnx'], 'format: got "onnx", expected no key but out'],
+    ] as const) {
+      const { code, stderr } = await colonnade(['export', 'run', ...words], here)
+      expect(code).toBe(1)
+      expect(stderr).toContain(message)
+      expect(stderr.trim().split('\n')).toHaveLength(1)
+    }
   })
 
   test('answers what it is asked', async () => {
@@ -213,6 +224,8 @@ describe('a run of a language model', () => {
     for (const [content, message] of [
       ['null', 'null'],
       [JSON.stringify({ ...JSON.parse(text), rl: undefined }), 'rl undefined'],
+      [JSON.stringify({ ...JSON.parse(text), rl: { id: 'rl', parameters: null } }), 'rl: got null'],
+      [JSON.stringify({ ...JSON.parse(text), environment: { id: 3, parameters: {} } }), 'environment: got 3'],
     ] as const) {
       await writeFile(config!, content)
       for (const command of ['resume', 'evaluate']) {
@@ -233,6 +246,7 @@ describe('a run of a language model', () => {
   test('says what is wrong with a task, a key or a loss before it makes a folder', async () => {
     for (const [words, message] of [
       [['text/revers'], 'text/reverse'],
+      [['text/datset'], 'text/dataset'],
       [['text/reverse', 'rl.group=4'], 'rl.groupSize'],
       [['text/reverse', 'rl.loss=grppo'], 'grpo'],
       [['text/reverse', 'rl.loss=rloo', 'rl.preset=slime'], 'rloo'],

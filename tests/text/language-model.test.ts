@@ -3,9 +3,11 @@ import { join } from 'node:path'
 import { beforeEach, describe, expect, test } from 'vitest'
 import { rl } from '../../src/algorithms/rl.ts'
 import { saveTransformer } from '../../src/policies/transformer/folder.ts'
+import { saveLora } from '../../src/policies/transformer/lora-folder.ts'
 import { transformer } from '../../src/policies/transformer/model.ts'
 import { Random } from '../../src/random.ts'
 import { languageModel } from '../../src/text/language-model.ts'
+import { loadLanguageModel } from '../../src/text/load-language-model.ts'
 import { createTextTrainer } from '../../src/training/text-trainer.ts'
 import { createWorld } from '../../src/world.ts'
 import { digits } from '../support/conversations.ts'
@@ -76,5 +78,20 @@ describe("a language model from Hugging Face's files", () => {
     )
     const nowhere = languageModel({ folder: `${folder}/nowhere` })
     await expect(createWorld({ ...options, policy: nowhere })).rejects.toThrow(/no folder/)
+    for (const settings of [{ loraAlpha: 4 }, { loraDropout: 0.1 }, { loraTargets: ['q_proj'] }]) {
+      const [name] = Object.keys(settings)
+      await expect(createWorld({ ...options, policy: languageModel({ folder, ...settings }) })).rejects.toThrow(
+        `languageModel.loraRank: got 0, with ${name}, expected a whole number`,
+      )
+    }
+    const model = (await createWorld({ ...options, policy: languageModel({ folder, loraRank: 2 }) })).talk()
+    const adapter = await temporaryFolder()
+    await saveLora(adapter, model.adapter!.lora, model.adapter!.weights)
+    await expect(createWorld({ ...options, policy: languageModel({ folder, adapter, loraRank: 3 }) })).rejects.toThrow(
+      /loraRank: got 3, expected 2, as .* has, or 0/,
+    )
+    const cache = await temporaryFolder()
+    const misspelt = loadLanguageModel('modle', { offline: true, cache })
+    await expect(misspelt).rejects.toThrow(/offline is set; and there is no folder modle, expected/)
   })
 })

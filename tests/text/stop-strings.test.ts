@@ -79,5 +79,7 @@ test('decodes a few ids for each, however long the turn', () => {
 test('an empty stop string, and one that is no text, are refused', () => {
   expect(() => new StopStrings(byteTokenizer(), ['a', ''])).toThrow(/stop string: got ""/)
   expect(() => new StopStrings(byteTokenizer(), ['\u{fffd}'])).toThrow(/without U\+FFFD/)
+  expect(() => new StopStrings(byteTokenizer(), [3] as never)).toThrow(/stop string: got 3/)
+  expect(() => new StopStrings(byteTokenizer(), 'ab' as never)).toThrow(/stopStrings: got "ab", expected a list/)
   expect(new StopStrings(byteTokenizer(), []).push(97)).toBeNull()
 })

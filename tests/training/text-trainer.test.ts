@@ -344,6 +344,18 @@ describe('what does not fit', () => {
     expect(world.conversations).toHaveLength(2)
   })
 
+  test('rewards that cannot be told are counted in an evaluation, with the first reason', async () => {
+    const options = { policy: languageModel(small), episodes: 4 }
+    const broken = digits({
+      respond: () => {
+        throw new Error('the judge is out')
+      },
+    })
+    const lost = await evaluateText({ ...options, environment: broken })
+    expect([lost.reward, lost.numUnknown, lost.firstError]).toEqual([null, 4, 'the judge is out'])
+    expect((await evaluateText({ ...options, environment })).firstError).toBeNull()
+  })
+
   test('weights of another size are not evaluated', async () => {
     const options = { environment, policy: languageModel(small), episodes: 1 }
     await expect(evaluateText({ ...options, weights: new Float32Array(3) })).rejects.toThrow(/weights.*3 numbers/s)

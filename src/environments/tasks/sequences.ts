@@ -2,6 +2,7 @@
  * Tasks on short texts: reverse, copy and sort. The prompt is a text of letters and `=`; the answer follows. Half of the
  * reward is for the whole answer, half for each place that is right.
  */
+import { InputError, show } from '../../errors.ts'
 import { type Settings, whole } from '../../settings.ts'
 import { defineTextEnvironment, type TextEnvironmentFactory } from '../text.ts'
 import { ExampleNumbers, partlyRight } from './characters.ts'
@@ -20,17 +21,21 @@ function sequenceTask(id: string, answerOf: (text: string) => string): TextEnvir
     id,
     module: import.meta.url,
     settings,
-    make: ({ minLength, maxLength, numExamples, seed }) => ({
-      numExamples,
-      maxTokens: maxLength + 1,
-      alphabet: `${LETTERS}=`,
-      example(index) {
-        const numbers = new ExampleNumbers(seed, index)
-        const text = numbers.text(LETTERS, numbers.between(minLength, Math.max(minLength, maxLength)))
-        return { prompt: `${text}=`, answer: answerOf(text) }
-      },
-      respond: ({ completion, example }) => partlyRight(completion, example.answer!),
-    }),
+    make: ({ minLength, maxLength, numExamples, seed }) => {
+      if (minLength > maxLength)
+        throw new InputError(`${id}.minLength`, show(minLength), `at most maxLength, ${maxLength}`)
+      return {
+        numExamples,
+        maxTokens: maxLength + 1,
+        alphabet: `${LETTERS}=`,
+        example(index) {
+          const numbers = new ExampleNumbers(seed, index)
+          const text = numbers.text(LETTERS, numbers.between(minLength, maxLength))
+          return { prompt: `${text}=`, answer: answerOf(text) }
+        },
+        respond: ({ completion, example }) => partlyRight(completion, example.answer!),
+      }
+    },
   })
 }
 

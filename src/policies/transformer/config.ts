@@ -65,7 +65,7 @@ const NO_ROPE_INTERVAL = 4
 export function transformerShape(config: TransformerConfig, subject = 'config.json'): TransformerShape {
   const modelType = config.model_type
   if (typeof modelType !== 'string' || !Object.hasOwn(FAMILIES, modelType)) {
-    throw unknownWord(`${subject}, model_type`, String(modelType), Object.keys(FAMILIES))
+    throw unknownWord(`${subject}, model_type`, modelType, Object.keys(FAMILIES))
   }
   const family = FAMILIES[modelType as keyof typeof FAMILIES]
   const refuse: Refuse = (name, got, expected) => new InputError(`${subject}, ${name}`, show(got), expected)

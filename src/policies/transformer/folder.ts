@@ -3,7 +3,7 @@
  * several shards with `model.safetensors.index.json`.
  */
 import { InputError, show } from '../../errors.ts'
-import { isThere, makeFolder, readJsonObject, writeWhole } from '../../files.ts'
+import { isThere, readJsonObject, writeWhole } from '../../files.ts'
 import { readSafetensors, tensorOf, writeSafetensors } from '../../safetensors.ts'
 import type { Parameter } from '../policy.ts'
 import { checkWeights, fillWeights, type weightTypes } from '../weights.ts'
@@ -61,7 +61,6 @@ export async function saveTransformer(
   const tensors = model.parameters.map(({ name, shape }, index) => tensorOf(name, views[index]!, shape, type))
   const numOfModel = model.parameters.filter((parameter) => !isOfCritic(parameter)).length
   const { torch_dtype: _, ...config } = model.config
-  await makeFolder(folder)
   await writeSafetensors(`${folder}/model.safetensors`, tensors.slice(0, numOfModel), { format: 'pt' })
   if (model.hasValueHead) await writeSafetensors(`${folder}/${VALUE_FILE}`, tensors.slice(numOfModel), { format: 'pt' })
   const text = `${JSON.stringify({ ...config, dtype: DTYPES[type] }, null, 2)}\n`

@@ -3,7 +3,7 @@
  * beside, in the file that a model's folder has for it.
  */
 import { InputError, show } from '../../errors.ts'
-import { isThere, makeFolder, readJsonObject, writeWhole } from '../../files.ts'
+import { isThere, readJsonObject, writeWhole } from '../../files.ts'
 import { readSafetensors, tensorOf, writeSafetensors } from '../../safetensors.ts'
 import { checkWeights, fillWeights } from '../weights.ts'
 import { isOfCritic, VALUE_FILE } from './folder.ts'
@@ -33,7 +33,9 @@ const PLAIN = {
 /**
  * Writes an adapter's folder, in f32. `baseModel` is the name or folder of the model it belongs to, for PEFT to find.
  * @throws InputError for weights of another length or that are not finite, or a place that cannot be written.
- * @example await saveLora('adapters/sums', model, world.cohorts[0].adapter)
+ * @example
+ * const { lora, weights } = world.talk().adapter
+ * await saveLora('adapters/sums', lora, weights)
  */
 export async function saveLora(
   folder: string,
@@ -48,7 +50,6 @@ export async function saveLora(
     model.parameters.flatMap((parameter, index) =>
       isOfCritic(parameter) === ofCritic ? [tensorOf(prefix + parameter.name, views[index]!, parameter.shape)] : [],
     )
-  await makeFolder(folder)
   await writeSafetensors(`${folder}/adapter_model.safetensors`, tensorsOf(false, PREFIX), { format: 'pt' })
   if (model.base.hasValueHead) {
     await writeSafetensors(`${folder}/${VALUE_FILE}`, tensorsOf(true, ''), { format: 'pt' })

@@ -1,5 +1,5 @@
 /** How tokens are drawn from a model's logits, and from which of them: what sampling and training have to agree on. */
-import { InputError, show } from '../../errors.ts'
+import { InputError, show, unknownWord } from '../../errors.ts'
 
 /** The distribution that tokens are drawn from: the filters work in this order, each on what the one before has left. */
 export interface Sampling {
@@ -15,10 +15,16 @@ export interface Sampling {
 
 /**
  * The settings with their defaults.
- * @throws InputError for a temperature that is not above 0, a topK that is no whole number from 0, a topP outside (0, 1], and
+ * @throws InputError for a name that is none of theirs, a temperature that is not above 0, a topK that is no whole number from 0, a topP outside (0, 1], and
  * a minP outside [0, 1].
  */
-export function checkSampling({ temperature = 1, topK = 0, topP = 1, minP = 0 }: Partial<Sampling>): Sampling {
+export function checkSampling(sampling: Partial<Sampling>): Sampling {
+  if (typeof sampling !== 'object' || sampling === null) {
+    throw new InputError('sampling', show(sampling), 'an object, like { temperature: 0.7 }')
+  }
+  const { temperature = 1, topK = 0, topP = 1, minP = 0, ...others } = sampling
+  const [unknown] = Object.keys(others)
+  if (unknown !== undefined) throw unknownWord('sampling', unknown, ['temperature', 'topK', 'topP', 'minP'])
   inverseOf(temperature)
   if (!(Number.isSafeInteger(topK) && topK >= 0)) {
     throw new InputError('topK', show(topK), 'a whole number ≥ 1, or 0 for all tokens')

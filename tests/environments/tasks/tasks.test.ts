@@ -37,6 +37,14 @@ describe.each(textEnvironments.map(({ id }) => id))('%s', (id) => {
   })
 })
 
+test.each(['text/reverse', 'text/copy', 'text/sort'])('%s has texts of the lengths asked for', (id) => {
+  const factory = textEnvironmentFactory(id) as (lengths: object) => TextEnvironmentDefinition
+  const environment = factory({ minLength: 3, maxLength: 4 })
+  const lengths = Array.from({ length: 100 }, (_, index) => environment.example(index).answer!.length)
+  expect(new Set(lengths)).toEqual(new Set([3, 4]))
+  expect(() => factory({ maxLength: 1 })).toThrow(`${id}.minLength: got 2, expected at most maxLength, 1`)
+})
+
 test('answers are right by a second way of computing them', () => {
   for (let index = 0; index < 100; index++) {
     const [text] = (textEnvironmentFactory('text/reverse')().example(index).prompt as string).split('=')

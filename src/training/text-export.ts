@@ -1,0 +1,24 @@
+/** The language model of a run as a folder that other libraries read, with an adapter merged into it. */
+
+import { saveTransformer } from '../policies/transformer/folder.ts'
+import { mergeLora } from '../policies/transformer/lora.ts'
+import { copyTokenizer } from '../text/load-tokenizer.ts'
+import { refuseOccupied } from './run-folder.ts'
+import { loadTrainedModel, type TrainedModel } from './text-evaluate.ts'
+
+/**
+ * Writes the model of a run's newest checkpoint into a new or empty folder: `config.json`, weights, and the tokenizer's files
+ * where the model came with some. (The tokenizer of a new model has none: it is in the run.) Returns what was loaded.
+ * @throws InputError for a folder that holds anything or cannot be written, and as `loadTrainedModel` does.
+ * @example await exportTrainedModel('runs/words', 'model')
+ */
+export async function exportTrainedModel(run: string, out: string): Promise<TrainedModel> {
+  await refuseOccupied(out)
+  const trained = await loadTrainedModel(run)
+  const { environment, policy, weights, adapter } = trained
+  const { model, adapter: adapted, folder } = await policy.open(environment)
+  if (adapted !== null) mergeLora(weights, adapted.lora, adapter!)
+  await saveTransformer(out, model, weights)
+  if (folder !== null) await copyTokenizer(folder, out)
+  return trained
+}
