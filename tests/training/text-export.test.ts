@@ -34,7 +34,14 @@ describe('the model of a run', () => {
     const folder = await temporaryFolder()
     const [base, run, out] = ['base', 'run', 'out'].map((name) => join(folder, name)) as [string, string, string]
     await baseModel(base)
-    const keys = { mode: 'sft', 'sft.steps': '1', 'sft.batchSize': '2', 'languageModel.folder': base, numLanes: '2' }
+    const keys = {
+      mode: 'sft',
+      'sft.steps': '1',
+      'sft.batchSize': '2',
+      'languageModel.folder': base,
+      numLanes: '2',
+      threads: '1',
+    }
     const started = await startTextRun(await configureTextRun('text/reverse', keys), run)
     await started.train()
     await exportTrainedModel(run, out)
