@@ -25,12 +25,13 @@ interface Options {
   readonly settings?: Parameters<typeof rl>[0]
   readonly numLanes?: number
   readonly steps?: number
+  readonly batchSize?: number
   readonly kernels?: 'plain' | 'simd'
 }
 
 async function trainerOf(
   threads: number,
-  { model = small, settings = {}, numLanes = 13, steps = 3, kernels }: Options,
+  { model = small, settings = {}, numLanes = 13, steps = 3, batchSize = 40, kernels }: Options,
 ): Promise<TextTrainer> {
   const algorithm = rl({ groupsPerUpdate: 8, groupSize: 6, updates: 3, ...settings })
   const { groupSize, temperature, topK, topP, minP } = algorithm.settings
@@ -43,7 +44,7 @@ async function trainerOf(
     sampling: { temperature, topK, topP, minP },
     ...(kernels === undefined ? {} : { kernels }),
   })
-  return createTextTrainer(world, { sft: sft({ steps, batchSize: 40 }), rl: algorithm }, { threads })
+  return createTextTrainer(world, { sft: sft({ steps, batchSize }), rl: algorithm }, { threads })
 }
 
 const sha = (bytes: Uint8Array) => createHash('sha256').update(bytes).digest('hex')
@@ -94,6 +95,7 @@ async function expectSame(options: Options, teams: readonly number[]) {
 describe('same bits for any number of threads', () => {
   test.each<[string, Options]>([
     ['of the whole model', {}],
+    ['with more micro-batches than gradient slots', { batchSize: 500 }],
     [
       'with plain kernels, two epochs and a correction',
       { kernels: 'plain', settings: { updateEpochs: 2, lossSettings: { correction: 'token-truncate' } } },

@@ -1,0 +1,120 @@
+import { describe, expect, test } from 'vitest'
+import { packBatch } from '../../src/algorithms/token-batch.ts'
+import { tokenLearnerPlan } from '../../src/algorithms/token-learner.ts'
+import { type PartLoss, TokenThread, tokenColumns } from '../../src/algorithms/token-thread.ts'
+import { takeArena } from '../../src/components/arena.ts'
+import { column, listColumns } from '../../src/components/column.ts'
+import { createKernels, NUM_SLOTS } from '../../src/kernels/bind.ts'
+import { transformer } from '../../src/policies/transformer/model.ts'
+import { Random, Stream } from '../../src/random.ts'
+
+const optimizer = { optimizer: 'adam', momentum: 0, weightDecay: 0 } as const
+const shape = {
+  model_type: 'llama',
+  vocab_size: 8,
+  hidden_size: 8,
+  num_hidden_layers: 2,
+  num_attention_heads: 2,
+  intermediate_size: 16,
+  max_position_embeddings: 32,
+  rms_norm_eps: 1e-5,
+  rope_theta: 10_000,
+  initializer_range: 0.8,
+}
+const model = transformer(shape)
+const ROWS = 16
+
+/** 60 sequences of 2 to 9 tokens. */
+function batch() {
+  const random = new Random(3)
+  const offsets = [0]
+  const token: number[] = []
+  for (let i = 0; i < 60; i++) {
+    random.draw(Stream.reset, i, 0, 0)
+    const length = 2 + Math.floor(random.uniform(0) * 8)
+    for (let t = 0; t < length; t++) {
+      if (t % 4 === 0) random.draw(Stream.reset, i, 1, t / 4)
+      token.push(Math.floor(random.uniform(t % 4) * 8))
+    }
+    offsets.push(token.length)
+  }
+  return packBatch({ offsets, token, lossMask: token.map(() => 1) }, ROWS)
+}
+
+/** Two threads over the same weights and slots. */
+function threads() {
+  const plan = {
+    weights: column('f32', model.numParameters),
+    learner: tokenLearnerPlan(model, ROWS, 32, optimizer, false, null, false, 2),
+  }
+  const { arena, columns } = takeArena(plan)
+  model.initialise(columns.weights, new Random(7), 0)
+  const kernels = createKernels(arena.memory, 'plain')
+  const { packed, gradient, reference } = columns.learner
+  const made = [0, 1].map(
+    (index) => new TokenThread(model, columns.weights, { packed: packed[index]!, gradient, reference }, kernels, null),
+  )
+  return { first: made[0]!, second: made[1]!, gradient }
+}
+
+const derive: PartLoss = (part, { logprob }, { dLogprob, dEntropy }) => {
+  for (let row = 0; row < ROWS; row++) dLogprob[row] = logprob[row]! * 0.1 - part
+  dEntropy.fill(0.01)
+}
+
+describe('micro-batches that threads share', () => {
+  test('give every slot the same bits, whichever thread takes which, and when', () => {
+    const work = () => ({ batch: batch(), temperature: 1, taken: new Int32Array(new SharedArrayBuffer(4)) })
+    const { first: sole, gradient: alone } = threads()
+    sole.differentiate(work(), derive, 0)
+    expect(batch().parts.length - 1).toBeGreaterThan(NUM_SLOTS) // Some slots have two micro-batches.
+    for (const call of [1, 2, 4, 20]) {
+      const { first, second, gradient } = threads()
+      const shared = work()
+      let calls = 0
+      // While the first is in the middle of a slot, the second takes all that are left.
+      const interrupted: PartLoss = (part, evaluated, derivatives) => {
+        derive(part, evaluated, derivatives)
+        if (++calls === call) second.differentiate(shared, derive, 0)
+      }
+      first.differentiate(shared, interrupted, 0)
+      expect(calls).toBeLessThan(batch().parts.length)
+      expect(gradient).toEqual(alone)
+    }
+  })
+
+  test('are each evaluated once, and every token has its place', () => {
+    const { first, second } = threads()
+    const whole = batch()
+    const columns = [0, 1].map(() => tokenColumns(whole.token.length, false))
+    const work = (which: number, taken: number) => ({
+      kind: 'evaluate' as const,
+      whose: 'policy' as const,
+      batch: whole,
+      temperature: 1,
+      columns: columns[which]!,
+      taken: Int32Array.of(taken),
+    })
+    first.run(work(0, 0))
+    const half = Math.floor((whole.parts.length - 1) / 2)
+    second.run(work(1, half))
+    const begin = whole.offsets[whole.parts[half]!]!
+    expect(columns[1]!.logprob.subarray(begin)).toEqual(columns[0]!.logprob.subarray(begin))
+    expect(columns[1]!.logprob.subarray(0, begin).every((each) => each === 0)).toBe(true)
+    expect(columns[0]!.entropy.filter((each) => each > 0)).toHaveLength(whole.token.length - 60)
+  })
+})
+
+describe('the columns of a learner that threads share', () => {
+  const bytesOf = (plan: ReturnType<typeof tokenLearnerPlan>) =>
+    listColumns(plan).reduce((sum, { name, bytes }) => sum + (name.startsWith('packed') ? 0 : bytes), 0)
+
+  test('have as many gradient slots for any number of threads, and two for a large model', () => {
+    const plan = (threads: number) => tokenLearnerPlan(model, ROWS, 32, optimizer, false, null, false, threads)
+    expect(bytesOf(plan(7))).toBe(bytesOf(plan(1)))
+    expect(Object.keys(plan(7).packed)).toHaveLength(7)
+    expect(plan(1).gradient).toMatchObject({ rows: NUM_SLOTS, width: model.numParameters })
+    const large = transformer({ ...shape, hidden_size: 1024, intermediate_size: 4096, num_hidden_layers: 4 })
+    expect(tokenLearnerPlan(large, ROWS, 32, optimizer, false).gradient.rows).toBe(2)
+  })
+})
