@@ -142,6 +142,9 @@ export async function draftTextCohort(options: TextCohortOptions): Promise<TextD
   }
   checkSampling(sampling)
   const read = { ...environment, ...(await environment.open?.()) }
+  if (!(Number.isSafeInteger(read.numExamples) && read.numExamples >= 1)) {
+    throw new InputError(`${environment.id} numExamples`, show(read.numExamples), 'a whole number ≥ 1')
+  }
   const opened = await policy.open(read)
   checkTokenizer(opened.tokenizer, opened.model)
   return { options: { ...options, environment: read }, name: options.name ?? policy.id, opened }

@@ -17,9 +17,19 @@ export function promptIds(tokenizer: Tokenizer, example: Example, subject: strin
   if (typeof prompt !== 'string' && !Array.isArray(prompt)) {
     throw new InputError(`${subject}, prompt`, show(prompt), 'a text, or a list of messages')
   }
-  const ids = turns.promptIds(tokenizer, prompt)
+  const ids = named(subject, () => turns.promptIds(tokenizer, prompt))
   if (ids.length === 0) throw new InputError(subject, `the prompt ${show(prompt)}`, 'at least one token')
   return ids
+}
+
+/** Tells in errors of the tokenizer and its template which example they refuse: one among thousands cannot be found else. */
+function named<T>(subject: string, work: () => T): T {
+  try {
+    return work()
+  } catch (error) {
+    if (!(error instanceof InputError)) throw error
+    throw new InputError(`${subject}: ${error.subject}`, error.got, error.expected, { cause: error })
+  }
 }
 
 /** What was said before the model's first turn. */
@@ -57,9 +67,8 @@ export function trainingExample(
   const { prompt, answer } = example
   const isWhole = typeof prompt !== 'string' && prompt.at(-1)?.role === 'assistant'
   if (answer === undefined && !isWhole) throw new InputError(subject, 'no answer', 'one, to learn from')
-  const trained = turns.trainingExample(
-    tokenizer,
-    answer === undefined ? (prompt as readonly Message[]) : { prompt, answer },
+  const trained = named(subject, () =>
+    turns.trainingExample(tokenizer, answer === undefined ? (prompt as readonly Message[]) : { prompt, answer }),
   )
   const { length } = trained.ids
   if (length > context) throw new InputError(subject, `${length} tokens`, `at most the context of ${context}`)

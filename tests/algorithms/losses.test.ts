@@ -290,6 +290,26 @@ describe('a batch and its micro-batches', () => {
     expect(left.denominator).toBe(all.denominator - left.numRejected)
   })
 
+  test.each(['gspo', 'cispo', 'sapo', 'decoupled-ppo', 'dapo'] as const)(
+    'on-policy, %s has the gradient of GRPO: −A, divided by what the aggregation says',
+    (id) => {
+      const { batch, evaluation } = makeBatch(8)
+      batch.oldLogprob.set(evaluation.logprob)
+      batch.behaviourLogprob.set(evaluation.logprob)
+      const given = { aggregation: 'sequence-mean', advantage: 'group', klCoef: 0, maxLength } as const
+      const { dLogprob, prepared, totals } = whole(describeLoss(id, undefined, given), batch, evaluation)
+      expect(dLogprob.some((d) => d !== 0)).toBe(true)
+      for (let i = 0; i < 12; i++) {
+        const [first, end] = [batch.offsets[i]!, batch.offsets[i + 1]!]
+        const length = prepared.counted.subarray(first, end).reduce((sum, flag) => sum + flag, 0)
+        for (let t = first; t < end; t++) {
+          const wanted = prepared.counted[t] ? -prepared.tokenAdvantage[t]! / (length * totals.denominator) : 0
+          expect(dLogprob[t]).toBeCloseTo(wanted, 6)
+        }
+      }
+    },
+  )
+
   test('decoupled PPO is PPO where proximal and behaviour policy are one', () => {
     const { batch, evaluation } = makeBatch(6)
     const same = { ...batch, behaviourLogprob: batch.oldLogprob }

@@ -62,10 +62,38 @@ describe('a run of a language model', () => {
       .split('\n')
       .map((line) => JSON.parse(line))
     expect(lines.map(({ phase }) => phase)).toEqual([...Array(10).fill('sft'), ...Array(60).fill('rl')])
+    // No line is lost at the end of a long file, and no update writes over the conversations of another.
+    expect(lines.slice(10).map(({ step }) => step)).toEqual(Array.from({ length: 60 }, (_, i) => i + 1))
+    expect(await readdir(join(here, 'run', 'trajectories'))).toHaveLength(60)
     const table = await readArrow(join(here, 'run', 'trajectories', '00000060.arrow'))
     expect(table.numRows).toBe(16)
     const { model } = await loadTransformer(join(here, 'run', 'model'))
     expect(model.numParameters).toBe(summary.numParameters)
+  })
+
+  test('logs entropy and all three KLs of every update, those to the reference too, and never null for a number', async () => {
+    const loss = ['loss.klCoef=0.1', 'rl.learningRate=0.01']
+    const { code } = await colonnade(['train', 'text/reverse', 'out=kl', 'rl.updates=3', ...SMALL, ...loss], here)
+    expect(code).toBe(0)
+    const text = await readFile(join(here, 'kl', 'metrics.jsonl'), 'utf8')
+    const updates = text
+      .trimEnd()
+      .split('\n')
+      .map((line) => JSON.parse(line))
+      .filter(({ phase }) => phase === 'rl')
+    expect(updates).toHaveLength(3)
+    for (const { rl } of updates) {
+      // Eleven tokens at most have ln 11 nats; the first step of an update is on the policy that sampled.
+      expect(rl.entropy).toBeGreaterThan(0)
+      expect(rl.entropy).toBeLessThan(Math.log(11))
+      expect(Object.values(rl.kl).map((figure) => Math.abs(figure as number))).toEqual([0, 0, 0])
+      expect(Object.keys(rl.referenceKl)).toEqual(['k1', 'k2', 'k3'])
+    }
+    const [first, , last] = updates.map(({ rl }) => rl.referenceKl)
+    expect(Object.values(first).map((figure) => Math.abs(figure as number))).toEqual([0, 0, 0])
+    expect(last.k1).not.toBe(0)
+    expect(last.k2).toBeGreaterThan(0)
+    expect(last.k3).toBeGreaterThan(0)
   })
 
   test('interrupted at any time and resumed, it writes the same trajectories, byte for byte', async () => {

@@ -125,6 +125,20 @@ describe('gae', () => {
     )
   })
 
+  test('with λ = 1 it is the discounted return less the value, with λ = 0 the one-step error', () => {
+    const rollout = makeRollout({ numSteps: 12, numLanes: 1, seed: 3, endRate: 0, deadRate: 0 })
+    const { numSteps, reward, value, nextValue } = rollout
+    for (let t = 0; t < numSteps - 1; t++) nextValue[t] = value[t + 1]!
+    const whole = run(rollout, 0.9, 1).advantage
+    const step = run(rollout, 0.9, 0).advantage
+    let discounted = nextValue[numSteps - 1]!
+    for (let t = numSteps - 1; t >= 0; t--) {
+      discounted = reward[t]! + 0.9 * discounted
+      expect(whole[t]).toBeCloseTo(discounted - value[t]!, 4)
+      expect(step[t]).toBeCloseTo(reward[t]! + 0.9 * nextValue[t]! - value[t]!, 5)
+    }
+  })
+
   test('gives the figures that numpy gives for one lane with both kinds of end', () => {
     const rollout: Rollout = {
       numSteps: 6,

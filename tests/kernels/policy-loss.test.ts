@@ -206,6 +206,18 @@ describe('policyLoss', () => {
     }
   })
 
+  test('on-policy, a ratio of the whole sequence has the gradient −A too, whichever surrogate it goes through', () => {
+    const inputs = makeInputs(15)
+    for (let i = 0; i < 6; i++) inputs.advantage.fill(i % 2 ? 0.7 : -1.1, inputs.offsets[i], inputs.offsets[i + 1])
+    const onPolicy = { ...inputs, oldLogprob: inputs.logprob, weight: null, referenceLogprob: null }
+    for (const surrogate of ['clip', 'sapo'] as const) {
+      const { dLogprob } = run(onPolicy, { surrogate, ratio: 'sequence' })
+      dLogprob.forEach((d, t) => {
+        expect(d).toBeCloseTo(inputs.counted[t] ? -inputs.advantage[t]! : 0, 6)
+      })
+    }
+  })
+
   test('GSPO’s gradient is GSPO-token’s where the advantage is that of the sequence', () => {
     const inputs = makeInputs(6)
     const { offsets } = inputs

@@ -231,6 +231,23 @@ describe('vtrace', () => {
     )
   })
 
+  test('on-policy its advantage is that of GAE with λ = 1, and with a smaller λ it is not', () => {
+    const rollout = makeRollout({ numSteps: 20, numLanes: 3, seed: 9, endRate: 0.1, deadRate: 0 })
+    rollout.logprob.set(rollout.oldLogprob)
+    const { numSteps, numLanes, reward, value, nextValue, terminated, truncated, valid } = rollout
+    // The two agree where a row's next value is the value of the row after it, as a rollout has it.
+    for (let row = 0; row < (numSteps - 1) * numLanes; row++) nextValue[row] = value[row + numLanes]!
+    const apart = (lambda: number): number => {
+      const wanted = new Float32Array(reward.length)
+      const columns = [wanted, new Float32Array(reward.length), new Float32Array(numLanes)] as const
+      gae(...columns, reward, value, nextValue, terminated, truncated, valid, 0.9, lambda, numSteps, numLanes)
+      const { advantage } = run(rollout, { gamma: 0.9, lambda, rhoMax: 1, cMax: 1 })
+      return Math.max(...advantage.map((each, row) => Math.abs(each - wanted[row]!)))
+    }
+    expect(apart(1)).toBeLessThan(1e-4)
+    expect(apart(0.5)).toBeGreaterThan(0.1)
+  })
+
   const twoSteps = (flags: Partial<Rollout>): Rollout => ({
     numSteps: 2,
     numLanes: 1,

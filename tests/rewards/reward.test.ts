@@ -253,6 +253,22 @@ describe('the registry', () => {
     expect(() => createCustomVerifierPipeline([{ name: 'length' }, { name: 'length' }])).toThrow(/twice/)
   })
 
+  test('leaves the configuration of the caller as it was, so that it makes the same reward again', async () => {
+    const configuration = [
+      {
+        name: 'length',
+        weight: 0.5,
+        params: { targetLength: 1 },
+        verifiers: [{ name: 'length', params: { minLength: 1 } }],
+        verifierPenalty: -1,
+      },
+    ]
+    const before = structuredClone(configuration)
+    const first = await call(createConfiguredRewardFunction(configuration))
+    expect(configuration).toEqual(before)
+    expect(await call(createConfiguredRewardFunction(configuration))).toEqual(first)
+  })
+
   test('gives the penalty only for a verification that failed, and null for a verifier that broke', async () => {
     verifier({ id: 'no', settings: {}, make: () => () => false })
     verifier({

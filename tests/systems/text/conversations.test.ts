@@ -1,4 +1,4 @@
-import { describe, expect, test } from 'vitest'
+import { describe, expect, test, vi } from 'vitest'
 import { takeArena } from '../../../src/components/arena.ts'
 import { column } from '../../../src/components/column.ts'
 import { Talk } from '../../../src/components/conversation.ts'
@@ -6,6 +6,7 @@ import { InputError } from '../../../src/errors.ts'
 import { createKernels } from '../../../src/kernels/bind.ts'
 import { PackedTransformer, packedPlan } from '../../../src/policies/transformer/packed.ts'
 import { byteTokenizer } from '../../../src/text/byte-tokenizer.ts'
+import type { ChatTemplate } from '../../../src/text/chat-template.ts'
 import { languageModel } from '../../../src/text/language-model.ts'
 import { tick } from '../../../src/tick.ts'
 import { digits, talkUntil, talkWorld } from '../../support/conversations.ts'
@@ -35,6 +36,14 @@ describe('conversations as lanes', () => {
     expect(await talkUntil(await talkWorld({ numLanes: 7, groupSize: 4 }), 16)).toEqual(alone)
     expect(await talkUntil(await talkWorld({ numLanes: 16, groupSize: 4 }), 16)).toEqual(alone)
     expect(await talkUntil(await talkWorld({ numLanes: 7, groupSize: 4, seed: 4 }), 16)).not.toEqual(alone)
+  })
+
+  test('nothing but the seed decides what is said: the process’s own random numbers are neither set nor drawn', async () => {
+    const draw = vi.spyOn(Math, 'random')
+    const world = await talkWorld({ groupSize: 2, sampling: { topP: 0.9 } })
+    await talkUntil(world, 8)
+    expect(draw).not.toHaveBeenCalled()
+    draw.mockRestore()
   })
 
   test('a lane that is done takes the next conversation while others go on: no lane waits for the longest', async () => {
@@ -268,6 +277,41 @@ describe('what goes wrong in an environment', () => {
     expect(() => tick(none)).toThrow(/text\/digits, example \d.*a prompt/s)
     expect(() => digits({ respond: undefined as never })).toThrow(/respond.*a function/s)
     expect(() => digits({ example: 3 as never })).toThrow(/example.*a function/s)
+  })
+
+  test('no example at all is an error when the environment is made, or when it is opened, and not a world that waits', async () => {
+    expect(() => digits({ numExamples: 0 })).toThrow(/numExamples.*0/s)
+    const example = () => ({ prompt: '1' })
+    const environment = digits({ open: async () => ({ numExamples: 0, example }) })
+    await expect(talkWorld({ environment })).rejects.toThrow(/text\/digits numExamples.*0/s)
+  })
+
+  test('an example without a prompt is an error that names it: no prompt is made up', async () => {
+    for (const example of [{}, { prompt: null }, { prompt: 7 }, { answer: '1' }, { prompt: [] }]) {
+      const world = await talkWorld({ environment: digits({ example: () => example as never }) })
+      expect(() => tick(world)).toThrow(/text\/digits, example \d/)
+      expect(() => tick(world)).toThrow(InputError)
+    }
+  })
+
+  test('a template that fails is an error that names the example and the reason, and never a prompt without it', async () => {
+    const policy = languageModel({ anyText: true, width: 16, heads: 2, layers: 1 })
+    const chatTemplate: ChatTemplate = {
+      name: 'template',
+      render() {
+        throw new InputError('template', 'two messages of the user', 'roles that alternate')
+      },
+    }
+    const broken: typeof policy = {
+      ...policy,
+      async open(read) {
+        const opened = await policy.open(read)
+        return { ...opened, tokenizer: { ...opened.tokenizer, chatTemplate } }
+      },
+    }
+    const environment = digits({ example: () => ({ prompt: [{ role: 'user', content: 'hi' }] }) })
+    const world = await talkWorld({ environment, policy: broken })
+    expect(() => tick(world)).toThrow(/text\/digits, example \d.*roles that alternate/s)
   })
 
   test('options out of range are errors', async () => {
