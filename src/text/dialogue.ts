@@ -17,6 +17,9 @@ export function promptIds(tokenizer: Tokenizer, example: Example, subject: strin
   if (typeof prompt !== 'string' && !Array.isArray(prompt)) {
     throw new InputError(`${subject}, prompt`, show(prompt), 'a text, or a list of messages')
   }
+  if (Array.isArray(prompt) && prompt.length === 0) {
+    throw new InputError(`${subject}, prompt`, 'no message', 'at least one') // A template alone has tokens, and asks nothing.
+  }
   const ids = named(subject, () => turns.promptIds(tokenizer, prompt))
   if (ids.length === 0) throw new InputError(subject, `the prompt ${show(prompt)}`, 'at least one token')
   return ids

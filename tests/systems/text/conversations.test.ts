@@ -288,7 +288,8 @@ describe('what goes wrong in an environment', () => {
 
   test('an example without a prompt is an error that names it: no prompt is made up', async () => {
     for (const example of [{}, { prompt: null }, { prompt: 7 }, { answer: '1' }, { prompt: [] }]) {
-      const world = await talkWorld({ environment: digits({ example: () => example as never }) })
+      const environment = digits({ example: () => example as never })
+      const world = await talkWorld({ environment, policy: languageModel({ anyText: true, width: 16, heads: 2 }) })
       expect(() => tick(world)).toThrow(/text\/digits, example \d/)
       expect(() => tick(world)).toThrow(InputError)
     }
