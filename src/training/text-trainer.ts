@@ -177,7 +177,6 @@ export class TextTrainer {
   async *updates(signal?: AbortSignal): AsyncGenerator<TextMetrics, void, undefined> {
     const { rl } = this.training
     while (rl !== undefined && this.#rlUpdates < rl.settings.updates) {
-      const started = performance.now()
       if (this.#isBetweenUpdates) {
         if (this.#rlUpdates === 0) this.#learner.start() // What the model has become by now is the reference.
         this.#cohort.trajectories.clear()
@@ -186,13 +185,15 @@ export class TextTrainer {
         this.#admitted.clear()
         this.#isBetweenUpdates = false
       }
-      const isWhole = await this.#do('collecting', () =>
-        this.#collect(rl, signal).finally(() => letGoReplies(this.#cohort)),
-      )
-      const collected = performance.now()
-      this.#seconds += (collected - started) / 1000
+      let started = 0 // When the workers are there.
+      const isWhole = await this.#do('collecting', () => {
+        started = performance.now()
+        return this.#collect(rl, signal).finally(() => letGoReplies(this.#cohort))
+      })
+      const rolloutSeconds = (performance.now() - started) / 1000
+      this.#seconds += rolloutSeconds
       if (!isWhole) return
-      yield await this.#do('midway', () => this.#learn(rl, (collected - started) / 1000))
+      yield await this.#do('midway', () => this.#learn(rl, rolloutSeconds))
       await nextTurn()
     }
   }
