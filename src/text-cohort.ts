@@ -11,7 +11,7 @@ import type { Kernels } from './kernels/bind.ts'
 import { createLanes } from './lanes.ts'
 import { type DecoderColumns, decoderPlan, decoderShare, TransformerDecoder } from './policies/transformer/decoder.ts'
 import type { LoraAdapter } from './policies/transformer/lora.ts'
-import { reloadLora } from './policies/transformer/lora-folder.ts'
+import { loadLoraWeights } from './policies/transformer/lora-folder.ts'
 import type { TransformerModel } from './policies/transformer/model.ts'
 import { type QuantizedColumns, quantizedPlan, setWeights } from './policies/transformer/quantized.ts'
 import { checkSampling, type Sampling } from './policies/transformer/sampling.ts'
@@ -264,8 +264,8 @@ export function refreshWeights(cohort: TextCohort, version: number): void {
 /**
  * Loads a saved adapter into a cohort that talks, between two of its ticks: conversations under way go on, and what is said
  * from now on carries the next version, which is returned. A trainer's optimizer keeps its moments.
- * @throws InputError where the cohort has no adapter, for an adapter of another rank, alpha, targets or model, and a folder
- * that holds none; then nothing has changed.
+ * @throws InputError where the cohort has no adapter, for an adapter of another rank, alpha, targets or model, a folder that
+ * holds none, and in the middle of a trainer's step of several threads; then nothing has changed.
  * @example await loadAdapter(world.talk(), 'runs/text-reverse-1/adapter')
  */
 export async function loadAdapter(cohort: TextCohort, folder: string): Promise<number> {
@@ -273,7 +273,11 @@ export async function loadAdapter(cohort: TextCohort, folder: string): Promise<n
   if (adapter === undefined) throw new InputError('loadAdapter(cohort, folder)', 'no cohort', 'one, like world.talk()')
   if (adapter === null)
     throw new InputError(`adapter ${folder}`, `cohort ${name}, which has none`, 'one with an adapter')
-  await reloadLora(folder, adapter)
+  const weights = await loadLoraWeights(folder, adapter.lora)
+  if (cohort.crew !== null) {
+    throw new InputError(`adapter ${folder}`, 'a step of several threads under way', 'a place between two steps')
+  }
+  adapter.weights.set(weights)
   refreshWeights(cohort, cohort.version + 1)
   return cohort.version
 }

@@ -65,12 +65,14 @@ export async function converse({
     const trajectory = trajectories.row(i)
     const token = Array.from(trajectory.token)
     const promptLength = Array.from(trajectory.lossMask).indexOf(1)
+    // Of several turns special tokens are spelled out, as they tell the turns apart.
+    const skipSpecial = trajectory.turns === 1
     const isEnded = tokenizer.endIds.includes(token.at(-1)!)
     return {
       trajectory,
       promptIds: token.slice(0, promptLength),
       completionIds: token.slice(promptLength),
-      completion: tokenizer.decode(token.slice(promptLength, isEnded ? -1 : undefined)),
+      completion: tokenizer.decode(token.slice(promptLength, isEnded ? -1 : undefined), { skipSpecial }),
     }
   })
   return { tokenizer, conversed }

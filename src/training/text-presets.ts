@@ -30,10 +30,10 @@ const letters: Partial<TextPreset> = { ...warm, environment: { maxLength: 4 }, s
 const presets: Readonly<Record<string, Partial<TextPreset>>> = {
   'text/reverse': letters,
   'text/copy': letters,
-  'text/sort': letters,
+  'text/sort': { ...letters, sft: { steps: 25 } },
   'text/arithmetic-1': { ...warm, sft: { steps: 20 }, rl: { ...warm.rl, updates: 300 } },
-  'text/arithmetic-2': { ...warm, sft: { steps: 300 } },
-  'text/countdown': { ...warm, sft: { steps: 300 } },
+  'text/arithmetic-2': { ...warm, sft: { steps: 600 }, rl: { ...warm.rl, updates: 400 } },
+  'text/countdown': { ...warm, sft: { steps: 2000 }, rl: { ...warm.rl, updates: 250 } },
 }
 
 /** What is known to work for a text environment; nothing, where nothing is known. */

@@ -18,7 +18,7 @@ import { column } from '../components/column.ts'
 import { InputError, OptimizerRequiredError, show } from '../errors.ts'
 import { bestKernelBuild, createKernels, type Kernels, PolicySum, TokenSum } from '../kernels/bind.ts'
 import type { LoraModel } from '../policies/transformer/lora.ts'
-import { reloadLora, saveLora } from '../policies/transformer/lora-folder.ts'
+import { loadLoraWeights, saveLora } from '../policies/transformer/lora-folder.ts'
 import type { TransformerModel } from '../policies/transformer/model.ts'
 import { type BaseWeights, quantizedPlan, setWeights, wholeWeights } from '../policies/transformer/quantized.ts'
 import { Random } from '../random.ts'
@@ -226,7 +226,7 @@ export class Trainer {
   async loadAdapter(folder: string): Promise<void> {
     const { adapter } = this.#target
     if (this.#cohort !== null) await loadAdapter(this.#cohort, folder)
-    else if (adapter !== null) await reloadLora(folder, adapter)
+    else if (adapter !== null) adapter.weights.set(await loadLoraWeights(folder, adapter.lora))
     else throw new InputError(`adapter ${folder}`, 'a model without an adapter', 'one with an adapter')
   }
 

@@ -7,7 +7,7 @@ import { isThere, readJsonObject, writeWhole } from '../../files.ts'
 import { readSafetensors, tensorOf, writeSafetensors } from '../../safetensors.ts'
 import { checkWeights, fillWeights } from '../weights.ts'
 import { isOfCritic, VALUE_FILE } from './folder.ts'
-import { type LoraAdapter, type LoraModel, lora } from './lora.ts'
+import { type LoraModel, lora } from './lora.ts'
 import type { TransformerModel } from './model.ts'
 import { type ProjectionName, viewParameters } from './parameters.ts'
 
@@ -115,15 +115,15 @@ export async function loadLora(
 }
 
 /**
- * Reads an adapter's folder into one that is at work, in place: the same rank, alpha and targets, of the same model. What its
- * dropout is does not matter, and a value head that the folder has not begins at 0, as with `loadLora`.
- * @throws InputError as `loadLora` does, and for another rank, alpha or targets; then nothing has changed.
+ * The weights in an adapter's folder for an adapter that is there already: of the same rank, alpha and targets, of the same
+ * model. What its dropout is does not matter, and a value head that the folder has not begins at 0, as with `loadLora`.
+ * @throws InputError as `loadLora` does, and for another rank, alpha or targets.
  */
-export async function reloadLora(folder: string, { lora: own, weights }: Omit<LoraAdapter, 'random'>): Promise<void> {
-  const read = await loadLora(folder, own.base)
-  const [came, expected] = [describe(read.model), describe(own)]
+export async function loadLoraWeights(folder: string, own: LoraModel): Promise<Float32Array> {
+  const { model, weights } = await loadLora(folder, own.base)
+  const [came, expected] = [describe(model), describe(own)]
   if (came !== expected) throw new InputError(`adapter ${folder}`, came, `${expected}, as the policy has`)
-  weights.set(read.weights)
+  return weights
 }
 
 /** What two adapters must have in common for one to take the other's weights. */
