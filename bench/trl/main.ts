@@ -44,7 +44,7 @@ interface Turn {
   readonly reward: number
 }
 
-async function makeTrainer({ width, layers }: (typeof SIZES)[number]): Promise<TextTrainer> {
+async function makeTrainer({ width, layers }: (typeof SIZES)[number], threads: number): Promise<TextTrainer> {
   const world = await createWorld({
     environment: reverse({ numExamples: GROUPS } as never), // Each update has all the prompts there are.
     policy: languageModel({ width, layers }),
@@ -55,9 +55,13 @@ async function makeTrainer({ width, layers }: (typeof SIZES)[number]): Promise<T
     kernels: bestKernelBuild(),
   })
   const settings = { updates: WARMUPS + REPEATS, groupsPerUpdate: GROUPS, groupSize: GROUP_SIZE }
-  return createTextTrainer(world, {
-    rl: rl({ loss: 'grpo', preset: 'trl', learningRate: LEARNING_RATE, ...settings }),
-  })
+  return createTextTrainer(
+    world,
+    {
+      rl: rl({ loss: 'grpo', preset: 'trl', learningRate: LEARNING_RATE, ...settings }),
+    },
+    { threads },
+  )
 }
 
 /** Writes what the peer needs: the weights as they stand, and the task in tokens. */
@@ -92,7 +96,7 @@ async function figuresOf(
   folder: string,
   threads: number,
 ): Promise<Figure[]> {
-  const trainer = await makeTrainer(size)
+  const trainer = await makeTrainer(size, threads)
   await writeTask(folder, trainer)
   const { numParameters } = trainer.cohort.model
   const words = [peerSource('trl_grpo.py'), folder, join(folder, 'task.json'), String(threads)]
@@ -110,12 +114,14 @@ async function figuresOf(
     version = about.version
   } finally {
     peer.close()
+    trainer.close()
   }
   for (const what of ['sampled', 'trained', 'gradNorm', 'reward'] as const) {
     const [ours, theirs] = [turns.ours, turns.theirs].map((each) => each.reduce((sum, turn) => sum + turn[what], 0))
     // They draw different tokens: means over all turns are compared.
     check(Math.abs(ours! / theirs! - 1) < 0.2, `the sums of ${what} are alike: ours ${ours}, TRL's ${theirs}`)
   }
+  const threadsInWords = threads === 1 ? '1 thread' : `${threads} threads`
   const [ours, theirs] = [turns.ours.slice(WARMUPS), turns.theirs.slice(WARMUPS)]
   return (['rollout', 'training'] as const).flatMap((what) => {
     const [tokens, seconds] =
@@ -125,10 +131,10 @@ async function figuresOf(
     const name = `text/reverse, ${size.name} parameters, ${GROUPS} × ${GROUP_SIZE}, ${what}`
     const rates = (each: readonly number[]) => each.map((cost) => 1 / cost)
     return [
-      figure(`${name}, TRL ${version}, ${threads} threads`, 'tokens/s', rates(costs[0]!)),
+      figure(`${name}, TRL ${version}, ${threadsInWords}`, 'tokens/s', rates(costs[0]!)),
       {
-        ...figure(`${name}, Colonnade, 1 thread`, 'tokens/s', rates(costs[1]!)),
-        ratios: [ratio(`TRL, ${threads} threads`, costs[0]!, costs[1]!)],
+        ...figure(`${name}, Colonnade, ${threadsInWords}`, 'tokens/s', rates(costs[1]!)),
+        ratios: [ratio('TRL', costs[0]!, costs[1]!)],
       },
     ]
   })
