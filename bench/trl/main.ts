@@ -73,7 +73,7 @@ async function writeTask(folder: string, { cohort }: TextTrainer): Promise<void>
   const task = {
     prompts: examples.map(({ prompt }) => tokenizer.encode(prompt as string)),
     answers: examples.map(({ answer }) => answer!),
-    texts: Array.from({ length: tokenizer.vocabularySize }, (_, id) => tokenizer.decode([id])),
+    texts: Array.from({ length: tokenizer.vocabularySize }, (_, id) => tokenizer.decode([id], { skipSpecial: true })),
     groupSize: GROUP_SIZE,
     maxTokens,
     learningRate: LEARNING_RATE,

@@ -1,7 +1,7 @@
 /**
- * Prints, as JSON, how far the heap grew over 10,000 ticks and over 400 updates after warm-up, with a young generation so
- * large that nothing is collected in between: what was allocated and thrown away counts too. Run with --expose-gc
- * --max-semi-space-size=256.
+ * Prints, as JSON, how far the heap grew over 10,000 ticks (the least of three times) and over 400 updates after warm-up,
+ * with a young generation so large that nothing is collected in between: what was allocated and thrown away counts too. Run
+ * with --expose-gc --max-semi-space-size=256.
  */
 import { cartPole, createTrainer, createWorld, mlp, pendulum, ppo, tick } from '../../dist/src/index.js'
 
@@ -14,12 +14,23 @@ const TICKS = 10_000
 const world = await createWorld({ cohorts: cohorts() })
 createTrainer(world, { cart: ppo({ numSteps: 64 }) })
 for (let t = 0; t < 6 * TICKS; t++) tick(world)
-globalThis.gc()
-const beforeTicks = process.memoryUsage()
-for (let t = 0; t < TICKS; t++) tick(world)
-const afterTicks = process.memoryUsage()
-globalThis.gc()
-const keptBytes = process.memoryUsage().heapUsed - beforeTicks.heapUsed
+
+function measureTicks() {
+  globalThis.gc()
+  const before = process.memoryUsage()
+  for (let t = 0; t < TICKS; t++) tick(world)
+  const after = process.memoryUsage()
+  globalThis.gc()
+  return {
+    heapBytes: after.heapUsed - before.heapUsed,
+    keptBytes: process.memoryUsage().heapUsed - before.heapUsed,
+    bufferBytes: after.arrayBuffers - before.arrayBuffers,
+  }
+}
+
+// Where other programs keep the compiler waiting, it does its work, on the heap, in the first of these.
+const measured = [measureTicks(), measureTicks(), measureTicks()]
+const ticks = measured.reduce((least, each) => (each.heapBytes < least.heapBytes ? each : least))
 
 /** Bytes an update of 32 ticks and 2 epochs of so many minibatches allocates, the metrics that it yields included. */
 async function updateBytes(numMinibatches) {
@@ -36,7 +47,5 @@ async function updateBytes(numMinibatches) {
   return Math.round((process.memoryUsage().heapUsed - before) / UPDATES)
 }
 
-const heapBytes = afterTicks.heapUsed - beforeTicks.heapUsed
-const bufferBytes = afterTicks.arrayBuffers - beforeTicks.arrayBuffers
 const [few, many] = [await updateBytes(2), await updateBytes(64)]
-console.log(JSON.stringify({ ticks: TICKS, heapBytes, keptBytes, bufferBytes, updateBytes: { few, many } }))
+console.log(JSON.stringify({ ticks: TICKS, ...ticks, updateBytes: { few, many } }))
