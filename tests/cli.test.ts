@@ -291,6 +291,10 @@ describe('help', () => {
     expect(stdout).toContain('Keys of train')
   })
 
+  test.skipIf(process.platform === 'win32')('what is built can be run by its own path, as npx does', async () => {
+    expect((await start(MAIN, ['--version']).ended).stdout).toBe(`${VERSION}\n`)
+  })
+
   test('--version prints the version', async () => {
     expect(await colonnade(['--version'])).toEqual({ code: 0, stdout: `${VERSION}\n`, stderr: '' })
   })
