@@ -278,18 +278,7 @@ export type { DecodeOptions, EncodeOptions, Tokenizer } from './text/tokenizer.t
 export { promptIds, renderIds, type TrainingExample, trainingExample, turnIds } from './text/turn-ids.ts'
 export { loadAdapter } from './text-cohort.ts'
 export { collect, tick } from './tick.ts'
-export { dataset } from './training/dataset-environment.ts'
 export { type EvaluateOptions, type Evaluation, evaluate, recordEpisodes } from './training/evaluate.ts'
-export { type Generated, type GenerateOptions, generateTokens } from './training/generate.ts'
-export {
-  type LogprobCheck,
-  type LogprobModel,
-  type LogprobReport,
-  type LogprobTolerances,
-  LogprobValidator,
-  logprobChecks,
-  validateLogprobImplementation,
-} from './training/logprob-validator.ts'
 export type { CohortMetrics, UpdateMetrics } from './training/metrics.ts'
 export {
   configureRun,
@@ -308,15 +297,25 @@ export {
   runTrainer,
   startRun,
 } from './training/run.ts'
-export { runSftTraining, type SftTrainingOptions } from './training/sft-training.ts'
+export { dataset } from './training/text/dataset-environment.ts'
 export {
   evaluateText,
   loadTrainedModel,
   type TextEvaluateOptions,
   type TextEvaluation,
-} from './training/text-evaluate.ts'
-export { exportTrainedModel } from './training/text-export.ts'
-export type { RlMetrics, TextMetrics } from './training/text-metrics.ts'
+} from './training/text/evaluate.ts'
+export { exportTrainedModel } from './training/text/export.ts'
+export { type Generated, type GenerateOptions, generateTokens } from './training/text/generate.ts'
+export {
+  type LogprobCheck,
+  type LogprobModel,
+  type LogprobReport,
+  type LogprobTolerances,
+  LogprobValidator,
+  logprobChecks,
+  validateLogprobImplementation,
+} from './training/text/logprob-validator.ts'
+export type { RlMetrics, TextMetrics } from './training/text/metrics.ts'
 export {
   configureTextRun,
   findTextEnvironment,
@@ -330,13 +329,8 @@ export {
   type TextRunListeners,
   type TextRunSummary,
   textRunKeys,
-} from './training/text-run.ts'
-export {
-  createTextTrainer,
-  type TextTrainer,
-  type TextTrainerOptions,
-  type TextTraining,
-} from './training/text-trainer.ts'
+} from './training/text/run.ts'
+export { runSftTraining, type SftTrainingOptions } from './training/text/sft-training.ts'
 export {
   type AdvantageFn,
   type LossFn,
@@ -349,8 +343,14 @@ export {
   type TrainerOptions,
   type TrainingColumns,
   type TrajectoryBuffer,
-} from './training/token-trainer.ts'
+} from './training/text/token-trainer.ts'
+export {
+  createTextTrainer,
+  type TextTrainer,
+  type TextTrainerOptions,
+  type TextTraining,
+} from './training/text/trainer.ts'
+export { transformerLogprobs, type ValidatedTransformer } from './training/text/transformer-logprobs.ts'
 export { createTrainer, type Progress, type Trainer as WorldTrainer } from './training/trainer.ts'
-export { transformerLogprobs, type ValidatedTransformer } from './training/transformer-logprobs.ts'
 export { VERSION } from './version.ts'
 export { createWorld, type SharedOptions, type World, type WorldOptions } from './world.ts'

@@ -18,7 +18,7 @@ import { checkSampling } from '../src/policies/transformer/sampling.ts'
 import { checkSeed } from '../src/random.ts'
 import { number, parseSetting, resolveSettings } from '../src/settings.ts'
 import { box, discrete, multiDiscrete } from '../src/space.ts'
-import { createTextTrainer } from '../src/training/text-trainer.ts'
+import { createTextTrainer } from '../src/training/text/trainer.ts'
 import { createTrainer } from '../src/training/trainer.ts'
 
 describe('InputError', () => {

@@ -9,7 +9,7 @@ import type { EnvironmentDefinition } from '../environments/environment.ts'
 import type { PolicyDefinition } from '../policies/policy.ts'
 import { World } from '../world.ts'
 import { Aborted, Barrier, failureOf, joinTeam, type LanesOrder, type WorkerOrder, type WorkerProgram } from './team.ts'
-import { textProgram } from './text-thread.ts'
+import { textProgram } from './text/thread.ts'
 import { Trainer } from './trainer.ts'
 
 async function work(order: WorkerOrder): Promise<void> {

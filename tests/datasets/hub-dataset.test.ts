@@ -3,7 +3,7 @@ import { join } from 'node:path'
 import { describe, expect, test, vi } from 'vitest'
 import { downloadDataset } from '../../src/datasets/hub-dataset.ts'
 import { loadDatasetWithAnswers, loadRlPrompts, loadSftDataset } from '../../src/datasets/load.ts'
-import { dataset } from '../../src/training/dataset-environment.ts'
+import { dataset } from '../../src/training/text/dataset-environment.ts'
 import { temporaryFolder } from '../support/temporary.ts'
 import { COMMIT, startHub } from '../text/hub-server.ts'
 

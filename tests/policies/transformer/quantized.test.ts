@@ -9,7 +9,7 @@ import {
   wholeWeights,
 } from '../../../src/policies/transformer/quantized.ts'
 import type { Tensor } from '../../../src/safetensors.ts'
-import { inHeap } from '../../../src/training/token-update.ts'
+import { inHeap } from '../../../src/training/text/token-update.ts'
 import { Numbers } from '../../kernels/calls.ts'
 import { builds, decoder, families, golden, packed } from './golden.ts'
 

@@ -1,14 +1,14 @@
 /** What a worker does for a trainer of language models: its share of the lanes of a tick, and of an update's micro-batches. */
 import { parentPort, receiveMessageOnPort } from 'node:worker_threads'
-import { TokenThread, type TokenWork } from '../algorithms/token-thread.ts'
-import { viewColumns } from '../components/arena.ts'
-import { createKernels } from '../kernels/bind.ts'
-import { TransformerDecoder } from '../policies/transformer/decoder.ts'
-import { lora } from '../policies/transformer/lora.ts'
-import { transformer } from '../policies/transformer/model.ts'
-import { Random } from '../random.ts'
-import { type Speaker, speak } from '../systems/text/infer.ts'
-import type { TextOrder, WorkerProgram } from './team.ts'
+import { TokenThread, type TokenWork } from '../../algorithms/token-thread.ts'
+import { viewColumns } from '../../components/arena.ts'
+import { createKernels } from '../../kernels/bind.ts'
+import { TransformerDecoder } from '../../policies/transformer/decoder.ts'
+import { lora } from '../../policies/transformer/lora.ts'
+import { transformer } from '../../policies/transformer/model.ts'
+import { Random } from '../../random.ts'
+import { type Speaker, speak } from '../../systems/text/infer.ts'
+import type { TextOrder, WorkerProgram } from '../team.ts'
 
 /** What a command's first number says. */
 export const TextCommand = {

@@ -7,17 +7,17 @@ import { readdir, readFile, rm } from 'node:fs/promises'
 import { availableParallelism } from 'node:os'
 import { join } from 'node:path'
 import { pathToFileURL } from 'node:url'
-import { lossSettings } from '../algorithms/losses.ts'
-import { type RlDefinition, rl, rlSettings } from '../algorithms/rl.ts'
-import { type SftDefinition, sft, sftSettings } from '../algorithms/sft.ts'
-import { type DefinitionRecord, findFactory, recordOf, revive } from '../definition.ts'
-import { textEnvironments } from '../environments/tasks/registry.ts'
-import type { TextEnvironmentDefinition, TextEnvironmentFactory } from '../environments/text.ts'
-import { InputError, show, unknownWord } from '../errors.ts'
-import { syncFile, writeWhole } from '../files.ts'
-import { bestKernelBuild, NUM_SLOTS } from '../kernels/bind.ts'
-import { saveTransformer } from '../policies/transformer/folder.ts'
-import { saveLora } from '../policies/transformer/lora-folder.ts'
+import { lossSettings } from '../../algorithms/losses.ts'
+import { type RlDefinition, rl, rlSettings } from '../../algorithms/rl.ts'
+import { type SftDefinition, sft, sftSettings } from '../../algorithms/sft.ts'
+import { type DefinitionRecord, findFactory, recordOf, revive } from '../../definition.ts'
+import { textEnvironments } from '../../environments/tasks/registry.ts'
+import type { TextEnvironmentDefinition, TextEnvironmentFactory } from '../../environments/text.ts'
+import { InputError, show, unknownWord } from '../../errors.ts'
+import { syncFile, writeWhole } from '../../files.ts'
+import { bestKernelBuild, NUM_SLOTS } from '../../kernels/bind.ts'
+import { saveTransformer } from '../../policies/transformer/folder.ts'
+import { saveLora } from '../../policies/transformer/lora-folder.ts'
 import {
   choice,
   parseSetting,
@@ -27,16 +27,16 @@ import {
   type SettingValue,
   type SettingValues,
   whole,
-} from '../settings.ts'
-import { type LanguageModelDefinition, languageModel } from '../text/language-model.ts'
-import { VERSION } from '../version.ts'
-import { createWorld } from '../world.ts'
-import { listCheckpoints, pruneCheckpoints } from './checkpoint.ts'
+} from '../../settings.ts'
+import { type LanguageModelDefinition, languageModel } from '../../text/language-model.ts'
+import { VERSION } from '../../version.ts'
+import { createWorld } from '../../world.ts'
+import { listCheckpoints, pruneCheckpoints } from '../checkpoint.ts'
+import { appendLine, claimFolder, refuseOccupied, unlessMissing, wholeLines } from '../run-folder.ts'
 import { dataset } from './dataset-environment.ts'
-import { appendLine, claimFolder, refuseOccupied, unlessMissing, wholeLines } from './run-folder.ts'
-import type { TextMetrics } from './text-metrics.ts'
-import { textPresetOf } from './text-presets.ts'
-import { createTextTrainer, type TextTrainer } from './text-trainer.ts'
+import type { TextMetrics } from './metrics.ts'
+import { textPresetOf } from './presets.ts'
+import { createTextTrainer, type TextTrainer } from './trainer.ts'
 
 /** What a run of a language model is told beside its environment, model and algorithms. */
 export const textRunSettings = {
@@ -329,7 +329,7 @@ export class TextRun {
       files,
     }
     if (adapter === null) await saveTransformer(files.model!, model, weights)
-    const { learningCurve } = await import('./learning-curve.ts')
+    const { learningCurve } = await import('../learning-curve.ts')
     const points = updates.flatMap(({ step, reward }) => (reward === null ? [] : [{ x: step, y: reward }]))
     const losses = lines.filter(({ phase }) => phase === 'sft').map(({ step, loss }) => ({ x: step, y: loss }))
     const picture =

@@ -1,7 +1,7 @@
 /** Trajectories as a checkpoint keeps them: their tokens as tensors, the rest as JSON. */
-import { InputError } from '../errors.ts'
-import { type Tensor, type TensorType, tensorValues } from '../safetensors.ts'
-import type { Trajectories, Trajectory } from '../tables/trajectories.ts'
+import { InputError } from '../../errors.ts'
+import { type Tensor, type TensorType, tensorValues } from '../../safetensors.ts'
+import type { Trajectories, Trajectory } from '../../tables/trajectories.ts'
 
 const TOKEN_COLUMNS = {
   token: 'I32',

@@ -6,13 +6,13 @@ import {
   type PreparedLoss,
   preparedLossPlan,
   prepareLoss,
-} from '../algorithms/losses.ts'
-import { type TokenBatch, tokensInOrder } from '../algorithms/token-batch.ts'
-import type { Together, TokenLearner } from '../algorithms/token-learner.ts'
-import type { TokenLossColumns } from '../algorithms/token-thread.ts'
-import { type Columns, elementBytes, isColumnSpec, type Plan, viewColumn } from '../components/column.ts'
-import type { Kernels } from '../kernels/bind.ts'
-import type { TrajectoryColumns } from '../tables/trajectories.ts'
+} from '../../algorithms/losses.ts'
+import { type TokenBatch, tokensInOrder } from '../../algorithms/token-batch.ts'
+import type { Together, TokenLearner } from '../../algorithms/token-learner.ts'
+import type { TokenLossColumns } from '../../algorithms/token-thread.ts'
+import { type Columns, elementBytes, isColumnSpec, type Plan, viewColumn } from '../../components/column.ts'
+import type { Kernels } from '../../kernels/bind.ts'
+import type { TrajectoryColumns } from '../../tables/trajectories.ts'
 
 /** What a caller says in place of what would be recorded or worked out. */
 export interface UpdateOverrides {

@@ -1,9 +1,9 @@
 import { describe, expect, test } from 'vitest'
-import { reverse } from '../../src/environments/tasks/sequences.ts'
-import { languageModel } from '../../src/text/language-model.ts'
-import { generateTokens } from '../../src/training/generate.ts'
-import { transformerLogprobs } from '../../src/training/transformer-logprobs.ts'
-import { createWorld } from '../../src/world.ts'
+import { reverse } from '../../../src/environments/tasks/sequences.ts'
+import { languageModel } from '../../../src/text/language-model.ts'
+import { generateTokens } from '../../../src/training/text/generate.ts'
+import { transformerLogprobs } from '../../../src/training/text/transformer-logprobs.ts'
+import { createWorld } from '../../../src/world.ts'
 
 const policy = languageModel({ width: 16, layers: 1, heads: 2 })
 const environment = reverse()

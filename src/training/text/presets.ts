@@ -1,5 +1,5 @@
 /** Settings with which each built-in text environment is known to be learnt; what a run uses where the user says nothing. */
-import type { SettingValue } from '../settings.ts'
+import type { SettingValue } from '../../settings.ts'
 
 type Tuned = Readonly<Record<string, SettingValue>>
 

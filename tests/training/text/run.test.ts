@@ -1,10 +1,10 @@
 import { existsSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, expect, test } from 'vitest'
-import { loadLora } from '../../src/policies/transformer/lora-folder.ts'
-import { loadTrainedModel } from '../../src/training/text-evaluate.ts'
-import { configureTextRun, openTextRun, startTextRun } from '../../src/training/text-run.ts'
-import { temporaryFolder } from '../support/temporary.ts'
+import { loadLora } from '../../../src/policies/transformer/lora-folder.ts'
+import { loadTrainedModel } from '../../../src/training/text/evaluate.ts'
+import { configureTextRun, openTextRun, startTextRun } from '../../../src/training/text/run.ts'
+import { temporaryFolder } from '../../support/temporary.ts'
 
 describe('a run with adapters', () => {
   test('writes its adapter at each checkpoint, and at its end, not only when it is over', async () => {
@@ -48,7 +48,7 @@ describe('a run with adapters', () => {
 test("a run of an environment of one's own is found again, though its definition names no module", async () => {
   const here = await temporaryFolder()
   const module = join(here, 'echo.mjs')
-  const index = new URL('../../dist/src/index.js', import.meta.url).href
+  const index = new URL('../../../dist/src/index.js', import.meta.url).href
   writeFileSync(
     module,
     `import { defineTextEnvironment } from '${index}'

@@ -4,8 +4,8 @@ import {
   type Message,
   type StopReason,
   type TextEnvironmentDefinition,
-} from '../environments/text.ts'
-import { InputError, show } from '../errors.ts'
+} from '../../environments/text.ts'
+import { InputError, show } from '../../errors.ts'
 import { type ConverseOptions, converse } from './converse.ts'
 
 /** What `generateTokens` is told. Tokens are drawn; with `explore: false` the most probable are taken. */

@@ -1,10 +1,10 @@
 /** The language model of a run as a folder that other libraries read, with an adapter merged into it. */
 
-import { saveTransformer } from '../policies/transformer/folder.ts'
-import { mergeLora } from '../policies/transformer/lora.ts'
-import { copyTokenizer } from '../text/load-tokenizer.ts'
-import { refuseOccupied } from './run-folder.ts'
-import { loadTrainedModel, type TrainedModel } from './text-evaluate.ts'
+import { saveTransformer } from '../../policies/transformer/folder.ts'
+import { mergeLora } from '../../policies/transformer/lora.ts'
+import { copyTokenizer } from '../../text/load-tokenizer.ts'
+import { refuseOccupied } from '../run-folder.ts'
+import { loadTrainedModel, type TrainedModel } from './evaluate.ts'
 
 /**
  * Writes the model of a run's newest checkpoint into a new or empty folder: `config.json`, weights, and the tokenizer's files

@@ -13,9 +13,9 @@ import {
   sft,
   type TextTrainer,
   textEnvironmentFactory,
-} from '../../dist/src/index.js'
-import { start } from '../support/command.ts'
-import { temporaryFolder } from '../support/temporary.ts'
+} from '../../../dist/src/index.js'
+import { start } from '../../support/command.ts'
+import { temporaryFolder } from '../../support/temporary.ts'
 
 const reverse = textEnvironmentFactory('text/reverse')
 const small = { width: 16, layers: 2, heads: 2 }
@@ -181,7 +181,7 @@ describe('threads of a language model', () => {
 })
 
 describe('a training of a language model in which something goes wrong', () => {
-  const script = fileURLToPath(new URL('../support/text-threads-failure.mjs', import.meta.url))
+  const script = fileURLToPath(new URL('../../support/text-threads-failure.mjs', import.meta.url))
 
   /** Runs it in a process of its own, which nothing but its last handle ends. */
   async function run(order: object) {

@@ -1,14 +1,14 @@
 /** Whole conversations under fixed weights: what evaluation and generation have in common. */
-import type { TextEnvironmentDefinition } from '../environments/text.ts'
-import { InputError, show } from '../errors.ts'
-import { setWeights } from '../policies/transformer/quantized.ts'
-import type { Sampling } from '../policies/transformer/sampling.ts'
-import type { Trajectory } from '../tables/trajectories.ts'
-import type { LanguageModelDefinition } from '../text/language-model.ts'
-import type { Tokenizer } from '../text/tokenizer.ts'
-import { loadAdapter } from '../text-cohort.ts'
-import { tick } from '../tick.ts'
-import { createWorld } from '../world.ts'
+import type { TextEnvironmentDefinition } from '../../environments/text.ts'
+import { InputError, show } from '../../errors.ts'
+import { setWeights } from '../../policies/transformer/quantized.ts'
+import type { Sampling } from '../../policies/transformer/sampling.ts'
+import type { Trajectory } from '../../tables/trajectories.ts'
+import type { LanguageModelDefinition } from '../../text/language-model.ts'
+import type { Tokenizer } from '../../text/tokenizer.ts'
+import { loadAdapter } from '../../text-cohort.ts'
+import { tick } from '../../tick.ts'
+import { createWorld } from '../../world.ts'
 
 /** Under which weights conversations are had, and how tokens are drawn. */
 export interface ConverseOptions {

@@ -1,8 +1,8 @@
 import { describe, expect, test } from 'vitest'
-import { languageModel } from '../../src/text/language-model.ts'
-import { runSftTraining } from '../../src/training/sft-training.ts'
-import { evaluateText } from '../../src/training/text-evaluate.ts'
-import { digits } from '../support/conversations.ts'
+import { languageModel } from '../../../src/text/language-model.ts'
+import { evaluateText } from '../../../src/training/text/evaluate.ts'
+import { runSftTraining } from '../../../src/training/text/sft-training.ts'
+import { digits } from '../../support/conversations.ts'
 
 const small = { width: 32, layers: 1, heads: 2, anyText: true }
 

@@ -1,16 +1,16 @@
 import { cp, readdir, readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { describe, expect, test } from 'vitest'
-import { saveTransformer } from '../../src/policies/transformer/folder.ts'
-import { transformer } from '../../src/policies/transformer/model.ts'
-import { Random } from '../../src/random.ts'
-import { loadLanguageModel } from '../../src/text/load-language-model.ts'
-import { exportTrainedModel } from '../../src/training/text-export.ts'
-import { configureTextRun, startTextRun } from '../../src/training/text-run.ts'
-import { temporaryFolder } from '../support/temporary.ts'
+import { saveTransformer } from '../../../src/policies/transformer/folder.ts'
+import { transformer } from '../../../src/policies/transformer/model.ts'
+import { Random } from '../../../src/random.ts'
+import { loadLanguageModel } from '../../../src/text/load-language-model.ts'
+import { exportTrainedModel } from '../../../src/training/text/export.ts'
+import { configureTextRun, startTextRun } from '../../../src/training/text/run.ts'
+import { temporaryFolder } from '../../support/temporary.ts'
 
 async function baseModel(folder: string): Promise<void> {
-  await cp(new URL('../golden/tokenizers/qwen2', import.meta.url).pathname, folder, { recursive: true })
+  await cp(new URL('../../golden/tokenizers/qwen2', import.meta.url).pathname, folder, { recursive: true })
   const model = transformer({
     model_type: 'qwen2',
     vocab_size: 2048,

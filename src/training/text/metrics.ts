@@ -1,6 +1,6 @@
 /** What trainings of language models tell: of a supervised step, and of an update and its conversations. */
-import type { LossTotals } from '../algorithms/losses.ts'
-import type { TrajectoryColumns } from '../tables/trajectories.ts'
+import type { LossTotals } from '../../algorithms/losses.ts'
+import type { TrajectoryColumns } from '../../tables/trajectories.ts'
 
 /** What a supervised step, or an update of reinforcement learning, did. Null: not of this phase. */
 export interface TextMetrics {

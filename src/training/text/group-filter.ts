@@ -1,5 +1,5 @@
 /** Which of the sampled groups are learned from: the filters of `rewards/filters.ts` over trajectories. */
-import type { GroupFilterName } from '../algorithms/rl.ts'
+import type { GroupFilterName } from '../../algorithms/rl.ts'
 import {
   admitGroup,
   checkAnySuccess,
@@ -8,9 +8,9 @@ import {
   checkRewardNonzeroStd,
   FilterCounts,
   type GroupFilter,
-} from '../rewards/filters.ts'
-import type { Trajectories } from '../tables/trajectories.ts'
-import type { Tokenizer } from '../text/tokenizer.ts'
+} from '../../rewards/filters.ts'
+import type { Trajectories } from '../../tables/trajectories.ts'
+import type { Tokenizer } from '../../text/tokenizer.ts'
 
 const filters: Readonly<Record<Exclude<GroupFilterName, 'none'>, GroupFilter>> = {
   'reward-nonzero-std': checkRewardNonzeroStd,

@@ -1,13 +1,13 @@
 /** Log-probabilities of our own transformers, as `LogprobValidator` asks for them: packed, decoded, and differentiated. */
-import { takeArena } from '../components/arena.ts'
-import { column } from '../components/column.ts'
-import { bestKernelBuild, createKernels, type KernelBuild } from '../kernels/bind.ts'
-import { decoderPlan, TransformerDecoder } from '../policies/transformer/decoder.ts'
-import type { LoraModel } from '../policies/transformer/lora.ts'
-import type { TransformerModel } from '../policies/transformer/model.ts'
-import { PackedTransformer, packedPlan } from '../policies/transformer/packed.ts'
-import { checkWeights } from '../policies/weights.ts'
-import { Random } from '../random.ts'
+import { takeArena } from '../../components/arena.ts'
+import { column } from '../../components/column.ts'
+import { bestKernelBuild, createKernels, type KernelBuild } from '../../kernels/bind.ts'
+import { decoderPlan, TransformerDecoder } from '../../policies/transformer/decoder.ts'
+import type { LoraModel } from '../../policies/transformer/lora.ts'
+import type { TransformerModel } from '../../policies/transformer/model.ts'
+import { PackedTransformer, packedPlan } from '../../policies/transformer/packed.ts'
+import { checkWeights } from '../../policies/weights.ts'
+import { Random } from '../../random.ts'
 import type { LogprobModel } from './logprob-validator.ts'
 
 /** Tokens that a validated sequence has at most, where a model could take more. */

@@ -3,11 +3,11 @@
  * It lets a world collect, learns, counts what happened, and can be stopped after any tick and resumed to the same bits.
  */
 
-import { type PreparedLoss, preparedLossPlan, prepareLoss } from '../algorithms/losses.ts'
-import type { RlDefinition } from '../algorithms/rl.ts'
-import { scheduleFactor } from '../algorithms/schedule.ts'
-import type { SftDefinition } from '../algorithms/sft.ts'
-import { packBatch, type TokenBatch } from '../algorithms/token-batch.ts'
+import { type PreparedLoss, preparedLossPlan, prepareLoss } from '../../algorithms/losses.ts'
+import type { RlDefinition } from '../../algorithms/rl.ts'
+import { scheduleFactor } from '../../algorithms/schedule.ts'
+import type { SftDefinition } from '../../algorithms/sft.ts'
+import { packBatch, type TokenBatch } from '../../algorithms/token-batch.ts'
 import {
   alone,
   MICRO_BATCH_ROWS,
@@ -16,22 +16,22 @@ import {
   type TokenLearnerColumns,
   type TokenLossSums,
   tokenLearnerPlan,
-} from '../algorithms/token-learner.ts'
-import type { TokenWork } from '../algorithms/token-thread.ts'
-import { InputError, show } from '../errors.ts'
-import { PolicySum, Standing, TokenSum } from '../kernels/bind.ts'
-import { type TextOrigin, writeTrajectories } from '../tables/trajectory-table.ts'
-import { trainingExample } from '../text/dialogue.ts'
-import { exampleAt, letGoReplies, refreshWeights, type TextCohort, takeUp } from '../text-cohort.ts'
-import { awaitAnswers, move } from '../tick.ts'
-import { VERSION } from '../version.ts'
-import { checkWorld, type World } from '../world.ts'
-import { readCheckpoint, type TextRecord, writeCheckpoint } from './checkpoint.ts'
+} from '../../algorithms/token-learner.ts'
+import type { TokenWork } from '../../algorithms/token-thread.ts'
+import { InputError, show } from '../../errors.ts'
+import { PolicySum, Standing, TokenSum } from '../../kernels/bind.ts'
+import { type TextOrigin, writeTrajectories } from '../../tables/trajectory-table.ts'
+import { trainingExample } from '../../text/dialogue.ts'
+import { exampleAt, letGoReplies, refreshWeights, type TextCohort, takeUp } from '../../text-cohort.ts'
+import { awaitAnswers, move } from '../../tick.ts'
+import { VERSION } from '../../version.ts'
+import { checkWorld, type World } from '../../world.ts'
+import { readCheckpoint, type TextRecord, writeCheckpoint } from '../checkpoint.ts'
+import { compare, differences, restoreTensors, savedTensors, withoutModule } from '../snapshot.ts'
+import { refuseInWorker } from '../team.ts'
 import { refuseGroups } from './group-filter.ts'
-import { compare, differences, restoreTensors, savedTensors, withoutModule } from './snapshot.ts'
-import { refuseInWorker } from './team.ts'
-import { mismatchKl, rangeOf, rewardMetrics, type TextMetrics } from './text-metrics.ts'
-import { TextTeam } from './text-team.ts'
+import { mismatchKl, rangeOf, rewardMetrics, type TextMetrics } from './metrics.ts'
+import { TextTeam } from './team.ts'
 import { inHeap, prepareUpdate } from './token-update.ts'
 import { packTrajectories, unpackTrajectories } from './trajectory-snapshot.ts'
 

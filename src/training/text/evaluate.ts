@@ -1,12 +1,12 @@
 /** How a language model does: whole conversations under fixed weights, and nothing is learned. */
-import type { TextEnvironmentDefinition } from '../environments/text.ts'
-import { InputError } from '../errors.ts'
-import { quantizedWeightsOf } from '../policies/transformer/quantized.ts'
-import { weightsOf } from '../policies/weights.ts'
-import { tensorValues } from '../safetensors.ts'
-import { readCheckpoint } from './checkpoint.ts'
+import type { TextEnvironmentDefinition } from '../../environments/text.ts'
+import { InputError } from '../../errors.ts'
+import { quantizedWeightsOf } from '../../policies/transformer/quantized.ts'
+import { weightsOf } from '../../policies/weights.ts'
+import { tensorValues } from '../../safetensors.ts'
+import { readCheckpoint } from '../checkpoint.ts'
 import { type ConverseOptions, converse } from './converse.ts'
-import { openTextRun, type TextRunDefinition } from './text-run.ts'
+import { openTextRun, type TextRunDefinition } from './run.ts'
 
 /** What `evaluateText` is told. The most probable tokens are taken; with `explore` they are drawn. */
 export interface TextEvaluateOptions extends ConverseOptions {

@@ -1,10 +1,10 @@
 /** The caller's side of the threads of a trainer of language models. Its workers come at the first need, and again after `close`. */
-import type { Together, TokenLearnerColumns } from '../algorithms/token-learner.ts'
-import type { TokenWork } from '../algorithms/token-thread.ts'
-import type { Crew, TextCohort } from '../text-cohort.ts'
-import type { World } from '../world.ts'
-import { Aborted, CONTROL_WORDS, Team, type TextOrder } from './team.ts'
-import { TextCommand } from './text-thread.ts'
+import type { Together, TokenLearnerColumns } from '../../algorithms/token-learner.ts'
+import type { TokenWork } from '../../algorithms/token-thread.ts'
+import type { Crew, TextCohort } from '../../text-cohort.ts'
+import type { World } from '../../world.ts'
+import { Aborted, CONTROL_WORDS, Team, type TextOrder } from '../team.ts'
+import { TextCommand } from './thread.ts'
 
 /** This thread and its workers. */
 export class TextTeam implements Crew {

@@ -1,12 +1,12 @@
 /** Supervised fine-tuning of a language model on examples of one's own, without an environment to talk to. */
-import { sft as makeSft, type sftSettings } from '../algorithms/sft.ts'
-import { defineTextEnvironment, type Example } from '../environments/text.ts'
-import { InputError, show } from '../errors.ts'
-import type { SettingValues } from '../settings.ts'
-import type { LanguageModelDefinition } from '../text/language-model.ts'
-import { createWorld } from '../world.ts'
-import type { TextMetrics } from './text-metrics.ts'
-import { createTextTrainer, type TextTrainer } from './text-trainer.ts'
+import { sft as makeSft, type sftSettings } from '../../algorithms/sft.ts'
+import { defineTextEnvironment, type Example } from '../../environments/text.ts'
+import { InputError, show } from '../../errors.ts'
+import type { SettingValues } from '../../settings.ts'
+import type { LanguageModelDefinition } from '../../text/language-model.ts'
+import { createWorld } from '../../world.ts'
+import type { TextMetrics } from './metrics.ts'
+import { createTextTrainer, type TextTrainer } from './trainer.ts'
 
 /** What `runSftTraining` is told. */
 export interface SftTrainingOptions {

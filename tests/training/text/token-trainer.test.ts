@@ -1,13 +1,13 @@
 import { describe, expect, test } from 'vitest'
-import { describeLoss } from '../../src/algorithms/losses.ts'
-import { grpo, gspo } from '../../src/algorithms/named-losses.ts'
-import { copy } from '../../src/environments/tasks/sequences.ts'
-import { InputError, OptimizerRequiredError } from '../../src/errors.ts'
-import { loadLora } from '../../src/policies/transformer/lora-folder.ts'
-import { wholeWeights } from '../../src/policies/transformer/quantized.ts'
-import { EpisodeBuffer } from '../../src/tables/episode-buffer.ts'
-import { Trajectories, type TrajectoryColumns } from '../../src/tables/trajectories.ts'
-import { languageModel } from '../../src/text/language-model.ts'
+import { describeLoss } from '../../../src/algorithms/losses.ts'
+import { grpo, gspo } from '../../../src/algorithms/named-losses.ts'
+import { copy } from '../../../src/environments/tasks/sequences.ts'
+import { InputError, OptimizerRequiredError } from '../../../src/errors.ts'
+import { loadLora } from '../../../src/policies/transformer/lora-folder.ts'
+import { wholeWeights } from '../../../src/policies/transformer/quantized.ts'
+import { EpisodeBuffer } from '../../../src/tables/episode-buffer.ts'
+import { Trajectories, type TrajectoryColumns } from '../../../src/tables/trajectories.ts'
+import { languageModel } from '../../../src/text/language-model.ts'
 import {
   type LossFn,
   RolloutCoordinator,
@@ -16,10 +16,10 @@ import {
   Trainer,
   type TrainerOptions,
   type TrainingColumns,
-} from '../../src/training/token-trainer.ts'
-import { transformerLogprobs } from '../../src/training/transformer-logprobs.ts'
-import { digits, talkWorld } from '../support/conversations.ts'
-import { temporaryFolder } from '../support/temporary.ts'
+} from '../../../src/training/text/token-trainer.ts'
+import { transformerLogprobs } from '../../../src/training/text/transformer-logprobs.ts'
+import { digits, talkWorld } from '../../support/conversations.ts'
+import { temporaryFolder } from '../../support/temporary.ts'
 
 /** Prompts of one to five digits, and rewards that differ within groups. */
 const environment = digits({

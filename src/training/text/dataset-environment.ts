@@ -2,12 +2,12 @@
  * A text environment whose examples are those of a file or of a dataset of the hub, and whose reward is one that the registry
  * knows by its id.
  */
-import { loadRlPrompts } from '../datasets/load.ts'
-import { defineTextEnvironment } from '../environments/text.ts'
-import { InputError } from '../errors.ts'
-import { getRewardFunction } from '../rewards/registry.ts'
-import { judge, withPolicy } from '../rewards/reward.ts'
-import { type Settings, text, whole } from '../settings.ts'
+import { loadRlPrompts } from '../../datasets/load.ts'
+import { defineTextEnvironment } from '../../environments/text.ts'
+import { InputError } from '../../errors.ts'
+import { getRewardFunction } from '../../rewards/registry.ts'
+import { judge, withPolicy } from '../../rewards/reward.ts'
+import { type Settings, text, whole } from '../../settings.ts'
 
 const settings = {
   path: text(

@@ -2,9 +2,9 @@
  * A trainer that is put together from parts: how advantages are taken, which loss, which optimizer, and where trajectories come
  * from. A step is whole or not at all: whatever throws in it, weights, moments and the count of steps stay as they were.
  */
-import { type AdvantageDescriptor, describeLoss, type LossDescriptor, withAdvantages } from '../algorithms/losses.ts'
-import { checkOptimizer, optimizerSettings } from '../algorithms/optimizer.ts'
-import { packBatch } from '../algorithms/token-batch.ts'
+import { type AdvantageDescriptor, describeLoss, type LossDescriptor, withAdvantages } from '../../algorithms/losses.ts'
+import { checkOptimizer, optimizerSettings } from '../../algorithms/optimizer.ts'
+import { packBatch } from '../../algorithms/token-batch.ts'
 import {
   alone,
   MICRO_BATCH_ROWS,
@@ -12,22 +12,22 @@ import {
   type TokenLossSums,
   tokenLearnerPlan,
   trainedOf,
-} from '../algorithms/token-learner.ts'
-import { takeArena } from '../components/arena.ts'
-import { column } from '../components/column.ts'
-import { InputError, OptimizerRequiredError, show } from '../errors.ts'
-import { bestKernelBuild, createKernels, type Kernels, PolicySum, TokenSum } from '../kernels/bind.ts'
-import type { LoraModel } from '../policies/transformer/lora.ts'
-import { loadLoraWeights, saveLora } from '../policies/transformer/lora-folder.ts'
-import type { TransformerModel } from '../policies/transformer/model.ts'
-import { type BaseWeights, quantizedPlan, setWeights, wholeWeights } from '../policies/transformer/quantized.ts'
-import { Random } from '../random.ts'
-import { number, resolveSettings, type SettingValues } from '../settings.ts'
-import type { EpisodeBuffer } from '../tables/episode-buffer.ts'
-import { Trajectories, type TrajectoryColumns } from '../tables/trajectories.ts'
-import { loadAdapter, refreshWeights, type TextCohort } from '../text-cohort.ts'
-import { tick } from '../tick.ts'
-import { World } from '../world.ts'
+} from '../../algorithms/token-learner.ts'
+import { takeArena } from '../../components/arena.ts'
+import { column } from '../../components/column.ts'
+import { InputError, OptimizerRequiredError, show } from '../../errors.ts'
+import { bestKernelBuild, createKernels, type Kernels, PolicySum, TokenSum } from '../../kernels/bind.ts'
+import type { LoraModel } from '../../policies/transformer/lora.ts'
+import { loadLoraWeights, saveLora } from '../../policies/transformer/lora-folder.ts'
+import type { TransformerModel } from '../../policies/transformer/model.ts'
+import { type BaseWeights, quantizedPlan, setWeights, wholeWeights } from '../../policies/transformer/quantized.ts'
+import { Random } from '../../random.ts'
+import { number, resolveSettings, type SettingValues } from '../../settings.ts'
+import type { EpisodeBuffer } from '../../tables/episode-buffer.ts'
+import { Trajectories, type TrajectoryColumns } from '../../tables/trajectories.ts'
+import { loadAdapter, refreshWeights, type TextCohort } from '../../text-cohort.ts'
+import { tick } from '../../tick.ts'
+import { World } from '../../world.ts'
 import { type PreparedUpdate, prepareUpdate } from './token-update.ts'
 
 /** A language model that is open: its weights are those that the trainer changes, in place. */
