@@ -14,7 +14,9 @@ export function resetText(world: World): void {
   for (const cohort of world.conversations) {
     const { conversation, numLanes } = cohort
     for (let n = 0; n < numLanes && conversation.begun[0]! < cohort.released; n++) {
-      if (conversation.phase[n] === Talk.free) begin(world, cohort, n, conversation.begun[0]!++)
+      if (conversation.phase[n] !== Talk.free) continue
+      begin(world, cohort, n, conversation.begun[0]!)
+      conversation.begun[0]!++ // Not before: one that cannot begin is not passed over.
     }
   }
 }

@@ -272,6 +272,19 @@ describe('what goes wrong in an environment', () => {
     expect(() => tick(empty)).toThrow(/at least one token/)
   })
 
+  test('an example that is refused is refused again, and its conversation not passed over', async () => {
+    const examples = [{ prompt: '1' }, { prompt: '' }, { prompt: '3' }]
+    const world = await talkWorld({
+      environment: digits({ numExamples: 3, example: (index) => examples[index]! }),
+      numLanes: 1,
+    })
+    const refused = () => talkUntil(world, 3)
+    await expect(refused()).rejects.toThrow(/example 1.*at least one token/s)
+    await expect(refused()).rejects.toThrow(/example 1.*at least one token/s)
+    examples[1] = { prompt: '2' }
+    expect((await refused()).map(({ promptId }) => promptId).sort()).toEqual([0, 1, 2])
+  })
+
   test('an example that is none, and an environment without a function, are errors', async () => {
     const none = await talkWorld({ environment: digits({ example: () => undefined as never }) })
     expect(() => tick(none)).toThrow(/text\/digits, example \d.*a prompt/s)
