@@ -13,7 +13,7 @@ import { type DecoderColumns, decoderPlan, decoderShare, TransformerDecoder } fr
 import type { LoraAdapter } from './policies/transformer/lora.ts'
 import { loadLoraWeights } from './policies/transformer/lora-folder.ts'
 import type { TransformerModel } from './policies/transformer/model.ts'
-import { type QuantizedColumns, quantizedPlan, setWeights } from './policies/transformer/quantized.ts'
+import { type QuantizedColumns, quantizedPlan, quantizeTransformer } from './policies/transformer/quantized.ts'
 import { checkSampling, type Sampling } from './policies/transformer/sampling.ts'
 import { Random } from './random.ts'
 import { Trajectories } from './tables/trajectories.ts'
@@ -192,10 +192,11 @@ export function createTextCohort(
   const { environment, policy: policyDefinition, numLanes } = options
   const { model, tokenizer, weights, context } = opened
   const random = new Random(world.seed)
-  const whole = weights ?? new Float32Array(model.numParameters)
-  if (weights === null) model.initialise(whole, random, key)
   const quantized = opened.isQuantized ? (columns.quantized as QuantizedColumns) : null
-  setWeights(quantized ?? columns.weights, model, whole)
+  const whole = quantized === null ? columns.weights : new Float32Array(model.numParameters)
+  if (weights === null) model.initialise(whole, random, key)
+  else whole.set(weights)
+  if (quantized !== null) quantizeTransformer(quantized, model, whole)
   const adapter = opened.adapter === null ? null : { lora: opened.adapter.lora, weights: columns.adapter, random }
   if (opened.adapter?.weights) columns.adapter.set(opened.adapter.weights)
   else adapter?.lora.initialise(columns.adapter, random, key)

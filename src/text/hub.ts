@@ -196,7 +196,9 @@ async function listFiles(hub: Hub, commit: string): Promise<Map<string, HubFile>
   let url: string | undefined = hub.kind === 'dataset' ? `${tree}?recursive=true` : tree
   while (url !== undefined) {
     const response = await ask(hub, url)
-    const entries: unknown = await response.json().catch(() => null)
+    const entries: unknown = await response.json().catch((cause: Error) => {
+      throw new InputError(url as string, cause.message, 'a list of files', { cause })
+    })
     if (!Array.isArray(entries)) throw new InputError(url, show(entries), 'a list of files')
     for (const { type, path, size, oid, lfs } of entries) {
       const file = { path, size: lfs?.size ?? size, checksum: lfs?.oid ?? oid }

@@ -8,7 +8,7 @@ import { transformer } from '../../src/policies/transformer/model.ts'
 import { Random } from '../../src/random.ts'
 import { Numbers } from '../kernels/calls.ts'
 import { decoder } from '../policies/transformer/golden.ts'
-import { attempt, PYTHON_MS } from '../support/python.ts'
+import { attempt, findInstalled, PYTHON_MS } from '../support/python.ts'
 import { temporaryFolder } from '../support/temporary.ts'
 
 /**
@@ -42,14 +42,12 @@ json.dump({"ours": ours, "without": without, "merged": merged, "theirs": theirs,
 let python: string | undefined
 let why = ''
 beforeAll(async () => {
-  for (const candidate of [process.env.COLONNADE_PYTHON, 'python3']) {
-    if (!candidate) continue
-    const { code, stderr } = await attempt(candidate, ['-c', 'import torch, transformers, peft'])
-    if (code === 0) python = candidate
-    else why = `${candidate}: ${stderr.trim().split('\n').at(-1)}`
-    if (code === 0) return
+  const found = await findInstalled('torch, transformers, peft')
+  if ('python' in found) python = found.python
+  else {
+    why = found.why
+    console.warn(`SKIPPED: adapters in PEFT (${why})`)
   }
-  console.warn(`SKIPPED: adapters in PEFT (${why}; COLONNADE_PYTHON names a Python that has it)`)
 }, PYTHON_MS)
 
 beforeEach((context) => {

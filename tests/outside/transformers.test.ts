@@ -5,7 +5,7 @@ import { saveTransformer } from '../../src/policies/transformer/folder.ts'
 import { transformer } from '../../src/policies/transformer/model.ts'
 import { Random } from '../../src/random.ts'
 import { decoder } from '../policies/transformer/golden.ts'
-import { attempt, PYTHON_MS } from '../support/python.ts'
+import { attempt, findInstalled, PYTHON_MS } from '../support/python.ts'
 import { temporaryFolder } from '../support/temporary.ts'
 
 /** Loads a folder as anybody would, and prints the logits of some tokens. */
@@ -21,14 +21,12 @@ json.dump({"wrong": wrong, "dtype": str(model.dtype), "logits": logits.tolist()}
 let python: string | undefined
 let why = ''
 beforeAll(async () => {
-  for (const candidate of [process.env.COLONNADE_PYTHON, 'python3']) {
-    if (!candidate) continue
-    const { code, stderr } = await attempt(candidate, ['-c', 'import torch, transformers'])
-    if (code === 0) python = candidate
-    else why = `${candidate}: ${stderr.trim().split('\n').at(-1)}`
-    if (code === 0) return
+  const found = await findInstalled('torch, transformers')
+  if ('python' in found) python = found.python
+  else {
+    why = found.why
+    console.warn(`SKIPPED: loading our models with transformers (${why})`)
   }
-  console.warn(`SKIPPED: loading our models with transformers (${why}; COLONNADE_PYTHON names a Python that has it)`)
 }, PYTHON_MS)
 
 beforeEach((context) => {

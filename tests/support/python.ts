@@ -40,6 +40,21 @@ export async function findPython(
   return 'why' in made ? made : { python: join(made.folder, 'bin/python') }
 }
 
+/**
+ * COLONNADE_PYTHON, or python3, if it can import these modules, which are too large to be installed for a test; or why neither
+ * can.
+ */
+export async function findInstalled(modules: string): Promise<{ python: string } | { why: string }> {
+  let why = ''
+  for (const python of [process.env.COLONNADE_PYTHON, 'python3']) {
+    if (!python) continue
+    const { code, stderr } = await attempt(python, ['-c', `import ${modules}`])
+    if (code === 0) return { python }
+    why = `${python}: ${stderr.trim().split('\n').at(-1)}`
+  }
+  return { why: `${why}; COLONNADE_PYTHON names a Python that has it` }
+}
+
 /** Runs a program to its end; one that cannot be started has no code, and says why in `stderr`. */
 export async function attempt(program: string, words: readonly string[]) {
   return start(program, words, { timeout: SCRIPT_MS }).ended.catch((cause: Error) => ({

@@ -1,16 +1,13 @@
-import { cp } from 'node:fs/promises'
 import { join } from 'node:path'
 import { beforeEach, describe, expect, test } from 'vitest'
 import { rl } from '../../src/algorithms/rl.ts'
-import { saveTransformer } from '../../src/policies/transformer/folder.ts'
 import { saveLora } from '../../src/policies/transformer/lora-folder.ts'
-import { transformer } from '../../src/policies/transformer/model.ts'
-import { Random } from '../../src/random.ts'
 import { languageModel } from '../../src/text/language-model.ts'
 import { loadLanguageModel } from '../../src/text/load-language-model.ts'
 import { createTextTrainer } from '../../src/training/text/trainer.ts'
 import { createWorld } from '../../src/world.ts'
 import { digits } from '../support/conversations.ts'
+import { writeQwen2 } from '../support/qwen2-folder.ts'
 import { temporaryFolder } from '../support/temporary.ts'
 
 const environment = digits({
@@ -22,31 +19,11 @@ const environment = digits({
 let folder: string
 beforeEach(async () => {
   folder = join(await temporaryFolder(), 'model')
-  await cp(new URL('../golden/tokenizers/qwen2', import.meta.url).pathname, folder, { recursive: true })
 })
-
-async function writeModel(vocabularySize: number, context = 128): Promise<void> {
-  const model = transformer({
-    model_type: 'qwen2',
-    vocab_size: vocabularySize,
-    hidden_size: 16,
-    num_hidden_layers: 1,
-    num_attention_heads: 2,
-    num_key_value_heads: 1,
-    intermediate_size: 32,
-    max_position_embeddings: context,
-    rms_norm_eps: 1e-6,
-    rope_theta: 10_000,
-    tie_word_embeddings: true,
-  })
-  const weights = new Float32Array(model.numParameters)
-  model.initialise(weights, new Random(1), 0)
-  await saveTransformer(folder, model, weights)
-}
 
 describe("a language model from Hugging Face's files", () => {
   test('has conversations by its own template, and learns from them', async () => {
-    await writeModel(2048)
+    await writeQwen2(folder)
     const world = await createWorld({
       environment,
       policy: languageModel({ folder }),
@@ -67,12 +44,12 @@ describe("a language model from Hugging Face's files", () => {
   })
 
   test('whose tokenizer has more ids than the model has tokens is refused, as is one without files or a context too long', async () => {
-    await writeModel(64)
+    await writeQwen2(folder, { vocabularySize: 64 })
     const options = { environment, numLanes: 2, seed: 1 }
     await expect(createWorld({ ...options, policy: languageModel({ folder }) })).rejects.toThrow(
       /tokenizer .*ids up to/s,
     )
-    await writeModel(2048)
+    await writeQwen2(folder)
     await expect(createWorld({ ...options, policy: languageModel({ folder, context: 256 }) })).rejects.toThrow(
       /at most 128/,
     )
