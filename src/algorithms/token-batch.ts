@@ -11,7 +11,10 @@ export interface TokenSequences {
   readonly token: ArrayLike<number>
   /** 1 for tokens to learn from. */
   readonly lossMask: ArrayLike<number>
-  /** From how many tokens each was drawn, where a filter had left some out, and all their ids; neither where none had. */
+  /**
+   * From how many tokens each was drawn, where a filter had left some out, and all their ids; neither where none had. Of one
+   * that nobody knows this of (−1) the whole vocabulary is taken.
+   */
   readonly supportLength?: ArrayLike<number>
   readonly supportIds?: ArrayLike<number>
 }
@@ -85,7 +88,7 @@ function supportsInOrder(
 ): TokenSupports | null {
   if (supportLength === undefined || supportIds === undefined || supportIds.length === 0) return null
   const begin = [0] // Where each token's support begins in what was given.
-  for (let t = 0; t < supportLength.length; t++) begin.push(begin[t]! + supportLength[t]!)
+  for (let t = 0; t < supportLength.length; t++) begin.push(begin[t]! + Math.max(0, supportLength[t]!))
   const ends = [0]
   const ids: number[] = []
   for (const i of order) {
@@ -97,15 +100,17 @@ function supportsInOrder(
   return { offsets: ends, ids: Int32Array.from(ids) }
 }
 
-/** A column of tokens in the batch's order. */
+/** A column of tokens in the batch's order. NaN, of what is not recorded, becomes 0 where there is nothing to learn from. */
 export function tokensInOrder(
-  { order, offsets }: TokenBatch,
+  { order, offsets, lossMask }: TokenBatch,
   from: ArrayLike<number>,
   column: ArrayLike<number>,
 ): Float32Array {
   const ordered = new Float32Array(offsets.at(-1)!)
   order.forEach((i, place) => {
-    for (let t = from[i]!, to = offsets[place]!; t < from[i + 1]!; t++, to++) ordered[to] = column[t]!
+    for (let t = from[i]!, to = offsets[place]!; t < from[i + 1]!; t++, to++) {
+      ordered[to] = lossMask[to] === 0 && Number.isNaN(column[t]) ? 0 : column[t]!
+    }
   })
   return ordered
 }

@@ -26,7 +26,7 @@ export function conversationPlan(numLanes: number, context: number) {
     token: perToken('i32'),
     /** 1 where the model chose the token. */
     lossMask: perToken('u8'),
-    /** Log-probability under the distribution that the token was drawn from, in nats; 0 where nothing was drawn. */
+    /** Log-probability under the distribution that the token was drawn from, in nats; NaN where nothing was drawn. */
     logprob: perToken('f32'),
     /** Number of the weights that chose it; −1 where none did. */
     version: perToken('i32'),

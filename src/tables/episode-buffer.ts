@@ -273,7 +273,7 @@ function extended(episode: OpenEpisode, { observation, action, reward, logprob, 
   return {
     token: [...episode.token, ...told, ...action],
     lossMask: [...episode.lossMask, ...told.map(() => 0), ...action.map(() => 1)],
-    logprob: [...episode.logprob, ...told.map(() => 0), ...(logprob ?? action.map(() => 0))],
+    logprob: [...episode.logprob, ...told.map(() => Number.NaN), ...(logprob ?? action.map(() => Number.NaN))],
     version: [...episode.version, ...told.map(() => -1), ...action.map(() => version ?? -1)],
     turn: [...episode.turn, ...each(turns)],
     turns: turns + 1,

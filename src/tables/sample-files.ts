@@ -4,10 +4,10 @@ import { InputError, show } from '../errors.ts'
 import { readJsonLines, writeJsonLines } from './json-lines.ts'
 import { checkSample, type Sample, type Status } from './sample.ts'
 
-const TOKEN_COLUMNS = ['tokens', 'lossMask', 'rolloutLogProbs', 'weightVersions', 'turn'] as const
+const TOKEN_COLUMNS = ['tokens', 'lossMask', 'rolloutLogProbs', 'weightVersions', 'turn', 'supportLength'] as const
 
 /**
- * Writes samples as a JSONL file; token columns only where they are asked for. A logprob is null where no weights chose.
+ * Writes samples as a JSONL file; token columns only where they are asked for. A logprob that is not recorded is null.
  * @throws InputError for a sample whose numbers are not finite or whose columns differ in length, and if the path cannot be
  * written; then there is no file.
  */
@@ -22,12 +22,14 @@ export async function exportSamplesToJsonl(
     samples.map((sample) => {
       const { tokens, lossMask, rolloutLogProbs, weightVersions, turn, supportLength, supportIds, ...rest } = sample
       if (!includeTokens) return rest
-      const logprobs = Array.from(rolloutLogProbs, (value, t) => (weightVersions[t] === -1 ? null : value))
+      const logprobs = Array.from(rolloutLogProbs, (value) => (Number.isNaN(value) ? null : value))
       const [ids, mask, versions, turns] = [tokens, lossMask, weightVersions, turn].map((column) => Array.from(column))
       return {
         ...rest,
         ...{ tokens: ids, lossMask: mask, rolloutLogProbs: logprobs, weightVersions: versions, turn: turns },
-        ...(supportLength === undefined ? {} : { supportLength: Array.from(supportLength) }),
+        ...(supportLength === undefined
+          ? {}
+          : { supportLength: Array.from(supportLength, (length) => (length === -1 ? null : length)) }),
         ...(supportIds === undefined ? {} : { supportIds: Array.from(supportIds) }),
       }
     }),
@@ -78,8 +80,8 @@ function sampleFrom(value: unknown, place: string, index: number): Sample {
   const columns = Object.fromEntries(TOKEN_COLUMNS.map((name) => [name, column(given[name], `${place}, ${name}`)]))
   const { tokens } = columns
   const numTokens = tokens?.length ?? 0
-  const fill = (value: number) => new Array<number | null>(numTokens).fill(value)
-  const { lossMask = fill(0), weightVersions = fill(-1), turn = fill(0), rolloutLogProbs = fill(0) } = columns
+  const fill = (value: number | null) => new Array<number | null>(numTokens).fill(value)
+  const { lossMask = fill(0), weightVersions = fill(-1), turn = fill(0), rolloutLogProbs = fill(null) } = columns
   const status = (given.status ?? 'completed') as Status
   const stopReason = STOP_REASON_OF[status] ?? null
   const sample = {
@@ -88,10 +90,12 @@ function sampleFrom(value: unknown, place: string, index: number): Sample {
     ...given,
     tokens: tokens ?? [],
     lossMask,
-    // A null is right only where no weights chose the token; elsewhere it is NaN, which is refused.
-    rolloutLogProbs: rolloutLogProbs.map((logprob, t) => logprob ?? (weightVersions[t] === -1 ? 0 : Number.NaN)),
+    rolloutLogProbs: rolloutLogProbs.map((logprob) => logprob ?? Number.NaN), // Refused where it is known which weights chose.
     weightVersions,
     turn,
+    ...(columns.supportLength === undefined
+      ? {}
+      : { supportLength: columns.supportLength.map((length) => length ?? -1) }),
     responseLength: lossMask.filter((flag) => flag !== 0).length,
   } as Sample
   try {

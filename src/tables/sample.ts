@@ -4,7 +4,7 @@
  */
 import type { Example, Message, StopReason } from '../environments/text.ts'
 import { InputError, show, unknownWord } from '../errors.ts'
-import { checkSupport, checkTokenColumn, Trajectories, type Trajectory } from './trajectories.ts'
+import { checkSupport, checkTokens, Trajectories, type Trajectory } from './trajectories.ts'
 
 /** What can have become of a sample. */
 export const statuses = ['pending', 'completed', 'truncated', 'aborted', 'failed'] as const
@@ -33,7 +33,7 @@ export interface Sample {
   readonly tokens: ArrayLike<number>
   /** 1 where there is something to learn. */
   readonly lossMask: ArrayLike<number>
-  /** Log-probability under the distribution that the token was drawn from, in nats; 0 where its version is −1. */
+  /** Log-probability under the distribution that the token was drawn from, in nats; NaN where none is recorded. */
   readonly rolloutLogProbs: ArrayLike<number>
   /** Number of the weights that chose the token; −1 where none did, or nobody knows. */
   readonly weightVersions: ArrayLike<number>
@@ -58,14 +58,12 @@ export interface Sample {
   readonly metadata: Readonly<Record<string, unknown>>
 }
 
-/** A sample's columns of tokens, and what trajectories call them. */
-const TOKEN_COLUMNS = {
-  tokens: 'token',
-  lossMask: 'lossMask',
-  rolloutLogProbs: 'logprob',
-  weightVersions: 'version',
-  turn: 'turn',
-} as const
+/** What samples call the columns of tokens that trajectories call otherwise. */
+const TOKEN_COLUMNS = { token: 'tokens', logprob: 'rolloutLogProbs', version: 'weightVersions' } as const
+
+function tokensOf({ tokens, lossMask, rolloutLogProbs, weightVersions, turn }: Sample) {
+  return { token: tokens, lossMask, logprob: rolloutLogProbs, version: weightVersions, turn }
+}
 
 /** What a sample's conversation begins with. */
 export interface SampleStart {
@@ -86,7 +84,7 @@ export function startSample({ epoch, promptId, group, member, example, tokens }:
     response: '',
     tokens,
     lossMask: tokens.map(() => 0),
-    rolloutLogProbs: tokens.map(() => 0),
+    rolloutLogProbs: tokens.map(() => Number.NaN),
     weightVersions: tokens.map(() => -1),
     turn: tokens.map(() => 0),
     ...{ turns: 0, responseLength: 0, reward: null, error: null, score: {}, status: 'pending', stopReason: null },
@@ -142,7 +140,7 @@ export function appendResponseTokens(sample: Sample, added: ResponseTokens): Sam
     response: sample.response + text,
     tokens: [...Array.from(sample.tokens), ...tokens],
     lossMask: extended(sample.lossMask, tokens, () => (trainable ? 1 : 0)),
-    rolloutLogProbs: extended(sample.rolloutLogProbs, tokens, (i) => logprobs?.[i] ?? 0),
+    rolloutLogProbs: extended(sample.rolloutLogProbs, tokens, (i) => logprobs?.[i] ?? Number.NaN),
     weightVersions: extended(sample.weightVersions, tokens, () => version ?? -1),
     turn: extended(sample.turn, tokens, () => turn),
     ...(sample.supportLength === undefined ? {} : { supportLength: extended(sample.supportLength, tokens, () => 0) }),
@@ -227,11 +225,7 @@ function trajectoryOf(sample: Sample): Trajectory {
   return {
     ...{ epoch, promptId, group: groupIndex, member, turns, reward, error, stopReason },
     components: score,
-    token: sample.tokens,
-    lossMask: sample.lossMask,
-    logprob: sample.rolloutLogProbs,
-    version: sample.weightVersions,
-    turn: sample.turn,
+    ...tokensOf(sample),
     ...supportOf(sample),
   }
 }
@@ -254,9 +248,7 @@ export function countLearned(lossMask: ArrayLike<number>): number {
 export function checkSample(sample: Sample): void {
   const { id, tokens, reward, score, status } = sample
   const subject = `sample ${id}`
-  for (const [name, column] of Object.entries(TOKEN_COLUMNS)) {
-    checkTokenColumn(`${subject}, ${name}`, column, sample[name as keyof typeof TOKEN_COLUMNS], tokens.length)
-  }
+  checkTokens(subject, tokensOf(sample), TOKEN_COLUMNS)
   checkSupport(subject, { ...sample, token: tokens })
   const learned = countLearned(sample.lossMask)
   if (sample.responseLength !== learned) {

@@ -25,15 +25,18 @@ export interface Trajectory {
   readonly token: ArrayLike<number>
   /** 1 where the model chose the token. */
   readonly lossMask: ArrayLike<number>
-  /** Log-probability under the distribution that the token was drawn from, in nats; 0 where nothing was drawn. */
+  /**
+   * Log-probability under the distribution that the token was drawn from, in nats. NaN where none is recorded, which may only
+   * be where `version` is −1: nobody drew the token, or nobody kept what it was. Never 0, which says that it was certain.
+   */
   readonly logprob: ArrayLike<number>
-  /** Number of the weights that chose it; −1 where none did. */
+  /** Number of the weights that chose it; −1 where none did, or nobody knows which. */
   readonly version: ArrayLike<number>
   /** The turn that it belongs to, from 0. */
   readonly turn: ArrayLike<number>
   /**
-   * From how many tokens each was drawn, where a filter had left some out; 0 where it had not. Their ids in rising order, those
-   * of all tokens one after another, are `supportIds`. Both may be missing: then nothing was left out.
+   * From how many tokens each was drawn, where a filter had left some out; 0 where it had not, and −1 where nobody knows. Their
+   * ids in rising order, those of all tokens one after another, are `supportIds`. Both may be missing: then nothing was left out.
    */
   readonly supportLength?: ArrayLike<number>
   readonly supportIds?: ArrayLike<number>
@@ -90,7 +93,8 @@ export class Trajectories {
   /**
    * Appends a copy of one trajectory, whole or not at all.
    * @throws InputError that says what is wrong with it: token columns of different lengths, no token, ids that are not whole
-   * numbers, a loss mask of anything but 0 and 1, a reward, component or logprob that is no finite number.
+   * numbers, a loss mask of anything but 0 and 1, a reward or component that is no finite number, a logprob that is none where
+   * it is known which weights chose the token.
    */
   append(trajectory: Trajectory): void {
     const length = checkTrajectory(trajectory)
@@ -205,7 +209,7 @@ export class Trajectories {
       logprob: columns.logprob.subarray(from, to),
       version: columns.version.subarray(from, to),
       turn: columns.turn.subarray(from, to),
-      ...(columns.supportIds.length === 0 ? {} : supportOf(columns, i)),
+      ...supportOf(columns, i),
     }
   }
 
@@ -224,11 +228,11 @@ export class Trajectories {
   }
 }
 
-function supportOf({ offsets, supportOffsets, supportLength, supportIds }: TrajectoryColumns, i: number) {
-  return {
-    supportLength: supportLength.subarray(offsets[i], offsets[i + 1]),
-    supportIds: supportIds.subarray(supportOffsets[i], supportOffsets[i + 1]),
-  }
+function supportOf(columns: TrajectoryColumns, i: number) {
+  const { offsets, supportOffsets, supportIds } = columns
+  const supportLength = columns.supportLength.subarray(offsets[i], offsets[i + 1])
+  if (supportLength.every((length) => length === 0)) return {}
+  return { supportLength, supportIds: supportIds.subarray(supportOffsets[i], supportOffsets[i + 1]) }
 }
 
 /** Returns the number of tokens. @throws InputError as `append` does. */
@@ -236,9 +240,7 @@ export function checkTrajectory(trajectory: Trajectory): number {
   const { token, reward, components, stopReason, group, member } = trajectory
   const subject = `trajectory of group ${show(group)}, member ${show(member)}`
   if (token.length === 0) throw new InputError(subject, 'no token', 'at least one')
-  for (const name of TOKEN_COLUMNS) {
-    checkTokenColumn(`${subject}, ${name}`, name, trajectory[name], token.length)
-  }
+  checkTokens(subject, trajectory)
   checkSupport(subject, trajectory)
   for (const name of ROW_COLUMNS) checkElements(`${subject}, ${name}`, [trajectory[name]], isCount, COUNT)
   if (!stopReasons.includes(stopReason)) throw unknownWord(`${subject}, stopReason`, String(stopReason), stopReasons)
@@ -256,10 +258,11 @@ export function checkSupport(
   { token, supportLength, supportIds }: Pick<Trajectory, 'token' | 'supportLength' | 'supportIds'>,
 ): void {
   if (supportLength === undefined && supportIds === undefined) return
-  checkElements(`${subject}, supportLength`, supportLength ?? [], isCount, COUNT)
+  const isLength = (value: number) => value === -1 || isCount(value)
+  checkElements(`${subject}, supportLength`, supportLength ?? [], isLength, `${COUNT}, or -1 where nobody knows`)
   checkElements(`${subject}, supportIds`, supportIds ?? [], isCount, COUNT)
   const lengths = Array.from(supportLength ?? [])
-  const total = lengths.reduce((sum, length) => sum + length, 0)
+  const total = lengths.reduce((sum, length) => sum + Math.max(0, length), 0)
   if (lengths.length === token.length && total === (supportIds?.length ?? 0)) return
   const got = `${lengths.length} support lengths, ${total} together, for ${supportIds?.length ?? 0} ids`
   throw new InputError(subject, got, `${token.length} lengths, one a token, and as many ids as they come to`)
@@ -271,38 +274,46 @@ const COUNT = `a whole number from 0 to ${LARGEST}`
 const isCount = (value: number) => Number.isInteger(value) && value >= 0 && value <= LARGEST
 
 /** What the elements of a token column are, as a check and in words. */
-const ELEMENTS: Record<(typeof TOKEN_COLUMNS)[number], [(value: number) => boolean, string]> = {
+const ELEMENTS: Record<(typeof TOKEN_COLUMNS)[number], [(value: number, version: number) => boolean, string]> = {
   token: [isCount, COUNT],
   lossMask: [(value) => value === 0 || value === 1, '0 or 1'],
-  logprob: [Number.isFinite, 'a finite number; 0 where no token was drawn'],
+  logprob: [
+    (value, version) => Number.isFinite(value) || (Number.isNaN(value) && version === -1),
+    'a finite number; NaN, which says that none is recorded, only where the version is -1',
+  ],
   version: [(value) => value === -1 || isCount(value), `${COUNT}, or -1 where no weights chose`],
   turn: [isCount, COUNT],
 }
 
 /**
- * Checks a column of tokens. `subject` names it in errors.
- * @throws InputError where it has not `length` elements, or one of them is not what such a column holds.
+ * Checks columns of tokens. `subject` names what they are of in errors, and `names` each column, where it is called otherwise.
+ * @throws InputError where they differ in length, or an element is not what such a column holds.
  */
-export function checkTokenColumn(
+export function checkTokens(
   subject: string,
-  name: (typeof TOKEN_COLUMNS)[number],
-  values: ArrayLike<number>,
-  length: number,
+  columns: Pick<Trajectory, (typeof TOKEN_COLUMNS)[number]>,
+  names: Readonly<Partial<Record<(typeof TOKEN_COLUMNS)[number], string>>> = {},
 ): void {
-  if (values.length !== length) {
-    throw new InputError(subject, `${values.length} elements`, `${length}, as many as tokens`)
+  const { token, version } = columns
+  for (const name of TOKEN_COLUMNS) {
+    const [values, column] = [columns[name], `${subject}, ${names[name] ?? name}`]
+    if (values?.length !== token.length) {
+      const got = values?.length === undefined ? show(values) : `${values.length} elements`
+      throw new InputError(column, got, `${token.length}, as many as tokens`)
+    }
+    const [isRight, expected] = ELEMENTS[name]
+    checkElements(column, values, (value, t) => isRight(value, version[t]!), expected)
   }
-  checkElements(subject, values, ...ELEMENTS[name])
 }
 
 function checkElements(
   subject: string,
   values: ArrayLike<number>,
-  isRight: (value: number) => boolean,
+  isRight: (value: number, i: number) => boolean,
   expected: string,
 ): void {
   for (let i = 0; i < values.length; i++) {
-    if (isRight(values[i]!)) continue
+    if (isRight(values[i]!, i)) continue
     throw new InputError(values.length > 1 ? `${subject}[${i}]` : subject, show(values[i]), expected)
   }
 }

@@ -33,8 +33,8 @@ const COMPONENT = 'reward/'
 /**
  * The trajectories as an apache-arrow `Table`, by epoch, group and member, so that the table does not depend on who was done
  * first. Where they are in that order already, its lists and numbers lie over the trajectories' own columns, without a copy.
- * Unknown rewards, missing advantages and logprobs of tokens that no weights chose are null. Where a filter had left tokens
- * out, `supportLengths` says from how many each token was drawn, and `supportIds` from which.
+ * Unknown rewards, missing advantages and logprobs that are not recorded are null. Where a filter had left tokens out,
+ * `supportLengths` says from how many each token was drawn (0: from all; null: nobody knows), and `supportIds` from which.
  */
 export async function trajectoryTable(trajectories: Trajectories, origin: TextOrigin): Promise<Arrow.Table> {
   const arrow = await import('apache-arrow')
@@ -43,11 +43,15 @@ export async function trajectoryTable(trajectories: Trajectories, origin: TextOr
   const count = reward.length
 
   const plain = (data: Int32Array | Uint8Array): Arrow.Data => {
-    const type = data instanceof Int32Array ? new arrow.Int32() : new arrow.Uint8()
-    return arrow.makeData({ type, length: data.length, nullCount: 0, data } as never)
+    return arrow.makeData({ type: typeOf(data), length: data.length, nullCount: 0, data } as never)
   }
-  const optional = (data: Float32Array | Float64Array, isThere: (i: number) => boolean): Arrow.Data => {
-    const type = data instanceof Float32Array ? new arrow.Float32() : new arrow.Float64()
+  const typeOf = (data: Int32Array | Uint8Array | Float32Array | Float64Array) => {
+    if (data instanceof Int32Array) return new arrow.Int32()
+    if (data instanceof Uint8Array) return new arrow.Uint8()
+    return data instanceof Float32Array ? new arrow.Float32() : new arrow.Float64()
+  }
+  const optional = (data: Int32Array | Float32Array | Float64Array, isThere: (i: number) => boolean): Arrow.Data => {
+    const type = typeOf(data)
     return arrow.makeData({ type, length: data.length, data, ...validity(data.length, isThere) } as never)
   }
   const list = (child: Arrow.Data, nullable = false, valueOffsets = offsets): Arrow.Data => {
@@ -70,16 +74,21 @@ export async function trajectoryTable(trajectories: Trajectories, origin: TextOr
     lossMask: { data: list(plain(lossMask)) },
     logprobs: {
       data: list(
-        optional(logprob, (t) => version[t] !== -1),
+        optional(logprob, (t) => !Number.isNaN(logprob[t])),
         true,
       ),
     },
     versions: { data: list(plain(version)) },
     turn: { data: list(plain(turn)) },
-    ...(columns.supportIds.length === 0
+    ...(columns.supportLength.every((length) => length === 0)
       ? {}
       : {
-          supportLengths: { data: list(plain(columns.supportLength)) },
+          supportLengths: {
+            data: list(
+              optional(columns.supportLength, (t) => columns.supportLength[t] !== -1),
+              true,
+            ),
+          },
           supportIds: { data: list(plain(columns.supportIds), false, columns.supportOffsets) },
         }),
     reward: { data: optional(reward, (i) => known[i] === 1), nullable: true },
@@ -159,7 +168,6 @@ export async function readTrajectories(...paths: string[]): Promise<Trajectories
   const [prompt, reward, advantage, stopReason, error] = (
     ['prompt', 'reward', 'advantage', 'stopReason', 'error'] as const
   ).map(column) as [Arrow.Vector, Arrow.Vector, Arrow.Vector, Arrow.Vector, Arrow.Vector]
-  const supports = ['supportLengths', 'supportIds'].map((name) => table.getChild(name))
   const components = table.schema.fields
     .filter(({ name }) => name.startsWith(COMPONENT))
     .map(({ name }) => [name.slice(COMPONENT.length), column(name)] as const)
@@ -172,11 +180,9 @@ export async function readTrajectories(...paths: string[]): Promise<Trajectories
     trajectories.append({
       ...(row as Record<(typeof IDS)[number], number>),
       ...tokens,
-      ...supportOf(supports.map((vector) => vector?.get(i) ?? null)),
-      logprob: tokens.logprob.map((value, t) => (tokens.version[t] === -1 ? 0 : value)),
       ...(support === null
         ? {}
-        : { supportLength: elements(support[0].get(i)), supportIds: elements(support[1].get(i)) }),
+        : { supportLength: elements(support[0].get(i), -1), supportIds: elements(support[1].get(i)) }),
       reward: reward.get(i),
       stopReason: stopReason.get(i) as StopReason,
       error: error.get(i),
@@ -188,19 +194,13 @@ export async function readTrajectories(...paths: string[]): Promise<Trajectories
   return { trajectories, prompts, metadata: Object.fromEntries(table.schema.metadata) }
 }
 
-/** From which tokens each was drawn, where the table says so. */
-function supportOf([lengths, ids]: (Iterable<number> | null)[]) {
-  if (!lengths && !ids) return {}
-  return { supportLength: elements(lengths ?? null), supportIds: elements(ids ?? null) }
+/** The elements of a list, none where it is null; `unknown` for one that is, which is refused where it may not be. */
+function elements(list: Iterable<number | bigint | null> | null, unknown = Number.NaN): number[] {
+  return list === null ? [] : Array.from(list, (value) => numberOf(value, unknown))
 }
 
-/** The elements of a list: none where it is null, and NaN, which is refused, for one that is. */
-function elements(list: Iterable<number | bigint | null> | null): number[] {
-  return list === null ? [] : Array.from(list, numberOf)
-}
-
-function numberOf(value: number | bigint | null): number {
-  return value === null ? Number.NaN : Number(value)
+function numberOf(value: number | bigint | null, unknown = Number.NaN): number {
+  return value === null ? unknown : Number(value)
 }
 
 /** Arrow's bitmap: bit i, from the lowest of the first byte, is 1 where there is a value. */

@@ -10,7 +10,7 @@ export function trajectory(given: Partial<Trajectory> = {}): Trajectory {
     components: {},
     token: [5, 6, 7, 8],
     lossMask: [0, 0, 1, 1],
-    logprob: [0, 0, -0.5, -1],
+    logprob: [Number.NaN, Number.NaN, -0.5, -1],
     version: [-1, -1, 0, 0],
     turn: [0, 0, 0, 0],
     ...given,

@@ -35,7 +35,7 @@ describe('adding turns', () => {
       [0, 0, 1, 0, 1, 1],
     ])
     expect([[...logprob], [...version], [...turns]]).toEqual([
-      [0, 0, -0.5, 0, -1, -2],
+      [Number.NaN, Number.NaN, -0.5, Number.NaN, -1, -2],
       [-1, -1, 7, -1, 8, 8],
       [0, 0, 0, 1, 1, 1],
     ])

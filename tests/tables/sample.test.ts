@@ -89,8 +89,9 @@ describe('appendResponseTokens', () => {
     sample = appendResponseTokens(sample, { tokens: [5], text: '<tool>', trainable: false })
     sample = appendResponseTokens(sample, { ...said, tokens: [6], logprobs: [-1], version: 7 })
     expect(sample).toMatchObject({
-      ...{ tokens: [1, 2, 3, 4, 5, 6], lossMask: [0, 0, 1, 1, 0, 1], rolloutLogProbs: [0, 0, -0.5, -0.25, 0, -1] },
-      ...{ weightVersions: [-1, -1, 6, 6, -1, 7], turn: [0, 0, 0, 0, 1, 1], turns: 2 },
+      ...{ tokens: [1, 2, 3, 4, 5, 6], lossMask: [0, 0, 1, 1, 0, 1], weightVersions: [-1, -1, 6, 6, -1, 7] },
+      rolloutLogProbs: [Number.NaN, Number.NaN, -0.5, -0.25, Number.NaN, -1],
+      ...{ turn: [0, 0, 0, 0, 1, 1], turns: 2 },
       ...{ response: 'x<tool>x', responseLength: 3, status: 'pending' },
     })
     expect(start.tokens).toEqual([1, 2])
@@ -162,7 +163,7 @@ describe('samples in files', () => {
       { reward: null, error: 'no judge', components: { right: null } },
       { stopReason: 'context', ...support },
     )
-    const asPlain = (sample: Sample) => JSON.parse(JSON.stringify({ ...sample, ...tokensOf(sample) }))
+    const asPlain = (sample: Sample) => ({ ...sample, ...tokensOf(sample) })
     const tokensOf = (sample: Sample) =>
       Object.fromEntries(
         Object.entries(sample)
@@ -197,6 +198,23 @@ describe('samples in files', () => {
     const path = join(await temporaryFolder(), 'wrong.jsonl')
     await writeFile(path, `{"prompt": "p", "response": "r"}\n${line}\n`)
     await expect(loadSamplesFromJsonl(path)).rejects.toThrow(message)
+  })
+
+  test('say null of what nobody recorded, and read it back as that; columns that are not there are not recorded', async () => {
+    const path = join(await temporaryFolder(), 'samples.jsonl')
+    const wrote = { logprob: [Number.NaN, -2, Number.NaN, 0], version: [-1, -1, -1, 4], supportLength: [0, 0, -1, 0] }
+    await exportSamplesToJsonl(samples({ ...wrote, supportIds: [] }), path, { includeTokens: true })
+    const line = JSON.parse(await readFile(path, 'utf8'))
+    expect([line.rolloutLogProbs, line.supportLength]).toEqual([
+      [null, -2, null, 0],
+      [0, 0, null, 0],
+    ])
+    const [read] = await loadSamplesFromJsonl(path)
+    expect(plain(samplesToTrajectories([read!]).row(0))).toMatchObject(wrote)
+
+    await writeFile(path, '{"prompt": "p", "response": "r", "tokens": [1, 2, 3], "lossMask": [0, 1, 1], "reward": 1}')
+    const [bare] = await loadSamplesFromJsonl(path)
+    expect(bare).toMatchObject({ rolloutLogProbs: [Number.NaN, Number.NaN, Number.NaN], weightVersions: [-1, -1, -1] })
   })
 
   test('are not written at all where a number is not finite: JSON would make it null', async () => {

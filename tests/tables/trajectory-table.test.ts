@@ -111,6 +111,32 @@ describe('files of trajectories', () => {
     )
   })
 
+  test('tell what nobody recorded from what was certain, in logprobs and in supports', async () => {
+    const path = join(await temporaryFolder(), 'x.arrow')
+    const trajectories = new Trajectories()
+    const [certain, unrecorded] = [
+      { logprob: [Number.NaN, Number.NaN, 0, -1], supportLength: [0, 0, 2, 0], supportIds: [3, 7] },
+      { logprob: [Number.NaN, -2, Number.NaN, -3], version: [-1, -1, -1, -1], supportLength: [0, 0, -1, 0] },
+    ]
+    trajectories.append(trajectory(certain))
+    trajectories.append(trajectory({ member: 1, ...unrecorded, supportIds: [] }))
+    await writeTrajectories(path, trajectories, origin)
+    const lists = (name: string, table: Awaited<ReturnType<typeof readArrow>>) =>
+      [...table.getChild(name)!].map((list) => [...list])
+    const table = await readArrow(path)
+    expect(lists('logprobs', table)).toEqual([
+      [null, null, 0, -1],
+      [null, -2, null, -3],
+    ])
+    expect(lists('supportLengths', table)).toEqual([
+      [0, 0, 2, 0],
+      [0, 0, null, 0],
+    ])
+    const { trajectories: read } = await readTrajectories(path)
+    expect(plain(read.row(0))).toMatchObject(certain)
+    expect(plain(read.row(1))).toMatchObject(unrecorded)
+  })
+
   test('are read one after another', async () => {
     const folder = await temporaryFolder()
     const paths = [join(folder, 'a.arrow'), join(folder, 'b.arrow')]

@@ -58,7 +58,7 @@ export function hear({ conversation, context, stops }: TextCohort, n: number, id
   const first = n * context + length[n]!
   token.set(ids, first)
   lossMask.fill(0, first, first + ids.length)
-  logprob.fill(0, first, first + ids.length)
+  logprob.fill(Number.NaN, first, first + ids.length)
   version.fill(-1, first, first + ids.length)
   supportLength.fill(0, first, first + ids.length)
   turnOf.fill(turn[n]!, first, first + ids.length)

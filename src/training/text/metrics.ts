@@ -55,20 +55,25 @@ export interface RlMetrics {
   /** Tokens that the model chose, and tokens that it was trained on, prompts included. */
   readonly sampledTokens: number
   readonly trainedTokens: number
+  /** Tokens whose log-probability nobody had recorded: that of the weights before the update stands for it. */
+  readonly numRecomputed: number
   readonly rolloutSeconds: number
   readonly updateSeconds: number
 }
 
-/** The mean over counted tokens of e^Δ − Δ − 1, Δ = trained − recorded: an estimate of KL(recorded ‖ trained). */
-export function mismatchKl(trained: Float32Array, recorded: Float32Array, counted: Uint8Array): number {
+/**
+ * The mean over counted tokens of e^Δ − Δ − 1, Δ = trained − recorded: an estimate of KL(recorded ‖ trained). Tokens of which
+ * nothing is recorded (NaN) are passed over; null where that are all.
+ */
+export function mismatchKl(trained: Float32Array, recorded: Float32Array, counted: Uint8Array): number | null {
   let [sum, count] = [0, 0]
   for (let t = 0; t < trained.length; t++) {
-    if (counted[t] === 0) continue
+    if (counted[t] === 0 || Number.isNaN(recorded[t])) continue
     const apart = trained[t]! - recorded[t]!
     sum += Math.exp(apart) - apart - 1
     count++
   }
-  return sum / count
+  return count === 0 ? null : sum / count
 }
 
 /** Mean, least and greatest of the counted tokens' weights. */

@@ -52,7 +52,7 @@ export interface TrainingColumns {
   readonly logprob: Float32Array
   /** −Σ p log p over the vocabulary. */
   readonly entropy: Float32Array
-  /** Before the update: as recorded, or as `getLogprobsFn` says. */
+  /** Before the update: as recorded, or as `getLogprobsFn` says; under the weights before the step where neither tells it. */
   readonly oldLogprob: Float32Array
   /** Null where the loss reads none. */
   readonly referenceLogprob: Float32Array | null
@@ -105,12 +105,16 @@ export interface TrainerOptions {
   readonly autoSaveLora?: string
 }
 
-/** What a step did: figures by name. `gradNorm` is the norm before the gradient was clipped. */
+/**
+ * What a step did: figures by name. `gradNorm` is the norm before the gradient was clipped; of `numRecomputed` tokens no
+ * log-probability is recorded, so that of the weights before the step stands for it.
+ */
 export type StepMetrics = Readonly<Record<string, number>> & {
   readonly loss: number
   readonly step: number
   readonly gradNorm: number
   readonly tokens: number
+  readonly numRecomputed: number
 }
 
 /**
@@ -297,7 +301,9 @@ export class Trainer {
       })
       return table
     }
-    const oldLogprob = getLogprobsFn && checked('getLogprobsFn', getLogprobsFn(columns, inTableOrder), numTokens)
+    const isUnread = (_: number, t: number) => columns.lossMask[t] === 0
+    const oldLogprob =
+      getLogprobsFn && checked('getLogprobsFn', getLogprobsFn(columns, inTableOrder), numTokens, isUnread)
     const advantage =
       typeof advantageFn !== 'function'
         ? undefined
@@ -309,12 +315,12 @@ export class Trainer {
       ...(advantage === undefined ? {} : { advantage }),
     }
     const update = alone(prepareUpdate(this.#learner, this.#kernels, loss, columns, batch, temperature, overrides))
-    const { prepared, totals, given, whole } = update
+    const { prepared, totals, given, numRecomputed, whole } = update
     if (totals.numTokens === 0) {
       const got = `no token to learn from: ${totals.numUnknown} rewards unknown, ${totals.numAlone} alone in their group`
       throw new InputError('train()', got, 'at least one trajectory with an advantage')
     }
-    const base = { tokens: totals.numTokens, numUnknown: totals.numUnknown, ...meanReward(whole) }
+    const base = { tokens: totals.numTokens, numUnknown: totals.numUnknown, numRecomputed, ...meanReward(whole) }
     const seen = (evaluated: Pick<TokenLossSums, 'logprob' | 'entropy'>) => columnsOf(update, evaluated)
     if (typeof lossFn !== 'function') {
       const step = this.#stepCount
@@ -404,13 +410,13 @@ function checked(
   subject: string,
   values: ArrayLike<number>,
   length: number,
-  mayBe: (value: number) => boolean = () => false,
+  mayBe: (value: number, i: number) => boolean = () => false,
 ): ArrayLike<number> {
   if (values?.length !== length) {
     throw new InputError(subject, values === undefined ? 'nothing' : `${values.length} numbers`, `${length} numbers`)
   }
   for (let i = 0; i < length; i++) {
-    if (!Number.isFinite(values[i]) && !mayBe(values[i]!)) {
+    if (!Number.isFinite(values[i]) && !mayBe(values[i]!, i)) {
       throw new InputError(`${subject}[${i}]`, show(values[i]), 'a finite number')
     }
   }

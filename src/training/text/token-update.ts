@@ -11,6 +11,7 @@ import { type TokenBatch, tokensInOrder } from '../../algorithms/token-batch.ts'
 import type { Together, TokenLearner } from '../../algorithms/token-learner.ts'
 import type { TokenLossColumns } from '../../algorithms/token-thread.ts'
 import { type Columns, elementBytes, isColumnSpec, type Plan, viewColumn } from '../../components/column.ts'
+import { InputError } from '../../errors.ts'
 import type { Kernels } from '../../kernels/bind.ts'
 import type { TrajectoryColumns } from '../../tables/trajectories.ts'
 
@@ -27,11 +28,17 @@ export interface PreparedUpdate {
   readonly prepared: PreparedLoss
   readonly totals: LossTotals
   readonly given: TokenLossColumns & { readonly behaviourLogprob: Float32Array }
+  /** Tokens to learn from whose log-probability is not recorded: it was worked out under the weights before the update. */
+  readonly numRecomputed: number
   /** The rewards, where they are known, and the groups, numbered from 0: a row a trajectory. */
   readonly whole: LossBatch & Required<Pick<LossBatch, 'reward' | 'known' | 'group'>>
 }
 
-/** Prepares a batch of trajectories for a loss. `columns` are what the batch was made of. Threads evaluate it together. */
+/**
+ * Prepares a batch of trajectories for a loss. `columns` are what the batch was made of. Threads evaluate it together. A
+ * log-probability that is not recorded, or under a distribution that nobody knows, is that of the weights as they are.
+ * @throws InputError where one is missing that a correction compares with: no evaluation tells what others had sampled from.
+ */
 export function* prepareUpdate(
   learner: TokenLearner,
   kernels: Kernels,
@@ -56,13 +63,20 @@ export function* prepareUpdate(
     })
   }
   // What was recorded while sampling is what evaluating gives, to the bit, so it is evaluated only to be compared.
-  const behaviourLogprob = tokensInOrder(batch, columns.offsets, columns.logprob)
+  const behaviourLogprob = tokensInOrder(batch, columns.offsets, recordedLogprob(columns))
+  const missing = missingAt(behaviourLogprob, lossMask)
   const hasCritic = loss.settings.advantage === 'critic'
-  const isCorrected = loss.settings.correction !== 'none'
+  const { correction } = loss.settings
+  if (correction !== 'none' && missing.length > 0) {
+    const got = `${missing.length} tokens to learn from whose log-probability is not recorded`
+    throw new InputError(`${loss.id}.correction ${correction}`, got, "all of them recorded, or correction: 'none'")
+  }
   const own = overrides.oldLogprob && tokensInOrder(batch, columns.offsets, overrides.oldLogprob)
-  const isEvaluated = hasCritic || (isCorrected && own === undefined)
-  const old = isEvaluated ? yield* learner.evaluate(batch, temperature, 'policy') : null
-  const oldLogprob = own ?? old?.logprob ?? behaviourLogprob
+  const numRecomputed = own === undefined ? missing.length : 0
+  const isEvaluated = hasCritic || (correction !== 'none' && own === undefined)
+  const old = isEvaluated || numRecomputed > 0 ? yield* learner.evaluate(batch, temperature, 'policy') : null
+  if (!isEvaluated && numRecomputed > 0) for (const t of missing) behaviourLogprob[t] = old!.logprob[t]!
+  const oldLogprob = own ?? (isEvaluated ? old!.logprob : behaviourLogprob)
   const oldValue = hasCritic ? old!.value : null
   const hasReference = loss.columns.includes('referenceLogprob')
   const referenceLogprob = hasReference ? (yield* learner.evaluate(batch, temperature, 'reference')).logprob : null
@@ -86,7 +100,19 @@ export function* prepareUpdate(
       }
     })
   }
-  return { prepared, totals, given: { oldLogprob, behaviourLogprob, referenceLogprob, oldValue }, whole }
+  return { prepared, totals, given: { oldLogprob, behaviourLogprob, referenceLogprob, oldValue }, numRecomputed, whole }
+}
+
+/** What is recorded of each token; NaN also where nobody knows from which tokens it was drawn. */
+function recordedLogprob({ logprob, supportLength }: TrajectoryColumns): Float32Array {
+  return logprob.map((value, t) => (supportLength[t] === -1 ? Number.NaN : value))
+}
+
+/** The tokens to learn from at which there is no number. */
+function missingAt(logprob: Float32Array, lossMask: Uint8Array): number[] {
+  const missing: number[] = []
+  for (let t = 0; t < logprob.length; t++) if (lossMask[t] === 1 && Number.isNaN(logprob[t])) missing.push(t)
+  return missing
 }
 
 /** A plan's columns, each over memory of its own: what no compiled kernel touches need not lie in the arena. */

@@ -328,7 +328,7 @@ export class TextTrainer {
     }
     const batch = packBatch(columns, this.#microBatchRows)
     const { kernels } = this.world
-    const { prepared, totals, given } = await this.#together(
+    const { prepared, totals, given, numRecomputed } = await this.#together(
       prepareUpdate(this.#learner, kernels, loss, columns, batch, temperature),
     )
     const isCorrected = loss.settings.correction !== 'none'
@@ -389,6 +389,7 @@ export class TextTrainer {
         drops: this.#drops,
         sampledTokens: sampled,
         trainedTokens: updateEpochs * columns.token.length,
+        numRecomputed,
         rolloutSeconds,
         updateSeconds,
       },
