@@ -1,0 +1,25 @@
+// The rooms whose tests are tested: `mutate` is what faults are put into, `tests` is who should notice. A room takes one
+// line. Tests that start threads or the command line run dist, where there are no faults, and so are left out.
+export const rooms = {
+  algorithms: {
+    mutate: ['src/algorithms'],
+    tests: [
+      'tests/algorithms',
+      'tests/training/trainer.test.ts',
+      'tests/training/text/trainer.test.ts',
+      'tests/training/text/token-trainer.test.ts',
+      'tests/training/text/sft-training.test.ts',
+    ],
+  },
+  systems: {
+    mutate: ['src/systems'],
+    tests: ['tests/systems', 'tests/world.test.ts', 'tests/text-cohort.test.ts', 'tests/lanes.test.ts'],
+  },
+  rewards: { mutate: ['src/rewards'], tests: ['tests/rewards'] },
+  tables: { mutate: ['src/tables'], tests: ['tests/tables'] },
+  kernels: {
+    mutate: ['src/kernels'],
+    without: ['.simd.ts', 'kernels/compiled.ts', 'kernels/bind.ts'],
+    tests: ['tests/kernels'],
+  },
+}
