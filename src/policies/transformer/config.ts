@@ -46,19 +46,56 @@ export interface TransformerShape {
   readonly tiedEmbeddings: boolean
 }
 
+/** What a family of models has. */
+interface Family {
+  readonly architecture: string
+  readonly attentionBias: boolean
+  readonly queryKeyNorm: boolean
+  /** What its configuration class in transformers 5.23 has for a key that a `config.json` lacks; null: it follows from others. */
+  readonly absent: {
+    readonly tie_word_embeddings: boolean
+    readonly rope_theta: number
+    readonly num_key_value_heads: number | null
+    readonly head_dim: number | null
+  }
+}
+
 /** What differs between the families, by `model_type`. SmolLM and SmolLM2 are llamas. */
-const FAMILIES = {
-  llama: { architecture: 'LlamaForCausalLM', attentionBias: false, queryKeyNorm: false, tied: false },
-  qwen2: { architecture: 'Qwen2ForCausalLM', attentionBias: true, queryKeyNorm: false, tied: false },
-  qwen3: { architecture: 'Qwen3ForCausalLM', attentionBias: false, queryKeyNorm: true, tied: false },
-  smollm3: { architecture: 'SmolLM3ForCausalLM', attentionBias: false, queryKeyNorm: false, tied: true },
-} as const
+const FAMILIES: Readonly<Record<string, Family>> = {
+  llama: {
+    architecture: 'LlamaForCausalLM',
+    attentionBias: false,
+    queryKeyNorm: false,
+    absent: { tie_word_embeddings: false, rope_theta: 10_000, num_key_value_heads: null, head_dim: null },
+  },
+  qwen2: {
+    architecture: 'Qwen2ForCausalLM',
+    attentionBias: true,
+    queryKeyNorm: false,
+    absent: { tie_word_embeddings: false, rope_theta: 10_000, num_key_value_heads: 32, head_dim: null },
+  },
+  qwen3: {
+    architecture: 'Qwen3ForCausalLM',
+    attentionBias: false,
+    queryKeyNorm: true,
+    absent: { tie_word_embeddings: false, rope_theta: 10_000, num_key_value_heads: 32, head_dim: 128 },
+  },
+  smollm3: {
+    architecture: 'SmolLM3ForCausalLM',
+    attentionBias: false,
+    queryKeyNorm: false,
+    absent: { tie_word_embeddings: true, rope_theta: 2_000_000, num_key_value_heads: 4, head_dim: null },
+  },
+}
+
+/** `rms_norm_eps` where a `config.json` has none: every family's. */
+const NORM_EPSILON = 1e-6
 
 /** Every so many of SmolLM3's layers do not turn, where its configuration does not say which. */
 const NO_ROPE_INTERVAL = 4
 
 /**
- * Reads a configuration; `subject` names it in errors.
+ * Reads a configuration; `subject` names it in errors. What it lacks is what transformers takes for that family.
  * @throws InputError for an unknown `model_type`, a size that is missing or does not fit the others, and anything that the
  * forward pass does not compute: RoPE scaled in other ways than `linear` and `llama3`, sliding windows, biases of other layers, another activation, quantized weights.
  */
@@ -67,10 +104,11 @@ export function transformerShape(config: TransformerConfig, subject = 'config.js
   if (typeof modelType !== 'string' || !Object.hasOwn(FAMILIES, modelType)) {
     throw unknownWord(`${subject}, model_type`, modelType, Object.keys(FAMILIES))
   }
-  const family = FAMILIES[modelType as keyof typeof FAMILIES]
+  const family = FAMILIES[modelType]!
   const refuse: Refuse = (name, got, expected) => new InputError(`${subject}, ${name}`, show(got), expected)
-  const size = (name: string, otherwise?: number): number => {
-    const value = config[name] ?? otherwise
+  /** `otherwise` is what null stands for, and what a key that is absent does, where the family has nothing else for that. */
+  const size = (name: string, otherwise?: number, absent: number | null = null): number => {
+    const value = config[name] ?? (name in config ? otherwise : (absent ?? otherwise))
     if (!Number.isSafeInteger(value) || (value as number) < 1) throw refuse(name, value, 'a whole number ≥ 1')
     return value as number
   }
@@ -107,17 +145,17 @@ export function transformerShape(config: TransformerConfig, subject = 'config.js
     width,
     numLayers,
     numHeads,
-    numKeyHeads: size('num_key_value_heads', numHeads),
-    headWidth: size('head_dim', modelType === 'qwen3' ? undefined : width / numHeads),
+    numKeyHeads: size('num_key_value_heads', numHeads, family.absent.num_key_value_heads),
+    headWidth: size('head_dim', modelType === 'qwen3' ? undefined : width / numHeads, family.absent.head_dim),
     feedForwardWidth: size('intermediate_size'),
     contextLength: size('max_position_embeddings'),
-    normEpsilon: positive('rms_norm_eps', config.rms_norm_eps),
-    ropeTheta: positive('rope_theta', theta),
+    normEpsilon: positive('rms_norm_eps', config.rms_norm_eps ?? NORM_EPSILON),
+    ropeTheta: positive('rope_theta', theta ?? family.absent.rope_theta),
     ropeScaling,
     turned: modelType === 'smollm3' ? turnedLayers(config, numLayers, refuse) : new Array(numLayers).fill(true),
     attentionBias: family.attentionBias,
     queryKeyNorm: family.queryKeyNorm,
-    tiedEmbeddings: (config.tie_word_embeddings ?? family.tied) === true,
+    tiedEmbeddings: (config.tie_word_embeddings ?? family.absent.tie_word_embeddings) === true,
   }
   if (numHeads % shape.numKeyHeads !== 0) {
     throw refuse('num_key_value_heads', shape.numKeyHeads, `a divisor of num_attention_heads = ${numHeads}`)

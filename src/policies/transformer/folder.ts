@@ -4,7 +4,7 @@
  */
 import { InputError, show } from '../../errors.ts'
 import { isThere, readJsonObject, writeWhole } from '../../files.ts'
-import { readSafetensors, tensorOf, writeSafetensors } from '../../safetensors.ts'
+import { readSafetensors, type Tensor, tensorOf, writeSafetensors } from '../../safetensors.ts'
 import type { Parameter } from '../policy.ts'
 import { checkWeights, fillWeights, type weightTypes } from '../weights.ts'
 import { type TransformerModel, transformer } from './model.ts'
@@ -13,28 +13,104 @@ import { viewParameters } from './parameters.ts'
 /** The names that `config.json` has for the types of weights. */
 const DTYPES = { F32: 'float32', F16: 'float16', BF16: 'bfloat16' } as const
 
+/** A model of a folder before its weights are read. */
+export interface TransformerFolder {
+  readonly model: TransformerModel
+  /** Reads them; see `loadTransformer`. */
+  readWeights(): Promise<TransformerWeightsRead>
+}
+
+/** Weights as they were read. */
+export interface TransformerWeightsRead {
+  readonly weights: Float32Array
+  /** What of the files was left out, a sentence each. */
+  readonly notes: readonly string[]
+}
+
+/** What old versions of transformers stored of RoPE beside the weights: it follows from the configuration. */
+const ROPE_BUFFER = /(^|\.)rotary_emb\.(inv_freq|cos_cached|sin_cached)$/
+const HEAD = 'lm_head.weight'
+const EMBEDDING = 'model.embed_tokens.weight'
+
+/**
+ * Opens a model's folder: reads its configuration alone.
+ * @throws InputError as `transformer` does.
+ */
+export async function openTransformer(
+  folder: string,
+  { valueHead = false }: { readonly valueHead?: boolean } = {},
+): Promise<TransformerFolder> {
+  const configPath = `${folder}/config.json`
+  const model = transformer(await readJsonObject(configPath), { subject: configPath, valueHead })
+  return { model, readWeights: () => readWeights(folder, model) }
+}
+
 /**
  * Reads a model's folder: f16 and bf16 become f32, which holds them exactly. A value head that is asked for and not there
- * begins at 0.
+ * begins at 0. Buffers of RoPE are left out, and so is an `lm_head.weight` that equals the embedding of a model that makes
+ * its logits with the embedding; `notes` say so.
  * @throws InputError for a configuration that `transformer` refuses, a file or shard that is missing or damaged, a tensor
- * that is missing, too many, of another shape or type, or not finite.
+ * that is missing, too many, of another shape or type, or not finite, and an `lm_head.weight` other than the embedding that
+ * it is tied to.
  * @example const { model, weights } = await loadTransformer('models/SmolLM2-135M')
  */
 export async function loadTransformer(
   folder: string,
-  { valueHead = false }: { readonly valueHead?: boolean } = {},
-): Promise<{ model: TransformerModel; weights: Float32Array }> {
-  const configPath = `${folder}/config.json`
-  const model = transformer(await readJsonObject(configPath), { subject: configPath, valueHead })
+  options: { readonly valueHead?: boolean } = {},
+): Promise<TransformerWeightsRead & { readonly model: TransformerModel }> {
+  const { model, readWeights } = await openTransformer(folder, options)
+  return { model, ...(await readWeights()) }
+}
+
+async function readWeights(folder: string, model: TransformerModel): Promise<TransformerWeightsRead> {
   const weights = new Float32Array(model.numParameters)
+  const leftOut: string[] = []
+  let head: { readonly path: string; readonly tensor: Tensor } | null = null
   for (const [path, parameters] of await findShards(folder, model)) {
-    fillWeights(weights, path, (await readSafetensors(path)).tensors, parameters, '')
+    const tensors = new Map((await readSafetensors(path)).tensors)
+    for (const [name, tensor] of tensors) {
+      if (!isSpare(model, name)) continue
+      tensors.delete(name)
+      if (name === HEAD) head = { path, tensor }
+      else leftOut.push(name)
+    }
+    fillWeights(weights, path, tensors, parameters, '')
   }
+  if (head !== null) checkTied(head.path, head.tensor, model, weights)
   const valuePath = `${folder}/${VALUE_FILE}`
-  if (valueHead && (await isThere(valuePath))) {
+  if (model.hasValueHead && (await isThere(valuePath))) {
     fillWeights(weights, valuePath, (await readSafetensors(valuePath)).tensors, model.parameters.filter(isOfCritic), '')
   }
-  return { model, weights }
+  const notes = [
+    ...(head === null ? [] : [`${folder}: left out ${HEAD}, which equals ${EMBEDDING}, to which it is tied`]),
+    ...(leftOut.length === 0 ? [] : [`${folder}: left out ${listed(leftOut)}, which config.json's RoPE stands for`]),
+  ]
+  return { weights, notes }
+}
+
+/** Whether a tensor that is none of the parameters may be there all the same. */
+function isSpare({ shape }: TransformerModel, name: string): boolean {
+  return ROPE_BUFFER.test(name) || (shape.tiedEmbeddings && name === HEAD)
+}
+
+/** Refuses a head that says other than the embedding that the configuration ties it to: one of the two is wrong. */
+function checkTied(path: string, tensor: Tensor, model: TransformerModel, weights: Float32Array): void {
+  const { shape } = model.parameters.find(({ name }) => name === EMBEDDING)!
+  const [numRows, width] = shape as [number, number]
+  const head = new Float32Array(numRows * width)
+  fillWeights(head, path, new Map([[HEAD, tensor]]), [{ name: HEAD, offset: 0, shape }], '')
+  const at = head.findIndex((value, i) => value !== weights[i])
+  if (at < 0) return
+  const place = `row ${Math.floor(at / width)}, column ${at % width}`
+  const got = `${head[at]} at ${place}, where ${EMBEDDING} has ${weights[at]}`
+  const expected =
+    'the same numbers, as config.json ties the two; "tie_word_embeddings": false there if they are to differ'
+  throw new InputError(`${path}, ${HEAD}`, got, expected)
+}
+
+/** The first of the names, and how many more there are. */
+function listed(names: readonly string[]): string {
+  return names.length === 1 ? names[0]! : `${names[0]} and ${names.length - 1} more`
 }
 
 /** The critic's weights, in a file of their own: others load the model without it. */
@@ -77,19 +153,20 @@ async function findShards(folder: string, model: TransformerModel): Promise<Map<
   if (typeof places !== 'object' || places === null) {
     throw new InputError(`${indexPath}, weight_map`, show(places), 'a file for each tensor')
   }
-  const files = new Map(Object.entries(places))
+  const files = new Map<string, unknown>(Object.entries(places))
   const shards = new Map<string, Parameter[]>()
-  for (const parameter of wanted) {
-    const file: unknown = files.get(parameter.name)
-    files.delete(parameter.name)
+  const shardOf = (name: string): Parameter[] => {
+    const file = files.get(name)
+    files.delete(name)
     if (typeof file !== 'string' || /[/\\]/.test(file)) {
-      throw new InputError(`${indexPath}, ${parameter.name}`, show(file), 'the name of a file beside it')
+      throw new InputError(`${indexPath}, ${name}`, show(file), 'the name of a file beside it')
     }
     const path = `${folder}/${file}`
-    const shard = shards.get(path)
-    if (shard) shard.push(parameter)
-    else shards.set(path, [parameter])
+    if (!shards.has(path)) shards.set(path, [])
+    return shards.get(path)!
   }
+  for (const parameter of wanted) shardOf(parameter.name).push(parameter)
+  for (const name of [...files.keys()]) if (isSpare(model, name)) shardOf(name)
   const [extra] = files.keys()
   if (extra !== undefined) throw new InputError(indexPath, `tensor ${extra}`, 'only those of the model')
   return shards

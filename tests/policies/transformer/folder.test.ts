@@ -1,6 +1,7 @@
 import { cp, readFile, rm, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { beforeEach, describe, expect, test } from 'vitest'
+import { transformerShape } from '../../../src/policies/transformer/config.ts'
 import { loadTransformer, saveTransformer } from '../../../src/policies/transformer/folder.ts'
 import { transformer } from '../../../src/policies/transformer/model.ts'
 import { Random } from '../../../src/random.ts'
@@ -113,6 +114,87 @@ describe('a model in a folder', () => {
     await expect(loadTransformer(folder)).rejects.toThrow('weight_map: got undefined, expected a file for each tensor')
   })
 
+  test.each([
+    ['llama', { rope_theta: 1e4, num_key_value_heads: 4, head_dim: 6 }],
+    ['qwen2', { rope_theta: 1e4, num_key_value_heads: 32, head_dim: 2 }],
+    ['qwen3', { rope_theta: 1e4, num_key_value_heads: 32, head_dim: 128 }],
+    ['smollm3', { rope_theta: 2e6, num_key_value_heads: 4, head_dim: 6 }],
+  ])('a configuration that lacks keys has what transformers has for them (%s)', async (family, expected) => {
+    // python -c "import transformers as t; print([(c().rope_parameters, c().num_key_value_heads, getattr(c(), 'head_dim', None),
+    //   c().rms_norm_eps) for c in (t.LlamaConfig, t.Qwen2Config, t.Qwen3Config, t.SmolLM3Config)])", transformers 5.23.0;
+    // a head is hidden_size / num_attention_heads wide where it says nothing.
+    const { config } = (await golden(family)).model
+    const { rope_parameters: _, num_key_value_heads: __, head_dim: ___, rms_norm_eps: ____, ...rest } = config
+    const numHeads = family === 'qwen2' || family === 'qwen3' ? 32 : 4
+    const shape = transformerShape({
+      ...rest,
+      num_attention_heads: numHeads,
+      hidden_size: expected.head_dim * numHeads,
+    })
+    expect(shape.ropeTheta).toBe(expected.rope_theta)
+    expect(shape.numKeyHeads).toBe(expected.num_key_value_heads)
+    expect(shape.headWidth).toBe(expected.head_dim)
+    expect(shape.normEpsilon).toBe(1e-6)
+  })
+
+  test('a tied model that also stores its head is read where the two are equal, in one file or in shards, and that is said', async () => {
+    await copy('smollm')
+    const { tensors } = await readSafetensors(join(folder, FILE))
+    const head = { ...tensors.get('model.embed_tokens.weight')!, name: 'lm_head.weight' }
+    await rewrite(FILE, (tensor) => tensor, head)
+    const plain = await loadTransformer(goldenFolder('smollm'))
+    expect(plain.notes).toEqual([])
+    const read = await loadTransformer(folder)
+    expect(read.weights).toEqual(plain.weights)
+    expect(read.notes).toEqual([
+      `${folder}: left out lm_head.weight, which equals model.embed_tokens.weight, to which it is tied`,
+    ])
+
+    const others = [...tensors.values()]
+    await writeSafetensors(join(folder, 'a.safetensors'), others)
+    await writeSafetensors(join(folder, 'b.safetensors'), [head])
+    await rm(join(folder, FILE))
+    const weight_map = Object.fromEntries(others.map(({ name }) => [name, 'a.safetensors']))
+    const index = { weight_map: { ...weight_map, 'lm_head.weight': 'b.safetensors' } }
+    await writeFile(join(folder, 'model.safetensors.index.json'), JSON.stringify(index))
+    const sharded = await loadTransformer(folder)
+    expect(sharded.weights).toEqual(plain.weights)
+    expect(sharded.notes).toEqual(read.notes)
+  })
+
+  test('a tied model whose stored head says other than its embedding is refused, with the way to untie it', async () => {
+    await copy('smollm')
+    const { model, weights } = await loadTransformer(folder)
+    const [embedding] = model.parameters
+    const [numRows, width] = embedding!.shape as [number, number]
+    const head = weights.slice(0, numRows * width)
+    head[3 * width + 2] = 7.5
+    await rewrite(FILE, (tensor) => tensor, tensorOf('lm_head.weight', head, [numRows, width], 'BF16'))
+    const is = weights[3 * width + 2]
+    await expect(loadTransformer(folder)).rejects.toThrow(
+      `lm_head.weight: got 7.5 at row 3, column 2, where model.embed_tokens.weight has ${is}, expected the same numbers, ` +
+        'as config.json ties the two; "tie_word_embeddings": false there if they are to differ',
+    )
+    await writeFile(join(folder, 'config.json'), JSON.stringify({ ...model.config, tie_word_embeddings: false }))
+    const untied = await loadTransformer(folder)
+    expect(untied.weights.slice(-head.length)).toEqual(head)
+    await copy('smollm')
+    await rewrite(FILE, (tensor) => tensor, tensorOf('lm_head.weight', head.subarray(width), [numRows - 1, width]))
+    await expect(loadTransformer(folder)).rejects.toThrow(`got lm_head.weight: F32 of shape [${numRows - 1},${width}]`)
+  })
+
+  test('buffers of RoPE that old versions stored are left out, and that is said', async () => {
+    const names = [0, 1].map((layer) => `model.layers.${layer}.self_attn.rotary_emb.inv_freq`)
+    await copy('llama')
+    const buffers = names.map((name) => tensorOf(name, Float32Array.of(1, 0.1, 0.01)))
+    await rewrite(FILE, (tensor) => tensor, ...buffers)
+    const { weights, notes } = await loadTransformer(folder)
+    expect(weights).toEqual((await loadTransformer(goldenFolder('llama'))).weights)
+    expect(notes).toEqual([`${folder}: left out ${names[0]} and 1 more, which config.json's RoPE stands for`])
+    await rewrite(FILE, (tensor) => tensor, tensorOf('model.inv_freq', new Float32Array(3)))
+    await expect(loadTransformer(folder)).rejects.toThrow('got tensor model.inv_freq, expected only those of the model')
+  })
+
   test('weights that are not finite are not saved', async () => {
     const { model, weights } = await loadTransformer(goldenFolder('llama'))
     weights[3] = Number.POSITIVE_INFINITY
@@ -149,7 +231,7 @@ describe('a configuration', () => {
         { rope_parameters: null, rope_scaling: { type: 'yarn', factor: 4 } },
         'rope_scaling, rope_type: got "yarn"',
       ],
-      ['llama', { rope_parameters: null }, 'rope_theta: got undefined, expected a number above 0'],
+      ['llama', { rope_theta: 0, rope_parameters: null }, 'rope_theta: got 0, expected a number above 0'],
       ['llama', { hidden_act: 'gelu' }, 'hidden_act: got "gelu", expected "silu"'],
       ['llama', { mlp_bias: true }, 'mlp_bias: got true, expected false'],
       ['qwen3', { attention_bias: true }, 'attention_bias: got true, expected false'],
