@@ -24,19 +24,18 @@ export type SettingValues<S extends Settings> = { [K in keyof S]: S[K] extends S
 interface Range {
   min?: number
   max?: number
-  /** The minimum itself is not accepted. */
+  /** The minimum itself is not accepted; so `below` with the maximum. */
   above?: number
+  below?: number
 }
 
-function inRange(value: number, { min, max, above }: Range): boolean {
-  return (
-    (min === undefined || value >= min) && (max === undefined || value <= max) && (above === undefined || value > above)
-  )
+function inRange(value: number, { min = -Infinity, max = Infinity, above = -Infinity, below = Infinity }: Range) {
+  return value >= min && value <= max && value > above && value < below
 }
 
-function describe(noun: string, { min, max, above }: Range): string {
+function describe(noun: string, { min, max, above, below }: Range): string {
   const low = above !== undefined ? `> ${above}` : min !== undefined ? `≥ ${min}` : ''
-  const high = max !== undefined ? `≤ ${max}` : ''
+  const high = below !== undefined ? `< ${below}` : max !== undefined ? `≤ ${max}` : ''
   return [noun, [low, high].filter(Boolean).join(' and ')].filter(Boolean).join(' ')
 }
 

@@ -2,41 +2,60 @@
 import { type Columns, column, type Plan, saved } from '../components/column.ts'
 import { InputError } from '../errors.ts'
 import type { Kernels } from '../kernels/bind.ts'
+import type { Parameter } from '../policies/policy.ts'
 import { choice, number, type SettingValues } from '../settings.ts'
-
-/** What an algorithm that descends a gradient declares among its settings. */
-export const optimizerSettings = {
-  optimizer: choice(
-    'adam',
-    ['adam', 'sgd', 'rmsprop'],
-    'what makes a step of a gradient; adam with weightDecay: AdamW',
-  ),
-  momentum: number(0, 'momentum of sgd and rmsprop', { min: 0, max: 1 }),
-  weightDecay: number(0, 'decoupled weight decay, as in AdamW: weights shrink by learningRate × weightDecay a step', {
-    min: 0,
-  }),
-}
-
-/** The values of `optimizerSettings`. */
-export type OptimizerSettings = SettingValues<typeof optimizerSettings>
 
 const BETA_1 = 0.9
 const BETA_2 = 0.999
+
+/** What an algorithm that descends a gradient declares among its settings; epsilon has the field's value for it. */
+export function optimizerSettings(epsilon: number) {
+  return {
+    optimizer: choice(
+      'adam',
+      ['adam', 'sgd', 'rmsprop'],
+      'what makes a step of a gradient; adam with weightDecay: AdamW',
+    ),
+    momentum: number(0, 'momentum of sgd and rmsprop', { min: 0, max: 1 }),
+    beta1: number(BETA_1, 'how much of its running mean of the gradient adam keeps in a step', { min: 0, below: 1 }),
+    beta2: number(BETA_2, 'how much of its running mean of the squared gradient adam keeps in a step', {
+      min: 0,
+      below: 1,
+    }),
+    epsilon: number(epsilon, 'added to the root of that mean, by which adam and rmsprop divide', { above: 0 }),
+    weightDecay: number(0, 'decoupled weight decay, as in AdamW: weights shrink by learningRate × weightDecay a step', {
+      min: 0,
+    }),
+  }
+}
+
+/** The values of `optimizerSettings`. */
+export type OptimizerSettings = SettingValues<ReturnType<typeof optimizerSettings>>
+
+/** What RMSprop keeps of its running mean of the squared gradient in a step. */
 const ALPHA = 0.99
-const EPSILON = 1e-5 // As in openai/baselines, for Adam and RMSprop.
 
 /**
  * Refuses settings that the optimizer has no use for.
- * @throws InputError for a momentum of Adam, which has its own.
+ * @throws InputError for a momentum of Adam, which has its own, and β₁ or β₂ of another.
  */
-export function checkOptimizer(subject: string, { optimizer, momentum }: OptimizerSettings): void {
+export function checkOptimizer(subject: string, { optimizer, momentum, beta1, beta2 }: OptimizerSettings): void {
   if (optimizer === 'adam' && momentum !== 0) {
-    throw new InputError(`${subject}.momentum`, String(momentum), '0 with optimizer adam, whose β₁ is 0.9')
+    throw new InputError(`${subject}.momentum`, String(momentum), '0 with optimizer adam, whose momentum is beta1')
+  }
+  if (optimizer === 'adam') return
+  for (const [name, got, expected] of [
+    ['beta1', beta1, BETA_1],
+    ['beta2', beta2, BETA_2],
+  ] as const) {
+    if (got !== expected) {
+      throw new InputError(`${subject}.${name}`, String(got), `${expected}, or optimizer adam: ${optimizer} has none`)
+    }
   }
 }
 
 /** The columns of an optimizer: empty where it keeps none. */
-export function optimizerPlan({ optimizer }: OptimizerSettings, numParameters: number) {
+export function optimizerPlan({ optimizer }: Pick<OptimizerSettings, 'optimizer'>, numParameters: number) {
   return {
     /** First moment of the gradient, or what momentum has gathered. */
     moment: saved(column('f32', numParameters)),
@@ -54,9 +73,68 @@ export function startOptimizer({ betaPowers }: OptimizerColumns): void {
   betaPowers.fill(1)
 }
 
-/** One step of `weights` against `gradientScale` times the first weights.length elements of `gradient`. */
+/** Elements of what is trained that stand together, and whether weight decay shrinks them. */
+export interface OptimizerPart {
+  readonly from: number
+  readonly to: number
+  readonly decays: boolean
+}
+
+/**
+ * The parts of parameters of which only matrices decay: norms and biases, which have one side, do not. As transformers'
+ * trainer has it (`get_decay_parameter_names`).
+ */
+export function decayingParts(parameters: readonly Parameter[]): OptimizerPart[] {
+  const parts: OptimizerPart[] = []
+  for (const { offset, shape } of parameters) {
+    const to = offset + shape.reduce((product, side) => product * side, 1)
+    const decays = shape.length > 1
+    const last = parts.at(-1)
+    if (last?.decays === decays) parts[parts.length - 1] = { ...last, to }
+    else parts.push({ from: offset, to, decays })
+  }
+  return parts
+}
+
+/**
+ * One step of `weights` against `gradientScale` times the first weights.length elements of `gradient`. `parts` cover them;
+ * without any, all of them decay.
+ */
 export function optimizerStep(
-  { optimizer, momentum, weightDecay }: OptimizerSettings,
+  settings: OptimizerSettings,
+  columns: OptimizerColumns,
+  kernels: Kernels,
+  weights: Float32Array,
+  gradient: Float32Array,
+  gradientScale: number,
+  learningRate: number,
+  parts: readonly OptimizerPart[] = [],
+): void {
+  const { betaPowers } = columns
+  if (settings.optimizer === 'adam') {
+    betaPowers[0] = betaPowers[0]! * settings.beta1
+    betaPowers[1] = betaPowers[1]! * settings.beta2
+  }
+  if (settings.weightDecay === 0 || parts.length === 0) {
+    stepPart(settings, columns, kernels, weights, gradient, gradientScale, learningRate)
+    return
+  }
+  const { moment, squareMoment } = columns
+  for (const { from, to, decays } of parts) {
+    stepPart(
+      decays ? settings : { ...settings, weightDecay: 0 },
+      { betaPowers, moment: moment.subarray(from, to), squareMoment: squareMoment.subarray(from, to) },
+      kernels,
+      weights.subarray(from, to),
+      gradient.subarray(from, to),
+      gradientScale,
+      learningRate,
+    )
+  }
+}
+
+function stepPart(
+  { optimizer, momentum, beta1, beta2, epsilon, weightDecay }: OptimizerSettings,
   { moment, squareMoment, betaPowers }: OptimizerColumns,
   kernels: Kernels,
   weights: Float32Array,
@@ -79,14 +157,12 @@ export function optimizerStep(
       learningRate,
       ALPHA,
       momentum,
-      EPSILON,
+      epsilon,
       weightDecay,
       length,
     )
     return
   }
-  betaPowers[0] = betaPowers[0]! * BETA_1
-  betaPowers[1] = betaPowers[1]! * BETA_2
   kernels.adamStep(
     weights,
     moment,
@@ -94,9 +170,9 @@ export function optimizerStep(
     gradient,
     gradientScale,
     learningRate,
-    BETA_1,
-    BETA_2,
-    EPSILON,
+    beta1,
+    beta2,
+    epsilon,
     weightDecay,
     1 - betaPowers[0]!,
     1 - betaPowers[1]!,

@@ -37,7 +37,7 @@ const settings = {
   targetKl: optionalNumber(null, 'stop an update after the pass whose mean approxKl is above this; null: never', {
     above: 0,
   }),
-  ...optimizerSettings,
+  ...optimizerSettings(1e-5), // As in openai/baselines.
 }
 
 type PpoSettings = SettingValues<typeof settings>

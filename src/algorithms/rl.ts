@@ -37,7 +37,7 @@ export const rlSettings = {
   topK: whole(0, 'tokens are drawn from the most probable ones, this many; 0: from all', { min: 0 }),
   topP: number(1, 'tokens are drawn from the fewest that have this probability together', { above: 0, max: 1 }),
   minP: number(0, 'tokens are drawn from those with this part of the highest probability', { min: 0, max: 1 }),
-  ...optimizerSettings,
+  ...optimizerSettings(1e-8), // As PyTorch and TRL have it.
 }
 
 /** The values of `rlSettings`. */

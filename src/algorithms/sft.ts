@@ -12,7 +12,7 @@ export const sftSettings = {
   schedule: choice('constant', schedules, 'what the learning rate does after its warm-up'),
   warmupFraction: number(0, 'part of the steps in which the learning rate rises', { min: 0, max: 1 }),
   maxGradNorm: number(1, 'the gradient is brought down to this norm', { above: 0 }),
-  ...optimizerSettings,
+  ...optimizerSettings(1e-8), // As PyTorch and TRL have it.
 }
 
 /** Supervised fine-tuning with its settings. */

@@ -11,7 +11,14 @@ import type { TransformerModel } from '../policies/transformer/model.ts'
 import { packedPlan } from '../policies/transformer/packed.ts'
 import type { BaseWeights } from '../policies/transformer/quantized.ts'
 import type { LossDescriptor, LossTotals, PreparedLoss } from './losses.ts'
-import { type OptimizerSettings, optimizerPlan, optimizerStep, startOptimizer } from './optimizer.ts'
+import {
+  decayingParts,
+  type OptimizerPart,
+  type OptimizerSettings,
+  optimizerPlan,
+  optimizerStep,
+  startOptimizer,
+} from './optimizer.ts'
 import type { TokenBatch } from './token-batch.ts'
 import {
   SUMS,
@@ -45,7 +52,7 @@ export function tokenLearnerPlan(
   model: TransformerModel,
   rows: number,
   context: number,
-  settings: OptimizerSettings,
+  settings: Pick<OptimizerSettings, 'optimizer'>,
   hasReference: boolean,
   lora: LoraModel | null = null,
   isQuantized = false,
@@ -103,7 +110,7 @@ export class TokenLearner {
   /** What is trained: the model's weights, or the adapter's. */
   readonly #trained: Float32Array
   readonly #kernels: Kernels
-  readonly #settings: OptimizerSettings
+  readonly #parts: readonly OptimizerPart[]
   readonly #thread: TokenThread
   readonly #hasCritic: boolean
   readonly #post: ((work: TokenWork) => void) | null
@@ -114,7 +121,6 @@ export class TokenLearner {
     weights: BaseWeights,
     columns: TokenLearnerColumns,
     kernels: Kernels,
-    settings: OptimizerSettings,
     adapter: LoraAdapter | null = null,
     post: ((work: TokenWork) => void) | null = null,
   ) {
@@ -122,7 +128,7 @@ export class TokenLearner {
     this.#trained = trainedOf(weights, adapter)
     this.gradient = columns.gradient.subarray(0, this.#trained.length)
     this.#kernels = kernels
-    this.#settings = settings
+    this.#parts = decayingParts((adapter?.lora ?? model).parameters)
     this.#hasCritic = model.hasValueHead
     this.#thread = new TokenThread(model, weights, { ...columns, packed: columns.packed[0]! }, kernels, adapter)
     this.#post = post
@@ -212,9 +218,10 @@ export class TokenLearner {
 
   /**
    * One optimizer step against the gradient, which is first brought down to the norm `maxNorm`; returns its norm before.
+   * The optimizer is that of the plan. Norms and biases do not decay.
    * @throws InputError for a gradient that is not finite, before the weights are touched.
    */
-  descend(learningRate: number, maxNorm: number): number {
+  descend(settings: OptimizerSettings, learningRate: number, maxNorm: number): number {
     const { gradient } = this
     const norm = this.#kernels.globalNorm(gradient, gradient.length)
     if (!Number.isFinite(norm)) {
@@ -222,7 +229,7 @@ export class TokenLearner {
     }
     const scale = Math.min(1, maxNorm / (norm + 1e-6))
     const { optimizer } = this.columns
-    optimizerStep(this.#settings, optimizer, this.#kernels, this.#trained, gradient, scale, learningRate)
+    optimizerStep(settings, optimizer, this.#kernels, this.#trained, gradient, scale, learningRate, this.#parts)
     return norm
   }
 }

@@ -36,7 +36,7 @@ function learner(rows = 64) {
   const { arena, columns } = takeArena(plan)
   model.initialise(columns.weights, new Random(7), 0)
   const kernels = createKernels(arena.memory, 'plain')
-  return { learner: new TokenLearner(model, columns.weights, columns.learner, kernels, optimizer), kernels }
+  return { learner: new TokenLearner(model, columns.weights, columns.learner, kernels), kernels }
 }
 
 /** Sequences, what was recorded of them, and a reward each, in groups. */

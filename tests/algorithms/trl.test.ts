@@ -35,7 +35,7 @@ async function learn(id: LossId, overrides: Partial<LossSettings>, rows: number,
   const { arena, columns } = takeArena(plan)
   columns.weights.set(weights)
   const kernels = createKernels(arena.memory, build)
-  const learner = new TokenLearner(model, columns.weights, columns.learner, kernels, optimizer)
+  const learner = new TokenLearner(model, columns.weights, columns.learner, kernels)
   const loss = describeLoss(id, 'trl', overrides)
   const batch = packBatch(recorded, rows)
   const { order, offsets, lossMask } = batch

@@ -77,7 +77,7 @@ export type LossFn = (columns: TrainingColumns) => {
 export type TrajectoryBuffer = Trajectories | EpisodeBuffer
 
 const trainerOptimizerSettings = {
-  ...optimizerSettings,
+  ...optimizerSettings(1e-8),
   learningRate: number(1e-3, 'of the optimizer', { above: 0 }),
 }
 
@@ -185,7 +185,7 @@ export class Trainer {
     this.#kernels = createKernels(arena.memory, model instanceof World ? model.kernelBuild : bestKernelBuild())
     const random = this.#cohort?.random ?? new Random(0)
     const adapted = lora === null ? null : { lora, weights: columns.adapter, random }
-    this.#learner = new TokenLearner(network, own, columns.learner, this.#kernels, settings, adapted)
+    this.#learner = new TokenLearner(network, own, columns.learner, this.#kernels, adapted)
     this.#trained = trainedOf(weights, adapter)
     this.#own = trainedOf(own, adapted)
     this.#learner.start()
@@ -267,7 +267,7 @@ export class Trainer {
     const columns = this.#take(rolloutData)
     this.#own.set(this.#trained)
     const metrics = this.#differentiate(columns)
-    const gradNorm = this.#learner.descend(optimizer.learningRate, this.#maxGradNorm)
+    const gradNorm = this.#learner.descend(optimizer, optimizer.learningRate, this.#maxGradNorm)
     this.#trained.set(this.#own)
     this.#stepCount++
     if (this.#cohort !== null) refreshWeights(this.#cohort, this.#cohort.version + 1)

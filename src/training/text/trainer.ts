@@ -131,7 +131,7 @@ export class TextTrainer {
     const team = threads === 1 ? null : new TextTeam(world, this.#cohort)
     this.#team = team
     const post = team && ((work: TokenWork) => team.post(work))
-    this.#learner = new TokenLearner(model, quantized ?? weights, columns, world.kernels, optimizer, adapter, post)
+    this.#learner = new TokenLearner(model, quantized ?? weights, columns, world.kernels, adapter, post)
     this.#learner.start()
     this.#cohort.released = 0
   }
@@ -249,7 +249,7 @@ export class TextTrainer {
       this.#learner.differentiate(batch, loss, prepared, totals, given, 1, this.#sftSteps),
     )
     const rate = learningRate * scheduleFactor(schedule, warmupFraction, this.#sftSteps, steps)
-    const gradNorm = this.#learner.descend(rate, maxGradNorm)
+    const gradNorm = this.#learner.descend(settings, rate, maxGradNorm)
     this.#sftSteps++
     refreshWeights(this.#cohort, this.#cohort.version + 1)
     this.#seconds += (performance.now() - started) / 1000
@@ -346,7 +346,7 @@ export class TextTrainer {
       const sums = await this.#together(
         this.#learner.differentiate(batch, loss, prepared, totals, given, temperature, step),
       )
-      const gradNorm = this.#learner.descend(rate, maxGradNorm)
+      const gradNorm = this.#learner.descend(settings, rate, maxGradNorm)
       first ??= { sums, gradNorm }
     }
     // Of returns and critics each token has its own.

@@ -1,0 +1,102 @@
+import { readFileSync } from 'node:fs'
+import { describe, expect, test } from 'vitest'
+import { describeLoss, preparedLossPlan, prepareLoss } from '../../src/algorithms/losses.ts'
+import { rl } from '../../src/algorithms/rl.ts'
+import { scheduleFactor } from '../../src/algorithms/schedule.ts'
+import { sft } from '../../src/algorithms/sft.ts'
+import { packBatch, tokensInOrder } from '../../src/algorithms/token-batch.ts'
+import { alone, TokenLearner, tokenLearnerPlan } from '../../src/algorithms/token-learner.ts'
+import { takeArena } from '../../src/components/arena.ts'
+import { column } from '../../src/components/column.ts'
+import { bestKernelBuild, createKernels, type KernelBuild } from '../../src/kernels/bind.ts'
+import { loadTransformer } from '../../src/policies/transformer/folder.ts'
+import { readSafetensors, tensorValues } from '../../src/safetensors.ts'
+
+// Recorded by tests/golden/record_trl_steps.py, which says how.
+const folder = new URL('../golden/trl', import.meta.url).pathname
+const recorded = JSON.parse(readFileSync(`${folder}/steps.json`, 'utf8'))
+const groups = JSON.parse(readFileSync(`${folder}/batch.json`, 'utf8'))
+const { tensors } = await readSafetensors(`${folder}/steps.safetensors`)
+
+const ROWS = 20
+const LONGEST = 14
+
+/** The settings of a case by our names. What TRL has by default is not said, but the learning rate and its schedule. */
+function settingsOf(name: string) {
+  const { learning_rate, lr_scheduler_type, ...theirs } = recorded.cases[name].settings
+  const own = { learningRate: learning_rate, schedule: lr_scheduler_type }
+  if (name !== 'sft with other settings') return own
+  const { adam_beta1, adam_beta2, adam_epsilon, weight_decay, max_grad_norm } = theirs
+  const adam = { beta1: adam_beta1, beta2: adam_beta2, epsilon: adam_epsilon }
+  return { ...own, ...adam, weightDecay: weight_decay, maxGradNorm: max_grad_norm }
+}
+
+/** Six optimizer steps as the recording made them: their gradients' norms, and the weights before and after. */
+async function sixSteps(name: string, build: KernelBuild) {
+  const isRl = name === 'grpo'
+  const loss = isRl ? describeLoss('dapo', 'trl', { clipHigh: 0.2 }) : describeLoss('sft')
+  const { settings } = isRl ? rl(settingsOf(name)) : sft(settingsOf(name))
+  const sequences = isRl ? groups : recorded
+  const { model, weights: before } = await loadTransformer(folder)
+  const plan = {
+    weights: column('f32', model.numParameters),
+    learner: tokenLearnerPlan(model, ROWS, LONGEST, settings, false),
+  }
+  const { arena, columns } = takeArena(plan)
+  const { weights } = columns
+  weights.set(before)
+  const kernels = createKernels(arena.memory, build)
+  const learner = new TokenLearner(model, weights, columns.learner, kernels)
+  learner.start()
+  const batch = packBatch(sequences, ROWS)
+  expect(batch.parts.length - 1).toBeGreaterThan(1)
+  const { order, offsets, lossMask } = batch
+  const oldLogprob = isRl ? tokensInOrder(batch, groups.offsets, groups.oldLogprob) : new Float32Array(0)
+  const whole = {
+    offsets,
+    lossMask,
+    ...(isRl && {
+      reward: Float64Array.from(order, (i) => groups.reward[i]),
+      known: new Uint8Array(order.length).fill(1),
+      group: Int32Array.from(order, (i) => Math.floor(i / groups.group_size)),
+      oldLogprob,
+      behaviourLogprob: oldLogprob,
+    }),
+  }
+  const prepared = takeArena(preparedLossPlan(order.length, batch.token.length, 3)).columns
+  const totals = prepareLoss(loss, whole, prepared, kernels)
+  const given = { oldLogprob, referenceLogprob: null, oldValue: null }
+  const temperature = isRl ? groups.temperature : 1
+  const norms: number[] = []
+  for (let step = 0; step < recorded.steps; step++) {
+    alone(learner.differentiate(batch, loss, prepared, totals, given, temperature))
+    const rate = settings.learningRate * scheduleFactor(settings.schedule, 0, step, recorded.steps)
+    norms.push(learner.descend(settings, rate, settings.maxGradNorm))
+  }
+  return { model, before, after: weights, norms }
+}
+
+describe('six AdamW steps with clipping end where TRL’s end', () => {
+  const builds: KernelBuild[] = ['plain', bestKernelBuild()]
+  const cases = Object.keys(recorded.cases).flatMap((name) => builds.map((build) => ({ name, build })))
+
+  test.each(cases)('$name, $build: within 1e-4 of the distance moved', async ({ name, build }) => {
+    const { model, before, after, norms } = await sixSteps(name, build)
+    const clipped = recorded.cases[name].settings.max_grad_norm
+    for (const [step, norm] of norms.entries()) {
+      expect(Math.abs(norm / recorded.cases[name].gradNorm[step] - 1)).toBeLessThan(1e-5)
+      expect(norm).toBeGreaterThan(clipped)
+    }
+    const [apart, moved] = [[] as number[], [] as number[]]
+    for (const { name: parameter, offset, shape } of model.parameters) {
+      const theirs = tensorValues(tensors.get(`${name}.${parameter}`)!) as Float32Array
+      expect(theirs.length).toBe(shape.reduce((product, side) => product * side, 1))
+      for (const [i, value] of theirs.entries()) {
+        apart.push(value - after[offset + i]!)
+        moved.push(value - before[offset + i]!)
+      }
+    }
+    expect(moved.length).toBe(model.numParameters)
+    expect(Math.hypot(...apart) / Math.hypot(...moved)).toBeLessThan(1e-4)
+  })
+})
