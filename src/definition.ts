@@ -5,6 +5,13 @@
  */
 import { InputError, show } from './errors.ts'
 import { resolveSettings, type Settings, type SettingValues } from './settings.ts'
+import type { FolderOrigin } from './trust.ts'
+
+/**
+ * Who names a module. The caller runs what the caller names: by a path on the command line, or as the module of a
+ * definition that the program itself has made. What a folder names is run only where `trust.ts` admits it.
+ */
+export type ModuleOrigin = 'caller' | FolderOrigin
 
 /** The part of a definition that travels, as JSON. */
 export interface DefinitionRecord {
@@ -50,9 +57,13 @@ export function recordOf(definition: DefinitionRecord): DefinitionRecord {
 
 /**
  * Makes a definition again from its record, by importing its module.
- * @throws InputError if the record has no module, or the module no export with that id.
+ * @throws InputError if the record has no module, it may not be run, or it has no export with that id.
  */
-export async function revive<D extends DefinitionRecord>(noun: string, record: DefinitionRecord): Promise<D> {
+export async function revive<D extends DefinitionRecord>(
+  noun: string,
+  record: DefinitionRecord,
+  origin: ModuleOrigin,
+): Promise<D> {
   if (record.module === undefined) {
     throw new InputError(
       `${noun} ${record.id}`,
@@ -60,15 +71,22 @@ export async function revive<D extends DefinitionRecord>(noun: string, record: D
       'one made with `module: import.meta.url`, so that it can be made again from a file or in another thread',
     )
   }
-  const factory = await findFactory<Factory<Settings, D>>(noun, record.module, record.id)
+  const factory = await findFactory<Factory<Settings, D>>(noun, record.module, origin, record.id)
   return factory(record.parameters as never)
 }
 
 /**
  * The export with the given id (or the only one that has an id) of a module. What it makes can be made again elsewhere,
- * whether its definition names the module or not.
+ * whether its definition names the module or not. Every module of somebody's own is imported here and nowhere else.
+ * @throws InputError for a module that may not be run, or has no such export.
  */
-export async function findFactory<F extends { id: string }>(noun: string, module: string, id?: string): Promise<F> {
+export async function findFactory<F extends { id: string }>(
+  noun: string,
+  module: string,
+  origin: ModuleOrigin,
+  id?: string,
+): Promise<F> {
+  if (origin !== 'caller') await (await import('./trust.ts')).admitModule(noun, module, origin)
   let exports: Record<string, unknown>
   try {
     exports = (await import(module)) as Record<string, unknown>

@@ -352,5 +352,6 @@ export {
 } from './training/text/trainer.ts'
 export { transformerLogprobs, type ValidatedTransformer } from './training/text/transformer-logprobs.ts'
 export { createTrainer, type Progress, type Trainer as WorldTrainer } from './training/trainer.ts'
+export { type ForeignModule, type ModuleTrust, trustList, trustModule } from './trust.ts'
 export { VERSION } from './version.ts'
 export { createWorld, type SharedOptions, type World, type WorldOptions } from './world.ts'

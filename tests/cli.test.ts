@@ -220,8 +220,10 @@ describe('train', () => {
       'ppo.numSteps=16',
     ]
     expect((await colonnade(['train', ...words, 'ppo.numMinibatches=1'], here)).code).toBe(0)
-    expect((await colonnade(['resume', 'run'], here)).code).toBe(0)
-    const { stdout } = await colonnade(['evaluate', 'run', 'episodes=3', '--json'], here)
+    const refused = await colonnade(['resume', 'run'], here)
+    expect([refused.code, refused.stderr]).toEqual([1, expect.stringContaining(`trust=${module}`)])
+    expect((await colonnade(['resume', 'run', `trust=${module}`], here)).code).toBe(0)
+    const { stdout } = await colonnade(['evaluate', 'run', 'episodes=3', `trust=${module}`, '--json'], here)
     expect(JSON.parse(stdout)).toMatchObject({ environment: 'LineWorld-v0', episodes: 3 })
   })
 })

@@ -6,7 +6,19 @@ import { describe, expect, test } from 'vitest'
 const root = new URL('..', import.meta.url).pathname
 
 /** What each room may import besides itself; `docs/architecture.md` shows the same table. */
-const ROOT = ['space', 'random', 'errors', 'settings', 'definition', 'files', 'version', 'clock', 'half', 'safetensors']
+const ROOT = [
+  'space',
+  'random',
+  'errors',
+  'settings',
+  'definition',
+  'files',
+  'version',
+  'clock',
+  'half',
+  'safetensors',
+  'trust',
+]
 const TABLE: Readonly<Record<string, readonly string[]>> = {
   kernels: [],
   components: [],
@@ -56,6 +68,7 @@ const PACKAGES: Readonly<Record<string, readonly string[]>> = {
 const HEAVY = Object.keys(PACKAGES).filter((name) => !['colonnade', 'bitecs'].includes(name))
 const NODE_ROOMS = [
   'files',
+  'trust',
   'training',
   'tables',
   'cli',
@@ -138,6 +151,18 @@ describe('the import table', () => {
       return !PACKAGES[to]?.includes(roomOf(from)) || (HEAVY.includes(to) && !isLazy)
     })
     expect(broken).toEqual([])
+  })
+
+  test('a module that only its address names is imported behind the gate of definitions alone', () => {
+    const computed = sources('src').flatMap((file) => {
+      const found = readFileSync(join(root, file), 'utf8').match(/\bimport\((?!\s*['"])[^)]*/g) ?? []
+      return found.map((call) => `${file}: ${call}`)
+    })
+    expect(computed).toEqual([
+      'src/definition.ts: import(module',
+      // A package that is installed, of a device that was asked for.
+      "src/devices/webgpu.ts: import(pathToFileURL(dawn.require.resolve('webgpu'",
+    ])
   })
 
   test('only the binding and bodies of the same kind import a kernel body', () => {

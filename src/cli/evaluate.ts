@@ -1,19 +1,31 @@
-import { evaluate, evaluateText, isTextRun, loadPolicy, loadTrainedModel, toggle, whole } from '../index.ts'
+import {
+  evaluate,
+  evaluateText,
+  isTextRun,
+  loadPolicy,
+  loadTrainedModel,
+  type ModuleTrust,
+  toggle,
+  whole,
+} from '../index.ts'
 import { type Command, readKeys, splitWords } from './invocation.ts'
 import { group, returnFormat } from './progress.ts'
+import { askForModule, trustKeys } from './trust.ts'
 
 export const evaluateKeys = {
   episodes: whole(100, 'how many episodes', { min: 1 }),
   seed: whole(10_000, 'keys starting states and sampled actions', { min: 0 }),
   explore: toggle(false, 'sample actions instead of taking the most probable'),
+  ...trustKeys,
 }
 
 /** colonnade evaluate <run> [episodes=100] */
 export const evaluateCommand: Command = async ({ words, json }) => {
   const { subject, texts } = splitWords(words, 'a run folder')
-  const keys = readKeys(evaluateKeys, texts)
-  if (await isTextRun(subject)) return judgeText(subject, keys, json)
-  const { environment, policy, weights, update } = await loadPolicy(subject)
+  const { trust, ...keys } = readKeys(evaluateKeys, texts)
+  const modules = { allowModule: askForModule(trust) }
+  if (await isTextRun(subject)) return judgeText(subject, keys, modules, json)
+  const { environment, policy, weights, update } = await loadPolicy(subject, modules)
   const evaluation = await evaluate({ environment, policy, weights, ...keys })
   const { mean, std, min, max } = evaluation.episodeReturn
   if (!json) {
@@ -25,8 +37,13 @@ export const evaluateCommand: Command = async ({ words, json }) => {
   return { run: subject, update, ...evaluation }
 }
 
-async function judgeText(run: string, keys: { episodes: number; seed: number; explore: boolean }, json: boolean) {
-  const { environment, policy, weights, adapter, sftSteps, updates } = await loadTrainedModel(run)
+async function judgeText(
+  run: string,
+  keys: { episodes: number; seed: number; explore: boolean },
+  modules: ModuleTrust,
+  json: boolean,
+) {
+  const { environment, policy, weights, adapter, sftSteps, updates } = await loadTrainedModel(run, modules)
   const evaluation = await evaluateText({ environment, policy, weights, adapter, ...keys })
   const { reward, episodes, samples, completionLength, numUnknown, firstError } = evaluation
   if (!json) {

@@ -7,6 +7,7 @@ import {
   isTextRun,
   listRollouts,
   loadPolicy,
+  type ModuleTrust,
   openRun,
   readArrow,
   recordEpisodes,
@@ -17,6 +18,7 @@ import {
 } from '../index.ts'
 import { type Command, readKeys, splitWords } from './invocation.ts'
 import { group } from './progress.ts'
+import { askForModule, trustKeys } from './trust.ts'
 
 export const exportKeys = {
   episodes: whole(0, 'play this many fresh episodes; 0: the rollouts that the run kept', { min: 0 }),
@@ -27,6 +29,7 @@ export const exportKeys = {
     ['file', 'stream', ...exportFormats, 'safetensors'],
     'Arrow IPC file or stream; or, of the policy, an ONNX model, a LayersModel of tfjs, an ES module, or its weights',
   ),
+  ...trustKeys,
 }
 
 /** colonnade export <run> out=FILE [episodes=N] [format=…] */
@@ -35,24 +38,30 @@ export const exportCommand: Command = async ({ words, json }) => {
   const { out, ...rest } = texts
   if (!out) throw new InputError('out', 'nothing', 'the file to write, like out=episodes.arrow')
   if (await isTextRun(subject)) return exportModel(subject, out, rest, json)
-  const { episodes, seed, explore, format } = readKeys(exportKeys, rest)
+  const { episodes, seed, explore, format, trust } = readKeys(exportKeys, rest)
+  const modules = { allowModule: askForModule(trust) }
   if (format !== 'file' && format !== 'stream') {
-    const given = Object.keys(rest).find((key) => key !== 'format')
+    const given = Object.keys(rest).find((key) => key !== 'format' && key !== 'trust')
     if (given !== undefined)
       throw new InputError(given, JSON.stringify(rest[given]), `no such key with format=${format}`)
-    const { files, update } = await exportTrained(subject, format, out)
+    const { files, update } = await exportTrained(subject, format, out, modules)
     if (!json) console.log(`policy of update ${update} → ${files.join(', ')}`)
     return { run: subject, out, format, update, files }
   }
-  const table = episodes > 0 ? await fresh(subject, { episodes, seed, explore }) : await kept(subject)
+  const table = episodes > 0 ? await fresh(subject, { episodes, seed, explore }, modules) : await kept(subject, modules)
   await writeArrow(out, table, { format })
   if (!json) console.log(`${group(table.numRows)} rows → ${out}`)
   return { run: subject, out, format, rows: table.numRows, episodes: episodes > 0 ? episodes : null }
 }
 
 /** Writes the policy of the run's newest checkpoint. */
-async function exportTrained(run: string, format: (typeof exportFormats)[number] | 'safetensors', out: string) {
-  const trained = await loadPolicy(run)
+async function exportTrained(
+  run: string,
+  format: (typeof exportFormats)[number] | 'safetensors',
+  out: string,
+  modules: ModuleTrust,
+) {
+  const trained = await loadPolicy(run, modules)
   const { environment, policy, weights, update } = trained
   if (format !== 'safetensors') return { update, files: await exportPolicy({ ...trained, format, out }) }
   await saveWeights(out, policy.build(environment.observationSpace, environment.actionSpace), weights)
@@ -61,22 +70,25 @@ async function exportTrained(run: string, format: (typeof exportFormats)[number]
 
 /** Writes the language model of the run's newest checkpoint as a folder that other libraries read. */
 async function exportModel(run: string, out: string, texts: Readonly<Record<string, string>>, json: boolean) {
-  const [given] = Object.keys(texts)
+  const { trust, ...others } = texts
+  const [given] = Object.keys(others)
   if (given !== undefined) {
-    throw new InputError(given, JSON.stringify(texts[given]), 'no key but out: a language model becomes a folder')
+    const expected = 'no key but out and trust: a language model becomes a folder'
+    throw new InputError(given, JSON.stringify(others[given]), expected)
   }
-  const { sftSteps, updates } = await exportTrainedModel(run, out)
+  const modules = { allowModule: askForModule(readKeys(trustKeys, trust === undefined ? {} : { trust }).trust) }
+  const { sftSteps, updates } = await exportTrainedModel(run, out, modules)
   if (!json) console.log(`model after ${group(sftSteps)} supervised steps and ${group(updates)} updates → ${out}`)
   return { run, out, sftSteps, updates }
 }
 
-async function fresh(run: string, options: { episodes: number; seed: number; explore: boolean }) {
-  const { environment, policy, weights, update } = await loadPolicy(run)
+async function fresh(run: string, options: { episodes: number; seed: number; explore: boolean }, modules: ModuleTrust) {
+  const { environment, policy, weights, update } = await loadPolicy(run, modules)
   return recordEpisodes({ environment, policy, weights, version: update, ...options })
 }
 
-async function kept(run: string) {
-  await openRun(run)
+async function kept(run: string, modules: ModuleTrust) {
+  await openRun(run, modules)
   const rollouts = await listRollouts(run)
   if (rollouts.length === 0) {
     throw new InputError(

@@ -10,6 +10,7 @@ import {
   whole,
 } from '../index.ts'
 import { type Command, readKeys, splitWords } from './invocation.ts'
+import { askForModule, trustKeys } from './trust.ts'
 
 export const generateKeys = {
   prompt: text('', 'what is answered'),
@@ -24,15 +25,16 @@ export const generateKeys = {
   topP: number(1, 'only the most probable tokens that come to this probability', { above: 0, max: 1 }),
   explore: toggle(true, 'draw tokens instead of taking the most probable'),
   seed: whole(0, 'keys what is drawn', { min: 0 }),
+  ...trustKeys,
 }
 
 /** colonnade generate <run|folder|hub id> prompt="…" [key=value …] */
 export const generateCommand: Command = async ({ words, json }) => {
   const { subject, texts } = splitWords(words, 'a run of a language model, a folder, or an id of the Hugging Face hub')
-  const { prompt, chat, temperature, topK, topP, ...options } = readKeys(generateKeys, texts)
+  const { prompt, chat, temperature, topK, topP, trust, ...options } = readKeys(generateKeys, texts)
   if (prompt === '') throw new InputError('prompt', 'nothing', 'what is to be answered, like prompt="12+30="')
   const model = (await isTextRun(subject))
-    ? await loadTrainedModel(subject)
+    ? await loadTrainedModel(subject, { allowModule: askForModule(trust) })
     : { policy: languageModel({ folder: subject }) }
   const prompts = [chat ? [{ role: 'user', content: prompt }] : prompt]
   const answers = await generateTokens({ ...model, ...options, prompts, sampling: { temperature, topK, topP } })

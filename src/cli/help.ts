@@ -17,7 +17,7 @@ export async function help([environment = 'CartPole-v1', ...words]: readonly str
   return `colonnade: a data-oriented simulator and trainer for reinforcement learning
 
   colonnade train <environment> [out=DIR] [key=value …]   train in a new run folder (default runs/<environment>-<n>)
-  colonnade resume <run>                                   go on from the run's newest checkpoint
+  colonnade resume <run> [trust=MODULE]                    go on from the run's newest checkpoint
   colonnade evaluate <run> [key=value …]                   play whole episodes with the newest checkpoint
   colonnade export <run> out=FILE [key=value …]            write rollouts, fresh episodes or the policy; a language
                                                            model becomes a folder
@@ -25,6 +25,7 @@ export async function help([environment = 'CartPole-v1', ...words]: readonly str
   colonnade environments                                   list the environments
   colonnade doctor [device]                                say what this machine can run, and how fast
   colonnade validate [folder|task]                         check a language model's log-probabilities (exit code 0, 1 or 2)
+  colonnade trust <module> …                               let runs name a module that lies elsewhere, as it is now
   colonnade train <environment> [policy=…] --help          the keys as that environment and policy have them
 
   --json     print one JSON document last, and nothing else on standard output

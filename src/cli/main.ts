@@ -12,6 +12,7 @@ import { help } from './help.ts'
 import type { Command, Invocation } from './invocation.ts'
 import { resumeCommand } from './resume.ts'
 import { trainCommand } from './train.ts'
+import { trustCommand } from './trust.ts'
 import { validateCommand } from './validate.ts'
 
 const commands: Readonly<Record<string, Command>> = {
@@ -23,6 +24,7 @@ const commands: Readonly<Record<string, Command>> = {
   environments: environmentsCommand,
   doctor: doctorCommand,
   validate: validateCommand,
+  trust: trustCommand,
 }
 
 async function main(): Promise<void> {

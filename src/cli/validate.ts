@@ -12,6 +12,7 @@ import {
   validateLogprobImplementation,
 } from '../index.ts'
 import type { Command } from './invocation.ts'
+import { askForModule } from './trust.ts'
 
 /** What the exit code says. */
 const EXIT = { held: 0, failed: 1, unchecked: 2 } as const
@@ -50,7 +51,7 @@ async function open(subject: string): Promise<ValidatedTransformer> {
     return { model, weights }
   }
   if (!(await isTextRun(subject))) return loadTransformer(subject)
-  const { policy, environment, weights, adapter } = await loadTrainedModel(subject)
+  const { policy, environment, weights, adapter } = await loadTrainedModel(subject, { allowModule: askForModule([]) })
   const { model, adapter: opened } = await policy.open(environment)
   return { model, weights, adapter: adapter === null ? null : { lora: opened!.lora, weights: adapter } }
 }

@@ -3,6 +3,8 @@
  * best backend that the machine has. tfjs has one engine a process, so one device is active at a time; starting another
  * switches to it. What was asked for by name is started or is an error: never is another put in its place.
  */
+import { existsSync } from 'node:fs'
+import { dirname, join } from 'node:path'
 import { InputError, show, unknownWord } from '../errors.ts'
 import { startCpu, startWasm } from './embedded.ts'
 import { registerRecurrence } from './recurrent.ts'
@@ -61,7 +63,13 @@ const starters: Readonly<Record<DeviceName, (places: readonly string[]) => Promi
  * console.log(name, passedOver, await product.data())
  */
 export function startDevice(name?: DeviceName): Promise<Device> {
-  return startDeviceFrom([import.meta.filename, `${process.cwd()}/`], name)
+  return startDeviceFrom([import.meta.filename, ...(isWithinRun(process.cwd()) ? [] : [`${process.cwd()}/`])], name)
+}
+
+/** True in a run folder and below: what is installed there came with the run, perhaps from a stranger. */
+function isWithinRun(folder: string): boolean {
+  if (existsSync(join(folder, 'config.json')) && existsSync(join(folder, 'checkpoints'))) return true
+  return dirname(folder) !== folder && isWithinRun(dirname(folder))
 }
 
 /** As `startDevice`, with the files or folders (ending in a slash) from which optional packages are looked for. */

@@ -1,8 +1,10 @@
 /** What every kind of run does with its folder: takes one of its own, appends lines, and reads back what is there. */
 import { appendFileSync } from 'node:fs'
 import { access, mkdir, readdir } from 'node:fs/promises'
-import { join } from 'node:path'
-import { InputError } from '../errors.ts'
+import { isAbsolute, join, relative, resolve, sep } from 'node:path'
+import { fileURLToPath, pathToFileURL } from 'node:url'
+import type { DefinitionRecord } from '../definition.ts'
+import { InputError, show } from '../errors.ts'
 import { cannotWrite, makeFolder } from '../files.ts'
 import { checkpointsFolder } from './checkpoint.ts'
 
@@ -78,4 +80,26 @@ export function unlessMissing<T>(reading: Promise<T>, none: T): Promise<T> {
     if (cause.code === 'ENOENT') return none
     throw new InputError('run', cause.message, 'files that can be read', { cause })
   })
+}
+
+/**
+ * A definition's record as it stands in `config.json`. Where module and run lie under the working directory both, as in a
+ * project, the module is named by its way from the run folder, so that the project can be moved; else by its URL.
+ */
+export function recordIn(folder: string, record: DefinitionRecord): DefinitionRecord {
+  if (!record.module?.startsWith('file:')) return record
+  const path = fileURLToPath(record.module)
+  const isHere = [path, resolve(folder)].every((place) => {
+    const way = relative(process.cwd(), place)
+    return !way.startsWith('..') && !isAbsolute(way)
+  })
+  return isHere ? { ...record, module: relative(folder, path).split(sep).join('/') } : record
+}
+
+/** The record again, with its module as a URL. @throws InputError for a module that is no text. */
+export function recordFrom(folder: string, record: DefinitionRecord): DefinitionRecord {
+  const { module } = record
+  if (typeof module !== 'string') throw new InputError(`module of ${folder}`, show(module), 'the path of a module')
+  const isUrl = /^[a-z][a-z0-9+.-]+:/i.test(module) // One letter and a colon would be a drive.
+  return isUrl ? record : { ...record, module: pathToFileURL(resolve(folder, module)).href }
 }

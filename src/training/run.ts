@@ -30,12 +30,21 @@ import {
   whole,
 } from '../settings.ts'
 import { writeArrow } from '../tables/arrow.ts'
+import type { ModuleTrust } from '../trust.ts'
 import { VERSION } from '../version.ts'
 import { createWorld } from '../world.ts'
 import { listCheckpoints, pruneCheckpoints, readCheckpoint } from './checkpoint.ts'
 import { metricsLine, type UpdateMetrics } from './metrics.ts'
 import { presetOf } from './presets.ts'
-import { appendLine, claimFolder, refuseOccupied, unlessMissing, wholeLines } from './run-folder.ts'
+import {
+  appendLine,
+  claimFolder,
+  recordFrom,
+  recordIn,
+  refuseOccupied,
+  unlessMissing,
+  wholeLines,
+} from './run-folder.ts'
 import { createTrainer, type Progress, type Trainer } from './trainer.ts'
 
 /** What a run is told beside its environment, policy and algorithm. */
@@ -167,7 +176,7 @@ export async function configureRun(
  * @throws InputError that names the nearest id, or says what is wrong with the module.
  */
 export async function findPolicy(name: string): Promise<PolicyFactory> {
-  if (/\.(mjs|js|ts)$/.test(name)) return findFactory<PolicyFactory>('policy', pathToFileURL(name).href)
+  if (/\.(mjs|js|ts)$/.test(name)) return findFactory<PolicyFactory>('policy', pathToFileURL(name).href, 'caller')
   return policyFactory(name)
 }
 
@@ -176,7 +185,9 @@ export async function findPolicy(name: string): Promise<PolicyFactory> {
  * @throws InputError that names the nearest id, or says what is wrong with the module.
  */
 export async function findEnvironment(name: string): Promise<EnvironmentFactory> {
-  if (/\.(mjs|js|ts)$/.test(name)) return findFactory<EnvironmentFactory>('environment', pathToFileURL(name).href)
+  if (/\.(mjs|js|ts)$/.test(name)) {
+    return findFactory<EnvironmentFactory>('environment', pathToFileURL(name).href, 'caller')
+  }
   return environmentFactory(name)
 }
 
@@ -303,9 +314,9 @@ export async function startRun(definition: RunDefinition, out?: string): Promise
   const { environment, policy, algorithm, settings } = definition
   const config: RunConfig = {
     colonnade: VERSION,
-    environment: portable(environment),
-    policy: portable(policy),
-    algorithm: portable(algorithm),
+    environment: recordIn(folder, portable(environment)),
+    policy: recordIn(folder, portable(policy)),
+    algorithm: recordIn(folder, portable(algorithm)),
     settings,
   }
   await writeWhole(join(folder, 'config.json'), [`${JSON.stringify(config, null, 2)}\n`])
@@ -316,8 +327,8 @@ export async function startRun(definition: RunDefinition, out?: string): Promise
  * Takes a run up at its newest checkpoint (at the start, if there is none), after dropping what is younger than it.
  * @throws InputError if the folder holds no run, or its checkpoint is corrupt or of another training.
  */
-export async function resumeRun(folder: string): Promise<Run> {
-  const definition = await openRun(folder)
+export async function resumeRun(folder: string, trust: ModuleTrust = {}): Promise<Run> {
+  const definition = await openRun(folder, trust)
   const hasCheckpoint = (await listCheckpoints(folder)).length > 0
   const trainer = hasCheckpoint ? await drawnTrainer(definition) : await runTrainer(definition)
   const warnings = hasCheckpoint ? (await trainer.restore(folder)).warnings : []
@@ -326,10 +337,13 @@ export async function resumeRun(folder: string): Promise<Run> {
 }
 
 /**
- * The definition of the run in a folder.
- * @throws InputError if the folder holds no run, or was made with an environment or a policy that cannot be found.
+ * The definition of the run in a folder. The modules that it names are programs: they are run where they lie under the
+ * working directory and outside the folder, where the user has put them into the list of trusted ones, or where
+ * `allowModule` says so.
+ * @throws InputError if the folder holds no run, or was made with an environment or a policy that cannot be found or may
+ * not be run.
  */
-export async function openRun(folder: string): Promise<RunDefinition> {
+export async function openRun(folder: string, trust: ModuleTrust = {}): Promise<RunDefinition> {
   const path = join(folder, 'config.json')
   let config: RunConfig
   try {
@@ -343,12 +357,13 @@ export async function openRun(folder: string): Promise<RunDefinition> {
   }
   const { environment, policy, algorithm, settings } = config
   if (algorithm.id !== ppo.id) throw unknownWord('algorithm', algorithm.id, [ppo.id])
+  const origin = { ...trust, folder }
   return {
     environment: environment.module
-      ? await revive<EnvironmentDefinition>('environment', environment)
+      ? await revive<EnvironmentDefinition>('environment', recordFrom(folder, environment), origin)
       : environmentFactory(environment.id)(environment.parameters as never),
     policy: policy.module
-      ? await revive<PolicyDefinition>('policy', policy)
+      ? await revive<PolicyDefinition>('policy', recordFrom(folder, policy), origin)
       : policyFactory(policy.id)(policy.parameters as never),
     algorithm: ppo(algorithm.parameters as never),
     settings: resolveSettings('run', runSettings, settings),
@@ -358,8 +373,9 @@ export async function openRun(folder: string): Promise<RunDefinition> {
 /** The weights of a run's newest checkpoint, and the policy and environment that they belong to. */
 export async function loadPolicy(
   folder: string,
+  trust: ModuleTrust = {},
 ): Promise<RunDefinition & { readonly weights: Float32Array; readonly update: number }> {
-  const definition = await openRun(folder)
+  const definition = await openRun(folder, trust)
   const { tensors, manifest, path } = await readCheckpoint(folder)
   const weights = weightsOf(`checkpoint ${path}`, tensors, modelOf(definition), `${definition.policy.id}.weights.`)
   return { ...definition, weights, update: manifest.update }

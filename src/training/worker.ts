@@ -24,20 +24,23 @@ async function work(order: WorkerOrder): Promise<void> {
   }
 }
 
-/** The updates of a trainer of lanes, which this thread makes its part of from definitions. */
+/**
+ * The updates of a trainer of lanes, which this thread makes its part of from definitions. The caller's thread has them
+ * already: what a folder named was admitted there.
+ */
 async function lanesProgram(order: LanesOrder): Promise<WorkerProgram> {
   const { memory, index, count, seed, kernels } = order
   const cohorts: CohortOptions[] = []
   for (const { environment, policy, ...rest } of order.cohorts) {
     cohorts.push({
       ...rest,
-      environment: await revive<EnvironmentDefinition>('environment', environment),
-      policy: await revive<PolicyDefinition>('policy', policy),
+      environment: await revive<EnvironmentDefinition>('environment', environment, 'caller'),
+      policy: await revive<PolicyDefinition>('policy', policy, 'caller'),
     })
   }
   const algorithms: Record<string, AlgorithmDefinition> = {}
   for (const [name, record] of Object.entries(order.algorithms)) {
-    algorithms[name] = await revive<AlgorithmDefinition>('algorithm', record)
+    algorithms[name] = await revive<AlgorithmDefinition>('algorithm', record, 'caller')
   }
   const world = new World({ cohorts, seed, kernels }, { memory, index })
   const trainer = new Trainer(world, algorithms, { threads: count })

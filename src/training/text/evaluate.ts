@@ -4,6 +4,7 @@ import { InputError } from '../../errors.ts'
 import { quantizedWeightsOf } from '../../policies/transformer/quantized.ts'
 import { weightsOf } from '../../policies/weights.ts'
 import { tensorValues } from '../../safetensors.ts'
+import type { ModuleTrust } from '../../trust.ts'
 import { readCheckpoint } from '../checkpoint.ts'
 import { type ConverseOptions, converse } from './converse.ts'
 import { openTextRun, type TextRunDefinition } from './run.ts'
@@ -84,8 +85,8 @@ export interface TrainedModel extends TextRunDefinition {
  * The weights of a run's newest checkpoint, and the model and environment that they belong to.
  * @throws InputError where the folder holds no run of a language model, or its checkpoint is corrupt or of another model.
  */
-export async function loadTrainedModel(folder: string): Promise<TrainedModel> {
-  const definition = await openTextRun(folder)
+export async function loadTrainedModel(folder: string, trust: ModuleTrust = {}): Promise<TrainedModel> {
+  const definition = await openTextRun(folder, trust)
   const { tensors, manifest, path } = await readCheckpoint(folder)
   const { policy, environment } = definition
   const { model, adapter: adapted, isQuantized } = await policy.open(environment)

@@ -3,6 +3,7 @@
 import { saveTransformer } from '../../policies/transformer/folder.ts'
 import { mergeLora } from '../../policies/transformer/lora.ts'
 import { copyTokenizer } from '../../text/load-tokenizer.ts'
+import type { ModuleTrust } from '../../trust.ts'
 import { refuseOccupied } from '../run-folder.ts'
 import { loadTrainedModel, type TrainedModel } from './evaluate.ts'
 
@@ -12,9 +13,9 @@ import { loadTrainedModel, type TrainedModel } from './evaluate.ts'
  * @throws InputError for a folder that holds anything or cannot be written, and as `loadTrainedModel` does.
  * @example await exportTrainedModel('runs/words', 'model')
  */
-export async function exportTrainedModel(run: string, out: string): Promise<TrainedModel> {
+export async function exportTrainedModel(run: string, out: string, trust: ModuleTrust = {}): Promise<TrainedModel> {
   await refuseOccupied(out)
-  const trained = await loadTrainedModel(run)
+  const trained = await loadTrainedModel(run, trust)
   const { environment, policy, weights, adapter } = trained
   const { model, adapter: adapted, folder } = await policy.open(environment)
   if (adapted !== null) mergeLora(weights, adapted.lora, adapter!)

@@ -29,10 +29,19 @@ import {
   whole,
 } from '../../settings.ts'
 import { type LanguageModelDefinition, languageModel } from '../../text/language-model.ts'
+import type { ModuleTrust } from '../../trust.ts'
 import { VERSION } from '../../version.ts'
 import { createWorld } from '../../world.ts'
 import { listCheckpoints, pruneCheckpoints } from '../checkpoint.ts'
-import { appendLine, claimFolder, refuseOccupied, unlessMissing, wholeLines } from '../run-folder.ts'
+import {
+  appendLine,
+  claimFolder,
+  recordFrom,
+  recordIn,
+  refuseOccupied,
+  unlessMissing,
+  wholeLines,
+} from '../run-folder.ts'
 import { dataset } from './dataset-environment.ts'
 import type { TextMetrics } from './metrics.ts'
 import { textPresetOf } from './presets.ts'
@@ -123,7 +132,7 @@ export interface TextRunListeners {
  */
 export async function isTextEnvironment(name: string): Promise<boolean> {
   if (!isModulePath(name)) return name.startsWith('text/')
-  const factory = await findFactory<TextEnvironmentFactory>('environment', pathToFileURL(name).href)
+  const factory = await findFactory<TextEnvironmentFactory>('environment', pathToFileURL(name).href, 'caller')
   return factory().kind === 'text'
 }
 
@@ -133,7 +142,7 @@ export async function isTextEnvironment(name: string): Promise<boolean> {
  */
 export async function findTextEnvironment(name: string): Promise<TextEnvironmentFactory> {
   if (!isModulePath(name)) return builtIn(name)
-  return findFactory<TextEnvironmentFactory>('text environment', pathToFileURL(name).href)
+  return findFactory<TextEnvironmentFactory>('text environment', pathToFileURL(name).href, 'caller')
 }
 
 /** Those that a run finds by their id: the tasks, and the one of prompts of one's own. */
@@ -400,10 +409,10 @@ export async function startTextRun(definition: TextRunDefinition, out?: string):
   const folder = await claimFolder(environment.id.replaceAll('/', '-'), out)
   const config: TextRunConfig = {
     colonnade: VERSION,
-    environment: portable(environment),
-    policy: portable(policy),
-    sft: sft === null ? null : portable(sft),
-    rl: rl === null ? null : portable(rl),
+    environment: recordIn(folder, portable(environment)),
+    policy: recordIn(folder, portable(policy)),
+    sft: sft === null ? null : recordIn(folder, portable(sft)),
+    rl: rl === null ? null : recordIn(folder, portable(rl)),
     settings,
   }
   await writeWhole(join(folder, 'config.json'), [`${JSON.stringify(config, null, 2)}\n`])
@@ -414,8 +423,8 @@ export async function startTextRun(definition: TextRunDefinition, out?: string):
  * Takes a run up at its newest checkpoint (at the start, if there is none), after dropping what is younger than it.
  * @throws InputError if the folder holds no run of a language model, or its checkpoint is corrupt or of another training.
  */
-export async function resumeTextRun(folder: string): Promise<TextRun> {
-  const definition = await openTextRun(folder)
+export async function resumeTextRun(folder: string, trust: ModuleTrust = {}): Promise<TextRun> {
+  const definition = await openTextRun(folder, trust)
   const trainer = await textRunTrainer(definition)
   const hasCheckpoint = (await listCheckpoints(folder)).length > 0
   const warnings = hasCheckpoint ? await trainer.restore(folder) : []
@@ -447,10 +456,10 @@ function parseConfig(folder: string, text: string): TextRunConfig {
 }
 
 /**
- * The definition of the run of a language model in a folder.
- * @throws InputError if there is none, or it was made with an environment that cannot be found.
+ * The definition of the run of a language model in a folder. What module it may name is as with `openRun`.
+ * @throws InputError if there is none, or it was made with an environment that cannot be found or may not be run.
  */
-export async function openTextRun(folder: string): Promise<TextRunDefinition> {
+export async function openTextRun(folder: string, trust: ModuleTrust = {}): Promise<TextRunDefinition> {
   const path = join(folder, 'config.json')
   const config = parseConfig(folder, await readFile(path, 'utf8'))
   for (const key of ['environment', 'policy', 'settings'] as const) {
@@ -464,7 +473,10 @@ export async function openTextRun(folder: string): Promise<TextRunDefinition> {
   const { environment, policy, settings } = config
   return {
     environment: environment.module
-      ? await revive<TextEnvironmentDefinition>('text environment', environment)
+      ? await revive<TextEnvironmentDefinition>('text environment', recordFrom(folder, environment), {
+          ...trust,
+          folder,
+        })
       : builtIn(environment.id)(environment.parameters as never),
     policy: languageModel(policy.parameters as never),
     sft: config.sft === null ? null : sft(config.sft.parameters as never),
