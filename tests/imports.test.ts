@@ -61,8 +61,8 @@ const PACKAGES: Readonly<Record<string, readonly string[]>> = {
   '@tensorflow/tfjs-backend-wasm': ['devices', 'bench'],
   '@huggingface/jinja': ['text'],
   '@huggingface/tokenizers': ['text'],
-  '@observablehq/plot': ['training', 'bench'],
-  linkedom: ['training', 'bench'],
+  '@observablehq/plot': ['bench'],
+  linkedom: ['bench'],
 }
 /** Loaded where they are first used: only `import type` or `await import` may name them. */
 const HEAVY = Object.keys(PACKAGES).filter((name) => !['colonnade', 'bitecs'].includes(name))

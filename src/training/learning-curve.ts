@@ -1,4 +1,4 @@
-/** Learning curves as pictures. */
+/** Learning curves as pictures: SVG that stands alone. */
 
 /** A point of a curve, and what both axes show. */
 export interface CurvePoint {
@@ -10,34 +10,82 @@ export interface CurveLabels {
   readonly y: string
 }
 
-/** An SVG document of a line through the points. The threshold, where there is one, is a dashed line. Plot and its DOM are loaded here. */
-export async function learningCurve(
-  points: readonly CurvePoint[],
-  labels: CurveLabels,
-  threshold: number | null,
-): Promise<string> {
-  const Plot = await import('@observablehq/plot')
-  const { parseHTML } = await import('linkedom')
-  const { document } = parseHTML('<html><body></body></html>')
-  const marks = [
-    Plot.line(points, { x: 'x', y: 'y', stroke: '#2f6f9f', strokeWidth: 2 }),
-    ...(threshold === null ? [] : [Plot.ruleY([threshold], { stroke: '#b04a3a', strokeDasharray: '6 4' })]),
-  ]
-  const figure = Plot.plot({
-    document: document as unknown as Document,
-    width: 720,
-    height: 420,
-    marginLeft: 56,
-    marginBottom: 44,
-    x: { label: `${labels.x} →`, tickFormat: 's' },
-    y: { label: `↑ ${labels.y}`, grid: true },
-    marks,
+/** The picture and, within it, the field that the axes enclose, in pixels. */
+const picture = { width: 720, height: 420 }
+const field = { left: 56, right: 700, top: 28, bottom: 376 }
+
+/** An SVG document of a line through the points. The threshold, where there is one, is a dashed line. */
+export function learningCurve(points: readonly CurvePoint[], labels: CurveLabels, threshold: number | null): string {
+  const x = createScale(
+    points.map((point) => point.x),
+    [field.left, field.right],
+  )
+  const y = createScale(
+    [...points.map((point) => point.y), ...(threshold === null ? [] : [threshold])],
+    [field.bottom, field.top],
+  )
+  const xTicks = x.ticks.map((tick) => {
+    const at = pixels(x.place(tick))
+    return `<text x="${at}" y="${field.bottom + 18}" text-anchor="middle">${shortNumber(tick)}</text>`
   })
-  figure.setAttribute('xmlns', 'http://www.w3.org/2000/svg')
-  const background = document.createElement('rect')
-  for (const [name, value] of Object.entries({ width: '100%', height: '100%', fill: 'white' })) {
-    background.setAttribute(name, value)
+  const yTicks = y.ticks.map((tick) => {
+    const at = pixels(y.place(tick))
+    return (
+      `<line x1="${field.left}" x2="${field.right}" y1="${at}" y2="${at}" stroke="#e3e3e3"/>` +
+      `<text x="${field.left - 8}" y="${at}" dy="0.32em" text-anchor="end">${shortNumber(tick)}</text>`
+    )
+  })
+  const corners = points.map((point) => `${pixels(x.place(point.x))},${pixels(y.place(point.y))}`)
+  const rule = threshold === null ? '' : pixels(y.place(threshold))
+  return [
+    `<svg xmlns="http://www.w3.org/2000/svg" width="${picture.width}" height="${picture.height}" ` +
+      `viewBox="0 0 ${picture.width} ${picture.height}" font-family="system-ui, sans-serif" font-size="12">`,
+    '<rect width="100%" height="100%" fill="white"/>',
+    `<g aria-label="x-axis">${xTicks.join('')}`,
+    `<text x="${field.right}" y="${picture.height - 8}" text-anchor="end">${escapeText(labels.x)} →</text></g>`,
+    `<g aria-label="y-axis">${yTicks.join('')}<text x="8" y="16">↑ ${escapeText(labels.y)}</text></g>`,
+    `<g aria-label="line" fill="none" stroke="#2f6f9f" stroke-width="2" stroke-linecap="round" stroke-linejoin="round">`,
+    // A line of one point has no length: its round caps show it.
+    points.length === 0 ? '</g>' : `<path d="M${corners.length === 1 ? `${corners}Z` : corners.join('L')}"/></g>`,
+    threshold === null
+      ? ''
+      : `<g aria-label="rule"><line x1="${field.left}" x2="${field.right}" y1="${rule}" y2="${rule}" stroke="#b04a3a" stroke-dasharray="6 4"/></g>`,
+    '</svg>',
+    '',
+  ].join('\n')
+}
+
+/**
+ * Where a value stands between two pixels, and the round values (1, 2 or 5 times a power of ten) that mark the axis, about
+ * six of them. Values that are all equal, or none, get an axis of length 1 around them.
+ */
+function createScale(values: readonly number[], [from, to]: readonly [number, number]) {
+  let least = values.reduce((min, value) => Math.min(min, value), Number.POSITIVE_INFINITY)
+  let most = values.reduce((max, value) => Math.max(max, value), Number.NEGATIVE_INFINITY)
+  if (values.length === 0) [least, most] = [0, 1]
+  else if (least === most) [least, most] = [least - 0.5, most + 0.5]
+  const rough = (most - least) / 6
+  const power = 10 ** Math.floor(Math.log10(rough))
+  const step = [1, 2, 5, 10].map((digit) => digit * power).find((candidate) => candidate >= rough)!
+  const first = Math.ceil(least / step)
+  const count = Math.floor(most / step) - first + 1
+  return {
+    place: (value: number) => from + ((value - least) / (most - least)) * (to - from),
+    ticks: Array.from({ length: count }, (_, i) => (first + i) * step),
   }
-  figure.insertBefore(background as unknown as Node, figure.firstChild)
-  return `${figure.outerHTML}\n`
+}
+
+/** A number as an axis shows it: 150k, 0.25, −3. */
+function shortNumber(value: number): string {
+  const format = new Intl.NumberFormat('en-US', { notation: 'compact', maximumSignificantDigits: 4 })
+  return format.format(value).replace('K', 'k').replace('-', '−')
+}
+
+function pixels(place: number): string {
+  return String(Math.round(place * 100) / 100)
+}
+
+/** Markup in a name stays text. */
+function escapeText(text: string): string {
+  return text.replaceAll('&', '&amp;').replaceAll('<', '&lt;').replaceAll('>', '&gt;')
 }

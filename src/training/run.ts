@@ -34,6 +34,7 @@ import type { ModuleTrust } from '../trust.ts'
 import { VERSION } from '../version.ts'
 import { createWorld } from '../world.ts'
 import { listCheckpoints, pruneCheckpoints, readCheckpoint } from './checkpoint.ts'
+import { learningCurve } from './learning-curve.ts'
 import { metricsLine, type UpdateMetrics } from './metrics.ts'
 import { presetOf } from './presets.ts'
 import {
@@ -289,12 +290,11 @@ export class Run {
         ...(settings.rollouts === 'none' ? {} : { rollouts: join(folder, 'rollouts') }),
       },
     }
-    const { learningCurve } = await import('./learning-curve.ts')
     const points = (await readMetrics(folder)).flatMap(({ steps, episodeReturn }) =>
       episodeReturn === null ? [] : [{ x: steps, y: episodeReturn }],
     )
     const labels = { x: `${environment.id}: environment steps`, y: 'mean return of the last 100 episodes' }
-    await writeWhole(curve, [await learningCurve(points, labels, environment.returnThreshold)])
+    await writeWhole(curve, [learningCurve(points, labels, environment.returnThreshold)])
     if (settings.profile) await writeWhole(join(folder, 'trace.json'), [trainer.trace()])
     await writeWhole(summary.files.summary!, [`${JSON.stringify(summary, null, 2)}\n`])
     return summary

@@ -16,24 +16,24 @@ function corners(svg: string): number[][] {
 }
 
 describe('the learning curve', () => {
-  test('is a line through every point, to scale, with larger returns higher up', async () => {
-    const [a, b, c] = corners(await learningCurve(points, labels, null))
+  test('is a line through every point, to scale, with larger returns higher up', () => {
+    const [a, b, c] = corners(learningCurve(points, labels, null))
     expect((b![0]! - a![0]!) * 2).toBeCloseTo(c![0]! - b![0]!, 1)
     expect((a![1]! - b![1]!) / 2).toBeCloseTo(c![1]! - b![1]!, 1)
     expect(b![1]!).toBeLessThan(a![1]!)
   })
 
-  test('has a dashed line at the threshold, within the picture, and none where there is no threshold', async () => {
-    const rule = async (threshold: number | null) =>
-      parseSvg(await learningCurve(points, labels, threshold)).querySelector('[aria-label=rule] line')
-    const line = (await rule(475))!
+  test('has a dashed line at the threshold, within the picture, and none where there is no threshold', () => {
+    const rule = (threshold: number | null) =>
+      parseSvg(learningCurve(points, labels, threshold)).querySelector('[aria-label=rule] line')
+    const line = rule(475)!
     expect(Number(line.getAttribute('y1'))).toBeGreaterThanOrEqual(0)
     expect(Number(line.getAttribute('y1'))).toBeLessThan(420)
-    expect(await rule(null)).toBeNull()
+    expect(rule(null)).toBeNull()
   })
 
-  test('names its axes, and markup in an environment name stays text', async () => {
-    const svg = await learningCurve(points, { ...labels, x: 'A <b>&"B": environment steps' }, null)
+  test('names its axes, and markup in an environment name stays text', () => {
+    const svg = learningCurve(points, { ...labels, x: 'A <b>&"B": environment steps' }, null)
     expect(svg).not.toContain('<b>')
     expect(parseSvg(svg).textContent).toContain('A <b>&"B": environment steps')
     expect(parseSvg(svg).textContent).toContain('mean return of the last 100 episodes')
@@ -42,15 +42,15 @@ describe('the learning curve', () => {
   test.each([
     ['no point', 0],
     ['one point', 1],
-  ])('is a whole picture, threshold included, with %s', async (_, count) => {
-    const svg = await learningCurve(points.slice(0, count), 'CartPole-v1', 475)
+  ])('is a whole picture, threshold included, with %s', (_, count) => {
+    const svg = learningCurve(points.slice(0, count), labels, 475)
     expect(corners(svg)).toHaveLength(count)
     expect(parseSvg(svg).querySelector('[aria-label=rule] line')).not.toBeNull()
     expect(svg).not.toContain('NaN')
   })
 
-  test('stands alone: its namespace is given and its background is white', async () => {
-    const svg = await learningCurve(points, 'CartPole-v1', 475)
+  test('stands alone: its namespace is given and its background is white', () => {
+    const svg = learningCurve(points, labels, 475)
     expect(svg).toMatch(/^<svg [^>]*xmlns="http:\/\/www\.w3\.org\/2000\/svg"/)
     expect(parseSvg(svg).querySelector('svg > rect')?.getAttribute('fill')).toBe('white')
   })

@@ -33,6 +33,7 @@ import type { ModuleTrust } from '../../trust.ts'
 import { VERSION } from '../../version.ts'
 import { createWorld } from '../../world.ts'
 import { listCheckpoints, pruneCheckpoints } from '../checkpoint.ts'
+import { learningCurve } from '../learning-curve.ts'
 import {
   appendLine,
   claimFolder,
@@ -338,13 +339,12 @@ export class TextRun {
       files,
     }
     if (adapter === null) await saveTransformer(files.model!, model, weights)
-    const { learningCurve } = await import('../learning-curve.ts')
     const points = updates.flatMap(({ step, reward }) => (reward === null ? [] : [{ x: step, y: reward }]))
     const losses = lines.filter(({ phase }) => phase === 'sft').map(({ step, loss }) => ({ x: step, y: loss }))
     const picture =
       reinforced === null
-        ? await learningCurve(losses, { x: `${environment.id}: supervised steps`, y: 'cross-entropy' }, null)
-        : await learningCurve(points, { x: `${environment.id}: updates`, y: 'mean reward' }, null)
+        ? learningCurve(losses, { x: `${environment.id}: supervised steps`, y: 'cross-entropy' }, null)
+        : learningCurve(points, { x: `${environment.id}: updates`, y: 'mean reward' }, null)
     await writeWhole(curve, [picture])
     await writeWhole(files.summary!, [`${JSON.stringify(summary, null, 2)}\n`])
     return summary
