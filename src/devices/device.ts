@@ -15,7 +15,7 @@ import { startWebgpu } from './webgpu.ts'
 /** The devices, best first: in this order they are tried when none is named. */
 export const deviceNames = ['tfjs-node-gpu', 'tfjs-node', 'webgpu', 'wasm', 'cpu'] as const
 
-/** The name of a device. `wasm` and `cpu` are always there; the others are packages that the user installs. */
+/** The name of a device, each a package that the user installs; `wasm` and `cpu` run on every machine. */
 export type DeviceName = (typeof deviceNames)[number]
 
 /** A tfjs backend that runs. */
@@ -115,7 +115,7 @@ async function startBest(places: readonly string[]): Promise<Device> {
     }
   }
   const reasons = passedOver.map(({ name, why }) => `${name}: ${why}`).join('; ')
-  throw new InputError('device', 'none', `one that can start here; ${reasons}`)
+  throw new InputError('device', 'none', `one that can start here, on which this policy's tensors live; ${reasons}`)
 }
 
 /** Why a device that starts is taken only where it is named; null for those that are taken without. */

@@ -1,12 +1,13 @@
-/** The devices that come with Colonnade: tfjs's wasm backend with SIMD, and its plain JavaScript one. */
+/** The devices that need no addon: tfjs's wasm backend with SIMD, and its plain JavaScript one. */
 import type { Backend } from './device.ts'
-import { activate, ownLayers, ownTf } from './tfjs.ts'
+import { activate, orNotInstalled, ownLayers, ownTf } from './tfjs.ts'
 import type { WasmBackend } from './wasm/heap.ts'
 
 /** tfjs on WebAssembly with SIMD, one thread. */
 export async function startWasm(): Promise<Backend> {
   const tf = await ownTf()
-  const { version_wasm } = await import('@tensorflow/tfjs-backend-wasm')
+  const name = '@tensorflow/tfjs-backend-wasm'
+  const { version_wasm } = await orNotInstalled(name, () => import('@tensorflow/tfjs-backend-wasm'))
   if (!(await tf.env().getAsync('WASM_HAS_SIMD_SUPPORT'))) throw new Error('this runtime has no WebAssembly SIMD')
   // In Node tfjs never takes its threaded build, and finds the .wasm files beside its own JavaScript.
   await withoutItsListeners(() => activate(tf, 'wasm'))
@@ -22,11 +23,12 @@ export async function startWasm(): Promise<Backend> {
   }
 }
 
-/** tfjs in plain JavaScript: slow, and there on every machine. */
+/** tfjs in plain JavaScript: slow, and able to run on every machine. */
 export async function startCpu(): Promise<Backend> {
   const tf = await ownTf()
   // A TensorFlow binding in another tree has registered its own copy, of the same version.
-  if (tf.findBackendFactory('cpu') === null) await import('@tensorflow/tfjs-backend-cpu')
+  const name = '@tensorflow/tfjs-backend-cpu'
+  if (tf.findBackendFactory('cpu') === null) await orNotInstalled(name, () => import('@tensorflow/tfjs-backend-cpu'))
   await activate(tf, 'cpu')
   // At its first tensor this backend would print an advertisement for tfjs-node.
   Object.assign(tf.backend(), { firstUse: false })

@@ -1,4 +1,7 @@
-/** tfjs's packages: ours, and those that the user installed, which may lie in another tree with a tfjs of its own. */
+/**
+ * tfjs's packages, all of which the user installs: those beside Colonnade, and those that may lie in another tree with a tfjs
+ * of its own.
+ */
 import { readFileSync } from 'node:fs'
 import { createRequire } from 'node:module'
 
@@ -7,13 +10,38 @@ export type Tf = typeof import('@tensorflow/tfjs-core')
 /** The module namespace of tfjs-layers. */
 export type Layers = typeof import('@tensorflow/tfjs-layers')
 
-/** tfjs-layers among our own dependencies. */
-export const ownLayers = (): Promise<Layers> => import('@tensorflow/tfjs-layers')
+/** The version of tfjs whose kernels, gradients and heap the devices were made for. */
+const VERSION = '4.22.0'
+/** What gives a machine its first device. tfjs-backend-wasm brings tfjs-backend-cpu with it. */
+const FIRST_DEVICE = ['core', 'layers', 'backend-wasm'].map((name) => `@tensorflow/tfjs-${name}@${VERSION}`).join(' ')
 
-/** tfjs-core among them. Its gradients are registered by tfjs-layers: alone it cannot differentiate anything. */
+/** tfjs-layers beside Colonnade. */
+export const ownLayers = (): Promise<Layers> =>
+  orNotInstalled('@tensorflow/tfjs-layers', () => import('@tensorflow/tfjs-layers'))
+
+/**
+ * tfjs-core beside it. Its gradients are registered by tfjs-layers: alone it cannot differentiate anything.
+ * @throws NotInstalled, or an Error where it is of another version.
+ */
 export async function ownTf(): Promise<Tf> {
   await ownLayers()
-  return import('@tensorflow/tfjs-core')
+  const tf = await orNotInstalled('@tensorflow/tfjs-core', () => import('@tensorflow/tfjs-core'))
+  if (tf.version_core === VERSION) return tf
+  throw new Error(`tfjs ${tf.version_core} is installed, and Colonnade needs ${VERSION} (npm install ${FIRST_DEVICE})`)
+}
+
+/**
+ * A package of tfjs that lies beside Colonnade.
+ * @throws NotInstalled that says what to install.
+ */
+export async function orNotInstalled<T>(name: string, load: () => Promise<T>): Promise<T> {
+  try {
+    return await load()
+  } catch (cause) {
+    const { code, message } = cause as NodeJS.ErrnoException
+    if (code !== 'ERR_MODULE_NOT_FOUND' || !message.includes(`'${name}'`)) throw cause
+    throw new NotInstalled(name, FIRST_DEVICE)
+  }
 }
 
 /** A package that was found. */
@@ -29,8 +57,9 @@ export interface Installed {
 export class NotInstalled extends Error {
   override readonly name = 'NotInstalled'
 
-  constructor(name: string) {
-    super(`package ${name} is not installed (npm install ${name})`)
+  /** `install` names all packages that are needed with it. */
+  constructor(name: string, install = name) {
+    super(`package ${name} is not installed (npm install ${install})`)
   }
 }
 

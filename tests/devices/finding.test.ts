@@ -51,6 +51,22 @@ async function startIn(names: readonly string[], before = ''): Promise<Seen[]> {
 }
 
 describe('without a name', () => {
+  test('and without tfjs, which is an optional peer, an error says what to install', async () => {
+    const missing = `export async function resolve(name, context, next) {
+      if (!name.startsWith('@tensorflow/')) return next(name, context)
+      throw Object.assign(new Error("Cannot find package '" + name + "'"), { code: 'ERR_MODULE_NOT_FOUND' })
+    }`
+    const before = `
+      const { register } = await import('node:module')
+      register('data:text/javascript,' + encodeURIComponent(${JSON.stringify(missing)}))`
+    const [none, named] = await startIn(['', 'wasm'], before)
+    const install =
+      'npm install @tensorflow/tfjs-core@4.22.0 @tensorflow/tfjs-layers@4.22.0 @tensorflow/tfjs-backend-wasm@4.22.0'
+    for (const { error } of [none!, named!]) {
+      expect(error).toMatchObject({ name: 'InputError', message: expect.stringContaining(install) })
+    }
+  })
+
   test('tfjs-node-gpu comes before tfjs-node, and is found from where the process was started', async () => {
     await fakeTensorflow(folder, 'tfjs-node')
     await fakeTensorflow(folder, 'tfjs-node-gpu')
