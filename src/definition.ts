@@ -3,6 +3,7 @@
  * made there from `{ id, parameters, module }`: the module at that URL has an export with that `id`, and calling it with
  * the parameters makes the thing again.
  */
+import { createHash } from 'node:crypto'
 import { InputError, show } from './errors.ts'
 import { resolveSettings, type Settings, type SettingValues } from './settings.ts'
 import type { FolderOrigin } from './trust.ts'
@@ -53,6 +54,16 @@ export function defineFactory<S extends Settings, B extends object>(
 export function recordOf(definition: DefinitionRecord): DefinitionRecord {
   const { id, parameters, module } = definition
   return { id, parameters, ...(module === undefined ? {} : { module }) }
+}
+
+/** The part of a definition on which a run's bits depend. */
+export function withoutModule({ id, parameters }: DefinitionRecord): DefinitionRecord {
+  return { id, parameters }
+}
+
+/** Sixteen hexadecimal digits that stand for these parts as JSON: other parts have others. */
+export function fingerprint(...parts: readonly unknown[]): string {
+  return createHash('sha256').update(JSON.stringify(parts)).digest('hex').slice(0, 16)
 }
 
 /**

@@ -5,6 +5,7 @@
 import type { World as EcsWorld } from 'bitecs'
 import { type Columns, column, type Plan, saved } from './components/column.ts'
 import { type Conversation, conversationPlan, Talk } from './components/conversation.ts'
+import { fingerprint, withoutModule } from './definition.ts'
 import type { Message, Reply, TextEnvironmentDefinition } from './environments/text.ts'
 import { InputError, show } from './errors.ts'
 import type { Kernels } from './kernels/bind.ts'
@@ -110,6 +111,11 @@ export interface TextCohort {
   released: number
   /** Conversations that are over, in the order in which they ended. */
   readonly trajectories: Trajectories
+  /**
+   * What its trajectories are from: by default a name made of all that decides what is said, with a trainer its algorithms too,
+   * so that two trainings have two and a resumed one keeps its own.
+   */
+  source: string
   /** Number of the weights. */
   version: number
 }
@@ -200,6 +206,9 @@ export function createTextCohort(
   const adapter = opened.adapter === null ? null : { lora: opened.adapter.lora, weights: columns.adapter, random }
   if (opened.adapter?.weights) columns.adapter.set(opened.adapter.weights)
   else adapter?.lora.initialise(columns.adapter, random, key)
+  const { stopStrings = [], maxTokens = environment.maxTokens, groupSize = 1, explore = true } = options
+  const sampling = checkSampling(options.sampling ?? {})
+  const decisions = { seed: world.seed, sampling, stopStrings, maxTokens, groupSize, explore }
   return {
     name,
     environment,
@@ -208,10 +217,10 @@ export function createTextCohort(
     tokenizer,
     numLanes,
     context,
-    maxTokens: options.maxTokens ?? environment.maxTokens,
-    groupSize: options.groupSize ?? 1,
-    sampling: checkSampling(options.sampling ?? {}),
-    explore: options.explore ?? true,
+    maxTokens,
+    groupSize,
+    sampling,
+    explore,
     replyMilliseconds: 1000 * (options.replySeconds ?? 60),
     lanes: createLanes(world.ecs, [columns.conversation], numLanes),
     conversation: columns.conversation,
@@ -233,10 +242,11 @@ export function createTextCohort(
     replies: new Array(numLanes).fill(null),
     pending: new Array(numLanes).fill(null),
     supports: Array.from({ length: numLanes }, () => []),
-    stops: Array.from({ length: numLanes }, () => new StopStrings(tokenizer, options.stopStrings ?? [])),
+    stops: Array.from({ length: numLanes }, () => new StopStrings(tokenizer, stopStrings)),
     laneList: new Int32Array(numLanes),
     released: Number.POSITIVE_INFINITY,
     trajectories: new Trajectories(),
+    source: `${environment.id} ${fingerprint(withoutModule(environment), withoutModule(policyDefinition), decisions)}`,
     version: 0,
   }
 }

@@ -1,6 +1,7 @@
 /**
  * A buffer of episodes of text that a loop of one's own fills turn by turn, over the columns of trajectories. A step is a
  * token; an episode is in the buffer's samples when it has ended, and until then it waits, across calls of `sample` too.
+ * Episodes that are added turn by turn and begin with the same ids are one group: there is one a prompt.
  */
 import type { StopReason } from '../environments/text.ts'
 import { InputError, show, unknownWord } from '../errors.ts'
@@ -44,6 +45,8 @@ export interface StepSequences extends StepColumns {
 
 /** An episode that has not ended. */
 interface OpenEpisode {
+  /** The ids that it begins with, as text. */
+  readonly prompt: string
   token: number[]
   lossMask: number[]
   logprob: number[]
@@ -60,7 +63,9 @@ export class EpisodeBuffer {
   #kept = new Trajectories()
   /** Rows before this one are gone; their memory goes when they are as many as those that stay. */
   #first = 0
-  #added = 0
+  /** By the ids that an episode begins with: the prompt's number, and how many episodes it has had. */
+  readonly #prompts = new Map<string, { readonly promptId: number; members: number }>()
+  #nextPromptId = 0
   #open: OpenEpisode | null = null
 
   constructor({ maxEpisodes }: { maxEpisodes: number }) {
@@ -94,31 +99,37 @@ export class EpisodeBuffer {
    */
   add(turn: EpisodeTurn): void {
     checkKeys(turn)
-    const before = this.#open ?? emptyEpisode(turn.logprob !== undefined)
+    const before = this.#open ?? emptyEpisode(turn)
     const after = extended(before, turn)
+    const place = this.#prompts.get(after.prompt) ?? { promptId: this.#nextPromptId, members: 0 }
     if (!turn.terminated && !turn.truncated) {
-      checkTrajectory(this.#trajectoryOf(after, 'aborted')) // Refused now, not when the episode ends.
+      checkTrajectory(trajectoryOf(after, place, 'aborted')) // Refused now, not when the episode ends.
       this.#open = after
       return
     }
-    this.addEpisodeFromDict(this.#trajectoryOf(after, turn.terminated ? 'stop' : 'length'))
+    this.addEpisodeFromDict(trajectoryOf(after, place, turn.terminated ? 'stop' : 'length'))
+    if (place.promptId === this.#nextPromptId) this.#nextPromptId++
+    place.members++
+    this.#prompts.set(after.prompt, place)
     this.#open = null
   }
 
   /** Adds an episode that has ended. @throws InputError for what is no trajectory. */
   addEpisodeFromDict(episode: Trajectory): void {
     this.#kept.append(episode)
-    this.#added++
     if (this.episodeCount > this.maxEpisodes) this.#first++
     if (2 * this.#first > this.#kept.count) {
       this.#kept = this.#kept.take(this.#rows())
       this.#first = 0
+      const kept = new Set(this.#kept.columns().promptId)
+      for (const [prompt, { promptId }] of this.#prompts) if (!kept.has(promptId)) this.#prompts.delete(prompt)
     }
   }
 
   /** Forgets all episodes, and the one that has not ended. */
   clear(): void {
     this.#kept.clear()
+    this.#prompts.clear()
     this.#first = 0
     this.#open = null
   }
@@ -216,11 +227,18 @@ export class EpisodeBuffer {
     if (this.episodeCount === 0) throw new InputError('buffer', 'no episode that has ended', 'at least one')
     return this.#rows()
   }
+}
 
-  #trajectoryOf({ turns, reward, hasLogprob: _, ...tokens }: OpenEpisode, stopReason: StopReason): Trajectory {
-    const identity = { promptId: 0, group: this.#added, member: 0, epoch: 0 }
-    return { ...identity, ...tokens, turns, reward, stopReason, error: null, components: {} }
-  }
+/** What episodes that were added turn by turn are from, so that they share no group with those that were added whole. */
+const TURNS = 'turns'
+
+function trajectoryOf(
+  { turns, reward, prompt: _, hasLogprob: __, ...tokens }: OpenEpisode,
+  { promptId, members }: { readonly promptId: number; readonly members: number },
+  stopReason: StopReason,
+): Trajectory {
+  const identity = { source: TURNS, promptId, group: 0, member: members, epoch: 0 }
+  return { ...identity, ...tokens, turns, reward, stopReason, error: null, components: {} }
 }
 
 const STEP_COLUMNS = ['token', 'lossMask', 'logprob', 'version', 'turn'] as const
@@ -236,13 +254,14 @@ function steps(columns: Omit<TrajectoryColumns, 'offsets'>, from: number, to: nu
   }
 }
 
-function emptyEpisode(hasLogprob: boolean): OpenEpisode {
-  return { token: [], lossMask: [], logprob: [], version: [], turn: [], turns: 0, reward: 0, hasLogprob }
+function emptyEpisode({ observation, logprob }: EpisodeTurn): OpenEpisode {
+  const columns = { token: [], lossMask: [], logprob: [], version: [], turn: [] }
+  return { prompt: observation.join(' '), ...columns, turns: 0, reward: 0, hasLogprob: logprob !== undefined }
 }
 
 /** The episode with another turn; the one that is given stays as it is. */
 function extended(episode: OpenEpisode, { observation, action, reward, logprob, version }: EpisodeTurn): OpenEpisode {
-  const { turns, hasLogprob } = episode
+  const { prompt, turns, hasLogprob } = episode
   const subject = `turn ${turns}`
   if (action.length === 0) throw new InputError(`${subject}, action`, 'no id', 'at least one')
   const stands = episode.token.length
@@ -271,6 +290,7 @@ function extended(episode: OpenEpisode, { observation, action, reward, logprob, 
   const told = observation.slice(stands)
   const each = (value: number) => [...told, ...action].map(() => value)
   return {
+    prompt,
     token: [...episode.token, ...told, ...action],
     lossMask: [...episode.lossMask, ...told.map(() => 0), ...action.map(() => 1)],
     logprob: [...episode.logprob, ...told.map(() => Number.NaN), ...(logprob ?? action.map(() => Number.NaN))],

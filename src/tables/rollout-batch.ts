@@ -1,8 +1,9 @@
 /** A batch of samples that is ready to be learned from: the samples by group, and what they hold, field by field. */
 import { InputError, show } from '../errors.ts'
 import { checkSample, countLearned, type Sample, type Status, statuses } from './sample.ts'
+import { compareText, groupNumbers } from './trajectories.ts'
 
-/** Samples by epoch, group and member. Field k of sample i is element i of that field; nothing is padded, nothing copied. */
+/** Samples by source, epoch, group, prompt and member. Field k of sample i is element i of that field; nothing is padded, nothing copied. */
 export interface RolloutBatch extends SampleFields {
   readonly responseLengths: readonly number[]
   readonly samples: readonly Sample[]
@@ -48,7 +49,12 @@ export function convertToBatch(
     ids.add(sample.id)
   }
   const sorted = [...samples].sort(
-    (a, b) => a.epoch - b.epoch || a.groupIndex - b.groupIndex || a.member - b.member || a.promptId - b.promptId,
+    (a, b) =>
+      compareText(a.source ?? '', b.source ?? '') ||
+      a.epoch - b.epoch ||
+      a.groupIndex - b.groupIndex ||
+      a.promptId - b.promptId ||
+      a.member - b.member,
   )
   const fields = extractSampleFields(sorted)
   return {
@@ -75,6 +81,16 @@ export function computeResponseLengths(lossMasks: readonly ArrayLike<number>[]):
   return lossMasks.map(countLearned)
 }
 
+/** The group of each sample, as a number from 0. */
+function groupNumbersOf(samples: readonly Sample[]): Int32Array {
+  return groupNumbers({
+    source: samples.map(({ source = '' }) => source),
+    epoch: Int32Array.from(samples, ({ epoch }) => epoch),
+    promptId: Int32Array.from(samples, ({ promptId }) => promptId),
+    group: Int32Array.from(samples, ({ groupIndex }) => groupIndex),
+  })
+}
+
 /** What a batch of these samples is made of. */
 export function buildBatchMetadata(samples: readonly Sample[], epochId: number, stepId: number): BatchMetadata {
   const count = (status: Status) => samples.filter((sample) => sample.status === status).length
@@ -90,7 +106,7 @@ export function buildBatchMetadata(samples: readonly Sample[], epochId: number, 
     epochId,
     stepId,
     numSamples: samples.length,
-    numGroups: new Set(samples.map(({ epoch, groupIndex }) => `${epoch}-${groupIndex}`)).size,
+    numGroups: new Set(groupNumbersOf(samples)).size,
     numTokens: samples.reduce((sum, { tokens }) => sum + tokens.length, 0),
     statuses: Object.fromEntries(statuses.map((status) => [status, count(status)])) as Record<Status, number>,
     weightVersions: max === -1 ? null : { min, max },

@@ -4,7 +4,7 @@
  */
 import type { Example, Message, StopReason } from '../environments/text.ts'
 import { InputError, show, unknownWord } from '../errors.ts'
-import { checkSupport, checkTokens, Trajectories, type Trajectory } from './trajectories.ts'
+import { checkIdentity, checkSupport, checkTokens, Trajectories, type Trajectory } from './trajectories.ts'
 
 /** What can have become of a sample. */
 export const statuses = ['pending', 'completed', 'truncated', 'aborted', 'failed'] as const
@@ -16,10 +16,12 @@ export type Status = (typeof statuses)[number]
 
 /** One trajectory, with the words that it is made of. */
 export interface Sample {
-  /** `epoch-promptId-groupIndex-member`: no other sample has it. */
+  /** `epoch-promptId-groupIndex-member`, after its source where it has one: no other sample has it. */
   readonly id: string
   /** Its place among the samples that it was made with. */
   readonly index: number
+  /** What it is from, as trajectories have it. A group is (source, epoch, promptId, groupIndex). */
+  readonly source?: string
   readonly epoch: number
   readonly promptId: number
   readonly groupIndex: number
@@ -67,6 +69,7 @@ function tokensOf({ tokens, lossMask, rolloutLogProbs, weightVersions, turn }: S
 
 /** What a sample's conversation begins with. */
 export interface SampleStart {
+  readonly source?: string
   readonly epoch: number
   readonly promptId: number
   readonly group: number
@@ -77,9 +80,9 @@ export interface SampleStart {
 }
 
 /** A sample that has nothing but its prompt yet. */
-export function startSample({ epoch, promptId, group, member, example, tokens }: SampleStart): Sample {
+export function startSample({ source = '', epoch, promptId, group, member, example, tokens }: SampleStart): Sample {
   return {
-    ...identity({ epoch, promptId, group, member }, member),
+    ...identity({ source, epoch, promptId, group, member }, member),
     ...words(example),
     response: '',
     tokens,
@@ -91,9 +94,11 @@ export function startSample({ epoch, promptId, group, member, example, tokens }:
   }
 }
 
-function identity(row: { epoch: number; promptId: number; group: number; member: number }, index: number) {
-  const { epoch, promptId, group, member } = row
-  return { id: [epoch, promptId, group, member].join('-'), index, epoch, promptId, groupIndex: group, member }
+function identity(row: Pick<Trajectory, 'source' | 'epoch' | 'promptId' | 'group' | 'member'>, index: number) {
+  const { source = '', epoch, promptId, group, member } = row
+  const place = [epoch, promptId, group, member].join('-')
+  const id = source === '' ? place : `${source}/${place}`
+  return { id, index, source, epoch, promptId, groupIndex: group, member }
 }
 
 function words({ prompt, answer, ...metadata }: Example) {
@@ -173,7 +178,7 @@ const STATUS_OF: Record<StopReason, Status> = {
 }
 
 /**
- * The trajectories as samples, by epoch, group and member. Their token columns are views of the trajectories', and stand
+ * The trajectories as samples, by source, epoch, group, prompt and member. Their token columns are views of the trajectories', and stand
  * until those are cleared.
  * @example samplesOf(trainer.cohort.trajectories, trainer.cohort.environment, trainer.cohort.tokenizer)
  */
@@ -219,11 +224,11 @@ export function samplesToTrajectories(samples: readonly Sample[]): Trajectories 
 }
 
 function trajectoryOf(sample: Sample): Trajectory {
-  const { epoch, promptId, groupIndex, member, turns, reward, error, score, stopReason, status } = sample
+  const { source = '', epoch, promptId, groupIndex, member, turns, reward, error, score, stopReason, status } = sample
   checkSample(sample)
   if (stopReason === null) throw new InputError(`sample ${sample.id}`, status, 'completed, truncated or aborted')
   return {
-    ...{ epoch, promptId, group: groupIndex, member, turns, reward, error, stopReason },
+    ...{ source, epoch, promptId, group: groupIndex, member, turns, reward, error, stopReason },
     components: score,
     ...tokensOf(sample),
     ...supportOf(sample),
@@ -248,6 +253,7 @@ export function countLearned(lossMask: ArrayLike<number>): number {
 export function checkSample(sample: Sample): void {
   const { id, tokens, reward, score, status } = sample
   const subject = `sample ${id}`
+  checkIdentity(subject, { ...sample, group: sample.groupIndex }, { group: 'groupIndex' })
   checkTokens(subject, tokensOf(sample), TOKEN_COLUMNS)
   checkSupport(subject, { ...sample, token: tokens })
   const learned = countLearned(sample.lossMask)

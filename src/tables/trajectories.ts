@@ -7,6 +7,11 @@ import { InputError, show, unknownWord } from '../errors.ts'
 
 /** One trajectory, as it is appended and read back. */
 export interface Trajectory {
+  /**
+   * What it is from, like a run: a group is (source, epoch, promptId, group), so that tables of two runs put together share none.
+   * Trajectories without one are all from one source, which has no name ('').
+   */
+  readonly source?: string
   /** The example that it began with, its group, its place in the group, and how often the examples had been round. */
   readonly promptId: number
   readonly group: number
@@ -54,6 +59,7 @@ export interface TrajectoryColumns {
   /** Of trajectory i: supportIds[supportOffsets[i]] to supportIds[supportOffsets[i + 1]]. */
   readonly supportIds: Int32Array
   readonly supportOffsets: Int32Array
+  readonly source: readonly string[]
   readonly promptId: Int32Array
   readonly group: Int32Array
   readonly member: Int32Array
@@ -78,6 +84,7 @@ export class Trajectories {
   #tokens = tokenColumns(1024)
   #rows = rowColumns(64)
   #supportIds: Int32Array = new Int32Array(0)
+  #source: string[] = []
   #stopReason: StopReason[] = []
   #error: (string | null)[] = []
   readonly #components = new Map<string, (number | null)[]>()
@@ -98,7 +105,7 @@ export class Trajectories {
    */
   append(trajectory: Trajectory): void {
     const length = checkTrajectory(trajectory)
-    const { reward, error, stopReason, components } = trajectory
+    const { source = '', reward, error, stopReason, components } = trajectory
     const row = this.#count
     const first = this.numTokens
     if (first + length > LARGEST) {
@@ -115,6 +122,7 @@ export class Trajectories {
     this.#rows.known[row] = reward === null ? 0 : 1
     this.#rows.advantage[row] = Number.NaN
     this.#rows.offsets[row + 1] = first + length
+    this.#source.push(source)
     this.#stopReason.push(stopReason)
     this.#error.push(error)
     for (const name of Object.keys(components)) {
@@ -138,6 +146,7 @@ export class Trajectories {
   /** Forgets all of them; the memory is kept. */
   clear(): void {
     this.#count = 0
+    this.#source = []
     this.#stopReason = []
     this.#error = []
     this.#components.clear()
@@ -173,6 +182,7 @@ export class Trajectories {
       supportLength: supportLength.subarray(0, numTokens),
       supportIds: this.#supportIds.subarray(0, supportOffsets[count]),
       supportOffsets: supportOffsets.subarray(0, count + 1),
+      source: this.#source,
       promptId: promptId.subarray(0, count),
       group: group.subarray(0, count),
       member: member.subarray(0, count),
@@ -195,6 +205,7 @@ export class Trajectories {
     const columns = this.columns()
     const [from, to] = [columns.offsets[i]!, columns.offsets[i + 1]!]
     return {
+      source: this.#source[i]!,
       promptId: columns.promptId[i]!,
       group: columns.group[i]!,
       member: columns.member[i]!,
@@ -213,11 +224,20 @@ export class Trajectories {
     }
   }
 
-  /** The rows by epoch, group and member: an order that does not depend on who was done first. */
+  /** The rows by source, epoch, group, prompt and member: an order that does not depend on who was done first. */
   order(): number[] {
-    const { epoch, group, member } = this.#rows
+    const { promptId, epoch, group, member } = this.#rows
+    const source = this.#source
     const rows = Array.from({ length: this.#count }, (_, i) => i)
-    return rows.sort((a, b) => epoch[a]! - epoch[b]! || group[a]! - group[b]! || member[a]! - member[b]! || a - b)
+    return rows.sort(
+      (a, b) =>
+        compareText(source[a]!, source[b]!) ||
+        epoch[a]! - epoch[b]! ||
+        group[a]! - group[b]! ||
+        promptId[a]! - promptId[b]! ||
+        member[a]! - member[b]! ||
+        a - b,
+    )
   }
 
   /** A copy of these rows, in this order, without their advantages. */
@@ -226,6 +246,26 @@ export class Trajectories {
     for (const i of rows) taken.append(this.row(i))
     return taken
   }
+}
+
+/** The order of two texts by their characters' numbers, which is the same on every machine. */
+export function compareText(a: string, b: string): number {
+  return a < b ? -1 : a > b ? 1 : 0
+}
+
+/** The group of each trajectory, (source, epoch, promptId, group), as a number from 0 in the order in which they first come. */
+export function groupNumbers({
+  source,
+  epoch,
+  promptId,
+  group,
+}: Pick<TrajectoryColumns, 'source' | 'epoch' | 'promptId' | 'group'>): Int32Array {
+  const numbers = new Map<string, number>()
+  return Int32Array.from(group, (number, i) => {
+    const key = `${epoch[i]} ${promptId[i]} ${number} ${source[i]}`
+    if (!numbers.has(key)) numbers.set(key, numbers.size)
+    return numbers.get(key)!
+  })
 }
 
 function supportOf(columns: TrajectoryColumns, i: number) {
@@ -242,7 +282,7 @@ export function checkTrajectory(trajectory: Trajectory): number {
   if (token.length === 0) throw new InputError(subject, 'no token', 'at least one')
   checkTokens(subject, trajectory)
   checkSupport(subject, trajectory)
-  for (const name of ROW_COLUMNS) checkElements(`${subject}, ${name}`, [trajectory[name]], isCount, COUNT)
+  checkIdentity(subject, trajectory)
   if (!stopReasons.includes(stopReason)) throw unknownWord(`${subject}, stopReason`, String(stopReason), stopReasons)
   for (const [name, value] of Object.entries({ reward, ...components })) {
     if (value === null || Number.isFinite(value)) continue
@@ -250,6 +290,20 @@ export function checkTrajectory(trajectory: Trajectory): number {
     throw new InputError(`${subject}, ${name}`, show(value), expected)
   }
   return token.length
+}
+
+/**
+ * Checks which trajectory it is. `subject` and `names` as in `checkTokens`.
+ * @throws InputError for a source that is no text, and a number that is missing or no number: no group is made up for it.
+ */
+export function checkIdentity(
+  subject: string,
+  row: Pick<Trajectory, 'source' | (typeof ROW_COLUMNS)[number]>,
+  names: Readonly<Partial<Record<(typeof ROW_COLUMNS)[number], string>>> = {},
+): void {
+  const { source = '' } = row
+  if (typeof source !== 'string') throw new InputError(`${subject}, source`, show(source), 'a text')
+  for (const name of ROW_COLUMNS) checkElements(`${subject}, ${names[name] ?? name}`, [row[name]], isCount, COUNT)
 }
 
 /** Checks from which tokens each was drawn. @throws InputError where that does not fit the tokens. */

@@ -4,7 +4,7 @@ import type { StopReason } from '../environments/text.ts'
 import { InputError, show } from '../errors.ts'
 import { VERSION } from '../version.ts'
 import { readArrow, writeArrow } from './arrow.ts'
-import { Trajectories, type TrajectoryColumns } from './trajectories.ts'
+import { Trajectories, type Trajectory, type TrajectoryColumns } from './trajectories.ts'
 
 /** Where trajectories came from. */
 export interface TextOrigin {
@@ -31,7 +31,7 @@ const IDS = ['epoch', 'group', 'member', 'promptId', 'turns'] as const
 const COMPONENT = 'reward/'
 
 /**
- * The trajectories as an apache-arrow `Table`, by epoch, group and member, so that the table does not depend on who was done
+ * The trajectories as an apache-arrow `Table`, by source, epoch, group, prompt and member, so that the table does not depend on who was done
  * first. Where they are in that order already, its lists and numbers lie over the trajectories' own columns, without a copy.
  * Unknown rewards, missing advantages and logprobs that are not recorded are null. Where a filter had left tokens out,
  * `supportLengths` says from how many each token was drawn (0: from all; null: nobody knows), and `supportIds` from which.
@@ -64,6 +64,7 @@ export async function trajectoryTable(trajectories: Trajectories, origin: TextOr
       : arrow.vectorFromArray(values, new arrow.Utf8()).data[0]!
 
   const table: Record<string, { readonly data: Arrow.Data; readonly nullable?: true }> = {
+    source: { data: words(columns.source) },
     epoch: { data: plain(columns.epoch) },
     group: { data: plain(columns.group) },
     member: { data: plain(columns.member) },
@@ -109,7 +110,7 @@ export async function trajectoryTable(trajectories: Trajectories, origin: TextOr
   return new arrow.Table(schema, new arrow.RecordBatch(schema, struct))
 }
 
-/** The columns by epoch, group and member: the trajectories' own where that is their order. */
+/** The columns in the order of the table: the trajectories' own where that is their order. */
 function inOrder(trajectories: Trajectories): TrajectoryColumns {
   const order = trajectories.order()
   const columns = trajectories.columns()
@@ -148,50 +149,68 @@ export interface TrajectoriesRead {
 }
 
 /**
- * Reads Arrow files that `writeTrajectories` wrote, or others with the same columns, with their advantages.
+ * Reads Arrow files that `writeTrajectories` wrote, or others with the same columns, with their advantages. A file without a
+ * column `source`, as those of older versions, is a source of its own, by its path.
  * @throws InputError if a file cannot be read, or lacks a column; and where a row is not a trajectory.
  */
 export async function readTrajectories(...paths: string[]): Promise<TrajectoriesRead> {
-  const table = await readArrow(...paths)
-  const subject = paths.join(', ')
+  const tables = await Promise.all(paths.map(async (path) => [path, await readArrow(path)] as const))
+  const [first] = tables
+  if (first === undefined) throw new InputError('readTrajectories(paths)', 'no path', 'at least one')
+  const trajectories = new Trajectories()
+  const prompts = new Map<number, string>()
+  const advantages: number[] = []
+  for (const [path, table] of tables) {
+    const read = rowsOf(path, table)
+    for (let i = 0; i < table.numRows; i++) {
+      const { trajectory, prompt, advantage } = read(i)
+      trajectories.append(trajectory)
+      prompts.set(trajectory.promptId, prompt)
+      advantages.push(advantage)
+    }
+  }
+  trajectories.setAdvantages(advantages)
+  return { trajectories, prompts, metadata: Object.fromEntries(first[1].schema.metadata) }
+}
+
+/** What each row of a file's table is. */
+function rowsOf(path: string, table: Arrow.Table) {
+  const names = table.schema.fields.map((field) => field.name)
   const column = (name: string): Arrow.Vector => {
     const found = table.getChild(name)
     if (found !== null) return found
-    const there = table.schema.fields.map((field) => field.name).join(', ')
-    throw new InputError(subject, `no column ${show(name)} among ${there}`, 'a table of trajectories')
+    throw new InputError(path, `no column ${show(name)} among ${names.join(', ')}`, 'a table of trajectories')
   }
+  const source = names.includes('source') ? column('source') : null
   const ids = IDS.map((name) => [name, column(name)] as const)
   const lists = Object.entries(LISTS).map(([name, into]) => [into, column(name)] as const)
-  const support = table.schema.fields.some(({ name }) => name === 'supportIds')
-    ? ([column('supportLengths'), column('supportIds')] as const)
-    : null
+  const support = names.includes('supportIds') ? ([column('supportLengths'), column('supportIds')] as const) : null
   const [prompt, reward, advantage, stopReason, error] = (
     ['prompt', 'reward', 'advantage', 'stopReason', 'error'] as const
   ).map(column) as [Arrow.Vector, Arrow.Vector, Arrow.Vector, Arrow.Vector, Arrow.Vector]
-  const components = table.schema.fields
-    .filter(({ name }) => name.startsWith(COMPONENT))
-    .map(({ name }) => [name.slice(COMPONENT.length), column(name)] as const)
-
-  const trajectories = new Trajectories()
-  const prompts = new Map<number, string>()
-  for (let i = 0; i < table.numRows; i++) {
+  const components = names
+    .filter((name) => name.startsWith(COMPONENT))
+    .map((name) => [name.slice(COMPONENT.length), column(name)] as const)
+  return (i: number): { trajectory: Trajectory; prompt: string; advantage: number } => {
     const row = Object.fromEntries(ids.map(([name, vector]) => [name, numberOf(vector.get(i))]))
     const tokens = Object.fromEntries(lists.map(([name, vector]) => [name, elements(vector.get(i))])) as TokenLists
-    trajectories.append({
-      ...(row as Record<(typeof IDS)[number], number>),
-      ...tokens,
-      ...(support === null
-        ? {}
-        : { supportLength: elements(support[0].get(i), -1), supportIds: elements(support[1].get(i)) }),
-      reward: reward.get(i),
-      stopReason: stopReason.get(i) as StopReason,
-      error: error.get(i),
-      components: Object.fromEntries(components.map(([name, vector]) => [name, vector.get(i)])),
-    })
-    prompts.set(row.promptId!, prompt.get(i))
+    return {
+      trajectory: {
+        source: source === null ? path : source.get(i),
+        ...(row as Record<(typeof IDS)[number], number>),
+        ...tokens,
+        ...(support === null
+          ? {}
+          : { supportLength: elements(support[0].get(i), -1), supportIds: elements(support[1].get(i)) }),
+        reward: reward.get(i),
+        stopReason: stopReason.get(i) as StopReason,
+        error: error.get(i),
+        components: Object.fromEntries(components.map(([name, vector]) => [name, vector.get(i)])),
+      },
+      prompt: prompt.get(i),
+      advantage: advantage.get(i) ?? Number.NaN,
+    }
   }
-  trajectories.setAdvantages(Float64Array.from({ length: table.numRows }, (_, i) => advantage.get(i) ?? Number.NaN))
-  return { trajectories, prompts, metadata: Object.fromEntries(table.schema.metadata) }
 }
 
 /** The elements of a list, none where it is null; `unknown` for one that is, which is refused where it may not be. */

@@ -57,6 +57,8 @@ export interface TextRecord {
   readonly histories: readonly (readonly { readonly role: string; readonly content: string }[])[]
   /** From which tokens those said in each lane were drawn, where a filter had left some out. */
   readonly supports: readonly (readonly number[])[]
+  /** What its trajectories are from. */
+  readonly source: string
   /** The conversations of this update that are over, without their tokens, which are tensors. */
   readonly trajectories: readonly object[]
 }

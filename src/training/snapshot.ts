@@ -1,6 +1,6 @@
 /** The saved columns of a world as tensors, and back. Weights go by the names of their parameters. */
 import { type ColumnType, elementBytes } from '../components/column.ts'
-import { type DefinitionRecord, recordOf } from '../definition.ts'
+import type { DefinitionRecord } from '../definition.ts'
 import { InputError, show } from '../errors.ts'
 import type { Tensor, TensorType } from '../safetensors.ts'
 import { VERSION } from '../version.ts'
@@ -56,12 +56,6 @@ export function restoreTensors(subject: string, world: World, tensors: ReadonlyM
     }
   }
   for (const { name, bytes } of targets) bytes.set(tensors.get(name)!.bytes)
-}
-
-/** The part of a definition on which a run's bits depend. */
-export function withoutModule(definition: { id: string; parameters: Readonly<Record<string, unknown>> }) {
-  const { id, parameters } = recordOf(definition)
-  return { id, parameters }
 }
 
 /**

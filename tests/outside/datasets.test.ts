@@ -60,12 +60,28 @@ function trajectories(): Trajectories {
 /** What the two trajectories are in the table, by group. */
 const ROWS: Row[] = [
   {
-    ...{ epoch: 0, group: 0, member: 0, promptId: 0, prompt: '[{"role":"user","content":"0 é"}]', turns: 1 },
+    ...{
+      source: '',
+      epoch: 0,
+      group: 0,
+      member: 0,
+      promptId: 0,
+      prompt: '[{"role":"user","content":"0 é"}]',
+      turns: 1,
+    },
     ...{ tokens: [5, 6, 7, 8], lossMask: [0, 0, 1, 1], logprobs: [null, null, -0.5, -1], versions: [-1, -1, 0, 0] },
     ...{ turn: [0, 0, 0, 0], reward: 1, advantage: 2, stopReason: 'stop', error: null, 'reward/right': 0.5 },
   },
   {
-    ...{ epoch: 0, group: 1, member: 0, promptId: 4, prompt: '[{"role":"user","content":"4 é"}]', turns: 1 },
+    ...{
+      source: '',
+      epoch: 0,
+      group: 1,
+      member: 0,
+      promptId: 4,
+      prompt: '[{"role":"user","content":"4 é"}]',
+      turns: 1,
+    },
     ...{ tokens: [9], lossMask: [1], logprobs: [-0.25], versions: [5] },
     ...{ turn: [0], reward: null, advantage: null, stopReason: 'length', error: 'no judge', 'reward/right': null },
   },
@@ -75,7 +91,15 @@ describe('pyarrow', () => {
   test('finds lists of tokens with their types, and null only where something may be unknown', () => {
     const { types, nullable, metadata, rows } = reading.pyarrow
     expect(types).toEqual({
-      ...{ epoch: 'int32', group: 'int32', member: 'int32', promptId: 'int32', prompt: 'string', turns: 'int32' },
+      ...{
+        source: 'string',
+        epoch: 'int32',
+        group: 'int32',
+        member: 'int32',
+        promptId: 'int32',
+        prompt: 'string',
+        turns: 'int32',
+      },
       tokens: 'list<item: int32 not null>',
       lossMask: 'list<item: uint8 not null>',
       logprobs: 'list<item: float>',

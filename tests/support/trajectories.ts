@@ -39,6 +39,7 @@ const known = fc.option(fc.double({ noNaN: true, noDefaultInfinity: true }))
 /** Any trajectory. */
 export const anyTrajectory: fc.Arbitrary<Trajectory> = fc
   .record({
+    source: fc.constantFrom('', 'run a', 'run b'),
     ...{ promptId: id, group: fc.nat(5), member: fc.nat(3), epoch: fc.nat(2), turns: fc.nat(5) },
     stopReason: fc.constantFrom(...stopReasons),
     reward: known,
@@ -57,10 +58,11 @@ export const anyTrajectory: fc.Arbitrary<Trajectory> = fc
     supportIds: tokens.flatMap(({ support }) => support),
   }))
 
-/** A trajectory with plain arrays, so that it can be compared: nothing left out is the same, said or not. */
+/** A trajectory with plain arrays, so that it can be compared: nothing left out is the same, said or not, and so is no source. */
 export function plain({ token, lossMask, logprob, version, turn, supportLength, supportIds, ...rest }: Trajectory) {
   const columns = { token, lossMask, logprob, version, turn, supportIds: supportIds ?? [] }
   return {
+    source: '',
     ...rest,
     ...(Object.fromEntries(Object.entries(columns).map(([k, v]) => [k, Array.from(v)])) as Required<typeof columns>),
     supportLength: Array.from(supportLength ?? new Uint8Array(token.length)),

@@ -2,6 +2,7 @@ import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import { InputError } from '../../src/errors.ts'
 import { EpisodeBuffer, type EpisodeTurn } from '../../src/tables/episode-buffer.ts'
+import { groupNumbers, type TrajectoryColumns } from '../../src/tables/trajectories.ts'
 import { trajectory } from '../support/trajectories.ts'
 
 function turn(given: Partial<EpisodeTurn> = {}): EpisodeTurn {
@@ -103,6 +104,47 @@ describe('adding turns', () => {
     expect(() => buffer.add(turn({ observation: [1, 2, 3] }))).toThrow(/logprob: got none, expected some/)
     const two = { observation: [1, 2, 3], action: [4, 5], version: 0 }
     expect(() => buffer.add(turn({ ...two, logprob: [-1] }))).toThrow(/logprob: got 1 numbers, expected 2/)
+  })
+})
+
+describe('groups', () => {
+  const places = ({ promptId, group, member }: TrajectoryColumns) =>
+    [...promptId].map((prompt, i) => [prompt, group[i], member[i]])
+
+  test('of turns are one a prompt: episodes that begin with the same ids', () => {
+    const buffer = new EpisodeBuffer({ maxEpisodes: 9 })
+    for (const observation of [[1, 2], [1, 3], [1, 2], [12], [1, 2]]) buffer.add(turn({ observation }))
+    expect(places(buffer.sample())).toEqual([
+      [0, 0, 0],
+      [1, 0, 0],
+      [0, 0, 1],
+      [2, 0, 0],
+      [0, 0, 2],
+    ])
+    // One that was added whole says itself what its group is, and is of another source.
+    buffer.addEpisodeFromDict(trajectory())
+    expect([...groupNumbers(buffer.sample())]).toEqual([0, 1, 0, 2, 0, 3])
+  })
+
+  test('are not counted anew when their first episodes are gone, and numbers of prompts not given again', () => {
+    const buffer = new EpisodeBuffer({ maxEpisodes: 2 })
+    for (const id of [1, 2, 1, 3, 3, 3, 2, 3]) buffer.add(turn({ observation: [id] }))
+    expect(places(buffer.sample())).toEqual([
+      [3, 0, 0],
+      [2, 0, 3],
+    ])
+    buffer.clear()
+    buffer.add(turn({ observation: [3] }))
+    expect(places(buffer.sample())).toEqual([[4, 0, 0]])
+  })
+
+  test('are not changed by a turn that is refused', () => {
+    const buffer = new EpisodeBuffer({ maxEpisodes: 9 })
+    expect(() => buffer.add(turn({ reward: Number.NaN }))).toThrow(InputError)
+    buffer.add(turn({ terminated: false }))
+    expect(() => buffer.add(turn({ observation: [1, 2, 3], action: [0.5] }))).toThrow(InputError)
+    buffer.add(turn({ observation: [1, 2, 3] }))
+    expect(places(buffer.sample())).toEqual([[0, 0, 0]])
   })
 })
 

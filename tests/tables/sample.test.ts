@@ -144,6 +144,31 @@ describe('a batch', () => {
     expect(computeResponseLengths([[0, 1, 1], []])).toEqual([2, 0])
   })
 
+  test('keeps samples of two sources apart whose numbers are equal', () => {
+    const rows = ['run b', 'run a'].flatMap((source) => [1, 0].map((member) => trajectory({ source, member })))
+    const batch = convertToBatch(samplesOf(tableOf(rows), examples, tokenizer).reverse())
+    expect(batch.metadata.numGroups).toBe(2)
+    expect(batch.samples.map(({ source, member }) => [source, member])).toEqual([
+      ['run a', 0],
+      ['run a', 1],
+      ['run b', 0],
+      ['run b', 1],
+    ])
+    expect(batch.samples.map(({ id }) => id)).toEqual([
+      ...['run a/0-0-0-0', 'run a/0-0-0-1', 'run b/0-0-0-0', 'run b/0-0-0-1'],
+    ])
+  })
+
+  test('makes up no group for a sample that has none', () => {
+    const [sample] = samples({})
+    for (const missing of ['groupIndex', 'promptId', 'epoch', 'member'] as const) {
+      const wrong = { ...sample!, [missing]: undefined as never }
+      expect(() => convertToBatch([wrong])).toThrow(
+        `sample 0-0-0-0, ${missing}: got undefined, expected a whole number`,
+      )
+    }
+  })
+
   test('of no sample, of one twice, or of a mask that covers the prompt beside tokens that do not, is an error', () => {
     expect(() => convertToBatch([])).toThrow('samples: got none')
     const [sample] = samples({})

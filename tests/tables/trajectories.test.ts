@@ -1,7 +1,7 @@
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import { InputError } from '../../src/errors.ts'
-import { Trajectories, type Trajectory } from '../../src/tables/trajectories.ts'
+import { groupNumbers, Trajectories, type Trajectory } from '../../src/tables/trajectories.ts'
 import { anyTrajectory, plain, trajectory } from '../support/trajectories.ts'
 
 function tableOf(rows: readonly Trajectory[]): Trajectories {
@@ -102,13 +102,45 @@ describe('what is not a trajectory', () => {
   })
 })
 
+describe('a group', () => {
+  test('is (source, epoch, promptId, group): tables of two runs share none, whatever their numbers are', () => {
+    const rows = ['run a', 'run b'].flatMap((source) =>
+      [0, 1].flatMap((epoch) =>
+        [3, 4].flatMap((promptId) =>
+          [0, 1].flatMap((group) => [0, 1].map((member) => ({ source, epoch, promptId, group, member }))),
+        ),
+      ),
+    )
+    const numbers = groupNumbers(tableOf(rows.map((row) => trajectory(row))).columns())
+    expect([...numbers]).toEqual(rows.map((_, i) => i >> 1))
+    // A source that spells numbers is no other group's.
+    const [a, b] = [
+      { source: '1 x', group: 2 },
+      { source: 'x', group: 21 },
+    ]
+    expect([...groupNumbers(tableOf([trajectory(a), trajectory(b)]).columns())]).toEqual([0, 1])
+  })
+
+  test.each([
+    ['a source that is no text', { source: 3 as never }, /source: got 3, expected a text/],
+    ['no group', { group: undefined as never }, /group: got undefined, expected a whole number/],
+  ])('is not made up: %s is refused', (_, wrong, message) => {
+    expect(() => new Trajectories().append(trajectory(wrong))).toThrow(message)
+  })
+})
+
 describe('order', () => {
   test('does not depend on who was done first: groups are never mixed in order of completion', () => {
     const members = Array.from({ length: 12 }, (_, i) =>
       trajectory({ epoch: Math.floor(i / 6), group: Math.floor(i / 3), member: i % 3, token: [i, 1, 2, 3] }),
     )
+    members.push(
+      trajectory({ source: 'a', group: 1, promptId: 1, member: 1 }),
+      trajectory({ source: 'a', group: 1, promptId: 2, member: 0 }),
+      trajectory({ source: 'b' }),
+    )
     fc.assert(
-      fc.property(fc.shuffledSubarray(members, { minLength: 12 }), (finished) => {
+      fc.property(fc.shuffledSubarray(members, { minLength: members.length }), (finished) => {
         const trajectories = tableOf(finished)
         expect(rowsOf(trajectories.take(trajectories.order()))).toEqual(members.map(plain))
       }),

@@ -4,7 +4,7 @@ import { makeTable, tableToIPC } from 'apache-arrow'
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import { readArrow, writeArrow } from '../../src/tables/arrow.ts'
-import { Trajectories } from '../../src/tables/trajectories.ts'
+import { groupNumbers, Trajectories } from '../../src/tables/trajectories.ts'
 import {
   readTrajectories,
   type TextOrigin,
@@ -137,13 +137,30 @@ describe('files of trajectories', () => {
     expect(plain(read.row(1))).toMatchObject(unrecorded)
   })
 
-  test('are read one after another', async () => {
+  test('are read one after another, and groups of two runs stay two', async () => {
     const folder = await temporaryFolder()
     const paths = [join(folder, 'a.arrow'), join(folder, 'b.arrow')]
-    for (const path of paths) await writeTrajectories(path, two(), origin)
+    for (const [i, path] of paths.entries()) {
+      const run = new Trajectories()
+      for (const row of [0, 1]) run.append({ ...two().row(row), source: `run ${i}` })
+      await writeTrajectories(path, run, origin)
+    }
     const { trajectories } = await readTrajectories(...paths)
     expect(trajectories.count).toBe(4)
-    expect(plain(trajectories.row(3))).toEqual(plain(trajectories.row(1)))
+    expect(plain(trajectories.row(3))).toEqual({ ...plain(two().row(1)), source: 'run 1' })
+    expect([...groupNumbers(trajectories.columns())]).toEqual([0, 1, 2, 3])
+    await expect(readTrajectories()).rejects.toThrow(/no path/)
+  })
+
+  test('without a source, as those of older versions, are sources of their own', async () => {
+    const folder = await temporaryFolder()
+    const paths = [join(folder, 'a.arrow'), join(folder, 'b.arrow')]
+    const whole = await trajectoryTable(two(), origin)
+    const old = whole.select(whole.schema.fields.map(({ name }) => name).filter((name) => name !== 'source'))
+    for (const path of paths) await writeArrow(path, old)
+    const { trajectories } = await readTrajectories(...paths)
+    expect(trajectories.columns().source).toEqual([paths[0], paths[0], paths[1], paths[1]])
+    expect([...groupNumbers(trajectories.columns())]).toEqual([0, 1, 2, 3])
   })
 
   test('with a column that is missing, or lists of different lengths, are errors that name it', async () => {

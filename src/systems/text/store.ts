@@ -9,12 +9,13 @@ import type { World } from '../../world.ts'
  * next tick opens.
  */
 export function storeText(world: World): void {
-  for (const { conversation, context, numLanes, replies, supports, trajectories } of world.conversations) {
+  for (const { conversation, context, numLanes, replies, supports, source, trajectories } of world.conversations) {
     for (let n = 0; n < numLanes; n++) {
       if (conversation.phase[n] !== Talk.ended) continue
       const [from, to] = [n * context, n * context + conversation.length[n]!]
       const reply = replies[n]!
       trajectories.append({
+        source,
         promptId: conversation.promptId[n]!,
         group: conversation.group[n]!,
         member: conversation.member[n]!,

@@ -1,6 +1,6 @@
 /** What trainings of language models tell: of a supervised step, and of an update and its conversations. */
 import type { LossTotals } from '../../algorithms/losses.ts'
-import type { TrajectoryColumns } from '../../tables/trajectories.ts'
+import { groupNumbers, type TrajectoryColumns } from '../../tables/trajectories.ts'
 
 /** What a supervised step, or an update of reinforcement learning, did. Null: not of this phase. */
 export interface TextMetrics {
@@ -91,7 +91,8 @@ export function rangeOf(weight: Float32Array, counted: Uint8Array): { mean: numb
 
 /** What the rewards of an update's conversations come to. */
 export function rewardMetrics(columns: TrajectoryColumns, { numUnknown }: LossTotals) {
-  const { reward, known, group, stopReason, error, components } = columns
+  const { reward, known, stopReason, error, components } = columns
+  const group = groupNumbers(columns)
   const rewards = [...reward].filter((_, i) => known[i] === 1)
   const mean = average(rewards)
   const groups = new Map<number, number[]>()

@@ -13,7 +13,7 @@ import type { TokenLossColumns } from '../../algorithms/token-thread.ts'
 import { type Columns, elementBytes, isColumnSpec, type Plan, viewColumn } from '../../components/column.ts'
 import { InputError } from '../../errors.ts'
 import type { Kernels } from '../../kernels/bind.ts'
-import type { TrajectoryColumns } from '../../tables/trajectories.ts'
+import { groupNumbers, type TrajectoryColumns } from '../../tables/trajectories.ts'
 
 /** What a caller says in place of what would be recorded or worked out. */
 export interface UpdateOverrides {
@@ -49,12 +49,9 @@ export function* prepareUpdate(
   overrides: UpdateOverrides = {},
 ): Together<PreparedUpdate> {
   const { order, offsets } = batch
-  const numbers = new Map<number, number>()
-  const group = Int32Array.from(order, (i) => {
-    const id = columns.group[i]!
-    if (!numbers.has(id)) numbers.set(id, numbers.size)
-    return numbers.get(id)!
-  })
+  const numbers = groupNumbers(columns)
+  const group = Int32Array.from(order, (i) => numbers[i]!)
+  const numGroups = new Set(numbers).size
   const { advantage } = overrides
   const lossMask = batch.lossMask.slice()
   if (advantage !== undefined) {
@@ -91,7 +88,7 @@ export function* prepareUpdate(
     ...(referenceLogprob === null ? {} : { referenceLogprob }),
     ...(oldValue === null ? {} : { value: oldValue }),
   }
-  const prepared = inHeap(preparedLossPlan(order.length, batch.token.length, numbers.size))
+  const prepared = inHeap(preparedLossPlan(order.length, batch.token.length, numGroups))
   const totals = prepareLoss(loss, whole, prepared, kernels)
   if (advantage !== undefined) {
     order.forEach((i, place) => {

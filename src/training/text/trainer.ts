@@ -18,6 +18,7 @@ import {
   tokenLearnerPlan,
 } from '../../algorithms/token-learner.ts'
 import type { TokenWork } from '../../algorithms/token-thread.ts'
+import { fingerprint, withoutModule } from '../../definition.ts'
 import { InputError, show } from '../../errors.ts'
 import { PolicySum, Standing, TokenSum } from '../../kernels/bind.ts'
 import { type TextOrigin, writeTrajectories } from '../../tables/trajectory-table.ts'
@@ -27,7 +28,7 @@ import { awaitAnswers, move } from '../../tick.ts'
 import { VERSION } from '../../version.ts'
 import { checkWorld, type World } from '../../world.ts'
 import { readCheckpoint, type TextRecord, writeCheckpoint } from '../checkpoint.ts'
-import { compare, differences, restoreTensors, savedTensors, withoutModule } from '../snapshot.ts'
+import { compare, differences, restoreTensors, savedTensors } from '../snapshot.ts'
 import { refuseInWorker } from '../team.ts'
 import { refuseGroups } from './group-filter.ts'
 import { mismatchKl, rangeOf, rewardMetrics, type TextMetrics } from './metrics.ts'
@@ -134,6 +135,8 @@ export class TextTrainer {
     this.#learner = new TokenLearner(model, quantized ?? weights, columns, world.kernels, adapter, post)
     this.#learner.start()
     this.#cohort.released = 0
+    const algorithms = [sft, rl].map((algorithm) => algorithm && withoutModule(algorithm))
+    this.#cohort.source = `${this.#cohort.environment.id} ${fingerprint(this.#cohort.source, algorithms)}`
   }
 
   /** Supervised steps done. */
@@ -437,6 +440,7 @@ export class TextTrainer {
       admitted: [...this.#admitted],
       histories: histories.map((history) => [...history]),
       supports: supports.map((ids) => [...ids]),
+      source: this.#cohort.source,
       trajectories: rows,
     }
     return writeCheckpoint(folder, tensors, {
@@ -475,6 +479,7 @@ export class TextTrainer {
     unpackTrajectories(trajectories, text.trajectories, tensors)
     histories.splice(0, numLanes, ...text.histories.map((history) => [...history]))
     supports.splice(0, numLanes, ...text.supports.map((ids) => [...ids]))
+    this.#cohort.source = text.source
     takeUp(this.#cohort)
     this.#sftSteps = text.sftSteps
     this.#rlUpdates = text.rlUpdates

@@ -2,7 +2,7 @@ import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { describe, expect, test } from 'vitest'
 import { corrections } from '../../../src/algorithms/loss-presets.ts'
-import { describeLoss } from '../../../src/algorithms/losses.ts'
+import { describeAdvantages, describeLoss } from '../../../src/algorithms/losses.ts'
 import { grpo } from '../../../src/algorithms/named-losses.ts'
 import { rl } from '../../../src/algorithms/rl.ts'
 import { InputError } from '../../../src/errors.ts'
@@ -10,7 +10,12 @@ import { samplesToTrajectories } from '../../../src/tables/sample.ts'
 import { loadSamplesFromJsonl } from '../../../src/tables/sample-files.ts'
 import { Trajectories, type Trajectory } from '../../../src/tables/trajectories.ts'
 import { languageModel } from '../../../src/text/language-model.ts'
-import { RolloutCoordinator, Trainer, type TrainerOptions } from '../../../src/training/text/token-trainer.ts'
+import {
+  RolloutCoordinator,
+  Trainer,
+  type TrainerOptions,
+  type TrainingColumns,
+} from '../../../src/training/text/token-trainer.ts'
 import { createTextTrainer } from '../../../src/training/text/trainer.ts'
 import { createWorld } from '../../../src/world.ts'
 import { digits, talkWorld } from '../../support/conversations.ts'
@@ -139,6 +144,50 @@ describe('tokens whose log-probability nobody recorded', () => {
       weights.push(trainer.cohort.weights.slice())
     }
     expect(weights[1]).toEqual(weights[0])
+  })
+})
+
+describe('a group', () => {
+  test('of one run has its own baseline, though another run has trajectories of the same numbers', async () => {
+    const { world, data } = await collected()
+    const rows = rowsOf(data).slice(0, 4)
+    const other = rows.map((row, i) => ({ ...row, source: 'another run', reward: 100 + i * i }))
+    let seen: TrainingColumns | undefined
+    const metricsFn: TrainerOptions['metricsFn'] = (columns) => {
+      seen = structuredClone(columns)
+      return {}
+    }
+    const advantageFn = describeAdvantages(describeLoss('dr-grpo', 'paper', { maxLength: 6 }))
+    await new Trainer({ model: world, ...parts, advantageFn, metricsFn }).train(tableOf([...rows, ...other]))
+    const { reward, offsets, advantage, group } = seen!
+    expect(new Set(group).size).toBe(2)
+    const mean = (values: readonly number[]) => values.reduce((sum, value) => sum + value, 0) / values.length
+    const [own, theirs] = [rows, other].map((each) => mean(each.map((row) => row.reward!))) as [number, number]
+    reward.forEach((value, i) => {
+      expect(advantage[offsets[i + 1]! - 1]).toBeCloseTo(value - (value < 50 ? own : theirs), 4)
+    })
+  })
+
+  test('is of its run by a name that a world makes of all that decides what is said, and a trainer of its algorithms', async () => {
+    const settings = { groupsPerUpdate: 4, groupSize: 4, updates: 1 }
+    const sourceOf = async (options: object, rates: readonly number[] = []) => {
+      const world = await createWorld({ environment, policy, numLanes: 8, groupSize: 4, seed: 2, ...options })
+      for (const learningRate of rates) createTextTrainer(world, { rl: rl({ ...settings, learningRate }) })
+      const { source } = world.talk()
+      expect(source).toMatch(/^text\/digits [0-9a-f]{16}$/)
+      return source
+    }
+    const sources = await Promise.all([
+      sourceOf({}),
+      sourceOf({ seed: 3 }),
+      sourceOf({ sampling: { temperature: 0.5 } }),
+      sourceOf({ policy: languageModel({ width: 16, layers: 2, heads: 2 }) }),
+      sourceOf({}, [0.1]),
+      sourceOf({}, [0.2]),
+    ])
+    expect(new Set(sources).size).toBe(6)
+    expect(await sourceOf({ numLanes: 3 })).toBe(sources[0])
+    expect(await sourceOf({ numLanes: 3 }, [0.2])).toBe(sources[5])
   })
 })
 
