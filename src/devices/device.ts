@@ -9,7 +9,7 @@ import { InputError, show, unknownWord } from '../errors.ts'
 import { startCpu, startWasm } from './embedded.ts'
 import { registerRecurrence } from './recurrent.ts'
 import { startTensorflow } from './tensorflow.ts'
-import { activate, type Layers, type Tf } from './tfjs.ts'
+import { activate, FIRST_DEVICE, type Layers, type Tf } from './tfjs.ts'
 import { startWebgpu } from './webgpu.ts'
 
 /** The devices, best first: in this order they are tried when none is named. */
@@ -115,7 +115,8 @@ async function startBest(places: readonly string[]): Promise<Device> {
     }
   }
   const reasons = passedOver.map(({ name, why }) => `${name}: ${why}`).join('; ')
-  throw new InputError('device', 'none', `one that can start here, on which this policy's tensors live; ${reasons}`)
+  const needed = `one for the tensors of networks on tfjs (npm install ${FIRST_DEVICE} gives every machine one)`
+  throw new InputError('device', 'none', `${needed}; tried: ${reasons}`)
 }
 
 /** Why a device that starts is taken only where it is named; null for those that are taken without. */

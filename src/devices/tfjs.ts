@@ -13,7 +13,9 @@ export type Layers = typeof import('@tensorflow/tfjs-layers')
 /** The version of tfjs whose kernels, gradients and heap the devices were made for. */
 const VERSION = '4.22.0'
 /** What gives a machine its first device. tfjs-backend-wasm brings tfjs-backend-cpu with it. */
-const FIRST_DEVICE = ['core', 'layers', 'backend-wasm'].map((name) => `@tensorflow/tfjs-${name}@${VERSION}`).join(' ')
+export const FIRST_DEVICE = ['core', 'layers', 'backend-wasm']
+  .map((name) => `@tensorflow/tfjs-${name}@${VERSION}`)
+  .join(' ')
 
 /** tfjs-layers beside Colonnade. */
 export const ownLayers = (): Promise<Layers> =>
