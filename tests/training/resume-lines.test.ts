@@ -1,0 +1,66 @@
+import { readdir, readFile, rm } from 'node:fs/promises'
+import { join } from 'node:path'
+import { expect, test } from 'vitest'
+import { resumeRun, startRun } from '../../src/training/run.ts'
+import { configureTextRun, resumeTextRun, startTextRun } from '../../src/training/text/run.ts'
+import { smallRun } from '../support/small-training.ts'
+import { temporaryFolder } from '../support/temporary.ts'
+
+/** What a clock has a part in. */
+const TIMED = ['seconds', 'stepsPerSecond', 'rolloutSeconds', 'updateSeconds', 'phaseSeconds']
+
+async function linesOf(folder: string): Promise<Record<string, unknown>[]> {
+  const lines = (await readFile(join(folder, 'metrics.jsonl'), 'utf8')).trimEnd().split('\n')
+  return lines.map((line) =>
+    Object.fromEntries(Object.entries(JSON.parse(line)).filter(([key]) => !TIMED.includes(key))),
+  )
+}
+
+/** Takes the newest checkpoint away, as if the run had been killed after the one before. Returns how many are left. */
+async function loseNewest(folder: string): Promise<number> {
+  const checkpoints = join(folder, 'checkpoints')
+  const names = (await readdir(checkpoints)).filter((name) => /^\d+$/.test(name)).sort()
+  await rm(join(checkpoints, names.at(-1)!), { recursive: true })
+  return names.length - 1
+}
+
+test('a run that goes on from a checkpoint keeps the lines up to it, drops the younger, and ends with each once', async () => {
+  const folder = join(await temporaryFolder(), 'run')
+  const definition = await smallRun('checkpointEvery=3', 'checkpointsKept=9', 'threads=1')
+  await (await startRun(definition, folder)).train()
+  const whole = await linesOf(folder)
+  expect(whole.map(({ update }) => update)).toEqual([1, 2, 3, 4, 5, 6, 7, 8])
+  expect(await loseNewest(folder)).toBe(2)
+  const run = await resumeRun(folder)
+  expect(await linesOf(folder)).toEqual(whole.slice(0, 6))
+  await run.train()
+  expect(await linesOf(folder)).toEqual(whole)
+})
+
+test('so does one of a language model, across its phases', async () => {
+  const folder = join(await temporaryFolder(), 'run')
+  const settings = { checkpointEvery: 2, checkpointsKept: 9, numLanes: 4, threads: 1, 'sft.steps': 3, 'rl.updates': 4 }
+  const small = { 'sft.batchSize': 2, 'rl.groupsPerUpdate': 2, 'rl.groupSize': 2, 'languageModel.width': 8 }
+  const texts = {
+    ...settings,
+    ...small,
+    'languageModel.heads': 2,
+    'languageModel.layers': 1,
+    'environment.maxLength': 2,
+  }
+  const definition = await configureTextRun(
+    'text/copy',
+    Object.fromEntries(Object.entries(texts).map(([key, value]) => [key, String(value)])),
+  )
+  await (await startTextRun(definition, folder)).train()
+  const whole = await linesOf(folder)
+  expect(whole.map(({ phase, step }) => `${phase} ${step}`)).toEqual([
+    ...['sft 1', 'sft 2', 'sft 3'],
+    ...['rl 1', 'rl 2', 'rl 3', 'rl 4'],
+  ])
+  expect(await loseNewest(folder)).toBe(3)
+  const run = await resumeTextRun(folder)
+  expect(await linesOf(folder)).toEqual(whole.slice(0, 6))
+  await run.train()
+  expect(await linesOf(folder)).toEqual(whole)
+})
