@@ -2,9 +2,31 @@
  * Files that are whole or not there: written under a temporary name, forced to disk, then renamed. What was there before
  * stays until the new file is complete, whatever interrupts the writing.
  */
-import { type FileHandle, mkdir, open, readFile, rename, rm, stat } from 'node:fs/promises'
+import { appendFileSync } from 'node:fs'
+import { type FileHandle, mkdir, open, readdir, readFile, rename, rm, stat } from 'node:fs/promises'
 import { dirname } from 'node:path'
 import { InputError, show } from './errors.ts'
+
+/**
+ * The operations of the file system by which runs write and read everything that they have. A test replaces them, to let
+ * the n-th one fail.
+ */
+export const disk = {
+  open: (path: string, flags: string): Promise<FileHandle> => open(path, flags),
+  /** Resolves to the number of bytes written, which may be fewer than asked. */
+  write: async (handle: FileHandle, bytes: Uint8Array, from: number): Promise<number> =>
+    (await handle.write(bytes, from, bytes.byteLength - from)).bytesWritten,
+  sync: (handle: FileHandle): Promise<void> => handle.sync(),
+  close: (handle: FileHandle): Promise<void> => handle.close(),
+  append: (path: string, text: string): void => appendFileSync(path, text),
+  makeFolder: async (path: string): Promise<void> => void (await mkdir(path)),
+  list: (path: string): Promise<string[]> => readdir(path),
+  read: (path: string): Promise<Uint8Array> => readFile(path),
+  rename: (from: string, to: string): Promise<void> => rename(from, to),
+  /** Removes a file, or a folder and what is in it; nothing where there is none. */
+  remove: (path: string): Promise<void> => rm(path, { recursive: true, force: true }),
+  isFolder: async (path: string): Promise<boolean> => (await stat(path)).isDirectory(),
+}
 
 /** Writes chunks to a file that appears, or is replaced, at once and whole. */
 export async function writeWhole(
@@ -15,10 +37,10 @@ export async function writeWhole(
   try {
     await makeFolder(dirname(path))
     await writeSynced(temporary, chunks)
-    await rename(temporary, path)
+    await disk.rename(temporary, path)
     await syncFolder(dirname(path))
   } catch (cause) {
-    await rm(temporary, { force: true }).catch(() => undefined) // The first error is the one to report.
+    await disk.remove(temporary).catch(() => undefined) // The first error is the one to report.
     throw cannotWrite(path, cause)
   }
 }
@@ -29,7 +51,7 @@ export async function writeWhole(
  */
 export async function readWhole(path: string, expected: string): Promise<Uint8Array> {
   try {
-    return await readFile(path)
+    return await disk.read(path)
   } catch (cause) {
     throw new InputError(path, (cause as Error).message, expected, { cause })
   }
@@ -63,7 +85,7 @@ export function parseJsonObject(subject: string, bytes: Uint8Array): Record<stri
 /** True if there is something at a path. Throws InputError where that cannot be seen. */
 export async function isThere(path: string): Promise<boolean> {
   try {
-    await stat(path)
+    await disk.isFolder(path)
     return true
   } catch (cause) {
     if ((cause as NodeJS.ErrnoException).code === 'ENOENT') return false
@@ -76,18 +98,59 @@ export async function writeSynced(
   path: string,
   chunks: Iterable<Uint8Array | string> | AsyncIterable<Uint8Array>,
 ): Promise<void> {
-  const handle = await open(path, 'w')
+  const handle = await disk.open(path, 'w')
   try {
     for await (const chunk of chunks) await writeAll(handle, typeof chunk === 'string' ? Buffer.from(chunk) : chunk)
-    await handle.sync()
+    await disk.sync(handle)
   } finally {
-    await handle.close()
+    await disk.close(handle)
   }
 }
 
 async function writeAll(handle: FileHandle, bytes: Uint8Array): Promise<void> {
   let done = 0
-  while (done < bytes.byteLength) done += (await handle.write(bytes, done, bytes.byteLength - done)).bytesWritten
+  while (done < bytes.byteLength) done += await disk.write(handle, bytes, done)
+}
+
+/** Adds text to the end of a file. @throws InputError if it cannot be written. */
+export function appendText(path: string, text: string): void {
+  try {
+    disk.append(path, text)
+  } catch (cause) {
+    throw cannotWrite(path, cause)
+  }
+}
+
+/**
+ * The names in a folder, none where there is no folder.
+ * @throws InputError where it cannot be read: what cannot be read must not be taken for nothing.
+ */
+export async function listFolder(path: string): Promise<string[]> {
+  return unlessMissing(path, disk.list(path), [])
+}
+
+/**
+ * The text of a file, '' where there is none.
+ * @throws InputError where it cannot be read.
+ */
+export async function readText(path: string): Promise<string> {
+  return Buffer.from(await unlessMissing(path, disk.read(path), new Uint8Array())).toString()
+}
+
+function unlessMissing<T>(path: string, reading: Promise<T>, none: T): Promise<T> {
+  return reading.catch((cause: NodeJS.ErrnoException) => {
+    if (cause.code === 'ENOENT') return none
+    throw new InputError(path, cause.message, 'files that can be read', { cause })
+  })
+}
+
+/** Removes a file, or a folder with what is in it, if it is there. @throws InputError if it cannot be removed. */
+export async function removeWhole(path: string): Promise<void> {
+  try {
+    await disk.remove(path)
+  } catch (cause) {
+    throw cannotWrite(path, cause)
+  }
 }
 
 /**
@@ -96,18 +159,18 @@ async function writeAll(handle: FileHandle, bytes: Uint8Array): Promise<void> {
  */
 export async function makeFolder(path: string): Promise<void> {
   try {
-    await mkdir(path)
+    await disk.makeFolder(path)
   } catch (cause) {
     const { code } = cause as NodeJS.ErrnoException
     const parent = dirname(path)
-    if (code === 'EEXIST' && (await stat(path)).isDirectory()) return
+    if (code === 'EEXIST' && (await disk.isFolder(path))) return
     if (code !== 'ENOENT' || parent === path) throw cause
-    const parentIsThere = await stat(parent).then(
+    const parentIsThere = await disk.isFolder(parent).then(
       () => true,
       () => false,
     )
     if (!parentIsThere) await makeFolder(parent)
-    await mkdir(path).catch((second: NodeJS.ErrnoException) => {
+    await disk.makeFolder(path).catch((second: NodeJS.ErrnoException) => {
       if (second.code !== 'EEXIST') throw second // Else somebody was faster.
     })
   }
@@ -115,13 +178,13 @@ export async function makeFolder(path: string): Promise<void> {
 
 /** Forces a folder's entries to disk, so that a rename in it outlives a power failure. */
 export async function syncFolder(path: string): Promise<void> {
-  await sync(await open(path, 'r'))
+  await sync(await disk.open(path, 'r'))
 }
 
 /** Forces what was appended to a file to disk. */
 export async function syncFile(path: string): Promise<void> {
   try {
-    await sync(await open(path, 'a'))
+    await sync(await disk.open(path, 'a'))
   } catch (cause) {
     throw cannotWrite(path, cause)
   }
@@ -129,9 +192,9 @@ export async function syncFile(path: string): Promise<void> {
 
 async function sync(handle: FileHandle): Promise<void> {
   try {
-    await handle.sync()
+    await disk.sync(handle)
   } finally {
-    await handle.close()
+    await disk.close(handle)
   }
 }
 

@@ -297,6 +297,7 @@ export {
   runTrainer,
   startRun,
 } from './training/run.ts'
+export type { ResumeOptions } from './training/run-folder.ts'
 export { dataset } from './training/text/dataset-environment.ts'
 export {
   evaluateText,

@@ -6,7 +6,7 @@ import { environmentFactory, environments, loadPolicy, loadWeights, readArrow, r
 import { listCheckpoints, readCheckpoint } from '../src/training/checkpoint.ts'
 import { colonnade, MAIN, SMALL, type Started, skipLoudly, start } from './support/command.ts'
 import { inOwnMounts, whyNoMounts } from './support/mounts.ts'
-import { fingerprint, untimedMetrics } from './support/small-training.ts'
+import { editManifest, fingerprint, untimedMetrics } from './support/small-training.ts'
 import { parseSvg } from './support/svg.ts'
 import { contents, temporaryFolder } from './support/temporary.ts'
 
@@ -749,7 +749,7 @@ describe('resume', () => {
   test('of a run under another kernel build warns on standard error, --quiet or not, and goes on', async () => {
     const path = join(here, 'run/checkpoints/00000008/manifest.json')
     const manifest = await readJson(path)
-    await writeFile(path, JSON.stringify({ ...manifest, kernels: 'other' }))
+    await editManifest(path, (whole) => ({ ...whole, kernels: 'other' }))
     const { code, stderr } = await colonnade(['resume', 'run', '--quiet'], here)
     expect({ code, stderr }).toEqual({
       code: 0,

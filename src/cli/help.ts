@@ -10,6 +10,7 @@ import {
 import { evaluateKeys } from './evaluate.ts'
 import { exportKeys } from './export.ts'
 import { generateKeys } from './generate.ts'
+import { resumeKeys } from './resume.ts'
 
 /** Usage, and every key with its default; those of `train` as its words, if there are any, say: `CartPole-v1 policy=dense`. */
 export async function help([environment = 'CartPole-v1', ...words]: readonly string[]): Promise<string> {
@@ -17,7 +18,8 @@ export async function help([environment = 'CartPole-v1', ...words]: readonly str
   return `colonnade: a data-oriented simulator and trainer for reinforcement learning
 
   colonnade train <environment> [out=DIR] [key=value …]   train in a new run folder (default runs/<environment>-<n>)
-  colonnade resume <run> [trust=MODULE]                    go on from the run's newest checkpoint
+  colonnade resume <run> [from=N] [key=value …]            go on from the run's newest checkpoint, or from number N; further
+                                                           than it was to go with totalSteps=…, or rl.updates=…
   colonnade evaluate <run> [key=value …]                   play whole episodes with the newest checkpoint
   colonnade export <run> out=FILE [key=value …]            write rollouts, fresh episodes or the policy; a language
                                                            model becomes a folder
@@ -37,6 +39,9 @@ text/dataset learns from prompts of your own: environment.path=FILE.
 
 Keys of train (defaults for ${environment}):
 ${table(keys)}
+
+Keys of resume, beside those of train that leave what was done as it is:
+${table(new Map([['from', resumeKeys.from]]))}
 
 Keys of evaluate:
 ${table(new Map(Object.entries(evaluateKeys)))}

@@ -1,23 +1,32 @@
 import { isTextRun, resumeRun, resumeTextRun } from '../index.ts'
+import { parseSetting, whole } from '../settings.ts'
 import { follow } from './follow.ts'
 import { followText } from './follow-text.ts'
 import { type Command, readKeys, splitWords } from './invocation.ts'
 import { askForModule, trustKeys } from './trust.ts'
 
-/** colonnade resume <run> [trust=MODULE] */
+export const resumeKeys = {
+  from: whole(0, 'the number of the checkpoint to go on from, where not from the newest; what is younger goes', {
+    min: 0,
+  }),
+}
+
+/** colonnade resume <run> [trust=MODULE] [from=N] [totalSteps=…] [rl.updates=…] */
 export const resumeCommand: Command = async ({ words, json, quiet }) => {
   const { subject, texts } = splitWords(words, 'a run folder')
-  const { trust } = readKeys(trustKeys, texts)
-  const modules = { allowModule: askForModule(trust) }
+  const { from: number, trust: modules, ...settings } = texts
+  const { trust } = readKeys(trustKeys, modules === undefined ? {} : { trust: modules })
+  const from = number === undefined ? undefined : (parseSetting('from', resumeKeys.from, number) as number)
+  const options = { from, settings, allowModule: askForModule(trust) }
   const warn = (warnings: readonly string[]): void => {
     for (const warning of warnings) console.error(`colonnade: warning: ${warning}`)
   }
   if (await isTextRun(subject)) {
-    const run = await resumeTextRun(subject, modules)
+    const run = await resumeTextRun(subject, options)
     warn(run.warnings)
     return followText(run, { json, quiet })
   }
-  const run = await resumeRun(subject, modules)
+  const run = await resumeRun(subject, options)
   warn(run.warnings)
   return follow(run, { json, quiet })
 }

@@ -1,18 +1,20 @@
 /**
  * Checkpoints: folders `checkpoints/<update>/` with the saved columns of a world (`columns.safetensors`) and a
- * `manifest.json` that says what they are and holds their checksum. A checkpoint is written under a temporary name, forced
- * to disk and renamed, so whatever interrupts the writing, every earlier checkpoint is whole and this one is whole or not
- * there.
+ * `manifest.json` that says what they are, and holds their checksum and its own. A checkpoint is written under a temporary
+ * name, forced to disk and renamed, so whatever interrupts the writing, every earlier checkpoint is whole and this one is
+ * whole or not there.
  */
 import { createHash } from 'node:crypto'
-import { mkdir, readdir, readFile, rename, rm } from 'node:fs/promises'
 import { basename, join } from 'node:path'
 import type { DefinitionRecord } from '../definition.ts'
 import { InputError, show } from '../errors.ts'
-import { cannotWrite, makeFolder, syncFolder, writeSynced } from '../files.ts'
+import { cannotWrite, disk, listFolder, makeFolder, readWhole, syncFolder, writeSynced } from '../files.ts'
 import { decodeSafetensors, encodeSafetensors, type Tensor } from '../safetensors.ts'
+import { asOwner } from './owner.ts'
 
-const FORMAT = 'colonnade checkpoint 1'
+const FORMAT = 'colonnade checkpoint 2'
+/** Its manifests have no checksum of their own. */
+const FIRST_FORMAT = 'colonnade checkpoint 1'
 const COLUMNS_FILE = 'columns.safetensors'
 const MANIFEST_FILE = 'manifest.json'
 
@@ -82,6 +84,8 @@ export interface Manifest {
   readonly text?: TextRecord
   /** SHA-256 of each file, in hexadecimal. */
   readonly files: Readonly<Record<string, string>>
+  /** SHA-256 of this manifest's JSON without it. */
+  readonly checksum: string
 }
 
 export interface Checkpoint {
@@ -95,16 +99,9 @@ export function checkpointsFolder(run: string): string {
   return join(run, 'checkpoints')
 }
 
-/** The updates of which a run folder holds a checkpoint, rising. */
+/** The updates of which a run folder holds a checkpoint, rising. @throws InputError if it cannot be read. */
 export async function listCheckpoints(run: string): Promise<number[]> {
-  let names: string[]
-  try {
-    names = await readdir(checkpointsFolder(run))
-  } catch (cause) {
-    if ((cause as NodeJS.ErrnoException).code === 'ENOENT') return []
-    throw new InputError(run, (cause as Error).message, 'a run folder that can be read', { cause })
-  }
-  return names
+  return (await listFolder(checkpointsFolder(run)))
     .filter((name) => /^\d+$/.test(name))
     .map(Number)
     .sort((a, b) => a - b)
@@ -117,51 +114,71 @@ export async function listCheckpoints(run: string): Promise<number[]> {
 export async function writeCheckpoint(
   run: string,
   tensors: readonly Tensor[],
-  manifest: Omit<Manifest, 'format' | 'files'>,
+  manifest: Omit<Manifest, 'format' | 'files' | 'checksum'>,
 ): Promise<string> {
-  const folder = checkpointsFolder(run)
-  const path = checkpointPath(run, manifest.update)
-  const temporary = join(folder, `.${basename(path)}.${process.pid}.tmp`)
-  const chunks = encodeSafetensors(tensors)
-  const checksum = sha256(chunks)
-  if ((await listCheckpoints(run)).includes(manifest.update)) {
-    const existing = await readCheckpoint(run, manifest.update)
-    if (existing.manifest.files[COLUMNS_FILE] === checksum) return path
-    throw new InputError(path, 'a folder that holds a checkpoint of another training', 'a new run folder')
-  }
-  const whole: Manifest = { format: FORMAT, ...manifest, files: { [COLUMNS_FILE]: checksum } }
-  try {
-    await makeFolder(folder)
-    for (const stale of await readdir(folder)) {
-      if (stale.endsWith('.tmp')) await rm(join(folder, stale), { recursive: true, force: true })
+  return asOwner(run, async () => {
+    const folder = checkpointsFolder(run)
+    const path = checkpointPath(run, manifest.update)
+    const temporary = join(folder, `.${basename(path)}.${process.pid}.tmp`)
+    const chunks = encodeSafetensors(tensors)
+    const checksum = sha256(chunks)
+    if ((await listCheckpoints(run)).includes(manifest.update)) {
+      const existing = await readCheckpoint(run, manifest.update)
+      if (existing.manifest.files[COLUMNS_FILE] === checksum) return path
+      throw new InputError(path, 'a folder that holds a checkpoint of another training', 'a new run folder')
     }
-    await mkdir(temporary)
-    await writeSynced(join(temporary, COLUMNS_FILE), chunks)
-    await writeSynced(join(temporary, MANIFEST_FILE), [Buffer.from(`${JSON.stringify(whole, null, 2)}\n`)])
-    await syncFolder(temporary)
-    await rename(temporary, path)
-    await syncFolder(folder)
-  } catch (cause) {
-    await rm(temporary, { recursive: true, force: true }).catch(() => undefined) // The first error is the one to report.
-    throw cannotWrite(path, cause)
-  }
-  return path
+    const whole = sealManifest({ format: FORMAT, ...manifest, files: { [COLUMNS_FILE]: checksum } })
+    try {
+      await makeFolder(folder)
+      await disk.makeFolder(temporary)
+      await writeSynced(join(temporary, COLUMNS_FILE), chunks)
+      await writeSynced(join(temporary, MANIFEST_FILE), [`${JSON.stringify(whole, null, 2)}\n`])
+      await syncFolder(temporary)
+      await disk.rename(temporary, path)
+      await syncFolder(folder)
+    } catch (cause) {
+      await disk.remove(temporary).catch(() => undefined) // The first error is the one to report.
+      throw cannotWrite(path, cause)
+    }
+    return path
+  })
+}
+
+/** The manifest with its own checksum: that of its JSON without it. */
+export function sealManifest(manifest: Omit<Manifest, 'checksum'> & { readonly checksum?: string }): Manifest {
+  const { checksum: _, ...rest } = manifest
+  return { ...rest, checksum: sha256([Buffer.from(JSON.stringify(rest))]) }
 }
 
 /** Removes all but the newest `kept` checkpoints. */
 export async function pruneCheckpoints(run: string, kept: number): Promise<void> {
   const updates = await listCheckpoints(run)
-  for (const update of updates.slice(0, Math.max(0, updates.length - kept))) {
-    const path = checkpointPath(run, update)
-    const doomed = join(checkpointsFolder(run), `.${basename(path)}.tmp`) // Gone from the list at once, and whole till then.
-    await rename(path, doomed)
-    await rm(doomed, { recursive: true })
-  }
+  const oldest = updates.slice(0, Math.max(0, updates.length - kept))
+  await removeCheckpoints(run, (update) => oldest.includes(update))
+}
+
+/** Removes the checkpoints of the updates that are meant. */
+export async function removeCheckpoints(run: string, isMeant: (update: number) => boolean): Promise<void> {
+  const meant = (await listCheckpoints(run)).filter(isMeant)
+  if (meant.length === 0) return
+  await asOwner(run, async () => {
+    try {
+      for (const update of meant) {
+        const path = checkpointPath(run, update)
+        const doomed = join(checkpointsFolder(run), `.${basename(path)}.tmp`) // Gone from the list at once, and whole till then.
+        await disk.rename(path, doomed)
+        await disk.remove(doomed)
+      }
+    } catch (cause) {
+      throw cannotWrite(checkpointsFolder(run), cause)
+    }
+  })
 }
 
 /**
  * Reads and checks a checkpoint: the newest, or that of the given update.
- * @throws InputError if there is none, or it is not whole, or not of this format.
+ * @throws InputError if there is none, or it is not whole, or not of this format. Where the newest is damaged it names the next
+ * older one that is whole.
  */
 export async function readCheckpoint(run: string, update?: number): Promise<Checkpoint> {
   const updates = await listCheckpoints(run)
@@ -173,8 +190,30 @@ export async function readCheckpoint(run: string, update?: number): Promise<Chec
       updates.length === 0 ? 'a run folder with at least one checkpoint' : `one of ${updates.join(', ')}`,
     )
   }
-  const path = checkpointPath(run, chosen)
+  try {
+    return await readOne(run, chosen)
+  } catch (cause) {
+    if (update !== undefined || !(cause instanceof InputError)) throw cause
+    for (const older of updates.slice(0, -1).reverse()) {
+      const isWhole = await readOne(run, older).then(
+        () => true,
+        () => false, // Named is one that can be taken.
+      )
+      if (!isWhole) continue
+      const { subject, got, expected } = cause
+      const hint = `${expected}; whole is the checkpoint of ${older}, taken with from=${older}`
+      throw new InputError(subject, got, hint, { cause })
+    }
+    throw cause
+  }
+}
+
+async function readOne(run: string, update: number): Promise<Checkpoint> {
+  const path = checkpointPath(run, update)
   const manifest = parseManifest(path, await readPart(path, MANIFEST_FILE))
+  if (manifest.update !== update) {
+    throw new InputError(`checkpoint ${path}`, `the manifest of update ${manifest.update}`, `that of ${update}`)
+  }
   const file = await readPart(path, COLUMNS_FILE)
   const checksum = sha256([file])
   if (checksum !== manifest.files[COLUMNS_FILE]) {
@@ -196,36 +235,82 @@ function parseManifest(path: string, bytes: Uint8Array): Manifest {
       cause,
     })
   }
-  if (manifest?.format !== FORMAT) {
+  if (manifest?.format !== FORMAT && manifest?.format !== FIRST_FORMAT) {
     throw new InputError(`checkpoint ${path}`, `format ${JSON.stringify(manifest?.format)}`, JSON.stringify(FORMAT))
   }
-  const kinds = {
-    update: 'number',
-    steps: 'number',
-    seconds: 'number',
-    seed: 'number',
-    cohorts: 'object',
-    files: 'object',
+  const { checksum } = sealManifest(manifest)
+  if (manifest.checksum !== checksum && (manifest.format === FORMAT || 'checksum' in manifest)) {
+    const got = `a manifest with SHA-256 ${checksum}`
+    throw new InputError(`checkpoint ${path}`, got, `${show(manifest.checksum)}, as it says: the file is corrupt`)
   }
-  for (const [key, kind] of Object.entries(kinds)) {
-    const value = manifest[key as keyof Manifest]
-    if (typeof value !== kind || value === null) {
-      throw new InputError(
-        `checkpoint ${path}`,
-        `${key} ${show(value)} in its manifest`,
-        `${kind === 'number' ? 'a' : 'an'} ${kind}`,
-      )
-    }
+  checkFields(path, '', manifest, MANIFEST_FIELDS)
+  for (const [name, cohort] of Object.entries(manifest.cohorts)) {
+    checkFields(path, ` of cohort ${name}`, cohort, COHORT_FIELDS)
   }
+  if (manifest.text !== undefined) checkFields(path, ' of text', manifest.text, TEXT_FIELDS)
   return manifest
 }
 
-async function readPart(path: string, name: string): Promise<Uint8Array> {
-  try {
-    return await readFile(join(path, name))
-  } catch (cause) {
-    throw new InputError(`checkpoint ${path}`, (cause as Error).message, `a checkpoint with a ${name}`, { cause })
+/** What a field of a manifest may be, in words and as a check. */
+type Field = readonly [expected: string, accepts: (value: unknown) => boolean]
+
+const isCount = (value: unknown) => Number.isSafeInteger(value) && (value as number) >= 0
+const isTime = (value: unknown) => typeof value === 'number' && Number.isFinite(value) && value >= 0
+const isObject = (value: unknown) => typeof value === 'object' && value !== null && !Array.isArray(value)
+const count: Field = ['a whole number ≥ 0', isCount]
+const time: Field = ['a number ≥ 0', isTime]
+const object: Field = ['an object', isObject]
+const flag: Field = ['true or false', (value) => typeof value === 'boolean']
+const list: Field = ['a list', Array.isArray]
+
+function orNull([expected, accepts]: Field): Field {
+  return [`${expected}, or null`, (value) => value === null || accepts(value)]
+}
+
+const MANIFEST_FIELDS = { update: count, steps: count, seconds: time, seed: count, cohorts: object, files: object }
+const COHORT_FIELDS = {
+  environment: object,
+  policy: object,
+  algorithm: object,
+  numLanes: ['a whole number ≥ 1', (value: unknown) => isCount(value) && value !== 0] as Field,
+  firstLane: count,
+  version: count,
+  episodes: count,
+  solvedAtStep: orNull(count),
+  solvedAtSeconds: orNull(time),
+}
+const TEXT_FIELDS = {
+  environment: object,
+  policy: object,
+  sft: orNull(object),
+  rl: orNull(object),
+  numLanes: COHORT_FIELDS.numLanes,
+  sftSteps: count,
+  rlUpdates: count,
+  version: count,
+  ticks: count,
+  isBetweenUpdates: flag,
+  released: count,
+  source: ['a text', (value: unknown) => typeof value === 'string'] as Field,
+  drops: object,
+  admitted: list,
+  histories: list,
+  supports: list,
+  trajectories: list,
+}
+
+function checkFields(path: string, of: string, record: object, fields: Readonly<Record<string, Field>>): void {
+  for (const [key, [expected, accepts]] of Object.entries(fields)) {
+    const value = (record as Record<string, unknown> | null)?.[key]
+    if (!accepts(value))
+      throw new InputError(`checkpoint ${path}`, `${key}${of} ${show(value)} in its manifest`, expected)
   }
+}
+
+function readPart(path: string, name: string): Promise<Uint8Array> {
+  return readWhole(join(path, name), `a checkpoint with a ${name}`).catch((cause: InputError) => {
+    throw new InputError(`checkpoint ${path}`, cause.got, cause.expected, { cause })
+  })
 }
 
 function sha256(chunks: readonly Uint8Array[]): string {

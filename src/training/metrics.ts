@@ -52,10 +52,10 @@ export function noMetrics(): CohortMetrics {
   }
 }
 
-/** One line of `metrics.jsonl`: NaN, which JSON lacks, is null; a single cohort stands at the top alone. */
-export function metricsLine(metrics: UpdateMetrics): string {
+/** What a line of `metrics.jsonl` says: a single cohort stands at the top alone. */
+export function metricsLine(metrics: UpdateMetrics): object {
   const { cohorts, ...top } = metrics
-  return `${JSON.stringify(Object.keys(cohorts).length > 1 ? metrics : top)}\n`
+  return Object.keys(cohorts).length > 1 ? metrics : top
 }
 
 /** Mean and standard deviation (n in the denominator) of the first `count` elements; NaN of none. */

@@ -1,85 +1,285 @@
-/** What every kind of run does with its folder: takes one of its own, appends lines, and reads back what is there. */
-import { appendFileSync } from 'node:fs'
-import { access, mkdir, readdir } from 'node:fs/promises'
+/**
+ * What every kind of run does with its folder: takes one as its owner, keeps its lines and its log, and on resuming drops what
+ * is younger than the checkpoint that it goes on from.
+ */
 import { isAbsolute, join, relative, resolve, sep } from 'node:path'
 import { fileURLToPath, pathToFileURL } from 'node:url'
 import type { DefinitionRecord } from '../definition.ts'
-import { InputError, show } from '../errors.ts'
-import { cannotWrite, makeFolder } from '../files.ts'
-import { checkpointsFolder } from './checkpoint.ts'
+import { InputError, show, unknownWord } from '../errors.ts'
+import {
+  appendText,
+  cannotWrite,
+  disk,
+  listFolder,
+  makeFolder,
+  readText,
+  removeWhole,
+  syncFile,
+  writeWhole,
+} from '../files.ts'
+import { parseSetting, type Setting, type SettingValue } from '../settings.ts'
+import type { ModuleTrust } from '../trust.ts'
+import { listCheckpoints, pruneCheckpoints, removeCheckpoints } from './checkpoint.ts'
+import { isClaim, isTemporary, Ownership } from './owner.ts'
 
-/** @throws InputError if the folder holds anything. */
+/** What is made when a run has come to its end. */
+const LAST_FILES = ['summary.json', 'learning-curve.svg', 'trace.json']
+
+/** @throws InputError if the folder holds anything, but for what a start left that was cut off before there was a run. */
 export async function refuseOccupied(folder: string): Promise<void> {
   if (folder === '') throw new InputError('out', 'an empty name', 'a folder')
-  const present = await readdir(folder).catch((cause: NodeJS.ErrnoException): string[] => {
-    if (cause.code === 'ENOENT') return []
-    throw cannotWrite(folder, cause)
+  const present = await listFolder(folder).catch((cause: InputError) => {
+    throw cannotWrite(folder, cause.cause)
   })
-  if (present.includes('config.json') && present.includes('checkpoints')) {
+  const isRun = present.includes('config.json') && (present.includes('metrics.jsonl') || (await isConfig(folder)))
+  if (isRun) {
     const expected = `a new folder (to go on with it: colonnade resume ${folder})`
     throw new InputError('out', `${folder}, which holds a run`, expected)
   }
-  if (present.length > 0) throw new InputError('out', `${folder}, which is not empty`, 'a new or empty folder')
+  const others = present.filter((name) => !isClaim(name) && !isTemporary(name))
+  const isCutOff =
+    others.every((name) => name === 'checkpoints') && (await listCheckpoints(folder)).every((n) => n === 0)
+  if (!isCutOff) throw new InputError('out', `${folder}, which is not empty`, 'a new or empty folder')
 }
 
-/**
- * Makes a run folder of one's own: the one asked for, or `runs/<environment>-<n>` with the lowest free number. Of several
- * runs that begin at once only one gets a folder: who makes `checkpoints` in it.
- */
-export async function claimFolder(environment: string, folder: string | undefined): Promise<string> {
-  if (folder !== undefined) {
-    if (!(await claims(folder))) {
-      throw new InputError('out', `${folder}, which another run has just taken`, 'a new folder')
+async function isConfig(folder: string): Promise<boolean> {
+  return (await readText(join(folder, 'config.json'))).includes('"colonnade"')
+}
+
+/** A run's folder, of which this process is the owner until `release`. */
+export class RunFolder {
+  readonly path: string
+  readonly #ownership: Ownership
+
+  private constructor(path: string, ownership: Ownership) {
+    this.path = path
+    this.#ownership = ownership
+  }
+
+  /**
+   * Takes a new folder for a run: the one asked for, or `runs/<environment>-<n>` with the lowest free number. Of several runs
+   * that begin at once each gets one of its own.
+   * @throws InputError if the folder asked for holds anything, is another's, or cannot be written.
+   */
+  static async claim(environment: string, out: string | undefined): Promise<RunFolder> {
+    for (let number = 1; ; number++) {
+      const path = out ?? join('runs', `${environment}-${number}`)
+      try {
+        await refuseOccupied(path)
+        await makeFolder(path).catch((cause) => {
+          throw cannotWrite(path, cause)
+        })
+        const folder = await RunFolder.take(path)
+        return await folder.unlessFails(async () => {
+          await refuseOccupied(path) // Somebody may have been faster.
+          await removeWhole(join(path, 'checkpoints'))
+          return folder
+        })
+      } catch (cause) {
+        const isTaken = cause instanceof InputError && !(cause.cause instanceof Error)
+        if (out !== undefined || !isTaken) throw cause
+      }
     }
-    return folder
   }
-  for (let number = 1; ; number++) {
-    const free = join('runs', `${environment}-${number}`)
-    if (!(await isPresent(free)) && (await claims(free))) return free
+
+  /**
+   * Takes the folder of a run that is there. A run of this process that is not training gives it up.
+   * @throws InputError that says who has it, or that it cannot be written.
+   */
+  static async take(path: string): Promise<RunFolder> {
+    return new RunFolder(path, await Ownership.take(path))
+  }
+
+  /** Where something of the run lies. */
+  file(...names: readonly string[]): string {
+    return join(this.path, ...names)
+  }
+
+  /** Somebody else may have it from now on. */
+  release(): Promise<void> {
+    return this.#ownership.release()
+  }
+
+  /** Does something with the folder, and gives it up if that fails. */
+  async unlessFails<T>(action: () => Promise<T>): Promise<T> {
+    try {
+      return await action()
+    } catch (error) {
+      await this.release()
+      throw error
+    }
+  }
+
+  /**
+   * Trains, and gives the folder up at the end. An error that ends the training stands in the log.
+   * @throws InputError if the folder was given up before.
+   */
+  async during<T>(training: () => Promise<T>): Promise<T> {
+    const { isBusy, isReleased } = this.#ownership
+    if (isBusy || isReleased) {
+      const got = isReleased ? 'one that has ended, or that was taken up again since' : 'one that is training'
+      throw new InputError(`run ${this.path}`, got, 'a run of resumeRun or resumeTextRun')
+    }
+    this.#ownership.isBusy = true
+    try {
+      return await training()
+    } catch (error) {
+      this.log(`ended by an error: ${(error as Error)?.message ?? error}`)
+      throw error
+    } finally {
+      await this.release()
+    }
+  }
+
+  /** Adds a line to `run.log`, for whoever looks in the morning. */
+  log(line: string): void {
+    try {
+      appendText(this.file('run.log'), `${new Date().toISOString()} process ${process.pid}: ${line}\n`)
+    } catch {
+      // Nobody is left to tell: what it says was told elsewhere, and a full disk must not end the training here.
+    }
+  }
+
+  /** Writes `config.json`, which makes the folder that of a run. */
+  async writeConfig(config: object): Promise<void> {
+    await writeWhole(this.file('config.json'), [`${JSON.stringify(config, null, 2)}\n`])
+  }
+
+  /** Adds a line to `metrics.jsonl`; NaN, which JSON lacks, is null. */
+  note(line: object): void {
+    appendText(this.file('metrics.jsonl'), `${JSON.stringify(line)}\n`)
+  }
+
+  /** Lets `save` write a checkpoint, and removes all but the newest. */
+  async checkpoint(save: () => Promise<unknown>, kept: number): Promise<void> {
+    await syncFile(this.file('metrics.jsonl')) // A checkpoint's metric lines outlive a power failure with it.
+    await save()
+    await pruneCheckpoints(this.path, kept)
+  }
+
+  /** Removes all from one of the run's folders but what has this name. */
+  async keepOnly(folder: string, name: string): Promise<void> {
+    for (const other of await listFolder(this.file(folder)))
+      if (other !== name) await removeWhole(this.file(folder, other))
+  }
+
+  /** The lines of `metrics.jsonl`. @throws InputError for one that is no JSON object. */
+  async lines(): Promise<Record<string, unknown>[]> {
+    const path = this.file('metrics.jsonl')
+    return (await readLines(path)).map((text, i) => {
+      const line = parseLine(text)
+      if (line === null) throw new InputError(`${path}:${i + 1}`, show(text), 'a line with a JSON object')
+      return line
+    })
+  }
+
+  /**
+   * Drops all that came after a checkpoint: younger checkpoints, lines whose number under `key` is higher than `last`, files in
+   * the folder `tables` of later updates, and what a run has at its end. Of the lines until then `count` should be there, each
+   * with a higher number than the one before; what is damaged goes too. Returns what a user should be told of that.
+   * @throws InputError if something cannot be read, before anything is dropped, or cannot be written.
+   */
+  async dropYounger(at: {
+    readonly checkpoint: number
+    readonly key: string
+    readonly last: number
+    readonly count: number
+    readonly tables: string
+    readonly update: number
+  }): Promise<string[]> {
+    const path = this.file('metrics.jsonl')
+    const texts = await readLines(path)
+    const tables = await listFolder(this.file(at.tables)) // All is read before anything is dropped.
+    const { kept, damaged } = keptLines(texts, at.key, at.last)
+    await writeWhole(path, [kept.map((line) => `${line}\n`).join('')])
+    await removeCheckpoints(this.path, (number) => number > at.checkpoint)
+    for (const name of tables) {
+      if (/^\d+\.arrow$/.test(name) && Number.parseInt(name, 10) > at.update)
+        await removeWhole(this.file(at.tables, name))
+    }
+    for (const name of LAST_FILES) await removeWhole(this.file(name))
+    if (damaged.length === 0 && kept.length === at.count) return []
+    const lacking = at.count - kept.length
+    const parts = [
+      damaged.length === 0 ? '' : `${damaged.length} damaged lines left out (the first is line ${damaged[0]})`,
+      lacking <= 0 ? '' : `${lacking} lines of ${at.count} are lost`,
+    ]
+    const warning = `metrics.jsonl: ${parts.filter(Boolean).join('; ')}`
+    this.log(warning)
+    return [warning]
   }
 }
 
-async function claims(folder: string): Promise<boolean> {
+/** How a run is resumed. */
+export interface ResumeOptions extends ModuleTrust {
+  /** The number of the checkpoint to go on from; the newest where it is not given. What is younger than it goes. */
+  readonly from?: number | undefined
+  /** Settings to be given anew, as texts of a command line: `{ totalSteps: '2e6' }`. */
+  readonly settings?: Readonly<Record<string, string>> | undefined
+}
+
+/** The values that texts give to settings of a run that is resumed. @throws InputError for one that cannot be given anew. */
+export function readOverrides(
+  keys: ReadonlyMap<string, Setting>,
+  texts: Readonly<Record<string, string>>,
+): Map<string, SettingValue> {
+  const given = new Map<string, SettingValue>()
+  for (const [key, text] of Object.entries(texts)) {
+    const setting = keys.get(key)
+    if (setting === undefined) throw unknownWord('key', key, [...keys.keys()])
+    given.set(key, parseSetting(key, setting, text))
+  }
+  return given
+}
+
+/** What `config.json` says, an object. @throws InputError if there is none, or it cannot be read. */
+export async function readConfig<T>(folder: string): Promise<T> {
+  const path = join(folder, 'config.json')
+  const expected = 'a run folder with a config.json'
+  const bytes = await disk.read(path).catch((cause: Error) => {
+    throw new InputError('run', `${folder} (${cause.message})`, expected, { cause })
+  })
   try {
-    await makeFolder(folder)
-    await mkdir(checkpointsFolder(folder))
-    return true
+    return JSON.parse(Buffer.from(bytes).toString()) as T
   } catch (cause) {
-    if ((cause as NodeJS.ErrnoException).code === 'EEXIST' && (await isPresent(checkpointsFolder(folder)))) return false
-    throw cannotWrite(folder, cause)
-  }
-}
-
-async function isPresent(path: string): Promise<boolean> {
-  return access(path).then(
-    () => true,
-    () => false,
-  )
-}
-
-/** @throws InputError if the file cannot be written. */
-export function appendLine(path: string, line: string): void {
-  try {
-    appendFileSync(path, line)
-  } catch (cause) {
-    throw cannotWrite(path, cause)
+    throw new InputError('run', `${folder} (${(cause as Error).message})`, expected, { cause })
   }
 }
 
 /** The lines that end in a line break: a last one that was cut off by a crash is not among them. */
-export function wholeLines(text: string): string[] {
+async function readLines(path: string): Promise<string[]> {
+  const text = await readText(path)
   return text
     .slice(0, text.lastIndexOf('\n') + 1)
     .split('\n')
     .filter(Boolean)
 }
 
-/** What was read, or `none` if it is not there. Any other error stands: what cannot be read must not be taken for nothing. */
-export function unlessMissing<T>(reading: Promise<T>, none: T): Promise<T> {
-  return reading.catch((cause: NodeJS.ErrnoException) => {
-    if (cause.code === 'ENOENT') return none
-    throw new InputError('run', cause.message, 'files that can be read', { cause })
-  })
+function parseLine(text: string): Record<string, unknown> | null {
+  try {
+    const value: unknown = JSON.parse(text)
+    return typeof value === 'object' && value !== null && !Array.isArray(value)
+      ? (value as Record<string, unknown>)
+      : null
+  } catch {
+    return null // The caller says so, or counts it.
+  }
+}
+
+/** The lines up to the last number, rising; and the numbers, from 1, of those that are damaged. */
+function keptLines(texts: readonly string[], key: string, last: number): { kept: string[]; damaged: number[] } {
+  const kept: string[] = []
+  const damaged: number[] = []
+  let highest = 0
+  for (const [i, text] of texts.entries()) {
+    const number = parseLine(text)?.[key]
+    if (typeof number === 'number' && number > last) continue
+    if (Number.isSafeInteger(number) && (number as number) > highest) {
+      kept.push(text)
+      highest = number as number
+    } else damaged.push(i + 1)
+  }
+  return { kept, damaged }
 }
 
 /**

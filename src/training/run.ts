@@ -2,7 +2,6 @@
  * A run is a folder: `config.json` (all settings, resolved), `metrics.jsonl` (a line an update), `checkpoints/`,
  * `rollouts/` (Arrow files, never changed once written), and at the end `summary.json` and `learning-curve.svg`.
  */
-import { readdir, readFile, rm } from 'node:fs/promises'
 import { availableParallelism } from 'node:os'
 import { join } from 'node:path'
 import { pathToFileURL } from 'node:url'
@@ -11,8 +10,8 @@ import { ppo } from '../algorithms/ppo.ts'
 import { type DefinitionRecord, findFactory, recordOf, revive } from '../definition.ts'
 import type { EnvironmentDefinition, EnvironmentFactory } from '../environments/environment.ts'
 import { environmentFactory, environments } from '../environments/registry.ts'
-import { InputError, show, unknownWord } from '../errors.ts'
-import { syncFile, writeWhole } from '../files.ts'
+import { InputError, unknownWord } from '../errors.ts'
+import { listFolder, writeWhole } from '../files.ts'
 import { bestKernelBuild } from '../kernels/bind.ts'
 import { BLOCK_ROWS, type PolicyDefinition, type PolicyModel } from '../policies/policy.ts'
 import { type PolicyFactory, policies, policyFactory } from '../policies/registry.ts'
@@ -33,18 +32,18 @@ import { writeArrow } from '../tables/arrow.ts'
 import type { ModuleTrust } from '../trust.ts'
 import { VERSION } from '../version.ts'
 import { createWorld } from '../world.ts'
-import { listCheckpoints, pruneCheckpoints, readCheckpoint } from './checkpoint.ts'
+import { listCheckpoints, readCheckpoint } from './checkpoint.ts'
 import { learningCurve } from './learning-curve.ts'
 import { metricsLine, type UpdateMetrics } from './metrics.ts'
 import { presetOf } from './presets.ts'
 import {
-  appendLine,
-  claimFolder,
+  type ResumeOptions,
+  RunFolder,
+  readConfig,
+  readOverrides,
   recordFrom,
   recordIn,
   refuseOccupied,
-  unlessMissing,
-  wholeLines,
 } from './run-folder.ts'
 import { createTrainer, type Progress, type Trainer } from './trainer.ts'
 
@@ -200,34 +199,47 @@ export interface RunListeners {
   signal?: AbortSignal
 }
 
-/** A training with its folder. */
+/** A training with its folder, which is this process's until the training has ended. */
 export class Run {
-  readonly folder: string
   readonly definition: RunDefinition
   readonly trainer: Trainer
   /** What a user should be told: set when a resumed run differs in what decides its bits. */
   readonly warnings: readonly string[]
+  readonly #files: RunFolder
 
   /** Use `startRun` or `resumeRun`. */
-  constructor(folder: string, definition: RunDefinition, trainer: Trainer, warnings: readonly string[] = []) {
-    this.folder = folder
+  constructor(files: RunFolder, definition: RunDefinition, trainer: Trainer, warnings: readonly string[] = []) {
+    this.#files = files
     this.definition = definition
     this.trainer = trainer
     this.warnings = warnings
   }
 
+  get folder(): string {
+    return this.#files.path
+  }
+
+  /** Adds a line to the run's `run.log`, with the time. */
+  log(line: string): void {
+    this.#files.log(line)
+  }
+
   /**
-   * Trains to the end of the run, or until it is told to stop.
+   * Trains to the end of the run, or until it is told to stop. Once: to go on, resume the run.
    * @throws InputError if something cannot be written; what was saved before stays.
    */
-  async train({ onUpdate, signal }: RunListeners = {}): Promise<RunSummary> {
-    const { folder, trainer } = this
+  train(listeners: RunListeners = {}): Promise<RunSummary> {
+    return this.#files.during(() => this.#train(listeners).finally(() => this.trainer.close()))
+  }
+
+  async #train({ onUpdate, signal }: RunListeners): Promise<RunSummary> {
+    const { trainer } = this
     const { totalSteps, stopWhenSolved, checkpointEvery, rollouts } = this.definition.settings
     const isSolved = () => stopWhenSolved && trainer.progress().solvedAtStep !== null
     if (isSolved() || trainer.steps >= totalSteps) return this.#finish(isSolved() ? 'solved' : 'complete')
     let status: RunSummary['status'] = 'complete'
     for await (const metrics of trainer.updates({ totalSteps })) {
-      appendLine(join(folder, 'metrics.jsonl'), metricsLine(metrics))
+      this.#files.note(metricsLine(metrics))
       if (rollouts === 'all') await this.#writeRollout()
       if (metrics.update % checkpointEvery === 0) await this.#checkpoint()
       onUpdate?.(metrics, trainer.progress())
@@ -238,23 +250,18 @@ export class Run {
     // The rollout first: if it cannot be written, the run is not at its end, and a resumed one will make it again.
     if (rollouts === 'last') await this.#writeRollout()
     await this.#checkpoint()
-    trainer.close()
     return this.#finish(status)
   }
 
   async #checkpoint(): Promise<void> {
-    await syncFile(join(this.folder, 'metrics.jsonl')) // A checkpoint's metric lines outlive a power failure with it.
-    await this.trainer.save(this.folder)
-    await pruneCheckpoints(this.folder, this.definition.settings.checkpointsKept)
+    await this.#files.checkpoint(() => this.trainer.save(this.folder), this.definition.settings.checkpointsKept)
   }
 
   /** Writes this update's rollout; with `rollouts=last` older ones go. */
   async #writeRollout(): Promise<void> {
     const name = `${String(this.trainer.update).padStart(8, '0')}.arrow`
-    const folder = join(this.folder, 'rollouts')
-    await writeArrow(join(folder, name), this.trainer.rollout.table)
-    if (this.definition.settings.rollouts !== 'last') return
-    for (const other of await readdir(folder)) if (other !== name) await rm(join(folder, other))
+    await writeArrow(this.#files.file('rollouts', name), this.trainer.rollout.table)
+    if (this.definition.settings.rollouts === 'last') await this.#files.keepOnly('rollouts', name)
   }
 
   async #finish(status: RunSummary['status']): Promise<RunSummary> {
@@ -290,7 +297,7 @@ export class Run {
         ...(settings.rollouts === 'none' ? {} : { rollouts: join(folder, 'rollouts') }),
       },
     }
-    const points = (await readMetrics(folder)).flatMap(({ steps, episodeReturn }) =>
+    const points = ((await this.#files.lines()) as unknown as MetricsLine[]).flatMap(({ steps, episodeReturn }) =>
       episodeReturn === null ? [] : [{ x: steps, y: episodeReturn }],
     )
     const labels = { x: `${environment.id}: environment steps`, y: 'mean return of the last 100 episodes' }
@@ -308,32 +315,57 @@ export class Run {
 export async function startRun(definition: RunDefinition, out?: string): Promise<Run> {
   if (out !== undefined) await refuseOccupied(out)
   const trainer = await runTrainer(definition) // Before anything is written: settings may be refused here.
-  const folder = await claimFolder(definition.environment.id, out)
-  // Before config.json makes it a run: one that is resumed need not find the file of weights again.
-  if (definition.settings.weights !== '') await trainer.save(folder)
-  const { environment, policy, algorithm, settings } = definition
-  const config: RunConfig = {
+  const files = await RunFolder.claim(definition.environment.id, out)
+  return files.unlessFails(async () => {
+    // Before config.json makes it a run: one that is resumed need not find the file of weights again.
+    if (definition.settings.weights !== '') await trainer.save(files.path)
+    await files.writeConfig(configOf(files.path, definition))
+    return new Run(files, definition, trainer)
+  })
+}
+
+function configOf(folder: string, { environment, policy, algorithm, settings }: RunDefinition): RunConfig {
+  return {
     colonnade: VERSION,
     environment: recordIn(folder, portable(environment)),
     policy: recordIn(folder, portable(policy)),
     algorithm: recordIn(folder, portable(algorithm)),
     settings,
   }
-  await writeWhole(join(folder, 'config.json'), [`${JSON.stringify(config, null, 2)}\n`])
-  return new Run(folder, definition, trainer)
 }
 
+/** Settings that a run may be given anew when it is resumed: those on which what it did so far does not depend. */
+const RESUMED = ['totalSteps', 'stopWhenSolved', 'checkpointEvery', 'checkpointsKept', 'rollouts', 'threads', 'profile']
+
 /**
- * Takes a run up at its newest checkpoint (at the start, if there is none), after dropping what is younger than it.
- * @throws InputError if the folder holds no run, or its checkpoint is corrupt or of another training.
+ * Takes a run up at its newest checkpoint (at the start, if there is none), after dropping what is younger than it. Settings
+ * that are given anew, like `totalSteps`, with which a complete run goes on, are written to its `config.json`.
+ * @throws InputError if the folder holds no run, another process trains in it, its checkpoint is corrupt or of another
+ * training, or a setting cannot be given anew.
  */
-export async function resumeRun(folder: string, trust: ModuleTrust = {}): Promise<Run> {
-  const definition = await openRun(folder, trust)
-  const hasCheckpoint = (await listCheckpoints(folder)).length > 0
-  const trainer = hasCheckpoint ? await drawnTrainer(definition) : await runTrainer(definition)
-  const warnings = hasCheckpoint ? (await trainer.restore(folder)).warnings : []
-  await dropYounger(folder, trainer.update)
-  return new Run(folder, definition, trainer, warnings)
+export async function resumeRun(
+  folder: string,
+  { from, settings: texts = {}, ...trust }: ResumeOptions = {},
+): Promise<Run> {
+  const given = readOverrides(new Map(RESUMED.map((key) => [key, (runSettings as Settings)[key]!])), texts)
+  const former = await openRun(folder, trust)
+  const settings = { ...former.settings, ...Object.fromEntries(given) } as RunSettings
+  const definition = { ...former, settings }
+  const files = await RunFolder.take(folder)
+  return files.unlessFails(async () => {
+    const hasCheckpoint = from !== undefined || (await listCheckpoints(folder)).length > 0
+    const trainer = hasCheckpoint ? await drawnTrainer(definition) : await runTrainer(definition)
+    const warnings = hasCheckpoint ? [...(await trainer.restore(folder, from)).warnings] : []
+    if (settings.totalSteps !== former.settings.totalSteps) {
+      const numbers = `${former.settings.totalSteps} and is ${settings.totalSteps}`
+      warnings.push(`totalSteps was ${numbers}: what is scheduled until the end goes by the new number from now on`)
+    }
+    if (given.size > 0) await files.writeConfig(configOf(files.path, definition))
+    const { update } = trainer
+    const lines = { key: 'update', last: update, count: update }
+    warnings.push(...(await files.dropYounger({ ...lines, checkpoint: update, tables: 'rollouts', update })))
+    return new Run(files, definition, trainer, warnings)
+  })
 }
 
 /**
@@ -345,12 +377,7 @@ export async function resumeRun(folder: string, trust: ModuleTrust = {}): Promis
  */
 export async function openRun(folder: string, trust: ModuleTrust = {}): Promise<RunDefinition> {
   const path = join(folder, 'config.json')
-  let config: RunConfig
-  try {
-    config = JSON.parse(await readFile(path, 'utf8')) as RunConfig
-  } catch (cause) {
-    throw new InputError('run', `${folder} (${(cause as Error).message})`, 'a run folder with a config.json', { cause })
-  }
+  const config = await readConfig<RunConfig>(folder)
   for (const key of ['environment', 'policy', 'algorithm', 'settings'] as const) {
     if (typeof config?.[key] !== 'object' || config[key] === null)
       throw new InputError(path, `no ${key}`, 'the config.json of a run')
@@ -387,8 +414,7 @@ function modelOf({ environment, policy }: RunDefinition): PolicyModel {
 
 /** The kept rollout files of a run, in the order of their updates. */
 export async function listRollouts(folder: string): Promise<string[]> {
-  const names = await unlessMissing(readdir(join(folder, 'rollouts')), [])
-  return names
+  return (await listFolder(join(folder, 'rollouts')))
     .filter((name) => /^\d+\.arrow$/.test(name))
     .sort()
     .map((name) => join(folder, 'rollouts', name))
@@ -437,34 +463,8 @@ function portable(definition: DefinitionRecord): DefinitionRecord {
   return { id, parameters, ...(builtIn || module === undefined ? {} : { module }) }
 }
 
-interface MetricsRow {
-  readonly update: number
+/** A line of `metrics.jsonl`, as far as the learning curve reads it. */
+interface MetricsLine {
   readonly steps: number
   readonly episodeReturn: number | null
-}
-
-async function readMetrics(folder: string): Promise<MetricsRow[]> {
-  const text = await unlessMissing(readFile(join(folder, 'metrics.jsonl'), 'utf8'), '')
-  return wholeLines(text).map(parseMetrics)
-}
-
-function parseMetrics(line: string): MetricsRow {
-  try {
-    return JSON.parse(line) as MetricsRow
-  } catch (cause) {
-    throw new InputError('metrics.jsonl', show(line), 'a JSON object a line', { cause })
-  }
-}
-
-/** Drops metric lines and rollouts of updates after the given one, and what a run only has at its end. */
-async function dropYounger(folder: string, update: number): Promise<void> {
-  const path = join(folder, 'metrics.jsonl')
-  const lines = wholeLines(await unlessMissing(readFile(path, 'utf8'), ''))
-  const kept = lines.filter((line) => parseMetrics(line).update <= update)
-  const rollouts = await listRollouts(folder) // All is read before anything is dropped.
-  await writeWhole(path, [kept.map((line) => `${line}\n`).join('')])
-  for (const rollout of rollouts) {
-    if (Number.parseInt(rollout.slice(-14), 10) > update) await rm(rollout)
-  }
-  for (const name of ['summary.json', 'learning-curve.svg', 'trace.json']) await rm(join(folder, name), { force: true })
 }

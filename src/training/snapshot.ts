@@ -73,6 +73,30 @@ export function compare(subject: string, what: string, got: unknown, expected: u
   throw new InputError(`${subject}, ${what}`, show(got), `${show(expected)}, as in this training`)
 }
 
+/**
+ * Compares two definitions but for one number, up to which the training goes. Returns a warning where it is another one.
+ * @throws InputError that names the first other parameter in which they differ.
+ */
+export function compareUpTo(
+  subject: string,
+  what: string,
+  number: string,
+  got: DefinitionRecord | null,
+  expected: DefinitionRecord | null,
+): string[] {
+  const then = got?.parameters?.[number]
+  if (expected === null || typeof then !== 'number') {
+    compare(subject, what, got, expected)
+    return []
+  }
+  const now = expected.parameters[number]
+  compare(subject, what, got, { ...expected, parameters: { ...expected.parameters, [number]: then } })
+  if (then === now) return []
+  return [
+    `${what}.${number} was ${then} and is ${now}: what is scheduled until the end goes by the new number from now on`,
+  ]
+}
+
 /** What a resumed run differs in that decides its bits, in words. */
 export function differences(manifest: Manifest, world: World): string[] {
   const pairs = [

@@ -1,8 +1,8 @@
 import { createHash } from 'node:crypto'
-import { readFile } from 'node:fs/promises'
+import { readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { cartPole, configureRun, createTrainer, createWorld, mlp, ppo, type WorldTrainer } from '../../src/index.ts'
-import { listCheckpoints } from '../../src/training/checkpoint.ts'
+import { listCheckpoints, type Manifest, sealManifest } from '../../src/training/checkpoint.ts'
 import { savedTensors } from '../../src/training/snapshot.ts'
 import { SMALL } from './command.ts'
 
@@ -66,4 +66,11 @@ export async function fingerprint(run: string) {
     rollout: await sha256(join(run, 'rollouts', `${newest}.arrow`)),
     metrics: await untimedMetrics(run),
   }
+}
+
+/** Changes what a checkpoint's manifest says, and gives it the checksum of what it says then. */
+export async function editManifest(path: string, change: (manifest: Manifest) => unknown): Promise<void> {
+  const edited = change(JSON.parse(await readFile(path, 'utf8')))
+  const isManifest = typeof edited === 'object' && edited !== null
+  await writeFile(path, JSON.stringify(isManifest ? sealManifest(edited as Manifest) : edited))
 }

@@ -14,7 +14,7 @@ import {
   writeCheckpoint,
 } from '../../src/training/checkpoint.ts'
 import { start } from '../support/command.ts'
-import { advance, sha256, smallTrainer, stateOf } from '../support/small-training.ts'
+import { advance, editManifest, sha256, smallTrainer, stateOf } from '../support/small-training.ts'
 import { contents, temporaryFolder } from '../support/temporary.ts'
 
 let run: string
@@ -26,7 +26,7 @@ function tensor(fill: number, size = 64): Tensor {
   return { name: 'numbers', type: 'U8', shape: [size], bytes: new Uint8Array(size).fill(fill) }
 }
 
-function manifest(update: number): Omit<Manifest, 'format' | 'files'> {
+function manifest(update: number): Omit<Manifest, 'format' | 'files' | 'checksum'> {
   return { colonnade: '0', node: '0', kernels: 'plain', seed: 0, update, steps: 0, seconds: 0, cohorts: {} }
 }
 
@@ -36,8 +36,7 @@ function place(update: number, ...names: string[]): string {
 }
 
 async function edit(update: number, change: (manifest: Manifest) => unknown): Promise<void> {
-  const path = place(update, 'manifest.json')
-  await writeFile(path, JSON.stringify(change(JSON.parse(await readFile(path, 'utf8')))))
+  await editManifest(place(update, 'manifest.json'), change)
 }
 
 /** Fails with an InputError whose message matches, and leaves the trainer exactly as it was. */
@@ -215,16 +214,16 @@ describe('a checkpoint that is not whole', () => {
     const text = await readFile(path, 'utf8')
     for (let size = 0; size < text.trimEnd().length; size += 97) {
       await writeFile(path, text.slice(0, size))
-      await expectRefusal(trainer, /got a manifest that is not JSON \(.+\), expected colonnade checkpoint 1/)
+      await expectRefusal(trainer, /got a manifest that is not JSON \(.+\), expected colonnade checkpoint 2/)
     }
   })
 
   test.each<[string, unknown, RegExp]>([
-    ['is null', null, /got format undefined, expected "colonnade checkpoint 1"/],
-    ['is a number', 3, /got format undefined, expected "colonnade checkpoint 1"/],
-    ['is of no format', {}, /got format undefined, expected "colonnade checkpoint 1"/],
-    ['is of a later format', { format: 'colonnade checkpoint 2' }, /got format "colonnade checkpoint 2", expected/],
-    ['says nothing but its format', { format: 'colonnade checkpoint 1' }, /checkpoint .+00000001/],
+    ['is null', null, /got format undefined, expected "colonnade checkpoint 2"/],
+    ['is a number', 3, /got format undefined, expected "colonnade checkpoint 2"/],
+    ['is of no format', {}, /got format undefined, expected "colonnade checkpoint 2"/],
+    ['is of a later format', { format: 'colonnade checkpoint 3' }, /got format "colonnade checkpoint 3", expected/],
+    ['says nothing but its format', { format: 'colonnade checkpoint 2' }, /checkpoint .+00000001/],
   ])('is refused when its manifest %s', async (_, written, message) => {
     await edit(1, () => written)
     await expectRefusal(trainer, message)
@@ -237,6 +236,61 @@ describe('a checkpoint that is not whole', () => {
       await expectRefusal(trainer, /checkpoint .+00000001/)
     },
   )
+
+  test('is refused when its manifest was changed anywhere, and names the next older one that is whole', async () => {
+    await trainer.save(run)
+    const path = place(2, 'manifest.json')
+    const whole = await readFile(path)
+    for (const [from, to] of [
+      ['"steps": 128', '"steps": 126'],
+      ['"seed": 1', '"seed": 3'],
+      ['"episodes"', '"epizodes"'],
+      ['"colonnade checkpoint 2"', '"colonnade checkpoint 1"'],
+    ] as const) {
+      await writeFile(path, whole.toString().replace(from, to))
+      expect(await readFile(path)).not.toEqual(whole)
+      await expectRefusal(
+        trainer,
+        /00000002: got a manifest with SHA-256 .+, expected .+ corrupt; whole is the checkpoint of 1, taken with from=1/,
+      )
+    }
+    await truncate(place(1, 'columns.safetensors'), 10)
+    await expectRefusal(trainer, /the file is corrupt$/)
+    await writeFile(path, whole)
+    await (await smallTrainer()).restore(run)
+  })
+
+  test.each<[string, unknown, string]>([
+    ['update', 3, 'the manifest of update 3, expected that of 1'],
+    ['update', -1, 'update -1 in its manifest, expected a whole number ≥ 0'],
+    ['steps', 2.5, 'steps 2.5 in its manifest, expected a whole number ≥ 0'],
+    ['seconds', -0.25, 'seconds -0.25 in its manifest, expected a number ≥ 0'],
+    ['seconds', null, 'seconds null in its manifest, expected a number ≥ 0'],
+    ['seed', '1', 'seed "1" in its manifest, expected a whole number ≥ 0'],
+    ['episodes', -7, 'episodes of cohort mlp -7 in its manifest, expected a whole number ≥ 0'],
+    ['version', 1e300, 'version of cohort mlp 1e+300 in its manifest, expected a whole number ≥ 0'],
+    ['numLanes', 0, 'numLanes of cohort mlp 0 in its manifest, expected a whole number ≥ 1'],
+    [
+      'solvedAtSeconds',
+      'early',
+      'solvedAtSeconds of cohort mlp "early" in its manifest, expected a number ≥ 0, or null',
+    ],
+  ])('is refused when it says that %s is %j', async (key, value, message) => {
+    await edit(1, (whole) => {
+      const cohort = whole.cohorts.mlp!
+      return key in whole ? { ...whole, [key]: value } : { ...whole, cohorts: { mlp: { ...cohort, [key]: value } } }
+    })
+    await expectRefusal(trainer, `got ${message}`)
+  })
+
+  test('is read where it was written before manifests had a checksum of their own', async () => {
+    const path = place(1, 'manifest.json')
+    const { checksum, ...rest } = JSON.parse(await readFile(path, 'utf8'))
+    await writeFile(path, JSON.stringify({ ...rest, format: 'colonnade checkpoint 1' }))
+    const other = await smallTrainer()
+    await other.restore(run)
+    expect(other.update).toBe(1)
+  })
 
   test('is refused when its columns are those of another checkpoint', async () => {
     await trainer.save(run)
@@ -288,7 +342,7 @@ describe('a checkpoint of another training', () => {
   test('is refused when its columns do not fit, though its manifest says that they do', async () => {
     const trainer = await smallTrainer()
     const { manifest: written, tensors } = await readCheckpoint(run)
-    const { format, files, ...rest } = written
+    const { format, files, checksum, ...rest } = written
     const columns = [...tensors.values()]
     await rm(place(1), { recursive: true })
     await writeCheckpoint(run, columns.slice(1), rest)

@@ -14,7 +14,7 @@ import {
 } from '../../src/index.ts'
 import { listCheckpoints, readCheckpoint } from '../../src/training/checkpoint.ts'
 import { counter } from '../support/counter.ts'
-import { fingerprint, smallRun, stateOf, untimedMetrics } from '../support/small-training.ts'
+import { editManifest, fingerprint, smallRun, stateOf, untimedMetrics } from '../support/small-training.ts'
 import { contents, temporaryFolder } from '../support/temporary.ts'
 
 let folder: string
@@ -149,6 +149,19 @@ describe('startRun', () => {
     await rm(join(folder, 'notes'))
     await startRun(await smallRun(), folder)
     expect(await readdir(folder)).toContain('config.json')
+  })
+
+  test('takes up what a start left that was cut off before there was a run', async () => {
+    await mkdir(join(folder, 'checkpoints', '.00000000.4711.tmp'), { recursive: true })
+    await mkdir(join(folder, 'checkpoints', '00000000'))
+    await writeFile(join(folder, 'config.json.4711.tmp'), '{"colon')
+    await train(folder)
+    expect((await readdir(folder)).sort()).toEqual(
+      ['checkpoints', 'config.json', 'learning-curve.svg', 'metrics.jsonl', 'rollouts', 'summary.json'].sort(),
+    )
+    expect(await listCheckpoints(folder)).toEqual([8])
+    await rm(join(folder, 'config.json'))
+    await expect(startRun(await smallRun(), folder)).rejects.toThrow('which is not empty') // It holds work of somebody.
   })
 
   test('refuses settings that do not go together before anything is written', async () => {
@@ -323,7 +336,7 @@ describe('resumeRun', () => {
   test('warns of a checkpoint under other kernels', async () => {
     const path = join(folder, 'checkpoints/00000008/manifest.json')
     const manifest = JSON.parse(await readFile(path, 'utf8'))
-    await writeFile(path, JSON.stringify({ ...manifest, kernels: 'other' }))
+    await editManifest(path, (whole) => ({ ...whole, kernels: 'other' }))
     const { warnings } = await resumeRun(folder)
     expect(warnings).toEqual([
       `kernels was other and is ${manifest.kernels}: the run goes on, but not with the same bits`,
@@ -340,6 +353,75 @@ describe('resumeRun', () => {
     await expect(resuming).rejects.toThrow(InputError)
     await expect(resuming).rejects.toThrow(/checkpoint .+00000008: got .+SHA-256.+, expected .+corrupt/)
     expect(await contents(folder)).toEqual(before)
+  })
+
+  test('names the next older checkpoint that is whole, and goes on from it where that is asked', async () => {
+    const words = ['checkpointEvery=3', 'rollouts=all']
+    const [whole, broken] = [join(folder, 'whole'), join(folder, 'broken')]
+    await train(whole, { words })
+    await cp(whole, broken, { recursive: true })
+    await writeFile(join(broken, 'checkpoints/00000008/columns.safetensors'), 'damaged')
+    await expect(resumeRun(broken)).rejects.toThrow(
+      /00000008: got .+; whole is the checkpoint of 6, taken with from=6$/,
+    )
+    await expect(resumeRun(broken, { from: 5 })).rejects.toThrow(/got update 5, expected one of 3, 6, 8/)
+    await expect(resumeRun(broken, { from: 8 })).rejects.toThrow(/the file is corrupt$/)
+    expect(await listCheckpoints(broken)).toEqual([3, 6, 8])
+    const run = await resumeRun(broken, { from: 6 })
+    expect(run.trainer.update).toBe(6)
+    expect(await listCheckpoints(broken)).toEqual([3, 6])
+    expect(await readdir(join(broken, 'rollouts'))).toHaveLength(6)
+    await run.train()
+    expect(await fingerprint(broken)).toEqual(await fingerprint(whole))
+  })
+
+  test('repairs metrics.jsonl up to the checkpoint, line by line, and tells what is lost', async () => {
+    const path = join(folder, 'metrics.jsonl')
+    const lines = (await readFile(path, 'utf8')).trimEnd().split('\n')
+    const spoilt = lines.with(2, lines[2]!.slice(0, 40)).with(3, '\0\0\0\0').with(5, lines[1]!).with(6, '[6]')
+    await writeFile(path, `${spoilt.join('\n')}\n{"update": 9}\n{"upd`)
+    const { warnings } = await resumeRun(folder)
+    const warning = 'metrics.jsonl: 4 damaged lines left out (the first is line 3); 4 lines of 8 are lost'
+    expect(warnings).toEqual([warning])
+    expect(await readFile(path, 'utf8')).toBe([0, 1, 4, 7].map((i) => `${lines[i]}\n`).join(''))
+    expect(await readFile(join(folder, 'run.log'), 'utf8')).toMatch(
+      new RegExp(`^[\\dT:.Z-]+ process ${process.pid}: ${warning.replaceAll(/[()]/g, '\\$&')}\n$`),
+    )
+    await rm(path)
+    expect((await resumeRun(folder)).warnings).toEqual(['metrics.jsonl: 8 lines of 8 are lost'])
+  })
+
+  test('goes on with a complete run as the uninterrupted one where it is given more steps', async () => {
+    const [short, long] = [join(folder, 'short'), join(folder, 'long')]
+    const words = ['ppo.learningRateSchedule=constant', 'checkpointEvery=3']
+    await train(long, { words })
+    await train(short, { words: [...words, 'totalSteps=1280'] })
+    const run = await resumeRun(short, { settings: { totalSteps: '2048', checkpointsKept: '1' } })
+    expect(run.warnings).toEqual([
+      'totalSteps was 1280 and is 2048: what is scheduled until the end goes by the new number from now on',
+    ])
+    expect(await run.train()).toMatchObject({ status: 'complete', totalSteps: 2048, updates: 8 })
+    expect(await fingerprint(short)).toEqual(await fingerprint(long))
+    expect(await listCheckpoints(short)).toEqual([8])
+    expect((await openRun(short)).settings).toMatchObject({ totalSteps: 2048, checkpointsKept: 1 })
+    for (const key of ['seed', 'numLanes', 'ppo.gamma', 'constructor']) {
+      await expect(resumeRun(short, { settings: { [key]: '3' } })).rejects.toThrow(`key: got "${key}", expected one of`)
+    }
+    await expect(resumeRun(short, { settings: { totalSteps: 'more' } })).rejects.toThrow('totalSteps: got "more"')
+  })
+
+  test('of a run that this process trains is refused; one that was not trained gives way', async () => {
+    const run = await resumeRun(folder, { settings: { totalSteps: '2560' } })
+    const other = await resumeRun(folder)
+    await expect(run.train()).rejects.toThrow('one that has ended, or that was taken up again since')
+    let refusal: unknown
+    await other.train({
+      onUpdate() {
+        refusal ??= resumeRun(folder).catch((error) => error)
+      },
+    })
+    expect(await refusal).toBeInstanceOf(InputError)
+    expect(String(await refusal)).toContain('one that this process works in')
   })
 
   test('refuses the checkpoint of another training, and drops nothing', async () => {

@@ -3,7 +3,6 @@
  * (Arrow files, one an update), and at its end `model/`, `summary.json` and `learning-curve.svg`. With an adapter there is
  * `adapter/` instead of `model/`, as it was at the newest checkpoint.
  */
-import { readdir, readFile, rm } from 'node:fs/promises'
 import { availableParallelism } from 'node:os'
 import { join } from 'node:path'
 import { pathToFileURL } from 'node:url'
@@ -14,7 +13,7 @@ import { type DefinitionRecord, findFactory, recordOf, revive } from '../../defi
 import { textEnvironments } from '../../environments/tasks/registry.ts'
 import type { TextEnvironmentDefinition, TextEnvironmentFactory } from '../../environments/text.ts'
 import { InputError, show, unknownWord } from '../../errors.ts'
-import { syncFile, writeWhole } from '../../files.ts'
+import { readText, writeWhole } from '../../files.ts'
 import { bestKernelBuild, NUM_SLOTS } from '../../kernels/bind.ts'
 import { saveTransformer } from '../../policies/transformer/folder.ts'
 import { saveLora } from '../../policies/transformer/lora-folder.ts'
@@ -32,16 +31,16 @@ import { type LanguageModelDefinition, languageModel } from '../../text/language
 import type { ModuleTrust } from '../../trust.ts'
 import { VERSION } from '../../version.ts'
 import { createWorld } from '../../world.ts'
-import { listCheckpoints, pruneCheckpoints } from '../checkpoint.ts'
+import { listCheckpoints } from '../checkpoint.ts'
 import { learningCurve } from '../learning-curve.ts'
 import {
-  appendLine,
-  claimFolder,
+  type ResumeOptions,
+  RunFolder,
+  readConfig,
+  readOverrides,
   recordFrom,
   recordIn,
   refuseOccupied,
-  unlessMissing,
-  wholeLines,
 } from '../run-folder.ts'
 import { dataset } from './dataset-environment.ts'
 import type { TextMetrics } from './metrics.ts'
@@ -216,20 +215,29 @@ export async function configureTextRun(
   }
 }
 
-/** A training of a language model with its folder. */
+/** A training of a language model with its folder, which is this process's until the training has ended. */
 export class TextRun {
-  readonly folder: string
   readonly definition: TextRunDefinition
   readonly trainer: TextTrainer
   /** What a user should be told: set when a resumed run differs in what decides its bits. */
   readonly warnings: readonly string[]
+  readonly #files: RunFolder
 
   /** Use `startTextRun` or `resumeTextRun`. */
-  constructor(folder: string, definition: TextRunDefinition, trainer: TextTrainer, warnings: readonly string[] = []) {
-    this.folder = folder
+  constructor(files: RunFolder, definition: TextRunDefinition, trainer: TextTrainer, warnings: readonly string[] = []) {
+    this.#files = files
     this.definition = definition
     this.trainer = trainer
     this.warnings = warnings
+  }
+
+  get folder(): string {
+    return this.#files.path
+  }
+
+  /** Adds a line to the run's `run.log`, with the time. */
+  log(line: string): void {
+    this.#files.log(line)
   }
 
   /** Steps of both phases together, when it is complete. */
@@ -239,10 +247,14 @@ export class TextRun {
   }
 
   /**
-   * Trains to the end of the run, or until it is told to stop.
+   * Trains to the end of the run, or until it is told to stop. Once: to go on, resume the run.
    * @throws InputError if something cannot be written; what was saved before stays.
    */
-  async train({ onStep, signal }: TextRunListeners = {}): Promise<TextRunSummary> {
+  train(listeners: TextRunListeners = {}): Promise<TextRunSummary> {
+    return this.#files.during(() => this.#train(listeners).finally(() => this.trainer.close()))
+  }
+
+  async #train({ onStep, signal }: TextRunListeners): Promise<TextRunSummary> {
     const { trainer } = this
     for await (const metrics of trainer.supervise()) {
       await this.#note(metrics)
@@ -259,30 +271,29 @@ export class TextRun {
     }
     const isComplete = trainer.sftSteps + trainer.rlUpdates >= this.totalSteps
     await this.#checkpoint()
-    trainer.close()
     return this.#finish(isComplete ? 'complete' : 'interrupted')
   }
 
   /** What a policy elsewhere can load while the run goes on. */
   get #adapterFolder(): string {
-    return join(this.folder, 'adapter')
+    return this.#files.file('adapter')
   }
 
   async #note(metrics: TextMetrics): Promise<void> {
     const { rl, ...top } = metrics
-    const line = { move: this.trainer.moves, ...top, ...(rl ?? {}) }
-    appendLine(join(this.folder, 'metrics.jsonl'), `${JSON.stringify(line)}\n`)
+    this.#files.note({ move: this.trainer.moves, ...top, ...(rl ?? {}) })
     const done = this.trainer.sftSteps + this.trainer.rlUpdates
     if (done % this.definition.settings.checkpointEvery === 0) await this.#checkpoint()
   }
 
   async #checkpoint(): Promise<void> {
-    await syncFile(join(this.folder, 'metrics.jsonl')) // A checkpoint's metric lines outlive a power failure with it.
-    await this.trainer.save(this.folder)
-    const { adapter } = this.trainer.cohort
-    if (adapter !== null)
-      await saveLora(this.#adapterFolder, adapter.lora, adapter.weights, baseOf(this.definition.policy))
-    await pruneCheckpoints(this.folder, this.definition.settings.checkpointsKept)
+    const save = async () => {
+      await this.trainer.save(this.folder)
+      const { adapter } = this.trainer.cohort
+      if (adapter !== null)
+        await saveLora(this.#adapterFolder, adapter.lora, adapter.weights, baseOf(this.definition.policy))
+    }
+    await this.#files.checkpoint(save, this.definition.settings.checkpointsKept)
   }
 
   /** Writes this update's trajectories; with `trajectories=last` older ones go. */
@@ -290,16 +301,14 @@ export class TextRun {
     const { trajectories } = this.definition.settings
     if (trajectories === 'none') return
     const name = `${String(this.trainer.rlUpdates).padStart(8, '0')}.arrow`
-    const folder = join(this.folder, 'trajectories')
-    await this.trainer.writeTrajectories(join(folder, name))
-    if (trajectories === 'last')
-      for (const other of await readdir(folder)) if (other !== name) await rm(join(folder, other))
+    await this.trainer.writeTrajectories(this.#files.file('trajectories', name))
+    if (trajectories === 'last') await this.#files.keepOnly('trajectories', name)
   }
 
   async #finish(status: TextRunSummary['status']): Promise<TextRunSummary> {
     const { folder, trainer, definition } = this
     const { settings, environment, rl: reinforced } = definition
-    const lines = await readLines(folder)
+    const lines = (await this.#files.lines()) as unknown as MetricsLine[]
     const updates = lines.filter(({ phase }) => phase === 'rl')
     const groups = updates.flatMap(({ groupRewards }) => groupRewards)
     const { model, weights, adapter } = trainer.cohort
@@ -366,21 +375,6 @@ interface MetricsLine {
   readonly updateSeconds: number
 }
 
-async function readLines(folder: string): Promise<MetricsLine[]> {
-  const path = join(folder, 'metrics.jsonl')
-  return wholeLines(await unlessMissing(readFile(path, 'utf8'), '')).map((line, i) =>
-    parseMetrics(`${path}:${i + 1}`, line),
-  )
-}
-
-function parseMetrics(subject: string, line: string): MetricsLine {
-  try {
-    return JSON.parse(line) as MetricsLine
-  } catch (cause) {
-    throw new InputError(subject, (cause as Error).message, 'a line of JSON', { cause })
-  }
-}
-
 /** Where an adapter's model is, if it is anywhere. */
 function baseOf({ parameters }: LanguageModelDefinition): string | null {
   return (parameters.folder as string) || null
@@ -405,9 +399,15 @@ function mean(values: readonly number[]): number {
 export async function startTextRun(definition: TextRunDefinition, out?: string): Promise<TextRun> {
   if (out !== undefined) await refuseOccupied(out)
   const trainer = await textRunTrainer(definition) // Before anything is written: settings may be refused here.
-  const { environment, policy, sft, rl, settings } = definition
-  const folder = await claimFolder(environment.id.replaceAll('/', '-'), out)
-  const config: TextRunConfig = {
+  const files = await RunFolder.claim(definition.environment.id.replaceAll('/', '-'), out)
+  return files.unlessFails(async () => {
+    await files.writeConfig(configOf(files.path, definition))
+    return new TextRun(files, definition, trainer)
+  })
+}
+
+function configOf(folder: string, { environment, policy, sft, rl, settings }: TextRunDefinition): TextRunConfig {
+  return {
     colonnade: VERSION,
     environment: recordIn(folder, portable(environment)),
     policy: recordIn(folder, portable(policy)),
@@ -415,44 +415,69 @@ export async function startTextRun(definition: TextRunDefinition, out?: string):
     rl: rl === null ? null : recordIn(folder, portable(rl)),
     settings,
   }
-  await writeWhole(join(folder, 'config.json'), [`${JSON.stringify(config, null, 2)}\n`])
-  return new TextRun(folder, definition, trainer)
+}
+
+/** Settings that a run may be given anew when it is resumed: those on which what it did so far does not depend. */
+const RESUMED = ['checkpointEvery', 'checkpointsKept', 'trajectories', 'threads']
+
+/** The settings that a run of this definition may be given anew. */
+function resumedKeys({ sft: supervised, rl: reinforced }: TextRunDefinition): Map<string, Setting> {
+  const keys = new Map(RESUMED.map((key) => [key, (textRunSettings as Settings)[key]!]))
+  if (supervised !== null) keys.set('sft.steps', sftSettings.steps)
+  if (reinforced !== null) keys.set('rl.updates', rlSettings.updates)
+  return keys
+}
+
+/** The definition with settings given anew. */
+function overridden(definition: TextRunDefinition, given: ReadonlyMap<string, SettingValue>): TextRunDefinition {
+  const part = (prefix: string) =>
+    Object.fromEntries(
+      [...given].filter(([key]) => key.startsWith(prefix)).map(([key, value]) => [key.slice(prefix.length), value]),
+    )
+  const { sft: supervised, rl: reinforced } = definition
+  const own = Object.fromEntries([...given].filter(([key]) => !key.includes('.')))
+  return {
+    ...definition,
+    sft: supervised && sft({ ...supervised.parameters, ...part('sft.') } as never),
+    rl: reinforced && rl({ ...reinforced.parameters, ...part('rl.') } as never),
+    settings: { ...definition.settings, ...own } as TextRunDefinition['settings'],
+  }
 }
 
 /**
- * Takes a run up at its newest checkpoint (at the start, if there is none), after dropping what is younger than it.
- * @throws InputError if the folder holds no run of a language model, or its checkpoint is corrupt or of another training.
+ * Takes a run up at its newest checkpoint (at the start, if there is none), after dropping what is younger than it. Settings
+ * that are given anew, like `rl.updates`, with which a complete run goes on, are written to its `config.json`.
+ * @throws InputError if the folder holds no run of a language model, another process trains in it, its checkpoint is corrupt or
+ * of another training, or a setting cannot be given anew.
  */
-export async function resumeTextRun(folder: string, trust: ModuleTrust = {}): Promise<TextRun> {
-  const definition = await openTextRun(folder, trust)
-  const trainer = await textRunTrainer(definition)
-  const hasCheckpoint = (await listCheckpoints(folder)).length > 0
-  const warnings = hasCheckpoint ? await trainer.restore(folder) : []
-  const path = join(folder, 'metrics.jsonl')
-  const lines = wholeLines(await unlessMissing(readFile(path, 'utf8'), ''))
-  const kept = lines.filter((line, i) => parseMetrics(`${path}:${i + 1}`, line).move <= trainer.moves)
-  await writeWhole(path, [kept.map((line) => `${line}\n`).join('')])
-  for (const name of await unlessMissing(readdir(join(folder, 'trajectories')), [])) {
-    if (Number.parseInt(name, 10) > trainer.rlUpdates) await rm(join(folder, 'trajectories', name))
-  }
-  for (const name of ['summary.json', 'learning-curve.svg']) await rm(join(folder, name), { force: true })
-  return new TextRun(folder, definition, trainer, warnings)
+export async function resumeTextRun(
+  folder: string,
+  { from, settings: texts = {}, ...trust }: ResumeOptions = {},
+): Promise<TextRun> {
+  const former = await openTextRun(folder, trust)
+  const given = readOverrides(resumedKeys(former), texts)
+  const definition = overridden(former, given)
+  const files = await RunFolder.take(folder)
+  return files.unlessFails(async () => {
+    const trainer = await textRunTrainer(definition)
+    const hasCheckpoint = from !== undefined || (await listCheckpoints(folder)).length > 0
+    const warnings = hasCheckpoint ? [...(await trainer.restore(folder, from))] : []
+    if (given.size > 0) await files.writeConfig(configOf(files.path, definition))
+    const { moves, sftSteps, rlUpdates } = trainer
+    const lines = { key: 'move', last: moves, count: sftSteps + rlUpdates }
+    const younger = { ...lines, checkpoint: moves, tables: 'trajectories', update: rlUpdates }
+    warnings.push(...(await files.dropYounger(younger)))
+    return new TextRun(files, definition, trainer, warnings)
+  })
 }
 
 /** True if the folder holds a run of a language model. */
 export async function isTextRun(folder: string): Promise<boolean> {
-  const text = await unlessMissing(readFile(join(folder, 'config.json'), 'utf8'), '{}')
-  return Object.hasOwn(parseConfig(folder, text), 'sft')
-}
-
-function parseConfig(folder: string, text: string): TextRunConfig {
-  try {
-    const config: unknown = JSON.parse(text)
-    if (typeof config === 'object' && config !== null) return config as TextRunConfig
-    throw new Error(`it holds ${show(config)}`)
-  } catch (cause) {
-    throw new InputError('run', `${folder} (${(cause as Error).message})`, 'a run folder with a config.json', { cause })
-  }
+  const text = await readText(join(folder, 'config.json'))
+  if (text === '') return false
+  const config = await readConfig<unknown>(folder)
+  if (typeof config === 'object' && config !== null) return Object.hasOwn(config, 'sft')
+  throw new InputError('run', `${folder} (it holds ${show(config)})`, 'a run folder with a config.json')
 }
 
 /**
@@ -461,7 +486,7 @@ function parseConfig(folder: string, text: string): TextRunConfig {
  */
 export async function openTextRun(folder: string, trust: ModuleTrust = {}): Promise<TextRunDefinition> {
   const path = join(folder, 'config.json')
-  const config = parseConfig(folder, await readFile(path, 'utf8'))
+  const config = await readConfig<TextRunConfig>(folder)
   for (const key of ['environment', 'policy', 'settings'] as const) {
     if (typeof config?.[key] === 'object' && config[key] !== null) continue
     throw new InputError(path, `${key} ${show(config?.[key])}`, 'the config.json of a run of a language model')

@@ -28,7 +28,7 @@ import { awaitAnswers, move } from '../../tick.ts'
 import { VERSION } from '../../version.ts'
 import { checkWorld, type World } from '../../world.ts'
 import { readCheckpoint, type TextRecord, writeCheckpoint } from '../checkpoint.ts'
-import { compare, differences, restoreTensors, savedTensors } from '../snapshot.ts'
+import { compare, compareUpTo, differences, restoreTensors, savedTensors } from '../snapshot.ts'
 import { refuseInWorker } from '../team.ts'
 import { refuseGroups } from './group-filter.ts'
 import { mismatchKl, rangeOf, rewardMetrics, type TextMetrics } from './metrics.ts'
@@ -457,12 +457,13 @@ export class TextTrainer {
   }
 
   /**
-   * Takes up the newest checkpoint of the folder. Returns what a user should be warned of.
+   * Takes up the newest checkpoint of the folder, or that of the given number. Returns what a user should be warned of. How many
+   * steps and updates there are to be need not be what it was: a training that was complete then goes on.
    * @throws InputError if there is none, it is corrupt, or it is of another training; then nothing is changed.
    */
-  async restore(folder: string): Promise<readonly string[]> {
+  async restore(folder: string, number?: number): Promise<readonly string[]> {
     this.#checkNotMidway('trainer.restore()')
-    const { path, manifest, tensors } = await readCheckpoint(folder)
+    const { path, manifest, tensors } = await readCheckpoint(folder, number)
     const subject = `checkpoint ${path}`
     const { text } = manifest
     if (text === undefined) throw new InputError(subject, 'one of no language model', 'one of this training')
@@ -471,8 +472,13 @@ export class TextTrainer {
     compare(subject, 'seed', manifest.seed, this.world.seed)
     compare(subject, 'environment', text.environment, withoutModule(environment))
     compare(subject, 'policy', text.policy, withoutModule(policyDefinition))
-    compare(subject, 'sft', text.sft, sft === undefined ? null : withoutModule(sft))
-    compare(subject, 'rl', text.rl, rl === undefined ? null : withoutModule(rl))
+    const warnings = [
+      ...compareUpTo(subject, 'sft', 'steps', text.sft, sft === undefined ? null : withoutModule(sft)),
+      ...compareUpTo(subject, 'rl', 'updates', text.rl, rl === undefined ? null : withoutModule(rl)),
+    ]
+    if ((text.rlUpdates > 0 || !text.isBetweenUpdates) && sft !== undefined) {
+      compare(subject, 'sft, steps, after which updates came', text.sftSteps, sft.settings.steps)
+    }
     compare(subject, 'numLanes', text.numLanes, numLanes)
     restoreTensors(subject, this.world, tensors)
     trajectories.clear()
@@ -491,7 +497,7 @@ export class TextTrainer {
     for (const group of text.admitted) this.#admitted.add(group)
     this.#seconds = manifest.seconds
     this.#cohort.version = text.version
-    return differences(manifest, this.world)
+    return [...warnings, ...differences(manifest, this.world)]
   }
 }
 

@@ -2,8 +2,9 @@ import { existsSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, expect, test } from 'vitest'
 import { loadLora } from '../../../src/policies/transformer/lora-folder.ts'
+import { listCheckpoints } from '../../../src/training/checkpoint.ts'
 import { loadTrainedModel } from '../../../src/training/text/evaluate.ts'
-import { configureTextRun, openTextRun, startTextRun } from '../../../src/training/text/run.ts'
+import { configureTextRun, openTextRun, resumeTextRun, startTextRun } from '../../../src/training/text/run.ts'
 import { temporaryFolder } from '../../support/temporary.ts'
 
 describe('a run with adapters', () => {
@@ -42,6 +43,51 @@ describe('a run with adapters', () => {
     }
     const { model, adapter } = run.trainer.cohort
     expect((await loadLora(join(folder, 'adapter'), model)).weights).toEqual(adapter!.weights)
+  })
+})
+
+describe('a run that is resumed', () => {
+  const words = (updates: number) => ({
+    'environment.maxLength': '3',
+    'languageModel.width': '8',
+    'languageModel.layers': '1',
+    'sft.steps': '2',
+    'sft.batchSize': '4',
+    'rl.groupSize': '2',
+    'rl.groupsPerUpdate': '2',
+    'rl.updates': String(updates),
+    checkpointEvery: '2',
+    checkpointsKept: '9',
+    numLanes: '4',
+    threads: '1',
+  })
+
+  test('goes on from an older checkpoint, with repaired metrics, and further than it was to go, to the same bits', async () => {
+    const here = await temporaryFolder()
+    const [long, short] = [join(here, 'long'), join(here, 'short')]
+    await (await startTextRun(await configureTextRun('text/reverse', words(6)), long)).train()
+    await (await startTextRun(await configureTextRun('text/reverse', words(4)), short)).train()
+    const numbers = await listCheckpoints(short)
+    const newest = join(short, 'checkpoints', String(numbers.at(-1)).padStart(8, '0'), 'manifest.json')
+    writeFileSync(newest, readFileSync(newest, 'utf8').replace('"rlUpdates": 4', '"rlUpdates": 3'))
+    await expect(resumeTextRun(short)).rejects.toThrow(`whole is the checkpoint of ${numbers.at(-2)}, taken with from=`)
+    const metrics = join(short, 'metrics.jsonl')
+    writeFileSync(metrics, readFileSync(metrics, 'utf8').replace('{', '{{'))
+    const run = await resumeTextRun(short, { from: numbers.at(-2)!, settings: { 'rl.updates': '6' } })
+    expect(run.warnings).toEqual([
+      'rl.updates was 4 and is 6: what is scheduled until the end goes by the new number from now on',
+      'metrics.jsonl: 1 damaged lines left out (the first is line 1); 1 lines of 4 are lost',
+    ])
+    expect(await run.train()).toMatchObject({ status: 'complete', updates: 6 })
+    const file = (folder: string) => readFileSync(join(folder, 'model', 'model.safetensors'))
+    expect(file(short)).toEqual(file(long))
+    expect((await openTextRun(short)).rl!.settings.updates).toBe(6)
+    for (const key of ['seed', 'rl.groupSize', 'languageModel.width']) {
+      await expect(resumeTextRun(short, { settings: { [key]: '4' } })).rejects.toThrow(`key: got "${key}"`)
+    }
+    await expect(resumeTextRun(short, { settings: { 'sft.steps': '3' } })).rejects.toThrow(
+      'sft, steps, after which updates came: got 2, expected 3',
+    )
   })
 })
 
