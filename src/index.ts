@@ -275,7 +275,15 @@ export { type LanguageModel, loadLanguageModel } from './text/load-language-mode
 export { loadTokenizer } from './text/load-tokenizer.ts'
 export { StopStrings } from './text/stop-strings.ts'
 export type { DecodeOptions, EncodeOptions, Tokenizer } from './text/tokenizer.ts'
-export { promptIds, renderIds, type TrainingExample, trainingExample, turnIds } from './text/turn-ids.ts'
+export {
+  type NextTurn,
+  nextTurn,
+  promptIds,
+  renderIds,
+  type TrainingExample,
+  trainingRows,
+  turnIds,
+} from './text/turn-ids.ts'
 export { loadAdapter } from './text-cohort.ts'
 export { collect, tick } from './tick.ts'
 export { type EvaluateOptions, type Evaluation, evaluate, recordEpisodes } from './training/evaluate.ts'

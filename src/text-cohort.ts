@@ -6,8 +6,8 @@ import type { World as EcsWorld } from 'bitecs'
 import { type Columns, column, type Plan, saved } from './components/column.ts'
 import { type Conversation, conversationPlan, Talk } from './components/conversation.ts'
 import { fingerprint, withoutModule } from './definition.ts'
-import type { Message, Reply, TextEnvironmentDefinition } from './environments/text.ts'
-import { InputError, show } from './errors.ts'
+import { type Message, type Reply, stopReasons, type TextEnvironmentDefinition } from './environments/text.ts'
+import { InputError, show, unknownWord } from './errors.ts'
 import type { Kernels } from './kernels/bind.ts'
 import { createLanes } from './lanes.ts'
 import { type DecoderColumns, decoderPlan, decoderShare, TransformerDecoder } from './policies/transformer/decoder.ts'
@@ -17,8 +17,9 @@ import type { TransformerModel } from './policies/transformer/model.ts'
 import { type QuantizedColumns, quantizedPlan, quantizeTransformer } from './policies/transformer/quantized.ts'
 import { checkSampling, type Sampling } from './policies/transformer/sampling.ts'
 import { Random } from './random.ts'
-import { Trajectories } from './tables/trajectories.ts'
+import { Trajectories, type Trajectory } from './tables/trajectories.ts'
 import { checkTokenizer } from './text/check-tokenizer.ts'
+import { type ExampleUse, type TooLong, tooLongs, type UsableExamples, usableExamples } from './text/examples.ts'
 import type { LanguageModelDefinition, OpenLanguageModel } from './text/language-model.ts'
 import { StopStrings } from './text/stop-strings.ts'
 import type { Tokenizer } from './text/tokenizer.ts'
@@ -43,7 +44,21 @@ export interface TextCohortOptions {
   explore?: boolean
   /** Seconds after which the environment's reply counts as failed. Default 60. */
   replySeconds?: number
+  /**
+   * What becomes of an example that is longer than the context. All of them are looked at before the first conversation. Where it
+   * is not given, an example is looked at when its turn comes, and one that is too long is an error then.
+   */
+  tooLong?: TooLong
+  /**
+   * What becomes of a conversation whose turn its budget or the context cut off, where the environment has more to say: it ends
+   * there (default), or the turn is closed and the model hears what was said, as far as the context has room.
+   */
+  cutTurn?: CutTurn
 }
+
+/** What becomes of a conversation whose turn was cut off. */
+export const cutTurns = ['end', 'continue'] as const
+export type CutTurn = (typeof cutTurns)[number]
 
 /** A reply that is awaited. */
 export interface PendingReply {
@@ -76,6 +91,10 @@ export interface TextCohort {
   readonly sampling: Sampling
   readonly explore: boolean
   readonly replyMilliseconds: number
+  readonly cutTurn: CutTurn
+  readonly tooLong: TooLong
+  /** The examples that conversations begin with; null where all are, and none has been looked at. */
+  readonly examples: UsableExamples | null
   /** The cohort's entities, as a bitecs query found them. */
   readonly lanes: Uint32Array
   readonly conversation: Conversation
@@ -103,6 +122,8 @@ export interface TextCohort {
   readonly pending: (PendingReply | null)[]
   /** Of the tokens said in each lane where a filter had left some out: from which ones each was drawn, one after another. */
   readonly supports: number[][]
+  /** Segments of each lane's conversation before the one that it is in, without what only its end tells. */
+  readonly segments: Segment[][]
   /** Looks for stop strings in each lane's turn. */
   readonly stops: readonly StopStrings[]
   /** Room for a list of lanes. */
@@ -120,12 +141,59 @@ export interface TextCohort {
   version: number
 }
 
+/** A row of a conversation that is not over: its reward is not known yet. */
+export type Segment = Omit<Trajectory, 'reward' | 'components' | 'error'>
+
+/** The segment that lane n is in, as it stands: its token columns are views. */
+export function segmentOf({ conversation, context, supports, source }: TextCohort, n: number): Segment {
+  const [from, to] = [n * context, n * context + conversation.length[n]!]
+  return {
+    source,
+    promptId: conversation.promptId[n]!,
+    group: conversation.group[n]!,
+    member: conversation.member[n]!,
+    epoch: conversation.epoch[n]!,
+    segment: conversation.segment[n]!,
+    turns: conversation.turn[n]! + 1 - conversation.turnOf[from]!, // Its first token leads to its first turn.
+    cutTurns: conversation.cutTurns[n]!,
+    unheard: conversation.unheard[n]!,
+    stopReason: stopReasons[conversation.stopReason[n]!]!,
+    token: conversation.token.subarray(from, to),
+    lossMask: conversation.lossMask.subarray(from, to),
+    logprob: conversation.logprob.subarray(from, to),
+    version: conversation.version.subarray(from, to),
+    turn: conversation.turnOf.subarray(from, to),
+    supportLength: conversation.supportLength.subarray(from, to),
+    supportIds: supports[n]!,
+  }
+}
+
+/** The segments that all lanes have put aside, as a table. */
+export function segmentsOf({ segments }: TextCohort): Trajectories {
+  const table = new Trajectories()
+  for (const row of segments.flat()) table.append({ ...row, reward: null, components: {}, error: null })
+  return table
+}
+
+/** Gives each lane the segments of its conversation, of a table that `segmentsOf` made of another cohort's. */
+export function takeUpSegments({ conversation, segments }: TextCohort, table: Trajectories): void {
+  const rows = Array.from({ length: table.count }, (_, i) => table.row(i))
+  for (const n of segments.keys()) {
+    const isOfLane = ({ group, member }: Trajectory) =>
+      conversation.phase[n] !== Talk.free && group === conversation.group[n] && member === conversation.member[n]
+    segments[n] = rows.filter(isOfLane).map(({ reward: _, components: __, error: ___, ...segment }) => segment)
+  }
+}
+
 /** What is known of a cohort of conversations before it has memory. */
 export interface TextDraft {
   readonly options: TextCohortOptions
   readonly name: string
   readonly opened: OpenLanguageModel
   learner?: Plan
+  /** What examples are used for, where that is more than to begin conversations; and which of them, once they are looked at. */
+  use?: ExampleUse
+  examples?: UsableExamples | null
 }
 
 /** True for the options of a cohort of conversations. */
@@ -139,6 +207,7 @@ export function isTextCohort(options: object): options is TextCohortOptions {
  */
 export async function draftTextCohort(options: TextCohortOptions): Promise<TextDraft> {
   const { environment, policy, numLanes, sampling = {}, maxTokens = 1, groupSize = 1, replySeconds = 60 } = options
+  const { cutTurn = 'end', tooLong } = options
   if (typeof policy?.open !== 'function') throw new InputError('policy', show(policy), 'one like languageModel()')
   for (const [name, value] of Object.entries({ numLanes, maxTokens, groupSize })) {
     if (!(Number.isSafeInteger(value) && value >= 1)) throw new InputError(name, show(value), 'a whole number ≥ 1')
@@ -146,6 +215,8 @@ export async function draftTextCohort(options: TextCohortOptions): Promise<TextD
   if (!(Number.isFinite(replySeconds) && replySeconds > 0)) {
     throw new InputError('replySeconds', show(replySeconds), 'a number above 0')
   }
+  if (tooLong !== undefined && !tooLongs.includes(tooLong)) throw unknownWord('tooLong', tooLong, tooLongs)
+  if (!cutTurns.includes(cutTurn)) throw unknownWord('cutTurn', cutTurn, cutTurns)
   checkSampling(sampling)
   const read = { ...environment, ...(await environment.open?.()) }
   if (!(Number.isSafeInteger(read.numExamples) && read.numExamples >= 1)) {
@@ -159,11 +230,21 @@ export async function draftTextCohort(options: TextCohortOptions): Promise<TextD
 /** Lanes in which a thread speaks, at least, where it shares them with others. */
 export const SHARE_LANES = 4
 
+/** Looks at the examples of a cohort, once, if its options ask for it. */
+function examplesOf(draft: TextDraft): UsableExamples | null {
+  const { options, opened, use = { asked: true, learned: false } } = draft
+  const { environment, maxTokens = environment.maxTokens, tooLong } = options
+  if (tooLong === undefined) return null
+  draft.examples ??= usableExamples({ ...opened, environment, maxTokens, tooLong }, use)
+  return draft.examples
+}
+
 /** The columns of a cohort of conversations before they have memory. */
 export type TextCohortPlan = ReturnType<typeof textCohortPlan>
 
 /** Plans the columns of a cohort of conversations in whose lanes so many threads speak. */
-export function textCohortPlan({ options, opened, learner }: TextDraft, threads: number) {
+export function textCohortPlan(draft: TextDraft, threads: number) {
+  const { options, opened, learner } = draft
   const { model, context } = opened
   const { numLanes, environment } = options
   const lora = opened.adapter?.lora ?? null
@@ -181,7 +262,7 @@ export function textCohortPlan({ options, opened, learner }: TextDraft, threads:
         decoderShare(model, shareLanes, context, lora, opened.isQuantized),
       ]),
     ),
-    order: column('u32', environment.numExamples),
+    order: column('u32', examplesOf(draft)?.numbers.length ?? environment.numExamples),
     words: column('u32', 4),
     learner: learner ?? {},
   }
@@ -189,7 +270,7 @@ export function textCohortPlan({ options, opened, learner }: TextDraft, threads:
 
 /** A cohort of conversations over its columns. `key` keys its starting weights, if they are drawn. */
 export function createTextCohort(
-  { options, name, opened }: TextDraft,
+  { options, name, opened, examples = null }: TextDraft,
   columns: Columns<TextCohortPlan>,
   world: { readonly seed: number; readonly ecs: EcsWorld },
   kernels: Kernels,
@@ -222,6 +303,9 @@ export function createTextCohort(
     sampling,
     explore,
     replyMilliseconds: 1000 * (options.replySeconds ?? 60),
+    cutTurn: options.cutTurn ?? 'end',
+    tooLong: options.tooLong ?? 'error',
+    examples,
     lanes: createLanes(world.ecs, [columns.conversation], numLanes),
     conversation: columns.conversation,
     decoder: new TransformerDecoder(model, quantized ?? columns.weights, columns.decoder, kernels, random, adapter),
@@ -242,6 +326,7 @@ export function createTextCohort(
     replies: new Array(numLanes).fill(null),
     pending: new Array(numLanes).fill(null),
     supports: Array.from({ length: numLanes }, () => []),
+    segments: Array.from({ length: numLanes }, () => []),
     stops: Array.from({ length: numLanes }, () => new StopStrings(tokenizer, stopStrings)),
     laneList: new Int32Array(numLanes),
     released: Number.POSITIVE_INFINITY,
@@ -253,14 +338,15 @@ export function createTextCohort(
 
 /** Which example has the given place in the order of all: each epoch takes every example once, in an order of its own. */
 export function exampleAt(cohort: TextCohort, kernels: Kernels, place: number): { promptId: number; epoch: number } {
-  const { order, words, random } = cohort
+  const { order, words, random, examples } = cohort
   const epoch = Math.floor(place / order.length)
   if (epoch !== cohort.orderEpoch) {
     for (let i = 0; i < order.length; i++) order[i] = i
     kernels.shuffleRows(order, words, order.length, epoch, NO_UPDATE, random.key0, random.key1)
     cohort.orderEpoch = epoch
   }
-  return { promptId: order[place % order.length]!, epoch }
+  const number = order[place % order.length]!
+  return { promptId: examples === null ? number : examples.numbers[number]!, epoch }
 }
 
 /** Stands for an update in the key of the examples' order. */

@@ -134,8 +134,9 @@ export interface LossDescriptor {
 }
 
 /**
- * Trajectories as the recorder has them: one row each in `reward`, `known` and `group`; one row a token in the others, those
- * of trajectory i at offsets[i] … offsets[i + 1] − 1. Token columns are aligned: logprob[t] is that of token t.
+ * Trajectories as the recorder has them, the segments of a conversation as one: one row each in `reward`, `known` and `group`;
+ * one row a token in the others, those of trajectory i at offsets[i] … offsets[i + 1] − 1. Token columns are aligned:
+ * logprob[t] is that of token t.
  */
 export interface LossBatch {
   readonly offsets: Int32Array
@@ -350,14 +351,14 @@ export function differentiateLoss(
     return
   }
   const { dLogprob, dEntropy, sums } = outputs
-  const { logprob, counted, offsets } = inputs
+  const { logprob, counted, offsets, wholeTokens } = inputs
   dEntropy.fill(0, offsets[0], offsets[count])
-  kernels.crossEntropyLoss(dLogprob, sums, logprob, counted, offsets, perSequence, denominator, count)
+  kernels.crossEntropyLoss(dLogprob, sums, logprob, counted, offsets, wholeTokens, perSequence, denominator, count)
 }
 
 /**
  * Adds a micro-batch's critic loss to `sums` (its order is `TokenSum`) and writes dValue; 0 where the descriptor has no
- * critic. `offsets` are those of the micro-batch in the prepared batch.
+ * critic. `offsets` are those of the micro-batch in the prepared batch, and so are `wholeTokens`.
  */
 export function differentiateCritic(
   { settings, aggregation }: LossDescriptor,
@@ -367,6 +368,7 @@ export function differentiateCritic(
   oldValue: Float32Array | null,
   { returns, counted }: PreparedLoss,
   offsets: Int32Array,
+  wholeTokens: Int32Array | null,
   { denominator }: LossTotals,
   kernels: Kernels,
 ): void {
@@ -386,6 +388,7 @@ export function differentiateCritic(
     returns,
     counted,
     offsets,
+    wholeTokens,
     clip,
     settings.valueCoef,
     perSequence,

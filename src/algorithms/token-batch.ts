@@ -66,6 +66,28 @@ export function packBatch(sequences: TokenSequences, maxRows: number): TokenBatc
   return { order, parts, ...inOrder(sequences, order), supports: supportsInOrder(sequences, order) }
 }
 
+/**
+ * The conversations of a batch, each as its sequences' places in the batch, by segment; in the order of their first ones.
+ * `segment` is a row a sequence of what the batch was made of, where the segments of a conversation follow each other.
+ */
+export function conversationsOf({ order }: TokenBatch, segment: ArrayLike<number>): number[][] {
+  const place = new Int32Array(order.length)
+  order.forEach((i, at) => {
+    place[i] = at
+  })
+  const isListed = new Uint8Array(order.length)
+  const conversations: number[][] = []
+  for (const i of order) {
+    const first = i - segment[i]!
+    if (isListed[first] === 1) continue
+    isListed[first] = 1
+    const places = [place[first]!]
+    for (let next = first + 1; next < order.length && segment[next] !== 0; next++) places.push(place[next]!)
+    conversations.push(places)
+  }
+  return conversations
+}
+
 function inOrder({ offsets: from, token, lossMask }: TokenSequences, order: readonly number[]) {
   const offsets = new Int32Array(order.length + 1)
   order.forEach((i, place) => {

@@ -31,6 +31,8 @@ export interface TokenLossColumns {
   readonly referenceLogprob: Float32Array | null
   /** The critic's before the update; null where there is none. */
   readonly oldValue: Float32Array | null
+  /** A row a sequence: the counted tokens of its conversation; null where every sequence is a whole one. */
+  readonly wholeTokens: Int32Array | null
 }
 
 /** What a forward pass says of each token of a batch, and the loss's derivatives by it; the critic's have no elements without one. */
@@ -167,7 +169,8 @@ export class TokenThread {
     }
     return (part, evaluated, derivatives) => {
       const [from, to] = [parts[part]!, parts[part + 1]!]
-      const some = { ...inputs, offsets: offsets.subarray(from, to + 1) }
+      const wholeTokens = given.wholeTokens?.subarray(from, to) ?? null
+      const some = { ...inputs, offsets: offsets.subarray(from, to + 1), wholeTokens }
       const policySums = sums.subarray(part * SUMS, part * SUMS + PolicySum.length)
       rowsToTokens(columns.logprob, evaluated.logprob, offsets, from, to)
       rowsToTokens(columns.entropy, evaluated.entropy, offsets, from, to)
@@ -184,6 +187,7 @@ export class TokenThread {
         given.oldValue,
         prepared,
         some.offsets,
+        wholeTokens,
         totals,
         this.#kernels,
       )

@@ -43,8 +43,9 @@ async function judgeText(
   modules: ModuleTrust,
   json: boolean,
 ) {
-  const { environment, policy, weights, adapter, sftSteps, updates } = await loadTrainedModel(run, modules)
-  const evaluation = await evaluateText({ environment, policy, weights, adapter, ...keys })
+  const { environment, policy, weights, adapter, sftSteps, updates, settings } = await loadTrainedModel(run, modules)
+  const { tooLong, cutTurn } = settings
+  const evaluation = await evaluateText({ environment, policy, weights, adapter, tooLong, cutTurn, ...keys })
   const { reward, episodes, samples, completionLength, numUnknown, firstError } = evaluation
   if (!json) {
     const trained = `${group(sftSteps)} supervised steps and ${group(updates)} updates`

@@ -23,6 +23,13 @@ export async function followText(
       `${environment.id}: ${parts.filter(Boolean).join(', ')}, ${size}, seed ${settings.seed} → ${run.folder}\n`,
     )
   }
+  const { skipped, cut } = run.trainer.tooLong
+  if (!quiet && skipped + cut > 0) {
+    const { context } = run.trainer.cohort
+    process.stderr.write(
+      `longer than the context of ${group(context)} tokens: ${group(skipped)} examples passed over, ${group(cut)} cut\n`,
+    )
+  }
   const progress = progressLine(run.totalSteps, 'steps', quiet)
   try {
     const onStep = (metrics: TextMetrics): void => {
@@ -44,10 +51,18 @@ function figuresOf({ phase, loss, rl }: TextMetrics): string[] {
   if (rl === null) return [phase, `loss ${loss.toFixed(3)}`]
   const reward = rl.reward === null ? 'no reward known' : `reward ${rl.reward.toFixed(3)}`
   const rate = rl.sampledTokens / rl.rolloutSeconds
+  const unheard = rl.unheard > 0 ? `${rl.unheard} replies unheard, ${rl.cutTurns} turns cut` : ''
+  const rewrites = rl.rewrites > 0 ? `${rl.rewrites} rows more by the chat template` : ''
   const unknown = rl.numUnknown > 0 ? `${rl.numUnknown} rewards unknown (${rl.firstError})` : ''
-  return [phase, reward, `entropy ${rl.entropy.toFixed(2)}`, `${group(Math.round(rate))} tokens/s`, unknown].filter(
-    Boolean,
-  )
+  return [
+    phase,
+    reward,
+    `entropy ${rl.entropy.toFixed(2)}`,
+    `${group(Math.round(rate))} tokens/s`,
+    unheard,
+    rewrites,
+    unknown,
+  ].filter(Boolean)
 }
 
 function describe(summary: TextRunSummary): string {
@@ -59,6 +74,16 @@ function describe(summary: TextRunSummary): string {
     lines.push(
       `reward ${reward.first.toFixed(3)} in the first 100 groups, ${reward.last.toFixed(3)} in the last`,
       `${group(trajectories)} conversations; ${rollout} tokens/s sampled, ${update} tokens/s trained`,
+    )
+  }
+  if (summary.rewrites > 0) {
+    lines.push(
+      `the chat template rewrote earlier turns ${group(summary.rewrites)} times: the conversation went on in a row of its own`,
+    )
+  }
+  if (summary.unheard > 0) {
+    lines.push(
+      `${group(summary.unheard)} conversations ended with a turn that was cut off, or without room, and did not hear the reply (cutTurn)`,
     )
   }
   for (const [name, path] of Object.entries(summary.files)) lines.push(`  ${name.padEnd(14)} ${path}`)

@@ -14,7 +14,10 @@ export const Talk = {
   ended: 4,
 } as const
 
-/** A conversation in each lane: its tokens so far, and where it stands. A checkpoint keeps all of it. */
+/**
+ * A conversation in each lane: its tokens so far, and where it stands. Where the chat template rewrites what stands, the lane
+ * begins a new segment, and the token columns begin anew. A checkpoint keeps all of it.
+ */
 export type Conversation = Columns<ReturnType<typeof conversationPlan>>
 
 /** Plans the conversation component of a cohort whose conversations have at most `context` tokens. */
@@ -34,7 +37,7 @@ export function conversationPlan(numLanes: number, context: number) {
     turnOf: perToken('i32'),
     /** From how many tokens it was drawn, where a filter had left some out; else 0. Which ones, the cohort's supports say. */
     supportLength: perToken('i32'),
-    /** Tokens so far. Written by reset, infer and step. */
+    /** Tokens of this segment so far. Written by reset, infer and step. */
     length: perLane('i32'),
     /** Where the model's turn begins. */
     turnStart: perLane('i32'),
@@ -42,6 +45,13 @@ export function conversationPlan(numLanes: number, context: number) {
     budget: perLane('i32'),
     /** Number of the turn, from 0. */
     turn: perLane('i32'),
+    /** Number of the segment, from 0, and tokens of those before it, which key its random numbers. Written by step. */
+    segment: perLane('i32'),
+    tokensBefore: perLane('i32'),
+    /** Turns of this segment that their budget or the context cut off. Written by infer. */
+    cutTurns: perLane('i32'),
+    /** 1 where the environment said more than the conversation had leave or room for. Written by step. */
+    unheard: perLane('u8'),
     /** Whose turn it is: a `Talk`. */
     phase: perLane('u8'),
     /** Why the last turn ended: an index of `stopReasons`. Written by infer. */

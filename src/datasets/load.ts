@@ -115,7 +115,8 @@ function conversationOf(value: unknown, place: string): readonly Message[] {
 function completionOf(value: unknown, prompt: string | readonly Message[], place: string): string {
   if (typeof prompt === 'string') return textOf(value, place)
   const messages = messagesOf(value, place)
-  if (messages.length === 1 && messages[0]!.role === 'assistant') return messages[0]!.content
+  const [{ role, content }] = messages as [Message]
+  if (messages.length === 1 && role === 'assistant' && content !== null) return content
   throw new InputError(place, `roles ${show(messages.map(({ role }) => role))}`, 'one message, of the assistant')
 }
 

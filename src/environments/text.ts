@@ -10,7 +10,17 @@ import type { Settings, SettingValues } from '../settings.ts'
 /** One message of a conversation. Roles are those of the model's chat template: system, user, assistant, tool. */
 export interface Message {
   readonly role: string
-  readonly content: string
+  /** Null where the assistant only calls tools. */
+  readonly content: string | null
+  /** Whatever else the chat template reads: `tool_calls`, `tool_call_id`, `name`, `reasoning_content` … */
+  readonly [field: string]: unknown
+}
+
+/** True for a message: a role, and a content that is text, or null where there are `tool_calls`. */
+export function isMessage(message: unknown): message is Message {
+  const { role, content, tool_calls: calls } = (message ?? {}) as Record<string, unknown>
+  if (typeof role !== 'string' || role === '') return false
+  return typeof content === 'string' || (content === null && Array.isArray(calls) && calls.length > 0)
 }
 
 /** What a conversation begins with, and whatever the environment or a reward wants to know of it. */
@@ -35,6 +45,8 @@ export interface Turn {
   readonly exampleIndex: number
   /** What the model said in words: without the token that ended it, or any other special token that it chose. */
   readonly completion: string
+  /** The same with special tokens spelled out, as those are by which some models call tools; without the token that ended it. */
+  readonly raw: string
   /** The turn's number, from 0. */
   readonly turn: number
   readonly stopReason: StopReason

@@ -114,8 +114,11 @@ export class EpisodeBuffer {
     this.#open = null
   }
 
-  /** Adds an episode that has ended. @throws InputError for what is no trajectory. */
+  /** Adds an episode that has ended, as one row. @throws InputError for what is no trajectory, or a part of one. */
   addEpisodeFromDict(episode: Trajectory): void {
+    if ((episode.segment ?? 0) !== 0) {
+      throw new InputError('episode, segment', show(episode.segment), '0: the buffer counts rows as episodes')
+    }
     this.#kept.append(episode)
     if (this.episodeCount > this.maxEpisodes) this.#first++
     if (2 * this.#first > this.#kept.count) {

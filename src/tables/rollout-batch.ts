@@ -54,7 +54,8 @@ export function convertToBatch(
       a.epoch - b.epoch ||
       a.groupIndex - b.groupIndex ||
       a.promptId - b.promptId ||
-      a.member - b.member,
+      a.member - b.member ||
+      (a.segment ?? 0) - (b.segment ?? 0),
   )
   const fields = extractSampleFields(sorted)
   return {

@@ -16,7 +16,7 @@ export type Status = (typeof statuses)[number]
 
 /** One trajectory, with the words that it is made of. */
 export interface Sample {
-  /** `epoch-promptId-groupIndex-member`, after its source where it has one: no other sample has it. */
+  /** `epoch-promptId-groupIndex-member` after its source, where it has one, and before its segment, where that is not 0. */
   readonly id: string
   /** Its place among the samples that it was made with. */
   readonly index: number
@@ -26,6 +26,8 @@ export interface Sample {
   readonly promptId: number
   readonly groupIndex: number
   readonly member: number
+  /** Its place among the samples of its conversation: not 0 where the chat template had rewritten what stood. */
+  readonly segment?: number
   readonly prompt: string | readonly Message[]
   /** The right answer; null where the example has none. */
   readonly groundTruth: string | null
@@ -44,8 +46,10 @@ export interface Sample {
   /** From how many tokens each was drawn, and their ids, as trajectories have them; missing where nothing was left out. */
   readonly supportLength?: ArrayLike<number>
   readonly supportIds?: ArrayLike<number>
-  /** Turns of the model. */
+  /** Turns of the model, and how many of them were cut off; 1 as `unheard` where the environment had more to say then. */
   readonly turns: number
+  readonly cutTurns?: number
+  readonly unheard?: number
   /** Tokens to learn from. */
   readonly responseLength: number
   /** Null where it cannot be told, and why. */
@@ -94,11 +98,14 @@ export function startSample({ source = '', epoch, promptId, group, member, examp
   }
 }
 
-function identity(row: Pick<Trajectory, 'source' | 'epoch' | 'promptId' | 'group' | 'member'>, index: number) {
-  const { source = '', epoch, promptId, group, member } = row
-  const place = [epoch, promptId, group, member].join('-')
+function identity(
+  row: Pick<Trajectory, 'source' | 'epoch' | 'promptId' | 'group' | 'member' | 'segment'>,
+  index: number,
+) {
+  const { source = '', epoch, promptId, group, member, segment = 0 } = row
+  const place = [epoch, promptId, group, member, ...(segment === 0 ? [] : [segment])].join('-')
   const id = source === '' ? place : `${source}/${place}`
-  return { id, index, source, epoch, promptId, groupIndex: group, member }
+  return { id, index, source, epoch, promptId, groupIndex: group, member, ...(segment === 0 ? {} : { segment }) }
 }
 
 function words({ prompt, answer, ...metadata }: Example) {
@@ -190,6 +197,7 @@ export function samplesOf(
   return trajectories.order().map((i, index) => {
     const row = trajectories.row(i)
     const { token, lossMask, logprob, version, turn, turns, reward, error, components, stopReason } = row
+    const { cutTurns = 0, unheard = 0 } = row
     let said = 0
     while (said < token.length && !isOfModel(lossMask, version, said)) said++
     return {
@@ -203,6 +211,8 @@ export function samplesOf(
       turn,
       ...supportOf(row),
       turns,
+      ...(cutTurns === 0 ? {} : { cutTurns }),
+      ...(unheard === 0 ? {} : { unheard }),
       responseLength: countLearned(lossMask),
       reward,
       error,
@@ -225,10 +235,24 @@ export function samplesToTrajectories(samples: readonly Sample[]): Trajectories 
 
 function trajectoryOf(sample: Sample): Trajectory {
   const { source = '', epoch, promptId, groupIndex, member, turns, reward, error, score, stopReason, status } = sample
+  const { segment = 0, cutTurns = 0, unheard = 0 } = sample
   checkSample(sample)
   if (stopReason === null) throw new InputError(`sample ${sample.id}`, status, 'completed, truncated or aborted')
   return {
-    ...{ source, epoch, promptId, group: groupIndex, member, turns, reward, error, stopReason },
+    ...{
+      source,
+      epoch,
+      promptId,
+      group: groupIndex,
+      member,
+      segment,
+      turns,
+      cutTurns,
+      unheard,
+      reward,
+      error,
+      stopReason,
+    },
     components: score,
     ...tokensOf(sample),
     ...supportOf(sample),

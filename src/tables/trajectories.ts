@@ -1,6 +1,9 @@
 /**
  * Trajectories: finished conversations of any length, in columns. One row a trajectory, and one a token, those of trajectory
  * i at offsets[i] … offsets[i + 1] − 1, which is how Arrow keeps lists. Columns grow when they are full; nothing is dropped.
+ *
+ * A conversation is one row, or several where the chat template rewrote what stood: each row is then a segment with ids of
+ * its own from the first one on, and the segments of a conversation follow each other in the table.
  */
 import { type StopReason, stopReasons } from '../environments/text.ts'
 import { InputError, show, unknownWord } from '../errors.ts'
@@ -17,8 +20,14 @@ export interface Trajectory {
   readonly group: number
   readonly member: number
   readonly epoch: number
-  /** Turns of the model. */
+  /** Its place among the rows of its conversation; default 0. A row of another segment follows the one before it. */
+  readonly segment?: number
+  /** Turns of the model in this row. */
   readonly turns: number
+  /** How many of them their budget or the context cut off; default 0. */
+  readonly cutTurns?: number
+  /** 1 where the environment said more at its end that a cut turn, or the context, kept from the model; default 0. */
+  readonly unheard?: number
   /** Why the last turn ended. */
   readonly stopReason: StopReason
   /** Null where it could not be told, and why. */
@@ -64,7 +73,10 @@ export interface TrajectoryColumns {
   readonly group: Int32Array
   readonly member: Int32Array
   readonly epoch: Int32Array
+  readonly segment: Int32Array
   readonly turns: Int32Array
+  readonly cutTurns: Int32Array
+  readonly unheard: Int32Array
   readonly stopReason: readonly StopReason[]
   /** 0 where `known` is. */
   readonly reward: Float64Array
@@ -76,11 +88,17 @@ export interface TrajectoryColumns {
 }
 
 const TOKEN_COLUMNS = ['token', 'lossMask', 'logprob', 'version', 'turn'] as const
-const ROW_COLUMNS = ['promptId', 'group', 'member', 'epoch', 'turns'] as const
+const ROW_COLUMNS = ['promptId', 'group', 'member', 'epoch', 'segment', 'turns', 'cutTurns', 'unheard'] as const
+
+/** Of which two rows of one conversation have the same. */
+const CONVERSATION_IDS = ['promptId', 'group', 'member', 'epoch'] as const
+type RowColumns = Record<(typeof ROW_COLUMNS)[number], Int32Array>
+type RowNumbers = Record<(typeof ROW_COLUMNS)[number], number>
 
 /** Trajectories in the order in which they were appended. */
 export class Trajectories {
   #count = 0
+  #numConversations = 0
   #tokens = tokenColumns(1024)
   #rows = rowColumns(64)
   #supportIds: Int32Array = new Int32Array(0)
@@ -93,6 +111,11 @@ export class Trajectories {
     return this.#count
   }
 
+  /** Rows that begin a conversation. */
+  get numConversations(): number {
+    return this.#numConversations
+  }
+
   get numTokens(): number {
     return this.#rows.offsets[this.#count]!
   }
@@ -101,10 +124,11 @@ export class Trajectories {
    * Appends a copy of one trajectory, whole or not at all.
    * @throws InputError that says what is wrong with it: token columns of different lengths, no token, ids that are not whole
    * numbers, a loss mask of anything but 0 and 1, a reward or component that is no finite number, a logprob that is none where
-   * it is known which weights chose the token.
+   * it is known which weights chose the token, a segment that does not follow the one before it.
    */
   append(trajectory: Trajectory): void {
     const length = checkTrajectory(trajectory)
+    this.#checkSegment(trajectory)
     const { source = '', reward, error, stopReason, components } = trajectory
     const row = this.#count
     const first = this.numTokens
@@ -117,7 +141,7 @@ export class Trajectories {
     if (trajectory.supportLength === undefined) this.#tokens.supportLength.fill(0, first, first + length)
     else this.#tokens.supportLength.set(trajectory.supportLength, first)
     this.#appendSupport(row, trajectory.supportIds ?? [])
-    for (const name of ROW_COLUMNS) this.#rows[name][row] = trajectory[name]
+    for (const name of ROW_COLUMNS) this.#rows[name][row] = trajectory[name] ?? 0
     this.#rows.reward[row] = reward ?? 0
     this.#rows.known[row] = reward === null ? 0 : 1
     this.#rows.advantage[row] = Number.NaN
@@ -130,6 +154,21 @@ export class Trajectories {
     }
     for (const [name, values] of this.#components) values.push(components[name] ?? null)
     this.#count++
+    if (this.#rows.segment[row] === 0) this.#numConversations++
+  }
+
+  /** Refuses a segment without the one before it: a conversation's rows stand together, so that it is counted once. */
+  #checkSegment({ segment = 0, ...trajectory }: Trajectory): void {
+    if (segment === 0) return
+    const last = this.#count - 1
+    const isNext =
+      last >= 0 &&
+      this.#rows.segment[last] === segment - 1 &&
+      this.#source[last] === (trajectory.source ?? '') &&
+      CONVERSATION_IDS.every((name) => this.#rows[name][last] === trajectory[name])
+    if (isNext) return
+    const subject = `trajectory of group ${show(trajectory.group)}, member ${show(trajectory.member)}`
+    throw new InputError(subject, `segment ${segment}`, `segment ${segment - 1} of its conversation before it`)
   }
 
   #appendSupport(row: number, ids: ArrayLike<number>): void {
@@ -147,6 +186,7 @@ export class Trajectories {
   clear(): void {
     this.#count = 0
     this.#source = []
+    this.#numConversations = 0
     this.#stopReason = []
     this.#error = []
     this.#components.clear()
@@ -170,7 +210,7 @@ export class Trajectories {
   /** The columns as they stand: views, not copies. */
   columns(): TrajectoryColumns {
     const [count, numTokens] = [this.#count, this.numTokens]
-    const { offsets, supportOffsets, promptId, group, member, epoch, turns, reward, known, advantage } = this.#rows
+    const { offsets, supportOffsets, reward, known, advantage } = this.#rows
     const { token, lossMask, logprob, version, turn, supportLength } = this.#tokens
     return {
       offsets: offsets.subarray(0, count + 1),
@@ -183,11 +223,7 @@ export class Trajectories {
       supportIds: this.#supportIds.subarray(0, supportOffsets[count]),
       supportOffsets: supportOffsets.subarray(0, count + 1),
       source: this.#source,
-      promptId: promptId.subarray(0, count),
-      group: group.subarray(0, count),
-      member: member.subarray(0, count),
-      epoch: epoch.subarray(0, count),
-      turns: turns.subarray(0, count),
+      ...(Object.fromEntries(ROW_COLUMNS.map((name) => [name, this.#rows[name].subarray(0, count)])) as RowColumns),
       stopReason: this.#stopReason,
       reward: reward.subarray(0, count),
       known: known.subarray(0, count),
@@ -206,11 +242,7 @@ export class Trajectories {
     const [from, to] = [columns.offsets[i]!, columns.offsets[i + 1]!]
     return {
       source: this.#source[i]!,
-      promptId: columns.promptId[i]!,
-      group: columns.group[i]!,
-      member: columns.member[i]!,
-      epoch: columns.epoch[i]!,
-      turns: columns.turns[i]!,
+      ...(Object.fromEntries(ROW_COLUMNS.map((name) => [name, columns[name][i]!])) as RowNumbers),
       stopReason: this.#stopReason[i]!,
       reward: columns.known[i] === 1 ? columns.reward[i]! : null,
       error: this.#error[i]!,
@@ -224,7 +256,7 @@ export class Trajectories {
     }
   }
 
-  /** The rows by source, epoch, group, prompt and member: an order that does not depend on who was done first. */
+  /** The rows by source, epoch, group, prompt, member and segment: an order that does not depend on who was done first. */
   order(): number[] {
     const { promptId, epoch, group, member } = this.#rows
     const source = this.#source
@@ -301,9 +333,10 @@ export function checkIdentity(
   row: Pick<Trajectory, 'source' | (typeof ROW_COLUMNS)[number]>,
   names: Readonly<Partial<Record<(typeof ROW_COLUMNS)[number], string>>> = {},
 ): void {
-  const { source = '' } = row
+  const { source = '', segment = 0, cutTurns = 0, unheard = 0 } = row
   if (typeof source !== 'string') throw new InputError(`${subject}, source`, show(source), 'a text')
-  for (const name of ROW_COLUMNS) checkElements(`${subject}, ${names[name] ?? name}`, [row[name]], isCount, COUNT)
+  const numbers = { ...row, segment, cutTurns, unheard }
+  for (const name of ROW_COLUMNS) checkElements(`${subject}, ${names[name] ?? name}`, [numbers[name]], isCount, COUNT)
 }
 
 /** Checks from which tokens each was drawn. @throws InputError where that does not fit the tokens. */
@@ -391,7 +424,10 @@ function rowColumns(size: number) {
     group: new Int32Array(size),
     member: new Int32Array(size),
     epoch: new Int32Array(size),
+    segment: new Int32Array(size),
     turns: new Int32Array(size),
+    cutTurns: new Int32Array(size),
+    unheard: new Int32Array(size),
     reward: new Float64Array(size),
     known: new Uint8Array(size),
     advantage: new Float64Array(size),

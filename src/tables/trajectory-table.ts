@@ -27,11 +27,13 @@ const LISTS = {
 } as const
 type TokenLists = Record<(typeof LISTS)[keyof typeof LISTS], number[]>
 const IDS = ['epoch', 'group', 'member', 'promptId', 'turns'] as const
+/** Columns of numbers that tables of others may lack: they are 0 there. */
+const COUNTS = ['segment', 'cutTurns', 'unheard'] as const
 /** What the names of the columns of a reward's components begin with. */
 const COMPONENT = 'reward/'
 
 /**
- * The trajectories as an apache-arrow `Table`, by source, epoch, group, prompt and member, so that the table does not depend on who was done
+ * The trajectories as an apache-arrow `Table`, by source, epoch, group, prompt, member and segment, so that it does not depend on who was done
  * first. Where they are in that order already, its lists and numbers lie over the trajectories' own columns, without a copy.
  * Unknown rewards, missing advantages and logprobs that are not recorded are null. Where a filter had left tokens out,
  * `supportLengths` says from how many each token was drawn (0: from all; null: nobody knows), and `supportIds` from which.
@@ -68,9 +70,12 @@ export async function trajectoryTable(trajectories: Trajectories, origin: TextOr
     epoch: { data: plain(columns.epoch) },
     group: { data: plain(columns.group) },
     member: { data: plain(columns.member) },
+    segment: { data: plain(columns.segment) },
     promptId: { data: plain(columns.promptId) },
     prompt: { data: words(Array.from(columns.promptId, (id) => origin.promptOf(id))) },
     turns: { data: plain(columns.turns) },
+    cutTurns: { data: plain(columns.cutTurns) },
+    unheard: { data: plain(columns.unheard) },
     tokens: { data: list(plain(token)) },
     lossMask: { data: list(plain(lossMask)) },
     logprobs: {
@@ -183,6 +188,7 @@ function rowsOf(path: string, table: Arrow.Table) {
   }
   const source = names.includes('source') ? column('source') : null
   const ids = IDS.map((name) => [name, column(name)] as const)
+  const counts = COUNTS.map((name) => [name, table.getChild(name)] as const)
   const lists = Object.entries(LISTS).map(([name, into]) => [into, column(name)] as const)
   const support = names.includes('supportIds') ? ([column('supportLengths'), column('supportIds')] as const) : null
   const [prompt, reward, advantage, stopReason, error] = (
@@ -193,11 +199,13 @@ function rowsOf(path: string, table: Arrow.Table) {
     .map((name) => [name.slice(COMPONENT.length), column(name)] as const)
   return (i: number): { trajectory: Trajectory; prompt: string; advantage: number } => {
     const row = Object.fromEntries(ids.map(([name, vector]) => [name, numberOf(vector.get(i))]))
+    const counted = counts.map(([name, vector]) => [name, vector === null ? 0 : numberOf(vector.get(i))])
     const tokens = Object.fromEntries(lists.map(([name, vector]) => [name, elements(vector.get(i))])) as TokenLists
     return {
       trajectory: {
         source: source === null ? path : source.get(i),
         ...(row as Record<(typeof IDS)[number], number>),
+        ...(Object.fromEntries(counted) as Record<(typeof COUNTS)[number], number>),
         ...tokens,
         ...(support === null
           ? {}

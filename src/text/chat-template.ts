@@ -3,7 +3,7 @@
  * form and understands no other.
  */
 import type { Message } from '../environments/text.ts'
-import { InputError, show } from '../errors.ts'
+import { InputError, show, unknownWord } from '../errors.ts'
 
 /** What a template may be told besides the messages. */
 export interface RenderOptions {
@@ -27,16 +27,25 @@ export interface ChatTemplate {
 /** Stands before a template: takes away the clock that the library gives it. Jinja drops the line end behind a statement. */
 const NO_CLOCK = '{% set strftime_now = undefined %}'
 
+/** What a user tells a template by name, as `enable_thinking: false`. */
+export type TemplateArguments = Readonly<Record<string, unknown>>
+
+/** What templates are always told, which nobody else says. */
+const OWN_NAMES = ['messages', 'tools', 'add_generation_prompt', 'loop', 'strftime_now']
+/** Constants, which the parser takes for names. */
+const CONSTANTS = ['true', 'false', 'none', 'True', 'False', 'None', 'undefined']
+
 /**
  * A chat template in Jinja. Of several, `tool_use` is taken where tools are given, and `default` otherwise, as Hugging Face's
- * libraries do; `variables` are what it may name besides the messages. It is told no date (`strftime_now`), so that a
- * conversation does not become another one at midnight.
- * @throws InputError for a template that is malformed.
+ * libraries do; `variables` are what it may name besides the messages, and `given` what a user tells it. It is told no date
+ * (`strftime_now`), so that a conversation does not become another one at midnight.
+ * @throws InputError for a template that is malformed, and for an argument that none of the templates reads.
  */
 export async function jinjaTemplate(
   name: string,
   sources: Readonly<Record<string, string>>,
   variables: Readonly<Record<string, unknown>> = {},
+  given: TemplateArguments = {},
 ): Promise<ChatTemplate> {
   const { Template } = await import('@huggingface/jinja')
   const templates = new Map(
@@ -48,6 +57,12 @@ export async function jinjaTemplate(
       }
     }),
   )
+  checkArguments(
+    name,
+    given,
+    [...templates.values()].flatMap(({ parsed }) => namesRead(parsed)),
+    Object.keys(variables),
+  )
   return {
     name,
     render(messages, { addGenerationPrompt = false, tools } = {}) {
@@ -57,6 +72,7 @@ export async function jinjaTemplate(
       try {
         return template.render({
           ...variables,
+          ...given,
           messages,
           ...(tools === undefined ? {} : { tools }),
           add_generation_prompt: addGenerationPrompt,
@@ -70,3 +86,54 @@ export async function jinjaTemplate(
     },
   }
 }
+
+/**
+ * Checks what a user tells a template: names that it reads, and that are not told it already.
+ * @throws InputError that names the nearest one.
+ */
+export function checkArguments(
+  subject: string,
+  given: TemplateArguments,
+  read: readonly string[],
+  told: readonly string[] = [],
+): void {
+  const names = [...new Set(read)].filter((name) => !OWN_NAMES.includes(name) && !told.includes(name))
+  for (const name of Object.keys(given)) {
+    if (!names.includes(name)) throw unknownWord(`${subject}, argument`, name, names)
+  }
+}
+
+/** The variables that a parsed template reads before it sets them: not the fields of others, or what it calls. */
+function namesRead(template: unknown): string[] {
+  const isSet = new Set(CONSTANTS)
+  const names = new Set<string>()
+  const set = (part: unknown): void => {
+    if (Array.isArray(part)) part.forEach(set)
+    if (typeof part !== 'object' || part === null) return
+    const { type, value } = part as Node
+    if (type === 'Identifier' && !names.has(String(value))) isSet.add(String(value))
+    else if (type === 'TupleLiteral') set(value)
+  }
+  const read = (part: unknown): void => {
+    if (Array.isArray(part)) part.forEach(read)
+    if (part instanceof Map) for (const entry of part) read(entry)
+    if (typeof part !== 'object' || part === null) return
+    const { type, operator: _, ...fields } = part as Node
+    const isName = (field: unknown) => (field as Node | undefined)?.type === 'Identifier'
+    if (type === 'Identifier' && !isSet.has(String(fields.value))) names.add(String(fields.value))
+    if (type === 'MemberExpression' && fields.computed === false) delete fields.property
+    if (type === 'KeywordArgumentExpression') delete fields.key
+    if (type === 'FilterExpression' && isName(fields.filter)) delete fields.filter
+    if (type === 'TestExpression') delete fields.test
+    if (type === 'CallExpression' && isName(fields.callee)) delete fields.callee
+    const { assignee, loopvar, value, iterable, ...rest } = fields
+    for (const first of [value, iterable]) read(first)
+    for (const name of [assignee, loopvar]) set(name)
+    for (const field of Object.values(rest)) read(field)
+  }
+  read(template)
+  return [...names]
+}
+
+/** A node of a parsed template. */
+type Node = { readonly type?: string; operator?: unknown } & Record<string, unknown>

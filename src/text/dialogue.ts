@@ -41,8 +41,8 @@ export function promptMessages({ prompt }: Example): Message[] {
 }
 
 /**
- * The ids that the model hears after its turn, up to its next one. `before` ends with what the model said, whose last id is
- * `lastId`.
+ * The ids that the model hears after its turn, up to its next one: those that follow what stands, or, where the chat template
+ * has rewritten that, all from the first one on. `before` ends with what the model said, whose last id is `lastId`.
  */
 export function replyIds(
   tokenizer: Tokenizer,
@@ -50,30 +50,42 @@ export function replyIds(
   before: readonly Message[],
   said: readonly Message[],
   lastId: number,
-): number[] {
-  if (typeof prompt !== 'string') return turns.turnIds(tokenizer, before, [...before, ...said], lastId)
-  return tokenizer.encode(said.map(({ content }) => content).join(''), { continues: true })
+): turns.NextTurn {
+  if (typeof prompt !== 'string') return turns.nextTurn(tokenizer, before, [...before, ...said], lastId)
+  const words = said.map(({ content }) => content ?? '').join('')
+  return { ids: tokenizer.encode(words, { continues: true }), isRewritten: false }
+}
+
+/**
+ * What the model said as a message. Special tokens among it are no words, but where a template renders the message again
+ * they are what they were: `spelled` has them.
+ */
+export function spelledMessage(tokenizer: Tokenizer, said: ArrayLike<number>): Message {
+  const content = tokenizer.decode(said, { skipSpecial: true })
+  const text = tokenizer.decode(said)
+  if (text === content) return { role: 'assistant', content }
+  const special: number[] = []
+  const ids = Array.from(said)
+  for (let i = 0; i < ids.length; i++) {
+    const token = tokenizer.decode([ids[i]!])
+    if (!tokenizer.specialTokens.includes(token) || tokenizer.decode([ids[i]!], { skipSpecial: true }) !== '') continue
+    special.push(tokenizer.decode(ids.slice(0, i + 1)).length - token.length)
+  }
+  return { role: 'assistant', content, spelled: { text, special } }
 }
 
 /**
  * An example as supervised fine-tuning sees it: the prompt, the answer, and the token that ends it; or a conversation that
- * ends with what the assistant says. `lossMask` is 1 for what the model itself has to say.
- * @throws InputError for an example without an answer, or longer than the context, and as `promptIds` does.
+ * ends with what the assistant says; a row, or several where the chat template rewrites earlier turns. `lossMask` is 1 for
+ * what the model itself has to say.
+ * @throws InputError for an example without an answer, and as `promptIds` does.
  */
-export function trainingExample(
-  tokenizer: Tokenizer,
-  example: Example,
-  context: number,
-  subject: string,
-): turns.TrainingExample {
-  promptIds(tokenizer, example, subject)
-  const { prompt, answer } = example
+export function trainingRows(tokenizer: Tokenizer, example: Example, subject: string): turns.TrainingExample[] {
+  const { prompt, answer } = example ?? {}
+  if (prompt !== '' || answer === undefined) promptIds(tokenizer, example, subject) // A text that is learned whole has none.
   const isWhole = typeof prompt !== 'string' && prompt.at(-1)?.role === 'assistant'
   if (answer === undefined && !isWhole) throw new InputError(subject, 'no answer', 'one, to learn from')
-  const trained = named(subject, () =>
-    turns.trainingExample(tokenizer, answer === undefined ? (prompt as readonly Message[]) : { prompt, answer }),
+  return named(subject, () =>
+    turns.trainingRows(tokenizer, answer === undefined ? (prompt as readonly Message[]) : { prompt, answer }),
   )
-  const { length } = trained.ids
-  if (length > context) throw new InputError(subject, `${length} tokens`, `at most the context of ${context}`)
-  return trained
 }

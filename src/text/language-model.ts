@@ -11,6 +11,7 @@ import { type TransformerModel, transformer } from '../policies/transformer/mode
 import type { ProjectionName } from '../policies/transformer/parameters.ts'
 import { number, type Settings, type SettingValues, text, toggle, whole, words } from '../settings.ts'
 import { byteTokenizer } from './byte-tokenizer.ts'
+import { checkArguments, type TemplateArguments } from './chat-template.ts'
 import { loadLanguageModel } from './load-language-model.ts'
 import type { Tokenizer } from './tokenizer.ts'
 
@@ -55,6 +56,10 @@ const settings = {
   loraTargets: words([], 'projections with adapters, like q_proj,v_proj; none named: all'),
   adapter: text('', "a folder with an adapter in PEFT's format, to go on from"),
   quantize: toggle(false, 'keep the frozen weights under an adapter in 8 bits: a quarter of the memory'),
+  templateArguments: words(
+    [],
+    'what its chat template is told, like enable_thinking=false; values are JSON, or else texts',
+  ),
   anyText: toggle(false, "know every byte, not only the environment's own characters"),
 } satisfies Settings
 
@@ -108,6 +113,7 @@ function create(parameters: SettingValues<typeof settings>, environment: TextEnv
   const { width, layers, heads, feedForwardWidth, critic, anyText } = parameters
   const { alphabet } = environment
   const tokenizer = anyText || alphabet === undefined ? byteTokenizer() : byteTokenizer({ alphabet })
+  checkArguments('languageModel.templateArguments', argumentsOf(parameters), []) // Its own template reads none.
   const context = parameters.context || 64
   if (width % heads !== 0) throw new InputError('languageModel.heads', String(heads), `a divisor of width ${width}`)
   const config = {
@@ -128,8 +134,34 @@ function create(parameters: SettingValues<typeof settings>, environment: TextEnv
   return { model, tokenizer, weights: null, context, folder: null }
 }
 
-async function load({ folder: folderOrId, context, critic }: SettingValues<typeof settings>): Promise<Bare> {
-  const { folder, model, weights, tokenizer } = await loadLanguageModel(folderOrId, { valueHead: critic })
+/** `name=value` words as what they name. */
+function argumentsOf({ templateArguments }: SettingValues<typeof settings>): TemplateArguments {
+  const given: Record<string, unknown> = {}
+  for (const word of templateArguments) {
+    const [, name, value] = /^([A-Za-z_]\w*)=(.*)$/s.exec(word) ?? []
+    if (name === undefined) throw new InputError('languageModel.templateArguments', show(word), 'name=value')
+    if (Object.hasOwn(given, name)) throw new InputError('languageModel.templateArguments', `${name} twice`, 'it once')
+    given[name] = jsonOrText(value!)
+  }
+  return given
+}
+
+/** JSON as what it says (`false`, `3`, `"3"`), and any other text as itself. */
+function jsonOrText(text: string): unknown {
+  try {
+    return JSON.parse(text)
+  } catch {
+    return text
+  }
+}
+
+async function load(parameters: SettingValues<typeof settings>): Promise<Bare> {
+  const { folder: folderOrId, context, critic } = parameters
+  const templateArguments = argumentsOf(parameters)
+  const { folder, model, weights, tokenizer } = await loadLanguageModel(folderOrId, {
+    valueHead: critic,
+    templateArguments,
+  })
   const { contextLength } = model.shape
   if (context > contextLength) {
     throw new InputError(

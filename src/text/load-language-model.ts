@@ -4,7 +4,7 @@ import { loadTransformer } from '../policies/transformer/folder.ts'
 import type { TransformerModel } from '../policies/transformer/model.ts'
 import { checkTokenizer } from './check-tokenizer.ts'
 import { downloadModel, type HubOptions } from './hub.ts'
-import { loadTokenizer } from './load-tokenizer.ts'
+import { loadTokenizer, type TokenizerOptions } from './load-tokenizer.ts'
 import type { Tokenizer } from './tokenizer.ts'
 
 /** A language model as its folder has it. */
@@ -24,11 +24,15 @@ export interface LanguageModel {
  */
 export async function loadLanguageModel(
   folderOrId: string,
-  { valueHead = false, ...options }: HubOptions & { readonly valueHead?: boolean } = {},
+  {
+    valueHead = false,
+    templateArguments = {},
+    ...options
+  }: HubOptions & TokenizerOptions & { readonly valueHead?: boolean } = {},
 ): Promise<LanguageModel> {
   const folder = (await isThere(folderOrId)) ? folderOrId : await downloadById(folderOrId, options)
   const { model, weights } = await loadTransformer(folder, { valueHead })
-  const tokenizer = await loadTokenizer(folder)
+  const tokenizer = await loadTokenizer(folder, { templateArguments })
   checkTokenizer(tokenizer, model)
   return { folder, model, weights, tokenizer }
 }

@@ -8,7 +8,7 @@ import { createHash } from 'node:crypto'
 import type { Tokenizer as Engine } from '@huggingface/tokenizers'
 import { InputError, show } from '../errors.ts'
 import { isThere, parseJsonObject, readJsonObject, readWhole, writeWhole } from '../files.ts'
-import { type ChatTemplate, jinjaTemplate } from './chat-template.ts'
+import { type ChatTemplate, checkArguments, jinjaTemplate, type TemplateArguments } from './chat-template.ts'
 import { anyOf, checkUnicode, REPLACEMENT, type Tokenizer } from './tokenizer.ts'
 
 /** A JSON object. */
@@ -43,6 +43,12 @@ export async function copyTokenizer(from: string, to: string): Promise<void> {
   }
 }
 
+/** How a tokenizer is read. */
+export interface TokenizerOptions {
+  /** What its chat template is told besides the messages, like `{ enable_thinking: false }`; default nothing. */
+  readonly templateArguments?: TemplateArguments
+}
+
 /** The tokens that templates know by these names. */
 const NAMED_TOKENS = ['bos_token', 'eos_token', 'unk_token', 'sep_token', 'pad_token', 'cls_token', 'mask_token']
 const NO_MODEL = { type: 'BPE', vocab: {}, merges: [] }
@@ -52,10 +58,13 @@ const NO_MODEL = { type: 'BPE', vocab: {}, merges: [] }
  * `special_tokens_map.json`, `generation_config.json` and `chat_template.jinja`. The first end id is that of `eos_token`.
  * Spaces are not cleaned up in decoding, whatever the folder says: that would make other text of what the model said.
  * @throws InputError for a file that is missing, damaged or of a kind that is not known, for a token that is named and not in
- * the vocabulary, and for a chat template that cannot be read.
+ * the vocabulary, for a chat template that cannot be read, and for an argument that it does not read.
  * @example const tokenizer = await loadTokenizer('models/SmolLM2-135M-Instruct')
  */
-export async function loadTokenizer(folder: string): Promise<Tokenizer> {
+export async function loadTokenizer(
+  folder: string,
+  { templateArguments = {} }: TokenizerOptions = {},
+): Promise<Tokenizer> {
   const path = `${folder}/tokenizer.json`
   const bytes = await readWhole(path, 'a tokenizer as Hugging Face writes it')
   const json = parseJsonObject(path, bytes)
@@ -91,7 +100,7 @@ export async function loadTokenizer(folder: string): Promise<Tokenizer> {
     beginIds: config.add_bos_token === undefined ? leadingIds(engine) : config.add_bos_token ? idOf('bos_token') : [],
     endIds: [...new Set([...idOf('eos_token'), ...(ends as number[])])],
     specialTokens: special.map(({ content }) => content),
-    chatTemplate: await readTemplate(folder, config, named),
+    chatTemplate: await readTemplate(folder, config, named, templateArguments),
     encode(text, { special: asSpecial = false, continues = false } = {}) {
       checkUnicode(text)
       const reader = asSpecial ? usual : plain
@@ -187,21 +196,29 @@ function namedTokens(config: Json): Record<string, string> {
 }
 
 /** `chat_template.jinja`, else `chat_template` of the configuration: one text, or several by name. */
-async function readTemplate(folder: string, config: Json, named: Json): Promise<ChatTemplate | null> {
+async function readTemplate(
+  folder: string,
+  config: Json,
+  named: Json,
+  given: TemplateArguments,
+): Promise<ChatTemplate | null> {
   const file = `${folder}/chat_template.jinja`
   if (await isThere(file)) {
     const source = new TextDecoder().decode(await readWhole(file, 'a chat template'))
-    return jinjaTemplate(file, { default: source }, named)
+    return jinjaTemplate(file, { default: source }, named, given)
   }
   const name = `${folder}/tokenizer_config.json, chat_template`
-  const { chat_template: given } = config
-  if (given === undefined || given === null) return null
-  if (typeof given === 'string') return jinjaTemplate(name, { default: given }, named)
-  const sources = Array.isArray(given)
-    ? Object.fromEntries(given.map((entry: Json | null) => [entry?.name, entry?.template]))
-    : given
-  if (typeof sources !== 'object' || Object.values(sources).some((source) => typeof source !== 'string')) {
-    throw new InputError(name, show(given), 'a text, or texts by name')
+  const { chat_template: template } = config
+  if (template === undefined || template === null) {
+    checkArguments(`${folder} without a chat template`, given, [])
+    return null
   }
-  return jinjaTemplate(name, sources as Record<string, string>, named)
+  if (typeof template === 'string') return jinjaTemplate(name, { default: template }, named, given)
+  const sources = Array.isArray(template)
+    ? Object.fromEntries(template.map((entry: Json | null) => [entry?.name, entry?.template]))
+    : template
+  if (typeof sources !== 'object' || Object.values(sources).some((source) => typeof source !== 'string')) {
+    throw new InputError(name, show(template), 'a text, or texts by name')
+  }
+  return jinjaTemplate(name, sources as Record<string, string>, named, given)
 }

@@ -1,9 +1,10 @@
 /**
  * Conversations as ids. A chat template gives text; what becomes of it here is decided at boundaries between turns: what
  * stands is never tokenized again, what is added is tokenized alone, and what a message says is text, whatever it spells, so
- * that nobody opens another's turn by writing a special token.
+ * that nobody opens another's turn by writing a special token. Where a template rewrites what stands (Qwen3's takes thinking
+ * out of earlier turns), what stands is left as it is, and the conversation goes on with ids of its own from the first one on.
  */
-import type { Message } from '../environments/text.ts'
+import { isMessage, type Message } from '../environments/text.ts'
 import { InputError, show } from '../errors.ts'
 import type { ChatTemplate, RenderOptions } from './chat-template.ts'
 import { anyOf, type Tokenizer } from './tokenizer.ts'
@@ -39,12 +40,20 @@ export function promptIds(tokenizer: Tokenizer, prompt: string | readonly Messag
     : renderIds(tokenizer, prompt, { addGenerationPrompt: true })
 }
 
+/** How a conversation goes on after a turn of the assistant. */
+export interface NextTurn {
+  /** What is appended to the ids that stand; or, where it is rewritten, the whole conversation up to where the assistant speaks. */
+  readonly ids: number[]
+  /** True where the template renders what stands in another way, now that more follows. */
+  readonly isRewritten: boolean
+}
+
 /**
  * The ids that are appended to those of a conversation when it goes on: the end of the assistant's turn, as far as it has
  * not said it, the messages that are new, and the beginning of its next turn. Only these are tokenized. `lastId` is the last
  * id that is stored: the end of the turn is not said twice.
  *
- * The template must render `after` to a text that begins with that of `before`.
+ * The template must render `after` to a text that begins with what stands; `nextTurn` goes on where it does not.
  * @throws InputError where it does not (a template that drops thinking from earlier messages, or frames the last one in
  * another way), naming the place; where `before` does not end with the assistant, or `after` does not begin with `before`;
  * and as `renderIds` does.
@@ -55,76 +64,97 @@ export function turnIds(
   after: readonly Message[],
   lastId: number,
 ): number[] {
+  const { ids, isRewritten } = nextTurn(tokenizer, before, after, lastId)
+  if (!isRewritten) return ids
+  const rendering = new Rendering(tokenizer)
+  throw rendering.refuseStart(rendering.text(after, { addGenerationPrompt: true }), rendering.text(before))
+}
+
+/**
+ * How a conversation goes on: by the ids that `turnIds` appends, or by all ids anew where the template rewrites what stands.
+ * @throws InputError where `before` does not end with the assistant, or `after` does not begin with `before`; and as
+ * `renderIds` does.
+ */
+export function nextTurn(
+  tokenizer: Tokenizer,
+  before: readonly Message[],
+  after: readonly Message[],
+  lastId: number,
+): NextTurn {
   if (before.at(-1)?.role !== 'assistant') throw new InputError('before', roles(before), 'the assistant last')
-  const isKept = before.every(({ role, content }, i) => after[i]?.role === role && after[i]?.content === content)
+  const isKept = before.every((message, i) => JSON.stringify(message) === JSON.stringify(after[i]))
   if (!isKept || after.length === before.length) {
     throw new InputError('after', roles(after), 'the messages of before, and new ones')
   }
   const rendering = new Rendering(tokenizer)
   const old = rendering.text(before)
   const text = rendering.text(after, { addGenerationPrompt: true })
-  rendering.checkStart(text, old)
-  const { end, close } = rendering.closing(before, old)
-  if (end === null) return rendering.encode(text.slice(close), true)
+  const closing = text.startsWith(old) ? rendering.closing(before, old) : rendering.spoken(before, text)
+  if (closing === null) return { ids: rendering.encode(text, false), isRewritten: true }
+  const { end, close } = closing
+  if (end === null) return { ids: rendering.encode(text.slice(close), true), isRewritten: false }
   const told = rendering.encodeBehind(end, text)
-  return lastId === end.id ? told : [end.id, ...told]
+  return { ids: lastId === end.id ? told : [end.id, ...told], isRewritten: false }
 }
 
 /**
  * A conversation, or a prompt and its answer, as supervised fine-tuning sees it. The mask is 0 but for what the assistant
  * says: its words and the token that ends its turn. Each piece is tokenized as the model will meet it: prompts up to where
- * it speaks, then its words.
- * @throws InputError for a conversation in which the assistant says nothing, a template that renders the beginning of a
- * conversation in another way when more follows, or has no end token behind the assistant's words, a tokenizer without end
- * ids, and as `renderIds` does.
+ * it speaks, then its words. That is one row, or several where the template rewrites earlier turns: each row then ends with
+ * the last turn that the template leaves as the model says it. An answer to the empty prompt is a text that is learned whole.
+ * @throws InputError for a conversation in which the assistant says nothing, a template that renders the assistant's turn in
+ * another way than its prompt begins it, or has no end token behind the assistant's words, a tokenizer without end ids, and
+ * as `renderIds` does.
  */
-export function trainingExample(
+export function trainingRows(
   tokenizer: Tokenizer,
   example: readonly Message[] | { readonly prompt: string | readonly Message[]; readonly answer: string },
-): TrainingExample {
-  if (!('answer' in example)) return conversationExample(tokenizer, example)
+): TrainingExample[] {
+  if (!('answer' in example)) return conversationRows(tokenizer, example)
   const { prompt, answer } = example
   if (typeof prompt !== 'string') {
-    return conversationExample(tokenizer, [...prompt, { role: 'assistant', content: answer }])
+    return conversationRows(tokenizer, [...prompt, { role: 'assistant', content: answer }])
   }
   const [end] = tokenizer.endIds
   if (end === undefined) throw new InputError(`tokenizer ${tokenizer.id}`, 'no end id', 'one, to end an answer with')
   const told = promptIds(tokenizer, prompt)
-  const said = [...tokenizer.encode(answer, { continues: true }), end]
-  return { ids: [...told, ...said], lossMask: [...told.map(() => 0), ...said.map(() => 1)] }
+  const said = [...tokenizer.encode(answer, { continues: prompt !== '' }), end]
+  return [{ ids: [...told, ...said], lossMask: [...told.map(() => 0), ...said.map(() => 1)] }]
 }
 
-function conversationExample(tokenizer: Tokenizer, messages: readonly Message[]): TrainingExample {
+function conversationRows(tokenizer: Tokenizer, messages: readonly Message[]): TrainingExample[] {
   const rendering = new Rendering(tokenizer)
-  const text = rendering.text(messages)
-  const ids: number[] = []
-  const lossMask: number[] = []
+  const rows: { ids: number[]; lossMask: number[] }[] = []
   const add = (more: number[], mask: 0 | 1): void => {
+    const { ids, lossMask } = rows.at(-1)!
     for (const id of more) {
       ids.push(id)
       lossMask.push(mask)
     }
   }
+  /** The last turn of the assistant as it says it, and the token that ends it there. */
+  let said = ''
   let end: EndToken | null = null
-  const addTold = (to: number): void => {
-    const told = text.slice(0, to)
-    add(end === null ? rendering.encode(told, false) : rendering.encodeBehind(end, told), 0)
-  }
+  const isKept = (text: string) => end !== null && text.startsWith(said.slice(0, end.to))
   for (const [index, { role }] of messages.entries()) {
     if (role !== 'assistant') continue
     const prompt = rendering.text(messages.slice(0, index), { addGenerationPrompt: true })
-    rendering.checkStart(text, prompt)
-    addTold(prompt.length)
-    // That the turn is closed is seen where it is the last, so that no later message's end token is taken for its own.
-    const closes = rendering.firstEnd(rendering.text(messages.slice(0, index + 1)), prompt.length)
-    end = closes && rendering.firstEnd(text, prompt.length)
+    const whole = rendering.text(messages.slice(0, index + 1))
+    rendering.checkStart(whole, prompt)
+    if (isKept(prompt)) add(rendering.encodeBehind(end!, prompt), 0)
+    else {
+      rows.push({ ids: [], lossMask: [] })
+      add(rendering.encode(prompt, false), 0)
+    }
+    ;[said, end] = [whole, rendering.firstEnd(whole, prompt.length)]
     if (end === null) throw rendering.refuse('no end token behind what the assistant says', 'one of the end ids')
-    add(rendering.encode(text.slice(prompt.length, end.from), true), 1)
+    add(rendering.encode(whole.slice(prompt.length, end.from), true), 1)
     add([end.id], 1)
   }
   if (end === null) throw new InputError('messages', roles(messages), 'something that the assistant says')
-  addTold(text.length)
-  return { ids, lossMask }
+  const text = rendering.text(messages)
+  add(rendering.encodeBehind(end, isKept(text) ? text : said), 0)
+  return rows
 }
 
 /** A token that ends a turn, and where its text begins and ends. */
@@ -155,15 +185,35 @@ class Rendering {
   /** A rendered conversation, in which special tokens are the template's own. */
   text(messages: readonly Message[], options?: RenderOptions): string {
     for (const message of messages) {
-      if (typeof message?.role === 'string' && typeof message.content === 'string') continue
+      if (isMessage(message)) continue
       throw new InputError('message', show(message), 'one like { role: "user", content: "2+2=" }')
     }
-    const marked = messages.map((message) => ({ ...message, content: this.#mark(message.content) }))
+    const marked = messages.map(({ role, ...message }) => ({
+      role,
+      ...(this.#mark(message) as { content: string | null }),
+      content: this.#contentOf({ role, ...message }),
+    }))
     return this.#template.render(marked, options)
   }
 
-  #mark(content: string): string {
-    return content.replace(this.#pattern, (token) => `${OPEN}${this.#spelled.indexOf(token)}${CLOSE}`)
+  /** What the template gets as the message's content: its special tokens as text, but for those that the model chose. */
+  #contentOf({ role, content, spelled }: Message): string | null {
+    if (content === null) return null
+    if (role !== 'assistant' || spelled === undefined) return this.#mark(content) as string
+    const { text, special } = spelled as { text: string; special: readonly number[] }
+    return this.#mark(text, special) as string
+  }
+
+  /** Texts, also those inside lists and objects, with the special tokens that they spell out numbered; others stay as they are. */
+  #mark(value: unknown, special: readonly number[] = []): unknown {
+    if (Array.isArray(value)) return value.map((element) => this.#mark(element))
+    if (typeof value === 'object' && value !== null) {
+      return Object.fromEntries(Object.entries(value).map(([name, element]) => [name, this.#mark(element)]))
+    }
+    if (typeof value !== 'string') return value
+    return value.replace(this.#pattern, (token, place: number) =>
+      special.includes(place) ? token : `${OPEN}${this.#spelled.indexOf(token)}${CLOSE}`,
+    )
   }
 
   /** The ids of rendered text. */
@@ -183,11 +233,15 @@ class Rendering {
 
   /** Throws where a longer conversation's text does not begin with that of its first messages. */
   checkStart(text: string, start: string): void {
-    if (text.startsWith(start)) return
+    if (!text.startsWith(start)) throw this.refuseStart(text, start)
+  }
+
+  /** The error of a text that does not begin with `start`. */
+  refuseStart(text: string, start: string): InputError {
     let at = 0
     while (text[at] === start[at]) at++
     const around = (whole: string) => show(whole.slice(Math.max(0, at - 12), at + 24))
-    throw this.refuse(
+    return this.refuse(
       `other text for the messages before when more follow: at character ${at}, ${around(start)} becomes ${around(text)}`,
       'a template that leaves them as they are (it may drop thinking, or frame the last message in another way)',
     )
@@ -207,10 +261,22 @@ class Rendering {
     this.checkStart(old, start)
     const end = this.#ends(old, start.length).at(-1)
     if (end !== undefined) return { end, close: end.to }
-    const content = this.#mark(messages.at(-1)!.content)
+    const content = this.#contentOf(messages.at(-1)!) ?? ''
     const [said] = [content, content.trim()].filter((words) => old.lastIndexOf(words) >= start.length)
     if (said === undefined) throw this.refuse('neither the words of the assistant nor an end token', 'either of them')
     return { end: null, close: old.lastIndexOf(said) + said.length }
+  }
+
+  /**
+   * How the assistant's turn closes in `text`, of more messages, where it stands there as the model said it: behind its prompt, in
+   * its own words and with an end token, though the template tells of a last turn in another way. Null where it does not.
+   */
+  spoken(messages: readonly Message[], text: string): { end: EndToken; close: number } | null {
+    const prompt = this.text(messages.slice(0, -1), { addGenerationPrompt: true })
+    const said = prompt + (this.#contentOf(messages.at(-1)!) ?? '')
+    if (!text.startsWith(said)) return null
+    const end = this.#ends(text, said.length)[0]
+    return end?.from === said.length ? { end, close: end.to } : null
   }
 
   refuse(got: string, expected: string): InputError {

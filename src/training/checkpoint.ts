@@ -56,13 +56,15 @@ export interface TextRecord {
   readonly drops: Readonly<Record<string, number>>
   readonly admitted: readonly number[]
   /** What was said in each lane before the model's turn. */
-  readonly histories: readonly (readonly { readonly role: string; readonly content: string }[])[]
+  readonly histories: readonly (readonly { readonly role: string; readonly content: string | null }[])[]
   /** From which tokens those said in each lane were drawn, where a filter had left some out. */
   readonly supports: readonly (readonly number[])[]
   /** What its trajectories are from. */
   readonly source: string
   /** The conversations of this update that are over, without their tokens, which are tensors. */
   readonly trajectories: readonly object[]
+  /** Likewise, the segments before the one that it is in of each lane's conversation. */
+  readonly segments: readonly object[]
 }
 
 /** What a checkpoint says of the whole. */

@@ -48,6 +48,7 @@ function makeInputs(seed: number, numSequences = 6): PolicyLossInputs {
     referenceLogprob: near(1),
     counted,
     offsets,
+    wholeTokens: null,
   }
 }
 

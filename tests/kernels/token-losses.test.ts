@@ -5,12 +5,18 @@ import { Numbers } from './calls.ts'
 const offsets = Int32Array.of(0, 3, 4, 9)
 const counted = Uint8Array.of(0, 1, 1, 0, 1, 0, 1, 1, 1)
 
-function run(kind: 'cross-entropy' | 'value', columns: Float32Array[], perSequence: boolean, clip = 0.2) {
+function run(
+  kind: 'cross-entropy' | 'value',
+  columns: Float32Array[],
+  perSequence: boolean,
+  clip = 0.2,
+  whole: Int32Array | null = null,
+) {
   const slope = new Float32Array(9).fill(9)
   const sums = new Float64Array(TokenSum.length)
   const [x, old, returns] = columns as [Float32Array, Float32Array, Float32Array]
-  if (kind === 'cross-entropy') crossEntropyLoss(slope, sums, x, counted, offsets, perSequence, 5, 3)
-  else valueLoss(slope, sums, x, old, returns, counted, offsets, clip, 0.5, perSequence, 5, 3)
+  if (kind === 'cross-entropy') crossEntropyLoss(slope, sums, x, counted, offsets, whole, perSequence, 5, 3)
+  else valueLoss(slope, sums, x, old, returns, counted, offsets, whole, clip, 0.5, perSequence, 5, 3)
   return { slope, loss: sums[TokenSum.loss]!, tokens: sums[TokenSum.tokens] }
 }
 
@@ -64,3 +70,17 @@ describe('valueLoss', () => {
     }
   })
 })
+
+test.each(['cross-entropy', 'value'] as const)(
+  '%s by sequence: segments are divided by the tokens of their conversation',
+  (kind) => {
+    const numbers = new Numbers(5)
+    const columns = [numbers.floats(9, -4, 0), numbers.floats(9), numbers.floats(9)]
+    const { slope } = run(kind, columns, true, 0.2, Int32Array.of(6, 3, 6)) // The first and the last are one conversation's.
+    const alone = run(kind, columns, false)
+    alone.slope.forEach((each, t) => {
+      expect(slope[t]).toBeCloseTo(each / 6, 7)
+    })
+    expect(alone.slope.some((each) => each !== 0)).toBe(true)
+  },
+)

@@ -38,8 +38,8 @@ export function digits(model: Partial<TextEnvironmentModel>) {
 export async function talkUntil(world: World, count: number) {
   const { trajectories } = world.talk()
   world.talk().released = count
-  for (let ticks = 0; trajectories.count < count; ticks++) {
-    if (ticks > 10_000) throw new Error(`${trajectories.count} of ${count} conversations after 10,000 ticks`)
+  for (let ticks = 0; trajectories.numConversations < count; ticks++) {
+    if (ticks > 10_000) throw new Error(`${trajectories.numConversations} of ${count} conversations after 10,000 ticks`)
     const waiting = tick(world)
     if (waiting !== undefined) await waiting
   }

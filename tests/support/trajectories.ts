@@ -41,6 +41,7 @@ export const anyTrajectory: fc.Arbitrary<Trajectory> = fc
   .record({
     source: fc.constantFrom('', 'run a', 'run b'),
     ...{ promptId: id, group: fc.nat(5), member: fc.nat(3), epoch: fc.nat(2), turns: fc.nat(5) },
+    ...{ cutTurns: fc.nat(5), unheard: fc.nat(1) },
     stopReason: fc.constantFrom(...stopReasons),
     reward: known,
     error: fc.option(fc.string({ unit: 'grapheme' })),
@@ -62,7 +63,7 @@ export const anyTrajectory: fc.Arbitrary<Trajectory> = fc
 export function plain({ token, lossMask, logprob, version, turn, supportLength, supportIds, ...rest }: Trajectory) {
   const columns = { token, lossMask, logprob, version, turn, supportIds: supportIds ?? [] }
   return {
-    source: '',
+    ...{ source: '', segment: 0, cutTurns: 0, unheard: 0 },
     ...rest,
     ...(Object.fromEntries(Object.entries(columns).map(([k, v]) => [k, Array.from(v)])) as Required<typeof columns>),
     supportLength: Array.from(supportLength ?? new Uint8Array(token.length)),

@@ -6,7 +6,7 @@ import { byteTokenizer } from '../../src/text/byte-tokenizer.ts'
 import { jinjaTemplate } from '../../src/text/chat-template.ts'
 import { loadTokenizer } from '../../src/text/load-tokenizer.ts'
 import type { Tokenizer } from '../../src/text/tokenizer.ts'
-import { promptIds, renderIds, trainingExample, turnIds } from '../../src/text/turn-ids.ts'
+import { promptIds, renderIds, trainingRows, turnIds } from '../../src/text/turn-ids.ts'
 import { expectedOf, folderOf, recorded } from './golden.ts'
 
 const user = (content: string): Message => ({ role: 'user', content })
@@ -16,6 +16,13 @@ const load = (name: string) => loadTokenizer(folderOf(name))
 /** The tokenizer of bytes with another template. */
 async function bytesWith(source: string): Promise<Tokenizer> {
   return { ...byteTokenizer(), chatTemplate: await jinjaTemplate('its template', { default: source }) }
+}
+
+/** The only row of an example. */
+function rowOf(...given: Parameters<typeof trainingRows>) {
+  const rows = trainingRows(...given)
+  expect(rows).toHaveLength(1)
+  return rows[0]!
 }
 
 /** What the mask lets the model learn, in one text a run. */
@@ -167,7 +174,7 @@ describe('turnIds', () => {
   })
 })
 
-describe('trainingExample', () => {
+describe('trainingRows', () => {
   const conversation = [
     { role: 'system', content: 'Be short.' },
     user('What is 1 + 2?'),
@@ -179,14 +186,14 @@ describe('trainingExample', () => {
 
   test.each(['qwen2', 'smollm'])('%s learns what the assistant says and its end, and nothing else', async (name) => {
     const tokenizer = await load(name)
-    const example = trainingExample(tokenizer, conversation)
+    const example = rowOf(tokenizer, conversation)
     expect(learned(tokenizer, example)).toEqual(['3<|im_end|>', 'Hello<|im_end|>'])
     expect(example.ids).toEqual(renderIds(tokenizer, conversation))
   })
 
   test.each(['llama', 'mistral'])('%s learns words as it will have to say them, with their space', async (name) => {
     const tokenizer = await load(name)
-    const example = trainingExample(tokenizer, [user('Hi'), assistant('Hello fox'), user('More'), assistant('Paris')])
+    const example = rowOf(tokenizer, [user('Hi'), assistant('Hello fox'), user('More'), assistant('Paris')])
     expect(learned(tokenizer, example)).toEqual(['Hello fox</s>', 'Paris</s>'])
     const prompt = promptIds(tokenizer, [user('Hi')])
     expect(example.ids.slice(0, prompt.length)).toEqual(prompt)
@@ -200,7 +207,7 @@ describe('trainingExample', () => {
     const end = tokenizer.endIds[0]!
     const ids = [...promptIds(tokenizer, messages.slice(0, 1)), ...tokenizer.encode('Hello'), end]
     ids.push(...turnIds(tokenizer, messages.slice(0, 2), messages.slice(0, 3), end), ...tokenizer.encode('Paris'), end)
-    expect(trainingExample(tokenizer, messages).ids).toEqual(ids)
+    expect(rowOf(tokenizer, messages).ids).toEqual(ids)
   })
 
   test('any conversation: the mask is 0 but for its words and ends, whatever messages spell out', () => {
@@ -212,7 +219,7 @@ describe('trainingExample', () => {
     fc.assert(
       fc.property(fc.array(message), words, (messages, last) => {
         const all = [...messages, assistant(last)]
-        const example = trainingExample(tokenizer, all)
+        const example = rowOf(tokenizer, all)
         expect(example.ids).toEqual(renderIds(tokenizer, all))
         const said = all.filter(({ role }) => role === 'assistant').map(({ content }) => `${content}<|end|>`)
         const masked = example.ids.filter((_, i) => example.lossMask[i] === 1)
@@ -223,12 +230,12 @@ describe('trainingExample', () => {
 
   test('a prompt and its answer: the prompt is told, the answer and its end are learned', async () => {
     const digits = byteTokenizer({ alphabet: '0123+=' })
-    expect(trainingExample(digits, { prompt: '1+2=', answer: '3' })).toEqual({
+    expect(rowOf(digits, { prompt: '1+2=', answer: '3' })).toEqual({
       ids: [1, 4, 2, 5, 3, 6],
       lossMask: [0, 0, 0, 0, 1, 1],
     })
     const llama = await load('llama')
-    const example = trainingExample(llama, { prompt: 'The answer is', answer: ' Paris' })
+    const example = rowOf(llama, { prompt: 'The answer is', answer: ' Paris' })
     expect(example.ids[0]).toBe(llama.beginIds[0])
     expect(llama.decode(example.ids)).toBe('<s> The answer is Paris</s>')
     expect(learned(llama, example)).toEqual(['Paris</s>'])
@@ -237,9 +244,7 @@ describe('trainingExample', () => {
   test('a prompt of messages and its answer are the conversation of both', async () => {
     const tokenizer = await load('qwen2')
     const prompt = [user('Hi')]
-    expect(trainingExample(tokenizer, { prompt, answer: 'Hello' })).toEqual(
-      trainingExample(tokenizer, [...prompt, assistant('Hello')]),
-    )
+    expect(rowOf(tokenizer, { prompt, answer: 'Hello' })).toEqual(rowOf(tokenizer, [...prompt, assistant('Hello')]))
   })
 
   test('a template that never ends the turn is refused, and does not take the end of the next message for it', async () => {
@@ -248,7 +253,7 @@ describe('trainingExample', () => {
         '{% if add_generation_prompt %}<|assistant|>{% endif %}',
     )
     const messages = [user('Hi'), assistant('Hello'), user('More')]
-    expect(() => trainingExample(tokenizer, messages)).toThrow(/its template: got no end token behind/)
+    expect(() => rowOf(tokenizer, messages)).toThrow(/its template: got no end token behind/)
   })
 
   test('a generation prompt that the conversation does not have is refused', async () => {
@@ -256,12 +261,12 @@ describe('trainingExample', () => {
       '{% for m in messages %}<|{{ m.role }}|>{{ m.content }}<|end|>{% endfor %}' +
         '{% if add_generation_prompt %}<|assistant|><think>{% endif %}',
     )
-    expect(() => trainingExample(tokenizer, [user('Hi'), assistant('Hello')])).toThrow(/<think>" becomes .*Hello/)
+    expect(() => rowOf(tokenizer, [user('Hi'), assistant('Hello')])).toThrow(/<think>" becomes .*Hello/)
   })
 
   test('nothing to learn, and a tokenizer without an end, are refused', () => {
     const tokenizer = byteTokenizer()
-    expect(() => trainingExample(tokenizer, [user('Hi')])).toThrow(/something that the assistant says/)
-    expect(() => trainingExample({ ...tokenizer, endIds: [] }, { prompt: 'a', answer: 'b' })).toThrow(/no end id/)
+    expect(() => rowOf(tokenizer, [user('Hi')])).toThrow(/something that the assistant says/)
+    expect(() => rowOf({ ...tokenizer, endIds: [] }, { prompt: 'a', answer: 'b' })).toThrow(/no end id/)
   })
 })

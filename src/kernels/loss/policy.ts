@@ -1,7 +1,7 @@
 /**
  * Policy-gradient losses over the tokens of whole sequences, with their derivatives. The tokens of sequence i are
- * offsets[i] … offsets[i + 1] − 1; those with counted = 0 (prompts, tool answers) are passed over. With d = ℓ − ℓ_old and
- * |o| the counted tokens of the sequence, the ratio ρ = exp(z) is taken
+ * offsets[i] … offsets[i + 1] − 1; those with counted = 0 (prompts, tool answers) are passed over. With d = ℓ − ℓ_old, and mean
+ * and Σ over the counted tokens of the sequence, the ratio ρ = exp(z) is taken
  *
  *     token            z = d[t]
  *     sequence         z = mean d                      GSPO, arXiv 2507.18071
@@ -24,6 +24,8 @@
  * times ρ where `klCorrected`, gradient included (DeepSeek-V3.2). The whole, to be minimised:
  *
  *     loss = Σ (weight · surrogate + klCoef · KL − entropyCoef · entropy) / D,   D = denominator · (perSequence ? |o| : 1)
+ *
+ * with |o| the counted tokens of the sequence, or wholeTokens[i] where it is a segment of a longer conversation.
  *
  * `denominator` is of the whole batch, however it is cut into micro-batches, so that their sums add up to its loss.
  * Where A = 0 the surrogate is 0 whatever ρ is. Everything is computed in f64.
@@ -50,6 +52,8 @@ export interface PolicyLossInputs {
   referenceLogprob: Float32Array | null
   counted: Uint8Array
   offsets: Int32Array
+  /** A row a sequence: the counted tokens of its conversation; null where every sequence is a whole one. */
+  wholeTokens: Int32Array | null
 }
 
 /** Numbers and words of the formulas above; a bound that is null is none. */
@@ -103,7 +107,17 @@ export const PolicySum = {
 
 export function policyLoss(
   { dLogprob, dEntropy, sums }: PolicyLossOutputs,
-  { logprob, entropy, oldLogprob, advantage, weight, referenceLogprob, counted, offsets }: PolicyLossInputs,
+  {
+    logprob,
+    entropy,
+    oldLogprob,
+    advantage,
+    weight,
+    referenceLogprob,
+    counted,
+    offsets,
+    wholeTokens,
+  }: PolicyLossInputs,
   settings: PolicyLossSettings,
   perSequence: boolean,
   denominator: number,
@@ -135,7 +149,7 @@ export function policyLoss(
     const sequenceSlope = ratioOf === 'sequence-token' ? 0 : sequencePart
     const tokenSlope = ratioOf === 'sequence-token' ? 1 : tokenPart
     const mean = logRatioSum / count
-    const scale = 1 / (denominator * (perSequence ? count : 1))
+    const scale = 1 / (denominator * (perSequence ? (wholeTokens?.[i] ?? count) : 1))
 
     let shared = 0 // The derivative of the loss by the mean of d, so far.
     for (let t = first; t < end; t++) {

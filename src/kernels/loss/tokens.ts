@@ -1,5 +1,5 @@
 /**
- * Losses of tokens beside those of the policy gradient. Sequences, `counted` and D are those of `policyLoss`; `sums` gets
+ * Losses of tokens beside those of the policy gradient. Sequences, `counted`, `wholeTokens` and D are those of `policyLoss`; `sums` gets
  * the loss and the number of tokens added, in the order of `TokenSum`.
  */
 export const TokenSum = { loss: 0, tokens: 1, length: 2 } as const
@@ -11,13 +11,14 @@ export function crossEntropyLoss(
   logprob: Float32Array,
   counted: Uint8Array,
   offsets: Int32Array,
+  wholeTokens: Int32Array | null,
   perSequence: boolean,
   denominator: number,
   numSequences: number,
 ): void {
   for (let i = 0; i < numSequences; i++) {
     const count = countTokens(counted, offsets[i]!, offsets[i + 1]!)
-    const scale = 1 / (denominator * (perSequence ? count : 1))
+    const scale = 1 / (denominator * (perSequence ? (wholeTokens?.[i] ?? count) : 1))
     for (let t = offsets[i]!; t < offsets[i + 1]!; t++) {
       dLogprob[t] = 0
       if (counted[t] === 0) continue
@@ -41,6 +42,7 @@ export function valueLoss(
   returns: Float32Array,
   counted: Uint8Array,
   offsets: Int32Array,
+  wholeTokens: Int32Array | null,
   clipValue: number,
   valueCoef: number,
   perSequence: boolean,
@@ -49,7 +51,7 @@ export function valueLoss(
 ): void {
   for (let i = 0; i < numSequences; i++) {
     const count = countTokens(counted, offsets[i]!, offsets[i + 1]!)
-    const scale = valueCoef / (denominator * (perSequence ? count : 1))
+    const scale = valueCoef / (denominator * (perSequence ? (wholeTokens?.[i] ?? count) : 1))
     for (let t = offsets[i]!; t < offsets[i + 1]!; t++) {
       dValue[t] = 0
       if (counted[t] === 0) continue

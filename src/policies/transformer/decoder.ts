@@ -48,10 +48,11 @@ export function decoderShare(
     forward: forwardPlan(model, rows, context, 1, lora, isQuantized),
     /** A row's place in the cache: it is slot · context + position. */
     cacheRow: column('i32', rows),
-    /** Written by the caller before `advance`, a row each: the sequence's slot, and what keys its random numbers. */
+    /** Written by the caller before `advance`, a row each: the sequence's slot, and the three that key its random numbers. */
     slot: column('i32', rows),
     lane: column('u32', slots),
     episode: column('u32', slots),
+    draw: column('i32', slots),
     /** Logits of each row, slots × vocabulary; outside a support they are no longer the model's. */
     logits: column('f32', slots, vocabularySize),
     /**
@@ -121,7 +122,7 @@ export class TransformerDecoder {
    * Takes `token` at `position` of `slot`, of rows 0 … count ≤ slots, and chooses the token after each from softmax(logits /
    * temperature), renormalised over the support that `sampling` leaves: writes `chosen`, its `logprob` and the `entropy` of
    * just that distribution in nats, and `support`. With `explore` it samples by the number that seed, lane, episode and
-   * position give; else it takes the most probable.
+   * draw give; else it takes the most probable.
    * @throws InputError as `feed` and `checkSampling` do.
    */
   advance(count: number, sampling: Partial<Sampling>, explore: boolean): void {
@@ -131,8 +132,8 @@ export class TransformerDecoder {
     this.#run(count)
     const { kernels, model, weights } = this.#forward
     const { vocabularySize, width } = model.shape
-    const { logits, uniform, words, lane, episode, chosen, support, supportOffset, forward } = this.columns
-    const { hidden, none, scratch, max, sum, weighted, targetLogit, position, logprob, entropy, token } = forward
+    const { logits, uniform, words, lane, episode, draw, chosen, support, supportOffset, forward } = this.columns
+    const { hidden, none, scratch, max, sum, weighted, targetLogit, logprob, entropy, token } = forward
     kernels.matmul(logits, hidden, weights.wholeHead, none, scratch, count, vocabularySize, width, false, true, false)
     const sumUp = () =>
       kernels.sumVocabulary(max, sum, weighted, targetLogit, logits, token, inverse, count, 0, vocabularySize)
@@ -145,7 +146,7 @@ export class TransformerDecoder {
     } else supportOffset.fill(0)
     if (explore) {
       const { key0, key1 } = this.#random
-      kernels.drawUniform(uniform, words, lane, episode, position, key0, key1, count, 1, 0)
+      kernels.drawUniform(uniform, words, lane, episode, draw, key0, key1, count, 1, 0)
       kernels.sampleVocabulary(chosen, targetLogit, logits, max, sum, uniform, inverse, count, vocabularySize)
     } else kernels.modeOfVocabulary(chosen, targetLogit, logits, inverse, count, vocabularySize)
     kernels.evaluateVocabulary(logprob, entropy, max, sum, weighted, targetLogit, count)

@@ -7,7 +7,8 @@ import type { World } from '../../world.ts'
  * The model says one token in every lane where it has the turn. What is not in the cache yet, a prompt or what the
  * environment said, is fed first. Where a cohort has a crew, each thread does that for its share of the lanes.
  *
- * Reads token, length, phase. Writes the token, its logprob and version, length, and where a turn is over its stopReason.
+ * Reads token, length, phase. Writes the token, its logprob and version, length, and where a turn is over its stopReason
+ * and whether it was cut.
  */
 export function inferText(world: World): void | Promise<void> {
   for (const cohort of world.conversations) {
@@ -27,7 +28,7 @@ export type Speaker = Pick<TextCohort, 'conversation' | 'decoder' | 'context' | 
 /** Feeds what is not in the cache, and chooses a token, in the lanes of share `index` of `numShares`, if there is one. */
 export function speak(speaker: Speaker, index: number, numShares: number): void {
   const { conversation, decoder, laneList, context, sampling, explore } = speaker
-  const { slot, lane, episode, forward } = decoder.columns
+  const { slot, lane, episode, draw, forward } = decoder.columns
   if (index >= numShares) return
   const [from, to] = shareOf(listSpeaking(speaker), index, numShares)
   for (let i = from; i < to; i++) feed(speaker, laneList[i]!)
@@ -38,6 +39,7 @@ export function speak(speaker: Speaker, index: number, numShares: number): void 
     // A conversation's random numbers are keyed by which it is, so that it does not matter which lane takes it.
     lane[row] = conversation.group[n]!
     episode[row] = conversation.member[n]!
+    draw[row] = conversation.tokensBefore[n]! + last
     forward.token[row] = conversation.token[n * context + last]!
     forward.position[row] = last
   }
@@ -115,4 +117,5 @@ function say(cohort: TextCohort, n: number, token: number, logprob: number, supp
 function end({ conversation }: TextCohort, n: number, reason: StopReason): void {
   conversation.phase[n] = Talk.over
   conversation.stopReason[n] = stopReasons.indexOf(reason)
+  if (reason !== 'stop') conversation.cutTurns[n] = conversation.cutTurns[n]! + 1
 }

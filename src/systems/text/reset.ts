@@ -1,6 +1,6 @@
 import { Talk } from '../../components/conversation.ts'
-import { InputError, show } from '../../errors.ts'
-import { promptIds, promptMessages } from '../../text/dialogue.ts'
+import { promptMessages } from '../../text/dialogue.ts'
+import { startOf } from '../../text/examples.ts'
 import { exampleAt, type TextCohort } from '../../text-cohort.ts'
 import type { World } from '../../world.ts'
 
@@ -23,20 +23,11 @@ export function resetText(world: World): void {
 
 /** Begins the conversation of that number, counted from 0, in lane n. */
 function begin({ kernels }: World, cohort: TextCohort, n: number, number: number): void {
-  const { conversation, environment, tokenizer, context } = cohort
+  const { conversation } = cohort
   const group = Math.floor(number / cohort.groupSize)
   const { promptId, epoch } = exampleAt(cohort, kernels, group)
-  const example = environment.example(promptId)
-  const ids = promptIds(tokenizer, example, `${environment.id}, example ${promptId}`)
-  if (ids.length >= context) {
-    const got = `a prompt of ${ids.length} tokens`
-    throw new InputError(`${environment.id}, example ${promptId}`, got, `fewer than the context of ${context}`)
-  }
-  const { maxTokens = cohort.maxTokens } = example
-  if (!(Number.isSafeInteger(maxTokens) && maxTokens >= 1)) {
-    throw new InputError(`${environment.id}, example ${promptId}, maxTokens`, show(maxTokens), 'a whole number ≥ 1')
-  }
-  conversation.budget[n] = maxTokens
+  const { example, ids, budget } = startOf(cohort, promptId)
+  conversation.budget[n] = budget
   conversation.promptId[n] = promptId
   conversation.group[n] = group
   conversation.member[n] = number % cohort.groupSize
@@ -44,11 +35,16 @@ function begin({ kernels }: World, cohort: TextCohort, n: number, number: number
   conversation.length[n] = 0
   conversation.cached[n] = 0
   conversation.turn[n] = 0
+  conversation.segment[n] = 0
+  conversation.tokensBefore[n] = 0
+  conversation.cutTurns[n] = 0
+  conversation.unheard[n] = 0
   conversation.reward[n] = 0
   conversation.known[n] = 0
   cohort.histories[n] = promptMessages(example)
   cohort.replies[n] = null
   cohort.supports[n] = []
+  cohort.segments[n] = []
   hear(cohort, n, ids)
 }
 

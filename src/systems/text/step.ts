@@ -1,8 +1,8 @@
 import { Talk } from '../../components/conversation.ts'
-import { type Reply, stopReasons, type Turn } from '../../environments/text.ts'
+import { isMessage, type Message, type Reply, stopReasons, type Turn } from '../../environments/text.ts'
 import { show } from '../../errors.ts'
-import { replyIds } from '../../text/dialogue.ts'
-import type { PendingReply, TextCohort } from '../../text-cohort.ts'
+import { replyIds, spelledMessage } from '../../text/dialogue.ts'
+import { type PendingReply, type Segment, segmentOf, type TextCohort } from '../../text-cohort.ts'
 import type { World } from '../../world.ts'
 import { hear } from './reset.ts'
 
@@ -10,8 +10,10 @@ import { hear } from './reset.ts'
  * The environment replies to turns that are over: with a reward, with more to hear, or both. A reply that takes time is
  * awaited while other lanes go on, and replies that have come are taken in lane order.
  *
- * Reads phase, token, stopReason. Writes reward, known, what was said to the model, turn, phase. What goes wrong in the
- * environment is an unknown reward and an error on the lane, not an exception through the tick.
+ * Where the chat template rewrites what stands, the lane begins a new segment.
+ *
+ * Reads phase, token, stopReason. Writes reward, known, what was said to the model, turn, segment, phase. What goes wrong in
+ * the environment is an unknown reward and an error on the lane, not an exception through the tick.
  */
 export function stepText(world: World): void {
   for (const cohort of world.conversations) {
@@ -40,15 +42,23 @@ function ask(cohort: TextCohort, n: number): void {
   cohort.pending[n] = reply instanceof Promise ? awaited(reply, stop, cohort.replyMilliseconds) : arrived(reply)
 }
 
-function turnOf({ conversation, environment, tokenizer, context, histories }: TextCohort, n: number): Turn {
-  const { token, turnStart, length, promptId, turn } = conversation
-  const stopReason = stopReasons[conversation.stopReason[n]!]!
+/** What the model said in lane n's turn, without the token that ended it. */
+function saidIn({ conversation, tokenizer, context }: TextCohort, n: number): Int32Array {
+  const { token, turnStart, length } = conversation
   const last = n * context + length[n]! - 1
-  const said = token.subarray(n * context + turnStart[n]!, tokenizer.endIds.includes(token[last]!) ? last : last + 1)
+  return token.subarray(n * context + turnStart[n]!, tokenizer.endIds.includes(token[last]!) ? last : last + 1)
+}
+
+function turnOf(cohort: TextCohort, n: number): Turn {
+  const { conversation, environment, tokenizer, histories } = cohort
+  const { promptId, turn } = conversation
+  const stopReason = stopReasons[conversation.stopReason[n]!]!
+  const said = saidIn(cohort, n)
   return {
     example: environment.example(promptId[n]!),
     exampleIndex: promptId[n]!,
     completion: tokenizer.decode(said, { skipSpecial: true }),
+    raw: tokenizer.decode(said),
     turn: turn[n]!,
     stopReason,
     messages: histories[n]!,
@@ -86,23 +96,47 @@ function failed(error: unknown): Reply {
 function take(cohort: TextCohort, n: number, given: Reply): void {
   const { conversation, environment, context, histories, tokenizer, replies } = cohort
   const reply = checked(given)
-  const { example, completion, messages, stopReason } = turnOf(cohort, n)
+  const { example, messages, stopReason } = turnOf(cohort, n)
   replies[n] = reply
   conversation.reward[n] = reply.reward ?? 0
   conversation.known[n] = reply.reward === null ? 0 : 1
   conversation.phase[n] = Talk.ended
-  if (reply.messages === undefined || stopReason !== 'stop') return
-  if (conversation.turn[n]! + 1 >= environment.maxTurns) return
-  const before = [...messages, { role: 'assistant', content: completion }]
+  if (reply.messages === undefined || conversation.turn[n]! + 1 >= environment.maxTurns) return
+  conversation.unheard[n] = 1 // Until the model hears it.
+  if (stopReason !== 'stop' && cohort.cutTurn === 'end') return
+  const before: Message[] = [...messages, spelledMessage(tokenizer, saidIn(cohort, n))]
   const lastId = conversation.token[n * context + conversation.length[n]! - 1]!
-  const ids = replyIds(tokenizer, example, before, reply.messages, lastId)
-  if (conversation.length[n]! + ids.length >= context) {
+  const { ids, isRewritten } = replyIds(tokenizer, example, before, reply.messages, lastId)
+  if ((isRewritten ? 0 : conversation.length[n]!) + ids.length >= context) {
     conversation.stopReason[n] = stopReasons.indexOf('context')
     return
   }
+  conversation.unheard[n] = 0
   histories[n] = [...before, ...reply.messages]
+  if (isRewritten) beginSegment(cohort, n, ids)
   conversation.turn[n] = conversation.turn[n]! + 1
   hear(cohort, n, ids)
+}
+
+/** Puts lane n's segment aside, and makes room for one that begins with `ids`. What both begin with stays in the cache. */
+function beginSegment(cohort: TextCohort, n: number, ids: readonly number[]): void {
+  const { conversation, context, segments, supports } = cohort
+  const { token, cached, length, tokensBefore, segment } = conversation
+  segments[n]!.push(copyOf(segmentOf(cohort, n)))
+  supports[n] = []
+  let common = 0
+  while (common < Math.min(ids.length, cached[n]!) && token[n * context + common] === ids[common]) common++
+  cached[n] = common
+  tokensBefore[n] = tokensBefore[n]! + length[n]!
+  segment[n] = segment[n]! + 1
+  conversation.cutTurns[n] = 0
+  length[n] = 0
+}
+
+/** A segment whose token columns are no views. */
+function copyOf(segment: Segment): Segment {
+  const columns = ['token', 'lossMask', 'logprob', 'version', 'turn', 'supportLength', 'supportIds'] as const
+  return { ...segment, ...Object.fromEntries(columns.map((name) => [name, Array.from(segment[name]!)])) }
 }
 
 /** A reply whose reward is a finite number, or unknown, and whose messages are messages. */
@@ -114,9 +148,4 @@ function checked(reply: Reply): Reply {
   }
   if (reward === null || (typeof reward === 'number' && Number.isFinite(reward))) return reply
   return { ...reply, reward: null, error: reply.error ?? `a reward of ${String(reward)}` }
-}
-
-function isMessage(message: unknown): boolean {
-  const { role, content } = (message ?? {}) as Record<string, unknown>
-  return typeof role === 'string' && typeof content === 'string'
 }

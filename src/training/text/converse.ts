@@ -4,9 +4,10 @@ import { InputError, show } from '../../errors.ts'
 import { setWeights } from '../../policies/transformer/quantized.ts'
 import type { Sampling } from '../../policies/transformer/sampling.ts'
 import type { Trajectory } from '../../tables/trajectories.ts'
+import type { TooLong } from '../../text/examples.ts'
 import type { LanguageModelDefinition } from '../../text/language-model.ts'
 import type { Tokenizer } from '../../text/tokenizer.ts'
-import { loadAdapter } from '../../text-cohort.ts'
+import { type CutTurn, loadAdapter } from '../../text-cohort.ts'
 import { tick } from '../../tick.ts'
 import { createWorld } from '../../world.ts'
 
@@ -21,15 +22,19 @@ export interface ConverseOptions {
   readonly explore?: boolean
   /** The distribution that they are drawn from; default the model's own. */
   readonly sampling?: Partial<Sampling>
+  /** What becomes of examples that are too long, and of turns that are cut off; as in a world. */
+  readonly tooLong?: TooLong
+  readonly cutTurn?: CutTurn
 }
 
 /** A conversation that is over. */
 export interface Conversed {
-  readonly trajectory: Trajectory
-  /** Ids of its first prompt, and all that follow. */
+  /** Its rows: one, or several where the chat template rewrote what stood. */
+  readonly rows: readonly Trajectory[]
+  /** Ids of its first prompt, and all that follow; of later rows, those from where the model speaks. */
   readonly promptIds: readonly number[]
   readonly completionIds: readonly number[]
-  /** What follows in words, without the token that ended it. */
+  /** What follows in words, without the token that ended it; a line a row. */
   readonly completion: string
 }
 
@@ -56,23 +61,34 @@ export async function converse({
   if (typeof adapter === 'string') await loadAdapter(cohort, adapter)
   else if (adapter !== null) setAdapter(cohort.adapter?.weights ?? new Float32Array(0), adapter)
   cohort.released = episodes
-  while (cohort.trajectories.count < episodes) {
+  while (cohort.trajectories.numConversations < episodes) {
     const waiting = tick(world)
     if (waiting !== undefined) await waiting
   }
   const { tokenizer, trajectories } = cohort
-  const conversed = trajectories.order().map((i) => {
-    const trajectory = trajectories.row(i)
-    const token = Array.from(trajectory.token)
-    const promptLength = Array.from(trajectory.lossMask).indexOf(1)
+  const conversations: Trajectory[][] = []
+  for (const i of trajectories.order()) {
+    const row = trajectories.row(i)
+    if (row.segment === 0) conversations.push([row])
+    else conversations.at(-1)!.push(row)
+  }
+  const conversed = conversations.map((rows) => {
     // Of several turns special tokens are spelled out, as they tell the turns apart.
-    const skipSpecial = trajectory.turns === 1
-    const isEnded = tokenizer.endIds.includes(token.at(-1)!)
+    const skipSpecial = rows.length === 1 && rows[0]!.turns === 1
+    const parts = rows.map(({ token, lossMask }) => {
+      const ids = Array.from(token)
+      const promptLength = Array.from(lossMask).indexOf(1)
+      return { promptIds: ids.slice(0, promptLength), completionIds: ids.slice(promptLength) }
+    })
+    const completions = parts.map(({ completionIds }) => {
+      const isEnded = tokenizer.endIds.includes(completionIds.at(-1)!)
+      return tokenizer.decode(completionIds.slice(0, isEnded ? -1 : undefined), { skipSpecial })
+    })
     return {
-      trajectory,
-      promptIds: token.slice(0, promptLength),
-      completionIds: token.slice(promptLength),
-      completion: tokenizer.decode(token.slice(promptLength, isEnded ? -1 : undefined), { skipSpecial }),
+      rows,
+      promptIds: parts[0]!.promptIds,
+      completionIds: parts.flatMap(({ completionIds }) => completionIds),
+      completion: completions.join('\n'),
     }
   })
   return { tokenizer, conversed }

@@ -4,6 +4,7 @@ import { InputError } from '../../errors.ts'
 import { quantizedWeightsOf } from '../../policies/transformer/quantized.ts'
 import { weightsOf } from '../../policies/weights.ts'
 import { tensorValues } from '../../safetensors.ts'
+import { countLearned } from '../../tables/sample.ts'
 import type { ModuleTrust } from '../../trust.ts'
 import { readCheckpoint } from '../checkpoint.ts'
 import { type ConverseOptions, converse } from './converse.ts'
@@ -43,12 +44,12 @@ export async function evaluateText(options: TextEvaluateOptions): Promise<TextEv
     throw new InputError('episodes', String(episodes), 'a whole number ≥ 1')
   }
   const { tokenizer, conversed } = await converse({ seed: 10_000, explore: false, ...options })
-  const rows = conversed.map(({ trajectory }) => trajectory)
-  const rewards = rows.flatMap(({ reward }) => (reward === null ? [] : [reward]))
+  const last = conversed.map(({ rows }) => rows.at(-1)!)
+  const rewards = last.flatMap(({ reward }) => (reward === null ? [] : [reward]))
   const mean = rewards.reduce((sum, value) => sum + value, 0) / rewards.length
-  const said = rows.map(({ token, lossMask }) => Array.from(token).filter((_, t) => lossMask[t] === 1))
+  const said = conversed.flatMap(({ rows }) => rows).reduce((sum, { lossMask }) => sum + countLearned(lossMask), 0)
   const reasons: Record<string, number> = {}
-  for (const { stopReason } of rows) reasons[stopReason] = (reasons[stopReason] ?? 0) + 1
+  for (const { stopReason } of last) reasons[stopReason] = (reasons[stopReason] ?? 0) + 1
   return {
     episodes,
     reward:
@@ -60,14 +61,14 @@ export async function evaluateText(options: TextEvaluateOptions): Promise<TextEv
             min: rewards.reduce((least, value) => Math.min(least, value)),
             max: rewards.reduce((most, value) => Math.max(most, value)),
           },
-    numUnknown: rows.length - rewards.length,
-    firstError: rows.find(({ error }) => error !== null)?.error ?? null,
-    completionLength: said.reduce((sum, { length }) => sum + length, 0) / rows.length,
+    numUnknown: last.length - rewards.length,
+    firstError: last.find(({ error }) => error !== null)?.error ?? null,
+    completionLength: said / last.length,
     stopReasons: reasons,
-    samples: conversed.slice(0, NUM_SAMPLES).map(({ trajectory: { reward }, promptIds, completion }) => ({
+    samples: conversed.slice(0, NUM_SAMPLES).map(({ rows, promptIds, completion }) => ({
       prompt: tokenizer.decode(promptIds),
       completion,
-      reward,
+      reward: rows[0]!.reward,
     })),
   }
 }

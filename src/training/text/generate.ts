@@ -68,8 +68,8 @@ export async function generateTokens({
   const episodes = prompts.length * samples
   const talk = { environment: asked, episodes, groupSize: samples, seed, explore }
   const { conversed } = await converse({ ...options, ...talk })
-  const answers = conversed.map(({ trajectory, ...said }): Generated => {
-    const { logprob, promptId, member, stopReason } = trajectory
+  const answers = conversed.map(({ rows, ...said }): Generated => {
+    const { logprob, promptId, member, stopReason } = rows[0]! // Of one turn there is one row.
     const logprobs = Array.from(logprob).slice(said.promptIds.length)
     return { prompt: promptId, sample: member, ...said, logprobs, stopReason }
   })

@@ -30,16 +30,20 @@ export function refuseGroups(
   admitted: Set<number>,
   drops: Record<string, number>,
 ): { keep: number[]; dropped: number } {
-  const groups = new Map<number, number[]>()
+  const { segment, group: groupOf } = trajectories.columns()
+  /** Of each group its conversations, as lists of rows. */
+  const groups = new Map<number, number[][]>()
   for (const row of trajectories.order()) {
-    const { group } = trajectories.row(row)
-    groups.set(group, [...(groups.get(group) ?? []), row])
+    const conversations = groups.get(groupOf[row]!) ?? []
+    if (segment[row] === 0) conversations.push([row])
+    else conversations.at(-1)!.push(row)
+    groups.set(groupOf[row]!, conversations)
   }
   const keep: number[] = []
   let dropped = 0
-  for (const [group, rows] of groups) {
+  for (const [group, conversations] of groups) {
     if (!admitted.has(group)) {
-      const samples = rows.map((row) => sampleOf(trajectories, tokenizer, row))
+      const samples = conversations.map((rows) => sampleOf(trajectories, tokenizer, rows))
       const { keep: isKept, reason } = admitGroup(samples, [filters[filter]], new FilterCounts())
       if (!isKept) {
         dropped++
@@ -48,13 +52,16 @@ export function refuseGroups(
       }
       admitted.add(group)
     }
-    keep.push(...rows)
+    keep.push(...conversations.flat())
   }
   return { keep, dropped }
 }
 
-function sampleOf(trajectories: Trajectories, tokenizer: Tokenizer, row: number) {
-  const { token, lossMask, reward } = trajectories.row(row)
-  const said = Array.from(token).filter((_, t) => lossMask[t] === 1)
+function sampleOf(trajectories: Trajectories, tokenizer: Tokenizer, rows: readonly number[]) {
+  const said = rows.flatMap((row) => {
+    const { token, lossMask } = trajectories.row(row)
+    return Array.from(token).filter((_, t) => lossMask[t] === 1)
+  })
+  const { reward } = trajectories.row(rows[0]!)
   return { reward, response: tokenizer.decode(said, { skipSpecial: true }), responseLength: said.length }
 }

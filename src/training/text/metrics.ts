@@ -32,6 +32,12 @@ export interface RlMetrics {
   readonly completionLength: number
   /** Part of the conversations that their budget or the context cut off. */
   readonly clippedRatio: number
+  /** Turns that their budget or the context cut off, in all conversations; those after which others followed are among them. */
+  readonly cutTurns: number
+  /** Conversations that ended so, though the environment had said more: the model did not hear it. */
+  readonly unheard: number
+  /** How often the chat template rewrote what stood before a turn: each time the conversation went on in a row of its own. */
+  readonly rewrites: number
   /** Of the whole distribution, in nats, from the training's forward pass; so are the next ones. */
   readonly entropy: number
   /** Estimators of KL(old ‖ new), and of KL(new ‖ reference) where there is one. */
@@ -91,13 +97,16 @@ export function rangeOf(weight: Float32Array, counted: Uint8Array): { mean: numb
 
 /** What the rewards of an update's conversations come to. */
 export function rewardMetrics(columns: TrajectoryColumns, { numUnknown }: LossTotals) {
-  const { reward, known, stopReason, error, components } = columns
+  const { reward, known, segment, stopReason, error, components, cutTurns, unheard } = columns
   const group = groupNumbers(columns)
-  const rewards = [...reward].filter((_, i) => known[i] === 1)
+  const isFirst = (i: number) => segment[i] === 0 // A conversation is counted once, however many rows it has.
+  const isLast = (i: number) => i + 1 === segment.length || isFirst(i + 1)
+  const rewards = [...reward].filter((_, i) => known[i] === 1 && isFirst(i))
+  const ends = stopReason.filter((_, i) => isLast(i))
   const mean = average(rewards)
   const groups = new Map<number, number[]>()
   reward.forEach((value, i) => {
-    if (known[i] === 1) groups.set(group[i]!, [...(groups.get(group[i]!) ?? []), value])
+    if (known[i] === 1 && isFirst(i)) groups.set(group[i]!, [...(groups.get(group[i]!) ?? []), value])
   })
   const equal = [...groups.values()].filter((values) => values.every((value) => value === values[0]))
   return {
@@ -105,7 +114,7 @@ export function rewardMetrics(columns: TrajectoryColumns, { numUnknown }: LossTo
     rewardStd: mean === null ? null : Math.sqrt(average(rewards.map((value) => (value - mean) ** 2))!),
     components: Object.fromEntries(
       [...components].flatMap(([name, values]) => {
-        const value = average(values.filter((each) => each !== null))
+        const value = average(values.filter((each, i) => each !== null && isFirst(i)) as number[])
         return value === null ? [] : [[name, value]]
       }),
     ),
@@ -113,8 +122,15 @@ export function rewardMetrics(columns: TrajectoryColumns, { numUnknown }: LossTo
     firstError: error.find((text) => text !== null) ?? null,
     groupRewards: [...groups.values()].map((values) => average(values)!),
     fracRewardZeroStd: groups.size === 0 ? 0 : equal.length / groups.size,
-    clippedRatio: stopReason.filter((reason) => reason !== 'stop').length / stopReason.length,
+    clippedRatio: ends.filter((reason) => reason !== 'stop').length / ends.length,
+    cutTurns: sum(cutTurns),
+    unheard: sum(unheard),
+    rewrites: segment.length - ends.length,
   }
+}
+
+function sum(counts: Int32Array): number {
+  return counts.reduce((total, count) => total + count, 0)
 }
 
 function average(values: readonly number[]): number | null {

@@ -27,7 +27,9 @@ import {
   type SettingValues,
   whole,
 } from '../../settings.ts'
+import { tooLongs } from '../../text/examples.ts'
 import { type LanguageModelDefinition, languageModel } from '../../text/language-model.ts'
+import { cutTurns } from '../../text-cohort.ts'
 import type { ModuleTrust } from '../../trust.ts'
 import { VERSION } from '../../version.ts'
 import { createWorld } from '../../world.ts'
@@ -58,6 +60,16 @@ export const textRunSettings = {
   numLanes: whole(64, 'conversations side by side', { min: 1 }),
   checkpointEvery: whole(50, 'steps and updates between checkpoints; one is always written at the end', { min: 1 }),
   checkpointsKept: whole(3, 'how many checkpoints stay', { min: 1 }),
+  tooLong: choice(
+    'error',
+    tooLongs,
+    'what becomes of an example that is longer than the context: an error before the run begins, it is passed over, or cut',
+  ),
+  cutTurn: choice(
+    'end',
+    cutTurns,
+    'what becomes of a conversation whose turn its budget or the context cut off, where the environment has more to say: it ends, or goes on',
+  ),
   trajectories: choice('last', ['last', 'all', 'none'], 'which trajectories are kept as Arrow files'),
   kernels: choice(
     'best',
@@ -101,8 +113,13 @@ export interface TextRunSummary {
   readonly numTrained: number
   readonly sftSteps: number
   readonly updates: number
-  /** Conversations sampled. */
+  /** Conversations sampled; turns of them that were cut off, replies that were not heard for it, and rows more than one each. */
   readonly trajectories: number
+  readonly cutTurns: number
+  readonly unheard: number
+  readonly rewrites: number
+  /** Examples that are longer than the context, and were passed over or cut. */
+  readonly tooLong: { readonly skipped: number; readonly cut: number }
   readonly seconds: number
   /** Tokens sampled a second while sampling, and tokens trained on a second while learning, over all updates. */
   readonly tokensPerSecond: { readonly rollout: number; readonly update: number } | null
@@ -335,7 +352,11 @@ export class TextRun {
       numTrained: (adapter?.lora ?? model).numParameters,
       sftSteps: trainer.sftSteps,
       updates: trainer.rlUpdates,
-      trajectories: updates.reduce((sum, { trajectories: count }) => sum + count, 0),
+      trajectories: total(updates, 'trajectories'),
+      cutTurns: total(updates, 'cutTurns'),
+      unheard: total(updates, 'unheard'),
+      rewrites: total(updates, 'rewrites'),
+      tooLong: trainer.tooLong,
       seconds: trainer.seconds,
       tokensPerSecond: updates.length === 0 ? null : rates(updates),
       reward:
@@ -369,6 +390,9 @@ interface MetricsLine {
   readonly reward: number | null
   readonly groupRewards: readonly number[]
   readonly trajectories: number
+  readonly cutTurns: number
+  readonly unheard: number
+  readonly rewrites: number
   readonly sampledTokens: number
   readonly rolloutSeconds: number
   readonly trainedTokens: number
@@ -378,6 +402,10 @@ interface MetricsLine {
 /** Where an adapter's model is, if it is anywhere. */
 function baseOf({ parameters }: LanguageModelDefinition): string | null {
   return (parameters.folder as string) || null
+}
+
+function total(updates: readonly MetricsLine[], name: 'trajectories' | 'cutTurns' | 'unheard' | 'rewrites'): number {
+  return updates.reduce((sum, line) => sum + (line[name] ?? 0), 0) // Older lines lack some.
 }
 
 function rates(updates: readonly MetricsLine[]): { rollout: number; update: number } {
@@ -511,11 +539,21 @@ export async function openTextRun(folder: string, trust: ModuleTrust = {}): Prom
 }
 
 async function textRunTrainer({ environment, policy, sft, rl, settings }: TextRunDefinition): Promise<TextTrainer> {
-  const { numLanes, seed } = settings
+  const { numLanes, seed, tooLong, cutTurn } = settings
   const kernels = settings.kernels === 'best' ? bestKernelBuild() : settings.kernels
   const { groupSize = 1, temperature = 1, topK = 0, topP = 1, minP = 0 } = rl?.settings ?? {}
   const sampling = { temperature, topK, topP, minP }
-  const world = await createWorld({ environment, policy, numLanes, seed, kernels, groupSize, sampling })
+  const world = await createWorld({
+    environment,
+    policy,
+    numLanes,
+    seed,
+    kernels,
+    groupSize,
+    sampling,
+    tooLong,
+    cutTurn,
+  })
   const threads = settings.threads || Math.min(availableParallelism(), NUM_SLOTS)
   return createTextTrainer(world, { ...(sft === null ? {} : { sft }), ...(rl === null ? {} : { rl }) }, { threads })
 }

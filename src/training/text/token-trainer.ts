@@ -4,7 +4,7 @@
  */
 import { type AdvantageDescriptor, describeLoss, type LossDescriptor, withAdvantages } from '../../algorithms/losses.ts'
 import { checkOptimizer, optimizerSettings } from '../../algorithms/optimizer.ts'
-import { packBatch } from '../../algorithms/token-batch.ts'
+import { packBatch, type TokenBatch } from '../../algorithms/token-batch.ts'
 import {
   alone,
   MICRO_BATCH_ROWS,
@@ -315,13 +315,13 @@ export class Trainer {
       ...(advantage === undefined ? {} : { advantage }),
     }
     const update = alone(prepareUpdate(this.#learner, this.#kernels, loss, columns, batch, temperature, overrides))
-    const { prepared, totals, given, numRecomputed, whole } = update
+    const { prepared, totals, given, numRecomputed } = update
     if (totals.numTokens === 0) {
       const got = `no token to learn from: ${totals.numUnknown} rewards unknown, ${totals.numAlone} alone in their group`
       throw new InputError('train()', got, 'at least one trajectory with an advantage')
     }
-    const base = { tokens: totals.numTokens, numUnknown: totals.numUnknown, numRecomputed, ...meanReward(whole) }
-    const seen = (evaluated: Pick<TokenLossSums, 'logprob' | 'entropy'>) => columnsOf(update, evaluated)
+    const base = { tokens: totals.numTokens, numUnknown: totals.numUnknown, numRecomputed, ...meanReward(update) }
+    const seen = (evaluated: Pick<TokenLossSums, 'logprob' | 'entropy'>) => columnsOf(batch, update, evaluated)
     if (typeof lossFn !== 'function') {
       const step = this.#stepCount
       const sums = alone(this.#learner.differentiate(batch, loss, prepared, totals, given, temperature, step))
@@ -367,7 +367,7 @@ export class RolloutCoordinator {
     const cohort = this.#world.talk()
     cohort.trajectories.clear()
     cohort.released += this.#episodes
-    while (cohort.trajectories.count < this.#episodes) {
+    while (cohort.trajectories.numConversations < this.#episodes) {
       const waiting = tick(this.#world)
       if (waiting !== undefined) await waiting
     }
@@ -393,14 +393,16 @@ export function selectAllData(buffer: TrajectoryBuffer): TrajectoryColumns {
 }
 
 /**
- * A `dataSelectorFn` that takes the last `count` trajectories, or all where there are fewer.
+ * A `dataSelectorFn` that takes the last `count` conversations, or all where there are fewer.
  * @throws InputError for a count that is no whole number ≥ 1.
  */
 export function selectRecentData(count: number): (buffer: TrajectoryBuffer) => TrajectoryColumns {
   if (!(Number.isSafeInteger(count) && count >= 1)) throw new InputError('count', show(count), 'a whole number ≥ 1')
   return (buffer) => {
     if (!(buffer instanceof Trajectories)) return buffer.sampleEpisodes(count, 'desc')
-    const from = Math.max(0, buffer.count - count)
+    const { segment } = buffer.columns()
+    let from = buffer.count
+    for (let left = count; left > 0 && from > 0; ) if (segment[--from] === 0) left--
     return buffer.take(Array.from({ length: buffer.count - from }, (_, i) => from + i)).columns()
   }
 }
@@ -424,10 +426,15 @@ function checked(
 }
 
 function columnsOf(
-  { prepared, given, whole }: PreparedUpdate,
+  { offsets }: TokenBatch,
+  { prepared, given, conversations, ...whole }: PreparedUpdate,
   { logprob, entropy }: Pick<TokenLossSums, 'logprob' | 'entropy'>,
 ): TrainingColumns {
-  const { offsets, reward, known, group } = whole
+  const conversationOf = new Int32Array(offsets.length - 1)
+  for (const [c, places] of conversations.entries()) for (const place of places) conversationOf[place] = c
+  const reward = Float64Array.from(conversationOf, (c) => whole.reward[c]!)
+  const known = Uint8Array.from(conversationOf, (c) => whole.known[c]!)
+  const group = conversationOf.map((c) => whole.group[c]!)
   const { oldLogprob, referenceLogprob } = given
   const { counted, tokenAdvantage: advantage } = prepared
   return { offsets, counted, logprob, entropy, oldLogprob, referenceLogprob, advantage, reward, known, group }
@@ -446,7 +453,7 @@ function figuresOf({ policy }: TokenLossSums): Record<string, number> {
   }
 }
 
-function meanReward({ reward, known }: PreparedUpdate['whole']): { reward?: number } {
+function meanReward({ reward, known }: PreparedUpdate): { reward?: number } {
   const rewards = [...reward].filter((_, i) => known[i] === 1)
   return rewards.length === 0 ? {} : { reward: rewards.reduce((sum, value) => sum + value, 0) / rewards.length }
 }

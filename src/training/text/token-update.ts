@@ -7,7 +7,7 @@ import {
   preparedLossPlan,
   prepareLoss,
 } from '../../algorithms/losses.ts'
-import { type TokenBatch, tokensInOrder } from '../../algorithms/token-batch.ts'
+import { conversationsOf, type TokenBatch, tokensInOrder } from '../../algorithms/token-batch.ts'
 import type { Together, TokenLearner } from '../../algorithms/token-learner.ts'
 import type { TokenLossColumns } from '../../algorithms/token-thread.ts'
 import { type Columns, elementBytes, isColumnSpec, type Plan, viewColumn } from '../../components/column.ts'
@@ -23,20 +23,29 @@ export interface UpdateOverrides {
   readonly advantage?: ArrayLike<number>
 }
 
-/** An update that is ready to be differentiated. Columns are in the batch's order. */
+/** An update that is ready to be differentiated. Columns of tokens are in the batch's order. */
 export interface PreparedUpdate {
+  /** Its columns of trajectories have a row a conversation, in the order of `conversations`. */
   readonly prepared: PreparedLoss
   readonly totals: LossTotals
   readonly given: TokenLossColumns & { readonly behaviourLogprob: Float32Array }
   /** Tokens to learn from whose log-probability is not recorded: it was worked out under the weights before the update. */
   readonly numRecomputed: number
-  /** The rewards, where they are known, and the groups, numbered from 0: a row a trajectory. */
-  readonly whole: LossBatch & Required<Pick<LossBatch, 'reward' | 'known' | 'group'>>
+  /** Of each conversation the places of its sequences in the batch: one, or several where it has segments. */
+  readonly conversations: readonly (readonly number[])[]
+  /** The rewards, where they are known, and the groups, numbered from 0: a row a conversation. */
+  readonly reward: Float64Array
+  readonly known: Uint8Array
+  readonly group: Int32Array
 }
 
 /**
  * Prepares a batch of trajectories for a loss. `columns` are what the batch was made of. Threads evaluate it together. A
  * log-probability that is not recorded, or under a distribution that nobody knows, is that of the weights as they are.
+ *
+ * The segments of a conversation are one trajectory to the loss, their tokens one after another: its group counts its reward
+ * once, its advantage is that of all its tokens, returns and critics see a later segment behind an earlier one, and a mean over
+ * its tokens is over all of them. Only a ratio of a whole sequence is each segment's own.
  * @throws InputError where one is missing that a correction compares with: no evaluation tells what others had sampled from.
  */
 export function* prepareUpdate(
@@ -49,8 +58,10 @@ export function* prepareUpdate(
   overrides: UpdateOverrides = {},
 ): Together<PreparedUpdate> {
   const { order, offsets } = batch
+  const conversations = conversationsOf(batch, columns.segment)
+  const rows = conversations.map(([place]) => order[place!]!) // What a conversation is worth, each of its rows says.
   const numbers = groupNumbers(columns)
-  const group = Int32Array.from(order, (i) => numbers[i]!)
+  const group = Int32Array.from(rows, (i) => numbers[i]!)
   const numGroups = new Set(numbers).size
   const { advantage } = overrides
   const lossMask = batch.lossMask.slice()
@@ -77,27 +88,34 @@ export function* prepareUpdate(
   const oldValue = hasCritic ? old!.value : null
   const hasReference = loss.columns.includes('referenceLogprob')
   const referenceLogprob = hasReference ? (yield* learner.evaluate(batch, temperature, 'reference')).logprob : null
-  const whole = {
-    offsets,
-    lossMask,
-    reward: Float64Array.from(order, (i) => columns.reward[i]!),
-    known: Uint8Array.from(order, (i) => columns.known[i]!),
+  const reward = Float64Array.from(rows, (i) => columns.reward[i]!)
+  const known = Uint8Array.from(rows, (i) => columns.known[i]!)
+  const joined = new JoinedTokens(offsets, conversations)
+  const whole: LossBatch = {
+    offsets: joined.offsets,
+    lossMask: joined.join(lossMask),
+    reward,
+    known,
     group,
-    oldLogprob,
-    behaviourLogprob,
-    ...(referenceLogprob === null ? {} : { referenceLogprob }),
-    ...(oldValue === null ? {} : { value: oldValue }),
+    oldLogprob: joined.join(oldLogprob),
+    behaviourLogprob: joined.join(behaviourLogprob),
+    ...(referenceLogprob === null ? {} : { referenceLogprob: joined.join(referenceLogprob) }),
+    ...(oldValue === null ? {} : { value: joined.join(oldValue) }),
   }
-  const prepared = inHeap(preparedLossPlan(order.length, batch.token.length, numGroups))
+  const prepared = inHeap(preparedLossPlan(rows.length, batch.token.length, numGroups))
   const totals = prepareLoss(loss, whole, prepared, kernels)
+  const { counted, tokenAdvantage, weight, tokenReward, returns } = prepared
+  for (const column of [counted, tokenAdvantage, weight, tokenReward, returns]) joined.part(column)
   if (advantage !== undefined) {
     order.forEach((i, place) => {
       for (let t = offsets[place]!; t < offsets[place + 1]!; t++) {
-        prepared.tokenAdvantage[t] = prepared.counted[t] === 1 ? advantage[i]! : 0
+        tokenAdvantage[t] = counted[t] === 1 ? advantage[i]! : 0
       }
     })
   }
-  return { prepared, totals, given: { oldLogprob, behaviourLogprob, referenceLogprob, oldValue }, numRecomputed, whole }
+  const wholeTokens = conversations.length === order.length ? null : countedOf(conversations, offsets, counted)
+  const given = { oldLogprob, behaviourLogprob, referenceLogprob, oldValue, wholeTokens }
+  return { prepared, totals, given, numRecomputed, conversations, reward, known, group }
 }
 
 /** What is recorded of each token; NaN also where nobody knows from which tokens it was drawn. */
@@ -110,6 +128,61 @@ function missingAt(logprob: Float32Array, lossMask: Uint8Array): number[] {
   const missing: number[] = []
   for (let t = 0; t < logprob.length; t++) if (lossMask[t] === 1 && Number.isNaN(logprob[t])) missing.push(t)
   return missing
+}
+
+/** The tokens of a batch in the order of its conversations. Where each has one sequence that is the batch's own order. */
+class JoinedTokens {
+  /** Conversation c's tokens are offsets[c] … offsets[c + 1] − 1. */
+  readonly offsets: Int32Array
+  /** Where each token stands in the batch; null where the orders are one. */
+  readonly #from: Int32Array | null
+
+  constructor(offsets: Int32Array, conversations: readonly (readonly number[])[]) {
+    if (conversations.length === offsets.length - 1) {
+      this.offsets = offsets
+      this.#from = null
+      return
+    }
+    this.offsets = new Int32Array(conversations.length + 1)
+    this.#from = new Int32Array(offsets.at(-1)!)
+    let to = 0
+    for (const [c, places] of conversations.entries()) {
+      for (const place of places) for (let t = offsets[place]!; t < offsets[place + 1]!; t++) this.#from[to++] = t
+      this.offsets[c + 1] = to
+    }
+  }
+
+  /** A column of the batch's tokens, conversation by conversation. */
+  join<C extends Float32Array | Uint8Array>(column: C): C {
+    const from = this.#from
+    if (from === null) return column
+    const joined = column.slice() as C
+    for (let t = 0; t < from.length; t++) joined[t] = column[from[t]!]!
+    return joined
+  }
+
+  /** Puts what `join` had put together back to its places in the batch. */
+  part(column: Float32Array | Uint8Array): void {
+    const from = this.#from
+    if (from === null) return
+    const joined = column.slice()
+    for (let t = 0; t < from.length; t++) column[from[t]!] = joined[t]!
+  }
+}
+
+/** The counted tokens of each sequence's conversation. */
+function countedOf(
+  conversations: readonly (readonly number[])[],
+  offsets: Int32Array,
+  counted: Uint8Array,
+): Int32Array {
+  const wholeTokens = new Int32Array(offsets.length - 1)
+  for (const places of conversations) {
+    let tokens = 0
+    for (const place of places) for (let t = offsets[place]!; t < offsets[place + 1]!; t++) tokens += counted[t]!
+    for (const place of places) wholeTokens[place] = tokens
+  }
+  return wholeTokens
 }
 
 /** A plan's columns, each over memory of its own: what no compiled kernel touches need not lie in the arena. */

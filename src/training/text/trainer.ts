@@ -21,9 +21,19 @@ import type { TokenWork } from '../../algorithms/token-thread.ts'
 import { fingerprint, withoutModule } from '../../definition.ts'
 import { InputError, show } from '../../errors.ts'
 import { PolicySum, Standing, TokenSum } from '../../kernels/bind.ts'
+import type { Tensor } from '../../safetensors.ts'
+import { Trajectories } from '../../tables/trajectories.ts'
 import { type TextOrigin, writeTrajectories } from '../../tables/trajectory-table.ts'
-import { trainingExample } from '../../text/dialogue.ts'
-import { exampleAt, letGoReplies, refreshWeights, type TextCohort, takeUp } from '../../text-cohort.ts'
+import { lessonOf } from '../../text/examples.ts'
+import {
+  exampleAt,
+  letGoReplies,
+  refreshWeights,
+  segmentsOf,
+  type TextCohort,
+  takeUp,
+  takeUpSegments,
+} from '../../text-cohort.ts'
 import { awaitAnswers, move } from '../../tick.ts'
 import { VERSION } from '../../version.ts'
 import { checkWorld, type World } from '../../world.ts'
@@ -106,7 +116,9 @@ export class TextTrainer {
     }
     let rows = 0
     const hasReference = rl?.loss.columns.includes('referenceLogprob') ?? false
-    world.reserveTalk(({ opened: { model, context, adapter, isQuantized } }) => {
+    world.reserveTalk((draft) => {
+      const { model, context, adapter, isQuantized } = draft.opened
+      draft.use = { asked: rl !== undefined, learned: sft !== undefined }
       if (rl?.loss.settings.advantage === 'critic' && !model.hasValueHead) {
         const got = 'a model without a value head'
         throw new InputError(`rl, loss ${rl.loss.id}`, got, 'one with a critic, like languageModel({ critic: true })')
@@ -157,6 +169,12 @@ export class TextTrainer {
   /** Seconds of collecting and learning. */
   get seconds(): number {
     return this.#seconds
+  }
+
+  /** Examples that are longer than the context, and are passed over or cut. */
+  get tooLong(): { readonly skipped: number; readonly cut: number } {
+    const { numSkipped = 0, numCut = 0 } = this.#cohort.examples ?? {}
+    return { skipped: numSkipped, cut: numCut }
   }
 
   /** The cohort that learns. */
@@ -234,20 +252,16 @@ export class TextTrainer {
 
   async #superviseOnce({ settings, loss }: SftDefinition): Promise<TextMetrics> {
     const started = performance.now()
-    const { environment, tokenizer, context } = this.#cohort
     const { batchSize, steps, learningRate, schedule, warmupFraction, maxGradNorm } = settings
-    const examples = Array.from({ length: batchSize }, (_, i) => {
-      const place = this.#sftSteps * batchSize + i
-      const { promptId: index } = exampleAt(this.#cohort, this.world.kernels, place)
-      const subject = `${environment.id}, example ${index}`
-      return trainingExample(tokenizer, environment.example(index), context, subject)
+    const lessons = Array.from({ length: batchSize }, (_, i) => {
+      const { promptId } = exampleAt(this.#cohort, this.world.kernels, this.#sftSteps * batchSize + i)
+      return lessonOf(this.#cohort, promptId)
     })
-    const sequences = concatenate(examples)
-    const batch = packBatch(sequences, this.#microBatchRows)
-    const prepared = inHeap(preparedLossPlan(batchSize, batch.token.length, 0))
+    const batch = packBatch(concatenate(lessons.flat()), this.#microBatchRows)
+    const prepared = inHeap(preparedLossPlan(batch.order.length, batch.token.length, 0))
     const totals = prepareLoss(loss, batch, prepared, this.world.kernels)
     const none = new Float32Array(0)
-    const given = { oldLogprob: none, referenceLogprob: null, oldValue: none }
+    const given = { oldLogprob: none, referenceLogprob: null, oldValue: none, wholeTokens: null }
     const sums = await this.#together(
       this.#learner.differentiate(batch, loss, prepared, totals, given, 1, this.#sftSteps),
     )
@@ -279,7 +293,7 @@ export class TextTrainer {
     const size = settings.groupsPerUpdate * settings.groupSize
     let rested = performance.now()
     for (;;) {
-      while (trajectories.count < size) {
+      while (trajectories.numConversations < size) {
         if (signal?.aborted) return false
         this.#doing = 'midway'
         const moved = move(this.world)
@@ -331,7 +345,7 @@ export class TextTrainer {
     }
     const batch = packBatch(columns, this.#microBatchRows)
     const { kernels } = this.world
-    const { prepared, totals, given, numRecomputed } = await this.#together(
+    const { prepared, totals, given, conversations, numRecomputed } = await this.#together(
       prepareUpdate(this.#learner, kernels, loss, columns, batch, temperature),
     )
     const isCorrected = loss.settings.correction !== 'none'
@@ -353,7 +367,9 @@ export class TextTrainer {
       first ??= { sums, gradNorm }
     }
     // Of returns and critics each token has its own.
-    if (loss.settings.advantage === 'group') trajectories.setAdvantages(advantagesOf(rows, batch, prepared))
+    if (loss.settings.advantage === 'group') {
+      trajectories.setAdvantages(advantagesOf(rows, batch, prepared, conversations))
+    }
     this.#rlUpdates++
     refreshWeights(this.#cohort, this.#cohort.version + 1)
     this.#isBetweenUpdates = true
@@ -387,8 +403,8 @@ export class TextTrainer {
         ratio: per(PolicySum.ratio),
         valueLoss: loss.settings.advantage === 'critic' ? sums.value[TokenSum.loss]! : null,
         clipRatio: { low: per(PolicySum.clippedLow), high: per(PolicySum.clippedHigh) },
-        completionLength: sampled / rows.length,
-        trajectories: rows.length,
+        completionLength: sampled / conversations.length,
+        trajectories: conversations.length,
         drops: this.#drops,
         sampledTokens: sampled,
         trainedTokens: updateEpochs * columns.token.length,
@@ -421,9 +437,11 @@ export class TextTrainer {
     this.#checkNotMidway('trainer.save()')
     const { world, training } = this
     const { environment, policyDefinition, numLanes, histories, supports, trajectories } = this.#cohort
-    const { rows, tensors: tokens } = packTrajectories(trajectories)
+    const over = packTrajectories(trajectories, 'trajectories')
+    const open = packTrajectories(segmentsOf(this.#cohort), 'segments')
     // Copied before anything is waited for: a caller need not wait for the writing before the next tick.
-    const tensors = [...savedTensors(world).map((tensor) => ({ ...tensor, bytes: tensor.bytes.slice() })), ...tokens]
+    const tensors: Tensor[] = [...savedTensors(world).map((tensor) => ({ ...tensor, bytes: tensor.bytes.slice() }))]
+    tensors.push(...over.tensors, ...open.tensors)
     const text: TextRecord = {
       environment: withoutModule(environment),
       policy: withoutModule(policyDefinition),
@@ -441,7 +459,8 @@ export class TextTrainer {
       histories: histories.map((history) => [...history]),
       supports: supports.map((ids) => [...ids]),
       source: this.#cohort.source,
-      trajectories: rows,
+      trajectories: over.rows,
+      segments: open.rows,
     }
     return writeCheckpoint(folder, tensors, {
       colonnade: VERSION,
@@ -482,7 +501,10 @@ export class TextTrainer {
     compare(subject, 'numLanes', text.numLanes, numLanes)
     restoreTensors(subject, this.world, tensors)
     trajectories.clear()
-    unpackTrajectories(trajectories, text.trajectories, tensors)
+    unpackTrajectories(trajectories, 'trajectories', text.trajectories, tensors)
+    const open = new Trajectories()
+    unpackTrajectories(open, 'segments', text.segments, tensors)
+    takeUpSegments(this.#cohort, open)
     histories.splice(0, numLanes, ...text.histories.map((history) => [...history]))
     supports.splice(0, numLanes, ...text.supports.map((ids) => [...ids]))
     this.#cohort.source = text.source
@@ -525,16 +547,17 @@ function concatenate(examples: readonly { ids: readonly number[]; lossMask: read
   return { offsets, token: examples.flatMap(({ ids }) => ids), lossMask: examples.flatMap((each) => each.lossMask) }
 }
 
-/** The trajectories' advantages in the order of the table; NaN for those that were left out. */
+/** The trajectories' advantages in the order of the table, each row its conversation's; NaN for those that were left out. */
 function advantagesOf(
   rows: readonly number[],
   { order }: TokenBatch,
   { advantage, standing }: PreparedLoss,
+  conversations: readonly (readonly number[])[],
 ): Float64Array {
   const advantages = new Float64Array(rows.length).fill(Number.NaN)
-  order.forEach((i, place) => {
-    const learns = standing[place] === Standing.learns || standing[place] === Standing.equal
-    if (learns) advantages[rows[i]!] = advantage[place]!
+  conversations.forEach((places, c) => {
+    const learns = standing[c] === Standing.learns || standing[c] === Standing.equal
+    if (learns) for (const place of places) advantages[rows[order[place]!]!] = advantage[c]!
   })
   return advantages
 }

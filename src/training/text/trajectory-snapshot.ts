@@ -13,8 +13,8 @@ const TOKEN_COLUMNS = {
 } as const
 type TokenColumn = keyof typeof TOKEN_COLUMNS
 
-/** The rows without tokens, and the tokens of all rows one after another. */
-export function packTrajectories(trajectories: Trajectories): { rows: object[]; tensors: Tensor[] } {
+/** The rows without tokens, and the tokens of all rows one after another, as tensors whose names begin with `name`. */
+export function packTrajectories(trajectories: Trajectories, name: string): { rows: object[]; tensors: Tensor[] } {
   const rows: object[] = []
   const columns = trajectories.columns()
   for (let i = 0; i < trajectories.count; i++) {
@@ -29,10 +29,10 @@ export function packTrajectories(trajectories: Trajectories): { rows: object[]; 
     } = trajectories.row(i)
     rows.push({ ...rest, supportIds: Array.from(rest.supportIds ?? []), length: token.length })
   }
-  const tensors = Object.entries(TOKEN_COLUMNS).map(([name, type]) => {
-    const values = columns[name as TokenColumn]
+  const tensors = Object.entries(TOKEN_COLUMNS).map(([column, type]) => {
+    const values = columns[column as TokenColumn]
     const bytes = new Uint8Array(values.buffer, values.byteOffset, values.byteLength).slice()
-    return { name: `trajectories.${name}`, type: type as TensorType, shape: [values.length], bytes }
+    return { name: `${name}.${column}`, type: type as TensorType, shape: [values.length], bytes }
   })
   return { rows, tensors }
 }
@@ -40,14 +40,15 @@ export function packTrajectories(trajectories: Trajectories): { rows: object[]; 
 /** Appends what `packTrajectories` gave. */
 export function unpackTrajectories(
   trajectories: Trajectories,
+  name: string,
   rows: readonly object[],
   tensors: ReadonlyMap<string, Tensor>,
 ): void {
   const values = Object.fromEntries(
-    Object.keys(TOKEN_COLUMNS).map((name) => {
-      const tensor = tensors.get(`trajectories.${name}`)
-      if (tensor === undefined) throw new InputError('checkpoint', `no tensor trajectories.${name}`, 'one')
-      return [name, tensorValues(tensor)]
+    Object.keys(TOKEN_COLUMNS).map((column) => {
+      const tensor = tensors.get(`${name}.${column}`)
+      if (tensor === undefined) throw new InputError('checkpoint', `no tensor ${name}.${column}`, 'one')
+      return [column, tensorValues(tensor)]
     }),
   )
   let first = 0

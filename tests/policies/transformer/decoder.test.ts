@@ -56,7 +56,7 @@ function generate(
       columns.lane[row] = 100 + lane
       columns.episode[row] = 3
       token[row] = tokens.at(-1)!
-      position[row] = tokens.length - 1
+      columns.draw[row] = position[row] = tokens.length - 1
     })
     network.advance(open.length, sampling, true)
     open.forEach(({ tokens, said, supports }, row) => {

@@ -182,6 +182,10 @@ function twinOf({ trainer, algorithm, before }: Pushed, reference: Float32Array,
     fracRewardZeroStd: groups.filter((some) => new Set(some.map((i) => reward[i])).size === 1).length / groups.length,
     completionLength: sampled / count,
     clippedRatio: columns.stopReason.filter((each) => each === 'length' || each === 'context').length / count,
+    // Of one turn each: nobody had more to say, and nothing was rendered again.
+    cutTurns: columns.stopReason.filter((each) => each === 'length' || each === 'context').length,
+    unheard: 0,
+    rewrites: 0,
     entropy: mean(all.map((t) => first.entropy[t]!)),
     kl: {
       k1: mean(apart.map((d) => -d)),

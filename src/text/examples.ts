@@ -1,0 +1,120 @@
+/**
+ * Examples as ids, no longer than the context: what conversations begin with, and what supervised fine-tuning learns. All of
+ * a training can be looked at before it begins, so that none ends it in its middle.
+ */
+import type { Example, TextEnvironmentModel } from '../environments/text.ts'
+import { InputError, show } from '../errors.ts'
+import { promptIds, trainingRows } from './dialogue.ts'
+import type { Tokenizer } from './tokenizer.ts'
+import type { TrainingExample } from './turn-ids.ts'
+
+/** What becomes of an example that is longer than the context: an error, it is passed over, or what is too much is cut off. */
+export const tooLongs = ['error', 'skip', 'cut'] as const
+export type TooLong = (typeof tooLongs)[number]
+
+/** What examples are made into ids with. */
+export interface ExampleReader {
+  readonly environment: Pick<TextEnvironmentModel, 'example' | 'numExamples'> & { readonly id: string }
+  readonly tokenizer: Tokenizer
+  readonly context: number
+  /** Tokens of a turn, at most, where the example does not say. */
+  readonly maxTokens: number
+  readonly tooLong: TooLong
+}
+
+/** What examples are for: conversations that begin with them, or supervised fine-tuning. */
+export interface ExampleUse {
+  readonly asked: boolean
+  readonly learned: boolean
+}
+
+/** The examples that can be used. */
+export interface UsableExamples {
+  /** Their numbers, in rising order. */
+  readonly numbers: Uint32Array
+  /** Examples that are longer than the context: how many are passed over, and how many are cut. */
+  readonly numSkipped: number
+  readonly numCut: number
+}
+
+/**
+ * What the conversation of an example begins with, and the tokens of a turn, at most. A prompt that is cut loses its beginning,
+ * and leaves room for a turn where it can.
+ * @throws InputError for an example without a prompt, one that tokenizer or template refuse or that has no room in the context,
+ * and a `maxTokens` of its own that is no whole number ≥ 1.
+ */
+export function startOf(reader: ExampleReader, index: number): { example: Example; ids: number[]; budget: number } {
+  const { environment, context, tooLong } = reader
+  const subject = `${environment.id}, example ${index}`
+  const { example, ids, budget } = promptOf(reader, index)
+  if (ids.length < context) return { example, ids, budget }
+  if (tooLong !== 'cut') {
+    throw new InputError(subject, `a prompt of ${ids.length} tokens`, `fewer than the context of ${context}`)
+  }
+  return { example, ids: ids.slice(-Math.max(1, context - budget)), budget }
+}
+
+function promptOf({ environment, tokenizer, maxTokens }: ExampleReader, index: number) {
+  const subject = `${environment.id}, example ${index}`
+  const example = environment.example(index)
+  const ids = promptIds(tokenizer, example, subject)
+  const { maxTokens: budget = maxTokens } = example
+  if (!(Number.isSafeInteger(budget) && budget >= 1)) {
+    throw new InputError(`${subject}, maxTokens`, show(budget), 'a whole number ≥ 1')
+  }
+  return { example, ids, budget }
+}
+
+/**
+ * What supervised fine-tuning learns of an example: a row, or several where the chat template rewrites earlier turns. A row that
+ * is cut loses its end; one in which nothing is left to learn is left out.
+ * @throws InputError for an example that has nothing to learn, or is longer than the context, and as `trainingRows` does.
+ */
+export function lessonOf(reader: ExampleReader, index: number): TrainingExample[] {
+  const { environment, tokenizer, context, tooLong } = reader
+  const subject = `${environment.id}, example ${index}`
+  const rows = trainingRows(tokenizer, environment.example(index), subject)
+  const longest = rows.reduce((most, { ids }) => Math.max(most, ids.length), 0)
+  if (longest <= context) return rows
+  if (tooLong !== 'cut') throw new InputError(subject, `${longest} tokens`, `at most the context of ${context}`)
+  return rows
+    .map(({ ids, lossMask }) => ({ ids: ids.slice(0, context), lossMask: lossMask.slice(0, context) }))
+    .filter(({ lossMask }) => lossMask.includes(1))
+}
+
+/**
+ * Looks at all examples of an environment, for what they are to be used.
+ * @throws InputError for one that cannot be used, or is too long where that is an error, and where none is left; with how many
+ * are too long, and the longest.
+ */
+export function usableExamples(reader: ExampleReader, { asked, learned }: ExampleUse): UsableExamples {
+  const { environment, tokenizer, context, tooLong } = reader
+  const numbers: number[] = []
+  const tooLongOnes: number[] = []
+  let longest = 0
+  let numSkipped = 0
+  for (let index = 0; index < environment.numExamples; index++) {
+    const prompt = asked ? promptOf(reader, index).ids.length : 0
+    const subject = `${environment.id}, example ${index}`
+    const rows = learned ? trainingRows(tokenizer, environment.example(index), subject) : []
+    const length = rows.reduce((most, { ids }) => Math.max(most, ids.length), prompt)
+    const fits = prompt < context && rows.every(({ ids }) => ids.length <= context)
+    if (!fits) {
+      tooLongOnes.push(index)
+      longest = Math.max(longest, length)
+      if (tooLong === 'skip' || (learned && lessonOf({ ...reader, tooLong: 'cut' }, index).length === 0)) {
+        numSkipped++
+        continue
+      }
+    }
+    numbers.push(index)
+  }
+  const numTooLong = tooLongOnes.length
+  const what = learned ? 'at most' : 'fewer than'
+  const got = `${numTooLong} of ${environment.numExamples} examples too long, the longest of ${longest} tokens (example ${tooLongOnes[0]} is the first)`
+  if (numTooLong > 0 && tooLong === 'error') {
+    throw new InputError(`${environment.id}, tooLong`, got, `${what} the context of ${context}, or tooLong skip or cut`)
+  }
+  if (numbers.length === 0) throw new InputError(`${environment.id}, tooLong ${tooLong}`, got, 'one that is left')
+  return { numbers: Uint32Array.from(numbers), numSkipped, numCut: numTooLong - numSkipped }
+}
