@@ -8,16 +8,28 @@ import { type Columns, column, type Plan, saved } from './components/column.ts'
 import { type Episode, episodePlan, Phase } from './components/episode.ts'
 import type { Memory } from './components/memory.ts'
 import type { Observation } from './components/observation.ts'
-import { type RolloutColumns, type RowWidths, rolloutPlan } from './components/rollout.ts'
+import {
+  type FinalObservations,
+  finalPlan,
+  type RolloutColumns,
+  type RowWidths,
+  rolloutPlan,
+} from './components/rollout.ts'
 import { type Sliding, slidingWindows } from './components/sliding.ts'
 import { type Transition, transitionWindows } from './components/transition.ts'
-import { actionMaskWidth, type EnvironmentDefinition, type Lanes, statePlan } from './environments/environment.ts'
+import {
+  actionMaskWidth,
+  type EnvironmentDefinition,
+  type Lanes,
+  REWARD_MAX,
+  statePlan,
+} from './environments/environment.ts'
 import { InputError, show, unknownWord } from './errors.ts'
 import type { Kernels } from './kernels/bind.ts'
 import { createLanes } from './lanes.ts'
 import type { Policy, PolicyDefinition, PolicyModel } from './policies/policy.ts'
 import { Random } from './random.ts'
-import { choiceSizes, type Space, spaceType, spaceWidth } from './space.ts'
+import { type BoxSpace, choiceSizes, spaceWidth } from './space.ts'
 
 /**
  * When a lane whose episode ended begins a new one. `same-step`: before the next action, so every row of a rollout is a
@@ -87,6 +99,9 @@ export interface Cohort {
   readonly rollout: RolloutColumns
   readonly learner: Columns<Plan>
   readonly bootstrap: BootstrapList
+  /** What came after rows that no later row shows: this thread's list, and those of all threads. */
+  readonly final: FinalObservations
+  readonly finals: readonly FinalObservations[]
   /** The policy's answer, while it is awaited; null for a policy that answers at once. */
   answer: Answer | null
   /** True while the cohort takes no part in ticks: it waits for an answer, or its rollout is full and others' are not. */
@@ -94,12 +109,16 @@ export interface Cohort {
   /** Steps until it rests: what is left of the rollout that is being collected. */
   ticksLeft: number
   /** Bounds of the action space: low and high of a box, sizes of choices. */
-  readonly bounds: { readonly low: Float32Array; readonly high: Float32Array; readonly sizes: Int32Array }
+  readonly bounds: Bounds & { readonly sizes: Int32Array }
+  /** Within what the environment must write, all of it finite: each element of an observation, and a reward. */
+  readonly writtenBounds: { readonly observation: Bounds; readonly reward: Bounds }
   /** The components that slide. */
   readonly sliders: readonly Slider[]
   /** Room for a list of this thread's lanes. */
   readonly laneList: Uint32Array
   readonly windows: {
+    readonly observation: readonly Observation[]
+    readonly memory: readonly Memory[]
     readonly action: readonly Action[]
     readonly transition: readonly Transition[]
   }
@@ -107,6 +126,12 @@ export interface Cohort {
   t: number
   /** Number of the weights. */
   version: number
+}
+
+/** The lowest and the highest that each dimension may be. */
+export interface Bounds {
+  readonly low: Float32Array
+  readonly high: Float32Array
 }
 
 /** A policy's answer that is awaited. */
@@ -162,6 +187,10 @@ export function draftCohorts(
     if (typeof environment?.reset !== 'function' || typeof environment.step !== 'function') {
       throw new InputError('environment', show(environment), 'an environment, like cartPole()')
     }
+    for (const name of ['reset', 'step'] as const) {
+      if (isAsynchronous(environment[name]))
+        throw new InputError(`environment ${environment.id}`, `an async ${name}`, DONE)
+    }
     if (typeof policy?.build !== 'function') throw new InputError('policy', show(policy), 'a policy, like mlp()')
     const name = options.name ?? policy.id
     if ([...others, ...drafts].some((draft) => draft.name === name)) {
@@ -190,6 +219,13 @@ export function draftCohorts(
   return drafts
 }
 
+/** What an environment's functions have to be. */
+export const DONE = 'one that is done when it returns: lanes do not wait for their environment'
+
+function isAsynchronous(f: { readonly constructor: { readonly name: string } }): boolean {
+  return f.constructor.name.startsWith('Async')
+}
+
 /** A cohort's columns before they have memory. */
 export type CohortPlan = ReturnType<typeof cohortPlan>
 
@@ -211,11 +247,15 @@ export function cohortPlan({ options, model, reservation }: CohortDraft, threads
       memory: saved(column('f32', numLanes, widths.memory)),
     },
     rollout: rolloutPlan(reservation?.numSteps ?? 1, numLanes, widths, actionSpace),
-    clipped: column(spaceType(actionSpace), isBox ? numLanes : 0, actionWidth),
+    final: finalPlan(reservation?.numSteps ?? 0, numLanes, widths.observation, threads),
     bounds: {
       low: column('f32', isBox ? actionWidth : 0),
       high: column('f32', isBox ? actionWidth : 0),
       sizes: column('i32', isBox ? 0 : actionWidth),
+    },
+    writtenBounds: {
+      observation: { low: column('f32', widths.observation), high: column('f32', widths.observation) },
+      reward: { low: column('f32', 1), high: column('f32', 1) },
     },
     bootstrap: {
       row: column('u32', listLength),
@@ -272,25 +312,30 @@ export function createCohort(
   const numSteps = reservation?.numSteps ?? 1
   const { rollout, carried, episode, weights, laneList, bootstrap } = columns
   const { count, index } = world.threads
-  const from = Math.floor((index * numLanes) / count)
-  const to = Math.floor(((index + 1) * numLanes) / count)
+  const shares = Array.from({ length: count }, (_, thread): Share => {
+    const [from, to] = [thread, thread + 1].map((i) => Math.floor((i * numLanes) / count)) as [number, number]
+    return { sliding, numSteps, numLanes, from, to }
+  })
+  const share = shares[index]!
+  const { from, to } = share
 
-  const clipped = actionSpace.kind === 'box' ? (columns.clipped as Float32Array) : undefined
-  const windows = {
-    action: actionWindows(rollout, clipped, numSteps, numLanes, spaceWidth(actionSpace)),
-    transition: transitionWindows(rollout, numSteps, numLanes),
-  }
-  const share: Share = { sliding, numSteps, numLanes, from, to }
   const observation = createSlider(rollout.observation, carried.observation, share)
   const actionMask = createSlider(rollout.actionMask, carried.actionMask, share)
   const memory = createSlider(rollout.memory, carried.memory, share)
+  const windows = {
+    observation: observation.windows,
+    memory: memory.windows,
+    action: actionWindows(rollout, numSteps, numLanes, spaceWidth(actionSpace)),
+    transition: transitionWindows(rollout, numSteps, numLanes),
+  }
   const sliders = [observation, actionMask, memory].filter(({ component }) => component.current.length > 0)
   const action = { ...windows.action[0]! }
   const transition = { ...windows.transition[0]! }
   const components = [...sliders.map(({ component }) => component), action, transition, episode, columns.state]
   const random = new Random(world.seed)
   if (fresh !== undefined) writeFirstValues(draft, columns, random, fresh)
-  writeBounds(columns.bounds, actionSpace)
+  writeBounds(columns, environment)
+  const finals = shares.map((share, thread) => finalObservations(columns.final, share, thread))
   return {
     name,
     environment,
@@ -331,7 +376,10 @@ export function createCohort(
     rollout,
     learner: columns.learner,
     bootstrap: bootstrapList(bootstrap, share),
+    final: finals[index]!,
+    finals,
     bounds: columns.bounds,
+    writtenBounds: columns.writtenBounds,
     sliders,
     laneList: laneList.subarray(from, to),
     windows,
@@ -356,11 +404,34 @@ function writeFirstValues(
   model.initialise(weights, random, key)
 }
 
-function writeBounds(bounds: Cohort['bounds'], actionSpace: Space): void {
+function writeBounds(
+  { bounds, writtenBounds }: Columns<CohortPlan>,
+  { observationSpace, actionSpace }: EnvironmentDefinition,
+): void {
   if (actionSpace.kind === 'box') {
     bounds.low.set(actionSpace.low)
     bounds.high.set(actionSpace.high)
   } else bounds.sizes.set(choiceSizes(actionSpace))
+  const { observation, reward } = writtenBounds
+  const { low, high } = observationSpace as BoxSpace
+  for (let k = 0; k < observation.low.length; k++) {
+    observation.low[k] = Math.max(low[k]!, -F32_MAX)
+    observation.high[k] = Math.min(high[k]!, F32_MAX)
+  }
+  reward.low.fill(-REWARD_MAX)
+  reward.high.fill(REWARD_MAX)
+}
+
+/** The largest finite f32: where a box has no bound, a number is bounded by what a column holds. */
+const F32_MAX = 3.4028234663852886e38
+
+/** A thread's part of the final observations. */
+function finalObservations(
+  { row, observation, count }: Columns<CohortPlan>['final'],
+  share: Share,
+  thread: number,
+): FinalObservations {
+  return { row: part(row, share), observation: part(observation, share), count: count.subarray(thread, thread + 1) }
 }
 
 function bootstrapList(

@@ -83,8 +83,8 @@ async function exportModel(run: string, out: string, texts: Readonly<Record<stri
 }
 
 async function fresh(run: string, options: { episodes: number; seed: number; explore: boolean }, modules: ModuleTrust) {
-  const { environment, policy, weights, update } = await loadPolicy(run, modules)
-  return recordEpisodes({ environment, policy, weights, version: update, ...options })
+  const { environment, policy, weights, update, checkpoint } = await loadPolicy(run, modules)
+  return recordEpisodes({ environment, policy, weights, version: update, checkpoint, ...options })
 }
 
 async function kept(run: string, modules: ModuleTrust) {

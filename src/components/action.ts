@@ -22,19 +22,15 @@ export interface Action {
   value: Float32Array
 }
 
-/** The windows on a rollout's actions; `clipped` is there for box spaces only. */
-export function actionWindows(
-  rollout: RolloutColumns,
-  clipped: Float32Array | undefined,
-  numSteps: number,
-  numLanes: number,
-  width: number,
-): Action[] {
+/** The windows on a rollout's actions; choices are applied as they were chosen. */
+export function actionWindows(rollout: RolloutColumns, numSteps: number, numLanes: number, width: number): Action[] {
+  const { action, appliedAction } = rollout
   return Array.from({ length: numSteps }, (_, t) => {
-    const chosen = rollout.action.subarray(t * numLanes * width, (t + 1) * numLanes * width)
+    const [from, to] = [t * numLanes * width, (t + 1) * numLanes * width]
+    const chosen = action.subarray(from, to)
     return {
       chosen,
-      applied: clipped ?? chosen,
+      applied: appliedAction.length > 0 ? appliedAction.subarray(from, to) : chosen,
       logprob: rollout.logprob.subarray(t * numLanes, (t + 1) * numLanes),
       value: rollout.value.subarray(t * numLanes, (t + 1) * numLanes),
     }

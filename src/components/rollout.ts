@@ -16,6 +16,8 @@ export interface RolloutPlan extends Record<string, ColumnSpec> {
   memory: ColumnSpec<'f32'>
   /** The action as the policy chose it (a box action is not yet clipped). Written by the policy. */
   action: ColumnSpec<'f32'> | ColumnSpec<'i32'>
+  /** A box action as the environment was given it, within its bounds; no elements where actions are choices. Written by step. */
+  appliedAction: ColumnSpec<'f32'>
   /** Written by the environment, in its own unit. */
   reward: ColumnSpec<'f32'>
   /** 1 if the episode ended in a terminal state at this row. Written by the environment. */
@@ -49,6 +51,27 @@ export interface RolloutPlan extends Record<string, ColumnSpec> {
 /** The rollout of a cohort: numSteps × numLanes rows, time-major; see `RolloutPlan` for each column. */
 export type RolloutColumns = Columns<RolloutPlan>
 
+/**
+ * What came after rows of the rollout that no later row shows: the final observations of episodes, and what lanes see when
+ * the rollout is over. One thread's part: its rows and their observations, in the order in which they were found.
+ */
+export interface FinalObservations {
+  /** Place in the rollout. */
+  readonly row: Uint32Array
+  readonly observation: Float32Array
+  /** How many there are: one element, so that other threads see it. */
+  readonly count: Uint32Array
+}
+
+/** Plans the final observations of a rollout: any row may end an episode. Memory is touched as far as rows do. */
+export function finalPlan(numSteps: number, numLanes: number, width: number, threads: number) {
+  return {
+    row: column('u32', numSteps * numLanes),
+    observation: column('f32', numSteps * numLanes, width),
+    count: column('u32', threads),
+  }
+}
+
 /** Elements a row of the columns that slide. */
 export interface RowWidths {
   readonly observation: number
@@ -64,6 +87,7 @@ export function rolloutPlan(numSteps: number, numLanes: number, widths: RowWidth
     actionMask: column('u8', rows, widths.actionMask),
     memory: column('f32', rows, widths.memory),
     action: column(spaceType(action), rows, spaceWidth(action)) as RolloutPlan['action'],
+    appliedAction: column('f32', action.kind === 'box' ? rows : 0, spaceWidth(action)),
     reward: column('f32', rows),
     terminated: column('u8', rows),
     truncated: column('u8', rows),

@@ -28,13 +28,13 @@ export type State<D extends StateDeclaration> = {
 export interface Lanes<S = unknown> {
   /** The environment's own columns. */
   readonly state: S
-  /** Write what each lane sees from now on: observation width elements a row. */
+  /** Write what each lane sees from now on: observation width elements a row, each within the observation space. */
   observation: Float32Array
   /** Write what each lane may do from now on, if the model has `actionMask`: a byte for each choice, 1 = legal. */
   actionMask: Uint8Array
   /** Read what each lane does: within the action space. Int32Array for choices, Float32Array for a box. */
   action: Float32Array | Int32Array
-  /** Write the reward of the step. */
+  /** Write the reward of the step: finite, and at most 2^50 (about 1e15) either way. */
   reward: Float32Array
   /** Write 1 where the episode reached a terminal state; 0 on entry. */
   terminated: Uint8Array
@@ -52,6 +52,15 @@ export interface Lanes<S = unknown> {
   readonly kernels: Kernels
 }
 
+/**
+ * The largest reward, either way. Losses square returns in f32: a return of ten thousand such rewards has a square that f32
+ * still holds, and what is beyond is no reward but a mistake.
+ */
+export const REWARD_MAX = 2 ** 50
+
+/** The longest episode: steps are counted in i32. */
+export const STEPS_MAX = 2 ** 31 - 1
+
 /** What the maker of an environment returns. */
 export interface EnvironmentModel<S> {
   readonly observationSpace: Space
@@ -62,9 +71,9 @@ export interface EnvironmentModel<S> {
   readonly maxEpisodeSteps: number | null
   /** Mean return of 100 episodes at which it counts as solved; null where there is no such figure. */
   readonly returnThreshold: number | null
-  /** Begins an episode in each of the lanes rows[0 … count): writes their state and observation. */
+  /** Begins an episode in each of the lanes rows[0 … count): writes their state and observation. Done when it returns. */
   reset(lanes: Lanes<S>, rows: Uint32Array, count: number): void
-  /** Moves the lanes `from` to `to` on by one step: writes their state, observation, reward and flags. */
+  /** Moves the lanes `from` to `to` on by one step: writes their state, observation, reward and flags. Done when it returns. */
   step(lanes: Lanes<S>, from: number, to: number): void
 }
 
@@ -124,8 +133,10 @@ export function defineEnvironment<S extends Settings, const D extends StateDecla
     if (actionMask && actionSpace.kind === 'box') {
       throw new InputError(`${options.id} actionMask`, show(actionSpace), 'an action space of choices')
     }
-    if (maxEpisodeSteps !== null && !(Number.isSafeInteger(maxEpisodeSteps) && maxEpisodeSteps >= 1)) {
-      throw new InputError(`${options.id} maxEpisodeSteps`, show(maxEpisodeSteps), 'a whole number ≥ 1, or null')
+    const isLimit = Number.isSafeInteger(maxEpisodeSteps) && maxEpisodeSteps! >= 1 && maxEpisodeSteps! <= STEPS_MAX
+    if (maxEpisodeSteps !== null && !isLimit) {
+      const expected = `a whole number from 1 to ${STEPS_MAX}, or null`
+      throw new InputError(`${options.id} maxEpisodeSteps`, show(maxEpisodeSteps), expected)
     }
     return { ...model, state: options.state(parameters) }
   })

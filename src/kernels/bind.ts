@@ -50,12 +50,22 @@ import { pendulumStep } from './physics/pendulum.ts'
 import { gruBackward, gruForward, gruScratch } from './recurrent/gru.ts'
 import { lstmBackward, lstmForward, lstmScratch } from './recurrent/lstm.ts'
 import { beginEpisodes, clearFlags, listPhase } from './rollout/begin.ts'
-import { closeRow, completeNextValue, limitSteps, listBootstrap, scatterValues, settleDead } from './rollout/close.ts'
+import {
+  closeRow,
+  completeNextValue,
+  Listed,
+  limitSteps,
+  listRows,
+  scatterValues,
+  settleDead,
+} from './rollout/close.ts'
 import { accountEpisodes } from './rollout/episodes.ts'
 import {
   clipRows,
+  findBeyond,
   findIllegal,
   findNonFinite,
+  findNonFlag,
   findOutside,
   findStuck,
   gatherRows,
@@ -122,6 +132,7 @@ export {
   dequantizeRows,
   ElementMap,
   gruScratch,
+  Listed,
   lstmScratch,
   MATMUL_SCRATCH,
   NUM_SLOTS,
@@ -187,8 +198,10 @@ const plain = {
   drawUniform,
   evaluateVocabulary,
   explainedVariance,
+  findBeyond,
   findIllegal,
   findNonFinite,
+  findNonFlag,
   findOutside,
   findStuck,
   flagsToFloats,
@@ -204,8 +217,8 @@ const plain = {
   gruForward,
   klEstimates,
   limitSteps,
-  listBootstrap,
   listPhase,
+  listRows,
   listValid,
   lstmBackward,
   lstmForward,

@@ -419,11 +419,17 @@ export function bindCompiled(
     explainedVariance(value, returns, valid, numRows) {
       return body.explainedVariance(at(value), at(returns), at(valid), numRows)
     },
+    findBeyond(x, low, high, width, from, to) {
+      return body.findBeyond(at(x), at(low), at(high), width, from, to)
+    },
     findIllegal(x, mask, phase, ready, sizes, width, from, to) {
       return body.findIllegal(at(x), at(mask), at(phase), ready, at(sizes), width, from, to)
     },
     findNonFinite(x, from, to) {
       return body.findNonFinite(at(x), from, to)
+    },
+    findNonFlag(first, second, from, to) {
+      return body.findNonFlag(at(first), at(second), from, to)
     },
     findOutside(x, sizes, width, from, to) {
       return body.findOutside(at(x), at(sizes), width, from, to)
@@ -591,7 +597,10 @@ export function bindCompiled(
     limitSteps(truncated, step, stepsMax, from, to) {
       body.limitSteps(at(truncated), at(step), stepsMax, from, to)
     },
-    listBootstrap(
+    listPhase(rows, phase, lowest, from, to) {
+      return body.listPhase(at(rows), at(phase), lowest, from, to)
+    },
+    listRows(
       listRow,
       listObservation,
       observation,
@@ -605,7 +614,7 @@ export function bindCompiled(
       from,
       to,
     ) {
-      return body.listBootstrap(
+      return body.listRows(
         at(listRow),
         at(listObservation),
         at(observation),
@@ -619,9 +628,6 @@ export function bindCompiled(
         from,
         to,
       )
-    },
-    listPhase(rows, phase, lowest, from, to) {
-      return body.listPhase(at(rows), at(phase), lowest, from, to)
     },
     listValid(rows, valid, numRows) {
       return body.listValid(at(rows), at(valid), numRows)

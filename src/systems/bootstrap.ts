@@ -1,15 +1,13 @@
 /**
- * The bootstrap list: rows whose action led somewhere that no later row of the rollout values, with what the lane saw and
- * remembered there. Truncated rows are put on it by store, unfinished lanes at the horizon.
+ * The lists of what came after rows. The bootstrap list has rows whose action led somewhere that no later row of the rollout
+ * values, with what the lane saw and remembered there: truncated rows are put on it by store, unfinished lanes at the horizon.
+ * The list of final observations keeps what no later row shows, for the rollout's table.
  */
 
 import type { Cohort } from '../cohort.ts'
 import { assert } from '../errors.ts'
-import type { Kernels } from '../kernels/bind.ts'
+import { type Kernels, Listed } from '../kernels/bind.ts'
 import type { World } from '../world.ts'
-
-/** Which rows are listed: those whose episode goes on, or was truncated. */
-export const Listed = { goesOn: 0, truncated: 1 } as const
 
 /**
  * The one bootstrap inference of a rollout, at its horizon and with the weights that filled it: values the final
@@ -20,7 +18,7 @@ export function bootstrap(world: World): void | Promise<void> {
   for (const cohort of world.cohorts) {
     if (!cohort.recorded) continue
     makeRoom(world, cohort)
-    listRows(world.kernels, cohort, cohort.t - 1, Listed.goesOn)
+    listToValue(world.kernels, cohort, cohort.t - 1, Listed.goesOn, cohort.from, cohort.to)
     const pending = valueList(world, cohort)
     if (pending === undefined) continue
     valued = valued === undefined ? pending : Promise.all([valued, pending]).then(() => undefined)
@@ -28,33 +26,54 @@ export function bootstrap(world: World): void | Promise<void> {
   return valued
 }
 
-/** Puts rows of block `t`, at which the components stand, on the list. */
-export function listRows(kernels: Kernels, cohort: Cohort, t: number, wanted: number): void {
-  const { bootstrap, observation, memory } = cohort
-  const length = append(kernels, cohort, bootstrap.observation, observation.next, t, wanted)
-  if (memory.next.length > 0) append(kernels, cohort, bootstrap.memory, memory.next, t, wanted)
-  bootstrap.length = length
+/** Puts the wanted rows among those of lanes `from` to `to` in block `t` on the bootstrap list. */
+export function listToValue(
+  kernels: Kernels,
+  cohort: Cohort,
+  t: number,
+  wanted: number,
+  from: number,
+  to: number,
+): void {
+  const { bootstrap: list, windows } = cohort
+  const { row, observation, memory, length } = list
+  const remembered = windows.memory[t]!.next
+  list.length = append(kernels, cohort, row, observation, length, windows.observation[t]!.next, t, wanted, from, to)
+  if (remembered.length > 0) append(kernels, cohort, row, memory, length, remembered, t, wanted, from, to)
+}
+
+/** Puts the wanted rows among those of lanes `from` to `to` in block `t` on the list of final observations. */
+export function listFinal(kernels: Kernels, cohort: Cohort, t: number, wanted: number, from: number, to: number): void {
+  const { row, observation, count } = cohort.final
+  const { next } = cohort.windows.observation[t]!
+  count[0] = append(kernels, cohort, row, observation, count[0]!, next, t, wanted, from, to)
 }
 
 function append(
   kernels: Kernels,
-  { transition, numLanes, from, to, bootstrap }: Cohort,
+  { windows, numLanes }: Cohort,
+  listRow: Uint32Array,
   listed: Float32Array,
+  length: number,
   next: Float32Array,
   t: number,
   wanted: number,
+  from: number,
+  to: number,
 ): number {
-  return kernels.listBootstrap(
-    bootstrap.row,
+  const { terminated, truncated, valid } = windows.transition[t]!
+  const width = next.length / numLanes
+  return kernels.listRows(
+    listRow,
     listed,
     next,
-    transition.terminated,
-    transition.truncated,
-    transition.valid,
+    terminated,
+    truncated,
+    valid,
     wanted,
-    bootstrap.length,
+    length,
     t * numLanes,
-    next.length / numLanes,
+    width,
     from,
     to,
   )

@@ -1,7 +1,10 @@
-import { type Cohort, openRow } from '../cohort.ts'
+import { type Cohort, DONE, openRow } from '../cohort.ts'
 import { Phase } from '../components/episode.ts'
 import { InputError, show } from '../errors.ts'
+import { Listed } from '../kernels/bind.ts'
+import type { BoxSpace } from '../space.ts'
 import type { World } from '../world.ts'
+import { listFinal, listToValue } from './bootstrap.ts'
 import { resetText } from './text/reset.ts'
 
 /**
@@ -10,6 +13,8 @@ import { resetText } from './text/reset.ts'
  *
  * Reads phase. Writes the environment's state, observation.current, actionMask.current, memory.current, episode. Runs first, so that every lane that acts in
  * this tick sees an observation of a running episode.
+ *
+ * @throws InputError where an environment begins an episode with an observation outside its space.
  */
 export function reset(world: World): void {
   for (const cohort of world.cohorts) {
@@ -17,6 +22,7 @@ export function reset(world: World): void {
     if (cohort.sliding) {
       if (cohort.t === cohort.numSteps) {
         cohort.t = 0
+        cohort.final.count[0] = 0
         for (const { firstBlock, carried } of cohort.sliders) firstBlock.set(carried)
       }
       openRow(cohort, cohort.t)
@@ -37,7 +43,40 @@ export function beginEpisodes(cohort: Cohort, count: number, seenIn: 'current' |
   forget(cohort, cohort.memory[seenIn], count)
   environmentLanes.observation = cohort.observation[seenIn]
   environmentLanes.actionMask = cohort.actionMask[seenIn]
-  cohort.environment.reset(environmentLanes, laneList, count)
+  refusePromise(cohort, 'reset', cohort.environment.reset(environmentLanes, laneList, count))
+  const seen = cohort.observation[seenIn]
+  for (let i = 0; i < count; i++) checkSeen(cohort, 'reset', seen, laneList[i]!, laneList[i]! + 1)
+}
+
+/** An environment's functions are typed as returning nothing, but any function passes for one. */
+export function refusePromise({ environment }: Cohort, name: string, returned: unknown): void {
+  if (returned === undefined || typeof (returned as PromiseLike<unknown> | null)?.then !== 'function') return
+  throw new InputError(`environment ${environment.id}`, `a promise from ${name}`, DONE)
+}
+
+/** Throws where what the environment's reset or step wrote for lanes `from` to `to` is not within its observation space. */
+export function checkSeen(cohort: Cohort, name: string, seen: Float32Array, from: number, to: number): void {
+  const { environment, environmentLanes, writtenBounds, numLanes } = cohort
+  const { low, high } = writtenBounds.observation
+  const width = seen.length / numLanes
+  const at = environmentLanes.kernels.findBeyond(seen, low, high, width, from, to)
+  if (at < 0) return
+  const k = at % width
+  const space = environment.observationSpace as BoxSpace
+  const bounds = `${space.low[k]} to ${space.high[k]}, as its observation space has it`
+  const expected = Number.isFinite(seen[at]!) ? bounds : 'finite numbers'
+  throw wrote(cohort, name, `${seen[at]} in observation[${k}]`, Math.floor(at / width), expected)
+}
+
+/** What an environment's reset or step should not have written. */
+export function wrote(cohort: Cohort, name: string, what: string, n: number, expected: string): InputError {
+  const got = `${what} of ${where(cohort, n)} from ${name}`
+  return new InputError(`environment ${cohort.environment.id}`, got, expected)
+}
+
+/** A lane and where it is, in words. */
+export function where({ episode }: Cohort, n: number): string {
+  return `lane ${episode.lane[n]} (episode ${episode.episode[n]}, step ${episode.step[n]})`
 }
 
 /** The first `count` lanes of the list remember nothing. */
@@ -49,21 +88,39 @@ function forget({ laneList, numLanes }: Cohort, memory: Float32Array, count: num
 
 /**
  * Tells lanes to begin a new episode at the next tick, whatever they are doing. All lanes of the cohort if none are named.
- * `lanes` are rows of the cohort, from 0.
- * @throws InputError where one of them is not.
+ * `lanes` are rows of the cohort, from 0. In the middle of a rollout this cuts the episodes that go on: the lane's last row
+ * is truncated, and valued as such. After a rollout's last tick that rollout stays as it is: its last rows are valued as those
+ * of episodes that go on, which comes to the same.
+ *
+ * @throws InputError where one of them is not, before any is told; or where other threads are in the middle of a rollout.
  */
 export function restart(cohort: Cohort, lanes?: Iterable<number>): void {
-  if (lanes === undefined) cohort.episode.phase.fill(Phase.fresh)
-  else {
-    for (const n of lanes) {
-      if (!(Number.isInteger(n) && n >= 0 && n < cohort.numLanes)) {
-        throw new InputError(
-          `lane of cohort ${cohort.name}`,
-          show(n),
-          `a whole number from 0 to ${cohort.numLanes - 1}`,
-        )
-      }
-      cohort.episode.phase[n] = Phase.fresh
-    }
+  const { name, numLanes, t, numSteps, recorded, from, to } = cohort
+  const told = lanes === undefined ? Array.from({ length: numLanes }, (_, n) => n) : [...lanes]
+  for (const n of told) {
+    if (Number.isInteger(n) && n >= 0 && n < numLanes) continue
+    throw new InputError(`lane of cohort ${name}`, show(n), `a whole number from 0 to ${numLanes - 1}`)
   }
+  const isUnderWay = recorded && t > 0 && t < numSteps
+  if (isUnderWay && to - from < numLanes) {
+    throw new InputError(
+      `restart of cohort ${name}`,
+      'a call in the middle of an update of several threads',
+      'one between two',
+    )
+  }
+  for (const n of told) {
+    if (isUnderWay && cohort.episode.phase[n] === Phase.ready) cut(cohort, n)
+    cohort.episode.phase[n] = Phase.fresh
+  }
+}
+
+/** Ends the episode of lane n at its last row, with what it has seen since. */
+function cut(cohort: Cohort, n: number): void {
+  const { windows, t, environmentLanes } = cohort
+  const { valid, terminated, truncated } = windows.transition[t - 1]!
+  if (valid[n] === 0 || terminated[n] !== 0 || truncated[n] !== 0) return // The row is of no episode that goes on.
+  truncated[n] = 1
+  listToValue(environmentLanes.kernels, cohort, t - 1, Listed.truncated, n, n + 1)
+  listFinal(environmentLanes.kernels, cohort, t - 1, Listed.truncated, n, n + 1)
 }

@@ -5,7 +5,7 @@ import type { Observation } from '../components/observation.ts'
 import { InputError } from '../errors.ts'
 import { spaceWidth } from '../space.ts'
 import type { World } from '../world.ts'
-import { beginEpisodes } from './reset.ts'
+import { beginEpisodes, checkSeen, refusePromise, where, wrote } from './reset.ts'
 import { stepText } from './text/step.ts'
 
 /**
@@ -14,7 +14,8 @@ import { stepText } from './text/step.ts'
  * Reads action.chosen. Writes action.applied, the environment's state, observation.next (the final observation of an
  * episode that ended), actionMask.next, reward, terminated, truncated, valid. Runs when every lane has chosen.
  *
- * @throws InputError where an action is outside its space or masked, or an environment wrote a number that is not finite.
+ * @throws InputError where an action is outside its space or masked, or an environment wrote an observation outside its space,
+ * a reward that is none, or a flag that is neither 0 nor 1.
  */
 export function step(world: World): void {
   const { kernels } = world
@@ -26,7 +27,7 @@ export function step(world: World): void {
     kernels.clearFlags(terminated, truncated, from, to)
     environmentLanes.observation = observation.next
     environmentLanes.actionMask = actionMask.next
-    environment.step(environmentLanes, from, to)
+    refusePromise(cohort, 'step', environment.step(environmentLanes, from, to))
     if (environment.maxEpisodeSteps !== null) {
       kernels.limitSteps(truncated, episode.step, environment.maxEpisodeSteps, from, to)
     }
@@ -75,13 +76,21 @@ function keep({ laneList, numLanes }: Cohort, { current, next }: Observation | A
   }
 }
 
-function checkWritten(world: World, cohort: Cohort): void {
-  const { observation, transition, numLanes, from, to } = cohort
-  const width = observation.next.length / numLanes
-  const seen = world.kernels.findNonFinite(observation.next, from * width, to * width)
-  if (seen >= 0) throw notFinite(cohort, 'observation', observation.next[seen]!, Math.floor(seen / width), seen % width)
-  const rewarded = world.kernels.findNonFinite(transition.reward, from, to)
-  if (rewarded >= 0) throw notFinite(cohort, 'reward', transition.reward[rewarded]!, rewarded, 0)
+function checkWritten({ kernels }: World, cohort: Cohort): void {
+  const { observation, transition, writtenBounds, from, to } = cohort
+  const { reward, terminated, truncated } = transition
+  checkSeen(cohort, 'step', observation.next, from, to)
+  const { low, high } = writtenBounds.reward
+  const rewarded = kernels.findBeyond(reward, low, high, 1, from, to)
+  if (rewarded >= 0) {
+    const expected = Number.isFinite(reward[rewarded]!) ? `at most ${high[0]} either way` : 'finite numbers'
+    throw wrote(cohort, 'step', `${reward[rewarded]} in reward`, rewarded, expected)
+  }
+  const flagged = kernels.findNonFlag(terminated, truncated, from, to)
+  if (flagged >= 0) {
+    const what = `${terminated[flagged]} in terminated and ${truncated[flagged]} in truncated`
+    throw wrote(cohort, 'step', what, flagged, '0 or 1')
+  }
 }
 
 function outside(cohort: Cohort, at: number, width: number, legal?: string): InputError {
@@ -91,13 +100,4 @@ function outside(cohort: Cohort, at: number, width: number, legal?: string): Inp
   const expected = space.kind === 'box' ? 'a finite number' : `a whole number from 0 to ${sizes[at % width]! - 1}`
   const got = `${action.chosen[at]} in action[${at % width}] of ${where(cohort, Math.floor(at / width))}`
   return new InputError(`policy ${policyDefinition.id}`, got, legal ?? expected)
-}
-
-function notFinite(cohort: Cohort, column: string, value: number, n: number, element: number): InputError {
-  const got = `${value} in ${column}[${element}] of ${where(cohort, n)}`
-  return new InputError(`environment ${cohort.environment.id}`, got, 'finite numbers')
-}
-
-function where({ episode }: Cohort, n: number): string {
-  return `lane ${episode.lane[n]} (episode ${episode.episode[n]}, step ${episode.step[n]})`
 }

@@ -1,11 +1,13 @@
 import { Phase } from '../components/episode.ts'
+import { Listed } from '../kernels/bind.ts'
 import type { World } from '../world.ts'
-import { Listed, listRows } from './bootstrap.ts'
+import { listFinal, listToValue } from './bootstrap.ts'
 import { storeText } from './text/store.ts'
 
 /**
  * Closes the row: says whose episode it belongs to and which weights chose it, accounts for its reward, marks the lanes
- * whose episode ended, and puts truncated ones, with what they saw last and remember, on the bootstrap list.
+ * whose episode ended, and puts truncated ones, with what they saw last and remember, on the bootstrap list, and what no later
+ * row shows on the list of final observations.
  *
  * Reads transition, observation.next, memory.next. Writes the row's step, lane, episode, episodeReturn, version; episode. Runs last,
  * before reset overwrites the final observations.
@@ -14,7 +16,7 @@ export function store(world: World): void {
   const { kernels } = world
   for (const cohort of world.cohorts) {
     if (cohort.rests) continue
-    const { transition, episode, from, to, version, t } = cohort
+    const { transition, episode, from, to, version, t, numSteps } = cohort
     kernels.closeRow(
       transition.lane,
       transition.episode,
@@ -39,7 +41,9 @@ export function store(world: World): void {
     if (cohort.sliding) cohort.t++
     cohort.ticksLeft--
     cohort.rests = cohort.ticksLeft === 0
-    if (cohort.recorded) listRows(kernels, cohort, t, Listed.truncated)
+    if (!cohort.recorded) continue
+    listToValue(kernels, cohort, t, Listed.truncated, from, to)
+    listFinal(kernels, cohort, t, t === numSteps - 1 ? Listed.any : Listed.ended, from, to)
   }
   storeText(world)
 }

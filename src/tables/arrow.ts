@@ -6,11 +6,14 @@ import type { Field, Table } from './table.ts'
 
 /**
  * The table as an apache-arrow `Table` of one record batch whose buffers are the table's own columns: nothing is copied,
- * and what is written to the columns later is seen in it. Flags are uint8; wide columns are fixed-size lists.
+ * and what is written to the columns later is seen in it. Flags are uint8; wide columns are fixed-size lists. A column that only
+ * some rows have is nullable, and a list where it is wide, so that the other rows take no room.
  */
 export async function toArrow(table: Table): Promise<Arrow.Table> {
   const arrow = await import('apache-arrow')
-  const fields = table.fields.map((field) => new arrow.Field(field.name, typeOf(arrow, field), false))
+  const fields = table.fields.map(
+    (field) => new arrow.Field(field.name, typeOf(arrow, field), field.rows !== undefined),
+  )
   const children = table.fields.map((field) => dataOf(arrow, field, table.numRows))
   const schema = new arrow.Schema(fields, new Map(Object.entries(table.metadata)))
   const struct = arrow.makeData({ type: new arrow.Struct(fields), length: table.numRows, nullCount: 0, children })
@@ -37,7 +40,7 @@ export async function writeArrow(
   await writeWhole(path, Writer.writeAll(whole) as unknown as AsyncIterable<Uint8Array>)
 }
 
-/** Reads Arrow IPC files (or streams) of one schema as one table. */
+/** Reads Arrow IPC files (or streams) of one schema as one table. Metadata that differs from file to file is joined by commas. */
 export async function readArrow(...paths: string[]): Promise<Arrow.Table> {
   const arrow = await import('apache-arrow')
   const { readFile } = await import('node:fs/promises')
@@ -59,7 +62,13 @@ export async function readArrow(...paths: string[]): Promise<Arrow.Table> {
   }
   const [first, ...rest] = tables
   if (first === undefined) throw new InputError('readArrow(paths)', 'no path', 'at least one')
-  return rest.length === 0 ? first : first.concat(...rest)
+  if (rest.length === 0) return first
+  const whole = first.concat(...rest)
+  for (const key of first.schema.metadata.keys()) {
+    const values = tables.map(({ schema }) => schema.metadata.get(key))
+    whole.schema.metadata.set(key, [...new Set(values)].join(','))
+  }
+  return whole
 }
 
 /** Reads rows of a table as plain objects: lists as arrays, structs as objects. */
@@ -75,9 +84,11 @@ export async function arrowRows(table: Arrow.Table): Promise<(row: number) => Re
   return (row) => Object.fromEntries(columns.map(([name, column]) => [name, plain(column.get(row))]))
 }
 
-function typeOf(arrow: typeof Arrow, { column, width }: Field): Arrow.DataType {
+function typeOf(arrow: typeof Arrow, { column, width, rows }: Field): Arrow.DataType {
   const element = elementType(arrow, column)
-  return width === 1 ? element : new arrow.FixedSizeList(width, new arrow.Field('item', element, false))
+  if (width === 1) return element
+  const item = new arrow.Field('item', element, false)
+  return rows === undefined ? new arrow.FixedSizeList(width, item) : new arrow.List(item)
 }
 
 function elementType(arrow: typeof Arrow, column: Column): Arrow.DataType {
@@ -88,10 +99,30 @@ function elementType(arrow: typeof Arrow, column: Column): Arrow.DataType {
 }
 
 function dataOf(arrow: typeof Arrow, field: Field, numRows: number): Arrow.Data {
-  const { column, width } = field
+  const { column, width, rows } = field
+  if (rows !== undefined) return sparseData(arrow, { ...field, column, rows }, numRows)
   const type = elementType(arrow, column)
   const data = arrow.makeData({ type, length: column.length, nullCount: 0, data: column } as never) as Arrow.Data
   if (width === 1) return data
   const list = typeOf(arrow, field) as Arrow.FixedSizeList
   return arrow.makeData({ type: list, length: numRows, nullCount: 0, child: data } as never) as Arrow.Data
+}
+
+/** The column of a field that only some rows have: a validity bit a row, and values or lists for those that do. */
+function sparseData(arrow: typeof Arrow, field: Field & { rows: Uint32Array }, numRows: number): Arrow.Data {
+  const { column, width, rows } = field
+  const nullBitmap = new Uint8Array(Math.ceil(numRows / 8))
+  for (const row of rows) nullBitmap[row >> 3]! |= 1 << (row & 7)
+  const whole = { type: typeOf(arrow, field), length: numRows, nullCount: numRows - rows.length, nullBitmap }
+  if (width === 1) {
+    const data = new (column.constructor as Float32ArrayConstructor)(numRows)
+    for (const [i, row] of rows.entries()) data[row] = column[i]!
+    return arrow.makeData({ ...whole, data } as never) as Arrow.Data
+  }
+  const valueOffsets = new Int32Array(numRows + 1)
+  for (const row of rows) valueOffsets[row + 1] = width
+  for (let row = 0; row < numRows; row++) valueOffsets[row + 1]! += valueOffsets[row]!
+  const type = elementType(arrow, column)
+  const child = arrow.makeData({ type, length: column.length, nullCount: 0, data: column } as never) as Arrow.Data
+  return arrow.makeData({ ...whole, valueOffsets, child } as never) as Arrow.Data
 }

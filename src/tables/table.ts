@@ -3,7 +3,8 @@
  * `toArrow` and `writeArrow` read them where they are. It is live: write it, or copy it, before the next update.
  */
 import type { Column } from '../components/column.ts'
-import type { RolloutColumns } from '../components/rollout.ts'
+import type { FinalObservations, RolloutColumns } from '../components/rollout.ts'
+import type { DefinitionRecord } from '../definition.ts'
 import { type Space, spaceToJson, spaceWidth } from '../space.ts'
 import { VERSION } from '../version.ts'
 
@@ -12,6 +13,8 @@ export interface Field {
   readonly name: string
   readonly column: Column
   readonly width: number
+  /** The rows that have a value, rising, where not all have: the column holds theirs, one after another; null in Arrow elsewhere. */
+  readonly rows?: Uint32Array
 }
 
 /** Columns with names, of one length. */
@@ -31,13 +34,25 @@ export interface RolloutOrigin {
   /** Discount factor of the advantages; null where there are none. */
   readonly gamma: number | null
   readonly numLanes: number
+  /** The policy that acted. */
+  readonly policy: DefinitionRecord
+  /** Where its weights were read; null where they never lay in a checkpoint. */
+  readonly checkpoint: string | null
 }
 
-/** The table of a rollout: every column of it but the policy's memory, in a fixed order; actionMask where there is one. */
-export function rolloutTable(rollout: RolloutColumns, origin: RolloutOrigin): Table {
+/**
+ * The table of a rollout: every column of it but the policy's memory, in a fixed order; actionMask where there is one, and
+ * appliedAction where actions are a box. `finalObservation` is what came after a row that no later row shows: null but at the
+ * end of an episode and in the rollout's last rows.
+ */
+export function rolloutTable(
+  rollout: RolloutColumns,
+  finals: readonly FinalObservations[],
+  origin: RolloutOrigin,
+): Table {
   const { observationSpace, actionSpace } = origin
   const field = (name: keyof RolloutColumns & string, width = 1): Field => ({ name, column: rollout[name]!, width })
-  const { actionMask, reward } = rollout
+  const { actionMask, appliedAction, reward, version } = rollout
   const numRows = reward.length
   return {
     numRows,
@@ -46,8 +61,10 @@ export function rolloutTable(rollout: RolloutColumns, origin: RolloutOrigin): Ta
       field('lane'),
       field('episode'),
       field('observation', spaceWidth(observationSpace)),
+      finalField(finals, spaceWidth(observationSpace)),
       ...(actionMask.length > 0 ? [field('actionMask', actionMask.length / numRows)] : []),
       field('action', spaceWidth(actionSpace)),
+      ...(appliedAction.length > 0 ? [field('appliedAction', spaceWidth(actionSpace))] : []),
       field('reward'),
       field('terminated'),
       field('truncated'),
@@ -60,12 +77,58 @@ export function rolloutTable(rollout: RolloutColumns, origin: RolloutOrigin): Ta
       field('episodeReturn'),
       field('version'),
     ],
-    metadata: originMetadata(origin),
+    get metadata() {
+      return originMetadata(origin, version[0]!)
+    },
   }
 }
 
-/** Schema metadata: environment, spaces as JSON, seed, gamma, number of lanes, version of the code. */
-export function originMetadata(origin: RolloutOrigin): Record<string, string> {
+/** The final observations of all threads, as they stand when they are asked for. */
+function finalField(finals: readonly FinalObservations[], width: number): Field {
+  const field = { name: 'finalObservation', width }
+  const sole = finals.length === 1 ? finals[0]! : undefined
+  const read = () => {
+    const count = sole?.count[0] ?? 0
+    const rows = sole?.row.subarray(0, count)
+    if (sole !== undefined && isRising(rows!))
+      return { rows: rows!, column: sole.observation.subarray(0, count * width) }
+    return inOrder(finals, width)
+  }
+  return {
+    ...field,
+    get column() {
+      return read().column
+    },
+    get rows() {
+      return read().rows
+    },
+  }
+}
+
+function isRising(rows: Uint32Array): boolean {
+  return rows.every((row, i) => i === 0 || rows[i - 1]! < row)
+}
+
+/** A copy of all lists as one, in the order of the rows. */
+function inOrder(finals: readonly FinalObservations[], width: number) {
+  const found = finals.flatMap(({ row, observation, count }) =>
+    Array.from(row.subarray(0, count[0]!), (row, i) => ({
+      row,
+      seen: observation.subarray(i * width, (i + 1) * width),
+    })),
+  )
+  found.sort((a, b) => a.row - b.row)
+  const column = new Float32Array(found.length * width)
+  for (const [i, { seen }] of found.entries()) column.set(seen, i * width)
+  return { rows: Uint32Array.from(found, ({ row }) => row), column }
+}
+
+/**
+ * Schema metadata: environment, spaces as JSON, policy as JSON, where its weights come from (`update`: after how many updates;
+ * `checkpoint`: where they were read), seed, gamma, number of lanes, version of the code.
+ */
+function originMetadata(origin: RolloutOrigin, update: number): Record<string, string> {
+  const { id, parameters } = origin.policy
   return {
     environment: origin.environmentId,
     observationSpace: spaceToJson(origin.observationSpace),
@@ -73,6 +136,9 @@ export function originMetadata(origin: RolloutOrigin): Record<string, string> {
     seed: String(origin.seed),
     gamma: String(origin.gamma),
     numLanes: String(origin.numLanes),
+    policy: JSON.stringify({ id, parameters }),
+    update: String(update),
+    checkpoint: String(origin.checkpoint),
     colonnade: VERSION,
   }
 }

@@ -6,7 +6,7 @@ import { InputError, show } from '../errors.ts'
 import type { KernelBuild } from '../kernels/bind.ts'
 import type { PolicyDefinition } from '../policies/policy.ts'
 import { bootstrap } from '../systems/bootstrap.ts'
-import { type Field, originMetadata, rolloutTable, type Table } from '../tables/table.ts'
+import { type Field, rolloutTable, type Table } from '../tables/table.ts'
 import { tick } from '../tick.ts'
 import { createWorld, type World } from '../world.ts'
 import { meanAndStd } from './metrics.ts'
@@ -27,6 +27,8 @@ export interface EvaluateOptions {
   kernels?: KernelBuild
   /** Number of the weights, for the table's version column. Default 0. */
   version?: number
+  /** Where the weights were read, for the table's metadata. Default null: nowhere. */
+  checkpoint?: string | null
 }
 
 /** What episodes returned, and how long they were in steps. */
@@ -69,13 +71,14 @@ export async function evaluate(options: EvaluateOptions): Promise<Evaluation> {
  */
 export async function recordEpisodes(options: EvaluateOptions): Promise<Table> {
   const { cohort, world } = await play({ ...options, explore: options.explore ?? true })
-  const table = rolloutTable(cohort.rollout, originOf(cohort, world.seed, null))
+  const { checkpoint = null } = options
+  const table = rolloutTable(cohort.rollout, cohort.finals, originOf(cohort, { seed: world.seed, checkpoint }))
   const { lane, step } = cohort.rollout
   const rows = firstEpisodes(cohort).sort((a, b) => lane[a]! - lane[b]! || step[a]! - step[b]!)
   const fields = table.fields
     .filter(({ name }) => name !== 'advantage' && name !== 'return')
     .map((field) => pickRows(field, rows))
-  return { numRows: rows.length, fields, metadata: originMetadata(originOf(cohort, world.seed, null)) }
+  return { numRows: rows.length, fields, metadata: table.metadata }
 }
 
 async function play(options: EvaluateOptions): Promise<{ world: World; cohort: Cohort }> {
@@ -123,7 +126,16 @@ function firstEpisodes({ rollout, t, numLanes }: Cohort): number[] {
   return rows
 }
 
-function pickRows({ name, column, width }: Field, rows: readonly number[]): Field {
+function pickRows({ name, column, width, rows: held }: Field, rows: readonly number[]): Field {
+  if (held !== undefined) {
+    const places = new Map(Array.from(held, (row, place) => [row, place]))
+    const kept = [...rows.keys()].filter((i) => places.has(rows[i]!))
+    const values = pickRows(
+      { name, column, width },
+      kept.map((i) => places.get(rows[i]!)!),
+    )
+    return { ...values, rows: Uint32Array.from(kept) }
+  }
   const picked = column.slice(0, 0).constructor as new (length: number) => typeof column
   const target = new picked(rows.length * width)
   for (const [i, row] of rows.entries()) target.set(column.subarray(row * width, (row + 1) * width), i * width)

@@ -397,15 +397,15 @@ export async function openRun(folder: string, trust: ModuleTrust = {}): Promise<
   }
 }
 
-/** The weights of a run's newest checkpoint, and the policy and environment that they belong to. */
+/** The weights of a run's newest checkpoint (its path, and after how many updates), and the policy and environment that they belong to. */
 export async function loadPolicy(
   folder: string,
   trust: ModuleTrust = {},
-): Promise<RunDefinition & { readonly weights: Float32Array; readonly update: number }> {
+): Promise<RunDefinition & { readonly weights: Float32Array; readonly update: number; readonly checkpoint: string }> {
   const definition = await openRun(folder, trust)
   const { tensors, manifest, path } = await readCheckpoint(folder)
   const weights = weightsOf(`checkpoint ${path}`, tensors, modelOf(definition), `${definition.policy.id}.weights.`)
-  return { ...definition, weights, update: manifest.update }
+  return { ...definition, weights, update: manifest.update, checkpoint: path }
 }
 
 function modelOf({ environment, policy }: RunDefinition): PolicyModel {

@@ -210,7 +210,7 @@ export class Trainer {
     return Object.fromEntries(
       this.#pupils.map(({ cohort, algorithm }) => [
         cohort.name,
-        { table: rolloutTable(cohort.rollout, originOf(cohort, seed, algorithm.gamma)) },
+        { table: rolloutTable(cohort.rollout, cohort.finals, originOf(cohort, { seed, gamma: algorithm.gamma })) },
       ]),
     )
   }
@@ -559,10 +559,17 @@ function createPupil(world: World, name: string, algorithm: AlgorithmDefinition)
 }
 
 /** Where a cohort's rows come from, for its table. */
-export function originOf(cohort: Cohort, seed: number, gamma: number | null): RolloutOrigin {
-  const { environment, numLanes } = cohort
+export function originOf(
+  { environment, policyDefinition, numLanes }: Cohort,
+  {
+    seed,
+    gamma = null,
+    checkpoint = null,
+  }: Pick<RolloutOrigin, 'seed'> & Partial<Pick<RolloutOrigin, 'gamma' | 'checkpoint'>>,
+): RolloutOrigin {
   const { id, observationSpace, actionSpace } = environment
-  return { environmentId: id, observationSpace, actionSpace, seed, gamma, numLanes }
+  const policy = recordOf(policyDefinition)
+  return { environmentId: id, observationSpace, actionSpace, seed, gamma, numLanes, policy, checkpoint }
 }
 
 function phaseSeconds({ milliseconds }: Clock): Record<WorkName, number> {

@@ -4,8 +4,9 @@ import { Phase } from '../../src/components/episode.ts'
 import {
   closeRow,
   completeNextValue,
+  Listed,
   limitSteps,
-  listBootstrap,
+  listRows,
   scatterValues,
   settleDead,
 } from '../../src/kernels/rollout/close.ts'
@@ -135,13 +136,19 @@ describe('closeRow', () => {
   })
 })
 
-describe('listBootstrap', () => {
-  test('appends the valid rows that a terminal state did not end, cut ones or uncut ones, with what they saw last', () => {
+/** The lists that a valid row with these flags belongs to. */
+function kindsOf(terminated: number, truncated: number): number[] {
+  if (terminated === 1) return [Listed.ended, Listed.any]
+  return truncated === 1 ? [Listed.truncated, Listed.ended, Listed.any] : [Listed.goesOn, Listed.any]
+}
+
+describe('listRows', () => {
+  test('appends the valid rows that go on, were cut, are over, or all of them, with what came after them', () => {
     const cases = fc.record({
       terminated: flags(),
       truncated: flags(),
       valid: flags(),
-      wanted: fc.constantFrom(0, 1),
+      wanted: fc.constantFrom(...Object.values(Listed)),
       length: fc.nat(3),
       width: fc.integer({ min: 1, max: 4 }),
       lanes: range(),
@@ -151,7 +158,7 @@ describe('listBootstrap', () => {
         const listRow = new Uint32Array(length + LANES + 1).fill(999)
         const listObservation = new Float32Array(listRow.length * width).fill(-7)
         const observation = Float32Array.from({ length: LANES * width }, (_, i) => i)
-        const end = listBootstrap(
+        const end = listRows(
           listRow,
           listObservation,
           observation,
@@ -166,7 +173,7 @@ describe('listBootstrap', () => {
           to,
         )
         const chosen = Array.from({ length: LANES }, (_, n) => n).filter(
-          (n) => n >= from && n < to && valid[n] && !terminated[n] && truncated[n] === wanted,
+          (n) => n >= from && n < to && valid[n] && kindsOf(terminated[n]!, truncated[n]!).includes(wanted),
         )
         const rest = Array(listRow.length - length - chosen.length).fill(999)
         expect(end).toBe(length + chosen.length)
@@ -201,7 +208,7 @@ test('completeNextValue and the bootstrap list together reach every row that has
       const rows = new Uint32Array(LANES)
       const observation = new Float32Array(LANES)
       const seen = new Float32Array(LANES)
-      const length = listBootstrap(rows, seen, observation, terminated, truncated, valid, 1, 0, 0, 1, 0, LANES)
+      const length = listRows(rows, seen, observation, terminated, truncated, valid, 1, 0, 0, 1, 0, LANES)
       for (const row of rows.subarray(0, length)) times[row]!++
       expect([...times]).toEqual([...valid].map((flag, n) => +(flag === 1 && terminated[n] === 0)))
     }),

@@ -2,7 +2,9 @@ import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import {
   clipRows,
+  findBeyond,
   findNonFinite,
+  findNonFlag,
   findOutside,
   gatherRows,
   listValid,
@@ -114,6 +116,33 @@ test.each([Float32Array, Int32Array])('gatherRows copies the listed rows of a %o
       expect(gathered.subarray(count * width).every((value) => value === 0)).toBe(true)
     }),
   )
+})
+
+test('findBeyond finds the first element of its lanes that is outside the bounds of its dimension, or is NaN', () => {
+  const cases = fc.record({
+    width: fc.integer({ min: 1, max: 5 }),
+    from: fc.nat(6),
+    lanes: fc.nat(6),
+    at: fc.nat(40),
+    by: fc.constantFrom(Number.NaN, Number.POSITIVE_INFINITY, 1e-3, -1e-3, 0),
+  })
+  fc.assert(
+    fc.property(cases, ({ width, from, lanes, at, by }) => {
+      const high = Float32Array.from({ length: width }, (_, k) => k + 1)
+      const low = Float32Array.from({ length: width }, (_, k) => -2 * k)
+      const x = Float32Array.from({ length: 13 * width }, (_, i) => (by < 0 ? low : high)[i % width]!)
+      const place = at % x.length
+      x[place]! += by
+      const isIn = place >= from * width && place < (from + lanes) * width
+      expect(findBeyond(x, low, high, width, from, from + lanes)).toBe(isIn && by !== 0 ? place : -1)
+    }),
+  )
+})
+
+test('findNonFlag finds the first lane with a flag that is neither 0 nor 1', () => {
+  const [first, second] = [Uint8Array.of(0, 1, 0, 2, 0, 1), Uint8Array.of(1, 1, 0, 0, 255, 3)]
+  expect([0, 3, 4, 5, 6].map((from) => findNonFlag(first, second, from, 6))).toEqual([3, 3, 4, 5, -1])
+  expect(findNonFlag(first, second, 0, 3)).toBe(-1)
 })
 
 test('findNonFinite finds the first NaN or infinity of its range', () => {

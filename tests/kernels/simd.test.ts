@@ -1007,7 +1007,7 @@ describe('rollout', () => {
   )
 
   matches(
-    'listBootstrap',
+    'listRows',
     (numbers) => {
       const [n, width] = [numRowsOf(numbers), numbers.whole(1, 9)]
       const length = numbers.whole(0, 3)
@@ -1017,7 +1017,7 @@ describe('rollout', () => {
         ...list,
         numbers.floats(n * width),
         ...flags,
-        numbers.whole(0, 1),
+        numbers.whole(0, 3),
         length,
         700,
         width,
@@ -1119,6 +1119,33 @@ describe('rollout', () => {
       if (n > 0 && numbers.uniform() < 0.7)
         x[numbers.whole(0, n - 1)] = [Number.NaN, Infinity, -Infinity][numbers.whole(0, 2)]!
       return [x, ...span(numbers, n)]
+    },
+    EXACT,
+  )
+
+  matches(
+    'findBeyond',
+    (numbers) => {
+      const [n, width] = [numRowsOf(numbers), [1, 2, 3, 4, 5, 8, 13, 33][numbers.whole(0, 7)]!]
+      const [low, high] = [numbers.floats(width, -9, -2), numbers.floats(width, 2, 9)]
+      const x = numbers.floats(n * width, -2, 2)
+      if (n > 0 && numbers.uniform() < 0.8) {
+        const at = numbers.whole(0, n * width - 1)
+        const k = at % width
+        x[at] = [Number.NaN, Infinity, -Infinity, low[k]!, high[k]!, low[k]! - 1, high[k]! + 1][numbers.whole(0, 6)]!
+      }
+      return [x, low, high, width, ...span(numbers, n)]
+    },
+    EXACT,
+  )
+
+  matches(
+    'findNonFlag',
+    (numbers) => {
+      const n = numRowsOf(numbers)
+      const flags = [numbers.flags(n), numbers.flags(n)]
+      if (n > 0 && numbers.uniform() < 0.7) flags[numbers.whole(0, 1)]![numbers.whole(0, n - 1)] = numbers.whole(2, 255)
+      return [...flags, ...span(numbers, n)]
     },
     EXACT,
   )

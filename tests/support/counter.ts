@@ -1,5 +1,5 @@
 import { defineEnvironment } from '../../src/environments/environment.ts'
-import { number, whole } from '../../src/settings.ts'
+import { number, toggle, whole } from '../../src/settings.ts'
 import { box, discrete } from '../../src/space.ts'
 
 /**
@@ -13,29 +13,33 @@ export const counter = defineEnvironment({
     terminalSteps: whole(3, 'steps to the terminal state of odd lanes', { min: 1 }),
     maxEpisodeSteps: whole(5, 'steps after which an episode is truncated', { min: 1 }),
     poison: number(-1, 'the step in which lane 0 writes NaN'),
+    isNarrow: toggle(false, 'whether lanes see the steps alone'),
   },
   state: () => ({ count: 'i32' }),
-  make: ({ terminalSteps, maxEpisodeSteps, poison }) => ({
-    observationSpace: box({ low: 0, high: Number.POSITIVE_INFINITY, shape: [2] }),
-    actionSpace: discrete(2),
-    maxEpisodeSteps,
-    returnThreshold: null,
-    reset({ state, observation, lane }, rows, count) {
-      for (let i = 0; i < count; i++) {
-        const n = rows[i]!
-        state.count[n] = 1
-        observation[2 * n] = 1
-        observation[2 * n + 1] = lane[n]! + 1
-      }
-    },
-    step({ state, observation, reward, terminated, lane, step }, from, to) {
-      for (let n = from; n < to; n++) {
-        state.count[n] = state.count[n]! + 1
-        observation[2 * n] = lane[n] === 0 && step[n] === poison ? Number.NaN : state.count[n]!
-        observation[2 * n + 1] = lane[n]! + 1
-        reward[n] = 1
-        terminated[n] = lane[n]! % 2 === 1 && step[n]! + 1 >= terminalSteps ? 1 : 0
-      }
-    },
-  }),
+  make: ({ terminalSteps, maxEpisodeSteps, poison, isNarrow }) => {
+    const write = (observation: Float32Array, n: number, steps: number, lane: number): void => {
+      observation.set(isNarrow ? [steps] : [steps, lane + 1], isNarrow ? n : 2 * n)
+    }
+    return {
+      observationSpace: box({ low: 0, high: Number.POSITIVE_INFINITY, shape: [isNarrow ? 1 : 2] }),
+      actionSpace: discrete(2),
+      maxEpisodeSteps,
+      returnThreshold: null,
+      reset({ state, observation, lane }, rows, count) {
+        for (let i = 0; i < count; i++) {
+          const n = rows[i]!
+          state.count[n] = 1
+          write(observation, n, 1, lane[n]!)
+        }
+      },
+      step({ state, observation, reward, terminated, lane, step }, from, to) {
+        for (let n = from; n < to; n++) {
+          state.count[n] = state.count[n]! + 1
+          write(observation, n, lane[n] === 0 && step[n] === poison ? Number.NaN : state.count[n]!, lane[n]!)
+          reward[n] = 1
+          terminated[n] = lane[n]! % 2 === 1 && step[n]! + 1 >= terminalSteps ? 1 : 0
+        }
+      },
+    }
+  },
 })

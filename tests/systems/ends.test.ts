@@ -1,7 +1,22 @@
 import { describe, expect, test } from 'vitest'
 import type { Cohort } from '../../src/cohort.ts'
-import { cartPole, createTrainer, createWorld, mlp, ppo, restart, tick } from '../../src/index.ts'
+import {
+  bestKernelBuild,
+  bootstrap,
+  box,
+  cartPole,
+  createTrainer,
+  createWorld,
+  defineEnvironment,
+  discrete,
+  type KernelBuild,
+  mlp,
+  ppo,
+  restart,
+  tick,
+} from '../../src/index.ts'
 import { counter } from '../support/counter.ts'
+import { later } from '../support/later.ts'
 
 const GAMMA = 0.9
 const LAMBDA = 0.8
@@ -156,13 +171,222 @@ describe('autoreset', () => {
   })
 })
 
+/** Two lanes that count to 100, with a recorder for `NUM_STEPS` steps. */
+async function counting(policy = mlp({ hidden: [8] })) {
+  const world = await createWorld({ environment: counter({ maxEpisodeSteps: 100 }), policy, numLanes: 4, seed: 3 })
+  const trainer = createTrainer(world, ppo({ numSteps: NUM_STEPS, numMinibatches: 1 }))
+  const cohort = world.cohorts[0]!
+  const column = (name: 'step' | 'episode' | 'truncated' | 'valid' | 'nextValue' | 'value', lane: number) =>
+    Array.from({ length: NUM_STEPS }, (_, t) => cohort.rollout[name][4 * t + lane]!)
+  return { world, trainer, cohort, column }
+}
+
+describe('a restart in the middle of a rollout', () => {
+  test('cuts the episodes that go on at their last row, with the value of what they saw since', async () => {
+    const { world, trainer, cohort, column } = await counting()
+    for (let t = 0; t < 5; t++) tick(world)
+    restart(cohort, [2, 0, 2])
+    while (cohort.t < NUM_STEPS) tick(world)
+    bootstrap(world)
+    const led = askedAlone((await counting()).cohort, [6, 3]) // Five steps on from 1; lane 2 says 3.
+    const cut = (t: number) => Array.from({ length: NUM_STEPS }, (_, i) => (i === t ? 1 : 0))
+    expect(column('truncated', 2)).toEqual(cut(4))
+    expect(column('truncated', 0)).toEqual(cut(4))
+    expect(column('step', 2)).toEqual([0, 1, 2, 3, 4, 0, 1, 2, 3, 4, 5, 6])
+    expect(column('episode', 2)).toEqual([0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1])
+    expect(column('valid', 2)).toEqual(new Array(NUM_STEPS).fill(1))
+    expect(led).not.toBe(0)
+    expect(column('nextValue', 2)[4]).toBe(led)
+    expect(column('nextValue', 2)[4]).not.toBe(column('value', 2)[5])
+    const { column: seen, rows } = trainer.rollout.table.fields.find(({ name }) => name === 'finalObservation')!
+    // Lane 1 is over after every third step, lane 3 too; in the last row all are listed.
+    const ends = [9, 11, 16, 18, 21, 23, 33, 35, 44, 45, 46, 47]
+    expect([...rows!]).toEqual(ends)
+    expect([...seen.subarray(4, 8)]).toEqual([6, 1, 6, 3])
+  })
+
+  test('leaves a row that is over already, and a lane that was told twice, as they are', async () => {
+    const { world, cohort, column } = await counting()
+    for (let t = 0; t < 3; t++) tick(world)
+    restart(cohort, [1]) // Its episode has just reached its terminal state.
+    restart(cohort, [0])
+    restart(cohort, [0])
+    expect(cohort.bootstrap.length).toBe(1)
+    while (cohort.t < NUM_STEPS) tick(world)
+    expect(column('truncated', 1)).toEqual(new Array(NUM_STEPS).fill(0))
+    expect(column('truncated', 0).indexOf(1)).toBe(2)
+  })
+
+  test('counts the episode that it cuts', async () => {
+    const { world, trainer, cohort } = await counting(later())
+    const updates = trainer.updates({ totalSteps: 1 })
+    const { infer } = cohort.policy
+    cohort.policy.infer = async (...given) => {
+      if (cohort.t === 5) restart(cohort, [0])
+      await infer.apply(cohort.policy, given)
+    }
+    await updates.next()
+    // Lanes 1 and 3 are over four times each; the step in which lane 0 was told is a dead one.
+    expect(trainer.progress().episodes).toBe(9)
+    const lane0 = (name: 'truncated' | 'valid' | 'step') =>
+      Array.from({ length: NUM_STEPS }, (_, t) => world.cohorts[0]!.rollout[name][4 * t]!)
+    expect(lane0('truncated')).toEqual([0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0])
+    expect(lane0('valid')).toEqual([1, 1, 1, 1, 1, 0, 1, 1, 1, 1, 1, 1])
+    expect(lane0('step')).toEqual([0, 1, 2, 3, 4, -1, 0, 1, 2, 3, 4, 5])
+  })
+
+  test('after the last tick leaves the rollout as it is, and nothing for the next one to value', async () => {
+    const { world, cohort, column } = await counting()
+    for (let t = 0; t < NUM_STEPS; t++) tick(world)
+    restart(cohort)
+    bootstrap(world)
+    expect(column('truncated', 0)).toEqual(new Array(NUM_STEPS).fill(0))
+    expect(column('nextValue', 0)[NUM_STEPS - 1]).not.toBe(0)
+    expect(cohort.bootstrap.length).toBe(0)
+    tick(world)
+    expect([...cohort.episode.episode]).toEqual([1, 4, 1, 4])
+  })
+
+  test('of a lane that there is not tells none', async () => {
+    const { cohort } = await counting()
+    tick((await counting()).world)
+    cohort.episode.phase.fill(0)
+    expect(() => restart(cohort, [0, 4])).toThrow('got 4, expected a whole number from 0 to 3')
+    expect([...cohort.episode.phase]).toEqual([0, 0, 0, 0])
+  })
+})
+
+/** What can be wrong with what an environment writes: in the third step of lane 1's first episode, or in its second reset. */
+type Fault = (lanes: {
+  observation: Float32Array
+  reward: Float32Array
+  terminated: Uint8Array
+  truncated: Uint8Array
+}) => unknown
+
+function faulty({ inStep, inReset }: { inStep?: Fault; inReset?: Fault }) {
+  return defineEnvironment({
+    id: 'Faulty-v0',
+    settings: {},
+    state: () => ({}),
+    make: () => ({
+      observationSpace: box({ low: [-1, -2, -3], high: [1, 2, Number.POSITIVE_INFINITY] }),
+      actionSpace: discrete(2),
+      maxEpisodeSteps: 4,
+      returnThreshold: null,
+      reset(lanes, rows, count) {
+        for (let i = 0; i < count; i++) {
+          lanes.observation.fill(0, 3 * rows[i]!, 3 * rows[i]! + 3)
+          if (rows[i] === 1 && lanes.episode[1] === 1) return inReset?.(lanes) as undefined
+        }
+      },
+      step(lanes, from, to) {
+        lanes.observation.fill(0, 3 * from, 3 * to)
+        lanes.reward.fill(1, from, to)
+        if (lanes.step[1] === 2 && lanes.episode[1] === 0) return inStep?.(lanes) as undefined
+      },
+    }),
+  })()
+}
+
 describe('what an environment or a policy does wrong', () => {
+  const at = 'of lane 1 (episode 0, step 2) from step'
+  const faults: [string, Fault, string][] = [
+    [
+      'infinity',
+      ({ observation }) => observation.fill(Infinity, 5, 6),
+      `Infinity in observation[2] ${at}, expected finite`,
+    ],
+    [
+      'too low',
+      ({ observation }) => observation.fill(-3.5, 3, 6),
+      `-3.5 in observation[0] ${at}, expected -1 to 1, as its`,
+    ],
+    [
+      'too high',
+      ({ observation }) => observation.fill(2.5, 4, 5),
+      `2.5 in observation[1] ${at}, expected -2 to 2, as its`,
+    ],
+    ['a reward of 1e20', ({ reward }) => reward.fill(1e20, 1, 2), `in reward ${at}, expected at most 1125899906842624`],
+    ['a reward of -1e16', ({ reward }) => reward.fill(-1e16, 1, 2), `in reward ${at}, expected at most`],
+    ['no reward', ({ reward }) => reward.fill(Number.NaN, 1, 2), `NaN in reward ${at}, expected finite numbers`],
+    [
+      'a flag of 2',
+      ({ terminated }) => terminated.fill(2, 1, 2),
+      `2 in terminated and 0 in truncated ${at}, expected 0 or 1`,
+    ],
+    ['a flag of 255', ({ truncated }) => truncated.fill(-1, 1, 2), `0 in terminated and 255 in truncated ${at}`],
+    [
+      'a promise',
+      () => Promise.resolve(),
+      'Faulty-v0: got a promise from step, expected one that is done when it returns',
+    ],
+  ]
+  const builds: KernelBuild[] = ['plain', bestKernelBuild()]
+  test.each(faults)('%s in a step is found', async (_, inStep, message) => {
+    for (const kernels of builds) {
+      const options = { environment: faulty({ inStep }), policy: mlp({ hidden: [4] }), numLanes: 40, kernels }
+      const world = await createWorld(options)
+      tick(world)
+      tick(world)
+      expect(() => tick(world), kernels).toThrow(message)
+    }
+  })
+
+  const resets: [string, Fault, string][] = [
+    [
+      'NaN',
+      ({ observation }) => observation.fill(Number.NaN, 4, 5),
+      'NaN in observation[1] of lane 1 (episode 1, step 0) from reset',
+    ],
+    [
+      'what its space has not',
+      ({ observation }) => observation.fill(9, 3, 4),
+      '9 in observation[0] of lane 1 (episode 1, step 0) from reset, expected -1 to 1',
+    ],
+    ['a promise', () => Promise.resolve(), 'got a promise from reset'],
+  ]
+  test.each(resets)('%s from reset is said to be from reset', async (_, inReset, message) => {
+    for (const autoreset of ['same-step', 'next-step'] as const) {
+      const options = { environment: faulty({ inReset }), policy: mlp({ hidden: [4] }), numLanes: 3, autoreset }
+      const world = await createWorld(options)
+      for (let t = 0; t < 4; t++) tick(world)
+      expect(() => tick(world)).toThrow(message)
+    }
+  })
+
+  test('what lanes that are over write is nobody’s, and what fits is let pass', async () => {
+    const inStep: Fault = ({ observation, reward, terminated }) => {
+      observation.set([-1, -2, 3e38], 3)
+      reward[1] = -(2 ** 50)
+      terminated[1] = 1
+    }
+    const options = {
+      environment: faulty({ inStep }),
+      policy: mlp({ hidden: [4] }),
+      numLanes: 3,
+      autoreset: 'disabled',
+    } as const
+    const world = await createWorld(options)
+    for (let t = 0; t < 6; t++) tick(world)
+    expect([...world.cohorts[0]!.observation.next.subarray(3, 6)]).toEqual([-1, -2, Math.fround(3e38)])
+  })
+
+  test('an async step or reset is refused before there is a world', async () => {
+    for (const name of ['reset', 'step'] as const) {
+      const environment = { ...faulty({}), [name]: async () => {} }
+      await expect(createWorld({ environment, policy: mlp(), numLanes: 1 })).rejects.toThrow(
+        `environment Faulty-v0: got an async ${name}, expected one that is done when it returns`,
+      )
+    }
+  })
+
   test('NaN in an observation names the environment, the lane, the episode and the step', async () => {
     const world = await createWorld({ environment: counter({ poison: 2 }), policy: mlp({ hidden: [4] }), numLanes: 3 })
     tick(world)
     tick(world)
     expect(() => tick(world)).toThrow(
-      'environment Counter-v0: got NaN in observation[0] of lane 0 (episode 0, step 2), expected finite numbers',
+      'environment Counter-v0: got NaN in observation[0] of lane 0 (episode 0, step 2) from step, expected finite numbers',
     )
   })
 

@@ -2,6 +2,8 @@ import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, expect, test } from 'vitest'
+// Workers load compiled files, and what they make must be made of the same ones here.
+import * as built from '../../dist/src/index.js'
 import {
   cartPole,
   createTrainer,
@@ -13,6 +15,7 @@ import {
   toArrow,
   writeArrow,
 } from '../../src/index.ts'
+import { counter } from '../support/counter.ts'
 
 let folder: string
 beforeAll(async () => {
@@ -50,9 +53,19 @@ test.each(['file', 'stream'] as const)(
       await writeArrow(path, table, { format })
       const read = await readArrow(path)
       expect(read.numRows).toBe(120)
+      const isBox = environment.actionSpace.kind === 'box'
       expect(read.schema.fields.map(({ name }) => name)).toEqual([
-        ...['step', 'lane', 'episode', 'observation', 'action', 'reward', 'terminated', 'truncated', 'valid'],
-        ...['logprob', 'value', 'nextValue', 'advantage', 'return', 'episodeReturn', 'version'],
+        ...[
+          'step',
+          'lane',
+          'episode',
+          'observation',
+          'finalObservation',
+          'action',
+          ...(isBox ? ['appliedAction'] : []),
+        ],
+        ...['reward', 'terminated', 'truncated', 'valid', 'logprob', 'value', 'nextValue', 'advantage', 'return'],
+        ...['episodeReturn', 'version'],
       ])
       for (const { name, column, width } of table.fields) {
         const data = read.getChild(name)!.data[0]!
@@ -63,10 +76,78 @@ test.each(['file', 'stream'] as const)(
       const metadata = Object.fromEntries(read.schema.metadata)
       expect(metadata).toMatchObject({ environment: environment.id, seed: '2', gamma: '0.97', numLanes: '6' })
       expect(JSON.parse(metadata.actionSpace!)).toEqual(environment.actionSpace)
+      expect(metadata).toMatchObject({ update: '0', checkpoint: 'null' })
+      expect(JSON.parse(metadata.policy!)).toMatchObject({ id: 'mlp', parameters: { hidden: [8] } })
       expect(metadata.colonnade).toMatch(/^\d+\.\d+\.\d+$/)
     }
   },
 )
+
+test('finalObservation is what came after a row that no later row shows, and null elsewhere', async () => {
+  const world = await createWorld({ environment: counter(), policy: mlp({ hidden: [4] }), numLanes: 5, seed: 2 })
+  const trainer = createTrainer(world, ppo({ numSteps: 13, numMinibatches: 1 }))
+  const path = join(folder, 'final.arrow')
+  for (let update = 1; update <= 2; update++) {
+    for await (const _ of trainer.updates({ totalSteps: update * 13 * 5 }));
+    await writeArrow(path, trainer.rollout.table)
+    const read = await readArrow(path)
+    const [field, seen] = [read.schema.fields[4]!, read.getChild('finalObservation')!]
+    expect(`${field.name} ${field.nullable} ${field.type}`).toBe('finalObservation true List<Float32>')
+    let listed = 0
+    for (let row = 0; row < read.numRows; row++) {
+      const at = (name: string) => Number(read.getChild(name)!.get(row))
+      // A lane sees (steps so far + 1, lane number + 1); odd lanes are over after 3 steps, even ones after 5.
+      const isOver = at('step') === (at('lane') % 2 === 1 ? 2 : 4)
+      const value = seen.get(row) as Iterable<number> | null
+      expect(value && [...value], `row ${row}`).toEqual(
+        isOver || row >= 12 * 5 ? [at('step') + 2, at('lane') + 1] : null,
+      )
+      if (value !== null) listed++
+    }
+    expect(seen.nullCount).toBe(read.numRows - listed)
+    expect(seen.data[0]!.children[0]!.length).toBe(2 * listed)
+  }
+})
+
+test('finalObservation of one element is nullable too', async () => {
+  const environment = counter({ isNarrow: true })
+  const world = await createWorld({ environment, policy: mlp({ hidden: [4] }), numLanes: 1, seed: 2 })
+  const trainer = createTrainer(world, ppo({ numSteps: 12, numMinibatches: 1 }))
+  for await (const _ of trainer.updates({ totalSteps: 1 }));
+  const path = join(folder, 'narrow.arrow')
+  await writeArrow(path, trainer.rollout.table)
+  const seen = (await readArrow(path)).getChild('finalObservation')!
+  expect(`${seen.type} ${[...seen].join(' ')}`).toBe('Float32     6     6  3')
+})
+
+test('several threads find the final observations that one finds', async () => {
+  const sparse = async (threads: number) => {
+    const options = { environment: built.cartPole(), policy: built.mlp({ hidden: [8] }), numLanes: 7, seed: 2 }
+    const world = await built.createWorld(options)
+    const trainer = built.createTrainer(world, built.ppo({ numSteps: 40, numMinibatches: 1 }), { threads })
+    for await (const _ of trainer.updates({ totalSteps: 2 * 40 * 7 }));
+    const { rows, column } = trainer.rollout.table.fields.find(({ name }) => name === 'finalObservation')!
+    trainer.close()
+    return { rows: [...rows!], column: [...column] }
+  }
+  const one = await sparse(1)
+  expect(one.rows.length).toBeGreaterThan(7)
+  expect(await sparse(3)).toEqual(one)
+})
+
+test('several files read as one say of each value of their metadata which there are', async () => {
+  const world = await createWorld({ environment: cartPole(), policy: mlp({ hidden: [8] }), numLanes: 2, seed: 2 })
+  const trainer = createTrainer(world, ppo({ numSteps: 8, numMinibatches: 1 }))
+  const paths: string[] = []
+  for await (const { update } of trainer.updates({ totalSteps: 48 })) {
+    paths.push(join(folder, `several-${update}.arrow`))
+    await writeArrow(paths.at(-1)!, trainer.rollout.table)
+  }
+  const { schema, numRows } = await readArrow(...paths)
+  expect(numRows).toBe(48)
+  expect(schema.metadata.get('update')).toBe('0,1,2')
+  expect(schema.metadata.get('seed')).toBe('2')
+})
 
 test('what is not an Arrow file, and a path that cannot be written, are named', async () => {
   const { table } = await trained()

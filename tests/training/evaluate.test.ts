@@ -3,6 +3,7 @@ import { cartPole, defineEnvironment, evaluate, InputError, mlp, pendulum, recor
 import { box, discrete } from '../../src/space.ts'
 import type { Table } from '../../src/tables/table.ts'
 import { readCheckpoint } from '../../src/training/checkpoint.ts'
+import { lanesOf as columnsOf, resetAll } from '../support/lanes.ts'
 import { advance, smallTrainer } from '../support/small-training.ts'
 import { temporaryFolder } from '../support/temporary.ts'
 
@@ -27,10 +28,13 @@ beforeAll(async () => {
 function rowsOf(table: Table, keep: (row: number) => boolean = () => true): Record<string, number[][]> {
   const rows = Array.from({ length: table.numRows }, (_, row) => row).filter(keep)
   return Object.fromEntries(
-    table.fields.map(({ name, column, width }) => [
-      name,
-      rows.map((row) => [...column.subarray(row * width, (row + 1) * width)]),
-    ]),
+    table.fields.map(({ name, column, width, rows: held }) => {
+      const valueAt = (row: number) => {
+        const place = held === undefined ? row : held.indexOf(row)
+        return place < 0 ? [] : [...column.subarray(place * width, (place + 1) * width)]
+      }
+      return [name, rows.map(valueAt)]
+    }),
   )
 }
 
@@ -63,6 +67,39 @@ describe('recordEpisodes', () => {
       const ends = rows.map((row) => terminated![row]! + truncated![row]!)
       expect(ends).toEqual(rows.map((_, i) => (i === rows.length - 1 ? 1 : 0)))
     }
+  })
+
+  test('has every observation of an episode, the last one too, and the action that was executed', async () => {
+    const swing = pendulum({ maxEpisodeSteps: 7 })
+    const { numParameters } = policy.build(swing.observationSpace, swing.actionSpace)
+    const random = Float32Array.from({ length: numParameters }, (_, i) => Math.sin(3 * i))
+    const options = { environment: swing, policy, weights: random, episodes: 5, seed: 5, kernels: 'plain' } as const
+    const rows = rowsOf(await recordEpisodes(options))
+    const chosen = rows.action!.flat()
+    const applied = rows.appliedAction!.flat()
+    expect(chosen.some((torque) => Math.abs(torque) > 2)).toBe(true)
+    expect(applied).toEqual(chosen.map((torque) => Math.max(-2, Math.min(2, torque))))
+    // The environment itself, given what was executed, goes through the same episodes, one lane each.
+    const lanes = columnsOf(swing, 5, 5)
+    resetAll(swing, lanes)
+    for (let t = 0; t < 7; t++) {
+      for (let n = 0; n < 5; n++) {
+        const row = 7 * n + t
+        expect(rows.observation![row]).toEqual([...lanes.observation.subarray(3 * n, 3 * n + 3)])
+        lanes.action[n] = applied[row]!
+      }
+      swing.step(lanes, 0, 5)
+      const seen = Array.from({ length: 5 }, (_, n) => [...lanes.observation.subarray(3 * n, 3 * n + 3)])
+      expect(seen.map((_, n) => rows.finalObservation![7 * n + t])).toEqual(t === 6 ? seen : seen.map(() => []))
+    }
+  })
+
+  test('says by which policy it was, with which weights, and where they were read', async () => {
+    const options = { environment, policy, weights, episodes: 2, version: 17 }
+    const { metadata } = await recordEpisodes({ ...options, checkpoint: 'runs/a/checkpoints/17' })
+    expect(metadata).toMatchObject({ update: '17', checkpoint: 'runs/a/checkpoints/17' })
+    expect(JSON.parse(metadata.policy!)).toMatchObject({ id: 'mlp', parameters: { hidden: [8], activation: 'tanh' } })
+    expect((await recordEpisodes(options)).metadata.checkpoint).toBe('null')
   })
 
   test('counts rewards into the return of the episode, and every row is valid', async () => {

@@ -148,7 +148,13 @@ function endPhases(
   }
 }
 
-export function listBootstrap(
+/** As in the plain twin's `Listed`. */
+const GOES_ON = 0
+const TRUNCATED = 1
+const ENDED = 2
+const ANY = 3
+
+export function listRows(
   listRow: usize,
   listObservation: usize,
   observation: usize,
@@ -167,14 +173,16 @@ export function listBootstrap(
   let count = length
   let n: usize = from
   while (n < end) {
-    if (wanted != 0 && n + 16 <= end && !v128.any_true(v128.load(truncated + n))) {
-      n += 16
-      continue
+    if ((wanted == TRUNCATED || wanted == ENDED) && n + 16 <= end) {
+      // Truncated rows are ended ones: sixteen of which none has ended hold neither.
+      if (!v128.any_true(v128.or(v128.load(terminated + n), v128.load(truncated + n)))) {
+        n += 16
+        continue
+      }
     }
     const stop = min(n + 16, end)
     for (; n < stop; n++) {
-      if (load<u8>(valid + n) == 0 || load<u8>(terminated + n) != 0) continue
-      if (<i32>(load<u8>(truncated + n) != 0) != wanted) continue
+      if (load<u8>(valid + n) == 0 || !isWanted(wanted, load<u8>(terminated + n), load<u8>(truncated + n))) continue
       store<i32>(listRow + (<usize>count << 2), firstRow + <i32>n)
       let into = listObservation + <usize>count * row
       let at = observation + n * row
@@ -183,6 +191,14 @@ export function listBootstrap(
     }
   }
   return count
+}
+
+// @ts-ignore: decorator
+@inline
+function isWanted(wanted: i32, terminated: u8, truncated: u8): bool {
+  if (wanted == ANY) return true
+  if (wanted == ENDED) return (terminated | truncated) != 0
+  return terminated == 0 && <i32>(truncated != 0) == (wanted == GOES_ON ? 0 : 1)
 }
 
 export function completeNextValue(

@@ -77,12 +77,14 @@ export function closeRow(
   }
 }
 
+/** Which valid rows are listed: those whose episode goes on, was cut and is not terminal, or is over; or all of them. */
+export const Listed = { goesOn: 0, truncated: 1, ended: 2, any: 3 } as const
+
 /**
- * Appends rows to the bootstrap list: their place in the rollout (`firstRow` + n) and what the lane saw last (`width`
- * elements). Of the valid rows that did not end in a terminal state these are the truncated ones (`wanted` = 1) or those
- * whose episode goes on (`wanted` = 0). Returns the list's new length.
+ * Appends the `wanted` rows (a value of `Listed`) among the valid ones to a list: their place in the rollout (`firstRow` + n)
+ * and what came after them (`width` elements of `observation`). Returns the list's new length.
  */
-export function listBootstrap(
+export function listRows(
   listRow: Uint32Array,
   listObservation: Float32Array,
   observation: Float32Array,
@@ -98,12 +100,18 @@ export function listBootstrap(
 ): number {
   let end = length
   for (let n = from; n < to; n++) {
-    if (valid[n] === 0 || terminated[n] !== 0 || (truncated[n] === 0 ? 0 : 1) !== wanted) continue
+    if (valid[n] === 0 || !isWanted(wanted, terminated[n] !== 0, truncated[n] !== 0)) continue
     listRow[end] = firstRow + n
     for (let k = 0; k < width; k++) listObservation[end * width + k] = observation[n * width + k]!
     end++
   }
   return end
+}
+
+function isWanted(wanted: number, isTerminal: boolean, isTruncated: boolean): boolean {
+  if (wanted === Listed.any) return true
+  if (wanted === Listed.ended) return isTerminal || isTruncated
+  return !isTerminal && isTruncated === (wanted === Listed.truncated)
 }
 
 /** Completes nextValue of the row before with this row's value, where the lane went on. */

@@ -134,6 +134,100 @@ function rest(at: usize): v128 {
   return f32x4.sub(x, x)
 }
 
+export function findBeyond(x: usize, low: usize, high: usize, width: i32, from: i32, to: i32): i32 {
+  const elements: usize = width
+  let i: usize = <usize>from * elements
+  const end: usize = <usize>to * elements
+  if (width == 1) i = passWithin(x, v128.load32_splat(low), v128.load32_splat(high), i, end)
+  else if (width == 2) i = passWithin(x, v128.load64_splat(low), v128.load64_splat(high), i, end)
+  else if (width == 3) i = passTriples(x, low, high, i, end)
+  else if (width == 4) i = passWithin(x, v128.load(low), v128.load(high), i, end)
+  else i = passRows(x, low, high, elements, i, end)
+  for (let k: usize = 0; i < end; i++) {
+    const element = load<f32>(x + (i << 2))
+    if (!(element >= load<f32>(low + (k << 2)) && element <= load<f32>(high + (k << 2)))) return <i32>i
+    k = k + 1 == elements ? 0 : k + 1
+  }
+  return -1
+}
+
+/** All ones in the elements of x + at that are within the bounds; NaN is not. */
+// @ts-ignore: decorator
+@inline
+function within(at: usize, low: v128, high: v128): v128 {
+  const x = v128.load(at)
+  return v128.and(f32x4.ge(x, low), f32x4.le(x, high))
+}
+
+/** Passes over elements sixteen at a time, of widths that divide four; returns where it stopped. */
+// @ts-ignore: decorator
+@inline
+function passWithin(x: usize, low: v128, high: v128, i: usize, end: usize): usize {
+  for (; i + 16 <= end; i += 16) {
+    const at = x + (i << 2)
+    const first = v128.and(within(at, low, high), within(at + 16, low, high))
+    const last = v128.and(within(at + 32, low, high), within(at + 48, low, high))
+    if (!i32x4.all_true(v128.and(first, last))) break
+  }
+  return i
+}
+
+/** As passWithin, four rows of three at a time. */
+// @ts-ignore: decorator
+@inline
+function passTriples(x: usize, low: usize, high: usize, i: usize, end: usize): usize {
+  const low0 = triple(low, 0)
+  const low1 = triple(low, 4)
+  const low2 = triple(low, 8)
+  const high0 = triple(high, 0)
+  const high1 = triple(high, 4)
+  const high2 = triple(high, 8)
+  for (; i + 12 <= end; i += 12) {
+    const at = x + (i << 2)
+    const first = v128.and(within(at, low0, high0), within(at + 16, low1, high1))
+    if (!i32x4.all_true(v128.and(first, within(at + 32, low2, high2)))) break
+  }
+  return i
+}
+
+/** Bounds of three dimensions, beginning with the one of byte `first`, over four elements. */
+// @ts-ignore: decorator
+@inline
+function triple(bounds: usize, first: usize): v128 {
+  const b = v128.load32_splat(bounds + first)
+  const c = v128.load32_splat(bounds + (first + 4) % 12)
+  const d = v128.load32_splat(bounds + (first + 8) % 12)
+  const pair = v128.shuffle<i32>(b, c, 0, 4, 0, 4)
+  return v128.shuffle<i32>(pair, d, 0, 1, 4, 0)
+}
+
+/** Passes over whole rows of more than four elements; returns where it stopped. */
+// @ts-ignore: decorator
+@inline
+function passRows(x: usize, low: usize, high: usize, width: usize, i: usize, end: usize): usize {
+  const last = (width - 4) << 2 // The last four elements of a row, of which some may have been seen.
+  for (; i < end; i += width) {
+    const at = x + (i << 2)
+    let all = within(at + last, v128.load(low + last), v128.load(high + last))
+    for (let k: usize = 0; k < last; k += 16) {
+      all = v128.and(all, within(at + k, v128.load(low + k), v128.load(high + k)))
+    }
+    if (!i32x4.all_true(all)) break
+  }
+  return i
+}
+
+export function findNonFlag(first: usize, second: usize, from: i32, to: i32): i32 {
+  const others = i8x16.splat(<i8>0xfe)
+  const end: usize = to
+  let n: usize = from
+  for (; n + 16 <= end; n += 16) {
+    if (v128.any_true(v128.and(v128.or(v128.load(first + n), v128.load(second + n)), others))) break
+  }
+  for (; n < end; n++) if ((load<u8>(first + n) | load<u8>(second + n)) > 1) return <i32>n
+  return -1
+}
+
 export function findOutside(x: usize, sizes: usize, width: i32, from: i32, to: i32): i32 {
   let n = from
   if (width == 1) {

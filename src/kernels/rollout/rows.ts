@@ -70,6 +70,30 @@ export function findNonFinite(x: Float32Array, from: number, to: number): number
   return -1
 }
 
+/** The first element of lanes `from` to `to` that is not within its dimension's bounds (low[k] ≤ x ≤ high[k]), NaN among them, or −1. */
+export function findBeyond(
+  x: Float32Array,
+  low: Float32Array,
+  high: Float32Array,
+  width: number,
+  from: number,
+  to: number,
+): number {
+  for (let n = from; n < to; n++) {
+    for (let k = 0; k < width; k++) {
+      const element = x[n * width + k]!
+      if (!(element >= low[k]! && element <= high[k]!)) return n * width + k
+    }
+  }
+  return -1
+}
+
+/** The first of lanes `from` to `to` of which one of two flags is neither 0 nor 1, or −1. */
+export function findNonFlag(first: Uint8Array, second: Uint8Array, from: number, to: number): number {
+  for (let n = from; n < to; n++) if ((first[n]! | second[n]!) > 1) return n
+  return -1
+}
+
 /** The first element of lanes `from` to `to` that is not a choice of its dimension (0 ≤ x < sizes[k]), or −1. */
 export function findOutside(x: Int32Array, sizes: Int32Array, width: number, from: number, to: number): number {
   for (let n = from; n < to; n++) {
