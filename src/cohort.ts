@@ -17,13 +17,7 @@ import {
 } from './components/rollout.ts'
 import { type Sliding, slidingWindows } from './components/sliding.ts'
 import { type Transition, transitionWindows } from './components/transition.ts'
-import {
-  actionMaskWidth,
-  type EnvironmentDefinition,
-  type Lanes,
-  REWARD_MAX,
-  statePlan,
-} from './environments/environment.ts'
+import { actionMaskWidth, type EnvironmentDefinition, type Lanes, statePlan } from './environments/environment.ts'
 import { InputError, show, unknownWord } from './errors.ts'
 import type { Kernels } from './kernels/bind.ts'
 import { createLanes } from './lanes.ts'
@@ -110,8 +104,8 @@ export interface Cohort {
   ticksLeft: number
   /** Bounds of the action space: low and high of a box, sizes of choices. */
   readonly bounds: Bounds & { readonly sizes: Int32Array }
-  /** Within what the environment must write, all of it finite: each element of an observation, and a reward. */
-  readonly writtenBounds: { readonly observation: Bounds; readonly reward: Bounds }
+  /** Bounds of each element of an observation, finite ones: what the environment may write. */
+  readonly observationBounds: Bounds
   /** The components that slide. */
   readonly sliders: readonly Slider[]
   /** Room for a list of this thread's lanes. */
@@ -219,6 +213,12 @@ export function draftCohorts(
   return drafts
 }
 
+/**
+ * The largest reward, either way. Losses square returns in f32: a return of ten thousand such rewards has a square that f32
+ * still holds, and what is beyond is no reward but a mistake.
+ */
+export const REWARD_MAX = 2 ** 50
+
 /** What an environment's functions have to be. */
 export const DONE = 'one that is done when it returns: lanes do not wait for their environment'
 
@@ -253,10 +253,7 @@ export function cohortPlan({ options, model, reservation }: CohortDraft, threads
       high: column('f32', isBox ? actionWidth : 0),
       sizes: column('i32', isBox ? 0 : actionWidth),
     },
-    writtenBounds: {
-      observation: { low: column('f32', widths.observation), high: column('f32', widths.observation) },
-      reward: { low: column('f32', 1), high: column('f32', 1) },
-    },
+    observationBounds: { low: column('f32', widths.observation), high: column('f32', widths.observation) },
     bootstrap: {
       row: column('u32', listLength),
       observation: column('f32', listLength, widths.observation),
@@ -379,7 +376,7 @@ export function createCohort(
     final: finals[index]!,
     finals,
     bounds: columns.bounds,
-    writtenBounds: columns.writtenBounds,
+    observationBounds: columns.observationBounds,
     sliders,
     laneList: laneList.subarray(from, to),
     windows,
@@ -405,21 +402,18 @@ function writeFirstValues(
 }
 
 function writeBounds(
-  { bounds, writtenBounds }: Columns<CohortPlan>,
+  { bounds, observationBounds }: Columns<CohortPlan>,
   { observationSpace, actionSpace }: EnvironmentDefinition,
 ): void {
   if (actionSpace.kind === 'box') {
     bounds.low.set(actionSpace.low)
     bounds.high.set(actionSpace.high)
   } else bounds.sizes.set(choiceSizes(actionSpace))
-  const { observation, reward } = writtenBounds
   const { low, high } = observationSpace as BoxSpace
-  for (let k = 0; k < observation.low.length; k++) {
-    observation.low[k] = Math.max(low[k]!, -F32_MAX)
-    observation.high[k] = Math.min(high[k]!, F32_MAX)
+  for (let k = 0; k < low.length; k++) {
+    observationBounds.low[k] = Math.max(low[k]!, -F32_MAX)
+    observationBounds.high[k] = Math.min(high[k]!, F32_MAX)
   }
-  reward.low.fill(-REWARD_MAX)
-  reward.high.fill(REWARD_MAX)
 }
 
 /** The largest finite f32: where a box has no bound, a number is bounded by what a column holds. */

@@ -387,7 +387,10 @@ describe('export', () => {
     expect(lengths).toHaveLength(9)
     expect(lengths.reduce((sum, length) => sum + length, 0)).toBe(table.numRows)
     expect(column('version').every((version) => version === 8)).toBe(true)
-    expect(table.schema.metadata.get('seed')).toBe('20000')
+    const metadata = Object.fromEntries(table.schema.metadata)
+    expect(metadata).toMatchObject({ seed: '20000', update: '8', checkpoint: join(finished, 'checkpoints/00000008') })
+    expect(JSON.parse(metadata.policy!)).toMatchObject({ id: 'mlp' })
+    expect(table.getChild('finalObservation')!.nullCount).toBe(table.numRows - 9)
     expect(table.schema.fields.map(({ name }) => name)).not.toContain('advantage')
   })
 

@@ -103,6 +103,7 @@ export function kernelCases(columns: Columns): Case[] {
   const [value, old, advantage, returns] = [floats(LANES), floats(LANES, -1, 0), floats(LANES), floats(LANES)]
   const [sums, moments] = [columns.doubles(5), columns.doubles(2)]
   const state = [floats(LANES, -2, 2), floats(LANES), floats(LANES, -0.2, 0.2), floats(LANES)] as const
+  const [lowest, highest] = [floats(4, -99, -98), floats(4, 98, 99)]
   const [observation, reward, ended] = [floats(4 * LANES), floats(LANES), flags(LANES, 0.01)]
   const [angle, speed, torque, seen] = [floats(LANES, -3, 3), floats(LANES), floats(LANES), floats(3 * LANES)]
   const weights = [floats(65_536), floats(65_536), floats(65_536, 0, 1), floats(65_536)] as const
@@ -392,6 +393,22 @@ export function kernelCases(columns: Columns): Case[] {
       count: 4 * LANES,
       restore: nothing,
       run: (k) => k.findNonFinite(gathered, 0, 4 * LANES),
+      outputs: [],
+    },
+    {
+      name: 'findBeyond, 4 elements a lane',
+      unit: 'elements',
+      count: 4 * LANES,
+      restore: nothing,
+      run: (k) => k.findBeyond(gathered, lowest, highest, 4, 0, LANES),
+      outputs: [],
+    },
+    {
+      name: 'findMiswritten',
+      unit: 'lanes',
+      count: LANES,
+      restore: nothing,
+      run: (k) => k.findMiswritten(reward, ended, ended, 2 ** 50, 0, LANES),
       outputs: [],
     },
     {

@@ -52,12 +52,6 @@ export interface Lanes<S = unknown> {
   readonly kernels: Kernels
 }
 
-/**
- * The largest reward, either way. Losses square returns in f32: a return of ten thousand such rewards has a square that f32
- * still holds, and what is beyond is no reward but a mistake.
- */
-export const REWARD_MAX = 2 ** 50
-
 /** The longest episode: steps are counted in i32. */
 export const STEPS_MAX = 2 ** 31 - 1
 

@@ -425,11 +425,11 @@ export function bindCompiled(
     findIllegal(x, mask, phase, ready, sizes, width, from, to) {
       return body.findIllegal(at(x), at(mask), at(phase), ready, at(sizes), width, from, to)
     },
+    findMiswritten(reward, terminated, truncated, rewardMax, from, to) {
+      return body.findMiswritten(at(reward), at(terminated), at(truncated), rewardMax, from, to)
+    },
     findNonFinite(x, from, to) {
       return body.findNonFinite(at(x), from, to)
-    },
-    findNonFlag(first, second, from, to) {
-      return body.findNonFlag(at(first), at(second), from, to)
     },
     findOutside(x, sizes, width, from, to) {
       return body.findOutside(at(x), at(sizes), width, from, to)

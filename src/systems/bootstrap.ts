@@ -42,11 +42,23 @@ export function listToValue(
   if (remembered.length > 0) append(kernels, cohort, row, memory, length, remembered, t, wanted, from, to)
 }
 
-/** Puts the wanted rows among those of lanes `from` to `to` in block `t` on the list of final observations. */
-export function listFinal(kernels: Kernels, cohort: Cohort, t: number, wanted: number, from: number, to: number): void {
+/**
+ * Puts the wanted rows among those of lanes `from` to `to` in block `t` on the list of final observations. Returns how many they
+ * are.
+ */
+export function listFinal(
+  kernels: Kernels,
+  cohort: Cohort,
+  t: number,
+  wanted: number,
+  from: number,
+  to: number,
+): number {
   const { row, observation, count } = cohort.final
   const { next } = cohort.windows.observation[t]!
-  count[0] = append(kernels, cohort, row, observation, count[0]!, next, t, wanted, from, to)
+  const length = count[0]!
+  count[0] = append(kernels, cohort, row, observation, length, next, t, wanted, from, to)
+  return count[0] - length
 }
 
 function append(

@@ -44,8 +44,19 @@ export function beginEpisodes(cohort: Cohort, count: number, seenIn: 'current' |
   environmentLanes.observation = cohort.observation[seenIn]
   environmentLanes.actionMask = cohort.actionMask[seenIn]
   refusePromise(cohort, 'reset', cohort.environment.reset(environmentLanes, laneList, count))
-  const seen = cohort.observation[seenIn]
-  for (let i = 0; i < count; i++) checkSeen(cohort, 'reset', seen, laneList[i]!, laneList[i]! + 1)
+  checkBegun(cohort, cohort.observation[seenIn], count)
+}
+
+/** Throws where what the first `count` lanes of the list see is not within the observation space. */
+function checkBegun(cohort: Cohort, seen: Float32Array, count: number): void {
+  const { laneList, numLanes } = cohort
+  const { low, high } = cohort.observationBounds
+  const width = seen.length / numLanes
+  for (let i = 0; i < count; i++) {
+    for (let k = 0, at = laneList[i]! * width; k < width; k++, at++) {
+      if (!(seen[at]! >= low[k]! && seen[at]! <= high[k]!)) throw unseen(cohort, 'reset', seen, at)
+    }
+  }
 }
 
 /** An environment's functions are typed as returning nothing, but any function passes for one. */
@@ -54,18 +65,15 @@ export function refusePromise({ environment }: Cohort, name: string, returned: u
   throw new InputError(`environment ${environment.id}`, `a promise from ${name}`, DONE)
 }
 
-/** Throws where what the environment's reset or step wrote for lanes `from` to `to` is not within its observation space. */
-export function checkSeen(cohort: Cohort, name: string, seen: Float32Array, from: number, to: number): void {
-  const { environment, environmentLanes, writtenBounds, numLanes } = cohort
-  const { low, high } = writtenBounds.observation
+/** An observation that an environment's reset or step wrote and that is not in its space. */
+export function unseen(cohort: Cohort, name: string, seen: Float32Array, at: number): InputError {
+  const { environment, numLanes } = cohort
   const width = seen.length / numLanes
-  const at = environmentLanes.kernels.findBeyond(seen, low, high, width, from, to)
-  if (at < 0) return
   const k = at % width
   const space = environment.observationSpace as BoxSpace
   const bounds = `${space.low[k]} to ${space.high[k]}, as its observation space has it`
   const expected = Number.isFinite(seen[at]!) ? bounds : 'finite numbers'
-  throw wrote(cohort, name, `${seen[at]} in observation[${k}]`, Math.floor(at / width), expected)
+  return wrote(cohort, name, `${seen[at]} in observation[${k}]`, Math.floor(at / width), expected)
 }
 
 /** What an environment's reset or step should not have written. */

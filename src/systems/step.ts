@@ -1,11 +1,11 @@
-import type { Cohort } from '../cohort.ts'
+import { type Cohort, REWARD_MAX } from '../cohort.ts'
 import type { ActionMask } from '../components/action.ts'
 import { Phase } from '../components/episode.ts'
 import type { Observation } from '../components/observation.ts'
 import { InputError } from '../errors.ts'
 import { spaceWidth } from '../space.ts'
 import type { World } from '../world.ts'
-import { beginEpisodes, checkSeen, refusePromise, where, wrote } from './reset.ts'
+import { beginEpisodes, refusePromise, unseen, where, wrote } from './reset.ts'
 import { stepText } from './text/step.ts'
 
 /**
@@ -77,20 +77,18 @@ function keep({ laneList, numLanes }: Cohort, { current, next }: Observation | A
 }
 
 function checkWritten({ kernels }: World, cohort: Cohort): void {
-  const { observation, transition, writtenBounds, from, to } = cohort
+  const { observation, transition, observationBounds, numLanes, from, to } = cohort
   const { reward, terminated, truncated } = transition
-  checkSeen(cohort, 'step', observation.next, from, to)
-  const { low, high } = writtenBounds.reward
-  const rewarded = kernels.findBeyond(reward, low, high, 1, from, to)
-  if (rewarded >= 0) {
-    const expected = Number.isFinite(reward[rewarded]!) ? `at most ${high[0]} either way` : 'finite numbers'
-    throw wrote(cohort, 'step', `${reward[rewarded]} in reward`, rewarded, expected)
+  const { next } = observation
+  const at = kernels.findBeyond(next, observationBounds.low, observationBounds.high, next.length / numLanes, from, to)
+  if (at >= 0) throw unseen(cohort, 'step', next, at)
+  const n = kernels.findMiswritten(reward, terminated, truncated, REWARD_MAX, from, to)
+  if (n < 0) return
+  if (!Number.isFinite(reward[n]!)) throw wrote(cohort, 'step', `${reward[n]} in reward[0]`, n, 'finite numbers')
+  if (Math.abs(reward[n]!) > REWARD_MAX) {
+    throw wrote(cohort, 'step', `${reward[n]} in reward[0]`, n, `at most ${REWARD_MAX} either way`)
   }
-  const flagged = kernels.findNonFlag(terminated, truncated, from, to)
-  if (flagged >= 0) {
-    const what = `${terminated[flagged]} in terminated and ${truncated[flagged]} in truncated`
-    throw wrote(cohort, 'step', what, flagged, '0 or 1')
-  }
+  throw wrote(cohort, 'step', `${terminated[n]} in terminated and ${truncated[n]} in truncated`, n, '0 or 1')
 }
 
 function outside(cohort: Cohort, at: number, width: number, legal?: string): InputError {

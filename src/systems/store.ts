@@ -42,8 +42,8 @@ export function store(world: World): void {
     cohort.ticksLeft--
     cohort.rests = cohort.ticksLeft === 0
     if (!cohort.recorded) continue
-    listToValue(kernels, cohort, t, Listed.truncated, from, to)
-    listFinal(kernels, cohort, t, t === numSteps - 1 ? Listed.any : Listed.ended, from, to)
+    const found = listFinal(kernels, cohort, t, t === numSteps - 1 ? Listed.any : Listed.ended, from, to)
+    if (found > 0) listToValue(kernels, cohort, t, Listed.truncated, from, to) // All that are truncated are among them.
   }
   storeText(world)
 }

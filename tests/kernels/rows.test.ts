@@ -3,8 +3,8 @@ import { describe, expect, test } from 'vitest'
 import {
   clipRows,
   findBeyond,
+  findMiswritten,
   findNonFinite,
-  findNonFlag,
   findOutside,
   gatherRows,
   listValid,
@@ -139,10 +139,12 @@ test('findBeyond finds the first element of its lanes that is outside the bounds
   )
 })
 
-test('findNonFlag finds the first lane with a flag that is neither 0 nor 1', () => {
-  const [first, second] = [Uint8Array.of(0, 1, 0, 2, 0, 1), Uint8Array.of(1, 1, 0, 0, 255, 3)]
-  expect([0, 3, 4, 5, 6].map((from) => findNonFlag(first, second, from, 6))).toEqual([3, 3, 4, 5, -1])
-  expect(findNonFlag(first, second, 0, 3)).toBe(-1)
+test('findMiswritten finds the first lane with a reward beyond the largest or a flag that is neither 0 nor 1', () => {
+  const [terminated, truncated] = [Uint8Array.of(0, 1, 0, 2, 0, 1, 0, 0), Uint8Array.of(1, 1, 0, 0, 255, 3, 0, 0)]
+  const reward = Float32Array.of(9, -9, 0, 0, 0, 0, -9.5, Number.NaN)
+  const find = (from: number, to = 8) => findMiswritten(reward, terminated, truncated, 9, from, to)
+  expect([0, 3, 4, 5, 6, 7, 8].map((from) => find(from))).toEqual([3, 3, 4, 5, 6, 7, -1])
+  expect(find(0, 3)).toBe(-1)
 })
 
 test('findNonFinite finds the first NaN or infinity of its range', () => {

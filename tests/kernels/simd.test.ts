@@ -1140,12 +1140,16 @@ describe('rollout', () => {
   )
 
   matches(
-    'findNonFlag',
+    'findMiswritten',
     (numbers) => {
       const n = numRowsOf(numbers)
-      const flags = [numbers.flags(n), numbers.flags(n)]
-      if (n > 0 && numbers.uniform() < 0.7) flags[numbers.whole(0, 1)]![numbers.whole(0, n - 1)] = numbers.whole(2, 255)
-      return [...flags, ...span(numbers, n)]
+      const [reward, terminated, truncated] = [numbers.floats(n, -8, 8), numbers.flags(n), numbers.flags(n)]
+      const at = numbers.whole(0, n - 1)
+      const fault = numbers.whole(0, 4)
+      if (n > 0 && fault === 0) reward[at] = [Number.NaN, Infinity, -8.5, 8.5, 8, -8][numbers.whole(0, 5)]!
+      if (n > 0 && fault === 1) terminated[at] = numbers.whole(2, 255)
+      if (n > 0 && fault === 2) truncated[at] = numbers.whole(2, 255)
+      return [reward, terminated, truncated, 8, ...span(numbers, n)]
     },
     EXACT,
   )

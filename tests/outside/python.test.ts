@@ -54,8 +54,8 @@ beforeAll(async () => {
   const folder = await temporaryFolder()
   run = join(folder, 'run')
   await (await startRun(await smallRun('seed=3', 'environment.maxEpisodeSteps=30'), run)).train()
-  const { environment, policy, weights, update } = await loadPolicy(run)
-  const table = await recordEpisodes({ environment, policy, weights, version: update, episodes: 12, seed: 6 })
+  const { update: version, ...trained } = await loadPolicy(run)
+  const table = await recordEpisodes({ ...trained, version, episodes: 12, seed: 6 })
   const [file, stream] = [join(folder, 'a.arrow'), join(folder, 'a.arrows')]
   const rollout = join(run, 'rollouts/00000008.arrow')
   await writeArrow(file, table)
@@ -84,18 +84,19 @@ function columns(table: Table): Record<string, unknown[]> {
   return Object.fromEntries(
     table.schema.fields.map(({ name }) => [
       name,
-      [...table.getChild(name)!].map((value) => (typeof value === 'number' ? value : [...value])),
+      [...table.getChild(name)!].map((value) => (typeof value === 'number' || value === null ? value : [...value])),
     ]),
   )
 }
 
 describe('pyarrow', () => {
-  test('finds each field of an Arrow file with its type, and none that may be null', () => {
+  test('finds each field of an Arrow file with its type, and that only final observations may be null', () => {
     expect(reading.file.types).toEqual({
       step: 'int32',
       lane: 'uint32',
       episode: 'uint32',
       observation: 'fixed_size_list<item: float not null>[4]',
+      finalObservation: 'list<item: float not null>',
       action: 'int32',
       reward: 'float',
       terminated: 'uint8',
@@ -107,7 +108,7 @@ describe('pyarrow', () => {
       episodeReturn: 'float',
       version: 'uint32',
     })
-    expect(reading.file.nullable).toEqual([])
+    expect(reading.file.nullable).toEqual(['finalObservation'])
     expect(reading.file.batches).toBe(1)
   })
 
@@ -117,15 +118,26 @@ describe('pyarrow', () => {
     expect(reading.file.columns).toEqual(columns(inJavaScript))
   })
 
+  test('finds one observation more than steps in every episode: the last row has the final one', () => {
+    const { finalObservation, terminated, truncated } = reading.file.columns
+    const isOver = terminated!.map((flag, row) => Number(flag) + Number(truncated![row]) > 0)
+    expect(finalObservation!.map((value) => (value as number[] | null)?.length)).toEqual(
+      isOver.map((over) => (over ? 4 : undefined)),
+    )
+  })
+
   test('finds the metadata of the schema', () => {
-    const { observationSpace, actionSpace, ...rest } = reading.file.metadata
+    const { observationSpace, actionSpace, policy, ...rest } = reading.file.metadata
     expect(rest).toEqual({
       environment: 'CartPole-v1',
       seed: '6',
       gamma: 'null',
       numLanes: '12',
+      update: '8',
+      checkpoint: join(run, 'checkpoints/00000008'),
       colonnade: VERSION,
     })
+    expect(JSON.parse(policy!)).toMatchObject({ id: 'mlp', parameters: { activation: 'tanh' } })
     expect(JSON.parse(actionSpace!)).toMatchObject({ kind: 'discrete', n: 2 })
     expect(JSON.parse(observationSpace!)).toMatchObject({ kind: 'box', shape: [4] })
   })
@@ -134,8 +146,15 @@ describe('pyarrow', () => {
     const { rows, types, nullable, metadata, columns: found } = reading.rollout
     expect(rows).toBe(256)
     expect(types).toEqual({ ...reading.file.types, advantage: 'float', return: 'float' })
-    expect(nullable).toEqual([])
-    expect(metadata).toMatchObject({ environment: 'CartPole-v1', seed: '3', gamma: '0.95', numLanes: '8' })
+    expect(nullable).toEqual(['finalObservation'])
+    expect(metadata).toMatchObject({
+      environment: 'CartPole-v1',
+      seed: '3',
+      gamma: '0.95',
+      numLanes: '8',
+      update: '7',
+      checkpoint: 'null',
+    })
     expect(found).toEqual(columns(await readArrow(join(run, 'rollouts/00000008.arrow'))))
   })
 

@@ -307,9 +307,13 @@ describe('what an environment or a policy does wrong', () => {
       ({ observation }) => observation.fill(2.5, 4, 5),
       `2.5 in observation[1] ${at}, expected -2 to 2, as its`,
     ],
-    ['a reward of 1e20', ({ reward }) => reward.fill(1e20, 1, 2), `in reward ${at}, expected at most 1125899906842624`],
-    ['a reward of -1e16', ({ reward }) => reward.fill(-1e16, 1, 2), `in reward ${at}, expected at most`],
-    ['no reward', ({ reward }) => reward.fill(Number.NaN, 1, 2), `NaN in reward ${at}, expected finite numbers`],
+    [
+      'a reward of 1e20',
+      ({ reward }) => reward.fill(1e20, 1, 2),
+      `in reward[0] ${at}, expected at most 1125899906842624`,
+    ],
+    ['a reward of -1e16', ({ reward }) => reward.fill(-1e16, 1, 2), `in reward[0] ${at}, expected at most`],
+    ['no reward', ({ reward }) => reward.fill(Number.NaN, 1, 2), `NaN in reward[0] ${at}, expected finite numbers`],
     [
       'a flag of 2',
       ({ terminated }) => terminated.fill(2, 1, 2),

@@ -217,15 +217,37 @@ function passRows(x: usize, low: usize, high: usize, width: usize, i: usize, end
   return i
 }
 
-export function findNonFlag(first: usize, second: usize, from: i32, to: i32): i32 {
+export function findMiswritten(
+  reward: usize,
+  terminated: usize,
+  truncated: usize,
+  rewardMax: f32,
+  from: i32,
+  to: i32,
+): i32 {
+  const max = f32x4.splat(rewardMax)
   const others = i8x16.splat(<i8>0xfe)
   const end: usize = to
   let n: usize = from
   for (; n + 16 <= end; n += 16) {
-    if (v128.any_true(v128.and(v128.or(v128.load(first + n), v128.load(second + n)), others))) break
+    const at = reward + (n << 2)
+    const first = v128.and(isAtMost(at, max), isAtMost(at + 16, max))
+    const last = v128.and(isAtMost(at + 32, max), isAtMost(at + 48, max))
+    if (!i32x4.all_true(v128.and(first, last))) break
+    if (v128.any_true(v128.and(v128.or(v128.load(terminated + n), v128.load(truncated + n)), others))) break
   }
-  for (; n < end; n++) if ((load<u8>(first + n) | load<u8>(second + n)) > 1) return <i32>n
+  for (; n < end; n++) {
+    if (!(abs(load<f32>(reward + (n << 2))) <= rewardMax)) return <i32>n
+    if ((load<u8>(terminated + n) | load<u8>(truncated + n)) > 1) return <i32>n
+  }
   return -1
+}
+
+/** All ones in the elements whose absolute value is at most `max`; NaN's is not. */
+// @ts-ignore: decorator
+@inline
+function isAtMost(at: usize, max: v128): v128 {
+  return f32x4.le(f32x4.abs(v128.load(at)), max)
 }
 
 export function findOutside(x: usize, sizes: usize, width: i32, from: i32, to: i32): i32 {

@@ -88,9 +88,18 @@ export function findBeyond(
   return -1
 }
 
-/** The first of lanes `from` to `to` of which one of two flags is neither 0 nor 1, or −1. */
-export function findNonFlag(first: Uint8Array, second: Uint8Array, from: number, to: number): number {
-  for (let n = from; n < to; n++) if ((first[n]! | second[n]!) > 1) return n
+/** The first of lanes `from` to `to` whose reward is NaN or beyond ±rewardMax, or of whose flags one is neither 0 nor 1; or −1. */
+export function findMiswritten(
+  reward: Float32Array,
+  terminated: Uint8Array,
+  truncated: Uint8Array,
+  rewardMax: number,
+  from: number,
+  to: number,
+): number {
+  for (let n = from; n < to; n++) {
+    if (!(Math.abs(reward[n]!) <= rewardMax) || (terminated[n]! | truncated[n]!) > 1) return n
+  }
   return -1
 }
 
