@@ -14,6 +14,7 @@ import { containsPhrase, normalizedText, wordsOf } from './words.ts'
  */
 export const lengthReward = defineReward({
   id: 'length',
+  inTime: true,
   settings: {
     targetLength: whole(50, 'words that a completion should have', { min: 1 }),
     tolerance: number(0.2, 'share of the target by which it may differ', { min: 0 }),
@@ -32,6 +33,7 @@ export const lengthReward = defineReward({
  */
 export const keywordReward = defineReward({
   id: 'keyword',
+  inTime: true,
   settings: {
     keywords: words([], 'words or phrases that should occur'),
     bonusMultiplier: number(1, 'factor where all of them occur', { min: 0 }),
@@ -51,6 +53,7 @@ export const keywordReward = defineReward({
  */
 export const accuracyReward = defineReward({
   id: 'accuracy',
+  inTime: true,
   settings: {
     similarityThreshold: number(1, 'F1 over words from which on the answer counts as right', { above: 0, max: 1 }),
   },
@@ -68,6 +71,7 @@ export const accuracyReward = defineReward({
 /** F1 over the words of the completion and of the example's answer. */
 export const f1ScoreReward = defineReward({
   id: 'f1Score',
+  inTime: true,
   settings: {},
   make: () => (_, completion, example) => {
     const answer = answerOf(example)
@@ -82,6 +86,7 @@ export const f1ScoreReward = defineReward({
  */
 export const formatReward = defineReward({
   id: 'format',
+  inTime: true,
   settings: { tags: words(['think', 'answer'], 'the tags, in their order') },
   make: ({ tags }) => {
     checkWords('format.tags', tags)

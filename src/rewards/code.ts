@@ -1,16 +1,24 @@
 /**
  * Rewards for programs in JavaScript: the completion's function is called with the arguments of the example's tests, in
- * an interpreter with limits of time and memory, in a worker that can be killed.
+ * an interpreter with limits of steps and memory, which are the same on every machine and under every load. The worker
+ * that it runs in is killed at a time that no program of so many steps takes, so only a judge that is at fault meets it.
  */
 import type { Example } from '../environments/text.ts'
 import { InputError, show } from '../errors.ts'
 import { text, toggle, whole } from '../settings.ts'
-import type { CodeResult, CodeTask } from './code-worker.ts'
-import { defineReward, failed, type Judgement } from './reward.ts'
+import type { CodeResult, CodeTask } from './interpreter.ts'
+import { defineReward, type ExcessKind, failed, type Judgement } from './reward.ts'
 import { WorkerPool } from './workers.ts'
 
-/** Milliseconds after its time limit in which the interpreter has to notice, or its worker is killed. */
-const GRACE_MS = 500
+/**
+ * Nanoseconds for a step after which the worker is killed: at least 20 times what the slowest programs took that were
+ * looked for (docs/rewards.md); and a minute, however few the steps.
+ */
+const NS_PER_STEP = 1000
+const MIN_MS = 60_000
+
+/** MiB of a worker's stack: so much that the interpreter's own limit, which is the same everywhere, is met first. */
+const STACK_MIB = 32
 
 let pool: WorkerPool | undefined
 
@@ -30,18 +38,23 @@ export function extractCode(completion: string): string {
 /**
  * Whether a program passes the tests of its example: 1 for all of them, else 0; with `partial` the share that it
  * passes. The column `tests` holds a list of `{ input, expected }`, with the list of arguments and the result as JSON;
- * the column `functionName` says what is called, else the setting does. A program that throws, runs on after its time
- * limit or uses more memory than it may fails that test: this is the program's fault, and no failure of the reward.
- * Null where the example has no tests, or the worker died.
+ * the column `functionName` says what is called, else the setting does. A program that throws, or needs more steps or
+ * memory than it may, fails that test: this is the program's fault, and no failure of the reward. `reason` says what the
+ * first test failed of, and the component `excess` is 1 where a call went beyond its limits. Null where the example has no
+ * tests, or the worker died or was killed.
  * @throws InputError if the function's name is none.
  */
 export const codeReward = defineReward({
   id: 'code',
+  inTime: true,
   settings: {
     functionName: text('solve', 'the function that is called, where the example does not say'),
     partial: toggle(false, 'the share of tests that pass, instead of all or nothing'),
-    timeLimitMs: whole(1000, 'milliseconds for one call', { min: 1, max: 3_600_000 }),
-    memoryLimitMib: whole(64, 'MiB for one call', { min: 1, max: 1024 }),
+    maxSteps: whole(100_000_000, 'steps of the interpreter for one call; a second is some 50 million', {
+      min: 100_000,
+      max: 1e12,
+    }),
+    memoryLimitMib: whole(64, 'MiB for one call, the interpreter’s own included', { min: 16, max: 1024 }),
   },
   make: (settings) => {
     checkName('code.functionName', settings.functionName)
@@ -51,17 +64,25 @@ export const codeReward = defineReward({
       const { functionName = settings.functionName } = example
       checkName('the example’s functionName', functionName)
       const code = extractCode(completion)
+      const { maxSteps, memoryLimitMib } = settings
       let passed = 0
-      for (const { input, expected } of tests) {
-        const { timeLimitMs, memoryLimitMib } = settings
-        const task = { code, functionName, argumentsJson: JSON.stringify(input), timeLimitMs, memoryLimitMib }
+      let reason: string | undefined
+      let excess: ExcessKind | undefined
+      for (const [i, { input, expected }] of tests.entries()) {
+        const task = { code, functionName, argumentsJson: JSON.stringify(input), maxSteps, memoryLimitMib }
         const result = await call(task, signal)
         if ('failure' in result) return result
-        if ('json' in result && isSameJson(JSON.parse(result.json), expected)) passed++
-        else if (!settings.partial) break
+        if ('json' in result && isSameJson(JSON.parse(result.json), expected)) {
+          passed++
+          continue
+        }
+        reason ??= `test ${i}: ${'json' in result ? `gave ${show(JSON.parse(result.json))}` : result.error}`
+        if ('error' in result) excess ??= result.excess
+        if (!settings.partial) break
       }
       const share = passed / tests.length
-      return { value: settings.partial ? share : Math.floor(share), components: { passed: share } }
+      const components = { passed: share, excess: excess === undefined ? 0 : 1 }
+      return { value: settings.partial ? share : Math.floor(share), components, reason, excess }
     }
   },
 })
@@ -80,10 +101,10 @@ function testsOf({ tests }: Example): readonly CodeTest[] | Judgement {
 }
 
 async function call(task: CodeTask, signal: AbortSignal | undefined): Promise<CodeResult | Judgement> {
-  pool ??= new WorkerPool(new URL('./code-worker.js', import.meta.url))
-  const outcome = await pool.run<CodeResult>(task, task.timeLimitMs + GRACE_MS, signal)
-  if ('answer' in outcome) return outcome.answer
-  return outcome.failure === 'hung' ? { error: 'killed at its time limit' } : failed(outcome.failure, outcome.error)
+  pool ??= new WorkerPool(new URL('./code-worker.js', import.meta.url), { stackMib: STACK_MIB })
+  const limitMs = Math.max(MIN_MS, (task.maxSteps * NS_PER_STEP) / 1e6)
+  const outcome = await pool.run<CodeResult>(task, limitMs, signal)
+  return 'answer' in outcome ? outcome.answer : failed(outcome.failure, outcome.error)
 }
 
 function isList<T>(value: readonly T[] | object): value is readonly T[] {

@@ -5,7 +5,14 @@ import { accuracyReward, f1ScoreReward, formatReward, keywordReward, lengthRewar
 import { codeReward } from './code.ts'
 import { mathAccuracyReward } from './maths.ts'
 import { remoteReward } from './remote.ts'
-import { composeRewards, defineReward, type Reward, type RewardFactory, type RewardPart } from './reward.ts'
+import {
+  composeRewards,
+  defineReward,
+  type Reward,
+  type RewardFactory,
+  type RewardOptions,
+  type RewardPart,
+} from './reward.ts'
 import {
   applyVerifiersToReward,
   builtInVerifiers,
@@ -76,11 +83,7 @@ const verifiers = new Registry<VerifierFactory>('verifier', builtInVerifiers)
  *   make: ({ most }) => (prompt, completion) => (completion.length <= most ? 1 : 0),
  * })
  */
-export function reward<S extends Settings>(options: {
-  id: string
-  settings: S
-  make(parameters: SettingValues<S>): Reward
-}): RewardFactory<S> {
+export function reward<S extends Settings>(options: RewardOptions<S>): RewardFactory<S> {
   const factory = defineReward(options)
   rewards.add(factory as unknown as RewardFactory)
   return factory

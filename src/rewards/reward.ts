@@ -38,6 +38,20 @@ export const failureKinds = [
 /** Why a judgement has no value, in one word. */
 export type FailureKind = (typeof failureKinds)[number]
 
+/**
+ * What of an answer went beyond the limits of its judge, which are the same on every machine and under every load. Such
+ * an answer is wrong, and its judgement has the value of a wrong one: were it null, going beyond would cost nothing.
+ *
+ *     steps      the program ran out of steps
+ *     nesting    it is nested too deeply
+ *     length     it has too many characters or too many entries
+ *     number     it has or makes a number that is too large to be computed with
+ *     work       comparing it takes too many operations
+ */
+export const excessKinds = ['steps', 'nesting', 'length', 'number', 'work'] as const
+/** What of an answer went beyond the limits of its judge, in one word. */
+export type ExcessKind = (typeof excessKinds)[number]
+
 /** What a reward may answer: a finite number, or an object that can also say why there is none. */
 export type RewardValue =
   | number
@@ -46,6 +60,9 @@ export type RewardValue =
       /** Why the value is null. */
       readonly error?: string
       readonly failure?: FailureKind
+      /** Why the value is what it is. */
+      readonly reason?: string | undefined
+      readonly excess?: ExcessKind | undefined
       /** What the value is made of, by name. */
       readonly components?: Readonly<Record<string, number | null>>
     }
@@ -63,6 +80,10 @@ export interface Judgement {
   readonly value: number | null
   readonly error?: string
   readonly failure?: FailureKind
+  /** Why a known value is what it is, where the reward says so. */
+  readonly reason?: string
+  /** What of the answer went beyond the limits of its judge; its value is that of a wrong one. */
+  readonly excess?: ExcessKind
   /** By name; null where a component is unknown. */
   readonly components: Readonly<Record<string, number | null>>
 }
@@ -105,6 +126,8 @@ export function failed(
 export class RewardCounts {
   calls = 0
   attempts = 0
+  /** Answers that went beyond the limits of their judge, by kind. */
+  readonly excesses = Object.fromEntries(excessKinds.map((kind) => [kind, 0])) as Record<ExcessKind, number>
   /** Attempts that failed, by kind. */
   readonly failures = Object.fromEntries(failureKinds.map((kind) => [kind, 0])) as Record<FailureKind, number>
 }
@@ -131,9 +154,16 @@ function judgementOf(answer: unknown): Judgement {
   if (typeof answer !== 'object' || answer === null || !('value' in answer)) {
     return failed('notANumber', `the reward answered ${show(answer)}, which is no finite number`)
   }
-  const { value, error, failure, components } = answer as Partial<Judgement>
+  const { value, error, failure, reason, excess, components } = answer as Partial<Judgement>
   const named = Object.fromEntries(Object.entries(components ?? {}).map(([name, part]) => [name, finiteOrNull(part)]))
-  if (typeof value === 'number' && Number.isFinite(value)) return { value, components: named }
+  if (typeof value === 'number' && Number.isFinite(value)) {
+    return {
+      value,
+      components: named,
+      ...(reason !== undefined && { reason }),
+      ...(excess !== undefined && { excess }),
+    }
+  }
   if (value === null) return failed(failure ?? 'unknown', error ?? 'the reward gave no reason', named)
   return failed('notANumber', `the reward answered the value ${show(value)}, which is no finite number`, named)
 }
@@ -143,13 +173,14 @@ function finiteOrNull(value: unknown): number | null {
 }
 
 /**
- * Starts `work` with a signal of its own and settles within the time limit, whether the work does or not. What the work
+ * Starts `work` with a signal of its own and settles within the time limit, whether the work does or not; null for no
+ * limit. What the work
  * says later is nobody's. An endless loop in this thread cannot be ended so: what runs code or formulas of others does
  * it in a thread that can be killed.
  */
 export async function withTimeLimit(
   work: (signal: AbortSignal) => Promise<Judgement>,
-  timeoutMs: number,
+  timeoutMs: number | null,
   signal: AbortSignal | undefined,
 ): Promise<Judgement> {
   if (signal?.aborted) return failed('aborted', 'aborted before it began')
@@ -161,7 +192,9 @@ export async function withTimeLimit(
       resolve(judgement) // Before the abort, whose consequences would otherwise come first.
       controller.abort(new Error(judgement.error))
     }
-    timer = setTimeout(() => end(failed('hung', `no answer within ${timeoutMs} ms`)), timeoutMs)
+    if (timeoutMs !== null) {
+      timer = setTimeout(() => end(failed('hung', `no answer within ${timeoutMs} ms`)), timeoutMs)
+    }
     stop = () => end(failed('aborted', 'aborted'))
     signal?.addEventListener('abort', stop, { once: true })
   })
@@ -186,9 +219,27 @@ const policySettings = {
 /** How the failures of a reward are dealt with. */
 export type RewardPolicy = SettingValues<typeof policySettings>
 
+/** Rewards that end by themselves. */
+const inTime = new WeakSet<Reward>()
+
 /**
- * The reward under a policy for its failures. Every attempt has its own time limit, and every failure is counted by
- * kind in `counts`. After the last attempt the answer is `value: null`, or a RewardFailure is thrown where the policy
+ * Marks a reward that ends by itself: it waits for nothing outside, and whatever it judges is bounded. A policy sets it
+ * no time limit. Most of its time it may wait for its turn, behind others and under the load of the machine, and a limit
+ * on that would make the rewards depend on both.
+ */
+export function judgesInTime(reward: Reward): Reward {
+  inTime.add(reward)
+  return reward
+}
+
+/** Whether the reward is marked as one that ends by itself. */
+export function isInTime(reward: Reward): boolean {
+  return inTime.has(reward)
+}
+
+/**
+ * The reward under a policy for its failures. Every attempt has its own time limit, unless the reward ends by itself, and
+ * every failure is counted by kind in `counts`. After the last attempt the answer is `value: null`, or a RewardFailure is thrown where the policy
  * says so. What the caller aborts is not tried again.
  */
 export function withPolicy(
@@ -196,14 +247,16 @@ export function withPolicy(
   policy: Partial<RewardPolicy> = {},
 ): Reward & { readonly counts: RewardCounts } {
   const { timeoutMs, retries, onFailure } = resolveSettings('reward policy', policySettings, policy)
+  const limitMs = isInTime(reward) ? null : timeoutMs
   const counts = new RewardCounts()
   const policed: Reward = async (prompt, completion, example, signal) => {
     counts.calls++
     const input = { prompt, completion, example }
     for (let attempt = 0; ; attempt++) {
       counts.attempts++
-      const judgement = await withTimeLimit((inner) => judge(reward, input, inner), timeoutMs, signal)
-      const { failure } = judgement
+      const judgement = await withTimeLimit((inner) => judge(reward, input, inner), limitMs, signal)
+      const { failure, excess } = judgement
+      if (excess !== undefined) counts.excesses[excess]++
       if (failure === undefined) return judgement
       counts.failures[failure]++
       if (attempt < retries && failure !== 'aborted') continue
@@ -231,17 +284,21 @@ export function composeRewards(parts: Readonly<Record<string, RewardPart>>): Rew
     return { name, reward, weight }
   })
   if (list.length === 0) throw new InputError('composeRewards', 'no reward', 'at least one')
-  return async (prompt, completion, example, signal) => {
+  const composed: Reward = async (prompt, completion, example, signal) => {
     const input = { prompt, completion, example }
     const judgements = await Promise.all(list.map(({ reward }) => judge(reward, input, signal)))
     const components: Record<string, number | null> = {}
     const errors: string[] = []
+    const reasons: string[] = []
+    let excess: ExcessKind | undefined
     let failure: FailureKind | undefined
     let sum = 0
     for (const [i, judgement] of judgements.entries()) {
       const { name, weight } = list[i]!
       components[name] = judgement.value
       for (const [inner, value] of Object.entries(judgement.components)) components[`${name}/${inner}`] = value
+      if (judgement.reason !== undefined) reasons.push(`${name}: ${judgement.reason}`)
+      excess ??= judgement.excess
       if (judgement.value !== null) sum += weight * judgement.value
       else if (weight !== 0) {
         failure ??= judgement.failure
@@ -249,20 +306,27 @@ export function composeRewards(parts: Readonly<Record<string, RewardPart>>): Rew
       }
     }
     if (failure !== undefined) return failed(failure, errors.join('; '), components)
-    return { value: sum, components }
+    return { value: sum, components, reason: reasons.length > 0 ? reasons.join('; ') : undefined, excess }
   }
+  return list.every((part) => isInTime(part.reward)) ? judgesInTime(composed) : composed
+}
+
+/** What a reward is defined by. */
+export interface RewardOptions<S extends Settings> {
+  readonly id: string
+  readonly settings: S
+  /** The reward ends by itself (`judgesInTime`); default false. */
+  readonly inTime?: boolean
+  make(parameters: SettingValues<S>): Reward
 }
 
 /**
  * Defines a reward: an id, the settings it declares, and what they make. `reward()` also registers it.
  * @throws InputError without an id.
  */
-export function defineReward<S extends Settings>(options: {
-  id: string
-  settings: S
-  make(parameters: SettingValues<S>): Reward
-}): RewardFactory<S> {
-  return maker('reward', options)
+export function defineReward<S extends Settings>(options: RewardOptions<S>): RewardFactory<S> {
+  const { inTime = false } = options
+  return maker('reward', inTime ? { ...options, make: (values) => judgesInTime(options.make(values)) } : options)
 }
 
 /** Makes functions of one id from settings; `noun` names their kind in errors. */

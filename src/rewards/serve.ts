@@ -3,11 +3,11 @@ import { parentPort } from 'node:worker_threads'
 import type { Reply } from './workers.ts'
 
 /** Answers every message with what `work` makes of it; what it throws becomes the error of that task. */
-export function serve<T>(work: (task: T) => Reply): void {
-  parentPort!.on('message', (task: T) => {
+export function serve<T>(work: (task: T) => Reply | Promise<Reply>): void {
+  parentPort!.on('message', async (task: T) => {
     let reply: Reply
     try {
-      reply = work(task)
+      reply = await work(task)
     } catch (error) {
       reply = { error: error instanceof Error ? error.message : String(error) }
     }

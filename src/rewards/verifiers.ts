@@ -9,7 +9,9 @@ import {
   checkCount,
   type FailureKind,
   failed,
+  isInTime,
   judge,
+  judgesInTime,
   maker,
   mapBounded,
   type Reward,
@@ -289,7 +291,7 @@ export function applyVerifiersToReward(
     throw new InputError('penaltyOnFailure', show(penaltyOnFailure), 'a finite number')
   }
   const pipeline = new VerificationPipeline(verifiers)
-  return async (prompt, completion, example, signal) => {
+  const verified: Reward = async (prompt, completion, example, signal) => {
     const input = { prompt, completion, example }
     const [judged, verification] = await Promise.all([judge(reward, input, signal), pipeline.verify(input, signal)])
     const reports = Object.entries(verification.reports)
@@ -300,4 +302,5 @@ export function applyVerifiersToReward(
     const [name, unknown] = reports.find(([, { result }]) => result === 'unknown')!
     return failed(unknown.failure!, `verifier ${name}: ${unknown.message}`, components)
   }
+  return isInTime(reward) ? judgesInTime(verified) : verified // Verifiers have a time limit of the pipeline's.
 }

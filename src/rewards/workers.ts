@@ -3,7 +3,7 @@
  * worker with a time limit; one that does not answer in time is terminated and another takes its place. Workers are
  * kept for the next task, and do not keep the process alive.
  */
-import type { Worker } from 'node:worker_threads'
+import type { ResourceLimits, Worker } from 'node:worker_threads'
 
 /** Milliseconds in which a worker has to load what it needs. */
 const BOOT_MS = 60_000
@@ -20,16 +20,19 @@ export type Reply = { readonly answer: unknown; readonly isSpent?: boolean } | {
 export class WorkerPool {
   readonly #entry: URL
   readonly #size: number
-  readonly #memoryMib: number
+  readonly #limits: ResourceLimits
   readonly #idle: Worker[] = []
   readonly #queue: (() => void)[] = []
   #busy = 0
 
-  /** A worker whose heap outgrows `memoryMib` dies. */
-  constructor(entry: URL, { size = 2, memoryMib = 256 }: { size?: number; memoryMib?: number } = {}) {
+  /** A worker whose heap outgrows `memoryMib` dies; `stackMib` is how deeply its calls may be nested. */
+  constructor(
+    entry: URL,
+    { size = 2, memoryMib = 256, stackMib = 4 }: { size?: number; memoryMib?: number; stackMib?: number } = {},
+  ) {
     this.#entry = entry
     this.#size = size
-    this.#memoryMib = memoryMib
+    this.#limits = { maxOldGenerationSizeMb: memoryMib, stackSizeMb: stackMib }
   }
 
   /** Runs one task. The time limit begins when a worker has taken it; waiting for a turn does not count. */
@@ -67,7 +70,7 @@ export class WorkerPool {
     const isInline = process.execArgv.some((flag) => flag.startsWith('--input-type'))
     const worker = new Worker(this.#entry, {
       name: 'colonnade reward',
-      resourceLimits: { maxOldGenerationSizeMb: this.#memoryMib },
+      resourceLimits: this.#limits,
       ...(isInline && { execArgv: [] }),
     })
     worker.on('exit', () => {

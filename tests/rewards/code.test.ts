@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest'
 // The worker that runs programs is a compiled file.
-import { codeReward, extractCode, InputError, type Judgement, judge } from '../../dist/src/index.js'
+import { codeReward, extractCode, InputError, type Judgement, judge, withPolicy } from '../../dist/src/index.js'
 
 const add = [
   { input: [1, 2], expected: 3 },
@@ -8,26 +8,25 @@ const add = [
 ]
 
 function value(code: string, tests: unknown = add, parameters = {}, columns = {}): Promise<Judgement> {
-  const limits = { timeLimitMs: 5000, memoryLimitMib: 16 }
+  const limits = { maxSteps: 10_000_000, memoryLimitMib: 16 }
   return judge(codeReward({ ...limits, ...parameters }), {
     prompt: '',
     completion: code,
     example: { prompt: '', tests, ...columns },
   })
 }
-const right = { value: 1, components: { passed: 1 } }
-const wrong = { value: 0, components: { passed: 0 } }
+const right = { value: 1, components: { passed: 1, excess: 0 } }
+const wrong = { value: 0, components: { passed: 0, excess: 0 }, reason: expect.any(String) }
+const endless = { value: 0, components: { passed: 0, excess: 1 }, reason: expect.any(String), excess: 'steps' }
 
 describe('a program', () => {
   test('that passes all tests is worth 1, and another 0, or with partial its share', async () => {
     expect(await value('function solve(a, b) { return a + b }')).toEqual(right)
     expect(await value('const solve = (a, b) => a + b')).toEqual(right)
     expect(await value('export async function solve(a, b) { await null; return a + b }')).toEqual(right)
-    expect(await value('const solve = () => 3')).toEqual({ value: 0, components: { passed: 0.5 } })
-    expect(await value('const solve = () => 3', add, { partial: true })).toEqual({
-      value: 0.5,
-      components: { passed: 0.5 },
-    })
+    const half = { components: { passed: 0.5, excess: 0 }, reason: 'test 1: gave 3' }
+    expect(await value('const solve = () => 3')).toEqual({ value: 0, ...half })
+    expect(await value('const solve = () => 3', add, { partial: true })).toEqual({ value: 0.5, ...half })
   })
 
   test('is found in the last fenced block', async () => {
@@ -63,33 +62,61 @@ describe('a program', () => {
     ['has no such function', 'const other = 1'],
     ['throws', 'const solve = () => { throw new Error("x") }'],
     ['throws a number', 'throw 7'],
-    ['never ends', 'for (;;);'],
-    ['never ends and catches what ends it', 'const solve = () => { for (;;) try { for (;;); } catch {} }'],
-    ['never ends within native code', 'const solve = () => new Array(4294967295).indexOf(1)'],
-    ['matches for ever', 'const solve = () => /(a+)+b/.test("a".repeat(40))'],
-    ['takes all memory', 'const hoard = []; for (;;) hoard.push(new Array(1000).fill(1))'],
+    ['takes all memory', 'const hoard = []; for (;;) hoard.push(new Uint8Array(100_000))'],
     ['takes all memory at once', 'const solve = () => "x".repeat(2 ** 30).length'],
     ['calls itself for ever', 'function solve() { return solve() + 1 }'],
     ['is nested too deeply', `const solve = () => JSON.parse("[".repeat(100000))`],
     ['is too deep to be read', 'eval("(".repeat(100000))'],
     ['waits for nothing', 'const solve = () => new Promise(() => {})'],
     ['is rejected', 'const solve = async () => { throw 1 }'],
-    ['goes on in promises for ever', 'const solve = async () => { for (;;) await null }'],
     [
       'asks for the host',
       'const solve = () => typeof process + typeof require + typeof fetch + typeof globalThis.Buffer',
     ],
     ['leaves the host by its constructor', 'const solve = () => solve.constructor("return process")().exit()'],
   ])('that %s fails, and the next one is judged as ever', async (_, code) => {
-    expect(await value(code, add, { timeLimitMs: 200 })).toEqual(wrong)
+    expect(await value(code, add, { maxSteps: 50_000_000 })).toEqual(wrong)
     expect(await value('const solve = (a, b) => a + b')).toEqual(right)
+  })
+
+  test.each([
+    ['never ends', 'for (;;);'],
+    ['never ends and catches what ends it', 'const solve = () => { for (;;) try { for (;;); } catch {} }'],
+    ['never ends within native code', 'const solve = () => new Array(4294967295).indexOf(1)'],
+    ['hardly ends where it searches', 'const x = "x".repeat(1e6), solve = () => { for (;;) x.indexOf("xy") }'],
+    ['hardly ends where it copies', 'const x = new Uint8Array(1e6), solve = () => { for (;;) x.fill(1) }'],
+    ['hardly ends where it multiplies', 'const solve = () => { for (let x = 3n; ; x *= x) x.toString() }'],
+    ['matches for ever', 'const solve = () => /(a+)+b/.test("a".repeat(40))'],
+    ['goes on in promises for ever', 'const solve = async () => { for (;;) await null }'],
+    ['never ends where its result is read', 'const solve = () => ({ toJSON() { for (;;); } })'],
+    ['never ends where its error is read', 'const solve = () => { throw { get message() { for (;;); } } }'],
+  ])('that %s is out of steps: 0 with a reason, however long it took', async (_, code) => {
+    expect(await value(code)).toEqual(endless)
+    expect(await value('const solve = (a, b) => a + b')).toEqual(right)
+  })
+
+  test('has its steps, and no more: the same number on any machine', async () => {
+    const code = 'const solve = (a, b) => { for (let i = 0; i < 40000; i++); return a + b }'
+    expect(await value(code, add, { maxSteps: 1_000_000 })).toEqual(right)
+    expect(await value(code, add, { maxSteps: 100_000 })).toEqual({
+      ...endless,
+      reason: 'test 0: ran out of its 100000 steps',
+    })
+  })
+
+  test('is given as long as it takes where a policy has a time limit, and what ran out is counted', async () => {
+    const policed = withPolicy(codeReward({ maxSteps: 5_000_000 }), { timeoutMs: 1 })
+    const example = { prompt: '', tests: add }
+    expect(await policed('', 'const solve = (a, b) => a + b', example)).toEqual(right)
+    expect(await policed('', 'for (;;);', example)).toEqual(endless)
+    expect(policed.counts).toMatchObject({ calls: 2, excesses: { steps: 1, nesting: 0 }, failures: { hung: 0 } })
   })
 
   test('has the memory that it is given, and no more', async () => {
     const code =
       'const solve = (a, b) => { const hoard = new Array(2_000_000).fill(1.5); return a + b + hoard[0] - 1.5 }'
-    expect(await value(code, add, { memoryLimitMib: 128 })).toEqual(right)
-    expect(await value(code, add, { memoryLimitMib: 16 })).toEqual(wrong)
+    expect(await value(code, add, { memoryLimitMib: 128, maxSteps: 50_000_000 })).toEqual(right)
+    expect(await value(code, add, { memoryLimitMib: 16, maxSteps: 50_000_000 })).toEqual(wrong)
   })
 
   test.each([
