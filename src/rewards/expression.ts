@@ -1,30 +1,31 @@
 /**
- * Whether two expressions are the same. Expressions come as MathJSON, as it was read, without simplification. First
+ * Whether two expressions are the same. Expressions come as they were read, without simplification. First
  * they are compared exactly: as rational numbers where they are such, or, where they have variables, as rational
  * numbers at several rational points; two different rational functions agree at them all with negligible probability
  * (Schwartz 1980, Zippel 1979). What has roots, powers or functions is compared in complex arithmetic, to 12 digits, or
  * 9 with variables. Where an expression has no real value at a point, that point counts only if there are no better
  * ones.
  */
-import { isSame, over, parseDecimal, plus, type Rational, rational, times } from './rational.ts'
+import {
+  bitsOf,
+  isSame,
+  MAX_BITS,
+  over,
+  parseDecimal,
+  plus,
+  type Rational,
+  rational,
+  spend,
+  TooLarge,
+  times,
+} from './rational.ts'
 
-/** MathJSON: numbers, symbols, and functions of them. */
-export type Expression =
-  | number
-  | string
-  | { readonly num: string }
-  | { readonly sym: string }
-  | { readonly fn: readonly [string, ...Expression[]] }
-  | readonly [string, ...Expression[]]
+/** Numbers, symbols, and functions of them: `['Add', { num: '1.5' }, 'x']`. */
+export type Expression = number | string | { readonly num: string } | readonly [string, ...Expression[]]
 
 /** Thrown for an expression that no meaning is known for. */
 export class Unreadable extends Error {}
 
-/** Thrown for a number that is too large to be computed. */
-export class TooLarge extends Error {}
-
-/** Bits of the largest number that is made. */
-const MAX_BITS = 1_000_000
 const MAX_FACTORIAL = 5000
 
 /** Values of variables at one point. */
@@ -32,15 +33,13 @@ type Point = ReadonlyMap<string, Rational>
 
 /** The head and the arguments of a function; undefined for numbers and symbols. */
 function applied(expression: Expression): { head: string; args: readonly Expression[] } | undefined {
-  if (typeof expression !== 'object') return undefined
-  const list = Array.isArray(expression) ? expression : 'fn' in expression ? expression.fn : undefined
-  return list === undefined ? undefined : { head: list[0] as string, args: list.slice(1) as Expression[] }
+  if (!Array.isArray(expression)) return undefined
+  return { head: expression[0] as string, args: expression.slice(1) as Expression[] }
 }
 
 /** The name of a symbol; undefined for everything else. */
 function symbolOf(expression: Expression): string | undefined {
-  if (typeof expression === 'string') return expression
-  return typeof expression === 'object' && 'sym' in expression ? expression.sym : undefined
+  return typeof expression === 'string' ? expression : undefined
 }
 
 function literalOf(expression: Expression): Rational | null {
@@ -51,12 +50,8 @@ function literalOf(expression: Expression): Rational | null {
 const CONSTANTS: Readonly<Record<string, readonly [number, number]>> = {
   Pi: [Math.PI, 0],
   e: [Math.E, 0],
-  ExponentialE: [Math.E, 0],
   i: [0, 1],
-  ImaginaryUnit: [0, 1],
-  GoldenRatio: [(1 + Math.sqrt(5)) / 2, 0],
   PositiveInfinity: [Number.POSITIVE_INFINITY, 0],
-  NegativeInfinity: [Number.NEGATIVE_INFINITY, 0],
 }
 
 /** Names of the variables in an expression. */
@@ -75,10 +70,6 @@ function isMixedNumber(args: readonly Expression[]): boolean {
   return parts.every((part) => part !== null && part.denominator === 1n)
 }
 
-function bitsOf({ numerator, denominator }: Rational): number {
-  return Math.max(numerator.toString(16).length, denominator.toString(16).length) * 4
-}
-
 function wholeOf(value: Rational | null | undefined): bigint | null {
   return value?.denominator === 1n ? value.numerator : null
 }
@@ -90,7 +81,8 @@ function power(base: Rational, exponent: Rational): Rational | null {
   if (isSame(base, { numerator: 1n, denominator: 1n })) return base
   if (base.numerator === 0n) return whole > 0n ? base : whole === 0n ? rational(1n) : null
   if (base.denominator === 1n && base.numerator === -1n) return rational(size % 2n === 0n ? 1n : -1n)
-  if (size * BigInt(bitsOf(base)) > MAX_BITS) throw new TooLarge('a power is too large to be computed')
+  const bits = BigInt(Math.max(bitsOf(base.numerator), bitsOf(base.denominator)))
+  if (size * bits > MAX_BITS) throw new TooLarge('number', 'a power is too large to be computed')
   const [top, bottom] = [base.numerator ** size, base.denominator ** size]
   return whole < 0n ? rational(bottom, top) : rational(top, bottom)
 }
@@ -104,7 +96,9 @@ function root(base: Rational, index: bigint, numerator = 1n): Rational | null {
 
 /** The root of a whole number ≥ 0 if it is whole, by Newton's method from above. */
 function wholeRoot(value: bigint, index: bigint): bigint | null {
-  let root = 1n << (BigInt(value.toString(16).length * 4) / index + 1n)
+  const bits = bitsOf(value)
+  spend(bits + Number(index)) // Some 50 steps, each of products of so many bits.
+  let root = 1n << (BigInt(bits) / index + 1n)
   for (;;) {
     const next = ((index - 1n) * root + value / root ** (index - 1n)) / index
     if (next >= root) return root ** index === value ? root : null
@@ -114,7 +108,8 @@ function wholeRoot(value: bigint, index: bigint): bigint | null {
 
 function factorial(value: bigint | null): bigint | null {
   if (value === null || value < 0n) return null
-  if (value > MAX_FACTORIAL) throw new TooLarge('a factorial is too large to be computed')
+  if (value > MAX_FACTORIAL) throw new TooLarge('number', 'a factorial is too large to be computed')
+  spend(Number(value))
   let product = 1n
   for (let k = 2n; k <= value; k++) product *= k
   return product
@@ -129,6 +124,7 @@ function binomial(n: bigint | null, k: bigint | null): Rational | null {
 
 /** The exact value at a point; null where there is none, or where it is not known how to find it. */
 function exactValue(expression: Expression, point: Point): Rational | null {
+  spend(1)
   const literal = literalOf(expression)
   if (literal !== null) return literal
   const symbol = symbolOf(expression)
@@ -241,6 +237,7 @@ const REAL: Readonly<Record<string, (x: number) => number>> = {
 
 /** The value at a point in complex arithmetic. `seen.isComplex` tells that a real argument left the real numbers. */
 function numericValue(expression: Expression, point: Point, seen: { isComplex: boolean }): Complex {
+  spend(1)
   const literal = literalOf(expression)
   if (literal !== null) return [toNumber(literal), 0]
   const symbol = symbolOf(expression)
@@ -252,6 +249,19 @@ function numericValue(expression: Expression, point: Point, seen: { isComplex: b
   }
   const { head, args } = applied(expression) ?? { head: JSON.stringify(expression), args: [] }
   const values = args.map((argument) => numericValue(argument, point, seen))
+  const result = functionValue(head, args, values, seen)
+  // What is infinite and made of finite numbers has no value (1/0, ln 0), or one that is not known (e to the 1000).
+  const isMade = values.every((value) => value.every(Number.isFinite)) && !result.every(Number.isFinite)
+  return isMade ? [Number.NaN, Number.NaN] : result
+}
+
+/** The value of a function of these values. */
+function functionValue(
+  head: string,
+  args: readonly Expression[],
+  values: readonly Complex[],
+  seen: { isComplex: boolean },
+): Complex {
   const real = (result: Complex): Complex => {
     if (result[1] !== 0 && values.every(([, imaginary]) => imaginary === 0)) seen.isComplex = true
     return result
@@ -360,8 +370,13 @@ function compareAt(a: Expression, b: Expression, point: Point): { isEqual: boole
 export function areEqual(a: Expression, b: Expression): boolean | null {
   const variables = [...variablesOf(b, variablesOf(a))].sort()
   if (variables.length === 0) return compareAt(a, b, new Map())?.isEqual ?? null
-  const comparisons = Array.from({ length: NUM_POINTS }, (_, index) => compareAt(a, b, pointOf(variables, index)))
-  const found = comparisons.filter((comparison) => comparison !== null)
+  const found: { isEqual: boolean; isReal: boolean }[] = []
+  for (let index = 0; index < NUM_POINTS; index++) {
+    const comparison = compareAt(a, b, pointOf(variables, index))
+    if (comparison !== null) found.push(comparison)
+    const real = found.filter(({ isReal }) => isReal)
+    if (real.length >= 3 && real.some(({ isEqual }) => !isEqual)) return false // No further point can make them equal.
+  }
   const real = found.filter(({ isReal }) => isReal)
   const counting = real.length >= 3 ? real : found
   return counting.length === 0 ? null : counting.every(({ isEqual }) => isEqual)

@@ -4,9 +4,56 @@ export interface Rational {
   readonly denominator: bigint
 }
 
-/** A quotient in lowest terms; null for a denominator of 0. */
+/**
+ * Thrown where an answer asks for more than is computed: a number that is too large, brackets that are nested too deeply,
+ * or too much work in all. `kind` is what of it goes too far.
+ */
+export class TooLarge extends Error {
+  readonly kind: 'nesting' | 'number' | 'work'
+
+  constructor(kind: TooLarge['kind'], message: string) {
+    super(message)
+    this.kind = kind
+  }
+}
+
+/** Bits of the largest number that is made: 19,728 decimal digits. */
+export const MAX_BITS = 65_536
+
+let workLeft = Number.POSITIVE_INFINITY
+
+/**
+ * Runs `work`, which may spend so many units in all: some 0.5 µs each. They are counted and not timed, so what is too
+ * much is the same on every machine and under every load.
+ */
+export function withWork<T>(units: number, work: () => T): T {
+  const before = workLeft
+  workLeft = units
+  try {
+    return work()
+  } finally {
+    workLeft = before
+  }
+}
+
+/** Spends units of work. @throws TooLarge where no more are left. */
+export function spend(units: number): void {
+  workLeft -= units
+  if (workLeft < 0) throw new TooLarge('work', 'comparing the answers takes too many operations')
+}
+
+/** Bits of a whole number, to the next four. */
+export function bitsOf(value: bigint): number {
+  return value.toString(16).length * 4
+}
+
+/** A quotient in lowest terms; null for a denominator of 0. @throws TooLarge where a part has more than MAX_BITS bits. */
 export function rational(numerator: bigint, denominator = 1n): Rational | null {
   if (denominator === 0n) return null
+  const [m, n] = [bitsOf(numerator), bitsOf(denominator)]
+  const [low, high] = m < n ? [m, n] : [n, m]
+  if (high > MAX_BITS) throw new TooLarge('number', `a number has more than ${MAX_BITS} bits`)
+  spend(1 + (low * (high + 2000)) / 16_000 + high / 1000) // Euclid's steps are in proportion to `low`.
   let a = numerator < 0n ? -numerator : numerator
   let b = denominator < 0n ? -denominator : denominator
   while (b !== 0n) [a, b] = [b, a % b]

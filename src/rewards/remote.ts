@@ -1,7 +1,9 @@
 /**
  * A reward model behind HTTP. It is sent `{ samples: [{ prompt, completion, answer? }, …] }` and answers `{ rewards:
  * [number or null, …] }`, one for each sample in their order. Whatever it fails in (it cannot be reached, hangs, breaks
- * off, answers with an error or with something else) gives null with the reason for the samples concerned.
+ * off, answers with an error, with something else, or with more than it may) gives null with the reason for the samples
+ * concerned. What it is sent, right answers among it, is for that address alone: a server that sends the request on to
+ * another one has failed.
  */
 import { InputError, show } from '../errors.ts'
 import { number, resolveSettings, type SettingValues, text, whole } from '../settings.ts'
@@ -15,6 +17,7 @@ const settings = {
   }),
   retryDelayMs: number(250, 'milliseconds before the first of them, twice as many before each further one', { min: 0 }),
   batchSize: whole(32, 'samples in one request', { min: 1 }),
+  maxAnswerBytes: whole(1 << 20, 'bytes of an answer, at most', { min: 100, max: 2 ** 30 }),
 }
 
 /** A reward model behind HTTP, its address and its limits. */
@@ -66,12 +69,13 @@ function checkUrl(url: string): void {
 
 /** One request, and again where it may help. */
 async function ask(
-  { url, timeoutMs, retries, retryDelayMs }: RemoteRewardSettings,
+  settings: RemoteRewardSettings,
   inputs: readonly RewardInput[],
   signal: AbortSignal | undefined,
 ): Promise<Judgement[]> {
+  const { retries, retryDelayMs } = settings
   for (let attempt = 0; ; attempt++) {
-    const answer = await request(url, inputs, timeoutMs, signal)
+    const answer = await request(settings, inputs, signal)
     if (Array.isArray(answer)) return answer
     const mayPass = PASSING.includes(answer.failure) || answer.mayPass === true
     if (attempt >= retries || !mayPass || signal?.aborted) {
@@ -89,9 +93,8 @@ interface Refusal {
 
 /** One request, with its own time limit over the whole of it, from connecting to the last byte. */
 async function request(
-  url: string,
+  { url, timeoutMs, maxAnswerBytes }: RemoteRewardSettings,
   inputs: readonly RewardInput[],
-  timeoutMs: number,
   signal: AbortSignal | undefined,
 ): Promise<Judgement[] | Refusal> {
   if (signal?.aborted) return { failure: 'aborted', error: 'aborted before it began' }
@@ -107,10 +110,21 @@ async function request(
       method: 'POST',
       headers: { 'content-type': 'application/json' },
       body: JSON.stringify({ samples }),
+      redirect: 'manual',
       signal: controller.signal,
     })
     status = response.status
-    body = await response.text()
+    if (status >= 300 && status < 400) {
+      controller.abort()
+      const error = `the server sends the request on to ${show(response.headers.get('location'))} (status ${status})`
+      return { failure: 'refused', error }
+    }
+    const text = await textOf(response, maxAnswerBytes)
+    if (text === null) {
+      controller.abort()
+      return { failure: 'malformed', error: `the server's answer has more than ${maxAnswerBytes} bytes` }
+    }
+    body = text
   } catch (error) {
     if (signal?.aborted) return { failure: 'aborted', error: 'aborted' }
     if (controller.signal.aborted) return { failure: 'hung', error: `no answer within ${timeoutMs} ms` }
@@ -125,6 +139,18 @@ async function request(
     return { failure: 'refused', error, mayPass: status >= 500 || status === 429 }
   }
   return judgementsOf(body, inputs.length)
+}
+
+/** The body of an answer; null where it has more bytes than it may. */
+async function textOf(response: Response, maxBytes: number): Promise<string | null> {
+  const chunks: Uint8Array[] = []
+  let length = 0
+  for await (const chunk of response.body ?? []) {
+    length += (chunk as Uint8Array).length
+    if (length > maxBytes) return null
+    chunks.push(chunk as Uint8Array)
+  }
+  return Buffer.concat(chunks).toString()
 }
 
 function judgementsOf(body: string, count: number): Judgement[] | Refusal {

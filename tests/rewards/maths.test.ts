@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest'
 // The worker that compares is a compiled file.
-import { type Judgement, judge, mathAccuracyReward, mathEqual } from '../../dist/src/index.js'
+import { type Judgement, judge, mathAccuracyReward, mathEqual, withPolicy } from '../../dist/src/index.js'
 import { areEqual, type Expression } from '../../src/rewards/expression.ts'
 
 /** An answer, the reference, and 1 (equal), 0 (different) or the kind of failure. */
@@ -77,8 +77,8 @@ const cases: [string, string, 0 | 1 | string][] = [
   ['', '5', 0],
   ['garbage \\frac', '5', 0],
   ['5', '\\undefinedcommand{3}', 'undecided'],
-  ['9^{9^{9^9}}', '5', 'threw'],
-  ['5', '9^{9^{9^9}}', 'threw'],
+  ['9^{9^{9^9}}', '5', 0],
+  ['5', '9^{9^{9^9}}', 'undecided'],
   ['\\frac{1}{0}', '5', 0],
   ['5', '\\frac{0}{0}', 'undecided'],
   ['1.5\\times10^3', '1500', 1],
@@ -106,7 +106,15 @@ const cases: [string, string, 0 | 1 | string][] = [
   ['2^{-1}', '0.5', 1],
   ['((1,2),(3,4))', '((1,2),(3,5))', 0],
   ['100!', '10', 0],
-  ['10^{10^{10}}', '3', 'threw'],
+  ['10^{10^{10}}', '3', 0],
+  ['\\frac{1}{0}', '\\infty', 0],
+  ['\\infty', '\\frac{1}{0}', 'undecided'],
+  ['-\\ln 0', '\\infty', 0],
+  ['0^{-1}', '\\infty', 0],
+  ['\\cot 0', '\\infty', 0],
+  ['e^{1000}', '\\infty', 0],
+  ['\\infty + 1', '\\infty', 1],
+  ['\\frac{1}{\\infty}', '0', 1],
   ['\\log 100', '2', 1],
   ['\\lfloor 2.5 \\rfloor', '2', 1],
   ['{5}', '5', 1],
@@ -138,11 +146,35 @@ describe('mathematical equality', () => {
     expect(await mathEqual('f(x)+f', 'xf+f')).toEqual({ isEqual: true })
   })
 
-  test('of an answer that is endless, or nested without end, is an end', async () => {
-    expect(await mathEqual('1'.repeat(100_000), '1')).toEqual({ isEqual: false })
-    expect(await mathEqual('('.repeat(999), '1')).toEqual({ isEqual: false })
-    expect(await mathEqual(`${'\\sqrt{'.repeat(140)}2${'}'.repeat(140)}`, 'x+1')).toEqual({ isEqual: false })
+  test.each<[string, string, string]>([
+    ['1'.repeat(1001), '1', 'length'],
+    [`${'x,'.repeat(64)}x`, `${'y,'.repeat(64)}y`, 'length'],
+    [`${'('.repeat(51)}x${')'.repeat(51)}`, 'x', 'nesting'],
+    [`${'\\sqrt{'.repeat(140)}2${'}'.repeat(140)}`, 'x+1', 'nesting'],
+    ['\\sin'.repeat(60), 'x', 'nesting'],
+    ['9^{9^{9^9}}', '7', 'number'],
+    ['5001!', '7', 'number'],
+    ['1e10000', 'x', 'number'],
+    ['\\frac{3^{240000}}{2^{240000}}', '7', 'number'],
+    [`x+${'(1+2^{9999}x)'.repeat(60)}`, 'x', 'number'],
+    [`x+${'(2^{-999}+3^{630}x)'.repeat(50)}`, 'x', 'work'],
+  ])(
+    'of an answer that goes beyond what is compared is false, with its reason: %.20s',
+    async (answer, reference, excess) => {
+      expect(await mathEqual(answer, reference)).toEqual({ isEqual: false, excess, reason: expect.any(String) })
+      if (answer.length < 1000 && excess !== 'length') {
+        expect(await mathEqual(reference, answer)).toMatchObject({ failure: 'undecided' })
+      }
+    },
+  )
+
+  test('of brackets that are not closed, or mean nothing, is an end', async () => {
+    expect(await mathEqual('('.repeat(40), '1')).toEqual({ isEqual: false })
+    expect(await mathEqual('[[[[[[[[|]]]]]]]]', '1')).toEqual({ isEqual: false })
+    expect(await mathEqual('[|'.repeat(20) + ']'.repeat(20), '1')).toEqual({ isEqual: false })
+    expect(await mathEqual('|x|'.repeat(300), '1')).toEqual({ isEqual: false })
     await expect(mathEqual('1', '')).rejects.toThrow(/reference/)
+    await expect(mathEqual('1', '1'.repeat(1001))).rejects.toThrow(/1000/)
   })
 
   test('needs values: two functions that agree at no point that can be computed are not called equal', () => {
@@ -161,21 +193,33 @@ describe('mathAccuracy', () => {
       example: { prompt: '', ...(answer !== undefined && { answer }) },
     })
 
+  const right = { value: 1, components: { excess: 0 } }
+  const wrong = { value: 0, components: { excess: 0 } }
+
   test('is 1 for a right answer, however it is written, and 0 for a wrong one or none', async () => {
-    expect(await value('so \\boxed{\\frac{6}{4}}', '1.5')).toEqual({ value: 1, components: {} })
-    expect(await value('so \\boxed{x^2-1}', 'thus \\boxed{(x-1)(x+1)}')).toEqual({ value: 1, components: {} })
-    expect(await value('so 7', 'reason\n#### 7')).toEqual({ value: 1, components: {} })
-    expect(await value('so 8', '7')).toEqual({ value: 0, components: {} })
-    expect(await value('no idea', '7')).toEqual({ value: 0, components: {} })
-    expect(await value('so 7', '7', { extract: 'boxed' })).toEqual({ value: 0, components: {} })
+    expect(await value('so \\boxed{\\frac{6}{4}}', '1.5')).toEqual(right)
+    expect(await value('so \\boxed{x^2-1}', 'thus \\boxed{(x-1)(x+1)}')).toEqual(right)
+    expect(await value('so 7', 'reason\n#### 7')).toEqual(right)
+    expect(await value('so 8', '7')).toEqual(wrong)
+    expect(await value('no idea', '7')).toEqual({ ...wrong, reason: 'no answer was found' })
+    expect(await value('so 7', '7', { extract: 'boxed' })).toEqual({ ...wrong, reason: 'no answer was found' })
   })
 
   test('is null and never 0 where it cannot be told', async () => {
-    expect(await value('\\boxed{9^{9^{9^9}}}', '7')).toMatchObject({ value: null, failure: 'threw' })
     expect(await value('7', undefined)).toMatchObject({ value: null, failure: 'noReference' })
     expect(await value('7', '\\mystery{1}')).toMatchObject({ value: null, failure: 'undecided' })
-    const endless = '\\boxed{\\frac{3^{240000}}{2^{240000}}}' // Its greatest common divisor takes seconds.
-    expect(await value(endless, '7', { timeoutMs: 200 })).toMatchObject({ value: null, failure: 'hung' })
-    expect(await value('\\boxed{x+1}', '1+x')).toEqual({ value: 1, components: {} })
+    expect(await value('7', '9^{9^{9^9}}')).toMatchObject({ value: null, failure: 'undecided' })
+  })
+
+  test('is 0 and never null for an answer that breaks off the comparison, and such answers are counted', async () => {
+    const policed = withPolicy(mathAccuracyReward(), { timeoutMs: 1 })
+    const judged = (completion: string): Promise<unknown> =>
+      Promise.resolve(policed('', completion, { prompt: '', answer: 'x' }))
+    const beyond = { value: 0, components: { excess: 1 }, reason: expect.any(String) }
+    expect(await judged('\\boxed{9^{9^{9^9}}}')).toEqual({ ...beyond, excess: 'number' })
+    expect(await judged(`\\boxed{${'('.repeat(60)}x${')'.repeat(60)}}`)).toEqual({ ...beyond, excess: 'nesting' })
+    expect(await judged('\\boxed{x+0}')).toEqual(right)
+    expect(policed.counts.excesses).toEqual({ steps: 0, nesting: 1, length: 0, number: 1, work: 0 })
+    expect(policed.counts.failures).toMatchObject({ hung: 0, threw: 0, undecided: 0 })
   })
 })

@@ -51,6 +51,25 @@ const drip: Answering = (_, response) => {
   response.writeHead(200).write('{"rewards": [')
 }
 
+const floodOf =
+  (status: number): Answering =>
+  (_, response) => {
+    response.writeHead(status)
+    const more = (): void => {
+      while (!response.destroyed && response.write(' '.repeat(2 ** 16)));
+    }
+    response.on('drain', more)
+    more()
+  }
+const flood = floodOf(200)
+/** Sends the request on to the same server, which would answer it. */
+const redirect =
+  (status: number): Answering =>
+  (samples, response) => {
+    if (seen.length > 1) lengths(samples, response, response.req)
+    else response.writeHead(status, { location: '/elsewhere' }).end()
+  }
+
 async function judged(url: string, count: number, settings: Partial<RemoteRewardSettings> = {}): Promise<Judgement[]> {
   const judgeBatch = createRemoteRewardProcessor({ url, retries: 0, retryDelayMs: 1, timeoutMs: 5000, ...settings })
   const inputs = Array.from({ length: count }, (_, i) => ({
@@ -90,6 +109,11 @@ describe('a reward model behind HTTP', () => {
     ['answers with no list', text('{"rewards": 0.5}'), 'malformed'],
     ['answers for one sample too few', text('{"rewards": [1]}'), 'malformed'],
     ['answers for one sample too many', text('{"rewards": [1, 1, 1]}'), 'malformed'],
+    ['answers with a megabyte too much', text(`{"rewards": [1, 1]}${' '.repeat(2 ** 20)}`), 'malformed'],
+    ['answers without an end', flood, 'malformed'],
+    ['answers with an error without an end', floodOf(500), 'malformed'],
+    ['sends the request on', redirect(302), 'refused'],
+    ['sends the request on with its body', redirect(307), 'refused'],
   ])('that %s gives null and a reason, never 0.5 or 0', async (_, answering, failure) => {
     const judgements = await judged(await serve(answering), 2, { timeoutMs: 300 })
     expect(judgements).toHaveLength(2)
@@ -97,6 +121,29 @@ describe('a reward model behind HTTP', () => {
       expect(judgement).toMatchObject({ value: null, failure })
       expect(judgement.error).not.toBe('')
     }
+  })
+
+  test('is not followed to another address, which would be told the right answers', async () => {
+    for (const status of [301, 302, 303, 307, 308]) {
+      const url = await serve(redirect(status))
+      expect(await judged(url, 2, { retries: 3 })).toMatchObject([
+        { value: null, failure: 'refused', error: expect.stringContaining('/elsewhere') },
+        { value: null },
+      ])
+      expect(seen).toHaveLength(1)
+      server?.closeAllConnections()
+      server?.close()
+    }
+  })
+
+  test('may answer with as many bytes as it is allowed, and no more', async () => {
+    const answer = '{"rewards": [0.25]}'.padEnd(200)
+    expect(await judged(await serve(text(answer)), 1, { maxAnswerBytes: 200 })).toMatchObject([{ value: 0.25 }])
+    server?.closeAllConnections()
+    server?.close()
+    expect(await judged(await serve(text(answer)), 1, { maxAnswerBytes: 199 })).toMatchObject([
+      { value: null, failure: 'malformed', error: 'the server’s answer has more than 199 bytes'.replace('’', "'") },
+    ])
   })
 
   test('that is not there gives null and a reason', async () => {
