@@ -49,7 +49,6 @@ const TABLE: Readonly<Record<string, readonly string[]>> = {
 /** Packages, and the rooms that may load them. */
 const PACKAGES: Readonly<Record<string, readonly string[]>> = {
   colonnade: ['examples'],
-  '@cortex-js/compute-engine': ['rewards'],
   'quickjs-emscripten-core': ['rewards'],
   '@jitl/quickjs-wasmfile-release-sync': ['rewards'],
   bitecs: ['world', 'cohort', 'text-cohort', 'lanes', 'examples'],

@@ -74,6 +74,11 @@ export interface TextEnvironmentModel {
   example(index: number): Example
   /** Replies to the model's turn; a promise where it has to ask others. */
   respond(turn: Turn, signal: AbortSignal): Reply | Promise<Reply>
+  /**
+   * Whether every reply comes by itself, after work that is bounded: it is given no time limit then, since most of the
+   * time it may wait for its turn, under the load of the machine. Default false.
+   */
+  readonly repliesInTime?: boolean
   /** Reads what the examples are made of, where that takes files; they are those that it gives, then. */
   open?(): Promise<Pick<TextEnvironmentModel, 'numExamples' | 'example'>>
   /** Turns of the model after which a conversation ends whatever the reply; default 1. */

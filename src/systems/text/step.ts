@@ -39,7 +39,8 @@ function ask(cohort: TextCohort, n: number): void {
     reply = failed(error)
   }
   cohort.conversation.phase[n] = Talk.asked
-  cohort.pending[n] = reply instanceof Promise ? awaited(reply, stop, cohort.replyMilliseconds) : arrived(reply)
+  const limit = cohort.environment.repliesInTime === true ? null : cohort.replyMilliseconds
+  cohort.pending[n] = reply instanceof Promise ? awaited(reply, stop, limit) : arrived(reply)
 }
 
 /** What the model said in lane n's turn, without the token that ended it. */
@@ -69,7 +70,7 @@ function arrived(reply: Reply): PendingReply {
   return { reply, arrival: Promise.resolve(), letGo() {} }
 }
 
-function awaited(promise: Promise<Reply>, stop: AbortController, milliseconds: number): PendingReply {
+function awaited(promise: Promise<Reply>, stop: AbortController, milliseconds: number | null): PendingReply {
   const pending: PendingReply = { reply: null, arrival: Promise.resolve(), letGo() {} }
   let timer: ReturnType<typeof setTimeout> | undefined
   pending.letGo = () => {
@@ -77,6 +78,7 @@ function awaited(promise: Promise<Reply>, stop: AbortController, milliseconds: n
     clearTimeout(timer)
   }
   const late = new Promise<Reply>((resolve) => {
+    if (milliseconds === null) return
     timer = setTimeout(() => {
       stop.abort()
       resolve(failed(new Error(`no reply within ${milliseconds / 1000} s`)))

@@ -4,10 +4,10 @@
  */
 import { loadRlPrompts } from '../../datasets/load.ts'
 import { defineTextEnvironment } from '../../environments/text.ts'
-import { InputError } from '../../errors.ts'
+import { InputError, show, unknownWord } from '../../errors.ts'
 import { getRewardFunction } from '../../rewards/registry.ts'
-import { judge, withPolicy } from '../../rewards/reward.ts'
-import { type Settings, text, whole } from '../../settings.ts'
+import { isInTime, judge, type Reward, withPolicy } from '../../rewards/reward.ts'
+import { parseSetting, type Settings, type SettingValue, text, whole, words } from '../../settings.ts'
 
 const settings = {
   path: text(
@@ -20,27 +20,34 @@ const settings = {
   answer: text('answer', 'what the file calls the right answers, where it has them'),
   limit: whole(0, 'rows that are read, at most; 0: all', { min: 0 }),
   reward: text('accuracy', 'id of the reward of an answer'),
+  rewardSettings: words(
+    [],
+    'its settings, like url=http://127.0.0.1:8000,batchSize=8; entries of a list have | between them',
+  ),
   retries: whole(0, 'how often a reward that failed is asked again', { min: 0 }),
-  timeoutMs: whole(10_000, 'milliseconds after which a reward has failed', { min: 1 }),
+  timeoutMs: whole(10_000, 'milliseconds after which a reward has failed, unless it ends by itself', { min: 1 }),
   maxTokens: whole(64, 'tokens of an answer, at most', { min: 1 }),
 } satisfies Settings
 
 /**
  * Examples from a file or a dataset of the hub, answered in one turn. A reward that fails is unknown, with its reason.
  * @example colonnade train text/dataset environment.path=sums.jsonl environment.reward=mathAccuracy
+ * @example colonnade train text/dataset … environment.reward=remote environment.rewardSettings=url=http://127.0.0.1:8000
  */
 export const dataset = defineTextEnvironment({
   id: 'text/dataset',
   module: import.meta.url,
   settings,
-  make: ({ path, subset, split, prompt, answer, limit, reward, retries, timeoutMs, maxTokens }) => {
-    const judged = withPolicy(getRewardFunction(reward)(), { retries, timeoutMs })
+  make: ({ path, subset, split, prompt, answer, limit, reward, rewardSettings, retries, timeoutMs, maxTokens }) => {
+    const made = rewardOf(reward, rewardSettings)
+    const judged = withPolicy(made, { retries, timeoutMs })
     return {
       numExamples: 1,
       example() {
         throw new InputError('text/dataset', 'an environment that was not opened', 'createWorld, or await open()')
       },
       maxTokens,
+      repliesInTime: isInTime(made),
       async open() {
         if (path === '')
           throw new InputError('text/dataset path', 'nothing', 'a file, like environment.path=sums.jsonl')
@@ -58,3 +65,23 @@ export const dataset = defineTextEnvironment({
     }
   },
 })
+
+/** The reward of that id, with settings as they stand on a command line: `key=value`. */
+function rewardOf(id: string, list: readonly string[]): Reward {
+  const factory = getRewardFunction(id)
+  const given: Record<string, SettingValue> = {}
+  for (const item of list) {
+    const [, key, value] = /^([^=]+)=(.*)$/s.exec(item) ?? []
+    if (key === undefined || value === undefined) {
+      throw new InputError('text/dataset rewardSettings', show(item), 'key=value, like url=http://127.0.0.1:8000')
+    }
+    const setting = factory.settings[key]
+    if (setting === undefined || !Object.hasOwn(factory.settings, key)) {
+      throw unknownWord(`setting of the reward ${id}`, key, Object.keys(factory.settings))
+    }
+    if (Object.hasOwn(given, key)) throw new InputError('text/dataset rewardSettings', `${key} twice`, 'each key once')
+    const text = Array.isArray(setting.default) ? value.replaceAll('|', ',') : value
+    given[key] = parseSetting(`${id}.${key}`, setting, text)
+  }
+  return factory(given)
+}

@@ -226,6 +226,16 @@ describe('conversations as lanes', () => {
 })
 
 describe('what goes wrong in an environment', () => {
+  test('is not that a reply is late which comes by itself in the end', async () => {
+    const respond = async () => {
+      await new Promise((resolve) => setTimeout(resolve, 30))
+      return { reward: 0.5 }
+    }
+    const patient = { ...digits({ respond, maxTurns: 1 }), repliesInTime: true }
+    const all = await talkUntil(await talkWorld({ environment: patient, replySeconds: 0.001 }), 4)
+    expect(all.map(({ reward }) => reward)).toEqual(all.map(() => 0.5))
+  })
+
   test.each([
     [
       'throws',

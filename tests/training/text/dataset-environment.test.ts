@@ -1,0 +1,50 @@
+import { createServer } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { describe, expect, test } from 'vitest'
+import type { Turn } from '../../../src/environments/text.ts'
+import { dataset } from '../../../src/training/text/dataset-environment.ts'
+
+const turn: Turn = {
+  example: { prompt: 'p', answer: 'four' },
+  exampleIndex: 0,
+  completion: 'a four',
+  turn: 0,
+  stopReason: 'stop',
+  messages: [{ role: 'user', content: 'p' }],
+}
+const signal = new AbortController().signal
+
+describe('the reward of a dataset', () => {
+  test('is set on the command line, the address of a reward model too', async () => {
+    const server = createServer((_, response) => response.end('{"rewards": [0.75]}'))
+    await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+    const url = `url=http://127.0.0.1:${(server.address() as AddressInfo).port}/reward?a=b`
+    const { respond } = dataset({ reward: 'remote', rewardSettings: [url, 'retries=0'] })
+    expect(await respond(turn, signal)).toEqual({ reward: 0.75, components: {} })
+    server.close()
+  })
+
+  test('may have lists, whose entries have bars between them', async () => {
+    const { respond } = dataset({ reward: 'keyword', rewardSettings: ['keywords=four|score|and', 'bonusMultiplier=2'] })
+    expect(await respond(turn, signal)).toMatchObject({ reward: 1 / 3 })
+  })
+
+  test('is checked when the environment is made', () => {
+    const made =
+      (reward: string, ...rewardSettings: string[]) =>
+      () =>
+        dataset({ reward, rewardSettings })
+    expect(made('remote')).toThrow(/remote\.url.*http/)
+    expect(made('remote', 'http://127.0.0.1')).toThrow(/rewardSettings.*key=value/)
+    expect(made('remote', 'uri=http://127.0.0.1')).toThrow(/url/)
+    expect(made('remote', 'url=http://a', 'url=http://b')).toThrow(/url twice/)
+    expect(made('code', 'maxSteps=12')).toThrow(/code\.maxSteps/)
+    expect(made('accuracy', 'toString=1')).toThrow(/toString/)
+  })
+
+  test('that ends by itself has no time limit from outside, and that of a server has', () => {
+    expect(dataset({ reward: 'code' }).repliesInTime).toBe(true)
+    expect(dataset({ reward: 'mathAccuracy' }).repliesInTime).toBe(true)
+    expect(dataset({ reward: 'remote', rewardSettings: ['url=http://127.0.0.1'] }).repliesInTime).toBe(false)
+  })
+})
