@@ -154,6 +154,11 @@ export class RunFolder {
   async checkpoint(save: () => Promise<unknown>, kept: number): Promise<void> {
     await syncFile(this.file('metrics.jsonl')) // A checkpoint's metric lines outlive a power failure with it.
     await save()
+    await this.prune(kept)
+  }
+
+  /** Removes all but the newest checkpoints. */
+  async prune(kept: number): Promise<void> {
     await pruneCheckpoints(this.path, kept)
   }
 

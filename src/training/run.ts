@@ -236,12 +236,16 @@ export class Run {
     const { trainer } = this
     const { totalSteps, stopWhenSolved, checkpointEvery, rollouts } = this.definition.settings
     const isSolved = () => stopWhenSolved && trainer.progress().solvedAtStep !== null
-    if (isSolved() || trainer.steps >= totalSteps) return this.#finish(isSolved() ? 'solved' : 'complete')
+    if (isSolved() || trainer.steps >= totalSteps) {
+      await this.#files.prune(this.definition.settings.checkpointsKept)
+      return this.#finish(isSolved() ? 'solved' : 'complete')
+    }
     let status: RunSummary['status'] = 'complete'
     for await (const metrics of trainer.updates({ totalSteps })) {
       this.#files.note(metricsLine(metrics))
       if (rollouts === 'all') await this.#writeRollout()
-      if (metrics.update % checkpointEvery === 0) await this.#checkpoint()
+      const isLast = isSolved() || trainer.steps >= totalSteps // Then the rollout comes first, below.
+      if (metrics.update % checkpointEvery === 0 && !isLast) await this.#checkpoint()
       onUpdate?.(metrics, trainer.progress())
       if (isSolved()) status = 'solved'
       else if (signal?.aborted && trainer.steps < totalSteps) status = 'interrupted'

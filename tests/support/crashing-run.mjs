@@ -1,0 +1,37 @@
+/**
+ * A run in a folder, begun or gone on with: `node crashing-run.mjs control|text n folder environment key=value …`. With n > 0 the
+ * process is killed at its n-th file operation, in the middle of it where that is a writing; with 0 it is not.
+ */
+import { existsSync } from 'node:fs'
+import { join } from 'node:path'
+import { disk } from '../../dist/src/files.js'
+import {
+  configureRun,
+  configureTextRun,
+  resumeRun,
+  resumeTextRun,
+  startRun,
+  startTextRun,
+} from '../../dist/src/index.js'
+
+const [kind, n, folder, environment, ...words] = process.argv.slice(2)
+let count = 0
+for (const [name, operation] of Object.entries({ ...disk })) {
+  disk[name] = (...args) => {
+    if (++count !== Number(n)) return operation(...args)
+    const kill = () => process.kill(process.pid, 'SIGKILL')
+    if (name === 'append') operation(args[0], args[1].slice(0, args[1].length >> 1))
+    if (name !== 'write') return kill()
+    const [handle, bytes, from] = args
+    return operation(handle, bytes.subarray(0, from + ((bytes.byteLength - from) >> 1)), from).then(kill)
+  }
+}
+
+const texts = Object.fromEntries(words.map((word) => word.split('=')))
+const [configure, start, resume] =
+  kind === 'control' ? [configureRun, startRun, resumeRun] : [configureTextRun, startTextRun, resumeTextRun]
+const isRun = existsSync(join(folder, 'config.json'))
+const run = isRun ? await resume(folder) : await start(await configure(environment, texts), folder)
+console.log('begun')
+await run.train()
+console.log(`done ${count}`)
