@@ -9,7 +9,7 @@ export async function followText(
   { json, quiet }: { json: boolean; quiet: boolean },
 ): Promise<TextRunSummary> {
   const { environment, sft, rl, settings } = run.definition
-  const interrupt = interruption(quiet, 'this tick')
+  const interrupt = interruption(run, quiet, 'this tick')
   if (!quiet) {
     const parts = [
       sft === null ? '' : `${group(sft.settings.steps)} supervised steps`,

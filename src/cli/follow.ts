@@ -1,11 +1,12 @@
 /** Training with somebody watching: progress, Ctrl-C, and what came of it. */
 import type { Run, RunSummary, UpdateMetrics } from '../index.ts'
 import { group, progressLine, returnFormat } from './progress.ts'
+import { onLostStream } from './streams.ts'
 
 /** Trains the run to its end, or until Ctrl-C: then it finishes the update, writes a checkpoint and says how to go on. */
 export async function follow(run: Run, { json, quiet }: { json: boolean; quiet: boolean }): Promise<RunSummary> {
   const { settings, environment, algorithm } = run.definition
-  const interrupt = interruption(quiet, 'this update')
+  const interrupt = interruption(run, quiet, 'this update')
   if (!quiet) {
     const from = run.trainer.steps > 0 ? `, from step ${group(run.trainer.steps)}` : ''
     const { numLanes, seed, totalSteps } = settings
@@ -30,21 +31,34 @@ export async function follow(run: Run, { json, quiet }: { json: boolean; quiet: 
   }
 }
 
-/** Ctrl-C, or a request to end: the first time a signal, the second time the end. */
-export function interruption(quiet: boolean, unit: string): { readonly signal: AbortSignal; forget(): void } {
+/**
+ * Ctrl-C, or a request to end: the first time a signal, the second time the end. A terminal that is closed, and a reader who
+ * goes, end nothing: the training goes on, and its log says so.
+ */
+export function interruption(
+  run: { log(line: string): void },
+  quiet: boolean,
+  unit: string,
+): { readonly signal: AbortSignal; forget(): void } {
   const stop = new AbortController()
-  const interrupt = (): void => {
+  const interrupt = (signal: NodeJS.Signals): void => {
     if (stop.signal.aborted) process.exit(130) // The second time at once: saved checkpoints are whole.
+    run.log(`${signal}: ends after ${unit}, with a checkpoint`)
     stop.abort()
     if (!quiet) process.stderr.write(`\nfinishing ${unit}; once more to stop at once\n`)
   }
+  const hangUp = (): void =>
+    run.log(`SIGHUP: the terminal is closed; the training goes on (to end it: kill ${process.pid})`)
+  onLostStream((line) => run.log(line))
   process.on('SIGINT', interrupt)
   process.on('SIGTERM', interrupt)
+  process.on('SIGHUP', hangUp)
   return {
     signal: stop.signal,
     forget() {
       process.off('SIGINT', interrupt)
       process.off('SIGTERM', interrupt)
+      process.off('SIGHUP', hangUp)
     },
   }
 }

@@ -11,6 +11,7 @@ import { generateCommand } from './generate.ts'
 import { help } from './help.ts'
 import type { Command, Invocation } from './invocation.ts'
 import { resumeCommand } from './resume.ts'
+import { outliveReaders } from './streams.ts'
 import { trainCommand } from './train.ts'
 import { trustCommand } from './trust.ts'
 import { validateCommand } from './validate.ts'
@@ -47,6 +48,7 @@ async function main(): Promise<void> {
   if (invocation.json) console.log(JSON.stringify(result))
 }
 
+outliveReaders()
 main().catch((error: unknown) => {
   const isUsage = error instanceof InputError || (error as NodeJS.ErrnoException).code?.startsWith('ERR_PARSE_ARGS')
   console.error(`colonnade: ${isUsage ? (error as Error).message : ((error as Error).stack ?? error)}`)
