@@ -6,7 +6,14 @@ import type { World as EcsWorld } from 'bitecs'
 import { type Columns, column, type Plan, saved } from './components/column.ts'
 import { type Conversation, conversationPlan, Talk } from './components/conversation.ts'
 import { fingerprint, withoutModule } from './definition.ts'
-import { type Message, type Reply, stopReasons, type TextEnvironmentDefinition } from './environments/text.ts'
+import {
+  type Message,
+  type Reply,
+  type RewardReduction,
+  rewardReductions,
+  stopReasons,
+  type TextEnvironmentDefinition,
+} from './environments/text.ts'
 import { InputError, show, unknownWord } from './errors.ts'
 import type { Kernels } from './kernels/bind.ts'
 import { createLanes } from './lanes.ts'
@@ -42,6 +49,8 @@ export interface TextCohortOptions {
   groupSize?: number
   /** Draw tokens (default), or take the most probable one. */
   explore?: boolean
+  /** What a conversation's reward is of its turns'. Default `last`. */
+  rewardReduction?: RewardReduction
   /** Seconds after which the environment's reply counts as failed. Default 60. */
   replySeconds?: number
   /**
@@ -90,6 +99,7 @@ export interface TextCohort {
   readonly groupSize: number
   readonly sampling: Sampling
   readonly explore: boolean
+  readonly rewardReduction: RewardReduction
   readonly replyMilliseconds: number
   readonly cutTurn: CutTurn
   readonly tooLong: TooLong
@@ -218,6 +228,10 @@ export async function draftTextCohort(options: TextCohortOptions): Promise<TextD
   if (tooLong !== undefined && !tooLongs.includes(tooLong)) throw unknownWord('tooLong', tooLong, tooLongs)
   if (!cutTurns.includes(cutTurn)) throw unknownWord('cutTurn', cutTurn, cutTurns)
   checkSampling(sampling)
+  const { rewardReduction = 'last' } = options
+  if (!rewardReductions.includes(rewardReduction)) {
+    throw unknownWord('rewardReduction', rewardReduction, rewardReductions)
+  }
   const read = { ...environment, ...(await environment.open?.()) }
   if (!(Number.isSafeInteger(read.numExamples) && read.numExamples >= 1)) {
     throw new InputError(`${environment.id} numExamples`, show(read.numExamples), 'a whole number ≥ 1')
@@ -253,7 +267,7 @@ export function textCohortPlan(draft: TextDraft, threads: number) {
     weights: saved(column('f32', opened.isQuantized ? 0 : model.numParameters)),
     quantized: (opened.isQuantized ? quantizedPlan(model) : {}) as Plan,
     adapter: saved(column('f32', lora?.numParameters ?? 0)),
-    conversation: conversationPlan(numLanes, context),
+    conversation: conversationPlan(numLanes, context, environment.maxTurns),
     decoder: decoderPlan(model, numLanes, context, lora, opened.isQuantized),
     /** Of each thread but the first, which can take all lanes if need be. */
     decoders: Object.fromEntries(
@@ -288,8 +302,9 @@ export function createTextCohort(
   if (opened.adapter?.weights) columns.adapter.set(opened.adapter.weights)
   else adapter?.lora.initialise(columns.adapter, random, key)
   const { stopStrings = [], maxTokens = environment.maxTokens, groupSize = 1, explore = true } = options
+  const { rewardReduction = 'last' } = options
   const sampling = checkSampling(options.sampling ?? {})
-  const decisions = { seed: world.seed, sampling, stopStrings, maxTokens, groupSize, explore }
+  const decisions = { seed: world.seed, sampling, stopStrings, maxTokens, groupSize, explore, rewardReduction }
   return {
     name,
     environment,
@@ -302,6 +317,7 @@ export function createTextCohort(
     groupSize,
     sampling,
     explore,
+    rewardReduction,
     replyMilliseconds: 1000 * (options.replySeconds ?? 60),
     cutTurn: options.cutTurn ?? 'end',
     tooLong: options.tooLong ?? 'error',

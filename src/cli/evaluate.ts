@@ -44,8 +44,9 @@ async function judgeText(
   json: boolean,
 ) {
   const { environment, policy, weights, adapter, sftSteps, updates, settings } = await loadTrainedModel(run, modules)
-  const { tooLong, cutTurn } = settings
-  const evaluation = await evaluateText({ environment, policy, weights, adapter, tooLong, cutTurn, ...keys })
+  const { tooLong, cutTurn, rewardReduction } = settings
+  const told = { tooLong, cutTurn, rewardReduction }
+  const evaluation = await evaluateText({ environment, policy, weights, adapter, ...told, ...keys })
   const { reward, episodes, samples, completionLength, numUnknown, firstError } = evaluation
   if (!json) {
     const trained = `${group(sftSteps)} supervised steps and ${group(updates)} updates`

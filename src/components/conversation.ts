@@ -20,8 +20,8 @@ export const Talk = {
  */
 export type Conversation = Columns<ReturnType<typeof conversationPlan>>
 
-/** Plans the conversation component of a cohort whose conversations have at most `context` tokens. */
-export function conversationPlan(numLanes: number, context: number) {
+/** Plans the conversation component of a cohort whose conversations have at most `context` tokens and `maxTurns` turns. */
+export function conversationPlan(numLanes: number, context: number, maxTurns: number) {
   const perToken = <T extends 'i32' | 'u8' | 'f32'>(type: T) => saved(column(type, numLanes, context))
   const perLane = <T extends 'i32' | 'u8' | 'f64'>(type: T) => saved(column(type, numLanes))
   return {
@@ -56,7 +56,9 @@ export function conversationPlan(numLanes: number, context: number) {
     phase: perLane('u8'),
     /** Why the last turn ended: an index of `stopReasons`. Written by infer. */
     stopReason: perLane('u8'),
-    /** What the environment says the conversation is worth, and whether it could tell. Written by step. */
+    /** What the environment said each turn is worth, NaN where it could not tell: lanes × turns. Written by step. */
+    turnReward: saved(column('f64', numLanes, Math.min(maxTurns, context))),
+    /** What the conversation is worth by them, and whether that can be told. Written by step. */
     reward: perLane('f64'),
     known: perLane('u8'),
     /** Which conversation it is: its prompt, its group, its place in the group, how often the prompts have been round. */
@@ -69,4 +71,10 @@ export function conversationPlan(numLanes: number, context: number) {
     /** Conversations begun, in one element. Written by reset. */
     begun: saved(column('f64', 1)),
   }
+}
+
+/** The rewards of the turns that the conversation in lane n has had, the one under way included: a view. */
+export function turnRewardsOf({ turnReward, turn }: Conversation, n: number): Float64Array {
+  const width = turnReward.length / turn.length
+  return turnReward.subarray(n * width, n * width + turn[n]! + 1)
 }

@@ -54,9 +54,32 @@ export interface Turn {
   readonly messages: readonly Message[]
 }
 
+/**
+ * What the reward of a conversation, or of an episode, is of the rewards of its turns: that of the last turn, which is then one of
+ * the whole so far; their sum; or their mean.
+ */
+export const rewardReductions = ['last', 'sum', 'mean'] as const
+export type RewardReduction = (typeof rewardReductions)[number]
+
+/**
+ * What turns' rewards come to; NaN stands for one that cannot be told. Null where it cannot be told: of no turn, of a last one that
+ * is unknown, of any that is unknown in a sum or mean, and where that is no finite number.
+ */
+export function reduceTurnRewards(turnReward: ArrayLike<number>, reduction: RewardReduction): number | null {
+  const { length } = turnReward
+  if (length === 0) return null
+  let total = 0
+  for (let turn = 0; turn < length; turn++) total += turnReward[turn]!
+  const reward = { last: turnReward[length - 1]!, sum: total, mean: total / length }[reduction]
+  return Number.isFinite(reward) ? reward : null
+}
+
 /** What the environment says to a turn. */
 export interface Reply {
-  /** The reward of the conversation so far; null where it cannot be told, and never a number made up instead. */
+  /**
+   * The reward of the turn, or of the conversation so far, as the cohort's `rewardReduction` takes them; null where it cannot be
+   * told, and never a number made up instead.
+   */
   readonly reward: number | null
   /** What the reward is made of, by name. */
   readonly components?: Readonly<Record<string, number | null>>

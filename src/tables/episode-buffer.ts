@@ -3,7 +3,7 @@
  * token; an episode is in the buffer's samples when it has ended, and until then it waits, across calls of `sample` too.
  * Episodes that are added turn by turn and begin with the same ids are one group: there is one a prompt.
  */
-import type { StopReason } from '../environments/text.ts'
+import { type RewardReduction, reduceTurnRewards, rewardReductions, type StopReason } from '../environments/text.ts'
 import { InputError, show, unknownWord } from '../errors.ts'
 import { checkTrajectory, Trajectories, type Trajectory, type TrajectoryColumns } from './trajectories.ts'
 
@@ -13,7 +13,7 @@ export interface EpisodeTurn {
   readonly observation: readonly number[]
   /** Ids that the model said. */
   readonly action: readonly number[]
-  /** Null where it cannot be told; then the episode's cannot either. The episode's is the sum. */
+  /** Null where it cannot be told. What the episode's is of them the buffer's `rewardReduction` says. */
   readonly reward: number | null
   /** The episode ended; it was cut off. */
   readonly terminated: boolean
@@ -52,14 +52,15 @@ interface OpenEpisode {
   logprob: number[]
   version: number[]
   turn: number[]
-  turns: number
-  reward: number | null
+  turnReward: number[]
   hasLogprob: boolean
 }
 
 /** Episodes, the oldest of which go when there are more than `maxEpisodes`. */
 export class EpisodeBuffer {
   readonly maxEpisodes: number
+  /** What the reward of an episode that is added turn by turn is of its turns'. */
+  readonly rewardReduction: RewardReduction
   #kept = new Trajectories()
   /** Rows before this one are gone; their memory goes when they are as many as those that stay. */
   #first = 0
@@ -68,8 +69,18 @@ export class EpisodeBuffer {
   #nextPromptId = 0
   #open: OpenEpisode | null = null
 
-  constructor({ maxEpisodes }: { maxEpisodes: number }) {
+  constructor({
+    maxEpisodes,
+    rewardReduction = 'last',
+  }: {
+    maxEpisodes: number
+    rewardReduction?: RewardReduction
+  }) {
     this.maxEpisodes = whole('maxEpisodes', maxEpisodes)
+    if (!rewardReductions.includes(rewardReduction)) {
+      throw unknownWord('rewardReduction', rewardReduction, rewardReductions)
+    }
+    this.rewardReduction = rewardReduction
   }
 
   /** Episodes that have ended and are kept. */
@@ -103,11 +114,11 @@ export class EpisodeBuffer {
     const after = extended(before, turn)
     const place = this.#prompts.get(after.prompt) ?? { promptId: this.#nextPromptId, members: 0 }
     if (!turn.terminated && !turn.truncated) {
-      checkTrajectory(trajectoryOf(after, place, 'aborted')) // Refused now, not when the episode ends.
+      checkTrajectory(this.#trajectoryOf(after, place, 'aborted')) // Refused now, not when the episode ends.
       this.#open = after
       return
     }
-    this.addEpisodeFromDict(trajectoryOf(after, place, turn.terminated ? 'stop' : 'length'))
+    this.addEpisodeFromDict(this.#trajectoryOf(after, place, turn.terminated ? 'stop' : 'length'))
     if (place.promptId === this.#nextPromptId) this.#nextPromptId++
     place.members++
     this.#prompts.set(after.prompt, place)
@@ -230,19 +241,21 @@ export class EpisodeBuffer {
     if (this.episodeCount === 0) throw new InputError('buffer', 'no episode that has ended', 'at least one')
     return this.#rows()
   }
+
+  #trajectoryOf(
+    { prompt: _, hasLogprob: __, ...columns }: OpenEpisode,
+    { promptId, members }: { readonly promptId: number; readonly members: number },
+    stopReason: StopReason,
+  ): Trajectory {
+    const identity = { source: TURNS, promptId, group: 0, member: members, epoch: 0 }
+    const { turnReward } = columns
+    const reward = reduceTurnRewards(turnReward, this.rewardReduction)
+    return { ...identity, ...columns, turns: turnReward.length, reward, stopReason, error: null, components: {} }
+  }
 }
 
 /** What episodes that were added turn by turn are from, so that they share no group with those that were added whole. */
 const TURNS = 'turns'
-
-function trajectoryOf(
-  { turns, reward, prompt: _, hasLogprob: __, ...tokens }: OpenEpisode,
-  { promptId, members }: { readonly promptId: number; readonly members: number },
-  stopReason: StopReason,
-): Trajectory {
-  const identity = { source: TURNS, promptId, group: 0, member: members, epoch: 0 }
-  return { ...identity, ...tokens, turns, reward, stopReason, error: null, components: {} }
-}
 
 const STEP_COLUMNS = ['token', 'lossMask', 'logprob', 'version', 'turn'] as const
 
@@ -259,12 +272,13 @@ function steps(columns: Omit<TrajectoryColumns, 'offsets'>, from: number, to: nu
 
 function emptyEpisode({ observation, logprob }: EpisodeTurn): OpenEpisode {
   const columns = { token: [], lossMask: [], logprob: [], version: [], turn: [] }
-  return { prompt: observation.join(' '), ...columns, turns: 0, reward: 0, hasLogprob: logprob !== undefined }
+  return { prompt: observation.join(' '), ...columns, turnReward: [], hasLogprob: logprob !== undefined }
 }
 
 /** The episode with another turn; the one that is given stays as it is. */
 function extended(episode: OpenEpisode, { observation, action, reward, logprob, version }: EpisodeTurn): OpenEpisode {
-  const { prompt, turns, hasLogprob } = episode
+  const { prompt, turnReward, hasLogprob } = episode
+  const turns = turnReward.length
   const subject = `turn ${turns}`
   if (action.length === 0) throw new InputError(`${subject}, action`, 'no id', 'at least one')
   const stands = episode.token.length
@@ -299,10 +313,16 @@ function extended(episode: OpenEpisode, { observation, action, reward, logprob, 
     logprob: [...episode.logprob, ...told.map(() => Number.NaN), ...(logprob ?? action.map(() => Number.NaN))],
     version: [...episode.version, ...told.map(() => -1), ...action.map(() => version ?? -1)],
     turn: [...episode.turn, ...each(turns)],
-    turns: turns + 1,
-    reward: reward === null || episode.reward === null ? null : episode.reward + reward,
+    turnReward: [...turnReward, rewardOf(reward, subject)],
     hasLogprob,
   }
+}
+
+/** A turn's reward; NaN where it cannot be told. */
+function rewardOf(reward: number | null, subject: string): number {
+  if (reward === null) return Number.NaN
+  if (Number.isFinite(reward)) return reward
+  throw new InputError(`${subject}, reward`, show(reward), 'a finite number, or null where it cannot be told')
 }
 
 function checkKeys(turn: EpisodeTurn): void {

@@ -4,7 +4,14 @@
  */
 import type { Example, Message, StopReason } from '../environments/text.ts'
 import { InputError, show, unknownWord } from '../errors.ts'
-import { checkIdentity, checkSupport, checkTokens, Trajectories, type Trajectory } from './trajectories.ts'
+import {
+  checkIdentity,
+  checkSupport,
+  checkTokens,
+  checkTurnReward,
+  Trajectories,
+  type Trajectory,
+} from './trajectories.ts'
 
 /** What can have become of a sample. */
 export const statuses = ['pending', 'completed', 'truncated', 'aborted', 'failed'] as const
@@ -55,6 +62,8 @@ export interface Sample {
   /** Null where it cannot be told, and why. */
   readonly reward: number | null
   readonly error: string | null
+  /** What each turn was worth; NaN where that could not be told. Missing: nobody kept it. */
+  readonly turnReward?: ArrayLike<number>
   /** What the reward is made of, by name. */
   readonly score: Readonly<Record<string, number | null>>
   readonly status: Status
@@ -209,7 +218,7 @@ export function samplesOf(
       rolloutLogProbs: logprob,
       weightVersions: version,
       turn,
-      ...supportOf(row),
+      ...optionalOf(row),
       turns,
       ...(cutTurns === 0 ? {} : { cutTurns }),
       ...(unheard === 0 ? {} : { unheard }),
@@ -255,12 +264,20 @@ function trajectoryOf(sample: Sample): Trajectory {
     },
     components: score,
     ...tokensOf(sample),
-    ...supportOf(sample),
+    ...optionalOf(sample),
   }
 }
 
-function supportOf({ supportLength, supportIds }: Pick<Trajectory, 'supportLength' | 'supportIds'>) {
-  return supportLength === undefined || supportIds === undefined ? {} : { supportLength, supportIds }
+/** What trajectories and samples may lack. */
+function optionalOf({
+  supportLength,
+  supportIds,
+  turnReward,
+}: Pick<Trajectory, 'supportLength' | 'supportIds' | 'turnReward'>) {
+  return {
+    ...(supportLength === undefined || supportIds === undefined ? {} : { supportLength, supportIds }),
+    ...(turnReward === undefined ? {} : { turnReward }),
+  }
 }
 
 /** Tokens to learn from. */
@@ -280,6 +297,7 @@ export function checkSample(sample: Sample): void {
   checkIdentity(subject, { ...sample, group: sample.groupIndex }, { group: 'groupIndex' })
   checkTokens(subject, tokensOf(sample), TOKEN_COLUMNS)
   checkSupport(subject, { ...sample, token: tokens })
+  checkTurnReward(subject, sample.turnReward ?? [])
   const learned = countLearned(sample.lossMask)
   if (sample.responseLength !== learned) {
     throw new InputError(

@@ -33,6 +33,8 @@ export interface Trajectory {
   /** Null where it could not be told, and why. */
   readonly reward: number | null
   readonly error: string | null
+  /** What each turn was worth, of which the reward is made; NaN where that could not be told. Missing: nobody kept it. */
+  readonly turnReward?: ArrayLike<number>
   /** What the reward is made of, by name; null where that could not be told. */
   readonly components: Readonly<Record<string, number | null>>
   /** Token ids as sent and as sampled. The other token columns are as long. */
@@ -82,6 +84,9 @@ export interface TrajectoryColumns {
   readonly reward: Float64Array
   readonly known: Uint8Array
   readonly error: readonly (string | null)[]
+  /** Of trajectory i: turnReward[turnRewardOffsets[i]] to turnReward[turnRewardOffsets[i + 1]]; none where nobody kept it. */
+  readonly turnReward: Float64Array
+  readonly turnRewardOffsets: Int32Array
   /** NaN where the trajectory has none yet. */
   readonly advantage: Float64Array
   readonly components: ReadonlyMap<string, readonly (number | null)[]>
@@ -101,7 +106,8 @@ export class Trajectories {
   #numConversations = 0
   #tokens = tokenColumns(1024)
   #rows = rowColumns(64)
-  #supportIds: Int32Array = new Int32Array(0)
+  #supportIds = new Int32Array(0)
+  #turnReward = new Float64Array(0)
   #source: string[] = []
   #stopReason: StopReason[] = []
   #error: (string | null)[] = []
@@ -140,7 +146,10 @@ export class Trajectories {
     for (const name of TOKEN_COLUMNS) this.#tokens[name].set(trajectory[name], first)
     if (trajectory.supportLength === undefined) this.#tokens.supportLength.fill(0, first, first + length)
     else this.#tokens.supportLength.set(trajectory.supportLength, first)
-    this.#appendSupport(row, trajectory.supportIds ?? [])
+    const { supportIds = [], turnReward = [] } = trajectory
+    const { supportOffsets, turnRewardOffsets } = this.#rows
+    this.#supportIds = appended(this.#supportIds, supportOffsets, row, supportIds)
+    this.#turnReward = appended(this.#turnReward, turnRewardOffsets, row, turnReward)
     for (const name of ROW_COLUMNS) this.#rows[name][row] = trajectory[name] ?? 0
     this.#rows.reward[row] = reward ?? 0
     this.#rows.known[row] = reward === null ? 0 : 1
@@ -171,17 +180,6 @@ export class Trajectories {
     throw new InputError(subject, `segment ${segment}`, `segment ${segment - 1} of its conversation before it`)
   }
 
-  #appendSupport(row: number, ids: ArrayLike<number>): void {
-    const from = this.#rows.supportOffsets[row]!
-    if (from + ids.length > this.#supportIds.length) {
-      const larger = new Int32Array(Math.max(1024, 2 * (from + ids.length)))
-      larger.set(this.#supportIds)
-      this.#supportIds = larger
-    }
-    this.#supportIds.set(ids, from)
-    this.#rows.supportOffsets[row + 1] = from + ids.length
-  }
-
   /** Forgets all of them; the memory is kept. */
   clear(): void {
     this.#count = 0
@@ -210,7 +208,7 @@ export class Trajectories {
   /** The columns as they stand: views, not copies. */
   columns(): TrajectoryColumns {
     const [count, numTokens] = [this.#count, this.numTokens]
-    const { offsets, supportOffsets, reward, known, advantage } = this.#rows
+    const { offsets, supportOffsets, turnRewardOffsets, reward, known, advantage } = this.#rows
     const { token, lossMask, logprob, version, turn, supportLength } = this.#tokens
     return {
       offsets: offsets.subarray(0, count + 1),
@@ -228,6 +226,8 @@ export class Trajectories {
       reward: reward.subarray(0, count),
       known: known.subarray(0, count),
       error: this.#error,
+      turnReward: this.#turnReward.subarray(0, turnRewardOffsets[count]),
+      turnRewardOffsets: turnRewardOffsets.subarray(0, count + 1),
       advantage: advantage.subarray(0, count),
       components: this.#components,
     }
@@ -246,6 +246,7 @@ export class Trajectories {
       stopReason: this.#stopReason[i]!,
       reward: columns.known[i] === 1 ? columns.reward[i]! : null,
       error: this.#error[i]!,
+      ...turnRewardOf(columns, i),
       components: Object.fromEntries([...this.#components].map(([name, values]) => [name, values[i]!])),
       token: columns.token.subarray(from, to),
       lossMask: columns.lossMask.subarray(from, to),
@@ -307,14 +308,20 @@ function supportOf(columns: TrajectoryColumns, i: number) {
   return { supportLength, supportIds: supportIds.subarray(supportOffsets[i], supportOffsets[i + 1]) }
 }
 
+function turnRewardOf({ turnReward, turnRewardOffsets }: TrajectoryColumns, i: number) {
+  const [from, to] = [turnRewardOffsets[i]!, turnRewardOffsets[i + 1]!]
+  return from === to ? {} : { turnReward: turnReward.subarray(from, to) }
+}
+
 /** Returns the number of tokens. @throws InputError as `append` does. */
 export function checkTrajectory(trajectory: Trajectory): number {
-  const { token, reward, components, stopReason, group, member } = trajectory
+  const { token, reward, turnReward = [], components, stopReason, group, member } = trajectory
   const subject = `trajectory of group ${show(group)}, member ${show(member)}`
   if (token.length === 0) throw new InputError(subject, 'no token', 'at least one')
   checkTokens(subject, trajectory)
   checkSupport(subject, trajectory)
   checkIdentity(subject, trajectory)
+  checkTurnReward(subject, turnReward)
   if (!stopReasons.includes(stopReason)) throw unknownWord(`${subject}, stopReason`, String(stopReason), stopReasons)
   for (const [name, value] of Object.entries({ reward, ...components })) {
     if (value === null || Number.isFinite(value)) continue
@@ -337,6 +344,12 @@ export function checkIdentity(
   if (typeof source !== 'string') throw new InputError(`${subject}, source`, show(source), 'a text')
   const numbers = { ...row, segment, cutTurns, unheard }
   for (const name of ROW_COLUMNS) checkElements(`${subject}, ${names[name] ?? name}`, [numbers[name]], isCount, COUNT)
+}
+
+/** Checks what turns were worth. @throws InputError for one that is neither a finite number nor NaN. */
+export function checkTurnReward(subject: string, turnReward: ArrayLike<number>): void {
+  const isRight = (value: number) => Number.isFinite(value) || Number.isNaN(value)
+  checkElements(`${subject}, turnReward`, turnReward, isRight, 'a finite number, or NaN where it could not be told')
 }
 
 /** Checks from which tokens each was drawn. @throws InputError where that does not fit the tokens. */
@@ -420,6 +433,7 @@ function rowColumns(size: number) {
   return {
     offsets: new Int32Array(size),
     supportOffsets: new Int32Array(size),
+    turnRewardOffsets: new Int32Array(size),
     promptId: new Int32Array(size),
     group: new Int32Array(size),
     member: new Int32Array(size),
@@ -432,6 +446,25 @@ function rowColumns(size: number) {
     known: new Uint8Array(size),
     advantage: new Float64Array(size),
   }
+}
+
+/** A ragged column, or a larger one, with row `row`'s values at its end, which the offsets then say. */
+function appended<C extends Int32Array<ArrayBuffer> | Float64Array<ArrayBuffer>>(
+  column: C,
+  offsets: Int32Array,
+  row: number,
+  values: ArrayLike<number>,
+): C {
+  const from = offsets[row]!
+  const to = from + values.length
+  offsets[row + 1] = to
+  let room = column
+  if (to > column.length) {
+    room = new (column.constructor as new (length: number) => C)(Math.max(1024, 2 * to))
+    room.set(column)
+  }
+  room.set(values, from)
+  return room
 }
 
 /** The same columns with room for at least `size` elements, and twice what there was. */

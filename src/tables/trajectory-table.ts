@@ -97,6 +97,13 @@ export async function trajectoryTable(trajectories: Trajectories, origin: TextOr
           },
           supportIds: { data: list(plain(columns.supportIds), false, columns.supportOffsets) },
         }),
+    turnRewards: {
+      data: list(
+        optional(columns.turnReward, (t) => !Number.isNaN(columns.turnReward[t])),
+        true,
+        columns.turnRewardOffsets,
+      ),
+    },
     reward: { data: optional(reward, (i) => known[i] === 1), nullable: true },
     advantage: { data: optional(advantage, (i) => !Number.isNaN(advantage[i])), nullable: true },
     stopReason: { data: words(stopReason) },
@@ -194,6 +201,7 @@ function rowsOf(path: string, table: Arrow.Table) {
   const [prompt, reward, advantage, stopReason, error] = (
     ['prompt', 'reward', 'advantage', 'stopReason', 'error'] as const
   ).map(column) as [Arrow.Vector, Arrow.Vector, Arrow.Vector, Arrow.Vector, Arrow.Vector]
+  const turnRewards = names.includes('turnRewards') ? column('turnRewards') : null
   const components = names
     .filter((name) => name.startsWith(COMPONENT))
     .map((name) => [name.slice(COMPONENT.length), column(name)] as const)
@@ -210,6 +218,7 @@ function rowsOf(path: string, table: Arrow.Table) {
         ...(support === null
           ? {}
           : { supportLength: elements(support[0].get(i), -1), supportIds: elements(support[1].get(i)) }),
+        ...(turnRewards === null ? {} : { turnReward: elements(turnRewards.get(i)) }),
         reward: reward.get(i),
         stopReason: stopReason.get(i) as StopReason,
         error: error.get(i),

@@ -43,6 +43,8 @@ export interface TextRecord {
   readonly sft: DefinitionRecord | null
   readonly rl: DefinitionRecord | null
   readonly numLanes: number
+  /** What a conversation's reward is of its turns'. */
+  readonly rewardReduction: string
   readonly sftSteps: number
   readonly rlUpdates: number
   /** Number of the weights. */

@@ -70,7 +70,15 @@ const ROWS: Row[] = [
       turns: 1,
     },
     ...{ tokens: [5, 6, 7, 8], lossMask: [0, 0, 1, 1], logprobs: [null, null, -0.5, -1], versions: [-1, -1, 0, 0] },
-    ...{ turn: [0, 0, 0, 0], reward: 1, advantage: 2, stopReason: 'stop', error: null, 'reward/right': 0.5 },
+    ...{
+      turn: [0, 0, 0, 0],
+      turnRewards: [],
+      reward: 1,
+      advantage: 2,
+      stopReason: 'stop',
+      error: null,
+      'reward/right': 0.5,
+    },
   },
   {
     ...{
@@ -83,7 +91,15 @@ const ROWS: Row[] = [
       turns: 1,
     },
     ...{ tokens: [9], lossMask: [1], logprobs: [-0.25], versions: [5] },
-    ...{ turn: [0], reward: null, advantage: null, stopReason: 'length', error: 'no judge', 'reward/right': null },
+    ...{
+      turn: [0],
+      turnRewards: [],
+      reward: null,
+      advantage: null,
+      stopReason: 'length',
+      error: 'no judge',
+      'reward/right': null,
+    },
   },
 ]
 
@@ -105,6 +121,7 @@ describe('pyarrow', () => {
       logprobs: 'list<item: float>',
       versions: 'list<item: int32 not null>',
       turn: 'list<item: int32 not null>',
+      turnRewards: 'list<item: double>',
       ...{ reward: 'double', advantage: 'double', stopReason: 'string', error: 'string', 'reward/right': 'double' },
     })
     expect(nullable).toEqual(['reward', 'advantage', 'error', 'reward/right'])

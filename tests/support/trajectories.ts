@@ -46,6 +46,10 @@ export const anyTrajectory: fc.Arbitrary<Trajectory> = fc
     reward: known,
     error: fc.option(fc.string({ unit: 'grapheme' })),
     components: fc.dictionary(fc.constantFrom('right', 'short', 'a/b'), known, { noNullPrototype: true }),
+    turnReward: fc.array(
+      known.map((value) => value ?? Number.NaN),
+      { maxLength: 3 },
+    ),
     tokens: fc.array(fc.oneof(chosen, given), { minLength: 1, maxLength: 30 }),
   })
   .map(({ tokens, ...rest }) => ({
@@ -60,8 +64,26 @@ export const anyTrajectory: fc.Arbitrary<Trajectory> = fc
   }))
 
 /** A trajectory with plain arrays, so that it can be compared: nothing left out is the same, said or not, and so is no source. */
-export function plain({ token, lossMask, logprob, version, turn, supportLength, supportIds, ...rest }: Trajectory) {
-  const columns = { token, lossMask, logprob, version, turn, supportIds: supportIds ?? [] }
+export function plain({
+  token,
+  lossMask,
+  logprob,
+  version,
+  turn,
+  supportLength,
+  supportIds,
+  turnReward,
+  ...rest
+}: Trajectory) {
+  const columns = {
+    token,
+    lossMask,
+    logprob,
+    version,
+    turn,
+    supportIds: supportIds ?? [],
+    turnReward: turnReward ?? [],
+  }
   return {
     ...{ source: '', segment: 0, cutTurns: 0, unheard: 0 },
     ...rest,

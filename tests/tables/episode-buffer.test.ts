@@ -40,7 +40,7 @@ describe('adding turns', () => {
       [-1, -1, 7, -1, 8, 8],
       [0, 0, 0, 1, 1, 1],
     ])
-    expect([[...reward], stopReason]).toEqual([[2.5], ['stop']])
+    expect([[...reward], stopReason]).toEqual([[2], ['stop']])
   })
 
   test('keeps an end and a cut apart', () => {
@@ -62,13 +62,38 @@ describe('adding turns', () => {
     expect(tokens(buffer.sampleLatestSteps(2))).toEqual([8, 3])
   })
 
-  test('makes the reward of an episode unknown where that of one turn is, and never 0 instead', () => {
-    const buffer = new EpisodeBuffer({ maxEpisodes: 4 })
-    buffer.add(turn({ terminated: false, reward: null }))
-    buffer.add(turn({ observation: [1, 2, 3], reward: 1 }))
-    expect([...buffer.sample().known]).toEqual([0])
+  test('makes the reward of an episode unknown where that of a turn is which it is made of, and never 0 instead', () => {
+    const known = (rewardReduction: 'last' | 'sum', rewards: readonly (number | null)[]) => {
+      const buffer = new EpisodeBuffer({ maxEpisodes: 4, rewardReduction })
+      buffer.add(turn({ terminated: false, reward: rewards[0]! }))
+      buffer.add(turn({ observation: [1, 2, 3], reward: rewards[1]! }))
+      return buffer
+    }
+    expect([...known('sum', [null, 1]).sample().known]).toEqual([0])
+    expect([...known('last', [null, 1]).sample().known]).toEqual([1])
+    const buffer = known('last', [1, null])
     expect(buffer.getEpisodeStatistics()).toMatchObject({ reward: null, unknownRewards: 1 })
+    expect([...buffer.sample().turnReward]).toEqual([1, Number.NaN])
   })
+
+  test.each([
+    ['last', 0.25],
+    ['sum', 6.75],
+    ['mean', 2.25],
+  ] as const)(
+    'keeps what each turn was worth, and the reward is of them what was declared: %s',
+    (rewardReduction, reward) => {
+      const buffer = new EpisodeBuffer({ maxEpisodes: 4, rewardReduction })
+      const rewards = [4, 2.5, 0.25]
+      for (const [i, each] of rewards.entries()) {
+        const observation = Array.from({ length: 2 * i + 1 }, (_, t) => t)
+        buffer.add(turn({ observation, action: [2 * i + 1], reward: each, terminated: i === 2 }))
+      }
+      const sample = buffer.sample()
+      expect([[...sample.reward], [...sample.turns], [...sample.turnReward]]).toEqual([[reward], [3], rewards])
+      expect(() => new EpisodeBuffer({ maxEpisodes: 4, rewardReduction: 'total' as never })).toThrow(/got "total"/)
+    },
+  )
 
   test.each<[string, object, RegExp]>([
     ['a key that nobody knows', { observaton: [1] }, /turn: got "observaton".*did you mean "observation"/],

@@ -18,6 +18,7 @@ import {
 import {
   exportSamplesToHuggingfaceFormat,
   exportSamplesToJsonl,
+  type LoadSamplesOptions,
   loadSamplesFromJsonl,
 } from '../../src/tables/sample-files.ts'
 import { Trajectories, type Trajectory } from '../../src/tables/trajectories.ts'
@@ -216,13 +217,175 @@ describe('samples in files', () => {
     ['{"prompt": "p", "response": "r", "tokens": "123"}', /:2, tokens: got "123", expected a list of numbers/],
     ['{"prompt": "p", "response": "r", "reward": "good"}', /:2: sample .* reward: got "good"/],
     [
-      '{"prompt": "p", "response": "r", "tokens": [1], "weightVersions": [3], "rolloutLogProbs": [null]}',
+      '{"prompt": "p", "response": "r", "tokens": [1], "lossMask": [1], "weightVersions": [3], "rolloutLogProbs": [null]}',
       /:2: sample .*rolloutLogProbs: got NaN/,
     ],
   ])('name the line that is wrong: %s', async (line, message) => {
     const path = join(await temporaryFolder(), 'wrong.jsonl')
     await writeFile(path, `{"prompt": "p", "response": "r"}\n${line}\n`)
     await expect(loadSamplesFromJsonl(path)).rejects.toThrow(message)
+  })
+
+  /** Writes lines, and reads them as samples. */
+  async function read(lines: readonly object[], options?: LoadSamplesOptions): Promise<Sample[]> {
+    const path = join(await temporaryFolder(), 'others.jsonl')
+    await writeFile(path, lines.map((line) => JSON.stringify(line)).join('\n'))
+    return loadSamplesFromJsonl(path, options)
+  }
+
+  test.each<[string, object, object]>([
+    [
+      'textpolicy',
+      {
+        ...{
+          id: 'a',
+          index: 3,
+          group_index: 2,
+          input: null,
+          prompt: 'p',
+          ground_truth: 'g',
+          response: 'r',
+          tokens: [5, 6, 7],
+        },
+        ...{
+          response_length: 2,
+          loss_mask: [0.0, 1.0, 1.0],
+          reward: 0.5,
+          rollout_log_probs: [null, -1, -2],
+          score: 0.25,
+        },
+        ...{ trajectory: null, environment_state: null, status: 'truncated', metadata: { level: 1 } },
+      },
+      {
+        ...{ id: 'a', index: 3, groupIndex: 2, prompt: 'p', groundTruth: 'g', response: 'r', tokens: [5, 6, 7] },
+        ...{ lossMask: [0, 1, 1], rolloutLogProbs: [Number.NaN, -1, -2], reward: 0.5, score: { score: 0.25 } },
+        ...{ responseLength: 2, status: 'truncated', stopReason: 'length', metadata: { level: 1 } },
+      },
+    ],
+    [
+      'slime: of the response alone',
+      {
+        ...{
+          group_index: 1,
+          index: 4,
+          prompt: 'p',
+          tokens: [5, 6, 7, 8],
+          response: 'r',
+          response_length: 3,
+          label: 'g',
+        },
+        ...{ reward: 1, loss_mask: [1, 0, 1], weight_versions: ['12', '13'], rollout_log_probs: [-1, -2, -3] },
+        ...{ status: 'completed', remove_sample: false },
+      },
+      {
+        ...{ lossMask: [0, 1, 0, 1], rolloutLogProbs: [Number.NaN, -1, -2, -3], weightVersions: [-1, -1, -1, -1] },
+        ...{ groupIndex: 1, groundTruth: 'g', responseLength: 2, metadata: { weightVersions: ['12', '13'] } },
+      },
+    ],
+    [
+      'slime: without a mask the response is learned, and nothing of what was removed',
+      { prompt: 'p', tokens: [5, 6, 7], response: 'r', response_length: 2, loss_mask: null, remove_sample: true },
+      { lossMask: [0, 0, 0], responseLength: 0 },
+    ],
+    [
+      'TRL',
+      {
+        prompt: 'p',
+        completion: 'c',
+        prompt_ids: [5, 6],
+        completion_ids: [7, 8],
+        logprobs: [-1, -2],
+        env_mask: [1, 0],
+      },
+      {
+        ...{ response: 'c', tokens: [5, 6, 7, 8], lossMask: [0, 0, 1, 0] },
+        rolloutLogProbs: [Number.NaN, Number.NaN, -1, -2],
+      },
+    ],
+    [
+      'verl',
+      { input: 'p', output: 'r', gts: 'g', score: 0.75 },
+      { prompt: 'p', response: 'r', groundTruth: 'g', reward: 0.75, score: {}, tokens: [] },
+    ],
+  ])('are read in the spelling of %s', async (_, line, expected) => {
+    const [sample] = await read([line])
+    expect(sample).toMatchObject(expected)
+  })
+
+  test('name a column that nobody knows and the nearest, unless it is to be passed over or kept', async () => {
+    const line = { prompt: 'p', response: 'r', los_mask: [1] }
+    await expect(read([line])).rejects.toThrow(/:1, column: got "los_mask".*did you mean "lossMask".*unknown: 'ignore'/)
+    expect((await read([line], { unknown: 'ignore' }))[0]!.metadata).toEqual({})
+    const [kept] = await read([{ ...line, metadata: { level: 1 } }], { unknown: 'keep' })
+    expect(kept!.metadata).toEqual({ level: 1, los_mask: [1] })
+    await expect(read([line], { unknown: 'drop' as never })).rejects.toThrow(/unknown: got "drop"/)
+    await expect(read([line], { ignore: true } as never)).rejects.toThrow(/option: got "ignore"/)
+  })
+
+  test.each<[string, object, RegExp]>([
+    [
+      'two spellings that differ',
+      { lossMask: [1], loss_mask: [0], tokens: [1] },
+      /lossMask and loss_mask: got two values/,
+    ],
+    ['tokens without a mask', { tokens: [1, 2] }, /lossMask: got none, expected one beside tokens/],
+    ['a mask of neither length', { tokens: [1, 2, 3], loss_mask: [1], response_length: 2 }, /lossMask: got 1 elements/],
+    [
+      'a response longer than its tokens',
+      { tokens: [1], loss_mask: [1, 1], response_length: 2 },
+      /lossMask: got 2 elements/,
+    ],
+    ['ids of the prompt alone', { prompt_ids: [1] }, /promptIds and completionIds: got one of them/],
+    [
+      'both kinds of ids',
+      { prompt_ids: [1], completion_ids: [2], tokens: [1, 2] },
+      /tokens: got some beside promptIds/,
+    ],
+    ['an answer that is no text', { label: 4 }, /groundTruth: got 4, expected a text/],
+    ['a removal that is no flag', { remove_sample: 'no' }, /removeSample: got "no"/],
+    ['a group that is no number', { groupIndex: 'a' }, /groupIndex: got "a"/],
+    ['a turn worth a text', { turnReward: ['1'] }, /turnReward: got \["1"\]/],
+  ])('are refused with %s', async (_, wrong, message) => {
+    await expect(read([{ prompt: 'p', response: 'r', ...wrong }])).rejects.toThrow(message)
+  })
+
+  test('without groups have one a prompt, by its words, and a warning says so; two files are two sources', async () => {
+    const warnings: string[] = []
+    const note = (warning: Error) => warnings.push(warning.message)
+    process.on('warning', note)
+    const lines = ['p', 'q', 'p'].map((prompt) => ({ prompt, response: 'r' }))
+    const rows = await read(lines)
+    expect(rows.map(({ promptId, groupIndex, member }) => [promptId, groupIndex, member])).toEqual([
+      [0, 0, 0],
+      [1, 0, 0],
+      [0, 0, 1],
+    ])
+    const others = await read(lines.slice(1))
+    await new Promise((resolve) => setImmediate(resolve))
+    process.off('warning', note)
+    expect(warnings).toEqual([expect.stringMatching(/others.jsonl has no groupIndex: .* each prompt are one group/)])
+    expect(rows[0]!.source).not.toBe(others[0]!.source)
+    expect(convertToBatch([...rows, ...others]).metadata.numGroups).toBe(4)
+    const mixed = [{ ...lines[0], groupIndex: 3 }, lines[1]!]
+    await expect(read(mixed)).rejects.toThrow(/:2, groupIndex: got none, expected one, as before/)
+    await expect(read(mixed.reverse())).rejects.toThrow(/:2, groupIndex: got 3, expected none, as before/)
+  })
+
+  test('say what each turn was worth, of which a reward that is missing is made as declared', async () => {
+    const line = { prompt: 'p', response: 'r', turn_rewards: [4, null, 2] }
+    const rewardOf = async (more: object, options?: LoadSamplesOptions) =>
+      (await read([{ ...line, ...more }], options))[0]!
+    expect(await rewardOf({})).toMatchObject({ reward: 2, turnReward: [4, Number.NaN, 2] })
+    expect((await rewardOf({}, { rewardReduction: 'sum' })).reward).toBeNull()
+    expect((await rewardOf({ turn_rewards: [4, 1.5] }, { rewardReduction: 'mean' })).reward).toBe(2.75)
+    expect((await rewardOf({ reward: 7 })).reward).toBe(7)
+    expect((await rewardOf({ reward: null })).reward).toBeNull()
+    await expect(rewardOf({}, { rewardReduction: 'best' as never })).rejects.toThrow(/rewardReduction: got "best"/)
+
+    const path = join(await temporaryFolder(), 'turns.jsonl')
+    await exportSamplesToJsonl(samples({ turnReward: [Number.NaN, 3] }), path)
+    expect(JSON.parse(await readFile(path, 'utf8')).turnReward).toEqual([null, 3])
+    expect((await loadSamplesFromJsonl(path))[0]!.turnReward).toEqual([Number.NaN, 3])
   })
 
   test('say null of what nobody recorded, and read it back as that; columns that are not there are not recorded', async () => {

@@ -1,5 +1,12 @@
-import { Talk } from '../../components/conversation.ts'
-import { isMessage, type Message, type Reply, stopReasons, type Turn } from '../../environments/text.ts'
+import { Talk, turnRewardsOf } from '../../components/conversation.ts'
+import {
+  isMessage,
+  type Message,
+  type Reply,
+  reduceTurnRewards,
+  stopReasons,
+  type Turn,
+} from '../../environments/text.ts'
 import { show } from '../../errors.ts'
 import { replyIds, spelledMessage } from '../../text/dialogue.ts'
 import { type PendingReply, type Segment, segmentOf, type TextCohort } from '../../text-cohort.ts'
@@ -100,8 +107,11 @@ function take(cohort: TextCohort, n: number, given: Reply): void {
   const reply = checked(given)
   const { example, messages, stopReason } = turnOf(cohort, n)
   replies[n] = reply
-  conversation.reward[n] = reply.reward ?? 0
-  conversation.known[n] = reply.reward === null ? 0 : 1
+  const turns = turnRewardsOf(conversation, n)
+  turns[turns.length - 1] = reply.reward ?? Number.NaN
+  const reward = reduceTurnRewards(turns, cohort.rewardReduction)
+  conversation.reward[n] = reward ?? 0
+  conversation.known[n] = reward === null ? 0 : 1
   conversation.phase[n] = Talk.ended
   if (reply.messages === undefined || conversation.turn[n]! + 1 >= environment.maxTurns) return
   conversation.unheard[n] = 1 // Until the model hears it.

@@ -1,4 +1,4 @@
-import { Talk } from '../../components/conversation.ts'
+import { Talk, turnRewardsOf } from '../../components/conversation.ts'
 import { segmentOf } from '../../text-cohort.ts'
 import type { World } from '../../world.ts'
 
@@ -13,11 +13,16 @@ export function storeText(world: World): void {
     const { conversation, numLanes, replies, segments, trajectories } = cohort
     for (let n = 0; n < numLanes; n++) {
       if (conversation.phase[n] !== Talk.ended) continue
-      const { components = {}, error = null } = replies[n]!
-      const reward = conversation.known[n] === 1 ? conversation.reward[n]! : null
+      const { reward: last, components = {}, error } = replies[n]!
+      const isTold = conversation.known[n] === 1
       // What the conversation is worth, each of its rows is.
-      for (const row of [...segments[n]!, segmentOf(cohort, n)])
-        trajectories.append({ ...row, reward, components, error })
+      const worth = {
+        reward: isTold ? conversation.reward[n]! : null,
+        turnReward: turnRewardsOf(conversation, n),
+        components,
+        error: error ?? (isTold || last === null ? null : 'the reward of a turn before is not known'),
+      }
+      for (const row of [...segments[n]!, segmentOf(cohort, n)]) trajectories.append({ ...row, ...worth })
       segments[n] = []
       conversation.phase[n] = Talk.free
     }

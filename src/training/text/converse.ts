@@ -1,5 +1,5 @@
 /** Whole conversations under fixed weights: what evaluation and generation have in common. */
-import type { TextEnvironmentDefinition } from '../../environments/text.ts'
+import type { RewardReduction, TextEnvironmentDefinition } from '../../environments/text.ts'
 import { InputError, show } from '../../errors.ts'
 import { setWeights } from '../../policies/transformer/quantized.ts'
 import type { Sampling } from '../../policies/transformer/sampling.ts'
@@ -25,6 +25,8 @@ export interface ConverseOptions {
   /** What becomes of examples that are too long, and of turns that are cut off; as in a world. */
   readonly tooLong?: TooLong
   readonly cutTurn?: CutTurn
+  /** What a conversation's reward is of its turns'; default `last`. */
+  readonly rewardReduction?: RewardReduction
 }
 
 /** A conversation that is over. */

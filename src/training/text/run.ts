@@ -11,7 +11,11 @@ import { type RlDefinition, rl, rlSettings } from '../../algorithms/rl.ts'
 import { type SftDefinition, sft, sftSettings } from '../../algorithms/sft.ts'
 import { type DefinitionRecord, findFactory, recordOf, revive } from '../../definition.ts'
 import { textEnvironments } from '../../environments/tasks/registry.ts'
-import type { TextEnvironmentDefinition, TextEnvironmentFactory } from '../../environments/text.ts'
+import {
+  rewardReductions,
+  type TextEnvironmentDefinition,
+  type TextEnvironmentFactory,
+} from '../../environments/text.ts'
 import { InputError, show, unknownWord } from '../../errors.ts'
 import { readText, writeWhole } from '../../files.ts'
 import { bestKernelBuild, NUM_SLOTS } from '../../kernels/bind.ts'
@@ -69,6 +73,11 @@ export const textRunSettings = {
     'end',
     cutTurns,
     'what becomes of a conversation whose turn its budget or the context cut off, where the environment has more to say: it ends, or goes on',
+  ),
+  rewardReduction: choice(
+    'last',
+    rewardReductions,
+    "what a conversation's reward is of its turns': that of the last, their sum or their mean",
   ),
   trajectories: choice('last', ['last', 'all', 'none'], 'which trajectories are kept as Arrow files'),
   kernels: choice(
@@ -539,7 +548,7 @@ export async function openTextRun(folder: string, trust: ModuleTrust = {}): Prom
 }
 
 async function textRunTrainer({ environment, policy, sft, rl, settings }: TextRunDefinition): Promise<TextTrainer> {
-  const { numLanes, seed, tooLong, cutTurn } = settings
+  const { numLanes, seed, tooLong, cutTurn, rewardReduction } = settings
   const kernels = settings.kernels === 'best' ? bestKernelBuild() : settings.kernels
   const { groupSize = 1, temperature = 1, topK = 0, topP = 1, minP = 0 } = rl?.settings ?? {}
   const sampling = { temperature, topK, topP, minP }
@@ -553,6 +562,7 @@ async function textRunTrainer({ environment, policy, sft, rl, settings }: TextRu
     sampling,
     tooLong,
     cutTurn,
+    rewardReduction,
   })
   const threads = settings.threads || Math.min(availableParallelism(), NUM_SLOTS)
   return createTextTrainer(world, { ...(sft === null ? {} : { sft }), ...(rl === null ? {} : { rl }) }, { threads })

@@ -436,7 +436,7 @@ export class TextTrainer {
   async save(folder: string): Promise<string> {
     this.#checkNotMidway('trainer.save()')
     const { world, training } = this
-    const { environment, policyDefinition, numLanes, histories, supports, trajectories } = this.#cohort
+    const { environment, policyDefinition, numLanes, rewardReduction, histories, supports, trajectories } = this.#cohort
     const over = packTrajectories(trajectories, 'trajectories')
     const open = packTrajectories(segmentsOf(this.#cohort), 'segments')
     // Copied before anything is waited for: a caller need not wait for the writing before the next tick.
@@ -448,6 +448,7 @@ export class TextTrainer {
       sft: training.sft === undefined ? null : withoutModule(training.sft),
       rl: training.rl === undefined ? null : withoutModule(training.rl),
       numLanes,
+      rewardReduction,
       sftSteps: this.#sftSteps,
       rlUpdates: this.#rlUpdates,
       version: this.#cohort.version,
@@ -486,7 +487,7 @@ export class TextTrainer {
     const subject = `checkpoint ${path}`
     const { text } = manifest
     if (text === undefined) throw new InputError(subject, 'one of no language model', 'one of this training')
-    const { environment, policyDefinition, numLanes, histories, supports, trajectories } = this.#cohort
+    const { environment, policyDefinition, numLanes, rewardReduction, histories, supports, trajectories } = this.#cohort
     const { sft, rl } = this.training
     compare(subject, 'seed', manifest.seed, this.world.seed)
     compare(subject, 'environment', text.environment, withoutModule(environment))
@@ -499,6 +500,7 @@ export class TextTrainer {
       compare(subject, 'sft, steps, after which updates came', text.sftSteps, sft.settings.steps)
     }
     compare(subject, 'numLanes', text.numLanes, numLanes)
+    compare(subject, 'rewardReduction', text.rewardReduction, rewardReduction)
     restoreTensors(subject, this.world, tensors)
     trajectories.clear()
     unpackTrajectories(trajectories, 'trajectories', text.trajectories, tensors)

@@ -27,7 +27,9 @@ export function packTrajectories(trajectories: Trajectories, name: string): { ro
       supportLength: _____,
       ...rest
     } = trajectories.row(i)
-    rows.push({ ...rest, supportIds: Array.from(rest.supportIds ?? []), length: token.length })
+    const { supportIds = [], turnReward = [] } = rest
+    const lists = { supportIds: Array.from(supportIds), turnReward: Array.from(turnReward) } // JSON makes NaN null.
+    rows.push({ ...rest, ...lists, length: token.length })
   }
   const tensors = Object.entries(TOKEN_COLUMNS).map(([column, type]) => {
     const values = columns[column as TokenColumn]
@@ -52,10 +54,11 @@ export function unpackTrajectories(
     }),
   )
   let first = 0
-  for (const row of rows as (Trajectory & { length: number })[]) {
-    const { length, ...rest } = row
+  for (const row of rows as (Trajectory & { length: number; turnReward: (number | null)[] })[]) {
+    const { length, turnReward, ...rest } = row
     const tokens = Object.entries(values).map(([name, all]) => [name, all.subarray(first, first + length)])
-    trajectories.append({ ...rest, ...Object.fromEntries(tokens) })
+    const rewards = { turnReward: turnReward.map((reward) => reward ?? Number.NaN) }
+    trajectories.append({ ...rest, ...rewards, ...Object.fromEntries(tokens) })
     first += length
   }
 }

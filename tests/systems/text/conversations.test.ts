@@ -344,3 +344,38 @@ describe('what goes wrong in an environment', () => {
     }
   })
 })
+
+describe('the rewards of turns', () => {
+  const worth = [4, 2.5, 0.25]
+  const environment = digits({
+    maxTurns: 3,
+    respond: ({ turn, exampleIndex }) => ({
+      reward: turn === 0 && exampleIndex === 2 ? null : worth[turn]!,
+      messages: [{ role: 'user', content: '7' }],
+    }),
+  })
+
+  test.each([
+    ['last', (rewards: number[]) => rewards.at(-1)!],
+    ['sum', (rewards: number[]) => rewards.reduce((sum, value) => sum + value)],
+    ['mean', (rewards: number[]) => rewards.reduce((sum, value) => sum + value) / rewards.length],
+  ] as const)('are recorded, and the conversation’s is of them what was declared: %s', async (rewardReduction, of) => {
+    const rows = await talkUntil(await talkWorld({ environment, rewardReduction, seed: 5 }), 40)
+    for (const { promptId, turns, turnReward, reward, error } of rows) {
+      const expected = worth.slice(0, turns)
+      if (promptId === 2) expected[0] = Number.NaN
+      expect(Array.from(turnReward!)).toEqual(expected)
+      const whole = of(expected)
+      expect(reward).toBe(Number.isNaN(whole) ? null : whole)
+      // Of a reply without a reward it is the environment that says why, or not.
+      const isOfTurnBefore = rewardReduction !== 'last' && promptId === 2 && turns > 1
+      expect(error).toBe(isOfTurnBefore ? 'the reward of a turn before is not known' : null)
+    }
+    expect(new Set(rows.map(({ turns }) => turns))).toEqual(new Set([1, 2, 3]))
+    expect(rows.some(({ promptId, turns }) => promptId === 2 && turns > 1)).toBe(true)
+  })
+
+  test('of an unknown word are an error, before a model is opened', async () => {
+    await expect(talkWorld({ rewardReduction: 'total' as never })).rejects.toThrow(/rewardReduction: got "total"/)
+  })
+})

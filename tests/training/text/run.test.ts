@@ -5,6 +5,7 @@ import { loadLora } from '../../../src/policies/transformer/lora-folder.ts'
 import { listCheckpoints } from '../../../src/training/checkpoint.ts'
 import { loadTrainedModel } from '../../../src/training/text/evaluate.ts'
 import { configureTextRun, openTextRun, resumeTextRun, startTextRun } from '../../../src/training/text/run.ts'
+import { digits } from '../../support/conversations.ts'
 import { temporaryFolder } from '../../support/temporary.ts'
 
 describe('a run with adapters', () => {
@@ -89,6 +90,26 @@ describe('a run that is resumed', () => {
       'sft, steps, after which updates came: got 2, expected 3',
     )
   })
+})
+
+test('what a conversation is worth by its turns is a setting of the run', async () => {
+  const environment = digits({
+    maxTurns: 3,
+    respond: ({ turn }) => ({ reward: turn + 1, messages: [{ role: 'user', content: '7' }] }),
+  })
+  const rewards: number[] = []
+  for (const rewardReduction of ['last', 'sum'] as const) {
+    const configured = await configureTextRun('text/reverse', {
+      ...{ rewardReduction, mode: 'rl', threads: '1', 'languageModel.width': '16', 'languageModel.layers': '1' },
+      ...{ 'rl.updates': '1', 'rl.groupsPerUpdate': '4', 'rl.groupSize': '4' },
+    })
+    const run = await startTextRun({ ...configured, environment }, join(await temporaryFolder(), 'run'))
+    await run.train({ onStep: ({ rl }) => rewards.push(rl!.reward!) })
+    const { reward, turns } = run.trainer.cohort.trajectories.columns()
+    const worth = (count: number) => (rewardReduction === 'sum' ? (count * (count + 1)) / 2 : count)
+    expect([...reward]).toEqual([...turns].map(worth))
+  }
+  expect(rewards[1]).toBeGreaterThan(rewards[0]!)
 })
 
 test("a run of an environment of one's own is found again, though its definition names no module", async () => {

@@ -33,6 +33,7 @@ async function trainerOf(
     seed,
     groupSize,
     sampling,
+    rewardReduction: env === slow ? 'sum' : 'last',
   })
   return createTextTrainer(world, { sft: sft({ steps, batchSize: 8 }), rl: algorithm })
 }
@@ -108,6 +109,14 @@ describe('a training that is killed', () => {
     await (await supervised(await trainerOf())).save(folder)
     await expect((await trainerOf({ groupSize: 2 })).restore(folder)).rejects.toThrow(/groupSize/)
     await expect((await trainerOf({}, { seed: 2 })).restore(folder)).rejects.toThrow(/seed/)
+    const turns = await temporaryFolder()
+    await (await trainerOf({}, { env: slow, steps: 0 })).save(turns)
+    const cohort = { environment: slow, policy: languageModel(small), numLanes: 5, seed: 1, groupSize: 4 }
+    const other = createTextTrainer(await createWorld({ ...cohort, rewardReduction: 'mean' }), {
+      sft: sft({ steps: 0, batchSize: 8 }),
+      rl: rl({ groupsPerUpdate: 4, groupSize: 4, updates: 3 }),
+    })
+    await expect(other.restore(turns)).rejects.toThrow(/rewardReduction: got "sum", expected "mean"/)
   })
 })
 
