@@ -3,6 +3,7 @@
  * after another, so a lane that is done goes on at once while others still speak.
  */
 import type { World as EcsWorld } from 'bitecs'
+import { checkRoom } from './components/arena.ts'
 import { type Columns, column, type Plan, saved } from './components/column.ts'
 import { type Conversation, conversationPlan, Talk } from './components/conversation.ts'
 import { fingerprint, withoutModule } from './definition.ts'
@@ -27,7 +28,7 @@ import { Random } from './random.ts'
 import { Trajectories, type Trajectory } from './tables/trajectories.ts'
 import { checkTokenizer } from './text/check-tokenizer.ts'
 import { type ExampleUse, type TooLong, tooLongs, type UsableExamples, usableExamples } from './text/examples.ts'
-import type { LanguageModelDefinition, OpenLanguageModel } from './text/language-model.ts'
+import type { LanguageModelDefinition, LanguageModelWeights, OpenLanguageModel } from './text/language-model.ts'
 import { StopStrings } from './text/stop-strings.ts'
 import type { Tokenizer } from './text/tokenizer.ts'
 
@@ -149,6 +150,10 @@ export interface TextCohort {
   source: string
   /** Number of the weights. */
   version: number
+  /** Whether the model was read from files, and not made. */
+  readonly isLoaded: boolean
+  /** What of its files was left out, a sentence each. */
+  readonly notes: readonly string[]
 }
 
 /** A row of a conversation that is not over: its reward is not known yet. */
@@ -204,6 +209,8 @@ export interface TextDraft {
   /** What examples are used for, where that is more than to begin conversations; and which of them, once they are looked at. */
   use?: ExampleUse
   examples?: UsableExamples | null
+  /** What the model begins with, from when it is read until the cohort has it. */
+  begins?: LanguageModelWeights
 }
 
 /** True for the options of a cohort of conversations. */
@@ -212,13 +219,27 @@ export function isTextCohort(options: object): options is TextCohortOptions {
 }
 
 /**
- * Checks the options of a cohort of conversations, and opens its environment and its model.
- * @throws InputError that says which option is wrong, or what the model's files lack.
+ * Checks the options of a cohort of conversations, opens its environment and its model, and reads the model's weights, after
+ * the cohort's columns were found to have room.
+ * @throws InputError that says which option is wrong, what the model's files lack, or what takes too much memory.
  */
 export async function draftTextCohort(options: TextCohortOptions): Promise<TextDraft> {
+  const draft = await openTextCohort(options)
+  checkRoom(largestTextCohortPlan(draft, 1), bytesToRead(draft), 'fewer numLanes, or a smaller languageModel.context')
+  return { ...draft, begins: await draft.opened.readWeights() }
+}
+
+/**
+ * Checks the options of a cohort of conversations, and opens its environment and its model but for the weights: its columns
+ * can be planned.
+ * @throws InputError that says which option is wrong, or what the model's files lack.
+ */
+export async function openTextCohort(options: TextCohortOptions): Promise<TextDraft> {
   const { environment, policy, numLanes, sampling = {}, maxTokens = 1, groupSize = 1, replySeconds = 60 } = options
   const { cutTurn = 'end', tooLong } = options
-  if (typeof policy?.open !== 'function') throw new InputError('policy', show(policy), 'one like languageModel()')
+  if (typeof policy?.open !== 'function' || typeof policy.id !== 'string') {
+    throw new InputError('policy', show(policy), 'one like languageModel()')
+  }
   for (const [name, value] of Object.entries({ numLanes, maxTokens, groupSize })) {
     if (!(Number.isSafeInteger(value) && value >= 1)) throw new InputError(name, show(value), 'a whole number ≥ 1')
   }
@@ -237,8 +258,30 @@ export async function draftTextCohort(options: TextCohortOptions): Promise<TextD
     throw new InputError(`${environment.id} numExamples`, show(read.numExamples), 'a whole number ≥ 1')
   }
   const opened = await policy.open(read)
+  checkOpened(policy, opened)
   checkTokenizer(opened.tokenizer, opened.model)
   return { options: { ...options, environment: read }, name: options.name ?? policy.id, opened }
+}
+
+/** Refuses what a policy that is none of ours opened, where it is no language model. */
+function checkOpened({ id }: LanguageModelDefinition, opened: Partial<OpenLanguageModel> | undefined): void {
+  const { model, tokenizer, context, adapter } = opened ?? {}
+  const wrong = (part: string, got: unknown, expected: string) =>
+    new InputError(`policy ${id}, ${part} of open()`, show(got), expected)
+  if (typeof model?.shape !== 'object' || typeof model.initialise !== 'function') {
+    throw wrong('model', model, 'one that transformer() makes')
+  }
+  if (typeof tokenizer?.encode !== 'function' || typeof tokenizer.decode !== 'function') {
+    throw wrong('tokenizer', tokenizer, 'one like byteTokenizer()')
+  }
+  if (!(Number.isSafeInteger(context) && context! >= 2)) throw wrong('context', context, 'a whole number ≥ 2')
+  if (adapter === undefined) throw wrong('adapter', adapter, 'one that lora() makes, or null')
+  if (typeof opened!.readWeights !== 'function') throw wrong('readWeights', opened!.readWeights, 'a function')
+}
+
+/** Bytes that reading a draft's weights takes outside the arena: the numbers, and the files that they are in. */
+export function bytesToRead({ opened: { model, folder } }: TextDraft): number {
+  return folder === null ? 0 : 2 * Float32Array.BYTES_PER_ELEMENT * model.numParameters
 }
 
 /** Lanes in which a thread speaks, at least, where it shares them with others. */
@@ -256,12 +299,18 @@ function examplesOf(draft: TextDraft): UsableExamples | null {
 /** The columns of a cohort of conversations before they have memory. */
 export type TextCohortPlan = ReturnType<typeof textCohortPlan>
 
+/** The same before anybody looks at the examples: with room for all of them, also for those that will be left out. */
+export function largestTextCohortPlan(draft: TextDraft, threads: number): TextCohortPlan {
+  const { tooLong: _, ...options } = draft.options
+  return textCohortPlan({ ...draft, options }, threads)
+}
+
 /** Plans the columns of a cohort of conversations in whose lanes so many threads speak. */
 export function textCohortPlan(draft: TextDraft, threads: number) {
   const { options, opened, learner } = draft
   const { model, context } = opened
   const { numLanes, environment } = options
-  const lora = opened.adapter?.lora ?? null
+  const lora = opened.adapter
   const shareLanes = Math.max(2 * SHARE_LANES, Math.ceil(numLanes / threads))
   return {
     weights: saved(column('f32', opened.isQuantized ? 0 : model.numParameters)),
@@ -284,22 +333,23 @@ export function textCohortPlan(draft: TextDraft, threads: number) {
 
 /** A cohort of conversations over its columns. `key` keys its starting weights, if they are drawn. */
 export function createTextCohort(
-  { options, name, opened, examples = null }: TextDraft,
+  { options, name, opened, examples = null, begins }: TextDraft,
   columns: Columns<TextCohortPlan>,
   world: { readonly seed: number; readonly ecs: EcsWorld },
   kernels: Kernels,
   key: number,
 ): TextCohort {
   const { environment, policy: policyDefinition, numLanes } = options
-  const { model, tokenizer, weights, context } = opened
+  const { model, tokenizer, context } = opened
+  const { weights, adapter: adapterWeights, notes } = begins!
   const random = new Random(world.seed)
   const quantized = opened.isQuantized ? (columns.quantized as QuantizedColumns) : null
   const whole = quantized === null ? columns.weights : new Float32Array(model.numParameters)
   if (weights === null) model.initialise(whole, random, key)
   else whole.set(weights)
   if (quantized !== null) quantizeTransformer(quantized, model, whole)
-  const adapter = opened.adapter === null ? null : { lora: opened.adapter.lora, weights: columns.adapter, random }
-  if (opened.adapter?.weights) columns.adapter.set(opened.adapter.weights)
+  const adapter = opened.adapter === null ? null : { lora: opened.adapter, weights: columns.adapter, random }
+  if (adapterWeights !== null) columns.adapter.set(adapterWeights)
   else adapter?.lora.initialise(columns.adapter, random, key)
   const { stopStrings = [], maxTokens = environment.maxTokens, groupSize = 1, explore = true } = options
   const { rewardReduction = 'last' } = options
@@ -349,6 +399,8 @@ export function createTextCohort(
     trajectories: new Trajectories(),
     source: `${environment.id} ${fingerprint(withoutModule(environment), withoutModule(policyDefinition), decisions)}`,
     version: 0,
+    isLoaded: opened.folder !== null,
+    notes,
   }
 }
 

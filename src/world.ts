@@ -312,6 +312,7 @@ export class World {
         this.#drafts.length + index,
       ),
     )
+    for (const draft of this.#textDrafts) delete draft.begins // It is in the columns.
   }
 }
 

@@ -3,7 +3,7 @@ import { type Columns, column, type Plan, saved } from '../components/column.ts'
 import { InputError } from '../errors.ts'
 import type { Kernels } from '../kernels/bind.ts'
 import type { Parameter } from '../policies/policy.ts'
-import { choice, number, type SettingValues } from '../settings.ts'
+import { choice, number, optionalNumber, type SettingValues } from '../settings.ts'
 
 const BETA_1 = 0.9
 const BETA_2 = 0.999
@@ -27,6 +27,30 @@ export function optimizerSettings(epsilon: number) {
       min: 0,
     }),
   }
+}
+
+/** Learning rates where none is given: of a model made from nothing, of one that was loaded, and of adapters of such a one. */
+export interface DefaultRates {
+  readonly made: number
+  readonly loaded: number
+  readonly adapter: number
+}
+
+/** The setting of a learning rate whose default depends on what is trained. */
+export function learningRateSetting({ made, loaded, adapter }: DefaultRates) {
+  const rates = `${made} of a new model, ${loaded} of one that was loaded, ${adapter} of adapters of such a one`
+  return optionalNumber(null, `of the optimizer, before the schedule; null: ${rates}`, { above: 0 })
+}
+
+/** The learning rate that was given, or the default of what is trained. */
+export function learningRateOf(
+  given: number | null,
+  rates: DefaultRates,
+  { isLoaded, adapter }: { readonly isLoaded: boolean; readonly adapter: object | null },
+): number {
+  if (given !== null) return given
+  if (!isLoaded) return rates.made
+  return adapter === null ? rates.loaded : rates.adapter
 }
 
 /** The values of `optimizerSettings`. */

@@ -7,7 +7,7 @@ import { InputError, show } from '../errors.ts'
 import { choice, number, resolveSettings, type SettingValues, whole } from '../settings.ts'
 import { algorithmPresets, type LossId, type Preset, projectSettings } from './loss-presets.ts'
 import { describeLoss, type LossDescriptor, type LossSettings } from './losses.ts'
-import { checkOptimizer, optimizerSettings } from './optimizer.ts'
+import { checkOptimizer, learningRateSetting, optimizerSettings } from './optimizer.ts'
 import { schedules } from './schedule.ts'
 
 const lossIds = Object.keys(algorithmPresets).filter((id) => id !== 'sft') as LossId[]
@@ -15,6 +15,9 @@ const lossIds = Object.keys(algorithmPresets).filter((id) => id !== 'sft') as Lo
 /** What a group has to be, to be learned from. */
 export const groupFilters = ['none', 'reward-nonzero-std', 'any-success', 'min-reward', 'response-diversity'] as const
 export type GroupFilterName = (typeof groupFilters)[number]
+
+/** That of a loaded model is TRL's, of adapters what PEFT's guides have. */
+export const rlRates = { made: 1e-3, loaded: 1e-6, adapter: 1e-4 } as const
 
 export const rlSettings = {
   loss: choice('grpo', lossIds, 'which loss'),
@@ -29,7 +32,7 @@ export const rlSettings = {
   ),
   dropsMax: whole(1000, 'groups dropped for one update, at most', { min: 0 }),
   updateEpochs: whole(1, 'optimizer steps with the conversations of an update', { min: 1 }),
-  learningRate: number(1e-3, 'of the optimizer, before the schedule', { above: 0 }),
+  learningRate: learningRateSetting(rlRates),
   schedule: choice('constant', schedules, 'what the learning rate does after its warm-up'),
   warmupFraction: number(0, 'part of the updates in which the learning rate rises', { min: 0, max: 1 }),
   maxGradNorm: number(1, 'the gradient is brought down to this norm', { above: 0 }),

@@ -2,13 +2,16 @@
 import { type DefinitionRecord, defineFactory, type Factory } from '../definition.ts'
 import { choice, number, type SettingValues, whole } from '../settings.ts'
 import { describeLoss, type LossDescriptor } from './losses.ts'
-import { checkOptimizer, optimizerSettings } from './optimizer.ts'
+import { checkOptimizer, learningRateSetting, optimizerSettings } from './optimizer.ts'
 import { schedules } from './schedule.ts'
+
+/** That of a loaded model is TRL's, of adapters what TRL's guides have. */
+export const sftRates = { made: 3e-3, loaded: 2e-5, adapter: 1e-4 } as const
 
 export const sftSettings = {
   steps: whole(100, 'optimizer steps', { min: 0 }),
   batchSize: whole(64, 'examples of a step', { min: 1 }),
-  learningRate: number(3e-3, 'of the optimizer, before the schedule', { above: 0 }),
+  learningRate: learningRateSetting(sftRates),
   schedule: choice('constant', schedules, 'what the learning rate does after its warm-up'),
   warmupFraction: number(0, 'part of the steps in which the learning rate rises', { min: 0, max: 1 }),
   maxGradNorm: number(1, 'the gradient is brought down to this norm', { above: 0 }),

@@ -53,7 +53,7 @@ async function open(subject: string): Promise<ValidatedTransformer> {
   if (!(await isTextRun(subject))) return loadTransformer(subject)
   const { policy, environment, weights, adapter } = await loadTrainedModel(subject, { allowModule: askForModule([]) })
   const { model, adapter: opened } = await policy.open(environment)
-  return { model, weights, adapter: adapter === null ? null : { lora: opened!.lora, weights: adapter } }
+  return { model, weights, adapter: adapter === null ? null : { lora: opened!, weights: adapter } }
 }
 
 function print(subject: string, { checks }: LogprobReport): void {

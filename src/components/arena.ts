@@ -68,13 +68,30 @@ export function viewColumns<C extends object>(columns: C, memory: WebAssembly.Me
   return Object.fromEntries(Object.entries(columns).map(([name, node]) => [name, viewColumns(node, memory)])) as C
 }
 
-function takeMemory(plan: Plan): WebAssembly.Memory {
+/**
+ * Bytes that an arena may have: as many as WebAssembly can address, or as the machine has left beside `besides` bytes that
+ * will lie elsewhere.
+ */
+export function arenaRoom(besides = 0): number {
+  return Math.min(PAGES_MAX * PAGE_BYTES, Math.max(0, (availableBytes() ?? Infinity) - besides))
+}
+
+/**
+ * Refuses a plan that there is no room for, before anything is taken. `remedy` says what would make it smaller.
+ * @throws InputError that says how much is asked for, for what, and how much there is.
+ */
+export function checkRoom(plan: Plan, besides = 0, remedy = ''): void {
   const bytes = arenaBytes(plan)
-  if (bytes > PAGES_MAX * PAGE_BYTES) throw tooLarge(plan, bytes, `at most ${formatBytes(PAGES_MAX * PAGE_BYTES)}`)
-  const available = availableBytes()
-  if (available !== undefined && bytes > available) {
-    throw tooLarge(plan, bytes, `at most the ${formatBytes(available)} that this machine has left`)
-  }
+  const room = arenaRoom(besides)
+  if (bytes <= room) return
+  const beside = besides === 0 ? '' : ` beside ${formatBytes(besides)} that are read into the heap`
+  const isAddressed = room === PAGES_MAX * PAGE_BYTES
+  const limit = isAddressed ? formatBytes(room) : `the ${formatBytes(room)} that this machine has left${beside}`
+  throw tooLarge(plan, bytes, `at most ${limit}${remedy === '' ? '' : `: ${remedy}`}`)
+}
+
+function takeMemory(plan: Plan): WebAssembly.Memory {
+  checkRoom(plan)
   if (typeof SharedArrayBuffer === 'undefined') {
     throw new InputError(
       'memory',
@@ -82,6 +99,7 @@ function takeMemory(plan: Plan): WebAssembly.Memory {
       'Node, or a page that is cross-origin isolated',
     )
   }
+  const bytes = arenaBytes(plan)
   const pages = bytes / PAGE_BYTES
   try {
     return new WebAssembly.Memory({ initial: pages, maximum: pages, shared: true })

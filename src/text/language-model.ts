@@ -6,34 +6,44 @@ import { type DefinitionRecord, defineFactory, type Factory } from '../definitio
 import type { TextEnvironmentDefinition } from '../environments/text.ts'
 import { InputError, show } from '../errors.ts'
 import { type LoraModel, lora } from '../policies/transformer/lora.ts'
-import { loadLora } from '../policies/transformer/lora-folder.ts'
+import { openLora } from '../policies/transformer/lora-folder.ts'
 import { type TransformerModel, transformer } from '../policies/transformer/model.ts'
 import type { ProjectionName } from '../policies/transformer/parameters.ts'
 import { number, type Settings, type SettingValues, text, toggle, whole, words } from '../settings.ts'
 import { byteTokenizer } from './byte-tokenizer.ts'
 import { checkArguments, type TemplateArguments } from './chat-template.ts'
-import { loadLanguageModel } from './load-language-model.ts'
+import { openLanguageModel } from './load-language-model.ts'
 import type { Tokenizer } from './tokenizer.ts'
 
-/** A language model that is ready to be given memory. */
+/** A language model whose memory can be planned: its weights are not read yet. */
 export interface OpenLanguageModel {
   readonly model: TransformerModel
   readonly tokenizer: Tokenizer
-  /** Null where they are to be drawn by the seed. */
-  readonly weights: Float32Array | null
   /** Whether the weights, under an adapter, are kept in 8 bits. */
   readonly isQuantized: boolean
-  /** What is trained instead of the weights, where there is an adapter; and its weights, null where they are to be drawn. */
-  readonly adapter: { readonly lora: LoraModel; readonly weights: Float32Array | null } | null
+  /** What is trained instead of the weights, where there is an adapter. */
+  readonly adapter: LoraModel | null
   /** Tokens of a conversation, at most. */
   readonly context: number
   /** Where model and tokenizer were read; null for a new model. */
   readonly folder: string | null
+  /** Reads what it begins with. @throws InputError where a file is missing or damaged. */
+  readWeights(): Promise<LanguageModelWeights>
+}
+
+/** What a language model begins with. */
+export interface LanguageModelWeights {
+  /** Null where they are to be drawn by the seed. */
+  readonly weights: Float32Array | null
+  /** Null where there is no adapter, or its weights are to be drawn. */
+  readonly adapter: Float32Array | null
+  /** What of the files was left out, a sentence each. */
+  readonly notes: readonly string[]
 }
 
 /** A language model with its parameters: what `createWorld` takes as the policy of a text environment. */
 export interface LanguageModelDefinition extends DefinitionRecord {
-  /** Reads its files, if it has any. @throws InputError where they are missing, damaged, or do not fit one another. */
+  /** Reads its files, if it has any, but for the weights. @throws InputError where they do not fit, or are not there. */
   open(environment: TextEnvironmentDefinition): Promise<OpenLanguageModel>
 }
 
@@ -69,7 +79,8 @@ export const languageModel: Factory<typeof settings, LanguageModelDefinition> = 
   { id: 'languageModel', module: import.meta.url, settings },
   (parameters) => ({
     async open(environment: TextEnvironmentDefinition) {
-      const opened = parameters.folder === '' ? create(parameters, environment) : await load(parameters)
+      const { readWeights, ...opened } =
+        parameters.folder === '' ? create(parameters, environment) : await openFolder(parameters)
       const adapter = await adapt(parameters, opened.model)
       if (parameters.quantize && adapter === null) {
         throw new InputError(
@@ -78,25 +89,35 @@ export const languageModel: Factory<typeof settings, LanguageModelDefinition> = 
           'a loraRank, or an adapter to go on from',
         )
       }
-      return { ...opened, isQuantized: parameters.quantize, adapter }
+      return {
+        ...opened,
+        isQuantized: parameters.quantize,
+        adapter: adapter?.model ?? null,
+        async readWeights() {
+          const read = await readWeights()
+          return { ...read, adapter: (await adapter?.readWeights()) ?? null }
+        },
+      }
     },
   }),
 )
 
-type Bare = Omit<OpenLanguageModel, 'adapter' | 'isQuantized'>
+type Bare = Omit<OpenLanguageModel, 'adapter' | 'isQuantized' | 'readWeights'> & {
+  readWeights(): Promise<Omit<LanguageModelWeights, 'adapter'>>
+}
 
 /** The adapter that the settings ask for. */
 async function adapt(
   { adapter, loraRank: rank, loraAlpha, loraDropout: dropout, loraTargets }: SettingValues<typeof settings>,
   model: TransformerModel,
-): Promise<OpenLanguageModel['adapter']> {
+): Promise<{ readonly model: LoraModel; readWeights(): Promise<Float32Array | null> } | null> {
   if (adapter !== '') {
-    const { model: lora, weights } = await loadLora(adapter, model)
-    if (rank !== 0 && rank !== lora.settings.rank) {
-      const expected = `${lora.settings.rank}, as ${adapter} has, or 0`
-      throw new InputError('languageModel.loraRank', show(rank), expected)
+    const opened = await openLora(adapter, model)
+    const has = opened.model.settings.rank
+    if (rank !== 0 && rank !== has) {
+      throw new InputError('languageModel.loraRank', show(rank), `${has}, as ${adapter} has, or 0`)
     }
-    return { lora, weights }
+    return opened
   }
   if (rank === 0) {
     const [asked] = Object.entries({ loraAlpha, loraDropout: dropout, loraTargets: loraTargets.length }).find(
@@ -106,7 +127,10 @@ async function adapt(
     throw new InputError('languageModel.loraRank', `0, with ${asked}`, 'a whole number ≥ 1 where there are adapters')
   }
   const targets = loraTargets.length === 0 ? {} : { targets: loraTargets as readonly ProjectionName[] }
-  return { lora: lora(model, { rank, alpha: loraAlpha || 2 * rank, dropout, ...targets }), weights: null }
+  return {
+    model: lora(model, { rank, alpha: loraAlpha || 2 * rank, dropout, ...targets }),
+    readWeights: async () => null,
+  }
 }
 
 function create(parameters: SettingValues<typeof settings>, environment: TextEnvironmentDefinition): Bare {
@@ -131,7 +155,7 @@ function create(parameters: SettingValues<typeof settings>, environment: TextEnv
     initializer_range: 1 / Math.sqrt(width),
   }
   const model = transformer(config, { valueHead: critic })
-  return { model, tokenizer, weights: null, context, folder: null }
+  return { model, tokenizer, context, folder: null, readWeights: async () => ({ weights: null, notes: [] }) }
 }
 
 /** `name=value` words as what they name. */
@@ -155,14 +179,11 @@ function jsonOrText(text: string): unknown {
   }
 }
 
-async function load(parameters: SettingValues<typeof settings>): Promise<Bare> {
+async function openFolder(parameters: SettingValues<typeof settings>): Promise<Bare> {
   const { folder: folderOrId, context, critic } = parameters
   const templateArguments = argumentsOf(parameters)
-  const { folder, model, weights, tokenizer } = await loadLanguageModel(folderOrId, {
-    valueHead: critic,
-    templateArguments,
-  })
-  const { contextLength } = model.shape
+  const opened = await openLanguageModel(folderOrId, { valueHead: critic, templateArguments })
+  const { contextLength } = opened.model.shape
   if (context > contextLength) {
     throw new InputError(
       'languageModel.context',
@@ -170,5 +191,5 @@ async function load(parameters: SettingValues<typeof settings>): Promise<Bare> {
       `at most ${contextLength}, as ${folderOrId} was made for`,
     )
   }
-  return { model, tokenizer, weights, context: context || contextLength, folder }
+  return { ...opened, context: context || contextLength }
 }

@@ -1,19 +1,45 @@
 import { InputError } from '../errors.ts'
 import { isThere } from '../files.ts'
-import { loadTransformer } from '../policies/transformer/folder.ts'
+import { openTransformer, type TransformerWeightsRead } from '../policies/transformer/folder.ts'
 import type { TransformerModel } from '../policies/transformer/model.ts'
 import { checkTokenizer } from './check-tokenizer.ts'
 import { downloadModel, type HubOptions } from './hub.ts'
 import { loadTokenizer, type TokenizerOptions } from './load-tokenizer.ts'
 import type { Tokenizer } from './tokenizer.ts'
 
-/** A language model as its folder has it. */
-export interface LanguageModel {
-  /** Where it was read. */
+/** A language model of a folder before its weights are read. */
+export interface LanguageModelFolder {
+  /** Where it is read. */
   readonly folder: string
   readonly model: TransformerModel
-  readonly weights: Float32Array
   readonly tokenizer: Tokenizer
+  /** Reads them; throws as `loadTransformer` does. */
+  readWeights(): Promise<TransformerWeightsRead>
+}
+
+/** A language model as its folder has it. */
+export interface LanguageModel extends Omit<LanguageModelFolder, 'readWeights'> {
+  readonly weights: Float32Array
+  /** What of the files was left out, a sentence each. */
+  readonly notes: readonly string[]
+}
+
+/** Which language model of a folder, and where the hub is. */
+type Options = HubOptions & TokenizerOptions & { readonly valueHead?: boolean }
+
+/**
+ * Opens a language model: reads its configuration and its tokenizer, but not its weights yet, as `loadLanguageModel` does.
+ * @throws InputError as `downloadModel`, `openTransformer`, `loadTokenizer` and `checkTokenizer` do.
+ */
+export async function openLanguageModel(
+  folderOrId: string,
+  { valueHead = false, templateArguments = {}, ...options }: Options = {},
+): Promise<LanguageModelFolder> {
+  const folder = (await isThere(folderOrId)) ? folderOrId : await downloadById(folderOrId, options)
+  const { model, readWeights } = await openTransformer(folder, { valueHead })
+  const tokenizer = await loadTokenizer(folder, { templateArguments })
+  checkTokenizer(tokenizer, model)
+  return { folder, model, tokenizer, readWeights }
 }
 
 /**
@@ -22,19 +48,9 @@ export interface LanguageModel {
  * @throws InputError as `downloadModel`, `loadTransformer`, `loadTokenizer` and `checkTokenizer` do.
  * @example const { model, weights, tokenizer } = await loadLanguageModel('HuggingFaceTB/SmolLM2-135M-Instruct')
  */
-export async function loadLanguageModel(
-  folderOrId: string,
-  {
-    valueHead = false,
-    templateArguments = {},
-    ...options
-  }: HubOptions & TokenizerOptions & { readonly valueHead?: boolean } = {},
-): Promise<LanguageModel> {
-  const folder = (await isThere(folderOrId)) ? folderOrId : await downloadById(folderOrId, options)
-  const { model, weights } = await loadTransformer(folder, { valueHead })
-  const tokenizer = await loadTokenizer(folder, { templateArguments })
-  checkTokenizer(tokenizer, model)
-  return { folder, model, weights, tokenizer }
+export async function loadLanguageModel(folderOrId: string, options: Options = {}): Promise<LanguageModel> {
+  const { readWeights, ...opened } = await openLanguageModel(folderOrId, options)
+  return { ...opened, ...(await readWeights()) }
 }
 
 async function downloadById(id: string, options: HubOptions): Promise<string> {

@@ -69,14 +69,14 @@ export async function saveLora(
 }
 
 /**
- * Reads an adapter's folder, for a model.
+ * Opens an adapter's folder, for a model: reads its configuration alone.
  * @throws InputError for an adapter of another kind (rank-stabilised, DoRA, of patterns or of some layers), or with settings
- * that `lora` refuses, and a file that is missing or damaged or has not the tensors of that model.
+ * that `lora` refuses.
  */
-export async function loadLora(
+export async function openLora(
   folder: string,
   base: TransformerModel,
-): Promise<{ model: LoraModel; weights: Float32Array }> {
+): Promise<{ readonly model: LoraModel; readWeights(): Promise<Float32Array> }> {
   const configPath = `${folder}/adapter_config.json`
   const config = await readJsonObject(configPath)
   const refuse = (name: string, expected: string) =>
@@ -98,6 +98,22 @@ export async function loadLora(
     targets: ProjectionName[]
   }
   const model = lora(base, settings)
+  return { model, readWeights: () => readLoraWeights(folder, model) }
+}
+
+/**
+ * Reads an adapter's folder, for a model.
+ * @throws InputError as `openLora` does, and for a file that is missing or damaged or has not the tensors of that model.
+ */
+export async function loadLora(
+  folder: string,
+  base: TransformerModel,
+): Promise<{ model: LoraModel; weights: Float32Array }> {
+  const { model, readWeights } = await openLora(folder, base)
+  return { model, weights: await readWeights() }
+}
+
+async function readLoraWeights(folder: string, model: LoraModel): Promise<Float32Array> {
   const weights = new Float32Array(model.numParameters)
   const path = `${folder}/adapter_model.safetensors`
   const { tensors } = await readSafetensors(path)
@@ -107,11 +123,11 @@ export async function loadLora(
   const ofAdapter = model.parameters.filter((parameter) => !isOfCritic(parameter))
   fillWeights(weights, path, tensors, ofAdapter, PREFIX)
   const valuePath = `${folder}/${VALUE_FILE}`
-  if (base.hasValueHead && (await isThere(valuePath))) {
+  if (model.base.hasValueHead && (await isThere(valuePath))) {
     const { tensors: ofCritic } = await readSafetensors(valuePath)
     fillWeights(weights, valuePath, ofCritic, model.parameters.filter(isOfCritic), '')
   }
-  return { model, weights }
+  return weights
 }
 
 /**

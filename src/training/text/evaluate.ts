@@ -98,7 +98,7 @@ export async function loadTrainedModel(folder: string, trust: ModuleTrust = {}):
     : weightsOf(subject, tensors, model, prefix)
   const tensor = tensors.get(`${policy.id}.adapter`)
   const adapter = tensor === undefined ? new Float32Array(0) : (tensorValues(tensor) as Float32Array)
-  const numExpected = adapted?.lora.numParameters ?? 0
+  const numExpected = adapted?.numParameters ?? 0
   if (adapter.length !== numExpected) {
     throw new InputError(subject, `an adapter of ${adapter.length} numbers`, `${numExpected}, as its config.json says`)
   }

@@ -18,7 +18,7 @@ export async function exportTrainedModel(run: string, out: string, trust: Module
   const trained = await loadTrainedModel(run, trust)
   const { environment, policy, weights, adapter } = trained
   const { model, adapter: adapted, folder } = await policy.open(environment)
-  if (adapted !== null) mergeLora(weights, adapted.lora, adapter!)
+  if (adapted !== null) mergeLora(weights, adapted, adapter!)
   await saveTransformer(out, model, weights)
   if (folder !== null) await copyTokenizer(folder, out)
   return trained

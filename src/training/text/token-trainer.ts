@@ -3,7 +3,8 @@
  * from. A step is whole or not at all: whatever throws in it, weights, moments and the count of steps stay as they were.
  */
 import { type AdvantageDescriptor, describeLoss, type LossDescriptor, withAdvantages } from '../../algorithms/losses.ts'
-import { checkOptimizer, optimizerSettings } from '../../algorithms/optimizer.ts'
+import { checkOptimizer, learningRateOf, learningRateSetting, optimizerSettings } from '../../algorithms/optimizer.ts'
+import { rlRates } from '../../algorithms/rl.ts'
 import { packBatch, type TokenBatch } from '../../algorithms/token-batch.ts'
 import {
   alone,
@@ -22,7 +23,7 @@ import { loadLoraWeights, saveLora } from '../../policies/transformer/lora-folde
 import type { TransformerModel } from '../../policies/transformer/model.ts'
 import { type BaseWeights, quantizedPlan, setWeights, wholeWeights } from '../../policies/transformer/quantized.ts'
 import { Random } from '../../random.ts'
-import { number, resolveSettings, type SettingValues } from '../../settings.ts'
+import { resolveSettings, type SettingValues } from '../../settings.ts'
 import type { EpisodeBuffer } from '../../tables/episode-buffer.ts'
 import { Trajectories, type TrajectoryColumns } from '../../tables/trajectories.ts'
 import { loadAdapter, refreshWeights, type TextCohort } from '../../text-cohort.ts'
@@ -78,7 +79,7 @@ export type TrajectoryBuffer = Trajectories | EpisodeBuffer
 
 const trainerOptimizerSettings = {
   ...optimizerSettings(1e-8),
-  learningRate: number(1e-3, 'of the optimizer', { above: 0 }),
+  learningRate: learningRateSetting(rlRates),
 }
 
 /** What `Trainer` is told. */
@@ -267,7 +268,11 @@ export class Trainer {
     const columns = this.#take(rolloutData)
     this.#own.set(this.#trained)
     const metrics = this.#differentiate(columns)
-    const gradNorm = this.#learner.descend(optimizer, optimizer.learningRate, this.#maxGradNorm)
+    const rate = learningRateOf(optimizer.learningRate, rlRates, {
+      isLoaded: this.#cohort?.isLoaded ?? true,
+      adapter: this.#target.adapter,
+    })
+    const gradNorm = this.#learner.descend(optimizer, rate, this.#maxGradNorm)
     this.#trained.set(this.#own)
     this.#stepCount++
     if (this.#cohort !== null) refreshWeights(this.#cohort, this.#cohort.version + 1)

@@ -4,18 +4,17 @@
  */
 
 import { type PreparedLoss, preparedLossPlan, prepareLoss } from '../../algorithms/losses.ts'
-import type { RlDefinition } from '../../algorithms/rl.ts'
+import { learningRateOf } from '../../algorithms/optimizer.ts'
+import { type RlDefinition, rlRates } from '../../algorithms/rl.ts'
 import { scheduleFactor } from '../../algorithms/schedule.ts'
-import type { SftDefinition } from '../../algorithms/sft.ts'
+import { type SftDefinition, sftRates } from '../../algorithms/sft.ts'
 import { packBatch, type TokenBatch } from '../../algorithms/token-batch.ts'
 import {
   alone,
-  MICRO_BATCH_ROWS,
   type Together,
   TokenLearner,
   type TokenLearnerColumns,
   type TokenLossSums,
-  tokenLearnerPlan,
 } from '../../algorithms/token-learner.ts'
 import type { TokenWork } from '../../algorithms/token-thread.ts'
 import { fingerprint, withoutModule } from '../../definition.ts'
@@ -42,6 +41,7 @@ import { compare, compareUpTo, differences, restoreTensors, savedTensors } from 
 import { refuseInWorker } from '../team.ts'
 import { refuseGroups } from './group-filter.ts'
 import { mismatchKl, rangeOf, rewardMetrics, type TextMetrics } from './metrics.ts'
+import { microBatchRows, textLearnerPlan } from './plan.ts'
 import { TextTeam } from './team.ts'
 import { inHeap, prepareUpdate } from './token-update.ts'
 import { packTrajectories, unpackTrajectories } from './trajectory-snapshot.ts'
@@ -114,31 +114,14 @@ export class TextTrainer {
       }
       world.split(threads)
     }
-    let rows = 0
-    const hasReference = rl?.loss.columns.includes('referenceLogprob') ?? false
     world.reserveTalk((draft) => {
-      const { model, context, adapter, isQuantized } = draft.opened
       draft.use = { asked: rl !== undefined, learned: sft !== undefined }
-      if (rl?.loss.settings.advantage === 'critic' && !model.hasValueHead) {
-        const got = 'a model without a value head'
-        throw new InputError(`rl, loss ${rl.loss.id}`, got, 'one with a critic, like languageModel({ critic: true })')
-      }
-      rows = Math.max(MICRO_BATCH_ROWS, context - 1) // A conversation as long as the context always fits.
-      return tokenLearnerPlan(
-        model,
-        rows,
-        context,
-        optimizer,
-        hasReference,
-        adapter?.lora ?? null,
-        isQuantized,
-        threads,
-      )
+      return textLearnerPlan(draft.opened, training, threads)
     })
-    this.#microBatchRows = rows
     this.world = world
     this.training = training
     this.#cohort = world.talk()
+    this.#microBatchRows = microBatchRows(this.#cohort.context)
     const { model, weights, quantized, adapter, learner } = this.#cohort
     const columns = learner as TokenLearnerColumns
     const team = threads === 1 ? null : new TextTeam(world, this.#cohort)
@@ -265,7 +248,9 @@ export class TextTrainer {
     const sums = await this.#together(
       this.#learner.differentiate(batch, loss, prepared, totals, given, 1, this.#sftSteps),
     )
-    const rate = learningRate * scheduleFactor(schedule, warmupFraction, this.#sftSteps, steps)
+    const rate =
+      learningRateOf(learningRate, sftRates, this.#cohort) *
+      scheduleFactor(schedule, warmupFraction, this.#sftSteps, steps)
     const gradNorm = this.#learner.descend(settings, rate, maxGradNorm)
     this.#sftSteps++
     refreshWeights(this.#cohort, this.#cohort.version + 1)
@@ -357,7 +342,9 @@ export class TextTrainer {
     // Not by ticks, whose number depends on when replies come.
     const firstStep = this.#sftSteps + this.#rlUpdates * updateEpochs
     let first: { sums: TokenLossSums; gradNorm: number } | undefined
-    const rate = learningRate * scheduleFactor(schedule, warmupFraction, this.#rlUpdates, updates)
+    const rate =
+      learningRateOf(learningRate, rlRates, this.#cohort) *
+      scheduleFactor(schedule, warmupFraction, this.#rlUpdates, updates)
     for (let epoch = 0; epoch < updateEpochs; epoch++) {
       const step = firstStep + epoch
       const sums = await this.#together(

@@ -1,0 +1,218 @@
+/**
+ * What a training of a language model takes of the memory, before any weight is read: its plan is summed, and where the
+ * user leaves context, lanes and threads open they are chosen so that it fits.
+ */
+import { availableParallelism } from 'node:os'
+import { type DefaultRates, learningRateOf } from '../../algorithms/optimizer.ts'
+import { rl, rlRates } from '../../algorithms/rl.ts'
+import { sft, sftRates } from '../../algorithms/sft.ts'
+import { MICRO_BATCH_ROWS, tokenLearnerPlan } from '../../algorithms/token-learner.ts'
+import { arenaBytes, arenaRoom, checkRoom, formatBytes } from '../../components/arena.ts'
+import { listColumns, type Plan } from '../../components/column.ts'
+import { InputError } from '../../errors.ts'
+import { NUM_SLOTS } from '../../kernels/bind.ts'
+import { languageModel, type OpenLanguageModel } from '../../text/language-model.ts'
+import { bytesToRead, largestTextCohortPlan, openTextCohort, type TextDraft } from '../../text-cohort.ts'
+import type { TextRunDefinition } from './run.ts'
+import type { TextTraining } from './trainer.ts'
+
+/** Rows of a micro-batch: a conversation as long as the context always fits. */
+export function microBatchRows(context: number): number {
+  return Math.max(MICRO_BATCH_ROWS, context - 1)
+}
+
+/**
+ * The columns of what learns, for a model and a training.
+ * @throws InputError for a loss with a critic and a model without a value head.
+ */
+export function textLearnerPlan(
+  { model, context, adapter, isQuantized }: OpenLanguageModel,
+  { sft, rl }: TextTraining,
+  threads: number,
+) {
+  if (rl?.loss.settings.advantage === 'critic' && !model.hasValueHead) {
+    const got = 'a model without a value head'
+    throw new InputError(`rl, loss ${rl.loss.id}`, got, 'one with a critic, like languageModel({ critic: true })')
+  }
+  const hasReference = rl?.loss.columns.includes('referenceLogprob') ?? false
+  const { settings } = (sft ?? rl)!
+  return tokenLearnerPlan(
+    model,
+    microBatchRows(context),
+    context,
+    settings,
+    hasReference,
+    adapter,
+    isQuantized,
+    threads,
+  )
+}
+
+/** What a run takes, and what was chosen for it. */
+export interface TextRunPlan {
+  /** With numbers where the user left them open. */
+  readonly definition: TextRunDefinition
+  readonly threads: number
+  /** Of the world's memory; and of that the largest parts, by what they hold. */
+  readonly bytes: number
+  readonly parts: Readonly<Record<string, number>>
+  /** What was chosen, a sentence each. */
+  readonly notes: readonly string[]
+}
+
+/** What of a plan's size a user decides. */
+interface Size {
+  readonly context: number
+  readonly numLanes: number
+  readonly threads: number
+}
+
+/** Lanes where the user names none, and the tokens that a loaded model's conversations have at most where he names none. */
+const [LANES, CONTEXT] = [64, 1024]
+/** Threads are given up before a context or lanes below the first of these, and a run before those below the second. */
+const LEAST = [
+  { context: 256, numLanes: 8 },
+  { context: 16, numLanes: 1 },
+]
+
+/**
+ * Plans a run. What is left open is chosen: of a loaded model's context 0 the most that fits, up to 1,024 tokens; of lanes 0
+ * as many as fit, up to 64; of threads 0 as many as the machine has, or fewer where their columns have no room; and of a
+ * learning rate null that of what is trained.
+ * @throws InputError where nothing fits, with the keys that lower it; and as `openTextCohort` does.
+ */
+export async function planTextRun(given: TextRunDefinition): Promise<TextRunPlan> {
+  const { environment, policy, settings } = given
+  const draft = await openTextCohort({ environment, policy, numLanes: settings.numLanes || LANES })
+  const { opened } = draft
+  const { definition, notes } = withRates(given, draft)
+  const training = trainingOf(definition)
+  const planOf = ({ context, numLanes, threads }: Size): Plan => {
+    const sized = { ...opened, context }
+    const options = { ...draft.options, numLanes }
+    const learner = textLearnerPlan(sized, training, threads)
+    return { [draft.name]: largestTextCohortPlan({ ...draft, options, opened: sized, learner }, threads) }
+  }
+  const besides = bytesToRead(draft)
+  const room = arenaRoom(besides)
+  const isOpen = opened.folder !== null && policy.parameters.context === 0
+  const most: Size = {
+    context: isOpen ? Math.min(opened.context, CONTEXT) : opened.context,
+    numLanes: draft.options.numLanes,
+    threads: settings.threads || Math.min(availableParallelism(), NUM_SLOTS),
+  }
+  let last = most
+  for (const size of sizes(most, isOpen, settings.numLanes === 0, settings.threads === 0)) {
+    last = size
+    const plan = planOf(size)
+    const bytes = arenaBytes(plan)
+    if (bytes > room) continue
+    const isOne = (key: keyof Size) => size[key] === most[key]
+    const chosen = [
+      ...(isOpen ? [`context ${size.context} of the ${opened.context} that the model was made for`] : []),
+      ...(isOne('numLanes') ? [] : [`${size.numLanes} lanes`]),
+      ...(isOne('threads') ? [] : [`${size.threads} of ${most.threads} threads`]),
+    ]
+    return {
+      definition: {
+        ...definition,
+        policy: isOpen ? languageModel({ ...policy.parameters, context: size.context } as never) : policy,
+        settings: {
+          ...settings,
+          numLanes: size.numLanes,
+          threads: isOne('threads') ? settings.threads : size.threads,
+        },
+      },
+      threads: size.threads,
+      bytes,
+      parts: partsOf(plan[draft.name] as Plan),
+      notes:
+        chosen.length === 0 ? notes : [`${chosen.join(', ')}: what fits the ${formatBytes(room)} there are`, ...notes],
+    }
+  }
+  checkRoom(planOf(last), besides, remedyOf(draft, last))
+  throw new Error('Colonnade has a bug: what had no room has some now')
+}
+
+/** Learning rates as numbers, and those of a loaded model in words. */
+function withRates(
+  given: TextRunDefinition,
+  { opened: { folder, adapter } }: TextDraft,
+): { definition: TextRunDefinition; notes: string[] } {
+  const trained = { isLoaded: folder !== null, adapter }
+  const told: string[] = []
+  const rateOf = (rate: number | null, rates: DefaultRates, of: string): number => {
+    const learningRate = learningRateOf(rate, rates, trained)
+    if (rate === null && trained.isLoaded) told.push(`${learningRate} of ${of}`)
+    return learningRate
+  }
+  const reinforced =
+    given.rl && rl({ ...given.rl.parameters, learningRate: rateOf(given.rl.settings.learningRate, rlRates, 'updates') })
+  const supervised =
+    given.sft &&
+    sft({
+      ...given.sft.parameters,
+      learningRate: rateOf(given.sft.settings.learningRate, sftRates, 'supervised steps'),
+    })
+  const notes =
+    told.length === 0
+      ? []
+      : [`learning rate ${told.join(', ')}: as the field trains ${adapter ? 'adapters' : 'loaded models'}`]
+  return { definition: { ...given, sft: supervised, rl: reinforced }, notes }
+}
+
+function trainingOf({ sft, rl }: TextRunDefinition): TextTraining {
+  return { ...(sft === null ? {} : { sft }), ...(rl === null ? {} : { rl }) }
+}
+
+/** Sizes from the largest down, in the order in which they are tried. What is not open stays. */
+function* sizes(most: Size, isContextOpen: boolean, areLanesOpen: boolean, areThreadsOpen: boolean): Generator<Size> {
+  for (const least of LEAST) {
+    for (const threads of areThreadsOpen ? halves(most.threads, 1) : [most.threads]) {
+      for (const context of isContextOpen ? halves(most.context, least.context) : [most.context]) {
+        for (const numLanes of areLanesOpen ? halves(most.numLanes, least.numLanes) : [most.numLanes]) {
+          yield { context, numLanes, threads }
+        }
+      }
+    }
+  }
+}
+
+/** A number, its half, the half of that, …, down to `least`; the number itself where it is less. */
+function halves(number: number, least: number): number[] {
+  const list = [number]
+  while (list.at(-1)! / 2 >= least) list.push(Math.floor(list.at(-1)! / 2))
+  return list
+}
+
+/** Bytes by what they are for, those of all threads together, the largest first. */
+function partsOf(plan: Plan): Record<string, number> {
+  const names: readonly (readonly [RegExp, string])[] = [
+    [/^(weights|quantized|adapter)\b/, 'weights'],
+    [/^learner\.optimizer\b/, 'optimizer'],
+    [/^learner\.gradient\b/, 'gradients'],
+    [/^learner\.reference\b/, 'reference'],
+    [/^learner\.packed\b/, 'activations'],
+    [/^decoder\.cache\b/, 'cache'],
+    [/./, 'the rest'],
+  ]
+  const parts: Record<string, number> = {}
+  for (const { name, bytes } of listColumns(plan)) {
+    const [, part] = names.find(([pattern]) => pattern.test(name))!
+    parts[part] = (parts[part] ?? 0) + bytes
+  }
+  return Object.fromEntries(Object.entries(parts).sort(([, a], [, b]) => b - a))
+}
+
+/** The keys that make a plan smaller, as they stand. */
+function remedyOf(
+  { opened: { folder, adapter, isQuantized } }: TextDraft,
+  { context, numLanes, threads }: Size,
+): string {
+  const ways = [`languageModel.context (now ${context})`, `numLanes (${numLanes})`, `threads (${threads})`]
+  const frozen = 'or an adapter in place of all weights (languageModel.loraRank)'
+  const last =
+    adapter === null ? frozen : isQuantized ? 'or a lower languageModel.loraRank' : 'or languageModel.quantize=true'
+  const sizes = folder === null ? ', languageModel.width and layers' : ''
+  return `less of ${ways.join(', ')}${sizes}, ${last}`
+}
