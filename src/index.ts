@@ -328,6 +328,7 @@ export {
   validateLogprobImplementation,
 } from './training/text/logprob-validator.ts'
 export type { RlMetrics, TextMetrics } from './training/text/metrics.ts'
+export type { TextRunPlan } from './training/text/plan.ts'
 export {
   configureTextRun,
   findTextEnvironment,

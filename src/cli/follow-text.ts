@@ -1,7 +1,18 @@
 /** The training of a language model with somebody watching: progress, Ctrl-C, and what came of it. */
-import { formatBytes, type TextMetrics, type TextRun, type TextRunSummary } from '../index.ts'
+import { formatBytes, type TextMetrics, type TextRun, type TextRunPlan, type TextRunSummary } from '../index.ts'
 import { interruption } from './follow.ts'
 import { group, progressLine } from './progress.ts'
+
+/** Says what a run will take of the memory and what was chosen for it, before weights are read. */
+export function tellPlan(quiet: boolean): (plan: TextRunPlan) => void {
+  return ({ bytes, parts, notes }) => {
+    if (quiet) return
+    const largest = Object.entries(parts).slice(0, 4)
+    const words = largest.map(([name, size]) => `${name} ${formatBytes(size)}`).join(', ')
+    process.stderr.write(`plan: ${formatBytes(bytes)} (${words})\n`)
+    for (const note of notes) process.stderr.write(`${note}\n`)
+  }
+}
 
 /** Trains the run to its end, or until Ctrl-C: then it ends after the tick, writes a checkpoint and says how to go on. */
 export async function followText(

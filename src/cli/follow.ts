@@ -87,3 +87,8 @@ function describe(summary: RunSummary, threshold: number | null): string {
   )
   return lines.join('\n')
 }
+
+/** Says what a user should know before a run goes on. */
+export function tellWarnings(warnings: readonly string[]): void {
+  for (const warning of warnings) console.error(`colonnade: warning: ${warning}`)
+}

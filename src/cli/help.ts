@@ -54,7 +54,10 @@ ${table(new Map(Object.entries(generateKeys)))}`
 }
 
 async function keysOf(environment: string, words: readonly string[]): Promise<ReadonlyMap<string, Setting>> {
-  if (await isTextEnvironment(environment)) return textRunKeys(await findTextEnvironment(environment))
+  if (await isTextEnvironment(environment)) {
+    const given = words.filter((word) => word.includes('=')).map((word) => word.split('=', 2) as [string, string])
+    return textRunKeys(await findTextEnvironment(environment), Object.fromEntries(given))
+  }
   const policy = words.find((word) => word.startsWith('policy='))?.slice('policy='.length)
   return runKeys(await findEnvironment(environment), policy === undefined ? undefined : await findPolicy(policy))
 }

@@ -98,12 +98,14 @@ export async function planTextRun(given: TextRunDefinition): Promise<TextRunPlan
   const isOpen = opened.folder !== null && policy.parameters.context === 0
   const most: Size = {
     context: isOpen ? Math.min(opened.context, CONTEXT) : opened.context,
-    numLanes: draft.options.numLanes,
+    // Who only learns from examples talks to nobody.
+    numLanes: settings.numLanes || (given.rl === null ? 1 : LANES),
     threads: settings.threads || Math.min(availableParallelism(), NUM_SLOTS),
   }
-  let last = most
-  for (const size of sizes(most, isOpen, settings.numLanes === 0, settings.threads === 0)) {
-    last = size
+  const tried = [...sizes(most, isOpen, settings.numLanes === 0, settings.threads === 0)]
+  const least = tried.at(-1)!
+  checkRoom(planOf(least), besides, remedyOf(draft, least))
+  for (const size of tried) {
     const plan = planOf(size)
     const bytes = arenaBytes(plan)
     if (bytes > room) continue
@@ -130,8 +132,7 @@ export async function planTextRun(given: TextRunDefinition): Promise<TextRunPlan
         chosen.length === 0 ? notes : [`${chosen.join(', ')}: what fits the ${formatBytes(room)} there are`, ...notes],
     }
   }
-  checkRoom(planOf(last), besides, remedyOf(draft, last))
-  throw new Error('Colonnade has a bug: what had no room has some now')
+  throw new Error('Colonnade has a bug: what had room has none now')
 }
 
 /** Learning rates as numbers, and those of a loaded model in words. */
@@ -161,7 +162,8 @@ function withRates(
   return { definition: { ...given, sft: supervised, rl: reinforced }, notes }
 }
 
-function trainingOf({ sft, rl }: TextRunDefinition): TextTraining {
+/** What a run's trainer does. */
+export function trainingOf({ sft, rl }: TextRunDefinition): TextTraining {
   return { ...(sft === null ? {} : { sft }), ...(rl === null ? {} : { rl }) }
 }
 

@@ -39,9 +39,17 @@ const presets: Readonly<Record<string, Partial<TextPreset>>> = {
 /** They were tuned, and are tested, with Adam's ε of openai/baselines. */
 const EPSILON = 1e-5
 
-/** What is known to work for a text environment; nothing, where nothing is known. */
-export function textPresetOf(environment: string): TextPreset {
-  if (!Object.hasOwn(presets, environment)) return untuned
-  const preset = { ...untuned, ...presets[environment] }
-  return { ...preset, sft: { ...preset.sft, epsilon: EPSILON }, rl: { ...preset.rl, epsilon: EPSILON } }
+/**
+ * What a run uses where the user says nothing, who has given these keys: for a new model what is known to work for the text
+ * environment, if anything is. A model that was loaded can talk already, so it takes no supervised steps unless their keys
+ * are given, and as many lanes as fit; the rest are the settings' own defaults, which are the field's.
+ */
+export function textPresetOf(environment: string, given: Readonly<Record<string, string>> = {}): TextPreset {
+  const known = Object.hasOwn(presets, environment) ? { ...untuned, ...presets[environment] } : untuned
+  if (given['languageModel.folder']) {
+    const isSupervised = Object.keys(given).some((key) => key.startsWith('sft.'))
+    return { ...untuned, run: { mode: isSupervised ? 'sft+rl' : 'rl' }, environment: known.environment }
+  }
+  if (known === untuned) return untuned
+  return { ...known, sft: { ...known.sft, epsilon: EPSILON }, rl: { ...known.rl, epsilon: EPSILON } }
 }

@@ -3,7 +3,6 @@
  * (Arrow files, one an update), and at its end `model/`, `summary.json` and `learning-curve.svg`. With an adapter there is
  * `adapter/` instead of `model/`, as it was at the newest checkpoint.
  */
-import { availableParallelism } from 'node:os'
 import { join } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import { lossSettings } from '../../algorithms/losses.ts'
@@ -18,7 +17,7 @@ import {
 } from '../../environments/text.ts'
 import { InputError, show, unknownWord } from '../../errors.ts'
 import { readText, writeWhole } from '../../files.ts'
-import { bestKernelBuild, NUM_SLOTS } from '../../kernels/bind.ts'
+import { bestKernelBuild } from '../../kernels/bind.ts'
 import { saveTransformer } from '../../policies/transformer/folder.ts'
 import { saveLora } from '../../policies/transformer/lora-folder.ts'
 import {
@@ -50,6 +49,7 @@ import {
 } from '../run-folder.ts'
 import { dataset } from './dataset-environment.ts'
 import type { TextMetrics } from './metrics.ts'
+import { planTextRun, type TextRunPlan, trainingOf } from './plan.ts'
 import { textPresetOf } from './presets.ts'
 import { createTextTrainer, type TextTrainer } from './trainer.ts'
 
@@ -61,7 +61,7 @@ export const textRunSettings = {
     ['sft', 'rl', 'sft+rl'],
     'supervised fine-tuning, reinforcement learning, or one after the other',
   ),
-  numLanes: whole(64, 'conversations side by side', { min: 1 }),
+  numLanes: whole(0, 'conversations side by side; 0: 64, or as many as there is memory for', { min: 0 }),
   checkpointEvery: whole(50, 'steps and updates between checkpoints; one is always written at the end', { min: 1 }),
   checkpointsKept: whole(3, 'how many checkpoints stay', { min: 1 }),
   tooLong: choice(
@@ -185,9 +185,12 @@ function isModulePath(name: string): boolean {
   return /\.(mjs|js|ts)$/.test(name)
 }
 
-/** Every key that a run of this text environment takes, with its default. */
-export function textRunKeys(factory: TextEnvironmentFactory): ReadonlyMap<string, Setting> {
-  const preset = textPresetOf(factory.id)
+/** Every key that a run of this text environment takes, with its default for a user who has given these `key=value` texts. */
+export function textRunKeys(
+  factory: TextEnvironmentFactory,
+  given: Readonly<Record<string, string>> = {},
+): ReadonlyMap<string, Setting> {
+  const preset = textPresetOf(factory.id, given)
   const keys = new Map<string, Setting>()
   const add = (prefix: string, settings: Settings, tuned: Readonly<Record<string, SettingValue>> = {}): void => {
     for (const [key, setting] of Object.entries(settings)) {
@@ -213,7 +216,7 @@ export async function configureTextRun(
   overrides: Readonly<Record<string, string>>,
 ): Promise<TextRunDefinition> {
   const factory = await findTextEnvironment(id)
-  const keys = textRunKeys(factory)
+  const keys = textRunKeys(factory, overrides)
   const given = new Map<string, SettingValue>()
   for (const [key, text] of Object.entries(overrides)) {
     const setting = keys.get(key)
@@ -228,8 +231,13 @@ export async function configureTextRun(
         .map(([key, setting]) => [key.slice(prefix.length), given.has(key) ? given.get(key)! : setting.default]),
     )
   const settings = resolveSettings('run', textRunSettings, part('') as never)
+  refuseUnused(settings.mode, [...given.keys()])
   const environment = factory(part('environment.') as never)
-  const lossGiven = { maxLength: environment.maxTokens, ...textPresetOf(factory.id).loss, ...part('loss.', true) }
+  const lossGiven = {
+    maxLength: environment.maxTokens,
+    ...textPresetOf(factory.id, overrides).loss,
+    ...part('loss.', true),
+  }
   const reinforced = settings.mode === 'sft' ? null : rl({ ...part('rl.'), lossSettings: lossGiven } as never)
   const needsCritic = reinforced?.loss.settings.advantage === 'critic' && !given.has('languageModel.critic')
   return {
@@ -241,11 +249,20 @@ export async function configureTextRun(
   }
 }
 
+/** Refuses keys of a phase that the mode leaves out. */
+function refuseUnused(mode: (typeof textRunSettings)['mode']['default'], given: readonly string[]): void {
+  const prefixes = mode === 'rl' ? ['sft.'] : mode === 'sft' ? ['rl.', 'loss.'] : []
+  const unused = given.find((key) => prefixes.some((prefix) => key.startsWith(prefix)))
+  if (unused === undefined) return
+  const wanted = mode === 'rl' ? 'sft or sft+rl' : 'rl or sft+rl'
+  throw new InputError('mode', `${mode}, with ${unused}`, `${wanted}, or no such key`)
+}
+
 /** A training of a language model with its folder, which is this process's until the training has ended. */
 export class TextRun {
   readonly definition: TextRunDefinition
   readonly trainer: TextTrainer
-  /** What a user should be told: set when a resumed run differs in what decides its bits. */
+  /** What a user should be told: what of a model's files was left out, and where a resumed run differs in what decides its bits. */
   readonly warnings: readonly string[]
   readonly #files: RunFolder
 
@@ -430,16 +447,22 @@ function mean(values: readonly number[]): number {
 }
 
 /**
- * Begins a run in a new folder; `runs/<environment>-<n>` with the lowest free number if none is given.
+ * Begins a run in a new folder; `runs/<environment>-<n>` with the lowest free number if none is given. What the settings leave
+ * open is chosen as `planTextRun` says, and told to `onPlan` before any weight is read.
  * @throws InputError if the settings do not fit, the folder holds anything, or it cannot be written.
  */
-export async function startTextRun(definition: TextRunDefinition, out?: string): Promise<TextRun> {
+export async function startTextRun(
+  given: TextRunDefinition,
+  out?: string,
+  onPlan: (plan: TextRunPlan) => void = () => {},
+): Promise<TextRun> {
   if (out !== undefined) await refuseOccupied(out)
-  const trainer = await textRunTrainer(definition) // Before anything is written: settings may be refused here.
+  // Before anything is written: settings may be refused here, and sizes before weights are read.
+  const { definition, trainer } = await textRunTrainer(given, onPlan)
   const files = await RunFolder.claim(definition.environment.id.replaceAll('/', '-'), out)
   return files.unlessFails(async () => {
     await files.writeConfig(configOf(files.path, definition))
-    return new TextRun(files, definition, trainer)
+    return new TextRun(files, definition, trainer, trainer.cohort.notes)
   })
 }
 
@@ -490,16 +513,17 @@ function overridden(definition: TextRunDefinition, given: ReadonlyMap<string, Se
 export async function resumeTextRun(
   folder: string,
   { from, settings: texts = {}, ...trust }: ResumeOptions = {},
+  onPlan: (plan: TextRunPlan) => void = () => {},
 ): Promise<TextRun> {
   const former = await openTextRun(folder, trust)
   const given = readOverrides(resumedKeys(former), texts)
-  const definition = overridden(former, given)
+  const asked = overridden(former, given)
   const files = await RunFolder.take(folder)
   return files.unlessFails(async () => {
-    const trainer = await textRunTrainer(definition)
+    const { definition, trainer } = await textRunTrainer(asked, onPlan)
     const hasCheckpoint = from !== undefined || (await listCheckpoints(folder)).length > 0
-    const warnings = hasCheckpoint ? [...(await trainer.restore(folder, from))] : []
-    if (given.size > 0) await files.writeConfig(configOf(files.path, definition))
+    const warnings = [...trainer.cohort.notes, ...(hasCheckpoint ? await trainer.restore(folder, from) : [])]
+    if (given.size > 0) await files.writeConfig(configOf(files.path, asked))
     const { moves, sftSteps, rlUpdates } = trainer
     const lines = { key: 'move', last: moves, count: sftSteps + rlUpdates }
     const younger = { ...lines, checkpoint: moves, tables: 'trajectories', update: rlUpdates }
@@ -547,7 +571,15 @@ export async function openTextRun(folder: string, trust: ModuleTrust = {}): Prom
   }
 }
 
-async function textRunTrainer({ environment, policy, sft, rl, settings }: TextRunDefinition): Promise<TextTrainer> {
+/** Plans a run, and then makes its trainer. */
+async function textRunTrainer(
+  given: TextRunDefinition,
+  onPlan: (plan: TextRunPlan) => void,
+): Promise<{ definition: TextRunDefinition; trainer: TextTrainer }> {
+  const plan = await planTextRun(given)
+  onPlan(plan)
+  const { definition, threads } = plan
+  const { environment, policy, rl, settings } = definition
   const { numLanes, seed, tooLong, cutTurn, rewardReduction } = settings
   const kernels = settings.kernels === 'best' ? bestKernelBuild() : settings.kernels
   const { groupSize = 1, temperature = 1, topK = 0, topP = 1, minP = 0 } = rl?.settings ?? {}
@@ -564,8 +596,7 @@ async function textRunTrainer({ environment, policy, sft, rl, settings }: TextRu
     cutTurn,
     rewardReduction,
   })
-  const threads = settings.threads || Math.min(availableParallelism(), NUM_SLOTS)
-  return createTextTrainer(world, { ...(sft === null ? {} : { sft }), ...(rl === null ? {} : { rl }) }, { threads })
+  return { definition, trainer: createTextTrainer(world, trainingOf(definition), { threads }) }
 }
 
 /** A definition's record; built-ins are found by their id wherever Colonnade is installed. */
