@@ -164,5 +164,6 @@ describe('the plan of a run', () => {
     expect(resumed.definition.policy.parameters).toEqual(started.definition.policy.parameters)
     expect(plans[1]).toBe(plans[0])
     expect(resumed.trainer.world.arena.bytes).toBe(plans[0])
+    await resumed.train()
   })
 })
