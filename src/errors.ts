@@ -66,6 +66,14 @@ export function nearest(word: string, candidates: readonly string[]): string | u
   return best
 }
 
+/** The nearest candidate, if it is so near that it may be meant. */
+export function similar(word: string, candidates: readonly string[]): string | undefined {
+  const near = nearest(word, candidates)
+  if (near === undefined) return undefined
+  const isNear = near.startsWith(word) || editDistance(word.toLowerCase(), near.toLowerCase()) <= (word.length + 1) / 2
+  return isNear ? near : undefined
+}
+
 function editDistance(a: string, b: string): number {
   let previous = Array.from({ length: b.length + 1 }, (_, j) => j)
   for (let i = 1; i <= a.length; i++) {
@@ -85,11 +93,8 @@ function editDistance(a: string, b: string): number {
  */
 export function unknownWord(subject: string, word: unknown, valid: readonly string[]): InputError {
   if (typeof word !== 'string') return new InputError(subject, show(word), `one of ${valid.join(', ')}`)
-  const near = nearest(word, valid)
-  const isNear =
-    near !== undefined &&
-    (near.startsWith(word) || editDistance(word.toLowerCase(), near.toLowerCase()) <= (word.length + 1) / 2)
-  const hint = isNear ? ` (did you mean ${show(near)}?)` : ''
+  const near = similar(word, valid)
+  const hint = near === undefined ? '' : ` (did you mean ${show(near)}?)`
   const expected = valid.length === 0 ? 'none: there are none to choose from' : `one of ${valid.join(', ')}${hint}`
   return new InputError(subject, show(word), expected)
 }

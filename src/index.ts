@@ -42,6 +42,7 @@ export { downloadDataset, type SplitOptions } from './datasets/hub-dataset.ts'
 export {
   type DatasetOptions,
   loadDatasetWithAnswers,
+  loadExamples,
   loadRlPrompts,
   loadSftDataset,
   type SftExample,

@@ -1,5 +1,5 @@
 /** What a row of a dataset must be to serve as an example; errors say where the row stands. */
-import type { Message } from '../environments/text.ts'
+import { isMessage, type Message } from '../environments/text.ts'
 import { InputError, show } from '../errors.ts'
 
 /** A row as a prompt: a text, or messages, that say something. @throws InputError for what is neither. */
@@ -20,9 +20,10 @@ export function messagesOf(value: unknown, place: string): readonly Message[] {
     const got = Array.isArray(value) ? 'no message' : value === undefined || value === null ? 'none' : show(value)
     throw new InputError(place, got, 'one or more messages')
   }
-  value.forEach((message: Partial<Message> | null, i) => {
-    const isMessage = typeof message?.role === 'string' && message.role !== '' && typeof message.content === 'string'
-    if (!isMessage) throw new InputError(`${place}[${i}]`, show(message), 'a message with role and content, as texts')
+  value.forEach((message: unknown, i) => {
+    if (isMessage(message)) return
+    const expected = 'a message with role and content, as texts; content may be null where there are tool_calls'
+    throw new InputError(`${place}[${i}]`, show(message), expected)
   })
   return value
 }

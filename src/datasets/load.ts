@@ -1,6 +1,6 @@
 /** Datasets from files, or from the Hugging Face hub, as examples: what conversations begin with, and what supervised fine-tuning learns. */
 import type { Example, Message } from '../environments/text.ts'
-import { InputError, show, unknownWord } from '../errors.ts'
+import { InputError, show, similar, unknownWord } from '../errors.ts'
 import { checkLimit, messagesOf, promptOf, textOf } from './example.ts'
 import type { SplitOptions } from './hub-dataset.ts'
 import { type DatasetRow, readRows } from './rows.ts'
@@ -26,6 +26,7 @@ type PromptColumn = (typeof PROMPT_COLUMNS)[number]
 export async function loadRlPrompts(path: string, options: DatasetOptions<PromptColumn> = {}): Promise<Example[]> {
   const examples: Example[] = []
   for await (const { place, row } of limited(path, options, PROMPT_COLUMNS)) {
+    checkColumns(row, ['prompt'], place, options)
     const { prompt, answer, ...others } = row
     const hasAnswer = answer !== undefined && answer !== null
     examples.push({
@@ -47,6 +48,7 @@ export async function loadDatasetWithAnswers(
 ): Promise<(Example & { readonly answer: string })[]> {
   const examples: (Example & { readonly answer: string })[] = []
   for await (const { place, row } of limited(path, options, PROMPT_COLUMNS)) {
+    checkColumns(row, PROMPT_COLUMNS, place, options)
     examples.push({
       ...row,
       prompt: promptOf(row.prompt, `${place}, ${named('prompt', options)}`),
@@ -101,12 +103,84 @@ function schemaOf(row: Readonly<Record<string, unknown>>, place: string, { colum
     (schema) => schema.every(isThere) && meant.every((column) => (schema as readonly string[]).includes(column)),
   )
   if (found.length === 1) return found[0]!
+  if (found.length === 0) throw noSchema(row, SFT_SCHEMAS.flat(), place, { columns })
   const there = `the columns ${Object.keys(row).filter(isThere).join(', ')}`
-  const expected = 'text, messages, or prompt and completion; columns says what they are called'
-  throw new InputError(place, found.length === 0 ? there : `${there}, of several schemas`, expected)
+  throw new InputError(place, `${there}, of several schemas`, `${EXPECTED}; columns says which is meant`)
 }
 
-function conversationOf(value: unknown, place: string): readonly Message[] {
+const EXPECTED = 'text, messages, or prompt and completion'
+
+/** The error of a row that has none of the columns that are wanted: with those that it has, and which of them may be meant. */
+function noSchema<Column extends string>(
+  row: Readonly<Record<string, unknown>>,
+  wanted: readonly Column[],
+  place: string,
+  options: Pick<DatasetOptions<Column>, 'columns'>,
+): InputError {
+  const there = Object.keys(row).filter((name) => row[name] !== undefined && row[name] !== null)
+  const hints = wanted.flatMap((column) => {
+    const near = there.includes(column) ? undefined : similar(named(column, options), there)
+    return near === undefined ? [] : [`${show(near)} for ${column}`]
+  })
+  const hint = hints.length === 0 ? '' : ` (did you mean ${hints.join(', ')}?)`
+  const expected = `${EXPECTED}; columns says what they are called${hint}`
+  return new InputError(place, `the columns ${there.join(', ')}`, expected)
+}
+
+/** Throws for a row that has not these columns at all, by the names that the file has for them, and names the nearest. */
+function checkColumns<Column extends string>(
+  row: Readonly<Record<string, unknown>>,
+  wanted: readonly Column[],
+  place: string,
+  options: DatasetOptions<Column>,
+): void {
+  const there = Object.keys(row).filter((name) => row[name] !== undefined)
+  const missing = wanted.find((column) => row[column] === undefined)
+  if (missing === undefined) return
+  throw unknownWord(`${place}, column`, named(missing, options), there)
+}
+
+/** An example to learn as conversations begin with it: a text is the answer to nothing, a conversation a prompt that is whole. */
+export function exampleOf(example: SftExample): Example {
+  if ('text' in example) return { prompt: '', answer: example.text }
+  if (!('messages' in example)) return example
+  const end = example.messages.findLastIndex(({ role }) => role === 'assistant')
+  return { prompt: example.messages.slice(0, end + 1) } // Behind it there is nothing to learn.
+}
+
+const EXAMPLE_COLUMNS = ['prompt', 'answer', 'completion', 'messages', 'text'] as const
+type ExampleColumn = (typeof EXAMPLE_COLUMNS)[number]
+
+/**
+ * The examples of a dataset, for whatever training: prompts with their answers, as `loadRlPrompts` reads them, or with a
+ * `completion` in the answer's place; conversations (`messages`), or texts (`text`), to learn. The first row decides which.
+ * @throws InputError with the place of a row that is none of them, which names the nearest columns; for a column that is
+ * named and no row has; and as `readRows` does.
+ */
+export async function loadExamples(path: string, options: DatasetOptions<ExampleColumn> = {}): Promise<Example[]> {
+  const examples: Example[] = []
+  let kind: ExampleColumn | undefined
+  for await (const { place, row } of limited(path, options, EXAMPLE_COLUMNS)) {
+    const isThere = (column: ExampleColumn) => row[column] !== undefined && row[column] !== null
+    const at = (column: ExampleColumn) => `${place}, ${named(column, options)}`
+    kind ??= (['prompt', 'messages', 'text'] as const).find(isThere)
+    if (kind === undefined) throw noSchema(row, EXAMPLE_COLUMNS, place, options)
+    checkColumns(row, [kind], place, options)
+    if (kind === 'text') examples.push(exampleOf({ text: textOf(row.text, at('text')) }))
+    else if (kind === 'messages') examples.push(exampleOf({ messages: conversationOf(row.messages, at('messages')) }))
+    else {
+      const { prompt: given, answer, ...others } = row
+      const prompt = promptOf(given, at('prompt'))
+      if (isThere('answer')) examples.push({ ...others, prompt, answer: answerOf(answer, at('answer')) })
+      else if (!isThere('completion')) examples.push({ ...others, prompt })
+      else examples.push({ ...others, prompt, answer: completionOf(row.completion, prompt, at('completion')) })
+    }
+  }
+  return examples
+}
+
+/** Messages of which the assistant says some. @throws InputError for what is none. */
+export function conversationOf(value: unknown, place: string): readonly Message[] {
   const messages = messagesOf(value, place)
   if (messages.some(({ role }) => role === 'assistant')) return messages
   throw new InputError(place, `roles ${show(messages.map(({ role }) => role))}`, 'something that the assistant says')
@@ -137,10 +211,13 @@ async function* limited<Column extends string>(
     if (!(known as readonly string[]).includes(name)) throw unknownWord('columns', name, known)
   }
   const theirs = new Set(ours.flat())
+  const seen = new Set<string>()
   let count = 0
   for await (const { place, row } of readRows(path, source)) {
+    for (const name of Object.keys(row)) seen.add(name)
     const kept = Object.entries(row).filter(([name]) => !theirs.has(name))
     yield { place, row: Object.fromEntries([...kept, ...ours.map(([name, from]) => [name, row[from]])]) }
-    if (++count === limit) return
+    if (++count === limit) break
   }
+  for (const [, from] of ours) if (!seen.has(from)) throw unknownWord(`${path}, column`, from, [...seen])
 }

@@ -58,6 +58,13 @@ function promptOf({ environment, tokenizer, maxTokens }: ExampleReader, index: n
   const subject = `${environment.id}, example ${index}`
   const example = environment.example(index)
   const ids = promptIds(tokenizer, example, subject)
+  const { prompt, answer } = example
+  const isLesson =
+    prompt === '' ? answer !== undefined : typeof prompt !== 'string' && prompt.at(-1)!.role === 'assistant'
+  if (isLesson) {
+    const got = prompt === '' ? 'a text without a prompt' : 'a conversation in which the assistant has the last word'
+    throw new InputError(subject, got, 'something to answer: what is said already can be learned (mode=sft)')
+  }
   const { maxTokens: budget = maxTokens } = example
   if (!(Number.isSafeInteger(budget) && budget >= 1)) {
     throw new InputError(`${subject}, maxTokens`, show(budget), 'a whole number ≥ 1')

@@ -132,13 +132,13 @@ describe('prompts for reinforcement learning', () => {
       { prompt: 'a', level: 3 },
       { prompt: 'b', answer: '7', tags: ['x'] },
     ])
-    await expect(loadDatasetWithAnswers(path)).rejects.toThrow(/:1, answer: got none/)
+    await expect(loadDatasetWithAnswers(path)).rejects.toThrow(/:1, column: got "answer"/)
   })
 
   test.each<[string, RegExp]>([
     ['', /rows\.jsonl: got no row, expected at least one/],
     ['\n\n', /rows\.jsonl: got no row/],
-    ['{"question": "a"}', /:1, prompt: got none/],
+    ['{"question": "a"}', /:1, column: got "prompt", expected one of question/],
     ['{"prompt": "a"}\n{"prompt": null}', /:2, prompt: got none/],
     ['{"prompt": "a"}\n{"prompt": "b"', /:2: got .*expected a line of JSON/],
     ['{"prompt": "a"}\n["b"]', /:2: got \["b"\], expected an object/],

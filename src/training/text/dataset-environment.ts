@@ -2,7 +2,7 @@
  * A text environment whose examples are those of a file or of a dataset of the hub, and whose reward is one that the registry
  * knows by its id.
  */
-import { loadRlPrompts } from '../../datasets/load.ts'
+import { loadExamples } from '../../datasets/load.ts'
 import { defineTextEnvironment } from '../../environments/text.ts'
 import { InputError, show, unknownWord } from '../../errors.ts'
 import { getRewardFunction } from '../../rewards/registry.ts'
@@ -18,6 +18,9 @@ const settings = {
   split: text('', 'of a dataset of the hub; empty: train'),
   prompt: text('prompt', 'what the file calls its prompts: texts, or lists of messages'),
   answer: text('answer', 'what the file calls the right answers, where it has them'),
+  completion: text('completion', 'what the file calls completions, which are learned where there are no answers'),
+  messages: text('messages', 'what the file calls whole conversations, to learn where there are no prompts'),
+  text: text('text', 'what the file calls texts, to learn where there are neither'),
   limit: whole(0, 'rows that are read, at most; 0: all', { min: 0 }),
   reward: text('accuracy', 'id of the reward of an answer'),
   rewardSettings: words(
@@ -30,7 +33,8 @@ const settings = {
 } satisfies Settings
 
 /**
- * Examples from a file or a dataset of the hub, answered in one turn. A reward that fails is unknown, with its reason.
+ * Examples from a file or a dataset of the hub, answered in one turn. A reward that fails is unknown, with its reason. Rows of
+ * whole conversations or of texts have no prompt to answer: supervised fine-tuning learns them.
  * @example colonnade train text/dataset environment.path=sums.jsonl environment.reward=mathAccuracy
  * @example colonnade train text/dataset … environment.reward=remote environment.rewardSettings=url=http://127.0.0.1:8000
  */
@@ -38,7 +42,7 @@ export const dataset = defineTextEnvironment({
   id: 'text/dataset',
   module: import.meta.url,
   settings,
-  make: ({ path, subset, split, prompt, answer, limit, reward, rewardSettings, retries, timeoutMs, maxTokens }) => {
+  make: ({ path, subset, split, limit, reward, rewardSettings, retries, timeoutMs, maxTokens, ...names }) => {
     const made = rewardOf(reward, rewardSettings)
     const judged = withPolicy(made, { retries, timeoutMs })
     return {
@@ -51,9 +55,9 @@ export const dataset = defineTextEnvironment({
       async open() {
         if (path === '')
           throw new InputError('text/dataset path', 'nothing', 'a file, like environment.path=sums.jsonl')
-        const columns = { prompt, answer }
+        const columns = Object.fromEntries(Object.entries(names).filter(([ours, theirs]) => ours !== theirs))
         const part = { ...(subset === '' ? {} : { subset }), ...(split === '' ? {} : { split }) }
-        const examples = await loadRlPrompts(path, { columns, ...part, ...(limit === 0 ? {} : { limit }) })
+        const examples = await loadExamples(path, { columns, ...part, ...(limit === 0 ? {} : { limit }) })
         if (examples.length === 0) throw new InputError(path, 'no example', 'at least one')
         return { numExamples: examples.length, example: (index: number) => examples[index]! }
       },
