@@ -6,6 +6,7 @@
 import { InputError, show } from './errors.ts'
 import { readWhole, writeWhole } from './files.ts'
 import { narrowBf16, narrowF16, widenBf16, widenF16 } from './half.ts'
+import { brokenSeal, checkSeal, SEAL_KEY, sealOf, sealText } from './seal.ts'
 
 const ELEMENT_BYTES = {
   ...{ F64: 8, I64: 8, U64: 8 },
@@ -67,6 +68,8 @@ const ARRAYS = {
 const METADATA = '__metadata__'
 /** As in Python's reader: no model has more to say, and a wrong length is found before its JSON is parsed. */
 const HEADER_BYTES_MAX = 100_000_000
+/** The shortest entry of a tensor has 51 bytes and three brackets; a header of brackets alone would fill the memory. */
+const BYTES_PER_BRACKET = 16
 
 /**
  * A tensor of these elements. `shape` is a list of one side and `type` that of the array unless given; a Float32Array may
@@ -126,7 +129,8 @@ export async function readSafetensors(from: string | Uint8Array): Promise<Safete
 }
 
 /**
- * Writes a safetensors file, which appears at once and whole.
+ * Writes a safetensors file, which appears at once and whole. Its metadata have a checksum of it (`colonnade.sha256`), which
+ * reading compares.
  * @throws InputError for two tensors of one name, metadata that are not texts, or a place that cannot be written.
  * @example await writeSafetensors('w.safetensors', [tensorOf('weight', weight, [64, 2])], { made: 'today' })
  */
@@ -135,7 +139,9 @@ export async function writeSafetensors(
   tensors: Iterable<Tensor>,
   metadata: Readonly<Record<string, string>> = {},
 ): Promise<void> {
-  await writeWhole(path, encodeSafetensors([...tensors], metadata))
+  const list = [...tensors]
+  const sealed = (checksum?: string) => encodeSafetensors(list, { ...metadata, [SEAL_KEY]: sealText(checksum) })
+  await writeWhole(path, sealed(await sealOf(sealed()))) // The same bytes twice, but for the checksum.
 }
 
 /**
@@ -171,10 +177,14 @@ export function encodeSafetensors(
 /**
  * The tensors of a file, by name, as views of its bytes. `subject` names the file in errors.
  * @throws InputError where the file is cut short or has bytes that no tensor claims, the header is too long or not a JSON
- * object or names a thing twice, a type is unknown, or offsets overlap, leave a gap, or do not fit type and shape.
+ * object or names a thing twice, a type is unknown, offsets overlap, leave a gap, or do not fit type and shape, or the file
+ * is not as its checksum says, where it has one.
  */
 export function decodeSafetensors(subject: string, file: Uint8Array): Safetensors {
   const { header, data } = readHeader(subject, file)
+  const { [SEAL_KEY]: seal, ...metadata } = (header[METADATA] ?? {}) as Record<string, string>
+  const isSealed = checkSeal(subject, file, file.byteLength - data.byteLength)
+  if (!isSealed && seal !== undefined) throw brokenSeal(subject)
   const wrong = (got: string, expected: string) => new InputError(subject, got, expected)
   const found: { tensor: Tensor; start: number; end: number }[] = []
   for (const [name, entry] of Object.entries(header)) {
@@ -212,7 +222,6 @@ export function decodeSafetensors(subject: string, file: Uint8Array): Safetensor
     next = end
   }
   if (next !== data.byteLength) throw wrong(`${data.byteLength} bytes of data`, `the ${next} bytes of its tensors`)
-  const metadata = (header[METADATA] ?? {}) as Record<string, string>
   return { tensors: new Map(found.map(({ tensor }) => [tensor.name, tensor])), metadata }
 }
 
@@ -224,6 +233,8 @@ function readHeader(subject: string, file: Uint8Array) {
   if (stated > HEADER_BYTES_MAX) throw wrong(`a header of ${stated} bytes, above the ${HEADER_BYTES_MAX} allowed`)
   const length = Number(stated)
   if (length > file.byteLength - 8) throw wrong(`a header of ${length} bytes in a file of ${file.byteLength}`)
+  const brackets = openBrackets(file.subarray(8, 8 + length))
+  if (brackets > 8 + length / BYTES_PER_BRACKET) throw wrong(`a header with ${brackets} brackets in ${length} bytes`)
   let header: unknown
   let text: string
   try {
@@ -240,6 +251,20 @@ function readHeader(subject: string, file: Uint8Array) {
     throw wrong(`metadata ${show(metadata)} that are not texts by name`)
   }
   return { header, data: file.subarray(8 + length) }
+}
+
+/** How many brackets are opened in this JSON, outside its strings. */
+function openBrackets(json: Uint8Array): number {
+  const [quote, backslash, list, object] = [0x22, 0x5c, 0x5b, 0x7b]
+  let count = 0
+  let isString = false
+  for (let at = 0; at < json.length; at++) {
+    const byte = json[at]!
+    if (byte === quote) isString = !isString
+    else if (!isString) count += byte === list || byte === object ? 1 : 0
+    else if (byte === backslash) at++
+  }
+  return count
 }
 
 /** The first key that an object of this valid JSON has twice; JSON.parse keeps the last one silently. */

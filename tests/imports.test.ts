@@ -7,17 +7,8 @@ const root = new URL('..', import.meta.url).pathname
 
 /** What each room may import besides itself; `docs/architecture.md` shows the same table. */
 const ROOT = [
-  'space',
-  'random',
-  'errors',
-  'settings',
-  'definition',
-  'files',
-  'version',
-  'clock',
-  'half',
-  'safetensors',
-  'trust',
+  ...['space', 'random', 'errors', 'settings', 'definition', 'files', 'version', 'clock', 'half', 'safetensors'],
+  ...['trust', 'seal', 'guarded', 'workers', 'serve'],
 ]
 const TABLE: Readonly<Record<string, readonly string[]>> = {
   kernels: [],
@@ -68,6 +59,10 @@ const HEAVY = Object.keys(PACKAGES).filter((name) => !['colonnade', 'bitecs'].in
 const NODE_ROOMS = [
   'files',
   'trust',
+  'seal',
+  'guarded',
+  'workers',
+  'serve',
   'training',
   'tables',
   'cli',

@@ -2,11 +2,10 @@
 import type { Example, Message } from '../environments/text.ts'
 import { InputError, show, similar, unknownWord } from '../errors.ts'
 import { checkLimit, messagesOf, promptOf, textOf } from './example.ts'
-import type { SplitOptions } from './hub-dataset.ts'
-import { type DatasetRow, readRows } from './rows.ts'
+import { type DatasetRow, type RowOptions, readRows } from './rows.ts'
 
 /** Which rows of a file or of a dataset of the hub, and what its columns are called. */
-export interface DatasetOptions<Column extends string> extends SplitOptions {
+export interface DatasetOptions<Column extends string> extends RowOptions {
   /** What the file calls a column, where it is not our name: `{ prompt: 'question' }`. */
   readonly columns?: Readonly<Partial<Record<Column, string>>>
   /** How many rows are read, at most. */

@@ -4,6 +4,7 @@
  */
 import { InputError, show } from '../errors.ts'
 import { isThere, readWhole } from '../files.ts'
+import type { ReadLimits } from '../guarded.ts'
 import { readJsonLines } from '../tables/json-lines.ts'
 import { DATASET_ENDINGS, downloadDataset, endingOf, type SplitOptions } from './hub-dataset.ts'
 
@@ -13,9 +14,16 @@ export interface DatasetRow {
   readonly row: Readonly<Record<string, unknown>>
 }
 
+/** What is taken of a source, and how much its reading may take. */
+export interface RowOptions extends SplitOptions {
+  /** Of Arrow and Parquet files, which are read in a thread that is killed at its limits. */
+  readonly limits?: ReadLimits
+}
+
 /** Rows `from` to `to` − 1 of a file, numbered from 0. */
 interface Slice {
   readonly path: string
+  readonly limits: ReadLimits | undefined
   readonly from: number
   readonly to: number
 }
@@ -38,9 +46,9 @@ const READERS: Readonly<Record<(typeof DATASET_ENDINGS)[number], Reader>> = {
  */
 export async function* readRows(
   source: string,
-  options: SplitOptions = {},
+  { limits, ...options }: RowOptions = {},
 ): AsyncGenerator<DatasetRow, void, undefined> {
-  const slice = sliceOf(source)
+  const slice = { ...sliceOf(source), limits }
   const files = await filesOf(slice.path, options)
   let count = 0
   for await (const { place, value } of files.length === 1
@@ -60,10 +68,10 @@ function read(slice: Slice): ReturnType<Reader> {
 }
 
 /** The rows of files one after another; how many a file has, only reading it tells. */
-async function* readAll(files: readonly string[], { from, to }: Slice) {
+async function* readAll(files: readonly string[], { from, to, limits }: Slice) {
   let number = 0
   for (const path of files) {
-    for await (const row of read({ path, from: 0, to: to - number })) if (number++ >= from) yield row
+    for await (const row of read({ path, from: 0, to: to - number, limits })) if (number++ >= from) yield row
     if (number >= to) return
   }
 }
@@ -82,7 +90,7 @@ async function filesOf(path: string, options: SplitOptions): Promise<string[]> {
   throw new InputError(path, ending === '' ? 'no ending' : `.${ending}`, expected)
 }
 
-function sliceOf(source: string): Slice {
+function sliceOf(source: string): Omit<Slice, 'limits'> {
   const at = source.lastIndexOf('@[')
   if (at === -1) return { path: source, from: 0, to: Number.POSITIVE_INFINITY }
   const found = /^@\[(\d*):(\d*)\]$/.exec(source.slice(at))
@@ -115,9 +123,9 @@ async function* readJson({ path, from, to }: Slice) {
   for (let i = from; i < Math.min(to, value.length); i++) yield { place: `${path}, row ${i}`, value: value[i] }
 }
 
-async function* readArrowRows({ path, from, to }: Slice) {
-  const { arrowRows, readArrow } = await import('../tables/arrow.ts')
-  const table = await readArrow(path)
+async function* readArrowRows({ path, from, to, limits }: Slice) {
+  const { arrowRows, readArrowFiles } = await import('../tables/arrow.ts')
+  const table = await readArrowFiles([path], limits)
   const rows = await arrowRows(table)
   for (let i = from; i < Math.min(to, table.numRows); i++) {
     const place = `${path}, row ${i}`
@@ -125,37 +133,22 @@ async function* readArrowRows({ path, from, to }: Slice) {
   }
 }
 
-async function* readParquet({ path, from, to }: Slice) {
-  const { asyncBufferFromFile, parquetMetadataAsync, parquetReadObjects } = await import('hyparquet')
-  const compressors = await nodeCompressors()
-  const refuse = (cause: unknown): InputError => {
-    const { message } = cause as Error
-    return new InputError(path, message, 'a Parquet file that can be read', { cause })
-  }
-  const file = await asyncBufferFromFile(path).catch((cause) => Promise.reject(refuse(cause)))
-  const metadata = await parquetMetadataAsync(file).catch((cause) => Promise.reject(refuse(cause)))
+const PARQUET_FILE = 'a Parquet file that can be read'
+
+async function* readParquet({ path, from, to, limits }: Slice) {
+  const { readGuarded } = await import('../guarded.ts')
+  const ask = <T>(task: { rows?: [from: number, to: number] }): Promise<T> =>
+    readGuarded<T>(new URL('./parquet-worker.js', import.meta.url), path, task, PARQUET_FILE, limits)
   let first = 0
-  for (const { num_rows } of metadata.row_groups) {
-    const [rowStart, rowEnd] = [Math.max(from, first), Math.min(to, first + Number(num_rows))]
-    first += Number(num_rows)
+  for (const count of await ask<number[]>({})) {
+    const [rowStart, rowEnd] = [Math.max(from, first), Math.min(to, first + count)]
+    first += count
     if (rowStart >= rowEnd) continue
-    const options = { file, metadata, compressors, rowStart, rowEnd }
-    const rows = await parquetReadObjects(options).catch((cause) => Promise.reject(refuse(cause)))
+    const rows = await ask<Record<string, unknown>[]>({ rows: [rowStart, rowEnd] })
     for (const [i, row] of rows.entries()) {
       const place = `${path}, row ${rowStart + i}`
       yield { place, value: plain(row, place) }
     }
-  }
-}
-
-/** What hyparquet cannot decompress itself and Node can; zstd from Node 22.15 on. */
-async function nodeCompressors() {
-  const zlib = await import('node:zlib')
-  const { zstdDecompressSync } = zlib as { zstdDecompressSync?: (input: Uint8Array) => Uint8Array }
-  return {
-    GZIP: (input: Uint8Array) => zlib.gunzipSync(input),
-    BROTLI: (input: Uint8Array) => zlib.brotliDecompressSync(input),
-    ...(zstdDecompressSync === undefined ? {} : { ZSTD: zstdDecompressSync }),
   }
 }
 

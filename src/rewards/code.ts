@@ -6,9 +6,9 @@
 import type { Example } from '../environments/text.ts'
 import { InputError, show } from '../errors.ts'
 import { text, toggle, whole } from '../settings.ts'
+import { WorkerPool } from '../workers.ts'
 import type { CodeResult, CodeTask } from './interpreter.ts'
 import { defineReward, type ExcessKind, failed, type Judgement } from './reward.ts'
-import { WorkerPool } from './workers.ts'
 
 /**
  * Nanoseconds for a step after which the worker is killed: at least 20 times what the slowest programs took that were

@@ -7,12 +7,12 @@
  */
 import { InputError, show } from '../errors.ts'
 import { choice } from '../settings.ts'
+import { WorkerPool } from '../workers.ts'
 import { extractBoxedAnswer, extractFinalAnswer, normalizeMathAnswer, parseExactNumber } from './answers.ts'
 import { answerOf } from './basic.ts'
 import type { MathsTask, MathsVerdict } from './comparison.ts'
 import { isSame } from './rational.ts'
 import { defineReward, type ExcessKind, type FailureKind } from './reward.ts'
-import { WorkerPool } from './workers.ts'
 
 /** Characters of an answer that is read. */
 const MAX_LENGTH = 1000

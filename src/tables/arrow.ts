@@ -2,6 +2,7 @@
 import type * as Arrow from 'apache-arrow'
 import type { Column } from '../components/column.ts'
 import { InputError, show } from '../errors.ts'
+import type { ReadLimits } from '../guarded.ts'
 import type { Field, Table } from './table.ts'
 
 /**
@@ -22,7 +23,7 @@ export async function toArrow(table: Table): Promise<Arrow.Table> {
 
 /**
  * Writes tables of one schema as an Arrow IPC file (or stream), one record batch each, uncompressed. The file appears
- * whole or not at all.
+ * whole or not at all, and its schema's metadata have a checksum of it (`colonnade.sha256`), which `readArrow` compares.
  *
  * @throws InputError if the path cannot be written.
  */
@@ -35,30 +36,43 @@ export async function writeArrow(
   if (format !== 'file' && format !== 'stream') throw new InputError('format', show(format), 'file or stream')
   const arrow = await import('apache-arrow')
   const { writeWhole } = await import('../files.ts')
+  const { SEAL_KEY, sealOf, sealText } = await import('../seal.ts')
   const whole = table instanceof arrow.Table ? table : await toArrow(table as Table)
   const Writer = format === 'file' ? arrow.RecordBatchFileWriter : arrow.RecordBatchStreamWriter
-  await writeWhole(path, Writer.writeAll(whole) as unknown as AsyncIterable<Uint8Array>)
+  const sealed = (checksum?: string): AsyncIterable<Uint8Array> => {
+    const { fields, metadata, dictionaries, metadataVersion } = whole.schema
+    const entries = new Map([...metadata, [SEAL_KEY, sealText(checksum)]])
+    const schema = new arrow.Schema(fields, entries, dictionaries, metadataVersion)
+    const batches = whole.batches.map(({ data }) => new arrow.RecordBatch(schema, data))
+    return Writer.writeAll(new arrow.Table(schema, batches)) as unknown as AsyncIterable<Uint8Array>
+  }
+  await writeWhole(path, sealed(await sealOf(sealed()))) // The same bytes twice, but for the checksum.
 }
 
-/** Reads Arrow IPC files (or streams) of one schema as one table. Metadata that differs from file to file is joined by commas. */
+const ARROW_FILE = 'an Arrow file that can be read'
+
+/**
+ * Reads Arrow IPC files (or streams) of one schema as one table. Metadata that differs from file to file is joined by
+ * commas. A file is looked through in a thread that is killed at its
+ * limits of time and memory, so that a damaged one is an error and never holds the process up.
+ * @throws InputError for a file that cannot be read, is damaged, or is not as its checksum says, where it has one.
+ */
 export async function readArrow(...paths: string[]): Promise<Arrow.Table> {
-  const arrow = await import('apache-arrow')
-  const { readFile } = await import('node:fs/promises')
+  return readArrowFiles(paths)
+}
+
+/** As `readArrow`, with limits of one's own. */
+export async function readArrowFiles(paths: readonly string[], limits?: ReadLimits): Promise<Arrow.Table> {
+  const { readGuarded } = await import('../guarded.ts')
+  const { SEAL_KEY } = await import('../seal.ts')
+  const loading = import('apache-arrow') // While the thread starts.
   const tables: Arrow.Table[] = []
   for (const path of paths) {
-    let bytes: Uint8Array
-    try {
-      bytes = await readFile(path)
-    } catch (cause) {
-      throw new InputError(path, (cause as Error).message, 'an Arrow file that can be read', { cause })
-    }
-    try {
-      tables.push(arrow.tableFromIPC(bytes))
-    } catch (cause) {
-      throw new InputError(path, `bytes that are not Arrow (${(cause as Error).message})`, 'an Arrow IPC file', {
-        cause,
-      })
-    }
+    const entry = new URL('./arrow-worker.js', import.meta.url)
+    const bytes = await readGuarded<Uint8Array>(entry, path, {}, ARROW_FILE, limits)
+    const table = (await loading).tableFromIPC(bytes)
+    table.schema.metadata.delete(SEAL_KEY) // It is the file's, not the table's.
+    tables.push(table)
   }
   const [first, ...rest] = tables
   if (first === undefined) throw new InputError('readArrow(paths)', 'no path', 'at least one')

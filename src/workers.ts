@@ -1,5 +1,5 @@
 /**
- * Threads that can be killed. What judges text of unknown origin (formulas, programs) may never end, so it runs in a
+ * Threads that can be killed. What judges text of unknown origin (formulas, programs, files) may never end, so it runs in a
  * worker with a time limit; one that does not answer in time is terminated and another takes its place. Workers are
  * kept for the next task, and do not keep the process alive.
  */
@@ -13,8 +13,13 @@ export type Outcome<T> =
   | { readonly answer: T }
   | { readonly failure: 'threw' | 'hung' | 'aborted' | 'died'; readonly error: string }
 
-/** What a worker answers, and whether it should not be given another task. */
-export type Reply = { readonly answer: unknown; readonly isSpent?: boolean } | { readonly error: string }
+/**
+ * What a worker answers, whether it should not be given another task, and the buffers of the answer that are handed over
+ * instead of copied.
+ */
+export type Reply =
+  | { readonly answer: unknown; readonly isSpent?: boolean; readonly moved?: ArrayBuffer[] }
+  | { readonly error: string }
 
 /** At most `size` workers that run one module; further tasks wait for their turn. */
 export class WorkerPool {
@@ -69,7 +74,7 @@ export class WorkerPool {
     // Workers inherit the caller's flags, but may not be told that a file is what came on standard input.
     const isInline = process.execArgv.some((flag) => flag.startsWith('--input-type'))
     const worker = new Worker(this.#entry, {
-      name: 'colonnade reward',
+      name: 'colonnade guarded',
       resourceLimits: this.#limits,
       ...(isInline && { execArgv: [] }),
     })

@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest'
-import { WorkerPool } from '../../src/rewards/workers.ts'
+import { WorkerPool } from '../src/workers.ts'
 
-const entry = new URL('../support/reward-worker.mjs', import.meta.url)
+const entry = new URL('./support/reward-worker.mjs', import.meta.url)
 const answerOf = (outcome: object): unknown => ('answer' in outcome ? outcome.answer : outcome)
 
 describe('a pool of workers', () => {

@@ -11,7 +11,8 @@ export function serve<T>(work: (task: T) => Reply | Promise<Reply>): void {
     } catch (error) {
       reply = { error: error instanceof Error ? error.message : String(error) }
     }
-    parentPort!.postMessage(reply)
+    const moved = 'answer' in reply ? (reply.moved ?? []) : []
+    parentPort!.postMessage(reply, moved)
   })
   parentPort!.postMessage({ answer: null } satisfies Reply)
 }

@@ -1,0 +1,96 @@
+/**
+ * The thread in which Arrow files are looked through. The library trusts a file's numbers: damaged ones make it run for
+ * ever, or read a list of two thousand million elements out of nothing. What passes here, the caller's thread can read.
+ */
+import type * as Arrow from 'apache-arrow'
+import { InputError } from '../errors.ts'
+import { readWhole } from '../files.ts'
+import { serveReads } from '../guarded.ts'
+import { brokenSeal, checkSeal, SEAL_KEY } from '../seal.ts'
+
+const arrow = await import('apache-arrow')
+const { Type } = arrow
+
+serveReads(async ({ path, expected }) => {
+  const bytes = Uint8Array.from(await readWhole(path, expected)) // A buffer of its own, to hand over.
+  const isSealed = checkSeal(path, bytes)
+  const table = arrow.tableFromIPC(bytes)
+  if (!isSealed && table.schema.metadata.has(SEAL_KEY)) throw brokenSeal(path)
+  // At least a bit of each row is in the file; rows of nothing could be as many as a number can say.
+  if (table.numRows > 8 * bytes.byteLength) throw fault(path, `${table.numRows} rows in ${bytes.byteLength} bytes`)
+  for (const { data } of table.batches) check(path, data)
+  return { value: bytes, moved: [bytes.buffer] }
+})
+
+function fault(subject: string, got: string): InputError {
+  return new InputError(subject, got, 'an Arrow IPC file without damage')
+}
+
+/** @throws InputError where buffers are shorter than their length says, or point out of what they point into. */
+function check(subject: string, data: Arrow.Data): void {
+  const { type, length, offset, nullCount, nullBitmap, values, valueOffsets, children, dictionary } = data
+  const need = (got: number, least: number, what: string): void => {
+    if (!(got >= least)) throw fault(subject, `${got} ${what} of ${type}, for ${length} values`)
+  }
+  if (nullCount > 0) need(nullBitmap.byteLength * 8, offset + length, 'bits of validity')
+  switch (type.typeId) {
+    case Type.Null:
+      return
+    case Type.Bool:
+      need(values.length * 8, length, 'bits')
+      return
+    case Type.Binary:
+    case Type.Utf8:
+    case Type.LargeBinary:
+    case Type.LargeUtf8:
+      checkOffsets(subject, type, valueOffsets, length, values.length)
+      return
+    case Type.List:
+    case Type.Map:
+      checkOffsets(subject, type, valueOffsets, length, children[0]!.length)
+      break
+    case Type.FixedSizeList:
+      need(children[0]!.length, length * (type as Arrow.FixedSizeList).listSize, 'elements')
+      break
+    case Type.Struct:
+      for (const child of children) need(child.length, length, 'values of a field')
+      break
+    case Type.Union:
+      throw fault(subject, `a column of ${type}`) // No dataset has one.
+    case Type.Dictionary: {
+      need(values.length, length, 'indices')
+      const size = dictionary!.length
+      for (let i = 0; i < length; i++) {
+        const index = Number(values[i])
+        if (index >= 0 && index < size) continue
+        if (!data.getValid(i)) continue
+        throw fault(subject, `the index ${index} into ${size} values of ${type}`)
+      }
+      for (const part of dictionary!.data) check(subject, part)
+      return
+    }
+    default:
+      need(values.length, length * data.stride, 'numbers')
+      return
+  }
+  for (const child of children) check(subject, child)
+}
+
+function checkOffsets(
+  subject: string,
+  type: Arrow.DataType,
+  offsets: Int32Array | BigInt64Array,
+  length: number,
+  end: number,
+): void {
+  if (length === 0) return
+  if (offsets.length <= length) throw fault(subject, `${offsets.length} offsets of ${type}, for ${length} values`)
+  let before = 0
+  for (let i = 0; i <= length; i++) {
+    const offset = Number(offsets[i])
+    if (offset < before || offset > end) {
+      throw fault(subject, `the offset ${offset} after ${before} of ${end} in ${type}`)
+    }
+    before = offset
+  }
+}
