@@ -37,6 +37,9 @@ interface Reading {
   tensors: Record<string, { type: string; shape: number[]; sha256: string; first: number[] }>
 }
 
+/** What a file that we wrote says of itself. */
+const SEAL = /^colonnade-sha256:[0-9a-f]{64} colonnade-sha256:[0-9a-f]{64}$/
+
 let why: string | undefined
 let python: string
 let run: string
@@ -127,7 +130,8 @@ describe('pyarrow', () => {
   })
 
   test('finds the metadata of the schema', () => {
-    const { observationSpace, actionSpace, policy, ...rest } = reading.file.metadata
+    const { observationSpace, actionSpace, policy, 'colonnade.sha256': seal, ...rest } = reading.file.metadata
+    expect(seal).toMatch(SEAL)
     expect(rest).toEqual({
       environment: 'CartPole-v1',
       seed: '6',
@@ -160,7 +164,8 @@ describe('pyarrow', () => {
 
   test('reads the stream format as the same table', () => {
     const { batches, ...file } = reading.file
-    expect(reading.stream).toEqual(file)
+    const metadata = { ...file.metadata, 'colonnade.sha256': expect.stringMatching(SEAL) }
+    expect(reading.stream).toEqual({ ...file, metadata })
   })
 })
 
@@ -260,7 +265,7 @@ describe('safetensors', () => {
     ])
     await writeSafetensors(ours, tensors, { made: 'in JavaScript' })
     expect(await inPython('exchange_safetensors.py', ours, theirs)).toEqual({
-      metadata: { made: 'in JavaScript' },
+      metadata: { made: 'in JavaScript', 'colonnade.sha256': expect.stringMatching(SEAL) },
       shapes: { BF16: [100_000, 2], F16: [100_000, 2] },
       differing: { BF16: 0, F16: 0 },
     })
