@@ -1,0 +1,452 @@
+/**
+ * Every declared setting does something: changed from what it is to another value of its range, it changes the weights, the
+ * metrics or the files of a small run, or is refused by name. A setting that acts only under another one gets that beside it
+ * in a table; one that nobody thought of is found by the test itself.
+ */
+import { createHash } from 'node:crypto'
+import { readdir, readFile, writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { describe, expect, test } from 'vitest'
+import { environments } from '../../src/environments/registry.ts'
+import { textEnvironments } from '../../src/environments/tasks/registry.ts'
+import { InputError } from '../../src/errors.ts'
+import { policies, policyFactory } from '../../src/policies/registry.ts'
+import { Random } from '../../src/random.ts'
+import type { Setting } from '../../src/settings.ts'
+import { box } from '../../src/space.ts'
+import { configureRun, runKeys, runTrainer, startRun } from '../../src/training/run.ts'
+import { dataset } from '../../src/training/text/dataset-environment.ts'
+import { configureTextRun, startTextRun, type TextRun, textRunKeys } from '../../src/training/text/run.ts'
+import { digits } from '../support/conversations.ts'
+import { temporaryFolder } from '../support/temporary.ts'
+
+/** Settings as on a command line. */
+type Texts = Readonly<Record<string, string | number | boolean>>
+
+/** How a setting is shown to act: what it is changed to, and what has to hold beside it. Or the test that shows it. */
+type Shown = { readonly to?: Texts[string]; readonly with?: Texts } | { readonly shownBy: string }
+
+const asTexts = (texts: Texts) => Object.fromEntries(Object.entries(texts).map(([key, value]) => [key, String(value)]))
+
+/** What a run came to, without what a clock, or the mere record of its settings, has a part in. */
+async function outcomeOf(folder: string): Promise<string> {
+  const names = (await readdir(folder, { recursive: true })).sort()
+  const hash = createHash('sha256')
+  for (const name of names) {
+    hash.update(name)
+    if (/columns\.safetensors$|model\.safetensors$|\.svg$/.test(name)) hash.update(await readFile(join(folder, name)))
+    if (name === 'metrics.jsonl') {
+      const text = await readFile(join(folder, name), 'utf8')
+      hash.update(text.replace(/"(seconds|stepsPerSecond|\w+Seconds)":(\{[^}]*\}|[^,}]*)/g, ''))
+    }
+    if (name === 'summary.json') {
+      const { status, updates, episodes, trajectories, reward } = JSON.parse(await readFile(join(folder, name), 'utf8'))
+      hash.update(JSON.stringify({ status, updates, episodes, trajectories, reward }))
+    }
+  }
+  return hash.digest('hex')
+}
+
+/** The outcome, or the words of the refusal. Anything but a refusal is thrown on. */
+async function refusedOr(outcome: () => Promise<string>): Promise<string> {
+  try {
+    return await outcome()
+  } catch (error) {
+    if (error instanceof InputError) return `refused: ${error.message}`
+    throw error
+  }
+}
+
+/** Outcomes that are known already, by what their runs were told. */
+const known = new Map<string, Promise<string>>()
+
+function once(key: string, outcome: () => Promise<string>): Promise<string> {
+  if (!known.has(key)) known.set(key, refusedOr(outcome))
+  return known.get(key)!
+}
+
+/** Metrics without the figures of a clock, as text. */
+function untimed(metrics: object): string {
+  return JSON.stringify(metrics, (key, value) => (/[sS]econds?$/.test(key) ? null : value))
+}
+
+const newFolder = async () => join(await temporaryFolder(), 'run')
+
+/** What the folder of a whole run comes to. */
+function folderOutcome(environment: string, texts: Texts): Promise<string> {
+  return once(`folder of ${environment} ${JSON.stringify(texts)}`, async () => {
+    const folder = await newFolder()
+    await (await startRun(await configureRun(environment, asTexts(texts)), folder)).train()
+    return outcomeOf(folder)
+  })
+}
+
+/** What a run's trainer tells and leaves, where the folder has no part in it. */
+function trainerOutcome(environment: string, texts: Texts): Promise<string> {
+  return once(`${environment} ${JSON.stringify(texts)}`, async () => {
+    const definition = await configureRun(environment, asTexts(texts))
+    const trainer = await runTrainer(definition)
+    const hash = createHash('sha256')
+    for await (const metrics of trainer.updates(definition.settings)) hash.update(untimed(metrics))
+    hash.update(trainer.world.cohorts[0]!.weights)
+    trainer.close()
+    return hash.digest('hex')
+  })
+}
+
+/** Other values of a setting than the one that it has: all other words of a choice, else the first that is accepted. */
+function othersOf(setting: Setting, current: unknown): Texts[string][] {
+  if (typeof setting.default === 'boolean') return [!current]
+  if (setting.expected.startsWith('one of ')) {
+    return setting.expected
+      .slice('one of '.length)
+      .split(', ')
+      .filter((word) => word !== current)
+  }
+  if (Array.isArray(setting.default)) return ['3']
+  const near = Number(current)
+  const numbers = [near * 2, near / 2, near + 1, near - 1, 0.5, 1, 2, 0]
+  const other = numbers.find((value) => value !== current && setting.accepts(value))
+  return other === undefined ? [] : [other]
+}
+
+/**
+ * Says which of the settings do nothing: each is changed from what it is under `base`.
+ * @returns a line for each that has no effect, or of which nobody knows another value.
+ */
+async function idle(
+  keys: readonly (readonly [string, Setting])[],
+  base: Texts,
+  table: Readonly<Record<string, Shown>>,
+  outcome: (texts: Texts) => Promise<string>,
+): Promise<string[]> {
+  const found: string[] = []
+  for (const [key, setting] of keys) {
+    const shown = table[key] ?? {}
+    if ('shownBy' in shown) {
+      const [file, name] = shown.shownBy.split(': ') as [string, string]
+      const text = await readFile(new URL(`../../${file}`, import.meta.url), 'utf8')
+      if (!text.includes(name)) found.push(`${key}: ${file} has no ${name}`)
+      continue
+    }
+    const beside = { ...base, ...shown.with }
+    const current = beside[key] ?? setting.default
+    const others = shown.to === undefined ? othersOf(setting, current) : [shown.to]
+    if (others.length === 0) found.push(`${key}: no other value is known, name one in the table`)
+    const seen = new Map([[await outcome(beside), String(current)]])
+    for (const other of others) {
+      const changed = await outcome({ ...beside, [key]: other })
+      const same = seen.get(changed)
+      if (same !== undefined) found.push(`${key}: ${other} does what ${same} does`)
+      const isNamed = shown.with !== undefined || changed.includes(key.slice(key.indexOf('.') + 1))
+      if (changed.startsWith('refused') && !isNamed) found.push(`${key}=${other} is ${changed}, without its name`)
+      seen.set(changed, String(other))
+    }
+    const [first] = seen.keys()
+    if (first!.startsWith('refused')) found.push(`${key}: what it is compared with is refused: ${first}`)
+  }
+  return found
+}
+
+describe('every setting of a control run acts', () => {
+  const cartPole = environments.find(({ id }) => id === 'CartPole-v1')!
+  const base: Texts = {
+    numLanes: 4,
+    totalSteps: 96,
+    threads: 1,
+    kernels: 'plain',
+    policy: 'mlp',
+    'mlp.hidden': '4',
+    'ppo.numSteps': 8,
+    'ppo.numMinibatches': 2,
+    'ppo.updateEpochs': 2,
+    'ppo.learningRate': 0.05,
+    'ppo.clipCoef': 0.05,
+  }
+  test('of the run', async () => {
+    const weights = join(await temporaryFolder(), 'weights')
+    await (await startRun(await configureRun('CartPole-v1', asTexts({ ...base, seed: 3 })), weights)).train()
+    const table: Record<string, Shown> = {
+      weights: { to: join(weights, 'checkpoints', '00000003', 'columns.safetensors') },
+      checkpointEvery: { to: 1 },
+      checkpointsKept: { to: 1, with: { checkpointEvery: 1 } },
+      stopWhenSolved: { shownBy: 'tests/training/run.test.ts: stopWhenSolved=true' },
+      kernels: { to: 'simd' }, // `best` is one of the others.
+      threads: { shownBy: 'tests/training/threads.test.ts: threads' },
+      policy: { shownBy: 'tests/training/settings-act.test.ts: of the policy' },
+    }
+    const keys = [...runKeys(cartPole, policyFactory('mlp'))].filter(([key]) => !key.includes('.'))
+    expect(await idle(keys, base, table, (texts) => folderOutcome('CartPole-v1', texts))).toEqual([])
+  })
+
+  test('of ppo and of the perceptron', async () => {
+    const table: Record<string, Shown> = {
+      'ppo.clipValue': { to: 0.001 },
+      'ppo.targetKl': { to: 1e-9 },
+      'ppo.maxGradNorm': { to: 0.01 },
+      'ppo.warmupFraction': { to: 1 },
+      'ppo.momentum': { with: { 'ppo.optimizer': 'sgd' } },
+      'mlp.logStd': { shownBy: 'tests/training/settings-act.test.ts: of an action that is a box' },
+    }
+    const keys = [...runKeys(cartPole, policyFactory('mlp'))].filter(([key]) => /^(ppo|mlp)\./.test(key))
+    expect(await idle(keys, base, table, (texts) => trainerOutcome('CartPole-v1', texts))).toEqual([])
+  })
+
+  test('of an action that is a box', async () => {
+    const keys = [...runKeys(environments.find(({ id }) => id === 'Pendulum-v1')!, policyFactory('mlp'))]
+    const some = keys.filter(([key]) => key === 'mlp.logStd')
+    expect(some).toHaveLength(1)
+    expect(await idle(some, base, {}, (texts) => trainerOutcome('Pendulum-v1', texts))).toEqual([])
+    // No built-in environment shows pictures and takes numbers.
+    const drawn = [0, 1].map((logStd) => {
+      const model = policyFactory('convolutional')({ logStd } as never).build(
+        box({ low: 0, high: 1, shape: [4, 4, 1] }),
+        box({ low: -1, high: 1, shape: [2] }),
+      )
+      const weights = new Float32Array(model.numParameters)
+      model.initialise(weights, new Random(1), 0)
+      return weights
+    })
+    expect(drawn[0]).not.toEqual(drawn[1])
+  })
+
+  test.each(environments.map((factory) => [factory.id, factory] as const))('of %s', async (id, factory) => {
+    const keys = [...runKeys(factory, policyFactory('mlp'))].filter(([key]) => key.startsWith('environment.'))
+    const table: Record<string, Shown> = { 'environment.maxEpisodeSteps': { to: 5 } }
+    expect(await idle(keys, base, table, (texts) => trainerOutcome(id, texts))).toEqual([])
+  })
+
+  // Networks on a device: one step is made of each.
+  test.each(policies.filter(({ id }) => id !== 'mlp').map((factory) => [factory.id, factory] as const))(
+    'of the policy %s',
+    async (id, factory) => {
+      const environment = id === 'convolutional' ? 'Breakout-MinAtar' : 'Pendulum-v1'
+      const small = { dense: { hidden: '4' }, convolutional: { filters: '2', hidden: '4' } }[id] ?? {
+        hidden: '4',
+        units: 4,
+        sequenceLength: 4,
+      }
+      const own = Object.fromEntries(Object.entries(small).map(([key, value]) => [`${id}.${key}`, value]))
+      const { 'mlp.hidden': _, ...rest } = base
+      const told = { ...rest, policy: id, totalSteps: 32, 'ppo.updateEpochs': 1, [`${id}.device`]: 'cpu', ...own }
+      const keys = [...runKeys(environments.find((each) => each.id === environment)!, factory)]
+      const table: Record<string, Shown> = {
+        [`${id}.device`]: { shownBy: 'tests/policies/network.test.ts: wasm' },
+        [`${id}.burnIn`]: { to: 4 },
+        [`${id}.sequenceLength`]: { to: 2 },
+        'convolutional.logStd': { shownBy: 'tests/training/settings-act.test.ts: of an action that is a box' },
+      }
+      const some = keys.filter(([key]) => key.startsWith(`${id}.`))
+      const ofPictures = some.filter(([key]) => id === 'recurrent' && /filters|kernelSize/.test(key))
+      const others = some.filter((each) => !ofPictures.includes(each))
+      expect(await idle(others, told, table, (texts) => trainerOutcome(environment, texts))).toEqual([])
+      const filters = { 'recurrent.filters': '2' }
+      const pictured = {
+        'recurrent.filters': { to: '3', with: filters },
+        'recurrent.kernelSize': { to: 2, with: filters },
+      }
+      expect(await idle(ofPictures, told, pictured, (texts) => trainerOutcome('Breakout-MinAtar', texts))).toEqual([])
+    },
+  )
+})
+
+describe('every setting of a run of a language model acts', () => {
+  const base: Texts = {
+    numLanes: 6,
+    threads: 1,
+    kernels: 'plain',
+    mode: 'rl',
+    'sft.steps': 2,
+    'sft.batchSize': 2,
+    'rl.updates': 2,
+    'rl.groupsPerUpdate': 2,
+    'rl.groupSize': 3,
+    'rl.updateEpochs': 2,
+    'rl.learningRate': 0.02,
+    'rl.optimizer': 'sgd',
+    'sft.optimizer': 'sgd',
+    'languageModel.width': 8,
+    'languageModel.layers': 1,
+    'languageModel.heads': 2,
+  }
+
+  /**
+   * Conversations about digits, whose rewards differ but for those of one prompt, and are unknown here and there; and whose
+   * weights are pushed when all of an update is said: what was recorded is then of other weights than those that learn.
+   */
+  function talk(run: () => TextRun) {
+    let replies = 0
+    return digits({
+      respond: ({ completion, exampleIndex }) => {
+        replies++
+        const { weights } = run().trainer.cohort
+        for (let k = 0; replies % 6 === 0 && k < weights.length; k++) weights[k] = weights[k]! + 0.05 * Math.sin(7 * k)
+        if (exampleIndex % 2 === 1 && completion.length % 3 !== 0) return { reward: null, error: 'no third' }
+        if (exampleIndex === 2) return { reward: 0 }
+        return { reward: [...completion].reduce((sum, digit) => sum + (Number(digit) || 0), 0) / 20 }
+      },
+    })
+  }
+
+  /** What a run's trainer tells and leaves; without an id, of those conversations. */
+  function outcomeIn(id: string | null, texts: Texts): Promise<string> {
+    return once(`${id} ${JSON.stringify(texts)}`, async () => {
+      const definition = await configureTextRun(id ?? 'text/copy', asTexts(texts))
+      const environment = id === null ? talk(() => run) : definition.environment
+      const run: TextRun = await startTextRun({ ...definition, environment }, await newFolder())
+      const { trainer } = run
+      const hash = createHash('sha256')
+      for await (const metrics of trainer.supervise()) hash.update(untimed(metrics))
+      for await (const metrics of trainer.updates()) hash.update(untimed(metrics))
+      hash.update(trainer.cohort.weights).update(trainer.cohort.adapter?.weights ?? '')
+      trainer.close()
+      return hash.digest('hex')
+    })
+  }
+  const outcome = (texts: Texts) => outcomeIn(null, texts)
+
+  const keys = [...textRunKeys(textEnvironments.find(({ id }) => id === 'text/copy')!)]
+  const ofPart = (part: string) => keys.filter(([key]) => (part === '' ? !key.includes('.') : key.startsWith(part)))
+
+  const adamOnly = (part: string): Record<string, Shown> =>
+    Object.fromEntries(
+      ['beta1', 'beta2', 'epsilon'].map((key) => [part + key, { to: 0.5, with: { [`${part}optimizer`]: 'adam' } }]),
+    )
+
+  test('of the run', async () => {
+    const table: Record<string, Shown> = {
+      kernels: { to: 'simd' },
+      threads: { shownBy: 'tests/training/text/threads.test.ts: threads' },
+      checkpointEvery: { to: 1 },
+      checkpointsKept: { with: { checkpointEvery: 1 }, to: 1 },
+      numLanes: { to: 2 },
+    }
+    const whole = (texts: Texts) =>
+      once(`folder of text ${JSON.stringify(texts)}`, async () => {
+        const folder = await newFolder()
+        await (await startTextRun(await configureTextRun('text/copy', asTexts(texts)), folder)).train()
+        return outcomeOf(folder)
+      })
+    expect(await idle(ofPart(''), base, table, whole)).toEqual([])
+  })
+
+  test('of sft', async () => {
+    const table: Record<string, Shown> = {
+      'sft.maxGradNorm': { to: 0.01 },
+      'sft.warmupFraction': { to: 1 },
+      ...adamOnly('sft.'),
+      'sft.schedule': { with: { 'sft.steps': 3 } },
+      'sft.momentum': { with: { 'sft.optimizer': 'sgd' } },
+    }
+    expect(await idle(ofPart('sft.'), { ...base, mode: 'sft' }, table, outcome)).toEqual([])
+  })
+
+  test('of rl', async () => {
+    const table: Record<string, Shown> = {
+      'rl.dropsMax': { to: 0, with: { 'rl.filter': 'reward-nonzero-std', 'rl.updates': 9 } },
+      ...adamOnly('rl.'),
+      'rl.schedule': { with: { 'rl.updates': 3 } },
+      'rl.momentum': { with: { 'rl.optimizer': 'sgd' } },
+      'rl.filter': { with: { 'rl.topK': 1, 'rl.dropsMax': 5 } },
+      'rl.maxGradNorm': { to: 0.01 },
+      'rl.warmupFraction': { to: 1 },
+      'rl.topK': { to: 2 },
+      'rl.topP': { to: 0.5 },
+      'rl.minP': { to: 0.5 },
+    }
+    expect(await idle(ofPart('rl.'), base, table, outcome)).toEqual([])
+  })
+
+  test('of the loss', async () => {
+    const critic = { 'loss.advantage': 'critic', 'languageModel.critic': true }
+    const kl = { 'loss.klCoef': 0.5 }
+    const corrected = { 'loss.correction': 'token-mask', 'loss.correctionLow': 1 }
+    const table: Record<string, Shown> = {
+      'loss.epsilon': { to: 0.5 },
+      'loss.lone': { with: { 'rl.groupSize': 2, 'rl.groupsPerUpdate': 3 } },
+      'loss.gamma': { with: { 'loss.advantage': 'returns' } },
+      'loss.gaeLambda': { with: critic },
+      'loss.rewardKlCoef': { to: 0.5 },
+      'loss.overlongCache': { to: 3, with: { 'loss.maxLength': 6 } },
+      'loss.overlongFactor': { with: { 'loss.overlongCache': 3, 'loss.maxLength': 6 } },
+      'loss.ratio': { with: { 'loss.advantage': 'returns', 'loss.gamma': 0.5 } },
+      'loss.correction': { with: { 'loss.correctionLow': 0.99, 'loss.correctionHigh': 1.01 } },
+      'loss.aggregation': { with: { 'loss.aggregation': 'token-mean', 'loss.maxLength': 9 } },
+      'loss.sequencePart': { with: { 'loss.ratio': 'hybrid' } },
+      'loss.tokenPart': { with: { 'loss.ratio': 'hybrid' } },
+      'loss.clipLow': { to: 0.001 },
+      'loss.clipHigh': { to: 0.001 },
+      'loss.dualClip': { to: 1.001 },
+      'loss.ratioMax': { to: 1.001, with: { 'loss.clipHigh': 5 } },
+      'loss.tauPositive': { with: { 'loss.surrogate': 'sapo' } },
+      'loss.tauNegative': { with: { 'loss.surrogate': 'sapo' } },
+      'loss.logRatioMax': { to: 1e-3 },
+      'loss.kl': { with: kl },
+      'loss.klCoef': { to: 0.5 },
+      'loss.klCorrected': { with: kl },
+      'loss.klMax': { to: 1e-6, with: kl },
+      'loss.correctionLow': { to: 0.99, with: { 'loss.correction': 'token-mask' } },
+      'loss.correctionHigh': { to: 1.01, with: { 'loss.correction': 'token-mask' } },
+      'loss.countsRejected': { with: corrected },
+      'loss.countsEmpty': { with: { 'loss.aggregation': 'sequence-mean' } },
+      'loss.maxLength': { to: 17, with: { 'loss.aggregation': 'constant-length' } },
+      'loss.valueCoef': { with: critic },
+      'loss.clipValue': { to: 1e-4, with: critic },
+    }
+    expect(await idle(ofPart('loss.'), base, table, outcome)).toEqual([])
+  })
+
+  test('of the model', async () => {
+    const adapted = { 'languageModel.loraRank': 2 }
+    const table: Record<string, Shown> = {
+      'languageModel.folder': { shownBy: 'tests/text/language-model.test.ts: folder' },
+      'languageModel.adapter': { shownBy: 'tests/policies/transformer/lora.test.ts: adapter' },
+      'languageModel.context': { to: 4 },
+      'languageModel.width': { to: 12 },
+      'languageModel.loraAlpha': { with: adapted },
+      'languageModel.loraDropout': { with: adapted },
+      'languageModel.loraTargets': { to: 'q_proj', with: adapted },
+      'languageModel.quantize': { with: adapted },
+    }
+    expect(await idle(ofPart('languageModel.'), base, table, outcome)).toEqual([])
+  })
+
+  test.each(textEnvironments.map((factory) => [factory.id, factory] as const))('of %s', async (id, factory) => {
+    const own = [...textRunKeys(factory)].filter(([key]) => key.startsWith('environment.'))
+    const table: Record<string, Shown> = {
+      'environment.numExamples': { to: 3 },
+      'environment.minLength': { to: 3 },
+      'environment.maxLength': { to: 5 },
+    }
+    expect(await idle(own, { ...base, mode: 'sft' }, table, (texts) => outcomeIn(id, texts))).toEqual([])
+  })
+
+  test('of prompts from a file', async () => {
+    const folder = await temporaryFolder()
+    const file = async (name: string, rows: readonly object[]) => {
+      await writeFile(join(folder, name), rows.map((row) => `${JSON.stringify(row)}\n`).join(''))
+      return join(folder, name)
+    }
+    const rows = Array.from({ length: 7 }, (_, i) => ({
+      prompt: `${i}+1=`,
+      answer: `${i + 1}`,
+      other: `${i}*2=`,
+      right: `${2 * i}`,
+    }))
+    const path = await file('sums.jsonl', rows)
+    const own = [...textRunKeys(dataset as never)].filter(([key]) => key.startsWith('environment.'))
+    const told = { ...base, mode: 'sft+rl', 'environment.path': path, 'environment.maxTokens': 5 }
+    const table: Record<string, Shown> = {
+      'environment.path': { to: await file('others.jsonl', rows.slice(3)) },
+      'environment.subset': { to: 'main' },
+      'environment.split': { to: 'test' },
+      'environment.prompt': { to: 'other' },
+      'environment.answer': { to: 'right' },
+      'environment.limit': { to: 2 },
+      'environment.reward': { to: 'length' },
+      'environment.retries': { shownBy: 'tests/rewards/reward.test.ts: retries' },
+      'environment.timeoutMs': { shownBy: 'tests/rewards/reward.test.ts: timeoutMs' },
+    }
+    expect(await idle(own, told, table, (texts) => outcomeIn('text/dataset', texts))).toEqual([])
+  })
+})
