@@ -90,6 +90,7 @@ async function tryMutants(mutants) {
   process.env.MUTATE_TESTS = JSON.stringify(
     room.tests.map((path) => (statSync(path).isFile() ? path : `${path}/**/*.test.ts`)),
   )
+  process.env.MUTATE_WITHOUT = JSON.stringify((room.withoutTests ?? []).map((part) => `**/${part}`))
   writeFileSync(process.env.MUTATE_SAMPLE, JSON.stringify(mutants.map(placeOf)))
   try {
     const found = await new Stryker({
