@@ -76,6 +76,7 @@ function differentiate(
     referenceLogprob: descriptor.settings.klCoef > 0 ? referenceLogprob : null,
     counted: prepared.counted,
     offsets: offsets.subarray(first, end + 1),
+    wholeTokens: null,
   }
   differentiateLoss(descriptor, { dLogprob, dEntropy, sums }, inputs, totals, kernels)
   return { dLogprob, dEntropy, sums, loss: sums[PolicySum.loss]! }

@@ -71,7 +71,7 @@ function gradientOf(
   const { columns: prepared } = takeArena(preparedLossPlan(order.length, batch.token.length, numGroups))
   const totals = prepareLoss(descriptor, whole, prepared, kernels)
   if (advantages) prepared.tokenAdvantage.set(tokensInOrder(batch, sampled.offsets, advantages))
-  const given = { oldLogprob, referenceLogprob: null, oldValue: null }
+  const given = { oldLogprob, referenceLogprob: null, oldValue: null, wholeTokens: null }
   alone(own.differentiate(batch, descriptor, prepared, totals, given, 1))
   return own.gradient.slice()
 }

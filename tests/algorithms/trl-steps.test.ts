@@ -65,7 +65,7 @@ async function sixSteps(name: string, build: KernelBuild) {
   }
   const prepared = takeArena(preparedLossPlan(order.length, batch.token.length, 3)).columns
   const totals = prepareLoss(loss, whole, prepared, kernels)
-  const given = { oldLogprob, referenceLogprob: null, oldValue: null }
+  const given = { oldLogprob, referenceLogprob: null, oldValue: null, wholeTokens: null }
   const temperature = isRl ? groups.temperature : 1
   const norms: number[] = []
   for (let step = 0; step < recorded.steps; step++) {

@@ -47,7 +47,8 @@ async function learn(id: LossId, overrides: Partial<LossSettings>, rows: number,
   const whole = { offsets, lossMask, reward, known, group, oldLogprob, behaviourLogprob: oldLogprob, referenceLogprob }
   const prepared = takeArena(preparedLossPlan(order.length, batch.token.length, 3)).columns
   const totals = prepareLoss(loss, whole, prepared, kernels)
-  const given = { oldLogprob, referenceLogprob: overrides.klCoef ? referenceLogprob : null, oldValue: null }
+  const reference = overrides.klCoef ? referenceLogprob : null
+  const given = { oldLogprob, referenceLogprob: reference, oldValue: null, wholeTokens: null }
   const sums = alone(learner.differentiate(batch, loss, prepared, totals, given, recorded.temperature))
   return {
     model,

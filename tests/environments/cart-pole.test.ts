@@ -29,6 +29,7 @@ function makeLanes(numLanes: number, seed = 1): Lanes<State> {
     state: Object.fromEntries(NAMES.map((name) => [name, new Float32Array(numLanes)])) as State,
     observation: new Float32Array(4 * numLanes).fill(Number.NaN),
     action: new Int32Array(numLanes),
+    actionMask: new Uint8Array(0),
     reward: new Float32Array(numLanes).fill(Number.NaN),
     terminated: new Uint8Array(numLanes),
     truncated: new Uint8Array(numLanes),

@@ -30,6 +30,7 @@ function makeLanes(numLanes: number, seed = 1): Lanes<State> {
     state: { angle: new Float32Array(numLanes), angularVelocity: new Float32Array(numLanes) },
     observation: new Float32Array(3 * numLanes).fill(Number.NaN),
     action: new Float32Array(numLanes),
+    actionMask: new Uint8Array(0),
     reward: new Float32Array(numLanes).fill(Number.NaN),
     terminated: new Uint8Array(numLanes),
     truncated: new Uint8Array(numLanes),

@@ -5,7 +5,7 @@ import * as tf from '@tensorflow/tfjs-core'
 import { type LayersModel, loadLayersModel } from '@tensorflow/tfjs-layers'
 import { beforeAll, describe, expect, test } from 'vitest'
 import { bestKernelBuild, exportPolicy } from '../../src/index.ts'
-import { choiceSizes } from '../../src/space.ts'
+import { type BoxSpace, choiceSizes } from '../../src/space.ts'
 import { actAsOriginal, compare, expectVariety, kindNames, NUM_OBSERVATIONS, trained } from '../support/exported.ts'
 import { temporaryFolder } from '../support/temporary.ts'
 
@@ -59,7 +59,7 @@ describe('a policy as a LayersModel', () => {
     expect(files).toEqual([join(out, 'weights.bin'), join(out, 'model.json')])
     expect((await readdir(out)).sort()).toEqual(['model.json', 'weights.bin'])
     const model = await load(out)
-    const { shape } = policy.environment.observationSpace as { shape: number[] }
+    const { shape } = policy.environment.observationSpace as BoxSpace
     const batch = tf.tensor(policy.observation, [NUM_OBSERVATIONS, ...shape])
     const outputs = model.predict(batch) as tf.Tensor[]
     const [head, value] = outputs.map((output) => output.dataSync() as Float32Array) as [Float32Array, Float32Array]

@@ -10,6 +10,7 @@ import {
   tensorValues,
   writeSafetensors,
 } from '../../src/index.ts'
+import type { BoxSpace } from '../../src/space.ts'
 import { actAsOriginal, compare, expectVariety, kindNames, NUM_OBSERVATIONS, trained } from '../support/exported.ts'
 import { attempt, findPython, PYTHON_MS } from '../support/python.ts'
 import { temporaryFolder } from '../support/temporary.ts'
@@ -34,7 +35,7 @@ beforeAll(async () => {
   for (const name of kindNames) {
     const policy = trained(name)
     await exportPolicy({ ...policy, format: 'onnx', out: place(name, 'onnx') })
-    const { shape } = policy.environment.observationSpace as { shape: number[] }
+    const { shape } = policy.environment.observationSpace as BoxSpace
     const observation = tensorOf('observation', policy.observation, [NUM_OBSERVATIONS, ...shape])
     const { mask } = policy
     const maskShape = [NUM_OBSERVATIONS, mask.length / NUM_OBSERVATIONS]

@@ -81,7 +81,7 @@ function twin(
   const far = s.logRatioMax ?? Number.POSITIVE_INFINITY
   let total = 0
   for (let i = 0; i < offsets.length - 1; i++) {
-    const tokens = []
+    const tokens: number[] = []
     for (let t = offsets[i]!; t < offsets[i + 1]!; t++) if (counted[t]) tokens.push(t)
     const sum = (x: number[]) => tokens.reduce((all, t) => all + x[t]! - oldLogprob[t]!, 0)
     const ratioOf = (t: number, x: number[]) => {
@@ -243,6 +243,7 @@ describe('policyLoss', () => {
     referenceLogprob: null,
     counted: Uint8Array.of(1, 1),
     offsets: Int32Array.of(0, 2),
+    wholeTokens: null,
   })
   const ends = (logRatio: number, advantage: number, given: Partial<PolicyLossSettings>) => {
     const { sums, dLogprob } = run(pair(logRatio, advantage), given)
@@ -316,7 +317,7 @@ describe('policyLoss', () => {
       for (let i = 0; i < 6; i++) {
         const [first, end] = [inputs.offsets[i]!, inputs.offsets[i + 1]!]
         const part = Object.fromEntries(
-          Object.entries(inputs).map(([name, column]) => [name, column.slice(first, end)]),
+          Object.entries(inputs).map(([name, column]) => [name, column && column.slice(first, end)]),
         ) as unknown as PolicyLossInputs
         const alone = run({ ...part, offsets: Int32Array.of(0, end - first) }, given, true, 5)
         expect(alone.dLogprob).toEqual(all.dLogprob.slice(first, end))
@@ -349,6 +350,7 @@ describe('policyLoss', () => {
       referenceLogprob: pad(inputs.referenceLogprob!),
       counted: pad(inputs.counted),
       offsets: Int32Array.from({ length: 7 }, (_, i) => i * width),
+      wholeTokens: null,
     }
     for (const ratio of ratios) {
       const [packed, wide] = [
@@ -378,7 +380,7 @@ describe('the KL penalty in expectation, over a whole distribution', () => {
       const inputs = {
         ...{ logprob: one(policy[outcome]!), oldLogprob: one(policy[outcome]!), entropy: one(0), advantage: one(0) },
         ...{ weight: null, referenceLogprob: one(reference[outcome]!) },
-        ...{ counted: Uint8Array.of(1), offsets: Int32Array.of(0, 1) },
+        ...{ counted: Uint8Array.of(1), offsets: Int32Array.of(0, 1), wholeTokens: null },
       }
       const { loss, dLogprob } = run(inputs, { kl: estimator, klCoef: 1 })
       value += weight * loss

@@ -4,11 +4,13 @@ import { normalizeRows, readRunning, updateRunning } from '../../src/kernels/sta
 
 /** Running moments of rows of one width. */
 class Running {
+  readonly width: number
   readonly mean: Float64Array
   readonly squares: Float64Array
   readonly count = new Float64Array(1)
 
-  constructor(readonly width: number) {
+  constructor(width: number) {
+    this.width = width
     this.mean = new Float64Array(width)
     this.squares = new Float64Array(width)
   }

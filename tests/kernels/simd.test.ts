@@ -871,7 +871,7 @@ describe('optimizer', () => {
       for (let step = 0; step < 2000; step++) {
         before = columns
         const rates = [1, 2.5e-4, 0.9, 0.999, 1e-5, 0, 1, 1, length]
-        columns = bench.call('adamStep', [...columns, ...rates]).columns.slice(0, 4) as Float32Array[]
+        columns = bench.call('adamStep', [...columns, ...rates]).columns.slice(0, 4) as Float32Array<ArrayBuffer>[]
       }
       expect([...columns[1]!]).toEqual(new Array(length).fill(0))
       expect(columns[0]).toEqual(before[0])

@@ -164,7 +164,7 @@ describe('supports', () => {
           ]).columns
           parts.push(restricted as Float32Array)
           const call = bench.call('sumVocabulary', [...state, restricted!, target, inverse, 2, first, count])
-          state = call.columns.slice(0, 4) as Float32Array[]
+          state = call.columns.slice(0, 4) as Float32Array<ArrayBuffer>[]
         }
         const [logprob, entropy] = bench.call('evaluateVocabulary', [each(), each(), ...state, 2]).columns
         for (const [row, ids] of [picked, Array.from({ length: size }, (_, id) => id)].entries()) {

@@ -4,6 +4,7 @@ import type { EnvironmentDefinition } from '../../src/environments/environment.t
 import { pendulum } from '../../src/environments/pendulum.ts'
 import { bestKernelBuild, type KernelBuild } from '../../src/kernels/bind.ts'
 import { mlp } from '../../src/policies/mlp.ts'
+import type { Evaluated } from '../../src/policies/policy.ts'
 import { tick } from '../../src/tick.ts'
 import { createWorld } from '../../src/world.ts'
 
@@ -41,7 +42,7 @@ describe('a world on compiled kernels', () => {
         [17, 101],
         [299, 1],
       ] as const) {
-        const { logprob, value } = policy.evaluate(rows, from, count)
+        const { logprob, value } = policy.evaluate(rows, from, count) as Evaluated
         expect(logprob.slice(0, count)).toEqual(action.logprob.slice(from, from + count))
         expect(value.slice(0, count)).toEqual(action.value.slice(from, from + count))
       }

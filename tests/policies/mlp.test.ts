@@ -5,7 +5,7 @@ import { type Columns, column, type Plan } from '../../src/components/column.ts'
 import type { Episode } from '../../src/components/episode.ts'
 import { createKernels } from '../../src/kernels/bind.ts'
 import { mlp } from '../../src/policies/mlp.ts'
-import { BLOCK_ROWS, type LossOf, type Rows } from '../../src/policies/policy.ts'
+import { BLOCK_ROWS, type Evaluated, type LossOf, type Rows } from '../../src/policies/policy.ts'
 import { Random, Stream } from '../../src/random.ts'
 import { box, choiceSizes, discrete, multiDiscrete, type Space, spaceType, spaceWidth } from '../../src/space.ts'
 
@@ -264,7 +264,7 @@ describe.each([[[]], [[1]], [[64, 64]], [[33, 7]]])('a network with hidden layer
         [17, 100],
         [200, 1],
       ] as const) {
-        const { logprob, value } = policy.evaluate(rows, from, count)
+        const { logprob, value } = policy.evaluate(rows, from, count) as Evaluated
         expect([...logprob.subarray(0, count)]).toEqual([...lanes.action.logprob.subarray(from, from + count)])
         expect([...value.subarray(0, count)]).toEqual([...lanes.action.value.subarray(from, from + count)])
       }
@@ -295,7 +295,7 @@ describe.each([[[]], [[1]], [[64, 64]], [[33, 7]]])('a network with hidden layer
           expect(lanes.action.logprob[n]).toBe(0) // The only choice is certain.
         else expect(lanes.action.logprob[n]).toBeLessThan(0)
       }
-      const { logprob } = policy.evaluate(rowsOf(masked), 17, 100)
+      const { logprob } = policy.evaluate(rowsOf(masked), 17, 100) as Evaluated
       expect([...logprob.subarray(0, 100)]).toEqual([...lanes.action.logprob.subarray(17, 117)])
     }
     // Where a head's choice is always masked, no gradient reaches it.
@@ -344,7 +344,7 @@ describe('inference', () => {
       const { policy, weights } = makePolicy(settings, 5, space)
       const lanes = makeLanes(range(30), 5, space)
       policy.infer(lanes, true, 0, 30)
-      const { entropy } = policy.evaluate(rowsOf(lanes), 0, 30)
+      const { entropy } = policy.evaluate(rowsOf(lanes), 0, 30) as Evaluated
       const width = spaceWidth(space)
       for (let n = 0; n < 30; n++) {
         const observation = [...lanes.observation.current.subarray(5 * n, 5 * n + 5)]

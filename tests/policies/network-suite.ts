@@ -413,7 +413,7 @@ function suite(device: DeviceName, find?: () => Promise<Made>): void {
     test('takes a function of tensors', async () => {
       const policy = network(
         functional((tf, weights, x) => {
-          const y = tf.matMul(x, weights('w') as Tensor2D)
+          const y: Tensor2D = tf.matMul(x, weights('w') as Tensor2D)
           return [tf.slice(y, [0, 0], [-1, 2]), tf.slice(y, [0, 2], [-1, 1])]
         }),
         { device },
@@ -428,7 +428,7 @@ function suite(device: DeviceName, find?: () => Promise<Made>): void {
       let calls = 0
       const policy = network(
         functional((tf, weights, x) => {
-          const y = tf.matMul(x, weights('w') as Tensor2D)
+          const y: Tensor2D = tf.matMul(x, weights('w') as Tensor2D)
           if (++calls === 20) throw new Error('out of order')
           return [tf.slice(y, [0, 0], [-1, 2]), tf.slice(y, [0, 2], [-1, 1])]
         }),

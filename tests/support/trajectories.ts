@@ -87,7 +87,10 @@ export function plain({
   return {
     ...{ source: '', segment: 0, cutTurns: 0, unheard: 0 },
     ...rest,
-    ...(Object.fromEntries(Object.entries(columns).map(([k, v]) => [k, Array.from(v)])) as Required<typeof columns>),
+    ...(Object.fromEntries(Object.entries(columns).map(([k, v]) => [k, Array.from(v)])) as Record<
+      keyof typeof columns,
+      number[]
+    >),
     supportLength: Array.from(supportLength ?? new Uint8Array(token.length)),
   }
 }

@@ -34,7 +34,7 @@ describe('what is appended', () => {
     const token = Int32Array.of(5, 6, 7, 8)
     const trajectories = tableOf([trajectory({ token })])
     token.fill(0)
-    expect([...trajectories.row(0).token]).toEqual([5, 6, 7, 8])
+    expect(Array.from(trajectories.row(0).token)).toEqual([5, 6, 7, 8])
   })
 
   test('can be seen in the columns without a copy, and the tokens of row i lie from offsets[i] to offsets[i + 1]', () => {

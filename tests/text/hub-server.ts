@@ -41,7 +41,7 @@ export async function startHub(files: Record<string, Uint8Array>): Promise<HubSe
       const names = Object.keys(hub.files).filter((name) => !name.includes('/') || query?.includes('recursive=true'))
       const half = Math.ceil(names.length / 2) // Two pages.
       const more = query === undefined ? 'cursor=2' : `${query}&cursor=2`
-      const link = isSecond ? {} : { link: `<${hub.endpoint}${path}?${more}>; rel="next"` }
+      const link: Record<string, string> = isSecond ? {} : { link: `<${hub.endpoint}${path}?${more}>; rel="next"` }
       return json(
         response,
         (isSecond ? names.slice(half) : names.slice(0, half)).map((name) => entry(name, hub.files[name]!)),

@@ -4,7 +4,16 @@ import { cp, mkdir, readdir, readFile, rename, rm, truncate, writeFile } from 'n
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { beforeEach, describe, expect, test } from 'vitest'
-import { cartPole, createTrainer, createWorld, InputError, mlp, pendulum, ppo, type Trainer } from '../../src/index.ts'
+import {
+  cartPole,
+  createTrainer,
+  createWorld,
+  InputError,
+  mlp,
+  pendulum,
+  ppo,
+  type WorldTrainer,
+} from '../../src/index.ts'
 import type { Tensor } from '../../src/safetensors.ts'
 import {
   listCheckpoints,
@@ -40,7 +49,7 @@ async function edit(update: number, change: (manifest: Manifest) => unknown): Pr
 }
 
 /** Fails with an InputError whose message matches, and leaves the trainer exactly as it was. */
-async function expectRefusal(trainer: Trainer, message: RegExp | string, update?: number): Promise<void> {
+async function expectRefusal(trainer: WorldTrainer, message: RegExp | string, update?: number): Promise<void> {
   const before = stateOf(trainer)
   const restoring = trainer.restore(run, update)
   await expect(restoring).rejects.toThrow(message)
@@ -169,7 +178,7 @@ describe('a checkpoint', () => {
 })
 
 describe('a checkpoint that is not whole', () => {
-  let trainer: Trainer
+  let trainer: WorldTrainer
   beforeEach(async () => {
     trainer = await smallTrainer()
     await advance(trainer, 1)

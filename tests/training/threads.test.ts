@@ -14,10 +14,10 @@ import {
   mlp,
   pendulum,
   ppo,
-  type Trainer,
   tick,
   type UpdateMetrics,
   type WorldOptions,
+  type WorldTrainer,
   writeArrow,
 } from '../../dist/src/index.js'
 import { listCheckpoints } from '../../src/training/checkpoint.ts'
@@ -29,12 +29,12 @@ const TEAMS = [2, 3, 4, 16]
 
 type Algorithms = AlgorithmDefinition | Record<string, AlgorithmDefinition>
 
-async function begin(options: WorldOptions, algorithms: Algorithms, threads: number): Promise<Trainer> {
+async function begin(options: WorldOptions, algorithms: Algorithms, threads: number): Promise<WorldTrainer> {
   return createTrainer(await createWorld(options), algorithms, { threads })
 }
 
 /** Trains to the end of an update; returns the metrics of each that it did. */
-async function advance(trainer: Trainer, until: number): Promise<UpdateMetrics[]> {
+async function advance(trainer: WorldTrainer, until: number): Promise<UpdateMetrics[]> {
   const metrics: UpdateMetrics[] = []
   if (trainer.update === until) return metrics
   // A hundred updates are the whole training, so that what falls over its length is the same wherever it is stopped.
@@ -50,7 +50,7 @@ async function advance(trainer: Trainer, until: number): Promise<UpdateMetrics[]
 const sha = (bytes: Uint8Array) => createHash('sha256').update(bytes).digest('hex')
 
 /** SHA-256 of every saved column and of every rollout's Arrow file. */
-async function bits(trainer: Trainer): Promise<Record<string, string>> {
+async function bits(trainer: WorldTrainer): Promise<Record<string, string>> {
   const hashes: Record<string, string> = {}
   for (const { planned, column } of trainer.world.columns()) {
     if (!planned.saved) continue

@@ -3,7 +3,15 @@ import { textEnvironmentFactory, textEnvironments } from '../../../src/environme
 import type { Example, Reply, TextEnvironmentDefinition } from '../../../src/environments/text.ts'
 
 function reply(environment: TextEnvironmentDefinition, example: Example, completion: string): Reply {
-  const turn = { example, exampleIndex: 0, completion, turn: 0, stopReason: 'stop' as const, messages: [] }
+  const turn = {
+    example,
+    exampleIndex: 0,
+    completion,
+    raw: completion,
+    turn: 0,
+    stopReason: 'stop' as const,
+    messages: [],
+  }
   return environment.respond(turn, new AbortController().signal) as Reply
 }
 

@@ -109,7 +109,7 @@ describe('conversations as lanes', () => {
       maxTurns: 2,
       respond: ({ completion, messages }) => {
         said.push(completion)
-        histories.push(...messages.map(({ content }) => content))
+        histories.push(...messages.map(({ content }) => content!))
         return { reward: completion.length, messages: [{ role: 'user', content: '7' }] }
       },
     })

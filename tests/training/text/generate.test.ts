@@ -20,8 +20,8 @@ describe('answers of a language model', () => {
     const evaluated = transformerLogprobs(cohort)
     for (const { prompt, promptIds, completionIds, completion, logprobs, stopReason } of answers) {
       expect(cohort.tokenizer.decode(promptIds)).toBe(prompts[prompt])
-      const [all] = evaluated.logprobs([[...promptIds, ...completionIds]])
-      expect(all!.slice(promptIds.length - 1)).toEqual(logprobs)
+      const [all] = await evaluated.logprobs([[...promptIds, ...completionIds]])
+      expect(Array.from(all!).slice(promptIds.length - 1)).toEqual(Array.from(logprobs))
       const isEnded = cohort.tokenizer.endIds.includes(completionIds.at(-1)!)
       expect(isEnded).toBe(stopReason === 'stop')
       const said = isEnded ? completionIds.slice(0, -1) : completionIds

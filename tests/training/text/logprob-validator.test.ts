@@ -124,11 +124,15 @@ describe("a model of one's own", () => {
 
   /** Of the token that was just read, as logits that nobody shifted give it. */
   const unshifted = (sequences: readonly (readonly number[])[]) =>
-    sequences.map((tokens) => tokens.slice(1).map((token, i) => right.nextLogprobs(tokens.slice(0, i + 2))[token]!))
+    sequences.map((tokens) =>
+      tokens.slice(1).map((token, i) => (right.nextLogprobs(tokens.slice(0, i + 2)) as ArrayLike<number>)[token]!),
+    )
   /** Of the token after the next, as logits that were shifted twice give it. */
   const shiftedTwice = (sequences: readonly (readonly number[])[]) =>
     sequences.map((tokens) =>
-      tokens.slice(1).map((token, i) => right.nextLogprobs(tokens.slice(0, Math.max(i, 1)))[token]!),
+      tokens
+        .slice(1)
+        .map((token, i) => (right.nextLogprobs(tokens.slice(0, Math.max(i, 1))) as ArrayLike<number>)[token]!),
     )
 
   test.each([

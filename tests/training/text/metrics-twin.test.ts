@@ -1,6 +1,7 @@
 import { expect, test } from 'vitest'
 import { rl } from '../../../src/algorithms/rl.ts'
 import { sft } from '../../../src/algorithms/sft.ts'
+import type { Reply } from '../../../src/environments/text.ts'
 import { languageModel } from '../../../src/text/language-model.ts'
 import type { TextMetrics } from '../../../src/training/text/metrics.ts'
 import { createTextTrainer, type TextTrainer } from '../../../src/training/text/trainer.ts'
@@ -24,7 +25,7 @@ async function pushedTrainer(settings: Parameters<typeof rl>[0], model: object =
   let replies = 0
   const pushed = { pushes: 0 }
   const environment = digits({
-    respond: ({ completion, exampleIndex }) => {
+    respond: ({ completion, exampleIndex }): Reply => {
       replies++
       if (replies % (GROUPS * SIZE) === 0) {
         const { weights } = trainer.cohort
@@ -71,7 +72,7 @@ function twinOf({ trainer, algorithm, before }: Pushed, reference: Float32Array,
   const { klCoef, entropyCoef, clipLow, clipHigh, correction, correctionLow, correctionHigh } = loss.settings
   const work = packed(cohort.model, before(), 'plain', token.length, 64)
   const evaluate = (weights: ArrayLike<number>) => {
-    work.weights.set(weights as never)
+    work.weights.set(weights)
     const evaluated = work.network.evaluate(work.network.pack(token, offsets, 0, count), settings.temperature)
     const told = {
       logprob: new Array(token.length).fill(0),
