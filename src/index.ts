@@ -278,7 +278,7 @@ export { type LanguageModelDefinition, languageModel } from './text/language-mod
 export { type LanguageModel, loadLanguageModel } from './text/load-language-model.ts'
 export { loadTokenizer } from './text/load-tokenizer.ts'
 export { StopStrings } from './text/stop-strings.ts'
-export type { DecodeOptions, EncodeOptions, Tokenizer } from './text/tokenizer.ts'
+export { type DecodeOptions, type EncodeOptions, saveTokenizer, type Tokenizer } from './text/tokenizer.ts'
 export {
   type NextTurn,
   nextTurn,

@@ -20,6 +20,7 @@ export const generateKeys = {
   ),
   samples: whole(1, 'how many answers', { min: 1 }),
   maxTokens: whole(64, 'tokens of an answer, at most', { min: 1 }),
+  context: whole(0, 'tokens of prompt and answer together, at most; 0: as many as they take', { min: 0 }),
   temperature: number(1, 'logits are divided by it', { above: 0 }),
   topK: whole(0, 'only so many of the most probable tokens; 0: all', { min: 0 }),
   topP: number(1, 'only the most probable tokens that come to this probability', { above: 0, max: 1 }),
@@ -31,13 +32,15 @@ export const generateKeys = {
 /** colonnade generate <run|folder|hub id> prompt="…" [key=value …] */
 export const generateCommand: Command = async ({ words, json }) => {
   const { subject, texts } = splitWords(words, 'a run of a language model, a folder, or an id of the Hugging Face hub')
-  const { prompt, chat, temperature, topK, topP, trust, ...options } = readKeys(generateKeys, texts)
+  const { prompt, chat, context, temperature, topK, topP, trust, ...options } = readKeys(generateKeys, texts)
   if (prompt === '') throw new InputError('prompt', 'nothing', 'what is to be answered, like prompt="12+30="')
   const model = (await isTextRun(subject))
     ? await loadTrainedModel(subject, { allowModule: askForModule(trust) })
     : { policy: languageModel({ folder: subject }) }
   const prompts = [chat ? [{ role: 'user', content: prompt }] : prompt]
-  const answers = await generateTokens({ ...model, ...options, prompts, sampling: { temperature, topK, topP } })
+  const sampling = { temperature, topK, topP }
+  const size = context === 0 ? {} : { context }
+  const answers = await generateTokens({ ...model, ...options, ...size, prompts, sampling })
   if (!json) for (const { completion } of answers) console.log(completion)
   return { subject, prompt, answers }
 }

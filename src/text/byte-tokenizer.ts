@@ -35,6 +35,7 @@ function bytes(): ByteTokenizer {
   const special = new Map(SPECIALS.map((token, index) => [token, 256 + index]))
   return {
     id: 'bytes',
+    files: filesOfBytes(),
     vocabularySize: 256 + SPECIALS.length,
     beginIds: [BEGIN],
     endIds: [END],
@@ -89,6 +90,7 @@ function characters(alphabet: string): ByteTokenizer {
     })
   return {
     id: `alphabet:${alphabet}`,
+    files: filesOfCharacters(list, texts.slice(end)),
     vocabularySize: texts.length,
     beginIds: [],
     endIds: [end],
@@ -106,6 +108,75 @@ function characters(alphabet: string): ByteTokenizer {
     },
   }
 }
+
+/** A token of `added_tokens` that stands for a boundary. */
+function specialToken(content: string, id: number): object {
+  return { id, content, single_word: false, lstrip: false, rstrip: false, normalized: false, special: true }
+}
+
+/** The files of a tokenizer whose texts are cut into `vocabulary` by `parts`, and whose special tokens follow. */
+function filesOf(
+  vocabulary: readonly string[],
+  specials: readonly string[],
+  parts: { readonly model: object; readonly pre_tokenizer: object; readonly decoder: object },
+  config: object,
+): Map<string, Uint8Array> {
+  const vocab = Object.fromEntries(vocabulary.map((text, id) => [text, id]))
+  const tokenizer = {
+    version: '1.0',
+    truncation: null,
+    padding: null,
+    added_tokens: specials.map((content, index) => specialToken(content, vocabulary.length + index)),
+    normalizer: null,
+    post_processor: null,
+    ...parts,
+    model: { ...parts.model, vocab },
+  }
+  const common = { tokenizer_class: 'PreTrainedTokenizerFast', eos_token: '<|end|>', pad_token: '<|pad|>' }
+  const json = (value: object) => new TextEncoder().encode(`${JSON.stringify(value, null, 2)}\n`)
+  const idOf = (token: string) => vocabulary.length + specials.indexOf(token)
+  return new Map([
+    ['tokenizer.json', json(tokenizer)],
+    ['tokenizer_config.json', json({ ...common, clean_up_tokenization_spaces: false, ...config })],
+    ['generation_config.json', json({ eos_token_id: idOf('<|end|>'), pad_token_id: idOf('<|pad|>') })],
+  ])
+}
+
+function filesOfBytes(): Map<string, Uint8Array> {
+  // As GPT-2 writes bytes: those that print as themselves, the others as the characters from U+0100.
+  let next = 0x100
+  const printed = Array.from({ length: 256 }, (_, byte) => {
+    const prints = (byte >= 0x21 && byte <= 0x7e) || (byte >= 0xa1 && byte !== 0xad)
+    return String.fromCharCode(prints ? byte : next++)
+  })
+  const byteLevel = { type: 'ByteLevel', add_prefix_space: false, trim_offsets: false, use_regex: false }
+  const model = {
+    type: 'BPE',
+    unk_token: null,
+    fuse_unk: false,
+    byte_fallback: false,
+    ignore_merges: false,
+    merges: [],
+  }
+  const parts = { model, pre_tokenizer: byteLevel, decoder: byteLevel }
+  const config = { bos_token: '<|begin|>', add_bos_token: true, chat_template: JINJA }
+  return filesOf(printed, SPECIALS, parts, config)
+}
+
+function filesOfCharacters(list: readonly string[], specials: readonly string[]): Map<string, Uint8Array> {
+  const each = { type: 'Split', pattern: { Regex: '[\\s\\S]' }, behavior: 'Isolated', invert: false }
+  // The unknown token is in no vocabulary, so what is not of the alphabet is an error and not another character.
+  const model = { type: 'WordLevel', unk_token: '<|unknown|>' }
+  return filesOf(list, specials, { model, pre_tokenizer: each, decoder: { type: 'Fuse' } }, { add_bos_token: false })
+}
+
+/** `byteTemplate` in Jinja. */
+const JINJA =
+  "{{ '<|begin|>' }}{% for message in messages %}" +
+  `{% if message['role'] not in [${ROLES.map((role) => `'${role}'`).join(', ')}] %}` +
+  "{{ raise_exception('a message of role ' + message['role']) }}{% endif %}" +
+  "{{ '<|' + message['role'] + '|>' + message['content'] + '<|end|>' }}{% endfor %}" +
+  "{% if add_generation_prompt %}{{ '<|assistant|>' }}{% endif %}"
 
 /** `<|begin|>`, then each message between its role's token and `<|end|>`. */
 const byteTemplate: ChatTemplate = {

@@ -7,7 +7,7 @@
 import { createHash } from 'node:crypto'
 import type { Tokenizer as Engine } from '@huggingface/tokenizers'
 import { InputError, show } from '../errors.ts'
-import { isThere, parseJsonObject, readJsonObject, readWhole, writeWhole } from '../files.ts'
+import { isThere, parseJsonObject, readWhole } from '../files.ts'
 import { type ChatTemplate, checkArguments, jinjaTemplate, type TemplateArguments } from './chat-template.ts'
 import { anyOf, checkUnicode, REPLACEMENT, type Tokenizer } from './tokenizer.ts'
 
@@ -31,17 +31,6 @@ export const TOKENIZER_FILES = [
   ...['tokenizer.json', 'tokenizer_config.json', 'special_tokens_map.json'],
   ...['generation_config.json', 'chat_template.jinja'],
 ]
-
-/**
- * Copies a tokenizer's files, as far as there are any.
- * @throws InputError where one cannot be read or written.
- */
-export async function copyTokenizer(from: string, to: string): Promise<void> {
-  for (const name of TOKENIZER_FILES) {
-    const path = `${from}/${name}`
-    if (await isThere(path)) await writeWhole(`${to}/${name}`, [await readWhole(path, 'a file of a tokenizer')])
-  }
-}
 
 /** How a tokenizer is read. */
 export interface TokenizerOptions {
@@ -67,12 +56,17 @@ export async function loadTokenizer(
 ): Promise<Tokenizer> {
   const path = `${folder}/tokenizer.json`
   const bytes = await readWhole(path, 'a tokenizer as Hugging Face writes it')
+  const files = new Map([['tokenizer.json', bytes]])
+  for (const name of TOKENIZER_FILES) {
+    if (files.has(name) || !(await isThere(`${folder}/${name}`))) continue
+    files.set(name, await readWhole(`${folder}/${name}`, 'a file of a tokenizer'))
+  }
   const json = parseJsonObject(path, bytes)
-  const readIfThere = async (name: string): Promise<Json> =>
-    (await isThere(`${folder}/${name}`)) ? readJsonObject(`${folder}/${name}`) : {}
-  const config = await readIfThere('tokenizer_config.json')
-  const named = namedTokens({ ...(await readIfThere('special_tokens_map.json')), ...config })
-  const generation = await readIfThere('generation_config.json')
+  const readIfThere = (name: string): Json =>
+    files.has(name) ? parseJsonObject(`${folder}/${name}`, files.get(name)!) : {}
+  const config = readIfThere('tokenizer_config.json')
+  const named = namedTokens({ ...readIfThere('special_tokens_map.json'), ...config })
+  const generation = readIfThere('generation_config.json')
 
   const added = (json.added_tokens ?? []) as AddedToken[]
   const { usual, plain } = await startReaders(path, json, config, added)
@@ -96,6 +90,7 @@ export async function loadTokenizer(
   const specialIds = new Set(special.map(({ id }) => id))
   return {
     id: createHash('sha256').update(bytes).digest('hex'),
+    files,
     vocabularySize,
     beginIds: config.add_bos_token === undefined ? leadingIds(engine) : config.add_bos_token ? idOf('bos_token') : [],
     endIds: [...new Set([...idOf('eos_token'), ...(ends as number[])])],

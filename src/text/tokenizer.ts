@@ -3,6 +3,7 @@
  * then on the ids are what is stored and trained on, since decoding ids and encoding the text again may give others.
  */
 import { InputError, show } from '../errors.ts'
+import { writeWhole } from '../files.ts'
 import type { ChatTemplate } from './chat-template.ts'
 
 /** How a text is to be taken; both are false where they are not given. */
@@ -42,6 +43,19 @@ export interface Tokenizer {
    * nothing, become U+FFFD.
    */
   decode(ids: ArrayLike<number>, options?: DecodeOptions): string
+  /**
+   * Its files as Hugging Face's libraries read them, by name: from a folder that has them `loadTokenizer` makes a tokenizer
+   * of the same ids.
+   */
+  readonly files: ReadonlyMap<string, Uint8Array>
+}
+
+/**
+ * Writes a tokenizer's files beside a model's.
+ * @throws InputError where one cannot be written.
+ */
+export async function saveTokenizer(folder: string, { files }: Tokenizer): Promise<void> {
+  for (const [name, bytes] of files) await writeWhole(`${folder}/${name}`, [bytes])
 }
 
 /** Throws for half a surrogate pair, which UTF-8 has no bytes for. */

@@ -2,6 +2,9 @@ import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import { InputError } from '../../src/errors.ts'
 import { byteTokenizer } from '../../src/text/byte-tokenizer.ts'
+import { loadTokenizer } from '../../src/text/load-tokenizer.ts'
+import { saveTokenizer, type Tokenizer } from '../../src/text/tokenizer.ts'
+import { temporaryFolder } from '../support/temporary.ts'
 
 describe('bytes', () => {
   const tokenizer = byteTokenizer()
@@ -104,5 +107,57 @@ describe('an alphabet', () => {
   test('an empty alphabet, or a character twice, is refused', () => {
     expect(() => byteTokenizer({ alphabet: '' })).toThrow(/at least one character/)
     expect(() => byteTokenizer({ alphabet: '010' })).toThrow(/"0" twice/)
+  })
+})
+
+describe("in Hugging Face's form", () => {
+  const alphabet = '0123456789 \n+=<|end>é😀'
+
+  test.each([
+    ['bytes', byteTokenizer(), fc.string({ unit: 'binary' })],
+    ['characters', byteTokenizer({ alphabet }), fc.string({ unit: fc.constantFrom(...alphabet) })],
+  ])('%s have the same ids, ends, special tokens and text', async (_, own, texts) => {
+    const folder = await temporaryFolder()
+    await saveTokenizer(folder, own)
+    const read = await loadTokenizer(folder)
+    expect(read.vocabularySize).toBe(own.vocabularySize)
+    expect(read.beginIds).toEqual(own.beginIds)
+    expect(read.endIds).toEqual(own.endIds)
+    expect(read.specialTokens).toEqual(own.specialTokens)
+    const textsOf = ({ files }: Tokenizer) => [...files].map(([name, bytes]) => [name, Buffer.from(bytes).toString()])
+    expect(textsOf(read)).toEqual(textsOf(own))
+    const pieces = fc.array(fc.oneof(texts, fc.constantFrom(...own.specialTokens)))
+    fc.assert(
+      fc.property(pieces, fc.boolean(), (parts, continues) => {
+        const text = parts.join('')
+        const special = own.encode(text, { special: true })
+        expect(read.encode(text, { special: true, continues })).toEqual(special)
+        expect(read.decode(special)).toBe(own.decode(special))
+        expect(read.decode(special, { skipSpecial: true })).toBe(own.decode(special, { skipSpecial: true }))
+      }),
+    )
+    fc.assert(
+      fc.property(texts, (text) => {
+        expect(read.encode(text)).toEqual(own.encode(text))
+      }),
+    )
+    for (const ids of [[], [0xe2, 0x82], [3, -1, own.vocabularySize, 4], [0xc3, own.endIds[0]!, 0xa9]]) {
+      expect(read.decode(ids)).toBe(own.decode(ids))
+    }
+  })
+
+  test('characters refuse what is not of the alphabet, and bytes frame messages as the template of bytes does', async () => {
+    const [characters, bytes] = [await temporaryFolder(), await temporaryFolder()]
+    await saveTokenizer(characters, byteTokenizer({ alphabet: '01+' }))
+    const read = await loadTokenizer(characters)
+    expect(() => read.encode('1+2')).toThrow('text "1+2": got "2", expected only what the tokenizer has tokens for')
+    expect(read.chatTemplate).toBe(null)
+    await saveTokenizer(bytes, byteTokenizer())
+    const [own, template] = [byteTokenizer().chatTemplate!, (await loadTokenizer(bytes)).chatTemplate!]
+    const messages = ['system', 'user', 'assistant', 'tool'].map((role) => ({ role, content: ` ${role}\n{{ it }} ` }))
+    for (const addGenerationPrompt of [false, true]) {
+      expect(template.render(messages, { addGenerationPrompt })).toBe(own.render(messages, { addGenerationPrompt }))
+    }
+    expect(() => template.render([{ role: 'robot', content: '' }])).toThrow(/robot/)
   })
 })

@@ -1,3 +1,4 @@
+import { mkdir, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { beforeEach, describe, expect, test } from 'vitest'
 import { rl } from '../../src/algorithms/rl.ts'
@@ -70,5 +71,33 @@ describe("a language model from Hugging Face's files", () => {
     const cache = await temporaryFolder()
     const misspelt = loadLanguageModel('modle', { offline: true, cache })
     await expect(misspelt).rejects.toThrow(/offline is set; and there is no folder modle, expected/)
+  })
+
+  test('that is none of ours and opens no language model is an error that says what it lacks', async () => {
+    const own = await languageModel().open(environment)
+    const { readWeights: _, ...unread } = own
+    for (const [opened, message] of [
+      [undefined, 'policy mine, model of open(): got undefined, expected one that transformer() makes'],
+      [{ ...own, model: { shape: {} } }, 'policy mine, model of open(): got {"shape":{}}'],
+      [{ ...own, tokenizer: {} }, 'policy mine, tokenizer of open(): got {}, expected one like byteTokenizer()'],
+      [{ ...own, context: 1.5 }, 'policy mine, context of open(): got 1.5, expected a whole number ≥ 2'],
+      [unread, 'policy mine, readWeights of open(): got undefined, expected a function'],
+    ] as const) {
+      const policy = { id: 'mine', parameters: {}, open: async () => opened } as never
+      await expect(createWorld({ environment, policy, numLanes: 2 })).rejects.toThrow(message)
+    }
+    const nameless = { open: async () => own } as never
+    await expect(createWorld({ environment, policy: nameless, numLanes: 2 })).rejects.toThrow(
+      /^policy: got .*languageModel/,
+    )
+  })
+
+  test('in the folder of a control run is none, and that is said', async () => {
+    await mkdir(folder)
+    const config = { colonnade: '0.1.0', environment: { id: 'CartPole-v1', parameters: {} }, policy: {}, settings: {} }
+    await writeFile(join(folder, 'config.json'), JSON.stringify(config))
+    await expect(loadLanguageModel(folder)).rejects.toThrow(
+      `language model: got ${folder}, a control run (of "CartPole-v1"), expected a run of a language model, or the folder of one`,
+    )
   })
 })

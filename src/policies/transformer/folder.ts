@@ -34,14 +34,16 @@ const EMBEDDING = 'model.embed_tokens.weight'
 
 /**
  * Opens a model's folder: reads its configuration alone.
- * @throws InputError as `transformer` does.
+ * @throws InputError as `transformer` does, and for the folder of a run.
  */
 export async function openTransformer(
   folder: string,
   { valueHead = false }: { readonly valueHead?: boolean } = {},
 ): Promise<TransformerFolder> {
   const configPath = `${folder}/config.json`
-  const model = transformer(await readJsonObject(configPath), { subject: configPath, valueHead })
+  const config = await readJsonObject(configPath)
+  refuseRun(folder, config)
+  const model = transformer(config, { subject: configPath, valueHead })
   return { model, readWeights: () => readWeights(folder, model) }
 }
 
@@ -60,6 +62,17 @@ export async function loadTransformer(
 ): Promise<TransformerWeightsRead & { readonly model: TransformerModel }> {
   const { model, readWeights } = await openTransformer(folder, options)
   return { model, ...(await readWeights()) }
+}
+
+/** Refuses a run's folder, whose `config.json` says what was trained and describes no model. */
+function refuseRun(folder: string, config: Readonly<Record<string, unknown>>): void {
+  const { colonnade, environment } = config
+  if (typeof colonnade !== 'string') return
+  const id = (environment as { readonly id?: unknown } | undefined)?.id
+  const [kind, expected] = Object.hasOwn(config, 'sft')
+    ? ['a run of a language model', `its model: ${folder}/model, or what colonnade export writes`]
+    : ['a control run', 'a run of a language model, or the folder of one']
+  throw new InputError('language model', `${folder}, ${kind} (of ${show(id)})`, expected)
 }
 
 async function readWeights(folder: string, model: TransformerModel): Promise<TransformerWeightsRead> {

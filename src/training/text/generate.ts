@@ -6,6 +6,8 @@ import {
   type TextEnvironmentDefinition,
 } from '../../environments/text.ts'
 import { InputError, show } from '../../errors.ts'
+import { promptIds } from '../../text/dialogue.ts'
+import { type LanguageModelDefinition, languageModel } from '../../text/language-model.ts'
 import { type ConverseOptions, converse } from './converse.ts'
 
 /** What `generateTokens` is told. Tokens are drawn; with `explore: false` the most probable are taken. */
@@ -16,6 +18,8 @@ export interface GenerateOptions extends ConverseOptions {
   readonly samples?: number
   /** Tokens of an answer, at most; default 64. */
   readonly maxTokens?: number
+  /** Tokens of prompt and answer together, at most; default as many as these take, of a model that was loaded. */
+  readonly context?: number
   /** Texts that end an answer, beside the model's end tokens. */
   readonly stopStrings?: readonly string[]
   /** The task that a new model was made for, whose characters its tokenizer knows. */
@@ -48,6 +52,8 @@ export async function generateTokens({
   environment,
   seed = 0,
   explore = true,
+  context,
+  policy,
   ...options
 }: GenerateOptions): Promise<Generated[]> {
   if (!Array.isArray(prompts) || prompts.length === 0) throw new InputError('prompts', show(prompts), 'at least one')
@@ -67,11 +73,26 @@ export async function generateTokens({
   })()
   const episodes = prompts.length * samples
   const talk = { environment: asked, episodes, groupSize: samples, seed, explore }
-  const { conversed } = await converse({ ...options, ...talk })
+  const size = context ?? (await contextOf(policy, asked, prompts, options.maxTokens))
+  const sized = size === undefined ? policy : languageModel({ ...policy.parameters, context: size } as never)
+  const { conversed } = await converse({ ...options, ...talk, policy: sized })
   const answers = conversed.map(({ rows, ...said }): Generated => {
     const { logprob, promptId, member, stopReason } = rows[0]! // Of one turn there is one row.
     const logprobs = Array.from(logprob).slice(said.promptIds.length)
     return { prompt: promptId, sample: member, ...said, logprobs, stopReason }
   })
   return answers.sort((a, b) => a.prompt - b.prompt || a.sample - b.sample)
+}
+
+/** The context that the longest prompt and its answer take, of a loaded model that leaves it open. */
+async function contextOf(
+  policy: LanguageModelDefinition,
+  environment: TextEnvironmentDefinition,
+  prompts: GenerateOptions['prompts'],
+  maxTokens = environment.maxTokens,
+): Promise<number | undefined> {
+  if (policy.id !== languageModel.id || policy.parameters.context !== 0 || policy.parameters.folder === '') return
+  const { tokenizer, context } = await policy.open(environment)
+  const lengths = prompts.map((prompt, i) => promptIds(tokenizer, { prompt }, `prompt ${i}`).length)
+  return Math.min(context, Math.max(...lengths) + maxTokens)
 }

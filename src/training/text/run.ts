@@ -3,7 +3,7 @@
  * (Arrow files, one an update), and at its end `model/`, `summary.json` and `learning-curve.svg`. With an adapter there is
  * `adapter/` instead of `model/`, as it was at the newest checkpoint.
  */
-import { join } from 'node:path'
+import { join, resolve } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import { lossSettings } from '../../algorithms/losses.ts'
 import { type RlDefinition, rl, rlSettings } from '../../algorithms/rl.ts'
@@ -16,7 +16,7 @@ import {
   type TextEnvironmentFactory,
 } from '../../environments/text.ts'
 import { InputError, show, unknownWord } from '../../errors.ts'
-import { readText, writeWhole } from '../../files.ts'
+import { isThere, readText, writeWhole } from '../../files.ts'
 import { bestKernelBuild } from '../../kernels/bind.ts'
 import { saveTransformer } from '../../policies/transformer/folder.ts'
 import { saveLora } from '../../policies/transformer/lora-folder.ts'
@@ -32,6 +32,7 @@ import {
 } from '../../settings.ts'
 import { tooLongs } from '../../text/examples.ts'
 import { type LanguageModelDefinition, languageModel } from '../../text/language-model.ts'
+import { saveTokenizer } from '../../text/tokenizer.ts'
 import { cutTurns } from '../../text-cohort.ts'
 import type { ModuleTrust } from '../../trust.ts'
 import { VERSION } from '../../version.ts'
@@ -334,7 +335,7 @@ export class TextRun {
       await this.trainer.save(this.folder)
       const { adapter } = this.trainer.cohort
       if (adapter !== null)
-        await saveLora(this.#adapterFolder, adapter.lora, adapter.weights, baseOf(this.definition.policy))
+        await saveLora(this.#adapterFolder, adapter.lora, adapter.weights, await baseOf(this.definition.policy))
     }
     await this.#files.checkpoint(save, this.definition.settings.checkpointsKept)
   }
@@ -354,7 +355,7 @@ export class TextRun {
     const lines = (await this.#files.lines()) as unknown as MetricsLine[]
     const updates = lines.filter(({ phase }) => phase === 'rl')
     const groups = updates.flatMap(({ groupRewards }) => groupRewards)
-    const { model, weights, adapter } = trainer.cohort
+    const { model, weights, adapter, tokenizer } = trainer.cohort
     const curve = join(folder, 'learning-curve.svg')
     const files: Record<string, string> = {
       config: join(folder, 'config.json'),
@@ -394,7 +395,10 @@ export class TextRun {
       kernels: trainer.world.kernelBuild,
       files,
     }
-    if (adapter === null) await saveTransformer(files.model!, model, weights)
+    if (adapter === null) {
+      await saveTransformer(files.model!, model, weights)
+      await saveTokenizer(files.model!, tokenizer)
+    }
     const points = updates.flatMap(({ step, reward }) => (reward === null ? [] : [{ x: step, y: reward }]))
     const losses = lines.filter(({ phase }) => phase === 'sft').map(({ step, loss }) => ({ x: step, y: loss }))
     const picture =
@@ -425,9 +429,11 @@ interface MetricsLine {
   readonly updateSeconds: number
 }
 
-/** Where an adapter's model is, if it is anywhere. */
-function baseOf({ parameters }: LanguageModelDefinition): string | null {
-  return (parameters.folder as string) || null
+/** Where an adapter's model is, if it is anywhere: a folder wherever one looks from, or an id of the hub. */
+async function baseOf({ parameters }: LanguageModelDefinition): Promise<string | null> {
+  const folder = parameters.folder as string
+  if (folder === '') return null
+  return (await isThere(folder)) ? resolve(folder) : folder
 }
 
 function total(updates: readonly MetricsLine[], name: 'trajectories' | 'cutTurns' | 'unheard' | 'rewrites'): number {

@@ -1,9 +1,13 @@
+import { rm } from 'node:fs/promises'
+import { join } from 'node:path'
 import { describe, expect, test } from 'vitest'
 import { reverse } from '../../../src/environments/tasks/sequences.ts'
 import { languageModel } from '../../../src/text/language-model.ts'
 import { generateTokens } from '../../../src/training/text/generate.ts'
 import { transformerLogprobs } from '../../../src/training/text/transformer-logprobs.ts'
 import { createWorld } from '../../../src/world.ts'
+import { writeQwen2 } from '../../support/qwen2-folder.ts'
+import { temporaryFolder } from '../../support/temporary.ts'
 
 const policy = languageModel({ width: 16, layers: 1, heads: 2 })
 const environment = reverse()
@@ -42,6 +46,24 @@ describe('answers of a language model', () => {
     expect(await said({ weights, seed: 1 })).not.toEqual(drawn)
     const [first, second] = await said({ weights, seed: 2, explore: false })
     expect(first).toBe(second)
+  })
+
+  test('of a loaded model take the context that they need, however long it was made for, or the one that is named', async () => {
+    const folder = join(await temporaryFolder(), 'model')
+    await writeQwen2(folder, { context: 2 ** 26 })
+    const loaded = languageModel({ folder })
+    const asked = { policy: loaded, prompts: ['one two', 'three'], maxTokens: 5, seed: 2 }
+    const answers = await generateTokens(asked)
+    expect(answers.map(({ completionIds }) => completionIds.length)).toEqual([5, 5])
+    const prompt = answers[0]!.promptIds.length
+    const short = await generateTokens({ ...asked, context: prompt + 2 })
+    expect(short[0]).toMatchObject({ stopReason: 'context', completionIds: answers[0]!.completionIds.slice(0, 2) })
+    await expect(generateTokens({ ...asked, context: prompt })).rejects.toThrow(`${prompt} tokens`)
+    // All the positions that it was made for have no room: refused before the weights are looked for.
+    await rm(join(folder, 'model.safetensors'))
+    await expect(generateTokens({ ...asked, context: 2 ** 26 })).rejects.toThrow(
+      /^memory: got a plan .*languageModel.context$/,
+    )
   })
 
   test('of no prompt, no number of samples and a prompt too long are errors', async () => {
