@@ -24,8 +24,8 @@ export interface ChatTemplate {
   render(messages: readonly Message[], options?: RenderOptions): string
 }
 
-/** Stands before a template: takes away the clock that the library gives it. Jinja drops the line end behind a statement. */
-const NO_CLOCK = '{% set strftime_now = undefined %}'
+/** Characters of a template, at most; those that models come with have some 10,000. */
+const MAX_SOURCE = 500_000
 
 /** What a user tells a template by name, as `enable_thinking: false`. */
 export type TemplateArguments = Readonly<Record<string, unknown>>
@@ -38,7 +38,8 @@ const CONSTANTS = ['true', 'false', 'none', 'True', 'False', 'None', 'undefined'
 /**
  * A chat template in Jinja. Of several, `tool_use` is taken where tools are given, and `default` otherwise, as Hugging Face's
  * libraries do; `variables` are what it may name besides the messages, and `given` what a user tells it. It is told no date
- * (`strftime_now`), so that a conversation does not become another one at midnight.
+ * (`strftime_now`), so that a conversation does not become another one at midnight, and what it may do is bounded, since it
+ * is a stranger's program: one that runs on, or makes too much of little, is an error like any other of it.
  * @throws InputError for a template that is malformed, and for an argument that none of the templates reads.
  */
 export async function jinjaTemplate(
@@ -48,10 +49,14 @@ export async function jinjaTemplate(
   given: TemplateArguments = {},
 ): Promise<ChatTemplate> {
   const { Template } = await import('@huggingface/jinja')
+  const { renderBounded } = await import('./bounded-template.ts')
   const templates = new Map(
     Object.entries(sources).map(([key, source]) => {
+      if (source.length > MAX_SOURCE) {
+        throw new InputError(name, `${source.length} characters in ${key}`, `a template of at most ${MAX_SOURCE}`)
+      }
       try {
-        return [key, new Template(`${NO_CLOCK}\n${source}`)] as const
+        return [key, new Template(source)] as const
       } catch (cause) {
         throw new InputError(name, `an error in ${key} (${(cause as Error).message})`, 'a Jinja template', { cause })
       }
@@ -70,7 +75,7 @@ export async function jinjaTemplate(
       const template = templates.get(key)
       if (template === undefined) throw new InputError(name, `only ${[...templates.keys()].join(', ')}`, 'a default')
       try {
-        return template.render({
+        return renderBounded(template.parsed, {
           ...variables,
           ...given,
           messages,
