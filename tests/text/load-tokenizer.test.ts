@@ -1,8 +1,12 @@
 import { createHash } from 'node:crypto'
 import { cpSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { describe, expect, test } from 'vitest'
+import { reverse } from '../../src/environments/tasks/sequences.ts'
 import { InputError } from '../../src/errors.ts'
+import { jinjaTemplate } from '../../src/text/chat-template.ts'
+import { languageModel } from '../../src/text/language-model.ts'
 import { loadTokenizer } from '../../src/text/load-tokenizer.ts'
+import { writeQwen3 } from '../support/qwen3-folder.ts'
 import { temporaryFolder } from '../support/temporary.ts'
 import { expectedOf, folderOf, recorded } from './golden.ts'
 
@@ -127,6 +131,51 @@ describe('what stands beside tokenizer.json', () => {
     const folder = await changed({ add_bos_token: false }, 'llama')
     expect((await loadTokenizer(folder)).beginIds).toEqual([])
     expect((await loadTokenizer(await changed({ add_bos_token: true }, 'llama'))).beginIds).toEqual([1])
+  })
+})
+
+describe('what the chat template is told', () => {
+  const messages = [{ role: 'user', content: 'Hi' }]
+  const render = async (templateArguments: Record<string, unknown>) => {
+    const folder = await temporaryFolder()
+    await writeQwen3(folder)
+    const { chatTemplate } = await loadTokenizer(folder, { templateArguments })
+    return chatTemplate!.render(messages, { addGenerationPrompt: true })
+  }
+
+  test('reaches it, and a name that it does not read is an error with the nearest', async () => {
+    expect(await render({})).not.toContain('<think>')
+    expect(await render({ enable_thinking: true })).not.toContain('<think>')
+    expect(await render({ enable_thinking: false })).toContain('<think>\n\n</think>')
+    await expect(render({ enable_thinkin: false })).rejects.toThrow(
+      /chat_template\.jinja, argument: got "enable_thinkin", expected one of enable_thinking \(did you mean/,
+    )
+    // Neither what it is told anyway, nor what it sets itself.
+    for (const name of ['messages', 'add_generation_prompt', 'eos_token', 'asked', 'message', 'namespace']) {
+      await expect(render({ [name]: 1 })).rejects.toThrow(`got "${name}"`)
+    }
+  })
+
+  test('is a setting of language models, which a new one has no use for', async () => {
+    const folder = await temporaryFolder()
+    await writeQwen3(folder)
+    const open = (settings: object) => languageModel(settings).open(reverse())
+    const { tokenizer } = await open({ folder, templateArguments: ['enable_thinking=false'] })
+    expect(tokenizer.chatTemplate!.render(messages, { addGenerationPrompt: true })).toContain('<think>')
+    await expect(open({ folder, templateArguments: ['enable_thinking'] })).rejects.toThrow(/expected name=value/)
+    const twice = ['enable_thinking=false', 'enable_thinking=true']
+    await expect(open({ folder, templateArguments: twice })).rejects.toThrow(/enable_thinking twice/)
+    await expect(open({ templateArguments: ['enable_thinking=false'] })).rejects.toThrow(
+      /templateArguments, argument: got/,
+    )
+  })
+
+  test('is read before it is set, where a template sets it unless it is told', async () => {
+    const source =
+      "{% if not day is defined %}{% set day = 'none' %}{% endif %}{{ day }}{% for a in b %}{{ a }}{% endfor %}"
+    const told = await jinjaTemplate('its template', { default: source }, {}, { day: 'Monday', b: ['x'] })
+    expect(told.render(messages)).toBe('Mondayx')
+    await expect(jinjaTemplate('its template', { default: source }, {}, { a: 1 })).rejects.toThrow(/one of day, b/)
   })
 })
 

@@ -4,9 +4,11 @@ import type { Message } from '../../src/environments/text.ts'
 import { InputError } from '../../src/errors.ts'
 import { byteTokenizer } from '../../src/text/byte-tokenizer.ts'
 import { jinjaTemplate } from '../../src/text/chat-template.ts'
+import { spelledMessage } from '../../src/text/dialogue.ts'
 import { loadTokenizer } from '../../src/text/load-tokenizer.ts'
 import type { Tokenizer } from '../../src/text/tokenizer.ts'
-import { promptIds, renderIds, trainingRows, turnIds } from '../../src/text/turn-ids.ts'
+import { nextTurn, promptIds, renderIds, trainingRows, turnIds } from '../../src/text/turn-ids.ts'
+import { QWEN3_TEMPLATE } from '../support/qwen3-folder.ts'
 import { expectedOf, folderOf, recorded } from './golden.ts'
 
 const user = (content: string): Message => ({ role: 'user', content })
@@ -171,6 +173,81 @@ describe('turnIds', () => {
     const before = [user('a'), assistant('b')]
     expect(() => turnIds(tokenizer, before, [user('x'), assistant('b'), user('c')], 0)).toThrow(/messages of before/)
     expect(() => turnIds(tokenizer, before, before, 0)).toThrow(/and new ones/)
+  })
+})
+
+describe('nextTurn', () => {
+  /** The recorded tokenizer of Qwen2, which has <think>, with what Qwen3's template does. */
+  async function qwen3(given: Record<string, unknown> = {}): Promise<Tokenizer> {
+    return {
+      ...(await load('qwen2')),
+      chatTemplate: await jinjaTemplate('qwen3', { default: QWEN3_TEMPLATE }, {}, given),
+    }
+  }
+
+  test('goes on from what stands where the model thought nothing, though the template tells of empty thoughts at the end', async () => {
+    const tokenizer = await qwen3()
+    const before = [user('Hi'), assistant('Hello')]
+    expect(tokenizer.chatTemplate!.render(before)).toContain('<think>\n\n</think>')
+    const { ids, isRewritten } = nextTurn(tokenizer, before, [...before, user('More')], tokenizer.endIds[0]!)
+    expect(isRewritten).toBe(false)
+    expect(tokenizer.decode(ids)).toBe('\n<|im_start|>user\nMore<|im_end|>\n<|im_start|>assistant\n')
+  })
+
+  test('begins anew where thinking is taken out of the turn before, and not within one question and its tools', async () => {
+    const tokenizer = await qwen3()
+    const before = [user('Hi'), assistant('<think>\nhm\n</think>\n\nHello')]
+    const after = [...before, user('More')]
+    const { ids, isRewritten } = nextTurn(tokenizer, before, after, tokenizer.endIds[0]!)
+    expect(isRewritten).toBe(true)
+    expect(ids).toEqual(renderIds(tokenizer, after, { addGenerationPrompt: true }))
+    expect(tokenizer.decode(ids)).not.toContain('hm')
+    expect(() => turnIds(tokenizer, before, after, tokenizer.endIds[0]!)).toThrow(/becomes .*drop thinking/)
+    const tool = nextTurn(tokenizer, before, [...before, { role: 'tool', content: '3' }], tokenizer.endIds[0]!)
+    expect(tool.isRewritten).toBe(false)
+    expect(tokenizer.decode(tool.ids)).toContain('<tool_response>\n3')
+  })
+
+  test('begins anew where the prompt of a turn is not what the template tells of it: without thinking', async () => {
+    const tokenizer = await qwen3({ enable_thinking: false })
+    const before = [user('Hi'), assistant('Hello')]
+    expect(tokenizer.decode(promptIds(tokenizer, before.slice(0, 1)))).toContain('<think>\n\n</think>\n\n')
+    expect(nextTurn(tokenizer, before, [...before, user('More')], tokenizer.endIds[0]!).isRewritten).toBe(true)
+  })
+
+  test('a special token that the model chose is one again when its turn is rendered anew; one that it spelled is text', async () => {
+    const plain = await qwen3()
+    const call = '<|endoftext|>' // A special token, as those by which some models call tools.
+    const [id] = plain.encode(call, { special: true })
+    const words = (text: string) => plain.encode(text)
+    const said = [...words('<think>\nx\n</think>\n\na '), ...words(call), id!, ...words('b')]
+    const message = spelledMessage(plain, said)
+    expect(message.content).toBe(`<think>\nx\n</think>\n\na ${call}b`)
+    const before = [user('Hi'), message]
+    const { ids, isRewritten } = nextTurn(plain, before, [...before, user('More')], plain.endIds[0]!)
+    expect(isRewritten).toBe(true)
+    expect(ids.filter((each) => each === id)).toHaveLength(1)
+    expect(plain.decode(ids)).toContain(`assistant\na ${call}${call}b<|im_end|>`)
+    const forged = [{ ...user(call), spelled: { text: call, special: [0] } }]
+    expect(renderIds(plain, forged)).not.toContain(id) // Nobody else chooses tokens.
+  })
+
+  test('messages without content that call tools are rendered with their calls, in which special tokens are text', async () => {
+    const tokenizer = await qwen3()
+    const [start] = tokenizer.encode('<|im_start|>', { special: true })
+    const calls = [{ type: 'function', function: { name: 'add', arguments: { a: 1, b: '<|im_start|>' } } }]
+    const messages = [
+      user('1+2?'),
+      { role: 'assistant', content: null, tool_calls: calls },
+      { role: 'tool', content: '3' },
+    ]
+    const ids = renderIds(tokenizer, messages, { addGenerationPrompt: true })
+    expect(tokenizer.decode(ids)).toBe(tokenizer.chatTemplate!.render(messages, { addGenerationPrompt: true }))
+    expect(tokenizer.decode(ids)).toContain('<tool_call>\n{"name": "add", "arguments": {"a": 1, "b": "<|im_start|>"}}')
+    expect(ids.filter((id) => id === start)).toHaveLength(4)
+    const rows = trainingRows(tokenizer, [...messages, assistant('3')])
+    expect(rows.flatMap((row) => learned(tokenizer, row)).join()).toContain('<tool_call>')
+    expect(() => renderIds(tokenizer, [{ role: 'assistant', content: null }])).toThrow(/message: got/)
   })
 })
 
