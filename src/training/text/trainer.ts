@@ -115,7 +115,7 @@ export class TextTrainer {
       world.split(threads)
     }
     world.reserveTalk((draft) => {
-      draft.use = { asked: rl !== undefined, learned: sft !== undefined }
+      draft.use = { asked: (rl?.settings.updates ?? 0) > 0, learned: (sft?.settings.steps ?? 0) > 0 }
       return textLearnerPlan(draft.opened, training, threads)
     })
     this.world = world

@@ -122,7 +122,7 @@ test("a run of an environment of one's own is found again, though its definition
     export const echo = defineTextEnvironment({ id: 'text/echo', settings: {}, make: () => ({
       numExamples: 2, example: (i) => ({ prompt: i + '=' }), respond: () => ({ reward: 1 }) }) })`,
   )
-  await startTextRun(await configureTextRun(module, {}), join(here, 'run'))
+  await startTextRun(await configureTextRun(module, { mode: 'rl' }), join(here, 'run')) // Its examples have no answers.
   const { environment } = await openTextRun(join(here, 'run'))
   expect([environment.id, environment.numExamples]).toEqual(['text/echo', 2])
 })
