@@ -24,11 +24,13 @@ async function fileOf(rows: readonly object[]): Promise<string> {
 const prompts = ['a', 'b'.repeat(40), 'c', 'd'].map((prompt) => ({ prompt, answer: 'xy' }))
 
 async function settingsOf(rows: readonly object[], given: Record<string, string> = {}) {
+  const { mode = 'sft+rl' } = given
   return configureTextRun('text/dataset', {
     ...small,
     ...{ threads: '1', numLanes: '2', 'environment.path': await fileOf(rows), 'languageModel.context': '32' },
-    ...{ 'environment.maxTokens': '3', 'sft.steps': '4', 'sft.batchSize': '4', 'rl.updates': '2' },
-    ...{ 'rl.groupsPerUpdate': '4', 'rl.groupSize': '2', trajectories: 'all' },
+    ...{ 'environment.maxTokens': '3', trajectories: 'all' },
+    ...(mode.includes('sft') ? { 'sft.steps': '4', 'sft.batchSize': '4' } : {}),
+    ...(mode.includes('rl') ? { 'rl.updates': '2', 'rl.groupsPerUpdate': '4', 'rl.groupSize': '2' } : {}),
     ...given,
   })
 }

@@ -123,6 +123,6 @@ test("a run of an environment of one's own is found again, though its definition
       numExamples: 2, example: (i) => ({ prompt: i + '=' }), respond: () => ({ reward: 1 }) }) })`,
   )
   await startTextRun(await configureTextRun(module, { mode: 'rl' }), join(here, 'run')) // Its examples have no answers.
-  const { environment } = await openTextRun(join(here, 'run'))
+  const { environment } = await openTextRun(join(here, 'run'), { allowModule: () => true })
   expect([environment.id, environment.numExamples]).toEqual(['text/echo', 2])
 })
