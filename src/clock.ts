@@ -29,6 +29,18 @@ export type WorkName = keyof typeof Work
 /** The kinds of work by number. */
 export const workNames = Object.keys(Work) as WorkName[]
 
+/** What comes after the start and after each kind of work, by its number + 1: the call in which a thread is. */
+export const afterWork: readonly string[] = ['reset', 'infer', 'step', 'store', 'reset']
+
+/** Words of a thread's beat: how many marks it made, and its last one; −1 at the start, −2 while it rests. */
+export const BEAT_WORDS = 2
+const RESTING = -2
+
+/** Room for the beats of so many threads, which all of them see. */
+export function createBeats(threads: number): Int32Array {
+  return new Int32Array(new SharedArrayBuffer(4 * BEAT_WORDS * threads)).fill(RESTING)
+}
+
 /** Numbers an event takes in a trace buffer: kind of work, start and end in ms since the epoch. */
 const EVENT_NUMBERS = 3
 
@@ -42,6 +54,8 @@ export class Clock {
   readonly milliseconds = new Float64Array(workNames.length)
   /** Keeps every interval while it has room. */
   trace: Float64Array | undefined
+  /** Where others see that this thread goes on; none where nobody watches. */
+  beat: Int32Array | undefined
   /** When the last mark was, in ms. An array, for a number of its own would be allocated anew at each mark. */
   readonly #last = new Float64Array(1)
 
@@ -49,6 +63,19 @@ export class Clock {
   start(): void {
     this.milliseconds.fill(0)
     this.#last[0] = performance.now()
+    this.#beat(-1)
+  }
+
+  /** The thread waits for others: until the next mark or start it is not the one that is stuck. */
+  rest(): void {
+    this.#beat(RESTING)
+  }
+
+  #beat(work: number): void {
+    const { beat } = this
+    if (beat === undefined) return
+    beat[1] = work
+    beat[0] = beat[0]! + 1
   }
 
   /** Charges the time since the last mark to a kind of work. */
@@ -57,6 +84,7 @@ export class Clock {
     const last = this.#last[0]!
     this.milliseconds[work] = this.milliseconds[work]! + (now - last)
     if (this.trace !== undefined) keep(this.trace, work, last, now)
+    this.#beat(work)
     this.#last[0] = now
   }
 }

@@ -21,6 +21,7 @@ import { parseSetting, type Setting, type SettingValue } from '../settings.ts'
 import type { ModuleTrust } from '../trust.ts'
 import { listCheckpoints, pruneCheckpoints, removeCheckpoints } from './checkpoint.ts'
 import { isClaim, isTemporary, Ownership } from './owner.ts'
+import { Watchdog } from './watchdog.ts'
 
 /** What is made when a run has come to its end. */
 const LAST_FILES = ['summary.json', 'learning-curve.svg', 'trace.json']
@@ -138,6 +139,33 @@ export class RunFolder {
     } catch {
       // Nobody is left to tell: what it says was told elsewhere, and a full disk must not end the training here.
     }
+  }
+
+  /**
+   * Watches the threads of a training. A call that is stuck is told on standard error and in the log; where the run is to stop
+   * then, or was told to end, the training is given up for that reason, which is `stall`.
+   */
+  async watch(
+    training: { readonly beats: Int32Array; readonly who: readonly string[]; giveUp(reason: Error): void },
+    { stallSeconds, onStall }: { readonly stallSeconds: number; readonly onStall: string },
+    signal: AbortSignal | undefined,
+  ): Promise<{ readonly stall: Error | null; close(): void }> {
+    const state = { stall: null as Error | null, close: () => {} }
+    const giveUp = (message: string): void => {
+      if (onStall !== 'stop' && !signal?.aborted) return
+      state.stall = new Error(message)
+      training.giveUp(state.stall)
+    }
+    const { beats, who } = training
+    const watched = { beats, who, seconds: stallSeconds, log: this.file('run.log'), onStall: giveUp }
+    const watchdog = await Watchdog.start(watched, onStall === 'stop')
+    const hurry = () => watchdog.hurry()
+    signal?.addEventListener('abort', hurry)
+    state.close = () => {
+      signal?.removeEventListener('abort', hurry)
+      watchdog.close()
+    }
+    return state
   }
 
   /** Writes `config.json`, which makes the folder that of a run. */

@@ -46,6 +46,7 @@ import {
   refuseOccupied,
 } from './run-folder.ts'
 import { createTrainer, type Progress, type Trainer } from './trainer.ts'
+import { watchSettings } from './watchdog.ts'
 
 /** What a run is told beside its environment, policy and algorithm. */
 export const runSettings = {
@@ -67,6 +68,7 @@ export const runSettings = {
     max: 64,
   }),
   profile: toggle(false, "write trace.json, for Chrome's tracing view and Perfetto"),
+  ...watchSettings,
 } satisfies Settings
 
 /** The values of `runSettings`. */
@@ -234,27 +236,46 @@ export class Run {
 
   async #train({ onUpdate, signal }: RunListeners): Promise<RunSummary> {
     const { trainer } = this
-    const { totalSteps, stopWhenSolved, checkpointEvery, rollouts } = this.definition.settings
+    const { totalSteps, stopWhenSolved, rollouts } = this.definition.settings
     const isSolved = () => stopWhenSolved && trainer.progress().solvedAtStep !== null
     if (isSolved() || trainer.steps >= totalSteps) {
       await this.#files.prune(this.definition.settings.checkpointsKept)
       return this.#finish(isSolved() ? 'solved' : 'complete')
     }
-    let status: RunSummary['status'] = 'complete'
+    let status: RunSummary['status']
+    trainer.keepsState = true // An update in which a thread is stuck can be given up.
+    const watched = { beats: trainer.beats, who: trainer.shares, giveUp: (reason: Error) => trainer.giveUp(reason) }
+    const watch = await this.#files.watch(watched, this.definition.settings, signal)
+    try {
+      status = await this.#updates({ onUpdate, signal }, isSolved)
+    } catch (error) {
+      if (watch.stall === null) throw error
+      await this.#checkpoint() // As it was before the update that was given up; its rollout is gone.
+      if (!signal?.aborted) throw error
+      return await this.#finish('interrupted')
+    } finally {
+      watch.close()
+    }
+    // The rollout first: if it cannot be written, the run is not at its end, and a resumed one will make it again.
+    if (rollouts === 'last') await this.#writeRollout()
+    await this.#checkpoint()
+    return this.#finish(status)
+  }
+
+  /** Trains, and writes what each update leaves. */
+  async #updates({ onUpdate, signal }: RunListeners, isSolved: () => boolean): Promise<RunSummary['status']> {
+    const { trainer } = this
+    const { totalSteps, checkpointEvery, rollouts } = this.definition.settings
     for await (const metrics of trainer.updates({ totalSteps })) {
       this.#files.note(metricsLine(metrics))
       if (rollouts === 'all') await this.#writeRollout()
       const isLast = isSolved() || trainer.steps >= totalSteps // Then the rollout comes first, below.
       if (metrics.update % checkpointEvery === 0 && !isLast) await this.#checkpoint()
       onUpdate?.(metrics, trainer.progress())
-      if (isSolved()) status = 'solved'
-      else if (signal?.aborted && trainer.steps < totalSteps) status = 'interrupted'
-      if (status !== 'complete') break
+      if (isSolved()) return 'solved'
+      if (signal?.aborted && trainer.steps < totalSteps) return 'interrupted'
     }
-    // The rollout first: if it cannot be written, the run is not at its end, and a resumed one will make it again.
-    if (rollouts === 'last') await this.#writeRollout()
-    await this.#checkpoint()
-    return this.#finish(status)
+    return 'complete'
   }
 
   async #checkpoint(): Promise<void> {
@@ -339,7 +360,17 @@ function configOf(folder: string, { environment, policy, algorithm, settings }: 
 }
 
 /** Settings that a run may be given anew when it is resumed: those on which what it did so far does not depend. */
-const RESUMED = ['totalSteps', 'stopWhenSolved', 'checkpointEvery', 'checkpointsKept', 'rollouts', 'threads', 'profile']
+const RESUMED = [
+  'totalSteps',
+  'stopWhenSolved',
+  'checkpointEvery',
+  'checkpointsKept',
+  'rollouts',
+  'threads',
+  'profile',
+  'stallSeconds',
+  'onStall',
+]
 
 /**
  * Takes a run up at its newest checkpoint (at the start, if there is none), after dropping what is younger than it. Settings

@@ -33,6 +33,8 @@ export interface LanesOrder extends ThreadOrder {
   readonly kind: 'lanes'
   /** Room for this thread's trace, if one is kept. */
   readonly trace: Float64Array | undefined
+  /** Where this thread says that it goes on. */
+  readonly beat: Int32Array
   readonly cohorts: readonly {
     readonly name: string
     readonly environment: DefinitionRecord
@@ -189,6 +191,27 @@ export class Barrier {
   }
 }
 
+/** Threads of trainers that nobody has any more, and that nobody closed. */
+const unclosed = new FinalizationRegistry<{ end(): boolean }>((threads) => {
+  if (!threads.end()) return
+  if (!isToldOfUnclosed) {
+    process.emitWarning('a trainer with threads was dropped without close(): its threads are ended now', {
+      code: 'COLONNADE_UNCLOSED_TRAINER',
+      detail: 'close() ends them at once; until then each holds memory and descriptors',
+    })
+  }
+  isToldOfUnclosed = true
+})
+let isToldOfUnclosed = false
+
+/**
+ * Ends threads when the trainer that they work for is dropped; `end` says whether there were any. They must not lead back to
+ * the trainer: what live threads lead to is never dropped.
+ */
+export function endWhenDropped(trainer: object, threads: { end(): boolean }): void {
+  unclosed.register(trainer, threads)
+}
+
 /** The caller's side of a team. */
 export class Team {
   readonly #workers: readonly Worker[]
@@ -258,10 +281,18 @@ export class Team {
     for (const worker of this.#workers) isHeld ? worker.ref() : worker.unref()
   }
 
-  /** Sends the workers home. */
-  end(): void {
+  /** Sends the workers home, for this reason. */
+  fail(reason: Error): void {
+    this.#failure = reason
+    this.end()
+  }
+
+  /** Sends the workers home. Returns whether they were there. */
+  end(): boolean {
+    if (this.#isOver) return false
     this.#isOver = true
     this.#barrier.abort()
     for (const worker of this.#workers) void worker.terminate()
+    return true
   }
 }

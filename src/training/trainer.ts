@@ -3,19 +3,29 @@
  * saves and restores the whole of it.
  */
 import type { AlgorithmDefinition, Learner } from '../algorithms/algorithm.ts'
-import { type Clock, chromeTrace, traceBuffer, Work, type WorkName, workNames } from '../clock.ts'
+import {
+  BEAT_WORDS,
+  type Clock,
+  chromeTrace,
+  createBeats,
+  traceBuffer,
+  Work,
+  type WorkName,
+  workNames,
+} from '../clock.ts'
 import { type Cohort, closeRollout } from '../cohort.ts'
 import { type Columns, column, type Plan, saved } from '../components/column.ts'
 import { recordOf, withoutModule } from '../definition.ts'
 import { actionMaskWidth } from '../environments/environment.ts'
 import { InputError, show, unknownWord } from '../errors.ts'
+import type { Tensor } from '../safetensors.ts'
 import { type RolloutOrigin, rolloutTable, type Table } from '../tables/table.ts'
 import { collectShare } from '../tick.ts'
 import { VERSION } from '../version.ts'
 import { checkWorld, type World } from '../world.ts'
 import { type CohortMetrics, meanAndStd, noMetrics, type UpdateMetrics } from './metrics.ts'
 import { compare, differences, restoreTensors, savedTensors } from './snapshot.ts'
-import { Aborted, CONTROL_WORDS, type LanesOrder, refuseInWorker, Team } from './team.ts'
+import { Aborted, CONTROL_WORDS, endWhenDropped, type LanesOrder, refuseInWorker, Team } from './team.ts'
 
 /** Episodes over which returns are averaged, as is usual in the field. */
 const RECENT_EPISODES = 100
@@ -40,6 +50,12 @@ interface Pupil {
   episodes: number
   solvedAtStep: number | null
   solvedAtSeconds: number | null
+}
+
+/** What a checkpoint has of a trainer. */
+interface SavedState {
+  readonly tensors: readonly Tensor[]
+  readonly manifest: Parameters<typeof import('./checkpoint.ts').writeCheckpoint>[2]
 }
 
 /** What thread 0 measured in an update. */
@@ -120,6 +136,12 @@ export class Trainer {
   readonly #command = new Float64Array(new SharedArrayBuffer(24))
   /** Each thread's intervals of work, if they are kept. */
   readonly #traces: readonly Float64Array[]
+  /** Where each thread says that it goes on: a mark of its clock at a time. */
+  readonly beats: Int32Array
+  /** What the trainer was between the last two updates, and a checkpoint of it; kept where `keepsState`. */
+  #settled: SavedState | undefined
+  /** Whether an update that is given up still leaves a state to save: that before it. Costs a copy of the state an update. */
+  keepsState = false
   #team: Team | undefined
   #failure: unknown
   #isUpdating = false
@@ -166,7 +188,11 @@ export class Trainer {
     }
     this.world = world
     this.#traces = profile ? Array.from({ length: threads }, () => traceBuffer()) : []
-    if (world.threads.index === 0) world.clock.trace = this.#traces[0]
+    this.beats = createBeats(threads)
+    if (world.threads.index === 0) {
+      world.clock.trace = this.#traces[0]
+      world.clock.beat = this.beats.subarray(0, BEAT_WORDS)
+    }
     this.#algorithms = algorithms
     this.#numSteps = numSteps
     this.#pupils = entries.map(([name, algorithm]) => createPupil(world, name, algorithm))
@@ -260,11 +286,15 @@ export class Trainer {
   /** One rollout and what the learners make of it, by all threads. */
   async #advance(numUpdates: number): Promise<UpdateMetrics> {
     this.#checkBetweenUpdates('trainer.updates()')
+    if (this.keepsState) this.#settled = this.#state(this.#settled)
     this.#isUpdating = true
     this.#isClosed = false
     let team: Team | undefined
     try {
-      if (this.world.threads.count > 1) this.#team ??= await this.#startTeam()
+      if (this.world.threads.count > 1 && this.#team === undefined) {
+        this.#team = await this.#startTeam()
+        endWhenDropped(this, this.#team)
+      }
       team = this.#team
       if (this.#isClosed) team?.end() // While the workers were on their way.
       this.#command.set([this.#update, numUpdates, this.#seconds])
@@ -280,6 +310,7 @@ export class Trainer {
         if (value !== undefined)
           await value // An answer of a policy that answers later.
         else if (team) {
+          this.world.clock.rest()
           await team.meet()
           this.world.clock.mark(Work.waiting)
         }
@@ -291,7 +322,18 @@ export class Trainer {
       throw this.#failure
     } finally {
       this.#isUpdating = false
+      this.world.clock.rest()
     }
+  }
+
+  /** Gives up the update under way, in which other threads are stuck: its promise is rejected with the reason. */
+  giveUp(reason: Error): void {
+    this.#team?.fail(reason)
+  }
+
+  /** The lanes of each thread, in words. */
+  get shares(): string[] {
+    return Array.from({ length: this.world.threads.count }, (_, i) => shareOf(this.world)(i))
   }
 
   /** Throws in the middle of an update, or after one that failed: the columns are at no place from which to go on. */
@@ -392,6 +434,7 @@ export class Trainer {
         index: i + 1,
         count,
         trace: this.#traces[i + 1],
+        beat: this.beats.subarray(BEAT_WORDS * (i + 1), BEAT_WORDS * (i + 2)),
         seed: world.seed,
         kernels: world.kernelBuild,
         cohorts,
@@ -400,7 +443,7 @@ export class Trainer {
         ),
       }),
     )
-    return Team.start(orders, (index) => describeShare(world, index))
+    return Team.start(orders, shareOf(world))
   }
 
   /** Counts the episodes that ended in the rollout, and notes when the environment was solved. */
@@ -435,11 +478,23 @@ export class Trainer {
    * @throws InputError if the folder cannot be written, or in the middle of an update; after one that failed, its error.
    */
   async save(folder: string): Promise<string> {
-    this.#checkBetweenUpdates('trainer.save()')
+    const settled = this.#failure === undefined ? undefined : this.#settled
+    if (settled === undefined) this.#checkBetweenUpdates('trainer.save()')
+    // Copied before anything is waited for: a caller need not wait for the writing before the next update.
+    const { tensors, manifest } = settled ?? this.#state()
+    const { writeCheckpoint } = await import('./checkpoint.ts')
+    return writeCheckpoint(folder, tensors, manifest)
+  }
+
+  /** A copy of all that is saved, in the memory of a former one if there is one. */
+  #state(former?: SavedState): SavedState {
     const { world } = this
     for (const { cohort } of this.#pupils) closeRollout(cohort)
-    // Copied before anything is waited for: a caller need not wait for the writing before the next update.
-    const tensors = savedTensors(world).map((tensor) => ({ ...tensor, bytes: tensor.bytes.slice() }))
+    const tensors = savedTensors(world).map((tensor, i) => {
+      const bytes = former?.tensors[i]?.bytes ?? new Uint8Array(tensor.bytes.byteLength)
+      bytes.set(tensor.bytes)
+      return { ...tensor, bytes }
+    })
     const cohorts = Object.fromEntries(
       this.#pupils.map(({ cohort, algorithm, episodes, solvedAtStep, solvedAtSeconds }) => [
         cohort.name,
@@ -468,8 +523,7 @@ export class Trainer {
       seconds: this.#seconds,
       cohorts,
     }
-    const { writeCheckpoint } = await import('./checkpoint.ts')
-    return writeCheckpoint(folder, tensors, manifest)
+    return { tensors, manifest }
   }
 
   /**
@@ -576,15 +630,17 @@ function phaseSeconds({ milliseconds }: Clock): Record<WorkName, number> {
   return Object.fromEntries(workNames.map((name, i) => [name, milliseconds[i]! / 1000])) as Record<WorkName, number>
 }
 
-/** A thread's lanes in words. */
-function describeShare(world: World, index: number): string {
-  const { count } = world.threads
-  const shares = world.cohorts.map(({ name, numLanes, episode }) => {
-    const from = Math.floor((index * numLanes) / count)
-    const to = Math.floor(((index + 1) * numLanes) / count)
-    return from === to ? `no lanes of ${name}` : `lanes ${episode.lane[from]}–${episode.lane[to - 1]} of ${name}`
-  })
-  return `${count} threads (${shares.join(', ')})`
+/** Says a thread's lanes in words. Leads to the world, and not to its trainer. */
+function shareOf(world: World): (index: number) => string {
+  return (index) => {
+    const { count } = world.threads
+    const shares = world.cohorts.map(({ name, numLanes, episode }) => {
+      const from = Math.floor((index * numLanes) / count)
+      const to = Math.floor(((index + 1) * numLanes) / count)
+      return from === to ? `no lanes of ${name}` : `lanes ${episode.lane[from]}–${episode.lane[to - 1]} of ${name}`
+    })
+    return `${count} threads (${shares.join(', ')})`
+  }
 }
 
 /** Lets timers, signals and other work of the process run. */

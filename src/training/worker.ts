@@ -45,11 +45,14 @@ async function lanesProgram(order: LanesOrder): Promise<WorkerProgram> {
   const world = new World({ cohorts, seed, kernels }, { memory, index })
   const trainer = new Trainer(world, algorithms, { threads: count })
   world.clock.trace = order.trace
+  world.clock.beat = order.beat
   return function* (command) {
     for (const _ of trainer.program(command)) {
+      world.clock.rest()
       yield
       world.clock.mark(Work.waiting)
     }
+    world.clock.rest()
   }
 }
 

@@ -63,13 +63,14 @@ export class TextTeam implements Crew {
   /** Sends the workers home: after an error, whose cause it returns, they are at different places. */
   fail(error: unknown): unknown {
     const cause = error instanceof Aborted ? this.#team!.failure : error
-    this.close()
+    this.end()
     return cause
   }
 
-  close(): void {
+  /** Sends the workers home. Returns whether they were there. */
+  end(): boolean {
     this.#isClosed = true
-    this.#team?.end()
+    return this.#team?.end() ?? false
   }
 
   #start(): Promise<Team> {

@@ -38,7 +38,7 @@ import { VERSION } from '../../version.ts'
 import { checkWorld, type World } from '../../world.ts'
 import { readCheckpoint, type TextRecord, writeCheckpoint } from '../checkpoint.ts'
 import { compare, compareUpTo, differences, restoreTensors, savedTensors } from '../snapshot.ts'
-import { refuseInWorker } from '../team.ts'
+import { endWhenDropped, refuseInWorker } from '../team.ts'
 import { refuseGroups } from './group-filter.ts'
 import { mismatchKl, rangeOf, rewardMetrics, type TextMetrics } from './metrics.ts'
 import { microBatchRows, textLearnerPlan } from './plan.ts'
@@ -126,6 +126,7 @@ export class TextTrainer {
     const columns = learner as TokenLearnerColumns
     const team = threads === 1 ? null : new TextTeam(world, this.#cohort)
     this.#team = team
+    if (team !== null) endWhenDropped(this, team)
     const post = team && ((work: TokenWork) => team.post(work))
     this.#learner = new TokenLearner(model, quantized ?? weights, columns, world.kernels, adapter, post)
     this.#learner.start()
@@ -205,7 +206,7 @@ export class TextTrainer {
   /** Sends the workers home; a later step or update takes others. */
   close(): void {
     this.world.close()
-    this.#team?.close()
+    this.#team?.end()
   }
 
   /** Does something with the workers there. */

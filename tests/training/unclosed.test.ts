@@ -1,0 +1,18 @@
+import { fileURLToPath } from 'node:url'
+import { expect, test } from 'vitest'
+import { start } from '../support/command.ts'
+
+const program = fileURLToPath(new URL('../support/trainers-unclosed.mjs', import.meta.url))
+
+test.each(['lanes', 'text'])(
+  'trainers of %s that nobody closed give their threads back, with one warning',
+  async (kind) => {
+    const { code, stdout, stderr } = await start(process.execPath, ['--expose-gc', program, kind]).ended
+    expect(code, stderr).toBe(0)
+    const { before, most, after } = JSON.parse(stdout)
+    expect(most).toBeGreaterThanOrEqual(before + 1)
+    expect(after).toBe(before)
+    expect(stderr.match(/COLONNADE_UNCLOSED_TRAINER/g)).toHaveLength(1)
+    expect(stderr).toContain('a trainer with threads was dropped without close(): its threads are ended now')
+  },
+)
