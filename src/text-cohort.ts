@@ -102,6 +102,8 @@ export interface TextCohort {
   readonly explore: boolean
   readonly rewardReduction: RewardReduction
   readonly replyMilliseconds: number
+  /** Told of a reply that is late; `stop` leaves it owed, for whoever stops after this tick. Null: nobody is told. */
+  onLate: ((message: string) => 'continue' | 'stop') | null
   readonly cutTurn: CutTurn
   readonly tooLong: TooLong
   /** The examples that conversations begin with; null where all are, and none has been looked at. */
@@ -369,6 +371,7 @@ export function createTextCohort(
     explore,
     rewardReduction,
     replyMilliseconds: 1000 * (options.replySeconds ?? 60),
+    onLate: null,
     cutTurn: options.cutTurn ?? 'end',
     tooLong: options.tooLong ?? 'error',
     examples,

@@ -141,6 +141,12 @@ export class RunFolder {
     }
   }
 
+  /** Says something on standard error and in the log. */
+  tell(message: string): void {
+    process.stderr.write(`colonnade: warning: ${message}\n`)
+    this.log(message)
+  }
+
   /**
    * Watches the threads of a training. A call that is stuck is told on standard error and in the log; where the run is to stop
    * then, or was told to end, the training is given up for that reason, which is `stall`.

@@ -43,33 +43,41 @@ const listeners = new Map<number, (message: string) => void>()
 /** Watches a training until `close`. */
 export class Watchdog {
   readonly #id: number
-  readonly #worker: Worker | null
+  readonly #worker: Worker
 
-  private constructor(id: number, worker: Worker | null) {
+  private constructor(id: number, worker: Worker) {
     this.#id = id
     this.#worker = worker
   }
 
-  /** `mustStop`: where the caller's thread does not end the run by itself, the process is killed. Of 0 seconds none watches. */
+  /** `mustStop`: where the caller's thread does not end the run by itself, the process is killed. 0 seconds are for ever. */
   static async start({ beats, who, seconds, log, onStall }: Watched, mustStop: boolean): Promise<Watchdog> {
     const id = ++lastId
-    if (seconds === 0) return new Watchdog(id, null)
     watching ??= startWorker()
     const worker = await watching
     listeners.set(id, onStall)
     const grace = GRACE_SECONDS * 1000
-    worker.postMessage({ id, beats, who, calls: afterWork, ms: 1000 * seconds, log, mustStop, grace })
+    worker.postMessage({
+      id,
+      beats,
+      who,
+      calls: afterWork,
+      ms: 1000 * (seconds || Number.POSITIVE_INFINITY),
+      log,
+      mustStop,
+      grace,
+    })
     return new Watchdog(id, worker)
   }
 
   /** From now on a call that is stuck for seconds is told, and ends the run. */
   hurry(): void {
-    this.#worker?.postMessage({ id: this.#id, hurry: 1000 * IMPATIENT_SECONDS })
+    this.#worker.postMessage({ id: this.#id, hurry: 1000 * IMPATIENT_SECONDS })
   }
 
   close(): void {
     listeners.delete(this.#id)
-    this.#worker?.postMessage({ id: this.#id, isOver: true })
+    this.#worker.postMessage({ id: this.#id, isOver: true })
   }
 }
 
@@ -105,8 +113,8 @@ parentPort.on('message', ({ id, ...told }) => {
 })
 const attempt = (action) => { try { action() } catch {} } // Nobody is left to tell of it.
 function tell(one, message) {
-  attempt(() => writeSync(2, 'colonnade: warning: ' + message + '\\n'))
   attempt(() => appendFileSync(one.log, new Date().toISOString() + ' process ' + process.pid + ': ' + message + '\\n'))
+  attempt(() => writeSync(2, 'colonnade: warning: ' + message + '\\n'))
 }
 setInterval(() => {
   const now = performance.now()

@@ -13,7 +13,15 @@ beforeEach(async () => {
 })
 
 /** Long enough to be met at work. */
-const words = ['train', 'CartPole-v1', 'out=run', 'totalSteps=40000', 'ppo.updateEpochs=1', 'threads=1', 'mlp.hidden=8']
+const words = [
+  'train',
+  'CartPole-v1',
+  'out=run',
+  'totalSteps=200000',
+  'ppo.updateEpochs=1',
+  'threads=1',
+  'mlp.hidden=8',
+]
 const command = `'${process.execPath}' '${MAIN}'`
 
 const log = () => readFile(join(here, 'run', 'run.log'), 'utf8')
@@ -57,6 +65,15 @@ describe('a training', () => {
     for (const name of ['standard error', 'standard output']) {
       expect(await log()).toContain(`${name} cannot be written (EPIPE): what is said there is lost`)
     }
+  })
+
+  test('keeps its folder to itself: a second process is told who trains in it', async () => {
+    const { process: child, ended, printed } = start(process.execPath, [MAIN, ...words], { cwd: here })
+    await printed('→ run')
+    const { code, stderr } = await colonnade(['resume', 'run'], here)
+    expect({ code, stderr }).toMatchObject({ code: 1, stderr: expect.stringContaining(`process ${child.pid} on `) })
+    expect((await ended).code).toBe(0)
+    expect((await colonnade(['resume', 'run'], here)).code).toBe(0)
   })
 
   test('that is told to end says in run.log who told it', async () => {

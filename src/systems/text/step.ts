@@ -47,7 +47,7 @@ function ask(cohort: TextCohort, n: number): void {
   }
   cohort.conversation.phase[n] = Talk.asked
   const limit = cohort.environment.repliesInTime === true ? null : cohort.replyMilliseconds
-  cohort.pending[n] = reply instanceof Promise ? awaited(reply, stop, limit) : arrived(reply)
+  cohort.pending[n] = reply instanceof Promise ? awaited(reply, stop, cohort, n, limit) : arrived(reply)
 }
 
 /** What the model said in lane n's turn, without the token that ended it. */
@@ -77,7 +77,14 @@ function arrived(reply: Reply): PendingReply {
   return { reply, arrival: Promise.resolve(), letGo() {} }
 }
 
-function awaited(promise: Promise<Reply>, stop: AbortController, milliseconds: number | null): PendingReply {
+function awaited(
+  promise: Promise<Reply>,
+  stop: AbortController,
+  { environment, onLate }: TextCohort,
+  n: number,
+  milliseconds: number | null,
+): PendingReply {
+  const since = new Date()
   const pending: PendingReply = { reply: null, arrival: Promise.resolve(), letGo() {} }
   let timer: ReturnType<typeof setTimeout> | undefined
   pending.letGo = () => {
@@ -87,6 +94,8 @@ function awaited(promise: Promise<Reply>, stop: AbortController, milliseconds: n
   const late = new Promise<Reply>((resolve) => {
     if (milliseconds === null) return
     timer = setTimeout(() => {
+      const asked = `lane ${n}: respond of ${environment.id}, asked at ${since.toISOString()}`
+      if (onLate?.(`${asked}, has not answered for ${milliseconds / 1000} s`) === 'stop') return // It is asked again.
       stop.abort()
       resolve(failed(new Error(`no reply within ${milliseconds / 1000} s`)))
     }, milliseconds)

@@ -22,6 +22,7 @@ import { saveTransformer } from '../../policies/transformer/folder.ts'
 import { saveLora } from '../../policies/transformer/lora-folder.ts'
 import {
   choice,
+  number,
   parseSetting,
   resolveSettings,
   type Setting,
@@ -48,6 +49,7 @@ import {
   recordIn,
   refuseOccupied,
 } from '../run-folder.ts'
+import { watchSettings } from '../watchdog.ts'
 import { dataset } from './dataset-environment.ts'
 import type { TextMetrics } from './metrics.ts'
 import { planTextRun, type TextRunPlan, trainingOf } from './plan.ts'
@@ -87,6 +89,10 @@ export const textRunSettings = {
     'which kernel bodies; best: the fastest that this runtime can run',
   ),
   threads: whole(0, 'threads; 0: as many as the machine has cores, up to 16', { min: 0, max: 64 }),
+  replySeconds: number(60, "seconds after which an environment's reply counts as failed, and its reward as unknown", {
+    above: 0,
+  }),
+  ...watchSettings,
 } satisfies Settings
 
 /** Everything a run of a language model is made of. */
@@ -298,24 +304,46 @@ export class TextRun {
     return this.#files.during(() => this.#train(listeners).finally(() => this.trainer.close()))
   }
 
-  async #train({ onStep, signal }: TextRunListeners): Promise<TextRunSummary> {
+  async #train({ onStep, signal: asked }: TextRunListeners): Promise<TextRunSummary> {
+    const { trainer } = this
+    const { settings } = this.definition
+    const stop = new AbortController()
+    const signal = asked === undefined ? stop.signal : AbortSignal.any([asked, stop.signal])
+    const watched = { beats: trainer.beats, who: [trainer.cohort.name], giveUp: (reason: Error) => stop.abort(reason) }
+    const watch = await this.#files.watch(watched, settings, asked)
+    trainer.cohort.onLate = (message) => {
+      this.#files.tell(message)
+      if (settings.onStall === 'stop') stop.abort(new Error(message))
+      return settings.onStall === 'stop' ? 'stop' : 'continue'
+    }
+    try {
+      await this.#steps(onStep, signal)
+    } finally {
+      watch.close()
+      trainer.cohort.onLate = null
+    }
+    const isComplete = trainer.sftSteps + trainer.rlUpdates >= this.totalSteps
+    await this.#checkpoint()
+    if (stop.signal.aborted && !isComplete) throw stop.signal.reason
+    return this.#finish(isComplete ? 'complete' : 'interrupted')
+  }
+
+  /** Goes through both phases, and writes what each step leaves. */
+  async #steps(onStep: TextRunListeners['onStep'], signal: AbortSignal): Promise<void> {
     const { trainer } = this
     for await (const metrics of trainer.supervise()) {
       await this.#note(metrics)
       onStep?.(metrics)
-      if (signal?.aborted) break
+      if (signal.aborted) break
     }
-    if (!signal?.aborted) {
+    if (!signal.aborted) {
       for await (const metrics of trainer.updates(signal)) {
         await this.#writeTrajectories()
         await this.#note(metrics)
         onStep?.(metrics)
-        if (signal?.aborted) break
+        if (signal.aborted) break
       }
     }
-    const isComplete = trainer.sftSteps + trainer.rlUpdates >= this.totalSteps
-    await this.#checkpoint()
-    return this.#finish(isComplete ? 'complete' : 'interrupted')
   }
 
   /** What a policy elsewhere can load while the run goes on. */
@@ -484,7 +512,15 @@ function configOf(folder: string, { environment, policy, sft, rl, settings }: Te
 }
 
 /** Settings that a run may be given anew when it is resumed: those on which what it did so far does not depend. */
-const RESUMED = ['checkpointEvery', 'checkpointsKept', 'trajectories', 'threads']
+const RESUMED = [
+  'checkpointEvery',
+  'checkpointsKept',
+  'trajectories',
+  'threads',
+  'replySeconds',
+  'stallSeconds',
+  'onStall',
+]
 
 /** The settings that a run of this definition may be given anew. */
 function resumedKeys({ sft: supervised, rl: reinforced }: TextRunDefinition): Map<string, Setting> {
@@ -586,7 +622,7 @@ async function textRunTrainer(
   onPlan(plan)
   const { definition, threads } = plan
   const { environment, policy, rl, settings } = definition
-  const { numLanes, seed, tooLong, cutTurn, rewardReduction } = settings
+  const { numLanes, seed, tooLong, cutTurn, rewardReduction, replySeconds } = settings
   const kernels = settings.kernels === 'best' ? bestKernelBuild() : settings.kernels
   const { groupSize = 1, temperature = 1, topK = 0, topP = 1, minP = 0 } = rl?.settings ?? {}
   const sampling = { temperature, topK, topP, minP }
@@ -601,6 +637,7 @@ async function textRunTrainer(
     tooLong,
     cutTurn,
     rewardReduction,
+    replySeconds,
   })
   return { definition, trainer: createTextTrainer(world, trainingOf(definition), { threads }) }
 }

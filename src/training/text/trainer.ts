@@ -17,6 +17,7 @@ import {
   type TokenLossSums,
 } from '../../algorithms/token-learner.ts'
 import type { TokenWork } from '../../algorithms/token-thread.ts'
+import { createBeats } from '../../clock.ts'
 import { fingerprint, withoutModule } from '../../definition.ts'
 import { InputError, show } from '../../errors.ts'
 import { PolicySum, Standing, TokenSum } from '../../kernels/bind.ts'
@@ -87,6 +88,7 @@ export class TextTrainer {
   #drops: Record<string, number> = {}
   readonly #admitted = new Set<number>()
   #seconds = 0
+  #beats: Int32Array | undefined
   /** Null where there is one thread. */
   readonly #team: TextTeam | null
   /** `midway` in a tick, or an update: the columns are at no place from which to go on. */
@@ -159,6 +161,15 @@ export class TextTrainer {
   get tooLong(): { readonly skipped: number; readonly cut: number } {
     const { numSkipped = 0, numCut = 0 } = this.#cohort.examples ?? {}
     return { skipped: numSkipped, cut: numCut }
+  }
+
+  /** Where the caller's thread says that it goes on; workers run nothing that could be stuck. */
+  get beats(): Int32Array {
+    if (this.#beats === undefined) {
+      this.#beats = createBeats(1)
+      this.world.clock.beat = this.#beats
+    }
+    return this.#beats
   }
 
   /** The cohort that learns. */
@@ -278,13 +289,16 @@ export class TextTrainer {
     const { trajectories } = this.#cohort
     const size = settings.groupsPerUpdate * settings.groupSize
     let rested = performance.now()
+    const { clock } = this.world
     for (;;) {
       while (trajectories.numConversations < size) {
         if (signal?.aborted) return false
         this.#doing = 'midway'
+        clock.start()
         const moved = move(this.world)
         if (moved !== undefined) await moved
         this.#doing = 'collecting'
+        clock.rest() // Replies that are owed have a time limit of their own.
         this.#ticks++
         const waiting = awaitAnswers(this.world)
         if (waiting !== undefined) await (signal === undefined ? waiting : orAborted(waiting, signal))
