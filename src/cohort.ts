@@ -4,6 +4,7 @@
  */
 import type { World as EcsWorld } from 'bitecs'
 import { type Action, type ActionMask, actionWindows } from './components/action.ts'
+import type { PlannedObjects } from './components/arena.ts'
 import { type Columns, column, type Plan, saved } from './components/column.ts'
 import { type Episode, episodePlan, Phase } from './components/episode.ts'
 import type { Memory } from './components/memory.ts'
@@ -264,6 +265,18 @@ export function cohortPlan({ options, model, reservation }: CohortDraft, threads
     workspaces: Object.fromEntries(Array.from({ length: threads }, (_, i) => [`thread${i}`, model.workspace()])),
     learner: reservation?.learner ?? {},
   }
+}
+
+/** About what a step's windows take, and a lane's entity while it is made: measured, and rounded up. */
+const WINDOWS_BYTES = 3072
+const ENTITY_BYTES = 640
+
+/** What a cohort keeps in the runtime's heap beside its columns. */
+export function cohortObjects({ name, options, reservation }: CohortDraft): PlannedObjects[] {
+  return [
+    { name: `${name}.windows`, count: reservation?.numSteps ?? 1, bytesEach: WINDOWS_BYTES },
+    { name: `${name}.lanes`, count: options.numLanes, bytesEach: ENTITY_BYTES },
+  ]
 }
 
 function rowWidths(environment: EnvironmentDefinition, model: PolicyModel): RowWidths {

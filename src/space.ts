@@ -23,6 +23,9 @@ export interface BoxSpace {
   readonly high: readonly number[]
 }
 
+/** Elements of a box, at most: 64 MiB a row. Each has two bounds besides, which every thread keeps. */
+const BOX_ELEMENTS_MAX = 2 ** 24
+
 /** What an observation or an action may be. */
 export type Space = DiscreteSpace | MultiDiscreteSpace | BoxSpace
 
@@ -63,6 +66,9 @@ export function box(bounds: {
     throw new InputError('box shape', show(shape), 'one or more whole numbers ≥ 1')
   }
   const size = shape.reduce((product, side) => product * side, 1)
+  if (size > BOX_ELEMENTS_MAX) {
+    throw new InputError('box shape', `${show(shape)}, ${size} elements`, `at most ${BOX_ELEMENTS_MAX} elements`)
+  }
   const spread = (name: string, bound: number | readonly number[]): number[] => {
     const values = typeof bound === 'number' ? new Array<number>(size).fill(bound) : [...bound]
     if (values.length !== size)

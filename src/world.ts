@@ -10,6 +10,7 @@ import {
   type CohortDraft,
   type CohortOptions,
   type CohortPlan,
+  cohortObjects,
   cohortPlan,
   createCohort,
   draftCohorts,
@@ -289,7 +290,8 @@ export class World {
 
   #take(): void {
     const plan = this.#plan()
-    const { arena, columns } = this.#memory === undefined ? takeArena(plan) : layArena(plan, this.#memory)
+    const objects = this.#drafts.flatMap(cohortObjects)
+    const { arena, columns } = this.#memory === undefined ? takeArena(plan, objects) : layArena(plan, this.#memory)
     const kernels = createKernels(arena.memory, this.kernelBuild)
     this.#arena = arena
     this.#columns = columns

@@ -55,6 +55,15 @@ describe('a box', () => {
     expect(box({ low: -2, high: 2 })).toEqual({ kind: 'box', shape: [1], low: [-2], high: [2] })
   })
 
+  test('of more elements than a row may have is refused before its bounds are written', () => {
+    for (const shape of [[2 ** 24 + 1], [4096, 4096, 3], [2 ** 32], [1e9, 1e9]]) {
+      const elements = shape.reduce((product, side) => product * side, 1)
+      expect(() => box({ low: 0, high: 1, shape })).toThrow(
+        `box shape: got ${JSON.stringify(shape)}, ${elements} elements, expected at most 16777216 elements`,
+      )
+    }
+  })
+
   test('spreads one bound over its shape, whose product is its width', () => {
     fc.assert(
       fc.property(fc.array(fc.integer({ min: 1, max: 5 }), { minLength: 1, maxLength: 4 }), (shape) => {

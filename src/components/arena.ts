@@ -41,12 +41,41 @@ export function arenaBytes(plan: Plan): number {
 }
 
 /**
- * Takes the memory for a plan and lays its columns out in it, zeroed.
- * @throws InputError if the plan needs more than an arena can hold or the machine has left; it says how much, for what,
- * and how much there is.
+ * Takes the memory for a plan and lays its columns out in it, zeroed. `objects` are what comes with it in the heap.
+ * @throws InputError if the plan needs more than an arena can hold or the machine has left, or its objects more than the
+ * heap has; it says how much, for what, and how much there is.
  */
-export function takeArena<P extends Plan>(plan: P): { arena: Arena; columns: Columns<P> } {
-  return layArena(plan, takeMemory(plan))
+export function takeArena<P extends Plan>(
+  plan: P,
+  objects: readonly PlannedObjects[] = [],
+): { arena: Arena; columns: Columns<P> } {
+  return layArena(plan, takeMemory(plan, objects))
+}
+
+/** Objects that come with a plan but lie in the runtime's heap: so many of a kind, and about how large each is. */
+export interface PlannedObjects {
+  readonly name: string
+  readonly count: number
+  readonly bytesEach: number
+}
+
+/** Refuses a plan whose objects do not fit into the runtime's heap, which would end the process. */
+function checkHeap(objects: readonly PlannedObjects[]): void {
+  const available = availableHeapBytes()
+  const bytes = objects.reduce((sum, { count, bytesEach }) => sum + count * bytesEach, 0)
+  if (available === undefined || bytes <= available) return
+  const words = objects
+    .toSorted((a, b) => b.count * b.bytesEach - a.count * a.bytesEach)
+    .slice(0, 3)
+    .map(
+      ({ name, count, bytesEach }) =>
+        `${name} ${count} × ${formatBytes(bytesEach)} = ${formatBytes(count * bytesEach)}`,
+    )
+  throw new InputError(
+    'memory',
+    `a plan of ${formatBytes(bytes)} of objects (most of it for ${words.join(', ')})`,
+    `at most the ${formatBytes(available)} that the runtime's heap has left (node --max-old-space-size sets it)`,
+  )
 }
 
 /** Lays a plan's columns out in a memory that another thread took for the same plan; they hold what is there. */
@@ -90,8 +119,9 @@ export function checkRoom(plan: Plan, besides = 0, remedy = ''): void {
   throw tooLarge(plan, bytes, `at most ${limit}${remedy === '' ? '' : `: ${remedy}`}`)
 }
 
-function takeMemory(plan: Plan): WebAssembly.Memory {
+function takeMemory(plan: Plan, objects: readonly PlannedObjects[]): WebAssembly.Memory {
   checkRoom(plan)
+  checkHeap(objects)
   if (typeof SharedArrayBuffer === 'undefined') {
     throw new InputError(
       'memory',
@@ -131,6 +161,14 @@ function placeAfter(end: number, bytes: number): number {
 function availableBytes(): number | undefined {
   const runtime = globalThis.process as (NodeJS.Process & { availableMemory?: () => number }) | undefined
   return runtime?.availableMemory?.()
+}
+
+/** What the runtime's heap has left; undefined where the runtime does not tell (a browser). */
+function availableHeapBytes(): number | undefined {
+  const v8 = (globalThis.process as NodeJS.Process | undefined)?.getBuiltinModule?.('node:v8')
+  if (v8 === undefined) return undefined
+  const { heap_size_limit, used_heap_size } = v8.getHeapStatistics()
+  return Math.max(0, heap_size_limit - used_heap_size)
 }
 
 function tooLarge(plan: Plan, bytes: number, expected: string, cause?: unknown): InputError {

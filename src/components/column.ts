@@ -55,8 +55,8 @@ export function column<T extends ColumnType>(type: T, rows: number, width = 1): 
     ['rows', rows],
     ['width', width],
   ] as const) {
-    if (!Number.isSafeInteger(value) || value < 0)
-      throw new InputError(`column ${name}`, show(value), 'a whole number ≥ 0')
+    // However large: the arena that is asked for it says what the whole would take, and for what.
+    if (!Number.isInteger(value) || value < 0) throw new InputError(`column ${name}`, show(value), 'a whole number ≥ 0')
   }
   return { type, rows, width, saved: false }
 }

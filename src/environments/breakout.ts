@@ -1,7 +1,7 @@
 import { Stream } from '../random.ts'
 import { number, whole } from '../settings.ts'
 import { box, discrete } from '../space.ts'
-import { defineEnvironment } from './environment.ts'
+import { defineEnvironment, STEPS_MAX } from './environment.ts'
 
 const SIDE = 10
 const CHANNELS = 4
@@ -43,7 +43,7 @@ export const breakout = defineEnvironment({
   id: 'Breakout-MinAtar',
   module: import.meta.url,
   settings: {
-    maxEpisodeSteps: whole(1000, 'steps after which an episode is truncated', { min: 1 }),
+    maxEpisodeSteps: whole(1000, 'steps after which an episode is truncated', { min: 1, max: STEPS_MAX }),
     stickyActionProbability: number(0.1, 'how often a lane does again what it did before', { min: 0, max: 1 }),
   },
   state: () => ({

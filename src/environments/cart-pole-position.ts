@@ -1,7 +1,7 @@
 import { whole } from '../settings.ts'
 import { box, discrete } from '../space.ts'
 import { ANGLE_BOUND, CART_POLE_STATE, POSITION_BOUND, startCartPoles } from './cart-pole.ts'
-import { defineEnvironment } from './environment.ts'
+import { defineEnvironment, STEPS_MAX } from './environment.ts'
 
 /**
  * CartPole-v1 with its velocities hidden: the same dynamics, starts and ends, bit for bit, of which a lane sees positions
@@ -27,7 +27,7 @@ import { defineEnvironment } from './environment.ts'
 export const cartPolePosition = defineEnvironment({
   id: 'CartPole-P-v1',
   module: import.meta.url,
-  settings: { maxEpisodeSteps: whole(500, 'steps after which an episode is truncated', { min: 1 }) },
+  settings: { maxEpisodeSteps: whole(500, 'steps after which an episode is truncated', { min: 1, max: STEPS_MAX }) },
   state: () => ({
     ...CART_POLE_STATE,
     /** What CartPole-v1 would show. */

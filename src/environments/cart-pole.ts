@@ -1,6 +1,6 @@
 import { whole } from '../settings.ts'
 import { box, discrete } from '../space.ts'
-import { defineEnvironment, type Lanes, type State } from './environment.ts'
+import { defineEnvironment, type Lanes, STEPS_MAX, type State } from './environment.ts'
 
 /** What every cart and pole is in: m, m/s, rad, rad/s. */
 export const CART_POLE_STATE = { position: 'f32', velocity: 'f32', angle: 'f32', angularVelocity: 'f32' } as const
@@ -30,7 +30,7 @@ export const ANGLE_BOUND = (24 * 2 * Math.PI) / 360
 export const cartPole = defineEnvironment({
   id: 'CartPole-v1',
   module: import.meta.url,
-  settings: { maxEpisodeSteps: whole(500, 'steps after which an episode is truncated', { min: 1 }) },
+  settings: { maxEpisodeSteps: whole(500, 'steps after which an episode is truncated', { min: 1, max: STEPS_MAX }) },
   state: () => CART_POLE_STATE,
   make: ({ maxEpisodeSteps }) => {
     const infinity = Number.POSITIVE_INFINITY

@@ -1,3 +1,4 @@
+import { execFileSync } from 'node:child_process'
 import fc from 'fast-check'
 import { afterEach, describe, expect, test, vi } from 'vitest'
 import { arenaBytes, formatBytes, takeArena } from '../../src/components/arena.ts'
@@ -13,6 +14,16 @@ import {
   saved,
 } from '../../src/components/column.ts'
 import { InputError } from '../../src/errors.ts'
+import {
+  bestKernelBuild,
+  cartPole,
+  createKernels,
+  createTrainer,
+  createWorld,
+  mlp,
+  ppo,
+  takeArena as takePublicArena,
+} from '../../src/index.ts'
 
 const PAGE = 65_536
 const arrays = { f32: Float32Array, f64: Float64Array, i32: Int32Array, u32: Uint32Array, u8: Uint8Array }
@@ -224,6 +235,55 @@ describe('a plan that is too large', () => {
       'memory: got a runtime without SharedArrayBuffer, expected Node, or a page that is cross-origin',
     )
   })
+})
+
+describe('what does not lie in the arena but in the heap', () => {
+  test('is refused where the heap has no room for it, with how much it is, for what, and how much there is', () => {
+    const objects = [
+      { name: 'a.lanes', count: 10, bytesEach: 512 },
+      { name: 'a.windows', count: 2 ** 50, bytesEach: 2048 },
+      { name: 'b.windows', count: 2 ** 40, bytesEach: 2048 },
+    ]
+    expect(() => takeArena({ x: column('f32', 1) }, objects)).toThrow(
+      /^memory: got a plan of 2050\.00 PiB of objects \(most of it for a\.windows 1125899906842624 × 2\.00 KiB = 2048\.00 PiB, b\.windows 1099511627776 × 2\.00 KiB = 2\.00 PiB, a\.lanes 10 × 512 B = 5\.00 KiB\), expected at most the [\d.]+ [MG]iB that the runtime's heap has left \(node --max-old-space-size sets it\)$/,
+    )
+    expect(takeArena({ x: column('f32', 1) }, objects.slice(0, 1)).columns.x.length).toBe(1)
+  })
+
+  test('is asked for before a world takes its memory: windows on many steps, entities of many lanes', async () => {
+    vi.spyOn(process as NodeJS.Process & { availableMemory(): number }, 'availableMemory').mockReturnValue(2 ** 40)
+    const cohort = { environment: cartPole(), policy: mlp({ hidden: [4] }) }
+    const world = await createWorld({ ...cohort, numLanes: 1 })
+    const train = () => createTrainer(world, ppo({ numSteps: 6_000_000, numMinibatches: 1 }))
+    expect(train).toThrow(
+      /^memory: got a plan of 17\.17 GiB of objects \(most of it for mlp\.windows 6000000 × 3\.00 KiB/,
+    )
+    const crowd = await createWorld({ ...cohort, numLanes: 12_000_000 })
+    expect(() => crowd.cohorts).toThrow(
+      /^memory: got a plan of 7\.15 GiB of objects \(most of it for mlp\.lanes 12000000/,
+    )
+  })
+
+  test('is at most what is said of it: the windows of a step', () => {
+    const script = new URL('../support/objects.mjs', import.meta.url).pathname
+    const { stepBytes } = JSON.parse(execFileSync(process.execPath, ['--expose-gc', script], { encoding: 'utf8' }))
+    expect(stepBytes).toBeLessThan(3072)
+    expect(stepBytes).toBeGreaterThan(3072 / 4)
+  })
+})
+
+test('a plan of more than can be counted is still summed, and refused with its names', async () => {
+  const policy = mlp({ hidden: [2 ** 40, 2 ** 40] })
+  const world = await createWorld({ environment: cartPole(), policy, numLanes: 1 })
+  expect(() => world.cohorts).toThrow(/^memory: got a plan of .* PiB \(most of it for mlp\.weights/)
+})
+
+test('kernels over memory of one’s own need public names alone', () => {
+  const plan = { x: column('f32', 40), moments: column('f64', 2) }
+  const { arena, columns } = takePublicArena(plan)
+  columns.x.set(Float32Array.from({ length: 40 }, (_, i) => i * i))
+  createKernels(arena.memory, bestKernelBuild()).meanAndDeviation(columns.moments, columns.x, 40)
+  expect(columns.moments[0]).toBeCloseTo((39 * 79) / 6, 3)
 })
 
 test.each([

@@ -92,3 +92,12 @@ test('the specification follows the settings', () => {
   expect(maxEpisodeSteps).toBe(5)
   expect(() => recall({ numCues: 1 })).toThrow('Recall-v0.numCues: got 1, expected a whole number ≥ 2')
 })
+
+test('more cues than a plan could ever hold are refused where they are set', () => {
+  expect(recall({ numCues: 65_536 }).actionSpace).toEqual({ kind: 'discrete', n: 65_536 })
+  for (const numCues of [65_537, 100_000_000, 4_294_967_296]) {
+    expect(() => recall({ numCues })).toThrow(
+      `Recall-v0.numCues: got ${numCues}, expected a whole number ≥ 2 and ≤ 65536`,
+    )
+  }
+})

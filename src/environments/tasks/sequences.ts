@@ -9,9 +9,12 @@ import { ExampleNumbers, partlyRight } from './characters.ts'
 
 const LETTERS = 'abcdefgh'
 
+/** Longer texts than any model's context here would hold. */
+const LETTERS_MAX = 65_536
+
 const settings = {
-  minLength: whole(2, 'letters of the shortest text', { min: 1 }),
-  maxLength: whole(8, 'letters of the longest text', { min: 1 }),
+  minLength: whole(2, 'letters of the shortest text', { min: 1, max: LETTERS_MAX }),
+  maxLength: whole(8, 'letters of the longest text', { min: 1, max: LETTERS_MAX }),
   numExamples: whole(20_000, 'how many examples there are', { min: 1 }),
   seed: whole(0, 'keys the examples: another seed, other ones', { min: 0 }),
 } satisfies Settings
