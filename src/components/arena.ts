@@ -27,6 +27,7 @@ const CACHE_WAY_BYTES = 4096
 /** No column starts at address 0, so that an offset of 0 is always a bug. */
 const FIRST_BYTE = 1024
 
+/** The memory in which a plan's columns lie, for `createKernels`, and how large it is. */
 export interface Arena {
   readonly memory: WebAssembly.Memory
   readonly buffer: SharedArrayBuffer
