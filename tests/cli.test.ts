@@ -106,6 +106,7 @@ describe('train', () => {
       solvedAtStep: null,
       solvedAtSeconds: null,
       episodeReturnLast100: { mean: episodeReturn, std: expect.any(Number) },
+      presetReached: null,
       node: process.version,
       threads: 1,
       kernels: (await readCheckpoint(finished)).manifest.kernels,

@@ -81,6 +81,12 @@ function describe(summary: RunSummary, threshold: number | null): string {
     const solved = `solved (mean ≥ ${threshold}) at step ${group(solvedAtStep ?? 0)}, after ${solvedAtSeconds?.toFixed(2)} s`
     lines.push(solvedAtStep === null ? `not solved (mean ≥ ${threshold})` : solved)
   }
+  if (summary.presetReached !== null) {
+    const { reached, seeds, episodeReturn } = summary.presetReached
+    lines.push(
+      `by this preset ${reached} of ${seeds} seeds reach a return of ${episodeReturn} over fresh episodes: try others`,
+    )
+  }
   for (const [name, path] of Object.entries(summary.files)) lines.push(`  ${name.padEnd(14)} ${path}`)
   lines.push(
     status === 'interrupted' ? `to go on: colonnade resume ${folder}` : `to judge it: colonnade evaluate ${folder}`,

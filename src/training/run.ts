@@ -35,7 +35,7 @@ import { createWorld } from '../world.ts'
 import { listCheckpoints, readCheckpoint } from './checkpoint.ts'
 import { learningCurve } from './learning-curve.ts'
 import { metricsLine, type UpdateMetrics } from './metrics.ts'
-import { presetOf } from './presets.ts'
+import { presetOf, type Reached, reachedByPreset } from './presets.ts'
 import {
   type ResumeOptions,
   RunFolder,
@@ -110,6 +110,8 @@ export interface RunSummary {
   readonly solvedAtStep: number | null
   readonly solvedAtSeconds: number | null
   readonly episodeReturnLast100: { readonly mean: number; readonly std: number }
+  /** Of a run by a preset that not every seed succeeds with: how many did. Null elsewhere. */
+  readonly presetReached: Reached | null
   readonly node: string
   readonly threads: number
   readonly kernels: string
@@ -309,6 +311,7 @@ export class Run {
       solvedAtStep: progress.solvedAtStep,
       solvedAtSeconds: progress.solvedAtSeconds,
       episodeReturnLast100: progress.episodeReturnLast100,
+      presetReached: reachedByPreset(environment, definition.policy, { algorithm, settings }),
       node: process.version,
       threads: trainer.world.threads.count,
       kernels: trainer.world.kernelBuild,

@@ -1,0 +1,34 @@
+import { join } from 'node:path'
+import { expect, test } from 'vitest'
+import { configureRun, startRun } from '../../src/index.ts'
+import { reachedByPreset } from '../../src/training/presets.ts'
+import { temporaryFolder } from '../support/temporary.ts'
+
+const MANY = { episodeReturn: 475, reached: 5, seeds: 6 }
+
+async function reachedBy(environment: string, keys: Record<string, string>) {
+  const { environment: made, policy, algorithm, settings } = await configureRun(environment, keys)
+  return reachedByPreset(made, policy, { algorithm, settings })
+}
+
+test('a run that follows a preset with which some seeds fail says of how many it is known', async () => {
+  const { environment, ...rest } = await configureRun('CartPole-P-v1', {
+    seed: '3',
+    rollouts: 'none',
+    kernels: 'plain',
+  })
+  const run = await startRun({ environment, ...rest }, join(await temporaryFolder(), 'run'))
+  const summary = await run.train({ signal: AbortSignal.abort() })
+  expect(summary).toMatchObject({ status: 'interrupted', updates: 1, presetReached: MANY })
+})
+
+test('a run that goes its own way, or by a preset that has not failed, has nothing to say of it', async () => {
+  expect(await reachedBy('CartPole-P-v1', { seed: '9', checkpointEvery: '7' })).toEqual(MANY)
+  expect(await reachedBy('CartPole-P-v1', { totalSteps: '400000' })).toBeNull()
+  expect(await reachedBy('CartPole-P-v1', { 'ppo.learningRate': '1e-3' })).toBeNull()
+  expect(await reachedBy('CartPole-P-v1', { 'recurrent.hidden': '32' })).toBeNull()
+  expect(await reachedBy('CartPole-P-v1', { policy: 'mlp' })).toBeNull()
+  expect(await reachedBy('Breakout-MinAtar', { policy: 'convolutional' })).toMatchObject({ reached: 2, seeds: 3 })
+  expect(await reachedBy('Breakout-MinAtar', {})).toBeNull()
+  expect(await reachedBy('CartPole-v1', {})).toBeNull()
+})
