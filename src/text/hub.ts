@@ -82,6 +82,10 @@ const [WEIGHTS, INDEX] = ['model.safetensors', 'model.safetensors.index.json']
 const COMMIT = /^[0-9a-f]{40}$/
 /** Requests that bring nothing, one after another, before a download is given up. */
 const ATTEMPTS = 4
+/** What the hub says of a repository, and a page of its list of files, has at most so many bytes; its refusals far fewer. */
+const [ANSWER_BYTES_MAX, REFUSAL_BYTES_MAX] = [64 * 2 ** 20, 2 ** 10]
+const REDIRECTS_MAX = 10
+const PAGES_MAX = 10_000
 
 /**
  * The folder of a model of the hub, whole: downloaded, as far as it is not in the cache. A commit that is whole in the cache
@@ -114,12 +118,29 @@ export async function download(
   options: HubOptions,
   choose: (listing: Listing) => Promise<readonly string[]>,
 ): Promise<{ folder: string; paths: string[] }> {
+  try {
+    return await downloadWhole(kind, id, part, options, choose)
+  } catch (cause) {
+    if (!options.signal?.aborted) throw cause
+    const got = `a download that was aborted (${reasonOf(options.signal.reason)})`
+    throw new InputError(`${kind} ${id}`, got, 'one that may end; what has come is kept, and continued', { cause })
+  }
+}
+
+async function downloadWhole(
+  kind: Kind,
+  id: string,
+  part: string,
+  options: HubOptions,
+  choose: (listing: Listing) => Promise<readonly string[]>,
+): Promise<{ folder: string; paths: string[] }> {
   const { HF_ENDPOINT, HF_TOKEN, HF_HUB_OFFLINE } = process.env
   const { revision = 'main', offline = HF_HUB_OFFLINE === '1', token = HF_TOKEN } = options
   checkName(kind, id, /^\w[\w.-]*(\/\w[\w.-]*)?$/, `the id of a ${kind} of the hub, owner/name`)
   checkName('revision', revision, /^\w[\w./-]*$/, 'a branch, tag or commit')
   const folder = `${options.cache ?? defaultCache()}/${kind}s--${id.replace('/', '--')}`
   const endpoint = (options.endpoint ?? HF_ENDPOINT ?? 'https://huggingface.co').replace(/\/$/, '')
+  if (!URL.canParse(endpoint)) throw new InputError('endpoint', show(endpoint), 'the address of a hub, https://…')
   const hub: Hub = { ...options, kind, id, folder, endpoint, ...(token ? { token } : {}) }
   const known = COMMIT.test(revision) ? revision : offline ? await readReference(hub, revision) : null
   const kept = known === null ? null : await readManifest(hub, known, part)
@@ -169,13 +190,17 @@ function manifestOf({ folder }: Hub, commit: string, part: string): string {
   return `${folder}/colonnade/${commit}${part === '' ? '' : `-${encodeURIComponent(part)}`}.json`
 }
 
-/** What the manifest lists, if all of it is there. */
+/** What the manifest lists, if all of it is there, each file with the checksum that it was downloaded with. */
 async function readManifest(hub: Hub, commit: string, part: string): Promise<string[] | null> {
   const manifest = manifestOf(hub, commit, part)
   if (!(await isThere(manifest))) return null
-  const { files } = (await readJsonObject(manifest)) as { files: HubFile[] }
-  for (const { path, size } of files) {
-    if ((await sizeOf(`${snapshotOf(hub, commit)}/${path}`)) !== size) return null
+  const { files } = await readJsonObject(manifest)
+  if (!Array.isArray(files) || !files.every(isHubFile)) {
+    throw new InputError(manifest, `files ${show(files)}`, 'a list of paths, sizes and checksums; it can be deleted')
+  }
+  for (const file of files) {
+    const path = `${snapshotOf(hub, commit)}/${file.path}`
+    if ((await sizeOf(path)) !== file.size || (await checksumOf(path, file)) !== file.checksum) return null
   }
   return files.map(({ path }) => path)
 }
@@ -192,29 +217,52 @@ async function readReference({ folder }: Hub, revision: string): Promise<string 
 /** The files of a commit's tree, which comes in pages; of a model those at its top. */
 async function listFiles(hub: Hub, commit: string): Promise<Map<string, HubFile>> {
   const files = new Map<string, HubFile>()
+  const pages = new Set<string>()
   const tree = `${hub.endpoint}/api/${hub.kind}s/${hub.id}/tree/${commit}`
   let url: string | undefined = hub.kind === 'dataset' ? `${tree}?recursive=true` : tree
   while (url !== undefined) {
     const response = await ask(hub, url)
-    const entries: unknown = await response.json().catch((cause: Error) => {
-      throw new InputError(url as string, cause.message, 'a list of files', { cause })
-    })
+    const entries = parseJson(url, await bodyOf(url, response, ANSWER_BYTES_MAX))
     if (!Array.isArray(entries)) throw new InputError(url, show(entries), 'a list of files')
-    for (const { type, path, size, oid, lfs } of entries) {
+    const before = files.size
+    for (const entry of entries) {
+      if (typeof entry !== 'object' || entry === null) throw new InputError(url, show(entry), 'a file or a folder')
+      const { type, path, size, oid, lfs } = entry
+      if (type !== 'file') continue
       const file = { path, size: lfs?.size ?? size, checksum: lfs?.oid ?? oid }
-      if (type !== 'file' || typeof path !== 'string') continue
-      if (!Number.isSafeInteger(file.size) || !/^([0-9a-f]{40}|[0-9a-f]{64})$/.test(file.checksum)) {
-        throw new InputError(`${url}, ${path}`, show({ size, oid, lfs }), 'its size and checksum')
+      if (!isHubFile(file)) {
+        const name = typeof path === 'string' ? path : show(path)
+        const got = `a file at ${show(path)} with ${show({ size, oid, lfs })}`
+        throw new InputError(`${url}, ${name}`, got, 'a path within the repository, its size and checksum')
       }
-      if (path.split('/').some((name) => name === '' || name === '.' || name === '..')) {
-        throw new InputError(url, `a file at ${show(path)}`, 'a path within the repository')
-      }
-      files.set(path, file)
+      files.set(file.path, file)
     }
     const next = /<([^>]+)>;\s*rel="next"/.exec(response.headers.get('link') ?? '')?.[1]
-    url = next && new URL(next, url).href
+    if (next === undefined) break
+    if (files.size === before && entries.length === 0) throw new InputError(url, 'an empty page', 'the last page')
+    url = nextPage(url, next, pages)
   }
   return files
+}
+
+/** The address of the next page, which is of the same hub and was not seen before. */
+function nextPage(url: string, next: string, seen: Set<string>): string {
+  const there = URL.canParse(next, url) ? new URL(next, url) : null
+  if (there?.origin !== new URL(url).origin || seen.has(there.href) || seen.size >= PAGES_MAX) {
+    const expected = `one of the same hub that was not there before, of ${PAGES_MAX} at most`
+    throw new InputError(url, `a next page at ${show(next)}`, expected)
+  }
+  seen.add(there.href)
+  return there.href
+}
+
+/** A file as the hub lists it: at a path that stays within the repository. */
+function isHubFile(file: unknown): file is HubFile {
+  const { path, size, checksum } = (file ?? {}) as Partial<Record<string, unknown>>
+  const isPath =
+    typeof path === 'string' && !path.includes('\0') && path.split('/').every((name) => !['', '.', '..'].includes(name))
+  const isChecksum = typeof checksum === 'string' && /^([0-9a-f]{40}|[0-9a-f]{64})$/.test(checksum)
+  return isPath && isChecksum && Number.isSafeInteger(size) && (size as number) >= 0
 }
 
 /** The names of the files that the index of a model's tensors has. */
@@ -236,7 +284,7 @@ async function fetchFile(hub: Hub, commit: string, file: HubFile): Promise<void>
   try {
     await makeFolder(dirname(blob))
     await makeFolder(dirname(link))
-    if ((await sizeOf(blob)) !== file.size) {
+    if ((await sizeOf(blob)) !== file.size || (await checksumOf(blob, file)) !== file.checksum) {
       await fetchWhole(hub, commit, file, `${blob}.incomplete`)
       await rename(`${blob}.incomplete`, blob)
     }
@@ -299,6 +347,10 @@ async function fetchMore(hub: Hub, url: string, file: HubFile, path: string, sta
         return reasonOf(cause)
       }
       if (piece.done) break
+      if (bytes + piece.value.byteLength > file.size) {
+        await handle.truncate(0) // None of it is what was promised.
+        throw new InputError(url, `more than ${file.size} bytes`, 'as many as the hub told; they were thrown away')
+      }
       await handle.appendFile(piece.value)
       bytes += piece.value.byteLength
       hub.onProgress?.({ file: file.path, bytes, fileBytes: file.size })
@@ -325,36 +377,84 @@ async function checksumOf(path: string, { size, checksum }: HubFile): Promise<st
 async function askObject(hub: Hub, path: string): Promise<Record<string, unknown>> {
   const url = `${hub.endpoint}/${path}`
   const response = await ask(hub, url)
-  return parseJsonObject(url, new Uint8Array(await response.arrayBuffer()))
+  return parseJsonObject(url, await bodyOf(url, response, ANSWER_BYTES_MAX))
+}
+
+/** The bytes of an answer. @throws InputError for more than `most`, and where the connection ends. */
+async function bodyOf(url: string, response: Response, most: number): Promise<Uint8Array> {
+  const pieces: Uint8Array[] = []
+  let bytes = 0
+  try {
+    for await (const piece of response.body ?? []) {
+      bytes += piece.byteLength
+      if (bytes > most) throw new InputError(url, `more than ${most} bytes`, 'an answer of at most as many')
+      pieces.push(piece)
+    }
+  } catch (cause) {
+    if (cause instanceof InputError) throw cause
+    throw new InputError(url, `an answer that ends early (${reasonOf(cause)})`, 'a whole one', { cause })
+  }
+  return Buffer.concat(pieces)
+}
+
+function parseJson(url: string, bytes: Uint8Array): unknown {
+  try {
+    return JSON.parse(new TextDecoder().decode(bytes))
+  } catch (cause) {
+    throw new InputError(url, (cause as Error).message, 'a list of files', { cause })
+  }
 }
 
 /** A request; an answer that says no is an error, but for those that may be another tomorrow. */
 async function ask(hub: Hub, url: string, headers: Record<string, string> = {}): Promise<Response> {
-  const { token, signal } = hub
-  let response: Response
-  try {
-    response = await fetch(url, {
-      headers: { ...headers, ...(token === undefined ? {} : { authorization: `Bearer ${token}` }) },
-      ...(signal ? { signal } : {}),
-    })
-  } catch (cause) {
-    signal?.throwIfAborted()
-    throw new InputError(
-      `the hub, ${url}`,
-      `no answer (${reasonOf(cause)})`,
-      'a connection; or offline: true (HF_HUB_OFFLINE=1), for what is in the cache',
-      { cause },
-    )
-  }
+  const response = await follow(hub, url, headers)
   const { status } = response
   if (response.ok || ((status === 429 || status >= 500) && url.includes('/resolve/'))) return response
-  const said = (await response.text()).slice(0, 200)
+  const said = await bodyOf(url, response, REFUSAL_BYTES_MAX).then(
+    (bytes) => new TextDecoder().decode(bytes).slice(0, 200),
+    () => 'and more than is read of a refusal',
+  )
   const expected: Record<number, string> = {
     401: `a ${hub.kind} that is public, or a token that may read it (HF_TOKEN)`,
     403: `a token that may read it; some ${hub.kind}s ask to accept their terms on the hub first`,
     404: `a ${hub.kind}, revision and file that are there`,
   }
   throw new InputError(`the hub, ${url}`, `status ${status} (${said})`, expected[status] ?? 'an answer')
+}
+
+/** Asks, and goes where the hub sends on; the token goes to the hub itself and to nobody else. */
+async function follow(
+  { endpoint, token, signal }: Hub,
+  url: string,
+  headers: Record<string, string>,
+): Promise<Response> {
+  let at = new URL(url)
+  for (let count = 0; count <= REDIRECTS_MAX; count++) {
+    const isHub = token !== undefined && at.origin === new URL(endpoint).origin
+    const all = { ...headers, ...(isHub ? { authorization: `Bearer ${token}` } : {}) }
+    let response: Response
+    try {
+      response = await fetch(at, { headers: all, redirect: 'manual', ...(signal ? { signal } : {}) })
+    } catch (cause) {
+      signal?.throwIfAborted()
+      throw new InputError(
+        `the hub, ${at}`,
+        `no answer (${reasonOf(cause)})`,
+        'a connection; or offline: true (HF_HUB_OFFLINE=1), for what is in the cache',
+        { cause },
+      )
+    }
+    const place = response.headers.get('location')
+    if (response.status < 300 || response.status >= 400 || place === null) return response
+    await response.body?.cancel()
+    const next = URL.canParse(place, at) ? new URL(place, at) : null
+    const isSafe = next?.protocol === 'https:' || (next?.protocol === 'http:' && at.protocol === 'http:')
+    if (next === null || !isSafe) {
+      throw new InputError(`the hub, ${at}`, `a way on to ${show(place)}`, 'an address of https, or of http from http')
+    }
+    at = next
+  }
+  throw new InputError(`the hub, ${url}`, `more than ${REDIRECTS_MAX} ways on, one after another`, 'an answer')
 }
 
 function reasonOf(error: unknown): string {

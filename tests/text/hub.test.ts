@@ -1,6 +1,8 @@
+import { createHash } from 'node:crypto'
 import { existsSync, lstatSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
-import { createServer } from 'node:http'
+import { createServer, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
+import { join } from 'node:path'
 import { describe, expect, test, vi } from 'vitest'
 import { InputError } from '../../src/errors.ts'
 import { saveTransformer } from '../../src/policies/transformer/folder.ts'
@@ -122,7 +124,9 @@ describe('a hub that fails', () => {
       if (progress.bytes === 50_000) controller.abort()
       else cut.onProgress(progress)
     }
-    await expect(downloadModel('org/tiny', { ...options, signal: controller.signal, onProgress })).rejects.toThrow()
+    await expect(downloadModel('org/tiny', { ...options, signal: controller.signal, onProgress })).rejects.toThrow(
+      /^model org\/tiny: got a download that was aborted .*what has come is kept, and continued$/,
+    )
     expect(existsSync(`${repository}/snapshots/${COMMIT}/model.safetensors`)).toBe(false)
     await expect(downloadModel('org/tiny', { ...options, offline: true })).rejects.toThrow(/no whole copy/)
     hub.fault = null
@@ -277,6 +281,106 @@ describe('what may be asked', () => {
     elsewhere.close()
     expect(new Set(hub.tokens)).toEqual(new Set(['Bearer hf_secret']))
     expect(seen).toEqual([undefined])
+  })
+
+  test('a token goes to no other host, whoever names it, and a list that goes on elsewhere is refused', async () => {
+    const { hub, options } = await setUp()
+    const seen: (string | undefined)[] = []
+    const elsewhere = createServer((request, response) => {
+      seen.push(request.headers.authorization)
+      response.end('[]')
+    })
+    await new Promise<void>((resolve) => elsewhere.listen(0, '127.0.0.1', resolve))
+    const away = `http://127.0.0.1:${(elsewhere.address() as AddressInfo).port}/x`
+    hub.fault = (request, response) => {
+      if (!request.url!.includes('/tree/')) return false
+      response.writeHead(200, { link: `<${away}>; rel="next"` }).end('[]')
+      return true
+    }
+    const loading = () => downloadModel('org/tiny', { ...options, token: 'hf_secret' })
+    await expect(loading()).rejects.toThrow(/got (a next page at|an empty page)/)
+    hub.fault = (request, response) => {
+      if (!request.url!.includes('/tree/')) return false
+      const entries = [{ type: 'file', path: 'a', size: 3, oid: 'a'.repeat(40) }]
+      response.writeHead(200, { link: `<${away}>; rel="next"` }).end(JSON.stringify(entries))
+      return true
+    }
+    await expect(loading()).rejects.toThrow(/a next page at "http:.*expected one of the same hub/)
+    hub.fault = (request, response) => {
+      if (!request.url!.includes('/tree/')) return false
+      response.writeHead(200, { link: `<${request.url}>; rel="next"` }).end('[{"type":"directory"}]')
+      return true
+    }
+    await expect(loading()).rejects.toThrow(/expected one of the same hub that was not there before/)
+    hub.fault = (request, response) => {
+      if (request.url !== WEIGHTS) return false
+      response.writeHead(302, { location: 'file:///etc/passwd' }).end()
+      return true
+    }
+    await expect(loading()).rejects.toThrow(/a way on to "file:\/\/\/etc\/passwd"/)
+    elsewhere.closeAllConnections()
+    elsewhere.close()
+    expect(seen).toEqual([])
+  })
+
+  test('a list of nonsense is an InputError', async () => {
+    const { hub, options } = await setUp()
+    const nonsense = [
+      '[null]',
+      '[1]',
+      '[{"type":"file"}]',
+      '{',
+      '[{"type":"file","path":"a","lfs":3}]',
+      '"a"',
+      '\u0000',
+    ]
+    for (const text of [...nonsense, '[{"type":"file","path":"a/../b","size":1,"oid":"' + 'a'.repeat(40) + '"}]']) {
+      hub.fault = (request, response) => {
+        if (!request.url!.includes('/tree/')) return false
+        response.end(text)
+        return true
+      }
+      await expect(downloadModel('org/tiny', options), text).rejects.toThrow(InputError)
+    }
+    await expect(downloadModel('org/tiny', { ...options, endpoint: 'nonsense' })).rejects.toThrow(/^endpoint: got/)
+  })
+
+  test('a body that is longer than promised is broken off, and a list that does not end too', async () => {
+    const { hub, options, repository } = await setUp()
+    const size = hub.files['model.safetensors']!.length
+    let sent = 0
+    const flood = (response: ServerResponse): boolean => {
+      const more = (): void => {
+        if (response.destroyed || sent > 2 ** 30) return
+        sent += 2 ** 20
+        response.write(Buffer.alloc(2 ** 20, 0x20), more)
+      }
+      more()
+      return true
+    }
+    hub.fault = (request, response) => request.url === WEIGHTS && flood(response)
+    await expect(downloadModel('org/tiny', options)).rejects.toThrow(`got more than ${size} bytes, expected as many as`)
+    const blob = createHash('sha256').update(hub.files['model.safetensors']!).digest('hex')
+    expect(readFileSync(`${repository}/blobs/${blob}.incomplete`).length).toBe(0)
+    hub.fault = (request, response) => request.url!.includes('/tree/') && flood(response)
+    await expect(downloadModel('org/tiny', options)).rejects.toThrow(/got more than 67108864 bytes/)
+    expect(sent).toBeLessThan(2 ** 29)
+  })
+
+  test('a file in the cache is compared with its checksum, and downloaded again where it differs', async () => {
+    const { hub, options } = await setUp()
+    const folder = await downloadModel('org/tiny', options)
+    const path = `${folder}/model.safetensors`
+    const whole = readFileSync(path)
+    const damaged = Uint8Array.from(whole)
+    damaged[100]! ^= 1
+    writeFileSync(path, damaged)
+    const pinned = { ...options, revision: COMMIT }
+    await expect(downloadModel('org/tiny', { ...pinned, offline: true })).rejects.toThrow(/no whole copy/)
+    expect(readFileSync(`${await downloadModel('org/tiny', pinned)}/model.safetensors`).equals(whole)).toBe(true)
+    writeFileSync(join(options.cache, 'models--org--tiny/colonnade', `${COMMIT}.json`), '{"files":[{"path":"../x"}]}')
+    await expect(downloadModel('org/tiny', pinned)).rejects.toThrow(/a list of paths, sizes and checksums/)
+    expect(hub.asked.length).toBeGreaterThan(0)
   })
 
   test('ids and revisions that are none are refused before anybody is asked', async () => {
