@@ -66,11 +66,12 @@ export async function readGuarded<T>(
 }
 
 /**
- * The worker's side: answers tasks with what `read` makes of them. A failure of whatever kind is the file's, and a thread
- * that has failed is not used again: what it left half done must not disturb the next file.
+ * The worker's side: answers tasks with what `read` makes of them. A failure of whatever kind is the file's. A thread that has
+ * failed is not used again where something may be left half done (`leavesWork`): it must not disturb the next file.
  */
 export function serveReads<T = unknown>(
   read: (task: T & Task) => Promise<{ readonly value: unknown; readonly moved?: ArrayBuffer[] }>,
+  { leavesWork }: { readonly leavesWork: boolean },
 ): void {
   const allow = limitArrays()
   serve<T & Task>(async (task) => {
@@ -84,7 +85,7 @@ export function serveReads<T = unknown>(
       const refused = isTold
         ? [error.subject, error.got, error.expected]
         : [task.path, `a file that cannot be read (${message})`, task.expected]
-      return { answer: { refused }, isSpent: true }
+      return { answer: { refused }, isSpent: leavesWork }
     }
   })
 }
