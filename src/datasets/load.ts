@@ -117,6 +117,10 @@ function noSchema<Column extends string>(
   options: Pick<DatasetOptions<Column>, 'columns'>,
 ): InputError {
   const there = Object.keys(row).filter((name) => row[name] !== undefined && row[name] !== null)
+  const mistaken = Object.entries((options.columns ?? {}) as Record<string, string>).find(
+    ([ours]) => row[ours] === undefined,
+  )
+  if (mistaken !== undefined) return unknownWord(`${place}, column`, mistaken[1], there)
   const hints = wanted.flatMap((column) => {
     const near = there.includes(column) ? undefined : similar(named(column, options), there)
     return near === undefined ? [] : [`${show(near)} for ${column}`]

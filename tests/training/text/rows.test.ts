@@ -164,7 +164,9 @@ describe('rows to learn', () => {
     const start = async (given: object, more: Record<string, string>) =>
       startTextRun(await settingsOf([given], { mode: 'sft', ...more }), join(await temporaryFolder(), 'run'))
     const row = { question: 'a', answer: 'b' }
-    await expect(start(row, { 'environment.prompt': 'qestion' })).rejects.toThrow(/"question" for prompt/)
+    await expect(start(row, { 'environment.prompt': 'qestion' })).rejects.toThrow(
+      /rows\.jsonl:1, column: got "qestion", .*did you mean "question"/,
+    )
     await expect(start(row, { 'environment.prompt': 'question', 'environment.answer': 'anwser' })).rejects.toThrow(
       /column: got "anwser", .*did you mean "answer"/,
     )
