@@ -173,6 +173,8 @@ describe('every setting of a control run acts', () => {
       stopWhenSolved: { shownBy: 'tests/training/run.test.ts: stopWhenSolved=true' },
       kernels: { to: 'simd' }, // `best` is one of the others.
       threads: { shownBy: 'tests/training/threads.test.ts: threads' },
+      stallSeconds: { shownBy: 'tests/cli/stuck.test.ts: stallSeconds=3' },
+      onStall: { shownBy: 'tests/cli/stuck.test.ts: onStall=stop' },
       policy: { shownBy: 'tests/training/settings-act.test.ts: of the policy' },
     }
     const keys = [...runKeys(cartPole, policyFactory('mlp'))].filter(([key]) => !key.includes('.'))
@@ -317,6 +319,9 @@ describe('every setting of a run of a language model acts', () => {
     const table: Record<string, Shown> = {
       kernels: { to: 'simd' },
       threads: { shownBy: 'tests/training/text/threads.test.ts: threads' },
+      replySeconds: { shownBy: 'tests/cli/stuck.test.ts: replySeconds=1' },
+      stallSeconds: { shownBy: 'tests/cli/stuck.test.ts: stallSeconds=3' },
+      onStall: { shownBy: 'tests/cli/stuck.test.ts: onStall=stop' },
       checkpointEvery: { to: 1 },
       checkpointsKept: { with: { checkpointEvery: 1 }, to: 1 },
       numLanes: { to: 2 },
