@@ -71,6 +71,7 @@ export {
   type Example,
   type Message,
   type Reply,
+  type RewardReduction,
   type TextEnvironmentDefinition,
   type Turn,
 } from './environments/text.ts'
@@ -252,6 +253,7 @@ export {
   type SampleStart,
   type Status,
   samplesOf,
+  samplesOfFile,
   samplesToTrajectories,
   startSample,
   statuses,
@@ -259,14 +261,16 @@ export {
 export {
   exportSamplesToHuggingfaceFormat,
   exportSamplesToJsonl,
+  type LoadSamplesOptions,
   loadSamplesFromJsonl,
 } from './tables/sample-files.ts'
 export type { Field, Table } from './tables/table.ts'
-export { Trajectories, type Trajectory, type TrajectoryColumns } from './tables/trajectories.ts'
+export { groupNumbers, Trajectories, type Trajectory, type TrajectoryColumns } from './tables/trajectories.ts'
 export {
   readTrajectories,
   type TextOrigin,
   type TrajectoriesRead,
+  type TrajectoryWords,
   trajectoryTable,
   writeTrajectories,
 } from './tables/trajectory-table.ts'
@@ -317,7 +321,7 @@ export {
   type TextEvaluateOptions,
   type TextEvaluation,
 } from './training/text/evaluate.ts'
-export { exportTrainedModel } from './training/text/export.ts'
+export { exportTrainedModel, exportTrajectories, trajectoryFormats } from './training/text/export.ts'
 export { type Generated, type GenerateOptions, generateTokens } from './training/text/generate.ts'
 export {
   type LogprobCheck,

@@ -1,9 +1,11 @@
+import { extname } from 'node:path'
 import { InputError } from '../errors.ts'
 import {
   choice,
   exportFormats,
   exportPolicy,
   exportTrainedModel,
+  exportTrajectories,
   isTextRun,
   listRollouts,
   loadPolicy,
@@ -13,6 +15,7 @@ import {
   recordEpisodes,
   saveWeights,
   toggle,
+  trajectoryFormats,
   whole,
   writeArrow,
 } from '../index.ts'
@@ -32,12 +35,22 @@ export const exportKeys = {
   ...trustKeys,
 }
 
+export const textExportKeys = {
+  format: choice(
+    'model',
+    ['model', ...trajectoryFormats],
+    'the model as a folder; or the conversations that the run kept, as an Arrow IPC file or stream, or as samples in JSON Lines. ' +
+      'Where it is not given, out=….arrow is file and out=….jsonl jsonl',
+  ),
+  ...trustKeys,
+}
+
 /** colonnade export <run> out=FILE [episodes=N] [format=…] */
 export const exportCommand: Command = async ({ words, json }) => {
   const { subject, texts } = splitWords(words, 'a run folder')
   const { out, ...rest } = texts
   if (!out) throw new InputError('out', 'nothing', 'the file to write, like out=episodes.arrow')
-  if (await isTextRun(subject)) return exportModel(subject, out, rest, json)
+  if (await isTextRun(subject)) return exportText(subject, out, rest, json)
   const { episodes, seed, explore, format, trust } = readKeys(exportKeys, rest)
   const modules = { allowModule: askForModule(trust) }
   if (format !== 'file' && format !== 'stream') {
@@ -68,18 +81,21 @@ async function exportTrained(
   return { update, files: [out] }
 }
 
-/** Writes the language model of the run's newest checkpoint as a folder that other libraries read. */
-async function exportModel(run: string, out: string, texts: Readonly<Record<string, string>>, json: boolean) {
-  const { trust, ...others } = texts
-  const [given] = Object.keys(others)
-  if (given !== undefined) {
-    const expected = 'no key but out and trust: a language model becomes a folder'
-    throw new InputError(given, JSON.stringify(others[given]), expected)
+/** Writes the language model of the run's newest checkpoint, or the conversations that the run kept. */
+async function exportText(run: string, out: string, texts: Readonly<Record<string, string>>, json: boolean) {
+  const byEnding = { '.arrow': 'file', '.jsonl': 'jsonl' }[extname(out)]
+  const { format, trust } = readKeys(textExportKeys, {
+    ...(byEnding === undefined ? {} : { format: byEnding }),
+    ...texts,
+  })
+  if (format !== 'model') {
+    const trajectories = await exportTrajectories(run, out, format)
+    if (!json) console.log(`${group(trajectories)} trajectories → ${out}`)
+    return { run, out, format, trajectories }
   }
-  const modules = { allowModule: askForModule(readKeys(trustKeys, trust === undefined ? {} : { trust }).trust) }
-  const { sftSteps, updates } = await exportTrainedModel(run, out, modules)
+  const { sftSteps, updates } = await exportTrainedModel(run, out, { allowModule: askForModule(trust) })
   if (!json) console.log(`model after ${group(sftSteps)} supervised steps and ${group(updates)} updates → ${out}`)
-  return { run, out, sftSteps, updates }
+  return { run, out, format, sftSteps, updates }
 }
 
 async function fresh(run: string, options: { episodes: number; seed: number; explore: boolean }, modules: ModuleTrust) {

@@ -8,7 +8,7 @@ import {
   textRunKeys,
 } from '../index.ts'
 import { evaluateKeys } from './evaluate.ts'
-import { exportKeys } from './export.ts'
+import { exportKeys, textExportKeys } from './export.ts'
 import { generateKeys } from './generate.ts'
 import { resumeKeys } from './resume.ts'
 
@@ -21,8 +21,8 @@ export async function help([environment = 'CartPole-v1', ...words]: readonly str
   colonnade resume <run> [from=N] [key=value …]            go on from the run's newest checkpoint, or from number N; further
                                                            than it was to go with totalSteps=…, or rl.updates=…
   colonnade evaluate <run> [key=value …]                   play whole episodes with the newest checkpoint
-  colonnade export <run> out=FILE [key=value …]            write rollouts, fresh episodes or the policy; a language
-                                                           model becomes a folder
+  colonnade export <run> out=FILE [key=value …]            write rollouts, fresh episodes or the policy; of a language
+                                                           model its folder, or its conversations
   colonnade generate <run|model> prompt=TEXT [key=value …] let a language model answer
   colonnade environments                                   list the environments
   colonnade doctor [device]                                say what this machine can run, and how fast
@@ -48,6 +48,9 @@ ${table(new Map(Object.entries(evaluateKeys)))}
 
 Keys of export:
 ${table(new Map(Object.entries(exportKeys)))}
+
+Keys of export, of a run of a language model:
+${table(new Map(Object.entries(textExportKeys)))}
 
 Keys of generate:
 ${table(new Map(Object.entries(generateKeys)))}`

@@ -9,9 +9,12 @@ import {
   checkSupport,
   checkTokens,
   checkTurnReward,
+  completionOf,
+  isOfModel,
   Trajectories,
   type Trajectory,
 } from './trajectories.ts'
+import type { TrajectoriesRead } from './trajectory-table.ts'
 
 /** What can have become of a sample. */
 export const statuses = ['pending', 'completed', 'truncated', 'aborted', 'failed'] as const
@@ -180,11 +183,6 @@ function extended(
   return [...Array.from(column), ...tokens.map((_, i) => elementOf(i))]
 }
 
-/** True for a token that the model said, whether there is something to learn of it or not. */
-function isOfModel(lossMask: ArrayLike<number>, version: ArrayLike<number>, t: number): boolean {
-  return lossMask[t] === 1 || version[t] !== -1
-}
-
 /** What each way of ending makes of a sample. */
 const STATUS_OF: Record<StopReason, Status> = {
   stop: 'completed',
@@ -196,6 +194,7 @@ const STATUS_OF: Record<StopReason, Status> = {
 /**
  * The trajectories as samples, by source, epoch, group, prompt and member. Their token columns are views of the trajectories', and stand
  * until those are cleared.
+ * @throws InputError for what is no such thing.
  * @example samplesOf(trainer.cohort.trajectories, trainer.cohort.environment, trainer.cohort.tokenizer)
  */
 export function samplesOf(
@@ -203,16 +202,53 @@ export function samplesOf(
   examples: { example(promptId: number): Example },
   tokenizer: { decode(ids: ArrayLike<number>): string },
 ): Sample[] {
+  checkTrajectories('samplesOf(trajectories)', trajectories)
+  if (typeof examples?.example !== 'function') {
+    throw new InputError(
+      'samplesOf(…, examples)',
+      show(examples),
+      'an environment, or another object with example(promptId)',
+    )
+  }
+  if (typeof tokenizer?.decode !== 'function') {
+    throw new InputError('samplesOf(…, tokenizer)', show(tokenizer), 'a tokenizer, or another object with decode(ids)')
+  }
+  return samplesBy(trajectories, (row) => ({
+    ...words(examples.example(row.promptId)),
+    response: tokenizer.decode(completionOf(row)),
+  }))
+}
+
+/**
+ * Trajectories that were read from files as samples, with the words that stand there.
+ * @throws InputError for files without the words of completions, as those of older versions.
+ */
+export function samplesOfFile({ trajectories, words }: Pick<TrajectoriesRead, 'trajectories' | 'words'>): Sample[] {
+  checkTrajectories('samplesOfFile({ trajectories })', trajectories)
+  return samplesBy(trajectories, (_, i) => {
+    const { prompt, answer, completion } = words[i]!
+    if (completion === null) throw new InputError(`trajectory ${i}`, 'no completion in words', 'a file that has it')
+    return { prompt: JSON.parse(prompt), groundTruth: answer, metadata: {}, response: completion }
+  })
+}
+
+function checkTrajectories(subject: string, trajectories: Trajectories): void {
+  if (trajectories instanceof Trajectories) return
+  throw new InputError(subject, show(trajectories), 'Trajectories, like cohort.trajectories')
+}
+
+/** Samples of trajectories, in order, and what is said of trajectory i in words. */
+function samplesBy(
+  trajectories: Trajectories,
+  wordsOf: (row: Trajectory, i: number) => Pick<Sample, 'prompt' | 'groundTruth' | 'metadata' | 'response'>,
+): Sample[] {
   return trajectories.order().map((i, index) => {
     const row = trajectories.row(i)
     const { token, lossMask, logprob, version, turn, turns, reward, error, components, stopReason } = row
     const { cutTurns = 0, unheard = 0 } = row
-    let said = 0
-    while (said < token.length && !isOfModel(lossMask, version, said)) said++
     return {
       ...identity(row, index),
-      ...words(examples.example(row.promptId)),
-      response: tokenizer.decode(Array.from(token).slice(said)),
+      ...wordsOf(row, i),
       tokens: token,
       lossMask,
       rolloutLogProbs: logprob,

@@ -313,6 +313,22 @@ function turnRewardOf({ turnReward, turnRewardOffsets }: TrajectoryColumns, i: n
   return from === to ? {} : { turnReward: turnReward.subarray(from, to) }
 }
 
+/** True for a token that the model said, whether there is something to learn of it or not. */
+export function isOfModel(lossMask: ArrayLike<number>, version: ArrayLike<number>, t: number): boolean {
+  return lossMask[t] === 1 || version[t] !== -1
+}
+
+/** The ids of all that was said after a trajectory's prompt: from the first token of the model on. */
+export function completionOf({
+  token,
+  lossMask,
+  version,
+}: Pick<Trajectory, 'token' | 'lossMask' | 'version'>): number[] {
+  let said = 0
+  while (said < token.length && !isOfModel(lossMask, version, said)) said++
+  return Array.from(token).slice(said)
+}
+
 /** Returns the number of tokens. @throws InputError as `append` does. */
 export function checkTrajectory(trajectory: Trajectory): number {
   const { token, reward, turnReward = [], components, stopReason, group, member } = trajectory

@@ -4,7 +4,7 @@ import type { StopReason } from '../environments/text.ts'
 import { InputError, show } from '../errors.ts'
 import { VERSION } from '../version.ts'
 import { readArrow, writeArrow } from './arrow.ts'
-import { Trajectories, type Trajectory, type TrajectoryColumns } from './trajectories.ts'
+import { completionOf, Trajectories, type Trajectory, type TrajectoryColumns } from './trajectories.ts'
 
 /** Where trajectories came from. */
 export interface TextOrigin {
@@ -15,6 +15,20 @@ export interface TextOrigin {
   readonly seed: number
   /** The prompt of an example, as JSON: a text, or messages. */
   promptOf(promptId: number): string
+  /** Its right answer, null where it has none; without this the table has none. */
+  answerOf?(promptId: number): string | null
+  /** Ids as words: those of all that was said after a prompt; without this the table has ids alone. */
+  decode?(ids: readonly number[]): string
+}
+
+/** What a trajectory says, as words. */
+export interface TrajectoryWords {
+  /** As JSON: a text, or messages. */
+  readonly prompt: string
+  /** The right answer; null where there is none, or nobody says. */
+  readonly answer: string | null
+  /** All that was said after the prompt; null where nobody says. */
+  readonly completion: string | null
 }
 
 /** The table's columns that are lists, by the column of the trajectories that each of them holds. */
@@ -37,10 +51,18 @@ const COMPONENT = 'reward/'
  * first. Where they are in that order already, its lists and numbers lie over the trajectories' own columns, without a copy.
  * Unknown rewards, missing advantages and logprobs that are not recorded are null. Where a filter had left tokens out,
  * `supportLengths` says from how many each token was drawn (0: from all; null: nobody knows), and `supportIds` from which.
+ * `prompt`, `answer` and `completion` stand beside the ids in words: those of `words`, one a trajectory, or the origin's.
  */
-export async function trajectoryTable(trajectories: Trajectories, origin: TextOrigin): Promise<Arrow.Table> {
+export async function trajectoryTable(
+  trajectories: Trajectories,
+  origin: TextOrigin,
+  words: readonly TrajectoryWords[] = Array.from({ length: trajectories.count }, (_, i) =>
+    wordsOf(trajectories.row(i), origin),
+  ),
+): Promise<Arrow.Table> {
   const arrow = await import('apache-arrow')
   const columns = inOrder(trajectories)
+  const said = trajectories.order().map((i) => words[i]!)
   const { offsets, token, lossMask, logprob, version, turn, reward, known, advantage, error, stopReason } = columns
   const count = reward.length
 
@@ -60,19 +82,21 @@ export async function trajectoryTable(trajectories: Trajectories, origin: TextOr
     const type = new arrow.List(new arrow.Field('item', child.type, nullable))
     return arrow.makeData({ type, length: count, nullCount: 0, valueOffsets, child } as never)
   }
-  const words = (values: readonly (string | null)[]): Arrow.Data =>
+  const texts = (values: readonly (string | null)[]): Arrow.Data =>
     count === 0
       ? arrow.makeData({ type: new arrow.Utf8(), length: 0, nullCount: 0 })
       : arrow.vectorFromArray(values, new arrow.Utf8()).data[0]!
 
   const table: Record<string, { readonly data: Arrow.Data; readonly nullable?: true }> = {
-    source: { data: words(columns.source) },
+    source: { data: texts(columns.source) },
     epoch: { data: plain(columns.epoch) },
     group: { data: plain(columns.group) },
     member: { data: plain(columns.member) },
     segment: { data: plain(columns.segment) },
     promptId: { data: plain(columns.promptId) },
-    prompt: { data: words(Array.from(columns.promptId, (id) => origin.promptOf(id))) },
+    prompt: { data: texts(said.map(({ prompt }) => prompt)) },
+    answer: { data: texts(said.map(({ answer }) => answer)), nullable: true },
+    completion: { data: texts(said.map(({ completion }) => completion)), nullable: true },
     turns: { data: plain(columns.turns) },
     cutTurns: { data: plain(columns.cutTurns) },
     unheard: { data: plain(columns.unheard) },
@@ -106,8 +130,8 @@ export async function trajectoryTable(trajectories: Trajectories, origin: TextOr
     },
     reward: { data: optional(reward, (i) => known[i] === 1), nullable: true },
     advantage: { data: optional(advantage, (i) => !Number.isNaN(advantage[i])), nullable: true },
-    stopReason: { data: words(stopReason) },
-    error: { data: words(error), nullable: true },
+    stopReason: { data: texts(stopReason) },
+    error: { data: texts(error), nullable: true },
   }
   for (const [name, values] of columns.components) {
     const numbers = Float64Array.from(values, (value) => value ?? 0)
@@ -122,6 +146,14 @@ export async function trajectoryTable(trajectories: Trajectories, origin: TextOr
   return new arrow.Table(schema, new arrow.RecordBatch(schema, struct))
 }
 
+function wordsOf(row: Trajectory, { promptOf, answerOf, decode }: TextOrigin): TrajectoryWords {
+  return {
+    prompt: promptOf(row.promptId),
+    answer: answerOf?.(row.promptId) ?? null,
+    completion: decode?.(completionOf(row)) ?? null,
+  }
+}
+
 /** The columns in the order of the table: the trajectories' own where that is their order. */
 function inOrder(trajectories: Trajectories): TrajectoryColumns {
   const order = trajectories.order()
@@ -131,7 +163,10 @@ function inOrder(trajectories: Trajectories): TrajectoryColumns {
 }
 
 /** Schema metadata: where the trajectories came from, and the range of the weights' numbers where weights chose a token. */
-function metadataOf({ promptOf: _, ...origin }: TextOrigin, version: Int32Array): Record<string, string> {
+function metadataOf(
+  { promptOf: _, answerOf: __, decode: ___, ...origin }: TextOrigin,
+  version: Int32Array,
+): Record<string, string> {
   let [versionMin, versionMax] = [Number.POSITIVE_INFINITY, -1]
   for (const number of version) {
     if (number === -1) continue
@@ -151,11 +186,19 @@ export async function writeTrajectories(path: string, trajectories: Trajectories
   await writeArrow(path, await trajectoryTable(trajectories, origin))
 }
 
+/**
+ * What was read from files as one table: as `trajectoryTable` makes it, with the words and the origin that stand in the files.
+ */
+export async function trajectoryTableOfFile({ trajectories, words, metadata }: TrajectoriesRead): Promise<Arrow.Table> {
+  const { versionMin: _, versionMax: __, colonnade: ___, ...origin } = metadata
+  return trajectoryTable(trajectories, origin as unknown as TextOrigin, words)
+}
+
 /** Trajectories as they were read from a file. */
 export interface TrajectoriesRead {
   readonly trajectories: Trajectories
-  /** The prompts of the examples that stand in the file, as JSON. */
-  readonly prompts: ReadonlyMap<number, string>
+  /** What each of them says, as words. */
+  readonly words: readonly TrajectoryWords[]
   /** Schema metadata of the first file. */
   readonly metadata: Readonly<Record<string, string>>
 }
@@ -170,19 +213,19 @@ export async function readTrajectories(...paths: string[]): Promise<Trajectories
   const [first] = tables
   if (first === undefined) throw new InputError('readTrajectories(paths)', 'no path', 'at least one')
   const trajectories = new Trajectories()
-  const prompts = new Map<number, string>()
+  const words: TrajectoryWords[] = []
   const advantages: number[] = []
   for (const [path, table] of tables) {
     const read = rowsOf(path, table)
     for (let i = 0; i < table.numRows; i++) {
-      const { trajectory, prompt, advantage } = read(i)
+      const { trajectory, advantage, ...said } = read(i)
       trajectories.append(trajectory)
-      prompts.set(trajectory.promptId, prompt)
+      words.push(said)
       advantages.push(advantage)
     }
   }
   trajectories.setAdvantages(advantages)
-  return { trajectories, prompts, metadata: Object.fromEntries(first[1].schema.metadata) }
+  return { trajectories, words, metadata: Object.fromEntries(first[1].schema.metadata) }
 }
 
 /** What each row of a file's table is. */
@@ -205,7 +248,8 @@ function rowsOf(path: string, table: Arrow.Table) {
   const components = names
     .filter((name) => name.startsWith(COMPONENT))
     .map((name) => [name.slice(COMPONENT.length), column(name)] as const)
-  return (i: number): { trajectory: Trajectory; prompt: string; advantage: number } => {
+  const [answer, completion] = ['answer', 'completion'].map((name) => (names.includes(name) ? column(name) : null))
+  return (i: number): TrajectoryWords & { readonly trajectory: Trajectory; readonly advantage: number } => {
     const row = Object.fromEntries(ids.map(([name, vector]) => [name, numberOf(vector.get(i))]))
     const counted = counts.map(([name, vector]) => [name, vector === null ? 0 : numberOf(vector.get(i))])
     const tokens = Object.fromEntries(lists.map(([name, vector]) => [name, elements(vector.get(i))])) as TokenLists
@@ -225,6 +269,8 @@ function rowsOf(path: string, table: Arrow.Table) {
         components: Object.fromEntries(components.map(([name, vector]) => [name, vector.get(i)])),
       },
       prompt: prompt.get(i),
+      answer: answer?.get(i) ?? null,
+      completion: completion?.get(i) ?? null,
       advantage: advantage.get(i) ?? Number.NaN,
     }
   }

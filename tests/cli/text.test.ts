@@ -153,11 +153,17 @@ describe('a run of a language model', () => {
     expect((await loadTransformer(join(here, 'model'))).weights).toEqual(
       (await loadTransformer(join(here, 'run', 'model'))).weights,
     )
+    const exported = async (...words: string[]) =>
+      JSON.parse((await colonnade(['export', 'run', ...words, '--json'], here)).stdout)
+    const { trajectories: count } = await exported('out=said.jsonl')
+    expect((await readFile(join(here, 'said.jsonl'), 'utf8')).trim().split('\n')).toHaveLength(count)
+    expect(await exported('out=said.arrow')).toMatchObject({ format: 'file', trajectories: count })
+    expect((await readArrow(join(here, 'said.arrow'))).numRows).toBe(count)
     for (const [words, message] of [
       [['out=run'], 'run, which holds a run, expected a new folder'],
       [['out=model'], 'model, which is not empty'],
       [[join('out=model', 'config.json')], 'not a folder'],
-      [['out=other', 'format=onnx'], 'format: got "onnx", expected no key but out'],
+      [['out=other', 'format=onnx'], 'format: got "onnx", expected one of model, file, stream, jsonl'],
     ] as const) {
       const { code, stderr } = await colonnade(['export', 'run', ...words], here)
       expect(code).toBe(1)

@@ -33,6 +33,8 @@ beforeAll(async () => {
   await writeTrajectories(path, trajectories(), {
     ...{ environment: 'text/reverse', model: 'languageModel', tokenizer: 'bytes', algorithm: 'grpo', seed: 3 },
     promptOf: (promptId) => JSON.stringify([{ role: 'user', content: `${promptId} é` }]),
+    answerOf: (promptId) => (promptId === 0 ? 'ä' : null),
+    decode: (ids) => ids.join(' '),
   })
   const samples = join(folder, 'samples.jsonl')
   const examples = { example: () => ({ prompt: [{ role: 'user', content: 'é' }] }) }
@@ -124,7 +126,7 @@ describe('pyarrow', () => {
       turnRewards: 'list<item: double>',
       ...{ reward: 'double', advantage: 'double', stopReason: 'string', error: 'string', 'reward/right': 'double' },
     })
-    expect(nullable).toEqual(['reward', 'advantage', 'error', 'reward/right'])
+    expect(nullable).toEqual(['answer', 'completion', 'reward', 'advantage', 'error', 'reward/right'])
     expect(metadata).toMatchObject({ algorithm: 'grpo', tokenizer: 'bytes', versionMin: '0', versionMax: '5' })
     expect(rows).toEqual(ROWS)
   })

@@ -2,6 +2,7 @@ import { readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
+import { InputError } from '../../src/errors.ts'
 import {
   buildBatchMetadata,
   computeResponseLengths,
@@ -76,6 +77,17 @@ describe('samples of trajectories', () => {
     const rows = [0, 1].flatMap((epoch) => [0, 1].map((member) => trajectory({ epoch, member, group: epoch })))
     const ids = samplesOf(tableOf(rows), examples, tokenizer).map(({ id }) => id)
     expect(new Set(ids).size).toBe(4)
+  })
+
+  test.each<[string, unknown[], RegExp]>([
+    ['no trajectories', [undefined, examples, tokenizer], /samplesOf\(trajectories\): got undefined, expected Traj/],
+    ['samples', [[start], examples, tokenizer], /samplesOf\(trajectories\): got \[/],
+    ['no examples', [new Trajectories()], /examples\): got undefined, expected an environment/],
+    ['no tokenizer', [new Trajectories(), examples, {}], /tokenizer\): got {}, expected a tokenizer/],
+  ])('are not made of %s', (_, given, message) => {
+    const made = () => (samplesOf as (...given: unknown[]) => Sample[])(...given)
+    expect(made).toThrow(InputError)
+    expect(made).toThrow(message)
   })
 
   test('that are pending are no trajectories', () => {
@@ -187,7 +199,8 @@ describe('samples in files', () => {
     const support = { supportLength: [0, 0, 2, 0], supportIds: [7, 9] }
     const rows = samples(
       { reward: null, error: 'no judge', components: { right: null } },
-      { stopReason: 'context', ...support },
+      { stopReason: 'context', ...support, segment: 0, cutTurns: 1, unheard: 1, turnReward: [0.5, Number.NaN] },
+      { member: 1, segment: 1 },
     )
     const asPlain = (sample: Sample) => ({ ...sample, ...tokensOf(sample) })
     const tokensOf = (sample: Sample) =>
@@ -283,8 +296,13 @@ describe('samples in files', () => {
       },
     ],
     [
-      'slime: without a mask the response is learned, and nothing of what was removed',
-      { prompt: 'p', tokens: [5, 6, 7], response: 'r', response_length: 2, loss_mask: null, remove_sample: true },
+      'slime: without a mask the response is learned',
+      { prompt: 'p', tokens: [5, 6, 7], response: 'r', response_length: 2, loss_mask: null },
+      { lossMask: [0, 1, 1], responseLength: 2 },
+    ],
+    [
+      'slime: nothing is learned of what was removed',
+      { prompt: 'p', tokens: [5, 6, 7], response: 'r', response_length: 2, loss_mask: [1, 1], remove_sample: true },
       { lossMask: [0, 0, 0], responseLength: 0 },
     ],
     [

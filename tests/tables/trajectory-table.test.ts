@@ -4,11 +4,13 @@ import { makeTable, tableToIPC } from 'apache-arrow'
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import { readArrow, writeArrow } from '../../src/tables/arrow.ts'
+import { samplesOfFile } from '../../src/tables/sample.ts'
 import { groupNumbers, Trajectories } from '../../src/tables/trajectories.ts'
 import {
   readTrajectories,
   type TextOrigin,
   trajectoryTable,
+  trajectoryTableOfFile,
   writeTrajectories,
 } from '../../src/tables/trajectory-table.ts'
 import { VERSION } from '../../src/version.ts'
@@ -105,10 +107,45 @@ describe('files of trajectories', () => {
         const { advantage } = trajectories.columns()
         expect([...read.trajectories.columns().advantage]).toEqual(order.map((i) => advantage[i]))
         expect(read.metadata).toMatchObject({ environment: 'text/reverse', tokenizer: 'bytes' })
-        for (const { promptId } of rows) expect(read.prompts.get(promptId)).toBe(`"prompt ${promptId}"`)
+        const said = order.map((i) => ({ prompt: `"prompt ${rows[i]!.promptId}"`, answer: null, completion: null }))
+        expect(read.words).toEqual(said)
       }),
       { numRuns: 20 },
     )
+  })
+
+  test('have prompt, answer and completion as words beside the ids, each its own where numbers of examples are equal', async () => {
+    const folder = await temporaryFolder()
+    const paths = [join(folder, 'a.arrow'), join(folder, 'b.arrow')]
+    for (const [i, path] of paths.entries()) {
+      const run = new Trajectories()
+      for (const row of [0, 1]) run.append({ ...two().row(row), source: `run ${i}` })
+      await writeTrajectories(path, run, {
+        ...origin,
+        promptOf: (promptId) => JSON.stringify(`${promptId} of ${i}`),
+        answerOf: (promptId) => (promptId === 9 ? null : `answer ${promptId} of ${i}`),
+        decode: (ids) => ids.map((id) => `<${id}>`).join(''),
+      })
+    }
+    const read = await readTrajectories(...paths)
+    const said = [0, 1].flatMap((i) => [
+      { prompt: `"0 of ${i}"`, answer: `answer 0 of ${i}`, completion: '<7><8>' },
+      { prompt: `"9 of ${i}"`, answer: null, completion: '<7><8>' },
+    ])
+    expect(read.words).toEqual(said)
+    const samples = samplesOfFile(read)
+    expect(samples.map(({ prompt, groundTruth, response }) => [prompt, groundTruth, response])).toEqual(
+      said.map(({ prompt, answer, completion }) => [JSON.parse(prompt), answer, completion]),
+    )
+    // As one table again, in its order whatever the files' was.
+    const table = await trajectoryTableOfFile(await readTrajectories(...paths.reverse()))
+    expect([...table.getChild('completion')!]).toEqual(said.map(({ completion }) => completion))
+    expect([...table.getChild('prompt')!]).toEqual(said.map(({ prompt }) => prompt))
+    expect(Object.fromEntries(table.schema.metadata)).toMatchObject({ environment: 'text/reverse', versionMax: '6' })
+
+    await writeTrajectories(paths[0]!, two(), origin)
+    const ids = await readTrajectories(paths[0]!)
+    expect(() => samplesOfFile(ids)).toThrow(/trajectory 0: got no completion in words/)
   })
 
   test('tell what nobody recorded from what was certain, in logprobs and in supports', async () => {

@@ -1,7 +1,13 @@
-/** The language model of a run as a folder that other libraries read, with an adapter merged into it. */
-
+/** What a run of a language model comes to, for others: its model as a folder, and its conversations as a file. */
+import { join } from 'node:path'
+import { InputError, unknownWord } from '../../errors.ts'
+import { listFolder } from '../../files.ts'
 import { saveTransformer } from '../../policies/transformer/folder.ts'
 import { mergeLora } from '../../policies/transformer/lora.ts'
+import { writeArrow } from '../../tables/arrow.ts'
+import { samplesOfFile } from '../../tables/sample.ts'
+import { exportSamplesToJsonl } from '../../tables/sample-files.ts'
+import { readTrajectories, trajectoryTableOfFile } from '../../tables/trajectory-table.ts'
 import { saveTokenizer } from '../../text/tokenizer.ts'
 import type { ModuleTrust } from '../../trust.ts'
 import { refuseOccupied } from '../run-folder.ts'
@@ -22,4 +28,30 @@ export async function exportTrainedModel(run: string, out: string, trust: Module
   await saveTransformer(out, model, weights)
   await saveTokenizer(out, tokenizer)
   return trained
+}
+
+/** What conversations become: an Arrow IPC file or stream, or samples as JSON Lines, with their tokens. */
+export const trajectoryFormats = ['file', 'stream', 'jsonl'] as const
+
+/**
+ * Writes the conversations that a run of a language model kept (`trajectories=last` or `all`), with prompts, answers and
+ * completions as words beside the ids. Returns how many they are.
+ * @throws InputError for a run that kept none, a format that is none, and a file that cannot be read or written.
+ * @example await exportTrajectories('runs/words', 'words.jsonl', 'jsonl')
+ */
+export async function exportTrajectories(
+  run: string,
+  out: string,
+  format: (typeof trajectoryFormats)[number] = 'file',
+): Promise<number> {
+  if (!trajectoryFormats.includes(format)) throw unknownWord('format', format, trajectoryFormats)
+  const folder = join(run, 'trajectories')
+  const names = (await listFolder(folder)).filter((name) => /^\d+\.arrow$/.test(name)).sort()
+  if (names.length === 0) {
+    throw new InputError(`trajectories of ${run}`, 'none', 'a run that kept some (trajectories=last or all)')
+  }
+  const read = await readTrajectories(...names.map((name) => join(folder, name)))
+  if (format === 'jsonl') await exportSamplesToJsonl(samplesOfFile(read), out, { includeTokens: true })
+  else await writeArrow(out, await trajectoryTableOfFile(read), { format })
+  return read.trajectories.count
 }

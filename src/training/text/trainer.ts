@@ -427,6 +427,8 @@ export class TextTrainer {
       algorithm: this.training.rl?.settings.loss ?? 'none',
       seed: this.world.seed,
       promptOf: (promptId) => JSON.stringify(environment.example(promptId).prompt),
+      answerOf: (promptId) => environment.example(promptId).answer ?? null,
+      decode: (ids) => tokenizer.decode(ids),
     }
     await writeTrajectories(path, trajectories, origin)
   }

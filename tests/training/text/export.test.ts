@@ -1,14 +1,19 @@
 import { readdir, readFile } from 'node:fs/promises'
 import { join, relative } from 'node:path'
 import { describe, expect, test } from 'vitest'
+import { samplesToTrajectories } from '../../../src/tables/sample.ts'
+import { loadSamplesFromJsonl } from '../../../src/tables/sample-files.ts'
+import type { Trajectories } from '../../../src/tables/trajectories.ts'
+import { readTrajectories } from '../../../src/tables/trajectory-table.ts'
 import { languageModel } from '../../../src/text/language-model.ts'
 import { loadLanguageModel } from '../../../src/text/load-language-model.ts'
 import { loadTrainedModel } from '../../../src/training/text/evaluate.ts'
-import { exportTrainedModel } from '../../../src/training/text/export.ts'
+import { exportTrainedModel, exportTrajectories } from '../../../src/training/text/export.ts'
 import { generateTokens } from '../../../src/training/text/generate.ts'
 import { configureTextRun, startTextRun } from '../../../src/training/text/run.ts'
 import { writeQwen2 } from '../../support/qwen2-folder.ts'
 import { temporaryFolder } from '../../support/temporary.ts'
+import { plain } from '../../support/trajectories.ts'
 
 describe('the model of a run', () => {
   test('is exported with the tokenizer that it came with, into a folder that holds nothing else', async () => {
@@ -69,5 +74,41 @@ describe('the model of a run', () => {
     await (await startTextRun(await configureTextRun('text/reverse', keys), run)).train()
     const config = JSON.parse(await readFile(join(run, 'adapter', 'adapter_config.json'), 'utf8'))
     expect(config.base_model_name_or_path).toBe(base)
+  })
+})
+
+describe('the conversations of a run', () => {
+  test('are exported with prompts, answers and completions as words, as Arrow or as samples that read back', async () => {
+    const folder = await temporaryFolder()
+    const [run, arrow, lines] = ['run', 'all.arrow', 'all.jsonl'].map((name) => join(folder, name)) as [
+      ...[string, string, string],
+    ]
+    const keys = {
+      ...{ mode: 'rl', 'rl.updates': '2', 'rl.groupsPerUpdate': '2', 'rl.groupSize': '3', 'rl.topK': '5' },
+      ...{ 'languageModel.width': '8', 'languageModel.layers': '1', trajectories: 'all', numLanes: '4', threads: '1' },
+    }
+    const started = await startTextRun(await configureTextRun('text/reverse', keys), run)
+    await expect(exportTrajectories(run, arrow)).rejects.toThrow(
+      /trajectories of .*run: got none, expected a run that kept/,
+    )
+    await started.train()
+    await expect(exportTrajectories(run, arrow, 'csv' as never)).rejects.toThrow(/format: got "csv"/)
+    expect(await exportTrajectories(run, arrow)).toBe(12)
+    expect(await exportTrajectories(run, lines, 'jsonl')).toBe(12)
+
+    const { trajectories, words } = await readTrajectories(arrow)
+    const { environment, tokenizer, trajectories: last } = started.trainer.cohort
+    expect(trajectories.count).toBe(12)
+    const samples = await loadSamplesFromJsonl(lines)
+    for (let i = 0; i < 12; i++) {
+      const { promptId, token, lossMask } = trajectories.row(i)
+      const { prompt, answer } = environment.example(promptId)
+      const completion = tokenizer.decode(Array.from(token).filter((_, t) => lossMask[t] === 1))
+      expect(words[i]).toEqual({ prompt: JSON.stringify(prompt), answer, completion })
+      expect(samples[i]).toMatchObject({ prompt, groundTruth: answer, response: completion })
+    }
+    const plainRows = (table: Trajectories) => Array.from({ length: table.count }, (_, i) => plain(table.row(i)))
+    expect(plainRows(samplesToTrajectories(samples))).toEqual(plainRows(trajectories))
+    expect(plainRows(trajectories).slice(6)).toEqual(plainRows(last.take(last.order())))
   })
 })
