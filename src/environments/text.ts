@@ -59,6 +59,7 @@ export interface Turn {
  * the whole so far; their sum; or their mean.
  */
 export const rewardReductions = ['last', 'sum', 'mean'] as const
+/** One of them. */
 export type RewardReduction = (typeof rewardReductions)[number]
 
 /**
