@@ -290,9 +290,9 @@ export function prepareLoss(
   prepared: PreparedLoss,
   kernels: Kernels,
 ): LossTotals {
-  const { settings, aggregation } = descriptor
+  const { settings } = descriptor
   const { offsets } = batch
-  const { counted, standing } = prepared
+  const { counted } = prepared
   const count = offsets.length - 1
   checkBatch(descriptor, batch, prepared)
   if (settings.advantage === 'none') counted.set(batch.lossMask)
@@ -318,8 +318,20 @@ export function prepareLoss(
       count,
     )
   }
+  return totalsOf(descriptor, prepared, offsets, 0, count, numRejected)
+}
+
+/** What the sequences `from` … `to` − 1 of a prepared batch come to, which may be a minibatch of it. */
+export function totalsOf(
+  { settings, aggregation }: LossDescriptor,
+  { counted, standing }: PreparedLoss,
+  offsets: Int32Array,
+  from: number,
+  to: number,
+  numRejected: number,
+): LossTotals {
   const totals = { numTokens: 0, numSequences: 0, numUnknown: 0, numAlone: 0, numEqual: 0, numRejected }
-  for (let i = 0; i < count; i++) {
+  for (let i = from; i < to; i++) {
     let tokens = 0
     for (let t = offsets[i]!; t < offsets[i + 1]!; t++) tokens += counted[t]!
     totals.numTokens += tokens

@@ -31,7 +31,10 @@ export const rlSettings = {
     'which groups are learned from; others are sampled in place of those that are dropped',
   ),
   dropsMax: whole(1000, 'groups dropped for one update, at most', { min: 0 }),
-  updateEpochs: whole(1, 'optimizer steps with the conversations of an update', { min: 1 }),
+  updateEpochs: whole(1, 'passes over the conversations of an update', { min: 1 }),
+  numMinibatches: whole(1, 'minibatches a pass, each with an optimizer step; advantages are of the whole update', {
+    min: 1,
+  }),
   learningRate: learningRateSetting(rlRates),
   schedule: choice('constant', schedules, 'what the learning rate does after its warm-up'),
   warmupFraction: number(0, 'part of the updates in which the learning rate rises', { min: 0, max: 1 }),
@@ -67,6 +70,11 @@ export function rl(parameters: Partial<RlSettings> & { lossSettings?: Partial<Lo
   const loss = describeLoss(settings.loss, settings.preset, lossSettings)
   if (loss.settings.advantage === 'group' && loss.settings.lone === 'mask' && settings.groupSize === 1) {
     throw new InputError('rl.groupSize', '1', `at least 2: ${settings.loss} compares the rewards of a group`)
+  }
+  const conversations = settings.groupsPerUpdate * settings.groupSize
+  if (settings.numMinibatches > conversations) {
+    const expected = `at most ${conversations}, the conversations of an update`
+    throw new InputError('rl.numMinibatches', String(settings.numMinibatches), expected)
   }
   return Object.freeze({ id: 'rl', parameters: { ...settings, lossSettings }, module: import.meta.url, settings, loss })
 }

@@ -25,6 +25,8 @@ export interface TokenBatch {
   readonly order: readonly number[]
   /** Micro-batch b has the sequences parts[b] … parts[b + 1] − 1 of the batch. */
   readonly parts: readonly number[]
+  /** Minibatch m has the micro-batches cuts[m] … cuts[m + 1] − 1. */
+  readonly cuts: readonly number[]
   readonly offsets: Int32Array
   readonly token: Int32Array
   readonly lossMask: Uint8Array
@@ -35,9 +37,14 @@ export interface TokenBatch {
 /**
  * Orders sequences into micro-batches of at most `maxRows` rows, by first-fit decreasing: the longest first, each into the
  * first micro-batch that has room. The same sequences always give the same micro-batches.
+ * `minibatches` are the sequences of each, all of them once; default one of all.
  * @throws InputError for a sequence that is too long for any, or that has no token to predict.
  */
-export function packBatch(sequences: TokenSequences, maxRows: number): TokenBatch {
+export function packBatch(
+  sequences: TokenSequences,
+  maxRows: number,
+  minibatches: readonly (readonly number[])[] = [Array.from({ length: sequences.offsets.length - 1 }, (_, i) => i)],
+): TokenBatch {
   const { offsets } = sequences
   const count = offsets.length - 1
   const rows = Array.from({ length: count }, (_, i) => offsets[i + 1]! - offsets[i]! - 1)
@@ -49,8 +56,22 @@ export function packBatch(sequences: TokenSequences, maxRows: number): TokenBatc
       `2 to ${maxRows + 1}, the rows of a micro-batch and one`,
     )
   })
+  const bins: number[][] = []
+  const cuts = [0]
+  for (const members of minibatches) {
+    bins.push(...fill(rows, members, maxRows))
+    cuts.push(bins.length)
+  }
+  const order = bins.flat()
+  const parts = [0]
+  for (const members of bins) parts.push(parts.at(-1)! + members.length)
+  return { order, parts, cuts, ...inOrder(sequences, order), supports: supportsInOrder(sequences, order) }
+}
+
+/** Some of the sequences, by how many rows each takes, in micro-batches. */
+function fill(rows: readonly number[], some: readonly number[], maxRows: number): number[][] {
   const bins: { room: number; members: number[] }[] = []
-  const longestFirst = rows.map((_, i) => i).sort((a, b) => rows[b]! - rows[a]! || a - b)
+  const longestFirst = some.toSorted((a, b) => rows[b]! - rows[a]! || a - b)
   for (const i of longestFirst) {
     let bin = bins.find(({ room }) => room >= rows[i]!)
     if (bin === undefined) {
@@ -60,10 +81,13 @@ export function packBatch(sequences: TokenSequences, maxRows: number): TokenBatc
     bin.room -= rows[i]!
     bin.members.push(i)
   }
-  const order = bins.flatMap(({ members }) => members)
-  const parts = [0]
-  for (const { members } of bins) parts.push(parts.at(-1)! + members.length)
-  return { order, parts, ...inOrder(sequences, order), supports: supportsInOrder(sequences, order) }
+  return bins.map(({ members }) => members)
+}
+
+/** A minibatch of the batch: the same tokens, of which its micro-batches alone are worked on. */
+export function minibatchOf(batch: TokenBatch, index: number): TokenBatch {
+  const [from, to] = [batch.cuts[index]!, batch.cuts[index + 1]!]
+  return { ...batch, parts: batch.parts.slice(from, to + 1), cuts: [0, to - from] }
 }
 
 /**

@@ -3,12 +3,12 @@
  * It lets a world collect, learns, counts what happened, and can be stopped after any tick and resumed to the same bits.
  */
 
-import { type PreparedLoss, preparedLossPlan, prepareLoss } from '../../algorithms/losses.ts'
+import { type PreparedLoss, preparedLossPlan, prepareLoss, totalsOf } from '../../algorithms/losses.ts'
 import { learningRateOf } from '../../algorithms/optimizer.ts'
 import { type RlDefinition, rlRates } from '../../algorithms/rl.ts'
 import { scheduleFactor } from '../../algorithms/schedule.ts'
 import { type SftDefinition, sftRates } from '../../algorithms/sft.ts'
-import { packBatch, type TokenBatch } from '../../algorithms/token-batch.ts'
+import { minibatchOf, packBatch, type TokenBatch } from '../../algorithms/token-batch.ts'
 import {
   alone,
   type Together,
@@ -21,6 +21,7 @@ import { createBeats } from '../../clock.ts'
 import { fingerprint, withoutModule } from '../../definition.ts'
 import { InputError, show } from '../../errors.ts'
 import { PolicySum, Standing, TokenSum } from '../../kernels/bind.ts'
+import { Stream } from '../../random.ts'
 import type { Tensor } from '../../safetensors.ts'
 import { Trajectories } from '../../tables/trajectories.ts'
 import { type TextOrigin, writeTrajectories } from '../../tables/trajectory-table.ts'
@@ -336,6 +337,7 @@ export class TextTrainer {
     const started = performance.now()
     const { trajectories } = this.#cohort
     const { updates, learningRate, schedule, warmupFraction, maxGradNorm, updateEpochs, temperature } = settings
+    const { numMinibatches } = settings
     const rows = trajectories.order()
     const columns = trajectories.take(rows).columns()
     if (!columns.known.includes(1)) {
@@ -343,7 +345,7 @@ export class TextTrainer {
       const got = `no reward of ${rows.length} conversations known (${first})`
       throw new InputError(`${this.#cohort.environment.id}, update ${this.#rlUpdates + 1}`, got, 'at least one')
     }
-    const batch = packBatch(columns, this.#microBatchRows)
+    const batch = packBatch(columns, this.#microBatchRows, this.#dealMinibatches(columns.segment, numMinibatches))
     const { kernels } = this.world
     const { prepared, totals, given, conversations, numRecomputed } = await this.#together(
       prepareUpdate(this.#learner, kernels, loss, columns, batch, temperature),
@@ -355,18 +357,21 @@ export class TextTrainer {
       importanceWeight: isCorrected ? rangeOf(prepared.weight, prepared.counted) : null,
     }
     // Not by ticks, whose number depends on when replies come.
-    const firstStep = this.#sftSteps + this.#rlUpdates * updateEpochs
-    let first: { sums: TokenLossSums; gradNorm: number } | undefined
+    const firstStep = this.#sftSteps + this.#rlUpdates * updateEpochs * numMinibatches
+    const first: { sums: TokenLossSums; gradNorm: number }[] = []
     const rate =
       learningRateOf(learningRate, rlRates, this.#cohort) *
       scheduleFactor(schedule, warmupFraction, this.#rlUpdates, updates)
-    for (let epoch = 0; epoch < updateEpochs; epoch++) {
-      const step = firstStep + epoch
+    for (let step = 0; step < updateEpochs * numMinibatches; step++) {
+      const part = numMinibatches === 1 ? batch : minibatchOf(batch, step % numMinibatches)
+      const [from, to] = [part.parts[0]!, part.parts.at(-1)!]
+      const own = numMinibatches === 1 ? totals : totalsOf(loss, prepared, batch.offsets, from, to, totals.numRejected)
+      if (own.numTokens === 0 && totals.numTokens > 0) continue // Its rewards are unknown: others have something to learn.
       const sums = await this.#together(
-        this.#learner.differentiate(batch, loss, prepared, totals, given, temperature, step),
+        this.#learner.differentiate(part, loss, prepared, own, given, temperature, firstStep + step),
       )
       const gradNorm = this.#learner.descend(settings, rate, maxGradNorm)
-      first ??= { sums, gradNorm }
+      if (step < numMinibatches) first.push({ sums, gradNorm })
     }
     // Of returns and critics each token has its own.
     if (loss.settings.advantage === 'group') {
@@ -377,7 +382,8 @@ export class TextTrainer {
     this.#isBetweenUpdates = true
     const updateSeconds = (performance.now() - started) / 1000
     this.#seconds += updateSeconds
-    const { sums, gradNorm } = first!
+    const sums = { policy: sumOf(first, 'policy'), value: sumOf(first, 'value') }
+    const gradNorm = first.reduce((sum, each) => sum + each.gradNorm, 0) / first.length
     const learned = sums.policy[PolicySum.tokens]!
     const per = (sum: number) => sums.policy[sum]! / learned
     const sampled = columns.lossMask.reduce((sum, flag) => sum + flag, 0)
@@ -385,7 +391,7 @@ export class TextTrainer {
       phase: 'rl',
       step: this.#rlUpdates,
       seconds: this.#seconds,
-      loss: sums.policy[PolicySum.loss]! + sums.value[TokenSum.loss]!,
+      loss: (sums.policy[PolicySum.loss]! + sums.value[TokenSum.loss]!) / first.length,
       learningRate: rate,
       gradNorm,
       tokens: totals.numTokens,
@@ -403,7 +409,7 @@ export class TextTrainer {
                 k3: per(PolicySum.referenceK3),
               },
         ratio: per(PolicySum.ratio),
-        valueLoss: loss.settings.advantage === 'critic' ? sums.value[TokenSum.loss]! : null,
+        valueLoss: loss.settings.advantage === 'critic' ? sums.value[TokenSum.loss]! / first.length : null,
         clipRatio: { low: per(PolicySum.clippedLow), high: per(PolicySum.clippedHigh) },
         completionLength: sampled / conversations.length,
         trajectories: conversations.length,
@@ -415,6 +421,26 @@ export class TextTrainer {
         updateSeconds,
       },
     }
+  }
+
+  /** The update's rows in minibatches of as many conversations each as can be, dealt by chance that the update keys. */
+  #dealMinibatches(segment: Int32Array, count: number): number[][] | undefined {
+    if (count === 1) return undefined
+    const { random } = this.#cohort
+    const conversations: number[][] = []
+    segment.forEach((place, row) => {
+      if (place === 0) conversations.push([row])
+      else conversations.at(-1)!.push(row)
+    })
+    for (let i = conversations.length - 1; i > 0; i--) {
+      random.draw(Stream.shuffle, NO_EPOCH, this.#rlUpdates, i)
+      const j = Math.floor(random.uniform(0, 0, i + 1))
+      const swapped = conversations[i]!
+      conversations[i] = conversations[j]!
+      conversations[j] = swapped
+    }
+    const cut = (m: number) => Math.floor((m * conversations.length) / count)
+    return Array.from({ length: count }, (_, m) => conversations.slice(cut(m), cut(m + 1)).flat())
   }
 
   /** Writes this update's conversations, sorted by group and member, as an Arrow file. */
@@ -582,4 +608,14 @@ async function orAborted(waiting: Promise<void>, signal: AbortSignal): Promise<v
 
 function nextTurn(): Promise<void> {
   return new Promise((resolve) => setImmediate(resolve))
+}
+
+/** Stands for an epoch in the key of the minibatches' order. */
+const NO_EPOCH = 0xfffffffe
+
+/** The sums of several steps, one by one. */
+function sumOf(steps: readonly { readonly sums: TokenLossSums }[], key: 'policy' | 'value'): Float64Array {
+  const whole = steps[0]!.sums[key].slice()
+  for (const { sums } of steps.slice(1)) for (const [i, value] of sums[key].entries()) whole[i] = whole[i]! + value
+  return whole
 }
