@@ -7,6 +7,7 @@ export const rooms = {
       'tests/algorithms',
       'tests/training/trainer.test.ts',
       'tests/training/text/trainer.test.ts',
+      'tests/training/text/metrics-twin.test.ts',
       'tests/training/text/token-trainer.test.ts',
       'tests/training/text/sft-training.test.ts',
     ],
