@@ -70,7 +70,7 @@ async function sixSteps(name: string, build: KernelBuild) {
   const norms: number[] = []
   for (let step = 0; step < recorded.steps; step++) {
     alone(learner.differentiate(batch, loss, prepared, totals, given, temperature))
-    const rate = settings.learningRate * scheduleFactor(settings.schedule, 0, step, recorded.steps)
+    const rate = settings.learningRate! * scheduleFactor(settings.schedule, 0, step, recorded.steps)
     norms.push(learner.descend(settings, rate, settings.maxGradNorm))
   }
   return { model, before, after: weights, norms }

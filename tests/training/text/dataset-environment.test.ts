@@ -8,6 +8,7 @@ const turn: Turn = {
   example: { prompt: 'p', answer: 'four' },
   exampleIndex: 0,
   completion: 'a four',
+  raw: 'a four',
   turn: 0,
   stopReason: 'stop',
   messages: [{ role: 'user', content: 'p' }],

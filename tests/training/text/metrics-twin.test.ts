@@ -121,7 +121,7 @@ function twinOf({ trainer, algorithm, before }: Pushed, reference: Float32Array,
   // Epoch by epoch, down the gradient of the loss by each token's logprob and entropy.
   const weights = Array.from(before())
   const epochs = []
-  const rate = settings.learningRate * (1 - update / settings.updates)
+  const rate = settings.learningRate! * (1 - update / settings.updates)
   for (let epoch = 0; epoch < settings.updateEpochs; epoch++) {
     const { logprob, entropy } = evaluate(weights)
     const dLogprob = new Array<number>(token.length).fill(0)
