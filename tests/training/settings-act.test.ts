@@ -28,6 +28,12 @@ type Shown = { readonly to?: Texts[string]; readonly with?: Texts } | { readonly
 
 const asTexts = (texts: Texts) => Object.fromEntries(Object.entries(texts).map(([key, value]) => [key, String(value)]))
 
+/** Without the keys of a phase that the mode has not, which are refused. */
+function ofMode(texts: Texts): Record<string, string> {
+  const absent = { rl: /^sft\./, sft: /^(rl|loss)\./ }[String(texts.mode)]
+  return asTexts(Object.fromEntries(Object.entries(texts).filter(([key]) => !absent?.test(key))))
+}
+
 /** What a run came to, without what a clock, or the mere record of its settings, has a part in. */
 async function outcomeOf(folder: string): Promise<string> {
   const names = (await readdir(folder, { recursive: true })).sort()
@@ -293,7 +299,7 @@ describe('every setting of a run of a language model acts', () => {
   /** What a run's trainer tells and leaves; without an id, of those conversations. */
   function outcomeIn(id: string | null, texts: Texts): Promise<string> {
     return once(`${id} ${JSON.stringify(texts)}`, async () => {
-      const definition = await configureTextRun(id ?? 'text/copy', asTexts(texts))
+      const definition = await configureTextRun(id ?? 'text/copy', ofMode(texts))
       const environment = id === null ? talk(() => run) : definition.environment
       const run: TextRun = await startTextRun({ ...definition, environment }, await newFolder())
       const { trainer } = run
@@ -322,6 +328,9 @@ describe('every setting of a run of a language model acts', () => {
       replySeconds: { shownBy: 'tests/cli/stuck.test.ts: replySeconds=1' },
       stallSeconds: { shownBy: 'tests/cli/stuck.test.ts: stallSeconds=3' },
       onStall: { shownBy: 'tests/cli/stuck.test.ts: onStall=stop' },
+      tooLong: { shownBy: 'tests/training/text/rows.test.ts: tooLong' },
+      cutTurn: { shownBy: 'tests/systems/text/cut-turns.test.ts: cutTurn' },
+      rewardReduction: { shownBy: 'tests/systems/text/cut-turns.test.ts: rewardReduction' },
       checkpointEvery: { to: 1 },
       checkpointsKept: { with: { checkpointEvery: 1 }, to: 1 },
       numLanes: { to: 2 },
@@ -329,7 +338,7 @@ describe('every setting of a run of a language model acts', () => {
     const whole = (texts: Texts) =>
       once(`folder of text ${JSON.stringify(texts)}`, async () => {
         const folder = await newFolder()
-        await (await startTextRun(await configureTextRun('text/copy', asTexts(texts)), folder)).train()
+        await (await startTextRun(await configureTextRun('text/copy', ofMode(texts)), folder)).train()
         return outcomeOf(folder)
       })
     expect(await idle(ofPart(''), base, table, whole)).toEqual([])
@@ -448,6 +457,9 @@ describe('every setting of a run of a language model acts', () => {
       'environment.prompt': { to: 'other' },
       'environment.answer': { to: 'right' },
       'environment.limit': { to: 2 },
+      'environment.completion': { shownBy: 'tests/training/text/rows.test.ts: completion' },
+      'environment.messages': { shownBy: 'tests/training/text/rows.test.ts: messages' },
+      'environment.text': { shownBy: 'tests/training/text/rows.test.ts: text' },
       'environment.reward': { to: 'length' },
       'environment.retries': { shownBy: 'tests/rewards/reward.test.ts: retries' },
       'environment.timeoutMs': { shownBy: 'tests/rewards/reward.test.ts: timeoutMs' },
