@@ -6,7 +6,7 @@
 import { InputError, show } from './errors.ts'
 import { readWhole, writeWhole } from './files.ts'
 import { narrowBf16, narrowF16, widenBf16, widenF16 } from './half.ts'
-import { brokenSeal, checkSeal, SEAL_KEY, sealOf, sealText } from './seal.ts'
+import { brokenSeal, checkSeal, hasTrace, SEAL_KEY, sealOf, sealText } from './seal.ts'
 
 const ELEMENT_BYTES = {
   ...{ F64: 8, I64: 8, U64: 8 },
@@ -182,9 +182,10 @@ export function encodeSafetensors(
  */
 export function decodeSafetensors(subject: string, file: Uint8Array): Safetensors {
   const { header, data } = readHeader(subject, file)
-  const { [SEAL_KEY]: seal, ...metadata } = (header[METADATA] ?? {}) as Record<string, string>
+  const entries = (header[METADATA] ?? {}) as Record<string, string>
   const isSealed = checkSeal(subject, file, file.byteLength - data.byteLength)
-  if (!isSealed && seal !== undefined) throw brokenSeal(subject)
+  if (!isSealed && hasTrace(Object.entries(entries))) throw brokenSeal(subject)
+  const { [SEAL_KEY]: _, ...metadata } = entries
   const wrong = (got: string, expected: string) => new InputError(subject, got, expected)
   const found: { tensor: Tensor; start: number; end: number }[] = []
   for (const [name, entry] of Object.entries(header)) {

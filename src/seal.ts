@@ -44,6 +44,11 @@ export function checkSeal(subject: string, file: Uint8Array, within = file.byteL
   throw new InputError(subject, `SHA-256 ${checksum}, where it states ${stated}`, WHOLE)
 }
 
+/** True where metadata have something of a seal's entry, in whatever key or value the damage has put it. */
+export function hasTrace(metadata: Iterable<readonly [string, string]>): boolean {
+  return [...metadata].flat().some((text) => text.includes(SEAL_KEY) || text.includes(MARK))
+}
+
 /** The error for a file that has the entry of a seal, and in it none that can be read. */
 export function brokenSeal(subject: string): InputError {
   return new InputError(subject, 'a checksum of the file that cannot be read', WHOLE)

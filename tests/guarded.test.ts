@@ -145,6 +145,18 @@ describe('what we wrote', () => {
     expect(await readFile(join(folder, 'again'))).toEqual(Buffer.from(bytes))
   })
 
+  test('as an Arrow stream is refused where it ends in its first bytes, or its checksum is overwritten', async () => {
+    const path = join(folder, 'own.stream')
+    await writeArrow(path, table, { format: 'stream' })
+    const bytes = await readFile(path)
+    const cut = join(folder, 'cut.stream')
+    await writeFile(cut, bytes.subarray(0, 8))
+    await expect(readArrow(cut)).rejects.toThrow(/cut\.stream: got no column/)
+    const at = bytes.indexOf('colonnade-sha256:')
+    await writeFile(cut, Buffer.from(bytes).fill('x', at, at + 163))
+    await expect(readArrow(cut)).rejects.toThrow(/cut\.stream: got a checksum of the file that cannot be read/)
+  })
+
   test('as safetensors is refused with any byte changed, and its checksum is no metadata of the user’s', async () => {
     const path = join(folder, 'own.safetensors')
     await writeSafetensors(path, [tensorOf('w', Float32Array.of(1, 2, 3)), tensorOf('v', Int32Array.of(4))], {

@@ -6,7 +6,7 @@ import type * as Arrow from 'apache-arrow'
 import { InputError } from '../errors.ts'
 import { readWhole } from '../files.ts'
 import { serveReads } from '../guarded.ts'
-import { brokenSeal, checkSeal, SEAL_KEY } from '../seal.ts'
+import { brokenSeal, checkSeal, hasTrace } from '../seal.ts'
 
 const arrow = await import('apache-arrow')
 const { Type } = arrow
@@ -16,7 +16,9 @@ serveReads(
     const bytes = Uint8Array.from(await readWhole(path, expected)) // A buffer of its own, to hand over.
     const isSealed = checkSeal(path, bytes)
     const table = arrow.tableFromIPC(bytes)
-    if (!isSealed && table.schema.metadata.has(SEAL_KEY)) throw brokenSeal(path)
+    if (!isSealed && hasTrace([...table.schema.metadata])) throw brokenSeal(path)
+    // What is left of a file that was cut short in its first bytes passes for a stream of nothing.
+    if (table.schema.fields.length === 0) throw fault(path, 'no column')
     // At least a bit of each row is in the file; rows of nothing could be as many as a number can say.
     if (table.numRows > 8 * bytes.byteLength) throw fault(path, `${table.numRows} rows in ${bytes.byteLength} bytes`)
     for (const { data } of table.batches) check(path, data)
