@@ -18,6 +18,8 @@ export interface ReadLimits {
 }
 
 const MEMORY_MIB = Math.min(4096, Math.floor(totalmem() / 2 ** 21))
+/** A heap too small for the reader itself would end the process, not the thread. */
+const HEAP_MIB_MIN = 64
 const pools = new Map<string, WorkerPool>()
 
 /** What comes back from the thread. */
@@ -49,7 +51,7 @@ export async function readGuarded<T>(
     throw new InputError(path, cause.message, expected, { cause })
   })
   const key = `${entry.href} ${memoryMib}`
-  const pool = pools.get(key) ?? new WorkerPool(entry, { size: 1, memoryMib })
+  const pool = pools.get(key) ?? new WorkerPool(entry, { size: 1, memoryMib: Math.max(memoryMib, HEAP_MIB_MIN) })
   pools.set(key, pool)
   const limitMs = timeoutMs ?? 30_000 + (1000 * size) / 2 ** 20
   const outcome = await pool.run<Answer<T>>({ ...task, path, expected, memoryMib } satisfies Task, limitMs)
