@@ -47,11 +47,21 @@ export function beginEpisodes(cohort: Cohort, count: number, seenIn: 'current' |
   checkBegun(cohort, cohort.observation[seenIn], count)
 }
 
+/** From so many elements a row on, a pass of the kernel takes less time than a loop, the call of it included. */
+const WIDE = 16
+
 /** Throws where what the first `count` lanes of the list see is not within the observation space. */
 function checkBegun(cohort: Cohort, seen: Float32Array, count: number): void {
-  const { laneList, numLanes } = cohort
+  const { laneList, numLanes, environmentLanes } = cohort
   const { low, high } = cohort.observationBounds
   const width = seen.length / numLanes
+  if (width >= WIDE) {
+    for (let i = 0; i < count; i++) {
+      const at = environmentLanes.kernels.findBeyond(seen, low, high, width, laneList[i]!, laneList[i]! + 1)
+      if (at >= 0) throw unseen(cohort, 'reset', seen, at)
+    }
+    return
+  }
   for (let i = 0; i < count; i++) {
     for (let k = 0, at = laneList[i]! * width; k < width; k++, at++) {
       if (!(seen[at]! >= low[k]! && seen[at]! <= high[k]!)) throw unseen(cohort, 'reset', seen, at)

@@ -359,6 +359,53 @@ describe('what an environment or a policy does wrong', () => {
     }
   })
 
+  test('an element of a wide observation from reset is held to its own bounds, in the lanes that begin', async () => {
+    const WIDTH = 19
+    const high = Array.from({ length: WIDTH }, (_, k) => k + 1)
+    const low = high.map((bound) => -2 * bound)
+    /** Lane 1 is over after two steps; its second reset writes `value` at element `k`. */
+    const wide = (value: number, k: number) =>
+      defineEnvironment({
+        id: 'Wide-v0',
+        settings: {},
+        state: () => ({}),
+        make: () => ({
+          observationSpace: box({ low, high }),
+          actionSpace: discrete(2),
+          maxEpisodeSteps: null,
+          returnThreshold: null,
+          reset(lanes, rows, count) {
+            for (let i = 0; i < count; i++) {
+              lanes.observation.set(high, WIDTH * rows[i]!)
+              if (lanes.episode[rows[i]!] === 1) lanes.observation[WIDTH * rows[i]! + k] = value
+            }
+          },
+          step(lanes, from, to) {
+            for (let n = from; n < to; n++) lanes.observation.set(low, WIDTH * n)
+            lanes.terminated[1] = lanes.step[1] === 1 ? 1 : 0
+          },
+        }),
+      })()
+    const cases = [
+      [3, Number.NaN, 'NaN in observation[3]'],
+      [18, 19.5, '19.5 in observation[18]'],
+      [16, -34.5, '-34.5 in observation[16]'],
+      [0, 1.5, '1.5 in observation[0]'],
+      [18, -38, ''],
+    ] as const
+    for (const [k, value, said] of cases) {
+      for (const kernels of builds) {
+        const options = { environment: wide(value, k), policy: mlp({ hidden: [4] }), numLanes: 3, kernels }
+        const world = await createWorld(options)
+        tick(world)
+        tick(world)
+        const begin = () => tick(world)
+        if (said === '') expect(begin, kernels).not.toThrow()
+        else expect(begin, kernels).toThrow(`${said} of lane 1 (episode 1, step 0) from reset, expected`)
+      }
+    }
+  })
+
   test('what lanes that are over write is nobody’s, and what fits is let pass', async () => {
     const inStep: Fault = ({ observation, reward, terminated }) => {
       observation.set([-1, -2, 3e38], 3)
