@@ -212,12 +212,21 @@ export async function readCheckpoint(run: string, update?: number): Promise<Chec
   }
 }
 
-async function readOne(run: string, update: number): Promise<Checkpoint> {
+/**
+ * Reads what the checkpoint of an update says of itself, and leaves its columns alone.
+ * @throws InputError if there is no such manifest, or it is damaged.
+ */
+export async function readManifest(run: string, update: number): Promise<Omit<Checkpoint, 'tensors'>> {
   const path = checkpointPath(run, update)
   const manifest = parseManifest(path, await readPart(path, MANIFEST_FILE))
   if (manifest.update !== update) {
     throw new InputError(`checkpoint ${path}`, `the manifest of update ${manifest.update}`, `that of ${update}`)
   }
+  return { path, manifest }
+}
+
+async function readOne(run: string, update: number): Promise<Checkpoint> {
+  const { path, manifest } = await readManifest(run, update)
   const file = await readPart(path, COLUMNS_FILE)
   const checksum = sha256([file])
   if (checksum !== manifest.files[COLUMNS_FILE]) {

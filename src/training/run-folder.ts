@@ -4,7 +4,7 @@
  */
 import { isAbsolute, join, relative, resolve, sep } from 'node:path'
 import { fileURLToPath, pathToFileURL } from 'node:url'
-import type { DefinitionRecord } from '../definition.ts'
+import { type DefinitionRecord, withoutModule } from '../definition.ts'
 import { InputError, show, unknownWord } from '../errors.ts'
 import {
   appendText,
@@ -19,8 +19,8 @@ import {
 } from '../files.ts'
 import { parseSetting, type Setting, type SettingValue } from '../settings.ts'
 import type { ModuleTrust } from '../trust.ts'
-import { listCheckpoints, pruneCheckpoints, removeCheckpoints } from './checkpoint.ts'
-import { isClaim, isTemporary, Ownership } from './owner.ts'
+import { listCheckpoints, type Manifest, pruneCheckpoints, readManifest, removeCheckpoints } from './checkpoint.ts'
+import { asOwner, isClaim, isTemporary, Ownership } from './owner.ts'
 import { Watchdog } from './watchdog.ts'
 
 /** What is made when a run has come to its end. */
@@ -45,6 +45,59 @@ export async function refuseOccupied(folder: string): Promise<void> {
 
 async function isConfig(folder: string): Promise<boolean> {
   return (await readText(join(folder, 'config.json'))).includes('"colonnade"')
+}
+
+/** What a `config.json` says of the training that it began, without modules; what it does not say is undefined. */
+export interface RunRecord {
+  readonly seed: unknown
+  readonly numLanes: unknown
+  readonly environment: DefinitionRecord
+  readonly policy: DefinitionRecord
+  /** Undefined in runs of language models. */
+  readonly algorithm: DefinitionRecord
+  /** Null where it was left out; undefined in runs without a language model, like the two below. */
+  readonly sft: DefinitionRecord | null
+  readonly rl: DefinitionRecord | null
+  readonly rewardReduction: unknown
+}
+
+/** A trainer as its folder sees it. Each comparison throws an InputError that names the first difference. */
+export interface FolderUser {
+  /** The number that a checkpoint would have now. */
+  readonly number: number
+  compareCheckpoint(subject: string, manifest: Manifest): void
+  compareRun(subject: string, run: RunRecord): void
+}
+
+/**
+ * Makes sure, before a trainer trains, that its folder will take its checkpoints; makes the folder where there is none.
+ * @throws InputError if a run or a checkpoint of another training is in it, or a checkpoint that this training has yet to
+ * come to; if somebody else trains in it, or it cannot be written.
+ */
+export async function refuseOtherTraining(folder: string, user: FolderUser): Promise<void> {
+  await asOwner(folder, async () => {
+    const present = await listFolder(folder)
+    if (present.includes('config.json') && (await isConfig(folder))) {
+      user.compareRun(`run ${folder}`, runRecordOf(await readConfig(folder)))
+    }
+    const newest = (await listCheckpoints(folder)).at(-1)
+    if (newest === undefined) return
+    const { path, manifest } = await readManifest(folder, newest)
+    user.compareCheckpoint(`checkpoint ${path}`, manifest)
+    if (newest <= user.number) return
+    const got = `${folder}, which holds the checkpoint ${newest} of this training, which stands at ${user.number}`
+    throw new InputError('folder', got, 'a trainer that goes on from there (trainer.restore()), or a new folder')
+  })
+}
+
+function runRecordOf(config: { readonly [key: string]: unknown } | null): RunRecord {
+  const part = (key: string) => {
+    const value = config?.[key]
+    return typeof value === 'object' && value !== null ? withoutModule(value as DefinitionRecord) : value
+  }
+  const { seed, numLanes, rewardReduction } = (config?.settings ?? {}) as Record<string, unknown>
+  const records = ['environment', 'policy', 'algorithm', 'sft', 'rl'].map((key) => [key, part(key)])
+  return { ...(Object.fromEntries(records) as RunRecord), seed, numLanes, rewardReduction }
 }
 
 /** A run's folder, of which this process is the owner until `release`. */

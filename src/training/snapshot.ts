@@ -97,6 +97,17 @@ export function compareUpTo(
   ]
 }
 
+/**
+ * The folder that a trainer's method was given, or else the trainer's own.
+ * @throws InputError where there is neither, or it is no path.
+ */
+export function folderOf(action: string, given: string | undefined, own?: string): string {
+  const folder = given ?? own
+  if (typeof folder === 'string' && folder !== '') return folder
+  const got = folder === undefined ? 'no folder' : show(folder)
+  throw new InputError(action, got, 'the path of a folder, here or as the option folder of the trainer')
+}
+
 /** What a resumed run differs in that decides its bits, in words. */
 export function differences(manifest: Manifest, world: World): string[] {
   const pairs = [

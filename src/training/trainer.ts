@@ -23,8 +23,10 @@ import { type RolloutOrigin, rolloutTable, type Table } from '../tables/table.ts
 import { collectShare } from '../tick.ts'
 import { VERSION } from '../version.ts'
 import { checkWorld, type World } from '../world.ts'
+import type { Manifest } from './checkpoint.ts'
 import { type CohortMetrics, meanAndStd, noMetrics, type UpdateMetrics } from './metrics.ts'
-import { compare, differences, restoreTensors, savedTensors } from './snapshot.ts'
+import type { RunRecord } from './run-folder.ts'
+import { compare, differences, folderOf, restoreTensors, savedTensors } from './snapshot.ts'
 import { Aborted, CONTROL_WORDS, endWhenDropped, type LanesOrder, refuseInWorker, Team } from './team.ts'
 
 /** Episodes over which returns are averaged, as is usual in the field. */
@@ -104,6 +106,11 @@ export interface TrainerOptions {
   readonly threads?: number
   /** Keep every interval of work, for `trainer.trace()`. Default false. */
   readonly profile?: boolean
+  /**
+   * Where `save()` and `restore()` keep checkpoints unless they are told otherwise. `updates()` refuses a folder that holds
+   * another training, or checkpoints of this one that are yet to come, before it trains.
+   */
+  readonly folder?: string
 }
 
 function isAlgorithm(value: object | undefined): value is AlgorithmDefinition {
@@ -132,6 +139,7 @@ export class Trainer {
   readonly #numSteps: number
   readonly #stepsPerUpdate: number
   readonly #algorithms: Readonly<Record<string, AlgorithmDefinition>>
+  readonly #folder: string | undefined
   /** What the workers are told at the start of an update: its number, how many there will be, the seconds so far. */
   readonly #command = new Float64Array(new SharedArrayBuffer(24))
   /** Each thread's intervals of work, if they are kept. */
@@ -155,8 +163,9 @@ export class Trainer {
   constructor(
     world: World,
     algorithms: Readonly<Record<string, AlgorithmDefinition>>,
-    { threads = 1, profile = false }: TrainerOptions = {},
+    { threads = 1, profile = false, folder }: TrainerOptions = {},
   ) {
+    if (folder !== undefined) folderOf('createTrainer(world, algorithms, { folder })', folder)
     const entries = Object.entries(algorithms ?? {})
     if (entries.length === 0) throw new InputError('createTrainer(world, algorithms)', 'none', 'at least one algorithm')
     for (const [name, algorithm] of entries) {
@@ -194,6 +203,7 @@ export class Trainer {
       world.clock.beat = this.beats.subarray(0, BEAT_WORDS)
     }
     this.#algorithms = algorithms
+    this.#folder = folder
     this.#numSteps = numSteps
     this.#pupils = entries.map(([name, algorithm]) => createPupil(world, name, algorithm))
     this.#stepsPerUpdate = this.#pupils.reduce((sum, { cohort }) => sum + cohort.numLanes * numSteps, 0)
@@ -263,12 +273,21 @@ export class Trainer {
    * Trains until `totalSteps` environment steps are done (in whole updates), yielding after each update. Break out of the
    * loop to stop; call it again to go on.
    *
-   * @throws InputError if totalSteps is not a number ≥ 1, or something is wrong in a tick.
+   * @throws InputError if totalSteps is not a number ≥ 1, or something is wrong in a tick; before the first one, if the
+   * trainer's `folder` holds another training, or checkpoints that this one has yet to come to.
    */
   async *updates({ totalSteps }: { totalSteps: number }): AsyncGenerator<UpdateMetrics, void, undefined> {
     if (!(Number.isFinite(totalSteps) && totalSteps >= 1))
       throw new InputError('totalSteps', show(totalSteps), 'a number ≥ 1')
     const numUpdates = Math.ceil(totalSteps / this.#stepsPerUpdate)
+    if (this.#folder !== undefined) {
+      const { refuseOtherTraining } = await import('./run-folder.ts')
+      await refuseOtherTraining(this.#folder, {
+        number: this.#update,
+        compareCheckpoint: (subject, manifest) => this.#compareCheckpoint(subject, manifest),
+        compareRun: (subject, run) => this.#compareRun(subject, run),
+      })
+    }
     while (this.#update < numUpdates) {
       yield await this.#advance(numUpdates)
       await nextTurn()
@@ -473,17 +492,19 @@ export class Trainer {
 
   /**
    * Writes a checkpoint to `<folder>/checkpoints/<update>` and returns its path: everything that training needs to go on
-   * exactly as if it had not stopped.
+   * exactly as if it had not stopped. The folder is the trainer's where none is given.
    *
-   * @throws InputError if the folder cannot be written, or in the middle of an update; after one that failed, its error.
+   * @throws InputError if there is no folder, it cannot be written, or in the middle of an update; after one that failed, its
+   * error.
    */
-  async save(folder: string): Promise<string> {
+  async save(folder?: string): Promise<string> {
+    const target = folderOf('trainer.save(folder)', folder, this.#folder)
     const settled = this.#failure === undefined ? undefined : this.#settled
     if (settled === undefined) this.#checkBetweenUpdates('trainer.save()')
     // Copied before anything is waited for: a caller need not wait for the writing before the next update.
     const { tensors, manifest } = settled ?? this.#state()
     const { writeCheckpoint } = await import('./checkpoint.ts')
-    return writeCheckpoint(folder, tensors, manifest)
+    return writeCheckpoint(target, tensors, manifest)
   }
 
   /** A copy of all that is saved, in the memory of a former one if there is one. */
@@ -527,33 +548,19 @@ export class Trainer {
   }
 
   /**
-   * Takes up the newest checkpoint of the folder, or that of the given update. Returns what a user should be warned of.
+   * Takes up the newest checkpoint of the folder, or that of the given update. Returns what a user should be warned of. The
+   * folder is the trainer's where none is given.
    *
    * @throws InputError if there is none, it is corrupt, or it is of another training; then nothing is changed.
    */
-  async restore(folder: string, update?: number): Promise<{ readonly warnings: readonly string[] }> {
+  async restore(folder?: string, update?: number): Promise<{ readonly warnings: readonly string[] }> {
+    const source = folderOf('trainer.restore(folder)', folder, this.#folder)
     this.#checkBetweenUpdates('trainer.restore()')
     const { readCheckpoint } = await import('./checkpoint.ts')
-    const { path, manifest, tensors } = await readCheckpoint(folder, update)
+    const { path, manifest, tensors } = await readCheckpoint(source, update)
     const { world } = this
     const subject = `checkpoint ${path}`
-    compare(subject, 'seed', manifest.seed, world.seed)
-    compare(
-      subject,
-      'cohorts',
-      Object.keys(manifest.cohorts),
-      this.#pupils.map(({ cohort }) => cohort.name),
-    )
-    for (const { cohort, algorithm } of this.#pupils) {
-      const record = manifest.cohorts[cohort.name]!
-      compare(subject, 'environment', record.environment, withoutModule(cohort.environment))
-      compare(subject, 'policy', record.policy, withoutModule(cohort.policyDefinition))
-      compare(subject, 'algorithm', record.algorithm, withoutModule(algorithm))
-      compare(subject, 'numLanes', record.numLanes, cohort.numLanes)
-      compare(subject, 'firstLane', record.firstLane, world.draft(cohort.name).firstLane)
-      compare(subject, 'autoreset', record.autoreset, cohort.autoreset)
-      compare(subject, 'explore', record.explore, cohort.explore)
-    }
+    this.#compareCheckpoint(subject, manifest)
     restoreTensors(subject, world, tensors)
     for (const cohort of world.cohorts) {
       cohort.t = cohort.numSteps
@@ -571,6 +578,44 @@ export class Trainer {
     }
     return { warnings: differences(manifest, world) }
   }
+
+  /** @throws InputError that names the first part in which a checkpoint is of another training. */
+  #compareCheckpoint(subject: string, { seed, cohorts }: Manifest): void {
+    compare(subject, 'seed', seed, this.world.seed)
+    compare(
+      subject,
+      'cohorts',
+      Object.keys(cohorts),
+      this.#pupils.map(({ cohort }) => cohort.name),
+    )
+    for (const pupil of this.#pupils) {
+      const { cohort } = pupil
+      const record = cohorts[cohort.name]!
+      compareCohort(subject, record, pupil)
+      compare(subject, 'firstLane', record.firstLane, this.world.draft(cohort.name).firstLane)
+      compare(subject, 'autoreset', record.autoreset, cohort.autoreset)
+      compare(subject, 'explore', record.explore, cohort.explore)
+    }
+  }
+
+  /** @throws InputError that names the first part in which a run, which has one cohort, is of another training. */
+  #compareRun(subject: string, run: RunRecord): void {
+    compare(subject, 'seed', run.seed, this.world.seed)
+    compare(subject, 'number of cohorts', 1, this.world.cohorts.length)
+    compareCohort(subject, run, this.#pupils[0]!)
+  }
+}
+
+/** @throws InputError that names the first part in which a cohort learns otherwise than a record says. */
+function compareCohort(
+  subject: string,
+  record: Pick<RunRecord, 'environment' | 'policy' | 'algorithm' | 'numLanes'>,
+  { cohort, algorithm }: Pupil,
+): void {
+  compare(subject, 'environment', record.environment, withoutModule(cohort.environment))
+  compare(subject, 'policy', record.policy, withoutModule(cohort.policyDefinition))
+  compare(subject, 'algorithm', record.algorithm, withoutModule(algorithm))
+  compare(subject, 'numLanes', record.numLanes, cohort.numLanes)
 }
 
 function shapeOf(world: World, name: string) {

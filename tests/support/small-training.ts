@@ -8,16 +8,23 @@ import { SMALL } from './command.ts'
 
 /** A training of CartPole that takes no time: 64 steps an update. */
 export async function smallTrainer(
-  options: { seed?: number; numLanes?: number; hidden?: number[]; gamma?: number; maxEpisodeSteps?: number } = {},
+  options: {
+    seed?: number
+    numLanes?: number
+    hidden?: number[]
+    gamma?: number
+    maxEpisodeSteps?: number
+    folder?: string
+  } = {},
 ): Promise<WorldTrainer> {
-  const { seed = 1, numLanes = 4, hidden = [8], gamma = 0.99, maxEpisodeSteps = 500 } = options
+  const { seed = 1, numLanes = 4, hidden = [8], gamma = 0.99, maxEpisodeSteps = 500, folder } = options
   const world = await createWorld({
     environment: cartPole({ maxEpisodeSteps }),
     policy: mlp({ hidden }),
     numLanes,
     seed,
   })
-  return createTrainer(world, ppo({ numSteps: 16, updateEpochs: 1, gamma }))
+  return createTrainer(world, ppo({ numSteps: 16, updateEpochs: 1, gamma }), folder === undefined ? {} : { folder })
 }
 
 /** Trains so many updates further. */

@@ -12,6 +12,7 @@ import {
   mlp,
   pendulum,
   ppo,
+  startRun,
   type WorldTrainer,
 } from '../../src/index.ts'
 import type { Tensor } from '../../src/safetensors.ts'
@@ -23,7 +24,7 @@ import {
   writeCheckpoint,
 } from '../../src/training/checkpoint.ts'
 import { start } from '../support/command.ts'
-import { advance, editManifest, sha256, smallTrainer, stateOf } from '../support/small-training.ts'
+import { advance, editManifest, sha256, smallRun, smallTrainer, stateOf } from '../support/small-training.ts'
 import { contents, temporaryFolder } from '../support/temporary.ts'
 
 let run: string
@@ -360,6 +361,113 @@ describe('a checkpoint of another training', () => {
     const last = columns.at(-1)!
     await writeCheckpoint(run, [...columns.slice(0, -1), { ...last, shape: [1, ...last.shape] }], rest)
     await expectRefusal(trainer, new RegExp(`${last.name}: got .+ of shape \\[1,.+, expected .+ of shape`))
+  })
+})
+
+/** Fails before the first update, and leaves trainer and folder as they were. */
+async function expectUntrained(trainer: WorldTrainer, message: RegExp): Promise<void> {
+  const [state, files] = [stateOf(trainer), await contents(run)]
+  const training = advance(trainer, 1)
+  await expect(training).rejects.toThrow(InputError)
+  await expect(training).rejects.toThrow(message)
+  expect(stateOf(trainer)).toEqual(state)
+  expect(await contents(run)).toEqual(files)
+}
+
+describe('a trainer with a folder', () => {
+  test('keeps its checkpoints there, and goes on from them', async () => {
+    const folder = join(run, 'new', 'folder')
+    const trainer = await smallTrainer({ folder })
+    await advance(trainer, 2)
+    expect(await trainer.save()).toBe(join(folder, 'checkpoints', '00000002'))
+    await advance(trainer, 1)
+    await trainer.save()
+    const other = await smallTrainer({ folder })
+    expect(await other.restore()).toEqual({ warnings: [] })
+    expect(stateOf(other)).toEqual(stateOf(trainer))
+    await advance(other, 1)
+    await other.save()
+    expect(await listCheckpoints(folder)).toEqual([2, 3, 4])
+  })
+
+  test.each<[string, Parameters<typeof smallTrainer>[0], RegExp]>([
+    ['seed', { seed: 2 }, /00000001, seed: got 1, expected 2, as in this training/],
+    ['number of lanes', { numLanes: 5 }, /00000001, numLanes: got 4, expected 5, as in this training/],
+    ['policy', { hidden: [9] }, /00000001, policy, hidden: got \[8\], expected \[9\], as in this training/],
+    ['environment', { maxEpisodeSteps: 9 }, /00000001, environment, maxEpisodeSteps: got 500, expected 9, as in this/],
+    ['algorithm', { gamma: 0.5 }, /00000001, algorithm, gamma: got 0.99, expected 0.5, as in this training/],
+  ])('of a training with another %s does not begin to train', async (_, options, message) => {
+    const trainer = await smallTrainer()
+    await advance(trainer, 1)
+    await trainer.save(run)
+    await expectUntrained(await smallTrainer({ ...options, folder: run }), message)
+  })
+
+  test('does not train what lies there already: it goes on from the newest, or elsewhere', async () => {
+    const trainer = await smallTrainer()
+    for (let i = 0; i < 3; i++) {
+      await advance(trainer, 1)
+      await trainer.save(run)
+    }
+    const other = await smallTrainer({ folder: run })
+    const message = (at: number) =>
+      new RegExp(
+        `^folder: got ${run}, which holds the checkpoint 3 of this training, which stands at ${at}, expected a `,
+      )
+    await expectUntrained(other, message(0))
+    await other.restore(undefined, 2)
+    await expectUntrained(other, message(2))
+    await other.restore()
+    await advance(other, 1)
+    expect(other.update).toBe(4)
+  })
+
+  test('does not train where a run of another training began, without a checkpoint of it', async () => {
+    const definition = await smallRun()
+    const { environment, policy, algorithm, settings } = definition
+    const { numLanes, seed } = settings
+    const begun = join(await temporaryFolder(), 'run')
+    await startRun(definition, begun)
+    await cp(join(begun, 'config.json'), join(run, 'config.json')) // As a process leaves it that was killed then.
+    const options = { environment, policy, numLanes }
+    const folder = { folder: run }
+    const other = createTrainer(await createWorld({ ...options, seed: seed + 1 }), algorithm, folder)
+    await expectUntrained(
+      other,
+      new RegExp(`^run ${run}, seed: got ${seed}, expected ${seed + 1}, as in this training`),
+    )
+    const faster = createTrainer(await createWorld({ ...options, seed }), ppo({ learningRate: 0.5 }), folder)
+    await expectUntrained(faster, /^run .+, algorithm, .+: got .+, expected .+, as in this training/)
+    const cohorts = ['one', 'two'].map((name) => ({ name, ...options }))
+    const pair = createTrainer(await createWorld({ cohorts, seed }), { one: algorithm }, folder)
+    await expectUntrained(pair, /^run .+, number of cohorts: got 1, expected 2, as in this training/)
+    const same = createTrainer(await createWorld({ ...options, seed }), algorithm, folder)
+    await advance(same, 1)
+    expect(same.update).toBe(1)
+  })
+
+  test('leaves a config.json of something else alone', async () => {
+    await writeFile(join(run, 'config.json'), '{ "name": "mine" }')
+    await advance(await smallTrainer({ folder: run }), 1)
+  })
+
+  test('does not train for a folder that cannot be written, or whose newest checkpoint is damaged', async () => {
+    await writeFile(join(run, 'file'), '')
+    await expectUntrained(await smallTrainer({ folder: join(run, 'file', 'below') }), /below/)
+    await writeCheckpoint(run, [tensor(1)], manifest(1))
+    await writeFile(place(1, 'manifest.json'), '{')
+    await expectUntrained(await smallTrainer({ folder: run }), /00000001: got a manifest that is not JSON/)
+  })
+
+  test('is asked for where there is none to save to or restore from', async () => {
+    await expect(smallTrainer({ folder: '' })).rejects.toThrow(
+      /createTrainer\(.+: got "", expected the path of a folder/,
+    )
+    const trainer = await smallTrainer()
+    await expect(trainer.save()).rejects.toThrow(
+      /trainer\.save\(folder\): got no folder, expected the path of a folder/,
+    )
+    await expect(trainer.restore()).rejects.toThrow(/trainer\.restore\(folder\): got no folder, expected the path/)
   })
 })
 

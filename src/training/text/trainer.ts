@@ -38,8 +38,9 @@ import {
 import { awaitAnswers, move } from '../../tick.ts'
 import { VERSION } from '../../version.ts'
 import { checkWorld, type World } from '../../world.ts'
-import { readCheckpoint, type TextRecord, writeCheckpoint } from '../checkpoint.ts'
-import { compare, compareUpTo, differences, restoreTensors, savedTensors } from '../snapshot.ts'
+import { type Manifest, readCheckpoint, type TextRecord, writeCheckpoint } from '../checkpoint.ts'
+import { type RunRecord, refuseOtherTraining } from '../run-folder.ts'
+import { compare, compareUpTo, differences, folderOf, restoreTensors, savedTensors } from '../snapshot.ts'
 import { endWhenDropped, refuseInWorker } from '../team.ts'
 import { refuseGroups } from './group-filter.ts'
 import { mismatchKl, rangeOf, rewardMetrics, type TextMetrics } from './metrics.ts'
@@ -61,6 +62,11 @@ export interface TextTrainerOptions {
    * The results are the same bits for any number.
    */
   readonly threads?: number
+  /**
+   * Where `save()` and `restore()` keep checkpoints unless they are told otherwise. `supervise()` and `updates()` refuse a
+   * folder that holds another training, or checkpoints of this one that are yet to come, before they train.
+   */
+  readonly folder?: string
 }
 
 /**
@@ -80,6 +86,7 @@ export class TextTrainer {
   readonly #cohort: TextCohort
   readonly #learner: TokenLearner
   readonly #microBatchRows: number
+  readonly #folder: string | undefined
   #sftSteps = 0
   #rlUpdates = 0
   #ticks = 0
@@ -96,8 +103,9 @@ export class TextTrainer {
   #doing: 'nothing' | 'collecting' | 'midway' = 'nothing'
 
   /** Use `createTextTrainer`. */
-  constructor(world: World, training: TextTraining, { threads = 1 }: TextTrainerOptions = {}) {
+  constructor(world: World, training: TextTraining, { threads = 1, folder }: TextTrainerOptions = {}) {
     checkWorld('createTextTrainer(world, training)', world)
+    if (folder !== undefined) folderOf('createTextTrainer(world, training, { folder })', folder)
     const { sft, rl } = training ?? {}
     const optimizer = (sft ?? rl)?.settings
     if (optimizer === undefined)
@@ -123,6 +131,7 @@ export class TextTrainer {
     })
     this.world = world
     this.training = training
+    this.#folder = folder
     this.#cohort = world.talk()
     this.#microBatchRows = microBatchRows(this.#cohort.context)
     const { model, weights, quantized, adapter, learner } = this.#cohort
@@ -178,8 +187,13 @@ export class TextTrainer {
     return this.#cohort
   }
 
-  /** Supervised steps up to the number that `sft` says, yielding after each. */
+  /**
+   * Supervised steps up to the number that `sft` says, yielding after each.
+   * @throws InputError before the first if the trainer's `folder` holds another training, or checkpoints that this one has yet
+   * to come to.
+   */
   async *supervise(): AsyncGenerator<TextMetrics, void, undefined> {
+    await this.#refuseFolder()
     const { sft } = this.training
     while (sft !== undefined && this.#sftSteps < sft.settings.steps) {
       yield await this.#do('midway', () => this.#superviseOnce(sft))
@@ -190,8 +204,11 @@ export class TextTrainer {
   /**
    * Updates up to the number that `rl` says, yielding after each, with the update's conversations in `trajectories`. Ends
    * after the next tick once the signal is aborted; a later call goes on where it ended.
+   * @throws InputError before the first tick if the trainer's `folder` holds another training, or checkpoints that this one has
+   * yet to come to.
    */
   async *updates(signal?: AbortSignal): AsyncGenerator<TextMetrics, void, undefined> {
+    await this.#refuseFolder()
     const { rl } = this.training
     while (rl !== undefined && this.#rlUpdates < rl.settings.updates) {
       if (this.#isBetweenUpdates) {
@@ -213,6 +230,15 @@ export class TextTrainer {
       yield await this.#do('midway', () => this.#learn(rl, rolloutSeconds))
       await nextTurn()
     }
+  }
+
+  async #refuseFolder(): Promise<void> {
+    if (this.#folder === undefined) return
+    await refuseOtherTraining(this.#folder, {
+      number: this.moves,
+      compareCheckpoint: (subject, manifest) => void this.#compareCheckpoint(subject, manifest),
+      compareRun: (subject, run) => void this.#compareRun(subject, run),
+    })
   }
 
   /** Sends the workers home; a later step or update takes others. */
@@ -460,10 +486,12 @@ export class TextTrainer {
   }
 
   /**
-   * Writes a checkpoint of the run in the folder, after any tick, and returns its path.
-   * @throws InputError if it cannot be written, or in the middle of a tick or an update.
+   * Writes a checkpoint of the run in the folder, after any tick, and returns its path. The folder is the trainer's where none
+   * is given.
+   * @throws InputError if there is no folder, it cannot be written, or in the middle of a tick or an update.
    */
-  async save(folder: string): Promise<string> {
+  async save(folder?: string): Promise<string> {
+    const target = folderOf('trainer.save(folder)', folder, this.#folder)
     this.#checkNotMidway('trainer.save()')
     const { world, training } = this
     const { environment, policyDefinition, numLanes, rewardReduction, histories, supports, trajectories } = this.#cohort
@@ -493,7 +521,7 @@ export class TextTrainer {
       trajectories: over.rows,
       segments: open.rows,
     }
-    return writeCheckpoint(folder, tensors, {
+    return writeCheckpoint(target, tensors, {
       colonnade: VERSION,
       node: process.version,
       kernels: world.kernelBuild,
@@ -508,29 +536,17 @@ export class TextTrainer {
 
   /**
    * Takes up the newest checkpoint of the folder, or that of the given number. Returns what a user should be warned of. How many
-   * steps and updates there are to be need not be what it was: a training that was complete then goes on.
+   * steps and updates there are to be need not be what it was: a training that was complete then goes on. The folder is the
+   * trainer's where none is given.
    * @throws InputError if there is none, it is corrupt, or it is of another training; then nothing is changed.
    */
-  async restore(folder: string, number?: number): Promise<readonly string[]> {
+  async restore(folder?: string, number?: number): Promise<readonly string[]> {
+    const source = folderOf('trainer.restore(folder)', folder, this.#folder)
     this.#checkNotMidway('trainer.restore()')
-    const { path, manifest, tensors } = await readCheckpoint(folder, number)
+    const { path, manifest, tensors } = await readCheckpoint(source, number)
     const subject = `checkpoint ${path}`
-    const { text } = manifest
-    if (text === undefined) throw new InputError(subject, 'one of no language model', 'one of this training')
-    const { environment, policyDefinition, numLanes, rewardReduction, histories, supports, trajectories } = this.#cohort
-    const { sft, rl } = this.training
-    compare(subject, 'seed', manifest.seed, this.world.seed)
-    compare(subject, 'environment', text.environment, withoutModule(environment))
-    compare(subject, 'policy', text.policy, withoutModule(policyDefinition))
-    const warnings = [
-      ...compareUpTo(subject, 'sft', 'steps', text.sft, sft === undefined ? null : withoutModule(sft)),
-      ...compareUpTo(subject, 'rl', 'updates', text.rl, rl === undefined ? null : withoutModule(rl)),
-    ]
-    if ((text.rlUpdates > 0 || !text.isBetweenUpdates) && sft !== undefined) {
-      compare(subject, 'sft, steps, after which updates came', text.sftSteps, sft.settings.steps)
-    }
-    compare(subject, 'numLanes', text.numLanes, numLanes)
-    compare(subject, 'rewardReduction', text.rewardReduction, rewardReduction)
+    const { text, warnings } = this.#compareCheckpoint(subject, manifest)
+    const { numLanes, histories, supports, trajectories } = this.#cohort
     restoreTensors(subject, this.world, tensors)
     trajectories.clear()
     unpackTrajectories(trajectories, 'trajectories', text.trajectories, tensors)
@@ -552,6 +568,36 @@ export class TextTrainer {
     this.#seconds = manifest.seconds
     this.#cohort.version = text.version
     return [...warnings, ...differences(manifest, this.world)]
+  }
+
+  /**
+   * What a checkpoint says of this training, and what a user should be warned of.
+   * @throws InputError that names the first part in which it is of another one.
+   */
+  #compareCheckpoint(subject: string, { seed, text }: Manifest): { text: TextRecord; warnings: string[] } {
+    if (text === undefined) throw new InputError(subject, 'one of no language model', 'one of this training')
+    const warnings = this.#compareRun(subject, { ...text, seed })
+    const { sft } = this.training
+    if ((text.rlUpdates > 0 || !text.isBetweenUpdates) && sft !== undefined) {
+      compare(subject, 'sft, steps, after which updates came', text.sftSteps, sft.settings.steps)
+    }
+    return { text, warnings }
+  }
+
+  /** As above, of what a run and a checkpoint say both. */
+  #compareRun(subject: string, run: Omit<RunRecord, 'algorithm'>): string[] {
+    const { environment, policyDefinition, numLanes, rewardReduction } = this.#cohort
+    const { sft, rl } = this.training
+    compare(subject, 'seed', run.seed, this.world.seed)
+    compare(subject, 'environment', run.environment, withoutModule(environment))
+    compare(subject, 'policy', run.policy, withoutModule(policyDefinition))
+    const warnings = [
+      ...compareUpTo(subject, 'sft', 'steps', run.sft, sft === undefined ? null : withoutModule(sft)),
+      ...compareUpTo(subject, 'rl', 'updates', run.rl, rl === undefined ? null : withoutModule(rl)),
+    ]
+    compare(subject, 'numLanes', run.numLanes, numLanes)
+    compare(subject, 'rewardReduction', run.rewardReduction, rewardReduction)
+    return warnings
   }
 }
 

@@ -10,18 +10,27 @@ import { InputError } from '../../../src/errors.ts'
 import { saveLora } from '../../../src/policies/transformer/lora-folder.ts'
 import { languageModel } from '../../../src/text/language-model.ts'
 import { loadAdapter } from '../../../src/text-cohort.ts'
+import { listCheckpoints } from '../../../src/training/checkpoint.ts'
 import { evaluateText } from '../../../src/training/text/evaluate.ts'
+import { configureTextRun, startTextRun } from '../../../src/training/text/run.ts'
 import { createTextTrainer, type TextTrainer } from '../../../src/training/text/trainer.ts'
 import { createWorld } from '../../../src/world.ts'
 import { digits } from '../../support/conversations.ts'
-import { temporaryFolder } from '../../support/temporary.ts'
+import { contents, temporaryFolder } from '../../support/temporary.ts'
 
 const environment = reverse({ maxLength: 3 })
 const small = { width: 16, layers: 1, heads: 2 }
 
 async function trainerOf(
   settings: Parameters<typeof rl>[0] = {},
-  { steps = 5, seed = 1, env = environment, model = small as object, numLanes = 5 } = {},
+  {
+    steps = 5,
+    seed = 1,
+    env = environment,
+    model = small as object,
+    numLanes = 5,
+    folder = undefined as string | undefined,
+  } = {},
 ): Promise<TextTrainer> {
   const algorithm = rl({ groupsPerUpdate: 4, groupSize: 4, updates: 3, ...settings })
   const { groupSize, temperature, topK, topP, minP } = algorithm.settings
@@ -35,7 +44,8 @@ async function trainerOf(
     sampling,
     rewardReduction: env === slow ? 'sum' : 'last',
   })
-  return createTextTrainer(world, { sft: sft({ steps, batchSize: 8 }), rl: algorithm })
+  const training = { sft: sft({ steps, batchSize: 8 }), rl: algorithm }
+  return createTextTrainer(world, training, folder === undefined ? {} : { folder })
 }
 
 async function supervised(trainer: TextTrainer): Promise<TextTrainer> {
@@ -117,6 +127,64 @@ describe('a training that is killed', () => {
       rl: rl({ groupsPerUpdate: 4, groupSize: 4, updates: 3 }),
     })
     await expect(other.restore(turns)).rejects.toThrow(/rewardReduction: got "sum", expected "mean"/)
+  })
+})
+
+describe('a trainer of language models with a folder', () => {
+  test('keeps its checkpoints there, and goes on from them, also with other numbers of steps and updates', async () => {
+    const folder = join(await temporaryFolder(), 'new')
+    const trainer = await supervised(await trainerOf({}, { folder }))
+    expect(await trainer.save()).toBe(join(folder, 'checkpoints', '00000005'))
+    const other = await trainerOf({ updates: 1 }, { folder })
+    expect(await other.restore()).toHaveLength(1)
+    for await (const _ of other.updates());
+    await other.save()
+    expect(await listCheckpoints(folder)).toEqual([5, other.moves])
+  })
+
+  test('does not begin to train where another training is, or what is there already', async () => {
+    const folder = await temporaryFolder()
+    const trainer = await supervised(await trainerOf())
+    await trainer.save(folder)
+    const before = await contents(folder)
+    const cases: [TextTrainer, RegExp][] = [
+      [await trainerOf({}, { folder, seed: 2 }), /00000005, seed: got 1, expected 2, as in this training/],
+      [
+        await trainerOf({ groupSize: 2 }, { folder }),
+        /00000005, rl, groupSize: got 4, expected 2, as in this training/,
+      ],
+      [
+        await trainerOf({}, { folder }),
+        /^folder: got .+ holds the checkpoint 5 of this training, which stands at 0, exp/,
+      ],
+    ]
+    for (const [other, message] of cases) {
+      for (const phase of [other.supervise(), other.updates()]) {
+        await expect(phase.next()).rejects.toThrow(message)
+        expect(other.moves).toBe(0)
+      }
+    }
+    expect(await contents(folder)).toEqual(before)
+  })
+
+  test('does not begin to train where a run of another training began, without a checkpoint of it', async () => {
+    const folder = join(await temporaryFolder(), 'run')
+    const keys = { 'languageModel.width': '16', 'languageModel.layers': '1', 'rl.groupSize': '4', numLanes: '5' }
+    const definition = await configureTextRun('text/reverse', { ...keys, threads: '1' })
+    const run = await startTextRun(definition, folder)
+    const { environment: env, policy } = run.definition
+    const began = async (seed: number) => {
+      const world = await createWorld({ environment: env, policy, numLanes: 5, seed, groupSize: 4 })
+      return createTextTrainer(world, { sft: run.definition.sft!, rl: run.definition.rl! }, { folder })
+    }
+    await expect((await began(9)).supervise().next()).rejects.toThrow(/^run .+, seed: got 1, expected 9, as in this/)
+    const batch = { sft: sft({ ...run.definition.sft!.settings, batchSize: 3 }), rl: run.definition.rl! }
+    const world = await createWorld({ environment: env, policy, numLanes: 5, seed: 1, groupSize: 4 })
+    const other = createTextTrainer(world, batch, { folder })
+    await expect(other.supervise().next()).rejects.toThrow(/^run .+, sft, batchSize: got \d+, expected 3, as in this/)
+    const same = await began(1)
+    await same.supervise().next()
+    expect(same.sftSteps).toBe(1)
   })
 })
 
