@@ -232,7 +232,7 @@ describe('a training in which something goes wrong', () => {
 
   const second = 'worker 2 of 3 threads (lanes 26–39 of agents)'
   const last = 'worker 1 of 2 threads (lanes 20–39 of agents)'
-  const notFinite = 'got NaN in observation[0] of lane 39 (episode 1, step 4), expected finite numbers'
+  const notFinite = 'got NaN in observation[0] of lane 39 (episode 1, step 4) from step, expected finite numbers'
 
   test.each([
     ['that throws in environment.reset', { environment: { phase: 'reset' } }, `${second} failed: boom in reset`],
