@@ -186,7 +186,7 @@ describe('a run of a language model', () => {
     }
     expect((await colonnade(['generate', 'run'], here)).stderr).toContain('prompt: got nothing')
     const model = await colonnade(['generate', join('run', 'model'), 'prompt=abc='], here)
-    expect([model.code, model.stderr.includes('TypeError')]).toEqual([1, false])
+    expect(model).toMatchObject({ code: 0, stderr: '' }) // The tokenizer lies beside the weights.
   })
 
   test('with adapters trains them alone, and writes them in the format of PEFT; exported, they are merged', async () => {
@@ -251,7 +251,7 @@ describe('a run of a language model', () => {
   })
 
   test('says what is wrong with the files of a run that are not as it wrote them', async () => {
-    const words = ['train', 'text/reverse', 'out=altered', ...SMALL]
+    const words = ['train', 'text/reverse', 'out=altered', 'rl.updates=2', ...SMALL]
     expect((await colonnade(words, here)).code).toBe(0)
     const [config, metrics] = ['config.json', 'metrics.jsonl'].map((name) => join(here, 'altered', name))
     const text = await readFile(config!, 'utf8')
@@ -274,7 +274,7 @@ describe('a run of a language model', () => {
     const { code, stderr } = await colonnade(['resume', 'altered'], here)
     expect(code).toBe(0)
     expect(stderr).toContain(
-      'colonnade: warning: metrics.jsonl: 1 damaged lines left out (the first is line 1); 70 lines of 70 are lost',
+      'colonnade: warning: metrics.jsonl: 1 damaged lines left out (the first is line 1); 12 lines of 12 are lost',
     )
   })
 
