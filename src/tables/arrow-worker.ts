@@ -37,10 +37,9 @@ function check(subject: string, data: Arrow.Data): void {
   const need = (got: number, least: number, what: string): void => {
     if (!(got >= least)) throw fault(subject, `${got} ${what} of ${type}, for ${length} values`)
   }
+  if (type.typeId === Type.Null) return // It counts nulls and has no buffer, not even one of validity.
   if (nullCount > 0) need(nullBitmap.byteLength * 8, offset + length, 'bits of validity')
   switch (type.typeId) {
-    case Type.Null:
-      return
     case Type.Bool:
       need(values.length * 8, length, 'bits')
       return
