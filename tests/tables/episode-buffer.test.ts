@@ -174,6 +174,15 @@ describe('groups', () => {
 })
 
 describe('what is kept', () => {
+  test('are whole episodes: a segment of one is refused', () => {
+    const buffer = filled(4, 2)
+    expect(() => buffer.addEpisodeFromDict(trajectory({ segment: 1 }))).toThrow(
+      'episode, segment: got 1, expected 0: the buffer counts rows as episodes',
+    )
+    buffer.addEpisodeFromDict(trajectory({ segment: 0 }))
+    expect(buffer.episodeCount).toBe(2)
+  })
+
   test('are the newest episodes, and no more than were asked for', () => {
     fc.assert(
       fc.property(
@@ -219,7 +228,7 @@ describe('sampling', () => {
     expect(tokens(buffer.sampleEpisodes(2))).toEqual([1, 1, 2])
     expect(tokens(buffer.sampleEpisodes(2, 'desc'))).toEqual([3, 3, 2])
     expect(buffer.sampleEpisodes(9).reward.length).toBe(3)
-    expect(() => buffer.sampleEpisodes(1, 'down' as never)).toThrow(/order: got "down"/)
+    expect(() => buffer.sampleEpisodes(1, 'down' as never)).toThrow(/order: got "down".*asc.*desc/)
     expect(buffer.ready(3) && !buffer.ready(4)).toBe(true)
     expect(buffer.getEpisodeStatistics()).toEqual({
       ...{ episodes: 3, length: { mean: 5 / 3, min: 1, max: 2 }, reward: 2, unknownRewards: 0 },

@@ -90,6 +90,17 @@ describe('samples of trajectories', () => {
     expect(made).toThrow(message)
   })
 
+  test('of a conversation in segments say which of them they are, and are segments again', () => {
+    const rows = samples({ member: 2 }, { member: 2, segment: 1 })
+    expect(rows.map(({ id, segment }) => [id, segment])).toEqual([
+      ['0-0-0-2', undefined],
+      ['0-0-0-2-1', 1],
+    ])
+    const back = samplesToTrajectories(rows)
+    expect([...back.columns().segment]).toEqual([0, 1])
+    expect(back.numConversations).toBe(1)
+  })
+
   test('that are pending are no trajectories', () => {
     expect(() => samplesToTrajectories([start])).toThrow('sample 1-7-9-2: got pending, expected completed')
   })
@@ -108,6 +119,19 @@ describe('appendResponseTokens', () => {
       ...{ response: 'x<tool>x', responseLength: 3, status: 'pending' },
     })
     expect(start.tokens).toEqual([1, 2])
+  })
+
+  test('counts the turns of a sample that begins with what the model said', () => {
+    const said = { tokens: [3], text: 'x', trainable: true, logprobs: [-0.5], version: 6 }
+    const bare = startSample({ epoch: 0, promptId: 0, group: 0, member: 0, example: { prompt: '' }, tokens: [] })
+    const told = appendResponseTokens(appendResponseTokens(bare, said), { tokens: [4], text: 'y', trainable: false })
+    expect(told).toMatchObject({ turn: [0, 1], turns: 1, tokens: [3, 4], response: 'xy' })
+  })
+
+  test('says of what is added that nothing was left out where it is said of the rest', () => {
+    const drawn = { ...start, supportLength: [0, 0], supportIds: [] }
+    const longer = appendResponseTokens(drawn, { tokens: [3, 4], text: 'x', trainable: false })
+    expect(longer).toMatchObject({ supportLength: [0, 0, 0, 0], supportIds: [] })
   })
 
   test.each([
@@ -172,6 +196,30 @@ describe('a batch', () => {
     ])
   })
 
+  test('counts groups of two epochs, prompts and group numbers as two, and all samples of one as one', () => {
+    const groupsOf = (...rows: Partial<Trajectory>[]) => convertToBatch(samples(...rows)).metadata.numGroups
+    expect(groupsOf({ epoch: 0 }, { epoch: 1 })).toBe(2)
+    expect(groupsOf({ promptId: 0 }, { promptId: 1 })).toBe(2)
+    expect(groupsOf({ group: 0 }, { group: 1 })).toBe(2)
+    expect(groupsOf({ member: 0 }, { member: 1 })).toBe(1)
+  })
+
+  test('is by source, epoch, group, prompt, member and segment, the first of which that differs decides', () => {
+    const ids = (rows: readonly Sample[]) => convertToBatch(rows).samples.map(({ id }) => id)
+    const rows = samples(
+      { source: 'b', epoch: 0, group: 0, promptId: 0, member: 0 },
+      { source: 'a', epoch: 2, group: 0, promptId: 0, member: 0 },
+      { source: 'a', epoch: 1, group: 3, promptId: 0, member: 0 },
+      { source: 'a', epoch: 1, group: 2, promptId: 5, member: 0 },
+      { source: 'a', epoch: 1, group: 2, promptId: 4, member: 7 },
+      { source: 'a', epoch: 1, group: 2, promptId: 4, member: 6 },
+      { source: 'a', epoch: 1, group: 2, promptId: 4, member: 6, segment: 1 },
+    )
+    const sorted = ['a/1-4-2-6', 'a/1-4-2-6-1', 'a/1-4-2-7', 'a/1-5-2-0', 'a/1-0-3-0', 'a/2-0-0-0', 'b/0-0-0-0']
+    expect(ids(rows)).toEqual(sorted)
+    expect(ids([...rows].reverse())).toEqual(sorted)
+  })
+
   test('makes up no group for a sample that has none', () => {
     const [sample] = samples({})
     for (const missing of ['groupIndex', 'promptId', 'epoch', 'member'] as const) {
@@ -224,6 +272,8 @@ describe('samples in files', () => {
   test.each([
     ['{"prompt": "p", "resp', /:2: got .* expected a line of JSON/],
     ['[]', /:2: got \[\], expected a sample/],
+    ['3', /:2: got 3, expected a sample, as an object/],
+    ['null', /:2: got null, expected a sample, as an object/],
     ['{"response": "r"}', /:2, prompt: got undefined/],
     ['{"prompt": "p", "response": 3}', /:2, response: got 3/],
     ['{"prompt": "p", "response": "r", "tokens": [1, 2, 3], "lossMask": [1]}', /:2: sample .*lossMask: got 1 elements/],
@@ -338,6 +388,17 @@ describe('samples in files', () => {
     expect(kept!.metadata).toEqual({ level: 1, los_mask: [1] })
     await expect(read([line], { unknown: 'drop' as never })).rejects.toThrow(/unknown: got "drop"/)
     await expect(read([line], { ignore: true } as never)).rejects.toThrow(/option: got "ignore"/)
+  })
+
+  test('are no more than the limit, which is a whole number', async () => {
+    const lines = ['a', 'b', 'c'].map((prompt) => ({ prompt, response: 'r', groupIndex: 0 }))
+    for (const limit of [0, 2, 9]) {
+      const prompts = (await read(lines, { limit })).map(({ prompt }) => prompt)
+      expect(prompts).toEqual(['a', 'b', 'c'].slice(0, limit))
+    }
+    for (const limit of [-1, 0.5, Number.NaN, '2' as never]) {
+      await expect(read(lines, { limit })).rejects.toThrow(/^limit: got .*, expected a whole number ≥ 0$/)
+    }
   })
 
   test.each<[string, object, RegExp]>([

@@ -30,6 +30,20 @@ describe('what is appended', () => {
     )
   })
 
+  test('stands where columns had to grow: more rows, and more tokens, than there was room for', () => {
+    const long = (i: number, length: number) => {
+      const of = (value: number) => new Array<number>(length).fill(value)
+      const tokens = { token: of(i), lossMask: of(1), logprob: of(-i), version: of(i + 1), turn: of(0) }
+      return trajectory({ ...tokens, member: i, reward: i / 2, turnReward: [i, i + 1] })
+    }
+    const rows = Array.from({ length: 200 }, (_, i) => long(i, i === 150 ? 5000 : 1 + (i % 7)))
+    const trajectories = tableOf(rows)
+    trajectories.setAdvantages(rows.map((_, i) => -i))
+    trajectories.append(long(200, 9000))
+    expect(rowsOf(trajectories)).toEqual([...rows, long(200, 9000)].map(plain))
+    expect([...trajectories.columns().advantage]).toEqual([...rows.map((_, i) => -i), Number.NaN])
+  })
+
   test('is a copy: the lane that it came from may be overwritten', () => {
     const token = Int32Array.of(5, 6, 7, 8)
     const trajectories = tableOf([trajectory({ token })])
@@ -153,5 +167,41 @@ describe('order', () => {
     taken.append(trajectory({ member: 2 }))
     expect([trajectories.count, taken.count]).toEqual([2, 2])
     expect(rowsOf(taken).map(({ member }) => member)).toEqual([1, 2])
+  })
+})
+
+describe('a segment', () => {
+  const first = { source: 'run', promptId: 3, group: 4, member: 5, epoch: 6 }
+
+  test('follows the one before it, and the conversation is counted once', () => {
+    const trajectories = tableOf([trajectory(first), trajectory({ ...first, segment: 1 })])
+    trajectories.append(trajectory({ ...first, segment: 2 }))
+    expect([trajectories.count, trajectories.numConversations]).toEqual([3, 1])
+    trajectories.append(trajectory({ ...first, member: 6 }))
+    expect([trajectories.count, trajectories.numConversations]).toEqual([4, 2])
+    expect([...trajectories.columns().segment]).toEqual([0, 1, 2, 0])
+    trajectories.keep([0, 3])
+    expect([trajectories.count, trajectories.numConversations]).toEqual([2, 2])
+    trajectories.clear()
+    expect(trajectories.numConversations).toBe(0)
+  })
+
+  test.each<[string, Partial<Trajectory>]>([
+    ['segment 0 is before it, and not segment 1', { segment: 2 }],
+    ['the one before it is of another source', { source: 'walk' }],
+    ['the one before it is of another prompt', { promptId: 9 }],
+    ['the one before it is of another group', { group: 9 }],
+    ['the one before it is of another member', { member: 9 }],
+    ['the one before it is of another epoch', { epoch: 9 }],
+  ])('is refused where %s', (_, wrong) => {
+    const trajectories = tableOf([trajectory(first)])
+    const segment = trajectory({ ...first, segment: 1, ...wrong })
+    const expected = `segment ${segment.segment! - 1} of its conversation before it`
+    expect(() => trajectories.append(segment)).toThrow(`got segment ${segment.segment}, expected ${expected}`)
+    expect([trajectories.count, trajectories.numConversations]).toEqual([1, 1])
+  })
+
+  test('is refused where nothing is before it', () => {
+    expect(() => new Trajectories().append(trajectory({ segment: 1 }))).toThrow(/got segment 1, expected segment 0/)
   })
 })

@@ -60,6 +60,26 @@ describe('trajectories as Arrow', () => {
     expect(column('stopReason')).toEqual(['stop', 'length'])
   })
 
+  test('say of a column that it may be null where it may, so that readers that rely on it are not misled', async () => {
+    const { fields } = (await trajectoryTable(two(), origin)).schema
+    const nullable = fields.filter((field) => field.nullable).map(({ name }) => name)
+    expect(nullable).toEqual(['answer', 'completion', 'reward', 'advantage', 'error', 'reward/right'])
+    const elements = fields.filter(({ type }) => type.children?.[0]?.nullable).map(({ name }) => name)
+    expect(elements).toEqual(['logprobs', 'turnRewards'])
+  })
+
+  test('have columns of supports where a filter had left out anything for any token, and none where it had not', async () => {
+    const namesOf = async (...rows: Parameters<typeof trajectory>[0][]) => {
+      const trajectories = new Trajectories()
+      for (const [member, row] of rows.entries()) trajectories.append(trajectory({ member, ...row }))
+      const { fields } = (await trajectoryTable(trajectories, origin)).schema
+      return fields.map(({ name }) => name).filter((name) => name.startsWith('support'))
+    }
+    expect(await namesOf({}, { supportLength: [0, 0, 0, 0], supportIds: [] })).toEqual([])
+    const filtered = { supportLength: [0, 0, 0, 2], supportIds: [7, 8] }
+    expect(await namesOf({}, filtered)).toEqual(['supportLengths', 'supportIds'])
+  })
+
   test('say where they came from: algorithm, tokenizer, and the range of the weights that chose a token', async () => {
     const metadata = Object.fromEntries((await trajectoryTable(two(), origin)).schema.metadata)
     expect(metadata).toEqual({
