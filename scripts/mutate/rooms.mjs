@@ -14,7 +14,7 @@ export const rooms = {
   },
   systems: {
     mutate: ['src/systems'],
-    tests: ['tests/systems', 'tests/world.test.ts', 'tests/text-cohort.test.ts', 'tests/lanes.test.ts'],
+    tests: ['tests/systems', 'tests/world.test.ts', 'tests/text-cohort.test.ts'],
   },
   rewards: { mutate: ['src/rewards'], tests: ['tests/rewards'] },
   tables: { mutate: ['src/tables'], tests: ['tests/tables'] },

@@ -1,0 +1,101 @@
+/** What several threads say together, and what stays in the cache: the same tokens as one thread says alone. */
+import { expect, test, vi } from 'vitest'
+import { Talk } from '../../../src/components/conversation.ts'
+import { TransformerDecoder } from '../../../src/policies/transformer/decoder.ts'
+import { Random } from '../../../src/random.ts'
+import { type Speaker, speak } from '../../../src/systems/text/infer.ts'
+import type { Crew } from '../../../src/text-cohort.ts'
+import { digits, talkUntil, talkWorld } from '../../support/conversations.ts'
+
+const SEED = 3
+const CONVERSATIONS = 40
+
+/** Up to three turns, of replies that come at once or later. */
+const environment = digits({
+  maxTurns: 3,
+  respond: async ({ turn, exampleIndex }) => {
+    if (exampleIndex % 2 === 1) await new Promise((resolve) => setTimeout(resolve, exampleIndex))
+    return { reward: turn, messages: [{ role: 'user', content: String(exampleIndex + turn) }] }
+  },
+})
+
+/** A world of 11 lanes in which two speak; the second stands in this thread. */
+async function shared(numParameters: number) {
+  const world = await talkWorld({ environment, numLanes: 11, seed: SEED, sampling: { topK: 7 } })
+  world.split(2)
+  const cohort = world.talk()
+  const { conversation, context, sampling, explore, model, weights } = cohort
+  Object.assign(cohort, { model: Object.create(model, { numParameters: { value: numParameters } }) })
+  const decoder = new TransformerDecoder(model, weights, cohort.decoders[1]!, world.kernels, new Random(SEED))
+  const second: Speaker = { conversation, decoder, context, sampling, explore, laneList: new Int32Array(11) }
+  const ticks: { count: number; shares: number; rows: number[] }[] = []
+  let shares = 1
+  const crew: Crew = {
+    async begin(numShares) {
+      shares = numShares
+      speak(second, 1, numShares)
+    },
+    async finish() {},
+  }
+  cohort.crew = crew
+  const theirs = vi.spyOn(decoder, 'advance')
+  const { advance } = cohort.decoder
+  cohort.decoder.advance = (rows, ...rest) => {
+    const count = conversation.phase.filter((phase) => phase === Talk.model).length
+    ticks.push({ count, shares, rows: [rows, ...theirs.mock.calls.map(([given]) => given)] })
+    theirs.mockClear()
+    shares = 1
+    advance.call(cohort.decoder, rows, ...rest)
+  }
+  return { world, ticks, second, theirs }
+}
+
+test.each([
+  [2 ** 21 / 8, 8], // A pass over 8 lanes is worth it.
+  [2 ** 21 / 4, 8], // It is over 4, but each thread has to have 4.
+  [2 ** 21 / 10, 11],
+  [1, Number.POSITIVE_INFINITY],
+])('of %d parameters two threads say the same as one, together from %d lanes on', async (numParameters, least) => {
+  const alone = await talkUntil(
+    await talkWorld({ environment, numLanes: 1, seed: SEED, sampling: { topK: 7 } }),
+    CONVERSATIONS,
+  )
+  const { world, ticks } = await shared(Math.floor(numParameters))
+  expect(await talkUntil(world, CONVERSATIONS)).toEqual(alone)
+  for (const { count, shares, rows } of ticks) {
+    expect(shares).toBe(count >= least ? 2 : 1)
+    expect(rows).toEqual(count >= least ? [Math.floor(count / 2), count - Math.floor(count / 2)] : [count])
+  }
+  const counts = new Set(ticks.map(({ count }) => count))
+  expect([counts.has(11), Math.min(...counts) < 8]).toEqual([true, true])
+})
+
+test('a thread for which there is no share says nothing', async () => {
+  const { second, theirs } = await shared(1)
+  speak(second, 1, 1)
+  expect(theirs).not.toHaveBeenCalled()
+})
+
+test('each token is fed once: after a tick only the last of a lane that spoke is not in the cache', async () => {
+  const world = await talkWorld({ environment, numLanes: 3, seed: SEED })
+  const { conversation, decoder, context } = world.talk()
+  const fed = vi.spyOn(decoder, 'feed')
+  const { advance } = decoder
+  let checked = 0
+  decoder.advance = (rows, ...rest) => {
+    const { slot, forward } = decoder.columns
+    for (let row = 0; row < rows; row++) {
+      const n = slot[row]!
+      expect(forward.position[row]).toBe(conversation.length[n]! - 1)
+      expect(forward.token[row]).toBe(conversation.token[n * context + conversation.length[n]! - 1])
+      expect(conversation.cached[n]).toBe(conversation.length[n])
+      checked++
+    }
+    advance.call(decoder, rows, ...rest)
+  }
+  const rows = await talkUntil(world, 12)
+  expect(checked).toBe(rows.reduce((sum, { lossMask }) => sum + lossMask.reduce((said, flag) => said + flag, 0), 0))
+  // A prompt or a reply of one token needs no feeding but for the token that was said before it.
+  for (const [, tokens] of fed.mock.calls) expect(tokens.length).toBe(1)
+  expect(fed.mock.calls.length).toBe(rows.reduce((sum, { turns }) => sum + turns - 1, 0))
+})
