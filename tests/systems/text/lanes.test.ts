@@ -123,7 +123,7 @@ describe('a template that rewrites what stands', () => {
     const cohort = world.talk()
     const fed: { from: number; prompt: number[]; segment: number; group: number }[] = []
     const { feed } = cohort.decoder
-    cohort.decoder.feed = (n, tokens, from) => {
+    cohort.decoder.feed = (n, tokens, from = 0) => {
       const { length, segment, group } = cohort.conversation
       const at = n * cohort.context
       const prompt = [...cohort.conversation.token.subarray(at, at + length[n]!)]
