@@ -1,0 +1,99 @@
+/**
+ * Short trainings of each kind by the command line, and the hashes of what they leave: of the last weights, and of the last
+ * rollout's or trajectories' columns. Values are hashed, not files, so the hashes stay where only a file's wording changes.
+ */
+import { createHash } from 'node:crypto'
+import { readdir, readFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { tableFromIPC } from 'apache-arrow'
+import { colonnade } from './command.ts'
+
+const ppo = ['ppo.numSteps=32', 'ppo.updateEpochs=2', 'ppo.numMinibatches=2', 'numLanes=32']
+const text = ['languageModel.width=16', 'languageModel.layers=1', 'sft.batchSize=16', 'numLanes=24']
+const rl = ['sft.steps=3', 'rl.updates=4', 'rl.groupSize=4', 'rl.groupsPerUpdate=8']
+
+/** What is trained, by its name. */
+export const trainings = {
+  CartPole: ['CartPole-v1', 'totalSteps=8192', 'mlp.hidden=16,16', ...ppo],
+  Pendulum: ['Pendulum-v1', 'totalSteps=8192', 'mlp.hidden=16', 'environment.maxEpisodeSteps=50', ...ppo],
+  Breakout: ['Breakout-MinAtar', 'totalSteps=4096', 'mlp.hidden=16,16', ...ppo],
+  Recall: [
+    'Recall-v0',
+    'totalSteps=4096',
+    'recurrent.units=8',
+    'recurrent.hidden=8',
+    'recurrent.sequenceLength=8',
+    ...ppo,
+  ],
+  reverse: ['text/reverse', 'environment.maxLength=3', ...text, ...rl],
+  arithmetic: ['text/arithmetic-1', 'rl.loss=dapo', 'languageModel.loraRank=2', ...text, ...rl],
+}
+
+/** Columns of a table that the time and the machine have no part in. */
+const COLUMNS = {
+  rollouts: [
+    'observation',
+    'action',
+    'reward',
+    'terminated',
+    'truncated',
+    'logprob',
+    'value',
+    'advantage',
+    'lane',
+    'step',
+  ],
+  trajectories: ['promptId', 'group', 'member', 'tokens', 'lossMask', 'logprobs', 'versions', 'reward', 'advantage'],
+}
+
+/** Trains in the folder, and gives the hashes of what was left. */
+export async function bitsOf(name: keyof typeof trainings, threads: number, folder: string) {
+  const words = ['train', ...trainings[name], `threads=${threads}`, 'kernels=simd', 'seed=3', `out=${folder}`]
+  await run([...words, '--quiet'])
+  const isText = trainings[name][0]!.startsWith('text/')
+  const kept = isText ? 'trajectories' : 'rollouts'
+  const weights = isText ? await modelFile(folder) : join(folder, 'weights.safetensors')
+  if (!isText) await run(['export', folder, `out=${weights}`, 'format=safetensors'])
+  const table = (await readdir(join(folder, kept))).sort().at(-1)!
+  return {
+    weights: hashOfTensors(await readFile(weights)),
+    [kept]: hashOfTable(await readFile(join(folder, kept, table)), COLUMNS[kept]),
+  }
+}
+
+async function modelFile(folder: string): Promise<string> {
+  const hasAdapter = (await readdir(folder)).includes('adapter')
+  return join(folder, ...(hasAdapter ? ['adapter', 'adapter_model.safetensors'] : ['model', 'model.safetensors']))
+}
+
+/** Of the bytes of a safetensors file behind its header, which are the tensors'. */
+function hashOfTensors(bytes: Buffer): string {
+  return sha256([bytes.subarray(8 + Number(bytes.readBigUInt64LE(0)))])
+}
+
+function hashOfTable(bytes: Buffer, columns: readonly string[]): string {
+  const table = tableFromIPC(bytes)
+  return sha256(
+    columns.map((name) => {
+      const values = [...table.getChild(name)!].map((value) => (value?.toArray ? [...value.toArray()] : value))
+      return JSON.stringify([name, values], spelled)
+    }),
+  )
+}
+
+/** JSON knows neither whole numbers of 64 bits, nor -0, nor what is not finite. */
+function spelled(_: string, value: unknown): unknown {
+  const isPlain = typeof value !== 'number' || (Number.isFinite(value) && !Object.is(value, -0))
+  return typeof value !== 'bigint' && isPlain ? value : Object.is(value, -0) ? '-0' : String(value)
+}
+
+function sha256(parts: readonly (string | Buffer)[]): string {
+  const hash = createHash('sha256')
+  for (const part of parts) hash.update(part)
+  return hash.digest('hex')
+}
+
+async function run(words: readonly string[]): Promise<void> {
+  const { code, stderr } = await colonnade(words)
+  if (code !== 0) throw new Error(`${words.join(' ')} ended with ${code}: ${stderr}`)
+}
