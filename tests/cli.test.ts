@@ -4,7 +4,7 @@ import { fileURLToPath, pathToFileURL } from 'node:url'
 import { beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { environmentFactory, environments, loadPolicy, loadWeights, readArrow, runKeys, VERSION } from '../src/index.ts'
 import { listCheckpoints, readCheckpoint } from '../src/training/checkpoint.ts'
-import { colonnade, MAIN, SMALL, type Started, skipLoudly, start } from './support/command.ts'
+import { colonnade, inProcess, MAIN, SMALL, type Started, skipLoudly, start } from './support/command.ts'
 import { inOwnMounts, whyNoMounts } from './support/mounts.ts'
 import { editManifest, fingerprint, untimedMetrics } from './support/small-training.ts'
 import { parseSvg } from './support/svg.ts'
@@ -143,7 +143,7 @@ describe('train', () => {
     ['last', [8]],
     ['none', []],
   ])('keeps rollouts=%s', async (rollouts, updates) => {
-    const { code, stdout } = await colonnade(
+    const { code, stdout } = await inProcess(
       ['train', 'CartPole-v1', 'out=run', `rollouts=${rollouts}`, ...SMALL],
       here,
     )
@@ -155,14 +155,14 @@ describe('train', () => {
   })
 
   test('prints with --json one JSON document, which is summary.json, and nothing else on standard output', async () => {
-    const { code, stdout } = await colonnade(['train', 'CartPole-v1', 'out=run', '--json', ...SMALL], here)
+    const { code, stdout } = await inProcess(['train', 'CartPole-v1', 'out=run', '--json', ...SMALL], here)
     expect(code).toBe(0)
     expect(stdout.trimEnd()).not.toContain('\n')
     expect(JSON.parse(stdout)).toEqual(await readJson(here, 'run/summary.json'))
   })
 
   test('prints with --quiet nothing on standard error', async () => {
-    const { code, stdout, stderr } = await colonnade(['train', 'CartPole-v1', 'out=run', '--quiet', ...SMALL], here)
+    const { code, stdout, stderr } = await inProcess(['train', 'CartPole-v1', 'out=run', '--quiet', ...SMALL], here)
     expect({ code, stderr }).toEqual({ code: 0, stderr: '' })
     expect(stdout).toContain('complete: 2,048 steps')
   })
@@ -179,7 +179,7 @@ describe('train', () => {
 
   test('counts up the folders under runs/ when none is named', async () => {
     for (const number of [1, 2, 3]) {
-      const { code, stdout } = await colonnade(['train', 'CartPole-v1', '--json', ...SMALL], here)
+      const { code, stdout } = await inProcess(['train', 'CartPole-v1', '--json', ...SMALL], here)
       expect(code).toBe(0)
       expect(JSON.parse(stdout).folder).toBe(`runs/CartPole-v1-${number}`)
     }
@@ -203,7 +203,7 @@ describe('train', () => {
   test('trains Pendulum-v1, which has no threshold', async () => {
     const small = SMALL.filter((word) => !word.startsWith('totalSteps'))
     const words = ['train', 'Pendulum-v1', 'out=run', 'totalSteps=1024', ...small]
-    const { code, stdout } = await colonnade([...words, 'environment.maxEpisodeSteps=20'], here)
+    const { code, stdout } = await inProcess([...words, 'environment.maxEpisodeSteps=20'], here)
     expect(code).toBe(0)
     expect(stdout).not.toContain('solved')
     expect(await readJson(here, 'run/summary.json')).toMatchObject({ environment: 'Pendulum-v1', totalSteps: 1024 })
@@ -265,7 +265,7 @@ describe('on a terminal', () => {
 
 describe('help', () => {
   test.each(['CartPole-v1', 'Pendulum-v1'])('names every key of a run of %s with its default', async (id) => {
-    const { code, stdout } = await colonnade(['train', id, '--help'])
+    const { code, stdout } = await inProcess(['train', id, '--help'])
     expect(code).toBe(0)
     const keys = [...runKeys(environmentFactory(id))]
     expect(keys.length).toBeGreaterThan(20)
@@ -277,7 +277,7 @@ describe('help', () => {
   })
 
   test('is the same for no words, -h and --help, and names every command and option', async () => {
-    const [none, short, long] = await Promise.all([colonnade([]), colonnade(['-h']), colonnade(['--help'])])
+    const [none, short, long] = await Promise.all([inProcess([]), inProcess(['-h']), inProcess(['--help'])])
     expect(none).toEqual(long)
     expect(short).toEqual(long)
     for (const word of ['train', 'resume', 'evaluate', 'export', 'environments', '--json', '--quiet', '--version']) {
@@ -289,23 +289,23 @@ describe('help', () => {
   })
 
   test.each(['resume', 'evaluate', 'export'])('is given for %s and a run folder', async (command) => {
-    const { code, stdout, stderr } = await colonnade([command, finished, '--help'])
+    const { code, stdout, stderr } = await inProcess([command, finished, '--help'])
     expect({ code, stderr }).toEqual({ code: 0, stderr: '' })
     expect(stdout).toContain('Keys of train')
   })
 
   test('--version prints the version', async () => {
-    expect(await colonnade(['--version'])).toEqual({ code: 0, stdout: `${VERSION}\n`, stderr: '' })
+    expect(await inProcess(['--version'])).toEqual({ code: 0, stdout: `${VERSION}\n`, stderr: '' })
   })
 })
 
 describe('environments', () => {
   test('lists each with its spaces, for people and as JSON', async () => {
-    const { code, stdout } = await colonnade(['environments'])
+    const { code, stdout } = await inProcess(['environments'])
     expect(code).toBe(0)
     expect(stdout).toMatch(/^CartPole-v1 +box\(4\) → discrete\(2\), 500 steps, solved at 475$/m)
     expect(stdout).toMatch(/^Pendulum-v1 +box\(3\) → box\(1\), 200 steps$/m)
-    const listed = JSON.parse((await colonnade(['environments', '--json'])).stdout)
+    const listed = JSON.parse((await inProcess(['environments', '--json'])).stdout)
     expect(listed.environments.map(({ id }: { id: string }) => id)).toEqual(environments.map(({ id }) => id))
     expect(listed.environments[0]).toEqual({
       id: 'CartPole-v1',
@@ -320,7 +320,7 @@ describe('environments', () => {
 describe('evaluate', () => {
   test('plays as many episodes as asked, 100 by default, the same each time', async () => {
     const evaluate = async (...words: string[]) =>
-      JSON.parse((await colonnade(['evaluate', finished, '--json', ...words])).stdout)
+      JSON.parse((await inProcess(['evaluate', finished, '--json', ...words])).stdout)
     const [first, again, few] = await Promise.all([
       evaluate(),
       evaluate('episodes=100', 'seed=10000'),
@@ -336,7 +336,7 @@ describe('evaluate', () => {
 
   test('says it in words, and changes nothing in the run', async () => {
     const before = await contents(finished)
-    const { code, stdout, stderr } = await colonnade(['evaluate', finished, 'episodes=5'])
+    const { code, stdout, stderr } = await inProcess(['evaluate', finished, 'episodes=5'])
     expect({ code, stderr }).toEqual({ code: 0, stderr: '' })
     expect(stdout).toMatch(
       /^CartPole-v1, weights of update 8, 5 episodes\nreturn [\d.]+ ± [\d.]+, from [\d.]+ to [\d.]+\n/,
@@ -347,7 +347,7 @@ describe('evaluate', () => {
 
 describe('export', () => {
   test('writes the kept rollouts, one after the other, with what they say of themselves', async () => {
-    const { code, stdout } = await colonnade(['export', finished, 'out=deep/in/a.arrow'], here)
+    const { code, stdout } = await inProcess(['export', finished, 'out=deep/in/a.arrow'], here)
     expect(code).toBe(0)
     expect(stdout).toBe('2,048 rows → deep/in/a.arrow\n')
     const table = await readArrow(join(here, 'deep/in/a.arrow'))
@@ -371,7 +371,7 @@ describe('export', () => {
   })
 
   test('writes fresh episodes, whole ones, as many as asked', async () => {
-    const { code, stdout } = await colonnade(['export', finished, 'out=a.arrow', 'episodes=9', '--json'], here)
+    const { code, stdout } = await inProcess(['export', finished, 'out=a.arrow', 'episodes=9', '--json'], here)
     expect(code).toBe(0)
     const table = await readArrow(join(here, 'a.arrow'))
     expect(JSON.parse(stdout)).toEqual({
@@ -397,8 +397,8 @@ describe('export', () => {
 
   test('writes the stream format, which reads back the same', async () => {
     const words = ['export', finished, 'episodes=3']
-    await colonnade([...words, 'out=stream.arrows', 'format=stream'], here)
-    await colonnade([...words, 'out=file.arrow'], here)
+    await inProcess([...words, 'out=stream.arrows', 'format=stream'], here)
+    await inProcess([...words, 'out=file.arrow'], here)
     const [stream, file] = [join(here, 'stream.arrows'), join(here, 'file.arrow')]
     expect((await readFile(file)).subarray(0, 6).toString()).toBe('ARROW1')
     expect((await readFile(stream)).subarray(0, 6).toString()).not.toBe('ARROW1')
@@ -414,22 +414,22 @@ describe('export', () => {
     ['safetensors', ['a.safetensors']],
   ])('writes the policy as %s', async (format, files) => {
     const out = format === 'layers' ? 'model' : files[0]!
-    const { code, stdout } = await colonnade(['export', finished, `out=${out}`, `format=${format}`], here)
+    const { code, stdout } = await inProcess(['export', finished, `out=${out}`, `format=${format}`], here)
     expect({ code, stdout }).toEqual({ code: 0, stdout: `policy of update 8 → ${files.join(', ')}\n` })
     for (const file of files) expect((await readFile(join(here, file))).length).toBeGreaterThan(100)
-    const json = await colonnade(['export', finished, `out=${out}`, `format=${format}`, '--json'], here)
+    const json = await inProcess(['export', finished, `out=${out}`, `format=${format}`, '--json'], here)
     expect(JSON.parse(json.stdout)).toEqual({ run: finished, out, format, update: 8, files })
   })
 
   test('writes a policy that acts, and weights with which a run can begin', async () => {
-    await colonnade(['export', finished, 'out=a.mjs', 'format=module'], here)
+    await inProcess(['export', finished, 'out=a.mjs', 'format=module'], here)
     const { act } = await import(pathToFileURL(join(here, 'a.mjs')).href)
     expect([0, 1]).toContain(act([0, 0, 0.1, 0]))
-    await colonnade(['export', finished, 'out=a.safetensors', 'format=safetensors'], here)
+    await inProcess(['export', finished, 'out=a.safetensors', 'format=safetensors'], here)
     const { policy, environment, weights } = await loadPolicy(finished)
     const model = policy.build(environment.observationSpace, environment.actionSpace)
     expect(await loadWeights(join(here, 'a.safetensors'), model)).toEqual(weights)
-    const { code } = await colonnade(['train', 'CartPole-v1', 'out=next', 'weights=a.safetensors', ...SMALL], here)
+    const { code } = await inProcess(['train', 'CartPole-v1', 'out=next', 'weights=a.safetensors', ...SMALL], here)
     expect(code).toBe(0)
     expect((await readJson(here, 'next/config.json')).settings.weights).toBe('a.safetensors')
   })
@@ -437,7 +437,7 @@ describe('export', () => {
   test('says what a run without rollouts can do instead', async () => {
     await cp(finished, join(here, 'run'), { recursive: true })
     await rm(join(here, 'run/rollouts'), { recursive: true })
-    const { code, stderr } = await colonnade(['export', 'run', 'out=a.arrow'], here)
+    const { code, stderr } = await inProcess(['export', 'run', 'out=a.arrow'], here)
     expect(code).toBe(1)
     expect(stderr).toBe(
       'colonnade: rollouts of run: got none, expected a run that kept some (rollouts=last or all), or episodes=N for fresh ones\n',
@@ -525,7 +525,7 @@ describe('bad input ends with exit code 1, says what came and what was expected,
   ])('%s', async (_, words, message) => {
     await writeFile(join(here, 'present'), 'kept')
     const before = await contents(finished)
-    const { code, stdout, stderr } = await colonnade(
+    const { code, stdout, stderr } = await inProcess(
       words.map((word) => word.replace('RUN', finished)),
       here,
     )
@@ -545,7 +545,7 @@ describe('bad input ends with exit code 1, says what came and what was expected,
   })
 
   test.runIf(process.platform === 'linux')('a folder that the system will not make', async () => {
-    const { code, stdout, stderr } = await colonnade([...train, 'out=/proc/colonnade/run'])
+    const { code, stdout, stderr } = await inProcess([...train, 'out=/proc/colonnade/run'])
     expect({ code, stdout }).toEqual({ code: 1, stdout: '' })
     expect(stderr).toMatch(/\/proc\/colonnade\/run\S*: got a folder that cannot be made \(ENOENT.+, expected a place/)
   })
@@ -597,8 +597,8 @@ describe('a disk', () => {
     expect(saved.length).toBeGreaterThan(1)
     for (const update of saved) expect((await readCheckpoint(run, update)).manifest.update).toBe(update)
     expect((await readdir(join(run, 'checkpoints'))).filter((name) => name.endsWith('.tmp'))).toEqual([])
-    expect((await colonnade(['resume', 'after'], here)).code).toBe(0)
-    expect((await colonnade(['train', 'CartPole-v1', 'out=whole', ...words.split(' ')], here)).code).toBe(0)
+    expect((await inProcess(['resume', 'after'], here)).code).toBe(0)
+    expect((await inProcess(['train', 'CartPole-v1', 'out=whole', ...words.split(' ')], here)).code).toBe(0)
     expect(await fingerprint(run)).toEqual(await fingerprint(join(here, 'whole')))
   })
 
@@ -615,7 +615,7 @@ describe('a disk', () => {
       expect(name).toMatch(/^\d{8}\.arrow$/)
       expect((await readArrow(join(run, 'rollouts', name))).numRows).toBe(256)
     }
-    expect((await colonnade(['resume', 'after'], here)).code).toBe(0)
+    expect((await inProcess(['resume', 'after'], here)).code).toBe(0)
     expect(await readdir(join(run, 'rollouts'))).toHaveLength(32)
     expect(await untimedMetrics(run)).toHaveLength(32)
   })
@@ -642,7 +642,7 @@ describe('a training that is stopped', () => {
   let whole: Awaited<ReturnType<typeof fingerprint>>
   beforeAll(async () => {
     const folder = await temporaryFolder()
-    expect((await colonnade(['train', 'CartPole-v1', 'out=run', ...LONG], folder)).code).toBe(0)
+    expect((await inProcess(['train', 'CartPole-v1', 'out=run', ...LONG], folder)).code).toBe(0)
     whole = await fingerprint(join(folder, 'run'))
     expect(whole.metrics.map(({ update }) => update)).toEqual(Array.from({ length: 512 }, (_, i) => i + 1))
   })
@@ -667,7 +667,7 @@ describe('a training that is stopped', () => {
       expect((await untimedMetrics(join(here, 'run'))).length).toBe(summary.updates)
       expect(summary.updates).toBeLessThan(512)
 
-      const resumed = await colonnade(['resume', 'run'], here)
+      const resumed = await inProcess(['resume', 'run'], here)
       expect(resumed.code).toBe(0)
       expect(resumed.stderr).toContain(`from step ${summary.totalSteps.toLocaleString('en-US')}`)
       expect(await readJson(here, 'run/summary.json')).toMatchObject({ status: 'complete', totalSteps: 32768 })
@@ -691,18 +691,18 @@ describe('a training that is stopped', () => {
     const { code, stdout } = await training.ended
     expect({ code, stdout }).toEqual({ code: 0, stdout: expect.stringMatching(/^interrupted: /) })
     expect((await uninterrupted).code).toBe(0)
-    expect((await colonnade(['resume', 'run'], here)).code).toBe(0)
+    expect((await inProcess(['resume', 'run'], here)).code).toBe(0)
     expect(await fingerprint(join(here, 'run'))).toEqual(await fingerprint(join(here, 'whole')))
 
-    const evaluated = await colonnade(['evaluate', 'run', 'episodes=10', '--json'], here)
+    const evaluated = await inProcess(['evaluate', 'run', 'episodes=10', '--json'], here)
     expect(JSON.parse(evaluated.stdout)).toMatchObject({ environment: 'Breakout-MinAtar', update: 64, episodes: 10 })
-    const exported = await colonnade(['export', 'run', 'out=episodes.arrow', 'episodes=3'], here)
+    const exported = await inProcess(['export', 'run', 'out=episodes.arrow', 'episodes=3'], here)
     expect(exported.code).toBe(0)
     expect((await readArrow(join(here, 'episodes.arrow'))).numRows).toBeGreaterThan(10)
-    await colonnade(['export', 'run', 'out=weights.safetensors', 'format=safetensors'], here)
+    await inProcess(['export', 'run', 'out=weights.safetensors', 'format=safetensors'], here)
     const begun = await colonnade([...words, 'out=again', 'weights=weights.safetensors'], here)
     expect(begun.code).toBe(0)
-    const refused = await colonnade(['export', 'run', 'out=policy.onnx', 'format=onnx'], here)
+    const refused = await inProcess(['export', 'run', 'out=policy.onnx', 'format=onnx'], here)
     expect(refused).toMatchObject({ code: 1, stderr: expect.stringContaining('got a network that cannot be exported') })
   })
 
@@ -714,7 +714,7 @@ describe('a training that is stopped', () => {
     training.process.kill('SIGTERM')
     training.process.kill('SIGCONT')
     expect((await training.ended).code).toBe(130)
-    expect((await colonnade(['resume', 'run'], here)).code).toBe(0)
+    expect((await inProcess(['resume', 'run'], here)).code).toBe(0)
   })
 
   test('by kill -9 at random moments, again and again, equals the uninterrupted one in the end', async () => {
@@ -744,7 +744,7 @@ describe('resume', () => {
 
   test('of a complete run finishes cleanly, and changes neither rollouts nor checkpoints nor metrics', async () => {
     const before = await contents(join(here, 'run'))
-    const { code, stdout } = await colonnade(['resume', 'run'], here)
+    const { code, stdout } = await inProcess(['resume', 'run'], here)
     expect(code).toBe(0)
     expect(stdout).toContain('complete: 2,048 steps')
     expect(await contents(join(here, 'run'))).toEqual(before)
@@ -754,7 +754,7 @@ describe('resume', () => {
     const path = join(here, 'run/checkpoints/00000008/manifest.json')
     const manifest = await readJson(path)
     await editManifest(path, (whole) => ({ ...whole, kernels: 'other' }))
-    const { code, stderr } = await colonnade(['resume', 'run', '--quiet'], here)
+    const { code, stderr } = await inProcess(['resume', 'run', '--quiet'], here)
     expect({ code, stderr }).toEqual({
       code: 0,
       stderr: `colonnade: warning: kernels was other and is ${manifest.kernels}: the run goes on, but not with the same bits\n`,
@@ -765,7 +765,7 @@ describe('resume', () => {
     const path = join(here, 'run/checkpoints/00000008/columns.safetensors')
     await writeFile(path, (await readFile(path)).subarray(8))
     const before = await contents(here)
-    const { code, stdout, stderr } = await colonnade(['resume', 'run'], here)
+    const { code, stdout, stderr } = await inProcess(['resume', 'run'], here)
     expect({ code, stdout }).toEqual({ code: 1, stdout: '' })
     expect(stderr).toMatch(
       /^colonnade: checkpoint run\/checkpoints\/00000008: got columns\.safetensors with SHA-256 .+corrupt\n$/,
@@ -776,10 +776,25 @@ describe('resume', () => {
   test('of a run that was moved goes by where it is now', async () => {
     await rename(join(here, 'run'), join(here, 'moved'))
     await rm(join(here, 'moved/summary.json'))
-    const { code, stdout } = await colonnade(['resume', 'moved', '--json'], here)
+    const { code, stdout } = await inProcess(['resume', 'moved', '--json'], here)
     expect(code).toBe(0)
     expect(JSON.parse(stdout)).toMatchObject({ folder: 'moved', files: { config: 'moved/config.json' } })
   })
+})
+
+test.each<[string, string[], number]>([
+  ['help', ['--help'], 0],
+  ['a command', ['evaluate', 'RUN', 'episodes=2', '--json'], 0],
+  ['a file', ['export', 'RUN', 'out=a.arrow', 'episodes=2'], 0],
+  ['a word that is unknown', ['trian', 'CartPole-v1'], 1],
+  ['an option that is unknown', ['environments', '--jsn'], 1],
+  ['a folder that is not there', ['resume', 'nowhere'], 1],
+  ['a value that is wrong', ['train', 'CartPole-v1', 'numLanes=0'], 1],
+])('a process of its own prints and ends as a call in this one does: %s', async (_, words, code) => {
+  const given = words.map((word) => word.replace('RUN', finished))
+  const process = await colonnade(given, here)
+  expect(process.code).toBe(code)
+  expect(await inProcess(given, here)).toEqual(process)
 })
 
 test('the command that package.json names can be run by itself', async () => {

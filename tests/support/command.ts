@@ -1,6 +1,8 @@
 import { type ChildProcess, type SpawnOptions, spawn } from 'node:child_process'
 import { existsSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
+import { format } from 'node:util'
+import { vi } from 'vitest'
 
 /** The built command line: what `bin` names. */
 export const MAIN = fileURLToPath(new URL('../../dist/src/cli/main.js', import.meta.url))
@@ -75,6 +77,49 @@ export function colonnade(
   environment: Readonly<Record<string, string>> = {},
 ): Promise<Ended> {
   return start(process.execPath, [MAIN, ...words], { cwd, env: { ...process.env, ...environment } }).ended
+}
+
+let turn: Promise<unknown> = Promise.resolve()
+
+/**
+ * Runs a command as `colonnade` does, but in this process: for what needs no process of its own. One at a time, since they
+ * share the working directory, the exit code and what is printed.
+ */
+export function inProcess(words: readonly string[], cwd = process.cwd()): Promise<Ended> {
+  const ended = turn.then(() => runHere(words, cwd))
+  turn = ended.catch(() => undefined)
+  return ended
+}
+
+async function runHere(words: readonly string[], cwd: string): Promise<Ended> {
+  const { runCommand } = await import('../../src/cli/command.ts')
+  const text = { stdout: '', stderr: '' }
+  const print = (name: keyof typeof text) => (what: string | Uint8Array) => {
+    text[name] += typeof what === 'string' ? what : Buffer.from(what).toString()
+    return true
+  }
+  const line =
+    (name: keyof typeof text) =>
+    (first?: unknown, ...more: unknown[]) => {
+      text[name] += `${format(first, ...more)}\n`
+    }
+  const printed = [
+    vi.spyOn(process.stdout, 'write').mockImplementation(print('stdout')),
+    vi.spyOn(process.stderr, 'write').mockImplementation(print('stderr')),
+    ...(['log', 'info'] as const).map((name) => vi.spyOn(console, name).mockImplementation(line('stdout'))),
+    ...(['error', 'warn'] as const).map((name) => vi.spyOn(console, name).mockImplementation(line('stderr'))),
+  ]
+  const [before, exitCode] = [process.cwd(), process.exitCode]
+  process.exitCode = undefined
+  process.chdir(cwd)
+  try {
+    await runCommand(words)
+    return { code: Number(process.exitCode ?? 0), ...text }
+  } finally {
+    process.chdir(before)
+    process.exitCode = exitCode
+    for (const spy of printed) spy.mockRestore()
+  }
 }
 
 /** Says on the terminal what could not be tested here, and why; vitest's own skip is silent. */
