@@ -1,10 +1,13 @@
 /** The public names of Colonnade, and nothing else. */
-export type {
-  AlgorithmDefinition,
-  Learner,
-  LearnerContext,
-  LearnerMetrics,
-  LearnerShape,
+export {
+  type AlgorithmDefinition,
+  type AlgorithmFactory,
+  type AlgorithmModel,
+  defineAlgorithm,
+  type Learner,
+  type LearnerContext,
+  type LearnerMetrics,
+  type LearnerShape,
 } from './algorithms/algorithm.ts'
 export { corrections, type LossId, type Preset } from './algorithms/loss-presets.ts'
 export {
@@ -16,6 +19,7 @@ export {
 } from './algorithms/losses.ts'
 export { cispo, dapo, grpo, gspo, type NamedLoss, rloo, sapo } from './algorithms/named-losses.ts'
 export { ppo } from './algorithms/ppo.ts'
+export { algorithmFactory, algorithms } from './algorithms/registry.ts'
 export { type RlDefinition, rl } from './algorithms/rl.ts'
 export { type SftDefinition, sft } from './algorithms/sft.ts'
 export type { Autoreset, Cohort, CohortOptions } from './cohort.ts'
@@ -298,6 +302,7 @@ export { type EvaluateOptions, type Evaluation, evaluate, recordEpisodes } from 
 export type { CohortMetrics, UpdateMetrics } from './training/metrics.ts'
 export {
   configureRun,
+  findAlgorithm,
   findEnvironment,
   findPolicy,
   listRollouts,
@@ -306,6 +311,7 @@ export {
   type Run,
   type RunDefinition,
   type RunListeners,
+  type RunParts,
   type RunSettings,
   type RunSummary,
   resumeRun,

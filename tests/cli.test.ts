@@ -56,7 +56,7 @@ describe('train', () => {
     expect(version).toBe(VERSION)
     const given = { seed: 4, rollouts: 'all', totalSteps: 2048, numLanes: 8 }
     const run = [...runKeys(environmentFactory('CartPole-v1'))].filter(
-      ([key]) => !key.includes('.') && key !== 'policy',
+      ([key]) => !key.includes('.') && key !== 'policy' && key !== 'algorithm',
     )
     expect(settings).toEqual({ ...Object.fromEntries(run.map(([key, setting]) => [key, setting.default])), ...given })
     expect(environment).toEqual({ id: 'CartPole-v1', parameters: { maxEpisodeSteps: 500 } })
@@ -226,6 +226,31 @@ describe('train', () => {
     expect((await colonnade(['resume', 'run', `trust=${module}`], here)).code).toBe(0)
     const { stdout } = await colonnade(['evaluate', 'run', 'episodes=3', `trust=${module}`, '--json'], here)
     expect(JSON.parse(stdout)).toMatchObject({ environment: 'LineWorld-v0', episodes: 3 })
+  })
+
+  test('trains by the algorithm that a module exports, in threads, and resumes and evaluates it', async () => {
+    const module = fileURLToPath(new URL('./support/steady-ppo.mjs', import.meta.url))
+    const sizes = ['numLanes=64', 'mlp.hidden=8', 'steady-ppo.steps=8', 'steady-ppo.rate=0.01']
+    const words = ['train', 'CartPole-v1', `algorithm=${module}`, ...sizes]
+    expect((await colonnade([...words, 'totalSteps=2048', 'threads=1', 'out=run'], here)).code).toBe(0)
+    expect((await colonnade([...words, 'totalSteps=2048', 'threads=2', 'out=shared'], here)).code).toBe(0)
+    expect((await colonnade([...words, 'totalSteps=1024', 'out=short'], here)).code).toBe(0)
+    const config = await readJson(here, 'run/config.json')
+    expect(config.algorithm).toMatchObject({ id: 'steady-ppo', parameters: { rate: 0.01, steps: 8 } })
+    expect(await readJson(here, 'run/summary.json')).toMatchObject({ algorithm: 'steady-ppo', updates: 4 })
+    const refused = await colonnade(['resume', 'short'], here)
+    expect([refused.code, refused.stderr]).toEqual([1, expect.stringContaining(`trust=${module}`)])
+    const resumed = await colonnade(['resume', 'short', 'totalSteps=2048', `trust=${module}`], here)
+    expect(resumed.code).toBe(0)
+    const weights = await Promise.all(
+      ['run', 'shared', 'short'].map((run) => readFile(join(here, run, 'checkpoints/00000004/columns.safetensors'))),
+    )
+    expect(weights[1]).toEqual(weights[0])
+    expect(weights[2]).toEqual(weights[0])
+    const { stdout } = await colonnade(['evaluate', 'run', 'episodes=3', `trust=${module}`, '--json'], here)
+    expect(JSON.parse(stdout)).toMatchObject({ environment: 'CartPole-v1', episodes: 3 })
+    const help = await colonnade([...words, '--help'], here)
+    expect(help.stdout).toContain('  steady-ppo.rate=0.001 ')
   })
 })
 
@@ -462,6 +487,7 @@ describe('bad input ends with exit code 1, says what came and what was expected,
     ['a command that is a name of JavaScript', ['constructor'], /command: got "constructor", expected one of/],
     ['an unknown environment', ['train', 'CartPol-v1'], /environment: got "CartPol-v1", .+mean "CartPole-v1"\?/],
     ['an unknown key', [...train, 'numLane=4'], /key: got "numLane", expected one of .+mean "numLanes"\?/],
+    ['an unknown algorithm', [...train, 'algorithm=ppp'], /algorithm: got "ppp", expected one of ppo.+mean "ppo"\?/],
     ['an unknown key of the algorithm', [...train, 'ppo.gama=1'], /key: got "ppo\.gama", .+mean "ppo\.gamma"\?/],
     ['a key that is a name of JavaScript', [...train, 'constructor=1'], /key: got "constructor", expected one of/],
     ['an unknown key of evaluate', ['evaluate', 'RUN', 'episode=3'], /key: got "episode", .+mean "episodes"\?/],

@@ -6,22 +6,58 @@
 import type { Clock } from '../clock.ts'
 import type { Columns, Plan } from '../components/column.ts'
 import type { RolloutColumns } from '../components/rollout.ts'
-import type { DefinitionRecord } from '../definition.ts'
+import { type DefinitionRecord, defineFactory, type Factory } from '../definition.ts'
+import { InputError, show } from '../errors.ts'
 import type { Kernels } from '../kernels/bind.ts'
 import type { Policy, PolicyModel } from '../policies/policy.ts'
 import type { Random } from '../random.ts'
+import type { Settings, SettingValues } from '../settings.ts'
 import type { Space } from '../space.ts'
 
-/** An algorithm with its settings: what `createTrainer` takes. */
-export interface AlgorithmDefinition extends DefinitionRecord {
+/** What the maker of an algorithm returns. */
+export interface AlgorithmModel {
   /** Steps of each lane between two updates. */
   readonly numSteps: number
-  /** Discount factor, which the rollout table records. */
-  readonly gamma: number
+  /** Discount factor, which the rollout table records; null where the algorithm has none. */
+  readonly gamma: number | null
+  /**
+   * Parts of a rollout of which an update learns one after another. A run that chooses its threads itself takes no more than
+   * such a part has blocks of rows. Default 1.
+   */
+  readonly numMinibatches?: number
   /** The columns a learner needs. Throws InputError where the settings do not fit the cohort. */
   plan(shape: LearnerShape): Plan
   /** A learner over those columns. */
   bind(context: LearnerContext): Learner
+}
+
+/** An algorithm with its settings: what `createTrainer` takes. */
+export interface AlgorithmDefinition extends DefinitionRecord, AlgorithmModel {}
+
+/** Makes an algorithm from its settings, like `ppo`; `id` and `settings` say which. */
+export type AlgorithmFactory<S extends Settings = Settings> = Factory<S, AlgorithmDefinition>
+
+/**
+ * Defines an algorithm. With `module: import.meta.url`, exported under any name, it can be made again by its id in another
+ * thread or when a run is resumed, and `algorithm=` takes the module's path.
+ *
+ * @throws InputError where the steps or the minibatches are no counts, when the algorithm is made.
+ */
+export function defineAlgorithm<S extends Settings>(options: {
+  id: string
+  module?: string
+  settings: S
+  make(parameters: SettingValues<S>): AlgorithmModel
+}): AlgorithmFactory<S> {
+  return defineFactory('algorithm', options, (parameters) => {
+    const { numSteps, numMinibatches = 1, gamma, plan, bind } = options.make(parameters)
+    for (const [name, count] of Object.entries({ numSteps, numMinibatches })) {
+      if (!(Number.isSafeInteger(count) && count >= 1)) {
+        throw new InputError(`${options.id} ${name}`, show(count), 'a whole number ≥ 1')
+      }
+    }
+    return { numSteps, numMinibatches, gamma, plan, bind }
+  })
 }
 
 /** What a learner's columns depend on. */

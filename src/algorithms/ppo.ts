@@ -1,12 +1,17 @@
 import { Work } from '../clock.ts'
 import { type Columns, column, type Plan } from '../components/column.ts'
-import { defineFactory } from '../definition.ts'
 import { InputError } from '../errors.ts'
 import { NUM_SLOTS, PpoSum } from '../kernels/bind.ts'
 import type { Derivatives, Evaluated, ParameterViews, Rows } from '../policies/policy.ts'
 import { choice, number, optionalNumber, type SettingValues, toggle, whole } from '../settings.ts'
 import { spaceType, spaceWidth } from '../space.ts'
-import type { AlgorithmDefinition, Learner, LearnerContext, LearnerMetrics, LearnerShape } from './algorithm.ts'
+import {
+  defineAlgorithm,
+  type Learner,
+  type LearnerContext,
+  type LearnerMetrics,
+  type LearnerShape,
+} from './algorithm.ts'
 import { type Cut, cutOf, cutPlan, listBlock, listLearned, listUnits } from './minibatch.ts'
 import { checkOptimizer, optimizerPlan, optimizerSettings, optimizerStep, startOptimizer } from './optimizer.ts'
 import { scheduleFactor, schedules } from './schedule.ts'
@@ -48,15 +53,21 @@ type PpoSettings = SettingValues<typeof settings>
  *
  * @example ppo({ numSteps: 128, gamma: 0.99, gaeLambda: 0.95, clipCoef: 0.2 })
  */
-export const ppo = defineFactory('algorithm', { id: 'ppo', module: import.meta.url, settings }, (parameters) => {
-  checkOptimizer('ppo', parameters)
-  return {
-    numSteps: parameters.numSteps,
-    gamma: parameters.gamma,
-    plan: (shape: LearnerShape): Plan => ppoPlan(parameters, shape),
-    bind: (context: LearnerContext): Learner => new Ppo(parameters, context),
-  }
-}) satisfies (...parameters: never[]) => AlgorithmDefinition
+export const ppo = defineAlgorithm({
+  id: 'ppo',
+  module: import.meta.url,
+  settings,
+  make(parameters) {
+    checkOptimizer('ppo', parameters)
+    return {
+      numSteps: parameters.numSteps,
+      gamma: parameters.gamma,
+      numMinibatches: parameters.numMinibatches,
+      plan: (shape: LearnerShape): Plan => ppoPlan(parameters, shape),
+      bind: (context: LearnerContext): Learner => new Ppo(parameters, context),
+    }
+  },
+})
 
 function ppoPlan(settings: PpoSettings, shape: LearnerShape) {
   const { numLanes, model, observationSpace, actionSpace, actionMaskWidth, threads } = shape

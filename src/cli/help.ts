@@ -1,4 +1,5 @@
 import {
+  findAlgorithm,
   findEnvironment,
   findPolicy,
   findTextEnvironment,
@@ -28,7 +29,7 @@ export async function help([environment = 'CartPole-v1', ...words]: readonly str
   colonnade doctor [device]                                say what this machine can run, and how fast
   colonnade validate [folder|task]                         check a language model's log-probabilities (exit code 0, 1 or 2)
   colonnade trust <module> …                               let runs name a module that lies elsewhere, as it is now
-  colonnade train <environment> [policy=…] --help          the keys as that environment and policy have them
+  colonnade train <environment> [policy=…] [algorithm=…] --help   the keys as that environment, policy and algorithm have them
 
   --json     print one JSON document last, and nothing else on standard output
   --quiet    print no progress
@@ -61,8 +62,12 @@ async function keysOf(environment: string, words: readonly string[]): Promise<Re
     const given = words.filter((word) => word.includes('=')).map((word) => word.split('=', 2) as [string, string])
     return textRunKeys(await findTextEnvironment(environment), Object.fromEntries(given))
   }
-  const policy = words.find((word) => word.startsWith('policy='))?.slice('policy='.length)
-  return runKeys(await findEnvironment(environment), policy === undefined ? undefined : await findPolicy(policy))
+  const named = (key: string) => words.find((word) => word.startsWith(`${key}=`))?.slice(key.length + 1)
+  const [policy, algorithm] = [named('policy'), named('algorithm')]
+  return runKeys(await findEnvironment(environment), {
+    policy: policy === undefined ? undefined : await findPolicy(policy),
+    algorithm: algorithm === undefined ? undefined : await findAlgorithm(algorithm),
+  })
 }
 
 function table(keys: ReadonlyMap<string, Setting>): string {

@@ -5,13 +5,22 @@
 import type { DefinitionRecord } from '../definition.ts'
 import type { SettingValue } from '../settings.ts'
 
-/** What is known to work for an environment with one policy. */
+/** What is known to work for an environment with one policy and one algorithm. */
 export interface Preset {
-  readonly run: Readonly<Record<string, SettingValue>>
-  readonly ppo: Readonly<Record<string, SettingValue>>
-  readonly policy: { readonly id: string; readonly parameters: Readonly<Record<string, SettingValue>> }
+  readonly run: Tuned
+  readonly algorithm: TunedPart
+  readonly policy: TunedPart
   /** How often it was seen to get there, where that was not always: a run says so at its end. */
   readonly reached?: Reached
+}
+
+/** Settings that differ from their defaults. */
+type Tuned = Readonly<Record<string, SettingValue>>
+
+/** A policy or an algorithm with such settings. */
+interface TunedPart {
+  readonly id: string
+  readonly parameters: Tuned
 }
 
 /** Of so many seeds, those whose policy reached a mean return over fresh episodes (`docs/bench.md`). */
@@ -26,21 +35,34 @@ const presets: Readonly<Record<string, readonly Preset[]>> = {
   'CartPole-v1': [
     {
       run: { numLanes: 16, totalSteps: 100_000 },
-      ppo: { numSteps: 64, numMinibatches: 16, updateEpochs: 3, learningRate: 2e-3, gamma: 0.98, gaeLambda: 0.95 },
+      algorithm: {
+        id: 'ppo',
+        parameters: {
+          numSteps: 64,
+          numMinibatches: 16,
+          updateEpochs: 3,
+          learningRate: 2e-3,
+          gamma: 0.98,
+          gaeLambda: 0.95,
+        },
+      },
       policy: { id: 'mlp', parameters: {} },
     },
   ],
   'Pendulum-v1': [
     {
       run: { numLanes: 64, totalSteps: 204_800 },
-      ppo: {
-        numSteps: 128,
-        numMinibatches: 64,
-        updateEpochs: 2,
-        learningRate: 1.5e-3, // With 3e-3 one seed in twelve never swings it up.
-        gamma: 0.95,
-        gaeLambda: 0.95,
-        valueCoef: 0.05, // Returns are in the hundreds: with more, gradients are clipped for the critic's sake.
+      algorithm: {
+        id: 'ppo',
+        parameters: {
+          numSteps: 128,
+          numMinibatches: 64,
+          updateEpochs: 2,
+          learningRate: 1.5e-3, // With 3e-3 one seed in twelve never swings it up.
+          gamma: 0.95,
+          gaeLambda: 0.95,
+          valueCoef: 0.05, // Returns are in the hundreds: with more, gradients are clipped for the critic's sake.
+        },
       },
       policy: { id: 'mlp', parameters: { activation: 'relu' } },
     },
@@ -48,7 +70,17 @@ const presets: Readonly<Record<string, readonly Preset[]>> = {
   'CartPole-P-v1': [
     {
       run: { numLanes: 32, totalSteps: 300_000 },
-      ppo: { numSteps: 128, numMinibatches: 16, updateEpochs: 3, learningRate: 4e-3, gamma: 0.98, gaeLambda: 0.95 },
+      algorithm: {
+        id: 'ppo',
+        parameters: {
+          numSteps: 128,
+          numMinibatches: 16,
+          updateEpochs: 3,
+          learningRate: 4e-3,
+          gamma: 0.98,
+          gaeLambda: 0.95,
+        },
+      },
       policy: {
         id: 'recurrent',
         // With a shared trunk, 300,000 steps reach 25 to 126.
@@ -61,26 +93,35 @@ const presets: Readonly<Record<string, readonly Preset[]>> = {
   'Recall-v0': [
     {
       run: { numLanes: 64, totalSteps: 60_000 },
-      ppo: { numSteps: 24, numMinibatches: 8, updateEpochs: 4, learningRate: 4e-3 },
+      algorithm: {
+        id: 'ppo',
+        parameters: { numSteps: 24, numMinibatches: 8, updateEpochs: 4, learningRate: 4e-3 },
+      },
       policy: { id: 'recurrent', parameters: { units: 32, hidden: [32], sequenceLength: 24, sharedTrunk: true } },
     },
   ],
   'Breakout-MinAtar': [
     {
       run: { numLanes: 64, totalSteps: 1_000_000 },
-      ppo: { numSteps: 32, numMinibatches: 8, updateEpochs: 4, learningRate: 5e-3, entropyCoef: 0.01 },
+      algorithm: {
+        id: 'ppo',
+        parameters: { numSteps: 32, numMinibatches: 8, updateEpochs: 4, learningRate: 5e-3, entropyCoef: 0.01 },
+      },
       policy: { id: 'mlp', parameters: { activation: 'relu' } },
     },
     {
       run: { numLanes: 64, totalSteps: 1_000_000 },
-      ppo: {
-        numSteps: 32,
-        numMinibatches: 8,
-        updateEpochs: 3,
-        learningRate: 6e-3, // With 2e-3 it stays at 6, as the perceptron does.
-        clipCoef: 0.1,
-        gamma: 0.98,
-        entropyCoef: 0.01,
+      algorithm: {
+        id: 'ppo',
+        parameters: {
+          numSteps: 32,
+          numMinibatches: 8,
+          updateEpochs: 3,
+          learningRate: 6e-3, // With 2e-3 it stays at 6, as the perceptron does.
+          clipCoef: 0.1,
+          gamma: 0.98,
+          entropyCoef: 0.01,
+        },
       },
       policy: { id: 'convolutional', parameters: { filters: [16], hidden: [64] } },
       reached: { episodeReturn: 15.2, reached: 2, seeds: 3 },
@@ -89,12 +130,32 @@ const presets: Readonly<Record<string, readonly Preset[]>> = {
   'TicTacToe-v0': [
     {
       run: { numLanes: 64, totalSteps: 500_000 },
-      ppo: { numSteps: 32, numMinibatches: 8, updateEpochs: 4, learningRate: 2e-3, gamma: 1, entropyCoef: 0.02 },
+      algorithm: {
+        id: 'ppo',
+        parameters: {
+          numSteps: 32,
+          numMinibatches: 8,
+          updateEpochs: 4,
+          learningRate: 2e-3,
+          gamma: 1,
+          entropyCoef: 0.02,
+        },
+      },
       policy: { id: 'mlp', parameters: { activation: 'relu' } },
     },
     {
       run: { numLanes: 64, totalSteps: 500_000 },
-      ppo: { numSteps: 32, numMinibatches: 8, updateEpochs: 4, learningRate: 3e-3, gamma: 1, entropyCoef: 0.02 },
+      algorithm: {
+        id: 'ppo',
+        parameters: {
+          numSteps: 32,
+          numMinibatches: 8,
+          updateEpochs: 4,
+          learningRate: 3e-3,
+          gamma: 1,
+          entropyCoef: 0.02,
+        },
+      },
       policy: {
         id: 'recurrent',
         parameters: { hidden: [64], activation: 'relu', sequenceLength: 8, sharedTrunk: true },
@@ -103,28 +164,32 @@ const presets: Readonly<Record<string, readonly Preset[]>> = {
   ],
 }
 
-const untuned: Preset = { run: {}, ppo: {}, policy: { id: 'mlp', parameters: {} } }
-
-/** What is known to work for an environment, with the named policy or the best one; nothing, where nothing is known. */
-export function presetOf(environment: string, policy?: string): Preset {
+/** What is known to work for an environment, with the named policy and algorithm or the best ones; nothing, where nothing is known. */
+export function presetOf(environment: string, named: { policy?: string; algorithm?: string } = {}): Preset {
   const known = Object.hasOwn(presets, environment) ? presets[environment]! : []
-  if (policy === undefined) return known[0] ?? untuned
-  const preset = known.find(({ policy: { id } }) => id === policy)
-  return preset ?? { ...untuned, policy: { id: policy, parameters: {} } }
+  const isNamed = (part: 'policy' | 'algorithm', preset: Preset) => (named[part] ?? preset[part].id) === preset[part].id
+  const { policy = 'mlp', algorithm = 'ppo' } = named
+  return (
+    known.find((preset) => isNamed('policy', preset) && isNamed('algorithm', preset)) ?? {
+      run: {},
+      algorithm: { id: algorithm, parameters: {} },
+      policy: { id: policy, parameters: {} },
+    }
+  )
 }
 
 /** What a run differs in from its preset decides how often it succeeds: of a run that follows it, how often that was. */
 export function reachedByPreset(
   environment: DefinitionRecord,
   policy: DefinitionRecord,
-  { algorithm, settings }: { algorithm: DefinitionRecord; settings: Readonly<Record<string, SettingValue>> },
+  { algorithm, settings }: { algorithm: DefinitionRecord; settings: Tuned },
 ): Reached | null {
-  const preset = presetOf(environment.id, policy.id)
-  const isSame = (tuned: Preset['run'], given: Readonly<Record<string, unknown>>): boolean =>
+  const preset = presetOf(environment.id, { policy: policy.id, algorithm: algorithm.id })
+  const isSame = (tuned: Tuned, given: Readonly<Record<string, unknown>>): boolean =>
     Object.entries(tuned).every(([key, value]) => JSON.stringify(given[key]) === JSON.stringify(value))
   const follows =
     isSame(preset.run, settings) &&
-    isSame(preset.ppo, algorithm.parameters) &&
+    isSame(preset.algorithm.parameters, algorithm.parameters) &&
     isSame(preset.policy.parameters, policy.parameters)
   return follows ? (preset.reached ?? null) : null
 }

@@ -5,8 +5,8 @@
 import { availableParallelism } from 'node:os'
 import { join } from 'node:path'
 import { pathToFileURL } from 'node:url'
-import type { AlgorithmDefinition } from '../algorithms/algorithm.ts'
-import { ppo } from '../algorithms/ppo.ts'
+import type { AlgorithmDefinition, AlgorithmFactory } from '../algorithms/algorithm.ts'
+import { algorithmFactory, algorithms } from '../algorithms/registry.ts'
 import { type DefinitionRecord, findFactory, recordOf, revive } from '../definition.ts'
 import type { EnvironmentDefinition, EnvironmentFactory } from '../environments/environment.ts'
 import { environmentFactory, environments } from '../environments/registry.ts'
@@ -119,13 +119,24 @@ export interface RunSummary {
   readonly files: Readonly<Record<string, string>>
 }
 
+/** The keys that say which policy and which algorithm; their own keys hang on these. */
+const [POLICY, ALGORITHM] = ['policy', 'algorithm']
+
+/** Which policy and which algorithm a run has; the environment's usual ones where none is given. */
+export interface RunParts {
+  readonly policy?: PolicyFactory
+  readonly algorithm?: AlgorithmFactory
+}
+
 /**
  * Every key that a run of this environment takes, with its default: `seed`, `policy`, `ppo.gamma`, `mlp.hidden`,
- * `environment.…`. Those of the policy are of the given one, or of the environment's usual one.
+ * `environment.…`. Those of the policy and of the algorithm are of the given ones, or of the environment's usual ones.
+ * @throws InputError where two of the three would have the same keys.
  */
-export function runKeys(factory: EnvironmentFactory, policy?: PolicyFactory): ReadonlyMap<string, Setting> {
-  const preset = presetOf(factory.id, policy?.id)
-  const { id, settings } = policy ?? policyFactory(preset.policy.id)
+export function runKeys(factory: EnvironmentFactory, parts: RunParts = {}): ReadonlyMap<string, Setting> {
+  const preset = presetOf(factory.id, { policy: parts.policy?.id, algorithm: parts.algorithm?.id })
+  const policy = parts.policy ?? policyFactory(preset.policy.id)
+  const algorithm = parts.algorithm ?? algorithmFactory(preset.algorithm.id)
   const keys = new Map<string, Setting>()
   const add = (prefix: string, settings: Settings, tuned: Readonly<Record<string, SettingValue>> = {}): void => {
     for (const [key, setting] of Object.entries(settings)) {
@@ -133,29 +144,40 @@ export function runKeys(factory: EnvironmentFactory, policy?: PolicyFactory): Re
     }
   }
   add('', runSettings, preset.run)
-  keys.set(POLICY, text(id, `${policies.map((each) => each.id).join(', ')}, or the path of a module that exports one`))
-  add('ppo.', ppo.settings, preset.ppo)
-  add(`${id}.`, settings, preset.policy.parameters)
+  keys.set(POLICY, partSetting(policy, policies))
+  keys.set(ALGORITHM, partSetting(algorithm, algorithms))
+  if (new Set(['environment', policy.id, algorithm.id]).size < 3) {
+    const got = `${policy.id}, and the algorithm ${algorithm.id}`
+    throw new InputError('policy', got, 'two ids, neither of them environment: what has a key begins with its id')
+  }
+  add(`${algorithm.id}.`, algorithm.settings, preset.algorithm.parameters)
+  add(`${policy.id}.`, policy.settings, preset.policy.parameters)
   add('environment.', factory.settings)
   return keys
 }
 
-/** The key that says which policy; the others' keys hang on it. */
-const POLICY = 'policy'
+function partSetting({ id }: { id: string }, known: readonly { id: string }[]): Setting {
+  return text(id, `${known.map((each) => each.id).join(', ')}, or the path of a module that exports one`)
+}
 
 /**
  * A run's definition from an environment's id (or the path of a module that exports one) and `key=value` texts.
- * @throws InputError for an unknown environment, policy or key, which names the nearest, and for a bad value.
+ * @throws InputError for an unknown environment, policy, algorithm or key, which names the nearest, and for a bad value.
  */
 export async function configureRun(
   environment: string,
-  { [POLICY]: named, ...overrides }: Readonly<Record<string, string>>,
+  { [POLICY]: policyName, [ALGORITHM]: algorithmName, ...overrides }: Readonly<Record<string, string>>,
 ): Promise<RunDefinition> {
   const factory = await findEnvironment(environment)
-  const policy = await findPolicy(named ?? presetOf(factory.id).policy.id)
-  const keys = runKeys(factory, policy)
+  const parts = {
+    policy: policyName === undefined ? undefined : await findPolicy(policyName),
+    algorithm: algorithmName === undefined ? undefined : await findAlgorithm(algorithmName),
+  }
+  const keys = runKeys(factory, parts)
+  const policy = parts.policy ?? policyFactory(keys.get(POLICY)!.default as string)
+  const algorithm = parts.algorithm ?? algorithmFactory(keys.get(ALGORITHM)!.default as string)
   const values: Record<string, SettingValue> = {}
-  for (const [key, setting] of keys) if (key !== POLICY) values[key] = setting.default
+  for (const [key, setting] of keys) if (key !== POLICY && key !== ALGORITHM) values[key] = setting.default
   for (const [key, text] of Object.entries(overrides)) {
     const setting = keys.get(key)
     if (setting === undefined) throw unknownWord('key', key, [...keys.keys()])
@@ -170,7 +192,7 @@ export async function configureRun(
   return {
     environment: factory(part('environment.') as never),
     policy: policy(part(`${policy.id}.`) as never),
-    algorithm: ppo(part('ppo.') as never),
+    algorithm: algorithm(part(`${algorithm.id}.`) as never),
     settings: resolveSettings('run', runSettings, part('') as never),
   }
 }
@@ -182,6 +204,15 @@ export async function configureRun(
 export async function findPolicy(name: string): Promise<PolicyFactory> {
   if (/\.(mjs|js|ts)$/.test(name)) return findFactory<PolicyFactory>('policy', pathToFileURL(name).href, 'caller')
   return policyFactory(name)
+}
+
+/**
+ * The factory of a built-in algorithm by its id, or of one's own by the path of the module that exports it.
+ * @throws InputError that names the nearest id, or says what is wrong with the module.
+ */
+export async function findAlgorithm(name: string): Promise<AlgorithmFactory> {
+  if (/\.(mjs|js|ts)$/.test(name)) return findFactory<AlgorithmFactory>('algorithm', pathToFileURL(name).href, 'caller')
+  return algorithmFactory(name)
 }
 
 /**
@@ -410,8 +441,8 @@ export async function resumeRun(
  * The definition of the run in a folder. The modules that it names are programs: they are run where they lie under the
  * working directory and outside the folder, where the user has put them into the list of trusted ones, or where
  * `allowModule` says so.
- * @throws InputError if the folder holds no run, or was made with an environment or a policy that cannot be found or may
- * not be run.
+ * @throws InputError if the folder holds no run, or was made with an environment, policy or algorithm that cannot be found
+ * or may not be run.
  */
 export async function openRun(folder: string, trust: ModuleTrust = {}): Promise<RunDefinition> {
   const path = join(folder, 'config.json')
@@ -421,7 +452,6 @@ export async function openRun(folder: string, trust: ModuleTrust = {}): Promise<
       throw new InputError(path, `no ${key}`, 'the config.json of a run')
   }
   const { environment, policy, algorithm, settings } = config
-  if (algorithm.id !== ppo.id) throw unknownWord('algorithm', algorithm.id, [ppo.id])
   const origin = { ...trust, folder }
   return {
     environment: environment.module
@@ -430,7 +460,9 @@ export async function openRun(folder: string, trust: ModuleTrust = {}): Promise<
     policy: policy.module
       ? await revive<PolicyDefinition>('policy', recordFrom(folder, policy), origin)
       : policyFactory(policy.id)(policy.parameters as never),
-    algorithm: ppo(algorithm.parameters as never),
+    algorithm: algorithm.module
+      ? await revive<AlgorithmDefinition>('algorithm', recordFrom(folder, algorithm), origin)
+      : algorithmFactory(algorithm.id)(algorithm.parameters as never),
     settings: resolveSettings('run', runSettings, settings),
   }
 }
@@ -486,8 +518,7 @@ async function drawnTrainer(definition: RunDefinition): Promise<Trainer> {
 function usefulThreads({ environment, policy, algorithm, settings }: RunDefinition): number {
   if ([environment, policy, algorithm].some(({ module }) => module === undefined)) return 1
   if (policy.build(environment.observationSpace, environment.actionSpace).staysInThread) return 1
-  const { numMinibatches } = algorithm.parameters as { numMinibatches: number }
-  const minibatchRows = (algorithm.numSteps * settings.numLanes) / numMinibatches
+  const minibatchRows = (algorithm.numSteps * settings.numLanes) / (algorithm.numMinibatches ?? 1)
   return Math.min(availableParallelism(), Math.max(1, Math.ceil(minibatchRows / BLOCK_ROWS)))
 }
 
@@ -495,7 +526,7 @@ function usefulThreads({ environment, policy, algorithm, settings }: RunDefiniti
 function portable(definition: DefinitionRecord): DefinitionRecord {
   const { id, parameters, module } = recordOf(definition)
   // By module too: somebody's own environment may be called as a built-in one is.
-  const builtIn = [ppo, ...policies, ...environments].some(
+  const builtIn = [...algorithms, ...policies, ...environments].some(
     (factory) => factory.id === id && factory().module === module,
   )
   return { id, parameters, ...(builtIn || module === undefined ? {} : { module }) }

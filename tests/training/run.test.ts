@@ -1,13 +1,16 @@
 import { appendFile, cp, mkdir, readdir, readFile, rm, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
 import { beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import {
   configureRun,
+  defineAlgorithm,
   environmentFactory,
   InputError,
   listRollouts,
   loadPolicy,
   openRun,
+  ppo,
   resumeRun,
   runKeys,
   startRun,
@@ -47,6 +50,7 @@ describe('configureRun', () => {
       const values = {
         ...settings,
         policy: policy.id,
+        algorithm: algorithm.id,
         ...Object.fromEntries(
           Object.entries({ ppo: algorithm, mlp: policy, environment }).flatMap(([prefix, { parameters }]) =>
             Object.entries(parameters).map(([key, value]) => [`${prefix}.${key}`, value]),
@@ -106,6 +110,42 @@ describe('configureRun', () => {
     )
     await expect(configureRun('CartPole-v1', { policy: 'recurent' })).rejects.toThrow(
       'policy: got "recurent", expected one of mlp, dense, convolutional, recurrent (did you mean "recurrent"?)',
+    )
+  })
+
+  test('takes the algorithm that is named, of a module too, with its own keys', async () => {
+    const module = fileURLToPath(new URL('../support/steady-ppo.mjs', import.meta.url))
+    const { algorithm, policy, settings } = await configureRun('Pendulum-v1', {
+      algorithm: module,
+      'steady-ppo.rate': '0.25',
+    })
+    expect(algorithm).toMatchObject({ id: 'steady-ppo', parameters: { rate: 0.25, steps: 16 }, numSteps: 16 })
+    // Nobody knows what works for it there.
+    expect([policy.id, policy.parameters.activation, settings.numLanes]).toEqual(['mlp', 'tanh', 16])
+    await expect(configureRun('CartPole-v1', { algorithm: module, 'ppo.gamma': '0.5' })).rejects.toThrow(
+      /^key: got "ppo\.gamma", expected one of .+steady-ppo\.rate/,
+    )
+    await expect(configureRun('CartPole-v1', { algorithm: 'poo' })).rejects.toThrow(
+      /^algorithm: got "poo", expected one of ppo.* \(did you mean "ppo"\?\)$/,
+    )
+    await expect(configureRun('CartPole-v1', { algorithm: './nowhere.mjs' })).rejects.toThrow(
+      /^algorithm module: got file:.+nowhere\.mjs/,
+    )
+  })
+
+  test('takes the preset of the named policy and algorithm', async () => {
+    const named = await configureRun('CartPole-v1', { algorithm: 'ppo', policy: 'mlp' })
+    const usual = await configureRun('CartPole-v1', {})
+    expect(named.algorithm.parameters).toEqual(usual.algorithm.parameters)
+    expect(usual.algorithm.parameters).toMatchObject({ numSteps: 64, learningRate: 2e-3 })
+    expect((await configureRun('CartPole-v1', { policy: 'dense' })).algorithm.parameters).toEqual(ppo().parameters)
+  })
+
+  test('refuses a policy and an algorithm whose keys would be the same', () => {
+    const settings = {}
+    const namesake = defineAlgorithm({ id: 'mlp', settings, make: () => ppo() })
+    expect(() => runKeys(environmentFactory('CartPole-v1'), { algorithm: namesake as never })).toThrow(
+      'policy: got mlp, and the algorithm mlp, expected two ids, neither of them environment',
     )
   })
 

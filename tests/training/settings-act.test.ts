@@ -182,8 +182,9 @@ describe('every setting of a control run acts', () => {
       stallSeconds: { shownBy: 'tests/cli/stuck.test.ts: stallSeconds=3' },
       onStall: { shownBy: 'tests/cli/stuck.test.ts: onStall=stop' },
       policy: { shownBy: 'tests/training/settings-act.test.ts: of the policy' },
+      algorithm: { shownBy: 'tests/cli.test.ts: trains by the algorithm that a module exports' },
     }
-    const keys = [...runKeys(cartPole, policyFactory('mlp'))].filter(([key]) => !key.includes('.'))
+    const keys = [...runKeys(cartPole, { policy: policyFactory('mlp') })].filter(([key]) => !key.includes('.'))
     expect(await idle(keys, base, table, (texts) => folderOutcome('CartPole-v1', texts))).toEqual([])
   })
 
@@ -196,12 +197,12 @@ describe('every setting of a control run acts', () => {
       'ppo.momentum': { with: { 'ppo.optimizer': 'sgd' } },
       'mlp.logStd': { shownBy: 'tests/training/settings-act.test.ts: of an action that is a box' },
     }
-    const keys = [...runKeys(cartPole, policyFactory('mlp'))].filter(([key]) => /^(ppo|mlp)\./.test(key))
+    const keys = [...runKeys(cartPole, { policy: policyFactory('mlp') })].filter(([key]) => /^(ppo|mlp)\./.test(key))
     expect(await idle(keys, base, table, (texts) => trainerOutcome('CartPole-v1', texts))).toEqual([])
   })
 
   test('of an action that is a box', async () => {
-    const keys = [...runKeys(environments.find(({ id }) => id === 'Pendulum-v1')!, policyFactory('mlp'))]
+    const keys = [...runKeys(environments.find(({ id }) => id === 'Pendulum-v1')!, { policy: policyFactory('mlp') })]
     const some = keys.filter(([key]) => key === 'mlp.logStd')
     expect(some).toHaveLength(1)
     expect(await idle(some, base, {}, (texts) => trainerOutcome('Pendulum-v1', texts))).toEqual([])
@@ -219,7 +220,9 @@ describe('every setting of a control run acts', () => {
   })
 
   test.each(environments.map((factory) => [factory.id, factory] as const))('of %s', async (id, factory) => {
-    const keys = [...runKeys(factory, policyFactory('mlp'))].filter(([key]) => key.startsWith('environment.'))
+    const keys = [...runKeys(factory, { policy: policyFactory('mlp') })].filter(([key]) =>
+      key.startsWith('environment.'),
+    )
     const table: Record<string, Shown> = { 'environment.maxEpisodeSteps': { to: 5 } }
     expect(await idle(keys, base, table, (texts) => trainerOutcome(id, texts))).toEqual([])
   })
@@ -237,7 +240,7 @@ describe('every setting of a control run acts', () => {
       const own = Object.fromEntries(Object.entries(small).map(([key, value]) => [`${id}.${key}`, value]))
       const { 'mlp.hidden': _, ...rest } = base
       const told = { ...rest, policy: id, totalSteps: 32, 'ppo.updateEpochs': 1, [`${id}.device`]: 'cpu', ...own }
-      const keys = [...runKeys(environments.find((each) => each.id === environment)!, factory)]
+      const keys = [...runKeys(environments.find((each) => each.id === environment)!, { policy: factory })]
       const table: Record<string, Shown> = {
         [`${id}.device`]: { shownBy: 'tests/policies/network.test.ts: wasm' },
         [`${id}.burnIn`]: { to: 4 },

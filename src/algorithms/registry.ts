@@ -1,0 +1,18 @@
+/** The algorithms that come with Colonnade for lanes that step; those of language models are in `training/text/`. */
+import { unknownWord } from '../errors.ts'
+import type { AlgorithmFactory } from './algorithm.ts'
+import { ppo } from './ppo.ts'
+
+/** Every built-in algorithm's factory. */
+export const algorithms: readonly AlgorithmFactory[] = [ppo] as unknown as AlgorithmFactory[]
+
+/**
+ * The factory of a built-in algorithm.
+ * @throws InputError that names the nearest id.
+ */
+export function algorithmFactory(id: string): AlgorithmFactory {
+  const factory = algorithms.find((candidate) => candidate.id === id)
+  if (factory !== undefined) return factory
+  const ids = algorithms.map((candidate) => candidate.id)
+  throw unknownWord('algorithm', id, ids)
+}
