@@ -1,38 +1,61 @@
-// Compiles the SIMD kernels (src/kernels/entry.simd.ts, AssemblyScript) into dist/src/kernels: the baseline build and the
-// one with relaxed SIMD (fused multiply-add), each for shared and for unshared memory. Skips what is newer than its
-// sources. Every module imports its memory and holds no data segment, so that it may lie over any columns.
-import { mkdirSync, readdirSync, readFileSync, statSync } from 'node:fs'
+// Builds the kernels. Writes src/kernels/twins.ts, which hands the SIMD twins (AssemblyScript) their arguments, and compiles
+// the twins into dist/src/kernels: the baseline build and the one with relaxed SIMD (fused multiply-add), each for shared and
+// for unshared memory. Skips what is newer than its sources. Every module imports its memory and holds no data segment, so
+// that it may lie over any columns.
+import { mkdirSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 
-const root = fileURLToPath(new URL('..', import.meta.url))
-const folder = join(root, 'src/kernels')
-const out = join(root, 'dist/src/kernels')
+const scripts = fileURLToPath(new URL('.', import.meta.url))
+const folder = join(scripts, '../src/kernels')
+const out = join(scripts, '../dist/src/kernels')
+const binding = join(folder, 'twins.ts')
+const ENTRY = 'entry.simd.ts'
 
-const sources = readdirSync(folder, { recursive: true })
-  .filter((name) => name.endsWith('.simd.ts'))
-  .map((name) => join(folder, name))
-const newest = Math.max(...[...sources, fileURLToPath(import.meta.url)].map((path) => statSync(path).mtimeMs))
+const sources = readdirSync(folder, { recursive: true }).filter((name) => name.endsWith('.ts') && name !== 'twins.ts')
+const paths = [
+  ...sources.map((name) => join(folder, name)),
+  ...['build-kernels.mjs', 'kernel-twins.mjs'].map((name) => join(scripts, name)),
+]
+const newest = Math.max(...paths.map(modifiedMs))
+const newestTwin = Math.max(...paths.filter((path) => /\.simd\.ts$|plain\.ts$|\.mjs$/.test(path)).map(modifiedMs))
 
-mkdirSync(out, { recursive: true })
-for (const build of ['simd', 'relaxed']) {
-  for (const memory of ['shared', 'unshared']) {
-    const target = join(out, `${build}.${memory}.wasm`)
-    if (modifiedMs(target) > newest) continue
-    await compile(target, build === 'relaxed', memory === 'shared')
-    checkModule(target)
+const builds = ['simd', 'relaxed'].flatMap((build) => ['shared', 'unshared'].map((memory) => ({ build, memory })))
+const targets = builds.map(({ build, memory }) => ({ build, memory, path: join(out, `${build}.${memory}.wasm`) }))
+const old = targets.filter(({ path }) => modifiedMs(path) <= newestTwin)
+if (old.length > 0 || modifiedMs(binding) <= newest) {
+  const { bindingOf, readTwins } = await import('./kernel-twins.mjs')
+  const twins = readTwins()
+  writeFileSync(binding, bindingOf(twins))
+  mkdirSync(out, { recursive: true })
+  const entry = twins.map(({ name, module }) => `export { ${name} } from '${module}'`).join('\n')
+  for (const { build, memory, path } of old) {
+    await compile(path, entry, build === 'relaxed', memory === 'shared')
+    checkModule(path)
   }
 }
 
-async function compile(target, relaxed, shared) {
+/** Compiles what a module exports that would lie in src/kernels. */
+async function compile(target, entry, relaxed, shared) {
   const { default: asc } = await import('assemblyscript/asc')
-  const { error, stderr } = await asc.main([
-    join(folder, 'entry.simd.ts'),
-    ...['--outFile', target, '--runtime', 'stub', '-O3', '--converge', '--noAssert'],
-    ...['--importMemory', '--noExportMemory', '--enable', 'simd'],
-    ...(relaxed ? ['--enable', 'relaxed-simd'] : []),
-    ...(shared ? ['--enable', 'threads', '--sharedMemory', '--initialMemory', '1', '--maximumMemory', '65536'] : []),
-  ])
+  const readFile = (name) => {
+    if (name === ENTRY) return entry
+    try {
+      return readFileSync(join(folder, name), 'utf8')
+    } catch {
+      return null
+    }
+  }
+  const { error, stderr } = await asc.main(
+    [
+      ENTRY,
+      ...['--outFile', target, '--runtime', 'stub', '-O3', '--converge', '--noAssert'],
+      ...['--importMemory', '--noExportMemory', '--enable', 'simd'],
+      ...(relaxed ? ['--enable', 'relaxed-simd'] : []),
+      ...(shared ? ['--enable', 'threads', '--sharedMemory', '--initialMemory', '1', '--maximumMemory', '65536'] : []),
+    ],
+    { readFile },
+  )
   if (error) {
     console.error(stderr.toString())
     throw error

@@ -1,7 +1,12 @@
 /** Sums of slots in the plain twin's order, and so with its bits: four elements at a time for f32, two for f64. */
 import { load4, store4 } from '../vector.simd'
 
-export function sumSlots32(slots: usize, numSlots: i32, length: i32): void {
+export function sumSlots(slots: usize, slotsElementBytes: i32, numSlots: i32, length: i32): void {
+  if (slotsElementBytes == 8) sumSlots64(slots, numSlots, length)
+  else sumSlots32(slots, numSlots, length)
+}
+
+function sumSlots32(slots: usize, numSlots: i32, length: i32): void {
   const slotBytes = <usize>length << 2
   for (let stride = 1; stride < numSlots; stride <<= 1) {
     for (let slot = 0; slot + stride < numSlots; slot += 2 * stride) {
@@ -16,7 +21,7 @@ export function sumSlots32(slots: usize, numSlots: i32, length: i32): void {
   }
 }
 
-export function sumSlots64(slots: usize, numSlots: i32, length: i32): void {
+function sumSlots64(slots: usize, numSlots: i32, length: i32): void {
   const slotBytes = <usize>length << 3
   for (let stride = 1; stride < numSlots; stride <<= 1) {
     for (let slot = 0; slot + stride < numSlots; slot += 2 * stride) {

@@ -19,15 +19,15 @@ export function gruForward(
   numLanes: i32,
   length: i32,
   units: i32,
-  hasContinues: bool,
-  hasCarried: bool,
+  continuesLength: i32,
+  carriedLength: i32,
 ): void {
   const unit = <usize>units << 2
   const product = scratch + <usize>numLanes * unit
   const one = <f32>min(units, 1)
   for (let t = 0; t < length; t++) {
     for (let n = 0; n < numLanes; n++) {
-      const h = stateBefore(after, recorded, continues, carried, hasContinues, hasCarried, n, t, length, unit)
+      const h = stateBefore(after, recorded, continues, carried, continuesLength, carriedLength, n, t, length, unit)
       memory.copy(scratch + <usize>n * unit, h, unit)
     }
     denseForward(product, scratch, weight, bias, numLanes, units, 3 * units, 0, 0, 0)
@@ -75,8 +75,8 @@ export function gruBackward(
   numLanes: i32,
   length: i32,
   units: i32,
-  hasContinues: bool,
-  hasCarried: bool,
+  continuesLength: i32,
+  carriedLength: i32,
 ): void {
   const unit = <usize>units << 2
   const numRows = numLanes * length
@@ -91,7 +91,7 @@ export function gruBackward(
     for (let n = 0; n < numLanes; n++) {
       const row = <usize>(n * length + t)
       const h = hidden + <usize>(t * numLanes + n) * unit
-      const before = stateBefore(after, recorded, continues, carried, hasContinues, hasCarried, n, t, length, unit)
+      const before = stateBefore(after, recorded, continues, carried, continuesLength, carriedLength, n, t, length, unit)
       memory.copy(h, before, unit)
       const r = gates + 4 * row * unit
       const into = dX + 3 * row * unit
@@ -119,7 +119,7 @@ export function gruBackward(
     denseBackwardInput(dState, dStep, weight, transposed, dState, numLanes, units, 3 * units, true, LINEAR)
     for (let n = 0; n < numLanes; n++) {
       const row = <usize>(n * length + t)
-      if (!goesOn(continues, hasContinues, row)) memory.fill(dState + <usize>n * unit, 0, unit)
+      if (!goesOn(continues, continuesLength, row)) memory.fill(dState + <usize>n * unit, 0, unit)
     }
   }
   memory.fill(dWeight, 0, 3 * <usize>units * unit)

@@ -16,15 +16,15 @@ export function lstmForward(
   numLanes: i32,
   length: i32,
   units: i32,
-  hasContinues: bool,
-  hasCarried: bool,
+  continuesLength: i32,
+  carriedLength: i32,
 ): void {
   const unit = <usize>units << 2
   const product = scratch + <usize>numLanes * unit
   const one = <f32>min(units, 1)
   for (let t = 0; t < length; t++) {
     for (let n = 0; n < numLanes; n++) {
-      const h = stateBefore(after, recorded, continues, carried, hasContinues, hasCarried, n, t, length, 2 * unit)
+      const h = stateBefore(after, recorded, continues, carried, continuesLength, carriedLength, n, t, length, 2 * unit)
       memory.copy(scratch + <usize>n * unit, h, unit)
     }
     denseForward(product, scratch, weight, bias, numLanes, units, 4 * units, 0, 0, 0)
@@ -39,7 +39,7 @@ export function lstmForward(
       tanhInPlace(g, units, one)
       sigmoidInPlace(o, units, one)
       const before =
-        stateBefore(after, recorded, continues, carried, hasContinues, hasCarried, n, t, length, 2 * unit) + unit
+        stateBefore(after, recorded, continues, carried, continuesLength, carriedLength, n, t, length, 2 * unit) + unit
       const h = after + 2 * row * unit
       for (let left = units, at: usize = 0; left > 0; left -= 4, at += 16) {
         const kept = f32x4.mul(load4(i + unit + at, left), load4(before + at, left))
@@ -73,8 +73,8 @@ export function lstmBackward(
   numLanes: i32,
   length: i32,
   units: i32,
-  hasContinues: bool,
-  hasCarried: bool,
+  continuesLength: i32,
+  carriedLength: i32,
 ): void {
   const unit = <usize>units << 2
   const numRows = numLanes * length
@@ -88,7 +88,7 @@ export function lstmBackward(
     const dStep = dProduct + 4 * <usize>(t * numLanes) * unit
     for (let n = 0; n < numLanes; n++) {
       const row = <usize>(n * length + t)
-      const before = stateBefore(after, recorded, continues, carried, hasContinues, hasCarried, n, t, length, 2 * unit)
+      const before = stateBefore(after, recorded, continues, carried, continuesLength, carriedLength, n, t, length, 2 * unit)
       memory.copy(hidden + <usize>(t * numLanes + n) * unit, before, unit)
       const i = gates + 5 * row * unit
       const d = dAfter + 2 * row * unit
@@ -115,7 +115,7 @@ export function lstmBackward(
     if (t == 0) break
     denseBackwardInput(dHidden, dStep, weight, transposed, dHidden, numLanes, units, 4 * units, false, LINEAR)
     for (let n = 0; n < numLanes; n++) {
-      if (goesOn(continues, hasContinues, <usize>(n * length + t))) continue
+      if (goesOn(continues, continuesLength, <usize>(n * length + t))) continue
       memory.fill(dHidden + <usize>n * unit, 0, unit)
       memory.fill(dCell + <usize>n * unit, 0, unit)
     }

@@ -9,23 +9,23 @@ export function stateBefore(
   recorded: usize,
   continues: usize,
   carried: usize,
-  hasContinues: bool,
-  hasCarried: bool,
+  continuesLength: i32,
+  carriedLength: i32,
   n: i32,
   t: i32,
   length: i32,
   bytes: usize,
 ): usize {
   const row = <usize>(n * length + t)
-  if (!goesOn(continues, hasContinues, row) || (t == 0 && !hasCarried)) return recorded + row * bytes
+  if (!goesOn(continues, continuesLength, row) || (t == 0 && carriedLength == 0)) return recorded + row * bytes
   return t == 0 ? carried + <usize>n * bytes : after + (row - 1) * bytes
 }
 
 /** Whether a row takes its state from the one before. */
 // @ts-ignore: decorator
 @inline
-export function goesOn(continues: usize, hasContinues: bool, row: usize): bool {
-  return hasContinues && load<f32>(continues + (row << 2)) != 0
+export function goesOn(continues: usize, continuesLength: i32, row: usize): bool {
+  return continuesLength > 0 && load<f32>(continues + (row << 2)) != 0
 }
 
 /** y = x + product, over `length` elements. */

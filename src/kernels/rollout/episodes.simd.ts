@@ -3,7 +3,7 @@
 export function accountEpisodes(
   totals: usize,
   recent: usize,
-  recentLength: usize,
+  recentSteps: usize,
   episodeReturn: usize,
   step: usize,
   terminated: usize,
@@ -12,13 +12,13 @@ export function accountEpisodes(
   finished: f64,
   threshold: f64,
   numRows: i32,
-  ringLength: i32,
+  recentLength: i32,
 ): i32 {
   let count = 0
   let returns: f64 = 0
   let lengths: f64 = 0
   let solvedRow = -1
-  let place = <i32>(finished % <f64>ringLength)
+  let place = <i32>(finished % <f64>recentLength)
   const end: usize = numRows
   let row: usize = 0
   while (row < end) {
@@ -32,13 +32,13 @@ export function accountEpisodes(
       const episode = <f64>load<f32>(episodeReturn + (row << 2))
       const length = <f64>(load<i32>(step + (row << 2)) + 1)
       store<f64>(recent + (<usize>place << 3), episode)
-      store<f64>(recentLength + (<usize>place << 3), length)
-      place = place + 1 == ringLength ? 0 : place + 1
+      store<f64>(recentSteps + (<usize>place << 3), length)
+      place = place + 1 == recentLength ? 0 : place + 1
       count++
       returns += episode
       lengths += length
-      const full = finished + <f64>count >= <f64>ringLength
-      if (solvedRow < 0 && full && mean(recent, ringLength) >= threshold) solvedRow = <i32>row
+      const full = finished + <f64>count >= <f64>recentLength
+      if (solvedRow < 0 && full && mean(recent, recentLength) >= threshold) solvedRow = <i32>row
     }
   }
   store<f64>(totals, <f64>count)

@@ -1,7 +1,7 @@
 /**
  * Accounts for the episodes that ended in a rollout, in the order of its rows (time, then lane).
  *
- * `recent` (a ring of `recent.length` returns) and `recentLength` (their lengths in steps) take each finished episode;
+ * `recent` (a ring of `recent.length` returns) and `recentSteps` (their lengths in steps) take each finished episode;
  * `finished` counts all episodes so far and is the ring's position. `totals` gets, for this rollout: number of episodes,
  * sum of returns, sum of lengths. Returns the first row after whose episode the ring was full and its mean return was at
  * least `threshold`, or −1.
@@ -9,7 +9,7 @@
 export function accountEpisodes(
   totals: Float64Array,
   recent: Float64Array,
-  recentLength: Float64Array,
+  recentSteps: Float64Array,
   episodeReturn: Float32Array,
   step: Int32Array,
   terminated: Uint8Array,
@@ -27,7 +27,7 @@ export function accountEpisodes(
     if (valid[row] === 0 || (terminated[row] === 0 && truncated[row] === 0)) continue
     const place = (finished + count) % recent.length
     recent[place] = episodeReturn[row]!
-    recentLength[place] = step[row]! + 1
+    recentSteps[place] = step[row]! + 1
     count++
     returns += episodeReturn[row]!
     lengths += step[row]! + 1

@@ -75,7 +75,20 @@ function swap(rows: usize, i: i32, word: u32): void {
   store<i32>(b, swapped)
 }
 
-export function gatherRows(gathered: usize, source: usize, rows: usize, first: i32, count: i32, width: i32): void {
+export function gatherRows(
+  gathered: usize,
+  gatheredElementBytes: i32,
+  source: usize,
+  rows: usize,
+  first: i32,
+  count: i32,
+  width: i32,
+): void {
+  if (gatheredElementBytes == 1) gatherBytes(gathered, source, rows, first, count, width)
+  else gatherWords(gathered, source, rows, first, count, width)
+}
+
+function gatherWords(gathered: usize, source: usize, rows: usize, first: i32, count: i32, width: i32): void {
   rows += <usize>first << 2
   const bytes = <usize>width << 2
   const end = rows + (<usize>count << 2)
@@ -96,7 +109,7 @@ export function gatherRows(gathered: usize, source: usize, rows: usize, first: i
   }
 }
 
-export function gatherBytes(gathered: usize, source: usize, rows: usize, first: i32, count: i32, width: i32): void {
+function gatherBytes(gathered: usize, source: usize, rows: usize, first: i32, count: i32, width: i32): void {
   rows += <usize>first << 2
   const bytes = <usize>width
   for (const end = rows + (<usize>count << 2); rows < end; rows += 4) {

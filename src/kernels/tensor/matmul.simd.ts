@@ -32,8 +32,9 @@ export function matmul(
   aTransposed: bool,
   bTransposed: bool,
   accumulate: bool,
-  hasBias: bool,
+  biasLength: i32,
 ): void {
+  const hasBias = biasLength > 0
   const rowsCopy = scratch + (<usize>(DEPTH * COLUMNS + 64) << 2)
   const copiesA = aTransposed && numColumns >= COPIED_COLUMNS
   const edge = scratch + (<usize>(DEPTH * COLUMNS) << 2) // One block of C where the columns end: 6 × 8 elements.

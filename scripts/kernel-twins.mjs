@@ -1,0 +1,173 @@
+// Reads which kernels have a SIMD twin, and writes the module that hands the twins their arguments.
+//
+// src/kernels/plain.ts lists the kernels. `dense.simd.ts` beside `dense.ts` holds the twins of its kernels: functions of the
+// same name that are exported. A twin takes what it needs of its kernel's parameters, by their names:
+//
+//   weight                a column of the kernel, as the offset of its first byte (usize); a number or boolean, as it is
+//   weightLength          the number of the column's elements (i32)
+//   weightElementBytes    the size of one of its elements in bytes (i32)
+//
+// where `weight` is a parameter of the kernel, or a member of a parameter that groups columns and numbers. A leading
+// underscore does not count. What a twin leaves out (workspace of the plain body) is not handed over. Columns that may be of
+// f32 or f64, in a kernel whose twin does not ask for the size of elements, go to the plain body where they are of f64.
+import { existsSync, readFileSync } from 'node:fs'
+import { join, relative } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import ts from 'typescript'
+
+const root = fileURLToPath(new URL('..', import.meta.url))
+const folder = join(root, 'src/kernels')
+const COLUMN = /^(Float32|Float64|Int8|Uint8|Int16|Uint16|Int32|Uint32)Array$/
+const NUMBER = /^(i32|u32|f32|f64)$/
+
+/**
+ * The kernels of a registry that have twins.
+ * @param {string} registry path of a module that exports kernels, and nothing else
+ * @returns {{ name: string, module: string, text: string }[]} by name: the twin's file without its ending, relative to the
+ *   registry's folder, and the member that calls it
+ */
+export function readTwins(registry = join(folder, 'plain.ts')) {
+  const program = ts.createProgram([registry], {
+    strict: true,
+    target: ts.ScriptTarget.ES2022,
+    noEmit: true,
+    types: [],
+  })
+  const checker = program.getTypeChecker()
+  const kernels = checker.getExportsOfModule(checker.getSymbolAtLocation(program.getSourceFile(registry)))
+  const twinsOf = new Map()
+  const twins = []
+  for (const symbol of kernels) {
+    const kernel = checker.getAliasedSymbol(symbol).valueDeclaration
+    if (!kernel || !ts.isFunctionDeclaration(kernel)) throw new Error(`${registry}: ${symbol.name} is not a function`)
+    const path = kernel.getSourceFile().fileName.replace(/\.ts$/, '.simd.ts')
+    if (!twinsOf.has(path)) twinsOf.set(path, exportedFunctions(path))
+    const twin = twinsOf.get(path).get(symbol.name)
+    if (twin === undefined) continue
+    const module = `./${relative(join(registry, '..'), path).replace(/\.ts$/, '')}`
+    twins.push({ name: symbol.name, module, text: member(checker, kernel, twin) })
+  }
+  return twins.sort((a, b) => (a.name < b.name ? -1 : 1))
+}
+
+/** The text of src/kernels/twins.ts. */
+export function bindingOf(twins) {
+  return `// Made by \`npm run build\` (scripts/kernel-twins.mjs) from the signatures of the kernels and of their SIMD twins.
+import type { Kernels } from './bind.ts'
+import type { At, Bodies } from './compiled.ts'
+
+/** The kernels that have SIMD bodies. */
+export type Twins = Pick<Kernels, ${twins.map(({ name }) => `'${name}'`).join(' | ')}>
+
+/** Members with the signatures of the plain kernels, that hand the compiled bodies byte offsets. */
+export function bindTwins(body: Bodies, at: At, plain: Kernels): Twins {
+  return {
+${twins.map(({ text }) => text).join('\n')}
+  }
+}
+`
+}
+
+/** The functions that an AssemblyScript file exports, by name; none where there is no such file. */
+function exportedFunctions(path) {
+  if (!existsSync(path)) return new Map()
+  const file = ts.createSourceFile(path, readFileSync(path, 'utf8'), ts.ScriptTarget.Latest, true)
+  const isExported = ({ modifiers }) => modifiers?.some(({ kind }) => kind === ts.SyntaxKind.ExportKeyword)
+  const functions = file.statements.filter((statement) => ts.isFunctionDeclaration(statement) && isExported(statement))
+  return new Map(functions.map((statement) => [statement.name.text, statement]))
+}
+
+/** The member of `bindTwins` for a kernel and its twin: the text of a method. */
+function member(checker, kernel, twin) {
+  const { fileName } = twin.getSourceFile()
+  const refuse = (what) => {
+    throw new Error(`${relative(root, fileName)}: ${kernel.name.text} ${what}`)
+  }
+  const names = kernel.parameters.map(({ name }) => name.text)
+  const sources = sourcesOf(checker, kernel, refuse)
+  const used = new Set()
+  let asksForSize = false
+
+  const handed = twin.parameters.map((parameter) => {
+    const name = parameter.name.text
+    const type = parameter.type.getText()
+    const takes = (source, kind) => {
+      if (source.kind !== kind) refuse(`takes ${name}: ${type}, which is no ${source.kind}`)
+      used.add(source.parameter)
+      return source
+    }
+    const source = sources.get(name)
+    if (source !== undefined) {
+      if (type === 'usize') return `at(${takes(source, 'column').text})`
+      if (NUMBER.test(type)) return takes(source, 'number').text
+      if (type === 'bool') return takes(source, 'boolean').text
+    }
+    const [, column, property] = /^(.+)(Length|ElementBytes)$/.exec(name) ?? []
+    if (source === undefined && sources.get(column)?.kind === 'column' && type === 'i32') {
+      const { text } = takes(sources.get(column), 'column')
+      if (property === 'Length') return `${text}.length`
+      asksForSize = true
+      return `${text}.BYTES_PER_ELEMENT`
+    }
+    return refuse(`takes ${name}: ${type}, which its plain twin has not; it has ${[...sources.keys()].join(', ')}`)
+  })
+
+  const parameters = names.map((name) => (used.has(name) || name.startsWith('_') ? name : `_${name}`))
+  const call = `${returns(checker, kernel, twin, refuse) ? 'return ' : ''}body.${kernel.name.text}(${handed.join(', ')})`
+  const mixed = asksForSize ? [] : [...sources.values()].filter(({ mixed }) => mixed)
+  const head = `    ${kernel.name.text}(${(mixed.length > 0 ? names : parameters).join(', ')}) {`
+  if (mixed.length === 0) return `${head}\n      ${call}\n    },`
+  const isDouble = mixed.map(({ text }) => `${text} instanceof Float64Array`).join(' || ')
+  return `${head}\n      if (${isDouble}) return plain.${kernel.name.text}(${names.join(', ')})\n      ${call}\n    },`
+}
+
+/** What a twin may ask for, by name: where it comes from and what it is. */
+function sourcesOf(checker, kernel, refuse) {
+  const sources = new Map()
+  const add = (name, source) => {
+    const key = name.replace(/^_/, '')
+    if (sources.has(key)) refuse(`has two parameters or members named ${key}`)
+    sources.set(key, source)
+  }
+  for (const parameter of kernel.parameters) {
+    const name = parameter.name.text
+    const type = checker.getTypeAtLocation(parameter)
+    const kind = kindOf(checker, type)
+    if (kind !== undefined) {
+      add(name, { ...kind, text: name, parameter: name })
+      continue
+    }
+    if (!(type.flags & ts.TypeFlags.Object)) {
+      refuse(`has ${name}: ${checker.typeToString(type)}, which is no column, number, boolean or group of them`)
+    }
+    for (const property of checker.getPropertiesOfType(type)) {
+      const inside = kindOf(checker, checker.getTypeOfSymbol(property))
+      const text = `${name}.${property.name}`
+      if (inside === undefined) refuse(`has ${text}, which is no column, number or boolean`)
+      add(property.name, { ...inside, text, parameter: name })
+    }
+  }
+  return sources
+}
+
+/** Whether a type is a column (of one type or of several), a number or a boolean; undefined for anything else. */
+function kindOf(checker, type) {
+  const parts = type.isUnion() ? type.types : [type]
+  if (parts.every(({ flags }) => flags & ts.TypeFlags.NumberLike)) return { kind: 'number' }
+  if (parts.every(({ flags }) => flags & ts.TypeFlags.BooleanLike)) return { kind: 'boolean' }
+  const names = parts.map((part) => part.getSymbol()?.name ?? checker.typeToString(part))
+  if (!names.every((name) => COLUMN.test(name))) return undefined
+  return { kind: 'column', mixed: names.length > 1 && names.includes('Float64Array') }
+}
+
+/** Whether a kernel answers with a number; it and its twin must agree. */
+function returns(checker, kernel, twin, refuse) {
+  const type = checker.getReturnTypeOfSignature(checker.getSignatureFromDeclaration(kernel))
+  const isVoid = (type.flags & ts.TypeFlags.Void) !== 0
+  const twinType = twin.type?.getText() ?? 'void'
+  if (!isVoid && !(type.flags & ts.TypeFlags.NumberLike)) refuse(`returns ${checker.typeToString(type)}, not a number`)
+  if (isVoid ? twinType !== 'void' : !NUMBER.test(twinType)) {
+    refuse(`returns ${twinType}, its plain twin ${checker.typeToString(type)}`)
+  }
+  return !isVoid
+}

@@ -1,0 +1,76 @@
+/**
+ * Every kernel, by name: the plain bodies, which are the oracle, the fallback and the documentation. A kernel has its line
+ * here; where `dense.simd.ts` beside `dense.ts` exports a function of its name, that is its SIMD twin.
+ */
+export { gae } from './advantage/gae.ts'
+export { groupAdvantage, spreadAdvantage } from './advantage/group.ts'
+export { discountedReturns } from './advantage/returns.ts'
+export { klPenalty, overlongPenalty } from './advantage/shaping.ts'
+export { tokenGae, tokenRewards, whitenTokens } from './advantage/tokens.ts'
+export { vtrace } from './advantage/vtrace.ts'
+export { denseBackwardInput, denseBackwardWeights, denseForward } from './dense/dense.ts'
+export {
+  categoricalBackward,
+  categoricalEvaluate,
+  categoricalMode,
+  categoricalSample,
+  maskLogits,
+} from './distribution/categorical.ts'
+export { drawNormal, drawUniform } from './distribution/draw.ts'
+export { gaussianBackward, gaussianEvaluate, gaussianMode, gaussianSample } from './distribution/gaussian.ts'
+export { correctionWeights } from './loss/correction.ts'
+export { klEstimates } from './loss/kl.ts'
+export { policyLoss } from './loss/policy.ts'
+export { ppoLoss } from './loss/ppo.ts'
+export { crossEntropyLoss, valueLoss } from './loss/tokens.ts'
+export { adamStep, globalNorm } from './optimizer/adam.ts'
+export { rmspropStep } from './optimizer/rmsprop.ts'
+export { sgdStep } from './optimizer/sgd.ts'
+export { sumSlots } from './optimizer/slots.ts'
+export { cartPoleReset, cartPoleStep } from './physics/cart-pole.ts'
+export { pendulumStep } from './physics/pendulum.ts'
+export { gruBackward, gruForward } from './recurrent/gru.ts'
+export { lstmBackward, lstmForward } from './recurrent/lstm.ts'
+export { beginEpisodes, clearFlags, listPhase } from './rollout/begin.ts'
+export { closeRow, completeNextValue, limitSteps, listRows, scatterValues, settleDead } from './rollout/close.ts'
+export { accountEpisodes } from './rollout/episodes.ts'
+export {
+  clipRows,
+  findBeyond,
+  findIllegal,
+  findMiswritten,
+  findNonFinite,
+  findOutside,
+  findStuck,
+  gatherRows,
+  listValid,
+  placeRows,
+  shuffleRows,
+} from './rollout/rows.ts'
+export { explainedVariance, meanAndDeviation } from './statistics/moments.ts'
+export { normalizeRows, readRunning, updateRunning } from './statistics/running.ts'
+export { combineRows, compareRows, flagsToFloats, mapElements, selectElements } from './tensor/elements.ts'
+export {
+  addDepthwise,
+  addToSegments,
+  copyRows,
+  foldPatches,
+  sumMiddle,
+  transposeMatrices,
+  unfoldPatches,
+} from './tensor/layout.ts'
+export { matmul } from './tensor/matmul.ts'
+export { dropElements, scaleElements } from './transformer/adapter.ts'
+export { attentionBackward, attentionForward } from './transformer/attention.ts'
+export { rmsNormBackward, rmsNormForward } from './transformer/norm.ts'
+export { dequantizeRows } from './transformer/quantized.ts'
+export { rope } from './transformer/rope.ts'
+export { restrictVocabulary, supportVocabulary } from './transformer/support.ts'
+export { swigluBackward, swigluForward } from './transformer/swiglu.ts'
+export {
+  evaluateVocabulary,
+  modeOfVocabulary,
+  sampleVocabulary,
+  sumVocabulary,
+  vocabularyBackward,
+} from './transformer/vocabulary.ts'

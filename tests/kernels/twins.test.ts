@@ -1,0 +1,125 @@
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import ts from 'typescript'
+import { afterAll, describe, expect, test } from 'vitest'
+import { bestKernelBuild, createKernels, type Kernels } from '../../src/kernels/bind.ts'
+
+interface Twin {
+  readonly name: string
+  readonly module: string
+  readonly text: string
+}
+
+const script = new URL('../../scripts/kernel-twins.mjs', import.meta.url).href
+const { readTwins, bindingOf } = (await import(script)) as {
+  readTwins(registry?: string): Twin[]
+  bindingOf(twins: readonly Twin[]): string
+}
+
+const folder = mkdtempSync(join(tmpdir(), 'twins-'))
+afterAll(() => rmSync(folder, { recursive: true }))
+
+/** The twins of a registry with one kernel. */
+function read(kernel: string, twin: string): Twin[] {
+  const room = join(folder, 'room')
+  mkdirSync(room, { recursive: true })
+  writeFileSync(join(room, 'kernel.ts'), kernel)
+  writeFileSync(join(room, 'kernel.simd.ts'), twin)
+  const registry = join(folder, 'plain.ts')
+  writeFileSync(registry, "export { kernel } from './room/kernel.ts'\n")
+  return readTwins(registry)
+}
+
+/** What the bound kernel of a registry hands to its compiled body, whose columns lie at their first element. */
+function handed(kernel: string, twin: string, given: readonly unknown[]): unknown[] {
+  const { outputText } = ts.transpileModule(bindingOf(read(kernel, twin)), {
+    compilerOptions: { module: ts.ModuleKind.CommonJS, target: ts.ScriptTarget.ES2022 },
+  })
+  const module = { exports: {} as Record<string, (...parts: unknown[]) => typeof members> }
+  const members: { kernel?: (...given: readonly unknown[]) => unknown } = {}
+  new Function('exports', outputText)(module.exports)
+  let taken: unknown[] = []
+  const body = { kernel: (...numbers: unknown[]) => taken.push('body', ...numbers) }
+  const plain = { kernel: (...values: unknown[]) => taken.push('plain', ...values) }
+  const result = module.exports.bindTwins!(body, (column: Float32Array) => column[0], plain).kernel!(...given)
+  if (result !== undefined) taken = [...taken, 'returned', result]
+  return taken
+}
+
+describe('what a twin is handed', () => {
+  const x = Float32Array.of(100, 0, 0)
+  const y = Float32Array.of(200, 0)
+
+  test('columns as offsets, numbers and booleans as they are, in the order of the twin', () => {
+    const plain = 'export function kernel(y: Float32Array, x: Float32Array, scale: number, adds: boolean): void {}'
+    const twin = 'export function kernel(x: usize, y: usize, adds: bool, scale: f64): void {}'
+    expect(handed(plain, twin, [y, x, 0.5, true])).toEqual(['body', 100, 200, true, 0.5])
+  })
+
+  test('the length of a column and the size of its elements where it asks for them, and not what it leaves out', () => {
+    const plain =
+      'export function kernel(x: Float32Array | Uint8Array, words: Uint32Array, _y: Float32Array): number { return 1 }'
+    const twin = 'export function kernel(x: usize, xLength: i32, xElementBytes: i32, y: usize): i32 { return 1 }'
+    const words = Uint32Array.of(300)
+    expect(handed(plain, twin, [x, words, y])).toEqual(['body', 100, 3, 4, 200, 'returned', 5])
+    expect(handed(plain, twin, [Uint8Array.of(7), words, y]).slice(0, 4)).toEqual(['body', 7, 1, 1])
+  })
+
+  test('the members of a group by their names', () => {
+    const plain = `interface Group { readonly x: Float32Array; readonly scale: number }
+      export function kernel(y: Float32Array, group: Group, numRows: number): void {}`
+    const twin = 'export function kernel(y: usize, x: usize, xLength: i32, scale: f64, numRows: i32): void {}'
+    expect(handed(plain, twin, [y, { x, scale: 2 }, 9])).toEqual(['body', 200, 100, 3, 2, 9])
+  })
+
+  test('nothing where a column that may be of f64 is: the plain body is called', () => {
+    const plain = `export function kernel(x: Float32Array | Float64Array, y: Float32Array | Float64Array): void {}`
+    const twin = 'export function kernel(x: usize, y: usize): void {}'
+    expect(handed(plain, twin, [x, y])).toEqual(['body', 100, 200])
+    const double = Float64Array.of(1)
+    expect(handed(plain, twin, [x, double])).toEqual(['plain', x, double, 'returned', 3])
+  })
+
+  test('a kernel without a twin has no member', () => {
+    expect(
+      read('export function kernel(x: Float32Array): void {}', 'export function other(x: usize): void {}'),
+    ).toEqual([])
+    expect(read('export function kernel(x: Float32Array): void {}', 'function kernel(x: usize): void {}')).toEqual([])
+  })
+})
+
+describe('a twin that does not fit is refused by name', () => {
+  const plain = 'export function kernel(x: Float32Array, scale: number, adds: boolean): void {}'
+  const group = 'export function kernel(x: Float32Array, group: { x: Float32Array }): void {}'
+  const text = 'export function kernel(x: string): void {}'
+  const inside = 'export function kernel(group: { x: Float32Array; name: string }): void {}'
+  const answer = 'export function kernel(x: Float32Array): string { return "" }'
+  test.each([
+    [plain, 'kernel(y: usize): void', 'kernel takes y: usize, which its plain twin has not; it has x, scale, adds'],
+    [plain, 'kernel(scale: usize): void', 'kernel takes scale: usize, which is no number'],
+    [plain, 'kernel(x: f32): void', 'kernel takes x: f32, which is no column'],
+    [plain, 'kernel(adds: i32): void', 'kernel takes adds: i32, which is no boolean'],
+    [plain, 'kernel(scaleLength: i32): void', 'kernel takes scaleLength: i32, which its plain twin has not'],
+    [plain, 'kernel(x: usize): i32', 'kernel returns i32, its plain twin void'],
+    [group, 'kernel(x: usize): void', 'kernel has two parameters or members named x'],
+    [text, 'kernel(x: usize): void', 'kernel has x: string, which is no column'],
+    [inside, 'kernel(x: usize): void', 'kernel has group.name, which is no column, number or boolean'],
+    [answer, 'kernel(x: usize): i32', 'kernel returns string, not a number'],
+  ])('%s, twin %s', (kernel, twin, message) => {
+    expect(() => read(kernel, `export function ${twin} {}`)).toThrow(message)
+  })
+})
+
+test('every kernel that has a SIMD body refuses a column outside its memory', () => {
+  const memory = new WebAssembly.Memory({ initial: 1 })
+  const [bodies, compiled] = [createKernels(memory, 'plain'), createKernels(memory, bestKernelBuild())]
+  const names = (Object.keys(bodies) as (keyof Kernels)[]).filter((name) => compiled[name] !== bodies[name])
+  expect(names).toEqual(expect.arrayContaining(readTwins().map(({ name }) => name)))
+  // A column outside, which as a group has such columns as members.
+  const outside = new Proxy(new Float32Array(4), { get: (column, key) => Reflect.get(column, key, column) ?? column })
+  for (const name of names) {
+    const kernel = compiled[name] as (...given: unknown[]) => unknown
+    expect(() => kernel(...Array(kernel.length).fill(outside)), name).toThrow('outside the memory')
+  }
+})
