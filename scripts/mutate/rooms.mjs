@@ -16,13 +16,15 @@ export const rooms = {
     mutate: ['src/systems'],
     tests: ['tests/systems', 'tests/world.test.ts', 'tests/text-cohort.test.ts'],
   },
-  rewards: { mutate: ['src/rewards'], tests: ['tests/rewards'] },
+  rewards: {
+    mutate: ['src/rewards'],
+    tests: ['tests/rewards'],
+    withoutTests: ['code.test.ts', 'maths.test.ts'],
+  },
   tables: { mutate: ['src/tables'], tests: ['tests/tables'] },
-  // simd.test.ts compares these bodies with compiled ones: it takes minutes with faults put in, and adds no twin.
   kernels: {
     mutate: ['src/kernels'],
     without: ['.simd.ts', 'kernels/compiled.ts', 'kernels/bind.ts', 'kernels/plain.ts', 'kernels/twins.ts'],
     tests: ['tests/kernels'],
-    withoutTests: ['simd.test.ts'],
   },
 }

@@ -8,6 +8,8 @@ export default defineConfig({
     include: JSON.parse(process.env.MUTATE_TESTS ?? '[]'),
     exclude: JSON.parse(process.env.MUTATE_WITHOUT ?? '[]'),
     testTimeout: 120_000,
+    // Properties over whole kernels: a few cases each, since they run once for each fault.
+    env: { LAW_RUNS: '6' },
     hookTimeout: 300_000,
   },
 })

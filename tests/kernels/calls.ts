@@ -1,4 +1,7 @@
-/** Calls of kernels for tests: columns laid out in one memory between guards, so that a body that writes beyond shows. */
+/**
+ * Calls of kernels for tests: columns laid out in one memory between guards, so that a body that writes beyond shows. Plain
+ * bodies get columns that throw where an element is read or written that is not there.
+ */
 import { createKernels, type KernelBuild, type Kernels } from '../../src/kernels/bind.ts'
 
 export type Column = Float32Array | Float64Array | Int32Array | Uint32Array | Uint8Array
@@ -14,12 +17,51 @@ export interface Outcome {
 const GUARD_BYTES = 64
 const GUARD = 0xff
 
+/** Elements of all columns of a call up to which plain bodies get strict columns, which are slow. */
+const STRICT_LENGTH_MAX = 1000
+
+/** A column that throws a RangeError where an element is read or written that it does not have. */
+function strictColumn<T extends Column>(column: T): T {
+  const check = (key: string | symbol): void => {
+    if (typeof key === 'string' && String(Number(key)) === key && !Reflect.has(column, key)) {
+      throw new RangeError(`element ${key} of a column of ${column.length}`)
+    }
+  }
+  return new Proxy(column, {
+    get(_, key) {
+      check(key)
+      if (key === 'subarray') return (...range: number[]) => strictColumn(column.subarray(...range))
+      const value: unknown = Reflect.get(column, key)
+      return typeof value === 'function' ? value.bind(column) : value
+    },
+    set(_, key, value) {
+      check(key)
+      return Reflect.set(column, key, value)
+    },
+  })
+}
+
+function strictArgument(argument: unknown): unknown {
+  if (typeof argument !== 'object' || argument === null) return argument
+  if (ArrayBuffer.isView(argument)) return strictColumn(argument as Column)
+  return Object.fromEntries(Object.entries(argument).map(([name, part]) => [name, strictArgument(part)]))
+}
+
+/** A plain body whose columns, also those in groups, throw a RangeError where it reads or writes beyond them. */
+export function strict<Given extends readonly unknown[], Result>(
+  body: (...given: Given) => Result,
+): (...given: Given) => Result {
+  return (...given) => body(...(given.map(strictArgument) as unknown as Given))
+}
+
 /** The kernels of one build over a memory of their own. */
 export class Bench {
   readonly #bytes: Uint8Array
   readonly #kernels: Kernels
+  readonly #isPlain: boolean
 
   constructor(build: KernelBuild, shared = true, pages = 160) {
+    this.#isPlain = build === 'plain'
     const memory = new WebAssembly.Memory(shared ? { initial: pages, maximum: pages, shared } : { initial: pages })
     this.#bytes = new Uint8Array(memory.buffer)
     this.#kernels = createKernels(memory, build)
@@ -42,7 +84,8 @@ export class Bench {
       return column
     })
     const kernel = this.#kernels[name] as (...given: Argument[]) => unknown
-    const result = kernel(...placed)
+    const length = placed.reduce((sum: number, column) => sum + (typeof column === 'object' ? column.length : 0), 0)
+    const result = (this.#isPlain && length <= STRICT_LENGTH_MAX ? strict(kernel) : kernel)(...placed)
     for (const column of placed) {
       if (typeof column === 'number' || typeof column === 'boolean') continue
       const after = column.byteOffset + column.byteLength

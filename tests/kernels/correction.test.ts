@@ -1,5 +1,6 @@
 import { describe, expect, test } from 'vitest'
 import { type Correction, correctionWeights } from '../../src/kernels/loss/correction.ts'
+import { strict } from './calls.ts'
 
 /** Log-ratios of old to behaviour logprobs; three sequences, the second with a token that does not count. */
 const logRatio = [0.2, -0.4, 1.5, 0.1, -2, 0.3, 0.05]
@@ -11,7 +12,8 @@ function run(correction: Correction, low: number, high: number, countsRejected =
   const weight = new Float32Array(7).fill(9)
   const old = Float32Array.from(logRatio)
   const behaviour = new Float32Array(7)
-  const rejected = correctionWeights(weight, mask, old, behaviour, offsets, correction, low, high, countsRejected, 3)
+  const columns = [weight, mask, old, behaviour, offsets] as const
+  const rejected = strict(correctionWeights)(...columns, correction, low, high, countsRejected, 3)
   return { weight: [...weight].map((w) => Number(w.toFixed(4))), mask: [...mask], rejected }
 }
 

@@ -8,7 +8,7 @@ import {
   Standing,
   spreadAdvantage,
 } from '../../src/kernels/advantage/group.ts'
-import { Numbers } from './calls.ts'
+import { Numbers, strict } from './calls.ts'
 
 interface Choices {
   baseline?: GroupBaseline
@@ -29,7 +29,7 @@ function run(rewards: (number | null)[], group: number[], choices: Choices = {})
   const reward = Float64Array.from(rewards, (r) => r ?? 1e9)
   const known = Uint8Array.from(rewards, (r) => (r === null ? 0 : 1))
   const columns = [advantage, standing, size, mean, deviation, reward, known, Int32Array.from(group)] as const
-  groupAdvantage(...columns, baseline, scale, unbiased, epsilon, lone, n, numGroups)
+  strict(groupAdvantage)(...columns, baseline, scale, unbiased, epsilon, lone, n, numGroups)
   return {
     advantage: [...advantage],
     standing: [...standing],
@@ -200,7 +200,7 @@ describe('spreadAdvantage', () => {
     const standing = Uint8Array.of(Standing.learns, Standing.learns, Standing.unknown, Standing.alone, Standing.equal)
     const token = new Float32Array(12).fill(9)
     const counted = new Uint8Array(12).fill(9)
-    spreadAdvantage(token, counted, Float64Array.of(1, -2, 3, 4, 0), standing, lossMask, offsets, 5)
+    strict(spreadAdvantage)(token, counted, Float64Array.of(1, -2, 3, 4, 0), standing, lossMask, offsets, 5)
     expect([...token]).toEqual([1, 0, 0, -2, -2, -2, 0, 0, 0, 0, 0, 0])
     expect([...counted]).toEqual([1, 0, 0, 1, 1, 1, 0, 0, 0, 0, 1, 1])
   })

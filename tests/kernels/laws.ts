@@ -4,8 +4,8 @@ import { expect, test } from 'vitest'
 import { bestKernelBuild, type KernelBuild, type Kernels } from '../../src/kernels/bind.ts'
 import { type Argument, Bench, type Column, Numbers, type Outcome } from './calls.ts'
 
-/** Cases a property. */
-export const RUNS = 150
+/** Cases a property. Faults are looked for with fewer (scripts/mutate/vitest.config.mjs): each needs a run of its own. */
+export const RUNS = Number(process.env.LAW_RUNS ?? 150)
 
 /** The compiled builds that this runtime can run. */
 export const builds: KernelBuild[] = bestKernelBuild() === 'relaxed' ? ['simd', 'relaxed'] : ['simd']

@@ -8,7 +8,7 @@ import {
   type Ratio,
   type Surrogate,
 } from '../../src/kernels/loss/policy.ts'
-import { Numbers } from './calls.ts'
+import { Numbers, strict } from './calls.ts'
 
 const plainSettings: PolicyLossSettings = {
   surrogate: 'clip',
@@ -57,7 +57,8 @@ function run(inputs: PolicyLossInputs, given: Partial<PolicyLossSettings>, perSe
   const [dLogprob, dEntropy] = [new Float32Array(n).fill(9), new Float32Array(n).fill(9)]
   const sums = new Float64Array(PolicySum.length)
   const count = inputs.offsets.length - 1
-  policyLoss({ dLogprob, dEntropy, sums }, inputs, { ...plainSettings, ...given }, perSequence, denominator, count)
+  const outputs = { dLogprob, dEntropy, sums }
+  strict(policyLoss)(outputs, inputs, { ...plainSettings, ...given }, perSequence, denominator, count)
   return { dLogprob, dEntropy, sums, loss: sums[PolicySum.loss]! }
 }
 

@@ -2,7 +2,7 @@ import { readFileSync } from 'node:fs'
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import { createKernels, type KernelBuild } from '../../src/kernels/bind.ts'
-import { Bench, Numbers } from './calls.ts'
+import { Bench, Numbers, strict } from './calls.ts'
 import { builds, RUNS } from './laws.ts'
 
 const plain = createKernels(new WebAssembly.Memory({ initial: 1 }), 'plain')
@@ -29,7 +29,7 @@ function supportsOf(logits: Float32Array, size: number, { temperature, topK, top
   const { max, sum, numRows } = sumUp(logits, size, temperature)
   const support = new Int32Array(numRows * size)
   const offset = new Int32Array(numRows + 1)
-  plain.supportVocabulary(support, offset, logits, max, sum, 1 / temperature, topK, topP, minP, numRows, size)
+  strict(plain.supportVocabulary)(support, offset, logits, max, sum, 1 / temperature, topK, topP, minP, numRows, size)
   return Array.from({ length: numRows }, (_, row) => [...support.subarray(offset[row], offset[row + 1])])
 }
 
@@ -38,7 +38,7 @@ function evaluateWithin(logits: Float32Array, ids: readonly number[], temperatur
   const [support, begin, end, target] = [ids, [0], [ids.length], [ids[0]!]].map((column) => Int32Array.from(column))
   const [max, sum, weighted, targetLogit, logprob, entropy] = Array.from({ length: 6 }, () => new Float32Array(1))
   const [inverse, size] = [1 / temperature, logits.length]
-  plain.restrictVocabulary(logits, support!, begin!, end!, inverse, 1, 0, size)
+  strict(plain.restrictVocabulary)(logits, support!, begin!, end!, inverse, 1, 0, size)
   plain.sumVocabulary(max!, sum!, weighted!, targetLogit!, logits, target!, inverse, 1, 0, size)
   plain.evaluateVocabulary(logprob!, entropy!, max!, sum!, weighted!, targetLogit!, 1)
   return { logprob: logprob![0]!, entropy: entropy![0]! }

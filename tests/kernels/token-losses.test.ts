@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest'
 import { crossEntropyLoss, TokenSum, valueLoss } from '../../src/kernels/loss/tokens.ts'
-import { Numbers } from './calls.ts'
+import { Numbers, strict } from './calls.ts'
 
 const offsets = Int32Array.of(0, 3, 4, 9)
 const counted = Uint8Array.of(0, 1, 1, 0, 1, 0, 1, 1, 1)
@@ -15,8 +15,8 @@ function run(
   const slope = new Float32Array(9).fill(9)
   const sums = new Float64Array(TokenSum.length)
   const [x, old, returns] = columns as [Float32Array, Float32Array, Float32Array]
-  if (kind === 'cross-entropy') crossEntropyLoss(slope, sums, x, counted, offsets, whole, perSequence, 5, 3)
-  else valueLoss(slope, sums, x, old, returns, counted, offsets, whole, clip, 0.5, perSequence, 5, 3)
+  if (kind === 'cross-entropy') strict(crossEntropyLoss)(slope, sums, x, counted, offsets, whole, perSequence, 5, 3)
+  else strict(valueLoss)(slope, sums, x, old, returns, counted, offsets, whole, clip, 0.5, perSequence, 5, 3)
   return { slope, loss: sums[TokenSum.loss]!, tokens: sums[TokenSum.tokens] }
 }
 

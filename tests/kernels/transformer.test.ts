@@ -1,7 +1,7 @@
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import { createKernels, type KernelBuild, quantizeRows, VOCABULARY_STEP } from '../../src/kernels/bind.ts'
-import { type Argument, Bench, type Column, Numbers } from './calls.ts'
+import { type Argument, Bench, type Column, Numbers, strict } from './calls.ts'
 import { builds, ignoresCompany, matches, numRowsOf, RUNS, rows, widthOf } from './laws.ts'
 
 const plain = createKernels(new WebAssembly.Memory({ initial: 1 }), 'plain')
@@ -307,7 +307,7 @@ describe('weights in 8 bits', () => {
     const [numRows, width] = [numbers.whole(0, 9), [1, 7, 16, 17, 40][numbers.whole(0, 4)]!]
     const [x, values] = [numbers.floats(numRows * width, -3, 3), new Uint8Array(numRows * width)]
     const scale = new Float32Array(numRows)
-    quantizeRows(values, scale, x, numRows, width)
+    strict(quantizeRows)(values, scale, x, numRows, width)
     return [new Float32Array(x.length), values, scale, numRows, width]
   }
   matches('dequantizeRows', bytes, { relative: 0 })
@@ -315,7 +315,7 @@ describe('weights in 8 bits', () => {
   test('are each within half a step of what they were, a 254th of the largest in the row', () => {
     const [x, values, scale] = [new Numbers(3).floats(5 * 33, -2, 2), new Uint8Array(5 * 33), new Float32Array(5)]
     x.fill(0, 66, 99)
-    quantizeRows(values, scale, x, 5, 33)
+    strict(quantizeRows)(values, scale, x, 5, 33)
     const back = new Float32Array(5 * 33)
     plain.dequantizeRows(back, values, scale, 5, 33)
     for (let row = 0; row < 5; row++) {
