@@ -1,29 +1,20 @@
 /** Finds a command by its words, prints what it says, and turns errors into exit codes. */
 import { parseArgs } from 'node:util'
-import { unknownWord } from '../errors.ts'
-import { InputError, VERSION } from '../index.ts'
-import { doctorCommand } from './doctor.ts'
-import { environmentsCommand } from './environments.ts'
-import { evaluateCommand } from './evaluate.ts'
-import { exportCommand } from './export.ts'
-import { generateCommand } from './generate.ts'
-import { help } from './help.ts'
+import { InputError, unknownWord } from '../errors.ts'
+import { VERSION } from '../version.ts'
 import type { Command, Invocation } from './invocation.ts'
-import { resumeCommand } from './resume.ts'
-import { trainCommand } from './train.ts'
-import { trustCommand } from './trust.ts'
-import { validateCommand } from './validate.ts'
 
-const commands: Readonly<Record<string, Command>> = {
-  train: trainCommand,
-  resume: resumeCommand,
-  evaluate: evaluateCommand,
-  export: exportCommand,
-  generate: generateCommand,
-  environments: environmentsCommand,
-  doctor: doctorCommand,
-  validate: validateCommand,
-  trust: trustCommand,
+/** Each command is loaded when it is asked for. */
+const commands: Readonly<Record<string, () => Promise<Command>>> = {
+  train: async () => (await import('./train.ts')).trainCommand,
+  resume: async () => (await import('./resume.ts')).resumeCommand,
+  evaluate: async () => (await import('./evaluate.ts')).evaluateCommand,
+  export: async () => (await import('./export.ts')).exportCommand,
+  generate: async () => (await import('./generate.ts')).generateCommand,
+  environments: async () => (await import('./environments.ts')).environmentsCommand,
+  doctor: async () => (await import('./doctor.ts')).doctorCommand,
+  validate: async () => (await import('./validate.ts')).validateCommand,
+  trust: async () => (await import('./trust.ts')).trustCommand,
 }
 
 /** Runs the command of a command line, `args` being the words after the program. Sets `process.exitCode` where it fails. */
@@ -50,10 +41,14 @@ async function run(args: readonly string[]): Promise<void> {
   })
   const [name, ...words] = positionals
   if (values.version) return console.log(VERSION)
-  if (values.help || name === undefined) return console.log(await help(name === 'train' ? words : []))
-  const command = Object.hasOwn(commands, name) ? commands[name] : undefined
-  if (command === undefined) throw unknownWord('command', name, Object.keys(commands))
+  if (values.help || name === undefined) {
+    const { help } = await import('./help.ts')
+    return console.log(await help(name === 'train' ? words : []))
+  }
+  const load = Object.hasOwn(commands, name) ? commands[name] : undefined
+  if (load === undefined) throw unknownWord('command', name, Object.keys(commands))
   const invocation: Invocation = { words, json: values.json ?? false, quiet: values.quiet ?? false }
+  const command = await load()
   const result = await command(invocation)
   if (invocation.json) console.log(JSON.stringify(result))
 }

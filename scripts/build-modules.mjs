@@ -1,0 +1,166 @@
+// Writes the JavaScript of src, bench and examples into dist; `tsc` checks the types and writes the declarations.
+//
+// Node takes about half a millisecond to find, read and link a module, so what `src/index.ts` imports statically is
+// linked here into one file, dist/src/bundle.js, and each of those modules becomes a facade at its own path that
+// exports its names from there. A module that a definition names, or that a bench imports, is thus the same object as the
+// package's own. What the command line and the judges' workers need before the index stays in files of their own, so
+// that they do not load the rest. All other modules (commands, workers, what is imported where it is first used) are
+// compiled one by one.
+import { mkdirSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
+import { dirname, join, relative } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { RolldownMagicString, rolldown } from 'rolldown'
+import { parseSync } from 'rolldown/utils'
+import ts from 'typescript'
+
+const root = fileURLToPath(new URL('..', import.meta.url))
+const source = join(root, 'src')
+const out = join(root, 'dist')
+const BUNDLE = 'src/bundle.js'
+/** Marks a module that the bundle imports from where it is built, until that path is known. */
+const APART = 'apart:'
+/** Programs that begin without the index. */
+const SMALL = ['cli/main.ts', 'rewards/code-worker.ts', 'rewards/maths-worker.ts', 'tables/arrow-worker.ts']
+
+const { options } = ts.parseJsonConfigFileContent(
+  ts.readConfigFile(join(root, 'tsconfig.json'), ts.sys.readFile).config,
+  ts.sys,
+  root,
+)
+/** When what is written here was last changed for all modules. */
+const NEWEST_RULE = Math.max(
+  ...['tsconfig.json', 'scripts/build-modules.mjs'].map((path) => modifiedMs(join(root, path))),
+)
+const files = ['src', 'bench', 'examples'].flatMap(modulesIn)
+const apart = reachable(SMALL.map((path) => join(source, path)))
+const bundled = [...reachable([join(source, 'index.ts')])].filter((file) => !apart.has(file))
+
+await writeBundle(new Set(bundled))
+for (const file of files) if (!bundled.includes(file)) writeModule(file)
+
+/** The TypeScript modules of a folder. */
+function modulesIn(folder) {
+  return readdirSync(join(root, folder), { recursive: true })
+    .filter((name) => name.endsWith('.ts') && !name.endsWith('.simd.ts') && !name.endsWith('.d.ts'))
+    .map((name) => join(root, folder, name))
+}
+
+/** The modules that importing these evaluates, themselves included. */
+function reachable(entries) {
+  const found = new Set()
+  const open = [...entries]
+  while (open.length > 0) {
+    const file = open.pop()
+    if (found.has(file)) continue
+    found.add(file)
+    for (const specifier of staticImports(file)) {
+      if (specifier.startsWith('.')) open.push(join(dirname(file), specifier))
+    }
+  }
+  return found
+}
+
+/** What a module imports or exports again, but for `import type` and `export type`. */
+function staticImports(file) {
+  const tree = ts.createSourceFile(file, readFileSync(file, 'utf8'), ts.ScriptTarget.Latest)
+  return tree.statements
+    .filter((node) => (ts.isImportDeclaration(node) && !node.importClause?.isTypeOnly) || isExport(node))
+    .map((node) => node.moduleSpecifier.text)
+}
+
+function isExport(node) {
+  return ts.isExportDeclaration(node) && node.moduleSpecifier !== undefined && !node.isTypeOnly
+}
+
+/** Links the modules into the bundle and writes their facades. */
+async function writeBundle(modules) {
+  const bundle = await rolldown({
+    cwd: root,
+    input: Object.fromEntries([...modules].map((file) => [relative(root, file).replace(/\.ts$/, ''), file])),
+    platform: 'node',
+    tsconfig: false,
+    treeshake: false,
+    transform: { target: 'es2022' },
+    plugins: [
+      { name: 'own-modules', resolveId: (id, importer) => resolveOwn(id, importer, modules), transform: keepUrl },
+    ],
+    onLog(level, log) {
+      // Of what is imported dynamically, some is in the bundle already: by design.
+      if (log.code !== 'INEFFECTIVE_DYNAMIC_IMPORT') throw new Error(`${level}: ${log.message}`)
+    },
+  })
+  const { output } = await bundle.generate({
+    format: 'esm',
+    sourcemap: true,
+    keepNames: true,
+    minifyInternalExports: false,
+    entryFileNames: '[name].js',
+    chunkFileNames: 'src/[name].js',
+    codeSplitting: { groups: [{ name: 'bundle', test: (id) => modules.has(id) }] },
+  })
+  for (const { fileName, type, code, source: asset } of output) {
+    if (type === 'asset') write(fileName, asset)
+    else
+      write(
+        fileName,
+        code.replaceAll(/"apart:([^"]+)"/g, (_, path) => `"${specifierOf(path, fileName)}"`),
+      )
+    if (type === 'chunk' && fileName !== BUNDLE) rmSync(join(out, `${fileName}.map`), { force: true })
+  }
+}
+
+/** Links only these modules; every other is imported from where it is built. */
+function resolveOwn(specifier, importer, modules) {
+  if (importer === undefined) return null
+  if (!specifier.startsWith('.')) return { id: specifier, external: true }
+  const file = join(dirname(importer), specifier)
+  return modules.has(file) ? null : { id: `${APART}${builtPath(file)}`, external: true }
+}
+
+/** Lets `import.meta.url` be the address of the module's facade, whence workers and definitions are found. */
+function keepUrl(code, file) {
+  const { importMetas } = parseSync(file, code).module
+  const text = new RolldownMagicString(code)
+  for (const { start, end } of importMetas) {
+    if (!code.slice(end).startsWith('.url')) continue
+    const facade = specifierOf(builtPath(file), BUNDLE)
+    text.overwrite(start, end + '.url'.length, `new URL('${facade}', import.meta.url).href`)
+  }
+  return text.hasChanged()
+    ? { code: text.toString(), map: text.generateMap({ hires: true, source: file }).toString() }
+    : null
+}
+
+/** Compiles a module by itself, unless what stands in dist is newer than it. A facade has no map, so it is none of ours. */
+function writeModule(file) {
+  const built = modifiedMs(join(out, `${builtPath(file)}.map`))
+  if (built > modifiedMs(file) && built > NEWEST_RULE) return
+  const { outputText, sourceMapText } = ts.transpileModule(readFileSync(file, 'utf8'), {
+    compilerOptions: { ...options, module: ts.ModuleKind.ESNext, emitDeclarationOnly: false, declaration: false },
+    fileName: file,
+  })
+  const target = builtPath(file)
+  write(target, outputText)
+  write(`${target}.map`, sourceMapText)
+}
+
+/** Where a module is built, in dist. */
+function builtPath(file) {
+  return relative(root, file).replace(/\.ts$/, '.js')
+}
+
+/** How the file at `from` imports the one at `path`; both in dist. */
+function specifierOf(path, from) {
+  const way = relative(dirname(from), path)
+  return way.startsWith('.') ? way : `./${way}`
+}
+
+function modifiedMs(path) {
+  return statSync(path, { throwIfNoEntry: false })?.mtimeMs ?? 0
+}
+
+function write(path, text) {
+  const target = join(out, path)
+  mkdirSync(dirname(target), { recursive: true })
+  writeFileSync(target, text)
+}
