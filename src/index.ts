@@ -22,7 +22,10 @@ export { ppo } from './algorithms/ppo.ts'
 export { algorithmFactory, algorithms } from './algorithms/registry.ts'
 export { type RlDefinition, rl } from './algorithms/rl.ts'
 export { type SftDefinition, sft } from './algorithms/sft.ts'
-export type { Autoreset, Cohort, CohortOptions } from './cohort.ts'
+export type { Cohort, CohortOptions } from './cohorts/cohort.ts'
+export type { ConversationCohort, ConversationCohortOptions } from './cohorts/conversations.ts'
+export { loadAdapter } from './cohorts/conversations.ts'
+export type { Autoreset, EpisodeCohort, EpisodeCohortOptions } from './cohorts/episodes.ts'
 export type { Action } from './components/action.ts'
 export { type Arena, formatBytes, takeArena } from './components/arena.ts'
 export type { Column, ColumnSpec, Columns, ColumnType, Plan, PlannedColumn } from './components/column.ts'
@@ -234,11 +237,8 @@ export {
   multiDiscrete,
   type Space,
 } from './space.ts'
-export { bootstrap } from './systems/bootstrap.ts'
-export { infer } from './systems/infer.ts'
-export { reset, restart } from './systems/reset.ts'
-export { step } from './systems/step.ts'
-export { store } from './systems/store.ts'
+export { restart } from './systems/episodes/reset.ts'
+export { bootstrap, infer, reset, step, store } from './systems/systems.ts'
 export { readArrow, toArrow, writeArrow } from './tables/arrow.ts'
 export { EpisodeBuffer, type EpisodeTurn, type StepColumns, type StepSequences } from './tables/episode-buffer.ts'
 export {
@@ -296,7 +296,6 @@ export {
   trainingRows,
   turnIds,
 } from './text/turn-ids.ts'
-export { loadAdapter } from './text-cohort.ts'
 export { collect, tick } from './tick.ts'
 export { type EvaluateOptions, type Evaluation, evaluate, recordEpisodes } from './training/evaluate.ts'
 export type { CohortMetrics, UpdateMetrics } from './training/metrics.ts'

@@ -1,13 +1,9 @@
 /** The order of the four systems. */
 import { Work } from './clock.ts'
-import type { Cohort } from './cohort.ts'
+import type { Cohort } from './cohorts/cohort.ts'
 import { InputError } from './errors.ts'
-import { bootstrap } from './systems/bootstrap.ts'
-import { infer } from './systems/infer.ts'
-import { reset } from './systems/reset.ts'
-import { step } from './systems/step.ts'
-import { store } from './systems/store.ts'
-import { canGoOn, type TextCohort } from './text-cohort.ts'
+import { kindOf } from './kinds.ts'
+import { bootstrap, infer, reset, step, store } from './systems/systems.ts'
 import type { World } from './world.ts'
 
 /**
@@ -17,82 +13,82 @@ import type { World } from './world.ts'
  * @throws InputError if several threads share the lanes: then their trainer moves them.
  */
 export function tick(world: World): void | Promise<void> {
-  if (world.threads.count > 1 && world.cohorts.length > 0) throw shared(world)
-  const moved = move(world)
-  return moved === undefined ? awaitAnswers(world) : moved.then(() => awaitAnswers(world))
+  const { cohorts, threads } = world
+  if (threads.count > 1 && cohorts.some(({ kind }) => kind === 'episodes')) throw shared(world)
+  const moved = runSystems(world, cohorts)
+  return moved === undefined ? awaitAnswers(cohorts) : moved.then(() => awaitAnswers(cohorts))
 }
 
 /** A whole rollout: `numSteps` steps of every lane and the bootstrap inference. A promise, and throws, as `tick`. */
 export function collect(world: World, numSteps: number): void | Promise<void> {
   if (world.threads.count > 1) throw shared(world)
-  return drive(collectShare(world, numSteps))
+  return drive(collectShare(world, world.cohorts, numSteps))
 }
 
-/** A whole rollout of this thread's lanes. Yields what has to be awaited before it can go on. */
-export function* collectShare(world: World, numSteps: number): Generator<void | Promise<void>, void> {
-  for (const cohort of world.cohorts) cohort.ticksLeft = numSteps
+/**
+ * A whole rollout of this thread's lanes: `numSteps` steps of each of these cohorts, or as many as its own rollout has. One that
+ * keeps none acts as long as the others. Yields what has to be awaited before it can go on.
+ */
+export function* collectShare(
+  world: World,
+  cohorts: readonly Cohort[],
+  numSteps?: number,
+): Generator<void | Promise<void>, void> {
+  const lanes = cohorts.filter((cohort) => cohort.kind === 'episodes')
+  const longest = lanes.reduce((most, { numSteps }) => Math.max(most, numSteps), 1)
+  for (const cohort of lanes) cohort.ticksLeft = numSteps ?? (cohort.recorded ? cohort.numSteps : longest)
   try {
-    while (world.cohorts.some(isUnderWay)) {
-      const moved = move(world)
+    while (lanes.some(({ ticksLeft }) => ticksLeft > 0)) {
+      const moved = runSystems(world, cohorts)
       if (moved !== undefined) yield moved
-      const waiting = awaitAnswers(world)
+      const waiting = awaitAnswers(cohorts)
       if (waiting !== undefined) yield waiting
     }
   } finally {
-    for (const cohort of world.cohorts) {
+    for (const cohort of lanes) {
       cohort.ticksLeft = Number.POSITIVE_INFINITY
       cohort.rests = cohort.answer !== null
     }
   }
-  const valued = bootstrap(world)
+  const valued = bootstrap(world, cohorts)
   if (valued !== undefined) yield valued
   world.clock.mark(Work.bootstrap)
 }
 
 /**
- * One step of every lane that need not wait for an answer. A promise where other threads speak in conversations too; whoever
- * stops stops after it.
+ * One step of every lane of these cohorts that need not wait for an answer. A promise where other threads speak in
+ * conversations too; whoever stops stops after it.
  */
-export function move(world: World): void | Promise<void> {
+export function runSystems(world: World, cohorts: readonly Cohort[]): void | Promise<void> {
   const { clock } = world
-  reset(world) // Lanes whose episode ended begin a new one; all lanes see a running episode.
+  reset(world, cohorts) // Lanes whose episode ended begin a new one; all lanes see a running episode.
   clock.mark(Work.reset)
-  const inferred = infer(world) // The policies look and choose.
-  return inferred === undefined ? conclude(world) : inferred.then(() => conclude(world))
+  const inferred = infer(world, cohorts) // The policies look and choose.
+  return inferred === undefined ? conclude(world, cohorts) : inferred.then(() => conclude(world, cohorts))
 }
 
-function conclude(world: World): void {
+function conclude(world: World, cohorts: readonly Cohort[]): void {
   const { clock } = world
   clock.mark(Work.infer)
-  step(world) // The environments answer.
+  step(world, cohorts) // The environments answer.
   clock.mark(Work.step)
-  store(world) // The row is closed; ended and truncated lanes are marked.
+  store(world, cohorts) // The row is closed; ended and truncated lanes are marked.
   clock.mark(Work.store)
 }
 
-function isUnderWay({ ticksLeft }: Cohort): boolean {
-  return ticksLeft > 0
+/** What has to be waited for before lanes of these cohorts can go on; undefined if no answer is owed. */
+export function awaitAnswers(cohorts: readonly Cohort[]): Promise<void> | undefined {
+  if (!cohorts.some(isOwed)) return undefined
+  if (cohorts.some(canGoOn)) return new Promise((resolve) => setTimeout(resolve, 0))
+  return Promise.race(cohorts.flatMap((cohort) => kindOf(cohort).owed(cohort)))
 }
 
-/** What has to be waited for before lanes can go on; undefined if no policy owes an answer. */
-export function awaitAnswers({ cohorts, conversations }: World): Promise<void> | undefined {
-  if (!cohorts.some(isAwaited) && !conversations.some(isOwed)) return undefined
-  if (cohorts.some(acts) || conversations.some(canGoOn)) return new Promise((resolve) => setTimeout(resolve, 0))
-  const answers = cohorts.filter(isAwaited).map(({ answer }) => answer!.arrival)
-  const replies = conversations.flatMap(({ pending }) => pending.filter((reply) => reply !== null))
-  return Promise.race([...answers, ...replies.map(({ arrival }) => arrival)])
+function isOwed(cohort: Cohort): boolean {
+  return kindOf(cohort).owed(cohort).length > 0
 }
 
-function isOwed({ pending }: TextCohort): boolean {
-  return pending.some((reply) => reply !== null)
-}
-
-function isAwaited({ answer }: Cohort): boolean {
-  return answer !== null
-}
-
-function acts({ rests }: Cohort): boolean {
-  return !rests
+function canGoOn(cohort: Cohort): boolean {
+  return kindOf(cohort).canGoOn(cohort)
 }
 
 function drive(steps: Generator<void | Promise<void>, void>): void | Promise<void> {

@@ -11,7 +11,7 @@ import {
   removeEntity,
 } from 'bitecs'
 import { expect, test } from 'vitest'
-import { createLanes } from '../src/lanes.ts'
+import { createLanes } from '../src/cohorts/lanes.ts'
 
 const sorted = (entities: Iterable<number>) => [...entities].sort((a, b) => a - b)
 

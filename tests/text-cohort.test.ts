@@ -1,9 +1,9 @@
 import { join } from 'node:path'
 import { describe, expect, test } from 'vitest'
+import { type ConversationCohort, loadAdapter } from '../src/cohorts/conversations.ts'
 import { lora } from '../src/policies/transformer/lora.ts'
 import { saveLora } from '../src/policies/transformer/lora-folder.ts'
 import { languageModel } from '../src/text/language-model.ts'
-import { loadAdapter, type TextCohort } from '../src/text-cohort.ts'
 import { tick } from '../src/tick.ts'
 import type { World } from '../src/world.ts'
 import { Numbers } from './kernels/calls.ts'
@@ -12,19 +12,19 @@ import { temporaryFolder } from './support/temporary.ts'
 
 const model = { width: 16, layers: 2, heads: 2, loraRank: 2, loraTargets: ['q_proj', 'down_proj'] }
 
-function adaptedWorld(): Promise<World> {
+function adaptedWorld(): Promise<World<ConversationCohort>> {
   return talkWorld({ policy: languageModel(model), groupSize: 4 })
 }
 
 /** Changes the adapter as training would, so that it says something else. */
-function change({ adapter }: TextCohort): void {
+function change({ adapter }: ConversationCohort): void {
   adapter!.weights.set(new Numbers(5).floats(adapter!.weights.length, -1, 1))
 }
 
 /** The folder of a changed adapter, and what a policy says with it. */
 async function saved() {
   const world = await adaptedWorld()
-  const cohort = world.talk()
+  const cohort = world.cohort()
   change(cohort)
   const folder = join(await temporaryFolder(), 'adapter')
   await saveLora(folder, cohort.adapter!.lora, cohort.adapter!.weights)
@@ -36,8 +36,8 @@ describe('an adapter that is loaded into a policy at work', () => {
     const { folder, said, weights } = await saved()
     const before = await talkUntil(await adaptedWorld(), 8)
     const world = await adaptedWorld()
-    expect(await loadAdapter(world.talk(), folder)).toBe(1)
-    expect(world.talk().adapter!.weights).toEqual(weights)
+    expect(await loadAdapter(world.cohort(), folder)).toBe(1)
+    expect(world.cohort().adapter!.weights).toEqual(weights)
     const after = await talkUntil(world, 8)
     const anyVersion = (all: typeof said) => all.map(({ version: _, ...rest }) => rest)
     expect(anyVersion(after)).toEqual(anyVersion(said))
@@ -49,11 +49,11 @@ describe('an adapter that is loaded into a policy at work', () => {
     const { folder } = await saved()
     const [world, other] = [await adaptedWorld(), await adaptedWorld()]
     for (let i = 0; i < 2; i++) for (const each of [world, other]) tick(each)
-    const { conversation, context } = world.talk()
+    const { conversation, context } = world.cohort()
     const lengths = conversation.length.slice()
     const token = conversation.token.slice()
-    await loadAdapter(world.talk(), folder)
-    change(other.talk()) // The same weights, but with keys and values that the old ones made.
+    await loadAdapter(world.cohort(), folder)
+    change(other.cohort()) // The same weights, but with keys and values that the old ones made.
     for (const each of [world, other]) tick(each)
     const differs = lengths.map((length, n) => {
       expect(conversation.token.slice(n * context, n * context + length)).toEqual(
@@ -62,7 +62,7 @@ describe('an adapter that is loaded into a policy at work', () => {
       expect(conversation.version[n * context + length - 1]).toBe(0)
       expect(conversation.version[n * context + length]).toBe(1)
       const place = n * context + length
-      return conversation.logprob[place] === other.talk().conversation.logprob[place] ? 0 : 1
+      return conversation.logprob[place] === other.cohort().conversation.logprob[place] ? 0 : 1
     })
     expect(differs).toContain(1) // So the cache was dropped.
     expect((await talkUntil(world, 8)).length).toBe(8)
@@ -70,7 +70,7 @@ describe('an adapter that is loaded into a policy at work', () => {
 
   test('is refused where rank, alpha, targets or model are others, and then nothing has changed', async () => {
     const world = await adaptedWorld()
-    const cohort = world.talk()
+    const cohort = world.cohort()
     const before = cohort.adapter!.weights.slice()
     tick(world)
     const cached = cohort.conversation.cached.slice()
@@ -89,13 +89,17 @@ describe('an adapter that is loaded into a policy at work', () => {
       await expect(loadAdapter(cohort, folder)).rejects.toThrow(message)
     }
     const wider = await talkWorld({ policy: languageModel({ ...model, width: 32 }) })
-    const { lora: other, weights } = wider.talk().adapter!
+    const { lora: other, weights } = wider.cohort().adapter!
     await saveLora(folder, other, weights)
     await expect(loadAdapter(cohort, folder)).rejects.toThrow('of shape [2,16]')
     await saveLora(folder, cohort.adapter!.lora, before)
-    await expect(loadAdapter((await talkWorld()).talk(), folder)).rejects.toThrow(/which has none.*one with an adapter/)
+    await expect(loadAdapter((await talkWorld()).cohort(), folder)).rejects.toThrow(
+      /which has none.*one with an adapter/,
+    )
     await expect(loadAdapter(cohort, join(folder, 'nowhere'))).rejects.toThrow('nowhere')
-    await expect(loadAdapter(world as never, folder)).rejects.toThrow('got no cohort, expected one, like world.talk()')
+    await expect(loadAdapter(world as never, folder)).rejects.toThrow(
+      'got no cohort, expected one, like world.cohort()',
+    )
     cohort.crew = { begin: async () => {}, finish: async () => {} } // Its trainer's threads are at work.
     await expect(loadAdapter(cohort, folder)).rejects.toThrow(/a step of several threads under way/)
     expect([cohort.version, cohort.adapter!.weights, cohort.conversation.cached]).toEqual([0, before, cached])

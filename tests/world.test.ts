@@ -8,6 +8,7 @@ import {
   mlp,
   pendulum,
   ppo,
+  RolloutCoordinator,
   textEnvironmentFactory,
   tick,
 } from '../src/index.ts'
@@ -76,16 +77,29 @@ describe('createWorld', () => {
     expect([...left!.episode.step, ...right!.episode.step]).toEqual([1, 1, 1, 1, 1])
   })
 
-  test('of conversations alone, and one without any, says which kind is missing', async () => {
+  test('of one kind says so where the other is asked for; a cohort is told by its name, or is the only one', async () => {
     const talking = await createWorld({
       environment: textEnvironmentFactory('text/reverse')(),
       policy: languageModel({ width: 8 }),
       numLanes: 1,
     })
-    expect(() => talking.cohort('mlp')).toThrow('world: got one of conversations alone, expected an environment that')
+    expect(() => talking.cohort('mlp')).toThrow('cohort: got "mlp", expected one of languageModel')
+    expect(talking.cohort().kind).toBe('conversations')
+    expect(talking.cohort('languageModel')).toBe(talking.cohort())
     expect(() => createTrainer(talking, ppo())).toThrow('expected createTextTrainer(world, { sft, rl }) for it')
     const acting = await createWorld({ environment: cartPole(), policy: mlp(), numLanes: 1 })
-    expect(() => acting.talk()).toThrow('world: got one without conversations, expected a text environment')
+    expect(() => new RolloutCoordinator(acting, { episodes: 1 })).toThrow(/got cohort mlp of episodes, expected one of/)
+    const one = { environment: cartPole(), policy: mlp(), numLanes: 1 }
+    const two = await createWorld({
+      cohorts: [
+        { ...one, name: 'a' },
+        { ...one, name: 'b' },
+      ],
+    })
+    expect(() => two.cohort()).toThrow('cohort: got no name, of 2 cohorts, expected one of a, b')
+    expect(two.cohorts).toEqual([two.cohort('a'), two.cohort('b')])
+    // @ts-expect-error: no cohort has that name.
+    expect(() => two.cohort('c')).toThrow('cohort: got "c", expected one of a, b')
   })
 
   test('a policy whose shape does not fit is refused before memory is taken', async () => {

@@ -5,6 +5,7 @@
  */
 import {
   byteTokenizer,
+  type ConversationCohort,
   createWorld,
   defineTextEnvironment,
   type LanguageModelDefinition,
@@ -55,14 +56,14 @@ const policy: LanguageModelDefinition = {
 }
 
 /** Ticks until `count` conversations are over. */
-function finish(world: World, count: number): void {
-  const { trajectories } = world.talk()
+function finish(world: World<ConversationCohort>, count: number): void {
+  const { trajectories } = world.cohort()
   while (trajectories.count < count) tick(world)
 }
 
-async function worldOf(budgetOf: (index: number) => number): Promise<World> {
+async function worldOf(budgetOf: (index: number) => number): Promise<World<ConversationCohort>> {
   const world = await createWorld({ environment: environment(budgetOf), policy, numLanes: LANES, seed: 1 })
-  world.talk().released = 0
+  world.cohort().released = 0
   return world
 }
 
@@ -70,7 +71,7 @@ async function worldOf(budgetOf: (index: number) => number): Promise<World> {
 async function continuous(): Promise<number> {
   const world = await worldOf((index) => lengths[index]!)
   return secondsOf(() => {
-    world.talk().released = CONVERSATIONS
+    world.cohort().released = CONVERSATIONS
     finish(world, CONVERSATIONS)
   })
 }
@@ -80,16 +81,16 @@ async function waiting(budgetOf: (index: number) => number): Promise<number> {
   const world = await worldOf(budgetOf)
   return secondsOf(() => {
     for (let round = 1; round <= ROUNDS; round++) {
-      world.talk().released = round * LANES
+      world.cohort().released = round * LANES
       finish(world, round * LANES)
     }
   })
 }
 
 const plain = await worldOf((index) => lengths[index]!)
-plain.talk().released = CONVERSATIONS
+plain.cohort().released = CONVERSATIONS
 finish(plain, CONVERSATIONS)
-const { trajectories } = plain.talk()
+const { trajectories } = plain.cohort()
 const sorted = trajectories.take(trajectories.order()).columns()
 const order = Array.from(sorted.promptId)
 check(sorted.lossMask.reduce((sum, flag) => sum + flag, 0) === total, `${total} tokens are not what was sampled`)
@@ -106,10 +107,10 @@ const ceiling = rounds.reduce((sum, members) => sum + LANES * longestOf.get(memb
 
 // Results do not depend on the way: token by token those of one lane at a time.
 const single = await createWorld({ environment: environment((index) => lengths[index]!), policy, numLanes: 1, seed: 1 })
-single.talk().released = LANES
+single.cohort().released = LANES
 finish(single, LANES)
 for (let i = 0; i < LANES; i++) {
-  const [alone, among] = [single.talk().trajectories.row(i), trajectories.take(trajectories.order()).row(i)]
+  const [alone, among] = [single.cohort().trajectories.row(i), trajectories.take(trajectories.order()).row(i)]
   check(String(alone.token) === String(among.token), `conversation ${i} differs from itself alone`)
   check(String(alone.logprob) === String(among.logprob), `the logprobs of conversation ${i} differ from those alone`)
 }

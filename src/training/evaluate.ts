@@ -1,11 +1,11 @@
 /** Playing episodes with fixed weights: to judge a policy, or to record what it does. */
-import type { Cohort } from '../cohort.ts'
+import type { EpisodeCohort } from '../cohorts/episodes.ts'
 import { Phase } from '../components/episode.ts'
 import type { EnvironmentDefinition } from '../environments/environment.ts'
 import { InputError, show } from '../errors.ts'
 import type { KernelBuild } from '../kernels/bind.ts'
 import type { PolicyDefinition } from '../policies/policy.ts'
-import { bootstrap } from '../systems/bootstrap.ts'
+import { bootstrap } from '../systems/systems.ts'
 import { type Field, rolloutTable, type Table } from '../tables/table.ts'
 import { tick } from '../tick.ts'
 import { createWorld, type World } from '../world.ts'
@@ -81,7 +81,7 @@ export async function recordEpisodes(options: EvaluateOptions): Promise<Table> {
   return { numRows: rows.length, fields, metadata: table.metadata }
 }
 
-async function play(options: EvaluateOptions): Promise<{ world: World; cohort: Cohort }> {
+async function play(options: EvaluateOptions): Promise<{ world: World; cohort: EpisodeCohort }> {
   const { environment, policy, weights, episodes = 100, seed = 0, explore = false, version = 0, kernels } = options
   if (!Number.isSafeInteger(episodes) || episodes < 1) {
     throw new InputError('episodes', show(episodes), 'a whole number ≥ 1')
@@ -97,13 +97,13 @@ async function play(options: EvaluateOptions): Promise<{ world: World; cohort: C
     explore,
     ...(kernels && { kernels }),
   })
-  const name = world.names[0]!
-  const { numParameters } = world.draft(name).model
+  const draft = world.draft()
+  const { numParameters } = draft.model
   if (weights.length !== numParameters) {
     throw new InputError('weights', `${weights.length} numbers`, `${numParameters}, the parameters of ${policy.id}`)
   }
-  world.reserve(name, { numSteps: environment.maxEpisodeSteps, learner: {} })
-  const cohort = world.cohort(name)
+  world.reserve(draft, { numSteps: environment.maxEpisodeSteps, learner: {} })
+  const cohort = world.cohort()
   cohort.weights.set(weights)
   cohort.policy.refresh?.()
   cohort.version = version
@@ -115,12 +115,12 @@ async function play(options: EvaluateOptions): Promise<{ world: World; cohort: C
 }
 
 /** True while a lane is in its first episode. */
-function plays({ episode }: Cohort, phase: number, n: number): boolean {
+function plays({ episode }: EpisodeCohort, phase: number, n: number): boolean {
   return episode.episode[n] === 0 && phase === Phase.ready
 }
 
 /** The rows of each lane's first episode, in the order of the rollout. */
-function firstEpisodes({ rollout, t, numLanes }: Cohort): number[] {
+function firstEpisodes({ rollout, t, numLanes }: EpisodeCohort): number[] {
   const rows: number[] = []
   for (let row = 0; row < t * numLanes; row++) if (rollout.episode[row] === 0) rows.push(row)
   return rows

@@ -23,8 +23,7 @@ export function savedTensors(world: World): Tensor[] {
     const { name, rows, width } = planned
     const type = TENSOR_TYPES[planned.type]
     const bytes = new Uint8Array(column.buffer, column.byteOffset, column.byteLength)
-    const owners = [...world.cohorts, ...world.conversations]
-    const cohort = column.length === 0 ? undefined : owners.find((candidate) => candidate.weights === column)
+    const cohort = column.length === 0 ? undefined : world.cohorts.find((candidate) => candidate.weights === column)
     if (cohort === undefined) {
       tensors.push({ name, type, shape: width === 1 ? [rows] : [rows, width], bytes })
       continue

@@ -6,7 +6,7 @@
  */
 import type { Worker } from 'node:worker_threads'
 import type { TokenThreadColumns } from '../algorithms/token-thread.ts'
-import type { Autoreset } from '../cohort.ts'
+import type { Autoreset } from '../cohorts/episodes.ts'
 import type { Conversation } from '../components/conversation.ts'
 import type { DefinitionRecord } from '../definition.ts'
 import { InputError, show } from '../errors.ts'

@@ -13,7 +13,7 @@ import {
   type WorkName,
   workNames,
 } from '../clock.ts'
-import { type Cohort, closeRollout } from '../cohort.ts'
+import { asEpisodes, closeRollout, type EpisodeCohort, type EpisodeDraft } from '../cohorts/episodes.ts'
 import { type Columns, column, type Plan, saved } from '../components/column.ts'
 import { recordOf, withoutModule } from '../definition.ts'
 import { actionMaskWidth } from '../environments/environment.ts'
@@ -45,7 +45,7 @@ export interface Progress {
 
 /** A cohort that learns. */
 interface Pupil {
-  readonly cohort: Cohort
+  readonly cohort: EpisodeCohort
   readonly algorithm: AlgorithmDefinition
   readonly learner: Learner
   readonly accounts: Columns<ReturnType<typeof accountsPlan>>
@@ -118,7 +118,7 @@ function isAlgorithm(value: object | undefined): value is AlgorithmDefinition {
 }
 
 function soleCohort(world: World, algorithm: AlgorithmDefinition): Record<string, AlgorithmDefinition> {
-  if (world.names.length === 0) {
+  if (world.drafts.every(({ kind }) => kind === 'conversations')) {
     const got = 'a world of conversations alone'
     throw new InputError('createTrainer(world, algorithm)', got, 'createTextTrainer(world, { sft, rl }) for it')
   }
@@ -192,8 +192,9 @@ export class Trainer {
           `${numSteps}, as in the world's other learners`,
         )
       }
-      const learner = { algorithm: algorithm.plan(shapeOf(world, name)), accounts: accountsPlan() }
-      world.reserve(name, { numSteps, learner })
+      const draft = draftOf(world, name)
+      const learner = { algorithm: algorithm.plan(shapeOf(world, draft)), accounts: accountsPlan() }
+      world.reserve(draft, { numSteps, learner })
     }
     this.world = world
     this.#traces = profile ? Array.from({ length: threads }, () => traceBuffer()) : []
@@ -377,7 +378,7 @@ export class Trainer {
       cohort.policy.refresh?.()
       cohort.version = update
     }
-    yield* collectShare(this.world, this.#numSteps)
+    yield* collectShare(this.world, this.world.cohorts, this.#numSteps)
     yield // All lanes' rows are there.
     const collected = performance.now()
     const rolloutSeconds = (collected - start) / 1000
@@ -434,12 +435,12 @@ export class Trainer {
     const { world } = this
     const { count } = world.threads
     const control = new Int32Array(new SharedArrayBuffer(4 * CONTROL_WORDS))
-    const cohorts = world.cohorts.map((cohort) => ({
+    const cohorts = laneCohorts(world).map((cohort) => ({
       name: cohort.name,
       environment: recordOf(cohort.environment),
       policy: recordOf(cohort.policyDefinition),
       numLanes: cohort.numLanes,
-      firstLane: world.draft(cohort.name).firstLane,
+      firstLane: cohort.firstLane,
       autoreset: cohort.autoreset,
       explore: cohort.explore,
     }))
@@ -524,7 +525,7 @@ export class Trainer {
           policy: withoutModule(cohort.policyDefinition),
           algorithm: withoutModule(algorithm),
           numLanes: cohort.numLanes,
-          firstLane: world.draft(cohort.name).firstLane,
+          firstLane: cohort.firstLane,
           autoreset: cohort.autoreset,
           explore: cohort.explore,
           version: cohort.version,
@@ -562,7 +563,7 @@ export class Trainer {
     const subject = `checkpoint ${path}`
     this.#compareCheckpoint(subject, manifest)
     restoreTensors(subject, world, tensors)
-    for (const cohort of world.cohorts) {
+    for (const cohort of laneCohorts(world)) {
       cohort.t = cohort.numSteps
       cohort.bootstrap.length = 0
     }
@@ -592,7 +593,7 @@ export class Trainer {
       const { cohort } = pupil
       const record = cohorts[cohort.name]!
       compareCohort(subject, record, pupil)
-      compare(subject, 'firstLane', record.firstLane, this.world.draft(cohort.name).firstLane)
+      compare(subject, 'firstLane', record.firstLane, cohort.firstLane)
       compare(subject, 'autoreset', record.autoreset, cohort.autoreset)
       compare(subject, 'explore', record.explore, cohort.explore)
     }
@@ -618,8 +619,19 @@ function compareCohort(
   compare(subject, 'numLanes', record.numLanes, cohort.numLanes)
 }
 
-function shapeOf(world: World, name: string) {
-  const { options, model } = world.draft(name)
+/** @throws InputError where the cohort is none of episodes. */
+function draftOf(world: World, name: string): EpisodeDraft {
+  const draft = world.draft(name)
+  if (draft.kind === 'episodes') return draft
+  throw new InputError(`algorithm of ${name}`, 'one of episodes, and a cohort of conversations', 'a cohort of episodes')
+}
+
+/** The cohorts whose lanes step. */
+function laneCohorts(world: World): EpisodeCohort[] {
+  return world.cohorts.filter((cohort) => cohort.kind === 'episodes')
+}
+
+function shapeOf(world: World, { options, model }: EpisodeDraft) {
   const { observationSpace, actionSpace } = options.environment
   const { count: threads } = world.threads
   return {
@@ -633,10 +645,10 @@ function shapeOf(world: World, name: string) {
 }
 
 function createPupil(world: World, name: string, algorithm: AlgorithmDefinition): Pupil {
-  const cohort = world.cohort(name)
+  const cohort = asEpisodes(`algorithm of ${name}`, world.cohort(name))
   const columns = cohort.learner as { algorithm: Columns<Plan>; accounts: Columns<ReturnType<typeof accountsPlan>> }
   const learner = algorithm.bind({
-    ...shapeOf(world, name),
+    ...shapeOf(world, draftOf(world, name)),
     rollout: cohort.rollout,
     columns: columns.algorithm,
     weights: cohort.weights,
@@ -659,7 +671,7 @@ function createPupil(world: World, name: string, algorithm: AlgorithmDefinition)
 
 /** Where a cohort's rows come from, for its table. */
 export function originOf(
-  { environment, policyDefinition, numLanes }: Cohort,
+  { environment, policyDefinition, numLanes }: EpisodeCohort,
   {
     seed,
     gamma = null,
@@ -679,7 +691,7 @@ function phaseSeconds({ milliseconds }: Clock): Record<WorkName, number> {
 function shareOf(world: World): (index: number) => string {
   return (index) => {
     const { count } = world.threads
-    const shares = world.cohorts.map(({ name, numLanes, episode }) => {
+    const shares = laneCohorts(world).map(({ name, numLanes, episode }) => {
       const from = Math.floor((index * numLanes) / count)
       const to = Math.floor(((index + 1) * numLanes) / count)
       return from === to ? `no lanes of ${name}` : `lanes ${episode.lane[from]}–${episode.lane[to - 1]} of ${name}`

@@ -3,11 +3,11 @@ import { availableParallelism } from 'node:os'
 import { parentPort, workerData } from 'node:worker_threads'
 import type { AlgorithmDefinition } from '../algorithms/algorithm.ts'
 import { Work } from '../clock.ts'
-import type { CohortOptions } from '../cohort.ts'
+import type { EpisodeCohortOptions } from '../cohorts/episodes.ts'
 import { revive } from '../definition.ts'
 import type { EnvironmentDefinition } from '../environments/environment.ts'
 import type { PolicyDefinition } from '../policies/policy.ts'
-import { World } from '../world.ts'
+import { openWorld } from '../world.ts'
 import { Aborted, Barrier, failureOf, joinTeam, type LanesOrder, type WorkerOrder, type WorkerProgram } from './team.ts'
 import { textProgram } from './text/thread.ts'
 import { Trainer } from './trainer.ts'
@@ -30,7 +30,7 @@ async function work(order: WorkerOrder): Promise<void> {
  */
 async function lanesProgram(order: LanesOrder): Promise<WorkerProgram> {
   const { memory, index, count, seed, kernels } = order
-  const cohorts: CohortOptions[] = []
+  const cohorts: EpisodeCohortOptions[] = []
   for (const { environment, policy, ...rest } of order.cohorts) {
     cohorts.push({
       ...rest,
@@ -42,7 +42,7 @@ async function lanesProgram(order: LanesOrder): Promise<WorkerProgram> {
   for (const [name, record] of Object.entries(order.algorithms)) {
     algorithms[name] = await revive<AlgorithmDefinition>('algorithm', record, 'caller')
   }
-  const world = new World({ cohorts, seed, kernels }, { memory, index })
+  const world = await openWorld({ cohorts, seed, kernels }, { memory, index })
   const trainer = new Trainer(world, algorithms, { threads: count })
   world.clock.trace = order.trace
   world.clock.beat = order.beat

@@ -318,7 +318,7 @@ describe('policyLoss', () => {
       for (let i = 0; i < 6; i++) {
         const [first, end] = [inputs.offsets[i]!, inputs.offsets[i + 1]!]
         const part = Object.fromEntries(
-          Object.entries(inputs).map(([name, column]) => [name, column && column.slice(first, end)]),
+          Object.entries(inputs).map(([name, column]) => [name, column?.slice(first, end)]),
         ) as unknown as PolicyLossInputs
         const alone = run({ ...part, offsets: Int32Array.of(0, end - first) }, given, true, 5)
         expect(alone.dLogprob).toEqual(all.dLogprob.slice(first, end))

@@ -2,7 +2,7 @@
 import type { Tensor2D } from '@tensorflow/tfjs-core'
 import type { SymbolicTensor } from '@tensorflow/tfjs-layers'
 import { afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest'
-import type { Cohort } from '../../src/cohort.ts'
+import type { EpisodeCohort } from '../../src/cohorts/episodes.ts'
 import { type Device, type DeviceName, startDevice, startDeviceFrom } from '../../src/devices/device.ts'
 import type { Layers, Tf } from '../../src/devices/tfjs.ts'
 import {
@@ -32,7 +32,7 @@ import { doors } from '../support/doors.ts'
 /** A world after some ticks, its rollout full; plain kernels take rows that lie anywhere. */
 export async function played(policy: PolicyDefinition, environment = cartPole(), numLanes = 12, numSteps = 16) {
   const world = await createWorld({ environment, policy, numLanes, seed: 3, kernels: 'plain' })
-  world.reserve(policy.id, { numSteps, learner: {} })
+  world.reserve(world.draft(), { numSteps, learner: {} })
   try {
     await collect(world, numSteps)
   } catch (error) {
@@ -43,7 +43,7 @@ export async function played(policy: PolicyDefinition, environment = cartPole(),
 }
 
 /** The rows of lanes one after another: what a policy that is trained on sequences of whole rollouts is handed. */
-function sequencesOf({ rollout, numLanes, numSteps, model }: Cohort): Rows {
+function sequencesOf({ rollout, numLanes, numSteps, model }: EpisodeCohort): Rows {
   const order = Array.from({ length: numLanes }, (_, n) =>
     Array.from({ length: numSteps }, (__, t) => t * numLanes + n),
   ).flat()
@@ -82,7 +82,7 @@ function loss({ logprob, entropy, value }: Evaluated, count: number): number {
   return sum
 }
 
-async function gradientOf({ policy, weights }: Cohort, rows: Rows, count: number) {
+async function gradientOf({ policy, weights }: EpisodeCohort, rows: Rows, count: number) {
   const gradient = new Float32Array(weights.length)
   await policy.differentiate(rows, 0, count, lossOf, policy.view(gradient))
   return gradient
@@ -215,7 +215,7 @@ function suite(device: DeviceName, find?: () => Promise<Made>): void {
   })
 
   /** Gives the weights some size, so that every part has a say. */
-  const enlarge = ({ weights, policy }: Cohort) => {
+  const enlarge = ({ weights, policy }: EpisodeCohort) => {
     for (let i = 0; i < weights.length; i++) weights[i] = weights[i]! + 0.1 * Math.sin(i)
     policy.refresh?.()
   }
@@ -293,8 +293,8 @@ function suite(device: DeviceName, find?: () => Promise<Made>): void {
 
   test.each(networks)('%s leaves no tensors behind where the loss throws', async (_, policy, environment) => {
     const { policy: network, weights, ...cohort } = await play(policy, environment)
-    const rows = sequencesOf(cohort as Cohort)
-    await gradientOf({ policy: network, weights } as Cohort, rows, 192)
+    const rows = sequencesOf(cohort as EpisodeCohort)
+    await gradientOf({ policy: network, weights } as EpisodeCohort, rows, 192)
     const { numTensors, numBytes } = tf.memory()
     const pass = async () =>
       network.differentiate(

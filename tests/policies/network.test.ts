@@ -8,7 +8,13 @@ networkSuite('cpu')
 test('a world that was made without createWorld says that the device was not started', async () => {
   const { World } = await import('../../src/world.ts')
   const policy = dense()
-  const world = new World({ environment: cartPole(), policy, numLanes: 2 })
+  const environment = cartPole()
+  const model = policy.build(environment.observationSpace, environment.actionSpace)
+  const options = { environment, policy, numLanes: 2 }
+  const world = new World([{ kind: 'episodes', options, name: 'dense', key: 0, firstLane: 0, model }], {
+    seed: 0,
+    kernels: 'simd',
+  })
   expect(() => world.cohorts).toThrow(
     'policy dense: got a world that was made without its device, expected createWorld',
   )

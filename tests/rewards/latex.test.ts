@@ -92,7 +92,7 @@ describe('LaTeX', () => {
   })
 
   test('is nested as deeply as it may be, and no more', () => {
-    const nested = (depth: number): string => '('.repeat(depth) + 'x' + ')'.repeat(depth)
+    const nested = (depth: number): string => `${'('.repeat(depth)}x${')'.repeat(depth)}`
     expect(() => readLatex(nested(MAX_NESTING))).not.toThrow()
     expect(() => readLatex(nested(MAX_NESTING + 1))).toThrow(TooLarge)
     expect(() => readLatex(`${'\\sin '.repeat(MAX_NESTING + 1)}x`)).toThrow(TooLarge)

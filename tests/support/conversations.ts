@@ -1,14 +1,16 @@
 /** Worlds of conversations for tests: a tiny model, the built-in tasks or one's own. */
 
+import type { ConversationCohort, ConversationCohortOptions } from '../../src/cohorts/conversations.ts'
 import { reverse } from '../../src/environments/tasks/sequences.ts'
 import { defineTextEnvironment, type TextEnvironmentModel } from '../../src/environments/text.ts'
 import { languageModel } from '../../src/text/language-model.ts'
-import type { TextCohortOptions } from '../../src/text-cohort.ts'
 import { tick } from '../../src/tick.ts'
 import { createWorld, type World } from '../../src/world.ts'
 
 /** A small world of conversations; without an environment, of `text/reverse`. */
-export function talkWorld(options: Partial<TextCohortOptions> & { seed?: number } = {}): Promise<World> {
+export function talkWorld(
+  options: Partial<ConversationCohortOptions> & { seed?: number } = {},
+): Promise<World<ConversationCohort>> {
   return createWorld({
     environment: reverse(),
     policy: languageModel({ width: 16, layers: 1, heads: 2 }),
@@ -35,9 +37,9 @@ export function digits(model: Partial<TextEnvironmentModel>) {
 }
 
 /** Ticks until `count` conversations are over, and returns them by group and member. */
-export async function talkUntil(world: World, count: number) {
-  const { trajectories } = world.talk()
-  world.talk().released = count
+export async function talkUntil(world: World<ConversationCohort>, count: number) {
+  const { trajectories } = world.cohort()
+  world.cohort().released = count
   for (let ticks = 0; trajectories.numConversations < count; ticks++) {
     if (ticks > 10_000) throw new Error(`${trajectories.numConversations} of ${count} conversations after 10,000 ticks`)
     const waiting = tick(world)

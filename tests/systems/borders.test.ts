@@ -1,6 +1,6 @@
 /** First and last lanes and elements, values at a bound, what lies beside it: where the systems of environments begin and end. */
 import { describe, expect, test, vi } from 'vitest'
-import type { Cohort, CohortOptions } from '../../src/cohort.ts'
+import type { EpisodeCohort, EpisodeCohortOptions } from '../../src/cohorts/episodes.ts'
 import {
   bootstrap,
   box,
@@ -69,7 +69,7 @@ function edges({
 }
 
 /** A world whose policy chooses as ever, but for one element. */
-async function choosing(options: CohortOptions, at: number, choice: number) {
+async function choosing(options: EpisodeCohortOptions, at: number, choice: number) {
   const world = await createWorld(options)
   const cohort = world.cohorts[0]!
   const { infer } = cohort.policy
@@ -223,7 +223,7 @@ test('what a policy that answers later failed with is thrown as it is', async ()
 })
 
 /** A world with a recorder for 8 steps. */
-async function recording(options: Partial<CohortOptions> = {}) {
+async function recording(options: Partial<EpisodeCohortOptions> = {}) {
   const world = await createWorld({ environment: counter(), policy, numLanes: 4, seed: 3, ...options })
   createTrainer(world, ppo({ numSteps: 8, numMinibatches: 1 }))
   return { world, cohort: world.cohorts[0]! }
@@ -248,7 +248,7 @@ describe('a restart', () => {
 
   test('in a thread that has a share of the lanes is refused in the middle of a rollout, and there alone', async () => {
     const { world, cohort } = await recording()
-    const share: Cohort = Object.create(cohort, { to: { value: 3 } })
+    const share: EpisodeCohort = Object.create(cohort, { to: { value: 3 } })
     restart(share, [1])
     tick(world)
     const before = [...cohort.episode.phase]

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest'
-import type { Cohort } from '../../src/cohort.ts'
+import type { EpisodeCohort } from '../../src/cohorts/episodes.ts'
 import {
   bestKernelBuild,
   bootstrap,
@@ -24,7 +24,7 @@ const NUM_STEPS = 12
 const NUM_LANES = 6
 
 /** The critic's value of one observation, asked alone. */
-function askedAlone(cohort: Cohort, observation: readonly [number, number]): number {
+function askedAlone(cohort: EpisodeCohort, observation: readonly [number, number]): number {
   cohort.observation.current.set(observation)
   cohort.policy.values(
     cohort.rollout.value,

@@ -334,7 +334,7 @@ describe('what may be asked', () => {
       '"a"',
       '\u0000',
     ]
-    for (const text of [...nonsense, '[{"type":"file","path":"a/../b","size":1,"oid":"' + 'a'.repeat(40) + '"}]']) {
+    for (const text of [...nonsense, `[{"type":"file","path":"a/../b","size":1,"oid":"${'a'.repeat(40)}"}]`]) {
       hub.fault = (request, response) => {
         if (!request.url!.includes('/tree/')) return false
         response.end(text)

@@ -62,7 +62,7 @@ describe("a language model from Hugging Face's files", () => {
         `languageModel.loraRank: got 0, with ${name}, expected a whole number`,
       )
     }
-    const model = (await createWorld({ ...options, policy: languageModel({ folder, loraRank: 2 }) })).talk()
+    const model = (await createWorld({ ...options, policy: languageModel({ folder, loraRank: 2 }) })).cohort()
     const adapter = await temporaryFolder()
     await saveLora(adapter, model.adapter!.lora, model.adapter!.weights)
     await expect(createWorld({ ...options, policy: languageModel({ folder, adapter, loraRank: 3 }) })).rejects.toThrow(

@@ -2,6 +2,7 @@ import { cp, mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { asEpisodes } from '../../dist/src/cohorts/episodes.js'
 import {
   box,
   cartPole,
@@ -54,7 +55,7 @@ describe('a trainer that is used otherwise than it is meant', () => {
     const trainer = await cartTrainer()
     for await (const _ of trainer.updates(once));
     for (let i = 0; i < 3; i++) tick(trainer.world)
-    const { observation, rollout } = trainer.world.cohorts[0]!
+    const { observation, rollout } = asEpisodes('test', trainer.world.cohort())
     const seen = observation.next.slice()
     for await (const _ of trainer.updates({ totalSteps: 128 }));
     expect(rollout.observation.slice(0, seen.length)).toEqual(seen)

@@ -3,6 +3,7 @@ import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { afterAll, describe, expect, test } from 'vitest'
+import { asEpisodes } from '../../dist/src/cohorts/episodes.js'
 // Workers load compiled files, and what they make must be made of the same ones here.
 import {
   type AlgorithmDefinition,
@@ -133,7 +134,7 @@ describe('same bits for 1, 2, 3, 4 and 16 threads', () => {
     const algorithms = { hare: ppo({ numSteps: 48 }), hunter: ppo({ numSteps: 48, gamma: 0.9, updateEpochs: 2 }) }
     const { trainer, bits } = await expectSameForTeams(options, algorithms, 6, [3])
     expect(Object.keys(bits)).toEqual(expect.arrayContaining(['hare.arrow', 'hunter.arrow', 'frozen.weights']))
-    expect(trainer.world.cohort('frozen').episode.episode.some((episode) => episode > 0)).toBe(true)
+    expect(asEpisodes('test', trainer.world.cohort('frozen')).episode.episode.some((episode) => episode > 0)).toBe(true)
   })
 
   test('where dead rows of next-step resets are left out of the minibatches', async () => {
@@ -144,7 +145,7 @@ describe('same bits for 1, 2, 3, 4 and 16 threads', () => {
       autoreset: 'next-step' as const,
     }
     const { trainer } = await expectSameForTeams(options, ppo({ numSteps: 40, numMinibatches: 3 }), 3, [2, 3, 16])
-    expect(trainer.world.cohorts[0]!.rollout.valid.some((valid) => valid === 0)).toBe(true)
+    expect(asEpisodes('test', trainer.world.cohort()).rollout.valid.some((valid) => valid === 0)).toBe(true)
   })
 
   test('where targetKl ends updates early', async () => {

@@ -3,6 +3,7 @@ import { mkdtemp, readFile, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { asEpisodes } from '../../src/cohorts/episodes.ts'
 import { cartPole, createTrainer, createWorld, mlp, pendulum, ppo, tick, writeArrow } from '../../src/index.ts'
 import type { Trainer } from '../../src/training/trainer.ts'
 
@@ -61,7 +62,7 @@ describe('same bits', () => {
       await advance(whole, 10)
       const first = await start()
       await advance(first, stop)
-      expect([...first.world.cohorts[0]!.episode.step].some((step) => step > 0)).toBe(true)
+      expect([...asEpisodes('test', first.world.cohort()).episode.step].some((step) => step > 0)).toBe(true)
       await first.save(join(folder, `stop${stop}`))
       const second = await start()
       await second.restore(join(folder, `stop${stop}`))

@@ -34,7 +34,7 @@ const PLAIN = {
  * Writes an adapter's folder, in f32. `baseModel` is the name or folder of the model it belongs to, for PEFT to find.
  * @throws InputError for weights of another length or that are not finite, or a place that cannot be written.
  * @example
- * const { lora, weights } = world.talk().adapter
+ * const { lora, weights } = world.cohort().adapter
  * await saveLora('adapters/sums', lora, weights)
  */
 export async function saveLora(

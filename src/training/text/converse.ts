@@ -1,4 +1,6 @@
 /** Whole conversations under fixed weights: what evaluation and generation have in common. */
+
+import { type CutTurn, loadAdapter } from '../../cohorts/conversations.ts'
 import type { RewardReduction, TextEnvironmentDefinition } from '../../environments/text.ts'
 import { InputError, show } from '../../errors.ts'
 import { setWeights } from '../../policies/transformer/quantized.ts'
@@ -7,7 +9,6 @@ import type { Trajectory } from '../../tables/trajectories.ts'
 import type { TooLong } from '../../text/examples.ts'
 import type { LanguageModelDefinition } from '../../text/language-model.ts'
 import type { Tokenizer } from '../../text/tokenizer.ts'
-import { type CutTurn, loadAdapter } from '../../text-cohort.ts'
 import { tick } from '../../tick.ts'
 import { createWorld } from '../../world.ts'
 
@@ -58,7 +59,7 @@ export async function converse({
   stopStrings?: readonly string[]
 }): Promise<{ readonly tokenizer: Tokenizer; readonly conversed: readonly Conversed[] }> {
   const world = await createWorld({ environment, policy, numLanes: Math.min(LANES_MAX, episodes), ...options })
-  const cohort = world.talk()
+  const cohort = world.cohort()
   if (weights !== undefined) setWeights(cohort.quantized ?? cohort.weights, cohort.model, weights)
   if (typeof adapter === 'string') await loadAdapter(cohort, adapter)
   else if (adapter !== null) setAdapter(cohort.adapter?.weights ?? new Float32Array(0), adapter)

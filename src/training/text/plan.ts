@@ -7,12 +7,17 @@ import { type DefaultRates, learningRateOf } from '../../algorithms/optimizer.ts
 import { rl, rlRates } from '../../algorithms/rl.ts'
 import { sft, sftRates } from '../../algorithms/sft.ts'
 import { MICRO_BATCH_ROWS, tokenLearnerPlan } from '../../algorithms/token-learner.ts'
+import {
+  bytesToRead,
+  type ConversationDraft,
+  largestConversationPlan,
+  openConversations,
+} from '../../cohorts/conversations.ts'
 import { arenaBytes, arenaRoom, checkRoom, formatBytes } from '../../components/arena.ts'
 import { listColumns, type Plan } from '../../components/column.ts'
 import { InputError } from '../../errors.ts'
 import { NUM_SLOTS } from '../../kernels/bind.ts'
 import { languageModel, type OpenLanguageModel } from '../../text/language-model.ts'
-import { bytesToRead, largestTextCohortPlan, openTextCohort, type TextDraft } from '../../text-cohort.ts'
 import type { TextRunDefinition } from './run.ts'
 import type { TextTraining } from './trainer.ts'
 
@@ -79,11 +84,11 @@ const LEAST = [
  * Plans a run. What is left open is chosen: of a loaded model's context 0 the most that fits, up to 1,024 tokens; of lanes 0
  * as many as fit, up to 64; of threads 0 as many as the machine has, or fewer where their columns have no room; and of a
  * learning rate null that of what is trained.
- * @throws InputError where nothing fits, with the keys that lower it; and as `openTextCohort` does.
+ * @throws InputError where nothing fits, with the keys that lower it; and as `openConversations` does.
  */
 export async function planTextRun(given: TextRunDefinition): Promise<TextRunPlan> {
   const { environment, policy, settings } = given
-  const draft = await openTextCohort({ environment, policy, numLanes: settings.numLanes || LANES })
+  const draft = await openConversations({ environment, policy, numLanes: settings.numLanes || LANES })
   const { opened } = draft
   const { definition, notes } = withRates(given, draft)
   const training = trainingOf(definition)
@@ -91,7 +96,9 @@ export async function planTextRun(given: TextRunDefinition): Promise<TextRunPlan
     const sized = { ...opened, context }
     const options = { ...draft.options, numLanes }
     const learner = textLearnerPlan(sized, training, threads)
-    return { [draft.name]: largestTextCohortPlan({ ...draft, options, opened: sized, learner }, threads) }
+    return {
+      [draft.name]: largestConversationPlan({ ...draft, options, opened: sized, reservation: { learner } }, threads),
+    }
   }
   const besides = bytesToRead(draft)
   const room = arenaRoom(besides)
@@ -138,7 +145,7 @@ export async function planTextRun(given: TextRunDefinition): Promise<TextRunPlan
 /** Learning rates as numbers, and those of a loaded model in words. */
 function withRates(
   given: TextRunDefinition,
-  { opened: { folder, adapter } }: TextDraft,
+  { opened: { folder, adapter } }: ConversationDraft,
 ): { definition: TextRunDefinition; notes: string[] } {
   const trained = { isLoaded: folder !== null, adapter }
   const told: string[] = []
@@ -208,7 +215,7 @@ function partsOf(plan: Plan): Record<string, number> {
 
 /** The keys that make a plan smaller, as they stand. */
 function remedyOf(
-  { opened: { folder, adapter, isQuantized } }: TextDraft,
+  { opened: { folder, adapter, isQuantized } }: ConversationDraft,
   { context, numLanes, threads }: Size,
 ): string {
   const ways = [`languageModel.context (now ${context})`, `numLanes (${numLanes})`, `threads (${threads})`]

@@ -1,7 +1,7 @@
 /** The caller's side of the threads of a trainer of language models. Its workers come at the first need, and again after `close`. */
 import type { Together, TokenLearnerColumns } from '../../algorithms/token-learner.ts'
 import type { TokenWork } from '../../algorithms/token-thread.ts'
-import type { Crew, TextCohort } from '../../text-cohort.ts'
+import type { ConversationCohort, Crew } from '../../cohorts/conversations.ts'
 import type { World } from '../../world.ts'
 import { Aborted, CONTROL_WORDS, Team, type TextOrder } from '../team.ts'
 import { TextCommand } from './thread.ts'
@@ -9,12 +9,12 @@ import { TextCommand } from './thread.ts'
 /** This thread and its workers. */
 export class TextTeam implements Crew {
   readonly #world: World
-  readonly #cohort: TextCohort
+  readonly #cohort: ConversationCohort
   readonly #command = new Float64Array(new SharedArrayBuffer(16))
   #team: Team | undefined
   #isClosed = true
 
-  constructor(world: World, cohort: TextCohort) {
+  constructor(world: World, cohort: ConversationCohort) {
     this.#world = world
     this.#cohort = cohort
   }

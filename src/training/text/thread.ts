@@ -7,7 +7,7 @@ import { TransformerDecoder } from '../../policies/transformer/decoder.ts'
 import { lora } from '../../policies/transformer/lora.ts'
 import { transformer } from '../../policies/transformer/model.ts'
 import { Random } from '../../random.ts'
-import { type Speaker, speak } from '../../systems/text/infer.ts'
+import { type Speaker, speak } from '../../systems/conversations/infer.ts'
 import type { TextOrder, WorkerProgram } from '../team.ts'
 
 /** What a command's first number says. */

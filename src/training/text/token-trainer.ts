@@ -14,6 +14,7 @@ import {
   tokenLearnerPlan,
   trainedOf,
 } from '../../algorithms/token-learner.ts'
+import { asConversations, type ConversationCohort, loadAdapter, refreshWeights } from '../../cohorts/conversations.ts'
 import { takeArena } from '../../components/arena.ts'
 import { column } from '../../components/column.ts'
 import { InputError, OptimizerRequiredError, show } from '../../errors.ts'
@@ -26,7 +27,6 @@ import { Random } from '../../random.ts'
 import { resolveSettings, type SettingValues } from '../../settings.ts'
 import type { EpisodeBuffer } from '../../tables/episode-buffer.ts'
 import { Trajectories, type TrajectoryColumns } from '../../tables/trajectories.ts'
-import { loadAdapter, refreshWeights, type TextCohort } from '../../text-cohort.ts'
 import { tick } from '../../tick.ts'
 import { World } from '../../world.ts'
 import { type PreparedUpdate, prepareUpdate } from './token-update.ts'
@@ -122,7 +122,7 @@ export type StepMetrics = Readonly<Record<string, number>> & {
  * Trains a language model from trajectories.
  * @example
  * const trainer = new Trainer({ model: world, advantageFn: grpo.computeAdvantages, lossFn: grpo.policyLoss,
- *   optimizer: { learningRate: 1e-3 }, buffer: world.talk().trajectories })
+ *   optimizer: { learningRate: 1e-3 }, buffer: world.cohort().trajectories })
  * const { loss } = await trainer.train()
  */
 export class Trainer {
@@ -131,7 +131,7 @@ export class Trainer {
   readonly #maxGradNorm: number
   readonly #loss: LossDescriptor | null
   readonly #target: Required<TrainedLanguageModel>
-  readonly #cohort: TextCohort | null
+  readonly #cohort: ConversationCohort | null
   /** What a step changes: the adapter or the weights, and the trainer's own copy of them. */
   readonly #trained: Float32Array
   readonly #own: Float32Array
@@ -159,8 +159,8 @@ export class Trainer {
     if (this.#optimizer !== null) checkOptimizer('optimizer', this.#optimizer)
     const advantages = typeof advantageFn === 'function' ? null : advantageFn
     this.#loss = typeof lossFn === 'function' ? null : withAdvantages(lossFn, advantages)
-    this.#cohort = model instanceof World ? model.talk() : null
-    this.#target = model instanceof World ? targetOf(model.talk()) : filled(model)
+    this.#cohort = model instanceof World ? asConversations('model', model.cohort()) : null
+    this.#target = model instanceof World ? targetOf(this.#cohort!) : filled(model)
     if (this.#loss?.settings.advantage === 'critic' && !this.#target.model.hasValueHead) {
       throw new InputError('lossFn', 'one with a critic, and a model without a value head', 'a model with one')
     }
@@ -354,22 +354,24 @@ export class Trainer {
 /** Collects groups of whole conversations from a world, for `Trainer.trainEpoch`. */
 export class RolloutCoordinator {
   readonly #world: World
+  readonly #cohort: ConversationCohort
   readonly #episodes: number
 
   /** `episodes` of each collection: whole groups. @throws InputError where they are not. */
   constructor(world: World, { episodes }: { readonly episodes: number }) {
-    const cohort = world.talk()
+    const cohort = asConversations('new RolloutCoordinator(world)', world.cohort())
     if (!(Number.isSafeInteger(episodes) && episodes >= 1 && episodes % cohort.groupSize === 0)) {
       throw new InputError('episodes', show(episodes), `a multiple of the group size, ${cohort.groupSize}`)
     }
     this.#world = world
+    this.#cohort = cohort
     this.#episodes = episodes
     cohort.released = cohort.conversation.begun[0]!
   }
 
   /** Ticks until they are over, and returns them by group and member: all of them under the weights as they are. */
   async collect(): Promise<Trajectories> {
-    const cohort = this.#world.talk()
+    const cohort = this.#cohort
     cohort.trajectories.clear()
     cohort.released += this.#episodes
     while (cohort.trajectories.numConversations < this.#episodes) {
@@ -380,7 +382,7 @@ export class RolloutCoordinator {
   }
 }
 
-function targetOf(cohort: TextCohort): Required<TrainedLanguageModel> {
+function targetOf(cohort: ConversationCohort): Required<TrainedLanguageModel> {
   const { model, weights, quantized, adapter, context, sampling } = cohort
   return { model, weights: quantized ?? weights, adapter, context, temperature: sampling.temperature }
 }

@@ -18,24 +18,27 @@ import {
 } from '../../algorithms/token-learner.ts'
 import type { TokenWork } from '../../algorithms/token-thread.ts'
 import { createBeats } from '../../clock.ts'
+import {
+  asConversations,
+  type ConversationCohort,
+  type ConversationDraft,
+  exampleAt,
+  letGoReplies,
+  refreshWeights,
+  segmentsOf,
+  takeUp,
+  takeUpSegments,
+} from '../../cohorts/conversations.ts'
 import { fingerprint, withoutModule } from '../../definition.ts'
 import { InputError, show } from '../../errors.ts'
 import { PolicySum, Standing, TokenSum } from '../../kernels/bind.ts'
+import { checkSampling } from '../../policies/transformer/sampling.ts'
 import { Stream } from '../../random.ts'
 import type { Tensor } from '../../safetensors.ts'
 import { Trajectories } from '../../tables/trajectories.ts'
 import { type TextOrigin, writeTrajectories } from '../../tables/trajectory-table.ts'
 import { lessonOf } from '../../text/examples.ts'
-import {
-  exampleAt,
-  letGoReplies,
-  refreshWeights,
-  segmentsOf,
-  type TextCohort,
-  takeUp,
-  takeUpSegments,
-} from '../../text-cohort.ts'
-import { awaitAnswers, move } from '../../tick.ts'
+import { awaitAnswers, runSystems } from '../../tick.ts'
 import { VERSION } from '../../version.ts'
 import { checkWorld, type World } from '../../world.ts'
 import { type Manifest, readCheckpoint, type TextRecord, writeCheckpoint } from '../checkpoint.ts'
@@ -83,7 +86,7 @@ export function createTextTrainer(world: World, training: TextTraining, options:
 export class TextTrainer {
   readonly world: World
   readonly training: TextTraining
-  readonly #cohort: TextCohort
+  readonly #cohort: ConversationCohort
   readonly #learner: TokenLearner
   readonly #microBatchRows: number
   readonly #folder: string | undefined
@@ -113,26 +116,26 @@ export class TextTrainer {
     if (sft !== undefined && rl !== undefined && sft.settings.optimizer !== rl.settings.optimizer) {
       throw new InputError('rl.optimizer', rl.settings.optimizer, `${sft.settings.optimizer}, as in sft`)
     }
-    const cohorts = world.textOptions()
+    const cohorts = world.drafts.filter((draft) => draft.kind === 'conversations')
     if (cohorts.length !== 1) {
       const got = `${cohorts.length} cohorts of conversations`
       throw new InputError('createTextTrainer(world, training)', got, 'a world with one')
     }
     if (rl !== undefined) checkSampled(rl, cohorts[0]!)
     if (threads !== 1) {
-      if (world.names.length > 0) {
+      if (world.drafts.length > 1) {
         throw new InputError('threads', `${show(threads)}, and cohorts without conversations`, 'threads: 1')
       }
       world.split(threads)
     }
-    world.reserveTalk((draft) => {
-      draft.use = { asked: (rl?.settings.updates ?? 0) > 0, learned: (sft?.settings.steps ?? 0) > 0 }
-      return textLearnerPlan(draft.opened, training, threads)
+    world.reserve(cohorts[0]!, {
+      learner: textLearnerPlan(cohorts[0]!.opened, training, threads),
+      use: { asked: (rl?.settings.updates ?? 0) > 0, learned: (sft?.settings.steps ?? 0) > 0 },
     })
     this.world = world
     this.training = training
     this.#folder = folder
-    this.#cohort = world.talk()
+    this.#cohort = asConversations('createTextTrainer(world, training)', world.cohort(cohorts[0]!.name))
     this.#microBatchRows = microBatchRows(this.#cohort.context)
     const { model, weights, quantized, adapter, learner } = this.#cohort
     const columns = learner as TokenLearnerColumns
@@ -183,7 +186,7 @@ export class TextTrainer {
   }
 
   /** The cohort that learns. */
-  get cohort(): TextCohort {
+  get cohort(): ConversationCohort {
     return this.#cohort
   }
 
@@ -322,12 +325,12 @@ export class TextTrainer {
         if (signal?.aborted) return false
         this.#doing = 'midway'
         clock.start()
-        const moved = move(this.world)
+        const moved = runSystems(this.world, this.world.cohorts)
         if (moved !== undefined) await moved
         this.#doing = 'collecting'
         clock.rest() // Replies that are owed have a time limit of their own.
         this.#ticks++
-        const waiting = awaitAnswers(this.world)
+        const waiting = awaitAnswers(this.world.cohorts)
         if (waiting !== undefined) await (signal === undefined ? waiting : orAborted(waiting, signal))
         if (performance.now() - rested < 50) continue
         await nextTurn() // Interrupts and timers come through.
@@ -602,10 +605,9 @@ export class TextTrainer {
 }
 
 /** Refuses to learn from another distribution than the one sampled from without a correction. */
-function checkSampled(
-  { settings, loss }: RlDefinition,
-  { name, sampling, groupSize, explore }: ReturnType<World['textOptions']>[number],
-): void {
+function checkSampled({ settings, loss }: RlDefinition, { name, options }: ConversationDraft): void {
+  const { groupSize = 1, explore = true } = options
+  const sampling = checkSampling(options.sampling ?? {})
   if (settings.groupSize !== groupSize) {
     throw new InputError('rl.groupSize', String(settings.groupSize), `${groupSize}, as ${name} begins conversations`)
   }

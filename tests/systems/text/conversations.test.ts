@@ -21,13 +21,13 @@ describe('conversations as lanes', () => {
     for (const { token, lossMask, logprob, version, promptId, group, stopReason } of all) {
       expect(new Set([token, lossMask, logprob, version].map(({ length }) => length)).size).toBe(1)
       expect(promptId).toBe(all.find((other) => other.group === group)!.promptId)
-      const { prompt } = world.talk().environment.example(promptId)
-      const ids = world.talk().tokenizer.encode(prompt as string)
+      const { prompt } = world.cohort().environment.example(promptId)
+      const ids = world.cohort().tokenizer.encode(prompt as string)
       expect(token.slice(0, ids.length)).toEqual(ids)
       expect(lossMask).toEqual(token.map((_, t) => (t < ids.length ? 0 : 1)))
       expect(version).toEqual(token.map((_, t) => (t < ids.length ? -1 : 0)))
       for (let t = ids.length; t < token.length; t++) expect(logprob[t]).toBeLessThan(0)
-      expect(stopReason).toBe(token.at(-1) === world.talk().tokenizer.endIds[0] ? 'stop' : 'length')
+      expect(stopReason).toBe(token.at(-1) === world.cohort().tokenizer.endIds[0] ? 'stop' : 'length')
     }
   })
 
@@ -48,7 +48,7 @@ describe('conversations as lanes', () => {
 
   test('a lane that is done takes the next conversation while others go on: no lane waits for the longest', async () => {
     const world = await talkWorld({ numLanes: 2 })
-    const { conversation, trajectories } = world.talk()
+    const { conversation, trajectories } = world.cohort()
     let overlapped = false
     for (let i = 0; i < 200 && !overlapped; i++) {
       const before = trajectories.count
@@ -62,7 +62,7 @@ describe('conversations as lanes', () => {
   test('the recorded logprob is, to the bit, what evaluating the whole sequence gives', async () => {
     const world = await talkWorld({ sampling: { temperature: 1.3 } })
     const all = await talkUntil(world, 6)
-    const { model, weights } = world.talk()
+    const { model, weights } = world.cohort()
     const { arena, columns } = takeArena({ weights: column('f32', weights.length), packed: packedPlan(model, 64, 64) })
     columns.weights.set(weights)
     const packed = new PackedTransformer(
@@ -173,7 +173,7 @@ describe('conversations as lanes', () => {
     })
     const policy = languageModel({ anyText: true, width: 16, heads: 2, layers: 1 })
     const world = await talkWorld({ environment, policy, stopStrings: ['0', '1', 'a', 'e', ' '] })
-    const { tokenizer } = world.talk()
+    const { tokenizer } = world.cohort()
     const all = await talkUntil(world, 200)
     const several = all.filter(({ turns }) => turns > 1)
     expect(several.length).toBeGreaterThan(0)
@@ -200,7 +200,7 @@ describe('conversations as lanes', () => {
     expect(stopped.length).toBeGreaterThan(20)
     // Special tokens are spelled out for this: one between two letters keeps them apart.
     for (const { token, lossMask } of all) {
-      const said = world.talk().tokenizer.decode(token.filter((_, t) => lossMask[t] === 1))
+      const said = world.cohort().tokenizer.decode(token.filter((_, t) => lossMask[t] === 1))
       expect(said.replace('<|end|>', '').slice(0, -1)).not.toMatch(/3|55/)
     }
   })

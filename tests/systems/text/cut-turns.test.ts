@@ -1,7 +1,7 @@
 /** Turns that their budget or the context cut off: what becomes of the conversation is a choice, and counted. */
 import { describe, expect, test } from 'vitest'
+import type { CutTurn } from '../../../src/cohorts/conversations.ts'
 import { languageModel } from '../../../src/text/language-model.ts'
-import type { CutTurn } from '../../../src/text-cohort.ts'
 import { evaluateText } from '../../../src/training/text/evaluate.ts'
 import { digits, talkUntil, talkWorld } from '../../support/conversations.ts'
 

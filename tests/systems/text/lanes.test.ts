@@ -1,10 +1,10 @@
 /** What a lane's columns hold of a conversation of several turns, and what becomes of replies that are owed. */
 import { describe, expect, test, vi } from 'vitest'
+import { letGoReplies } from '../../../src/cohorts/conversations.ts'
 import { Talk } from '../../../src/components/conversation.ts'
 import type { TextEnvironmentModel, Turn } from '../../../src/environments/text.ts'
 import type { ChatTemplate } from '../../../src/text/chat-template.ts'
 import { languageModel } from '../../../src/text/language-model.ts'
-import { letGoReplies } from '../../../src/text-cohort.ts'
 import { tick } from '../../../src/tick.ts'
 import { digits, talkUntil, talkWorld } from '../../support/conversations.ts'
 
@@ -66,7 +66,7 @@ describe('a conversation of several turns', () => {
     })
     const policy = languageModel({ anyText: true, ...small })
     const world = await talkWorld({ environment, policy, cutTurn: 'continue', numLanes: 3 })
-    const cohort = world.talk()
+    const cohort = world.cohort()
     const [end] = cohort.tokenizer.endIds as [number]
     // The model is made to say the end token where it would say one of every fifth.
     const { advance } = cohort.decoder
@@ -120,7 +120,7 @@ describe('a template that rewrites what stands', () => {
     })
     const sampling = { topK: 9 }
     const world = await talkWorld({ environment, policy, numLanes: 3, cutTurn: 'continue', sampling })
-    const cohort = world.talk()
+    const cohort = world.cohort()
     const fed: { from: number; prompt: number[]; segment: number; group: number }[] = []
     const { feed } = cohort.decoder
     cohort.decoder.feed = (n, tokens, from = 0) => {
@@ -184,7 +184,7 @@ describe('a reply that is owed', () => {
   test('is told that nobody waits any longer, is asked for again, and counts then', async () => {
     const { environment, signals, answers } = silent()
     const world = await talkWorld({ environment, numLanes: 1, replySeconds: 0.05 })
-    const cohort = world.talk()
+    const cohort = world.cohort()
     cohort.released = 1
     const late = vi.fn(() => 'stop' as const)
     cohort.onLate = late
@@ -204,7 +204,7 @@ describe('a reply that is owed', () => {
   test.each(['stop', 'continue'] as const)('is said to be late, and then: %s', async (verdict) => {
     const { environment, signals } = silent()
     const world = await talkWorld({ environment, numLanes: 1, replySeconds: 0.03 })
-    const cohort = world.talk()
+    const cohort = world.cohort()
     cohort.released = 1
     const told: string[] = []
     const isTold = new Promise<void>((resolve) => {

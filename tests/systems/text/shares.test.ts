@@ -1,10 +1,10 @@
 /** What several threads say together, and what stays in the cache: the same tokens as one thread says alone. */
 import { expect, test, vi } from 'vitest'
+import type { Crew } from '../../../src/cohorts/conversations.ts'
 import { Talk } from '../../../src/components/conversation.ts'
 import { TransformerDecoder } from '../../../src/policies/transformer/decoder.ts'
 import { Random } from '../../../src/random.ts'
-import { type Speaker, speak } from '../../../src/systems/text/infer.ts'
-import type { Crew } from '../../../src/text-cohort.ts'
+import { type Speaker, speak } from '../../../src/systems/conversations/infer.ts'
 import { digits, talkUntil, talkWorld } from '../../support/conversations.ts'
 
 const SEED = 3
@@ -23,7 +23,7 @@ const environment = digits({
 async function shared(numParameters: number) {
   const world = await talkWorld({ environment, numLanes: 11, seed: SEED, sampling: { topK: 7 } })
   world.split(2)
-  const cohort = world.talk()
+  const cohort = world.cohort()
   const { conversation, context, sampling, explore, model, weights } = cohort
   Object.assign(cohort, { model: Object.create(model, { numParameters: { value: numParameters } }) })
   const decoder = new TransformerDecoder(model, weights, cohort.decoders[1]!, world.kernels, new Random(SEED))
@@ -78,7 +78,7 @@ test('a thread for which there is no share says nothing', async () => {
 
 test('each token is fed once: after a tick only the last of a lane that spoke is not in the cache', async () => {
   const world = await talkWorld({ environment, numLanes: 3, seed: SEED })
-  const { conversation, decoder, context } = world.talk()
+  const { conversation, decoder, context } = world.cohort()
   const fed = vi.spyOn(decoder, 'feed')
   const { advance } = decoder
   let checked = 0

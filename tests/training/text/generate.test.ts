@@ -20,7 +20,7 @@ describe('answers of a language model', () => {
       [0, 1, 2].flatMap((prompt) => [0, 1, 2].map((sample) => [prompt, sample])),
     )
     expect(new Set(answers.map(({ completion }) => completion)).size).toBeGreaterThan(3)
-    const cohort = (await createWorld({ environment, policy, numLanes: 1, seed: 0 })).talk()
+    const cohort = (await createWorld({ environment, policy, numLanes: 1, seed: 0 })).cohort()
     const evaluated = transformerLogprobs(cohort)
     for (const { prompt, promptIds, completionIds, completion, logprobs, stopReason } of answers) {
       expect(cohort.tokenizer.decode(promptIds)).toBe(prompts[prompt])
@@ -39,7 +39,7 @@ describe('answers of a language model', () => {
       (await generateTokens({ policy, environment, prompts, samples: 2, ...options })).map(
         ({ completion }) => completion,
       )
-    const model = (await createWorld({ environment, policy, numLanes: 1, seed: 0 })).talk()
+    const model = (await createWorld({ environment, policy, numLanes: 1, seed: 0 })).cohort()
     const weights = model.weights.slice()
     const drawn = await said({ weights })
     expect(await said({ weights })).toEqual(drawn)

@@ -4,6 +4,7 @@ import { join } from 'node:path'
 import { describe, expect, test } from 'vitest'
 import { describeLoss, type LossSettings } from '../../../src/algorithms/losses.ts'
 import { rl } from '../../../src/algorithms/rl.ts'
+import type { ConversationCohort } from '../../../src/cohorts/conversations.ts'
 import { takeArena } from '../../../src/components/arena.ts'
 import { column } from '../../../src/components/column.ts'
 import { defineTextEnvironment, type TextEnvironmentModel, type Turn } from '../../../src/environments/text.ts'
@@ -110,14 +111,14 @@ function stopAfter(trainer: TextTrainer, ticks: number, stop: AbortController): 
 }
 
 describe('the rows of a conversation', () => {
-  async function world(): Promise<World> {
+  async function world(): Promise<World<ConversationCohort>> {
     const policy = languageModel({ folder: await modelFolder(), templateArguments: ['enable_thinking=false'] })
     const environment = threeTurns()
     return talkWorld({ environment, policy, groupSize: 2, cutTurn: 'continue', sampling: { topK: 50 } })
   }
 
   test('each have the prompt that the template renders then, a mask of their own, and the reward of all', async () => {
-    const cohort = (await world()).talk()
+    const cohort = (await world()).cohort()
     const seen: Turn[] = []
     const spied = {
       ...cohort.environment,
@@ -134,7 +135,7 @@ describe('the rows of a conversation', () => {
     expect(rows.map(({ segment, member }) => [member, segment])).toEqual(
       [0, 1, 0, 1].flatMap((member) => [0, 1, 2].map((segment) => [member, segment])),
     )
-    const { tokenizer } = talk.talk()
+    const { tokenizer } = talk.cohort()
     for (const [i, { token, lossMask, turn, turns, segment, reward }] of rows.entries()) {
       const prompt = token.filter((_, t) => lossMask[t] === 0)
       const { messages } = seen[i]!
@@ -154,7 +155,7 @@ describe('the rows of a conversation', () => {
   test('have, to the bit, the log-probabilities that evaluating each alone gives', async () => {
     const talk = await world()
     const rows = await talkUntil(talk, 6)
-    const { model, weights } = talk.talk()
+    const { model, weights } = talk.cohort()
     const { arena, columns } = takeArena({
       weights: column('f32', weights.length),
       packed: packedPlan(model, 160, 160),

@@ -32,7 +32,7 @@ async function collected(model: object = {}) {
   const policy = languageModel({ width: 16, layers: 1, heads: 2, ...model })
   const world = await talkWorld({ environment, policy, groupSize: 4, numLanes: 8 })
   const coordinator = new RolloutCoordinator(world, { episodes: 16 })
-  return { world, coordinator, data: await coordinator.collect(), cohort: world.talk() }
+  return { world, coordinator, data: await coordinator.collect(), cohort: world.cohort() }
 }
 
 const sgd = { optimizer: 'sgd', learningRate: 0.1 } as const

@@ -56,7 +56,7 @@ async function outcome(of: (data: Trajectories) => Trajectories | Promise<Trajec
   const trainer = new Trainer({ model: world, ...parts, ...options } as TrainerOptions)
   const given = await of(data)
   const first = await trainer.train(given)
-  const weights = world.talk().weights.slice()
+  const weights = world.cohort().weights.slice()
   return { first, weights, second: await trainer.train(given) }
 }
 
@@ -108,7 +108,7 @@ describe('tokens whose log-probability nobody recorded', () => {
 
   test('are refused where a correction compares with what was recorded, before anything is changed', async () => {
     const { world, data } = await collected()
-    const before = world.talk().weights.slice()
+    const before = world.cohort().weights.slice()
     const lossFn = describeLoss('grpo', 'paper', corrections.tis)
     const trainer = new Trainer({ model: world, ...parts, lossFn })
     const table = tableOf(rowsOf(data).map((row, i) => (i === 5 ? unrecorded(row) : row)))
@@ -116,7 +116,7 @@ describe('tokens whose log-probability nobody recorded', () => {
     await expect(trainer.train(table)).rejects.toThrow(
       /grpo\.correction .*: got \d+ tokens .* not recorded, expected all of them recorded/,
     )
-    expect(world.talk().weights).toEqual(before)
+    expect(world.cohort().weights).toEqual(before)
     expect((await trainer.train(data)).numRecomputed).toBe(0)
   })
 
@@ -173,7 +173,7 @@ describe('a group', () => {
     const sourceOf = async (options: object, rates: readonly number[] = []) => {
       const world = await createWorld({ environment, policy, numLanes: 8, groupSize: 4, seed: 2, ...options })
       for (const learningRate of rates) createTextTrainer(world, { rl: rl({ ...settings, learningRate }) })
-      const { source } = world.talk()
+      const { source } = world.cohort()
       expect(source).toMatch(/^text\/digits [0-9a-f]{16}$/)
       return source
     }

@@ -4,12 +4,12 @@ import { describe, expect, test } from 'vitest'
 import { corrections } from '../../../src/algorithms/loss-presets.ts'
 import { rl } from '../../../src/algorithms/rl.ts'
 import { sft } from '../../../src/algorithms/sft.ts'
+import { loadAdapter } from '../../../src/cohorts/conversations.ts'
 import { reverse } from '../../../src/environments/tasks/sequences.ts'
 import type { Reply } from '../../../src/environments/text.ts'
 import { InputError } from '../../../src/errors.ts'
 import { saveLora } from '../../../src/policies/transformer/lora-folder.ts'
 import { languageModel } from '../../../src/text/language-model.ts'
-import { loadAdapter } from '../../../src/text-cohort.ts'
 import { listCheckpoints } from '../../../src/training/checkpoint.ts'
 import { evaluateText } from '../../../src/training/text/evaluate.ts'
 import { configureTextRun, startTextRun } from '../../../src/training/text/run.ts'
@@ -418,7 +418,7 @@ describe('what does not fit', () => {
       ],
     })
     expect(() => createTextTrainer(world, { sft: sft() })).toThrow(/2 cohorts/)
-    expect(world.conversations).toHaveLength(2)
+    expect(world.cohorts).toHaveLength(2)
   })
 
   test('rewards that cannot be told are counted in an evaluation, with the first reason', async () => {

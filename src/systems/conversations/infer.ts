@@ -1,29 +1,31 @@
+import { type ConversationCohort, type Crew, SHARE_LANES } from '../../cohorts/conversations.ts'
 import { Talk } from '../../components/conversation.ts'
 import { type StopReason, stopReasons } from '../../environments/text.ts'
-import { type Crew, SHARE_LANES, type TextCohort } from '../../text-cohort.ts'
-import type { World } from '../../world.ts'
+import type { Kernels } from '../../kernels/bind.ts'
 
 /**
  * The model says one token in every lane where it has the turn. What is not in the cache yet, a prompt or what the
- * environment said, is fed first. Where a cohort has a crew, each thread does that for its share of the lanes.
+ * environment said, is fed first. Where the cohort has a crew, each thread does that for its share of the lanes: then it is a
+ * promise.
  *
  * Reads token, length, phase. Writes the token, its logprob and version, length, and where a turn is over its stopReason
  * and whether it was cut.
  */
-export function inferText(world: World): void | Promise<void> {
-  for (const cohort of world.conversations) {
-    const { crew } = cohort
-    const count = listSpeaking(cohort)
-    if (count === 0) continue
-    const numShares = crew === null ? 1 : numSharesOf(cohort, count)
-    if (crew !== null && numShares > 1) return speakTogether(cohort, count, numShares, crew) // The only cohort.
-    speak(cohort, 0, 1)
-    sayAll(cohort, count, 1)
-  }
+export function inferConversations(_: Kernels, cohort: ConversationCohort): void | Promise<void> {
+  const { crew } = cohort
+  const count = listSpeaking(cohort)
+  if (count === 0) return
+  const numShares = crew === null ? 1 : numSharesOf(cohort, count)
+  if (crew !== null && numShares > 1) return speakTogether(cohort, count, numShares, crew)
+  speak(cohort, 0, 1)
+  sayAll(cohort, count, 1)
 }
 
 /** What a thread has to know to speak in a cohort's lanes. */
-export type Speaker = Pick<TextCohort, 'conversation' | 'decoder' | 'context' | 'sampling' | 'explore' | 'laneList'>
+export type Speaker = Pick<
+  ConversationCohort,
+  'conversation' | 'decoder' | 'context' | 'sampling' | 'explore' | 'laneList'
+>
 
 /** Feeds what is not in the cache, and chooses a token, in the lanes of share `index` of `numShares`, if there is one. */
 export function speak(speaker: Speaker, index: number, numShares: number): void {
@@ -62,12 +64,12 @@ function shareOf(count: number, index: number, numShares: number): [from: number
  * Among how many threads `count` lanes are shared; the tokens are the same whatever it is. A pass over two rows takes as long
  * as one over four, as both read all weights once; and two meetings of the threads cost some 50 µs.
  */
-function numSharesOf({ decoders, model }: TextCohort, count: number): number {
+function numSharesOf({ decoders, model }: ConversationCohort, count: number): number {
   if (count * model.numParameters < 2 ** 21) return 1
   return Math.min(decoders.length, Math.floor(count / SHARE_LANES))
 }
 
-async function speakTogether(cohort: TextCohort, count: number, numShares: number, crew: Crew): Promise<void> {
+async function speakTogether(cohort: ConversationCohort, count: number, numShares: number, crew: Crew): Promise<void> {
   await crew.begin(numShares)
   speak(cohort, 0, numShares)
   await crew.finish()
@@ -83,7 +85,7 @@ function feed({ conversation, decoder, context }: Speaker, n: number): void {
 }
 
 /** Says what all shares of the `count` lanes have chosen. */
-function sayAll(cohort: TextCohort, count: number, numShares: number): void {
+function sayAll(cohort: ConversationCohort, count: number, numShares: number): void {
   const { laneList, decoders } = cohort
   for (let index = 0; index < numShares; index++) {
     const { chosen, support, supportOffset, forward } = decoders[index]!
@@ -96,7 +98,7 @@ function sayAll(cohort: TextCohort, count: number, numShares: number): void {
 }
 
 /** `support` are the tokens of which it was drawn, where a filter had left some out. */
-function say(cohort: TextCohort, n: number, token: number, logprob: number, support: Int32Array): void {
+function say(cohort: ConversationCohort, n: number, token: number, logprob: number, support: Int32Array): void {
   const { conversation, context, tokenizer, stops, version } = cohort
   const { length, turnStart, turn, budget } = conversation
   const at = n * context + length[n]!
@@ -114,7 +116,7 @@ function say(cohort: TextCohort, n: number, token: number, logprob: number, supp
   else if (length[n]! >= context) end(cohort, n, 'context')
 }
 
-function end({ conversation }: TextCohort, n: number, reason: StopReason): void {
+function end({ conversation }: ConversationCohort, n: number, reason: StopReason): void {
   conversation.phase[n] = Talk.over
   conversation.stopReason[n] = stopReasons.indexOf(reason)
   if (reason !== 'stop') conversation.cutTurns[n] = conversation.cutTurns[n]! + 1

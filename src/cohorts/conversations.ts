@@ -2,11 +2,10 @@
  * A cohort of conversations: the lanes of one text environment under one language model. Its lanes take conversations one
  * after another, so a lane that is done goes on at once while others still speak.
  */
-import type { World as EcsWorld } from 'bitecs'
-import { checkRoom } from './components/arena.ts'
-import { type Columns, column, type Plan, saved } from './components/column.ts'
-import { type Conversation, conversationPlan, Talk } from './components/conversation.ts'
-import { fingerprint, withoutModule } from './definition.ts'
+import { checkRoom } from '../components/arena.ts'
+import { type Columns, column, type Plan, saved } from '../components/column.ts'
+import { type Conversation, conversationPlan, Talk } from '../components/conversation.ts'
+import { fingerprint, withoutModule } from '../definition.ts'
 import {
   type Message,
   type Reply,
@@ -14,26 +13,27 @@ import {
   rewardReductions,
   stopReasons,
   type TextEnvironmentDefinition,
-} from './environments/text.ts'
-import { InputError, show, unknownWord } from './errors.ts'
-import type { Kernels } from './kernels/bind.ts'
+} from '../environments/text.ts'
+import { InputError, show, unknownWord } from '../errors.ts'
+import type { Kernels } from '../kernels/bind.ts'
+import { type DecoderColumns, decoderPlan, decoderShare, TransformerDecoder } from '../policies/transformer/decoder.ts'
+import type { LoraAdapter } from '../policies/transformer/lora.ts'
+import { loadLoraWeights } from '../policies/transformer/lora-folder.ts'
+import type { TransformerModel } from '../policies/transformer/model.ts'
+import { type QuantizedColumns, quantizedPlan, quantizeTransformer } from '../policies/transformer/quantized.ts'
+import { checkSampling, type Sampling } from '../policies/transformer/sampling.ts'
+import { Random } from '../random.ts'
+import { Trajectories, type Trajectory } from '../tables/trajectories.ts'
+import { checkTokenizer } from '../text/check-tokenizer.ts'
+import { type ExampleUse, type TooLong, tooLongs, type UsableExamples, usableExamples } from '../text/examples.ts'
+import type { LanguageModelDefinition, LanguageModelWeights, OpenLanguageModel } from '../text/language-model.ts'
+import { StopStrings } from '../text/stop-strings.ts'
+import type { Tokenizer } from '../text/tokenizer.ts'
+import type { Cohort, CohortDraft, Housing } from './cohort.ts'
 import { createLanes } from './lanes.ts'
-import { type DecoderColumns, decoderPlan, decoderShare, TransformerDecoder } from './policies/transformer/decoder.ts'
-import type { LoraAdapter } from './policies/transformer/lora.ts'
-import { loadLoraWeights } from './policies/transformer/lora-folder.ts'
-import type { TransformerModel } from './policies/transformer/model.ts'
-import { type QuantizedColumns, quantizedPlan, quantizeTransformer } from './policies/transformer/quantized.ts'
-import { checkSampling, type Sampling } from './policies/transformer/sampling.ts'
-import { Random } from './random.ts'
-import { Trajectories, type Trajectory } from './tables/trajectories.ts'
-import { checkTokenizer } from './text/check-tokenizer.ts'
-import { type ExampleUse, type TooLong, tooLongs, type UsableExamples, usableExamples } from './text/examples.ts'
-import type { LanguageModelDefinition, LanguageModelWeights, OpenLanguageModel } from './text/language-model.ts'
-import { StopStrings } from './text/stop-strings.ts'
-import type { Tokenizer } from './text/tokenizer.ts'
 
 /** The lanes of one text environment under one language model. */
-export interface TextCohortOptions {
+export interface ConversationCohortOptions {
   environment: TextEnvironmentDefinition
   policy: LanguageModelDefinition
   /** How many conversations at once: a whole number ≥ 1. */
@@ -88,7 +88,8 @@ export interface Crew {
 }
 
 /** A cohort of conversations that has its memory. `conversation` is the component of its lanes. */
-export interface TextCohort {
+export interface ConversationCohort {
+  readonly kind: 'conversations'
   readonly name: string
   readonly environment: TextEnvironmentDefinition
   readonly policyDefinition: LanguageModelDefinition
@@ -162,7 +163,7 @@ export interface TextCohort {
 export type Segment = Omit<Trajectory, 'reward' | 'components' | 'error'>
 
 /** The segment that lane n is in, as it stands: its token columns are views. */
-export function segmentOf({ conversation, context, supports, source }: TextCohort, n: number): Segment {
+export function segmentOf({ conversation, context, supports, source }: ConversationCohort, n: number): Segment {
   const [from, to] = [n * context, n * context + conversation.length[n]!]
   return {
     source,
@@ -186,14 +187,14 @@ export function segmentOf({ conversation, context, supports, source }: TextCohor
 }
 
 /** The segments that all lanes have put aside, as a table. */
-export function segmentsOf({ segments }: TextCohort): Trajectories {
+export function segmentsOf({ segments }: ConversationCohort): Trajectories {
   const table = new Trajectories()
   for (const row of segments.flat()) table.append({ ...row, reward: null, components: {}, error: null })
   return table
 }
 
 /** Gives each lane the segments of its conversation, of a table that `segmentsOf` made of another cohort's. */
-export function takeUpSegments({ conversation, segments }: TextCohort, table: Trajectories): void {
+export function takeUpSegments({ conversation, segments }: ConversationCohort, table: Trajectories): void {
   const rows = Array.from({ length: table.count }, (_, i) => table.row(i))
   for (const n of segments.keys()) {
     const isOfLane = ({ group, member }: Trajectory) =>
@@ -202,22 +203,36 @@ export function takeUpSegments({ conversation, segments }: TextCohort, table: Tr
   }
 }
 
+/**
+ * A cohort that has to be one of conversations.
+ * @throws InputError that names the call where it is one of episodes.
+ */
+export function asConversations(subject: string, cohort: Cohort): ConversationCohort {
+  if (cohort.kind === 'conversations') return cohort
+  throw new InputError(subject, `cohort ${cohort.name} of episodes`, 'one of conversations, like that of text/reverse')
+}
+
+/** What a learner adds to a cohort of conversations before its memory is taken. */
+export interface ConversationReservation {
+  /** The learner's own columns. */
+  readonly learner: Plan
+  /** What examples are used for, where that is more than to begin conversations. */
+  readonly use?: ExampleUse
+}
+
 /** What is known of a cohort of conversations before it has memory. */
-export interface TextDraft {
-  readonly options: TextCohortOptions
+export interface ConversationDraft {
+  readonly kind: 'conversations'
+  readonly options: ConversationCohortOptions
   readonly name: string
+  /** Keys its starting weights: how many cohorts of conversations the world has before it. */
+  readonly key: number
   readonly opened: OpenLanguageModel
-  learner?: Plan
-  /** What examples are used for, where that is more than to begin conversations; and which of them, once they are looked at. */
-  use?: ExampleUse
+  reservation?: ConversationReservation
+  /** Which examples are used, once they are looked at. */
   examples?: UsableExamples | null
   /** What the model begins with, from when it is read until the cohort has it. */
   begins?: LanguageModelWeights
-}
-
-/** True for the options of a cohort of conversations. */
-export function isTextCohort(options: object): options is TextCohortOptions {
-  return (options as TextCohortOptions).environment?.kind === 'text'
 }
 
 /**
@@ -225,9 +240,13 @@ export function isTextCohort(options: object): options is TextCohortOptions {
  * the cohort's columns were found to have room.
  * @throws InputError that says which option is wrong, what the model's files lack, or what takes too much memory.
  */
-export async function draftTextCohort(options: TextCohortOptions): Promise<TextDraft> {
-  const draft = await openTextCohort(options)
-  checkRoom(largestTextCohortPlan(draft, 1), bytesToRead(draft), 'fewer numLanes, or a smaller languageModel.context')
+export async function draftConversations(
+  options: ConversationCohortOptions,
+  before: readonly CohortDraft[],
+): Promise<ConversationDraft> {
+  const opened = await openConversations(options)
+  const draft = { ...opened, key: before.filter(({ kind }) => kind === 'conversations').length }
+  checkRoom(largestConversationPlan(draft, 1), bytesToRead(draft), 'fewer numLanes, or a smaller languageModel.context')
   return { ...draft, begins: await draft.opened.readWeights() }
 }
 
@@ -236,7 +255,7 @@ export async function draftTextCohort(options: TextCohortOptions): Promise<TextD
  * can be planned.
  * @throws InputError that says which option is wrong, or what the model's files lack.
  */
-export async function openTextCohort(options: TextCohortOptions): Promise<TextDraft> {
+export async function openConversations(options: ConversationCohortOptions): Promise<ConversationDraft> {
   const { environment, policy, numLanes, sampling = {}, maxTokens = 1, groupSize = 1, replySeconds = 60 } = options
   const { cutTurn = 'end', tooLong } = options
   if (typeof policy?.open !== 'function' || typeof policy.id !== 'string') {
@@ -262,7 +281,13 @@ export async function openTextCohort(options: TextCohortOptions): Promise<TextDr
   const opened = await policy.open(read)
   checkOpened(policy, opened)
   checkTokenizer(opened.tokenizer, opened.model)
-  return { options: { ...options, environment: read }, name: options.name ?? policy.id, opened }
+  return {
+    kind: 'conversations',
+    options: { ...options, environment: read },
+    name: options.name ?? policy.id,
+    key: 0,
+    opened,
+  }
 }
 
 /** Refuses what a policy that is none of ours opened, where it is no language model. */
@@ -282,7 +307,7 @@ function checkOpened({ id }: LanguageModelDefinition, opened: Partial<OpenLangua
 }
 
 /** Bytes that reading a draft's weights takes outside the arena: the numbers, and the files that they are in. */
-export function bytesToRead({ opened: { model, folder } }: TextDraft): number {
+export function bytesToRead({ opened: { model, folder } }: ConversationDraft): number {
   return folder === null ? 0 : 2 * Float32Array.BYTES_PER_ELEMENT * model.numParameters
 }
 
@@ -290,8 +315,9 @@ export function bytesToRead({ opened: { model, folder } }: TextDraft): number {
 export const SHARE_LANES = 4
 
 /** Looks at the examples of a cohort, once, if its options ask for it. */
-function examplesOf(draft: TextDraft): UsableExamples | null {
-  const { options, opened, use = { asked: true, learned: false } } = draft
+function examplesOf(draft: ConversationDraft): UsableExamples | null {
+  const { options, opened, reservation } = draft
+  const { use = { asked: true, learned: false } } = reservation ?? {}
   const { environment, maxTokens = environment.maxTokens, tooLong } = options
   if (tooLong === undefined) return null
   draft.examples ??= usableExamples({ ...opened, environment, maxTokens, tooLong }, use)
@@ -299,17 +325,17 @@ function examplesOf(draft: TextDraft): UsableExamples | null {
 }
 
 /** The columns of a cohort of conversations before they have memory. */
-export type TextCohortPlan = ReturnType<typeof textCohortPlan>
+export type ConversationCohortPlan = ReturnType<typeof planConversations>
 
 /** The same before anybody looks at the examples: with room for all of them, also for those that will be left out. */
-export function largestTextCohortPlan(draft: TextDraft, threads: number): TextCohortPlan {
+export function largestConversationPlan(draft: ConversationDraft, threads: number): ConversationCohortPlan {
   const { tooLong: _, ...options } = draft.options
-  return textCohortPlan({ ...draft, options }, threads)
+  return planConversations({ ...draft, options }, threads)
 }
 
 /** Plans the columns of a cohort of conversations in whose lanes so many threads speak. */
-export function textCohortPlan(draft: TextDraft, threads: number) {
-  const { options, opened, learner } = draft
+export function planConversations(draft: ConversationDraft, threads: number) {
+  const { options, opened, reservation } = draft
   const { model, context } = opened
   const { numLanes, environment } = options
   const lora = opened.adapter
@@ -329,18 +355,19 @@ export function textCohortPlan(draft: TextDraft, threads: number) {
     ),
     order: column('u32', examplesOf(draft)?.numbers.length ?? environment.numExamples),
     words: column('u32', 4),
-    learner: learner ?? {},
+    learner: reservation?.learner ?? {},
   }
 }
 
-/** A cohort of conversations over its columns. `key` keys its starting weights, if they are drawn. */
-export function createTextCohort(
-  { options, name, opened, examples = null, begins }: TextDraft,
-  columns: Columns<TextCohortPlan>,
-  world: { readonly seed: number; readonly ecs: EcsWorld },
+/** A cohort of conversations over its columns. */
+export function createConversations(
+  draft: ConversationDraft,
+  columns: Columns<ConversationCohortPlan>,
+  world: Housing,
   kernels: Kernels,
-  key: number,
-): TextCohort {
+): ConversationCohort {
+  const { options, name, key, opened, examples = null, begins } = draft
+  delete draft.begins // From now on the columns have it.
   const { environment, policy: policyDefinition, numLanes } = options
   const { model, tokenizer, context } = opened
   const { weights, adapter: adapterWeights, notes } = begins!
@@ -358,6 +385,7 @@ export function createTextCohort(
   const sampling = checkSampling(options.sampling ?? {})
   const decisions = { seed: world.seed, sampling, stopStrings, maxTokens, groupSize, explore, rewardReduction }
   return {
+    kind: 'conversations',
     name,
     environment,
     policyDefinition,
@@ -408,7 +436,11 @@ export function createTextCohort(
 }
 
 /** Which example has the given place in the order of all: each epoch takes every example once, in an order of its own. */
-export function exampleAt(cohort: TextCohort, kernels: Kernels, place: number): { promptId: number; epoch: number } {
+export function exampleAt(
+  cohort: ConversationCohort,
+  kernels: Kernels,
+  place: number,
+): { promptId: number; epoch: number } {
   const { order, words, random, examples } = cohort
   const epoch = Math.floor(place / order.length)
   if (epoch !== cohort.orderEpoch) {
@@ -424,7 +456,7 @@ export function exampleAt(cohort: TextCohort, kernels: Kernels, place: number): 
 const NO_UPDATE = 0xffffffff
 
 /** Tells the cohort that its weights have changed: what the cache holds was made by others. */
-export function refreshWeights(cohort: TextCohort, version: number): void {
+export function refreshWeights(cohort: ConversationCohort, version: number): void {
   cohort.version = version
   cohort.conversation.cached.fill(0)
 }
@@ -434,11 +466,12 @@ export function refreshWeights(cohort: TextCohort, version: number): void {
  * from now on carries the next version, which is returned. A trainer's optimizer keeps its moments.
  * @throws InputError where the cohort has no adapter, for an adapter of another rank, alpha, targets or model, a folder that
  * holds none, and in the middle of a trainer's step of several threads; then nothing has changed.
- * @example await loadAdapter(world.talk(), 'runs/text-reverse-1/adapter')
+ * @example await loadAdapter(world.cohort(), 'runs/text-reverse-1/adapter')
  */
-export async function loadAdapter(cohort: TextCohort, folder: string): Promise<number> {
+export async function loadAdapter(cohort: ConversationCohort, folder: string): Promise<number> {
   const { adapter, name } = cohort ?? {}
-  if (adapter === undefined) throw new InputError('loadAdapter(cohort, folder)', 'no cohort', 'one, like world.talk()')
+  if (adapter === undefined)
+    throw new InputError('loadAdapter(cohort, folder)', 'no cohort', 'one, like world.cohort()')
   if (adapter === null)
     throw new InputError(`adapter ${folder}`, `cohort ${name}, which has none`, 'one with an adapter')
   const weights = await loadLoraWeights(folder, adapter.lora)
@@ -451,7 +484,7 @@ export async function loadAdapter(cohort: TextCohort, folder: string): Promise<n
 }
 
 /** Tells the cohort that its columns are those of another's checkpoint: what is not in them is made again. */
-export function takeUp({ conversation, stops, context }: TextCohort): void {
+export function takeUp({ conversation, stops, context }: ConversationCohort): void {
   const { token, turnStart, length, cached } = conversation
   cached.fill(0) // Keys and values are made again; to the bit, as prefill equals decoding.
   for (const [n, lane] of stops.entries()) {
@@ -461,15 +494,23 @@ export function takeUp({ conversation, stops, context }: TextCohort): void {
 }
 
 /** Waits no longer for what the environment owes: when the lanes go on, they ask again. */
-export function letGoReplies({ pending }: TextCohort): void {
+export function letGoReplies({ pending }: ConversationCohort): void {
   for (const [n, owed] of pending.entries()) {
     owed?.letGo()
     pending[n] = null
   }
 }
 
+const NOTHING: readonly Promise<void>[] = []
+
+/** The replies that lanes wait for. */
+export function owedReplies({ pending }: ConversationCohort): readonly Promise<void>[] {
+  if (!pending.some((reply) => reply !== null)) return NOTHING
+  return pending.filter((reply) => reply !== null).map(({ arrival }) => arrival)
+}
+
 /** True if some lane can go on without waiting for the environment. */
-export function canGoOn({ conversation, released }: TextCohort): boolean {
+export function canGoOn({ conversation, released }: ConversationCohort): boolean {
   const mayBegin = conversation.begun[0]! < released
   return conversation.phase.some((phase) => (phase === Talk.free ? mayBegin : phase !== Talk.asked))
 }

@@ -1,3 +1,4 @@
+import { type ConversationCohort, type PendingReply, type Segment, segmentOf } from '../../cohorts/conversations.ts'
 import { Talk, turnRewardsOf } from '../../components/conversation.ts'
 import {
   isMessage,
@@ -8,9 +9,8 @@ import {
   type Turn,
 } from '../../environments/text.ts'
 import { show } from '../../errors.ts'
+import type { Kernels } from '../../kernels/bind.ts'
 import { replyIds, spelledMessage } from '../../text/dialogue.ts'
-import { type PendingReply, type Segment, segmentOf, type TextCohort } from '../../text-cohort.ts'
-import type { World } from '../../world.ts'
 import { hear } from './reset.ts'
 
 /**
@@ -22,22 +22,20 @@ import { hear } from './reset.ts'
  * Reads phase, token, stopReason. Writes reward, known, what was said to the model, turn, segment, phase. What goes wrong in
  * the environment is an unknown reward and an error on the lane, not an exception through the tick.
  */
-export function stepText(world: World): void {
-  for (const cohort of world.conversations) {
-    const { conversation, numLanes, pending } = cohort
-    for (let n = 0; n < numLanes; n++) {
-      const isAsked = conversation.phase[n] === Talk.asked
-      if (!isAsked && conversation.phase[n] !== Talk.over) continue
-      if (!isAsked || pending[n] === null) ask(cohort, n) // A resumed run asks again for what was owed.
-      const answer = pending[n]!
-      if (answer.reply === null) continue
-      pending[n] = null
-      take(cohort, n, answer.reply)
-    }
+export function stepConversations(_: Kernels, cohort: ConversationCohort): void {
+  const { conversation, numLanes, pending } = cohort
+  for (let n = 0; n < numLanes; n++) {
+    const isAsked = conversation.phase[n] === Talk.asked
+    if (!isAsked && conversation.phase[n] !== Talk.over) continue
+    if (!isAsked || pending[n] === null) ask(cohort, n) // A resumed run asks again for what was owed.
+    const answer = pending[n]!
+    if (answer.reply === null) continue
+    pending[n] = null
+    take(cohort, n, answer.reply)
   }
 }
 
-function ask(cohort: TextCohort, n: number): void {
+function ask(cohort: ConversationCohort, n: number): void {
   const stop = new AbortController()
   let reply: Reply | Promise<Reply>
   try {
@@ -51,13 +49,13 @@ function ask(cohort: TextCohort, n: number): void {
 }
 
 /** What the model said in lane n's turn, without the token that ended it. */
-function saidIn({ conversation, tokenizer, context }: TextCohort, n: number): Int32Array {
+function saidIn({ conversation, tokenizer, context }: ConversationCohort, n: number): Int32Array {
   const { token, turnStart, length } = conversation
   const last = n * context + length[n]! - 1
   return token.subarray(n * context + turnStart[n]!, tokenizer.endIds.includes(token[last]!) ? last : last + 1)
 }
 
-function turnOf(cohort: TextCohort, n: number): Turn {
+function turnOf(cohort: ConversationCohort, n: number): Turn {
   const { conversation, environment, tokenizer, histories } = cohort
   const { promptId, turn } = conversation
   const stopReason = stopReasons[conversation.stopReason[n]!]!
@@ -80,7 +78,7 @@ function arrived(reply: Reply): PendingReply {
 function awaited(
   promise: Promise<Reply>,
   stop: AbortController,
-  { environment, onLate }: TextCohort,
+  { environment, onLate }: ConversationCohort,
   n: number,
   milliseconds: number | null,
 ): PendingReply {
@@ -111,7 +109,7 @@ function failed(error: unknown): Reply {
   return { reward: null, error: error instanceof Error ? error.message : String(error) }
 }
 
-function take(cohort: TextCohort, n: number, given: Reply): void {
+function take(cohort: ConversationCohort, n: number, given: Reply): void {
   const { conversation, environment, context, histories, tokenizer, replies } = cohort
   const reply = checked(given)
   const { example, messages, stopReason } = turnOf(cohort, n)
@@ -140,7 +138,7 @@ function take(cohort: TextCohort, n: number, given: Reply): void {
 }
 
 /** Puts lane n's segment aside, and makes room for one that begins with `ids`. What both begin with stays in the cache. */
-function beginSegment(cohort: TextCohort, n: number, ids: readonly number[]): void {
+function beginSegment(cohort: ConversationCohort, n: number, ids: readonly number[]): void {
   const { conversation, context, segments, supports } = cohort
   const { token, cached, length, tokensBefore, segment } = conversation
   segments[n]!.push(copyOf(segmentOf(cohort, n)))

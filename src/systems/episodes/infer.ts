@@ -1,46 +1,42 @@
-import type { Answer, Cohort } from '../cohort.ts'
-import { Phase } from '../components/episode.ts'
-import { InputError } from '../errors.ts'
-import { spaceWidth } from '../space.ts'
-import type { World } from '../world.ts'
+import type { Answer, EpisodeCohort } from '../../cohorts/episodes.ts'
+import { Phase } from '../../components/episode.ts'
+import { InputError } from '../../errors.ts'
+import type { Kernels } from '../../kernels/bind.ts'
+import { spaceWidth } from '../../space.ts'
 import { makeRoom } from './bootstrap.ts'
-import { inferText } from './text/infer.ts'
 
 /**
- * Every lane's policy looks and chooses: one pass over all lanes of a cohort. A policy on a device that cannot be read at
+ * Every lane's policy looks and chooses: one pass over all lanes. A policy on a device that cannot be read at
  * once is asked, and its cohort rests, in this tick and in those that follow, until the answer has arrived.
  *
  * Reads observation.current, actionMask.current, memory.current, episode. Writes action.chosen, logprob and value, and
  * memory.next; completes nextValue of the row before with this row's value, for lanes that went on. Runs when all lanes see
- * a running episode. A promise only where other threads speak in conversations too.
+ * a running episode.
  *
  * @throws InputError where an environment leaves a lane no legal choice; what a policy's answer failed with.
  */
-export function infer(world: World): void | Promise<void> {
-  for (const cohort of world.cohorts) {
-    if (cohort.answer === null) {
-      if (cohort.rests) continue
-      checkMasks(world, cohort)
-      cohort.answer = awaited(ask(world, cohort))
-      cohort.rests = cohort.answer !== null
-    }
-    if (cohort.answer !== null) {
-      if (!cohort.answer.hasArrived) continue
-      if (cohort.answer.failure !== null) throw cohort.answer.failure.cause
-      cohort.answer = null
-      cohort.rests = false
-    }
-    const { action, from, to, t, recorded, windows } = cohort
-    if (!recorded || t === 0) continue
-    const { nextValue, terminated, truncated, valid } = windows.transition[t - 1]!
-    world.kernels.completeNextValue(nextValue, action.value, terminated, truncated, valid, from, to)
+export function inferEpisodes(kernels: Kernels, cohort: EpisodeCohort): void {
+  if (cohort.answer === null) {
+    if (cohort.rests) return
+    checkMasks(kernels, cohort)
+    cohort.answer = awaited(ask(kernels, cohort))
+    cohort.rests = cohort.answer !== null
   }
-  return inferText(world)
+  if (cohort.answer !== null) {
+    if (!cohort.answer.hasArrived) return
+    if (cohort.answer.failure !== null) throw cohort.answer.failure.cause
+    cohort.answer = null
+    cohort.rests = false
+  }
+  const { action, from, to, t, recorded, windows } = cohort
+  if (!recorded || t === 0) return
+  const { nextValue, terminated, truncated, valid } = windows.transition[t - 1]!
+  kernels.completeNextValue(nextValue, action.value, terminated, truncated, valid, from, to)
 }
 
-function ask(world: World, cohort: Cohort): void | Promise<void> {
+function ask(kernels: Kernels, cohort: EpisodeCohort): void | Promise<void> {
   const { policy, explore, from, to, recorded } = cohort
-  if (recorded) makeRoom(world, cohort)
+  if (recorded) makeRoom(kernels, cohort)
   return policy.infer(cohort, explore, from, to)
 }
 
@@ -60,7 +56,7 @@ function awaited(promise: void | Promise<void>): Answer | null {
   return answer
 }
 
-function checkMasks({ kernels }: World, cohort: Cohort): void {
+function checkMasks(kernels: Kernels, cohort: EpisodeCohort): void {
   const { actionMask, episode, bounds, environment, from, to } = cohort
   const mask = actionMask.current
   if (mask.length === 0) return

@@ -1,11 +1,10 @@
-import { type Cohort, DONE, openRow } from '../cohort.ts'
-import { Phase } from '../components/episode.ts'
-import { InputError, show } from '../errors.ts'
-import { Listed } from '../kernels/bind.ts'
-import type { BoxSpace } from '../space.ts'
-import type { World } from '../world.ts'
+import { DONE, type EpisodeCohort, openRow } from '../../cohorts/episodes.ts'
+import { Phase } from '../../components/episode.ts'
+import { InputError, show } from '../../errors.ts'
+import type { Kernels } from '../../kernels/bind.ts'
+import { Listed } from '../../kernels/bind.ts'
+import type { BoxSpace } from '../../space.ts'
 import { listFinal, listToValue } from './bootstrap.ts'
-import { resetText } from './text/reset.ts'
 
 /**
  * Opens the tick. Moves the components to the next row block (to the first, with what the lanes see and remember carried over, when the
@@ -16,26 +15,23 @@ import { resetText } from './text/reset.ts'
  *
  * @throws InputError where an environment begins an episode with an observation outside its space.
  */
-export function reset(world: World): void {
-  for (const cohort of world.cohorts) {
-    if (cohort.rests) continue
-    if (cohort.sliding) {
-      if (cohort.t === cohort.numSteps) {
-        cohort.t = 0
-        cohort.final.count[0] = 0
-        for (const { firstBlock, carried } of cohort.sliders) firstBlock.set(carried)
-      }
-      openRow(cohort, cohort.t)
+export function resetEpisodes(kernels: Kernels, cohort: EpisodeCohort): void {
+  if (cohort.rests) return
+  if (cohort.sliding) {
+    if (cohort.t === cohort.numSteps) {
+      cohort.t = 0
+      cohort.final.count[0] = 0
+      for (const { firstBlock, carried } of cohort.sliders) firstBlock.set(carried)
     }
-    const { laneList, episode, autoreset, from, to } = cohort
-    const lowest = autoreset === 'same-step' ? Phase.ended : Phase.fresh
-    beginEpisodes(cohort, world.kernels.listPhase(laneList, episode.phase, lowest, from, to), 'current')
+    openRow(cohort, cohort.t)
   }
-  resetText(world)
+  const { laneList, episode, autoreset, from, to } = cohort
+  const lowest = autoreset === 'same-step' ? Phase.ended : Phase.fresh
+  beginEpisodes(cohort, kernels.listPhase(laneList, episode.phase, lowest, from, to), 'current')
 }
 
 /** Begins an episode in the first `count` lanes of the cohort's list; they see it in the current or the next observation. */
-export function beginEpisodes(cohort: Cohort, count: number, seenIn: 'current' | 'next'): void {
+export function beginEpisodes(cohort: EpisodeCohort, count: number, seenIn: 'current' | 'next'): void {
   if (count === 0) return
   const { laneList, environmentLanes } = cohort
   const { episode, step, episodeReturn, phase } = cohort.episode
@@ -51,7 +47,7 @@ export function beginEpisodes(cohort: Cohort, count: number, seenIn: 'current' |
 const WIDE = 16
 
 /** Throws where what the first `count` lanes of the list see is not within the observation space. */
-function checkBegun(cohort: Cohort, seen: Float32Array, count: number): void {
+function checkBegun(cohort: EpisodeCohort, seen: Float32Array, count: number): void {
   const { laneList, numLanes, environmentLanes } = cohort
   const { low, high } = cohort.observationBounds
   const width = seen.length / numLanes
@@ -70,13 +66,13 @@ function checkBegun(cohort: Cohort, seen: Float32Array, count: number): void {
 }
 
 /** An environment's functions are typed as returning nothing, but any function passes for one. */
-export function refusePromise({ environment }: Cohort, name: string, returned: unknown): void {
+export function refusePromise({ environment }: EpisodeCohort, name: string, returned: unknown): void {
   if (returned === undefined || typeof (returned as PromiseLike<unknown> | null)?.then !== 'function') return
   throw new InputError(`environment ${environment.id}`, `a promise from ${name}`, DONE)
 }
 
 /** An observation that an environment's reset or step wrote and that is not in its space. */
-export function unseen(cohort: Cohort, name: string, seen: Float32Array, at: number): InputError {
+export function unseen(cohort: EpisodeCohort, name: string, seen: Float32Array, at: number): InputError {
   const { environment, numLanes } = cohort
   const width = seen.length / numLanes
   const k = at % width
@@ -87,18 +83,18 @@ export function unseen(cohort: Cohort, name: string, seen: Float32Array, at: num
 }
 
 /** What an environment's reset or step should not have written. */
-export function wrote(cohort: Cohort, name: string, what: string, n: number, expected: string): InputError {
+export function wrote(cohort: EpisodeCohort, name: string, what: string, n: number, expected: string): InputError {
   const got = `${what} of ${where(cohort, n)} from ${name}`
   return new InputError(`environment ${cohort.environment.id}`, got, expected)
 }
 
 /** A lane and where it is, in words. */
-export function where({ episode }: Cohort, n: number): string {
+export function where({ episode }: EpisodeCohort, n: number): string {
   return `lane ${episode.lane[n]} (episode ${episode.episode[n]}, step ${episode.step[n]})`
 }
 
 /** The first `count` lanes of the list remember nothing. */
-function forget({ laneList, numLanes }: Cohort, memory: Float32Array, count: number): void {
+function forget({ laneList, numLanes }: EpisodeCohort, memory: Float32Array, count: number): void {
   const width = memory.length / numLanes
   if (width === 0) return
   for (let i = 0; i < count; i++) memory.fill(0, laneList[i]! * width, (laneList[i]! + 1) * width)
@@ -112,7 +108,7 @@ function forget({ laneList, numLanes }: Cohort, memory: Float32Array, count: num
  *
  * @throws InputError where one of them is not, before any is told; or where other threads are in the middle of a rollout.
  */
-export function restart(cohort: Cohort, lanes?: Iterable<number>): void {
+export function restart(cohort: EpisodeCohort, lanes?: Iterable<number>): void {
   const { name, numLanes, t, numSteps, recorded, from, to } = cohort
   const told = lanes === undefined ? Array.from({ length: numLanes }, (_, n) => n) : [...lanes]
   for (const n of told) {
@@ -134,7 +130,7 @@ export function restart(cohort: Cohort, lanes?: Iterable<number>): void {
 }
 
 /** Ends the episode of lane n at its last row, with what it has seen since. */
-function cut(cohort: Cohort, n: number): void {
+function cut(cohort: EpisodeCohort, n: number): void {
   const { windows, t, environmentLanes } = cohort
   const { valid, terminated, truncated } = windows.transition[t - 1]!
   if (valid[n] === 0 || terminated[n] !== 0 || truncated[n] !== 0) return // The row is of no episode that goes on.

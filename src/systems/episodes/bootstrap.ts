@@ -4,32 +4,25 @@
  * The list of final observations keeps what no later row shows, for the rollout's table.
  */
 
-import type { Cohort } from '../cohort.ts'
-import { assert } from '../errors.ts'
-import { type Kernels, Listed } from '../kernels/bind.ts'
-import type { World } from '../world.ts'
+import type { EpisodeCohort } from '../../cohorts/episodes.ts'
+import { assert } from '../../errors.ts'
+import { type Kernels, Listed } from '../../kernels/bind.ts'
 
 /**
  * The one bootstrap inference of a rollout, at its horizon and with the weights that filled it: values the final
  * observations of truncated rows, and the observations of lanes whose episode goes on.
  */
-export function bootstrap(world: World): void | Promise<void> {
-  let valued: Promise<void> | undefined
-  for (const cohort of world.cohorts) {
-    if (!cohort.recorded) continue
-    makeRoom(world, cohort)
-    listToValue(world.kernels, cohort, cohort.t - 1, Listed.goesOn, cohort.from, cohort.to)
-    const pending = valueList(world, cohort)
-    if (pending === undefined) continue
-    valued = valued === undefined ? pending : Promise.all([valued, pending]).then(() => undefined)
-  }
-  return valued
+export function bootstrapEpisodes(kernels: Kernels, cohort: EpisodeCohort): void | Promise<void> {
+  if (!cohort.recorded) return
+  makeRoom(kernels, cohort)
+  listToValue(kernels, cohort, cohort.t - 1, Listed.goesOn, cohort.from, cohort.to)
+  return valueList(kernels, cohort)
 }
 
 /** Puts the wanted rows among those of lanes `from` to `to` in block `t` on the bootstrap list. */
 export function listToValue(
   kernels: Kernels,
-  cohort: Cohort,
+  cohort: EpisodeCohort,
   t: number,
   wanted: number,
   from: number,
@@ -48,7 +41,7 @@ export function listToValue(
  */
 export function listFinal(
   kernels: Kernels,
-  cohort: Cohort,
+  cohort: EpisodeCohort,
   t: number,
   wanted: number,
   from: number,
@@ -63,7 +56,7 @@ export function listFinal(
 
 function append(
   kernels: Kernels,
-  { windows, numLanes }: Cohort,
+  { windows, numLanes }: EpisodeCohort,
   listRow: Uint32Array,
   listed: Float32Array,
   length: number,
@@ -92,15 +85,15 @@ function append(
 }
 
 /** Values the list before this thread's lanes could overflow it. That of a policy that answers later has room for all. */
-export function makeRoom(world: World, cohort: Cohort): void {
+export function makeRoom(kernels: Kernels, cohort: EpisodeCohort): void {
   const { bootstrap, from, to, model } = cohort
   if (bootstrap.length + to - from <= bootstrap.row.length) return
   assert(!model.answersLater, 'the bootstrap list of a policy that answers later overflows')
-  valueList(world, cohort)
+  valueList(kernels, cohort)
 }
 
 /** Values the list, writes the values to their rows, and empties it. */
-function valueList({ kernels }: World, { bootstrap, policy, rollout }: Cohort): void | Promise<void> {
+function valueList(kernels: Kernels, { bootstrap, policy, rollout }: EpisodeCohort): void | Promise<void> {
   const { value, row, length } = bootstrap
   bootstrap.length = 0
   const valued = policy.values(value, bootstrap, length)

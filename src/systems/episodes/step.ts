@@ -1,12 +1,11 @@
-import { type Cohort, REWARD_MAX } from '../cohort.ts'
-import type { ActionMask } from '../components/action.ts'
-import { Phase } from '../components/episode.ts'
-import type { Observation } from '../components/observation.ts'
-import { InputError } from '../errors.ts'
-import { spaceWidth } from '../space.ts'
-import type { World } from '../world.ts'
+import { type EpisodeCohort, REWARD_MAX } from '../../cohorts/episodes.ts'
+import type { ActionMask } from '../../components/action.ts'
+import { Phase } from '../../components/episode.ts'
+import type { Observation } from '../../components/observation.ts'
+import { InputError } from '../../errors.ts'
+import type { Kernels } from '../../kernels/bind.ts'
+import { spaceWidth } from '../../space.ts'
 import { beginEpisodes, refusePromise, unseen, where, wrote } from './reset.ts'
-import { stepText } from './text/step.ts'
 
 /**
  * Every environment moves on by one step.
@@ -17,50 +16,46 @@ import { stepText } from './text/step.ts'
  * @throws InputError where an action is outside its space or masked, or an environment wrote an observation outside its space,
  * a reward that is none, or a flag that is neither 0 nor 1.
  */
-export function step(world: World): void {
-  const { kernels } = world
-  for (const cohort of world.cohorts) {
-    if (cohort.rests) continue
-    const { environment, environmentLanes, observation, actionMask, transition, episode, from, to } = cohort
-    const { reward, terminated, truncated, valid } = transition
-    applyActions(world, cohort)
-    kernels.clearFlags(terminated, truncated, from, to)
-    environmentLanes.observation = observation.next
-    environmentLanes.actionMask = actionMask.next
-    refusePromise(cohort, 'step', environment.step(environmentLanes, from, to))
-    if (environment.maxEpisodeSteps !== null) {
-      kernels.limitSteps(truncated, episode.step, environment.maxEpisodeSteps, from, to)
-    }
-    const dead = kernels.settleDead(valid, reward, terminated, truncated, episode.phase, Phase.ready, from, to)
-    if (dead > 0) settleObservations(world, cohort)
-    checkWritten(world, cohort)
+export function stepEpisodes(kernels: Kernels, cohort: EpisodeCohort): void {
+  if (cohort.rests) return
+  const { environment, environmentLanes, observation, actionMask, transition, episode, from, to } = cohort
+  const { reward, terminated, truncated, valid } = transition
+  applyActions(kernels, cohort)
+  kernels.clearFlags(terminated, truncated, from, to)
+  environmentLanes.observation = observation.next
+  environmentLanes.actionMask = actionMask.next
+  refusePromise(cohort, 'step', environment.step(environmentLanes, from, to))
+  if (environment.maxEpisodeSteps !== null) {
+    kernels.limitSteps(truncated, episode.step, environment.maxEpisodeSteps, from, to)
   }
-  stepText(world)
+  const dead = kernels.settleDead(valid, reward, terminated, truncated, episode.phase, Phase.ready, from, to)
+  if (dead > 0) settleObservations(kernels, cohort)
+  checkWritten(kernels, cohort)
 }
 
 /** Checks what was chosen, and clips it where the action space is a box. */
-function applyActions(world: World, cohort: Cohort): void {
+function applyActions(kernels: Kernels, cohort: EpisodeCohort): void {
   const { action, bounds, episode, from, to, environment } = cohort
   const width = spaceWidth(environment.actionSpace)
   const { chosen, applied } = action
   if (chosen instanceof Float32Array) {
-    const at = world.kernels.findNonFinite(chosen, from * width, to * width)
+    const at = kernels.findNonFinite(chosen, from * width, to * width)
     if (at >= 0) throw outside(cohort, at, width)
-    world.kernels.clipRows(applied as Float32Array, chosen, bounds.low, bounds.high, width, from, to)
+    kernels.clipRows(applied as Float32Array, chosen, bounds.low, bounds.high, width, from, to)
   } else {
-    const at = world.kernels.findOutside(chosen, bounds.sizes, width, from, to)
+    const at = kernels.findOutside(chosen, bounds.sizes, width, from, to)
     if (at >= 0) throw outside(cohort, at, width)
     const mask = cohort.actionMask.current
     if (mask.length === 0) return
-    const illegal = world.kernels.findIllegal(chosen, mask, episode.phase, Phase.ready, bounds.sizes, width, from, to)
+    const illegal = kernels.findIllegal(chosen, mask, episode.phase, Phase.ready, bounds.sizes, width, from, to)
     if (illegal >= 0) throw outside(cohort, illegal, width, 'a choice that the action mask allows')
   }
 }
 
 /** Lanes whose episode is over: with next-step they begin a new one now; else they go on seeing what they saw. */
-function settleObservations(world: World, cohort: Cohort): void {
+function settleObservations(kernels: Kernels, cohort: EpisodeCohort): void {
   const { laneList, episode, from, to, autoreset } = cohort
-  const count = world.kernels.listPhase(laneList, episode.phase, Phase.ended, from, to)
+  const count = kernels.listPhase(laneList, episode.phase, Phase.ended, from, to)
   if (autoreset === 'next-step') beginEpisodes(cohort, count, 'next')
   else {
     keep(cohort, cohort.observation, count)
@@ -68,7 +63,7 @@ function settleObservations(world: World, cohort: Cohort): void {
   }
 }
 
-function keep({ laneList, numLanes }: Cohort, { current, next }: Observation | ActionMask, count: number): void {
+function keep({ laneList, numLanes }: EpisodeCohort, { current, next }: Observation | ActionMask, count: number): void {
   const width = next.length / numLanes
   for (let i = 0; i < count; i++) {
     const start = laneList[i]! * width
@@ -76,7 +71,7 @@ function keep({ laneList, numLanes }: Cohort, { current, next }: Observation | A
   }
 }
 
-function checkWritten({ kernels }: World, cohort: Cohort): void {
+function checkWritten(kernels: Kernels, cohort: EpisodeCohort): void {
   const { observation, transition, observationBounds, numLanes, from, to } = cohort
   const { reward, terminated, truncated } = transition
   const { next } = observation
@@ -91,7 +86,7 @@ function checkWritten({ kernels }: World, cohort: Cohort): void {
   throw wrote(cohort, 'step', `${terminated[n]} in terminated and ${truncated[n]} in truncated`, n, '0 or 1')
 }
 
-function outside(cohort: Cohort, at: number, width: number, legal?: string): InputError {
+function outside(cohort: EpisodeCohort, at: number, width: number, legal?: string): InputError {
   const { action, environment, policyDefinition } = cohort
   const space = environment.actionSpace
   const sizes = cohort.bounds.sizes

@@ -1,30 +1,30 @@
 /**
- * A cohort: the lanes of one environment under one policy. First a draft, which knows its options and its network's shapes;
+ * A cohort of episodes: the lanes of one environment under one policy. First a draft, which knows its options and its network's shapes;
  * then columns, planned; then, when the world has taken its memory, components over windows on the rollout.
  */
-import type { World as EcsWorld } from 'bitecs'
-import { type Action, type ActionMask, actionWindows } from './components/action.ts'
-import type { PlannedObjects } from './components/arena.ts'
-import { type Columns, column, type Plan, saved } from './components/column.ts'
-import { type Episode, episodePlan, Phase } from './components/episode.ts'
-import type { Memory } from './components/memory.ts'
-import type { Observation } from './components/observation.ts'
+import { type Action, type ActionMask, actionWindows } from '../components/action.ts'
+import type { PlannedObjects } from '../components/arena.ts'
+import { type Columns, column, type Plan, saved } from '../components/column.ts'
+import { type Episode, episodePlan, Phase } from '../components/episode.ts'
+import type { Memory } from '../components/memory.ts'
+import type { Observation } from '../components/observation.ts'
 import {
   type FinalObservations,
   finalPlan,
   type RolloutColumns,
   type RowWidths,
   rolloutPlan,
-} from './components/rollout.ts'
-import { type Sliding, slidingWindows } from './components/sliding.ts'
-import { type Transition, transitionWindows } from './components/transition.ts'
-import { actionMaskWidth, type EnvironmentDefinition, type Lanes, statePlan } from './environments/environment.ts'
-import { InputError, show, unknownWord } from './errors.ts'
-import type { Kernels } from './kernels/bind.ts'
+} from '../components/rollout.ts'
+import { type Sliding, slidingWindows } from '../components/sliding.ts'
+import { type Transition, transitionWindows } from '../components/transition.ts'
+import { actionMaskWidth, type EnvironmentDefinition, type Lanes, statePlan } from '../environments/environment.ts'
+import { InputError, show, unknownWord } from '../errors.ts'
+import type { Kernels } from '../kernels/bind.ts'
+import type { Policy, PolicyDefinition, PolicyModel } from '../policies/policy.ts'
+import { Random } from '../random.ts'
+import { type BoxSpace, choiceSizes, spaceWidth } from '../space.ts'
+import type { Cohort, CohortDraft, Housing } from './cohort.ts'
 import { createLanes } from './lanes.ts'
-import type { Policy, PolicyDefinition, PolicyModel } from './policies/policy.ts'
-import { Random } from './random.ts'
-import { type BoxSpace, choiceSizes, spaceWidth } from './space.ts'
 
 /**
  * When a lane whose episode ended begins a new one. `same-step`: before the next action, so every row of a rollout is a
@@ -33,7 +33,7 @@ import { type BoxSpace, choiceSizes, spaceWidth } from './space.ts'
 export type Autoreset = 'same-step' | 'next-step' | 'disabled'
 
 /** The lanes of one environment under one policy. */
-export interface CohortOptions {
+export interface EpisodeCohortOptions {
   environment: EnvironmentDefinition
   policy: PolicyDefinition
   /** How many lanes: a whole number ≥ 1. */
@@ -47,8 +47,9 @@ export interface CohortOptions {
   /** Sample actions (default), or take the most probable one. */
   explore?: boolean
 }
-/** What a recorder and a learner add to a cohort before its memory is taken. */
-export interface Reservation {
+
+/** What a recorder and a learner add to a cohort of episodes before its memory is taken. */
+export interface EpisodeReservation {
   /** Rows that the rollout keeps of each lane. */
   numSteps: number
   /** The learner's own columns. */
@@ -59,7 +60,8 @@ export interface Reservation {
  * A cohort that has its memory. observation, actionMask, memory, action, transition, episode and state are the components
  * of its lanes; actionMask and memory have no elements, and are no components, where environment and policy have none.
  */
-export interface Cohort {
+export interface EpisodeCohort {
+  readonly kind: 'episodes'
   readonly name: string
   readonly environment: EnvironmentDefinition
   readonly policyDefinition: PolicyDefinition
@@ -67,6 +69,8 @@ export interface Cohort {
   readonly autoreset: Autoreset
   readonly explore: boolean
   readonly numLanes: number
+  /** Number of the first lane in the whole run. */
+  readonly firstLane: number
   /** This thread's share of the lanes: from ≤ n < to. */
   readonly from: number
   readonly to: number
@@ -123,6 +127,15 @@ export interface Cohort {
   version: number
 }
 
+/**
+ * A cohort that has to be one of episodes.
+ * @throws InputError that names the call where it is one of conversations.
+ */
+export function asEpisodes(subject: string, cohort: Cohort): EpisodeCohort {
+  if (cohort.kind === 'episodes') return cohort
+  throw new InputError(subject, `cohort ${cohort.name} of conversations`, 'one of episodes, like that of CartPole-v1')
+}
+
 /** The lowest and the highest that each dimension may be. */
 export interface Bounds {
   readonly low: Float32Array
@@ -158,60 +171,70 @@ export interface BootstrapList {
   length: number
 }
 
-/** What is known of a cohort before it has memory. */
-export interface CohortDraft {
-  readonly options: CohortOptions
+/** What is known of a cohort of episodes before it has memory. */
+export interface EpisodeDraft {
+  readonly kind: 'episodes'
+  readonly options: EpisodeCohortOptions
   readonly name: string
+  /** Keys its starting weights: how many cohorts of episodes the world has before it. */
+  readonly key: number
   readonly firstLane: number
   readonly model: PolicyModel
-  reservation?: Reservation
+  reservation?: EpisodeReservation
 }
 /**
- * Checks the options of a world's cohorts, and builds their networks; `others` are cohorts whose names are taken.
+ * Checks the options of a cohort, and builds its network. `before` are the world's cohorts before it, which its lanes follow.
  * @throws InputError that says which option is wrong.
  */
-export function draftCohorts(
-  cohorts: readonly CohortOptions[],
-  others: readonly { readonly name: string }[] = [],
-): CohortDraft[] {
-  if (cohorts.length + others.length === 0) throw new InputError('cohorts', 'none', 'at least one cohort')
-  const drafts: CohortDraft[] = []
-  let nextLane = 0
-  for (const options of cohorts) {
-    const { environment, policy, numLanes, autoreset, explore } = options
-    if (typeof environment?.reset !== 'function' || typeof environment.step !== 'function') {
-      throw new InputError('environment', show(environment), 'an environment, like cartPole()')
-    }
-    for (const name of ['reset', 'step'] as const) {
-      if (isAsynchronous(environment[name]))
-        throw new InputError(`environment ${environment.id}`, `an async ${name}`, DONE)
-    }
-    if (typeof policy?.build !== 'function') throw new InputError('policy', show(policy), 'a policy, like mlp()')
-    const name = options.name ?? policy.id
-    if ([...others, ...drafts].some((draft) => draft.name === name)) {
-      throw new InputError('cohort name', `${show(name)} twice`, 'a `name` of its own for each cohort')
-    }
-    if (!Number.isSafeInteger(numLanes) || numLanes < 1 || numLanes > 0xffffffff) {
-      throw new InputError('numLanes', show(numLanes), 'a whole number ≥ 1')
-    }
-    const firstLane = options.firstLane ?? nextLane
-    if (!Number.isSafeInteger(firstLane) || firstLane < 0 || firstLane + numLanes > 0xffffffff) {
-      throw new InputError('firstLane', show(firstLane), 'a whole number ≥ 0 whose lanes are below 4294967295')
-    }
-    if (autoreset !== undefined && !['same-step', 'next-step', 'disabled'].includes(autoreset)) {
-      throw unknownWord('autoreset', String(autoreset), ['same-step', 'next-step', 'disabled'])
-    }
-    if (explore !== undefined && typeof explore !== 'boolean')
-      throw new InputError('explore', show(explore), 'true or false')
-    drafts.push({
-      options,
-      name,
-      firstLane,
-      model: policy.build(environment.observationSpace, environment.actionSpace),
-    })
-    nextLane = firstLane + numLanes
+export async function draftEpisodes(
+  options: EpisodeCohortOptions,
+  before: readonly CohortDraft[],
+): Promise<EpisodeDraft> {
+  const { environment, policy, numLanes, autoreset, explore } = options
+  if (typeof environment?.reset !== 'function' || typeof environment.step !== 'function') {
+    throw new InputError('environment', show(environment), 'an environment, like cartPole()')
   }
-  return drafts
+  for (const name of ['reset', 'step'] as const) {
+    if (isAsynchronous(environment[name])) {
+      throw new InputError(`environment ${environment.id}`, `an async ${name}`, DONE)
+    }
+  }
+  if (typeof policy?.build !== 'function') throw new InputError('policy', show(policy), 'a policy, like mlp()')
+  if (!Number.isSafeInteger(numLanes) || numLanes < 1 || numLanes > 0xffffffff) {
+    throw new InputError('numLanes', show(numLanes), 'a whole number ≥ 1')
+  }
+  const others = before.filter((draft) => draft.kind === 'episodes')
+  const last = others.at(-1)
+  const firstLane = options.firstLane ?? (last === undefined ? 0 : last.firstLane + last.options.numLanes)
+  if (!Number.isSafeInteger(firstLane) || firstLane < 0 || firstLane + numLanes > 0xffffffff) {
+    throw new InputError('firstLane', show(firstLane), 'a whole number ≥ 0 whose lanes are below 4294967295')
+  }
+  if (autoreset !== undefined && !['same-step', 'next-step', 'disabled'].includes(autoreset)) {
+    throw unknownWord('autoreset', String(autoreset), ['same-step', 'next-step', 'disabled'])
+  }
+  if (explore !== undefined && typeof explore !== 'boolean') {
+    throw new InputError('explore', show(explore), 'true or false')
+  }
+  await policy.prepare?.()
+  const model = policy.build(environment.observationSpace, environment.actionSpace)
+  return { kind: 'episodes', options, name: options.name ?? policy.id, key: others.length, firstLane, model }
+}
+
+/**
+ * @throws InputError where the policy stays in its thread, or a definition has no module from which a thread could make it.
+ */
+export function checkEpisodeThreads({ options, model }: EpisodeDraft, count: number): void {
+  if (count === 1) return
+  const { environment, policy } = options
+  if (model.staysInThread) {
+    const expected = "threads: 1: its device serves only the caller's thread"
+    throw new InputError(`policy ${policy.id}`, `${count} threads`, expected)
+  }
+  for (const [noun, { id, module }] of Object.entries({ environment, policy })) {
+    if (module !== undefined) continue
+    const remedy = 'a definition with `module: import.meta.url`, which other threads can make; or threads: 1'
+    throw new InputError(`${noun} ${id}`, `no module, and ${count} threads`, remedy)
+  }
 }
 
 /**
@@ -228,10 +251,10 @@ function isAsynchronous(f: { readonly constructor: { readonly name: string } }):
 }
 
 /** A cohort's columns before they have memory. */
-export type CohortPlan = ReturnType<typeof cohortPlan>
+export type EpisodeCohortPlan = ReturnType<typeof planEpisodes>
 
 /** Plans a cohort's columns; each thread that shares it has a workspace. */
-export function cohortPlan({ options, model, reservation }: CohortDraft, threads: number) {
+export function planEpisodes({ options, model, reservation }: EpisodeDraft, threads: number) {
   const { environment, numLanes } = options
   const { actionSpace } = environment
   const widths = rowWidths(environment, model)
@@ -272,7 +295,7 @@ const WINDOWS_BYTES = 3072
 const ENTITY_BYTES = 640
 
 /** What a cohort keeps in the runtime's heap beside its columns. */
-export function cohortObjects({ name, options, reservation }: CohortDraft): PlannedObjects[] {
+export function episodeObjects({ name, options, reservation }: EpisodeDraft): PlannedObjects[] {
   return [
     { name: `${name}.windows`, count: reservation?.numSteps ?? 1, bytesEach: WINDOWS_BYTES },
     { name: `${name}.lanes`, count: options.numLanes, bytesEach: ENTITY_BYTES },
@@ -287,14 +310,6 @@ function rowWidths(environment: EnvironmentDefinition, model: PolicyModel): RowW
   }
 }
 
-/** What a cohort needs of its world. */
-export interface Housing {
-  readonly seed: number
-  /** How many threads share the lanes, and which of them this is. */
-  readonly threads: { readonly count: number; readonly index: number }
-  readonly ecs: EcsWorld
-}
-
 /** A thread's share of a cohort: lanes `from` to `to`, and how its components slide. */
 interface Share {
   readonly sliding: boolean
@@ -304,15 +319,14 @@ interface Share {
   readonly to: number
 }
 
-/** A cohort over its columns, as one of the world's threads has it. */
-export function createCohort(
-  draft: CohortDraft,
-  columns: Columns<CohortPlan>,
+/** The cohort over its columns, as one of the world's threads has it; `isFresh` where they wait for their first values. */
+export function createEpisodes(
+  draft: EpisodeDraft,
+  columns: Columns<EpisodeCohortPlan>,
   world: Housing,
   kernels: Kernels,
-  /** The cohort's number, if its columns are new and wait for their first values. */
-  fresh: number | undefined,
-): Cohort {
+  isFresh: boolean,
+): EpisodeCohort {
   const { options, name, model, reservation } = draft
   const { environment, policy: policyDefinition, numLanes } = options
   const { actionSpace } = environment
@@ -343,10 +357,11 @@ export function createCohort(
   const transition = { ...windows.transition[0]! }
   const components = [...sliders.map(({ component }) => component), action, transition, episode, columns.state]
   const random = new Random(world.seed)
-  if (fresh !== undefined) writeFirstValues(draft, columns, random, fresh)
+  if (isFresh) writeFirstValues(draft, columns, random)
   writeBounds(columns, environment)
   const finals = shares.map((share, thread) => finalObservations(columns.final, share, thread))
   return {
+    kind: 'episodes',
     name,
     environment,
     policyDefinition,
@@ -354,12 +369,13 @@ export function createCohort(
     autoreset,
     explore: options.explore ?? true,
     numLanes,
+    firstLane: draft.firstLane,
     from,
     to,
     recorded,
     sliding,
     numSteps,
-    lanes: fresh === undefined ? new Uint32Array(0) : createLanes(world.ecs, components, numLanes),
+    lanes: isFresh ? createLanes(world.ecs, components, numLanes) : new Uint32Array(0),
     observation: observation.component,
     actionMask: actionMask.component,
     memory: memory.component,
@@ -403,10 +419,9 @@ export function createCohort(
 
 /** Where each lane begins, and the policy's starting weights, keyed by the seed and the cohort's number. */
 function writeFirstValues(
-  { firstLane, model }: CohortDraft,
-  { episode, weights }: Columns<CohortPlan>,
+  { key, firstLane, model }: EpisodeDraft,
+  { episode, weights }: Columns<EpisodeCohortPlan>,
   random: Random,
-  key: number,
 ): void {
   for (let n = 0; n < episode.lane.length; n++) episode.lane[n] = firstLane + n
   episode.episode.fill(0xffffffff) // Minus one: the first reset makes it 0.
@@ -415,7 +430,7 @@ function writeFirstValues(
 }
 
 function writeBounds(
-  { bounds, observationBounds }: Columns<CohortPlan>,
+  { bounds, observationBounds }: Columns<EpisodeCohortPlan>,
   { observationSpace, actionSpace }: EnvironmentDefinition,
 ): void {
   if (actionSpace.kind === 'box') {
@@ -434,7 +449,7 @@ const F32_MAX = 3.4028234663852886e38
 
 /** A thread's part of the final observations. */
 function finalObservations(
-  { row, observation, count }: Columns<CohortPlan>['final'],
+  { row, observation, count }: Columns<EpisodeCohortPlan>['final'],
   share: Share,
   thread: number,
 ): FinalObservations {
@@ -442,7 +457,7 @@ function finalObservations(
 }
 
 function bootstrapList(
-  { row, observation, memory, value }: Columns<CohortPlan>['bootstrap'],
+  { row, observation, memory, value }: Columns<EpisodeCohortPlan>['bootstrap'],
   share: Share,
 ): BootstrapList {
   return {
@@ -469,7 +484,7 @@ function createSlider<C extends Float32Array | Uint8Array>(column: C, carried: C
 }
 
 /** Ends the cohort's rollout where it stands: the next one begins with what the lanes see and remember now. */
-export function closeRollout(cohort: Cohort): void {
+export function closeRollout(cohort: EpisodeCohort): void {
   const { t, numSteps, sliders, from, to, numLanes, bootstrap } = cohort
   if (t > 0 && t < numSteps) {
     for (const { windows, carried } of sliders) {
@@ -485,7 +500,7 @@ export function closeRollout(cohort: Cohort): void {
 /**
  * Points a cohort's components at row block `t` of its rollout. It has one block if it is not recorded.
  */
-export function openRow(cohort: Cohort, t: number): void {
+export function openRow(cohort: EpisodeCohort, t: number): void {
   const { windows, sliders, action, transition, environmentLanes } = cohort
   for (const slider of sliders) {
     const { current, next } = slider.windows[t]!

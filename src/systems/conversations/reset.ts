@@ -1,8 +1,8 @@
+import { type ConversationCohort, exampleAt } from '../../cohorts/conversations.ts'
 import { Talk } from '../../components/conversation.ts'
+import type { Kernels } from '../../kernels/bind.ts'
 import { promptMessages } from '../../text/dialogue.ts'
 import { startOf } from '../../text/examples.ts'
-import { exampleAt, type TextCohort } from '../../text-cohort.ts'
-import type { World } from '../../world.ts'
 
 /**
  * Free lanes take the next conversations, as long as there are some to begin: the examples in an order of each epoch's own,
@@ -10,19 +10,17 @@ import type { World } from '../../world.ts'
  *
  * Reads phase, begun. Writes the prompt's tokens and which conversation it is. Runs first, so that whoever can speak does.
  */
-export function resetText(world: World): void {
-  for (const cohort of world.conversations) {
-    const { conversation, numLanes } = cohort
-    for (let n = 0; n < numLanes && conversation.begun[0]! < cohort.released; n++) {
-      if (conversation.phase[n] !== Talk.free) continue
-      begin(world, cohort, n, conversation.begun[0]!)
-      conversation.begun[0]!++ // Not before: one that cannot begin is not passed over.
-    }
+export function resetConversations(kernels: Kernels, cohort: ConversationCohort): void {
+  const { conversation, numLanes } = cohort
+  for (let n = 0; n < numLanes && conversation.begun[0]! < cohort.released; n++) {
+    if (conversation.phase[n] !== Talk.free) continue
+    begin(kernels, cohort, n, conversation.begun[0]!)
+    conversation.begun[0]!++ // Not before: one that cannot begin is not passed over.
   }
 }
 
 /** Begins the conversation of that number, counted from 0, in lane n. */
-function begin({ kernels }: World, cohort: TextCohort, n: number, number: number): void {
+function begin(kernels: Kernels, cohort: ConversationCohort, n: number, number: number): void {
   const { conversation } = cohort
   const group = Math.floor(number / cohort.groupSize)
   const { promptId, epoch } = exampleAt(cohort, kernels, group)
@@ -49,7 +47,7 @@ function begin({ kernels }: World, cohort: TextCohort, n: number, number: number
 }
 
 /** Puts tokens that were sent to the model at the conversation's end; its turn begins after them. */
-export function hear({ conversation, context, stops }: TextCohort, n: number, ids: readonly number[]): void {
+export function hear({ conversation, context, stops }: ConversationCohort, n: number, ids: readonly number[]): void {
   const { token, lossMask, logprob, version, turnOf, supportLength, length, turn } = conversation
   const first = n * context + length[n]!
   token.set(ids, first)

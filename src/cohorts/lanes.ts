@@ -4,7 +4,7 @@
  * the spot, and from then on that lane has it for itself.
  */
 import { $internal, addComponents, addEntity, type EntityId, type InternalWorld, query, type World } from 'bitecs'
-import { assert } from './errors.ts'
+import { assert } from '../errors.ts'
 
 /** Makes `numLanes` entities with these components, and returns them as the query for the components finds them. */
 export function createLanes(ecs: World, components: readonly object[], numLanes: number): Uint32Array {

@@ -1,0 +1,100 @@
+/** The two kinds of cohort that there are: everything else asks here. */
+import type { Cohort, CohortDraft, CohortKind, CohortOptions, Housing } from './cohorts/cohort.ts'
+import {
+  type ConversationCohort,
+  type ConversationCohortOptions,
+  type ConversationCohortPlan,
+  type ConversationDraft,
+  canGoOn,
+  createConversations,
+  draftConversations,
+  owedReplies,
+  planConversations,
+} from './cohorts/conversations.ts'
+import {
+  checkEpisodeThreads,
+  createEpisodes,
+  draftEpisodes,
+  type EpisodeCohort,
+  type EpisodeCohortOptions,
+  type EpisodeCohortPlan,
+  type EpisodeDraft,
+  episodeObjects,
+  planEpisodes,
+} from './cohorts/episodes.ts'
+import type { Columns, Plan } from './components/column.ts'
+import type { Kernels } from './kernels/bind.ts'
+import { inferConversations } from './systems/conversations/infer.ts'
+import { resetConversations } from './systems/conversations/reset.ts'
+import { stepConversations } from './systems/conversations/step.ts'
+import { storeConversations } from './systems/conversations/store.ts'
+import { inferEpisodes } from './systems/episodes/infer.ts'
+import { resetEpisodes } from './systems/episodes/reset.ts'
+import { stepEpisodes } from './systems/episodes/step.ts'
+import { storeEpisodes } from './systems/episodes/store.ts'
+
+/** Asked for every tick, so it is not made anew. */
+const NOTHING: readonly Promise<void>[] = []
+
+const episodes: CohortKind<EpisodeCohortOptions, EpisodeDraft, EpisodeCohort> = {
+  draft: draftEpisodes,
+  checkThreads: checkEpisodeThreads,
+  plan: planEpisodes,
+  objects: episodeObjects,
+  create(draft, columns, world, kernels, isFresh) {
+    return createEpisodes(draft, columns as Columns<EpisodeCohortPlan>, world, kernels, isFresh)
+  },
+  systems: { reset: resetEpisodes, infer: inferEpisodes, step: stepEpisodes, store: storeEpisodes },
+  owed: ({ answer }) => (answer === null ? NOTHING : [answer.arrival]),
+  canGoOn: ({ rests }) => !rests,
+  release: ({ policy }) => policy.dispose?.(),
+}
+
+const conversations: CohortKind<ConversationCohortOptions, ConversationDraft, ConversationCohort> = {
+  draft: draftConversations,
+  checkThreads() {}, // Other threads speak for the model alone, which they can always make.
+  plan: planConversations,
+  objects: () => [],
+  create(draft, columns, world, kernels) {
+    return createConversations(draft, columns as Columns<ConversationCohortPlan>, world, kernels)
+  },
+  systems: {
+    reset: resetConversations,
+    infer: inferConversations,
+    step: stepConversations,
+    store: storeConversations,
+  },
+  owed: owedReplies,
+  canGoOn,
+  release() {},
+}
+
+/** A kind that is handed what is of its kind. */
+type AnyKind = CohortKind<CohortOptions, CohortDraft, Cohort>
+const kinds = { episodes, conversations } as unknown as Readonly<Record<Cohort['kind'], AnyKind>>
+
+/** What a cohort's kind does for it. */
+export function kindOf({ kind }: { readonly kind: Cohort['kind'] }): AnyKind {
+  return kinds[kind]
+}
+
+/** The draft of a cohort of whichever kind its environment is for. */
+export function draftCohort(options: CohortOptions, before: readonly CohortDraft[]): Promise<CohortDraft> {
+  const isText = (options as Partial<ConversationCohortOptions> | null)?.environment?.kind === 'text'
+  return kinds[isText ? 'conversations' : 'episodes'].draft(options, before)
+}
+
+export function planCohort(draft: CohortDraft, threads: number): Plan {
+  return kindOf(draft).plan(draft, threads)
+}
+
+/** A cohort over its columns. */
+export function createCohort(
+  draft: CohortDraft,
+  columns: Columns<Plan>,
+  world: Housing,
+  kernels: Kernels,
+  isFresh: boolean,
+): Cohort {
+  return kindOf(draft).create(draft, columns, world, kernels, isFresh)
+}

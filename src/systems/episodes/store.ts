@@ -1,0 +1,45 @@
+import type { EpisodeCohort } from '../../cohorts/episodes.ts'
+import { Phase } from '../../components/episode.ts'
+import type { Kernels } from '../../kernels/bind.ts'
+import { Listed } from '../../kernels/bind.ts'
+import { listFinal, listToValue } from './bootstrap.ts'
+
+/**
+ * Closes the row: says whose episode it belongs to and which weights chose it, accounts for its reward, marks the lanes
+ * whose episode ended, and puts truncated ones, with what they saw last and remember, on the bootstrap list, and what no later
+ * row shows on the list of final observations.
+ *
+ * Reads transition, observation.next, memory.next. Writes the row's step, lane, episode, episodeReturn, version; episode. Runs last,
+ * before reset overwrites the final observations.
+ */
+export function storeEpisodes(kernels: Kernels, cohort: EpisodeCohort): void {
+  if (cohort.rests) return
+  const { transition, episode, from, to, version, t, numSteps } = cohort
+  kernels.closeRow(
+    transition.lane,
+    transition.episode,
+    transition.step,
+    transition.episodeReturn,
+    transition.version,
+    transition.nextValue,
+    episode.step,
+    episode.episodeReturn,
+    episode.phase,
+    episode.lane,
+    episode.episode,
+    transition.reward,
+    transition.terminated,
+    transition.truncated,
+    transition.valid,
+    version,
+    Phase.ended,
+    from,
+    to,
+  )
+  if (cohort.sliding) cohort.t++
+  cohort.ticksLeft--
+  cohort.rests = cohort.ticksLeft === 0
+  if (!cohort.recorded) return
+  const found = listFinal(kernels, cohort, t, t === numSteps - 1 ? Listed.any : Listed.ended, from, to)
+  if (found > 0) listToValue(kernels, cohort, t, Listed.truncated, from, to) // All that are truncated are among them.
+}

@@ -1,0 +1,47 @@
+/** The four systems over a world's cohorts, each as its kind has it, and `bootstrap`, which closes a rollout. */
+import type { Cohort } from '../cohorts/cohort.ts'
+import type { EpisodeCohort } from '../cohorts/episodes.ts'
+import { kindOf } from '../kinds.ts'
+import type { World } from '../world.ts'
+import { bootstrapEpisodes } from './episodes/bootstrap.ts'
+
+/** Opens the tick: lanes whose episode or conversation is over begin another. Runs first. */
+export function reset(world: World, cohorts: readonly Cohort[] = world.cohorts): void {
+  for (const cohort of cohorts) kindOf(cohort).systems.reset(world.kernels, cohort)
+}
+
+/** The policies choose: an action of every lane, a token where the model has the turn. A promise where other threads help. */
+export function infer(world: World, cohorts: readonly Cohort[] = world.cohorts): void | Promise<void> {
+  return inferFrom(world, cohorts, 0)
+}
+
+function inferFrom(world: World, cohorts: readonly Cohort[], first: number): void | Promise<void> {
+  for (let i = first; i < cohorts.length; i++) {
+    const chosen = kindOf(cohorts[i]!).systems.infer(world.kernels, cohorts[i]!)
+    if (chosen !== undefined) return goOn(chosen, world, cohorts, i + 1)
+  }
+}
+
+async function goOn(chosen: Promise<void>, world: World, cohorts: readonly Cohort[], first: number): Promise<void> {
+  await chosen
+  await inferFrom(world, cohorts, first)
+}
+
+/** The environments answer. */
+export function step(world: World, cohorts: readonly Cohort[] = world.cohorts): void {
+  for (const cohort of cohorts) kindOf(cohort).systems.step(world.kernels, cohort)
+}
+
+/** Closes the row, and keeps what is over. Runs last. */
+export function store(world: World, cohorts: readonly Cohort[] = world.cohorts): void {
+  for (const cohort of cohorts) kindOf(cohort).systems.store(world.kernels, cohort)
+}
+
+/** Values what came after the rows of full rollouts, with the weights that filled them. A promise of policies that answer later. */
+export function bootstrap(world: World, cohorts: readonly Cohort[] = world.cohorts): void | Promise<void> {
+  const valued = cohorts
+    .filter((cohort): cohort is EpisodeCohort => cohort.kind === 'episodes')
+    .map((cohort) => bootstrapEpisodes(world.kernels, cohort))
+    .filter((pending) => pending !== undefined)
+  if (valued.length > 0) return Promise.all(valued).then(() => undefined)
+}
