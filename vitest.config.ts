@@ -1,4 +1,6 @@
+import { existsSync } from 'node:fs'
 import { defineConfig } from 'vitest/config'
+import { BaseSequencer, type TestSpecification } from 'vitest/node'
 
 const root = new URL('.', import.meta.url)
 
@@ -15,6 +17,44 @@ const builtWorkers = {
   },
 }
 
+/** The files that take longest, the longest first: begun last, one of them would keep a single core while others rest. */
+const LONG = [
+  'policies/network-webgpu',
+  'training/threads',
+  'cli',
+  'kernels/simd',
+  'cli/text',
+  'training/faults',
+  'cli/stuck',
+  'training/text/threads',
+  'learning/ppo',
+  'cli/doctor',
+  'examples',
+  'kernels/transformer',
+  'devices/binding',
+  'training/settings-act',
+  'learning/convolutional',
+  'guarded',
+  'policies/network',
+  'training/checkpoint',
+  'cli/alone',
+  'policies/transformer/lora',
+  'trust',
+  'environments/registry',
+  'learning/recurrent',
+].map((name) => {
+  const path = new URL(`tests/${name}.test.ts`, root).pathname
+  if (!existsSync(path)) throw new Error(`LONG of vitest.config.ts: got ${path}, expected a test file that is there`)
+  return path
+})
+
+class LongestFirst extends BaseSequencer {
+  override async sort(files: TestSpecification[]): Promise<TestSpecification[]> {
+    const place = ({ moduleId }: TestSpecification) => (LONG.indexOf(moduleId) + LONG.length + 1) % (LONG.length + 1)
+    return (await super.sort(files)).toSorted((a, b) => place(a) - place(b))
+  }
+}
+
 export default defineConfig({
   plugins: [builtWorkers],
   test: {
@@ -23,5 +63,6 @@ export default defineConfig({
     hookTimeout: 300_000,
     // By itself vitest leaves one core idle: half of the two that most machines for tests have.
     maxWorkers: '100%',
+    sequence: { sequencer: LongestFirst },
   },
 })
