@@ -15,7 +15,7 @@ import {
 } from '../../src/algorithms/losses.ts'
 import { takeArena } from '../../src/components/arena.ts'
 import { createKernels, type PolicyLossInputs, PolicySum, Standing } from '../../src/kernels/bind.ts'
-import { Numbers } from '../kernels/calls.ts'
+import { Numbers, strict } from '../kernels/calls.ts'
 
 // Recorded by tests/golden/record_trl.py, which says how.
 const recorded = JSON.parse(readFileSync(new URL('../golden/trl-losses.json', import.meta.url), 'utf8'))
@@ -53,7 +53,7 @@ function makeBatch(seed: number, count = 12): { batch: Batch; evaluation: Evalua
 function prepare(descriptor: LossDescriptor, batch: LossBatch, numGroups = 4) {
   const count = batch.offsets.length - 1
   const prepared = takeArena(preparedLossPlan(count, batch.offsets[count]!, numGroups)).columns as PreparedLoss
-  return { prepared, totals: prepareLoss(descriptor, batch, prepared, kernels) }
+  return { prepared, totals: strict(prepareLoss)(descriptor, batch, prepared, kernels) }
 }
 
 /** The loss and derivatives of the sequences `first` to `end` of a prepared batch, as one micro-batch. */
@@ -193,6 +193,28 @@ describe('describeLoss', () => {
     expect(of('dr-grpo', 'trl').aggregation).toBe('constant-length')
     expect(of('gspo', 'verl').ratio).toBe('sequence-token')
     expect(of('cispo', 'trl')).toMatchObject({ clipLow: null, clipHigh: 4 })
+  })
+
+  test('what a project has for all of its losses, where neither the loss nor its preset says otherwise', () => {
+    const none = { correction: 'none', correctionHigh: null, dualClip: null, logRatioMax: null, klMax: null } as const
+    const plain = { ...none, lone: 'mask', klCorrected: false, countsEmpty: false, aggregation: 'token-mean' } as const
+    const projects: Record<Preset, Partial<LossSettings>> = {
+      paper: { ...plain, epsilon: 0 },
+      trl: {
+        ...{ ...plain, epsilon: 1e-4, klCorrected: true, countsEmpty: true },
+        ...{ correction: 'sequence-mask', correctionHigh: 3 },
+      },
+      verl: { ...plain, epsilon: 1e-6, lone: 'reward', dualClip: 3, logRatioMax: 20, klMax: 10 },
+      areal: { ...plain, epsilon: 1e-5, correction: 'token-mask', correctionHigh: 5 },
+      slime: { ...plain, epsilon: 1e-6, aggregation: 'sequence-mean' },
+    }
+    for (const [preset, wanted] of Object.entries(projects)) {
+      // The others change nothing of these but the aggregation.
+      expect(describeLoss('dapo', preset as Preset).settings).toMatchObject({ ...wanted, aggregation: 'token-mean' })
+    }
+    for (const preset of ['verl', 'areal', 'slime'] as const) {
+      expect(describeLoss('grpo', preset).settings).toMatchObject(projects[preset])
+    }
   })
 
   test('what is not there, or lacks what it needs, is refused by name', () => {
@@ -369,6 +391,21 @@ describe('prepareLoss', () => {
     expect([...long.reward]).toEqual([1, 1])
   })
 
+  test('overlong answers lose reward before returns are taken of it', () => {
+    const { batch } = makeBatch(9)
+    batch.lossMask.fill(1)
+    const given = { overlongCache: 8, overlongFactor: 0.5, maxLength: 12, whiten: false } as const
+    const { prepared } = prepare(describeLoss('reinforce++', 'verl', given), batch)
+    for (let i = 0; i < 12; i++) {
+      const [first, end] = [batch.offsets[i]!, batch.offsets[i + 1]!]
+      if (batch.known[i] === 0) continue
+      const lost = 0.5 * Math.min(1, Math.max(0, (end - first - 4) / 8))
+      expect(prepared.shapedReward[i]).toBeCloseTo(batch.reward[i]! - lost, 12)
+      expect(prepared.tokenAdvantage[first]).toBeCloseTo(batch.reward[i]! - lost, 6)
+    }
+    expect([...prepared.shapedReward]).not.toEqual([...batch.reward])
+  })
+
   test('PPO with a critic: rewards come last, values are targets’ baselines, advantages are whitened', () => {
     const { batch } = makeBatch(10)
     const { prepared, totals } = prepare(describeLoss('ppo', 'paper', { gaeLambda: 1 }), batch)
@@ -434,6 +471,14 @@ describe('prepareLoss', () => {
     dLogprob.forEach((d, t) => {
       expect(d).toBe(lossMask[t] ? Math.fround(-1 / chosen.length) : 0)
     })
+  })
+
+  test('an answer may have no token at all', () => {
+    const { batch } = makeBatch(14)
+    batch.offsets[5] = batch.offsets[4]!
+    batch.known.fill(1)
+    const { totals } = prepare(describeLoss('dapo'), batch)
+    expect(totals.numSequences).toBeLessThan(12)
   })
 
   test('bad batches are refused before anything is learned from them', () => {

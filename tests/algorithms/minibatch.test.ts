@@ -31,6 +31,22 @@ describe('cutOf', () => {
     })
   })
 
+  test('plans lists of as many sequences as a block has, or a minibatch where that has fewer', () => {
+    const rowsOf = (numMinibatches: number, length = 4) => {
+      const part = length === 0 ? {} : { sequence: { length, burnIn: 2 }, blockRows: 100 }
+      const plan = cutPlan(cutOf({ numSteps: 12, numLanes: 100, numMinibatches }, model(part)))
+      return Object.entries(plan).map(([name, { rows }]) => `${name} ${rows}`)
+    }
+    // 16 sequences a block, of 6 rows that are seen.
+    const block = ['seen 96', 'continues 96', 'evaluated 64', 'learned 64', 'places 64']
+    expect(rowsOf(3)).toEqual(['minibatch 400', ...block])
+    const three = ['seen 18', 'continues 18', 'evaluated 12', 'learned 12', 'places 12']
+    expect(rowsOf(100)).toEqual(['minibatch 12', ...three])
+    expect(rowsOf(3, 0)).toEqual(
+      ['minibatch', 'seen', 'continues', 'evaluated', 'learned', 'places'].map((name) => `${name} 0`),
+    )
+  })
+
   test.each([
     [
       { numSteps: 12, numLanes: 2, numMinibatches: 25 },

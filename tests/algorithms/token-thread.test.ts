@@ -1,7 +1,8 @@
 import { describe, expect, test } from 'vitest'
+import { describeLoss, preparedLossPlan, prepareLoss } from '../../src/algorithms/losses.ts'
 import { packBatch } from '../../src/algorithms/token-batch.ts'
-import { tokenLearnerPlan } from '../../src/algorithms/token-learner.ts'
-import { type PartLoss, TokenThread, tokenColumns } from '../../src/algorithms/token-thread.ts'
+import { alone as goAlone, TokenLearner, tokenLearnerPlan } from '../../src/algorithms/token-learner.ts'
+import { type PartLoss, TokenThread, type TokenWork, tokenColumns } from '../../src/algorithms/token-thread.ts'
 import { takeArena } from '../../src/components/arena.ts'
 import { column, listColumns } from '../../src/components/column.ts'
 import { createKernels, NUM_SLOTS } from '../../src/kernels/bind.ts'
@@ -105,6 +106,74 @@ describe('micro-batches that threads share', () => {
   })
 })
 
+describe('a learner and another thread', () => {
+  const loss = describeLoss('sft')
+
+  /** A learner, another thread, and what the learner told it. */
+  function pair(isAlone = false) {
+    const plan = {
+      weights: column('f32', model.numParameters),
+      learner: tokenLearnerPlan(model, ROWS, 32, optimizer, false, null, false, 2),
+    }
+    const { arena, columns } = takeArena(plan)
+    model.initialise(columns.weights, new Random(7), 0)
+    const kernels = createKernels(arena.memory, 'plain')
+    const { packed, gradient, reference } = columns.learner
+    const told: TokenWork[] = []
+    const post = (work: TokenWork): void => void told.push(work)
+    return {
+      learner: new TokenLearner(model, columns.weights, columns.learner, kernels, null, isAlone ? null : post),
+      other: new TokenThread(model, columns.weights, { packed: packed[1]!, gradient, reference }, kernels, null),
+      kernels,
+      told,
+    }
+  }
+
+  function differentiate({ learner, kernels }: ReturnType<typeof pair>, whole: ReturnType<typeof batch>) {
+    const { columns } = takeArena(preparedLossPlan(whole.order.length, whole.token.length, 1))
+    const totals = prepareLoss(loss, whole, columns, kernels)
+    const given = { oldLogprob: new Float32Array(whole.token.length), referenceLogprob: null, oldValue: null }
+    return learner.differentiate(whole, loss, columns, totals, { ...given, wholeTokens: null }, 1)
+  }
+
+  test('meet before and after each work, and whoever does it, the gradient and the sums are the same', () => {
+    const sole = pair(true)
+    const wanted = goAlone(differentiate(sole, batch()))
+    expect(sole.told).toEqual([])
+    for (const otherWorks of [true, false]) {
+      const both = pair()
+      const steps = differentiate(both, batch())
+      expect(steps.next().done).toBe(false) // The other knows what to do.
+      expect(both.told).toHaveLength(1)
+      if (otherWorks) both.other.run(both.told[0]!)
+      expect(steps.next().done).toBe(false) // All is done.
+      const { done, value } = steps.next()
+      expect(done).toBe(true)
+      expect(value).toEqual(wanted)
+      expect(both.learner.gradient).toEqual(sole.learner.gradient)
+    }
+  })
+
+  test('do not meet for a single micro-batch', () => {
+    const both = pair()
+    const single = packBatch({ offsets: [0, 3, 5], token: [1, 2, 3, 4, 5], lossMask: [1, 1, 1, 1, 1] }, ROWS)
+    goAlone(differentiate(both, single))
+    expect(both.told).toEqual([])
+    const double = packBatch({ offsets: [0, 3, 5], token: [1, 2, 3, 4, 5], lossMask: [1, 1, 1, 1, 1] }, 2)
+    expect(differentiate(both, double).next().done).toBe(false)
+    expect(both.told.map(({ kind }) => kind)).toEqual(['differentiate'])
+  })
+
+  test('a batch without a sequence has a gradient of 0, whatever the last one was', () => {
+    const sole = pair(true)
+    goAlone(differentiate(sole, batch()))
+    expect(sole.learner.gradient.some((slope) => slope !== 0)).toBe(true)
+    const none = packBatch({ offsets: [0], token: [], lossMask: [] }, ROWS)
+    goAlone(differentiate(sole, none))
+    expect(sole.learner.gradient.every((slope) => slope === 0)).toBe(true)
+  })
+})
+
 describe('the columns of a learner that threads share', () => {
   const bytesOf = (plan: ReturnType<typeof tokenLearnerPlan>) =>
     listColumns(plan).reduce((sum, { name, bytes }) => sum + (name.startsWith('packed') ? 0 : bytes), 0)
@@ -113,6 +182,7 @@ describe('the columns of a learner that threads share', () => {
     const plan = (threads: number) => tokenLearnerPlan(model, ROWS, 32, optimizer, false, null, false, threads)
     expect(bytesOf(plan(7))).toBe(bytesOf(plan(1)))
     expect(Object.keys(plan(7).packed)).toHaveLength(7)
+    expect(tokenLearnerPlan(model, ROWS, 32, optimizer, false)).toEqual(plan(1))
     expect(plan(1).gradient).toMatchObject({ rows: NUM_SLOTS, width: model.numParameters })
     const large = transformer({ ...shape, hidden_size: 1024, intermediate_size: 4096, num_hidden_layers: 4 })
     expect(tokenLearnerPlan(large, ROWS, 32, optimizer, false).gradient.rows).toBe(2)

@@ -42,12 +42,12 @@ function strictColumn<T extends Column>(column: T): T {
 }
 
 function strictArgument(argument: unknown): unknown {
-  if (typeof argument !== 'object' || argument === null) return argument
+  if (typeof argument !== 'object' || argument === null || Array.isArray(argument)) return argument
   if (ArrayBuffer.isView(argument)) return strictColumn(argument as Column)
   return Object.fromEntries(Object.entries(argument).map(([name, part]) => [name, strictArgument(part)]))
 }
 
-/** A plain body whose columns, also those in groups, throw a RangeError where it reads or writes beyond them. */
+/** A plain body, or what else takes columns: they throw a RangeError where it reads or writes beyond them, in groups too. */
 export function strict<Given extends readonly unknown[], Result>(
   body: (...given: Given) => Result,
 ): (...given: Given) => Result {

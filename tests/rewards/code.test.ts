@@ -1,6 +1,5 @@
 import { describe, expect, test } from 'vitest'
-// The worker that runs programs is a compiled file.
-import { codeReward, extractCode, InputError, type Judgement, judge, withPolicy } from '../../dist/src/index.js'
+import { codeReward, extractCode, InputError, type Judgement, judge, withPolicy } from '../../src/index.ts'
 
 const add = [
   { input: [1, 2], expected: 3 },

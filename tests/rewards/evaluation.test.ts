@@ -7,7 +7,7 @@ import {
   registerTaskSuite,
   type TextGenerationTask,
   validateLearningProgress,
-} from '../../dist/src/index.js'
+} from '../../src/index.ts'
 
 const task = (prompt: string, columns: Partial<TextGenerationTask> = {}): TextGenerationTask => ({
   prompt,

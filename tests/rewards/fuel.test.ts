@@ -1,5 +1,5 @@
 import { readFile } from 'node:fs/promises'
-import { beforeAll, describe, expect, test } from 'vitest'
+import { beforeEach, describe, expect, test } from 'vitest'
 import { FUEL, withFuel } from '../../src/rewards/fuel.ts'
 
 const HEAD = [0, 0x61, 0x73, 0x6d, 1, 0, 0, 0]
@@ -86,7 +86,7 @@ function cost(work: () => number): [number, number] {
   return [result, 1_000_000 - Number(exported.fuel.value)]
 }
 
-beforeAll(async () => {
+beforeEach(async () => {
   const { instance } = await WebAssembly.instantiate(withFuel(module), { host })
   exported = instance.exports as unknown as Exports
 })
