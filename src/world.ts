@@ -8,7 +8,7 @@ import { Clock } from './clock.ts'
 import type { Cohort, CohortDraft, CohortOptions } from './cohorts/cohort.ts'
 import type { ConversationCohort, ConversationCohortOptions, ConversationDraft } from './cohorts/conversations.ts'
 import type { EpisodeCohort, EpisodeDraft } from './cohorts/episodes.ts'
-import { type Arena, layArena, takeArena } from './components/arena.ts'
+import { type Arena, layArena, takeArena, type WasmMemory } from './components/arena.ts'
 import {
   type Column,
   type Columns,
@@ -43,7 +43,7 @@ type DraftOf<C extends Cohort> = C extends EpisodeCohort ? EpisodeDraft : Conver
 
 /** What a thread that shares the columns of another's world has of it: the memory, and which share. */
 interface SharedColumns {
-  readonly memory: WebAssembly.Memory
+  readonly memory: WasmMemory
   readonly index: number
 }
 
@@ -97,7 +97,7 @@ export class World<out C extends Cohort = Cohort, out Name extends string = stri
   #cohorts: readonly Cohort[] | undefined
   #arena: Arena | undefined
   #columns: object | undefined
-  readonly #memory: WebAssembly.Memory | undefined
+  readonly #memory: WasmMemory | undefined
   #kernels: Kernels | undefined
 
   /** Use `createWorld`. */

@@ -27,9 +27,14 @@ const CACHE_WAY_BYTES = 4096
 /** No column starts at address 0, so that an offset of 0 is always a bug. */
 const FIRST_BYTE = 1024
 
+/** A `WebAssembly.Memory`, in a type that needs neither the DOM's library nor another. */
+export interface WasmMemory {
+  readonly buffer: ArrayBufferLike
+}
+
 /** The memory in which a plan's columns lie, for `createKernels`, and how large it is. */
 export interface Arena {
-  readonly memory: WebAssembly.Memory
+  readonly memory: WasmMemory
   readonly buffer: SharedArrayBuffer
   readonly bytes: number
 }
@@ -80,7 +85,7 @@ function checkHeap(objects: readonly PlannedObjects[]): void {
 }
 
 /** Lays a plan's columns out in a memory that another thread took for the same plan; they hold what is there. */
-export function layArena<P extends Plan>(plan: P, memory: WebAssembly.Memory): { arena: Arena; columns: Columns<P> } {
+export function layArena<P extends Plan>(plan: P, memory: WasmMemory): { arena: Arena; columns: Columns<P> } {
   const buffer = memory.buffer as unknown as SharedArrayBuffer
   const cursor = { byte: FIRST_BYTE }
   const columns = layOut(plan, buffer, cursor) as Columns<P>
@@ -90,7 +95,7 @@ export function layArena<P extends Plan>(plan: P, memory: WebAssembly.Memory): {
 }
 
 /** The columns as views of a memory that another thread has sent, of whose buffer they were views there. */
-export function viewColumns<C extends object>(columns: C, memory: WebAssembly.Memory): C {
+export function viewColumns<C extends object>(columns: C, memory: WasmMemory): C {
   if (ArrayBuffer.isView(columns)) {
     const { byteOffset, length } = columns as unknown as Column
     return new (columns.constructor as Float32ArrayConstructor)(memory.buffer, byteOffset, length) as unknown as C
@@ -120,7 +125,7 @@ export function checkRoom(plan: Plan, besides = 0, remedy = ''): void {
   throw tooLarge(plan, bytes, `at most ${limit}${remedy === '' ? '' : `: ${remedy}`}`)
 }
 
-function takeMemory(plan: Plan, objects: readonly PlannedObjects[]): WebAssembly.Memory {
+function takeMemory(plan: Plan, objects: readonly PlannedObjects[]): WasmMemory {
   checkRoom(plan)
   checkHeap(objects)
   if (typeof SharedArrayBuffer === 'undefined') {

@@ -5,10 +5,24 @@
 import { readFileSync } from 'node:fs'
 import { createRequire } from 'node:module'
 
+// tfjs is an optional peer: where it is not installed, its types are any instead of errors in our declarations.
+// biome-ignore lint/suspicious/noTsIgnore: whether there is an error is another's choice
+/** @ts-ignore */
+import type * as core from '@tensorflow/tfjs-core'
+// biome-ignore lint/suspicious/noTsIgnore: as above
+/** @ts-ignore */
+import type * as layers from '@tensorflow/tfjs-layers'
+
 /** The module namespace of tfjs-core. */
-export type Tf = typeof import('@tensorflow/tfjs-core')
+export type Tf = typeof core
 /** The module namespace of tfjs-layers. */
-export type Layers = typeof import('@tensorflow/tfjs-layers')
+export type Layers = typeof layers
+/** Types of tensors and models, for whoever is handed them. */
+export type LayersModel = layers.LayersModel
+export type Tensor = core.Tensor
+export type Tensor2D = core.Tensor2D
+export type Tensor3D = core.Tensor3D
+export type Variable = core.Variable
 
 /** The version of tfjs whose kernels, gradients and heap the devices were made for. */
 const VERSION = '4.22.0'

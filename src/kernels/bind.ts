@@ -6,18 +6,9 @@ import { InputError, show } from '../errors.ts'
 import { bestCompiledBuild, bindCompiled, type CompiledBuild } from './compiled.ts'
 import * as plain from './plain.ts'
 
-export { type GroupBaseline, type GroupScale, type LoneAdvantage, Standing } from './advantage/group.ts'
+export { Standing } from './advantage/group.ts'
 export { Activation } from './dense/dense.ts'
-export type { Correction } from './loss/correction.ts'
-export {
-  type KlEstimator,
-  type PolicyLossInputs,
-  type PolicyLossOutputs,
-  type PolicyLossSettings,
-  PolicySum,
-  type Ratio,
-  type Surrogate,
-} from './loss/policy.ts'
+export { type PolicyLossInputs, type PolicyLossOutputs, type PolicyLossSettings, PolicySum } from './loss/policy.ts'
 export { PpoSum } from './loss/ppo.ts'
 export { TokenSum } from './loss/tokens.ts'
 export { NUM_SLOTS } from './optimizer/slots.ts'
@@ -41,7 +32,7 @@ export type Kernels = typeof plain
 export type KernelBuild = 'plain' | CompiledBuild
 
 /** Binds the kernels of one build to the memory in which the columns lie: one object a thread. */
-export function createKernels(memory: WebAssembly.Memory, build: KernelBuild): Kernels {
+export function createKernels(memory: { readonly buffer: ArrayBufferLike }, build: KernelBuild): Kernels {
   if (build === 'plain') return { ...plain }
   const best = bestCompiledBuild()
   if (build === 'relaxed' && best === 'relaxed') return { ...plain, ...bindCompiled(memory, build, plain) }

@@ -17,11 +17,16 @@ export type Bodies = Readonly<Record<keyof Twins, (...numbers: (number | boolean
 export type At = (column: ArrayBufferView) => number
 
 /** Instantiates a build over `memory`; `plain` serves where the compiled bodies do not. */
-export function bindCompiled(memory: WebAssembly.Memory, build: CompiledBuild, plain: Kernels): Twins {
-  const buffer: ArrayBufferLike = memory.buffer
+export function bindCompiled(
+  memory: { readonly buffer: ArrayBufferLike },
+  build: CompiledBuild,
+  plain: Kernels,
+): Twins {
+  const { buffer } = memory
   const shared = typeof SharedArrayBuffer !== 'undefined' && buffer instanceof SharedArrayBuffer
   const module = compile(`${build}.${shared ? 'shared' : 'unshared'}.wasm`)
-  const body = new WebAssembly.Instance(module, { env: { memory } }).exports as unknown as Bodies
+  const body = new WebAssembly.Instance(module, { env: { memory: memory as WebAssembly.Memory } })
+    .exports as unknown as Bodies
 
   /** Places already looked up: asking a view for its buffer takes longer than a short column's work. */
   const places = new WeakMap<ArrayBufferView, number>()

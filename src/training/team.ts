@@ -7,6 +7,7 @@
 import type { Worker } from 'node:worker_threads'
 import type { TokenThreadColumns } from '../algorithms/token-thread.ts'
 import type { Autoreset } from '../cohorts/episodes.ts'
+import type { WasmMemory } from '../components/arena.ts'
 import type { Conversation } from '../components/conversation.ts'
 import type { DefinitionRecord } from '../definition.ts'
 import { InputError, show } from '../errors.ts'
@@ -19,7 +20,7 @@ import type { Sampling } from '../policies/transformer/sampling.ts'
 
 /** What a worker of any team is told. */
 export interface ThreadOrder {
-  readonly memory: WebAssembly.Memory
+  readonly memory: WasmMemory
   readonly control: Int32Array
   readonly command: Float64Array
   readonly index: number

@@ -164,7 +164,7 @@ describe('a plan', () => {
         expect(arena.buffer.byteLength).toBe(arena.bytes)
         expect(arena.bytes).toBe(arenaBytes(plan))
         expect(end).toBeLessThanOrEqual(arena.bytes)
-        expect(() => arena.memory.grow(1)).toThrow(RangeError)
+        expect(() => (arena.memory as WebAssembly.Memory).grow(1)).toThrow(RangeError)
       }),
       { numRuns: 50 },
     )

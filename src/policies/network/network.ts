@@ -1,7 +1,5 @@
-import type { Tensor, Tensor2D, Variable } from '@tensorflow/tfjs-core'
-import type { LayersModel } from '@tensorflow/tfjs-layers'
 import { type DeviceName, startDevice } from '../../devices/device.ts'
-import type { Tf } from '../../devices/tfjs.ts'
+import type { LayersModel, Tensor, Tensor2D, Tf, Variable } from '../../devices/tfjs.ts'
 import { InputError, show } from '../../errors.ts'
 import { type Space, spaceWidth } from '../../space.ts'
 import { type HeadShape, headShape } from '../head.ts'

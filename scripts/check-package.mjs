@@ -1,0 +1,149 @@
+// npm run package: packs what is built, and looks at it as somebody does who installs it: the types without the DOM's
+// library (and without tfjs, which is optional), how other tools find modules and types, source maps, and the size with
+// all dependencies. Needs no network. Prints what it found; the exit code is 1 where something is amiss.
+import { execFileSync, spawnSync } from 'node:child_process'
+import {
+  cpSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs'
+import { tmpdir } from 'node:os'
+import { dirname, join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { checkPackage, createPackageFromTarballData } from '@arethetypeswrong/core'
+import { publint } from 'publint'
+import { formatMessage } from 'publint/utils'
+
+/** Megabytes of an installed package, its dependencies included. */
+const MEGABYTES_MAX = 45
+/** Ways to look for modules that Colonnade does not serve: it is made of ES modules, for Node 20.19 and later. */
+const OTHER_WAYS = ['node10', 'node16-cjs']
+
+const root = fileURLToPath(new URL('..', import.meta.url))
+const folder = mkdtempSync(join(tmpdir(), 'colonnade-package-'))
+let wrong = 0
+try {
+  const tarball = pack()
+  install(tarball)
+  checkTypes()
+  await checkManifest()
+  await checkResolution(tarball)
+  checkSourceMap()
+  checkSize()
+} finally {
+  rmSync(folder, { recursive: true, force: true })
+}
+process.exitCode = wrong > 0 ? 1 : 0
+
+/** Tells one result; `problems` are lines. */
+function tell(what, problems) {
+  console.log(`${problems.length === 0 ? 'ok   ' : 'WRONG'} ${what}`)
+  for (const problem of problems) console.log(`      ${problem}`)
+  wrong += problems.length
+}
+
+/** Packs what is built; the path of the tarball. */
+function pack() {
+  const words = ['pack', '--ignore-scripts', '--json', '--pack-destination', folder]
+  const [{ filename, size, unpackedSize }] = JSON.parse(execFileSync('npm', words, { cwd: root, encoding: 'utf8' }))
+  console.log(`${filename}: ${megabytes(size)} packed, ${megabytes(unpackedSize)} unpacked`)
+  return join(folder, filename)
+}
+
+/** Unpacks the tarball into a project's node_modules, beside its dependencies and the types of Node. */
+function install(tarball) {
+  const modules = join(folder, 'node_modules')
+  mkdirSync(modules)
+  execFileSync('tar', ['xzf', tarball, '-C', modules])
+  cpSync(join(modules, 'package'), join(modules, 'colonnade'), { recursive: true })
+  rmSync(join(modules, 'package'), { recursive: true })
+  for (const name of [...dependencies(), '@types/node', 'undici-types']) {
+    mkdirSync(dirname(join(modules, name)), { recursive: true })
+    if (!existsSync(join(modules, name))) symlinkSync(join(root, 'node_modules', name), join(modules, name))
+  }
+  writeFileSync(join(folder, 'package.json'), JSON.stringify({ private: true, type: 'module' }))
+}
+
+/** Names of all packages that are installed with Colonnade. */
+function dependencies() {
+  const { packages } = JSON.parse(readFileSync(join(root, 'package-lock.json'), 'utf8'))
+  return Object.entries(packages)
+    .filter(([path, { dev, optional, peer, devOptional }]) => path !== '' && !(dev || optional || peer || devOptional))
+    .map(([path]) => path.replace('node_modules/', ''))
+}
+
+function checkTypes() {
+  const program = readFileSync(join(root, 'examples/quickstart.ts'), 'utf8')
+  writeFileSync(join(folder, 'main.ts'), `${program}\nexport * from 'colonnade'\n`)
+  const compilerOptions = {
+    ...{ target: 'es2022', lib: ['es2023'], types: ['node'], module: 'nodenext', noEmit: true },
+    ...{ strict: true, exactOptionalPropertyTypes: true, noUncheckedIndexedAccess: true, skipLibCheck: false },
+  }
+  writeFileSync(join(folder, 'tsconfig.json'), JSON.stringify({ compilerOptions, files: ['main.ts'] }))
+  const tsc = join(root, 'node_modules/typescript/bin/tsc')
+  const { stdout } = spawnSync(process.execPath, [tsc, '-p', folder], { cwd: folder, encoding: 'utf8' })
+  tell('types of the declarations, without the DOM and without tfjs', lines(stdout))
+}
+
+async function checkManifest() {
+  const pkgDir = join(folder, 'node_modules/colonnade')
+  const { messages, pkg } = await publint({ pkgDir, pack: false, strict: true })
+  tell(
+    'package.json (publint)',
+    messages.map((message) => formatMessage(message, pkg, { color: false })),
+  )
+}
+
+async function checkResolution(tarball) {
+  const { problems, types } = await checkPackage(createPackageFromTarballData(new Uint8Array(readFileSync(tarball))))
+  const ours =
+    types === false ? ['no types'] : problems.filter(({ resolutionKind }) => !OTHER_WAYS.includes(resolutionKind))
+  tell(
+    'modules and types as other tools find them (attw)',
+    ours.map((problem) => JSON.stringify(problem)),
+  )
+}
+
+/** An error of the installed package names the line of TypeScript that throws it. */
+function checkSourceMap() {
+  const program = "import { createWorld } from 'colonnade'\nawait createWorld({ numLanes: 1 })\n"
+  writeFileSync(join(folder, 'throws.mjs'), program)
+  const { stderr } = spawnSync(process.execPath, ['--enable-source-maps', 'throws.mjs'], {
+    cwd: folder,
+    encoding: 'utf8',
+  })
+  const [, file, line] = /at .*colonnade\/(src\/.*\.ts):(\d+)/.exec(stderr) ?? []
+  const text = file === undefined ? '' : readFileSync(join(root, file), 'utf8').split('\n')[Number(line) - 1]
+  tell(`source maps: an error comes from ${file}:${line}`, text.includes('throw ') ? [] : [`${text.trim()}\n${stderr}`])
+}
+
+function checkSize() {
+  const bytes = [
+    bytesOf(join(folder, 'node_modules/colonnade')),
+    ...dependencies().map((name) => bytesOf(join(root, 'node_modules', name))),
+  ].reduce((sum, size) => sum + size)
+  const problems = bytes > MEGABYTES_MAX * 1e6 ? [`at most ${MEGABYTES_MAX} MB were expected`] : []
+  tell(`${megabytes(bytes)} installed, with ${dependencies().length} dependencies`, problems)
+}
+
+/** Bytes of all files in a folder. */
+function bytesOf(path) {
+  const entries = readdirSync(path, { recursive: true, withFileTypes: true })
+  const files = entries.filter((entry) => entry.isFile()).map((entry) => join(entry.parentPath, entry.name))
+  return files.reduce((sum, file) => sum + statSync(file).size, 0)
+}
+
+function megabytes(bytes) {
+  return `${(bytes / 1e6).toFixed(1)} MB`
+}
+
+function lines(text) {
+  return text.split('\n').filter((line) => line.trim() !== '')
+}
