@@ -2,7 +2,7 @@ import { mkdir, readFile, rename, rm, symlink, writeFile } from 'node:fs/promise
 import { join } from 'node:path'
 import { fileURLToPath, pathToFileURL } from 'node:url'
 import { beforeEach, describe, expect, test, vi } from 'vitest'
-import { colonnade, MAIN, skipLoudly, start } from './support/command.ts'
+import { colonnade, inProcess, MAIN, skipLoudly, start } from './support/command.ts'
 import { fakeTensorflow } from './support/fake-tensorflow.ts'
 import { temporaryFolder } from './support/temporary.ts'
 
@@ -59,7 +59,7 @@ describe('a module that a run folder names', () => {
     async (command) => {
       const run = await stranger(at('far/env.mjs'))
       const words = command === 'export' ? [command, run, 'out=x.safetensors', 'format=safetensors'] : [command, run]
-      const { code, stderr } = await colonnade(words, project(), settings)
+      const { code, stderr } = await inProcess(words, project())
       expect(stderr).toMatch(OUTSIDE)
       expect(stderr).toContain(join(base, 'far/env.mjs'))
       expect(code).toBe(1)
@@ -122,9 +122,7 @@ describe('a module that a run folder names', () => {
     }
     await writeFile(join(run, 'config.json'), JSON.stringify(config))
     const ways = [['resume'], ['evaluate'], ['export', 'out=m'], ['generate', 'prompt=a'], ['validate']]
-    const ended = await Promise.all(
-      ways.map(([command, ...rest]) => colonnade([command!, run, ...rest], project(), settings)),
-    )
+    const ended = await Promise.all(ways.map(([command, ...rest]) => inProcess([command!, run, ...rest], project())))
     for (const { stderr, code } of ended) {
       expect(stderr).toMatch(OUTSIDE)
       expect(code).toBeGreaterThan(0)

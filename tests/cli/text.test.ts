@@ -2,7 +2,7 @@ import { readdir, readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { beforeAll, describe, expect, test } from 'vitest'
 import { loadTransformer, readArrow } from '../../src/index.ts'
-import { colonnade, MAIN, start } from '../support/command.ts'
+import { colonnade, inProcess, MAIN, start } from '../support/command.ts'
 import { temporaryFolder } from '../support/temporary.ts'
 
 const SMALL = [
@@ -73,7 +73,7 @@ describe('a run of a language model', () => {
 
   test('logs entropy and all three KLs of every update, those to the reference too, and never null for a number', async () => {
     const loss = ['loss.klCoef=0.1', 'rl.learningRate=0.01']
-    const { code } = await colonnade(['train', 'text/reverse', 'out=kl', 'rl.updates=3', ...SMALL, ...loss], here)
+    const { code } = await inProcess(['train', 'text/reverse', 'out=kl', 'rl.updates=3', ...SMALL, ...loss], here)
     expect(code).toBe(0)
     const text = await readFile(join(here, 'kl', 'metrics.jsonl'), 'utf8')
     const updates = text
@@ -104,7 +104,7 @@ describe('a run of a language model', () => {
     const { code, stdout } = await started.ended
     expect(code).toBe(0)
     if (stdout.includes('interrupted')) {
-      const resumed = await colonnade(['resume', 'broken'], here)
+      const resumed = await inProcess(['resume', 'broken'], here)
       expect(resumed.code).toBe(0)
       expect(resumed.stdout).toContain('complete')
     }
@@ -125,7 +125,7 @@ describe('a run of a language model', () => {
     expect(summary.threads).toBe(3)
     if (stdout.includes('interrupted')) {
       await writeFile(config, JSON.stringify({ ...written, settings: { ...written.settings, threads: 1 } }))
-      expect((await colonnade(['resume', 'teamed'], here)).code).toBe(0)
+      expect((await inProcess(['resume', 'teamed'], here)).code).toBe(0)
     }
     expect(await tables('teamed')).toEqual(await tables('run'))
     const [teamed, whole] = await Promise.all(['teamed', 'run'].map((run) => loadTransformer(join(here, run, 'model'))))
@@ -144,17 +144,17 @@ describe('a run of a language model', () => {
   })
 
   test('is judged and exported from the shell', async () => {
-    const judged = await colonnade(['evaluate', 'run', 'episodes=20', '--json'], here)
+    const judged = await inProcess(['evaluate', 'run', 'episodes=20', '--json'], here)
     const { episodes, reward, samples } = JSON.parse(judged.stdout)
     expect(episodes).toBe(20)
     expect(reward.mean).toBeGreaterThan(0)
     expect(samples[0].prompt).toMatch(/^[a-h]+=$/)
-    expect((await colonnade(['export', 'run', 'out=model'], here)).code).toBe(0)
+    expect((await inProcess(['export', 'run', 'out=model'], here)).code).toBe(0)
     expect((await loadTransformer(join(here, 'model'))).weights).toEqual(
       (await loadTransformer(join(here, 'run', 'model'))).weights,
     )
     const exported = async (...words: string[]) =>
-      JSON.parse((await colonnade(['export', 'run', ...words, '--json'], here)).stdout)
+      JSON.parse((await inProcess(['export', 'run', ...words, '--json'], here)).stdout)
     const { trajectories: count } = await exported('out=said.jsonl')
     expect((await readFile(join(here, 'said.jsonl'), 'utf8')).trim().split('\n')).toHaveLength(count)
     expect(await exported('out=said.arrow')).toMatchObject({ format: 'file', trajectories: count })
@@ -165,7 +165,7 @@ describe('a run of a language model', () => {
       [[join('out=model', 'config.json')], 'not a folder'],
       [['out=other', 'format=onnx'], 'format: got "onnx", expected one of model, file, stream, jsonl'],
     ] as const) {
-      const { code, stderr } = await colonnade(['export', 'run', ...words], here)
+      const { code, stderr } = await inProcess(['export', 'run', ...words], here)
       expect(code).toBe(1)
       expect(stderr).toContain(message)
       expect(stderr.trim().split('\n')).toHaveLength(1)
@@ -173,7 +173,7 @@ describe('a run of a language model', () => {
   })
 
   test('answers what it is asked', async () => {
-    const { code, stdout } = await colonnade(
+    const { code, stdout } = await inProcess(
       ['generate', 'run', 'prompt=abc=', 'samples=2', 'maxTokens=5', '--json'],
       here,
     )
@@ -184,14 +184,14 @@ describe('a run of a language model', () => {
       expect(promptIds).toHaveLength(4)
       expect(completionIds.length <= 5).toBe(true)
     }
-    expect((await colonnade(['generate', 'run'], here)).stderr).toContain('prompt: got nothing')
-    const model = await colonnade(['generate', join('run', 'model'), 'prompt=abc='], here)
+    expect((await inProcess(['generate', 'run'], here)).stderr).toContain('prompt: got nothing')
+    const model = await inProcess(['generate', join('run', 'model'), 'prompt=abc='], here)
     expect(model).toMatchObject({ code: 0, stderr: '' }) // The tokenizer lies beside the weights.
   })
 
   test('with adapters trains them alone, and writes them in the format of PEFT; exported, they are merged', async () => {
     const lora = ['languageModel.loraRank=2', 'languageModel.loraTargets=q_proj,v_proj']
-    const { code, stdout } = await colonnade(
+    const { code, stdout } = await inProcess(
       ['train', 'text/reverse', 'out=lora', 'rl.updates=2', ...SMALL, ...lora],
       here,
     )
@@ -204,21 +204,21 @@ describe('a run of a language model', () => {
     const { numParameters, numTrained } = JSON.parse(await readFile(join(here, 'lora', 'summary.json'), 'utf8'))
     expect(numTrained).toBe(2 * 2 * (16 + 16))
     expect(numParameters).toBeGreaterThan(numTrained)
-    expect((await colonnade(['evaluate', 'lora', 'episodes=5'], here)).code).toBe(0)
-    expect((await colonnade(['export', 'lora', 'out=merged'], here)).code).toBe(0)
+    expect((await inProcess(['evaluate', 'lora', 'episodes=5'], here)).code).toBe(0)
+    expect((await inProcess(['export', 'lora', 'out=merged'], here)).code).toBe(0)
     expect((await loadTransformer(join(here, 'merged'))).model.numParameters).toBe(numParameters)
   })
 
   test('a model in 8 bits under an adapter is trained, judged, validated and exported whole', async () => {
     const words = ['languageModel.loraRank=2', 'languageModel.quantize=true']
-    const trained = await colonnade(['train', 'text/reverse', 'out=bytes', 'rl.updates=2', ...SMALL, ...words], here)
+    const trained = await inProcess(['train', 'text/reverse', 'out=bytes', 'rl.updates=2', ...SMALL, ...words], here)
     expect(trained.code).toBe(0)
     for (const command of [
       ['evaluate', 'bytes', 'episodes=5'],
       ['validate', 'bytes'],
       ['export', 'bytes', 'out=whole'],
     ]) {
-      expect((await colonnade(command, here)).code).toBe(0)
+      expect((await inProcess(command, here)).code).toBe(0)
     }
     const { numParameters } = JSON.parse(await readFile(join(here, 'bytes', 'summary.json'), 'utf8'))
     expect((await loadTransformer(join(here, 'whole'))).model.numParameters).toBe(numParameters)
@@ -229,17 +229,17 @@ describe('a run of a language model', () => {
     await writeFile(join(here, 'sums.jsonl'), rows.join('\n'))
     const words = ['environment.path=sums.jsonl', 'environment.prompt=question', 'environment.answer=solution']
     const sizes = ['environment.maxTokens=4', 'sft.steps=3', 'rl.updates=2', 'rl.groupsPerUpdate=2', 'rl.groupSize=4']
-    const { code, stdout, stderr } = await colonnade(['train', 'text/dataset', 'out=sums', ...words, ...sizes], here)
+    const { code, stdout, stderr } = await inProcess(['train', 'text/dataset', 'out=sums', ...words, ...sizes], here)
     expect(stderr).not.toContain('Error')
     expect(code).toBe(0)
     expect(stdout).toContain('16 conversations')
-    expect((await colonnade(['resume', 'sums'], here)).code).toBe(0)
+    expect((await inProcess(['resume', 'sums'], here)).code).toBe(0)
     for (const [wrong, message] of [
       ['environment.path=nowhere.jsonl', 'nowhere.jsonl'],
       ['environment.reward=acuracy', 'accuracy'],
       ['environment.prompt=nothing', 'nothing'],
     ] as const) {
-      const failed = await colonnade(
+      const failed = await inProcess(
         ['train', 'text/dataset', 'out=wrong', ...words, ...sizes, wrong].filter(
           (word, i, all) => all.findLastIndex((other) => other.split('=')[0] === word.split('=')[0]) === i,
         ),
@@ -252,7 +252,7 @@ describe('a run of a language model', () => {
 
   test('says what is wrong with the files of a run that are not as it wrote them', async () => {
     const words = ['train', 'text/reverse', 'out=altered', 'rl.updates=2', ...SMALL]
-    expect((await colonnade(words, here)).code).toBe(0)
+    expect((await inProcess(words, here)).code).toBe(0)
     const [config, metrics] = ['config.json', 'metrics.jsonl'].map((name) => join(here, 'altered', name))
     const text = await readFile(config!, 'utf8')
     for (const [content, message] of [
@@ -263,7 +263,7 @@ describe('a run of a language model', () => {
     ] as const) {
       await writeFile(config!, content)
       for (const command of ['resume', 'evaluate']) {
-        const { code, stderr } = await colonnade([command, 'altered'], here)
+        const { code, stderr } = await inProcess([command, 'altered'], here)
         expect(code).toBe(1)
         expect(stderr).toContain(message)
         expect(stderr).not.toContain('TypeError')
@@ -271,7 +271,7 @@ describe('a run of a language model', () => {
     }
     await writeFile(config!, text)
     await writeFile(metrics!, '{oops}\n')
-    const { code, stderr } = await colonnade(['resume', 'altered'], here)
+    const { code, stderr } = await inProcess(['resume', 'altered'], here)
     expect(code).toBe(0)
     expect(stderr).toContain(
       'colonnade: warning: metrics.jsonl: 1 damaged lines left out (the first is line 1); 12 lines of 12 are lost',
@@ -290,7 +290,7 @@ describe('a run of a language model', () => {
       [['text/reverse', 'languageModel.heads=3'], 'heads'],
       [['text/reverse', 'languageModel.width=8192', 'languageModel.layers=40'], 'a plan of '],
     ] as const) {
-      const { code, stderr } = await colonnade(['train', ...words, 'out=wrong'], here)
+      const { code, stderr } = await inProcess(['train', ...words, 'out=wrong'], here)
       expect(code).toBe(1)
       expect(stderr).toContain(message)
       expect(await readdir(here)).not.toContain('wrong')

@@ -2,7 +2,7 @@ import { join } from 'node:path'
 import { describe, expect, test } from 'vitest'
 import { saveTransformer } from '../../src/index.ts'
 import { golden, goldenFolder } from '../policies/transformer/golden.ts'
-import { colonnade } from '../support/command.ts'
+import { colonnade, inProcess } from '../support/command.ts'
 import { temporaryFolder } from '../support/temporary.ts'
 
 describe('validate', () => {
@@ -10,9 +10,9 @@ describe('validate', () => {
     const here = await temporaryFolder()
     const words = ['train', 'text/reverse', 'out=run', 'mode=sft', 'sft.steps=2', 'environment.maxLength=3']
     const small = ['languageModel.width=16', 'languageModel.layers=1', 'languageModel.loraRank=2']
-    expect((await colonnade([...words, ...small], here)).code).toBe(0)
+    expect((await inProcess([...words, ...small], here)).code).toBe(0)
     for (const subject of ['text/sort', goldenFolder('qwen3'), 'run']) {
-      const { code, stdout } = await colonnade(['validate', subject, '--json'], here)
+      const { code, stdout } = await inProcess(['validate', subject, '--json'], here)
       expect(code, subject).toBe(0)
       const { status, checks } = JSON.parse(stdout) as { status: string; checks: { status: string }[] }
       expect([status, ...checks.map((check) => check.status)]).toEqual(new Array(7).fill('held'))
@@ -38,7 +38,8 @@ describe('validate', () => {
   test('of what cannot be opened ends with 2, says why, and still gives a document', async () => {
     const here = await temporaryFolder()
     for (const words of [['nothing-there'], ['text/revers'], ['a', 'b'], [join(here, 'x')]]) {
-      const { code, stdout, stderr } = await colonnade(['validate', ...words, '--json'], here)
+      const run = words[0] === 'nothing-there' ? colonnade : inProcess
+      const { code, stdout, stderr } = await run(['validate', ...words, '--json'], here)
       expect(code, words.join()).toBe(2)
       expect(stderr).toMatch(/^colonnade: /)
       expect(JSON.parse(stdout)).toMatchObject({ status: 'unchecked', checks: [] })

@@ -121,14 +121,20 @@ export class Numbers {
   }
 
   floats(length: number, low = -1, high = 1): Float32Array {
-    return Float32Array.from({ length }, () => this.uniform(low, high))
+    const column = new Float32Array(length)
+    for (let i = 0; i < length; i++) column[i] = this.uniform(low, high)
+    return column
   }
 
   flags(length: number, part = 0.2): Uint8Array {
-    return Uint8Array.from({ length }, () => (this.uniform() < part ? 1 : 0))
+    const column = new Uint8Array(length)
+    for (let i = 0; i < length; i++) column[i] = this.uniform() < part ? 1 : 0
+    return column
   }
 
   wholes(length: number, low: number, high: number): Int32Array {
-    return Int32Array.from({ length }, () => this.whole(low, high))
+    const column = new Int32Array(length)
+    for (let i = 0; i < length; i++) column[i] = this.whole(low, high)
+    return column
   }
 }

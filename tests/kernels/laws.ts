@@ -95,7 +95,9 @@ export function ignoresCompany(name: keyof Kernels, { make, part, outputs }: Row
             const some = bench.call(name, part(given, first, count), shift)
             for (const [argument, width] of outputs(given)) {
               const wanted = all.columns[argument]!.slice(first * width, (first + count) * width)
-              expect(some.columns[argument]!.slice(0, count * width)).toEqual(wanted)
+              const got = some.columns[argument]!.slice(0, count * width)
+              // Comparing bytes takes a small part of the time; where they differ, this says in which element.
+              if (Buffer.compare(bytesOf(got), bytesOf(wanted)) !== 0) expect(got).toEqual(wanted)
             }
           }
         },
@@ -104,6 +106,8 @@ export function ignoresCompany(name: keyof Kernels, { make, part, outputs }: Row
     )
   })
 }
+
+const bytesOf = ({ buffer, byteOffset, byteLength }: Column) => Buffer.from(buffer, byteOffset, byteLength)
 
 /** Rows `first` to `first + count` of a column. */
 export function rows(column: Argument | undefined, first: number, count: number, width = 1): Column {
