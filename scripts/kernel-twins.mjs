@@ -7,8 +7,9 @@
 //   weightLength          the number of the column's elements (i32)
 //   weightElementBytes    the size of one of its elements in bytes (i32)
 //
-// where `weight` is a parameter of the kernel, or a member of a parameter that groups columns and numbers. A leading
-// underscore does not count. What a twin leaves out (workspace of the plain body) is not handed over. Columns that may be of
+// where `weight` is a parameter of the kernel, or a member of a parameter that groups columns and numbers. Members of two
+// groups that have one name, and those whose name is a parameter's, are known by that of their group, too: `rolloutValue` is
+// `rollout.value`, and may always be called so. A leading underscore does not count. What a twin leaves out (workspace of the plain body) is not handed over. Columns that may be of
 // f32 or f64, in a kernel whose twin does not ask for the size of elements, go to the plain body where they are of f64.
 import { existsSync, readFileSync } from 'node:fs'
 import { join, relative } from 'node:path'
@@ -83,7 +84,9 @@ function member(checker, kernel, twin) {
   const refuse = (what) => {
     throw new Error(`${relative(root, fileName)}: ${kernel.name.text} ${what}`)
   }
-  const names = kernel.parameters.map(({ name }) => name.text)
+  const names = kernel.parameters.map(({ name }) =>
+    ts.isIdentifier(name) ? name.text : refuse('has a group without a name'),
+  )
   const sources = sourcesOf(checker, kernel, refuse)
   const used = new Set()
   let asksForSize = false
@@ -123,18 +126,17 @@ function member(checker, kernel, twin) {
 
 /** What a twin may ask for, by name: where it comes from and what it is. */
 function sourcesOf(checker, kernel, refuse) {
-  const sources = new Map()
+  const [sources, members] = [new Map(), new Map()]
   const add = (name, source) => {
-    const key = name.replace(/^_/, '')
-    if (sources.has(key)) refuse(`has two parameters or members named ${key}`)
-    sources.set(key, source)
+    if (sources.has(name)) refuse(`has two parameters or members named ${name}`)
+    sources.set(name, source)
   }
   for (const parameter of kernel.parameters) {
     const name = parameter.name.text
     const type = checker.getTypeAtLocation(parameter)
     const kind = kindOf(checker, type)
     if (kind !== undefined) {
-      add(name, { ...kind, text: name, parameter: name })
+      add(name.replace(/^_/, ''), { ...kind, text: name, parameter: name })
       continue
     }
     if (!(type.flags & ts.TypeFlags.Object)) {
@@ -144,9 +146,12 @@ function sourcesOf(checker, kernel, refuse) {
       const inside = kindOf(checker, checker.getTypeOfSymbol(property))
       const text = `${name}.${property.name}`
       if (inside === undefined) refuse(`has ${text}, which is no column, number or boolean`)
-      add(property.name, { ...inside, text, parameter: name })
+      const source = { ...inside, text, parameter: name }
+      add(`${name}${property.name[0].toUpperCase()}${property.name.slice(1)}`, source)
+      members.set(property.name, members.has(property.name) ? null : source)
     }
   }
+  for (const [name, source] of members) if (source !== null && !sources.has(name)) sources.set(name, source)
   return sources
 }
 

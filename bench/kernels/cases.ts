@@ -101,6 +101,14 @@ export function kernelCases(columns: Columns): Case[] {
   const [lane, episode, words] = [order(LANES, LANES), order(LANES, 99), columns.counts(4)]
   const step = wholes(LANES, 400)
   const [value, old, advantage, returns] = [floats(LANES), floats(LANES, -1, 0), floats(LANES), floats(LANES)]
+  const [derivatives, evaluated] = [
+    { dLogprob, dEntropy, dValue },
+    { logprob: value, entropy, value },
+  ]
+  const minibatch = { logprob: old, value: old, advantage, return: returns }
+  const bounds = { clipCoef: 0.2, clipValue: Number.POSITIVE_INFINITY, entropyCoef: 0.01, valueCoef: 0.5 }
+  const lossSettings = { advantageMean: 0, advantageScale: 1, ...bounds, weight: 1 / LANES }
+  const adam = { beta1: 0.9, beta2: 0.999, epsilon: 1e-5, weightDecay: 0 }
   const [sums, moments] = [columns.doubles(5), columns.doubles(2)]
   const state = [floats(LANES, -2, 2), floats(LANES), floats(LANES, -0.2, 0.2), floats(LANES)] as const
   const [lowest, highest] = [floats(4, -99, -98), floats(4, 98, 99)]
@@ -114,17 +122,16 @@ export function kernelCases(columns: Columns): Case[] {
   const [center, deviation] = [floats(4), floats(4, 0.5, 2)]
   const rollout = {
     advantage: floats(size),
-    returns: floats(size),
-    carry: floats(LANES),
+    return: floats(size),
     reward: floats(size),
     value: floats(size),
     nextValue: floats(size),
     logprob: floats(size, -1, 0),
-    oldLogprob: floats(size, -1, 0),
     terminated: flags(size, 0.01),
     truncated: flags(size, 0.01),
     valid: flags(size, 1),
   }
+  const [carry, logprobNow] = [floats(LANES), floats(size, -1, 0)]
   const rows = order(LANES, size)
   const [listed, shuffled] = [columns.counts(size), columns.counts(size)]
   for (let i = 0; i < size; i++) shuffled[i] = i
@@ -199,30 +206,7 @@ export function kernelCases(columns: Columns): Case[] {
       unit: 'rows',
       count: LANES,
       restore: () => sums.fill(0),
-      run: (k) =>
-        k.ppoLoss(
-          dLogprob,
-          dEntropy,
-          dValue,
-          sums,
-          value,
-          entropy,
-          value,
-          old,
-          old,
-          advantage,
-          returns,
-          0,
-          1,
-          0.2,
-          Number.POSITIVE_INFINITY,
-          0.01,
-          0.5,
-          1 / LANES,
-          LANES,
-          0,
-          0,
-        ),
+      run: (k) => k.ppoLoss(derivatives, sums, evaluated, minibatch, lossSettings, LANES, 0, 0),
       outputs: [dEntropy, dValue],
     },
     {
@@ -230,7 +214,7 @@ export function kernelCases(columns: Columns): Case[] {
       unit: 'elements',
       count: 65_536,
       restore: saved(...weights),
-      run: (k) => k.adamStep(...weights, 1, 1e-3, 0.9, 0.999, 1e-5, 0, 0.1, 0.001, 65_536),
+      run: (k) => k.adamStep(...weights, 1, 1e-3, adam, 0.1, 0.001, 65_536),
       outputs: weights,
     },
     {
@@ -272,50 +256,16 @@ export function kernelCases(columns: Columns): Case[] {
       unit: 'rows',
       count: size,
       restore: nothing,
-      run: (k) =>
-        k.gae(
-          rollout.advantage,
-          rollout.returns,
-          rollout.carry,
-          rollout.reward,
-          rollout.value,
-          rollout.nextValue,
-          rollout.terminated,
-          rollout.truncated,
-          rollout.valid,
-          0.99,
-          0.95,
-          NUM_STEPS,
-          LANES,
-        ),
-      outputs: [rollout.advantage, rollout.returns],
+      run: (k) => k.gae(rollout, carry, 0.99, 0.95, NUM_STEPS, LANES),
+      outputs: [rollout.advantage, rollout.return],
     },
     {
       name: `vtrace, ${NUM_STEPS} × ${LANES}`,
       unit: 'rows',
       count: size,
       restore: nothing,
-      run: (k) =>
-        k.vtrace(
-          rollout.advantage,
-          rollout.returns,
-          rollout.carry,
-          rollout.logprob,
-          rollout.oldLogprob,
-          rollout.reward,
-          rollout.value,
-          rollout.nextValue,
-          rollout.terminated,
-          rollout.truncated,
-          rollout.valid,
-          0.99,
-          0.95,
-          1,
-          1,
-          NUM_STEPS,
-          LANES,
-        ),
-      outputs: [rollout.advantage, rollout.returns],
+      run: (k) => k.vtrace(rollout, carry, logprobNow, 0.99, 0.95, 1, 1, NUM_STEPS, LANES),
+      outputs: [rollout.advantage, rollout.return],
     },
     {
       name: `discountedReturns, ${NUM_STEPS} × ${LANES}`,
@@ -324,8 +274,8 @@ export function kernelCases(columns: Columns): Case[] {
       restore: nothing,
       run: (k) =>
         k.discountedReturns(
-          rollout.returns,
-          rollout.carry,
+          rollout.return,
+          carry,
           rollout.reward,
           rollout.nextValue,
           rollout.terminated,
@@ -335,7 +285,7 @@ export function kernelCases(columns: Columns): Case[] {
           NUM_STEPS,
           LANES,
         ),
-      outputs: [rollout.returns],
+      outputs: [rollout.return],
     },
     {
       name: `cartPoleStep, ${LANES} lanes`,
@@ -458,7 +408,12 @@ function tensorCases(
   const [sides, product] = [floats(rows * width), columns.floats(rows * wide)]
   const [scratch, sums, segment] = [columns.floats(MATMUL_SCRATCH), columns.floats(wide * wide), wholes(rows, wide)]
   const filter = floats(9 * 32)
-  const geometry = [64, 64, 32, 64, 64, 3, 3, 1, 1, 1, 1, 1, 1] as const
+  const [images, filters] = [
+    { height: 64, width: 64, channels: 32 },
+    { filterHeight: 3, filterWidth: 3 },
+  ]
+  const steps = { strideHeight: 1, strideWidth: 1, dilationHeight: 1, dilationWidth: 1, padTop: 1, padLeft: 1 }
+  const geometry = { ...images, outHeight: 64, outWidth: 64, ...filters, ...steps }
   const image = columns.floats(64 * 64 * 32)
   const patches = columns.floats(image.length * 9)
   const given = (
@@ -495,11 +450,11 @@ function tensorCases(
     given('sumMiddle, by columns', (k) => k.sumMiddle(sums, x, 1, rows, wide), [sums]),
     given('sumMiddle, by rows', (k) => k.sumMiddle(sums, x, rows, wide, 1), [sums]),
     given('addToSegments, 512 wide', (k) => k.addToSegments(sums, x, segment, rows, wide, wide), [sums]),
-    given('unfoldPatches, 3 × 3', (k) => k.unfoldPatches(patches, x, 1, ...geometry), [patches], patches.length),
-    given('foldPatches, 3 × 3', (k) => k.foldPatches(image, patches, 1, ...geometry), [image], patches.length),
+    given('unfoldPatches, 3 × 3', (k) => k.unfoldPatches(patches, x, geometry, 1), [patches], patches.length),
+    given('foldPatches, 3 × 3', (k) => k.foldPatches(image, patches, geometry, 1), [image], patches.length),
     given(
       'addDepthwise, 3 × 3',
-      (k) => k.addDepthwise(image, x, filter, DepthwiseTarget.output, 1, 1, ...geometry),
+      (k) => k.addDepthwise(image, x, filter, geometry, DepthwiseTarget.output, 1, 1),
       [image],
       2 * patches.length,
       'flop',

@@ -63,6 +63,9 @@ function workspace(columns: Columns) {
   }
 }
 
+const LOSS = { clipCoef: 0.2, clipValue: Number.POSITIVE_INFINITY, entropyCoef: 0.01, valueCoef: 0.5 }
+const ADAM = { beta1: 0.9, beta2: 0.999, epsilon: 1e-5, weightDecay: 0 }
+
 /**
  * The network over columns of one memory. Several threads share it: each makes it anew over the same memory, and takes
  * every `threads`-th block. Between `prepare`, the shares and `finish` they have to meet.
@@ -192,8 +195,10 @@ export class Network {
     const [mean, scale] = [this.#moments[0]!, 1 / (this.#moments[1]! + 1e-8)]
     const { weights } = this
     const [gradient, sizes, sums] = [this.#gradient[thread]!, this.#sizes, this.#sums]
-    const { x0, x1, dx0, dx1, logits, dLogits, value, logprob, entropy, ...rest } = this.#workspaces[thread]!
-    const { dLogprob, dEntropy, dValue, backward } = rest
+    const workspace = this.#workspaces[thread]!
+    const { x0, x1, dx0, dx1, logits, dLogits, logprob, entropy, dLogprob, dEntropy, dValue, backward } = workspace
+    const minibatch = { logprob: old, value: target, advantage, return: target }
+    const loss = { ...LOSS, advantageMean: mean, advantageScale: scale, weight: 1 / count }
     const { linear, tanh } = Activation
     const sumsFrom = thread * PpoSum.length
     gradient.flat.fill(0)
@@ -202,29 +207,7 @@ export class Network {
       const n = Math.min(BLOCK, count - from)
       this.#forwardBlock(k, x, from, n, thread)
       k.categoricalEvaluate(logprob, entropy, action, logits, sizes, n, 1, CHOICES, from)
-      k.ppoLoss(
-        dLogprob,
-        dEntropy,
-        dValue,
-        sums,
-        logprob,
-        entropy,
-        value,
-        old,
-        target,
-        advantage,
-        target,
-        mean,
-        scale,
-        0.2,
-        Number.POSITIVE_INFINITY,
-        0.01,
-        0.5,
-        1 / count,
-        n,
-        from,
-        sumsFrom,
-      )
+      k.ppoLoss(workspace, sums, workspace, minibatch, loss, n, from, sumsFrom)
       k.categoricalBackward(dLogits, dLogprob, dEntropy, action, logits, sizes, n, 1, CHOICES, from)
       k.denseBackwardWeights(gradient.wA, gradient.bA, dLogits, x1, n, HIDDEN, CHOICES, 0)
       k.denseBackwardInput(dx1, dLogits, weights.wA, backward, x1, n, HIDDEN, CHOICES, false, linear)
@@ -243,24 +226,11 @@ export class Network {
       kernels.sumSlots(this.#gradients, this.threads, this.weights.flat.length)
       kernels.sumSlots(sums, this.threads, PpoSum.length)
     }
+    const { flat } = this.weights
     const gradient = this.#gradient[0]!.flat
     const norm = kernels.globalNorm(gradient, gradient.length)
     const clip = norm > 0.5 ? 0.5 / (norm + 1e-6) : 1
-    kernels.adamStep(
-      this.weights.flat,
-      this.#moment,
-      this.#squareMoment,
-      gradient,
-      clip,
-      1e-3,
-      0.9,
-      0.999,
-      1e-5,
-      0,
-      0.1,
-      0.001,
-      gradient.length,
-    )
+    kernels.adamStep(flat, this.#moment, this.#squareMoment, gradient, clip, 1e-3, ADAM, 0.1, 0.001, gradient.length)
     return sums[PpoSum.policyLoss]! + 0.5 * sums[PpoSum.valueLoss]! - 0.01 * sums[PpoSum.entropy]! + norm
   }
 }

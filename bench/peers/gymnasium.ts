@@ -62,22 +62,8 @@ async function gaeFigures(peer: Companion): Promise<Figure[]> {
     const given = { reward, value, nextValue, terminated }
     for (const [name, column] of Object.entries(given)) writeFileSync(join(folder, name), column)
     const kernels = createKernels(memory, bestKernelBuild())
-    const run = () =>
-      kernels.gae(
-        advantage,
-        returns,
-        carry,
-        reward,
-        value,
-        nextValue,
-        terminated,
-        truncated,
-        valid,
-        GAMMA,
-        LAMBDA,
-        GAE_STEPS,
-        GAE_LANES,
-      )
+    const rollout = { advantage, return: returns, reward, value, nextValue, terminated, truncated, valid }
+    const run = () => kernels.gae(rollout, carry, GAMMA, LAMBDA, GAE_STEPS, GAE_LANES)
     run()
     const request = `gae ${folder} ${GAE_STEPS} ${GAE_LANES} ${GAMMA} ${LAMBDA}`
     const sums = await peer.ask<{ advantage: number; returns: number; version: string }>(request)

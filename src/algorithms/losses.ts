@@ -378,7 +378,7 @@ export function differentiateCritic(
   sums: Float64Array,
   value: Float32Array,
   oldValue: Float32Array | null,
-  { returns, counted }: PreparedLoss,
+  prepared: PreparedLoss,
   offsets: Int32Array,
   wholeTokens: Int32Array | null,
   { denominator }: LossTotals,
@@ -390,19 +390,16 @@ export function differentiateCritic(
     return
   }
   assert(oldValue !== null, 'a critic without its old values')
-  const clip = settings.clipValue ?? Number.POSITIVE_INFINITY
   const perSequence = aggregation === 'sequence-mean'
   kernels.valueLoss(
     dValue,
     sums,
     value,
     oldValue,
-    returns,
-    counted,
+    prepared,
     offsets,
     wholeTokens,
-    clip,
-    settings.valueCoef,
+    settings,
     perSequence,
     denominator,
     count,
@@ -416,7 +413,7 @@ function groupAdvantages(
   kernels: Kernels,
 ): void {
   const count = offsets.length - 1
-  const { shapedReward, advantage, standing, groupSize, groupMean, groupDeviation } = prepared
+  const { shapedReward, advantage, standing, groupSize } = prepared
   shapedReward.set(reward)
   if (overlongCache !== null) {
     kernels.overlongPenalty(shapedReward, known, lossMask, offsets, maxLength!, overlongCache, overlongFactor, count)
@@ -424,23 +421,7 @@ function groupAdvantages(
   if (rewardKlCoef > 0) {
     kernels.klPenalty(shapedReward, known, oldLogprob, referenceLogprob, lossMask, offsets, rewardKlCoef, count)
   }
-  kernels.groupAdvantage(
-    advantage,
-    standing,
-    groupSize,
-    groupMean,
-    groupDeviation,
-    shapedReward,
-    known,
-    group,
-    settings.baseline,
-    settings.scale,
-    settings.unbiased,
-    settings.epsilon,
-    settings.lone,
-    count,
-    groupSize.length,
-  )
+  kernels.groupAdvantage(prepared, shapedReward, known, group, settings, count, groupSize.length)
   kernels.spreadAdvantage(prepared.tokenAdvantage, prepared.counted, advantage, standing, lossMask, offsets, count)
 }
 

@@ -158,7 +158,7 @@ export function optimizerStep(
 }
 
 function stepPart(
-  { optimizer, momentum, beta1, beta2, epsilon, weightDecay }: OptimizerSettings,
+  settings: OptimizerSettings,
   { moment, squareMoment, betaPowers }: OptimizerColumns,
   kernels: Kernels,
   weights: Float32Array,
@@ -166,6 +166,7 @@ function stepPart(
   gradientScale: number,
   learningRate: number,
 ): void {
+  const { optimizer, momentum, epsilon, weightDecay } = settings
   const { length } = weights
   if (optimizer === 'sgd') {
     kernels.sgdStep(weights, moment, gradient, gradientScale, learningRate, momentum, weightDecay, length)
@@ -194,10 +195,7 @@ function stepPart(
     gradient,
     gradientScale,
     learningRate,
-    beta1,
-    beta2,
-    epsilon,
-    weightDecay,
+    settings,
     1 - betaPowers[0]!,
     1 - betaPowers[1]!,
     length,

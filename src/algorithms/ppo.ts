@@ -1,7 +1,7 @@
 import { Work } from '../clock.ts'
 import { type Columns, column, type Plan } from '../components/column.ts'
 import { InputError } from '../errors.ts'
-import { NUM_SLOTS, PpoSum } from '../kernels/bind.ts'
+import { NUM_SLOTS, type PpoLossSettings, PpoSum } from '../kernels/bind.ts'
 import type { Derivatives, Evaluated, ParameterViews, Rows } from '../policies/policy.ts'
 import { choice, number, optionalNumber, type SettingValues, toggle, whole } from '../settings.ts'
 import { spaceType, spaceWidth } from '../space.ts'
@@ -136,13 +136,18 @@ class Ppo implements Learner {
   readonly #actionWidth: number
   /** The minibatch at work: its units order[first … first + count), in how many blocks. */
   readonly #minibatch = { first: 0, count: 0, numBlocks: 0 }
-  /** What the loss of the current block needs beside its columns. */
-  readonly #loss = { mean: 0, scale: 1, weight: 0, clipCoef: 0, sumsFrom: 0, numRows: 0 }
+  /** Numbers of the loss: of the settings, of this update, and of the minibatch at work. */
+  readonly #loss: { -readonly [name in keyof PpoLossSettings]: number }
+  /** The block at work: how many of its rows are learned from, and where its sums go. */
+  readonly #block = { numRows: 0, sumsFrom: 0 }
 
   constructor(settings: PpoSettings, context: LearnerContext) {
     const { model, policy, thread, numLanes } = context
     this.#settings = settings
     this.#context = context
+    const { entropyCoef, valueCoef } = settings
+    const clipValue = settings.clipValue ?? Number.POSITIVE_INFINITY
+    this.#loss = { advantageMean: 0, advantageScale: 1, clipCoef: 0, clipValue, entropyCoef, valueCoef, weight: 0 }
     this.#columns = context.columns as unknown as Columns<ReturnType<typeof ppoPlan>>
     this.#own = this.#columns.threads[`thread${thread}`]!
     this.#cut = cutOf({ ...settings, numLanes }, model)
@@ -224,21 +229,7 @@ class Ppo implements Learner {
   #estimateAdvantages(): void {
     const { kernels, rollout, numLanes } = this.#context
     const { gamma, gaeLambda, numSteps } = this.#settings
-    kernels.gae(
-      rollout.advantage,
-      rollout.return,
-      this.#columns.carry,
-      rollout.reward,
-      rollout.value,
-      rollout.nextValue,
-      rollout.terminated,
-      rollout.truncated,
-      rollout.valid,
-      gamma,
-      gaeLambda,
-      numSteps,
-      numLanes,
-    )
+    kernels.gae(rollout, this.#columns.carry, gamma, gaeLambda, numSteps, numLanes)
   }
 
   /** Makes ready the minibatch of the units order[first … first + count). Returns of how many rows it learns. */
@@ -259,8 +250,8 @@ class Ppo implements Learner {
       if (sequence === null) kernels.gatherRows(advantages, rollout.advantage, order, first, count, 1)
       else kernels.gatherRows(advantages, rollout.advantage, cut.minibatch, 0, numRows, 1)
       kernels.meanAndDeviation(moments, advantages, numRows)
-      this.#loss.mean = moments[0]!
-      this.#loss.scale = 1 / (moments[1]! + 1e-8)
+      this.#loss.advantageMean = moments[0]!
+      this.#loss.advantageScale = 1 / (moments[1]! + 1e-8)
     }
     for (let slot = thread; slot < Math.min(NUM_SLOTS, numBlocks); slot += threads) {
       this.#slotGradients[slot]!.fill(0)
@@ -278,7 +269,7 @@ class Ppo implements Learner {
     const { first, count, numBlocks } = this.#minibatch
     const { unitsPerBlock } = this.#cut
     for (let s = slot, b = block; s < Math.min(NUM_SLOTS, numBlocks); s += threads, b = s) {
-      this.#loss.sumsFrom = s * PpoSum.length
+      this.#block.sumsFrom = s * PpoSum.length
       for (; b < numBlocks; b += NUM_SLOTS) {
         const from = b * unitsPerBlock
         const numRows = this.#gather(first + from, Math.min(unitsPerBlock, count - from))
@@ -327,7 +318,7 @@ class Ppo implements Learner {
     kernels.gatherRows(value, rollout.value, list, first, count, 1)
     kernels.gatherRows(advantage, rollout.advantage, list, first, count, 1)
     kernels.gatherRows(returns, rollout.return, list, first, count, 1)
-    this.#loss.numRows = count
+    this.#block.numRows = count
   }
 
   /** One optimizer step with the slots' gradients. Returns the gradient's norm; the loss sums are in slot 0 of `sums`. */
@@ -358,7 +349,7 @@ class Ppo implements Learner {
     if (sequence === null) this.#lossOfLearned(evaluated, derivatives, from)
     else {
       const { cut, learned } = this.#own
-      const { numRows } = this.#loss
+      const { numRows } = this.#block
       for (const name of ['logprob', 'entropy', 'value'] as const) {
         kernels.gatherRows(learned[name], evaluated[name], cut.places, 0, numRows, 1)
       }
@@ -373,31 +364,8 @@ class Ppo implements Learner {
 
   /** The loss of the rows of which the policy learns, which begin at row `from` of this thread's columns. */
   #lossOfLearned(evaluated: Evaluated, derivatives: Derivatives, from: number): void {
-    const own = this.#own
-    const { clipValue, entropyCoef, valueCoef } = this.#settings
-    const { mean, scale, weight, clipCoef, sumsFrom, numRows } = this.#loss
-    this.#context.kernels.ppoLoss(
-      derivatives.dLogprob,
-      derivatives.dEntropy,
-      derivatives.dValue,
-      this.#columns.sums,
-      evaluated.logprob,
-      evaluated.entropy,
-      evaluated.value,
-      own.logprob,
-      own.value,
-      own.advantage,
-      own.return,
-      mean,
-      scale,
-      clipCoef,
-      clipValue ?? Number.POSITIVE_INFINITY,
-      entropyCoef,
-      valueCoef,
-      weight,
-      numRows,
-      from,
-      sumsFrom,
-    )
+    const { numRows, sumsFrom } = this.#block
+    const { sums } = this.#columns
+    this.#context.kernels.ppoLoss(derivatives, sums, evaluated, this.#own, this.#loss, numRows, from, sumsFrom)
   }
 }

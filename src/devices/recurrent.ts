@@ -84,7 +84,8 @@ export function recurrentKernels(run: RunColumns): Readonly<Record<string, ManyO
         (kernels, [x, weight, bias, recorded, continues, carried], [after, gates], room) =>
           kernels[forward](
             ...[after!, gates!, x!, weight!, bias!],
-            ...[recorded!, continues!, carried!, room, numLanes, length, units],
+            { recorded: recorded!, continues: continues!, carried: carried! },
+            ...[room, numLanes, length, units],
           ),
       )
     }
@@ -100,7 +101,8 @@ export function recurrentKernels(run: RunColumns): Readonly<Record<string, ManyO
         (kernels, [dAfter, after, gates, weight, recorded, continues, carried], [dX, dWeight, dBias], room) =>
           kernels[backward](
             ...[dX!, dWeight!, dBias!, dAfter!, after!, gates!, weight!],
-            ...[recorded!, continues!, carried!, room, numLanes, length, units],
+            { recorded: recorded!, continues: continues!, carried: carried! },
+            ...[room, numLanes, length, units],
           ),
       )
     }

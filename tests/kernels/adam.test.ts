@@ -18,22 +18,7 @@ function run(initial: Float32Array, gradients: Float32Array[], scale: number, s:
   const squareMoment = new Float32Array(weight.length)
   const history = gradients.map((gradient, index) => {
     const [correction1, correction2] = [1 - s.beta1 ** (index + 1), 1 - s.beta2 ** (index + 1)]
-    const { learningRate, beta1, beta2, epsilon, weightDecay } = s
-    adamStep(
-      weight,
-      moment,
-      squareMoment,
-      gradient,
-      scale,
-      learningRate,
-      beta1,
-      beta2,
-      epsilon,
-      weightDecay,
-      correction1,
-      correction2,
-      weight.length,
-    )
+    adamStep(weight, moment, squareMoment, gradient, scale, s.learningRate, s, correction1, correction2, weight.length)
     return weight.slice()
   })
   return { history, weight, moment, squareMoment }
@@ -128,7 +113,7 @@ describe('adamStep', () => {
 
   test('leaves elements beyond `length` alone, and weights without gradient and decay where they are', () => {
     const [weight, moment, squareMoment] = [Float32Array.of(1, 2), Float32Array.of(0, 5), Float32Array.of(0, 6)]
-    adamStep(weight, moment, squareMoment, Float32Array.of(0, 9), 1, 0.1, 0.9, 0.999, 1e-5, 0, 0.1, 0.001, 1)
+    adamStep(weight, moment, squareMoment, Float32Array.of(0, 9), 1, 0.1, setting, 0.1, 0.001, 1)
     expect([...weight, ...moment, ...squareMoment]).toEqual([1, 2, 0, 5, 0, 6])
   })
 })

@@ -54,6 +54,72 @@ export function strict<Given extends readonly unknown[], Result>(
   return (...given) => body(...(given.map(strictArgument) as unknown as Given))
 }
 
+type Grouped = (given: readonly Argument[]) => readonly unknown[]
+
+const attention: Grouped = (given) => [...given.slice(0, -4), shapeOf(given.slice(-3)), given.at(-4)]
+const shapeOf = ([numHeads, numKeyHeads, headWidth]: readonly Argument[]) => ({ numHeads, numKeyHeads, headWidth })
+const geometryOf = ([height, width, channels, outHeight, outWidth, filterHeight, filterWidth, ...rest]: Argument[]) => {
+  const [strideHeight, strideWidth, dilationHeight, dilationWidth, padTop, padLeft] = rest
+  const sizes = { height, width, channels, outHeight, outWidth, filterHeight, filterWidth }
+  return { ...sizes, strideHeight, strideWidth, dilationHeight, dilationWidth, padTop, padLeft }
+}
+const patches: Grouped = ([into, from, count, ...rest]) => [into, from, geometryOf(rest), count]
+const cell =
+  (at: number): Grouped =>
+  (given) => {
+    const [recorded, continues, carried] = given.slice(at)
+    return [...given.slice(0, at), { recorded, continues, carried }, ...given.slice(at + 3)]
+  }
+
+/** Kernels whose parameters group columns or numbers: what they take, from a list of them all. */
+const GROUPED: { readonly [name in keyof Kernels]?: Grouped } = {
+  adamStep: (given) => {
+    const [beta1, beta2, epsilon, weightDecay] = given.slice(6)
+    return [...given.slice(0, 6), { beta1, beta2, epsilon, weightDecay }, ...given.slice(10)]
+  },
+  addDepthwise: ([y, x, weight, into, multiplier, count, ...rest]) => {
+    return [y, x, weight, geometryOf(rest), into, multiplier, count]
+  },
+  attentionForward: attention,
+  attentionBackward: (given) => {
+    const [dq, dk, dv, dOut, attended, query, key, value, logSum, ...rest] = attention(given)
+    return [dq, dk, dv, dOut, { attended, query, key, value, logSum }, ...rest]
+  },
+  closeRow: ([lane, episode, step, episodeReturn, version, nextValue, ...rest]) => {
+    const [laneStep, laneReturn, phase, laneLane, laneEpisode, reward, terminated, truncated, valid, ...numbers] = rest
+    const row = { lane, episode, step, episodeReturn, version, nextValue, reward, terminated, truncated, valid }
+    const lanes = { lane: laneLane, episode: laneEpisode, step: laneStep, episodeReturn: laneReturn, phase }
+    return [row, lanes, ...numbers]
+  },
+  foldPatches: patches,
+  gae: ([advantage, returns, carry, reward, value, nextValue, terminated, truncated, valid, ...numbers]) => {
+    const rollout = { advantage, return: returns, reward, value, nextValue, terminated, truncated, valid }
+    return [rollout, carry, ...numbers]
+  },
+  gruBackward: cell(7),
+  gruForward: cell(5),
+  lstmBackward: cell(7),
+  lstmForward: cell(5),
+  ppoLoss: ([dLogprob, dEntropy, dValue, sums, logprob, entropy, value, ...rest]) => {
+    const [oldLogprob, oldValue, advantage, returns, advantageMean, advantageScale, clipCoef, ...more] = rest
+    const [clipValue, entropyCoef, valueCoef, weight, ...numbers] = more
+    return [
+      { dLogprob, dEntropy, dValue },
+      sums,
+      { logprob, entropy, value },
+      { logprob: oldLogprob, value: oldValue, advantage, return: returns },
+      { advantageMean, advantageScale, clipCoef, clipValue, entropyCoef, valueCoef, weight },
+      ...numbers,
+    ]
+  },
+  unfoldPatches: patches,
+  vtrace: ([advantage, returns, carry, logprob, oldLogprob, reward, value, nextValue, ...rest]) => {
+    const [terminated, truncated, valid, ...numbers] = rest
+    const read = { logprob: oldLogprob, reward, value, nextValue, terminated, truncated, valid }
+    return [{ advantage, return: returns, ...read }, carry, logprob, ...numbers]
+  },
+}
+
 /** The kernels of one build over a memory of their own. */
 export class Bench {
   readonly #bytes: Uint8Array
@@ -83,9 +149,10 @@ export class Bench {
       this.#bytes.fill(GUARD, after, end + GUARD_BYTES)
       return column
     })
-    const kernel = this.#kernels[name] as (...given: Argument[]) => unknown
+    const kernel = this.#kernels[name] as (...given: unknown[]) => unknown
     const length = placed.reduce((sum: number, column) => sum + (typeof column === 'object' ? column.length : 0), 0)
-    const result = (this.#isPlain && length <= STRICT_LENGTH_MAX ? strict(kernel) : kernel)(...placed)
+    const grouped = GROUPED[name]?.(placed) ?? placed
+    const result = (this.#isPlain && length <= STRICT_LENGTH_MAX ? strict(kernel) : kernel)(...grouped)
     for (const column of placed) {
       if (typeof column === 'number' || typeof column === 'boolean') continue
       const after = column.byteOffset + column.byteLength

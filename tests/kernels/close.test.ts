@@ -77,27 +77,8 @@ describe('closeRow', () => {
         const phase = new Uint8Array(LANES).fill(Phase.ready)
         const lane = Uint32Array.from({ length: LANES }, (_, n) => 100 + n)
         const episode = Uint32Array.from({ length: LANES }, (_, n) => 200 + n)
-        closeRow(
-          row.lane,
-          row.episode,
-          row.step,
-          row.episodeReturn,
-          row.version,
-          row.nextValue,
-          step,
-          episodeReturn,
-          phase,
-          lane,
-          episode,
-          reward,
-          terminated,
-          truncated,
-          valid,
-          42,
-          Phase.ended,
-          from,
-          to,
-        )
+        const lanes = { lane, episode, step, episodeReturn, phase }
+        closeRow({ ...row, reward, terminated, truncated, valid }, lanes, 42, Phase.ended, from, to)
         for (let n = 0; n < LANES; n++) {
           const seen = {
             lane: row.lane[n],

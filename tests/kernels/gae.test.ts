@@ -61,21 +61,8 @@ function run(rollout: Rollout, gamma: number, lambda: number) {
   const advantage = new Float32Array(numSteps * numLanes).fill(Number.NaN)
   const returns = new Float32Array(numSteps * numLanes).fill(Number.NaN)
   const carry = new Float32Array(numLanes).fill(Number.NaN)
-  gae(
-    advantage,
-    returns,
-    carry,
-    reward,
-    value,
-    nextValue,
-    terminated,
-    truncated,
-    valid,
-    gamma,
-    lambda,
-    numSteps,
-    numLanes,
-  )
+  const read = { reward, value, nextValue, terminated, truncated, valid }
+  gae({ advantage, return: returns, ...read }, carry, gamma, lambda, numSteps, numLanes)
   return { advantage, returns }
 }
 

@@ -28,8 +28,9 @@ function run(rewards: (number | null)[], group: number[], choices: Choices = {})
   // What stands in the place of an unknown reward may not matter.
   const reward = Float64Array.from(rewards, (r) => r ?? 1e9)
   const known = Uint8Array.from(rewards, (r) => (r === null ? 0 : 1))
-  const columns = [advantage, standing, size, mean, deviation, reward, known, Int32Array.from(group)] as const
-  strict(groupAdvantage)(...columns, baseline, scale, unbiased, epsilon, lone, n, numGroups)
+  const outputs = { advantage, standing, groupSize: size, groupMean: mean, groupDeviation: deviation }
+  const settings = { baseline, scale, unbiased, epsilon, lone }
+  strict(groupAdvantage)(outputs, reward, known, Int32Array.from(group), settings, n, numGroups)
   return {
     advantage: [...advantage],
     standing: [...standing],

@@ -35,30 +35,12 @@ function run(block: Block, c: Coefficients, sums = new Float64Array(PpoSum.lengt
     Float32Array,
   ]
   const { logprob, entropy, value, oldLogprob, oldValue, advantage, returns, numRows, from } = block
-  ppoLoss(
-    dLogprob,
-    dEntropy,
-    dValue,
-    sums,
-    logprob,
-    entropy,
-    value,
-    oldLogprob,
-    oldValue,
-    advantage,
-    returns,
-    c.mean,
-    c.scale,
-    c.clip,
-    c.clipValue,
-    c.entropy,
-    c.value,
-    c.weight,
-    numRows,
-    from,
-    sumsFrom,
-  )
-  return { dLogprob, dEntropy, dValue, sums }
+  const batch = { logprob: oldLogprob, value: oldValue, advantage, return: returns }
+  const coefficients = { clipCoef: c.clip, clipValue: c.clipValue, entropyCoef: c.entropy, valueCoef: c.value }
+  const settings = { advantageMean: c.mean, advantageScale: c.scale, ...coefficients, weight: c.weight }
+  const derivatives = { dLogprob, dEntropy, dValue }
+  ppoLoss(derivatives, sums, { logprob, entropy, value }, batch, settings, numRows, from, sumsFrom)
+  return { ...derivatives, sums }
 }
 
 const clamp = (x: number, low: number, high: number) => (x < low ? low : Math.min(x, high))

@@ -75,14 +75,14 @@ describe.each(cells)('$name', ({ numGates, numKept, width, forward, backward, st
     const after = new Float32Array(numRows * width)
     const kept = new Float32Array(numRows * numKept * units)
     const x = fromInput(numRows)
-    forward(after, kept, x, weight, bias, recorded, continues, carried, none, numLanes, length, units)
+    const starts = { recorded, continues, carried }
+    forward(after, kept, x, weight, bias, starts, none, numLanes, length, units)
     const dAfter = new Float32Array(numRows * width)
     for (let i = 0; i < numRows * units; i++) {
       dAfter[Math.floor(i / units) * width + (i % units)] = [1, -2, 0.5, 1.5, -1, 1][i % 6]!
     }
     const [dX, dWeight, dBias] = [new Float32Array(x.length), sines(units * gates, 7), sines(gates, 7)]
-    const given = [dAfter, after, kept, weight, recorded, continues, carried, none] as const
-    backward(dX, dWeight, dBias, ...given, numLanes, length, units)
+    backward(dX, dWeight, dBias, dAfter, after, kept, weight, starts, none, numLanes, length, units)
     return { after, dX, dWeight, dBias }
   }
 

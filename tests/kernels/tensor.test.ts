@@ -102,7 +102,9 @@ describe('layout', () => {
   test('patches of images, padded', () => {
     const patches = new Float32Array(2 * 2 * 2 * 4).fill(Number.NaN)
     const images = Float32Array.of(1, 2, 3, 4, 5, 6, 7, 8)
-    unfoldPatches(patches, images, 2, 2, 2, 1, 2, 2, 2, 2, 1, 1, 1, 1, 0, 1)
+    const sizes = { height: 2, width: 2, channels: 1, outHeight: 2, outWidth: 2, filterHeight: 2, filterWidth: 2 }
+    const steps = { strideHeight: 1, strideWidth: 1, dilationHeight: 1, dilationWidth: 1, padTop: 0, padLeft: 1 }
+    unfoldPatches(patches, images, { ...sizes, ...steps }, 2)
     const first = [0, 1, 0, 3, 1, 2, 3, 4, 0, 3, 0, 0, 3, 4, 0, 0]
     expect([...patches]).toEqual([...first, ...[0, 5, 0, 7, 5, 6, 7, 8, 0, 7, 0, 0, 7, 8, 0, 0]])
   })
@@ -114,15 +116,17 @@ describe('layout', () => {
         const [height, width, channels] = [numbers.whole(1, 6), numbers.whole(1, 6), numbers.whole(1, 3)]
         const [outHeight, outWidth] = [numbers.whole(1, 5), numbers.whole(1, 5)]
         const [filterHeight, filterWidth] = [numbers.whole(1, 3), numbers.whole(1, 3)]
-        const [s, t, d, e] = [numbers.whole(1, 2), numbers.whole(1, 2), numbers.whole(1, 2), numbers.whole(1, 2)]
-        const [top, left] = [numbers.whole(0, 2), numbers.whole(0, 2)]
+        const [strideHeight, strideWidth] = [numbers.whole(1, 2), numbers.whole(1, 2)]
+        const [dilationHeight, dilationWidth] = [numbers.whole(1, 2), numbers.whole(1, 2)]
+        const [padTop, padLeft] = [numbers.whole(0, 2), numbers.whole(0, 2)]
         const count = numbers.whole(1, 3)
         const x = numbers.floats(count * height * width * channels)
         const p = numbers.floats(count * outHeight * outWidth * filterHeight * filterWidth * channels)
         const [unfolded, folded] = [new Float32Array(p.length), new Float32Array(x.length)]
-        const sizes = [height, width, channels, outHeight, outWidth, filterHeight, filterWidth] as const
-        unfoldPatches(unfolded, x, count, ...sizes, s, t, d, e, top, left)
-        foldPatches(folded, p, count, ...sizes, s, t, d, e, top, left)
+        const sizes = { height, width, channels, outHeight, outWidth, filterHeight, filterWidth }
+        const steps = { strideHeight, strideWidth, dilationHeight, dilationWidth, padTop, padLeft }
+        unfoldPatches(unfolded, x, { ...sizes, ...steps }, count)
+        foldPatches(folded, p, { ...sizes, ...steps }, count)
         const dot = (u: Float32Array, v: Float32Array) => u.reduce((sum, value, i) => sum + value * v[i]!, 0)
         expect(dot(unfolded, p)).toBeCloseTo(dot(x, folded), 3)
       }),

@@ -16,7 +16,10 @@ function run(
   const sums = new Float64Array(TokenSum.length)
   const [x, old, returns] = columns as [Float32Array, Float32Array, Float32Array]
   if (kind === 'cross-entropy') strict(crossEntropyLoss)(slope, sums, x, counted, offsets, whole, perSequence, 5, 3)
-  else strict(valueLoss)(slope, sums, x, old, returns, counted, offsets, whole, clip, 0.5, perSequence, 5, 3)
+  else {
+    const settings = { clipValue: clip, valueCoef: 0.5 }
+    strict(valueLoss)(slope, sums, x, old, { returns, counted }, offsets, whole, settings, perSequence, 5, 3)
+  }
   return { slope, loss: sums[TokenSum.loss]!, tokens: sums[TokenSum.tokens] }
 }
 

@@ -122,11 +122,13 @@ describe('attention', () => {
   }
   const backward = (numbers: Numbers, numRows: number): Argument[] => {
     const given = forward(numbers, numRows)
-    plain.attentionForward(...given)
-    const [out, logSum, q, k, v, scores, ...others] = given
+    const [out, logSum, q, k, v, scores, first, position, ...sizes] = given
+    const [, numHeads, numKeyHeads, headWidth] = sizes
+    const shape = { numHeads, numKeyHeads, headWidth }
+    plain.attentionForward(out, logSum, q, k, v, scores, first, position, shape, numRows)
     const [dk, dv] = [numbers.floats(k.length), numbers.floats(v.length)]
     const [dq, dOut] = [numbers.floats(q.length), numbers.floats(q.length)]
-    return [dq, dk, dv, dOut, out, q, k, v, logSum, scores, ...others]
+    return [dq, dk, dv, dOut, out, q, k, v, logSum, scores, first, position, ...sizes]
   }
   const some = (numbers: Numbers) => numbers.whole(0, 9)
   matches('attentionForward', (numbers) => [...forward(numbers, some(numbers))], { relative: 1e-5, workspace: [5] })

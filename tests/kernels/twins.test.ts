@@ -73,6 +73,15 @@ describe('what a twin is handed', () => {
     expect(handed(plain, twin, [y, { x, scale: 2 }, 9])).toEqual(['body', 200, 100, 3, 2, 9])
   })
 
+  test('members by the name of their group, too, where names are shared', () => {
+    const plain = `interface Group { readonly x: Float32Array; readonly y: Float32Array; readonly return: Float32Array }
+      export function kernel(now: Group, old: Group, x: Float32Array): void {}`
+    const twin =
+      'export function kernel(oldX: usize, x: usize, nowX: usize, oldYLength: i32, nowReturn: usize): void {}'
+    const group = (first: number) => ({ x: Float32Array.of(first), y: new Float32Array(first), return: x })
+    expect(handed(plain, twin, [group(1), group(2), y])).toEqual(['body', 2, 200, 1, 2, 100])
+  })
+
   test('nothing where a column that may be of f64 is: the plain body is called', () => {
     const plain = `export function kernel(x: Float32Array | Float64Array, y: Float32Array | Float64Array): void {}`
     const twin = 'export function kernel(x: usize, y: usize): void {}'
@@ -91,7 +100,9 @@ describe('what a twin is handed', () => {
 
 describe('a twin that does not fit is refused by name', () => {
   const plain = 'export function kernel(x: Float32Array, scale: number, adds: boolean): void {}'
-  const group = 'export function kernel(x: Float32Array, group: { x: Float32Array }): void {}'
+  const groups = 'export function kernel(a: { x: Float32Array }, b: { x: Float32Array }): void {}'
+  const same = 'export function kernel(aX: Float32Array, a: { x: Float32Array }): void {}'
+  const nameless = 'export function kernel({ x }: { x: Float32Array }): void {}'
   const text = 'export function kernel(x: string): void {}'
   const inside = 'export function kernel(group: { x: Float32Array; name: string }): void {}'
   const answer = 'export function kernel(x: Float32Array): string { return "" }'
@@ -102,13 +113,20 @@ describe('a twin that does not fit is refused by name', () => {
     [plain, 'kernel(adds: i32): void', 'kernel takes adds: i32, which is no boolean'],
     [plain, 'kernel(scaleLength: i32): void', 'kernel takes scaleLength: i32, which its plain twin has not'],
     [plain, 'kernel(x: usize): i32', 'kernel returns i32, its plain twin void'],
-    [group, 'kernel(x: usize): void', 'kernel has two parameters or members named x'],
+    [groups, 'kernel(x: usize): void', 'kernel takes x: usize, which its plain twin has not; it has aX, bX'],
+    [same, 'kernel(aX: usize): void', 'kernel has two parameters or members named aX'],
+    [nameless, 'kernel(x: usize): void', 'kernel has a group without a name'],
     [text, 'kernel(x: usize): void', 'kernel has x: string, which is no column'],
     [inside, 'kernel(x: usize): void', 'kernel has group.name, which is no column, number or boolean'],
     [answer, 'kernel(x: usize): i32', 'kernel returns string, not a number'],
   ])('%s, twin %s', (kernel, twin, message) => {
     expect(() => read(kernel, `export function ${twin} {}`)).toThrow(message)
   })
+})
+
+test('no kernel takes more than twelve parameters: what belongs together is a group', () => {
+  const kernels = Object.entries(createKernels(new WebAssembly.Memory({ initial: 1 }), 'plain'))
+  expect(kernels.filter(([, kernel]) => kernel.length > 12).map(([name]) => name)).toEqual([])
 })
 
 test('every kernel that has a SIMD body refuses a column outside its memory', () => {

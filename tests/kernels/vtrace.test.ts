@@ -92,25 +92,8 @@ function run(rollout: Rollout, { gamma, lambda, rhoMax, cMax }: Settings) {
   const advantage = new Float32Array(numSteps * numLanes).fill(Number.NaN)
   const returns = new Float32Array(numSteps * numLanes).fill(Number.NaN)
   const carry = new Float32Array(numLanes).fill(Number.NaN)
-  vtrace(
-    advantage,
-    returns,
-    carry,
-    logprob,
-    oldLogprob,
-    reward,
-    value,
-    nextValue,
-    terminated,
-    truncated,
-    valid,
-    gamma,
-    lambda,
-    rhoMax,
-    cMax,
-    numSteps,
-    numLanes,
-  )
+  const read = { logprob: oldLogprob, reward, value, nextValue, terminated, truncated, valid }
+  vtrace({ advantage, return: returns, ...read }, carry, logprob, gamma, lambda, rhoMax, cMax, numSteps, numLanes)
   return { advantage, returns }
 }
 
@@ -224,8 +207,9 @@ describe('vtrace', () => {
         rollout.logprob.set(rollout.oldLogprob)
         const { numSteps, numLanes, reward, value, nextValue, terminated, truncated, valid } = rollout
         const wanted = new Float32Array(reward.length)
-        const columns = [new Float32Array(reward.length), wanted, new Float32Array(numLanes)] as const
-        gae(...columns, reward, value, nextValue, terminated, truncated, valid, gamma, lambda, numSteps, numLanes)
+        const columns = { advantage: new Float32Array(reward.length), return: wanted }
+        const read = { reward, value, nextValue, terminated, truncated, valid }
+        gae({ ...columns, ...read }, new Float32Array(numLanes), gamma, lambda, numSteps, numLanes)
         expect(run(rollout, { gamma, lambda, rhoMax, cMax }).returns).toEqual(wanted)
       }),
     )
@@ -239,8 +223,9 @@ describe('vtrace', () => {
     for (let row = 0; row < (numSteps - 1) * numLanes; row++) nextValue[row] = value[row + numLanes]!
     const apart = (lambda: number): number => {
       const wanted = new Float32Array(reward.length)
-      const columns = [wanted, new Float32Array(reward.length), new Float32Array(numLanes)] as const
-      gae(...columns, reward, value, nextValue, terminated, truncated, valid, 0.9, lambda, numSteps, numLanes)
+      const columns = { advantage: wanted, return: new Float32Array(reward.length) }
+      const read = { reward, value, nextValue, terminated, truncated, valid }
+      gae({ ...columns, ...read }, new Float32Array(numLanes), 0.9, lambda, numSteps, numLanes)
       const { advantage } = run(rollout, { gamma: 0.9, lambda, rhoMax: 1, cMax: 1 })
       return Math.max(...advantage.map((each, row) => Math.abs(each - wanted[row]!)))
     }

@@ -131,10 +131,12 @@ class Patches {
   readonly #group: number
   readonly #heap: Heap
   readonly #info: Convolution
+  readonly #geometry: ReturnType<typeof geometryOf>
 
   constructor(heap: Heap, info: Convolution) {
     this.#heap = heap
     this.#info = info
+    this.#geometry = geometryOf(info)
     this.pixels = info.outHeight * info.outWidth
     this.width = info.filterHeight * info.filterWidth * info.inChannels
     const fitting = Math.floor(PATCH_ELEMENTS / Math.max(1, this.pixels * this.width))
@@ -165,18 +167,14 @@ class Patches {
   /** Fills the patches from `count` images (`unfold`), or adds them to the images (`fold`). */
   move(way: 'unfold' | 'fold', patches: Float32Array, images: Float32Array, count: number): void {
     const { kernels } = this.#heap
-    if (way === 'unfold') kernels.unfoldPatches(patches, images, count, ...geometry(this.#info))
-    else kernels.foldPatches(images, patches, count, ...geometry(this.#info))
+    if (way === 'unfold') kernels.unfoldPatches(patches, images, this.#geometry, count)
+    else kernels.foldPatches(images, patches, this.#geometry, count)
   }
 }
 
-/** A convolution in the order that the kernels take it. */
-function geometry(info: Convolution) {
-  const { inHeight, inWidth, inChannels, outHeight, outWidth, filterHeight, filterWidth, padInfo } = info
-  const { strideHeight, strideWidth, dilationHeight, dilationWidth } = info
-  const steps = [strideHeight, strideWidth, dilationHeight, dilationWidth] as const
-  const sizes = [inHeight, inWidth, inChannels, outHeight, outWidth, filterHeight, filterWidth] as const
-  return [...sizes, ...steps, padInfo.top, padInfo.left] as const
+/** A convolution as the kernels take it. */
+function geometryOf({ inHeight: height, inWidth: width, inChannels: channels, padInfo, ...info }: Convolution) {
+  return { ...info, height, width, channels, padTop: padInfo.top, padLeft: padInfo.left }
 }
 
 function convolve(
@@ -271,5 +269,5 @@ function addImages(
   info: Convolution,
 ): void {
   const { batchSize, outChannels, inChannels } = info
-  heap.kernels.addDepthwise(outputs, images, weights, into, outChannels / inChannels, batchSize, ...geometry(info))
+  heap.kernels.addDepthwise(outputs, images, weights, geometryOf(info), into, outChannels / inChannels, batchSize)
 }

@@ -3,7 +3,7 @@ import { flags4, load4, loadBytes, madd, store4 } from '../vector.simd'
 
 export function gae(
   advantage: usize,
-  returns: usize,
+  rolloutReturn: usize,
   carry: usize,
   reward: usize,
   value: usize,
@@ -28,12 +28,12 @@ export function gae(
     for (; left >= 4; left -= 4, n += 4) {
       const at = bytes + (n << 2)
       const flag = row + n
-      step(advantage + at, returns + at, carry + (n << 2), reward + at, value + at, nextValue + at, terminated + flag, truncated + flag, valid + flag, discount, mixed, 4)
+      step(advantage + at, rolloutReturn + at, carry + (n << 2), reward + at, value + at, nextValue + at, terminated + flag, truncated + flag, valid + flag, discount, mixed, 4)
     }
     if (left > 0) {
       const at = bytes + (n << 2)
       const flag = row + n
-      step(advantage + at, returns + at, carry + (n << 2), reward + at, value + at, nextValue + at, terminated + flag, truncated + flag, valid + flag, discount, mixed, left)
+      step(advantage + at, rolloutReturn + at, carry + (n << 2), reward + at, value + at, nextValue + at, terminated + flag, truncated + flag, valid + flag, discount, mixed, left)
     }
   }
 }
@@ -43,7 +43,7 @@ export function gae(
 @inline
 function step(
   advantage: usize,
-  returns: usize,
+  rolloutReturn: usize,
   carry: usize,
   reward: usize,
   value: usize,
@@ -66,5 +66,5 @@ function step(
   const advantage4 = v128.and(now, counts)
   store4(carry, v128.bitselect(now, later, counts), left)
   store4(advantage, advantage4, left)
-  store4(returns, f32x4.add(advantage4, value4), left)
+  store4(rolloutReturn, f32x4.add(advantage4, value4), left)
 }

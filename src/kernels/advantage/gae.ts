@@ -1,3 +1,15 @@
+/** Columns of a time-major rollout (numSteps × numLanes rows): advantage and return are written, the others read. */
+export interface GaeColumns {
+  readonly advantage: Float32Array
+  readonly return: Float32Array
+  readonly reward: Float32Array
+  readonly value: Float32Array
+  readonly nextValue: Float32Array
+  readonly terminated: Uint8Array
+  readonly truncated: Uint8Array
+  readonly valid: Uint8Array
+}
+
 /**
  * Generalized advantage estimation (Schulman, Moritz, Levine, Jordan, Abbeel 2016, eq. 16), over a time-major rollout:
  *
@@ -9,20 +21,14 @@
  * valid gets 0 and lets the sum pass through. `carry` (numLanes) is workspace.
  */
 export function gae(
-  advantage: Float32Array,
-  returns: Float32Array,
+  rollout: GaeColumns,
   carry: Float32Array,
-  reward: Float32Array,
-  value: Float32Array,
-  nextValue: Float32Array,
-  terminated: Uint8Array,
-  truncated: Uint8Array,
-  valid: Uint8Array,
   gamma: number,
   lambda: number,
   numSteps: number,
   numLanes: number,
 ): void {
+  const { advantage, return: returns, reward, value, nextValue, terminated, truncated, valid } = rollout
   for (let n = 0; n < numLanes; n++) carry[n] = 0
   for (let t = numSteps - 1; t >= 0; t--) {
     for (let n = 0; n < numLanes; n++) {

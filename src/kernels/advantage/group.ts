@@ -23,24 +23,37 @@ export type LoneAdvantage = 'mask' | 'reward'
 /** Deviations of less than this part of the largest reward are rounding. */
 const EQUAL = 1e-8
 
-/** `size`, `mean` and `deviation` are those of the numGroups groups; group[i] < numGroups is the group of trajectory i. */
+/** Columns that `groupAdvantage` writes: a row a trajectory, then a row a group. */
+export interface GroupAdvantageOutputs {
+  readonly advantage: Float64Array
+  readonly standing: Uint8Array
+  /** Known rewards of the group, their mean and deviation. */
+  readonly groupSize: Uint32Array
+  readonly groupMean: Float64Array
+  readonly groupDeviation: Float64Array
+}
+
+/** Choices of the formulas above. */
+export interface GroupAdvantageSettings {
+  readonly baseline: GroupBaseline
+  readonly scale: GroupScale
+  readonly unbiased: boolean
+  readonly epsilon: number
+  readonly lone: LoneAdvantage
+}
+
+/** group[i] < numGroups is the group of trajectory i. */
 export function groupAdvantage(
-  advantage: Float64Array,
-  standing: Uint8Array,
-  size: Uint32Array,
-  mean: Float64Array,
-  deviation: Float64Array,
+  outputs: GroupAdvantageOutputs,
   reward: Float64Array,
   known: Uint8Array,
   group: Int32Array,
-  baseline: GroupBaseline,
-  scale: GroupScale,
-  unbiased: boolean,
-  epsilon: number,
-  lone: LoneAdvantage,
+  settings: GroupAdvantageSettings,
   numTrajectories: number,
   numGroups: number,
 ): void {
+  const { advantage, standing, groupSize: size, groupMean: mean, groupDeviation: deviation } = outputs
+  const { baseline, scale, unbiased, epsilon, lone } = settings
   size.fill(0, 0, numGroups)
   mean.fill(0, 0, numGroups)
   deviation.fill(0, 0, numGroups)

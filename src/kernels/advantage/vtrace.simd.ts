@@ -3,10 +3,10 @@ import { exp4, flags4, load4, loadBytes, madd, store4 } from '../vector.simd'
 
 export function vtrace(
   advantage: usize,
-  returns: usize,
+  rolloutReturn: usize,
   carry: usize,
   logprob: usize,
-  oldLogprob: usize,
+  rolloutLogprob: usize,
   reward: usize,
   value: usize,
   nextValue: usize,
@@ -34,12 +34,12 @@ export function vtrace(
     for (; left >= 4; left -= 4, n += 4) {
       const at = bytes + (n << 2)
       const flag = row + n
-      step(advantage + at, returns + at, carry + (n << 2), logprob + at, oldLogprob + at, reward + at, value + at, nextValue + at, terminated + flag, truncated + flag, valid + flag, discount, mixed, rhoMax4, cMax4, 4)
+      step(advantage + at, rolloutReturn + at, carry + (n << 2), logprob + at, rolloutLogprob + at, reward + at, value + at, nextValue + at, terminated + flag, truncated + flag, valid + flag, discount, mixed, rhoMax4, cMax4, 4)
     }
     if (left > 0) {
       const at = bytes + (n << 2)
       const flag = row + n
-      step(advantage + at, returns + at, carry + (n << 2), logprob + at, oldLogprob + at, reward + at, value + at, nextValue + at, terminated + flag, truncated + flag, valid + flag, discount, mixed, rhoMax4, cMax4, left)
+      step(advantage + at, rolloutReturn + at, carry + (n << 2), logprob + at, rolloutLogprob + at, reward + at, value + at, nextValue + at, terminated + flag, truncated + flag, valid + flag, discount, mixed, rhoMax4, cMax4, left)
     }
   }
 }
@@ -49,10 +49,10 @@ export function vtrace(
 @inline
 function step(
   advantage: usize,
-  returns: usize,
+  rolloutReturn: usize,
   carry: usize,
   logprob: usize,
-  oldLogprob: usize,
+  rolloutLogprob: usize,
   reward: usize,
   value: usize,
   nextValue: usize,
@@ -73,7 +73,7 @@ function step(
   const value4 = load4(value, left)
   const carried = load4(carry, left)
   const later = v128.andnot(carried, over)
-  const ratio = exp4(f32x4.sub(load4(logprob, left), load4(oldLogprob, left)))
+  const ratio = exp4(f32x4.sub(load4(logprob, left), load4(rolloutLogprob, left)))
   const rho = f32x4.min(rhoMax, ratio)
   const c = f32x4.mul(mixed, f32x4.min(cMax, ratio))
   const delta = f32x4.mul(rho, f32x4.sub(madd(discount, bootstrap, reward4), value4))
@@ -81,5 +81,5 @@ function step(
   const now = madd(c, later, delta)
   store4(carry, v128.bitselect(now, carried, counts), left)
   store4(advantage, v128.and(gain, counts), left)
-  store4(returns, f32x4.add(v128.and(now, counts), value4), left)
+  store4(rolloutReturn, f32x4.add(v128.and(now, counts), value4), left)
 }

@@ -1,8 +1,15 @@
+import type { GaeColumns } from './gae.ts'
+
+/** As those of `gae`, with the log-probabilities under the policy that chose the actions, which are read. */
+export interface VtraceColumns extends GaeColumns {
+  readonly logprob: Float32Array
+}
+
 /**
  * V-trace (Espeholt et al. 2018, IMPALA, eq. 1 in the recursive form of remark 1, and section 4.2), over a time-major
- * rollout of the policy with logprob `oldLogprob`, corrected towards the one with logprob `logprob`:
+ * rollout of the policy with logprob `rollout.logprob`, corrected towards the one with logprob `logprob`:
  *
- *     ratio[t] = exp(logprob[t] − oldLogprob[t])
+ *     ratio[t] = exp(logprob[t] − rollout.logprob[t])
  *     ρ[t] = min(rhoMax, ratio[t])
  *     c[t] = λ min(cMax, ratio[t])
  *     δ[t] = ρ[t] (reward[t] + γ · nextValue[t] − value[t])   nextValue is 0 after a terminal state
@@ -16,17 +23,9 @@
  * of GAE(λ). `carry` (numLanes) is workspace.
  */
 export function vtrace(
-  advantage: Float32Array,
-  returns: Float32Array,
+  rollout: VtraceColumns,
   carry: Float32Array,
   logprob: Float32Array,
-  oldLogprob: Float32Array,
-  reward: Float32Array,
-  value: Float32Array,
-  nextValue: Float32Array,
-  terminated: Uint8Array,
-  truncated: Uint8Array,
-  valid: Uint8Array,
   gamma: number,
   lambda: number,
   rhoMax: number,
@@ -34,6 +33,8 @@ export function vtrace(
   numSteps: number,
   numLanes: number,
 ): void {
+  const { advantage, return: returns, logprob: oldLogprob, reward, value, nextValue } = rollout
+  const { terminated, truncated, valid } = rollout
   for (let n = 0; n < numLanes; n++) carry[n] = 0
   for (let t = numSteps - 1; t >= 0; t--) {
     for (let n = 0; n < numLanes; n++) {

@@ -6,13 +6,13 @@ export function ppoLoss(
   dEntropy: usize,
   dValue: usize,
   sums: usize,
-  logprob: usize,
+  evaluatedLogprob: usize,
   entropy: usize,
-  value: usize,
-  oldLogprob: usize,
-  oldValue: usize,
+  evaluatedValue: usize,
+  batchLogprob: usize,
+  batchValue: usize,
   advantage: usize,
-  returns: usize,
+  batchReturn: usize,
   advantageMean: f64,
   advantageScale: f64,
   clipCoef: f64,
@@ -40,15 +40,15 @@ export function ppoLoss(
   let klSum = f64x2.splat(0)
   let clipped = i32x4.splat(0)
   const first = <usize>from << 2
-  oldLogprob += first
-  oldValue += first
+  batchLogprob += first
+  batchValue += first
   advantage += first
-  returns += first
+  batchReturn += first
   let at: usize = 0
   for (let left = numRows; left > 0; left -= 4) {
     // Beyond the last row all inputs are 0; the sums leave those lanes out.
     const row = firstLanes(left)
-    const logRatio = f32x4.sub(load4(logprob + at, left), load4(oldLogprob + at, left))
+    const logRatio = f32x4.sub(load4(evaluatedLogprob + at, left), load4(batchLogprob + at, left))
     const ratio = exp4(logRatio)
     const drawback = f32x4.neg(f32x4.mul(f32x4.sub(load4(advantage + at, left), mean), scale))
     const surrogate = f32x4.mul(drawback, ratio)
@@ -57,9 +57,9 @@ export function ppoLoss(
     store4(dLogprob + at, v128.and(f32x4.mul(weight4, surrogate), unbound), left)
     store4(dEntropy + at, byEntropy, left)
 
-    const return4 = load4(returns + at, left)
-    const old = load4(oldValue + at, left)
-    const value4 = load4(value + at, left)
+    const return4 = load4(batchReturn + at, left)
+    const old = load4(batchValue + at, left)
+    const value4 = load4(evaluatedValue + at, left)
     const error = f32x4.sub(value4, return4)
     const change = f32x4.sub(value4, old)
     const clippedError = f32x4.sub(f32x4.add(old, clamp4(change, f32x4.neg(clipV), clipV)), return4)

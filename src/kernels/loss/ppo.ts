@@ -13,29 +13,53 @@
  */
 export const PpoSum = { policyLoss: 0, valueLoss: 1, entropy: 2, approxKl: 3, clipped: 4, length: 5 } as const
 
+/** What the policy says of the block's rows now; its gradients have the same rows. */
+export interface PpoEvaluated {
+  readonly logprob: Float32Array
+  readonly entropy: Float32Array
+  readonly value: Float32Array
+}
+
+/** Gradients of the loss, which are written. */
+export interface PpoDerivatives {
+  readonly dLogprob: Float32Array
+  readonly dEntropy: Float32Array
+  readonly dValue: Float32Array
+}
+
+/** Columns of the minibatch: what was recorded (logprob and value: the old ones), and what is learned. */
+export interface PpoBatch {
+  readonly logprob: Float32Array
+  readonly value: Float32Array
+  readonly advantage: Float32Array
+  readonly return: Float32Array
+}
+
+/** Numbers of the formulas above: mean and scale, ε, c, the coefficients, and the weight of a row. */
+export interface PpoLossSettings {
+  readonly advantageMean: number
+  readonly advantageScale: number
+  readonly clipCoef: number
+  readonly clipValue: number
+  readonly entropyCoef: number
+  readonly valueCoef: number
+  readonly weight: number
+}
+
 export function ppoLoss(
-  dLogprob: Float32Array,
-  dEntropy: Float32Array,
-  dValue: Float32Array,
+  derivatives: PpoDerivatives,
   sums: Float64Array,
-  logprob: Float32Array,
-  entropy: Float32Array,
-  value: Float32Array,
-  oldLogprob: Float32Array,
-  oldValue: Float32Array,
-  advantage: Float32Array,
-  returns: Float32Array,
-  advantageMean: number,
-  advantageScale: number,
-  clipCoef: number,
-  clipValue: number,
-  entropyCoef: number,
-  valueCoef: number,
-  weight: number,
+  evaluated: PpoEvaluated,
+  batch: PpoBatch,
+  settings: PpoLossSettings,
   numRows: number,
   from: number,
   sumsFrom: number,
 ): void {
+  const { dLogprob, dEntropy, dValue } = derivatives
+  const { logprob, entropy, value } = evaluated
+  const { logprob: oldLogprob, value: oldValue, advantage, return: returns } = batch
+  const { advantageMean, advantageScale, clipCoef, clipValue, entropyCoef, valueCoef, weight } = settings
   let policyLossSum = 0
   let valueLossSum = 0
   let entropySum = 0

@@ -29,6 +29,18 @@ export function crossEntropyLoss(
   }
 }
 
+/** A row a token: what the critic is to say, and which tokens count. */
+export interface ValueTargets {
+  readonly returns: Float32Array
+  readonly counted: Uint8Array
+}
+
+/** Numbers of the formula below; clipValue null: a value may move as far as it likes. */
+export interface ValueLossSettings {
+  readonly clipValue: number | null
+  readonly valueCoef: number
+}
+
 /**
  * The critic's loss with clipped values as in `ppo.ts`, R the return:
  *
@@ -39,16 +51,17 @@ export function valueLoss(
   sums: Float64Array,
   value: Float32Array,
   oldValue: Float32Array,
-  returns: Float32Array,
-  counted: Uint8Array,
+  prepared: ValueTargets,
   offsets: Int32Array,
   wholeTokens: Int32Array | null,
-  clipValue: number,
-  valueCoef: number,
+  settings: ValueLossSettings,
   perSequence: boolean,
   denominator: number,
   numSequences: number,
 ): void {
+  const { returns, counted } = prepared
+  const { valueCoef } = settings
+  const clipValue = settings.clipValue ?? Number.POSITIVE_INFINITY
   for (let i = 0; i < numSequences; i++) {
     const count = countTokens(counted, offsets[i]!, offsets[i + 1]!)
     const scale = valueCoef / (denominator * (perSequence ? (wholeTokens?.[i] ?? count) : 1))

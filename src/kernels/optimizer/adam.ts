@@ -1,3 +1,11 @@
+/** β₁, β₂, ε and the decay of the formulas below. */
+export interface AdamSettings {
+  readonly beta1: number
+  readonly beta2: number
+  readonly epsilon: number
+  readonly weightDecay: number
+}
+
 /**
  * One step of Adam (Kingma and Ba 2015, algorithm 1) with decoupled weight decay (Loshchilov and Hutter 2019, AdamW):
  *
@@ -14,14 +22,12 @@ export function adamStep(
   gradient: Float32Array,
   gradientScale: number,
   learningRate: number,
-  beta1: number,
-  beta2: number,
-  epsilon: number,
-  weightDecay: number,
+  settings: AdamSettings,
   correction1: number,
   correction2: number,
   length: number,
 ): void {
+  const { beta1, beta2, epsilon, weightDecay } = settings
   for (let i = 0; i < length; i++) {
     const g = gradient[i]! * gradientScale
     moment[i] = beta1 * moment[i]! + (1 - beta1) * g

@@ -1,4 +1,4 @@
-import { hiddenGradient, hiddenProduct, stateBefore } from './steps.ts'
+import { hiddenGradient, hiddenProduct, type StepStarts, stateBefore } from './steps.ts'
 
 /** Elements of workspace that `gruForward` and `gruBackward` need. */
 export function gruScratch(numLanes: number, length: number, units: number): number {
@@ -12,10 +12,8 @@ export function gruScratch(numLanes: number, length: number, units: number): num
  *     r = σ(x_r + h U_r + c_r)        z = σ(x_z + h U_z + c_z)
  *     m = h U_n + c_n        n = tanh(x_n + r m)        h' = (1 − z) n + z h
  *
- * `after` (units a row) is h'. h is the h' of the step before where the row's `continues` is not 0 (`carried`, units a
- * lane, before the first step), else the row of `recorded`. x (3 · units a row, in the order r, z, n) is what the input gives
+ * `after` (units a row) is h', and h what `starts` says. x (3 · units a row, in the order r, z, n) is what the input gives
  * the gates, U (units × 3 · units) and c stand side by side in the same order. `gates` (4 · units a row) keeps r, z, n, m.
- * `continues` or `carried` may be of no elements: then no row continues, or none at its lane's first step.
  */
 export function gruForward(
   after: Float32Array,
@@ -23,9 +21,7 @@ export function gruForward(
   x: Float32Array,
   weight: Float32Array,
   bias: Float32Array,
-  recorded: Float32Array,
-  continues: Float32Array,
-  carried: Float32Array,
+  starts: StepStarts,
   _scratch: Float32Array,
   numLanes: number,
   length: number,
@@ -33,7 +29,7 @@ export function gruForward(
 ): void {
   const product = new Float32Array(3 * units)
   for (let row = 0; row < numLanes * length; row++) {
-    const h = stateBefore(after, recorded, continues, carried, row, length, units)
+    const h = stateBefore(after, starts, row, length, units)
     hiddenProduct(product, h, weight, bias, 3 * units, units)
     for (let j = 0, i = 3 * units * row, g = 4 * units * row; j < units; j++, i++, g++) {
       const r = sigmoid(x[i]! + product[j]!)
@@ -61,21 +57,20 @@ export function gruBackward(
   after: Float32Array,
   gates: Float32Array,
   weight: Float32Array,
-  recorded: Float32Array,
-  continues: Float32Array,
-  carried: Float32Array,
+  starts: StepStarts,
   _scratch: Float32Array,
   numLanes: number,
   length: number,
   units: number,
 ): void {
+  const { continues } = starts
   dWeight.fill(0)
   dBias.fill(0)
   const dProduct = new Float32Array(3 * units)
   const dState = new Float32Array(units) // By the h' of the row at hand, from the step after it.
   for (let row = numLanes * length - 1; row >= 0; row--) {
     if (row % length === length - 1) dState.fill(0)
-    const h = stateBefore(after, recorded, continues, carried, row, length, units)
+    const h = stateBefore(after, starts, row, length, units)
     for (let j = 0, i = 3 * units * row, g = 4 * units * row; j < units; j++, i++, g++) {
       const [r, z, n, m] = [gates[g]!, gates[g + units]!, gates[g + 2 * units]!, gates[g + 3 * units]!]
       const d = dAfter[row * units + j]! + dState[j]!

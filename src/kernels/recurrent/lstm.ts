@@ -1,4 +1,4 @@
-import { hiddenGradient, hiddenProduct, stateBefore } from './steps.ts'
+import { hiddenGradient, hiddenProduct, type StepStarts, stateBefore } from './steps.ts'
 
 /** Elements of workspace that `lstmForward` and `lstmBackward` need. */
 export function lstmScratch(numLanes: number, length: number, units: number): number {
@@ -21,9 +21,7 @@ export function lstmForward(
   x: Float32Array,
   weight: Float32Array,
   bias: Float32Array,
-  recorded: Float32Array,
-  continues: Float32Array,
-  carried: Float32Array,
+  starts: StepStarts,
   _scratch: Float32Array,
   numLanes: number,
   length: number,
@@ -31,7 +29,7 @@ export function lstmForward(
 ): void {
   const product = new Float32Array(4 * units)
   for (let row = 0; row < numLanes * length; row++) {
-    const before = stateBefore(after, recorded, continues, carried, row, length, 2 * units)
+    const before = stateBefore(after, starts, row, length, 2 * units)
     hiddenProduct(product, before, weight, bias, 4 * units, units)
     for (let j = 0, at = 4 * units * row, to = 5 * units * row; j < units; j++, at++, to++) {
       const i = sigmoid(x[at]! + product[j]!)
@@ -60,20 +58,19 @@ export function lstmBackward(
   after: Float32Array,
   gates: Float32Array,
   weight: Float32Array,
-  recorded: Float32Array,
-  continues: Float32Array,
-  carried: Float32Array,
+  starts: StepStarts,
   _scratch: Float32Array,
   numLanes: number,
   length: number,
   units: number,
 ): void {
+  const { continues } = starts
   dWeight.fill(0)
   dBias.fill(0)
   const dState = new Float32Array(2 * units) // By the h' and s' of the row at hand, from the step after it.
   for (let row = numLanes * length - 1; row >= 0; row--) {
     if (row % length === length - 1) dState.fill(0)
-    const before = stateBefore(after, recorded, continues, carried, row, length, 2 * units)
+    const before = stateBefore(after, starts, row, length, 2 * units)
     for (let j = 0, at = 4 * units * row, from = 5 * units * row; j < units; j++, at++, from++) {
       const [i, f, g] = [gates[from]!, gates[from + units]!, gates[from + 2 * units]!]
       const [o, tanh] = [gates[from + 3 * units]!, gates[from + 4 * units]!]

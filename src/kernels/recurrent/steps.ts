@@ -1,11 +1,20 @@
 /** What the plain bodies of the recurrent cells share. */
 
+/**
+ * What the steps begin with: the state of the step before where the row's `continues` is not 0 (`carried`, a state a lane,
+ * before the first step), else the row of `recorded`. `continues` or `carried` may be of no elements: then no row continues,
+ * or none at its lane's first step.
+ */
+export interface StepStarts {
+  readonly recorded: Float32Array
+  readonly continues: Float32Array
+  readonly carried: Float32Array
+}
+
 /** The state that row n · length + t begins with: `width` elements. */
 export function stateBefore(
   after: Float32Array,
-  recorded: Float32Array,
-  continues: Float32Array,
-  carried: Float32Array,
+  { recorded, continues, carried }: StepStarts,
   row: number,
   length: number,
   width: number,

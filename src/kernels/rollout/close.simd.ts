@@ -61,11 +61,11 @@ export function closeRow(
   rowEpisodeReturn: usize,
   rowVersion: usize,
   rowNextValue: usize,
-  step: usize,
-  episodeReturn: usize,
+  lanesStep: usize,
+  lanesEpisodeReturn: usize,
   phase: usize,
-  lane: usize,
-  episode: usize,
+  lanesLane: usize,
+  lanesEpisode: usize,
   reward: usize,
   terminated: usize,
   truncated: usize,
@@ -83,16 +83,16 @@ export function closeRow(
   if (n + 4 <= end) do {
     const at = n << 2
     const acted = flags4(v128.load32_zero(valid + n))
-    const step4 = v128.load(step + at)
-    v128.store(rowLane + at, v128.load(lane + at))
-    v128.store(rowEpisode + at, v128.load(episode + at))
+    const step4 = v128.load(lanesStep + at)
+    v128.store(rowLane + at, v128.load(lanesLane + at))
+    v128.store(rowEpisode + at, v128.load(lanesEpisode + at))
     v128.store(rowVersion + at, version4)
     v128.store(rowNextValue + at, zero)
-    v128.store(rowStep + at, v128.or(step4, v128.not(acted))) // −1 where the lane did not act.
-    v128.store(step + at, i32x4.sub(step4, acted)) // The mask is −1 where it did.
+    v128.store(rowStep + at, v128.or(step4, v128.not(acted))) // −1 where the lanesLane did not act.
+    v128.store(lanesStep + at, i32x4.sub(step4, acted)) // The mask is −1 where it did.
 
     // To add 0 leaves a sum as it is: one that began at 0 is never −0.
-    const sums = episodeReturn + (n << 3)
+    const sums = lanesEpisodeReturn + (n << 3)
     const earned = v128.and(v128.load(reward + at), acted)
     const sum0 = f64x2.add(v128.load(sums), lowPair(earned))
     const sum1 = f64x2.add(v128.load(sums, 16), highPair(earned))
@@ -104,8 +104,8 @@ export function closeRow(
   } while (n + 4 <= end)
   for (; n < end; n++) {
     const at = n << 2
-    store<i32>(rowLane + at, load<i32>(lane + at))
-    store<i32>(rowEpisode + at, load<i32>(episode + at))
+    store<i32>(rowLane + at, load<i32>(lanesLane + at))
+    store<i32>(rowEpisode + at, load<i32>(lanesEpisode + at))
     store<i32>(rowVersion + at, version)
     store<f32>(rowNextValue + at, 0)
     if (load<u8>(valid + n) == 0) {
@@ -113,11 +113,11 @@ export function closeRow(
       store<f32>(rowEpisodeReturn + at, 0)
       continue
     }
-    const taken = load<i32>(step + at)
+    const taken = load<i32>(lanesStep + at)
     store<i32>(rowStep + at, taken)
-    store<i32>(step + at, taken + 1)
-    const sum = load<f64>(episodeReturn + (n << 3)) + <f64>load<f32>(reward + at)
-    store<f64>(episodeReturn + (n << 3), sum)
+    store<i32>(lanesStep + at, taken + 1)
+    const sum = load<f64>(lanesEpisodeReturn + (n << 3)) + <f64>load<f32>(reward + at)
+    store<f64>(lanesEpisodeReturn + (n << 3), sum)
     store<f32>(rowEpisodeReturn + at, <f32>sum)
   }
   endPhases(phase, terminated, truncated, valid, endedPhase, from, to)

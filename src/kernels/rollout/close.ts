@@ -34,45 +34,57 @@ export function limitSteps(truncated: Uint8Array, step: Int32Array, stepsMax: nu
   for (let n = from; n < to; n++) if (step[n]! + 1 >= stepsMax) truncated[n] = 1
 }
 
+/** A row block of the rollout: reward and flags are read, the others written. */
+export interface ClosedRow {
+  readonly lane: Uint32Array
+  readonly episode: Uint32Array
+  readonly step: Int32Array
+  readonly episodeReturn: Float32Array
+  readonly version: Uint32Array
+  readonly nextValue: Float32Array
+  readonly reward: Float32Array
+  readonly terminated: Uint8Array
+  readonly truncated: Uint8Array
+  readonly valid: Uint8Array
+}
+
+/** Where each lane stands: lane and episode are read, the others moved on. */
+export interface LaneEpisodes {
+  readonly lane: Uint32Array
+  readonly episode: Uint32Array
+  readonly step: Int32Array
+  readonly episodeReturn: Float64Array
+  readonly phase: Uint8Array
+}
+
 /**
  * Writes lane, episode, step, return so far and version of each row, and moves the lane's episode on: its step, its
  * return, and phase `endedPhase` where the row ended it. nextValue is 0 until infer completes it. A dead row has step −1.
  */
 export function closeRow(
-  rowLane: Uint32Array,
-  rowEpisode: Uint32Array,
-  rowStep: Int32Array,
-  rowEpisodeReturn: Float32Array,
-  rowVersion: Uint32Array,
-  rowNextValue: Float32Array,
-  step: Int32Array,
-  episodeReturn: Float64Array,
-  phase: Uint8Array,
-  lane: Uint32Array,
-  episode: Uint32Array,
-  reward: Float32Array,
-  terminated: Uint8Array,
-  truncated: Uint8Array,
-  valid: Uint8Array,
+  row: ClosedRow,
+  lanes: LaneEpisodes,
   version: number,
   endedPhase: number,
   from: number,
   to: number,
 ): void {
+  const { reward, terminated, truncated, valid } = row
+  const { step, episodeReturn, phase } = lanes
   for (let n = from; n < to; n++) {
-    rowLane[n] = lane[n]!
-    rowEpisode[n] = episode[n]!
-    rowVersion[n] = version
-    rowNextValue[n] = 0
+    row.lane[n] = lanes.lane[n]!
+    row.episode[n] = lanes.episode[n]!
+    row.version[n] = version
+    row.nextValue[n] = 0
     if (valid[n] === 0) {
-      rowStep[n] = -1
-      rowEpisodeReturn[n] = 0
+      row.step[n] = -1
+      row.episodeReturn[n] = 0
       continue
     }
-    rowStep[n] = step[n]!
+    row.step[n] = step[n]!
     step[n] = step[n]! + 1
     episodeReturn[n] = episodeReturn[n]! + reward[n]!
-    rowEpisodeReturn[n] = episodeReturn[n]!
+    row.episodeReturn[n] = episodeReturn[n]!
     if (terminated[n] !== 0 || truncated[n] !== 0) phase[n] = endedPhase
   }
 }

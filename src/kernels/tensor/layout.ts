@@ -60,28 +60,30 @@ export function addToSegments(
   }
 }
 
+/** Images of height × width × channels, what comes of them, and how a filter moves over them. In elements. */
+export interface Convolution {
+  readonly height: number
+  readonly width: number
+  readonly channels: number
+  readonly outHeight: number
+  readonly outWidth: number
+  readonly filterHeight: number
+  readonly filterWidth: number
+  readonly strideHeight: number
+  readonly strideWidth: number
+  readonly dilationHeight: number
+  readonly dilationWidth: number
+  readonly padTop: number
+  readonly padLeft: number
+}
+
 /**
  * The patch of each output pixel of x (count × height × width × channels) as one of count · outHeight · outWidth rows of
  * filterHeight · filterWidth · channels; 0 where a patch reaches beyond its image.
  */
-export function unfoldPatches(
-  patches: Float32Array,
-  x: Float32Array,
-  count: number,
-  height: number,
-  width: number,
-  channels: number,
-  outHeight: number,
-  outWidth: number,
-  filterHeight: number,
-  filterWidth: number,
-  strideHeight: number,
-  strideWidth: number,
-  dilationHeight: number,
-  dilationWidth: number,
-  padTop: number,
-  padLeft: number,
-): void {
+export function unfoldPatches(patches: Float32Array, x: Float32Array, geometry: Convolution, count: number): void {
+  const { height, width, channels, outHeight, outWidth, filterHeight, filterWidth, padTop, padLeft } = geometry
+  const { strideHeight, strideWidth, dilationHeight, dilationWidth } = geometry
   let at = 0
   for (let image = 0; image < count * height * width; image += height * width) {
     for (let y = 0; y < outHeight; y++) {
@@ -101,24 +103,9 @@ export function unfoldPatches(
 }
 
 /** The way back: adds each element of `patches` to the pixel of x from which `unfoldPatches` would take it. */
-export function foldPatches(
-  x: Float32Array,
-  patches: Float32Array,
-  count: number,
-  height: number,
-  width: number,
-  channels: number,
-  outHeight: number,
-  outWidth: number,
-  filterHeight: number,
-  filterWidth: number,
-  strideHeight: number,
-  strideWidth: number,
-  dilationHeight: number,
-  dilationWidth: number,
-  padTop: number,
-  padLeft: number,
-): void {
+export function foldPatches(x: Float32Array, patches: Float32Array, geometry: Convolution, count: number): void {
+  const { height, width, channels, outHeight, outWidth, filterHeight, filterWidth, padTop, padLeft } = geometry
+  const { strideHeight, strideWidth, dilationHeight, dilationWidth } = geometry
   let at = 0
   for (let image = 0; image < count * height * width; image += height * width) {
     for (let y = 0; y < outHeight; y++) {
@@ -149,23 +136,13 @@ export function addDepthwise(
   y: Float32Array,
   x: Float32Array,
   weight: Float32Array,
+  geometry: Convolution,
   into: number,
   multiplier: number,
   count: number,
-  height: number,
-  width: number,
-  channels: number,
-  outHeight: number,
-  outWidth: number,
-  filterHeight: number,
-  filterWidth: number,
-  strideHeight: number,
-  strideWidth: number,
-  dilationHeight: number,
-  dilationWidth: number,
-  padTop: number,
-  padLeft: number,
 ): void {
+  const { height, width, channels, outHeight, outWidth, filterHeight, filterWidth, padTop, padLeft } = geometry
+  const { strideHeight, strideWidth, dilationHeight, dilationWidth } = geometry
   const outChannels = channels * multiplier
   for (let image = 0, out = 0; image < count * height * width; image += height * width) {
     for (let row = 0; row < outHeight; row++) {

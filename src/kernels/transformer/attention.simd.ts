@@ -52,10 +52,10 @@ export function attentionBackward(
   dk: usize,
   dv: usize,
   dOut: usize,
-  out: usize,
-  q: usize,
-  k: usize,
-  v: usize,
+  attended: usize,
+  query: usize,
+  key: usize,
+  value: usize,
   logSum: usize,
   scores: usize,
   first: usize,
@@ -75,11 +75,11 @@ export function attentionBackward(
     const dScores = scores + (<usize>((count + 3) & ~3) << 2)
     for (let head = 0; head < numHeads; head++) {
       const keys = row + <usize>((head * numKeyHeads) / numHeads) * headBytes
-      dots(scores, q, k + keys, keyRow, count, headWidth, scale)
-      dots(dScores, dOut, v + keys, keyRow, count, headWidth, 1)
+      dots(scores, query, key + keys, keyRow, count, headWidth, scale)
+      dots(dScores, dOut, value + keys, keyRow, count, headWidth, 1)
       let products = f32x4.splat(0)
       for (let left = headWidth, at: usize = 0; left > 0; left -= 4, at += 16) {
-        products = madd(load4(dOut + at, left), load4(out + at, left), products)
+        products = madd(load4(dOut + at, left), load4(attended + at, left), products)
       }
       const shared = f32x4.splat(sum4(products))
       const whole = v128.load32_splat(logSum)
@@ -89,13 +89,13 @@ export function attentionBackward(
         const gradient = f32x4.mul(p, f32x4.sub(v128.load(dScores + at), shared))
         v128.store(dScores + at, f32x4.mul(gradient, scales))
       }
-      weightedSum(dq, dScores, k + keys, keyRow, count, headWidth, f32x4.splat(1))
-      addOuter(dk + keys, keyRow, dScores, q, count, headWidth)
+      weightedSum(dq, dScores, key + keys, keyRow, count, headWidth, f32x4.splat(1))
+      addOuter(dk + keys, keyRow, dScores, query, count, headWidth)
       addOuter(dv + keys, keyRow, scores, dOut, count, headWidth)
       dq += headBytes
       dOut += headBytes
-      out += headBytes
-      q += headBytes
+      attended += headBytes
+      query += headBytes
       logSum += 4
     }
   }

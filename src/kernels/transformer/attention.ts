@@ -10,6 +10,22 @@
  * the row, its keys and their number: so a prompt in one pass, and token by token over a cache, give the same bits.
  */
 
+/** The heads of q, those of k and v, and the elements of each. */
+export interface AttentionShape {
+  readonly numHeads: number
+  readonly numKeyHeads: number
+  readonly headWidth: number
+}
+
+/** What `attentionForward` was given as q, k and v, and left as `out` and logSum. */
+export interface AttentionRows {
+  readonly query: Float32Array
+  readonly key: Float32Array
+  readonly value: Float32Array
+  readonly attended: Float32Array
+  readonly logSum: Float32Array
+}
+
 /**
  * Writes `out`, and log Σ exp score into logSum (numRows × numHeads). `scores` (two times the most keys of a row, each
  * rounded up to a multiple of four) is workspace.
@@ -23,11 +39,10 @@ export function attentionForward(
   scores: Float32Array,
   first: Int32Array,
   position: Int32Array,
+  shape: AttentionShape,
   numRows: number,
-  numHeads: number,
-  numKeyHeads: number,
-  headWidth: number,
 ): void {
+  const { numHeads, numKeyHeads, headWidth } = shape
   const keyRow = numKeyHeads * headWidth
   const scale = 1 / Math.sqrt(headWidth)
   for (let row = 0; row < numRows; row++) {
@@ -66,19 +81,15 @@ export function attentionBackward(
   dk: Float32Array,
   dv: Float32Array,
   dOut: Float32Array,
-  out: Float32Array,
-  q: Float32Array,
-  k: Float32Array,
-  v: Float32Array,
-  logSum: Float32Array,
+  forward: AttentionRows,
   _scores: Float32Array,
   first: Int32Array,
   position: Int32Array,
+  shape: AttentionShape,
   numRows: number,
-  numHeads: number,
-  numKeyHeads: number,
-  headWidth: number,
 ): void {
+  const { query: q, key: k, value: v, attended: out, logSum } = forward
+  const { numHeads, numKeyHeads, headWidth } = shape
   const keyRow = numKeyHeads * headWidth
   const scale = 1 / Math.sqrt(headWidth)
   for (let row = 0; row < numRows; row++) {

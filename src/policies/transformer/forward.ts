@@ -133,10 +133,8 @@ export class Forward {
       scores,
       firstKey,
       position,
+      this.model.shape,
       count,
-      numHeads,
-      numKeyHeads,
-      headWidth,
     )
     layer.middle.set(layer.x.subarray(0, count * width))
     this.project(layer.middle, layer.attended, weights.output, count, true)

@@ -274,7 +274,8 @@ export class PackedTransformer {
   /** `dx`, the gradient by the layer's output, becomes that by its input. */
   #backwardLayer(index: number, gradient: TransformerWeights, count: number): void {
     const { kernels, columns, model } = this.#forward
-    const { width, numHeads, numKeyHeads, headWidth, feedForwardWidth, normEpsilon, queryKeyNorm, turned } = model.shape
+    const { shape } = model
+    const { width, numHeads, numKeyHeads, headWidth, feedForwardWidth, normEpsilon, queryKeyNorm, turned } = shape
     const { normed, activated, cosine, sine, position, scores, firstKey } = columns
     const { dx, dNormed, dQuery, dKey, dAttentionValue: dValue, dAttended } = this.#columns
     const layer = this.#forward.layers[index]!
@@ -305,24 +306,7 @@ export class PackedTransformer {
     this.#backwardProjection(dAttended, into.output, dx, layer.attended, weights.output, count, false)
     dKey.fill(0, 0, count * keyWidth)
     dValue.fill(0, 0, count * keyWidth)
-    kernels.attentionBackward(
-      dQuery,
-      dKey,
-      dValue,
-      dAttended,
-      layer.attended,
-      layer.query,
-      layer.key,
-      layer.value,
-      layer.logSum,
-      scores,
-      firstKey,
-      position,
-      count,
-      numHeads,
-      numKeyHeads,
-      headWidth,
-    )
+    kernels.attentionBackward(dQuery, dKey, dValue, dAttended, layer, scores, firstKey, position, shape, count)
     if (turned[index]) {
       kernels.rope(dQuery, cosine, sine, position, count, numHeads, headWidth, true)
       kernels.rope(dKey, cosine, sine, position, count, numKeyHeads, headWidth, true)

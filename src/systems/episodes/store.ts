@@ -15,27 +15,7 @@ import { listFinal, listToValue } from './bootstrap.ts'
 export function storeEpisodes(kernels: Kernels, cohort: EpisodeCohort): void {
   if (cohort.rests) return
   const { transition, episode, from, to, version, t, numSteps } = cohort
-  kernels.closeRow(
-    transition.lane,
-    transition.episode,
-    transition.step,
-    transition.episodeReturn,
-    transition.version,
-    transition.nextValue,
-    episode.step,
-    episode.episodeReturn,
-    episode.phase,
-    episode.lane,
-    episode.episode,
-    transition.reward,
-    transition.terminated,
-    transition.truncated,
-    transition.valid,
-    version,
-    Phase.ended,
-    from,
-    to,
-  )
+  kernels.closeRow(transition, episode, version, Phase.ended, from, to)
   if (cohort.sliding) cohort.t++
   cohort.ticksLeft--
   cohort.rests = cohort.ticksLeft === 0
