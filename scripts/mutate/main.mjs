@@ -10,7 +10,7 @@ import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { parseArgs } from 'node:util'
 import { rooms } from './rooms.mjs'
-import { drawSample, nameMutants, placeOf, textAt } from './sample.mjs'
+import { drawSample, NOT_RUN, nameMutants, placeOf, textAt } from './sample.mjs'
 
 const EXCLUDED_MUTATIONS = ['StringLiteral']
 
@@ -115,7 +115,8 @@ async function tryMutants(mutants) {
     const byPlace = new Map(found.map((result) => [placeOf(fromOne(result)), result]))
     return mutants.map((mutant) => {
       const { status, statusReason } = byPlace.get(placeOf(mutant))
-      return { ...mutant, status, statusReason }
+      const isNoticed = status === 'RuntimeError' && statusReason?.includes(NOT_RUN)
+      return { ...mutant, status: isNoticed ? 'Killed' : status, statusReason }
     })
   } finally {
     rmSync(folder, { recursive: true })

@@ -2,6 +2,9 @@
 import { createHash } from 'node:crypto'
 import { readFileSync } from 'node:fs'
 
+/** Why a mutant cannot be judged by its tests: they were not run, which a suite does not pass either. */
+export const NOT_RUN = 'Tests were not run'
+
 /**
  * The names of the mutants, in their order: file, kind, what stood there, what stands there now, and which of several
  * that are alike. A name has no line number, so that an edit elsewhere in the file leaves the sample as it was.

@@ -1,6 +1,26 @@
 // Vitest for mutation runs: the tests of one room, as scripts/mutate/main.mjs names them.
 import { defineConfig } from 'vitest/config'
 import suite from '../../vitest.config.ts'
+import { NOT_RUN } from './sample.mjs'
+
+/** StrykerJS looks at tests alone: it has to be told of files that could not be loaded, and of hooks that failed. */
+class UnloadedFiles {
+  onInit(vitest) {
+    this.state = vitest.state
+  }
+
+  onTestRunEnd(modules) {
+    for (const { moduleId, task } of modules) {
+      if (task.result?.state === 'fail' && !hasFailedTest(task)) {
+        this.state.errorsSet.add(new Error(`${NOT_RUN} of ${moduleId}`))
+      }
+    }
+  }
+}
+
+function hasFailedTest({ type, result, tasks = [] }) {
+  return (type === 'test' && result?.state === 'fail') || tasks.some(hasFailedTest)
+}
 
 export default defineConfig({
   plugins: suite.plugins,
@@ -11,5 +31,6 @@ export default defineConfig({
     // Properties over whole kernels: a few cases each, since they run once for each fault.
     env: { LAW_RUNS: '6' },
     hookTimeout: 300_000,
+    reporters: [new UnloadedFiles()],
   },
 })

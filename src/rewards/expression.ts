@@ -204,9 +204,9 @@ function exponential([a, b]: Complex): Complex {
   return b === 0 ? [size, 0] : [size * Math.cos(b), size * Math.sin(b)]
 }
 
-/** The principal logarithm. */
+/** The principal logarithm; of a negative number with the angle π, also where its imaginary part came out as −0. */
 function logarithm([a, b]: Complex): Complex {
-  return [Math.log(Math.hypot(a, b)), b === 0 && a >= 0 ? 0 : Math.atan2(b, a)]
+  return [Math.log(Math.hypot(a, b)), b === 0 ? (a >= 0 ? 0 : Math.PI) : Math.atan2(b, a)]
 }
 
 /** a^b: of real numbers real where it can be, else exp(b log a). */

@@ -57,7 +57,6 @@ export function rational(numerator: bigint, denominator = 1n): Rational | null {
   let a = numerator < 0n ? -numerator : numerator
   let b = denominator < 0n ? -denominator : denominator
   while (b !== 0n) [a, b] = [b, a % b]
-  if (a === 0n) return { numerator: 0n, denominator: 1n }
   const sign = denominator < 0n ? -1n : 1n
   return { numerator: (sign * numerator) / a, denominator: (sign * denominator) / a }
 }

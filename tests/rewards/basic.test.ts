@@ -10,7 +10,7 @@ import {
   lengthReward,
 } from '../../src/rewards/basic.ts'
 import type { Reward } from '../../src/rewards/reward.ts'
-import { containsPhrase, wordsOf } from '../../src/rewards/words.ts'
+import { containsPhrase, normalizedText, wordsOf } from '../../src/rewards/words.ts'
 
 const value = (made: Reward, completion: string, answer?: string): unknown =>
   made('', completion, { prompt: '', ...(answer !== undefined && { answer }) })
@@ -71,6 +71,12 @@ describe('accuracy and F1', () => {
     expect(value(accuracyReward({ similarityThreshold: 0.6 }), 'in Paris', 'Paris')).toBe(1)
   })
 
+  test('compare texts in lower case, with one space between words and no punctuation at their ends', () => {
+    expect(normalizedText(' "Well,  DONE!"\n it is. ')).toBe('well, done!" it is')
+    expect(normalizedText('Straße')).toBe('straße')
+    expect(normalizedText('?!')).toBe('')
+  })
+
   test('have no value where there is no answer to compare with: not 0', () => {
     expect(value(accuracyReward(), 'x')).toMatchObject({ value: null, failure: 'noReference' })
     expect(value(f1ScoreReward(), 'x')).toMatchObject({ value: null, failure: 'noReference' })
@@ -80,6 +86,8 @@ describe('accuracy and F1', () => {
     // P = 2/5, R = 2/2
     expect(computeF1Score('the cat cat sat down there', 'cat sat')).toBeCloseTo((2 * 0.4 * 1) / 1.4, 12)
     expect(computeF1Score('a dog', 'the cat')).toBe(0)
+    expect(computeF1Score('a dog and an owl', 'the dog and owl')).toBe(1)
+    expect(value(f1ScoreReward(), 'one dog', 'a dog')).toBeCloseTo(2 / 3, 12)
     expect(computeF1Score('a', 'A')).toBe(1)
     expect(computeF1Score('', 'A')).toBe(0)
     expect(computeF1Score('', '')).toBe(1)

@@ -31,6 +31,11 @@ describe('task suites', () => {
     expect(listTaskSuites()).toEqual(expect.arrayContaining(['basic', 'challenging', 'pets']))
     expect(getTaskSuite('basic').length).toBeGreaterThanOrEqual(5)
     expect(getTaskSuite('challenging').length).toBeGreaterThanOrEqual(5)
+    for (const { targetKeywords, targetLengthRange, answer } of ['basic', 'challenging'].flatMap(getTaskSuite)) {
+      const [least, most] = targetLengthRange ?? [1, 2]
+      expect(0 < least && least < most).toBe(true)
+      expect(answer === undefined).toBe(targetKeywords !== undefined && targetLengthRange !== undefined)
+    }
     expect(() => getTaskSuite('chalenging')).toThrow('did you mean "challenging"?')
     expect(() => registerTaskSuite('basic', () => [])).toThrow(InputError)
   })
@@ -126,6 +131,6 @@ describe('learning progress', () => {
     expect(() => validateLearningProgress(evaluation, swapped)).toThrow(/the same tasks/)
     expect(validateLearningProgress(evaluation, other, { paired: false }).test).toBe('welch')
     expect(() => validateLearningProgress([0, 1], [1, Number.NaN])).toThrow(InputError)
-    expect(() => validateLearningProgress([0, 1], [1, 1], { alpha: 5 })).toThrow(InputError)
+    for (const alpha of [5, 1, 0]) expect(() => validateLearningProgress([0, 1], [1, 1], { alpha })).toThrow(InputError)
   })
 })

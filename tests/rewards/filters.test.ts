@@ -27,6 +27,8 @@ describe('filters', () => {
     expect(checkRewardNonzeroStd(groupOf(0, 1))).toEqual(kept)
     expect(checkRewardNonzeroStd(groupOf(1, 1, 1))).toEqual(dropped('zero_std'))
     expect(checkRewardNonzeroStd(groupOf(0.1 + 0.2, 0.3))).toEqual(dropped('zero_std'))
+    expect(checkRewardNonzeroStd(groupOf(1e10, 1e10 + 1))).toEqual(dropped('zero_std'))
+    expect(checkRewardNonzeroStd(groupOf(0, 1e-8))).toEqual(kept)
     expect(checkRewardNonzeroStd(groupOf(0, null, 1))).toEqual(kept)
   })
 

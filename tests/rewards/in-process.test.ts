@@ -1,9 +1,9 @@
 import { beforeEach, describe, expect, test, vi } from 'vitest'
-import { codeReward } from '../../src/rewards/code.ts'
+import { codeReward, extractCode } from '../../src/rewards/code.ts'
 import { compareAnswers, type MathsTask } from '../../src/rewards/comparison.ts'
 import { type CodeTask, runProgram } from '../../src/rewards/interpreter.ts'
 import { mathAccuracyReward, mathEqual } from '../../src/rewards/maths.ts'
-import { judge } from '../../src/rewards/reward.ts'
+import { isInTime, judge } from '../../src/rewards/reward.ts'
 
 /** Tasks that were given to workers, and what one answers in place of judging. */
 const seen: { task: CodeTask | MathsTask; limitMs: number }[] = []
@@ -36,6 +36,53 @@ const judged = (reward: ReturnType<typeof codeReward>, completion: string): Retu
   judge(reward, { prompt: '', completion, example })
 
 describe('the judge of programs', () => {
+  test('finds the program in the last fenced block, and exports nothing', () => {
+    const two = 'First\n```js\nbroken(\n```\nthen\n  ```javascript\nconst solve = 1\n```\nDone.'
+    expect(extractCode(two)).toBe('\nconst solve = 1\n')
+    expect(extractCode('```js\n1\n```\n```js\n2')).toBe('\n2')
+    expect(extractCode('no ``` fence ``` here')).toBe('no ``` fence ``` here')
+    expect(extractCode('export const a = 1\nexport default async function b() {}\nexport { a }')).toBe(
+      'const a = 1\nasync function b() {}\nexport { a }',
+    )
+  })
+
+  test.each<[string, unknown, boolean]>([
+    ['({ b: { c: "x" }, a: [1, null] })', { a: [1, null], b: { c: 'x' } }, true],
+    ['({ a: [1, NaN], b: { c: "x" } })', { a: [1, null], b: { c: 'x' } }, false],
+    ['({ a: [1, null] })', { a: [1, null], b: { c: 'x' } }, false],
+    ['({ a: [1, null], d: { c: "x" } })', { a: [1, null], b: { c: 'x' } }, false],
+    ['({ length: 0 })', [], false],
+    ['({})', [], false],
+    ['[]', {}, false],
+    ['[1, 2]', [1, 3], false],
+    ['[1, 2]', [1, 2], true],
+    ['null', {}, false],
+    ['({})', null, false],
+    ['"1"', 1, false],
+  ])('takes %s for %j: %s', async (result, expected, isSame) => {
+    const tests = [{ input: [], expected }]
+    const reward = codeReward({ maxSteps: 10_000_000 })
+    const { value } = await judge(reward, {
+      prompt: '',
+      completion: `const solve = () => ${result}`,
+      example: { prompt: '', tests },
+    })
+    expect(value).toBe(isSame ? 1 : 0)
+  })
+
+  test('cannot judge without tests, and calls nothing but a function by its name', async () => {
+    for (const tests of [null, [], [null], [{ input: 1, expected: 1 }], [{ input: [1] }], [{ expected: 1 }], 'x']) {
+      const judgement = await judge(codeReward(), { prompt: '', completion: '1', example: { prompt: '', tests } })
+      expect(judgement).toMatchObject({ value: null, failure: 'noReference' })
+    }
+    for (const functionName of ['1; solve', 'solve()', '', '1a', 'a b']) {
+      expect(() => codeReward({ functionName })).toThrow('code.functionName')
+    }
+    expect(isInTime(codeReward({ functionName: '$_a1' }))).toBe(true)
+    expect(isInTime(mathAccuracyReward())).toBe(true)
+    expect(seen).toHaveLength(0)
+  })
+
   test('gives its limits to the worker, which has a time that no program within them takes', async () => {
     const reward = codeReward({ maxSteps: 1_000_000_000, memoryLimitMib: 20 })
     expect(await judged(reward, 'const solve = (a) => [a * a]')).toEqual({

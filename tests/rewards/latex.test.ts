@@ -49,6 +49,7 @@ describe('LaTeX', () => {
     ['\\emptyset', 'EmptySet'],
     ['1.', n('1')],
     ['.5', n('.5')],
+    ['.25', n('.25')],
     ['1e5', n('1e5')],
     ['{5}', n('5')],
     ['2[x]', ['InvisibleOperator', n('2'), ['Delimiter', 'x']]],
@@ -96,6 +97,8 @@ describe('LaTeX', () => {
     expect(() => readLatex(nested(MAX_NESTING))).not.toThrow()
     expect(() => readLatex(nested(MAX_NESTING + 1))).toThrow(TooLarge)
     expect(() => readLatex(`${'\\sin '.repeat(MAX_NESTING + 1)}x`)).toThrow(TooLarge)
+    expect(() => readLatex(`0${'+\\sin x'.repeat(MAX_NESTING + 1)}`)).not.toThrow()
+    expect(() => readLatex(`0${'+(x)'.repeat(MAX_NESTING + 1)}`)).not.toThrow()
     expect(() => readLatex('1e9999')).not.toThrow()
     expect(() => readLatex('1e10000')).toThrow(TooLarge)
   })

@@ -98,6 +98,14 @@ describe('a policy', () => {
     expect(made.counts.failures).toEqual({ ...none, notANumber: 1, threw: 1, hung: 1, refused: 1 })
   })
 
+  test('counts what went beyond the limits of its judge, by kind, and nothing else', async () => {
+    const answers = [1, { value: 0, excess: 'steps' as const }, { value: 0, excess: 'work' as const }, 0]
+    let next = 0
+    const made = withPolicy(() => answers[next++]!)
+    for (let i = 0; i < answers.length; i++) await call(made)
+    expect(made.counts.excesses).toEqual({ steps: 1, nesting: 0, length: 0, number: 0, work: 1 })
+  })
+
   test('tries again, and counts what failed before', async () => {
     let attempts = 0
     const flaky = (): number => {

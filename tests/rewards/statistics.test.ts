@@ -51,6 +51,11 @@ describe('t-tests', () => {
     expect(welchTTest([1, 1], [0, 0])).toMatchObject({ statistic: Number.NEGATIVE_INFINITY, pValue: 0 })
   })
 
+  test("have Welch's degrees of freedom where the means are equally uncertain, and the samples differ in size", () => {
+    // Variances 2 and 4 over 2 and 4 values: (1 + 1)² / (1²/1 + 1²/3).
+    expect(welchTTest([0, 2], [-3, 1, 1, 1]).degreesOfFreedom).toBeCloseTo(3, 12)
+  })
+
   test('need two values', () => {
     expect(() => pairedTTest([1], [2])).toThrow(InputError)
     expect(() => pairedTTest([1, 2], [2])).toThrow(InputError)
