@@ -26,8 +26,6 @@ import { colonnade, MAIN, skipLoudly, start } from '../support/command.ts'
 import { fingerprint } from '../support/small-training.ts'
 import { temporaryFolder } from '../support/temporary.ts'
 
-const TEAMS = [2, 3, 4, 16]
-
 type Algorithms = AlgorithmDefinition | Record<string, AlgorithmDefinition>
 
 async function begin(options: WorldOptions, algorithms: Algorithms, threads: number): Promise<WorldTrainer> {
@@ -85,7 +83,7 @@ async function expectSameForTeams(
   options: WorldOptions,
   algorithms: Algorithms,
   updates: number,
-  teams: readonly number[] = TEAMS,
+  teams: readonly number[],
 ) {
   const { trainer, ...alone } = await outcome(options, algorithms, 1, updates)
   expect(alone.metrics).toHaveLength(updates)
@@ -105,7 +103,7 @@ describe('same bits for 1, 2, 3, 4 and 16 threads', () => {
   const many = { numLanes: 257, learner: { numSteps: 20, numMinibatches: 1, updateEpochs: 2 } }
 
   test.each([
-    ['CartPole-v1', 'plain', '13 lanes, 50 updates', few, 50],
+    ['CartPole-v1', 'plain', '13 lanes, 20 updates', few, 20],
     ['CartPole-v1', 'simd', '6 blocks a minibatch', several, 4],
     ['CartPole-v1', 'best', '21 blocks a minibatch', many, 3],
     ['Pendulum-v1', 'best', '13 lanes', few, 12],
@@ -116,7 +114,9 @@ describe('same bits for 1, 2, 3, 4 and 16 threads', () => {
     const build = kernels === 'best' ? {} : { kernels }
     const options = { environment, policy, numLanes, seed: 7, ...build }
     const first = await outcome(options, ppo({ ...learner, learningRate: 1e-3 }), 1, 1)
-    const { bits: last } = await expectSameForTeams(options, ppo({ ...learner, learningRate: 1e-3 }), updates)
+    // Each size meets each team in one of the two environments.
+    const teams = id === 'CartPole-v1' ? [2, 16] : [3, 4]
+    const { bits: last } = await expectSameForTeams(options, ppo({ ...learner, learningRate: 1e-3 }), updates, teams)
     for (const [name, hash] of Object.entries(first.bits)) {
       if (/weights|oment|arrow/.test(name)) expect(last[name], `${name} moved`).not.toBe(hash)
     }
