@@ -1,5 +1,5 @@
 /**
- * `npm run bench`: the rooms kernels, devices, environments, training and text, one process each; a table for people, then one JSON line.
+ * `npm run bench`: the rooms startup, kernels, devices, environments, training and text, one process each; a table for people, then one JSON line.
  *
  *     npm run bench -- peers              one room, or several; `peers` and `trl` only when named, for they install from PyPI and npm,
  *                                         `learning`, which trains for minutes and fails where a target is missed, and
@@ -17,6 +17,7 @@ import { type BenchReport, compareReports, keepBaseline, printChanges, readBasel
 import { missed, type RoomReport } from './report.ts'
 
 const ROOMS = [
+  'startup',
   'kernels',
   'devices',
   'environments',
@@ -28,7 +29,7 @@ const ROOMS = [
   'peers',
   'trl',
 ]
-const DEFAULT_ROOMS = ['kernels', 'devices', 'environments', 'training', 'text']
+const DEFAULT_ROOMS = ['startup', 'kernels', 'devices', 'environments', 'training', 'text']
 const WAYS = ['baseline', 'compare']
 
 /** Runs a room in its own process, so that no room finds another's compiled code or memory; shows all but its last line. */

@@ -93,6 +93,7 @@ async function writeBundle(modules) {
     format: 'esm',
     sourcemap: true,
     keepNames: true,
+    comments: { legal: true, annotation: true, jsdoc: false },
     minifyInternalExports: false,
     entryFileNames: '[name].js',
     chunkFileNames: 'src/[name].js',
