@@ -6,7 +6,7 @@
 import { realpathSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
 import {
-  createTextTrainer,
+  createTrainer,
   createWorld,
   defineTextEnvironment,
   evaluateText,
@@ -41,16 +41,16 @@ if (process.argv[1] && realpathSync(process.argv[1]) === fileURLToPath(import.me
   const environment = guess()
   const policy = languageModel({ width: 32, layers: 2, context: 32 })
   const world = await createWorld({ environment, policy, numLanes: 64, groupSize: 16, seed: 1 })
-  const trainer = createTextTrainer(world, {
-    sft: sft({ steps: 20 }),
-    rl: rl({ updates: 200, groupsPerUpdate: 20, groupSize: 16, lossSettings: { klCoef: 0, entropyCoef: 0.01 } }),
-  })
-  for await (const _ of trainer.supervise());
+  const trainer = createTrainer(world, [
+    sft({ steps: 20 }),
+    rl({ updates: 200, groupsPerUpdate: 20, groupSize: 16, lossSettings: { klCoef: 0, entropyCoef: 0.01 } }),
+  ])
+  for await (const _ of trainer.updates({ phase: 'sft' }));
   for await (const { step, rl } of trainer.updates()) {
     if (step % 50 === 0)
       console.log(`update ${step}: reward ${rl!.reward!.toFixed(2)}, entropy ${rl!.entropy.toFixed(2)}`)
   }
-  const { weights } = trainer.cohort
+  const { weights } = trainer.world.cohort()
   const { reward, samples } = await evaluateText({ environment, policy, weights, episodes: 100 })
   for (const { prompt, completion } of samples) console.log(`${prompt} ${completion.replaceAll('<|end|>', ' ')}`)
   console.log(`greedy: reward ${reward!.mean.toFixed(3)} over every number`)

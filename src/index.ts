@@ -297,6 +297,8 @@ export {
   turnIds,
 } from './text/turn-ids.ts'
 export { collect, tick } from './tick.ts'
+export type { ConversationProgress } from './training/conversations.ts'
+export type { EpisodeProgress } from './training/episodes.ts'
 export { type EvaluateOptions, type Evaluation, evaluate, recordEpisodes } from './training/evaluate.ts'
 export type { CohortMetrics, UpdateMetrics } from './training/metrics.ts'
 export {
@@ -367,14 +369,15 @@ export {
   type TrainingColumns,
   type TrajectoryBuffer,
 } from './training/text/token-trainer.ts'
-export {
-  createTextTrainer,
-  type TextTrainer,
-  type TextTrainerOptions,
-  type TextTraining,
-} from './training/text/trainer.ts'
 export { transformerLogprobs, type ValidatedTransformer } from './training/text/transformer-logprobs.ts'
-export { createTrainer, type Progress, type Trainer as WorldTrainer } from './training/trainer.ts'
+export {
+  type Algorithms,
+  createTrainer,
+  type MetricsOf,
+  type ProgressOf,
+  type Trainer as WorldTrainer,
+  type TrainerOptions as WorldTrainerOptions,
+} from './training/trainer.ts'
 export { type ForeignModule, type ModuleTrust, trustList, trustModule } from './trust.ts'
 export { VERSION } from './version.ts'
 export { createWorld, type SharedOptions, type World, type WorldOptions } from './world.ts'

@@ -56,6 +56,7 @@ interface SharedColumns {
 export function createWorld<const O extends CohortOptions>(
   options: SharedOptions & ({ cohorts: readonly O[] } | O),
 ): Promise<World<CohortOf<O>, NameOf<O>>>
+export function createWorld(options: WorldOptions): Promise<World>
 export function createWorld(options: WorldOptions): Promise<World> {
   return openWorld(options)
 }

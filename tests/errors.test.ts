@@ -18,7 +18,6 @@ import { checkSampling } from '../src/policies/transformer/sampling.ts'
 import { checkSeed } from '../src/random.ts'
 import { number, parseSetting, resolveSettings } from '../src/settings.ts'
 import { box, discrete, multiDiscrete } from '../src/space.ts'
-import { createTextTrainer } from '../src/training/text/trainer.ts'
 import { createTrainer } from '../src/training/trainer.ts'
 
 describe('InputError', () => {
@@ -83,7 +82,7 @@ describe('InputError', () => {
     ['text/x make', () => textEnvironment(() => undefined)()],
     ['seed', () => parseSetting('seed', number(1, ''), 3 as never)],
     ['createTrainer(world, algorithms)', () => createTrainer(Promise.resolve() as never, ppo())],
-    ['createTextTrainer(world, training)', () => createTextTrainer(Promise.resolve() as never, { rl: rl() })],
+    ['createTrainer(world, algorithms)', () => createTrainer(Promise.resolve() as never, rl())],
     ['kernels', () => createKernels(new WebAssembly.Memory({ initial: 0 }), 'fast' as never)],
   ]
 

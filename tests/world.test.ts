@@ -9,6 +9,7 @@ import {
   pendulum,
   ppo,
   RolloutCoordinator,
+  rl,
   textEnvironmentFactory,
   tick,
 } from '../src/index.ts'
@@ -86,8 +87,9 @@ describe('createWorld', () => {
     expect(() => talking.cohort('mlp')).toThrow('cohort: got "mlp", expected one of languageModel')
     expect(talking.cohort().kind).toBe('conversations')
     expect(talking.cohort('languageModel')).toBe(talking.cohort())
-    expect(() => createTrainer(talking, ppo())).toThrow('expected createTextTrainer(world, { sft, rl }) for it')
+    expect(() => createTrainer(talking, ppo())).toThrow(/^algorithm of languageModel: got .+, expected sft\(\), rl\(\)/)
     const acting = await createWorld({ environment: cartPole(), policy: mlp(), numLanes: 1 })
+    expect(() => createTrainer(acting, rl())).toThrow(/^algorithm of mlp: got .+, expected one of episodes, like ppo/)
     expect(() => new RolloutCoordinator(acting, { episodes: 1 })).toThrow(/got cohort mlp of episodes, expected one of/)
     const one = { environment: cartPole(), policy: mlp(), numLanes: 1 }
     const two = await createWorld({

@@ -2,7 +2,7 @@
  * `npm run bench -- text-learning`: tasks × algorithms × seeds by the presets, mean reward over the first and the last 100
  * groups. Minutes a training: `TASKS`, `LOSSES` and `SEEDS` in the environment name fewer, separated by commas.
  */
-import { configureTextRun, createTextTrainer, createWorld } from '../../src/index.ts'
+import { configureTextRun, createTrainer, createWorld } from '../../src/index.ts'
 import { type Figure, figure } from '../measure.ts'
 import { reportRoom } from '../report.ts'
 
@@ -19,8 +19,8 @@ async function learn(task: string, loss: string, seed: string) {
   const { environment, policy, settings, sft, rl } = run
   const { groupSize } = rl!.settings
   const world = await createWorld({ environment, policy, numLanes: settings.numLanes, seed: settings.seed, groupSize })
-  const trainer = createTextTrainer(world, { sft: sft!, rl: rl! })
-  for await (const _ of trainer.supervise());
+  const trainer = createTrainer(world, [sft!, rl!])
+  for await (const _ of trainer.updates({ phase: 'sft' }));
   const rewards: number[] = []
   for await (const { rl: figures } of trainer.updates()) rewards.push(...figures!.groupRewards)
   const mean = (values: readonly number[]) => values.reduce((sum, value) => sum + value, 0) / values.length

@@ -1,6 +1,6 @@
 /** Sampling and training of language models by one thread and by as many as there are cores, in turns, to the same bits. */
 import { availableParallelism } from 'node:os'
-import { createTextTrainer, createWorld, languageModel, rl, textEnvironmentFactory } from '../../src/index.ts'
+import { createTrainer, createWorld, languageModel, rl, textEnvironmentFactory } from '../../src/index.ts'
 import { check, type Figure, figure, ratio } from '../measure.ts'
 
 const reverse = textEnvironmentFactory('text/reverse')
@@ -25,7 +25,7 @@ async function trainerOf({ width, layers, numLanes }: (typeof SIZES)[number], th
     seed: 1,
   })
   const settings = { updates: WARMUPS + REPEATS, groupsPerUpdate: GROUPS, groupSize: GROUP_SIZE, learningRate: 1e-6 }
-  return createTextTrainer(world, { rl: rl(settings) }, { threads })
+  return createTrainer(world, rl(settings), { threads })
 }
 
 async function figuresOf(size: (typeof SIZES)[number], threads: number): Promise<Figure[]> {

@@ -7,13 +7,14 @@ import { availableParallelism, tmpdir } from 'node:os'
 import { join } from 'node:path'
 import {
   bestKernelBuild,
-  createTextTrainer,
+  type ConversationCohort,
+  createTrainer,
   createWorld,
   languageModel,
   rl,
   saveTransformer,
-  type TextTrainer,
   textEnvironmentFactory,
+  type WorldTrainer,
 } from '../../src/index.ts'
 import { Companion } from '../companion.ts'
 import { check, type Figure, figure, ratio } from '../measure.ts'
@@ -44,7 +45,10 @@ interface Turn {
   readonly reward: number
 }
 
-async function makeTrainer({ width, layers }: (typeof SIZES)[number], threads: number): Promise<TextTrainer> {
+async function makeTrainer(
+  { width, layers }: (typeof SIZES)[number],
+  threads: number,
+): Promise<WorldTrainer<ConversationCohort>> {
   const world = await createWorld({
     environment: reverse({ numExamples: GROUPS } as never), // Each update has all the prompts there are.
     policy: languageModel({ width, layers }),
@@ -55,18 +59,14 @@ async function makeTrainer({ width, layers }: (typeof SIZES)[number], threads: n
     kernels: bestKernelBuild(),
   })
   const settings = { updates: WARMUPS + REPEATS, groupsPerUpdate: GROUPS, groupSize: GROUP_SIZE }
-  return createTextTrainer(
-    world,
-    {
-      rl: rl({ loss: 'grpo', preset: 'trl', learningRate: LEARNING_RATE, ...settings }),
-    },
-    { threads },
-  )
+  return createTrainer(world, rl({ loss: 'grpo', preset: 'trl', learningRate: LEARNING_RATE, ...settings }), {
+    threads,
+  })
 }
 
 /** Writes what the peer needs: the weights as they stand, and the task in tokens. */
-async function writeTask(folder: string, { cohort }: TextTrainer): Promise<void> {
-  const { model, weights, tokenizer, environment, maxTokens } = cohort
+async function writeTask(folder: string, { world }: WorldTrainer<ConversationCohort>): Promise<void> {
+  const { model, weights, tokenizer, environment, maxTokens } = world.cohort()
   await saveTransformer(folder, model, weights)
   const examples = Array.from({ length: GROUPS }, (_, i) => environment.example(i))
   const endId = tokenizer.endIds[0]!
@@ -83,7 +83,7 @@ async function writeTask(folder: string, { cohort }: TextTrainer): Promise<void>
   await writeFile(join(folder, 'task.json'), JSON.stringify(task))
 }
 
-async function ourTurn(updates: ReturnType<TextTrainer['updates']>): Promise<Turn> {
+async function ourTurn(updates: ReturnType<WorldTrainer<ConversationCohort>['updates']>): Promise<Turn> {
   const { value } = await updates.next()
   const { gradNorm, rl } = value!
   const { rolloutSeconds, updateSeconds, sampledTokens: sampled, trainedTokens: trained, reward } = rl!
@@ -98,7 +98,7 @@ async function figuresOf(
 ): Promise<Figure[]> {
   const trainer = await makeTrainer(size, threads)
   await writeTask(folder, trainer)
-  const { numParameters } = trainer.cohort.model
+  const { numParameters } = trainer.world.cohort().model
   const words = [peerSource('trl_grpo.py'), folder, join(folder, 'task.json'), String(threads)]
   const peer = new Companion(python, words)
   const turns = { ours: [] as Turn[], theirs: [] as Turn[] }

@@ -26,7 +26,7 @@ export async function followText(
       sft === null ? '' : `${group(sft.settings.steps)} supervised steps`,
       rl === null ? '' : `${group(rl.settings.updates)} updates of ${rl.settings.loss}`,
     ]
-    const { model, adapter } = run.trainer.cohort
+    const { model, adapter } = run.trainer.world.cohort()
     const trained = adapter === null ? '' : `, ${group(adapter.lora.numParameters)} of adapters trained`
     const bytes = run.trainer.world.plan().reduce((sum, column) => sum + column.bytes, 0)
     const size = `${group(model.numParameters)} parameters${trained}, ${formatBytes(bytes)}`
@@ -34,9 +34,9 @@ export async function followText(
       `${environment.id}: ${parts.filter(Boolean).join(', ')}, ${size}, seed ${settings.seed} → ${run.folder}\n`,
     )
   }
-  const { skipped, cut } = run.trainer.tooLong
+  const { skipped, cut } = run.trainer.progress().tooLong
   if (!quiet && skipped + cut > 0) {
-    const { context } = run.trainer.cohort
+    const { context } = run.trainer.world.cohort()
     process.stderr.write(
       `longer than the context of ${group(context)} tokens: ${group(skipped)} examples passed over, ${group(cut)} cut\n`,
     )
@@ -44,7 +44,7 @@ export async function followText(
   const progress = progressLine(run.totalSteps, 'steps', quiet)
   try {
     const onStep = (metrics: TextMetrics): void => {
-      progress.update(run.trainer.sftSteps + run.trainer.rlUpdates, figuresOf(metrics))
+      progress.update(run.trainer.update, figuresOf(metrics))
     }
     const summary = await run.train({ onStep, signal: interrupt.signal })
     progress.end()

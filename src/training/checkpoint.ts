@@ -19,7 +19,15 @@ const COLUMNS_FILE = 'columns.safetensors'
 const MANIFEST_FILE = 'manifest.json'
 
 /** What a checkpoint says of one cohort. */
-export interface CohortRecord {
+export type CohortRecord = EpisodeRecord | ConversationRecord
+
+/** What a checkpoint says of a cohort of episodes. */
+export interface EpisodeRecord {
+  readonly kind: 'episodes'
+  /** Updates and environment steps done, by all cohorts of episodes, and the seconds that they took. */
+  readonly update: number
+  readonly steps: number
+  readonly seconds: number
   readonly environment: DefinitionRecord
   readonly policy: DefinitionRecord
   readonly algorithm: DefinitionRecord
@@ -36,8 +44,10 @@ export interface CohortRecord {
   readonly solvedAtSeconds: number | null
 }
 
-/** What a checkpoint says of a trainer of language models; `update` counts its ticks and optimizer steps. */
-export interface TextRecord {
+/** What a checkpoint says of a cohort of conversations. */
+export interface ConversationRecord {
+  readonly kind: 'conversations'
+  readonly seconds: number
   readonly environment: DefinitionRecord
   readonly policy: DefinitionRecord
   readonly sft: DefinitionRecord | null
@@ -77,15 +87,13 @@ export interface Manifest {
   /** The kernel build, on which the bits of a run depend. */
   readonly kernels: string
   readonly seed: number
-  /** Updates done. */
+  /** The checkpoint's number: updates done, and of conversations ticks too. */
   readonly update: number
-  /** Environment steps done. */
+  /** Environment steps done, and ticks of conversations. */
   readonly steps: number
   /** Seconds of training. */
   readonly seconds: number
   readonly cohorts: Readonly<Record<string, CohortRecord>>
-  /** Of a trainer of language models: where it stands beside its columns. */
-  readonly text?: TextRecord
   /** SHA-256 of each file, in hexadecimal. */
   readonly files: Readonly<Record<string, string>>
   /** SHA-256 of this manifest's JSON without it. */
@@ -258,9 +266,9 @@ function parseManifest(path: string, bytes: Uint8Array): Manifest {
   }
   checkFields(path, '', manifest, MANIFEST_FIELDS)
   for (const [name, cohort] of Object.entries(manifest.cohorts)) {
-    checkFields(path, ` of cohort ${name}`, cohort, COHORT_FIELDS)
+    checkFields(path, ` of cohort ${name}`, cohort, KIND_FIELDS)
+    checkFields(path, ` of cohort ${name}`, cohort, RECORD_FIELDS[cohort.kind])
   }
-  if (manifest.text !== undefined) checkFields(path, ' of text', manifest.text, TEXT_FIELDS)
   return manifest
 }
 
@@ -281,7 +289,10 @@ function orNull([expected, accepts]: Field): Field {
 }
 
 const MANIFEST_FIELDS = { update: count, steps: count, seconds: time, seed: count, cohorts: object, files: object }
-const COHORT_FIELDS = {
+const EPISODE_FIELDS = {
+  update: count,
+  steps: count,
+  seconds: time,
   environment: object,
   policy: object,
   algorithm: object,
@@ -292,12 +303,13 @@ const COHORT_FIELDS = {
   solvedAtStep: orNull(count),
   solvedAtSeconds: orNull(time),
 }
-const TEXT_FIELDS = {
+const CONVERSATION_FIELDS = {
+  seconds: time,
   environment: object,
   policy: object,
   sft: orNull(object),
   rl: orNull(object),
-  numLanes: COHORT_FIELDS.numLanes,
+  numLanes: EPISODE_FIELDS.numLanes,
   sftSteps: count,
   rlUpdates: count,
   version: count,
@@ -310,6 +322,10 @@ const TEXT_FIELDS = {
   histories: list,
   supports: list,
   trajectories: list,
+}
+const RECORD_FIELDS = { episodes: EPISODE_FIELDS, conversations: CONVERSATION_FIELDS }
+const KIND_FIELDS = {
+  kind: ['episodes or conversations', (value: unknown) => value === 'episodes' || value === 'conversations'] as Field,
 }
 
 function checkFields(path: string, of: string, record: object, fields: Readonly<Record<string, Field>>): void {

@@ -9,8 +9,8 @@ import { bootstrap } from '../systems/systems.ts'
 import { type Field, rolloutTable, type Table } from '../tables/table.ts'
 import { tick } from '../tick.ts'
 import { createWorld, type World } from '../world.ts'
+import { originOf } from './episodes.ts'
 import { meanAndStd } from './metrics.ts'
-import { originOf } from './trainer.ts'
 
 /** What is played, with which weights, how often. */
 export interface EvaluateOptions {

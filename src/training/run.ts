@@ -7,6 +7,7 @@ import { join } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import type { AlgorithmDefinition, AlgorithmFactory } from '../algorithms/algorithm.ts'
 import { algorithmFactory, algorithms } from '../algorithms/registry.ts'
+import type { EpisodeCohort } from '../cohorts/episodes.ts'
 import { type DefinitionRecord, findFactory, recordOf, revive } from '../definition.ts'
 import type { EnvironmentDefinition, EnvironmentFactory } from '../environments/environment.ts'
 import { environmentFactory, environments } from '../environments/registry.ts'
@@ -33,6 +34,7 @@ import type { ModuleTrust } from '../trust.ts'
 import { VERSION } from '../version.ts'
 import { createWorld } from '../world.ts'
 import { listCheckpoints, readCheckpoint } from './checkpoint.ts'
+import type { EpisodeProgress } from './episodes.ts'
 import { learningCurve } from './learning-curve.ts'
 import { metricsLine, type UpdateMetrics } from './metrics.ts'
 import { presetOf, type Reached, reachedByPreset } from './presets.ts'
@@ -45,7 +47,7 @@ import {
   recordIn,
   refuseOccupied,
 } from './run-folder.ts'
-import { createTrainer, type Progress, type Trainer } from './trainer.ts'
+import { createTrainer, type Trainer } from './trainer.ts'
 import { watchSettings } from './watchdog.ts'
 
 /** What a run is told beside its environment, policy and algorithm. */
@@ -229,7 +231,7 @@ export async function findEnvironment(name: string): Promise<EnvironmentFactory>
 /** Who watches a run, and who may stop it. */
 export interface RunListeners {
   /** Called after each update, when its line is in `metrics.jsonl`. */
-  onUpdate?(metrics: UpdateMetrics, progress: Progress): void
+  onUpdate?(metrics: UpdateMetrics, progress: EpisodeProgress): void
   /** When aborted, the run finishes the update, writes a checkpoint and ends as `interrupted`. */
   signal?: AbortSignal
 }
@@ -237,13 +239,18 @@ export interface RunListeners {
 /** A training with its folder, which is this process's until the training has ended. */
 export class Run {
   readonly definition: RunDefinition
-  readonly trainer: Trainer
+  readonly trainer: Trainer<EpisodeCohort>
   /** What a user should be told: set when a resumed run differs in what decides its bits. */
   readonly warnings: readonly string[]
   readonly #files: RunFolder
 
   /** Use `startRun` or `resumeRun`. */
-  constructor(files: RunFolder, definition: RunDefinition, trainer: Trainer, warnings: readonly string[] = []) {
+  constructor(
+    files: RunFolder,
+    definition: RunDefinition,
+    trainer: Trainer<EpisodeCohort>,
+    warnings: readonly string[] = [],
+  ) {
     this.#files = files
     this.definition = definition
     this.trainer = trainer
@@ -494,7 +501,7 @@ export async function listRollouts(folder: string): Promise<string[]> {
  * The trainer of a run as `startRun` makes it, without a folder: its world, kernels and threads as the settings say.
  * @throws InputError where the settings, or the weights that it is to begin with, do not fit.
  */
-export async function runTrainer(definition: RunDefinition): Promise<Trainer> {
+export async function runTrainer(definition: RunDefinition): Promise<Trainer<EpisodeCohort>> {
   const { weights } = definition.settings
   const initial = weights === '' ? undefined : await loadWeights(weights, modelOf(definition))
   const trainer = await drawnTrainer(definition)
@@ -503,7 +510,7 @@ export async function runTrainer(definition: RunDefinition): Promise<Trainer> {
 }
 
 /** The trainer of a run with weights that the seed has drawn, whatever the run is to begin with. */
-async function drawnTrainer(definition: RunDefinition): Promise<Trainer> {
+async function drawnTrainer(definition: RunDefinition): Promise<Trainer<EpisodeCohort>> {
   const { environment, policy, algorithm, settings } = definition
   const { numLanes, seed, kernels, profile } = settings
   const build = kernels === 'best' ? bestKernelBuild() : kernels

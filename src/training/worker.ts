@@ -8,9 +8,9 @@ import { revive } from '../definition.ts'
 import type { EnvironmentDefinition } from '../environments/environment.ts'
 import type { PolicyDefinition } from '../policies/policy.ts'
 import { openWorld } from '../world.ts'
+import { reserveEpisodes } from './episodes.ts'
 import { Aborted, Barrier, failureOf, joinTeam, type LanesOrder, type WorkerOrder, type WorkerProgram } from './team.ts'
 import { textProgram } from './text/thread.ts'
-import { Trainer } from './trainer.ts'
 
 async function work(order: WorkerOrder): Promise<void> {
   joinTeam()
@@ -43,11 +43,12 @@ async function lanesProgram(order: LanesOrder): Promise<WorkerProgram> {
     algorithms[name] = await revive<AlgorithmDefinition>('algorithm', record, 'caller')
   }
   const world = await openWorld({ cohorts, seed, kernels }, { memory, index })
-  const trainer = new Trainer(world, algorithms, { threads: count })
+  world.split(count)
+  const training = reserveEpisodes(world, algorithms, { profile: false, beats: order.beat })()
   world.clock.trace = order.trace
   world.clock.beat = order.beat
   return function* (command) {
-    for (const _ of trainer.program(command)) {
+    for (const _ of training.program(command)) {
       world.clock.rest()
       yield
       world.clock.mark(Work.waiting)

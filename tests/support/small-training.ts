@@ -1,7 +1,16 @@
 import { createHash } from 'node:crypto'
 import { readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import { cartPole, configureRun, createTrainer, createWorld, mlp, ppo, type WorldTrainer } from '../../src/index.ts'
+import {
+  cartPole,
+  configureRun,
+  createTrainer,
+  createWorld,
+  type EpisodeCohort,
+  mlp,
+  ppo,
+  type WorldTrainer,
+} from '../../src/index.ts'
 import { listCheckpoints, type Manifest, sealManifest } from '../../src/training/checkpoint.ts'
 import { savedTensors } from '../../src/training/snapshot.ts'
 import { SMALL } from './command.ts'
@@ -16,7 +25,7 @@ export async function smallTrainer(
     maxEpisodeSteps?: number
     folder?: string
   } = {},
-): Promise<WorldTrainer> {
+): Promise<WorldTrainer<EpisodeCohort>> {
   const { seed = 1, numLanes = 4, hidden = [8], gamma = 0.99, maxEpisodeSteps = 500, folder } = options
   const world = await createWorld({
     environment: cartPole({ maxEpisodeSteps }),
@@ -28,17 +37,23 @@ export async function smallTrainer(
 }
 
 /** Trains so many updates further. */
-export async function advance(trainer: WorldTrainer, updates: number): Promise<void> {
+export async function advance(trainer: WorldTrainer<EpisodeCohort>, updates: number): Promise<void> {
   if (updates === 0) return
   const until = trainer.update + updates
   for await (const { update } of trainer.updates({ totalSteps: 1e9 })) if (update === until) break
 }
 
 /** Everything a trainer carries from one update to the next. */
-export function stateOf(trainer: WorldTrainer) {
+export function stateOf(trainer: WorldTrainer<EpisodeCohort>) {
   const { update, steps, seconds } = trainer
   const columns = savedTensors(trainer.world).map(({ name, bytes }) => [name, Buffer.from(bytes).toString('base64')])
-  return { update, steps, seconds, progress: trainer.progress(), columns }
+  return {
+    update,
+    steps,
+    seconds,
+    progress: Object.keys(trainer.rollouts).map((name) => trainer.progress(name)),
+    columns,
+  }
 }
 
 /** The definition of a run of 8 updates, with settings as on the command line. */

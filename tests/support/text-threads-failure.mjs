@@ -3,7 +3,7 @@
  * itself. Prints what it saw and when, a JSON object a line.
  */
 import { createHash } from 'node:crypto'
-import { createTextTrainer, createWorld, defineTextEnvironment, languageModel, rl } from '../../dist/src/index.js'
+import { createTrainer, createWorld, defineTextEnvironment, languageModel, rl } from '../../dist/src/index.js'
 
 const { spoil, terminate, leave, threads = 2 } = JSON.parse(process.argv[2])
 
@@ -43,7 +43,7 @@ const environment = defineTextEnvironment({
       replies++
       if (replies === LATE && terminate === 'midway') kill()
       if (replies === LATE && terminate === 'close') close()
-      const { conversation, context } = trainer.cohort
+      const { conversation, context } = trainer.world.cohort()
       // A token that no vocabulary has, in the lane that is asked for.
       if (spoil !== undefined && replies > LATE && !isSpoiled && conversation.phase[spoil] === SPEAKING) {
         isSpoiled = true
@@ -62,7 +62,7 @@ const world = await createWorld({
   seed: 1,
   groupSize: 8,
 })
-const trainer = createTextTrainer(world, { rl: rl({ groupsPerUpdate: 6, groupSize: 8, updates: 3 }) }, { threads })
+const trainer = createTrainer(world, rl({ groupsPerUpdate: 6, groupSize: 8, updates: 3 }), { threads })
 
 async function train() {
   try {
@@ -71,7 +71,9 @@ async function train() {
       if (leave) return
       if (step === 1 && terminate === 'between') await kill()
     }
-    const weights = createHash('sha256').update(Uint8Array.from(new Uint8Array(trainer.cohort.weights.slice().buffer)))
+    const weights = createHash('sha256').update(
+      Uint8Array.from(new Uint8Array(trainer.world.cohort().weights.slice().buffer)),
+    )
     print({ complete: weights.digest('hex') })
   } catch (error) {
     const { name, message, stack } = error ?? {}

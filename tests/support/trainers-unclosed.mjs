@@ -6,17 +6,7 @@ import { readdirSync } from 'node:fs'
 import { setTimeout as pause } from 'node:timers/promises'
 import * as colonnade from '../../dist/src/index.js'
 
-const {
-  cartPole,
-  createTextTrainer,
-  createTrainer,
-  createWorld,
-  languageModel,
-  mlp,
-  ppo,
-  sft,
-  textEnvironmentFactory,
-} = colonnade
+const { cartPole, createTrainer, createWorld, languageModel, mlp, ppo, sft, textEnvironmentFactory } = colonnade
 const threads = () => readdirSync('/proc/self/task').length
 
 async function trainLanes(seed) {
@@ -28,8 +18,8 @@ async function trainLanes(seed) {
 async function trainText(seed) {
   const environment = textEnvironmentFactory('text/reverse')({ maxLength: 2 })
   const world = await createWorld({ environment, policy: languageModel({ width: 8, layers: 1 }), numLanes: 2, seed })
-  const trainer = createTextTrainer(world, { sft: sft({ steps: 1, batchSize: 2 }) }, { threads: 2 })
-  for await (const _ of trainer.supervise());
+  const trainer = createTrainer(world, sft({ steps: 1, batchSize: 2 }), { threads: 2 })
+  for await (const _ of trainer.updates({ phase: 'sft' }));
 }
 
 const train = process.argv[2] === 'text' ? trainText : trainLanes

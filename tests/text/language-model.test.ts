@@ -5,7 +5,7 @@ import { rl } from '../../src/algorithms/rl.ts'
 import { saveLora } from '../../src/policies/transformer/lora-folder.ts'
 import { languageModel } from '../../src/text/language-model.ts'
 import { loadLanguageModel } from '../../src/text/load-language-model.ts'
-import { createTextTrainer } from '../../src/training/text/trainer.ts'
+import { createTrainer } from '../../src/training/trainer.ts'
 import { createWorld } from '../../src/world.ts'
 import { digits } from '../support/conversations.ts'
 import { writeQwen2 } from '../support/qwen2-folder.ts'
@@ -32,16 +32,16 @@ describe("a language model from Hugging Face's files", () => {
       groupSize: 4,
       seed: 1,
     })
-    const trainer = createTextTrainer(world, { rl: rl({ groupsPerUpdate: 2, groupSize: 4, updates: 1 }) })
-    const before = trainer.cohort.weights.slice()
+    const trainer = createTrainer(world, rl({ groupsPerUpdate: 2, groupSize: 4, updates: 1 }))
+    const before = trainer.world.cohort().weights.slice()
     for await (const { rl: figures } of trainer.updates()) {
       expect(figures!.trajectories).toBe(8)
       expect(figures!.kl.k3).toBe(0)
     }
-    expect(trainer.cohort.weights).not.toEqual(before)
-    const { token, lossMask } = trainer.cohort.trajectories.row(0)
+    expect(trainer.world.cohort().weights).not.toEqual(before)
+    const { token, lossMask } = trainer.world.cohort().trajectories.row(0)
     const prompt = Array.from(token).filter((_, t) => lossMask[t] === 0)
-    expect(trainer.cohort.tokenizer.decode(prompt)).toMatch(/Say \d\./)
+    expect(trainer.world.cohort().tokenizer.decode(prompt)).toMatch(/Say \d\./)
   })
 
   test('whose tokenizer has more ids than the model has tokens is refused, as is one without files or a context too long', async () => {

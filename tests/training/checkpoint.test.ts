@@ -8,6 +8,7 @@ import {
   cartPole,
   createTrainer,
   createWorld,
+  type EpisodeCohort,
   InputError,
   mlp,
   pendulum,
@@ -50,7 +51,11 @@ async function edit(update: number, change: (manifest: Manifest) => unknown): Pr
 }
 
 /** Fails with an InputError whose message matches, and leaves the trainer exactly as it was. */
-async function expectRefusal(trainer: WorldTrainer, message: RegExp | string, update?: number): Promise<void> {
+async function expectRefusal(
+  trainer: WorldTrainer<EpisodeCohort>,
+  message: RegExp | string,
+  update?: number,
+): Promise<void> {
   const before = stateOf(trainer)
   const restoring = trainer.restore(run, update)
   await expect(restoring).rejects.toThrow(message)
@@ -179,7 +184,7 @@ describe('a checkpoint', () => {
 })
 
 describe('a checkpoint that is not whole', () => {
-  let trainer: WorldTrainer
+  let trainer: WorldTrainer<EpisodeCohort>
   beforeEach(async () => {
     trainer = await smallTrainer()
     await advance(trainer, 1)
@@ -365,7 +370,7 @@ describe('a checkpoint of another training', () => {
 })
 
 /** Fails before the first update, and leaves trainer and folder as they were. */
-async function expectUntrained(trainer: WorldTrainer, message: RegExp): Promise<void> {
+async function expectUntrained(trainer: WorldTrainer<EpisodeCohort>, message: RegExp): Promise<void> {
   const [state, files] = [stateOf(trainer), await contents(run)]
   const training = advance(trainer, 1)
   await expect(training).rejects.toThrow(InputError)

@@ -3,7 +3,7 @@ import { mkdtemp, readFile, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { asEpisodes } from '../../src/cohorts/episodes.ts'
+import { asEpisodes, type EpisodeCohort } from '../../src/cohorts/episodes.ts'
 import { cartPole, createTrainer, createWorld, mlp, pendulum, ppo, tick, writeArrow } from '../../src/index.ts'
 import type { Trainer } from '../../src/training/trainer.ts'
 
@@ -17,17 +17,17 @@ const sha = (bytes: Uint8Array) => createHash('sha256').update(bytes).digest('he
 
 const settings = { numSteps: 24, numMinibatches: 3, updateEpochs: 2, learningRate: 1e-3 }
 
-async function start(environment = cartPole(), seed = 5): Promise<Trainer> {
+async function start(environment = cartPole(), seed = 5): Promise<Trainer<EpisodeCohort>> {
   const world = await createWorld({ environment, policy: mlp({ hidden: [16, 16] }), numLanes: 12, seed })
   return createTrainer(world, ppo(settings))
 }
 
-async function advance(trainer: Trainer, updates: number): Promise<void> {
+async function advance(trainer: Trainer<EpisodeCohort>, updates: number): Promise<void> {
   for await (const { update } of trainer.updates({ totalSteps: 24 * 12 * 10 })) if (update === updates) break
 }
 
 /** What a run is, in two hashes: of every saved column, and of the rollout file. */
-async function bits(trainer: Trainer, name: string): Promise<string[]> {
+async function bits(trainer: Trainer<EpisodeCohort>, name: string): Promise<string[]> {
   const saved = trainer.world.columns().filter(({ planned }) => planned.saved)
   const hash = createHash('sha256')
   for (const { column } of saved) hash.update(new Uint8Array(column.buffer, column.byteOffset, column.byteLength))
@@ -108,17 +108,21 @@ describe('createTrainer', () => {
     expect(world.cohort('frozen').episode.step.some((step) => step > 0)).toBe(true)
   })
 
-  test('learners of one world share numSteps', async () => {
-    const cohort = { environment: cartPole(), policy: mlp({ hidden: [8] }), numLanes: 1 }
-    const world = await createWorld({
-      cohorts: [
-        { ...cohort, name: 'a' },
-        { ...cohort, name: 'b' },
-      ],
-    })
-    expect(() => createTrainer(world, { a: ppo({ numSteps: 8 }), b: ppo({ numSteps: 9 }) })).toThrow(
-      'numSteps of b: got 9, expected 8',
+  test('an option, a phase or a signal that there is not is an error', async () => {
+    const world = await createWorld({ environment: cartPole(), policy: mlp({ hidden: [8] }), numLanes: 1 })
+    expect(() => createTrainer(world, ppo({ numSteps: 8 }), { thread: 2 } as never)).toThrow(
+      'option of createTrainer: got "thread", expected one of threads, profile, folder (did you mean "threads"?)',
     )
+    const trainer = createTrainer(world, ppo({ numSteps: 8, numMinibatches: 1 }))
+    for (const [goal, message] of [
+      [{ totalStep: 8 }, 'option of trainer.updates: got "totalStep", expected one of totalSteps, phase, signal'],
+      [{ totalSteps: 8, phase: 'warm' }, 'phase: got "warm", expected one of sft, rl'],
+      [{ totalSteps: 8, signal: {} }, 'signal: got {}, expected an AbortSignal'],
+      [{}, 'totalSteps: got undefined, expected a number ≥ 1'],
+    ] as const) {
+      await expect(trainer.updates(goal as never).next()).rejects.toThrow(message)
+    }
+    expect(trainer.update).toBe(0)
   })
 
   test.each([0, -5, Number.NaN, 'all'])('refuses totalSteps %s', async (totalSteps) => {

@@ -92,6 +92,8 @@ export async function loadTrainedModel(folder: string, trust: ModuleTrust = {}):
   const { policy, environment } = definition
   const { model, adapter: adapted, isQuantized } = await policy.open(environment)
   const subject = `checkpoint ${path}`
+  const record = manifest.cohorts[policy.id]
+  if (record?.kind !== 'conversations') throw new InputError(subject, 'one of no language model', `one of ${policy.id}`)
   const prefix = `${policy.id}.${isQuantized ? 'quantized' : 'weights'}.`
   const weights = isQuantized
     ? quantizedWeightsOf(subject, tensors, model, prefix)
@@ -106,7 +108,7 @@ export async function loadTrainedModel(folder: string, trust: ModuleTrust = {}):
     ...definition,
     weights,
     adapter: adapted === null ? null : adapter,
-    sftSteps: manifest.text!.sftSteps,
-    updates: manifest.text!.rlUpdates,
+    sftSteps: record.sftSteps,
+    updates: record.rlUpdates,
   }
 }

@@ -18,8 +18,8 @@ import { listColumns, type Plan } from '../../components/column.ts'
 import { InputError } from '../../errors.ts'
 import { NUM_SLOTS } from '../../kernels/bind.ts'
 import { languageModel, type OpenLanguageModel } from '../../text/language-model.ts'
+import type { Phases } from '../conversations.ts'
 import type { TextRunDefinition } from './run.ts'
-import type { TextTraining } from './trainer.ts'
 
 /** Rows of a micro-batch: a conversation as long as the context always fits. */
 export function microBatchRows(context: number): number {
@@ -32,7 +32,7 @@ export function microBatchRows(context: number): number {
  */
 export function textLearnerPlan(
   { model, context, adapter, isQuantized }: OpenLanguageModel,
-  { sft, rl }: TextTraining,
+  { sft, rl }: Phases,
   threads: number,
 ) {
   if (rl?.loss.settings.advantage === 'critic' && !model.hasValueHead) {
@@ -170,7 +170,7 @@ function withRates(
 }
 
 /** What a run's trainer does. */
-export function trainingOf({ sft, rl }: TextRunDefinition): TextTraining {
+export function trainingOf({ sft, rl }: TextRunDefinition): Phases {
   return { ...(sft === null ? {} : { sft }), ...(rl === null ? {} : { rl }) }
 }
 

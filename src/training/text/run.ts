@@ -8,7 +8,7 @@ import { pathToFileURL } from 'node:url'
 import { lossSettings } from '../../algorithms/losses.ts'
 import { type RlDefinition, rl, rlSettings } from '../../algorithms/rl.ts'
 import { type SftDefinition, sft, sftSettings } from '../../algorithms/sft.ts'
-import { cutTurns } from '../../cohorts/conversations.ts'
+import { type ConversationCohort, cutTurns } from '../../cohorts/conversations.ts'
 import { type DefinitionRecord, findFactory, recordOf, revive } from '../../definition.ts'
 import { textEnvironments } from '../../environments/tasks/registry.ts'
 import {
@@ -49,12 +49,12 @@ import {
   recordIn,
   refuseOccupied,
 } from '../run-folder.ts'
+import { createTrainer, type Trainer } from '../trainer.ts'
 import { watchSettings } from '../watchdog.ts'
 import { dataset } from './dataset-environment.ts'
 import type { TextMetrics } from './metrics.ts'
-import { planTextRun, type TextRunPlan, trainingOf } from './plan.ts'
+import { planTextRun, type TextRunPlan } from './plan.ts'
 import { textPresetOf } from './presets.ts'
-import { createTextTrainer, type TextTrainer } from './trainer.ts'
 
 /** What a run of a language model is told beside its environment, model and algorithms. */
 export const textRunSettings = {
@@ -268,13 +268,18 @@ function refuseUnused(mode: (typeof textRunSettings)['mode']['default'], given: 
 /** A training of a language model with its folder, which is this process's until the training has ended. */
 export class TextRun {
   readonly definition: TextRunDefinition
-  readonly trainer: TextTrainer
+  readonly trainer: Trainer<ConversationCohort>
   /** What a user should be told: what of a model's files was left out, and where a resumed run differs in what decides its bits. */
   readonly warnings: readonly string[]
   readonly #files: RunFolder
 
   /** Use `startTextRun` or `resumeTextRun`. */
-  constructor(files: RunFolder, definition: TextRunDefinition, trainer: TextTrainer, warnings: readonly string[] = []) {
+  constructor(
+    files: RunFolder,
+    definition: TextRunDefinition,
+    trainer: Trainer<ConversationCohort>,
+    warnings: readonly string[] = [],
+  ) {
     this.#files = files
     this.definition = definition
     this.trainer = trainer
@@ -309,9 +314,10 @@ export class TextRun {
     const { settings } = this.definition
     const stop = new AbortController()
     const signal = asked === undefined ? stop.signal : AbortSignal.any([asked, stop.signal])
-    const watched = { beats: trainer.beats, who: [trainer.cohort.name], giveUp: (reason: Error) => stop.abort(reason) }
+    const watched = { beats: trainer.beats, who: trainer.shares, giveUp: (reason: Error) => stop.abort(reason) }
     const watch = await this.#files.watch(watched, settings, asked)
-    trainer.cohort.onLate = (message) => {
+    const cohort = trainer.world.cohort()
+    cohort.onLate = (message) => {
       this.#files.tell(message)
       if (settings.onStall === 'stop') stop.abort(new Error(message))
       return settings.onStall === 'stop' ? 'stop' : 'continue'
@@ -320,9 +326,9 @@ export class TextRun {
       await this.#steps(onStep, signal)
     } finally {
       watch.close()
-      trainer.cohort.onLate = null
+      cohort.onLate = null
     }
-    const isComplete = trainer.sftSteps + trainer.rlUpdates >= this.totalSteps
+    const isComplete = trainer.update >= this.totalSteps
     await this.#checkpoint()
     if (stop.signal.aborted && !isComplete) throw stop.signal.reason
     return this.#finish(isComplete ? 'complete' : 'interrupted')
@@ -331,18 +337,10 @@ export class TextRun {
   /** Goes through both phases, and writes what each step leaves. */
   async #steps(onStep: TextRunListeners['onStep'], signal: AbortSignal): Promise<void> {
     const { trainer } = this
-    for await (const metrics of trainer.supervise()) {
+    for await (const metrics of trainer.updates({ signal })) {
+      if (metrics.phase === 'rl') await this.#writeTrajectories()
       await this.#note(metrics)
       onStep?.(metrics)
-      if (signal.aborted) break
-    }
-    if (!signal.aborted) {
-      for await (const metrics of trainer.updates(signal)) {
-        await this.#writeTrajectories()
-        await this.#note(metrics)
-        onStep?.(metrics)
-        if (signal.aborted) break
-      }
     }
   }
 
@@ -354,14 +352,13 @@ export class TextRun {
   async #note(metrics: TextMetrics): Promise<void> {
     const { rl, ...top } = metrics
     this.#files.note({ move: this.trainer.moves, ...top, ...(rl ?? {}) })
-    const done = this.trainer.sftSteps + this.trainer.rlUpdates
-    if (done % this.definition.settings.checkpointEvery === 0) await this.#checkpoint()
+    if (this.trainer.update % this.definition.settings.checkpointEvery === 0) await this.#checkpoint()
   }
 
   async #checkpoint(): Promise<void> {
     const save = async () => {
       await this.trainer.save(this.folder)
-      const { adapter } = this.trainer.cohort
+      const { adapter } = this.trainer.world.cohort()
       if (adapter !== null)
         await saveLora(this.#adapterFolder, adapter.lora, adapter.weights, await baseOf(this.definition.policy))
     }
@@ -372,7 +369,7 @@ export class TextRun {
   async #writeTrajectories(): Promise<void> {
     const { trajectories } = this.definition.settings
     if (trajectories === 'none') return
-    const name = `${String(this.trainer.rlUpdates).padStart(8, '0')}.arrow`
+    const name = `${String(this.trainer.progress().rlUpdates).padStart(8, '0')}.arrow`
     await this.trainer.writeTrajectories(this.#files.file('trajectories', name))
     if (trajectories === 'last') await this.#files.keepOnly('trajectories', name)
   }
@@ -383,7 +380,8 @@ export class TextRun {
     const lines = (await this.#files.lines()) as unknown as MetricsLine[]
     const updates = lines.filter(({ phase }) => phase === 'rl')
     const groups = updates.flatMap(({ groupRewards }) => groupRewards)
-    const { model, weights, adapter, tokenizer } = trainer.cohort
+    const { model, weights, adapter, tokenizer } = trainer.world.cohort()
+    const { sftSteps, rlUpdates, tooLong } = trainer.progress()
     const curve = join(folder, 'learning-curve.svg')
     const files: Record<string, string> = {
       config: join(folder, 'config.json'),
@@ -405,13 +403,13 @@ export class TextRun {
       numLanes: settings.numLanes,
       numParameters: model.numParameters,
       numTrained: (adapter?.lora ?? model).numParameters,
-      sftSteps: trainer.sftSteps,
-      updates: trainer.rlUpdates,
+      sftSteps,
+      updates: rlUpdates,
       trajectories: total(updates, 'trajectories'),
       cutTurns: total(updates, 'cutTurns'),
       unheard: total(updates, 'unheard'),
       rewrites: total(updates, 'rewrites'),
-      tooLong: trainer.tooLong,
+      tooLong,
       seconds: trainer.seconds,
       tokensPerSecond: updates.length === 0 ? null : rates(updates),
       reward:
@@ -496,7 +494,7 @@ export async function startTextRun(
   const files = await RunFolder.claim(definition.environment.id.replaceAll('/', '-'), out)
   return files.unlessFails(async () => {
     await files.writeConfig(configOf(files.path, definition))
-    return new TextRun(files, definition, trainer, trainer.cohort.notes)
+    return new TextRun(files, definition, trainer, trainer.world.cohort().notes)
   })
 }
 
@@ -564,10 +562,12 @@ export async function resumeTextRun(
   return files.unlessFails(async () => {
     const { definition, trainer } = await textRunTrainer(asked, onPlan)
     const hasCheckpoint = from !== undefined || (await listCheckpoints(folder)).length > 0
-    const warnings = [...trainer.cohort.notes, ...(hasCheckpoint ? await trainer.restore(folder, from) : [])]
+    const restored = hasCheckpoint ? (await trainer.restore(folder, from)).warnings : []
+    const warnings = [...trainer.world.cohort().notes, ...restored]
     if (given.size > 0) await files.writeConfig(configOf(files.path, asked))
-    const { moves, sftSteps, rlUpdates } = trainer
-    const lines = { key: 'move', last: moves, count: sftSteps + rlUpdates }
+    const { moves, update } = trainer
+    const { rlUpdates } = trainer.progress()
+    const lines = { key: 'move', last: moves, count: update }
     const younger = { ...lines, checkpoint: moves, tables: 'trajectories', update: rlUpdates }
     warnings.push(...(await files.dropYounger(younger)))
     return new TextRun(files, definition, trainer, warnings)
@@ -613,11 +613,16 @@ export async function openTextRun(folder: string, trust: ModuleTrust = {}): Prom
   }
 }
 
+/** What a run learns by, in this order. */
+function phasesOf({ sft, rl }: TextRunDefinition): (SftDefinition | RlDefinition)[] {
+  return [sft, rl].filter((phase) => phase !== null)
+}
+
 /** Plans a run, and then makes its trainer. */
 async function textRunTrainer(
   given: TextRunDefinition,
   onPlan: (plan: TextRunPlan) => void,
-): Promise<{ definition: TextRunDefinition; trainer: TextTrainer }> {
+): Promise<{ definition: TextRunDefinition; trainer: Trainer<ConversationCohort> }> {
   const plan = await planTextRun(given)
   onPlan(plan)
   const { definition, threads } = plan
@@ -639,7 +644,7 @@ async function textRunTrainer(
     rewardReduction,
     replySeconds,
   })
-  return { definition, trainer: createTextTrainer(world, trainingOf(definition), { threads }) }
+  return { definition, trainer: createTrainer(world, phasesOf(definition), { threads }) }
 }
 
 /** A definition's record; built-ins are found by their id wherever Colonnade is installed. */

@@ -1,6 +1,7 @@
 /** Supervised fine-tuning of a language model on examples of one's own, without an environment to talk to. */
 
 import { sft as makeSft, type sftSettings } from '../../algorithms/sft.ts'
+import type { ConversationCohort } from '../../cohorts/conversations.ts'
 import { textOf } from '../../datasets/example.ts'
 import { conversationOf, exampleOf, type SftExample } from '../../datasets/load.ts'
 import { defineTextEnvironment, type Example } from '../../environments/text.ts'
@@ -9,8 +10,8 @@ import type { SettingValues } from '../../settings.ts'
 import type { TooLong } from '../../text/examples.ts'
 import type { LanguageModelDefinition } from '../../text/language-model.ts'
 import { createWorld } from '../../world.ts'
+import { createTrainer, type Trainer } from '../trainer.ts'
 import type { TextMetrics } from './metrics.ts'
-import { createTextTrainer, type TextTrainer } from './trainer.ts'
 
 /** What `runSftTraining` is told. */
 export interface SftTrainingOptions {
@@ -30,9 +31,9 @@ export interface SftTrainingOptions {
  * Trains on the examples and returns the trainer, which has the model, and saves checkpoints.
  * @throws InputError where there is no example, one is none, has nothing to learn from or is longer than the context, or as
  * `createWorld` does.
- * @example const { cohort } = await runSftTraining({ policy: languageModel({ folder }), examples, settings: { steps: 200 } })
+ * @example const { world } = await runSftTraining({ policy: languageModel({ folder }), examples, settings: { steps: 200 } })
  */
-export async function runSftTraining(options: SftTrainingOptions): Promise<TextTrainer> {
+export async function runSftTraining(options: SftTrainingOptions): Promise<Trainer<ConversationCohort>> {
   const { policy, examples, settings = {}, seed = 0, tooLong = 'error', onStep } = options
   if (!Array.isArray(examples) || examples.length === 0) {
     throw new InputError('examples', Array.isArray(examples) ? 'none' : show(examples), 'at least one example')
@@ -48,8 +49,8 @@ export async function runSftTraining(options: SftTrainingOptions): Promise<TextT
     }),
   })()
   const world = await createWorld({ environment, policy, numLanes: 1, seed, tooLong })
-  const trainer = createTextTrainer(world, { sft: makeSft(settings) })
-  for await (const metrics of trainer.supervise()) onStep?.(metrics)
+  const trainer = createTrainer(world, makeSft(settings))
+  for await (const metrics of trainer.updates()) onStep?.(metrics)
   return trainer
 }
 

@@ -32,8 +32,8 @@ describe('the model of a run', () => {
     await started.train()
     await exportTrainedModel(run, out)
     const { weights, tokenizer } = await loadLanguageModel(out)
-    expect(weights).toEqual(started.trainer.cohort.weights)
-    expect(tokenizer.id).toBe(started.trainer.cohort.tokenizer.id)
+    expect(weights).toEqual(started.trainer.world.cohort().weights)
+    expect(tokenizer.id).toBe(started.trainer.world.cohort().tokenizer.id)
 
     const before = await readFile(join(run, 'config.json'), 'utf8')
     await expect(exportTrainedModel(run, run)).rejects.toThrow('which holds a run, expected a new folder')
@@ -97,7 +97,7 @@ describe('the conversations of a run', () => {
     expect(await exportTrajectories(run, lines, 'jsonl')).toBe(12)
 
     const { trajectories, words } = await readTrajectories(arrow)
-    const { environment, tokenizer, trajectories: last } = started.trainer.cohort
+    const { environment, tokenizer, trajectories: last } = started.trainer.world.cohort()
     expect(trajectories.count).toBe(12)
     const samples = await loadSamplesFromJsonl(lines)
     for (let i = 0; i < 12; i++) {

@@ -1,10 +1,11 @@
 import { expect, test } from 'vitest'
 import { rl } from '../../../src/algorithms/rl.ts'
 import { sft } from '../../../src/algorithms/sft.ts'
+import type { ConversationCohort } from '../../../src/cohorts/conversations.ts'
 import type { Reply } from '../../../src/environments/text.ts'
 import { languageModel } from '../../../src/text/language-model.ts'
 import type { TextMetrics } from '../../../src/training/text/metrics.ts'
-import { createTextTrainer, type TextTrainer } from '../../../src/training/text/trainer.ts'
+import { createTrainer, type Trainer } from '../../../src/training/trainer.ts'
 import { createWorld } from '../../../src/world.ts'
 import { packed } from '../../policies/transformer/golden.ts'
 import { digits } from '../../support/conversations.ts'
@@ -28,7 +29,7 @@ async function pushedTrainer(settings: Parameters<typeof rl>[0], model: object =
     respond: ({ completion, exampleIndex }): Reply => {
       replies++
       if (replies % (GROUPS * SIZE) === 0) {
-        const { weights } = trainer.cohort
+        const { weights } = trainer.world.cohort()
         for (let k = 0; k < weights.length; k++) weights[k] = weights[k]! + 0.04 * Math.sin(7 * k + pushed.pushes)
         pushed.pushes++
         before = weights.slice()
@@ -49,12 +50,12 @@ async function pushedTrainer(settings: Parameters<typeof rl>[0], model: object =
     sampling: { temperature },
     kernels: 'plain',
   })
-  const trainer = createTextTrainer(world, { rl: algorithm })
+  const trainer = createTrainer(world, algorithm)
   return { trainer, algorithm, before: () => before }
 }
 
 interface Pushed {
-  readonly trainer: TextTrainer
+  readonly trainer: Trainer<ConversationCohort>
   readonly algorithm: Algorithm
   /** The weights that the update at hand began with. */
   before(): Float32Array
@@ -65,7 +66,7 @@ const mean = (of: readonly number[]) => of.reduce((sum, each) => sum + each, 0) 
 /** What an update is by its definition: its metrics and the weights after it. */
 function twinOf({ trainer, algorithm, before }: Pushed, reference: Float32Array, update: number) {
   const { settings, loss } = algorithm
-  const { cohort } = trainer
+  const cohort = trainer.world.cohort()
   const columns = cohort.trajectories.take(cohort.trajectories.order()).columns()
   const { offsets, token, lossMask, logprob: recorded, reward, known, group } = columns
   const count = offsets.length - 1
@@ -261,12 +262,12 @@ test.each<[string, Parameters<typeof rl>[0]]>([
   ],
 ])('an update off its policy is what its definition says %s: weights and every metric', async (_, settings) => {
   const pushed = await pushedTrainer(settings)
-  const reference = pushed.trainer.cohort.weights.slice()
+  const reference = pushed.trainer.world.cohort().weights.slice()
   const seen: ReturnType<typeof twinOf>[] = []
   for await (const metrics of pushed.trainer.updates()) {
     const wanted = twinOf(pushed, reference, seen.length)
     checkFigures(metrics, wanted)
-    const { weights } = pushed.trainer.cohort
+    const { weights } = pushed.trainer.world.cohort()
     wanted.weights.forEach((weight, k) => {
       if (Math.abs(weights[k]! - weight) > 1e-4) expect(weights[k], `weight ${k}`).toBeCloseTo(weight, 4)
     })
@@ -287,7 +288,7 @@ test('a critic tells its part of the loss, off its policy, and how far the polic
   const lossSettings = { gamma: 0.9, gaeLambda: 0.7, valueCoef: 0.3, clipValue: 0.2 }
   const settings = { loss: 'ppo', updates: 1, temperature: 1.3, learningRate: 0.1, lossSettings } as const
   const pushed = await pushedTrainer(settings, { critic: true })
-  const { cohort } = pushed.trainer
+  const cohort = pushed.trainer.world.cohort()
   const [{ value: told }] = [await pushed.trainer.updates().next()]
   const {
     offsets,
@@ -325,9 +326,9 @@ test('a supervised step tells its loss and its norm, and moves by the rate of th
   const policy = languageModel({ width: 8, layers: 1, heads: 2 })
   const world = await createWorld({ environment, policy, numLanes: 2, seed: 5, kernels: 'plain' })
   const settings = { steps: 5, batchSize: 3, learningRate: 0.5, optimizer: 'sgd', schedule: 'cosine' } as const
-  const trainer = createTextTrainer(world, { sft: sft({ ...settings, warmupFraction: 0.4, maxGradNorm: 0.7 }) })
+  const trainer = createTrainer(world, sft({ ...settings, warmupFraction: 0.4, maxGradNorm: 0.7 }))
   const rates = [0.25, 0.5, 0.5, 0.375, 0.125]
-  const { weights } = trainer.cohort
+  const { weights } = trainer.world.cohort()
   let before = weights.slice()
   const norms: number[] = []
   for await (const {
@@ -340,7 +341,7 @@ test('a supervised step tells its loss and its norm, and moves by the rate of th
     seconds,
     rl: figures,
     ...others
-  } of trainer.supervise()) {
+  } of trainer.updates({ phase: 'sft' })) {
     expect([phase, step, figures, others]).toEqual(['sft', norms.length + 1, null, {}])
     expect(learningRate).toBeCloseTo(rates[step - 1]!, 6)
     const moved = Math.hypot(...weights.map((weight, k) => weight - before[k]!))

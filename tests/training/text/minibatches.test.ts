@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest'
 import { rl } from '../../../src/algorithms/rl.ts'
-import { createTextTrainer } from '../../../src/training/text/trainer.ts'
+import { createTrainer } from '../../../src/training/trainer.ts'
 import { digits, talkWorld } from '../../support/conversations.ts'
 
 /** Answers of different lengths, whose rewards differ within each group. */
@@ -13,11 +13,11 @@ async function moved(settings: Record<string, unknown>) {
   const world = await talkWorld({ environment, groupSize: 4 })
   const lossSettings = { rewardKlCoef: 0, klCoef: 0 }
   const shape = { updates: 1, groupsPerUpdate: 4, groupSize: 4, maxGradNorm: 1e6, lossSettings }
-  const trainer = createTextTrainer(world, { rl: rl({ ...shape, ...settings } as never) })
-  const before = trainer.cohort.weights.slice()
+  const trainer = createTrainer(world, rl({ ...shape, ...settings } as never))
+  const before = trainer.world.cohort().weights.slice()
   const all = []
   for await (const metrics of trainer.updates()) all.push(metrics)
-  const after = trainer.cohort.weights.slice()
+  const after = trainer.world.cohort().weights.slice()
   trainer.close()
   return { by: after.map((weight, i) => weight - before[i]!), after, metrics: all[0]! }
 }

@@ -6,7 +6,7 @@ import { languageModel } from '../../../src/text/language-model.ts'
 import { planTextRun } from '../../../src/training/text/plan.ts'
 import { configureTextRun, resumeTextRun, startTextRun } from '../../../src/training/text/run.ts'
 import { runSftTraining } from '../../../src/training/text/sft-training.ts'
-import { createTextTrainer } from '../../../src/training/text/trainer.ts'
+import { createTrainer } from '../../../src/training/trainer.ts'
 import { createWorld } from '../../../src/world.ts'
 import { digits } from '../../support/conversations.ts'
 import { writeQwen2 } from '../../support/qwen2-folder.ts'
@@ -96,7 +96,7 @@ describe('what a run uses where the user says nothing', () => {
         numLanes: 2,
         groupSize: 2,
       })
-      const trainer = createTextTrainer(world, { rl: rl({ updates: 1, groupsPerUpdate: 1, groupSize: 2 }) })
+      const trainer = createTrainer(world, rl({ updates: 1, groupsPerUpdate: 1, groupSize: 2 }))
       for await (const { learningRate } of trainer.updates()) rates.push(learningRate)
     }
     const examples = [{ prompt: '1', answer: '2' }]

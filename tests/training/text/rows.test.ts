@@ -93,21 +93,21 @@ describe('a row that is longer than the context', () => {
 
     const losses: TextMetrics[] = []
     const examples = [{ text: 'e'.repeat(50) }]
-    const { tooLong } = await runSftTraining({
+    const trainer = await runSftTraining({
       policy: languageModel({ width: 16, layers: 1, heads: 2, anyText: true, context: 32 }),
       ...{ examples, tooLong: 'cut', settings: { steps: 1, batchSize: 1 } },
       onStep: (metrics) => losses.push(metrics),
     })
     expect(losses[0]!.tokens).toBe(31) // Behind the token that begins.
-    expect(tooLong).toEqual({ skipped: 0, cut: 1 })
+    expect(trainer.progress().tooLong).toEqual({ skipped: 0, cut: 1 })
   })
 
   test('of which nothing would be left to learn is passed over, and no row at all is an error', async () => {
     const policy = languageModel({ width: 16, layers: 1, heads: 2, anyText: true, context: 32 })
     const examples = [{ prompt: 'f'.repeat(60), answer: 'g' }, { text: 'short' }]
     const settings = { steps: 1, batchSize: 1 }
-    const { tooLong } = await runSftTraining({ policy, examples, tooLong: 'cut', settings })
-    expect(tooLong).toEqual({ skipped: 1, cut: 0 })
+    const trainer = await runSftTraining({ policy, examples, tooLong: 'cut', settings })
+    expect(trainer.progress().tooLong).toEqual({ skipped: 1, cut: 0 })
     const none = runSftTraining({ policy, examples: examples.slice(0, 1), tooLong: 'skip', settings })
     await expect(none).rejects.toThrow(/tooLong skip: got 1 of 1 examples too long.*expected one that is left/)
   })
@@ -181,12 +181,12 @@ describe('rows to learn', () => {
     const policy = languageModel({ folder })
     const messages = [user('1?'), assistant('<think>\nab\n</think>\n\nc'), user('2?'), assistant('d')]
     const learned: number[] = []
-    const { cohort } = await runSftTraining({
+    const { world } = await runSftTraining({
       policy,
       ...{ examples: [{ messages }], settings: { steps: 1, batchSize: 1 } },
       onStep: ({ tokens }) => learned.push(tokens),
     })
-    const { tokenizer } = cohort
+    const { tokenizer } = world.cohort()
     const said = ['<think>\nab\n</think>\n\nc<|im_end|>', '<think>\n\n</think>\n\nd<|im_end|>']
     expect(learned).toEqual([said.reduce((sum, text) => sum + tokenizer.encode(text, { special: true }).length, 0)])
   })

@@ -42,7 +42,7 @@ describe('a run with adapters', () => {
       writeFileSync(config, text.replace('"loraRank": 2', `"loraRank": ${rank}`))
       await expect(loadTrainedModel(folder)).rejects.toThrow(message)
     }
-    const { model, adapter } = run.trainer.cohort
+    const { model, adapter } = run.trainer.world.cohort()
     expect((await loadLora(join(folder, 'adapter'), model)).weights).toEqual(adapter!.weights)
   })
 })
@@ -105,7 +105,7 @@ test('what a conversation is worth by its turns is a setting of the run', async 
     })
     const run = await startTextRun({ ...configured, environment }, join(await temporaryFolder(), 'run'))
     await run.train({ onStep: ({ rl }) => rewards.push(rl!.reward!) })
-    const { reward, turns } = run.trainer.cohort.trajectories.columns()
+    const { reward, turns } = run.trainer.world.cohort().trajectories.columns()
     const worth = (count: number) => (rewardReduction === 'sum' ? (count * (count + 1)) / 2 : count)
     expect([...reward]).toEqual([...turns].map(worth))
   }

@@ -15,7 +15,7 @@ import { readTrajectories } from '../../../src/tables/trajectory-table.ts'
 import { languageModel } from '../../../src/text/language-model.ts'
 import type { TextMetrics } from '../../../src/training/text/metrics.ts'
 import { Trainer, type TrainingColumns } from '../../../src/training/text/token-trainer.ts'
-import { createTextTrainer, type TextTrainer } from '../../../src/training/text/trainer.ts'
+import { createTrainer, type Trainer as WorldTrainer } from '../../../src/training/trainer.ts'
 import { createWorld, type World } from '../../../src/world.ts'
 import { talkUntil, talkWorld } from '../../support/conversations.ts'
 import { writeQwen3 } from '../../support/qwen3-folder.ts'
@@ -54,16 +54,16 @@ async function modelFolder(): Promise<string> {
   return qwen3
 }
 
-async function trainerOf(updates: number, templateArguments: string[]): Promise<TextTrainer> {
+async function trainerOf(updates: number, templateArguments: string[]): Promise<WorldTrainer<ConversationCohort>> {
   const policy = languageModel({ folder: await modelFolder(), templateArguments })
   const environment = threeTurns()
   const world = await createWorld({ environment, policy, numLanes: 6, seed: 2, groupSize: 3, cutTurn: 'continue' })
-  return createTextTrainer(world, { rl: rl({ updates, groupsPerUpdate: 2, groupSize: 3, learningRate: 1e-2 }) })
+  return createTrainer(world, rl({ updates, groupsPerUpdate: 2, groupSize: 3, learningRate: 1e-2 }))
 }
 
-async function trained(trainer: TextTrainer, signal?: AbortSignal): Promise<TextMetrics[]> {
+async function trained(trainer: WorldTrainer<ConversationCohort>, signal?: AbortSignal): Promise<TextMetrics[]> {
   const all: TextMetrics[] = []
-  for await (const metrics of trainer.updates(signal)) all.push(metrics)
+  for await (const metrics of trainer.updates({ signal })) all.push(metrics)
   return all
 }
 
@@ -73,12 +73,12 @@ describe('a template that takes thinking out of earlier turns', () => {
     const folder = await temporaryFolder()
     const stop = new AbortController()
     const metrics: TextMetrics[] = []
-    for await (const each of whole.updates(stop.signal)) {
+    for await (const each of whole.updates({ signal: stop.signal })) {
       metrics.push(each)
       if (each.step === 20) stopAfter(whole, 9, stop)
     }
-    expect(whole.rlUpdates).toBe(20)
-    expect(whole.cohort.segments.flat().length).toBeGreaterThan(0) // In the middle of conversations with rows behind them.
+    expect(whole.progress().rlUpdates).toBe(20)
+    expect(whole.world.cohort().segments.flat().length).toBeGreaterThan(0) // In the middle of conversations with rows behind them.
     await whole.save(folder) // Whatever kills it now, this is what is left.
     metrics.push(...(await trained(whole)))
     expect(metrics).toHaveLength(50)
@@ -88,10 +88,10 @@ describe('a template that takes thinking out of earlier turns', () => {
       expect(update!.groupRewards).toHaveLength(2)
     }
     const resumed = await trainerOf(50, ['enable_thinking=false'])
-    expect(await resumed.restore(folder)).toEqual([])
+    expect((await resumed.restore(folder)).warnings).toEqual([])
     await trained(resumed)
-    expect(resumed.rlUpdates).toBe(50)
-    expect(resumed.cohort.weights).toEqual(whole.cohort.weights)
+    expect(resumed.progress().rlUpdates).toBe(50)
+    expect(resumed.world.cohort().weights).toEqual(whole.world.cohort().weights)
   })
 
   test('rewrites only what has thinking: other turns are appended to what stands', async () => {
@@ -105,7 +105,7 @@ describe('a template that takes thinking out of earlier turns', () => {
 })
 
 /** Aborts once the trainer has made so many more ticks. */
-function stopAfter(trainer: TextTrainer, ticks: number, stop: AbortController): void {
+function stopAfter(trainer: WorldTrainer<ConversationCohort>, ticks: number, stop: AbortController): void {
   const end = trainer.moves + ticks
   Object.defineProperty(stop.signal, 'aborted', { get: () => trainer.moves >= end, configurable: true })
 }

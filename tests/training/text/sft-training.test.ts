@@ -30,7 +30,7 @@ describe('supervised fine-tuning', () => {
       example: () => ({ prompt: messages.slice(0, 1) }),
       respond: ({ turn }) => ({ reward: 0, ...(turn === 0 ? { messages: messages.slice(2, 3) } : {}) }),
     })
-    const { weights } = trainer.cohort
+    const { weights } = trainer.world.cohort()
     const { samples } = await evaluateText({ environment, policy: languageModel(small), weights, episodes: 1 })
     expect(samples[0]!.completion).toBe('bc<|end|><|user|>d<|end|><|assistant|>ef')
   })

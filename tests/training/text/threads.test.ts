@@ -5,14 +5,15 @@ import { fileURLToPath } from 'node:url'
 import { describe, expect, test } from 'vitest'
 // Workers load compiled files, and what they share must be made by the same ones here.
 import {
-  createTextTrainer,
+  type ConversationCohort,
+  createTrainer,
   createWorld,
   InputError,
   languageModel,
   rl,
   sft,
-  type TextTrainer,
   textEnvironmentFactory,
+  type WorldTrainer,
 } from '../../../dist/src/index.js'
 import { start } from '../../support/command.ts'
 import { temporaryFolder } from '../../support/temporary.ts'
@@ -32,7 +33,7 @@ interface Options {
 async function trainerOf(
   threads: number,
   { model = small, settings = {}, numLanes = 13, steps = 3, batchSize = 40, kernels }: Options,
-): Promise<TextTrainer> {
+): Promise<WorldTrainer<ConversationCohort>> {
   const algorithm = rl({ groupsPerUpdate: 8, groupSize: 6, updates: 3, ...settings })
   const { groupSize, temperature, topK, topP, minP } = algorithm.settings
   const world = await createWorld({
@@ -44,13 +45,13 @@ async function trainerOf(
     sampling: { temperature, topK, topP, minP },
     ...(kernels === undefined ? {} : { kernels }),
   })
-  return createTextTrainer(world, { sft: sft({ steps, batchSize }), rl: algorithm }, { threads })
+  return createTrainer(world, [sft({ steps, batchSize }), algorithm], { threads })
 }
 
 const sha = (bytes: Uint8Array) => createHash('sha256').update(bytes).digest('hex')
 
 /** SHA-256 of every saved column. */
-function bits(trainer: TextTrainer): Record<string, string> {
+function bits(trainer: WorldTrainer<ConversationCohort>): Record<string, string> {
   return Object.fromEntries(
     trainer.world
       .columns()
@@ -68,10 +69,10 @@ function untimed(value: unknown): unknown {
 }
 
 /** Trains on to the end; returns figures, the Arrow files of the updates, and the saved columns. */
-async function outcome(trainer: TextTrainer, folder: string) {
+async function outcome(trainer: WorldTrainer<ConversationCohort>, folder: string) {
   const metrics: unknown[] = []
   const tables: string[] = []
-  for await (const each of trainer.supervise()) metrics.push(untimed(each))
+  for await (const each of trainer.updates({ phase: 'sft' })) metrics.push(untimed(each))
   for await (const each of trainer.updates()) {
     metrics.push(untimed(each))
     const path = join(folder, `${each.step}.arrow`)
@@ -128,7 +129,7 @@ describe('threads of a language model', () => {
 
   test('all do a part: of the lanes, and of the micro-batches', async () => {
     const trainer = await trainerOf(2, shared)
-    const { decoders, learner } = trainer.cohort
+    const { decoders, learner } = trainer.world.cohort()
     await outcome(trainer, await temporaryFolder())
     const { packed } = learner as unknown as { packed: Record<string, { forward: { position: Int32Array } }> }
     for (const { position } of [decoders[0]!.forward, decoders[1]!.forward, packed[0]!.forward, packed[1]!.forward]) {
@@ -145,18 +146,18 @@ describe('threads of a language model', () => {
     const whole = await outcome(await trainerOf(1, shared), folder)
     const first = await trainerOf(before, shared)
     const metrics: unknown[] = []
-    for await (const each of first.supervise()) metrics.push(untimed(each))
+    for await (const each of first.updates({ phase: 'sft' })) metrics.push(untimed(each))
     const stop = new AbortController()
-    for await (const each of first.updates(stop.signal)) {
+    for await (const each of first.updates({ signal: stop.signal })) {
       metrics.push(untimed(each))
       const end = first.moves + 5
       Object.defineProperty(stop.signal, 'aborted', { get: () => first.moves >= end })
     }
-    expect(first.rlUpdates).toBe(1)
+    expect(first.progress().rlUpdates).toBe(1)
     await first.save(folder)
     first.close()
     const second = await trainerOf(after, shared)
-    expect(await second.restore(folder)).toEqual([])
+    expect((await second.restore(folder)).warnings).toEqual([])
     const rest = await outcome(second, folder)
     expect([...metrics, ...rest.metrics]).toEqual(whole.metrics)
     expect(rest.tables).toEqual(whole.tables.slice(1))
@@ -171,9 +172,9 @@ describe('threads of a language model', () => {
 
   test('serve one loop at a time, and are not saved in the middle of an update', async () => {
     const trainer = await trainerOf(2, shared)
-    const steps = trainer.supervise()
+    const steps = trainer.updates({ phase: 'sft' })
     const first = steps.next()
-    await expect(trainer.supervise().next()).rejects.toThrow(InputError)
+    await expect(trainer.updates({ phase: 'sft' }).next()).rejects.toThrow(InputError)
     await expect(trainer.save(await temporaryFolder())).rejects.toThrow(/in the middle of a tick or an update/)
     expect((await first).value).toMatchObject({ step: 1 })
     trainer.close()

@@ -16,7 +16,7 @@ import {
   type TrainerOptions,
   type TrainingColumns,
 } from '../../../src/training/text/token-trainer.ts'
-import { createTextTrainer } from '../../../src/training/text/trainer.ts'
+import { createTrainer } from '../../../src/training/trainer.ts'
 import { createWorld } from '../../../src/world.ts'
 import { digits, talkWorld } from '../../support/conversations.ts'
 import { temporaryFolder } from '../../support/temporary.ts'
@@ -133,15 +133,15 @@ describe('tokens whose log-probability nobody recorded', () => {
     for (const isRecorded of [true, false]) {
       const world = await createWorld({ environment, policy, numLanes: 8, groupSize: 4, seed: 2 })
       const settings = { groupsPerUpdate: 4, groupSize: 4, updates: 1, learningRate: 0.01 }
-      const trainer = createTextTrainer(world, { rl: rl(settings) })
-      const { trajectories } = trainer.cohort
+      const trainer = createTrainer(world, rl(settings))
+      const { trajectories } = trainer.world.cohort()
       const append = trajectories.append.bind(trajectories)
       if (!isRecorded) trajectories.append = (row) => append(unrecorded(row))
       for await (const { rl: metrics } of trainer.updates()) {
         expect(metrics!.numRecomputed).toBe(isRecorded ? 0 : learned(trajectories))
         expect(metrics!.ratio).toBe(1)
       }
-      weights.push(trainer.cohort.weights.slice())
+      weights.push(trainer.world.cohort().weights.slice())
     }
     expect(weights[1]).toEqual(weights[0])
   })
@@ -172,7 +172,7 @@ describe('a group', () => {
     const settings = { groupsPerUpdate: 4, groupSize: 4, updates: 1 }
     const sourceOf = async (options: object, rates: readonly number[] = []) => {
       const world = await createWorld({ environment, policy, numLanes: 8, groupSize: 4, seed: 2, ...options })
-      for (const learningRate of rates) createTextTrainer(world, { rl: rl({ ...settings, learningRate }) })
+      for (const learningRate of rates) createTrainer(world, rl({ ...settings, learningRate }))
       const { source } = world.cohort()
       expect(source).toMatch(/^text\/digits [0-9a-f]{16}$/)
       return source

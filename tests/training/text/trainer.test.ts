@@ -4,7 +4,7 @@ import { describe, expect, test } from 'vitest'
 import { corrections } from '../../../src/algorithms/loss-presets.ts'
 import { rl } from '../../../src/algorithms/rl.ts'
 import { sft } from '../../../src/algorithms/sft.ts'
-import { loadAdapter } from '../../../src/cohorts/conversations.ts'
+import { type ConversationCohort, loadAdapter } from '../../../src/cohorts/conversations.ts'
 import { reverse } from '../../../src/environments/tasks/sequences.ts'
 import type { Reply } from '../../../src/environments/text.ts'
 import { InputError } from '../../../src/errors.ts'
@@ -13,7 +13,7 @@ import { languageModel } from '../../../src/text/language-model.ts'
 import { listCheckpoints } from '../../../src/training/checkpoint.ts'
 import { evaluateText } from '../../../src/training/text/evaluate.ts'
 import { configureTextRun, startTextRun } from '../../../src/training/text/run.ts'
-import { createTextTrainer, type TextTrainer } from '../../../src/training/text/trainer.ts'
+import { createTrainer, type Trainer } from '../../../src/training/trainer.ts'
 import { createWorld } from '../../../src/world.ts'
 import { digits } from '../../support/conversations.ts'
 import { contents, temporaryFolder } from '../../support/temporary.ts'
@@ -31,7 +31,7 @@ async function trainerOf(
     numLanes = 5,
     folder = undefined as string | undefined,
   } = {},
-): Promise<TextTrainer> {
+): Promise<Trainer<ConversationCohort>> {
   const algorithm = rl({ groupsPerUpdate: 4, groupSize: 4, updates: 3, ...settings })
   const { groupSize, temperature, topK, topP, minP } = algorithm.settings
   const sampling = { temperature, topK, topP, minP }
@@ -44,24 +44,27 @@ async function trainerOf(
     sampling,
     rewardReduction: env === slow ? 'sum' : 'last',
   })
-  const training = { sft: sft({ steps, batchSize: 8 }), rl: algorithm }
-  return createTextTrainer(world, training, folder === undefined ? {} : { folder })
+  const training = [sft({ steps, batchSize: 8 }), algorithm]
+  return createTrainer(world, training, folder === undefined ? {} : { folder })
 }
 
-async function supervised(trainer: TextTrainer): Promise<TextTrainer> {
-  for await (const _ of trainer.supervise());
+async function supervised(trainer: Trainer<ConversationCohort>): Promise<Trainer<ConversationCohort>> {
+  for await (const _ of trainer.updates({ phase: 'sft' }));
   return trainer
 }
 
 /** The Arrow files of all updates, and the weights after them. */
-async function outcome(trainer: TextTrainer, folder: string): Promise<{ tables: Buffer[]; weights: Float32Array }> {
+async function outcome(
+  trainer: Trainer<ConversationCohort>,
+  folder: string,
+): Promise<{ tables: Buffer[]; weights: Float32Array }> {
   const tables: Buffer[] = []
   for await (const { step } of trainer.updates()) {
     const path = join(folder, `${step}.arrow`)
     await trainer.writeTrajectories(path)
     tables.push(await readFile(path))
   }
-  return { tables, weights: trainer.cohort.weights.slice() }
+  return { tables, weights: trainer.world.cohort().weights.slice() }
 }
 
 /** An environment of several turns whose replies take time. */
@@ -97,17 +100,17 @@ describe('a training that is killed', () => {
       const stop = new AbortController()
       const tables: Buffer[] = []
       if (updates === 0) stopAfter(killed, ticks, stop)
-      for await (const { step } of killed.updates(stop.signal)) {
+      for await (const { step } of killed.updates({ signal: stop.signal })) {
         const path = join(folder, `killed-${step}.arrow`)
         await killed.writeTrajectories(path)
         tables.push(await readFile(path))
         if (step === updates) stopAfter(killed, ticks, stop)
       }
-      expect(killed.rlUpdates).toBe(updates)
+      expect(killed.progress().rlUpdates).toBe(updates)
       await killed.save(folder)
 
       const resumed = await trainerOf(filters, options)
-      expect(await resumed.restore(folder)).toEqual([])
+      expect((await resumed.restore(folder)).warnings).toEqual([])
       const rest = await outcome(resumed, folder)
       expect([...tables, ...rest.tables]).toEqual(whole.tables)
       expect(rest.weights).toEqual(whole.weights)
@@ -122,10 +125,10 @@ describe('a training that is killed', () => {
     const turns = await temporaryFolder()
     await (await trainerOf({}, { env: slow, steps: 0 })).save(turns)
     const cohort = { environment: slow, policy: languageModel(small), numLanes: 5, seed: 1, groupSize: 4 }
-    const other = createTextTrainer(await createWorld({ ...cohort, rewardReduction: 'mean' }), {
-      sft: sft({ steps: 0, batchSize: 8 }),
-      rl: rl({ groupsPerUpdate: 4, groupSize: 4, updates: 3 }),
-    })
+    const other = createTrainer(await createWorld({ ...cohort, rewardReduction: 'mean' }), [
+      sft({ steps: 0, batchSize: 8 }),
+      rl({ groupsPerUpdate: 4, groupSize: 4, updates: 3 }),
+    ])
     await expect(other.restore(turns)).rejects.toThrow(/rewardReduction: got "sum", expected "mean"/)
   })
 })
@@ -136,7 +139,7 @@ describe('a trainer of language models with a folder', () => {
     const trainer = await supervised(await trainerOf({}, { folder }))
     expect(await trainer.save()).toBe(join(folder, 'checkpoints', '00000005'))
     const other = await trainerOf({ updates: 1 }, { folder })
-    expect(await other.restore()).toHaveLength(1)
+    expect((await other.restore()).warnings).toHaveLength(1)
     for await (const _ of other.updates());
     await other.save()
     expect(await listCheckpoints(folder)).toEqual([5, other.moves])
@@ -147,7 +150,7 @@ describe('a trainer of language models with a folder', () => {
     const trainer = await supervised(await trainerOf())
     await trainer.save(folder)
     const before = await contents(folder)
-    const cases: [TextTrainer, RegExp][] = [
+    const cases: [Trainer<ConversationCohort>, RegExp][] = [
       [await trainerOf({}, { folder, seed: 2 }), /00000005, seed: got 1, expected 2, as in this training/],
       [
         await trainerOf({ groupSize: 2 }, { folder }),
@@ -159,7 +162,7 @@ describe('a trainer of language models with a folder', () => {
       ],
     ]
     for (const [other, message] of cases) {
-      for (const phase of [other.supervise(), other.updates()]) {
+      for (const phase of [other.updates({ phase: 'sft' }), other.updates()]) {
         await expect(phase.next()).rejects.toThrow(message)
         expect(other.moves).toBe(0)
       }
@@ -175,21 +178,25 @@ describe('a trainer of language models with a folder', () => {
     const { environment: env, policy } = run.definition
     const began = async (seed: number) => {
       const world = await createWorld({ environment: env, policy, numLanes: 5, seed, groupSize: 4 })
-      return createTextTrainer(world, { sft: run.definition.sft!, rl: run.definition.rl! }, { folder })
+      return createTrainer(world, [run.definition.sft!, run.definition.rl!], { folder })
     }
-    await expect((await began(9)).supervise().next()).rejects.toThrow(/^run .+, seed: got 1, expected 9, as in this/)
-    const batch = { sft: sft({ ...run.definition.sft!.settings, batchSize: 3 }), rl: run.definition.rl! }
+    await expect((await began(9)).updates({ phase: 'sft' }).next()).rejects.toThrow(
+      /^run .+, seed: got 1, expected 9, as in this/,
+    )
+    const batch = [sft({ ...run.definition.sft!.settings, batchSize: 3 }), run.definition.rl!]
     const world = await createWorld({ environment: env, policy, numLanes: 5, seed: 1, groupSize: 4 })
-    const other = createTextTrainer(world, batch, { folder })
-    await expect(other.supervise().next()).rejects.toThrow(/^run .+, sft, batchSize: got \d+, expected 3, as in this/)
+    const other = createTrainer(world, batch, { folder })
+    await expect(other.updates({ phase: 'sft' }).next()).rejects.toThrow(
+      /^run .+, sft, batchSize: got \d+, expected 3, as in this/,
+    )
     const same = await began(1)
-    await same.supervise().next()
-    expect(same.sftSteps).toBe(1)
+    await same.updates({ phase: 'sft' }).next()
+    expect(same.progress().sftSteps).toBe(1)
   })
 })
 
 /** Aborts once the trainer has made so many more ticks. */
-function stopAfter(trainer: TextTrainer, ticks: number, stop: AbortController): void {
+function stopAfter(trainer: Trainer<ConversationCohort>, ticks: number, stop: AbortController): void {
   const end = trainer.moves + ticks
   const { signal } = stop
   Object.defineProperty(signal, 'aborted', { get: () => trainer.moves >= end, configurable: true })
@@ -209,7 +216,7 @@ describe('learning from conversations', () => {
     async (loss) => {
       const model = { ...small, critic: loss === 'ppo' }
       const trainer = await supervised(await trainerOf({ loss, lossSettings: { maxLength: 9 } }, { model }))
-      const before = trainer.cohort.weights.slice()
+      const before = trainer.world.cohort().weights.slice()
       for await (const { rl: figures, gradNorm } of trainer.updates()) {
         const { entropy, kl, ratio, reward } = figures!
         for (const figure of [entropy, kl.k1, kl.k2, kl.k3, ratio, reward, gradNorm])
@@ -219,7 +226,7 @@ describe('learning from conversations', () => {
         expect([ratio, kl.k1, kl.k2, kl.k3].map((figure) => Math.abs(figure))).toEqual([1, 0, 0, 0])
         break
       }
-      expect(trainer.cohort.weights).not.toEqual(before)
+      expect(trainer.world.cohort().weights).not.toEqual(before)
     },
   )
 
@@ -236,7 +243,7 @@ describe('learning from conversations', () => {
     const apart = async (settings: Parameters<typeof rl>[0]) => {
       const options = { environment, policy: languageModel(small), numLanes: 4, seed: 1, groupSize: 4 }
       const world = await createWorld({ ...options, sampling: { temperature: 1.3 } })
-      return createTextTrainer(world, { rl: rl({ groupsPerUpdate: 4, groupSize: 4, updates: 1, ...settings }) })
+      return createTrainer(world, rl({ groupsPerUpdate: 4, groupSize: 4, updates: 1, ...settings }))
     }
     await expect(apart({})).rejects.toThrow(/rl\.temperature.*1\.3/s)
     const trainer = await apart({ lossSettings: { ...corrections.tis } })
@@ -257,7 +264,7 @@ describe('learning from conversations', () => {
     const model = { ...small, loraRank: 2, loraTargets: ['q_proj', 'down_proj'] }
     const folder = await temporaryFolder()
     const trainer = await supervised(await trainerOf({ lossSettings: { klCoef: 0.1 } }, { model }))
-    const { weights, adapter } = trainer.cohort
+    const { weights, adapter } = trainer.world.cohort()
     const [frozen, before] = [weights.slice(), adapter!.weights.slice()]
     await trainer.save(folder)
     for await (const { rl: figures, step } of trainer.updates()) {
@@ -269,14 +276,14 @@ describe('learning from conversations', () => {
     const resumed = await trainerOf({ lossSettings: { klCoef: 0.1 } }, { model })
     await resumed.restore(folder)
     for await (const _ of resumed.updates());
-    expect(resumed.cohort.adapter!.weights).toEqual(adapter!.weights)
+    expect(resumed.world.cohort().adapter!.weights).toEqual(adapter!.weights)
   })
 
   test('a model in 8 bits is frozen under its adapter, which learns, and a resumed run goes on with both', async () => {
     const model = { ...small, loraRank: 2, quantize: true }
     const folder = await temporaryFolder()
     const trainer = await supervised(await trainerOf({ lossSettings: { klCoef: 0.1 } }, { model }))
-    const { weights, quantized, adapter } = trainer.cohort
+    const { weights, quantized, adapter } = trainer.world.cohort()
     expect(weights.length).toBe(0)
     const [frozen, before] = [structuredClone(quantized), adapter!.weights.slice()]
     await trainer.save(folder)
@@ -286,11 +293,11 @@ describe('learning from conversations', () => {
     expect(quantized).toEqual(frozen)
     expect(adapter!.weights).not.toEqual(before)
     const resumed = await trainerOf({ lossSettings: { klCoef: 0.1 } }, { model })
-    resumed.cohort.quantized!.values.fill(0)
+    resumed.world.cohort().quantized!.values.fill(0)
     await resumed.restore(folder)
     for await (const _ of resumed.updates());
-    expect(resumed.cohort.quantized).toEqual(frozen)
-    expect(resumed.cohort.adapter!.weights).toEqual(adapter!.weights)
+    expect(resumed.world.cohort().quantized).toEqual(frozen)
+    expect(resumed.world.cohort().adapter!.weights).toEqual(adapter!.weights)
     await expect(trainerOf({}, { model: { ...small, quantize: true } })).rejects.toThrow(
       /quantize.*without an adapter/s,
     )
@@ -300,7 +307,7 @@ describe('learning from conversations', () => {
     const model = { ...small, loraRank: 2 }
     const folder = await temporaryFolder()
     const trainer = await supervised(await trainerOf({}, { model }))
-    const { cohort } = trainer
+    const cohort = trainer.world.cohort()
     expect(cohort.version).toBe(5)
     await saveLora(
       folder,
@@ -312,17 +319,17 @@ describe('learning from conversations', () => {
     const resumed = await trainerOf({}, { model })
     await resumed.restore(folder)
     for (const each of [trainer, resumed]) {
-      expect(each.cohort.version).toBe(6)
+      expect(each.world.cohort().version).toBe(6)
       await each.updates().next()
-      expect(each.cohort.version).toBe(7)
+      expect(each.world.cohort().version).toBe(7)
     }
-    expect(resumed.cohort.adapter!.weights).toEqual(cohort.adapter!.weights)
+    expect(resumed.world.cohort().adapter!.weights).toEqual(cohort.adapter!.weights)
   })
 
   test('of an adapter a folder can be evaluated, in place of its weights', async () => {
     const policy = languageModel({ ...small, loraRank: 2 })
     const trainer = await supervised(await trainerOf({}, { model: { ...small, loraRank: 2 } }))
-    const { weights, adapter } = trainer.cohort
+    const { weights, adapter } = trainer.world.cohort()
     const folder = await temporaryFolder()
     await saveLora(folder, adapter!.lora, adapter!.weights)
     const options = { environment, policy, weights, episodes: 6, explore: true }
@@ -382,20 +389,22 @@ describe('learning from conversations', () => {
 
   test('rewards that are all equal teach nothing, and are told', async () => {
     const trainer = await trainerOf({}, { env: digits({ respond: () => ({ reward: 0.5 }) }), steps: 0 })
-    const before = trainer.cohort.weights.slice()
+    const before = trainer.world.cohort().weights.slice()
     for await (const { rl: figures, gradNorm } of trainer.updates()) {
       expect(figures!.fracRewardZeroStd).toBe(1)
       expect(gradNorm).toBe(0)
       break
     }
-    expect(trainer.cohort.weights).toEqual(before)
+    expect(trainer.world.cohort().weights).toEqual(before)
   })
 
   test('groups of one, a critic that is not there, and an example without an answer are errors', async () => {
     expect(() => rl({ groupSize: 1 })).toThrow(InputError)
     await expect(trainerOf({ loss: 'ppo' })).rejects.toThrow(/value head/)
     const env = digits({ example: () => ({ prompt: '1' }) })
-    await expect((await trainerOf({}, { env })).supervise().next()).rejects.toThrow(/example \d.*no answer/s)
+    await expect((await trainerOf({}, { env })).updates({ phase: 'sft' }).next()).rejects.toThrow(
+      /example \d.*no answer/s,
+    )
   })
 })
 
@@ -404,12 +413,12 @@ describe('what does not fit', () => {
     const options = { environment, policy: languageModel(small), numLanes: 4, groupSize: 4 }
     const algorithm = rl({ groupsPerUpdate: 2, groupSize: 8 })
     const world = await createWorld(options)
-    expect(() => createTextTrainer(world, { rl: algorithm })).toThrow(/rl\.groupSize.*8.*4/s)
+    expect(() => createTrainer(world, algorithm)).toThrow(/rl\.groupSize.*8.*4/s)
     const greedy = await createWorld({ ...options, explore: false })
-    expect(() => createTextTrainer(greedy, { rl: rl({ groupSize: 4 }) })).toThrow(/explore/)
+    expect(() => createTrainer(greedy, rl({ groupSize: 4 }))).toThrow(/explore/)
   })
 
-  test('a world of two cohorts of conversations is an error, before it takes memory', async () => {
+  test('a world of two cohorts needs to know whose the algorithm is, before it takes memory', async () => {
     const cohort = { environment, policy: languageModel(small), numLanes: 2 }
     const world = await createWorld({
       cohorts: [
@@ -417,7 +426,9 @@ describe('what does not fit', () => {
         { ...cohort, name: 'two' },
       ],
     })
-    expect(() => createTextTrainer(world, { sft: sft() })).toThrow(/2 cohorts/)
+    expect(() => createTrainer(world, sft())).toThrow(
+      /one algorithm for 2 cohorts, expected an object with one of one, two for each key/,
+    )
     expect(world.cohorts).toHaveLength(2)
   })
 
@@ -452,7 +463,7 @@ describe('a training that is told to stop', () => {
     })
     const trainer = await trainerOf({}, { env, steps: 0 })
     const stop = new AbortController()
-    const first = trainer.updates(stop.signal).next()
+    const first = trainer.updates({ signal: stop.signal }).next()
     while (signals.length < 5) await new Promise((resolve) => setTimeout(resolve, 1))
     stop.abort()
     expect((await first).done).toBe(true) // Without this the reply's deadline, a minute, would come first.
@@ -472,7 +483,7 @@ describe('a training that is told to stop', () => {
       const env = digits({ respond })
       const trainer = await trainerOf({ updates: 2 }, { env, steps: 0, model, numLanes: 3 })
       for await (const _ of trainer.updates()) ticks.push(trainer.moves)
-      return trainer.cohort.adapter!.weights.slice()
+      return trainer.world.cohort().adapter!.weights.slice()
     }
     const ticks: number[] = []
     const prompt = await trained(0)

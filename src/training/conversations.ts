@@ -1,23 +1,23 @@
 /**
- * The trainer of language models: supervised steps on the environment's own answers, then updates from sampled conversations.
- * It lets a world collect, learns, counts what happened, and can be stopped after any tick and resumed to the same bits.
+ * The training of a cohort of conversations: supervised steps on the environment's own answers, then updates from sampled
+ * conversations. It lets the cohort collect, learns, counts what happened, and can be stopped after any tick and resumed to the
+ * same bits.
  */
 
-import { type PreparedLoss, preparedLossPlan, prepareLoss, totalsOf } from '../../algorithms/losses.ts'
-import { learningRateOf } from '../../algorithms/optimizer.ts'
-import { type RlDefinition, rlRates } from '../../algorithms/rl.ts'
-import { scheduleFactor } from '../../algorithms/schedule.ts'
-import { type SftDefinition, sftRates } from '../../algorithms/sft.ts'
-import { minibatchOf, packBatch, type TokenBatch } from '../../algorithms/token-batch.ts'
+import { type PreparedLoss, preparedLossPlan, prepareLoss, totalsOf } from '../algorithms/losses.ts'
+import { learningRateOf } from '../algorithms/optimizer.ts'
+import { type RlDefinition, rlRates } from '../algorithms/rl.ts'
+import { scheduleFactor } from '../algorithms/schedule.ts'
+import { type SftDefinition, sftRates } from '../algorithms/sft.ts'
+import { minibatchOf, packBatch, type TokenBatch } from '../algorithms/token-batch.ts'
 import {
   alone,
   type Together,
   TokenLearner,
   type TokenLearnerColumns,
   type TokenLossSums,
-} from '../../algorithms/token-learner.ts'
-import type { TokenWork } from '../../algorithms/token-thread.ts'
-import { createBeats } from '../../clock.ts'
+} from '../algorithms/token-learner.ts'
+import type { TokenWork } from '../algorithms/token-thread.ts'
 import {
   asConversations,
   type ConversationCohort,
@@ -28,68 +28,77 @@ import {
   segmentsOf,
   takeUp,
   takeUpSegments,
-} from '../../cohorts/conversations.ts'
-import { fingerprint, withoutModule } from '../../definition.ts'
-import { InputError, show } from '../../errors.ts'
-import { PolicySum, Standing, TokenSum } from '../../kernels/bind.ts'
-import { checkSampling } from '../../policies/transformer/sampling.ts'
-import { Stream } from '../../random.ts'
-import type { Tensor } from '../../safetensors.ts'
-import { Trajectories } from '../../tables/trajectories.ts'
-import { type TextOrigin, writeTrajectories } from '../../tables/trajectory-table.ts'
-import { lessonOf } from '../../text/examples.ts'
-import { awaitAnswers, runSystems } from '../../tick.ts'
-import { VERSION } from '../../version.ts'
-import { checkWorld, type World } from '../../world.ts'
-import { type Manifest, readCheckpoint, type TextRecord, writeCheckpoint } from '../checkpoint.ts'
-import { type RunRecord, refuseOtherTraining } from '../run-folder.ts'
-import { compare, compareUpTo, differences, folderOf, restoreTensors, savedTensors } from '../snapshot.ts'
-import { endWhenDropped, refuseInWorker } from '../team.ts'
-import { refuseGroups } from './group-filter.ts'
-import { mismatchKl, rangeOf, rewardMetrics, type TextMetrics } from './metrics.ts'
-import { microBatchRows, textLearnerPlan } from './plan.ts'
-import { TextTeam } from './team.ts'
-import { inHeap, prepareUpdate } from './token-update.ts'
-import { packTrajectories, unpackTrajectories } from './trajectory-snapshot.ts'
+} from '../cohorts/conversations.ts'
+import { fingerprint, withoutModule } from '../definition.ts'
+import { InputError } from '../errors.ts'
+import { PolicySum, Standing, TokenSum } from '../kernels/bind.ts'
+import { checkSampling } from '../policies/transformer/sampling.ts'
+import { Stream } from '../random.ts'
+import type { Tensor } from '../safetensors.ts'
+import { Trajectories } from '../tables/trajectories.ts'
+import { type TextOrigin, writeTrajectories } from '../tables/trajectory-table.ts'
+import { lessonOf } from '../text/examples.ts'
+import { awaitAnswers, runSystems } from '../tick.ts'
+import type { World } from '../world.ts'
+import type { ConversationRecord, Manifest } from './checkpoint.ts'
+import type { RunRecord } from './run-folder.ts'
+import { compare, compareUpTo } from './snapshot.ts'
+import { endWhenDropped } from './team.ts'
+import { refuseGroups } from './text/group-filter.ts'
+import { mismatchKl, rangeOf, rewardMetrics, type TextMetrics } from './text/metrics.ts'
+import { microBatchRows, textLearnerPlan } from './text/plan.ts'
+import { TextTeam } from './text/team.ts'
+import { inHeap, prepareUpdate } from './text/token-update.ts'
+import { packTrajectories, unpackTrajectories } from './text/trajectory-snapshot.ts'
+import { type Goal, nextTurn, type SavedTraining, type Training } from './training.ts'
 
-/** What a trainer of language models does, in this order; what is not given is left out. */
-export interface TextTraining {
+/** What a training of conversations does, in this order; what is not given is left out. */
+export interface Phases {
   readonly sft?: SftDefinition
   readonly rl?: RlDefinition
 }
 
-/** How a trainer of language models goes about its work. */
-export interface TextTrainerOptions {
-  /**
-   * How many threads share the lanes of a tick and the micro-batches of an update: this one and workers beside it. Default 1.
-   * The results are the same bits for any number.
-   */
-  readonly threads?: number
-  /**
-   * Where `save()` and `restore()` keep checkpoints unless they are told otherwise. `supervise()` and `updates()` refuse a
-   * folder that holds another training, or checkpoints of this one that are yet to come, before they train.
-   */
-  readonly folder?: string
+/** What became of a cohort of conversations so far. */
+export interface ConversationProgress {
+  /** Supervised steps done. */
+  readonly sftSteps: number
+  /** Updates of reinforcement learning done. */
+  readonly rlUpdates: number
+  /** Examples that are longer than the context, and are passed over or cut. */
+  readonly tooLong: { readonly skipped: number; readonly cut: number }
 }
 
 /**
- * Gives a world's cohort of conversations a learner.
- * @throws InputError if the world's memory is taken already, or has no such cohort; several threads are asked for and it has
- * other cohorts; or a worker's import calls this.
+ * Gives a cohort of conversations a learner. What is returned binds it, when all who need columns have said so.
+ * @throws InputError if the world's memory is taken already, or the algorithms do not fit the cohort or one another.
  */
-export function createTextTrainer(world: World, training: TextTraining, options: TextTrainerOptions = {}): TextTrainer {
-  refuseInWorker('createTextTrainer')
-  return new TextTrainer(world, training, options)
+export function reserveConversations(world: World, name: string, phases: Phases): () => ConversationTraining {
+  const { sft, rl } = phases
+  if (sft !== undefined && rl !== undefined && sft.settings.optimizer !== rl.settings.optimizer) {
+    throw new InputError('rl.optimizer', rl.settings.optimizer, `${sft.settings.optimizer}, as in sft`)
+  }
+  const draft = world.draft(name)
+  if (draft.kind !== 'conversations') {
+    const got = 'one of conversations, and a cohort of episodes'
+    throw new InputError(`algorithm of ${name}`, got, 'one of episodes, like ppo()')
+  }
+  if (rl !== undefined) checkSampled(rl, draft)
+  world.reserve(draft, {
+    learner: textLearnerPlan(draft.opened, phases, world.threads.count),
+    use: { asked: (rl?.settings.updates ?? 0) > 0, learned: (sft?.settings.steps ?? 0) > 0 },
+  })
+  return () => new ConversationTraining(world, name, phases)
 }
 
-/** Trains a world's only cohort of conversations. */
-export class TextTrainer {
+/** Trains one cohort of conversations. */
+export class ConversationTraining implements Training<TextMetrics> {
   readonly world: World
-  readonly training: TextTraining
+  readonly phases: Phases
   readonly #cohort: ConversationCohort
   readonly #learner: TokenLearner
+  /** Its own lanes alone move while it collects. */
+  readonly #moved: readonly ConversationCohort[]
   readonly #microBatchRows: number
-  readonly #folder: string | undefined
   #sftSteps = 0
   #rlUpdates = 0
   #ticks = 0
@@ -99,65 +108,48 @@ export class TextTrainer {
   #drops: Record<string, number> = {}
   readonly #admitted = new Set<number>()
   #seconds = 0
-  #beats: Int32Array | undefined
   /** Null where there is one thread. */
   readonly #team: TextTeam | null
   /** `midway` in a tick, or an update: the columns are at no place from which to go on. */
   #doing: 'nothing' | 'collecting' | 'midway' = 'nothing'
 
-  /** Use `createTextTrainer`. */
-  constructor(world: World, training: TextTraining, { threads = 1, folder }: TextTrainerOptions = {}) {
-    checkWorld('createTextTrainer(world, training)', world)
-    if (folder !== undefined) folderOf('createTextTrainer(world, training, { folder })', folder)
-    const { sft, rl } = training ?? {}
-    const optimizer = (sft ?? rl)?.settings
-    if (optimizer === undefined)
-      throw new InputError('createTextTrainer(world, training)', show(training), 'sft, rl or both')
-    if (sft !== undefined && rl !== undefined && sft.settings.optimizer !== rl.settings.optimizer) {
-      throw new InputError('rl.optimizer', rl.settings.optimizer, `${sft.settings.optimizer}, as in sft`)
-    }
-    const cohorts = world.drafts.filter((draft) => draft.kind === 'conversations')
-    if (cohorts.length !== 1) {
-      const got = `${cohorts.length} cohorts of conversations`
-      throw new InputError('createTextTrainer(world, training)', got, 'a world with one')
-    }
-    if (rl !== undefined) checkSampled(rl, cohorts[0]!)
-    if (threads !== 1) {
-      if (world.drafts.length > 1) {
-        throw new InputError('threads', `${show(threads)}, and cohorts without conversations`, 'threads: 1')
-      }
-      world.split(threads)
-    }
-    world.reserve(cohorts[0]!, {
-      learner: textLearnerPlan(cohorts[0]!.opened, training, threads),
-      use: { asked: (rl?.settings.updates ?? 0) > 0, learned: (sft?.settings.steps ?? 0) > 0 },
-    })
+  /** Use `reserveConversations`. */
+  constructor(world: World, name: string, phases: Phases) {
     this.world = world
-    this.training = training
-    this.#folder = folder
-    this.#cohort = asConversations('createTextTrainer(world, training)', world.cohort(cohorts[0]!.name))
+    this.phases = phases
+    this.#cohort = asConversations(`algorithm of ${name}`, world.cohort(name))
+    this.#moved = [this.#cohort]
     this.#microBatchRows = microBatchRows(this.#cohort.context)
     const { model, weights, quantized, adapter, learner } = this.#cohort
     const columns = learner as TokenLearnerColumns
-    const team = threads === 1 ? null : new TextTeam(world, this.#cohort)
+    const team = world.threads.count === 1 ? null : new TextTeam(world, this.#cohort)
     this.#team = team
     if (team !== null) endWhenDropped(this, team)
     const post = team && ((work: TokenWork) => team.post(work))
     this.#learner = new TokenLearner(model, quantized ?? weights, columns, world.kernels, adapter, post)
     this.#learner.start()
     this.#cohort.released = 0
-    const algorithms = [sft, rl].map((algorithm) => algorithm && withoutModule(algorithm))
+    const algorithms = [phases.sft, phases.rl].map((algorithm) => algorithm && withoutModule(algorithm))
     this.#cohort.source = `${this.#cohort.environment.id} ${fingerprint(this.#cohort.source, algorithms)}`
   }
 
-  /** Supervised steps done. */
-  get sftSteps(): number {
-    return this.#sftSteps
+  /** Steps and updates done. */
+  get update(): number {
+    return this.#sftSteps + this.#rlUpdates
   }
 
-  /** Updates of reinforcement learning done. */
-  get rlUpdates(): number {
-    return this.#rlUpdates
+  /** Ticks done. */
+  get steps(): number {
+    return this.#ticks
+  }
+
+  get progress(): ConversationProgress {
+    const { numSkipped = 0, numCut = 0 } = this.#cohort.examples ?? {}
+    return {
+      sftSteps: this.#sftSteps,
+      rlUpdates: this.#rlUpdates,
+      tooLong: { skipped: numSkipped, cut: numCut },
+    }
   }
 
   /** Ticks and optimizer steps done: what checkpoints are numbered by. */
@@ -170,83 +162,46 @@ export class TextTrainer {
     return this.#seconds
   }
 
-  /** Examples that are longer than the context, and are passed over or cut. */
-  get tooLong(): { readonly skipped: number; readonly cut: number } {
-    const { numSkipped = 0, numCut = 0 } = this.#cohort.examples ?? {}
-    return { skipped: numSkipped, cut: numCut }
-  }
-
-  /** Where the caller's thread says that it goes on; workers run nothing that could be stuck. */
-  get beats(): Int32Array {
-    if (this.#beats === undefined) {
-      this.#beats = createBeats(1)
-      this.world.clock.beat = this.#beats
-    }
-    return this.#beats
-  }
-
   /** The cohort that learns. */
   get cohort(): ConversationCohort {
     return this.#cohort
   }
 
-  /**
-   * Supervised steps up to the number that `sft` says, yielding after each.
-   * @throws InputError before the first if the trainer's `folder` holds another training, or checkpoints that this one has yet
-   * to come to.
-   */
-  async *supervise(): AsyncGenerator<TextMetrics, void, undefined> {
-    await this.#refuseFolder()
-    const { sft } = this.training
-    while (sft !== undefined && this.#sftSteps < sft.settings.steps) {
-      yield await this.#do('midway', () => this.#superviseOnce(sft))
-      await nextTurn()
-    }
+  isDone({ phase, signal }: Goal): boolean {
+    return signal?.aborted === true || this.#next(phase) === undefined
   }
 
-  /**
-   * Updates up to the number that `rl` says, yielding after each, with the update's conversations in `trajectories`. Ends
-   * after the next tick once the signal is aborted; a later call goes on where it ended.
-   * @throws InputError before the first tick if the trainer's `folder` holds another training, or checkpoints that this one has
-   * yet to come to.
-   */
-  async *updates(signal?: AbortSignal): AsyncGenerator<TextMetrics, void, undefined> {
-    await this.#refuseFolder()
-    const { rl } = this.training
-    while (rl !== undefined && this.#rlUpdates < rl.settings.updates) {
-      if (this.#isBetweenUpdates) {
-        if (this.#rlUpdates === 0) this.#learner.start() // What the model has become by now is the reference.
-        this.#cohort.trajectories.clear()
-        this.#cohort.released += rl.settings.groupsPerUpdate * rl.settings.groupSize
-        this.#drops = {}
-        this.#admitted.clear()
-        this.#isBetweenUpdates = false
-      }
-      let started = 0 // When the workers are there.
-      const isWhole = await this.#do('collecting', () => {
-        started = performance.now()
-        return this.#collect(rl, signal).finally(() => letGoReplies(this.#cohort))
-      })
-      const rolloutSeconds = (performance.now() - started) / 1000
-      this.#seconds += rolloutSeconds
-      if (!isWhole) return
-      yield await this.#do('midway', () => this.#learn(rl, rolloutSeconds))
-      await nextTurn()
-    }
+  /** The phase that has something to do, if there is one. */
+  #next(only: Goal['phase']): 'sft' | 'rl' | undefined {
+    const { sft, rl } = this.phases
+    if (only !== 'rl' && sft !== undefined && this.#sftSteps < sft.settings.steps) return 'sft'
+    if (only !== 'sft' && rl !== undefined && this.#rlUpdates < rl.settings.updates) return 'rl'
+    return undefined
   }
 
-  async #refuseFolder(): Promise<void> {
-    if (this.#folder === undefined) return
-    await refuseOtherTraining(this.#folder, {
-      number: this.moves,
-      compareCheckpoint: (subject, manifest) => void this.#compareCheckpoint(subject, manifest),
-      compareRun: (subject, run) => void this.#compareRun(subject, run),
+  /** A supervised step, or an update with its conversations in `trajectories`. */
+  async advance({ phase, signal }: Goal): Promise<TextMetrics | undefined> {
+    if (this.#next(phase) === 'sft') return this.#do('midway', () => this.#superviseOnce(this.phases.sft!))
+    const rl = this.phases.rl!
+    if (this.#isBetweenUpdates) {
+      if (this.#rlUpdates === 0) this.#learner.start() // What the model has become by now is the reference.
+      this.#cohort.trajectories.clear()
+      this.#cohort.released += rl.settings.groupsPerUpdate * rl.settings.groupSize
+      this.#drops = {}
+      this.#admitted.clear()
+      this.#isBetweenUpdates = false
+    }
+    let started = 0 // When the workers are there.
+    const isWhole = await this.#do('collecting', () => {
+      started = performance.now()
+      return this.#collect(rl, signal).finally(() => letGoReplies(this.#cohort))
     })
+    const rolloutSeconds = (performance.now() - started) / 1000
+    this.#seconds += rolloutSeconds
+    return isWhole ? this.#do('midway', () => this.#learn(rl, rolloutSeconds)) : undefined
   }
 
-  /** Sends the workers home; a later step or update takes others. */
   close(): void {
-    this.world.close()
     this.#team?.end()
   }
 
@@ -270,7 +225,7 @@ export class TextTrainer {
     return this.#team === null ? alone(steps) : this.#team.run(steps)
   }
 
-  #checkNotMidway(action: string): void {
+  checkBetween(action: string): void {
     if (this.#doing !== 'midway') return
     throw new InputError(action, 'a call in the middle of a tick or an update', 'one between two')
   }
@@ -325,12 +280,12 @@ export class TextTrainer {
         if (signal?.aborted) return false
         this.#doing = 'midway'
         clock.start()
-        const moved = runSystems(this.world, this.world.cohorts)
+        const moved = runSystems(this.world, this.#moved)
         if (moved !== undefined) await moved
         this.#doing = 'collecting'
         clock.rest() // Replies that are owed have a time limit of their own.
         this.#ticks++
-        const waiting = awaitAnswers(this.world.cohorts)
+        const waiting = awaitAnswers(this.#moved)
         if (waiting !== undefined) await (signal === undefined ? waiting : orAborted(waiting, signal))
         if (performance.now() - rested < 50) continue
         await nextTurn() // Interrupts and timers come through.
@@ -479,7 +434,7 @@ export class TextTrainer {
       environment: environment.id,
       model: policyDefinition.id,
       tokenizer: tokenizer.id,
-      algorithm: this.training.rl?.settings.loss ?? 'none',
+      algorithm: this.phases.rl?.settings.loss ?? 'none',
       seed: this.world.seed,
       promptOf: (promptId) => JSON.stringify(environment.example(promptId).prompt),
       answerOf: (promptId) => environment.example(promptId).answer ?? null,
@@ -488,110 +443,78 @@ export class TextTrainer {
     await writeTrajectories(path, trajectories, origin)
   }
 
-  /**
-   * Writes a checkpoint of the run in the folder, after any tick, and returns its path. The folder is the trainer's where none
-   * is given.
-   * @throws InputError if there is no folder, it cannot be written, or in the middle of a tick or an update.
-   */
-  async save(folder?: string): Promise<string> {
-    const target = folderOf('trainer.save(folder)', folder, this.#folder)
-    this.#checkNotMidway('trainer.save()')
-    const { world, training } = this
-    const { environment, policyDefinition, numLanes, rewardReduction, histories, supports, trajectories } = this.#cohort
-    const over = packTrajectories(trajectories, 'trajectories')
-    const open = packTrajectories(segmentsOf(this.#cohort), 'segments')
-    // Copied before anything is waited for: a caller need not wait for the writing before the next tick.
-    const tensors: Tensor[] = [...savedTensors(world).map((tensor) => ({ ...tensor, bytes: tensor.bytes.slice() }))]
-    tensors.push(...over.tensors, ...open.tensors)
-    const text: TextRecord = {
+  saved(): SavedTraining {
+    const { sft, rl } = this.phases
+    const { name, environment, policyDefinition, numLanes, rewardReduction } = this.#cohort
+    const { histories, supports, trajectories, version, released, source } = this.#cohort
+    const over = packTrajectories(trajectories, `${name}.trajectories`)
+    const open = packTrajectories(segmentsOf(this.#cohort), `${name}.segments`)
+    const record: ConversationRecord = {
+      kind: 'conversations',
       environment: withoutModule(environment),
       policy: withoutModule(policyDefinition),
-      sft: training.sft === undefined ? null : withoutModule(training.sft),
-      rl: training.rl === undefined ? null : withoutModule(training.rl),
+      sft: sft === undefined ? null : withoutModule(sft),
+      rl: rl === undefined ? null : withoutModule(rl),
       numLanes,
       rewardReduction,
+      seconds: this.#seconds,
       sftSteps: this.#sftSteps,
       rlUpdates: this.#rlUpdates,
-      version: this.#cohort.version,
+      version,
       ticks: this.#ticks,
       isBetweenUpdates: this.#isBetweenUpdates,
-      released: this.#cohort.released,
+      released,
       drops: { ...this.#drops },
       admitted: [...this.#admitted],
       histories: histories.map((history) => [...history]),
       supports: supports.map((ids) => [...ids]),
-      source: this.#cohort.source,
+      source,
       trajectories: over.rows,
       segments: open.rows,
     }
-    return writeCheckpoint(target, tensors, {
-      colonnade: VERSION,
-      node: process.version,
-      kernels: world.kernelBuild,
-      seed: world.seed,
-      update: this.moves,
-      steps: this.#ticks,
-      seconds: this.#seconds,
-      cohorts: {},
-      text,
-    })
+    return { tensors: [...over.tensors, ...open.tensors], cohorts: { [name]: record } }
   }
 
-  /**
-   * Takes up the newest checkpoint of the folder, or that of the given number. Returns what a user should be warned of. How many
-   * steps and updates there are to be need not be what it was: a training that was complete then goes on. The folder is the
-   * trainer's where none is given.
-   * @throws InputError if there is none, it is corrupt, or it is of another training; then nothing is changed.
-   */
-  async restore(folder?: string, number?: number): Promise<readonly string[]> {
-    const source = folderOf('trainer.restore(folder)', folder, this.#folder)
-    this.#checkNotMidway('trainer.restore()')
-    const { path, manifest, tensors } = await readCheckpoint(source, number)
-    const subject = `checkpoint ${path}`
-    const { text, warnings } = this.#compareCheckpoint(subject, manifest)
-    const { numLanes, histories, supports, trajectories } = this.#cohort
-    restoreTensors(subject, this.world, tensors)
+  restore(manifest: Manifest, tensors: ReadonlyMap<string, Tensor>): void {
+    const { name, numLanes, histories, supports, trajectories } = this.#cohort
+    const record = manifest.cohorts[name] as ConversationRecord
     trajectories.clear()
-    unpackTrajectories(trajectories, 'trajectories', text.trajectories, tensors)
+    unpackTrajectories(trajectories, `${name}.trajectories`, record.trajectories, tensors)
     const open = new Trajectories()
-    unpackTrajectories(open, 'segments', text.segments, tensors)
+    unpackTrajectories(open, `${name}.segments`, record.segments, tensors)
     takeUpSegments(this.#cohort, open)
-    histories.splice(0, numLanes, ...text.histories.map((history) => [...history]))
-    supports.splice(0, numLanes, ...text.supports.map((ids) => [...ids]))
-    this.#cohort.source = text.source
+    histories.splice(0, numLanes, ...record.histories.map((history) => [...history]))
+    supports.splice(0, numLanes, ...record.supports.map((ids) => [...ids]))
+    this.#cohort.source = record.source
     takeUp(this.#cohort)
-    this.#sftSteps = text.sftSteps
-    this.#rlUpdates = text.rlUpdates
-    this.#ticks = text.ticks
-    this.#isBetweenUpdates = text.isBetweenUpdates
-    this.#cohort.released = text.released
-    this.#drops = { ...text.drops }
+    this.#sftSteps = record.sftSteps
+    this.#rlUpdates = record.rlUpdates
+    this.#ticks = record.ticks
+    this.#isBetweenUpdates = record.isBetweenUpdates
+    this.#cohort.released = record.released
+    this.#drops = { ...record.drops }
     this.#admitted.clear()
-    for (const group of text.admitted) this.#admitted.add(group)
-    this.#seconds = manifest.seconds
-    this.#cohort.version = text.version
-    return [...warnings, ...differences(manifest, this.world)]
+    for (const group of record.admitted) this.#admitted.add(group)
+    this.#seconds = record.seconds
+    this.#cohort.version = record.version
   }
 
-  /**
-   * What a checkpoint says of this training, and what a user should be warned of.
-   * @throws InputError that names the first part in which it is of another one.
-   */
-  #compareCheckpoint(subject: string, { seed, text }: Manifest): { text: TextRecord; warnings: string[] } {
-    if (text === undefined) throw new InputError(subject, 'one of no language model', 'one of this training')
-    const warnings = this.#compareRun(subject, { ...text, seed })
-    const { sft } = this.training
-    if ((text.rlUpdates > 0 || !text.isBetweenUpdates) && sft !== undefined) {
-      compare(subject, 'sft, steps, after which updates came', text.sftSteps, sft.settings.steps)
+  compareCheckpoint(subject: string, { seed, cohorts }: Manifest): string[] {
+    const { name } = this.#cohort
+    const record = cohorts[name]!
+    compare(subject, `kind of cohort ${name}`, record.kind, 'conversations')
+    const { rlUpdates, isBetweenUpdates, sftSteps, ...said } = record as ConversationRecord
+    const warnings = this.compareRun(subject, { ...said, seed })
+    const { sft } = this.phases
+    if ((rlUpdates > 0 || !isBetweenUpdates) && sft !== undefined) {
+      compare(subject, 'sft, steps, after which updates came', sftSteps, sft.settings.steps)
     }
-    return { text, warnings }
+    return warnings
   }
 
-  /** As above, of what a run and a checkpoint say both. */
-  #compareRun(subject: string, run: Omit<RunRecord, 'algorithm'>): string[] {
+  compareRun(subject: string, run: Omit<RunRecord, 'algorithm'>): string[] {
     const { environment, policyDefinition, numLanes, rewardReduction } = this.#cohort
-    const { sft, rl } = this.training
-    compare(subject, 'seed', run.seed, this.world.seed)
+    const { sft, rl } = this.phases
     compare(subject, 'environment', run.environment, withoutModule(environment))
     compare(subject, 'policy', run.policy, withoutModule(policyDefinition))
     const warnings = [
@@ -652,10 +575,6 @@ async function orAborted(waiting: Promise<void>, signal: AbortSignal): Promise<v
   signal.addEventListener('abort', stop)
   await Promise.race([waiting, aborted])
   signal.removeEventListener('abort', stop)
-}
-
-function nextTurn(): Promise<void> {
-  return new Promise((resolve) => setImmediate(resolve))
 }
 
 /** Stands for an epoch in the key of the minibatches' order. */

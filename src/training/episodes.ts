@@ -1,0 +1,536 @@
+/**
+ * The training of all cohorts of episodes: it lets their lanes fill rollouts and learners learn from them, update by update, and
+ * counts what happened. All threads run its `program`.
+ */
+import type { AlgorithmDefinition, Learner } from '../algorithms/algorithm.ts'
+import { BEAT_WORDS, type Clock, traceBuffer, Work, type WorkName, workNames } from '../clock.ts'
+import type { Cohort } from '../cohorts/cohort.ts'
+import { asEpisodes, closeRollout, type EpisodeCohort, type EpisodeDraft } from '../cohorts/episodes.ts'
+import { type Columns, column, type Plan, saved } from '../components/column.ts'
+import { recordOf, withoutModule } from '../definition.ts'
+import { actionMaskWidth } from '../environments/environment.ts'
+import { InputError, show, unknownWord } from '../errors.ts'
+import { type RolloutOrigin, rolloutTable, type Table } from '../tables/table.ts'
+import { collectShare } from '../tick.ts'
+import type { World } from '../world.ts'
+import type { EpisodeRecord, Manifest } from './checkpoint.ts'
+import { type CohortMetrics, meanAndStd, noMetrics, type UpdateMetrics } from './metrics.ts'
+import type { RunRecord } from './run-folder.ts'
+import { compare } from './snapshot.ts'
+import { Aborted, CONTROL_WORDS, endWhenDropped, type LanesOrder, Team } from './team.ts'
+import type { Goal, SavedTraining, Training } from './training.ts'
+
+/** Episodes over which returns are averaged, as is usual in the field. */
+const RECENT_EPISODES = 100
+
+/** What became of a cohort's episodes so far. */
+export interface EpisodeProgress {
+  readonly episodes: number
+  /** Mean and deviation of the last 100 returns (of all, while they are fewer); NaN before the first. */
+  readonly episodeReturnLast100: { readonly mean: number; readonly std: number }
+  /** Environment steps after which the mean of the last 100 returns first reached the environment's threshold, or null. */
+  readonly solvedAtStep: number | null
+  /** Seconds of training at the end of the rollout in which it did, or null. */
+  readonly solvedAtSeconds: number | null
+}
+
+/** A cohort that learns. */
+interface Pupil {
+  readonly cohort: EpisodeCohort
+  readonly algorithm: AlgorithmDefinition
+  readonly learner: Learner
+  readonly accounts: Columns<ReturnType<typeof accountsPlan>>
+  episodes: number
+  solvedAtStep: number | null
+  solvedAtSeconds: number | null
+}
+
+/** What thread 0 measured in an update. */
+interface Measured {
+  readonly cohorts: Readonly<Record<string, CohortMetrics>>
+  readonly rolloutSeconds: number
+  readonly updateSeconds: number
+}
+
+function accountsPlan() {
+  return {
+    /** Returns and lengths of the last episodes, a ring. */
+    recent: saved(column('f64', RECENT_EPISODES)),
+    recentLength: saved(column('f64', RECENT_EPISODES)),
+    /** Of this rollout: episodes, sum of returns, sum of lengths. */
+    totals: column('f64', 3),
+  } satisfies Plan
+}
+
+/** True for an algorithm that learns from episodes. */
+export function isAlgorithm(value: object | undefined): value is AlgorithmDefinition {
+  return typeof (value as AlgorithmDefinition | undefined)?.bind === 'function'
+}
+
+/** How a training of episodes goes about its work. */
+export interface EpisodeTrainingOptions {
+  /** Keep every interval of work. */
+  readonly profile: boolean
+  /** Where each thread says that it goes on: a mark of its clock at a time. */
+  readonly beats: Int32Array
+}
+
+/**
+ * Gives the world's cohorts recorders and learners. What is returned binds them, when all who need columns have said so.
+ * @throws InputError if the world's memory is taken already, or an algorithm does not fit its cohort.
+ */
+export function reserveEpisodes(
+  world: World,
+  algorithms: Readonly<Record<string, AlgorithmDefinition>>,
+  options: EpisodeTrainingOptions,
+): () => EpisodeTraining {
+  for (const [name, algorithm] of Object.entries(algorithms)) {
+    const draft = draftOf(world, name)
+    const learner = { algorithm: algorithm.plan(shapeOf(world, draft)), accounts: accountsPlan() }
+    world.reserve(draft, { numSteps: algorithm.numSteps, learner })
+  }
+  return () => new EpisodeTraining(world, algorithms, options)
+}
+
+/** Trains the cohorts of episodes that have an algorithm. */
+export class EpisodeTraining implements Training<UpdateMetrics> {
+  readonly world: World
+  readonly #pupils: readonly Pupil[]
+  /** Those whose lanes move in its rollouts. */
+  readonly #cohorts: readonly Cohort[]
+  readonly #stepsPerUpdate: number
+  readonly #algorithms: Readonly<Record<string, AlgorithmDefinition>>
+  /** What the workers are told at the start of an update: its number, how many there will be, the seconds so far. */
+  readonly #command = new Float64Array(new SharedArrayBuffer(24))
+  /** Each thread's intervals of work, if they are kept. */
+  readonly #traces: readonly Float64Array[]
+  readonly #beats: Int32Array
+  #team: Team | undefined
+  #failure: unknown
+  #isUpdating = false
+  /** Whether `close` was called since the update began. */
+  #isClosed = false
+  #update = 0
+  #steps = 0
+  #seconds = 0
+
+  /** Use `reserveEpisodes`. */
+  constructor(
+    world: World,
+    algorithms: Readonly<Record<string, AlgorithmDefinition>>,
+    { profile, beats }: EpisodeTrainingOptions,
+  ) {
+    this.world = world
+    this.#traces = profile ? Array.from({ length: world.threads.count }, () => traceBuffer()) : []
+    this.#beats = beats
+    if (world.threads.index === 0) world.clock.trace = this.#traces[0]
+    this.#algorithms = algorithms
+    this.#pupils = Object.entries(algorithms).map(([name, algorithm]) => createPupil(world, name, algorithm))
+    this.#stepsPerUpdate = this.#pupils.reduce((sum, { cohort }) => sum + cohort.numLanes * cohort.numSteps, 0)
+    this.#cohorts = world.cohorts.filter(({ name, kind }) => name in algorithms || kind === 'episodes')
+  }
+
+  /** Updates done. */
+  get update(): number {
+    return this.#update
+  }
+
+  /** Environment steps done, of all recorded lanes. */
+  get steps(): number {
+    return this.#steps
+  }
+
+  /** Seconds spent in rollouts and updates. */
+  get seconds(): number {
+    return this.#seconds
+  }
+
+  /** The rollouts of all learners, by cohort name. */
+  get rollouts(): Readonly<Record<string, { readonly table: Table }>> {
+    const { seed } = this.world
+    return Object.fromEntries(
+      this.#pupils.map(({ cohort, algorithm }) => [
+        cohort.name,
+        { table: rolloutTable(cohort.rollout, cohort.finals, originOf(cohort, { seed, gamma: algorithm.gamma })) },
+      ]),
+    )
+  }
+
+  /** Updates. */
+  get moves(): number {
+    return this.#update
+  }
+
+  /** What became of a cohort's episodes; of the only learner's where no name is given. */
+  progress(name?: string): EpisodeProgress {
+    const pupil = name === undefined ? this.#pupils[0] : this.#pupils.find(({ cohort }) => cohort.name === name)
+    if (pupil === undefined)
+      throw unknownWord(
+        'cohort',
+        String(name),
+        this.#pupils.map(({ cohort }) => cohort.name),
+      )
+    const { episodes, accounts, solvedAtStep, solvedAtSeconds } = pupil
+    return {
+      episodes,
+      episodeReturnLast100: meanAndStd(accounts.recent, Math.min(episodes, RECENT_EPISODES)),
+      solvedAtStep,
+      solvedAtSeconds,
+    }
+  }
+
+  /** Updates until so many steps are done. */
+  #numUpdates({ totalSteps }: Goal): number {
+    if (!(typeof totalSteps === 'number' && Number.isFinite(totalSteps) && totalSteps >= 1)) {
+      throw new InputError('totalSteps', show(totalSteps), 'a number ≥ 1')
+    }
+    return Math.ceil(totalSteps / this.#stepsPerUpdate)
+  }
+
+  isDone(goal: Goal): boolean {
+    return goal.phase !== undefined || this.#update >= this.#numUpdates(goal)
+  }
+
+  close(): void {
+    this.#isClosed = true
+    this.#team?.end()
+    this.#team = undefined
+  }
+
+  /** One rollout and what the learners make of it, by all threads. */
+  async advance(goal: Goal): Promise<UpdateMetrics> {
+    this.checkBetween('trainer.updates()')
+    const numUpdates = this.#numUpdates(goal)
+    this.#isUpdating = true
+    this.#isClosed = false
+    let team: Team | undefined
+    try {
+      if (this.world.threads.count > 1 && this.#team === undefined) {
+        this.#team = await this.#startTeam()
+        endWhenDropped(this, this.#team)
+      }
+      team = this.#team
+      if (this.#isClosed) team?.end() // While the workers were on their way.
+      this.#command.set([this.#update, numUpdates, this.#seconds])
+      team?.hold(true)
+      if (team) await team.meet() // The command is there.
+      const program = this.program(this.#command)
+      for (;;) {
+        const { done, value } = program.next()
+        if (done) {
+          team?.hold(false)
+          return this.#report(value)
+        }
+        if (value !== undefined)
+          await value // An answer of a policy that answers later.
+        else if (team) {
+          this.world.clock.rest()
+          await team.meet()
+          this.world.clock.mark(Work.waiting)
+        }
+      }
+    } catch (error) {
+      // The threads are at different places of an update that nobody can finish.
+      this.#failure = error instanceof Aborted ? team!.failure : error
+      this.close()
+      this.world.close()
+      throw this.#failure
+    } finally {
+      this.#isUpdating = false
+      this.world.clock.rest()
+    }
+  }
+
+  /** What an update failed with, after which there is no other. */
+  get failure(): unknown {
+    return this.#failure
+  }
+
+  /** Gives up the update under way, in which other threads are stuck: its promise is rejected with the reason. */
+  giveUp(reason: Error): void {
+    this.#team?.fail(reason)
+  }
+
+  /** Throws in the middle of an update, or after one that failed: the columns are at no place from which to go on. */
+  checkBetween(action: string): void {
+    if (this.#failure !== undefined) throw this.#failure
+    if (this.#isUpdating) throw new InputError(action, 'a call in the middle of an update', 'one between two updates')
+  }
+
+  /**
+   * One update of one thread: the rollout of its lanes, and its share of the learning. At each `yield` all threads meet;
+   * what is yielded by the only thread of a policy that answers later is awaited.
+   * Thread 0 also accounts for episodes and returns the metrics of each cohort.
+   */
+  *program(command: Float64Array): Generator<void | Promise<void>, Measured> {
+    const { index } = this.world.threads
+    const [update, numUpdates, seconds] = command as unknown as [number, number, number]
+    const { clock } = this.world
+    clock.start()
+    const start = performance.now()
+    for (const { cohort } of this.#pupils) {
+      closeRollout(cohort) // The next tick begins one with what the lanes see and remember carried over.
+      cohort.policy.refresh?.()
+      cohort.version = update
+    }
+    yield* collectShare(this.world, this.#cohorts)
+    yield // All lanes' rows are there.
+    const collected = performance.now()
+    const rolloutSeconds = (collected - start) / 1000
+    const cohorts: Record<string, CohortMetrics> = {}
+    for (const pupil of this.#pupils) {
+      if (index === 0) this.#account(pupil, seconds + rolloutSeconds)
+      clock.mark(Work.account)
+      const learned = yield* pupil.learner.learn(update, numUpdates)
+      const { cohort, accounts, episodes } = pupil
+      const recent = Math.min(episodes, RECENT_EPISODES)
+      cohorts[cohort.name] = {
+        episodes,
+        episodeReturn: meanAndStd(accounts.recent, recent).mean,
+        episodeLength: meanAndStd(accounts.recentLength, recent).mean,
+        ...learned,
+      }
+      clock.mark(Work.account)
+    }
+    return { cohorts, rolloutSeconds, updateSeconds: (performance.now() - collected) / 1000 }
+  }
+
+  /** Counts an update that is done. */
+  #report({ cohorts, rolloutSeconds, updateSeconds }: Measured): UpdateMetrics {
+    this.#update++
+    this.#steps += this.#stepsPerUpdate
+    this.#seconds += rolloutSeconds + updateSeconds
+    for (const { cohort } of this.#pupils) cohort.version = this.#update
+    const sole = this.#pupils.length === 1 ? cohorts[this.#pupils[0]!.cohort.name]! : noMetrics()
+    return {
+      update: this.#update,
+      steps: this.#steps,
+      seconds: this.#seconds,
+      stepsPerSecond: this.#stepsPerUpdate / (rolloutSeconds + updateSeconds),
+      ...sole,
+      rolloutSeconds,
+      updateSeconds,
+      phaseSeconds: phaseSeconds(this.world.clock),
+      cohorts,
+    }
+  }
+
+  /** What each thread did when, if it is kept. */
+  get traces(): readonly Float64Array[] {
+    return this.#traces
+  }
+
+  /** Starts the workers, each of which makes its part of this trainer from definitions. */
+  #startTeam(): Promise<Team> {
+    const { world } = this
+    const { count } = world.threads
+    const control = new Int32Array(new SharedArrayBuffer(4 * CONTROL_WORDS))
+    const cohorts = laneCohorts(world).map((cohort) => ({
+      name: cohort.name,
+      environment: recordOf(cohort.environment),
+      policy: recordOf(cohort.policyDefinition),
+      numLanes: cohort.numLanes,
+      firstLane: cohort.firstLane,
+      autoreset: cohort.autoreset,
+      explore: cohort.explore,
+    }))
+    const orders = Array.from(
+      { length: count - 1 },
+      (_, i): LanesOrder => ({
+        kind: 'lanes',
+        memory: world.arena.memory,
+        control,
+        command: this.#command,
+        index: i + 1,
+        count,
+        trace: this.#traces[i + 1],
+        beat: this.#beats.subarray(BEAT_WORDS * (i + 1), BEAT_WORDS * (i + 2)),
+        seed: world.seed,
+        kernels: world.kernelBuild,
+        cohorts,
+        algorithms: Object.fromEntries(
+          Object.entries(this.#algorithms).map(([name, algorithm]) => [name, recordOf(algorithm)]),
+        ),
+      }),
+    )
+    return Team.start(orders, shareOf(world))
+  }
+
+  /** Counts the episodes that ended in the rollout, and notes when the environment was solved. */
+  #account(pupil: Pupil, seconds: number): void {
+    const { cohort, accounts, episodes } = pupil
+    const { rollout, environment, numLanes } = cohort
+    const solvedRow = this.world.kernels.accountEpisodes(
+      accounts.totals,
+      accounts.recent,
+      accounts.recentLength,
+      rollout.episodeReturn,
+      rollout.step,
+      rollout.terminated,
+      rollout.truncated,
+      rollout.valid,
+      episodes,
+      environment.returnThreshold ?? Number.POSITIVE_INFINITY,
+      rollout.reward.length,
+    )
+    pupil.episodes += accounts.totals[0]!
+    if (solvedRow >= 0 && pupil.solvedAtStep === null) {
+      const ticks = Math.floor(solvedRow / numLanes) + 1
+      // Until then the lanes of all learners took as many steps, or as many as their rollouts have.
+      const steps = this.#pupils.reduce(
+        (sum, { cohort }) => sum + cohort.numLanes * Math.min(ticks, cohort.numSteps),
+        0,
+      )
+      pupil.solvedAtStep = this.#steps + steps
+      pupil.solvedAtSeconds = seconds
+    }
+  }
+
+  saved(): SavedTraining {
+    for (const { cohort } of this.#pupils) closeRollout(cohort)
+    const of = { update: this.#update, steps: this.#steps, seconds: this.#seconds }
+    const cohorts = this.#pupils.map(({ cohort, algorithm, episodes, solvedAtStep, solvedAtSeconds }) => {
+      const { name, environment, policyDefinition, numLanes, firstLane, autoreset, explore, version } = cohort
+      const record: EpisodeRecord = {
+        kind: 'episodes',
+        environment: withoutModule(environment),
+        policy: withoutModule(policyDefinition),
+        algorithm: withoutModule(algorithm),
+        ...{ numLanes, firstLane, autoreset, explore, version },
+        ...{ episodes, solvedAtStep, solvedAtSeconds },
+        ...of,
+      }
+      return [name, record] as const
+    })
+    return { tensors: [], cohorts: Object.fromEntries(cohorts) }
+  }
+
+  restore({ cohorts }: Manifest): void {
+    for (const cohort of laneCohorts(this.world)) {
+      cohort.t = cohort.numSteps
+      cohort.bootstrap.length = 0
+    }
+    for (const pupil of this.#pupils) {
+      const record = cohorts[pupil.cohort.name] as EpisodeRecord
+      this.#update = record.update
+      this.#steps = record.steps
+      this.#seconds = record.seconds
+      pupil.cohort.version = record.version
+      pupil.episodes = record.episodes
+      pupil.solvedAtStep = record.solvedAtStep
+      pupil.solvedAtSeconds = record.solvedAtSeconds
+    }
+  }
+
+  compareCheckpoint(subject: string, { cohorts }: Manifest): string[] {
+    for (const pupil of this.#pupils) {
+      const { cohort } = pupil
+      const record = cohorts[cohort.name]!
+      compare(subject, `kind of cohort ${cohort.name}`, record.kind, cohort.kind)
+      const { firstLane, autoreset, explore } = record as EpisodeRecord
+      compareCohort(subject, record as EpisodeRecord, pupil)
+      compare(subject, 'firstLane', firstLane, cohort.firstLane)
+      compare(subject, 'autoreset', autoreset, cohort.autoreset)
+      compare(subject, 'explore', explore, cohort.explore)
+    }
+    return []
+  }
+
+  compareRun(subject: string, run: RunRecord): string[] {
+    compareCohort(subject, run, this.#pupils[0]!)
+    return []
+  }
+}
+
+/** @throws InputError that names the first part in which a cohort learns otherwise than a record says. */
+function compareCohort(
+  subject: string,
+  record: Pick<RunRecord, 'environment' | 'policy' | 'algorithm' | 'numLanes'>,
+  { cohort, algorithm }: Pupil,
+): void {
+  compare(subject, 'environment', record.environment, withoutModule(cohort.environment))
+  compare(subject, 'policy', record.policy, withoutModule(cohort.policyDefinition))
+  compare(subject, 'algorithm', record.algorithm, withoutModule(algorithm))
+  compare(subject, 'numLanes', record.numLanes, cohort.numLanes)
+}
+
+/** @throws InputError where the cohort is none of episodes. */
+function draftOf(world: World, name: string): EpisodeDraft {
+  const draft = world.draft(name)
+  if (draft.kind === 'episodes') return draft
+  throw new InputError(`algorithm of ${name}`, 'one of episodes, and a cohort of conversations', 'a cohort of episodes')
+}
+
+/** The cohorts whose lanes step. */
+function laneCohorts(world: World): EpisodeCohort[] {
+  return world.cohorts.filter((cohort) => cohort.kind === 'episodes')
+}
+
+function shapeOf(world: World, { options, model }: EpisodeDraft) {
+  const { observationSpace, actionSpace } = options.environment
+  const { count: threads } = world.threads
+  return {
+    numLanes: options.numLanes,
+    model,
+    observationSpace,
+    actionSpace,
+    actionMaskWidth: actionMaskWidth(options.environment),
+    threads,
+  }
+}
+
+function createPupil(world: World, name: string, algorithm: AlgorithmDefinition): Pupil {
+  const cohort = asEpisodes(`algorithm of ${name}`, world.cohort(name))
+  const columns = cohort.learner as { algorithm: Columns<Plan>; accounts: Columns<ReturnType<typeof accountsPlan>> }
+  const learner = algorithm.bind({
+    ...shapeOf(world, draftOf(world, name)),
+    rollout: cohort.rollout,
+    columns: columns.algorithm,
+    weights: cohort.weights,
+    policy: cohort.policy,
+    kernels: world.kernels,
+    random: cohort.environmentLanes.random,
+    clock: world.clock,
+    thread: world.threads.index,
+  })
+  return {
+    cohort,
+    algorithm,
+    learner,
+    accounts: columns.accounts,
+    episodes: 0,
+    solvedAtStep: null,
+    solvedAtSeconds: null,
+  }
+}
+
+/** Where a cohort's rows come from, for its table. */
+export function originOf(
+  { environment, policyDefinition, numLanes }: EpisodeCohort,
+  {
+    seed,
+    gamma = null,
+    checkpoint = null,
+  }: Pick<RolloutOrigin, 'seed'> & Partial<Pick<RolloutOrigin, 'gamma' | 'checkpoint'>>,
+): RolloutOrigin {
+  const { id, observationSpace, actionSpace } = environment
+  const policy = recordOf(policyDefinition)
+  return { environmentId: id, observationSpace, actionSpace, seed, gamma, numLanes, policy, checkpoint }
+}
+
+function phaseSeconds({ milliseconds }: Clock): Record<WorkName, number> {
+  return Object.fromEntries(workNames.map((name, i) => [name, milliseconds[i]! / 1000])) as Record<WorkName, number>
+}
+
+/** Says a thread's lanes in words. Leads to the world, and not to its trainer. */
+export function shareOf(world: World): (index: number) => string {
+  return (index) => {
+    const { count } = world.threads
+    const shares = laneCohorts(world).map(({ name, numLanes, episode }) => {
+      const from = Math.floor((index * numLanes) / count)
+      const to = Math.floor(((index + 1) * numLanes) / count)
+      return from === to ? `no lanes of ${name}` : `lanes ${episode.lane[from]}–${episode.lane[to - 1]} of ${name}`
+    })
+    return `${count} threads (${shares.join(', ')})`
+  }
+}

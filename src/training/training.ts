@@ -1,0 +1,64 @@
+/**
+ * What a trainer asks of those who train its cohorts: one training for all cohorts of episodes, whose threads share lanes, and
+ * one for each cohort of conversations, whose threads share tokens.
+ */
+import type { Tensor } from '../safetensors.ts'
+import type { CohortRecord, Manifest } from './checkpoint.ts'
+import type { RunRecord } from './run-folder.ts'
+
+/** How far a trainer is to go. */
+export interface Goal {
+  /** Environment steps of the cohorts of episodes, in whole updates. */
+  readonly totalSteps?: number
+  /** Only this phase of the cohorts of conversations: those that are done, or yet to come, are left as they are. */
+  readonly phase?: 'sft' | 'rl'
+  /** Once it is aborted a training stops after the next tick, where it can go on later. */
+  readonly signal?: AbortSignal
+}
+
+/** What a checkpoint has of a training. */
+export interface SavedTraining {
+  /** Beside the world's columns. */
+  readonly tensors: readonly Tensor[]
+  readonly cohorts: Readonly<Record<string, CohortRecord>>
+}
+
+export interface Training<Metrics> {
+  /** Updates done. */
+  readonly update: number
+  /** Environment steps, or ticks. */
+  readonly steps: number
+  /** Seconds of collecting and learning. */
+  readonly seconds: number
+  /** What checkpoints are numbered by: all after which there can be one. */
+  readonly moves: number
+  isDone(goal: Goal): boolean
+  /**
+   * Collects and learns once. Undefined where it was stopped before.
+   * @throws InputError if something is wrong in a tick.
+   */
+  advance(goal: Goal): Promise<Metrics | undefined>
+  /** @throws InputError in the middle of a tick or an update. */
+  checkBetween(action: string): void
+  /** A copy of what the world's columns do not have. */
+  saved(): SavedTraining
+  /** Takes up what a checkpoint has, when the columns are there. */
+  restore(manifest: Manifest, tensors: ReadonlyMap<string, Tensor>): void
+  /**
+   * Compares a checkpoint with this training. Returns what a user should be warned of.
+   * @throws InputError that names the first part in which it is of another one.
+   */
+  compareCheckpoint(subject: string, manifest: Manifest): string[]
+  /** As above, of a run, which has one cohort. */
+  compareRun(subject: string, run: RunRecord): string[]
+  /** Sends the workers home; a later update takes others. */
+  close(): void
+}
+
+/** Lets timers, signals and other work of the process run. */
+export function nextTurn(): Promise<void> {
+  return new Promise((resolve) => {
+    if (typeof setImmediate === 'function') setImmediate(resolve)
+    else setTimeout(resolve, 0)
+  })
+}
