@@ -86,6 +86,7 @@ export { ticTacToe } from './environments/tic-tac-toe.ts'
 export { InputError, OptimizerRequiredError } from './errors.ts'
 export { type ExportOptions, exportFormats, exportPolicy } from './export/export.ts'
 export { bestKernelBuild, createKernels, type KernelBuild, type Kernels } from './kernels/bind.ts'
+export type { Metric, Metrics, Reduction } from './metrics.ts'
 export { mlp } from './policies/mlp.ts'
 export type { Features, Module, NetworkParameter, SeenSteps, Weights } from './policies/network/module.ts'
 export { type NetworkFunction, type NetworkOptions, type NetworkResult, network } from './policies/network/network.ts'
@@ -317,6 +318,7 @@ export {
   type RunSummary,
   resumeRun,
   runKeys,
+  runMetrics,
   runTrainer,
   startRun,
 } from './training/run.ts'

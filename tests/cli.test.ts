@@ -2,7 +2,16 @@ import { cp, mkdir, readdir, readFile, rename, rm, writeFile } from 'node:fs/pro
 import { join } from 'node:path'
 import { fileURLToPath, pathToFileURL } from 'node:url'
 import { beforeAll, beforeEach, describe, expect, test } from 'vitest'
-import { environmentFactory, environments, loadPolicy, loadWeights, readArrow, runKeys, VERSION } from '../src/index.ts'
+import {
+  environmentFactory,
+  environments,
+  loadPolicy,
+  loadWeights,
+  readArrow,
+  runKeys,
+  runMetrics,
+  VERSION,
+} from '../src/index.ts'
 import { listCheckpoints, readCheckpoint } from '../src/training/checkpoint.ts'
 import { colonnade, inProcess, MAIN, SMALL, type Started, skipLoudly, start } from './support/command.ts'
 import { inOwnMounts, whyNoMounts } from './support/mounts.ts'
@@ -78,8 +87,9 @@ describe('train', () => {
       approxKl clipFraction explainedVariance gradNorm learningRate rolloutSeconds updateSeconds phaseSeconds`.split(
         /\s+/,
       )
+    expect(Object.keys(runMetrics(environmentFactory('CartPole-v1')))).toEqual(figures)
     for (const line of lines) {
-      expect(Object.keys(line).sort()).toEqual([...figures].sort())
+      expect(Object.keys(line)).toEqual(figures)
       for (const figure of figures)
         expect(line[figure], figure).toBeTypeOf(figure === 'phaseSeconds' ? 'object' : 'number')
       expect(line.rolloutSeconds + line.updateSeconds).toBeCloseTo(256 / line.stepsPerSecond, 9)
@@ -298,6 +308,13 @@ describe('help', () => {
       const line = stdout.split('\n').find((each) => each.startsWith(`  ${key}=`))
       expect(line, key).toMatch(`  ${key}=${setting.default} `)
       expect(line).toContain(`${setting.description}; ${setting.expected}`)
+    }
+    const metrics = Object.entries(runMetrics(environmentFactory(id)))
+    expect(metrics.map(([name]) => name)).toEqual(expect.arrayContaining(['steps', 'episodeReturn', 'approxKl']))
+    for (const [name, { unit, description }] of metrics) {
+      const line = stdout.split('\n').find((each) => each.startsWith(`  ${name} `))
+      expect(line, name).toMatch(unit === null ? /[^;]$/ : new RegExp(`; ${unit}$`))
+      expect(line).toContain(description)
     }
   })
 

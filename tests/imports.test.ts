@@ -7,8 +7,8 @@ const root = new URL('..', import.meta.url).pathname
 
 /** What each room may import besides itself; `docs/architecture.md` shows the same table. */
 const ROOT = [
-  ...['space', 'random', 'errors', 'settings', 'definition', 'files', 'version', 'clock', 'half', 'safetensors'],
-  ...['trust', 'seal', 'guarded', 'workers', 'serve'],
+  ...['space', 'random', 'errors', 'settings', 'metrics', 'definition', 'files', 'version', 'clock', 'half'],
+  ...['safetensors', 'trust', 'seal', 'guarded', 'workers', 'serve'],
 ]
 const TABLE: Readonly<Record<string, readonly string[]>> = {
   kernels: [],

@@ -9,6 +9,7 @@ import type { RolloutColumns } from '../components/rollout.ts'
 import { type DefinitionRecord, defineFactory, type Factory } from '../definition.ts'
 import { InputError, show } from '../errors.ts'
 import type { Kernels } from '../kernels/bind.ts'
+import { checkMetrics, type Metrics } from '../metrics.ts'
 import type { Policy, PolicyModel } from '../policies/policy.ts'
 import type { Random } from '../random.ts'
 import type { Settings, SettingValues } from '../settings.ts'
@@ -32,32 +33,43 @@ export interface AlgorithmModel {
 }
 
 /** An algorithm with its settings: what `createTrainer` takes. */
-export interface AlgorithmDefinition extends DefinitionRecord, AlgorithmModel {}
+export interface AlgorithmDefinition extends DefinitionRecord, AlgorithmModel {
+  /** What its learner tells of each update. */
+  readonly metrics: Metrics
+}
 
 /** Makes an algorithm from its settings, like `ppo`; `id` and `settings` say which. */
-export type AlgorithmFactory<S extends Settings = Settings> = Factory<S, AlgorithmDefinition>
+export type AlgorithmFactory<S extends Settings = Settings, M extends Metrics = Metrics> = Factory<
+  S,
+  AlgorithmDefinition
+> & { readonly metrics: M }
 
 /**
- * Defines an algorithm. With `module: import.meta.url`, exported under any name, it can be made again by its id in another
+ * Defines an algorithm: its settings, the metrics that its learner returns from each update, and what plans and binds the
+ * learner. With `module: import.meta.url`, exported under any name, it can be made again by its id in another
  * thread or when a run is resumed, and `algorithm=` takes the module's path.
  *
- * @throws InputError where the steps or the minibatches are no counts, when the algorithm is made.
+ * @throws InputError where a metric is none; where the steps or the minibatches are no counts, when the algorithm is made.
  */
-export function defineAlgorithm<S extends Settings>(options: {
+export function defineAlgorithm<S extends Settings, const M extends Metrics>(options: {
   id: string
   module?: string
   settings: S
+  metrics: M
   make(parameters: SettingValues<S>): AlgorithmModel
-}): AlgorithmFactory<S> {
-  return defineFactory('algorithm', options, (parameters) => {
+}): AlgorithmFactory<S, M> {
+  const { metrics } = options
+  const factory = defineFactory('algorithm', options, (parameters) => {
     const { numSteps, numMinibatches = 1, gamma, plan, bind } = options.make(parameters)
     for (const [name, count] of Object.entries({ numSteps, numMinibatches })) {
       if (!(Number.isSafeInteger(count) && count >= 1)) {
         throw new InputError(`${options.id} ${name}`, show(count), 'a whole number ≥ 1')
       }
     }
-    return { numSteps, numMinibatches, gamma, plan, bind }
+    return { numSteps, numMinibatches, gamma, metrics, plan, bind }
   })
+  checkMetrics(`${options.id} metrics`, metrics)
+  return Object.assign(factory, { metrics })
 }
 
 /** What a learner's columns depend on. */
@@ -97,19 +109,5 @@ export interface Learner {
   learn(update: number, numUpdates: number): Generator<void | Promise<void>, LearnerMetrics>
 }
 
-/** What an update did. Means over the update's minibatches unless said otherwise. */
-export interface LearnerMetrics {
-  policyLoss: number
-  valueLoss: number
-  /** Of the action distribution, in nats. */
-  entropy: number
-  /** KL(old ‖ new) by Schulman's k3, in nats. */
-  approxKl: number
-  /** Part of the rows whose ratio was beyond the clip. */
-  clipFraction: number
-  /** Of the returns, by the values before the update; NaN where the returns do not vary. */
-  explainedVariance: number
-  /** Global norm of the gradient before it was clipped. */
-  gradNorm: number
-  learningRate: number
-}
+/** What an update did: a number for each metric that the algorithm declares, by name. */
+export type LearnerMetrics = Readonly<Record<string, number>>

@@ -2,6 +2,7 @@ import { Work } from '../clock.ts'
 import { type Columns, column, type Plan } from '../components/column.ts'
 import { InputError } from '../errors.ts'
 import { NUM_SLOTS, type PpoLossSettings, PpoSum } from '../kernels/bind.ts'
+import { type Metrics, MetricTotals } from '../metrics.ts'
 import type { Derivatives, Evaluated, ParameterViews, Rows } from '../policies/policy.ts'
 import { choice, number, optionalNumber, type SettingValues, toggle, whole } from '../settings.ts'
 import { spaceType, spaceWidth } from '../space.ts'
@@ -45,6 +46,25 @@ const settings = {
   ...optimizerSettings(1e-5), // As in openai/baselines.
 }
 
+const metrics = {
+  policyLoss: { unit: null, description: 'clipped surrogate of a row', reduction: 'rowMean' },
+  valueLoss: { unit: null, description: "half the squared error of a row's value", reduction: 'rowMean' },
+  entropy: { unit: 'nats', description: 'of the action distribution', reduction: 'rowMean' },
+  approxKl: { unit: 'nats', description: "KL(old ‖ new) by Schulman's k3", reduction: 'rowMean' },
+  clipFraction: { unit: null, description: 'part of the rows whose ratio was beyond the clip', reduction: 'rowMean' },
+  explainedVariance: {
+    unit: null,
+    description: 'of the returns, by the values before the update; NaN where the returns do not vary',
+    reduction: 'last',
+  },
+  gradNorm: {
+    unit: null,
+    description: 'global norm of the gradient before it was clipped',
+    reduction: 'minibatchMean',
+  },
+  learningRate: { unit: null, description: "the optimizer's step size", reduction: 'last' },
+} as const satisfies Metrics
+
 type PpoSettings = SettingValues<typeof settings>
 
 /**
@@ -57,6 +77,7 @@ export const ppo = defineAlgorithm({
   id: 'ppo',
   module: import.meta.url,
   settings,
+  metrics,
   make(parameters) {
     checkOptimizer('ppo', parameters)
     return {
@@ -132,6 +153,7 @@ class Ppo implements Learner {
   readonly #rows: Rows
   readonly #slotGradients: readonly Float32Array[]
   readonly #slotViews: readonly ParameterViews[]
+  readonly #totals = new MetricTotals(metrics)
   readonly #observationWidth: number
   readonly #actionWidth: number
   /** The minibatch at work: its units order[first … first + count), in how many blocks. */
@@ -177,7 +199,8 @@ class Ppo implements Learner {
       told[Told.stops] = 0
       clock.mark(Work.advantage)
     }
-    const total = { policyLoss: 0, valueLoss: 0, entropy: 0, approxKl: 0, clipped: 0, gradNorm: 0, rows: 0, steps: 0 }
+    const totals = this.#totals
+    totals.clear()
     for (let epoch = 0; epoch < updateEpochs; epoch++) {
       if (isFirst && !told[Told.stops]) {
         kernels.shuffleRows(order, words, told[Told.numUnits]!, update, epoch, random.key0, random.key1)
@@ -186,7 +209,7 @@ class Ppo implements Learner {
       yield // The order of this epoch is there.
       if (told[Told.stops]) break
       const numUnits = told[Told.numUnits]!
-      const before = { approxKl: total.approxKl, rows: total.rows }
+      const pass = { approxKl: 0, rows: 0 }
       for (let m = 0; m < numMinibatches; m++) {
         const first = Math.floor((m * numUnits) / numMinibatches)
         const count = Math.floor(((m + 1) * numUnits) / numMinibatches) - first
@@ -196,34 +219,27 @@ class Ppo implements Learner {
         if (pending !== undefined) yield pending
         yield // The gradients of all slots are there.
         if (isFirst) {
-          total.gradNorm += this.#descend(rate)
-          total.policyLoss += sums[PpoSum.policyLoss]!
-          total.valueLoss += sums[PpoSum.valueLoss]!
-          total.entropy += sums[PpoSum.entropy]!
-          total.clipped += sums[PpoSum.clipped]!
-          total.approxKl += sums[PpoSum.approxKl]!
-          total.rows += numRows
-          total.steps++
+          totals.add('gradNorm', this.#descend(rate))
+          totals.add('policyLoss', sums[PpoSum.policyLoss]!, numRows)
+          totals.add('valueLoss', sums[PpoSum.valueLoss]!, numRows)
+          totals.add('entropy', sums[PpoSum.entropy]!, numRows)
+          totals.add('approxKl', sums[PpoSum.approxKl]!, numRows)
+          totals.add('clipFraction', sums[PpoSum.clipped]!, numRows)
+          pass.approxKl += sums[PpoSum.approxKl]!
+          pass.rows += numRows
           clock.mark(Work.optimizer)
         }
         yield // The weights of the next minibatch are there.
         policy.refresh?.()
       }
-      const epochKl = (total.approxKl - before.approxKl) / (total.rows - before.rows)
-      if (isFirst && targetKl !== null && epochKl > targetKl) told[Told.stops] = 1
+      if (isFirst && targetKl !== null && pass.approxKl / pass.rows > targetKl) told[Told.stops] = 1
     }
-    return {
-      policyLoss: total.policyLoss / total.rows,
-      valueLoss: total.valueLoss / total.rows,
-      entropy: total.entropy / total.rows,
-      approxKl: total.approxKl / total.rows,
-      clipFraction: total.clipped / total.rows,
-      explainedVariance: isFirst
-        ? kernels.explainedVariance(rollout.value, rollout.return, rollout.valid, rollout.valid.length)
-        : Number.NaN,
-      gradNorm: total.gradNorm / total.steps,
-      learningRate: rate,
+    totals.add('learningRate', rate)
+    if (isFirst) {
+      const { value, return: returns, valid } = rollout
+      totals.add('explainedVariance', kernels.explainedVariance(value, returns, valid, valid.length))
     }
+    return totals.values()
   }
 
   #estimateAdvantages(): void {

@@ -4,7 +4,9 @@ import {
   findPolicy,
   findTextEnvironment,
   isTextEnvironment,
+  type Metrics,
   runKeys,
+  runMetrics,
   type Setting,
   textRunKeys,
 } from '../index.ts'
@@ -15,7 +17,7 @@ import { resumeKeys } from './resume.ts'
 
 /** Usage, and every key with its default; those of `train` as its words, if there are any, say: `CartPole-v1 policy=dense`. */
 export async function help([environment = 'CartPole-v1', ...words]: readonly string[]): Promise<string> {
-  const keys = await keysOf(environment, words)
+  const { keys, metrics } = await declaredBy(environment, words)
   return `colonnade: a data-oriented simulator and trainer for reinforcement learning
 
   colonnade train <environment> [out=DIR] [key=value …]   train in a new run folder (default runs/<environment>-<n>)
@@ -40,7 +42,7 @@ text/dataset learns from prompts of your own: environment.path=FILE.
 
 Keys of train (defaults for ${environment}):
 ${table(keys)}
-
+${metrics === null ? '' : `\nMetrics that an update of it writes to metrics.jsonl:\n${metricTable(metrics)}\n`}
 Keys of resume, beside those of train that leave what was done as it is:
 ${table(new Map([['from', resumeKeys.from]]))}
 
@@ -57,17 +59,29 @@ Keys of generate:
 ${table(new Map(Object.entries(generateKeys)))}`
 }
 
-async function keysOf(environment: string, words: readonly string[]): Promise<ReadonlyMap<string, Setting>> {
+/** What a run of the environment may be told, and what it tells; null of a language model, whose metrics go by its phases. */
+async function declaredBy(
+  environment: string,
+  words: readonly string[],
+): Promise<{ keys: ReadonlyMap<string, Setting>; metrics: Metrics | null }> {
   if (await isTextEnvironment(environment)) {
     const given = words.filter((word) => word.includes('=')).map((word) => word.split('=', 2) as [string, string])
-    return textRunKeys(await findTextEnvironment(environment), Object.fromEntries(given))
+    return { keys: textRunKeys(await findTextEnvironment(environment), Object.fromEntries(given)), metrics: null }
   }
+  const factory = await findEnvironment(environment)
   const named = (key: string) => words.find((word) => word.startsWith(`${key}=`))?.slice(key.length + 1)
   const [policy, algorithm] = [named('policy'), named('algorithm')]
-  return runKeys(await findEnvironment(environment), {
+  const parts = {
     policy: policy === undefined ? undefined : await findPolicy(policy),
     algorithm: algorithm === undefined ? undefined : await findAlgorithm(algorithm),
-  })
+  }
+  return { keys: runKeys(factory, parts), metrics: runMetrics(factory, parts) }
+}
+
+function metricTable(metrics: Metrics): string {
+  return Object.entries(metrics)
+    .map(([name, { unit, description }]) => `  ${name.padEnd(36)} ${description}${unit === null ? '' : `; ${unit}`}`)
+    .join('\n')
 }
 
 function table(keys: ReadonlyMap<string, Setting>): string {

@@ -10,11 +10,12 @@ import { type Columns, column, type Plan, saved } from '../components/column.ts'
 import { recordOf, withoutModule } from '../definition.ts'
 import { actionMaskWidth } from '../environments/environment.ts'
 import { InputError, show, unknownWord } from '../errors.ts'
+import { checkMetricValues } from '../metrics.ts'
 import { type RolloutOrigin, rolloutTable, type Table } from '../tables/table.ts'
 import { collectShare } from '../tick.ts'
 import type { World } from '../world.ts'
 import type { EpisodeRecord, Manifest } from './checkpoint.ts'
-import { type CohortMetrics, meanAndStd, noMetrics, type UpdateMetrics } from './metrics.ts'
+import { type CohortMetrics, checkAlgorithmMetrics, meanAndStd, noMetrics, type UpdateMetrics } from './metrics.ts'
 import type { RunRecord } from './run-folder.ts'
 import { compare } from './snapshot.ts'
 import { Aborted, CONTROL_WORDS, endWhenDropped, type LanesOrder, Team } from './team.ts'
@@ -85,6 +86,7 @@ export function reserveEpisodes(
   options: EpisodeTrainingOptions,
 ): () => EpisodeTraining {
   for (const [name, algorithm] of Object.entries(algorithms)) {
+    checkAlgorithmMetrics(algorithm)
     const draft = draftOf(world, name)
     const learner = { algorithm: algorithm.plan(shapeOf(world, draft)), accounts: accountsPlan() }
     world.reserve(draft, { numSteps: algorithm.numSteps, learner })
@@ -282,7 +284,8 @@ export class EpisodeTraining implements Training<UpdateMetrics> {
       if (index === 0) this.#account(pupil, seconds + rolloutSeconds)
       clock.mark(Work.account)
       const learned = yield* pupil.learner.learn(update, numUpdates)
-      const { cohort, accounts, episodes } = pupil
+      const { cohort, accounts, episodes, algorithm } = pupil
+      if (index === 0) checkMetricValues(`${algorithm.id} metrics`, algorithm.metrics, learned)
       const recent = Math.min(episodes, RECENT_EPISODES)
       cohorts[cohort.name] = {
         episodes,
@@ -301,7 +304,10 @@ export class EpisodeTraining implements Training<UpdateMetrics> {
     this.#steps += this.#stepsPerUpdate
     this.#seconds += rolloutSeconds + updateSeconds
     for (const { cohort } of this.#pupils) cohort.version = this.#update
-    const sole = this.#pupils.length === 1 ? cohorts[this.#pupils[0]!.cohort.name]! : noMetrics()
+    const sole =
+      this.#pupils.length === 1
+        ? cohorts[this.#pupils[0]!.cohort.name]!
+        : noMetrics(this.#pupils.map(({ algorithm }) => algorithm))
     return {
       update: this.#update,
       steps: this.#steps,
@@ -312,7 +318,7 @@ export class EpisodeTraining implements Training<UpdateMetrics> {
       updateSeconds,
       phaseSeconds: phaseSeconds(this.world.clock),
       cohorts,
-    }
+    } as UpdateMetrics
   }
 
   /** What each thread did when, if it is kept. */

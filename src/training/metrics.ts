@@ -1,55 +1,80 @@
 import type { LearnerMetrics } from '../algorithms/algorithm.ts'
 import type { WorkName } from '../clock.ts'
+import { InputError } from '../errors.ts'
+import { checkMetrics, type Metrics, type MetricValues } from '../metrics.ts'
 
-/** What an update did to one cohort. */
-export interface CohortMetrics extends LearnerMetrics {
-  /** Episodes finished so far. */
-  episodes: number
-  /** Mean return of the last 100 finished episodes (of all, while they are fewer); NaN before the first. */
-  episodeReturn: number
-  /** Their mean length in steps; NaN before the first. */
-  episodeLength: number
+/** What a trainer tells of each update. */
+export const updateMetrics = {
+  update: { unit: null, description: 'updates done, this one included', reduction: 'last' },
+  steps: { unit: null, description: 'environment steps done, of all recorded lanes', reduction: 'last' },
+  seconds: { unit: 's', description: 'of training so far', reduction: 'last' },
+  stepsPerSecond: {
+    unit: '1/s',
+    description: "of this update: its steps over its rollout's and its learning's seconds",
+    reduction: 'last',
+  },
+} as const satisfies Metrics
+
+/** What a trainer tells of a cohort's episodes. */
+export const episodeMetrics = {
+  episodes: { unit: null, description: 'episodes finished so far', reduction: 'last' },
+  episodeReturn: {
+    unit: null,
+    description: 'mean return of the last 100 finished episodes (of all, while they are fewer); NaN before the first',
+    reduction: 'last',
+  },
+  episodeLength: { unit: 'steps', description: 'their mean length; NaN before the first', reduction: 'last' },
+} as const satisfies Metrics
+
+/** Where an update's time went. */
+export const timeMetrics = {
+  rolloutSeconds: { unit: 's', description: "of this update's rollout", reduction: 'last' },
+  updateSeconds: { unit: 's', description: "of this update's learning", reduction: 'last' },
+  phaseSeconds: {
+    unit: 's',
+    description: "that the caller's thread spent on each kind of work, by its name; they add up to the whole update",
+    reduction: 'last',
+  },
+} as const satisfies Metrics
+
+/** What an update did to one cohort: its episodes, and what its algorithm declares, which is read by name. */
+export type CohortMetrics = MetricValues<typeof episodeMetrics> & LearnerMetrics
+
+/**
+ * What an update did: `updateMetrics`, `timeMetrics`, and the figures of the cohort where there is one learner. With several
+ * these are NaN, and found in `cohorts`.
+ */
+export type UpdateMetrics = MetricValues<typeof updateMetrics> &
+  MetricValues<Omit<typeof timeMetrics, 'phaseSeconds'>> &
+  CohortMetrics & {
+    readonly phaseSeconds: Readonly<Record<WorkName, number>>
+    /** By cohort name. */
+    readonly cohorts: Readonly<Record<string, CohortMetrics>>
+  }
+
+/** All that a line of `metrics.jsonl` says of a run by an algorithm with these metrics, in its order. */
+export function metricsOfRun(algorithm: Metrics): Metrics {
+  return { ...updateMetrics, ...episodeMetrics, ...algorithm, ...timeMetrics }
 }
 
 /**
- * What an update did. The cohort's figures stand at the top where there is one learner; with several they are NaN there,
- * and found in `cohorts`.
+ * Refuses metrics of an algorithm that are none, or that have a name of the trainer's own.
+ * @throws InputError that names the metric.
  */
-export interface UpdateMetrics extends CohortMetrics {
-  /** Updates done, this one included. */
-  update: number
-  /** Environment steps done, of all recorded lanes. */
-  steps: number
-  /** Seconds of training so far. */
-  seconds: number
-  /** Of this update: its steps over its rollout and update seconds. */
-  stepsPerSecond: number
-  /** Seconds of this update's rollout. */
-  rolloutSeconds: number
-  /** Seconds of this update's learning. */
-  updateSeconds: number
-  /** Seconds that the caller's thread spent on each kind of work; they add up to the whole update. */
-  phaseSeconds: Readonly<Record<WorkName, number>>
-  /** By cohort name. */
-  cohorts: Readonly<Record<string, CohortMetrics>>
+export function checkAlgorithmMetrics({ id, metrics }: { readonly id: string; readonly metrics: Metrics }): void {
+  checkMetrics(`${id} metrics`, metrics)
+  const taken = ['cohorts', ...Object.keys(metricsOfRun({}))]
+  for (const name of Object.keys(metrics)) {
+    if (taken.includes(name)) {
+      throw new InputError(`${id} metrics`, name, `names that the trainer has not taken (${taken.join(', ')})`)
+    }
+  }
 }
 
 /** The figures of no cohort in particular. */
-export function noMetrics(): CohortMetrics {
-  const none = Number.NaN
-  return {
-    episodes: none,
-    episodeReturn: none,
-    episodeLength: none,
-    policyLoss: none,
-    valueLoss: none,
-    entropy: none,
-    approxKl: none,
-    clipFraction: none,
-    explainedVariance: none,
-    gradNorm: none,
-    learningRate: none,
-  }
+export function noMetrics(algorithms: Iterable<{ readonly metrics: Metrics }>): CohortMetrics {
+  const names = [episodeMetrics, ...[...algorithms].map(({ metrics }) => metrics)].flatMap(Object.keys)
+  return Object.fromEntries(names.map((name) => [name, Number.NaN])) as CohortMetrics
 }
 
 /** What a line of `metrics.jsonl` says: a single cohort stands at the top alone. */

@@ -14,6 +14,7 @@ import { environmentFactory, environments } from '../environments/registry.ts'
 import { InputError, unknownWord } from '../errors.ts'
 import { listFolder, writeWhole } from '../files.ts'
 import { bestKernelBuild } from '../kernels/bind.ts'
+import type { Metrics } from '../metrics.ts'
 import { BLOCK_ROWS, type PolicyDefinition, type PolicyModel } from '../policies/policy.ts'
 import { type PolicyFactory, policies, policyFactory } from '../policies/registry.ts'
 import { loadWeights, weightsOf } from '../policies/weights.ts'
@@ -36,7 +37,7 @@ import { createWorld } from '../world.ts'
 import { listCheckpoints, readCheckpoint } from './checkpoint.ts'
 import type { EpisodeProgress } from './episodes.ts'
 import { learningCurve } from './learning-curve.ts'
-import { metricsLine, type UpdateMetrics } from './metrics.ts'
+import { metricsLine, metricsOfRun, type UpdateMetrics } from './metrics.ts'
 import { presetOf, type Reached, reachedByPreset } from './presets.ts'
 import {
   type ResumeOptions,
@@ -136,9 +137,7 @@ export interface RunParts {
  * @throws InputError where two of the three would have the same keys.
  */
 export function runKeys(factory: EnvironmentFactory, parts: RunParts = {}): ReadonlyMap<string, Setting> {
-  const preset = presetOf(factory.id, { policy: parts.policy?.id, algorithm: parts.algorithm?.id })
-  const policy = parts.policy ?? policyFactory(preset.policy.id)
-  const algorithm = parts.algorithm ?? algorithmFactory(preset.algorithm.id)
+  const { preset, policy, algorithm } = usualParts(factory, parts)
   const keys = new Map<string, Setting>()
   const add = (prefix: string, settings: Settings, tuned: Readonly<Record<string, SettingValue>> = {}): void => {
     for (const [key, setting] of Object.entries(settings)) {
@@ -158,6 +157,21 @@ export function runKeys(factory: EnvironmentFactory, parts: RunParts = {}): Read
   return keys
 }
 
+/** Everything that a line of a run's `metrics.jsonl` says, by name; the algorithm's own are of the given one, or of the environment's usual one. */
+export function runMetrics(factory: EnvironmentFactory, parts: RunParts = {}): Metrics {
+  return metricsOfRun(usualParts(factory, parts).algorithm.metrics)
+}
+
+/** The parts of a run, with the environment's usual ones where none are given, and what is known to work for them. */
+function usualParts(factory: EnvironmentFactory, { policy, algorithm }: RunParts) {
+  const preset = presetOf(factory.id, { policy: policy?.id, algorithm: algorithm?.id })
+  return {
+    preset,
+    policy: policy ?? policyFactory(preset.policy.id),
+    algorithm: algorithm ?? algorithmFactory(preset.algorithm.id),
+  }
+}
+
 function partSetting({ id }: { id: string }, known: readonly { id: string }[]): Setting {
   return text(id, `${known.map((each) => each.id).join(', ')}, or the path of a module that exports one`)
 }
@@ -171,13 +185,11 @@ export async function configureRun(
   { [POLICY]: policyName, [ALGORITHM]: algorithmName, ...overrides }: Readonly<Record<string, string>>,
 ): Promise<RunDefinition> {
   const factory = await findEnvironment(environment)
-  const parts = {
+  const { policy, algorithm } = usualParts(factory, {
     policy: policyName === undefined ? undefined : await findPolicy(policyName),
     algorithm: algorithmName === undefined ? undefined : await findAlgorithm(algorithmName),
-  }
-  const keys = runKeys(factory, parts)
-  const policy = parts.policy ?? policyFactory(keys.get(POLICY)!.default as string)
-  const algorithm = parts.algorithm ?? algorithmFactory(keys.get(ALGORITHM)!.default as string)
+  })
+  const keys = runKeys(factory, { policy, algorithm })
   const values: Record<string, SettingValue> = {}
   for (const [key, setting] of keys) if (key !== POLICY && key !== ALGORITHM) values[key] = setting.default
   for (const [key, text] of Object.entries(overrides)) {

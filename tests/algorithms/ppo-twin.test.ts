@@ -1,5 +1,6 @@
 import { expect, test } from 'vitest'
 import { cartPole, createTrainer, createWorld, mlp, ppo, type UpdateMetrics } from '../../src/index.ts'
+import { episodeMetrics, metricsOfRun } from '../../src/training/metrics.ts'
 import { ppoTwin, type TwinMoments, type TwinSettings } from '../support/ppo-twin.ts'
 
 type PpoSettings = NonNullable<Parameters<typeof ppo>[0]>
@@ -111,9 +112,10 @@ test.each(cases)(
       checkTimes(metrics)
       // Nobody adds a metric without a twin.
       const told = Object.keys(metrics).filter((key) => key !== 'cohorts')
+      expect(told).toEqual(Object.keys(metricsOfRun(ppo.metrics)))
       expect(told.toSorted()).toEqual([...Object.keys(expected), ...TIMED].toSorted())
       const [name] = Object.keys(metrics.cohorts)
-      const ofCohort = Object.keys(twin.metrics).concat('episodes', 'episodeReturn', 'episodeLength')
+      const ofCohort = Object.keys({ ...episodeMetrics, ...ppo.metrics })
       expect(metrics.cohorts).toEqual({
         [name!]: Object.fromEntries(ofCohort.map((key) => [key, metrics[key as never]])),
       })

@@ -8,6 +8,7 @@ export const steadyPpo = defineAlgorithm({
     rate: number(1e-3, 'learning rate of every update', { above: 0 }),
     steps: whole(16, 'steps of each lane between two updates', { min: 1 }),
   },
+  metrics: ppo.metrics,
   make({ rate, steps }) {
     const settings = { learningRate: rate, learningRateSchedule: 'constant', numSteps: steps, numMinibatches: 1 }
     return ppo({ ...settings, updateEpochs: 1 })

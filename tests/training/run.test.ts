@@ -142,8 +142,7 @@ describe('configureRun', () => {
   })
 
   test('refuses a policy and an algorithm whose keys would be the same', () => {
-    const settings = {}
-    const namesake = defineAlgorithm({ id: 'mlp', settings, make: () => ppo() })
+    const namesake = defineAlgorithm({ id: 'mlp', settings: {}, metrics: ppo.metrics, make: () => ppo() })
     expect(() => runKeys(environmentFactory('CartPole-v1'), { algorithm: namesake as never })).toThrow(
       'policy: got mlp, and the algorithm mlp, expected two ids, neither of them environment',
     )

@@ -75,7 +75,7 @@ describe('cohorts of episodes and of conversations in one world', () => {
     const begun = Object.fromEntries(names.map((name) => [name, world.cohort(name).weights.slice()]))
     const told: string[] = []
     for await (const metrics of trainer.updates({ totalSteps: stepsOf(UPDATES) })) {
-      told.push('phase' in metrics ? metrics.phase : Object.keys(metrics.cohorts).join(' '))
+      told.push('cohorts' in metrics ? Object.keys(metrics.cohorts).join(' ') : metrics.phase)
     }
     const episodes = 'balancer swinger'
     // They take turns; the supervised steps of the one are beside the first updates of the others.
