@@ -129,6 +129,22 @@ describe('an environment', () => {
     expect([...episode.step, ...episode.episode]).toEqual([5, 5, 0, 0])
   })
 
+  test('is not asked to begin an episode in no lane', async () => {
+    const inner = counter()
+    const counts: number[] = []
+    const environment: typeof inner = {
+      ...inner,
+      reset(lanes, rows, count) {
+        counts.push(count)
+        inner.reset(lanes, rows, count)
+      },
+    }
+    const world = await createWorld({ environment, policy, numLanes: 4 })
+    for (let t = 0; t < 7; t++) tick(world)
+    // Odd lanes are over after three steps, the others after five.
+    expect(counts).toEqual([4, 2, 2, 2])
+  })
+
   test.each([null, 7, 'done', {}])('may return %j, which is no promise', async (returned) => {
     const world = await createWorld({ environment: edges({ returned }), policy, numLanes: 1 })
     tick(world)

@@ -235,6 +235,28 @@ describe('a restart in the middle of a rollout', () => {
     expect(lane0('step')).toEqual([0, 1, 2, 3, 4, -1, 0, 1, 2, 3, 4, 5])
   })
 
+  test('in the tick in which an episode began leaves the row of the one before as it ended', async () => {
+    const options = { environment: counter({ maxEpisodeSteps: 3 }), policy: later(), numLanes: 4, seed: 3 }
+    const world = await createWorld(options)
+    const trainer = createTrainer(world, ppo({ numSteps: NUM_STEPS, numMinibatches: 1 }))
+    const cohort = world.cohorts[0]!
+    const { infer } = cohort.policy
+    let listed = 0
+    cohort.policy.infer = async (...given) => {
+      if (cohort.t === 3) {
+        listed = cohort.bootstrap.length
+        restart(cohort)
+        expect(cohort.bootstrap.length).toBe(listed)
+      }
+      await infer.apply(cohort.policy, given)
+    }
+    await trainer.updates({ totalSteps: 1 }).next()
+    expect(listed).toBe(2)
+    // Lanes 1 and 3 came to their terminal state, the others to the time limit.
+    expect([...cohort.windows.transition[2]!.terminated]).toEqual([0, 1, 0, 1])
+    expect([...cohort.windows.transition[2]!.truncated]).toEqual([1, 1, 1, 1])
+  })
+
   test('after the last tick leaves the rollout as it is, and nothing for the next one to value', async () => {
     const { world, cohort, column } = await counting()
     for (let t = 0; t < NUM_STEPS; t++) tick(world)
@@ -404,6 +426,34 @@ describe('what an environment or a policy does wrong', () => {
         else expect(begin, kernels).toThrow(`${said} of lane 1 (episode 1, step 0) from reset, expected`)
       }
     }
+  })
+
+  test('of a lane that goes on is said to be from step, though another begins anew in the same step', async () => {
+    const WIDTH = 16
+    const environment = defineEnvironment({
+      id: 'Beside-v0',
+      settings: {},
+      state: () => ({}),
+      make: () => ({
+        observationSpace: box({ low: -1, high: 1, shape: [WIDTH] }),
+        actionSpace: discrete(2),
+        maxEpisodeSteps: null,
+        returnThreshold: null,
+        reset({ observation }, rows, count) {
+          for (let i = 0; i < count; i++) observation.fill(0, WIDTH * rows[i]!, WIDTH * (rows[i]! + 1))
+        },
+        step({ observation, terminated, reward, step }, from, to) {
+          observation.fill(0, WIDTH * from, WIDTH * to)
+          reward.fill(1, from, to)
+          if (step[1] === 0) terminated[2] = 1
+          else observation[WIDTH] = 9
+        },
+      }),
+    })()
+    const options = { environment, policy: mlp({ hidden: [4] }), numLanes: 3, autoreset: 'next-step' } as const
+    const world = await createWorld(options)
+    tick(world)
+    expect(() => tick(world)).toThrow('9 in observation[0] of lane 1 (episode 0, step 1) from step')
   })
 
   test('what lanes that are over write is nobody’s, and what fits is let pass', async () => {

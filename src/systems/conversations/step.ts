@@ -72,7 +72,7 @@ function turnOf(cohort: ConversationCohort, n: number): Turn {
 }
 
 function arrived(reply: Reply): PendingReply {
-  return { reply, arrival: Promise.resolve(), letGo() {} }
+  return { reply: checked(reply), arrival: Promise.resolve(), letGo() {} }
 }
 
 function awaited(
@@ -100,7 +100,7 @@ function awaited(
   })
   pending.arrival = Promise.race([promise.catch(failed), late]).then((reply) => {
     clearTimeout(timer)
-    pending.reply = reply
+    pending.reply = checked(reply)
   })
   return pending
 }
@@ -109,9 +109,8 @@ function failed(error: unknown): Reply {
   return { reward: null, error: error instanceof Error ? error.message : String(error) }
 }
 
-function take(cohort: ConversationCohort, n: number, given: Reply): void {
+function take(cohort: ConversationCohort, n: number, reply: Reply): void {
   const { conversation, environment, context, histories, tokenizer, replies } = cohort
-  const reply = checked(given)
   const { example, messages, stopReason } = turnOf(cohort, n)
   replies[n] = reply
   const turns = turnRewardsOf(conversation, n)

@@ -254,9 +254,16 @@ describe('what goes wrong in an environment', () => {
     ['says NaN', () => ({ reward: Number.NaN }), 'a reward of NaN'],
     ['says Infinity', () => ({ reward: Number.POSITIVE_INFINITY }), 'a reward of Infinity'],
     ['says nothing', () => undefined as never, 'a reply that is undefined'],
+    ['says null', () => null as never, 'a reply that is null'],
+    ['says null later', async () => null as never, 'a reply that is null'],
     ['says a word', () => ({ reward: 'good' as never }), 'a reward of good'],
     ['speaks in no messages', () => ({ reward: 1, messages: 'more' as never }), 'messages that are "more"'],
     ['says nobody knows what', () => ({ reward: 1, messages: [{ role: 'user' }] as never }), 'not a list of'],
+    [
+      'says one message and something else',
+      () => ({ reward: 1, messages: [{ role: 'user', content: '1' }, { role: 'user' }] as never }),
+      'not a list of',
+    ],
     ['never answers', () => new Promise<never>(() => {}), 'no reply within 0.02 s'],
   ])('a reward that %s is unknown with its reason, and never a number made up instead', async (_, respond, reason) => {
     const all = await talkUntil(

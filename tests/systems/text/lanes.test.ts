@@ -124,7 +124,9 @@ describe('a template that rewrites what stands', () => {
     const fed: { from: number; prompt: number[]; segment: number; group: number }[] = []
     const { feed } = cohort.decoder
     cohort.decoder.feed = (n, tokens, from = 0) => {
-      const { length, segment, group } = cohort.conversation
+      const { length, segment, group, tokensBefore } = cohort.conversation
+      const behind = cohort.segments[n]!.reduce((sum, { token }) => sum + token.length, 0)
+      expect([segment[n], tokensBefore[n]]).toEqual([cohort.segments[n]!.length, behind])
       const at = n * cohort.context
       const prompt = [...cohort.conversation.token.subarray(at, at + length[n]!)]
       fed.push({ from, prompt, segment: segment[n]!, group: group[n]! })

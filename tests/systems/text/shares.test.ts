@@ -5,6 +5,7 @@ import { Talk } from '../../../src/components/conversation.ts'
 import { TransformerDecoder } from '../../../src/policies/transformer/decoder.ts'
 import { Random } from '../../../src/random.ts'
 import { type Speaker, speak } from '../../../src/systems/conversations/infer.ts'
+import { infer, reset } from '../../../src/systems/systems.ts'
 import { digits, talkUntil, talkWorld } from '../../support/conversations.ts'
 
 const SEED = 3
@@ -32,6 +33,7 @@ async function shared(numParameters: number) {
   let shares = 1
   const crew: Crew = {
     async begin(numShares) {
+      expect(numShares).toBeGreaterThan(1) // Nobody is called who has nothing to do.
       shares = numShares
       speak(second, 1, numShares)
     },
@@ -70,6 +72,19 @@ test.each([
   expect([counts.has(11), Math.min(...counts) < 8]).toEqual([true, true])
 })
 
+test('a cohort behind one in which several threads speak is not forgotten: it speaks in the same tick', async () => {
+  const { world } = await shared(2 ** 21)
+  const behind = await talkWorld({ environment, numLanes: 3, seed: SEED })
+  for (const each of [world, behind]) reset(each)
+  const lengths = () => [...behind.cohort().conversation.length]
+  const before = lengths()
+  const waiting = infer(world, [world.cohort(), behind.cohort()])
+  expect(waiting).toBeInstanceOf(Promise)
+  expect(lengths()).toEqual(before)
+  await waiting
+  expect(lengths()).toEqual(before.map((length) => length + 1))
+})
+
 test('a thread for which there is no share says nothing', async () => {
   const { second, theirs } = await shared(1)
   speak(second, 1, 1)
@@ -83,6 +98,7 @@ test('each token is fed once: after a tick only the last of a lane that spoke is
   const { advance } = decoder
   let checked = 0
   decoder.advance = (rows, ...rest) => {
+    expect(rows).toBeGreaterThan(0) // Where every lane waits for a reply, nobody speaks.
     const { slot, forward } = decoder.columns
     for (let row = 0; row < rows; row++) {
       const n = slot[row]!
