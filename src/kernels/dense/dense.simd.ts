@@ -12,6 +12,7 @@
  * for a pair of columns, four for a last one, added at the end. They too take the same operations for every row. In the
  * weights' gradient those columns have the inputs for lanes.
  */
+import { Eight, Four, One, Six, Three, Two, tile } from '../tile.simd'
 import { load4, loadPart, madd, store4, storePart, sum4, tanhInPlace } from '../vector.simd'
 
 /** As `Activation` in the plain twin. */
@@ -180,10 +181,10 @@ function multiply(
   if (depth <= 4) {
     const width = depth <= 2 ? 16 : 8
     for (; wide >= width; wide -= width, at += <usize>width << 2) {
-      if (depth == 4) thin4x8(c + at, cRow, from + at, fromRow, a, aRow, b + at, bRow, rows)
-      else if (depth == 3) thin3x8(c + at, cRow, from + at, fromRow, a, aRow, b + at, bRow, rows)
-      else if (depth == 2) thin2x16(c + at, cRow, from + at, fromRow, a, aRow, b + at, bRow, rows)
-      else thin1x16(c + at, cRow, from + at, fromRow, a, aRow, b + at, bRow, rows)
+      if (depth == 4) thin<Four, Two>(c + at, cRow, from + at, fromRow, a, aRow, b + at, bRow, rows)
+      else if (depth == 3) thin<Three, Two>(c + at, cRow, from + at, fromRow, a, aRow, b + at, bRow, rows)
+      else if (depth == 2) thin<Two, Four>(c + at, cRow, from + at, fromRow, a, aRow, b + at, bRow, rows)
+      else thin<One, Four>(c + at, cRow, from + at, fromRow, a, aRow, b + at, bRow, rows)
     }
   }
   const narrow = at + (<usize>wide << 2)
@@ -193,15 +194,15 @@ function multiply(
     if ((numColumns & 3) != 0) {
       let column = narrow
       if ((numColumns & 2) != 0) {
-        if (block == 6) pair6(c + column, cRow, from + column, fromRow, a, aRow, b + column, bRow, depth)
-        else if (block == 4) pair4(c + column, cRow, from + column, fromRow, a, aRow, b + column, bRow, depth)
-        else pair1(c + column, cRow, from + column, fromRow, a, aRow, b + column, bRow, depth)
+        if (block == 6) pair<Six>(c + column, cRow, from + column, fromRow, a, aRow, b + column, bRow, depth)
+        else if (block == 4) pair<Four>(c + column, cRow, from + column, fromRow, a, aRow, b + column, bRow, depth)
+        else pair<One>(c + column, cRow, from + column, fromRow, a, aRow, b + column, bRow, depth)
         column += 8
       }
       if ((numColumns & 1) != 0) {
-        if (block == 6) dot6(c + column, cRow, from + column, fromRow, a, aRow, b + column, bRow, depth)
-        else if (block == 4) dot4(c + column, cRow, from + column, fromRow, a, aRow, b + column, bRow, depth)
-        else dot1(c + column, cRow, from + column, fromRow, a, aRow, b + column, bRow, depth)
+        if (block == 6) dot<Six>(c + column, cRow, from + column, fromRow, a, aRow, b + column, bRow, depth)
+        else if (block == 4) dot<Four>(c + column, cRow, from + column, fromRow, a, aRow, b + column, bRow, depth)
+        else dot<One>(c + column, cRow, from + column, fromRow, a, aRow, b + column, bRow, depth)
       }
     }
     c += <usize>block * cRow
@@ -242,18 +243,18 @@ function multiplyRows(
   let at: usize = 0
   for (; left >= 8; left -= 8, at += 32) {
     if (rows == 6 && aRow == 4) columns6x8(c + at, cRow, from + at, fromRow, a, aStep, b + at, bStep, depth)
-    else if (rows == 6) tile6x8(c + at, cRow, from + at, fromRow, a, aRow, aStep, b + at, bStep, depth)
-    else if (rows == 4) tile4x8(c + at, cRow, from + at, fromRow, a, aRow, aStep, b + at, bStep, depth)
+    else if (rows == 6) block<Six, Two>(c + at, cRow, from + at, fromRow, a, aRow, aStep, b + at, bStep, depth)
+    else if (rows == 4) block<Four, Two>(c + at, cRow, from + at, fromRow, a, aRow, aStep, b + at, bStep, depth)
     else if (left >= 32) {
-      tile1x32(c + at, cRow, from + at, fromRow, a, aRow, aStep, b + at, bStep, depth)
+      block<One, Eight>(c + at, cRow, from + at, fromRow, a, aRow, aStep, b + at, bStep, depth)
       at += 96
       left -= 24
-    } else tile1x8(c + at, cRow, from + at, fromRow, a, aRow, aStep, b + at, bStep, depth)
+    } else block<One, Two>(c + at, cRow, from + at, fromRow, a, aRow, aStep, b + at, bStep, depth)
   }
   if (left > 0) {
-    if (rows == 6) tile6x4(c + at, cRow, from + at, fromRow, a, aRow, aStep, b + at, bStep, depth)
-    else if (rows == 4) tile4x4(c + at, cRow, from + at, fromRow, a, aRow, aStep, b + at, bStep, depth)
-    else tile1x4(c + at, cRow, from + at, fromRow, a, aRow, aStep, b + at, bStep, depth)
+    if (rows == 6) block<Six, One>(c + at, cRow, from + at, fromRow, a, aRow, aStep, b + at, bStep, depth)
+    else if (rows == 4) block<Four, One>(c + at, cRow, from + at, fromRow, a, aRow, aStep, b + at, bStep, depth)
+    else block<One, One>(c + at, cRow, from + at, fromRow, a, aRow, aStep, b + at, bStep, depth)
   }
 }
 
@@ -476,11 +477,11 @@ function finish2(at: usize, v: v128): void {
   v128.store64_lane(at, v128.shuffle<i32>(sums, sums, 0, 2, 0, 2), 0)
 }
 
-// The register blocks. Each is one loop over the depth with its accumulators spelled out: the language has no arrays in
-// registers. Each stays a function of its own, because several call it. What measured slower under V8, which then spills:
-// the loop unrolled by hand, the block inlined into its caller, a branch after the loop.
+/** Unused: nothing of `from` is masked. */
+const UNMASKED = i32x4.splat(-1)
 
-function tile6x8(
+/** A register block, whose rows of A lie anywhere. */
+function block<Rows, Vectors>(
   c: usize,
   cRow: usize,
   from: usize,
@@ -492,68 +493,10 @@ function tile6x8(
   bStep: usize,
   depth: i32,
 ): void {
-  let a0 = a
-  let a1 = a + aRow
-  let a2 = a + 2 * aRow
-  let a3 = a + 3 * aRow
-  let a4 = a + 4 * aRow
-  let a5 = a + 5 * aRow
-  let c00 = v128.load(from)
-  let c01 = v128.load(from, 16)
-  let c10 = v128.load(from + fromRow)
-  let c11 = v128.load(from + fromRow, 16)
-  let c20 = v128.load(from + 2 * fromRow)
-  let c21 = v128.load(from + 2 * fromRow, 16)
-  let c30 = v128.load(from + 3 * fromRow)
-  let c31 = v128.load(from + 3 * fromRow, 16)
-  let c40 = v128.load(from + 4 * fromRow)
-  let c41 = v128.load(from + 4 * fromRow, 16)
-  let c50 = v128.load(from + 5 * fromRow)
-  let c51 = v128.load(from + 5 * fromRow, 16)
-  for (; depth > 0; depth--) {
-    const b0 = v128.load(b)
-    const b1 = v128.load(b, 16)
-    const e0 = v128.load32_splat(a0)
-    c00 = madd(e0, b0, c00)
-    c01 = madd(e0, b1, c01)
-    const e1 = v128.load32_splat(a1)
-    c10 = madd(e1, b0, c10)
-    c11 = madd(e1, b1, c11)
-    const e2 = v128.load32_splat(a2)
-    c20 = madd(e2, b0, c20)
-    c21 = madd(e2, b1, c21)
-    const e3 = v128.load32_splat(a3)
-    c30 = madd(e3, b0, c30)
-    c31 = madd(e3, b1, c31)
-    const e4 = v128.load32_splat(a4)
-    c40 = madd(e4, b0, c40)
-    c41 = madd(e4, b1, c41)
-    const e5 = v128.load32_splat(a5)
-    c50 = madd(e5, b0, c50)
-    c51 = madd(e5, b1, c51)
-    a0 += aStep
-    a1 += aStep
-    a2 += aStep
-    a3 += aStep
-    a4 += aStep
-    a5 += aStep
-    b += bStep
-  }
-  v128.store(c, c00)
-  v128.store(c, c01, 16)
-  v128.store(c + cRow, c10)
-  v128.store(c + cRow, c11, 16)
-  v128.store(c + 2 * cRow, c20)
-  v128.store(c + 2 * cRow, c21, 16)
-  v128.store(c + 3 * cRow, c30)
-  v128.store(c + 3 * cRow, c31, 16)
-  v128.store(c + 4 * cRow, c40)
-  v128.store(c + 4 * cRow, c41, 16)
-  v128.store(c + 5 * cRow, c50)
-  v128.store(c + 5 * cRow, c51, 16)
+  tile(offsetof<Rows>(), offsetof<Vectors>(), false, false, c, cRow, from, fromRow, UNMASKED, a, aRow, aStep, b, bStep, depth)
 }
 
-/** As tile6x8 for rows of A that stand side by side: one address serves all six. */
+/** As block<Six, Two> for rows of A that stand side by side. */
 function columns6x8(
   c: usize,
   cRow: usize,
@@ -565,312 +508,11 @@ function columns6x8(
   bStep: usize,
   depth: i32,
 ): void {
-  let c00 = v128.load(from)
-  let c01 = v128.load(from, 16)
-  let c10 = v128.load(from + fromRow)
-  let c11 = v128.load(from + fromRow, 16)
-  let c20 = v128.load(from + 2 * fromRow)
-  let c21 = v128.load(from + 2 * fromRow, 16)
-  let c30 = v128.load(from + 3 * fromRow)
-  let c31 = v128.load(from + 3 * fromRow, 16)
-  let c40 = v128.load(from + 4 * fromRow)
-  let c41 = v128.load(from + 4 * fromRow, 16)
-  let c50 = v128.load(from + 5 * fromRow)
-  let c51 = v128.load(from + 5 * fromRow, 16)
-  for (; depth > 0; depth--) {
-    const b0 = v128.load(b)
-    const b1 = v128.load(b, 16)
-    const e0 = v128.load32_splat(a)
-    c00 = madd(e0, b0, c00)
-    c01 = madd(e0, b1, c01)
-    const e1 = v128.load32_splat(a, 4)
-    c10 = madd(e1, b0, c10)
-    c11 = madd(e1, b1, c11)
-    const e2 = v128.load32_splat(a, 8)
-    c20 = madd(e2, b0, c20)
-    c21 = madd(e2, b1, c21)
-    const e3 = v128.load32_splat(a, 12)
-    c30 = madd(e3, b0, c30)
-    c31 = madd(e3, b1, c31)
-    const e4 = v128.load32_splat(a, 16)
-    c40 = madd(e4, b0, c40)
-    c41 = madd(e4, b1, c41)
-    const e5 = v128.load32_splat(a, 20)
-    c50 = madd(e5, b0, c50)
-    c51 = madd(e5, b1, c51)
-    a += aStep
-    b += bStep
-  }
-  v128.store(c, c00)
-  v128.store(c, c01, 16)
-  v128.store(c + cRow, c10)
-  v128.store(c + cRow, c11, 16)
-  v128.store(c + 2 * cRow, c20)
-  v128.store(c + 2 * cRow, c21, 16)
-  v128.store(c + 3 * cRow, c30)
-  v128.store(c + 3 * cRow, c31, 16)
-  v128.store(c + 4 * cRow, c40)
-  v128.store(c + 4 * cRow, c41, 16)
-  v128.store(c + 5 * cRow, c50)
-  v128.store(c + 5 * cRow, c51, 16)
+  tile(6, 2, true, false, c, cRow, from, fromRow, UNMASKED, a, 4, aStep, b, bStep, depth)
 }
 
-function tile4x8(
-  c: usize,
-  cRow: usize,
-  from: usize,
-  fromRow: usize,
-  a: usize,
-  aRow: usize,
-  aStep: usize,
-  b: usize,
-  bStep: usize,
-  depth: i32,
-): void {
-  let a0 = a
-  let a1 = a + aRow
-  let a2 = a + 2 * aRow
-  let a3 = a + 3 * aRow
-  let c00 = v128.load(from)
-  let c01 = v128.load(from, 16)
-  let c10 = v128.load(from + fromRow)
-  let c11 = v128.load(from + fromRow, 16)
-  let c20 = v128.load(from + 2 * fromRow)
-  let c21 = v128.load(from + 2 * fromRow, 16)
-  let c30 = v128.load(from + 3 * fromRow)
-  let c31 = v128.load(from + 3 * fromRow, 16)
-  for (; depth > 0; depth--) {
-    const b0 = v128.load(b)
-    const b1 = v128.load(b, 16)
-    const e0 = v128.load32_splat(a0)
-    c00 = madd(e0, b0, c00)
-    c01 = madd(e0, b1, c01)
-    const e1 = v128.load32_splat(a1)
-    c10 = madd(e1, b0, c10)
-    c11 = madd(e1, b1, c11)
-    const e2 = v128.load32_splat(a2)
-    c20 = madd(e2, b0, c20)
-    c21 = madd(e2, b1, c21)
-    const e3 = v128.load32_splat(a3)
-    c30 = madd(e3, b0, c30)
-    c31 = madd(e3, b1, c31)
-    a0 += aStep
-    a1 += aStep
-    a2 += aStep
-    a3 += aStep
-    b += bStep
-  }
-  v128.store(c, c00)
-  v128.store(c, c01, 16)
-  v128.store(c + cRow, c10)
-  v128.store(c + cRow, c11, 16)
-  v128.store(c + 2 * cRow, c20)
-  v128.store(c + 2 * cRow, c21, 16)
-  v128.store(c + 3 * cRow, c30)
-  v128.store(c + 3 * cRow, c31, 16)
-}
-
-function tile6x4(
-  c: usize,
-  cRow: usize,
-  from: usize,
-  fromRow: usize,
-  a: usize,
-  aRow: usize,
-  aStep: usize,
-  b: usize,
-  bStep: usize,
-  depth: i32,
-): void {
-  let a0 = a
-  let a1 = a + aRow
-  let a2 = a + 2 * aRow
-  let a3 = a + 3 * aRow
-  let a4 = a + 4 * aRow
-  let a5 = a + 5 * aRow
-  let c00 = v128.load(from)
-  let c10 = v128.load(from + fromRow)
-  let c20 = v128.load(from + 2 * fromRow)
-  let c30 = v128.load(from + 3 * fromRow)
-  let c40 = v128.load(from + 4 * fromRow)
-  let c50 = v128.load(from + 5 * fromRow)
-  for (; depth > 0; depth--) {
-    const b0 = v128.load(b)
-    const e0 = v128.load32_splat(a0)
-    c00 = madd(e0, b0, c00)
-    const e1 = v128.load32_splat(a1)
-    c10 = madd(e1, b0, c10)
-    const e2 = v128.load32_splat(a2)
-    c20 = madd(e2, b0, c20)
-    const e3 = v128.load32_splat(a3)
-    c30 = madd(e3, b0, c30)
-    const e4 = v128.load32_splat(a4)
-    c40 = madd(e4, b0, c40)
-    const e5 = v128.load32_splat(a5)
-    c50 = madd(e5, b0, c50)
-    a0 += aStep
-    a1 += aStep
-    a2 += aStep
-    a3 += aStep
-    a4 += aStep
-    a5 += aStep
-    b += bStep
-  }
-  v128.store(c, c00)
-  v128.store(c + cRow, c10)
-  v128.store(c + 2 * cRow, c20)
-  v128.store(c + 3 * cRow, c30)
-  v128.store(c + 4 * cRow, c40)
-  v128.store(c + 5 * cRow, c50)
-}
-
-function tile4x4(
-  c: usize,
-  cRow: usize,
-  from: usize,
-  fromRow: usize,
-  a: usize,
-  aRow: usize,
-  aStep: usize,
-  b: usize,
-  bStep: usize,
-  depth: i32,
-): void {
-  let a0 = a
-  let a1 = a + aRow
-  let a2 = a + 2 * aRow
-  let a3 = a + 3 * aRow
-  let c00 = v128.load(from)
-  let c10 = v128.load(from + fromRow)
-  let c20 = v128.load(from + 2 * fromRow)
-  let c30 = v128.load(from + 3 * fromRow)
-  for (; depth > 0; depth--) {
-    const b0 = v128.load(b)
-    const e0 = v128.load32_splat(a0)
-    c00 = madd(e0, b0, c00)
-    const e1 = v128.load32_splat(a1)
-    c10 = madd(e1, b0, c10)
-    const e2 = v128.load32_splat(a2)
-    c20 = madd(e2, b0, c20)
-    const e3 = v128.load32_splat(a3)
-    c30 = madd(e3, b0, c30)
-    a0 += aStep
-    a1 += aStep
-    a2 += aStep
-    a3 += aStep
-    b += bStep
-  }
-  v128.store(c, c00)
-  v128.store(c + cRow, c10)
-  v128.store(c + 2 * cRow, c20)
-  v128.store(c + 3 * cRow, c30)
-}
-
-function tile1x32(
-  c: usize,
-  cRow: usize,
-  from: usize,
-  fromRow: usize,
-  a: usize,
-  aRow: usize,
-  aStep: usize,
-  b: usize,
-  bStep: usize,
-  depth: i32,
-): void {
-  let a0 = a
-  let c00 = v128.load(from)
-  let c01 = v128.load(from, 16)
-  let c02 = v128.load(from, 32)
-  let c03 = v128.load(from, 48)
-  let c04 = v128.load(from, 64)
-  let c05 = v128.load(from, 80)
-  let c06 = v128.load(from, 96)
-  let c07 = v128.load(from, 112)
-  for (; depth > 0; depth--) {
-    const b0 = v128.load(b)
-    const b1 = v128.load(b, 16)
-    const b2 = v128.load(b, 32)
-    const b3 = v128.load(b, 48)
-    const b4 = v128.load(b, 64)
-    const b5 = v128.load(b, 80)
-    const b6 = v128.load(b, 96)
-    const b7 = v128.load(b, 112)
-    const e0 = v128.load32_splat(a0)
-    c00 = madd(e0, b0, c00)
-    c01 = madd(e0, b1, c01)
-    c02 = madd(e0, b2, c02)
-    c03 = madd(e0, b3, c03)
-    c04 = madd(e0, b4, c04)
-    c05 = madd(e0, b5, c05)
-    c06 = madd(e0, b6, c06)
-    c07 = madd(e0, b7, c07)
-    a0 += aStep
-    b += bStep
-  }
-  v128.store(c, c00)
-  v128.store(c, c01, 16)
-  v128.store(c, c02, 32)
-  v128.store(c, c03, 48)
-  v128.store(c, c04, 64)
-  v128.store(c, c05, 80)
-  v128.store(c, c06, 96)
-  v128.store(c, c07, 112)
-}
-
-function tile1x8(
-  c: usize,
-  cRow: usize,
-  from: usize,
-  fromRow: usize,
-  a: usize,
-  aRow: usize,
-  aStep: usize,
-  b: usize,
-  bStep: usize,
-  depth: i32,
-): void {
-  let a0 = a
-  let c00 = v128.load(from)
-  let c01 = v128.load(from, 16)
-  for (; depth > 0; depth--) {
-    const b0 = v128.load(b)
-    const b1 = v128.load(b, 16)
-    const e0 = v128.load32_splat(a0)
-    c00 = madd(e0, b0, c00)
-    c01 = madd(e0, b1, c01)
-    a0 += aStep
-    b += bStep
-  }
-  v128.store(c, c00)
-  v128.store(c, c01, 16)
-}
-
-function tile1x4(
-  c: usize,
-  cRow: usize,
-  from: usize,
-  fromRow: usize,
-  a: usize,
-  aRow: usize,
-  aStep: usize,
-  b: usize,
-  bStep: usize,
-  depth: i32,
-): void {
-  let a0 = a
-  let c00 = v128.load(from)
-  for (; depth > 0; depth--) {
-    const b0 = v128.load(b)
-    const e0 = v128.load32_splat(a0)
-    c00 = madd(e0, b0, c00)
-    a0 += aStep
-    b += bStep
-  }
-  v128.store(c, c00)
-}
-
-function pair6(
+/** Two columns of C for `rows` rows: two partial sums each, over even and over odd depths. */
+function pair<Rows>(
   c: usize,
   cRow: usize,
   from: usize,
@@ -881,6 +523,7 @@ function pair6(
   bStep: usize,
   depth: i32,
 ): void {
+  const rows = offsetof<Rows>()
   const evens = i64x2.splat(0xffffffff)
   let a0 = a
   let a1 = a + aRow
@@ -889,45 +532,71 @@ function pair6(
   let a4 = a + 4 * aRow
   let a5 = a + 5 * aRow
   let c0 = start2(from)
-  let c1 = start2(from + fromRow)
-  let c2 = start2(from + 2 * fromRow)
-  let c3 = start2(from + 3 * fromRow)
-  let c4 = start2(from + 4 * fromRow)
-  let c5 = start2(from + 5 * fromRow)
+  let c1 = c0
+  let c2 = c0
+  let c3 = c0
+  let c4 = c0
+  let c5 = c0
+  if (rows > 1) {
+    c1 = start2(from + fromRow)
+    c2 = start2(from + 2 * fromRow)
+    c3 = start2(from + 3 * fromRow)
+  }
+  if (rows > 4) {
+    c4 = start2(from + 4 * fromRow)
+    c5 = start2(from + 5 * fromRow)
+  }
   for (; depth >= 2; depth -= 2) {
     const both = columns2(b, bStep)
     c0 = madd(v128.load64_splat(a0), both, c0)
-    c1 = madd(v128.load64_splat(a1), both, c1)
-    c2 = madd(v128.load64_splat(a2), both, c2)
-    c3 = madd(v128.load64_splat(a3), both, c3)
-    c4 = madd(v128.load64_splat(a4), both, c4)
-    c5 = madd(v128.load64_splat(a5), both, c5)
+    if (rows > 1) {
+      c1 = madd(v128.load64_splat(a1), both, c1)
+      c2 = madd(v128.load64_splat(a2), both, c2)
+      c3 = madd(v128.load64_splat(a3), both, c3)
+    }
+    if (rows > 4) {
+      c4 = madd(v128.load64_splat(a4), both, c4)
+      c5 = madd(v128.load64_splat(a5), both, c5)
+    }
     a0 += 8
-    a1 += 8
-    a2 += 8
-    a3 += 8
-    a4 += 8
-    a5 += 8
+    if (rows > 1) {
+      a1 += 8
+      a2 += 8
+      a3 += 8
+    }
+    if (rows > 4) {
+      a4 += 8
+      a5 += 8
+    }
     b += bStep << 1
   }
   if (depth > 0) {
     const both = start2(b)
     c0 = madd(v128.and(v128.load32_splat(a0), evens), both, c0)
-    c1 = madd(v128.and(v128.load32_splat(a1), evens), both, c1)
-    c2 = madd(v128.and(v128.load32_splat(a2), evens), both, c2)
-    c3 = madd(v128.and(v128.load32_splat(a3), evens), both, c3)
-    c4 = madd(v128.and(v128.load32_splat(a4), evens), both, c4)
-    c5 = madd(v128.and(v128.load32_splat(a5), evens), both, c5)
+    if (rows > 1) {
+      c1 = madd(v128.and(v128.load32_splat(a1), evens), both, c1)
+      c2 = madd(v128.and(v128.load32_splat(a2), evens), both, c2)
+      c3 = madd(v128.and(v128.load32_splat(a3), evens), both, c3)
+    }
+    if (rows > 4) {
+      c4 = madd(v128.and(v128.load32_splat(a4), evens), both, c4)
+      c5 = madd(v128.and(v128.load32_splat(a5), evens), both, c5)
+    }
   }
   finish2(c, c0)
-  finish2(c + cRow, c1)
-  finish2(c + 2 * cRow, c2)
-  finish2(c + 3 * cRow, c3)
-  finish2(c + 4 * cRow, c4)
-  finish2(c + 5 * cRow, c5)
+  if (rows > 1) {
+    finish2(c + cRow, c1)
+    finish2(c + 2 * cRow, c2)
+    finish2(c + 3 * cRow, c3)
+  }
+  if (rows > 4) {
+    finish2(c + 4 * cRow, c4)
+    finish2(c + 5 * cRow, c5)
+  }
 }
 
-function pair4(
+/** One column of C for `rows` rows: four partial sums over the depth. */
+function dot<Rows>(
   c: usize,
   cRow: usize,
   from: usize,
@@ -938,78 +607,7 @@ function pair4(
   bStep: usize,
   depth: i32,
 ): void {
-  const evens = i64x2.splat(0xffffffff)
-  let a0 = a
-  let a1 = a + aRow
-  let a2 = a + 2 * aRow
-  let a3 = a + 3 * aRow
-  let c0 = start2(from)
-  let c1 = start2(from + fromRow)
-  let c2 = start2(from + 2 * fromRow)
-  let c3 = start2(from + 3 * fromRow)
-  for (; depth >= 2; depth -= 2) {
-    const both = columns2(b, bStep)
-    c0 = madd(v128.load64_splat(a0), both, c0)
-    c1 = madd(v128.load64_splat(a1), both, c1)
-    c2 = madd(v128.load64_splat(a2), both, c2)
-    c3 = madd(v128.load64_splat(a3), both, c3)
-    a0 += 8
-    a1 += 8
-    a2 += 8
-    a3 += 8
-    b += bStep << 1
-  }
-  if (depth > 0) {
-    const both = start2(b)
-    c0 = madd(v128.and(v128.load32_splat(a0), evens), both, c0)
-    c1 = madd(v128.and(v128.load32_splat(a1), evens), both, c1)
-    c2 = madd(v128.and(v128.load32_splat(a2), evens), both, c2)
-    c3 = madd(v128.and(v128.load32_splat(a3), evens), both, c3)
-  }
-  finish2(c, c0)
-  finish2(c + cRow, c1)
-  finish2(c + 2 * cRow, c2)
-  finish2(c + 3 * cRow, c3)
-}
-
-function pair1(
-  c: usize,
-  cRow: usize,
-  from: usize,
-  fromRow: usize,
-  a: usize,
-  aRow: usize,
-  b: usize,
-  bStep: usize,
-  depth: i32,
-): void {
-  const evens = i64x2.splat(0xffffffff)
-  let a0 = a
-  let c0 = start2(from)
-  for (; depth >= 2; depth -= 2) {
-    const both = columns2(b, bStep)
-    c0 = madd(v128.load64_splat(a0), both, c0)
-    a0 += 8
-    b += bStep << 1
-  }
-  if (depth > 0) {
-    const both = start2(b)
-    c0 = madd(v128.and(v128.load32_splat(a0), evens), both, c0)
-  }
-  finish2(c, c0)
-}
-
-function dot6(
-  c: usize,
-  cRow: usize,
-  from: usize,
-  fromRow: usize,
-  a: usize,
-  aRow: usize,
-  b: usize,
-  bStep: usize,
-  depth: i32,
-): void {
+  const rows = offsetof<Rows>()
   let a0 = a
   let a1 = a + aRow
   let a2 = a + 2 * aRow
@@ -1017,115 +615,71 @@ function dot6(
   let a4 = a + 4 * aRow
   let a5 = a + 5 * aRow
   let c0 = v128.load32_zero(from)
-  let c1 = v128.load32_zero(from + fromRow)
-  let c2 = v128.load32_zero(from + 2 * fromRow)
-  let c3 = v128.load32_zero(from + 3 * fromRow)
-  let c4 = v128.load32_zero(from + 4 * fromRow)
-  let c5 = v128.load32_zero(from + 5 * fromRow)
+  let c1 = c0
+  let c2 = c0
+  let c3 = c0
+  let c4 = c0
+  let c5 = c0
+  if (rows > 1) {
+    c1 = v128.load32_zero(from + fromRow)
+    c2 = v128.load32_zero(from + 2 * fromRow)
+    c3 = v128.load32_zero(from + 3 * fromRow)
+  }
+  if (rows > 4) {
+    c4 = v128.load32_zero(from + 4 * fromRow)
+    c5 = v128.load32_zero(from + 5 * fromRow)
+  }
   for (; depth >= 4; depth -= 4) {
     const column = strided4(b, bStep, 4)
     c0 = madd(v128.load(a0), column, c0)
-    c1 = madd(v128.load(a1), column, c1)
-    c2 = madd(v128.load(a2), column, c2)
-    c3 = madd(v128.load(a3), column, c3)
-    c4 = madd(v128.load(a4), column, c4)
-    c5 = madd(v128.load(a5), column, c5)
+    if (rows > 1) {
+      c1 = madd(v128.load(a1), column, c1)
+      c2 = madd(v128.load(a2), column, c2)
+      c3 = madd(v128.load(a3), column, c3)
+    }
+    if (rows > 4) {
+      c4 = madd(v128.load(a4), column, c4)
+      c5 = madd(v128.load(a5), column, c5)
+    }
     a0 += 16
-    a1 += 16
-    a2 += 16
-    a3 += 16
-    a4 += 16
-    a5 += 16
+    if (rows > 1) {
+      a1 += 16
+      a2 += 16
+      a3 += 16
+    }
+    if (rows > 4) {
+      a4 += 16
+      a5 += 16
+    }
     b += bStep << 2
   }
   if (depth > 0) {
     const column = strided4(b, bStep, depth)
     c0 = madd(loadPart(a0, depth), column, c0)
-    c1 = madd(loadPart(a1, depth), column, c1)
-    c2 = madd(loadPart(a2, depth), column, c2)
-    c3 = madd(loadPart(a3, depth), column, c3)
-    c4 = madd(loadPart(a4, depth), column, c4)
-    c5 = madd(loadPart(a5, depth), column, c5)
+    if (rows > 1) {
+      c1 = madd(loadPart(a1, depth), column, c1)
+      c2 = madd(loadPart(a2, depth), column, c2)
+      c3 = madd(loadPart(a3, depth), column, c3)
+    }
+    if (rows > 4) {
+      c4 = madd(loadPart(a4, depth), column, c4)
+      c5 = madd(loadPart(a5, depth), column, c5)
+    }
   }
   store<f32>(c, sum4(c0))
-  store<f32>(c + cRow, sum4(c1))
-  store<f32>(c + 2 * cRow, sum4(c2))
-  store<f32>(c + 3 * cRow, sum4(c3))
-  store<f32>(c + 4 * cRow, sum4(c4))
-  store<f32>(c + 5 * cRow, sum4(c5))
+  if (rows > 1) {
+    store<f32>(c + cRow, sum4(c1))
+    store<f32>(c + 2 * cRow, sum4(c2))
+    store<f32>(c + 3 * cRow, sum4(c3))
+  }
+  if (rows > 4) {
+    store<f32>(c + 4 * cRow, sum4(c4))
+    store<f32>(c + 5 * cRow, sum4(c5))
+  }
 }
 
-function dot4(
-  c: usize,
-  cRow: usize,
-  from: usize,
-  fromRow: usize,
-  a: usize,
-  aRow: usize,
-  b: usize,
-  bStep: usize,
-  depth: i32,
-): void {
-  let a0 = a
-  let a1 = a + aRow
-  let a2 = a + 2 * aRow
-  let a3 = a + 3 * aRow
-  let c0 = v128.load32_zero(from)
-  let c1 = v128.load32_zero(from + fromRow)
-  let c2 = v128.load32_zero(from + 2 * fromRow)
-  let c3 = v128.load32_zero(from + 3 * fromRow)
-  for (; depth >= 4; depth -= 4) {
-    const column = strided4(b, bStep, 4)
-    c0 = madd(v128.load(a0), column, c0)
-    c1 = madd(v128.load(a1), column, c1)
-    c2 = madd(v128.load(a2), column, c2)
-    c3 = madd(v128.load(a3), column, c3)
-    a0 += 16
-    a1 += 16
-    a2 += 16
-    a3 += 16
-    b += bStep << 2
-  }
-  if (depth > 0) {
-    const column = strided4(b, bStep, depth)
-    c0 = madd(loadPart(a0, depth), column, c0)
-    c1 = madd(loadPart(a1, depth), column, c1)
-    c2 = madd(loadPart(a2, depth), column, c2)
-    c3 = madd(loadPart(a3, depth), column, c3)
-  }
-  store<f32>(c, sum4(c0))
-  store<f32>(c + cRow, sum4(c1))
-  store<f32>(c + 2 * cRow, sum4(c2))
-  store<f32>(c + 3 * cRow, sum4(c3))
-}
-
-function dot1(
-  c: usize,
-  cRow: usize,
-  from: usize,
-  fromRow: usize,
-  a: usize,
-  aRow: usize,
-  b: usize,
-  bStep: usize,
-  depth: i32,
-): void {
-  let a0 = a
-  let c0 = v128.load32_zero(from)
-  for (; depth >= 4; depth -= 4) {
-    const column = strided4(b, bStep, 4)
-    c0 = madd(v128.load(a0), column, c0)
-    a0 += 16
-    b += bStep << 2
-  }
-  if (depth > 0) {
-    const column = strided4(b, bStep, depth)
-    c0 = madd(loadPart(a0, depth), column, c0)
-  }
-  store<f32>(c, sum4(c0))
-}
-
-function thin4x8(
+/** Some vectors of C, with the `depth` ≤ 4 rows of B in registers: two vectors of three or four, four of one or two. */
+function thin<Depth, Vectors>(
   c: usize,
   cRow: usize,
   from: usize,
@@ -1136,121 +690,55 @@ function thin4x8(
   bRow: usize,
   rows: i32,
 ): void {
+  const depth = offsetof<Depth>()
+  const vectors = offsetof<Vectors>()
   const b00 = v128.load(b)
   const b01 = v128.load(b, 16)
-  const b10 = v128.load(b + bRow)
-  const b11 = v128.load(b + bRow, 16)
-  const b20 = v128.load(b + 2 * bRow)
-  const b21 = v128.load(b + 2 * bRow, 16)
-  const b30 = v128.load(b + 3 * bRow)
-  const b31 = v128.load(b + 3 * bRow, 16)
+  const b02 = vectors > 2 ? v128.load(b, 32) : b00
+  const b03 = vectors > 2 ? v128.load(b, 48) : b00
+  const b10 = depth > 1 ? v128.load(b + bRow) : b00
+  const b11 = depth > 1 ? v128.load(b + bRow, 16) : b00
+  const b12 = depth > 1 && vectors > 2 ? v128.load(b + bRow, 32) : b00
+  const b13 = depth > 1 && vectors > 2 ? v128.load(b + bRow, 48) : b00
+  const b20 = depth > 2 ? v128.load(b + 2 * bRow) : b00
+  const b21 = depth > 2 ? v128.load(b + 2 * bRow, 16) : b00
+  const b30 = depth > 3 ? v128.load(b + 3 * bRow) : b00
+  const b31 = depth > 3 ? v128.load(b + 3 * bRow, 16) : b00
   for (; rows > 0; rows--) {
     const e0 = v128.load32_splat(a)
-    const e1 = v128.load32_splat(a, 4)
-    const e2 = v128.load32_splat(a, 8)
-    const e3 = v128.load32_splat(a, 12)
-    const c0 = madd(e3, b30, madd(e2, b20, madd(e1, b10, madd(e0, b00, v128.load(from)))))
-    const c1 = madd(e3, b31, madd(e2, b21, madd(e1, b11, madd(e0, b01, v128.load(from, 16)))))
+    let c0 = madd(e0, b00, v128.load(from))
+    let c1 = madd(e0, b01, v128.load(from, 16))
+    let c2 = c0
+    let c3 = c1
+    if (vectors > 2) {
+      c2 = madd(e0, b02, v128.load(from, 32))
+      c3 = madd(e0, b03, v128.load(from, 48))
+    }
+    if (depth > 1) {
+      const e1 = v128.load32_splat(a, 4)
+      c0 = madd(e1, b10, c0)
+      c1 = madd(e1, b11, c1)
+      if (vectors > 2) {
+        c2 = madd(e1, b12, c2)
+        c3 = madd(e1, b13, c3)
+      }
+    }
+    if (depth > 2) {
+      const e2 = v128.load32_splat(a, 8)
+      c0 = madd(e2, b20, c0)
+      c1 = madd(e2, b21, c1)
+    }
+    if (depth > 3) {
+      const e3 = v128.load32_splat(a, 12)
+      c0 = madd(e3, b30, c0)
+      c1 = madd(e3, b31, c1)
+    }
     v128.store(c, c0)
     v128.store(c, c1, 16)
-    c += cRow
-    from += fromRow
-    a += aRow
-  }
-}
-
-function thin3x8(
-  c: usize,
-  cRow: usize,
-  from: usize,
-  fromRow: usize,
-  a: usize,
-  aRow: usize,
-  b: usize,
-  bRow: usize,
-  rows: i32,
-): void {
-  const b00 = v128.load(b)
-  const b01 = v128.load(b, 16)
-  const b10 = v128.load(b + bRow)
-  const b11 = v128.load(b + bRow, 16)
-  const b20 = v128.load(b + 2 * bRow)
-  const b21 = v128.load(b + 2 * bRow, 16)
-  for (; rows > 0; rows--) {
-    const e0 = v128.load32_splat(a)
-    const e1 = v128.load32_splat(a, 4)
-    const e2 = v128.load32_splat(a, 8)
-    const c0 = madd(e2, b20, madd(e1, b10, madd(e0, b00, v128.load(from))))
-    const c1 = madd(e2, b21, madd(e1, b11, madd(e0, b01, v128.load(from, 16))))
-    v128.store(c, c0)
-    v128.store(c, c1, 16)
-    c += cRow
-    from += fromRow
-    a += aRow
-  }
-}
-
-function thin2x16(
-  c: usize,
-  cRow: usize,
-  from: usize,
-  fromRow: usize,
-  a: usize,
-  aRow: usize,
-  b: usize,
-  bRow: usize,
-  rows: i32,
-): void {
-  const b00 = v128.load(b)
-  const b01 = v128.load(b, 16)
-  const b02 = v128.load(b, 32)
-  const b03 = v128.load(b, 48)
-  const b10 = v128.load(b + bRow)
-  const b11 = v128.load(b + bRow, 16)
-  const b12 = v128.load(b + bRow, 32)
-  const b13 = v128.load(b + bRow, 48)
-  for (; rows > 0; rows--) {
-    const e0 = v128.load32_splat(a)
-    const e1 = v128.load32_splat(a, 4)
-    const c0 = madd(e1, b10, madd(e0, b00, v128.load(from)))
-    const c1 = madd(e1, b11, madd(e0, b01, v128.load(from, 16)))
-    const c2 = madd(e1, b12, madd(e0, b02, v128.load(from, 32)))
-    const c3 = madd(e1, b13, madd(e0, b03, v128.load(from, 48)))
-    v128.store(c, c0)
-    v128.store(c, c1, 16)
-    v128.store(c, c2, 32)
-    v128.store(c, c3, 48)
-    c += cRow
-    from += fromRow
-    a += aRow
-  }
-}
-
-function thin1x16(
-  c: usize,
-  cRow: usize,
-  from: usize,
-  fromRow: usize,
-  a: usize,
-  aRow: usize,
-  b: usize,
-  bRow: usize,
-  rows: i32,
-): void {
-  const b00 = v128.load(b)
-  const b01 = v128.load(b, 16)
-  const b02 = v128.load(b, 32)
-  const b03 = v128.load(b, 48)
-  for (; rows > 0; rows--) {
-    const e0 = v128.load32_splat(a)
-    const c0 = madd(e0, b00, v128.load(from))
-    const c1 = madd(e0, b01, v128.load(from, 16))
-    const c2 = madd(e0, b02, v128.load(from, 32))
-    const c3 = madd(e0, b03, v128.load(from, 48))
-    v128.store(c, c0)
-    v128.store(c, c1, 16)
-    v128.store(c, c2, 32)
-    v128.store(c, c3, 48)
+    if (vectors > 2) {
+      v128.store(c, c2, 32)
+      v128.store(c, c3, 48)
+    }
     c += cRow
     from += fromRow
     a += aRow

@@ -8,6 +8,7 @@
  * wait for the one before. An element of C is one f32 sum in rising order of the depth, whatever the block that it falls in,
  * so a row's result depends on that row alone.
  */
+import { Four, One, Six, tile } from '../tile.simd'
 import { madd } from '../vector.simd'
 
 /** Depth and columns of the part of B in the panels. */
@@ -195,14 +196,13 @@ function multiply(
   rows: i32,
   depth: i32,
 ): void {
-  if (rows == 6) block6(c, cRow, from, fromRow, kept, a, aRow, aStep, b, bStep, depth)
-  else if (rows == 4) block4(c, cRow, from, fromRow, kept, a, aRow, aStep, b, bStep, depth)
-  else block1(c, from, kept, a, aStep, b, bStep, depth)
+  if (rows == 6) block<Six>(c, cRow, from, fromRow, kept, a, aRow, aStep, b, bStep, depth)
+  else if (rows == 4) block<Four>(c, cRow, from, fromRow, kept, a, aRow, aStep, b, bStep, depth)
+  else block<One>(c, cRow, from, fromRow, kept, a, aRow, aStep, b, bStep, depth)
 }
 
-// One block of C each: eight columns of 6, 4 or 1 rows, its sums in registers. As in dense.simd.ts, spelled out.
-
-function block6(
+/** One block of C: eight columns of some rows. */
+function block<Rows>(
   c: usize,
   cRow: usize,
   from: usize,
@@ -215,146 +215,7 @@ function block6(
   bStep: usize,
   depth: i32,
 ): void {
-  let a0 = a
-  let a1 = a + aRow
-  let a2 = a + 2 * aRow
-  let a3 = a + 3 * aRow
-  let a4 = a + 4 * aRow
-  let a5 = a + 5 * aRow
-  let c00 = v128.and(v128.load(from), kept)
-  let c01 = v128.and(v128.load(from, 16), kept)
-  let c10 = v128.and(v128.load(from + fromRow), kept)
-  let c11 = v128.and(v128.load(from + fromRow, 16), kept)
-  let c20 = v128.and(v128.load(from + 2 * fromRow), kept)
-  let c21 = v128.and(v128.load(from + 2 * fromRow, 16), kept)
-  let c30 = v128.and(v128.load(from + 3 * fromRow), kept)
-  let c31 = v128.and(v128.load(from + 3 * fromRow, 16), kept)
-  let c40 = v128.and(v128.load(from + 4 * fromRow), kept)
-  let c41 = v128.and(v128.load(from + 4 * fromRow, 16), kept)
-  let c50 = v128.and(v128.load(from + 5 * fromRow), kept)
-  let c51 = v128.and(v128.load(from + 5 * fromRow, 16), kept)
-  for (; depth > 0; depth--) {
-    const b0 = v128.load(b)
-    const b1 = v128.load(b, 16)
-    const e0 = v128.load32_splat(a0)
-    c00 = madd(e0, b0, c00)
-    c01 = madd(e0, b1, c01)
-    const e1 = v128.load32_splat(a1)
-    c10 = madd(e1, b0, c10)
-    c11 = madd(e1, b1, c11)
-    const e2 = v128.load32_splat(a2)
-    c20 = madd(e2, b0, c20)
-    c21 = madd(e2, b1, c21)
-    const e3 = v128.load32_splat(a3)
-    c30 = madd(e3, b0, c30)
-    c31 = madd(e3, b1, c31)
-    const e4 = v128.load32_splat(a4)
-    c40 = madd(e4, b0, c40)
-    c41 = madd(e4, b1, c41)
-    const e5 = v128.load32_splat(a5)
-    c50 = madd(e5, b0, c50)
-    c51 = madd(e5, b1, c51)
-    a0 += aStep
-    a1 += aStep
-    a2 += aStep
-    a3 += aStep
-    a4 += aStep
-    a5 += aStep
-    b += bStep
-  }
-  v128.store(c, c00)
-  v128.store(c, c01, 16)
-  v128.store(c + cRow, c10)
-  v128.store(c + cRow, c11, 16)
-  v128.store(c + 2 * cRow, c20)
-  v128.store(c + 2 * cRow, c21, 16)
-  v128.store(c + 3 * cRow, c30)
-  v128.store(c + 3 * cRow, c31, 16)
-  v128.store(c + 4 * cRow, c40)
-  v128.store(c + 4 * cRow, c41, 16)
-  v128.store(c + 5 * cRow, c50)
-  v128.store(c + 5 * cRow, c51, 16)
-}
-
-function block4(
-  c: usize,
-  cRow: usize,
-  from: usize,
-  fromRow: usize,
-  kept: v128,
-  a: usize,
-  aRow: usize,
-  aStep: usize,
-  b: usize,
-  bStep: usize,
-  depth: i32,
-): void {
-  let a0 = a
-  let a1 = a + aRow
-  let a2 = a + 2 * aRow
-  let a3 = a + 3 * aRow
-  let c00 = v128.and(v128.load(from), kept)
-  let c01 = v128.and(v128.load(from, 16), kept)
-  let c10 = v128.and(v128.load(from + fromRow), kept)
-  let c11 = v128.and(v128.load(from + fromRow, 16), kept)
-  let c20 = v128.and(v128.load(from + 2 * fromRow), kept)
-  let c21 = v128.and(v128.load(from + 2 * fromRow, 16), kept)
-  let c30 = v128.and(v128.load(from + 3 * fromRow), kept)
-  let c31 = v128.and(v128.load(from + 3 * fromRow, 16), kept)
-  for (; depth > 0; depth--) {
-    const b0 = v128.load(b)
-    const b1 = v128.load(b, 16)
-    const e0 = v128.load32_splat(a0)
-    c00 = madd(e0, b0, c00)
-    c01 = madd(e0, b1, c01)
-    const e1 = v128.load32_splat(a1)
-    c10 = madd(e1, b0, c10)
-    c11 = madd(e1, b1, c11)
-    const e2 = v128.load32_splat(a2)
-    c20 = madd(e2, b0, c20)
-    c21 = madd(e2, b1, c21)
-    const e3 = v128.load32_splat(a3)
-    c30 = madd(e3, b0, c30)
-    c31 = madd(e3, b1, c31)
-    a0 += aStep
-    a1 += aStep
-    a2 += aStep
-    a3 += aStep
-    b += bStep
-  }
-  v128.store(c, c00)
-  v128.store(c, c01, 16)
-  v128.store(c + cRow, c10)
-  v128.store(c + cRow, c11, 16)
-  v128.store(c + 2 * cRow, c20)
-  v128.store(c + 2 * cRow, c21, 16)
-  v128.store(c + 3 * cRow, c30)
-  v128.store(c + 3 * cRow, c31, 16)
-}
-
-function block1(
-  c: usize,
-  from: usize,
-  kept: v128,
-  a: usize,
-  aStep: usize,
-  b: usize,
-  bStep: usize,
-  depth: i32,
-): void {
-  let c00 = v128.and(v128.load(from), kept)
-  let c01 = v128.and(v128.load(from, 16), kept)
-  for (; depth > 0; depth--) {
-    const b0 = v128.load(b)
-    const b1 = v128.load(b, 16)
-    const e0 = v128.load32_splat(a)
-    c00 = madd(e0, b0, c00)
-    c01 = madd(e0, b1, c01)
-    a += aStep
-    b += bStep
-  }
-  v128.store(c, c00)
-  v128.store(c, c01, 16)
+  tile(offsetof<Rows>(), 2, false, true, c, cRow, from, fromRow, kept, a, aRow, aStep, b, bStep, depth)
 }
 
 /** One row over four panels, `gap` bytes apart. */
