@@ -236,25 +236,34 @@ describe('a restart in the middle of a rollout', () => {
   })
 
   test('in the tick in which an episode began leaves the row of the one before as it ended', async () => {
-    const options = { environment: counter({ maxEpisodeSteps: 3 }), policy: later(), numLanes: 4, seed: 3 }
+    const options = { environment: counter({ maxEpisodeSteps: 5 }), policy: later(), numLanes: 4, seed: 3 }
     const world = await createWorld(options)
     const trainer = createTrainer(world, ppo({ numSteps: NUM_STEPS, numMinibatches: 1 }))
     const cohort = world.cohorts[0]!
     const { infer } = cohort.policy
-    let listed = 0
+    // Odd lanes have come to their terminal state, the others to the time limit.
+    const begun: Record<number, number[]> = { 3: [1, 3], 5: [0, 2] }
+    const listed: number[] = []
     cohort.policy.infer = async (...given) => {
-      if (cohort.t === 3) {
-        listed = cohort.bootstrap.length
-        restart(cohort)
-        expect(cohort.bootstrap.length).toBe(listed)
+      const lanes = begun[cohort.t]
+      if (lanes !== undefined) {
+        const before = cohort.bootstrap.length
+        restart(cohort, lanes)
+        listed.push(before, cohort.bootstrap.length)
       }
       await infer.apply(cohort.policy, given)
     }
     await trainer.updates({ totalSteps: 1 }).next()
-    expect(listed).toBe(2)
-    // Lanes 1 and 3 came to their terminal state, the others to the time limit.
-    expect([...cohort.windows.transition[2]!.terminated]).toEqual([0, 1, 0, 1])
-    expect([...cohort.windows.transition[2]!.truncated]).toEqual([1, 1, 1, 1])
+    expect(listed).toEqual([0, 0, 2, 2])
+    const flags = (t: number) => {
+      const { terminated, truncated } = cohort.windows.transition[t]!
+      return [[...terminated], [...truncated]]
+    }
+    expect(flags(2)).toEqual([
+      [0, 1, 0, 1],
+      [0, 0, 0, 0],
+    ])
+    expect(flags(4)[1]).toEqual([1, 0, 1, 0])
   })
 
   test('after the last tick leaves the rollout as it is, and nothing for the next one to value', async () => {
