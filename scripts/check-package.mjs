@@ -81,7 +81,10 @@ function dependencies() {
 
 function checkTypes() {
   const program = readFileSync(join(root, 'examples/quickstart.ts'), 'utf8')
-  writeFileSync(join(folder, 'main.ts'), `${program}\nexport * from 'colonnade'\n`)
+  writeFileSync(
+    join(folder, 'main.ts'),
+    `${program}\nexport * from 'colonnade'\nexport * as kernels from 'colonnade/kernels'\n`,
+  )
   const compilerOptions = {
     ...{ target: 'es2022', lib: ['es2023'], types: ['node'], module: 'nodenext', noEmit: true },
     ...{ strict: true, exactOptionalPropertyTypes: true, noUncheckedIndexedAccess: true, skipLibCheck: false },

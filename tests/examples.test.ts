@@ -54,12 +54,20 @@ test('guess-the-number learns, over several turns, to look where the number may 
   expect(greedy).toBeGreaterThan(0.5)
 })
 
+test('own-columns computes advantages and a layer without a world', async () => {
+  // Lane 0 earns 1 twice more, 1 + 0.9; lane 1 goes on to the end: Σ 0.9^k for k < 102. tanh 1 and tanh 0.5.
+  expect(await run('own-columns.js')).toBe(
+    "return of lane 0 at step 98: 1.900\nreturn of lane 1 at step 98: 10.000\nthe layer's first row: 0.7616 0.4621\n",
+  )
+})
+
 test('every example is run here', () => {
   const names = readdirSync(examples).filter((name) => name.endsWith('.js'))
   expect(names).toEqual([
     'custom-environment.js',
     'export-policy.js',
     'guess-the-number.js',
+    'own-columns.js',
     'quickstart.js',
     'read-arrow.js',
     'two-cohorts.js',

@@ -35,8 +35,9 @@ function erf(x: number): number {
   return (2 / Math.sqrt(Math.PI)) * Math.exp(-x * x) * sum
 }
 
-/** What `combineRows` and `compareRows` compute of a pair. */
+/** What `combineRows` computes of a pair. */
 export const Combination = { maximum: 0, minimum: 1 } as const
+/** What `compareRows` asks of a pair. */
 export const Comparison = { equal: 0, notEqual: 1, greater: 2, greaterEqual: 3, less: 4, lessEqual: 5 } as const
 
 /**
