@@ -7,7 +7,7 @@ import { assert, InputError } from '../errors.ts'
 import type { Kernels } from './bind.ts'
 import { bindTwins, type Twins } from './twins.ts'
 
-/** `simd` is WebAssembly's 128-bit SIMD; `relaxed` has fused multiply-add besides. */
+/** `simd` is WebAssembly's 128-bit SIMD; `relaxed` has multiply-add besides, where the runtime rounds it once. */
 export type CompiledBuild = 'simd' | 'relaxed'
 
 /** What a module exports. */
@@ -82,11 +82,22 @@ export function bestCompiledBuild(): CompiledBuild | undefined {
 
 function findBest(): CompiledBuild | undefined {
   if (builtin('node:fs') === undefined || !WebAssembly.validate(USES_SIMD)) return undefined
-  if (!WebAssembly.validate(USES_RELAXED_SIMD)) {
+  if (!WebAssembly.validate(RELAXED_MADD)) {
     // Node 20 has it behind a flag, which holds for modules compiled later, in this thread and in those it starts.
     builtin('node:v8')?.setFlagsFromString('--experimental-wasm-relaxed-simd')
   }
-  return WebAssembly.validate(USES_RELAXED_SIMD) ? 'relaxed' : 'simd'
+  return WebAssembly.validate(RELAXED_MADD) && fuses() ? 'relaxed' : 'simd'
+}
+
+/**
+ * Whether a relaxed multiply-add rounds once. A runtime may round the product too, as Bun does, and processors without the
+ * instruction make it; then the bits would be those of the other build under this one's name.
+ */
+function fuses(): boolean {
+  const instance = new WebAssembly.Instance(new WebAssembly.Module(RELAXED_MADD))
+  const madd = instance.exports.f as (a: number, b: number, c: number) => number
+  const a = 1 + 2 ** -12
+  return madd(a, a, -(1 + 2 ** -11)) === 2 ** -24
 }
 
 /** A module of Node's own; undefined elsewhere. */
@@ -95,8 +106,17 @@ function builtin<Name extends 'node:fs' | 'node:v8'>(name: Name) {
   return runtime?.getBuiltinModule?.(name)
 }
 
-// Two modules of one function `() => v128`: with i8x16.splat, and with f32x4.relaxed_madd of three such.
-const HEADER = [0, 97, 115, 109, 1, 0, 0, 0, 1, 5, 1, 96, 0, 1, 123, 3, 2, 1, 0, 10]
-const SPLAT = [65, 0, 253, 15]
-const USES_SIMD = new Uint8Array([...HEADER, 8, 1, 6, 0, ...SPLAT, 11])
-const USES_RELAXED_SIMD = new Uint8Array([...HEADER, 19, 1, 17, 0, ...SPLAT, ...SPLAT, ...SPLAT, 253, 133, 2, 11])
+const HEADER = [0, 97, 115, 109, 1, 0, 0, 0]
+/** A module of one function `() => v128`, an i8x16.splat. */
+const USES_SIMD = new Uint8Array([
+  ...[...HEADER, 1, 5, 1, 96, 0, 1, 123],
+  ...[3, 2, 1, 0],
+  ...[10, 8, 1, 6, 0, 65, 0, 253, 15, 11],
+])
+/** A module that exports `f(a, b, c: f32): f32`, a lane of the f32x4.relaxed_madd of their splats. */
+const RELAXED_MADD = new Uint8Array([
+  ...[...HEADER, 1, 8, 1, 96, 3, 125, 125, 125, 1, 125],
+  ...[3, 2, 1, 0],
+  ...[7, 5, 1, 1, 102, 0, 0],
+  ...[10, 22, 1, 20, 0, 32, 0, 253, 19, 32, 1, 253, 19, 32, 2, 253, 19, 253, 133, 2, 253, 31, 0, 11],
+])

@@ -36,6 +36,17 @@ describe('binding', () => {
     },
   )
 
+  test.each(builds)(
+    'a product and its sum are rounded once in the relaxed build, and apart in the other (%s)',
+    (build) => {
+      const a = 1 + 2 ** -12
+      const y = Float32Array.of(7)
+      const given = [y, Float32Array.of(a), Float32Array.of(a), Float32Array.of(-(1 + 2 ** -11)), 1, 1, 1, 0, 0, 0]
+      const { columns } = new Bench(build).call('denseForward', given)
+      expect([...columns[0]!]).toEqual([build === 'relaxed' ? 2 ** -24 : 0])
+    },
+  )
+
   test('a column outside the memory is refused', () => {
     const kernels = createKernels(new WebAssembly.Memory({ initial: 1 }), 'simd')
     expect(() => kernels.globalNorm(new Float32Array(4), 4)).toThrow('outside the memory')

@@ -1,0 +1,47 @@
+// npm run runtimes -- 'PROGRAM' …
+//
+// Trains CartPole-v1 and Pendulum-v1 with one seed in Node and in each program named (`bun`, 'deno run -A'), and compares the
+// weights' checksums. The exit code is 1 where the plain or the simd kernels leave other weights than in Node. The relaxed
+// build is not asked for: not every runtime has one.
+import { spawnSync } from 'node:child_process'
+import { createHash } from 'node:crypto'
+import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+
+const MAIN = fileURLToPath(new URL('../dist/src/cli/main.js', import.meta.url))
+const programs = process.argv.slice(2)
+if (programs.length === 0) {
+  console.error("npm run runtimes -- 'PROGRAM' …: at least one program was expected, like bun or 'deno run -A'")
+  process.exit(2)
+}
+const folder = mkdtempSync(join(tmpdir(), 'colonnade-runtimes-'))
+try {
+  for (const kernels of ['plain', 'simd']) {
+    for (const environment of ['CartPole-v1', 'Pendulum-v1']) {
+      const expected = weightsOf(process.execPath, environment, kernels)
+      for (const program of programs) {
+        const same = weightsOf(program, environment, kernels) === expected
+        console.log(`${same ? 'same ' : 'OTHER'} ${environment}, ${kernels} kernels: node and ${program}`)
+        if (!same) process.exitCode = 1
+      }
+    }
+  }
+} finally {
+  rmSync(folder, { recursive: true, force: true })
+}
+
+/** Checksum of the last checkpoint's columns after a short training. */
+function weightsOf(program, environment, kernels) {
+  const out = join(mkdtempSync(join(folder, 'run-')), 'run')
+  const words = ['train', environment, 'seed=3', 'totalSteps=30000', 'threads=1', `kernels=${kernels}`, `out=${out}`]
+  const [command, ...first] = program.split(' ')
+  const { status, stderr, error } = spawnSync(command, [...first, MAIN, ...words, '--quiet'], { encoding: 'utf8' })
+  if (status !== 0) throw new Error(`${program} ${words.join(' ')} ended with ${status}: ${error ?? stderr}`)
+  const checkpoints = join(out, 'checkpoints')
+  const last = readdirSync(checkpoints).sort().at(-1)
+  return createHash('sha256')
+    .update(readFileSync(join(checkpoints, last, 'columns.safetensors')))
+    .digest('hex')
+}
