@@ -1,4 +1,5 @@
 /** The public names of Colonnade, and nothing else. */
+export { a2c } from './algorithms/a2c.ts'
 export {
   type AlgorithmDefinition,
   type AlgorithmFactory,
@@ -18,6 +19,14 @@ export {
   type LossSettings,
 } from './algorithms/losses.ts'
 export { cispo, dapo, grpo, gspo, type NamedLoss, rloo, sapo } from './algorithms/named-losses.ts'
+export {
+  defineOnPolicyAlgorithm,
+  type MinibatchNumbers,
+  type OnPolicyDefaults,
+  type OnPolicyLoss,
+  type OnPolicyOptions,
+  onPolicySettings,
+} from './algorithms/on-policy.ts'
 export { ppo } from './algorithms/ppo.ts'
 export { algorithmFactory, algorithms } from './algorithms/registry.ts'
 export { type RlDefinition, rl } from './algorithms/rl.ts'

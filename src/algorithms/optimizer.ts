@@ -8,14 +8,15 @@ import { choice, number, optionalNumber, type SettingValues } from '../settings.
 const BETA_1 = 0.9
 const BETA_2 = 0.999
 
+const optimizers = ['adam', 'sgd', 'rmsprop'] as const
+
+/** One of the optimizers. */
+export type OptimizerName = (typeof optimizers)[number]
+
 /** What an algorithm that descends a gradient declares among its settings; epsilon has the field's value for it. */
-export function optimizerSettings(epsilon: number) {
+export function optimizerSettings(epsilon: number, optimizer: OptimizerName = 'adam') {
   return {
-    optimizer: choice(
-      'adam',
-      ['adam', 'sgd', 'rmsprop'],
-      'what makes a step of a gradient; adam with weightDecay: AdamW',
-    ),
+    optimizer: choice(optimizer, optimizers, 'what makes a step of a gradient; adam with weightDecay: AdamW'),
     momentum: number(0, 'momentum of sgd and rmsprop', { min: 0, max: 1 }),
     beta1: number(BETA_1, 'how much of its running mean of the gradient adam keeps in a step', { min: 0, below: 1 }),
     beta2: number(BETA_2, 'how much of its running mean of the squared gradient adam keeps in a step', {

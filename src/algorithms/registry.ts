@@ -1,10 +1,11 @@
 /** The algorithms that come with Colonnade for lanes that step; those of language models are in `training/text/`. */
 import { unknownWord } from '../errors.ts'
+import { a2c } from './a2c.ts'
 import type { AlgorithmFactory } from './algorithm.ts'
 import { ppo } from './ppo.ts'
 
 /** Every built-in algorithm's factory. */
-export const algorithms: readonly AlgorithmFactory[] = [ppo] as unknown as AlgorithmFactory[]
+export const algorithms: readonly AlgorithmFactory[] = [ppo, a2c] as unknown as AlgorithmFactory[]
 
 /**
  * The factory of a built-in algorithm.

@@ -18,6 +18,7 @@ export {
 } from './distribution/categorical.ts'
 export { drawNormal, drawUniform } from './distribution/draw.ts'
 export { gaussianBackward, gaussianEvaluate, gaussianMode, gaussianSample } from './distribution/gaussian.ts'
+export { a2cLoss } from './loss/a2c.ts'
 export { correctionWeights } from './loss/correction.ts'
 export { klEstimates } from './loss/kl.ts'
 export { policyLoss } from './loss/policy.ts'

@@ -85,6 +85,17 @@ const GROUPED: { readonly [name in keyof Kernels]?: Grouped } = {
     const [dq, dk, dv, dOut, attended, query, key, value, logSum, ...rest] = attention(given)
     return [dq, dk, dv, dOut, { attended, query, key, value, logSum }, ...rest]
   },
+  a2cLoss: ([dLogprob, dEntropy, dValue, sums, logprob, entropy, value, advantage, returns, ...rest]) => {
+    const [advantageMean, advantageScale, entropyCoef, valueCoef, weight, ...numbers] = rest
+    return [
+      { dLogprob, dEntropy, dValue },
+      sums,
+      { logprob, entropy, value },
+      { advantage, return: returns },
+      { advantageMean, advantageScale, entropyCoef, valueCoef, weight },
+      ...numbers,
+    ]
+  },
   closeRow: ([lane, episode, step, episodeReturn, version, nextValue, ...rest]) => {
     const [laneStep, laneReturn, phase, laneLane, laneEpisode, reward, terminated, truncated, valid, ...numbers] = rest
     const row = { lane, episode, step, episodeReturn, version, nextValue, reward, terminated, truncated, valid }

@@ -803,6 +803,34 @@ describe('losses', () => {
     ],
   })
 
+  const a2cRows = (numbers: Numbers, numRows: number, from: number): Argument[] => {
+    const columns = [1, 2, 3].map(() => numbers.floats(numRows, -2, 2))
+    const batch = [1, 2].map(() => numbers.floats(from + numRows, -2, 2))
+    const derivatives = [1, 2, 3].map(() => new Float32Array(numRows))
+    const sums = new Float64Array(8).fill(0.5)
+    return [...derivatives, sums, ...columns, ...batch, 0.1, 0.9, 0.01, 0.7, 1 / 256, numRows, from, 5]
+  }
+
+  matches('a2cLoss', (numbers) => a2cRows(numbers, numRowsOf(numbers), numbers.whole(0, 3)), { relative: 1e-5 }, 300)
+
+  ignoresCompany('a2cLoss', {
+    make: (numbers, numRows) => a2cRows(numbers, numRows, 0),
+    part: (given, first, count) => [
+      ...given.slice(0, 3).map((column) => rows(column, first, count)),
+      given[3]!,
+      ...given.slice(4, 7).map((column) => rows(column, first, count)),
+      ...given.slice(7, 14),
+      count,
+      first,
+      0,
+    ],
+    outputs: () => [
+      [0, 1],
+      [1, 1],
+      [2, 1],
+    ],
+  })
+
   matches(
     'klEstimates',
     (numbers) => {

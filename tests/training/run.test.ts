@@ -15,7 +15,7 @@ import {
   runKeys,
   startRun,
 } from '../../src/index.ts'
-import { listCheckpoints, readCheckpoint } from '../../src/training/checkpoint.ts'
+import { type EpisodeRecord, listCheckpoints, readCheckpoint } from '../../src/training/checkpoint.ts'
 import { counter } from '../support/counter.ts'
 import { editManifest, fingerprint, smallRun, stateOf, untimedMetrics } from '../support/small-training.ts'
 import { contents, temporaryFolder } from '../support/temporary.ts'
@@ -461,6 +461,18 @@ describe('resumeRun', () => {
     })
     expect(await refusal).toBeInstanceOf(InputError)
     expect(String(await refusal)).toContain('one that this process works in')
+  })
+
+  test('takes up a checkpoint whose settings stand in another order, as another version writes them', async () => {
+    await editManifest(join(folder, 'checkpoints', '00000008', 'manifest.json'), (manifest) => {
+      const cohorts = Object.entries(manifest.cohorts).map(([name, record]) => {
+        const { id, parameters } = (record as EpisodeRecord).algorithm
+        const reversed = Object.fromEntries(Object.entries(parameters).reverse())
+        return [name, { ...record, algorithm: { id, parameters: reversed } }]
+      })
+      return { ...manifest, cohorts: Object.fromEntries(cohorts) }
+    })
+    expect((await resumeRun(folder)).trainer.update).toBe(8)
   })
 
   test('refuses the checkpoint of another training, and drops nothing', async () => {

@@ -7,6 +7,7 @@ import { createHash } from 'node:crypto'
 import { readdir, readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { describe, expect, test } from 'vitest'
+import { algorithmFactory } from '../../src/algorithms/registry.ts'
 import { environments } from '../../src/environments/registry.ts'
 import { textEnvironments } from '../../src/environments/tasks/registry.ts'
 import { InputError } from '../../src/errors.ts'
@@ -200,6 +201,21 @@ describe('every setting of a control run acts', () => {
     }
     const keys = [...runKeys(cartPole, { policy: policyFactory('mlp') })].filter(([key]) => /^(ppo|mlp)\./.test(key))
     expect(await idle(keys, base, table, (texts) => trainerOutcome('CartPole-v1', texts))).toEqual([])
+  })
+
+  test('of a2c', async () => {
+    const rest = Object.fromEntries(Object.entries(base).filter(([key]) => !key.startsWith('ppo.')))
+    const told = { ...rest, algorithm: 'a2c', 'a2c.numSteps': 8, 'a2c.learningRate': 0.05 }
+    const table: Record<string, Shown> = {
+      'a2c.maxGradNorm': { to: 0.01 },
+      'a2c.warmupFraction': { to: 1 },
+      'a2c.beta1': { to: 0.5, with: { 'a2c.optimizer': 'adam' } },
+      'a2c.beta2': { to: 0.5, with: { 'a2c.optimizer': 'adam' } },
+    }
+    const keys = [...runKeys(cartPole, { algorithm: algorithmFactory('a2c') })]
+    const own = keys.filter(([key]) => key.startsWith('a2c.'))
+    expect(own.length).toBeGreaterThan(12)
+    expect(await idle(own, told, table, (texts) => trainerOutcome('CartPole-v1', texts))).toEqual([])
   })
 
   test('of an action that is a box', async () => {

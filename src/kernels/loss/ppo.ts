@@ -1,3 +1,5 @@
+import type { EvaluatedRows, RecordedRows, RowDerivatives } from './rows.ts'
+
 /**
  * The clipped surrogate of PPO (Schulman, Wolski, Dhariwal, Radford, Klimov 2017, eq. 7 and 9) with its gradient, over the
  * rows of one block. With ratio r = exp(logprob − oldLogprob) and the normalised advantage Â = (A − mean) · scale:
@@ -13,28 +15,6 @@
  */
 export const PpoSum = { policyLoss: 0, valueLoss: 1, entropy: 2, approxKl: 3, clipped: 4, length: 5 } as const
 
-/** What the policy says of the block's rows now; its gradients have the same rows. */
-export interface PpoEvaluated {
-  readonly logprob: Float32Array
-  readonly entropy: Float32Array
-  readonly value: Float32Array
-}
-
-/** Gradients of the loss, which are written. */
-export interface PpoDerivatives {
-  readonly dLogprob: Float32Array
-  readonly dEntropy: Float32Array
-  readonly dValue: Float32Array
-}
-
-/** Columns of the minibatch: what was recorded (logprob and value: the old ones), and what is learned. */
-export interface PpoBatch {
-  readonly logprob: Float32Array
-  readonly value: Float32Array
-  readonly advantage: Float32Array
-  readonly return: Float32Array
-}
-
 /** Numbers of the formulas above: mean and scale, ε, c, the coefficients, and the weight of a row. */
 export interface PpoLossSettings {
   readonly advantageMean: number
@@ -47,10 +27,10 @@ export interface PpoLossSettings {
 }
 
 export function ppoLoss(
-  derivatives: PpoDerivatives,
+  derivatives: RowDerivatives,
   sums: Float64Array,
-  evaluated: PpoEvaluated,
-  batch: PpoBatch,
+  evaluated: EvaluatedRows,
+  batch: RecordedRows,
   settings: PpoLossSettings,
   numRows: number,
   from: number,

@@ -1,0 +1,141 @@
+/** A few updates of an algorithm beside their twin, and everything that they tell. */
+import { expect } from 'vitest'
+import {
+  type AlgorithmFactory,
+  cartPole,
+  createTrainer,
+  createWorld,
+  mlp,
+  type UpdateMetrics,
+} from '../../src/index.ts'
+import type { Parameter } from '../../src/policies/policy.ts'
+import { episodeMetrics, metricsOfRun } from '../../src/training/metrics.ts'
+import type { Rollout, TwinMoments } from './on-policy-twin.ts'
+
+const NUM_LANES = 34
+const NUM_STEPS = 16
+const NUM_UPDATES = 3
+
+/** Figures of a clock: they add up, and nothing else is known of them. */
+const TIMED = ['seconds', 'stepsPerSecond', 'rolloutSeconds', 'updateSeconds', 'phaseSeconds'] as const
+
+/** An update that is made once more. */
+interface Twin {
+  readonly weights: readonly number[]
+  readonly metrics: Readonly<Record<string, number>>
+  /** Of its gradients, in their order. */
+  readonly norms: readonly number[]
+}
+
+/** What a twin is made of. */
+interface TwinInputs {
+  readonly parameters: readonly Parameter[]
+  readonly before: Float32Array
+  readonly rollout: Rollout
+  readonly numLanes: number
+  /** The algorithm's. */
+  readonly settings: Readonly<Record<string, unknown>>
+  readonly moments: TwinMoments
+  /** Which update it is, and what the order of its rows is keyed by. */
+  readonly shuffle: { readonly update: number; readonly key0: number; readonly key1: number }
+}
+
+/** Three updates beside their twin: a rollout is several blocks, and episodes end and are cut off. */
+async function besideTwin<T extends Twin>(
+  factory: AlgorithmFactory,
+  settings: Readonly<Record<string, unknown>>,
+  twinOf: (inputs: TwinInputs) => T,
+) {
+  const algorithm = factory({ numSteps: NUM_STEPS, ...settings } as never)
+  const environment = cartPole({ maxEpisodeSteps: 23 })
+  const world = await createWorld({ environment, policy: mlp({ hidden: [3] }), numLanes: NUM_LANES, seed: 7 })
+  const trainer = createTrainer(world, algorithm)
+  const [cohort] = world.cohorts
+  const { rollout, weights, model, environmentLanes } = cohort!
+  const moments: TwinMoments = { first: [], second: [], steps: 0 }
+  const ended: { return: number; length: number }[] = []
+  const sums = new Array<number>(NUM_LANES).fill(0)
+  const seen = []
+  let before = weights.slice()
+  for await (const metrics of trainer.updates({ totalSteps: NUM_UPDATES * NUM_LANES * NUM_STEPS })) {
+    const update = metrics.update - 1
+    const { key0, key1 } = environmentLanes.random
+    const { parameters } = model
+    const given = { parameters, before, rollout, numLanes: NUM_LANES, settings: algorithm.parameters, moments }
+    const twin = twinOf({ ...given, shuffle: { update, key0, key1 } })
+    // Episodes, from the rewards and flags alone.
+    const lengths: number[] = []
+    for (let i = 0; i < NUM_LANES * NUM_STEPS; i++) {
+      const n = i % NUM_LANES
+      sums[n]! += rollout.reward[i]!
+      if (rollout.terminated[i] === 0 && rollout.truncated[i] === 0) continue
+      ended.push({ return: sums[n]!, length: rollout.step[i]! + 1 })
+      lengths.push(rollout.step[i]! + 1)
+      sums[n] = 0
+    }
+    const recent = ended.slice(-100)
+    const mean = (of: readonly number[]) => of.reduce((sum, each) => sum + each, 0) / of.length
+    const expected = {
+      ...twin.metrics,
+      update: update + 1,
+      steps: (update + 1) * NUM_LANES * NUM_STEPS,
+      episodes: ended.length,
+      episodeReturn: mean(recent.map((episode) => episode.return)),
+      episodeLength: mean(recent.map((episode) => episode.length)),
+    }
+    seen.push({ metrics, expected, twin, after: weights.slice(), lengths })
+    before = weights.slice()
+  }
+  return seen
+}
+
+/**
+ * Holds an algorithm's updates to its twin: weights, every metric that it declares, those of the trainer, and no others.
+ * Returns the updates.
+ */
+export async function holdToTwin<T extends Twin>(
+  factory: AlgorithmFactory,
+  settings: Readonly<Record<string, unknown>>,
+  twinOf: (inputs: TwinInputs) => T,
+) {
+  const seen = await besideTwin(factory, settings, twinOf)
+  expect(seen).toHaveLength(NUM_UPDATES)
+  for (const { metrics, expected, twin, after } of seen) {
+    twin.weights.forEach((weight, k) => void expect(after[k], `weight ${k}`).toBeCloseTo(weight, 3))
+    for (const [key, value] of Object.entries(expected) as [keyof typeof expected, number][]) {
+      const tolerance = 1e-5 + 2e-3 * Math.abs(value)
+      expect(Math.abs(metrics[key] - value), `${key}: ${metrics[key]} for ${value}`).toBeLessThan(tolerance)
+    }
+    checkTimes(metrics)
+    // Nobody adds a metric without a twin.
+    const told = Object.keys(metrics).filter((key) => key !== 'cohorts')
+    expect(told).toEqual(Object.keys(metricsOfRun(factory.metrics)))
+    expect(told.toSorted()).toEqual([...Object.keys(expected), ...TIMED].toSorted())
+    const [name] = Object.keys(metrics.cohorts)
+    const ofCohort = Object.keys({ ...episodeMetrics, ...factory.metrics })
+    expect(metrics.cohorts).toEqual({
+      [name!]: Object.fromEntries(ofCohort.map((key) => [key, metrics[key as never]])),
+    })
+  }
+  // The rollouts are such that tell: episodes end both ways.
+  const lengths = seen.flatMap((each) => each.lengths)
+  expect(lengths).toContain(23)
+  expect(lengths.some((length) => length < 23)).toBe(true)
+  return seen
+}
+
+function checkTimes({
+  seconds,
+  steps,
+  update,
+  stepsPerSecond,
+  rolloutSeconds,
+  updateSeconds,
+  phaseSeconds,
+}: UpdateMetrics) {
+  const whole = rolloutSeconds + updateSeconds
+  expect(stepsPerSecond).toBeCloseTo(steps / update / whole, 6)
+  expect(seconds).toBeGreaterThanOrEqual(whole - 1e-9)
+  const phases = Object.values(phaseSeconds).reduce((sum, each) => sum + each, 0)
+  expect(phases).toBeGreaterThan(0)
+}
