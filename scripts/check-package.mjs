@@ -81,10 +81,10 @@ function dependencies() {
 
 function checkTypes() {
   const program = readFileSync(join(root, 'examples/quickstart.ts'), 'utf8')
-  writeFileSync(
-    join(folder, 'main.ts'),
-    `${program}\nexport * from 'colonnade'\nexport * as kernels from 'colonnade/kernels'\n`,
-  )
+  const { exports } = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8'))
+  const entries = Object.keys(exports).filter((entry) => exports[entry].types !== undefined)
+  const reexports = entries.map((entry, i) => `export * as entry${i} from '${entry.replace('.', 'colonnade')}'`)
+  writeFileSync(join(folder, 'main.ts'), [program, ...reexports].join('\n'))
   const compilerOptions = {
     ...{ target: 'es2022', lib: ['es2023'], types: ['node'], module: 'nodenext', noEmit: true },
     ...{ strict: true, exactOptionalPropertyTypes: true, noUncheckedIndexedAccess: true, skipLibCheck: false },
