@@ -1,4 +1,4 @@
-import { cp, mkdir, readdir, readFile, rename, rm, writeFile } from 'node:fs/promises'
+import { cp, mkdir, readdir, readFile, rename, rm, symlink, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { fileURLToPath, pathToFileURL } from 'node:url'
 import { beforeAll, beforeEach, describe, expect, test } from 'vitest'
@@ -239,28 +239,37 @@ describe('train', () => {
   })
 
   test('trains by the algorithm that a module exports, in threads, and resumes and evaluates it', async () => {
-    const module = fileURLToPath(new URL('./support/steady-ppo.mjs', import.meta.url))
-    const sizes = ['numLanes=64', 'mlp.hidden=8', 'steady-ppo.steps=8', 'steady-ppo.rate=0.01']
-    const words = ['train', 'CartPole-v1', `algorithm=${module}`, ...sizes]
+    // As a user has it: in a file outside of the package, which stands in node_modules.
+    await cp(
+      fileURLToPath(new URL('../dist/examples/custom-algorithm.js', import.meta.url)),
+      join(here, 'my-algorithm.mjs'),
+    )
+    await mkdir(join(here, 'node_modules'))
+    await symlink(fileURLToPath(new URL('..', import.meta.url)), join(here, 'node_modules/colonnade'))
+    const sizes = ['numLanes=64', 'mlp.hidden=8', 'penalty-ppo.numSteps=8', 'penalty-ppo.numMinibatches=1']
+    const words = ['train', 'CartPole-v1', 'algorithm=./my-algorithm.mjs', 'penalty-ppo.beta=0.5', ...sizes]
     expect((await colonnade([...words, 'totalSteps=2048', 'threads=1', 'out=run'], here)).code).toBe(0)
     expect((await colonnade([...words, 'totalSteps=2048', 'threads=2', 'out=shared'], here)).code).toBe(0)
-    expect((await colonnade([...words, 'totalSteps=1024', 'out=short'], here)).code).toBe(0)
+    const steady = 'penalty-ppo.learningRateSchedule=constant'
+    expect((await colonnade([...words, steady, 'totalSteps=2048', 'out=long'], here)).code).toBe(0)
+    expect((await colonnade([...words, steady, 'totalSteps=1024', 'out=short'], here)).code).toBe(0)
     const config = await readJson(here, 'run/config.json')
-    expect(config.algorithm).toMatchObject({ id: 'steady-ppo', parameters: { rate: 0.01, steps: 8 } })
-    expect(await readJson(here, 'run/summary.json')).toMatchObject({ algorithm: 'steady-ppo', updates: 4 })
-    const refused = await colonnade(['resume', 'short'], here)
-    expect([refused.code, refused.stderr]).toEqual([1, expect.stringContaining(`trust=${module}`)])
-    const resumed = await colonnade(['resume', 'short', 'totalSteps=2048', `trust=${module}`], here)
-    expect(resumed.code).toBe(0)
-    const weights = await Promise.all(
-      ['run', 'shared', 'short'].map((run) => readFile(join(here, run, 'checkpoints/00000004/columns.safetensors'))),
-    )
-    expect(weights[1]).toEqual(weights[0])
-    expect(weights[2]).toEqual(weights[0])
-    const { stdout } = await colonnade(['evaluate', 'run', 'episodes=3', `trust=${module}`, '--json'], here)
+    expect(config.algorithm).toMatchObject({ id: 'penalty-ppo', parameters: { beta: 0.5, numSteps: 8 } })
+    expect(await readJson(here, 'run/summary.json')).toMatchObject({ algorithm: 'penalty-ppo', updates: 4 })
+    const [line] = (await readFile(join(here, 'run/metrics.jsonl'), 'utf8')).split('\n')
+    const told = Object.keys(JSON.parse(line!))
+    expect(told).toEqual(expect.arrayContaining(['episodeReturn', 'policyLoss', 'approxKl', 'gradNorm']))
+    expect(told).not.toContain('clipFraction')
+    expect((await colonnade(['resume', 'short', 'totalSteps=2048'], here)).code).toBe(0)
+    const columnsOf = (run: string) => readFile(join(here, run, 'checkpoints/00000004/columns.safetensors'))
+    expect(await columnsOf('shared')).toEqual(await columnsOf('run'))
+    expect(await columnsOf('short')).toEqual(await columnsOf('long'))
+    expect(await columnsOf('long')).not.toEqual(await columnsOf('run'))
+    const { stdout } = await colonnade(['evaluate', 'run', 'episodes=3', '--json'], here)
     expect(JSON.parse(stdout)).toMatchObject({ environment: 'CartPole-v1', episodes: 3 })
     const help = await colonnade([...words, '--help'], here)
-    expect(help.stdout).toContain('  steady-ppo.rate=0.001 ')
+    expect(help.stdout).toContain('  penalty-ppo.beta=1 ')
+    expect(help.stdout).toMatch(/\n {2}approxKl +KL\(old ‖ new\), as r − 1 − log r; nats\n/)
   })
 })
 

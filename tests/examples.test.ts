@@ -29,6 +29,12 @@ test("custom-environment learns the corridor: the greedy policy's return is near
   expect(greedy).toBeGreaterThan(0.65)
 })
 
+test('custom-algorithm learns CartPole by its own loss', async () => {
+  const output = await run('custom-algorithm.js')
+  expect(Number(/greedy: return ([-\d.]+)/.exec(output)![1])).toBeGreaterThan(400)
+  for (const [, kl] of output.matchAll(/KL ([\d.]+)/g)) expect(Number(kl)).toBeLessThan(0.1)
+})
+
 test('two-cohorts trains both and finds lanes by a query', async () => {
   const output = await run('two-cohorts.js')
   expect(output).toMatch(/update 12: cart [\d.]+, pendulum -[\d.]+/)
@@ -64,6 +70,7 @@ test('own-columns computes advantages and a layer without a world', async () => 
 test('every example is run here', () => {
   const names = readdirSync(examples).filter((name) => name.endsWith('.js'))
   expect(names).toEqual([
+    'custom-algorithm.js',
     'custom-environment.js',
     'export-policy.js',
     'guess-the-number.js',

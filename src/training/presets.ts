@@ -48,6 +48,11 @@ const presets: Readonly<Record<string, readonly Preset[]>> = {
       },
       policy: { id: 'mlp', parameters: {} },
     },
+    {
+      run: { numLanes: 16, totalSteps: 200_000 },
+      algorithm: { id: 'a2c', parameters: { learningRate: 2e-3, learningRateSchedule: 'linear', gamma: 0.98 } },
+      policy: { id: 'mlp', parameters: {} },
+    },
   ],
   'Pendulum-v1': [
     {

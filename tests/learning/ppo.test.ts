@@ -1,24 +1,12 @@
 import { describe, expect, test } from 'vitest'
-import { configureRun, createTrainer, createWorld, evaluate } from '../../src/index.ts'
+import { learn } from '../support/learn.ts'
 
 /** `npm test` trains with the first seeds of each environment; `npm run learn` with all of them. */
 const isLong = import.meta.env.MODE === 'learn'
 
-/** Trains the preset of an environment, and judges what it learnt over fresh episodes. */
-async function learn(environment: string, seed: number, episodes = 100) {
-  const definition = await configureRun(environment, { seed: String(seed) })
-  const { settings, policy, algorithm } = definition
-  const world = await createWorld({ ...definition, numLanes: settings.numLanes, seed })
-  const trainer = createTrainer(world, algorithm)
-  for await (const _ of trainer.updates({ totalSteps: settings.totalSteps }));
-  const { weights } = world.cohorts[0]!
-  const judged = await evaluate({ environment: definition.environment, policy, weights, episodes, seed: 10_000 })
-  return { steps: trainer.steps, progress: trainer.progress(), evaluation: judged.episodeReturn.mean }
-}
-
 describe('ppo, as its presets have it', () => {
   test.each(isLong ? [1, 2, 3, 4, 5] : [1, 2])('solves CartPole-v1 within 150,000 steps with seed %i', async (seed) => {
-    const { steps, progress, evaluation } = await learn('CartPole-v1', seed)
+    const { steps, progress, evaluation } = await learn('CartPole-v1', { seed: String(seed) })
     const { solvedAtStep, episodeReturnLast100 } = progress
     console.log(
       `CartPole-v1 seed ${seed}: solved at ${solvedAtStep}, last 100 ${episodeReturnLast100.mean.toFixed(1)}, evaluation ${evaluation.toFixed(1)}`,
@@ -30,7 +18,7 @@ describe('ppo, as its presets have it', () => {
   })
 
   test.each(isLong ? [1, 2, 3] : [1])('swings Pendulum-v1 up within 205,000 steps with seed %i', async (seed) => {
-    const { steps, evaluation } = await learn('Pendulum-v1', seed)
+    const { steps, evaluation } = await learn('Pendulum-v1', { seed: String(seed) })
     console.log(`Pendulum-v1 seed ${seed}: evaluation ${evaluation.toFixed(1)} after ${steps} steps`)
     expect(steps).toBeLessThanOrEqual(205_000)
     expect(evaluation).toBeGreaterThanOrEqual(-200)
@@ -39,7 +27,7 @@ describe('ppo, as its presets have it', () => {
   test.each(isLong ? [1, 2, 3] : [1])(
     'plays TicTacToe-v0 within 0.04 of the best within 502,000 steps with seed %i',
     async (seed) => {
-      const { steps, evaluation } = await learn('TicTacToe-v0', seed, 4000)
+      const { steps, evaluation } = await learn('TicTacToe-v0', { seed: String(seed) }, 4000)
       console.log(`TicTacToe-v0 seed ${seed}: evaluation ${evaluation.toFixed(3)} after ${steps} steps`)
       expect(steps).toBeLessThanOrEqual(502_000)
       expect(evaluation).toBeGreaterThanOrEqual(0.92) // The best play returns 0.960.

@@ -114,16 +114,16 @@ describe('configureRun', () => {
   })
 
   test('takes the algorithm that is named, of a module too, with its own keys', async () => {
-    const module = fileURLToPath(new URL('../support/steady-ppo.mjs', import.meta.url))
+    const module = fileURLToPath(new URL('../../dist/examples/custom-algorithm.js', import.meta.url))
     const { algorithm, policy, settings } = await configureRun('Pendulum-v1', {
       algorithm: module,
-      'steady-ppo.rate': '0.25',
+      'penalty-ppo.beta': '0.25',
     })
-    expect(algorithm).toMatchObject({ id: 'steady-ppo', parameters: { rate: 0.25, steps: 16 }, numSteps: 16 })
+    expect(algorithm).toMatchObject({ id: 'penalty-ppo', parameters: { beta: 0.25 }, numSteps: 64 })
     // Nobody knows what works for it there.
     expect([policy.id, policy.parameters.activation, settings.numLanes]).toEqual(['mlp', 'tanh', 16])
     await expect(configureRun('CartPole-v1', { algorithm: module, 'ppo.gamma': '0.5' })).rejects.toThrow(
-      /^key: got "ppo\.gamma", expected one of .+steady-ppo\.rate/,
+      /^key: got "ppo\.gamma", expected one of .+penalty-ppo\.beta/,
     )
     await expect(configureRun('CartPole-v1', { algorithm: 'poo' })).rejects.toThrow(
       /^algorithm: got "poo", expected one of ppo.* \(did you mean "ppo"\?\)$/,
