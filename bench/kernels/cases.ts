@@ -272,19 +272,7 @@ export function kernelCases(columns: Columns): Case[] {
       unit: 'rows',
       count: size,
       restore: nothing,
-      run: (k) =>
-        k.discountedReturns(
-          rollout.return,
-          carry,
-          rollout.reward,
-          rollout.nextValue,
-          rollout.terminated,
-          rollout.truncated,
-          rollout.valid,
-          0.99,
-          NUM_STEPS,
-          LANES,
-        ),
+      run: (k) => k.discountedReturns(rollout, carry, 0.99, NUM_STEPS, LANES),
       outputs: [rollout.return],
     },
     {

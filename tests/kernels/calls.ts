@@ -102,6 +102,9 @@ const GROUPED: { readonly [name in keyof Kernels]?: Grouped } = {
     const lanes = { lane: laneLane, episode: laneEpisode, step: laneStep, episodeReturn: laneReturn, phase }
     return [row, lanes, ...numbers]
   },
+  discountedReturns: ([returns, carry, reward, nextValue, terminated, truncated, valid, ...numbers]) => {
+    return [{ return: returns, reward, nextValue, terminated, truncated, valid }, carry, ...numbers]
+  },
   foldPatches: patches,
   gae: ([advantage, returns, carry, reward, value, nextValue, terminated, truncated, valid, ...numbers]) => {
     const rollout = { advantage, return: returns, reward, value, nextValue, terminated, truncated, valid }

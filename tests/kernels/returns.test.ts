@@ -8,18 +8,15 @@ type Row = [reward: number, nextValue: number, terminated: number, truncated: nu
 
 function run(rows: Row[], numLanes: number, gamma: number): Float32Array {
   const returns = new Float32Array(rows.length).fill(Number.NaN)
-  discountedReturns(
-    returns,
-    new Float32Array(numLanes),
-    Float32Array.from(rows, (row) => row[0]),
-    Float32Array.from(rows, (row) => row[1]),
-    Uint8Array.from(rows, (row) => row[2]),
-    Uint8Array.from(rows, (row) => row[3]),
-    Uint8Array.from(rows, (row) => row[4]),
-    gamma,
-    rows.length / numLanes,
-    numLanes,
-  )
+  const rollout = {
+    return: returns,
+    reward: Float32Array.from(rows, (row) => row[0]),
+    nextValue: Float32Array.from(rows, (row) => row[1]),
+    terminated: Uint8Array.from(rows, (row) => row[2]),
+    truncated: Uint8Array.from(rows, (row) => row[3]),
+    valid: Uint8Array.from(rows, (row) => row[4]),
+  }
+  discountedReturns(rollout, new Float32Array(numLanes), gamma, rows.length / numLanes, numLanes)
   return returns
 }
 

@@ -1,13 +1,9 @@
-/** Columns of a time-major rollout (numSteps × numLanes rows): advantage and return are written, the others read. */
-export interface GaeColumns {
+import type { ReturnsColumns } from './returns.ts'
+
+/** As those of `discountedReturns`, with advantages, which are written, and values. */
+export interface GaeColumns extends ReturnsColumns {
   readonly advantage: Float32Array
-  readonly return: Float32Array
-  readonly reward: Float32Array
   readonly value: Float32Array
-  readonly nextValue: Float32Array
-  readonly terminated: Uint8Array
-  readonly truncated: Uint8Array
-  readonly valid: Uint8Array
 }
 
 /**

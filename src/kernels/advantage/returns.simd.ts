@@ -2,7 +2,7 @@
 import { flags4, load4, loadBytes, madd, store4 } from '../vector.simd'
 
 export function discountedReturns(
-  returns: usize,
+  rolloutReturn: usize,
   carry: usize,
   reward: usize,
   nextValue: usize,
@@ -29,7 +29,7 @@ export function discountedReturns(
       const terminal = flags4(loadBytes(terminated + flag, left))
       const now = madd(discount, v128.andnot(rest, terminal), load4(reward + at, left))
       store4(sum, v128.bitselect(now, later, counts), left)
-      store4(returns + at, v128.and(now, counts), left)
+      store4(rolloutReturn + at, v128.and(now, counts), left)
       flag += 4
       at += 16
       sum += 16

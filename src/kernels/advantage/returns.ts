@@ -1,3 +1,13 @@
+/** Columns of a time-major rollout (numSteps × numLanes rows): return is written, the others are read. */
+export interface ReturnsColumns {
+  readonly return: Float32Array
+  readonly reward: Float32Array
+  readonly nextValue: Float32Array
+  readonly terminated: Uint8Array
+  readonly truncated: Uint8Array
+  readonly valid: Uint8Array
+}
+
 /**
  * Discounted returns to go (Sutton and Barto 2018, eq. 3.8), bootstrapped where the episode was cut:
  *
@@ -8,17 +18,13 @@
  * A row that is not valid gets 0 and is passed over. `carry` (numLanes) is workspace.
  */
 export function discountedReturns(
-  returns: Float32Array,
+  rollout: ReturnsColumns,
   carry: Float32Array,
-  reward: Float32Array,
-  nextValue: Float32Array,
-  terminated: Uint8Array,
-  truncated: Uint8Array,
-  valid: Uint8Array,
   gamma: number,
   numSteps: number,
   numLanes: number,
 ): void {
+  const { return: returns, reward, nextValue, terminated, truncated, valid } = rollout
   for (let n = 0; n < numLanes; n++) {
     carry[n] = Number.NaN // No later row yet.
   }
