@@ -119,7 +119,7 @@ function hasFormat(completion: string, tags: readonly string[]): boolean {
 export function computeF1Score(completion: string, answer: string): number {
   const given = withoutArticles(wordsOf(completion))
   const wanted = withoutArticles(wordsOf(answer))
-  if (given.length === 0 || wanted.length === 0) return given.length === wanted.length ? 1 : 0
+  if (given.length + wanted.length === 0) return 1
   const left = new Map<string, number>()
   for (const word of wanted) left.set(word, (left.get(word) ?? 0) + 1)
   let common = 0

@@ -139,7 +139,7 @@ function exactValue(expression: Expression, point: Point): Rational | null {
   const [a, b] = values
   switch (head) {
     case 'Delimiter':
-      return args.length === 1 ? a! : null
+      return a!
     case 'Add':
       return values.reduce(plus)
     case 'Subtract':
@@ -154,8 +154,6 @@ function exactValue(expression: Expression, point: Point): Rational | null {
     case 'Divide':
     case 'Rational':
       return over(a!, b!)
-    case 'Square':
-      return times(a!, a!)
     case 'Power':
       return power(a!, b!)
     case 'Sqrt':
@@ -171,7 +169,6 @@ function exactValue(expression: Expression, point: Point): Rational | null {
       return product === null ? null : rational(product)
     }
     case 'Binomial':
-    case 'Choose':
       return binomial(wholeOf(a), wholeOf(b))
     case 'Floor':
       return rational(floor(a!))
@@ -274,8 +271,7 @@ function functionValue(
   }
   switch (head) {
     case 'Delimiter':
-      if (args.length === 1) return a
-      break
+      return a
     case 'Add':
       return values.reduce((sum, value) => [sum[0] + value[0], sum[1] + value[1]])
     case 'Subtract':
@@ -290,8 +286,6 @@ function functionValue(
     case 'Divide':
     case 'Rational':
       return divide(a, b!)
-    case 'Square':
-      return multiply(a, a)
     case 'Power':
       return real(raise(a, b!))
     case 'Exp':
@@ -306,15 +300,10 @@ function functionValue(
       const base = b ?? (head === 'Log' ? ([10, 0] as const) : undefined)
       return real(base === undefined ? logarithm(a) : divide(logarithm(a), logarithm(base)))
     }
-    case 'Lb':
-      return real(divide(logarithm(a), [Math.LN2, 0]))
-    case 'Lg':
-      return real(divide(logarithm(a), [Math.LN10, 0]))
     case 'Abs':
       return [Math.hypot(a[0], a[1]), 0]
     case 'Factorial':
     case 'Binomial':
-    case 'Choose':
       throw new Unreadable(`${head} of this is not computed`)
   }
   throw new Unreadable(`nothing is known of ${head}`)

@@ -190,7 +190,7 @@ class Parser {
     const isDegree = this.#tokens.slice(this.#at, this.#at + 3).join('') === '{\\circ}'
     if (isDegree) this.#at += 3
     if (isDegree || this.#take('\\circ')) return ['Degrees', base]
-    const isNegative = this.#next !== '{' && this.#sign()
+    const isNegative = this.#sign()
     let exponent = this.#argument()
     if (this.#take('^')) exponent = this.#raised(exponent)
     return ['Power', base, isNegative ? ['Negate', exponent] : exponent]

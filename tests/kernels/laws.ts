@@ -4,8 +4,13 @@ import { expect, test } from 'vitest'
 import { bestKernelBuild, type KernelBuild, type Kernels } from '../../src/kernels/bind.ts'
 import { type Argument, Bench, type Column, Numbers, type Outcome } from './calls.ts'
 
-/** Cases a property. Faults are looked for with fewer (scripts/mutate/vitest.config.mjs): each needs a run of its own. */
-export const RUNS = Number(process.env.LAW_RUNS ?? 150)
+/** What part of its cases a property tries: faults are looked for with few (scripts/mutate/vitest.config.mjs), as each needs a run. */
+const SHARE = Number(process.env.LAW_SHARE ?? 1)
+const casesOf = (runs: number): number => Math.floor(runs * SHARE)
+
+const CASES = 150
+/** Cases a property. */
+export const RUNS = casesOf(CASES)
 
 /** The compiled builds that this runtime can run. */
 export const builds: KernelBuild[] = bestKernelBuild() === 'relaxed' ? ['simd', 'relaxed'] : ['simd']
@@ -53,16 +58,16 @@ export function matches(
   name: keyof Kernels,
   make: (numbers: Numbers) => Argument[],
   tolerance: Tolerance,
-  runs = RUNS,
+  runs = CASES,
 ): void {
-  test.each(builds)(`${name} equals its plain body (%s)`, (build) => {
+  test.skipIf(casesOf(runs) === 0).each(builds)(`${name} equals its plain body (%s)`, (build) => {
     const bench = new Bench(build)
     fc.assert(
       fc.property(fc.integer({ min: 0, max: 2 ** 31 }), fc.integer({ min: 0, max: 7 }), (seed, shift) => {
         const given = make(new Numbers(seed))
         expectClose(name, bench.call(name, given, shift), plain.call(name, given, shift), tolerance)
       }),
-      { numRuns: runs },
+      { numRuns: casesOf(runs) },
     )
   })
 }
@@ -78,33 +83,36 @@ interface RowLaw {
 }
 
 /** Same bits for a row whatever rows are beside it, however many, and wherever it stands. */
-export function ignoresCompany(name: keyof Kernels, { make, part, outputs }: RowLaw, runs = RUNS): void {
-  test.each(builds)(`${name} gives a row the same bits alone and in company (%s)`, (build) => {
-    const bench = new Bench(build)
-    fc.assert(
-      fc.property(
-        fc.integer({ min: 0, max: 2 ** 31 }),
-        fc.oneof(fc.integer({ min: 1, max: 40 }), fc.constant(1000)),
-        fc.integer({ min: 0, max: 7 }),
-        (seed, numRows, shift) => {
-          const numbers = new Numbers(seed)
-          const given = make(numbers, numRows)
-          const all = bench.call(name, given)
-          const first = numbers.whole(0, numRows - 1)
-          for (const count of [1, numbers.whole(1, numRows - first)]) {
-            const some = bench.call(name, part(given, first, count), shift)
-            for (const [argument, width] of outputs(given)) {
-              const wanted = all.columns[argument]!.slice(first * width, (first + count) * width)
-              const got = some.columns[argument]!.slice(0, count * width)
-              // Comparing bytes takes a small part of the time; where they differ, this says in which element.
-              if (Buffer.compare(bytesOf(got), bytesOf(wanted)) !== 0) expect(got).toEqual(wanted)
+export function ignoresCompany(name: keyof Kernels, { make, part, outputs }: RowLaw, runs = CASES): void {
+  test.skipIf(casesOf(runs) === 0).each(builds)(
+    `${name} gives a row the same bits alone and in company (%s)`,
+    (build) => {
+      const bench = new Bench(build)
+      fc.assert(
+        fc.property(
+          fc.integer({ min: 0, max: 2 ** 31 }),
+          fc.oneof(fc.integer({ min: 1, max: 40 }), fc.constant(1000)),
+          fc.integer({ min: 0, max: 7 }),
+          (seed, numRows, shift) => {
+            const numbers = new Numbers(seed)
+            const given = make(numbers, numRows)
+            const all = bench.call(name, given)
+            const first = numbers.whole(0, numRows - 1)
+            for (const count of [1, numbers.whole(1, numRows - first)]) {
+              const some = bench.call(name, part(given, first, count), shift)
+              for (const [argument, width] of outputs(given)) {
+                const wanted = all.columns[argument]!.slice(first * width, (first + count) * width)
+                const got = some.columns[argument]!.slice(0, count * width)
+                // Comparing bytes takes a small part of the time; where they differ, this says in which element.
+                if (Buffer.compare(bytesOf(got), bytesOf(wanted)) !== 0) expect(got).toEqual(wanted)
+              }
             }
-          }
-        },
-      ),
-      { numRuns: runs },
-    )
-  })
+          },
+        ),
+        { numRuns: casesOf(runs) },
+      )
+    },
+  )
 }
 
 const bytesOf = ({ buffer, byteOffset, byteLength }: Column) => Buffer.from(buffer, byteOffset, byteLength)

@@ -64,6 +64,9 @@ describe('a final answer', () => {
     ['The answer is 5, so \\boxed{6}', '6'],
     ['The answer is 12.', '12'],
     ['The answer is 3.5 apples. No more', '3.5 apples'],
+    ['Answer=x+1', 'x+1'],
+    ['as 3 is odd\n#### x+1', 'x+1'],
+    ['3\n#### ', null],
     ['we get 8 apples', '8'],
     ['no idea', null],
   ])('of %s is %s', (text, expected) => {
@@ -81,6 +84,9 @@ describe('a normalized answer', () => {
     ['1\\,234', '1234'],
     ['1,23', '1,23'],
     ['3\\,5', '3 5'],
+    ['\\displaystyle 5', '5'],
+    ['a\\quad b', 'a b'],
+    ['\\tbinom52', '\\binom52'],
     ['\\text {yes}', 'yes'],
     ['\\text{Tuesday}', 'Tuesday'],
     ['(B)', 'B'],
@@ -100,6 +106,8 @@ describe('an exact number', () => {
     ['-2.50', -5n, 2n],
     ['6/4', 3n, 2n],
     ['12/34', 6n, 17n],
+    ['\\frac {1} {2}', 1n, 2n],
+    ['1e12', 10n ** 12n, 1n],
     ['\\frac{-3}{6}', -1n, 2n],
     ['\\frac34', 3n, 4n],
     ['1 1/2', 3n, 2n],
@@ -111,9 +119,12 @@ describe('an exact number', () => {
     expect(parseExactNumber(text)).toEqual({ numerator, denominator })
   })
 
-  test.each(['', '.', '-', '1/0', '1..2', 'x', '1 2', '1e99999', '12a', '\\frac{1}{x}'])('is not %s', (text) => {
-    expect(parseExactNumber(text)).toBeNull()
-  })
+  test.each(['', '.', '-', '1/0', '1..2', 'x', '1 2', '1e99999', '3\\times 10^{2}x', '12a', '\\frac{1}{x}'])(
+    'is not %s',
+    (text) => {
+      expect(parseExactNumber(text)).toBeNull()
+    },
+  )
 
   test('survives being written with thousands separated, as BigInt says it is', () => {
     fc.assert(

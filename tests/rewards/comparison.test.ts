@@ -22,6 +22,11 @@ describe('without a worker', () => {
     if (answer !== '') expect(words[compareAnswers({ answer, reference }).verdict]).toBe(expected)
   })
 
+  test('a power is refused by the larger of its parts, before it is computed', () => {
+    const judged = compareAnswers({ answer: '(10^{-300})^{300}', reference: '7' })
+    expect(judged).toMatchObject({ verdict: 'different', excess: 'number', reason: expect.stringMatching(/power/) })
+  })
+
   test.each(beyond)('beyond what is compared: %.20s', async (answer, reference, excess) => {
     expect(await mathEqual(answer, reference)).toEqual({ isEqual: false, excess, reason: expect.any(String) })
     if (answer.length < 1000 && excess !== 'length') {

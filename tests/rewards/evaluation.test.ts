@@ -45,6 +45,7 @@ describe('task suites', () => {
     ['a criterion without its column', [task('x', { evaluationCriteria: { length: 1 } })]],
     ['no criterion', [task('x', { evaluationCriteria: {} })]],
     ['an unknown criterion', [task('x', { evaluationCriteria: { style: 1 } as never })]],
+    ['a weight without end', [task('x', { evaluationCriteria: { keywords: Number.POSITIVE_INFINITY } })]],
     ['a negative weight', [task('x', { evaluationCriteria: { keywords: -1 } })]],
   ])('with %s are refused', (name, tasks) => {
     registerTaskSuite(`with ${name}`, () => tasks)

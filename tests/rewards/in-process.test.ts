@@ -136,6 +136,9 @@ describe('the judge of mathematical answers', () => {
   test('asks the worker only where it is not told at once', async () => {
     expect(await mathEqual('0.50', '\\frac{1}{2}')).toEqual({ isEqual: true })
     expect(seen).toHaveLength(1)
+    expect(await mathEqual('\\frac34', '0.75')).toEqual({ isEqual: true })
+    expect(seen).toHaveLength(2)
+    seen.length = 1
     expect(await mathEqual(' 2/4 ', '0.5')).toEqual({ isEqual: true })
     expect(await mathEqual('2/3', '0.5')).toEqual({ isEqual: false })
     expect(await mathEqual('x+1', '$x+1$')).toEqual({ isEqual: true })
@@ -150,6 +153,9 @@ describe('the judge of mathematical answers', () => {
 
   test('is the reward', async () => {
     expect(await judged(mathAccuracyReward(), '\\boxed{1+x}')).toEqual({ value: 1, components: { excess: 0 } })
+    const boxed = mathAccuracyReward({ extract: 'boxed' })
+    expect(await judged(boxed, 'x+1')).toMatchObject({ value: 0, reason: 'no answer was found' })
+    expect(await judged(boxed, 'so \\boxed{x+1}, or 3')).toMatchObject({ value: 1 })
     expect(await judged(mathAccuracyReward(), '\\boxed{9^{9^{9^9}}}')).toEqual({
       value: 0,
       components: { excess: 1 },

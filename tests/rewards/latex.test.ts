@@ -46,6 +46,8 @@ describe('LaTeX', () => {
     ['x_1+x_{12}', ['Add', 'x_1', 'x_12']],
     ['\\alpha\\pi', ['InvisibleOperator', 'alpha', 'Pi']],
     ['\\mathbb{R}', '\\mathbb R'],
+    ['\\mathrm{ab}', '\\mathrm ab'],
+    ['\\mathrm{x}', 'x'],
     ['\\emptyset', 'EmptySet'],
     ['1.', n('1')],
     ['.5', n('.5')],

@@ -1,8 +1,8 @@
 import { describe, expect, test } from 'vitest'
-import { accuracyReward, keywordReward, lengthReward } from '../../src/rewards/basic.ts'
+import { accuracyReward, f1ScoreReward, formatReward, keywordReward, lengthReward } from '../../src/rewards/basic.ts'
 import { codeReward } from '../../src/rewards/code.ts'
 import { remoteReward } from '../../src/rewards/remote.ts'
-import { withPolicy } from '../../src/rewards/reward.ts'
+import { isInTime, withPolicy } from '../../src/rewards/reward.ts'
 import { coherenceVerifier, factualVerifier, lengthVerifier } from '../../src/rewards/verifiers.ts'
 import { type Bounds, count, countOrNone, expectBounds, from0, from0to1 } from '../support/bounds.ts'
 
@@ -10,6 +10,12 @@ const milliseconds: Bounds = [
   [0.1, 2 ** 31 - 1],
   [0, 2 ** 31],
 ]
+
+test('rewards of the text alone end by themselves, and what asks a server does not', () => {
+  const alone = [lengthReward(), keywordReward({ keywords: ['x'] }), accuracyReward(), f1ScoreReward(), formatReward()]
+  expect(alone.map(isInTime)).toEqual(alone.map(() => true))
+  expect(isInTime(remoteReward({ url: 'http://localhost:1' }))).toBe(false)
+})
 
 describe('the ranges of settings', () => {
   test('of rewards', () => {

@@ -49,6 +49,9 @@ describe('verifiers', () => {
     expect(await found(verify, 'Armstrong, in 1969', { facts })).toMatchObject({ result: 'pass', score: 1 })
     expect(await found(verify, 'Perhaps Armstrong, in 1969', { facts })).toMatchObject({ result: 'fail', score: 1 })
     expect(await found(verify, 'Gagarin, in 1969', { facts })).toMatchObject({ result: 'fail', score: 0.5 })
+    for (const none of [[], ['x', 3], 'x']) {
+      expect(await found(verify, 'x', { facts: none })).toMatchObject({ result: 'unknown', failure: 'noReference' })
+    }
     expect(await found(verify, 'All true')).toMatchObject({ result: 'unknown', score: null, failure: 'noReference' })
   })
 
