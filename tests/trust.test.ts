@@ -67,7 +67,7 @@ describe('a module that a run folder names', () => {
     },
   )
 
-  test('in the run folder itself is not run, nor through a link, nor by a data: URL, nor as a policy', async () => {
+  test('in the run folder itself is not run, nor through a link, nor by a data: URL, nor as a policy or an algorithm', async () => {
     const { openRun } = await import(INDEX)
     const run = await stranger(at('project/runs/own/env.mjs'))
     await writeFile(join(run, 'env.mjs'), marking(mark))
@@ -99,11 +99,11 @@ describe('a module that a run folder names', () => {
       ),
     )
     const plain = JSON.parse(await readFile(join(run, 'config.json'), 'utf8'))
-    await writeFile(
-      join(run, 'config.json'),
-      JSON.stringify({ ...plain, policy: { id: 'mine', parameters: {}, module: at('far/env.mjs') } }),
-    )
-    await expect(openRun(run)).rejects.toThrow(/policy module of .*outside the working directory/)
+    for (const key of ['policy', 'algorithm']) {
+      const changed = { ...plain, [key]: { id: 'mine', parameters: {}, module: at('far/env.mjs') } }
+      await writeFile(join(run, 'config.json'), JSON.stringify(changed))
+      await expect(openRun(run)).rejects.toThrow(new RegExp(`${key} module of .*outside the working directory`))
+    }
     expect(await wasRun()).toBe(false)
     vi.restoreAllMocks()
   })

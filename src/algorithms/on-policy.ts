@@ -83,7 +83,7 @@ type OnPolicyValues = SettingValues<OnPolicySettings> & {
 }
 
 /** The metrics that all of them tell, beside those of their losses. */
-export const onPolicyMetrics = {
+const onPolicyMetrics = {
   explainedVariance: {
     unit: null,
     description: 'of the returns, by the values before the update; NaN where the returns do not vary',
@@ -139,7 +139,7 @@ export interface OnPolicyOptions<S extends Settings, M extends Metrics> {
    * (minibatches a pass, shuffled anew in each); without them it learns from the whole rollout at once, and once.
    */
   readonly settings: S
-  /** What its loss adds up over rows; `onPolicyMetrics` come behind. */
+  /** What its loss adds up over rows; `explainedVariance`, `gradNorm` and `learningRate` come behind by themselves. */
   readonly metrics: M
   /** Its loss, for one thread. */
   loss(parameters: SettingValues<S>, kernels: Kernels): OnPolicyLoss
@@ -179,7 +179,8 @@ export function defineOnPolicyAlgorithm<S extends OnPolicySettings, const M exte
   checkMetrics(`${id} metrics`, options.metrics)
   for (const [name, { reduction }] of Object.entries(options.metrics)) {
     if (Object.hasOwn(onPolicyMetrics, name)) {
-      throw new InputError(`${id} metrics`, name, 'names beside those of onPolicyMetrics, which come by themselves')
+      const taken = Object.keys(onPolicyMetrics).join(', ')
+      throw new InputError(`${id} metrics`, name, `none of ${taken}, which come by themselves`)
     }
     if (reduction !== 'rowMean') throw new InputError(`${id} metrics ${name}.reduction`, String(reduction), 'rowMean')
   }

@@ -94,7 +94,7 @@ describe('an algorithm by its loss', () => {
     [{ settings: {} }, 'bad settings: got no numSteps, expected those of onPolicySettings, and its own'],
     [
       { metrics: { gradNorm: rowMean } },
-      'bad metrics: got gradNorm, expected names beside those of onPolicyMetrics, which come by themselves',
+      'bad metrics: got gradNorm, expected none of explainedVariance, gradNorm, learningRate, which come by themselves',
     ],
     [
       { metrics: { norm: { ...rowMean, reduction: 'last' } } },
