@@ -80,7 +80,7 @@ export {
 } from './environments/environment.ts'
 export { pendulum } from './environments/pendulum.ts'
 export { recall } from './environments/recall.ts'
-export { environmentFactory, environments } from './environments/registry.ts'
+export { type EnvironmentId, environmentFactory, environments } from './environments/registry.ts'
 export { textEnvironmentFactory, textEnvironments } from './environments/tasks/registry.ts'
 export {
   defineTextEnvironment,
@@ -307,31 +307,39 @@ export {
   turnIds,
 } from './text/turn-ids.ts'
 export { collect, tick } from './tick.ts'
+export {
+  type ConversationRunDefinition,
+  type ConversationRunSummary,
+  findTextEnvironment,
+  type TextEnvironmentId,
+} from './training/conversation-run.ts'
 export type { ConversationProgress } from './training/conversations.ts'
+export {
+  type EpisodeRunDefinition,
+  type EpisodeRunSummary,
+  listRollouts,
+  loadPolicy,
+} from './training/episode-run.ts'
 export type { EpisodeProgress } from './training/episodes.ts'
 export { type EvaluateOptions, type Evaluation, evaluate, recordEpisodes } from './training/evaluate.ts'
 export type { CohortMetrics, UpdateMetrics } from './training/metrics.ts'
 export {
+  type CohortOfRun,
   configureRun,
-  findAlgorithm,
-  findEnvironment,
-  findPolicy,
-  listRollouts,
-  loadPolicy,
+  kindOfRun,
   openRun,
   type Run,
   type RunDefinition,
-  type RunListeners,
-  type RunParts,
-  type RunSettings,
   type RunSummary,
   resumeRun,
   runKeys,
   runMetrics,
   runTrainer,
+  type SummaryOfRun,
   startRun,
 } from './training/run.ts'
 export type { ResumeOptions } from './training/run-folder.ts'
+export type { RunListeners } from './training/run-kind.ts'
 export { dataset } from './training/text/dataset-environment.ts'
 export {
   evaluateText,
@@ -352,20 +360,6 @@ export {
 } from './training/text/logprob-validator.ts'
 export type { RlMetrics, TextMetrics } from './training/text/metrics.ts'
 export type { TextRunPlan } from './training/text/plan.ts'
-export {
-  configureTextRun,
-  findTextEnvironment,
-  isTextEnvironment,
-  isTextRun,
-  openTextRun,
-  resumeTextRun,
-  startTextRun,
-  type TextRun,
-  type TextRunDefinition,
-  type TextRunListeners,
-  type TextRunSummary,
-  textRunKeys,
-} from './training/text/run.ts'
 export { runSftTraining, type SftTrainingOptions } from './training/text/sft-training.ts'
 export {
   type AdvantageFn,

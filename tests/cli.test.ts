@@ -2,16 +2,7 @@ import { cp, mkdir, readdir, readFile, rename, rm, symlink, writeFile } from 'no
 import { join } from 'node:path'
 import { fileURLToPath, pathToFileURL } from 'node:url'
 import { beforeAll, beforeEach, describe, expect, test } from 'vitest'
-import {
-  environmentFactory,
-  environments,
-  loadPolicy,
-  loadWeights,
-  readArrow,
-  runKeys,
-  runMetrics,
-  VERSION,
-} from '../src/index.ts'
+import { environments, loadPolicy, loadWeights, readArrow, runKeys, runMetrics, VERSION } from '../src/index.ts'
 import { listCheckpoints, readCheckpoint } from '../src/training/checkpoint.ts'
 import { colonnade, inProcess, MAIN, SMALL, type Started, skipLoudly, start } from './support/command.ts'
 import { inOwnMounts, whyNoMounts } from './support/mounts.ts'
@@ -64,7 +55,7 @@ describe('train', () => {
     const { colonnade: version, environment, policy, algorithm, settings } = await readJson(finished, 'config.json')
     expect(version).toBe(VERSION)
     const given = { seed: 4, rollouts: 'all', totalSteps: 2048, numLanes: 8 }
-    const run = [...runKeys(environmentFactory('CartPole-v1'))].filter(
+    const run = [...(await runKeys('CartPole-v1'))].filter(
       ([key]) => !key.includes('.') && key !== 'policy' && key !== 'algorithm',
     )
     expect(settings).toEqual({ ...Object.fromEntries(run.map(([key, setting]) => [key, setting.default])), ...given })
@@ -87,7 +78,7 @@ describe('train', () => {
       approxKl clipFraction explainedVariance gradNorm learningRate rolloutSeconds updateSeconds phaseSeconds`.split(
         /\s+/,
       )
-    expect(Object.keys(runMetrics(environmentFactory('CartPole-v1')))).toEqual(figures)
+    expect(Object.keys((await runMetrics('CartPole-v1'))!)).toEqual(figures)
     for (const line of lines) {
       expect(Object.keys(line)).toEqual(figures)
       for (const figure of figures)
@@ -311,14 +302,14 @@ describe('help', () => {
   test.each(['CartPole-v1', 'Pendulum-v1'])('names every key of a run of %s with its default', async (id) => {
     const { code, stdout } = await inProcess(['train', id, '--help'])
     expect(code).toBe(0)
-    const keys = [...runKeys(environmentFactory(id))]
+    const keys = [...(await runKeys(id))]
     expect(keys.length).toBeGreaterThan(20)
     for (const [key, setting] of keys) {
       const line = stdout.split('\n').find((each) => each.startsWith(`  ${key}=`))
       expect(line, key).toMatch(`  ${key}=${setting.default} `)
       expect(line).toContain(`${setting.description}; ${setting.expected}`)
     }
-    const metrics = Object.entries(runMetrics(environmentFactory(id)))
+    const metrics = Object.entries((await runMetrics(id))!)
     expect(metrics.map(([name]) => name)).toEqual(expect.arrayContaining(['steps', 'episodeReturn', 'approxKl']))
     for (const [name, { unit, description }] of metrics) {
       const line = stdout.split('\n').find((each) => each.startsWith(`  ${name} `))
@@ -555,6 +546,16 @@ describe('bad input ends with exit code 1, says what came and what was expected,
     ['no file to export to', ['export', 'RUN'], /out: got nothing, expected the file to write, like out=/],
     ['an empty name of the file to export to', ['export', 'RUN', 'out='], /out: got .+, expected the file to write/],
     ['an unknown format', ['export', 'RUN', 'out=a', 'format=csv'], /format: got "csv", expected one of file, stream/],
+    [
+      'a file of another format than it says',
+      ['export', 'RUN', 'out=a.parquet'],
+      /out: got a\.parquet with format=file, expected a name that ends in \.arrow or \.feather or \.ipc$/m,
+    ],
+    [
+      'a file of a format that is not named',
+      ['export', 'RUN', 'out=a.onnx'],
+      /out: got a\.onnx with format=file, expected a name that ends in .+, or format=onnx/,
+    ],
     [
       'episodes of a policy',
       ['export', 'RUN', 'out=a', 'format=onnx', 'episodes=3'],

@@ -1,12 +1,19 @@
 /** `npm run bench -- learning`: whole trainings by the presets, judged over fresh episodes. */
-import { configureRun, createTrainer, createWorld, evaluate, type PolicyDefinition } from '../../src/index.ts'
+import {
+  configureRun,
+  createTrainer,
+  createWorld,
+  type EnvironmentId,
+  evaluate,
+  type PolicyDefinition,
+} from '../../src/index.ts'
 import { type Figure, figure, type Wanted } from '../measure.ts'
 import { reportRoom } from '../report.ts'
 import { type Task, tasks } from './tasks.ts'
 
 /** Trains once; `policy` stands in for the preset's. Seconds are those of the training alone. */
 async function learn(task: Task, seed: number, policy?: PolicyDefinition) {
-  const run = await configureRun(task.environment, { ...task.settings, seed: String(seed) })
+  const run = await configureRun(task.environment as EnvironmentId, { ...task.settings, seed: String(seed) })
   const { settings, environment, algorithm } = run
   const learner = policy ?? run.policy
   const world = await createWorld({ environment, policy: learner, numLanes: settings.numLanes, seed })

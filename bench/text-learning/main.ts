@@ -2,7 +2,7 @@
  * `npm run bench -- text-learning`: tasks × algorithms × seeds by the presets, mean reward over the first and the last 100
  * groups. Minutes a training: `TASKS`, `LOSSES` and `SEEDS` in the environment name fewer, separated by commas.
  */
-import { configureTextRun, createTrainer, createWorld } from '../../src/index.ts'
+import { configureRun, createTrainer, createWorld, type TextEnvironmentId } from '../../src/index.ts'
 import { type Figure, figure } from '../measure.ts'
 import { reportRoom } from '../report.ts'
 
@@ -15,7 +15,7 @@ const GROUPS = 100
 async function learn(task: string, loss: string, seed: string) {
   // Before the first of an update's steps the ratio is 1, and GSPO's gradient is GRPO's: the second is its own.
   const updateEpochs = loss === 'gspo' ? '2' : '1'
-  const run = await configureTextRun(task, { seed, 'rl.loss': loss, 'rl.updateEpochs': updateEpochs })
+  const run = await configureRun(task as TextEnvironmentId, { seed, 'rl.loss': loss, 'rl.updateEpochs': updateEpochs })
   const { environment, policy, settings, sft, rl } = run
   const { groupSize } = rl!.settings
   const world = await createWorld({ environment, policy, numLanes: settings.numLanes, seed: settings.seed, groupSize })

@@ -3,12 +3,12 @@
  * day in milliseconds at which the process was asked for. Trains by the preset in memory, until solved where there is a
  * threshold, notes the time, evaluates, and prints one JSON line.
  */
-import { configureRun, evaluate, runTrainer } from '../../src/index.ts'
+import { configureRun, type EnvironmentId, evaluate, runTrainer } from '../../src/index.ts'
 
 const [id, seed, started] = process.argv.slice(2) as [string, string, string]
 const sinceStart = () => (performance.timeOrigin + performance.now() - Number(started)) / 1000
 
-const definition = await configureRun(id, { seed })
+const definition = await configureRun(id as EnvironmentId, { seed })
 const { environment, policy, settings } = definition
 
 const trainer = await runTrainer(definition)

@@ -1,7 +1,7 @@
 import {
   evaluate,
   evaluateText,
-  isTextRun,
+  kindOfRun,
   loadPolicy,
   loadTrainedModel,
   type ModuleTrust,
@@ -24,7 +24,7 @@ export const evaluateCommand: Command = async ({ words, json }) => {
   const { subject, texts } = splitWords(words, 'a run folder')
   const { trust, ...keys } = readKeys(evaluateKeys, texts)
   const modules = { allowModule: askForModule(trust) }
-  if (await isTextRun(subject)) return judgeText(subject, keys, modules, json)
+  if ((await kindOfRun(subject)) === 'conversations') return judgeText(subject, keys, modules, json)
   const { environment, policy, weights, update } = await loadPolicy(subject, modules)
   const evaluation = await evaluate({ environment, policy, weights, ...keys })
   const { mean, std, min, max } = evaluation.episodeReturn

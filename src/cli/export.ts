@@ -6,7 +6,7 @@ import {
   exportPolicy,
   exportTrainedModel,
   exportTrajectories,
-  isTextRun,
+  kindOfRun,
   listRollouts,
   loadPolicy,
   type ModuleTrust,
@@ -45,13 +45,37 @@ export const textExportKeys = {
   ...trustKeys,
 }
 
+/** How files of a format may end, beside not at all. Not here: those that are folders, whose names may have any dots. */
+const ENDINGS: Readonly<Record<string, readonly string[]>> = {
+  file: ['.arrow', '.feather', '.ipc'],
+  stream: ['.arrows', '.arrow', '.ipc'],
+  jsonl: ['.jsonl', '.ndjson'],
+  onnx: ['.onnx'],
+  module: ['.mjs', '.js'],
+  safetensors: ['.safetensors'],
+  model: [],
+}
+
+/** @throws InputError where a file's name says that something else is in it than will be. */
+function checkEnding(out: string, format: string): void {
+  const ending = extname(out)
+  const endings = ENDINGS[format]
+  if (ending === '' || endings === undefined || endings.includes(ending)) return
+  const others = Object.entries(ENDINGS).filter(([, each]) => each.includes(ending))
+  const remedy = others.length === 0 ? '' : `, or format=${others.map(([name]) => name).join(' or ')}`
+  const fit =
+    endings.length === 0 ? 'a name of a folder, without an ending' : `a name that ends in ${endings.join(' or ')}`
+  throw new InputError('out', `${out} with format=${format}`, `${fit}${remedy}`)
+}
+
 /** colonnade export <run> out=FILE [episodes=N] [format=…] */
 export const exportCommand: Command = async ({ words, json }) => {
   const { subject, texts } = splitWords(words, 'a run folder')
   const { out, ...rest } = texts
   if (!out) throw new InputError('out', 'nothing', 'the file to write, like out=episodes.arrow')
-  if (await isTextRun(subject)) return exportText(subject, out, rest, json)
+  if ((await kindOfRun(subject)) === 'conversations') return exportText(subject, out, rest, json)
   const { episodes, seed, explore, format, trust } = readKeys(exportKeys, rest)
+  checkEnding(out, format)
   const modules = { allowModule: askForModule(trust) }
   if (format !== 'file' && format !== 'stream') {
     const given = Object.keys(rest).find((key) => key !== 'format' && key !== 'trust')
@@ -88,6 +112,7 @@ async function exportText(run: string, out: string, texts: Readonly<Record<strin
     ...(byEnding === undefined ? {} : { format: byEnding }),
     ...texts,
   })
+  if (format !== 'model' || texts.format === undefined) checkEnding(out, format)
   if (format !== 'model') {
     const trajectories = await exportTrajectories(run, out, format)
     if (!json) console.log(`${group(trajectories)} trajectories → ${out}`)

@@ -1,27 +1,50 @@
 /** Training with somebody watching: progress, Ctrl-C, and what came of it. */
-import type { Run, RunSummary, UpdateMetrics } from '../index.ts'
-import { group, progressLine, returnFormat } from './progress.ts'
+import {
+  type CohortOfRun,
+  formatBytes,
+  type MetricsOf,
+  type Run,
+  type RunDefinition,
+  type RunSummary,
+  type SummaryOfRun,
+  type TextRunPlan,
+} from '../index.ts'
+import { conversationWords } from './follow-conversations.ts'
+import { episodeWords } from './follow-episodes.ts'
+import { progressLine } from './progress.ts'
 import { onLostStream } from './streams.ts'
 
-/** Trains the run to its end, or until Ctrl-C: then it finishes the update, writes a checkpoint and says how to go on. */
+/** What is said of a run of one kind while somebody watches. */
+export interface Words<D extends RunDefinition> {
+  /** What ends before the run does, when it is interrupted. */
+  readonly unit: string
+  /** What the run is, a line each. */
+  header(run: Run<D>): readonly string[]
+  /** Of how many steps it is, and how many are done. */
+  total(run: Run<D>): number
+  done(run: Run<D>): number
+  figures(metrics: MetricsOf<CohortOfRun<D>>): string[]
+  /** What came of it: but for how it ended, its files and what to do next. */
+  summary(summary: SummaryOfRun<D>, definition: D): { readonly did: string; readonly lines: readonly string[] }
+}
+
+const words = { episodes: episodeWords, conversations: conversationWords } as unknown as Readonly<
+  Record<RunDefinition['kind'], Words<RunDefinition>>
+>
+
+/** Trains the run to its end, or until Ctrl-C: then it ends where it can go on, writes a checkpoint and says how to go on. */
 export async function follow(run: Run, { json, quiet }: { json: boolean; quiet: boolean }): Promise<RunSummary> {
-  const { settings, environment, algorithm } = run.definition
-  const interrupt = interruption(run, quiet, 'this update')
-  if (!quiet) {
-    const from = run.trainer.steps > 0 ? `, from step ${group(run.trainer.steps)}` : ''
-    const { numLanes, seed, totalSteps } = settings
-    process.stderr.write(
-      `${environment.id} by ${algorithm.id}: ${group(totalSteps)} steps${from}, ${numLanes} lanes, seed ${seed} → ${run.folder}\n`,
-    )
-  }
-  const progress = progressLine(settings.totalSteps, 'steps', quiet)
+  const { unit, header, total, done, figures } = words[run.definition.kind]
+  const interrupt = interruption(run, quiet, unit)
+  if (!quiet) for (const line of header(run)) process.stderr.write(`${line}\n`)
+  const progress = progressLine(total(run), 'steps', quiet)
   try {
     const summary = await run.train({
-      onUpdate: (metrics) => progress.update(metrics.steps, figuresOf(metrics)),
+      onUpdate: (metrics) => progress.update(done(run), figures(metrics)),
       signal: interrupt.signal,
     })
     progress.end()
-    if (!json) console.log(describe(summary, environment.returnThreshold))
+    if (!json) console.log(describe(summary, run.definition))
     return summary
   } catch (error) {
     progress.end()
@@ -31,11 +54,30 @@ export async function follow(run: Run, { json, quiet }: { json: boolean; quiet: 
   }
 }
 
+/** What came of a run, what it wrote and what to do next. */
+function describe(summary: RunSummary, definition: RunDefinition): string {
+  const { status, folder, seconds, presetReached, files } = summary
+  const { did, lines } = words[definition.kind].summary(summary, definition)
+  const preset =
+    presetReached === null
+      ? []
+      : [
+          `by this preset ${presetReached.reached} of ${presetReached.seeds} seeds reach a return of ${presetReached.episodeReturn} over fresh episodes: try others`,
+        ]
+  return [
+    `${status}: ${did} in ${seconds.toFixed(1)} s${lines[0]}`,
+    ...lines.slice(1),
+    ...preset,
+    ...Object.entries(files).map(([name, path]) => `  ${name.padEnd(14)} ${path}`),
+    status === 'interrupted' ? `to go on: colonnade resume ${folder}` : `to judge it: colonnade evaluate ${folder}`,
+  ].join('\n')
+}
+
 /**
  * Ctrl-C, or a request to end: the first time a signal, the second time the end. A terminal that is closed, and a reader who
  * goes, end nothing: the training goes on, and its log says so.
  */
-export function interruption(
+function interruption(
   run: { log(line: string): void },
   quiet: boolean,
   unit: string,
@@ -63,38 +105,18 @@ export function interruption(
   }
 }
 
-function figuresOf({ episodeReturn, stepsPerSecond }: UpdateMetrics): string[] {
-  const value = Number.isNaN(episodeReturn) ? 'no episode over' : `return ${returnFormat(episodeReturn)(episodeReturn)}`
-  return [value, `${group(Math.round(stepsPerSecond))} steps/s`]
-}
-
-function describe(summary: RunSummary, threshold: number | null): string {
-  const { status, folder, episodeReturnLast100, totalSteps, seconds, stepsPerSecond, episodes } = summary
-  const { mean, std } = episodeReturnLast100
-  const format = returnFormat(mean, std)
-  const lines = [
-    `${status}: ${group(totalSteps)} steps and ${group(episodes)} episodes in ${seconds.toFixed(1)} s (${group(Math.round(stepsPerSecond))} steps/s)`,
-    episodes === 0 ? 'no episode was over' : `return of the last 100 episodes: ${format(mean)} ± ${format(std)}`,
-  ]
-  if (threshold !== null) {
-    const { solvedAtStep, solvedAtSeconds } = summary
-    const solved = `solved (mean ≥ ${threshold}) at step ${group(solvedAtStep ?? 0)}, after ${solvedAtSeconds?.toFixed(2)} s`
-    lines.push(solvedAtStep === null ? `not solved (mean ≥ ${threshold})` : solved)
-  }
-  if (summary.presetReached !== null) {
-    const { reached, seeds, episodeReturn } = summary.presetReached
-    lines.push(
-      `by this preset ${reached} of ${seeds} seeds reach a return of ${episodeReturn} over fresh episodes: try others`,
-    )
-  }
-  for (const [name, path] of Object.entries(summary.files)) lines.push(`  ${name.padEnd(14)} ${path}`)
-  lines.push(
-    status === 'interrupted' ? `to go on: colonnade resume ${folder}` : `to judge it: colonnade evaluate ${folder}`,
-  )
-  return lines.join('\n')
-}
-
 /** Says what a user should know before a run goes on. */
 export function tellWarnings(warnings: readonly string[]): void {
   for (const warning of warnings) console.error(`colonnade: warning: ${warning}`)
+}
+
+/** Says what a run will take of the memory and what was chosen for it, before weights are read. */
+export function tellPlan(quiet: boolean): (plan: TextRunPlan) => void {
+  return ({ bytes, parts, notes }) => {
+    if (quiet) return
+    const largest = Object.entries(parts).slice(0, 4)
+    const words = largest.map(([name, size]) => `${name} ${formatBytes(size)}`).join(', ')
+    process.stderr.write(`plan: ${formatBytes(bytes)} (${words})\n`)
+    for (const note of notes) process.stderr.write(`${note}\n`)
+  }
 }

@@ -1,7 +1,7 @@
 import {
   generateTokens,
   InputError,
-  isTextRun,
+  kindOfRun,
   languageModel,
   loadTrainedModel,
   number,
@@ -34,9 +34,10 @@ export const generateCommand: Command = async ({ words, json }) => {
   const { subject, texts } = splitWords(words, 'a run of a language model, a folder, or an id of the Hugging Face hub')
   const { prompt, chat, context, temperature, topK, topP, trust, ...options } = readKeys(generateKeys, texts)
   if (prompt === '') throw new InputError('prompt', 'nothing', 'what is to be answered, like prompt="12+30="')
-  const model = (await isTextRun(subject))
-    ? await loadTrainedModel(subject, { allowModule: askForModule(trust) })
-    : { policy: languageModel({ folder: subject }) }
+  const model =
+    (await kindOfRun(subject)) !== null
+      ? await loadTrainedModel(subject, { allowModule: askForModule(trust) })
+      : { policy: languageModel({ folder: subject }) }
   const prompts = [chat ? [{ role: 'user', content: prompt }] : prompt]
   const sampling = { temperature, topK, topP }
   const size = context === 0 ? {} : { context }

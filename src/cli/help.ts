@@ -1,15 +1,4 @@
-import {
-  findAlgorithm,
-  findEnvironment,
-  findPolicy,
-  findTextEnvironment,
-  isTextEnvironment,
-  type Metrics,
-  runKeys,
-  runMetrics,
-  type Setting,
-  textRunKeys,
-} from '../index.ts'
+import { type Metrics, runKeys, runMetrics, type Setting } from '../index.ts'
 import { evaluateKeys } from './evaluate.ts'
 import { exportKeys, textExportKeys } from './export.ts'
 import { generateKeys } from './generate.ts'
@@ -17,7 +6,8 @@ import { resumeKeys } from './resume.ts'
 
 /** Usage, and every key with its default; those of `train` as its words, if there are any, say: `CartPole-v1 policy=dense`. */
 export async function help([environment = 'CartPole-v1', ...words]: readonly string[]): Promise<string> {
-  const { keys, metrics } = await declaredBy(environment, words)
+  const given = Object.fromEntries(words.filter((word) => word.includes('=')).map((word) => word.split('=', 2)))
+  const [keys, metrics] = [await runKeys(environment, given), await runMetrics(environment, given)]
   return `colonnade: a data-oriented simulator and trainer for reinforcement learning
 
   colonnade train <environment> [out=DIR] [key=value …]   train in a new run folder (default runs/<environment>-<n>)
@@ -57,25 +47,6 @@ ${table(new Map(Object.entries(textExportKeys)))}
 
 Keys of generate:
 ${table(new Map(Object.entries(generateKeys)))}`
-}
-
-/** What a run of the environment may be told, and what it tells; null of a language model, whose metrics go by its phases. */
-async function declaredBy(
-  environment: string,
-  words: readonly string[],
-): Promise<{ keys: ReadonlyMap<string, Setting>; metrics: Metrics | null }> {
-  if (await isTextEnvironment(environment)) {
-    const given = words.filter((word) => word.includes('=')).map((word) => word.split('=', 2) as [string, string])
-    return { keys: textRunKeys(await findTextEnvironment(environment), Object.fromEntries(given)), metrics: null }
-  }
-  const factory = await findEnvironment(environment)
-  const named = (key: string) => words.find((word) => word.startsWith(`${key}=`))?.slice(key.length + 1)
-  const [policy, algorithm] = [named('policy'), named('algorithm')]
-  const parts = {
-    policy: policy === undefined ? undefined : await findPolicy(policy),
-    algorithm: algorithm === undefined ? undefined : await findAlgorithm(algorithm),
-  }
-  return { keys: runKeys(factory, parts), metrics: runMetrics(factory, parts) }
 }
 
 function metricTable(metrics: Metrics): string {

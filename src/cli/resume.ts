@@ -1,7 +1,6 @@
-import { isTextRun, resumeRun, resumeTextRun } from '../index.ts'
+import { resumeRun } from '../index.ts'
 import { parseSetting, whole } from '../settings.ts'
-import { follow, tellWarnings } from './follow.ts'
-import { followText, tellPlan } from './follow-text.ts'
+import { follow, tellPlan, tellWarnings } from './follow.ts'
 import { type Command, readKeys, splitWords } from './invocation.ts'
 import { askForModule, trustKeys } from './trust.ts'
 
@@ -18,12 +17,7 @@ export const resumeCommand: Command = async ({ words, json, quiet }) => {
   const { trust } = readKeys(trustKeys, modules === undefined ? {} : { trust: modules })
   const from = number === undefined ? undefined : (parseSetting('from', resumeKeys.from, number) as number)
   const options = { from, settings, allowModule: askForModule(trust) }
-  if (await isTextRun(subject)) {
-    const run = await resumeTextRun(subject, options, tellPlan(quiet))
-    tellWarnings(run.warnings)
-    return followText(run, { json, quiet })
-  }
-  const run = await resumeRun(subject, options)
+  const run = await resumeRun(subject, options, tellPlan(quiet))
   tellWarnings(run.warnings)
   return follow(run, { json, quiet })
 }

@@ -1,7 +1,7 @@
 import {
   findTextEnvironment,
   InputError,
-  isTextRun,
+  kindOfRun,
   type LogprobReport,
   languageModel,
   loadTrainedModel,
@@ -50,7 +50,7 @@ async function open(subject: string): Promise<ValidatedTransformer> {
     model.initialise(weights, new Random(0), 0)
     return { model, weights }
   }
-  if (!(await isTextRun(subject))) return loadTransformer(subject)
+  if ((await kindOfRun(subject)) === null) return loadTransformer(subject)
   const { policy, environment, weights, adapter } = await loadTrainedModel(subject, { allowModule: askForModule([]) })
   const { model, adapter: opened } = await policy.open(environment)
   return { model, weights, adapter: adapter === null ? null : { lora: opened!, weights: adapter } }

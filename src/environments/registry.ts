@@ -8,6 +8,15 @@ import { pendulum } from './pendulum.ts'
 import { recall } from './recall.ts'
 import { ticTacToe } from './tic-tac-toe.ts'
 
+/** The ids of the built-in environments. */
+export type EnvironmentId =
+  | 'CartPole-v1'
+  | 'Pendulum-v1'
+  | 'Breakout-MinAtar'
+  | 'CartPole-P-v1'
+  | 'Recall-v0'
+  | 'TicTacToe-v0'
+
 /** Every built-in environment's factory, under the id that the field knows it by. */
 export const environments: readonly EnvironmentFactory[] = [
   cartPole,

@@ -190,7 +190,8 @@ export class EpisodeTraining implements Training<UpdateMetrics> {
   }
 
   isDone(goal: Goal): boolean {
-    return goal.phase !== undefined || this.#update >= this.#numUpdates(goal)
+    const numUpdates = this.#numUpdates(goal)
+    return goal.signal?.aborted === true || goal.phase !== undefined || this.#update >= numUpdates
   }
 
   close(): void {

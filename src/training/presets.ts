@@ -1,5 +1,5 @@
 /**
- * Settings with which each built-in environment is known to be learnt; what a run uses where the user says nothing.
+ * Settings with which each built-in environment is known to be learnt, text among them; what a run uses where the user says nothing.
  * `tests/learning` and `bench/learning` hold the returns they reach.
  */
 import type { DefinitionRecord } from '../definition.ts'
@@ -197,4 +197,55 @@ export function reachedByPreset(
     isSame(preset.algorithm.parameters, algorithm.parameters) &&
     isSame(preset.policy.parameters, policy.parameters)
   return follows ? (preset.reached ?? null) : null
+}
+
+/** What is known to work for a text environment. */
+export interface TextPreset {
+  readonly run: Tuned
+  readonly sft: Tuned
+  readonly rl: Tuned
+  readonly loss: Tuned
+  readonly model: Tuned
+  readonly environment: Tuned
+}
+
+const untunedText: TextPreset = { run: {}, sft: {}, rl: {}, loss: {}, model: {}, environment: {} }
+
+/**
+ * Supervised steps bring a model to where some answers are right; groups this large, and some entropy, keep it from settling
+ * on the first that are. No reference holds it back.
+ */
+const warm: Partial<TextPreset> = {
+  run: { numLanes: 128 },
+  rl: { updates: 500, groupsPerUpdate: 64, groupSize: 16 },
+  loss: { klCoef: 0, rewardKlCoef: 0, entropyCoef: 0.02 },
+}
+
+const letters: Partial<TextPreset> = { ...warm, environment: { maxLength: 4 }, sft: { steps: 35 } }
+
+const textPresets: Readonly<Record<string, Partial<TextPreset>>> = {
+  'text/reverse': letters,
+  'text/copy': letters,
+  'text/sort': { ...letters, sft: { steps: 25 } },
+  'text/arithmetic-1': { ...warm, sft: { steps: 20 }, rl: { ...warm.rl, updates: 300 } },
+  'text/arithmetic-2': { ...warm, sft: { steps: 600 }, rl: { ...warm.rl, updates: 400 } },
+  'text/countdown': { ...warm, sft: { steps: 2000 }, rl: { ...warm.rl, updates: 250 } },
+}
+
+/** They were tuned, and are tested, with Adam's ε of openai/baselines. */
+const EPSILON = 1e-5
+
+/**
+ * What a run uses where the user says nothing, who has given these keys: for a new model what is known to work for the text
+ * environment, if anything is. A model that was loaded can talk already, so it takes no supervised steps unless their keys
+ * are given, and as many lanes as fit; the rest are the settings' own defaults, which are the field's.
+ */
+export function textPresetOf(environment: string, given: Readonly<Record<string, string>> = {}): TextPreset {
+  const known = Object.hasOwn(textPresets, environment) ? { ...untunedText, ...textPresets[environment] } : untunedText
+  if (given['languageModel.folder']) {
+    const isSupervised = Object.keys(given).some((key) => key.startsWith('sft.'))
+    return { ...untunedText, run: { mode: isSupervised ? 'sft+rl' : 'rl' }, environment: known.environment }
+  }
+  if (known === untunedText) return untunedText
+  return { ...known, sft: { ...known.sft, epsilon: EPSILON }, rl: { ...known.rl, epsilon: EPSILON } }
 }

@@ -90,12 +90,12 @@ export async function refuseOtherTraining(folder: string, user: FolderUser): Pro
   })
 }
 
-function runRecordOf(config: { readonly [key: string]: unknown } | null): RunRecord {
+function runRecordOf(config: Readonly<Record<string, unknown>>): RunRecord {
   const part = (key: string) => {
-    const value = config?.[key]
+    const value = config[key]
     return typeof value === 'object' && value !== null ? withoutModule(value as DefinitionRecord) : value
   }
-  const { seed, numLanes, rewardReduction } = (config?.settings ?? {}) as Record<string, unknown>
+  const { seed, numLanes, rewardReduction } = (config.settings ?? {}) as Record<string, unknown>
   const records = ['environment', 'policy', 'algorithm', 'sft', 'rl'].map((key) => [key, part(key)])
   return { ...(Object.fromEntries(records) as RunRecord), seed, numLanes, rewardReduction }
 }
@@ -172,7 +172,7 @@ export class RunFolder {
     const { isBusy, isReleased } = this.#ownership
     if (isBusy || isReleased) {
       const got = isReleased ? 'one that has ended, or that was taken up again since' : 'one that is training'
-      throw new InputError(`run ${this.path}`, got, 'a run of resumeRun or resumeTextRun')
+      throw new InputError(`run ${this.path}`, got, 'a run of resumeRun')
     }
     this.#ownership.isBusy = true
     try {
@@ -324,18 +324,21 @@ export function readOverrides(
   return given
 }
 
-/** What `config.json` says, an object. @throws InputError if there is none, or it cannot be read. */
-export async function readConfig<T>(folder: string): Promise<T> {
+/** What `config.json` says. @throws InputError if there is none, it cannot be read, or it is no object. */
+export async function readConfig(folder: string): Promise<Readonly<Record<string, unknown>>> {
   const path = join(folder, 'config.json')
   const expected = 'a run folder with a config.json'
   const bytes = await disk.read(path).catch((cause: Error) => {
     throw new InputError('run', `${folder} (${cause.message})`, expected, { cause })
   })
+  let config: unknown
   try {
-    return JSON.parse(Buffer.from(bytes).toString()) as T
+    config = JSON.parse(Buffer.from(bytes).toString())
   } catch (cause) {
     throw new InputError('run', `${folder} (${(cause as Error).message})`, expected, { cause })
   }
+  if (typeof config === 'object' && config !== null && !Array.isArray(config)) return config as Record<string, unknown>
+  throw new InputError('run', `${folder} (it holds ${show(config)})`, expected)
 }
 
 /** The lines that end in a line break: a last one that was cut off by a crash is not among them. */

@@ -12,7 +12,7 @@ export interface Goal {
   readonly totalSteps?: number
   /** Only this phase of the cohorts of conversations: those that are done, or yet to come, are left as they are. */
   readonly phase?: 'sft' | 'rl'
-  /** Once it is aborted a training stops after the next tick, where it can go on later. */
+  /** Once it is aborted a training stops where it can go on later: after an update, of conversations after a tick. */
   readonly signal?: AbortSignal
 }
 

@@ -5,16 +5,9 @@
 import { existsSync } from 'node:fs'
 import { join } from 'node:path'
 import { disk } from '../../dist/src/files.js'
-import {
-  configureRun,
-  configureTextRun,
-  resumeRun,
-  resumeTextRun,
-  startRun,
-  startTextRun,
-} from '../../dist/src/index.js'
+import { configureRun, resumeRun, startRun } from '../../dist/src/index.js'
 
-const [kind, n, folder, environment, ...words] = process.argv.slice(2)
+const [, n, folder, environment, ...words] = process.argv.slice(2)
 let count = 0
 for (const [name, operation] of Object.entries({ ...disk })) {
   disk[name] = (...args) => {
@@ -28,10 +21,8 @@ for (const [name, operation] of Object.entries({ ...disk })) {
 }
 
 const texts = Object.fromEntries(words.map((word) => word.split('=')))
-const [configure, start, resume] =
-  kind === 'control' ? [configureRun, startRun, resumeRun] : [configureTextRun, startTextRun, resumeTextRun]
 const isRun = existsSync(join(folder, 'config.json'))
-const run = isRun ? await resume(folder) : await start(await configure(environment, texts), folder)
+const run = isRun ? await resumeRun(folder) : await startRun(await configureRun(environment, texts), folder)
 console.log('begun')
 await run.train()
 console.log(`done ${count}`)

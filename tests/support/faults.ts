@@ -3,7 +3,7 @@ import { createHash } from 'node:crypto'
 import { existsSync, readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { disk } from '../../src/files.ts'
-import { configureRun, configureTextRun, resumeRun, resumeTextRun, startRun, startTextRun } from '../../src/index.ts'
+import { configureRun, resumeRun, startRun } from '../../src/index.ts'
 import { SMALL } from './command.ts'
 
 /** How a file operation fails. `partial`: half of it is done (of a writing half the bytes, else all), then the disk is full. */
@@ -34,16 +34,8 @@ function textsOf(kind: Kind): Record<string, string> {
 /** Trains in the folder: goes on with the run in it, or begins one where there is none. */
 export async function trainIn(kind: Kind, folder: string): Promise<void> {
   const isRun = existsSync(join(folder, 'config.json'))
-  const { environment } = SETTINGS[kind]
-  if (kind === 'control') {
-    await (isRun
-      ? await resumeRun(folder)
-      : await startRun(await configureRun(environment, textsOf(kind)), folder)
-    ).train()
-  } else {
-    const begin = async () => startTextRun(await configureTextRun(environment, textsOf(kind)), folder)
-    await (isRun ? await resumeTextRun(folder) : await begin()).train()
-  }
+  const begin = async () => startRun(await configureRun(SETTINGS[kind].environment as string, textsOf(kind)), folder)
+  await (isRun ? await resumeRun(folder) : await begin()).train()
 }
 
 /** Lets the n-th file operation fail, and all that follow where it is for good. `count` says how many there were. */

@@ -125,7 +125,7 @@ test("an environment of one's own under a built-in id is found by its module", a
   // The socket of the folder's owner is no file that could be copied.
   await cp(run, join(folder, 'copy'), { recursive: true, filter: (path) => !path.includes('.owner-') })
   const allowModule = ({ path }: { path: string }): boolean => path === module
-  expect((await openRun(join(folder, 'copy'), { allowModule })).environment.maxEpisodeSteps).toBe(7)
+  expect((await openRun(join(folder, 'copy'), { allowModule })).environment).toMatchObject({ maxEpisodeSteps: 7 })
 })
 
 test('evaluate plays more episodes than a function takes arguments', async () => {

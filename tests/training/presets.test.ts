@@ -1,12 +1,12 @@
 import { join } from 'node:path'
 import { expect, test } from 'vitest'
-import { configureRun, startRun } from '../../src/index.ts'
+import { configureRun, type EnvironmentId, startRun } from '../../src/index.ts'
 import { reachedByPreset } from '../../src/training/presets.ts'
 import { temporaryFolder } from '../support/temporary.ts'
 
 const MANY = { episodeReturn: 475, reached: 5, seeds: 6 }
 
-async function reachedBy(environment: string, keys: Record<string, string>) {
+async function reachedBy(environment: EnvironmentId, keys: Record<string, string>) {
   const { environment: made, policy, algorithm, settings } = await configureRun(environment, keys)
   return reachedByPreset(made, policy, { algorithm, settings })
 }

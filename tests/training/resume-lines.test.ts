@@ -1,8 +1,7 @@
 import { readdir, readFile, rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import { expect, test } from 'vitest'
-import { resumeRun, startRun } from '../../src/training/run.ts'
-import { configureTextRun, resumeTextRun, startTextRun } from '../../src/training/text/run.ts'
+import { configureRun, resumeRun, startRun } from '../../src/training/run.ts'
 import { smallRun } from '../support/small-training.ts'
 import { temporaryFolder } from '../support/temporary.ts'
 
@@ -48,18 +47,18 @@ test('so does one of a language model, across its phases', async () => {
     'languageModel.layers': 1,
     'environment.maxLength': 2,
   }
-  const definition = await configureTextRun(
+  const definition = await configureRun(
     'text/copy',
     Object.fromEntries(Object.entries(texts).map(([key, value]) => [key, String(value)])),
   )
-  await (await startTextRun(definition, folder)).train()
+  await (await startRun(definition, folder)).train()
   const whole = await linesOf(folder)
   expect(whole.map(({ phase, step }) => `${phase} ${step}`)).toEqual([
     ...['sft 1', 'sft 2', 'sft 3'],
     ...['rl 1', 'rl 2', 'rl 3', 'rl 4'],
   ])
   expect(await loseNewest(folder)).toBe(3)
-  const run = await resumeTextRun(folder)
+  const run = await resumeRun(folder)
   expect(await linesOf(folder)).toEqual(whole.slice(0, 6))
   await run.train()
   expect(await linesOf(folder)).toEqual(whole)

@@ -4,8 +4,7 @@ import { fileURLToPath } from 'node:url'
 import { beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import {
   configureRun,
-  defineAlgorithm,
-  environmentFactory,
+  type EpisodeRunDefinition,
   InputError,
   listRollouts,
   loadPolicy,
@@ -45,7 +44,7 @@ async function crash(to: string, { after, words = [] }: { after: number; words?:
 
 describe('configureRun', () => {
   test('takes the defaults of runKeys where nothing is said', async () => {
-    for (const id of ['CartPole-v1', 'Pendulum-v1']) {
+    for (const id of ['CartPole-v1', 'Pendulum-v1'] as const) {
       const { environment, policy, algorithm, settings } = await configureRun(id, {})
       const values = {
         ...settings,
@@ -57,7 +56,7 @@ describe('configureRun', () => {
           ),
         ),
       }
-      const defaults = [...runKeys(environmentFactory(id))].map(([key, setting]) => [key, setting.default])
+      const defaults = [...(await runKeys(id))].map(([key, setting]) => [key, setting.default])
       expect(values).toEqual(Object.fromEntries(defaults))
     }
   })
@@ -141,15 +140,21 @@ describe('configureRun', () => {
     expect((await configureRun('CartPole-v1', { policy: 'dense' })).algorithm.parameters).toEqual(ppo().parameters)
   })
 
-  test('refuses a policy and an algorithm whose keys would be the same', () => {
-    const namesake = defineAlgorithm({ id: 'mlp', settings: {}, metrics: ppo.metrics, make: () => ppo() })
-    expect(() => runKeys(environmentFactory('CartPole-v1'), { algorithm: namesake as never })).toThrow(
+  test('refuses a policy and an algorithm whose keys would be the same', async () => {
+    const namesake = join(await temporaryFolder(), 'namesake.mjs')
+    const index = new URL('../../dist/src/index.js', import.meta.url).href
+    await writeFile(
+      namesake,
+      `import { defineAlgorithm, ppo } from '${index}'
+       export const named = defineAlgorithm({ id: 'mlp', module: import.meta.url, settings: {}, metrics: ppo.metrics, make: () => ppo() })`,
+    )
+    await expect(runKeys('CartPole-v1', { algorithm: namesake })).rejects.toThrow(
       'policy: got mlp, and the algorithm mlp, expected two ids, neither of them environment',
     )
   })
 
   test('names the nearest of what it does not know', async () => {
-    await expect(configureRun('CartPol-v1', {})).rejects.toThrow(
+    await expect(configureRun('CartPol-v1' as string, {})).rejects.toThrow(
       /^environment: got "CartPol-v1", expected one of CartPole-v1, Pendulum-v1, .+ \(did you mean "CartPole-v1"\?\)$/,
     )
     await expect(configureRun('CartPole-v1', { 'ppo.gama': '1' })).rejects.toThrow(
@@ -269,7 +274,7 @@ describe('a run that was stopped and resumed equals the uninterrupted run', () =
   test.each([1, 2, 3, 4, 5, 6, 7])('when stopped after update %i', async (stopAt) => {
     const summary = await train(folder, { stopAt, words })
     expect(summary).toMatchObject({ status: 'interrupted', updates: stopAt, totalSteps: 256 * stopAt })
-    const run = await resumeRun(folder)
+    const run = await resumeRun<EpisodeRunDefinition>(folder)
     expect(run.trainer.update).toBe(stopAt)
     expect(run.warnings).toEqual([])
     const { status, totalSteps, episodes } = await run.train()
@@ -282,11 +287,11 @@ describe('a run that was stopped and resumed equals the uninterrupted run', () =
     await train(folder, { stopAt: 2, words })
     for (const stopAt of [3, 5, 6]) {
       const stop = new AbortController()
-      const run = await resumeRun(folder)
+      const run = await resumeRun<EpisodeRunDefinition>(folder)
       await run.train({ onUpdate: ({ update }) => update === stopAt && stop.abort(), signal: stop.signal })
       expect(await listCheckpoints(folder)).toContain(stopAt)
     }
-    await (await resumeRun(folder)).train()
+    await (await resumeRun<EpisodeRunDefinition>(folder)).train()
     expect(await fingerprint(folder)).toEqual(expected)
   })
 
@@ -294,7 +299,7 @@ describe('a run that was stopped and resumed equals the uninterrupted run', () =
     await crash(folder, { after: 5, words })
     expect(await listCheckpoints(folder)).toEqual([3])
     expect((await untimedMetrics(folder)).length).toBe(5)
-    const run = await resumeRun(folder)
+    const run = await resumeRun<EpisodeRunDefinition>(folder)
     expect(run.trainer.update).toBe(3)
     expect((await untimedMetrics(folder)).map(({ update }) => update)).toEqual([1, 2, 3])
     expect((await listRollouts(folder)).map((path) => path.slice(-14))).toEqual(
@@ -307,7 +312,7 @@ describe('a run that was stopped and resumed equals the uninterrupted run', () =
   test('when it crashed before its first checkpoint: it begins at the start', async () => {
     await crash(folder, { after: 2, words })
     expect(await listCheckpoints(folder)).toEqual([])
-    const run = await resumeRun(folder)
+    const run = await resumeRun<EpisodeRunDefinition>(folder)
     expect(run.trainer.update).toBe(0)
     expect(await readFile(join(folder, 'metrics.jsonl'), 'utf8')).toBe('')
     expect(await listRollouts(folder)).toEqual([])
@@ -317,14 +322,14 @@ describe('a run that was stopped and resumed equals the uninterrupted run', () =
 
   test('when it crashed before it had done anything', async () => {
     await startRun(await smallRun(...words), folder)
-    await (await resumeRun(folder)).train()
+    await (await resumeRun<EpisodeRunDefinition>(folder)).train()
     expect(await fingerprint(folder)).toEqual(expected)
   })
 
   test('when the last line of metrics.jsonl was torn', async () => {
     await train(folder, { stopAt: 3, words })
     await appendFile(join(folder, 'metrics.jsonl'), '{"update":4,"steps":10')
-    await (await resumeRun(folder)).train()
+    await (await resumeRun<EpisodeRunDefinition>(folder)).train()
     expect(await fingerprint(folder)).toEqual(expected)
   })
 
@@ -332,7 +337,7 @@ describe('a run that was stopped and resumed equals the uninterrupted run', () =
     const last = words.with(0, 'rollouts=last')
     await train(folder, { stopAt: 2, words: last })
     expect((await listRollouts(folder)).map((path) => path.slice(-14))).toEqual(['00000002.arrow'])
-    await (await resumeRun(folder)).train()
+    await (await resumeRun<EpisodeRunDefinition>(folder)).train()
     expect((await listRollouts(folder)).map((path) => path.slice(-14))).toEqual(['00000008.arrow'])
     expect(await fingerprint(folder)).toEqual(expected)
   })
@@ -342,7 +347,7 @@ describe('a run that was stopped and resumed equals the uninterrupted run', () =
     await writeFile(join(folder, 'rollouts'), 'a file where the folder should be')
     await expect(run.train()).rejects.toThrow(InputError)
     await rm(join(folder, 'rollouts'))
-    await (await resumeRun(folder)).train()
+    await (await resumeRun<EpisodeRunDefinition>(folder)).train()
     expect(await fingerprint(folder)).toEqual(expected)
   })
 })
@@ -361,7 +366,7 @@ describe('resumeRun', () => {
     const before = await contents(folder)
     await rm(join(folder, 'summary.json'))
     await rm(join(folder, 'learning-curve.svg'))
-    const run = await resumeRun(folder)
+    const run = await resumeRun<EpisodeRunDefinition>(folder)
     const updates: number[] = []
     const summary = await run.train({ onUpdate: ({ update }) => updates.push(update) })
     expect(updates).toEqual([])
@@ -376,7 +381,7 @@ describe('resumeRun', () => {
     const path = join(folder, 'checkpoints/00000008/manifest.json')
     const manifest = JSON.parse(await readFile(path, 'utf8'))
     await editManifest(path, (whole) => ({ ...whole, kernels: 'other' }))
-    const { warnings } = await resumeRun(folder)
+    const { warnings } = await resumeRun<EpisodeRunDefinition>(folder)
     expect(warnings).toEqual([
       `kernels was other and is ${manifest.kernels}: the run goes on, but not with the same bits`,
     ])
@@ -388,7 +393,7 @@ describe('resumeRun', () => {
     bytes[bytes.length >> 1]! ^= 1
     await writeFile(path, bytes)
     const before = await contents(folder)
-    const resuming = resumeRun(folder)
+    const resuming = resumeRun<EpisodeRunDefinition>(folder)
     await expect(resuming).rejects.toThrow(InputError)
     await expect(resuming).rejects.toThrow(/checkpoint .+00000008: got .+SHA-256.+, expected .+corrupt/)
     expect(await contents(folder)).toEqual(before)
@@ -400,13 +405,15 @@ describe('resumeRun', () => {
     await train(whole, { words })
     await cp(whole, broken, { recursive: true })
     await writeFile(join(broken, 'checkpoints/00000008/columns.safetensors'), 'damaged')
-    await expect(resumeRun(broken)).rejects.toThrow(
+    await expect(resumeRun<EpisodeRunDefinition>(broken)).rejects.toThrow(
       /00000008: got .+; whole is the checkpoint of 6, taken with from=6$/,
     )
-    await expect(resumeRun(broken, { from: 5 })).rejects.toThrow(/got update 5, expected one of 3, 6, 8/)
-    await expect(resumeRun(broken, { from: 8 })).rejects.toThrow(/the file is corrupt$/)
+    await expect(resumeRun<EpisodeRunDefinition>(broken, { from: 5 })).rejects.toThrow(
+      /got update 5, expected one of 3, 6, 8/,
+    )
+    await expect(resumeRun<EpisodeRunDefinition>(broken, { from: 8 })).rejects.toThrow(/the file is corrupt$/)
     expect(await listCheckpoints(broken)).toEqual([3, 6, 8])
-    const run = await resumeRun(broken, { from: 6 })
+    const run = await resumeRun<EpisodeRunDefinition>(broken, { from: 6 })
     expect(run.trainer.update).toBe(6)
     expect(await listCheckpoints(broken)).toEqual([3, 6])
     expect(await readdir(join(broken, 'rollouts'))).toHaveLength(6)
@@ -419,7 +426,7 @@ describe('resumeRun', () => {
     const lines = (await readFile(path, 'utf8')).trimEnd().split('\n')
     const spoilt = lines.with(2, lines[2]!.slice(0, 40)).with(3, '\0\0\0\0').with(5, lines[1]!).with(6, '[6]')
     await writeFile(path, `${spoilt.join('\n')}\n{"update": 9}\n{"upd`)
-    const { warnings } = await resumeRun(folder)
+    const { warnings } = await resumeRun<EpisodeRunDefinition>(folder)
     const warning = 'metrics.jsonl: 4 damaged lines left out (the first is line 3); 4 lines of 8 are lost'
     expect(warnings).toEqual([warning])
     expect(await readFile(path, 'utf8')).toBe([0, 1, 4, 7].map((i) => `${lines[i]}\n`).join(''))
@@ -427,7 +434,7 @@ describe('resumeRun', () => {
       new RegExp(`^[\\dT:.Z-]+ process ${process.pid}: ${warning.replaceAll(/[()]/g, '\\$&')}\n$`),
     )
     await rm(path)
-    expect((await resumeRun(folder)).warnings).toEqual(['metrics.jsonl: 8 lines of 8 are lost'])
+    expect((await resumeRun<EpisodeRunDefinition>(folder)).warnings).toEqual(['metrics.jsonl: 8 lines of 8 are lost'])
   })
 
   test('goes on with a complete run as the uninterrupted one where it is given more steps', async () => {
@@ -435,7 +442,7 @@ describe('resumeRun', () => {
     const words = ['ppo.learningRateSchedule=constant', 'checkpointEvery=3']
     await train(long, { words })
     await train(short, { words: [...words, 'totalSteps=1280'] })
-    const run = await resumeRun(short, { settings: { totalSteps: '2048', checkpointsKept: '1' } })
+    const run = await resumeRun<EpisodeRunDefinition>(short, { settings: { totalSteps: '2048', checkpointsKept: '1' } })
     expect(run.warnings).toEqual([
       'totalSteps was 1280 and is 2048: what is scheduled until the end goes by the new number from now on',
     ])
@@ -444,19 +451,23 @@ describe('resumeRun', () => {
     expect(await listCheckpoints(short)).toEqual([8])
     expect((await openRun(short)).settings).toMatchObject({ totalSteps: 2048, checkpointsKept: 1 })
     for (const key of ['seed', 'numLanes', 'ppo.gamma', 'constructor']) {
-      await expect(resumeRun(short, { settings: { [key]: '3' } })).rejects.toThrow(`key: got "${key}", expected one of`)
+      await expect(resumeRun<EpisodeRunDefinition>(short, { settings: { [key]: '3' } })).rejects.toThrow(
+        `key: got "${key}", expected one of`,
+      )
     }
-    await expect(resumeRun(short, { settings: { totalSteps: 'more' } })).rejects.toThrow('totalSteps: got "more"')
+    await expect(resumeRun<EpisodeRunDefinition>(short, { settings: { totalSteps: 'more' } })).rejects.toThrow(
+      'totalSteps: got "more"',
+    )
   })
 
   test('of a run that this process trains is refused; one that was not trained gives way', async () => {
-    const run = await resumeRun(folder, { settings: { totalSteps: '2560' } })
-    const other = await resumeRun(folder)
+    const run = await resumeRun<EpisodeRunDefinition>(folder, { settings: { totalSteps: '2560' } })
+    const other = await resumeRun<EpisodeRunDefinition>(folder)
     await expect(run.train()).rejects.toThrow('one that has ended, or that was taken up again since')
     let refusal: unknown
     await other.train({
       onUpdate() {
-        refusal ??= resumeRun(folder).catch((error) => error)
+        refusal ??= resumeRun<EpisodeRunDefinition>(folder).catch((error) => error)
       },
     })
     expect(await refusal).toBeInstanceOf(InputError)
@@ -480,7 +491,9 @@ describe('resumeRun', () => {
     const config = JSON.parse(await readFile(path, 'utf8'))
     await writeFile(path, JSON.stringify({ ...config, settings: { ...config.settings, seed: 2 } }))
     const before = await contents(folder)
-    await expect(resumeRun(folder)).rejects.toThrow(/seed: got 1, expected 2, as in this training/)
+    await expect(resumeRun<EpisodeRunDefinition>(folder)).rejects.toThrow(
+      /seed: got 1, expected 2, as in this training/,
+    )
     expect(await contents(folder)).toEqual(before)
   })
 
@@ -492,8 +505,8 @@ describe('resumeRun', () => {
     await rm(path, { recursive: true, force: true })
     await spoil(path)
     const before = await contents(folder)
-    await expect(resumeRun(folder)).rejects.toThrow(InputError)
-    await expect(resumeRun(folder)).rejects.toThrow(/expected files that can be read/)
+    await expect(resumeRun<EpisodeRunDefinition>(folder)).rejects.toThrow(InputError)
+    await expect(resumeRun<EpisodeRunDefinition>(folder)).rejects.toThrow(/expected files that can be read/)
     expect(await contents(folder)).toEqual(before)
   })
 
@@ -501,7 +514,7 @@ describe('resumeRun', () => {
     const path = join(folder, 'config.json')
     const config = JSON.parse(await readFile(path, 'utf8'))
     await writeFile(path, JSON.stringify({ ...config, settings: { ...config.settings, totalSteps: 2560 } }))
-    const summary = await (await resumeRun(folder)).train()
+    const summary = await (await resumeRun<EpisodeRunDefinition>(folder)).train()
     expect(summary).toMatchObject({ status: 'complete', updates: 10, totalSteps: 2560 })
   })
 })
@@ -510,7 +523,7 @@ describe('openRun', () => {
   const refused: [string, string | null, RegExp][] = [
     ['no config.json', null, /run: got .+ENOENT.+, expected a run folder with a config\.json/],
     ['a config.json that is not JSON', '{"environment":', /run: got .+, expected a run folder with a config\.json/],
-    ['a config.json that is null', 'null', /config\.json: got no environment, expected the config\.json of a run/],
+    ['a config.json that is null', 'null', /run: got .+ \(it holds null\), expected a run folder with a config\.json/],
     ['a config.json of something else', '{"name":"x"}', /config\.json: got no environment, expected the config/],
     ['an environment that is null', config({ environment: null }), /config\.json: got no environment, expected/],
     ['an unknown environment', config({ environment: { id: 'CartPole-v9' } }), /"CartPole-v9".+mean "CartPole-v1"/],
@@ -539,7 +552,7 @@ describe('openRun', () => {
   test('gives the definition back that the run was started with', async () => {
     const definition = await smallRun('seed=3', 'ppo.gamma=0.9', 'mlp.hidden=5,6', 'environment.maxEpisodeSteps=77')
     await startRun(definition, folder)
-    const { environment, policy, algorithm, settings } = await openRun(folder)
+    const { environment, policy, algorithm, settings } = (await openRun(folder)) as EpisodeRunDefinition
     expect(settings).toEqual(definition.settings)
     expect(environment.parameters).toEqual(definition.environment.parameters)
     expect(policy.parameters).toEqual(definition.policy.parameters)
@@ -552,7 +565,9 @@ describe('openRun', () => {
     const { environment, update } = await loadPolicy(folder)
     expect(environment).toMatchObject({ id: 'Counter-v0', parameters: { terminalSteps: 4 } })
     expect(update).toBe(8)
-    expect(stateOf((await resumeRun(folder)).trainer).columns).toEqual(stateOf(run.trainer).columns)
+    expect(stateOf((await resumeRun<EpisodeRunDefinition>(folder)).trainer).columns).toEqual(
+      stateOf(run.trainer).columns,
+    )
   })
 })
 
@@ -569,7 +584,7 @@ describe('loadPolicy', () => {
   test('refuses a run that has no checkpoint yet, and one whose checkpoint is of another network', async () => {
     await startRun(await smallRun(), folder)
     await expect(loadPolicy(folder)).rejects.toThrow(/got none, expected a run folder with at least one checkpoint/)
-    await (await resumeRun(folder)).train()
+    await (await resumeRun<EpisodeRunDefinition>(folder)).train()
     const path = join(folder, 'config.json')
     const config = JSON.parse(await readFile(path, 'utf8'))
     config.policy.parameters.hidden = [9]

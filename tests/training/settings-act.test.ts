@@ -7,17 +7,15 @@ import { createHash } from 'node:crypto'
 import { readdir, readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { describe, expect, test } from 'vitest'
-import { algorithmFactory } from '../../src/algorithms/registry.ts'
-import { environments } from '../../src/environments/registry.ts'
+import { type EnvironmentId, environments } from '../../src/environments/registry.ts'
 import { textEnvironments } from '../../src/environments/tasks/registry.ts'
 import { InputError } from '../../src/errors.ts'
 import { policies, policyFactory } from '../../src/policies/registry.ts'
 import { Random } from '../../src/random.ts'
 import type { Setting } from '../../src/settings.ts'
 import { box } from '../../src/space.ts'
-import { configureRun, runKeys, runTrainer, startRun } from '../../src/training/run.ts'
-import { dataset } from '../../src/training/text/dataset-environment.ts'
-import { configureTextRun, startTextRun, type TextRun, textRunKeys } from '../../src/training/text/run.ts'
+import type { ConversationRunDefinition, TextEnvironmentId } from '../../src/training/conversation-run.ts'
+import { configureRun, type Run, runKeys, runTrainer, startRun } from '../../src/training/run.ts'
 import { digits } from '../support/conversations.ts'
 import { temporaryFolder } from '../support/temporary.ts'
 
@@ -91,7 +89,7 @@ function folderOutcome(environment: string, texts: Texts): Promise<string> {
 /** What a run's trainer tells and leaves, where the folder has no part in it. */
 function trainerOutcome(environment: string, texts: Texts): Promise<string> {
   return once(`${environment} ${JSON.stringify(texts)}`, async () => {
-    const definition = await configureRun(environment, asTexts(texts))
+    const definition = await configureRun(environment as EnvironmentId, asTexts(texts))
     const trainer = await runTrainer(definition)
     const hash = createHash('sha256')
     for await (const metrics of trainer.updates({ totalSteps: definition.settings.totalSteps }))
@@ -157,7 +155,6 @@ async function idle(
 }
 
 describe('every setting of a control run acts', () => {
-  const cartPole = environments.find(({ id }) => id === 'CartPole-v1')!
   const base: Texts = {
     numLanes: 4,
     totalSteps: 96,
@@ -186,7 +183,7 @@ describe('every setting of a control run acts', () => {
       policy: { shownBy: 'tests/training/settings-act.test.ts: of the policy' },
       algorithm: { shownBy: 'tests/cli.test.ts: trains by the algorithm that a module exports' },
     }
-    const keys = [...runKeys(cartPole, { policy: policyFactory('mlp') })].filter(([key]) => !key.includes('.'))
+    const keys = [...(await runKeys('CartPole-v1', { policy: 'mlp' }))].filter(([key]) => !key.includes('.'))
     expect(await idle(keys, base, table, (texts) => folderOutcome('CartPole-v1', texts))).toEqual([])
   })
 
@@ -199,7 +196,7 @@ describe('every setting of a control run acts', () => {
       'ppo.momentum': { with: { 'ppo.optimizer': 'sgd' } },
       'mlp.logStd': { shownBy: 'tests/training/settings-act.test.ts: of an action that is a box' },
     }
-    const keys = [...runKeys(cartPole, { policy: policyFactory('mlp') })].filter(([key]) => /^(ppo|mlp)\./.test(key))
+    const keys = [...(await runKeys('CartPole-v1', { policy: 'mlp' }))].filter(([key]) => /^(ppo|mlp)\./.test(key))
     expect(await idle(keys, base, table, (texts) => trainerOutcome('CartPole-v1', texts))).toEqual([])
   })
 
@@ -212,14 +209,14 @@ describe('every setting of a control run acts', () => {
       'a2c.beta1': { to: 0.5, with: { 'a2c.optimizer': 'adam' } },
       'a2c.beta2': { to: 0.5, with: { 'a2c.optimizer': 'adam' } },
     }
-    const keys = [...runKeys(cartPole, { algorithm: algorithmFactory('a2c') })]
+    const keys = [...(await runKeys('CartPole-v1', { algorithm: 'a2c' }))]
     const own = keys.filter(([key]) => key.startsWith('a2c.'))
     expect(own.length).toBeGreaterThan(12)
     expect(await idle(own, told, table, (texts) => trainerOutcome('CartPole-v1', texts))).toEqual([])
   })
 
   test('of an action that is a box', async () => {
-    const keys = [...runKeys(environments.find(({ id }) => id === 'Pendulum-v1')!, { policy: policyFactory('mlp') })]
+    const keys = [...(await runKeys('Pendulum-v1', { policy: 'mlp' }))]
     const some = keys.filter(([key]) => key === 'mlp.logStd')
     expect(some).toHaveLength(1)
     expect(await idle(some, base, {}, (texts) => trainerOutcome('Pendulum-v1', texts))).toEqual([])
@@ -236,10 +233,8 @@ describe('every setting of a control run acts', () => {
     expect(drawn[0]).not.toEqual(drawn[1])
   })
 
-  test.each(environments.map((factory) => [factory.id, factory] as const))('of %s', async (id, factory) => {
-    const keys = [...runKeys(factory, { policy: policyFactory('mlp') })].filter(([key]) =>
-      key.startsWith('environment.'),
-    )
+  test.each(environments.map(({ id }) => id))('of %s', async (id) => {
+    const keys = [...(await runKeys(id, { policy: 'mlp' }))].filter(([key]) => key.startsWith('environment.'))
     const table: Record<string, Shown> = { 'environment.maxEpisodeSteps': { to: 5 } }
     expect(await idle(keys, base, table, (texts) => trainerOutcome(id, texts))).toEqual([])
   })
@@ -257,7 +252,7 @@ describe('every setting of a control run acts', () => {
       const own = Object.fromEntries(Object.entries(small).map(([key, value]) => [`${id}.${key}`, value]))
       const { 'mlp.hidden': _, ...rest } = base
       const told = { ...rest, policy: id, totalSteps: 32, 'ppo.updateEpochs': 1, [`${id}.device`]: 'cpu', ...own }
-      const keys = [...runKeys(environments.find((each) => each.id === environment)!, { policy: factory })]
+      const keys = [...(await runKeys(environment, { policy: factory.id }))]
       const table: Record<string, Shown> = {
         [`${id}.device`]: { shownBy: 'tests/policies/network.test.ts: wasm' },
         [`${id}.burnIn`]: { to: 4 },
@@ -302,7 +297,7 @@ describe('every setting of a run of a language model acts', () => {
    * Conversations about digits, whose rewards differ but for those of one prompt, and are unknown here and there; and whose
    * weights are pushed when all of an update is said: what was recorded is then of other weights than those that learn.
    */
-  function talk(run: () => TextRun) {
+  function talk(run: () => Run<ConversationRunDefinition>) {
     let replies = 0
     return digits({
       respond: ({ completion, exampleIndex }) => {
@@ -319,9 +314,9 @@ describe('every setting of a run of a language model acts', () => {
   /** What a run's trainer tells and leaves; without an id, of those conversations. */
   function outcomeIn(id: string | null, texts: Texts): Promise<string> {
     return once(`${id} ${JSON.stringify(texts)}`, async () => {
-      const definition = await configureTextRun(id ?? 'text/copy', ofMode(texts))
+      const definition = await configureRun((id ?? 'text/copy') as TextEnvironmentId, ofMode(texts))
       const environment = id === null ? talk(() => run) : definition.environment
-      const run: TextRun = await startTextRun({ ...definition, environment }, await newFolder())
+      const run: Run<ConversationRunDefinition> = await startRun({ ...definition, environment }, await newFolder())
       const { trainer } = run
       const hash = createHash('sha256')
       for await (const metrics of trainer.updates({ phase: 'sft' })) hash.update(untimed(metrics))
@@ -333,8 +328,8 @@ describe('every setting of a run of a language model acts', () => {
   }
   const outcome = (texts: Texts) => outcomeIn(null, texts)
 
-  const keys = [...textRunKeys(textEnvironments.find(({ id }) => id === 'text/copy')!)]
-  const ofPart = (part: string) => keys.filter(([key]) => (part === '' ? !key.includes('.') : key.startsWith(part)))
+  const ofPart = async (part: string) =>
+    [...(await runKeys('text/copy'))].filter(([key]) => (part === '' ? !key.includes('.') : key.startsWith(part)))
 
   const adamOnly = (part: string): Record<string, Shown> =>
     Object.fromEntries(
@@ -358,10 +353,10 @@ describe('every setting of a run of a language model acts', () => {
     const whole = (texts: Texts) =>
       once(`folder of text ${JSON.stringify(texts)}`, async () => {
         const folder = await newFolder()
-        await (await startTextRun(await configureTextRun('text/copy', ofMode(texts)), folder)).train()
+        await (await startRun(await configureRun('text/copy', ofMode(texts)), folder)).train()
         return outcomeOf(folder)
       })
-    expect(await idle(ofPart(''), base, table, whole)).toEqual([])
+    expect(await idle(await ofPart(''), base, table, whole)).toEqual([])
   })
 
   test('of sft', async () => {
@@ -372,7 +367,7 @@ describe('every setting of a run of a language model acts', () => {
       'sft.schedule': { with: { 'sft.steps': 3 } },
       'sft.momentum': { with: { 'sft.optimizer': 'sgd' } },
     }
-    expect(await idle(ofPart('sft.'), { ...base, mode: 'sft' }, table, outcome)).toEqual([])
+    expect(await idle(await ofPart('sft.'), { ...base, mode: 'sft' }, table, outcome)).toEqual([])
   })
 
   test('of rl', async () => {
@@ -388,7 +383,7 @@ describe('every setting of a run of a language model acts', () => {
       'rl.topP': { to: 0.5 },
       'rl.minP': { to: 0.5 },
     }
-    expect(await idle(ofPart('rl.'), base, table, outcome)).toEqual([])
+    expect(await idle(await ofPart('rl.'), base, table, outcome)).toEqual([])
   })
 
   test('of the loss', async () => {
@@ -427,7 +422,7 @@ describe('every setting of a run of a language model acts', () => {
       'loss.valueCoef': { with: critic },
       'loss.clipValue': { to: 1e-4, with: critic },
     }
-    expect(await idle(ofPart('loss.'), base, table, outcome)).toEqual([])
+    expect(await idle(await ofPart('loss.'), base, table, outcome)).toEqual([])
   })
 
   test('of the model', async () => {
@@ -442,11 +437,11 @@ describe('every setting of a run of a language model acts', () => {
       'languageModel.loraTargets': { to: 'q_proj', with: adapted },
       'languageModel.quantize': { with: adapted },
     }
-    expect(await idle(ofPart('languageModel.'), base, table, outcome)).toEqual([])
+    expect(await idle(await ofPart('languageModel.'), base, table, outcome)).toEqual([])
   })
 
-  test.each(textEnvironments.map((factory) => [factory.id, factory] as const))('of %s', async (id, factory) => {
-    const own = [...textRunKeys(factory)].filter(([key]) => key.startsWith('environment.'))
+  test.each(textEnvironments.map(({ id }) => id))('of %s', async (id) => {
+    const own = [...(await runKeys(id))].filter(([key]) => key.startsWith('environment.'))
     const table: Record<string, Shown> = {
       'environment.numExamples': { to: 3 },
       'environment.minLength': { to: 3 },
@@ -468,7 +463,7 @@ describe('every setting of a run of a language model acts', () => {
       right: `${2 * i}`,
     }))
     const path = await file('sums.jsonl', rows)
-    const own = [...textRunKeys(dataset as never)].filter(([key]) => key.startsWith('environment.'))
+    const own = [...(await runKeys('text/dataset'))].filter(([key]) => key.startsWith('environment.'))
     const told = { ...base, mode: 'sft+rl', 'environment.path': path, 'environment.maxTokens': 5 }
     const table: Record<string, Shown> = {
       'environment.path': { to: await file('others.jsonl', rows.slice(3)) },

@@ -125,6 +125,17 @@ describe('createTrainer', () => {
     expect(trainer.update).toBe(0)
   })
 
+  test('ends between two updates once its signal is aborted, and goes on later', async () => {
+    const trainer = await start()
+    const stop = new AbortController()
+    for await (const { update } of trainer.updates({ totalSteps: 24 * 12 * 3, signal: stop.signal })) {
+      if (update === 2) stop.abort()
+    }
+    expect(trainer.update).toBe(2)
+    for await (const _ of trainer.updates({ totalSteps: 24 * 12 * 3 }));
+    expect(trainer.update).toBe(3)
+  })
+
   test.each([0, -5, Number.NaN, 'all'])('refuses totalSteps %s', async (totalSteps) => {
     const trainer = await start()
     await expect(trainer.updates({ totalSteps: totalSteps as number }).next()).rejects.toThrow('expected a number ≥ 1')

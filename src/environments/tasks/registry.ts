@@ -5,6 +5,15 @@ import { arithmetic1, arithmetic2 } from './arithmetic.ts'
 import { countdown } from './countdown.ts'
 import { copy, reverse, sort } from './sequences.ts'
 
+/** The ids of the built-in tasks. */
+export type TextTaskId =
+  | 'text/reverse'
+  | 'text/copy'
+  | 'text/sort'
+  | 'text/arithmetic-1'
+  | 'text/arithmetic-2'
+  | 'text/countdown'
+
 /** Every built-in text environment's factory. */
 export const textEnvironments: readonly TextEnvironmentFactory[] = [
   reverse,

@@ -7,8 +7,8 @@ import { tensorValues } from '../../safetensors.ts'
 import { countLearned } from '../../tables/sample.ts'
 import type { ModuleTrust } from '../../trust.ts'
 import { readCheckpoint } from '../checkpoint.ts'
+import { type ConversationRunDefinition, openConversationRun } from '../conversation-run.ts'
 import { type ConverseOptions, converse } from './converse.ts'
-import { openTextRun, type TextRunDefinition } from './run.ts'
 
 /** What `evaluateText` is told. The most probable tokens are taken; with `explore` they are drawn. */
 export interface TextEvaluateOptions extends ConverseOptions {
@@ -74,7 +74,7 @@ export async function evaluateText(options: TextEvaluateOptions): Promise<TextEv
 }
 
 /** What a run of a language model has come to. */
-export interface TrainedModel extends TextRunDefinition {
+export interface TrainedModel extends ConversationRunDefinition {
   readonly weights: Float32Array
   /** The adapter's, where there is one. */
   readonly adapter: Float32Array | null
@@ -87,7 +87,7 @@ export interface TrainedModel extends TextRunDefinition {
  * @throws InputError where the folder holds no run of a language model, or its checkpoint is corrupt or of another model.
  */
 export async function loadTrainedModel(folder: string, trust: ModuleTrust = {}): Promise<TrainedModel> {
-  const definition = await openTextRun(folder, trust)
+  const definition = await openConversationRun(folder, trust)
   const { tensors, manifest, path } = await readCheckpoint(folder)
   const { policy, environment } = definition
   const { model, adapter: adapted, isQuantized } = await policy.open(environment)

@@ -18,8 +18,8 @@ import { listColumns, type Plan } from '../../components/column.ts'
 import { InputError } from '../../errors.ts'
 import { NUM_SLOTS } from '../../kernels/bind.ts'
 import { languageModel, type OpenLanguageModel } from '../../text/language-model.ts'
+import type { ConversationRunDefinition } from '../conversation-run.ts'
 import type { Phases } from '../conversations.ts'
-import type { TextRunDefinition } from './run.ts'
 
 /** Rows of a micro-batch: a conversation as long as the context always fits. */
 export function microBatchRows(context: number): number {
@@ -56,7 +56,7 @@ export function textLearnerPlan(
 /** What a run takes, and what was chosen for it. */
 export interface TextRunPlan {
   /** With numbers where the user left them open. */
-  readonly definition: TextRunDefinition
+  readonly definition: ConversationRunDefinition
   readonly threads: number
   /** Of the world's memory; and of that the largest parts, by what they hold. */
   readonly bytes: number
@@ -86,7 +86,7 @@ const LEAST = [
  * learning rate null that of what is trained.
  * @throws InputError where nothing fits, with the keys that lower it; and as `openConversations` does.
  */
-export async function planTextRun(given: TextRunDefinition): Promise<TextRunPlan> {
+export async function planTextRun(given: ConversationRunDefinition): Promise<TextRunPlan> {
   const { environment, policy, settings } = given
   const draft = await openConversations({ environment, policy, numLanes: settings.numLanes || LANES })
   const { opened } = draft
@@ -144,9 +144,9 @@ export async function planTextRun(given: TextRunDefinition): Promise<TextRunPlan
 
 /** Learning rates as numbers, and those of a loaded model in words. */
 function withRates(
-  given: TextRunDefinition,
+  given: ConversationRunDefinition,
   { opened: { folder, adapter } }: ConversationDraft,
-): { definition: TextRunDefinition; notes: string[] } {
+): { definition: ConversationRunDefinition; notes: string[] } {
   const trained = { isLoaded: folder !== null, adapter }
   const told: string[] = []
   const rateOf = (rate: number | null, rates: DefaultRates, of: string): number => {
@@ -170,7 +170,7 @@ function withRates(
 }
 
 /** What a run's trainer does. */
-export function trainingOf({ sft, rl }: TextRunDefinition): Phases {
+export function trainingOf({ sft, rl }: ConversationRunDefinition): Phases {
   return { ...(sft === null ? {} : { sft }), ...(rl === null ? {} : { rl }) }
 }
 

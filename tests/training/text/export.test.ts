@@ -7,10 +7,10 @@ import type { Trajectories } from '../../../src/tables/trajectories.ts'
 import { readTrajectories } from '../../../src/tables/trajectory-table.ts'
 import { languageModel } from '../../../src/text/language-model.ts'
 import { loadLanguageModel } from '../../../src/text/load-language-model.ts'
+import { configureRun, startRun } from '../../../src/training/run.ts'
 import { loadTrainedModel } from '../../../src/training/text/evaluate.ts'
 import { exportTrainedModel, exportTrajectories } from '../../../src/training/text/export.ts'
 import { generateTokens } from '../../../src/training/text/generate.ts'
-import { configureTextRun, startTextRun } from '../../../src/training/text/run.ts'
 import { writeQwen2 } from '../../support/qwen2-folder.ts'
 import { temporaryFolder } from '../../support/temporary.ts'
 import { plain } from '../../support/trajectories.ts'
@@ -28,7 +28,7 @@ describe('the model of a run', () => {
       numLanes: '2',
       threads: '1',
     }
-    const started = await startTextRun(await configureTextRun('text/reverse', keys), run)
+    const started = await startRun(await configureRun('text/reverse', keys), run)
     await started.train()
     await exportTrainedModel(run, out)
     const { weights, tokenizer } = await loadLanguageModel(out)
@@ -47,7 +47,7 @@ describe('the model of a run', () => {
     const [run, out, next] = ['run', 'out', 'next'].map((name) => join(folder, name)) as [string, string, string]
     const keys = { 'sft.steps': '2', 'sft.batchSize': '4', numLanes: '4', threads: '1' }
     const shape = { 'languageModel.width': '16', 'languageModel.heads': '2', 'languageModel.layers': '1' }
-    const first = await startTextRun(await configureTextRun('text/reverse', { ...keys, ...shape, mode: 'sft' }), run)
+    const first = await startRun(await configureRun('text/reverse', { ...keys, ...shape, mode: 'sft' }), run)
     await first.train()
     await exportTrainedModel(run, out)
     const asked = { prompts: ['cab='], maxTokens: 6, seed: 4 }
@@ -57,8 +57,8 @@ describe('the model of a run', () => {
       expect(await generateTokens({ ...asked, policy: languageModel({ folder: whole }) })).toEqual(said)
     }
     const update = { 'rl.updates': '1', 'rl.groupsPerUpdate': '2', 'rl.groupSize': '2' }
-    const second = await configureTextRun('text/reverse', { ...keys, ...update, 'languageModel.folder': out })
-    const { updates, sftSteps } = await (await startTextRun(second, next)).train()
+    const second = await configureRun('text/reverse', { ...keys, ...update, 'languageModel.folder': out })
+    const { updates, sftSteps } = await (await startRun(second, next)).train()
     expect([sftSteps, updates]).toEqual([2, 1])
     await expect(generateTokens({ ...asked, policy: languageModel({ folder: run }) })).rejects.toThrow(
       `language model: got ${run}, a run of a language model (of "text/reverse"), expected its model: ${run}/model`,
@@ -71,7 +71,7 @@ describe('the model of a run', () => {
     await writeQwen2(base, { context: 64 })
     const small = { 'sft.steps': '1', 'sft.batchSize': '2', 'languageModel.loraRank': '1', threads: '1', mode: 'sft' }
     const keys = { ...small, 'languageModel.folder': relative(process.cwd(), base) }
-    await (await startTextRun(await configureTextRun('text/reverse', keys), run)).train()
+    await (await startRun(await configureRun('text/reverse', keys), run)).train()
     const config = JSON.parse(await readFile(join(run, 'adapter', 'adapter_config.json'), 'utf8'))
     expect(config.base_model_name_or_path).toBe(base)
   })
@@ -87,7 +87,7 @@ describe('the conversations of a run', () => {
       ...{ mode: 'rl', 'rl.updates': '2', 'rl.groupsPerUpdate': '2', 'rl.groupSize': '3', 'rl.topK': '5' },
       ...{ 'languageModel.width': '8', 'languageModel.layers': '1', trajectories: 'all', numLanes: '4', threads: '1' },
     }
-    const started = await startTextRun(await configureTextRun('text/reverse', keys), run)
+    const started = await startRun(await configureRun('text/reverse', keys), run)
     await expect(exportTrajectories(run, arrow)).rejects.toThrow(
       /trajectories of .*run: got none, expected a run that kept/,
     )

@@ -3,8 +3,9 @@ import { join } from 'node:path'
 import { beforeEach, describe, expect, test } from 'vitest'
 import { rl } from '../../../src/algorithms/rl.ts'
 import { languageModel } from '../../../src/text/language-model.ts'
+import type { ConversationRunDefinition } from '../../../src/training/conversation-run.ts'
+import { configureRun, resumeRun, startRun } from '../../../src/training/run.ts'
 import { planTextRun } from '../../../src/training/text/plan.ts'
-import { configureTextRun, resumeTextRun, startTextRun } from '../../../src/training/text/run.ts'
 import { runSftTraining } from '../../../src/training/text/sft-training.ts'
 import { createTrainer } from '../../../src/training/trainer.ts'
 import { createWorld } from '../../../src/world.ts'
@@ -37,7 +38,7 @@ const LARGE = {
 }
 
 const planned = async (keys: Record<string, string>) =>
-  planTextRun(await configureTextRun('text/copy', { 'languageModel.folder': folder, threads: '1', ...keys }))
+  planTextRun(await configureRun('text/copy', { 'languageModel.folder': folder, threads: '1', ...keys }))
 
 describe('what a run uses where the user says nothing', () => {
   test('with a loaded model is what the field has: no supervised steps, small learning rates, ε 1e-8', async () => {
@@ -70,7 +71,7 @@ describe('what a run uses where the user says nothing', () => {
   })
 
   test('with a new model is what its task is known to be learnt with', async () => {
-    const { definition, notes } = await planTextRun(await configureTextRun('text/reverse', { threads: '1' }))
+    const { definition, notes } = await planTextRun(await configureRun('text/reverse', { threads: '1' }))
     expect(definition.settings).toMatchObject({ mode: 'sft+rl', numLanes: 128 })
     expect(definition.sft!.settings).toMatchObject({ steps: 35, learningRate: 3e-3, epsilon: 1e-5 })
     expect(definition.rl!.settings).toMatchObject({ updates: 500, learningRate: 1e-3, epsilon: 1e-5 })
@@ -79,7 +80,7 @@ describe('what a run uses where the user says nothing', () => {
   })
 
   test('keys of a phase that the mode leaves out are refused, and not passed over', async () => {
-    const configured = (keys: Record<string, string>) => configureTextRun('text/copy', keys)
+    const configured = (keys: Record<string, string>) => configureRun('text/copy', keys)
     await expect(configured({ mode: 'rl', 'sft.steps': '3' })).rejects.toThrow(
       'mode: got rl, with sft.steps, expected sft or sft+rl, or no such key',
     )
@@ -125,7 +126,7 @@ describe('the plan of a run', () => {
     const sum = Object.values(parts).reduce((total, part) => total + part, 0)
     expect(sum).toBeLessThanOrEqual(bytes)
     expect(sum).toBeGreaterThan(0.999 * bytes)
-    await expect(startTextRun(definition, join(await temporaryFolder(), 'run'))).rejects.toThrow(/model.safetensors/)
+    await expect(startRun(definition, join(await temporaryFolder(), 'run'))).rejects.toThrow(/model.safetensors/)
   })
 
   test('that does not fit is refused before any weight is read, with the keys that lower it', async () => {
@@ -136,7 +137,7 @@ describe('the plan of a run', () => {
     await expect(planned({ 'languageModel.loraRank': '4', numLanes: '5' })).rejects.toThrow(
       /numLanes \(5\), threads \(1\), or languageModel.quantize=true$/,
     )
-    const started = configureTextRun('text/copy', { 'languageModel.folder': folder }).then((run) => startTextRun(run))
+    const started = configureRun('text/copy', { 'languageModel.folder': folder }).then((run) => startRun(run))
     await expect(started).rejects.toThrow(/^memory: got a plan/)
     const world = createWorld({ environment: digits({}), policy: languageModel({ folder }), numLanes: 2 })
     await expect(world).rejects.toThrow(/^memory: .*: fewer numLanes, or a smaller languageModel.context$/)
@@ -154,12 +155,12 @@ describe('the plan of a run', () => {
     const run = join(await temporaryFolder(), 'run')
     const keys = { 'languageModel.folder': folder, threads: '1', 'rl.updates': '0', numLanes: '2' }
     const plans: number[] = []
-    const started = await startTextRun(await configureTextRun('text/copy', keys), run, ({ bytes }) => plans.push(bytes))
+    const started = await startRun(await configureRun('text/copy', keys), run, ({ bytes }) => plans.push(bytes))
     await started.train()
     const config = JSON.parse(await readFile(join(run, 'config.json'), 'utf8'))
     expect(config.policy.parameters.context).toBe(128)
     expect(config.rl.parameters.learningRate).toBe(1e-6)
-    const resumed = await resumeTextRun(run, {}, ({ bytes }) => plans.push(bytes))
+    const resumed = await resumeRun<ConversationRunDefinition>(run, {}, ({ bytes }) => plans.push(bytes))
     expect(resumed.definition.settings).toEqual(started.definition.settings)
     expect(resumed.definition.policy.parameters).toEqual(started.definition.policy.parameters)
     expect(plans[1]).toBe(plans[0])

@@ -4,8 +4,9 @@ import { join } from 'node:path'
 import { describe, expect, test } from 'vitest'
 import { readTrajectories } from '../../../src/tables/trajectory-table.ts'
 import { languageModel } from '../../../src/text/language-model.ts'
+import type { ConversationRunDefinition } from '../../../src/training/conversation-run.ts'
+import { configureRun, resumeRun, startRun } from '../../../src/training/run.ts'
 import type { TextMetrics } from '../../../src/training/text/metrics.ts'
-import { configureTextRun, resumeTextRun, startTextRun } from '../../../src/training/text/run.ts'
 import { runSftTraining } from '../../../src/training/text/sft-training.ts'
 import { writeQwen3 } from '../../support/qwen3-folder.ts'
 import { temporaryFolder } from '../../support/temporary.ts'
@@ -25,7 +26,7 @@ const prompts = ['a', 'b'.repeat(40), 'c', 'd'].map((prompt) => ({ prompt, answe
 
 async function settingsOf(rows: readonly object[], given: Record<string, string> = {}) {
   const { mode = 'sft+rl' } = given
-  return configureTextRun('text/dataset', {
+  return configureRun('text/dataset', {
     ...small,
     ...{ threads: '1', numLanes: '2', 'environment.path': await fileOf(rows), 'languageModel.context': '32' },
     ...{ 'environment.maxTokens': '3', trajectories: 'all' },
@@ -45,7 +46,7 @@ async function exists(path: string): Promise<boolean> {
 describe('a row that is longer than the context', () => {
   test.each(['sft', 'rl'])('is an error before the folder of a run is there: %s', async (mode) => {
     const out = join(await temporaryFolder(), 'run')
-    const starting = startTextRun(await settingsOf(prompts, { mode }), out)
+    const starting = startRun(await settingsOf(prompts, { mode }), out)
     const length = mode === 'sft' ? 44 : 41 // With the answer of two characters and the token that ends it.
     await expect(starting).rejects.toThrow(
       new RegExp(`tooLong: got 1 of 4 examples too long, the longest of ${length} tokens \\(example 1 is the first\\)`),
@@ -56,10 +57,10 @@ describe('a row that is longer than the context', () => {
   test('is passed over where that is asked for, counted and told, also in a run that is resumed', async () => {
     const out = join(await temporaryFolder(), 'run')
     const definition = await settingsOf(prompts, { mode: 'sft+rl', tooLong: 'skip', checkpointEvery: '1' })
-    const run = await startTextRun(definition, out)
+    const run = await startRun(definition, out)
     const stop = new AbortController()
-    await run.train({ onStep: ({ phase }) => (phase === 'rl' ? stop.abort() : undefined), signal: stop.signal })
-    const resumed = await resumeTextRun(out)
+    await run.train({ onUpdate: ({ phase }) => (phase === 'rl' ? stop.abort() : undefined), signal: stop.signal })
+    const resumed = await resumeRun<ConversationRunDefinition>(out)
     const summary = await resumed.train()
     expect([summary.status, summary.updates]).toEqual(['complete', 2])
     expect(summary.tooLong).toEqual({ skipped: 1, cut: 0 })
@@ -80,7 +81,7 @@ describe('a row that is longer than the context', () => {
 
   test('is cut where that is asked for: a prompt at its beginning, what is learned at its end', async () => {
     const out = join(await temporaryFolder(), 'run')
-    const run = await startTextRun(await settingsOf(prompts, { mode: 'rl', tooLong: 'cut' }), out)
+    const run = await startRun(await settingsOf(prompts, { mode: 'rl', tooLong: 'cut' }), out)
     expect((await run.train()).tooLong).toEqual({ skipped: 0, cut: 1 })
     const { trajectories } = await readTrajectories(join(out, 'trajectories', '00000001.arrow'))
     const rows = Array.from({ length: trajectories.count }, (_, i) => trajectories.row(i))
@@ -126,7 +127,7 @@ describe('rows to learn', () => {
     const out = join(await temporaryFolder(), 'run')
     const definition = await settingsOf(given, { mode: 'sft', 'sft.batchSize': '1', 'languageModel.context': '64' })
     const seen: number[] = []
-    await (await startTextRun(definition, out)).train({ onStep: ({ tokens }) => seen.push(tokens) })
+    await (await startRun(definition, out)).train({ onUpdate: ({ tokens }) => seen.push(tokens) })
     expect(seen).toEqual(new Array(4).fill(numLearned[name as keyof typeof rows]))
   })
 
@@ -148,7 +149,7 @@ describe('rows to learn', () => {
   test('have nothing to answer: reinforcement learning refuses them before its folder is there', async () => {
     for (const given of [rows.messages, rows.text]) {
       const out = join(await temporaryFolder(), 'run')
-      const starting = startTextRun(
+      const starting = startRun(
         await settingsOf(
           given.map((row) => ({ ...row })),
           { mode: 'rl', 'languageModel.context': '64' },
@@ -162,7 +163,7 @@ describe('rows to learn', () => {
 
   test('in a column that is mistaken are an error that names the nearest', async () => {
     const start = async (given: object, more: Record<string, string>) =>
-      startTextRun(await settingsOf([given], { mode: 'sft', ...more }), join(await temporaryFolder(), 'run'))
+      startRun(await settingsOf([given], { mode: 'sft', ...more }), join(await temporaryFolder(), 'run'))
     const row = { question: 'a', answer: 'b' }
     await expect(start(row, { 'environment.prompt': 'qestion' })).rejects.toThrow(
       /rows\.jsonl:1, column: got "qestion", .*did you mean "question"/,

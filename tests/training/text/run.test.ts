@@ -3,14 +3,15 @@ import { join } from 'node:path'
 import { describe, expect, test } from 'vitest'
 import { loadLora } from '../../../src/policies/transformer/lora-folder.ts'
 import { listCheckpoints } from '../../../src/training/checkpoint.ts'
+import type { ConversationRunDefinition } from '../../../src/training/conversation-run.ts'
+import { configureRun, openRun, resumeRun, startRun } from '../../../src/training/run.ts'
 import { loadTrainedModel } from '../../../src/training/text/evaluate.ts'
-import { configureTextRun, openTextRun, resumeTextRun, startTextRun } from '../../../src/training/text/run.ts'
 import { digits } from '../../support/conversations.ts'
 import { temporaryFolder } from '../../support/temporary.ts'
 
 describe('a run with adapters', () => {
   test('writes its adapter at each checkpoint, and at its end, not only when it is over', async () => {
-    const definition = await configureTextRun('text/reverse', {
+    const definition = await configureRun('text/reverse', {
       'environment.maxLength': '3',
       'languageModel.width': '16',
       'languageModel.layers': '1',
@@ -23,10 +24,10 @@ describe('a run with adapters', () => {
       threads: '1', // Workers run from dist/.
     })
     const folder = join(await temporaryFolder(), 'run')
-    const run = await startTextRun(definition, folder)
+    const run = await startRun(definition, folder)
     const path = join(folder, 'adapter', 'adapter_model.safetensors')
     const files: string[] = []
-    await run.train({ onStep: () => files.push(existsSync(path) ? readFileSync(path, 'base64') : 'none') })
+    await run.train({ onUpdate: () => files.push(existsSync(path) ? readFileSync(path, 'base64') : 'none') })
     const [first, second, third, fourth, fifth] = files
     expect(first).toBe('none')
     expect(second).not.toBe('none')
@@ -66,15 +67,20 @@ describe('a run that is resumed', () => {
   test('goes on from an older checkpoint, with repaired metrics, and further than it was to go, to the same bits', async () => {
     const here = await temporaryFolder()
     const [long, short] = [join(here, 'long'), join(here, 'short')]
-    await (await startTextRun(await configureTextRun('text/reverse', words(6)), long)).train()
-    await (await startTextRun(await configureTextRun('text/reverse', words(4)), short)).train()
+    await (await startRun(await configureRun('text/reverse', words(6)), long)).train()
+    await (await startRun(await configureRun('text/reverse', words(4)), short)).train()
     const numbers = await listCheckpoints(short)
     const newest = join(short, 'checkpoints', String(numbers.at(-1)).padStart(8, '0'), 'manifest.json')
     writeFileSync(newest, readFileSync(newest, 'utf8').replace('"rlUpdates": 4', '"rlUpdates": 3'))
-    await expect(resumeTextRun(short)).rejects.toThrow(`whole is the checkpoint of ${numbers.at(-2)}, taken with from=`)
+    await expect(resumeRun<ConversationRunDefinition>(short)).rejects.toThrow(
+      `whole is the checkpoint of ${numbers.at(-2)}, taken with from=`,
+    )
     const metrics = join(short, 'metrics.jsonl')
     writeFileSync(metrics, readFileSync(metrics, 'utf8').replace('{', '{{'))
-    const run = await resumeTextRun(short, { from: numbers.at(-2)!, settings: { 'rl.updates': '6' } })
+    const run = await resumeRun<ConversationRunDefinition>(short, {
+      from: numbers.at(-2)!,
+      settings: { 'rl.updates': '6' },
+    })
     expect(run.warnings).toEqual([
       'rl.updates was 4 and is 6: what is scheduled until the end goes by the new number from now on',
       'metrics.jsonl: 1 damaged lines left out (the first is line 1); 1 lines of 4 are lost',
@@ -82,11 +88,13 @@ describe('a run that is resumed', () => {
     expect(await run.train()).toMatchObject({ status: 'complete', updates: 6 })
     const file = (folder: string) => readFileSync(join(folder, 'model', 'model.safetensors'))
     expect(file(short)).toEqual(file(long))
-    expect((await openTextRun(short)).rl!.settings.updates).toBe(6)
+    expect(((await openRun(short)) as ConversationRunDefinition).rl!.settings.updates).toBe(6)
     for (const key of ['seed', 'rl.groupSize', 'languageModel.width']) {
-      await expect(resumeTextRun(short, { settings: { [key]: '4' } })).rejects.toThrow(`key: got "${key}"`)
+      await expect(resumeRun<ConversationRunDefinition>(short, { settings: { [key]: '4' } })).rejects.toThrow(
+        `key: got "${key}"`,
+      )
     }
-    await expect(resumeTextRun(short, { settings: { 'sft.steps': '3' } })).rejects.toThrow(
+    await expect(resumeRun<ConversationRunDefinition>(short, { settings: { 'sft.steps': '3' } })).rejects.toThrow(
       'sft, steps, after which updates came: got 2, expected 3',
     )
   })
@@ -99,12 +107,12 @@ test('what a conversation is worth by its turns is a setting of the run', async 
   })
   const rewards: number[] = []
   for (const rewardReduction of ['last', 'sum'] as const) {
-    const configured = await configureTextRun('text/reverse', {
+    const configured = await configureRun('text/reverse', {
       ...{ rewardReduction, mode: 'rl', threads: '1', 'languageModel.width': '16', 'languageModel.layers': '1' },
       ...{ 'rl.updates': '1', 'rl.groupsPerUpdate': '4', 'rl.groupSize': '4' },
     })
-    const run = await startTextRun({ ...configured, environment }, join(await temporaryFolder(), 'run'))
-    await run.train({ onStep: ({ rl }) => rewards.push(rl!.reward!) })
+    const run = await startRun({ ...configured, environment }, join(await temporaryFolder(), 'run'))
+    await run.train({ onUpdate: ({ rl }) => rewards.push(rl!.reward!) })
     const { reward, turns } = run.trainer.world.cohort().trajectories.columns()
     const worth = (count: number) => (rewardReduction === 'sum' ? (count * (count + 1)) / 2 : count)
     expect([...reward]).toEqual([...turns].map(worth))
@@ -122,7 +130,7 @@ test("a run of an environment of one's own is found again, though its definition
     export const echo = defineTextEnvironment({ id: 'text/echo', settings: {}, make: () => ({
       numExamples: 2, example: (i) => ({ prompt: i + '=' }), respond: () => ({ reward: 1 }) }) })`,
   )
-  await startTextRun(await configureTextRun(module, { mode: 'rl' }), join(here, 'run')) // Its examples have no answers.
-  const { environment } = await openTextRun(join(here, 'run'), { allowModule: () => true })
+  await startRun(await configureRun(module, { mode: 'rl' }), join(here, 'run')) // Its examples have no answers.
+  const { environment } = (await openRun(join(here, 'run'), { allowModule: () => true })) as ConversationRunDefinition
   expect([environment.id, environment.numExamples]).toEqual(['text/echo', 2])
 })

@@ -11,8 +11,8 @@ import { InputError } from '../../../src/errors.ts'
 import { saveLora } from '../../../src/policies/transformer/lora-folder.ts'
 import { languageModel } from '../../../src/text/language-model.ts'
 import { listCheckpoints } from '../../../src/training/checkpoint.ts'
+import { configureRun, startRun } from '../../../src/training/run.ts'
 import { evaluateText } from '../../../src/training/text/evaluate.ts'
-import { configureTextRun, startTextRun } from '../../../src/training/text/run.ts'
 import { createTrainer, type Trainer } from '../../../src/training/trainer.ts'
 import { createWorld } from '../../../src/world.ts'
 import { digits } from '../../support/conversations.ts'
@@ -173,8 +173,8 @@ describe('a trainer of language models with a folder', () => {
   test('does not begin to train where a run of another training began, without a checkpoint of it', async () => {
     const folder = join(await temporaryFolder(), 'run')
     const keys = { 'languageModel.width': '16', 'languageModel.layers': '1', 'rl.groupSize': '4', numLanes: '5' }
-    const definition = await configureTextRun('text/reverse', { ...keys, threads: '1' })
-    const run = await startTextRun(definition, folder)
+    const definition = await configureRun('text/reverse', { ...keys, threads: '1' })
+    const run = await startRun(definition, folder)
     const { environment: env, policy } = run.definition
     const began = async (seed: number) => {
       const world = await createWorld({ environment: env, policy, numLanes: 5, seed, groupSize: 4 })

@@ -1,0 +1,65 @@
+import { type ConversationRunDefinition, formatBytes } from '../index.ts'
+import type { Words } from './follow.ts'
+import { group } from './progress.ts'
+
+/** What is said of the training of a language model. */
+export const conversationWords: Words<ConversationRunDefinition> = {
+  unit: 'this tick',
+  header({ definition: { environment, sft, rl, settings }, trainer, folder }) {
+    const parts = [
+      sft === null ? '' : `${group(sft.settings.steps)} supervised steps`,
+      rl === null ? '' : `${group(rl.settings.updates)} updates of ${rl.settings.loss}`,
+    ]
+    const { model, adapter, context } = trainer.world.cohort()
+    const trained = adapter === null ? '' : `, ${group(adapter.lora.numParameters)} of adapters trained`
+    const bytes = trainer.world.plan().reduce((sum, column) => sum + column.bytes, 0)
+    const size = `${group(model.numParameters)} parameters${trained}, ${formatBytes(bytes)}`
+    const { skipped, cut } = trainer.progress().tooLong
+    const long = `longer than the context of ${group(context)} tokens: ${group(skipped)} examples passed over, ${group(cut)} cut`
+    return [
+      `${environment.id}: ${parts.filter(Boolean).join(', ')}, ${size}, seed ${settings.seed} → ${folder}`,
+      ...(skipped + cut > 0 ? [long] : []),
+    ]
+  },
+  total: ({ definition: { sft, rl } }) => (sft?.settings.steps ?? 0) + (rl?.settings.updates ?? 0),
+  done: ({ trainer }) => trainer.update,
+  figures({ phase, loss, rl }) {
+    if (rl === null) return [phase, `loss ${loss.toFixed(3)}`]
+    const reward = rl.reward === null ? 'no reward known' : `reward ${rl.reward.toFixed(3)}`
+    const rate = rl.sampledTokens / rl.rolloutSeconds
+    const unheard = rl.unheard > 0 ? `${rl.unheard} replies unheard, ${rl.cutTurns} turns cut` : ''
+    const rewrites = rl.rewrites > 0 ? `${rl.rewrites} rows more by the chat template` : ''
+    const unknown = rl.numUnknown > 0 ? `${rl.numUnknown} rewards unknown (${rl.firstError})` : ''
+    return [
+      phase,
+      reward,
+      `entropy ${rl.entropy.toFixed(2)}`,
+      `${group(Math.round(rate))} tokens/s`,
+      unheard,
+      rewrites,
+      unknown,
+    ].filter(Boolean)
+  },
+  summary(summary) {
+    const { sftSteps, updates, trajectories, tokensPerSecond, reward } = summary
+    const lines = ['']
+    if (reward !== null && tokensPerSecond !== null) {
+      const [rollout, update] = [tokensPerSecond.rollout, tokensPerSecond.update].map((rate) => group(Math.round(rate)))
+      lines.push(
+        `reward ${reward.first.toFixed(3)} in the first 100 groups, ${reward.last.toFixed(3)} in the last`,
+        `${group(trajectories)} conversations; ${rollout} tokens/s sampled, ${update} tokens/s trained`,
+      )
+    }
+    if (summary.rewrites > 0) {
+      lines.push(
+        `the chat template rewrote earlier turns ${group(summary.rewrites)} times: the conversation went on in a row of its own`,
+      )
+    }
+    if (summary.unheard > 0) {
+      lines.push(
+        `${group(summary.unheard)} conversations ended with a turn that was cut off, or without room, and did not hear the reply (cutTurn)`,
+      )
+    }
+    return { did: `${group(sftSteps)} supervised steps and ${group(updates)} updates`, lines }
+  },
+}

@@ -1,0 +1,434 @@
+/** Runs of language models: what they are told, what they are made of, and what they leave. */
+import { join, resolve } from 'node:path'
+import { pathToFileURL } from 'node:url'
+import { lossSettings } from '../algorithms/losses.ts'
+import { type RlDefinition, rl, rlSettings } from '../algorithms/rl.ts'
+import { type SftDefinition, sft, sftSettings } from '../algorithms/sft.ts'
+import { type ConversationCohort, cutTurns } from '../cohorts/conversations.ts'
+import { type DefinitionRecord, findFactory, recordOf, revive } from '../definition.ts'
+import { type TextTaskId, textEnvironments } from '../environments/tasks/registry.ts'
+import { rewardReductions, type TextEnvironmentDefinition, type TextEnvironmentFactory } from '../environments/text.ts'
+import { InputError, show, unknownWord } from '../errors.ts'
+import { isThere } from '../files.ts'
+import { bestKernelBuild } from '../kernels/bind.ts'
+import { saveTransformer } from '../policies/transformer/folder.ts'
+import { saveLora } from '../policies/transformer/lora-folder.ts'
+import {
+  choice,
+  number,
+  parseSetting,
+  resolveSettings,
+  type Setting,
+  type Settings,
+  type SettingValue,
+  type SettingValues,
+  whole,
+} from '../settings.ts'
+import { tooLongs } from '../text/examples.ts'
+import { type LanguageModelDefinition, languageModel } from '../text/language-model.ts'
+import { saveTokenizer } from '../text/tokenizer.ts'
+import type { ModuleTrust } from '../trust.ts'
+import { createWorld } from '../world.ts'
+import { textPresetOf } from './presets.ts'
+import { readConfig, recordFrom } from './run-folder.ts'
+import { type RunKind, SHARED_RESUMED, type SharedSummary, sharedRunSettings } from './run-kind.ts'
+import { dataset } from './text/dataset-environment.ts'
+import { planTextRun, type TextRunPlan } from './text/plan.ts'
+import { createTrainer } from './trainer.ts'
+
+/** What a run of a language model is told beside its environment, model and algorithms. */
+export const conversationRunSettings = {
+  ...sharedRunSettings,
+  mode: choice(
+    'sft+rl',
+    ['sft', 'rl', 'sft+rl'],
+    'supervised fine-tuning, reinforcement learning, or one after the other',
+  ),
+  numLanes: whole(0, 'conversations side by side; 0: 64, or as many as there is memory for', { min: 0 }),
+  tooLong: choice(
+    'error',
+    tooLongs,
+    'what becomes of an example that is longer than the context: an error before the run begins, it is passed over, or cut',
+  ),
+  cutTurn: choice(
+    'end',
+    cutTurns,
+    'what becomes of a conversation whose turn its budget or the context cut off, where the environment has more to say: it ends, or goes on',
+  ),
+  rewardReduction: choice(
+    'last',
+    rewardReductions,
+    "what a conversation's reward is of its turns': that of the last, their sum or their mean",
+  ),
+  trajectories: choice('last', ['last', 'all', 'none'], 'which trajectories are kept as Arrow files'),
+  threads: whole(0, 'threads; 0: as many as the machine has cores, up to 16', { min: 0, max: 64 }),
+  replySeconds: number(60, "seconds after which an environment's reply counts as failed, and its reward as unknown", {
+    above: 0,
+  }),
+} satisfies Settings
+
+/** Everything a run of a language model is made of. */
+export interface ConversationRunDefinition {
+  readonly kind: 'conversations'
+  readonly environment: TextEnvironmentDefinition
+  readonly policy: LanguageModelDefinition
+  readonly sft: SftDefinition | null
+  readonly rl: RlDefinition | null
+  readonly settings: SettingValues<typeof conversationRunSettings>
+}
+
+/** Its `summary.json`. `algorithm` is the loss of the reinforcement learning, or sft. */
+export interface ConversationRunSummary extends SharedSummary {
+  readonly numParameters: number
+  /** Of the adapter, where there is one; else all. */
+  readonly numTrained: number
+  readonly sftSteps: number
+  /** Conversations sampled; turns of them that were cut off, replies that were not heard for it, and rows more than one each. */
+  readonly trajectories: number
+  readonly cutTurns: number
+  readonly unheard: number
+  readonly rewrites: number
+  /** Examples that are longer than the context, and were passed over or cut. */
+  readonly tooLong: { readonly skipped: number; readonly cut: number }
+  /** Tokens sampled a second while sampling, and tokens trained on a second while learning, over all updates. */
+  readonly tokensPerSecond: { readonly rollout: number; readonly update: number } | null
+  /** Mean reward of the first and of the last 100 groups; null where there was no reinforcement learning. */
+  readonly reward: { readonly first: number; readonly last: number } | null
+}
+
+/** What `config.json` has of it. */
+type ConversationRunConfig = Readonly<Record<'environment' | 'policy', DefinitionRecord>> &
+  Readonly<Record<'sft' | 'rl', DefinitionRecord | null>> &
+  Pick<ConversationRunDefinition, 'settings'>
+
+/** Groups over which the summary's rewards are averaged. */
+const SUMMARY_GROUPS = 100
+
+/**
+ * The factory of a built-in text environment by its id, or of one's own by the path of the module that exports it.
+ * @throws InputError that names the nearest id, or says what is wrong with the module.
+ */
+export async function findTextEnvironment(name: string): Promise<TextEnvironmentFactory> {
+  if (!isModulePath(name)) return builtIn(name)
+  return findFactory<TextEnvironmentFactory>('text environment', pathToFileURL(name).href, 'caller')
+}
+
+/** The ids of the text environments that a run finds: the tasks, and the one of prompts of one's own. */
+export type TextEnvironmentId = TextTaskId | 'text/dataset'
+
+const builtIns = [...textEnvironments, dataset] as unknown as readonly TextEnvironmentFactory[]
+
+function builtIn(id: string): TextEnvironmentFactory {
+  const factory = builtIns.find((candidate) => candidate.id === id)
+  if (factory !== undefined) return factory
+  const ids = builtIns.map((candidate) => candidate.id)
+  throw unknownWord('text environment', id, ids)
+}
+
+function isModulePath(name: string): boolean {
+  return /\.(mjs|js|ts)$/.test(name)
+}
+
+function keysOf(
+  factory: TextEnvironmentFactory,
+  given: Readonly<Record<string, string>>,
+): ReadonlyMap<string, Setting> {
+  const preset = textPresetOf(factory.id, given)
+  const keys = new Map<string, Setting>()
+  const add = (prefix: string, settings: Settings, tuned: Readonly<Record<string, SettingValue>> = {}): void => {
+    for (const [key, setting] of Object.entries(settings)) {
+      keys.set(prefix + key, key in tuned ? { ...setting, default: tuned[key]! } : setting)
+    }
+  }
+  add('', conversationRunSettings, preset.run)
+  add('sft.', sftSettings, preset.sft)
+  add('rl.', rlSettings, preset.rl)
+  add('loss.', lossSettings, preset.loss)
+  add('languageModel.', languageModel.settings, preset.model)
+  add('environment.', factory.settings, preset.environment)
+  return keys
+}
+
+/** A run's definition. Settings of the loss that are not given are its preset's. */
+function configure(
+  factory: TextEnvironmentFactory,
+  overrides: Readonly<Record<string, string>>,
+): ConversationRunDefinition {
+  const keys = keysOf(factory, overrides)
+  const given = new Map<string, SettingValue>()
+  for (const [key, text] of Object.entries(overrides)) {
+    const setting = keys.get(key)
+    if (setting === undefined) throw unknownWord('key', key, [...keys.keys()])
+    given.set(key, parseSetting(key, setting, text))
+  }
+  const part = (prefix: string, onlyGiven = false): Record<string, SettingValue> =>
+    Object.fromEntries(
+      [...keys]
+        .filter(([key]) => (prefix === '' ? !key.includes('.') : key.startsWith(prefix)))
+        .filter(([key]) => !onlyGiven || given.has(key))
+        .map(([key, setting]) => [key.slice(prefix.length), given.has(key) ? given.get(key)! : setting.default]),
+    )
+  const settings = resolveSettings('run', conversationRunSettings, part('') as never)
+  refuseUnused(settings.mode, [...given.keys()])
+  const environment = factory(part('environment.') as never)
+  const lossGiven = {
+    maxLength: environment.maxTokens,
+    ...textPresetOf(factory.id, overrides).loss,
+    ...part('loss.', true),
+  }
+  const reinforced = settings.mode === 'sft' ? null : rl({ ...part('rl.'), lossSettings: lossGiven } as never)
+  const needsCritic = reinforced?.loss.settings.advantage === 'critic' && !given.has('languageModel.critic')
+  return {
+    kind: 'conversations',
+    environment,
+    policy: languageModel({ ...part('languageModel.'), ...(needsCritic ? { critic: true } : {}) } as never),
+    sft: settings.mode === 'rl' ? null : sft(part('sft.') as never),
+    rl: reinforced,
+    settings,
+  }
+}
+
+/** Refuses keys of a phase that the mode leaves out. */
+function refuseUnused(mode: (typeof conversationRunSettings)['mode']['default'], given: readonly string[]): void {
+  const prefixes = mode === 'rl' ? ['sft.'] : mode === 'sft' ? ['rl.', 'loss.'] : []
+  const unused = given.find((key) => prefixes.some((prefix) => key.startsWith(prefix)))
+  if (unused === undefined) return
+  const wanted = mode === 'rl' ? 'sft or sft+rl' : 'rl or sft+rl'
+  throw new InputError('mode', `${mode}, with ${unused}`, `${wanted}, or no such key`)
+}
+
+/** A line of `metrics.jsonl`, as far as summaries read it. */
+interface MetricsLine {
+  readonly move: number
+  readonly phase: 'sft' | 'rl'
+  readonly step: number
+  readonly loss: number
+  readonly reward: number | null
+  readonly groupRewards: readonly number[]
+  readonly trajectories: number
+  readonly cutTurns: number
+  readonly unheard: number
+  readonly rewrites: number
+  readonly sampledTokens: number
+  readonly rolloutSeconds: number
+  readonly trainedTokens: number
+  readonly updateSeconds: number
+}
+
+/** Where an adapter's model is, if it is anywhere: a folder wherever one looks from, or an id of the hub. */
+async function baseOf({ parameters }: LanguageModelDefinition): Promise<string | null> {
+  const folder = parameters.folder as string
+  if (folder === '') return null
+  return (await isThere(folder)) ? resolve(folder) : folder
+}
+
+function total(updates: readonly MetricsLine[], name: 'trajectories' | 'cutTurns' | 'unheard' | 'rewrites'): number {
+  return updates.reduce((sum, line) => sum + (line[name] ?? 0), 0) // Older lines lack some.
+}
+
+function rates(updates: readonly MetricsLine[]): { rollout: number; update: number } {
+  const sum = (of: (line: MetricsLine) => number) => updates.reduce((total, line) => total + of(line), 0)
+  return {
+    rollout: sum(({ sampledTokens }) => sampledTokens) / sum(({ rolloutSeconds }) => rolloutSeconds),
+    update: sum(({ trainedTokens }) => trainedTokens) / sum(({ updateSeconds }) => updateSeconds),
+  }
+}
+
+function mean(values: readonly number[]): number {
+  return values.reduce((sum, value) => sum + value, 0) / values.length
+}
+
+/** Settings that a run may be given anew when it is resumed: those on which what it did so far does not depend. */
+const RESUMED = [...SHARED_RESUMED, 'trajectories', 'replySeconds'] as const
+
+/** The settings that a run of this definition may be given anew. */
+function resumedKeys({ sft: supervised, rl: reinforced }: ConversationRunDefinition): Map<string, Setting> {
+  const keys = new Map<string, Setting>(RESUMED.map((key) => [key, (conversationRunSettings as Settings)[key]!]))
+  if (supervised !== null) keys.set('sft.steps', sftSettings.steps)
+  if (reinforced !== null) keys.set('rl.updates', rlSettings.updates)
+  return keys
+}
+
+/** The definition with settings given anew. */
+function overridden(
+  definition: ConversationRunDefinition,
+  given: ReadonlyMap<string, SettingValue>,
+): ConversationRunDefinition {
+  const part = (prefix: string) =>
+    Object.fromEntries(
+      [...given].filter(([key]) => key.startsWith(prefix)).map(([key, value]) => [key.slice(prefix.length), value]),
+    )
+  const { sft: supervised, rl: reinforced } = definition
+  const own = Object.fromEntries([...given].filter(([key]) => !key.includes('.')))
+  return {
+    ...definition,
+    sft: supervised && sft({ ...supervised.parameters, ...part('sft.') } as never),
+    rl: reinforced && rl({ ...reinforced.parameters, ...part('rl.') } as never),
+    settings: { ...definition.settings, ...own } as ConversationRunDefinition['settings'],
+  }
+}
+
+/**
+ * The definition of the run of a language model in a folder. What module it may name is as with `openRun`.
+ * @throws InputError if there is none, or it was made with an environment that cannot be found or may not be run.
+ */
+export async function openConversationRun(folder: string, trust: ModuleTrust = {}): Promise<ConversationRunDefinition> {
+  return open(folder, await readConfig(folder), trust)
+}
+
+async function open(folder: string, given: object, trust: ModuleTrust): Promise<ConversationRunDefinition> {
+  const path = join(folder, 'config.json')
+  const config = given as ConversationRunConfig
+  for (const key of ['environment', 'policy', 'settings'] as const) {
+    if (typeof config[key] === 'object' && config[key] !== null) continue
+    throw new InputError(path, `${key} ${show(config[key])}`, 'the config.json of a run of a language model')
+  }
+  for (const key of ['sft', 'rl'] as const) {
+    if (config[key] === null || typeof config[key]?.parameters === 'object') continue
+    throw new InputError(path, `${key} ${show(config[key])}`, 'what it was trained with, or null')
+  }
+  const { environment, policy, settings } = config
+  return {
+    kind: 'conversations',
+    environment: environment.module
+      ? await revive<TextEnvironmentDefinition>('text environment', recordFrom(folder, environment), {
+          ...trust,
+          folder,
+        })
+      : builtIn(environment.id)(environment.parameters as never),
+    policy: languageModel(policy.parameters as never),
+    sft: config.sft === null ? null : sft(config.sft.parameters as never),
+    rl: config.rl === null ? null : rl(config.rl.parameters as never),
+    settings: resolveSettings('run', conversationRunSettings, settings),
+  }
+}
+
+/** What a run learns by, in this order. */
+function phasesOf({ sft, rl }: ConversationRunDefinition): (SftDefinition | RlDefinition)[] {
+  return [sft, rl].filter((phase) => phase !== null)
+}
+
+/** A definition's record; built-ins are found by their id wherever Colonnade is installed. */
+function portable(definition: DefinitionRecord): DefinitionRecord {
+  const { id, parameters, module } = recordOf(definition)
+  const isBuiltIn =
+    ['sft', 'rl', 'languageModel'].includes(id) ||
+    builtIns.some((factory) => factory.id === id && factory().module === module)
+  return { id, parameters, ...(isBuiltIn || module === undefined ? {} : { module }) }
+}
+
+/** Runs of language models. */
+export const conversationRun: RunKind<
+  ConversationRunDefinition,
+  ConversationCohort,
+  ConversationRunSummary,
+  TextRunPlan
+> = {
+  keys: async (factory, given) => keysOf(factory as TextEnvironmentFactory, given),
+  metrics: async () => null,
+  configure: async (factory, given) => configure(factory as TextEnvironmentFactory, given),
+  records({ environment, policy, sft, rl }) {
+    return {
+      environment: portable(environment),
+      policy: portable(policy),
+      sft: sft === null ? null : portable(sft),
+      rl: rl === null ? null : portable(rl),
+    }
+  },
+  open,
+  resumedKeys,
+  override: overridden,
+  /** Plans the run, and then makes its trainer. */
+  async createTrainer(given, _, onPlan) {
+    const plan = await planTextRun(given)
+    onPlan(plan)
+    const { definition, threads } = plan
+    const { environment, policy, rl, settings } = definition
+    const { numLanes, seed, tooLong, cutTurn, rewardReduction, replySeconds } = settings
+    const kernels = settings.kernels === 'best' ? bestKernelBuild() : settings.kernels
+    const { groupSize = 1, temperature = 1, topK = 0, topP = 1, minP = 0 } = rl?.settings ?? {}
+    const sampling = { temperature, topK, topP, minP }
+    const told = { tooLong, cutTurn, rewardReduction, replySeconds }
+    const world = await createWorld({ environment, policy, numLanes, seed, kernels, groupSize, sampling, ...told })
+    const trainer = createTrainer(world, phasesOf(definition), { threads })
+    return { definition, trainer, notes: world.cohort().notes }
+  },
+  keepsBeginning: () => false,
+  goal: (_, signal) => ({ signal }),
+  ended(definition, trainer) {
+    const steps = phasesOf(definition).reduce((sum, { settings }) => {
+      return sum + ('steps' in settings ? settings.steps : settings.updates)
+    }, 0)
+    return trainer.update >= steps ? 'complete' : null
+  },
+  lineKey: 'move',
+  line({ rl, ...top }, trainer) {
+    return { move: trainer.moves, ...top, ...(rl ?? {}) }
+  },
+  tables: 'trajectories',
+  keeps: ({ settings }) => settings.trajectories,
+  isTableFleeting: true, // The next update's conversations take their place.
+  tableOf: ({ phase, step }) => (phase === 'rl' ? step : null),
+  tableNumber: (trainer) => trainer.progress().rlUpdates,
+  writeTable: (trainer, path) => trainer.writeTrajectories(path),
+  /** What a policy elsewhere can load while the run goes on. */
+  async writeBeside(folder, { policy }, trainer) {
+    const { adapter } = trainer.world.cohort()
+    if (adapter !== null) await saveLora(join(folder, 'adapter'), adapter.lora, adapter.weights, await baseOf(policy))
+  },
+  watch(trainer, onLate) {
+    const cohort = trainer.world.cohort()
+    cohort.onLate = onLate
+    return () => {
+      cohort.onLate = null
+    }
+  },
+  async finish(folder, { environment, rl, settings }, trainer, all) {
+    const lines = all as unknown as MetricsLine[]
+    const updates = lines.filter(({ phase }) => phase === 'rl')
+    const groups = updates.flatMap(({ groupRewards }) => groupRewards)
+    const { model, weights, adapter, tokenizer } = trainer.world.cohort()
+    const { sftSteps, rlUpdates, tooLong } = trainer.progress()
+    const files: Record<string, string> = {
+      ...(adapter === null ? { model: join(folder, 'model') } : { adapter: join(folder, 'adapter') }),
+      ...(settings.trajectories === 'none' || updates.length === 0
+        ? {}
+        : { trajectories: join(folder, 'trajectories') }),
+    }
+    if (adapter === null) {
+      await saveTransformer(files.model!, model, weights)
+      await saveTokenizer(files.model!, tokenizer)
+    }
+    const points = updates.flatMap(({ step, reward }) => (reward === null ? [] : [{ x: step, y: reward }]))
+    const losses = lines.filter(({ phase }) => phase === 'sft').map(({ step, loss }) => ({ x: step, y: loss }))
+    return {
+      files,
+      summary: {
+        algorithm: rl?.settings.loss ?? 'sft',
+        numParameters: model.numParameters,
+        numTrained: (adapter?.lora ?? model).numParameters,
+        sftSteps,
+        updates: rlUpdates,
+        trajectories: total(updates, 'trajectories'),
+        cutTurns: total(updates, 'cutTurns'),
+        unheard: total(updates, 'unheard'),
+        rewrites: total(updates, 'rewrites'),
+        tooLong,
+        tokensPerSecond: updates.length === 0 ? null : rates(updates),
+        reward:
+          groups.length === 0
+            ? null
+            : { first: mean(groups.slice(0, SUMMARY_GROUPS)), last: mean(groups.slice(-SUMMARY_GROUPS)) },
+        presetReached: null,
+      },
+      curve:
+        rl === null
+          ? {
+              points: losses,
+              labels: { x: `${environment.id}: supervised steps`, y: 'cross-entropy' },
+              threshold: null,
+            }
+          : { points, labels: { x: `${environment.id}: updates`, y: 'mean reward' }, threshold: null },
+    }
+  },
+}

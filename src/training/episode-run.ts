@@ -1,0 +1,366 @@
+/** Runs of environments whose lanes step: what they are told, what they are made of, and what they leave. */
+import { availableParallelism } from 'node:os'
+import { join } from 'node:path'
+import { pathToFileURL } from 'node:url'
+import type { AlgorithmDefinition, AlgorithmFactory } from '../algorithms/algorithm.ts'
+import { algorithmFactory, algorithms } from '../algorithms/registry.ts'
+import type { EpisodeCohort } from '../cohorts/episodes.ts'
+import { type DefinitionRecord, findFactory, recordOf, revive } from '../definition.ts'
+import type { EnvironmentDefinition, EnvironmentFactory } from '../environments/environment.ts'
+import { environmentFactory, environments } from '../environments/registry.ts'
+import { InputError, unknownWord } from '../errors.ts'
+import { listFolder, writeWhole } from '../files.ts'
+import { bestKernelBuild } from '../kernels/bind.ts'
+import { BLOCK_ROWS, type PolicyDefinition, type PolicyModel } from '../policies/policy.ts'
+import { type PolicyFactory, policies, policyFactory } from '../policies/registry.ts'
+import { loadWeights, weightsOf } from '../policies/weights.ts'
+import {
+  choice,
+  parseSetting,
+  resolveSettings,
+  type Setting,
+  type Settings,
+  type SettingValue,
+  type SettingValues,
+  text,
+  toggle,
+  whole,
+} from '../settings.ts'
+import { writeArrow } from '../tables/arrow.ts'
+import type { ModuleTrust } from '../trust.ts'
+import { createWorld } from '../world.ts'
+import { readCheckpoint } from './checkpoint.ts'
+import { metricsLine, metricsOfRun } from './metrics.ts'
+import { presetOf, reachedByPreset } from './presets.ts'
+import { readConfig, recordFrom } from './run-folder.ts'
+import { type RunKind, SHARED_RESUMED, type SharedSummary, sharedRunSettings } from './run-kind.ts'
+import { createTrainer, type Trainer } from './trainer.ts'
+
+/** What a run is told beside its environment, policy and algorithm. */
+export const episodeRunSettings = {
+  ...sharedRunSettings,
+  weights: text('', 'safetensors file with the weights to begin with; empty: drawn by the seed'),
+  totalSteps: whole(1_000_000, 'environment steps of the training', { min: 1 }),
+  numLanes: whole(16, 'environments side by side', { min: 1 }),
+  stopWhenSolved: toggle(false, "stop once the mean of the last 100 returns reaches the environment's threshold"),
+  rollouts: choice('last', ['last', 'all', 'none'], 'which rollouts are kept as Arrow files'),
+  threads: whole(0, 'threads; 0: as many as the machine has cores and a minibatch has blocks of 256 rows', {
+    min: 0,
+    max: 64,
+  }),
+  profile: toggle(false, "write trace.json, for Chrome's tracing view and Perfetto"),
+} satisfies Settings
+
+/** The values of `episodeRunSettings`. */
+export type EpisodeRunSettings = SettingValues<typeof episodeRunSettings>
+
+/** Everything such a run is made of. */
+export interface EpisodeRunDefinition {
+  readonly kind: 'episodes'
+  readonly environment: EnvironmentDefinition
+  readonly policy: PolicyDefinition
+  readonly algorithm: AlgorithmDefinition
+  readonly settings: EpisodeRunSettings
+}
+
+/** Its `summary.json`. */
+export interface EpisodeRunSummary extends SharedSummary {
+  /** Environment steps done. */
+  readonly totalSteps: number
+  readonly episodes: number
+  readonly stepsPerSecond: number
+  readonly solvedAtStep: number | null
+  readonly solvedAtSeconds: number | null
+  readonly episodeReturnLast100: { readonly mean: number; readonly std: number }
+}
+
+/** The keys that say which policy and which algorithm; their own keys hang on these. */
+const [POLICY, ALGORITHM] = ['policy', 'algorithm']
+
+/** Which policy and which algorithm a run has; the environment's usual ones where none is given. */
+interface NamedParts {
+  readonly policy?: PolicyFactory
+  readonly algorithm?: AlgorithmFactory
+}
+
+/**
+ * Every key that a run of this environment takes, with its default. Those of the policy and of the algorithm are of the given
+ * ones, or of the environment's usual ones.
+ * @throws InputError where two of the three would have the same keys.
+ */
+function keysOf(factory: EnvironmentFactory, parts: NamedParts): ReadonlyMap<string, Setting> {
+  const { preset, policy, algorithm } = usualParts(factory, parts)
+  const keys = new Map<string, Setting>()
+  const add = (prefix: string, settings: Settings, tuned: Readonly<Record<string, SettingValue>> = {}): void => {
+    for (const [key, setting] of Object.entries(settings)) {
+      keys.set(prefix + key, key in tuned ? { ...setting, default: tuned[key]! } : setting)
+    }
+  }
+  add('', episodeRunSettings, preset.run)
+  keys.set(POLICY, partSetting(policy, policies))
+  keys.set(ALGORITHM, partSetting(algorithm, algorithms))
+  if (new Set(['environment', policy.id, algorithm.id]).size < 3) {
+    const got = `${policy.id}, and the algorithm ${algorithm.id}`
+    throw new InputError('policy', got, 'two ids, neither of them environment: what has a key begins with its id')
+  }
+  add(`${algorithm.id}.`, algorithm.settings, preset.algorithm.parameters)
+  add(`${policy.id}.`, policy.settings, preset.policy.parameters)
+  add('environment.', factory.settings)
+  return keys
+}
+
+/** The parts of a run, with the environment's usual ones where none are given, and what is known to work for them. */
+function usualParts(factory: EnvironmentFactory, { policy, algorithm }: NamedParts) {
+  const preset = presetOf(factory.id, { policy: policy?.id, algorithm: algorithm?.id })
+  return {
+    preset,
+    policy: policy ?? policyFactory(preset.policy.id),
+    algorithm: algorithm ?? algorithmFactory(preset.algorithm.id),
+  }
+}
+
+function partSetting({ id }: { id: string }, known: readonly { id: string }[]): Setting {
+  return text(id, `${known.map((each) => each.id).join(', ')}, or the path of a module that exports one`)
+}
+
+async function partsOf(given: Readonly<Record<string, string>>): Promise<NamedParts> {
+  const { [POLICY]: policy, [ALGORITHM]: algorithm } = given
+  return {
+    ...(policy === undefined ? {} : { policy: await findPolicy(policy) }),
+    ...(algorithm === undefined ? {} : { algorithm: await findAlgorithm(algorithm) }),
+  }
+}
+
+async function configure(
+  factory: EnvironmentFactory,
+  given: Readonly<Record<string, string>>,
+): Promise<EpisodeRunDefinition> {
+  const { [POLICY]: _, [ALGORITHM]: __, ...overrides } = given
+  const { policy, algorithm } = usualParts(factory, await partsOf(given))
+  const keys = keysOf(factory, { policy, algorithm })
+  const values: Record<string, SettingValue> = {}
+  for (const [key, setting] of keys) if (key !== POLICY && key !== ALGORITHM) values[key] = setting.default
+  for (const [key, text] of Object.entries(overrides)) {
+    const setting = keys.get(key)
+    if (setting === undefined) throw unknownWord('key', key, [...keys.keys()])
+    values[key] = parseSetting(key, setting, text)
+  }
+  const part = (prefix: string) =>
+    Object.fromEntries(
+      Object.entries(values)
+        .filter(([key]) => (prefix === '' ? !key.includes('.') : key.startsWith(prefix)))
+        .map(([key, value]) => [key.slice(prefix.length), value]),
+    )
+  return {
+    kind: 'episodes',
+    environment: factory(part('environment.') as never),
+    policy: policy(part(`${policy.id}.`) as never),
+    algorithm: algorithm(part(`${algorithm.id}.`) as never),
+    settings: resolveSettings('run', episodeRunSettings, part('') as never),
+  }
+}
+
+/**
+ * The factory of a built-in policy by its id, or of one's own by the path of the module that exports it.
+ * @throws InputError that names the nearest id, or says what is wrong with the module.
+ */
+export async function findPolicy(name: string): Promise<PolicyFactory> {
+  if (/\.(mjs|js|ts)$/.test(name)) return findFactory<PolicyFactory>('policy', pathToFileURL(name).href, 'caller')
+  return policyFactory(name)
+}
+
+/**
+ * The factory of a built-in algorithm by its id, or of one's own by the path of the module that exports it.
+ * @throws InputError that names the nearest id, or says what is wrong with the module.
+ */
+export async function findAlgorithm(name: string): Promise<AlgorithmFactory> {
+  if (/\.(mjs|js|ts)$/.test(name)) return findFactory<AlgorithmFactory>('algorithm', pathToFileURL(name).href, 'caller')
+  return algorithmFactory(name)
+}
+
+/**
+ * The factory of a built-in environment by its id, or of one's own by the path of the module that exports it.
+ * @throws InputError that names the nearest id, or says what is wrong with the module.
+ */
+export async function findEnvironment(name: string): Promise<EnvironmentFactory> {
+  if (/\.(mjs|js|ts)$/.test(name)) {
+    return findFactory<EnvironmentFactory>('environment', pathToFileURL(name).href, 'caller')
+  }
+  return environmentFactory(name)
+}
+
+/** Settings that a run may be given anew when it is resumed: those on which what it did so far does not depend. */
+const RESUMED = [...SHARED_RESUMED, 'totalSteps', 'stopWhenSolved', 'rollouts', 'profile'] as const
+
+async function open(folder: string, config: object, trust: ModuleTrust): Promise<EpisodeRunDefinition> {
+  const path = join(folder, 'config.json')
+  const parts = config as Readonly<Record<'environment' | 'policy' | 'algorithm', DefinitionRecord>> & {
+    readonly settings: EpisodeRunSettings
+  }
+  for (const key of ['environment', 'policy', 'algorithm', 'settings'] as const) {
+    if (typeof parts[key] !== 'object' || parts[key] === null) {
+      throw new InputError(path, `no ${key}`, 'the config.json of a run')
+    }
+  }
+  const { environment, policy, algorithm, settings } = parts
+  const origin = { ...trust, folder }
+  return {
+    kind: 'episodes',
+    environment: environment.module
+      ? await revive<EnvironmentDefinition>('environment', recordFrom(folder, environment), origin)
+      : environmentFactory(environment.id)(environment.parameters as never),
+    policy: policy.module
+      ? await revive<PolicyDefinition>('policy', recordFrom(folder, policy), origin)
+      : policyFactory(policy.id)(policy.parameters as never),
+    algorithm: algorithm.module
+      ? await revive<AlgorithmDefinition>('algorithm', recordFrom(folder, algorithm), origin)
+      : algorithmFactory(algorithm.id)(algorithm.parameters as never),
+    settings: resolveSettings('run', episodeRunSettings, settings),
+  }
+}
+
+/**
+ * The definition of a run of an environment whose lanes step.
+ * @throws InputError as `openRun` does, and where the run is of a language model.
+ */
+async function openEpisodeRun(folder: string, trust: ModuleTrust): Promise<EpisodeRunDefinition> {
+  const config = await readConfig(folder)
+  if (Object.hasOwn(config, 'sft')) {
+    throw new InputError('run', `${folder}, a run of a language model`, 'one of an environment whose lanes step')
+  }
+  return open(folder, config, trust)
+}
+
+/** The weights of a run's newest checkpoint (its path, and after how many updates), and the policy and environment that they belong to. */
+export async function loadPolicy(
+  folder: string,
+  trust: ModuleTrust = {},
+): Promise<
+  EpisodeRunDefinition & { readonly weights: Float32Array; readonly update: number; readonly checkpoint: string }
+> {
+  const definition = await openEpisodeRun(folder, trust)
+  const { tensors, manifest, path } = await readCheckpoint(folder)
+  const weights = weightsOf(`checkpoint ${path}`, tensors, modelOf(definition), `${definition.policy.id}.weights.`)
+  return { ...definition, weights, update: manifest.update, checkpoint: path }
+}
+
+function modelOf({ environment, policy }: EpisodeRunDefinition): PolicyModel {
+  return policy.build(environment.observationSpace, environment.actionSpace)
+}
+
+/** The kept rollout files of a run, in the order of their updates. */
+export async function listRollouts(folder: string): Promise<string[]> {
+  return (await listFolder(join(folder, 'rollouts')))
+    .filter((name) => /^\d+\.arrow$/.test(name))
+    .sort()
+    .map((name) => join(folder, 'rollouts', name))
+}
+
+/** The trainer of a run with weights that the seed has drawn, whatever the run is to begin with. */
+async function drawnTrainer(definition: EpisodeRunDefinition): Promise<Trainer<EpisodeCohort>> {
+  const { environment, policy, algorithm, settings } = definition
+  const { numLanes, seed, kernels, profile } = settings
+  const build = kernels === 'best' ? bestKernelBuild() : kernels
+  const threads = settings.threads || usefulThreads(definition)
+  return createTrainer(await createWorld({ environment, policy, numLanes, seed, kernels: build }), algorithm, {
+    threads,
+    profile,
+  })
+}
+
+/** How many threads can share the work: no more than cores, and than blocks of a minibatch; 1 where one could not be made. */
+function usefulThreads({ environment, policy, algorithm, settings }: EpisodeRunDefinition): number {
+  if ([environment, policy, algorithm].some(({ module }) => module === undefined)) return 1
+  if (policy.build(environment.observationSpace, environment.actionSpace).staysInThread) return 1
+  const minibatchRows = (algorithm.numSteps * settings.numLanes) / (algorithm.numMinibatches ?? 1)
+  return Math.min(availableParallelism(), Math.max(1, Math.ceil(minibatchRows / BLOCK_ROWS)))
+}
+
+/** A definition's record; built-ins are found by their id wherever Colonnade is installed. */
+function portable(definition: DefinitionRecord): DefinitionRecord {
+  const { id, parameters, module } = recordOf(definition)
+  // By module too: somebody's own environment may be called as a built-in one is.
+  const builtIn = [...algorithms, ...policies, ...environments].some(
+    (factory) => factory.id === id && factory().module === module,
+  )
+  return { id, parameters, ...(builtIn || module === undefined ? {} : { module }) }
+}
+
+/** A line of `metrics.jsonl`, as far as the learning curve reads it. */
+interface MetricsLine {
+  readonly steps: number
+  readonly episodeReturn: number | null
+}
+
+/** Runs of environments whose lanes step. */
+export const episodeRun: RunKind<EpisodeRunDefinition, EpisodeCohort, EpisodeRunSummary, never> = {
+  async keys(factory, given) {
+    return keysOf(factory as EnvironmentFactory, await partsOf(given))
+  },
+  async metrics(factory, given) {
+    return metricsOfRun(usualParts(factory as EnvironmentFactory, await partsOf(given)).algorithm.metrics)
+  },
+  configure: (factory, given) => configure(factory as EnvironmentFactory, given),
+  records({ environment, policy, algorithm }) {
+    return { environment: portable(environment), policy: portable(policy), algorithm: portable(algorithm) }
+  },
+  open,
+  resumedKeys: () => new Map(RESUMED.map((key) => [key, (episodeRunSettings as Settings)[key]!])),
+  override(definition, given) {
+    return { ...definition, settings: { ...definition.settings, ...Object.fromEntries(given) } as EpisodeRunSettings }
+  },
+  async createTrainer(definition, isDrawn) {
+    const { weights } = definition.settings
+    const initial = weights === '' || isDrawn ? undefined : await loadWeights(weights, modelOf(definition))
+    const trainer = await drawnTrainer(definition)
+    if (initial) trainer.world.cohort().weights.set(initial)
+    return { definition, trainer, notes: [] }
+  },
+  keepsBeginning: ({ settings }) => settings.weights !== '',
+  goal: ({ settings }, signal) => ({ totalSteps: settings.totalSteps, signal }),
+  ended({ settings }, trainer) {
+    if (settings.stopWhenSolved && trainer.progress().solvedAtStep !== null) return 'solved'
+    return trainer.steps >= settings.totalSteps ? 'complete' : null
+  },
+  lineKey: 'update',
+  line: metricsLine,
+  tables: 'rollouts',
+  keeps: ({ settings }) => settings.rollouts,
+  isTableFleeting: false,
+  tableOf: ({ update }) => update,
+  tableNumber: ({ update }) => update,
+  writeTable: (trainer, path) => writeArrow(path, trainer.rollout.table),
+  async writeBeside() {},
+  watch: () => () => {},
+  async finish(folder, { environment, policy, algorithm, settings }, trainer, lines) {
+    const { episodes, solvedAtStep, solvedAtSeconds, episodeReturnLast100 } = trainer.progress()
+    if (settings.profile) await writeWhole(join(folder, 'trace.json'), [trainer.trace()])
+    const points = (lines as unknown as MetricsLine[]).flatMap(({ steps, episodeReturn }) =>
+      episodeReturn === null ? [] : [{ x: steps, y: episodeReturn }],
+    )
+    return {
+      files: {
+        ...(settings.profile ? { trace: join(folder, 'trace.json') } : {}),
+        ...(settings.rollouts === 'none' ? {} : { rollouts: join(folder, 'rollouts') }),
+      },
+      summary: {
+        algorithm: algorithm.id,
+        updates: trainer.update,
+        totalSteps: trainer.steps,
+        ...{
+          episodes,
+          stepsPerSecond: trainer.steps / trainer.seconds,
+          solvedAtStep,
+          solvedAtSeconds,
+          episodeReturnLast100,
+        },
+        presetReached: reachedByPreset(environment, policy, { algorithm, settings }),
+      },
+      curve: {
+        points,
+        labels: { x: `${environment.id}: environment steps`, y: 'mean return of the last 100 episodes' },
+        threshold: environment.returnThreshold,
+      },
+    }
+  },
+}

@@ -1,0 +1,139 @@
+/**
+ * What a run asks of its kind: `episode-run.ts` for an environment whose lanes step, `conversation-run.ts` for one whose lanes
+ * speak. `run.ts` names the two.
+ */
+import type { Cohort } from '../cohorts/cohort.ts'
+import type { DefinitionRecord } from '../definition.ts'
+import type { Metrics } from '../metrics.ts'
+import type { Setting, SettingValue } from '../settings.ts'
+import { choice, type Settings, whole } from '../settings.ts'
+import type { ModuleTrust } from '../trust.ts'
+import type { CurveLabels, CurvePoint } from './learning-curve.ts'
+import type { Reached } from './presets.ts'
+import type { MetricsOf, ProgressOf, Trainer } from './trainer.ts'
+import type { Goal } from './training.ts'
+import { watchSettings } from './watchdog.ts'
+
+/** What runs of both kinds are told, beside their environment, policy and algorithms. */
+export const sharedRunSettings = {
+  seed: whole(1, 'keys every random number', { min: 0 }),
+  checkpointEvery: whole(50, 'updates between checkpoints; one is always written at the end', { min: 1 }),
+  checkpointsKept: whole(3, 'how many checkpoints stay', { min: 1 }),
+  kernels: choice(
+    'best',
+    ['best', 'relaxed', 'simd', 'plain'],
+    'which kernel bodies; best: the fastest that this runtime can run',
+  ),
+  ...watchSettings,
+} satisfies Settings
+
+/** Those of them that a run may be given anew when it is resumed: what it did so far does not depend on them. */
+export const SHARED_RESUMED = ['checkpointEvery', 'checkpointsKept', 'threads', 'stallSeconds', 'onStall'] as const
+
+/** What every run is made of. */
+export interface RunParts {
+  readonly environment: DefinitionRecord
+  readonly settings: {
+    readonly seed: number
+    readonly numLanes: number
+    readonly checkpointEvery: number
+    readonly checkpointsKept: number
+    readonly stallSeconds: number
+    readonly onStall: string
+  }
+}
+
+/** What the summaries of all runs say. */
+export interface SharedSummary {
+  /** `complete`: all is done. `solved`: stopped because it was solved. `interrupted`: `colonnade resume` goes on. */
+  readonly status: 'complete' | 'solved' | 'interrupted'
+  readonly folder: string
+  readonly environment: string
+  readonly algorithm: string
+  readonly seed: number
+  readonly numLanes: number
+  /** Updates done; of conversations those after the supervised steps. */
+  readonly updates: number
+  /** Seconds of collecting and learning. */
+  readonly seconds: number
+  /** Of a run by a preset that not every seed succeeds with: how many did. Null elsewhere. */
+  readonly presetReached: Reached | null
+  readonly node: string
+  readonly threads: number
+  readonly kernels: string
+  /** What the run wrote, by what it is. */
+  readonly files: Readonly<Record<string, string>>
+}
+
+/** A run's trainer, and what was settled while it was made. */
+export interface MadeTrainer<D, C extends Cohort> {
+  /** With what the settings left open. */
+  readonly definition: D
+  readonly trainer: Trainer<C>
+  /** What a user should be told. */
+  readonly notes: readonly string[]
+}
+
+/** What a run of this kind does otherwise than another. `Plan` is what is told before weights are read. */
+export interface RunKind<D extends RunParts, C extends Cohort, Summary extends SharedSummary, Plan> {
+  /** Every key that a run of the environment takes, with its default for a user who has given these texts. */
+  keys(factory: unknown, given: Readonly<Record<string, string>>): Promise<ReadonlyMap<string, Setting>>
+  /** What a line of its `metrics.jsonl` says, by name; null where its phases say different things. */
+  metrics(factory: unknown, given: Readonly<Record<string, string>>): Promise<Metrics | null>
+  configure(factory: unknown, given: Readonly<Record<string, string>>): Promise<D>
+  /** What `config.json` has of it, beside the settings. */
+  records(definition: D): Readonly<Record<string, DefinitionRecord | null>>
+  /** The definition that a run's `config.json` says. */
+  open(folder: string, config: Readonly<Record<string, unknown>>, trust: ModuleTrust): Promise<D>
+  /** The settings that may be given anew when it is resumed, and the definition with them. */
+  resumedKeys(definition: D): ReadonlyMap<string, Setting>
+  override(definition: D, given: ReadonlyMap<string, SettingValue>): D
+  /** The trainer; `isDrawn` where the weights that it is to begin with do not matter, since others are taken up. */
+  createTrainer(definition: D, isDrawn: boolean, onPlan: (plan: Plan) => void): Promise<MadeTrainer<D, C>>
+  /** Whether a new run keeps a checkpoint of what it begins with. */
+  keepsBeginning(definition: D): boolean
+  goal(definition: D, signal: AbortSignal): Goal
+  /** Null where there is more to do. */
+  ended(definition: D, trainer: Trainer<C>): 'complete' | 'solved' | null
+  /** What a metrics line says, and under which key it has its number. */
+  readonly lineKey: string
+  line(metrics: MetricsOf<C>, trainer: Trainer<C>): object
+  /** The tables that it keeps: their folder, when, and how one is written. */
+  readonly tables: string
+  keeps(definition: D): 'last' | 'all' | 'none'
+  /** Whether the last one has to be written at each update, since what comes next takes its place. */
+  readonly isTableFleeting: boolean
+  /** The number of the table that an update leaves; null where it leaves none. */
+  tableOf(metrics: MetricsOf<C>): number | null
+  /** That of the newest table. */
+  tableNumber(trainer: Trainer<C>): number
+  writeTable(trainer: Trainer<C>, path: string): Promise<void>
+  /** What is written beside a checkpoint. */
+  writeBeside(folder: string, definition: D, trainer: Trainer<C>): Promise<void>
+  /** Prepares the trainer for a run that is watched; what is returned undoes it. */
+  watch(trainer: Trainer<C>, onLate: (message: string) => 'continue' | 'stop'): () => void
+  /** Writes what a run has at its end, and gives their names, and what its summary and its curve say. */
+  finish(
+    folder: string,
+    definition: D,
+    trainer: Trainer<C>,
+    lines: readonly Readonly<Record<string, unknown>>[],
+  ): Promise<{
+    readonly files: Readonly<Record<string, string>>
+    readonly summary: Omit<Summary, keyof SharedSummary> &
+      Pick<SharedSummary, 'algorithm' | 'updates' | 'presetReached'>
+    readonly curve: {
+      readonly points: readonly CurvePoint[]
+      readonly labels: CurveLabels
+      readonly threshold: number | null
+    }
+  }>
+}
+
+/** Who watches a run, and who may stop it. */
+export interface RunListeners<C extends Cohort> {
+  /** Called after each update, when its line is in `metrics.jsonl`. */
+  onUpdate?(metrics: MetricsOf<C>, progress: ProgressOf<C>): void
+  /** When aborted, the run ends where it can go on, after the update or the tick, with a checkpoint, as `interrupted`. */
+  signal?: AbortSignal
+}
