@@ -3,6 +3,7 @@ import { describe, expect, test } from 'vitest'
 // Workers load compiled files, and what they share must be made by the same ones here.
 import {
   type Algorithms,
+  a2c,
   type Cohort,
   type CohortOptions,
   cartPole,
@@ -43,7 +44,7 @@ const cohorts = {
 
 const algorithms: Record<keyof typeof cohorts, Algorithms> = {
   balancer: ppo({ numSteps: STEPS.balancer, numMinibatches: 2, learningRateSchedule: 'linear' }),
-  swinger: ppo({ numSteps: STEPS.swinger, numMinibatches: 1, gamma: 0.9 }),
+  swinger: a2c({ numSteps: STEPS.swinger, gamma: 0.9 }),
   talker: [sft({ steps: 2, batchSize: 8 }), rl({ updates: UPDATES, groupsPerUpdate: 3, groupSize: 4 })],
 }
 const names = Object.keys(cohorts) as (keyof typeof cohorts)[]
@@ -107,7 +108,7 @@ describe('cohorts of episodes and of conversations in one world', () => {
     for (const name of names) {
       expect(second.world.cohort(name).weights, name).toEqual(whole.world.cohort(name).weights)
     }
-    const others = { ...algorithms, swinger: ppo({ numSteps: STEPS.swinger, numMinibatches: 1, gamma: 0.8 }) }
+    const others = { ...algorithms, swinger: a2c({ numSteps: STEPS.swinger, gamma: 0.8 }) }
     const third = createTrainer(await together(), others)
     await expect(third.restore(folder)).rejects.toThrow(/algorithm, gamma: got 0\.9, expected 0\.8/)
   })
