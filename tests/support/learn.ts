@@ -1,7 +1,7 @@
-import { configureRun, createTrainer, createWorld, evaluate } from '../../src/index.ts'
+import { configureRun, createTrainer, createWorld, type EnvironmentId, evaluate } from '../../src/index.ts'
 
 /** Trains the preset of an environment, with keys as on the command line, and judges what it learnt over fresh episodes. */
-export async function learn(environment: string, keys: Readonly<Record<string, string>>, episodes = 100) {
+export async function learn(environment: EnvironmentId, keys: Readonly<Record<string, string>>, episodes = 100) {
   const definition = await configureRun(environment, keys)
   const { settings, policy, algorithm } = definition
   const { numLanes, seed } = settings
