@@ -2,7 +2,9 @@ import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import { ElementMap, mapElements } from '../../src/kernels/tensor/elements.ts'
 import {
+  addDepthwise,
   addToSegments,
+  DepthwiseTarget,
   foldPatches,
   sumMiddle,
   transposeMatrices,
@@ -107,6 +109,28 @@ describe('layout', () => {
     unfoldPatches(patches, images, { ...sizes, ...steps }, 2)
     const first = [0, 1, 0, 3, 1, 2, 3, 4, 0, 3, 0, 0, 3, 4, 0, 0]
     expect([...patches]).toEqual([...first, ...[0, 5, 0, 7, 5, 6, 7, 8, 0, 7, 0, 0, 7, 8, 0, 0]])
+  })
+
+  test('a depthwise convolution multiplies each channel by filters of its own, and its gradients are its adjoints', () => {
+    // One image of 2 × 2 pixels with two channels, two filters each, of 1 × 2 taps; beyond the right edge there is nothing.
+    const sizes = { height: 2, width: 2, channels: 2, outHeight: 2, outWidth: 2, filterHeight: 1, filterWidth: 2 }
+    const steps = { strideHeight: 1, strideWidth: 1, dilationHeight: 1, dilationWidth: 1, padTop: 0, padLeft: 0 }
+    const geometry = { ...sizes, ...steps }
+    const x = Float32Array.of(1, 10, 2, 20, 3, 30, 4, 40)
+    const weight = Float32Array.of(1, 2, 3, 4, 5, 6, 7, 8)
+    const y = new Float32Array(16).fill(0.5)
+    addDepthwise(y, x, weight, geometry, DepthwiseTarget.output, 2, 1)
+    const first = [1 + 2 * 5, 2 + 2 * 6, 30 + 20 * 7, 40 + 20 * 8, 2, 4, 60, 80]
+    const second = [3 + 4 * 5, 6 + 4 * 6, 90 + 40 * 7, 120 + 40 * 8, 4, 8, 120, 160]
+    expect([...y]).toEqual([...first, ...second].map((value) => value + 0.5))
+    const product = (a: Float32Array, b: Float32Array) => a.reduce((sum, value, i) => sum + value * b[i]!, 0)
+    const dy = new Numbers(4).floats(16)
+    const [dx, dWeight] = [new Float32Array(8), new Float32Array(8)]
+    addDepthwise(dy, dx, weight, geometry, DepthwiseTarget.input, 2, 1)
+    addDepthwise(dy, x, dWeight, geometry, DepthwiseTarget.filter, 2, 1)
+    const whole = product(dy, y) - 0.5 * dy.reduce((sum, value) => sum + value, 0)
+    expect(product(dx, x)).toBeCloseTo(whole, 3)
+    expect(product(dWeight, weight)).toBeCloseTo(whole, 3)
   })
 
   test('folding is the adjoint of unfolding: (unfold x) · p = x · (fold p)', () => {

@@ -84,6 +84,7 @@ describe('LaTeX', () => {
     'x_{a',
     'x_{\\frac12}',
     '\\mathrm{}',
+    '\\mathrm{a{b}',
     '\\begin{cases}1\\end{cases}',
     '\\begin{matrix}1',
     '\\begin{matrix}1\\end{pmatrix}',
