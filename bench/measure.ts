@@ -1,4 +1,4 @@
-/** Measuring: runs in turns, told as a median with its spread, and as ratios of runs that were neighbours in time. */
+/** Measuring: runs in turns, told as a median with its spread, and as ratios of runs that were neighbors in time. */
 
 /** Median, smallest and largest of repeated runs. */
 export interface Spread {
@@ -44,7 +44,7 @@ export function figure(name: string, unit: string, values: readonly number[], wa
   return { name, unit, ...spread(values), ...(wanted && { wanted }) }
 }
 
-/** How much faster `ours` was than `theirs`, both in seconds, run by run: neighbours share what the machine was doing. */
+/** How much faster `ours` was than `theirs`, both in seconds, run by run: neighbors share what the machine was doing. */
 export function ratio(to: string, theirs: readonly number[], ours: readonly number[], wanted?: Wanted): Ratio {
   return { to, ...spread(ours.map((seconds, i) => theirs[i]! / seconds)), ...(wanted && { wanted }) }
 }

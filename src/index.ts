@@ -183,7 +183,7 @@ export {
   defineReward,
   type ExcessKind,
   type FailureKind,
-  type Judgement,
+  type Judgment,
   judge,
   judgesInTime,
   type Reward,

@@ -16,7 +16,7 @@ export const Stream = {
   /** The order of rows in a minibatch: episode is the update, lane the epoch. */
   shuffle: 3,
   /** Starting weights: lane is the cohort. */
-  initialise: 4,
+  initialize: 4,
   /** Dropout in an adapter: lane is the sequence, episode the position, draw counts blocks of four over all projections. */
   dropout: 5,
 } as const

@@ -110,7 +110,7 @@ describe('makeFolder', () => {
     await expect(makeFolder('/proc/colonnade/a/b')).rejects.toThrow('ENOENT')
   })
 
-  test('may be called for neighbours at the same time', async () => {
+  test('may be called for neighbors at the same time', async () => {
     const paths = Array.from({ length: 20 }, (_, i) => join(folder, `a/b/c/${i}`))
     await Promise.all(paths.map(makeFolder))
     expect(await readdir(join(folder, 'a/b/c'))).toHaveLength(20)

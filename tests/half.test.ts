@@ -25,10 +25,10 @@ describe.each(formats)('%s', (_, widen, narrow, { one, largest, infinite, smalle
     expect(wide.filter(Number.isNaN).length).toBe(2 * (0x7fff - infinite))
   })
 
-  test('takes the nearer of two neighbours, and in the middle the even one', () => {
+  test('takes the nearer of two neighbors, and in the middle the even one', () => {
     for (let bits = 0; bits < largest; bits++) {
       const [low, high] = widen(Uint16Array.of(bits, bits + 1)) as unknown as [number, number]
-      const middle = Float32Array.of((low + high) / 2) // Has one bit more than its neighbours: exact.
+      const middle = Float32Array.of((low + high) / 2) // Has one bit more than its neighbors: exact.
       const [below, above] = [Float32Array.from(middle), Float32Array.from(middle)]
       bitsOf(below)[0]! -= 1
       bitsOf(above)[0]! += 1

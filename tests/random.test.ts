@@ -200,7 +200,7 @@ describe('draws', () => {
     expect(new Set(Object.values(Stream)).size).toBe(Object.keys(Stream).length)
   })
 
-  test('of neighbouring lanes, episodes and streams do not correlate', () => {
+  test('of neighboring lanes, episodes and streams do not correlate', () => {
     const random = new Random(13)
     const n = 20_000
     const at = (stream: number, lane: number, episode: number) =>

@@ -20,7 +20,7 @@ const declared = {
   gamma: number(0.99, 'discount', { above: 0, max: 1 }),
   numSteps: whole(128, 'steps a rollout', { min: 1 }),
   targetKl: optionalNumber(null, 'stops an update early', { above: 0 }),
-  normalise: toggle(true, 'normalise advantages'),
+  normalize: toggle(true, 'normalize advantages'),
   activation: choice('tanh', ['tanh', 'relu'], 'activation'),
   hidden: sizes([64, 64], 'hidden layers'),
 }
@@ -33,7 +33,7 @@ describe('a setting', () => {
     ['number > and ≤', declared.gamma, [1e-9, 1], [0, 1.0001, -1], 'a number > 0 and ≤ 1'],
     ['whole', declared.numSteps, [1, 2 ** 40], [0, 1.5, 2 ** 53, '3', null], 'a whole number ≥ 1'],
     ['optional number', declared.targetKl, [null, 0.01], [0, undefined, 'null'], 'a number > 0, or null'],
-    ['toggle', declared.normalise, [true, false], [1, 0, 'true', null], 'true or false'],
+    ['toggle', declared.normalize, [true, false], [1, 0, 'true', null], 'true or false'],
     ['choice', declared.activation, ['tanh', 'relu'], ['gelu', '', null, 0], 'one of tanh, relu'],
     ['text', text('', ''), ['', 'a b.c', 'null'], [null, 1, ['a']], 'a text'],
     [
@@ -68,7 +68,7 @@ describe('resolveSettings', () => {
     gamma: 0.99,
     numSteps: 128,
     targetKl: null,
-    normalise: true,
+    normalize: true,
     activation: 'tanh',
     hidden: [64, 64],
   } as const
@@ -79,7 +79,7 @@ describe('resolveSettings', () => {
   })
 
   test('keeps what was given, null and false and an empty list included', () => {
-    const given = { gamma: 0.5, targetKl: null, normalise: false, hidden: [], activation: 'relu' } as const
+    const given = { gamma: 0.5, targetKl: null, normalize: false, hidden: [], activation: 'relu' } as const
     expect(resolveSettings('ppo', declared, given)).toEqual({ ...defaults, ...given })
   })
 
@@ -90,7 +90,7 @@ describe('resolveSettings', () => {
   test.each([
     ['gamma', 2, 'ppo.gamma: got 2, expected a number > 0 and ≤ 1'],
     ['numSteps', '128', 'ppo.numSteps: got "128", expected a whole number ≥ 1'],
-    ['normalise', 1, 'ppo.normalise: got 1, expected true or false'],
+    ['normalize', 1, 'ppo.normalize: got 1, expected true or false'],
     ['activation', 'gelu', 'ppo.activation: got "gelu", expected one of tanh, relu'],
     ['hidden', [0], 'ppo.hidden: got [0], expected a list of whole numbers ≥ 1, like 64,64'],
   ])('refuses a wrong %s', (key, value, message) => {
@@ -121,8 +121,8 @@ describe('parseSetting', () => {
     ['1_000_000', declared.numSteps, 1_000_000],
     ['null', declared.targetKl, null],
     ['0.02', declared.targetKl, 0.02],
-    ['true', declared.normalise, true],
-    ['false', declared.normalise, false],
+    ['true', declared.normalize, true],
+    ['false', declared.normalize, false],
     ['relu', declared.activation, 'relu'],
     ['', declared.hidden, []],
     ['32', declared.hidden, [32]],
@@ -138,7 +138,7 @@ describe('parseSetting', () => {
     ['1.5', declared.numSteps],
     ['null', declared.numSteps],
     ['Infinity', declared.targetKl],
-    ['yes', declared.normalise],
+    ['yes', declared.normalize],
     ['null', declared.activation],
     ['64,', declared.hidden],
     ['64;64', declared.hidden],

@@ -100,7 +100,7 @@ describe('an adapter that is loaded into a policy at work', () => {
     await expect(loadAdapter(world as never, folder)).rejects.toThrow(
       'got no cohort, expected one, like world.cohort()',
     )
-    cohort.crew = { begin: async () => {}, finish: async () => {} } // Its trainer's threads are at work.
+    cohort.workers = { begin: async () => {}, finish: async () => {} } // Its trainer's threads are at work.
     await expect(loadAdapter(cohort, folder)).rejects.toThrow(/a step of several threads under way/)
     expect([cohort.version, cohort.adapter!.weights, cohort.conversation.cached]).toEqual([0, before, cached])
   })

@@ -153,9 +153,9 @@ export function transformer(tf: Tf, shape: TransformerShape): Twin & { readonly 
   )
   const rows = batch * context
   const normed = (x: Tensor, gains: Tensor, shifts: Tensor): Tensor => {
-    const centred = tf.sub(x, tf.mean(x, -1, true))
-    const scale = tf.rsqrt(tf.add(tf.mean(tf.square(centred), -1, true), 1e-5))
-    return tf.add(tf.mul(tf.mul(centred, scale), gains), shifts)
+    const centered = tf.sub(x, tf.mean(x, -1, true))
+    const scale = tf.rsqrt(tf.add(tf.mean(tf.square(centered), -1, true), 1e-5))
+    return tf.add(tf.mul(tf.mul(centered, scale), gains), shifts)
   }
   const dense = (x: Tensor, w: Tensor, b: Tensor) => tf.add(tf.matMul(x as Tensor2D, w as Tensor2D), b)
   const gelu = (x: Tensor) => {

@@ -187,16 +187,16 @@ class TfjsNetwork {
     })
   }
 
-  /** Clipped policy loss with normalised advantages, half the value loss, a hundredth of the entropy. */
+  /** Clipped policy loss with normalized advantages, half the value loss, a hundredth of the entropy. */
   #loss(): Tensor {
     const tf = this.#tf
     const { logits, value } = this.#outputs()
     const logprobs = tf.logSoftmax(logits)
     const entropy = tf.neg(tf.sum(tf.mul(tf.exp(logprobs), logprobs), 1))
     const ratioOf = tf.exp(tf.sub(tf.sum(tf.mul(logprobs, this.#chosen), 1), this.#old))
-    const centred = tf.sub(this.#advantage, tf.mean(this.#advantage))
-    const deviation = Math.sqrt(tf.sum(tf.square(centred)).dataSync()[0]! / (this.#count - 1))
-    const advantage = tf.mul(centred, 1 / (deviation + 1e-8))
+    const centered = tf.sub(this.#advantage, tf.mean(this.#advantage))
+    const deviation = Math.sqrt(tf.sum(tf.square(centered)).dataSync()[0]! / (this.#count - 1))
+    const advantage = tf.mul(centered, 1 / (deviation + 1e-8))
     const clipped = tf.clipByValue(ratioOf, 0.8, 1.2)
     const policyLoss = tf.neg(tf.mean(tf.minimum(tf.mul(ratioOf, advantage), tf.mul(clipped, advantage))))
     const valueLoss = tf.mul(tf.mean(tf.square(tf.sub(value, this.#target))), 0.25)

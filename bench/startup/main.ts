@@ -1,6 +1,6 @@
 /**
  * `npm run bench -- startup`: what a process takes beyond bare node until it has told its version, run its first tick, or
- * trained. All kinds of process run in turns, and what is told is the difference, or ratio, of neighbours.
+ * trained. All kinds of process run in turns, and what is told is the difference, or ratio, of neighbors.
  */
 import { spawnSync } from 'node:child_process'
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs'

@@ -10,7 +10,7 @@ export interface Point {
   readonly figure: Figure
 }
 
-/** One colour for one kind of work in all pictures. */
+/** One color for one kind of work in all pictures. */
 const KINDS = ['environment only', 'rollout', 'training, 1 thread', 'training, 2 threads']
 
 /** Writes `docs/<file>`. Plot and its DOM are loaded here. */

@@ -1,5 +1,5 @@
 // Whether rewards depend on the load of the machine: judges 500 programs and 500 mathematical answers, then the same ones
-// beside as many busy processes as --load says, and compares every judgement. Then looks for what takes judges longest, for
+// beside as many busy processes as --load says, and compares every judgment. Then looks for what takes judges longest, for
 // the limits of time at which their workers are killed (docs/rewards.md).
 import { spawn } from 'node:child_process'
 import { availableParallelism, loadavg } from 'node:os'
@@ -44,8 +44,8 @@ const ANSWERS = [
   ],
 ]
 
-/** All judgements, in their order. */
-async function judgements(count, seed) {
+/** All judgments, in their order. */
+async function judgments(count, seed) {
   const random = uniform(seed)
   const draw = (list) => list[Math.floor(random() * list.length)](1 + Math.floor(random() * 1000))
   const code = withPolicy(codeReward({ maxSteps: 200_000 }), { timeoutMs: 1 })
@@ -120,19 +120,19 @@ async function slowest() {
   return { perStep, milliseconds }
 }
 
-/** @returns whether all judgements were equal. */
+/** @returns whether all judgments were equal. */
 export async function stressRewards({ load = 8, count = 1000, seed = 1 }) {
   const started = loadavg()[0]
-  const alone = await judgements(count, seed)
+  const alone = await judgments(count, seed)
   const spinners = Array.from({ length: load }, () => spawn(process.execPath, ['-e', 'for (;;);'], { stdio: 'ignore' }))
-  const beside = await judgements(count, seed).finally(() => {
+  const beside = await judgments(count, seed).finally(() => {
     for (const spinner of spinners) spinner.kill('SIGKILL')
   })
   const different = alone.judged.filter((one, i) => one !== beside.judged[i]).length
   const unknown = alone.judged.filter((one) => JSON.parse(one).value === null).length
   const right = alone.judged.filter((one) => JSON.parse(one).value === 1).length
   console.log(
-    `${count} judgements (seed ${seed}): ${right} of 1, ${unknown} unknown; beyond limits, programs and maths:`,
+    `${count} judgments (seed ${seed}): ${right} of 1, ${unknown} unknown; beyond limits, programs and maths:`,
   )
   console.log(JSON.stringify(alone.excesses))
   console.log(

@@ -114,7 +114,7 @@ export const algorithmPresets = {
       slime: { clipValue: 0.2 },
     },
   },
-  /** PPO with proximal and behaviour policy apart (AReaL, arXiv 2505.24298). AReaL masks where the paper only weighs. */
+  /** PPO with proximal and behavior policy apart (AReaL, arXiv 2505.24298). AReaL masks where the paper only weighs. */
   'decoupled-ppo': {
     base: { correction: 'token-truncate' },
     presets: { paper: {}, areal: { correction: 'token-mask' } },

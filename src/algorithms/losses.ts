@@ -150,7 +150,7 @@ export interface LossBatch {
   /** Under the weights before the update, by the trainer. */
   readonly oldLogprob?: Float32Array
   /** As recorded when the token was sampled. */
-  readonly behaviourLogprob?: Float32Array
+  readonly behaviorLogprob?: Float32Array
   readonly referenceLogprob?: Float32Array
   /** The critic's values before the update. */
   readonly value?: Float32Array
@@ -201,7 +201,7 @@ function columnsOf({ advantage, surrogate, correction, klCoef, rewardKlCoef }: L
   if (advantage !== 'none') columns.push('reward', 'known')
   if (advantage === 'group') columns.push('group')
   if (surrogate !== 'cross-entropy') columns.push('oldLogprob')
-  if (correction !== 'none') columns.push('behaviourLogprob')
+  if (correction !== 'none') columns.push('behaviorLogprob')
   if (klCoef > 0 || rewardKlCoef > 0) columns.push('referenceLogprob')
   if (advantage === 'critic') columns.push('value')
   return columns
@@ -303,13 +303,13 @@ export function prepareLoss(
   let numRejected = 0
   if (settings.correction !== 'none') {
     const { correction, correctionLow, correctionHigh, countsRejected } = settings
-    const { oldLogprob, behaviourLogprob } = batch as Required<LossBatch>
+    const { oldLogprob, behaviorLogprob } = batch as Required<LossBatch>
     const high = correctionHigh ?? Number.POSITIVE_INFINITY
     numRejected = kernels.correctionWeights(
       prepared.weight,
       counted,
       oldLogprob,
-      behaviourLogprob,
+      behaviorLogprob,
       offsets,
       correction,
       correctionLow,

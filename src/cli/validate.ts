@@ -47,7 +47,7 @@ async function open(subject: string): Promise<ValidatedTransformer> {
     const environment = (await findTextEnvironment(subject))()
     const { model } = await languageModel().open(environment)
     const weights = new Float32Array(model.numParameters)
-    model.initialise(weights, new Random(0), 0)
+    model.initialize(weights, new Random(0), 0)
     return { model, weights }
   }
   if ((await kindOfRun(subject)) === null) return loadTransformer(subject)

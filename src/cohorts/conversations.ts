@@ -4,7 +4,7 @@
  */
 import { checkRoom } from '../components/arena.ts'
 import { type Columns, column, type Plan, saved } from '../components/column.ts'
-import { type Conversation, conversationPlan, Talk } from '../components/conversation.ts'
+import { type Conversation, ConversationPhase, conversationPlan } from '../components/conversation.ts'
 import { fingerprint, withoutModule } from '../definition.ts'
 import {
   type Message,
@@ -76,11 +76,11 @@ export interface PendingReply {
   /** Settles when the reply is there; never fails. */
   arrival: Promise<void>
   /** Tells the environment that nobody waits any longer, and takes the deadline away. */
-  letGo(): void
+  cancel(): void
 }
 
 /** The other threads that speak in a cohort's lanes. */
-export interface Crew {
+export interface DecodingWorkers {
   /** Tells those that have one of so many shares to begin; rejects where one has failed. */
   begin(numShares: number): Promise<void>
   /** Waits until they are done. */
@@ -116,7 +116,7 @@ export interface ConversationCohort {
   /** The columns of each thread's decoder, this one's first: all over one cache. */
   readonly decoders: readonly DecoderColumns[]
   /** Null where this thread speaks alone: always, unless a trainer has workers that are ready. */
-  crew: Crew | null
+  workers: DecodingWorkers | null
   /** No elements where they are kept in 8 bits, under an adapter. */
   readonly weights: Float32Array
   /** Null where they are whole. */
@@ -198,7 +198,9 @@ export function takeUpSegments({ conversation, segments }: ConversationCohort, t
   const rows = Array.from({ length: table.count }, (_, i) => table.row(i))
   for (const n of segments.keys()) {
     const isOfLane = ({ group, member }: Trajectory) =>
-      conversation.phase[n] !== Talk.free && group === conversation.group[n] && member === conversation.member[n]
+      conversation.phase[n] !== ConversationPhase.free &&
+      group === conversation.group[n] &&
+      member === conversation.member[n]
     segments[n] = rows.filter(isOfLane).map(({ reward: _, components: __, error: ___, ...segment }) => segment)
   }
 }
@@ -295,7 +297,7 @@ function checkOpened({ id }: LanguageModelDefinition, opened: Partial<OpenLangua
   const { model, tokenizer, context, adapter } = opened ?? {}
   const wrong = (part: string, got: unknown, expected: string) =>
     new InputError(`policy ${id}, ${part} of open()`, show(got), expected)
-  if (typeof model?.shape !== 'object' || typeof model.initialise !== 'function') {
+  if (typeof model?.shape !== 'object' || typeof model.initialize !== 'function') {
     throw wrong('model', model, 'one that transformer() makes')
   }
   if (typeof tokenizer?.encode !== 'function' || typeof tokenizer.decode !== 'function') {
@@ -374,12 +376,12 @@ export function createConversations(
   const random = new Random(world.seed)
   const quantized = opened.isQuantized ? (columns.quantized as QuantizedColumns) : null
   const whole = quantized === null ? columns.weights : new Float32Array(model.numParameters)
-  if (weights === null) model.initialise(whole, random, key)
+  if (weights === null) model.initialize(whole, random, key)
   else whole.set(weights)
   if (quantized !== null) quantizeTransformer(quantized, model, whole)
   const adapter = opened.adapter === null ? null : { lora: opened.adapter, weights: columns.adapter, random }
   if (adapterWeights !== null) columns.adapter.set(adapterWeights)
-  else adapter?.lora.initialise(columns.adapter, random, key)
+  else adapter?.lora.initialize(columns.adapter, random, key)
   const { stopStrings = [], maxTokens = environment.maxTokens, groupSize = 1, explore = true } = options
   const { rewardReduction = 'last' } = options
   const sampling = checkSampling(options.sampling ?? {})
@@ -410,7 +412,7 @@ export function createConversations(
       columns.decoder,
       ...Object.values(columns.decoders).map((share) => ({ ...share, cache: columns.decoder.cache })),
     ],
-    crew: null,
+    workers: null,
     weights: columns.weights,
     quantized,
     adapter,
@@ -475,7 +477,7 @@ export async function loadAdapter(cohort: ConversationCohort, folder: string): P
   if (adapter === null)
     throw new InputError(`adapter ${folder}`, `cohort ${name}, which has none`, 'one with an adapter')
   const weights = await loadLoraWeights(folder, adapter.lora)
-  if (cohort.crew !== null) {
+  if (cohort.workers !== null) {
     throw new InputError(`adapter ${folder}`, 'a step of several threads under way', 'a place between two steps')
   }
   adapter.weights.set(weights)
@@ -494,9 +496,9 @@ export function takeUp({ conversation, stops, context }: ConversationCohort): vo
 }
 
 /** Waits no longer for what the environment owes: when the lanes go on, they ask again. */
-export function letGoReplies({ pending }: ConversationCohort): void {
+export function cancelReplies({ pending }: ConversationCohort): void {
   for (const [n, owed] of pending.entries()) {
-    owed?.letGo()
+    owed?.cancel()
     pending[n] = null
   }
 }
@@ -512,5 +514,7 @@ export function owedReplies({ pending }: ConversationCohort): readonly Promise<v
 /** True if some lane can go on without waiting for the environment. */
 export function canGoOn({ conversation, released }: ConversationCohort): boolean {
   const mayBegin = conversation.begun[0]! < released
-  return conversation.phase.some((phase) => (phase === Talk.free ? mayBegin : phase !== Talk.asked))
+  return conversation.phase.some((phase) =>
+    phase === ConversationPhase.free ? mayBegin : phase !== ConversationPhase.asked,
+  )
 }

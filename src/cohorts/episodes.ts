@@ -426,7 +426,7 @@ function writeFirstValues(
   for (let n = 0; n < episode.lane.length; n++) episode.lane[n] = firstLane + n
   episode.episode.fill(0xffffffff) // Minus one: the first reset makes it 0.
   episode.phase.fill(Phase.fresh)
-  model.initialise(weights, random, key)
+  model.initialize(weights, random, key)
 }
 
 function writeBounds(

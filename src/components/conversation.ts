@@ -1,7 +1,7 @@
 import { type Columns, column, saved } from './column.ts'
 
 /** Whose turn it is in a lane. */
-export const Talk = {
+export const ConversationPhase = {
   /** No conversation: the lane takes the next one. */
   free: 0,
   /** The model is speaking. */
@@ -52,7 +52,7 @@ export function conversationPlan(numLanes: number, context: number, maxTurns: nu
     cutTurns: perLane('i32'),
     /** 1 where the environment said more than the conversation had leave or room for. Written by step. */
     unheard: perLane('u8'),
-    /** Whose turn it is: a `Talk`. */
+    /** Whose turn it is: a `ConversationPhase`. */
     phase: perLane('u8'),
     /** Why the last turn ended: an index of `stopReasons`. Written by infer. */
     stopReason: perLane('u8'),

@@ -1,6 +1,6 @@
 /**
  * What the SIMD bodies share: four f32 lanes at a time. Every function takes the same operations for each lane, so an
- * element's result does not depend on its neighbours; the last, partial vector of a column is loaded padded and stored in
+ * element's result does not depend on its neighbors; the last, partial vector of a column is loaded padded and stored in
  * part, and goes through the same functions as the full ones.
  */
 

@@ -77,7 +77,7 @@ function buildMlp(settings: MlpParameters, observationSpace: Space, actionSpace:
     parameters: shape.parameters,
     dense: denseNetwork(shape, settings.activation),
     workspace: () => workspacePlan(shape),
-    initialise(weights, random, key) {
+    initialize(weights, random, key) {
       weights.fill(0)
       shape.layers.forEach((layer, index) => {
         const { offset } = shape.parameters[layer.weight]!
@@ -178,7 +178,7 @@ function workspacePlan(shape: Shape) {
     actor: activations(actorTrunk),
     critic: activations(criticTrunk === actorTrunk ? [] : criticTrunk),
     head: headPlan(shape.head, BLOCK_ROWS),
-    /** Gradients by two neighbouring layers, in turn. */
+    /** Gradients by two neighboring layers, in turn. */
     dLayer0: rows(widest),
     dLayer1: rows(widest),
     /** A transposed weight, and a row of zeros. */

@@ -37,7 +37,7 @@ function normals(length: number, vector: number, random: Random, key: number, la
   const values = new Float64Array(length)
   const blocks = Math.ceil(length / 2)
   for (let block = 0; block < blocks; block++) {
-    random.draw(Stream.initialise, key, layer, vector * blocks + block)
+    random.draw(Stream.initialize, key, layer, vector * blocks + block)
     values[2 * block] = random.normal(0, 0)
     if (2 * block + 1 < length) values[2 * block + 1] = random.normal(0, 1)
   }

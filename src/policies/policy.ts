@@ -82,7 +82,7 @@ export interface PolicyModel {
   /** What one thread needs beside the weights. */
   workspace(): Plan
   /** Starting weights, keyed by the seed and `key`. */
-  initialise(weights: Float32Array, random: Random, key: number): void
+  initialize(weights: Float32Array, random: Random, key: number): void
   /** The network over its columns, for one thread. */
   bind(weights: Float32Array, workspace: Columns<Plan>, kernels: Kernels, random: Random): Policy
 }

@@ -5,7 +5,7 @@
 import type { Example } from '../environments/text.ts'
 import { InputError, show } from '../errors.ts'
 import { number, whole, words } from '../settings.ts'
-import { defineReward, failed, type Judgement } from './reward.ts'
+import { defineReward, failed, type Judgment } from './reward.ts'
 import { containsPhrase, normalizedText, wordsOf } from './words.ts'
 
 /**
@@ -138,8 +138,8 @@ function withoutArticles(list: readonly string[]): readonly string[] {
   return rest.length === 0 ? list : rest
 }
 
-/** The example's answer, or the judgement that there is none to compare with. */
-export function answerOf(example: Example): string | Judgement {
+/** The example's answer, or the judgment that there is none to compare with. */
+export function answerOf(example: Example): string | Judgment {
   const { answer } = example
   return typeof answer === 'string' ? answer : failed('noReference', `the example's answer is ${show(answer)}, no text`)
 }

@@ -8,7 +8,7 @@ import { InputError, show } from '../errors.ts'
 import { text, toggle, whole } from '../settings.ts'
 import { WorkerPool } from '../workers.ts'
 import type { CodeResult, CodeTask } from './interpreter.ts'
-import { defineReward, type ExcessKind, failed, type Judgement } from './reward.ts'
+import { defineReward, type ExcessKind, failed, type Judgment } from './reward.ts'
 
 /**
  * Nanoseconds for a step after which the worker is killed: at least 20 times what the slowest programs took that were
@@ -93,14 +93,14 @@ function checkName(subject: string, name: unknown): asserts name is string {
   }
 }
 
-function testsOf({ tests }: Example): readonly CodeTest[] | Judgement {
+function testsOf({ tests }: Example): readonly CodeTest[] | Judgment {
   const isTest = (test: unknown): boolean =>
     typeof test === 'object' && test !== null && 'expected' in test && 'input' in test && Array.isArray(test.input)
   if (Array.isArray(tests) && tests.length > 0 && tests.every(isTest)) return tests
   return failed('noReference', `the example's tests are ${show(tests)}, no list of { input: […], expected }`)
 }
 
-async function call(task: CodeTask, signal: AbortSignal | undefined): Promise<CodeResult | Judgement> {
+async function call(task: CodeTask, signal: AbortSignal | undefined): Promise<CodeResult | Judgment> {
   pool ??= new WorkerPool(new URL('./code-worker.js', import.meta.url), { stackMib: STACK_MIB })
   const limitMs = Math.max(MIN_MS, (task.maxSteps * NS_PER_STEP) / 1e6)
   const outcome = await pool.run<CodeResult>(task, limitMs, signal)

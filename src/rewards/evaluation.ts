@@ -8,7 +8,7 @@ import { mathAccuracyReward } from './maths.ts'
 import {
   checkCount,
   composeRewards,
-  type Judgement,
+  type Judgment,
   judge,
   mapBounded,
   type Reward,
@@ -73,7 +73,7 @@ const basic: readonly TextGenerationTask[] = [
     evaluationCriteria: { keywords: 0.4, length: 0.4, coherence: 0.2 },
   },
   {
-    prompt: 'Write a short thank-you note to a neighbour who watered your plants.',
+    prompt: 'Write a short thank-you note to a neighbor who watered your plants.',
     targetKeywords: ['thank', 'plants'],
     targetLengthRange: [15, 80],
     difficulty: 'easy',
@@ -229,7 +229,7 @@ export interface TaskEvaluation {
   /** Mean of the samples whose score is known; null if there are none. */
   readonly score: number | null
   readonly completions: readonly (string | null)[]
-  readonly judgements: readonly Judgement[]
+  readonly judgments: readonly Judgment[]
 }
 
 /** A mean and the number of scores it is of. */
@@ -295,18 +295,18 @@ export async function evaluateModel(
       if (typeof completion !== 'string') throw new Error(`what was written is ${show(completion)}, no text`)
       return rewards[index]!(prompt, completion, example, inner)
     }
-    const judgement = await withTimeLimit(
+    const judgment = await withTimeLimit(
       (inner) => judge(writeAndScore, { prompt, completion: '', example }, inner),
       timeoutMs,
       signal,
     )
-    return { completion, judgement }
+    return { completion, judgment }
   })
   const evaluated = tasks.map((task, i): TaskEvaluation => {
     const own = written.slice(i * samplesPerTask, (i + 1) * samplesPerTask)
-    const judgements = own.map(({ judgement }) => judgement)
-    const { mean } = summarize(judgements.map(({ value }) => value))
-    return { task, score: mean, completions: own.map(({ completion }) => completion), judgements }
+    const judgments = own.map(({ judgment }) => judgment)
+    const { mean } = summarize(judgments.map(({ value }) => value))
+    return { task, score: mean, completions: own.map(({ completion }) => completion), judgments }
   })
   const by = (name: 'category' | 'difficulty'): Record<string, ScoreSummary> =>
     Object.fromEntries(

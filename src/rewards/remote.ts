@@ -7,7 +7,7 @@
  */
 import { InputError, show } from '../errors.ts'
 import { number, resolveSettings, type SettingValues, text, whole } from '../settings.ts'
-import { defineReward, type FailureKind, failed, type Judgement, type RewardInput } from './reward.ts'
+import { defineReward, type FailureKind, failed, type Judgment, type RewardInput } from './reward.ts'
 
 const settings = {
   url: text('', 'address of the reward model, http:// or https://'),
@@ -26,8 +26,8 @@ export type RemoteRewardSettings = SettingValues<typeof settings>
 /** Failures that another attempt may not meet. */
 const PASSING: readonly FailureKind[] = ['hung', 'unreachable']
 
-/** Judges a batch. Judgements come in the order of the samples, and each has a value or a reason why not. */
-export type RemoteJudge = (inputs: readonly RewardInput[], signal?: AbortSignal) => Promise<Judgement[]>
+/** Judges a batch. Judgments come in the order of the samples, and each has a value or a reason why not. */
+export type RemoteJudge = (inputs: readonly RewardInput[], signal?: AbortSignal) => Promise<Judgment[]>
 
 /**
  * Asks a reward model for whole batches, `batchSize` samples a request, one request after the other.
@@ -37,7 +37,7 @@ export function createRemoteRewardProcessor(parameters: Partial<RemoteRewardSett
   const resolved = resolveSettings('remote', settings, parameters)
   checkUrl(resolved.url)
   return async (inputs, signal) => {
-    const judged: Judgement[] = []
+    const judged: Judgment[] = []
     for (let from = 0; from < inputs.length; from += resolved.batchSize) {
       judged.push(...(await ask(resolved, inputs.slice(from, from + resolved.batchSize), signal)))
     }
@@ -72,7 +72,7 @@ async function ask(
   settings: RemoteRewardSettings,
   inputs: readonly RewardInput[],
   signal: AbortSignal | undefined,
-): Promise<Judgement[]> {
+): Promise<Judgment[]> {
   const { retries, retryDelayMs } = settings
   for (let attempt = 0; ; attempt++) {
     const answer = await request(settings, inputs, signal)
@@ -96,7 +96,7 @@ async function request(
   { url, timeoutMs, maxAnswerBytes }: RemoteRewardSettings,
   inputs: readonly RewardInput[],
   signal: AbortSignal | undefined,
-): Promise<Judgement[] | Refusal> {
+): Promise<Judgment[] | Refusal> {
   if (signal?.aborted) return { failure: 'aborted', error: 'aborted before it began' }
   const samples = inputs.map(({ prompt, completion, example }) => ({ prompt, completion, answer: example.answer }))
   const controller = new AbortController()
@@ -138,7 +138,7 @@ async function request(
     const error = `the server answered with status ${status}: ${show(body)}`
     return { failure: 'refused', error, mayPass: status >= 500 || status === 429 }
   }
-  return judgementsOf(body, inputs.length)
+  return judgmentsOf(body, inputs.length)
 }
 
 /** The body of an answer; null where it has more bytes than it may. */
@@ -153,7 +153,7 @@ async function textOf(response: Response, maxBytes: number): Promise<string | nu
   return Buffer.concat(chunks).toString()
 }
 
-function judgementsOf(body: string, count: number): Judgement[] | Refusal {
+function judgmentsOf(body: string, count: number): Judgment[] | Refusal {
   let rewards: unknown
   try {
     rewards = (JSON.parse(body) as { rewards?: unknown } | null)?.rewards

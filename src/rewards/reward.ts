@@ -8,7 +8,7 @@ import { InputError, show } from '../errors.ts'
 import { choice, number, resolveSettings, type Settings, type SettingValues, whole } from '../settings.ts'
 
 /**
- * Why a judgement has no value.
+ * Why a judgment has no value.
  *
  *     threw          the reward threw
  *     hung           no answer in time
@@ -35,12 +35,12 @@ export const failureKinds = [
   'died',
   'unknown',
 ] as const
-/** Why a judgement has no value, in one word. */
+/** Why a judgment has no value, in one word. */
 export type FailureKind = (typeof failureKinds)[number]
 
 /**
  * What of an answer went beyond the limits of its judge, which are the same on every machine and under every load. Such
- * an answer is wrong, and its judgement has the value of a wrong one: were it null, going beyond would cost nothing.
+ * an answer is wrong, and its judgment has the value of a wrong one: were it null, going beyond would cost nothing.
  *
  *     steps      the program ran out of steps
  *     nesting    it is nested too deeply
@@ -76,7 +76,7 @@ export type Reward = (
 ) => RewardValue | Promise<RewardValue>
 
 /** A reward's answer after checking: `value` is finite, or null with `error` and `failure`. */
-export interface Judgement {
+export interface Judgment {
   readonly value: number | null
   readonly error?: string
   readonly failure?: FailureKind
@@ -102,7 +102,7 @@ export interface RewardFactory<S extends Settings = Settings> {
   readonly settings: S
 }
 
-/** Thrown instead of a judgement without a value, where the policy is to fail. */
+/** Thrown instead of a judgment without a value, where the policy is to fail. */
 export class RewardFailure extends Error {
   override readonly name = 'RewardFailure'
   readonly kind: FailureKind
@@ -113,12 +113,12 @@ export class RewardFailure extends Error {
   }
 }
 
-/** A judgement without a value. */
+/** A judgment without a value. */
 export function failed(
   failure: FailureKind,
   error: string,
   components: Readonly<Record<string, number | null>> = {},
-): Judgement {
+): Judgment {
   return { value: null, error, failure, components }
 }
 
@@ -133,9 +133,9 @@ export class RewardCounts {
 }
 
 /**
- * One attempt at a judgement; every failure becomes a value, but for a `RewardFailure`, which is meant to go through.
+ * One attempt at a judgment; every failure becomes a value, but for a `RewardFailure`, which is meant to go through.
  */
-export async function judge(reward: Reward, input: RewardInput, signal?: AbortSignal): Promise<Judgement> {
+export async function judge(reward: Reward, input: RewardInput, signal?: AbortSignal): Promise<Judgment> {
   const { prompt, completion, example } = input
   let answer: unknown
   try {
@@ -145,16 +145,16 @@ export async function judge(reward: Reward, input: RewardInput, signal?: AbortSi
     const message = error instanceof Error ? error.message : show(error)
     return signal?.aborted ? failed('aborted', message) : failed('threw', message)
   }
-  return judgementOf(answer)
+  return judgmentOf(answer)
 }
 
 /** What a reward answered, checked. */
-function judgementOf(answer: unknown): Judgement {
+function judgmentOf(answer: unknown): Judgment {
   if (typeof answer === 'number' && Number.isFinite(answer)) return { value: answer, components: {} }
   if (typeof answer !== 'object' || answer === null || !('value' in answer)) {
     return failed('notANumber', `the reward answered ${show(answer)}, which is no finite number`)
   }
-  const { value, error, failure, reason, excess, components } = answer as Partial<Judgement>
+  const { value, error, failure, reason, excess, components } = answer as Partial<Judgment>
   const named = Object.fromEntries(Object.entries(components ?? {}).map(([name, part]) => [name, finiteOrNull(part)]))
   if (typeof value === 'number' && Number.isFinite(value)) {
     return {
@@ -179,18 +179,18 @@ function finiteOrNull(value: unknown): number | null {
  * it in a thread that can be killed.
  */
 export async function withTimeLimit(
-  work: (signal: AbortSignal) => Promise<Judgement>,
+  work: (signal: AbortSignal) => Promise<Judgment>,
   timeoutMs: number | null,
   signal: AbortSignal | undefined,
-): Promise<Judgement> {
+): Promise<Judgment> {
   if (signal?.aborted) return failed('aborted', 'aborted before it began')
   const controller = new AbortController()
   let timer: ReturnType<typeof setTimeout> | undefined
   let stop = (): void => {}
-  const ended = new Promise<Judgement>((resolve) => {
-    const end = (judgement: Judgement): void => {
-      resolve(judgement) // Before the abort, whose consequences would otherwise come first.
-      controller.abort(new Error(judgement.error))
+  const ended = new Promise<Judgment>((resolve) => {
+    const end = (judgment: Judgment): void => {
+      resolve(judgment) // Before the abort, whose consequences would otherwise come first.
+      controller.abort(new Error(judgment.error))
     }
     if (timeoutMs !== null) {
       timer = setTimeout(() => end(failed('hung', `no answer within ${timeoutMs} ms`)), timeoutMs)
@@ -254,14 +254,14 @@ export function withPolicy(
     const input = { prompt, completion, example }
     for (let attempt = 0; ; attempt++) {
       counts.attempts++
-      const judgement = await withTimeLimit((inner) => judge(reward, input, inner), limitMs, signal)
-      const { failure, excess } = judgement
+      const judgment = await withTimeLimit((inner) => judge(reward, input, inner), limitMs, signal)
+      const { failure, excess } = judgment
       if (excess !== undefined) counts.excesses[excess]++
-      if (failure === undefined) return judgement
+      if (failure === undefined) return judgment
       counts.failures[failure]++
       if (attempt < retries && failure !== 'aborted') continue
-      if (onFailure === 'fail') throw new RewardFailure(failure, judgement.error!)
-      return judgement
+      if (onFailure === 'fail') throw new RewardFailure(failure, judgment.error!)
+      return judgment
     }
   }
   return Object.assign(policed, { counts })
@@ -286,23 +286,23 @@ export function composeRewards(parts: Readonly<Record<string, RewardPart>>): Rew
   if (list.length === 0) throw new InputError('composeRewards', 'no reward', 'at least one')
   const composed: Reward = async (prompt, completion, example, signal) => {
     const input = { prompt, completion, example }
-    const judgements = await Promise.all(list.map(({ reward }) => judge(reward, input, signal)))
+    const judgments = await Promise.all(list.map(({ reward }) => judge(reward, input, signal)))
     const components: Record<string, number | null> = {}
     const errors: string[] = []
     const reasons: string[] = []
     let excess: ExcessKind | undefined
     let failure: FailureKind | undefined
     let sum = 0
-    for (const [i, judgement] of judgements.entries()) {
+    for (const [i, judgment] of judgments.entries()) {
       const { name, weight } = list[i]!
-      components[name] = judgement.value
-      for (const [inner, value] of Object.entries(judgement.components)) components[`${name}/${inner}`] = value
-      if (judgement.reason !== undefined) reasons.push(`${name}: ${judgement.reason}`)
-      excess ??= judgement.excess
-      if (judgement.value !== null) sum += weight * judgement.value
+      components[name] = judgment.value
+      for (const [inner, value] of Object.entries(judgment.components)) components[`${name}/${inner}`] = value
+      if (judgment.reason !== undefined) reasons.push(`${name}: ${judgment.reason}`)
+      excess ??= judgment.excess
+      if (judgment.value !== null) sum += weight * judgment.value
       else if (weight !== 0) {
-        failure ??= judgement.failure
-        errors.push(`${name}: ${judgement.error}`)
+        failure ??= judgment.failure
+        errors.push(`${name}: ${judgment.error}`)
       }
     }
     if (failure !== undefined) return failed(failure, errors.join('; '), components)
@@ -363,23 +363,23 @@ export async function mapBounded<T, R>(
 }
 
 /**
- * Judges whole batches under a policy for failures, at most `maxWorkers` samples at a time; judgements come in the
+ * Judges whole batches under a policy for failures, at most `maxWorkers` samples at a time; judgments come in the
  * order of the samples. A RewardFailure ends the batch.
  * @throws InputError if maxWorkers is not a whole number ≥ 1, or a setting of the policy is out of its range.
  * @example
  * const judgeBatch = createAsyncBatchProcessor(accuracyReward(), { maxWorkers: 8, timeoutMs: 5000 })
- * const judgements = await judgeBatch([{ prompt: '1+1=', completion: '2', example: { prompt: '1+1=', answer: '2' } }])
+ * const judgments = await judgeBatch([{ prompt: '1+1=', completion: '2', example: { prompt: '1+1=', answer: '2' } }])
  */
 export function createAsyncBatchProcessor(
   reward: Reward,
   { maxWorkers = 4, ...policy }: { maxWorkers?: number } & Partial<RewardPolicy> = {},
 ): {
-  (inputs: readonly RewardInput[], signal?: AbortSignal): Promise<Judgement[]>
+  (inputs: readonly RewardInput[], signal?: AbortSignal): Promise<Judgment[]>
   readonly counts: RewardCounts
 } {
   checkCount('maxWorkers', maxWorkers)
   const policed = withPolicy(reward, policy)
-  const process = (inputs: readonly RewardInput[], signal?: AbortSignal): Promise<Judgement[]> =>
+  const process = (inputs: readonly RewardInput[], signal?: AbortSignal): Promise<Judgment[]> =>
     mapBounded(inputs, maxWorkers, (input) => judge(policed, input, signal))
   return Object.assign(process, { counts: policed.counts })
 }

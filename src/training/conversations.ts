@@ -22,8 +22,8 @@ import {
   asConversations,
   type ConversationCohort,
   type ConversationDraft,
+  cancelReplies,
   exampleAt,
-  letGoReplies,
   refreshWeights,
   segmentsOf,
   takeUp,
@@ -194,7 +194,7 @@ export class ConversationTraining implements Training<TextMetrics> {
     let started = 0 // When the workers are there.
     const isWhole = await this.#do('collecting', () => {
       started = performance.now()
-      return this.#collect(rl, signal).finally(() => letGoReplies(this.#cohort))
+      return this.#collect(rl, signal).finally(() => cancelReplies(this.#cohort))
     })
     const rolloutSeconds = (performance.now() - started) / 1000
     this.#seconds += rolloutSeconds
@@ -335,9 +335,9 @@ export class ConversationTraining implements Training<TextMetrics> {
       prepareUpdate(this.#learner, kernels, loss, columns, batch, temperature),
     )
     const isCorrected = loss.settings.correction !== 'none'
-    const { oldLogprob, behaviourLogprob } = given
+    const { oldLogprob, behaviorLogprob } = given
     const mismatch = {
-      mismatchKl: oldLogprob === behaviourLogprob ? null : mismatchKl(oldLogprob, behaviourLogprob, prepared.counted),
+      mismatchKl: oldLogprob === behaviorLogprob ? null : mismatchKl(oldLogprob, behaviorLogprob, prepared.counted),
       importanceWeight: isCorrected ? rangeOf(prepared.weight, prepared.counted) : null,
     }
     // Not by ticks, whose number depends on when replies come.

@@ -36,7 +36,7 @@ export interface EpisodeProgress {
 }
 
 /** A cohort that learns. */
-interface Pupil {
+interface Agent {
   readonly cohort: EpisodeCohort
   readonly algorithm: AlgorithmDefinition
   readonly learner: Learner
@@ -97,7 +97,7 @@ export function reserveEpisodes(
 /** Trains the cohorts of episodes that have an algorithm. */
 export class EpisodeTraining implements Training<UpdateMetrics> {
   readonly world: World
-  readonly #pupils: readonly Pupil[]
+  readonly #agents: readonly Agent[]
   /** Those whose lanes move in its rollouts. */
   readonly #cohorts: readonly Cohort[]
   readonly #stepsPerUpdate: number
@@ -127,8 +127,8 @@ export class EpisodeTraining implements Training<UpdateMetrics> {
     this.#beats = beats
     if (world.threads.index === 0) world.clock.trace = this.#traces[0]
     this.#algorithms = algorithms
-    this.#pupils = Object.entries(algorithms).map(([name, algorithm]) => createPupil(world, name, algorithm))
-    this.#stepsPerUpdate = this.#pupils.reduce((sum, { cohort }) => sum + cohort.numLanes * cohort.numSteps, 0)
+    this.#agents = Object.entries(algorithms).map(([name, algorithm]) => createAgent(world, name, algorithm))
+    this.#stepsPerUpdate = this.#agents.reduce((sum, { cohort }) => sum + cohort.numLanes * cohort.numSteps, 0)
     this.#cohorts = world.cohorts.filter(({ name, kind }) => name in algorithms || kind === 'episodes')
   }
 
@@ -151,7 +151,7 @@ export class EpisodeTraining implements Training<UpdateMetrics> {
   get rollouts(): Readonly<Record<string, { readonly table: Table }>> {
     const { seed } = this.world
     return Object.fromEntries(
-      this.#pupils.map(({ cohort, algorithm }) => [
+      this.#agents.map(({ cohort, algorithm }) => [
         cohort.name,
         { table: rolloutTable(cohort.rollout, cohort.finals, originOf(cohort, { seed, gamma: algorithm.gamma })) },
       ]),
@@ -165,14 +165,14 @@ export class EpisodeTraining implements Training<UpdateMetrics> {
 
   /** What became of a cohort's episodes; of the only learner's where no name is given. */
   progress(name?: string): EpisodeProgress {
-    const pupil = name === undefined ? this.#pupils[0] : this.#pupils.find(({ cohort }) => cohort.name === name)
-    if (pupil === undefined)
+    const agent = name === undefined ? this.#agents[0] : this.#agents.find(({ cohort }) => cohort.name === name)
+    if (agent === undefined)
       throw unknownWord(
         'cohort',
         String(name),
-        this.#pupils.map(({ cohort }) => cohort.name),
+        this.#agents.map(({ cohort }) => cohort.name),
       )
-    const { episodes, accounts, solvedAtStep, solvedAtSeconds } = pupil
+    const { episodes, accounts, solvedAtStep, solvedAtSeconds } = agent
     return {
       episodes,
       episodeReturnLast100: meanAndStd(accounts.recent, Math.min(episodes, RECENT_EPISODES)),
@@ -271,7 +271,7 @@ export class EpisodeTraining implements Training<UpdateMetrics> {
     const { clock } = this.world
     clock.start()
     const start = performance.now()
-    for (const { cohort } of this.#pupils) {
+    for (const { cohort } of this.#agents) {
       closeRollout(cohort) // The next tick begins one with what the lanes see and remember carried over.
       cohort.policy.refresh?.()
       cohort.version = update
@@ -281,11 +281,11 @@ export class EpisodeTraining implements Training<UpdateMetrics> {
     const collected = performance.now()
     const rolloutSeconds = (collected - start) / 1000
     const cohorts: Record<string, CohortMetrics> = {}
-    for (const pupil of this.#pupils) {
-      if (index === 0) this.#account(pupil, seconds + rolloutSeconds)
+    for (const agent of this.#agents) {
+      if (index === 0) this.#account(agent, seconds + rolloutSeconds)
       clock.mark(Work.account)
-      const learned = yield* pupil.learner.learn(update, numUpdates)
-      const { cohort, accounts, episodes, algorithm } = pupil
+      const learned = yield* agent.learner.learn(update, numUpdates)
+      const { cohort, accounts, episodes, algorithm } = agent
       if (index === 0) checkMetricValues(`${algorithm.id} metrics`, algorithm.metrics, learned)
       const recent = Math.min(episodes, RECENT_EPISODES)
       cohorts[cohort.name] = {
@@ -304,11 +304,11 @@ export class EpisodeTraining implements Training<UpdateMetrics> {
     this.#update++
     this.#steps += this.#stepsPerUpdate
     this.#seconds += rolloutSeconds + updateSeconds
-    for (const { cohort } of this.#pupils) cohort.version = this.#update
+    for (const { cohort } of this.#agents) cohort.version = this.#update
     const sole =
-      this.#pupils.length === 1
-        ? cohorts[this.#pupils[0]!.cohort.name]!
-        : noMetrics(this.#pupils.map(({ algorithm }) => algorithm))
+      this.#agents.length === 1
+        ? cohorts[this.#agents[0]!.cohort.name]!
+        : noMetrics(this.#agents.map(({ algorithm }) => algorithm))
     return {
       update: this.#update,
       steps: this.#steps,
@@ -364,8 +364,8 @@ export class EpisodeTraining implements Training<UpdateMetrics> {
   }
 
   /** Counts the episodes that ended in the rollout, and notes when the environment was solved. */
-  #account(pupil: Pupil, seconds: number): void {
-    const { cohort, accounts, episodes } = pupil
+  #account(agent: Agent, seconds: number): void {
+    const { cohort, accounts, episodes } = agent
     const { rollout, environment, numLanes } = cohort
     const solvedRow = this.world.kernels.accountEpisodes(
       accounts.totals,
@@ -380,23 +380,23 @@ export class EpisodeTraining implements Training<UpdateMetrics> {
       environment.returnThreshold ?? Number.POSITIVE_INFINITY,
       rollout.reward.length,
     )
-    pupil.episodes += accounts.totals[0]!
-    if (solvedRow >= 0 && pupil.solvedAtStep === null) {
+    agent.episodes += accounts.totals[0]!
+    if (solvedRow >= 0 && agent.solvedAtStep === null) {
       const ticks = Math.floor(solvedRow / numLanes) + 1
       // Until then the lanes of all learners took as many steps, or as many as their rollouts have.
-      const steps = this.#pupils.reduce(
+      const steps = this.#agents.reduce(
         (sum, { cohort }) => sum + cohort.numLanes * Math.min(ticks, cohort.numSteps),
         0,
       )
-      pupil.solvedAtStep = this.#steps + steps
-      pupil.solvedAtSeconds = seconds
+      agent.solvedAtStep = this.#steps + steps
+      agent.solvedAtSeconds = seconds
     }
   }
 
   saved(): SavedTraining {
-    for (const { cohort } of this.#pupils) closeRollout(cohort)
+    for (const { cohort } of this.#agents) closeRollout(cohort)
     const of = { update: this.#update, steps: this.#steps, seconds: this.#seconds }
-    const cohorts = this.#pupils.map(({ cohort, algorithm, episodes, solvedAtStep, solvedAtSeconds }) => {
+    const cohorts = this.#agents.map(({ cohort, algorithm, episodes, solvedAtStep, solvedAtSeconds }) => {
       const { name, environment, policyDefinition, numLanes, firstLane, autoreset, explore, version } = cohort
       const record: EpisodeRecord = {
         kind: 'episodes',
@@ -417,25 +417,25 @@ export class EpisodeTraining implements Training<UpdateMetrics> {
       cohort.t = cohort.numSteps
       cohort.bootstrap.length = 0
     }
-    for (const pupil of this.#pupils) {
-      const record = cohorts[pupil.cohort.name] as EpisodeRecord
+    for (const agent of this.#agents) {
+      const record = cohorts[agent.cohort.name] as EpisodeRecord
       this.#update = record.update
       this.#steps = record.steps
       this.#seconds = record.seconds
-      pupil.cohort.version = record.version
-      pupil.episodes = record.episodes
-      pupil.solvedAtStep = record.solvedAtStep
-      pupil.solvedAtSeconds = record.solvedAtSeconds
+      agent.cohort.version = record.version
+      agent.episodes = record.episodes
+      agent.solvedAtStep = record.solvedAtStep
+      agent.solvedAtSeconds = record.solvedAtSeconds
     }
   }
 
   compareCheckpoint(subject: string, { cohorts }: Manifest): string[] {
-    for (const pupil of this.#pupils) {
-      const { cohort } = pupil
+    for (const agent of this.#agents) {
+      const { cohort } = agent
       const record = cohorts[cohort.name]!
       compare(subject, `kind of cohort ${cohort.name}`, record.kind, cohort.kind)
       const { firstLane, autoreset, explore } = record as EpisodeRecord
-      compareCohort(subject, record as EpisodeRecord, pupil)
+      compareCohort(subject, record as EpisodeRecord, agent)
       compare(subject, 'firstLane', firstLane, cohort.firstLane)
       compare(subject, 'autoreset', autoreset, cohort.autoreset)
       compare(subject, 'explore', explore, cohort.explore)
@@ -444,7 +444,7 @@ export class EpisodeTraining implements Training<UpdateMetrics> {
   }
 
   compareRun(subject: string, run: RunRecord): string[] {
-    compareCohort(subject, run, this.#pupils[0]!)
+    compareCohort(subject, run, this.#agents[0]!)
     return []
   }
 }
@@ -453,7 +453,7 @@ export class EpisodeTraining implements Training<UpdateMetrics> {
 function compareCohort(
   subject: string,
   record: Pick<RunRecord, 'environment' | 'policy' | 'algorithm' | 'numLanes'>,
-  { cohort, algorithm }: Pupil,
+  { cohort, algorithm }: Agent,
 ): void {
   compare(subject, 'environment', record.environment, withoutModule(cohort.environment))
   compare(subject, 'policy', record.policy, withoutModule(cohort.policyDefinition))
@@ -486,7 +486,7 @@ function shapeOf(world: World, { options, model }: EpisodeDraft) {
   }
 }
 
-function createPupil(world: World, name: string, algorithm: AlgorithmDefinition): Pupil {
+function createAgent(world: World, name: string, algorithm: AlgorithmDefinition): Agent {
   const cohort = asEpisodes(`algorithm of ${name}`, world.cohort(name))
   const columns = cohort.learner as { algorithm: Columns<Plan>; accounts: Columns<ReturnType<typeof accountsPlan>> }
   const learner = algorithm.bind({

@@ -42,7 +42,7 @@ export interface Evaluation {
 }
 
 /**
- * Plays `episodes` whole episodes, one a lane so that short ones are not favoured, and says what they returned.
+ * Plays `episodes` whole episodes, one a lane so that short ones are not favored, and says what they returned.
  * @throws InputError if the environment has no time limit, an option is wrong, or the weights do not fit the policy.
  */
 export async function evaluate(options: EvaluateOptions): Promise<Evaluation> {

@@ -43,7 +43,7 @@ function makeBatch(seed: number, count = 12): { batch: Batch; evaluation: Evalua
     known: numbers.flags(count, 0.85),
     group: numbers.wholes(count, 0, 3),
     oldLogprob,
-    behaviourLogprob: near(0.5),
+    behaviorLogprob: near(0.5),
     referenceLogprob: near(0.5),
     value: numbers.floats(n),
   }
@@ -72,7 +72,7 @@ function differentiate(
     entropy,
     oldLogprob,
     advantage: prepared.tokenAdvantage,
-    weight: descriptor.columns.includes('behaviourLogprob') ? prepared.weight : null,
+    weight: descriptor.columns.includes('behaviorLogprob') ? prepared.weight : null,
     referenceLogprob: descriptor.settings.klCoef > 0 ? referenceLogprob : null,
     counted: prepared.counted,
     offsets: offsets.subarray(first, end + 1),
@@ -113,7 +113,7 @@ describe('against TRL', () => {
     known: Uint8Array.from(reward, (r) => (r === null ? 0 : 1)),
     group: Int32Array.from(reward, (_, i) => Math.floor(i / recorded.group_size)),
     oldLogprob: floats('oldLogprob'),
-    behaviourLogprob: floats('behaviourLogprob'),
+    behaviorLogprob: floats('behaviorLogprob'),
     referenceLogprob: floats('referenceLogprob'),
     value: new Float32Array(n),
   })
@@ -178,9 +178,9 @@ describe('describeLoss', () => {
     expect(columns('sft')).toEqual([])
     expect(columns('dapo')).toEqual(['reward', 'known', 'group', 'oldLogprob'])
     expect(columns('grpo')).toEqual(['reward', 'known', 'group', 'oldLogprob', 'referenceLogprob'])
-    expect(columns('decoupled-ppo')).toEqual(['reward', 'known', 'group', 'oldLogprob', 'behaviourLogprob'])
+    expect(columns('decoupled-ppo')).toEqual(['reward', 'known', 'group', 'oldLogprob', 'behaviorLogprob'])
     expect(columns('ppo')).toEqual(['reward', 'known', 'oldLogprob', 'value'])
-    expect(columns('dapo', 'verl', corrections.icePop)).toContain('behaviourLogprob')
+    expect(columns('dapo', 'verl', corrections.icePop)).toContain('behaviorLogprob')
   })
 
   test('clip-higher, dual clip, clamps and aggregations are as each project has them', () => {
@@ -273,7 +273,7 @@ describe('a batch and its micro-batches', () => {
       known: Uint8Array.from(order, (i) => batch.known[i]!),
       group: Int32Array.from(order, (i) => batch.group[i]!),
       oldLogprob: byToken(batch.oldLogprob),
-      behaviourLogprob: byToken(batch.behaviourLogprob),
+      behaviorLogprob: byToken(batch.behaviorLogprob),
       referenceLogprob: byToken(batch.referenceLogprob),
       value: byToken(batch.value),
     }
@@ -318,7 +318,7 @@ describe('a batch and its micro-batches', () => {
     (id) => {
       const { batch, evaluation } = makeBatch(8)
       batch.oldLogprob.set(evaluation.logprob)
-      batch.behaviourLogprob.set(evaluation.logprob)
+      batch.behaviorLogprob.set(evaluation.logprob)
       const given = { aggregation: 'sequence-mean', advantage: 'group', klCoef: 0, maxLength } as const
       const { dLogprob, prepared, totals } = whole(describeLoss(id, undefined, given), batch, evaluation)
       expect(dLogprob.some((d) => d !== 0)).toBe(true)
@@ -333,9 +333,9 @@ describe('a batch and its micro-batches', () => {
     },
   )
 
-  test('decoupled PPO is PPO where proximal and behaviour policy are one', () => {
+  test('decoupled PPO is PPO where proximal and behavior policy are one', () => {
     const { batch, evaluation } = makeBatch(6)
-    const same = { ...batch, behaviourLogprob: batch.oldLogprob }
+    const same = { ...batch, behaviorLogprob: batch.oldLogprob }
     const decoupled = whole(describeLoss('decoupled-ppo'), same, evaluation)
     const plain = whole(describeLoss('decoupled-ppo', 'paper', { correction: 'none' }), same, evaluation)
     expect(decoupled.dLogprob).toEqual(plain.dLogprob)
@@ -378,7 +378,7 @@ describe('prepareLoss', () => {
     const { batch } = makeBatch(9, 2)
     batch.offsets.set([0, 2, 12])
     const long = { ...batch, lossMask: new Uint8Array(12).fill(1), reward: Float64Array.of(1, 1) }
-    for (const name of ['oldLogprob', 'behaviourLogprob', 'referenceLogprob', 'value'] as const)
+    for (const name of ['oldLogprob', 'behaviorLogprob', 'referenceLogprob', 'value'] as const)
       long[name] = new Float32Array(12)
     long.known.fill(1)
     long.group.fill(0)

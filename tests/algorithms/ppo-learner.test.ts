@@ -105,7 +105,7 @@ async function learn(model: PolicyModel, settings: PpoSettings, threads = 1): Pr
   const { rollout, weights } = columns
   const random = new Random(5)
   const kernels = createKernels(arena.memory, 'plain')
-  model.initialise(weights, random, 0)
+  model.initialize(weights, random, 0)
   weights.forEach((weight, k) => {
     weights[k] = weight + 0.3 * Math.sin(k)
   })

@@ -34,7 +34,7 @@ function learner(rows = 64) {
     learner: tokenLearnerPlan(model, rows, 32, optimizer, false),
   }
   const { arena, columns } = takeArena(plan)
-  model.initialise(columns.weights, new Random(7), 0)
+  model.initialize(columns.weights, new Random(7), 0)
   const kernels = createKernels(arena.memory, 'plain')
   return { learner: new TokenLearner(model, columns.weights, columns.learner, kernels), kernels }
 }
@@ -57,7 +57,7 @@ function gradientOf(
   const descriptor = describeLoss(...loss)
   const batch = packBatch(sampled, rows)
   const { order } = batch
-  const behaviourLogprob = tokensInOrder(batch, sampled.offsets, sampled.logprob)
+  const behaviorLogprob = tokensInOrder(batch, sampled.offsets, sampled.logprob)
   const { logprob: oldLogprob } = alone(own.evaluate(batch, 1, 'policy'))
   const whole: LossBatch = {
     ...batch,
@@ -65,7 +65,7 @@ function gradientOf(
     known: new Uint8Array(order.length).fill(1),
     group: Int32Array.from(order, (i) => sampled.group[i]!),
     oldLogprob,
-    behaviourLogprob,
+    behaviorLogprob,
   }
   const numGroups = 1 + Math.max(...sampled.group)
   const { columns: prepared } = takeArena(preparedLossPlan(order.length, batch.token.length, numGroups))

@@ -49,7 +49,7 @@ function threads() {
     learner: tokenLearnerPlan(model, ROWS, 32, optimizer, false, null, false, 2),
   }
   const { arena, columns } = takeArena(plan)
-  model.initialise(columns.weights, new Random(7), 0)
+  model.initialize(columns.weights, new Random(7), 0)
   const kernels = createKernels(arena.memory, 'plain')
   const { packed, gradient, reference } = columns.learner
   const made = [0, 1].map(
@@ -116,7 +116,7 @@ describe('a learner and another thread', () => {
       learner: tokenLearnerPlan(model, ROWS, 32, optimizer, false, null, false, 2),
     }
     const { arena, columns } = takeArena(plan)
-    model.initialise(columns.weights, new Random(7), 0)
+    model.initialize(columns.weights, new Random(7), 0)
     const kernels = createKernels(arena.memory, 'plain')
     const { packed, gradient, reference } = columns.learner
     const told: TokenWork[] = []

@@ -60,7 +60,7 @@ async function sixSteps(name: string, build: KernelBuild) {
       known: new Uint8Array(order.length).fill(1),
       group: Int32Array.from(order, (i) => Math.floor(i / groups.group_size)),
       oldLogprob,
-      behaviourLogprob: oldLogprob,
+      behaviorLogprob: oldLogprob,
     }),
   }
   const prepared = takeArena(preparedLossPlan(order.length, batch.token.length, 3)).columns

@@ -44,7 +44,7 @@ async function learn(id: LossId, overrides: Partial<LossSettings>, rows: number,
   const group = Int32Array.from(order, (i) => Math.floor(i / recorded.group_size))
   const reward = Float64Array.from(order, (i) => recorded.reward[i])
   const known = new Uint8Array(order.length).fill(1)
-  const whole = { offsets, lossMask, reward, known, group, oldLogprob, behaviourLogprob: oldLogprob, referenceLogprob }
+  const whole = { offsets, lossMask, reward, known, group, oldLogprob, behaviorLogprob: oldLogprob, referenceLogprob }
   const prepared = takeArena(preparedLossPlan(order.length, batch.token.length, 3)).columns
   const totals = prepareLoss(loss, whole, prepared, kernels)
   const reference = overrides.klCoef ? referenceLogprob : null

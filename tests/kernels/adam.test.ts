@@ -137,7 +137,7 @@ describe('globalNorm', () => {
 })
 
 describe('sumSlots', () => {
-  /** Sums neighbours, then neighbours of the sums, until one is left; each sum is rounded to the column's type. */
+  /** Sums neighbors, then neighbors of the sums, until one is left; each sum is rounded to the column's type. */
   function pairwise(slots: number[][], round: (x: number) => number): number[] {
     if (slots.length === 1) return slots[0]!
     const sums = slots.flatMap((slot, i) => {

@@ -2,7 +2,7 @@ import { describe, expect, test } from 'vitest'
 import { type Correction, correctionWeights } from '../../src/kernels/loss/correction.ts'
 import { strict } from './calls.ts'
 
-/** Log-ratios of old to behaviour logprobs; three sequences, the second with a token that does not count. */
+/** Log-ratios of old to behavior logprobs; three sequences, the second with a token that does not count. */
 const logRatio = [0.2, -0.4, 1.5, 0.1, -2, 0.3, 0.05]
 const counted = [1, 1, 1, 0, 1, 1, 1]
 const offsets = Int32Array.of(0, 2, 5, 7)
@@ -11,8 +11,8 @@ function run(correction: Correction, low: number, high: number, countsRejected =
   const mask = Uint8Array.from(counted)
   const weight = new Float32Array(7).fill(9)
   const old = Float32Array.from(logRatio)
-  const behaviour = new Float32Array(7)
-  const columns = [weight, mask, old, behaviour, offsets] as const
+  const behavior = new Float32Array(7)
+  const columns = [weight, mask, old, behavior, offsets] as const
   const rejected = strict(correctionWeights)(...columns, correction, low, high, countsRejected, 3)
   return { weight: [...weight].map((w) => Number(w.toFixed(4))), mask: [...mask], rejected }
 }
@@ -47,12 +47,12 @@ describe('correctionWeights', () => {
   })
 
   test('a sequence has the same weights alone and in company', () => {
-    const [old, behaviour] = [Float32Array.from(logRatio), new Float32Array(7)]
+    const [old, behavior] = [Float32Array.from(logRatio), new Float32Array(7)]
     for (const correction of ['token-mask', 'sequence-truncate'] as const) {
       const [all, alone] = [new Float32Array(7), new Float32Array(7)]
       const mask = Uint8Array.from(counted)
-      correctionWeights(all, mask, old, behaviour, offsets, correction, 0, 2, true, 3)
-      correctionWeights(alone, mask, old, behaviour, offsets.subarray(2), correction, 0, 2, true, 1)
+      correctionWeights(all, mask, old, behavior, offsets, correction, 0, 2, true, 3)
+      correctionWeights(alone, mask, old, behavior, offsets.subarray(2), correction, 0, 2, true, 1)
       expect(alone.slice(5)).toEqual(all.slice(5))
     }
   })
@@ -60,18 +60,18 @@ describe('correctionWeights', () => {
   test('without a bound the weights make a bandit’s gradient unbiased; with one they do not', () => {
     // E over β of w · A ∇ℓ is E over π of A ∇ℓ: each outcome is a token, weighed by its probability under β.
     const log = (p: number[]) => p.map(Math.log)
-    const [policy, behaviour, advantage] = [
+    const [policy, behavior, advantage] = [
       [0.7, 0.2, 0.1],
       [0.2, 0.3, 0.5],
       [1, -0.5, 0.25],
     ]
     const gradient = (high: number) => {
-      const [old, drawn] = [Float32Array.from(log(policy)), Float32Array.from(log(behaviour))]
+      const [old, drawn] = [Float32Array.from(log(policy)), Float32Array.from(log(behavior))]
       const weight = new Float32Array(3)
       const bounds = Int32Array.of(0, 1, 2, 3)
       correctionWeights(weight, Uint8Array.of(1, 1, 1), old, drawn, bounds, 'token-truncate', 0, high, true, 3)
       return policy.map((p, j) =>
-        behaviour.reduce((sum, b, k) => sum + b * weight[k]! * advantage[k]! * ((j === k ? 1 : 0) - p), 0),
+        behavior.reduce((sum, b, k) => sum + b * weight[k]! * advantage[k]! * ((j === k ? 1 : 0) - p), 0),
       )
     }
     const mean = policy.reduce((sum, p, k) => sum + p * advantage[k]!, 0)

@@ -50,11 +50,11 @@ function twin(rewards: (number | null)[], group: number[], i: number, choices: R
   const others = rewards.filter((r, j) => r !== null && j !== i && group[j] === group[i]) as number[]
   const all = [...others, mine]
   const freedom = choices.unbiased ? 1 : 0
-  const centred = mine - meanOf(choices.baseline === 'mean' ? all : others)
-  if (choices.scale === 'none') return centred
-  if (choices.scale === 'group') return centred / (deviationOf(all, freedom) + choices.epsilon)
-  if (choices.scale === 'mean') return centred / (meanOf(all) + choices.epsilon)
-  return centred / (deviationOf(rewards.filter((r) => r !== null) as number[], freedom) + choices.epsilon)
+  const centered = mine - meanOf(choices.baseline === 'mean' ? all : others)
+  if (choices.scale === 'none') return centered
+  if (choices.scale === 'group') return centered / (deviationOf(all, freedom) + choices.epsilon)
+  if (choices.scale === 'mean') return centered / (meanOf(all) + choices.epsilon)
+  return centered / (deviationOf(rewards.filter((r) => r !== null) as number[], freedom) + choices.epsilon)
 }
 
 const cases = fc

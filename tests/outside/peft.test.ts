@@ -63,7 +63,7 @@ describe('PEFT', () => {
       const others = { rms_norm_eps: 1e-6, rope_theta: 5e4, initializer_range: 0.3, tie_word_embeddings: true }
       const model = transformer({ model_type: family, ...size, ...heads, ...others })
       const weights = new Float32Array(model.numParameters)
-      model.initialise(weights, new Random(2), 0)
+      model.initialize(weights, new Random(2), 0)
       const folder = await temporaryFolder()
       const [base, adapter, own, answer] = ['base', 'adapter', 'own', 'answer.json'].map((name) =>
         join(folder, name),

@@ -29,7 +29,7 @@ function makePolicy(settings: Settings, width: number, actionSpace: Space, seed 
   const { arena, columns } = takeArena(plan)
   const random = new Random(seed)
   for (let i = 0; i < size; i++) {
-    random.draw(Stream.initialise, 999, 0, i)
+    random.draw(Stream.initialize, 999, 0, i)
     columns.weights[i] = 0.4 * random.normal(0, 0)
   }
   const kernels = createKernels(arena.memory, 'plain')
@@ -200,7 +200,7 @@ describe('starting weights', () => {
   const start = (seed: number, key: number, more: Settings = {}) => {
     const model = mlp({ ...settings, ...more }).build(observationSpace(7), spaces.box!)
     const weights = new Float32Array(model.numParameters).fill(9)
-    model.initialise(weights, new Random(seed), key)
+    model.initialize(weights, new Random(seed), key)
     return { model, weights }
   }
   const gains: Record<string, number> = { 'actor.head': 0.01, 'critic.head': 1 }

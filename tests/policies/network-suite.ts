@@ -407,7 +407,7 @@ function suite(device: DeviceName, find?: () => Promise<Made>): void {
         {
           name: 'w',
           shape: [4, 3],
-          initialise: (values) =>
+          initialize: (values) =>
             values.forEach((_, i) => {
               values[i] = Math.sin(i)
             }),

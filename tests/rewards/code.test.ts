@@ -1,12 +1,12 @@
 import { describe, expect, test } from 'vitest'
-import { codeReward, extractCode, InputError, type Judgement, judge, withPolicy } from '../../src/index.ts'
+import { codeReward, extractCode, InputError, type Judgment, judge, withPolicy } from '../../src/index.ts'
 
 const add = [
   { input: [1, 2], expected: 3 },
   { input: [-1, 1], expected: 0 },
 ]
 
-function value(code: string, tests: unknown = add, parameters = {}, columns = {}): Promise<Judgement> {
+function value(code: string, tests: unknown = add, parameters = {}, columns = {}): Promise<Judgment> {
   const limits = { maxSteps: 10_000_000, memoryLimitMib: 16 }
   return judge(codeReward({ ...limits, ...parameters }), {
     prompt: '',

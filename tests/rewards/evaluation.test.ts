@@ -58,7 +58,7 @@ describe('an evaluation', () => {
     const evaluation = await evaluateModel(async (prompt) => answers[prompt]!, 'pets')
     expect(evaluation.tasks.map(({ score }) => score)).toEqual([1, 0.5 * 0.75 + 0.5 * 0.25, 1])
     expect(evaluation).toMatchObject({ suite: 'pets', n: 3, unknown: 0, mean: 2.5 / 3 })
-    expect(evaluation.tasks[1]!.judgements[0]!.components).toEqual({ keywords: 0.5, length: 0.5 })
+    expect(evaluation.tasks[1]!.judgments[0]!.components).toEqual({ keywords: 0.5, length: 0.5 })
     expect(evaluation.byCategory).toEqual({ pets: { mean: 0.75, n: 2 }, maths: { mean: 1, n: 1 } })
     expect(evaluation.byDifficulty.hard).toEqual({ mean: 1, n: 1 })
   })
@@ -84,7 +84,7 @@ describe('an evaluation', () => {
       { timeoutMs: 1000 },
     )
     expect(evaluation.tasks.map(({ score }) => score)).toEqual([null, null, 1])
-    expect(evaluation.tasks.map(({ judgements }) => judgements[0]!.failure)).toEqual(['threw', 'hung', undefined])
+    expect(evaluation.tasks.map(({ judgments }) => judgments[0]!.failure)).toEqual(['threw', 'hung', undefined])
     expect(evaluation).toMatchObject({ mean: 1, n: 1, unknown: 2 })
     expect(evaluation.byDifficulty.easy).toEqual({ mean: null, n: 0 })
     await expect(evaluateModel(async () => '', 'pets', { maxWorkers: 0 })).rejects.toThrow(InputError)

@@ -72,8 +72,8 @@ describe('the judge of programs', () => {
 
   test('cannot judge without tests, and calls nothing but a function by its name', async () => {
     for (const tests of [null, [], [null], [{ input: 1, expected: 1 }], [{ input: [1] }], [{ expected: 1 }], 'x']) {
-      const judgement = await judge(codeReward(), { prompt: '', completion: '1', example: { prompt: '', tests } })
-      expect(judgement).toMatchObject({ value: null, failure: 'noReference' })
+      const judgment = await judge(codeReward(), { prompt: '', completion: '1', example: { prompt: '', tests } })
+      expect(judgment).toMatchObject({ value: null, failure: 'noReference' })
     }
     for (const functionName of ['1; solve', 'solve()', '', '1a', 'a b']) {
       expect(() => codeReward({ functionName })).toThrow('code.functionName')

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest'
-import { type Judgement, judge, mathAccuracyReward, mathEqual, withPolicy } from '../../src/index.ts'
+import { type Judgment, judge, mathAccuracyReward, mathEqual, withPolicy } from '../../src/index.ts'
 import { areEqual, type Expression } from '../../src/rewards/expression.ts'
 import { beyond, cases } from './maths-cases.ts'
 
@@ -51,7 +51,7 @@ describe('mathematical equality', () => {
 })
 
 describe('mathAccuracy', () => {
-  const value = (completion: string, answer?: string, parameters = {}): Promise<Judgement> =>
+  const value = (completion: string, answer?: string, parameters = {}): Promise<Judgment> =>
     judge(mathAccuracyReward(parameters), {
       prompt: '',
       completion,

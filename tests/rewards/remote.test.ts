@@ -3,7 +3,7 @@ import type { AddressInfo } from 'node:net'
 import { afterEach, describe, expect, test } from 'vitest'
 import { InputError } from '../../src/errors.ts'
 import { createRemoteRewardProcessor, type RemoteRewardSettings, remoteReward } from '../../src/rewards/remote.ts'
-import { failed, type Judgement } from '../../src/rewards/reward.ts'
+import { failed, type Judgment } from '../../src/rewards/reward.ts'
 
 interface Sample {
   prompt: string
@@ -70,7 +70,7 @@ const redirect =
     else response.writeHead(status, { location: '/elsewhere' }).end()
   }
 
-async function judged(url: string, count: number, settings: Partial<RemoteRewardSettings> = {}): Promise<Judgement[]> {
+async function judged(url: string, count: number, settings: Partial<RemoteRewardSettings> = {}): Promise<Judgment[]> {
   const judgeBatch = createRemoteRewardProcessor({ url, retries: 0, retryDelayMs: 1, timeoutMs: 5000, ...settings })
   const inputs = Array.from({ length: count }, (_, i) => ({
     prompt: 'p',
@@ -118,11 +118,11 @@ describe('a reward model behind HTTP', () => {
   ])('that %s gives null and a reason, never 0.5 or 0', async (_, answering, failure) => {
     // Only what waits for the time limit has a short one: under load an answer may take as long.
     const timeoutMs = failure === 'hung' ? 300 : 60_000
-    const judgements = await judged(await serve(answering), 2, { timeoutMs })
-    expect(judgements).toHaveLength(2)
-    for (const judgement of judgements) {
-      expect(judgement).toMatchObject({ value: null, failure })
-      expect(judgement.error).not.toBe('')
+    const judgments = await judged(await serve(answering), 2, { timeoutMs })
+    expect(judgments).toHaveLength(2)
+    for (const judgment of judgments) {
+      expect(judgment).toMatchObject({ value: null, failure })
+      expect(judgment.error).not.toBe('')
     }
   })
 
@@ -184,9 +184,9 @@ describe('a reward model behind HTTP', () => {
     const controller = new AbortController()
     const judgeBatch = createRemoteRewardProcessor({ url: await serve(hang), batchSize: 1, retries: 5, timeoutMs: 1e6 })
     const input = { prompt: '', completion: '', example: { prompt: '' } }
-    const judgements = judgeBatch([input, input], controller.signal)
+    const judgments = judgeBatch([input, input], controller.signal)
     setTimeout(() => controller.abort(), 50)
-    expect(await judgements).toMatchObject([{ failure: 'aborted' }, { failure: 'aborted' }])
+    expect(await judgments).toMatchObject([{ failure: 'aborted' }, { failure: 'aborted' }])
     expect(seen).toHaveLength(1)
   })
 })

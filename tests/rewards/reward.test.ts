@@ -16,7 +16,7 @@ import {
   createAsyncBatchProcessor,
   failed,
   failureKinds,
-  type Judgement,
+  type Judgment,
   judge,
   type Reward,
   RewardFailure,
@@ -28,13 +28,13 @@ const example = { prompt: '1+1=', answer: '2' }
 const input = { prompt: '1+1=', completion: '2', example }
 const forever = (): Promise<number> => new Promise(() => {})
 
-async function call(made: Reward, completion = '2'): Promise<Judgement> {
-  return (await made('1+1=', completion, example)) as Judgement
+async function call(made: Reward, completion = '2'): Promise<Judgment> {
+  return (await made('1+1=', completion, example)) as Judgment
 }
 
 afterEach(clearRegistries)
 
-describe('a judgement', () => {
+describe('a judgment', () => {
   test('is the number that a reward answers, at once or later', async () => {
     expect(await judge(() => 0.5, input)).toEqual({ value: 0.5, components: {} })
     expect(await judge(async () => 0, input)).toEqual({ value: 0, components: {} })
@@ -47,9 +47,9 @@ describe('a judgement', () => {
   test.each([Number.NaN, Number.POSITIVE_INFINITY, Number.NEGATIVE_INFINITY, undefined, null, '1', {}, { value: 'x' }])(
     'of a reward that answers %s is null and never 0',
     async (answer) => {
-      const judgement = await judge(() => answer as number, input)
-      expect(judgement).toMatchObject({ value: null, failure: 'notANumber' })
-      expect(judgement.error).toMatch(/no finite number/)
+      const judgment = await judge(() => answer as number, input)
+      expect(judgment).toMatchObject({ value: null, failure: 'notANumber' })
+      expect(judgment.error).toMatch(/no finite number/)
     },
   )
 
@@ -131,7 +131,7 @@ describe('a policy', () => {
   test('does not try again what the caller aborted, nor wait for it', async () => {
     const controller = new AbortController()
     const made = withPolicy(forever, { retries: 5 })
-    const judged = made('', '', example, controller.signal) as Promise<Judgement>
+    const judged = made('', '', example, controller.signal) as Promise<Judgment>
     controller.abort()
     expect(await judged).toEqual(failed('aborted', 'aborted'))
     expect(await made('', '', example, controller.signal)).toMatchObject({ failure: 'aborted' })
@@ -155,11 +155,11 @@ describe('composed rewards', () => {
 
   test('have no value where a part has none: the part never counts as 0', async () => {
     const made = composeRewards({ a: () => 2, b: () => Number.NaN, c: () => Promise.reject(new Error('gone')) })
-    const judgement = await call(made)
-    expect(judgement.value).toBeNull()
-    expect(judgement.failure).toBe('notANumber')
-    expect(judgement.error).toMatch(/^b: .*; c: gone$/)
-    expect(judgement.components).toEqual({ a: 2, b: null, c: null })
+    const judgment = await call(made)
+    expect(judgment.value).toBeNull()
+    expect(judgment.failure).toBe('notANumber')
+    expect(judgment.error).toMatch(/^b: .*; c: gone$/)
+    expect(judgment.components).toEqual({ a: 2, b: null, c: null })
   })
 
   test('only record a part of weight 0', async () => {

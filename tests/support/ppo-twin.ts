@@ -46,7 +46,7 @@ export function ppoTwin(
   const advantage = advantagesOf(rollout, value, numLanes, settings)
   const target = advantage.map((each, i) => each + value[i]!)
 
-  /** The sums over some rows, with advantages normalised among them. */
+  /** The sums over some rows, with advantages normalized among them. */
   const sumsOf = (rows: readonly number[], at: readonly number[]) => {
     const some = rows.map((i) => advantage[i]!)
     const mean = some.reduce((sum, each) => sum + each, 0) / some.length

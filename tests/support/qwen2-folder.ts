@@ -20,6 +20,6 @@ export async function writeQwen2(folder: string, { vocabularySize = 2048, contex
     tie_word_embeddings: true,
   })
   const weights = new Float32Array(model.numParameters)
-  model.initialise(weights, new Random(1), 0)
+  model.initialize(weights, new Random(1), 0)
   await saveTransformer(folder, model, weights)
 }

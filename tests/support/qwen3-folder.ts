@@ -5,7 +5,7 @@ import { transformer } from '../../src/policies/transformer/model.ts'
 import { Random } from '../../src/random.ts'
 
 /**
- * A chat template that does with messages what Qwen3's does, written anew from its behaviour, without the part that tells of
+ * A chat template that does with messages what Qwen3's does, written anew from its behavior, without the part that tells of
  * tools: thinking is taken out of the assistant's turns before the user's last message, the last turn of the assistant has
  * thinking, though it be empty, and `enable_thinking=false` begins a turn with thinking that is empty.
  */
@@ -80,6 +80,6 @@ export async function writeQwen3(folder: string, { context = 160, template = QWE
     tie_word_embeddings: true,
   })
   const weights = new Float32Array(model.numParameters)
-  model.initialise(weights, new Random(1), 0)
+  model.initialize(weights, new Random(1), 0)
   await saveTransformer(folder, model, weights)
 }

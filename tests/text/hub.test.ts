@@ -417,7 +417,7 @@ describe('loadLanguageModel', () => {
       rope_theta: 10_000,
     })
     const weights = new Float32Array(model.numParameters)
-    model.initialise(weights, new Random(1), 0)
+    model.initialize(weights, new Random(1), 0)
     await saveTransformer(folder, model, weights)
     for (const name of ['tokenizer.json', 'tokenizer_config.json', 'generation_config.json']) {
       writeFileSync(`${folder}/${name}`, readFileSync(`${folderOf('qwen2')}/${name}`))

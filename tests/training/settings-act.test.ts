@@ -227,7 +227,7 @@ describe('every setting of a control run acts', () => {
         box({ low: -1, high: 1, shape: [2] }),
       )
       const weights = new Float32Array(model.numParameters)
-      model.initialise(weights, new Random(1), 0)
+      model.initialize(weights, new Random(1), 0)
       return weights
     })
     expect(drawn[0]).not.toEqual(drawn[1])

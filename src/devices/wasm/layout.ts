@@ -69,7 +69,7 @@ function split(heap: Heap): Kernel {
   }
 }
 
-/** A block of a tensor: neighbouring elements as far as they reach, then rows of them. */
+/** A block of a tensor: neighboring elements as far as they reach, then rows of them. */
 function slice(heap: Heap): Kernel {
   const theirs = heap.registered('Slice')
   return (given) => {
@@ -258,7 +258,7 @@ function reduce(heap: Heap, name: 'Sum' | 'Mean'): Kernel {
   }
 }
 
-/** Sums x, seen under `shape`, over `axes` (rising) into `out`: neighbouring axes at once, the last of them first. */
+/** Sums x, seen under `shape`, over `axes` (rising) into `out`: neighboring axes at once, the last of them first. */
 function sumGroups(
   heap: Heap,
   out: TensorInfo,

@@ -94,11 +94,11 @@ export function groupAdvantage(
     else {
       standing[i] = Standing.learns
       const n = size[g]!
-      const centred = (reward[i]! - mean[g]!) * (baseline === 'mean' ? 1 : n / (n - 1))
-      if (scale === 'none') advantage[i] = centred
+      const centered = (reward[i]! - mean[g]!) * (baseline === 'mean' ? 1 : n / (n - 1))
+      if (scale === 'none') advantage[i] = centered
       else
         advantage[i] =
-          centred / ((scale === 'group' ? deviation[g]! : scale === 'batch' ? batchDeviation : mean[g]!) + epsilon)
+          centered / ((scale === 'group' ? deviation[g]! : scale === 'batch' ? batchDeviation : mean[g]!) + epsilon)
     }
   }
 }

@@ -2,7 +2,7 @@ import type { EvaluatedRows, RecordedRows, RowDerivatives } from './rows.ts'
 
 /**
  * The loss of advantage actor-critic (Mnih et al. 2016, algorithm S3, all lanes at once) with its gradient, over the rows of one
- * block. With the normalised advantage Â = (A − mean) · scale, through which no gradient passes:
+ * block. With the normalized advantage Â = (A − mean) · scale, through which no gradient passes:
  *
  *     policy loss   −Â logprob
  *     value loss    ½ (v − R)²
@@ -43,12 +43,12 @@ export function a2cLoss(
   let entropySum = 0
   for (let row = 0; row < numRows; row++) {
     const i = from + row
-    const normalised = (advantage[i]! - advantageMean) * advantageScale
+    const normalized = (advantage[i]! - advantageMean) * advantageScale
     const error = value[row]! - returns[i]!
-    dLogprob[row] = -weight * normalised
+    dLogprob[row] = -weight * normalized
     dEntropy[row] = -weight * entropyCoef
     dValue[row] = weight * valueCoef * error
-    policyLossSum -= normalised * logprob[row]!
+    policyLossSum -= normalized * logprob[row]!
     valueLossSum += 0.5 * error * error
     entropySum += entropy[row]!
   }

@@ -1,6 +1,6 @@
 /**
  * Weights that correct for tokens having been drawn from another distribution than the one the loss starts from: another
- * engine's arithmetic, or older weights. With behaviour logprobs ℓ_β (recorded as sampled) and proximal ones ℓ_old
+ * engine's arithmetic, or older weights. With behavior logprobs ℓ_β (recorded as sampled) and proximal ones ℓ_old
  * (recomputed by the trainer), the weight is w = exp(ℓ_old − ℓ_β) of a token, or exp(Σ (ℓ_old − ℓ_β)) of its sequence:
  *
  *     truncate   min(max(w, low), high)             TIS (low = 0, high = C)
@@ -19,7 +19,7 @@ export function correctionWeights(
   weight: Float32Array,
   counted: Uint8Array,
   oldLogprob: Float32Array,
-  behaviourLogprob: Float32Array,
+  behaviorLogprob: Float32Array,
   offsets: Int32Array,
   correction: Correction,
   low: number,
@@ -35,12 +35,12 @@ export function correctionWeights(
     const end = offsets[i + 1]!
     let sum = 0
     if (isSequence) {
-      for (let t = first; t < end; t++) if (counted[t] !== 0) sum += oldLogprob[t]! - behaviourLogprob[t]!
+      for (let t = first; t < end; t++) if (counted[t] !== 0) sum += oldLogprob[t]! - behaviorLogprob[t]!
     }
     for (let t = first; t < end; t++) {
       weight[t] = 0
       if (counted[t] === 0) continue
-      const ratio = Math.exp(isSequence ? sum : oldLogprob[t]! - behaviourLogprob[t]!)
+      const ratio = Math.exp(isSequence ? sum : oldLogprob[t]! - behaviorLogprob[t]!)
       if (!masks) weight[t] = Math.min(Math.max(ratio, low), high)
       else if (ratio >= low && ratio <= high) weight[t] = ratio
       else {

@@ -21,7 +21,7 @@
  *
  *     k1  k      k2  ½ k²      k3  e^−k − 1 + k      k3+  the value of k3 with the gradient of k2
  *
- * times ρ where `klCorrected`, gradient included (DeepSeek-V3.2). The whole, to be minimised:
+ * times ρ where `klCorrected`, gradient included (DeepSeek-V3.2). The whole, to be minimized:
  *
  *     loss = Σ (weight · surrogate + klCoef · KL − entropyCoef · entropy) / D,   D = denominator · (perSequence ? |o| : 1)
  *

@@ -2,7 +2,7 @@ import type { EvaluatedRows, RecordedRows, RowDerivatives } from './rows.ts'
 
 /**
  * The clipped surrogate of PPO (Schulman, Wolski, Dhariwal, Radford, Klimov 2017, eq. 7 and 9) with its gradient, over the
- * rows of one block. With ratio r = exp(logprob − oldLogprob) and the normalised advantage Â = (A − mean) · scale:
+ * rows of one block. With ratio r = exp(logprob − oldLogprob) and the normalized advantage Â = (A − mean) · scale:
  *
  *     policy loss   max(−Â r, −Â clip(r, 1 − ε, 1 + ε))
  *     value loss    ½ max((v − R)², (clip(v, v_old ± c) − R)²)          c = Infinity: no value clipping
@@ -49,9 +49,9 @@ export function ppoLoss(
     const i = from + row
     const logRatio = logprob[row]! - oldLogprob[i]!
     const ratio = Math.exp(logRatio)
-    const normalised = (advantage[i]! - advantageMean) * advantageScale
-    const surrogate = -normalised * ratio
-    const clippedSurrogate = -normalised * Math.min(Math.max(ratio, 1 - clipCoef), 1 + clipCoef)
+    const normalized = (advantage[i]! - advantageMean) * advantageScale
+    const surrogate = -normalized * ratio
+    const clippedSurrogate = -normalized * Math.min(Math.max(ratio, 1 - clipCoef), 1 + clipCoef)
     dLogprob[row] = surrogate >= clippedSurrogate ? weight * surrogate : 0
     dEntropy[row] = -weight * entropyCoef
 

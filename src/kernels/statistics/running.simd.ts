@@ -1,4 +1,4 @@
-/** Running normalisation, four dimensions or elements at a time; the plain twin `running.ts` has the formulas. */
+/** Running normalization, four dimensions or elements at a time; the plain twin `running.ts` has the formulas. */
 import { clamp4, highPair, load4, lowPair, store4 } from '../vector.simd'
 
 /** With the plain twin's bits: each dimension sums its rows in the same order, in f64. */

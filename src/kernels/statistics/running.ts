@@ -1,5 +1,5 @@
 /**
- * Running normalisation of rows of `width` dimensions: moments in f64 that grow by whole batches, and rows put at mean
+ * Running normalization of rows of `width` dimensions: moments in f64 that grow by whole batches, and rows put at mean
  * 0 and deviation 1 by f32 copies of them, which stay as they are while the moments grow.
  */
 

@@ -69,7 +69,7 @@ export function sumMiddle(out: usize, x: usize, count: i32, depth: i32, width: i
   }
 }
 
-/** The sum of neighbours: of 256 at a time in sixteen f32 sums, and of those in f64. */
+/** The sum of neighbors: of 256 at a time in sixteen f32 sums, and of those in f64. */
 function sumRow(x: usize, length: i32): f64 {
   let total: f64 = 0
   while (length > 0) {

@@ -130,7 +130,7 @@ export const DepthwiseTarget = { output: 0, input: 1, filter: 2 } as const
 /**
  * A depthwise convolution of `count` images, and its gradients: wherever a tap of the filter lies on an image, the products of
  * two of (outputs y, pixels x, taps of the filter) are added to the third, `into`. A channel of x has `multiplier` filters,
- * and as many neighbouring channels of y.
+ * and as many neighboring channels of y.
  */
 export function addDepthwise(
   y: Float32Array,

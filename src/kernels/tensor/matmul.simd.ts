@@ -2,7 +2,7 @@
  * Matrix products of any size; the plain twin `matmul.ts` says what is computed.
  *
  * B is copied in parts of at most 256 × 512 elements into panels of eight columns, in which a row of a panel is 32
- * neighbouring bytes: a panel stays in the first-level cache while block after block of rows runs over it, and a transposed
+ * neighboring bytes: a panel stays in the first-level cache while block after block of rows runs over it, and a transposed
  * B costs no more than another. Few rows do not pay for the copy and take B where it lies; a transposed A is copied too where
  * there are columns enough. Up to three rows that are left over run over four panels at once: over one, each addition would
  * wait for the one before. An element of C is one f32 sum in rising order of the depth, whatever the block that it falls in,

@@ -1,7 +1,7 @@
 /**
  * Supports: the tokens that a row may become. A row's support is a run of ids in rising order; outside it probabilities are
  * exactly 0, because there logits become so low that nothing is left of their exponentials in any build, and with that every
- * kernel over the vocabulary has the distribution that is renormalised over the support.
+ * kernel over the vocabulary has the distribution that is renormalized over the support.
  */
 
 /** What z becomes outside the support. */

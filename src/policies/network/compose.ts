@@ -76,7 +76,7 @@ export function withHeads(actor: Module, critic: Module | null, head: HeadShape,
 /** The parameter that a box action needs beside the network's. */
 export function logStdOf({ choices, actionWidth }: HeadShape, logStd: number): NetworkParameter[] {
   if (choices.length > 0) return []
-  return [{ name: LOG_STD, shape: [actionWidth], initialise: (values) => void values.fill(logStd) }]
+  return [{ name: LOG_STD, shape: [actionWidth], initialize: (values) => void values.fill(logStd) }]
 }
 
 function joined(tf: Tf, { memory: first }: Features, { memory: second }: Features) {

@@ -82,13 +82,13 @@ export function networkModel(
     answersLater: holder.device?.readsSynchronously === false,
     staysInThread: true,
     workspace: () => ({ head: headPlan(head, DEVICE_BLOCK_ROWS), logStd: column('f32', 0) }) satisfies Plan,
-    initialise(weights, random, key) {
+    initialize(weights, random, key) {
       weights.fill(0)
       let layer = 0
-      for (const [index, { shape: sides, initialise }] of network.parameters.entries()) {
+      for (const [index, { shape: sides, initialize }] of network.parameters.entries()) {
         const { offset } = parameters[index]!
         const size = sides.reduce((product, side) => product * side, 1)
-        initialise?.(weights.subarray(offset, offset + size), random, key, layer)
+        initialize?.(weights.subarray(offset, offset + size), random, key, layer)
         if (sides.length > 1) layer++
       }
     },

@@ -10,7 +10,7 @@ export interface NetworkParameter {
   readonly name: string
   readonly shape: readonly number[]
   /** Writes the starting values, keyed by the seed, `key`, and the number of matrices before it. Zeros where it is absent. */
-  initialise?(values: Float32Array, random: Random, key: number, layer: number): void
+  initialize?(values: Float32Array, random: Random, key: number, layer: number): void
 }
 
 /** Parameters of the network at hand by name, as tensors. */

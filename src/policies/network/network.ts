@@ -114,7 +114,7 @@ function fromLayers(
     ({ name, shape }, index): NetworkParameter => ({
       name,
       shape,
-      initialise: (values) => values.set(start[index]!),
+      initialize: (values) => values.set(start[index]!),
     }),
   )
   const run = (tf: Tf, x: Tensor2D) =>

@@ -14,7 +14,7 @@ function matrix(name: string, shape: readonly number[], gain: number): NetworkPa
   return {
     name,
     shape,
-    initialise: (values, random, key, layer) => orthogonal(values, numInputs, numOutputs, gain, random, key, layer),
+    initialize: (values, random, key, layer) => orthogonal(values, numInputs, numOutputs, gain, random, key, layer),
   }
 }
 

@@ -120,7 +120,7 @@ export class TransformerDecoder {
 
   /**
    * Takes `token` at `position` of `slot`, of rows 0 … count ≤ slots, and chooses the token after each from softmax(logits /
-   * temperature), renormalised over the support that `sampling` leaves: writes `chosen`, its `logprob` and the `entropy` of
+   * temperature), renormalized over the support that `sampling` leaves: writes `chosen`, its `logprob` and the `entropy` of
    * just that distribution in nats, and `support`. With `explore` it samples by the number that seed, lane, episode and
    * draw give; else it takes the most probable.
    * @throws InputError as `feed` and `checkSampling` do.

@@ -70,7 +70,7 @@ export async function saveLora(
 
 /**
  * Opens an adapter's folder, for a model: reads its configuration alone.
- * @throws InputError for an adapter of another kind (rank-stabilised, DoRA, of patterns or of some layers), or with settings
+ * @throws InputError for an adapter of another kind (rank-stabilized, DoRA, of patterns or of some layers), or with settings
  * that `lora` refuses.
  */
 export async function openLora(

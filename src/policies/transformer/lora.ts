@@ -33,7 +33,7 @@ export interface LoraModel {
   readonly numParameters: number
   readonly parameters: readonly Parameter[]
   /** Starting weights, keyed by the seed and `key`: A uniform in ±1 / √inputs, as PEFT has it, B and the value head 0. */
-  initialise(weights: Float32Array, random: Random, key: number): void
+  initialize(weights: Float32Array, random: Random, key: number): void
 }
 
 /** An adapter at work. */
@@ -76,13 +76,13 @@ export function lora(
     scale: alpha / rank,
     numParameters: last.offset + sizeOf(last),
     parameters,
-    initialise(weights, random, key) {
+    initialize(weights, random, key) {
       weights.fill(0)
       parameters.forEach((parameter, index) => {
         if (!parameter.name.endsWith('.lora_A.weight')) return
         const bound = 1 / Math.sqrt(parameter.shape[1]!)
         for (let i = 0; i < sizeOf(parameter); i++) {
-          if (i % 4 === 0) random.draw(Stream.initialise, key, index, i / 4)
+          if (i % 4 === 0) random.draw(Stream.initialize, key, index, i / 4)
           weights[parameter.offset + i] = random.uniform(i % 4, -bound, bound)
         }
       })

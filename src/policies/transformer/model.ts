@@ -23,7 +23,7 @@ export interface TransformerModel {
   /** The last two parameters are a critic's: a value of each hidden state. */
   readonly hasValueHead: boolean
   /** Starting weights, keyed by the seed and `key`: normal with deviation `initializer_range`, norms 1, biases 0. */
-  initialise(weights: Float32Array, random: Random, key: number): void
+  initialize(weights: Float32Array, random: Random, key: number): void
 }
 
 /** The names of a value head's parameters, as TRL has them. */
@@ -54,7 +54,7 @@ export function transformer(
     numParameters: last.offset + sizeOf(last),
     parameters,
     hasValueHead: valueHead,
-    initialise(weights, random, key) {
+    initialize(weights, random, key) {
       parameters.forEach((parameter, index) => {
         const view = weights.subarray(parameter.offset, parameter.offset + sizeOf(parameter))
         if (Object.values<string>(VALUE_HEAD).includes(parameter.name)) view.fill(0)
@@ -105,7 +105,7 @@ function listParameters(shape: TransformerShape, valueHead: boolean): Parameter[
 
 function fillNormal(view: Float32Array, deviation: number, random: Random, key: number, parameter: number): void {
   for (let i = 0; i < view.length; i++) {
-    if (i % 4 === 0) random.draw(Stream.initialise, key, parameter, i / 4)
+    if (i % 4 === 0) random.draw(Stream.initialize, key, parameter, i / 4)
     view[i] = deviation * random.normal(i % 4 < 2 ? 0 : 2, (i % 2) as 0 | 1)
   }
 }

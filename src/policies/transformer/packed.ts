@@ -158,7 +158,7 @@ export class PackedTransformer {
   }
 
   /**
-   * logprob and entropy of each packed row's target, under softmax(logits / temperature), renormalised over the support where
+   * logprob and entropy of each packed row's target, under softmax(logits / temperature), renormalized over the support where
    * there is one: what the decoder recorded, to the bit, under the weights that it had.
    */
   evaluate(count: number, temperature = 1): TokensEvaluated {

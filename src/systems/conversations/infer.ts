@@ -1,39 +1,39 @@
-import { type ConversationCohort, type Crew, SHARE_LANES } from '../../cohorts/conversations.ts'
-import { Talk } from '../../components/conversation.ts'
+import { type ConversationCohort, type DecodingWorkers, SHARE_LANES } from '../../cohorts/conversations.ts'
+import { ConversationPhase } from '../../components/conversation.ts'
 import { type StopReason, stopReasons } from '../../environments/text.ts'
 import type { Kernels } from '../../kernels/bind.ts'
 
 /**
  * The model says one token in every lane where it has the turn. What is not in the cache yet, a prompt or what the
- * environment said, is fed first. Where the cohort has a crew, each thread does that for its share of the lanes: then it is a
+ * environment said, is fed first. Where other threads help, each does that for its share of the lanes: then it is a
  * promise.
  *
  * Reads token, length, phase. Writes the token, its logprob and version, length, and where a turn is over its stopReason
  * and whether it was cut.
  */
 export function inferConversations(_: Kernels, cohort: ConversationCohort): void | Promise<void> {
-  const { crew } = cohort
-  const count = listSpeaking(cohort)
+  const { workers } = cohort
+  const count = listDecoding(cohort)
   if (count === 0) return
-  const numShares = crew === null ? 1 : numSharesOf(cohort, count)
-  if (crew !== null && numShares > 1) return speakTogether(cohort, count, numShares, crew)
-  speak(cohort, 0, 1)
-  sayAll(cohort, count, 1)
+  const numShares = workers === null ? 1 : numSharesOf(cohort, count)
+  if (workers !== null && numShares > 1) return decodeTogether(cohort, count, numShares, workers)
+  decodeShare(cohort, 0, 1)
+  appendAll(cohort, count, 1)
 }
 
 /** What a thread has to know to speak in a cohort's lanes. */
-export type Speaker = Pick<
+export type DecodingLanes = Pick<
   ConversationCohort,
   'conversation' | 'decoder' | 'context' | 'sampling' | 'explore' | 'laneList'
 >
 
 /** Feeds what is not in the cache, and chooses a token, in the lanes of share `index` of `numShares`, if there is one. */
-export function speak(speaker: Speaker, index: number, numShares: number): void {
-  const { conversation, decoder, laneList, context, sampling, explore } = speaker
+export function decodeShare(lanes: DecodingLanes, index: number, numShares: number): void {
+  const { conversation, decoder, laneList, context, sampling, explore } = lanes
   const { slot, lane, episode, draw, forward } = decoder.columns
   if (index >= numShares) return
-  const [from, to] = shareOf(listSpeaking(speaker), index, numShares)
-  for (let i = from; i < to; i++) feed(speaker, laneList[i]!)
+  const [from, to] = shareOf(listDecoding(lanes), index, numShares)
+  for (let i = from; i < to; i++) feed(lanes, laneList[i]!)
   for (let i = from, row = 0; i < to; i++, row++) {
     const n = laneList[i]!
     const last = conversation.length[n]! - 1
@@ -49,9 +49,9 @@ export function speak(speaker: Speaker, index: number, numShares: number): void 
 }
 
 /** Writes the lanes in which the model has the turn into `laneList`; returns how many there are. */
-function listSpeaking({ conversation, laneList }: Pick<Speaker, 'conversation' | 'laneList'>): number {
+function listDecoding({ conversation, laneList }: Pick<DecodingLanes, 'conversation' | 'laneList'>): number {
   let count = 0
-  for (let n = 0; n < laneList.length; n++) if (conversation.phase[n] === Talk.model) laneList[count++] = n
+  for (let n = 0; n < laneList.length; n++) if (conversation.phase[n] === ConversationPhase.model) laneList[count++] = n
   return count
 }
 
@@ -69,15 +69,20 @@ function numSharesOf({ decoders, model }: ConversationCohort, count: number): nu
   return Math.min(decoders.length, Math.floor(count / SHARE_LANES))
 }
 
-async function speakTogether(cohort: ConversationCohort, count: number, numShares: number, crew: Crew): Promise<void> {
-  await crew.begin(numShares)
-  speak(cohort, 0, numShares)
-  await crew.finish()
-  sayAll(cohort, count, numShares)
+async function decodeTogether(
+  cohort: ConversationCohort,
+  count: number,
+  numShares: number,
+  workers: DecodingWorkers,
+): Promise<void> {
+  await workers.begin(numShares)
+  decodeShare(cohort, 0, numShares)
+  await workers.finish()
+  appendAll(cohort, count, numShares)
 }
 
 /** Feeds what of lane n is not in the cache, but for its last token. */
-function feed({ conversation, decoder, context }: Speaker, n: number): void {
+function feed({ conversation, decoder, context }: DecodingLanes, n: number): void {
   const { token, cached, length } = conversation
   const last = length[n]! - 1
   if (cached[n]! < last) decoder.feed(n, token.subarray(n * context + cached[n]!, n * context + last), cached[n]!)
@@ -85,7 +90,7 @@ function feed({ conversation, decoder, context }: Speaker, n: number): void {
 }
 
 /** Says what all shares of the `count` lanes have chosen. */
-function sayAll(cohort: ConversationCohort, count: number, numShares: number): void {
+function appendAll(cohort: ConversationCohort, count: number, numShares: number): void {
   const { laneList, decoders } = cohort
   for (let index = 0; index < numShares; index++) {
     const { chosen, support, supportOffset, forward } = decoders[index]!
@@ -117,7 +122,7 @@ function say(cohort: ConversationCohort, n: number, token: number, logprob: numb
 }
 
 function end({ conversation }: ConversationCohort, n: number, reason: StopReason): void {
-  conversation.phase[n] = Talk.over
+  conversation.phase[n] = ConversationPhase.over
   conversation.stopReason[n] = stopReasons.indexOf(reason)
   if (reason !== 'stop') conversation.cutTurns[n] = conversation.cutTurns[n]! + 1
 }

@@ -1,5 +1,5 @@
 import { type ConversationCohort, exampleAt } from '../../cohorts/conversations.ts'
-import { Talk } from '../../components/conversation.ts'
+import { ConversationPhase } from '../../components/conversation.ts'
 import type { Kernels } from '../../kernels/bind.ts'
 import { promptMessages } from '../../text/dialogue.ts'
 import { startOf } from '../../text/examples.ts'
@@ -13,7 +13,7 @@ import { startOf } from '../../text/examples.ts'
 export function resetConversations(kernels: Kernels, cohort: ConversationCohort): void {
   const { conversation, numLanes } = cohort
   for (let n = 0; n < numLanes && conversation.begun[0]! < cohort.released; n++) {
-    if (conversation.phase[n] !== Talk.free) continue
+    if (conversation.phase[n] !== ConversationPhase.free) continue
     begin(kernels, cohort, n, conversation.begun[0]!)
     conversation.begun[0]!++ // Not before: one that cannot begin is not passed over.
   }
@@ -43,11 +43,11 @@ function begin(kernels: Kernels, cohort: ConversationCohort, n: number, number: 
   cohort.replies[n] = null
   cohort.supports[n] = []
   cohort.segments[n] = []
-  hear(cohort, n, ids)
+  append(cohort, n, ids)
 }
 
 /** Puts tokens that were sent to the model at the conversation's end; its turn begins after them. */
-export function hear({ conversation, context, stops }: ConversationCohort, n: number, ids: readonly number[]): void {
+export function append({ conversation, context, stops }: ConversationCohort, n: number, ids: readonly number[]): void {
   const { token, lossMask, logprob, version, turnOf, supportLength, length, turn } = conversation
   const first = n * context + length[n]!
   token.set(ids, first)
@@ -59,5 +59,5 @@ export function hear({ conversation, context, stops }: ConversationCohort, n: nu
   length[n] = length[n]! + ids.length
   conversation.turnStart[n] = length[n]!
   stops[n]!.clear()
-  conversation.phase[n] = Talk.model
+  conversation.phase[n] = ConversationPhase.model
 }

@@ -1,5 +1,5 @@
 import { type ConversationCohort, type PendingReply, type Segment, segmentOf } from '../../cohorts/conversations.ts'
-import { Talk, turnRewardsOf } from '../../components/conversation.ts'
+import { ConversationPhase, turnRewardsOf } from '../../components/conversation.ts'
 import {
   isMessage,
   type Message,
@@ -11,7 +11,7 @@ import {
 import { show } from '../../errors.ts'
 import type { Kernels } from '../../kernels/bind.ts'
 import { replyIds, spelledMessage } from '../../text/dialogue.ts'
-import { hear } from './reset.ts'
+import { append } from './reset.ts'
 
 /**
  * The environment replies to turns that are over: with a reward, with more to hear, or both. A reply that takes time is
@@ -25,8 +25,8 @@ import { hear } from './reset.ts'
 export function stepConversations(_: Kernels, cohort: ConversationCohort): void {
   const { conversation, numLanes, pending } = cohort
   for (let n = 0; n < numLanes; n++) {
-    const isAsked = conversation.phase[n] === Talk.asked
-    if (!isAsked && conversation.phase[n] !== Talk.over) continue
+    const isAsked = conversation.phase[n] === ConversationPhase.asked
+    if (!isAsked && conversation.phase[n] !== ConversationPhase.over) continue
     if (!isAsked || pending[n] === null) ask(cohort, n) // A resumed run asks again for what was owed.
     const answer = pending[n]!
     if (answer.reply === null) continue
@@ -43,13 +43,13 @@ function ask(cohort: ConversationCohort, n: number): void {
   } catch (error) {
     reply = failed(error)
   }
-  cohort.conversation.phase[n] = Talk.asked
+  cohort.conversation.phase[n] = ConversationPhase.asked
   const limit = cohort.environment.repliesInTime === true ? null : cohort.replyMilliseconds
   cohort.pending[n] = reply instanceof Promise ? awaited(reply, stop, cohort, n, limit) : arrived(reply)
 }
 
 /** What the model said in lane n's turn, without the token that ended it. */
-function saidIn({ conversation, tokenizer, context }: ConversationCohort, n: number): Int32Array {
+function completionOfTurn({ conversation, tokenizer, context }: ConversationCohort, n: number): Int32Array {
   const { token, turnStart, length } = conversation
   const last = n * context + length[n]! - 1
   return token.subarray(n * context + turnStart[n]!, tokenizer.endIds.includes(token[last]!) ? last : last + 1)
@@ -59,7 +59,7 @@ function turnOf(cohort: ConversationCohort, n: number): Turn {
   const { conversation, environment, tokenizer, histories } = cohort
   const { promptId, turn } = conversation
   const stopReason = stopReasons[conversation.stopReason[n]!]!
-  const said = saidIn(cohort, n)
+  const said = completionOfTurn(cohort, n)
   return {
     example: environment.example(promptId[n]!),
     exampleIndex: promptId[n]!,
@@ -72,7 +72,7 @@ function turnOf(cohort: ConversationCohort, n: number): Turn {
 }
 
 function arrived(reply: Reply): PendingReply {
-  return { reply: checked(reply), arrival: Promise.resolve(), letGo() {} }
+  return { reply: checked(reply), arrival: Promise.resolve(), cancel() {} }
 }
 
 function awaited(
@@ -83,9 +83,9 @@ function awaited(
   milliseconds: number | null,
 ): PendingReply {
   const since = new Date()
-  const pending: PendingReply = { reply: null, arrival: Promise.resolve(), letGo() {} }
+  const pending: PendingReply = { reply: null, arrival: Promise.resolve(), cancel() {} }
   let timer: ReturnType<typeof setTimeout> | undefined
-  pending.letGo = () => {
+  pending.cancel = () => {
     stop.abort()
     clearTimeout(timer)
   }
@@ -118,11 +118,11 @@ function take(cohort: ConversationCohort, n: number, reply: Reply): void {
   const reward = reduceTurnRewards(turns, cohort.rewardReduction)
   conversation.reward[n] = reward ?? 0
   conversation.known[n] = reward === null ? 0 : 1
-  conversation.phase[n] = Talk.ended
+  conversation.phase[n] = ConversationPhase.ended
   if (reply.messages === undefined || conversation.turn[n]! + 1 >= environment.maxTurns) return
   conversation.unheard[n] = 1 // Until the model hears it.
   if (stopReason !== 'stop' && cohort.cutTurn === 'end') return
-  const before: Message[] = [...messages, spelledMessage(tokenizer, saidIn(cohort, n))]
+  const before: Message[] = [...messages, spelledMessage(tokenizer, completionOfTurn(cohort, n))]
   const lastId = conversation.token[n * context + conversation.length[n]! - 1]!
   const { ids, isRewritten } = replyIds(tokenizer, example, before, reply.messages, lastId)
   if ((isRewritten ? 0 : conversation.length[n]!) + ids.length >= context) {
@@ -133,7 +133,7 @@ function take(cohort: ConversationCohort, n: number, reply: Reply): void {
   histories[n] = [...before, ...reply.messages]
   if (isRewritten) beginSegment(cohort, n, ids)
   conversation.turn[n] = conversation.turn[n]! + 1
-  hear(cohort, n, ids)
+  append(cohort, n, ids)
 }
 
 /** Puts lane n's segment aside, and makes room for one that begins with `ids`. What both begin with stays in the cache. */

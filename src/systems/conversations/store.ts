@@ -1,5 +1,5 @@
 import { type ConversationCohort, segmentOf } from '../../cohorts/conversations.ts'
-import { Talk, turnRewardsOf } from '../../components/conversation.ts'
+import { ConversationPhase, turnRewardsOf } from '../../components/conversation.ts'
 import type { Kernels } from '../../kernels/bind.ts'
 
 /**
@@ -11,7 +11,7 @@ import type { Kernels } from '../../kernels/bind.ts'
 export function storeConversations(_: Kernels, cohort: ConversationCohort): void {
   const { conversation, numLanes, replies, segments, trajectories } = cohort
   for (let n = 0; n < numLanes; n++) {
-    if (conversation.phase[n] !== Talk.ended) continue
+    if (conversation.phase[n] !== ConversationPhase.ended) continue
     const { reward: last, components = {}, error } = replies[n]!
     const isTold = conversation.known[n] === 1
     // What the conversation is worth, each of its rows is.
@@ -23,6 +23,6 @@ export function storeConversations(_: Kernels, cohort: ConversationCohort): void
     }
     for (const row of [...segments[n]!, segmentOf(cohort, n)]) trajectories.append({ ...row, ...worth })
     segments[n] = []
-    conversation.phase[n] = Talk.free
+    conversation.phase[n] = ConversationPhase.free
   }
 }

@@ -358,7 +358,7 @@ export class LogprobValidator {
   }
 
   #below(count: number): number {
-    this.#random.draw(Stream.initialise, 0, 0, this.#draws++)
+    this.#random.draw(Stream.initialize, 0, 0, this.#draws++)
     return Math.floor(this.#random.uniform(0) * count)
   }
 }

@@ -1,13 +1,13 @@
 /** The caller's side of the threads of a trainer of language models. Its workers come at the first need, and again after `close`. */
 import type { Together, TokenLearnerColumns } from '../../algorithms/token-learner.ts'
 import type { TokenWork } from '../../algorithms/token-thread.ts'
-import type { ConversationCohort, Crew } from '../../cohorts/conversations.ts'
+import type { ConversationCohort, DecodingWorkers } from '../../cohorts/conversations.ts'
 import type { World } from '../../world.ts'
 import { Aborted, CONTROL_WORDS, Team, type TextOrder } from '../team.ts'
 import { TextCommand } from './thread.ts'
 
 /** This thread and its workers. */
-export class TextTeam implements Crew {
+export class TextTeam implements DecodingWorkers {
   readonly #world: World
   readonly #cohort: ConversationCohort
   readonly #command = new Float64Array(new SharedArrayBuffer(16))
@@ -27,11 +27,11 @@ export class TextTeam implements Crew {
       if (this.#isClosed) this.#team.end() // Closed while the workers were on their way.
     }
     this.#team!.hold(true)
-    this.#cohort.crew = this
+    this.#cohort.workers = this
   }
 
   rest(): void {
-    this.#cohort.crew = null
+    this.#cohort.workers = null
     this.#team?.hold(false)
   }
 
@@ -51,7 +51,7 @@ export class TextTeam implements Crew {
   }
 
   async begin(numShares: number): Promise<void> {
-    this.#command[0] = TextCommand.speak
+    this.#command[0] = TextCommand.decode
     this.#command[1] = numShares
     await this.#team!.meet()
   }

@@ -7,13 +7,13 @@ import { TransformerDecoder } from '../../policies/transformer/decoder.ts'
 import { lora } from '../../policies/transformer/lora.ts'
 import { transformer } from '../../policies/transformer/model.ts'
 import { Random } from '../../random.ts'
-import { type Speaker, speak } from '../../systems/conversations/infer.ts'
+import { type DecodingLanes, decodeShare } from '../../systems/conversations/infer.ts'
 import type { TextOrder, WorkerProgram } from '../team.ts'
 
 /** What a command's first number says. */
 export const TextCommand = {
   /** Say a token in each lane of the share, of which there are as many as the second number. */
-  speak: 0,
+  decode: 0,
   /** Do what was posted, a `TokenWork`. */
   learn: 1,
 } as const
@@ -27,7 +27,7 @@ export function textProgram(order: TextOrder): WorkerProgram {
   const random = new Random(seed)
   const adapter = order.lora === null ? null : { lora: lora(model, order.lora), weights: adapted, random }
   const thread = new TokenThread(model, weights, learner, kernels, adapter)
-  const speaker: Speaker = {
+  const lanes: DecodingLanes = {
     conversation,
     decoder: new TransformerDecoder(model, weights, decoder, kernels, random, adapter),
     context,
@@ -36,7 +36,7 @@ export function textProgram(order: TextOrder): WorkerProgram {
     laneList: new Int32Array(conversation.phase.length),
   }
   return function* (command) {
-    if (command[0] === TextCommand.speak) speak(speaker, index, command[1]!)
+    if (command[0] === TextCommand.decode) decodeShare(lanes, index, command[1]!)
     else thread.run(receiveMessageOnPort(parentPort!)!.message as TokenWork)
     yield // All are done.
   }

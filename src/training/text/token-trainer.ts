@@ -388,7 +388,7 @@ function targetOf(cohort: ConversationCohort): Required<TrainedLanguageModel> {
 }
 
 function filled({ model, weights, ...given }: TrainedLanguageModel): Required<TrainedLanguageModel> {
-  if (typeof model?.initialise !== 'function')
+  if (typeof model?.initialize !== 'function')
     throw new InputError('model', show(model), 'a world, or { model, weights }')
   const { adapter = null, context = model.shape.contextLength, temperature = 1 } = given
   return { model, weights, adapter, context, temperature }

@@ -28,7 +28,7 @@ export interface PreparedUpdate {
   /** Its columns of trajectories have a row a conversation, in the order of `conversations`. */
   readonly prepared: PreparedLoss
   readonly totals: LossTotals
-  readonly given: TokenLossColumns & { readonly behaviourLogprob: Float32Array }
+  readonly given: TokenLossColumns & { readonly behaviorLogprob: Float32Array }
   /** Tokens to learn from whose log-probability is not recorded: it was worked out under the weights before the update. */
   readonly numRecomputed: number
   /** Of each conversation the places of its sequences in the batch: one, or several where it has segments. */
@@ -71,8 +71,8 @@ export function* prepareUpdate(
     })
   }
   // What was recorded while sampling is what evaluating gives, to the bit, so it is evaluated only to be compared.
-  const behaviourLogprob = tokensInOrder(batch, columns.offsets, recordedLogprob(columns))
-  const missing = missingAt(behaviourLogprob, lossMask)
+  const behaviorLogprob = tokensInOrder(batch, columns.offsets, recordedLogprob(columns))
+  const missing = missingAt(behaviorLogprob, lossMask)
   const hasCritic = loss.settings.advantage === 'critic'
   const { correction } = loss.settings
   if (correction !== 'none' && missing.length > 0) {
@@ -83,8 +83,8 @@ export function* prepareUpdate(
   const numRecomputed = own === undefined ? missing.length : 0
   const isEvaluated = hasCritic || (correction !== 'none' && own === undefined)
   const old = isEvaluated || numRecomputed > 0 ? yield* learner.evaluate(batch, temperature, 'policy') : null
-  if (!isEvaluated && numRecomputed > 0) for (const t of missing) behaviourLogprob[t] = old!.logprob[t]!
-  const oldLogprob = own ?? (isEvaluated ? old!.logprob : behaviourLogprob)
+  if (!isEvaluated && numRecomputed > 0) for (const t of missing) behaviorLogprob[t] = old!.logprob[t]!
+  const oldLogprob = own ?? (isEvaluated ? old!.logprob : behaviorLogprob)
   const oldValue = hasCritic ? old!.value : null
   const hasReference = loss.columns.includes('referenceLogprob')
   const referenceLogprob = hasReference ? (yield* learner.evaluate(batch, temperature, 'reference')).logprob : null
@@ -98,7 +98,7 @@ export function* prepareUpdate(
     known,
     group,
     oldLogprob: joined.join(oldLogprob),
-    behaviourLogprob: joined.join(behaviourLogprob),
+    behaviorLogprob: joined.join(behaviorLogprob),
     ...(referenceLogprob === null ? {} : { referenceLogprob: joined.join(referenceLogprob) }),
     ...(oldValue === null ? {} : { value: joined.join(oldValue) }),
   }
@@ -114,7 +114,7 @@ export function* prepareUpdate(
     })
   }
   const wholeTokens = conversations.length === order.length ? null : countedOf(conversations, offsets, counted)
-  const given = { oldLogprob, behaviourLogprob, referenceLogprob, oldValue, wholeTokens }
+  const given = { oldLogprob, behaviorLogprob, referenceLogprob, oldValue, wholeTokens }
   return { prepared, totals, given, numRecomputed, conversations, reward, known, group }
 }
 

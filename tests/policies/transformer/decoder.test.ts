@@ -21,7 +21,7 @@ function wide() {
     initializer_range: 0.5,
   })
   const weights = new Float32Array(model.numParameters)
-  model.initialise(weights, new Random(8), 0)
+  model.initialize(weights, new Random(8), 0)
   return { model, weights }
 }
 
@@ -215,7 +215,7 @@ describe('decoding', () => {
   })
 
   test.each(restrictions)(
-    'samples within a support are as frequent as its renormalised distribution says: $0',
+    'samples within a support are as frequent as its renormalized distribution says: $0',
     (sampling) => {
       const { model, weights } = wide()
       const network = decoder(model, weights, 'simd', 500)

@@ -295,7 +295,7 @@ test('a value head lies in a file of its own, is read again, and begins at 0 whe
   const { config } = (await golden('llama')).model
   const model = transformer(config, { valueHead: true })
   const weights = new Float32Array(model.numParameters)
-  model.initialise(weights, new Random(1), 0)
+  model.initialize(weights, new Random(1), 0)
   weights.fill(0.25, -9)
   await saveTransformer(folder, model, weights)
   expect((await loadTransformer(folder, { valueHead: true })).weights).toEqual(weights)

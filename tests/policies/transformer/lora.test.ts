@@ -48,7 +48,7 @@ describe('an adapter', () => {
     const { model, weights, tokens, offsets } = await golden('qwen2')
     const fresh = lora(model, { rank: 3, dropout: 0.5 })
     const start = new Float32Array(fresh.numParameters).fill(7)
-    fresh.initialise(start, new Random(4), 0)
+    fresh.initialize(start, new Random(4), 0)
     const a = fresh.parameters.filter(({ name }) => name.includes('lora_A'))
     for (const { offset, shape } of a) {
       const view = start.subarray(offset, offset + shape[0]! * shape[1]!)
@@ -168,7 +168,7 @@ describe('an adapter', () => {
     const wanted = direction.reduce((sum, value, i) => sum + value * made[i]!, 0)
     expect(Math.abs(slope - wanted), `${slope}, ${wanted}`).toBeLessThan(0.01 * Math.abs(wanted))
     const start = new Float32Array(adapter.model.numParameters).fill(1)
-    adapter.model.initialise(start, new Random(1), 0)
+    adapter.model.initialize(start, new Random(1), 0)
     expect([...start.slice(-9)]).toEqual(new Array(9).fill(0))
   })
 

@@ -194,7 +194,7 @@ describe('a value head', () => {
   test('begins at 0, and has the gradient that finite differences give, of its own weights and of the model', () => {
     const model = transformer(config, { valueHead: true })
     const first = new Float32Array(model.numParameters)
-    model.initialise(first, new Random(5), 0)
+    model.initialize(first, new Random(5), 0)
     const fresh = packed(model, first, 'plain')
     expect(fresh.network.evaluate(fresh.network.pack(tokens, [0, 8], 0, 1)).value.slice(0, 7)).toEqual(
       new Float32Array(7),

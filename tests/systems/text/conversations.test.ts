@@ -1,7 +1,7 @@
 import { describe, expect, test, vi } from 'vitest'
 import { takeArena } from '../../../src/components/arena.ts'
 import { column } from '../../../src/components/column.ts'
-import { Talk } from '../../../src/components/conversation.ts'
+import { ConversationPhase } from '../../../src/components/conversation.ts'
 import { InputError } from '../../../src/errors.ts'
 import { createKernels } from '../../../src/kernels/bind.ts'
 import { PackedTransformer, packedPlan } from '../../../src/policies/transformer/packed.ts'
@@ -53,7 +53,7 @@ describe('conversations as lanes', () => {
     for (let i = 0; i < 200 && !overlapped; i++) {
       const before = trajectories.count
       tick(world)
-      const others = [0, 1].filter((n) => conversation.phase[n] === Talk.model)
+      const others = [0, 1].filter((n) => conversation.phase[n] === ConversationPhase.model)
       overlapped = trajectories.count > before && others.length === 1
     }
     expect(overlapped).toBe(true)

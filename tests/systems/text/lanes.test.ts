@@ -1,7 +1,7 @@
 /** What a lane's columns hold of a conversation of several turns, and what becomes of replies that are owed. */
 import { describe, expect, test, vi } from 'vitest'
-import { letGoReplies } from '../../../src/cohorts/conversations.ts'
-import { Talk } from '../../../src/components/conversation.ts'
+import { cancelReplies } from '../../../src/cohorts/conversations.ts'
+import { ConversationPhase } from '../../../src/components/conversation.ts'
 import type { TextEnvironmentModel, Turn } from '../../../src/environments/text.ts'
 import type { ChatTemplate } from '../../../src/text/chat-template.ts'
 import { languageModel } from '../../../src/text/language-model.ts'
@@ -191,8 +191,8 @@ describe('a reply that is owed', () => {
     const late = vi.fn(() => 'stop' as const)
     cohort.onLate = late
     await asked(world, signals, 1)
-    expect([signals[0]!.aborted, cohort.conversation.phase[0]]).toEqual([false, Talk.asked])
-    letGoReplies(cohort)
+    expect([signals[0]!.aborted, cohort.conversation.phase[0]]).toEqual([false, ConversationPhase.asked])
+    cancelReplies(cohort)
     expect(signals[0]!.aborted).toBe(true)
     await new Promise((resolve) => setTimeout(resolve, 100))
     expect(late).not.toHaveBeenCalled() // The deadline went with it.
@@ -223,6 +223,6 @@ describe('a reply that is owed', () => {
     expect(signals[0]!.aborted).toBe(verdict === 'continue')
     if (verdict === 'stop') expect(cohort.pending[0]!.reply).toBeNull()
     else expect(cohort.pending[0]!.reply).toEqual({ reward: null, error: 'no reply within 0.03 s' })
-    letGoReplies(cohort)
+    cancelReplies(cohort)
   })
 })

@@ -1,10 +1,10 @@
 /** What several threads say together, and what stays in the cache: the same tokens as one thread says alone. */
 import { expect, test, vi } from 'vitest'
-import type { Crew } from '../../../src/cohorts/conversations.ts'
-import { Talk } from '../../../src/components/conversation.ts'
+import type { DecodingWorkers } from '../../../src/cohorts/conversations.ts'
+import { ConversationPhase } from '../../../src/components/conversation.ts'
 import { TransformerDecoder } from '../../../src/policies/transformer/decoder.ts'
 import { Random } from '../../../src/random.ts'
-import { type Speaker, speak } from '../../../src/systems/conversations/infer.ts'
+import { type DecodingLanes, decodeShare } from '../../../src/systems/conversations/infer.ts'
 import { infer, reset } from '../../../src/systems/systems.ts'
 import { digits, talkUntil, talkWorld } from '../../support/conversations.ts'
 
@@ -28,22 +28,22 @@ async function shared(numParameters: number) {
   const { conversation, context, sampling, explore, model, weights } = cohort
   Object.assign(cohort, { model: Object.create(model, { numParameters: { value: numParameters } }) })
   const decoder = new TransformerDecoder(model, weights, cohort.decoders[1]!, world.kernels, new Random(SEED))
-  const second: Speaker = { conversation, decoder, context, sampling, explore, laneList: new Int32Array(11) }
+  const second: DecodingLanes = { conversation, decoder, context, sampling, explore, laneList: new Int32Array(11) }
   const ticks: { count: number; shares: number; rows: number[] }[] = []
   let shares = 1
-  const crew: Crew = {
+  const workers: DecodingWorkers = {
     async begin(numShares) {
       expect(numShares).toBeGreaterThan(1) // Nobody is called who has nothing to do.
       shares = numShares
-      speak(second, 1, numShares)
+      decodeShare(second, 1, numShares)
     },
     async finish() {},
   }
-  cohort.crew = crew
+  cohort.workers = workers
   const theirs = vi.spyOn(decoder, 'advance')
   const { advance } = cohort.decoder
   cohort.decoder.advance = (rows, ...rest) => {
-    const count = conversation.phase.filter((phase) => phase === Talk.model).length
+    const count = conversation.phase.filter((phase) => phase === ConversationPhase.model).length
     ticks.push({ count, shares, rows: [rows, ...theirs.mock.calls.map(([given]) => given)] })
     theirs.mockClear()
     shares = 1
@@ -87,7 +87,7 @@ test('a cohort behind one in which several threads speak is not forgotten: it sp
 
 test('a thread for which there is no share says nothing', async () => {
   const { second, theirs } = await shared(1)
-  speak(second, 1, 1)
+  decodeShare(second, 1, 1)
   expect(theirs).not.toHaveBeenCalled()
 })
 
