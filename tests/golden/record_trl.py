@@ -58,7 +58,7 @@ def make_batch():
         "logprob": f32(logprob),
         "entropy": f32(rng.exponential(1.0, total)),
         "oldLogprob": f32(old),
-        "behaviourLogprob": f32(old + rng.normal(0, 0.4, total)),
+        "behaviorLogprob": f32(old + rng.normal(0, 0.4, total)),
         "referenceLogprob": f32(logprob + rng.normal(0, 0.5, total)),
     }
 
@@ -194,7 +194,7 @@ def main():
     centred = group_advantages(known, "none")
     mask = padded({**batch, "ones": torch.ones(batch["offsets"][-1], dtype=torch.float64)}, "ones")
     # GRPOTrainer's sequence_mask with its default bound of 3.
-    ratio = torch.exp(((padded(batch, "oldLogprob") - padded(batch, "behaviourLogprob")) * mask).sum(1, keepdim=True))
+    ratio = torch.exp(((padded(batch, "oldLogprob") - padded(batch, "behaviorLogprob")) * mask).sum(1, keepdim=True))
     ratio = ratio.masked_fill(ratio > 3.0, 0.0)
     calls = {
         "grpo": (by_group, {}),
