@@ -141,6 +141,26 @@ describe('the import table', () => {
     expect(broken).toEqual([])
   })
 
+  test('has no circle, but of types and of what is loaded when it is used', () => {
+    const edges = new Map<string, string[]>()
+    for (const { from, to, isLazy } of imports) {
+      if (isLazy || !to.startsWith('.')) continue
+      const target = relative(root, join(root, dirname(from), to))
+      edges.set(from, [...(edges.get(from) ?? []), target])
+    }
+    const done = new Set<string>()
+    const circles: string[] = []
+    const walk = (file: string, path: readonly string[]): void => {
+      if (path.includes(file)) circles.push([...path.slice(path.indexOf(file)), file].join(' → '))
+      if (path.includes(file) || done.has(file)) return
+      for (const target of edges.get(file) ?? []) walk(target, [...path, file])
+      done.add(file)
+    }
+    for (const file of edges.keys()) walk(file, [])
+    expect(edges.size).toBeGreaterThan(150)
+    expect(circles).toEqual([])
+  })
+
   test('every package is loaded only by the rooms that need it, and heavy ones only where they are first used', () => {
     const broken = imports.filter(({ from, to, isLazy }) => {
       if (to.startsWith('.')) return false
