@@ -13,6 +13,7 @@ import {
   preparedLossPlan,
   prepareLoss,
 } from '../../src/algorithms/losses.ts'
+import { grpo as namedGrpo, gspo as namedGspo } from '../../src/algorithms/named-losses.ts'
 import { takeArena } from '../../src/components/arena.ts'
 import { createKernels, type PolicyLossInputs, PolicySum, Standing } from '../../src/kernels/bind.ts'
 import { Numbers, strict } from '../kernels/calls.ts'
@@ -226,7 +227,18 @@ describe('describeLoss', () => {
     expect(() => describeLoss('dapo', 'paper', { overlongCache: 4 })).toThrow('for overlongCache')
     expect(() => describeLoss('dapo', 'paper', { overlongCache: 9, maxLength: 8 })).toThrow('dapo.overlongCache: got 9')
     expect(() => describeLoss('dapo', 'paper', { ...corrections.icePop, correctionHigh: 0.1 })).toThrow('at least')
+    // What is equal fits.
+    expect(() => describeLoss('dapo', 'paper', { ...corrections.icePop, correctionHigh: 0.5 })).not.toThrow()
+    expect(() => describeLoss('dapo', 'paper', { overlongCache: 8, maxLength: 8 })).not.toThrow()
   })
+})
+
+test('algorithms by name have their advantages and losses, and no reference', () => {
+  const { computeAdvantages, computeAdvantagesDrGrpo, policyLoss } = namedGrpo
+  expect([computeAdvantages.settings.scale, computeAdvantagesDrGrpo.settings.scale]).toEqual(['group', 'none'])
+  expect(policyLoss.settings).toMatchObject({ klCoef: 0, aggregation: 'sequence-mean' })
+  const losses = [namedGspo.policyLoss, namedGspo.policyLossHybrid, namedGspo.policyLossToken]
+  expect(losses.map(({ settings }) => settings.ratio)).toEqual(['sequence', 'hybrid', 'sequence-token'])
 })
 
 describe('a batch and its micro-batches', () => {

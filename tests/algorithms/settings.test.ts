@@ -7,6 +7,7 @@ import {
   type OptimizerSettings,
 } from '../../src/algorithms/optimizer.ts'
 import { ppo } from '../../src/algorithms/ppo.ts'
+import { algorithmFactory, algorithms } from '../../src/algorithms/registry.ts'
 import { rl, rlRates, rlSettings } from '../../src/algorithms/rl.ts'
 import { sft, sftSettings } from '../../src/algorithms/sft.ts'
 import { above0, type Bounds, count, countOrNone, expectBounds, from0, from0to1, orNull } from '../support/bounds.ts'
@@ -64,6 +65,11 @@ describe('the ranges of settings', () => {
 })
 
 describe('what no range says', () => {
+  test('an algorithm is found by its id, or the nearest is named', () => {
+    for (const factory of algorithms) expect(algorithmFactory(factory.id)).toBe(factory)
+    expect(() => algorithmFactory('pppo')).toThrow(/algorithm: got "pppo".*did you mean "ppo"/)
+  })
+
   test('what is no object of settings is refused', () => {
     for (const given of [null, 'grpo', 3]) {
       expect(() => rl(given as never)).toThrow(/^rl: got .*, expected an object of settings$/)
