@@ -228,10 +228,15 @@ export class World<out C extends Cohort = Cohort, out Name extends string = stri
     this.#arena = arena
     this.#columns = columns
     this.#kernels = kernels
-    this.#cohorts = this.#drafts.map((draft) =>
-      createCohort(draft, columns[draft.name] as Columns<Plan>, this, kernels, isFresh),
-    )
+    this.#cohorts = this.#drafts.map((draft) => createCohort(draft, ownColumns(draft, columns), this, kernels, isFresh))
   }
+}
+
+/** A cohort's columns, with the weights of the cohort that it shares them with. */
+function ownColumns(draft: CohortDraft, columns: Columns<Plan>): Columns<Plan> {
+  const own = columns[draft.name] as Columns<Plan>
+  if (draft.kind !== 'episodes' || draft.sharesWith === null) return own
+  return { ...own, weights: (columns[draft.sharesWith] as Columns<Plan>).weights! }
 }
 
 const KIND_ORDER: readonly Cohort['kind'][] = ['episodes', 'conversations']

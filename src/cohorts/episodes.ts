@@ -35,7 +35,8 @@ export type Autoreset = 'same-step' | 'next-step' | 'disabled'
 /** The lanes of one environment under one policy. */
 export interface EpisodeCohortOptions {
   environment: EnvironmentDefinition
-  policy: PolicyDefinition
+  /** Or the name of a cohort before it, whose policy acts here too: with its weights, which both have. */
+  policy: PolicyDefinition | string
   /** How many lanes: a whole number ≥ 1. */
   numLanes: number
   /** How the cohort is called in columns, checkpoints and trainers; the policy's id where it is not given. */
@@ -65,6 +66,8 @@ export interface EpisodeCohort {
   readonly name: string
   readonly environment: EnvironmentDefinition
   readonly policyDefinition: PolicyDefinition
+  /** The cohort whose weights these are; null where they are its own. */
+  readonly sharesWith: string | null
   readonly model: PolicyModel
   readonly autoreset: Autoreset
   readonly explore: boolean
@@ -175,6 +178,9 @@ export interface BootstrapList {
 export interface EpisodeDraft {
   readonly kind: 'episodes'
   readonly options: EpisodeCohortOptions
+  readonly policy: PolicyDefinition
+  /** The cohort whose weights it has; null where they are its own. */
+  readonly sharesWith: string | null
   readonly name: string
   /** Keys its starting weights: how many cohorts of episodes the world has before it. */
   readonly key: number
@@ -190,7 +196,9 @@ export async function draftEpisodes(
   options: EpisodeCohortOptions,
   before: readonly CohortDraft[],
 ): Promise<EpisodeDraft> {
-  const { environment, policy, numLanes, autoreset, explore } = options
+  const { environment, numLanes, autoreset, explore } = options
+  const owner = typeof options.policy === 'string' ? ownerOf(options, before) : null
+  const policy = owner === null ? (options.policy as PolicyDefinition) : owner.policy
   if (typeof environment?.reset !== 'function' || typeof environment.step !== 'function') {
     throw new InputError('environment', show(environment), 'an environment, like cartPole()')
   }
@@ -217,15 +225,31 @@ export async function draftEpisodes(
   }
   await policy.prepare?.()
   const model = policy.build(environment.observationSpace, environment.actionSpace)
-  return { kind: 'episodes', options, name: options.name ?? policy.id, key: others.length, firstLane, model }
+  if (owner !== null && show(model.parameters) !== show(owner.model.parameters)) {
+    const got = `${owner.name}, whose network has other shapes than this environment needs`
+    throw new InputError('policy', got, 'that of a cohort with the same spaces')
+  }
+  const name = options.name ?? policy.id
+  const sharesWith = owner === null ? null : (owner.sharesWith ?? owner.name)
+  return { kind: 'episodes', options, policy, sharesWith, name, key: others.length, firstLane, model }
+}
+
+/** @throws InputError where no cohort of episodes before this one has the name that it gives for its policy. */
+function ownerOf({ policy }: EpisodeCohortOptions, before: readonly CohortDraft[]): EpisodeDraft {
+  const episodes = before.filter((draft) => draft.kind === 'episodes')
+  const owner = episodes.find(({ name }) => name === policy)
+  if (owner !== undefined) return owner
+  const names = episodes.map(({ name }) => name)
+  if (names.length > 0) throw unknownWord('policy', String(policy), names)
+  throw new InputError('policy', show(policy), 'a policy, like mlp(), or the name of a cohort before it')
 }
 
 /**
  * @throws InputError where the policy stays in its thread, or a definition has no module from which a thread could make it.
  */
-export function checkEpisodeThreads({ options, model }: EpisodeDraft, count: number): void {
+export function checkEpisodeThreads({ options, policy, model }: EpisodeDraft, count: number): void {
   if (count === 1) return
-  const { environment, policy } = options
+  const { environment } = options
   if (model.staysInThread) {
     const expected = "threads: 1: its device serves only the caller's thread"
     throw new InputError(`policy ${policy.id}`, `${count} threads`, expected)
@@ -254,7 +278,7 @@ function isAsynchronous(f: { readonly constructor: { readonly name: string } }):
 export type EpisodeCohortPlan = ReturnType<typeof planEpisodes>
 
 /** Plans a cohort's columns; each thread that shares it has a workspace. */
-export function planEpisodes({ options, model, reservation }: EpisodeDraft, threads: number) {
+export function planEpisodes({ options, sharesWith, model, reservation }: EpisodeDraft, threads: number) {
   const { environment, numLanes } = options
   const { actionSpace } = environment
   const widths = rowWidths(environment, model)
@@ -262,7 +286,7 @@ export function planEpisodes({ options, model, reservation }: EpisodeDraft, thre
   const isBox = actionSpace.kind === 'box'
   const listLength = reservation === undefined ? 0 : (model.answersLater ? reservation.numSteps + 1 : 2) * numLanes
   return {
-    weights: saved(column('f32', model.numParameters)),
+    weights: saved(column('f32', sharesWith === null ? model.numParameters : 0)),
     episode: episodePlan(numLanes),
     state: statePlan(environment, numLanes),
     carried: {
@@ -328,7 +352,8 @@ export function createEpisodes(
   isFresh: boolean,
 ): EpisodeCohort {
   const { options, name, model, reservation } = draft
-  const { environment, policy: policyDefinition, numLanes } = options
+  const { environment, numLanes } = options
+  const { policy: policyDefinition, sharesWith } = draft
   const { actionSpace } = environment
   const recorded = reservation !== undefined
   const autoreset = options.autoreset ?? 'same-step'
@@ -365,6 +390,7 @@ export function createEpisodes(
     name,
     environment,
     policyDefinition,
+    sharesWith,
     model,
     autoreset,
     explore: options.explore ?? true,
@@ -419,14 +445,14 @@ export function createEpisodes(
 
 /** Where each lane begins, and the policy's starting weights, keyed by the seed and the cohort's number. */
 function writeFirstValues(
-  { key, firstLane, model }: EpisodeDraft,
+  { key, sharesWith, firstLane, model }: EpisodeDraft,
   { episode, weights }: Columns<EpisodeCohortPlan>,
   random: Random,
 ): void {
   for (let n = 0; n < episode.lane.length; n++) episode.lane[n] = firstLane + n
   episode.episode.fill(0xffffffff) // Minus one: the first reset makes it 0.
   episode.phase.fill(Phase.fresh)
-  model.initialize(weights, random, key)
+  if (sharesWith === null) model.initialize(weights, random, key)
 }
 
 function writeBounds(

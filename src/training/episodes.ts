@@ -335,7 +335,7 @@ export class EpisodeTraining implements Training<UpdateMetrics> {
     const cohorts = laneCohorts(world).map((cohort) => ({
       name: cohort.name,
       environment: recordOf(cohort.environment),
-      policy: recordOf(cohort.policyDefinition),
+      policy: cohort.sharesWith ?? recordOf(cohort.policyDefinition),
       numLanes: cohort.numLanes,
       firstLane: cohort.firstLane,
       autoreset: cohort.autoreset,

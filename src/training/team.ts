@@ -39,7 +39,8 @@ export interface LanesOrder extends ThreadOrder {
   readonly cohorts: readonly {
     readonly name: string
     readonly environment: DefinitionRecord
-    readonly policy: DefinitionRecord
+    /** Or the cohort whose policy it is. */
+    readonly policy: DefinitionRecord | string
     readonly numLanes: number
     readonly firstLane: number
     readonly autoreset: Autoreset

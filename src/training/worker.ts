@@ -35,7 +35,7 @@ async function lanesProgram(order: LanesOrder): Promise<WorkerProgram> {
     cohorts.push({
       ...rest,
       environment: await revive<EnvironmentDefinition>('environment', environment, 'caller'),
-      policy: await revive<PolicyDefinition>('policy', policy, 'caller'),
+      policy: typeof policy === 'string' ? policy : await revive<PolicyDefinition>('policy', policy, 'caller'),
     })
   }
   const algorithms: Record<string, AlgorithmDefinition> = {}

@@ -11,10 +11,13 @@ test('a world that was made without createWorld says that the device was not sta
   const environment = cartPole()
   const model = policy.build(environment.observationSpace, environment.actionSpace)
   const options = { environment, policy, numLanes: 2 }
-  const world = new World([{ kind: 'episodes', options, name: 'dense', key: 0, firstLane: 0, model }], {
-    seed: 0,
-    kernels: 'simd',
-  })
+  const world = new World(
+    [{ kind: 'episodes', options, policy, sharesWith: null, name: 'dense', key: 0, firstLane: 0, model }],
+    {
+      seed: 0,
+      kernels: 'simd',
+    },
+  )
   expect(() => world.cohorts).toThrow(
     'policy dense: got a world that was made without its device, expected createWorld',
   )

@@ -16,6 +16,7 @@ import {
   rl,
   sft,
   textEnvironmentFactory,
+  tick,
   type World,
   type WorldOptions,
 } from '../../dist/src/index.js'
@@ -123,5 +124,61 @@ describe('cohorts of episodes and of conversations in one world', () => {
       balancer.episode.episode.every((episode, n) => episode > 0 || balancer.episode.step[n] === STEPS.swinger),
     ).toBe(true)
     expect(talker.conversation.begun[0]).toBe(0)
+  })
+})
+
+describe('cohorts that share a policy by its name', () => {
+  const one = { environment: cartPole(), policy: mlp({ hidden: [8] }), numLanes: 5, name: 'one' } as const
+  const other = { environment: cartPole({ maxEpisodeSteps: 20 }), numLanes: 3, name: 'other' } as const
+  const shared = () => createWorld({ seed: 4, cohorts: [one, { ...other, policy: 'one' }] })
+  const both = { one: ppo({ numSteps: 16, numMinibatches: 1 }), other: a2c({ numSteps: 8 }) }
+
+  test('act by the same weights, as one whose weights were copied would', async () => {
+    const world = await shared()
+    const apart = await createWorld({ seed: 4, cohorts: [one, { ...other, policy: one.policy }] })
+    expect(world.cohort('other').weights).toBe(world.cohort('one').weights)
+    const drawn = apart.cohort('other').weights.slice()
+    apart.cohort('other').weights.set(apart.cohort('one').weights)
+    expect(apart.cohort('other').weights).not.toEqual(drawn)
+    for (let i = 0; i < 30; i++) {
+      tick(world)
+      tick(apart)
+      expect(world.cohort('other').action.chosen).toEqual(apart.cohort('other').action.chosen)
+    }
+  })
+
+  test('learn one after the other, to the same bits on one thread and on three, and after a resume', async () => {
+    const trained = async (threads: number, stop = Number.POSITIVE_INFINITY) => {
+      const folder = await temporaryFolder()
+      const goal = { totalSteps: 6 * (5 * 16 + 3 * 8) }
+      let trainer = createTrainer(await shared(), both, { threads })
+      const begun = trainer.world.cohort('one').weights.slice()
+      for await (const { update } of trainer.updates(goal)) if (update === stop) break
+      if (stop < 6) {
+        await trainer.save(folder)
+        trainer = createTrainer(await shared(), both, { threads })
+        await trainer.restore(folder)
+        for await (const _ of trainer.updates(goal));
+      }
+      trainer.close()
+      expect(trainer.world.cohort('one').weights).not.toEqual(begun)
+      return trainer.world.cohort('one').weights.slice()
+    }
+    const weights = await trained(1)
+    expect(await trained(3)).toEqual(weights)
+    expect(await trained(1, 2)).toEqual(weights)
+    const alone = createTrainer(await shared(), { one: both.one })
+    for await (const _ of alone.updates({ totalSteps: 6 * 5 * 16 }));
+    expect(alone.world.cohort('one').weights).not.toEqual(weights) // The other one learned too.
+  })
+
+  test('are refused by a name that there is not, and where the networks would differ', async () => {
+    await expect(createWorld({ cohorts: [one, { ...other, policy: 'won' }] })).rejects.toThrow(
+      'policy: got "won", expected one of one (did you mean "one"?)',
+    )
+    await expect(createWorld({ cohorts: [one, { ...other, environment: pendulum(), policy: 'one' }] })).rejects.toThrow(
+      'policy: got one, whose network has other shapes than this environment needs',
+    )
+    await expect(createWorld({ ...other, policy: 'one' })).rejects.toThrow('policy: got "one", expected a policy')
   })
 })
