@@ -5,7 +5,6 @@ import { ConversationPhase } from '../../../src/components/conversation.ts'
 import { InputError } from '../../../src/errors.ts'
 import { createKernels } from '../../../src/kernels/bind.ts'
 import { PackedTransformer, packedPlan } from '../../../src/policies/transformer/packed.ts'
-import { bootstrap } from '../../../src/systems/systems.ts'
 import { byteTokenizer } from '../../../src/text/byte-tokenizer.ts'
 import type { ChatTemplate } from '../../../src/text/chat-template.ts'
 import { languageModel } from '../../../src/text/language-model.ts'
@@ -45,12 +44,6 @@ describe('conversations as lanes', () => {
     await talkUntil(world, 8)
     expect(draw).not.toHaveBeenCalled()
     draw.mockRestore()
-  })
-
-  test('owe no values when a rollout ends: only episodes do', async () => {
-    const world = await talkWorld()
-    tick(world)
-    expect(bootstrap(world)).toBeUndefined()
   })
 
   test('a lane that is done takes the next conversation while others go on: no lane waits for the longest', async () => {
