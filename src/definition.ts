@@ -3,7 +3,7 @@
  * made there from `{ id, parameters, module }`: the module at that URL has an export with that `id`, and calling it with
  * the parameters makes the thing again.
  */
-import { InputError, show } from './errors.ts'
+import { InputError, show, unknownWord } from './errors.ts'
 import { resolveSettings, type Settings, type SettingValues } from './settings.ts'
 import type { FolderOrigin } from './trust.ts'
 
@@ -19,11 +19,24 @@ export interface DefinitionRecord {
   readonly parameters: Readonly<Record<string, unknown>>
   /** URL of the module whose export with this id makes the thing; absent for what can only run where it was made. */
   readonly module?: string
+  /** URLs of the modules of its parts, by the parameter that has the part's id; absent where no part has one. */
+  readonly modules?: Readonly<Record<string, string>>
 }
+
+/** What a setting made by `part` names: a function with an id, like a factory of rewards or a filter. */
+export interface Part {
+  (...values: never[]): unknown
+  readonly id: string
+  /** URL of the module that exports it; absent for what can only run where it was made. */
+  readonly module?: string
+}
+
+/** Parts by the settings that name them; those that come with Colonnade or are registered need not be given. */
+export type Parts = Readonly<Record<string, Part>>
 
 /** Makes definitions of one id, and says which parameters they take. */
 export interface Factory<S extends Settings, D extends DefinitionRecord> {
-  (parameters?: Partial<SettingValues<S>>): D
+  (parameters?: Partial<SettingValues<S>>, parts?: Parts): D
   readonly id: string
   readonly settings: S
 }
@@ -35,24 +48,56 @@ export interface Factory<S extends Settings, D extends DefinitionRecord> {
 export function defineFactory<S extends Settings, B extends object>(
   noun: string,
   options: { id: string; module?: string; settings: S },
-  make: (parameters: SettingValues<S>) => B,
+  make: (parameters: SettingValues<S>, parts: Parts) => B,
 ): Factory<S, B & DefinitionRecord> {
   const { id, module, settings } = options
   if (typeof id !== 'string' || id === '') throw new InputError(`${noun} id`, show(id), 'a name, like CartPole-v1')
   if (typeof settings !== 'object' || settings === null) {
     throw new InputError(`${id} settings`, show(settings), 'an object of settings; {} where there are none')
   }
-  const factory = (parameters?: Partial<SettingValues<S>>): B & DefinitionRecord => {
-    const resolved = resolveSettings(id, settings, parameters)
-    return Object.freeze({ ...make(resolved), id, parameters: resolved, ...(module === undefined ? {} : { module }) })
+  const factory = (parameters?: Partial<SettingValues<S>>, parts: Parts = {}): B & DefinitionRecord => {
+    const resolved = resolveSettings(id, settings, withParts(id, settings, parameters, parts))
+    const modules = { ...(module === undefined ? {} : { module }), ...modulesOf(parts) }
+    return Object.freeze({ ...make(resolved, parts), id, parameters: resolved, ...modules })
   }
   return Object.assign(factory, { id, settings })
 }
 
+/**
+ * Parameters with the ids of the parts that are given for them.
+ * @throws InputError for a part that no setting names, or that is none.
+ */
+export function withParts<P extends object>(
+  subject: string,
+  settings: Settings,
+  parameters: P | undefined,
+  parts: Parts,
+): P | undefined {
+  const names = Object.keys(settings).filter((key) => settings[key]!.noun !== undefined)
+  for (const [key, given] of Object.entries(parts)) {
+    if (!names.includes(key)) throw unknownWord(`${subject} part`, key, names)
+    if (typeof given === 'function' && typeof given.id === 'string') continue
+    throw new InputError(`${subject} part ${key}`, show(given), `a ${settings[key]!.noun} with an id`)
+  }
+  if (Object.keys(parts).length === 0) return parameters
+  return { ...parameters, ...Object.fromEntries(Object.entries(parts).map(([key, { id }]) => [key, id])) } as P
+}
+
+/** The modules of parts, as a record has them; nothing where none has one. */
+export function modulesOf(parts: Parts): Pick<DefinitionRecord, 'modules'> {
+  const modules = Object.entries(parts).flatMap(([key, { module }]) => (module === undefined ? [] : [[key, module]]))
+  return modules.length === 0 ? {} : { modules: Object.fromEntries(modules) }
+}
+
 /** The part of a definition that travels. */
 export function recordOf(definition: DefinitionRecord): DefinitionRecord {
-  const { id, parameters, module } = definition
-  return { id, parameters, ...(module === undefined ? {} : { module }) }
+  const { id, parameters, module, modules } = definition
+  return {
+    id,
+    parameters,
+    ...(module === undefined ? {} : { module }),
+    ...(modules === undefined ? {} : { modules }),
+  }
 }
 
 /** The part of a definition on which a run's bits depend. */
@@ -86,15 +131,66 @@ export async function revive<D extends DefinitionRecord>(
     )
   }
   const factory = await findFactory<Factory<Settings, D>>(noun, record.module, origin, record.id)
-  return factory(record.parameters as never)
+  return remake(factory, factory.settings, record, origin)
 }
 
 /**
- * The export with the given id (or the only one that has an id) of a module. What it makes can be made again elsewhere,
- * whether its definition names the module or not. Every module of somebody's own is imported here and nowhere else.
+ * Makes a definition again from its record by a factory that is here; the modules of its parts are imported.
+ * @throws InputError if one of them may not be run, or has no export with the part's id.
+ */
+export async function remake<D extends DefinitionRecord>(
+  factory: (parameters: never, parts: Parts) => D,
+  settings: Settings,
+  record: DefinitionRecord,
+  origin: ModuleOrigin,
+): Promise<D> {
+  const parts: Record<string, Part> = {}
+  for (const [key, module] of Object.entries(record.modules ?? {})) {
+    const noun = Object.hasOwn(settings, key) ? settings[key]!.noun : undefined
+    const id = record.parameters[key]
+    if (noun === undefined || typeof id !== 'string') {
+      throw new InputError(`${record.id} modules`, `one for ${key}`, 'modules for parameters that name a part')
+    }
+    parts[key] = await findPart(noun, module, origin, id)
+  }
+  return factory(record.parameters as never, parts)
+}
+
+/**
+ * The part with the given id (or the only one) of a module, with that module as its own.
+ * @throws InputError for a module that may not be run, or has no such export.
+ */
+export async function findPart(noun: string, module: string, origin: ModuleOrigin, id?: string): Promise<Part> {
+  const found = await findExport<Part>(noun, module, origin, id)
+  return Object.assign((...values: never[]) => found(...values), found, { module })
+}
+
+/**
+ * The factory with the given id (or the only one that has an id) of a module. What it makes can be made again elsewhere,
+ * whether its definition names the module or not.
  * @throws InputError for a module that may not be run, or has no such export.
  */
 export async function findFactory<F extends { id: string }>(
+  noun: string,
+  module: string,
+  origin: ModuleOrigin,
+  id?: string,
+): Promise<F> {
+  const found = await findExport<F>(noun, module, origin, id)
+  const make = found as unknown as Factory<Settings, DefinitionRecord>
+  const makeFound = (...given: Parameters<typeof make>): DefinitionRecord => {
+    const definition = make(...given)
+    return definition?.module === undefined ? { ...definition, module } : definition
+  }
+  return Object.assign(makeFound, found) as unknown as F
+}
+
+/**
+ * The function with the given id (or the only one that has an id) that a module exports. Every module of somebody's own is
+ * imported here and nowhere else.
+ * @throws InputError for a module that may not be run, or has no such export.
+ */
+async function findExport<F extends { id: string }>(
   noun: string,
   module: string,
   origin: ModuleOrigin,
@@ -122,10 +218,5 @@ export async function findFactory<F extends { id: string }>(
       id ?? 'exactly one export with an id',
     )
   }
-  const make = found as unknown as Factory<Settings, DefinitionRecord>
-  const makeFound = (parameters?: Parameters<typeof make>[0]): DefinitionRecord => {
-    const definition = make(parameters)
-    return definition?.module === undefined ? { ...definition, module } : definition
-  }
-  return Object.assign(makeFound, found) as unknown as F
+  return found
 }

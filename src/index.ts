@@ -63,7 +63,7 @@ export {
   loadSftDataset,
   type SftExample,
 } from './datasets/load.ts'
-export type { DefinitionRecord, Factory } from './definition.ts'
+export type { DefinitionRecord, Factory, Part, Parts } from './definition.ts'
 export { type Backend, type Device, type DeviceName, deviceNames, startDevice } from './devices/device.ts'
 export { type DeviceReport, examineDevice } from './devices/examine.ts'
 export { breakout } from './environments/breakout.ts'
@@ -151,6 +151,7 @@ export {
   checkReasonableLength,
   checkResponseDiversity,
   checkRewardNonzeroStd,
+  defineGroupFilter,
   FilterCounts,
   type FilterDecision,
   type GroupFilter,
@@ -230,6 +231,7 @@ export {
   choice,
   number,
   optionalNumber,
+  part,
   type Setting,
   type Settings,
   sizes,

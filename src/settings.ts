@@ -12,6 +12,8 @@ export interface Setting<T extends SettingValue = SettingValue> {
   readonly description: string
   /** Says what is accepted, for the error and the help: `a number in (0, 1]`. */
   readonly expected: string
+  /** Of a setting that is the id of a part, like a reward: the kind of part, in one word. */
+  readonly noun?: string
   accepts(value: unknown): boolean
 }
 
@@ -88,6 +90,21 @@ export function choice<const W extends string>(initial: W, words: readonly W[], 
 /** Any text, like the name of a file. */
 export function text(initial: string, description: string): Setting<string> {
   return { default: initial, description, expected: 'a text', accepts: (value) => typeof value === 'string' }
+}
+
+/**
+ * The id of a part, like a reward or a filter; `noun` names its kind in errors. A run's key also takes the path of a module
+ * that exports one.
+ */
+export function part(noun: string, initial: string, description: string): Setting<string> {
+  const expected = `the id of a ${noun}, or the path of a module that exports one`
+  return {
+    default: initial,
+    description,
+    expected,
+    noun,
+    accepts: (value) => typeof value === 'string' && value !== '',
+  }
 }
 
 /** A list of whole numbers ≥ 1; may be empty. */

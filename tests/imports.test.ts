@@ -27,7 +27,7 @@ const TABLE: Readonly<Record<string, readonly string[]>> = {
   systems: ['world', 'kinds', 'cohorts', 'components', 'kernels/bind', 'environments/text', 'text'],
   tick: ['systems', 'kinds', 'world', 'cohorts'],
   devices: ['kernels'],
-  algorithms: ['components', 'kernels/bind', 'policies/policy', 'policies/transformer'],
+  algorithms: ['components', 'kernels/bind', 'policies/policy', 'policies/transformer', 'rewards/filters'],
   export: ['policies/policy', 'policies/weights'],
   rewards: ['environments/text'],
   training: [

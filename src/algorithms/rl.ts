@@ -2,19 +2,16 @@
  * Reinforcement learning of a language model: groups of conversations are sampled, their rewards compared, and the model is
  * made more likely to say what was worth more. Which loss does it, and whose settings, is a descriptor.
  */
-import type { DefinitionRecord } from '../definition.ts'
+import { type DefinitionRecord, modulesOf, type Parts, withParts } from '../definition.ts'
 import { InputError, show } from '../errors.ts'
-import { choice, number, resolveSettings, type SettingValues, whole } from '../settings.ts'
+import { type GroupFilter, groupFilterIds, groupFilterOf } from '../rewards/filters.ts'
+import { choice, number, part, resolveSettings, type SettingValues, whole } from '../settings.ts'
 import { algorithmPresets, type LossId, type Preset, projectSettings } from './loss-presets.ts'
 import { describeLoss, type LossDescriptor, type LossSettings } from './losses.ts'
 import { checkOptimizer, learningRateSetting, optimizerSettings } from './optimizer.ts'
 import { schedules } from './schedule.ts'
 
 const lossIds = Object.keys(algorithmPresets).filter((id) => id !== 'sft') as LossId[]
-
-/** What a group has to be, to be learned from. */
-export const groupFilters = ['none', 'reward-nonzero-std', 'any-success', 'min-reward', 'response-diversity'] as const
-export type GroupFilterName = (typeof groupFilters)[number]
 
 /** That of a loaded model is TRL's, of adapters what PEFT's guides have. */
 export const rlRates = { made: 1e-3, loaded: 1e-6, adapter: 1e-4 } as const
@@ -25,10 +22,10 @@ export const rlSettings = {
   updates: whole(100, 'updates', { min: 0 }),
   groupsPerUpdate: whole(16, 'groups of an update', { min: 1 }),
   groupSize: whole(8, 'conversations sampled for one prompt', { min: 1 }),
-  filter: choice(
+  filter: part(
+    'filter',
     'none',
-    groupFilters,
-    'which groups are learned from; others are sampled in place of those that are dropped',
+    `which groups are learned from (${groupFilterIds.join(', ')}, or the path of a module that exports a filter); others are sampled in place of those that are dropped`,
   ),
   dropsMax: whole(1000, 'groups dropped for one update, at most', { min: 0 }),
   updateEpochs: whole(1, 'passes over the conversations of an update', { min: 1 }),
@@ -53,19 +50,28 @@ export type RlSettings = SettingValues<typeof rlSettings>
 export interface RlDefinition extends DefinitionRecord {
   readonly settings: RlSettings
   readonly loss: LossDescriptor
+  /** Null where all groups are learned from. */
+  readonly filter: GroupFilter | null
+  /** The filter that was given, as a part. */
+  readonly filters: Parts
 }
 
 /**
- * Reinforcement learning of a language model.
- * @throws InputError for a setting that is unknown or out of range, and a loss that compares rewards in groups of one.
+ * Reinforcement learning of a language model. A filter of one's own is given as a part.
+ * @throws InputError for a setting or a filter that is unknown, a setting that is out of range, and a loss that compares rewards in groups of one.
  * @example rl({ loss: 'dapo', groupSize: 16, lossSettings: { klCoef: 0.01 } })
+ * @example rl({}, { filter: defineGroupFilter('two', (group) => group.filter(({ reward }) => reward === 1).length >= 2) })
  */
-export function rl(parameters: Partial<RlSettings> & { lossSettings?: Partial<LossSettings> } = {}): RlDefinition {
+export function rl(
+  parameters: Partial<RlSettings> & { lossSettings?: Partial<LossSettings> } = {},
+  filters: Parts = {},
+): RlDefinition {
   if (typeof parameters !== 'object' || parameters === null) {
     throw new InputError('rl', show(parameters), 'an object of settings')
   }
   const { lossSettings = {}, ...given } = parameters
-  const settings = resolveSettings('rl', rlSettings, given)
+  const settings = resolveSettings('rl', rlSettings, withParts('rl', rlSettings, given, filters))
+  const filter = (filters.filter as (GroupFilter & Parts[string]) | undefined) ?? groupFilterOf(settings.filter)
   checkOptimizer('rl', settings)
   const loss = describeLoss(settings.loss, settings.preset, lossSettings)
   if (loss.settings.advantage === 'group' && loss.settings.lone === 'mask' && settings.groupSize === 1) {
@@ -76,5 +82,6 @@ export function rl(parameters: Partial<RlSettings> & { lossSettings?: Partial<Lo
     const expected = `at most ${conversations}, the conversations of an update`
     throw new InputError('rl.numMinibatches', String(settings.numMinibatches), expected)
   }
-  return Object.freeze({ id: 'rl', parameters: { ...settings, lossSettings }, module: import.meta.url, settings, loss })
+  const travelling = { id: 'rl', parameters: { ...settings, lossSettings }, module: import.meta.url }
+  return Object.freeze({ ...travelling, ...modulesOf(filters), settings, loss, filter, filters })
 }

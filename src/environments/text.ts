@@ -3,7 +3,7 @@
  * further messages, or with both. It deals in text only: what becomes tokens, and when, is the conversation's work, so that
  * ids are stored as sent and as sampled and no text is tokenized twice.
  */
-import { type DefinitionRecord, defineFactory, type Factory } from '../definition.ts'
+import { type DefinitionRecord, defineFactory, type Factory, type Parts } from '../definition.ts'
 import { InputError, show } from '../errors.ts'
 import type { Settings, SettingValues } from '../settings.ts'
 
@@ -142,11 +142,12 @@ export function defineTextEnvironment<S extends Settings>(options: {
   id: string
   module?: string
   settings: S
-  make(parameters: SettingValues<S>): TextEnvironmentModel
+  /** `parts` are those that were given for settings that name one, like a reward of one's own. */
+  make(parameters: SettingValues<S>, parts: Parts): TextEnvironmentModel
 }): TextEnvironmentFactory<S> {
-  return defineFactory('text environment', options, (parameters) => {
+  return defineFactory('text environment', options, (parameters, parts) => {
     if (typeof options.make !== 'function') throw new InputError(`${options.id} make`, show(options.make), 'a function')
-    const model = options.make(parameters)
+    const model = options.make(parameters, parts)
     if (typeof model !== 'object' || model === null) {
       throw new InputError(`${options.id} make`, `a function that returns ${show(model)}`, 'one that returns an object')
     }

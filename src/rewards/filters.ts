@@ -3,7 +3,7 @@
  * ask for it; a sample that has not been judged yet is an error, and one whose reward is unknown counts as unknown, not
  * as 0.
  */
-import { InputError, show } from '../errors.ts'
+import { InputError, show, unknownWord } from '../errors.ts'
 
 /** What filters see of a sample; a `Sample` of a table is one. */
 export interface GroupSample {
@@ -125,6 +125,41 @@ export function makeLengthFilter(minTokens: number, maxTokens: number): GroupFil
   return (group) => checkReasonableLength(group, minTokens, maxTokens)
 }
 
+const builtIn: Readonly<Record<string, GroupFilter | null>> = {
+  none: null,
+  'reward-nonzero-std': (group) => checkRewardNonzeroStd(group),
+  'any-success': (group) => checkAnySuccess(group),
+  'min-reward': (group) => checkMinReward(group),
+  'response-diversity': (group) => checkResponseDiversity(group),
+}
+
+/** The ids of the filters that come with Colonnade. */
+export const groupFilterIds: readonly string[] = Object.keys(builtIn)
+
+/**
+ * The filter of that id; null for `none`.
+ * @throws InputError that names the nearest id.
+ */
+export function groupFilterOf(id: string): GroupFilter | null {
+  if (!Object.hasOwn(builtIn, id)) throw unknownWord('filter', id, groupFilterIds)
+  return builtIn[id]!
+}
+
+/**
+ * A filter with an id, by which a run finds it in the module that exports it (`rl.filter=./two-right.mjs`).
+ * @throws InputError without an id or a function.
+ * @example
+ * export const twoRight = defineGroupFilter('two-right', (group) => ({
+ *   keep: group.filter(({ reward }) => reward === 1).length >= 2,
+ *   reason: 'fewer_than_two',
+ * }))
+ */
+export function defineGroupFilter(id: string, filter: GroupFilter): GroupFilter & { readonly id: string } {
+  if (typeof id !== 'string' || id === '') throw new InputError('filter id', show(id), 'a name, like two-right')
+  if (typeof filter !== 'function') throw new InputError(`filter ${id}`, show(filter), 'a function of a group')
+  return Object.assign((group: readonly GroupSample[]) => filter(group), { id })
+}
+
 /** Groups that were kept, and those that were dropped, by reason. */
 export class FilterCounts {
   kept = 0
@@ -135,7 +170,7 @@ export class FilterCounts {
 
 /**
  * Whether a judged group passes all filters; the first that drops it names the reason. Counts it in `counts`.
- * @throws InputError if a sample has no reward yet.
+ * @throws InputError if a sample has no reward yet, or a filter's answer is no decision.
  */
 export function admitGroup(
   group: readonly GroupSample[],
@@ -146,6 +181,9 @@ export function admitGroup(
   for (const filter of filters) {
     const answer = filter(group)
     const decision = typeof answer === 'boolean' ? { keep: answer } : answer
+    if (typeof decision?.keep !== 'boolean') {
+      throw new InputError('answer of a filter', show(answer), 'true, false or { keep, reason }')
+    }
     if (decision.keep) continue
     const reason = decision.reason ?? 'dropped'
     counts.dropped++

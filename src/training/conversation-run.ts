@@ -5,7 +5,7 @@ import { lossSettings } from '../algorithms/losses.ts'
 import { type RlDefinition, rl, rlSettings } from '../algorithms/rl.ts'
 import { type SftDefinition, sft, sftSettings } from '../algorithms/sft.ts'
 import { type ConversationCohort, cutTurns } from '../cohorts/conversations.ts'
-import { type DefinitionRecord, findFactory, recordOf, revive } from '../definition.ts'
+import { type DefinitionRecord, findFactory, type ModuleOrigin, recordOf, remake, revive } from '../definition.ts'
 import { type TextTaskId, textEnvironments } from '../environments/tasks/registry.ts'
 import { rewardReductions, type TextEnvironmentDefinition, type TextEnvironmentFactory } from '../environments/text.ts'
 import { InputError, show, unknownWord } from '../errors.ts'
@@ -29,6 +29,7 @@ import { type LanguageModelDefinition, languageModel } from '../text/language-mo
 import { saveTokenizer } from '../text/tokenizer.ts'
 import type { ModuleTrust } from '../trust.ts'
 import { createWorld } from '../world.ts'
+import { isModulePath, partsGiven } from './parts.ts'
 import { textPresetOf } from './presets.ts'
 import { readConfig, recordFrom } from './run-folder.ts'
 import { type RunKind, SHARED_RESUMED, type SharedSummary, sharedRunSettings } from './run-kind.ts'
@@ -125,8 +126,10 @@ function builtIn(id: string): TextEnvironmentFactory {
   throw unknownWord('text environment', id, ids)
 }
 
-function isModulePath(name: string): boolean {
-  return /\.(mjs|js|ts)$/.test(name)
+/** What is found here by its id, with the modules of its parts. */
+function remakeBuiltIn(record: DefinitionRecord, origin: ModuleOrigin): Promise<TextEnvironmentDefinition> {
+  const factory = builtIn(record.id)
+  return remake(factory, factory.settings, record, origin)
 }
 
 function keysOf(
@@ -149,11 +152,14 @@ function keysOf(
   return keys
 }
 
-/** A run's definition. Settings of the loss that are not given are its preset's. */
-function configure(
+/**
+ * A run's definition. Settings of the loss that are not given are its preset's. Parts that are named by the path of a module
+ * are imported from it.
+ */
+async function configure(
   factory: TextEnvironmentFactory,
   overrides: Readonly<Record<string, string>>,
-): ConversationRunDefinition {
+): Promise<ConversationRunDefinition> {
   const keys = keysOf(factory, overrides)
   const given = new Map<string, SettingValue>()
   for (const [key, text] of Object.entries(overrides)) {
@@ -170,13 +176,15 @@ function configure(
     )
   const settings = resolveSettings('run', conversationRunSettings, part('') as never)
   refuseUnused(settings.mode, [...given.keys()])
-  const environment = factory(part('environment.') as never)
+  const rewards = await partsGiven('environment.', factory.settings, overrides)
+  const environment = factory(part('environment.') as never, rewards)
   const lossGiven = {
     maxLength: environment.maxTokens,
     ...textPresetOf(factory.id, overrides).loss,
     ...part('loss.', true),
   }
-  const reinforced = settings.mode === 'sft' ? null : rl({ ...part('rl.'), lossSettings: lossGiven } as never)
+  const filters = await partsGiven('rl.', rlSettings, overrides)
+  const reinforced = settings.mode === 'sft' ? null : rl({ ...part('rl.'), lossSettings: lossGiven } as never, filters)
   const needsCritic = reinforced?.loss.settings.advantage === 'critic' && !given.has('languageModel.critic')
   return {
     kind: 'conversations',
@@ -263,7 +271,7 @@ function overridden(
   return {
     ...definition,
     sft: supervised && sft({ ...supervised.parameters, ...part('sft.') } as never),
-    rl: reinforced && rl({ ...reinforced.parameters, ...part('rl.') } as never),
+    rl: reinforced && rl({ ...reinforced.parameters, ...part('rl.') } as never, reinforced.filters),
     settings: { ...definition.settings, ...own } as ConversationRunDefinition['settings'],
   }
 }
@@ -287,18 +295,18 @@ async function open(folder: string, given: object, trust: ModuleTrust): Promise<
     if (config[key] === null || typeof config[key]?.parameters === 'object') continue
     throw new InputError(path, `${key} ${show(config[key])}`, 'what it was trained with, or null')
   }
-  const { environment, policy, settings } = config
+  const { policy, settings } = config
+  const environment = recordFrom(folder, config.environment)
+  const origin = { ...trust, folder }
   return {
     kind: 'conversations',
-    environment: environment.module
-      ? await revive<TextEnvironmentDefinition>('text environment', recordFrom(folder, environment), {
-          ...trust,
-          folder,
-        })
-      : builtIn(environment.id)(environment.parameters as never),
+    environment:
+      environment.module === undefined
+        ? await remakeBuiltIn(environment, origin)
+        : await revive<TextEnvironmentDefinition>('text environment', environment, origin),
     policy: languageModel(policy.parameters as never),
     sft: config.sft === null ? null : sft(config.sft.parameters as never),
-    rl: config.rl === null ? null : rl(config.rl.parameters as never),
+    rl: config.rl === null ? null : await remake(rl, rlSettings, recordFrom(folder, config.rl), origin),
     settings: resolveSettings('run', conversationRunSettings, settings),
   }
 }
@@ -310,11 +318,12 @@ function phasesOf({ sft, rl }: ConversationRunDefinition): (SftDefinition | RlDe
 
 /** A definition's record; built-ins are found by their id wherever Colonnade is installed. */
 function portable(definition: DefinitionRecord): DefinitionRecord {
-  const { id, parameters, module } = recordOf(definition)
+  const { module, ...record } = recordOf(definition)
+  const { id } = record
   const isBuiltIn =
     ['sft', 'rl', 'languageModel'].includes(id) ||
     builtIns.some((factory) => factory.id === id && factory().module === module)
-  return { id, parameters, ...(isBuiltIn || module === undefined ? {} : { module }) }
+  return { ...record, ...(isBuiltIn || module === undefined ? {} : { module }) }
 }
 
 /** Runs of language models. */

@@ -298,10 +298,10 @@ export class ConversationTraining implements Training<TextMetrics> {
   }
 
   /** Drops the groups that the filter refuses. Returns how many. */
-  #admit({ settings }: RlDefinition): number {
-    if (settings.filter === 'none') return 0
+  #admit({ settings, filter }: RlDefinition): number {
+    if (filter === null) return 0
     const { trajectories, tokenizer } = this.#cohort
-    const { keep, dropped } = refuseGroups(trajectories, tokenizer, settings.filter, this.#admitted, this.#drops)
+    const { keep, dropped } = refuseGroups(trajectories, tokenizer, filter, this.#admitted, this.#drops)
     if (dropped === 0) return 0
     const total = Object.values(this.#drops).reduce((sum, count) => sum + count, 0)
     if (total > settings.dropsMax) {

@@ -31,6 +31,7 @@ import type { ModuleTrust } from '../trust.ts'
 import { createWorld } from '../world.ts'
 import { readCheckpoint } from './checkpoint.ts'
 import { metricsLine, metricsOfRun } from './metrics.ts'
+import { isModulePath } from './parts.ts'
 import { presetOf, reachedByPreset } from './presets.ts'
 import { readConfig, recordFrom } from './run-folder.ts'
 import { type RunKind, SHARED_RESUMED, type SharedSummary, sharedRunSettings } from './run-kind.ts'
@@ -165,7 +166,7 @@ async function configure(
  * @throws InputError that names the nearest id, or says what is wrong with the module.
  */
 export async function findPolicy(name: string): Promise<PolicyFactory> {
-  if (/\.(mjs|js|ts)$/.test(name)) return findFactory<PolicyFactory>('policy', pathToFileURL(name).href, 'caller')
+  if (isModulePath(name)) return findFactory<PolicyFactory>('policy', pathToFileURL(name).href, 'caller')
   return policyFactory(name)
 }
 
@@ -174,7 +175,7 @@ export async function findPolicy(name: string): Promise<PolicyFactory> {
  * @throws InputError that names the nearest id, or says what is wrong with the module.
  */
 export async function findAlgorithm(name: string): Promise<AlgorithmFactory> {
-  if (/\.(mjs|js|ts)$/.test(name)) return findFactory<AlgorithmFactory>('algorithm', pathToFileURL(name).href, 'caller')
+  if (isModulePath(name)) return findFactory<AlgorithmFactory>('algorithm', pathToFileURL(name).href, 'caller')
   return algorithmFactory(name)
 }
 
@@ -183,7 +184,7 @@ export async function findAlgorithm(name: string): Promise<AlgorithmFactory> {
  * @throws InputError that names the nearest id, or says what is wrong with the module.
  */
 export async function findEnvironment(name: string): Promise<EnvironmentFactory> {
-  if (/\.(mjs|js|ts)$/.test(name)) {
+  if (isModulePath(name)) {
     return findFactory<EnvironmentFactory>('environment', pathToFileURL(name).href, 'caller')
   }
   return environmentFactory(name)

@@ -379,22 +379,41 @@ function keptLines(texts: readonly string[], key: string, last: number): { kept:
 
 /**
  * A definition's record as it stands in `config.json`. Where module and run lie under the working directory both, as in a
- * project, the module is named by its way from the run folder, so that the project can be moved; else by its URL.
+ * project, the module (or that of a part) is named by its way from the run folder, so that the project can be moved; else by its URL.
  */
 export function recordIn(folder: string, record: DefinitionRecord): DefinitionRecord {
-  if (!record.module?.startsWith('file:')) return record
-  const path = fileURLToPath(record.module)
-  const isHere = [path, resolve(folder)].every((place) => {
-    const way = relative(process.cwd(), place)
-    return !way.startsWith('..') && !isAbsolute(way)
+  return mapModules(record, (module) => {
+    if (!module.startsWith('file:')) return module
+    const path = fileURLToPath(module)
+    const isHere = [path, resolve(folder)].every((place) => {
+      const way = relative(process.cwd(), place)
+      return !way.startsWith('..') && !isAbsolute(way)
+    })
+    return isHere ? relative(folder, path).split(sep).join('/') : module
   })
-  return isHere ? { ...record, module: relative(folder, path).split(sep).join('/') } : record
 }
 
-/** The record again, with its module as a URL. @throws InputError for a module that is no text. */
+/** The record again, with its modules as URLs. @throws InputError for a module that is no text. */
 export function recordFrom(folder: string, record: DefinitionRecord): DefinitionRecord {
-  const { module } = record
-  if (typeof module !== 'string') throw new InputError(`module of ${folder}`, show(module), 'the path of a module')
-  const isUrl = /^[a-z][a-z0-9+.-]+:/i.test(module) // One letter and a colon would be a drive.
-  return isUrl ? record : { ...record, module: pathToFileURL(resolve(folder, module)).href }
+  const { modules = {} } = record
+  if (typeof modules !== 'object' || modules === null || Array.isArray(modules)) {
+    throw new InputError(`modules of ${folder}`, show(modules), 'an object with the paths of modules')
+  }
+  return mapModules(record, (module) => {
+    if (typeof module !== 'string') throw new InputError(`module of ${folder}`, show(module), 'the path of a module')
+    const isUrl = /^[a-z][a-z0-9+.-]+:/i.test(module) // One letter and a colon would be a drive.
+    return isUrl ? module : pathToFileURL(resolve(folder, module)).href
+  })
+}
+
+/** A record with other names for its module and for those of its parts. */
+function mapModules(record: DefinitionRecord, nameOf: (module: string) => string): DefinitionRecord {
+  const { module, modules } = record
+  return {
+    ...record,
+    ...(module === undefined ? {} : { module: nameOf(module) }),
+    ...(modules === undefined
+      ? {}
+      : { modules: Object.fromEntries(Object.entries(modules).map(([key, name]) => [key, nameOf(name)])) }),
+  }
 }

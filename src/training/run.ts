@@ -27,6 +27,7 @@ import {
 } from './conversation-run.ts'
 import { type EpisodeRunDefinition, type EpisodeRunSummary, episodeRun, findEnvironment } from './episode-run.ts'
 import { learningCurve } from './learning-curve.ts'
+import { isModulePath } from './parts.ts'
 import { type ResumeOptions, RunFolder, readConfig, readOverrides, recordIn, refuseOccupied } from './run-folder.ts'
 import type { MadeTrainer, RunKind, RunListeners, SharedSummary } from './run-kind.ts'
 import type { TextRunPlan } from './text/plan.ts'
@@ -59,7 +60,7 @@ function kindOf({ kind }: Pick<RunDefinition, 'kind'>): AnyKind {
 async function findRun(
   name: string,
 ): Promise<{ kind: RunDefinition['kind']; factory: EnvironmentFactory | TextEnvironmentFactory }> {
-  if (/\.(mjs|js|ts)$/.test(name)) {
+  if (isModulePath(name)) {
     const url = pathToFileURL(name).href
     const factory = await findFactory<EnvironmentFactory | TextEnvironmentFactory>('environment', url, 'caller')
     return { kind: (factory() as { kind?: string }).kind === 'text' ? 'conversations' : 'episodes', factory }

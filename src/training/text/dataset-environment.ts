@@ -1,13 +1,13 @@
 /**
  * A text environment whose examples are those of a file or of a dataset of the hub, and whose reward is one that the registry
- * knows by its id.
+ * knows by its id, or one of a module of one's own.
  */
 import { loadExamples } from '../../datasets/load.ts'
 import { defineTextEnvironment } from '../../environments/text.ts'
 import { InputError, show, unknownWord } from '../../errors.ts'
 import { getRewardFunction } from '../../rewards/registry.ts'
-import { isInTime, judge, type Reward, withPolicy } from '../../rewards/reward.ts'
-import { parseSetting, type Settings, type SettingValue, text, whole, words } from '../../settings.ts'
+import { isInTime, judge, type Reward, type RewardFactory, withPolicy } from '../../rewards/reward.ts'
+import { parseSetting, part, type Settings, type SettingValue, text, whole, words } from '../../settings.ts'
 
 const settings = {
   path: text(
@@ -22,7 +22,7 @@ const settings = {
   messages: text('messages', 'what the file calls whole conversations, to learn where there are no prompts'),
   text: text('text', 'what the file calls texts, to learn where there are neither'),
   limit: whole(0, 'rows that are read, at most; 0: all', { min: 0 }),
-  reward: text('accuracy', 'id of the reward of an answer'),
+  reward: part('reward', 'accuracy', 'id of the reward of an answer, or the path of a module that exports one'),
   rewardSettings: words(
     [],
     'its settings, like url=http://127.0.0.1:8000,batchSize=8; entries of a list have | between them',
@@ -36,14 +36,16 @@ const settings = {
  * Examples from a file or a dataset of the hub, answered in one turn. A reward that fails is unknown, with its reason. Rows of
  * whole conversations or of texts have no prompt to answer: supervised fine-tuning learns them.
  * @example colonnade train text/dataset environment.path=sums.jsonl environment.reward=mathAccuracy
+ * @example colonnade train text/dataset … environment.reward=./my-reward.mjs
  * @example colonnade train text/dataset … environment.reward=remote environment.rewardSettings=url=http://127.0.0.1:8000
  */
 export const dataset = defineTextEnvironment({
   id: 'text/dataset',
   module: import.meta.url,
   settings,
-  make: ({ path, subset, split, limit, reward, rewardSettings, retries, timeoutMs, maxTokens, ...names }) => {
-    const made = rewardOf(reward, rewardSettings)
+  make: ({ path, subset, split, limit, reward, rewardSettings, retries, timeoutMs, maxTokens, ...names }, parts) => {
+    const factory = (parts.reward as RewardFactory | undefined) ?? getRewardFunction(reward)
+    const made = rewardOf(factory, rewardSettings)
     const judged = withPolicy(made, { retries, timeoutMs })
     return {
       numExamples: 1,
@@ -70,9 +72,12 @@ export const dataset = defineTextEnvironment({
   },
 })
 
-/** The reward of that id, with settings as they stand on a command line: `key=value`. */
-function rewardOf(id: string, list: readonly string[]): Reward {
-  const factory = getRewardFunction(id)
+/** The factory's reward, with settings as they stand on a command line: `key=value`. */
+function rewardOf(factory: RewardFactory, list: readonly string[]): Reward {
+  const { id } = factory
+  if (typeof factory.settings !== 'object' || factory.settings === null) {
+    throw new InputError(`reward ${id}`, 'an export without settings', 'one that defineReward makes')
+  }
   const given: Record<string, SettingValue> = {}
   for (const item of list) {
     const [, key, value] = /^([^=]+)=(.*)$/s.exec(item) ?? []
@@ -87,5 +92,7 @@ function rewardOf(id: string, list: readonly string[]): Reward {
     const text = Array.isArray(setting.default) ? value.replaceAll('|', ',') : value
     given[key] = parseSetting(`${id}.${key}`, setting, text)
   }
-  return factory(given)
+  const reward: unknown = factory(given)
+  if (typeof reward !== 'function') throw new InputError(`reward ${id}`, show(reward), 'a function that judges')
+  return reward as Reward
 }

@@ -1,23 +1,7 @@
 /** Which of the sampled groups are learned from: the filters of `rewards/filters.ts` over trajectories. */
-import type { GroupFilterName } from '../../algorithms/rl.ts'
-import {
-  admitGroup,
-  checkAnySuccess,
-  checkMinReward,
-  checkResponseDiversity,
-  checkRewardNonzeroStd,
-  FilterCounts,
-  type GroupFilter,
-} from '../../rewards/filters.ts'
+import { admitGroup, FilterCounts, type GroupFilter } from '../../rewards/filters.ts'
 import type { Trajectories } from '../../tables/trajectories.ts'
 import type { Tokenizer } from '../../text/tokenizer.ts'
-
-const filters: Readonly<Record<Exclude<GroupFilterName, 'none'>, GroupFilter>> = {
-  'reward-nonzero-std': checkRewardNonzeroStd,
-  'any-success': checkAnySuccess,
-  'min-reward': checkMinReward,
-  'response-diversity': checkResponseDiversity,
-}
 
 /**
  * Judges the groups that are not among `admitted` yet: those that pass are added to it, the others counted in `drops` by
@@ -26,7 +10,7 @@ const filters: Readonly<Record<Exclude<GroupFilterName, 'none'>, GroupFilter>> =
 export function refuseGroups(
   trajectories: Trajectories,
   tokenizer: Tokenizer,
-  filter: Exclude<GroupFilterName, 'none'>,
+  filter: GroupFilter,
   admitted: Set<number>,
   drops: Record<string, number>,
 ): { keep: number[]; dropped: number } {
@@ -44,7 +28,7 @@ export function refuseGroups(
   for (const [group, conversations] of groups) {
     if (!admitted.has(group)) {
       const samples = conversations.map((rows) => sampleOf(trajectories, tokenizer, rows))
-      const { keep: isKept, reason } = admitGroup(samples, [filters[filter]], new FilterCounts())
+      const { keep: isKept, reason } = admitGroup(samples, [filter], new FilterCounts())
       if (!isKept) {
         dropped++
         drops[reason!] = (drops[reason!] ?? 0) + 1

@@ -155,7 +155,11 @@ function withRates(
     return learningRate
   }
   const reinforced =
-    given.rl && rl({ ...given.rl.parameters, learningRate: rateOf(given.rl.settings.learningRate, rlRates, 'updates') })
+    given.rl &&
+    rl(
+      { ...given.rl.parameters, learningRate: rateOf(given.rl.settings.learningRate, rlRates, 'updates') },
+      given.rl.filters,
+    )
   const supervised =
     given.sft &&
     sft({
