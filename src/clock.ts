@@ -1,6 +1,8 @@
 /**
  * Where does the time go? Each thread has a clock that charges the time since its last mark to a kind of work. Nothing
  * between two marks is lost, so the kinds add up to the whole. With a trace buffer it also keeps every interval.
+ *
+ * `profile` writes the intervals for Chrome's tracing view.
  */
 
 /** Kinds of work, in the order in which an update comes by them. */

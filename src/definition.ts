@@ -2,6 +2,13 @@
  * Definitions travel, functions do not. What acts or learns in another thread, on another machine or after a resume is
  * made there from `{ id, parameters, module }`: the module at that URL has an export with that `id`, and calling it with
  * the parameters makes the thing again.
+ *
+ * A module that a run folder names is a program of whoever made the folder: `trust.ts` decides before it is imported,
+ * which happens here and nowhere else. `config.json` names modules of a project by their way from the run folder, so that
+ * the project can be moved.
+ *
+ * A setting may name a part (`part`: a reward, a filter): the record has the part's id among its parameters and its module
+ * under `modules`, and it goes through the same gate.
  */
 import { InputError, show, unknownWord } from './errors.ts'
 import { resolveSettings, type Settings, type SettingValues } from './settings.ts'

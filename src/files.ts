@@ -1,6 +1,8 @@
 /**
  * Files that are whole or not there: written under a temporary name, forced to disk, then renamed. What was there before
  * stays until the new file is complete, whatever interrupts the writing.
+ *
+ * Everything of a run is written and read by the operations of `disk`, which a test replaces to let the n-th fail.
  */
 import { appendFileSync } from 'node:fs'
 import { type FileHandle, mkdir, open, readdir, readFile, rename, rm, stat } from 'node:fs/promises'

@@ -2,6 +2,9 @@
  * The reading of files from others. A file in a format of many parts can be damaged, or made, so that its reader never
  * ends or takes all memory; so it is read in a thread that is killed at its limits, and what went wrong there is an
  * `InputError` here. One thread for a format is started, when the first file of it is read, and kept.
+ *
+ * An Arrow file comes back as bytes whose every offset and length was looked at, so that the caller's thread can make
+ * its table without a copy; Parquet comes back as rows.
  */
 import { stat } from 'node:fs/promises'
 import { totalmem } from 'node:os'

@@ -2,6 +2,9 @@
  * Metrics are numbers that an update tells. Whoever makes one declares it once: its unit, a sentence, and how the values of
  * an update's minibatches become one. What an update tells, `metrics.jsonl`, the help and the checks all come from that
  * declaration.
+ *
+ * What `learn` returns is compared with the declaration: a metric that is missing, or that is not declared, is an error
+ * with its name.
  */
 import { InputError, show, unknownWord } from './errors.ts'
 

@@ -2,6 +2,9 @@
  * The safetensors format (Hugging Face, `safetensors/README.md`, "Format"): an 8-byte little-endian header length, a JSON
  * header padded with spaces to 8 bytes, then the tensors' bytes, which leave no gap and share none. Checked against
  * Python's package both ways.
+ *
+ * A header that lies ends in an error before any tensor is used. It is read in a time and memory that its length bounds,
+ * so it needs no thread of its own.
  */
 import { InputError, show } from './errors.ts'
 import { readWhole, writeWhole } from './files.ts'

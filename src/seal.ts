@@ -2,6 +2,8 @@
  * The checksum that a file carries of itself: the SHA-256 of all its bytes, with zeros for the checksum's own digits. It
  * stands twice in one entry of the file's metadata, so that damage to one of the two does not make the file pass for one
  * that never had any. It tells damage, not forgery: whoever changes a file on purpose can seal it again.
+ *
+ * What is written here as Arrow or safetensors carries it as `colonnade.sha256`; reading compares it and takes it away.
  */
 import { createHash } from 'node:crypto'
 import { InputError } from './errors.ts'

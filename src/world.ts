@@ -2,6 +2,9 @@
  * A world holds cohorts of lanes. It is set up by program, planned, and takes its memory at its first use, when all who
  * need columns have said so; from then on nothing is allocated. Each lane is an entity of a bitecs world, and each group of
  * columns a component of it.
+ *
+ * The first use is the first tick, `createTrainer`, or reading `world.cohorts`. Until then the recorder and the learner
+ * add their columns to the plan (`world.plan()`).
  */
 import { createWorld as createEcs, createEntityIndex, type World as EcsWorld } from 'bitecs'
 import { Clock } from './clock.ts'

@@ -1,4 +1,4 @@
-import { readdirSync, readFileSync } from 'node:fs'
+import { existsSync, readdirSync, readFileSync } from 'node:fs'
 import { dirname, join, relative } from 'node:path'
 import ts from 'typescript'
 import { describe, expect, test } from 'vitest'
@@ -191,6 +191,39 @@ describe('the import table', () => {
       return isBody && !isBinding && dirname(target) !== dirname(from) && roomOf(from) !== 'bench'
     })
     expect(broken).toEqual([])
+  })
+
+  test('files above 500 lines are named in the drawing of the house, each with its reason, and no others', () => {
+    const document = readFileSync(join(root, 'docs/architecture.md'), 'utf8')
+    const list = document.split('## Files above 500 lines')[1]!.split('\n## ')[0]!
+    const named = [...list.matchAll(/^\| `([^`]+)` \| \S/gm)].map(([, file]) => `src/${file}`)
+    const long = readdirSync(join(root, 'src'), { recursive: true, encoding: 'utf8' })
+      .filter((name) => name.endsWith('.ts') && name !== join('kernels', 'twins.ts'))
+      .map((name) => join('src', name))
+      .filter((file) => readFileSync(join(root, file), 'utf8').split('\n').length - 1 > 500)
+    expect(long.length).toBeGreaterThan(0)
+    expect(named.sort()).toEqual(long.sort())
+  })
+
+  test('every file that the drawing of the house names is there', () => {
+    const document = readFileSync(join(root, 'docs/architecture.md'), 'utf8')
+    const parts = document.split('## The parts')[1]!.split('\n## ')[0]!
+    const cells = parts
+      .split('\n')
+      .filter((line) => line.startsWith('| '))
+      .map((line) => line.split(' | ')[2]!)
+    const files = cells.flatMap((cell) => {
+      let folder = ''
+      return [...cell.matchAll(/`([\w/.-]+\.(?:ts|mjs))`/g)].map(([, file]) => {
+        // A file without a folder lies in that of the one before it, or in src.
+        const candidates = [join(root, file!), join(root, 'src', file!), join(root, 'src', folder, file!)]
+        const found = candidates.find(existsSync)
+        if (found) folder = relative(join(root, 'src'), dirname(found))
+        return found ? '' : file!
+      })
+    })
+    expect(files.length).toBeGreaterThan(40)
+    expect(files.filter((file) => file !== '')).toEqual([])
   })
 
   test('package.json has the version that the code says, and exports what is built', () => {

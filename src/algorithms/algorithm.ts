@@ -2,6 +2,10 @@
  * The contract of algorithms. An algorithm turns a rollout into better weights. It never sees a network: it hands the
  * policy rows and a loss, and gets a gradient. It declares its columns before the world takes its memory, and allocates
  * nothing afterwards.
+ *
+ * An algorithm is a definition: id, settings, metrics, and what plans and binds a learner. A run's keys (`algorithm=`,
+ * `ppo.gamma`), presets, help, `config.json` and the workers' part follow from it, for an algorithm of the registry as
+ * for one that a module exports. Nobody above knows an algorithm by its name, but the presets.
  */
 import type { Clock } from '../clock.ts'
 import type { Columns, Plan } from '../components/column.ts'

@@ -5,6 +5,8 @@
  *
  * A batch is prepared whole: advantages, corrections and the denominator do not depend on how it is then cut into
  * micro-batches, so the micro-batches' losses and gradients add up to the batch's.
+ *
+ * A trajectory whose reward is unknown, or that is alone in its group, is left out and counted.
  */
 import { type Columns, column } from '../components/column.ts'
 import { assert, InputError, show, unknownWord } from '../errors.ts'

@@ -1,6 +1,10 @@
 /**
  * What algorithms share that learn from each rollout with the weights that have just collected it: advantages, minibatches of
  * rows or sequences, the gradient by all threads, and the optimizer's step. Each of them gives its loss.
+ *
+ * A minibatch is prepared whole, then cut into blocks; slots are summed pairwise, so the sum's order is fixed by the
+ * data. Without minibatches the rollout is learned from at once, in its own order. `examples/custom-algorithm.ts` is a
+ * loss of a user's own.
  */
 import { Work } from '../clock.ts'
 import { type Columns, column, type Plan } from '../components/column.ts'

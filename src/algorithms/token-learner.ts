@@ -2,6 +2,11 @@
  * What learns from tokens: evaluates batches of sequences under a transformer's weights, gathers a loss's gradient micro-batch
  * by micro-batch, and makes one optimizer step of it. However a batch is cut, its loss and gradient are those of the whole;
  * and whatever the number of threads that share the micro-batches, they are the same bits.
+ *
+ * Sequences are packed into micro-batches by first-fit decreasing; advantages, corrections and denominators are the
+ * whole batch's. A log-probability that nobody recorded is NaN (null in files), and 0 only where a token was certain:
+ * what is unknown is evaluated with the weights before the update and counted, or refused where a correction would
+ * compare it with what was sampled from.
  */
 import { type Columns, column, type Plan, saved } from '../components/column.ts'
 import { InputError } from '../errors.ts'

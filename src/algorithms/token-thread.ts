@@ -3,6 +3,9 @@
  * them, and writes into columns that all share. What comes of it does not depend on which thread took which: micro-batch p
  * adds to gradient slot p mod (number of slots), a slot belongs to one thread from its first micro-batch to its last, and
  * every token has a place of its own.
+ *
+ * There are 2 to 16 slots, by what is trained and never by the number of threads; a micro-batch has 128 rows or the
+ * longest conversation, so that there are some for each.
  */
 import type { Columns } from '../components/column.ts'
 import { type Kernels, PolicySum, TokenSum } from '../kernels/bind.ts'

@@ -1,6 +1,12 @@
 /**
  * A cohort of conversations: the lanes of one text environment under one language model. Its lanes take conversations one
  * after another, so a lane that is done goes on at once while others still speak.
+ *
+ * A tick says one token in every lane that has the turn; a lane that is done is stored. What the environment said each
+ * turn is worth is recorded, and the conversation's reward is a declared reduction of it (`rewardReduction`), for
+ * episodes of a buffer and samples of a file alike. Random numbers are keyed by the conversation (group and member), so
+ * it does not matter which lane takes it, or beside which others. Where a turn was cut off and the environment has more
+ * to say, the conversation ends or goes on, as was chosen (`cutTurn`), and is counted.
  */
 import { checkRoom } from '../components/arena.ts'
 import { type Columns, column, type Plan, saved } from '../components/column.ts'

@@ -2,6 +2,10 @@
  * The arena: one shared `WebAssembly.Memory` in which every column lies that a kernel touches. The same bytes are read
  * by TypeScript systems, by compiled kernels, by worker threads and by Arrow. It is planned before it is taken, and does
  * not grow (maximum = initial).
+ *
+ * What comes with a plan but lies in the runtime's heap (a step's windows, a lane's entity) is summed before, too: a
+ * heap that overflows ends the process. Where there is no room, the error says what was asked, for what, and what there
+ * is.
  */
 import { assert, InputError } from '../errors.ts'
 import {

@@ -2,6 +2,11 @@
  * The columns of a cohort's rollout: numSteps × numLanes rows, time-major (row `t * numLanes + n`). The components that
  * systems read and write are a window on row block `t` of these columns, so what happens in a tick is written where the
  * learner and Arrow will read it, and nothing is copied in between. A cohort that is not recorded has numSteps = 1.
+ *
+ * A rollout has an observation a row. What came after an episode's last row, and after the rollout's, is kept apart,
+ * only for the rows that need it: the table has it as `finalObservation`, null elsewhere, so T steps come with T + 1
+ * observations. A box action is there twice: `action` as the policy chose it, which is what it learns from, and
+ * `appliedAction` as the environment was given it. Rows with `valid` = 0 are left out of advantages and minibatches.
  */
 import { type Space, spaceType, spaceWidth } from '../space.ts'
 import { type ColumnSpec, type Columns, column } from './column.ts'

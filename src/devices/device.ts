@@ -2,6 +2,10 @@
  * Where tensors live: the contract of devices, and their finding. Networks beyond the fused perceptron run on tfjs, on the
  * best backend that the machine has. tfjs has one engine a process, so one device is active at a time; starting another
  * switches to it. What was asked for by name is started or is an error: never is another put in its place.
+ *
+ * `startDevice()` tries the devices best first and says what it passed over and why, WebGPU on a software adapter among
+ * them. `device.tf` is tfjs as the backend's own package tree has it, and makes all tensors for it. `docs/devices.md`
+ * has names, limits and speeds.
  */
 import { existsSync } from 'node:fs'
 import { dirname, join } from 'node:path'

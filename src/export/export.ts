@@ -1,4 +1,8 @@
-/** Writing a trained policy for other software to run. */
+/**
+ * Writing a trained policy for other software to run. A model that is dense layers and nothing else says so
+ * (`PolicyModel.dense`), and can be written as an ONNX model, a LayersModel of tfjs, or an ES module without
+ * dependencies. What a policy does there is its mode; tests compare it with the original's.
+ */
 import { join } from 'node:path'
 import { InputError, show } from '../errors.ts'
 import { writeWhole } from '../files.ts'

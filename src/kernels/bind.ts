@@ -1,6 +1,9 @@
 /**
  * Kernels are bound once: one object a thread, whose members take columns. The plain bodies (`plain.ts`) are the oracle, the
  * fallback and the documentation; compiled builds of the same names are bound here and nowhere else.
+ *
+ * Nobody else imports a body, but its test. Kernels over tokens, sequences, groups, candidate sets and adapters have no
+ * SIMD twin: they are small beside the transformer.
  */
 import { InputError, show } from '../errors.ts'
 import { bestCompiledBuild, bindCompiled, type CompiledBuild } from './compiled.ts'

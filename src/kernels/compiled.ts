@@ -2,6 +2,9 @@
  * The SIMD bodies, bound: each member has the signature of its plain twin and hands the compiled body byte offsets
  * (`twins.ts`, which the build makes). Beside this file, once built, lie four modules: {simd, relaxed} × {shared, unshared
  * memory}. A module is compiled once a process; every thread makes its own instance. A call allocates nothing.
+ *
+ * `relaxed` is offered only where a multiply-add rounds once; where it rounds twice, as in Bun, the fastest build is
+ * `simd`.
  */
 import { assert, InputError } from '../errors.ts'
 import type { Kernels } from './bind.ts'

@@ -3,6 +3,10 @@
  * weights; it never sees an algorithm. Between the two are columns of one value a row: logprob, entropy and value one way,
  * their derivatives the other. Weights are one flat f32 column with named views, so a checkpoint, an optimizer and a
  * message to another machine need to know nothing of layers.
+ *
+ * `differentiate(rows, from, count, lossOf, gradient)` evaluates a block of a minibatch, calls `lossOf` once and
+ * backpropagates. A masked logit is −10⁹, so its probability and its gradient are exactly 0. A policy with a memory is
+ * trained on sequences, each from what was recorded at its start. A policy whose device answers later gives promises.
  */
 import type { Action, ActionMask } from '../components/action.ts'
 import type { Columns, Plan } from '../components/column.ts'

@@ -1,4 +1,8 @@
-/** A policy's weights as a safetensors file: a tensor for each parameter, by its name. */
+/**
+ * A policy's weights as a safetensors file: a tensor for each parameter, by its name. Weights that are not finite end in
+ * an error before training starts. A run that begins with `weights=FILE` writes them as its checkpoint 0, so that a
+ * resumed one needs no file again.
+ */
 import { InputError, show } from '../errors.ts'
 import { readSafetensors, type Tensor, tensorOf, tensorValues, writeSafetensors } from '../safetensors.ts'
 import type { Parameter, PolicyModel } from './policy.ts'

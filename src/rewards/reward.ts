@@ -2,6 +2,14 @@
  * The contract of rewards. A reward judges one completion and says a number, or that it cannot tell: a reward that
  * throws, hangs, or answers with something that is no finite number gives `value: null` with the reason, and a count. A
  * number that nobody measured would be trained on like any other, so none is ever put in its place.
+ *
+ * A sum of rewards with an unknown part is unknown, and its parts stay as components. A policy says how long a call may
+ * take, how often it is tried again, and whether the sample is masked or the group fails.
+ *
+ * What reads the formulas or runs the programs of a model is limited by what is counted, never by time, so that no load
+ * changes a reward. What goes beyond is wrong, with a reason and a count (`excess`). Its thread is killed only at a time
+ * that nothing within the limits takes, and then the reward is null. Rewards that end by themselves (`judgesInTime`)
+ * have no time limit from outside: it would count the waiting. `docs/rewards.md` has the figures.
  */
 import type { Example } from '../environments/text.ts'
 import { InputError, show } from '../errors.ts'

@@ -1,6 +1,9 @@
 /**
  * Examples as ids, no longer than the context: what conversations begin with, and what supervised fine-tuning learns. All of
  * a training can be looked at before it begins, so that none ends it in its middle.
+ *
+ * A run tokenizes all of them before its folder is claimed: one that is too long, or has nothing to learn, is an error
+ * then, or is passed over or cut (`tooLong`), and counted.
  */
 import type { Example, TextEnvironmentModel } from '../environments/text.ts'
 import { InputError, show } from '../errors.ts'

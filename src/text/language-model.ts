@@ -1,6 +1,9 @@
 /**
  * A language model as a policy: a transformer, its tokenizer and its weights, from a folder or drawn by the seed. Its
  * definition travels; what it needs of files is read when a world is made.
+ *
+ * What of a model's files is left out is told (`notes`). A model's folder is always whole: every tokenizer has Hugging
+ * Face's files (`files`), so `loadTokenizer` reads what a run or an export has written.
  */
 import { type DefinitionRecord, defineFactory, type Factory } from '../definition.ts'
 import type { TextEnvironmentDefinition } from '../environments/text.ts'

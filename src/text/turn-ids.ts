@@ -3,6 +3,11 @@
  * stands is never tokenized again, what is added is tokenized alone, and what a message says is text, whatever it spells, so
  * that nobody opens another's turn by writing a special token. Where a template rewrites what stands (Qwen3's takes thinking
  * out of earlier turns), what stands is left as it is, and the conversation goes on with ids of its own from the first one on.
+ *
+ * Such ids are a new **segment**: a row of its own, with a mask of its own. A reply adds what the template has between
+ * the conversation before and after. Supervised examples are cut into segments in the same way. Special tokens that the
+ * model itself chose stay special. Templates are told no date; what the user tells them (`templateArguments`) they must
+ * read.
  */
 import { isMessage, type Message } from '../environments/text.ts'
 import { InputError, show } from '../errors.ts'

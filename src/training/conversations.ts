@@ -2,6 +2,8 @@
  * The training of a cohort of conversations: supervised steps on the environment's own answers, then updates from sampled
  * conversations. It lets the cohort collect, learns, counts what happened, and can be stopped after any tick and resumed to the
  * same bits.
+ *
+ * Caches of keys and values are not in a checkpoint: prefill makes them again to the bit.
  */
 
 import { type PreparedLoss, preparedLossPlan, prepareLoss, totalsOf } from '../algorithms/losses.ts'

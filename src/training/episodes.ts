@@ -1,6 +1,10 @@
 /**
  * The training of all cohorts of episodes: it lets their lanes fill rollouts and learners learn from them, update by update, and
  * counts what happened. All threads run its `program`.
+ *
+ * The program is the rollout of a thread's own lanes, then its own slots of each minibatch; at each `yield` threads
+ * meet. What is small and ordered (advantages, the epoch's permutation, summing slots, the optimizer) thread 0 does
+ * alone.
  */
 import type { AlgorithmDefinition, Learner } from '../algorithms/algorithm.ts'
 import { BEAT_WORDS, type Clock, traceBuffer, Work, type WorkName, workNames } from '../clock.ts'

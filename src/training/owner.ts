@@ -4,6 +4,8 @@
  * the system closes with the process that listens, and which any other process of this machine can try, in whatever container
  * it is. Where a file system has no sockets, the number and start of the process decide; on another machine, a heartbeat.
  * Readers need no claim.
+ *
+ * Only the owner sweeps away what interrupted writing left.
  */
 import { randomBytes } from 'node:crypto'
 import { readFileSync, readlinkSync, rmSync } from 'node:fs'

@@ -1,6 +1,10 @@
 /**
  * What every kind of run does with its folder: takes one as its owner, keeps its lines and its log, and on resuming drops what
  * is younger than the checkpoint that it goes on from.
+ *
+ * `owner.ts` says who may write. A trainer of a program that was given a `folder` looks there before it trains
+ * (`refuseOtherTraining`): at a run's `config.json` and at the newest manifest, by the comparison that `restore` makes.
+ * `run.log` has what nobody was there to be told.
  */
 import { isAbsolute, join, relative, resolve, sep } from 'node:path'
 import { fileURLToPath, pathToFileURL } from 'node:url'

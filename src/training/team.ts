@@ -1,8 +1,8 @@
 /**
- * A team of threads over shared columns: the caller's thread and its workers. They meet at a barrier; nothing else passes
- * between them, but for the batches of texts, whose size nobody knows before. A worker waits asleep. The caller never does:
- * it spins for a moment, then lets its event loop run until the others have come, so errors, Ctrl-C and the progress line
- * always arrive.
+ * A team of threads over shared columns: the caller's thread and its workers. They meet at a barrier in shared memory;
+ * no message passes, but for the batches of texts, whose size nobody knows before. A worker waits asleep. The caller
+ * never does: it spins for a moment, then lets its event loop run until the others have come, so errors, Ctrl-C and the
+ * progress line always arrive.
  */
 import type { Worker } from 'node:worker_threads'
 import type { TokenThreadColumns } from '../algorithms/token-thread.ts'

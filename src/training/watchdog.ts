@@ -1,6 +1,9 @@
 /**
  * Says which thread of a training is stuck, in which call and since when. A thread that watches looks at what the others have
  * marked with their clocks; it sees a caller's thread that never returns too, which could say nothing itself.
+ *
+ * Each thread's clock raises a beat in shared memory at its marks; one thread a process watches the beats. A run keeps a
+ * copy of its state between two updates, so that an update in which a worker is stuck can be given up with a checkpoint.
  */
 import type { Worker } from 'node:worker_threads'
 import { afterWork, BEAT_WORDS } from '../clock.ts'

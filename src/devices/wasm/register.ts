@@ -2,6 +2,9 @@
  * The kernels of ours in tfjs's wasm backend. Its own set has gaps (a gather, a convolution or an einsum cannot be
  * differentiated, integers cannot be multiplied as matrices) and slow places (a transposed matrix product, tanh); ours are
  * registered beside it and over it, under the same names.
+ *
+ * Registered are kernels that tfjs's own set lacks, those that it runs without SIMD, and those that it gets wrong. They
+ * are our unshared build, instantiated over tfjs's memory (`heap.ts`); `kernels/tensor/` holds what only tensors need.
  */
 import type { KernelFunc } from '@tensorflow/tfjs-core'
 import { bestKernelBuild, type KernelBuild } from '../../kernels/bind.ts'

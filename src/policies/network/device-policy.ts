@@ -2,6 +2,9 @@
  * A policy whose network runs on a tfjs device. Weights, actions, losses and gradients stay columns: before a pass the
  * weights are handed to the device if they have changed, after it outputs come back as columns, on which the same kernels
  * work that serve the fused perceptron. A pass leaves no tensors behind, whether it succeeds or throws.
+ *
+ * Where a device can be read at once, the loss is called inside a custom gradient; where it cannot, the pass is repeated
+ * with the derivatives.
  */
 import type { NamedTensorMap, Scalar, Tensor, Tensor2D, Tensor3D, Variable } from '@tensorflow/tfjs-core'
 import { type Columns, column, type Plan } from '../../components/column.ts'

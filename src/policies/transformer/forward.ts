@@ -2,6 +2,8 @@
  * The forward pass over rows, each a token at a position of a sequence. Keys and values lie in columns of their own, the
  * pass's or a cache, so one pass serves packed sequences, a prompt and a single token of many lanes alike; and as no kernel
  * looks at the rows beside one, all of them give a token the same bits.
+ *
+ * So what was recorded while sampling is, to the bit, what evaluating the sequence gives.
  */
 import type { Columns } from '../../components/column.ts'
 import { assert, InputError, show } from '../../errors.ts'

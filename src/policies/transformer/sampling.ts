@@ -1,4 +1,9 @@
-/** How tokens are drawn from a model's logits, and from which of them: what sampling and training have to agree on. */
+/**
+ * How tokens are drawn from a model's logits, and from which of them: what sampling and training have to agree on. Where
+ * top-k, top-p or min-p leave tokens out, the ids that remain are recorded with the token (its support), and what is
+ * recorded and trained is the distribution renormalized over them: other logits become −10⁹ in sampling and training
+ * alike.
+ */
 import { InputError, show, unknownWord } from '../../errors.ts'
 
 /** The distribution that tokens are drawn from: the filters work in this order, each on what the one before has left. */

@@ -2,6 +2,11 @@
  * The lists of what came after rows. The bootstrap list has rows whose action led somewhere that no later row of the rollout
  * values, with what the lane saw and remembered there: truncated rows are put on it by store, unfinished lanes at the horizon.
  * The list of final observations keeps what no later row shows, for the rollout's table.
+ *
+ * `terminated` and `truncated` are columns from the environment to the kernel. The next `infer` completes `nextValue` of
+ * lanes that went on; what it cannot complete is on the bootstrap list, and is valued after the last tick with the
+ * weights that filled the rollout. A `restart` in the middle of a rollout cuts: the lane's last row becomes truncated
+ * and goes onto the same list.
  */
 
 import type { EpisodeCohort } from '../../cohorts/episodes.ts'

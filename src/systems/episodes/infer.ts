@@ -1,3 +1,7 @@
+/**
+ * How lanes get their actions. A policy that answers later gives a promise: its cohort rests until the answer is there,
+ * others go on, and a tick is a promise only while an answer is owed.
+ */
 import type { Answer, EpisodeCohort } from '../../cohorts/episodes.ts'
 import { Phase } from '../../components/episode.ts'
 import { InputError } from '../../errors.ts'

@@ -1,3 +1,8 @@
+/**
+ * What an environment may write: observations within their space, finite rewards of at most 2^50, flags that are 0 or 1,
+ * all when `reset` and `step` return. What is not is an error that names the lane, its episode and step, and which of
+ * the two wrote it.
+ */
 import { type EpisodeCohort, REWARD_MAX } from '../../cohorts/episodes.ts'
 import type { ActionMask } from '../../components/action.ts'
 import { Phase } from '../../components/episode.ts'

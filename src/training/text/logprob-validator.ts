@@ -1,6 +1,8 @@
 /**
  * Checks of log-probabilities: whether what a model says of whole sequences is what it says token by token, alone or in a
  * batch, and whether its gradient is the derivative of just that. For our transformers, and for any model behind two functions.
+ *
+ * Ours owe the same bits in all of them; a model behind functions, values within stated tolerances.
  */
 import { InputError, show } from '../../errors.ts'
 import { Random, Stream } from '../../random.ts'

@@ -1,6 +1,10 @@
 /**
  * What a training of a language model takes of the memory, before any weight is read: its plan is summed, and where the
  * user leaves context, lanes and threads open they are chosen so that it fits.
+ *
+ * A language model is opened (configuration, tokenizer) first. A learning rate that is null is that of what is trained;
+ * all that was chosen is told and written into `config.json`. What has no room is refused with the keys that lower it,
+ * and only then are weights read. Whoever loads a model gets the field's defaults; a task's preset is for new models.
  */
 import { availableParallelism } from 'node:os'
 import { type DefaultRates, learningRateOf } from '../../algorithms/optimizer.ts'

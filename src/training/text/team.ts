@@ -1,4 +1,9 @@
-/** The caller's side of the threads of a trainer of language models. Its workers come at the first need, and again after `close`. */
+/**
+ * The caller's side of the threads of a trainer of language models. Its workers come at the first need, and again after
+ * `close`. Thread 0 has environment, tokenizer and trajectories, and does alone what is small and ordered. Its workers
+ * know only the model, and work over the same weights and the same cache. A batch goes to them as a message, which they
+ * take after a meeting.
+ */
 import type { Together, TokenLearnerColumns } from '../../algorithms/token-learner.ts'
 import type { TokenWork } from '../../algorithms/token-thread.ts'
 import type { ConversationCohort, DecodingWorkers } from '../../cohorts/conversations.ts'

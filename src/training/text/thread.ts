@@ -1,4 +1,8 @@
-/** What a worker does for a trainer of language models: its share of the lanes of a tick, and of an update's micro-batches. */
+/**
+ * What a worker does for a trainer of language models: its share of the lanes of a tick, and of an update's
+ * micro-batches. In a tick a thread feeds and chooses for its share of the lanes that speak, where there are lanes and
+ * parameters enough to be worth two meetings; in an update threads take micro-batches until none is left.
+ */
 import { parentPort, receiveMessageOnPort } from 'node:worker_threads'
 import { TokenThread, type TokenWork } from '../../algorithms/token-thread.ts'
 import { viewColumns } from '../../components/arena.ts'

@@ -1,6 +1,9 @@
 /**
  * A trainer that is put together from parts: how advantages are taken, which loss, which optimizer, and where trajectories come
  * from. A step is whole or not at all: whatever throws in it, weights, moments and the count of steps stay as they were.
+ *
+ * Advantages and loss are descriptors, or functions over columns; a loss of one's own sees the whole batch once and
+ * answers with its derivatives. A step is made on copies and goes to the model when nothing can throw any more.
  */
 import { type AdvantageDescriptor, describeLoss, type LossDescriptor, withAdvantages } from '../../algorithms/losses.ts'
 import { checkOptimizer, learningRateOf, learningRateSetting, optimizerSettings } from '../../algorithms/optimizer.ts'

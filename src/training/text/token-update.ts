@@ -1,4 +1,9 @@
-/** An update from trajectories before it is cut into micro-batches: what its loss needs to know of all of them. */
+/**
+ * An update from trajectories before it is cut into micro-batches: what its loss needs to know of all of them. To its
+ * loss a conversation is one trajectory whatever rows it has: its group counts its reward once, all its tokens have its
+ * advantage, returns and critics see later rows behind earlier ones, and a mean over its tokens is over those of all
+ * rows. Only a ratio of a whole sequence is each row's own.
+ */
 import {
   type LossBatch,
   type LossDescriptor,
