@@ -9,17 +9,9 @@
  */
 import { realpathSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
-import {
-  cartPole,
-  createTrainer,
-  createWorld,
-  defineOnPolicyAlgorithm,
-  evaluate,
-  mlp,
-  number,
-  onPolicySettings,
-  whole,
-} from 'colonnade'
+import { cartPole, createTrainer, createWorld, evaluate, mlp } from 'colonnade'
+import { defineOnPolicyAlgorithm, onPolicySettings } from 'colonnade/algorithms'
+import { number, whole } from 'colonnade/settings'
 
 export const penaltyPpo = defineOnPolicyAlgorithm({
   id: 'penalty-ppo',

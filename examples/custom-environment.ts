@@ -5,18 +5,8 @@
  */
 import { realpathSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
-import {
-  box,
-  createTrainer,
-  createWorld,
-  defineEnvironment,
-  discrete,
-  evaluate,
-  mlp,
-  ppo,
-  Stream,
-  whole,
-} from 'colonnade'
+import { box, createTrainer, createWorld, defineEnvironment, discrete, evaluate, mlp, ppo, Stream } from 'colonnade'
+import { whole } from 'colonnade/settings'
 
 export const corridor = defineEnvironment({
   id: 'Corridor-v0',

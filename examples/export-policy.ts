@@ -1,7 +1,8 @@
 /** A trained policy leaves for other software: an ES module for the browser, an ONNX model, and its bare weights. */
 import { resolve } from 'node:path'
 import { pathToFileURL } from 'node:url'
-import { cartPole, createTrainer, createWorld, exportPolicy, mlp, ppo, saveWeights } from 'colonnade'
+import { cartPole, createTrainer, createWorld, mlp, ppo, saveWeights } from 'colonnade'
+import { exportPolicy } from 'colonnade/data'
 
 const [environment, policy] = [cartPole(), mlp({ hidden: [16] })]
 const world = await createWorld({ environment, policy, numLanes: 16, seed: 1 })

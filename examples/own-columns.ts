@@ -2,8 +2,8 @@
  * Kernels over columns of your own, without a world. An arena takes one memory for a plan and lays its columns out in it;
  * kernels are bound to that memory, and take nothing but columns that lie there.
  */
-import { bestKernelBuild, column, takeArena } from 'colonnade'
-import { Activation, createKernels } from 'colonnade/kernels'
+import { column, takeArena } from 'colonnade/data'
+import { Activation, bestKernelBuild, createKernels } from 'colonnade/kernels'
 
 // What a kernel takes as a group is a part of the plan: `columns.rollout` has the columns that `gae` asks for, by their names.
 const [numSteps, numLanes, numInputs, numOutputs] = [200, 8, 4, 2]

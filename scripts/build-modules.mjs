@@ -1,11 +1,11 @@
 // Writes the JavaScript of src, bench and examples into dist; `tsc` checks the types and writes the declarations.
 //
-// Node takes about half a millisecond to find, read and link a module, so what `src/index.ts` imports statically is
-// linked here into one file, dist/src/bundle.js, and each of those modules becomes a facade at its own path that
-// exports its names from there. A module that a definition names, or that a bench imports, is thus the same object as the
-// package's own. What the command line and the judges' workers need before the index stays in files of their own, so
-// that they do not load the rest. All other modules (commands, workers, what is imported where it is first used) are
-// compiled one by one.
+// Node takes about half a millisecond to find, read and link a module, so what the package's entries (`src/index.ts` and
+// `src/entries/`) import statically is linked here into one file, dist/src/bundle.js, and each of those modules becomes a
+// facade at its own path that exports its names from there. A module that a definition names, or that a bench imports, is thus
+// the same object as the package's own. What the command line and the judges' workers need before the entries stays in files
+// of their own, so that they do not load the rest. All other modules (commands, workers, what is imported where it is first
+// used) are compiled one by one.
 import { mkdirSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
 import { dirname, join, relative } from 'node:path'
 import { fileURLToPath } from 'node:url'
@@ -19,7 +19,7 @@ const out = join(root, 'dist')
 const BUNDLE = 'src/bundle.js'
 /** Marks a module that the bundle imports from where it is built, until that path is known. */
 const APART = 'apart:'
-/** Programs that begin without the index. */
+/** Programs that begin without the entries. */
 const SMALL = ['cli/main.ts', 'rewards/code-worker.ts', 'rewards/maths-worker.ts', 'tables/arrow-worker.ts']
 
 const { options } = ts.parseJsonConfigFileContent(
@@ -33,7 +33,8 @@ const NEWEST_RULE = Math.max(
 )
 const files = ['src', 'bench', 'examples'].flatMap(modulesIn)
 const apart = reachable(SMALL.map((path) => join(source, path)))
-const bundled = [...reachable([join(source, 'index.ts')])].filter((file) => !apart.has(file))
+const entries = files.filter((file) => file === join(source, 'index.ts') || dirname(file) === join(source, 'entries'))
+const bundled = [...reachable(entries)].filter((file) => !apart.has(file))
 
 await writeBundle(new Set(bundled))
 for (const file of files) if (!bundled.includes(file)) writeModule(file)

@@ -76,7 +76,9 @@ function damage(bytes, random) {
 
 /** Each reader: files that it reads, of which one is damaged, and what they hold as text. `isSealed`: they carry a checksum. */
 async function readers(folder) {
-  const all = await import(built('index.js'))
+  const { configureRun, openRun, resumeRun, startRun, writeArrow } = await import(built('index.js'))
+  const { loadSamplesFromJsonl } = await import(built('entries/compat.js'))
+  const { readSafetensors, tensorOf, writeSafetensors } = await import(built('entries/data.js'))
   const { readRows } = await import(built('datasets/rows.js'))
   const { readTrajectories, writeTrajectories } = await import(built('tables/trajectory-table.js'))
   const { Trajectories } = await import(built('tables/trajectories.js'))
@@ -96,7 +98,7 @@ async function readers(folder) {
     return JSON.stringify(found)
   }
   const tensorsOf = async (path) => {
-    const { tensors, metadata } = await all.readSafetensors(path)
+    const { tensors, metadata } = await readSafetensors(path)
     return JSON.stringify([[...tensors.values()].map(({ bytes, ...rest }) => [rest, [...bytes]]), metadata])
   }
   const arrowOf = async (path) => {
@@ -106,18 +108,15 @@ async function readers(folder) {
 
   const columns = { prompt: ['one', 'two', 'three'], n: Float32Array.of(1, 2, 3), id: Int32Array.of(7, 8, 9) }
   const table = tableFromArrays(columns)
-  for (const format of ['file', 'stream']) await all.writeArrow(at(`own-${format}.arrow`), table, { format })
+  for (const format of ['file', 'stream']) await writeArrow(at(`own-${format}.arrow`), table, { format })
   await writeFile(at('foreign-file.arrow'), tableToIPC(table, 'file'))
   await writeFile(at('foreign-stream.arrow'), tableToIPC(table, 'stream'))
   const parquet = ['questions-none', 'questions-snappy', 'questions-gzip', 'questions-brotli', 'conversations']
   for (const name of parquet) await cp(golden(`datasets/${name}.parquet`), at(`${name}.parquet`))
   await cp(golden('datasets/conversations.arrow'), at('conversations.arrow'))
 
-  const tensors = [
-    all.tensorOf('a.weight', Float32Array.of(1, 2, 3, 4), [2, 2]),
-    all.tensorOf('b', Int32Array.of(5, 6)),
-  ]
-  await all.writeSafetensors(at('own.safetensors'), tensors, { format: 'pt' })
+  const tensors = [tensorOf('a.weight', Float32Array.of(1, 2, 3, 4), [2, 2]), tensorOf('b', Int32Array.of(5, 6))]
+  await writeSafetensors(at('own.safetensors'), tensors, { format: 'pt' })
   await writeFile(at('foreign.safetensors'), Buffer.concat(encodeSafetensors(tensors, { format: 'pt' })))
 
   const examples = [1, 2, 3, 4].map((n) => ({ prompt: `${n}+1=`, answer: `${n + 1}`, level: n }))
@@ -147,8 +146,8 @@ async function readers(folder) {
   await saveLora(at('adapter'), adapter, new Float32Array(adapter.numParameters).fill(0.5))
 
   const small = { totalSteps: '64', numLanes: '4', 'mlp.hidden': '4', 'ppo.numSteps': '16', 'ppo.numMinibatches': '1' }
-  const definition = await all.configureRun('CartPole-v1', { ...small, threads: '1', kernels: 'plain' })
-  await (await all.startRun(definition, at('run'))).train()
+  const definition = await configureRun('CartPole-v1', { ...small, threads: '1', kernels: 'plain' })
+  await (await startRun(definition, at('run'))).train()
   const checkpoint = 'run/checkpoints/00000001'
   const messages = [{ role: 'user', content: 'hi' }]
 
@@ -168,7 +167,7 @@ async function readers(folder) {
     {
       name: 'samples',
       files: ['samples.jsonl'],
-      read: async (path) => JSON.stringify(await all.loadSamplesFromJsonl(path)),
+      read: async (path) => JSON.stringify(await loadSamplesFromJsonl(path)),
       share: 3,
     },
     {
@@ -198,7 +197,7 @@ async function readers(folder) {
     {
       name: 'run config.json',
       files: ['run/config.json'],
-      read: async () => JSON.stringify((await all.openRun(at('run'))).settings),
+      read: async () => JSON.stringify((await openRun(at('run'))).settings),
       share: 3,
     },
     {
@@ -220,7 +219,7 @@ async function readers(folder) {
     {
       name: 'metrics.jsonl',
       files: ['run/metrics.jsonl'],
-      read: async () => JSON.stringify((await (await all.resumeRun(at('run'))).train()).updates),
+      read: async () => JSON.stringify((await (await resumeRun(at('run'))).train()).updates),
     },
   ]
 }

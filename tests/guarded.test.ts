@@ -39,10 +39,10 @@ async function changed(name: string, bytes: Uint8Array, changes: Readonly<Record
 
 /** Reads prompts in a process of its own: what they are, or the name of the error; nothing where the process had to be killed. */
 async function prompts(path: string, limits: object): Promise<string> {
-  const index = new URL('../dist/src/index.js', import.meta.url).href
+  const data = new URL('../dist/src/entries/data.js', import.meta.url).href
   const words = [path, JSON.stringify({ limits })].map((word) => JSON.stringify(word))
   const program = `
-    import { loadRlPrompts } from '${index}'
+    import { loadRlPrompts } from '${data}'
     const told = await loadRlPrompts(${words[0]}, JSON.parse(${words[1]})).then(JSON.stringify, (error) => error.name + ': ' + error.message)
     console.log(told)`
   const { stdout, code } = await start(process.execPath, ['--input-type=module', '-e', program], { timeout: 45_000 })

@@ -2,6 +2,7 @@ import { existsSync, readdirSync, readFileSync } from 'node:fs'
 import { dirname, join, relative } from 'node:path'
 import ts from 'typescript'
 import { describe, expect, test } from 'vitest'
+import { entrySpecifiers, namesOfEntries } from './support/entries.ts'
 
 const root = new URL('..', import.meta.url).pathname
 
@@ -35,14 +36,14 @@ const TABLE: Readonly<Record<string, readonly string[]>> = {
     ...['environments', 'policies', 'kernels/bind', 'text', 'datasets', 'rewards'],
   ],
   index: ['*'],
-  cli: ['index'],
+  entries: ['*'],
+  cli: ['index', 'entries', 'kernels/bind'],
   examples: ['index'],
-  bench: ['index', 'kernels', 'devices'],
+  bench: ['index', 'entries', 'kernels', 'devices'],
 }
 /** Packages, and the rooms that may load them. */
 const PACKAGES: Readonly<Record<string, readonly string[]>> = {
-  colonnade: ['examples'],
-  'colonnade/kernels': ['examples'],
+  ...Object.fromEntries(entrySpecifiers.map((name) => [name, ['examples']])),
   'quickjs-emscripten-core': ['rewards'],
   '@jitl/quickjs-wasmfile-release-sync': ['rewards'],
   bitecs: ['world', 'cohorts', 'examples'],
@@ -58,7 +59,7 @@ const PACKAGES: Readonly<Record<string, readonly string[]>> = {
   linkedom: ['bench'],
 }
 /** Loaded where they are first used: only `import type` or `await import` may name them. */
-const HEAVY = Object.keys(PACKAGES).filter((name) => !['colonnade', 'colonnade/kernels', 'bitecs'].includes(name))
+const HEAVY = Object.keys(PACKAGES).filter((name) => ![...entrySpecifiers, 'bitecs'].includes(name))
 const NODE_ROOMS = [
   'files',
   'trust',
@@ -233,19 +234,10 @@ describe('the import table', () => {
 })
 
 describe('docstrings', () => {
-  test.each(['src/index.ts', 'src/kernels/bind.ts'])('every public name of %s has one', (door) => {
-    const index = join(root, door)
-    const configuration = ts.readConfigFile(join(root, 'tsconfig.json'), ts.sys.readFile).config
-    const { options } = ts.parseJsonConfigFileContent(configuration, ts.sys, root)
-    const program = ts.createProgram([index], { ...options, noEmit: true, incremental: false })
-    const checker = program.getTypeChecker()
-    const module = checker.getSymbolAtLocation(program.getSourceFile(index)!)!
-    const names = checker.getExportsOfModule(module)
-    expect(names.length).toBeGreaterThan(20)
-    const bare = names.filter((name) => {
-      const symbol = name.flags & ts.SymbolFlags.Alias ? checker.getAliasedSymbol(name) : name
-      return symbol.getDocumentationComment(checker).length === 0
-    })
+  const names = namesOfEntries('source')
+
+  test.each(entrySpecifiers)('every public name of %s has one', (specifier) => {
+    const bare = names.get(specifier)!.filter(({ isDocumented }) => !isDocumented)
     expect(bare.map(({ name }) => name)).toEqual([])
   })
 })

@@ -1,15 +1,7 @@
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
-import {
-  cartPole,
-  createTrainer,
-  createWorld,
-  defineAlgorithm,
-  InputError,
-  type LearnerMetrics,
-  mlp,
-  ppo,
-} from '../src/index.ts'
+import type { LearnerMetrics } from '../src/entries/algorithms.ts'
+import { cartPole, createTrainer, createWorld, defineAlgorithm, InputError, mlp, ppo } from '../src/index.ts'
 import { type Metric, MetricTotals } from '../src/metrics.ts'
 
 const metric = (reduction: Metric['reduction'], unit: string | null = null): Metric => ({

@@ -2,18 +2,35 @@ import { readFile } from 'node:fs/promises'
 import { expect, test } from 'vitest'
 import { lossSettings } from '../src/algorithms/losses.ts'
 import { rlSettings } from '../src/algorithms/rl.ts'
+import { namesOfEntries } from './support/entries.ts'
 
 /** What is no name of ours: files, words of the command line, and the world of the examples. */
 const others = ['world', 'colonnade', 'metrics', 'summary', 'numParameters', 'numTrained', 'sampling', 'null']
 
-test('every name that the table of names gives is exported, or a setting', async () => {
-  const text = await readFile(new URL('../docs/names.md', import.meta.url), 'utf8')
-  const rows = text.split('\n').filter((line) => line.startsWith('| `') || line.startsWith('| '))
-  const cells = rows.map((row) => row.split('|')[2]!)
-  const index = await readFile(new URL('../src/index.ts', import.meta.url), 'utf8')
-  const names = cells.flatMap((cell) => [...cell.matchAll(/`(?:new )?([A-Za-z]+)/g)].map(([, name]) => name!))
+const text = await readFile(new URL('../docs/names.md', import.meta.url), 'utf8')
+const rows = text.split('\n').flatMap((line) => {
+  if (!line.startsWith('| ')) return []
+  const [, there, here, from] = line.split('|')
+  const names = [...here!.matchAll(/`(?:new )?([A-Za-z]+)/g)].map(([, name]) => name!)
+  const entries = [...from!.matchAll(/`([^`]+)`/g)].map(([, entry]) => entry!.replace(/^\//, 'colonnade/'))
+  return [{ there: there!.trim(), names: names.filter((name) => !others.includes(name)), entries }]
+})
+const exported = namesOfEntries('source')
+const entriesOf = (name: string) =>
+  [...exported.keys()].filter((entry) => exported.get(entry)!.some((e) => e.name === name))
+
+test('every name that the table of names gives is exported, or a setting', () => {
+  const names = rows.flatMap((row) => row.names)
   expect(names.length).toBeGreaterThan(60)
-  const known = new Set([...Object.keys({ ...lossSettings, ...rlSettings }), ...others])
-  const unknown = names.filter((name) => !known.has(name) && !new RegExp(`\\b${name}\\b`).test(index))
-  expect(unknown).toEqual([])
+  const settings = Object.keys({ ...lossSettings, ...rlSettings })
+  expect(names.filter((name) => !settings.includes(name) && entriesOf(name).length === 0)).toEqual([])
+})
+
+test('and each comes from the entries that its row gives', () => {
+  const wrong = rows.filter(({ names, entries }) => {
+    const found = names.map(entriesOf).filter((places) => places.length > 0)
+    const isMissing = found.some((places) => !places.some((place) => entries.includes(place)))
+    return isMissing || entries.some((entry) => !found.some((places) => places.includes(entry)))
+  })
+  expect(wrong.filter(({ there }) => there !== 'there')).toEqual([])
 })

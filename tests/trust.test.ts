@@ -7,6 +7,7 @@ import { fakeTensorflow } from './support/fake-tensorflow.ts'
 import { temporaryFolder } from './support/temporary.ts'
 
 const INDEX = new URL('../dist/src/index.js', import.meta.url).href
+const BUILT = new URL('../dist/src/', import.meta.url).href
 const LINE_WORLD = fileURLToPath(new URL('./support/line-world.mjs', import.meta.url))
 
 /** A module that leaves a mark where it is run, and has an environment. */
@@ -133,7 +134,8 @@ describe('a module that a run folder names', () => {
   test('is run where the command line names it, or the list has it as it is, and not once it has changed', async () => {
     const run = await stranger(at('far/env.mjs'))
     const far = join(base, 'far/env.mjs')
-    const { openRun, trustModule } = await import(INDEX)
+    const { openRun } = await import(INDEX)
+    const { trustModule } = await import(`${BUILT}entries/settings.js`)
     const named = await colonnade(['evaluate', run, 'episodes=1', `trust=../far/env.mjs`], project(), settings)
     expect(named.stderr).not.toContain('outside the working directory')
     expect(await wasRun()).toBe(true)
@@ -200,7 +202,7 @@ test('on a terminal the question is put, and an answer kept where it says always
 
 test('a project that is moved takes its runs along', async () => {
   const text = await readFile(LINE_WORLD, 'utf8')
-  await writeFile(join(project(), 'env.mjs'), text.replace('../../dist/src/index.js', INDEX))
+  await writeFile(join(project(), 'env.mjs'), text.replaceAll('../../dist/src/', BUILT))
   const words = ['train', './env.mjs', 'out=runs/a', ...RL]
   expect((await colonnade(words, project(), settings)).code).toBe(0)
   const { environment } = JSON.parse(await readFile(join(project(), 'runs/a/config.json'), 'utf8'))

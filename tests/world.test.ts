@@ -1,5 +1,6 @@
 import { query } from 'bitecs'
 import { describe, expect, test } from 'vitest'
+import { RolloutCoordinator } from '../src/entries/compat.ts'
 import {
   cartPole,
   createTrainer,
@@ -8,7 +9,6 @@ import {
   mlp,
   pendulum,
   ppo,
-  RolloutCoordinator,
   rl,
   textEnvironmentFactory,
   tick,

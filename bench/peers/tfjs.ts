@@ -1,7 +1,7 @@
 /** The network of the kernels room in tfjs's wasm backend, as it comes, against ours: forward, and a PPO update. */
 import { createRequire } from 'node:module'
 import { join } from 'node:path'
-import { bestKernelBuild, createKernels } from '../../src/index.ts'
+import { bestKernelBuild, createKernels } from '../../src/kernels/bind.ts'
 import { Columns } from '../kernels/columns.ts'
 import { Network, type TwinRows } from '../kernels/network.ts'
 import { Pair } from '../kernels/pair.ts'

@@ -2,7 +2,8 @@
  * `npm run bench -- text-learning`: tasks × algorithms × seeds by the presets, mean reward over the first and the last 100
  * groups. Minutes a training: `TASKS`, `LOSSES` and `SEEDS` in the environment name fewer, separated by commas.
  */
-import { configureRun, createTrainer, createWorld, type TextEnvironmentId } from '../../src/index.ts'
+import type { TextEnvironmentId } from '../../src/entries/text.ts'
+import { configureRun, createTrainer, createWorld } from '../../src/index.ts'
 import { type Figure, figure } from '../measure.ts'
 import { reportRoom } from '../report.ts'
 

@@ -3,12 +3,11 @@
  * done its next conversation at once; the others begin 32 and wait for the longest, with finished lanes left out of the pass
  * or, as static batches have it, padded. Then training by one thread and by several.
  */
+import { byteTokenizer, type LanguageModelDefinition } from '../../src/entries/text.ts'
 import {
-  byteTokenizer,
   type ConversationCohort,
   createWorld,
   defineTextEnvironment,
-  type LanguageModelDefinition,
   languageModel,
   Random,
   tick,

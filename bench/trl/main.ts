@@ -5,17 +5,17 @@
 import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { availableParallelism, tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { saveTransformer } from '../../src/entries/text.ts'
 import {
-  bestKernelBuild,
   type ConversationCohort,
   createTrainer,
   createWorld,
   languageModel,
   rl,
-  saveTransformer,
+  type Trainer,
   textEnvironmentFactory,
-  type WorldTrainer,
 } from '../../src/index.ts'
+import { bestKernelBuild } from '../../src/kernels/bind.ts'
 import { Companion } from '../companion.ts'
 import { check, type Figure, figure, ratio } from '../measure.ts'
 import { peerPython, peerSource } from '../peers/python.ts'
@@ -48,7 +48,7 @@ interface Turn {
 async function makeTrainer(
   { width, layers }: (typeof SIZES)[number],
   threads: number,
-): Promise<WorldTrainer<ConversationCohort>> {
+): Promise<Trainer<ConversationCohort>> {
   const world = await createWorld({
     environment: reverse({ numExamples: GROUPS } as never), // Each update has all the prompts there are.
     policy: languageModel({ width, layers }),
@@ -65,7 +65,7 @@ async function makeTrainer(
 }
 
 /** Writes what the peer needs: the weights as they stand, and the task in tokens. */
-async function writeTask(folder: string, { world }: WorldTrainer<ConversationCohort>): Promise<void> {
+async function writeTask(folder: string, { world }: Trainer<ConversationCohort>): Promise<void> {
   const { model, weights, tokenizer, environment, maxTokens } = world.cohort()
   await saveTransformer(folder, model, weights)
   const examples = Array.from({ length: GROUPS }, (_, i) => environment.example(i))
@@ -83,7 +83,7 @@ async function writeTask(folder: string, { world }: WorldTrainer<ConversationCoh
   await writeFile(join(folder, 'task.json'), JSON.stringify(task))
 }
 
-async function ourTurn(updates: ReturnType<WorldTrainer<ConversationCohort>['updates']>): Promise<Turn> {
+async function ourTurn(updates: ReturnType<Trainer<ConversationCohort>['updates']>): Promise<Turn> {
   const { value } = await updates.next()
   const { gradNorm, rl } = value!
   const { rolloutSeconds, updateSeconds, sampledTokens: sampled, trainedTokens: trained, reward } = rl!

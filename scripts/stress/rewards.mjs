@@ -3,7 +3,7 @@
 // the limits of time at which their workers are killed (docs/rewards.md).
 import { spawn } from 'node:child_process'
 import { availableParallelism, loadavg } from 'node:os'
-import { codeReward, mathAccuracyReward, withPolicy } from '../../dist/src/index.js'
+import { codeReward, mathAccuracyReward, withPolicy } from '../../dist/src/entries/rewards.js'
 import { compareAnswers } from '../../dist/src/rewards/comparison.js'
 import { runProgram } from '../../dist/src/rewards/interpreter.js'
 

@@ -1,7 +1,8 @@
 import { spawn } from 'node:child_process'
 import { availableParallelism, cpus } from 'node:os'
+import { type DeviceName, type DeviceReport, deviceNames, examineDevice } from '../entries/devices.ts'
 import { InputError, unknownWord } from '../errors.ts'
-import { bestKernelBuild, type DeviceName, type DeviceReport, deviceNames, examineDevice } from '../index.ts'
+import { bestKernelBuild } from '../kernels/bind.ts'
 import type { Command } from './invocation.ts'
 
 /** A device as the doctor lists it; `crashed`: it took its process with it. */

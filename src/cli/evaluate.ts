@@ -1,13 +1,6 @@
-import {
-  evaluate,
-  evaluateText,
-  kindOfRun,
-  loadPolicy,
-  loadTrainedModel,
-  type ModuleTrust,
-  toggle,
-  whole,
-} from '../index.ts'
+import { type ModuleTrust, toggle, whole } from '../entries/settings.ts'
+import { loadTrainedModel } from '../entries/text.ts'
+import { evaluate, evaluateText, kindOfRun, loadPolicy } from '../index.ts'
 import { type Command, readKeys, splitWords } from './invocation.ts'
 import { group, returnFormat } from './progress.ts'
 import { askForModule, trustKeys } from './trust.ts'

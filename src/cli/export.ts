@@ -1,24 +1,9 @@
 import { extname } from 'node:path'
+import { exportFormats, exportPolicy, exportTrajectories, listRollouts, trajectoryFormats } from '../entries/data.ts'
+import { choice, type ModuleTrust, toggle, whole } from '../entries/settings.ts'
+import { exportTrainedModel } from '../entries/text.ts'
 import { InputError } from '../errors.ts'
-import {
-  choice,
-  exportFormats,
-  exportPolicy,
-  exportTrainedModel,
-  exportTrajectories,
-  kindOfRun,
-  listRollouts,
-  loadPolicy,
-  type ModuleTrust,
-  openRun,
-  readArrow,
-  recordEpisodes,
-  saveWeights,
-  toggle,
-  trajectoryFormats,
-  whole,
-  writeArrow,
-} from '../index.ts'
+import { kindOfRun, loadPolicy, openRun, readArrow, recordEpisodes, saveWeights, writeArrow } from '../index.ts'
 import { type Command, readKeys, splitWords } from './invocation.ts'
 import { group } from './progress.ts'
 import { askForModule, trustKeys } from './trust.ts'

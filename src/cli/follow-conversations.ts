@@ -1,4 +1,5 @@
-import { type ConversationRunDefinition, formatBytes } from '../index.ts'
+import { formatBytes } from '../entries/data.ts'
+import type { ConversationRunDefinition } from '../entries/text.ts'
 import type { Words } from './follow.ts'
 import { group } from './progress.ts'
 

@@ -1,14 +1,7 @@
 /** Training with somebody watching: progress, Ctrl-C, and what came of it. */
-import {
-  type CohortOfRun,
-  formatBytes,
-  type MetricsOf,
-  type Run,
-  type RunDefinition,
-  type RunSummary,
-  type SummaryOfRun,
-  type TextRunPlan,
-} from '../index.ts'
+import { formatBytes } from '../entries/data.ts'
+import type { TextRunPlan } from '../entries/text.ts'
+import type { CohortOfRun, MetricsOf, Run, RunDefinition, RunSummary, SummaryOfRun } from '../index.ts'
 import { conversationWords } from './follow-conversations.ts'
 import { episodeWords } from './follow-episodes.ts'
 import { progressLine } from './progress.ts'

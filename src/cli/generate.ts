@@ -1,14 +1,6 @@
-import {
-  generateTokens,
-  InputError,
-  kindOfRun,
-  languageModel,
-  loadTrainedModel,
-  number,
-  text,
-  toggle,
-  whole,
-} from '../index.ts'
+import { number, text, toggle, whole } from '../entries/settings.ts'
+import { generateTokens, loadTrainedModel } from '../entries/text.ts'
+import { InputError, kindOfRun, languageModel } from '../index.ts'
 import { type Command, readKeys, splitWords } from './invocation.ts'
 import { askForModule, trustKeys } from './trust.ts'
 

@@ -1,4 +1,4 @@
-import { type Metrics, runKeys, runMetrics, type Setting } from '../index.ts'
+import { type Metrics, runKeys, runMetrics, type Setting } from '../entries/settings.ts'
 import { evaluateKeys } from './evaluate.ts'
 import { exportKeys, textExportKeys } from './export.ts'
 import { generateKeys } from './generate.ts'

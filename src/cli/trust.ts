@@ -1,6 +1,7 @@
 /** Programs that folders bring along: those that the command line names, those that are kept as trusted, and the question. */
 import { createInterface } from 'node:readline/promises'
-import { type ForeignModule, InputError, trustList, trustModule, words } from '../index.ts'
+import { type ForeignModule, trustList, trustModule, words } from '../entries/settings.ts'
+import { InputError } from '../index.ts'
 import type { Command } from './invocation.ts'
 
 /** What every command takes that opens a run. */

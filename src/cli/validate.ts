@@ -1,16 +1,13 @@
 import {
   findTextEnvironment,
-  InputError,
-  kindOfRun,
   type LogprobReport,
-  languageModel,
   loadTrainedModel,
   loadTransformer,
-  Random,
   transformerLogprobs,
   type ValidatedTransformer,
   validateLogprobImplementation,
-} from '../index.ts'
+} from '../entries/text.ts'
+import { InputError, kindOfRun, languageModel, Random } from '../index.ts'
 import type { Command } from './invocation.ts'
 import { askForModule } from './trust.ts'
 

@@ -1,13 +1,7 @@
 import { describe, expect, test } from 'vitest'
-import {
-  cartPole,
-  createTrainer,
-  createWorld,
-  defineOnPolicyAlgorithm,
-  mlp,
-  onPolicySettings,
-  whole,
-} from '../../src/index.ts'
+import { defineOnPolicyAlgorithm, onPolicySettings } from '../../src/entries/algorithms.ts'
+import { whole } from '../../src/entries/settings.ts'
+import { cartPole, createTrainer, createWorld, mlp } from '../../src/index.ts'
 
 const rowMean = { unit: null, description: 'of a row', reduction: 'rowMean' } as const
 

@@ -1,5 +1,6 @@
 import { beforeEach, expect, test } from 'vitest'
-import { bestKernelBuild, deviceNames } from '../../src/index.ts'
+import { deviceNames } from '../../src/entries/devices.ts'
+import { bestKernelBuild } from '../../src/kernels/bind.ts'
 import { colonnade } from '../support/command.ts'
 import { fakeTensorflow } from '../support/fake-tensorflow.ts'
 import { temporaryFolder } from '../support/temporary.ts'

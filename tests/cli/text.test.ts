@@ -1,7 +1,8 @@
 import { readdir, readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { beforeAll, describe, expect, test } from 'vitest'
-import { loadTransformer, readArrow } from '../../src/index.ts'
+import { loadTransformer } from '../../src/entries/text.ts'
+import { readArrow } from '../../src/index.ts'
 import { colonnade, inProcess, MAIN, start } from '../support/command.ts'
 import { temporaryFolder } from '../support/temporary.ts'
 

@@ -13,17 +13,10 @@ import {
   type Plan,
   saved,
 } from '../../src/components/column.ts'
+import { takeArena as takePublicArena } from '../../src/entries/data.ts'
 import { InputError } from '../../src/errors.ts'
-import {
-  bestKernelBuild,
-  cartPole,
-  createKernels,
-  createTrainer,
-  createWorld,
-  mlp,
-  ppo,
-  takeArena as takePublicArena,
-} from '../../src/index.ts'
+import { cartPole, createTrainer, createWorld, mlp, ppo } from '../../src/index.ts'
+import { bestKernelBuild, createKernels } from '../../src/kernels/bind.ts'
 
 const PAGE = 65_536
 const arrays = { f32: Float32Array, f64: Float64Array, i32: Int32Array, u32: Uint32Array, u8: Uint8Array }

@@ -27,7 +27,7 @@ beforeEach(async () => {
 async function startIn(names: readonly string[], before = ''): Promise<Seen[]> {
   const text = `
     import util from 'node:util'
-    import { startDevice } from '${pathToFileURL(MAIN.replace('cli/main.js', 'index.js'))}'
+    import { startDevice } from '${pathToFileURL(MAIN.replace('cli/main.js', 'entries/devices.js'))}'
     ${before}
     for (const wanted of ${JSON.stringify(names)}) {
       let seen

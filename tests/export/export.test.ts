@@ -1,15 +1,8 @@
 import { readdir, readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { beforeEach, describe, expect, test } from 'vitest'
-import {
-  dense,
-  type ExportOptions,
-  exportFormats,
-  exportPolicy,
-  InputError,
-  mlp,
-  type PolicyDefinition,
-} from '../../src/index.ts'
+import { type ExportOptions, exportFormats, exportPolicy } from '../../src/entries/data.ts'
+import { dense, InputError, mlp, type PolicyDefinition } from '../../src/index.ts'
 import { trained } from '../support/exported.ts'
 import { temporaryFolder } from '../support/temporary.ts'
 

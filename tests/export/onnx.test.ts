@@ -2,14 +2,14 @@ import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import {
-  bestKernelBuild,
   exportPolicy,
   readSafetensors,
   type TensorValues,
   tensorOf,
   tensorValues,
   writeSafetensors,
-} from '../../src/index.ts'
+} from '../../src/entries/data.ts'
+import { bestKernelBuild } from '../../src/kernels/bind.ts'
 import type { BoxSpace } from '../../src/space.ts'
 import { actAsOriginal, compare, expectVariety, kindNames, NUM_OBSERVATIONS, trained } from '../support/exported.ts'
 import { attempt, findPython, PYTHON_MS } from '../support/python.ts'

@@ -3,19 +3,8 @@ import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import type { Table } from 'apache-arrow'
 import { beforeAll, beforeEach, describe, expect, test } from 'vitest'
-import {
-  loadPolicy,
-  readArrow,
-  readSafetensors,
-  recordEpisodes,
-  startRun,
-  type TensorType,
-  tensorOf,
-  tensorValues,
-  VERSION,
-  writeArrow,
-  writeSafetensors,
-} from '../../src/index.ts'
+import { readSafetensors, type TensorType, tensorOf, tensorValues, writeSafetensors } from '../../src/entries/data.ts'
+import { loadPolicy, readArrow, recordEpisodes, startRun, VERSION, writeArrow } from '../../src/index.ts'
 import { readCheckpoint } from '../../src/training/checkpoint.ts'
 import { Numbers } from '../kernels/calls.ts'
 import { attempt, findPython, PYTHON_MS } from '../support/python.ts'

@@ -5,6 +5,7 @@ import { afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest
 import type { EpisodeCohort } from '../../src/cohorts/episodes.ts'
 import { type Device, type DeviceName, startDevice, startDeviceFrom } from '../../src/devices/device.ts'
 import type { Layers, Tf } from '../../src/devices/tfjs.ts'
+import { type NetworkFunction, network } from '../../src/entries/devices.ts'
 import {
   breakout,
   cartPole,
@@ -17,8 +18,6 @@ import {
   evaluate,
   InputError,
   mlp,
-  type NetworkFunction,
-  network,
   pendulum,
   ppo,
   recurrent,

@@ -1,5 +1,6 @@
 import { expect, test } from 'vitest'
-import { cartPole, collect, dense, startDevice } from '../../src/index.ts'
+import { startDevice } from '../../src/entries/devices.ts'
+import { cartPole, collect, dense } from '../../src/index.ts'
 import { networkSuite, played } from './network-suite.ts'
 
 networkSuite('wasm')

@@ -2,6 +2,7 @@ import { readdir, rm, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { beforeEach, describe, expect, test } from 'vitest'
 import * as built from '../../dist/src/index.js'
+import { readSafetensors, type Tensor, tensorOf, tensorValues, writeSafetensors } from '../../src/entries/data.ts'
 import {
   box,
   discrete,
@@ -10,15 +11,10 @@ import {
   loadWeights,
   mlp,
   type PolicyModel,
-  readSafetensors,
   resumeRun,
   runTrainer,
   saveWeights,
   startRun,
-  type Tensor,
-  tensorOf,
-  tensorValues,
-  writeSafetensors,
 } from '../../src/index.ts'
 import { listCheckpoints } from '../../src/training/checkpoint.ts'
 import { SMALL } from '../support/command.ts'

@@ -1,5 +1,6 @@
 import { describe, expect, test } from 'vitest'
-import { codeReward, extractCode, InputError, type Judgment, judge, withPolicy } from '../../src/index.ts'
+import { codeReward, extractCode, type Judgment, judge, withPolicy } from '../../src/entries/rewards.ts'
+import { InputError } from '../../src/index.ts'
 
 const add = [
   { input: [1, 2], expected: 3 },

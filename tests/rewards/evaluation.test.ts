@@ -2,12 +2,12 @@ import { describe, expect, test } from 'vitest'
 import {
   evaluateModel,
   getTaskSuite,
-  InputError,
   listTaskSuites,
   registerTaskSuite,
   type TextGenerationTask,
   validateLearningProgress,
-} from '../../src/index.ts'
+} from '../../src/entries/rewards.ts'
+import { InputError } from '../../src/index.ts'
 
 const task = (prompt: string, columns: Partial<TextGenerationTask> = {}): TextGenerationTask => ({
   prompt,

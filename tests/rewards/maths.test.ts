@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest'
-import { type Judgment, judge, mathAccuracyReward, mathEqual, withPolicy } from '../../src/index.ts'
+import { type Judgment, judge, mathAccuracyReward, mathEqual, withPolicy } from '../../src/entries/rewards.ts'
 import { areEqual, type Expression } from '../../src/rewards/expression.ts'
 import { beyond, cases } from './maths-cases.ts'
 

@@ -1,13 +1,7 @@
 /** A few updates of an algorithm beside their twin, and everything that they tell. */
 import { expect } from 'vitest'
-import {
-  type AlgorithmFactory,
-  cartPole,
-  createTrainer,
-  createWorld,
-  mlp,
-  type UpdateMetrics,
-} from '../../src/index.ts'
+import type { AlgorithmFactory } from '../../src/entries/algorithms.ts'
+import { cartPole, createTrainer, createWorld, mlp, type UpdateMetrics } from '../../src/index.ts'
 import type { Parameter } from '../../src/policies/policy.ts'
 import { episodeMetrics, metricsOfRun } from '../../src/training/metrics.ts'
 import type { Rollout, TwinMoments } from './on-policy-twin.ts'

@@ -6,12 +6,12 @@ import {
   createWorld,
   defineEnvironment,
   discrete,
-  type KernelBuild,
   mlp,
   multiDiscrete,
   type Space,
   tick,
 } from '../../src/index.ts'
+import type { KernelBuild } from '../../src/kernels/bind.ts'
 import { choiceSizes, spaceWidth } from '../../src/space.ts'
 import { Numbers } from '../kernels/calls.ts'
 

@@ -1,5 +1,6 @@
 /** An environment of somebody else, in a module of its own: where the lane stands on a line. */
-import { box, defineEnvironment, discrete, whole } from '../../dist/src/index.js'
+import { whole } from '../../dist/src/entries/settings.js'
+import { box, defineEnvironment, discrete } from '../../dist/src/index.js'
 
 export const lineWorld = defineEnvironment({
   id: 'LineWorld-v0',

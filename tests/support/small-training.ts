@@ -9,7 +9,7 @@ import {
   type EpisodeCohort,
   mlp,
   ppo,
-  type WorldTrainer,
+  type Trainer,
 } from '../../src/index.ts'
 import { listCheckpoints, type Manifest, sealManifest } from '../../src/training/checkpoint.ts'
 import { savedTensors } from '../../src/training/snapshot.ts'
@@ -25,7 +25,7 @@ export async function smallTrainer(
     maxEpisodeSteps?: number
     folder?: string
   } = {},
-): Promise<WorldTrainer<EpisodeCohort>> {
+): Promise<Trainer<EpisodeCohort>> {
   const { seed = 1, numLanes = 4, hidden = [8], gamma = 0.99, maxEpisodeSteps = 500, folder } = options
   const world = await createWorld({
     environment: cartPole({ maxEpisodeSteps }),
@@ -37,14 +37,14 @@ export async function smallTrainer(
 }
 
 /** Trains so many updates further. */
-export async function advance(trainer: WorldTrainer<EpisodeCohort>, updates: number): Promise<void> {
+export async function advance(trainer: Trainer<EpisodeCohort>, updates: number): Promise<void> {
   if (updates === 0) return
   const until = trainer.update + updates
   for await (const { update } of trainer.updates({ totalSteps: 1e9 })) if (update === until) break
 }
 
 /** Everything a trainer carries from one update to the next. */
-export function stateOf(trainer: WorldTrainer<EpisodeCohort>) {
+export function stateOf(trainer: Trainer<EpisodeCohort>) {
   const { update, steps, seconds } = trainer
   const columns = savedTensors(trainer.world).map(({ name, bytes }) => [name, Buffer.from(bytes).toString('base64')])
   return {

@@ -4,7 +4,8 @@
  */
 import { writeSync } from 'node:fs'
 import { workerData } from 'node:worker_threads'
-import { box, choice, defineEnvironment, discrete, mlp, ppo, whole } from '../../dist/src/index.js'
+import { choice, whole } from '../../dist/src/entries/settings.js'
+import { box, defineEnvironment, discrete, mlp, ppo } from '../../dist/src/index.js'
 
 /** This thread of the team: 0 is the caller's. */
 const thread = workerData?.index ?? 0

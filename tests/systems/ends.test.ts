@@ -1,7 +1,6 @@
 import { describe, expect, test } from 'vitest'
 import type { EpisodeCohort } from '../../src/cohorts/episodes.ts'
 import {
-  bestKernelBuild,
   bootstrap,
   box,
   cartPole,
@@ -9,12 +8,12 @@ import {
   createWorld,
   defineEnvironment,
   discrete,
-  type KernelBuild,
   mlp,
   ppo,
   restart,
   tick,
 } from '../../src/index.ts'
+import { bestKernelBuild, type KernelBuild } from '../../src/kernels/bind.ts'
 import { counter } from '../support/counter.ts'
 import { later } from '../support/later.ts'
 

@@ -14,7 +14,7 @@ import {
   pendulum,
   ppo,
   startRun,
-  type WorldTrainer,
+  type Trainer,
 } from '../../src/index.ts'
 import type { Tensor } from '../../src/safetensors.ts'
 import {
@@ -52,7 +52,7 @@ async function edit(update: number, change: (manifest: Manifest) => unknown): Pr
 
 /** Fails with an InputError whose message matches, and leaves the trainer exactly as it was. */
 async function expectRefusal(
-  trainer: WorldTrainer<EpisodeCohort>,
+  trainer: Trainer<EpisodeCohort>,
   message: RegExp | string,
   update?: number,
 ): Promise<void> {
@@ -184,7 +184,7 @@ describe('a checkpoint', () => {
 })
 
 describe('a checkpoint that is not whole', () => {
-  let trainer: WorldTrainer<EpisodeCohort>
+  let trainer: Trainer<EpisodeCohort>
   beforeEach(async () => {
     trainer = await smallTrainer()
     await advance(trainer, 1)
@@ -370,7 +370,7 @@ describe('a checkpoint of another training', () => {
 })
 
 /** Fails before the first update, and leaves trainer and folder as they were. */
-async function expectUntrained(trainer: WorldTrainer<EpisodeCohort>, message: RegExp): Promise<void> {
+async function expectUntrained(trainer: Trainer<EpisodeCohort>, message: RegExp): Promise<void> {
   const [state, files] = [stateOf(trainer), await contents(run)]
   const training = advance(trainer, 1)
   await expect(training).rejects.toThrow(InputError)

@@ -2,16 +2,16 @@ import { appendFile, cp, mkdir, readdir, readFile, rm, writeFile } from 'node:fs
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { beforeAll, beforeEach, describe, expect, test } from 'vitest'
+import { listRollouts } from '../../src/entries/data.ts'
+import { runKeys } from '../../src/entries/settings.ts'
 import {
   configureRun,
   type EpisodeRunDefinition,
   InputError,
-  listRollouts,
   loadPolicy,
   openRun,
   ppo,
   resumeRun,
-  runKeys,
   startRun,
 } from '../../src/index.ts'
 import { type EpisodeRecord, listCheckpoints, readCheckpoint } from '../../src/training/checkpoint.ts'

@@ -16,11 +16,11 @@ import {
   mlp,
   pendulum,
   ppo,
+  type Trainer,
   tick,
   type UpdateMetrics,
   type World,
   type WorldOptions,
-  type WorldTrainer,
   writeArrow,
 } from '../../dist/src/index.js'
 import { listCheckpoints } from '../../src/training/checkpoint.ts'
@@ -30,16 +30,12 @@ import { temporaryFolder } from '../support/temporary.ts'
 
 type Algorithms = AlgorithmDefinition | Record<string, AlgorithmDefinition>
 
-async function begin(
-  options: WorldOptions,
-  algorithms: Algorithms,
-  threads: number,
-): Promise<WorldTrainer<EpisodeCohort>> {
+async function begin(options: WorldOptions, algorithms: Algorithms, threads: number): Promise<Trainer<EpisodeCohort>> {
   return createTrainer((await createWorld(options)) as World<EpisodeCohort>, algorithms, { threads })
 }
 
 /** Trains to the end of an update; returns the metrics of each that it did. */
-async function advance(trainer: WorldTrainer<EpisodeCohort>, until: number): Promise<UpdateMetrics[]> {
+async function advance(trainer: Trainer<EpisodeCohort>, until: number): Promise<UpdateMetrics[]> {
   const metrics: UpdateMetrics[] = []
   if (trainer.update === until) return metrics
   // A hundred updates are the whole training, so that what falls over its length is the same wherever it is stopped.
@@ -55,7 +51,7 @@ async function advance(trainer: WorldTrainer<EpisodeCohort>, until: number): Pro
 const sha = (bytes: Uint8Array) => createHash('sha256').update(bytes).digest('hex')
 
 /** SHA-256 of every saved column and of every rollout's Arrow file. */
-async function bits(trainer: WorldTrainer<EpisodeCohort>): Promise<Record<string, string>> {
+async function bits(trainer: Trainer<EpisodeCohort>): Promise<Record<string, string>> {
   const hashes: Record<string, string> = {}
   for (const { planned, column } of trainer.world.columns()) {
     if (!planned.saved) continue

@@ -86,7 +86,7 @@ const trainerOptimizerSettings = {
 }
 
 /** What `Trainer` is told. */
-export interface TrainerOptions {
+export interface TrainerParts {
   /** A world of conversations, or an open model. Its weights when the trainer is made are the reference, if the loss has one. */
   readonly model: World | TrainedLanguageModel
   /** `grpo.computeAdvantages` …, or one's own. */
@@ -129,7 +129,7 @@ export type StepMetrics = Readonly<Record<string, number>> & {
  * const { loss } = await trainer.train()
  */
 export class Trainer {
-  readonly #options: TrainerOptions
+  readonly #options: TrainerParts
   readonly #optimizer: SettingValues<typeof trainerOptimizerSettings> | null
   readonly #maxGradNorm: number
   readonly #loss: LossDescriptor | null
@@ -142,12 +142,12 @@ export class Trainer {
   readonly #kernels: Kernels
   readonly #rows: number
   #buffer: TrajectoryBuffer | null
-  #select: NonNullable<TrainerOptions['dataSelectorFn']>
+  #select: NonNullable<TrainerParts['dataSelectorFn']>
   #stepCount = 0
   #history: StepMetrics[] = []
 
   /** @throws InputError for parts that do not go together, and what a model or an optimizer cannot be. */
-  constructor(options: TrainerOptions) {
+  constructor(options: TrainerParts) {
     const { model, advantageFn, lossFn, optimizer, maxGradNorm = 0.5, buffer = null, dataSelectorFn } = options
     this.#options = options
     for (const [name, part] of Object.entries({ advantageFn, lossFn })) {
@@ -203,7 +203,7 @@ export class Trainer {
   }
 
   /** Takes trajectories from this buffer from now on. */
-  linkBuffer(buffer: TrajectoryBuffer, dataSelectorFn: TrainerOptions['dataSelectorFn'] = this.#select): void {
+  linkBuffer(buffer: TrajectoryBuffer, dataSelectorFn: TrainerParts['dataSelectorFn'] = this.#select): void {
     this.#buffer = buffer
     this.#select = dataSelectorFn
   }

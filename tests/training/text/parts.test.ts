@@ -10,7 +10,7 @@ import { configureRun, openRun, resumeRun, startRun } from '../../../src/trainin
 import { dataset } from '../../../src/training/text/dataset-environment.ts'
 import { temporaryFolder } from '../../support/temporary.ts'
 
-const INDEX = new URL('../../../dist/src/index.js', import.meta.url).href
+const ENTRIES = new URL('../../../dist/src/entries/', import.meta.url).href
 /** What the filter of `filter.mjs` was asked for. */
 const asked = globalThis as { groupsFiltered?: number }
 
@@ -24,13 +24,14 @@ beforeEach(async () => {
     await mkdir(join(base, place))
     await writeFile(
       join(base, place, 'reward.mjs'),
-      `import { defineReward, number } from '${INDEX}'
+      `import { defineReward } from '${ENTRIES}rewards.js'
+      import { number } from '${ENTRIES}settings.js'
       export const brief = defineReward({ id: 'brief', settings: { scale: number(1, 'what a character costs') },
         make: ({ scale }) => (prompt, completion) => -scale * completion.length })`,
     )
     await writeFile(
       join(base, place, 'filter.mjs'),
-      `import { defineGroupFilter } from '${INDEX}'
+      `import { defineGroupFilter } from '${ENTRIES}rewards.js'
       export const pairs = defineGroupFilter('pairs', (group) => {
         globalThis.groupsFiltered++
         return { keep: group.length === 2, reason: 'no_pair' }

@@ -12,8 +12,8 @@ import {
   languageModel,
   rl,
   sft,
+  type Trainer,
   textEnvironmentFactory,
-  type WorldTrainer,
 } from '../../../dist/src/index.js'
 import { start } from '../../support/command.ts'
 import { temporaryFolder } from '../../support/temporary.ts'
@@ -33,7 +33,7 @@ interface Options {
 async function trainerOf(
   threads: number,
   { model = small, settings = {}, numLanes = 13, steps = 3, batchSize = 40, kernels }: Options,
-): Promise<WorldTrainer<ConversationCohort>> {
+): Promise<Trainer<ConversationCohort>> {
   const algorithm = rl({ groupsPerUpdate: 8, groupSize: 6, updates: 3, ...settings })
   const { groupSize, temperature, topK, topP, minP } = algorithm.settings
   const world = await createWorld({
@@ -51,7 +51,7 @@ async function trainerOf(
 const sha = (bytes: Uint8Array) => createHash('sha256').update(bytes).digest('hex')
 
 /** SHA-256 of every saved column. */
-function bits(trainer: WorldTrainer<ConversationCohort>): Record<string, string> {
+function bits(trainer: Trainer<ConversationCohort>): Record<string, string> {
   return Object.fromEntries(
     trainer.world
       .columns()
@@ -69,7 +69,7 @@ function untimed(value: unknown): unknown {
 }
 
 /** Trains on to the end; returns figures, the Arrow files of the updates, and the saved columns. */
-async function outcome(trainer: WorldTrainer<ConversationCohort>, folder: string) {
+async function outcome(trainer: Trainer<ConversationCohort>, folder: string) {
   const metrics: unknown[] = []
   const tables: string[] = []
   for await (const each of trainer.updates({ phase: 'sft' })) metrics.push(untimed(each))

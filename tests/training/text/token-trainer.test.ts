@@ -14,7 +14,7 @@ import {
   selectAllData,
   selectRecentData,
   Trainer,
-  type TrainerOptions,
+  type TrainerParts,
   type TrainingColumns,
 } from '../../../src/training/text/token-trainer.ts'
 import { transformerLogprobs } from '../../../src/training/text/transformer-logprobs.ts'
@@ -48,7 +48,7 @@ const reinforce: LossFn = ({ advantage, logprob, counted }) => {
 }
 
 /** The columns that a loss of one's own is given. */
-async function given(parts: Partial<TrainerOptions> = {}): Promise<{ seen: TrainingColumns; data: Trajectories }> {
+async function given(parts: Partial<TrainerParts> = {}): Promise<{ seen: TrainingColumns; data: Trajectories }> {
   const { world, data } = await collected()
   let seen: TrainingColumns | undefined
   const lossFn: LossFn = (columns) => {
@@ -87,7 +87,7 @@ describe('a step', () => {
     })
   })
 
-  test.each<[string, Partial<TrainerOptions>]>([
+  test.each<[string, Partial<TrainerParts>]>([
     [
       'lossFn',
       {
@@ -147,7 +147,7 @@ describe('a step', () => {
         }
         const [name, bad] = Object.entries(broken)[0]! as [string, () => never]
         const trainer = new Trainer({
-          ...(sound as unknown as TrainerOptions),
+          ...(sound as unknown as TrainerParts),
           [name]: (...words: never[]) => (throws ? bad() : (sound[name] as (...w: never[]) => unknown)(...words)),
         })
         await trainer.train()
@@ -299,7 +299,7 @@ test('old log-probabilities can be those of the weights as they are, told in the
   const { world, data } = await collected()
   const { logprob: recorded, lossMask } = data.columns()
   let told: Float32Array | undefined
-  const getLogprobsFn: TrainerOptions['getLogprobsFn'] = (_, evaluate) => {
+  const getLogprobsFn: TrainerParts['getLogprobsFn'] = (_, evaluate) => {
     told = evaluate()
     return told
   }
@@ -415,7 +415,7 @@ describe('models', () => {
     const { world, cohort, data } = await collected({ loraRank: 2 })
     const folder = await temporaryFolder()
     await new Trainer({ model: world, ...grpoParts, optimizer: sgd, autoSaveLora: folder }).train(data)
-    const goOn = async (model: TrainerOptions['model']): Promise<void> => {
+    const goOn = async (model: TrainerParts['model']): Promise<void> => {
       const trainer = new Trainer({ model, ...grpoParts, optimizer: sgd })
       await trainer.loadAdapter(folder)
       await trainer.train(data)

@@ -13,7 +13,7 @@ import { languageModel } from '../../../src/text/language-model.ts'
 import {
   RolloutCoordinator,
   Trainer,
-  type TrainerOptions,
+  type TrainerParts,
   type TrainingColumns,
 } from '../../../src/training/text/token-trainer.ts'
 import { createTrainer } from '../../../src/training/trainer.ts'
@@ -53,7 +53,7 @@ function unrecorded(row: Trajectory): Trajectory {
 /** Weights and figures after two steps on the same trajectories, the second of which is off-policy. */
 async function outcome(of: (data: Trajectories) => Trajectories | Promise<Trajectories>, options = {}) {
   const { world, data } = await collected()
-  const trainer = new Trainer({ model: world, ...parts, ...options } as TrainerOptions)
+  const trainer = new Trainer({ model: world, ...parts, ...options } as TrainerParts)
   const given = await of(data)
   const first = await trainer.train(given)
   const weights = world.cohort().weights.slice()
@@ -121,7 +121,7 @@ describe('tokens whose log-probability nobody recorded', () => {
   })
 
   test('are none where somebody says what they were', async () => {
-    const getLogprobsFn: TrainerOptions['getLogprobsFn'] = ({ logprob, lossMask }) =>
+    const getLogprobsFn: TrainerParts['getLogprobsFn'] = ({ logprob, lossMask }) =>
       logprob.map((_, t) => (lossMask[t] === 1 ? -2 : Number.NaN))
     const { first } = await outcome((data) => tableOf(rowsOf(data).map(unrecorded)), { getLogprobsFn })
     expect(first.numRecomputed).toBe(0)
@@ -153,7 +153,7 @@ describe('a group', () => {
     const rows = rowsOf(data).slice(0, 4)
     const other = rows.map((row, i) => ({ ...row, source: 'another run', reward: 100 + i * i }))
     let seen: TrainingColumns | undefined
-    const metricsFn: TrainerOptions['metricsFn'] = (columns) => {
+    const metricsFn: TrainerParts['metricsFn'] = (columns) => {
       seen = structuredClone(columns)
       return {}
     }

@@ -1,0 +1,45 @@
+/** `colonnade/compat`: names and shapes of other systems, over the rest; `docs/names.md` says which. */
+export { cispo, dapo, grpo, gspo, type NamedLoss, rloo, sapo } from '../algorithms/named-losses.ts'
+export { OptimizerRequiredError } from '../errors.ts'
+export { EpisodeBuffer, type EpisodeTurn, type StepColumns, type StepSequences } from '../tables/episode-buffer.ts'
+export {
+  type BatchMetadata,
+  buildBatchMetadata,
+  computeResponseLengths,
+  convertToBatch,
+  extractSampleFields,
+  type RolloutBatch,
+  type SampleFields,
+} from '../tables/rollout-batch.ts'
+export {
+  appendResponseTokens,
+  type ResponseTokens,
+  type Sample,
+  type SampleStart,
+  type Status,
+  samplesOf,
+  samplesOfFile,
+  samplesToTrajectories,
+  startSample,
+  statuses,
+} from '../tables/sample.ts'
+export {
+  exportSamplesToHuggingfaceFormat,
+  exportSamplesToJsonl,
+  type LoadSamplesOptions,
+  loadSamplesFromJsonl,
+} from '../tables/sample-files.ts'
+export { runSftTraining, type SftTrainingOptions } from '../training/text/sft-training.ts'
+export {
+  type AdvantageFn,
+  type LossFn,
+  RolloutCoordinator,
+  type StepMetrics,
+  selectAllData,
+  selectRecentData,
+  type TrainedLanguageModel,
+  Trainer,
+  type TrainerParts,
+  type TrainingColumns,
+  type TrajectoryBuffer,
+} from '../training/text/token-trainer.ts'

@@ -1,0 +1,60 @@
+/** `colonnade/data`: columns and their arena, tables, trajectories, datasets, and the files in which they, weights and policies lie. */
+export type { Action } from '../components/action.ts'
+export { type Arena, formatBytes, takeArena } from '../components/arena.ts'
+export {
+  type Column,
+  type ColumnSpec,
+  type Columns,
+  type ColumnType,
+  column,
+  type Plan,
+  type PlannedColumn,
+  saved,
+} from '../components/column.ts'
+export type { Episode } from '../components/episode.ts'
+export type { Observation } from '../components/observation.ts'
+export type { RolloutColumns } from '../components/rollout.ts'
+export type { Transition } from '../components/transition.ts'
+export {
+  type BufferState,
+  createBufferFromJsonl,
+  DataBuffer,
+  type DealtPrompt,
+  getSamples,
+  loadPromptsFromJsonl,
+  loadPromptsFromList,
+  type PromptFileOptions,
+  type SavedBufferState,
+} from '../datasets/data-buffer.ts'
+export { downloadDataset, type SplitOptions } from '../datasets/hub-dataset.ts'
+export {
+  type DatasetOptions,
+  loadDatasetWithAnswers,
+  loadExamples,
+  loadRlPrompts,
+  loadSftDataset,
+  type SftExample,
+} from '../datasets/load.ts'
+export { type ExportOptions, exportFormats, exportPolicy } from '../export/export.ts'
+export {
+  readSafetensors,
+  type Safetensors,
+  type Tensor,
+  type TensorType,
+  type TensorValues,
+  tensorOf,
+  tensorValues,
+  writeSafetensors,
+} from '../safetensors.ts'
+export type { Field } from '../tables/table.ts'
+export { groupNumbers, Trajectories, type Trajectory, type TrajectoryColumns } from '../tables/trajectories.ts'
+export {
+  readTrajectories,
+  type TextOrigin,
+  type TrajectoriesRead,
+  type TrajectoryWords,
+  trajectoryTable,
+  writeTrajectories,
+} from '../tables/trajectory-table.ts'
+export { listRollouts } from '../training/episode-run.ts'
+export { exportTrajectories, trajectoryFormats } from '../training/text/export.ts'

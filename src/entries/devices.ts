@@ -1,0 +1,5 @@
+/** `colonnade/devices`: the backends of tfjs, and networks of your own on them. */
+export { type Backend, type Device, type DeviceName, deviceNames, startDevice } from '../devices/device.ts'
+export { type DeviceReport, examineDevice } from '../devices/examine.ts'
+export type { Features, Module, NetworkParameter, SeenSteps, Weights } from '../policies/network/module.ts'
+export { type NetworkFunction, type NetworkOptions, type NetworkResult, network } from '../policies/network/network.ts'

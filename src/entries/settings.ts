@@ -1,0 +1,18 @@
+/** `colonnade/settings`: what a definition of your own declares (settings, metrics), and whether the module that it lies in is trusted. */
+export type { DefinitionRecord, Factory, Part, Parts } from '../definition.ts'
+export type { Metric, Metrics, Reduction } from '../metrics.ts'
+export {
+  choice,
+  number,
+  optionalNumber,
+  part,
+  type Setting,
+  type Settings,
+  sizes,
+  text,
+  toggle,
+  whole,
+  words,
+} from '../settings.ts'
+export { runKeys, runMetrics } from '../training/run.ts'
+export { type ForeignModule, type ModuleTrust, trustList, trustModule } from '../trust.ts'

@@ -1,0 +1,39 @@
+/** The public surface: which names a program finds, and where. */
+import { readdirSync } from 'node:fs'
+import { fileURLToPath } from 'node:url'
+import { describe, expect, test } from 'vitest'
+import { entries, namesOfEntries } from './support/entries.ts'
+
+const root = fileURLToPath(new URL('..', import.meta.url))
+const names = namesOfEntries('declarations')
+
+describe('the public surface', () => {
+  test('the core is small', () => {
+    const core = names.get('colonnade')!
+    expect(core.length).toBeGreaterThan(60)
+    expect(core.length).toBeLessThanOrEqual(120)
+    expect(core.filter(({ isValue }) => isValue).length).toBeLessThanOrEqual(90)
+  })
+
+  test('a name is in one entry, but for Trainer: a world has one, and other systems have theirs', () => {
+    const places = new Map<string, string[]>()
+    for (const [specifier, exported] of names) {
+      for (const { name } of exported) places.set(name, [...(places.get(name) ?? []), specifier])
+    }
+    const twice = [...places].filter(([, found]) => found.length > 1)
+    expect(twice).toEqual([['Trainer', ['colonnade', 'colonnade/compat']]])
+  })
+
+  test('every file of src/entries is an entry of the package', () => {
+    const files = readdirSync(`${root}src/entries`).map((name) => `src/entries/${name}`)
+    const sources = entries.map(({ source }) => source)
+    expect(sources.toSorted()).toEqual([...files, 'src/index.ts', 'src/kernels/bind.ts'].toSorted())
+  })
+
+  test.each(entries)('$specifier gives at run time the values that its declarations say', async (entry) => {
+    const values = names.get(entry.specifier)!.filter(({ isValue }) => isValue)
+    expect(values.length).toBeGreaterThan(0)
+    const module = await import(/* @vite-ignore */ `${root}${entry.module}`)
+    expect(Object.keys(module).toSorted()).toEqual(values.map(({ name }) => name).toSorted())
+  })
+})
