@@ -5,7 +5,7 @@ import { lossSettings } from '../algorithms/losses.ts'
 import { type RlDefinition, rl, rlSettings } from '../algorithms/rl.ts'
 import { type SftDefinition, sft, sftSettings } from '../algorithms/sft.ts'
 import { type ConversationCohort, cutTurns } from '../cohorts/conversations.ts'
-import { type DefinitionRecord, findFactory, type ModuleOrigin, recordOf, remake, revive } from '../definition.ts'
+import { type DefinitionRecord, findFactory, type ModuleOrigin, remake, revive } from '../definition.ts'
 import { type TextTaskId, textEnvironments } from '../environments/tasks/registry.ts'
 import { rewardReductions, type TextEnvironmentDefinition, type TextEnvironmentFactory } from '../environments/text.ts'
 import { InputError, show, unknownWord } from '../errors.ts'
@@ -16,7 +16,6 @@ import { saveLora } from '../policies/transformer/lora-folder.ts'
 import {
   choice,
   number,
-  parseSetting,
   resolveSettings,
   type Setting,
   type Settings,
@@ -32,6 +31,7 @@ import { createWorld } from '../world.ts'
 import { isModulePath, partsGiven } from './parts.ts'
 import { textPresetOf } from './presets.ts'
 import { readConfig, recordFrom } from './run-folder.ts'
+import { bare, givenOf, joinKeys, portable, readTexts, valuesOf } from './run-keys.ts'
 import { type RunKind, SHARED_RESUMED, type SharedSummary, sharedRunSettings } from './run-kind.ts'
 import { dataset } from './text/dataset-environment.ts'
 import { planTextRun, type TextRunPlan } from './text/plan.ts'
@@ -137,19 +137,14 @@ function keysOf(
   given: Readonly<Record<string, string>>,
 ): ReadonlyMap<string, Setting> {
   const preset = textPresetOf(factory.id, given)
-  const keys = new Map<string, Setting>()
-  const add = (prefix: string, settings: Settings, tuned: Readonly<Record<string, SettingValue>> = {}): void => {
-    for (const [key, setting] of Object.entries(settings)) {
-      keys.set(prefix + key, key in tuned ? { ...setting, default: tuned[key]! } : setting)
-    }
-  }
-  add('', conversationRunSettings, preset.run)
-  add('sft.', sftSettings, preset.sft)
-  add('rl.', rlSettings, preset.rl)
-  add('loss.', lossSettings, preset.loss)
-  add('languageModel.', languageModel.settings, preset.model)
-  add('environment.', factory.settings, preset.environment)
-  return keys
+  return joinKeys([
+    ['', conversationRunSettings, preset.run],
+    ['sft.', sftSettings, preset.sft],
+    ['rl.', rlSettings, preset.rl],
+    ['loss.', lossSettings, preset.loss],
+    ['languageModel.', languageModel.settings, preset.model],
+    ['environment.', factory.settings, preset.environment],
+  ])
 }
 
 /**
@@ -161,19 +156,8 @@ async function configure(
   overrides: Readonly<Record<string, string>>,
 ): Promise<ConversationRunDefinition> {
   const keys = keysOf(factory, overrides)
-  const given = new Map<string, SettingValue>()
-  for (const [key, text] of Object.entries(overrides)) {
-    const setting = keys.get(key)
-    if (setting === undefined) throw unknownWord('key', key, [...keys.keys()])
-    given.set(key, parseSetting(key, setting, text))
-  }
-  const part = (prefix: string, onlyGiven = false): Record<string, SettingValue> =>
-    Object.fromEntries(
-      [...keys]
-        .filter(([key]) => (prefix === '' ? !key.includes('.') : key.startsWith(prefix)))
-        .filter(([key]) => !onlyGiven || given.has(key))
-        .map(([key, setting]) => [key.slice(prefix.length), given.has(key) ? given.get(key)! : setting.default]),
-    )
+  const given = readTexts(keys, overrides)
+  const part = (prefix: string) => valuesOf(prefix, keys, given)
   const settings = resolveSettings('run', conversationRunSettings, part('') as never)
   refuseUnused(settings.mode, [...given.keys()])
   const rewards = await partsGiven('environment.', factory.settings, overrides)
@@ -181,7 +165,7 @@ async function configure(
   const lossGiven = {
     maxLength: environment.maxTokens,
     ...textPresetOf(factory.id, overrides).loss,
-    ...part('loss.', true),
+    ...givenOf('loss.', given),
   }
   const filters = await partsGiven('rl.', rlSettings, overrides)
   const reinforced = settings.mode === 'sft' ? null : rl({ ...part('rl.'), lossSettings: lossGiven } as never, filters)
@@ -262,17 +246,12 @@ function overridden(
   definition: ConversationRunDefinition,
   given: ReadonlyMap<string, SettingValue>,
 ): ConversationRunDefinition {
-  const part = (prefix: string) =>
-    Object.fromEntries(
-      [...given].filter(([key]) => key.startsWith(prefix)).map(([key, value]) => [key.slice(prefix.length), value]),
-    )
   const { sft: supervised, rl: reinforced } = definition
-  const own = Object.fromEntries([...given].filter(([key]) => !key.includes('.')))
   return {
     ...definition,
-    sft: supervised && sft({ ...supervised.parameters, ...part('sft.') } as never),
-    rl: reinforced && rl({ ...reinforced.parameters, ...part('rl.') } as never, reinforced.filters),
-    settings: { ...definition.settings, ...own } as ConversationRunDefinition['settings'],
+    sft: supervised && sft({ ...supervised.parameters, ...givenOf('sft.', given) } as never),
+    rl: reinforced && rl({ ...reinforced.parameters, ...givenOf('rl.', given) } as never, reinforced.filters),
+    settings: { ...definition.settings, ...givenOf('', given) } as ConversationRunDefinition['settings'],
   }
 }
 
@@ -316,16 +295,6 @@ function phasesOf({ sft, rl }: ConversationRunDefinition): (SftDefinition | RlDe
   return [sft, rl].filter((phase) => phase !== null)
 }
 
-/** A definition's record; built-ins are found by their id wherever Colonnade is installed. */
-function portable(definition: DefinitionRecord): DefinitionRecord {
-  const { module, ...record } = recordOf(definition)
-  const { id } = record
-  const isBuiltIn =
-    ['sft', 'rl', 'languageModel'].includes(id) ||
-    builtIns.some((factory) => factory.id === id && factory().module === module)
-  return { ...record, ...(isBuiltIn || module === undefined ? {} : { module }) }
-}
-
 /** Runs of language models. */
 export const conversationRun: RunKind<
   ConversationRunDefinition,
@@ -338,10 +307,10 @@ export const conversationRun: RunKind<
   configure: async (factory, given) => configure(factory as TextEnvironmentFactory, given),
   records({ environment, policy, sft, rl }) {
     return {
-      environment: portable(environment),
-      policy: portable(policy),
-      sft: sft === null ? null : portable(sft),
-      rl: rl === null ? null : portable(rl),
+      environment: portable(environment, builtIns),
+      policy: bare(policy),
+      sft: sft === null ? null : bare(sft),
+      rl: rl === null ? null : bare(rl),
     }
   },
   open,

@@ -5,10 +5,10 @@ import { pathToFileURL } from 'node:url'
 import type { AlgorithmDefinition, AlgorithmFactory } from '../algorithms/algorithm.ts'
 import { algorithmFactory, algorithms } from '../algorithms/registry.ts'
 import type { EpisodeCohort } from '../cohorts/episodes.ts'
-import { type DefinitionRecord, findFactory, recordOf, revive } from '../definition.ts'
+import { type DefinitionRecord, findFactory, revive } from '../definition.ts'
 import type { EnvironmentDefinition, EnvironmentFactory } from '../environments/environment.ts'
 import { environmentFactory, environments } from '../environments/registry.ts'
-import { InputError, unknownWord } from '../errors.ts'
+import { InputError } from '../errors.ts'
 import { listFolder, writeWhole } from '../files.ts'
 import { bestKernelBuild } from '../kernels/bind.ts'
 import { BLOCK_ROWS, type PolicyDefinition, type PolicyModel } from '../policies/policy.ts'
@@ -16,11 +16,9 @@ import { type PolicyFactory, policies, policyFactory } from '../policies/registr
 import { loadWeights, weightsOf } from '../policies/weights.ts'
 import {
   choice,
-  parseSetting,
   resolveSettings,
   type Setting,
   type Settings,
-  type SettingValue,
   type SettingValues,
   text,
   toggle,
@@ -34,6 +32,7 @@ import { metricsLine, metricsOfRun } from './metrics.ts'
 import { isModulePath } from './parts.ts'
 import { presetOf, reachedByPreset } from './presets.ts'
 import { readConfig, recordFrom } from './run-folder.ts'
+import { joinKeys, portable, readTexts, valuesOf } from './run-keys.ts'
 import { type RunKind, SHARED_RESUMED, type SharedSummary, sharedRunSettings } from './run-kind.ts'
 import { createTrainer, type Trainer } from './trainer.ts'
 
@@ -89,25 +88,19 @@ interface NamedParts {
  * ones, or of the environment's usual ones.
  * @throws InputError where two of the three would have the same keys.
  */
-function keysOf(factory: EnvironmentFactory, parts: NamedParts): ReadonlyMap<string, Setting> {
-  const { preset, policy, algorithm } = usualParts(factory, parts)
-  const keys = new Map<string, Setting>()
-  const add = (prefix: string, settings: Settings, tuned: Readonly<Record<string, SettingValue>> = {}): void => {
-    for (const [key, setting] of Object.entries(settings)) {
-      keys.set(prefix + key, key in tuned ? { ...setting, default: tuned[key]! } : setting)
-    }
-  }
-  add('', episodeRunSettings, preset.run)
-  keys.set(POLICY, partSetting(policy, policies))
-  keys.set(ALGORITHM, partSetting(algorithm, algorithms))
+function keysOf(factory: EnvironmentFactory, named: NamedParts): ReadonlyMap<string, Setting> {
+  const { preset, policy, algorithm } = usualParts(factory, named)
   if (new Set(['environment', policy.id, algorithm.id]).size < 3) {
     const got = `${policy.id}, and the algorithm ${algorithm.id}`
     throw new InputError('policy', got, 'two ids, neither of them environment: what has a key begins with its id')
   }
-  add(`${algorithm.id}.`, algorithm.settings, preset.algorithm.parameters)
-  add(`${policy.id}.`, policy.settings, preset.policy.parameters)
-  add('environment.', factory.settings)
-  return keys
+  const parts = { [POLICY]: partSetting(policy, policies), [ALGORITHM]: partSetting(algorithm, algorithms) }
+  return joinKeys([
+    ['', { ...episodeRunSettings, ...parts }, preset.run],
+    [`${algorithm.id}.`, algorithm.settings, preset.algorithm.parameters],
+    [`${policy.id}.`, policy.settings, preset.policy.parameters],
+    ['environment.', factory.settings],
+  ])
 }
 
 /** The parts of a run, with the environment's usual ones where none are given, and what is known to work for them. */
@@ -136,28 +129,17 @@ async function configure(
   factory: EnvironmentFactory,
   given: Readonly<Record<string, string>>,
 ): Promise<EpisodeRunDefinition> {
-  const { [POLICY]: _, [ALGORITHM]: __, ...overrides } = given
+  const { [POLICY]: _, [ALGORITHM]: __, ...texts } = given
   const { policy, algorithm } = usualParts(factory, await partsOf(given))
   const keys = keysOf(factory, { policy, algorithm })
-  const values: Record<string, SettingValue> = {}
-  for (const [key, setting] of keys) if (key !== POLICY && key !== ALGORITHM) values[key] = setting.default
-  for (const [key, text] of Object.entries(overrides)) {
-    const setting = keys.get(key)
-    if (setting === undefined) throw unknownWord('key', key, [...keys.keys()])
-    values[key] = parseSetting(key, setting, text)
-  }
-  const part = (prefix: string) =>
-    Object.fromEntries(
-      Object.entries(values)
-        .filter(([key]) => (prefix === '' ? !key.includes('.') : key.startsWith(prefix)))
-        .map(([key, value]) => [key.slice(prefix.length), value]),
-    )
+  const values = readTexts(keys, texts)
+  const { [POLICY]: ___, [ALGORITHM]: ____, ...own } = valuesOf('', keys, values)
   return {
     kind: 'episodes',
-    environment: factory(part('environment.') as never),
-    policy: policy(part(`${policy.id}.`) as never),
-    algorithm: algorithm(part(`${algorithm.id}.`) as never),
-    settings: resolveSettings('run', episodeRunSettings, part('') as never),
+    environment: factory(valuesOf('environment.', keys, values) as never),
+    policy: policy(valuesOf(`${policy.id}.`, keys, values) as never),
+    algorithm: algorithm(valuesOf(`${algorithm.id}.`, keys, values) as never),
+    settings: resolveSettings('run', episodeRunSettings, own as never),
   }
 }
 
@@ -277,15 +259,7 @@ function usefulThreads({ environment, policy, algorithm, settings }: EpisodeRunD
   return Math.min(availableParallelism(), Math.max(1, Math.ceil(minibatchRows / BLOCK_ROWS)))
 }
 
-/** A definition's record; built-ins are found by their id wherever Colonnade is installed. */
-function portable(definition: DefinitionRecord): DefinitionRecord {
-  const { id, parameters, module } = recordOf(definition)
-  // By module too: somebody's own environment may be called as a built-in one is.
-  const builtIn = [...algorithms, ...policies, ...environments].some(
-    (factory) => factory.id === id && factory().module === module,
-  )
-  return { id, parameters, ...(builtIn || module === undefined ? {} : { module }) }
-}
+const builtIns = [...algorithms, ...policies, ...environments] as unknown as Parameters<typeof portable>[1]
 
 /** A line of `metrics.jsonl`, as far as the learning curve reads it. */
 interface MetricsLine {
@@ -303,7 +277,11 @@ export const episodeRun: RunKind<EpisodeRunDefinition, EpisodeCohort, EpisodeRun
   },
   configure: (factory, given) => configure(factory as EnvironmentFactory, given),
   records({ environment, policy, algorithm }) {
-    return { environment: portable(environment), policy: portable(policy), algorithm: portable(algorithm) }
+    return {
+      environment: portable(environment, builtIns),
+      policy: portable(policy, builtIns),
+      algorithm: portable(algorithm, builtIns),
+    }
   },
   open,
   resumedKeys: () => new Map(RESUMED.map((key) => [key, (episodeRunSettings as Settings)[key]!])),

@@ -9,7 +9,7 @@
 import { isAbsolute, join, relative, resolve, sep } from 'node:path'
 import { fileURLToPath, pathToFileURL } from 'node:url'
 import { type DefinitionRecord, withoutModule } from '../definition.ts'
-import { InputError, show, unknownWord } from '../errors.ts'
+import { InputError, show } from '../errors.ts'
 import {
   appendText,
   cannotWrite,
@@ -21,7 +21,6 @@ import {
   syncFile,
   writeWhole,
 } from '../files.ts'
-import { parseSetting, type Setting, type SettingValue } from '../settings.ts'
 import type { ModuleTrust } from '../trust.ts'
 import { listCheckpoints, type Manifest, pruneCheckpoints, readManifest, removeCheckpoints } from './checkpoint.ts'
 import { asOwner, isClaim, isTemporary, Ownership } from './owner.ts'
@@ -312,20 +311,6 @@ export interface ResumeOptions extends ModuleTrust {
   readonly from?: number | undefined
   /** Settings to be given anew, as texts of a command line: `{ totalSteps: '2e6' }`. */
   readonly settings?: Readonly<Record<string, string>> | undefined
-}
-
-/** The values that texts give to settings of a run that is resumed. @throws InputError for one that cannot be given anew. */
-export function readOverrides(
-  keys: ReadonlyMap<string, Setting>,
-  texts: Readonly<Record<string, string>>,
-): Map<string, SettingValue> {
-  const given = new Map<string, SettingValue>()
-  for (const [key, text] of Object.entries(texts)) {
-    const setting = keys.get(key)
-    if (setting === undefined) throw unknownWord('key', key, [...keys.keys()])
-    given.set(key, parseSetting(key, setting, text))
-  }
-  return given
 }
 
 /** What `config.json` says. @throws InputError if there is none, it cannot be read, or it is no object. */

@@ -28,7 +28,8 @@ import {
 import { type EpisodeRunDefinition, type EpisodeRunSummary, episodeRun, findEnvironment } from './episode-run.ts'
 import { learningCurve } from './learning-curve.ts'
 import { isModulePath } from './parts.ts'
-import { type ResumeOptions, RunFolder, readConfig, readOverrides, recordIn, refuseOccupied } from './run-folder.ts'
+import { type ResumeOptions, RunFolder, readConfig, recordIn, refuseOccupied } from './run-folder.ts'
+import { readTexts } from './run-keys.ts'
 import type { MadeTrainer, RunKind, RunListeners, SharedSummary } from './run-kind.ts'
 import type { TextRunPlan } from './text/plan.ts'
 import type { Trainer } from './trainer.ts'
@@ -181,10 +182,12 @@ export class Run<D extends RunDefinition = RunDefinition> {
       if (settings.onStall === 'stop') stop.abort(new Error(message))
       return settings.onStall === 'stop' ? 'stop' : 'continue'
     })
+    let newest: number | null = null // The table of the update that is done; null before the first.
     try {
       for await (const metrics of trainer.updates(this.#kind.goal(this.definition, signal))) {
         this.#files.note(this.#kind.line(metrics, trainer))
-        await this.#leaveTable(this.#kind.tableOf(metrics))
+        newest = this.#kind.tableOf(metrics)
+        await this.#leaveTable(newest)
         const isLast = this.#ended() !== null // Then what is written last comes first, below.
         if (trainer.update % settings.checkpointEvery === 0 && !isLast) await this.#checkpoint()
         onUpdate?.(metrics, trainer.progress())
@@ -200,9 +203,8 @@ export class Run<D extends RunDefinition = RunDefinition> {
       unwatch()
     }
     // The table first: if it cannot be written, the run is not at its end, and a resumed one will make it again.
-    if (this.#kind.keeps(this.definition) === 'last' && !this.#kind.isTableFleeting) {
-      await this.#writeTable(this.#kind.tableNumber(trainer))
-    }
+    const isLeft = this.#kind.keeps(this.definition) === 'last' && !this.#kind.isTableFleeting
+    if (newest !== null && isLeft) await this.#writeTable(newest)
     await this.#checkpoint()
     const ended = this.#ended()
     if (ended === null && stop.signal.aborted) throw stop.signal.reason
@@ -316,7 +318,7 @@ export async function resumeRun<D extends RunDefinition = RunDefinition>(
 ): Promise<Run<D>> {
   const former = await openRun(folder, trust)
   const kind = kindOf(former)
-  const given = readOverrides(kind.resumedKeys(former), texts)
+  const given = readTexts(kind.resumedKeys(former), texts)
   const asked = kind.override(former, given)
   const files = await RunFolder.take(folder)
   return files.unlessFails(async () => {

@@ -283,6 +283,24 @@ describe('a run that was stopped and resumed equals the uninterrupted run', () =
     expect(await fingerprint(folder)).toEqual(expected)
   })
 
+  test('when stopped before its first update, which leaves the rollout that is there', async () => {
+    const last = words.with(0, 'rollouts=last')
+    const stopped = AbortSignal.abort()
+    const begun = await startRun(await smallRun(...last), folder)
+    expect(await begun.train({ signal: stopped })).toMatchObject({ status: 'interrupted', updates: 0 })
+    expect(await readdir(folder)).not.toContain('rollouts')
+    const stop = new AbortController()
+    const run = await resumeRun<EpisodeRunDefinition>(folder)
+    await run.train({ onUpdate: ({ update }) => update === 3 && stop.abort(), signal: stop.signal })
+    const path = join(folder, 'rollouts/00000003.arrow')
+    const rollout = await readFile(path)
+    const again = await resumeRun(folder)
+    expect(await again.train({ signal: stopped })).toMatchObject({ status: 'interrupted', updates: 3 })
+    expect(await readFile(path)).toEqual(rollout)
+    await (await resumeRun(folder)).train()
+    expect(await fingerprint(folder)).toEqual(expected)
+  })
+
   test('when stopped again and again', async () => {
     await train(folder, { stopAt: 2, words })
     for (const stopAt of [3, 5, 6]) {
