@@ -45,7 +45,7 @@ export interface RolloutOrigin {
  * appliedAction where actions are a box. `finalObservation` is what came after a row that no later row shows: null but at the
  * end of an episode and in the rollout's last rows.
  */
-export function rolloutTable(
+export function tableOfRollout(
   rollout: RolloutColumns,
   finals: readonly FinalObservations[],
   origin: RolloutOrigin,

@@ -10,12 +10,13 @@ import type { AlgorithmDefinition, Learner } from '../algorithms/algorithm.ts'
 import { BEAT_WORDS, type Clock, traceBuffer, Work, type WorkName, workNames } from '../clock.ts'
 import type { Cohort } from '../cohorts/cohort.ts'
 import { asEpisodes, closeRollout, type EpisodeCohort, type EpisodeDraft } from '../cohorts/episodes.ts'
+import { rolloutTable } from '../cohorts/rollout-table.ts'
 import { type Columns, column, type Plan, saved } from '../components/column.ts'
 import { recordOf, withoutModule } from '../definition.ts'
 import { actionMaskWidth } from '../environments/environment.ts'
 import { InputError, show, unknownWord } from '../errors.ts'
 import { checkMetricValues } from '../metrics.ts'
-import { type RolloutOrigin, rolloutTable, type Table } from '../tables/table.ts'
+import type { Table } from '../tables/table.ts'
 import { collectShare } from '../tick.ts'
 import type { World } from '../world.ts'
 import type { EpisodeRecord, Manifest } from './checkpoint.ts'
@@ -157,7 +158,7 @@ export class EpisodeTraining implements Training<UpdateMetrics> {
     return Object.fromEntries(
       this.#agents.map(({ cohort, algorithm }) => [
         cohort.name,
-        { table: rolloutTable(cohort.rollout, cohort.finals, originOf(cohort, { seed, gamma: algorithm.gamma })) },
+        { table: rolloutTable(cohort, { seed, gamma: algorithm.gamma }) },
       ]),
     )
   }
@@ -513,20 +514,6 @@ function createAgent(world: World, name: string, algorithm: AlgorithmDefinition)
     solvedAtStep: null,
     solvedAtSeconds: null,
   }
-}
-
-/** Where a cohort's rows come from, for its table. */
-export function originOf(
-  { environment, policyDefinition, numLanes }: EpisodeCohort,
-  {
-    seed,
-    gamma = null,
-    checkpoint = null,
-  }: Pick<RolloutOrigin, 'seed'> & Partial<Pick<RolloutOrigin, 'gamma' | 'checkpoint'>>,
-): RolloutOrigin {
-  const { id, observationSpace, actionSpace } = environment
-  const policy = recordOf(policyDefinition)
-  return { environmentId: id, observationSpace, actionSpace, seed, gamma, numLanes, policy, checkpoint }
 }
 
 function phaseSeconds({ milliseconds }: Clock): Record<WorkName, number> {

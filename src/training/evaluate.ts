@@ -1,15 +1,15 @@
 /** Playing episodes with fixed weights: to judge a policy, or to record what it does. */
 import type { EpisodeCohort } from '../cohorts/episodes.ts'
+import { rolloutTable } from '../cohorts/rollout-table.ts'
 import { Phase } from '../components/episode.ts'
 import type { EnvironmentDefinition } from '../environments/environment.ts'
 import { InputError, show } from '../errors.ts'
 import type { KernelBuild } from '../kernels/bind.ts'
 import type { PolicyDefinition } from '../policies/policy.ts'
 import { bootstrap } from '../systems/systems.ts'
-import { type Field, rolloutTable, type Table } from '../tables/table.ts'
+import type { Field, Table } from '../tables/table.ts'
 import { tick } from '../tick.ts'
 import { createWorld, type World } from '../world.ts'
-import { originOf } from './episodes.ts'
 import { meanAndStd } from './metrics.ts'
 
 /** What is played, with which weights, how often. */
@@ -72,7 +72,7 @@ export async function evaluate(options: EvaluateOptions): Promise<Evaluation> {
 export async function recordEpisodes(options: EvaluateOptions): Promise<Table> {
   const { cohort, world } = await play({ ...options, explore: options.explore ?? true })
   const { checkpoint = null } = options
-  const table = rolloutTable(cohort.rollout, cohort.finals, originOf(cohort, { seed: world.seed, checkpoint }))
+  const table = rolloutTable(cohort, { seed: world.seed, checkpoint })
   const { lane, step } = cohort.rollout
   const rows = firstEpisodes(cohort).sort((a, b) => lane[a]! - lane[b]! || step[a]! - step[b]!)
   const fields = table.fields

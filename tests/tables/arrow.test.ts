@@ -4,7 +4,9 @@ import { join } from 'node:path'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 // Workers load compiled files, and what they make must be made of the same ones here.
 import * as built from '../../dist/src/index.js'
+import { rolloutTable } from '../../src/entries/data.ts'
 import {
+  bootstrap,
   cartPole,
   createTrainer,
   createWorld,
@@ -12,6 +14,9 @@ import {
   pendulum,
   ppo,
   readArrow,
+  recordEpisodes,
+  type Table,
+  tick,
   toArrow,
   writeArrow,
 } from '../../src/index.ts'
@@ -156,5 +161,36 @@ test('what is not an Arrow file, and a path that cannot be written, are named', 
   await expect(writeArrow('/proc/nowhere/x.arrow', table)).rejects.toThrow('expected a place that can be written')
   await expect(writeArrow(join(folder, 'x'), table, { format: 'parquet' as never })).rejects.toThrow(
     'expected file or stream',
+  )
+})
+
+test('a world without a trainer gives the table of what it recorded', async () => {
+  const environment = cartPole()
+  const policy = mlp({ hidden: [8] })
+  const world = await createWorld({ environment, policy, numLanes: 3, seed: 5 })
+  world.reserve(world.draft(), { numSteps: 200, learner: {} })
+  for (let t = 0; t < 200; t++) await tick(world)
+  await bootstrap(world)
+  const cohort = world.cohort()
+  const table = rolloutTable(cohort, { seed: world.seed })
+  // The same episodes, played by other lanes of another world.
+  const played = await recordEpisodes({ environment, policy, weights: cohort.weights, episodes: 3, seed: 5 })
+  const column = ({ fields }: Table, name: string) => fields.find((field) => field.name === name)!.column
+  const first = [...column(table, 'episode').keys()].filter((row) => column(table, 'episode')[row] === 0)
+  const pick = (name: string, lane: number) =>
+    first.filter((row) => column(table, 'lane')[row] === lane).map((row) => column(table, name)[row])
+  expect(first.length).toBe(played.numRows)
+  for (const name of ['step', 'reward', 'logprob', 'value', 'nextValue', 'terminated'])
+    expect(
+      [0, 1, 2].flatMap((lane) => pick(name, lane)),
+      name,
+    ).toEqual([...column(played, name)])
+  expect(table.metadata).toEqual(played.metadata)
+  expect((await toArrow(table)).numRows).toBe(600)
+})
+
+test('rolloutTable refuses what has no rollout', () => {
+  expect(() => rolloutTable({ name: 'words' } as never, { seed: 0 })).toThrow(
+    'rolloutTable(cohort): got "words", expected a cohort of an environment\'s lanes',
   )
 })

@@ -2,7 +2,7 @@ import { expect, test } from 'vitest'
 import type { FinalObservations, RolloutColumns } from '../../src/components/rollout.ts'
 import { box, discrete } from '../../src/space.ts'
 import { arrowRows, toArrow } from '../../src/tables/arrow.ts'
-import { type RolloutOrigin, rolloutTable, type Table } from '../../src/tables/table.ts'
+import { type RolloutOrigin, type Table, tableOfRollout } from '../../src/tables/table.ts'
 
 test('a table of every kind of column is as Arrow what it is', async () => {
   const numbers = Array.from({ length: 10 }, (_, i) => i + 1)
@@ -75,14 +75,14 @@ test.each<[string, FinalObservations[]]>([
   ['those of two threads', [finals(2), finals(0, 3)]],
   ['those of three threads, one of which found none', [finals(3), finals(), finals(2, 0)]],
 ])('final observations are by row, and no older ones: %s', (_, lists) => {
-  const { fields } = rolloutTable(columns(), lists, origin)
+  const { fields } = tableOfRollout(columns(), lists, origin)
   const { rows, column, width } = fields.find(({ name }) => name === 'finalObservation')!
   expect([[...rows!], [...column], width]).toEqual([[0, 2, 3], [0, 1, 20, 21, 30, 31], 2])
 })
 
 test('final observations of one list that rises lie where they were found, and are those that stand there when asked', () => {
   const list = finals(0, 2)
-  const field = rolloutTable(columns(), [list], origin).fields.find(({ name }) => name === 'finalObservation')!
+  const field = tableOfRollout(columns(), [list], origin).fields.find(({ name }) => name === 'finalObservation')!
   expect(field.column.buffer).toBe(list.observation.buffer)
   expect(field.rows!.buffer).toBe(list.row.buffer)
   list.count[0] = 1
@@ -91,16 +91,16 @@ test('final observations of one list that rises lie where they were found, and a
 
 test('a column that the environment has not is no field; a mask is as wide as it has choices', () => {
   const names = (table: Table) => table.fields.map(({ name }) => name)
-  expect(names(rolloutTable(columns(), [finals()], origin))).not.toContain('actionMask')
-  expect(names(rolloutTable(columns(), [finals()], origin))).not.toContain('appliedAction')
+  expect(names(tableOfRollout(columns(), [finals()], origin))).not.toContain('actionMask')
+  expect(names(tableOfRollout(columns(), [finals()], origin))).not.toContain('appliedAction')
   const more = { actionMask: new Uint8Array(12), appliedAction: new Float32Array(4) }
-  const table = rolloutTable(columns(more), [finals()], origin)
+  const table = tableOfRollout(columns(more), [finals()], origin)
   expect(names(table).slice(5, 8)).toEqual(['actionMask', 'action', 'appliedAction'])
   expect(table.fields[5]!.width).toBe(3)
 })
 
 test('a rollout says where it came from, and of which weights its first row is', () => {
-  const { metadata } = rolloutTable(columns(), [finals()], origin)
+  const { metadata } = tableOfRollout(columns(), [finals()], origin)
   expect(metadata).toMatchObject({
     ...{ environment: 'none', seed: '4', gamma: 'null', numLanes: '2', update: '5', checkpoint: 'a/b' },
   })
