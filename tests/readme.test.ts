@@ -1,0 +1,118 @@
+/** The README's programs are type-checked against the built declarations, and its commands are put to the command line's readers. */
+import { existsSync, readFileSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import ts from 'typescript'
+import { describe, expect, test } from 'vitest'
+import { evaluateKeys } from '../src/cli/evaluate.ts'
+import { exportKeys, textExportKeys } from '../src/cli/export.ts'
+import { generateKeys } from '../src/cli/generate.ts'
+import { readKeys, splitWords } from '../src/cli/invocation.ts'
+import { resumeKeys } from '../src/cli/resume.ts'
+import { configureRun } from '../src/index.ts'
+import { temporaryFolder } from './support/temporary.ts'
+
+const root = new URL('..', import.meta.url).pathname
+const text = readFileSync(join(root, 'README.md'), 'utf8')
+const blocks = (language: string) =>
+  [...text.matchAll(new RegExp(`\`\`\`${language}\\n([\\s\\S]*?)\`\`\``, 'g'))].map(([, code]) => code!)
+
+/** The words of a shell's line, without its comment. */
+function wordsOf(line: string): string[] {
+  return [...line.replace(/\s# .*/, '').matchAll(/(?:"[^"]*"|\S)+/g)].map(([word]) => word.replaceAll('"', ''))
+}
+const lines = blocks('sh').flatMap((block) => block.replaceAll('\\\n', ' ').trim().split('\n'))
+const commands = lines.filter((line) => line.startsWith('npx colonnade ')).map((line) => wordsOf(line).slice(2))
+
+describe('the README', () => {
+  test('has programs whose types are right', { timeout: 60_000 }, async () => {
+    const folder = await temporaryFolder()
+    const programs = blocks('ts')
+    expect(programs.length).toBeGreaterThan(1)
+    const files = programs.map((program, i) => {
+      const file = join(folder, `${i}.ts`)
+      writeFileSync(file, program)
+      return file
+    })
+    writeFileSync(join(folder, 'package.json'), JSON.stringify({ type: 'module' }))
+    const { exports } = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8'))
+    const paths = Object.entries<{ types?: string }>(exports).flatMap(([entry, { types }]) =>
+      types === undefined ? [] : [[entry.replace('.', 'colonnade'), [join(root, types)]]],
+    )
+    const program = ts.createProgram(files, {
+      ...{ target: ts.ScriptTarget.ES2022, module: ts.ModuleKind.NodeNext, lib: ['lib.es2023.d.ts'], noEmit: true },
+      ...{ strict: true, exactOptionalPropertyTypes: true, noUncheckedIndexedAccess: true, skipLibCheck: true },
+      ...{ types: ['node'], typeRoots: [join(root, 'node_modules/@types')], paths: Object.fromEntries(paths) },
+    })
+    const problems = ts.getPreEmitDiagnostics(program)
+    expect(problems.map(({ messageText }) => ts.flattenDiagnosticMessageText(messageText, '\n'))).toEqual([])
+  })
+
+  test.each(commands.filter(([name, , ...rest]) => name === 'train' && !rest.includes('--help')))(
+    'has keys that training takes: %s %s %s %s',
+    async (_, ...words) => {
+      const { subject, texts } = splitWords(words, 'an environment')
+      const { out: _out, ...keys } = texts
+      const definition = await configureRun(subject, keys)
+      expect(definition.kind).toBe(subject.startsWith('text/') ? 'conversations' : 'episodes')
+    },
+  )
+
+  test('has keys that the other commands take', async () => {
+    const readers: Readonly<Record<string, (texts: Record<string, string>, subject: string) => unknown>> = {
+      train: () => ({}), // Above.
+      resume: async ({ from = '0', ...settings }) => {
+        readKeys(resumeKeys, { from })
+        await configureRun('CartPole-v1', settings)
+      },
+      evaluate: (texts) => readKeys(evaluateKeys, texts),
+      generate: (texts) => readKeys(generateKeys, texts),
+      export: ({ out: _, ...texts }, subject) =>
+        readKeys(subject === 'runs/words' ? textExportKeys : exportKeys, texts),
+      validate: (texts) => readKeys({}, texts),
+    }
+    const alone = ['environments', 'doctor', '--help']
+    for (const [name, ...words] of commands) {
+      if (alone.includes(name!)) expect(words).toEqual([])
+      else {
+        expect(Object.keys(readers)).toContain(name)
+        const { subject, texts } = splitWords(
+          words.filter((word) => !word.startsWith('--')),
+          'a run',
+        )
+        await readers[name!]!(texts, subject)
+      }
+    }
+    expect(commands.length).toBeGreaterThan(15)
+  })
+
+  test('goes on with runs and files that a command before has made', () => {
+    const made = new Set<string>()
+    const whoMade = (path: string) => [...made].find((each) => path === each || path === `${each}/model`)
+    for (const line of lines) {
+      const [program, , name, subject = '', ...rest] = wordsOf(line)
+      const into = /> (\S+)$/.exec(line)?.[1]
+      if (into) made.add(into)
+      if (program !== 'npx') continue
+      if (!['train', 'environments', 'doctor', '--help'].includes(name!)) expect(whoMade(subject), line).toBeDefined()
+      for (const word of rest) {
+        const [key, value] = word.split('=') as [string, string | undefined]
+        if (key === 'environment.path' || key === 'languageModel.folder') expect(whoMade(value!), line).toBeDefined()
+        if (key === 'out') made.add(value!)
+      }
+    }
+    expect(made.size).toBeGreaterThan(4)
+  })
+
+  test('has no link to a file that is not there, and no script that the package lacks', () => {
+    const links = [...text.matchAll(/\]\((?!https?:)([^)#]+)\)/g)].map(([, file]) => file!)
+    expect(links.length).toBeGreaterThan(5)
+    expect(links.filter((file) => !existsSync(join(root, file)))).toEqual([])
+    const { scripts } = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8'))
+    const named = [
+      ...blocks('sh')
+        .join('')
+        .matchAll(/npm run (\w+)/g),
+    ].map(([, script]) => script!)
+    expect(named.filter((script) => !Object.hasOwn(scripts, script))).toEqual([])
+  })
+})
