@@ -1,5 +1,5 @@
 /** The public surface: which names a program finds, and where. */
-import { readdirSync } from 'node:fs'
+import { readdirSync, readFileSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
 import { describe, expect, test } from 'vitest'
 import { entries, namesOfEntries } from './support/entries.ts'
@@ -35,5 +35,19 @@ describe('the public surface', () => {
     expect(values.length).toBeGreaterThan(0)
     const module = await import(/* @vite-ignore */ `${root}${entry.module}`)
     expect(Object.keys(module).toSorted()).toEqual(values.map(({ name }) => name).toSorted())
+  })
+
+  test('what the documents import is where they import it from', () => {
+    const files = ['README.md', ...readdirSync(`${root}docs`).map((name) => `docs/${name}`)]
+    const found = files
+      .filter((name) => name.endsWith('.md'))
+      .flatMap((file) => {
+        const text = readFileSync(root + file, 'utf8')
+        return [...text.matchAll(/^import (?:type )?\{([^}]*)\} from '(colonnade[^']*)'/gm)].flatMap(([, list, from]) =>
+          list!.split(',').map((name) => ({ file, from: from!, name: name.trim().replace(/^type /, '') })),
+        )
+      })
+    expect(found.length).toBeGreaterThan(12)
+    expect(found.filter(({ from, name }) => !names.get(from)?.some((each) => each.name === name))).toEqual([])
   })
 })
