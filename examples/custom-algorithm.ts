@@ -11,15 +11,15 @@ import { realpathSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
 import { cartPole, createTrainer, createWorld, evaluate, mlp } from 'colonnade'
 import { defineOnPolicyAlgorithm, onPolicySettings } from 'colonnade/algorithms'
-import { number, whole } from 'colonnade/settings'
+import { integer, number } from 'colonnade/settings'
 
 export const penaltyPpo = defineOnPolicyAlgorithm({
   id: 'penalty-ppo',
   module: import.meta.url, // Lets another thread, or a resumed run, make the algorithm again from its id.
   settings: {
     ...onPolicySettings({ numSteps: 64, learningRate: 2e-3 }),
-    updateEpochs: whole(3, 'passes over each rollout', { min: 1 }),
-    numMinibatches: whole(8, 'minibatches a pass', { min: 1 }),
+    updateEpochs: integer(3, 'passes over each rollout', { min: 1 }),
+    numMinibatches: integer(8, 'minibatches a pass', { min: 1 }),
     beta: number(1, 'weight of the divergence from the policy that collected the rollout', { min: 0 }),
   },
   // What the loss adds up over rows, in this order.

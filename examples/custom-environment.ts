@@ -6,12 +6,12 @@
 import { realpathSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
 import { box, createTrainer, createWorld, defineEnvironment, discrete, evaluate, mlp, ppo, Stream } from 'colonnade'
-import { whole } from 'colonnade/settings'
+import { integer } from 'colonnade/settings'
 
 export const corridor = defineEnvironment({
   id: 'Corridor-v0',
   module: import.meta.url, // Lets another thread, or a resumed run, make the environment again from its id.
-  settings: { length: whole(10, 'cells of the corridor', { min: 2 }) },
+  settings: { length: integer(10, 'cells of the corridor', { min: 2 }) },
   state: () => ({ cell: 'i32' }),
   make: ({ length }) => ({
     observationSpace: box({ low: 0, high: 1, shape: [1] }),

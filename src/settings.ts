@@ -52,7 +52,7 @@ export function number(initial: number, description: string, range: Range = {}):
 }
 
 /** A whole number. */
-export function whole(initial: number, description: string, range: Range = {}): Setting<number> {
+export function integer(initial: number, description: string, range: Range = {}): Setting<number> {
   return {
     default: initial,
     description,
@@ -73,7 +73,7 @@ export function optionalNumber(initial: number | null, description: string, rang
 }
 
 /** true or false. */
-export function toggle(initial: boolean, description: string): Setting<boolean> {
+export function boolean(initial: boolean, description: string): Setting<boolean> {
   return { default: initial, description, expected: 'true or false', accepts: (value) => typeof value === 'boolean' }
 }
 
@@ -118,7 +118,7 @@ export function sizes(initial: readonly number[], description: string): Setting<
 }
 
 /** A list of texts, none of them empty; may itself be empty. */
-export function words(initial: readonly string[], description: string): Setting<readonly string[]> {
+export function strings(initial: readonly string[], description: string): Setting<readonly string[]> {
   return {
     default: Object.freeze([...initial]),
     description,

@@ -2,7 +2,9 @@ import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import { InputError } from '../src/errors.ts'
 import {
+  boolean,
   choice,
+  integer,
   number,
   optionalNumber,
   parseSetting,
@@ -10,17 +12,15 @@ import {
   type Setting,
   type SettingValue,
   sizes,
+  strings,
   text,
-  toggle,
-  whole,
-  words,
 } from '../src/settings.ts'
 
 const declared = {
   gamma: number(0.99, 'discount', { above: 0, max: 1 }),
-  numSteps: whole(128, 'steps a rollout', { min: 1 }),
+  numSteps: integer(128, 'steps a rollout', { min: 1 }),
   targetKl: optionalNumber(null, 'stops an update early', { above: 0 }),
-  normalize: toggle(true, 'normalize advantages'),
+  normalize: boolean(true, 'normalize advantages'),
   activation: choice('tanh', ['tanh', 'relu'], 'activation'),
   hidden: sizes([64, 64], 'hidden layers'),
 }
@@ -45,7 +45,7 @@ describe('a setting', () => {
     ],
     [
       'words',
-      words([], ''),
+      strings([], ''),
       [[], ['a', 'b c']],
       [[''], [1], 'a', null],
       'a list of texts that are not empty, like yes,no',
@@ -115,8 +115,8 @@ describe('resolveSettings', () => {
 describe('parseSetting', () => {
   test.each([
     ['0.5', declared.gamma, 0.5],
-    ['yes,ice cream,3', words([], ''), ['yes', 'ice cream', '3']],
-    ['', words(['a'], ''), []],
+    ['yes,ice cream,3', strings([], ''), ['yes', 'ice cream', '3']],
+    ['', strings(['a'], ''), []],
     ['1e-3', declared.gamma, 1e-3],
     ['1_000_000', declared.numSteps, 1_000_000],
     ['null', declared.targetKl, null],

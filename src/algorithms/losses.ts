@@ -17,7 +17,7 @@ import {
   type PolicyLossSettings,
   Standing,
 } from '../kernels/bind.ts'
-import { choice, number, optionalNumber, resolveSettings, type SettingValues, toggle, whole } from '../settings.ts'
+import { boolean, choice, integer, number, optionalNumber, resolveSettings, type SettingValues } from '../settings.ts'
 import { type AlgorithmPresets, algorithmPresets, type LossId, type Preset, projectSettings } from './loss-presets.ts'
 
 /**
@@ -55,14 +55,14 @@ export const lossSettings = {
     ['none', 'group', 'batch', 'mean'],
     'what that is divided by: a deviation, or the mean of the group',
   ),
-  unbiased: toggle(true, 'deviations with n − 1 in the denominator, not n'),
+  unbiased: boolean(true, 'deviations with n − 1 in the denominator, not n'),
   epsilon: number(1e-6, 'added to what is divided by', { min: 0 }),
   lone: choice(
     'mask',
     ['mask', 'reward'],
     'a trajectory alone in its group is left out, or has its reward as advantage',
   ),
-  whiten: toggle(false, "give the tokens' advantages mean 0 and deviation 1 over the batch"),
+  whiten: boolean(false, "give the tokens' advantages mean 0 and deviation 1 over the batch"),
   gamma: number(1, 'discount factor, of returns and critic', { min: 0, max: 1 }),
   gaeLambda: number(1, 'mixing factor of generalized advantage estimation, with a critic', { min: 0, max: 1 }),
   rewardKlCoef: number(0, 'weight of the KL to the reference in the reward', { min: 0 }),
@@ -91,7 +91,7 @@ export const lossSettings = {
   }),
   kl: choice('k3', ['k1', 'k2', 'k3', 'k3+'], 'estimator of the KL to the reference; k3+: k3 with the gradient of k2'),
   klCoef: number(0, 'weight of the KL to the reference in the loss; 0: no reference is needed', { min: 0 }),
-  klCorrected: toggle(false, 'multiply the KL by the ratio, which makes it unbiased off-policy'),
+  klCorrected: boolean(false, 'multiply the KL by the ratio, which makes it unbiased off-policy'),
   klMax: optionalNumber(null, "how far a token's KL may go from 0; null: as far as it likes", { above: 0 }),
   entropyCoef: number(0, 'weight of the entropy in the loss', { min: 0 }),
   correction: choice(
@@ -101,16 +101,16 @@ export const lossSettings = {
   ),
   correctionLow: number(0, 'lower bound of that ratio', { min: 0 }),
   correctionHigh: optionalNumber(null, 'upper bound of that ratio; null: none', { above: 0 }),
-  countsRejected: toggle(true, 'tokens masked by the correction stay in the denominator'),
+  countsRejected: boolean(true, 'tokens masked by the correction stay in the denominator'),
   aggregation: choice('token-mean', aggregations, 'what the sum over tokens is divided by'),
-  countsEmpty: toggle(false, 'sequences without a token to learn from count as sequences'),
+  countsEmpty: boolean(false, 'sequences without a token to learn from count as sequences'),
   maxLength: optionalWhole('tokens of the longest possible answer'),
   valueCoef: number(1, "weight of the critic's loss", { min: 0 }),
   clipValue: optionalNumber(null, 'how far a value may move from the old one; null: as far as it likes', { above: 0 }),
 }
 
 function optionalWhole(description: string) {
-  const some = whole(1, description, { min: 1 })
+  const some = integer(1, description, { min: 1 })
   const expected = `${some.expected}, or null`
   return {
     default: null as number | null,

@@ -12,7 +12,7 @@ import { InputError } from '../errors.ts'
 import { type Kernels, NUM_SLOTS, type RecordedRows } from '../kernels/bind.ts'
 import { checkMetrics, type Metrics, MetricTotals } from '../metrics.ts'
 import type { Derivatives, Evaluated, ParameterViews, Rows } from '../policies/policy.ts'
-import { choice, number, type Settings, type SettingValues, toggle, whole } from '../settings.ts'
+import { boolean, choice, integer, number, type Settings, type SettingValues } from '../settings.ts'
 import { spaceType, spaceWidth } from '../space.ts'
 import {
   type AlgorithmFactory,
@@ -55,7 +55,7 @@ export function onPolicySettings({
   optimizer = 'adam',
 }: OnPolicyDefaults = {}) {
   return {
-    numSteps: whole(numSteps, 'steps of each lane between two updates', { min: 1 }),
+    numSteps: integer(numSteps, 'steps of each lane between two updates', { min: 1 }),
     learningRate: number(learningRate, "the optimizer's step size, after the warm-up", { above: 0 }),
     learningRateSchedule: choice(
       learningRateSchedule,
@@ -68,7 +68,7 @@ export function onPolicySettings({
     }),
     gamma: number(0.99, 'discount factor', { min: 0, max: 1 }),
     gaeLambda: number(gaeLambda, 'mixing factor of generalized advantage estimation', { min: 0, max: 1 }),
-    normalizeAdvantage: toggle(normalizeAdvantage, 'give the advantages of each minibatch mean 0 and deviation 1'),
+    normalizeAdvantage: boolean(normalizeAdvantage, 'give the advantages of each minibatch mean 0 and deviation 1'),
     entropyCoef: number(0, 'weight of the entropy in the loss', { min: 0 }),
     valueCoef: number(valueCoef, 'weight of the value loss', { min: 0 }),
     maxGradNorm: number(0.5, 'global norm to which gradients are clipped', { above: 0 }),

@@ -1,13 +1,13 @@
 import { type Kernels, type PpoLossSettings, PpoSum } from '../kernels/bind.ts'
 import type { Metrics } from '../metrics.ts'
-import { choice, number, optionalNumber, type SettingValues, whole } from '../settings.ts'
+import { choice, integer, number, optionalNumber, type SettingValues } from '../settings.ts'
 import { defineOnPolicyAlgorithm, type OnPolicyLoss, onPolicySettings } from './on-policy.ts'
 import { scheduleFactor, schedules } from './schedule.ts'
 
 const settings = {
   ...onPolicySettings(),
-  updateEpochs: whole(4, 'passes over each rollout', { min: 1 }),
-  numMinibatches: whole(4, 'minibatches a pass', { min: 1 }),
+  updateEpochs: integer(4, 'passes over each rollout', { min: 1 }),
+  numMinibatches: integer(4, 'minibatches a pass', { min: 1 }),
   clipCoef: number(0.2, 'how far the ratio of probabilities may leave 1', { above: 0 }),
   clipCoefSchedule: choice('constant', schedules, 'how clipCoef falls to 0 over totalSteps; constant: it does not'),
   clipValue: optionalNumber(null, 'how far a value may move from the old one; null: as far as it likes', { above: 0 }),

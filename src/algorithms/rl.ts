@@ -5,7 +5,7 @@
 import { type DefinitionRecord, modulesOf, type Parts, withParts } from '../definition.ts'
 import { InputError, show } from '../errors.ts'
 import { type GroupFilter, groupFilterIds, groupFilterOf } from '../rewards/filters.ts'
-import { choice, number, part, resolveSettings, type SettingValues, whole } from '../settings.ts'
+import { choice, integer, number, part, resolveSettings, type SettingValues } from '../settings.ts'
 import { algorithmPresets, type LossId, type Preset, projectSettings } from './loss-presets.ts'
 import { describeLoss, type LossDescriptor, type LossSettings } from './losses.ts'
 import { checkOptimizer, learningRateSetting, optimizerSettings } from './optimizer.ts'
@@ -19,17 +19,17 @@ export const rlRates = { made: 1e-3, loaded: 1e-6, adapter: 1e-4 } as const
 export const rlSettings = {
   loss: choice('grpo', lossIds, 'which loss'),
   preset: choice('paper', Object.keys(projectSettings) as Preset[], 'whose settings it has'),
-  updates: whole(100, 'updates', { min: 0 }),
-  groupsPerUpdate: whole(16, 'groups of an update', { min: 1 }),
-  groupSize: whole(8, 'conversations sampled for one prompt', { min: 1 }),
+  updates: integer(100, 'updates', { min: 0 }),
+  groupsPerUpdate: integer(16, 'groups of an update', { min: 1 }),
+  groupSize: integer(8, 'conversations sampled for one prompt', { min: 1 }),
   filter: part(
     'filter',
     'none',
     `which groups are learned from (${groupFilterIds.join(', ')}, or the path of a module that exports a filter); others are sampled in place of those that are dropped`,
   ),
-  dropsMax: whole(1000, 'groups dropped for one update, at most', { min: 0 }),
-  updateEpochs: whole(1, 'passes over the conversations of an update', { min: 1 }),
-  numMinibatches: whole(1, 'minibatches a pass, each with an optimizer step; advantages are of the whole update', {
+  dropsMax: integer(1000, 'groups dropped for one update, at most', { min: 0 }),
+  updateEpochs: integer(1, 'passes over the conversations of an update', { min: 1 }),
+  numMinibatches: integer(1, 'minibatches a pass, each with an optimizer step; advantages are of the whole update', {
     min: 1,
   }),
   learningRate: learningRateSetting(rlRates),
@@ -37,7 +37,7 @@ export const rlSettings = {
   warmupFraction: number(0, 'part of the updates in which the learning rate rises', { min: 0, max: 1 }),
   maxGradNorm: number(1, 'the gradient is brought down to this norm', { above: 0 }),
   temperature: number(1, 'what logits are divided by, in sampling and in training', { above: 0 }),
-  topK: whole(0, 'tokens are drawn from the most probable ones, this many; 0: from all', { min: 0 }),
+  topK: integer(0, 'tokens are drawn from the most probable ones, this many; 0: from all', { min: 0 }),
   topP: number(1, 'tokens are drawn from the fewest that have this probability together', { above: 0, max: 1 }),
   minP: number(0, 'tokens are drawn from those with this part of the highest probability', { min: 0, max: 1 }),
   ...optimizerSettings(1e-8), // As PyTorch and TRL have it.

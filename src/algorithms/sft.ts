@@ -1,6 +1,6 @@
 /** Supervised fine-tuning: cross-entropy of the answers' tokens, the examples in an order of each epoch's own. */
 import { type DefinitionRecord, defineFactory, type Factory } from '../definition.ts'
-import { choice, number, type SettingValues, whole } from '../settings.ts'
+import { choice, integer, number, type SettingValues } from '../settings.ts'
 import { describeLoss, type LossDescriptor } from './losses.ts'
 import { checkOptimizer, learningRateSetting, optimizerSettings } from './optimizer.ts'
 import { schedules } from './schedule.ts'
@@ -9,8 +9,8 @@ import { schedules } from './schedule.ts'
 export const sftRates = { made: 3e-3, loaded: 2e-5, adapter: 1e-4 } as const
 
 export const sftSettings = {
-  steps: whole(100, 'optimizer steps', { min: 0 }),
-  batchSize: whole(64, 'examples of a step', { min: 1 }),
+  steps: integer(100, 'optimizer steps', { min: 0 }),
+  batchSize: integer(64, 'examples of a step', { min: 1 }),
   learningRate: learningRateSetting(sftRates),
   schedule: choice('constant', schedules, 'what the learning rate does after its warm-up'),
   warmupFraction: number(0, 'part of the steps in which the learning rate rises', { min: 0, max: 1 }),

@@ -1,4 +1,4 @@
-import { type ModuleTrust, toggle, whole } from '../entries/settings.ts'
+import { boolean, integer, type ModuleTrust } from '../entries/settings.ts'
 import { loadTrainedModel } from '../entries/text.ts'
 import { evaluate, evaluateText, kindOfRun, loadPolicy } from '../index.ts'
 import { type Command, readKeys, splitWords } from './invocation.ts'
@@ -6,9 +6,9 @@ import { group, returnFormat } from './progress.ts'
 import { askForModule, trustKeys } from './trust.ts'
 
 export const evaluateKeys = {
-  episodes: whole(100, 'how many episodes', { min: 1 }),
-  seed: whole(10_000, 'keys starting states and sampled actions', { min: 0 }),
-  explore: toggle(false, 'sample actions instead of taking the most probable'),
+  episodes: integer(100, 'how many episodes', { min: 1 }),
+  seed: integer(10_000, 'keys starting states and sampled actions', { min: 0 }),
+  explore: boolean(false, 'sample actions instead of taking the most probable'),
   ...trustKeys,
 }
 

@@ -1,6 +1,6 @@
 import { extname } from 'node:path'
 import { exportFormats, exportPolicy, exportTrajectories, listRollouts, trajectoryFormats } from '../entries/data.ts'
-import { choice, type ModuleTrust, toggle, whole } from '../entries/settings.ts'
+import { boolean, choice, integer, type ModuleTrust } from '../entries/settings.ts'
 import { exportTrainedModel } from '../entries/text.ts'
 import { InputError } from '../errors.ts'
 import { kindOfRun, loadPolicy, openRun, readArrow, recordEpisodes, saveWeights, writeArrow } from '../index.ts'
@@ -9,9 +9,9 @@ import { group } from './progress.ts'
 import { askForModule, trustKeys } from './trust.ts'
 
 export const exportKeys = {
-  episodes: whole(0, 'play this many fresh episodes; 0: the rollouts that the run kept', { min: 0 }),
-  seed: whole(20_000, 'keys the fresh episodes', { min: 0 }),
-  explore: toggle(true, 'sample the actions of fresh episodes'),
+  episodes: integer(0, 'play this many fresh episodes; 0: the rollouts that the run kept', { min: 0 }),
+  seed: integer(20_000, 'keys the fresh episodes', { min: 0 }),
+  explore: boolean(true, 'sample the actions of fresh episodes'),
   format: choice(
     'file',
     ['file', 'stream', ...exportFormats, 'safetensors'],

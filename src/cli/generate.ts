@@ -1,4 +1,4 @@
-import { number, text, toggle, whole } from '../entries/settings.ts'
+import { boolean, integer, number, text } from '../entries/settings.ts'
 import { generateTokens, loadTrainedModel } from '../entries/text.ts'
 import { InputError, kindOfRun, languageModel } from '../index.ts'
 import { type Command, readKeys, splitWords } from './invocation.ts'
@@ -6,18 +6,18 @@ import { askForModule, trustKeys } from './trust.ts'
 
 export const generateKeys = {
   prompt: text('', 'what is answered'),
-  chat: toggle(
+  chat: boolean(
     false,
     "as a message of the user's, through the model's chat template; else the model goes on with the text",
   ),
-  samples: whole(1, 'how many answers', { min: 1 }),
-  maxTokens: whole(64, 'tokens of an answer, at most', { min: 1 }),
-  context: whole(0, 'tokens of prompt and answer together, at most; 0: as many as they take', { min: 0 }),
+  samples: integer(1, 'how many answers', { min: 1 }),
+  maxTokens: integer(64, 'tokens of an answer, at most', { min: 1 }),
+  context: integer(0, 'tokens of prompt and answer together, at most; 0: as many as they take', { min: 0 }),
   temperature: number(1, 'logits are divided by it', { above: 0 }),
-  topK: whole(0, 'only so many of the most probable tokens; 0: all', { min: 0 }),
+  topK: integer(0, 'only so many of the most probable tokens; 0: all', { min: 0 }),
   topP: number(1, 'only the most probable tokens that come to this probability', { above: 0, max: 1 }),
-  explore: toggle(true, 'draw tokens instead of taking the most probable'),
-  seed: whole(0, 'keys what is drawn', { min: 0 }),
+  explore: boolean(true, 'draw tokens instead of taking the most probable'),
+  seed: integer(0, 'keys what is drawn', { min: 0 }),
   ...trustKeys,
 }
 

@@ -1,11 +1,11 @@
 import { resumeRun } from '../index.ts'
-import { parseSetting, whole } from '../settings.ts'
+import { integer, parseSetting } from '../settings.ts'
 import { follow, tellPlan, tellWarnings } from './follow.ts'
 import { type Command, readKeys, splitWords } from './invocation.ts'
 import { askForModule, trustKeys } from './trust.ts'
 
 export const resumeKeys = {
-  from: whole(0, 'the number of the checkpoint to go on from, where not from the newest; what is younger goes', {
+  from: integer(0, 'the number of the checkpoint to go on from, where not from the newest; what is younger goes', {
     min: 0,
   }),
 }

@@ -1,12 +1,12 @@
 /** Programs that folders bring along: those that the command line names, those that are kept as trusted, and the question. */
 import { createInterface } from 'node:readline/promises'
-import { type ForeignModule, trustList, trustModule, words } from '../entries/settings.ts'
+import { type ForeignModule, strings, trustList, trustModule } from '../entries/settings.ts'
 import { InputError } from '../index.ts'
 import type { Command } from './invocation.ts'
 
 /** What every command takes that opens a run. */
 export const trustKeys = {
-  trust: words([], 'modules outside the working directory that the run may name; modules are programs'),
+  trust: strings([], 'modules outside the working directory that the run may name; modules are programs'),
 }
 
 /** Allows what the command line names; on a terminal it asks about the rest, elsewhere that is refused. */

@@ -2,17 +2,17 @@
 export type { DefinitionRecord, Factory, Part, Parts } from '../definition.ts'
 export type { Metric, Metrics, Reduction } from '../metrics.ts'
 export {
+  boolean,
   choice,
+  integer,
   number,
   optionalNumber,
   part,
   type Setting,
   type Settings,
   sizes,
+  strings,
   text,
-  toggle,
-  whole,
-  words,
 } from '../settings.ts'
 export { runKeys, runMetrics } from '../training/run.ts'
 export { type ForeignModule, type ModuleTrust, trustList, trustModule } from '../trust.ts'

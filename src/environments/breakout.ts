@@ -1,5 +1,5 @@
 import { Stream } from '../random.ts'
-import { number, whole } from '../settings.ts'
+import { integer, number } from '../settings.ts'
 import { box, discrete } from '../space.ts'
 import { defineEnvironment, STEPS_MAX } from './environment.ts'
 
@@ -43,7 +43,7 @@ export const breakout = defineEnvironment({
   id: 'Breakout-MinAtar',
   module: import.meta.url,
   settings: {
-    maxEpisodeSteps: whole(1000, 'steps after which an episode is truncated', { min: 1, max: STEPS_MAX }),
+    maxEpisodeSteps: integer(1000, 'steps after which an episode is truncated', { min: 1, max: STEPS_MAX }),
     stickyActionProbability: number(0.1, 'how often a lane does again what it did before', { min: 0, max: 1 }),
   },
   state: () => ({

@@ -1,4 +1,4 @@
-import { whole } from '../settings.ts'
+import { integer } from '../settings.ts'
 import { box, discrete } from '../space.ts'
 import { ANGLE_BOUND, CART_POLE_STATE, POSITION_BOUND, startCartPoles } from './cart-pole.ts'
 import { defineEnvironment, STEPS_MAX } from './environment.ts'
@@ -27,7 +27,7 @@ import { defineEnvironment, STEPS_MAX } from './environment.ts'
 export const cartPolePosition = defineEnvironment({
   id: 'CartPole-P-v1',
   module: import.meta.url,
-  settings: { maxEpisodeSteps: whole(500, 'steps after which an episode is truncated', { min: 1, max: STEPS_MAX }) },
+  settings: { maxEpisodeSteps: integer(500, 'steps after which an episode is truncated', { min: 1, max: STEPS_MAX }) },
   state: () => ({
     ...CART_POLE_STATE,
     /** What CartPole-v1 would show. */

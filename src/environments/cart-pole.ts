@@ -1,4 +1,4 @@
-import { whole } from '../settings.ts'
+import { integer } from '../settings.ts'
 import { box, discrete } from '../space.ts'
 import { defineEnvironment, type Lanes, STEPS_MAX, type State } from './environment.ts'
 
@@ -30,7 +30,7 @@ export const ANGLE_BOUND = (24 * 2 * Math.PI) / 360
 export const cartPole = defineEnvironment({
   id: 'CartPole-v1',
   module: import.meta.url,
-  settings: { maxEpisodeSteps: whole(500, 'steps after which an episode is truncated', { min: 1, max: STEPS_MAX }) },
+  settings: { maxEpisodeSteps: integer(500, 'steps after which an episode is truncated', { min: 1, max: STEPS_MAX }) },
   state: () => CART_POLE_STATE,
   make: ({ maxEpisodeSteps }) => {
     const infinity = Number.POSITIVE_INFINITY

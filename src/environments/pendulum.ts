@@ -1,5 +1,5 @@
 import { Stream } from '../random.ts'
-import { number, whole } from '../settings.ts'
+import { integer, number } from '../settings.ts'
 import { box } from '../space.ts'
 import { defineEnvironment, STEPS_MAX } from './environment.ts'
 
@@ -26,7 +26,7 @@ export const pendulum = defineEnvironment({
   id: 'Pendulum-v1',
   module: import.meta.url,
   settings: {
-    maxEpisodeSteps: whole(200, 'steps after which an episode is truncated', { min: 1, max: STEPS_MAX }),
+    maxEpisodeSteps: integer(200, 'steps after which an episode is truncated', { min: 1, max: STEPS_MAX }),
     gravity: number(10, "acceleration of free fall in m/s², Gymnasium's g"),
   },
   state: () => ({ angle: 'f32', angularVelocity: 'f32' }),

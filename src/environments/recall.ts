@@ -1,5 +1,5 @@
 import { Stream } from '../random.ts'
-import { whole } from '../settings.ts'
+import { integer } from '../settings.ts'
 import { box, discrete } from '../space.ts'
 import { defineEnvironment, STEPS_MAX } from './environment.ts'
 
@@ -31,8 +31,8 @@ export const recall = defineEnvironment({
   id: 'Recall-v0',
   module: import.meta.url,
   settings: {
-    numCues: whole(4, 'cues among which one is shown', { min: 2, max: 65_536 }),
-    delay: whole(10, 'steps without information between the cue and the question', { min: 0, max: STEPS_MAX - 2 }),
+    numCues: integer(4, 'cues among which one is shown', { min: 2, max: 65_536 }),
+    delay: integer(10, 'steps without information between the cue and the question', { min: 0, max: STEPS_MAX - 2 }),
   },
   state: () => ({ cue: 'u32' }),
   make: ({ numCues, delay }) => {

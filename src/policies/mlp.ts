@@ -3,7 +3,7 @@ import { defineFactory } from '../definition.ts'
 import { InputError, show } from '../errors.ts'
 import { Activation, type Kernels } from '../kernels/bind.ts'
 import type { Random } from '../random.ts'
-import { choice, number, sizes, toggle } from '../settings.ts'
+import { boolean, choice, number, sizes } from '../settings.ts'
 import { type Space, spaceWidth } from '../space.ts'
 import { Head, type HeadShape, headPlan, headShape } from './head.ts'
 import { orthogonal } from './orthogonal.ts'
@@ -26,7 +26,7 @@ import {
 const settings = {
   hidden: sizes([64, 64], 'units of each hidden layer'),
   activation: choice('tanh', ['tanh', 'relu'], 'activation of the hidden layers'),
-  sharedTrunk: toggle(false, 'actor and critic share the hidden layers'),
+  sharedTrunk: boolean(false, 'actor and critic share the hidden layers'),
   logStd: number(0, 'starting log standard deviation of a continuous action'),
 }
 

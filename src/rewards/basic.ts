@@ -4,7 +4,7 @@
  */
 import type { Example } from '../environments/text.ts'
 import { InputError, show } from '../errors.ts'
-import { number, whole, words } from '../settings.ts'
+import { integer, number, strings } from '../settings.ts'
 import { defineReward, failed, type Judgment } from './reward.ts'
 import { containsPhrase, normalizedText, wordsOf } from './words.ts'
 
@@ -16,7 +16,7 @@ export const lengthReward = defineReward({
   id: 'length',
   inTime: true,
   settings: {
-    targetLength: whole(50, 'words that a completion should have', { min: 1 }),
+    targetLength: integer(50, 'words that a completion should have', { min: 1 }),
     tolerance: number(0.2, 'share of the target by which it may differ', { min: 0 }),
   },
   make:
@@ -35,7 +35,7 @@ export const keywordReward = defineReward({
   id: 'keyword',
   inTime: true,
   settings: {
-    keywords: words([], 'words or phrases that should occur'),
+    keywords: strings([], 'words or phrases that should occur'),
     bonusMultiplier: number(1, 'factor where all of them occur', { min: 0 }),
   },
   make: ({ keywords, bonusMultiplier }) => {
@@ -87,7 +87,7 @@ export const f1ScoreReward = defineReward({
 export const formatReward = defineReward({
   id: 'format',
   inTime: true,
-  settings: { tags: words(['think', 'answer'], 'the tags, in their order') },
+  settings: { tags: strings(['think', 'answer'], 'the tags, in their order') },
   make: ({ tags }) => {
     checkWords('format.tags', tags)
     const odd = tags.find((tag) => !/^[\w-]+$/.test(tag))

@@ -5,7 +5,7 @@
  */
 import type { Example } from '../environments/text.ts'
 import { InputError, show } from '../errors.ts'
-import { text, toggle, whole } from '../settings.ts'
+import { boolean, integer, text } from '../settings.ts'
 import { WorkerPool } from '../workers.ts'
 import type { CodeResult, CodeTask } from './interpreter.ts'
 import { defineReward, type ExcessKind, failed, type Judgment } from './reward.ts'
@@ -49,12 +49,12 @@ export const codeReward = defineReward({
   inTime: true,
   settings: {
     functionName: text('solve', 'the function that is called, where the example does not say'),
-    partial: toggle(false, 'the share of tests that pass, instead of all or nothing'),
-    maxSteps: whole(100_000_000, 'steps of the interpreter for one call; a second is some 50 million', {
+    partial: boolean(false, 'the share of tests that pass, instead of all or nothing'),
+    maxSteps: integer(100_000_000, 'steps of the interpreter for one call; a second is some 50 million', {
       min: 100_000,
       max: 1e12,
     }),
-    memoryLimitMib: whole(64, 'MiB for one call, the interpreter’s own included', { min: 16, max: 1024 }),
+    memoryLimitMib: integer(64, 'MiB for one call, the interpreter’s own included', { min: 16, max: 1024 }),
   },
   make: (settings) => {
     checkName('code.functionName', settings.functionName)

@@ -6,18 +6,18 @@
  * another one has failed.
  */
 import { InputError, show } from '../errors.ts'
-import { number, resolveSettings, type SettingValues, text, whole } from '../settings.ts'
+import { integer, number, resolveSettings, type SettingValues, text } from '../settings.ts'
 import { defineReward, type FailureKind, failed, type Judgment, type RewardInput } from './reward.ts'
 
 const settings = {
   url: text('', 'address of the reward model, http:// or https://'),
   timeoutMs: number(30_000, 'milliseconds that one request may take', { above: 0, max: 2 ** 31 - 1 }),
-  retries: whole(2, 'further requests after one that could not be made, or that the server could not serve', {
+  retries: integer(2, 'further requests after one that could not be made, or that the server could not serve', {
     min: 0,
   }),
   retryDelayMs: number(250, 'milliseconds before the first of them, twice as many before each further one', { min: 0 }),
-  batchSize: whole(32, 'samples in one request', { min: 1 }),
-  maxAnswerBytes: whole(1 << 20, 'bytes of an answer, at most', { min: 100, max: 2 ** 30 }),
+  batchSize: integer(32, 'samples in one request', { min: 1 }),
+  maxAnswerBytes: integer(1 << 20, 'bytes of an answer, at most', { min: 100, max: 2 ** 30 }),
 }
 
 /** A reward model behind HTTP, its address and its limits. */

@@ -13,7 +13,7 @@
  */
 import type { Example } from '../environments/text.ts'
 import { InputError, show } from '../errors.ts'
-import { choice, number, resolveSettings, type Settings, type SettingValues, whole } from '../settings.ts'
+import { choice, integer, number, resolveSettings, type Settings, type SettingValues } from '../settings.ts'
 
 /**
  * Why a judgment has no value.
@@ -216,7 +216,7 @@ export async function withTimeLimit(
 
 const policySettings = {
   timeoutMs: number(30_000, 'milliseconds that one attempt may take', { above: 0, max: 2 ** 31 - 1 }),
-  retries: whole(0, 'further attempts after one that failed', { min: 0 }),
+  retries: integer(0, 'further attempts after one that failed', { min: 0 }),
   onFailure: choice(
     'mask',
     ['mask', 'fail'],

@@ -3,7 +3,7 @@
  * answers something else has found out nothing: its report is `unknown`, and no score is made up.
  */
 import { InputError, show } from '../errors.ts'
-import { number, type Settings, type SettingValues, toggle, whole, words } from '../settings.ts'
+import { boolean, integer, number, type Settings, type SettingValues, strings } from '../settings.ts'
 import { checkWords } from './basic.ts'
 import {
   checkCount,
@@ -67,8 +67,8 @@ function report(isPassed: boolean, score: number, message: string): Verification
 export const lengthVerifier = defineVerifier({
   id: 'length',
   settings: {
-    minLength: whole(10, 'words at least', { min: 0 }),
-    maxLength: whole(500, 'words at most', { min: 1 }),
+    minLength: integer(10, 'words at least', { min: 0 }),
+    maxLength: integer(500, 'words at most', { min: 1 }),
   },
   make: ({ minLength, maxLength }) => {
     if (minLength > maxLength) {
@@ -89,7 +89,7 @@ export const lengthVerifier = defineVerifier({
  */
 export const toxicityVerifier = defineVerifier({
   id: 'toxicity',
-  settings: { words: words([], 'words or phrases that may not occur') },
+  settings: { words: strings([], 'words or phrases that may not occur') },
   make: ({ words: list }) => {
     checkWords('toxicity.words', list)
     return (_, completion) => {
@@ -126,8 +126,8 @@ export const factualVerifier = defineVerifier({
   id: 'factual',
   settings: {
     minFactualScore: number(0.6, 'share of the facts, at least', { min: 0, max: 1 }),
-    maxUncertaintyCount: whole(2, 'different hedging phrases, at most', { min: 0 }),
-    uncertaintyWords: words(
+    maxUncertaintyCount: integer(2, 'different hedging phrases, at most', { min: 0 }),
+    uncertaintyWords: strings(
       ['maybe', 'perhaps', 'possibly', 'probably', 'might', 'i think', 'i guess', "i'm not sure", 'i am not sure'],
       'phrases that count as hedging',
     ),
@@ -151,7 +151,10 @@ export const factualVerifier = defineVerifier({
 export const hasGreeting = defineVerifier({
   id: 'hasGreeting',
   settings: {
-    greetings: words(['hello', 'hi', 'hey', 'dear', 'good morning', 'good afternoon', 'good evening'], 'the greetings'),
+    greetings: strings(
+      ['hello', 'hi', 'hey', 'dear', 'good morning', 'good afternoon', 'good evening'],
+      'the greetings',
+    ),
   },
   make: ({ greetings }) => {
     checkWords('hasGreeting.greetings', greetings)
@@ -176,8 +179,8 @@ export const noEmptyResponse = defineVerifier({
 export const containsKeywords = defineVerifier({
   id: 'containsKeywords',
   settings: {
-    keywords: words([], 'words or phrases that should occur'),
-    all: toggle(true, 'all of them, and not just one'),
+    keywords: strings([], 'words or phrases that should occur'),
+    all: boolean(true, 'all of them, and not just one'),
   },
   make: ({ keywords, all }) => {
     checkWords('containsKeywords.keywords', keywords)

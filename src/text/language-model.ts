@@ -12,7 +12,7 @@ import { type LoraModel, lora } from '../policies/transformer/lora.ts'
 import { openLora } from '../policies/transformer/lora-folder.ts'
 import { type TransformerModel, transformer } from '../policies/transformer/model.ts'
 import type { ProjectionName } from '../policies/transformer/parameters.ts'
-import { number, type Settings, type SettingValues, text, toggle, whole, words } from '../settings.ts'
+import { boolean, integer, number, type Settings, type SettingValues, strings, text } from '../settings.ts'
 import { byteTokenizer } from './byte-tokenizer.ts'
 import { checkArguments, type TemplateArguments } from './chat-template.ts'
 import { openLanguageModel } from './load-language-model.ts'
@@ -55,25 +55,29 @@ const settings = {
     '',
     'a folder with config.json, weights and tokenizer, or the id of a model on the Hugging Face hub; empty: a new model of the sizes below',
   ),
-  context: whole(0, 'tokens of a conversation, at most; 0: 64 of a new model, as many as it was made for of another', {
-    min: 0,
-  }),
-  width: whole(64, 'elements of a hidden state', { min: 2 }),
-  layers: whole(2, 'layers', { min: 1 }),
-  heads: whole(4, 'heads of attention', { min: 1 }),
-  feedForwardWidth: whole(0, 'elements of the feed-forward layers; 0: four times the width', { min: 0 }),
-  critic: toggle(false, 'give it a value head, which algorithms with a critic need'),
-  loraRank: whole(0, 'rank of adapters, which alone are trained; 0: no adapters', { min: 0 }),
+  context: integer(
+    0,
+    'tokens of a conversation, at most; 0: 64 of a new model, as many as it was made for of another',
+    {
+      min: 0,
+    },
+  ),
+  width: integer(64, 'elements of a hidden state', { min: 2 }),
+  layers: integer(2, 'layers', { min: 1 }),
+  heads: integer(4, 'heads of attention', { min: 1 }),
+  feedForwardWidth: integer(0, 'elements of the feed-forward layers; 0: four times the width', { min: 0 }),
+  critic: boolean(false, 'give it a value head, which algorithms with a critic need'),
+  loraRank: integer(0, 'rank of adapters, which alone are trained; 0: no adapters', { min: 0 }),
   loraAlpha: number(0, 'the adapters count alpha / rank times; 0: twice', { min: 0 }),
   loraDropout: number(0, 'part of their inputs that adapters do not see in training', { min: 0, max: 0.99 }),
-  loraTargets: words([], 'projections with adapters, like q_proj,v_proj; none named: all'),
+  loraTargets: strings([], 'projections with adapters, like q_proj,v_proj; none named: all'),
   adapter: text('', "a folder with an adapter in PEFT's format, to go on from"),
-  quantize: toggle(false, 'keep the frozen weights under an adapter in 8 bits: a quarter of the memory'),
-  templateArguments: words(
+  quantize: boolean(false, 'keep the frozen weights under an adapter in 8 bits: a quarter of the memory'),
+  templateArguments: strings(
     [],
     'what its chat template is told, like enable_thinking=false; values are JSON, or else texts',
   ),
-  anyText: toggle(false, "know every byte, not only the environment's own characters"),
+  anyText: boolean(false, "know every byte, not only the environment's own characters"),
 } satisfies Settings
 
 /** Makes a language model from a folder, or a new one. */

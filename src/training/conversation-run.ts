@@ -15,13 +15,13 @@ import { saveTransformer } from '../policies/transformer/folder.ts'
 import { saveLora } from '../policies/transformer/lora-folder.ts'
 import {
   choice,
+  integer,
   number,
   resolveSettings,
   type Setting,
   type Settings,
   type SettingValue,
   type SettingValues,
-  whole,
 } from '../settings.ts'
 import { tooLongs } from '../text/examples.ts'
 import { type LanguageModelDefinition, languageModel } from '../text/language-model.ts'
@@ -45,7 +45,7 @@ export const conversationRunSettings = {
     ['sft', 'rl', 'sft+rl'],
     'supervised fine-tuning, reinforcement learning, or one after the other',
   ),
-  numLanes: whole(0, 'conversations side by side; 0: 64, or as many as there is memory for', { min: 0 }),
+  numLanes: integer(0, 'conversations side by side; 0: 64, or as many as there is memory for', { min: 0 }),
   tooLong: choice(
     'error',
     tooLongs,
@@ -62,7 +62,7 @@ export const conversationRunSettings = {
     "what a conversation's reward is of its turns': that of the last, their sum or their mean",
   ),
   trajectories: choice('last', ['last', 'all', 'none'], 'which trajectories are kept as Arrow files'),
-  threads: whole(0, 'threads; 0: as many as the machine has cores, up to 16', { min: 0, max: 64 }),
+  threads: integer(0, 'threads; 0: as many as the machine has cores, up to 16', { min: 0, max: 64 }),
   replySeconds: number(60, "seconds after which an environment's reply counts as failed, and its reward as unknown", {
     above: 0,
   }),

@@ -15,14 +15,14 @@ import { BLOCK_ROWS, type PolicyDefinition, type PolicyModel } from '../policies
 import { type PolicyFactory, policies, policyFactory } from '../policies/registry.ts'
 import { loadWeights, weightsOf } from '../policies/weights.ts'
 import {
+  boolean,
   choice,
+  integer,
   resolveSettings,
   type Setting,
   type Settings,
   type SettingValues,
   text,
-  toggle,
-  whole,
 } from '../settings.ts'
 import { writeArrow } from '../tables/arrow.ts'
 import type { ModuleTrust } from '../trust.ts'
@@ -40,15 +40,15 @@ import { createTrainer, type Trainer } from './trainer.ts'
 export const episodeRunSettings = {
   ...sharedRunSettings,
   weights: text('', 'safetensors file with the weights to begin with; empty: drawn by the seed'),
-  totalSteps: whole(1_000_000, 'environment steps of the training', { min: 1 }),
-  numLanes: whole(16, 'environments side by side', { min: 1 }),
-  stopWhenSolved: toggle(false, "stop once the mean of the last 100 returns reaches the environment's threshold"),
+  totalSteps: integer(1_000_000, 'environment steps of the training', { min: 1 }),
+  numLanes: integer(16, 'environments side by side', { min: 1 }),
+  stopWhenSolved: boolean(false, "stop once the mean of the last 100 returns reaches the environment's threshold"),
   rollouts: choice('last', ['last', 'all', 'none'], 'which rollouts are kept as Arrow files'),
-  threads: whole(0, 'threads; 0: as many as the machine has cores and a minibatch has blocks of 256 rows', {
+  threads: integer(0, 'threads; 0: as many as the machine has cores and a minibatch has blocks of 256 rows', {
     min: 0,
     max: 64,
   }),
-  profile: toggle(false, "write trace.json, for Chrome's tracing view and Perfetto"),
+  profile: boolean(false, "write trace.json, for Chrome's tracing view and Perfetto"),
 } satisfies Settings
 
 /** The values of `episodeRunSettings`. */

@@ -6,7 +6,7 @@ import type { Cohort } from '../cohorts/cohort.ts'
 import type { DefinitionRecord } from '../definition.ts'
 import type { Metrics } from '../metrics.ts'
 import type { Setting, SettingValue } from '../settings.ts'
-import { choice, type Settings, whole } from '../settings.ts'
+import { choice, integer, type Settings } from '../settings.ts'
 import type { ModuleTrust } from '../trust.ts'
 import type { CurveLabels, CurvePoint } from './learning-curve.ts'
 import type { Reached } from './presets.ts'
@@ -16,9 +16,9 @@ import { watchSettings } from './watchdog.ts'
 
 /** What runs of both kinds are told, beside their environment, policy and algorithms. */
 export const sharedRunSettings = {
-  seed: whole(1, 'keys every random number', { min: 0 }),
-  checkpointEvery: whole(50, 'updates between checkpoints; one is always written at the end', { min: 1 }),
-  checkpointsKept: whole(3, 'how many checkpoints stay', { min: 1 }),
+  seed: integer(1, 'keys every random number', { min: 0 }),
+  checkpointEvery: integer(50, 'updates between checkpoints; one is always written at the end', { min: 1 }),
+  checkpointsKept: integer(3, 'how many checkpoints stay', { min: 1 }),
   kernels: choice(
     'best',
     ['best', 'relaxed', 'simd', 'plain'],

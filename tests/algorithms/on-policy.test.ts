@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest'
 import { defineOnPolicyAlgorithm, onPolicySettings } from '../../src/entries/algorithms.ts'
-import { whole } from '../../src/entries/settings.ts'
+import { integer } from '../../src/entries/settings.ts'
 import { cartPole, createTrainer, createWorld, mlp } from '../../src/index.ts'
 
 const rowMean = { unit: null, description: 'of a row', reduction: 'rowMean' } as const
@@ -61,7 +61,7 @@ describe('an algorithm by its loss', () => {
   test('learns from shuffled minibatches, pass after pass, until its loss has enough', async () => {
     const seen: [number[], number][] = []
     const { algorithm, calls } = noting(
-      { updateEpochs: whole(4, 'passes'), numMinibatches: whole(3, 'parts') },
+      { updateEpochs: integer(4, 'passes'), numMinibatches: integer(3, 'parts') },
       (sums, n) => {
         seen.push([[...sums], n])
         return seen.length === 2

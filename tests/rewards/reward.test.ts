@@ -22,7 +22,7 @@ import {
   RewardFailure,
   withPolicy,
 } from '../../src/rewards/reward.ts'
-import { whole } from '../../src/settings.ts'
+import { integer } from '../../src/settings.ts'
 
 const example = { prompt: '1+1=', answer: '2' }
 const input = { prompt: '1+1=', completion: '2', example }
@@ -219,7 +219,7 @@ describe('the registry', () => {
   test('finds what was registered, with its settings checked', async () => {
     reward({
       id: 'brief',
-      settings: { most: whole(2, 'characters', { min: 1 }) },
+      settings: { most: integer(2, 'characters', { min: 1 }) },
       make:
         ({ most }) =>
         (_, completion) =>

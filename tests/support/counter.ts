@@ -1,5 +1,5 @@
 import { defineEnvironment } from '../../src/environments/environment.ts'
-import { number, toggle, whole } from '../../src/settings.ts'
+import { boolean, integer, number } from '../../src/settings.ts'
 import { box, discrete } from '../../src/space.ts'
 
 /**
@@ -10,10 +10,10 @@ export const counter = defineEnvironment({
   id: 'Counter-v0',
   module: import.meta.url,
   settings: {
-    terminalSteps: whole(3, 'steps to the terminal state of odd lanes', { min: 1 }),
-    maxEpisodeSteps: whole(5, 'steps after which an episode is truncated', { min: 1 }),
+    terminalSteps: integer(3, 'steps to the terminal state of odd lanes', { min: 1 }),
+    maxEpisodeSteps: integer(5, 'steps after which an episode is truncated', { min: 1 }),
     poison: number(-1, 'the step in which lane 0 writes NaN'),
-    isNarrow: toggle(false, 'whether lanes see the steps alone'),
+    isNarrow: boolean(false, 'whether lanes see the steps alone'),
   },
   state: () => ({ count: 'i32' }),
   make: ({ terminalSteps, maxEpisodeSteps, poison, isNarrow }) => {

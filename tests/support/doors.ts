@@ -1,5 +1,5 @@
 import { defineEnvironment } from '../../src/environments/environment.ts'
-import { whole } from '../../src/settings.ts'
+import { integer } from '../../src/settings.ts'
 import { box, multiDiscrete } from '../../src/space.ts'
 
 /**
@@ -11,8 +11,8 @@ export const doors = defineEnvironment({
   id: 'Doors-v0',
   module: import.meta.url,
   settings: {
-    maxEpisodeSteps: whole(7, 'steps after which an episode is truncated', { min: 1 }),
-    trap: whole(-1, 'the step after which all doors of lane 1 are locked'),
+    maxEpisodeSteps: integer(7, 'steps after which an episode is truncated', { min: 1 }),
+    trap: integer(-1, 'the step after which all doors of lane 1 are locked'),
   },
   state: () => ({ locked: ['i32', 2] }),
   make: ({ maxEpisodeSteps, trap }) => {

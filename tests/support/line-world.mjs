@@ -1,11 +1,11 @@
 /** An environment of somebody else, in a module of its own: where the lane stands on a line. */
-import { whole } from '../../dist/src/entries/settings.js'
+import { integer } from '../../dist/src/entries/settings.js'
 import { box, defineEnvironment, discrete } from '../../dist/src/index.js'
 
 export const lineWorld = defineEnvironment({
   id: 'LineWorld-v0',
   module: import.meta.url,
-  settings: { goal: whole(3, 'where the line ends', { min: 1 }) },
+  settings: { goal: integer(3, 'where the line ends', { min: 1 }) },
   state: () => ({}),
   make: ({ goal }) => ({
     observationSpace: box({ low: -10, high: 10, shape: [1] }),

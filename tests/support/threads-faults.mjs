@@ -4,13 +4,13 @@
  */
 import { writeSync } from 'node:fs'
 import { workerData } from 'node:worker_threads'
-import { choice, whole } from '../../dist/src/entries/settings.js'
+import { choice, integer } from '../../dist/src/entries/settings.js'
 import { box, defineEnvironment, discrete, mlp, ppo } from '../../dist/src/index.js'
 
 /** This thread of the team: 0 is the caller's. */
 const thread = workerData?.index ?? 0
 
-const culprit = whole(2, 'the thread that fails', { min: 0 })
+const culprit = integer(2, 'the thread that fails', { min: 0 })
 
 /** Whatever a program may throw. */
 const thrown = {

@@ -2,13 +2,13 @@
  * Sums and differences of whole numbers, digit by digit. Half of the reward is for the right
  * number, half for each digit that is right in its place.
  */
-import { type Settings, whole } from '../../settings.ts'
+import { integer, type Settings } from '../../settings.ts'
 import { defineTextEnvironment, type TextEnvironmentFactory } from '../text.ts'
 import { ExampleNumbers, partlyRight } from './characters.ts'
 
 const settings = {
-  numExamples: whole(20_000, 'how many examples there are', { min: 1 }),
-  seed: whole(0, 'keys the examples: another seed, other ones', { min: 0 }),
+  numExamples: integer(20_000, 'how many examples there are', { min: 1 }),
+  seed: integer(0, 'keys the examples: another seed, other ones', { min: 0 }),
 } satisfies Settings
 
 function arithmeticTask(id: string, digits: number): TextEnvironmentFactory<typeof settings> {

@@ -2,15 +2,15 @@
  * Countdown: make the target of all the numbers, each used once, with +, − and ×. There are several right answers, so the
  * reward computes what the answer comes to.
  */
-import { type Settings, whole } from '../../settings.ts'
+import { integer, type Settings } from '../../settings.ts'
 import { defineTextEnvironment } from '../text.ts'
 import { ExampleNumbers } from './characters.ts'
 
 const settings = {
-  numbers: whole(3, 'how many numbers', { min: 2, max: 4 }),
-  largest: whole(9, 'the largest number', { min: 1, max: 99 }),
-  numExamples: whole(20_000, 'how many examples there are', { min: 1 }),
-  seed: whole(0, 'keys the examples: another seed, other ones', { min: 0 }),
+  numbers: integer(3, 'how many numbers', { min: 2, max: 4 }),
+  largest: integer(9, 'the largest number', { min: 1, max: 99 }),
+  numExamples: integer(20_000, 'how many examples there are', { min: 1 }),
+  seed: integer(0, 'keys the examples: another seed, other ones', { min: 0 }),
 } satisfies Settings
 
 /** `3,5,2:11=` is answered with `3*2+5`, or another way to 11 that uses each number once. */

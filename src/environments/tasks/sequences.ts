@@ -3,7 +3,7 @@
  * reward is for the whole answer, half for each place that is right.
  */
 import { InputError, show } from '../../errors.ts'
-import { type Settings, whole } from '../../settings.ts'
+import { integer, type Settings } from '../../settings.ts'
 import { defineTextEnvironment, type TextEnvironmentFactory } from '../text.ts'
 import { ExampleNumbers, partlyRight } from './characters.ts'
 
@@ -13,10 +13,10 @@ const LETTERS = 'abcdefgh'
 const LETTERS_MAX = 65_536
 
 const settings = {
-  minLength: whole(2, 'letters of the shortest text', { min: 1, max: LETTERS_MAX }),
-  maxLength: whole(8, 'letters of the longest text', { min: 1, max: LETTERS_MAX }),
-  numExamples: whole(20_000, 'how many examples there are', { min: 1 }),
-  seed: whole(0, 'keys the examples: another seed, other ones', { min: 0 }),
+  minLength: integer(2, 'letters of the shortest text', { min: 1, max: LETTERS_MAX }),
+  maxLength: integer(8, 'letters of the longest text', { min: 1, max: LETTERS_MAX }),
+  numExamples: integer(20_000, 'how many examples there are', { min: 1 }),
+  seed: integer(0, 'keys the examples: another seed, other ones', { min: 0 }),
 } satisfies Settings
 
 function sequenceTask(id: string, answerOf: (text: string) => string): TextEnvironmentFactory<typeof settings> {

@@ -1,7 +1,7 @@
 import { defineFactory } from '../../definition.ts'
 import { type DeviceName, deviceNames, startDevice } from '../../devices/device.ts'
 import { InputError, show } from '../../errors.ts'
-import { choice, number, sizes, toggle, whole } from '../../settings.ts'
+import { boolean, choice, integer, number, sizes } from '../../settings.ts'
 import { type Space, spaceWidth } from '../../space.ts'
 import { headShape } from '../head.ts'
 import { mlp } from '../mlp.ts'
@@ -20,7 +20,7 @@ const denseSettings = {
 }
 const image = {
   filters: sizes([16, 32], 'filters of each convolution'),
-  kernelSize: whole(3, 'height and width of the filters', { min: 1 }),
+  kernelSize: integer(3, 'height and width of the filters', { min: 1 }),
 }
 
 /**
@@ -32,7 +32,7 @@ export const dense = defineFactory(
   {
     id: 'dense',
     module: import.meta.url,
-    settings: { ...denseSettings, sharedTrunk: toggle(false, 'actor and critic share the hidden layers'), ...shared },
+    settings: { ...denseSettings, sharedTrunk: boolean(false, 'actor and critic share the hidden layers'), ...shared },
   },
   ({ device, ...parameters }) => {
     const onDevice = { ...parameters, device, filters: [], kernelSize: 1, cell: null, units: 0 } as const
@@ -59,7 +59,7 @@ export const convolutional = defineFactory(
       ...image,
       hidden: sizes([128], 'units of each hidden layer after the convolutions'),
       activation: choice('relu', ['tanh', 'relu'], 'activation of the hidden layers'),
-      sharedTrunk: toggle(true, 'actor and critic share everything but the heads'),
+      sharedTrunk: boolean(true, 'actor and critic share everything but the heads'),
       ...shared,
     },
   },
@@ -81,14 +81,14 @@ export const recurrent = defineFactory(
     module: import.meta.url,
     settings: {
       cell: choice('gru', ['gru', 'lstm'], 'what remembers'),
-      units: whole(64, 'units of the cell', { min: 1 }),
-      sequenceLength: whole(16, 'rows of a training sequence; numSteps is a multiple of it', { min: 1 }),
-      burnIn: whole(0, 'rows before a sequence that only bring the memory up to date', { min: 0 }),
+      units: integer(64, 'units of the cell', { min: 1 }),
+      sequenceLength: integer(16, 'rows of a training sequence; numSteps is a multiple of it', { min: 1 }),
+      burnIn: integer(0, 'rows before a sequence that only bring the memory up to date', { min: 0 }),
       ...denseSettings,
       hidden: sizes([64], 'units of each layer before the cell'),
       filters: sizes([], 'filters of convolutions before the layers'),
       kernelSize: image.kernelSize,
-      sharedTrunk: toggle(false, 'actor and critic share everything but the heads'),
+      sharedTrunk: boolean(false, 'actor and critic share everything but the heads'),
       ...shared,
     },
   },

@@ -7,7 +7,7 @@ import { defineTextEnvironment } from '../../environments/text.ts'
 import { InputError, show, unknownWord } from '../../errors.ts'
 import { getRewardFunction } from '../../rewards/registry.ts'
 import { isInTime, judge, type Reward, type RewardFactory, withPolicy } from '../../rewards/reward.ts'
-import { parseSetting, part, type Settings, type SettingValue, text, whole, words } from '../../settings.ts'
+import { integer, parseSetting, part, type Settings, type SettingValue, strings, text } from '../../settings.ts'
 
 const settings = {
   path: text(
@@ -21,15 +21,15 @@ const settings = {
   completion: text('completion', 'what the file calls completions, which are learned where there are no answers'),
   messages: text('messages', 'what the file calls whole conversations, to learn where there are no prompts'),
   text: text('text', 'what the file calls texts, to learn where there are neither'),
-  limit: whole(0, 'rows that are read, at most; 0: all', { min: 0 }),
+  limit: integer(0, 'rows that are read, at most; 0: all', { min: 0 }),
   reward: part('reward', 'accuracy', 'id of the reward of an answer, or the path of a module that exports one'),
-  rewardSettings: words(
+  rewardSettings: strings(
     [],
     'its settings, like url=http://127.0.0.1:8000,batchSize=8; entries of a list have | between them',
   ),
-  retries: whole(0, 'how often a reward that failed is asked again', { min: 0 }),
-  timeoutMs: whole(10_000, 'milliseconds after which a reward has failed, unless it ends by itself', { min: 1 }),
-  maxTokens: whole(64, 'tokens of an answer, at most', { min: 1 }),
+  retries: integer(0, 'how often a reward that failed is asked again', { min: 0 }),
+  timeoutMs: integer(10_000, 'milliseconds after which a reward has failed, unless it ends by itself', { min: 1 }),
+  maxTokens: integer(64, 'tokens of an answer, at most', { min: 1 }),
 } satisfies Settings
 
 /**
