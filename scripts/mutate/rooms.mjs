@@ -16,6 +16,34 @@ export const rooms = {
     mutate: ['src/systems'],
     tests: ['tests/systems', 'tests/world.test.ts', 'tests/text-cohort.test.ts'],
   },
+  cohorts: {
+    mutate: ['src/cohorts', 'src/world.ts', 'src/kinds.ts', 'src/tick.ts'],
+    tests: [
+      'tests/systems',
+      'tests/world.test.ts',
+      'tests/cohorts.test.ts',
+      'tests/text-cohort.test.ts',
+      'tests/lanes.test.ts',
+    ],
+  },
+  training: {
+    mutate: ['src/training'],
+    tests: ['tests/training', 'tests/metrics.test.ts'],
+    // Those that start threads or processes, or repeat whole runs; with the others a fault takes seconds.
+    withoutTests: [
+      'threads.test.ts',
+      'faults.test.ts',
+      'bits.test.ts',
+      'misuse.test.ts',
+      'together.test.ts',
+      'unclosed.test.ts',
+      'resume-lines.test.ts',
+      'settings-act.test.ts',
+      'training/text/run.test.ts',
+      'training/text/export.test.ts',
+      'training/text/segments.test.ts',
+    ],
+  },
   rewards: {
     mutate: ['src/rewards'],
     tests: ['tests/rewards'],
