@@ -282,6 +282,9 @@ export async function openConversations(options: ConversationCohortOptions): Pro
   if (!rewardReductions.includes(rewardReduction)) {
     throw unknownWord('rewardReduction', rewardReduction, rewardReductions)
   }
+  if (environment?.together?.size === 'group' && numLanes < groupSize) {
+    throw new InputError('numLanes', String(numLanes), `at least the group size, ${groupSize}: groups are judged whole`)
+  }
   const read = { ...environment, ...(await environment.open?.()) }
   if (!(Number.isSafeInteger(read.numExamples) && read.numExamples >= 1)) {
     throw new InputError(`${environment.id} numExamples`, show(read.numExamples), 'a whole number ≥ 1')

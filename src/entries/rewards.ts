@@ -62,6 +62,8 @@ export {
   remoteReward,
 } from '../rewards/remote.ts'
 export {
+  type BatchJudge,
+  type BatchSize,
   composeRewards,
   createAsyncBatchProcessor,
   defineReward,
@@ -70,6 +72,7 @@ export {
   type Judgment,
   judge,
   judgesInTime,
+  judgesTogether,
   type Reward,
   type RewardCounts,
   type RewardFactory,

@@ -99,6 +99,15 @@ export interface TextEnvironmentModel {
   /** Replies to the model's turn; a promise where it has to ask others. */
   respond(turn: Turn, signal: AbortSignal): Reply | Promise<Reply>
   /**
+   * Replies to several turns in one call, in their order, where that is cheaper, or where turns are compared; `respond` is not
+   * called then. `size` turns at most, which wait until there are so many, or until no lane can go on without a reply; or
+   * those of a whole `group`, which takes as many lanes, and conversations of one turn.
+   */
+  readonly together?: {
+    readonly size: number | 'group'
+    respond(turns: readonly Turn[], signal: AbortSignal): readonly Reply[] | Promise<readonly Reply[]>
+  }
+  /**
    * Whether every reply comes by itself, after work that is bounded: it is given no time limit then, since most of the
    * time it may wait for its turn, under the load of the machine. Default false.
    */
@@ -157,10 +166,22 @@ export function defineTextEnvironment<S extends Settings>(options: {
         throw new InputError(`${options.id} ${name}`, show(value), 'a whole number ≥ 1')
       }
     }
+    if (model.together !== undefined) checkTogether(options.id, model.together, maxTurns)
     for (const name of ['example', 'respond'] as const) {
       if (typeof model[name] !== 'function')
         throw new InputError(`${options.id} ${name}`, show(model[name]), 'a function')
     }
     return { ...model, maxTurns, maxTokens, kind: 'text' as const }
   })
+}
+
+function checkTogether(id: string, together: NonNullable<TextEnvironmentModel['together']>, maxTurns: number): void {
+  const { size, respond } = together ?? {}
+  if (typeof respond !== 'function') throw new InputError(`${id} together.respond`, show(respond), 'a function')
+  if (size !== 'group' && !(Number.isSafeInteger(size) && size >= 1)) {
+    throw new InputError(`${id} together.size`, show(size), 'a whole number ≥ 1, or group')
+  }
+  if (size === 'group' && maxTurns !== 1) {
+    throw new InputError(`${id} maxTurns`, String(maxTurns), '1, as its groups are judged whole')
+  }
 }

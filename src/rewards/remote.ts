@@ -7,7 +7,7 @@
  */
 import { InputError, show } from '../errors.ts'
 import { integer, number, resolveSettings, type SettingValues, text } from '../settings.ts'
-import { defineReward, type FailureKind, failed, type Judgment, type RewardInput } from './reward.ts'
+import { defineReward, type FailureKind, failed, type Judgment, judgesTogether, type RewardInput } from './reward.ts'
 
 const settings = {
   url: text('', 'address of the reward model, http:// or https://'),
@@ -46,20 +46,14 @@ export function createRemoteRewardProcessor(parameters: Partial<RemoteRewardSett
 }
 
 /**
- * The value that a reward model behind HTTP gives, one sample a request. What it costs to wait for is better asked in
- * batches, by `createRemoteRewardProcessor`.
+ * The value that a reward model behind HTTP gives. Rollouts and `createAsyncBatchProcessor` ask for `batchSize` samples in one
+ * request; by itself it makes one for each.
  * @throws InputError if the address is none.
  */
 export const remoteReward = defineReward({
   id: 'remote',
   settings,
-  make: (parameters) => {
-    const judgeBatch = createRemoteRewardProcessor(parameters)
-    return async (prompt, completion, example, signal) => {
-      const [judged] = await judgeBatch([{ prompt, completion, example }], signal)
-      return judged!
-    }
-  },
+  make: (parameters) => judgesTogether(createRemoteRewardProcessor(parameters), parameters.batchSize),
 })
 
 function checkUrl(url: string): void {

@@ -6,6 +6,9 @@
  * A sum of rewards with an unknown part is unknown, and its parts stay as components. A policy says how long a call may
  * take, how often it is tried again, and whether the sample is masked or the group fails.
  *
+ * A reward may judge a batch or a group in one call (`judgesTogether`): a rollout asks when so many turns are over or no lane
+ * can go on, and takes all replies of a call in one tick.
+ *
  * What reads the formulas or runs the programs of a model is limited by what is counted, never by time, so that no load
  * changes a reward. What goes beyond is wrong, with a reason and a count (`excess`). Its thread is killed only at a time
  * that nothing within the limits takes, and then the reward is null. Rewards that end by themselves (`judgesInTime`)
@@ -191,13 +194,23 @@ export async function withTimeLimit(
   timeoutMs: number | null,
   signal: AbortSignal | undefined,
 ): Promise<Judgment> {
-  if (signal?.aborted) return failed('aborted', 'aborted before it began')
+  return withinTime(work, (judgment) => judgment, timeoutMs, signal)
+}
+
+/** The same for work of any kind; `unless` makes its result where there is none in time. */
+async function withinTime<T>(
+  work: (signal: AbortSignal) => Promise<T>,
+  unless: (judgment: Judgment) => T,
+  timeoutMs: number | null,
+  signal: AbortSignal | undefined,
+): Promise<T> {
+  if (signal?.aborted) return unless(failed('aborted', 'aborted before it began'))
   const controller = new AbortController()
   let timer: ReturnType<typeof setTimeout> | undefined
   let stop = (): void => {}
-  const ended = new Promise<Judgment>((resolve) => {
+  const ended = new Promise<T>((resolve) => {
     const end = (judgment: Judgment): void => {
-      resolve(judgment) // Before the abort, whose consequences would otherwise come first.
+      resolve(unless(judgment)) // Before the abort, whose consequences would otherwise come first.
       controller.abort(new Error(judgment.error))
     }
     if (timeoutMs !== null) {
@@ -273,6 +286,63 @@ export function withPolicy(
     }
   }
   return Object.assign(policed, { counts })
+}
+
+/** Judges completions in one call: a value for each, in their order. It is asked to stop by `signal`, as a reward is. */
+export type BatchJudge = (
+  inputs: readonly RewardInput[],
+  signal?: AbortSignal,
+) => readonly RewardValue[] | Promise<readonly RewardValue[]>
+
+/** How many completions are judged in one call: at most so many, or those of one group. */
+export type BatchSize = number | 'group'
+
+const together = new WeakMap<Reward, { readonly judgeAll: BatchJudge; readonly size: BatchSize }>()
+
+/**
+ * A reward that judges several completions in one call: of a number, up to so many of them, each by itself; of `group`, a
+ * whole group, which it may compare. Rollouts and `createAsyncBatchProcessor` call it so. By itself the first judges one
+ * completion, and the second, which has nothing to compare, throws.
+ * @throws InputError for a size that is neither a whole number ≥ 1 nor `group`.
+ * @example
+ * judgesTogether((inputs) => inputs.map(({ completion }) => wins(completion, inputs)), 'group')
+ */
+export function judgesTogether(judgeAll: BatchJudge, size: BatchSize): Reward {
+  if (typeof judgeAll !== 'function') throw new InputError('judgesTogether', show(judgeAll), 'a function of inputs')
+  if (size !== 'group') checkCount('size of a batch', size)
+  const reward: Reward = async (prompt, completion, example, signal) => {
+    if (size === 'group') throw new Error('this reward judges a whole group, and was given one completion')
+    const [judgment] = await attemptAll(judgeAll, [{ prompt, completion, example }], signal)
+    return judgment!
+  }
+  together.set(reward, { judgeAll, size })
+  return reward
+}
+
+/** How many completions a reward judges in one call; null where it judges each by itself. */
+export function batchSizeOf(reward: Reward): BatchSize | null {
+  return together.get(reward)?.size ?? null
+}
+
+/** One attempt at the judgments of a batch, as `judge` is at one. Which value belongs to what is not known where some lack. */
+async function attemptAll(
+  judgeAll: BatchJudge,
+  inputs: readonly RewardInput[],
+  signal: AbortSignal | undefined,
+): Promise<Judgment[]> {
+  let answers: unknown
+  try {
+    answers = await judgeAll(inputs, signal)
+  } catch (error) {
+    if (error instanceof RewardFailure) throw error
+    const message = error instanceof Error ? error.message : show(error)
+    return inputs.map(() => failed(signal?.aborted ? 'aborted' : 'threw', message))
+  }
+  if (!Array.isArray(answers) || answers.length !== inputs.length) {
+    const got = Array.isArray(answers) ? `${answers.length} values` : show(answers)
+    return inputs.map(() => failed('malformed', `the reward answered ${got} for ${inputs.length} completions`))
+  }
+  return answers.map(judgmentOf)
 }
 
 /** A part of a composed reward; its weight is 1 where none is given. */
@@ -372,7 +442,9 @@ export async function mapBounded<T, R>(
 
 /**
  * Judges whole batches under a policy for failures, at most `maxWorkers` samples at a time; judgments come in the
- * order of the samples. A RewardFailure ends the batch.
+ * order of the samples. A RewardFailure ends the batch. A reward that `judgesTogether` is called for as many samples as it
+ * takes, at most `maxWorkers` calls at a time, and again for those without a value; one of groups takes all of them as one
+ * group, and is called again for all.
  * @throws InputError if maxWorkers is not a whole number ≥ 1, or a setting of the policy is out of its range.
  * @example
  * const judgeBatch = createAsyncBatchProcessor(accuracyReward(), { maxWorkers: 8, timeoutMs: 5000 })
@@ -386,10 +458,58 @@ export function createAsyncBatchProcessor(
   readonly counts: RewardCounts
 } {
   checkCount('maxWorkers', maxWorkers)
+  const batched = together.get(reward)
+  if (batched !== undefined) return batchProcessor(batched, isInTime(reward), maxWorkers, policy)
   const policed = withPolicy(reward, policy)
   const process = (inputs: readonly RewardInput[], signal?: AbortSignal): Promise<Judgment[]> =>
     mapBounded(inputs, maxWorkers, (input) => judge(policed, input, signal))
   return Object.assign(process, { counts: policed.counts })
+}
+
+/** `createAsyncBatchProcessor` of a reward that judges several samples in one call. */
+function batchProcessor(
+  { judgeAll, size }: { readonly judgeAll: BatchJudge; readonly size: BatchSize },
+  endsInTime: boolean,
+  maxWorkers: number,
+  policy: Partial<RewardPolicy>,
+): ReturnType<typeof createAsyncBatchProcessor> {
+  const { timeoutMs, retries, onFailure } = resolveSettings('reward policy', policySettings, policy)
+  const limitMs = endsInTime ? null : timeoutMs
+  const counts = new RewardCounts()
+  const judgePart = async (inputs: readonly RewardInput[], signal: AbortSignal | undefined): Promise<Judgment[]> => {
+    counts.calls += inputs.length
+    const judgments = new Array<Judgment>(inputs.length)
+    let open = inputs.map((_, i) => i)
+    for (let attempt = 0; ; attempt++) {
+      counts.attempts += open.length
+      const asked = open.map((i) => inputs[i]!)
+      const all = (judgment: Judgment): Judgment[] => asked.map(() => judgment)
+      const came = await withinTime((inner) => attemptAll(judgeAll, asked, inner), all, limitMs, signal)
+      for (const [at, judgment] of came.entries()) {
+        judgments[open[at]!] = judgment
+        if (judgment.excess !== undefined) counts.excesses[judgment.excess]++
+        if (judgment.failure !== undefined) counts.failures[judgment.failure]++
+      }
+      const missed = open.filter((i) => judgments[i]!.failure !== undefined)
+      if (missed.length === 0) return judgments
+      const { failure, error } = judgments[missed[0]!]!
+      if (attempt < retries && failure !== 'aborted') {
+        open = size === 'group' ? open : missed
+        continue
+      }
+      if (onFailure === 'fail') throw new RewardFailure(failure!, error!)
+      return judgments
+    }
+  }
+  const process = async (inputs: readonly RewardInput[], signal?: AbortSignal): Promise<Judgment[]> => {
+    if (inputs.length === 0) return []
+    const most = size === 'group' ? inputs.length : size
+    const parts = Array.from({ length: Math.ceil(inputs.length / most) }, (_, i) =>
+      inputs.slice(i * most, (i + 1) * most),
+    )
+    return (await mapBounded(parts, maxWorkers, (part) => judgePart(part, signal))).flat()
+  }
+  return Object.assign(process, { counts })
 }
 
 /** Throws an InputError unless `count` is a whole number ≥ 1. */

@@ -18,6 +18,8 @@ import {
   failureKinds,
   type Judgment,
   judge,
+  judgesInTime,
+  judgesTogether,
   type Reward,
   RewardFailure,
   withPolicy,
@@ -212,6 +214,92 @@ describe('a batch', () => {
     const judged = createAsyncBatchProcessor(forever, { maxWorkers: 1 })([input, input, input], controller.signal)
     controller.abort()
     expect((await judged).map(({ failure }) => failure)).toEqual(['aborted', 'aborted', 'aborted'])
+  })
+})
+
+describe('a reward that judges together', () => {
+  const inputs = ['a', 'bb', 'ccc', 'dddd', 'eeeee'].map((completion) => ({ ...input, completion }))
+  const lengths = (given: readonly { completion: string }[]) => given.map(({ completion }) => completion.length)
+
+  test('is called for as many samples as it takes, and of groups for all', async () => {
+    for (const [size, expected] of [
+      [2, [2, 2, 1]],
+      [5, [5]],
+      [9, [5]],
+      ['group', [5]],
+    ] as const) {
+      const sizes: number[] = []
+      const made = judgesTogether(async (given) => {
+        sizes.push(given.length)
+        await new Promise((resolve) => setTimeout(resolve, 5 * given.length)) // The last one answers first.
+        return lengths(given)
+      }, size)
+      const judged = await createAsyncBatchProcessor(made)(inputs)
+      expect(judged.map(({ value }) => value)).toEqual([1, 2, 3, 4, 5])
+      expect(sizes).toEqual(expected)
+      expect(await createAsyncBatchProcessor(made)([])).toEqual([])
+      expect(sizes).toEqual(expected)
+    }
+  })
+
+  test('judges one completion by itself, unless it compares a group', async () => {
+    expect(await judge(judgesTogether(lengths, 4), inputs[2]!)).toEqual({ value: 3, components: {} })
+    const { value, failure, error } = await judge(judgesTogether(lengths, 'group'), inputs[2]!)
+    expect([value, failure, error]).toEqual([null, 'threw', expect.stringContaining('a whole group')])
+    for (const size of [0, 1.5, 'groups']) expect(() => judgesTogether(lengths, size as never)).toThrow(InputError)
+    expect(() => judgesTogether(3 as never, 2)).toThrow(/judgesTogether: got 3/)
+  })
+
+  test('that fails leaves all samples of its call unknown, each counted, and others as they are', async () => {
+    const cases: [() => unknown, string][] = [
+      [() => [1], 'malformed'],
+      [() => 7, 'malformed'],
+      [() => Promise.reject(new Error('gone')), 'threw'],
+      [forever, 'hung'],
+      [() => [Number.NaN, undefined], 'notANumber'],
+    ]
+    for (const [answer, failure] of cases) {
+      const made = judgesTogether((given) => (given[0]!.completion === 'a' ? (answer() as never) : lengths(given)), 2)
+      const judgeBatch = createAsyncBatchProcessor(made, { timeoutMs: 20 })
+      const judged = await judgeBatch(inputs)
+      expect(judged.map(({ value }) => value)).toEqual([null, null, 3, 4, 5])
+      expect(judged.map((judgment) => judgment.failure)).toEqual([failure, failure, undefined, undefined, undefined])
+      expect(judgeBatch.counts).toMatchObject({ calls: 5, attempts: 5, failures: { [failure]: 2 } })
+      const strict = createAsyncBatchProcessor(made, { timeoutMs: 20, onFailure: 'fail' })
+      await expect(strict(inputs)).rejects.toThrow(RewardFailure)
+    }
+  })
+
+  test('is tried again for the samples without a value, of a group for all', async () => {
+    for (const [size, calls, attempts] of [
+      [5, [5, 1, 1], 7],
+      ['group', [5, 5, 5], 15],
+    ] as const) {
+      const sizes: number[] = []
+      const made = judgesTogether((given) => {
+        sizes.push(given.length)
+        return given.map(({ completion }) => (completion === 'bb' && sizes.length < 3 ? Number.NaN : completion.length))
+      }, size)
+      const judgeBatch = createAsyncBatchProcessor(made, { retries: 4 })
+      expect((await judgeBatch(inputs)).map(({ value }) => value)).toEqual([1, 2, 3, 4, 5])
+      expect(sizes).toEqual(calls)
+      expect(judgeBatch.counts).toMatchObject({ calls: 5, attempts, failures: { notANumber: 2 } })
+    }
+  })
+
+  test('ends when it is aborted, and has no time limit where it ends by itself', async () => {
+    const controller = new AbortController()
+    const judged = createAsyncBatchProcessor(judgesTogether(forever as never, 5), { retries: 3 })(
+      inputs,
+      controller.signal,
+    )
+    controller.abort()
+    expect(new Set((await judged).map(({ failure }) => failure))).toEqual(new Set(['aborted']))
+    const slow = judgesTogether(async (given) => {
+      await new Promise((resolve) => setTimeout(resolve, 30))
+      return lengths(given)
+    }, 5)
+    expect((await createAsyncBatchProcessor(judgesInTime(slow), { timeoutMs: 1 })(inputs))[4]!.value).toBe(5)
   })
 })
 

@@ -1,4 +1,10 @@
-import { type ConversationCohort, type PendingReply, type Segment, segmentOf } from '../../cohorts/conversations.ts'
+import {
+  type ConversationCohort,
+  canGoOn,
+  type PendingReply,
+  type Segment,
+  segmentOf,
+} from '../../cohorts/conversations.ts'
 import { ConversationPhase, turnRewardsOf } from '../../components/conversation.ts'
 import {
   isMessage,
@@ -17,6 +23,8 @@ import { append } from './reset.ts'
  * The environment replies to turns that are over: with a reward, with more to hear, or both. A reply that takes time is
  * awaited while other lanes go on, and replies that have come are taken in lane order.
  *
+ * Where the environment replies to several turns together, turns that are over wait for others (`batchesOf`).
+ *
  * Where the chat template rewrites what stands, the lane begins a new segment.
  *
  * Reads phase, token, stopReason. Writes reward, known, what was said to the model, turn, segment, phase. What goes wrong in
@@ -24,28 +32,66 @@ import { append } from './reset.ts'
  */
 export function stepConversations(_: Kernels, cohort: ConversationCohort): void {
   const { conversation, numLanes, pending } = cohort
+  const waiting: number[] = []
   for (let n = 0; n < numLanes; n++) {
-    const isAsked = conversation.phase[n] === ConversationPhase.asked
-    if (!isAsked && conversation.phase[n] !== ConversationPhase.over) continue
-    if (!isAsked || pending[n] === null) ask(cohort, n) // A resumed run asks again for what was owed.
-    const answer = pending[n]!
-    if (answer.reply === null) continue
+    if (conversation.phase[n] === ConversationPhase.over) conversation.phase[n] = ConversationPhase.asked
+    if (conversation.phase[n] === ConversationPhase.asked && pending[n] === null) waiting.push(n) // A resumed run's too: it asks again.
+  }
+  const { together } = cohort.environment
+  if (together === undefined) for (const n of waiting) ask(cohort, [n])
+  else for (const lanes of batchesOf(cohort, waiting, together.size)) ask(cohort, lanes)
+  for (let n = 0; n < numLanes; n++) {
+    const answer = pending[n]?.reply ?? null
+    if (answer === null) continue
     pending[n] = null
-    take(cohort, n, answer.reply)
+    take(cohort, n, answer)
   }
 }
 
-function ask(cohort: ConversationCohort, n: number): void {
-  const stop = new AbortController()
-  let reply: Reply | Promise<Reply>
-  try {
-    reply = cohort.environment.respond(turnOf(cohort, n), stop.signal)
-  } catch (error) {
-    reply = failed(error)
+/**
+ * The lanes whose turns are replied to together, in the order of their conversations: as many as are asked for at once, and
+ * fewer only where no lane can go on otherwise; or whole groups. A group of which no more conversations will come is unknown.
+ */
+function batchesOf(cohort: ConversationCohort, waiting: readonly number[], size: number | 'group'): number[][] {
+  const { conversation, groupSize, pending } = cohort
+  const { group, member } = conversation
+  const lanes = waiting.toSorted((a, b) => group[a]! - group[b]! || member[a]! - member[b]!)
+  const isTaken = pending.some((owed) => owed !== null && owed.reply !== null) // Its lane goes on in this tick.
+  const mayWait = canGoOn(cohort) || isTaken
+  if (size !== 'group') {
+    const end = mayWait ? lanes.length - (lanes.length % size) : lanes.length
+    return Array.from({ length: Math.ceil(end / size) }, (_, i) => lanes.slice(i * size, Math.min((i + 1) * size, end)))
   }
-  cohort.conversation.phase[n] = ConversationPhase.asked
-  const limit = cohort.environment.repliesInTime === true ? null : cohort.replyMilliseconds
-  cohort.pending[n] = reply instanceof Promise ? awaited(reply, stop, cohort, n, limit) : arrived(reply)
+  const groups = new Map<number, number[]>()
+  for (const n of lanes) groups.set(group[n]!, [...(groups.get(group[n]!) ?? []), n])
+  const whole = [...groups.values()].filter((members) => members.length === groupSize)
+  if (whole.length === 0 && !mayWait && !pending.some((owed) => owed !== null)) {
+    for (const n of lanes) {
+      const error = `${groups.get(group[n]!)!.length} of the ${groupSize} conversations of a group that is judged whole`
+      pending[n] = arrived([failed(error)], 1)[0]!
+    }
+  }
+  return whole
+}
+
+/** Asks the environment for the replies to the turns of these lanes: to one turn, or to several together. */
+function ask(cohort: ConversationCohort, lanes: readonly number[]): void {
+  const { environment, pending, replyMilliseconds } = cohort
+  const stop = new AbortController()
+  let replies: readonly Reply[] | Promise<readonly Reply[]>
+  try {
+    const turns = lanes.map((n) => turnOf(cohort, n))
+    if (environment.together === undefined) {
+      const reply = environment.respond(turns[0]!, stop.signal)
+      replies = reply instanceof Promise ? reply.then((one) => [one]) : [reply]
+    } else replies = environment.together.respond(turns, stop.signal)
+  } catch (error) {
+    replies = lanes.map(() => failed(error))
+  }
+  const limit = environment.repliesInTime === true ? null : replyMilliseconds
+  const owed =
+    replies instanceof Promise ? awaited(replies, stop, cohort, lanes, limit) : arrived(replies, lanes.length)
+  for (const [i, n] of lanes.entries()) pending[n] = owed[i]!
 }
 
 /** What the model said in lane n's turn, without the token that ended it. */
@@ -71,38 +117,48 @@ function turnOf(cohort: ConversationCohort, n: number): Turn {
   }
 }
 
-function arrived(reply: Reply): PendingReply {
-  return { reply: checked(reply), arrival: Promise.resolve(), cancel() {} }
+function arrived(replies: readonly Reply[], count: number): PendingReply[] {
+  return checkedAll(replies, count).map((reply) => ({ reply, arrival: Promise.resolve(), cancel() {} }))
 }
 
+/** Replies that come together: in all lanes at once, so that none is taken without the others. */
 function awaited(
-  promise: Promise<Reply>,
+  promise: Promise<readonly Reply[]>,
   stop: AbortController,
   { environment, onLate }: ConversationCohort,
-  n: number,
+  lanes: readonly number[],
   milliseconds: number | null,
-): PendingReply {
+): PendingReply[] {
   const since = new Date()
-  const pending: PendingReply = { reply: null, arrival: Promise.resolve(), cancel() {} }
   let timer: ReturnType<typeof setTimeout> | undefined
-  pending.cancel = () => {
+  const allFailed = (error: unknown): Reply[] => lanes.map(() => failed(error))
+  const late = new Promise<readonly Reply[]>((resolve) => {
+    if (milliseconds === null) return
+    timer = setTimeout(() => {
+      const who = lanes.length === 1 ? `lane ${lanes[0]}` : `lanes ${lanes.join(', ')}`
+      const asked = `${who}: respond of ${environment.id}, asked at ${since.toISOString()}`
+      if (onLate?.(`${asked}, has not answered for ${milliseconds / 1000} s`) === 'stop') return // It is asked again.
+      stop.abort()
+      resolve(allFailed(new Error(`no reply within ${milliseconds / 1000} s`)))
+    }, milliseconds)
+  })
+  const arrival = Promise.race([promise.catch(allFailed), late]).then((replies) => {
+    clearTimeout(timer)
+    for (const [i, reply] of checkedAll(replies, lanes.length).entries()) owed[i]!.reply = reply
+  })
+  const cancel = (): void => {
     stop.abort()
     clearTimeout(timer)
   }
-  const late = new Promise<Reply>((resolve) => {
-    if (milliseconds === null) return
-    timer = setTimeout(() => {
-      const asked = `lane ${n}: respond of ${environment.id}, asked at ${since.toISOString()}`
-      if (onLate?.(`${asked}, has not answered for ${milliseconds / 1000} s`) === 'stop') return // It is asked again.
-      stop.abort()
-      resolve(failed(new Error(`no reply within ${milliseconds / 1000} s`)))
-    }, milliseconds)
-  })
-  pending.arrival = Promise.race([promise.catch(failed), late]).then((reply) => {
-    clearTimeout(timer)
-    pending.reply = checked(reply)
-  })
-  return pending
+  const owed = lanes.map((): PendingReply => ({ reply: null, arrival, cancel }))
+  return owed
+}
+
+/** As many replies as there are turns: which belongs to what is not known where some lack. */
+function checkedAll(replies: readonly Reply[], count: number): Reply[] {
+  if (Array.isArray(replies) && replies.length === count) return replies.map(checked)
+  const got = Array.isArray(replies) ? `${replies.length} replies` : show(replies)
+  return Array.from({ length: count }, () => failed(new Error(`${got} to ${count} turns`)))
 }
 
 function failed(error: unknown): Reply {

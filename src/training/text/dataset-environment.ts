@@ -3,10 +3,20 @@
  * knows by its id, or one of a module of one's own.
  */
 import { loadExamples } from '../../datasets/load.ts'
-import { defineTextEnvironment } from '../../environments/text.ts'
+import { defineTextEnvironment, type Reply, type Turn } from '../../environments/text.ts'
 import { InputError, show, unknownWord } from '../../errors.ts'
 import { getRewardFunction } from '../../rewards/registry.ts'
-import { isInTime, judge, type Reward, type RewardFactory, withPolicy } from '../../rewards/reward.ts'
+import {
+  batchSizeOf,
+  createAsyncBatchProcessor,
+  isInTime,
+  type Judgment,
+  judge,
+  type Reward,
+  type RewardFactory,
+  type RewardInput,
+  withPolicy,
+} from '../../rewards/reward.ts'
 import { integer, parseSetting, part, type Settings, type SettingValue, strings, text } from '../../settings.ts'
 
 const settings = {
@@ -47,6 +57,8 @@ export const dataset = defineTextEnvironment({
     const factory = (parts.reward as RewardFactory | undefined) ?? getRewardFunction(reward)
     const made = rewardOf(factory, rewardSettings)
     const judged = withPolicy(made, { retries, timeoutMs })
+    const size = batchSizeOf(made)
+    const judgeAll = createAsyncBatchProcessor(made, { retries, timeoutMs })
     return {
       numExamples: 1,
       example() {
@@ -63,14 +75,30 @@ export const dataset = defineTextEnvironment({
         if (examples.length === 0) throw new InputError(path, 'no example', 'at least one')
         return { numExamples: examples.length, example: (index: number) => examples[index]! }
       },
-      async respond({ completion, example, messages }, signal) {
-        const input = { prompt: messages.map(({ content }) => content).join('\n'), completion, example }
-        const { value, error, components } = await judge(judged, input, signal)
-        return { reward: value, components, ...(error === undefined ? {} : { error }) }
+      async respond(turn, signal) {
+        return replyOf(await judge(judged, inputOf(turn), signal))
       },
+      ...(size === null
+        ? {}
+        : {
+            together: {
+              size,
+              async respond(turns, signal) {
+                return (await judgeAll(turns.map(inputOf), signal)).map(replyOf)
+              },
+            },
+          }),
     }
   },
 })
+
+function inputOf({ completion, example, messages }: Turn): RewardInput {
+  return { prompt: messages.map(({ content }) => content).join('\n'), completion, example }
+}
+
+function replyOf({ value, error, components }: Judgment): Reply {
+  return { reward: value, components, ...(error === undefined ? {} : { error }) }
+}
 
 /** The factory's reward, with settings as they stand on a command line: `key=value`. */
 function rewardOf(factory: RewardFactory, list: readonly string[]): Reward {

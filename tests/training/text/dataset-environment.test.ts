@@ -2,6 +2,7 @@ import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { describe, expect, test } from 'vitest'
 import type { Turn } from '../../../src/environments/text.ts'
+import { defineReward, judgesTogether } from '../../../src/rewards/reward.ts'
 import { dataset } from '../../../src/training/text/dataset-environment.ts'
 
 const turn: Turn = {
@@ -47,5 +48,31 @@ describe('the reward of a dataset', () => {
     expect(dataset({ reward: 'code' }).repliesInTime).toBe(true)
     expect(dataset({ reward: 'mathAccuracy' }).repliesInTime).toBe(true)
     expect(dataset({ reward: 'remote', rewardSettings: ['url=http://127.0.0.1'] }).repliesInTime).toBe(false)
+  })
+
+  test('judges several answers in one call where it takes them, and tries again those that have none', async () => {
+    expect(dataset({ reward: 'accuracy' }).together).toBeUndefined()
+    const remote = dataset({ reward: 'remote', rewardSettings: ['url=http://127.0.0.1', 'batchSize=5'] })
+    expect(remote.together?.size).toBe(5)
+    const seen: string[][] = []
+    const judgeAll = (inputs: readonly { completion: string; prompt: string }[]) => {
+      seen.push(inputs.map(({ prompt, completion }) => `${prompt} ${completion}`))
+      return inputs.map(({ completion }) =>
+        completion === 'two' && seen.length === 1 ? null : completion.length,
+      ) as number[]
+    }
+    const turns = ['one', 'two', 'three'].map((completion) => ({ ...turn, completion }))
+    for (const [size, again] of [
+      [3, ['p two']],
+      ['group', ['p one', 'p two', 'p three']],
+    ] as const) {
+      seen.length = 0
+      const own = defineReward({ id: 'own', settings: {}, make: () => judgesTogether(judgeAll, size) })
+      const { together } = dataset({ retries: 1 }, { reward: own })
+      expect(together!.size).toBe(size)
+      const replies = await together!.respond(turns, signal)
+      expect(replies.map(({ reward }) => reward)).toEqual([3, 3, 5])
+      expect(seen).toEqual([['p one', 'p two', 'p three'], again])
+    }
   })
 })
