@@ -1,6 +1,13 @@
 /** What cohorts of both kinds refuse, before they have memory and after. */
 import { describe, expect, test } from 'vitest'
-import { asConversations, cancelReplies, canGoOn, owedReplies } from '../src/cohorts/conversations.ts'
+import {
+  asConversations,
+  type ConversationDraft,
+  cancelReplies,
+  canGoOn,
+  owedReplies,
+  planConversations,
+} from '../src/cohorts/conversations.ts'
 import { asEpisodes, closeRollout } from '../src/cohorts/episodes.ts'
 import { cartPole, createTrainer, createWorld, languageModel, mlp, pendulum, ppo, tick } from '../src/index.ts'
 import { collect } from '../src/tick.ts'
@@ -125,7 +132,7 @@ describe('a cohort of episodes', () => {
           { ...good, name: 'b', policy: 'lest' },
         ],
       }),
-    ).rejects.toThrow('policy: got "lest"')
+    ).rejects.toThrow('policy: got "lest", expected one of left')
     await expect(createWorld({ ...good, policy: 'a' })).rejects.toThrow('or the name of a cohort before it')
   })
 
@@ -210,7 +217,9 @@ describe('a world', () => {
       const world = await createWorld(good)
       expect(world[part]).toBe(world[part])
       expect(world.cohorts).toBe(world.cohorts)
-      expect(world.columns()[0]!.column.buffer).toBe(world.arena.buffer)
+      const { arena } = world
+      expect(world.columns()[0]!.column.buffer).toBe(arena.buffer)
+      expect(world.arena).toBe(arena)
     }
   })
 
@@ -250,6 +259,7 @@ describe('a cohort of conversations', () => {
     [{ cutTurn: 'ends' }, 'cutTurn: got "ends"'],
     [{ rewardReduction: 'lasts' }, 'rewardReduction: got "lasts"'],
     [{ policy: {} }, 'policy: got {}, expected one like languageModel()'],
+    [{ policy: undefined }, 'policy: got undefined, expected one like languageModel()'],
     [{ policy: { open() {} } }, 'expected one like languageModel()'],
     [{ environment: { ...digits({}), numExamples: 0 } }, 'numExamples: got 0, expected a whole number ≥ 1'],
   ])('refuses %j', async (options, message) => {
@@ -260,7 +270,7 @@ describe('a cohort of conversations', () => {
     const open = languageModel({ width: 8 }).open
     for (const [part, wrong] of Object.entries({
       model: { shape: {} },
-      tokenizer: { encode() {} },
+      tokenizer: undefined,
       context: 1,
       adapter: undefined,
       readWeights: 7,
@@ -273,6 +283,23 @@ describe('a cohort of conversations', () => {
     }
     const nothing = { ...languageModel({ width: 8 }), open: async () => undefined }
     await expect(talkWorld({ policy: nothing as never })).rejects.toThrow('model of open()')
+  })
+
+  test('plans a decoder for each thread but the first, with room for its share of the lanes', async () => {
+    const [draft] = (await talkWorld({ numLanes: 60 })).drafts
+    const { decoders } = planConversations(draft as ConversationDraft, 3)
+    expect(Object.keys(decoders)).toEqual(['1', '2'])
+    expect(decoders[1]!.lane.rows).toBe(20)
+    const few = planConversations((await talkWorld({ numLanes: 2 })).drafts[0] as ConversationDraft, 3)
+    expect(few.decoders[1]!.lane.rows).toBe(8)
+  })
+
+  test('names in its source what its conversations depend on, and tells a loaded model from a new one', async () => {
+    const cohort = (await talkWorld()).cohort()
+    expect(cohort.isLoaded).toBe(false)
+    expect((await talkWorld()).cohort().source).toBe(cohort.source)
+    expect((await talkWorld({ seed: 4 })).cohort().source).not.toBe(cohort.source)
+    expect((await talkWorld({ maxTokens: 3 })).cohort().source).not.toBe(cohort.source)
   })
 
   test('owes nothing until a lane asks its environment, and then one promise a lane', async () => {
