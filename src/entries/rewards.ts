@@ -1,4 +1,5 @@
 /** `colonnade/rewards`: rewards, verifiers, filters of groups, and the judging of models by task suites. */
+
 export { extractBoxedAnswer, extractFinalAnswer, extractFinalNumber, normalizeMathAnswer } from '../rewards/answers.ts'
 export {
   accuracyReward,
@@ -8,6 +9,7 @@ export {
   keywordReward,
   lengthReward,
 } from '../rewards/basic.ts'
+export { createAsyncBatchProcessor } from '../rewards/batch.ts'
 export { type CodeTest, codeReward, extractCode } from '../rewards/code.ts'
 export {
   type Criterion,
@@ -65,7 +67,6 @@ export {
   type BatchJudge,
   type BatchSize,
   composeRewards,
-  createAsyncBatchProcessor,
   defineReward,
   type ExcessKind,
   type FailureKind,

@@ -198,7 +198,7 @@ export async function withTimeLimit(
 }
 
 /** The same for work of any kind; `unless` makes its result where there is none in time. */
-async function withinTime<T>(
+export async function withinTime<T>(
   work: (signal: AbortSignal) => Promise<T>,
   unless: (judgment: Judgment) => T,
   timeoutMs: number | null,
@@ -227,7 +227,7 @@ async function withinTime<T>(
   }
 }
 
-const policySettings = {
+export const policySettings = {
   timeoutMs: number(30_000, 'milliseconds that one attempt may take', { above: 0, max: 2 ** 31 - 1 }),
   retries: integer(0, 'further attempts after one that failed', { min: 0 }),
   onFailure: choice(
@@ -297,7 +297,13 @@ export type BatchJudge = (
 /** How many completions are judged in one call: at most so many, or those of one group. */
 export type BatchSize = number | 'group'
 
-const together = new WeakMap<Reward, { readonly judgeAll: BatchJudge; readonly size: BatchSize }>()
+/** What judges several completions in one call. */
+export interface Batch {
+  readonly judgeAll: BatchJudge
+  readonly size: BatchSize
+}
+
+const together = new WeakMap<Reward, Batch>()
 
 /**
  * A reward that judges several completions in one call: of a number, up to so many of them, each by itself; of `group`, a
@@ -319,13 +325,18 @@ export function judgesTogether(judgeAll: BatchJudge, size: BatchSize): Reward {
   return reward
 }
 
+/** How a reward judges several completions in one call; undefined where it judges each by itself. */
+export function batchOf(reward: Reward): Batch | undefined {
+  return together.get(reward)
+}
+
 /** How many completions a reward judges in one call; null where it judges each by itself. */
 export function batchSizeOf(reward: Reward): BatchSize | null {
   return together.get(reward)?.size ?? null
 }
 
 /** One attempt at the judgments of a batch, as `judge` is at one. Which value belongs to what is not known where some lack. */
-async function attemptAll(
+export async function attemptAll(
   judgeAll: BatchJudge,
   inputs: readonly RewardInput[],
   signal: AbortSignal | undefined,
@@ -438,78 +449,6 @@ export async function mapBounded<T, R>(
     isOver = true // After a throw nothing further begins.
   }
   return results
-}
-
-/**
- * Judges whole batches under a policy for failures, at most `maxWorkers` samples at a time; judgments come in the
- * order of the samples. A RewardFailure ends the batch. A reward that `judgesTogether` is called for as many samples as it
- * takes, at most `maxWorkers` calls at a time, and again for those without a value; one of groups takes all of them as one
- * group, and is called again for all.
- * @throws InputError if maxWorkers is not a whole number ≥ 1, or a setting of the policy is out of its range.
- * @example
- * const judgeBatch = createAsyncBatchProcessor(accuracyReward(), { maxWorkers: 8, timeoutMs: 5000 })
- * const judgments = await judgeBatch([{ prompt: '1+1=', completion: '2', example: { prompt: '1+1=', answer: '2' } }])
- */
-export function createAsyncBatchProcessor(
-  reward: Reward,
-  { maxWorkers = 4, ...policy }: { maxWorkers?: number } & Partial<RewardPolicy> = {},
-): {
-  (inputs: readonly RewardInput[], signal?: AbortSignal): Promise<Judgment[]>
-  readonly counts: RewardCounts
-} {
-  checkCount('maxWorkers', maxWorkers)
-  const batched = together.get(reward)
-  if (batched !== undefined) return batchProcessor(batched, isInTime(reward), maxWorkers, policy)
-  const policed = withPolicy(reward, policy)
-  const process = (inputs: readonly RewardInput[], signal?: AbortSignal): Promise<Judgment[]> =>
-    mapBounded(inputs, maxWorkers, (input) => judge(policed, input, signal))
-  return Object.assign(process, { counts: policed.counts })
-}
-
-/** `createAsyncBatchProcessor` of a reward that judges several samples in one call. */
-function batchProcessor(
-  { judgeAll, size }: { readonly judgeAll: BatchJudge; readonly size: BatchSize },
-  endsInTime: boolean,
-  maxWorkers: number,
-  policy: Partial<RewardPolicy>,
-): ReturnType<typeof createAsyncBatchProcessor> {
-  const { timeoutMs, retries, onFailure } = resolveSettings('reward policy', policySettings, policy)
-  const limitMs = endsInTime ? null : timeoutMs
-  const counts = new RewardCounts()
-  const judgePart = async (inputs: readonly RewardInput[], signal: AbortSignal | undefined): Promise<Judgment[]> => {
-    counts.calls += inputs.length
-    const judgments = new Array<Judgment>(inputs.length)
-    let open = inputs.map((_, i) => i)
-    for (let attempt = 0; ; attempt++) {
-      counts.attempts += open.length
-      const asked = open.map((i) => inputs[i]!)
-      const all = (judgment: Judgment): Judgment[] => asked.map(() => judgment)
-      const came = await withinTime((inner) => attemptAll(judgeAll, asked, inner), all, limitMs, signal)
-      for (const [at, judgment] of came.entries()) {
-        judgments[open[at]!] = judgment
-        if (judgment.excess !== undefined) counts.excesses[judgment.excess]++
-        if (judgment.failure !== undefined) counts.failures[judgment.failure]++
-      }
-      const missed = open.filter((i) => judgments[i]!.failure !== undefined)
-      if (missed.length === 0) return judgments
-      const { failure, error } = judgments[missed[0]!]!
-      if (attempt < retries && failure !== 'aborted') {
-        open = size === 'group' ? open : missed
-        continue
-      }
-      if (onFailure === 'fail') throw new RewardFailure(failure!, error!)
-      return judgments
-    }
-  }
-  const process = async (inputs: readonly RewardInput[], signal?: AbortSignal): Promise<Judgment[]> => {
-    if (inputs.length === 0) return []
-    const most = size === 'group' ? inputs.length : size
-    const parts = Array.from({ length: Math.ceil(inputs.length / most) }, (_, i) =>
-      inputs.slice(i * most, (i + 1) * most),
-    )
-    return (await mapBounded(parts, maxWorkers, (part) => judgePart(part, signal))).flat()
-  }
-  return Object.assign(process, { counts })
 }
 
 /** Throws an InputError unless `count` is a whole number ≥ 1. */

@@ -1,6 +1,7 @@
 import fc from 'fast-check'
 import { afterEach, describe, expect, test } from 'vitest'
 import { InputError } from '../../src/errors.ts'
+import { createAsyncBatchProcessor } from '../../src/rewards/batch.ts'
 import {
   clearRegistries,
   createConfiguredRewardFunction,
@@ -13,7 +14,6 @@ import {
 } from '../../src/rewards/registry.ts'
 import {
   composeRewards,
-  createAsyncBatchProcessor,
   failed,
   failureKinds,
   type Judgment,

@@ -2,13 +2,14 @@
  * A text environment whose examples are those of a file or of a dataset of the hub, and whose reward is one that the registry
  * knows by its id, or one of a module of one's own.
  */
+
 import { loadExamples } from '../../datasets/load.ts'
 import { defineTextEnvironment, type Reply, type Turn } from '../../environments/text.ts'
 import { InputError, show, unknownWord } from '../../errors.ts'
+import { createAsyncBatchProcessor } from '../../rewards/batch.ts'
 import { getRewardFunction } from '../../rewards/registry.ts'
 import {
   batchSizeOf,
-  createAsyncBatchProcessor,
   isInTime,
   type Judgment,
   judge,

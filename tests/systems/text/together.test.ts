@@ -3,8 +3,9 @@ import type { AddressInfo } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { afterEach, describe, expect, test } from 'vitest'
 import type { Reply, TextEnvironmentModel, Turn } from '../../../src/environments/text.ts'
+import { createAsyncBatchProcessor } from '../../../src/rewards/batch.ts'
 import { remoteReward } from '../../../src/rewards/remote.ts'
-import { batchSizeOf, createAsyncBatchProcessor, judge } from '../../../src/rewards/reward.ts'
+import { batchSizeOf, judge } from '../../../src/rewards/reward.ts'
 import { digits, talkUntil, talkWorld } from '../../support/conversations.ts'
 
 const servers: Server[] = []
