@@ -7,7 +7,7 @@ const world = await createWorld({ environment: cartPole(), policy: mlp({ hidden:
 const algorithm = ppo({ numSteps: 8, numMinibatches: 4, updateEpochs: 4 })
 const trainer = createTrainer(world, algorithm, { threads })
 const updates = Number(process.argv[2])
-for await (const { update } of trainer.updates({ totalSteps: threads * 8 * 2 * updates })) {
+for await (const { update } of trainer.updates({ totalSteps: threads * 8 * 3 * updates })) {
   if (update % updates > 0) continue
   globalThis.gc()
   console.log(JSON.stringify({ threads, update, heap: process.memoryUsage().heapUsed }))

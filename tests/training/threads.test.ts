@@ -383,14 +383,16 @@ describe('threads', () => {
 
   test('leave nothing behind on the heap of the caller, however often they meet', async () => {
     const script = fileURLToPath(new URL('../support/threads-memory.mjs', import.meta.url))
-    const updates = 250 // With 33 meetings each.
+    const updates = 170 // With 33 meetings each.
     const { code, stdout } = await start(process.execPath, ['--expose-gc', script, String(updates)]).ended
     expect(code).toBe(0)
-    const [early, late] = stdout
+    const [early, middle, late] = stdout
       .trimEnd()
       .split('\n')
       .map((line) => JSON.parse(line))
-    expect((late.heap - early.heap) / updates, 'bytes an update').toBeLessThan(1000)
+    // What is left behind is left in both parts; code that V8 compiles late, on a busy machine, in one.
+    const grown = Math.min(middle.heap - early.heap, late.heap - middle.heap)
+    expect(grown / updates, 'bytes an update').toBeLessThan(1000)
   })
 })
 
