@@ -1,5 +1,5 @@
 /** The two kinds of cohort that there are: everything else asks here. */
-import type { Cohort, CohortDraft, CohortKind, CohortOptions, Housing } from './cohorts/cohort.ts'
+import type { Cohort, CohortDraft, CohortKind, CohortOptions } from './cohorts/cohort.ts'
 import {
   type ConversationCohort,
   type ConversationCohortOptions,
@@ -22,8 +22,7 @@ import {
   episodeObjects,
   planEpisodes,
 } from './cohorts/episodes.ts'
-import type { Columns, Plan } from './components/column.ts'
-import type { Kernels } from './kernels/bind.ts'
+import type { Columns } from './components/column.ts'
 import { inferConversations } from './systems/conversations/infer.ts'
 import { resetConversations } from './systems/conversations/reset.ts'
 import { stepConversations } from './systems/conversations/step.ts'
@@ -82,19 +81,4 @@ export function kindOf({ kind }: { readonly kind: Cohort['kind'] }): AnyKind {
 export function draftCohort(options: CohortOptions, before: readonly CohortDraft[]): Promise<CohortDraft> {
   const isText = (options as Partial<ConversationCohortOptions> | null)?.environment?.kind === 'text'
   return kinds[isText ? 'conversations' : 'episodes'].draft(options, before)
-}
-
-export function planCohort(draft: CohortDraft, threads: number): Plan {
-  return kindOf(draft).plan(draft, threads)
-}
-
-/** A cohort over its columns. */
-export function createCohort(
-  draft: CohortDraft,
-  columns: Columns<Plan>,
-  world: Housing,
-  kernels: Kernels,
-  isFresh: boolean,
-): Cohort {
-  return kindOf(draft).create(draft, columns, world, kernels, isFresh)
 }

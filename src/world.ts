@@ -22,7 +22,7 @@ import {
 } from './components/column.ts'
 import { InputError, show, unknownWord } from './errors.ts'
 import { bestKernelBuild, createKernels, type KernelBuild, type Kernels } from './kernels/bind.ts'
-import { createCohort, draftCohort, kindOf, planCohort } from './kinds.ts'
+import { draftCohort, kindOf } from './kinds.ts'
 import { checkSeed } from './random.ts'
 
 /** What all cohorts of a world share. */
@@ -219,7 +219,9 @@ export class World<out C extends Cohort = Cohort, out Name extends string = stri
   /** Cohorts of episodes come first: threads that share their lanes lay out their columns alone. */
   #plan(): Record<string, Plan> {
     const drafts = this.#drafts.toSorted((a, b) => KIND_ORDER.indexOf(a.kind) - KIND_ORDER.indexOf(b.kind))
-    return Object.fromEntries(drafts.map((draft) => [draft.name, planCohort(draft, this.threads.count)] as const))
+    return Object.fromEntries(
+      drafts.map((draft) => [draft.name, kindOf(draft).plan(draft, this.threads.count)] as const),
+    )
   }
 
   #take(): void {
@@ -231,7 +233,9 @@ export class World<out C extends Cohort = Cohort, out Name extends string = stri
     this.#arena = arena
     this.#columns = columns
     this.#kernels = kernels
-    this.#cohorts = this.#drafts.map((draft) => createCohort(draft, ownColumns(draft, columns), this, kernels, isFresh))
+    this.#cohorts = this.#drafts.map((draft) =>
+      kindOf(draft).create(draft, ownColumns(draft, columns), this, kernels, isFresh),
+    )
   }
 }
 

@@ -327,3 +327,10 @@ export function turn(sin: v128, cos: v128, q: v128, shift: i32): v128 {
   const sign = i32x4.shl(i32x4.shr_u(turns, 1), 31)
   return v128.xor(v128.bitselect(cos, sin, odd), sign)
 }
+
+/** Adds to the f64 at an address. */
+// @ts-ignore: decorator
+@inline
+export function addTo(at: usize, sum: f64): void {
+  store<f64>(at, load<f64>(at) + sum)
+}

@@ -27,7 +27,7 @@ export const sharedRunSettings = {
   ...watchSettings,
 } satisfies Settings
 
-/** Those of them that a run may be given anew when it is resumed: what it did so far does not depend on them. */
+/** What a run of either kind may be given anew when it is resumed: what it did so far does not depend on it. */
 export const SHARED_RESUMED = ['checkpointEvery', 'checkpointsKept', 'threads', 'stallSeconds', 'onStall'] as const
 
 /** What every run is made of. */

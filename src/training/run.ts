@@ -194,7 +194,7 @@ export class Run<D extends RunDefinition = RunDefinition> {
         if (isLast || signal.aborted) break
       }
     } catch (error) {
-      if (watch.stall === null) throw error
+      if (error !== watch.stall) throw error // Only an update that was given up has a state before it.
       await this.#checkpoint() // As it was before the update that was given up; its rollout is gone.
       if (!asked?.aborted) throw error
       return await this.#finish('interrupted')

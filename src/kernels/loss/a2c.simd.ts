@@ -1,5 +1,5 @@
 /** The loss of advantage actor-critic, four rows at a time in f32, its sums in f64; the plain twin `a2c.ts` has the formulas. */
-import { addPairs, firstLanes, load4, store4, sum2 } from '../vector.simd'
+import { addPairs, addTo, firstLanes, load4, store4, sum2 } from '../vector.simd'
 
 export function a2cLoss(
   dLogprob: usize,
@@ -46,13 +46,7 @@ export function a2cLoss(
     at += 16
   }
   sums += <usize>sumsFrom << 3
-  add(sums, sum2(policyLossSum))
-  add(sums + 8, 0.5 * sum2(valueLossSum))
-  add(sums + 16, sum2(entropySum))
-}
-
-// @ts-ignore: decorator
-@inline
-function add(at: usize, sum: f64): void {
-  store<f64>(at, load<f64>(at) + sum)
+  addTo(sums, sum2(policyLossSum))
+  addTo(sums + 8, 0.5 * sum2(valueLossSum))
+  addTo(sums + 16, sum2(entropySum))
 }

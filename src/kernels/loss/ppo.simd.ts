@@ -1,5 +1,5 @@
 /** The clipped surrogate of PPO, four rows at a time in f32, its sums in f64; the plain twin `ppo.ts` has the formulas. */
-import { addPairs, clamp4, exp4, expRest4, firstLanes, load4, store4, sum2 } from '../vector.simd'
+import { addPairs, addTo, clamp4, exp4, expRest4, firstLanes, load4, store4, sum2 } from '../vector.simd'
 
 export function ppoLoss(
   dLogprob: usize,
@@ -77,16 +77,10 @@ export function ppoLoss(
     at += 16
   }
   sums += <usize>sumsFrom << 3
-  add(sums, sum2(policyLossSum))
-  add(sums + 8, 0.5 * sum2(valueLossSum))
-  add(sums + 16, sum2(entropySum))
-  add(sums + 24, sum2(klSum))
+  addTo(sums, sum2(policyLossSum))
+  addTo(sums + 8, 0.5 * sum2(valueLossSum))
+  addTo(sums + 16, sum2(entropySum))
+  addTo(sums + 24, sum2(klSum))
   const counts = i32x4.add(clipped, v128.shuffle<i32>(clipped, clipped, 2, 3, 0, 1))
-  add(sums + 32, <f64>(i32x4.extract_lane(counts, 0) + i32x4.extract_lane(counts, 1)))
-}
-
-// @ts-ignore: decorator
-@inline
-function add(at: usize, sum: f64): void {
-  store<f64>(at, load<f64>(at) + sum)
+  addTo(sums + 32, <f64>(i32x4.extract_lane(counts, 0) + i32x4.extract_lane(counts, 1)))
 }
