@@ -98,3 +98,8 @@ export function unknownWord(subject: string, word: unknown, valid: readonly stri
   const expected = valid.length === 0 ? 'none: there are none to choose from' : `one of ${valid.join(', ')}${hint}`
   return new InputError(subject, show(word), expected)
 }
+
+/** Checks that an object of options has no other keys than these. @throws InputError that names the nearest. */
+export function checkOptions(subject: string, given: object, known: readonly string[]): void {
+  for (const key of Object.keys(given)) if (!known.includes(key)) throw unknownWord(`option of ${subject}`, key, known)
+}

@@ -131,6 +131,16 @@ describe('a module that a run folder names', () => {
     expect(await wasRun()).toBe(false)
   })
 
+  test('is allowed by a list where the system keeps a user’s settings, of places and checksums', async () => {
+    const { trustList, trustModule } = await import(`${BUILT}entries/settings.js`)
+    expect(trustList()).toBe(join(settings.XDG_CONFIG_HOME!, 'colonnade', 'trusted-modules.json'))
+    const { path, checksum } = await trustModule(join(base, 'far/env.mjs'))
+    expect(JSON.parse(await readFile(trustList(), 'utf8'))).toEqual({ [path]: checksum })
+    vi.stubEnv('XDG_CONFIG_HOME', '')
+    vi.stubEnv('APPDATA', join(base, 'roaming'))
+    expect(trustList()).toBe(join(base, 'roaming', 'colonnade', 'trusted-modules.json'))
+  })
+
   test('is run where the command line names it, or the list has it as it is, and not once it has changed', async () => {
     const run = await stranger(at('far/env.mjs'))
     const far = join(base, 'far/env.mjs')

@@ -4,7 +4,7 @@
  * Episodes that are added turn by turn and begin with the same ids are one group: there is one a prompt.
  */
 import { type RewardReduction, reduceTurnRewards, rewardReductions, type StopReason } from '../environments/text.ts'
-import { InputError, show, unknownWord } from '../errors.ts'
+import { checkOptions, InputError, show, unknownWord } from '../errors.ts'
 import { checkTrajectory, Trajectories, type Trajectory, type TrajectoryColumns } from './trajectories.ts'
 
 /** One turn: what the model saw, what it said, and what came of it. */
@@ -69,13 +69,9 @@ export class EpisodeBuffer {
   #nextPromptId = 0
   #open: OpenEpisode | null = null
 
-  constructor({
-    maxEpisodes,
-    rewardReduction = 'last',
-  }: {
-    maxEpisodes: number
-    rewardReduction?: RewardReduction
-  }) {
+  constructor(options: { readonly maxEpisodes: number; readonly rewardReduction?: RewardReduction }) {
+    checkOptions('EpisodeBuffer', options, ['maxEpisodes', 'rewardReduction'])
+    const { maxEpisodes, rewardReduction = 'last' } = options
     this.maxEpisodes = whole('maxEpisodes', maxEpisodes)
     if (!rewardReductions.includes(rewardReduction)) {
       throw unknownWord('rewardReduction', rewardReduction, rewardReductions)
@@ -180,8 +176,10 @@ export class EpisodeBuffer {
   sampleSequences(
     batchSize: number,
     seqLen: number,
-    { recentFirst = false, dropIncomplete = false }: { recentFirst?: boolean; dropIncomplete?: boolean } = {},
+    options: { readonly recentFirst?: boolean; readonly dropIncomplete?: boolean } = {},
   ): StepSequences {
+    checkOptions('sampleSequences', options, ['recentFirst', 'dropIncomplete'])
+    const { recentFirst = false, dropIncomplete = false } = options
     whole('batchSize', batchSize)
     whole('seqLen', seqLen)
     const { offsets, ...columns } = this.#kept.columns()

@@ -1,5 +1,5 @@
 /** A batch of samples that is ready to be learned from: the samples by group, and what they hold, field by field. */
-import { InputError, show } from '../errors.ts'
+import { checkOptions, InputError, show } from '../errors.ts'
 import { checkSample, countLearned, type Sample, type Status, statuses } from './sample.ts'
 import { compareText, groupNumbers } from './trajectories.ts'
 
@@ -39,8 +39,10 @@ export interface BatchMetadata {
  */
 export function convertToBatch(
   samples: readonly Sample[],
-  { epochId = 0, stepId = 0 }: { epochId?: number; stepId?: number } = {},
+  options: { readonly epochId?: number; readonly stepId?: number } = {},
 ): RolloutBatch {
+  checkOptions('convertToBatch', options, ['epochId', 'stepId'])
+  const { epochId = 0, stepId = 0 } = options
   if (samples.length === 0) throw new InputError('samples', 'none', 'at least one')
   const ids = new Set<string>()
   for (const sample of samples) {

@@ -3,7 +3,7 @@
  * and the form that Hugging Face's trainers take.
  */
 import { type RewardReduction, reduceTurnRewards, rewardReductions, type StopReason } from '../environments/text.ts'
-import { InputError, show, unknownWord } from '../errors.ts'
+import { checkOptions, InputError, show, unknownWord } from '../errors.ts'
 import { readJsonLines, writeJsonLines } from './json-lines.ts'
 import { checkSample, type Sample, type Status } from './sample.ts'
 
@@ -32,8 +32,10 @@ const OF_PROMPT = { lossMask: 0, rolloutLogProbs: Number.NaN, weightVersions: -1
 export async function exportSamplesToJsonl(
   samples: readonly Sample[],
   path: string,
-  { includeTokens = false }: { includeTokens?: boolean } = {},
+  options: { readonly includeTokens?: boolean } = {},
 ): Promise<void> {
+  checkOptions('exportSamplesToJsonl', options, ['includeTokens'])
+  const { includeTokens = false } = options
   samples.forEach(checkSample)
   await writeJsonLines(
     path,
@@ -100,9 +102,7 @@ const UNKNOWN = ['error', 'ignore', 'keep'] as const
  * @throws InputError with the number of the line that is not JSON, or not a sample; and for an unknown option.
  */
 export async function loadSamplesFromJsonl(path: string, options: LoadSamplesOptions = {}): Promise<Sample[]> {
-  for (const key of Object.keys(options)) {
-    if (!(OPTIONS as readonly string[]).includes(key)) throw unknownWord('option', key, OPTIONS)
-  }
+  checkOptions('loadSamplesFromJsonl', options, OPTIONS)
   const { limit, unknown = 'error', rewardReduction = 'last' } = options
   if (limit !== undefined && !(Number.isSafeInteger(limit) && limit >= 0)) {
     throw new InputError('limit', show(limit), 'a whole number ≥ 0')

@@ -8,7 +8,7 @@ import type { SftDefinition } from '../algorithms/sft.ts'
 import { BEAT_WORDS, chromeTrace, createBeats } from '../clock.ts'
 import type { Cohort } from '../cohorts/cohort.ts'
 import type { ConversationCohort } from '../cohorts/conversations.ts'
-import { InputError, show, unknownWord } from '../errors.ts'
+import { checkOptions, InputError, show, unknownWord } from '../errors.ts'
 import type { Tensor } from '../safetensors.ts'
 import type { Table } from '../tables/table.ts'
 import { VERSION } from '../version.ts'
@@ -136,13 +136,9 @@ export class Trainer<C extends Cohort = Cohort> {
   keepsState = false
 
   /** Use `createTrainer`. */
-  constructor(
-    world: World<C>,
-    algorithms: Readonly<Record<string, Algorithms>>,
-    { threads = 1, profile = false, folder, ...unknown }: TrainerOptions = {},
-  ) {
-    for (const key of Object.keys(unknown))
-      throw unknownWord('option of createTrainer', key, ['threads', 'profile', 'folder'])
+  constructor(world: World<C>, algorithms: Readonly<Record<string, Algorithms>>, options: TrainerOptions = {}) {
+    checkOptions('createTrainer', options, ['threads', 'profile', 'folder'])
+    const { threads = 1, profile = false, folder } = options
     if (folder !== undefined) folderOf('createTrainer(world, algorithms, { folder })', folder)
     if (Object.keys(algorithms).length === 0) {
       throw new InputError('createTrainer(world, algorithms)', 'none', 'at least one algorithm')
@@ -373,11 +369,9 @@ export class Trainer<C extends Cohort = Cohort> {
 }
 
 function checkGoal(goal: Goal): void {
-  const keys = ['totalSteps', 'phase', 'signal']
   if (typeof goal !== 'object' || goal === null)
     throw new InputError('trainer.updates(options)', show(goal), 'an object')
-  for (const key of Object.keys(goal))
-    if (!keys.includes(key)) throw unknownWord('option of trainer.updates', key, keys)
+  checkOptions('trainer.updates', goal, ['totalSteps', 'phase', 'signal'])
   if (goal.phase !== undefined && !['sft', 'rl'].includes(goal.phase))
     throw unknownWord('phase', goal.phase, ['sft', 'rl'])
   if (goal.signal !== undefined && !(goal.signal instanceof AbortSignal)) {

@@ -3,7 +3,7 @@ import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import zlib from 'node:zlib'
 import { describe, expect, test } from 'vitest'
-import { loadDatasetWithAnswers, loadRlPrompts, loadSftDataset } from '../../src/datasets/load.ts'
+import { loadDatasetWithAnswers, loadExamples, loadRlPrompts, loadSftDataset } from '../../src/datasets/load.ts'
 import { InputError } from '../../src/errors.ts'
 import { temporaryFolder } from '../support/temporary.ts'
 
@@ -174,5 +174,44 @@ describe('prompts for reinforcement learning', () => {
     expect(await loadRlPrompts(`${path}@[0:9]`)).toEqual([{ prompt: 'a' }])
     const list = await fileOf('{"prompt": "a"}', 'rows.json')
     await expect(loadRlPrompts(list)).rejects.toThrow(/expected a list of rows/)
+  })
+})
+
+describe('examples for whatever training', () => {
+  const lines = (...rows: object[]) => fileOf(rows.map((row) => JSON.stringify(row)).join('\n'))
+
+  test('are prompts with answers and further columns, by the names of the file', async () => {
+    const path = await lines({ question: 'a', answer: 1, level: 3 }, { question: 'b', level: 4 })
+    expect(await loadExamples(path, { columns })).toEqual([
+      { prompt: 'a', answer: '1', level: 3 },
+      { prompt: 'b', level: 4 },
+    ])
+    expect(await loadExamples(path, { columns, limit: 1 })).toHaveLength(1)
+  })
+
+  test('have a completion where there is no answer: a text, or one message of the assistant', async () => {
+    const asked = [{ role: 'user', content: 'a' }]
+    const said = (...messages: object[]) => lines({ prompt: asked, completion: messages })
+    const assistant = { role: 'assistant', content: 'b' }
+    expect(await loadExamples(await lines({ prompt: 'a', completion: 'b' }))).toMatchObject([
+      { prompt: 'a', answer: 'b' },
+    ])
+    expect(await loadExamples(await said(assistant))).toMatchObject([{ prompt: asked, answer: 'b' }])
+    await expect(loadExamples(await said(assistant, assistant))).rejects.toThrow(/completion.*one message/)
+  })
+
+  test('are conversations up to the last thing that the assistant says, or texts as answers to nothing', async () => {
+    const [messages, thanks] = [conversations[0]!.messages, { role: 'user', content: 'thanks' }]
+    expect(await loadExamples(await lines({ messages: [...messages, thanks] }))).toEqual([{ prompt: messages }])
+    expect(await loadExamples(await lines({ text: 'abc' }, { text: 'd' }))).toEqual([
+      { prompt: '', answer: 'abc' },
+      { prompt: '', answer: 'd' },
+    ])
+    await expect(loadExamples(await lines({ messages: [thanks] }))).rejects.toThrow(/the assistant says/)
+  })
+
+  test('are all of the kind of the first; a row of another kind, or of none, is an error with its place', async () => {
+    await expect(loadExamples(await lines({ text: 'a' }, { prompt: 'b' }))).rejects.toThrow(/:2, column.*"text"/)
+    await expect(loadExamples(await lines({ txt: 'a' }))).rejects.toThrow(/:1.*txt/)
   })
 })

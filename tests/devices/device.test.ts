@@ -1,5 +1,6 @@
 import { beforeAll, describe, expect, test } from 'vitest'
 import { type Device, type DeviceName, deviceNames, startDevice, startDeviceFrom } from '../../src/devices/device.ts'
+import { examineDevice } from '../../src/devices/examine.ts'
 import { InputError } from '../../src/errors.ts'
 import { temporaryFolder } from '../support/temporary.ts'
 
@@ -95,6 +96,45 @@ describe('a named device', () => {
     await expect(startDevice('wsam' as never)).rejects.toThrow(
       'device: got "wsam", expected one of tfjs-node-gpu, tfjs-node, webgpu, wasm, cpu (did you mean "wasm"?)',
     )
+  })
+})
+
+describe('a device that is examined', () => {
+  test('is ready where its products are right, with its version and a measured speed', async () => {
+    const { version, gflops, ...rest } = await examineDevice('cpu')
+    expect(rest).toEqual({ name: 'cpu', status: 'ready', why: null, readsSynchronously: true, isGpu: false })
+    expect(version).toMatch(/^tfjs-backend-cpu \d/)
+    expect(gflops).toBeGreaterThan(0)
+  })
+
+  test('is broken where a product is wrong, and says where', async () => {
+    const { tf } = await startDevice('cpu')
+    const kernel = tf.getKernel('BatchMatMul', 'cpu')
+    tf.unregisterKernel('BatchMatMul', 'cpu')
+    tf.registerKernel({
+      ...kernel,
+      kernelFunc(given) {
+        const product = kernel.kernelFunc(given) as { dataId: object }
+        const { backend } = given as unknown as { backend: { data: { get(id: object): { values: Float32Array } } } }
+        backend.data.get(product.dataId).values[3]! += 1
+        return product as never
+      },
+    })
+    try {
+      const { status, why, gflops } = await examineDevice('cpu')
+      expect([status, gflops]).toEqual(['broken', null])
+      expect(why).toMatch(/^a matrix product is wrong: got .* at row 0, column 3, expected /)
+    } finally {
+      tf.unregisterKernel('BatchMatMul', 'cpu')
+      tf.registerKernel(kernel)
+    }
+  })
+
+  test('is missing where a package is not there, and an unknown one is an error', async () => {
+    const report = await examineDevice('tfjs-node-gpu')
+    if (report.status === 'missing')
+      expect(report).toMatchObject({ why: expect.stringMatching(/not installed/), version: null })
+    await expect(examineDevice('wsam' as never)).rejects.toThrow(InputError)
   })
 })
 

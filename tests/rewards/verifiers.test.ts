@@ -1,10 +1,12 @@
 import { describe, expect, test } from 'vitest'
 import { InputError } from '../../src/errors.ts'
+import { getVerifierFunction } from '../../src/rewards/registry.ts'
 import {
   applyVerifiersToReward,
   coherenceVerifier,
   containsKeywords,
   createDefaultVerifierPipeline,
+  defineVerifier,
   factualVerifier,
   hasGreeting,
   lengthVerifier,
@@ -14,10 +16,35 @@ import {
   type Verifier,
   verifyWith,
 } from '../../src/rewards/verifiers.ts'
+import { integer } from '../../src/settings.ts'
 
 const inputOf = (completion: string, columns = {}) => ({ prompt: '', completion, example: { prompt: '', ...columns } })
 const found = (verify: Verifier, completion: string, columns = {}) =>
   verifyWith(verify, inputOf(completion, columns), 1000)
+
+describe('a verifier of one’s own', () => {
+  const most = defineVerifier({
+    id: 'most',
+    settings: { characters: integer(3, 'characters at most', { min: 1 }) },
+    make:
+      ({ characters }) =>
+      (_, completion) =>
+        completion.length <= characters,
+  })
+
+  test('has its id and settings, and judges by them', async () => {
+    expect([most.id, Object.keys(most.settings)]).toEqual(['most', ['characters']])
+    expect(await found(most(), 'abcd')).toMatchObject({ result: 'fail', score: 0 })
+    expect(await found(most({ characters: 4 }), 'abcd')).toMatchObject({ result: 'pass', score: 1 })
+  })
+
+  test('is not registered, and takes no setting that it has not declared, nor one out of its range', () => {
+    expect(() => getVerifierFunction('most')).toThrow(/verifier: got "most"/)
+    expect(() => most({ charcters: 4 } as never)).toThrow(/"charcters".*did you mean "characters"/)
+    expect(() => most({ characters: 0 })).toThrow(/characters: got 0/)
+    expect(() => defineVerifier({ id: '', settings: {}, make: () => () => true })).toThrow(InputError)
+  })
+})
 
 describe('verifiers', () => {
   test('length says by how much it is missed', async () => {

@@ -387,7 +387,9 @@ describe('samples in files', () => {
     const [kept] = await read([{ ...line, metadata: { level: 1 } }], { unknown: 'keep' })
     expect(kept!.metadata).toEqual({ level: 1, los_mask: [1] })
     await expect(read([line], { unknown: 'drop' as never })).rejects.toThrow(/unknown: got "drop"/)
-    await expect(read([line], { ignore: true } as never)).rejects.toThrow(/option: got "ignore"/)
+    await expect(read([line], { ignore: true } as never)).rejects.toThrow(
+      /option of loadSamplesFromJsonl: got "ignore"/,
+    )
   })
 
   test('are no more than the limit, which is a whole number', async () => {

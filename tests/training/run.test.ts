@@ -8,6 +8,7 @@ import {
   configureRun,
   type EpisodeRunDefinition,
   InputError,
+  kindOfRun,
   loadPolicy,
   openRun,
   ppo,
@@ -612,5 +613,23 @@ describe('loadPolicy', () => {
       /checkpoint .+00000008: got .+ of shape .*8.*, expected .+ of shape/,
     )
     expect((await readCheckpoint(folder)).manifest.update).toBe(8)
+  })
+})
+
+describe('the kind of a run', () => {
+  test('is told by its folder, of either kind', async () => {
+    await startRun(await smallRun(), folder)
+    expect(await kindOfRun(folder)).toBe('episodes')
+    const words = join(folder, '..', 'words')
+    const keys = { mode: 'sft', 'sft.steps': '1', 'languageModel.width': '8', 'languageModel.layers': '1' }
+    await startRun(await configureRun('text/copy', { ...keys, threads: '1' }), words)
+    expect(await kindOfRun(words)).toBe('conversations')
+  })
+
+  test('is null of a folder that holds no run: nothing, or a configuration of something else', async () => {
+    expect(await kindOfRun(folder)).toBeNull()
+    await mkdir(folder)
+    await writeFile(join(folder, 'config.json'), '{"model_type": "qwen2"}')
+    expect(await kindOfRun(folder)).toBeNull()
   })
 })

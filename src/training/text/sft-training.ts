@@ -5,7 +5,7 @@ import type { ConversationCohort } from '../../cohorts/conversations.ts'
 import { textOf } from '../../datasets/example.ts'
 import { conversationOf, exampleOf, type SftExample } from '../../datasets/load.ts'
 import { defineTextEnvironment, type Example } from '../../environments/text.ts'
-import { InputError, show, unknownWord } from '../../errors.ts'
+import { checkOptions, InputError, show, unknownWord } from '../../errors.ts'
 import type { SettingValues } from '../../settings.ts'
 import type { TooLong } from '../../text/examples.ts'
 import type { LanguageModelDefinition } from '../../text/language-model.ts'
@@ -34,6 +34,7 @@ export interface SftTrainingOptions {
  * @example const { world } = await runSftTraining({ policy: languageModel({ folder }), examples, settings: { steps: 200 } })
  */
 export async function runSftTraining(options: SftTrainingOptions): Promise<Trainer<ConversationCohort>> {
+  checkOptions('runSftTraining', options, ['policy', 'examples', 'settings', 'seed', 'tooLong', 'onStep'])
   const { policy, examples, settings = {}, seed = 0, tooLong = 'error', onStep } = options
   if (!Array.isArray(examples) || examples.length === 0) {
     throw new InputError('examples', Array.isArray(examples) ? 'none' : show(examples), 'at least one example')

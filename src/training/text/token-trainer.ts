@@ -20,7 +20,7 @@ import {
 import { asConversations, type ConversationCohort, loadAdapter, refreshWeights } from '../../cohorts/conversations.ts'
 import { takeArena } from '../../components/arena.ts'
 import { column } from '../../components/column.ts'
-import { InputError, OptimizerRequiredError, show } from '../../errors.ts'
+import { checkOptions, InputError, OptimizerRequiredError, show } from '../../errors.ts'
 import { bestKernelBuild, createKernels, type Kernels, PolicySum, TokenSum } from '../../kernels/bind.ts'
 import type { LoraModel } from '../../policies/transformer/lora.ts'
 import { loadLoraWeights, saveLora } from '../../policies/transformer/lora-folder.ts'
@@ -108,6 +108,10 @@ export interface TrainerParts {
   /** A folder for the adapter, written after each step. */
   readonly autoSaveLora?: string
 }
+const PARTS = [
+  ...['model', 'advantageFn', 'lossFn', 'optimizer', 'getLogprobsFn', 'metricsFn', 'maxGradNorm'],
+  ...['buffer', 'dataSelectorFn', 'onPolicy', 'autoSaveLora'],
+]
 
 /**
  * What a step did: figures by name. `gradNorm` is the norm before the gradient was clipped; of `numRecomputed` tokens no
@@ -148,6 +152,7 @@ export class Trainer {
 
   /** @throws InputError for parts that do not go together, and what a model or an optimizer cannot be. */
   constructor(options: TrainerParts) {
+    checkOptions('Trainer', options, PARTS)
     const { model, advantageFn, lossFn, optimizer, maxGradNorm = 0.5, buffer = null, dataSelectorFn } = options
     this.#options = options
     for (const [name, part] of Object.entries({ advantageFn, lossFn })) {
@@ -361,7 +366,9 @@ export class RolloutCoordinator {
   readonly #episodes: number
 
   /** `episodes` of each collection: whole groups. @throws InputError where they are not. */
-  constructor(world: World, { episodes }: { readonly episodes: number }) {
+  constructor(world: World, options: { readonly episodes: number }) {
+    checkOptions('RolloutCoordinator', options, ['episodes'])
+    const { episodes } = options
     const cohort = asConversations('new RolloutCoordinator(world)', world.cohort())
     if (!(Number.isSafeInteger(episodes) && episodes >= 1 && episodes % cohort.groupSize === 0)) {
       throw new InputError('episodes', show(episodes), `a multiple of the group size, ${cohort.groupSize}`)

@@ -9,7 +9,7 @@ import { languageModel } from '../../../src/text/language-model.ts'
 import { loadLanguageModel } from '../../../src/text/load-language-model.ts'
 import { configureRun, startRun } from '../../../src/training/run.ts'
 import { loadTrainedModel } from '../../../src/training/text/evaluate.ts'
-import { exportTrainedModel, exportTrajectories } from '../../../src/training/text/export.ts'
+import { exportTrainedModel, exportTrajectories, trajectoryFormats } from '../../../src/training/text/export.ts'
 import { generateTokens } from '../../../src/training/text/generate.ts'
 import { writeQwen2 } from '../../support/qwen2-folder.ts'
 import { temporaryFolder } from '../../support/temporary.ts'
@@ -93,8 +93,14 @@ describe('the conversations of a run', () => {
     )
     await started.train()
     await expect(exportTrajectories(run, arrow, 'csv' as never)).rejects.toThrow(/format: got "csv"/)
-    expect(await exportTrajectories(run, arrow)).toBe(12)
-    expect(await exportTrajectories(run, lines, 'jsonl')).toBe(12)
+    const starts: Record<string, string> = {}
+    for (const format of trajectoryFormats) {
+      const path = format === 'file' ? arrow : format === 'jsonl' ? lines : join(folder, format)
+      expect(await exportTrajectories(run, path, format)).toBe(12)
+      starts[format] = (await readFile(path)).subarray(0, 6).toString('latin1')
+    }
+    // Arrow's magic word begins a file; a stream begins with a continuation mark.
+    expect(starts).toEqual({ file: 'ARROW1', stream: expect.stringMatching(/^\xff{4}/), jsonl: '{"id":' })
 
     const { trajectories, words } = await readTrajectories(arrow)
     const { environment, tokenizer, trajectories: last } = started.trainer.world.cohort()
