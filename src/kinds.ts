@@ -8,7 +8,7 @@ import {
   canGoOn,
   createConversations,
   draftConversations,
-  owedReplies,
+  owedAnswers,
   planConversations,
 } from './cohorts/conversations.ts'
 import {
@@ -63,9 +63,9 @@ const conversations: CohortKind<ConversationCohortOptions, ConversationDraft, Co
     step: stepConversations,
     store: storeConversations,
   },
-  owed: owedReplies,
+  owed: owedAnswers,
   canGoOn,
-  release() {},
+  release: ({ engine }) => engine.close(),
 }
 
 /** A kind that is handed what is of its kind. */

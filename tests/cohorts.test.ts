@@ -1,19 +1,23 @@
 /** What cohorts of both kinds refuse, before they have memory and after. */
+
 import { describe, expect, test } from 'vitest'
 import {
   asConversations,
   type ConversationDraft,
   cancelReplies,
   canGoOn,
-  owedReplies,
+  owedAnswers,
   planConversations,
 } from '../src/cohorts/conversations.ts'
 import { asEpisodes, closeRollout } from '../src/cohorts/episodes.ts'
+import type { localEnginePlan } from '../src/engines/local.ts'
 import { cartPole, createTrainer, createWorld, languageModel, mlp, pendulum, ppo, tick } from '../src/index.ts'
 import { collect } from '../src/tick.ts'
 import { checkWorld } from '../src/world.ts'
 import { digits, talkWorld } from './support/conversations.ts'
 import { later } from './support/later.ts'
+
+type LocalPlan = ReturnType<typeof localEnginePlan>
 
 const policy = mlp({ hidden: [8] })
 const good = { environment: cartPole(), policy, numLanes: 3 }
@@ -287,11 +291,11 @@ describe('a cohort of conversations', () => {
 
   test('plans a decoder for each thread but the first, with room for its share of the lanes', async () => {
     const [draft] = (await talkWorld({ numLanes: 60 })).drafts
-    const { decoders } = planConversations(draft as ConversationDraft, 3)
+    const { decoders } = planConversations(draft as ConversationDraft, 3).engine as LocalPlan
     expect(Object.keys(decoders)).toEqual(['1', '2'])
     expect(decoders[1]!.lane.rows).toBe(20)
     const few = planConversations((await talkWorld({ numLanes: 2 })).drafts[0] as ConversationDraft, 3)
-    expect(few.decoders[1]!.lane.rows).toBe(8)
+    expect((few.engine as LocalPlan).decoders[1]!.lane.rows).toBe(8)
   })
 
   test('names in its source what its conversations depend on, and tells a loaded model from a new one', async () => {
@@ -306,14 +310,14 @@ describe('a cohort of conversations', () => {
     const environment = digits({ respond: () => new Promise(() => {}) as never })
     const world = await talkWorld({ environment, numLanes: 2, maxTokens: 2 })
     const cohort = world.cohort()
-    expect(owedReplies(cohort)).toEqual([])
+    expect(owedAnswers(cohort)).toEqual([])
     expect(canGoOn(cohort)).toBe(true)
     cohort.released = 2
     for (let ticks = 0; ticks < 100 && cohort.pending.includes(null); ticks++) void tick(world)
-    expect(owedReplies(cohort)).toEqual(cohort.pending.map((reply) => reply!.arrival))
+    expect(owedAnswers(cohort)).toEqual(cohort.pending.map((reply) => reply!.arrival))
     expect(canGoOn(cohort)).toBe(false)
     cancelReplies(cohort)
     expect(cohort.pending).toEqual([null, null])
-    expect(owedReplies(cohort)).toEqual([])
+    expect(owedAnswers(cohort)).toEqual([])
   })
 })

@@ -7,7 +7,7 @@ import { languageModel } from '../src/text/language-model.ts'
 import { tick } from '../src/tick.ts'
 import type { World } from '../src/world.ts'
 import { Numbers } from './kernels/calls.ts'
-import { talkUntil, talkWorld } from './support/conversations.ts'
+import { localEngineOf, talkUntil, talkWorld } from './support/conversations.ts'
 import { temporaryFolder } from './support/temporary.ts'
 
 const model = { width: 16, layers: 2, heads: 2, loraRank: 2, loraTargets: ['q_proj', 'down_proj'] }
@@ -73,7 +73,7 @@ describe('an adapter that is loaded into a policy at work', () => {
     const cohort = world.cohort()
     const before = cohort.adapter!.weights.slice()
     tick(world)
-    const cached = cohort.conversation.cached.slice()
+    const cached = localEngineOf(cohort).turns.cached.slice()
     const folder = await temporaryFolder()
     const targets = ['q_proj', 'down_proj'] as const
     for (const [settings, message] of [
@@ -100,8 +100,8 @@ describe('an adapter that is loaded into a policy at work', () => {
     await expect(loadAdapter(world as never, folder)).rejects.toThrow(
       'got no cohort, expected one, like world.cohort()',
     )
-    cohort.workers = { begin: async () => {}, finish: async () => {} } // Its trainer's threads are at work.
+    localEngineOf(cohort).workers = { begin: async () => {}, finish: async () => {} } // Its trainer's threads are at work.
     await expect(loadAdapter(cohort, folder)).rejects.toThrow(/a step of several threads under way/)
-    expect([cohort.version, cohort.adapter!.weights, cohort.conversation.cached]).toEqual([0, before, cached])
+    expect([cohort.version, cohort.adapter!.weights, localEngineOf(cohort).turns.cached]).toEqual([0, before, cached])
   })
 })

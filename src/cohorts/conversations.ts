@@ -12,6 +12,8 @@ import { checkRoom } from '../components/arena.ts'
 import { type Columns, column, type Plan, saved } from '../components/column.ts'
 import { type Conversation, ConversationPhase, conversationPlan } from '../components/conversation.ts'
 import { fingerprint, withoutModule } from '../definition.ts'
+import { deliverWeights, type Engine, type EngineDefinition } from '../engines/engine.ts'
+import { localEngine } from '../engines/local.ts'
 import {
   type Message,
   type Reply,
@@ -22,7 +24,6 @@ import {
 } from '../environments/text.ts'
 import { InputError, show, unknownWord } from '../errors.ts'
 import type { Kernels } from '../kernels/bind.ts'
-import { type DecoderColumns, decoderPlan, decoderShare, TransformerDecoder } from '../policies/transformer/decoder.ts'
 import type { LoraAdapter } from '../policies/transformer/lora.ts'
 import { loadLoraWeights } from '../policies/transformer/lora-folder.ts'
 import type { TransformerModel } from '../policies/transformer/model.ts'
@@ -70,6 +71,8 @@ export interface ConversationCohortOptions {
    * there (default), or the turn is closed and the model hears what was said, as far as the context has room.
    */
   cutTurn?: CutTurn
+  /** Who chooses the model's tokens. Default: this process, with the policy's weights as they stand. */
+  engine?: EngineDefinition
 }
 
 /** What becomes of a conversation whose turn was cut off. */
@@ -83,14 +86,6 @@ export interface PendingReply {
   arrival: Promise<void>
   /** Tells the environment that nobody waits any longer, and takes the deadline away. */
   cancel(): void
-}
-
-/** The other threads that speak in a cohort's lanes. */
-export interface DecodingWorkers {
-  /** Tells those that have one of so many shares to begin; rejects where one has failed. */
-  begin(numShares: number): Promise<void>
-  /** Waits until they are done. */
-  finish(): Promise<void>
 }
 
 /** A cohort of conversations that has its memory. `conversation` is the component of its lanes. */
@@ -118,11 +113,10 @@ export interface ConversationCohort {
   /** The cohort's entities, as a bitecs query found them. */
   readonly lanes: Uint32Array
   readonly conversation: Conversation
-  readonly decoder: TransformerDecoder
-  /** The columns of each thread's decoder, this one's first: all over one cache. */
-  readonly decoders: readonly DecoderColumns[]
-  /** Null where this thread speaks alone: always, unless a trainer has workers that are ready. */
-  workers: DecodingWorkers | null
+  /** Who chooses the model's tokens. */
+  readonly engine: Engine
+  /** 1 for lanes whose turn the engine has. */
+  readonly submitted: Uint8Array
   /** No elements where they are kept in 8 bits, under an adapter. */
   readonly weights: Float32Array
   /** Null where they are whole. */
@@ -144,10 +138,8 @@ export interface ConversationCohort {
   readonly supports: number[][]
   /** Segments of each lane's conversation before the one that it is in, without what only its end tells. */
   readonly segments: Segment[][]
-  /** Looks for stop strings in each lane's turn. */
-  readonly stops: readonly StopStrings[]
-  /** Room for a list of lanes. */
-  readonly laneList: Int32Array
+  /** Texts that end a turn of the model, beside its end tokens. */
+  readonly stopStrings: readonly string[]
   /** How many conversations may begin, of all that ever did. */
   released: number
   /** Conversations that are over, in the order in which they ended. */
@@ -265,7 +257,7 @@ export async function draftConversations(
  */
 export async function openConversations(options: ConversationCohortOptions): Promise<ConversationDraft> {
   const { environment, policy, numLanes, sampling = {}, maxTokens = 1, groupSize = 1, replySeconds = 60 } = options
-  const { cutTurn = 'end', tooLong } = options
+  const { cutTurn = 'end', tooLong, engine } = options
   if (typeof policy?.open !== 'function' || typeof policy.id !== 'string') {
     throw new InputError('policy', show(policy), 'one like languageModel()')
   }
@@ -278,6 +270,9 @@ export async function openConversations(options: ConversationCohortOptions): Pro
   if (tooLong !== undefined && !tooLongs.includes(tooLong)) throw unknownWord('tooLong', tooLong, tooLongs)
   if (!cutTurns.includes(cutTurn)) throw unknownWord('cutTurn', cutTurn, cutTurns)
   checkSampling(sampling)
+  if (engine !== undefined && (typeof engine?.id !== 'string' || typeof engine.create !== 'function')) {
+    throw new InputError('engine', show(engine), 'one like scriptedEngine(…), with an id and create()')
+  }
   const { rewardReduction = 'last' } = options
   if (!rewardReductions.includes(rewardReduction)) {
     throw unknownWord('rewardReduction', rewardReduction, rewardReductions)
@@ -322,9 +317,6 @@ export function bytesToRead({ opened: { model, folder } }: ConversationDraft): n
   return folder === null ? 0 : 2 * Float32Array.BYTES_PER_ELEMENT * model.numParameters
 }
 
-/** Lanes in which a thread speaks, at least, where it shares them with others. */
-export const SHARE_LANES = 4
-
 /** Looks at the examples of a cohort, once, if its options ask for it. */
 function examplesOf(draft: ConversationDraft): UsableExamples | null {
   const { options, opened, reservation } = draft
@@ -344,26 +336,17 @@ export function largestConversationPlan(draft: ConversationDraft, threads: numbe
   return planConversations({ ...draft, options }, threads)
 }
 
-/** Plans the columns of a cohort of conversations in whose lanes so many threads speak. */
+/** Plans the columns of a cohort of conversations whose engine so many threads may help. */
 export function planConversations(draft: ConversationDraft, threads: number) {
   const { options, opened, reservation } = draft
-  const { model, context } = opened
-  const { numLanes, environment } = options
-  const lora = opened.adapter
-  const shareLanes = Math.max(2 * SHARE_LANES, Math.ceil(numLanes / threads))
+  const { model, context, adapter, isQuantized } = opened
+  const { numLanes, environment, engine = localEngine } = options
   return {
-    weights: saved(column('f32', opened.isQuantized ? 0 : model.numParameters)),
-    quantized: (opened.isQuantized ? quantizedPlan(model) : {}) as Plan,
-    adapter: saved(column('f32', lora?.numParameters ?? 0)),
+    weights: saved(column('f32', isQuantized ? 0 : model.numParameters)),
+    quantized: (isQuantized ? quantizedPlan(model) : {}) as Plan,
+    adapter: saved(column('f32', adapter?.numParameters ?? 0)),
     conversation: conversationPlan(numLanes, context, environment.maxTurns),
-    decoder: decoderPlan(model, numLanes, context, lora, opened.isQuantized),
-    /** Of each thread but the first, which can take all lanes if need be. */
-    decoders: Object.fromEntries(
-      Array.from({ length: threads - 1 }, (_, i) => [
-        i + 1,
-        decoderShare(model, shareLanes, context, lora, opened.isQuantized),
-      ]),
-    ),
+    engine: (engine.plan?.({ model, adapter, isQuantized, numSlots: numLanes, context, threads }) ?? {}) as Plan,
     order: column('u32', examplesOf(draft)?.numbers.length ?? environment.numExamples),
     words: column('u32', 4),
     learner: reservation?.learner ?? {},
@@ -392,9 +375,18 @@ export function createConversations(
   if (adapterWeights !== null) columns.adapter.set(adapterWeights)
   else adapter?.lora.initialize(columns.adapter, random, key)
   const { stopStrings = [], maxTokens = environment.maxTokens, groupSize = 1, explore = true } = options
-  const { rewardReduction = 'last' } = options
+  const { rewardReduction = 'last', engine: definition = localEngine } = options
   const sampling = checkSampling(options.sampling ?? {})
   const decisions = { seed: world.seed, sampling, stopStrings, maxTokens, groupSize, explore, rewardReduction }
+  const chosenBy = definition === localEngine ? [] : [definition.id]
+  new StopStrings(tokenizer, stopStrings) // Refuses what are none, whichever engine looks for them.
+  const engine = definition.create({
+    ...{ model, tokenizer, numSlots: numLanes, context, sampling, explore, stopStrings },
+    columns: columns.engine,
+    ids: columns.conversation.token,
+    weights: quantized ?? columns.weights,
+    ...{ adapter, kernels, random },
+  })
   return {
     kind: 'conversations',
     name,
@@ -416,12 +408,8 @@ export function createConversations(
     examples,
     lanes: createLanes(world.ecs, [columns.conversation], numLanes),
     conversation: columns.conversation,
-    decoder: new TransformerDecoder(model, quantized ?? columns.weights, columns.decoder, kernels, random, adapter),
-    decoders: [
-      columns.decoder,
-      ...Object.values(columns.decoders).map((share) => ({ ...share, cache: columns.decoder.cache })),
-    ],
-    workers: null,
+    engine,
+    submitted: new Uint8Array(numLanes),
     weights: columns.weights,
     quantized,
     adapter,
@@ -435,11 +423,10 @@ export function createConversations(
     pending: new Array(numLanes).fill(null),
     supports: Array.from({ length: numLanes }, () => []),
     segments: Array.from({ length: numLanes }, () => []),
-    stops: Array.from({ length: numLanes }, () => new StopStrings(tokenizer, stopStrings)),
-    laneList: new Int32Array(numLanes),
+    stopStrings,
     released: Number.POSITIVE_INFINITY,
     trajectories: new Trajectories(),
-    source: `${environment.id} ${fingerprint(withoutModule(environment), withoutModule(policyDefinition), decisions)}`,
+    source: `${environment.id} ${fingerprint(withoutModule(environment), withoutModule(policyDefinition), decisions, ...chosenBy)}`,
     version: 0,
     isLoaded: opened.folder !== null,
     notes,
@@ -466,10 +453,13 @@ export function exampleAt(
 /** Stands for an update in the key of the examples' order. */
 const NO_UPDATE = 0xffffffff
 
-/** Tells the cohort that its weights have changed: what the cache holds was made by others. */
-export function refreshWeights(cohort: ConversationCohort, version: number): void {
+/**
+ * Gives the cohort's engine its weights as they stand, by this number from now on.
+ * @throws InputError where the engine says afterwards that it has others.
+ */
+export async function refreshWeights(cohort: ConversationCohort, version: number): Promise<void> {
   cohort.version = version
-  cohort.conversation.cached.fill(0)
+  await deliverWeights(cohort.engine, { version, weights: cohort.adapter?.weights ?? cohort.weights })
 }
 
 /**
@@ -486,22 +476,20 @@ export async function loadAdapter(cohort: ConversationCohort, folder: string): P
   if (adapter === null)
     throw new InputError(`adapter ${folder}`, `cohort ${name}, which has none`, 'one with an adapter')
   const weights = await loadLoraWeights(folder, adapter.lora)
-  if (cohort.workers !== null) {
+  if (cohort.engine.threads !== null && cohort.engine.threads.workers !== null) {
     throw new InputError(`adapter ${folder}`, 'a step of several threads under way', 'a place between two steps')
   }
   adapter.weights.set(weights)
-  refreshWeights(cohort, cohort.version + 1)
+  await refreshWeights(cohort, cohort.version + 1)
   return cohort.version
 }
 
-/** Tells the cohort that its columns are those of another's checkpoint: what is not in them is made again. */
-export function takeUp({ conversation, stops, context }: ConversationCohort): void {
-  const { token, turnStart, length, cached } = conversation
-  cached.fill(0) // Keys and values are made again; to the bit, as prefill equals decoding.
-  for (const [n, lane] of stops.entries()) {
-    lane.clear()
-    for (const id of token.subarray(n * context + turnStart[n]!, n * context + length[n]!)) lane.push(id)
-  }
+/** Tells the cohort that its columns are those of another's checkpoint: the engine is asked for their turns again. */
+export function takeUp({ conversation, engine, submitted }: ConversationCohort): void {
+  for (const [n, isSubmitted] of submitted.entries()) if (isSubmitted === 1) engine.abort(n)
+  engine.poll() // Of turns that are no more.
+  submitted.fill(0)
+  conversation.unchanged.fill(0)
 }
 
 /** Waits no longer for what the environment owes: when the lanes go on, they ask again. */
@@ -514,16 +502,21 @@ export function cancelReplies({ pending }: ConversationCohort): void {
 
 const NOTHING: readonly Promise<void>[] = []
 
-/** The replies that lanes wait for. */
-export function owedReplies({ pending }: ConversationCohort): readonly Promise<void>[] {
-  if (!pending.some((reply) => reply !== null)) return NOTHING
-  return pending.filter((reply) => reply !== null).map(({ arrival }) => arrival)
+/** What lanes wait for: replies of the environment, and tokens of an engine that generates by itself. */
+export function owedAnswers({ pending, submitted, engine }: ConversationCohort): readonly Promise<void>[] {
+  const isAwaited = engine.arrival !== null && submitted.includes(1)
+  if (!isAwaited && !pending.some((reply) => reply !== null)) return NOTHING
+  const replies = pending.filter((reply) => reply !== null).map(({ arrival }) => arrival)
+  return isAwaited ? [...replies, engine.arrival] : replies
 }
 
-/** True if some lane can go on without waiting for the environment. */
-export function canGoOn({ conversation, released }: ConversationCohort): boolean {
+/** True if some lane can go on without waiting for the environment, or for an engine that generates by itself. */
+export function canGoOn({ conversation, released, submitted, engine }: ConversationCohort): boolean {
   const mayBegin = conversation.begun[0]! < released
-  return conversation.phase.some((phase) =>
-    phase === ConversationPhase.free ? mayBegin : phase !== ConversationPhase.asked,
-  )
+  const isAwaited = engine.arrival !== null
+  return conversation.phase.some((phase, n) => {
+    if (phase === ConversationPhase.free) return mayBegin
+    if (phase === ConversationPhase.model) return !(isAwaited && submitted[n] === 1)
+    return phase !== ConversationPhase.asked
+  })
 }

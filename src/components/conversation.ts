@@ -4,7 +4,7 @@ import { type Columns, column, saved } from './column.ts'
 export const ConversationPhase = {
   /** No conversation: the lane takes the next one. */
   free: 0,
-  /** The model is speaking. */
+  /** The model has the turn. */
   model: 1,
   /** The model's turn is over; the environment has not been asked yet. */
   over: 2,
@@ -66,8 +66,11 @@ export function conversationPlan(numLanes: number, context: number, maxTurns: nu
     group: perLane('i32'),
     member: perLane('i32'),
     epoch: perLane('i32'),
-    /** Tokens whose keys and values are in the cache. Not kept: a resumed run makes them again. */
-    cached: column('i32', numLanes),
+    /**
+     * How many tokens, the first ones, stand as they did in the lane's last turn: of these an engine may have kept keys and values.
+     * Not saved: a resumed run makes them again. Written by reset, infer and step.
+     */
+    unchanged: column('i32', numLanes),
     /** Conversations begun, in one element. Written by reset. */
     begun: saved(column('f64', 1)),
   }

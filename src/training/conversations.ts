@@ -185,6 +185,8 @@ export class ConversationTraining implements Training<TextMetrics> {
   async advance({ phase, signal }: Goal): Promise<TextMetrics | undefined> {
     if (this.#next(phase) === 'sft') return this.#do('midway', () => this.#superviseOnce(this.phases.sft!))
     const rl = this.phases.rl!
+    const { engine, version } = this.#cohort
+    if (engine.version !== version) await refreshWeights(this.#cohort, version)
     if (this.#isBetweenUpdates) {
       if (this.#rlUpdates === 0) this.#learner.start() // What the model has become by now is the reference.
       this.#cohort.trajectories.clear()
@@ -252,7 +254,7 @@ export class ConversationTraining implements Training<TextMetrics> {
       scheduleFactor(schedule, warmupFraction, this.#sftSteps, steps)
     const gradNorm = this.#learner.descend(settings, rate, maxGradNorm)
     this.#sftSteps++
-    refreshWeights(this.#cohort, this.#cohort.version + 1)
+    await refreshWeights(this.#cohort, this.#cohort.version + 1)
     this.#seconds += (performance.now() - started) / 1000
     return {
       phase: 'sft',
@@ -364,7 +366,7 @@ export class ConversationTraining implements Training<TextMetrics> {
       trajectories.setAdvantages(advantagesOf(rows, batch, prepared, conversations))
     }
     this.#rlUpdates++
-    refreshWeights(this.#cohort, this.#cohort.version + 1)
+    await refreshWeights(this.#cohort, this.#cohort.version + 1)
     this.#isBetweenUpdates = true
     const updateSeconds = (performance.now() - started) / 1000
     this.#seconds += updateSeconds
@@ -477,7 +479,7 @@ export class ConversationTraining implements Training<TextMetrics> {
     return { tensors: [...over.tensors, ...open.tensors], cohorts: { [name]: record } }
   }
 
-  restore(manifest: Manifest, tensors: ReadonlyMap<string, Tensor>): void {
+  async restore(manifest: Manifest, tensors: ReadonlyMap<string, Tensor>): Promise<void> {
     const { name, numLanes, histories, supports, trajectories } = this.#cohort
     const record = manifest.cohorts[name] as ConversationRecord
     trajectories.clear()
@@ -498,7 +500,7 @@ export class ConversationTraining implements Training<TextMetrics> {
     this.#admitted.clear()
     for (const group of record.admitted) this.#admitted.add(group)
     this.#seconds = record.seconds
-    this.#cohort.version = record.version
+    await refreshWeights(this.#cohort, record.version)
   }
 
   compareCheckpoint(subject: string, { seed, cohorts }: Manifest): string[] {

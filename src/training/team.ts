@@ -8,12 +8,11 @@ import type { Worker } from 'node:worker_threads'
 import type { TokenThreadColumns } from '../algorithms/token-thread.ts'
 import type { Autoreset } from '../cohorts/episodes.ts'
 import type { WasmMemory } from '../components/arena.ts'
-import type { Conversation } from '../components/conversation.ts'
 import type { DefinitionRecord } from '../definition.ts'
+import type { DecodingColumns } from '../engines/local.ts'
 import { InputError, show } from '../errors.ts'
 import type { KernelBuild } from '../kernels/bind.ts'
 import type { TransformerConfig } from '../policies/transformer/config.ts'
-import type { DecoderColumns } from '../policies/transformer/decoder.ts'
 import type { LoraSettings } from '../policies/transformer/lora.ts'
 import type { BaseWeights } from '../policies/transformer/quantized.ts'
 import type { Sampling } from '../policies/transformer/sampling.ts'
@@ -65,8 +64,8 @@ export interface TextOrder extends ThreadOrder {
 
 /** The columns of a cohort of conversations that a worker works in, or reads. */
 export interface TextThreadColumns {
-  readonly conversation: Conversation
-  readonly decoder: DecoderColumns
+  /** Where threads help the engine. */
+  readonly decoding?: DecodingColumns
   readonly learner: TokenThreadColumns
   readonly weights: BaseWeights
   /** No elements where there is no adapter. */

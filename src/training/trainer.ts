@@ -349,7 +349,7 @@ export class Trainer<C extends Cohort = Cohort> {
     const subject = `checkpoint ${path}`
     const warnings = this.#compareCheckpoint(subject, manifest)
     restoreTensors(subject, this.world, tensors)
-    for (const training of this.#trainings) training.restore(manifest, tensors)
+    for (const training of this.#trainings) await training.restore(manifest, tensors)
     return { warnings: [...warnings, ...differences(manifest, this.world)] }
   }
 

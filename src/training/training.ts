@@ -43,7 +43,7 @@ export interface Training<Metrics> {
   /** A copy of what the world's columns do not have. */
   saved(): SavedTraining
   /** Takes up what a checkpoint has, when the columns are there. */
-  restore(manifest: Manifest, tensors: ReadonlyMap<string, Tensor>): void
+  restore(manifest: Manifest, tensors: ReadonlyMap<string, Tensor>): void | Promise<void>
   /**
    * Compares a checkpoint with this training. Returns what a user should be warned of.
    * @throws InputError that names the first part in which it is of another one.

@@ -1,6 +1,7 @@
 /** Worlds of conversations for tests: a tiny model, the built-in tasks or one's own. */
 
 import type { ConversationCohort, ConversationCohortOptions } from '../../src/cohorts/conversations.ts'
+import { LocalEngine } from '../../src/engines/local.ts'
 import { reverse } from '../../src/environments/tasks/sequences.ts'
 import { defineTextEnvironment, type TextEnvironmentModel } from '../../src/environments/text.ts'
 import { languageModel } from '../../src/text/language-model.ts'
@@ -18,6 +19,12 @@ export function talkWorld(
     seed: 3,
     ...options,
   })
+}
+
+/** The cohort's engine, which has to be the local one. */
+export function localEngineOf({ engine }: ConversationCohort): LocalEngine {
+  if (!(engine instanceof LocalEngine)) throw new Error(`engine ${engine.id}, expected the local one`)
+  return engine
 }
 
 /** An environment of one's own, on digits. */

@@ -1,128 +1,105 @@
-import { type ConversationCohort, type DecodingWorkers, SHARE_LANES } from '../../cohorts/conversations.ts'
-import { ConversationPhase } from '../../components/conversation.ts'
+import type { ConversationCohort } from '../../cohorts/conversations.ts'
+import { ConversationPhase, turnRewardsOf } from '../../components/conversation.ts'
+import { areOfSampling, type GeneratedTokens, type TurnEnd } from '../../engines/engine.ts'
 import { type StopReason, stopReasons } from '../../environments/text.ts'
+import { InputError } from '../../errors.ts'
 import type { Kernels } from '../../kernels/bind.ts'
 
 /**
- * The model says one token in every lane where it has the turn. What is not in the cache yet, a prompt or what the
- * environment said, is fed first. Where other threads help, each does that for its share of the lanes: then it is a
- * promise.
+ * The cohort's engine is asked for the turns that have begun, advances, and what it has generated is appended: of an engine that
+ * computes here one token in every lane where the model has the turn. A promise where the engine's advance is one.
  *
- * Reads token, length, phase. Writes the token, its logprob and version, length, and where a turn is over its stopReason
- * and whether it was cut.
+ * Reads token, length, phase, budget, and which conversation it is. Writes the token, its logprob and version, length, and where
+ * a turn is over its stopReason and whether it was cut. A turn that the engine could not generate ends the conversation with an
+ * unknown reward.
  */
 export function inferConversations(_: Kernels, cohort: ConversationCohort): void | Promise<void> {
-  const { workers } = cohort
-  const count = listDecoding(cohort)
-  if (count === 0) return
-  const numShares = workers === null ? 1 : numSharesOf(cohort, count)
-  if (workers !== null && numShares > 1) return decodeTogether(cohort, count, numShares, workers)
-  decodeShare(cohort, 0, 1)
-  appendAll(cohort, count, 1)
+  submitTurns(cohort)
+  if (!cohort.submitted.includes(1)) return
+  const advanced = cohort.engine.advance()
+  return advanced === undefined ? appendPolled(cohort) : advanced.then(() => appendPolled(cohort))
 }
 
-/** What a thread has to know to speak in a cohort's lanes. */
-export type DecodingLanes = Pick<
-  ConversationCohort,
-  'conversation' | 'decoder' | 'context' | 'sampling' | 'explore' | 'laneList'
->
-
-/** Feeds what is not in the cache, and chooses a token, in the lanes of share `index` of `numShares`, if there is one. */
-export function decodeShare(lanes: DecodingLanes, index: number, numShares: number): void {
-  const { conversation, decoder, laneList, context, sampling, explore } = lanes
-  const { slot, lane, episode, draw, forward } = decoder.columns
-  if (index >= numShares) return
-  const [from, to] = shareOf(listDecoding(lanes), index, numShares)
-  for (let i = from; i < to; i++) feed(lanes, laneList[i]!)
-  for (let i = from, row = 0; i < to; i++, row++) {
-    const n = laneList[i]!
-    const last = conversation.length[n]! - 1
-    slot[row] = n
-    // A conversation's random numbers are keyed by which it is, so that it does not matter which lane takes it.
-    lane[row] = conversation.group[n]!
-    episode[row] = conversation.member[n]!
-    draw[row] = conversation.tokensBefore[n]! + last
-    forward.token[row] = conversation.token[n * context + last]!
-    forward.position[row] = last
-  }
-  decoder.advance(to - from, sampling, explore)
-}
-
-/** Writes the lanes in which the model has the turn into `laneList`; returns how many there are. */
-function listDecoding({ conversation, laneList }: Pick<DecodingLanes, 'conversation' | 'laneList'>): number {
-  let count = 0
-  for (let n = 0; n < laneList.length; n++) if (conversation.phase[n] === ConversationPhase.model) laneList[count++] = n
-  return count
-}
-
-/** The rows of a share. */
-function shareOf(count: number, index: number, numShares: number): [from: number, to: number] {
-  return [Math.floor((index * count) / numShares), Math.floor(((index + 1) * count) / numShares)]
-}
-
-/**
- * Among how many threads `count` lanes are shared; the tokens are the same whatever it is. A pass over two rows takes as long
- * as one over four, as both read all weights once; and two meetings of the threads cost some 50 µs.
- */
-function numSharesOf({ decoders, model }: ConversationCohort, count: number): number {
-  if (count * model.numParameters < 2 ** 21) return 1
-  return Math.min(decoders.length, Math.floor(count / SHARE_LANES))
-}
-
-async function decodeTogether(
-  cohort: ConversationCohort,
-  count: number,
-  numShares: number,
-  workers: DecodingWorkers,
-): Promise<void> {
-  await workers.begin(numShares)
-  decodeShare(cohort, 0, numShares)
-  await workers.finish()
-  appendAll(cohort, count, numShares)
-}
-
-/** Feeds what of lane n is not in the cache, but for its last token. */
-function feed({ conversation, decoder, context }: DecodingLanes, n: number): void {
-  const { token, cached, length } = conversation
-  const last = length[n]! - 1
-  if (cached[n]! < last) decoder.feed(n, token.subarray(n * context + cached[n]!, n * context + last), cached[n]!)
-  cached[n] = last + 1
-}
-
-/** Says what all shares of the `count` lanes have chosen. */
-function appendAll(cohort: ConversationCohort, count: number, numShares: number): void {
-  const { laneList, decoders } = cohort
-  for (let index = 0; index < numShares; index++) {
-    const { chosen, support, supportOffset, forward } = decoders[index]!
-    const [from, to] = shareOf(count, index, numShares)
-    for (let i = from, row = 0; i < to; i++, row++) {
-      const ids = support.subarray(supportOffset[row], supportOffset[row + 1])
-      say(cohort, laneList[i]!, chosen[row]!, forward.logprob[row]!, ids)
-    }
+function submitTurns(cohort: ConversationCohort): void {
+  const { conversation, submitted, engine, context, sampling, explore, stopStrings } = cohort
+  const { phase, token, length, turnStart, budget, group, member, tokensBefore, unchanged } = conversation
+  for (let n = 0; n < submitted.length; n++) {
+    if (phase[n] !== ConversationPhase.model || submitted[n] === 1) continue
+    const [from, to] = [n * context, n * context + length[n]!]
+    const generated = length[n]! - turnStart[n]!
+    engine.submit({
+      slot: n,
+      ids: token.subarray(from, to),
+      generated,
+      unchanged: Math.min(unchanged[n]!, length[n]!),
+      maxTokens: Math.min(budget[n]! - generated, context - length[n]!),
+      ...{ sampling, explore, stopStrings },
+      key: [group[n]!, member[n]!, tokensBefore[n]!],
+    })
+    submitted[n] = 1
+    unchanged[n] = context // Until reset or step writes other ids.
   }
 }
 
-/** `support` are the tokens of which it was drawn, where a filter had left some out. */
-function say(cohort: ConversationCohort, n: number, token: number, logprob: number, support: Int32Array): void {
-  const { conversation, context, tokenizer, stops, version } = cohort
-  const { length, turnStart, turn, budget } = conversation
+function appendPolled(cohort: ConversationCohort): void {
+  const { tokens, ends } = cohort.engine.poll()
+  for (const block of tokens) for (let i = 0; i < block.count; i++) appendToken(cohort, block, i)
+  for (const end of ends) endTurn(cohort, end)
+}
+
+/** Appends row i of a block to its lane. */
+function appendToken(cohort: ConversationCohort, block: GeneratedTokens, i: number): void {
+  const { conversation, context, engine, sampling, model } = cohort
+  const { length, turn } = conversation
+  const { candidate, candidateOffset } = block
+  const [n, token] = [block.slot[i]!, block.token[i]!]
+  if (cohort.submitted[n] !== 1 || length[n]! >= context) {
+    throw new InputError(`engine ${engine.id}`, `a token for slot ${n}`, 'tokens of turns that it has, up to maxTokens')
+  }
+  if (!(token >= 0 && token < model.shape.vocabularySize)) {
+    const expected = `ids below ${model.shape.vocabularySize}, of the cohort's tokenizer`
+    throw new InputError(`engine ${engine.id}`, `token ${token}`, expected)
+  }
   const at = n * context + length[n]!
   conversation.token[at] = token
   conversation.lossMask[at] = 1
-  conversation.logprob[at] = logprob
-  conversation.version[at] = version
+  conversation.logprob[at] = block.logprob[i]!
+  // Nobody knows which weights chose a token without a log-probability: the trainer's stand for both.
+  conversation.version[at] = Number.isNaN(block.logprob[i]!) ? -1 : block.version[i]!
   conversation.turnOf[at] = turn[n]!
-  conversation.supportLength[at] = support.length
-  for (const id of support) cohort.supports[n]!.push(id)
   length[n] = length[n]! + 1
-  const isStopped = stops[n]!.push(token) !== null
-  if (isStopped || tokenizer.endIds.includes(token)) end(cohort, n, 'stop')
-  else if (length[n]! - turnStart[n]! >= budget[n]!) end(cohort, n, 'length')
-  else if (length[n]! >= context) end(cohort, n, 'context')
+  // A log-probability of another distribution than the one that was drawn from is as good as none.
+  const isKnown = candidate !== null && areOfSampling(engine.logprobs, sampling)
+  const [from, to] = [candidateOffset[i]!, candidateOffset[i + 1]!]
+  conversation.supportLength[at] = isKnown ? to - from : areOfSampling(engine.logprobs, sampling) ? 0 : -1
+  if (isKnown) for (let k = from; k < to; k++) cohort.supports[n]!.push(candidate[k]!)
 }
 
-function end({ conversation }: ConversationCohort, n: number, reason: StopReason): void {
+function endTurn(cohort: ConversationCohort, end: TurnEnd): void {
+  const { conversation, submitted, engine } = cohort
+  const { slot: n, reason } = end
+  if (submitted[n] !== 1)
+    throw new InputError(`engine ${engine.id}`, `an end of slot ${n}`, 'ends of turns that it has')
+  submitted[n] = 0
+  if (reason === 'failed') {
+    fail(cohort, n, end.error)
+    return
+  }
+  const isOfBudget = conversation.length[n]! - conversation.turnStart[n]! >= conversation.budget[n]!
+  // What was broken off with room left is submitted again by the next tick, with what it came to.
+  if (reason === 'aborted' && !isOfBudget && conversation.length[n]! < cohort.context) return
+  const told: StopReason = reason === 'stop' ? 'stop' : isOfBudget ? 'length' : 'context'
   conversation.phase[n] = ConversationPhase.over
-  conversation.stopReason[n] = stopReasons.indexOf(reason)
-  if (reason !== 'stop') conversation.cutTurns[n] = conversation.cutTurns[n]! + 1
+  conversation.stopReason[n] = stopReasons.indexOf(told)
+  if (told !== 'stop') conversation.cutTurns[n] = conversation.cutTurns[n]! + 1
+}
+
+/** Ends the conversation in lane n: its last turn could not be generated, so what it is worth cannot be told. */
+function fail({ conversation, replies, engine }: ConversationCohort, n: number, error: string): void {
+  conversation.phase[n] = ConversationPhase.ended
+  conversation.stopReason[n] = stopReasons.indexOf('aborted')
+  conversation.reward[n] = 0
+  conversation.known[n] = 0
+  turnRewardsOf(conversation, n).fill(Number.NaN, conversation.turn[n]!)
+  replies[n] = { reward: null, error: `engine ${engine.id}: ${error}` }
 }

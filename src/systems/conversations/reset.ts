@@ -31,7 +31,7 @@ function begin(kernels: Kernels, cohort: ConversationCohort, n: number, number: 
   conversation.member[n] = number % cohort.groupSize
   conversation.epoch[n] = epoch
   conversation.length[n] = 0
-  conversation.cached[n] = 0
+  conversation.unchanged[n] = 0
   conversation.turn[n] = 0
   conversation.segment[n] = 0
   conversation.tokensBefore[n] = 0
@@ -47,7 +47,7 @@ function begin(kernels: Kernels, cohort: ConversationCohort, n: number, number: 
 }
 
 /** Puts tokens that were sent to the model at the conversation's end; its turn begins after them. */
-export function append({ conversation, context, stops }: ConversationCohort, n: number, ids: readonly number[]): void {
+export function append({ conversation, context }: ConversationCohort, n: number, ids: readonly number[]): void {
   const { token, lossMask, logprob, version, turnOf, supportLength, length, turn } = conversation
   const first = n * context + length[n]!
   token.set(ids, first)
@@ -58,6 +58,5 @@ export function append({ conversation, context, stops }: ConversationCohort, n: 
   turnOf.fill(turn[n]!, first, first + ids.length)
   length[n] = length[n]! + ids.length
   conversation.turnStart[n] = length[n]!
-  stops[n]!.clear()
   conversation.phase[n] = ConversationPhase.model
 }

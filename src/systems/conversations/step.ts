@@ -192,15 +192,15 @@ function take(cohort: ConversationCohort, n: number, reply: Reply): void {
   append(cohort, n, ids)
 }
 
-/** Puts lane n's segment aside, and makes room for one that begins with `ids`. What both begin with stays in the cache. */
+/** Puts lane n's segment aside, and makes room for one that begins with `ids`. What both begin with the engine may have kept. */
 function beginSegment(cohort: ConversationCohort, n: number, ids: readonly number[]): void {
   const { conversation, context, segments, supports } = cohort
-  const { token, cached, length, tokensBefore, segment } = conversation
+  const { token, unchanged, length, tokensBefore, segment } = conversation
   segments[n]!.push(copyOf(segmentOf(cohort, n)))
   supports[n] = []
   let common = 0
-  while (common < Math.min(ids.length, cached[n]!) && token[n * context + common] === ids[common]) common++
-  cached[n] = common
+  while (common < Math.min(ids.length, length[n]!) && token[n * context + common] === ids[common]) common++
+  unchanged[n] = common
   tokensBefore[n] = tokensBefore[n]! + length[n]!
   segment[n] = segment[n]! + 1
   conversation.cutTurns[n] = 0

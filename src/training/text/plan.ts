@@ -210,7 +210,7 @@ function partsOf(plan: Plan): Record<string, number> {
     [/^learner\.gradient\b/, 'gradients'],
     [/^learner\.reference\b/, 'reference'],
     [/^learner\.packed\b/, 'activations'],
-    [/^decoder\.cache\b/, 'cache'],
+    [/^engine\.decoder\.cache\b/, 'cache'],
     [/./, 'the rest'],
   ]
   const parts: Record<string, number> = {}

@@ -6,7 +6,8 @@
  */
 import type { Together, TokenLearnerColumns } from '../../algorithms/token-learner.ts'
 import type { TokenWork } from '../../algorithms/token-thread.ts'
-import type { ConversationCohort, DecodingWorkers } from '../../cohorts/conversations.ts'
+import type { ConversationCohort } from '../../cohorts/conversations.ts'
+import type { DecodingWorkers } from '../../engines/engine.ts'
 import type { World } from '../../world.ts'
 import { Aborted, CONTROL_WORDS, Team, type TextOrder } from '../team.ts'
 import { TextCommand } from './thread.ts'
@@ -32,12 +33,18 @@ export class TextTeam implements DecodingWorkers {
       if (this.#isClosed) this.#team.end() // Closed while the workers were on their way.
     }
     this.#team!.hold(true)
-    this.#cohort.workers = this
+    this.#ready(this)
   }
 
   rest(): void {
-    this.#cohort.workers = null
+    this.#ready(null)
     this.#team?.hold(false)
+  }
+
+  /** Tells the cohort's engine who helps it, if it can be helped. */
+  #ready(workers: DecodingWorkers | null): void {
+    const { threads } = this.#cohort.engine
+    if (threads !== null) threads.workers = workers
   }
 
   /** Tells the workers what to work on, once they are met. */
@@ -83,7 +90,7 @@ export class TextTeam implements DecodingWorkers {
     const { count } = threads
     const { memory } = arena
     const cohort = this.#cohort
-    const { model, adapter, context, sampling, explore, conversation, weights, quantized } = cohort
+    const { model, adapter, context, sampling, explore, weights, quantized, engine } = cohort
     const control = new Int32Array(new SharedArrayBuffer(4 * CONTROL_WORDS))
     const { packed, gradient, reference } = cohort.learner as TokenLearnerColumns
     const orders = Array.from({ length: count - 1 }, (_, i): TextOrder => {
@@ -96,8 +103,7 @@ export class TextTeam implements DecodingWorkers {
         lora: adapter?.lora.settings ?? null,
         ...{ context, sampling, explore },
         columns: {
-          conversation,
-          decoder: cohort.decoders[index]!,
+          ...(engine.threads === null ? {} : { decoding: engine.threads.columnsOf(index) }),
           learner: { packed: packed[index]!, gradient, reference },
           weights: quantized ?? weights,
           adapter: adapter?.weights ?? new Float32Array(memory.buffer, 0, 0),

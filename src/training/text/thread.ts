@@ -6,12 +6,12 @@
 import { parentPort, receiveMessageOnPort } from 'node:worker_threads'
 import { TokenThread, type TokenWork } from '../../algorithms/token-thread.ts'
 import { viewColumns } from '../../components/arena.ts'
+import { type DecodingThread, decodeShare } from '../../engines/local.ts'
 import { createKernels } from '../../kernels/bind.ts'
 import { TransformerDecoder } from '../../policies/transformer/decoder.ts'
 import { lora } from '../../policies/transformer/lora.ts'
 import { transformer } from '../../policies/transformer/model.ts'
 import { Random } from '../../random.ts'
-import { type DecodingLanes, decodeShare } from '../../systems/conversations/infer.ts'
 import type { TextOrder, WorkerProgram } from '../team.ts'
 
 /** What a command's first number says. */
@@ -25,22 +25,24 @@ export const TextCommand = {
 /** The program of a worker. It shares weights and cache, and knows the trainer's model and nothing of its environment. */
 export function textProgram(order: TextOrder): WorkerProgram {
   const { memory, index, seed, kernels: build, config, valueHead, context, sampling, explore } = order
-  const { conversation, decoder, learner, weights, adapter: adapted } = viewColumns(order.columns, memory)
+  const { decoding, learner, weights, adapter: adapted } = viewColumns(order.columns, memory)
   const kernels = createKernels(memory, build)
   const model = transformer(config, { valueHead })
   const random = new Random(seed)
   const adapter = order.lora === null ? null : { lora: lora(model, order.lora), weights: adapted, random }
   const thread = new TokenThread(model, weights, learner, kernels, adapter)
-  const lanes: DecodingLanes = {
-    conversation,
-    decoder: new TransformerDecoder(model, weights, decoder, kernels, random, adapter),
-    context,
-    sampling,
-    explore,
-    laneList: new Int32Array(conversation.phase.length),
-  }
+  /** Null where the engine needs no help. */
+  const decoder: DecodingThread | null =
+    decoding === undefined
+      ? null
+      : {
+          ...decoding,
+          decoder: new TransformerDecoder(model, weights, decoding.decoder, kernels, random, adapter),
+          ...{ context, sampling, explore },
+          slots: new Int32Array(decoding.turns.active.length),
+        }
   return function* (command) {
-    if (command[0] === TextCommand.decode) decodeShare(lanes, index, command[1]!)
+    if (command[0] === TextCommand.decode) decodeShare(decoder!, index, command[1]!)
     else thread.run(receiveMessageOnPort(parentPort!)!.message as TokenWork)
     yield // All are done.
   }

@@ -226,6 +226,7 @@ export class Trainer {
    */
   async train(rolloutData?: Trajectories | TrajectoryColumns): Promise<StepMetrics> {
     const metrics = this.#step(rolloutData)
+    if (this.#cohort !== null) await refreshWeights(this.#cohort, this.#cohort.version + 1)
     const { autoSaveLora } = this.#options
     const { adapter } = this.#target
     if (autoSaveLora !== undefined) await saveLora(autoSaveLora, adapter!.lora, adapter!.weights)
@@ -283,7 +284,6 @@ export class Trainer {
     const gradNorm = this.#learner.descend(optimizer, rate, this.#maxGradNorm)
     this.#trained.set(this.#own)
     this.#stepCount++
-    if (this.#cohort !== null) refreshWeights(this.#cohort, this.#cohort.version + 1)
     if (rolloutData === undefined && (this.#options.onPolicy ?? true)) this.#buffer!.clear()
     const whole = { ...metrics, step: this.#stepCount, gradNorm } as StepMetrics
     this.#history.push(whole)

@@ -6,7 +6,7 @@ import type { TextEnvironmentModel, Turn } from '../../../src/environments/text.
 import type { ChatTemplate } from '../../../src/text/chat-template.ts'
 import { languageModel } from '../../../src/text/language-model.ts'
 import { tick } from '../../../src/tick.ts'
-import { digits, talkUntil, talkWorld } from '../../support/conversations.ts'
+import { digits, localEngineOf, talkUntil, talkWorld } from '../../support/conversations.ts'
 
 const small = { width: 16, heads: 2, layers: 1 }
 
@@ -69,10 +69,11 @@ describe('a conversation of several turns', () => {
     const cohort = world.cohort()
     const [end] = cohort.tokenizer.endIds as [number]
     // The model is made to say the end token where it would say one of every fifth.
-    const { advance } = cohort.decoder
-    cohort.decoder.advance = (rows, ...rest) => {
-      advance.call(cohort.decoder, rows, ...rest)
-      const { chosen } = cohort.decoder.columns
+    const { decoder } = localEngineOf(cohort)
+    const { advance } = decoder
+    decoder.advance = (rows, ...rest) => {
+      advance.call(decoder, rows, ...rest)
+      const { chosen } = decoder.columns
       for (let i = 0; i < rows; i++) if (chosen[i]! % 5 === 0) chosen[i] = end
     }
     const said = { end: 0, other: 0 }
@@ -122,15 +123,16 @@ describe('a template that rewrites what stands', () => {
     const world = await talkWorld({ environment, policy, numLanes: 3, cutTurn: 'continue', sampling })
     const cohort = world.cohort()
     const fed: { from: number; prompt: number[]; segment: number; group: number }[] = []
-    const { feed } = cohort.decoder
-    cohort.decoder.feed = (n, tokens, from = 0) => {
+    const { decoder } = localEngineOf(cohort)
+    const { feed } = decoder
+    decoder.feed = (n, tokens, from = 0) => {
       const { length, segment, group, tokensBefore } = cohort.conversation
       const behind = cohort.segments[n]!.reduce((sum, { token }) => sum + token.length, 0)
       expect([segment[n], tokensBefore[n]]).toEqual([cohort.segments[n]!.length, behind])
       const at = n * cohort.context
       const prompt = [...cohort.conversation.token.subarray(at, at + length[n]!)]
       fed.push({ from, prompt, segment: segment[n]!, group: group[n]! })
-      feed.call(cohort.decoder, n, tokens, from)
+      feed.call(decoder, n, tokens, from)
     }
     const rows = await talkUntil(world, 9)
     expect(rows.map(({ segment, turns }) => [segment, turns])).toEqual(rows.map((_, i) => [i % 3, 1]))

@@ -1,12 +1,12 @@
 /** What several threads say together, and what stays in the cache: the same tokens as one thread says alone. */
 import { expect, test, vi } from 'vitest'
-import type { DecodingWorkers } from '../../../src/cohorts/conversations.ts'
 import { ConversationPhase } from '../../../src/components/conversation.ts'
+import type { DecodingWorkers } from '../../../src/engines/engine.ts'
+import { type DecodingThread, decodeShare } from '../../../src/engines/local.ts'
 import { TransformerDecoder } from '../../../src/policies/transformer/decoder.ts'
 import { Random } from '../../../src/random.ts'
-import { type DecodingLanes, decodeShare } from '../../../src/systems/conversations/infer.ts'
 import { infer, reset } from '../../../src/systems/systems.ts'
-import { digits, talkUntil, talkWorld } from '../../support/conversations.ts'
+import { digits, localEngineOf, talkUntil, talkWorld } from '../../support/conversations.ts'
 
 const SEED = 3
 const CONVERSATIONS = 40
@@ -26,9 +26,11 @@ async function shared(numParameters: number) {
   world.split(2)
   const cohort = world.cohort()
   const { conversation, context, sampling, explore, model, weights } = cohort
-  Object.assign(cohort, { model: Object.create(model, { numParameters: { value: numParameters } }) })
-  const decoder = new TransformerDecoder(model, weights, cohort.decoders[1]!, world.kernels, new Random(SEED))
-  const second: DecodingLanes = { conversation, decoder, context, sampling, explore, laneList: new Int32Array(11) }
+  const engine = localEngineOf(cohort)
+  const { turns, ids, decoder: columns } = engine.columnsOf(1)
+  const decoder = new TransformerDecoder(model, weights, columns, world.kernels, new Random(SEED))
+  const second: DecodingThread = { turns, ids, decoder, context, sampling, explore, slots: new Int32Array(11) }
+  Object.defineProperty(model, 'numParameters', { value: numParameters })
   const ticks: { count: number; shares: number; rows: number[] }[] = []
   let shares = 1
   const workers: DecodingWorkers = {
@@ -39,15 +41,15 @@ async function shared(numParameters: number) {
     },
     async finish() {},
   }
-  cohort.workers = workers
+  engine.workers = workers
   const theirs = vi.spyOn(decoder, 'advance')
-  const { advance } = cohort.decoder
-  cohort.decoder.advance = (rows, ...rest) => {
+  const { advance } = engine.decoder
+  engine.decoder.advance = (rows, ...rest) => {
     const count = conversation.phase.filter((phase) => phase === ConversationPhase.model).length
     ticks.push({ count, shares, rows: [rows, ...theirs.mock.calls.map(([given]) => given)] })
     theirs.mockClear()
     shares = 1
-    advance.call(cohort.decoder, rows, ...rest)
+    advance.call(engine.decoder, rows, ...rest)
   }
   return { world, ticks, second, theirs }
 }
@@ -93,7 +95,8 @@ test('a thread for which there is no share says nothing', async () => {
 
 test('each token is fed once: after a tick only the last of a lane that spoke is not in the cache', async () => {
   const world = await talkWorld({ environment, numLanes: 3, seed: SEED })
-  const { conversation, decoder, context } = world.cohort()
+  const { conversation, context } = world.cohort()
+  const { decoder, turns } = localEngineOf(world.cohort())
   const fed = vi.spyOn(decoder, 'feed')
   const { advance } = decoder
   let checked = 0
@@ -104,7 +107,7 @@ test('each token is fed once: after a tick only the last of a lane that spoke is
       const n = slot[row]!
       expect(forward.position[row]).toBe(conversation.length[n]! - 1)
       expect(forward.token[row]).toBe(conversation.token[n * context + conversation.length[n]! - 1])
-      expect(conversation.cached[n]).toBe(conversation.length[n])
+      expect(turns.cached[n]).toBe(conversation.length[n])
       checked++
     }
     advance.call(decoder, rows, ...rest)

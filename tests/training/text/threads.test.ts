@@ -129,7 +129,8 @@ describe('threads of a language model', () => {
 
   test('all do a part: of the lanes, and of the micro-batches', async () => {
     const trainer = await trainerOf(2, shared)
-    const { decoders, learner } = trainer.world.cohort()
+    const { engine, learner } = trainer.world.cohort()
+    const decoders = [0, 1].map((index) => engine.threads!.columnsOf(index).decoder)
     await outcome(trainer, await temporaryFolder())
     const { packed } = learner as unknown as { packed: Record<string, { forward: { position: Int32Array } }> }
     for (const { position } of [decoders[0]!.forward, decoders[1]!.forward, packed[0]!.forward, packed[1]!.forward]) {

@@ -1,0 +1,293 @@
+/**
+ * The engine that computes here: a transformer over the world's memory. It reads the ids where the cohort has them, writes each
+ * token that it chooses behind them, and shows the columns that the decoder wrote as they are: nothing is copied. All slots with a
+ * turn advance by one token; other threads of the trainer take shares of them, and the tokens are the same whatever their number.
+ */
+import { type Columns, column, type Plan } from '../components/column.ts'
+import { InputError } from '../errors.ts'
+import { type DecoderColumns, decoderPlan, decoderShare, TransformerDecoder } from '../policies/transformer/decoder.ts'
+import type { Sampling } from '../policies/transformer/sampling.ts'
+import { StopStrings } from '../text/stop-strings.ts'
+import {
+  checkTurn,
+  type DecodingWorkers,
+  type Engine,
+  type EngineContext,
+  type EngineDefinition,
+  type EngineShape,
+  type EngineThreads,
+  type GeneratedTokens,
+  type Polled,
+  type TurnEnd,
+  type TurnRequest,
+  type WeightsDelivery,
+} from './engine.ts'
+
+/** Slots that a thread decodes, at least, where it shares them with others. */
+export const SHARE_SLOTS = 4
+
+/** The columns of a local engine for so many threads. */
+export function localEnginePlan({ model, adapter, isQuantized, numSlots, context, threads }: EngineShape) {
+  const shareSlots = Math.max(2 * SHARE_SLOTS, Math.ceil(numSlots / threads))
+  return {
+    turns: {
+      /** 1 where the slot has a turn. */
+      active: column('u8', numSlots),
+      /** Ids that stand. */
+      length: column('i32', numSlots),
+      /** Ids whose keys and values are in the cache. */
+      cached: column('i32', numSlots),
+      /** What keys a turn's random numbers, and the number of tokens before its ids. */
+      group: column('i32', numSlots),
+      member: column('i32', numSlots),
+      tokensBefore: column('i32', numSlots),
+    },
+    decoder: decoderPlan(model, numSlots, context, adapter, isQuantized),
+    /** Of each thread but the first, which can take all slots if need be. */
+    decoders: Object.fromEntries(
+      Array.from({ length: threads - 1 }, (_, i) => [
+        i + 1,
+        decoderShare(model, shareSlots, context, adapter, isQuantized),
+      ]),
+    ),
+  } satisfies Plan
+}
+
+type LocalColumns = Columns<ReturnType<typeof localEnginePlan>>
+
+/** The columns in which a thread decodes: its own, and those that all share. */
+export interface DecodingColumns {
+  readonly turns: LocalColumns['turns']
+  /** slots × context. */
+  readonly ids: Int32Array
+  readonly decoder: DecoderColumns
+}
+
+/** What a thread decodes with. */
+export interface DecodingThread extends Omit<DecodingColumns, 'decoder'> {
+  readonly decoder: TransformerDecoder
+  readonly context: number
+  readonly sampling: Sampling
+  readonly explore: boolean
+  /** Room for a list of slots. */
+  readonly slots: Int32Array
+}
+
+/** Feeds what is not in the cache, and chooses a token, in the slots of share `index` of `numShares`, if there is one. */
+export function decodeShare(thread: DecodingThread, index: number, numShares: number): void {
+  const { turns, ids, decoder, slots, context, sampling, explore } = thread
+  const { slot, lane, episode, draw, forward } = decoder.columns
+  if (index >= numShares) return
+  const [from, to] = shareOf(listActive(thread), index, numShares)
+  for (let i = from; i < to; i++) feed(thread, slots[i]!)
+  for (let i = from, row = 0; i < to; i++, row++) {
+    const n = slots[i]!
+    const last = turns.length[n]! - 1
+    slot[row] = n
+    // Random numbers are keyed by the conversation, so that it does not matter which slot takes it.
+    lane[row] = turns.group[n]!
+    episode[row] = turns.member[n]!
+    draw[row] = turns.tokensBefore[n]! + last
+    forward.token[row] = ids[n * context + last]!
+    forward.position[row] = last
+  }
+  decoder.advance(to - from, sampling, explore)
+}
+
+/** Writes the slots that have a turn into `slots`; returns how many there are. */
+function listActive({ turns, slots }: Pick<DecodingThread, 'turns' | 'slots'>): number {
+  let count = 0
+  for (let n = 0; n < slots.length; n++) if (turns.active[n] === 1) slots[count++] = n
+  return count
+}
+
+/** The rows of a share. */
+function shareOf(count: number, index: number, numShares: number): [from: number, to: number] {
+  return [Math.floor((index * count) / numShares), Math.floor(((index + 1) * count) / numShares)]
+}
+
+/** Feeds what of slot n is not in the cache, but for its last id. */
+function feed({ turns, ids, decoder, context }: DecodingThread, n: number): void {
+  const { cached, length } = turns
+  const last = length[n]! - 1
+  if (cached[n]! < last) decoder.feed(n, ids.subarray(n * context + cached[n]!, n * context + last), cached[n]!)
+  cached[n] = last + 1
+}
+
+/** A block of tokens as a thread's decoder wrote them. */
+type Block = { -readonly [K in keyof GeneratedTokens]: GeneratedTokens[K] }
+
+/** The engine of a transformer in this process. */
+export class LocalEngine implements Engine, EngineThreads {
+  readonly id = 'local'
+  readonly logprobs = 'candidates'
+  readonly arrival = null
+  readonly threads = this
+  /** Null where this thread decodes alone: always, unless a trainer has workers that are ready. */
+  workers: DecodingWorkers | null = null
+  readonly decoder: TransformerDecoder
+  readonly turns: LocalColumns['turns']
+  readonly #context: EngineContext
+  /** The columns of each thread's decoder, this one's first: all over one cache. */
+  readonly #decoders: readonly DecoderColumns[]
+  readonly #thread: DecodingThread
+  readonly #blocks: readonly Block[]
+  /** Of each slot: tokens that its turn may still have, and what looks for stop strings in it. */
+  readonly #left: Int32Array
+  readonly #stops: readonly StopStrings[]
+  #version = 0
+  #polled: { tokens: GeneratedTokens[]; ends: TurnEnd[] } = { tokens: [], ends: [] }
+  #next: { tokens: GeneratedTokens[]; ends: TurnEnd[] } = { tokens: [], ends: [] }
+
+  constructor(context: EngineContext) {
+    const { model, weights, kernels, random, adapter, numSlots, ids, sampling, explore } = context
+    const { turns, decoder, decoders } = context.columns as unknown as LocalColumns
+    this.#context = context
+    this.turns = turns
+    this.decoder = new TransformerDecoder(model, weights, decoder, kernels, random, adapter)
+    this.#decoders = [decoder, ...Object.values(decoders).map((share) => ({ ...share, cache: decoder.cache }))]
+    const slots = new Int32Array(numSlots)
+    this.#thread = { turns, ids, decoder: this.decoder, context: context.context, sampling, explore, slots }
+    this.#blocks = this.#decoders.map(({ slot, chosen, forward, support, supportOffset }) => ({
+      ...{ count: 0, slot, token: chosen, logprob: forward.logprob },
+      version: new Int32Array(chosen.length),
+      ...{ candidate: support, candidateOffset: supportOffset },
+    }))
+    this.#left = new Int32Array(numSlots)
+    this.#stops = Array.from({ length: numSlots }, () => new StopStrings(context.tokenizer, context.stopStrings))
+  }
+
+  get version(): number {
+    return this.#version
+  }
+
+  submit(turn: TurnRequest): void {
+    const { slot, ids, generated, unchanged, maxTokens, key } = turn
+    const { numSlots, context } = this.#context
+    const { active, length, cached, group, member, tokensBefore } = this.turns
+    checkTurn(this.id, turn, numSlots, context, active[slot] === 1)
+    this.#checkDrawing(turn)
+    const window = this.#context.ids.subarray(slot * context, (slot + 1) * context)
+    if (ids.buffer !== window.buffer || ids.byteOffset !== window.byteOffset) window.set(ids)
+    length[slot] = ids.length
+    cached[slot] = Math.min(cached[slot]!, unchanged)
+    group[slot] = key[0]
+    member[slot] = key[1]
+    tokensBefore[slot] = key[2]
+    this.#left[slot] = maxTokens
+    const stops = this.#stops[slot]!
+    stops.clear()
+    for (const id of ids.subarray(ids.length - generated)) stops.push(id)
+    active[slot] = 1
+  }
+
+  /** All slots are decoded in one pass, by what the engine was made with. */
+  #checkDrawing({ sampling, explore, stopStrings }: TurnRequest): void {
+    const own = this.#context
+    if (sampling === own.sampling && explore === own.explore && stopStrings === own.stopStrings) return
+    const words = (drawing: Pick<TurnRequest, 'sampling' | 'explore' | 'stopStrings'>) =>
+      JSON.stringify([drawing.sampling, drawing.explore, drawing.stopStrings])
+    const got = words({ sampling, explore, stopStrings })
+    if (got !== words(own)) throw new InputError('turn of engine local', got, `${words(own)}, as the engine was made`)
+  }
+
+  advance(): void | Promise<void> {
+    if (this.#next.tokens.length > 0)
+      throw new InputError('engine local', 'tokens that were not polled', 'poll() first')
+    const count = listActive(this.#thread)
+    if (count === 0) return
+    const numShares = this.workers === null ? 1 : this.#numSharesOf(count)
+    if (this.workers !== null && numShares > 1) return this.#advanceTogether(count, numShares, this.workers)
+    decodeShare(this.#thread, 0, 1)
+    this.#conclude(count, 1)
+  }
+
+  async #advanceTogether(count: number, numShares: number, workers: DecodingWorkers): Promise<void> {
+    await workers.begin(numShares)
+    decodeShare(this.#thread, 0, numShares)
+    await workers.finish()
+    this.#conclude(count, numShares)
+  }
+
+  /**
+   * Among how many threads `count` slots are shared; the tokens are the same whatever it is. A pass over two rows takes as long
+   * as one over four, as both read all weights once; and two meetings of the threads cost some 50 µs.
+   */
+  #numSharesOf(count: number): number {
+    if (count * this.#context.model.numParameters < 2 ** 21) return 1
+    return Math.min(this.#decoders.length, Math.floor(count / SHARE_SLOTS))
+  }
+
+  /** Takes in what all shares of the `count` slots have chosen. */
+  #conclude(count: number, numShares: number): void {
+    const { tokens, ends } = this.#next
+    for (let index = 0; index < numShares; index++) {
+      const block = this.#blocks[index]!
+      const [from, to] = shareOf(count, index, numShares)
+      block.count = to - from
+      tokens.push(block)
+      for (let row = 0; row < block.count; row++) {
+        const reason = this.#take(block.slot[row]!, block.token[row]!)
+        if (reason !== null) ends.push({ slot: block.slot[row]!, reason })
+      }
+    }
+  }
+
+  /** Puts a token behind slot n's ids. Why its turn ends with it; null where it does not. */
+  #take(n: number, token: number): 'stop' | 'length' | null {
+    const { context, tokenizer, ids } = this.#context
+    const { length, active } = this.turns
+    ids[n * context + length[n]!] = token
+    length[n] = length[n]! + 1
+    this.#left[n] = this.#left[n]! - 1
+    const isStopped = this.#stops[n]!.push(token) !== null || tokenizer.endIds.includes(token)
+    if (!isStopped && this.#left[n]! > 0) return null
+    active[n] = 0
+    return isStopped ? 'stop' : 'length'
+  }
+
+  poll(): Polled {
+    const polled = this.#next
+    this.#next = this.#polled
+    this.#next.tokens.length = 0
+    this.#next.ends.length = 0
+    this.#polled = polled
+    return polled
+  }
+
+  abort(slot: number): void {
+    if (this.turns.active[slot] !== 1) return
+    this.turns.active[slot] = 0
+    this.#next.ends.push({ slot, reason: 'aborted' })
+  }
+
+  /** The learner has changed the weights in place, or they are copied; what the cache holds was made by others. */
+  setWeights({ version, weights }: WeightsDelivery): number {
+    const { adapter } = this.#context
+    const own = adapter?.weights ?? this.#context.weights
+    if (!(own instanceof Float32Array)) {
+      throw new InputError('weights of engine local', 'a model in 8 bits', 'an adapter, or whole weights')
+    }
+    if (weights.length !== own.length) {
+      throw new InputError('weights of engine local', `${weights.length} numbers`, `${own.length}, as the model has`)
+    }
+    if (weights.buffer !== own.buffer || weights.byteOffset !== own.byteOffset) own.set(weights)
+    this.turns.cached.fill(0)
+    this.#version = version
+    for (const block of this.#blocks) block.version.fill(version)
+    return version
+  }
+
+  columnsOf(index: number): DecodingColumns {
+    return { turns: this.turns, ids: this.#context.ids, decoder: this.#decoders[index]! }
+  }
+
+  close(): void {}
+}
+
+/** The engine of a cohort that names none. */
+export const localEngine: EngineDefinition = {
+  id: 'local',
+  plan: localEnginePlan,
+  create: (context) => new LocalEngine(context),
+}

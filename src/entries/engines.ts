@@ -1,0 +1,19 @@
+/** `colonnade/engines`: who chooses the tokens of conversations, as a contract for engines of your own, and one that goes by a script. */
+export {
+  checkTurn,
+  type DecodingWorkers,
+  type Engine,
+  type EngineContext,
+  type EngineDefinition,
+  type EngineShape,
+  type EngineThreads,
+  type GeneratedTokens,
+  type LogprobKind,
+  logprobKinds,
+  type Polled,
+  type TurnEnd,
+  type TurnRequest,
+  type WeightsDelivery,
+} from '../engines/engine.ts'
+export { PolledColumns } from '../engines/polled.ts'
+export { type ScriptStep, scriptedEngine } from '../engines/scripted.ts'

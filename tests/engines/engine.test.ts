@@ -1,0 +1,251 @@
+/** Engines by the contract, and what conversations are made of by an engine of one's own. */
+import { describe, expect, test } from 'vitest'
+import {
+  areOfSampling,
+  checkTurn,
+  deliverWeights,
+  type EngineDefinition,
+  logprobKinds,
+  type TurnRequest,
+} from '../../src/engines/engine.ts'
+import { PolledColumns } from '../../src/engines/polled.ts'
+import { type ScriptStep, scriptedEngine } from '../../src/engines/scripted.ts'
+import { tick } from '../../src/index.ts'
+import { digits, talkUntil, talkWorld } from '../support/conversations.ts'
+import { type EngineUnderTest, engineSuite } from '../support/engine-suite.ts'
+
+async function underTest(options: Parameters<typeof talkWorld>[0]): Promise<EngineUnderTest> {
+  const world = await talkWorld({ numLanes: 4, ...options })
+  const { engine, numLanes, context, model, sampling, explore, stopStrings, weights } = world.cohort()
+  const drawing = { sampling, explore, stopStrings }
+  return { engine, numSlots: numLanes, context, vocabularySize: model.shape.vocabularySize, drawing, weights }
+}
+
+/** A token of the first `size` that its ids and its key decide, and what a uniform draw of it weighs. */
+function decided({ key }: TurnRequest, ids: readonly number[], size: number): { token: number; logprob: number } {
+  const hash = [...key, ...ids].reduce((sum, id) => (Math.imul(sum, 31) + id) >>> 0, 7)
+  return { token: (hash >>> 3) % size, logprob: -Math.log(size) }
+}
+
+/** Generates whole turns in one step, by the helpers that an engine of one's own has. */
+const atOnce: EngineDefinition = {
+  id: 'at-once',
+  create({ numSlots, context }) {
+    const turns = new Map<number, TurnRequest>()
+    const polled = new PolledColumns(true)
+    return {
+      ...{ id: 'at-once', logprobs: 'candidates', version: 0, arrival: null, threads: null, close() {} },
+      submit(turn) {
+        checkTurn('at-once', turn, numSlots, context, turns.has(turn.slot))
+        turns.set(turn.slot, turn)
+      },
+      advance() {
+        for (const [slot, turn] of turns) {
+          const ids = Array.from(turn.ids)
+          for (let i = 0; i < turn.maxTokens; i++) {
+            const { token, logprob } = decided(turn, ids, 5)
+            polled.add(slot, token, logprob, this.version, [token, 5, 6])
+            ids.push(token)
+          }
+          polled.end({ slot, reason: 'length' })
+        }
+        turns.clear()
+      },
+      poll: () => polled.take(),
+      abort: (slot) => void (turns.delete(slot) && polled.end({ slot, reason: 'aborted' })),
+      setWeights({ version }) {
+        return Object.assign(this, { version }).version
+      },
+    }
+  },
+}
+
+engineSuite('local', () => underTest({}))
+engineSuite('local, with candidate sets', () => underTest({ sampling: { topK: 3, temperature: 0.8 } }))
+engineSuite('scripted', () => underTest({ engine: scriptedEngine((turn, ids) => decided(turn, ids, 5)) }))
+engineSuite('that generates whole turns at once', () => underTest({ engine: atOnce }))
+engineSuite('scripted, with delays and raw log-probabilities', () => {
+  const script = (turn: TurnRequest, ids: readonly number[], step: number): ScriptStep =>
+    step % 3 === turn.slot % 3 ? decided(turn, ids, 5) : 'wait'
+  return underTest({ engine: scriptedEngine(script, { logprobs: 'raw' }) })
+})
+
+test('columns of tokens grow, and those of a poll stand until the next', () => {
+  const polled = new PolledColumns(true)
+  for (let i = 0; i < 200; i++) polled.add(i, 2 * i, -i, 3, [2 * i, 1000])
+  const [block, ...others] = polled.take().tokens
+  polled.add(7, 8, 9, 10, [])
+  expect(others).toEqual([])
+  const { count, slot, token, logprob, version, candidate, candidateOffset } = block!
+  expect(count).toBe(200)
+  for (let i = 0; i < 200; i++) {
+    expect([slot[i], token[i], logprob[i], version[i]]).toEqual([i, 2 * i, -i, 3])
+    expect(candidate!.slice(candidateOffset[i], candidateOffset[i + 1])).toEqual(Int32Array.of(2 * i, 1000))
+  }
+  const [next] = polled.take().tokens
+  expect([next!.count, next!.slot[0], next!.candidateOffset[1]]).toEqual([1, 7, 0])
+  expect(polled.take()).toEqual({ tokens: [], ends: [] })
+})
+
+test('an engine that confirms another version than it was given is refused', async () => {
+  const { engine, weights } = await underTest({ engine: scriptedEngine(() => 'wait') })
+  const lying = Object.assign(Object.create(engine), { setWeights: async () => 4 })
+  await expect(deliverWeights(lying, { version: 5, weights })).rejects.toThrow(
+    'weights of engine scripted: got version 4 confirmed, expected version 5, as delivered',
+  )
+  const late = Object.assign(Object.create(engine), { setWeights: async () => 5 })
+  await expect(deliverWeights(late, { version: 5, weights })).rejects.toThrow('got version -1 confirmed')
+})
+
+test('the local engine refuses turns that draw otherwise than it was made to, and to advance over what was not polled', async () => {
+  const made = await underTest({})
+  const turn = { slot: 0, ids: Int32Array.of(1), generated: 0, unchanged: 0, maxTokens: 2, key: [0, 0, 0] as const }
+  const sampling = { ...made.drawing.sampling, temperature: 0.5 }
+  expect(() => made.engine.submit({ ...turn, ...made.drawing, sampling })).toThrow(
+    /"temperature":0.5.*as the engine was/,
+  )
+  made.engine.submit({ ...turn, ...made.drawing, sampling: { ...made.drawing.sampling } })
+  made.engine.advance()
+  expect(() => made.engine.advance()).toThrow('engine local: got tokens that were not polled, expected poll() first')
+})
+
+describe('log-probabilities', () => {
+  test.each([
+    [{}, ['candidates', 'tempered', 'raw']],
+    [{ temperature: 0.7 }, ['candidates', 'tempered']],
+    [{ topK: 5 }, ['candidates']],
+    [{ topP: 0.9 }, ['candidates']],
+    [{ minP: 0.1 }, ['candidates']],
+  ])('are of the distribution that %o draws from where they are %s', (given, kinds) => {
+    const sampling = { temperature: 1, topK: 0, topP: 1, minP: 0, ...given }
+    expect(logprobKinds.filter((kind) => areOfSampling(kind, sampling))).toEqual(kinds)
+  })
+})
+
+describe('conversations by an engine of one’s own', () => {
+  const environment = digits({ maxTokens: 4 })
+
+  test('have the tokens, log-probabilities, versions and candidate sets that it says', async () => {
+    const engine = scriptedEngine((turn, ids) => {
+      const token = decided(turn, ids, 4).token
+      return { token, logprob: Math.log(0.25 + token / 10), candidates: token === 3 ? [] : [token, 3] }
+    })
+    const world = await talkWorld({ environment, engine, sampling: { topK: 2 } })
+    const cohort = world.cohort()
+    await deliverWeights(cohort.engine, { version: 6, weights: cohort.weights })
+    for (const row of await talkUntil(world, 12)) {
+      const sets: number[] = []
+      row.token.forEach((token, t) => {
+        if (row.lossMask[t] === 0) return
+        const key = [row.group, row.member, 0] as const
+        expect(token).toBe(decided({ key } as TurnRequest, row.token.slice(0, t), 4).token)
+        expect(row.logprob[t]).toBe(Math.fround(Math.log(0.25 + token / 10)))
+        expect(row.version[t]).toBe(6)
+        expect(row.supportLength[t]).toBe(token === 3 ? 0 : 2)
+        if (token !== 3) sets.push(token, 3)
+      })
+      expect(row.supportIds).toEqual(sets)
+      expect(row.lossMask.filter((flag) => flag === 1).length).toBeGreaterThan(0)
+    }
+  })
+
+  test('keep a log-probability of another distribution as one of a distribution that nobody knows', async () => {
+    const engine = scriptedEngine((turn, ids) => decided(turn, ids, 4), { logprobs: 'raw' })
+    const world = await talkWorld({ environment, engine, sampling: { temperature: 0.5 } })
+    const exact = await talkWorld({ environment, engine })
+    for (const [each, length] of [
+      [world, [-1]],
+      [exact, []],
+    ] as const) {
+      for (const { lossMask, supportLength, logprob } of await talkUntil(each, 4)) {
+        const drawn = lossMask.flatMap((flag, t) => (flag === 1 ? [t] : []))
+        expect([...new Set(drawn.flatMap((t) => supportLength[t] ?? []))]).toEqual(length)
+        expect(logprob.map((value) => +!Number.isNaN(value))).toEqual(lossMask)
+      }
+    }
+  })
+
+  test('go on where it broke a turn off, wait where it waits, and end with an unknown reward where it fails', async () => {
+    const calm = scriptedEngine((turn, ids) => decided(turn, ids, 4))
+    const rough = scriptedEngine((turn, ids, step) => {
+      if (turn.key[0] === 2) return step === 1 ? { failed: 'no memory left' } : decided(turn, ids, 4)
+      if (step === 0 && turn.key[0] % 2 === 1) return 'wait'
+      return step === 2 ? 'aborted' : decided(turn, ids, 4)
+    })
+    const expected = await talkUntil(await talkWorld({ environment, engine: calm }), 12)
+    const found = await talkUntil(await talkWorld({ environment, engine: rough }), 12)
+    expect(found.map(({ group, error }) => [group, error])).toEqual(
+      expected.map(({ group }) => [group, group === 2 ? 'engine scripted: no memory left' : null]),
+    )
+    const untold = found[2]!
+    expect([untold.reward, untold.stopReason, untold.lossMask.filter((flag) => flag === 1).length]).toEqual([
+      null,
+      'aborted',
+      1,
+    ])
+    expect(found.filter(({ group }) => group !== 2)).toEqual(expected.filter(({ group }) => group !== 2))
+  })
+
+  /** Generates by itself, all turns that it has some milliseconds after the last of them was submitted. */
+  const later: EngineDefinition = {
+    id: 'later',
+    create(context) {
+      const inner = scriptedEngine((turn, ids) => decided(turn, ids, 4)).create(context)
+      let [waiting, settle] = [0, () => {}]
+      const renewed = () =>
+        new Promise<void>((resolve) => {
+          settle = resolve
+        })
+      let arrival = renewed()
+      return {
+        ...{ id: 'later', logprobs: 'candidates', version: 0, threads: null, advance() {}, close() {} },
+        get arrival() {
+          return arrival
+        },
+        submit(turn) {
+          inner.submit(turn)
+          waiting++
+          setTimeout(() => {
+            if (--waiting > 0) return
+            for (let i = 0; i < 4; i++) inner.advance()
+            settle()
+          }, 5)
+        },
+        poll() {
+          const polled = inner.poll()
+          if (polled.ends.length > 0) arrival = renewed()
+          return polled
+        },
+        abort: inner.abort,
+        setWeights: ({ version }) => version,
+      }
+    },
+  }
+
+  test('wait for an engine that generates by itself, without turning round', async () => {
+    const calm = await talkUntil(
+      await talkWorld({ environment, engine: scriptedEngine((turn, ids) => decided(turn, ids, 4)) }),
+      9,
+    )
+    const world = await talkWorld({ environment, engine: later })
+    const cohort = world.cohort()
+    cohort.released = 9
+    let ticks = 0
+    for (; cohort.trajectories.numConversations < 9; ticks++) {
+      const waiting = tick(world)
+      if (waiting !== undefined) await waiting
+    }
+    expect(ticks).toBeLessThan(30)
+    expect(cohort.trajectories.take(cohort.trajectories.order()).columns().token).toEqual(
+      Int32Array.from(calm.flatMap(({ token }) => token)),
+    )
+  })
+
+  test('refuse what is no engine, and what an engine may not say', async () => {
+    await expect(talkWorld({ engine: {} as never })).rejects.toThrow(
+      'engine: got {}, expected one like scriptedEngine(…)',
+    )
+    const world = await talkWorld({ environment, engine: scriptedEngine(() => ({ token: 4000, logprob: -1 })) })
+    expect(() => tick(world)).toThrow(/engine scripted: got token 4000, expected ids below \d+/)
+  })
+})
