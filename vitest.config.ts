@@ -36,7 +36,7 @@ const LONG = [
   'learning/convolutional',
   'guarded',
   'policies/network',
-  'training/checkpoint',
+  'training/checkpoint-kill',
   'cli/alone',
   'policies/transformer/lora',
   'trust',

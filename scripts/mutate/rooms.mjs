@@ -32,16 +32,13 @@ export const rooms = {
     // Those that start threads or processes, or repeat whole runs; with the others a fault takes seconds.
     withoutTests: [
       'threads.test.ts',
+      'checkpoint-kill.test.ts',
       'faults.test.ts',
       'bits.test.ts',
-      'misuse.test.ts',
-      'together.test.ts',
       'unclosed.test.ts',
       'resume-lines.test.ts',
       'settings-act.test.ts',
-      'training/text/run.test.ts',
-      'training/text/export.test.ts',
-      'training/text/segments.test.ts',
+      'segments-run.test.ts',
     ],
   },
   rewards: {

@@ -73,8 +73,8 @@ export async function recordEpisodes(options: EvaluateOptions): Promise<Table> {
   const { cohort, world } = await play({ ...options, explore: options.explore ?? true })
   const { checkpoint = null } = options
   const table = rolloutTable(cohort, { seed: world.seed, checkpoint })
-  const { lane, step } = cohort.rollout
-  const rows = firstEpisodes(cohort).sort((a, b) => lane[a]! - lane[b]! || step[a]! - step[b]!)
+  const { lane } = cohort.rollout
+  const rows = firstEpisodes(cohort).sort((a, b) => lane[a]! - lane[b]!) // Those of a lane stay in their order.
   const fields = table.fields
     .filter(({ name }) => name !== 'advantage' && name !== 'return')
     .map((field) => pickRows(field, rows))

@@ -1,8 +1,5 @@
-import { once } from 'node:events'
-import { writeFileSync } from 'node:fs'
 import { cp, mkdir, readdir, readFile, rename, rm, truncate, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import { fileURLToPath } from 'node:url'
 import { beforeEach, describe, expect, test } from 'vitest'
 import {
   cartPole,
@@ -16,7 +13,6 @@ import {
   startRun,
   type Trainer,
 } from '../../src/index.ts'
-import type { Tensor } from '../../src/safetensors.ts'
 import {
   listCheckpoints,
   type Manifest,
@@ -24,7 +20,7 @@ import {
   readCheckpoint,
   writeCheckpoint,
 } from '../../src/training/checkpoint.ts'
-import { start } from '../support/command.ts'
+import { manifest, tensor } from '../support/checkpoints.ts'
 import { advance, editManifest, sha256, smallRun, smallTrainer, stateOf } from '../support/small-training.ts'
 import { contents, temporaryFolder } from '../support/temporary.ts'
 
@@ -32,14 +28,6 @@ let run: string
 beforeEach(async () => {
   run = await temporaryFolder()
 })
-
-function tensor(fill: number, size = 64): Tensor {
-  return { name: 'numbers', type: 'U8', shape: [size], bytes: new Uint8Array(size).fill(fill) }
-}
-
-function manifest(update: number): Omit<Manifest, 'format' | 'files' | 'checksum'> {
-  return { colonnade: '0', node: '0', kernels: 'plain', seed: 0, update, steps: 0, seconds: 0, cohorts: {} }
-}
 
 /** Where the checkpoint of an update lies. */
 function place(update: number, ...names: string[]): string {
@@ -499,54 +487,5 @@ describe('what an interrupted writing leaves', () => {
     await rm(join(run, 'checkpoints'))
     await rename(join(run, 'aside'), join(run, 'checkpoints'))
     expect(await readdir(join(run, 'checkpoints'))).toEqual(['00000001'])
-  })
-
-  test('by kill -9 during pruning is never a broken checkpoint', async () => {
-    let midway = 0
-    for (let kill = 0; kill < 6; kill++) {
-      run = await temporaryFolder()
-      for (let update = 1; update <= 8; update++) {
-        await writeCheckpoint(run, [tensor(update)], manifest(update))
-        // Removing so many files takes a while, so that most kills hit a checkpoint that is half removed.
-        for (let i = 0; i < 200; i++) writeFileSync(place(update, `witness-${i}`), '')
-      }
-      const child = start(process.execPath, [fileURLToPath(new URL('../support/prune.mjs', import.meta.url)), run])
-      await child.printed('pruning')
-      await new Promise((resolve) => setTimeout(resolve, Math.random() * 15))
-      child.process.kill('SIGKILL')
-      await child.ended
-      const updates = await listCheckpoints(run)
-      expect(updates.at(-1)).toBe(8)
-      for (const update of updates) expect((await readCheckpoint(run, update)).manifest.update).toBe(update)
-      if (updates.length > 1) midway++
-    }
-    expect(midway, 'kills before the pruning was done').toBeGreaterThan(0)
-  })
-
-  test('by kill -9 at 24 random moments is never a broken checkpoint, and nothing that was saved is lost', async () => {
-    const script = fileURLToPath(new URL('../support/save-forever.mjs', import.meta.url))
-    let leftovers = 0
-    for (let kill = 0; kill < 24; kill++) {
-      const child = start(process.execPath, [script, run])
-      await Promise.race([once(child.process.stdout!, 'data'), child.ended])
-      await new Promise((resolve) => setTimeout(resolve, Math.random() * 60))
-      child.process.kill('SIGKILL')
-      const { code, stdout, stderr } = await child.ended
-      expect(code, stderr).toBeNull()
-      const acknowledged = Number(stdout.slice(0, stdout.lastIndexOf('\n')).split('\n').at(-1))
-      const updates = await listCheckpoints(run)
-      expect(updates.at(-1)).toBeGreaterThanOrEqual(acknowledged)
-      for (const update of updates) {
-        const { manifest, tensors } = await readCheckpoint(run, update)
-        expect(manifest.update).toBe(update)
-        const { bytes } = tensors.get('numbers')!
-        expect(new DataView(bytes.buffer, bytes.byteOffset).getUint32(0, true)).toBe(update)
-      }
-      leftovers += (await readdir(join(run, 'checkpoints'))).filter((name) => name.endsWith('.tmp')).length
-    }
-    expect(leftovers, 'kills that hit a writing').toBeGreaterThan(0)
-    const next = 1 + (await listCheckpoints(run)).at(-1)!
-    await writeCheckpoint(run, [tensor(1)], manifest(next))
-    expect((await readdir(join(run, 'checkpoints'))).filter((name) => name.endsWith('.tmp'))).toEqual([])
   })
 })

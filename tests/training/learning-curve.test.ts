@@ -54,4 +54,35 @@ describe('the learning curve', () => {
     expect(svg).toMatch(/^<svg [^>]*xmlns="http:\/\/www\.w3\.org\/2000\/svg"/)
     expect(parseSvg(svg).querySelector('svg > rect')?.getAttribute('fill')).toBe('white')
   })
+
+  test.each([
+    [
+      [0, 6],
+      [0, 1.2],
+      ['0', '1', '2', '3', '4', '5', '6'],
+      ['0', '0.2', '0.4', '0.6', '0.8', '1'], // 6 × 0.2 is a little more than 1.2.
+    ],
+    [
+      [0, 150_000],
+      [-30, 0],
+      ['0', '50k', '100k', '150k'],
+      ['−30', '−25', '−20', '−15', '−10', '−5', '0'],
+    ],
+    [
+      [1_000_000, 13_000_000],
+      [0.5, 0.5],
+      ['2M', '4M', '6M', '8M', '10M', '12M'],
+      ['0', '0.2', '0.4', '0.6', '0.8', '1'],
+    ],
+  ])('has ticks at round numbers, about six, where those numbers are: %j by %j', (x, y, expectedX, expectedY) => {
+    const svg = learningCurve(
+      [0, 1].map((i) => ({ x: x[i]!, y: y[i]! })),
+      labels,
+      null,
+    )
+    const ticks = (axis: string) =>
+      [...parseSvg(svg).querySelectorAll(`[aria-label=${axis}-axis] text`)].map((tick) => tick.textContent).slice(0, -1)
+    expect(ticks('x')).toEqual(expectedX)
+    expect(ticks('y')).toEqual(expectedY)
+  })
 })

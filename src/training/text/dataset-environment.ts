@@ -73,7 +73,6 @@ export const dataset = defineTextEnvironment({
         const columns = Object.fromEntries(Object.entries(names).filter(([ours, theirs]) => ours !== theirs))
         const part = { ...(subset === '' ? {} : { subset }), ...(split === '' ? {} : { split }) }
         const examples = await loadExamples(path, { columns, ...part, ...(limit === 0 ? {} : { limit }) })
-        if (examples.length === 0) throw new InputError(path, 'no example', 'at least one')
         return { numExamples: examples.length, example: (index: number) => examples[index]! }
       },
       async respond(turn, signal) {

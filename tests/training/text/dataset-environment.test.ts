@@ -1,9 +1,12 @@
+import { writeFile } from 'node:fs/promises'
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
+import { join } from 'node:path'
 import { describe, expect, test } from 'vitest'
 import type { Turn } from '../../../src/environments/text.ts'
 import { defineReward, judgesTogether } from '../../../src/rewards/reward.ts'
 import { dataset } from '../../../src/training/text/dataset-environment.ts'
+import { temporaryFolder } from '../../support/temporary.ts'
 
 const turn: Turn = {
   example: { prompt: 'p', answer: 'four' },
@@ -74,5 +77,30 @@ describe('the reward of a dataset', () => {
       expect(replies.map(({ reward }) => reward)).toEqual([3, 3, 5])
       expect(seen).toEqual([['p one', 'p two', 'p three'], again])
     }
+  })
+})
+
+describe('the examples of a dataset', () => {
+  const text = [
+    '{"prompt": "1+1=", "answer": "2"}',
+    '{"prompt": "1+2=", "answer": "3"}',
+    '{"prompt": "1+3=", "answer": "4"}',
+  ]
+
+  test('are those of its file, as many as the limit lets through', async () => {
+    const path = join(await temporaryFolder(), 'sums.jsonl')
+    await writeFile(path, text.join('\n'))
+    const all = await dataset({ path }).open!()
+    expect(all.numExamples).toBe(3)
+    expect(all.example(2)).toMatchObject({ prompt: '1+3=', answer: '4' })
+    expect((await dataset({ path, limit: 2 }).open!()).numExamples).toBe(2)
+  })
+
+  test('are at least one, of a file that is named', async () => {
+    const path = join(await temporaryFolder(), 'empty.jsonl')
+    await writeFile(path, '')
+    await expect(async () => dataset({ path }).open!()).rejects.toThrow(`${path}: got no row, expected at least one`)
+    await expect(async () => dataset().open!()).rejects.toThrow(/text\/dataset path: got nothing/)
+    expect(() => dataset({ path }).example(0)).toThrow('got an environment that was not opened')
   })
 })

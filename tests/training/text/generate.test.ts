@@ -56,6 +56,9 @@ describe('answers of a language model', () => {
     const answers = await generateTokens(asked)
     expect(answers.map(({ completionIds }) => completionIds.length)).toEqual([5, 5])
     const prompt = answers[0]!.promptIds.length
+    // The model's own setting of its context is left as it is.
+    const own = await generateTokens({ ...asked, policy: languageModel({ folder, context: prompt + 1 }) })
+    expect(own[0]).toMatchObject({ stopReason: 'context', completionIds: answers[0]!.completionIds.slice(0, 1) })
     const short = await generateTokens({ ...asked, context: prompt + 2 })
     expect(short[0]).toMatchObject({ stopReason: 'context', completionIds: answers[0]!.completionIds.slice(0, 2) })
     await expect(generateTokens({ ...asked, context: prompt })).rejects.toThrow(`${prompt} tokens`)

@@ -24,6 +24,17 @@ describe('our transformers', () => {
     }
   })
 
+  test('evaluate any number of sequences, as many at a time as have room, to the bits of each alone', async () => {
+    const evaluated = transformerLogprobs(await golden('llama'))
+    const { vocabularySize, context } = evaluated
+    const sequences = Array.from({ length: 300 }, (_, i) =>
+      Array.from({ length: 2 + (i % (context - 1)) }, (_, t) => (7 * i + 3 * t) % vocabularySize),
+    )
+    const together = await evaluated.logprobs(sequences)
+    expect(together.map(({ length }) => length)).toEqual(sequences.map(({ length }) => length - 1))
+    for (const i of [0, 99, 299]) expect(together[i]).toEqual((await evaluated.logprobs([sequences[i]!]))[0])
+  })
+
   test('an adapter is validated with its model, and its gradient is its own', async () => {
     const { model, weights } = await golden('llama')
     const adapter = { lora: lora(model, { rank: 2, dropout: 0.5 }), weights: new Float32Array(0) }
@@ -147,6 +158,47 @@ describe("a model of one's own", () => {
     const logprobs: LogprobModel['logprobs'] = (sequences) =>
       sequences.map((tokens) => tokens.slice(1).map((token, i) => -1 - token / 10 - (tokens[i + 2] ?? 0) / 10))
     expect(await failing({ ...one, logprobs })).toContain('autoregressiveIndexing')
+  })
+
+  test('that looks at the next token but keeps a distribution does not pass as autoregressive', async () => {
+    // The last number of a sequence, and decoding, are right.
+    const logprobs: LogprobModel['logprobs'] = async (sequences) =>
+      (await right.logprobs(sequences)).map((values, i) =>
+        Array.from(values, (value, t) => value - (sequences[i]![t + 2] ?? 0) / 100),
+      )
+    const check = await new LogprobValidator({ ...one, logprobs }).testAutoregressiveIndexing()
+    expect(check).toMatchObject({
+      status: 'failed',
+      why: expect.stringMatching(/^log p of token 1 with another token 2 after it/),
+    })
+  })
+
+  test('that answers with too few lists or numbers, or with numbers that are none, fails with what it gave', async () => {
+    const whyOf = async (logprobs: LogprobModel['logprobs']) =>
+      (await new LogprobValidator({ ...right, logprobs }).testBatchProcessing()).why
+    expect(await whyOf(() => [])).toBe('logprobs of 1 sequences gave 0 lists')
+    expect(await whyOf(async (all) => (await right.logprobs(all)).map((values) => Array.from(values).slice(1)))).toBe(
+      'logprobs of 2 tokens gave 0 numbers, not 1',
+    )
+    expect(await whyOf(async (all) => (await right.logprobs(all)).map((values) => Array.from(values, () => 0.5)))).toBe(
+      'log p of token 1 of 2 is 0.5',
+    )
+  })
+
+  test("whose decoding goes wrong at the context's end fails that check alone", async () => {
+    const nextLogprobs = (prefix: readonly number[]) =>
+      right.nextLogprobs(prefix.length < right.context - 1 ? prefix : prefix.slice(0, -1))
+    expect(await failing({ ...right, nextLogprobs })).toEqual(['edgeCases'])
+  })
+
+  test('whose derivative by its largest weight alone is wrong fails the check of its gradient', async () => {
+    const of = async (sequences: readonly (readonly number[])[]) => {
+      const derivatives = Array.from(await gradient.of(sequences))
+      const sizes = derivatives.map(Math.abs)
+      derivatives[sizes.indexOf(Math.max(...sizes))]! *= 1.5
+      return derivatives
+    }
+    expect(await failing({ ...right, gradient: { ...gradient, of } })).toEqual(['gradientComputation'])
   })
 
   test('that decodes something else than it evaluates fails teacher forcing', async () => {

@@ -3,112 +3,22 @@ import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { describe, expect, test } from 'vitest'
 import { describeLoss, type LossSettings } from '../../../src/algorithms/losses.ts'
-import { rl } from '../../../src/algorithms/rl.ts'
 import type { ConversationCohort } from '../../../src/cohorts/conversations.ts'
 import { takeArena } from '../../../src/components/arena.ts'
 import { column } from '../../../src/components/column.ts'
-import { defineTextEnvironment, type TextEnvironmentModel, type Turn } from '../../../src/environments/text.ts'
+import type { Turn } from '../../../src/environments/text.ts'
 import { createKernels } from '../../../src/kernels/bind.ts'
 import { PackedTransformer, packedPlan } from '../../../src/policies/transformer/packed.ts'
 import { Trajectories, type Trajectory } from '../../../src/tables/trajectories.ts'
 import { readTrajectories } from '../../../src/tables/trajectory-table.ts'
 import { languageModel } from '../../../src/text/language-model.ts'
-import type { TextMetrics } from '../../../src/training/text/metrics.ts'
 import { Trainer, type TrainingColumns } from '../../../src/training/text/token-trainer.ts'
-import { createTrainer, type Trainer as WorldTrainer } from '../../../src/training/trainer.ts'
-import { createWorld, type World } from '../../../src/world.ts'
+import type { World } from '../../../src/world.ts'
 import { talkUntil, talkWorld } from '../../support/conversations.ts'
 import { writeQwen3 } from '../../support/qwen3-folder.ts'
 import { temporaryFolder } from '../../support/temporary.ts'
+import { modelFolder, threeTurns, trained, trainerOf } from '../../support/three-turns.ts'
 import { trajectory } from '../../support/trajectories.ts'
-
-/** Three turns, each of them asked for more; worth more the more letters a are in them. */
-function threeTurns(model: Partial<TextEnvironmentModel> = {}) {
-  return defineTextEnvironment({
-    id: 'text/three-turns',
-    settings: {},
-    make: () => ({
-      numExamples: 3,
-      maxTurns: 3,
-      maxTokens: 5,
-      example: (index) => ({ prompt: [{ role: 'user', content: `${index}?` }] }),
-      respond: ({ completion, messages, turn }: Turn) => {
-        const said = [...messages.map(({ content }) => content), completion].join('')
-        return {
-          reward: said.split('a').length - 1 + said.length / 100,
-          messages: [{ role: 'user', content: `${turn}!` }],
-        }
-      },
-      ...model,
-    }),
-  })()
-}
-
-let qwen3: Promise<string> | undefined
-/** A random model of the Qwen3 family, with what Qwen3's template does. */
-async function modelFolder(): Promise<string> {
-  qwen3 ??= temporaryFolder().then(async (folder) => {
-    await writeQwen3(folder)
-    return folder
-  })
-  return qwen3
-}
-
-async function trainerOf(updates: number, templateArguments: string[]): Promise<WorldTrainer<ConversationCohort>> {
-  const policy = languageModel({ folder: await modelFolder(), templateArguments })
-  const environment = threeTurns()
-  const world = await createWorld({ environment, policy, numLanes: 6, seed: 2, groupSize: 3, cutTurn: 'continue' })
-  return createTrainer(world, rl({ updates, groupsPerUpdate: 2, groupSize: 3, learningRate: 1e-2 }))
-}
-
-async function trained(trainer: WorldTrainer<ConversationCohort>, signal?: AbortSignal): Promise<TextMetrics[]> {
-  const all: TextMetrics[] = []
-  for await (const metrics of trainer.updates({ signal })) all.push(metrics)
-  return all
-}
-
-describe('a template that takes thinking out of earlier turns', () => {
-  test('trains fifty updates of three turns, and a killed run goes on to the same bits', async () => {
-    const whole = await trainerOf(50, ['enable_thinking=false'])
-    const folder = await temporaryFolder()
-    const stop = new AbortController()
-    const metrics: TextMetrics[] = []
-    for await (const each of whole.updates({ signal: stop.signal })) {
-      metrics.push(each)
-      if (each.step === 20) stopAfter(whole, 9, stop)
-    }
-    expect(whole.progress().rlUpdates).toBe(20)
-    expect(whole.world.cohort().segments.flat().length).toBeGreaterThan(0) // In the middle of conversations with rows behind them.
-    await whole.save(folder) // Whatever kills it now, this is what is left.
-    metrics.push(...(await trained(whole)))
-    expect(metrics).toHaveLength(50)
-    for (const { rl: update } of metrics) {
-      expect(update!.trajectories).toBe(6)
-      expect(update!.rewrites).toBe(12) // Before each turn but the first, the thinking of the one before is taken out.
-      expect(update!.groupRewards).toHaveLength(2)
-    }
-    const resumed = await trainerOf(50, ['enable_thinking=false'])
-    expect((await resumed.restore(folder)).warnings).toEqual([])
-    await trained(resumed)
-    expect(resumed.progress().rlUpdates).toBe(50)
-    expect(resumed.world.cohort().weights).toEqual(whole.world.cohort().weights)
-  })
-
-  test('rewrites only what has thinking: other turns are appended to what stands', async () => {
-    const metrics = await trained(await trainerOf(25, []))
-    const rewrites = metrics.map(({ rl: update }) => update!.rewrites)
-    expect(rewrites).toContain(0)
-    const total = rewrites.reduce((sum, count) => sum + count, 0)
-    expect(total).toBeGreaterThan(0) // Where the model said </think> by chance.
-    expect(total).toBeLessThan(25)
-  })
-})
-
-/** Aborts once the trainer has made so many more ticks. */
-function stopAfter(trainer: WorldTrainer<ConversationCohort>, ticks: number, stop: AbortController): void {
-  const end = trainer.moves + ticks
-  Object.defineProperty(stop.signal, 'aborted', { get: () => trainer.moves >= end, configurable: true })
-}
 
 describe('the rows of a conversation', () => {
   async function world(): Promise<World<ConversationCohort>> {

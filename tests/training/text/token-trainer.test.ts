@@ -183,6 +183,33 @@ describe('a step', () => {
     expect(cohort.weights).toEqual(before)
   })
 
+  test('what a function answers is as many numbers as were asked for, finite where they are read', async () => {
+    const { world, data } = await collected()
+    const numTokens = data.columns().token.length
+    const trained = (given: Partial<TrainerParts>) =>
+      new Trainer({ model: world, ...grpoParts, optimizer: sgd, ...given } as TrainerParts).train(data)
+    const spoiled = (flag: number) => (columns: { logprob: Float32Array; lossMask: Uint8Array }) => {
+      const at = columns.lossMask.indexOf(flag)
+      return columns.logprob.map((value, t) => (t === at ? Number.NaN : value))
+    }
+    const at = data.columns().lossMask.indexOf(1)
+    await expect(trained({ getLogprobsFn: spoiled(1) })).rejects.toThrow(
+      `getLogprobsFn[${at}]: got NaN, expected a finite number`,
+    )
+    await trained({ getLogprobsFn: spoiled(0) }) // Of a prompt none is read.
+    await expect(trained({ getLogprobsFn: () => [1] })).rejects.toThrow(
+      `getLogprobsFn: got 1 numbers, expected ${numTokens} numbers`,
+    )
+    await expect(trained({ getLogprobsFn: () => undefined as never })).rejects.toThrow('getLogprobsFn: got nothing')
+    const advantages = (value: number) => ({
+      advantageFn: ({ reward }: { reward: Float64Array }) => Array.from(reward, (_, i) => (i === 3 ? value : i - 8)),
+    })
+    await expect(trained(advantages(Number.POSITIVE_INFINITY))).rejects.toThrow(
+      'advantageFn[3]: got Infinity, expected a finite number',
+    )
+    await trained(advantages(Number.NaN)) // Left out.
+  })
+
   test('without an optimizer is an error of its own', async () => {
     const { world, data } = await collected()
     for (const none of [{}, { optimizer: null }]) {

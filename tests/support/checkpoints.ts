@@ -1,0 +1,12 @@
+import type { Tensor } from '../../src/safetensors.ts'
+import type { Manifest } from '../../src/training/checkpoint.ts'
+
+/** A tensor of bytes that are all the same. */
+export function tensor(fill: number, size = 64): Tensor {
+  return { name: 'numbers', type: 'U8', shape: [size], bytes: new Uint8Array(size).fill(fill) }
+}
+
+/** A manifest of no cohorts. */
+export function manifest(update: number): Omit<Manifest, 'format' | 'files' | 'checksum'> {
+  return { colonnade: '0', node: '0', kernels: 'plain', seed: 0, update, steps: 0, seconds: 0, cohorts: {} }
+}

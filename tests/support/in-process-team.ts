@@ -1,0 +1,79 @@
+/**
+ * Teams whose workers run in the caller's own thread, for tests: at each meeting every worker goes on to its next one. A
+ * test file that uses it mocks `node:worker_threads`, so that workers find their messages at `port`:
+ *
+ *     vi.mock('node:worker_threads', async (original) => ({ ...(await original()), parentPort: port }))
+ */
+import { MessageChannel } from 'node:worker_threads'
+import { vi } from 'vitest'
+import { lanesProgram } from '../../src/training/lanes-thread.ts'
+import { Aborted, Team, type WorkerOrder, type WorkerProgram } from '../../src/training/team.ts'
+import { textProgram } from '../../src/training/text/thread.ts'
+
+const { port1, port2 } = new MessageChannel()
+port1.unref()
+port2.unref()
+/** Where the workers take their messages from. */
+export const port = port2
+
+/** The caller's side of a team whose workers are in its own thread. */
+export class InProcessTeam {
+  readonly orders: readonly WorkerOrder[]
+  readonly describe: (index: number) => string
+  readonly #workers: { readonly program: WorkerProgram; steps: ReturnType<WorkerProgram> | null }[]
+  isHeld = false
+  isOver = false
+  meetings = 0
+  /** Called before the workers go on to their next meeting. */
+  beforeMeeting: () => void = () => {}
+  failure: Error = new Error('closed in the middle of an update')
+
+  constructor(orders: readonly WorkerOrder[], describe: (index: number) => string, programs: readonly WorkerProgram[]) {
+    this.orders = orders
+    this.describe = describe
+    this.#workers = programs.map((program) => ({ program, steps: null }))
+  }
+
+  async meet(): Promise<void> {
+    if (this.isOver) throw new Aborted('another thread failed')
+    this.meetings++
+    this.beforeMeeting()
+    for (const [i, worker] of this.#workers.entries()) {
+      worker.steps ??= worker.program(this.orders[i]!.command)
+      if (worker.steps.next().done) worker.steps = null
+    }
+    if (this.isOver) throw new Aborted('another thread failed')
+  }
+
+  post(message: object): void {
+    for (const _ of this.orders) port1.postMessage(message)
+  }
+
+  hold(isHeld: boolean): void {
+    this.isHeld = isHeld
+  }
+
+  fail(reason: Error): void {
+    this.failure = reason
+    this.end()
+  }
+
+  end(): boolean {
+    if (this.isOver) return false
+    this.isOver = true
+    return true
+  }
+}
+
+/** From now on teams start in the caller's thread; they are added to what is returned. */
+export function startTeamsInProcess(): InProcessTeam[] {
+  const teams: InProcessTeam[] = []
+  vi.spyOn(Team, 'start').mockImplementation(async (orders, describe) => {
+    const programs: WorkerProgram[] = []
+    for (const order of orders) programs.push(order.kind === 'lanes' ? await lanesProgram(order) : textProgram(order))
+    const team = new InProcessTeam(orders, describe, programs)
+    teams.push(team)
+    return team as unknown as Team
+  })
+  return teams
+}

@@ -1,0 +1,55 @@
+/** Conversations of three turns under a template that takes thinking out of earlier ones, for tests. */
+import { rl } from '../../src/algorithms/rl.ts'
+import type { ConversationCohort } from '../../src/cohorts/conversations.ts'
+import { defineTextEnvironment, type TextEnvironmentModel, type Turn } from '../../src/environments/text.ts'
+import { languageModel } from '../../src/text/language-model.ts'
+import type { TextMetrics } from '../../src/training/text/metrics.ts'
+import { createTrainer, type Trainer } from '../../src/training/trainer.ts'
+import { createWorld } from '../../src/world.ts'
+import { writeQwen3 } from './qwen3-folder.ts'
+import { temporaryFolder } from './temporary.ts'
+
+/** Three turns, each of them asked for more; worth more the more letters a are in them. */
+export function threeTurns(model: Partial<TextEnvironmentModel> = {}) {
+  return defineTextEnvironment({
+    id: 'text/three-turns',
+    settings: {},
+    make: () => ({
+      numExamples: 3,
+      maxTurns: 3,
+      maxTokens: 5,
+      example: (index) => ({ prompt: [{ role: 'user', content: `${index}?` }] }),
+      respond: ({ completion, messages, turn }: Turn) => {
+        const said = [...messages.map(({ content }) => content), completion].join('')
+        return {
+          reward: said.split('a').length - 1 + said.length / 100,
+          messages: [{ role: 'user', content: `${turn}!` }],
+        }
+      },
+      ...model,
+    }),
+  })()
+}
+
+let qwen3: Promise<string> | undefined
+/** A random model of the Qwen3 family, with what Qwen3's template does. */
+export async function modelFolder(): Promise<string> {
+  qwen3 ??= temporaryFolder().then(async (folder) => {
+    await writeQwen3(folder)
+    return folder
+  })
+  return qwen3
+}
+
+export async function trainerOf(updates: number, templateArguments: string[]): Promise<Trainer<ConversationCohort>> {
+  const policy = languageModel({ folder: await modelFolder(), templateArguments })
+  const environment = threeTurns()
+  const world = await createWorld({ environment, policy, numLanes: 6, seed: 2, groupSize: 3, cutTurn: 'continue' })
+  return createTrainer(world, rl({ updates, groupsPerUpdate: 2, groupSize: 3, learningRate: 1e-2 }))
+}
+
+export async function trained(trainer: Trainer<ConversationCohort>, signal?: AbortSignal): Promise<TextMetrics[]> {
+  const all: TextMetrics[] = []
+  for await (const metrics of trainer.updates({ signal })) all.push(metrics)
+  return all
+}
