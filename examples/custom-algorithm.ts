@@ -10,7 +10,7 @@
 import { realpathSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
 import { cartPole, createTrainer, createWorld, evaluate, mlp } from 'colonnade'
-import { defineOnPolicyAlgorithm, onPolicySettings } from 'colonnade/algorithms'
+import { defineOnPolicyAlgorithm, onPolicySettings, rowLoss } from 'colonnade/algorithms'
 import { integer, number } from 'colonnade/settings'
 
 export const penaltyPpo = defineOnPolicyAlgorithm({
@@ -22,33 +22,25 @@ export const penaltyPpo = defineOnPolicyAlgorithm({
     numMinibatches: integer(8, 'minibatches a pass', { min: 1 }),
     beta: number(1, 'weight of the divergence from the policy that collected the rollout', { min: 0 }),
   },
-  // What the loss adds up over rows, in this order.
+  // What the loss tells of rows, beside itself.
   metrics: {
     policyLoss: { unit: null, description: 'surrogate of a row, without its penalty', reduction: 'rowMean' },
     valueLoss: { unit: null, description: "half the squared error of a row's value", reduction: 'rowMean' },
     entropy: { unit: 'nats', description: 'of the action distribution', reduction: 'rowMean' },
     approxKl: { unit: 'nats', description: 'KL(old ‖ new), as r − 1 − log r', reduction: 'rowMean' },
   },
-  loss: ({ beta, entropyCoef, valueCoef }) => ({
-    ofRows(derivatives, sums, evaluated, recorded, minibatch, numRows, from, sumsFrom) {
-      const { advantageMean, advantageScale, weight } = minibatch
-      let [policyLoss, valueLoss, entropy, kl] = [0, 0, 0, 0]
-      for (let row = 0; row < numRows; row++) {
-        const i = from + row
-        const logRatio = evaluated.logprob[row]! - recorded.logprob[i]!
-        const ratio = Math.exp(logRatio)
-        const advantage = (recorded.advantage[i]! - advantageMean) * advantageScale
-        const error = evaluated.value[row]! - recorded.return[i]!
-        derivatives.dLogprob[row] = weight * (-advantage * ratio + beta * (ratio - 1))
-        derivatives.dEntropy[row] = -weight * entropyCoef
-        derivatives.dValue[row] = weight * valueCoef * error
-        policyLoss -= advantage * ratio
-        valueLoss += 0.5 * error * error
-        entropy += evaluated.entropy[row]!
-        kl += ratio - 1 - logRatio
-      }
-      for (const [k, sum] of [policyLoss, valueLoss, entropy, kl].entries()) sums[sumsFrom + k]! += sum
-    },
+  // The loss of a row, and the metrics, as arithmetic over columns: derivatives by what the policy says are worked out.
+  loss: rowLoss(({ logprob, oldLogprob, advantage, value, return: returns, entropy }, settings) => {
+    const logRatio = logprob.minus(oldLogprob)
+    const ratio = logRatio.exp()
+    const policyLoss = ratio.times(advantage).negative()
+    const approxKl = ratio.minus(1).minus(logRatio)
+    const valueLoss = value.minus(returns).square().times(0.5)
+    const penalties = approxKl.times(settings.beta).minus(entropy.times(settings.entropyCoef))
+    return {
+      loss: policyLoss.plus(penalties).plus(valueLoss.times(settings.valueCoef)),
+      ...{ policyLoss, valueLoss, entropy, approxKl },
+    }
   }),
 })
 

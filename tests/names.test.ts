@@ -1,6 +1,6 @@
 import { readFile } from 'node:fs/promises'
 import { expect, test } from 'vitest'
-import { lossSettings } from '../src/algorithms/losses.ts'
+import { lossSettings } from '../src/algorithms/loss-settings.ts'
 import { rlSettings } from '../src/algorithms/rl.ts'
 import { namesOfEntries } from './support/entries.ts'
 

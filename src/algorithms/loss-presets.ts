@@ -4,7 +4,7 @@
  *
  * TRL's are those of version 1.16. Where a paper leaves something open, the default stands.
  */
-import type { LossSettings } from './losses.ts'
+import type { LossSettings } from './loss-settings.ts'
 
 /** Whose settings a loss has. */
 export type Preset = 'paper' | 'trl' | 'verl' | 'areal' | 'slime'

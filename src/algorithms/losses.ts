@@ -9,6 +9,7 @@
  * A trajectory whose reward is unknown, or that is alone in its group, is left out and counted.
  */
 import { type Columns, column } from '../components/column.ts'
+import { type DefinitionRecord, defineFactory, type Factory } from '../definition.ts'
 import { assert, InputError, show, unknownWord } from '../errors.ts'
 import {
   type Kernels,
@@ -17,123 +18,40 @@ import {
   type PolicyLossSettings,
   Standing,
 } from '../kernels/bind.ts'
-import { boolean, choice, integer, number, optionalNumber, resolveSettings, type SettingValues } from '../settings.ts'
+import { resolveSettings, type Settings, type SettingValues } from '../settings.ts'
 import { type AlgorithmPresets, algorithmPresets, type LossId, type Preset, projectSettings } from './loss-presets.ts'
-
-/**
- * How the losses of tokens become one: Σ over the tokens, divided by
- *
- *     token-mean             all tokens of the batch                                        DAPO
- *     sequence-mean          the tokens of the sequence, then the number of sequences       GRPO
- *     sequence-sum           the number of sequences
- *     constant-length        the number of sequences · maxLength                            Dr. GRPO
- *     constant-length-sum    maxLength                                                      Dr. GRPO as verl has it
- */
-export const aggregations = [
-  'token-mean',
-  'sequence-mean',
-  'sequence-sum',
-  'constant-length',
-  'constant-length-sum',
-] as const
-export type Aggregation = (typeof aggregations)[number]
-
-/** What a loss can be told; the defaults are what holds where neither project nor loss says otherwise. */
-export const lossSettings = {
-  advantage: choice(
-    'group',
-    ['group', 'returns', 'critic', 'none'],
-    'what advantages are taken of: rewards within the group, discounted returns, GAE with a critic; none: there are none',
-  ),
-  baseline: choice(
-    'mean',
-    ['mean', 'leave-one-out'],
-    'what is taken from a reward: the mean of its group, or of the others',
-  ),
-  scale: choice(
-    'group',
-    ['none', 'group', 'batch', 'mean'],
-    'what that is divided by: a deviation, or the mean of the group',
-  ),
-  unbiased: boolean(true, 'deviations with n − 1 in the denominator, not n'),
-  epsilon: number(1e-6, 'added to what is divided by', { min: 0 }),
-  lone: choice(
-    'mask',
-    ['mask', 'reward'],
-    'a trajectory alone in its group is left out, or has its reward as advantage',
-  ),
-  whiten: boolean(false, "give the tokens' advantages mean 0 and deviation 1 over the batch"),
-  gamma: number(1, 'discount factor, of returns and critic', { min: 0, max: 1 }),
-  gaeLambda: number(1, 'mixing factor of generalized advantage estimation, with a critic', { min: 0, max: 1 }),
-  rewardKlCoef: number(0, 'weight of the KL to the reference in the reward', { min: 0 }),
-  overlongCache: optionalNumber(null, 'tokens below maxLength from which on length costs reward; null: it does not', {
-    above: 0,
-  }),
-  overlongFactor: number(1, 'what an answer of maxLength tokens loses', { min: 0 }),
-  surrogate: choice('clip', ['clip', 'cispo', 'sapo', 'cross-entropy'], 'the loss of a token'),
-  ratio: choice(
-    'token',
-    ['token', 'sequence', 'sequence-token', 'hybrid', 'product'],
-    'of what the ratio of probabilities is taken',
-  ),
-  sequencePart: number(0.5, "α, the sequence's part of a hybrid ratio", { min: 0 }),
-  tokenPart: number(0.5, "β, the token's part of a hybrid ratio", { min: 0 }),
-  clipLow: optionalNumber(0.2, 'how far the ratio may fall below 1; null: to 0', { min: 0, max: 1 }),
-  clipHigh: optionalNumber(0.2, 'how far the ratio may rise above 1; null: as far as it likes', { min: 0 }),
-  dualClip: optionalNumber(null, 'a negative advantage costs no more than this many times itself; null: no bound', {
-    above: 1,
-  }),
-  ratioMax: optionalNumber(null, 'δ, bound of the unclipped ratio; null: none', { above: 1 }),
-  tauPositive: number(1, 'temperature of sapo for positive advantages', { above: 0 }),
-  tauNegative: number(1.05, 'temperature of sapo for other advantages', { above: 0 }),
-  logRatioMax: optionalNumber(null, 'how far logarithms of ratios may go from 0; null: as far as they like', {
-    above: 0,
-  }),
-  kl: choice('k3', ['k1', 'k2', 'k3', 'k3+'], 'estimator of the KL to the reference; k3+: k3 with the gradient of k2'),
-  klCoef: number(0, 'weight of the KL to the reference in the loss; 0: no reference is needed', { min: 0 }),
-  klCorrected: boolean(false, 'multiply the KL by the ratio, which makes it unbiased off-policy'),
-  klMax: optionalNumber(null, "how far a token's KL may go from 0; null: as far as it likes", { above: 0 }),
-  entropyCoef: number(0, 'weight of the entropy in the loss', { min: 0 }),
-  correction: choice(
-    'none',
-    ['none', 'token-truncate', 'token-mask', 'sequence-truncate', 'sequence-mask'],
-    'what is done with the ratio of recomputed to recorded probabilities: nothing, or truncate it or mask beyond bounds',
-  ),
-  correctionLow: number(0, 'lower bound of that ratio', { min: 0 }),
-  correctionHigh: optionalNumber(null, 'upper bound of that ratio; null: none', { above: 0 }),
-  countsRejected: boolean(true, 'tokens masked by the correction stay in the denominator'),
-  aggregation: choice('token-mean', aggregations, 'what the sum over tokens is divided by'),
-  countsEmpty: boolean(false, 'sequences without a token to learn from count as sequences'),
-  maxLength: optionalWhole('tokens of the longest possible answer'),
-  valueCoef: number(1, "weight of the critic's loss", { min: 0 }),
-  clipValue: optionalNumber(null, 'how far a value may move from the old one; null: as far as it likes', { above: 0 }),
-}
-
-function optionalWhole(description: string) {
-  const some = integer(1, description, { min: 1 })
-  const expected = `${some.expected}, or null`
-  return {
-    default: null as number | null,
-    description,
-    expected,
-    accepts: (v: unknown) => v === null || some.accepts(v),
-  }
-}
-
-/** The settings of a loss. */
-export type LossSettings = SettingValues<typeof lossSettings>
+import type { LossProgram, LossResult } from './loss-program.ts'
+import {
+  type Aggregation,
+  advantageSettings,
+  type LossSettings,
+  lossSettings,
+  sharedSettingNames,
+  sharedValues,
+  type TokenLossSettings,
+} from './loss-settings.ts'
+import { type NamedTokenColumns, TokenLossRun, traceTokenLoss } from './token-loss.ts'
 
 /** A loss over columns of tokens, sequences and groups. */
 export interface LossDescriptor {
-  readonly id: LossId
-  readonly preset: Preset
+  readonly id: string
+  /** Whose settings it has; null of a loss of one's own. */
+  readonly preset: Preset | null
   /** Where ratios and clips are taken. */
   readonly level: 'token' | 'sequence'
   /** What it reads of a batch, besides offsets and lossMask. */
   readonly columns: readonly OptionalColumn[]
   readonly aggregation: Aggregation
   readonly settings: LossSettings
+  /** What a loss of one's own computes for each token, in place of surrogate, ratio, KL and entropy; null of all others. */
+  readonly program: LossProgram | null
 }
+
+/** A loss of one's own with its settings. */
+export interface TokenLossDefinition extends LossDescriptor, DefinitionRecord {}
+
+/** Makes a loss of one's own from its settings; `id` and `settings` say which. */
+export type TokenLossFactory<S extends Settings = Settings> = Factory<S, TokenLossDefinition>
 
 /**
  * Trajectories as the recorder has them, the segments of a conversation as one: one row each in `reward`, `known` and `group`;
@@ -182,8 +100,65 @@ export function describeLoss(
   const own = presets[preset]
   if (own === undefined) throw unknownWord(`preset of ${id}`, preset, Object.keys(presets))
   const given = { ...projectSettings[preset], ...base, ...own, ...overrides }
-  const resolved = resolveSettings(id, lossSettings, given)
-  const { aggregation, maxLength, overlongCache, correction, correctionLow, correctionHigh } = resolved
+  const settings = resolveSettings(id, lossSettings, given)
+  checkSettings(id, settings)
+  const level = settings.ratio === 'token' ? 'token' : 'sequence'
+  const { aggregation } = settings
+  return { id, preset, level, columns: columnsOf(settings, null), aggregation, settings, program: null }
+}
+
+/**
+ * Defines a loss of tokens as arithmetic: its derivatives by `logprob` and `entropy` are worked out. The function is called once
+ * for each set of settings, and gives the loss of a token; it is minimized as `aggregation` sums it. Beside the loss it may
+ * give `policyLoss`, `klPenalty`, `ratio`, `clippedLow`, `clippedHigh` and `capped`, which metrics are made of (the last three
+ * count tokens: 1 or 0); a count that it does not give is NaN, and null in files. `advantage` is the token's, `weight` that of the correction, `sequenceTokens` how many tokens of its sequence are learned from.
+ *
+ * Advantages, corrections, aggregation and a critic are those of every loss (`tokenLossSettings`). With
+ * `module: import.meta.url`, exported under any name, `rl.loss=` takes the module's path. Threads are sent the arithmetic.
+ *
+ * @throws InputError where a setting of `tokenLossSettings` is missing; when the loss is made, as `traceLoss` does, and where it
+ * does not read what its settings ask for: `advantage`, or the `weight` of a correction.
+ * @example
+ * export const tanhLoss = defineTokenLoss({
+ *   id: 'tanh',
+ *   module: import.meta.url,
+ *   settings: tokenLossSettings({ aggregation: 'sequence-mean' }),
+ *   loss: ({ logprob, oldLogprob, advantage }) => logprob.minus(oldLogprob).tanh().times(advantage).negative(),
+ * })
+ */
+export function defineTokenLoss<S extends TokenLossSettings & Settings>(options: {
+  id: string
+  module?: string
+  settings: S
+  loss(columns: NamedTokenColumns, settings: SettingValues<S>): LossResult
+}): TokenLossFactory<S> {
+  const { id, settings, loss } = options
+  for (const name of sharedSettingNames) {
+    if (Object.hasOwn(settings ?? {}, name)) continue
+    throw new InputError(`${id} settings`, `no ${name}`, 'those of tokenLossSettings, and its own')
+  }
+  if (Object.hasOwn(algorithmPresets, id)) throw new InputError('loss id', id, 'one that no loss of Colonnade has')
+  return defineFactory('loss', options, (values): LossDescriptor => {
+    const own = resolveSettings(id, lossSettings, sharedValues(values as never))
+    checkSettings(id, own)
+    const program = traceTokenLoss(id, (columns) => loss(columns, values))
+    const reads = (column: string) => Object.hasOwn(program.columns, column)
+    if (reads('advantage') !== (own.advantage !== 'none')) {
+      const got = `${own.advantage}, and a loss that ${reads('advantage') ? 'reads' : 'does not read'} advantages`
+      throw new InputError(`${id}.advantage`, got, reads('advantage') ? 'another one' : 'none')
+    }
+    if (own.correction !== 'none' && !reads('weight')) {
+      throw new InputError(`${id}.correction`, `${own.correction}, and a loss that does not read weight`, 'none')
+    }
+    const level = program.steps.some(({ operation }) => operation === 'sequenceSum') ? 'sequence' : 'token'
+    const columns = columnsOf(own, program)
+    return { id, preset: null, level, columns, aggregation: own.aggregation, settings: own, program }
+  })
+}
+
+/** @throws InputError for settings that do not go together. */
+function checkSettings(id: string, settings: LossSettings): void {
+  const { aggregation, maxLength, overlongCache, correction, correctionLow, correctionHigh } = settings
   if (maxLength === null && (aggregation.startsWith('constant') || overlongCache !== null)) {
     const why = overlongCache !== null ? 'overlongCache' : `aggregation ${aggregation}`
     throw new InputError(`${id}.maxLength`, 'null', `the tokens of the longest possible answer, for ${why}`)
@@ -194,33 +169,20 @@ export function describeLoss(
   if (correction !== 'none' && correctionHigh !== null && correctionHigh < correctionLow) {
     throw new InputError(`${id}.correctionHigh`, show(correctionHigh), `at least correctionLow, ${correctionLow}`)
   }
-  const level = resolved.ratio === 'token' ? 'token' : 'sequence'
-  return { id, preset, level, columns: columnsOf(resolved), aggregation, settings: resolved }
 }
 
-function columnsOf({ advantage, surrogate, correction, klCoef, rewardKlCoef }: LossSettings): OptionalColumn[] {
+function columnsOf(settings: LossSettings, program: LossProgram | null): OptionalColumn[] {
+  const { advantage, surrogate, correction, klCoef, rewardKlCoef } = settings
   const columns: OptionalColumn[] = []
   if (advantage !== 'none') columns.push('reward', 'known')
   if (advantage === 'group') columns.push('group')
   if (surrogate !== 'cross-entropy') columns.push('oldLogprob')
   if (correction !== 'none') columns.push('behaviorLogprob')
-  if (klCoef > 0 || rewardKlCoef > 0) columns.push('referenceLogprob')
+  const readsReference = program !== null && Object.hasOwn(program.columns, 'referenceLogprob')
+  if (klCoef > 0 || rewardKlCoef > 0 || readsReference) columns.push('referenceLogprob')
   if (advantage === 'critic') columns.push('value')
   return columns
 }
-
-/** The settings that say what advantages are. */
-const advantageSettings = [
-  'advantage',
-  'baseline',
-  'scale',
-  'unbiased',
-  'epsilon',
-  'lone',
-  'whiten',
-  'gamma',
-  'gaeLambda',
-] as const
 
 /** How advantages are taken of rewards, apart from the loss that they go into. */
 export interface AdvantageDescriptor {
@@ -236,7 +198,7 @@ export function describeAdvantages({ settings }: LossDescriptor): AdvantageDescr
 export function withAdvantages(loss: LossDescriptor, advantages: AdvantageDescriptor | null): LossDescriptor {
   const none = { advantage: 'none', whiten: false, rewardKlCoef: 0, overlongCache: null } as const
   const settings = { ...loss.settings, ...(advantages === null ? none : advantages.settings) }
-  return { ...loss, settings, columns: columnsOf(settings) }
+  return { ...loss, settings, columns: columnsOf(settings, loss.program) }
 }
 
 /** What `prepareLoss` writes. */
@@ -351,7 +313,7 @@ export function totalsOf(
  * of a prepared batch: gathered, or the batch's own columns with a part of its offsets. `totals` are those of the batch.
  */
 export function differentiateLoss(
-  { settings, aggregation }: LossDescriptor,
+  { settings, aggregation, program }: LossDescriptor,
   outputs: PolicyLossOutputs,
   inputs: PolicyLossInputs,
   { denominator }: LossTotals,
@@ -359,6 +321,10 @@ export function differentiateLoss(
 ): void {
   const count = inputs.offsets.length - 1
   const perSequence = aggregation === 'sequence-mean'
+  if (program !== null) {
+    runOf(program).differentiate(outputs, inputs, perSequence, denominator, count)
+    return
+  }
   const { surrogate } = settings
   if (surrogate !== 'cross-entropy') {
     kernels.policyLoss(outputs, inputs, settings as PolicyLossSettings, perSequence, denominator, count)
@@ -368,6 +334,15 @@ export function differentiateLoss(
   const { logprob, counted, offsets, wholeTokens } = inputs
   dEntropy.fill(0, offsets[0], offsets[count])
   kernels.crossEntropyLoss(dLogprob, sums, logprob, counted, offsets, wholeTokens, perSequence, denominator, count)
+}
+
+const runs = new WeakMap<LossProgram, TokenLossRun>()
+
+/** This thread's registers for a program. */
+function runOf(program: LossProgram): TokenLossRun {
+  const found = runs.get(program) ?? new TokenLossRun(program)
+  runs.set(program, found)
+  return found
 }
 
 /**

@@ -145,9 +145,16 @@ export interface OnPolicyOptions<S extends Settings, M extends Metrics> {
   readonly settings: S
   /** What its loss adds up over rows; `explainedVariance`, `gradNorm` and `learningRate` come behind by themselves. */
   readonly metrics: M
-  /** Its loss, for one thread. */
-  loss(parameters: SettingValues<S>, kernels: Kernels): OnPolicyLoss
+  /** Its loss, for one thread: derivatives by hand, or `rowLoss(…)`. */
+  readonly loss: LossOfRows<S>
 }
+
+/** Makes a loss for one thread; told for whom: the algorithm's id, and the metrics that the loss adds up, in their order. */
+export type LossOfRows<S extends Settings> = (
+  parameters: SettingValues<S>,
+  kernels: Kernels,
+  algorithm: { readonly id: string; readonly metrics: readonly string[] },
+) => OnPolicyLoss
 
 /**
  * Defines an algorithm by its loss: advantages by generalized advantage estimation (Schulman et al. 2016), minibatches,
@@ -205,7 +212,7 @@ export function defineOnPolicyAlgorithm<S extends OnPolicySettings, const M exte
         numMinibatches,
         plan: (shape: LearnerShape): Plan => onPolicyPlan(values, sums.length, shape),
         bind: (context: LearnerContext): Learner => {
-          const loss = options.loss(parameters, context.kernels)
+          const loss = options.loss(parameters, context.kernels, { id, metrics: sums })
           return new OnPolicyLearner({ id, values, metrics, sums, loss }, context)
         },
       }

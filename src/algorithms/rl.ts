@@ -3,11 +3,12 @@
  * made more likely to say what was worth more. Which loss does it, and whose settings, is a descriptor.
  */
 import { type DefinitionRecord, modulesOf, type Parts, withParts } from '../definition.ts'
-import { InputError, show } from '../errors.ts'
+import { InputError, show, unknownWord } from '../errors.ts'
 import { type GroupFilter, groupFilterIds, groupFilterOf } from '../rewards/filters.ts'
-import { choice, integer, number, part, resolveSettings, type SettingValues } from '../settings.ts'
+import { choice, integer, number, part, resolveSettings, type SettingValue, type SettingValues } from '../settings.ts'
 import { algorithmPresets, type LossId, type Preset, projectSettings } from './loss-presets.ts'
-import { describeLoss, type LossDescriptor, type LossSettings } from './losses.ts'
+import type { LossSettings } from './loss-settings.ts'
+import { describeLoss, type LossDescriptor, type TokenLossFactory } from './losses.ts'
 import { checkOptimizer, learningRateSetting, optimizerSettings } from './optimizer.ts'
 import { schedules } from './schedule.ts'
 
@@ -17,8 +18,12 @@ const lossIds = Object.keys(algorithmPresets).filter((id) => id !== 'sft') as Lo
 export const rlRates = { made: 1e-3, loaded: 1e-6, adapter: 1e-4 } as const
 
 export const rlSettings = {
-  loss: choice('grpo', lossIds, 'which loss'),
-  preset: choice('paper', Object.keys(projectSettings) as Preset[], 'whose settings it has'),
+  loss: part('loss', 'grpo', `which loss (${lossIds.join(', ')}, or the path of a module that exports one)`),
+  preset: choice(
+    'paper',
+    Object.keys(projectSettings) as Preset[],
+    "whose settings it has; a loss of one's own has those of its module",
+  ),
   updates: integer(100, 'updates', { min: 0 }),
   groupsPerUpdate: integer(16, 'groups of an update', { min: 1 }),
   groupSize: integer(8, 'conversations sampled for one prompt', { min: 1 }),
@@ -52,28 +57,30 @@ export interface RlDefinition extends DefinitionRecord {
   readonly loss: LossDescriptor
   /** Null where all groups are learned from. */
   readonly filter: GroupFilter | null
-  /** The filter that was given, as a part. */
-  readonly filters: Parts
+  /** The loss and the filter that were given, as parts. */
+  readonly parts: Parts
 }
 
 /**
- * Reinforcement learning of a language model. A filter of one's own is given as a part.
+ * Reinforcement learning of a language model. A loss or a filter of one's own is given as a part.
  * @throws InputError for a setting or a filter that is unknown, a setting that is out of range, and a loss that compares rewards in groups of one.
  * @example rl({ loss: 'dapo', groupSize: 16, lossSettings: { klCoef: 0.01 } })
  * @example rl({}, { filter: defineGroupFilter('two', (group) => group.filter(({ reward }) => reward === 1).length >= 2) })
  */
 export function rl(
-  parameters: Partial<RlSettings> & { lossSettings?: Partial<LossSettings> } = {},
-  filters: Parts = {},
+  parameters: Partial<RlSettings> & {
+    lossSettings?: Readonly<Record<string, SettingValue>> | Partial<LossSettings>
+  } = {},
+  parts: Parts = {},
 ): RlDefinition {
   if (typeof parameters !== 'object' || parameters === null) {
     throw new InputError('rl', show(parameters), 'an object of settings')
   }
   const { lossSettings = {}, ...given } = parameters
-  const settings = resolveSettings('rl', rlSettings, withParts('rl', rlSettings, given, filters))
-  const filter = (filters.filter as (GroupFilter & Parts[string]) | undefined) ?? groupFilterOf(settings.filter)
+  const settings = resolveSettings('rl', rlSettings, withParts('rl', rlSettings, given, parts))
+  const filter = (parts.filter as (GroupFilter & Parts[string]) | undefined) ?? groupFilterOf(settings.filter)
   checkOptimizer('rl', settings)
-  const loss = describeLoss(settings.loss, settings.preset, lossSettings)
+  const loss = lossOf(settings, lossSettings, ownLoss(parts))
   if (loss.settings.advantage === 'group' && loss.settings.lone === 'mask' && settings.groupSize === 1) {
     throw new InputError('rl.groupSize', '1', `at least 2: ${settings.loss} compares the rewards of a group`)
   }
@@ -83,5 +90,21 @@ export function rl(
     throw new InputError('rl.numMinibatches', String(settings.numMinibatches), expected)
   }
   const travelling = { id: 'rl', parameters: { ...settings, lossSettings }, module: import.meta.url }
-  return Object.freeze({ ...travelling, ...modulesOf(filters), settings, loss, filter, filters })
+  return Object.freeze({ ...travelling, ...modulesOf(parts), settings, loss, filter, parts })
+}
+
+/** The loss among the parts, if one is given. @throws InputError where it was not made by `defineTokenLoss`. */
+export function ownLoss(parts: Parts): TokenLossFactory | undefined {
+  const { loss } = parts as { readonly loss?: Parts[string] & Partial<TokenLossFactory> }
+  if (loss === undefined || Object.hasOwn(loss, 'settings')) return loss as TokenLossFactory | undefined
+  throw new InputError('rl.loss', show(loss), 'a loss made by defineTokenLoss')
+}
+
+function lossOf({ loss, preset }: RlSettings, lossSettings: object, own: TokenLossFactory | undefined): LossDescriptor {
+  if (own === undefined) {
+    if (!(lossIds as string[]).includes(loss)) throw unknownWord('rl.loss', loss, lossIds)
+    return describeLoss(loss as LossId, preset, lossSettings)
+  }
+  if (preset === 'paper') return own(lossSettings)
+  throw new InputError('rl.preset', preset, `none: ${loss} has the settings of its module`)
 }

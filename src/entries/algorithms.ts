@@ -7,19 +7,27 @@ export type {
   LearnerMetrics,
   LearnerShape,
 } from '../algorithms/algorithm.ts'
+export { Expression, type Operand, where } from '../algorithms/expression.ts'
 export { corrections, type LossId, type Preset } from '../algorithms/loss-presets.ts'
+export type { LossResult } from '../algorithms/loss-program.ts'
+export { type LossSettings, type TokenLossSettings, tokenLossSettings } from '../algorithms/loss-settings.ts'
 export {
   type AdvantageDescriptor,
+  defineTokenLoss,
   describeAdvantages,
   describeLoss,
   type LossDescriptor,
-  type LossSettings,
+  type TokenLossDefinition,
+  type TokenLossFactory,
 } from '../algorithms/losses.ts'
 export {
   defineOnPolicyAlgorithm,
+  type LossOfRows,
   type MinibatchNumbers,
   type OnPolicyDefaults,
   type OnPolicyLoss,
   type OnPolicyOptions,
   onPolicySettings,
 } from '../algorithms/on-policy.ts'
+export { type RowLossColumns, rowLoss } from '../algorithms/row-loss.ts'
+export type { NamedTokenColumns } from '../algorithms/token-loss.ts'

@@ -1,8 +1,9 @@
 /** Runs of language models: what they are told, what they are made of, and what they leave. */
 import { join, resolve } from 'node:path'
 import { pathToFileURL } from 'node:url'
-import { lossSettings } from '../algorithms/losses.ts'
-import { type RlDefinition, rl, rlSettings } from '../algorithms/rl.ts'
+import { lossSettings } from '../algorithms/loss-settings.ts'
+import type { TokenLossFactory } from '../algorithms/losses.ts'
+import { ownLoss, type RlDefinition, rl, rlSettings } from '../algorithms/rl.ts'
 import { type SftDefinition, sft, sftSettings } from '../algorithms/sft.ts'
 import { type ConversationCohort, cutTurns } from '../cohorts/conversations.ts'
 import { type DefinitionRecord, findFactory, type ModuleOrigin, remake, revive } from '../definition.ts'
@@ -135,13 +136,14 @@ function remakeBuiltIn(record: DefinitionRecord, origin: ModuleOrigin): Promise<
 function keysOf(
   factory: TextEnvironmentFactory,
   given: Readonly<Record<string, string>>,
+  loss: TokenLossFactory | undefined,
 ): ReadonlyMap<string, Setting> {
   const preset = textPresetOf(factory.id, given)
   return joinKeys([
     ['', conversationRunSettings, preset.run],
     ['sft.', sftSettings, preset.sft],
     ['rl.', rlSettings, preset.rl],
-    ['loss.', lossSettings, preset.loss],
+    loss === undefined ? ['loss.', lossSettings, preset.loss] : ['loss.', loss.settings],
     ['languageModel.', languageModel.settings, preset.model],
     ['environment.', factory.settings, preset.environment],
   ])
@@ -155,7 +157,9 @@ async function configure(
   factory: TextEnvironmentFactory,
   overrides: Readonly<Record<string, string>>,
 ): Promise<ConversationRunDefinition> {
-  const keys = keysOf(factory, overrides)
+  const rlParts = await partsGiven('rl.', rlSettings, overrides)
+  const own = ownLoss(rlParts)
+  const keys = keysOf(factory, overrides, own)
   const given = readTexts(keys, overrides)
   const part = (prefix: string) => valuesOf(prefix, keys, given)
   const settings = resolveSettings('run', conversationRunSettings, part('') as never)
@@ -164,11 +168,10 @@ async function configure(
   const environment = factory(part('environment.') as never, rewards)
   const lossGiven = {
     maxLength: environment.maxTokens,
-    ...textPresetOf(factory.id, overrides).loss,
+    ...(own === undefined ? textPresetOf(factory.id, overrides).loss : {}),
     ...givenOf('loss.', given),
   }
-  const filters = await partsGiven('rl.', rlSettings, overrides)
-  const reinforced = settings.mode === 'sft' ? null : rl({ ...part('rl.'), lossSettings: lossGiven } as never, filters)
+  const reinforced = settings.mode === 'sft' ? null : rl({ ...part('rl.'), lossSettings: lossGiven } as never, rlParts)
   const needsCritic = reinforced?.loss.settings.advantage === 'critic' && !given.has('languageModel.critic')
   return {
     kind: 'conversations',
@@ -250,7 +253,7 @@ function overridden(
   return {
     ...definition,
     sft: supervised && sft({ ...supervised.parameters, ...givenOf('sft.', given) } as never),
-    rl: reinforced && rl({ ...reinforced.parameters, ...givenOf('rl.', given) } as never, reinforced.filters),
+    rl: reinforced && rl({ ...reinforced.parameters, ...givenOf('rl.', given) } as never, reinforced.parts),
     settings: { ...definition.settings, ...givenOf('', given) } as ConversationRunDefinition['settings'],
   }
 }
@@ -302,7 +305,10 @@ export const conversationRun: RunKind<
   ConversationRunSummary,
   TextRunPlan
 > = {
-  keys: async (factory, given) => keysOf(factory as TextEnvironmentFactory, given),
+  async keys(factory, given) {
+    const own = ownLoss(await partsGiven('rl.', rlSettings, given))
+    return keysOf(factory as TextEnvironmentFactory, given, own)
+  },
   metrics: async () => null,
   configure: async (factory, given) => configure(factory as TextEnvironmentFactory, given),
   records({ environment, policy, sft, rl }) {

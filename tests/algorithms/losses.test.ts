@@ -2,12 +2,12 @@ import { readFileSync } from 'node:fs'
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import { algorithmPresets, corrections, type LossId, type Preset } from '../../src/algorithms/loss-presets.ts'
+import type { LossSettings } from '../../src/algorithms/loss-settings.ts'
 import {
   describeLoss,
   differentiateLoss,
   type LossBatch,
   type LossDescriptor,
-  type LossSettings,
   type LossTotals,
   type PreparedLoss,
   preparedLossPlan,

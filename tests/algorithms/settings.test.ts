@@ -1,5 +1,6 @@
 import { describe, expect, test } from 'vitest'
-import { describeLoss, lossSettings } from '../../src/algorithms/losses.ts'
+import { lossSettings } from '../../src/algorithms/loss-settings.ts'
+import { describeLoss } from '../../src/algorithms/losses.ts'
 import {
   checkOptimizer,
   decayingParts,

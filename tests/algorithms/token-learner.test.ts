@@ -1,11 +1,6 @@
 import { describe, expect, test } from 'vitest'
-import {
-  describeLoss,
-  type LossBatch,
-  type LossSettings,
-  preparedLossPlan,
-  prepareLoss,
-} from '../../src/algorithms/losses.ts'
+import type { LossSettings } from '../../src/algorithms/loss-settings.ts'
+import { describeLoss, type LossBatch, preparedLossPlan, prepareLoss } from '../../src/algorithms/losses.ts'
 import { packBatch, type TokenSequences, tokensInOrder } from '../../src/algorithms/token-batch.ts'
 import { alone, TokenLearner, tokenLearnerPlan } from '../../src/algorithms/token-learner.ts'
 import { takeArena } from '../../src/components/arena.ts'

@@ -376,6 +376,7 @@ describe('every setting of a run of a language model acts', () => {
       ...adamOnly('rl.'),
       'rl.schedule': { with: { 'rl.updates': 3 } },
       'rl.momentum': { with: { 'rl.optimizer': 'sgd' } },
+      'rl.loss': { to: 'dapo' },
       'rl.filter': { to: 'reward-nonzero-std', with: { 'rl.topK': 1, 'rl.dropsMax': 5 } },
       'rl.maxGradNorm': { to: 0.01 },
       'rl.warmupFraction': { to: 1 },

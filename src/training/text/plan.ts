@@ -162,7 +162,7 @@ function withRates(
     given.rl &&
     rl(
       { ...given.rl.parameters, learningRate: rateOf(given.rl.settings.learningRate, rlRates, 'updates') },
-      given.rl.filters,
+      given.rl.parts,
     )
   const supervised =
     given.sft &&

@@ -1,10 +1,12 @@
 import { mkdir, readFile, rename, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest'
+import * as built from '../../../dist/src/index.js'
 import { rl } from '../../../src/algorithms/rl.ts'
 import type { Turn } from '../../../src/environments/text.ts'
 import { admitGroup, defineGroupFilter, FilterCounts } from '../../../src/rewards/filters.ts'
 import { defineReward } from '../../../src/rewards/reward.ts'
+import { readSafetensors, tensorValues } from '../../../src/safetensors.ts'
 import type { ConversationRunDefinition } from '../../../src/training/conversation-run.ts'
 import { configureRun, openRun, resumeRun, startRun } from '../../../src/training/run.ts'
 import { dataset } from '../../../src/training/text/dataset-environment.ts'
@@ -35,6 +37,20 @@ beforeEach(async () => {
       export const pairs = defineGroupFilter('pairs', (group) => {
         globalThis.groupsFiltered++
         return { keep: group.length === 2, reason: 'no_pair' }
+      })`,
+    )
+    await writeFile(
+      join(base, place, 'loss.mjs'),
+      `import { defineTokenLoss, tokenLossSettings } from '${ENTRIES}algorithms.js'
+      import { number } from '${ENTRIES}settings.js'
+      export const decoupled = defineTokenLoss({
+        id: 'decoupled',
+        settings: { ...tokenLossSettings(), low: number(0.2, 'clip below 1'), high: number(0.28, 'clip above 1') },
+        loss({ logprob, oldLogprob, advantage }, { low, high }) {
+          const ratio = logprob.minus(oldLogprob).exp()
+          const clipped = ratio.clip(1 - low, 1 + high).times(advantage)
+          return { loss: ratio.times(advantage).min(clipped).negative(), clippedLow: ratio.lessThan(1 - low) }
+        },
       })`,
     )
   }
@@ -110,17 +126,22 @@ describe("a run with a reward and a filter of one's own modules", () => {
     expect(await environment.respond(turn('four'), never)).toMatchObject({ reward: -2 })
   })
 
-  test.each(['reward', 'filter'])('is not opened where the %s lies elsewhere, unless it is allowed', async (noun) => {
-    const key = noun === 'reward' ? 'environment.reward' : 'rl.filter'
-    const given = { [key]: join(base, 'far', `${noun}.mjs`) }
-    const folder = join(base, 'project/runs/one')
-    await startRun(await configured('project', given), folder)
-    await expect(openRun(folder)).rejects.toThrow(new RegExp(`${noun} module of .*outside the working directory`, 's'))
-    const seen: string[] = []
-    const allowModule = ({ path }: { path: string }) => seen.push(path) > 0
-    await openRun(folder, { allowModule })
-    expect(seen).toEqual([expect.stringContaining(join('far', `${noun}.mjs`))])
-  })
+  test.each(['reward', 'filter', 'loss'])(
+    'is not opened where the %s lies elsewhere, unless it is allowed',
+    async (noun) => {
+      const key = noun === 'reward' ? 'environment.reward' : `rl.${noun}`
+      const given = { [key]: join(base, 'far', `${noun}.mjs`) }
+      const folder = join(base, 'project/runs/one')
+      await startRun(await configured('project', given), folder)
+      await expect(openRun(folder)).rejects.toThrow(
+        new RegExp(`${noun} module of .*outside the working directory`, 's'),
+      )
+      const seen: string[] = []
+      const allowModule = ({ path }: { path: string }) => seen.push(path) > 0
+      await openRun(folder, { allowModule })
+      expect(seen).toEqual([expect.stringContaining(join('far', `${noun}.mjs`))])
+    },
+  )
 
   test('is refused where its config.json names modules for what is no part', async () => {
     const folder = join(base, 'project/runs/one')
@@ -145,6 +166,83 @@ describe("a run with a reward and a filter of one's own modules", () => {
     await expect(given('project/empty.mjs')).rejects.toThrow(/exports with these ids: none, expected exactly one/)
     await expect(configured('project', { 'environment.rewardSettings': 'scales=1' })).rejects.toThrow(/scale\b/)
     await expect(configured('project', { 'rl.filter': 'any-sucess' })).rejects.toThrow(/any-success/)
+  })
+})
+
+describe("a run with a loss over tokens of one's own module", () => {
+  const lossOf = (given: Record<string, string> = {}) => {
+    const several = {
+      'rl.filter': 'none',
+      'rl.updateEpochs': '3',
+      'rl.updates': '2',
+      'rl.groupSize': '8',
+      'rl.groupsPerUpdate': '8',
+    }
+    return configured('project', { 'rl.loss': join(base, 'project/loss.mjs'), ...several, ...given })
+  }
+  const weightsOf = async (run: Awaited<ReturnType<typeof startRun>>) => {
+    const { files } = await run.train()
+    const { tensors } = await readSafetensors(join(files.model!, 'model.safetensors'))
+    return [...tensors.values()].flatMap((tensor) => Array.from(tensorValues(tensor) as Float32Array))
+  }
+  const metricsOf = async (folder: string) => {
+    const lines = (await readFile(join(folder, 'metrics.jsonl'), 'utf8')).trim().split('\n')
+    return lines.map((line) => JSON.parse(line))
+  }
+
+  test('learns what the loss of the package learns that computes the same', async () => {
+    const path = (name: string) => join(base, 'project/runs', name)
+    const own = await weightsOf(await startRun(await lossOf(), path('own')))
+    const builtIn = await weightsOf(await startRun(await lossOf({ 'rl.loss': 'dapo' }), path('dapo')))
+    const begun = await weightsOf(await startRun(await lossOf({ 'rl.learningRate': '1e-12' }), path('begun')))
+    const apart = (a: number[], b: number[]) => Math.max(...a.map((value, i) => Math.abs(value - b[i]!)))
+    expect(apart(own, begun)).toBeGreaterThan(1e-3)
+    expect(apart(own, builtIn)).toBeLessThan(1e-5)
+    const lines = await metricsOf(path('own'))
+    const expected = await metricsOf(path('dapo'))
+    lines.forEach((line, i) => {
+      expect(line.loss).toBeCloseTo(expected[i].loss, 5)
+      // One count is told, the other one is not.
+      expect(line.clipRatio.low).toBeGreaterThanOrEqual(expected[i].clipRatio.low)
+      expect(line.clipRatio.high).toBeNull()
+    })
+    const config = JSON.parse(await readFile(join(path('own'), 'config.json'), 'utf8'))
+    expect(config.rl).toMatchObject({ parameters: { loss: 'decoupled' }, modules: { loss: '../../loss.mjs' } })
+  })
+
+  test('is computed by other threads to the same bits', async () => {
+    // Workers load compiled files, and what they share must be made by the same ones here.
+    const of = async (threads: number) => {
+      const loss = (await import(join(base, 'project/loss.mjs'))).decoupled
+      const algorithm = built.rl({ groupsPerUpdate: 8, groupSize: 6, updates: 3, updateEpochs: 2 }, { loss })
+      const environment = built.textEnvironmentFactory('text/reverse')()
+      const policy = built.languageModel({ width: 16, layers: 1, heads: 2 })
+      const world = await built.createWorld({ environment, policy, numLanes: 13, seed: 3, groupSize: 6 })
+      const trainer = built.createTrainer(world, algorithm, { threads })
+      const begun = world.cohort().weights.slice()
+      for await (const _ of trainer.updates());
+      trainer.close()
+      return { begun, weights: world.cohort().weights.slice() }
+    }
+    const { begun, weights } = await of(1)
+    expect(weights).not.toEqual(begun)
+    expect((await of(2)).weights).toEqual(weights)
+  })
+
+  test('has keys of its own, and is resumed with what they were given', async () => {
+    const folder = join(base, 'project/runs/one')
+    const { rl: reinforced } = await lossOf({ 'loss.high': '0.5', 'loss.aggregation': 'sequence-mean' })
+    expect(reinforced!.loss).toMatchObject({ id: 'decoupled', aggregation: 'sequence-mean' })
+    expect(reinforced!.loss.program!.steps.find(({ operation }) => operation === 'clip')!.numbers).toEqual([0.8, 1.5])
+    await expect(lossOf({ 'loss.clipHigh': '0.5' })).rejects.toThrow(/loss.clipHigh/)
+    await expect(lossOf({ 'rl.preset': 'trl' })).rejects.toThrow(/rl.preset: got trl, expected none: decoupled has/)
+    await expect(lossOf({ 'rl.loss': join(base, 'project/filter.mjs') })).rejects.toThrow(
+      /a loss made by defineTokenLoss/,
+    )
+    await (await startRun(await lossOf({ 'loss.high': '0.5' }), folder)).train()
+    const { definition } = await resumeRun(folder, { settings: { 'rl.updates': '3' } })
+    const { loss } = (definition as ConversationRunDefinition).rl!
+    expect(loss.program!.steps.find(({ operation }) => operation === 'clip')!.numbers).toEqual([0.8, 1.5])
   })
 })
 
