@@ -1,6 +1,7 @@
 /** The order of the four systems. */
 import { Work } from './clock.ts'
 import type { Cohort } from './cohorts/cohort.ts'
+import { settleLanes } from './cohorts/population.ts'
 import { InputError } from './errors.ts'
 import { kindOf } from './kinds.ts'
 import { bootstrap, infer, reset, step, store } from './systems/systems.ts'
@@ -15,6 +16,7 @@ import type { World } from './world.ts'
 export function tick(world: World): void | Promise<void> {
   const { cohorts, threads } = world
   if (threads.count > 1 && cohorts.some(({ kind }) => kind === 'episodes')) throw shared(world)
+  settle(cohorts)
   const moved = runSystems(world, cohorts)
   return moved === undefined ? awaitAnswers(cohorts) : moved.then(() => awaitAnswers(cohorts))
 }
@@ -22,7 +24,13 @@ export function tick(world: World): void | Promise<void> {
 /** A whole rollout: `numSteps` steps of every lane and the bootstrap inference. A promise, and throws, as `tick`. */
 export function collect(world: World, numSteps: number): void | Promise<void> {
   if (world.threads.count > 1) throw shared(world)
+  settle(world.cohorts)
   return drive(collectShare(world, world.cohorts, numSteps))
+}
+
+/** The rows of cohorts that are between two rollouts become those of the lanes that are there. */
+export function settle(cohorts: readonly Cohort[]): void {
+  for (const cohort of cohorts) if (cohort.kind === 'episodes' && cohort.t === cohort.numSteps) settleLanes(cohort)
 }
 
 /**

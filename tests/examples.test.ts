@@ -35,6 +35,15 @@ test('custom-algorithm learns CartPole by its own loss', async () => {
   for (const [, kl] of output.matchAll(/KL ([\d.]+)/g)) expect(Number(kl)).toBeLessThan(0.1)
 })
 
+test('colony keeps a population alive over many generations', async () => {
+  const lines = [...(await run('colony.js')).matchAll(/(\d+) agents, the youngest of generation (\d+); (\d+) births/g)]
+  const figures = lines.map(([, ...figures]) => figures.map(Number))
+  expect(figures).toHaveLength(6)
+  for (const [agents] of figures) expect(agents).toBeGreaterThan(0)
+  expect(figures.at(-1)![1]).toBeGreaterThan(10)
+  expect(figures.at(-1)![2]).toBeGreaterThan(384) // More than there are lanes.
+})
+
 test('two-cohorts trains both and finds lanes by a query', async () => {
   const output = await run('two-cohorts.js')
   expect(output).toMatch(/update 12: cart [\d.]+, pendulum -[\d.]+/)
@@ -70,6 +79,7 @@ test('own-columns computes advantages and a layer without a world', async () => 
 test('every example is run here', () => {
   const names = readdirSync(examples).filter((name) => name.endsWith('.js'))
   expect(names).toEqual([
+    'colony.js',
     'custom-algorithm.js',
     'custom-environment.js',
     'export-policy.js',

@@ -78,16 +78,24 @@ export function cutPlan({ sequence, unitsPerBlock, minibatchUnits }: Cut) {
   }
 }
 
-/** Lists units in their first order: the valid rows, or all sequences. Returns how many they are. */
+/** Lists units in their first order: the valid rows, or the sequences that have one. Returns how many they are. */
 export function listUnits(
   order: Uint32Array,
   { sequence, numUnits }: Pick<ReturnType<typeof cutOf>, 'sequence' | 'numUnits'>,
+  numLanes: number,
   { valid }: RolloutColumns,
   kernels: Kernels,
 ): number {
   if (sequence === null) return kernels.listValid(order, valid, valid.length)
-  for (let unit = 0; unit < numUnits; unit++) order[unit] = unit
-  return numUnits
+  let listed = 0
+  for (let unit = 0; unit < numUnits; unit++) {
+    let k = 0
+    while (k < sequence.length && valid[rowOf(unit, k, sequence.length, numLanes)] === 0) k++
+    if (k === sequence.length) continue
+    order[listed] = unit
+    listed++
+  }
+  return listed
 }
 
 /** Lists the rows of which the units order[first … first + count) learn: the valid ones. Returns how many they are. */

@@ -337,7 +337,7 @@ class OnPolicyLearner implements Learner {
   }
 
   *learn(update: number, numUpdates: number): Generator<void | Promise<void>, LearnerMetrics> {
-    const { kernels, rollout, random, thread, clock, policy } = this.#context
+    const { kernels, rollout, random, thread, clock, policy, numLanes } = this.#context
     const { updateEpochs = 1, numMinibatches } = this.#values
     const { learningRate, learningRateSchedule, warmupFraction } = this.#values
     const { order, words, told } = this.#columns
@@ -349,7 +349,7 @@ class OnPolicyLearner implements Learner {
     totals.clear()
     if (isFirst) {
       this.#estimateAdvantages()
-      told[Told.numUnits] = listUnits(order, this.#cut, rollout, kernels)
+      told[Told.numUnits] = listUnits(order, this.#cut, numLanes, rollout, kernels)
       told[Told.stops] = 0
       clock.mark(Work.advantage)
     }

@@ -4,10 +4,11 @@
  */
 import { type Action, type ActionMask, actionWindows } from '../components/action.ts'
 import type { PlannedObjects } from '../components/arena.ts'
-import { type Columns, column, type Plan, saved } from '../components/column.ts'
+import { type Column, type Columns, column, type Plan, saved } from '../components/column.ts'
 import { type Episode, episodePlan, Phase } from '../components/episode.ts'
 import type { Memory } from '../components/memory.ts'
 import type { Observation } from '../components/observation.ts'
+import { type PopulationColumns, populationPlan } from '../components/population.ts'
 import {
   type FinalObservations,
   finalPlan,
@@ -24,7 +25,7 @@ import type { Policy, PolicyDefinition, PolicyModel } from '../policies/policy.t
 import { Random } from '../random.ts'
 import { type BoxSpace, choiceSizes, spaceWidth } from '../space.ts'
 import type { Cohort, CohortDraft, Housing } from './cohort.ts'
-import { createLanes } from './lanes.ts'
+import { LaneEntities } from './lanes.ts'
 
 /**
  * When a lane whose episode ended begins a new one. `same-step`: before the next action, so every row of a rollout is a
@@ -37,8 +38,10 @@ export interface EpisodeCohortOptions {
   environment: EnvironmentDefinition
   /** Or the name of a cohort before it, whose policy acts here too: with its weights, which both have. */
   policy: PolicyDefinition | string
-  /** How many lanes: a whole number ≥ 1. */
+  /** How many lanes: a whole number ≥ 1. Where they come and go, at most so many at a time. */
   numLanes: number
+  /** How many of the lanes are there at first, in a cohort whose lanes come and go; all where it is not given. */
+  present?: number
   /** How the cohort is called in columns, checkpoints and trainers; the policy's id where it is not given. */
   name?: string
   /** Number of the first lane in the whole run, which keys its random numbers; follows the cohort before. */
@@ -71,20 +74,29 @@ export interface EpisodeCohort {
   readonly model: PolicyModel
   readonly autoreset: Autoreset
   readonly explore: boolean
+  /** Lanes for which the columns have rows. */
   readonly numLanes: number
   /** Number of the first lane in the whole run. */
   readonly firstLane: number
-  /** This thread's share of the lanes: from ≤ n < to. */
-  readonly from: number
-  readonly to: number
+  /** Lanes that were there when this rollout began: the first rows. */
+  present: number
+  /** Rows of each block from this one on look as nobody's. */
+  cleared: number
+  /** This thread's share of them: from ≤ n < to. */
+  from: number
+  to: number
   /** True if its rollout is kept for a learner or a file. */
   readonly recorded: boolean
   /** True if the components slide along row blocks; else one block is written in place, tick after tick. */
   readonly sliding: boolean
   readonly numSteps: number
 
-  /** The cohort's entities, as a bitecs query found them; none in a thread that shares another's columns. */
-  readonly lanes: Uint32Array
+  /** Who is there, as bitecs has it; null in a thread that shares another's columns. */
+  readonly entities: LaneEntities | null
+  /** The entity of each row, as a bitecs query found them; none in a thread that shares another's columns. */
+  lanes: Uint32Array
+  /** Who comes and goes; null in a cohort whose lanes stay. */
+  readonly population: PopulationColumns | null
   readonly observation: Observation
   readonly actionMask: ActionMask
   readonly memory: Memory
@@ -100,10 +112,10 @@ export interface EpisodeCohort {
   readonly weights: Float32Array
   readonly rollout: RolloutColumns
   readonly learner: Columns<Plan>
-  readonly bootstrap: BootstrapList
+  bootstrap: BootstrapList
   /** What came after rows that no later row shows: this thread's list, and those of all threads. */
-  readonly final: FinalObservations
-  readonly finals: readonly FinalObservations[]
+  final: FinalObservations
+  finals: readonly FinalObservations[]
   /** The policy's answer, while it is awaited; null for a policy that answers at once. */
   answer: Answer | null
   /** True while the cohort takes no part in ticks: it waits for an answer, or its rollout is full and others' are not. */
@@ -117,7 +129,13 @@ export interface EpisodeCohort {
   /** The components that slide. */
   readonly sliders: readonly Slider[]
   /** Room for a list of this thread's lanes. */
-  readonly laneList: Uint32Array
+  laneList: Uint32Array
+  /** The columns that have a row a lane and go on from one rollout to the next. */
+  readonly carried: readonly Column[]
+  /** Columns of all threads, of which this one has a part. */
+  readonly whole: Pick<Columns<EpisodeCohortPlan>, 'final' | 'bootstrap' | 'laneList'>
+  /** How many threads share the lanes, and which of them this is. */
+  readonly threads: Housing['threads']
   readonly windows: {
     readonly observation: readonly Observation[]
     readonly memory: readonly Memory[]
@@ -160,8 +178,10 @@ export interface Slider<C extends Float32Array | Uint8Array = Float32Array | Uin
   /** Its windows on the rollout's row blocks. */
   readonly windows: readonly Sliding<C>[]
   /** What the next rollout begins with, and where it begins: this thread's share of both. */
-  readonly carried: C
-  readonly firstBlock: C
+  carried: C
+  firstBlock: C
+  /** The same of all threads. */
+  readonly whole: { readonly carried: C; readonly firstBlock: C }
 }
 
 /** Final observations of this thread's truncated rows that wait for their value, with what the policy remembers there. */
@@ -185,6 +205,8 @@ export interface EpisodeDraft {
   /** Keys its starting weights: how many cohorts of episodes the world has before it. */
   readonly key: number
   readonly firstLane: number
+  /** Whether its lanes come and go. */
+  readonly isOpen: boolean
   readonly model: PolicyModel
   reservation?: EpisodeReservation
 }
@@ -196,7 +218,7 @@ export async function draftEpisodes(
   options: EpisodeCohortOptions,
   before: readonly CohortDraft[],
 ): Promise<EpisodeDraft> {
-  const { environment, numLanes, autoreset, explore } = options
+  const { environment, numLanes, present, autoreset, explore } = options
   const owner = typeof options.policy === 'string' ? ownerOf(options, before) : null
   const policy = owner === null ? (options.policy as PolicyDefinition) : owner.policy
   if (typeof environment?.reset !== 'function' || typeof environment.step !== 'function') {
@@ -213,12 +235,20 @@ export async function draftEpisodes(
   }
   const others = before.filter((draft) => draft.kind === 'episodes')
   const last = others.at(-1)
-  const firstLane = options.firstLane ?? (last === undefined ? 0 : last.firstLane + last.options.numLanes)
-  if (!Number.isSafeInteger(firstLane) || firstLane < 0 || firstLane + numLanes > 0xffffffff) {
+  const isOpen = present !== undefined || environment.population === true
+  if (present !== undefined && (!Number.isSafeInteger(present) || present < 0 || present > numLanes)) {
+    throw new InputError('present', show(present), `a whole number from 0 to numLanes, ${numLanes}`)
+  }
+  const firstLane = options.firstLane ?? (last === undefined ? 0 : last.firstLane + numbersOf(last))
+  const numNumbers = numbersOf({ isOpen, options })
+  if (!Number.isSafeInteger(firstLane) || firstLane < 0 || firstLane + numNumbers > 0xffffffff) {
     throw new InputError('firstLane', show(firstLane), 'a whole number ≥ 0 whose lanes are below 4294967295')
   }
   if (autoreset !== undefined && !['same-step', 'next-step', 'disabled'].includes(autoreset)) {
     throw unknownWord('autoreset', String(autoreset), ['same-step', 'next-step', 'disabled'])
+  }
+  if (isOpen && (autoreset ?? 'same-step') !== 'same-step') {
+    throw new InputError('autoreset', show(autoreset), 'same-step in a cohort whose lanes come and go')
   }
   if (explore !== undefined && typeof explore !== 'boolean') {
     throw new InputError('explore', show(explore), 'true or false')
@@ -231,7 +261,15 @@ export async function draftEpisodes(
   }
   const name = options.name ?? policy.id
   const sharesWith = owner === null ? null : (owner.sharesWith ?? owner.name)
-  return { kind: 'episodes', options, policy, sharesWith, name, key: others.length, firstLane, model }
+  return { kind: 'episodes', options, policy, sharesWith, name, key: others.length, firstLane, isOpen, model }
+}
+
+/** Lanes that a cohort whose lanes come and go may ever have: so many numbers are kept for it. */
+export const LANE_NUMBERS = 2 ** 27
+
+/** How many lane numbers are a cohort's, from its first one on. */
+function numbersOf({ isOpen, options }: Pick<EpisodeDraft, 'isOpen' | 'options'>): number {
+  return isOpen ? Math.max(LANE_NUMBERS, options.numLanes) : options.numLanes
 }
 
 /** @throws InputError where no cohort of episodes before this one has the name that it gives for its policy. */
@@ -278,8 +316,9 @@ function isAsynchronous(f: { readonly constructor: { readonly name: string } }):
 export type EpisodeCohortPlan = ReturnType<typeof planEpisodes>
 
 /** Plans a cohort's columns; each thread that shares it has a workspace. */
-export function planEpisodes({ options, sharesWith, model, reservation }: EpisodeDraft, threads: number) {
+export function planEpisodes({ options, sharesWith, isOpen, model, reservation }: EpisodeDraft, threads: number) {
   const { environment, numLanes } = options
+  const population = populationPlan(numLanes, environment.population === true)
   const { actionSpace } = environment
   const widths = rowWidths(environment, model)
   const actionWidth = spaceWidth(actionSpace)
@@ -288,6 +327,7 @@ export function planEpisodes({ options, sharesWith, model, reservation }: Episod
   return {
     weights: saved(column('f32', sharesWith === null ? model.numParameters : 0)),
     episode: episodePlan(numLanes),
+    population: isOpen ? population : ({} as typeof population),
     state: statePlan(environment, numLanes),
     carried: {
       observation: saved(column('f32', numLanes, widths.observation)),
@@ -343,6 +383,20 @@ interface Share {
   readonly to: number
 }
 
+/** Where the share of a thread begins, of `count` threads that share `present` lanes; that of the next one begins where it ends. */
+export function shareStart(thread: number, count: number, present: number): number {
+  return Math.floor((thread * present) / count)
+}
+
+/** The shares of all threads of the lanes that are there. */
+function sharesOf(cohort: Pick<EpisodeCohort, 'sliding' | 'numSteps' | 'numLanes'>, count: number, present: number) {
+  const { sliding, numSteps, numLanes } = cohort
+  return Array.from({ length: count }, (_, thread): Share => {
+    const [from, to] = [shareStart(thread, count, present), shareStart(thread + 1, count, present)]
+    return { sliding, numSteps, numLanes, from, to }
+  })
+}
+
 /** The cohort over its columns, as one of the world's threads has it; `isFresh` where they wait for their first values. */
 export function createEpisodes(
   draft: EpisodeDraft,
@@ -361,10 +415,8 @@ export function createEpisodes(
   const numSteps = reservation?.numSteps ?? 1
   const { rollout, carried, episode, weights, laneList, bootstrap } = columns
   const { count, index } = world.threads
-  const shares = Array.from({ length: count }, (_, thread): Share => {
-    const [from, to] = [thread, thread + 1].map((i) => Math.floor((i * numLanes) / count)) as [number, number]
-    return { sliding, numSteps, numLanes, from, to }
-  })
+  const present = options.present ?? numLanes
+  const shares = sharesOf({ sliding, numSteps, numLanes }, count, present)
   const share = shares[index]!
   const { from, to } = share
 
@@ -381,6 +433,8 @@ export function createEpisodes(
   const action = { ...windows.action[0]! }
   const transition = { ...windows.transition[0]! }
   const components = [...sliders.map(({ component }) => component), action, transition, episode, columns.state]
+  const entities = isFresh ? new LaneEntities(world.ecs, components, present) : null
+  const population = draft.isOpen ? columns.population : null
   const random = new Random(world.seed)
   if (isFresh) writeFirstValues(draft, columns, random)
   writeBounds(columns, environment)
@@ -396,12 +450,16 @@ export function createEpisodes(
     explore: options.explore ?? true,
     numLanes,
     firstLane: draft.firstLane,
+    present,
+    cleared: numLanes,
     from,
     to,
     recorded,
     sliding,
     numSteps,
-    lanes: isFresh ? createLanes(world.ecs, components, numLanes) : new Uint32Array(0),
+    entities,
+    lanes: entities?.lanes ?? NOBODY,
+    population,
     observation: observation.component,
     actionMask: actionMask.component,
     memory: memory.component,
@@ -417,6 +475,9 @@ export function createEpisodes(
       reward: transition.reward,
       terminated: transition.terminated,
       truncated: transition.truncated,
+      died: population?.died ?? NO_BYTES,
+      births: population?.births ?? NO_BYTES,
+      present,
       lane: episode.lane,
       episode: episode.episode,
       step: episode.step,
@@ -434,6 +495,9 @@ export function createEpisodes(
     observationBounds: columns.observationBounds,
     sliders,
     laneList: laneList.subarray(from, to),
+    carried: [episode, columns.state, carried].flatMap((part) => Object.values<Column>(part as Record<string, Column>)),
+    whole: { final: columns.final, bootstrap, laneList },
+    threads: world.threads,
     windows,
     answer: null,
     rests: false,
@@ -443,15 +507,24 @@ export function createEpisodes(
   }
 }
 
+const NOBODY = new Uint32Array(0)
+const NO_BYTES = new Uint8Array(0)
+
 /** Where each lane begins, and the policy's starting weights, keyed by the seed and the cohort's number. */
 function writeFirstValues(
-  { key, sharesWith, firstLane, model }: EpisodeDraft,
-  { episode, weights }: Columns<EpisodeCohortPlan>,
+  { key, sharesWith, firstLane, isOpen, options, model }: EpisodeDraft,
+  { episode, population, weights }: Columns<EpisodeCohortPlan>,
   random: Random,
 ): void {
-  for (let n = 0; n < episode.lane.length; n++) episode.lane[n] = firstLane + n
-  episode.episode.fill(0xffffffff) // Minus one: the first reset makes it 0.
-  episode.phase.fill(Phase.fresh)
+  const present = options.present ?? options.numLanes
+  for (let n = 0; n < present; n++) episode.lane[n] = firstLane + n
+  episode.episode.fill(0xffffffff, 0, present) // Minus one: the first reset makes it 0.
+  episode.phase.fill(Phase.fresh, 0, present)
+  episode.phase.fill(Phase.absent, present)
+  if (isOpen) {
+    population.present[0] = present
+    population.numbered[0] = present
+  }
   if (sharesWith === null) model.initialize(weights, random, key)
 }
 
@@ -505,8 +578,47 @@ function part<C extends Float32Array | Uint32Array | Uint8Array>(column: C, { nu
 function createSlider<C extends Float32Array | Uint8Array>(column: C, carried: C, share: Share): Slider<C> {
   const { sliding, numSteps } = share
   const windows = sliding ? slidingWindows(column, carried, numSteps) : [{ current: carried, next: carried }]
-  const firstBlock = column.subarray(0, carried.length) as C
-  return { component: { ...windows[0]! }, windows, carried: part(carried, share), firstBlock: part(firstBlock, share) }
+  const whole = { carried, firstBlock: column.subarray(0, carried.length) as C }
+  return { component: { ...windows[0]! }, windows, whole, ...ownPart(whole, share) }
+}
+
+/** This thread's part in sliding a column on. */
+function ownPart<C extends Float32Array | Uint8Array>({ carried, firstBlock }: Slider<C>['whole'], share: Share) {
+  return { carried: part(carried, share), firstBlock: part(firstBlock, share) }
+}
+
+/** Deals the lanes that are there out to the threads, when a rollout begins; those of a cohort whose lanes stay are. */
+export function shareLanes(cohort: EpisodeCohort): void {
+  if (cohort.population === null) return
+  const { population, whole, threads, rollout, numSteps, numLanes } = cohort
+  const present = population.present[0]!
+  if (present === cohort.present && present === cohort.cleared) return
+  for (let t = 0; t < numSteps && threads.index === 0; t++) {
+    clearRows(rollout, t * numLanes + present, t * numLanes + cohort.cleared)
+  }
+  cohort.cleared = present
+  const shares = sharesOf(cohort, threads.count, present)
+  const share = shares[threads.index]!
+  cohort.present = present
+  cohort.environmentLanes.present = present
+  cohort.from = share.from
+  cohort.to = share.to
+  cohort.laneList = whole.laneList.subarray(share.from, share.to)
+  cohort.bootstrap = bootstrapList(whole.bootstrap, share)
+  cohort.finals = shares.map((share, thread) => finalObservations(whole.final, share, thread))
+  cohort.final = cohort.finals[threads.index]!
+  for (const slider of cohort.sliders) Object.assign(slider, ownPart(slider.whole, share))
+}
+
+/** Rows of a rollout in which nobody is: they look as those of dead steps do. */
+function clearRows(rollout: RolloutColumns, from: number, to: number): void {
+  if (from >= to) return
+  rollout.valid.fill(0, from, to)
+  rollout.terminated.fill(0, from, to)
+  rollout.truncated.fill(0, from, to)
+  rollout.reward.fill(0, from, to)
+  rollout.episodeReturn.fill(0, from, to)
+  rollout.step.fill(-1, from, to)
 }
 
 /** Ends the cohort's rollout where it stands: the next one begins with what the lanes see and remember now. */

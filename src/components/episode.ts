@@ -8,6 +8,8 @@ export const Phase = {
   ended: 1,
   /** It has not begun an episode yet, or was told to begin a new one. */
   fresh: 2,
+  /** Nobody is in it: who was has died, or it was never taken. */
+  absent: 3,
 } as const
 
 /** Where each lane stands in its episode: one value a lane in each column. A checkpoint keeps them all. */
@@ -16,7 +18,7 @@ export type Episode = Columns<ReturnType<typeof episodePlan>>
 /** Plans the episode component of a cohort. */
 export function episodePlan(numLanes: number) {
   return {
-    /** Number of the lane in the whole run: it keys the lane's random numbers. Written at set-up. */
+    /** Number of the lane in the whole run: it keys the lane's random numbers. Written at set-up, and at a birth. */
     lane: saved(column('u32', numLanes)),
     /** Number of the lane's episode, from 0. Written by reset. */
     episode: saved(column('u32', numLanes)),

@@ -40,6 +40,19 @@ export interface Lanes<S = unknown> {
   terminated: Uint8Array
   /** Write 1 where the environment itself cuts the episode off; 0 on entry. The time limit is seen to by the step system. */
   truncated: Uint8Array
+  /**
+   * Write 1 where the lane is gone for good after this step, which has to end its episode; 0 on entry. Nobody is in it for the
+   * rest of the rollout. Has elements if the model has `population`.
+   */
+  readonly died: Uint8Array
+  /**
+   * Write how many are born of the lane in this step; 0 on entry. They are there from the next rollout on, as far as there is
+   * room, each with a copy of the lane's state when it was over, which `reset` finds in their episode 0. Has elements if the
+   * model has `population`.
+   */
+  readonly births: Uint8Array
+  /** Read how many lanes there were when the rollout began: in the whole cohort, whichever thread asks. */
+  present: number
   /** Read the lane's number in the whole run, to key random numbers. */
   readonly lane: Uint32Array
   /** Read the number of the lane's episode, to key random numbers. */
@@ -61,6 +74,8 @@ export interface EnvironmentModel<S> {
   readonly actionSpace: Space
   /** True if `reset` and `step` say which choices are legal; needs choices. Default: every choice is legal. */
   readonly actionMask?: boolean
+  /** True if `step` says who is born and who dies (`births`, `died`). Default: the lanes stay as they are. */
+  readonly population?: boolean
   /** Steps after which an episode is truncated; null for no limit. */
   readonly maxEpisodeSteps: number | null
   /** Mean return of 100 episodes at which it counts as solved; null where there is no such figure. */
@@ -126,6 +141,9 @@ export function defineEnvironment<S extends Settings, const D extends StateDecla
     }
     if (actionMask && actionSpace.kind === 'box') {
       throw new InputError(`${options.id} actionMask`, show(actionSpace), 'an action space of choices')
+    }
+    if (model.population !== undefined && typeof model.population !== 'boolean') {
+      throw new InputError(`${options.id} population`, show(model.population), 'true or false')
     }
     const isLimit = Number.isSafeInteger(maxEpisodeSteps) && maxEpisodeSteps! >= 1 && maxEpisodeSteps! <= STEPS_MAX
     if (maxEpisodeSteps !== null && !isLimit) {

@@ -9,15 +9,17 @@
 import type { AlgorithmDefinition, Learner } from '../algorithms/algorithm.ts'
 import { BEAT_WORDS, type Clock, traceBuffer, Work, type WorkName, workNames } from '../clock.ts'
 import type { Cohort } from '../cohorts/cohort.ts'
-import { asEpisodes, closeRollout, type EpisodeCohort, type EpisodeDraft } from '../cohorts/episodes.ts'
+import { asEpisodes, closeRollout, type EpisodeCohort, type EpisodeDraft, shareStart } from '../cohorts/episodes.ts'
+import { restoreLanes } from '../cohorts/population.ts'
 import { rolloutTable } from '../cohorts/rollout-table.ts'
 import { type Columns, column, type Plan, saved } from '../components/column.ts'
+import { Lives } from '../components/population.ts'
 import { recordOf, withoutModule } from '../definition.ts'
 import { actionMaskWidth } from '../environments/environment.ts'
 import { InputError, show, unknownWord } from '../errors.ts'
 import { checkMetricValues } from '../metrics.ts'
 import type { Table } from '../tables/table.ts'
-import { collectShare } from '../tick.ts'
+import { collectShare, settle } from '../tick.ts'
 import type { World } from '../world.ts'
 import type { EpisodeRecord, Manifest } from './checkpoint.ts'
 import { type CohortMetrics, checkAlgorithmMetrics, meanAndStd, noMetrics, type UpdateMetrics } from './metrics.ts'
@@ -38,6 +40,19 @@ export interface EpisodeProgress {
   readonly solvedAtStep: number | null
   /** Seconds of training at the end of the rollout in which it did, or null. */
   readonly solvedAtSeconds: number | null
+  /** Who came and went; null in a cohort whose lanes stay. */
+  readonly population: PopulationProgress | null
+}
+
+/** Who came to a cohort and went from it so far. */
+export interface PopulationProgress {
+  /** Lanes that are there now. */
+  readonly present: number
+  /** Births and deaths in the environment. */
+  readonly born: number
+  readonly died: number
+  /** Births for which there was no room. */
+  readonly refused: number
 }
 
 /** A cohort that learns. */
@@ -105,7 +120,6 @@ export class EpisodeTraining implements Training<UpdateMetrics> {
   readonly #agents: readonly Agent[]
   /** Those whose lanes move in its rollouts. */
   readonly #cohorts: readonly Cohort[]
-  readonly #stepsPerUpdate: number
   readonly #algorithms: Readonly<Record<string, AlgorithmDefinition>>
   /** What the workers are told at the start of an update: its number, how many there will be, the seconds so far. */
   readonly #command = new Float64Array(new SharedArrayBuffer(24))
@@ -133,7 +147,6 @@ export class EpisodeTraining implements Training<UpdateMetrics> {
     if (world.threads.index === 0) world.clock.trace = this.#traces[0]
     this.#algorithms = algorithms
     this.#agents = Object.entries(algorithms).map(([name, algorithm]) => createAgent(world, name, algorithm))
-    this.#stepsPerUpdate = this.#agents.reduce((sum, { cohort }) => sum + cohort.numLanes * cohort.numSteps, 0)
     this.#cohorts = world.cohorts.filter(({ name, kind }) => name in algorithms || kind === 'episodes')
   }
 
@@ -177,12 +190,13 @@ export class EpisodeTraining implements Training<UpdateMetrics> {
         String(name),
         this.#agents.map(({ cohort }) => cohort.name),
       )
-    const { episodes, accounts, solvedAtStep, solvedAtSeconds } = agent
+    const { cohort, episodes, accounts, solvedAtStep, solvedAtSeconds } = agent
     return {
       episodes,
       episodeReturnLast100: meanAndStd(accounts.recent, Math.min(episodes, RECENT_EPISODES)),
       solvedAtStep,
       solvedAtSeconds,
+      population: populationOf(cohort),
     }
   }
 
@@ -191,7 +205,28 @@ export class EpisodeTraining implements Training<UpdateMetrics> {
     if (!(typeof totalSteps === 'number' && Number.isFinite(totalSteps) && totalSteps >= 1)) {
       throw new InputError('totalSteps', show(totalSteps), 'a number ≥ 1')
     }
-    return Math.ceil(totalSteps / this.#stepsPerUpdate)
+    const open = this.#agents.some(({ cohort }) => cohort.population !== null)
+    if (!open) return Math.ceil(totalSteps / this.#stepsOf(({ numLanes }) => numLanes))
+    // As many as there will be if as many lanes are there as now.
+    const stepsPerUpdate = this.#stepsOf(({ population, numLanes }) => population?.present[0] ?? numLanes)
+    return this.#update + Math.ceil(Math.max(0, totalSteps - this.#steps) / Math.max(1, stepsPerUpdate))
+  }
+
+  /** Steps of all learners' rollouts, with so many lanes each. */
+  #stepsOf(lanes: (cohort: EpisodeCohort) => number): number {
+    return this.#agents.reduce((sum, { cohort }) => sum + lanes(cohort) * cohort.numSteps, 0)
+  }
+
+  /** @throws InputError where nobody is there to learn from. */
+  #refuseExtinct(): void {
+    for (const { cohort } of this.#agents) {
+      if (cohort.population?.present[0] !== 0) continue
+      throw new InputError(
+        `cohort ${cohort.name}`,
+        'no lane that is there',
+        'at least one to learn from: spawn(cohort)',
+      )
+    }
   }
 
   isDone(goal: Goal): boolean {
@@ -208,6 +243,8 @@ export class EpisodeTraining implements Training<UpdateMetrics> {
   /** One rollout and what the learners make of it, by all threads. */
   async advance(goal: Goal): Promise<UpdateMetrics> {
     this.checkBetween('trainer.updates()')
+    settle(this.#cohorts)
+    this.#refuseExtinct()
     const numUpdates = this.#numUpdates(goal)
     this.#isUpdating = true
     this.#isClosed = false
@@ -283,6 +320,7 @@ export class EpisodeTraining implements Training<UpdateMetrics> {
     }
     yield* collectShare(this.world, this.#cohorts)
     yield // All lanes' rows are there.
+    settle(this.#cohorts) // Learners read the rollout, which stays as it is.
     const collected = performance.now()
     const rolloutSeconds = (collected - start) / 1000
     const cohorts: Record<string, CohortMetrics> = {}
@@ -307,7 +345,8 @@ export class EpisodeTraining implements Training<UpdateMetrics> {
   /** Counts an update that is done. */
   #report({ cohorts, rolloutSeconds, updateSeconds }: Measured): UpdateMetrics {
     this.#update++
-    this.#steps += this.#stepsPerUpdate
+    const steps = this.#stepsOf(({ present }) => present)
+    this.#steps += steps
     this.#seconds += rolloutSeconds + updateSeconds
     for (const { cohort } of this.#agents) cohort.version = this.#update
     const sole =
@@ -318,7 +357,7 @@ export class EpisodeTraining implements Training<UpdateMetrics> {
       update: this.#update,
       steps: this.#steps,
       seconds: this.#seconds,
-      stepsPerSecond: this.#stepsPerUpdate / (rolloutSeconds + updateSeconds),
+      stepsPerSecond: steps / (rolloutSeconds + updateSeconds),
       ...sole,
       rolloutSeconds,
       updateSeconds,
@@ -342,6 +381,7 @@ export class EpisodeTraining implements Training<UpdateMetrics> {
       environment: recordOf(cohort.environment),
       policy: cohort.sharesWith ?? recordOf(cohort.policyDefinition),
       numLanes: cohort.numLanes,
+      ...(cohort.population !== null && { present: cohort.present }),
       firstLane: cohort.firstLane,
       autoreset: cohort.autoreset,
       explore: cohort.explore,
@@ -389,10 +429,7 @@ export class EpisodeTraining implements Training<UpdateMetrics> {
     if (solvedRow >= 0 && agent.solvedAtStep === null) {
       const ticks = Math.floor(solvedRow / numLanes) + 1
       // Until then the lanes of all learners took as many steps, or as many as their rollouts have.
-      const steps = this.#agents.reduce(
-        (sum, { cohort }) => sum + cohort.numLanes * Math.min(ticks, cohort.numSteps),
-        0,
-      )
+      const steps = this.#agents.reduce((sum, { cohort }) => sum + cohort.present * Math.min(ticks, cohort.numSteps), 0)
       agent.solvedAtStep = this.#steps + steps
       agent.solvedAtSeconds = seconds
     }
@@ -400,6 +437,7 @@ export class EpisodeTraining implements Training<UpdateMetrics> {
 
   saved(): SavedTraining {
     for (const { cohort } of this.#agents) closeRollout(cohort)
+    settle(this.#cohorts)
     const of = { update: this.#update, steps: this.#steps, seconds: this.#seconds }
     const cohorts = this.#agents.map(({ cohort, algorithm, episodes, solvedAtStep, solvedAtSeconds }) => {
       const { name, environment, policyDefinition, numLanes, firstLane, autoreset, explore, version } = cohort
@@ -421,6 +459,7 @@ export class EpisodeTraining implements Training<UpdateMetrics> {
     for (const cohort of laneCohorts(this.world)) {
       cohort.t = cohort.numSteps
       cohort.bootstrap.length = 0
+      restoreLanes(cohort)
     }
     for (const agent of this.#agents) {
       const record = cohorts[agent.cohort.name] as EpisodeRecord
@@ -471,6 +510,12 @@ function draftOf(world: World, name: string): EpisodeDraft {
   const draft = world.draft(name)
   if (draft.kind === 'episodes') return draft
   throw new InputError(`algorithm of ${name}`, 'one of episodes, and a cohort of conversations', 'a cohort of episodes')
+}
+
+function populationOf({ population }: EpisodeCohort): PopulationProgress | null {
+  if (population === null) return null
+  const { present, totals } = population
+  return { present: present[0]!, born: totals[Lives.born]!, died: totals[Lives.died]!, refused: totals[Lives.refused]! }
 }
 
 /** The cohorts whose lanes step. */
@@ -524,9 +569,8 @@ function phaseSeconds({ milliseconds }: Clock): Record<WorkName, number> {
 export function shareOf(world: World): (index: number) => string {
   return (index) => {
     const { count } = world.threads
-    const shares = laneCohorts(world).map(({ name, numLanes, episode }) => {
-      const from = Math.floor((index * numLanes) / count)
-      const to = Math.floor(((index + 1) * numLanes) / count)
+    const shares = laneCohorts(world).map(({ name, present, episode }) => {
+      const [from, to] = [shareStart(index, count, present), shareStart(index + 1, count, present)]
       return from === to ? `no lanes of ${name}` : `lanes ${episode.lane[from]}–${episode.lane[to - 1]} of ${name}`
     })
     return `${count} threads (${shares.join(', ')})`

@@ -122,7 +122,9 @@ function plays({ episode }: EpisodeCohort, phase: number, n: number): boolean {
 /** The rows of each lane's first episode, in the order of the rollout. */
 function firstEpisodes({ rollout, t, numLanes }: EpisodeCohort): number[] {
   const rows: number[] = []
-  for (let row = 0; row < t * numLanes; row++) if (rollout.episode[row] === 0) rows.push(row)
+  for (let row = 0; row < t * numLanes; row++) {
+    if (rollout.valid[row] !== 0 && rollout.episode[row] === 0) rows.push(row)
+  }
   return rows
 }
 

@@ -41,6 +41,8 @@ export interface LanesOrder extends ThreadOrder {
     /** Or the cohort whose policy it is. */
     readonly policy: DefinitionRecord | string
     readonly numLanes: number
+    /** How many of them there are, in a cohort whose lanes come and go. */
+    readonly present?: number
     readonly firstLane: number
     readonly autoreset: Autoreset
     readonly explore: boolean

@@ -13,7 +13,19 @@ test('a world that was made without createWorld says that the device was not sta
   const model = policy.build(environment.observationSpace, environment.actionSpace)
   const options = { environment, policy, numLanes: 2 }
   const world = new World(
-    [{ kind: 'episodes', options, policy, sharesWith: null, name: 'dense', key: 0, firstLane: 0, model }],
+    [
+      {
+        kind: 'episodes',
+        options,
+        policy,
+        sharesWith: null,
+        name: 'dense',
+        key: 0,
+        firstLane: 0,
+        isOpen: false,
+        model,
+      },
+    ],
     {
       seed: 0,
       kernels: 'simd',

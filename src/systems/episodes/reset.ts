@@ -1,4 +1,4 @@
-import { DONE, type EpisodeCohort, openRow } from '../../cohorts/episodes.ts'
+import { DONE, type EpisodeCohort, openRow, shareLanes } from '../../cohorts/episodes.ts'
 import { Phase } from '../../components/episode.ts'
 import { InputError, show } from '../../errors.ts'
 import type { Kernels } from '../../kernels/bind.ts'
@@ -17,8 +17,10 @@ import { listFinal, listToValue } from './bootstrap.ts'
  */
 export function resetEpisodes(kernels: Kernels, cohort: EpisodeCohort): void {
   if (cohort.rests) return
+  const begins = cohort.t === cohort.numSteps
+  if (begins) shareLanes(cohort)
   if (cohort.sliding) {
-    if (cohort.t === cohort.numSteps) {
+    if (begins) {
       cohort.t = 0
       cohort.final.count[0] = 0
       for (const { firstBlock, carried } of cohort.sliders) firstBlock.set(carried)
@@ -27,7 +29,19 @@ export function resetEpisodes(kernels: Kernels, cohort: EpisodeCohort): void {
   }
   const { laneList, episode, autoreset, from, to } = cohort
   const lowest = autoreset === 'same-step' ? Phase.ended : Phase.fresh
-  beginEpisodes(cohort, kernels.listPhase(laneList, episode.phase, lowest, from, to), 'current')
+  const count = kernels.listPhase(laneList, episode.phase, lowest, from, to)
+  beginEpisodes(cohort, cohort.population === null ? count : leaveAbsent(cohort, count), 'current')
+}
+
+/** Leaves those lanes of the first `count` of the list out in which nobody is. Returns how many are left. */
+function leaveAbsent({ laneList, episode }: EpisodeCohort, count: number): number {
+  let left = 0
+  for (let i = 0; i < count; i++) {
+    if (episode.phase[laneList[i]!] === Phase.absent) continue
+    laneList[left] = laneList[i]!
+    left++
+  }
+  return left
 }
 
 /** Begins an episode in the first `count` lanes of the cohort's list; they see it in the current or the next observation. */
@@ -109,14 +123,17 @@ function forget({ laneList, numLanes }: EpisodeCohort, memory: Float32Array, cou
  * @throws InputError where one of them is not, before any is told; or where other threads are in the middle of a rollout.
  */
 export function restart(cohort: EpisodeCohort, lanes?: Iterable<number>): void {
-  const { name, numLanes, t, numSteps, recorded, from, to } = cohort
-  const told = lanes === undefined ? Array.from({ length: numLanes }, (_, n) => n) : [...lanes]
+  const { name, present, t, numSteps, recorded, from, to, episode } = cohort
+  const isThere = (n: number) => episode.phase[n] !== Phase.absent
+  const told = lanes === undefined ? Array.from({ length: present }, (_, n) => n).filter(isThere) : [...lanes]
   for (const n of told) {
-    if (Number.isInteger(n) && n >= 0 && n < numLanes) continue
-    throw new InputError(`lane of cohort ${name}`, show(n), `a whole number from 0 to ${numLanes - 1}`)
+    if (!(Number.isInteger(n) && n >= 0 && n < present)) {
+      throw new InputError(`lane of cohort ${name}`, show(n), `a whole number from 0 to ${present - 1}`)
+    }
+    if (!isThere(n)) throw new InputError(`lane of cohort ${name}`, `${n}, which has died`, 'one that is there')
   }
   const isUnderWay = recorded && t > 0 && t < numSteps
-  if (isUnderWay && to - from < numLanes) {
+  if (isUnderWay && to - from < present) {
     throw new InputError(
       `restart of cohort ${name}`,
       'a call in the middle of an update of several threads',
@@ -124,8 +141,8 @@ export function restart(cohort: EpisodeCohort, lanes?: Iterable<number>): void {
     )
   }
   for (const n of told) {
-    if (isUnderWay && cohort.episode.phase[n] === Phase.ready) cut(cohort, n)
-    cohort.episode.phase[n] = Phase.fresh
+    if (isUnderWay && episode.phase[n] === Phase.ready) cut(cohort, n)
+    episode.phase[n] = Phase.fresh
   }
 }
 

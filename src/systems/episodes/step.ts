@@ -29,6 +29,8 @@ export function stepEpisodes(kernels: Kernels, cohort: EpisodeCohort): void {
   kernels.clearFlags(terminated, truncated, from, to)
   environmentLanes.observation = observation.next
   environmentLanes.actionMask = actionMask.next
+  const hasLives = environmentLanes.died.length > 0
+  if (hasLives) kernels.clearFlags(environmentLanes.died, environmentLanes.births, from, to)
   refusePromise(cohort, 'step', environment.step(environmentLanes, from, to))
   if (environment.maxEpisodeSteps !== null) {
     kernels.limitSteps(truncated, episode.step, environment.maxEpisodeSteps, from, to)
@@ -36,6 +38,20 @@ export function stepEpisodes(kernels: Kernels, cohort: EpisodeCohort): void {
   const dead = kernels.settleDead(valid, reward, terminated, truncated, episode.phase, Phase.ready, from, to)
   if (dead > 0) settleObservations(kernels, cohort)
   checkWritten(kernels, cohort)
+  if (hasLives) checkLives(cohort)
+}
+
+/** @throws InputError where an environment wrote that a lane died whose episode goes on, or a flag that is none. */
+function checkLives(cohort: EpisodeCohort): void {
+  const { transition, environmentLanes, episode, from, to } = cohort
+  const { terminated, truncated } = transition
+  const { died } = environmentLanes
+  for (let n = from; n < to; n++) {
+    if (died[n] === 0 || episode.phase[n] !== Phase.ready) continue
+    if (died[n] !== 1) throw wrote(cohort, 'step', `${died[n]} in died`, n, '0 or 1')
+    if (terminated[n] !== 0 || truncated[n] !== 0) continue
+    throw wrote(cohort, 'step', '1 in died', n, '1 in terminated or truncated too: a life ends with its episode')
+  }
 }
 
 /** Checks what was chosen, and clips it where the action space is a box. */

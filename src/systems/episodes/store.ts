@@ -16,10 +16,21 @@ export function storeEpisodes(kernels: Kernels, cohort: EpisodeCohort): void {
   if (cohort.rests) return
   const { transition, episode, from, to, version, t, numSteps } = cohort
   kernels.closeRow(transition, episode, version, Phase.ended, from, to)
+  if (cohort.environmentLanes.died.length > 0) closeLives(cohort)
   if (cohort.sliding) cohort.t++
   cohort.ticksLeft--
   cohort.rests = cohort.ticksLeft === 0
   if (!cohort.recorded) return
   const found = listFinal(kernels, cohort, t, t === numSteps - 1 ? Listed.any : Listed.ended, from, to)
   if (found > 0) listToValue(kernels, cohort, t, Listed.truncated, from, to) // All that are truncated are among them.
+}
+
+/** Counts who was born, and notes who has died, of the lanes that acted. */
+function closeLives({ transition, episode, population, from, to }: EpisodeCohort): void {
+  const { died, births, offspring } = population!
+  for (let n = from; n < to; n++) {
+    if (transition.valid[n] === 0) continue
+    offspring[n] = offspring[n]! + births[n]!
+    if (died[n] !== 0) episode.phase[n] = Phase.absent
+  }
 }

@@ -1,0 +1,29 @@
+import { type Columns, column, saved } from './column.ts'
+
+/** Who comes to and goes from a cohort whose lanes do. */
+export type PopulationColumns = Columns<ReturnType<typeof populationPlan>>
+
+/** Elements of `PopulationColumns.totals`. */
+export const Lives = { born: 0, died: 1, refused: 2 } as const
+
+/**
+ * Plans the columns of a cohort whose lanes come and go: at most `numLanes` at a time. `hasLives`: its environment says who is
+ * born and who dies.
+ */
+export function populationPlan(numLanes: number, hasLives: boolean) {
+  const rows = hasLives ? numLanes : 0
+  return {
+    /** How many lanes are there, which are the first rows. Written between rollouts. */
+    present: column('u32', 1),
+    /** How many ever were: it numbers the next one, which keys its random numbers. Written between rollouts. */
+    numbered: saved(column('u32', 1)),
+    /** Births, deaths, and births for which there was no room: those of the environment. Written between rollouts. */
+    totals: saved(column('f64', 3)),
+    /** 1: the lane is gone for good after this step. Written by the environment. */
+    died: column('u8', rows),
+    /** How many were born of the lane in this step. Written by the environment. */
+    births: column('u8', rows),
+    /** How many were born of the lane in this rollout. Written by store. */
+    offspring: column('u32', rows),
+  }
+}

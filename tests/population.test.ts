@@ -1,0 +1,393 @@
+/** Lanes that come and go: who is there, in which row, with which numbers, and what is learned from. */
+import { readFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { tableFromIPC } from 'apache-arrow'
+import { addComponents, addEntity, getEntityComponents, query, removeComponent, removeEntity } from 'bitecs'
+import { describe, expect, test } from 'vitest'
+import { colony } from '../dist/examples/colony.js'
+// Workers load compiled files, and what they make must be made of the same ones here.
+import {
+  box,
+  cartPole,
+  collect,
+  createTrainer,
+  createWorld,
+  defineEnvironment,
+  despawn,
+  discrete,
+  type EpisodeCohort,
+  type EpisodeCohortOptions,
+  evaluate,
+  InputError,
+  mlp,
+  Phase,
+  Present,
+  ppo,
+  recordEpisodes,
+  recurrent,
+  restart,
+  spawn,
+  type Trainer,
+  tick,
+  writeArrow,
+} from '../dist/src/index.js'
+import { temporaryFolder } from './support/temporary.ts'
+
+const policy = mlp({ hidden: [8] })
+
+/** Each lane lives as long as its number says, and has a child in every third step. Its state says of whom it is the child. */
+const clockwork = defineEnvironment({
+  id: 'Clockwork-v0',
+  settings: {},
+  state: () => ({ own: 'u32', parent: 'u32' }),
+  make: () => ({
+    observationSpace: box({ low: -1, high: 1e9, shape: [1] }),
+    actionSpace: discrete(2),
+    population: true,
+    maxEpisodeSteps: 12,
+    returnThreshold: null,
+    reset({ state, observation, lane, episode }, rows, count) {
+      for (let i = 0; i < count; i++) {
+        const n = rows[i]!
+        if (episode[n] === 0) state.parent[n] = state.own[n]!
+        state.own[n] = lane[n]! + 1
+        observation[n] = lane[n]!
+      }
+    },
+    step({ reward, terminated, died, births, lane, step, observation }, from, to) {
+      for (let n = from; n < to; n++) {
+        reward[n] = 1
+        observation[n] = lane[n]!
+        died[n] = terminated[n] = lane[n]! % 2 === 1 && step[n] === (lane[n]! % 7) + 1 ? 1 : 0
+        births[n] = step[n] === 2 ? 1 : 0
+      }
+    },
+  }),
+})
+
+type Options = Partial<EpisodeCohortOptions>
+
+async function colonyTrainer(options: Options = {}, settings = {}, threads = 1): Promise<Trainer<EpisodeCohort>> {
+  const world = await createWorld({
+    ...{ environment: colony({ meals: 10, lifespan: 40 }), policy, numLanes: 96, present: 24, seed: 5 },
+    ...options,
+  })
+  const learner = ppo({ numSteps: 16, numMinibatches: 2, updateEpochs: 2, learningRate: 3e-3, ...settings })
+  return createTrainer(world, learner, { threads }) as Trainer<EpisodeCohort>
+}
+
+async function advance(trainer: Trainer<EpisodeCohort>, until: number, after?: (update: number) => void) {
+  for await (const { update } of trainer.updates({ totalSteps: 1e6 })) {
+    after?.(update)
+    if (update === until) break
+  }
+}
+
+/** Every saved column, and the rollout's. */
+function stateOf({ world }: Trainer<EpisodeCohort>) {
+  return world
+    .columns()
+    .filter(({ planned }) => planned.saved || planned.name.includes('.rollout.'))
+    .map(({ planned, column }) => [planned.name, Buffer.from(column.slice().buffer).toString('base64')])
+}
+
+describe('births and deaths in the environment', () => {
+  test('are values in the rollout, and entities and rows in the next one', async () => {
+    const world = await createWorld({ environment: clockwork(), policy, numLanes: 9, present: 5, seed: 1 })
+    world.reserve(world.draft(), { numSteps: 6, learner: {} })
+    const cohort = world.cohort()
+    expect([...cohort.episode.phase]).toEqual([...Array(5).fill(Phase.fresh), ...Array(4).fill(Phase.absent)])
+    await collect(world, 6)
+    // Lanes 1 and 3 live for 3 and 5 steps; all have a child in their third.
+    const { valid, step, lane } = cohort.rollout
+    const rows = (t: number) => [...valid.subarray(9 * t, 9 * (t + 1))]
+    const all = [1, 1, 1, 1, 1, 0, 0, 0, 0]
+    const without = (...gone: number[]) => all.map((flag, n) => (gone.includes(n) ? 0 : flag))
+    expect([0, 1, 2, 3, 4, 5].map(rows)).toEqual([all, all, all, without(1), without(1), without(1, 3)])
+    expect([...step.subarray(45, 54)]).toEqual([5, -1, 5, -1, 5, -1, -1, -1, -1])
+    expect([...cohort.episode.phase.subarray(0, 5)]).toEqual([0, Phase.absent, 0, Phase.absent, 0])
+
+    await collect(world, 1) // Its beginning settles who is there: one row for each who stayed, and one for each child.
+    expect([...cohort.episode.lane.subarray(0, 8)]).toEqual([0, 2, 4, 5, 6, 7, 8, 9])
+    const { own, parent } = cohort.state as unknown as { own: Uint32Array; parent: Uint32Array }
+    expect([...own.subarray(0, 8)]).toEqual([1, 3, 5, 6, 7, 8, 9, 10])
+    expect([...parent.subarray(0, 8)]).toEqual([0, 0, 0, 1, 2, 3, 4, 5])
+    expect([...cohort.episode.episode.subarray(0, 8)]).toEqual([0, 0, 0, 0, 0, 0, 0, 0])
+    expect([...cohort.episode.step.subarray(0, 8)]).toEqual([7, 7, 7, 1, 1, 1, 1, 1])
+    expect(cohort.present).toBe(8)
+    expect([...lane.subarray(0, 8)]).toEqual([0, 2, 4, 5, 6, 7, 8, 9])
+    expect([...query(world.ecs, [cohort.episode, Present])].sort()).toEqual([...cohort.lanes].sort())
+    expect(cohort.lanes).toHaveLength(8)
+  })
+
+  test('beyond what there is room for are refused, and counted', async () => {
+    const trainer = await colonyTrainer({ environment: clockwork(), numLanes: 6, present: 5 }, { numSteps: 6 })
+    await advance(trainer, 1)
+    // Of five births in the first rollout there was room for three: two lanes had died, one was free.
+    expect(trainer.progress().population).toEqual({ present: 6, born: 3, died: 2, refused: 2 })
+  })
+
+  test('leave nobody at last where nobody eats: it is said, and the training goes on with whom the program adds', async () => {
+    const trainer = await colonyTrainer({ environment: colony({ meals: 0 }) })
+    await expect(advance(trainer, 10)).rejects.toThrow(
+      'cohort mlp: got no lane that is there, expected at least one to learn from: spawn(cohort)',
+    )
+    expect(trainer.progress().population).toEqual({ present: 0, born: 0, died: 24, refused: 0 })
+    spawn(trainer.world.cohort(), 3)
+    const { update } = trainer
+    await advance(trainer, update + 1)
+    expect(trainer.progress().population).toEqual({ present: 0, born: 0, died: 27, refused: 0 })
+  })
+
+  test.each([
+    ['died without the end of an episode', { died: 1 }, '1 in died of lane 0 (episode 0, step 0) from step'],
+    ['a flag that is none', { died: 2, terminated: 1 }, '2 in died of lane 0'],
+  ])('refuse %s', async (_, written, message) => {
+    const broken = {
+      ...clockwork(),
+      step(lanes: never) {
+        for (const [name, value] of Object.entries(written)) (lanes as Record<string, Uint8Array>)[name]![0] = value
+      },
+    }
+    const world = await createWorld({ environment: broken as never, policy, numLanes: 3 })
+    expect(() => tick(world)).toThrow(message)
+  })
+
+  test('an environment that says neither true nor false of them is refused', () => {
+    const make = () => ({ ...clockwork(), population: 1 as never })
+    const wrong = defineEnvironment({ id: 'Wrong', settings: {}, state: () => ({}), make })
+    expect(() => wrong()).toThrow('Wrong population: got 1, expected true or false')
+  })
+})
+
+describe('results never depend on company', () => {
+  test('what a lane does depends on its number, not on its row or on who else is there', async () => {
+    const world = await createWorld({ environment: cartPole(), policy, numLanes: 8, present: 6, seed: 3 })
+    const alone = await createWorld({ environment: cartPole(), policy, numLanes: 1, firstLane: 5, seed: 3 })
+    const [crowd, one] = [world.cohort(), alone.cohort()]
+    const entity = crowd.lanes[5]!
+    for (let t = 0; t < 40; t++) {
+      if (t === 7) despawn(crowd, [crowd.lanes[0]!, crowd.lanes[3]!])
+      if (t === 20) spawn(crowd, 4)
+      tick(world)
+      tick(alone)
+      const row = crowd.lanes.indexOf(entity)
+      expect(row).toBe(t < 7 ? 5 : 3)
+      expect(crowd.action.logprob[row]).toBe(one.action.logprob[0])
+      expect([...crowd.observation.next.subarray(4 * row, 4 * row + 4)]).toEqual([...one.observation.next])
+    }
+    expect([...crowd.episode.lane]).toEqual([1, 2, 4, 5, 6, 7, 8, 9])
+  })
+
+  test('a newborn has numbers of its own, in a world of two cohorts too', async () => {
+    const one = { environment: cartPole(), policy, numLanes: 4 }
+    const world = await createWorld({
+      cohorts: [
+        { ...one, name: 'a', present: 2 },
+        { ...one, name: 'b', present: 3 },
+        { ...one, name: 'c' },
+      ],
+    })
+    const [a, b, c] = world.cohorts
+    for (const cohort of [a!, b!]) despawn(cohort, [cohort.lanes[0]!])
+    spawn(a!, 3)
+    spawn(b!, 2)
+    tick(world)
+    const numbers = [a!, b!, c!].map(({ episode }) => [...episode.lane])
+    const second = 2 ** 27
+    expect(numbers).toEqual([
+      [1, 2, 3, 4],
+      [second + 1, second + 2, second + 3, second + 4],
+      [2 * second, 2 * second + 1, 2 * second + 2, 2 * second + 3],
+    ])
+  })
+})
+
+describe('who is there is what bitecs says', () => {
+  test('entities that the program adds and removes itself act, and do not', async () => {
+    const world = await createWorld({ environment: cartPole(), policy, numLanes: 6, present: 4 })
+    const cohort = world.cohort()
+    const [first, second, third] = cohort.lanes as unknown as [number, number, number]
+    tick(world)
+    removeEntity(world.ecs, second)
+    removeComponent(world.ecs, third, Present)
+    const components = getEntityComponents(world.ecs, first)
+    const added = [addEntity(world.ecs), addEntity(world.ecs)]
+    for (const entity of added) addComponents(world.ecs, entity, components as object[])
+    expect(added[0]).toBe(second) // The number is used again.
+    tick(world)
+    expect([...cohort.lanes]).toEqual([first, 3, ...added])
+    expect([...cohort.episode.lane.subarray(0, 4)]).toEqual([0, 3, 4, 5])
+    expect([...cohort.episode.step.subarray(0, 4)]).toEqual([2, 2, 1, 1])
+    expect([...cohort.episode.phase]).toEqual([0, 0, 0, 0, Phase.absent, Phase.absent])
+    addComponents(world.ecs, third, [Present]) // It comes back as another.
+    tick(world)
+    expect([...cohort.lanes]).toEqual([first, 3, ...added, third])
+    expect(cohort.episode.lane[4]).toBe(6)
+    for (let i = 0; i < 2; i++) addComponents(world.ecs, addEntity(world.ecs), components as object[])
+    expect(() => tick(world)).toThrow('cohort mlp: got 7 lanes that are there, expected at most its numLanes, 6')
+  })
+
+  test('and take effect at the next rollout, not in the middle of one', async () => {
+    const world = await createWorld({ environment: cartPole(), policy, numLanes: 6, present: 2 })
+    createTrainer(world, ppo({ numSteps: 4, numMinibatches: 1 }))
+    const cohort = world.cohort()
+    tick(world)
+    const [stranger] = spawn(cohort)
+    for (let t = 1; t < 4; t++) {
+      tick(world)
+      expect(cohort.present).toBe(2)
+    }
+    tick(world)
+    expect(cohort.present).toBe(3)
+    expect(cohort.lanes[2]).toBe(stranger)
+  })
+
+  test('lanes of a cohort whose lanes stay must not go', async () => {
+    const world = await createWorld({ environment: cartPole(), policy, numLanes: 3 })
+    tick(world)
+    removeEntity(world.ecs, world.cohort().lanes[1]!)
+    const message =
+      'cohort mlp: got 2 of its 3 lanes, and 0 others, expected all of them: lanes come and go in a cohort with the option `present`'
+    expect(() => tick(world)).toThrow(message)
+    expect(() => tick(world)).toThrow(message)
+  })
+})
+
+describe('bad input', () => {
+  test.each([-1, 5, 1.5, '2'])('present %s of 4 is refused', async (present) => {
+    const options = { environment: cartPole(), policy, numLanes: 4, present: present as number }
+    await expect(createWorld(options)).rejects.toThrow(
+      /^present: got .+, expected a whole number from 0 to numLanes, 4/,
+    )
+  })
+
+  test('spawn and despawn refuse what they cannot do, and then do nothing', async () => {
+    const stays = (await createWorld({ environment: cartPole(), policy, numLanes: 4 })).cohort()
+    const message = 'got cohort mlp, whose lanes stay, expected one with the option `present`'
+    expect(() => spawn(stays)).toThrow(`spawn(cohort, count): ${message}`)
+    expect(() => despawn(stays, [])).toThrow(`despawn(cohort, lanes): ${message}`)
+    const open = (await createWorld({ environment: cartPole(), policy, numLanes: 4, present: 3 })).cohort()
+    for (const count of [2, -1, 0.5]) {
+      expect(() => spawn(open, count)).toThrow(/got .+, expected a whole number from 0 to 1, for which there is room/)
+    }
+    expect(() => despawn(open, [open.lanes[0]!, 99])).toThrow('got entity 99, expected one of its lanes')
+    expect(open.entities!.hasChanged).toBe(false)
+    await expect(
+      createWorld({ environment: cartPole(), policy, numLanes: 4, present: 3, autoreset: 'next-step' }),
+    ).rejects.toThrow('autoreset: got "next-step", expected same-step in a cohort whose lanes come and go')
+  })
+
+  test('restart tells those who are there', async () => {
+    const world = await createWorld({ environment: clockwork(), policy, numLanes: 6, present: 5, seed: 1 })
+    world.reserve(world.draft(), { numSteps: 8, learner: {} })
+    const cohort = world.cohort()
+    for (let t = 0; t < 3; t++) tick(world) // Lane 1 has died.
+    expect(() => restart(cohort, [1])).toThrow('lane of cohort mlp: got 1, which has died, expected one that is there')
+    expect(() => restart(cohort, [5])).toThrow('lane of cohort mlp: got 5, expected a whole number from 0 to 4')
+    restart(cohort)
+    expect([...cohort.episode.phase]).toEqual([2, 3, 2, 2, 2, 3])
+  })
+})
+
+describe('a training of a population', () => {
+  test('leaves the same bits with 1 to 4 threads, while the program adds and removes lanes', async () => {
+    const outcome = async (threads: number) => {
+      const trainer = await colonyTrainer({}, {}, threads)
+      const cohort = trainer.world.cohort()
+      await advance(trainer, 14, (update) => {
+        if (update === 4) spawn(cohort, 5)
+        if (update === 8) despawn(cohort, cohort.lanes.slice(0, 3))
+      })
+      const { solvedAtSeconds, ...progress } = trainer.progress()
+      const path = join(await temporaryFolder(), 'rollout.arrow')
+      await writeArrow(path, trainer.rollout.table)
+      const file = (await readFile(path)).toString('base64')
+      trainer.close()
+      return { state: stateOf(trainer), progress, file, steps: trainer.steps }
+    }
+    const alone = await outcome(1)
+    expect(alone.progress.population!.born).toBeGreaterThan(30)
+    expect(alone.progress.population!.died).toBeGreaterThan(30)
+    for (const threads of [2, 3, 4]) expect(await outcome(threads), `${threads} threads`).toEqual(alone)
+  })
+
+  test.each([
+    ['mlp', policy],
+    ['recurrent', recurrent({ units: 4, hidden: [4], sequenceLength: 4, burnIn: 2 })],
+  ] as const)('of a policy %s goes on exactly after a checkpoint', async (_, policy) => {
+    const folder = await temporaryFolder()
+    const whole = await colonyTrainer({ policy })
+    const act = (trainer: Trainer<EpisodeCohort>) => (update: number) => {
+      if (update === 5) spawn(trainer.world.cohort(), 7)
+    }
+    await advance(whole, 12, act(whole))
+    const first = await colonyTrainer({ policy })
+    await advance(first, 5, act(first))
+    await first.save(folder) // What the program has asked for is in it.
+    const again = await colonyTrainer({ policy })
+    await advance(again, 2)
+    await again.restore(folder)
+    const { population } = again.progress()
+    expect(population).toEqual(first.progress().population)
+    const cohort = again.world.cohort()
+    expect(query(again.world.ecs, [cohort.episode, Present])).toHaveLength(population!.present)
+    await advance(again, 12)
+    expect(stateOf(again)).toEqual(stateOf(whole))
+    expect(again.steps).toBe(whole.steps)
+  })
+
+  test('learns from the rows of those who lived alone, and counts their steps', async () => {
+    // The sizes of what a loss is handed, from a rollout of which the table says who acted.
+    const trainer = await colonyTrainer({}, { numMinibatches: 1, updateEpochs: 1 })
+    let steps = 0
+    for await (const update of trainer.updates({ totalSteps: 1e6 })) {
+      const { valid, step, lane, episode } = trainer.world.cohort().rollout
+      const living = valid.reduce((sum, flag) => sum + flag, 0)
+      const seen = new Set<string>()
+      for (const [row, flag] of valid.entries()) {
+        if (flag === 0) expect(step[row]).toBe(-1)
+        else seen.add(`${lane[row]} ${episode[row]} ${step[row]}`)
+      }
+      expect(seen.size).toBe(living) // No step of no lane is there twice.
+      const present = trainer.world.cohort().present
+      expect(living).toBeLessThanOrEqual(16 * present)
+      steps += 16 * present
+      expect(update.steps).toBe(steps)
+      if (update.update === 6) break
+    }
+    const path = join(await temporaryFolder(), 'rollout.arrow')
+    await writeArrow(path, trainer.rollout.table)
+    const table = tableFromIPC(await readFile(path))
+    expect(table.numRows).toBe(16 * 96)
+    expect([...table.getChild('valid')!].filter(Boolean).length).toBeLessThan(16 * 96)
+  })
+
+  test('judges and records lives one by one', async () => {
+    const environment = colony({ meals: 10, lifespan: 40 })
+    const { numParameters } = policy.build(environment.observationSpace, environment.actionSpace)
+    const options = {
+      environment,
+      policy,
+      weights: new Float32Array(numParameters),
+      episodes: 20,
+      seed: 2,
+      explore: true,
+    }
+    const { episodes, episodeLength } = await evaluate(options)
+    expect(episodes).toBe(20)
+    const table = await recordEpisodes(options)
+    expect(table.numRows).toBeCloseTo(20 * episodeLength.mean, 6)
+  })
+})
+
+test('numbers are never given twice: a cohort that has used all that are kept for it says so', async () => {
+  const world = await createWorld({ environment: cartPole(), policy, numLanes: 4, present: 2 })
+  const cohort = world.cohort()
+  cohort.population!.numbered[0] = 2 ** 27 - 1
+  spawn(cohort, 1)
+  tick(world)
+  expect(cohort.episode.lane[2]).toBe(2 ** 27 - 1)
+  spawn(cohort, 1)
+  expect(() => tick(world)).toThrow(InputError)
+})
