@@ -148,6 +148,30 @@ export function resolveSettings<S extends Settings>(
   return resolved as SettingValues<S>
 }
 
+/**
+ * Settings of a part from a list of texts like `url=http://127.0.0.1:8000`; entries of a value that is a list have | between
+ * them. `subject` names the list in errors, `owner` the part.
+ * @throws InputError for a text that is none, an unknown setting or one that comes twice, and a bad value.
+ */
+export function readSettingTexts(
+  subject: string,
+  owner: string,
+  declared: Settings,
+  texts: readonly string[],
+): Record<string, SettingValue> {
+  const given: Record<string, SettingValue> = {}
+  for (const item of texts) {
+    const [, key, value] = /^([^=]+)=(.*)$/s.exec(item) ?? []
+    if (key === undefined || value === undefined) throw new InputError(subject, show(item), 'key=value, like scale=0.5')
+    if (!Object.hasOwn(declared, key)) throw unknownWord(`setting of the ${owner}`, key, Object.keys(declared))
+    if (Object.hasOwn(given, key)) throw new InputError(subject, `${key} twice`, 'each key once')
+    const setting = declared[key]!
+    const text = Array.isArray(setting.default) ? value.replaceAll('|', ',') : value
+    given[key] = parseSetting(`${owner}.${key}`, setting, text)
+  }
+  return given
+}
+
 /** A setting's value from the text of a command line (`key=text`). */
 export function parseSetting(subject: string, setting: Setting, text: string): SettingValue {
   if (typeof text !== 'string') throw new InputError(subject, show(text), 'a text, as of a command line')

@@ -5,7 +5,16 @@
 import { type DefinitionRecord, modulesOf, type Parts, withParts } from '../definition.ts'
 import { InputError, show, unknownWord } from '../errors.ts'
 import { type GroupFilter, groupFilterIds, groupFilterOf } from '../rewards/filters.ts'
-import { choice, integer, number, part, resolveSettings, type SettingValue, type SettingValues } from '../settings.ts'
+import {
+  choice,
+  integer,
+  number,
+  part,
+  resolveSettings,
+  type SettingValue,
+  type SettingValues,
+  strings,
+} from '../settings.ts'
 import { algorithmPresets, type LossId, type Preset, projectSettings } from './loss-presets.ts'
 import type { LossSettings } from './loss-settings.ts'
 import { describeLoss, type LossDescriptor, type TokenLossFactory } from './losses.ts'
@@ -31,6 +40,10 @@ export const rlSettings = {
     'filter',
     'none',
     `which groups are learned from (${groupFilterIds.join(', ')}, or the path of a module that exports a filter); others are sampled in place of those that are dropped`,
+  ),
+  filterSettings: strings(
+    [],
+    'its settings, like threshold=0.3, or each by a key of its own (rl.filter.threshold=0.3)',
   ),
   dropsMax: integer(1000, 'groups dropped for one update, at most', { min: 0 }),
   updateEpochs: integer(1, 'passes over the conversations of an update', { min: 1 }),
@@ -78,7 +91,7 @@ export function rl(
   }
   const { lossSettings = {}, ...given } = parameters
   const settings = resolveSettings('rl', rlSettings, withParts('rl', rlSettings, given, parts))
-  const filter = (parts.filter as (GroupFilter & Parts[string]) | undefined) ?? groupFilterOf(settings.filter)
+  const filter = groupFilterOf(parts.filter ?? settings.filter, settings.filterSettings)
   checkOptimizer('rl', settings)
   const loss = lossOf(settings, lossSettings, ownLoss(parts))
   if (loss.settings.advantage === 'group' && loss.settings.lone === 'mask' && settings.groupSize === 1) {
@@ -89,7 +102,9 @@ export function rl(
     const expected = `at most ${conversations}, the conversations of an update`
     throw new InputError('rl.numMinibatches', String(settings.numMinibatches), expected)
   }
-  const travelling = { id: 'rl', parameters: { ...settings, lossSettings }, module: import.meta.url }
+  const { filterSettings, ...others } = settings
+  const told = filterSettings.length === 0 ? others : settings // Older runs have none.
+  const travelling = { id: 'rl', parameters: { ...told, lossSettings }, module: import.meta.url }
   return Object.freeze({ ...travelling, ...modulesOf(parts), settings, loss, filter, parts })
 }
 

@@ -9,8 +9,8 @@ export {
   keywordReward,
   lengthReward,
 } from '../rewards/basic.ts'
-export { createAsyncBatchProcessor } from '../rewards/batch.ts'
 export { type CodeTest, codeReward, extractCode } from '../rewards/code.ts'
+export { composeRewards, type RewardPart } from '../rewards/compose.ts'
 export {
   type Criterion,
   type Difficulty,
@@ -40,11 +40,13 @@ export {
   FilterCounts,
   type FilterDecision,
   type GroupFilter,
+  type GroupFilterFactory,
   type GroupSample,
   makeLengthFilter,
   makeThresholdFilter,
 } from '../rewards/filters.ts'
 export { type MathEquality, mathAccuracyReward, mathEqual } from '../rewards/maths.ts'
+export { createAsyncBatchProcessor, type RewardCounts, type RewardPolicy, withPolicy } from '../rewards/policy.ts'
 export {
   clearRegistries,
   createConfiguredRewardFunction,
@@ -66,7 +68,6 @@ export {
 export {
   type BatchJudge,
   type BatchSize,
-  composeRewards,
   defineReward,
   type ExcessKind,
   type FailureKind,
@@ -75,15 +76,11 @@ export {
   judgesInTime,
   judgesTogether,
   type Reward,
-  type RewardCounts,
   type RewardFactory,
   RewardFailure,
   type RewardInput,
   type RewardOptions,
-  type RewardPart,
-  type RewardPolicy,
   type RewardValue,
-  withPolicy,
 } from '../rewards/reward.ts'
 export { pairedTTest, type TTest, welchTTest } from '../rewards/statistics.ts'
 export {

@@ -2,19 +2,12 @@
  * Suites of writing tasks with criteria, the evaluation of anything that generates text on them, and the comparison of
  * two evaluations by a statistical test.
  */
+
 import { InputError, show, unknownWord } from '../errors.ts'
 import { keywordReward } from './basic.ts'
+import { composeRewards, type RewardPart } from './compose.ts'
 import { mathAccuracyReward } from './maths.ts'
-import {
-  checkCount,
-  composeRewards,
-  type Judgment,
-  judge,
-  mapBounded,
-  type Reward,
-  type RewardPart,
-  withTimeLimit,
-} from './reward.ts'
+import { checkCount, type Judgment, judge, mapBounded, type Reward, withTimeLimit } from './reward.ts'
 import { pairedTTest, type TTest, welchTTest } from './statistics.ts'
 import { coherenceVerifier, lengthVerifier, type Verifier, verifyWith } from './verifiers.ts'
 

@@ -3,7 +3,10 @@
  * ask for it; a sample that has not been judged yet is an error, and one whose reward is unknown counts as unknown, not
  * as 0.
  */
+import type { Part } from '../definition.ts'
 import { InputError, show, unknownWord } from '../errors.ts'
+import { number, readSettingTexts, type Settings, type SettingValues } from '../settings.ts'
+import { maker } from './reward.ts'
 
 /** What filters see of a sample; a `Sample` of a table is one. */
 export interface GroupSample {
@@ -125,39 +128,82 @@ export function makeLengthFilter(minTokens: number, maxTokens: number): GroupFil
   return (group) => checkReasonableLength(group, minTokens, maxTokens)
 }
 
-const builtIn: Readonly<Record<string, GroupFilter | null>> = {
-  none: null,
-  'reward-nonzero-std': (group) => checkRewardNonzeroStd(group),
-  'any-success': (group) => checkAnySuccess(group),
-  'min-reward': (group) => checkMinReward(group),
-  'response-diversity': (group) => checkResponseDiversity(group),
+/** Makes filters of one id, and says which parameters they take. */
+export interface GroupFilterFactory<S extends Settings = Settings> {
+  (parameters?: Partial<SettingValues<S>>): GroupFilter
+  readonly id: string
+  readonly settings: S
 }
+
+const builtIn = [
+  defineGroupFilter('reward-nonzero-std', checkRewardNonzeroStd),
+  defineGroupFilter('any-success', checkAnySuccess),
+  defineGroupFilter({
+    id: 'min-reward',
+    settings: { threshold: number(0.5, 'mean of the known rewards, at least') },
+    make: ({ threshold }) => makeThresholdFilter(threshold),
+  }),
+  defineGroupFilter({
+    id: 'response-diversity',
+    settings: { minUniqueRatio: number(0.5, 'part of the responses that are distinct, at least', { min: 0, max: 1 }) },
+    make:
+      ({ minUniqueRatio }) =>
+      (group) =>
+        checkResponseDiversity(group, minUniqueRatio),
+  }),
+]
 
 /** The ids of the filters that come with Colonnade. */
-export const groupFilterIds: readonly string[] = Object.keys(builtIn)
+export const groupFilterIds: readonly string[] = ['none', ...builtIn.map(({ id }) => id)]
 
 /**
- * The filter of that id; null for `none`.
- * @throws InputError that names the nearest id.
+ * The filter of that id, or the one that is given, with these settings as texts (`threshold=0.3`); null for `none`.
+ * @throws InputError that names the nearest id, for settings that it has not declared, and for bad values.
  */
-export function groupFilterOf(id: string): GroupFilter | null {
-  if (!Object.hasOwn(builtIn, id)) throw unknownWord('filter', id, groupFilterIds)
-  return builtIn[id]!
+export function groupFilterOf(named: string | Part, settings: readonly string[]): GroupFilter | null {
+  const id = typeof named === 'string' ? named : named.id
+  const found = typeof named === 'string' ? builtIn.find((filter) => filter.id === named) : named
+  if (found === undefined && id !== 'none') throw unknownWord('filter', id, groupFilterIds)
+  const declared = (found as Partial<GroupFilterFactory> | undefined)?.settings
+  const given = readSettingTexts('rl.filterSettings', `filter ${id}`, declared ?? {}, settings)
+  if (found === undefined) return null
+  if (declared === undefined) return found as GroupFilter
+  const made = (found as GroupFilterFactory)(given as never)
+  if (typeof made !== 'function') throw new InputError(`filter ${id}`, show(made), 'a function of a group')
+  return made
 }
 
 /**
- * A filter with an id, by which a run finds it in the module that exports it (`rl.filter=./two-right.mjs`).
+ * A filter with an id, by which a run finds it in the module that exports it (`rl.filter=./two-right.mjs`); or one that has
+ * settings (`rl.filter.least=3`), from what they make.
  * @throws InputError without an id or a function.
  * @example
  * export const twoRight = defineGroupFilter('two-right', (group) => ({
  *   keep: group.filter(({ reward }) => reward === 1).length >= 2,
  *   reason: 'fewer_than_two',
  * }))
+ * @example
+ * export const right = defineGroupFilter({
+ *   id: 'right',
+ *   settings: { least: integer(2, 'right answers, at least', { min: 1 }) },
+ *   make: ({ least }) => (group) => group.filter(({ reward }) => reward === 1).length >= least,
+ * })
  */
-export function defineGroupFilter(id: string, filter: GroupFilter): GroupFilter & { readonly id: string } {
-  if (typeof id !== 'string' || id === '') throw new InputError('filter id', show(id), 'a name, like two-right')
-  if (typeof filter !== 'function') throw new InputError(`filter ${id}`, show(filter), 'a function of a group')
-  return Object.assign((group: readonly GroupSample[]) => filter(group), { id })
+export function defineGroupFilter(id: string, filter: GroupFilter): GroupFilter & { readonly id: string }
+export function defineGroupFilter<S extends Settings>(options: {
+  id: string
+  settings: S
+  make(parameters: SettingValues<S>): GroupFilter
+}): GroupFilterFactory<S>
+export function defineGroupFilter(
+  given: string | { id: string; settings: Settings; make(parameters: never): GroupFilter },
+  filter?: GroupFilter,
+): Part {
+  if (typeof given === 'object' && given !== null) return maker('filter', given) as Part
+  if (typeof given !== 'string' || given === '')
+    throw new InputError('filter id', show(given), 'a name, like two-right')
+  if (typeof filter !== 'function') throw new InputError(`filter ${given}`, show(filter), 'a function of a group')
+  return Object.assign((group: readonly GroupSample[]) => filter(group), { id: given })
 }
 
 /** Groups that were kept, and those that were dropped, by reason. */

@@ -3,16 +3,10 @@ import { InputError, show, unknownWord } from '../errors.ts'
 import type { Settings, SettingValues } from '../settings.ts'
 import { accuracyReward, f1ScoreReward, formatReward, keywordReward, lengthReward } from './basic.ts'
 import { codeReward } from './code.ts'
+import { composeRewards, type RewardPart } from './compose.ts'
 import { mathAccuracyReward } from './maths.ts'
 import { remoteReward } from './remote.ts'
-import {
-  composeRewards,
-  defineReward,
-  type Reward,
-  type RewardFactory,
-  type RewardOptions,
-  type RewardPart,
-} from './reward.ts'
+import { defineReward, type Reward, type RewardFactory, type RewardOptions } from './reward.ts'
 import {
   applyVerifiersToReward,
   builtInVerifiers,

@@ -3,8 +3,8 @@
  * throws, hangs, or answers with something that is no finite number gives `value: null` with the reason, and a count. A
  * number that nobody measured would be trained on like any other, so none is ever put in its place.
  *
- * A sum of rewards with an unknown part is unknown, and its parts stay as components. A policy says how long a call may
- * take, how often it is tried again, and whether the sample is masked or the group fails.
+ * A sum of rewards with an unknown part is unknown, and its parts stay as components (`compose.ts`). A policy says how long a
+ * call may take, how often it is tried again, and whether the sample is masked or the group fails (`policy.ts`).
  *
  * A reward may judge a batch or a group in one call (`judgesTogether`): a rollout asks when so many turns are over or no lane
  * can go on, and takes all replies of a call in one tick.
@@ -14,9 +14,10 @@
  * that nothing within the limits takes, and then the reward is null. Rewards that end by themselves (`judgesInTime`)
  * have no time limit from outside: it would count the waiting. `docs/rewards.md` has the figures.
  */
+import { setMaxListeners } from 'node:events'
 import type { Example } from '../environments/text.ts'
 import { InputError, show } from '../errors.ts'
-import { choice, integer, number, resolveSettings, type Settings, type SettingValues } from '../settings.ts'
+import { resolveSettings, type Settings, type SettingValues } from '../settings.ts'
 
 /**
  * Why a judgment has no value.
@@ -133,30 +134,23 @@ export function failed(
   return { value: null, error, failure, components }
 }
 
-/** Calls of a reward and how they ended; `attempts` counts retries too. */
-export class RewardCounts {
-  calls = 0
-  attempts = 0
-  /** Answers that went beyond the limits of their judge, by kind. */
-  readonly excesses = Object.fromEntries(excessKinds.map((kind) => [kind, 0])) as Record<ExcessKind, number>
-  /** Attempts that failed, by kind. */
-  readonly failures = Object.fromEntries(failureKinds.map((kind) => [kind, 0])) as Record<FailureKind, number>
-}
-
 /**
  * One attempt at a judgment; every failure becomes a value, but for a `RewardFailure`, which is meant to go through.
  */
 export async function judge(reward: Reward, input: RewardInput, signal?: AbortSignal): Promise<Judgment> {
   const { prompt, completion, example } = input
-  let answer: unknown
+  return attempt(() => reward(prompt, completion, example, signal), signal)
+}
+
+/** What some work answers, checked, and what it throws as a judgment. */
+async function attempt(work: () => unknown, signal: AbortSignal | undefined): Promise<Judgment> {
   try {
-    answer = await reward(prompt, completion, example, signal)
+    return judgmentOf(await work())
   } catch (error) {
     if (error instanceof RewardFailure) throw error
     const message = error instanceof Error ? error.message : show(error)
-    return signal?.aborted ? failed('aborted', message) : failed('threw', message)
+    return failed(signal?.aborted ? 'aborted' : 'threw', message)
   }
-  return judgmentOf(answer)
 }
 
 /** What a reward answered, checked. */
@@ -194,23 +188,26 @@ export async function withTimeLimit(
   timeoutMs: number | null,
   signal: AbortSignal | undefined,
 ): Promise<Judgment> {
-  return withinTime(work, (judgment) => judgment, timeoutMs, signal)
+  return (await withinTime((inner) => [work(inner)], 1, timeoutMs, signal))[0]!
 }
 
-/** The same for work of any kind; `unless` makes its result where there is none in time. */
-export async function withinTime<T>(
-  work: (signal: AbortSignal) => Promise<T>,
-  unless: (judgment: Judgment) => T,
+/** The same for work of which `count` judgments come: those that have come by then are kept. */
+export async function withinTime(
+  work: (signal: AbortSignal) => readonly Promise<Judgment>[],
+  count: number,
   timeoutMs: number | null,
   signal: AbortSignal | undefined,
-): Promise<T> {
-  if (signal?.aborted) return unless(failed('aborted', 'aborted before it began'))
+): Promise<Judgment[]> {
+  const settled = new Array<Judgment | undefined>(count).fill(undefined)
+  const others = (judgment: Judgment): Judgment[] => settled.map((known) => known ?? judgment)
+  if (signal?.aborted) return others(failed('aborted', 'aborted before it began'))
   const controller = new AbortController()
+  setMaxListeners(0, controller.signal) // As many as it judges.
   let timer: ReturnType<typeof setTimeout> | undefined
   let stop = (): void => {}
-  const ended = new Promise<T>((resolve) => {
+  const ended = new Promise<Judgment[]>((resolve) => {
     const end = (judgment: Judgment): void => {
-      resolve(unless(judgment)) // Before the abort, whose consequences would otherwise come first.
+      resolve(others(judgment)) // Before the abort, whose consequences would otherwise come first.
       controller.abort(new Error(judgment.error))
     }
     if (timeoutMs !== null) {
@@ -219,26 +216,17 @@ export async function withinTime<T>(
     stop = () => end(failed('aborted', 'aborted'))
     signal?.addEventListener('abort', stop, { once: true })
   })
+  const keep = async (judgment: Promise<Judgment>, i: number): Promise<Judgment> => {
+    settled[i] = await judgment
+    return settled[i]
+  }
   try {
-    return await Promise.race([ended, work(controller.signal)])
+    return await Promise.race([ended, Promise.all(work(controller.signal).map(keep))])
   } finally {
     clearTimeout(timer)
     signal?.removeEventListener('abort', stop)
   }
 }
-
-export const policySettings = {
-  timeoutMs: number(30_000, 'milliseconds that one attempt may take', { above: 0, max: 2 ** 31 - 1 }),
-  retries: integer(0, 'further attempts after one that failed', { min: 0 }),
-  onFailure: choice(
-    'mask',
-    ['mask', 'fail'],
-    'what a failure ends in: a value of null, which leaves the sample out, or a RewardFailure, for the group to fail',
-  ),
-}
-
-/** How the failures of a reward are dealt with. */
-export type RewardPolicy = SettingValues<typeof policySettings>
 
 /** Rewards that end by themselves. */
 const inTime = new WeakSet<Reward>()
@@ -259,46 +247,19 @@ export function isInTime(reward: Reward): boolean {
 }
 
 /**
- * The reward under a policy for its failures. Every attempt has its own time limit, unless the reward ends by itself, and
- * every failure is counted by kind in `counts`. After the last attempt the answer is `value: null`, or a RewardFailure is thrown where the policy
- * says so. What the caller aborts is not tried again.
+ * Judges completions in one call: a value for each, in their order, each of which may be a promise of its own. It is asked to
+ * stop by `signal`, as a reward is.
  */
-export function withPolicy(
-  reward: Reward,
-  policy: Partial<RewardPolicy> = {},
-): Reward & { readonly counts: RewardCounts } {
-  const { timeoutMs, retries, onFailure } = resolveSettings('reward policy', policySettings, policy)
-  const limitMs = isInTime(reward) ? null : timeoutMs
-  const counts = new RewardCounts()
-  const policed: Reward = async (prompt, completion, example, signal) => {
-    counts.calls++
-    const input = { prompt, completion, example }
-    for (let attempt = 0; ; attempt++) {
-      counts.attempts++
-      const judgment = await withTimeLimit((inner) => judge(reward, input, inner), limitMs, signal)
-      const { failure, excess } = judgment
-      if (excess !== undefined) counts.excesses[excess]++
-      if (failure === undefined) return judgment
-      counts.failures[failure]++
-      if (attempt < retries && failure !== 'aborted') continue
-      if (onFailure === 'fail') throw new RewardFailure(failure, judgment.error!)
-      return judgment
-    }
-  }
-  return Object.assign(policed, { counts })
-}
-
-/** Judges completions in one call: a value for each, in their order. It is asked to stop by `signal`, as a reward is. */
 export type BatchJudge = (
   inputs: readonly RewardInput[],
   signal?: AbortSignal,
-) => readonly RewardValue[] | Promise<readonly RewardValue[]>
+) => readonly (RewardValue | Promise<RewardValue>)[] | Promise<readonly (RewardValue | Promise<RewardValue>)[]>
 
 /** How many completions are judged in one call: at most so many, or those of one group. */
 export type BatchSize = number | 'group'
 
 /** What judges several completions in one call. */
-export interface Batch {
+interface Batch {
   readonly judgeAll: BatchJudge
   readonly size: BatchSize
 }
@@ -307,8 +268,9 @@ const together = new WeakMap<Reward, Batch>()
 
 /**
  * A reward that judges several completions in one call: of a number, up to so many of them, each by itself; of `group`, a
- * whole group, which it may compare. Rollouts and `createAsyncBatchProcessor` call it so. By itself the first judges one
- * completion, and the second, which has nothing to compare, throws.
+ * whole group, which it may compare. Rollouts and `createAsyncBatchProcessor` call it so, and so do sums of rewards, verifiers
+ * and policies that it is given to. By itself the first judges one completion, and the second, which has nothing to compare,
+ * throws.
  * @throws InputError for a size that is neither a whole number ≥ 1 nor `group`.
  * @example
  * judgesTogether((inputs) => inputs.map(({ completion }) => wins(completion, inputs)), 'group')
@@ -318,16 +280,15 @@ export function judgesTogether(judgeAll: BatchJudge, size: BatchSize): Reward {
   if (size !== 'group') checkCount('size of a batch', size)
   const reward: Reward = async (prompt, completion, example, signal) => {
     if (size === 'group') throw new Error('this reward judges a whole group, and was given one completion')
-    const [judgment] = await attemptAll(judgeAll, [{ prompt, completion, example }], signal)
-    return judgment!
+    return judgeCall(judgeAll, [{ prompt, completion, example }], signal)[0]!
   }
-  together.set(reward, { judgeAll, size })
-  return reward
+  return withBatch(reward, judgeAll, size)
 }
 
-/** How a reward judges several completions in one call; undefined where it judges each by itself. */
-export function batchOf(reward: Reward): Batch | undefined {
-  return together.get(reward)
+/** The reward, which judges several completions in one call by `judgeAll`. */
+export function withBatch<R extends Reward>(reward: R, judgeAll: BatchJudge, size: BatchSize): R {
+  together.set(reward, { judgeAll, size })
+  return reward
 }
 
 /** How many completions a reward judges in one call; null where it judges each by itself. */
@@ -335,69 +296,41 @@ export function batchSizeOf(reward: Reward): BatchSize | null {
   return together.get(reward)?.size ?? null
 }
 
-/** One attempt at the judgments of a batch, as `judge` is at one. Which value belongs to what is not known where some lack. */
-export async function attemptAll(
+/**
+ * One attempt at the judgments of one call, as `judge` is at one: a promise for each, in their order. Which value belongs to
+ * what is not known where some lack.
+ */
+export function judgeCall(
   judgeAll: BatchJudge,
   inputs: readonly RewardInput[],
   signal: AbortSignal | undefined,
-): Promise<Judgment[]> {
-  let answers: unknown
-  try {
-    answers = await judgeAll(inputs, signal)
-  } catch (error) {
-    if (error instanceof RewardFailure) throw error
-    const message = error instanceof Error ? error.message : show(error)
-    return inputs.map(() => failed(signal?.aborted ? 'aborted' : 'threw', message))
-  }
-  if (!Array.isArray(answers) || answers.length !== inputs.length) {
+): Promise<Judgment>[] {
+  const called = (async () => judgeAll(inputs, signal))()
+  const valueAt = async (i: number): Promise<unknown> => {
+    const answers: unknown = await called
+    if (Array.isArray(answers) && answers.length === inputs.length) return answers[i]
     const got = Array.isArray(answers) ? `${answers.length} values` : show(answers)
-    return inputs.map(() => failed('malformed', `the reward answered ${got} for ${inputs.length} completions`))
+    return failed('malformed', `the reward answered ${got} for ${inputs.length} completions`)
   }
-  return answers.map(judgmentOf)
+  return inputs.map((_, i) => attempt(() => valueAt(i), signal))
 }
 
-/** A part of a composed reward; its weight is 1 where none is given. */
-export type RewardPart = Reward | { readonly reward: Reward; readonly weight?: number }
+/** One attempt at the judgments of completions, in as few calls as the reward allows: a promise for each, in their order. */
+export function judgeMany(
+  reward: Reward,
+  inputs: readonly RewardInput[],
+  signal: AbortSignal | undefined,
+): Promise<Judgment>[] {
+  const batch = together.get(reward)
+  if (batch === undefined) return inputs.map((input) => judge(reward, input, signal))
+  return partsOf(inputs, batch.size).flatMap((part) => judgeCall(batch.judgeAll, part, signal))
+}
 
-/**
- * The weighted sum of rewards. Their values, without weights, are kept as components under their names, and their own
- * components as `name/component`. Where a part has no value there is no sum, unless its weight is 0: such a part is
- * only recorded.
- * @throws InputError if there is no part, or a weight is not finite.
- */
-export function composeRewards(parts: Readonly<Record<string, RewardPart>>): Reward {
-  const list = Object.entries(parts).map(([name, part]) => {
-    const { reward, weight = 1 } = typeof part === 'function' ? { reward: part } : part
-    if (!Number.isFinite(weight)) throw new InputError(`weight of reward ${name}`, show(weight), 'a finite number')
-    if (typeof reward !== 'function') throw new InputError(`reward ${name}`, show(reward), 'a reward')
-    return { name, reward, weight }
-  })
-  if (list.length === 0) throw new InputError('composeRewards', 'no reward', 'at least one')
-  const composed: Reward = async (prompt, completion, example, signal) => {
-    const input = { prompt, completion, example }
-    const judgments = await Promise.all(list.map(({ reward }) => judge(reward, input, signal)))
-    const components: Record<string, number | null> = {}
-    const errors: string[] = []
-    const reasons: string[] = []
-    let excess: ExcessKind | undefined
-    let failure: FailureKind | undefined
-    let sum = 0
-    for (const [i, judgment] of judgments.entries()) {
-      const { name, weight } = list[i]!
-      components[name] = judgment.value
-      for (const [inner, value] of Object.entries(judgment.components)) components[`${name}/${inner}`] = value
-      if (judgment.reason !== undefined) reasons.push(`${name}: ${judgment.reason}`)
-      excess ??= judgment.excess
-      if (judgment.value !== null) sum += weight * judgment.value
-      else if (weight !== 0) {
-        failure ??= judgment.failure
-        errors.push(`${name}: ${judgment.error}`)
-      }
-    }
-    if (failure !== undefined) return failed(failure, errors.join('; '), components)
-    return { value: sum, components, reason: reasons.length > 0 ? reasons.join('; ') : undefined, excess }
-  }
-  return list.every((part) => isInTime(part.reward)) ? judgesInTime(composed) : composed
+/** The completions of each call. */
+export function partsOf(inputs: readonly RewardInput[], size: BatchSize): (readonly RewardInput[])[] {
+  if (inputs.length === 0) return []
+  if (size === 'group') return [inputs]
+  return Array.from({ length: Math.ceil(inputs.length / size) }, (_, i) => inputs.slice(i * size, (i + 1) * size))
 }
 
 /** What a reward is defined by. */
@@ -424,6 +357,7 @@ export function maker<S extends Settings, F>(
   { id, settings, make }: { id: string; settings: S; make(parameters: SettingValues<S>): F },
 ): { (parameters?: Partial<SettingValues<S>>): F; readonly id: string; readonly settings: S } {
   if (typeof id !== 'string' || id === '') throw new InputError(`${noun} id`, show(id), 'a name, like length')
+  if (typeof make !== 'function') throw new InputError(`${noun} ${id}, make`, show(make), 'a function of the settings')
   const factory = (parameters?: Partial<SettingValues<S>>): F => make(resolveSettings(id, settings, parameters))
   return Object.assign(factory, { id, settings })
 }

@@ -6,12 +6,16 @@ import { InputError, show } from '../errors.ts'
 import { boolean, integer, number, type Settings, type SettingValues, strings } from '../settings.ts'
 import { checkWords } from './basic.ts'
 import {
+  batchSizeOf,
   checkCount,
   type FailureKind,
   failed,
   isInTime,
+  type Judgment,
   judge,
+  judgeMany,
   judgesInTime,
+  judgesTogether,
   maker,
   mapBounded,
   type Reward,
@@ -283,7 +287,8 @@ export function createDefaultVerifierPipeline(): VerificationPipeline {
 
 /**
  * The reward where all verifiers pass, and `penaltyOnFailure` where one fails: what the caller set for a failed
- * verification. Where one could not tell, there is no value. Each verifier's score is a component, `verifier/name`.
+ * verification. Where one could not tell, there is no value. Each verifier's score is a component, `verifier/name`. A reward that
+ * `judgesTogether` still does.
  */
 export function applyVerifiersToReward(
   reward: Reward,
@@ -294,9 +299,7 @@ export function applyVerifiersToReward(
     throw new InputError('penaltyOnFailure', show(penaltyOnFailure), 'a finite number')
   }
   const pipeline = new VerificationPipeline(verifiers)
-  const verified: Reward = async (prompt, completion, example, signal) => {
-    const input = { prompt, completion, example }
-    const [judged, verification] = await Promise.all([judge(reward, input, signal), pipeline.verify(input, signal)])
+  const combined = (judged: Judgment, verification: Verification): Judgment => {
     const reports = Object.entries(verification.reports)
     const scores = reports.map(([name, { score }]) => [`verifier/${name}`, score] as const)
     const components = { ...judged.components, ...Object.fromEntries(scores) }
@@ -305,5 +308,14 @@ export function applyVerifiersToReward(
     const [name, unknown] = reports.find(([, { result }]) => result === 'unknown')!
     return failed(unknown.failure!, `verifier ${name}: ${unknown.message}`, components)
   }
+  const judgeAll = (inputs: readonly RewardInput[], signal?: AbortSignal): Promise<Judgment>[] =>
+    judgeMany(reward, inputs, signal).map(async (judged, i) =>
+      combined(...(await Promise.all([judged, pipeline.verify(inputs[i]!, signal)]))),
+    )
+  const size = batchSizeOf(reward)
+  const verified: Reward =
+    size !== null
+      ? judgesTogether(judgeAll, size)
+      : (prompt, completion, example, signal) => judgeAll([{ prompt, completion, example }], signal)[0]!
   return isInTime(reward) ? judgesInTime(verified) : verified // Verifiers have a time limit of the pipeline's.
 }

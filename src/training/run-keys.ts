@@ -17,17 +17,27 @@ export function joinKeys(parts: readonly KeyPart[]): Map<string, Setting> {
   return keys
 }
 
-/** The values that texts give to keys. @throws InputError for a key that is not among them, and for a bad value. */
+/**
+ * The values that texts give to keys. A setting of a part has a key behind the part's (`rl.filter.threshold`), and joins the
+ * list of them (`rl.filterSettings`). @throws InputError for a key that is not among them, and for a bad value.
+ */
 export function readTexts(
   keys: ReadonlyMap<string, Setting>,
   texts: Readonly<Record<string, string>>,
 ): Map<string, SettingValue> {
   const given = new Map<string, SettingValue>()
+  const ofParts: [list: string, text: string][] = []
   for (const [key, text] of Object.entries(texts)) {
     const setting = keys.get(key)
-    if (setting === undefined) throw unknownWord('key', key, [...keys.keys()])
-    given.set(key, parseSetting(key, setting, text))
+    if (setting !== undefined) {
+      given.set(key, parseSetting(key, setting, text))
+      continue
+    }
+    const [, part = '', name] = /^(.+)\.([^.]+)$/.exec(key) ?? []
+    if (!keys.has(`${part}Settings`)) throw unknownWord('key', key, [...keys.keys()])
+    ofParts.push([`${part}Settings`, `${name}=${text}`])
   }
+  for (const [list, text] of ofParts) given.set(list, [...((given.get(list) ?? []) as readonly string[]), text])
   return given
 }
 

@@ -1,7 +1,8 @@
 import fc from 'fast-check'
 import { afterEach, describe, expect, test } from 'vitest'
 import { InputError } from '../../src/errors.ts'
-import { createAsyncBatchProcessor } from '../../src/rewards/batch.ts'
+import { composeRewards } from '../../src/rewards/compose.ts'
+import { createAsyncBatchProcessor, withPolicy } from '../../src/rewards/policy.ts'
 import {
   clearRegistries,
   createConfiguredRewardFunction,
@@ -13,7 +14,6 @@ import {
   verifier,
 } from '../../src/rewards/registry.ts'
 import {
-  composeRewards,
   failed,
   failureKinds,
   type Judgment,
@@ -22,7 +22,6 @@ import {
   judgesTogether,
   type Reward,
   RewardFailure,
-  withPolicy,
 } from '../../src/rewards/reward.ts'
 import { integer } from '../../src/settings.ts'
 

@@ -1,8 +1,9 @@
 import { describe, expect, test } from 'vitest'
 import { accuracyReward, f1ScoreReward, formatReward, keywordReward, lengthReward } from '../../src/rewards/basic.ts'
 import { codeReward } from '../../src/rewards/code.ts'
+import { withPolicy } from '../../src/rewards/policy.ts'
 import { remoteReward } from '../../src/rewards/remote.ts'
-import { isInTime, withPolicy } from '../../src/rewards/reward.ts'
+import { isInTime } from '../../src/rewards/reward.ts'
 import { coherenceVerifier, factualVerifier, lengthVerifier } from '../../src/rewards/verifiers.ts'
 import { type Bounds, count, countOrNone, expectBounds, from0, from0to1 } from '../support/bounds.ts'
 

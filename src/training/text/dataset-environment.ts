@@ -5,20 +5,20 @@
 
 import { loadExamples } from '../../datasets/load.ts'
 import { defineTextEnvironment, type Reply, type Turn } from '../../environments/text.ts'
-import { InputError, show, unknownWord } from '../../errors.ts'
-import { createAsyncBatchProcessor } from '../../rewards/batch.ts'
+import { InputError, show } from '../../errors.ts'
+import { withPolicy } from '../../rewards/policy.ts'
 import { getRewardFunction } from '../../rewards/registry.ts'
 import {
   batchSizeOf,
   isInTime,
   type Judgment,
   judge,
+  judgeMany,
   type Reward,
   type RewardFactory,
   type RewardInput,
-  withPolicy,
 } from '../../rewards/reward.ts'
-import { integer, parseSetting, part, type Settings, type SettingValue, strings, text } from '../../settings.ts'
+import { integer, part, readSettingTexts, type Settings, strings, text } from '../../settings.ts'
 
 const settings = {
   path: text(
@@ -36,7 +36,7 @@ const settings = {
   reward: part('reward', 'accuracy', 'id of the reward of an answer, or the path of a module that exports one'),
   rewardSettings: strings(
     [],
-    'its settings, like url=http://127.0.0.1:8000,batchSize=8; entries of a list have | between them',
+    'its settings, like url=http://127.0.0.1:8000,batchSize=8, or each by a key of its own (environment.reward.batchSize=8); entries of a list have | between them',
   ),
   retries: integer(0, 'how often a reward that failed is asked again', { min: 0 }),
   timeoutMs: integer(10_000, 'milliseconds after which a reward has failed, unless it ends by itself', { min: 1 }),
@@ -59,7 +59,6 @@ export const dataset = defineTextEnvironment({
     const made = rewardOf(factory, rewardSettings)
     const judged = withPolicy(made, { retries, timeoutMs })
     const size = batchSizeOf(made)
-    const judgeAll = createAsyncBatchProcessor(made, { retries, timeoutMs })
     return {
       numExamples: 1,
       example() {
@@ -84,7 +83,7 @@ export const dataset = defineTextEnvironment({
             together: {
               size,
               async respond(turns, signal) {
-                return (await judgeAll(turns.map(inputOf), signal)).map(replyOf)
+                return (await Promise.all(judgeMany(judged, turns.map(inputOf), signal))).map(replyOf)
               },
             },
           }),
@@ -106,20 +105,7 @@ function rewardOf(factory: RewardFactory, list: readonly string[]): Reward {
   if (typeof factory.settings !== 'object' || factory.settings === null) {
     throw new InputError(`reward ${id}`, 'an export without settings', 'one that defineReward makes')
   }
-  const given: Record<string, SettingValue> = {}
-  for (const item of list) {
-    const [, key, value] = /^([^=]+)=(.*)$/s.exec(item) ?? []
-    if (key === undefined || value === undefined) {
-      throw new InputError('text/dataset rewardSettings', show(item), 'key=value, like url=http://127.0.0.1:8000')
-    }
-    const setting = factory.settings[key]
-    if (setting === undefined || !Object.hasOwn(factory.settings, key)) {
-      throw unknownWord(`setting of the reward ${id}`, key, Object.keys(factory.settings))
-    }
-    if (Object.hasOwn(given, key)) throw new InputError('text/dataset rewardSettings', `${key} twice`, 'each key once')
-    const text = Array.isArray(setting.default) ? value.replaceAll('|', ',') : value
-    given[key] = parseSetting(`${id}.${key}`, setting, text)
-  }
+  const given = readSettingTexts('text/dataset rewardSettings', `reward ${id}`, factory.settings, list)
   const reward: unknown = factory(given)
   if (typeof reward !== 'function') throw new InputError(`reward ${id}`, show(reward), 'a function that judges')
   return reward as Reward

@@ -3,9 +3,11 @@ import type { AddressInfo } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { afterEach, describe, expect, test } from 'vitest'
 import type { Reply, TextEnvironmentModel, Turn } from '../../../src/environments/text.ts'
-import { createAsyncBatchProcessor } from '../../../src/rewards/batch.ts'
+import { composeRewards } from '../../../src/rewards/compose.ts'
+import { createAsyncBatchProcessor, withPolicy } from '../../../src/rewards/policy.ts'
 import { remoteReward } from '../../../src/rewards/remote.ts'
-import { batchSizeOf, judge } from '../../../src/rewards/reward.ts'
+import { batchSizeOf, type Judgment, judge, judgesTogether, type Reward } from '../../../src/rewards/reward.ts'
+import { applyVerifiersToReward, lengthVerifier } from '../../../src/rewards/verifiers.ts'
 import { digits, talkUntil, talkWorld } from '../../support/conversations.ts'
 
 const servers: Server[] = []
@@ -38,17 +40,21 @@ function worth(text: string): number | null {
   return sum % 5 === 0 ? null : sum / 1009
 }
 
-/** Judges turns by a reward, in batches where it takes them. */
+/** Judges turns by a reward model, in batches where it takes them. */
 function judgedBy(url: string, batchSize: number | null): Partial<TextEnvironmentModel> {
-  const reward = remoteReward({ url, batchSize: batchSize ?? 1, retries: 0 })
+  return judgedWith(remoteReward({ url, batchSize: batchSize ?? 1, retries: 0 }), batchSize !== null)
+}
+
+function judgedWith(reward: Reward, isBatched = true): Partial<TextEnvironmentModel> {
   const judgeAll = createAsyncBatchProcessor(reward)
   const inputOf = ({ example, completion }: Turn) => ({ prompt: String(example.prompt), completion, example })
-  const replyOf = ({ value, error }: { value: number | null; error?: string }): Reply => ({
+  const replyOf = ({ value, error, components }: Judgment): Reply => ({
     reward: value,
+    components,
     ...(error === undefined ? {} : { error }),
   })
   const respond = async (turn: Turn) => replyOf(await judge(reward, inputOf(turn)))
-  if (batchSize === null) return { respond }
+  if (!isBatched) return { respond }
   return {
     respond,
     together: {
@@ -168,5 +174,88 @@ describe('a reward that judges groups', () => {
     const together = { size: 0, respond: () => [] }
     expect(() => digits({ together })).toThrow(/together\.size: got 0/)
     expect(() => digits({ together: { size: 2 } as never })).toThrow(/together\.respond: got undefined/)
+  })
+})
+
+describe('rewards made of others', () => {
+  const brief: Reward = (_, completion) => -completion.length
+  const even = { even: (_: string, completion: string) => completion.length % 2 === 0 }
+  const passing = { length: lengthVerifier({ minLength: 0 }) }
+
+  type Components = Readonly<Record<string, number | null>>
+  const made: [string, (judge: Reward) => Reward, (value: number | null, components: Components) => number | null][] = [
+    [
+      'sum',
+      (judge) => composeRewards({ judge: { reward: judge, weight: 2 }, brief }),
+      (value, components) => {
+        expect(components.judge).toBe(value)
+        return value === null ? null : 2 * value + components.brief!
+      },
+    ],
+    ['reward behind a verifier', (judge) => applyVerifiersToReward(judge, passing), (value) => value],
+    [
+      'reward with a penalty',
+      (judge) => applyVerifiersToReward(judge, even, -3),
+      (value, components) => (components['verifier/even'] === 0 ? -3 : value),
+    ],
+    ['reward under a policy', (judge) => withPolicy(judge), (value) => value],
+    [
+      'sum of all of them',
+      (judge) => composeRewards({ of: applyVerifiersToReward(composeRewards({ judge: withPolicy(judge) }), passing) }),
+      (value) => value,
+    ],
+  ]
+  test.each(made)('a %s makes one request for 32 conversations, and has its value', async (_, of, expected) => {
+    const alone = await rewardModel()
+    const values = (await talk(judgedBy(alone.url, null), { numLanes: 32, count: 32 })).map(({ reward }) => reward)
+    expect(new Set(values).size).toBeGreaterThan(5)
+    const { url, requests } = await rewardModel()
+    const reward = of(remoteReward({ url, batchSize: 32, retries: 0 }))
+    const rows = await talk(judgedWith(reward), { numLanes: 32, count: 32 })
+    expect(requests).toEqual([32])
+    expect(rows.map(({ reward }) => reward)).toEqual(rows.map(({ components }, i) => expected(values[i]!, components)))
+  })
+
+  test('compare groups where a part does: a sum over a group is a call for each of its groups', async () => {
+    const calls: number[] = []
+    const rank = judgesTogether((inputs) => {
+      calls.push(inputs.length)
+      return inputs.map(({ completion }) => inputs.filter((other) => other.completion < completion).length)
+    }, 'group')
+    const { url, requests } = await rewardModel()
+    const sum = composeRewards({ rank, judge: { reward: remoteReward({ url, batchSize: 3, retries: 0 }), weight: 0 } })
+    expect(batchSizeOf(sum)).toBe('group')
+    const rows = await talk(judgedWith(sum), { numLanes: 8, count: 16 })
+    expect(calls).toEqual([4, 4, 4, 4])
+    expect(requests.toSorted()).toEqual([1, 1, 1, 1, 3, 3, 3, 3])
+    for (const { reward, components } of rows) expect(reward).toBe(components.rank)
+    expect(new Set(rows.map(({ reward }) => reward)).size).toBeGreaterThan(2)
+  })
+
+  test('leave unknown only what hangs: the others of the call keep their values, and only those without one are asked again', async () => {
+    const asked: string[] = []
+    const slow: Reward = (_, completion) => {
+      asked.push(completion)
+      return completion === 'b' ? new Promise<number>(() => {}) : 1
+    }
+    const batched = judgesTogether((inputs) => inputs.map(() => 10), 8)
+    const judgeAll = createAsyncBatchProcessor(composeRewards({ batched, slow }), { timeoutMs: 50, retries: 1 })
+    const inputs = ['a', 'b', 'c'].map((completion) => ({ prompt: '', completion, example: { prompt: '' } }))
+    const judgments = await judgeAll(inputs)
+    expect(judgments.map(({ value, failure }) => [value, failure])).toEqual([
+      [11, undefined],
+      [null, 'hung'],
+      [11, undefined],
+    ])
+    expect(asked).toEqual(['a', 'b', 'c', 'b'])
+    expect(judgeAll.counts).toMatchObject({ calls: 3, attempts: 4, failures: { hung: 2 } })
+  })
+
+  test('that is of no batch stays of none', () => {
+    expect(batchSizeOf(composeRewards({ brief }))).toBeNull()
+    expect(batchSizeOf(applyVerifiersToReward(brief, passing))).toBeNull()
+    expect(batchSizeOf(withPolicy(brief))).toBeNull()
+    const of = (size: number) => judgesTogether((inputs) => inputs.map(() => 0), size)
+    expect(batchSizeOf(composeRewards({ a: of(4), brief, b: of(16) }))).toBe(16)
   })
 })

@@ -53,6 +53,15 @@ beforeEach(async () => {
         },
       })`,
     )
+    await writeFile(
+      join(base, place, 'least.mjs'),
+      `import { defineGroupFilter } from '${ENTRIES}rewards.js'
+      import { integer, strings } from '${ENTRIES}settings.js'
+      export const least = defineGroupFilter({ id: 'least',
+        settings: { members: integer(2, 'members, at least'), words: strings([], 'words of the reason') },
+        make: ({ members, words }) => (group) =>
+          ({ keep: group.length >= members, reason: [members, ...words].join('_') }) })`,
+    )
   }
   await writeFile(join(base, 'project/sums.jsonl'), '{"prompt":"1+1=","answer":"2"}\n{"prompt":"1+2=","answer":"3"}\n')
   vi.spyOn(process, 'cwd').mockReturnValue(join(base, 'project'))
@@ -105,6 +114,51 @@ describe("a run with a reward and a filter of one's own modules", () => {
     })
     expect(config.rl).toMatchObject({ parameters: { filter: 'pairs' }, modules: { filter: '../../filter.mjs' } })
     expect([config.environment.module, config.rl.module]).toEqual([undefined, undefined])
+  })
+
+  test('has a filter with settings, each by a key of its own, which its config.json keeps', async () => {
+    const filter = join(base, 'project/least.mjs')
+    const keys = { 'rl.filter': filter, 'rl.filter.members': '3', 'rl.filter.words': 'too,few', 'rl.dropsMax': '0' }
+    const run = join(base, 'project/runs/least')
+    const definition = await configured('project', keys)
+    const kept = ['members=3', 'words=too,few']
+    expect((definition as ConversationRunDefinition).rl!.parameters.filterSettings).toEqual(kept)
+    const started = await startRun(definition, run)
+    await expect(started.train()).rejects.toThrow(/3_too_few/)
+    const config = JSON.parse(await readFile(join(run, 'config.json'), 'utf8'))
+    expect(config.rl.parameters).toMatchObject({ filter: 'least', filterSettings: kept })
+    const { rl: opened } = (await openRun(run)) as ConversationRunDefinition
+    const group = [1, 2].map((reward) => ({ reward, response: '', responseLength: 0 }))
+    expect(opened!.filter!(group)).toEqual({ keep: false, reason: '3_too_few' })
+    await (await startRun(await configured('project', { ...keys, 'rl.filter.members': '2' }), `${run}2`)).train()
+  })
+
+  test('has a reward with settings in the same way, beside those of the list', async () => {
+    const { environment } = (await configured('project', {
+      'environment.reward.scale': '2',
+      'environment.rewardSettings': '',
+    })) as ConversationRunDefinition
+    expect(
+      await (environment as unknown as Pick<ReturnType<typeof dataset>, 'respond'>).respond(
+        turn('abc'),
+        new AbortController().signal,
+      ),
+    ).toMatchObject({ reward: -6 })
+    await expect(configured('project', { 'environment.reward.scale': '2' })).rejects.toThrow(/scale twice/)
+    await expect(configured('project', { 'environment.reward.scales': '2' })).rejects.toThrow(/"scales".*"scale"/)
+  })
+
+  test('refuses settings of a filter that has none, or not these', async () => {
+    await expect(configured('project', { 'rl.filter.members': '2' })).rejects.toThrow(
+      /setting of the filter pairs: got "members"/,
+    )
+    const least = { 'rl.filter': join(base, 'project/least.mjs') }
+    await expect(configured('project', { ...least, 'rl.filter.members': 'x' })).rejects.toThrow(
+      /filter least\.members: got "x"/,
+    )
+    await expect(configured('project', { ...least, 'rl.filter.member': '3' })).rejects.toThrow(/did you mean "members"/)
+    await expect(configured('project', { 'rl.filtr.members': '3' })).rejects.toThrow(/key: got "rl\.filtr\.members"/)
+    await expect(configured('project', { 'rl.loss.members': '3' })).rejects.toThrow(/key: got "rl\.loss\.members"/)
   })
 
   test('is resumed with them', async () => {
@@ -263,6 +317,21 @@ describe('a part that is given in a program', () => {
     expect(() => rl({}, { filter: (() => true) as never })).toThrow(/rl part filter: got .*a filter with an id/)
     expect(() => defineGroupFilter('', () => true)).toThrow(/filter id/)
     expect(() => defineGroupFilter('all', 3 as never)).toThrow(/filter all: got 3/)
+  })
+
+  test('that is a filter of the built-in ones takes settings where it has declared some', () => {
+    const group = [0, 1, 1, 0].map((reward, i) => ({ reward, response: i === 3 ? 'b' : 'a', responseLength: 1 }))
+    const kept = (filter: string, ...filterSettings: string[]) => {
+      const decision = rl({ filter, filterSettings }).filter!(group)
+      return typeof decision === 'boolean' ? decision : decision.keep
+    }
+    expect([kept('min-reward'), kept('min-reward', 'threshold=0.6')]).toEqual([true, false])
+    expect([kept('response-diversity'), kept('response-diversity', 'minUniqueRatio=0.6')]).toEqual([true, false])
+    expect(() => kept('any-success', 'threshold=1')).toThrow(/setting of the filter any-success: got "threshold"/)
+    expect(() => kept('none', 'threshold=1')).toThrow(/setting of the filter none/)
+    expect(() => defineGroupFilter({ id: 'made', settings: {}, make: 3 as never })).toThrow(/filter made, make: got 3/)
+    const wrong = defineGroupFilter({ id: 'wrong', settings: {}, make: () => 3 as never })
+    expect(() => rl({}, { filter: wrong as never })).toThrow(/filter wrong: got 3, expected a function of a group/)
   })
 
   test('that is a filter has to answer with a decision', () => {
