@@ -1,5 +1,5 @@
 /**
- * Runs a parsed Jinja template within bounds. A template comes with a model, from whoever made it, and is run in the
+ * Reads a Jinja template, and runs it, within bounds. A template comes with a model, from whoever made it, and is run in the
  * caller's thread, so it may neither run on nor fill the memory: `range(10**9)`, loops in loops, texts that double. What it
  * does is counted and not timed, so a template that renders on one machine does so on each, under any load.
  *
@@ -7,6 +7,10 @@
  * may be (`size`, in characters as it would be written), and how much is done in all (`work`, some nanoseconds a unit).
  * Each operation works on what nodes below it gave, so its work is in proportion to their sizes; the few that multiply
  * (`replace`, `join`, `indent`, `tojson` with an indent) are stopped before they begin.
+ *
+ * Reading one takes a time in proportion to its length, but for a run of blanks, through which the library goes as often
+ * as it is long; so a run has a bound too. Its parser and whoever goes through what it made call themselves for what is
+ * within something else, so that has one as well.
  */
 // Loaded with this file, which is loaded when a template is.
 const jinja = await import('@huggingface/jinja')
@@ -37,11 +41,18 @@ interface Interpreter {
 }
 
 // The package's declarations lead nowhere in modules of Node.
-const { Environment, Interpreter } = jinja as unknown as {
+const { Template, Environment, Interpreter } = jinja as unknown as {
+  readonly Template: new (source: string) => { readonly parsed: Node }
   readonly Environment: new () => Scope
   readonly Interpreter: new (scope: Scope) => Interpreter
 }
 
+/** Characters of a template, at most; those that models come with have some 10,000. */
+const MAX_SOURCE = 500_000
+/** Blanks and line ends in a row. */
+const MAX_BLANKS = 1000
+/** Statements and expressions of a template; those that models come with have some 2,000. */
+const MAX_NODES = 50_000
 /** Characters of a value: of a text, or of all that a list or an object holds. */
 const MAX_SIZE = 2 ** 22
 /** What an operation that multiplies may make: the product of the sizes of what it is given. */
@@ -251,6 +262,47 @@ function rangeOf(start: number, stop?: number, step = 1): number[] {
   const count = Math.max(0, Math.ceil((to - from) / step))
   if (!(count * (ENTRY_SIZE + SCALAR.size) <= MAX_SIZE)) throw new Error(`range() of ${count} numbers is too long`)
   return Array.from({ length: count }, (_, i) => from + i * step)
+}
+
+/**
+ * The statements of a template.
+ * @throws Error with what is wrong in it, or with the bound that it goes beyond.
+ */
+export function parseBounded(source: string): object {
+  if (source.length > MAX_SOURCE)
+    throw new Error(`it has ${source.length} characters, and at most ${MAX_SOURCE} are read`)
+  const blanks = longestBlanks(source)
+  if (blanks > MAX_BLANKS) throw new Error(`it has ${blanks} blanks in a row, and at most ${MAX_BLANKS} are read`)
+  const parsed = parse(source)
+  const nodes = countNodes(parsed, 0, 0)
+  if (nodes > MAX_NODES) throw new Error(`it has more than ${MAX_NODES} statements and expressions`)
+  return parsed
+}
+
+function parse(source: string): Node {
+  try {
+    return new Template(source).parsed
+  } catch (cause) {
+    if (!(cause instanceof RangeError)) throw cause
+    throw new Error('it is nested too deep to be read', { cause }) // The parser's calls have filled the stack.
+  }
+}
+
+function longestBlanks(source: string): number {
+  let longest = 0
+  for (const [blanks] of source.matchAll(/\s+/g)) longest = Math.max(longest, blanks.length)
+  return longest
+}
+
+/** `count`, and the nodes in this part of a template; counting ends where there are too many. */
+function countNodes(part: unknown, depth: number, count: number): number {
+  if (typeof part !== 'object' || part === null || count > MAX_NODES) return count
+  const isNode = !Array.isArray(part) && !(part instanceof Map)
+  if (isNode && depth > MAX_DEPTH) throw new Error(`it is nested more than ${MAX_DEPTH} deep`)
+  let sum = isNode ? count + 1 : count
+  const inside = part instanceof Map ? part : Object.values(part)
+  for (const child of inside) sum = countNodes(child, isNode ? depth + 1 : depth, sum)
+  return sum
 }
 
 /**

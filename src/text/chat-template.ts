@@ -24,9 +24,6 @@ export interface ChatTemplate {
   render(messages: readonly Message[], options?: RenderOptions): string
 }
 
-/** Characters of a template, at most; those that models come with have some 10,000. */
-const MAX_SOURCE = 500_000
-
 /** What a user tells a template by name, as `enable_thinking: false`. */
 export type TemplateArguments = Readonly<Record<string, unknown>>
 
@@ -48,26 +45,17 @@ export async function jinjaTemplate(
   variables: Readonly<Record<string, unknown>> = {},
   given: TemplateArguments = {},
 ): Promise<ChatTemplate> {
-  const { Template } = await import('@huggingface/jinja')
-  const { renderBounded } = await import('./bounded-template.ts')
+  const { parseBounded, renderBounded } = await import('./bounded-template.ts')
   const templates = new Map(
     Object.entries(sources).map(([key, source]) => {
-      if (source.length > MAX_SOURCE) {
-        throw new InputError(name, `${source.length} characters in ${key}`, `a template of at most ${MAX_SOURCE}`)
-      }
       try {
-        return [key, new Template(source)] as const
+        return [key, parseBounded(source)] as const
       } catch (cause) {
         throw new InputError(name, `an error in ${key} (${(cause as Error).message})`, 'a Jinja template', { cause })
       }
     }),
   )
-  checkArguments(
-    name,
-    given,
-    [...templates.values()].flatMap(({ parsed }) => namesRead(parsed)),
-    Object.keys(variables),
-  )
+  checkArguments(name, given, [...templates.values()].flatMap(namesRead), Object.keys(variables))
   return {
     name,
     render(messages, { addGenerationPrompt = false, tools } = {}) {
@@ -75,7 +63,7 @@ export async function jinjaTemplate(
       const template = templates.get(key)
       if (template === undefined) throw new InputError(name, `only ${[...templates.keys()].join(', ')}`, 'a default')
       try {
-        return renderBounded(template.parsed, {
+        return renderBounded(template, {
           ...variables,
           ...given,
           messages,

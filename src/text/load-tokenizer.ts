@@ -3,12 +3,17 @@
  * the tokens that begin and end, and hold the chat templates. `@huggingface/tokenizers` does the work; what it has no words
  * for (special tokens as text, a text that continues another) is the same tokenizer with a few lines of its file changed,
  * over the one vocabulary.
+ *
+ * The file is a stranger's, with regular expressions and replacements of his own, so whatever the library does with it has
+ * a limit of time: making the tokenizer, and each text that it encodes or decodes. Between the steps of its sequences the
+ * text has a limit of length, for one that puts two characters for each doubles it every time.
  */
 import { createHash } from 'node:crypto'
 import type { Tokenizer as Engine } from '@huggingface/tokenizers'
 import { InputError, show } from '../errors.ts'
 import { isThere, parseJsonObject, readWhole } from '../files.ts'
 import { type ChatTemplate, checkArguments, jinjaTemplate, type TemplateArguments } from './chat-template.ts'
+import { TimeLimitError, withinTime } from './time-limit.ts'
 import { anyOf, checkUnicode, REPLACEMENT, type Tokenizer } from './tokenizer.ts'
 
 /** A JSON object. */
@@ -36,10 +41,17 @@ export const TOKENIZER_FILES = [
 export interface TokenizerOptions {
   /** What its chat template is told besides the messages, like `{ enable_thinking: false }`; default nothing. */
   readonly templateArguments?: TemplateArguments
+  /**
+   * Milliseconds that making the tokenizer, or encoding or decoding one text, may take; default 30,000 and 10,000 more for
+   * each MiB of the file, or for each 2²⁰ characters or ids.
+   */
+  readonly timeoutMs?: number
 }
 
 /** The tokens that templates know by these names. */
 const NAMED_TOKENS = ['bos_token', 'eos_token', 'unk_token', 'sep_token', 'pad_token', 'cls_token', 'mask_token']
+/** Characters of a text between two steps of a normalizer, pre-tokenizer or decoder. */
+const MAX_CHARACTERS = 2 ** 22
 const NO_MODEL = { type: 'BPE', vocab: {}, merges: [] }
 
 /**
@@ -47,13 +59,17 @@ const NO_MODEL = { type: 'BPE', vocab: {}, merges: [] }
  * `special_tokens_map.json`, `generation_config.json` and `chat_template.jinja`. The first end id is that of `eos_token`.
  * Spaces are not cleaned up in decoding, whatever the folder says: that would make other text of what the model said.
  * @throws InputError for a file that is missing, damaged or of a kind that is not known, for a token that is named and not in
- * the vocabulary, for a chat template that cannot be read, and for an argument that it does not read.
+ * the vocabulary, for a chat template that cannot be read, for an argument that it does not read, and for what takes longer
+ * than `timeoutMs`; its methods throw one for a text that does, or that the library fails at.
  * @example const tokenizer = await loadTokenizer('models/SmolLM2-135M-Instruct')
  */
 export async function loadTokenizer(
   folder: string,
-  { templateArguments = {} }: TokenizerOptions = {},
+  { templateArguments = {}, timeoutMs }: TokenizerOptions = {},
 ): Promise<Tokenizer> {
+  if (timeoutMs !== undefined && !(Number.isFinite(timeoutMs) && timeoutMs > 0)) {
+    throw new InputError('timeoutMs', String(timeoutMs), 'a number above 0')
+  }
   const path = `${folder}/tokenizer.json`
   const bytes = await readWhole(path, 'a tokenizer as Hugging Face writes it')
   const files = new Map([['tokenizer.json', bytes]])
@@ -69,7 +85,13 @@ export async function loadTokenizer(
   const generation = readIfThere('generation_config.json')
 
   const added = (json.added_tokens ?? []) as AddedToken[]
-  const { usual, plain } = await startReaders(path, json, config, added)
+  const limit = (size: number): number => timeoutMs ?? 30_000 + (10_000 * size) / 2 ** 20
+  const { Tokenizer: Library } = await import('@huggingface/tokenizers')
+  const start = () => {
+    const readers = startReaders(Library, json, config, added)
+    return { ...readers, leading: config.add_bos_token === undefined ? leadingIds(readers.usual.whole) : null }
+  }
+  const { usual, plain, leading } = bounded(path, 'a tokenizer of a known kind', limit(bytes.length), start)
   const engine = usual.whole
   let vocabularySize = 0
   for (const id of engine.get_vocab().values()) vocabularySize = Math.max(vocabularySize, id + 1)
@@ -92,57 +114,101 @@ export async function loadTokenizer(
     id: createHash('sha256').update(bytes).digest('hex'),
     files,
     vocabularySize,
-    beginIds: config.add_bos_token === undefined ? leadingIds(engine) : config.add_bos_token ? idOf('bos_token') : [],
+    beginIds: leading ?? (config.add_bos_token ? idOf('bos_token') : []),
     endIds: [...new Set([...idOf('eos_token'), ...(ends as number[])])],
     specialTokens: special.map(({ content }) => content),
     chatTemplate: await readTemplate(folder, config, named, templateArguments),
     encode(text, { special: asSpecial = false, continues = false } = {}) {
       checkUnicode(text)
       const reader = asSpecial ? usual : plain
-      return continues ? encodeContinued(reader, text) : idsOf(reader.whole, text)
+      return bounded(`text ${show(text)}`, `what ${path} can encode`, limit(text.length), () =>
+        continues ? encodeContinued(reader, text) : idsOf(reader.whole, text),
+      )
     },
     decode(ids, { skipSpecial = false } = {}) {
-      // The library would make up an unknown token for an id that has none.
-      let text = ''
-      let run: number[] = []
-      for (let i = 0; i <= ids.length; i++) {
-        const id = ids[i]
-        if (skipSpecial && id !== undefined && specialIds.has(id)) continue
-        if (id !== undefined && engine.id_to_token(id) !== undefined) run.push(id)
-        else {
-          if (run.length > 0) text += engine.decode(run, { clean_up_tokenization_spaces: false })
-          if (id !== undefined) text += REPLACEMENT
-          run = []
+      return bounded(`${ids.length} ids`, `what ${path} can decode`, limit(ids.length), () => {
+        // The library would make up an unknown token for an id that has none.
+        let text = ''
+        let run: number[] = []
+        for (let i = 0; i <= ids.length; i++) {
+          const id = ids[i]
+          if (skipSpecial && id !== undefined && specialIds.has(id)) continue
+          if (id !== undefined && engine.id_to_token(id) !== undefined) run.push(id)
+          else {
+            if (run.length > 0) text += engine.decode(run, { clean_up_tokenization_spaces: false })
+            if (id !== undefined) text += REPLACEMENT
+            run = []
+          }
         }
-      }
-      return text
+        return text
+      })
     },
   }
 }
 
-/** The tokenizer as its file has it, and one that takes special tokens as text. */
-async function startReaders(path: string, json: Json, config: Json, added: readonly AddedToken[]) {
-  const { Tokenizer: Engine } = await import('@huggingface/tokenizers')
+/**
+ * What the library gives within the limit of milliseconds.
+ * @throws InputError where it throws, or has not ended.
+ */
+function bounded<T>(subject: string, expected: string, limitMs: number, call: () => T): T {
   try {
-    const whole = new Engine(json, config)
-    // The vocabulary, with its merges, is by far the largest part: it is built once and shared.
-    const variant = (changes: Json) => {
-      const engine = new Engine({ ...json, model: NO_MODEL, ...changes }, config)
-      engine.model = whole.model
-      return engine
-    }
-    const continued = { normalizer: withoutPrefix(json.normalizer), pre_tokenizer: withoutPrefix(json.pre_tokenizer) }
-    const text = { added_tokens: added.filter(({ special }) => !special) }
-    const usual: Reader = { whole, continued: variant(continued), added: anyOf(added.map(({ content }) => content)) }
-    const plain: Reader = {
-      whole: variant(text),
-      continued: variant({ ...continued, ...text }),
-      added: anyOf(text.added_tokens.map(({ content }) => content)),
-    }
-    return { usual, plain }
+    return withinTime(limitMs, call)
   } catch (cause) {
-    throw new InputError(path, `an error (${(cause as Error).message})`, 'a tokenizer of a known kind', { cause })
+    if (cause instanceof InputError) throw cause
+    const { message } = cause as Error
+    if (!(cause instanceof TimeLimitError)) throw new InputError(subject, `an error (${message})`, expected, { cause })
+    throw new InputError(subject, message, `${expected}; timeoutMs of loadTokenizer allows more`, { cause })
   }
+}
+
+/** The tokenizer as its file has it, and one that takes special tokens as text. */
+function startReaders(Library: typeof Engine, json: Json, config: Json, added: readonly AddedToken[]) {
+  const start = (changes: Json): Engine => {
+    const engine = new Library({ ...json, ...changes }, config)
+    for (const part of [engine.normalizer, engine.pre_tokenizer, engine.decoder]) limitLength(part)
+    return engine
+  }
+  const whole = start({})
+  // The vocabulary, with its merges, is by far the largest part: it is built once and shared.
+  const variant = (changes: Json) => {
+    const engine = start({ model: NO_MODEL, ...changes })
+    engine.model = whole.model
+    return engine
+  }
+  const continued = { normalizer: withoutPrefix(json.normalizer), pre_tokenizer: withoutPrefix(json.pre_tokenizer) }
+  const text = { added_tokens: added.filter(({ special }) => !special) }
+  const usual: Reader = { whole, continued: variant(continued), added: anyOf(added.map(({ content }) => content)) }
+  const plain: Reader = {
+    whole: variant(text),
+    continued: variant({ ...continued, ...text }),
+    added: anyOf(text.added_tokens.map(({ content }) => content)),
+  }
+  return { usual, plain }
+}
+
+/** Lets the sequences in a part of a tokenizer look at the length of the text after each of their steps. */
+function limitLength(part: unknown): void {
+  const sequence = part as Record<string, unknown[] | undefined> | null
+  for (const name of ['normalizers', 'tokenizers', 'decoders']) {
+    const steps = sequence?.[name]
+    if (steps === undefined) continue
+    steps.forEach(limitLength)
+    sequence![name] = steps.flatMap((step) => [step, lengthCheck])
+  }
+}
+
+/** A step, of whichever kind, that gives what it is given. */
+const lengthCheck = {
+  normalize: (text: string) => checkLength([text])[0],
+  pre_tokenize: checkLength,
+  decode_chain: checkLength,
+}
+
+function checkLength(texts: readonly string[]): readonly string[] {
+  const length = texts.reduce((sum, text) => sum + text.length, 0)
+  if (length > MAX_CHARACTERS)
+    throw new Error(`a step made ${length} characters, and at most ${MAX_CHARACTERS} are allowed`)
+  return texts
 }
 
 /** A normalizer or pre-tokenizer that puts nothing before a text. */

@@ -10,6 +10,34 @@ async function rendered(source: string, messages = user('hello')): Promise<strin
 }
 const doubled = (times: number, what: string): string => `{% set x = ${what} %}`.repeat(times)
 
+describe('reading a template that', () => {
+  const many = (times: number, open: string, middle: string, close: string): string =>
+    `${open.repeat(times)}${middle}${close.repeat(times)}`
+
+  test.each([
+    ['is long', 'a'.repeat(500_001), /500001 characters, and at most 500000/],
+    ['has blanks in a row', ' '.repeat(1001), /1001 blanks in a row, and at most 1000/],
+    ['has blanks and line ends in a row', `{{ 1 ${'\n '.repeat(30_000)} }}`, /60002 blanks in a row/],
+    ['nests parentheses', `{{ ${many(20_000, '(', '1', ')')} }}`, /nested too deep/],
+    ['nests loops', many(401, '{% for a in b %}', 'x', '{% endfor %}'), /more than 400 deep/],
+    ['adds without end', `{{ 1${'+1'.repeat(5000)} }}`, /more than 400 deep/],
+    ['filters without end', `{{ a${'|trim'.repeat(5000)} }}`, /more than 400 deep/],
+    ['chooses without end', `{% if a %}${'{% elif a %}'.repeat(500)}{% endif %}`, /more than 400 deep/],
+    ['nests lists in objects', `{{ ${many(250, '{"a": [', '1', ']}')} }}`, /more than 400 deep/],
+    ['says much', '{{ a }}'.repeat(50_000), /more than 50000 statements and expressions/],
+  ])('%s is refused', async (_, source, reason) => {
+    const read = jinjaTemplate('a model’s template', { default: source })
+    await expect(read).rejects.toThrow(InputError)
+    await expect(read).rejects.toThrow(reason)
+  })
+
+  test('keeps within each of these is taken', async () => {
+    expect(await rendered(`${' '.repeat(1000)}x`)).toBe(`${' '.repeat(1000)}x`)
+    expect(await rendered(many(390, '{% if true %}', 'x', '{% endif %}'))).toBe('x')
+    expect((await rendered('{{ 1 }}'.repeat(49_000))).length).toBe(49_000)
+  })
+})
+
 describe('a template that', () => {
   test.each([
     ['counts for ever', '{% for i in range(10**9) %}{% endfor %}', /range/],

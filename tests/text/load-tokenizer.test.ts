@@ -179,6 +179,72 @@ describe('what the chat template is told', () => {
   })
 })
 
+describe('what a tokenizer of a stranger does', () => {
+  // Each takes seconds for this text, and twice as long for one character more: a failing test ends.
+  const ENDLESS = { Regex: '(a+)+(?=b)' }
+  const text = 'a'.repeat(27)
+  const limits = { timeoutMs: 100 }
+
+  test.each([
+    ['splits', { pre_tokenizer: { type: 'Split', pattern: ENDLESS, behavior: 'Isolated', invert: false } }],
+    ['replaces', { normalizer: { type: 'Replace', pattern: ENDLESS, content: '' } }],
+  ])('has a limit of time where it %s a text that it encodes', async (_, part) => {
+    const folder = await altered(part)
+    const tokenizer = await loadTokenizer(folder, limits)
+    for (const options of [{}, { special: true }, { continues: true }]) {
+      expect(() => tokenizer.encode(text, options)).toThrow(InputError)
+      expect(() => tokenizer.encode(text, options)).toThrow(
+        /text "a{27}": got no end of it in 0.1 s, expected what .*tokenizer.json can encode; timeoutMs of loadTokenizer/,
+      )
+    }
+    const patient = await loadTokenizer(folder)
+    for (const other of ['Hello', 'aab']) expect(tokenizer.encode(other)).toEqual(patient.encode(other))
+  })
+
+  test('has a limit of time where it decodes, and where it is made', async () => {
+    const decoder = {
+      type: 'Sequence',
+      decoders: [{ type: 'Fuse' }, { type: 'Replace', pattern: ENDLESS, content: '' }],
+    }
+    const usual = await loadTokenizer(folderOf('qwen2'))
+    const ids = [...text].flatMap((letter) => usual.encode(letter))
+    const tokenizer = await loadTokenizer(await altered({ decoder }), limits)
+    expect(() => tokenizer.decode(ids)).toThrow(/27 ids: got no end of it in 0.1 s, expected what .* can decode/)
+    expect(tokenizer.decode(ids.slice(0, 5))).toBe('aaaaa')
+    // An added token is normalized when the tokenizer is made.
+    const added = { id: 500, content: text, special: false, normalized: true }
+    const folder = await altered({
+      normalizer: { type: 'Replace', pattern: ENDLESS, content: '' },
+      added_tokens: [added],
+    })
+    await expect(loadTokenizer(folder, limits)).rejects.toThrow(/tokenizer.json: got no end of it in 0.1 s/)
+  })
+
+  test('has a limit of length where steps of a sequence multiply', async () => {
+    const step = { type: 'Replace', pattern: { String: 'a' }, content: 'a'.repeat(64) }
+    const steps = [step, { type: 'Sequence', normalizers: [step, step] }, step, step]
+    const normalizing = await loadTokenizer(await altered({ normalizer: { type: 'Sequence', normalizers: steps } }))
+    expect(() => normalizing.encode('a')).toThrow(InputError)
+    expect(() => normalizing.encode('a')).toThrow(
+      /text "a": got an error \(a step made 16777216 characters, and at most 4194304 are allowed\)/,
+    )
+    const wide = { type: 'Metaspace', replacement: ' ', str_rep: ' '.repeat(64), prepend_scheme: 'never' }
+    const pretokenizers = [wide, wide, wide, wide, wide]
+    const splitting = await loadTokenizer(await altered({ pre_tokenizer: { type: 'Sequence', pretokenizers } }))
+    expect(() => splitting.encode(' ')).toThrow(/a step made 16777216 characters/)
+    const decoders = [{ type: 'ByteLevel' }, step, step, step, step, step]
+    const decoding = await loadTokenizer(await altered({ decoder: { type: 'Sequence', decoders } }))
+    const [id] = (await loadTokenizer(folderOf('qwen2'))).encode('a')
+    expect(() => decoding.decode([id!])).toThrow(/1 ids: got an error \(a step made 16777216 characters/)
+  })
+
+  test('a limit that is none is refused', async () => {
+    for (const timeoutMs of [0, Number.NaN, Number.POSITIVE_INFINITY]) {
+      await expect(loadTokenizer(folderOf('qwen2'), { timeoutMs })).rejects.toThrow(/timeoutMs: .* a number above 0/)
+    }
+  })
+})
+
 describe('a folder that is wrong', () => {
   test('no tokenizer.json, or one that is not JSON or of no known kind, is named', async () => {
     const folder = await changed({})
@@ -222,5 +288,13 @@ async function changed(entries: object, name = 'qwen2'): Promise<string> {
   cpSync(folderOf(name), folder, { recursive: true })
   const path = `${folder}/tokenizer_config.json`
   writeFileSync(path, JSON.stringify({ ...JSON.parse(readFileSync(path, 'utf8')), ...entries }))
+  return folder
+}
+
+/** A copy of a recorded folder whose tokenizer.json has other parts. */
+async function altered(parts: object, name = 'qwen2'): Promise<string> {
+  const folder = await changed({}, name)
+  const path = `${folder}/tokenizer.json`
+  writeFileSync(path, JSON.stringify({ ...JSON.parse(readFileSync(path, 'utf8')), ...parts }))
   return folder
 }
