@@ -73,6 +73,8 @@ const METADATA = '__metadata__'
 const HEADER_BYTES_MAX = 100_000_000
 /** The shortest entry of a tensor has 51 bytes and three brackets; a header of brackets alone would fill the memory. */
 const BYTES_PER_BRACKET = 16
+/** Four for a tensor, so a quarter of a million tensors. A header of 100 MB could have twenty million, at some µs each. */
+const KEYS_MAX = 1_000_000
 
 /**
  * A tensor of these elements. `shape` is a list of one side and `type` that of the array unless given; a Float32Array may
@@ -237,8 +239,9 @@ function readHeader(subject: string, file: Uint8Array) {
   if (stated > HEADER_BYTES_MAX) throw wrong(`a header of ${stated} bytes, above the ${HEADER_BYTES_MAX} allowed`)
   const length = Number(stated)
   if (length > file.byteLength - 8) throw wrong(`a header of ${length} bytes in a file of ${file.byteLength}`)
-  const brackets = openBrackets(file.subarray(8, 8 + length))
+  const { brackets, keys } = countParts(file.subarray(8, 8 + length))
   if (brackets > 8 + length / BYTES_PER_BRACKET) throw wrong(`a header with ${brackets} brackets in ${length} bytes`)
+  if (keys > KEYS_MAX) throw wrong(`a header with ${keys} keys, above the ${KEYS_MAX} allowed`)
   let header: unknown
   let text: string
   try {
@@ -257,18 +260,20 @@ function readHeader(subject: string, file: Uint8Array) {
   return { header, data: file.subarray(8 + length) }
 }
 
-/** How many brackets are opened in this JSON, outside its strings. */
-function openBrackets(json: Uint8Array): number {
-  const [quote, backslash, list, object] = [0x22, 0x5c, 0x5b, 0x7b]
-  let count = 0
+/** How many brackets are opened in this JSON, and how many keys it has, outside its strings. */
+function countParts(json: Uint8Array): { readonly brackets: number; readonly keys: number } {
+  const [quote, backslash, list, object, colon] = [0x22, 0x5c, 0x5b, 0x7b, 0x3a]
+  let brackets = 0
+  let keys = 0
   let isString = false
   for (let at = 0; at < json.length; at++) {
     const byte = json[at]!
     if (byte === quote) isString = !isString
-    else if (!isString) count += byte === list || byte === object ? 1 : 0
-    else if (byte === backslash) at++
+    else if (isString) at += byte === backslash ? 1 : 0
+    else if (byte === list || byte === object) brackets++
+    else if (byte === colon) keys++
   }
-  return count
+  return { brackets, keys }
 }
 
 /** The first key that an object of this valid JSON has twice; JSON.parse keeps the last one silently. */

@@ -48,7 +48,9 @@ export function checkSeal(subject: string, file: Uint8Array, within = file.byteL
 
 /** True where metadata have something of a seal's entry, in whatever key or value the damage has put it. */
 export function hasTrace(metadata: Iterable<readonly [string, string]>): boolean {
-  return [...metadata].flat().some((text) => text.includes(SEAL_KEY) || text.includes(MARK))
+  const isTrace = (text: string) => text.includes(SEAL_KEY) || text.includes(MARK)
+  for (const [key, value] of metadata) if (isTrace(key) || isTrace(value)) return true
+  return false
 }
 
 /** The error for a file that has the entry of a seal, and in it none that can be read. */

@@ -1,7 +1,7 @@
 import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import fc from 'fast-check'
-import { describe, expect, test } from 'vitest'
+import { describe, expect, test, vi } from 'vitest'
 import { InputError } from '../src/errors.ts'
 import {
   decodeSafetensors,
@@ -217,6 +217,34 @@ describe('safetensors', () => {
   test('take a name of thirty million characters for a name', () => {
     const name = 'x'.repeat(3e7)
     expect(decodeSafetensors('x', whole([tensorOf(name, Uint8Array.of(1))])).tensors.has(name)).toBe(true)
+  })
+
+  test('have a header that is read in proportion to its length: its names once, its characters twice', () => {
+    const spent = (count: number) => {
+      const entry = (i: number) => [`t${i}`, { dtype: 'U8', shape: [1], data_offsets: [i, i + 1] }]
+      const named = Object.fromEntries(Array.from({ length: count }, (_, i) => [`k${i}`, 'v']))
+      const header = { __metadata__: named, ...Object.fromEntries(Array.from({ length: count }, (_, i) => entry(i))) }
+      const bytes = file(header, new Uint8Array(count))
+      const [parse, has] = [vi.spyOn(JSON, 'parse'), vi.spyOn(Set.prototype, 'has')]
+      expect(decodeSafetensors('x', bytes).tensors.size).toBe(count)
+      const parsed = parse.mock.calls.reduce((sum, [text]) => sum + text.length, 0)
+      const counts = { length: bytes.length - count - 8, parsed, looked: has.mock.calls.length }
+      vi.restoreAllMocks()
+      return counts
+    }
+    for (const count of [2500, 10_000]) {
+      const { length, parsed, looked } = spent(count)
+      expect(parsed).toBeLessThan(2 * length)
+      expect(looked).toBe(5 * count + 1) // Names of tensors and metadata, the three fields of each tensor.
+    }
+  })
+
+  test('are refused where a header has more than a million keys', () => {
+    const wide = (count: number) => file(`{"__metadata__":{${'"":"",'.repeat(count - 2)}"":""}}`)
+    expect(() => decodeSafetensors('x', wide(1_000_001))).toThrow(/a header with 1000001 keys, above the 1000000/)
+    expect(() => decodeSafetensors('x', wide(1_000_000))).toThrow(/a header with two entries ""/)
+    const text = { __metadata__: { text: ':"\\":'.repeat(200_000) } } // None of them is behind a key.
+    expect(decodeSafetensors('x', file(text, new Uint8Array(0))).metadata).toEqual(text.__metadata__)
   })
 
   test('are refused, and never misread, when any one byte of the header length is changed', () => {
