@@ -15,6 +15,12 @@ import type { TrainingExample } from './turn-ids.ts'
 export const tooLongs = ['error', 'skip', 'cut'] as const
 export type TooLong = (typeof tooLongs)[number]
 
+/**
+ * Where examples that are too long are an error, tokens that are looked at once there is one. It says how many there are, and
+ * twenty thousand examples of sixty thousand tokens would take minutes to count.
+ */
+const TOKENS_COUNTED = 2 ** 20
+
 /** What examples are made into ids with. */
 export interface ExampleReader {
   readonly environment: Pick<TextEnvironmentModel, 'example' | 'numExamples'> & { readonly id: string }
@@ -49,7 +55,7 @@ export interface UsableExamples {
 export function startOf(reader: ExampleReader, index: number): { example: Example; ids: number[]; budget: number } {
   const { environment, context, tooLong } = reader
   const subject = `${environment.id}, example ${index}`
-  const { example, ids, budget } = promptOf(reader, index)
+  const { example, ids, budget } = promptOf(reader, index, environment.example(index))
   if (ids.length < context) return { example, ids, budget }
   if (tooLong !== 'cut') {
     throw new InputError(subject, `a prompt of ${ids.length} tokens`, `fewer than the context of ${context}`)
@@ -57,9 +63,8 @@ export function startOf(reader: ExampleReader, index: number): { example: Exampl
   return { example, ids: ids.slice(-Math.max(1, context - budget)), budget }
 }
 
-function promptOf({ environment, tokenizer, maxTokens }: ExampleReader, index: number) {
+function promptOf({ environment, tokenizer, maxTokens }: ExampleReader, index: number, example: Example) {
   const subject = `${environment.id}, example ${index}`
-  const example = environment.example(index)
   const ids = promptIds(tokenizer, example, subject)
   const { prompt, answer } = example
   const isLesson =
@@ -84,35 +89,51 @@ export function lessonOf(reader: ExampleReader, index: number): TrainingExample[
   const { environment, tokenizer, context, tooLong } = reader
   const subject = `${environment.id}, example ${index}`
   const rows = trainingRows(tokenizer, environment.example(index), subject)
-  const longest = rows.reduce((most, { ids }) => Math.max(most, ids.length), 0)
+  const longest = longestOf(rows)
   if (longest <= context) return rows
   if (tooLong !== 'cut') throw new InputError(subject, `${longest} tokens`, `at most the context of ${context}`)
+  return rowsWithin(context, rows)
+}
+
+function longestOf(rows: readonly TrainingExample[]): number {
+  return rows.reduce((most, { ids }) => Math.max(most, ids.length), 0)
+}
+
+/** What of rows is within the context, where something to learn is left. */
+function rowsWithin(context: number, rows: readonly TrainingExample[]): TrainingExample[] {
   return rows
     .map(({ ids, lossMask }) => ({ ids: ids.slice(0, context), lossMask: lossMask.slice(0, context) }))
     .filter(({ lossMask }) => lossMask.includes(1))
 }
 
 /**
- * Looks at all examples of an environment, for what they are to be used.
+ * Looks at all examples of an environment, for what they are to be used; each is made once. Where one that is too long is an
+ * error, and there is one, it looks at no more than the examples of 2²⁰ tokens.
  * @throws InputError for one that cannot be used, or is too long where that is an error, and where none is left; with how many
  * are too long, and the longest.
  */
 export function usableExamples(reader: ExampleReader, { asked, learned }: ExampleUse): UsableExamples {
   const { environment, tokenizer, context, tooLong } = reader
+  const { numExamples } = environment
   const numbers: number[] = []
   const tooLongOnes: number[] = []
   let longest = 0
   let numSkipped = 0
-  for (let index = 0; index < environment.numExamples; index++) {
-    const prompt = asked ? promptOf(reader, index).ids.length : 0
-    const subject = `${environment.id}, example ${index}`
-    const rows = learned ? trainingRows(tokenizer, environment.example(index), subject) : []
-    const length = rows.reduce((most, { ids }) => Math.max(most, ids.length), prompt)
+  let numTokens = 0
+  let index = 0
+  for (; index < numExamples; index++) {
+    const isTold = tooLong === 'error' && tooLongOnes.length > 0
+    if (isTold && numTokens > TOKENS_COUNTED) break
+    const example = environment.example(index)
+    const prompt = asked ? promptOf(reader, index, example).ids.length : 0
+    const rows = learned ? trainingRows(tokenizer, example, `${environment.id}, example ${index}`) : []
+    const length = Math.max(prompt, longestOf(rows))
+    numTokens += length
     const fits = prompt < context && rows.every(({ ids }) => ids.length <= context)
     if (!fits) {
       tooLongOnes.push(index)
       longest = Math.max(longest, length)
-      if (tooLong === 'skip' || (learned && lessonOf({ ...reader, tooLong: 'cut' }, index).length === 0)) {
+      if (tooLong === 'skip' || (learned && rowsWithin(context, rows).length === 0)) {
         numSkipped++
         continue
       }
@@ -121,7 +142,8 @@ export function usableExamples(reader: ExampleReader, { asked, learned }: Exampl
   }
   const numTooLong = tooLongOnes.length
   const what = learned ? 'at most' : 'fewer than'
-  const got = `${numTooLong} of ${environment.numExamples} examples too long, the longest of ${longest} tokens (example ${tooLongOnes[0]} is the first)`
+  const looked = index === numExamples ? `${index}` : `the first ${index} of ${numExamples}`
+  const got = `${numTooLong} of ${looked} examples too long, the longest of ${longest} tokens (example ${tooLongOnes[0]} is the first)`
   if (numTooLong > 0 && tooLong === 'error') {
     throw new InputError(`${environment.id}, tooLong`, got, `${what} the context of ${context}, or tooLong skip or cut`)
   }
