@@ -17,6 +17,7 @@ import {
   type PolicyLossOutputs,
   type PolicyLossSettings,
   Standing,
+  type TokenSpans,
 } from '../kernels/bind.ts'
 import { resolveSettings, type Settings, type SettingValues } from '../settings.ts'
 import { type AlgorithmPresets, algorithmPresets, type LossId, type Preset, projectSettings } from './loss-presets.ts'
@@ -39,7 +40,7 @@ export interface LossDescriptor {
   readonly preset: Preset | null
   /** Where ratios and clips are taken. */
   readonly level: 'token' | 'sequence'
-  /** What it reads of a batch, besides offsets and lossMask. */
+  /** What it reads of a batch, besides spans and lossMask. */
   readonly columns: readonly OptionalColumn[]
   readonly aggregation: Aggregation
   readonly settings: LossSettings
@@ -55,11 +56,11 @@ export type TokenLossFactory<S extends Settings = Settings> = Factory<S, TokenLo
 
 /**
  * Trajectories as the recorder has them, the segments of a conversation as one: one row each in `reward`, `known` and `group`;
- * one row a token in the others, those of trajectory i at offsets[i] … offsets[i + 1] − 1. Token columns are aligned:
- * logprob[t] is that of token t.
+ * one row a token in the others, wherever `spans` says that they lie. Token columns are aligned: logprob[t] is that of token t.
  */
 export interface LossBatch {
-  readonly offsets: Int32Array
+  /** Where each trajectory's tokens lie; no two overlap. */
+  readonly spans: TokenSpans
   /** 1 for tokens to learn from: those that the policy chose. */
   readonly lossMask: Uint8Array
   readonly reward?: Float64Array
@@ -76,7 +77,7 @@ export interface LossBatch {
   readonly value?: Float32Array
 }
 
-type OptionalColumn = Exclude<keyof LossBatch, 'offsets' | 'lossMask'>
+type OptionalColumn = Exclude<keyof LossBatch, 'spans' | 'lossMask'>
 
 /**
  * Describes a loss.
@@ -255,14 +256,14 @@ export function prepareLoss(
   kernels: Kernels,
 ): LossTotals {
   const { settings } = descriptor
-  const { offsets } = batch
+  const { spans, lossMask } = batch
   const { counted } = prepared
-  const count = offsets.length - 1
+  const count = spans.begin.length
   checkBatch(descriptor, batch, prepared)
-  if (settings.advantage === 'none') counted.set(batch.lossMask)
+  if (settings.advantage === 'none') countAll(counted, lossMask, spans)
   else if (settings.advantage === 'group') groupAdvantages(settings, batch as Required<LossBatch>, prepared, kernels)
   else tokenAdvantages(settings, batch as Required<LossBatch>, prepared, kernels)
-  if (settings.whiten) kernels.whitenTokens(prepared.tokenAdvantage, counted, offsets[count]!)
+  if (settings.whiten) kernels.whitenTokens(prepared.tokenAdvantage, counted, spans, count)
 
   let numRejected = 0
   if (settings.correction !== 'none') {
@@ -274,7 +275,7 @@ export function prepareLoss(
       counted,
       oldLogprob,
       behaviorLogprob,
-      offsets,
+      spans,
       correction,
       correctionLow,
       high,
@@ -282,14 +283,18 @@ export function prepareLoss(
       count,
     )
   }
-  return totalsOf(descriptor, prepared, offsets, 0, count, numRejected)
+  return totalsOf(descriptor, prepared, spans, 0, count, numRejected)
+}
+
+function countAll(counted: Uint8Array, lossMask: Uint8Array, { begin, end }: TokenSpans): void {
+  for (let i = 0; i < begin.length; i++) for (let t = begin[i]!; t < end[i]!; t++) counted[t] = lossMask[t]!
 }
 
 /** What the sequences `from` … `to` − 1 of a prepared batch come to, which may be a minibatch of it. */
 export function totalsOf(
   { settings, aggregation }: LossDescriptor,
   { counted, standing }: PreparedLoss,
-  offsets: Int32Array,
+  { begin, end }: TokenSpans,
   from: number,
   to: number,
   numRejected: number,
@@ -297,7 +302,7 @@ export function totalsOf(
   const totals = { numTokens: 0, numSequences: 0, numUnknown: 0, numAlone: 0, numEqual: 0, numRejected }
   for (let i = from; i < to; i++) {
     let tokens = 0
-    for (let t = offsets[i]!; t < offsets[i + 1]!; t++) tokens += counted[t]!
+    for (let t = begin[i]!; t < end[i]!; t++) tokens += counted[t]!
     totals.numTokens += tokens
     if (tokens > 0 || settings.countsEmpty) totals.numSequences++
     if (settings.advantage === 'none') continue
@@ -309,31 +314,32 @@ export function totalsOf(
 }
 
 /**
- * Adds a micro-batch's loss to `sums` (its order is `PolicySum`) and writes its derivatives. The inputs are whole sequences
- * of a prepared batch: gathered, or the batch's own columns with a part of its offsets. `totals` are those of the batch.
+ * Adds the loss of sequences `from` … `to` − 1, a micro-batch, to `sums` (its order is `PolicySum`) and writes its derivatives.
+ * The inputs are columns of a prepared batch, and its sequences' spans; `totals` are those of the batch.
  */
 export function differentiateLoss(
   { settings, aggregation, program }: LossDescriptor,
   outputs: PolicyLossOutputs,
   inputs: PolicyLossInputs,
   { denominator }: LossTotals,
+  from: number,
+  to: number,
   kernels: Kernels,
 ): void {
-  const count = inputs.offsets.length - 1
   const perSequence = aggregation === 'sequence-mean'
   if (program !== null) {
-    runOf(program).differentiate(outputs, inputs, perSequence, denominator, count)
+    runOf(program).differentiate(outputs, inputs, perSequence, denominator, from, to)
     return
   }
   const { surrogate } = settings
   if (surrogate !== 'cross-entropy') {
-    kernels.policyLoss(outputs, inputs, settings as PolicyLossSettings, perSequence, denominator, count)
+    kernels.policyLoss(outputs, inputs, settings as PolicyLossSettings, perSequence, denominator, from, to)
     return
   }
   const { dLogprob, dEntropy, sums } = outputs
-  const { logprob, counted, offsets, wholeTokens } = inputs
-  dEntropy.fill(0, offsets[0], offsets[count])
-  kernels.crossEntropyLoss(dLogprob, sums, logprob, counted, offsets, wholeTokens, perSequence, denominator, count)
+  const { logprob, counted, spans, wholeTokens } = inputs
+  for (let i = from; i < to; i++) dEntropy.fill(0, spans.begin[i], spans.end[i])
+  kernels.crossEntropyLoss(dLogprob, sums, logprob, counted, spans, wholeTokens, perSequence, denominator, from, to)
 }
 
 const runs = new WeakMap<LossProgram, TokenLossRun>()
@@ -346,8 +352,8 @@ function runOf(program: LossProgram): TokenLossRun {
 }
 
 /**
- * Adds a micro-batch's critic loss to `sums` (its order is `TokenSum`) and writes dValue; 0 where the descriptor has no
- * critic. `offsets` are those of the micro-batch in the prepared batch, and so are `wholeTokens`.
+ * Adds the critic's loss of sequences `from` … `to` − 1, a micro-batch, to `sums` (its order is `TokenSum`) and writes dValue; 0
+ * where the descriptor has no critic. `spans` and `wholeTokens` are those of the batch's sequences.
  */
 export function differentiateCritic(
   { settings, aggregation }: LossDescriptor,
@@ -356,14 +362,14 @@ export function differentiateCritic(
   value: Float32Array,
   oldValue: Float32Array | null,
   prepared: PreparedLoss,
-  offsets: Int32Array,
-  wholeTokens: Int32Array | null,
+  { spans, wholeTokens }: Pick<PolicyLossInputs, 'spans' | 'wholeTokens'>,
   { denominator }: LossTotals,
+  from: number,
+  to: number,
   kernels: Kernels,
 ): void {
-  const count = offsets.length - 1
   if (settings.advantage !== 'critic') {
-    dValue.fill(0, offsets[0], offsets[count])
+    for (let i = from; i < to; i++) dValue.fill(0, spans.begin[i], spans.end[i])
     return
   }
   assert(oldValue !== null, 'a critic without its old values')
@@ -374,52 +380,53 @@ export function differentiateCritic(
     value,
     oldValue,
     prepared,
-    offsets,
+    spans,
     wholeTokens,
     settings,
     perSequence,
     denominator,
-    count,
+    from,
+    to,
   )
 }
 
 function groupAdvantages(
   { overlongCache, overlongFactor, maxLength, rewardKlCoef, ...settings }: LossSettings,
-  { reward, known, group, oldLogprob, referenceLogprob, lossMask, offsets }: Required<LossBatch>,
+  { reward, known, group, oldLogprob, referenceLogprob, lossMask, spans }: Required<LossBatch>,
   prepared: PreparedLoss,
   kernels: Kernels,
 ): void {
-  const count = offsets.length - 1
+  const count = spans.begin.length
   const { shapedReward, advantage, standing, groupSize } = prepared
   shapedReward.set(reward)
   if (overlongCache !== null) {
-    kernels.overlongPenalty(shapedReward, known, lossMask, offsets, maxLength!, overlongCache, overlongFactor, count)
+    kernels.overlongPenalty(shapedReward, known, lossMask, spans, maxLength!, overlongCache, overlongFactor, count)
   }
   if (rewardKlCoef > 0) {
-    kernels.klPenalty(shapedReward, known, oldLogprob, referenceLogprob, lossMask, offsets, rewardKlCoef, count)
+    kernels.klPenalty(shapedReward, known, oldLogprob, referenceLogprob, lossMask, spans, rewardKlCoef, count)
   }
   kernels.groupAdvantage(prepared, shapedReward, known, group, settings, count, groupSize.length)
-  kernels.spreadAdvantage(prepared.tokenAdvantage, prepared.counted, advantage, standing, lossMask, offsets, count)
+  kernels.spreadAdvantage(prepared.tokenAdvantage, prepared.counted, advantage, standing, lossMask, spans, count)
 }
 
 function tokenAdvantages(
   { overlongCache, overlongFactor, maxLength, rewardKlCoef, ...settings }: LossSettings,
-  { reward, known, oldLogprob, referenceLogprob, value, lossMask, offsets }: Required<LossBatch>,
+  { reward, known, oldLogprob, referenceLogprob, value, lossMask, spans }: Required<LossBatch>,
   prepared: PreparedLoss,
   kernels: Kernels,
 ): void {
-  const count = offsets.length - 1
+  const count = spans.begin.length
   const { shapedReward, advantage, standing, counted, tokenAdvantage, tokenReward, returns } = prepared
   shapedReward.set(reward)
   if (overlongCache !== null) {
-    kernels.overlongPenalty(shapedReward, known, lossMask, offsets, maxLength!, overlongCache, overlongFactor, count)
+    kernels.overlongPenalty(shapedReward, known, lossMask, spans, maxLength!, overlongCache, overlongFactor, count)
   }
   for (let i = 0; i < count; i++) standing[i] = known[i] === 0 ? Standing.unknown : Standing.learns
-  kernels.spreadAdvantage(tokenAdvantage, counted, advantage, standing, lossMask, offsets, count)
+  kernels.spreadAdvantage(tokenAdvantage, counted, advantage, standing, lossMask, spans, count)
   const reference = rewardKlCoef > 0 ? referenceLogprob : null
-  kernels.tokenRewards(tokenReward, shapedReward, oldLogprob, reference, counted, offsets, rewardKlCoef, count)
+  kernels.tokenRewards(tokenReward, shapedReward, oldLogprob, reference, counted, spans, rewardKlCoef, count)
   const [critic, lambda] = settings.advantage === 'critic' ? [value, settings.gaeLambda] : [null, 1]
-  kernels.tokenGae(tokenAdvantage, returns, tokenReward, critic, counted, offsets, settings.gamma, lambda, count)
+  kernels.tokenGae(tokenAdvantage, returns, tokenReward, critic, counted, spans, settings.gamma, lambda, count)
 }
 
 function denominatorOf(
@@ -441,29 +448,27 @@ function denominatorOf(
 }
 
 function checkBatch({ id, columns }: LossDescriptor, batch: LossBatch, prepared: PreparedLoss): void {
-  const { offsets, lossMask, reward, known, group } = batch
-  const count = offsets.length - 1
-  const numTokens = offsets[count] ?? 0
+  const { spans, lossMask, reward, known, group } = batch
+  const { begin, end } = spans
+  const count = begin.length
+  let numTokens = 0
   for (let i = 0; i < count; i++) {
-    if (offsets[0] === 0 && offsets[i]! <= offsets[i + 1]!) continue
-    throw new InputError(`${id}.offsets`, `${offsets[i]} before ${offsets[i + 1]}`, '0 first, and then never less')
+    if (!(begin[i]! >= 0 && begin[i]! <= end[i]!)) {
+      throw new InputError(`${id}.spans`, `${begin[i]} to ${end[i]}`, 'a begin from 0, and an end that is not less')
+    }
+    numTokens = Math.max(numTokens, end[i]!)
   }
-  const lengths = { reward: count, known: count, group: count }
+  const rows = { reward: count, known: count, group: count }
   for (const name of ['lossMask', ...columns] as const) {
-    const expected = name in lengths ? count : numTokens
     const got = batch[name]?.length
-    if (got === expected) continue
-    throw new InputError(
-      `${id}.${name}`,
-      got === undefined ? 'no column' : `${got} rows`,
-      `a column of ${expected} rows`,
-    )
+    if (got !== undefined && (name in rows ? got === count : got >= numTokens)) continue
+    const expected = name in rows ? `${count} rows` : `at least ${numTokens} rows`
+    throw new InputError(`${id}.${name}`, got === undefined ? 'no column' : `${got} rows`, `a column of ${expected}`)
   }
   assert(prepared.standing.length >= count && prepared.counted.length >= numTokens, 'a batch is larger than planned')
-  assert(
-    lossMask.every((flag) => flag <= 1),
-    'a loss mask of other than 0 and 1',
-  )
+  for (let i = 0; i < count; i++) {
+    for (let t = begin[i]!; t < end[i]!; t++) assert(lossMask[t]! <= 1, 'a loss mask of other than 0 and 1')
+  }
   if (!columns.includes('reward')) return
   const numGroups = prepared.groupSize.length
   for (let i = 0; i < count; i++) {

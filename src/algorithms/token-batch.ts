@@ -1,22 +1,24 @@
 /**
  * Batches of ragged sequences, cut into micro-batches of a bounded number of rows. A sequence of n tokens takes n − 1 rows,
  * each of which predicts the token after it; a token of the batch is the target of the row before it.
+ *
+ * A batch says where its sequences lie. Their tokens stay where they are, and what is worked out of each token has the
+ * token's own place in other columns.
  */
 import { InputError } from '../errors.ts'
+import type { TokenSpans } from '../kernels/bind.ts'
 import type { TokenSupports } from '../policies/transformer/packed.ts'
 
-/** Sequences as tables have them: those of sequence i are tokens offsets[i] … offsets[i + 1] − 1. */
-export interface TokenSequences {
-  readonly offsets: ArrayLike<number>
+/** Sequences as tables have them: those of sequence i are tokens begin[i] … end[i] − 1. */
+export interface TokenSequences extends TokenSpans {
   readonly token: ArrayLike<number>
   /** 1 for tokens to learn from. */
   readonly lossMask: ArrayLike<number>
-  /**
-   * From how many tokens each was drawn, where a filter had left some out, and all their ids; neither where none had. Of one
-   * that nobody knows this of (−1) the whole vocabulary is taken.
-   */
+  /** From how many tokens each was drawn, where a filter had left some out; 0 where none had, −1 where nobody knows. */
   readonly supportLength?: ArrayLike<number>
-  readonly supportIds?: ArrayLike<number>
+  /** Their ids, those of a sequence's tokens one after another, and where each sequence's begin. */
+  readonly supportIds?: Int32Array
+  readonly supportBegin?: ArrayLike<number>
 }
 
 /** Sequences in the order of their micro-batches. */
@@ -27,9 +29,10 @@ export interface TokenBatch {
   readonly parts: readonly number[]
   /** Minibatch m has the micro-batches cuts[m] … cuts[m + 1] − 1. */
   readonly cuts: readonly number[]
-  readonly offsets: Int32Array
-  readonly token: Int32Array
-  readonly lossMask: Uint8Array
+  /** Where the tokens of each sequence of the batch lie in the columns. */
+  readonly spans: TokenSpans
+  readonly token: ArrayLike<number>
+  readonly lossMask: ArrayLike<number>
   /** Null where no token was drawn from a part of the vocabulary only. */
   readonly supports: TokenSupports | null
 }
@@ -43,11 +46,10 @@ export interface TokenBatch {
 export function packBatch(
   sequences: TokenSequences,
   maxRows: number,
-  minibatches: readonly (readonly number[])[] = [Array.from({ length: sequences.offsets.length - 1 }, (_, i) => i)],
+  minibatches: readonly (readonly number[])[] = [Array.from(sequences.begin, (_, i) => i)],
 ): TokenBatch {
-  const { offsets } = sequences
-  const count = offsets.length - 1
-  const rows = Array.from({ length: count }, (_, i) => offsets[i + 1]! - offsets[i]! - 1)
+  const { begin, end, token, lossMask } = sequences
+  const rows = Array.from(begin, (from, i) => end[i]! - from - 1)
   rows.forEach((length, i) => {
     if (length >= 1 && length <= maxRows) return
     throw new InputError(
@@ -65,7 +67,8 @@ export function packBatch(
   const order = bins.flat()
   const parts = [0]
   for (const members of bins) parts.push(parts.at(-1)! + members.length)
-  return { order, parts, cuts, ...inOrder(sequences, order), supports: supportsInOrder(sequences, order) }
+  const spans = { begin: Int32Array.from(order, (i) => begin[i]!), end: Int32Array.from(order, (i) => end[i]!) }
+  return { order, parts, cuts, spans, token, lossMask, supports: supportsOf(sequences, order) }
 }
 
 /** Some of the sequences, by how many rows each takes, in micro-batches. */
@@ -112,51 +115,21 @@ export function conversationsOf({ order }: TokenBatch, segment: ArrayLike<number
   return conversations
 }
 
-function inOrder({ offsets: from, token, lossMask }: TokenSequences, order: readonly number[]) {
-  const offsets = new Int32Array(order.length + 1)
-  order.forEach((i, place) => {
-    offsets[place + 1] = offsets[place]! + from[i + 1]! - from[i]!
-  })
-  const batch = { offsets, token: new Int32Array(offsets.at(-1)!), lossMask: new Uint8Array(offsets.at(-1)!) }
-  order.forEach((i, place) => {
-    for (let t = from[i]!, to = offsets[place]!; t < from[i + 1]!; t++, to++) {
-      batch.token[to] = token[t]!
-      batch.lossMask[to] = lossMask[t]!
-    }
-    batch.lossMask[offsets[place]!] = 0 // The first token follows nothing, so nobody predicted it.
-  })
-  return batch
-}
-
-function supportsInOrder(
-  { offsets, supportLength, supportIds }: TokenSequences,
+function supportsOf(
+  { supportLength, supportIds, supportBegin }: TokenSequences,
   order: readonly number[],
 ): TokenSupports | null {
   if (supportLength === undefined || supportIds === undefined || supportIds.length === 0) return null
-  const begin = [0] // Where each token's support begins in what was given.
-  for (let t = 0; t < supportLength.length; t++) begin.push(begin[t]! + Math.max(0, supportLength[t]!))
-  const ends = [0]
-  const ids: number[] = []
-  for (const i of order) {
-    for (let t = offsets[i]!; t < offsets[i + 1]!; t++) {
-      for (let k = begin[t]!; k < begin[t + 1]!; k++) ids.push(supportIds[k]!)
-      ends.push(ids.length)
-    }
-  }
-  return { offsets: ends, ids: Int32Array.from(ids) }
+  return { begin: Int32Array.from(order, (i) => supportBegin![i]!), length: supportLength, ids: supportIds }
 }
 
-/** A column of tokens in the batch's order. NaN, of what is not recorded, becomes 0 where there is nothing to learn from. */
-export function tokensInOrder(
-  { order, offsets, lossMask }: TokenBatch,
-  from: ArrayLike<number>,
-  column: ArrayLike<number>,
-): Float32Array {
-  const ordered = new Float32Array(offsets.at(-1)!)
-  order.forEach((i, place) => {
-    for (let t = from[i]!, to = offsets[place]!; t < from[i + 1]!; t++, to++) {
-      ordered[to] = lossMask[to] === 0 && Number.isNaN(column[t]) ? 0 : column[t]!
-    }
-  })
-  return ordered
+/**
+ * Writes which tokens of the batch are learned from: those of its loss mask, but each sequence's first, which follows nothing,
+ * so that nobody predicted it. Other elements stay as they are.
+ */
+export function markLearned(learned: Uint8Array, { spans: { begin, end }, lossMask }: TokenBatch): void {
+  for (let i = 0; i < begin.length; i++) {
+    learned[begin[i]!] = 0
+    for (let t = begin[i]! + 1; t < end[i]!; t++) learned[t] = lossMask[t]!
+  }
 }

@@ -15,7 +15,7 @@ import type { LoraAdapter, LoraModel } from '../policies/transformer/lora.ts'
 import type { TransformerModel } from '../policies/transformer/model.ts'
 import { packedPlan } from '../policies/transformer/packed.ts'
 import type { BaseWeights } from '../policies/transformer/quantized.ts'
-import type { LossDescriptor, LossTotals, PreparedLoss } from './losses.ts'
+import type { LossDescriptor, LossTotals } from './losses.ts'
 import {
   decayingParts,
   type OptimizerPart,
@@ -27,11 +27,11 @@ import {
 import type { TokenBatch } from './token-batch.ts'
 import {
   SUMS,
-  type TokenColumns,
   type TokenLossColumns,
+  type TokensSaid,
   TokenThread,
+  type TokenUpdateColumns,
   type TokenWork,
-  tokenColumns,
   tokensToRows,
 } from './token-thread.ts'
 
@@ -85,7 +85,7 @@ export interface TokenLossSums {
   readonly policy: Float64Array
   /** In the order of `TokenSum`: the critic's. */
   readonly value: Float64Array
-  /** What the forward pass said of each token of the batch, 0 for each sequence's first. */
+  /** What the forward pass said of each token of the batch, at its place; 0 for each sequence's first. */
   readonly logprob: Float32Array
   readonly entropy: Float32Array
 }
@@ -117,7 +117,6 @@ export class TokenLearner {
   readonly #kernels: Kernels
   readonly #parts: readonly OptimizerPart[]
   readonly #thread: TokenThread
-  readonly #hasCritic: boolean
   readonly #post: ((work: TokenWork) => void) | null
 
   /** `post` tells the other threads what to work on, if there are any. */
@@ -134,7 +133,6 @@ export class TokenLearner {
     this.gradient = columns.gradient.subarray(0, this.#trained.length)
     this.#kernels = kernels
     this.#parts = decayingParts((adapter?.lora ?? model).parameters)
-    this.#hasCritic = model.hasValueHead
     this.#thread = new TokenThread(model, weights, { ...columns, packed: columns.packed[0]! }, kernels, adapter)
     this.#post = post
   }
@@ -148,42 +146,46 @@ export class TokenLearner {
   }
 
   /**
-   * Log-probabilities of the batch's tokens and their entropies, in nats, and the critic's values; under the reference's weights
-   * if asked.
+   * Writes the log-probabilities of the batch's tokens and their entropies, in nats, and the critic's values into `said`, each at
+   * its token's place; under the reference's weights if asked. `taken` is the update's.
    */
-  *evaluate(batch: TokenBatch, temperature: number, whose: 'policy' | 'reference'): Together<TokenColumns> {
-    const columns = tokenColumns(batch.token.length, this.#hasCritic)
-    yield* this.#share({ kind: 'evaluate', whose, batch, temperature, columns, taken: nobody() })
-    return columns
+  *evaluate(
+    batch: TokenBatch,
+    temperature: number,
+    whose: 'policy' | 'reference',
+    said: TokensSaid,
+    { taken }: Pick<TokenUpdateColumns, 'taken'>,
+  ): Together<void> {
+    yield* this.#share({ kind: 'evaluate', whose, batch, temperature, said, taken })
   }
 
   /**
-   * Makes the gradient of a prepared batch's loss, the critic's included where there is one. Returns the loss's sums. `step`,
-   * the optimizer's, keys an adapter's dropout.
+   * Makes the gradient of a prepared batch's loss, the critic's included where there is one. `update` has what the loss was
+   * prepared into, and gets what the forward pass says. Returns the loss's sums. `step`, the optimizer's, keys an adapter's
+   * dropout.
    */
   *differentiate(
     batch: TokenBatch,
     loss: LossDescriptor,
-    prepared: PreparedLoss,
     totals: LossTotals,
     given: TokenLossColumns,
+    update: TokenUpdateColumns,
     temperature: number,
     step = 0,
   ): Together<TokenLossSums> {
-    const columns = tokenColumns(batch.token.length, this.#hasCritic)
-    const sums = new Float64Array(new SharedArrayBuffer(8 * SUMS * (batch.parts.length - 1)))
-    const what = { batch, temperature, columns, taken: nobody(), step, loss, prepared, totals, given, sums }
-    yield* this.#share({ kind: 'differentiate', ...what })
+    const { taken, sums, logprob, entropy } = update
+    yield* this.#share({ kind: 'differentiate', batch, temperature, taken, step, loss, totals, given, update })
     this.#sumSlots(batch)
     const whole = new Float64Array(SUMS)
-    for (let i = 0; i < sums.length; i++) whole[i % SUMS] = whole[i % SUMS]! + sums[i]!
-    const { logprob, entropy } = columns
+    const numSums = SUMS * (batch.parts.length - 1)
+    for (let i = 0; i < numSums; i++) whole[i % SUMS] = whole[i % SUMS]! + sums[i]!
     return { policy: whole.subarray(0, PolicySum.length), value: whole.subarray(PolicySum.length), logprob, entropy }
   }
 
   /** Works together with the others, where there are others and something for them. */
   *#share(work: TokenWork): Together<void> {
     const isShared = this.#post !== null && work.batch.parts.length > 2
+    work.taken[0] = 0
     if (isShared) {
       this.#post!(work)
       yield // They know.
@@ -197,17 +199,26 @@ export class TokenLearner {
    * before the one that is differentiated, which alone has an adapter's dropout. Where there is a critic, its gradient is 0.
    * `step` as in `differentiate`. In one thread.
    */
-  differentiateBy(batch: TokenBatch, lossOf: BatchLoss, temperature: number, step = 0): void {
-    const { token, offsets, parts } = batch
-    const evaluated = alone(this.evaluate(batch, temperature, 'policy'))
-    const derivatives = { dLogprob: new Float32Array(token.length), dEntropy: new Float32Array(token.length) }
-    lossOf(evaluated, derivatives)
+  differentiateBy(
+    batch: TokenBatch,
+    lossOf: BatchLoss,
+    update: TokenUpdateColumns,
+    temperature: number,
+    step = 0,
+  ): void {
+    const { parts, spans } = batch
+    const { dLogprob, dEntropy, taken } = update
+    alone(this.evaluate(batch, temperature, 'policy', update, update))
+    dLogprob.fill(0)
+    dEntropy.fill(0)
+    lossOf(update, update)
+    taken[0] = 0
     this.#thread.differentiate(
-      { batch, temperature, taken: nobody() },
+      { batch, temperature, taken },
       (part, _, rows) => {
         const [from, to] = [parts[part]!, parts[part + 1]!]
-        tokensToRows(rows.dLogprob, derivatives.dLogprob, offsets, from, to)
-        tokensToRows(rows.dEntropy, derivatives.dEntropy, offsets, from, to)
+        tokensToRows(rows.dLogprob, dLogprob, spans, from, to)
+        tokensToRows(rows.dEntropy, dEntropy, spans, from, to)
         rows.dValue.fill(0)
       },
       step,
@@ -237,11 +248,6 @@ export class TokenLearner {
     optimizerStep(settings, optimizer, this.#kernels, this.#trained, gradient, scale, learningRate, this.#parts)
     return norm
   }
-}
-
-/** A count of what threads have taken, of nothing yet. */
-function nobody(): Int32Array {
-  return new Int32Array(new SharedArrayBuffer(4))
 }
 
 /** What is trained: the adapter's weights, or the model's. @throws InputError for weights in 8 bits without an adapter. */

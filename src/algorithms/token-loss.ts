@@ -49,7 +49,7 @@ export class TokenLossRun {
   }
 
   /**
-   * Writes dLogprob and dEntropy of the tokens of `numSequences` sequences, and adds to the sums; inputs, sums and
+   * Writes dLogprob and dEntropy of the tokens of sequences `from` … `to` − 1, and adds to the sums; inputs, sums and
    * denominator are those of the kernel `policyLoss`. How many tokens were clipped is NaN where the loss does not tell it.
    */
   differentiate(
@@ -57,21 +57,24 @@ export class TokenLossRun {
     inputs: PolicyLossInputs,
     perSequence: boolean,
     denominator: number,
-    numSequences: number,
+    from: number,
+    to: number,
   ): void {
-    const { counted, offsets } = inputs
-    outputs.dLogprob.fill(0, offsets[0], offsets[numSequences])
-    outputs.dEntropy.fill(0, offsets[0], offsets[numSequences])
-    let [first, size, count] = [0, 0, 0]
-    for (let i = 0; i < numSequences; i++) {
-      const length = countOf(counted, offsets[i]!, offsets[i + 1]!)
+    const { counted, spans } = inputs
+    let [first, size, count] = [from, 0, 0]
+    for (let i = from; i < to; i++) {
+      const begin = spans.begin[i]!
+      const end = spans.end[i]!
+      outputs.dLogprob.fill(0, begin, end)
+      outputs.dEntropy.fill(0, begin, end)
+      const length = countOf(counted, begin, end)
       if (size === PROGRAM_ROWS || (count > 0 && count + length > PROGRAM_ROWS)) {
         this.#differentiate(outputs, inputs, perSequence, denominator, first, size, count)
         first = i
         size = count = 0
       }
       if (count + length > this.#tokens.length) this.#tokens = new Int32Array(count + length)
-      for (let t = offsets[i]!; t < offsets[i + 1]!; t++) if (counted[t] !== 0) this.#tokens[count++] = t
+      for (let t = begin; t < end; t++) if (counted[t] !== 0) this.#tokens[count++] = t
       this.#ends[size++] = count
     }
     this.#differentiate(outputs, inputs, perSequence, denominator, first, size, count)

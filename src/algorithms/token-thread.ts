@@ -7,8 +7,8 @@
  * There are 2 to 16 slots, by what is trained and never by the number of threads; a micro-batch has 128 rows or the
  * longest conversation, so that there are some for each.
  */
-import type { Columns } from '../components/column.ts'
-import { type Kernels, PolicySum, TokenSum } from '../kernels/bind.ts'
+import { type Columns, column, type Plan } from '../components/column.ts'
+import { type Kernels, PolicySum, type TokenSpans, TokenSum } from '../kernels/bind.ts'
 import type { ParameterViews } from '../policies/policy.ts'
 import type { LoraAdapter } from '../policies/transformer/lora.ts'
 import type { TransformerModel } from '../policies/transformer/model.ts'
@@ -16,6 +16,7 @@ import {
   PackedTransformer,
   type packedPlan,
   type TokenDerivatives,
+  type TokenLossOf,
   type TokensEvaluated,
 } from '../policies/transformer/packed.ts'
 import type { BaseWeights } from '../policies/transformer/quantized.ts'
@@ -24,7 +25,7 @@ import {
   differentiateLoss,
   type LossDescriptor,
   type LossTotals,
-  type PreparedLoss,
+  preparedLossPlan,
 } from './losses.ts'
 import type { TokenBatch } from './token-batch.ts'
 
@@ -38,42 +39,68 @@ export interface TokenLossColumns {
   readonly wholeTokens: Int32Array | null
 }
 
-/** What a forward pass says of each token of a batch, and the loss's derivatives by it; the critic's have no elements without one. */
-export type TokenColumns = ReturnType<typeof tokenColumns>
-
-/** Such columns, in memory that threads share. */
-export function tokenColumns(count: number, hasCritic: boolean) {
-  const each = (length: number) => new Float32Array(new SharedArrayBuffer(4 * length))
-  const critics = hasCritic ? count : 0
-  return {
-    logprob: each(count),
-    entropy: each(count),
-    value: each(critics),
-    dLogprob: each(count),
-    dEntropy: each(count),
-    dValue: each(critics),
-  }
+/** What a forward pass says of each token; the critic's has no elements without one. */
+export interface TokensSaid {
+  readonly logprob: Float32Array
+  readonly entropy: Float32Array
+  readonly value: Float32Array
 }
 
-/** What all threads work on at once. It travels as a message: what threads write lies in shared memory. */
+/** Of how many rows and tokens an update may be. */
+export interface UpdateSize {
+  readonly rows: number
+  readonly tokens: number
+}
+
+/**
+ * Plans what an update works out of a batch: a row a token, at the place of the token in the columns that the batch was made of,
+ * or a row a sequence. All threads write there.
+ */
+export function tokenUpdatePlan({ rows, tokens }: UpdateSize, hasCritic: boolean) {
+  const each = () => column('f32', tokens)
+  const critics = () => column('f32', hasCritic ? tokens : 0)
+  return {
+    /** What the forward pass says, and the loss's derivatives by it. */
+    logprob: each(),
+    entropy: each(),
+    value: critics(),
+    dLogprob: each(),
+    dEntropy: each(),
+    dValue: critics(),
+    /** Under the weights before the update, and under the reference's. */
+    oldLogprob: each(),
+    oldValue: critics(),
+    referenceLogprob: each(),
+    /** 1 for tokens to learn from, before it is known which rewards are. */
+    learned: column('u8', tokens),
+    prepared: preparedLossPlan(rows, tokens, rows),
+    /** A row a sequence: the counted tokens of its conversation. */
+    wholeTokens: column('i32', rows),
+    /** Sums of each micro-batch: those of `PolicySum`, then those of `TokenSum`. */
+    sums: column('f64', rows, SUMS),
+    /** How many slots, or micro-batches, threads have taken. */
+    taken: column('i32', 1),
+  } satisfies Plan
+}
+
+/** Such columns: those of a trainer in its arena, those of a batch from elsewhere in the heap. */
+export type TokenUpdateColumns = Columns<ReturnType<typeof tokenUpdatePlan>>
+
+/** What all threads work on at once. It travels as a message: what threads read and write lies in shared memory. */
 export type TokenWork = {
   readonly batch: TokenBatch
   readonly temperature: number
-  readonly columns: TokenColumns
-  /** How many slots, or micro-batches, threads have taken: in shared memory. */
   readonly taken: Int32Array
 } & (
-  | { readonly kind: 'evaluate'; readonly whose: 'policy' | 'reference' }
+  | { readonly kind: 'evaluate'; readonly whose: 'policy' | 'reference'; readonly said: TokensSaid }
   | {
       readonly kind: 'differentiate'
       /** The optimizer's step, which keys an adapter's dropout. */
       readonly step: number
       readonly loss: LossDescriptor
-      readonly prepared: PreparedLoss
       readonly totals: LossTotals
       readonly given: TokenLossColumns
-      /** Sums of each micro-batch, in shared memory: those of `PolicySum`, then those of `TokenSum`. */
-      readonly sums: Float64Array
+      readonly update: TokenUpdateColumns
     }
 )
 
@@ -98,6 +125,12 @@ export class TokenThread {
   readonly #policy: PackedTransformer
   readonly #reference: PackedTransformer | null
   readonly #slots: readonly { readonly column: Float32Array; readonly views: ParameterViews }[]
+  /** The micro-batch under way, its loss and that loss's sums: kept here, so that nothing is made for each. */
+  #part = 0
+  #partLoss: PartLoss = () => {}
+  readonly #derive: TokenLossOf = (evaluated, derivatives) => this.#partLoss(this.#part, evaluated, derivatives)
+  readonly #policySums = new Float64Array(PolicySum.length)
+  readonly #valueSums = new Float64Array(TokenSum.length)
 
   constructor(
     model: TransformerModel,
@@ -129,14 +162,18 @@ export class TokenThread {
     else this.differentiate(work, this.#lossOf(work), work.step)
   }
 
-  #evaluate({ batch, temperature, columns, taken }: TokenWork, packed: PackedTransformer): void {
-    const { token, offsets, parts, supports } = batch
+  #evaluate(
+    { batch, temperature, taken, said }: TokenWork & { readonly kind: 'evaluate' },
+    packed: PackedTransformer,
+  ): void {
+    const { token, spans, parts, supports } = batch
     for (let part = take(taken); part + 1 < parts.length; part = take(taken)) {
-      const [from, to] = [parts[part]!, parts[part + 1]!]
-      const evaluated = packed.evaluate(packed.pack(token, offsets, from, to, supports), temperature)
-      rowsToTokens(columns.logprob, evaluated.logprob, offsets, from, to)
-      rowsToTokens(columns.entropy, evaluated.entropy, offsets, from, to)
-      if (columns.value.length > 0) rowsToTokens(columns.value, evaluated.value, offsets, from, to)
+      const from = parts[part]!
+      const to = parts[part + 1]!
+      const evaluated = packed.evaluate(packed.pack(token, spans, from, to, supports), temperature)
+      rowsToTokens(said.logprob, evaluated.logprob, spans, from, to)
+      rowsToTokens(said.entropy, evaluated.entropy, spans, from, to)
+      if (said.value.length > 0) rowsToTokens(said.value, evaluated.value, spans, from, to)
     }
   }
 
@@ -146,55 +183,51 @@ export class TokenThread {
     lossOf: PartLoss,
     step: number,
   ): void {
-    const { token, offsets, parts, supports } = batch
+    const { token, spans, parts, supports } = batch
+    this.#partLoss = lossOf
     for (let slot = take(taken); slot < this.slotsOf(batch); slot = take(taken)) {
       const { column, views } = this.#slots[slot]!
       column.fill(0)
       for (let part = slot; part + 1 < parts.length; part += this.#slots.length) {
-        const rows = this.#policy.pack(token, offsets, parts[part]!, parts[part + 1]!, supports)
-        const derive = (evaluated: TokensEvaluated, derivatives: TokenDerivatives) =>
-          lossOf(part, evaluated, derivatives)
-        this.#policy.differentiate(rows, derive, views, temperature, step)
+        this.#part = part
+        const rows = this.#policy.pack(token, spans, parts[part]!, parts[part + 1]!, supports)
+        this.#policy.differentiate(rows, this.#derive, views, temperature, step)
       }
     }
   }
 
-  #lossOf(work: TokenWork & { readonly kind: 'differentiate' }): PartLoss {
-    const { loss, totals, prepared, given, columns, sums } = work
-    const { offsets, parts } = work.batch
+  #lossOf({ batch, loss, totals, given, update }: TokenWork & { readonly kind: 'differentiate' }): PartLoss {
+    const { spans, parts } = batch
+    const { prepared, dLogprob, dEntropy, dValue, value, sums } = update
     const inputs = {
       ...given,
-      logprob: columns.logprob,
-      entropy: columns.entropy,
+      spans,
+      logprob: update.logprob,
+      entropy: update.entropy,
       advantage: prepared.tokenAdvantage,
       weight: loss.settings.correction === 'none' ? null : prepared.weight,
       counted: prepared.counted,
     }
+    const [policySums, valueSums] = [this.#policySums, this.#valueSums]
+    const outputs = { dLogprob, dEntropy, sums: policySums }
+    const { oldValue } = given
     return (part, evaluated, derivatives) => {
-      const [from, to] = [parts[part]!, parts[part + 1]!]
-      const wholeTokens = given.wholeTokens?.subarray(from, to) ?? null
-      const some = { ...inputs, offsets: offsets.subarray(from, to + 1), wholeTokens }
-      const policySums = sums.subarray(part * SUMS, part * SUMS + PolicySum.length)
-      rowsToTokens(columns.logprob, evaluated.logprob, offsets, from, to)
-      rowsToTokens(columns.entropy, evaluated.entropy, offsets, from, to)
-      differentiateLoss(loss, { ...columns, sums: policySums }, some, totals, this.#kernels)
-      tokensToRows(derivatives.dLogprob, columns.dLogprob, offsets, from, to)
-      tokensToRows(derivatives.dEntropy, columns.dEntropy, offsets, from, to)
-      if (columns.value.length === 0) return
-      rowsToTokens(columns.value, evaluated.value, offsets, from, to)
-      differentiateCritic(
-        loss,
-        columns.dValue,
-        sums.subarray(part * SUMS + PolicySum.length, (part + 1) * SUMS),
-        columns.value,
-        given.oldValue,
-        prepared,
-        some.offsets,
-        wholeTokens,
-        totals,
-        this.#kernels,
-      )
-      tokensToRows(derivatives.dValue, columns.dValue, offsets, from, to)
+      const from = parts[part]!
+      const to = parts[part + 1]!
+      policySums.fill(0)
+      valueSums.fill(0)
+      rowsToTokens(inputs.logprob, evaluated.logprob, spans, from, to)
+      rowsToTokens(inputs.entropy, evaluated.entropy, spans, from, to)
+      differentiateLoss(loss, outputs, inputs, totals, from, to, this.#kernels)
+      tokensToRows(derivatives.dLogprob, dLogprob, spans, from, to)
+      tokensToRows(derivatives.dEntropy, dEntropy, spans, from, to)
+      if (value.length > 0) {
+        rowsToTokens(value, evaluated.value, spans, from, to)
+        differentiateCritic(loss, dValue, valueSums, value, oldValue, prepared, inputs, totals, from, to, this.#kernels)
+        tokensToRows(derivatives.dValue, dValue, spans, from, to)
+      }
+      for (let i = 0; i < PolicySum.length; i++) sums[part * SUMS + i] = policySums[i]!
+      for (let i = 0; i < TokenSum.length; i++) sums[part * SUMS + PolicySum.length + i] = valueSums[i]!
     }
   }
 }
@@ -205,11 +238,17 @@ function take(taken: Int32Array): number {
 }
 
 /** Rows of packed sequences `from` to `to` go to the tokens that they predict. */
-function rowsToTokens(tokens: Float32Array, rows: Float32Array, offsets: Int32Array, from: number, to: number): void {
+function rowsToTokens(
+  tokens: Float32Array,
+  rows: Float32Array,
+  { begin, end }: TokenSpans,
+  from: number,
+  to: number,
+): void {
   let row = 0
   for (let i = from; i < to; i++) {
-    tokens[offsets[i]!] = 0
-    for (let t = offsets[i]! + 1; t < offsets[i + 1]!; t++) tokens[t] = rows[row++]!
+    tokens[begin[i]!] = 0
+    for (let t = begin[i]! + 1; t < end[i]!; t++) tokens[t] = rows[row++]!
   }
 }
 
@@ -217,10 +256,10 @@ function rowsToTokens(tokens: Float32Array, rows: Float32Array, offsets: Int32Ar
 export function tokensToRows(
   rows: Float32Array,
   tokens: Float32Array,
-  offsets: Int32Array,
+  { begin, end }: TokenSpans,
   from: number,
   to: number,
 ): void {
   let row = 0
-  for (let i = from; i < to; i++) for (let t = offsets[i]! + 1; t < offsets[i + 1]!; t++) rows[row++] = tokens[t]!
+  for (let i = from; i < to; i++) for (let t = begin[i]! + 1; t < end[i]!; t++) rows[row++] = tokens[t]!
 }

@@ -48,7 +48,8 @@ export {
   writeSafetensors,
 } from '../safetensors.ts'
 export type { Field } from '../tables/table.ts'
-export { groupNumbers, Trajectories, type Trajectory, type TrajectoryColumns } from '../tables/trajectories.ts'
+export { groupNumbers, Trajectories, type TrajectoryColumns } from '../tables/trajectories.ts'
+export type { Trajectory } from '../tables/trajectory.ts'
 export {
   readTrajectories,
   type TextOrigin,

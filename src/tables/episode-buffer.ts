@@ -5,7 +5,8 @@
  */
 import { type RewardReduction, reduceTurnRewards, rewardReductions, type StopReason } from '../environments/text.ts'
 import { checkOptions, InputError, show, unknownWord } from '../errors.ts'
-import { checkTrajectory, Trajectories, type Trajectory, type TrajectoryColumns } from './trajectories.ts'
+import { Trajectories, type TrajectoryColumns } from './trajectories.ts'
+import { checkTrajectory, type Trajectory } from './trajectory.ts'
 
 /** One turn: what the model saw, what it said, and what came of it. */
 export interface EpisodeTurn {

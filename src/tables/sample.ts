@@ -4,6 +4,7 @@
  */
 import type { Example, Message, StopReason } from '../environments/text.ts'
 import { InputError, show, unknownWord } from '../errors.ts'
+import { Trajectories } from './trajectories.ts'
 import {
   checkIdentity,
   checkSupport,
@@ -11,9 +12,8 @@ import {
   checkTurnReward,
   completionOf,
   isOfModel,
-  Trajectories,
   type Trajectory,
-} from './trajectories.ts'
+} from './trajectory.ts'
 import type { TrajectoriesRead } from './trajectory-table.ts'
 
 /** What can have become of a sample. */

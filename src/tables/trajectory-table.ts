@@ -4,7 +4,8 @@ import type { StopReason } from '../environments/text.ts'
 import { InputError, show } from '../errors.ts'
 import { VERSION } from '../version.ts'
 import { readArrow, writeArrow } from './arrow.ts'
-import { completionOf, Trajectories, type Trajectory, type TrajectoryColumns } from './trajectories.ts'
+import { Trajectories, type TrajectoryColumns } from './trajectories.ts'
+import { completionOf, type Trajectory } from './trajectory.ts'
 
 /** Where trajectories came from. */
 export interface TextOrigin {

@@ -6,20 +6,14 @@
  * Caches of keys and values are not in a checkpoint: prefill makes them again to the bit.
  */
 
-import { type PreparedLoss, preparedLossPlan, prepareLoss, totalsOf } from '../algorithms/losses.ts'
+import { prepareLoss, totalsOf } from '../algorithms/losses.ts'
 import { learningRateOf } from '../algorithms/optimizer.ts'
 import { type RlDefinition, rlRates } from '../algorithms/rl.ts'
 import { scheduleFactor } from '../algorithms/schedule.ts'
 import { type SftDefinition, sftRates } from '../algorithms/sft.ts'
-import { minibatchOf, packBatch, type TokenBatch } from '../algorithms/token-batch.ts'
-import {
-  alone,
-  type Together,
-  TokenLearner,
-  type TokenLearnerColumns,
-  type TokenLossSums,
-} from '../algorithms/token-learner.ts'
-import type { TokenWork } from '../algorithms/token-thread.ts'
+import { markLearned, minibatchOf, packBatch, type TokenBatch, type TokenSequences } from '../algorithms/token-batch.ts'
+import { alone, type Together, TokenLearner, type TokenLossSums } from '../algorithms/token-learner.ts'
+import type { TokenUpdateColumns, TokenWork } from '../algorithms/token-thread.ts'
 import {
   asConversations,
   type ConversationCohort,
@@ -33,13 +27,14 @@ import {
 } from '../cohorts/conversations.ts'
 import { fingerprint, withoutModule } from '../definition.ts'
 import { InputError } from '../errors.ts'
-import { PolicySum, Standing, TokenSum } from '../kernels/bind.ts'
+import { PolicySum, Standing, spansOf, TokenSum } from '../kernels/bind.ts'
 import { checkSampling } from '../policies/transformer/sampling.ts'
 import { Stream } from '../random.ts'
 import type { Tensor } from '../safetensors.ts'
-import { Trajectories } from '../tables/trajectories.ts'
+import { Trajectories, type TrajectoryRows } from '../tables/trajectories.ts'
 import { type TextOrigin, writeTrajectories } from '../tables/trajectory-table.ts'
 import { lessonOf } from '../text/examples.ts'
+import type { TrainingExample } from '../text/turn-ids.ts'
 import { awaitAnswers, runSystems } from '../tick.ts'
 import type { World } from '../world.ts'
 import type { ConversationRecord, Manifest } from './checkpoint.ts'
@@ -48,9 +43,9 @@ import { compare, compareUpTo } from './snapshot.ts'
 import { endWhenDropped } from './team.ts'
 import { refuseGroups } from './text/group-filter.ts'
 import { mismatchKl, rangeOf, rewardMetrics, type TextMetrics } from './text/metrics.ts'
-import { microBatchRows, textLearnerPlan } from './text/plan.ts'
+import { examplesPlan, microBatchRows, type TextLearnerColumns, textLearnerPlan } from './text/plan.ts'
 import { TextTeam } from './text/team.ts'
-import { inHeap, prepareUpdate } from './text/token-update.ts'
+import { columnsFor, inOwnMemory, prepareUpdate } from './text/token-update.ts'
 import { packTrajectories, unpackTrajectories } from './text/trajectory-snapshot.ts'
 import { type Goal, nextTurn, type SavedTraining, type Training } from './training.ts'
 
@@ -98,6 +93,7 @@ export class ConversationTraining implements Training<TextMetrics> {
   readonly phases: Phases
   readonly #cohort: ConversationCohort
   readonly #learner: TokenLearner
+  readonly #columns: TextLearnerColumns
   /** Its own lanes alone move while it collects. */
   readonly #moved: readonly ConversationCohort[]
   readonly #microBatchRows: number
@@ -123,7 +119,8 @@ export class ConversationTraining implements Training<TextMetrics> {
     this.#moved = [this.#cohort]
     this.#microBatchRows = microBatchRows(this.#cohort.context)
     const { model, weights, quantized, adapter, learner } = this.#cohort
-    const columns = learner as TokenLearnerColumns
+    const columns = learner as TextLearnerColumns
+    this.#columns = columns
     const team = world.threads.count === 1 ? null : new TextTeam(world, this.#cohort)
     this.#team = team
     if (team !== null) endWhenDropped(this, team)
@@ -241,13 +238,15 @@ export class ConversationTraining implements Training<TextMetrics> {
       const { promptId } = exampleAt(this.#cohort, this.world.kernels, this.#sftSteps * batchSize + i)
       return lessonOf(this.#cohort, promptId)
     })
-    const batch = packBatch(concatenate(lessons.flat()), this.#microBatchRows)
-    const prepared = inHeap(preparedLossPlan(batch.order.length, batch.token.length, 0))
-    const totals = prepareLoss(loss, batch, prepared, this.world.kernels)
+    const batch = packBatch(this.#inColumns(lessons.flat()), this.#microBatchRows)
+    const update = columnsFor(this.#columns.update, { rows: batch.order.length, tokens: batch.token.length })
+    markLearned(update.learned, batch)
+    const learned = { spans: batch.spans, lossMask: update.learned }
+    const totals = prepareLoss(loss, learned, update.prepared, this.world.kernels)
     const none = new Float32Array(0)
     const given = { oldLogprob: none, referenceLogprob: null, oldValue: none, wholeTokens: null }
     const sums = await this.#together(
-      this.#learner.differentiate(batch, loss, prepared, totals, given, 1, this.#sftSteps),
+      this.#learner.differentiate(batch, loss, totals, given, update, 1, this.#sftSteps),
     )
     const rate =
       learningRateOf(learningRate, sftRates, this.#cohort) *
@@ -266,6 +265,20 @@ export class ConversationTraining implements Training<TextMetrics> {
       tokens: totals.numTokens,
       rl: null,
     }
+  }
+
+  /** A step's examples in columns, one after another: the planned ones where they have room. */
+  #inColumns(examples: readonly TrainingExample[]): TokenSequences {
+    const offsets = new Int32Array(examples.length + 1)
+    for (const [i, { ids }] of examples.entries()) offsets[i + 1] = offsets[i]! + ids.length
+    const size = { rows: examples.length, tokens: offsets.at(-1)! }
+    const planned = this.#columns.examples
+    const { token, lossMask } = size.tokens <= planned.token.length ? planned : inOwnMemory(examplesPlan(size))
+    for (const [i, example] of examples.entries()) {
+      token.set(example.ids, offsets[i])
+      lossMask.set(example.lossMask, offsets[i])
+    }
+    return { ...spansOf(offsets), token, lossMask }
   }
 
   /**
@@ -327,7 +340,7 @@ export class ConversationTraining implements Training<TextMetrics> {
     const { updates, learningRate, schedule, warmupFraction, maxGradNorm, updateEpochs, temperature } = settings
     const { numMinibatches } = settings
     const rows = trajectories.order()
-    const columns = trajectories.take(rows).columns()
+    const columns = trajectories.rows(rows)
     if (!columns.known.includes(1)) {
       const first = columns.error.find((text) => text !== null) ?? 'no reason given'
       const got = `no reward of ${rows.length} conversations known (${first})`
@@ -335,14 +348,17 @@ export class ConversationTraining implements Training<TextMetrics> {
     }
     const batch = packBatch(columns, this.#microBatchRows, this.#dealMinibatches(columns.segment, numMinibatches))
     const { kernels } = this.world
-    const { prepared, totals, given, conversations, numRecomputed } = await this.#together(
-      prepareUpdate(this.#learner, kernels, loss, columns, batch, temperature),
+    const update = columnsFor(this.#columns.update, { rows: rows.length, tokens: trajectories.numTokens })
+    const { totals, given, conversations, numRecomputed } = await this.#together(
+      prepareUpdate(this.#learner, kernels, loss, columns, batch, update, temperature),
     )
+    const { spans } = batch
+    const { counted, weight } = update.prepared
     const isCorrected = loss.settings.correction !== 'none'
     const { oldLogprob, behaviorLogprob } = given
     const mismatch = {
-      mismatchKl: oldLogprob === behaviorLogprob ? null : mismatchKl(oldLogprob, behaviorLogprob, prepared.counted),
-      importanceWeight: isCorrected ? rangeOf(prepared.weight, prepared.counted) : null,
+      mismatchKl: oldLogprob === behaviorLogprob ? null : mismatchKl(oldLogprob, behaviorLogprob, counted, spans),
+      importanceWeight: isCorrected ? rangeOf(weight, counted, spans) : null,
     }
     // Not by ticks, whose number depends on when replies come.
     const firstStep = this.#sftSteps + this.#rlUpdates * updateEpochs * numMinibatches
@@ -353,17 +369,17 @@ export class ConversationTraining implements Training<TextMetrics> {
     for (let step = 0; step < updateEpochs * numMinibatches; step++) {
       const part = numMinibatches === 1 ? batch : minibatchOf(batch, step % numMinibatches)
       const [from, to] = [part.parts[0]!, part.parts.at(-1)!]
-      const own = numMinibatches === 1 ? totals : totalsOf(loss, prepared, batch.offsets, from, to, totals.numRejected)
+      const own = numMinibatches === 1 ? totals : totalsOf(loss, update.prepared, spans, from, to, totals.numRejected)
       if (own.numTokens === 0 && totals.numTokens > 0) continue // Its rewards are unknown: others have something to learn.
       const sums = await this.#together(
-        this.#learner.differentiate(part, loss, prepared, own, given, temperature, firstStep + step),
+        this.#learner.differentiate(part, loss, own, given, update, temperature, firstStep + step),
       )
       const gradNorm = this.#learner.descend(settings, rate, maxGradNorm)
       if (step < numMinibatches) first.push({ sums, gradNorm })
     }
     // Of returns and critics each token has its own.
     if (loss.settings.advantage === 'group') {
-      trajectories.setAdvantages(advantagesOf(rows, batch, prepared, conversations))
+      trajectories.setAdvantages(advantagesOf(rows, batch, update, conversations))
     }
     this.#rlUpdates++
     await refreshWeights(this.#cohort, this.#cohort.version + 1)
@@ -374,7 +390,7 @@ export class ConversationTraining implements Training<TextMetrics> {
     const gradNorm = first.reduce((sum, each) => sum + each.gradNorm, 0) / first.length
     const learned = sums.policy[PolicySum.tokens]!
     const per = (sum: number) => sums.policy[sum]! / learned
-    const sampled = columns.lossMask.reduce((sum, flag) => sum + flag, 0)
+    const { sampled, tokens } = countTokens(columns)
     return {
       phase: 'rl',
       step: this.#rlUpdates,
@@ -403,7 +419,7 @@ export class ConversationTraining implements Training<TextMetrics> {
         trajectories: conversations.length,
         drops: this.#drops,
         sampledTokens: sampled,
-        trainedTokens: updateEpochs * columns.token.length,
+        trainedTokens: updateEpochs * tokens,
         numRecomputed,
         rolloutSeconds,
         updateSeconds,
@@ -547,18 +563,21 @@ function checkSampled({ settings, loss }: RlDefinition, { name, options }: Conve
   }
 }
 
-/** The examples one after another. */
-function concatenate(examples: readonly { ids: readonly number[]; lossMask: readonly number[] }[]) {
-  const offsets = [0]
-  for (const { ids } of examples) offsets.push(offsets.at(-1)! + ids.length)
-  return { offsets, token: examples.flatMap(({ ids }) => ids), lossMask: examples.flatMap((each) => each.lossMask) }
+/** Tokens of the rows, and those of them that the model chose. */
+function countTokens({ begin, end, lossMask }: TrajectoryRows): { sampled: number; tokens: number } {
+  let [sampled, tokens] = [0, 0]
+  for (let i = 0; i < begin.length; i++) {
+    tokens += end[i]! - begin[i]!
+    for (let t = begin[i]!; t < end[i]!; t++) sampled += lossMask[t]!
+  }
+  return { sampled, tokens }
 }
 
 /** The trajectories' advantages in the order of the table, each row its conversation's; NaN for those that were left out. */
 function advantagesOf(
   rows: readonly number[],
   { order }: TokenBatch,
-  { advantage, standing }: PreparedLoss,
+  { prepared: { advantage, standing } }: TokenUpdateColumns,
   conversations: readonly (readonly number[])[],
 ): Float64Array {
   const advantages = new Float64Array(rows.length).fill(Number.NaN)

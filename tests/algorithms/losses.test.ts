@@ -15,7 +15,7 @@ import {
 } from '../../src/algorithms/losses.ts'
 import { grpo as namedGrpo, gspo as namedGspo } from '../../src/algorithms/named-losses.ts'
 import { takeArena } from '../../src/components/arena.ts'
-import { createKernels, type PolicyLossInputs, PolicySum, Standing } from '../../src/kernels/bind.ts'
+import { createKernels, type PolicyLossInputs, PolicySum, Standing, spansOf } from '../../src/kernels/bind.ts'
 import { Numbers, strict } from '../kernels/calls.ts'
 
 // Recorded by tests/golden/record_trl.py, which says how.
@@ -27,7 +27,8 @@ interface Evaluation {
   readonly logprob: Float32Array
   readonly entropy: Float32Array
 }
-type Batch = Required<LossBatch>
+/** With offsets, of which its spans are views. */
+type Batch = Required<LossBatch> & { readonly offsets: Int32Array }
 
 /** Groups of up to four, in no order; prompts, tool tokens, an unknown reward now and then. */
 function makeBatch(seed: number, count = 12): { batch: Batch; evaluation: Evaluation } {
@@ -39,6 +40,7 @@ function makeBatch(seed: number, count = 12): { batch: Batch; evaluation: Evalua
   const near = (width: number) => oldLogprob.map((l) => l + numbers.uniform(-width, width))
   const batch = {
     offsets,
+    spans: spansOf(offsets),
     lossMask: numbers.flags(n, 0.7),
     reward: Float64Array.from({ length: count }, () => numbers.whole(0, 4) / 4),
     known: numbers.flags(count, 0.85),
@@ -52,8 +54,8 @@ function makeBatch(seed: number, count = 12): { batch: Batch; evaluation: Evalua
 }
 
 function prepare(descriptor: LossDescriptor, batch: LossBatch, numGroups = 4) {
-  const count = batch.offsets.length - 1
-  const prepared = takeArena(preparedLossPlan(count, batch.offsets[count]!, numGroups)).columns as PreparedLoss
+  const { end } = batch.spans
+  const prepared = takeArena(preparedLossPlan(end.length, end.at(-1)!, numGroups)).columns as PreparedLoss
   return { prepared, totals: strict(prepareLoss)(descriptor, batch, prepared, kernels) }
 }
 
@@ -64,7 +66,7 @@ function differentiate(
   { logprob, entropy }: Evaluation,
   prepared: PreparedLoss,
   totals: LossTotals,
-  [first, end] = [0, offsets.length - 1],
+  [first, end]: readonly [number, number] = [0, offsets.length - 1],
 ) {
   const [dLogprob, dEntropy] = [new Float32Array(logprob.length), new Float32Array(logprob.length)]
   const sums = new Float64Array(PolicySum.length)
@@ -76,10 +78,10 @@ function differentiate(
     weight: descriptor.columns.includes('behaviorLogprob') ? prepared.weight : null,
     referenceLogprob: descriptor.settings.klCoef > 0 ? referenceLogprob : null,
     counted: prepared.counted,
-    offsets: offsets.subarray(first, end + 1),
+    spans: spansOf(offsets),
     wholeTokens: null,
   }
-  differentiateLoss(descriptor, { dLogprob, dEntropy, sums }, inputs, totals, kernels)
+  differentiateLoss(descriptor, { dLogprob, dEntropy, sums }, inputs, totals, first, end, kernels)
   return { dLogprob, dEntropy, sums, loss: sums[PolicySum.loss]! }
 }
 
@@ -109,6 +111,7 @@ describe('against TRL', () => {
   const floats = (name: string) => Float32Array.from(recorded.batch[name])
   const batchOf = (reward: (number | null)[]): Batch => ({
     offsets: Int32Array.from(offsets),
+    spans: spansOf(offsets),
     lossMask: new Uint8Array(n).fill(1),
     reward: Float64Array.from(reward, (r) => r ?? Number.NaN),
     known: Uint8Array.from(reward, (r) => (r === null ? 0 : 1)),
@@ -278,8 +281,10 @@ describe('a batch and its micro-batches', () => {
     })
     const lengths = order.map((i) => batch.offsets[i + 1]! - batch.offsets[i]!)
     const byToken = (column: Float32Array) => Float32Array.from(tokens, (t) => column[t]!)
+    const offsets = Int32Array.from([0, ...lengths.map((_, i) => lengths.slice(0, i + 1).reduce((a, b) => a + b))])
     const mixed: Batch = {
-      offsets: Int32Array.from([0, ...lengths.map((_, i) => lengths.slice(0, i + 1).reduce((a, b) => a + b))]),
+      offsets,
+      spans: spansOf(offsets),
       lossMask: Uint8Array.from(tokens, (t) => batch.lossMask[t]!),
       reward: Float64Array.from(order, (i) => batch.reward[i]!),
       known: Uint8Array.from(order, (i) => batch.known[i]!),
@@ -475,8 +480,8 @@ describe('prepareLoss', () => {
 
   test('supervised fine-tuning takes what the loss mask names, of every token as much', () => {
     const { batch, evaluation } = makeBatch(13)
-    const { offsets, lossMask } = batch
-    const { prepared, totals } = prepare(describeLoss('sft'), { offsets, lossMask })
+    const { spans, lossMask } = batch
+    const { prepared, totals } = prepare(describeLoss('sft'), { spans, lossMask })
     const { loss, dLogprob } = differentiate(describeLoss('sft'), batch, evaluation, prepared, totals)
     const chosen = [...evaluation.logprob].filter((_, t) => lossMask[t])
     expect(loss).toBeCloseTo(-chosen.reduce((a, b) => a + b) / chosen.length, 6)
@@ -500,11 +505,11 @@ describe('prepareLoss', () => {
     const { batch } = makeBatch(1)
     const n = batch.offsets[12]
     expect(with_({ referenceLogprob: undefined })).toThrow(
-      `grpo.referenceLogprob: got no column, expected a column of ${n}`,
+      `grpo.referenceLogprob: got no column, expected a column of at least ${n} rows`,
     )
     expect(with_({ group: new Int32Array(3) })).toThrow('grpo.group: got 3 rows, expected a column of 12 rows')
     expect(with_({ oldLogprob: new Float32Array(3) })).toThrow('grpo.oldLogprob: got 3 rows')
-    expect(with_({ offsets: Int32Array.of(0, 3, 2) })).toThrow('grpo.offsets: got 3 before 2')
+    expect(with_({ spans: spansOf(Int32Array.of(0, 3, 2)) })).toThrow('grpo.spans: got 3 to 2, expected a begin from 0')
     expect(with_({ known: new Uint8Array(12).fill(1), reward: new Float64Array(12).fill(Number.NaN) })).toThrow(
       'grpo.reward: got NaN of trajectory 0, expected a finite number, or known = 0',
     )

@@ -1,26 +1,28 @@
 import { describe, expect, test } from 'vitest'
-import { conversationsOf, minibatchOf, packBatch, tokensInOrder } from '../../src/algorithms/token-batch.ts'
+import { conversationsOf, markLearned, minibatchOf, packBatch } from '../../src/algorithms/token-batch.ts'
+import { spansOf } from '../../src/kernels/bind.ts'
 
 /** Sequences of 2, 4, 3, 2 and 3 tokens; token t is 10 + t. */
 const offsets = [0, 2, 6, 9, 11, 14]
 const token = Array.from({ length: 14 }, (_, t) => 10 + t)
 const lossMask = token.map(() => 1)
-const sequences = { offsets, token, lossMask }
+const sequences = { ...spansOf(offsets), token, lossMask }
 
 describe('packBatch', () => {
-  test('orders tokens as it orders sequences, and of each the first token is predicted by nobody', () => {
+  test('orders sequences, whose tokens stay where they are', () => {
     const batch = packBatch(sequences, 4)
     expect(batch.order).toEqual([1, 0, 2, 4, 3])
     expect(batch.parts).toEqual([0, 2, 4, 5])
     expect(batch.cuts).toEqual([0, 3])
-    expect([...batch.offsets]).toEqual([0, 4, 6, 9, 12, 14])
-    expect([...batch.token]).toEqual([12, 13, 14, 15, 10, 11, 16, 17, 18, 21, 22, 23, 19, 20])
-    expect([...batch.lossMask]).toEqual([0, 1, 1, 1, 0, 1, 0, 1, 1, 0, 1, 1, 0, 1])
+    expect([...batch.spans.begin]).toEqual([2, 0, 6, 11, 9])
+    expect([...batch.spans.end]).toEqual([6, 2, 9, 14, 11])
+    expect(batch.token).toBe(token)
+    expect(batch.lossMask).toBe(lossMask)
     expect(batch.supports).toBeNull()
   })
 
   test('refuses a sequence of which nothing is predicted, and one that no micro-batch has room for', () => {
-    const of = (ends: number[]) => () => packBatch({ ...sequences, offsets: [0, ...ends] }, 3)
+    const of = (ends: number[]) => () => packBatch({ ...sequences, ...spansOf([0, ...ends]) }, 3)
     expect(of([2, 6])).not.toThrow()
     expect(of([2, 3])).toThrow('sequence 1: got 1 tokens, expected 2 to 4, the rows of a micro-batch and one')
     expect(of([2, 7])).toThrow('sequence 1: got 5 tokens')
@@ -45,17 +47,19 @@ describe('packBatch', () => {
       [3, 4, 5],
       [0, 2],
     ])
-    expect(second.offsets).toBe(batch.offsets)
+    expect(second.spans).toBe(batch.spans)
   })
 
   test('takes along from which tokens each was drawn', () => {
     const supportLength = [-1, 2, 0, 1, 0, 0, 0, 0, 3, -1, 0, 0, 0, 1]
-    const supportIds = [3, 11, 13, 1, 2, 18, 23]
-    const { supports } = packBatch({ ...sequences, supportLength, supportIds }, 4)
-    // In the order 1, 0, 2, 4, 3.
-    expect(supports!.offsets).toEqual([0, 0, 1, 1, 1, 1, 3, 3, 3, 6, 6, 6, 7, 7, 7])
-    expect([...supports!.ids]).toEqual([13, 3, 11, 1, 2, 18, 23])
-    expect(packBatch({ ...sequences, supportLength, supportIds: [] }, 4).supports).toBeNull()
+    const supportIds = Int32Array.of(3, 11, 13, 1, 2, 18, 23)
+    const supportBegin = [0, 2, 3, 6, 6]
+    const drawn = { ...sequences, supportLength, supportIds, supportBegin }
+    const { supports } = packBatch(drawn, 4)
+    expect([...(supports!.begin as Int32Array)]).toEqual([2, 0, 3, 6, 6]) // In the order 1, 0, 2, 4, 3.
+    expect(supports!.length).toBe(supportLength)
+    expect(supports!.ids).toBe(supportIds)
+    expect(packBatch({ ...drawn, supportIds: new Int32Array(0) }, 4).supports).toBeNull()
     expect(packBatch({ ...sequences, supportIds }, 4).supports).toBeNull()
   })
 })
@@ -67,9 +71,10 @@ test('conversations are their segments in order, by the place of each in the bat
   expect(conversationsOf(batch, [0, 0, 0, 0, 0])).toEqual([[0], [1], [2], [3], [4]])
 })
 
-test('a column of tokens follows the batch; what is not recorded is 0 only where nothing is learned', () => {
-  const batch = packBatch({ ...sequences, lossMask: token.map((id) => (id === 14 ? 0 : 1)) }, 4)
-  const column = token.map((id) => ([12, 14, 15].includes(id) ? Number.NaN : id))
-  const wanted = [0, 13, 0, Number.NaN, 10, 11, 16, 17, 18, 21, 22, 23, 19, 20]
-  expect([...tokensInOrder(batch, offsets, column)]).toEqual(wanted)
+test('of each sequence the first token is predicted by nobody, and what lies between sequences is let be', () => {
+  const spans = { begin: Int32Array.of(9, 1), end: Int32Array.of(11, 5) }
+  const batch = packBatch({ ...spans, token, lossMask: token.map((id) => (id === 13 ? 0 : 1)) }, 4)
+  const learned = new Uint8Array(14).fill(7)
+  markLearned(learned, batch)
+  expect([...learned]).toEqual([7, 0, 1, 0, 1, 7, 7, 7, 7, 0, 1, 7, 7, 7])
 })

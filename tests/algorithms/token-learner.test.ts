@@ -1,13 +1,14 @@
 import { describe, expect, test } from 'vitest'
 import type { LossSettings } from '../../src/algorithms/loss-settings.ts'
-import { describeLoss, type LossBatch, preparedLossPlan, prepareLoss } from '../../src/algorithms/losses.ts'
-import { packBatch, type TokenSequences, tokensInOrder } from '../../src/algorithms/token-batch.ts'
+import { describeLoss, type LossBatch, prepareLoss } from '../../src/algorithms/losses.ts'
+import { packBatch, type TokenSequences } from '../../src/algorithms/token-batch.ts'
 import { alone, TokenLearner, tokenLearnerPlan } from '../../src/algorithms/token-learner.ts'
 import { takeArena } from '../../src/components/arena.ts'
 import { column } from '../../src/components/column.ts'
-import { createKernels } from '../../src/kernels/bind.ts'
+import { createKernels, spansOf } from '../../src/kernels/bind.ts'
 import { transformer } from '../../src/policies/transformer/model.ts'
 import { Random, Stream } from '../../src/random.ts'
+import { updateOf } from '../support/updates.ts'
 
 const optimizer = { optimizer: 'sgd', momentum: 0, weightDecay: 0 } as const
 const model = transformer({
@@ -35,7 +36,8 @@ function learner(rows = 64) {
 }
 
 /** Sequences, what was recorded of them, and a reward each, in groups. */
-interface Sampled extends TokenSequences {
+interface Sampled extends Pick<TokenSequences, 'token' | 'lossMask'> {
+  readonly offsets: readonly number[]
   readonly logprob: number[]
   readonly reward: number[]
   readonly group: number[]
@@ -50,24 +52,25 @@ function gradientOf(
 ): Float32Array {
   const { learner: own, kernels } = learner(rows)
   const descriptor = describeLoss(...loss)
-  const batch = packBatch(sampled, rows)
-  const { order } = batch
-  const behaviorLogprob = tokensInOrder(batch, sampled.offsets, sampled.logprob)
-  const { logprob: oldLogprob } = alone(own.evaluate(batch, 1, 'policy'))
+  const batch = packBatch({ ...sampled, ...spansOf(sampled.offsets) }, rows)
+  const { order, spans } = batch
+  const update = updateOf(batch)
+  const behaviorLogprob = Float32Array.from(sampled.logprob)
+  const { oldLogprob, entropy, value, prepared } = update
+  alone(own.evaluate(batch, 1, 'policy', { logprob: oldLogprob, entropy, value }, update))
   const whole: LossBatch = {
-    ...batch,
+    spans,
+    lossMask: update.learned,
     reward: Float64Array.from(order, (i) => sampled.reward[i]!),
     known: new Uint8Array(order.length).fill(1),
     group: Int32Array.from(order, (i) => sampled.group[i]!),
     oldLogprob,
     behaviorLogprob,
   }
-  const numGroups = 1 + Math.max(...sampled.group)
-  const { columns: prepared } = takeArena(preparedLossPlan(order.length, batch.token.length, numGroups))
   const totals = prepareLoss(descriptor, whole, prepared, kernels)
-  if (advantages) prepared.tokenAdvantage.set(tokensInOrder(batch, sampled.offsets, advantages))
+  if (advantages) prepared.tokenAdvantage.set(advantages)
   const given = { oldLogprob, referenceLogprob: null, oldValue: null, wholeTokens: null }
-  alone(own.differentiate(batch, descriptor, prepared, totals, given, 1))
+  alone(own.differentiate(batch, descriptor, totals, given, update, 1))
   return own.gradient.slice()
 }
 
@@ -142,10 +145,10 @@ describe('batches of sequences', () => {
     const offsets = [0]
     for (const length of lengths) offsets.push(offsets.at(-1)! + length)
     const token = new Array(30).fill(0)
-    const { order, parts } = packBatch({ offsets, token, lossMask: token }, 9)
+    const { order, parts } = packBatch({ ...spansOf(offsets), token, lossMask: token }, 9)
     expect(order.map((i) => lengths[i])).toEqual([9, 2, 7, 4, 5, 3])
     expect(parts).toEqual([0, 2, 4, 6])
-    expect(() => packBatch({ offsets, token, lossMask: token }, 7)).toThrow(/sequence 1.*9 tokens.*2 to 8/s)
+    expect(() => packBatch({ ...spansOf(offsets), token, lossMask: token }, 7)).toThrow(/sequence 1.*9 tokens.*2 to 8/s)
   })
 })
 
@@ -166,11 +169,12 @@ describe('a perturbed sampler', () => {
     const offsets = Array.from({ length: 9 }, (_, i) => 2 * i)
     const token = Array.from({ length: 16 }, (_, t) => (t % 2 === 0 ? 0 : (t - 1) / 2))
     const lossMask = token.map((_, t) => t % 2)
-    const batch = packBatch({ offsets, token, lossMask }, 64)
-    const { logprob } = alone(own.evaluate(batch, temperature, 'policy'))
+    const batch = packBatch({ ...spansOf(offsets), token, lossMask }, 64)
+    const update = updateOf(batch)
+    alone(own.evaluate(batch, temperature, 'policy', update, update))
     const found = new Array(8).fill(0)
     batch.order.forEach((answer, place) => {
-      found[answer] = logprob[batch.offsets[place]! + 1]!
+      found[answer] = update.logprob[batch.spans.begin[place]! + 1]!
     })
     return found
   }

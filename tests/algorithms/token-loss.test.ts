@@ -17,7 +17,7 @@ import {
   withAdvantages,
 } from '../../src/algorithms/losses.ts'
 import type { NamedTokenColumns } from '../../src/algorithms/token-loss.ts'
-import { createKernels, type PolicyLossInputs, PolicySum } from '../../src/kernels/bind.ts'
+import { createKernels, type PolicyLossInputs, PolicySum, spansOf } from '../../src/kernels/bind.ts'
 import { number } from '../../src/settings.ts'
 import { Numbers } from '../kernels/calls.ts'
 
@@ -36,7 +36,8 @@ function makeInputs(seed: number, count: number, longest: number, isCorrected: b
   const advantage = numbers.floats(n, -2, 2)
   for (let t = 0; t < n; t += 5) advantage[t] = 0
   for (let t = 0; t < n; t++) if (counted[t] === 0) oldLogprob[t] = Number.NaN // Nobody has chosen it.
-  const inputs: PolicyLossInputs = {
+  const inputs: PolicyLossInputs & { readonly offsets: Int32Array } = {
+    offsets,
     logprob: near(0.6).map((value) => (Number.isNaN(value) ? -1 : value)),
     entropy: numbers.floats(n, 0, 3),
     oldLogprob,
@@ -44,7 +45,7 @@ function makeInputs(seed: number, count: number, longest: number, isCorrected: b
     weight: isCorrected ? numbers.floats(n, 0, 2) : null,
     referenceLogprob: near(0.5),
     counted,
-    offsets,
+    spans: spansOf(offsets),
     wholeTokens: isCorrected ? Int32Array.from({ length: count }, () => numbers.whole(longest, 2 * longest)) : null,
   }
   return inputs
@@ -52,10 +53,14 @@ function makeInputs(seed: number, count: number, longest: number, isCorrected: b
 
 const totals = { denominator: 7 } as LossTotals
 
-function differentiate(descriptor: LossDescriptor, inputs: PolicyLossInputs) {
+function differentiate(
+  descriptor: LossDescriptor,
+  inputs: PolicyLossInputs,
+  [from, to]: readonly [number, number] = [0, inputs.spans.begin.length],
+) {
   const column = () => new Float32Array(inputs.logprob.length).fill(Number.NaN)
   const out = { dLogprob: column(), dEntropy: column(), sums: new Float64Array(PolicySum.length).fill(0.5) }
-  differentiateLoss(descriptor, out, inputs, totals, kernels)
+  differentiateLoss(descriptor, out, inputs, totals, from, to, kernels)
   return out
 }
 
@@ -164,12 +169,7 @@ describe('a loss over tokens as an expression equals the kernel', () => {
     const whole = differentiate(loss, inputs)
     const parts = [0, 4, 5, 9].slice(0, 3).map((from, i) => {
       const to = [4, 5, 9][i]!
-      const part = {
-        ...inputs,
-        offsets: inputs.offsets.subarray(from, to + 1),
-        wholeTokens: inputs.wholeTokens!.subarray(from, to),
-      }
-      return { ...differentiate(loss, part), from: inputs.offsets[from]!, to: inputs.offsets[to]! }
+      return { ...differentiate(loss, inputs, [from, to]), from: inputs.offsets[from]!, to: inputs.offsets[to]! }
     })
     for (const { dLogprob, from, to } of parts) {
       expect(dLogprob.subarray(from, to)).toEqual(whole.dLogprob.subarray(from, to))

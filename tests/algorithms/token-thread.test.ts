@@ -1,13 +1,14 @@
 import { describe, expect, test } from 'vitest'
-import { describeLoss, preparedLossPlan, prepareLoss } from '../../src/algorithms/losses.ts'
+import { describeLoss, prepareLoss } from '../../src/algorithms/losses.ts'
 import { packBatch } from '../../src/algorithms/token-batch.ts'
 import { alone as goAlone, TokenLearner, tokenLearnerPlan } from '../../src/algorithms/token-learner.ts'
-import { type PartLoss, TokenThread, type TokenWork, tokenColumns } from '../../src/algorithms/token-thread.ts'
+import { type PartLoss, TokenThread, type TokenWork } from '../../src/algorithms/token-thread.ts'
 import { takeArena } from '../../src/components/arena.ts'
 import { column, listColumns } from '../../src/components/column.ts'
-import { createKernels, NUM_SLOTS } from '../../src/kernels/bind.ts'
+import { createKernels, NUM_SLOTS, spansOf } from '../../src/kernels/bind.ts'
 import { transformer } from '../../src/policies/transformer/model.ts'
 import { Random, Stream } from '../../src/random.ts'
+import { updateOf } from '../support/updates.ts'
 
 const optimizer = { optimizer: 'adam', momentum: 0, weightDecay: 0 } as const
 const shape = {
@@ -39,7 +40,7 @@ function batch() {
     }
     offsets.push(token.length)
   }
-  return packBatch({ offsets, token, lossMask: token.map(() => 1) }, ROWS)
+  return packBatch({ ...spansOf(offsets), token, lossMask: token.map(() => 1) }, ROWS)
 }
 
 /** Two threads over the same weights and slots. */
@@ -87,21 +88,24 @@ describe('micro-batches that threads share', () => {
   test('are each evaluated once, and every token has its place', () => {
     const { first, second } = threads()
     const whole = batch()
-    const columns = [0, 1].map(() => tokenColumns(whole.token.length, false))
+    const columns = [0, 1].map(() => updateOf(whole))
     const work = (which: number, taken: number) => ({
       kind: 'evaluate' as const,
       whose: 'policy' as const,
       batch: whole,
       temperature: 1,
-      columns: columns[which]!,
+      said: columns[which]!,
       taken: Int32Array.of(taken),
     })
     first.run(work(0, 0))
     const half = Math.floor((whole.parts.length - 1) / 2)
     second.run(work(1, half))
-    const begin = whole.offsets[whole.parts[half]!]!
-    expect(columns[1]!.logprob.subarray(begin)).toEqual(columns[0]!.logprob.subarray(begin))
-    expect(columns[1]!.logprob.subarray(0, begin).every((each) => each === 0)).toBe(true)
+    const { begin, end } = whole.spans
+    whole.order.forEach((_, i) => {
+      const [all, some] = columns.map(({ logprob }) => logprob.subarray(begin[i], end[i]))
+      if (i >= whole.parts[half]!) expect(some).toEqual(all)
+      else expect(some!.every((each) => each === 0)).toBe(true)
+    })
     expect(columns[0]!.entropy.filter((each) => each > 0)).toHaveLength(whole.token.length - 60)
   })
 })
@@ -130,10 +134,11 @@ describe('a learner and another thread', () => {
   }
 
   function differentiate({ learner, kernels }: ReturnType<typeof pair>, whole: ReturnType<typeof batch>) {
-    const { columns } = takeArena(preparedLossPlan(whole.order.length, whole.token.length, 1))
-    const totals = prepareLoss(loss, whole, columns, kernels)
+    const update = updateOf(whole)
+    const learned = { spans: whole.spans, lossMask: update.learned }
+    const totals = prepareLoss(loss, learned, update.prepared, kernels)
     const given = { oldLogprob: new Float32Array(whole.token.length), referenceLogprob: null, oldValue: null }
-    return learner.differentiate(whole, loss, columns, totals, { ...given, wholeTokens: null }, 1)
+    return learner.differentiate(whole, loss, totals, { ...given, wholeTokens: null }, update, 1)
   }
 
   test('meet before and after each work, and whoever does it, the gradient and the sums are the same', () => {
@@ -156,10 +161,10 @@ describe('a learner and another thread', () => {
 
   test('do not meet for a single micro-batch', () => {
     const both = pair()
-    const single = packBatch({ offsets: [0, 3, 5], token: [1, 2, 3, 4, 5], lossMask: [1, 1, 1, 1, 1] }, ROWS)
+    const single = packBatch({ ...spansOf([0, 3, 5]), token: [1, 2, 3, 4, 5], lossMask: [1, 1, 1, 1, 1] }, ROWS)
     goAlone(differentiate(both, single))
     expect(both.told).toEqual([])
-    const double = packBatch({ offsets: [0, 3, 5], token: [1, 2, 3, 4, 5], lossMask: [1, 1, 1, 1, 1] }, 2)
+    const double = packBatch({ ...spansOf([0, 3, 5]), token: [1, 2, 3, 4, 5], lossMask: [1, 1, 1, 1, 1] }, 2)
     expect(differentiate(both, double).next().done).toBe(false)
     expect(both.told.map(({ kind }) => kind)).toEqual(['differentiate'])
   })
@@ -168,7 +173,7 @@ describe('a learner and another thread', () => {
     const sole = pair(true)
     goAlone(differentiate(sole, batch()))
     expect(sole.learner.gradient.some((slope) => slope !== 0)).toBe(true)
-    const none = packBatch({ offsets: [0], token: [], lossMask: [] }, ROWS)
+    const none = packBatch({ ...spansOf([0]), token: [], lossMask: [] }, ROWS)
     goAlone(differentiate(sole, none))
     expect(sole.learner.gradient.every((slope) => slope === 0)).toBe(true)
   })

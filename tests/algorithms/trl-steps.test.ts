@@ -1,16 +1,17 @@
 import { readFileSync } from 'node:fs'
 import { describe, expect, test } from 'vitest'
-import { describeLoss, preparedLossPlan, prepareLoss } from '../../src/algorithms/losses.ts'
+import { describeLoss, prepareLoss } from '../../src/algorithms/losses.ts'
 import { rl } from '../../src/algorithms/rl.ts'
 import { scheduleFactor } from '../../src/algorithms/schedule.ts'
 import { sft } from '../../src/algorithms/sft.ts'
-import { packBatch, tokensInOrder } from '../../src/algorithms/token-batch.ts'
+import { packBatch } from '../../src/algorithms/token-batch.ts'
 import { alone, TokenLearner, tokenLearnerPlan } from '../../src/algorithms/token-learner.ts'
 import { takeArena } from '../../src/components/arena.ts'
 import { column } from '../../src/components/column.ts'
-import { bestKernelBuild, createKernels, type KernelBuild } from '../../src/kernels/bind.ts'
+import { bestKernelBuild, createKernels, type KernelBuild, spansOf } from '../../src/kernels/bind.ts'
 import { loadTransformer } from '../../src/policies/transformer/folder.ts'
 import { readSafetensors, tensorValues } from '../../src/safetensors.ts'
+import { updateOf } from '../support/updates.ts'
 
 // Recorded by tests/golden/record_trl_steps.py, which says how.
 const folder = new URL('../golden/trl', import.meta.url).pathname
@@ -48,13 +49,14 @@ async function sixSteps(name: string, build: KernelBuild) {
   const kernels = createKernels(arena.memory, build)
   const learner = new TokenLearner(model, weights, columns.learner, kernels)
   learner.start()
-  const batch = packBatch(sequences, ROWS)
+  const batch = packBatch({ ...sequences, ...spansOf(sequences.offsets) }, ROWS)
   expect(batch.parts.length - 1).toBeGreaterThan(1)
-  const { order, offsets, lossMask } = batch
-  const oldLogprob = isRl ? tokensInOrder(batch, groups.offsets, groups.oldLogprob) : new Float32Array(0)
+  const { order, spans } = batch
+  const update = updateOf(batch)
+  const oldLogprob = Float32Array.from(isRl ? groups.oldLogprob : [])
   const whole = {
-    offsets,
-    lossMask,
+    spans,
+    lossMask: update.learned,
     ...(isRl && {
       reward: Float64Array.from(order, (i) => groups.reward[i]),
       known: new Uint8Array(order.length).fill(1),
@@ -63,13 +65,12 @@ async function sixSteps(name: string, build: KernelBuild) {
       behaviorLogprob: oldLogprob,
     }),
   }
-  const prepared = takeArena(preparedLossPlan(order.length, batch.token.length, 3)).columns
-  const totals = prepareLoss(loss, whole, prepared, kernels)
+  const totals = prepareLoss(loss, whole, update.prepared, kernels)
   const given = { oldLogprob, referenceLogprob: null, oldValue: null, wholeTokens: null }
   const temperature = isRl ? groups.temperature : 1
   const norms: number[] = []
   for (let step = 0; step < recorded.steps; step++) {
-    alone(learner.differentiate(batch, loss, prepared, totals, given, temperature))
+    alone(learner.differentiate(batch, loss, totals, given, update, temperature))
     const rate = settings.learningRate! * scheduleFactor(settings.schedule, 0, step, recorded.steps)
     norms.push(learner.descend(settings, rate, settings.maxGradNorm))
   }

@@ -2,14 +2,15 @@ import { readFileSync } from 'node:fs'
 import { describe, expect, test } from 'vitest'
 import type { LossId } from '../../src/algorithms/loss-presets.ts'
 import type { LossSettings } from '../../src/algorithms/loss-settings.ts'
-import { describeLoss, preparedLossPlan, prepareLoss } from '../../src/algorithms/losses.ts'
-import { packBatch, tokensInOrder } from '../../src/algorithms/token-batch.ts'
+import { describeLoss, prepareLoss } from '../../src/algorithms/losses.ts'
+import { packBatch } from '../../src/algorithms/token-batch.ts'
 import { alone, TokenLearner, tokenLearnerPlan } from '../../src/algorithms/token-learner.ts'
 import { takeArena } from '../../src/components/arena.ts'
 import { column } from '../../src/components/column.ts'
-import { bestKernelBuild, createKernels, type KernelBuild, PolicySum } from '../../src/kernels/bind.ts'
+import { bestKernelBuild, createKernels, type KernelBuild, PolicySum, spansOf } from '../../src/kernels/bind.ts'
 import { loadTransformer } from '../../src/policies/transformer/folder.ts'
 import { readSafetensors, tensorValues } from '../../src/safetensors.ts'
+import { updateOf } from '../support/updates.ts'
 
 // Recorded by tests/golden/record_trl_model.py, which says how.
 const folder = new URL('../golden/trl', import.meta.url).pathname
@@ -38,19 +39,20 @@ async function learn(id: LossId, overrides: Partial<LossSettings>, rows: number,
   const kernels = createKernels(arena.memory, build)
   const learner = new TokenLearner(model, columns.weights, columns.learner, kernels)
   const loss = describeLoss(id, 'trl', overrides)
-  const batch = packBatch(recorded, rows)
-  const { order, offsets, lossMask } = batch
-  const oldLogprob = tokensInOrder(batch, recorded.offsets, recorded.oldLogprob)
-  const referenceLogprob = tokensInOrder(batch, recorded.offsets, recorded.referenceLogprob)
+  const batch = packBatch({ ...recorded, ...spansOf(recorded.offsets) }, rows)
+  const { order, spans } = batch
+  const update = updateOf(batch)
+  const { prepared, learned: lossMask } = update
+  const oldLogprob = Float32Array.from(recorded.oldLogprob)
+  const referenceLogprob = Float32Array.from(recorded.referenceLogprob)
   const group = Int32Array.from(order, (i) => Math.floor(i / recorded.group_size))
   const reward = Float64Array.from(order, (i) => recorded.reward[i])
   const known = new Uint8Array(order.length).fill(1)
-  const whole = { offsets, lossMask, reward, known, group, oldLogprob, behaviorLogprob: oldLogprob, referenceLogprob }
-  const prepared = takeArena(preparedLossPlan(order.length, batch.token.length, 3)).columns
+  const whole = { spans, lossMask, reward, known, group, oldLogprob, behaviorLogprob: oldLogprob, referenceLogprob }
   const totals = prepareLoss(loss, whole, prepared, kernels)
   const reference = overrides.klCoef ? referenceLogprob : null
   const given = { oldLogprob, referenceLogprob: reference, oldValue: null, wholeTokens: null }
-  const sums = alone(learner.differentiate(batch, loss, prepared, totals, given, recorded.temperature))
+  const sums = alone(learner.differentiate(batch, loss, totals, given, update, recorded.temperature))
   return {
     model,
     numParts: batch.parts.length - 1,

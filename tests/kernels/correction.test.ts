@@ -1,18 +1,19 @@
 import { describe, expect, test } from 'vitest'
 import { type Correction, correctionWeights } from '../../src/kernels/loss/correction.ts'
+import { spansOf } from '../../src/kernels/spans.ts'
 import { strict } from './calls.ts'
 
 /** Log-ratios of old to behavior logprobs; three sequences, the second with a token that does not count. */
 const logRatio = [0.2, -0.4, 1.5, 0.1, -2, 0.3, 0.05]
 const counted = [1, 1, 1, 0, 1, 1, 1]
-const offsets = Int32Array.of(0, 2, 5, 7)
+const spans = spansOf(Int32Array.of(0, 2, 5, 7))
 
 function run(correction: Correction, low: number, high: number, countsRejected = true) {
   const mask = Uint8Array.from(counted)
   const weight = new Float32Array(7).fill(9)
   const old = Float32Array.from(logRatio)
   const behavior = new Float32Array(7)
-  const columns = [weight, mask, old, behavior, offsets] as const
+  const columns = [weight, mask, old, behavior, spans] as const
   const rejected = strict(correctionWeights)(...columns, correction, low, high, countsRejected, 3)
   return { weight: [...weight].map((w) => Number(w.toFixed(4))), mask: [...mask], rejected }
 }
@@ -51,8 +52,9 @@ describe('correctionWeights', () => {
     for (const correction of ['token-mask', 'sequence-truncate'] as const) {
       const [all, alone] = [new Float32Array(7), new Float32Array(7)]
       const mask = Uint8Array.from(counted)
-      correctionWeights(all, mask, old, behavior, offsets, correction, 0, 2, true, 3)
-      correctionWeights(alone, mask, old, behavior, offsets.subarray(2), correction, 0, 2, true, 1)
+      correctionWeights(all, mask, old, behavior, spans, correction, 0, 2, true, 3)
+      const last = { begin: spans.begin.subarray(2), end: spans.end.subarray(2) }
+      correctionWeights(alone, mask, old, behavior, last, correction, 0, 2, true, 1)
       expect(alone.slice(5)).toEqual(all.slice(5))
     }
   })
@@ -68,7 +70,7 @@ describe('correctionWeights', () => {
     const gradient = (high: number) => {
       const [old, drawn] = [Float32Array.from(log(policy)), Float32Array.from(log(behavior))]
       const weight = new Float32Array(3)
-      const bounds = Int32Array.of(0, 1, 2, 3)
+      const bounds = spansOf(Int32Array.of(0, 1, 2, 3))
       correctionWeights(weight, Uint8Array.of(1, 1, 1), old, drawn, bounds, 'token-truncate', 0, high, true, 3)
       return policy.map((p, j) =>
         behavior.reduce((sum, b, k) => sum + b * weight[k]! * advantage[k]! * ((j === k ? 1 : 0) - p), 0),

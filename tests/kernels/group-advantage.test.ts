@@ -8,6 +8,7 @@ import {
   Standing,
   spreadAdvantage,
 } from '../../src/kernels/advantage/group.ts'
+import { spansOf } from '../../src/kernels/spans.ts'
 import { Numbers, strict } from './calls.ts'
 
 interface Choices {
@@ -196,12 +197,12 @@ describe('groupAdvantage', () => {
 describe('spreadAdvantage', () => {
   test('goes by true lengths, and leaves out masked tokens and whole trajectories that do not learn', () => {
     // Tokens divided evenly among trajectories (3 each) would give the third token of the first to the second.
-    const offsets = Int32Array.of(0, 1, 6, 8, 9, 12)
+    const spans = spansOf(Int32Array.of(0, 1, 6, 8, 9, 12))
     const lossMask = Uint8Array.of(1, 0, 0, 1, 1, 1, 1, 1, 1, 0, 1, 1)
     const standing = Uint8Array.of(Standing.learns, Standing.learns, Standing.unknown, Standing.alone, Standing.equal)
     const token = new Float32Array(12).fill(9)
     const counted = new Uint8Array(12).fill(9)
-    strict(spreadAdvantage)(token, counted, Float64Array.of(1, -2, 3, 4, 0), standing, lossMask, offsets, 5)
+    strict(spreadAdvantage)(token, counted, Float64Array.of(1, -2, 3, 4, 0), standing, lossMask, spans, 5)
     expect([...token]).toEqual([1, 0, 0, -2, -2, -2, 0, 0, 0, 0, 0, 0])
     expect([...counted]).toEqual([1, 0, 0, 1, 1, 1, 0, 0, 0, 0, 1, 1])
   })

@@ -8,6 +8,7 @@ import {
   type Ratio,
   type Surrogate,
 } from '../../src/kernels/loss/policy.ts'
+import { spansOf } from '../../src/kernels/spans.ts'
 import { Numbers, strict } from './calls.ts'
 
 const plainSettings: PolicyLossSettings = {
@@ -30,7 +31,7 @@ const plainSettings: PolicyLossSettings = {
 }
 
 /** Sequences of 1 to 9 tokens, one of them without any that counts. */
-function makeInputs(seed: number, numSequences = 6): PolicyLossInputs {
+function makeInputs(seed: number, numSequences = 6): Inputs {
   const numbers = new Numbers(seed)
   const offsets = new Int32Array(numSequences + 1)
   for (let i = 0; i < numSequences; i++) offsets[i + 1] = offsets[i]! + numbers.whole(1, 9)
@@ -52,13 +53,22 @@ function makeInputs(seed: number, numSequences = 6): PolicyLossInputs {
   }
 }
 
-function run(inputs: PolicyLossInputs, given: Partial<PolicyLossSettings>, perSequence = false, denominator = 1) {
+/** With offsets in place of spans, for sequences that follow one another. */
+type Inputs = Omit<PolicyLossInputs, 'spans'> & { readonly offsets: Int32Array }
+
+function run(
+  { offsets, ...inputs }: Inputs,
+  given: Partial<PolicyLossSettings>,
+  perSequence = false,
+  denominator = 1,
+  [from, to] = [0, offsets.length - 1],
+) {
   const n = inputs.logprob.length
   const [dLogprob, dEntropy] = [new Float32Array(n).fill(9), new Float32Array(n).fill(9)]
   const sums = new Float64Array(PolicySum.length)
-  const count = inputs.offsets.length - 1
+  const some = { ...inputs, spans: spansOf(offsets) }
   const outputs = { dLogprob, dEntropy, sums }
-  strict(policyLoss)(outputs, inputs, { ...plainSettings, ...given }, perSequence, denominator, count)
+  strict(policyLoss)(outputs, some, { ...plainSettings, ...given }, perSequence, denominator, from, to)
   return { dLogprob, dEntropy, sums, loss: sums[PolicySum.loss]! }
 }
 
@@ -68,13 +78,7 @@ const clamp = (x: number, low: number, high: number) => Math.min(Math.max(x, low
  * The loss by its formulas, sequence by sequence. What carries a gradient reads `live`; what is a number reads `fixed`, which
  * has the same values: so a difference by `live` is the derivative that is meant.
  */
-function twin(
-  inputs: PolicyLossInputs,
-  s: PolicyLossSettings,
-  perSequence: boolean,
-  D: number,
-  live: number[],
-): number {
+function twin(inputs: Inputs, s: PolicyLossSettings, perSequence: boolean, D: number, live: number[]): number {
   const fixed = [...inputs.logprob]
   const { oldLogprob, referenceLogprob, weight, counted, offsets, advantage, entropy } = inputs
   const low = s.clipLow === null ? 0 : 1 - s.clipLow
@@ -128,7 +132,7 @@ function twin(
   return total
 }
 
-function expectTwin(inputs: PolicyLossInputs, given: Partial<PolicyLossSettings>, perSequence = false): void {
+function expectTwin(inputs: Inputs, given: Partial<PolicyLossSettings>, perSequence = false): void {
   const settings = { ...plainSettings, ...given }
   const { dLogprob, loss } = run(inputs, given, perSequence, 7)
   const live = [...inputs.logprob]
@@ -235,7 +239,7 @@ describe('policyLoss', () => {
   })
 
   /** One sequence of two tokens, all with one advantage and one log-ratio. */
-  const pair = (logRatio: number, advantage: number): PolicyLossInputs => ({
+  const pair = (logRatio: number, advantage: number): Inputs => ({
     logprob: Float32Array.of(-1, -1),
     entropy: new Float32Array(2),
     oldLogprob: Float32Array.of(-1 - logRatio, -1 - logRatio),
@@ -319,12 +323,12 @@ describe('policyLoss', () => {
         const [first, end] = [inputs.offsets[i]!, inputs.offsets[i + 1]!]
         const part = Object.fromEntries(
           Object.entries(inputs).map(([name, column]) => [name, column?.slice(first, end)]),
-        ) as unknown as PolicyLossInputs
+        ) as unknown as Inputs
         const alone = run({ ...part, offsets: Int32Array.of(0, end - first) }, given, true, 5)
         expect(alone.dLogprob).toEqual(all.dLogprob.slice(first, end))
         expect(alone.dEntropy).toEqual(all.dEntropy.slice(first, end))
-        // The batch's own columns with a part of its offsets are a micro-batch too.
-        const there = run({ ...inputs, offsets: inputs.offsets.subarray(i, i + 2) }, given, true, 5)
+        // The batch's own columns with one of its sequences are a micro-batch too.
+        const there = run(inputs, given, true, 5, [i, i + 1])
         expect(there.dLogprob.slice(first, end)).toEqual(alone.dLogprob)
         expect(there.sums).toEqual(alone.sums)
       }

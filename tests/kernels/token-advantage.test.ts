@@ -2,15 +2,16 @@ import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import { klPenalty, overlongPenalty } from '../../src/kernels/advantage/shaping.ts'
 import { tokenGae, tokenRewards, whitenTokens } from '../../src/kernels/advantage/tokens.ts'
+import { spansOf } from '../../src/kernels/spans.ts'
 import { Numbers, strict } from './calls.ts'
 
 /** Two answers with prompts, one of them with a tool's tokens in its middle, and one without a token that counts. */
-const offsets = Int32Array.of(0, 5, 7, 11)
+const spans = spansOf(Int32Array.of(0, 5, 7, 11))
 const counted = Uint8Array.of(0, 1, 1, 0, 1, 0, 0, 1, 1, 1, 0)
 
 function gae(reward: Float32Array, value: Float32Array | null, gamma: number, lambda: number) {
   const [advantage, returns] = [new Float32Array(11).fill(9), new Float32Array(11).fill(9)]
-  strict(tokenGae)(advantage, returns, reward, value, counted, offsets, gamma, lambda, 3)
+  strict(tokenGae)(advantage, returns, reward, value, counted, spans, gamma, lambda, 3)
   return { advantage, returns }
 }
 
@@ -62,7 +63,17 @@ describe('tokenGae', () => {
     const [reward, value] = [numbers.floats(11), numbers.floats(11)]
     const all = gae(reward, value, 0.99, 0.95)
     const [advantage, returns] = [new Float32Array(11), new Float32Array(11)]
-    strict(tokenGae)(advantage, returns, reward, value, counted, offsets.subarray(2), 0.99, 0.95, 1)
+    strict(tokenGae)(
+      advantage,
+      returns,
+      reward,
+      value,
+      counted,
+      { begin: spans.begin.subarray(2), end: spans.end.subarray(2) },
+      0.99,
+      0.95,
+      1,
+    )
     expect(advantage.slice(7)).toEqual(all.advantage.slice(7))
     expect(returns.slice(7)).toEqual(all.returns.slice(7))
   })
@@ -74,9 +85,9 @@ describe('tokenRewards', () => {
     const reference = new Float32Array(11).fill(-1)
     const given = [Float64Array.of(2, 5, -1), old] as const
     const token = new Float32Array(11).fill(9)
-    strict(tokenRewards)(token, ...given, null, counted, offsets, 0.5, 3)
+    strict(tokenRewards)(token, ...given, null, counted, spans, 0.5, 3)
     expect([...token]).toEqual([0, 0, 0, 0, 2, 0, 0, 0, 0, -1, 0])
-    strict(tokenRewards)(token, ...given, reference, counted, offsets, 0.5, 3)
+    strict(tokenRewards)(token, ...given, reference, counted, spans, 0.5, 3)
     // −0.5 · (ℓ_old − ℓ_ref) = −0.5 · (1 − t / 4)
     expect([...token]).toEqual([0, -0.375, -0.25, 0, 2, 0, 0, 0.375, 0.5, -1 + 0.625, 0])
   })
@@ -86,7 +97,7 @@ describe('whitenTokens', () => {
   test('gives the counted tokens mean 0 and deviation 1, and leaves the others', () => {
     const advantage = new Numbers(6).floats(11, -3, 9)
     const before = advantage.slice()
-    strict(whitenTokens)(advantage, counted, 11)
+    strict(whitenTokens)(advantage, counted, spans, 3)
     const inside = answers.flat().map((t) => advantage[t]!)
     const mean = inside.reduce((a, b) => a + b) / 6
     expect(mean).toBeCloseTo(0, 6)
@@ -96,10 +107,10 @@ describe('whitenTokens', () => {
 
   test('advantages that do not vary become 0, one alone too', () => {
     const equal = new Float32Array(11).fill(0.1)
-    strict(whitenTokens)(equal, counted, 11)
+    strict(whitenTokens)(equal, counted, spans, 3)
     for (const t of answers.flat()) expect(equal[t]).toBeCloseTo(0, 6)
     const one = Float32Array.of(7)
-    strict(whitenTokens)(one, Uint8Array.of(1), 1)
+    strict(whitenTokens)(one, Uint8Array.of(1), spansOf([0, 1]), 1)
     expect([...one]).toEqual([0])
   })
 })
@@ -107,7 +118,7 @@ describe('whitenTokens', () => {
 describe('overlongPenalty', () => {
   test('costs nothing up to the cache, then rises in a straight line to the factor', () => {
     const lengths = [1, 6, 7, 8, 10, 12]
-    const bounds = Int32Array.from([0, ...lengths.map((_, i) => lengths.slice(0, i + 1).reduce((a, b) => a + b))])
+    const bounds = spansOf([0, ...lengths.map((_, i) => lengths.slice(0, i + 1).reduce((a, b) => a + b))])
     const reward = new Float64Array(6).fill(1)
     const known = Uint8Array.of(1, 1, 1, 1, 1, 1)
     // maxLength 10, cache 4: free up to 6 tokens; 10 cost all, and longer no more.
@@ -118,7 +129,7 @@ describe('overlongPenalty', () => {
   test('counts the tokens that the policy chose, and does not make up a reward', () => {
     const reward = Float64Array.of(1, Number.NaN)
     const mask = Uint8Array.of(0, 0, 1, 1, 1, 1)
-    strict(overlongPenalty)(reward, Uint8Array.of(1, 0), mask, Int32Array.of(0, 4, 6), 4, 4, 1, 2)
+    strict(overlongPenalty)(reward, Uint8Array.of(1, 0), mask, spansOf([0, 4, 6]), 4, 4, 1, 2)
     expect([...reward]).toEqual([0.5, Number.NaN])
   })
 })
@@ -133,7 +144,7 @@ describe('klPenalty', () => {
       old,
       reference,
       Uint8Array.of(0, 1, 1, 1),
-      Int32Array.of(0, 3, 4),
+      spansOf([0, 3, 4]),
       0.5,
       2,
     )

@@ -1,8 +1,9 @@
 import { describe, expect, test } from 'vitest'
 import { crossEntropyLoss, TokenSum, valueLoss } from '../../src/kernels/loss/tokens.ts'
+import { spansOf } from '../../src/kernels/spans.ts'
 import { Numbers, strict } from './calls.ts'
 
-const offsets = Int32Array.of(0, 3, 4, 9)
+const spans = spansOf(Int32Array.of(0, 3, 4, 9))
 const counted = Uint8Array.of(0, 1, 1, 0, 1, 0, 1, 1, 1)
 
 function run(
@@ -15,10 +16,10 @@ function run(
   const slope = new Float32Array(9).fill(9)
   const sums = new Float64Array(TokenSum.length)
   const [x, old, returns] = columns as [Float32Array, Float32Array, Float32Array]
-  if (kind === 'cross-entropy') strict(crossEntropyLoss)(slope, sums, x, counted, offsets, whole, perSequence, 5, 3)
+  if (kind === 'cross-entropy') strict(crossEntropyLoss)(slope, sums, x, counted, spans, whole, perSequence, 5, 0, 3)
   else {
     const settings = { clipValue: clip, valueCoef: 0.5 }
-    strict(valueLoss)(slope, sums, x, old, { returns, counted }, offsets, whole, settings, perSequence, 5, 3)
+    strict(valueLoss)(slope, sums, x, old, { returns, counted }, spans, whole, settings, perSequence, 5, 0, 3)
   }
   return { slope, loss: sums[TokenSum.loss]!, tokens: sums[TokenSum.tokens] }
 }

@@ -22,7 +22,8 @@ import {
   type LoadSamplesOptions,
   loadSamplesFromJsonl,
 } from '../../src/tables/sample-files.ts'
-import { Trajectories, type Trajectory } from '../../src/tables/trajectories.ts'
+import { Trajectories } from '../../src/tables/trajectories.ts'
+import type { Trajectory } from '../../src/tables/trajectory.ts'
 import { temporaryFolder } from '../support/temporary.ts'
 import { anyTrajectory, plain, trajectory } from '../support/trajectories.ts'
 

@@ -1,3 +1,5 @@
+import type { TokenSpans } from '../spans.ts'
+
 /**
  * Advantages of trajectories within their group, the answers to one prompt, in f64. With the n known rewards r of a group,
  * their mean μ and deviation σ (n − 1 below the root where `unbiased`):
@@ -104,8 +106,7 @@ export function groupAdvantage(
 }
 
 /**
- * Gives each token of lossMask its trajectory's advantage, by the true lengths: the tokens of trajectory i are
- * offsets[i] … offsets[i + 1] − 1. `counted` is lossMask without the trajectories whose reward is unknown or that are alone.
+ * Gives each token of lossMask its trajectory's advantage, by the true lengths. `counted` is lossMask without the trajectories whose reward is unknown or that are alone.
  */
 export function spreadAdvantage(
   tokenAdvantage: Float32Array,
@@ -113,12 +114,12 @@ export function spreadAdvantage(
   advantage: Float64Array,
   standing: Uint8Array,
   lossMask: Uint8Array,
-  offsets: Int32Array,
+  { begin, end }: TokenSpans,
   numTrajectories: number,
 ): void {
   for (let i = 0; i < numTrajectories; i++) {
     const learns = standing[i] === Standing.learns || standing[i] === Standing.equal
-    for (let t = offsets[i]!; t < offsets[i + 1]!; t++) {
+    for (let t = begin[i]!; t < end[i]!; t++) {
       counted[t] = learns ? lossMask[t]! : 0
       tokenAdvantage[t] = counted[t] === 0 ? 0 : advantage[i]!
     }

@@ -1,4 +1,5 @@
 /** Rewards of whole trajectories, changed in place before advantages are taken of them. Unknown rewards stay as they are. */
+import type { TokenSpans } from '../spans.ts'
 
 /**
  * Soft overlong punishment of DAPO, with |o| the tokens of the loss mask:
@@ -9,7 +10,7 @@ export function overlongPenalty(
   reward: Float64Array,
   known: Uint8Array,
   lossMask: Uint8Array,
-  offsets: Int32Array,
+  { begin, end }: TokenSpans,
   maxLength: number,
   cache: number,
   factor: number,
@@ -18,7 +19,7 @@ export function overlongPenalty(
   for (let i = 0; i < numTrajectories; i++) {
     if (known[i] === 0) continue
     let length = 0
-    for (let t = offsets[i]!; t < offsets[i + 1]!; t++) length += lossMask[t]!
+    for (let t = begin[i]!; t < end[i]!; t++) length += lossMask[t]!
     reward[i] = reward[i]! + factor * Math.max(-1, Math.min(0, (maxLength - cache - length) / cache))
   }
 }
@@ -30,14 +31,14 @@ export function klPenalty(
   oldLogprob: Float32Array,
   referenceLogprob: Float32Array,
   lossMask: Uint8Array,
-  offsets: Int32Array,
+  { begin, end }: TokenSpans,
   coef: number,
   numTrajectories: number,
 ): void {
   for (let i = 0; i < numTrajectories; i++) {
     if (known[i] === 0) continue
     let kl = 0
-    for (let t = offsets[i]!; t < offsets[i + 1]!; t++) {
+    for (let t = begin[i]!; t < end[i]!; t++) {
       if (lossMask[t] !== 0) kl += oldLogprob[t]! - referenceLogprob[t]!
     }
     reward[i] = reward[i]! - coef * kl

@@ -2,6 +2,7 @@
  * Advantages of single tokens. Tokens outside `counted` (prompts, tool answers, trajectories without a reward) are passed
  * over, as if those on either side followed each other; their results are 0.
  */
+import type { TokenSpans } from '../spans.ts'
 
 /**
  * Rewards token by token: −coef · (ℓ_old − ℓ_ref) each, and the trajectory's reward at its last
@@ -13,13 +14,13 @@ export function tokenRewards(
   oldLogprob: Float32Array,
   referenceLogprob: Float32Array | null,
   counted: Uint8Array,
-  offsets: Int32Array,
+  { begin, end }: TokenSpans,
   coef: number,
   numTrajectories: number,
 ): void {
   for (let i = 0; i < numTrajectories; i++) {
     let isLast = true
-    for (let t = offsets[i + 1]! - 1; t >= offsets[i]!; t--) {
+    for (let t = end[i]! - 1; t >= begin[i]!; t--) {
       tokenReward[t] = 0
       if (counted[t] === 0) continue
       const penalty = referenceLogprob === null ? 0 : coef * (oldLogprob[t]! - referenceLogprob[t]!)
@@ -44,7 +45,7 @@ export function tokenGae(
   tokenReward: Float32Array,
   value: Float32Array | null,
   counted: Uint8Array,
-  offsets: Int32Array,
+  { begin, end }: TokenSpans,
   gamma: number,
   lambda: number,
   numTrajectories: number,
@@ -52,7 +53,7 @@ export function tokenGae(
   for (let i = 0; i < numTrajectories; i++) {
     let later = 0
     let laterValue = 0
-    for (let t = offsets[i + 1]! - 1; t >= offsets[i]!; t--) {
+    for (let t = end[i]! - 1; t >= begin[i]!; t--) {
       advantage[t] = 0
       returns[t] = 0
       if (counted[t] === 0) continue
@@ -66,21 +67,32 @@ export function tokenGae(
 }
 
 /** Gives the counted tokens' advantages mean 0 and variance 1 (n − 1 in its denominator, 1e-8 added), in place. */
-export function whitenTokens(advantage: Float32Array, counted: Uint8Array, numTokens: number): void {
+export function whitenTokens(
+  advantage: Float32Array,
+  counted: Uint8Array,
+  { begin, end }: TokenSpans,
+  numTrajectories: number,
+): void {
   let count = 0
   let sum = 0
-  for (let t = 0; t < numTokens; t++) {
-    if (counted[t] === 0) continue
-    count++
-    sum += advantage[t]!
+  for (let i = 0; i < numTrajectories; i++) {
+    for (let t = begin[i]!; t < end[i]!; t++) {
+      if (counted[t] === 0) continue
+      count++
+      sum += advantage[t]!
+    }
   }
   const mean = sum / count
   let squares = 0
-  for (let t = 0; t < numTokens; t++) {
-    if (counted[t] !== 0) squares += (advantage[t]! - mean) * (advantage[t]! - mean)
+  for (let i = 0; i < numTrajectories; i++) {
+    for (let t = begin[i]!; t < end[i]!; t++) {
+      if (counted[t] !== 0) squares += (advantage[t]! - mean) * (advantage[t]! - mean)
+    }
   }
   const scale = 1 / Math.sqrt(squares / Math.max(1, count - 1) + 1e-8)
-  for (let t = 0; t < numTokens; t++) {
-    if (counted[t] !== 0) advantage[t] = (advantage[t]! - mean) * scale
+  for (let i = 0; i < numTrajectories; i++) {
+    for (let t = begin[i]!; t < end[i]!; t++) {
+      if (counted[t] !== 0) advantage[t] = (advantage[t]! - mean) * scale
+    }
   }
 }

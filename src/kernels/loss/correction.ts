@@ -9,6 +9,8 @@
  * With these weights a clipped loss on ℓ_old is the decoupled PPO of AReaL (arXiv 2505.24298). The weight is a number
  * to the loss: no gradient flows through it.
  */
+import type { TokenSpans } from '../spans.ts'
+
 export type Correction = 'none' | 'token-truncate' | 'token-mask' | 'sequence-truncate' | 'sequence-mask'
 
 /**
@@ -20,7 +22,7 @@ export function correctionWeights(
   counted: Uint8Array,
   oldLogprob: Float32Array,
   behaviorLogprob: Float32Array,
-  offsets: Int32Array,
+  spans: TokenSpans,
   correction: Correction,
   low: number,
   high: number,
@@ -31,8 +33,8 @@ export function correctionWeights(
   const masks = correction === 'token-mask' || correction === 'sequence-mask'
   let rejected = 0
   for (let i = 0; i < numSequences; i++) {
-    const first = offsets[i]!
-    const end = offsets[i + 1]!
+    const first = spans.begin[i]!
+    const end = spans.end[i]!
     let sum = 0
     if (isSequence) {
       for (let t = first; t < end; t++) if (counted[t] !== 0) sum += oldLogprob[t]! - behaviorLogprob[t]!

@@ -1,6 +1,6 @@
 /**
  * Policy-gradient losses over the tokens of whole sequences, with their derivatives. The tokens of sequence i are
- * offsets[i] … offsets[i + 1] − 1; those with counted = 0 (prompts, tool answers) are passed over. With d = ℓ − ℓ_old, and mean
+ * begin[i] … end[i] − 1; those with counted = 0 (prompts, tool answers) are passed over. With d = ℓ − ℓ_old, and mean
  * and Σ over the counted tokens of the sequence, the ratio ρ = exp(z) is taken
  *
  *     token            z = d[t]
@@ -30,6 +30,8 @@
  * `denominator` is of the whole batch, however it is cut into micro-batches, so that their sums add up to its loss.
  * Where A = 0 the surrogate is 0 whatever ρ is. Everything is computed in f64.
  */
+import type { TokenSpans } from '../spans.ts'
+
 export type Surrogate = 'clip' | 'cispo' | 'sapo'
 export type Ratio = 'token' | 'sequence' | 'sequence-token' | 'hybrid' | 'product'
 export type KlEstimator = 'k1' | 'k2' | 'k3' | 'k3+'
@@ -41,7 +43,7 @@ export interface PolicyLossOutputs {
   sums: Float64Array
 }
 
-/** Columns of tokens, and the numSequences + 1 offsets. `weight` and `referenceLogprob` are null where there are none. */
+/** Columns of tokens, and where the sequences lie in them. `weight` and `referenceLogprob` are null where there are none. */
 export interface PolicyLossInputs {
   logprob: Float32Array
   /** Of the whole distribution, in nats: −Σ p log p. */
@@ -51,7 +53,7 @@ export interface PolicyLossInputs {
   weight: Float32Array | null
   referenceLogprob: Float32Array | null
   counted: Uint8Array
-  offsets: Int32Array
+  spans: TokenSpans
   /** A row a sequence: the counted tokens of its conversation; null where every sequence is a whole one. */
   wholeTokens: Int32Array | null
 }
@@ -105,23 +107,15 @@ export const PolicySum = {
   length: 15,
 } as const
 
+/** Adds the losses of sequences `from` … `to` − 1 to `sums`, and writes their derivatives. */
 export function policyLoss(
   { dLogprob, dEntropy, sums }: PolicyLossOutputs,
-  {
-    logprob,
-    entropy,
-    oldLogprob,
-    advantage,
-    weight,
-    referenceLogprob,
-    counted,
-    offsets,
-    wholeTokens,
-  }: PolicyLossInputs,
+  { logprob, entropy, oldLogprob, advantage, weight, referenceLogprob, counted, spans, wholeTokens }: PolicyLossInputs,
   settings: PolicyLossSettings,
   perSequence: boolean,
   denominator: number,
-  numSequences: number,
+  from: number,
+  to: number,
 ): void {
   const { surrogate, ratio: ratioOf, kl, klCoef, klCorrected, entropyCoef } = settings
   const ratioLow = settings.clipLow === null ? 0 : 1 - settings.clipLow
@@ -131,9 +125,9 @@ export function policyLoss(
   const logRatioMax = settings.logRatioMax ?? Infinity
   const klMax = settings.klMax ?? Infinity
 
-  for (let i = 0; i < numSequences; i++) {
-    const first = offsets[i]!
-    const end = offsets[i + 1]!
+  for (let i = from; i < to; i++) {
+    const first = spans.begin[i]!
+    const end = spans.end[i]!
     let count = 0
     let logRatioSum = 0
     for (let t = first; t < end; t++) {

@@ -1,5 +1,7 @@
+import type { TokenSpans } from '../spans.ts'
+
 /**
- * Losses of tokens beside those of the policy gradient. Sequences, `counted`, `wholeTokens` and D are those of `policyLoss`; `sums` gets
+ * Losses of tokens beside those of the policy gradient. Sequences (`from` … `to` − 1), `counted`, `wholeTokens` and D are those of `policyLoss`; `sums` gets
  * the loss and the number of tokens added, in the order of `TokenSum`.
  */
 export const TokenSum = { loss: 0, tokens: 1, length: 2 } as const
@@ -10,16 +12,17 @@ export function crossEntropyLoss(
   sums: Float64Array,
   logprob: Float32Array,
   counted: Uint8Array,
-  offsets: Int32Array,
+  { begin, end }: TokenSpans,
   wholeTokens: Int32Array | null,
   perSequence: boolean,
   denominator: number,
-  numSequences: number,
+  from: number,
+  to: number,
 ): void {
-  for (let i = 0; i < numSequences; i++) {
-    const count = countTokens(counted, offsets[i]!, offsets[i + 1]!)
+  for (let i = from; i < to; i++) {
+    const count = countTokens(counted, begin[i]!, end[i]!)
     const scale = 1 / (denominator * (perSequence ? (wholeTokens?.[i] ?? count) : 1))
-    for (let t = offsets[i]!; t < offsets[i + 1]!; t++) {
+    for (let t = begin[i]!; t < end[i]!; t++) {
       dLogprob[t] = 0
       if (counted[t] === 0) continue
       dLogprob[t] = -scale
@@ -52,20 +55,21 @@ export function valueLoss(
   value: Float32Array,
   oldValue: Float32Array,
   prepared: ValueTargets,
-  offsets: Int32Array,
+  { begin, end }: TokenSpans,
   wholeTokens: Int32Array | null,
   settings: ValueLossSettings,
   perSequence: boolean,
   denominator: number,
-  numSequences: number,
+  from: number,
+  to: number,
 ): void {
   const { returns, counted } = prepared
   const { valueCoef } = settings
   const clipValue = settings.clipValue ?? Number.POSITIVE_INFINITY
-  for (let i = 0; i < numSequences; i++) {
-    const count = countTokens(counted, offsets[i]!, offsets[i + 1]!)
+  for (let i = from; i < to; i++) {
+    const count = countTokens(counted, begin[i]!, end[i]!)
     const scale = valueCoef / (denominator * (perSequence ? (wholeTokens?.[i] ?? count) : 1))
-    for (let t = offsets[i]!; t < offsets[i + 1]!; t++) {
+    for (let t = begin[i]!; t < end[i]!; t++) {
       dValue[t] = 0
       if (counted[t] === 0) continue
       const error = value[t]! - returns[t]!

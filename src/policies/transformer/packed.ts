@@ -7,7 +7,7 @@
  */
 import { type Columns, column, type Plan } from '../../components/column.ts'
 import { InputError, show } from '../../errors.ts'
-import type { Kernels } from '../../kernels/bind.ts'
+import type { Kernels, TokenSpans } from '../../kernels/bind.ts'
 import type { Evaluated, Parameter, ParameterViews } from '../policy.ts'
 import { Forward } from './forward.ts'
 import type { LoraAdapter, LoraModel } from './lora.ts'
@@ -36,12 +36,14 @@ export interface TokenDerivatives {
 export type TokenLossOf = (evaluated: TokensEvaluated, derivatives: TokenDerivatives, count: number) => void
 
 /**
- * From which tokens each token was chosen, as the decoder recorded it: token i's are ids[offsets[i]] to ids[offsets[i + 1]],
- * in rising order. A token that has none was chosen from all, or by somebody else.
+ * From which tokens each token was chosen, as the decoder recorded it: their ids in rising order, those of a sequence's tokens
+ * one after another. A token that has none was chosen from all, or by somebody else.
  */
 export interface TokenSupports {
-  /** One more than there are tokens. */
-  readonly offsets: ArrayLike<number>
+  /** Where the ids of each sequence begin. */
+  readonly begin: ArrayLike<number>
+  /** How many of them each token has, where the token lies; 0 and less: none. */
+  readonly length: ArrayLike<number>
   readonly ids: Int32Array
 }
 
@@ -118,15 +120,15 @@ export class PackedTransformer {
   }
 
   /**
-   * Packs sequences `from` to `to` of a ragged list (sequence s is tokens[offsets[s]] to tokens[offsets[s + 1]], as in
-   * Arrow's lists) and returns the number of rows: its number of tokens less one for each. `supports` are those of all
-   * `tokens`; they stay as they are until the rows were evaluated and differentiated.
+   * Packs sequences `from` to `to` of a ragged list (sequence s is tokens[begin[s]] to tokens[end[s] − 1]) and returns the
+   * number of rows: its number of tokens less one for each. `supports` are those of all `tokens`; they stay as they are until
+   * the rows were evaluated and differentiated.
    * @throws InputError for a token that the vocabulary has not, one that is not in its own support, a support that does not
    * rise, and what is longer than the columns were planned for.
    */
   pack(
     tokens: ArrayLike<number>,
-    offsets: ArrayLike<number>,
+    spans: TokenSpans,
     from: number,
     to: number,
     supports: TokenSupports | null = null,
@@ -137,7 +139,9 @@ export class PackedTransformer {
     let row = 0
     for (let s = from; s < to; s++) {
       const begin = row
-      const [start, end] = [offsets[s]!, offsets[s + 1]!]
+      const start = spans.begin[s]!
+      const end = spans.end[s]!
+      let support = supports === null ? 0 : supports.begin[s]! + Math.max(0, supports.length[start]!)
       for (let i = start; i < end; i++) {
         this.#forward.check(tokens[i]!, i - start)
         if (i === end - 1) continue
@@ -147,9 +151,10 @@ export class PackedTransformer {
         token[row] = tokens[i]!
         target[row] = tokens[i + 1]!
         if (supports !== null) {
-          supportBegin[row] = supports.offsets[i + 1]!
-          supportEnd[row] = supports.offsets[i + 2]!
-          this.#checkSupport(i + 1, tokens[i + 1]!, supports)
+          supportBegin[row] = support
+          support += Math.max(0, supports.length[i + 1]!)
+          supportEnd[row] = support
+          this.#checkSupport(i + 1, tokens[i + 1]!, supports.ids, supportBegin[row]!, support)
         }
         position[row] = i - start
         firstKey[row] = begin
@@ -221,8 +226,7 @@ export class PackedTransformer {
     return named
   }
 
-  #checkSupport(token: number, id: number, { offsets, ids }: TokenSupports): void {
-    const [begin, end] = [offsets[token]!, offsets[token + 1]!]
+  #checkSupport(token: number, id: number, ids: Int32Array, begin: number, end: number): void {
     if (begin === end) return
     const subject = `support of token ${token}`
     if (!(begin >= 0 && begin < end && end <= ids.length)) {

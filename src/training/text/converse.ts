@@ -5,7 +5,7 @@ import type { RewardReduction, TextEnvironmentDefinition } from '../../environme
 import { InputError, show } from '../../errors.ts'
 import { setWeights } from '../../policies/transformer/quantized.ts'
 import type { Sampling } from '../../policies/transformer/sampling.ts'
-import type { Trajectory } from '../../tables/trajectories.ts'
+import type { Trajectory } from '../../tables/trajectory.ts'
 import type { TooLong } from '../../text/examples.ts'
 import type { LanguageModelDefinition } from '../../text/language-model.ts'
 import type { Tokenizer } from '../../text/tokenizer.ts'

@@ -1,6 +1,7 @@
 /** What trainings of language models tell: of a supervised step, and of an update and its conversations. */
 import type { LossTotals } from '../../algorithms/losses.ts'
-import { groupNumbers, type TrajectoryColumns } from '../../tables/trajectories.ts'
+import type { TokenSpans } from '../../kernels/bind.ts'
+import { groupNumbers, type TrajectoryRows } from '../../tables/trajectories.ts'
 
 /** What a supervised step, or an update of reinforcement learning, did. Null: not of this phase. */
 export interface TextMetrics {
@@ -71,32 +72,45 @@ export interface RlMetrics {
  * The mean over counted tokens of e^Δ − Δ − 1, Δ = trained − recorded: an estimate of KL(recorded ‖ trained). Tokens of which
  * nothing is recorded (NaN) are passed over; null where that are all.
  */
-export function mismatchKl(trained: Float32Array, recorded: Float32Array, counted: Uint8Array): number | null {
+export function mismatchKl(
+  trained: Float32Array,
+  recorded: Float32Array,
+  counted: Uint8Array,
+  { begin, end }: TokenSpans,
+): number | null {
   let [sum, count] = [0, 0]
-  for (let t = 0; t < trained.length; t++) {
-    if (counted[t] === 0 || Number.isNaN(recorded[t])) continue
-    const apart = trained[t]! - recorded[t]!
-    sum += Math.exp(apart) - apart - 1
-    count++
+  for (let i = 0; i < begin.length; i++) {
+    for (let t = begin[i]!; t < end[i]!; t++) {
+      if (counted[t] === 0 || Number.isNaN(recorded[t])) continue
+      const apart = trained[t]! - recorded[t]!
+      sum += Math.exp(apart) - apart - 1
+      count++
+    }
   }
   return count === 0 ? null : sum / count
 }
 
 /** Mean, least and greatest of the counted tokens' weights. */
-export function rangeOf(weight: Float32Array, counted: Uint8Array): { mean: number; min: number; max: number } {
+export function rangeOf(
+  weight: Float32Array,
+  counted: Uint8Array,
+  { begin, end }: TokenSpans,
+): { mean: number; min: number; max: number } {
   let [sum, count, min, max] = [0, 0, Number.POSITIVE_INFINITY, Number.NEGATIVE_INFINITY]
-  for (let t = 0; t < weight.length; t++) {
-    if (counted[t] === 0) continue
-    sum += weight[t]!
-    count++
-    min = Math.min(min, weight[t]!)
-    max = Math.max(max, weight[t]!)
+  for (let i = 0; i < begin.length; i++) {
+    for (let t = begin[i]!; t < end[i]!; t++) {
+      if (counted[t] === 0) continue
+      sum += weight[t]!
+      count++
+      min = Math.min(min, weight[t]!)
+      max = Math.max(max, weight[t]!)
+    }
   }
   return { mean: sum / count, min, max }
 }
 
 /** What the rewards of an update's conversations come to. */
-export function rewardMetrics(columns: TrajectoryColumns, { numUnknown }: LossTotals) {
+export function rewardMetrics(columns: TrajectoryRows, { numUnknown }: LossTotals) {
   const { reward, known, segment, stopReason, error, components, cutTurns, unheard } = columns
   const group = groupNumbers(columns)
   const isFirst = (i: number) => segment[i] === 0 // A conversation is counted once, however many rows it has.

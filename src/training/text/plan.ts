@@ -11,6 +11,7 @@ import { type DefaultRates, learningRateOf } from '../../algorithms/optimizer.ts
 import { rl, rlRates } from '../../algorithms/rl.ts'
 import { sft, sftRates } from '../../algorithms/sft.ts'
 import { MICRO_BATCH_ROWS, tokenLearnerPlan } from '../../algorithms/token-learner.ts'
+import { tokenUpdatePlan, type UpdateSize } from '../../algorithms/token-thread.ts'
 import {
   bytesToRead,
   type ConversationDraft,
@@ -18,7 +19,7 @@ import {
   openConversations,
 } from '../../cohorts/conversations.ts'
 import { arenaBytes, arenaRoom, checkRoom, formatBytes } from '../../components/arena.ts'
-import { listColumns, type Plan } from '../../components/column.ts'
+import { type Columns, column, listColumns, type Plan } from '../../components/column.ts'
 import { InputError } from '../../errors.ts'
 import { NUM_SLOTS } from '../../kernels/bind.ts'
 import { languageModel, type OpenLanguageModel } from '../../text/language-model.ts'
@@ -45,17 +46,33 @@ export function textLearnerPlan(
   }
   const hasReference = rl?.loss.columns.includes('referenceLogprob') ?? false
   const { settings } = (sft ?? rl)!
-  return tokenLearnerPlan(
-    model,
-    microBatchRows(context),
-    context,
-    settings,
-    hasReference,
-    adapter,
-    isQuantized,
-    threads,
-  )
+  const sizes = updateSizes(context, { sft, rl })
+  const most = (of: keyof UpdateSize) => Math.max(sizes.sft[of], sizes.rl[of])
+  const planned = { rows: most('rows'), tokens: most('tokens') }
+  const rows = microBatchRows(context)
+  return {
+    ...tokenLearnerPlan(model, rows, context, settings, hasReference, adapter, isQuantized, threads),
+    update: tokenUpdatePlan(planned, model.hasValueHead),
+    examples: examplesPlan(sizes.sft),
+  } satisfies Plan
 }
+
+/** Plans the tokens of a supervised step's examples, one example after another. */
+export function examplesPlan({ tokens }: UpdateSize) {
+  return { token: column('i32', tokens), lossMask: column('u8', tokens) }
+}
+
+/** How large the updates of a training are, where every example and every conversation is one row. */
+function updateSizes(context: number, { sft, rl }: Phases): Record<keyof Phases, UpdateSize> {
+  const sizeOf = (rows: number): UpdateSize => ({ rows, tokens: rows * context })
+  return {
+    sft: sizeOf(sft?.settings.batchSize ?? 0),
+    rl: sizeOf((rl?.settings.groupsPerUpdate ?? 0) * (rl?.settings.groupSize ?? 0)),
+  }
+}
+
+/** The columns of what learns. */
+export type TextLearnerColumns = Columns<ReturnType<typeof textLearnerPlan>>
 
 /** What a run takes, and what was chosen for it. */
 export interface TextRunPlan {

@@ -17,6 +17,7 @@ import {
   tokenLearnerPlan,
   trainedOf,
 } from '../../algorithms/token-learner.ts'
+import { tokenUpdatePlan } from '../../algorithms/token-thread.ts'
 import { asConversations, type ConversationCohort, loadAdapter, refreshWeights } from '../../cohorts/conversations.ts'
 import { takeArena } from '../../components/arena.ts'
 import { column } from '../../components/column.ts'
@@ -29,10 +30,10 @@ import { type BaseWeights, quantizedPlan, setWeights, wholeWeights } from '../..
 import { Random } from '../../random.ts'
 import { resolveSettings, type SettingValues } from '../../settings.ts'
 import type { EpisodeBuffer } from '../../tables/episode-buffer.ts'
-import { Trajectories, type TrajectoryColumns } from '../../tables/trajectories.ts'
+import { allRows, Trajectories, type TrajectoryColumns } from '../../tables/trajectories.ts'
 import { tick } from '../../tick.ts'
 import { World } from '../../world.ts'
-import { type PreparedUpdate, prepareUpdate } from './token-update.ts'
+import { inOwnMemory, type PreparedUpdate, prepareUpdate } from './token-update.ts'
 
 /** A language model that is open: its weights are those that the trainer changes, in place. */
 export interface TrainedLanguageModel {
@@ -46,7 +47,7 @@ export interface TrainedLanguageModel {
   readonly temperature?: number
 }
 
-/** What a loss, or figures, are made of: a row a token, and where it says so a trajectory, in an order of the trainer's own. */
+/** What a loss, or figures, are made of: a row a token, and where it says so a trajectory, in the order of the trajectories. */
 export interface TrainingColumns {
   /** Trajectory i's tokens are offsets[i] … offsets[i + 1] − 1. */
   readonly offsets: Int32Array
@@ -305,18 +306,17 @@ export class Trainer {
     const { advantageFn, lossFn, getLogprobsFn, metricsFn } = this.#options
     const { temperature } = this.#target
     const numTokens = columns.token.length
-    const batch = packBatch(columns, this.#rows)
-    const inTableOrder = (): Float32Array => {
-      const { logprob } = alone(this.#learner.evaluate(batch, temperature, 'policy'))
-      const table = new Float32Array(numTokens)
-      batch.order.forEach((i, place) => {
-        table.set(logprob.subarray(batch.offsets[place], batch.offsets[place + 1]), columns.offsets[i])
-      })
-      return table
+    const rows = allRows(columns)
+    const batch = packBatch(rows, this.#rows)
+    const update = inOwnMemory(
+      tokenUpdatePlan({ rows: batch.order.length, tokens: numTokens }, this.#target.model.hasValueHead),
+    )
+    const evaluate = (): Float32Array => {
+      alone(this.#learner.evaluate(batch, temperature, 'policy', update, update))
+      return update.logprob.slice()
     }
     const isUnread = (_: number, t: number) => columns.lossMask[t] === 0
-    const oldLogprob =
-      getLogprobsFn && checked('getLogprobsFn', getLogprobsFn(columns, inTableOrder), numTokens, isUnread)
+    const oldLogprob = getLogprobsFn && checked('getLogprobsFn', getLogprobsFn(columns, evaluate), numTokens, isUnread)
     const advantage =
       typeof advantageFn !== 'function'
         ? undefined
@@ -327,17 +327,17 @@ export class Trainer {
       ...(oldLogprob === undefined ? {} : { oldLogprob }),
       ...(advantage === undefined ? {} : { advantage }),
     }
-    const update = alone(prepareUpdate(this.#learner, this.#kernels, loss, columns, batch, temperature, overrides))
-    const { prepared, totals, given, numRecomputed } = update
+    const ready = alone(prepareUpdate(this.#learner, this.#kernels, loss, rows, batch, update, temperature, overrides))
+    const { totals, given, numRecomputed } = ready
     if (totals.numTokens === 0) {
       const got = `no token to learn from: ${totals.numUnknown} rewards unknown, ${totals.numAlone} alone in their group`
       throw new InputError('train()', got, 'at least one trajectory with an advantage')
     }
-    const base = { tokens: totals.numTokens, numUnknown: totals.numUnknown, numRecomputed, ...meanReward(update) }
-    const seen = (evaluated: Pick<TokenLossSums, 'logprob' | 'entropy'>) => columnsOf(batch, update, evaluated)
+    const base = { tokens: totals.numTokens, numUnknown: totals.numUnknown, numRecomputed, ...meanReward(ready) }
+    const seen = (evaluated: Pick<TokenLossSums, 'logprob' | 'entropy'>) => columnsOf(columns, batch, ready, evaluated)
     if (typeof lossFn !== 'function') {
       const step = this.#stepCount
-      const sums = alone(this.#learner.differentiate(batch, loss, prepared, totals, given, temperature, step))
+      const sums = alone(this.#learner.differentiate(batch, loss, totals, given, update, temperature, step))
       const value = sums.policy[PolicySum.loss]! + sums.value[TokenSum.loss]!
       return { loss: value, ...base, ...figuresOf(sums), ...metricsFn?.(seen(sums)) }
     }
@@ -352,6 +352,7 @@ export class Trainer {
         if (byEntropy !== undefined) dEntropy.set(checked('dEntropy of lossFn', byEntropy, numTokens))
         figures = { loss: value, ...base, ...metricsFn?.(own) }
       },
+      update,
       temperature,
       this.#stepCount,
     )
@@ -443,17 +444,18 @@ function checked(
 }
 
 function columnsOf(
-  { offsets }: TokenBatch,
-  { prepared, given, conversations, ...whole }: PreparedUpdate,
+  { offsets }: TrajectoryColumns,
+  { order }: TokenBatch,
+  { update, given, conversations, ...whole }: PreparedUpdate,
   { logprob, entropy }: Pick<TokenLossSums, 'logprob' | 'entropy'>,
 ): TrainingColumns {
-  const conversationOf = new Int32Array(offsets.length - 1)
-  for (const [c, places] of conversations.entries()) for (const place of places) conversationOf[place] = c
+  const conversationOf = new Int32Array(order.length)
+  for (const [c, places] of conversations.entries()) for (const place of places) conversationOf[order[place]!] = c
   const reward = Float64Array.from(conversationOf, (c) => whole.reward[c]!)
   const known = Uint8Array.from(conversationOf, (c) => whole.known[c]!)
   const group = conversationOf.map((c) => whole.group[c]!)
   const { oldLogprob, referenceLogprob } = given
-  const { counted, tokenAdvantage: advantage } = prepared
+  const { counted, tokenAdvantage: advantage } = update.prepared
   return { offsets, counted, logprob, entropy, oldLogprob, referenceLogprob, advantage, reward, known, group }
 }
 

@@ -4,21 +4,19 @@
  * advantage, returns and critics see later rows behind earlier ones, and a mean over its tokens is over those of all
  * rows. Only a ratio of a whole sequence is each row's own.
  */
-import {
-  type LossBatch,
-  type LossDescriptor,
-  type LossTotals,
-  type PreparedLoss,
-  preparedLossPlan,
-  prepareLoss,
-} from '../../algorithms/losses.ts'
-import { conversationsOf, type TokenBatch, tokensInOrder } from '../../algorithms/token-batch.ts'
+import { type LossBatch, type LossDescriptor, type LossTotals, prepareLoss } from '../../algorithms/losses.ts'
+import { conversationsOf, markLearned, type TokenBatch } from '../../algorithms/token-batch.ts'
 import type { Together, TokenLearner } from '../../algorithms/token-learner.ts'
-import type { TokenLossColumns } from '../../algorithms/token-thread.ts'
+import {
+  type TokenLossColumns,
+  type TokenUpdateColumns,
+  tokenUpdatePlan,
+  type UpdateSize,
+} from '../../algorithms/token-thread.ts'
 import { type Columns, elementBytes, isColumnSpec, type Plan, viewColumn } from '../../components/column.ts'
 import { InputError } from '../../errors.ts'
-import type { Kernels } from '../../kernels/bind.ts'
-import { groupNumbers, type TrajectoryColumns } from '../../tables/trajectories.ts'
+import type { Kernels, TokenSpans } from '../../kernels/bind.ts'
+import { groupNumbers, type TrajectoryRows } from '../../tables/trajectories.ts'
 
 /** What a caller says in place of what would be recorded or worked out. */
 export interface UpdateOverrides {
@@ -28,175 +26,175 @@ export interface UpdateOverrides {
   readonly advantage?: ArrayLike<number>
 }
 
-/** An update that is ready to be differentiated. Columns of tokens are in the batch's order. */
+/** An update that is ready to be differentiated: `update.prepared` has what its loss was prepared into. */
 export interface PreparedUpdate {
-  /** Its columns of trajectories have a row a conversation, in the order of `conversations`. */
-  readonly prepared: PreparedLoss
   readonly totals: LossTotals
   readonly given: TokenLossColumns & { readonly behaviorLogprob: Float32Array }
+  readonly update: TokenUpdateColumns
   /** Tokens to learn from whose log-probability is not recorded: it was worked out under the weights before the update. */
   readonly numRecomputed: number
   /** Of each conversation the places of its sequences in the batch: one, or several where it has segments. */
   readonly conversations: readonly (readonly number[])[]
-  /** The rewards, where they are known, and the groups, numbered from 0: a row a conversation. */
+  /** The rewards, where they are known, and the groups, numbered from 0: a row a conversation. So are `update.prepared`'s. */
   readonly reward: Float64Array
   readonly known: Uint8Array
   readonly group: Int32Array
 }
 
 /**
- * Prepares a batch of trajectories for a loss. `columns` are what the batch was made of. Threads evaluate it together. A
- * log-probability that is not recorded, or under a distribution that nobody knows, is that of the weights as they are.
+ * Prepares a batch of trajectories for a loss, in the columns of `update`. `rows` are what the batch was made of: their tokens and
+ * what was recorded of them are read where they lie. Threads evaluate the batch together. A log-probability that is not
+ * recorded, or under a distribution that nobody knows, is that of the weights as they are.
  *
- * The segments of a conversation are one trajectory to the loss, their tokens one after another: its group counts its reward
- * once, its advantage is that of all its tokens, returns and critics see a later segment behind an earlier one, and a mean over
- * its tokens is over all of them. Only a ratio of a whole sequence is each segment's own.
+ * The segments of a conversation are one trajectory to the loss, and lie one after another: its group counts its reward once,
+ * its advantage is that of all its tokens, returns and critics see a later segment behind an earlier one, and a mean over its
+ * tokens is over all of them. Only a ratio of a whole sequence is each segment's own.
  * @throws InputError where one is missing that a correction compares with: no evaluation tells what others had sampled from.
  */
 export function* prepareUpdate(
   learner: TokenLearner,
   kernels: Kernels,
   loss: LossDescriptor,
-  columns: TrajectoryColumns,
+  rows: TrajectoryRows,
   batch: TokenBatch,
+  update: TokenUpdateColumns,
   temperature: number,
   overrides: UpdateOverrides = {},
 ): Together<PreparedUpdate> {
-  const { order, offsets } = batch
-  const conversations = conversationsOf(batch, columns.segment)
-  const rows = conversations.map(([place]) => order[place!]!) // What a conversation is worth, each of its rows says.
-  const numbers = groupNumbers(columns)
-  const group = Int32Array.from(rows, (i) => numbers[i]!)
-  const numGroups = new Set(numbers).size
+  const { order, spans } = batch
+  const { prepared, learned, entropy } = update
+  const conversations = conversationsOf(batch, rows.segment)
+  const first = conversations.map(([place]) => order[place!]!) // What a conversation is worth, each of its rows says.
+  const numbers = groupNumbers(rows)
+  const group = Int32Array.from(first, (i) => numbers[i]!)
+  markLearned(learned, batch)
   const { advantage } = overrides
-  const lossMask = batch.lossMask.slice()
-  if (advantage !== undefined) {
-    order.forEach((i, place) => {
-      if (Number.isNaN(advantage[i])) lossMask.fill(0, offsets[place], offsets[place + 1])
-    })
-  }
-  // What was recorded while sampling is what evaluating gives, to the bit, so it is evaluated only to be compared.
-  const behaviorLogprob = tokensInOrder(batch, columns.offsets, recordedLogprob(columns))
-  const missing = missingAt(behaviorLogprob, lossMask)
+  if (advantage !== undefined) leaveOut(learned, batch, advantage)
   const hasCritic = loss.settings.advantage === 'critic'
   const { correction } = loss.settings
-  if (correction !== 'none' && missing.length > 0) {
-    const got = `${missing.length} tokens to learn from whose log-probability is not recorded`
+  const numMissing = countMissing(rows, learned, spans)
+  if (correction !== 'none' && numMissing > 0) {
+    const got = `${numMissing} tokens to learn from whose log-probability is not recorded`
     throw new InputError(`${loss.id}.correction ${correction}`, got, "all of them recorded, or correction: 'none'")
   }
-  const own = overrides.oldLogprob && tokensInOrder(batch, columns.offsets, overrides.oldLogprob)
-  const numRecomputed = own === undefined ? missing.length : 0
+  const own = overrides.oldLogprob && Float32Array.from(overrides.oldLogprob)
+  const numRecomputed = own === undefined ? numMissing : 0
   const isEvaluated = hasCritic || (correction !== 'none' && own === undefined)
-  const old = isEvaluated || numRecomputed > 0 ? yield* learner.evaluate(batch, temperature, 'policy') : null
-  if (!isEvaluated && numRecomputed > 0) for (const t of missing) behaviorLogprob[t] = old!.logprob[t]!
-  const oldLogprob = own ?? (isEvaluated ? old!.logprob : behaviorLogprob)
-  const oldValue = hasCritic ? old!.value : null
-  const hasReference = loss.columns.includes('referenceLogprob')
-  const referenceLogprob = hasReference ? (yield* learner.evaluate(batch, temperature, 'reference')).logprob : null
-  const reward = Float64Array.from(rows, (i) => columns.reward[i]!)
-  const known = Uint8Array.from(rows, (i) => columns.known[i]!)
-  const joined = new JoinedTokens(offsets, conversations)
+  const { oldLogprob: evaluated, oldValue: value } = update
+  if (isEvaluated || numRecomputed > 0) {
+    yield* learner.evaluate(batch, temperature, 'policy', { logprob: evaluated, entropy, value }, update)
+  }
+  // What was recorded while sampling is what evaluating gives, to the bit, so it is evaluated only to be compared.
+  let behaviorLogprob = rows.logprob
+  if (!isEvaluated && numRecomputed > 0) {
+    putRecorded(evaluated, rows, spans)
+    behaviorLogprob = evaluated
+  }
+  const oldLogprob = own ?? (isEvaluated ? evaluated : behaviorLogprob)
+  const oldValue = hasCritic ? value : null
+  let referenceLogprob: Float32Array | null = null
+  if (loss.columns.includes('referenceLogprob')) {
+    referenceLogprob = update.referenceLogprob
+    const said = { logprob: referenceLogprob, entropy, value: update.value }
+    yield* learner.evaluate(batch, temperature, 'reference', said, update)
+  }
+  const reward = Float64Array.from(first, (i) => rows.reward[i]!)
+  const known = Uint8Array.from(first, (i) => rows.known[i]!)
   const whole: LossBatch = {
-    offsets: joined.offsets,
-    lossMask: joined.join(lossMask),
+    spans: joined(conversations, spans),
+    lossMask: learned,
     reward,
     known,
     group,
-    oldLogprob: joined.join(oldLogprob),
-    behaviorLogprob: joined.join(behaviorLogprob),
-    ...(referenceLogprob === null ? {} : { referenceLogprob: joined.join(referenceLogprob) }),
-    ...(oldValue === null ? {} : { value: joined.join(oldValue) }),
+    oldLogprob,
+    behaviorLogprob,
+    ...(referenceLogprob === null ? {} : { referenceLogprob }),
+    ...(oldValue === null ? {} : { value: oldValue }),
   }
-  const prepared = inHeap(preparedLossPlan(rows.length, batch.token.length, numGroups))
   const totals = prepareLoss(loss, whole, prepared, kernels)
-  const { counted, tokenAdvantage, weight, tokenReward, returns } = prepared
-  for (const column of [counted, tokenAdvantage, weight, tokenReward, returns]) joined.part(column)
+  const { counted, tokenAdvantage } = prepared
   if (advantage !== undefined) {
     order.forEach((i, place) => {
-      for (let t = offsets[place]!; t < offsets[place + 1]!; t++) {
+      for (let t = spans.begin[place]!; t < spans.end[place]!; t++) {
         tokenAdvantage[t] = counted[t] === 1 ? advantage[i]! : 0
       }
     })
   }
-  const wholeTokens = conversations.length === order.length ? null : countedOf(conversations, offsets, counted)
-  const given = { oldLogprob, behaviorLogprob, referenceLogprob, oldValue, wholeTokens }
-  return { prepared, totals, given, numRecomputed, conversations, reward, known, group }
-}
-
-/** What is recorded of each token; NaN also where nobody knows from which tokens it was drawn. */
-function recordedLogprob({ logprob, supportLength }: TrajectoryColumns): Float32Array {
-  return logprob.map((value, t) => (supportLength[t] === -1 ? Number.NaN : value))
-}
-
-/** The tokens to learn from at which there is no number. */
-function missingAt(logprob: Float32Array, lossMask: Uint8Array): number[] {
-  const missing: number[] = []
-  for (let t = 0; t < logprob.length; t++) if (lossMask[t] === 1 && Number.isNaN(logprob[t])) missing.push(t)
-  return missing
-}
-
-/** The tokens of a batch in the order of its conversations. Where each has one sequence that is the batch's own order. */
-class JoinedTokens {
-  /** Conversation c's tokens are offsets[c] … offsets[c + 1] − 1. */
-  readonly offsets: Int32Array
-  /** Where each token stands in the batch; null where the orders are one. */
-  readonly #from: Int32Array | null
-
-  constructor(offsets: Int32Array, conversations: readonly (readonly number[])[]) {
-    if (conversations.length === offsets.length - 1) {
-      this.offsets = offsets
-      this.#from = null
-      return
-    }
-    this.offsets = new Int32Array(conversations.length + 1)
-    this.#from = new Int32Array(offsets.at(-1)!)
-    let to = 0
-    for (const [c, places] of conversations.entries()) {
-      for (const place of places) for (let t = offsets[place]!; t < offsets[place + 1]!; t++) this.#from[to++] = t
-      this.offsets[c + 1] = to
-    }
+  const areWhole = conversations.length === order.length
+  if (!areWhole) countWhole(update.wholeTokens, conversations, spans, counted)
+  const given = {
+    oldLogprob,
+    behaviorLogprob,
+    referenceLogprob,
+    oldValue,
+    wholeTokens: areWhole ? null : update.wholeTokens,
   }
+  return { totals, given, update, numRecomputed, conversations, reward, known, group }
+}
 
-  /** A column of the batch's tokens, conversation by conversation. */
-  join<C extends Float32Array | Uint8Array>(column: C): C {
-    const from = this.#from
-    if (from === null) return column
-    const joined = column.slice() as C
-    for (let t = 0; t < from.length; t++) joined[t] = column[from[t]!]!
-    return joined
+/** Learns nothing from sequences whose advantage is NaN. */
+function leaveOut(learned: Uint8Array, { order, spans }: TokenBatch, advantage: ArrayLike<number>): void {
+  order.forEach((i, place) => {
+    if (Number.isNaN(advantage[i])) learned.fill(0, spans.begin[place], spans.end[place])
+  })
+}
+
+/** True where a token's log-probability is recorded; not where nobody knows from which tokens it was drawn. */
+function isRecorded({ logprob, supportLength }: TrajectoryRows, t: number): boolean {
+  return !Number.isNaN(logprob[t]) && supportLength[t] !== -1
+}
+
+/** How many of the tokens to learn from have no log-probability. */
+function countMissing(rows: TrajectoryRows, learned: Uint8Array, { begin, end }: TokenSpans): number {
+  let count = 0
+  for (let i = 0; i < begin.length; i++) {
+    for (let t = begin[i]!; t < end[i]!; t++) if (learned[t] === 1 && !isRecorded(rows, t)) count++
   }
+  return count
+}
 
-  /** Puts what `join` had put together back to its places in the batch. */
-  part(column: Float32Array | Uint8Array): void {
-    const from = this.#from
-    if (from === null) return
-    const joined = column.slice()
-    for (let t = 0; t < from.length; t++) column[from[t]!] = joined[t]!
+/** Puts what is recorded in the place of what was evaluated. */
+function putRecorded(evaluated: Float32Array, rows: TrajectoryRows, { begin, end }: TokenSpans): void {
+  for (let i = 0; i < begin.length; i++) {
+    for (let t = begin[i]!; t < end[i]!; t++) if (isRecorded(rows, t)) evaluated[t] = rows.logprob[t]!
   }
 }
 
-/** The counted tokens of each sequence's conversation. */
-function countedOf(
+/** Where the conversations' tokens lie, each conversation's from its first sequence to its last. */
+function joined(conversations: readonly (readonly number[])[], { begin, end }: TokenSpans): TokenSpans {
+  return {
+    begin: Int32Array.from(conversations, (places) => begin[places[0]!]!),
+    end: Int32Array.from(conversations, (places) => end[places.at(-1)!]!),
+  }
+}
+
+/** Writes the counted tokens of each sequence's conversation. */
+function countWhole(
+  wholeTokens: Int32Array,
   conversations: readonly (readonly number[])[],
-  offsets: Int32Array,
+  { begin, end }: TokenSpans,
   counted: Uint8Array,
-): Int32Array {
-  const wholeTokens = new Int32Array(offsets.length - 1)
+): void {
   for (const places of conversations) {
     let tokens = 0
-    for (const place of places) for (let t = offsets[place]!; t < offsets[place + 1]!; t++) tokens += counted[t]!
+    for (const place of places) for (let t = begin[place]!; t < end[place]!; t++) tokens += counted[t]!
     for (const place of places) wholeTokens[place] = tokens
   }
-  return wholeTokens
 }
 
-/** A plan's columns, each over memory of its own: what no compiled kernel touches need not lie in the arena. */
-export function inHeap<P extends Plan>(plan: P): Columns<P> {
+/** A plan's columns, each over shared memory of its own: those of a batch that nobody could plan for. */
+export function inOwnMemory<P extends Plan>(plan: P): Columns<P> {
   return Object.fromEntries(
     Object.entries(plan).map(([name, node]) => {
-      if (!isColumnSpec(node)) return [name, inHeap(node)]
+      if (!isColumnSpec(node)) return [name, inOwnMemory(node)]
       const length = node.rows * node.width
-      return [name, viewColumn(node.type, new ArrayBuffer(length * elementBytes[node.type]), 0, length)]
+      return [name, viewColumn(node.type, new SharedArrayBuffer(length * elementBytes[node.type]), 0, length)]
     }),
   ) as Columns<P>
+}
+
+/** The planned columns of an update, where a batch of that size fits into them; else such columns in memory of their own. */
+export function columnsFor(planned: TokenUpdateColumns, { rows, tokens }: UpdateSize): TokenUpdateColumns {
+  if (rows <= planned.wholeTokens.length && tokens <= planned.logprob.length) return planned
+  return inOwnMemory(tokenUpdatePlan({ rows, tokens }, planned.value.length > 0))
 }

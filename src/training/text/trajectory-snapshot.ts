@@ -1,7 +1,8 @@
 /** Trajectories as a checkpoint keeps them: their tokens as tensors, the rest as JSON. */
 import { InputError } from '../../errors.ts'
 import { type Tensor, type TensorType, tensorValues } from '../../safetensors.ts'
-import type { Trajectories, Trajectory } from '../../tables/trajectories.ts'
+import type { Trajectories } from '../../tables/trajectories.ts'
+import type { Trajectory } from '../../tables/trajectory.ts'
 
 const TOKEN_COLUMNS = {
   token: 'I32',

@@ -1,7 +1,7 @@
 /** Log-probabilities of our own transformers, as `LogprobValidator` asks for them: packed, decoded, and differentiated. */
 import { takeArena } from '../../components/arena.ts'
 import { column } from '../../components/column.ts'
-import { bestKernelBuild, createKernels, type KernelBuild } from '../../kernels/bind.ts'
+import { bestKernelBuild, createKernels, type KernelBuild, spansOf } from '../../kernels/bind.ts'
 import { decoderPlan, TransformerDecoder } from '../../policies/transformer/decoder.ts'
 import type { LoraModel } from '../../policies/transformer/lora.ts'
 import type { TransformerModel } from '../../policies/transformer/model.ts'
@@ -70,7 +70,7 @@ export function transformerLogprobs(
       const offsets = [0]
       for (const { length } of part) offsets.push(offsets.at(-1)! + length)
       const lengths = part.map(({ length }) => length - 1)
-      use(packed.pack(part.flat(), offsets, 0, part.length), lengths)
+      use(packed.pack(part.flat(), spansOf(offsets), 0, part.length), lengths)
     }
   }
   const logprobs = (sequences: readonly (readonly number[])[]): number[][] => {

@@ -1,4 +1,5 @@
 import { describe, expect, test } from 'vitest'
+import { spansOf } from '../../../src/kernels/bind.ts'
 import { transformer } from '../../../src/policies/transformer/model.ts'
 import type { Sampling } from '../../../src/policies/transformer/sampling.ts'
 import { Random } from '../../../src/random.ts'
@@ -95,7 +96,7 @@ describe('decoding', () => {
       const tokens = lanes.flatMap((lane) => lane.tokens)
       const offsets = [0]
       for (const lane of lanes) offsets.push(offsets.at(-1)! + lane.tokens.length)
-      const { logprob, entropy } = network.evaluate(network.pack(tokens, offsets, 0, 4), 0.8)
+      const { logprob, entropy } = network.evaluate(network.pack(tokens, spansOf(offsets), 0, 4), 0.8)
       lanes.forEach(({ said, prompt }, lane) => {
         const begin = offsets[lane]! - lane + prompt - 1
         expect(said.map((_, i) => [logprob[begin + i], entropy[begin + i]])).toEqual(said)
@@ -108,7 +109,7 @@ describe('decoding', () => {
     const { model, weights } = wide()
     const [lane] = generate(decoder(model, weights, build, 1), [[3, 1099]], [0], [20])
     const { network } = packed(model, weights, build)
-    const { logprob, entropy } = network.evaluate(network.pack(lane!.tokens, [0, 22], 0, 1), 0.8)
+    const { logprob, entropy } = network.evaluate(network.pack(lane!.tokens, spansOf([0, 22]), 0, 1), 0.8)
     expect(lane!.said.map((_, i) => [logprob[1 + i], entropy[1 + i]])).toEqual(lane!.said)
     expect(lane!.tokens.some((token) => token > 512)).toBe(true)
   })
@@ -120,15 +121,18 @@ describe('decoding', () => {
       const some = prompts.map((prompt) => [...prompt, 1000])
       const lanes = generate(decoder(model, weights, build), some, [2, 0, 3, 1], lengths, sampling)
       const tokens = lanes.flatMap((lane) => lane.tokens)
-      const supports = ragged(
-        lanes.flatMap((lane) => [...lane.tokens.slice(0, lane.prompt).map(() => []), ...lane.supports]),
-      )
+      const drawnFrom = lanes.map((lane) => [...lane.tokens.slice(0, lane.prompt).map(() => []), ...lane.supports])
+      const supports = {
+        begin: ragged(drawnFrom.map((lane) => lane.flat())).offsets,
+        length: drawnFrom.flat().map((ids) => ids.length),
+        ids: Int32Array.from(drawnFrom.flat(2)),
+      }
       const { offsets } = ragged(lanes.map((lane) => lane.tokens))
       const { network } = packed(model, weights, build, 100)
       const { temperature } = sampling
-      const { logprob, entropy } = network.evaluate(network.pack(tokens, offsets, 0, 4, supports), temperature)
+      const { logprob, entropy } = network.evaluate(network.pack(tokens, spansOf(offsets), 0, 4, supports), temperature)
       const [open, openEntropy] = [logprob, entropy].map((column) => column.slice())
-      network.evaluate(network.pack(tokens, offsets, 0, 4), temperature)
+      network.evaluate(network.pack(tokens, spansOf(offsets), 0, 4), temperature)
       lanes.forEach(({ said, prompt }, lane) => {
         const begin = offsets[lane]! - lane + prompt - 1
         expect(said.map((_, i) => [open![begin + i], openEntropy![begin + i]])).toEqual(said)

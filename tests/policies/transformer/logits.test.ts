@@ -1,4 +1,5 @@
 import { describe, expect, test } from 'vitest'
+import { spansOf } from '../../../src/kernels/bind.ts'
 import { builds, decoder, families, golden, packed } from './golden.ts'
 
 const cases = families.flatMap((family) => builds.map((build) => [family, build] as const))
@@ -38,7 +39,7 @@ describe('what transformers computes', () => {
     const { model, weights, tokens, offsets, dLogprob, dEntropy, gradient } = await golden(family)
     const { network, gradient: column } = packed(model, weights, build)
     const views = network.view(column)
-    const count = network.pack(tokens, offsets, 0, offsets.length - 1)
+    const count = network.pack(tokens, spansOf(offsets), 0, offsets.length - 1)
     expect(count).toBe(dLogprob.length)
     network.differentiate(
       count,

@@ -1,6 +1,7 @@
 import { readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { describe, expect, test } from 'vitest'
+import { spansOf } from '../../../src/kernels/bind.ts'
 import { type LoraSettings, lora, mergeLora, unmergeLora } from '../../../src/policies/transformer/lora.ts'
 import { loadLora, saveLora } from '../../../src/policies/transformer/lora-folder.ts'
 import { type TransformerModel, transformer } from '../../../src/policies/transformer/model.ts'
@@ -18,7 +19,7 @@ function adapted(base: TransformerModel, settings: Partial<LoraSettings> & { ran
 
 /** logprob and entropy of packed sequences. */
 function said(work: ReturnType<typeof packed>, tokens: Int32Array, offsets: readonly number[]) {
-  const count = work.network.pack(tokens, offsets, 0, offsets.length - 1)
+  const count = work.network.pack(tokens, spansOf(offsets), 0, offsets.length - 1)
   const { logprob, entropy } = work.network.evaluate(count, 0.8)
   return [...logprob.slice(0, count), ...entropy.slice(0, count)]
 }
@@ -74,7 +75,7 @@ describe('an adapter', () => {
       const adapter = adapted(model, { rank: 3, dropout })
       const work = packed(model, weights, 'plain', 64, 40, adapter)
       const { network, gradient } = work
-      const count = network.pack(tokens, offsets, 0, 3)
+      const count = network.pack(tokens, spansOf(offsets), 0, 3)
       const [byLogprob, byEntropy] = [new Numbers(1).floats(count), new Numbers(2).floats(count)]
       const step = 11
       const loss = (): number => {
@@ -119,7 +120,7 @@ describe('an adapter', () => {
     const { model, weights, tokens, offsets } = await golden('llama')
     const gradients = (['plain', build] as const).map((each) => {
       const { network, gradient } = packed(model, weights, each, 64, 40, adapted(model, { rank: 5, dropout: 0.1 }))
-      const count = network.pack(tokens, offsets, 0, 3)
+      const count = network.pack(tokens, spansOf(offsets), 0, 3)
       const lossOf = (_: unknown, derivatives: { dLogprob: Float32Array; dEntropy: Float32Array }) => {
         derivatives.dLogprob.fill(0.4)
         derivatives.dEntropy.fill(-0.1)
@@ -142,7 +143,7 @@ describe('an adapter', () => {
       'v_head.summary.bias',
     ])
     const work = packed(base, weights, 'plain', 64, 40, adapter)
-    const count = work.network.pack([3, 1, 4, 1, 5], [0, 5], 0, 1)
+    const count = work.network.pack([3, 1, 4, 1, 5], spansOf([0, 5]), 0, 1)
     const loss = (): number => {
       let sum = 0
       const lossOf = (
@@ -188,7 +189,7 @@ describe('an adapter', () => {
       recorded.push(columns.forward.logprob[0]!)
     }
     const work = packed(model, weights, build, 64, 40, adapter)
-    const { logprob } = work.network.evaluate(work.network.pack(tokens, [0, 15], 0, 1), 1.3)
+    const { logprob } = work.network.evaluate(work.network.pack(tokens, spansOf([0, 15]), 0, 1), 1.3)
     expect([...logprob.slice(2, 14)]).toEqual(recorded)
   })
 
@@ -197,7 +198,7 @@ describe('an adapter', () => {
     const adapter = adapted(model, { rank: 4, dropout: 0.5 })
     const { network, gradient } = packed(model, weights, 'simd', 64, 40, adapter)
     const seen = (from: number, to: number, step: number): number[] => {
-      const count = network.pack(tokens, offsets, from, to)
+      const count = network.pack(tokens, spansOf(offsets), from, to)
       let found: number[] = []
       const lossOf = ({ logprob }: { logprob: Float32Array }) => {
         found = [...logprob.slice(0, count)]
@@ -210,12 +211,12 @@ describe('an adapter', () => {
     expect(seen(0, 3, 5)).toEqual(together)
     expect(farthest(seen(0, 3, 6), together)).toBeGreaterThan(0.01)
     expect(farthest(seen(0, 3, 5 + 2 ** 32), together)).toBeGreaterThan(0.01)
-    const evaluated = [...network.evaluate(network.pack(tokens, offsets, 0, 3)).logprob.slice(0, 37)]
+    const evaluated = [...network.evaluate(network.pack(tokens, spansOf(offsets), 0, 3)).logprob.slice(0, 37)]
     expect(farthest(evaluated, together)).toBeGreaterThan(0.01)
     const without = packed(model, weights, 'simd', 64, 40, adapted(model, { rank: 4 }))
-    expect([...without.network.evaluate(without.network.pack(tokens, offsets, 0, 3)).logprob.slice(0, 37)]).toEqual(
-      evaluated,
-    )
+    expect([
+      ...without.network.evaluate(without.network.pack(tokens, spansOf(offsets), 0, 3)).logprob.slice(0, 37),
+    ]).toEqual(evaluated)
   })
 
   test('merged into the weights says the same, and taken off again leaves them as they were, both within rounding', async () => {

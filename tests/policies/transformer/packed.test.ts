@@ -1,5 +1,6 @@
 import { describe, expect, test } from 'vitest'
 import { listColumns } from '../../../src/components/column.ts'
+import { spansOf } from '../../../src/kernels/bind.ts'
 import { transformer } from '../../../src/policies/transformer/model.ts'
 import { packedPlan, type TokenSupports } from '../../../src/policies/transformer/packed.ts'
 import { Random } from '../../../src/random.ts'
@@ -30,7 +31,7 @@ function gradientOf(
   row: number,
   supports?: TokenSupports,
 ): void {
-  const count = network.pack(tokens, offsets, from, to, supports)
+  const count = network.pack(tokens, spansOf(offsets), from, to, supports)
   network.differentiate(
     count,
     (_, { dLogprob, dEntropy }) => {
@@ -46,14 +47,14 @@ describe('packed sequences', () => {
   test.each(builds)('a sequence among others says what it says alone, bit for bit (%s)', async (build) => {
     const { model, weights, tokens, offsets } = await golden('qwen3')
     const { network } = packed(model, weights, build)
-    const together = network.evaluate(network.pack(tokens, offsets, 0, 3))
+    const together = network.evaluate(network.pack(tokens, spansOf(offsets), 0, 3))
     const [logprob, entropy] = [together.logprob.slice(), together.entropy.slice()]
-    const alone = network.evaluate(network.pack(tokens, offsets, 2, 3))
+    const alone = network.evaluate(network.pack(tokens, spansOf(offsets), 2, 3))
     expect(alone.logprob.slice(0, 29)).toEqual(logprob.slice(8, 37))
     expect(alone.entropy.slice(0, 29)).toEqual(entropy.slice(8, 37))
     // In another order they stand in other rows.
     const turned = [...tokens.slice(10, 40), ...tokens.slice(1, 10)]
-    const other = network.evaluate(network.pack(turned, [0, 30, 39], 0, 2))
+    const other = network.evaluate(network.pack(turned, spansOf([0, 30, 39]), 0, 2))
     expect(other.logprob.slice(29, 37)).toEqual(logprob.slice(0, 8))
   })
 
@@ -73,7 +74,7 @@ describe('packed sequences', () => {
     const work = packed(model, weights, 'plain')
     const { network, gradient } = work
     gradientOf(work, tokens, offsets, 0, 3, 0)
-    const count = network.pack(tokens, offsets, 0, 3)
+    const count = network.pack(tokens, spansOf(offsets), 0, 3)
     const numbers = new Numbers(7)
     for (const { name, offset, shape } of model.parameters) {
       // Along a random direction: one number for each parameter tensor, of which every element has its part.
@@ -109,13 +110,12 @@ describe('packed sequences', () => {
       if (low === undefined) return []
       return [...new Set([token, ...picks.wholes(30, low, high!)])].sort((a, b) => a - b)
     })
-    const offsets = [0]
-    for (const some of ids) offsets.push(offsets.at(-1)! + some.length)
-    for (const supports of [undefined, { offsets, ids: Int32Array.from(ids.flat()) }]) {
+    const length = ids.map((some) => some.length)
+    for (const supports of [undefined, { begin: [0], length, ids: Int32Array.from(ids.flat()) }]) {
       const work = packed(model, weights, build)
       const { network, gradient } = work
       gradientOf(work, tokens, [0, 20], 0, 1, 0, supports)
-      const count = network.pack(tokens, [0, 20], 0, 1, supports)
+      const count = network.pack(tokens, spansOf([0, 20]), 0, 1, supports)
       const direction = new Numbers(9).floats(model.numParameters)
       const at = (step: number): number => {
         for (let i = 0; i < weights.length; i++) work.weights[i] = weights[i]! + step * direction[i]!
@@ -159,21 +159,25 @@ describe('packed sequences', () => {
   test('what does not fit is refused', async () => {
     const { model, weights, tokens } = await golden('llama')
     const { network } = packed(model, weights, 'plain', 20, 16)
-    expect(() => network.pack([1, 61], [0, 2], 0, 1)).toThrow('token: got 61, expected a whole number from 0 to 60')
-    expect(() => network.pack(tokens, [0, 17], 0, 1)).toThrow('got a token at position 16, expected 16 tokens at most')
-    expect(() => network.pack(tokens, [0, 16, 24], 0, 2)).toThrow('packed sequences: got more than 20 rows')
-    expect(network.pack(tokens, [0, 1, 1, 3], 0, 3)).toBe(1)
+    expect(() => network.pack([1, 61], spansOf([0, 2]), 0, 1)).toThrow(
+      'token: got 61, expected a whole number from 0 to 60',
+    )
+    expect(() => network.pack(tokens, spansOf([0, 17]), 0, 1)).toThrow(
+      'got a token at position 16, expected 16 tokens at most',
+    )
+    expect(() => network.pack(tokens, spansOf([0, 16, 24]), 0, 2)).toThrow('packed sequences: got more than 20 rows')
+    expect(network.pack(tokens, spansOf([0, 1, 1, 3]), 0, 3)).toBe(1)
     const supported =
       (...ids: number[]) =>
       () =>
-        network.pack([1, 5], [0, 2], 0, 1, { offsets: [0, 0, ids.length], ids: Int32Array.from(ids) })
+        network.pack([1, 5], spansOf([0, 2]), 0, 1, { begin: [0], length: [0, ids.length], ids: Int32Array.from(ids) })
     expect(supported(3, 5, 60)).not.toThrow()
     expect(supported(3, 6)).toThrow('support of token 1: got [3,6], expected some, with 5 among them')
     expect(supported(5, 3)).toThrow('support of token 1: got [5,3], expected ids of the vocabulary, in rising order')
     expect(supported(5, 61)).toThrow('support of token 1: got [5,61], expected ids of the vocabulary')
-    expect(() => network.pack([1, 5], [0, 2], 0, 1, { offsets: [0, 0, 3], ids: Int32Array.of(5) })).toThrow(
-      'support of token 1: got ids 0 to 3, expected a part of the 1 there are',
-    )
+    expect(() =>
+      network.pack([1, 5], spansOf([0, 2]), 0, 1, { begin: [0], length: [0, 3], ids: Int32Array.of(5) }),
+    ).toThrow('support of token 1: got ids 0 to 3, expected a part of the 1 there are')
   })
 })
 
@@ -196,7 +200,7 @@ describe('a value head', () => {
     const first = new Float32Array(model.numParameters)
     model.initialize(first, new Random(5), 0)
     const fresh = packed(model, first, 'plain')
-    expect(fresh.network.evaluate(fresh.network.pack(tokens, [0, 8], 0, 1)).value.slice(0, 7)).toEqual(
+    expect(fresh.network.evaluate(fresh.network.pack(tokens, spansOf([0, 8]), 0, 1)).value.slice(0, 7)).toEqual(
       new Float32Array(7),
     )
 
@@ -204,12 +208,12 @@ describe('a value head', () => {
     const slope = Float32Array.from({ length: 7 }, (_, i) => 1 - 0.3 * i)
     const lossOf = (changed: Float32Array): number => {
       const { network } = packed(model, changed, 'plain')
-      const { value } = network.evaluate(network.pack(tokens, [0, 8], 0, 1))
+      const { value } = network.evaluate(network.pack(tokens, spansOf([0, 8]), 0, 1))
       return slope.reduce((sum, weight, i) => sum + weight * value[i]!, 0)
     }
     const { network, gradient } = packed(model, weights, 'plain')
     network.differentiate(
-      network.pack(tokens, [0, 8], 0, 1),
+      network.pack(tokens, spansOf([0, 8]), 0, 1),
       (_, { dLogprob, dEntropy, dValue }) => {
         dLogprob.fill(0)
         dEntropy.fill(0)

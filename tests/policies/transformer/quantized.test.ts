@@ -1,5 +1,6 @@
 import { describe, expect, test } from 'vitest'
 import { listColumns } from '../../../src/components/column.ts'
+import { spansOf } from '../../../src/kernels/bind.ts'
 import { lora } from '../../../src/policies/transformer/lora.ts'
 import { transformer } from '../../../src/policies/transformer/model.ts'
 import {
@@ -9,7 +10,7 @@ import {
   wholeWeights,
 } from '../../../src/policies/transformer/quantized.ts'
 import type { Tensor } from '../../../src/safetensors.ts'
-import { inHeap } from '../../../src/training/text/token-update.ts'
+import { inOwnMemory } from '../../../src/training/text/token-update.ts'
 import { Numbers } from '../../kernels/calls.ts'
 import { builds, decoder, families, golden, packed } from './golden.ts'
 
@@ -73,7 +74,7 @@ describe('a model in 8 bits', () => {
         recorded.push(columns.forward.logprob[0]!)
       }
       const work = packed(model, weights, build, 64, 40, adapted, true)
-      const { logprob } = work.network.evaluate(work.network.pack([1, 2, 3, ...tokens], [0, 3, 19], 0, 2))
+      const { logprob } = work.network.evaluate(work.network.pack([1, 2, 3, ...tokens], spansOf([0, 3, 19]), 0, 2))
       expect([...logprob.slice(2, 17)]).toEqual(recorded)
     },
   )
@@ -84,7 +85,7 @@ describe('a model in 8 bits', () => {
     const adapted = { model: adapter, weights: new Numbers(3).floats(adapter.numParameters, -0.3, 0.3) }
     const work = packed(model, weights, 'plain', 64, 40, adapted, true)
     const { network, gradient } = work
-    const count = network.pack(tokens, offsets, 0, 3)
+    const count = network.pack(tokens, spansOf(offsets), 0, 3)
     const byLogprob = new Numbers(1).floats(count)
     network.differentiate(
       count,
@@ -108,8 +109,8 @@ describe('a model in 8 bits', () => {
 
   test.each(families)('stands for whole weights, of which the same bytes are made again (%s)', async (family) => {
     const { model, weights } = await golden(family)
-    const first = inHeap(quantizedPlan(model))
-    const again = inHeap(quantizedPlan(model))
+    const first = inOwnMemory(quantizedPlan(model))
+    const again = inOwnMemory(quantizedPlan(model))
     quantizeTransformer(first, model, weights)
     const whole = wholeWeights(model, first)
     expect(whole).not.toEqual(weights)
@@ -129,7 +130,7 @@ describe('a model in 8 bits', () => {
   test('is not trained itself', async () => {
     const { model, weights, tokens, offsets } = await golden('llama')
     const { network, gradient } = packed(model, weights, 'plain', 64, 40, undefined, true)
-    const count = network.pack(tokens, offsets, 0, 3)
+    const count = network.pack(tokens, spansOf(offsets), 0, 3)
     expect(() => network.differentiate(count, () => {}, network.view(gradient))).toThrow(
       'weights: got a model in 8 bits, expected an adapter to train, or weights in f32',
     )

@@ -3,7 +3,7 @@ import { takeArena } from '../../../src/components/arena.ts'
 import { column } from '../../../src/components/column.ts'
 import { ConversationPhase } from '../../../src/components/conversation.ts'
 import { InputError } from '../../../src/errors.ts'
-import { createKernels } from '../../../src/kernels/bind.ts'
+import { createKernels, spansOf } from '../../../src/kernels/bind.ts'
 import { PackedTransformer, packedPlan } from '../../../src/policies/transformer/packed.ts'
 import { byteTokenizer } from '../../../src/text/byte-tokenizer.ts'
 import type { ChatTemplate } from '../../../src/text/chat-template.ts'
@@ -72,7 +72,7 @@ describe('conversations as lanes', () => {
       createKernels(arena.memory, world.kernelBuild),
     )
     for (const { token, lossMask, logprob } of all) {
-      const rows = packed.pack(token, [0, token.length], 0, 1)
+      const rows = packed.pack(token, spansOf([0, token.length]), 0, 1)
       const evaluated = packed.evaluate(rows, 1.3).logprob
       token.forEach((_, t) => {
         if (lossMask[t] === 1) expect(evaluated[t - 1]).toBe(logprob[t])

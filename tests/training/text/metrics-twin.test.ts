@@ -3,6 +3,7 @@ import { rl } from '../../../src/algorithms/rl.ts'
 import { sft } from '../../../src/algorithms/sft.ts'
 import type { ConversationCohort } from '../../../src/cohorts/conversations.ts'
 import type { Reply } from '../../../src/environments/text.ts'
+import { spansOf } from '../../../src/kernels/bind.ts'
 import { languageModel } from '../../../src/text/language-model.ts'
 import type { TextMetrics } from '../../../src/training/text/metrics.ts'
 import { createTrainer, type Trainer } from '../../../src/training/trainer.ts'
@@ -74,7 +75,7 @@ function twinOf({ trainer, algorithm, before }: Pushed, reference: Float32Array,
   const work = packed(cohort.model, before(), 'plain', token.length, 64)
   const evaluate = (weights: ArrayLike<number>) => {
     work.weights.set(weights)
-    const evaluated = work.network.evaluate(work.network.pack(token, offsets, 0, count), settings.temperature)
+    const evaluated = work.network.evaluate(work.network.pack(token, spansOf(offsets), 0, count), settings.temperature)
     const told = {
       logprob: new Array(token.length).fill(0),
       entropy: new Array(token.length).fill(0),
@@ -149,7 +150,7 @@ function twinOf({ trainer, algorithm, before }: Pushed, reference: Float32Array,
     }
     work.gradient.fill(0)
     work.network.differentiate(
-      work.network.pack(token, offsets, 0, count),
+      work.network.pack(token, spansOf(offsets), 0, count),
       (_, derivatives) => {
         let row = 0
         for (let i = 0; i < count; i++) {
@@ -299,7 +300,10 @@ test('a critic tells its part of the loss, off its policy, and how far the polic
     known,
   } = cohort.trajectories.take(cohort.trajectories.order()).columns()
   const work = packed(cohort.model, pushed.before(), 'plain', token.length, 64)
-  const { value, logprob } = work.network.evaluate(work.network.pack(token, offsets, 0, offsets.length - 1), 1.3)
+  const { value, logprob } = work.network.evaluate(
+    work.network.pack(token, spansOf(offsets), 0, offsets.length - 1),
+    1.3,
+  )
   const [squares, lag]: [number[], number[]] = [[], []]
   for (let i = 0; i + 1 < offsets.length; i++) {
     if (known[i] === 0) continue

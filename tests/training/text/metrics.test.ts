@@ -1,12 +1,13 @@
 import { describe, expect, test } from 'vitest'
-import { Trajectories, type Trajectory } from '../../../src/tables/trajectories.ts'
+import { allRows, Trajectories } from '../../../src/tables/trajectories.ts'
+import type { Trajectory } from '../../../src/tables/trajectory.ts'
 import { rewardMetrics } from '../../../src/training/text/metrics.ts'
 import { trajectory } from '../../support/trajectories.ts'
 
 function metricsOf(...rows: Partial<Trajectory>[]) {
   const data = new Trajectories()
   for (const row of rows) data.append(trajectory(row))
-  return rewardMetrics(data.columns(), { numUnknown: 7 } as never)
+  return rewardMetrics(allRows(data.columns()), { numUnknown: 7 } as never)
 }
 
 describe('what the rewards of an update come to', () => {

@@ -8,9 +8,10 @@ import type { ConversationCohort } from '../../../src/cohorts/conversations.ts'
 import { takeArena } from '../../../src/components/arena.ts'
 import { column } from '../../../src/components/column.ts'
 import type { Turn } from '../../../src/environments/text.ts'
-import { createKernels } from '../../../src/kernels/bind.ts'
+import { createKernels, spansOf } from '../../../src/kernels/bind.ts'
 import { PackedTransformer, packedPlan } from '../../../src/policies/transformer/packed.ts'
-import { Trajectories, type Trajectory } from '../../../src/tables/trajectories.ts'
+import { Trajectories } from '../../../src/tables/trajectories.ts'
+import type { Trajectory } from '../../../src/tables/trajectory.ts'
 import { readTrajectories } from '../../../src/tables/trajectory-table.ts'
 import { languageModel } from '../../../src/text/language-model.ts'
 import { Trainer, type TrainingColumns } from '../../../src/training/text/token-trainer.ts'
@@ -80,10 +81,8 @@ describe('the rows of a conversation', () => {
     )
     expect(rows.filter(({ segment }) => segment === 2).length).toBe(6)
     for (const { token, lossMask, logprob, supportLength, supportIds } of rows) {
-      const offsets = [0]
-      for (const length of supportLength) offsets.push(offsets.at(-1)! + length)
-      const supports = { offsets, ids: Int32Array.from(supportIds) }
-      const evaluated = packed.evaluate(packed.pack(token, [0, token.length], 0, 1, supports), 1).logprob
+      const supports = { begin: [0], length: supportLength, ids: Int32Array.from(supportIds) }
+      const evaluated = packed.evaluate(packed.pack(token, spansOf([0, token.length]), 0, 1, supports), 1).logprob
       token.forEach((_, t) => {
         if (lossMask[t] === 1) expect(evaluated[t - 1]).toBe(logprob[t])
       })

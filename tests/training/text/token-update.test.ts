@@ -8,7 +8,8 @@ import { rl } from '../../../src/algorithms/rl.ts'
 import { InputError } from '../../../src/errors.ts'
 import { samplesToTrajectories } from '../../../src/tables/sample.ts'
 import { loadSamplesFromJsonl } from '../../../src/tables/sample-files.ts'
-import { Trajectories, type Trajectory } from '../../../src/tables/trajectories.ts'
+import { Trajectories } from '../../../src/tables/trajectories.ts'
+import type { Trajectory } from '../../../src/tables/trajectory.ts'
 import { languageModel } from '../../../src/text/language-model.ts'
 import {
   RolloutCoordinator,

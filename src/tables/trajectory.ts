@@ -1,0 +1,179 @@
+/** One trajectory: a finished conversation, or a segment of one, and what is wrong with what claims to be one. */
+import { type StopReason, stopReasons } from '../environments/text.ts'
+import { InputError, show, unknownWord } from '../errors.ts'
+
+/** One trajectory, as it is appended and read back. */
+export interface Trajectory {
+  /**
+   * What it is from, like a run: a group is (source, epoch, promptId, group), so that tables of two runs put together share none.
+   * Trajectories without one are all from one source, which has no name ('').
+   */
+  readonly source?: string
+  /** The example that it began with, its group, its place in the group, and how often the examples had been round. */
+  readonly promptId: number
+  readonly group: number
+  readonly member: number
+  readonly epoch: number
+  /** Its place among the rows of its conversation; default 0. A row of another segment follows the one before it. */
+  readonly segment?: number
+  /** Turns of the model in this row. */
+  readonly turns: number
+  /** How many of them their budget or the context cut off; default 0. */
+  readonly cutTurns?: number
+  /** 1 where the environment said more at its end that a cut turn, or the context, kept from the model; default 0. */
+  readonly unheard?: number
+  /** Why the last turn ended. */
+  readonly stopReason: StopReason
+  /** Null where it could not be told, and why. */
+  readonly reward: number | null
+  readonly error: string | null
+  /** What each turn was worth, of which the reward is made; NaN where that could not be told. Missing: nobody kept it. */
+  readonly turnReward?: ArrayLike<number>
+  /** What the reward is made of, by name; null where that could not be told. */
+  readonly components: Readonly<Record<string, number | null>>
+  /** Token ids as sent and as sampled. The other token columns are as long. */
+  readonly token: ArrayLike<number>
+  /** 1 where the model chose the token. */
+  readonly lossMask: ArrayLike<number>
+  /**
+   * Log-probability under the distribution that the token was drawn from, in nats. NaN where none is recorded, which may only
+   * be where `version` is −1: nobody drew the token, or nobody kept what it was. Never 0, which says that it was certain.
+   */
+  readonly logprob: ArrayLike<number>
+  /** Number of the weights that chose it; −1 where none did, or nobody knows which. */
+  readonly version: ArrayLike<number>
+  /** The turn that it belongs to, from 0. */
+  readonly turn: ArrayLike<number>
+  /**
+   * From how many tokens each was drawn, where a filter had left some out; 0 where it had not, and −1 where nobody knows. Their
+   * ids in rising order, those of all tokens one after another, are `supportIds`. Both may be missing: then nothing was left out.
+   */
+  readonly supportLength?: ArrayLike<number>
+  readonly supportIds?: ArrayLike<number>
+}
+
+/** The columns of a trajectory with a row a token, and the numbers that say which it is. */
+export const TOKEN_COLUMNS = ['token', 'lossMask', 'logprob', 'version', 'turn'] as const
+export const ROW_COLUMNS = ['promptId', 'group', 'member', 'epoch', 'segment', 'turns', 'cutTurns', 'unheard'] as const
+
+/** True for a token that the model said, whether there is something to learn of it or not. */
+export function isOfModel(lossMask: ArrayLike<number>, version: ArrayLike<number>, t: number): boolean {
+  return lossMask[t] === 1 || version[t] !== -1
+}
+
+/** The ids of all that was said after a trajectory's prompt: from the first token of the model on. */
+export function completionOf({
+  token,
+  lossMask,
+  version,
+}: Pick<Trajectory, 'token' | 'lossMask' | 'version'>): number[] {
+  let said = 0
+  while (said < token.length && !isOfModel(lossMask, version, said)) said++
+  return Array.from(token).slice(said)
+}
+
+/** Returns the number of tokens. @throws InputError as `append` does. */
+export function checkTrajectory(trajectory: Trajectory): number {
+  const { token, reward, turnReward = [], components, stopReason, group, member } = trajectory
+  const subject = `trajectory of group ${show(group)}, member ${show(member)}`
+  if (token.length === 0) throw new InputError(subject, 'no token', 'at least one')
+  checkTokens(subject, trajectory)
+  checkSupport(subject, trajectory)
+  checkIdentity(subject, trajectory)
+  checkTurnReward(subject, turnReward)
+  if (!stopReasons.includes(stopReason)) throw unknownWord(`${subject}, stopReason`, String(stopReason), stopReasons)
+  for (const [name, value] of Object.entries({ reward, ...components })) {
+    if (value === null || Number.isFinite(value)) continue
+    const expected = 'a finite number, or null where it could not be told'
+    throw new InputError(`${subject}, ${name}`, show(value), expected)
+  }
+  return token.length
+}
+
+/**
+ * Checks which trajectory it is. `subject` and `names` as in `checkTokens`.
+ * @throws InputError for a source that is no text, and a number that is missing or no number: no group is made up for it.
+ */
+export function checkIdentity(
+  subject: string,
+  row: Pick<Trajectory, 'source' | (typeof ROW_COLUMNS)[number]>,
+  names: Readonly<Partial<Record<(typeof ROW_COLUMNS)[number], string>>> = {},
+): void {
+  const { source = '', segment = 0, cutTurns = 0, unheard = 0 } = row
+  if (typeof source !== 'string') throw new InputError(`${subject}, source`, show(source), 'a text')
+  const numbers = { ...row, segment, cutTurns, unheard }
+  for (const name of ROW_COLUMNS) checkElements(`${subject}, ${names[name] ?? name}`, [numbers[name]], isCount, COUNT)
+}
+
+/** Checks what turns were worth. @throws InputError for one that is neither a finite number nor NaN. */
+export function checkTurnReward(subject: string, turnReward: ArrayLike<number>): void {
+  const isRight = (value: number) => Number.isFinite(value) || Number.isNaN(value)
+  checkElements(`${subject}, turnReward`, turnReward, isRight, 'a finite number, or NaN where it could not be told')
+}
+
+/** Checks from which tokens each was drawn. @throws InputError where that does not fit the tokens. */
+export function checkSupport(
+  subject: string,
+  { token, supportLength, supportIds }: Pick<Trajectory, 'token' | 'supportLength' | 'supportIds'>,
+): void {
+  if (supportLength === undefined && supportIds === undefined) return
+  const isLength = (value: number) => value === -1 || isCount(value)
+  checkElements(`${subject}, supportLength`, supportLength ?? [], isLength, `${COUNT}, or -1 where nobody knows`)
+  checkElements(`${subject}, supportIds`, supportIds ?? [], isCount, COUNT)
+  const count = supportLength?.length ?? 0
+  let total = 0
+  for (let t = 0; t < count; t++) total += Math.max(0, supportLength![t]!)
+  if (count === token.length && total === (supportIds?.length ?? 0)) return
+  const got = `${count} support lengths, ${total} together, for ${supportIds?.length ?? 0} ids`
+  throw new InputError(subject, got, `${token.length} lengths, one a token, and as many ids as they come to`)
+}
+
+/** The largest number of an Int32Array. */
+export const LARGEST = 2 ** 31 - 1
+const COUNT = `a whole number from 0 to ${LARGEST}`
+const isCount = (value: number) => Number.isInteger(value) && value >= 0 && value <= LARGEST
+
+/** What the elements of a token column are, as a check and in words. */
+const ELEMENTS: Record<(typeof TOKEN_COLUMNS)[number], [(value: number, version: number) => boolean, string]> = {
+  token: [isCount, COUNT],
+  lossMask: [(value) => value === 0 || value === 1, '0 or 1'],
+  logprob: [
+    (value, version) => Number.isFinite(value) || (Number.isNaN(value) && version === -1),
+    'a finite number; NaN, which says that none is recorded, only where the version is -1',
+  ],
+  version: [(value) => value === -1 || isCount(value), `${COUNT}, or -1 where no weights chose`],
+  turn: [isCount, COUNT],
+}
+
+/**
+ * Checks columns of tokens. `subject` names what they are of in errors, and `names` each column, where it is called otherwise.
+ * @throws InputError where they differ in length, or an element is not what such a column holds.
+ */
+export function checkTokens(
+  subject: string,
+  columns: Pick<Trajectory, (typeof TOKEN_COLUMNS)[number]>,
+  names: Readonly<Partial<Record<(typeof TOKEN_COLUMNS)[number], string>>> = {},
+): void {
+  const { token, version } = columns
+  for (const name of TOKEN_COLUMNS) {
+    const [values, column] = [columns[name], `${subject}, ${names[name] ?? name}`]
+    if (values?.length !== token.length) {
+      const got = values?.length === undefined ? show(values) : `${values.length} elements`
+      throw new InputError(column, got, `${token.length}, as many as tokens`)
+    }
+    const [isRight, expected] = ELEMENTS[name]
+    checkElements(column, values, (value, t) => isRight(value, version[t]!), expected)
+  }
+}
+
+function checkElements(
+  subject: string,
+  values: ArrayLike<number>,
+  isRight: (value: number, i: number) => boolean,
+  expected: string,
+): void {
+  for (let i = 0; i < values.length; i++) {
+    if (isRight(values[i]!, i)) continue
+    throw new InputError(values.length > 1 ? `${subject}[${i}]` : subject, show(values[i]), expected)
+  }
+}

@@ -1,0 +1,13 @@
+/** Batches of tokens for tests, and the columns in which they are worked on. */
+import type { TokenBatch } from '../../src/algorithms/token-batch.ts'
+import { markLearned } from '../../src/algorithms/token-batch.ts'
+import { tokenUpdatePlan } from '../../src/algorithms/token-thread.ts'
+import { takeArena } from '../../src/components/arena.ts'
+
+/** The columns of an update from this batch, with its tokens to learn from. */
+export function updateOf(batch: TokenBatch, hasCritic = false) {
+  const { token, order } = batch
+  const { columns } = takeArena(tokenUpdatePlan({ rows: order.length, tokens: token.length }, hasCritic))
+  markLearned(columns.learned, batch)
+  return columns
+}
