@@ -107,14 +107,19 @@ export function part(noun: string, initial: string, description: string): Settin
   }
 }
 
-/** A list of whole numbers ≥ 1; may be empty. */
-export function sizes(initial: readonly number[], description: string): Setting<readonly number[]> {
+/** A list of whole numbers of at least `min`; may be empty. */
+export function integers(initial: readonly number[], description: string, min: number): Setting<readonly number[]> {
   return {
     default: Object.freeze([...initial]),
     description,
-    expected: 'a list of whole numbers ≥ 1, like 64,64',
-    accepts: (value) => Array.isArray(value) && value.every((size) => Number.isSafeInteger(size) && size >= 1),
+    expected: `a list of whole numbers ≥ ${min}, like 64,64`,
+    accepts: (value) => Array.isArray(value) && value.every((size) => Number.isSafeInteger(size) && size >= min),
   }
+}
+
+/** A list of whole numbers ≥ 1; may be empty. */
+export function sizes(initial: readonly number[], description: string): Setting<readonly number[]> {
+  return integers(initial, description, 1)
 }
 
 /** A list of texts, none of them empty; may itself be empty. */

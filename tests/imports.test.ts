@@ -9,7 +9,7 @@ const root = new URL('..', import.meta.url).pathname
 /** What each room may import besides itself; `docs/architecture.md` shows the same table. */
 const ROOT = [
   ...['space', 'random', 'errors', 'settings', 'metrics', 'definition', 'files', 'version', 'clock', 'half'],
-  ...['safetensors', 'trust', 'seal', 'guarded', 'workers', 'serve'],
+  ...['safetensors', 'trust', 'seal', 'guarded', 'workers', 'serve', 'curves'],
 ]
 const TABLE: Readonly<Record<string, readonly string[]>> = {
   kernels: [],
@@ -32,6 +32,7 @@ const TABLE: Readonly<Record<string, readonly string[]>> = {
   algorithms: ['components', 'kernels/bind', 'policies/policy', 'policies/transformer', 'rewards/filters'],
   export: ['policies/policy', 'policies/weights'],
   rewards: ['environments/text'],
+  orchestration: [],
   training: [
     ...['world', 'cohorts', 'tick', 'systems', 'algorithms', 'tables', 'components'],
     ...['environments', 'policies', 'engines', 'kernels/bind', 'text', 'datasets', 'rewards'],

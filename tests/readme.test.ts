@@ -6,8 +6,9 @@ import { describe, expect, test } from 'vitest'
 import { evaluateKeys } from '../src/cli/evaluate.ts'
 import { exportKeys, textExportKeys } from '../src/cli/export.ts'
 import { generateKeys } from '../src/cli/generate.ts'
-import { readKeys, splitWords } from '../src/cli/invocation.ts'
+import { readKeys, readTexts, splitWords } from '../src/cli/invocation.ts'
 import { resumeKeys } from '../src/cli/resume.ts'
+import { simulateKeys } from '../src/cli/simulate.ts'
 import { configureRun } from '../src/index.ts'
 import { temporaryFolder } from './support/temporary.ts'
 
@@ -73,6 +74,7 @@ describe('the README', () => {
     const alone = ['environments', 'doctor', '--help']
     for (const [name, ...words] of commands) {
       if (alone.includes(name!)) expect(words).toEqual([])
+      else if (name === 'simulate') readKeys(simulateKeys, readTexts(words))
       else {
         expect(Object.keys(readers)).toContain(name)
         const { subject, texts } = splitWords(
@@ -93,7 +95,8 @@ describe('the README', () => {
       const into = /> (\S+)$/.exec(line)?.[1]
       if (into) made.add(into)
       if (program !== 'npx') continue
-      if (!['train', 'environments', 'doctor', '--help'].includes(name!)) expect(whoMade(subject), line).toBeDefined()
+      if (!['train', 'simulate', 'environments', 'doctor', '--help'].includes(name!))
+        expect(whoMade(subject), line).toBeDefined()
       for (const word of rest) {
         const [key, value] = word.split('=') as [string, string | undefined]
         if (key === 'environment.path' || key === 'languageModel.folder') expect(whoMade(value!), line).toBeDefined()

@@ -14,6 +14,7 @@ const commands: Readonly<Record<string, () => Promise<Command>>> = {
   environments: async () => (await import('./environments.ts')).environmentsCommand,
   doctor: async () => (await import('./doctor.ts')).doctorCommand,
   validate: async () => (await import('./validate.ts')).validateCommand,
+  simulate: async () => (await import('./simulate.ts')).simulateCommand,
   trust: async () => (await import('./trust.ts')).trustCommand,
 }
 

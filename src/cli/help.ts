@@ -3,6 +3,7 @@ import { evaluateKeys } from './evaluate.ts'
 import { exportKeys, textExportKeys } from './export.ts'
 import { generateKeys } from './generate.ts'
 import { resumeKeys } from './resume.ts'
+import { simulateKeys } from './simulate.ts'
 
 /** Usage, and every key with its default; those of `train` as its words, if there are any, say: `CartPole-v1 policy=dense`. */
 export async function help([environment = 'CartPole-v1', ...words]: readonly string[]): Promise<string> {
@@ -17,6 +18,7 @@ export async function help([environment = 'CartPole-v1', ...words]: readonly str
   colonnade export <run> out=FILE [key=value …]            write rollouts, fresh episodes or the policy; of a language
                                                            model its folder, or its conversations
   colonnade generate <run|model> prompt=TEXT [key=value …] let a language model answer
+  colonnade simulate [out=FILE.svg] [key=value …]          how fast sampling and learning would be, by engines and staleness
   colonnade environments                                   list the environments
   colonnade doctor [device]                                say what this machine can run, and how fast
   colonnade validate [folder|task]                         check a language model's log-probabilities (exit code 0, 1 or 2)
@@ -46,7 +48,10 @@ Keys of export, of a run of a language model:
 ${table(new Map(Object.entries(textExportKeys)))}
 
 Keys of generate:
-${table(new Map(Object.entries(generateKeys)))}`
+${table(new Map(Object.entries(generateKeys)))}
+
+Keys of simulate:
+${table(new Map(Object.entries(simulateKeys)))}`
 }
 
 function metricTable(metrics: Metrics): string {

@@ -20,15 +20,20 @@ export function splitWords(words: readonly string[], noun: string): { subject: s
   if (subject === undefined || subject.includes('=')) {
     throw new InputError('first word', subject ?? 'nothing', `${noun}; see colonnade --help`)
   }
+  return { subject, texts: readTexts(rest) }
+}
+
+/** The texts of `key=value` words. */
+export function readTexts(words: readonly string[]): Record<string, string> {
   const texts: Record<string, string> = {}
-  for (const word of rest) {
+  for (const word of words) {
     const at = word.indexOf('=')
     if (at < 1) throw new InputError('argument', JSON.stringify(word), 'key=value')
     const key = word.slice(0, at)
     if (Object.hasOwn(texts, key)) throw new InputError(key, 'a value twice', 'one value')
     texts[key] = word.slice(at + 1)
   }
-  return { subject, texts }
+  return texts
 }
 
 /** The values of a command's own keys. */

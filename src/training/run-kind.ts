@@ -2,13 +2,14 @@
  * What a run asks of its kind: `episode-run.ts` for an environment whose lanes step, `conversation-run.ts` for one whose lanes
  * speak. `run.ts` names the two.
  */
+
 import type { Cohort } from '../cohorts/cohort.ts'
+import type { CurveLabels, CurvePoint } from '../curves.ts'
 import type { DefinitionRecord } from '../definition.ts'
 import type { Metrics } from '../metrics.ts'
 import type { Setting, SettingValue } from '../settings.ts'
 import { choice, integer, type Settings } from '../settings.ts'
 import type { ModuleTrust } from '../trust.ts'
-import type { CurveLabels, CurvePoint } from './learning-curve.ts'
 import type { Reached } from './presets.ts'
 import type { MetricsOf, ProgressOf, Trainer } from './trainer.ts'
 import type { Goal } from './training.ts'

@@ -8,6 +8,7 @@ import { pathToFileURL } from 'node:url'
 import type { Cohort } from '../cohorts/cohort.ts'
 import type { ConversationCohort } from '../cohorts/conversations.ts'
 import type { EpisodeCohort } from '../cohorts/episodes.ts'
+import { drawCurve } from '../curves.ts'
 import { type DefinitionRecord, findFactory } from '../definition.ts'
 import type { EnvironmentFactory } from '../environments/environment.ts'
 import type { EnvironmentId } from '../environments/registry.ts'
@@ -26,7 +27,6 @@ import {
   type TextEnvironmentId,
 } from './conversation-run.ts'
 import { type EpisodeRunDefinition, type EpisodeRunSummary, episodeRun, findEnvironment } from './episode-run.ts'
-import { learningCurve } from './learning-curve.ts'
 import { isModulePath } from './parts.ts'
 import { type ResumeOptions, RunFolder, readConfig, recordIn, refuseOccupied } from './run-folder.ts'
 import { readTexts } from './run-keys.ts'
@@ -264,7 +264,7 @@ export class Run<D extends RunDefinition = RunDefinition> {
         ...files,
       },
     } as unknown as RunSummary
-    await writeWhole(path('learning-curve.svg'), [learningCurve(curve.points, curve.labels, curve.threshold)])
+    await writeWhole(path('learning-curve.svg'), [drawCurve(curve.points, curve.labels, curve.threshold)])
     await writeWhole(path('summary.json'), [`${JSON.stringify(whole, null, 2)}\n`])
     return whole
   }

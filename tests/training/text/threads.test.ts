@@ -209,7 +209,8 @@ describe('a training of a language model in which something goes wrong', () => {
     ['between updates', 'between'],
   ])('because a worker is killed %s says so, and goes on with another to the same bits', async (_, terminate) => {
     const { errors, complete, exit } = await run({ terminate })
-    expect(errors.map(({ message }) => message)).toEqual(['worker 1 of 2 threads of speakers ended with code 1'])
+    const said = expect.stringMatching(/^worker 1 of 2 threads of speakers ended with code [01]$/) // Node says 0 of one that had nothing to do.
+    expect(errors.map(({ message }) => message)).toEqual([said])
     expect(complete).toMatch(/^[0-9a-f]{64}$/)
     expect(complete).toBe((await undisturbed).complete)
     expect(exit.started).toBe(2)

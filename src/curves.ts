@@ -1,4 +1,4 @@
-/** Learning curves as pictures: SVG that stands alone. */
+/** Curves as pictures: SVG that stands alone. */
 
 /** A point of a curve, and what both axes show. */
 export interface CurvePoint {
@@ -9,13 +9,31 @@ export interface CurveLabels {
   readonly x: string
   readonly y: string
 }
+/** One of several curves, with the name that stands at its end. */
+export interface Curve {
+  readonly name: string
+  readonly points: readonly CurvePoint[]
+}
+
+/** Colors that are told apart on white, also by those who see fewer (Okabe and Ito 2008), in the order in which curves take them. */
+const colors = ['#2f6f9f', '#d55e00', '#009e73', '#cc79a7', '#e69f00', '#56b4e9', '#000000']
 
 /** The picture and, within it, the field that the axes enclose, in pixels. */
 const picture = { width: 720, height: 420 }
 const field = { left: 56, right: 700, top: 28, bottom: 376 }
 
 /** An SVG document of a line through the points. The threshold, where there is one, is a dashed line. */
-export function learningCurve(points: readonly CurvePoint[], labels: CurveLabels, threshold: number | null): string {
+export function drawCurve(points: readonly CurvePoint[], labels: CurveLabels, threshold: number | null): string {
+  return draw([{ name: '', points }], labels, threshold)
+}
+
+/** An SVG document of several lines, each in a color of its own. */
+export function drawCurves(curves: readonly Curve[], labels: CurveLabels): string {
+  return draw(curves, labels, null)
+}
+
+function draw(curves: readonly Curve[], labels: CurveLabels, threshold: number | null): string {
+  const points = curves.flatMap((curve) => curve.points)
   const x = createScale(
     points.map((point) => point.x),
     [field.left, field.right],
@@ -35,7 +53,17 @@ export function learningCurve(points: readonly CurvePoint[], labels: CurveLabels
       `<text x="${field.left - 8}" y="${at}" dy="0.32em" text-anchor="end">${shortNumber(tick)}</text>`
     )
   })
-  const corners = points.map((point) => `${pixels(x.place(point.x))},${pixels(y.place(point.y))}`)
+  const lines = curves.map(({ name, points }, i) => {
+    const corners = points.map((point) => `${pixels(x.place(point.x))},${pixels(y.place(point.y))}`)
+    const color = colors[i % colors.length]!
+    const group =
+      `<g aria-label="line" fill="none" stroke="${color}" stroke-width="2" stroke-linecap="round" ` +
+      'stroke-linejoin="round">'
+    // A line of one point has no length: its round caps show it.
+    const path = corners.length === 0 ? '' : `<path d="M${corners.length === 1 ? `${corners}Z` : corners.join('L')}"/>`
+    const legend = `<text x="${field.left + 12}" y="${field.top + 12 + 16 * i}" fill="${color}">${escapeText(name)}</text>`
+    return `${group}${path}</g>${name === '' ? '' : legend}`
+  })
   const rule = threshold === null ? '' : pixels(y.place(threshold))
   return [
     `<svg xmlns="http://www.w3.org/2000/svg" width="${picture.width}" height="${picture.height}" ` +
@@ -44,9 +72,7 @@ export function learningCurve(points: readonly CurvePoint[], labels: CurveLabels
     `<g aria-label="x-axis">${xTicks.join('')}`,
     `<text x="${field.right}" y="${picture.height - 8}" text-anchor="end">${escapeText(labels.x)} →</text></g>`,
     `<g aria-label="y-axis">${yTicks.join('')}<text x="8" y="16">↑ ${escapeText(labels.y)}</text></g>`,
-    `<g aria-label="line" fill="none" stroke="#2f6f9f" stroke-width="2" stroke-linecap="round" stroke-linejoin="round">`,
-    // A line of one point has no length: its round caps show it.
-    points.length === 0 ? '</g>' : `<path d="M${corners.length === 1 ? `${corners}Z` : corners.join('L')}"/></g>`,
+    ...lines,
     threshold === null
       ? ''
       : `<g aria-label="rule"><line x1="${field.left}" x2="${field.right}" y1="${rule}" y2="${rule}" stroke="#b04a3a" stroke-dasharray="6 4"/></g>`,

@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest'
-import { learningCurve } from '../../src/training/learning-curve.ts'
-import { parseSvg } from '../support/svg.ts'
+import { drawCurve, drawCurves } from '../src/curves.ts'
+import { parseSvg } from './support/svg.ts'
 
 const labels = { x: 'CartPole-v1: environment steps', y: 'mean return of the last 100 episodes' }
 const points = [
@@ -15,9 +15,9 @@ function corners(svg: string): number[][] {
   return [...(path?.getAttribute('d') ?? '').matchAll(/(-?[\d.]+),(-?[\d.]+)/g)].map(([, x, y]) => [+x!, +y!])
 }
 
-describe('the learning curve', () => {
+describe('a curve', () => {
   test('is a line through every point, to scale, with larger returns higher up', () => {
-    const [a, b, c] = corners(learningCurve(points, labels, null))
+    const [a, b, c] = corners(drawCurve(points, labels, null))
     expect((b![0]! - a![0]!) * 2).toBeCloseTo(c![0]! - b![0]!, 1)
     expect((a![1]! - b![1]!) / 2).toBeCloseTo(c![1]! - b![1]!, 1)
     expect(b![1]!).toBeLessThan(a![1]!)
@@ -25,7 +25,7 @@ describe('the learning curve', () => {
 
   test('has a dashed line at the threshold, within the picture, and none where there is no threshold', () => {
     const rule = (threshold: number | null) =>
-      parseSvg(learningCurve(points, labels, threshold)).querySelector('[aria-label=rule] line')
+      parseSvg(drawCurve(points, labels, threshold)).querySelector('[aria-label=rule] line')
     const line = rule(475)!
     expect(Number(line.getAttribute('y1'))).toBeGreaterThanOrEqual(0)
     expect(Number(line.getAttribute('y1'))).toBeLessThan(420)
@@ -33,7 +33,7 @@ describe('the learning curve', () => {
   })
 
   test('names its axes, and markup in an environment name stays text', () => {
-    const svg = learningCurve(points, { ...labels, x: 'A <b>&"B": environment steps' }, null)
+    const svg = drawCurve(points, { ...labels, x: 'A <b>&"B": environment steps' }, null)
     expect(svg).not.toContain('<b>')
     expect(parseSvg(svg).textContent).toContain('A <b>&"B": environment steps')
     expect(parseSvg(svg).textContent).toContain('mean return of the last 100 episodes')
@@ -43,14 +43,14 @@ describe('the learning curve', () => {
     ['no point', 0],
     ['one point', 1],
   ])('is a whole picture, threshold included, with %s', (_, count) => {
-    const svg = learningCurve(points.slice(0, count), labels, 475)
+    const svg = drawCurve(points.slice(0, count), labels, 475)
     expect(corners(svg)).toHaveLength(count)
     expect(parseSvg(svg).querySelector('[aria-label=rule] line')).not.toBeNull()
     expect(svg).not.toContain('NaN')
   })
 
   test('stands alone: its namespace is given and its background is white', () => {
-    const svg = learningCurve(points, labels, 475)
+    const svg = drawCurve(points, labels, 475)
     expect(svg).toMatch(/^<svg [^>]*xmlns="http:\/\/www\.w3\.org\/2000\/svg"/)
     expect(parseSvg(svg).querySelector('svg > rect')?.getAttribute('fill')).toBe('white')
   })
@@ -75,7 +75,7 @@ describe('the learning curve', () => {
       ['0', '0.2', '0.4', '0.6', '0.8', '1'],
     ],
   ])('has ticks at round numbers, about six, where those numbers are: %j by %j', (x, y, expectedX, expectedY) => {
-    const svg = learningCurve(
+    const svg = drawCurve(
       [0, 1].map((i) => ({ x: x[i]!, y: y[i]! })),
       labels,
       null,
@@ -84,5 +84,30 @@ describe('the learning curve', () => {
       [...parseSvg(svg).querySelectorAll(`[aria-label=${axis}-axis] text`)].map((tick) => tick.textContent).slice(0, -1)
     expect(ticks('x')).toEqual(expectedX)
     expect(ticks('y')).toEqual(expectedY)
+  })
+})
+
+describe('several curves', () => {
+  const curves = [
+    { name: 'maxStaleness 0', points },
+    { name: 'a <b>', points: points.map(({ x, y }) => ({ x, y: y / 2 })) },
+  ]
+
+  test('share their axes, and each has a color and a name of its own', () => {
+    const svg = drawCurves(curves, labels)
+    const groups = [...parseSvg(svg).querySelectorAll('[aria-label=line]')]
+    expect(groups).toHaveLength(2)
+    expect(new Set(groups.map((group) => group.getAttribute('stroke'))).size).toBe(2)
+    const heights = groups.map((group) =>
+      Number(
+        group
+          .querySelector('path')!
+          .getAttribute('d')!
+          .match(/,([\d.]+)L/)![1],
+      ),
+    )
+    expect(heights[1]!).toBeGreaterThan(heights[0]!) // Half as much is lower down.
+    expect(parseSvg(svg).textContent).toContain('maxStaleness 0')
+    expect(svg).not.toContain('<b>')
   })
 })

@@ -1,0 +1,23 @@
+/** `colonnade/orchestration`: who samples and who learns when: admission of groups, the loop, and its simulation in virtual time. */
+
+export {
+  Admission,
+  type AdmissionSettings,
+  type Delivery,
+  type DeliveryOrder,
+  type FailurePolicy,
+  RolloutStarvedError,
+  type SavedAdmission,
+  type Ticket,
+} from '../orchestration/admission.ts'
+export {
+  type LoopOptions,
+  type LoopParts,
+  runLoop,
+  type SampledGroup,
+  type SavedLoop,
+  type UpdateRecord,
+} from '../orchestration/loop.ts'
+export { drawSimulations } from '../orchestration/picture.ts'
+export { type Simulation, type SimulationSettings, simulate, simulationSettings } from '../orchestration/simulation.ts'
+export { realTime, type Time, VirtualTime } from '../orchestration/time.ts'

@@ -1,0 +1,78 @@
+import { describe, expect, it } from 'vitest'
+import { type SimulationSettings, simulate } from '../../src/orchestration/simulation.ts'
+
+/** Answers of one length on engines with a place for each. */
+const even: Partial<SimulationSettings> = {
+  lengthSigma: 0,
+  lengthMedian: 100,
+  tokensPerSecond: 50,
+  engineTokensPerSecond: 1e9,
+  slots: 64,
+  groupsPerBatch: 8,
+  groupSize: 4,
+  learnerTokensPerSecond: 3200,
+  updateSeconds: 0.5,
+  deliverySeconds: 0.25,
+  updates: 20,
+}
+
+describe('A simulated training', () => {
+  it('takes sampling, learning and delivery one after another where it is synchronous', async () => {
+    const { seconds, trainedTokens, sampledTokens, learnerIdle, enginesIdle, staleness } = await simulate(even)
+    // 100 tokens at 50 a second; 3,200 tokens at 3,200 a second and half a second; a quarter of a second.
+    expect(seconds).toBeCloseTo(20 * (2 + 1.5 + 0.25), 6)
+    expect(trainedTokens).toBe(20 * 3200)
+    expect(sampledTokens).toBeCloseTo(20 * 3200, 3)
+    expect(learnerIdle).toBeCloseTo(2 / 3.75, 6)
+    expect(enginesIdle).toBeCloseTo(1 - (2 / 3.75) * 0.5, 6) // 32 of 64 places, for 2 of 3.75 seconds.
+    expect(staleness).toEqual({ mean: 0, max: 0, counts: [160] })
+  })
+
+  it('is as fast as the slower side where sampling runs ahead', async () => {
+    const fast = await simulate({ ...even, maxStaleness: 2 })
+    expect(fast.seconds).toBeCloseTo(2 + 20 * 1.75, 6) // The learner never waits but for its first batch.
+    const slow = await simulate({ ...even, maxStaleness: 2, slots: 32, tokensPerSecond: 25 })
+    // 32 places of 4 seconds a batch; the last update is learned from when the engines are already done.
+    expect(slow.seconds).toBeCloseTo(20 * 4 + 1.75, 6)
+    expect(slow.staleness.max).toBeLessThanOrEqual(2)
+  })
+
+  it('shares an engine’s tokens among its answers, and lets answers wait for a place', async () => {
+    const shared = await simulate({ ...even, engineTokensPerSecond: 800 }) // 25 a second for each of 32.
+    expect(shared.seconds).toBeCloseTo(20 * (4 + 1.75), 6)
+    const queued = await simulate({ ...even, slots: 16 })
+    expect(queued.seconds).toBeCloseTo(20 * (2 + 2 + 1.75), 6)
+    const two = await simulate({ ...even, slots: 16, engines: 2 })
+    expect(two.seconds).toBeCloseTo(20 * (2 + 1.75), 6)
+  })
+
+  it('waits for the longest answer of a batch where it is synchronous, and not where it is not', async () => {
+    const long = { ...even, lengthSigma: 1, lengthMax: 1000, groupSize: 1, groupsPerBatch: 32, slots: 32, updates: 40 }
+    const synchronous = await simulate({ ...long, updateSeconds: 0, deliverySeconds: 0, learnerTokensPerSecond: 1e9 })
+    const ahead = await simulate({
+      ...long,
+      updateSeconds: 0,
+      deliverySeconds: 0,
+      learnerTokensPerSecond: 1e9,
+      maxStaleness: 4,
+    })
+    expect(synchronous.enginesIdle).toBeGreaterThan(0.5)
+    expect(ahead.trainedTokensPerSecond / synchronous.trainedTokensPerSecond).toBeGreaterThan(2)
+    expect(ahead.trainedTokens).toBe(synchronous.trainedTokens) // By number: the same groups.
+  })
+
+  it('counts what a filter drops, and samples more for it', async () => {
+    const dropped = await simulate({ ...even, dropFraction: 0.5, maxStaleness: 1 })
+    const count = dropped.drops.filter!
+    expect(count / (count + 160)).toBeGreaterThan(0.4)
+    expect(count / (count + 160)).toBeLessThan(0.6)
+    expect(dropped.sampledTokens).toBeGreaterThanOrEqual((160 + count) * 400 - 1)
+  })
+
+  it('is the same for a seed, and another for another', async () => {
+    const settings = { ...even, lengthSigma: 1, maxStaleness: 2 }
+    const first = await simulate({ ...settings, seed: 3 })
+    expect(await simulate({ ...settings, seed: 3 })).toEqual(first)
+    expect((await simulate({ ...settings, seed: 4 })).seconds).not.toBe(first.seconds)
+  })
+})
