@@ -1,5 +1,7 @@
 import { describe, expect, it } from 'vitest'
-import { type SimulationSettings, simulate } from '../../src/orchestration/simulation.ts'
+import { drawSimulations } from '../../src/orchestration/picture.ts'
+import { type SimulationSettings, simulate, simulationSettings } from '../../src/orchestration/simulation.ts'
+import { parseSvg } from '../support/svg.ts'
 
 /** Answers of one length on engines with a place for each. */
 const even: Partial<SimulationSettings> = {
@@ -74,5 +76,34 @@ describe('A simulated training', () => {
     const first = await simulate({ ...settings, seed: 3 })
     expect(await simulate({ ...settings, seed: 3 })).toEqual(first)
     expect((await simulate({ ...settings, seed: 4 })).seconds).not.toBe(first.seconds)
+  })
+})
+
+describe('every setting of a simulation', () => {
+  const base: Partial<SimulationSettings> = {
+    ...{ lengthSigma: 1, lengthMax: 600, slots: 8, groupSize: 2, groupsPerBatch: 4, updates: 6, engines: 2 },
+    ...{ maxStaleness: 1, dropFraction: 0.2, overSampling: 1.5, engineTokensPerSecond: 300, lengthMedian: 100 },
+  }
+  const changes: SimulationSettings = {
+    ...{ engines: 1, slots: 2, tokensPerSecond: 20, engineTokensPerSecond: 100, lengthMedian: 50, lengthSigma: 0.5 },
+    ...{ lengthMax: 200, groupSize: 3, groupsPerBatch: 3, maxStaleness: 3, overSampling: 1, order: 'arrival' },
+    ...{ dropFraction: 0, learnerTokensPerSecond: 500, updateSeconds: 3, deliverySeconds: 4, updates: 7, seed: 5 },
+  }
+
+  it.each(Object.keys(simulationSettings) as (keyof SimulationSettings)[])('acts: %s', async (name) => {
+    const changed = await simulate({ ...base, [name]: changes[name] })
+    expect(changed.seconds).not.toBe((await simulate(base)).seconds)
+  })
+})
+
+describe('the picture of simulations', () => {
+  it('has a curve for each maxStaleness, over the engines', async () => {
+    const simulation = await simulate({ ...even, updates: 1 })
+    const rows = [0, 3].flatMap((maxStaleness) => [1, 2].map((engines) => ({ engines, maxStaleness, simulation })))
+    const svg = parseSvg(drawSimulations(rows))
+    expect(svg.querySelectorAll('[aria-label=line] path')).toHaveLength(2)
+    for (const words of ['maxStaleness 0', 'maxStaleness 3', 'engines', 'trained tokens/s']) {
+      expect(svg.textContent).toContain(words)
+    }
   })
 })
