@@ -28,6 +28,7 @@ import { resetConversations } from './systems/conversations/reset.ts'
 import { stepConversations } from './systems/conversations/step.ts'
 import { storeConversations } from './systems/conversations/store.ts'
 import { inferEpisodes } from './systems/episodes/infer.ts'
+import { withOwnSystems } from './systems/episodes/own.ts'
 import { resetEpisodes } from './systems/episodes/reset.ts'
 import { stepEpisodes } from './systems/episodes/step.ts'
 import { storeEpisodes } from './systems/episodes/store.ts'
@@ -43,7 +44,7 @@ const episodes: CohortKind<EpisodeCohortOptions, EpisodeDraft, EpisodeCohort> = 
   create(draft, columns, world, kernels, isFresh) {
     return createEpisodes(draft, columns as Columns<EpisodeCohortPlan>, world, kernels, isFresh)
   },
-  systems: { reset: resetEpisodes, infer: inferEpisodes, step: stepEpisodes, store: storeEpisodes },
+  systems: withOwnSystems({ reset: resetEpisodes, infer: inferEpisodes, step: stepEpisodes, store: storeEpisodes }),
   owed: ({ answer }) => (answer === null ? NOTHING : [answer.arrival]),
   canGoOn: ({ rests }) => !rests,
   release: ({ policy }) => policy.dispose?.(),

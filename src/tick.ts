@@ -4,6 +4,7 @@ import type { Cohort } from './cohorts/cohort.ts'
 import { settleLanes } from './cohorts/population.ts'
 import { InputError } from './errors.ts'
 import { kindOf } from './kinds.ts'
+import { runAfterRollout } from './systems/episodes/own.ts'
 import { bootstrap, infer, reset, step, store } from './systems/systems.ts'
 import type { World } from './world.ts'
 
@@ -25,7 +26,20 @@ export function tick(world: World): void | Promise<void> {
 export function collect(world: World, numSteps: number): void | Promise<void> {
   if (world.threads.count > 1) throw shared(world)
   settle(world.cohorts)
-  return drive(collectShare(world, world.cohorts, numSteps))
+  return drive(collectWhole(world, numSteps))
+}
+
+function* collectWhole(world: World, numSteps: number): Generator<void | Promise<void>, void> {
+  yield* collectShare(world, world.cohorts, numSteps)
+  concludeRollouts(world, world.cohorts)
+}
+
+/** What cohorts' own systems do with rollouts that are full; in the caller's thread, when all lanes' rows are there. */
+export function concludeRollouts(world: World, cohorts: readonly Cohort[]): void {
+  for (const cohort of cohorts) {
+    if (cohort.kind === 'episodes' && cohort.recorded && cohort.t === cohort.numSteps)
+      runAfterRollout(world.kernels, cohort)
+  }
 }
 
 /** The rows of cohorts that are between two rollouts become those of the lanes that are there. */

@@ -44,6 +44,13 @@ test('colony keeps a population alive over many generations', async () => {
   expect(figures.at(-1)![2]).toBeGreaterThan(384) // More than there are lanes.
 })
 
+test('curiosity finds the far end of the hallway with every seed, and records its bonus', async () => {
+  const [bare, curious] = (await run('curiosity.js')).split('\n')
+  expect(bare).toMatch(/^scale 0: returns .*, last bonuses up to 0\.0000$/)
+  expect(bare).toContain('0.00') // Without it, some seed never does.
+  expect(curious).toMatch(/^scale 0\.02: returns 1\.00 1\.00 1\.00, last bonuses up to 0\.0[012]/)
+})
+
 test('two-cohorts trains both and finds lanes by a query', async () => {
   const output = await run('two-cohorts.js')
   expect(output).toMatch(/update 12: cart [\d.]+, pendulum -[\d.]+/)
@@ -80,6 +87,7 @@ test('every example is run here', () => {
   const names = readdirSync(examples).filter((name) => name.endsWith('.js'))
   expect(names).toEqual([
     'colony.js',
+    'curiosity.js',
     'custom-algorithm.js',
     'custom-environment.js',
     'export-policy.js',

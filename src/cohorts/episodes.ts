@@ -18,6 +18,7 @@ import {
 } from '../components/rollout.ts'
 import { type Sliding, slidingWindows } from '../components/sliding.ts'
 import { type Transition, transitionWindows } from '../components/transition.ts'
+import type { DefinitionRecord } from '../definition.ts'
 import { actionMaskWidth, type EnvironmentDefinition, type Lanes, statePlan } from '../environments/environment.ts'
 import { InputError, show, unknownWord } from '../errors.ts'
 import type { Kernels } from '../kernels/bind.ts'
@@ -26,6 +27,7 @@ import { Random } from '../random.ts'
 import { type BoxSpace, choiceSizes, spaceWidth } from '../space.ts'
 import type { Cohort, CohortDraft, Housing } from './cohort.ts'
 import { LaneEntities } from './lanes.ts'
+import { type BoundSystem, bindSystem, checkSystems, type SystemDefinition, systemsPlan } from './system.ts'
 
 /**
  * When a lane whose episode ended begins a new one. `same-step`: before the next action, so every row of a rollout is a
@@ -50,6 +52,8 @@ export interface EpisodeCohortOptions {
   autoreset?: Autoreset
   /** Sample actions (default), or take the most probable one. */
   explore?: boolean
+  /** Systems of one's own, in the order in which those with the same place run; see `defineSystem`. */
+  systems?: readonly SystemDefinition[]
 }
 
 /** What a recorder and a learner add to a cohort of episodes before its memory is taken. */
@@ -105,6 +109,9 @@ export interface EpisodeCohort {
   readonly episode: Episode
   /** The environment's own columns. */
   readonly state: Columns<Plan>
+
+  /** Systems of one's own. */
+  readonly systems: readonly BoundSystem[]
 
   /** What the environment is handed: the same columns under its own names. */
   readonly environmentLanes: Lanes
@@ -253,6 +260,7 @@ export async function draftEpisodes(
   if (explore !== undefined && typeof explore !== 'boolean') {
     throw new InputError('explore', show(explore), 'true or false')
   }
+  checkSystems(options.systems)
   await policy.prepare?.()
   const model = policy.build(environment.observationSpace, environment.actionSpace)
   if (owner !== null && show(model.parameters) !== show(owner.model.parameters)) {
@@ -292,7 +300,13 @@ export function checkEpisodeThreads({ options, policy, model }: EpisodeDraft, co
     const expected = "threads: 1: its device serves only the caller's thread"
     throw new InputError(`policy ${policy.id}`, `${count} threads`, expected)
   }
-  for (const [noun, { id, module }] of Object.entries({ environment, policy })) {
+  const systems = (options.systems ?? []).filter(({ run }) => run !== undefined)
+  const parts = [
+    ['environment', environment],
+    ['policy', policy],
+    ...systems.map((system) => ['system', system]),
+  ] as const
+  for (const [noun, { id, module }] of parts as readonly (readonly [string, DefinitionRecord])[]) {
     if (module !== undefined) continue
     const remedy = 'a definition with `module: import.meta.url`, which other threads can make; or threads: 1'
     throw new InputError(`${noun} ${id}`, `no module, and ${count} threads`, remedy)
@@ -329,6 +343,7 @@ export function planEpisodes({ options, sharesWith, isOpen, model, reservation }
     episode: episodePlan(numLanes),
     population: isOpen ? population : ({} as typeof population),
     state: statePlan(environment, numLanes),
+    systems: systemsPlan(options.systems ?? [], numLanes, (reservation?.numSteps ?? 1) * numLanes),
     carried: {
       observation: saved(column('f32', numLanes, widths.observation)),
       actionMask: saved(column('u8', numLanes, widths.actionMask)),
@@ -432,13 +447,35 @@ export function createEpisodes(
   const sliders = [observation, actionMask, memory].filter(({ component }) => component.current.length > 0)
   const action = { ...windows.action[0]! }
   const transition = { ...windows.transition[0]! }
-  const components = [...sliders.map(({ component }) => component), action, transition, episode, columns.state]
+  const own = Object.values(columns.systems).map(({ state }) => state as Columns<Plan>)
+  const ownComponents = own.filter((state) => Object.keys(state).length > 0)
+  const components = [
+    ...sliders.map(({ component }) => component),
+    ...[action, transition, episode, columns.state, ...ownComponents],
+  ]
   const entities = isFresh ? new LaneEntities(world.ecs, components, present) : null
   const population = draft.isOpen ? columns.population : null
   const random = new Random(world.seed)
   if (isFresh) writeFirstValues(draft, columns, random)
   writeBounds(columns, environment)
   const finals = shares.map((share, thread) => finalObservations(columns.final, share, thread))
+  const environmentLanes: Lanes = {
+    state: columns.state,
+    observation: observation.component.current,
+    actionMask: actionMask.component.current,
+    action: action.applied,
+    reward: transition.reward,
+    terminated: transition.terminated,
+    truncated: transition.truncated,
+    died: population?.died ?? NO_BYTES,
+    births: population?.births ?? NO_BYTES,
+    present,
+    lane: episode.lane,
+    episode: episode.episode,
+    step: episode.step,
+    random,
+    kernels,
+  }
   return {
     kind: 'episodes',
     name,
@@ -467,23 +504,10 @@ export function createEpisodes(
     transition,
     episode,
     state: columns.state,
-    environmentLanes: {
-      state: columns.state,
-      observation: observation.component.current,
-      actionMask: actionMask.component.current,
-      action: action.applied,
-      reward: transition.reward,
-      terminated: transition.terminated,
-      truncated: transition.truncated,
-      died: population?.died ?? NO_BYTES,
-      births: population?.births ?? NO_BYTES,
-      present,
-      lane: episode.lane,
-      episode: episode.episode,
-      step: episode.step,
-      random,
-      kernels,
-    },
+    environmentLanes,
+    systems: (options.systems ?? []).map((system) =>
+      bindSystem(system, columns.systems[system.id]!, environmentLanes, rollout, numSteps, numLanes),
+    ),
     policy: model.bind(weights, columns.workspaces[`thread${index}`]!, kernels, random),
     weights,
     rollout,
@@ -495,7 +519,9 @@ export function createEpisodes(
     observationBounds: columns.observationBounds,
     sliders,
     laneList: laneList.subarray(from, to),
-    carried: [episode, columns.state, carried].flatMap((part) => Object.values<Column>(part as Record<string, Column>)),
+    carried: [episode, columns.state, carried, ...own].flatMap((part) =>
+      Object.values<Column>(part as Record<string, Column>),
+    ),
     whole: { final: columns.final, bootstrap, laneList },
     threads: world.threads,
     windows,

@@ -1,7 +1,8 @@
 /** What a cohort has recorded, as a table. */
+import type { Column } from '../components/column.ts'
 import { recordOf } from '../definition.ts'
 import { InputError, show } from '../errors.ts'
-import { type RolloutOrigin, type Table, tableOfRollout } from '../tables/table.ts'
+import { type Field, type RolloutOrigin, type Table, tableOfRollout } from '../tables/table.ts'
 import type { EpisodeCohort } from './episodes.ts'
 
 /**
@@ -29,5 +30,16 @@ export function rolloutTable(
   const { seed, gamma = null, checkpoint = null } = from
   const policy = recordOf(policyDefinition)
   const origin = { environmentId: id, observationSpace, actionSpace, seed, gamma, numLanes, policy, checkpoint }
-  return tableOfRollout(rollout, finals, origin)
+  return tableOfRollout(rollout, finals, origin, ownFields(cohort))
+}
+
+/** What a cohort's own systems have recorded, as `<id>.<name>`. */
+function ownFields({ systems, numSteps, numLanes }: EpisodeCohort): Field[] {
+  return systems.flatMap(({ definition, rollout }) =>
+    Object.entries(rollout.recorded as Record<string, Column>).map(([name, column]) => ({
+      name: `${definition.id}.${name}`,
+      column,
+      width: column.length / (numSteps * numLanes),
+    })),
+  )
 }

@@ -4,7 +4,7 @@
  * They keep nothing else, so a definition can be made again in another thread, and a checkpoint of the columns is a
  * checkpoint of the environment. Episode numbers, time limits, returns and resets are the systems' work, not theirs.
  */
-import { type ColumnArrays, type ColumnType, column, type Plan, saved } from '../components/column.ts'
+import { type ColumnArrays, type ColumnSpec, type ColumnType, column, type Plan, saved } from '../components/column.ts'
 import { type DefinitionRecord, defineFactory, type Factory } from '../definition.ts'
 import { InputError, show } from '../errors.ts'
 import type { Kernels } from '../kernels/bind.ts'
@@ -159,12 +159,18 @@ export function actionMaskWidth({ actionMask, actionSpace }: EnvironmentDefiniti
   return actionMask ? choiceSizes(actionSpace).reduce((sum, size) => sum + size, 0) : 0
 }
 
-/** The columns of an environment's state; checkpoints keep them. */
-export function statePlan(environment: EnvironmentDefinition, numLanes: number): Plan {
+/** The columns of a declaration. */
+export function declaredPlan(declaration: StateDeclaration, rows: number): Record<string, ColumnSpec> {
   return Object.fromEntries(
-    Object.entries(environment.state).map(([name, declared]) => {
+    Object.entries(declaration).map(([name, declared]) => {
       const [type, width] = typeof declared === 'string' ? [declared, 1] : declared
-      return [name, saved(column(type, numLanes, width))]
+      return [name, column(type, rows, width)]
     }),
   )
+}
+
+/** The columns of an environment's state; checkpoints keep them. */
+export function statePlan(environment: EnvironmentDefinition, numLanes: number): Plan {
+  const plan = declaredPlan(environment.state, numLanes)
+  return Object.fromEntries(Object.entries(plan).map(([name, spec]) => [name, saved(spec)]))
 }

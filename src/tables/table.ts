@@ -43,12 +43,13 @@ export interface RolloutOrigin {
 /**
  * The table of a rollout: every column of it but the policy's memory, in a fixed order; actionMask where there is one, and
  * appliedAction where actions are a box. `finalObservation` is what came after a row that no later row shows: null but at the
- * end of an episode and in the rollout's last rows.
+ * end of an episode and in the rollout's last rows. `ownFields`, those of systems of one's own, come last.
  */
 export function tableOfRollout(
   rollout: RolloutColumns,
   finals: readonly FinalObservations[],
   origin: RolloutOrigin,
+  ownFields: readonly Field[] = [],
 ): Table {
   const { observationSpace, actionSpace } = origin
   const field = (name: keyof RolloutColumns & string, width = 1): Field => ({ name, column: rollout[name]!, width })
@@ -76,6 +77,7 @@ export function tableOfRollout(
       field('return'),
       field('episodeReturn'),
       field('version'),
+      ...ownFields,
     ],
     get metadata() {
       return originMetadata(origin, version[0]!)

@@ -36,6 +36,8 @@ export interface EpisodeRecord {
   readonly firstLane: number
   readonly autoreset: string
   readonly explore: boolean
+  /** Systems of one's own; absent where there are none. */
+  readonly systems?: readonly DefinitionRecord[]
   /** Number of the weights. */
   readonly version: number
   /** Episodes finished so far. */

@@ -14,12 +14,12 @@ import { restoreLanes } from '../cohorts/population.ts'
 import { rolloutTable } from '../cohorts/rollout-table.ts'
 import { type Columns, column, type Plan, saved } from '../components/column.ts'
 import { Lives } from '../components/population.ts'
-import { recordOf, withoutModule } from '../definition.ts'
+import { type DefinitionRecord, recordOf, withoutModule } from '../definition.ts'
 import { actionMaskWidth } from '../environments/environment.ts'
 import { InputError, show, unknownWord } from '../errors.ts'
 import { checkMetricValues } from '../metrics.ts'
 import type { Table } from '../tables/table.ts'
-import { collectShare, settle } from '../tick.ts'
+import { collectShare, concludeRollouts, settle } from '../tick.ts'
 import type { World } from '../world.ts'
 import type { EpisodeRecord, Manifest } from './checkpoint.ts'
 import { type CohortMetrics, checkAlgorithmMetrics, meanAndStd, noMetrics, type UpdateMetrics } from './metrics.ts'
@@ -320,6 +320,7 @@ export class EpisodeTraining implements Training<UpdateMetrics> {
     }
     yield* collectShare(this.world, this.#cohorts)
     yield // All lanes' rows are there.
+    concludeRollouts(this.world, this.#cohorts)
     settle(this.#cohorts) // Learners read the rollout, which stays as it is.
     const collected = performance.now()
     const rolloutSeconds = (collected - start) / 1000
@@ -385,6 +386,7 @@ export class EpisodeTraining implements Training<UpdateMetrics> {
       firstLane: cohort.firstLane,
       autoreset: cohort.autoreset,
       explore: cohort.explore,
+      systems: cohort.systems.map(({ definition }) => ({ ...recordOf(definition), columns: definition.columns })),
     }))
     const orders = Array.from(
       { length: count - 1 },
@@ -448,6 +450,7 @@ export class EpisodeTraining implements Training<UpdateMetrics> {
         algorithm: withoutModule(algorithm),
         ...{ numLanes, firstLane, autoreset, explore, version },
         ...{ episodes, solvedAtStep, solvedAtSeconds },
+        ...(cohort.systems.length > 0 && { systems: systemsOf(cohort) }),
         ...of,
       }
       return [name, record] as const
@@ -478,11 +481,12 @@ export class EpisodeTraining implements Training<UpdateMetrics> {
       const { cohort } = agent
       const record = cohorts[cohort.name]!
       compare(subject, `kind of cohort ${cohort.name}`, record.kind, cohort.kind)
-      const { firstLane, autoreset, explore } = record as EpisodeRecord
+      const { firstLane, autoreset, explore, systems = [] } = record as EpisodeRecord
       compareCohort(subject, record as EpisodeRecord, agent)
       compare(subject, 'firstLane', firstLane, cohort.firstLane)
       compare(subject, 'autoreset', autoreset, cohort.autoreset)
       compare(subject, 'explore', explore, cohort.explore)
+      compare(subject, 'systems', systems, systemsOf(cohort))
     }
     return []
   }
@@ -510,6 +514,11 @@ function draftOf(world: World, name: string): EpisodeDraft {
   const draft = world.draft(name)
   if (draft.kind === 'episodes') return draft
   throw new InputError(`algorithm of ${name}`, 'one of episodes, and a cohort of conversations', 'a cohort of episodes')
+}
+
+/** A cohort's own systems, as far as bits depend on them. */
+function systemsOf({ systems }: EpisodeCohort): DefinitionRecord[] {
+  return systems.map(({ definition }) => withoutModule(definition))
 }
 
 function populationOf({ population }: EpisodeCohort): PopulationProgress | null {

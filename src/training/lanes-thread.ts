@@ -2,6 +2,7 @@
 import type { AlgorithmDefinition } from '../algorithms/algorithm.ts'
 import { Work } from '../clock.ts'
 import type { EpisodeCohortOptions } from '../cohorts/episodes.ts'
+import type { SystemDefinition, SystemOrder } from '../cohorts/system.ts'
 import { revive } from '../definition.ts'
 import type { EnvironmentDefinition } from '../environments/environment.ts'
 import type { PolicyDefinition } from '../policies/policy.ts'
@@ -16,9 +17,10 @@ import type { LanesOrder, WorkerProgram } from './team.ts'
 export async function lanesProgram(order: LanesOrder): Promise<WorkerProgram> {
   const { memory, index, count, seed, kernels } = order
   const cohorts: EpisodeCohortOptions[] = []
-  for (const { environment, policy, ...rest } of order.cohorts) {
+  for (const { environment, policy, systems, ...rest } of order.cohorts) {
     cohorts.push({
       ...rest,
+      systems: await Promise.all(systems.map(systemOf)),
       environment: await revive<EnvironmentDefinition>('environment', environment, 'caller'),
       policy: typeof policy === 'string' ? policy : await revive<PolicyDefinition>('policy', policy, 'caller'),
     })
@@ -40,4 +42,9 @@ export async function lanesProgram(order: LanesOrder): Promise<WorkerProgram> {
     }
     world.clock.rest()
   }
+}
+
+/** A system as this thread has it. One without a module runs in the caller's: here it is nothing but its columns. */
+async function systemOf(order: SystemOrder): Promise<SystemDefinition> {
+  return order.module === undefined ? order : revive<SystemDefinition>('system', order, 'caller')
 }

@@ -7,6 +7,7 @@
 import type { Worker } from 'node:worker_threads'
 import type { TokenThreadColumns } from '../algorithms/token-thread.ts'
 import type { Autoreset } from '../cohorts/episodes.ts'
+import type { SystemOrder } from '../cohorts/system.ts'
 import type { WasmMemory } from '../components/arena.ts'
 import type { DefinitionRecord } from '../definition.ts'
 import type { DecodingColumns } from '../engines/local.ts'
@@ -46,6 +47,7 @@ export interface LanesOrder extends ThreadOrder {
     readonly firstLane: number
     readonly autoreset: Autoreset
     readonly explore: boolean
+    readonly systems: readonly SystemOrder[]
   }[]
   readonly algorithms: Readonly<Record<string, DefinitionRecord>>
 }
