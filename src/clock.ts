@@ -31,10 +31,21 @@ export type WorkName = keyof typeof Work
 /** The kinds of work by number. */
 export const workNames = Object.keys(Work) as WorkName[]
 
-/** What comes after the start and after each kind of work, by its number + 1: the call in which a thread is. */
-export const afterWork: readonly string[] = ['reset', 'infer', 'step', 'store', 'reset']
+/** What comes after the start and after each kind of work, by its number + 1; learning, where it is not here. */
+const AFTER_WORK: readonly string[] = ['reset', 'infer', 'step', 'store', 'reset']
 
-/** Words of a thread's beat: how many marks it made, and its last one; −1 at the start, −2 while it rests. */
+/**
+ * The calls in which a thread can be, by the last word of its beat + 1: what comes after each kind of work, then the
+ * promises that it may wait for.
+ */
+export function callsOf(promises: readonly string[]): string[] {
+  return [...Array.from({ length: workNames.length + 1 }, (_, i) => AFTER_WORK[i] ?? 'learning'), ...promises]
+}
+
+/**
+ * Words of a thread's beat: how many marks it made, and its last one; −1 at the start, −2 while it rests. Above the kinds of
+ * work are the promises that it waits for.
+ */
 export const BEAT_WORDS = 2
 const RESTING = -2
 
@@ -71,6 +82,11 @@ export class Clock {
   /** The thread waits for others: until the next mark or start it is not the one that is stuck. */
   rest(): void {
     this.#beat(RESTING)
+  }
+
+  /** The thread waits for one of the promises that `callsOf` was told of, by its number. */
+  await(promise: number): void {
+    this.#beat(workNames.length + promise)
   }
 
   #beat(work: number): void {

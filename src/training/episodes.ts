@@ -128,6 +128,8 @@ export class EpisodeTraining implements Training<UpdateMetrics> {
   readonly #beats: Int32Array
   #team: Team | undefined
   #failure: unknown
+  /** Rejects the promise that `advance` waits beside. */
+  #abandon: (reason: Error) => void = () => {}
   #isUpdating = false
   /** Whether `close` was called since the update began. */
   #isClosed = false
@@ -248,6 +250,10 @@ export class EpisodeTraining implements Training<UpdateMetrics> {
     const numUpdates = this.#numUpdates(goal)
     this.#isUpdating = true
     this.#isClosed = false
+    const abandoned = new Promise<never>((_, reject) => {
+      this.#abandon = reject
+    })
+    abandoned.catch(() => {}) // Where nothing is awaited nobody needs to hear of it.
     let team: Team | undefined
     try {
       if (this.world.threads.count > 1 && this.#team === undefined) {
@@ -266,9 +272,10 @@ export class EpisodeTraining implements Training<UpdateMetrics> {
           team?.hold(false)
           return this.#report(value)
         }
-        if (value !== undefined)
-          await value // An answer of a policy that answers later.
-        else if (team) {
+        if (value !== undefined) {
+          this.world.clock.await(this.#awaited())
+          await Promise.race([value, abandoned]) // An answer of a policy that answers later.
+        } else if (team) {
           this.world.clock.rest()
           await team.meet()
           this.world.clock.mark(Work.waiting)
@@ -291,9 +298,28 @@ export class EpisodeTraining implements Training<UpdateMetrics> {
     return this.#failure
   }
 
-  /** Gives up the update under way, in which other threads are stuck: its promise is rejected with the reason. */
+  /** Gives up the update under way, in which other threads or a promise are stuck: its own is rejected with the reason. */
   giveUp(reason: Error): void {
+    this.#abandon(reason)
     this.#team?.fail(reason)
+  }
+
+  /** What an update may wait for, in words: an answer to each cohort, and what policies and learners promise besides. */
+  get promises(): string[] {
+    return [
+      ...this.#cohorts.map(({ name, kind }) =>
+        kind === 'episodes' ? `infer of cohort ${name} (a promise)` : `a reply to cohort ${name}`,
+      ),
+      'values or learning (a promise)',
+    ]
+  }
+
+  /** Which of its `promises` the update waits for: that of the first cohort to which an answer is owed. */
+  #awaited(): number {
+    const owed = this.#cohorts.findIndex((cohort) =>
+      cohort.kind === 'episodes' ? cohort.answer !== null : cohort.pending.some((reply) => reply !== null),
+    )
+    return owed < 0 ? this.#cohorts.length : owed
   }
 
   /** Throws in the middle of an update, or after one that failed: the columns are at no place from which to go on. */

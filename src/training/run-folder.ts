@@ -24,7 +24,7 @@ import {
 import type { ModuleTrust } from '../trust.ts'
 import { listCheckpoints, type Manifest, pruneCheckpoints, readManifest, removeCheckpoints } from './checkpoint.ts'
 import { asOwner, isClaim, isTemporary, Ownership } from './owner.ts'
-import { Watchdog } from './watchdog.ts'
+import { Watchdog, type Watched } from './watchdog.ts'
 
 /** What is made when a run has come to its end. */
 const LAST_FILES = ['summary.json', 'learning-curve.svg', 'trace.json']
@@ -208,7 +208,7 @@ export class RunFolder {
    * then, or was told to end, the training is given up for that reason, which is `stall`.
    */
   async watch(
-    training: { readonly beats: Int32Array; readonly who: readonly string[]; giveUp(reason: Error): void },
+    training: Pick<Watched, 'beats' | 'who' | 'calls'> & { giveUp(reason: Error): void },
     { stallSeconds, onStall }: { readonly stallSeconds: number; readonly onStall: string },
     signal: AbortSignal | undefined,
   ): Promise<{ readonly stall: Error | null; close(): void }> {
@@ -218,13 +218,16 @@ export class RunFolder {
       state.stall = new Error(message)
       training.giveUp(state.stall)
     }
-    const { beats, who } = training
-    const watched = { beats, who, seconds: stallSeconds, log: this.file('run.log'), onStall: giveUp }
+    const { beats, who, calls } = training
+    const watched = { beats, who, calls, seconds: stallSeconds, log: this.file('run.log'), onStall: giveUp }
     const watchdog = await Watchdog.start(watched, onStall === 'stop')
     const hurry = () => watchdog.hurry()
+    // Who waits for a promise alone has nothing that keeps Node from ending.
+    const alive = setInterval(() => {}, 2 ** 30)
     signal?.addEventListener('abort', hurry)
     state.close = () => {
       signal?.removeEventListener('abort', hurry)
+      clearInterval(alive)
       watchdog.close()
     }
     return state

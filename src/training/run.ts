@@ -175,7 +175,7 @@ export class Run<D extends RunDefinition = RunDefinition> {
       stop.abort(reason)
       trainer.giveUp(reason)
     }
-    const watched = { beats: trainer.beats, who: trainer.shares, giveUp }
+    const watched = { beats: trainer.beats, who: trainer.shares, calls: trainer.calls, giveUp }
     const watch = await this.#files.watch(watched, settings, asked)
     const unwatch = this.#kind.watch(trainer, (message) => {
       this.#files.tell(message)

@@ -5,7 +5,7 @@
 import type { AlgorithmDefinition } from '../algorithms/algorithm.ts'
 import type { RlDefinition } from '../algorithms/rl.ts'
 import type { SftDefinition } from '../algorithms/sft.ts'
-import { BEAT_WORDS, chromeTrace, createBeats } from '../clock.ts'
+import { BEAT_WORDS, callsOf, chromeTrace, createBeats } from '../clock.ts'
 import type { Cohort } from '../cohorts/cohort.ts'
 import type { ConversationCohort } from '../cohorts/conversations.ts'
 import { checkOptions, InputError, show, unknownWord } from '../errors.ts'
@@ -270,6 +270,11 @@ export class Trainer<C extends Cohort = Cohort> {
   get shares(): string[] {
     if (this.#episodes === undefined) return [this.#names.join(', ')]
     return Array.from({ length: this.world.threads.count }, (_, i) => shareOf(this.world)(i))
+  }
+
+  /** The calls in which a thread can be, by the last word of its beat + 1. */
+  get calls(): string[] {
+    return callsOf(this.#episodes?.promises ?? [])
   }
 
   /**

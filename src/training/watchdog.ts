@@ -2,11 +2,13 @@
  * Says which thread of a training is stuck, in which call and since when. A thread that watches looks at what the others have
  * marked with their clocks; it sees a caller's thread that never returns too, which could say nothing itself.
  *
+ * A promise of a policy that never settles is such a call too, though the thread is free then.
+ *
  * Each thread's clock raises a beat in shared memory at its marks; one thread a process watches the beats. A run keeps a
- * copy of its state between two updates, so that an update in which a worker is stuck can be given up with a checkpoint.
+ * copy of its state between two updates, so that an update in which a worker, or a promise, is stuck can be given up with a checkpoint.
  */
 import type { Worker } from 'node:worker_threads'
-import { afterWork, BEAT_WORDS } from '../clock.ts'
+import { BEAT_WORDS } from '../clock.ts'
 import { choice, number, type Settings } from '../settings.ts'
 
 /** How every kind of run is watched. */
@@ -27,6 +29,8 @@ export interface Watched {
   readonly beats: Int32Array
   /** The lanes of each thread, in words. */
   readonly who: readonly string[]
+  /** The calls in which they can be, as `callsOf` numbers them. */
+  readonly calls: readonly string[]
   readonly seconds: number
   /** Where it is written down. */
   readonly log: string
@@ -54,7 +58,7 @@ export class Watchdog {
   }
 
   /** `mustStop`: where the caller's thread does not end the run by itself, the process is killed. 0 seconds are for ever. */
-  static async start({ beats, who, seconds, log, onStall }: Watched, mustStop: boolean): Promise<Watchdog> {
+  static async start({ beats, who, calls, seconds, log, onStall }: Watched, mustStop: boolean): Promise<Watchdog> {
     const id = ++lastId
     watching ??= startWorker()
     const worker = await watching
@@ -64,7 +68,7 @@ export class Watchdog {
       id,
       beats,
       who,
-      calls: afterWork,
+      calls,
       ms: 1000 * (seconds || Number.POSITIVE_INFINITY),
       log,
       mustStop,
@@ -132,7 +136,7 @@ setInterval(() => {
       if (work === -2 || count !== thread.count) Object.assign(thread, { count, since: now, date: new Date(), isTold: false })
       else if (!thread.isTold && now - thread.since >= one.ms) {
         thread.isTold = true
-        const message = one.who[i] + ': ' + (one.calls[work + 1] ?? 'learning') + ' has not returned for ' +
+        const message = one.who[i] + ': ' + one.calls[work + 1] + ' has not returned for ' +
           Math.round((now - thread.since) / 100) / 10 + ' s (since ' + thread.date.toISOString() + ')'
         tell(one, message)
         if (one.mustStop) one.endsBy ??= now + one.grace

@@ -8,9 +8,9 @@ import { MAIN, start } from '../support/command.ts'
 import { traces } from '../support/faults.ts'
 import { temporaryFolder } from '../support/temporary.ts'
 
-const [world, text] = ['stuck', 'stuck-text'].map((name) =>
+const [world, text, answer] = ['stuck', 'stuck-text', 'stuck-answer'].map((name) =>
   fileURLToPath(new URL(`../support/${name}.mjs`, import.meta.url)),
-) as [string, string]
+) as [string, string, string]
 /** Four updates of 16 steps a lane; the 41st is in the third. */
 const small = [
   'totalSteps=512',
@@ -35,11 +35,12 @@ function launch(words: readonly string[], thread: number) {
 }
 
 /** Goes on with the run, now that nothing is stuck; it ends as one that never was. */
-async function expectSameBits(run: string, module: string, words: readonly string[]): Promise<void> {
+async function expectSameBits(run: string, environment: string, words: readonly string[]): Promise<void> {
   rmSync(stuck)
-  const resumed = await launch(['resume', run, `trust=${module}`], 0).ended
+  const trusted = environment.endsWith('.mjs') ? [`trust=${environment}`] : []
+  const resumed = await launch(['resume', run, ...trusted], 0).ended
   expect(resumed.code, resumed.stderr).toBe(0)
-  const whole = await launch(['train', module, 'out=whole', ...words], 0).ended
+  const whole = await launch(['train', environment, 'out=whole', ...words], 0).ended
   expect(whole.code, whole.stderr).toBe(0)
   // The number of a checkpoint of conversations counts ticks, which depend on when replies come.
   const kept = (folder: string) =>
@@ -84,6 +85,33 @@ test('a step of the caller’s own thread that takes long is told while it lasts
   const { code, stdout } = await ended
   expect(code).toBe(0)
   expect(stdout).toContain('complete: 512 steps')
+})
+
+describe('an answer of a policy that never comes, on one thread', () => {
+  const said =
+    /1 threads \(lanes 0–7 of mlp\): infer of cohort mlp \(a promise\) has not returned for [1-9][\d.]* s \(since \d{4}-/
+  const train = (onStall: string) => start(process.execPath, [answer, join(here, 'run'), onStall])
+  const keys = ['seed=1', ...small.filter((key) => !key.startsWith('stallSeconds')), 'threads=1', 'stallSeconds=1']
+
+  test('ends the run with a checkpoint where that is asked, which says what it waited for', async () => {
+    const { code, stderr } = await train('stop').ended
+    expect(code).toBe(1)
+    expect(stderr).toMatch(said)
+    expect(log('run')).toMatch(said)
+    expect(await listCheckpoints(join(here, 'run'))).toEqual([2])
+    await expectSameBits('run', 'CartPole-v1', keys)
+  })
+
+  test('is told, and one Ctrl-C ends the run with a checkpoint', async () => {
+    const { process: child, ended, printed } = train('continue')
+    await printed('infer of cohort mlp')
+    child.kill('SIGINT')
+    const { code, stdout, stderr } = await ended
+    expect(code, stderr).toBe(0)
+    expect(stdout).toContain('interrupted: 256 steps')
+    expect(log('run')).toMatch(said)
+    expect(await listCheckpoints(join(here, 'run'))).toEqual([2])
+  })
 })
 
 describe('a reply that never comes', () => {
