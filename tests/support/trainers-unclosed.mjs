@@ -1,13 +1,19 @@
 /**
- * Trains with threads, keeps no trainer and closes none: prints how many threads the process had before, with all of them, and
- * once what was dropped has been collected. Run with --expose-gc, `lanes` or `text`.
+ * Trains with threads, keeps no trainer and closes none: prints what the process held (threads, open descriptors, MiB of memory)
+ * before, at most, and once what was dropped has been collected. Run with --expose-gc, `lanes` or `text`, and how many
+ * trainers (4).
  */
 import { readdirSync } from 'node:fs'
 import { setTimeout as pause } from 'node:timers/promises'
 import * as colonnade from '../../dist/src/index.js'
 
 const { cartPole, createTrainer, createWorld, languageModel, mlp, ppo, sft, textEnvironmentFactory } = colonnade
-const threads = () => readdirSync('/proc/self/task').length
+const entriesOf = (folder) => readdirSync(`/proc/self/${folder}`).length
+const held = () => ({
+  threads: entriesOf('task'),
+  descriptors: entriesOf('fd'),
+  memoryMib: Math.round(process.memoryUsage.rss() / 2 ** 20),
+})
 
 async function trainLanes(seed) {
   const world = await createWorld({ environment: cartPole(), policy: mlp({ hidden: [4] }), numLanes: 4, seed })
@@ -23,14 +29,15 @@ async function trainText(seed) {
 }
 
 const train = process.argv[2] === 'text' ? trainText : trainLanes
-const before = threads()
-let most = 0
-for (let i = 0; i < 4; i++) {
+const before = held()
+const most = { ...before }
+for (let i = 0; i < Number(process.argv[3] ?? 4); i++) {
   await train(i)
-  most = Math.max(most, threads())
+  const now = held()
+  for (const name of Object.keys(most)) most[name] = Math.max(most[name], now[name])
 }
-for (let i = 0; i < 200 && threads() > before; i++) {
+for (let i = 0; i < 200 && held().threads > before.threads; i++) {
   await pause(20)
   gc()
 }
-console.log(JSON.stringify({ before, most, after: threads() }))
+console.log(JSON.stringify({ before, most, after: held() }))

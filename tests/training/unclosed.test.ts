@@ -10,8 +10,10 @@ test.each(['lanes', 'text'])(
     const { code, stdout, stderr } = await start(process.execPath, ['--expose-gc', program, kind]).ended
     expect(code, stderr).toBe(0)
     const { before, most, after } = JSON.parse(stdout)
-    expect(most).toBeGreaterThanOrEqual(before + 1)
-    expect(after).toBe(before)
+    expect(most.threads).toBeGreaterThanOrEqual(before.threads + 1)
+    expect(after.threads).toBe(before.threads)
+    expect(most.descriptors).toBeGreaterThan(before.descriptors)
+    expect(after.descriptors).toBeLessThan(before.descriptors + 4) // A worker has four.
     expect(stderr.match(/COLONNADE_UNCLOSED_TRAINER/g)).toHaveLength(1)
     expect(stderr).toContain('a trainer with threads was dropped without close(): its threads are ended now')
   },
