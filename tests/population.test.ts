@@ -1,6 +1,7 @@
 /** Lanes that come and go: who is there, in which row, with which numbers, and what is learned from. */
 import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
+import { setTimeout as pause } from 'node:timers/promises'
 import { tableFromIPC } from 'apache-arrow'
 import { addComponents, addEntity, getEntityComponents, query, removeComponent, removeEntity } from 'bitecs'
 import { describe, expect, test } from 'vitest'
@@ -31,6 +32,9 @@ import {
   tick,
   writeArrow,
 } from '../dist/src/index.js'
+import { listCheckpoints } from '../src/training/checkpoint.ts'
+import { colonnade, MAIN, start } from './support/command.ts'
+import { fingerprint } from './support/small-training.ts'
 import { temporaryFolder } from './support/temporary.ts'
 
 const policy = mlp({ hidden: [8] })
@@ -379,6 +383,34 @@ describe('a training of a population', () => {
     const table = await recordEpisodes(options)
     expect(table.numRows).toBeCloseTo(20 * episodeLength.mean, 6)
   })
+})
+
+test('a run of a population that is killed goes on to the same bits', async () => {
+  const folder = await temporaryFolder()
+  const words = [
+    ...['train', 'dist/examples/colony.js', 'numLanes=24', 'totalSteps=6000', 'environment.meals=6', 'mlp.hidden=8'],
+    ...[
+      'ppo.numSteps=16',
+      'ppo.numMinibatches=1',
+      'ppo.updateEpochs=1',
+      'checkpointEvery=5',
+      'rollouts=last',
+      'seed=2',
+    ],
+  ]
+  const whole = join(folder, 'whole')
+  expect((await colonnade([...words, 'threads=1', `out=${whole}`, '--quiet'])).code).toBe(0)
+  const expected = await fingerprint(whole)
+  for (const wanted of [5, 15]) {
+    const run = join(folder, String(wanted))
+    const { process: child, ended } = start(process.execPath, [MAIN, ...words, 'threads=2', `out=${run}`, '--quiet'])
+    while ((await listCheckpoints(run)).every((update) => update < wanted) && child.exitCode === null) await pause(1)
+    child.kill('SIGKILL')
+    await ended
+    const { code, stderr } = await colonnade(['resume', run, '--quiet'])
+    expect(code, stderr).toBe(0)
+    expect(await fingerprint(run)).toEqual(expected)
+  }
 })
 
 test('numbers are never given twice: a cohort that has used all that are kept for it says so', async () => {

@@ -3,6 +3,7 @@ import { availableParallelism } from 'node:os'
 import { cartPole, pendulum } from '../../src/index.ts'
 import { check, type Figure, figure, interleave, rates } from '../measure.ts'
 import { reportRoom } from '../report.ts'
+import { populationFigures } from './population.ts'
 import { rolloutRunner, trainingRunner } from './steps.ts'
 import { fromNode } from './whole-runs.ts'
 
@@ -49,4 +50,4 @@ async function wholeRunFigures(): Promise<Figure[]> {
   ]
 }
 
-reportRoom('training', [...(await stepFigures()), ...(await wholeRunFigures())])
+reportRoom('training', [...(await stepFigures()), ...(await populationFigures()), ...(await wholeRunFigures())])

@@ -616,11 +616,11 @@ function ownPart<C extends Float32Array | Uint8Array>({ carried, firstBlock }: S
 /** Deals the lanes that are there out to the threads, when a rollout begins; those of a cohort whose lanes stay are. */
 export function shareLanes(cohort: EpisodeCohort): void {
   if (cohort.population === null) return
-  const { population, whole, threads, rollout, numSteps, numLanes } = cohort
+  const { population, whole, threads, numSteps, numLanes } = cohort
   const present = population.present[0]!
   if (present === cohort.present && present === cohort.cleared) return
   for (let t = 0; t < numSteps && threads.index === 0; t++) {
-    clearRows(rollout, t * numLanes + present, t * numLanes + cohort.cleared)
+    clearRows(cohort, t * numLanes + present, t * numLanes + cohort.cleared)
   }
   cohort.cleared = present
   const shares = sharesOf(cohort, threads.count, present)
@@ -636,14 +636,14 @@ export function shareLanes(cohort: EpisodeCohort): void {
   for (const slider of cohort.sliders) Object.assign(slider, ownPart(slider.whole, share))
 }
 
-/** Rows of a rollout in which nobody is: they look as those of dead steps do. */
-function clearRows(rollout: RolloutColumns, from: number, to: number): void {
+/** Rows of a rollout in which nobody is: zeros, at step −1 as in dead steps. */
+function clearRows({ rollout, systems, numSteps, numLanes }: EpisodeCohort, from: number, to: number): void {
   if (from >= to) return
-  rollout.valid.fill(0, from, to)
-  rollout.terminated.fill(0, from, to)
-  rollout.truncated.fill(0, from, to)
-  rollout.reward.fill(0, from, to)
-  rollout.episodeReturn.fill(0, from, to)
+  const recorded = systems.flatMap((system) => Object.values(system.rollout.recorded as Record<string, Column>))
+  for (const column of [...Object.values(rollout as unknown as Record<string, Column>), ...recorded]) {
+    const width = column.length / (numSteps * numLanes)
+    column.fill(0, from * width, to * width)
+  }
   rollout.step.fill(-1, from, to)
 }
 
