@@ -1,25 +1,15 @@
 // npm run package: packs what is built, and looks at it as somebody does who installs it: the types without the DOM's
 // library (and without tfjs, which is optional), how other tools find modules and types, source maps, and the size with
 // all dependencies. Needs no network. Prints what it found; the exit code is 1 where something is amiss.
-import { execFileSync, spawnSync } from 'node:child_process'
-import {
-  cpSync,
-  existsSync,
-  mkdirSync,
-  mkdtempSync,
-  readdirSync,
-  readFileSync,
-  rmSync,
-  statSync,
-  symlinkSync,
-  writeFileSync,
-} from 'node:fs'
+import { spawnSync } from 'node:child_process'
+import { mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
-import { dirname, join } from 'node:path'
+import { basename, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { checkPackage, createPackageFromTarballData } from '@arethetypeswrong/core'
 import { publint } from 'publint'
 import { formatMessage } from 'publint/utils'
+import { dependencies, install, pack } from './packed.mjs'
 
 /** Megabytes of an installed package, its dependencies included. */
 const MEGABYTES_MAX = 45
@@ -30,8 +20,9 @@ const root = fileURLToPath(new URL('..', import.meta.url))
 const folder = mkdtempSync(join(tmpdir(), 'colonnade-package-'))
 let wrong = 0
 try {
-  const tarball = pack()
-  install(tarball)
+  const { tarball, size, unpackedSize } = pack(folder)
+  console.log(`${basename(tarball)}: ${megabytes(size)} packed, ${megabytes(unpackedSize)} unpacked`)
+  install(folder, tarball, ['@types/node', 'undici-types'])
   checkTypes()
   await checkManifest()
   await checkResolution(tarball)
@@ -47,36 +38,6 @@ function tell(what, problems) {
   console.log(`${problems.length === 0 ? 'ok   ' : 'WRONG'} ${what}`)
   for (const problem of problems) console.log(`      ${problem}`)
   wrong += problems.length
-}
-
-/** Packs what is built; the path of the tarball. */
-function pack() {
-  const words = ['pack', '--ignore-scripts', '--json', '--pack-destination', folder]
-  const [{ filename, size, unpackedSize }] = JSON.parse(execFileSync('npm', words, { cwd: root, encoding: 'utf8' }))
-  console.log(`${filename}: ${megabytes(size)} packed, ${megabytes(unpackedSize)} unpacked`)
-  return join(folder, filename)
-}
-
-/** Unpacks the tarball into a project's node_modules, beside its dependencies and the types of Node. */
-function install(tarball) {
-  const modules = join(folder, 'node_modules')
-  mkdirSync(modules)
-  execFileSync('tar', ['xzf', tarball, '-C', modules])
-  cpSync(join(modules, 'package'), join(modules, 'colonnade'), { recursive: true })
-  rmSync(join(modules, 'package'), { recursive: true })
-  for (const name of [...dependencies(), '@types/node', 'undici-types']) {
-    mkdirSync(dirname(join(modules, name)), { recursive: true })
-    if (!existsSync(join(modules, name))) symlinkSync(join(root, 'node_modules', name), join(modules, name))
-  }
-  writeFileSync(join(folder, 'package.json'), JSON.stringify({ private: true, type: 'module' }))
-}
-
-/** Names of all packages that are installed with Colonnade. */
-function dependencies() {
-  const { packages } = JSON.parse(readFileSync(join(root, 'package-lock.json'), 'utf8'))
-  return Object.entries(packages)
-    .filter(([path, { dev, optional, peer, devOptional }]) => path !== '' && !(dev || optional || peer || devOptional))
-    .map(([path]) => path.replace('node_modules/', ''))
 }
 
 function checkTypes() {

@@ -227,3 +227,8 @@ async function findExport<F extends { id: string }>(
   }
   return found
 }
+
+/** Whether a name is the path of a module, and no id. */
+export function isModulePath(name: string): boolean {
+  return /\.(mjs|js|ts)$/.test(name)
+}

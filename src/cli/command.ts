@@ -1,6 +1,6 @@
 /** Finds a command by its words, prints what it says, and turns errors into exit codes. */
 import { parseArgs } from 'node:util'
-import { InputError, unknownWord } from '../errors.ts'
+import { InputError, show, unknownWord } from '../errors.ts'
 import { VERSION } from '../version.ts'
 import type { Command, Invocation } from './invocation.ts'
 
@@ -46,10 +46,25 @@ async function run(args: readonly string[]): Promise<void> {
     const { help } = await import('./help.ts')
     return console.log(await help(name === 'train' ? words : []))
   }
-  const load = Object.hasOwn(commands, name) ? commands[name] : undefined
-  if (load === undefined) throw unknownWord('command', name, Object.keys(commands))
+  const load = Object.hasOwn(commands, name) ? commands[name]! : () => ownCommand(name)
   const invocation: Invocation = { words, json: values.json ?? false, quiet: values.quiet ?? false }
   const command = await load()
   const result = await command(invocation)
   if (invocation.json) console.log(JSON.stringify(result))
+}
+
+/** The command that a module exports: whoever calls names it, so it is trusted. */
+async function ownCommand(path: string): Promise<Command> {
+  const { findPart, isModulePath } = await import('../definition.ts')
+  if (!isModulePath(path)) {
+    const { subject, got, expected } = unknownWord('command', path, Object.keys(commands))
+    throw new InputError(subject, got, `${expected}, or the path of a module that exports one`)
+  }
+  const { pathToFileURL } = await import('node:url')
+  const found = (await findPart('command', pathToFileURL(path).href, 'caller')) as unknown as Command
+  return async (invocation) => {
+    const result: unknown = await found(invocation)
+    if (typeof result === 'object' && result !== null) return result
+    throw new InputError(`answer of ${path}`, show(result), 'an object: what --json prints')
+  }
 }

@@ -23,6 +23,7 @@ export async function help([environment = 'CartPole-v1', ...words]: readonly str
   colonnade doctor [device]                                say what this machine can run, and how fast
   colonnade validate [folder|task]                         check a language model's log-probabilities (exit code 0, 1 or 2)
   colonnade trust <module> …                               let runs name a module that lies elsewhere, as it is now
+  colonnade ./module.mjs …                                 run the command that a module of your own exports (defineCommand)
   colonnade train <environment> [policy=…] [algorithm=…] --help   the keys as that environment, policy and algorithm have them
 
   --json     print one JSON document last, and nothing else on standard output

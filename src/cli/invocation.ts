@@ -1,7 +1,8 @@
-/** What a command is called with. */
-import { InputError, unknownWord } from '../errors.ts'
+/** Commands: what they are called with, and one's own. */
+import { InputError, show, unknownWord } from '../errors.ts'
 import { parseSetting, type Settings, type SettingValues } from '../settings.ts'
 
+/** What a command is called with. */
 export interface Invocation {
   /** The words after the command's name. */
   readonly words: readonly string[]
@@ -13,6 +14,23 @@ export interface Invocation {
 
 /** Runs, prints for people unless told otherwise, and returns what `--json` prints. */
 export type Command = (invocation: Invocation) => Promise<object>
+
+/**
+ * A command of one's own, with an id: `colonnade ./count.mjs …` runs the one that the module exports.
+ * @throws InputError without an id or a function.
+ * @example
+ * export const count = defineCommand('count', async ({ words, json }) => {
+ *   const { subject, texts } = splitWords(words, 'a run')
+ *   const { from } = readKeys({ from: integer(0, 'where to begin') }, texts)
+ *   if (!json) console.log(`${subject} from ${from}`)
+ *   return { subject, from }
+ * })
+ */
+export function defineCommand(id: string, run: Command): Command & { readonly id: string } {
+  if (typeof id !== 'string' || id === '') throw new InputError('command id', show(id), 'a name, like count')
+  if (typeof run !== 'function') throw new InputError(`command ${id}`, show(run), 'a function of an invocation')
+  return Object.assign((invocation: Invocation) => run(invocation), { id })
+}
 
 /** The one thing a command is about, and its `key=value` words. */
 export function splitWords(words: readonly string[], noun: string): { subject: string; texts: Record<string, string> } {

@@ -7,6 +7,7 @@
  */
 import { InputError, show } from '../errors.ts'
 import { bestCompiledBuild, bindCompiled, type CompiledBuild } from './compiled.ts'
+import { remember } from './own.ts'
 import * as plain from './plain.ts'
 
 export { Standing } from './advantage/group.ts'
@@ -17,6 +18,7 @@ export { type PpoLossSettings, PpoSum } from './loss/ppo.ts'
 export type { RecordedRows } from './loss/rows.ts'
 export { TokenSum } from './loss/tokens.ts'
 export { NUM_SLOTS } from './optimizer/slots.ts'
+export { defineKernels, type OwnBodies, type OwnKernels, type OwnKernelsOptions } from './own.ts'
 export { gruScratch } from './recurrent/gru.ts'
 export { lstmScratch } from './recurrent/lstm.ts'
 export { Listed } from './rollout/close.ts'
@@ -39,10 +41,11 @@ export type KernelBuild = 'plain' | CompiledBuild
 
 /** Binds the kernels of one build to the memory in which the columns lie: one object a thread. */
 export function createKernels(memory: { readonly buffer: ArrayBufferLike }, build: KernelBuild): Kernels {
-  if (build === 'plain') return { ...plain }
+  if (build === 'plain') return remember({ ...plain }, memory, build)
   const best = bestCompiledBuild()
-  if (build === 'relaxed' && best === 'relaxed') return { ...plain, ...bindCompiled(memory, build, plain) }
-  if (build === 'simd' && best !== undefined) return { ...plain, ...bindCompiled(memory, build, plain) }
+  if ((build === 'relaxed' && best === 'relaxed') || (build === 'simd' && best !== undefined)) {
+    return remember({ ...plain, ...bindCompiled(memory, build, plain) }, memory, build)
+  }
   const valid = best === undefined ? 'plain' : best === 'simd' ? 'plain or simd' : 'plain, simd or relaxed'
   throw new InputError('kernels', show(build), `${valid} in this runtime`)
 }

@@ -31,12 +31,13 @@ export function bindCompiled(
   const body = new WebAssembly.Instance(module, { env: { memory: memory as WebAssembly.Memory } })
     .exports as unknown as Bodies
 
+  return bindTwins(body, placesIn(buffer), plain)
+}
+
+/** Says where columns begin in a memory, and throws for one that lies elsewhere. */
+export function placesIn(buffer: ArrayBufferLike): At {
   /** Places already looked up: asking a view for its buffer takes longer than a short column's work. */
   const places = new WeakMap<ArrayBufferView, number>()
-
-  function at(column: ArrayBufferView): number {
-    return places.get(column) ?? look(column)
-  }
 
   function look(column: ArrayBufferView): number {
     assert(column.buffer === buffer, 'a column lies outside the memory of its kernels')
@@ -44,7 +45,7 @@ export function bindCompiled(
     return column.byteOffset
   }
 
-  return bindTwins(body, at, plain)
+  return (column) => places.get(column) ?? look(column)
 }
 
 const modules = new Map<string, WebAssembly.Module>()
@@ -62,17 +63,22 @@ function compile(file: string): WebAssembly.Module {
 }
 
 function read(file: string): Uint8Array<ArrayBuffer> {
-  const url = new URL(file, folder)
-  const fs = builtin('node:fs')
-  if (fs === undefined)
-    throw new InputError('kernels', 'a runtime that cannot read files', 'Node for compiled kernels, or plain')
   try {
-    return new Uint8Array(fs.readFileSync(url))
+    return readBytes(new URL(file, folder))
   } catch (cause) {
+    if (cause instanceof InputError) throw cause
     throw new InputError('kernels', `no ${file} in ${folder.pathname}`, 'compiled kernels there: run `npm run build`', {
       cause,
     })
   }
+}
+
+/** A file's bytes. @throws InputError in a runtime that cannot read files. */
+export function readBytes(url: URL): Uint8Array<ArrayBuffer> {
+  const fs = builtin('node:fs')
+  if (fs === undefined)
+    throw new InputError('kernels', 'a runtime that cannot read files', 'Node for compiled kernels, or plain')
+  return new Uint8Array(fs.readFileSync(url))
 }
 
 let best: CompiledBuild | undefined | null = null

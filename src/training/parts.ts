@@ -1,6 +1,6 @@
 /** Parts that a run's keys name by the path of a module, like `environment.reward=./my-reward.mjs`. */
 import { pathToFileURL } from 'node:url'
-import { findPart, type Part, type Parts } from '../definition.ts'
+import { findPart, isModulePath, type Part, type Parts } from '../definition.ts'
 import type { Settings } from '../settings.ts'
 
 /**
@@ -19,9 +19,4 @@ export async function partsGiven(
     parts[key] = await findPart(noun, pathToFileURL(path).href, 'caller')
   }
   return parts
-}
-
-/** Whether a name is the path of a module, and no id. */
-export function isModulePath(name: string): boolean {
-  return /\.(mjs|js|ts)$/.test(name)
 }

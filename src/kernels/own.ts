@@ -1,0 +1,121 @@
+/**
+ * Kernels of one's own: a plain body each, and for some a compiled twin, in a WebAssembly module that takes the columns'
+ * memory. They are bound to the memory of a thread's kernels (`createKernels`), once, so that a definition finds them wherever
+ * it has those: an environment in `lanes.kernels`, a loss or an algorithm in its context.
+ *
+ * The module imports its memory as `env.memory`, shared and of at most 4 GiB, and nothing else; it holds no data, since its
+ * memory is full of columns. AssemblyScript makes such a module with
+ *
+ *     asc walk.simd.ts --outFile walk.wasm -O3 --noAssert --runtime stub --importMemory --noExportMemory \
+ *       --enable simd --enable threads --sharedMemory --initialMemory 1 --maximumMemory 65536
+ */
+import { InputError, show } from '../errors.ts'
+import type { KernelBuild, Kernels } from './bind.ts'
+import { type At, placesIn, readBytes } from './compiled.ts'
+
+/** Kernels by name: columns first, numbers last. */
+export type OwnKernels = Readonly<Record<string, (...values: never[]) => unknown>>
+
+/** What the compiled module exports, by name: columns are handed to it as offsets in bytes (`at(column)`). */
+export type OwnBodies = Readonly<Record<string, (...numbers: (number | boolean)[]) => number>>
+
+/** Kernels of one's own, with what of them is compiled. */
+export interface OwnKernelsOptions<K extends OwnKernels> {
+  /** The plain bodies: what every build falls back on. */
+  readonly plain: K
+  /** URL of the compiled module, a file: `new URL('./walk.wasm', import.meta.url)`. */
+  readonly compiled?: URL
+  /** Members with the signatures of the plain ones, that hand the compiled bodies their arguments. */
+  twins?(body: OwnBodies, at: At): Partial<K>
+}
+
+interface Binding {
+  readonly memory: { readonly buffer: ArrayBufferLike }
+  readonly build: KernelBuild
+}
+
+const bindings = new WeakMap<Kernels, Binding>()
+
+/** Keeps what a thread's kernels are bound to. */
+export function remember(kernels: Kernels, memory: Binding['memory'], build: KernelBuild): Kernels {
+  bindings.set(kernels, { memory, build })
+  return kernels
+}
+
+/**
+ * Kernels of one's own. What it returns gives them, bound as the kernels of the thread are: plain where those are, and where
+ * the columns lie in a memory that is not shared.
+ * @throws InputError where a twin has no plain body or is no function, or the module cannot be read, imports anything but
+ * its memory, or writes to it.
+ * @example
+ * const own = defineKernels({
+ *   plain: { walk(position: Float32Array, from: number, to: number) { for (let n = from; n < to; n++) position[n]! += 1 } },
+ *   compiled: new URL('./walk.wasm', import.meta.url),
+ *   twins: (body, at) => ({ walk: (position, from, to) => void body.walk!(at(position), from, to) }),
+ * })
+ * // In the environment: step({ state, kernels }, from, to) { own(kernels).walk(state.position, from, to) }
+ */
+export function defineKernels<K extends OwnKernels>(options: OwnKernelsOptions<K>): (kernels: Kernels) => K {
+  const { plain, compiled, twins } = options
+  if (typeof plain !== 'object' || plain === null)
+    throw new InputError('defineKernels, plain', show(plain), 'an object')
+  if ((compiled === undefined) !== (twins === undefined)) {
+    throw new InputError('defineKernels', compiled === undefined ? 'twins alone' : 'compiled alone', 'both or none')
+  }
+  const bound = new WeakMap<Kernels, K>()
+  let module: WebAssembly.Module | undefined
+
+  function bind(kernels: Kernels): K {
+    const binding = bindings.get(kernels)
+    if (binding === undefined) {
+      throw new InputError('kernels', show(kernels), 'those of a thread, as createKernels or a world makes them')
+    }
+    const { memory, build } = binding
+    const isShared = memory.buffer instanceof SharedArrayBuffer
+    if (compiled === undefined || build === 'plain' || !isShared) return plain
+    module ??= moduleOf(compiled)
+    const { exports } = new WebAssembly.Instance(module, { env: { memory: memory as WebAssembly.Memory } })
+    const members = twins!(exports as OwnBodies, placesIn(memory.buffer))
+    for (const [name, member] of Object.entries(members)) {
+      if (!Object.hasOwn(plain, name)) {
+        throw new InputError('defineKernels, twins', name, `names of plain: ${Object.keys(plain).join(', ')}`)
+      }
+      if (typeof member !== 'function') throw new InputError(`defineKernels, twins.${name}`, show(member), 'a function')
+    }
+    return { ...plain, ...members }
+  }
+
+  return (kernels) => {
+    let own = bound.get(kernels)
+    if (own === undefined) {
+      own = bind(kernels)
+      bound.set(kernels, own)
+    }
+    return own
+  }
+}
+
+/** The module of a file, if it does nothing to a memory but what it is called for. */
+function moduleOf(url: URL): WebAssembly.Module {
+  const subject = `compiled kernels ${url.pathname}`
+  let module: WebAssembly.Module
+  try {
+    module = new WebAssembly.Module(readBytes(url))
+  } catch (cause) {
+    throw new InputError(subject, (cause as Error).message, 'a WebAssembly module in a file', { cause })
+  }
+  const imports = WebAssembly.Module.imports(module).map(({ module, name }) => `${module}.${name}`)
+  if (imports.join() !== 'env.memory') {
+    throw new InputError(subject, `imports ${imports.join(', ') || 'nothing'}`, 'one import, env.memory')
+  }
+  const memory = new WebAssembly.Memory({ initial: 1, maximum: 65536, shared: true })
+  try {
+    new WebAssembly.Instance(module, { env: { memory } })
+  } catch (cause) {
+    const expected = 'a module for a shared memory of 1 page and at most 65536, without data'
+    throw new InputError(subject, (cause as Error).message, expected, { cause })
+  }
+  const written = new Uint8Array(memory.buffer).findIndex((byte) => byte !== 0)
+  if (written === -1) return module
+  throw new InputError(subject, `data at byte ${written}`, 'a module without data: its memory is full of columns')
+}
