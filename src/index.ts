@@ -1,6 +1,7 @@
 /** The public names of `colonnade`, and nothing else: what the first hour of a user takes. `src/entries/` has the rest. */
 export { a2c } from './algorithms/a2c.ts'
 export { type AlgorithmDefinition, defineAlgorithm } from './algorithms/algorithm.ts'
+export { bc } from './algorithms/bc.ts'
 export { ppo } from './algorithms/ppo.ts'
 export { algorithmFactory, algorithms } from './algorithms/registry.ts'
 export { rl } from './algorithms/rl.ts'
@@ -76,6 +77,7 @@ export { evaluateText, type TextEvaluateOptions, type TextEvaluation } from './t
 export {
   type Algorithms,
   createTrainer,
+  type LearnOptions,
   type MetricsOf,
   type ProgressOf,
   type Trainer,

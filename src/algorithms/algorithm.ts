@@ -30,6 +30,10 @@ export interface AlgorithmModel {
    * such a part has blocks of rows. Default 1.
    */
   readonly numMinibatches?: number
+  /** Whether its learner takes advantages from `learn`, so that it can learn from rows that another policy chose. Default false. */
+  readonly takesAdvantages?: boolean
+  /** Whether it learns only from tables of rows that somebody else has chosen (`trainer.learn`). Default false. */
+  readonly needsTable?: boolean
   /** The columns a learner needs. Throws InputError where the settings do not fit the cohort. */
   plan(shape: LearnerShape): Plan
   /** A learner over those columns. */
@@ -64,13 +68,14 @@ export function defineAlgorithm<S extends Settings, const M extends Metrics>(opt
 }): AlgorithmFactory<S, M> {
   const { metrics } = options
   const factory = defineFactory('algorithm', options, (parameters) => {
-    const { numSteps, numMinibatches = 1, gamma, plan, bind } = options.make(parameters)
+    const { numSteps, numMinibatches = 1, gamma, plan, bind, ...model } = options.make(parameters)
     for (const [name, count] of Object.entries({ numSteps, numMinibatches })) {
       if (!(Number.isSafeInteger(count) && count >= 1)) {
         throw new InputError(`${options.id} ${name}`, show(count), 'a whole number ≥ 1')
       }
     }
-    return { numSteps, numMinibatches, gamma, metrics, plan, bind }
+    const { takesAdvantages = false, needsTable = false } = model
+    return { numSteps, numMinibatches, takesAdvantages, needsTable, gamma, metrics, plan, bind }
   })
   checkMetrics(`${options.id} metrics`, metrics)
   return Object.assign(factory, { metrics })
@@ -103,14 +108,34 @@ export interface LearnerContext extends LearnerShape {
   readonly thread: number
 }
 
+/** What advantages are made of beside the rollout. */
+export interface AdvantageContext {
+  /** Discount factor, and mixing factor of generalized advantage estimation. */
+  readonly gamma: number
+  readonly gaeLambda: number
+  readonly numSteps: number
+  readonly numLanes: number
+  /** Workspace: a number for each lane. */
+  readonly carry: Float32Array
+  readonly kernels: Kernels
+}
+
+/** Writes `advantage` and `return` of each row of a rollout, from the other columns. Only one thread calls it. */
+export type EstimateAdvantages = (rollout: RolloutColumns, context: AdvantageContext) => void
+
 /** An algorithm at work on one cohort, in one thread. */
 export interface Learner {
   /**
    * Learns from the rollout as it stands, and writes its advantage and return columns. `update` counts from 0 and is below
    * `numUpdates`, the updates of the whole training, which schedules go by. All threads run it; at each `yield` they wait
    * for one another, or for the promise that is yielded (by a policy that answers later, in one thread). The metrics are thread 0's.
+   * `estimate` makes the advantages in place of the algorithm's own, where it takes them.
    */
-  learn(update: number, numUpdates: number): Generator<void | Promise<void>, LearnerMetrics>
+  learn(
+    update: number,
+    numUpdates: number,
+    estimate?: EstimateAdvantages,
+  ): Generator<void | Promise<void>, LearnerMetrics>
 }
 
 /** What an update did: a number for each metric that the algorithm declares, by name. */

@@ -15,8 +15,10 @@ import type { Derivatives, Evaluated, ParameterViews, Rows } from '../policies/p
 import { boolean, choice, integer, number, type Settings, type SettingValues } from '../settings.ts'
 import { spaceType, spaceWidth } from '../space.ts'
 import {
+  type AdvantageContext,
   type AlgorithmFactory,
   defineAlgorithm,
+  type EstimateAdvantages,
   type Learner,
   type LearnerContext,
   type LearnerMetrics,
@@ -147,6 +149,10 @@ export interface OnPolicyOptions<S extends Settings, M extends Metrics> {
   readonly metrics: M
   /** Its loss, for one thread: derivatives by hand, or `rowLoss(…)`. */
   readonly loss: LossOfRows<S>
+  /** Whether it learns only from tables (`trainer.learn`). Default false. */
+  readonly needsTable?: boolean
+  /** Makes the advantages from its settings; default generalized advantage estimation. */
+  advantages?(parameters: SettingValues<S>): EstimateAdvantages
 }
 
 /** Makes a loss for one thread; told for whom: the algorithm's id, and the metrics that the loss adds up, in their order. */
@@ -210,15 +216,22 @@ export function defineOnPolicyAlgorithm<S extends OnPolicySettings, const M exte
         numSteps,
         gamma,
         numMinibatches,
+        takesAdvantages: true,
+        needsTable: options.needsTable ?? false,
         plan: (shape: LearnerShape): Plan => onPolicyPlan(values, sums.length, shape),
         bind: (context: LearnerContext): Learner => {
+          const estimate = options.advantages?.(parameters) ?? estimateGae
           const loss = options.loss(parameters, context.kernels, { id, metrics: sums })
-          return new OnPolicyLearner({ id, values, metrics, sums, loss }, context)
+          return new OnPolicyLearner({ id, values, metrics, sums, loss, estimate }, context)
         },
       }
     },
   })
 }
+
+/** Generalized advantage estimation. */
+const estimateGae: EstimateAdvantages = (rollout, { kernels, carry, gamma, gaeLambda, numSteps, numLanes }) =>
+  kernels.gae(rollout, carry, gamma, gaeLambda, numSteps, numLanes)
 
 function onPolicyPlan(values: OnPolicyValues, numSums: number, shape: LearnerShape) {
   const { numLanes, model, observationSpace, actionSpace, actionMaskWidth, threads } = shape
@@ -281,12 +294,16 @@ interface OnPolicyParts {
   /** The metrics that the loss adds up, in their order. */
   readonly sums: readonly string[]
   readonly loss: OnPolicyLoss
+  readonly estimate: EstimateAdvantages
 }
 
 class OnPolicyLearner implements Learner {
   readonly #id: string
   readonly #values: OnPolicyValues
   readonly #loss: OnPolicyLoss
+  readonly #estimate: EstimateAdvantages
+  /** What advantages are made of. */
+  readonly #advantageContext: AdvantageContext
   readonly #sums: readonly string[]
   readonly #totals: MetricTotals<Metrics>
   readonly #context: LearnerContext
@@ -312,17 +329,21 @@ class OnPolicyLearner implements Learner {
   /** What the loss has added up in the pass at work, over how many rows. */
   readonly #pass: { readonly sums: Float64Array; numRows: number }
 
-  constructor({ id, values, metrics, sums, loss }: OnPolicyParts, context: LearnerContext) {
+  constructor({ id, values, metrics, sums, loss, estimate }: OnPolicyParts, context: LearnerContext) {
     const { model, policy, thread, numLanes } = context
     this.#id = id
     this.#values = values
     this.#loss = loss
+    this.#estimate = estimate
     this.#sums = sums
     this.#totals = new MetricTotals(metrics)
     this.#pass = { sums: new Float64Array(sums.length), numRows: 0 }
     this.#context = context
     this.#columns = context.columns as unknown as Columns<ReturnType<typeof onPolicyPlan>>
     this.#own = this.#columns.threads[`thread${thread}`]!
+    const { gamma, gaeLambda, numSteps } = values
+    const { kernels } = context
+    this.#advantageContext = { gamma, gaeLambda, numSteps, numLanes, carry: this.#columns.carry, kernels }
     this.#cut = cutOf({ numMinibatches: 1, ...values, numLanes }, model)
     this.#rows = { ...this.#own.rows, continues: this.#own.cut.continues }
     if (thread === 0) startOptimizer(this.#columns.optimizer)
@@ -336,7 +357,11 @@ class OnPolicyLearner implements Learner {
     this.#slotViews = this.#slotGradients.map((gradient) => policy.view(gradient))
   }
 
-  *learn(update: number, numUpdates: number): Generator<void | Promise<void>, LearnerMetrics> {
+  *learn(
+    update: number,
+    numUpdates: number,
+    estimate: EstimateAdvantages = this.#estimate,
+  ): Generator<void | Promise<void>, LearnerMetrics> {
     const { kernels, rollout, random, thread, clock, policy, numLanes } = this.#context
     const { updateEpochs = 1, numMinibatches } = this.#values
     const { learningRate, learningRateSchedule, warmupFraction } = this.#values
@@ -348,7 +373,7 @@ class OnPolicyLearner implements Learner {
     this.#loss.begin?.(update, numUpdates)
     totals.clear()
     if (isFirst) {
-      this.#estimateAdvantages()
+      estimate(rollout, this.#advantageContext)
       told[Told.numUnits] = listUnits(order, this.#cut, numLanes, rollout, kernels)
       told[Told.stops] = 0
       clock.mark(Work.advantage)
@@ -399,12 +424,6 @@ class OnPolicyLearner implements Learner {
       pass.sums[i] = pass.sums[i]! + sums[i]!
     }
     pass.numRows += numRows
-  }
-
-  #estimateAdvantages(): void {
-    const { kernels, rollout, numLanes } = this.#context
-    const { gamma, gaeLambda, numSteps } = this.#values
-    kernels.gae(rollout, this.#columns.carry, gamma, gaeLambda, numSteps, numLanes)
   }
 
   /** Makes ready the minibatch of the units order[first … first + count). Returns of how many rows it learns. */

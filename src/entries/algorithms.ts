@@ -1,7 +1,9 @@
 /** `colonnade/algorithms`: what an algorithm or a loss of your own is made of. */
 export type {
+  AdvantageContext,
   AlgorithmFactory,
   AlgorithmModel,
+  EstimateAdvantages,
   Learner,
   LearnerContext,
   LearnerMetrics,

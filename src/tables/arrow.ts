@@ -5,6 +5,9 @@ import { InputError, show } from '../errors.ts'
 import type { ReadLimits } from '../guarded.ts'
 import type { Field, Table } from './table.ts'
 
+/** A table of apache-arrow. */
+export type ArrowTable = Arrow.Table
+
 /**
  * The table as an apache-arrow `Table` of one record batch whose buffers are the table's own columns: nothing is copied,
  * and what is written to the columns later is seen in it. Flags are uint8; wide columns are fixed-size lists. A column that only
@@ -96,6 +99,84 @@ export async function arrowRows(table: Arrow.Table): Promise<(row: number) => Re
   }
   const columns = table.schema.fields.map(({ name }) => [name, table.getChild(name)!] as const)
   return (row) => Object.fromEntries(columns.map(([name, column]) => [name, plain(column.get(row))]))
+}
+
+/**
+ * The columns of an Arrow table, as `toArrow` had them: numbers, lists of one length, and where rows are null the others. Columns
+ * of one record batch without nulls are not copied; others than of numbers, like texts, are left out.
+ * @throws InputError for a column with lists of several lengths.
+ */
+export function fromArrow(table: Arrow.Table): Table {
+  const fields = table.schema.fields.flatMap(({ name }) => {
+    const parts = table.getChild(name)!.data.map((data) => partOf(name, data))
+    return parts.length === 0 || parts.includes(null) ? [] : [joined(name, parts as Part[])]
+  })
+  return { numRows: table.numRows, fields, metadata: Object.fromEntries(table.schema.metadata) }
+}
+
+/** A column's rows in one record batch; `rows` are those that are there, where not all are. */
+interface Part {
+  readonly column: Column
+  readonly width: number
+  readonly numRows: number
+  readonly rows: readonly number[] | null
+}
+
+function partOf(name: string, data: Arrow.Data): Part | null {
+  const { length: numRows, offset, nullCount, nullBitmap, valueOffsets, children } = data
+  const column = numbersOf(children[0] ?? data)
+  if (column === null) return null
+  const isThere = (row: number) => ((nullBitmap[(offset + row) >> 3]! >> ((offset + row) & 7)) & 1) === 1
+  const all = Array.from({ length: numRows }, (_, row) => row)
+  const isList = children.length > 0 && (data.type as Arrow.FixedSizeList).listSize === undefined
+  const rows = nullCount > 0 ? all.filter(isThere) : isList ? all : null
+  const [first] = rows ?? []
+  const lengthOf = (row: number) => Number(valueOffsets[row + 1]) - Number(valueOffsets[row])
+  const width = isList
+    ? first === undefined
+      ? 0
+      : lengthOf(first)
+    : ((data.type as Arrow.FixedSizeList).listSize ?? 1)
+  if (rows === null) return { column: column.subarray(0, numRows * width), width, numRows, rows }
+  const other = isList ? rows.find((row) => lengthOf(row) !== width) : undefined
+  if (other !== undefined) {
+    const got = `lists of ${width} and of ${lengthOf(other)} numbers`
+    throw new InputError(`column ${name} of the table`, got, 'lists of one length')
+  }
+  const own = new (column.constructor as Float32ArrayConstructor)(rows.length * width)
+  const start = (row: number) => (isList ? Number(valueOffsets[row]) : row * width)
+  for (const [i, row] of rows.entries()) own.set(column.subarray(start(row), start(row) + width), i * width)
+  return { column: own, width, numRows, rows }
+}
+
+function joined(name: string, parts: readonly Part[]): Field {
+  const [first, ...others] = parts as [Part, ...Part[]]
+  const width = Math.max(...parts.map((part) => part.width))
+  const isSparse = parts.some(({ rows }) => rows !== null)
+  let { column } = first
+  if (others.length > 0) {
+    const length = parts.reduce((sum, part) => sum + part.column.length, 0)
+    column = new (column.constructor as Float32ArrayConstructor)(length)
+    let at = 0
+    for (const part of parts) {
+      column.set(part.column, at)
+      at += part.column.length
+    }
+  }
+  if (!isSparse) return { name, column, width }
+  let before = 0
+  const places: number[] = []
+  for (const { rows, numRows } of parts) {
+    for (const row of rows ?? Array.from({ length: numRows }, (_, i) => i)) places.push(before + row)
+    before += numRows
+  }
+  return { name, column, width, rows: Uint32Array.from(places) }
+}
+
+/** The numbers of a part of a column; null where it has none of ours. */
+function numbersOf({ values, length }: Arrow.Data): Column | null {
+  const types = [Float32Array, Float64Array, Int32Array, Uint32Array, Uint8Array]
+  return types.some((type) => values instanceof type) ? (values.subarray(0, length) as Column) : null
 }
 
 function typeOf(arrow: typeof Arrow, { column, width, rows }: Field): Arrow.DataType {

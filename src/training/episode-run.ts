@@ -132,12 +132,17 @@ async function configure(
   const { policy, algorithm } = usualParts(factory, await partsOf(given))
   const keys = keysOf(factory, { policy, algorithm })
   const values = readTexts(keys, texts)
+  const learner = algorithm(valuesOf(`${algorithm.id}.`, keys, values) as never)
+  if (learner.needsTable) {
+    const expected = 'one that learns from what its lanes collect, or a program that calls trainer.learn(table)'
+    throw new InputError('algorithm', `${algorithm.id}, which learns from tables`, expected)
+  }
   const { [POLICY]: ___, [ALGORITHM]: ____, ...own } = valuesOf('', keys, values)
   return {
     kind: 'episodes',
     environment: factory(valuesOf('environment.', keys, values) as never),
     policy: policy(valuesOf(`${policy.id}.`, keys, values) as never),
-    algorithm: algorithm(valuesOf(`${algorithm.id}.`, keys, values) as never),
+    algorithm: learner,
     settings: resolveSettings('run', episodeRunSettings, own as never),
   }
 }

@@ -6,7 +6,7 @@
  * meet. What is small and ordered (advantages, the epoch's permutation, summing slots, the optimizer) thread 0 does
  * alone.
  */
-import type { AlgorithmDefinition, Learner } from '../algorithms/algorithm.ts'
+import type { AlgorithmDefinition, EstimateAdvantages, Learner } from '../algorithms/algorithm.ts'
 import { BEAT_WORDS, type Clock, traceBuffer, Work, type WorkName, workNames } from '../clock.ts'
 import type { Cohort } from '../cohorts/cohort.ts'
 import { asEpisodes, closeRollout, type EpisodeCohort, type EpisodeDraft, shareStart } from '../cohorts/episodes.ts'
@@ -23,6 +23,7 @@ import { collectShare, concludeRollouts, settle } from '../tick.ts'
 import type { World } from '../world.ts'
 import type { EpisodeRecord, Manifest } from './checkpoint.ts'
 import { type CohortMetrics, checkAlgorithmMetrics, meanAndStd, noMetrics, type UpdateMetrics } from './metrics.ts'
+import type { RecordedCorrection, RecordedRollouts } from './recorded-rollouts.ts'
 import type { RunRecord } from './run-folder.ts'
 import { compare } from './snapshot.ts'
 import { Aborted, CONTROL_WORDS, endWhenDropped, type LanesOrder, Team } from './team.ts'
@@ -121,11 +122,15 @@ export class EpisodeTraining implements Training<UpdateMetrics> {
   /** Those whose lanes move in its rollouts. */
   readonly #cohorts: readonly Cohort[]
   readonly #algorithms: Readonly<Record<string, AlgorithmDefinition>>
-  /** What the workers are told at the start of an update: its number, how many there will be, the seconds so far. */
-  readonly #command = new Float64Array(new SharedArrayBuffer(24))
+  /** What the workers are told at the start of an update: its number, how many there will be, the seconds so far; 1 if a table's is learned from. */
+  readonly #command = new Float64Array(new SharedArrayBuffer(32))
   /** Each thread's intervals of work, if they are kept. */
   readonly #traces: readonly Float64Array[]
   readonly #beats: Int32Array
+  /** The rollout of a table that is learned from, with its advantages; only in thread 0. */
+  #recorded:
+    | { readonly rollouts: RecordedRollouts; readonly i: number; readonly estimate: EstimateAdvantages | undefined }
+    | undefined
   #team: Team | undefined
   #failure: unknown
   /** Rejects the promise that `advance` waits beside. */
@@ -208,7 +213,11 @@ export class EpisodeTraining implements Training<UpdateMetrics> {
       throw new InputError('totalSteps', show(totalSteps), 'a number ≥ 1')
     }
     const open = this.#agents.some(({ cohort }) => cohort.population !== null)
-    if (!open) return Math.ceil(totalSteps / this.#stepsOf(({ numLanes }) => numLanes))
+    if (!open) {
+      const steps = this.#stepsOf(({ numLanes }) => numLanes)
+      // Updates from tables take no steps.
+      return this.#update + Math.ceil(totalSteps / steps) - this.#steps / steps
+    }
     // As many as there will be if as many lanes are there as now.
     const stepsPerUpdate = this.#stepsOf(({ population, numLanes }) => population?.present[0] ?? numLanes)
     return this.#update + Math.ceil(Math.max(0, totalSteps - this.#steps) / Math.max(1, stepsPerUpdate))
@@ -247,7 +256,40 @@ export class EpisodeTraining implements Training<UpdateMetrics> {
     this.checkBetween('trainer.updates()')
     settle(this.#cohorts)
     this.#refuseExtinct()
-    const numUpdates = this.#numUpdates(goal)
+    for (const { algorithm } of this.#agents) {
+      if (!algorithm.needsTable) continue
+      throw new InputError('trainer.updates()', `${algorithm.id}, which learns from tables`, 'trainer.learn(table)')
+    }
+    return this.#runUpdate(this.#numUpdates(goal))
+  }
+
+  /**
+   * What the only learner makes of rollout `i` of a table, by all threads. `left` updates are to come with this one: schedules go
+   * by all that were and will be.
+   */
+  async learnFrom(
+    rollouts: RecordedRollouts,
+    i: number,
+    left: number,
+    given: RecordedCorrection,
+  ): Promise<UpdateMetrics> {
+    this.checkBetween('trainer.learn()')
+    this.#recorded = { rollouts, i, estimate: rollouts.estimate(given) }
+    try {
+      return await this.#runUpdate(this.#update + left)
+    } finally {
+      this.#recorded = undefined
+    }
+  }
+
+  /** The only learner's cohort and algorithm. @throws InputError where there are several. */
+  sole(action: string): { readonly cohort: EpisodeCohort; readonly algorithm: AlgorithmDefinition } {
+    const [agent, ...others] = this.#agents
+    if (others.length === 0) return agent!
+    throw new InputError(action, `${this.#agents.length} cohorts that learn`, 'a trainer with one')
+  }
+
+  async #runUpdate(numUpdates: number): Promise<UpdateMetrics> {
     this.#isUpdating = true
     this.#isClosed = false
     const abandoned = new Promise<never>((_, reject) => {
@@ -262,7 +304,7 @@ export class EpisodeTraining implements Training<UpdateMetrics> {
       }
       team = this.#team
       if (this.#isClosed) team?.end() // While the workers were on their way.
-      this.#command.set([this.#update, numUpdates, this.#seconds])
+      this.#command.set([this.#update, numUpdates, this.#seconds, this.#recorded === undefined ? 0 : 1])
       team?.hold(true)
       if (team) await team.meet() // The command is there.
       const program = this.program(this.#command)
@@ -335,7 +377,7 @@ export class EpisodeTraining implements Training<UpdateMetrics> {
    */
   *program(command: Float64Array): Generator<void | Promise<void>, Measured> {
     const { index } = this.world.threads
-    const [update, numUpdates, seconds] = command as unknown as [number, number, number]
+    const [update, numUpdates, seconds, isRecorded] = command as unknown as [number, number, number, number]
     const { clock } = this.world
     clock.start()
     const start = performance.now()
@@ -344,7 +386,8 @@ export class EpisodeTraining implements Training<UpdateMetrics> {
       cohort.policy.refresh?.()
       cohort.version = update
     }
-    yield* collectShare(this.world, this.#cohorts)
+    if (isRecorded) yield* this.#loadRecorded()
+    else yield* collectShare(this.world, this.#cohorts)
     yield // All lanes' rows are there.
     concludeRollouts(this.world, this.#cohorts)
     settle(this.#cohorts) // Learners read the rollout, which stays as it is.
@@ -352,9 +395,9 @@ export class EpisodeTraining implements Training<UpdateMetrics> {
     const rolloutSeconds = (collected - start) / 1000
     const cohorts: Record<string, CohortMetrics> = {}
     for (const agent of this.#agents) {
-      if (index === 0) this.#account(agent, seconds + rolloutSeconds)
+      if (index === 0 && !isRecorded) this.#account(agent, seconds + rolloutSeconds)
       clock.mark(Work.account)
-      const learned = yield* agent.learner.learn(update, numUpdates)
+      const learned = yield* agent.learner.learn(update, numUpdates, this.#recorded?.estimate)
       const { cohort, accounts, episodes, algorithm } = agent
       if (index === 0) checkMetricValues(`${algorithm.id} metrics`, algorithm.metrics, learned)
       const recent = Math.min(episodes, RECENT_EPISODES)
@@ -369,10 +412,20 @@ export class EpisodeTraining implements Training<UpdateMetrics> {
     return { cohorts, rolloutSeconds, updateSeconds: (performance.now() - collected) / 1000 }
   }
 
-  /** Counts an update that is done. */
+  /** Has thread 0 write a table's rollout where the lanes would have written theirs, which are over. */
+  *#loadRecorded(): Generator<void | Promise<void>, void> {
+    yield // All lanes' last rows are kept.
+    if (this.#recorded === undefined) return
+    const { rollouts, i } = this.#recorded
+    rollouts.load(i)
+    yield* rollouts.evaluate(i)
+    this.world.clock.mark(Work.forward)
+  }
+
+  /** Counts an update that is done. Rows of a table are no steps of the environment. */
   #report({ cohorts, rolloutSeconds, updateSeconds }: Measured): UpdateMetrics {
     this.#update++
-    const steps = this.#stepsOf(({ present }) => present)
+    const steps = this.#recorded === undefined ? this.#stepsOf(({ present }) => present) : 0
     this.#steps += steps
     this.#seconds += rolloutSeconds + updateSeconds
     for (const { cohort } of this.#agents) cohort.version = this.#update

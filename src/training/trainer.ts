@@ -10,6 +10,8 @@ import type { Cohort } from '../cohorts/cohort.ts'
 import type { ConversationCohort } from '../cohorts/conversations.ts'
 import { checkOptions, InputError, show, unknownWord } from '../errors.ts'
 import type { Tensor } from '../safetensors.ts'
+import { choice, integer, number, resolveSettings, type SettingValues } from '../settings.ts'
+import type { ArrowTable } from '../tables/arrow.ts'
 import type { Table } from '../tables/table.ts'
 import { VERSION } from '../version.ts'
 import { checkWorld, type World } from '../world.ts'
@@ -49,6 +51,12 @@ export interface TrainerOptions {
    * another training, or checkpoints of this one that are yet to come, before it trains.
    */
   readonly folder?: string
+}
+
+/** How a trainer learns from a table. */
+export interface LearnOptions extends Partial<SettingValues<typeof learnSettings>> {
+  /** Once it is aborted no further update is made. */
+  readonly signal?: AbortSignal
 }
 
 /**
@@ -255,6 +263,44 @@ export class Trainer<C extends Cohort = Cohort> {
     }
   }
 
+  /**
+   * Learns from rollouts in a table, like those that `writeArrow` has written and `readArrow` reads back (several files of one run
+   * as one table), in place of collecting: an update for each, `epochs` times over. What rows are worth and how likely their
+   * actions are is worked out anew with the weights as they are. Steps are not counted, lanes go on where they stand, and
+   * `trainer.rollout` is the table's last one. Schedules go by the updates done and those of this call.
+   *
+   * @throws InputError if not one cohort of episodes learns, the table does not fit it (the error names the column), an option is
+   * unknown or out of range, or the algorithm takes no advantages from elsewhere, and a correction is asked for.
+   * @example
+   * for await (const { update, policyLoss } of trainer.learn(await readArrow('rollout.arrow'), { correction: 'vtrace' }))
+   *   console.log(update, policyLoss)
+   */
+  async *learn(table: Table | ArrowTable, options: LearnOptions = {}): AsyncGenerator<MetricsOf<C>, void, undefined> {
+    const { epochs, signal, ...correction } = learnOptions(options)
+    if (typeof table !== 'object' || table === null || !('numRows' in table)) {
+      throw new InputError('trainer.learn(table)', show(table), 'a table, like those that readArrow gives')
+    }
+    const episodes = this.#episodes
+    if (episodes === undefined || this.#trainings.length > 1) {
+      throw new InputError('trainer.learn(table)', `cohorts ${this.#names.join(', ')}`, 'one of episodes that learns')
+    }
+    const { cohort, algorithm } = episodes.sole('trainer.learn(table)')
+    if (correction.correction !== 'none' && algorithm.takesAdvantages !== true) {
+      const got = `${correction.correction}, and ${algorithm.id}, which takes no advantages`
+      throw new InputError('trainer.learn(table, { correction })', got, 'none')
+    }
+    const [{ RecordedRollouts }, { fromArrow }] = await Promise.all([
+      import('./recorded-rollouts.ts'),
+      import('../tables/arrow.ts'),
+    ])
+    const rollouts = new RecordedRollouts('fields' in table ? table : fromArrow(table), cohort)
+    const total = epochs * rollouts.count
+    for (let done = 0; done < total && signal?.aborted !== true; done++) {
+      yield (await episodes.learnFrom(rollouts, done % rollouts.count, total - done, correction)) as MetricsOf<C>
+      await nextTurn()
+    }
+  }
+
   /** Sends the workers home, and gives back what policies hold of devices; a later update takes both again. */
   close(): void {
     for (const training of this.#trainings) training.close()
@@ -373,13 +419,28 @@ export class Trainer<C extends Cohort = Cohort> {
   }
 }
 
+const learnSettings = {
+  epochs: integer(1, 'passes over the rollouts of the table', { min: 1 }),
+  correction: choice('none', ['none', 'vtrace'], 'what is done about rows that another policy has chosen'),
+  rhoMax: number(1, 'ρ̄ of V-trace: bound of the ratio of probabilities in the target', { above: 0 }),
+  cMax: number(1, 'c̄ of V-trace: bound of the ratio in its trace', { above: 0 }),
+}
+
+function learnOptions({ signal, ...options }: LearnOptions) {
+  checkSignal(signal)
+  return { signal, ...resolveSettings('trainer.learn', learnSettings, options) }
+}
+
+function checkSignal(signal: AbortSignal | undefined): void {
+  if (signal === undefined || signal instanceof AbortSignal) return
+  throw new InputError('signal', show(signal), 'an AbortSignal')
+}
+
 function checkGoal(goal: Goal): void {
   if (typeof goal !== 'object' || goal === null)
     throw new InputError('trainer.updates(options)', show(goal), 'an object')
   checkOptions('trainer.updates', goal, ['totalSteps', 'phase', 'signal'])
   if (goal.phase !== undefined && !['sft', 'rl'].includes(goal.phase))
     throw unknownWord('phase', goal.phase, ['sft', 'rl'])
-  if (goal.signal !== undefined && !(goal.signal instanceof AbortSignal)) {
-    throw new InputError('signal', show(goal.signal), 'an AbortSignal')
-  }
+  checkSignal(goal.signal)
 }

@@ -46,6 +46,36 @@ async function firstUpdate(algorithm: ReturnType<typeof noting>['algorithm'], nu
 }
 
 describe('an algorithm by its loss', () => {
+  test('takes its advantages from a function of its settings', async () => {
+    const own = defineOnPolicyAlgorithm({
+      id: 'noting',
+      settings: {
+        ...onPolicySettings({ numSteps: 6, normalizeAdvantage: false }),
+        base: integer(0, 'taken from rewards'),
+      },
+      metrics: { ones: rowMean, twos: rowMean },
+      loss: () => ({
+        ofRows({ dLogprob, dEntropy, dValue }) {
+          for (const column of [dLogprob, dEntropy, dValue]) column.fill(0)
+        },
+      }),
+      advantages:
+        ({ base }) =>
+        ({ advantage, return: returns, reward, valid }, { gamma, numSteps, numLanes, carry }) => {
+          for (let row = 0; row < numSteps * numLanes; row++) {
+            advantage[row] = (reward[row]! - base) * gamma + carry.length * valid[row]!
+            returns[row] = 7
+          }
+        },
+    })
+    const world = await createWorld({ environment: cartPole(), policy: mlp({ hidden: [4] }), numLanes: 5, seed: 3 })
+    const trainer = createTrainer(world, own({ base: 3, gamma: 0.5 }))
+    for await (const _ of trainer.updates({ totalSteps: 30 }));
+    const { rollout } = world.cohort()
+    expect([...rollout.advantage]).toEqual(new Array(30).fill((1 - 3) * 0.5 + 5)) // CartPole pays 1 a step.
+    expect([...rollout.return]).toEqual(new Array(30).fill(7))
+  })
+
   test('learns from the whole rollout at once, in its order, where it declares no minibatches', async () => {
     const { algorithm, calls, begun } = noting({})
     const { metrics, rollout } = await firstUpdate(algorithm, 100)

@@ -38,13 +38,15 @@ export function ppoTwin(
   settings: TwinSettings,
   moments: TwinMoments,
   shuffle: { readonly update: number; readonly key0: number; readonly key1: number },
+  estimate?: (value: readonly number[], logprob: readonly number[]) => { advantage: number[]; target: number[] },
 ) {
   const numRows = settings.numSteps * numLanes
   const evaluate = networkOf(parameters)
   const weights = Array.from(before)
   const { seen, action, oldLogprob, value } = recordOf(evaluate, weights, rollout, numRows)
-  const advantage = advantagesOf(rollout, value, numLanes, settings)
-  const target = advantage.map((each, i) => each + value[i]!)
+  const estimated = estimate?.(value, oldLogprob)
+  const advantage = estimated?.advantage ?? advantagesOf(rollout, value, numLanes, settings)
+  const target = estimated?.target ?? advantage.map((each, i) => each + value[i]!)
 
   /** The sums over some rows, with advantages normalized among them. */
   const sumsOf = (rows: readonly number[], at: readonly number[]) => {
@@ -105,7 +107,7 @@ export function ppoTwin(
     entropy: total.entropy / counted,
     approxKl: total.approxKl / counted,
     clipFraction: total.clipped / counted,
-    explainedVariance: 1 - variance(advantage) / variance(target),
+    explainedVariance: 1 - variance(target.map((each, i) => each - value[i]!)) / variance(target),
     gradNorm: norms.reduce((sum, each) => sum + each, 0) / norms.length,
     learningRate: settings.learningRate,
   }

@@ -1,0 +1,210 @@
+/**
+ * Rollouts that lie in a table, as `writeArrow` keeps them, to be learned from in place of those that the lanes would
+ * collect. Whatever policy has chosen their actions: the one that learns says anew what each row is worth, and how likely it
+ * would have chosen the same.
+ */
+import type { EstimateAdvantages } from '../algorithms/algorithm.ts'
+import type { EpisodeCohort } from '../cohorts/episodes.ts'
+import type { RolloutColumns } from '../components/rollout.ts'
+import { InputError } from '../errors.ts'
+import { createKernels } from '../kernels/bind.ts'
+import { BLOCK_ROWS } from '../policies/policy.ts'
+import type { Field, Table } from '../tables/table.ts'
+
+/** What is done about rows that another policy has chosen; nothing, or V-trace with its bounds. */
+export interface RecordedCorrection {
+  readonly correction: 'none' | 'vtrace'
+  /** ρ̄ and c̄: bounds of the ratio of probabilities in the target and in its trace. */
+  readonly rhoMax: number
+  readonly cMax: number
+}
+
+/** Columns that every table needs. */
+const REQUIRED = ['observation', 'action', 'reward', 'terminated', 'truncated', 'valid', 'logprob'] as const
+/** Those that are kept where the table has them: where the rows come from. */
+const KEPT = ['appliedAction', 'step', 'lane', 'episode', 'episodeReturn', 'version'] as const
+const FINAL = 'finalObservation'
+
+type Name = (typeof REQUIRED)[number] | (typeof KEPT)[number] | 'actionMask'
+
+/** The rollouts of a table, one after another, as a cohort would have collected them. */
+export class RecordedRollouts {
+  /** How many there are. */
+  readonly count: number
+  readonly #cohort: EpisodeCohort
+  readonly #rows: number
+  readonly #fields: ReadonlyMap<Name, Field>
+  /** What came after rows that no later row shows. */
+  readonly #final: { readonly rows: Uint32Array; readonly column: Float32Array }
+  /** Where in that list the row of the table is. */
+  readonly #finalOf: ReadonlyMap<number, number>
+  /** Log-probabilities under the weights as they are. */
+  readonly #logprob: Float32Array
+
+  /** @throws InputError where a column is missing, or is not as the cohort has it; and where the rows are no whole rollouts. */
+  constructor(table: Table, cohort: EpisodeCohort) {
+    const { rollout, numLanes, numSteps, model, population, name } = cohort
+    if (model.memoryWidth) {
+      throw new InputError(
+        `table for ${name}`,
+        'a policy with a memory',
+        'one without: a table does not keep what it remembers',
+      )
+    }
+    if (population !== null) throw new InputError(`table for ${name}`, 'lanes that come and go', 'lanes that stay')
+    this.#cohort = cohort
+    this.#rows = numSteps * numLanes
+    this.#fields = fieldsOf(table, rollout, this.#rows)
+    const lanes = table.metadata.numLanes
+    if (lanes !== undefined && lanes !== String(numLanes)) {
+      throw new InputError('lanes of the table', lanes, `${numLanes}, as the cohort ${name} has`)
+    }
+    if (table.numRows === 0 || table.numRows % this.#rows !== 0) {
+      const expected = `whole rollouts of ${numSteps} steps × ${numLanes} lanes: a multiple of ${this.#rows}`
+      throw new InputError('rows of the table', String(table.numRows), expected)
+    }
+    this.count = table.numRows / this.#rows
+    const { rows, column } = table.fields.find((field) => field.name === FINAL)!
+    const all = Uint32Array.from({ length: table.numRows }, (_, row) => row)
+    this.#final = { rows: rows?.slice() ?? all, column: column.slice() as Float32Array }
+    this.#finalOf = new Map(Array.from(this.#final.rows, (row, i) => [row, i]))
+    this.#logprob = new Float32Array(this.#rows)
+    this.#checkRows(table.numRows)
+  }
+
+  #column(name: Name): Field['column'] {
+    return this.#fields.get(name)!.column
+  }
+
+  /** @throws InputError for a row whose log-probability nobody knows, or of which it is not known what came after it. */
+  #checkRows(numRows: number): void {
+    const [terminated, truncated, valid, logprob] = (['terminated', 'truncated', 'valid', 'logprob'] as const).map(
+      (name) => this.#column(name),
+    ) as [Uint8Array, Uint8Array, Uint8Array, Float32Array]
+    for (let row = 0; row < numRows; row++) {
+      if (valid[row] === 0) continue
+      if (!(logprob[row]! <= Number.MAX_VALUE)) {
+        throw new InputError(`logprob of row ${row}`, String(logprob[row]), 'a number')
+      }
+      const isShown = truncated[row] === 0 && row + this.#cohort.numLanes < numRows
+      if (terminated[row] !== 0 || isShown || this.#finalOf.has(row)) continue
+      throw new InputError(`${FINAL} of row ${row}`, 'null', 'what came after it: no later row shows it')
+    }
+  }
+
+  /** Writes rollout `i` where the cohort keeps the one that it has collected. */
+  load(i: number): void {
+    const { rollout, finals, observation } = this.#cohort
+    const from = i * this.#rows
+    for (const [name, { column, width }] of this.#fields) {
+      rollout[name].set(column.subarray(from * width, (from + this.#rows) * width) as never)
+    }
+    const { length } = observation.current
+    const width = length / this.#cohort.numLanes
+    for (const { count } of finals) count[0] = 0
+    const [{ row, observation: seen, count }] = finals as [(typeof finals)[number]]
+    const { rows, column } = this.#final
+    for (const [k, place] of rows.entries()) {
+      if (place < from || place >= from + this.#rows) continue
+      row[count[0]!] = place - from
+      seen.set(column.subarray(k * width, (k + 1) * width), count[0]! * width)
+      count[0] = count[0]! + 1
+    }
+  }
+
+  /**
+   * Values the rows of rollout `i`, which is loaded, and what they led to, under the weights as they are. Yields what has to be
+   * awaited of a policy that answers later.
+   */
+  *evaluate(i: number): Generator<void | Promise<void>, void> {
+    const { rollout, policy, model } = this.#cohort
+    const rows = { ...rollout, continues: new Uint8Array(0) }
+    const blockRows = model.blockRows ?? BLOCK_ROWS
+    for (let from = 0; from < this.#rows; from += blockRows) {
+      const count = Math.min(blockRows, this.#rows - from)
+      const keep = ({ logprob, value }: { readonly logprob: Float32Array; readonly value: Float32Array }): void => {
+        this.#logprob.set(logprob.subarray(0, count), from)
+        rollout.value.set(value.subarray(0, count), from)
+      }
+      const evaluated = policy.evaluate(rows, from, count)
+      if (evaluated instanceof Promise) yield evaluated.then(keep)
+      else keep(evaluated)
+    }
+    yield* this.#valueNext(i)
+  }
+
+  /** As the lanes' own rollouts have it: 0 after a terminal state, else the value of what came next. */
+  *#valueNext(i: number): Generator<void | Promise<void>, void> {
+    const { rollout, numLanes, bootstrap, policy } = this.#cohort
+    const { value, nextValue, terminated, truncated, valid } = rollout
+    const from = i * this.#rows
+    const observation = this.#column('observation') as Float32Array
+    const width = rollout.observation.length / this.#rows
+    const { row: listed, observation: seen, value: listedValue } = bootstrap
+    let length = 0
+    const valueListed = function* (): Generator<void | Promise<void>, void> {
+      const valued = policy.values(listedValue, bootstrap, length)
+      if (valued !== undefined) yield valued
+      for (let k = 0; k < length; k++) nextValue[listed[k]!] = listedValue[k]!
+      length = 0
+    }
+    for (let row = 0; row < this.#rows; row++) {
+      nextValue[row] = 0
+      if (valid[row] === 0 || terminated[row] !== 0) continue
+      if (truncated[row] === 0 && row + numLanes < this.#rows) {
+        nextValue[row] = value[row + numLanes]!
+        continue
+      }
+      const place = this.#finalOf.get(from + row)
+      const later = from + row + numLanes
+      const next =
+        place === undefined
+          ? observation.subarray(later * width, (later + 1) * width)
+          : this.#final.column.subarray(place * width, (place + 1) * width)
+      seen.set(next, length * width)
+      listed[length++] = row
+      if (length === listed.length) yield* valueListed()
+    }
+    if (length > 0) yield* valueListed()
+  }
+
+  /** Makes advantages with the correction; undefined where there is none. The loss's old policy is then the one that learns. */
+  estimate({ correction, rhoMax, cMax }: RecordedCorrection): EstimateAdvantages | undefined {
+    if (correction === 'none') return undefined
+    const { vtrace } = createKernels({ buffer: this.#logprob.buffer }, 'plain') // Its columns lie in two memories.
+    return (rollout, { carry, gamma, gaeLambda, numSteps, numLanes }) => {
+      vtrace(rollout, carry, this.#logprob, gamma, gaeLambda, rhoMax, cMax, numSteps, numLanes)
+      rollout.logprob.set(this.#logprob)
+    }
+  }
+}
+
+/** The columns of a table by name. @throws InputError that names the first one that is missing or does not fit. */
+function fieldsOf(table: Table, rollout: RolloutColumns, rows: number): Map<Name, Field> {
+  const find = (name: string) => table.fields.find((field) => field.name === name)
+  const fields = new Map<Name, Field>()
+  const masked: Name[] = rollout.actionMask.length > 0 ? ['actionMask'] : []
+  for (const name of [...REQUIRED, ...masked, ...KEPT]) {
+    const field = find(name)
+    const own = rollout[name]
+    const width = own.length / rows
+    const isKept = (KEPT as readonly string[]).includes(name)
+    if (field === undefined && isKept) continue
+    if (width === 0) continue
+    const got = field === undefined ? 'none' : describe(field)
+    const isSame = field?.width === width && field.column.constructor === own.constructor && field.rows === undefined
+    if (!isSame) throw new InputError(`column ${name} of the table`, got, describe({ name, column: own, width }))
+    fields.set(name, field)
+  }
+  const final = find(FINAL)
+  const { column, width } = { column: rollout.observation, width: rollout.observation.length / rows }
+  if (final?.width !== width || final.column.constructor !== column.constructor) {
+    const expected = `${describe({ name: FINAL, column, width })}, null but where no later row shows what came next`
+    throw new InputError(`column ${FINAL} of the table`, final === undefined ? 'none' : describe(final), expected)
+  }
+  return fields
+}
+
+function describe({ column, width }: Field): string {
+  return `${width === 1 ? 'one number' : `${width} numbers`} a row in a ${column.constructor.name}`
+}

@@ -1,0 +1,398 @@
+import { join } from 'node:path'
+import { describe, expect, test } from 'vitest'
+// Workers load compiled files, and what they share must be made by the same ones here.
+import * as built from '../../dist/src/index.js'
+import { bc } from '../../src/algorithms/bc.ts'
+import {
+  cartPole,
+  createTrainer,
+  createWorld,
+  defineAlgorithm,
+  type EnvironmentDefinition,
+  mlp,
+  pendulum,
+  ppo,
+  readArrow,
+  recurrent,
+  type Table,
+  toArrow,
+  writeArrow,
+} from '../../src/index.ts'
+import { fromArrow } from '../../src/tables/arrow.ts'
+import { gradientOf, networkOf } from '../support/on-policy-twin.ts'
+import { ppoTwin, type TwinSettings } from '../support/ppo-twin.ts'
+import { temporaryFolder } from '../support/temporary.ts'
+
+const NUM_LANES = 6
+const NUM_STEPS = 16
+const ROWS = NUM_LANES * NUM_STEPS
+
+/** Episodes that end, and that are cut off, within a rollout. */
+const cart = () => cartPole({ maxEpisodeSteps: 13 })
+
+const small = { numSteps: NUM_STEPS, updateEpochs: 2, numMinibatches: 3, learningRate: 0.01 }
+
+async function trainerOf(settings: object = {}, environment: EnvironmentDefinition = cart(), seed = 1) {
+  const world = await createWorld({ environment, policy: mlp({ hidden: [3] }), numLanes: NUM_LANES, seed })
+  const trainer = createTrainer(world, ppo({ ...small, ...settings }))
+  return { trainer, cohort: world.cohort() }
+}
+
+/** A copy of a table that is live. */
+async function copyOf(table: Table): Promise<Table> {
+  return structuredClone({
+    ...table,
+    fields: table.fields.map((field) => ({ ...field })),
+    metadata: { ...table.metadata },
+  })
+}
+
+/** Another order of fields, and one replaced or left out. */
+function changed(table: Table, name: string, change: object | null): Table {
+  const fields = table.fields.flatMap((field) =>
+    field.name !== name ? [field] : change === null ? [] : [{ ...field, ...change }],
+  )
+  return { ...table, fields: fields.toReversed() }
+}
+
+async function collected(settings: object = {}): Promise<Table> {
+  const { trainer } = await trainerOf(settings)
+  for await (const _ of trainer.updates({ totalSteps: 1 }));
+  return copyOf(trainer.rollout.table)
+}
+
+describe('a trainer that is given a table', () => {
+  test.each([
+    ['choices', cart()],
+    ['a box', pendulum({ maxEpisodeSteps: 11 })],
+  ])(
+    'learns from the rollouts of %s what the trainer learned that collected them, to the bit',
+    async (_, environment) => {
+      const folder = await temporaryFolder()
+      const { trainer, cohort } = await trainerOf({}, environment)
+      const paths: string[] = []
+      const seen: Float32Array[] = []
+      const told: object[] = []
+      for await (const { policyLoss, learningRate, gradNorm, update } of trainer.updates({ totalSteps: 3 * ROWS })) {
+        paths.push(join(folder, `${update}.arrow`))
+        await writeArrow(paths.at(-1)!, trainer.rollout.table)
+        seen.push(cohort.weights.slice())
+        told.push({ policyLoss, learningRate, gradNorm, update })
+      }
+      const later = await trainerOf({}, environment)
+      const again: Float32Array[] = []
+      const toldAgain: object[] = []
+      for await (const metrics of later.trainer.learn(await readArrow(...paths))) {
+        const { policyLoss, learningRate, gradNorm, update, steps } = metrics
+        toldAgain.push({ policyLoss, learningRate, gradNorm, update })
+        expect(steps).toBe(0)
+        again.push(later.cohort.weights.slice())
+      }
+      expect(again).toEqual(seen)
+      expect(toldAgain).toEqual(told)
+      const [{ rollout: expected }, { rollout }] = [cohort, later.cohort]
+      for (const name of ['value', 'nextValue', 'advantage', 'return', 'observation', 'version'] as const) {
+        expect(rollout[name], name).toEqual(expected[name])
+      }
+      const [table, whole] = [later.trainer.rollout.table, trainer.rollout.table]
+      const finals = (of: Table) => of.fields.find(({ name }) => name === 'finalObservation')!
+      expect(finals(table).rows).toEqual(finals(whole).rows)
+      expect(finals(table).column).toEqual(finals(whole).column)
+    },
+  )
+
+  test('cuts longer rollouts into those of its algorithm, and shows what came next by the rows that follow', async () => {
+    const table = await collected({ numSteps: 4 * NUM_STEPS, numMinibatches: 1 })
+    const { trainer, cohort } = await trainerOf()
+    const updates: number[] = []
+    for await (const { update } of trainer.learn(table, { epochs: 2 })) updates.push(update)
+    expect(updates).toEqual([1, 2, 3, 4, 5, 6, 7, 8])
+    const { value, nextValue, terminated, truncated } = cohort.rollout
+    const evaluate = networkOf(cohort.model.parameters)
+    // The last rollout's weights are not there any more; but where no update is made, the values are the weights'.
+    const fixed = await trainerOf({ learningRate: 1e-30, learningRateSchedule: 'constant' })
+    let part = 0
+    for await (const _ of fixed.trainer.learn(table)) {
+      const seen = table.fields.find(({ name }) => name === 'observation')!.column as Float32Array
+      const { rollout, weights } = fixed.cohort
+      for (let row = 0; row < ROWS; row++) {
+        const whole = part * ROWS + row
+        if (rollout.terminated[row] === 1 || rollout.truncated[row] === 1 || whole + NUM_LANES >= 4 * ROWS) continue
+        const next = Array.from(seen.subarray(4 * (whole + NUM_LANES), 4 * (whole + NUM_LANES + 1)))
+        expect(rollout.nextValue[row]).toBeCloseTo(evaluate(Array.from(weights), next).value, 5)
+      }
+      part++
+    }
+    expect(part).toBe(4)
+    expect([value.length, nextValue.length, terminated.length, truncated.length]).toEqual([ROWS, ROWS, ROWS, ROWS])
+  })
+
+  test('with V-trace makes of rows that another policy chose what the definition says', async () => {
+    const table = await collected()
+    const settings = { gamma: 0.9, gaeLambda: 0.8, clipCoef: 0.05, entropyCoef: 0.02, normalizeAdvantage: false }
+    const { trainer, cohort } = await trainerOf({ ...settings, maxGradNorm: 0.3 }, cart(), 5)
+    cohort.weights.set(cohort.weights.map((weight) => 10 * weight)) // So that ratios are not all near 1.
+    const before = cohort.weights.slice()
+    const { parameters } = cohort.model
+    const column = (name: string) => table.fields.find((field) => field.name === name)!
+    const finals = column('finalObservation')
+    const [rhoMax, cMax] = [0.97, 0.93]
+    const recorded = column('logprob').column
+    const evaluate = networkOf(parameters)
+    /** Equation 1 of the paper, sum by sum. */
+    const estimate = (value: readonly number[], logprob: readonly number[]) => {
+      const { terminated, truncated } = cohort.rollout
+      const ratio = logprob.map((each, i) => Math.exp(each - recorded[i]!))
+      const next = value.map((_, i) => {
+        if (terminated[i] === 1) return 0
+        const place = finals.rows!.indexOf(i)
+        if (place < 0) return value[i + NUM_LANES]!
+        return evaluate(Array.from(before), Array.from(finals.column.subarray(4 * place, 4 * place + 4))).value
+      })
+      const goesOn = (i: number) => terminated[i] === 0 && truncated[i] === 0 && i + NUM_LANES < ROWS
+      const delta = value.map(
+        (each, i) => Math.min(rhoMax, ratio[i]!) * (cohort.rollout.reward[i]! + settings.gamma * next[i]! - each),
+      )
+      const target = value.map((each, i) => {
+        let [sum, factor] = [each, 1]
+        for (let t = i; ; t += NUM_LANES) {
+          sum += factor * delta[t]!
+          if (!goesOn(t)) return sum
+          factor *= settings.gamma * settings.gaeLambda * Math.min(cMax, ratio[t]!)
+        }
+      })
+      const advantage = value.map((each, i) => {
+        const later = goesOn(i) ? target[i + NUM_LANES]! : next[i]!
+        return Math.min(rhoMax, ratio[i]!) * (cohort.rollout.reward[i]! + settings.gamma * later - each)
+      })
+      expect(ratio.filter((each) => each > rhoMax).length).toBeGreaterThan(5)
+      expect(ratio.filter((each) => each < cMax).length).toBeGreaterThan(5)
+      return { advantage, target }
+    }
+    const moments = { first: [], second: [], steps: 0 }
+    for await (const metrics of trainer.learn(table, { correction: 'vtrace', rhoMax, cMax })) {
+      const { key0, key1 } = cohort.environmentLanes.random
+      const all = { ...trainerSettings(trainer), learningRate: 0.01 } as unknown as TwinSettings
+      const twin = ppoTwin(
+        parameters,
+        before,
+        cohort.rollout,
+        NUM_LANES,
+        all,
+        moments,
+        { update: 0, key0, key1 },
+        estimate,
+      )
+      expect(twin.metrics.clipFraction).toBeGreaterThan(0)
+      for (const [k, weight] of twin.weights.entries()) expect(cohort.weights[k], `weight ${k}`).toBeCloseTo(weight, 4)
+      for (const [name, value] of Object.entries(twin.metrics)) {
+        expect(Math.abs(metrics[name as 'policyLoss']! - value), name).toBeLessThan(1e-5 + 2e-3 * Math.abs(value))
+      }
+    }
+    function trainerSettings(_: unknown) {
+      return ppo({ ...small, ...settings, maxGradNorm: 0.3 }).parameters
+    }
+  })
+
+  test('goes on with its lanes where they stood, and takes as many steps as without', async () => {
+    const table = await collected()
+    const { trainer, cohort } = await trainerOf()
+    const carried: number[][] = []
+    const first: number[][] = []
+    let updates = 0
+    for (const totalSteps of [ROWS, 3 * ROWS]) {
+      for await (const { steps, update } of trainer.updates({ totalSteps })) {
+        if (carried.length === 0) carried.push([...cohort.rollout.observation.subarray(-4)])
+        else if (updates === 4) first.push([...cohort.rollout.observation.subarray(4 * (NUM_LANES - 1), 4 * NUM_LANES)])
+        updates++
+        expect(update).toBe(updates)
+        expect(steps).toBe((updates > 1 ? updates - 3 : updates) * ROWS)
+      }
+      if (totalSteps > ROWS) continue
+      const ended = [cohort.rollout.terminated.at(-1), cohort.rollout.truncated.at(-1)]
+      const finals = trainer.rollout.table.fields.find(({ name }) => name === 'finalObservation')!
+      if (!ended.includes(1)) first.push([...finals.column.subarray(-4)])
+      for await (const _ of trainer.learn(table, { epochs: 3 })) updates++
+    }
+    expect(updates).toBe(6)
+    expect(first).toHaveLength(2)
+    expect(first[1]).toEqual(first[0])
+  })
+
+  test('learns the same in two threads as in one', async () => {
+    const of = async (threads: number) => {
+      const world = await built.createWorld({
+        environment: built.cartPole(),
+        policy: built.mlp(),
+        numLanes: 16,
+        seed: 2,
+      })
+      const trainer = built.createTrainer(world, built.ppo({ numSteps: 64 }), { threads })
+      for await (const _ of trainer.updates({ totalSteps: 2000 }));
+      const table = await copyOf(trainer.rollout.table)
+      const begun = world.cohort().weights.slice()
+      for await (const _ of trainer.learn(table, { correction: 'vtrace', epochs: 2 }));
+      for await (const _ of trainer.updates({ totalSteps: 3000 }));
+      trainer.close()
+      expect(world.cohort().weights).not.toEqual(begun)
+      return world.cohort().weights
+    }
+    expect(await of(2)).toEqual(await of(1))
+  })
+
+  test('refuses tables that do not fit, and says which column, or why', async () => {
+    const table = await collected()
+    const { trainer } = await trainerOf()
+    const learn = (given: Table | object, options: object = {}) => trainer.learn(given as Table, options).next()
+    const of = (name: string, change: object | null) => learn(changed(table, name, change))
+    await expect(of('reward', null)).rejects.toThrow(
+      'column reward of the table: got none, expected one number a row in a Float32Array',
+    )
+    await expect(of('observation', { width: 2 })).rejects.toThrow(
+      'column observation of the table: got 2 numbers a row in a Float32Array, expected 4 numbers a row in a Float32Array',
+    )
+    await expect(of('action', { column: new Float32Array(ROWS) })).rejects.toThrow(
+      /column action.*Float32Array.*Int32Array/,
+    )
+    await expect(of('finalObservation', null)).rejects.toThrow(/column finalObservation of the table: got none/)
+    await expect(of('finalObservation', { rows: new Uint32Array(0), column: new Float32Array(0) })).rejects.toThrow(
+      /finalObservation of row \d+: got null, expected what came after it/,
+    )
+    await expect(of('logprob', { column: new Float32Array(ROWS).fill(Number.NaN) })).rejects.toThrow(
+      'logprob of row 0: got NaN',
+    )
+    await expect(learn({ ...table, metadata: { numLanes: '3' } })).rejects.toThrow(
+      /lanes of the table: got 3, expected 6/,
+    )
+    await expect(learn({ ...table, numRows: ROWS - 1 })).rejects.toThrow(
+      /rows of the table: got 95, expected whole rollouts/,
+    )
+    await expect(learn({})).rejects.toThrow(
+      /trainer.learn\(table\): got \[object Object\], expected a table|expected a table/,
+    )
+    await expect(learn(table, { epochs: 0 })).rejects.toThrow(/epochs: got 0/)
+    await expect(learn(table, { corection: 'vtrace' })).rejects.toThrow(/did you mean "correction"/)
+    await expect(learn(table, { signal: 1 })).rejects.toThrow(/signal: got 1/)
+    const plain = defineAlgorithm({
+      id: 'plain',
+      settings: {},
+      metrics: {},
+      make: () => ({
+        numSteps: NUM_STEPS,
+        gamma: null,
+        plan: () => ({}),
+        bind: () => ({
+          // biome-ignore lint/correctness/useYield: it meets nobody.
+          *learn() {
+            return {}
+          },
+        }),
+      }),
+    })
+    const world = (policy = mlp()) => createWorld({ environment: cart(), policy, numLanes: NUM_LANES, seed: 1 })
+    const own = createTrainer(await world(), plain())
+    await expect(own.learn(table, { correction: 'vtrace' }).next()).rejects.toThrow(/plain, which takes no advantages/)
+    expect((await own.learn(table).next()).value).toMatchObject({ update: 1 })
+    const remembering = createTrainer(await world(recurrent({ sequenceLength: 8 })), ppo({ numSteps: NUM_STEPS }))
+    await expect(remembering.learn(table).next()).rejects.toThrow(/a policy with a memory/)
+    remembering.close()
+    const cohorts = ['one', 'other'].map((name) => ({ name, environment: cart(), policy: mlp(), numLanes: 2 }))
+    const both = createTrainer(await createWorld({ cohorts, seed: 1 }), { one: ppo(), other: ppo() })
+    await expect(both.learn(table).next()).rejects.toThrow(/2 cohorts that learn/)
+  })
+})
+
+describe('behavior cloning', () => {
+  test('takes the step that its definition says, weighted by advantages too', async () => {
+    const table = await collected()
+    for (const beta of [0, 0.7]) {
+      const world = await createWorld({
+        environment: cart(),
+        policy: mlp({ hidden: [3] }),
+        numLanes: NUM_LANES,
+        seed: 3,
+      })
+      const settings = {
+        numSteps: NUM_STEPS,
+        numMinibatches: 1,
+        optimizer: 'sgd',
+        learningRate: 0.5,
+        weightMax: 1.3,
+      } as const
+      const given = { ...settings, beta, entropyCoef: 0.1, valueCoef: 0.6, gamma: 0.9, maxGradNorm: 1e9 }
+      const trainer = createTrainer(world, bc(given))
+      const { weights, model, rollout } = world.cohort()
+      const before = Array.from(weights)
+      const { value: metrics } = await trainer.learn(table).next()
+      const evaluate = networkOf(model.parameters)
+      const rows = Array.from({ length: ROWS }, (_, i) => ({
+        seen: [...rollout.observation.subarray(4 * i, 4 * i + 4)],
+        action: rollout.action[i]!,
+        target: rollout.return[i]!,
+        advantage: rollout.advantage[i]!,
+      }))
+      const mean = rows.reduce((sum, { advantage }) => sum + advantage, 0) / ROWS
+      const deviation = Math.sqrt(rows.reduce((sum, { advantage }) => sum + (advantage - mean) ** 2, 0) / (ROWS - 1))
+      const lossAt = (at: readonly number[]) =>
+        rows.reduce((sum, { seen, action, target, advantage }) => {
+          const { logprobs, entropy, value } = evaluate(at, seen)
+          const weight = beta === 0 ? 1 : Math.min(1.3, Math.exp((beta * (advantage - mean)) / (deviation + 1e-8)))
+          return sum + (-weight * logprobs[action]! + 0.6 * 0.5 * (value - target) ** 2 - 0.1 * entropy) / ROWS
+        }, 0)
+      const gradient = gradientOf(before, lossAt)
+      gradient.forEach((slope, k) => void expect(weights[k]).toBeCloseTo(before[k]! - 0.5 * slope, 4))
+      const logprob = rows.reduce((sum, { seen, action }) => sum + evaluate(before, seen).logprobs[action]! / ROWS, 0)
+      expect(metrics!.logprob).toBeCloseTo(logprob, 4)
+    }
+  })
+
+  test('imitates a policy from its rows alone', async () => {
+    const expert = createTrainer(
+      await createWorld({ environment: cartPole(), policy: mlp(), numLanes: 16, seed: 1 }),
+      ppo(),
+    )
+    for await (const _ of expert.updates({ totalSteps: 40_000 }));
+    const table = await copyOf(expert.rollout.table)
+    const pupil = createTrainer(
+      await createWorld({ environment: cartPole(), policy: mlp(), numLanes: 16, seed: 9 }),
+      bc({ numSteps: 128, learningRate: 5e-3 }),
+    )
+    const logprobs: number[] = []
+    for await (const { logprob } of pupil.learn(table, { epochs: 12 })) logprobs.push(logprob!)
+    // Nobody can find them more likely in the mean than the policy that drew them, but for chance.
+    const { column } = table.fields.find(({ name }) => name === 'logprob')!
+    const own = Array.from(column).reduce((sum, each) => sum + each, 0) / column.length
+    expect(logprobs[0]).toBeLessThan(own - 0.02)
+    expect(Math.abs(logprobs.at(-1)! - own)).toBeLessThan(0.02)
+    await expect(pupil.updates({ totalSteps: 1 }).next()).rejects.toThrow(/bc, which learns from tables/)
+  })
+})
+
+describe('an Arrow table as columns', () => {
+  test('is what it was made of, in one record batch without a copy, in several as one', async () => {
+    const table = await collected()
+    const arrow = await toArrow(table)
+    const one = fromArrow(arrow)
+    expect(one).toEqual({ ...table, fields: table.fields.map((field) => ({ ...field })) })
+    const column = (of: Table, name: string) => of.fields.find((field) => field.name === name)!
+    expect(column(one, 'observation').column.buffer).toBe(column(table, 'observation').column.buffer)
+    const two = fromArrow(arrow.concat(arrow))
+    expect(two.numRows).toBe(2 * ROWS)
+    expect(column(two, 'observation').column).toEqual(
+      Float32Array.from([...column(table, 'observation').column, ...column(table, 'observation').column]),
+    )
+    const { rows } = column(table, 'finalObservation')
+    expect(column(two, 'finalObservation').rows).toEqual(
+      Uint32Array.from([...rows!, ...Array.from(rows!, (row) => row + ROWS)]),
+    )
+    // Rows in the middle of a batch.
+    const part = fromArrow(arrow.slice(10, 30))
+    expect(column(part, 'observation').column).toEqual(column(table, 'observation').column.slice(40, 120))
+    expect(column(part, 'reward').column).toEqual(column(table, 'reward').column.slice(10, 30))
+    const within = Array.from(rows!).flatMap((row, i) => (row >= 10 && row < 30 ? [i] : []))
+    expect(column(part, 'finalObservation').rows).toEqual(Uint32Array.from(within, (i) => rows![i]! - 10))
+    expect(Array.from(column(part, 'finalObservation').column)).toEqual(
+      within.flatMap((i) => [...column(table, 'finalObservation').column.subarray(4 * i, 4 * i + 4)]),
+    )
+  })
+})
