@@ -1,9 +1,15 @@
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
 import { describe, expect, test } from 'vitest'
 import type { ConversationCohort } from '../../../src/cohorts/conversations.ts'
 import type { TextMetrics } from '../../../src/training/text/metrics.ts'
 import type { Trainer } from '../../../src/training/trainer.ts'
+import { start } from '../../support/command.ts'
 import { temporaryFolder } from '../../support/temporary.ts'
-import { trained, trainerOf } from '../../support/three-turns.ts'
+import { modelFolder, trained, trainerOf } from '../../support/three-turns.ts'
+
+const program = fileURLToPath(new URL('../../support/three-turns-run.mjs', import.meta.url))
+const KILLS = 3
 
 describe('a template that takes thinking out of earlier turns', () => {
   test('trains fifty updates of three turns, and a killed run goes on to the same bits', async () => {
@@ -30,6 +36,30 @@ describe('a template that takes thinking out of earlier turns', () => {
     await trained(resumed)
     expect(resumed.progress().rlUpdates).toBe(50)
     expect(resumed.world.cohort().weights).toEqual(whole.world.cohort().weights)
+  })
+
+  test('goes on to the same weights from kills -9 at random ticks, also between the rows of a conversation', async () => {
+    const folder = join(await temporaryFolder(), 'run')
+    const model = await modelFolder()
+    const launch = (...words: string[]) => start(process.execPath, [program, model, ...words])
+    const last = (stdout: string) => stdout.trimEnd().split('\n').at(-1)
+    const whole = await launch().ended
+    expect(whole.code, whole.stderr).toBe(0)
+    expect(last(whole.stdout)).toMatch(/^weights [0-9a-f]{64} after \d+ ticks$/)
+    const ticks = Number(whole.stdout.match(/after (\d+) ticks/)![1])
+    let between = 0
+    for (let kill = 0; kill < KILLS; kill++) {
+      const { process: child, ended, printed } = launch(folder)
+      await printed(`save ${1 + Math.floor((Math.random() * ticks) / (KILLS + 2))}:`)
+      child.kill('SIGKILL')
+      const { code, stdout, stderr } = await ended
+      expect(code, stderr).toBeNull()
+      if (!/ 0 rows/.test(last(stdout)!)) between++
+    }
+    const { code, stdout, stderr } = await launch(folder).ended
+    expect(code, stderr).toBe(0)
+    expect(last(stdout)).toBe(last(whole.stdout))
+    expect(between, 'kills between the rows of a conversation').toBeGreaterThan(0)
   })
 
   test('rewrites only what has thinking: other turns are appended to what stands', async () => {
