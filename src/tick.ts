@@ -72,7 +72,7 @@ export function* collectShare(
       cohort.rests = cohort.answer !== null
     }
   }
-  const valued = bootstrap(world, cohorts)
+  const valued = bootstrap(world, lanes)
   if (valued !== undefined) yield valued
   world.clock.mark(Work.bootstrap)
 }

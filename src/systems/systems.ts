@@ -38,9 +38,11 @@ export function store(world: World, cohorts: readonly Cohort[] = world.cohorts):
 }
 
 /** Values what came after the rows of full rollouts, with the weights that filled them. A promise of policies that answer later. */
-export function bootstrap(world: World, cohorts: readonly Cohort[] = world.cohorts): void | Promise<void> {
+export function bootstrap(
+  world: World,
+  cohorts: readonly EpisodeCohort[] = world.cohorts.filter((cohort) => cohort.kind === 'episodes'),
+): void | Promise<void> {
   const valued = cohorts
-    .filter((cohort): cohort is EpisodeCohort => cohort.kind === 'episodes')
     .map((cohort) => bootstrapEpisodes(world.kernels, cohort))
     .filter((pending) => pending !== undefined)
   if (valued.length > 0) return Promise.all(valued).then(() => undefined)

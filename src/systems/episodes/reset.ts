@@ -141,7 +141,7 @@ export function restart(cohort: EpisodeCohort, lanes?: Iterable<number>): void {
     )
   }
   for (const n of told) {
-    if (isUnderWay && episode.phase[n] === Phase.ready) cut(cohort, n)
+    if (isUnderWay) cut(cohort, n)
     episode.phase[n] = Phase.fresh
   }
 }
