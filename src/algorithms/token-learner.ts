@@ -206,12 +206,22 @@ export class TokenLearner {
     temperature: number,
     step = 0,
   ): void {
-    const { parts, spans } = batch
-    const { dLogprob, dEntropy, taken } = update
     alone(this.evaluate(batch, temperature, 'policy', update, update))
-    dLogprob.fill(0)
-    dEntropy.fill(0)
+    update.dLogprob.fill(0)
+    update.dEntropy.fill(0)
     lossOf(update, update)
+    this.backward(batch, update, update, temperature, step)
+  }
+
+  /** Makes the gradient that these derivatives of a loss, each at its token's place, come to; as in `differentiateBy`. */
+  backward(
+    batch: TokenBatch,
+    { dLogprob, dEntropy }: Parameters<BatchLoss>[1],
+    { taken }: Pick<TokenUpdateColumns, 'taken'>,
+    temperature: number,
+    step: number,
+  ): void {
+    const { parts, spans } = batch
     taken[0] = 0
     this.#thread.differentiate(
       { batch, temperature, taken },

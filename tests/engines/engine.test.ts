@@ -6,8 +6,10 @@ import {
   deliverWeights,
   type EngineDefinition,
   logprobKinds,
+  type TurnEnd,
   type TurnRequest,
 } from '../../src/engines/engine.ts'
+import type { LocalEngine } from '../../src/engines/local.ts'
 import { PolledColumns } from '../../src/engines/polled.ts'
 import { type ScriptStep, scriptedEngine } from '../../src/engines/scripted.ts'
 import { tick } from '../../src/index.ts'
@@ -107,6 +109,31 @@ test('the local engine refuses turns that draw otherwise than it was made to, an
   made.engine.submit({ ...turn, ...made.drawing, sampling: { ...made.drawing.sampling } })
   made.engine.advance()
   expect(() => made.engine.advance()).toThrow('engine local: got tokens that were not polled, expected poll() first')
+})
+
+test('the local engine finds a stop string whose first token was generated before the turn was submitted again', async () => {
+  const { tokenizer } = (await talkWorld()).cohort()
+  const [first, second] = tokenizer.encode('ab')
+  const made = await underTest({ stopStrings: ['ab'] })
+  const turn = { slot: 0, unchanged: 0, maxTokens: 3, key: [0, 0, 0] as const, ...made.drawing }
+  const { decoder } = made.engine as LocalEngine
+  const { advance } = decoder
+  decoder.advance = (rows, ...rest) => {
+    advance.call(decoder, rows, ...rest)
+    decoder.columns.chosen.fill(second!)
+  }
+  for (const [generated, reason] of [
+    [1, 'stop'],
+    [0, 'length'],
+  ] as const) {
+    made.engine.submit({ ...turn, ids: Int32Array.of(1, first!), generated })
+    const ends: TurnEnd[] = []
+    for (let i = 0; i < 3; i++) {
+      made.engine.advance()
+      ends.push(...made.engine.poll().ends)
+    }
+    expect(ends).toEqual([{ slot: 0, reason }])
+  }
 })
 
 describe('log-probabilities', () => {

@@ -6,9 +6,9 @@
  */
 import { type LossBatch, type LossDescriptor, type LossTotals, prepareLoss } from '../../algorithms/losses.ts'
 import { conversationsOf, markLearned, type TokenBatch } from '../../algorithms/token-batch.ts'
-import type { Together, TokenLearner } from '../../algorithms/token-learner.ts'
 import {
   type TokenLossColumns,
+  type TokensSaid,
   type TokenUpdateColumns,
   tokenUpdatePlan,
   type UpdateSize,
@@ -24,6 +24,17 @@ export interface UpdateOverrides {
   readonly oldLogprob?: ArrayLike<number>
   /** Advantages, a number for each trajectory; one that is NaN is left out. The loss must ask for none of its own. */
   readonly advantage?: ArrayLike<number>
+}
+
+/** Who evaluates a batch while it is prepared: a learner, or a backend. What is yielded is for the caller to wait for. */
+export interface Evaluator<Wait> {
+  evaluate(
+    batch: TokenBatch,
+    temperature: number,
+    whose: 'policy' | 'reference',
+    said: TokensSaid,
+    update: TokenUpdateColumns,
+  ): Generator<Wait, void>
 }
 
 /** An update that is ready to be differentiated: `update.prepared` has what its loss was prepared into. */
@@ -51,8 +62,8 @@ export interface PreparedUpdate {
  * tokens is over all of them. Only a ratio of a whole sequence is each segment's own.
  * @throws InputError where one is missing that a correction compares with: no evaluation tells what others had sampled from.
  */
-export function* prepareUpdate(
-  learner: TokenLearner,
+export function* prepareUpdate<Wait>(
+  evaluator: Evaluator<Wait>,
   kernels: Kernels,
   loss: LossDescriptor,
   rows: TrajectoryRows,
@@ -60,7 +71,7 @@ export function* prepareUpdate(
   update: TokenUpdateColumns,
   temperature: number,
   overrides: UpdateOverrides = {},
-): Together<PreparedUpdate> {
+): Generator<Wait, PreparedUpdate> {
   const { order, spans } = batch
   const { prepared, learned, entropy } = update
   const conversations = conversationsOf(batch, rows.segment)
@@ -82,7 +93,7 @@ export function* prepareUpdate(
   const isEvaluated = hasCritic || (correction !== 'none' && own === undefined)
   const { oldLogprob: evaluated, oldValue: value } = update
   if (isEvaluated || numRecomputed > 0) {
-    yield* learner.evaluate(batch, temperature, 'policy', { logprob: evaluated, entropy, value }, update)
+    yield* evaluator.evaluate(batch, temperature, 'policy', { logprob: evaluated, entropy, value }, update)
   }
   // What was recorded while sampling is what evaluating gives, to the bit, so it is evaluated only to be compared.
   let behaviorLogprob = rows.logprob
@@ -96,7 +107,7 @@ export function* prepareUpdate(
   if (loss.columns.includes('referenceLogprob')) {
     referenceLogprob = update.referenceLogprob
     const said = { logprob: referenceLogprob, entropy, value: update.value }
-    yield* learner.evaluate(batch, temperature, 'reference', said, update)
+    yield* evaluator.evaluate(batch, temperature, 'reference', said, update)
   }
   const reward = Float64Array.from(first, (i) => rows.reward[i]!)
   const known = Uint8Array.from(first, (i) => rows.known[i]!)

@@ -23,7 +23,7 @@ describe('the filter of groups', () => {
     )
     const admitted = new Set<number>()
     const drops: Record<string, number> = { alone: 2 }
-    const first = refuseGroups(data, tokenizer, filter as never, admitted, drops)
+    const first = refuseGroups(data, tokenizer, 0, filter as never, admitted, drops)
     expect(first).toEqual({ keep: [0, 1, 2], dropped: 1 })
     expect(seen).toEqual([
       [
@@ -33,7 +33,20 @@ describe('the filter of groups', () => {
       [{ reward: null, response: '7 8', responseLength: 2 }],
     ])
     expect([[...admitted], drops]).toEqual([[0], { alone: 3 }])
-    expect(refuseGroups(data.take(first.keep), tokenizer, filter as never, admitted, drops).keep).toEqual([0, 1, 2])
+    expect(refuseGroups(data.take(first.keep), tokenizer, 0, filter as never, admitted, drops).keep).toEqual([0, 1, 2])
     expect(seen).toHaveLength(2) // What was admitted is not judged again.
+  })
+
+  test('is not asked of groups that are stale, or in which nothing was said behind a prompt of one token', () => {
+    const data = new Trajectories()
+    data.append(trajectory({ group: 0, version: [-1, -1, 2, 3] }))
+    data.append(trajectory({ group: 1, version: [-1, -1, 3, 2], lossMask: [0, 0, 1, 0] }))
+    data.append(trajectory({ group: 2, version: [-1, -1, -1, 3] }))
+    const one = { token: [5], lossMask: [0], logprob: [Number.NaN], version: [-1], turn: [0] }
+    data.append(trajectory({ group: 3, reward: null, ...one }))
+    const drops: Record<string, number> = {}
+    expect(refuseGroups(data, tokenizer, 3, null, new Set(), drops)).toEqual({ keep: [1, 2], dropped: 2 })
+    expect(drops).toEqual({ stale: 1, failed: 1 })
+    expect(refuseGroups(data.take([0, 1, 2]), tokenizer, 2, null, new Set(), {}).dropped).toBe(0)
   })
 })

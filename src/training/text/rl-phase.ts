@@ -1,0 +1,224 @@
+/** Updates of reinforcement learning: conversations are collected, and an update is made of them. */
+import { totalsOf } from '../../algorithms/losses.ts'
+import { learningRateOf } from '../../algorithms/optimizer.ts'
+import { type RlDefinition, rlRates } from '../../algorithms/rl.ts'
+import { scheduleFactor } from '../../algorithms/schedule.ts'
+import { minibatchOf, packBatch, type TokenBatch } from '../../algorithms/token-batch.ts'
+import type { TokenLossSums } from '../../algorithms/token-learner.ts'
+import type { TokenUpdateColumns } from '../../algorithms/token-thread.ts'
+import { InputError } from '../../errors.ts'
+import { PolicySum, Standing, TokenSum } from '../../kernels/bind.ts'
+import { Stream } from '../../random.ts'
+import type { TrajectoryRows } from '../../tables/trajectories.ts'
+import { differentiate, type TrainingBackend } from '../backend.ts'
+import type { Collector } from '../collector.ts'
+import { mismatchKl, rangeOf, rewardMetrics } from './metrics.ts'
+import { type Phase, type PhaseMetrics, type PhaseParts, publishWeights } from './phase.ts'
+import { microBatchRows } from './plan.ts'
+import { columnsFor, type Evaluator, prepareUpdate } from './token-update.ts'
+
+export class RlPhase implements Phase {
+  done = 0
+  readonly #parts: PhaseParts
+  readonly #rl: RlDefinition
+  readonly #collector: Collector
+  /** Steps of the phases before, which key an adapter's dropout together with its own. */
+  readonly #stepsBefore: () => number
+  #isLearning = false
+
+  constructor(parts: PhaseParts, rl: RlDefinition, collector: Collector, stepsBefore: () => number) {
+    this.#parts = parts
+    this.#rl = rl
+    this.#collector = collector
+    this.#stepsBefore = stepsBefore
+  }
+
+  get total(): number {
+    return this.#rl.settings.updates
+  }
+
+  get isMidway(): boolean {
+    return this.#isLearning || this.#collector.isMidway
+  }
+
+  async advance(signal: AbortSignal | undefined): Promise<PhaseMetrics | undefined> {
+    const started = performance.now()
+    // What the model has become by now is the reference.
+    if (this.done === 0 && this.#collector.isBetweenUpdates) await this.#parts.backend.start()
+    if (!(await this.#collector.collect(signal))) return undefined
+    this.#isLearning = true
+    try {
+      return await this.#learn((performance.now() - started) / 1000)
+    } finally {
+      this.#isLearning = false
+    }
+  }
+
+  async #learn(rolloutSeconds: number): Promise<PhaseMetrics> {
+    const started = performance.now()
+    const { settings, loss } = this.#rl
+    const { cohort, backend } = this.#parts
+    const { trajectories } = cohort
+    const { updates, learningRate, schedule, warmupFraction, maxGradNorm, updateEpochs, temperature } = settings
+    const { numMinibatches } = settings
+    const rows = this.#collector.rows()
+    const columns = trajectories.rows(rows)
+    if (!columns.known.includes(1)) {
+      const first = columns.error.find((text) => text !== null) ?? 'no reason given'
+      const got = `no reward of ${rows.length} conversations known (${first})`
+      throw new InputError(`${cohort.environment.id}, update ${this.done + 1}`, got, 'at least one')
+    }
+    const batch = packBatch(
+      columns,
+      microBatchRows(cohort.context),
+      this.#dealMinibatches(columns.segment, numMinibatches),
+    )
+    const { kernels } = this.#parts.world
+    const update = columnsFor(this.#parts.columns.update, { rows: rows.length, tokens: trajectories.numTokens })
+    const { totals, given, conversations, numRecomputed } = await settled(
+      prepareUpdate(evaluatorOf(backend), kernels, loss, columns, batch, update, temperature),
+    )
+    const { spans } = batch
+    const { counted, weight } = update.prepared
+    const isCorrected = loss.settings.correction !== 'none'
+    const { oldLogprob, behaviorLogprob } = given
+    const mismatch = {
+      mismatchKl: oldLogprob === behaviorLogprob ? null : mismatchKl(oldLogprob, behaviorLogprob, counted, spans),
+      importanceWeight: isCorrected ? rangeOf(weight, counted, spans) : null,
+    }
+    // Not by ticks, whose number depends on when replies come.
+    const firstStep = this.#stepsBefore() + this.done * updateEpochs * numMinibatches
+    const first: { sums: TokenLossSums; gradNorm: number }[] = []
+    const rate =
+      learningRateOf(learningRate, rlRates, cohort) * scheduleFactor(schedule, warmupFraction, this.done, updates)
+    for (let step = 0; step < updateEpochs * numMinibatches; step++) {
+      const part = numMinibatches === 1 ? batch : minibatchOf(batch, step % numMinibatches)
+      const [from, to] = [part.parts[0]!, part.parts.at(-1)!]
+      const own = numMinibatches === 1 ? totals : totalsOf(loss, update.prepared, spans, from, to, totals.numRejected)
+      if (own.numTokens === 0 && totals.numTokens > 0) continue // Its rewards are unknown: others have something to learn.
+      const options = { temperature, step: firstStep + step }
+      const sums = await differentiate(backend, kernels, part, { loss, totals: own, given, update }, options)
+      const gradNorm = await backend.optimStep(settings, rate, maxGradNorm)
+      if (step < numMinibatches) first.push({ sums, gradNorm })
+    }
+    // Of returns and critics each token has its own.
+    if (loss.settings.advantage === 'group') {
+      trajectories.setAdvantages(advantagesOf(rows, batch, update, conversations))
+    }
+    this.done++
+    await publishWeights(this.#parts, cohort.version + 1)
+    this.#collector.learned()
+    const updateSeconds = (performance.now() - started) / 1000
+    const sums = { policy: sumOf(first, 'policy'), value: sumOf(first, 'value') }
+    const gradNorm = first.reduce((sum, each) => sum + each.gradNorm, 0) / first.length
+    const learned = sums.policy[PolicySum.tokens]!
+    const per = (sum: number) => sums.policy[sum]! / learned
+    const { sampled, tokens } = countTokens(columns)
+    return {
+      phase: 'rl',
+      step: this.done,
+      loss: (sums.policy[PolicySum.loss]! + sums.value[TokenSum.loss]!) / first.length,
+      learningRate: rate,
+      gradNorm,
+      tokens: totals.numTokens,
+      rl: {
+        ...rewardMetrics(columns, totals),
+        ...mismatch,
+        entropy: per(PolicySum.entropy),
+        kl: { k1: per(PolicySum.k1), k2: per(PolicySum.k2), k3: per(PolicySum.k3) },
+        referenceKl:
+          given.referenceLogprob === null
+            ? null
+            : {
+                k1: per(PolicySum.referenceK1),
+                k2: per(PolicySum.referenceK2),
+                k3: per(PolicySum.referenceK3),
+              },
+        ratio: per(PolicySum.ratio),
+        valueLoss: loss.settings.advantage === 'critic' ? sums.value[TokenSum.loss]! / first.length : null,
+        clipRatio: { low: per(PolicySum.clippedLow), high: per(PolicySum.clippedHigh) },
+        completionLength: sampled / conversations.length,
+        trajectories: conversations.length,
+        drops: this.#collector.progress.drops,
+        sampledTokens: sampled,
+        trainedTokens: updateEpochs * tokens,
+        numRecomputed,
+        rolloutSeconds,
+        updateSeconds,
+      },
+    }
+  }
+
+  /** The update's rows in minibatches of as many conversations each as can be, dealt by chance that the update keys. */
+  #dealMinibatches(segment: Int32Array, count: number): number[][] | undefined {
+    if (count === 1) return undefined
+    const { random } = this.#parts.cohort
+    const conversations: number[][] = []
+    segment.forEach((place, row) => {
+      if (place === 0) conversations.push([row])
+      else conversations.at(-1)!.push(row)
+    })
+    for (let i = conversations.length - 1; i > 0; i--) {
+      random.draw(Stream.shuffle, NO_EPOCH, this.done, i)
+      const j = Math.floor(random.uniform(0, 0, i + 1))
+      const swapped = conversations[i]!
+      conversations[i] = conversations[j]!
+      conversations[j] = swapped
+    }
+    const cut = (m: number) => Math.floor((m * conversations.length) / count)
+    return Array.from({ length: count }, (_, m) => conversations.slice(cut(m), cut(m + 1)).flat())
+  }
+}
+
+/** The backend as who evaluates what an update needs. */
+function evaluatorOf(backend: TrainingBackend): Evaluator<Promise<void>> {
+  return {
+    *evaluate(batch, temperature, whose, said) {
+      yield backend.forward(batch, whose, temperature, said)
+    },
+  }
+}
+
+/** Goes through steps, and waits for what they yield. */
+async function settled<T>(steps: Generator<Promise<void>, T>): Promise<T> {
+  for (;;) {
+    const { done, value } = steps.next()
+    if (done) return value
+    await value
+  }
+}
+
+/** Tokens of the rows, and those of them that the model chose. */
+function countTokens({ begin, end, lossMask }: TrajectoryRows): { sampled: number; tokens: number } {
+  let [sampled, tokens] = [0, 0]
+  for (let i = 0; i < begin.length; i++) {
+    tokens += end[i]! - begin[i]!
+    for (let t = begin[i]!; t < end[i]!; t++) sampled += lossMask[t]!
+  }
+  return { sampled, tokens }
+}
+
+/** The trajectories' advantages in the order of the table, each row its conversation's; NaN for those that were left out. */
+function advantagesOf(
+  rows: readonly number[],
+  { order }: TokenBatch,
+  { prepared: { advantage, standing } }: TokenUpdateColumns,
+  conversations: readonly (readonly number[])[],
+): Float64Array {
+  const advantages = new Float64Array(rows.length).fill(Number.NaN)
+  conversations.forEach((places, c) => {
+    const learns = standing[c] === Standing.learns || standing[c] === Standing.equal
+    if (learns) for (const place of places) advantages[rows[order[place]!]!] = advantage[c]!
+  })
+  return advantages
+}
+
+/** Stands for an epoch in the key of the minibatches' order. */
+const NO_EPOCH = 0xfffffffe
+
+/** The sums of several steps, one by one. */
+function sumOf(steps: readonly { readonly sums: TokenLossSums }[], key: 'policy' | 'value'): Float64Array {
+  const whole = steps[0]!.sums[key].slice()
+  for (const { sums } of steps.slice(1)) for (const [i, value] of sums[key].entries()) whole[i] = whole[i]! + value
+  return whole
+}

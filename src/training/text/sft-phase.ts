@@ -1,0 +1,78 @@
+/** Supervised steps on the environment's own answers, the examples in an order of each epoch's own. */
+import { prepareLoss } from '../../algorithms/losses.ts'
+import { learningRateOf } from '../../algorithms/optimizer.ts'
+import { scheduleFactor } from '../../algorithms/schedule.ts'
+import { type SftDefinition, sftRates } from '../../algorithms/sft.ts'
+import { markLearned, packBatch, type TokenSequences } from '../../algorithms/token-batch.ts'
+import { exampleAt } from '../../cohorts/conversations.ts'
+import { PolicySum, spansOf } from '../../kernels/bind.ts'
+import { lessonOf } from '../../text/examples.ts'
+import type { TrainingExample } from '../../text/turn-ids.ts'
+import { differentiate } from '../backend.ts'
+import { type Phase, type PhaseMetrics, type PhaseParts, publishWeights } from './phase.ts'
+import { examplesPlan, microBatchRows } from './plan.ts'
+import { columnsFor, inOwnMemory } from './token-update.ts'
+
+export class SftPhase implements Phase {
+  done = 0
+  readonly isMidway = true
+  readonly #parts: PhaseParts
+  readonly #sft: SftDefinition
+
+  constructor(parts: PhaseParts, sft: SftDefinition) {
+    this.#parts = parts
+    this.#sft = sft
+  }
+
+  get total(): number {
+    return this.#sft.settings.steps
+  }
+
+  async advance(): Promise<PhaseMetrics> {
+    const { settings, loss } = this.#sft
+    const { cohort, backend } = this.#parts
+    const { kernels } = this.#parts.world
+    const { batchSize, steps, learningRate, schedule, warmupFraction, maxGradNorm } = settings
+    const lessons = Array.from({ length: batchSize }, (_, i) => {
+      const { promptId } = exampleAt(cohort, kernels, this.done * batchSize + i)
+      return lessonOf(cohort, promptId)
+    })
+    const batch = packBatch(this.#inColumns(lessons.flat()), microBatchRows(cohort.context))
+    const update = columnsFor(this.#parts.columns.update, { rows: batch.order.length, tokens: batch.token.length })
+    markLearned(update.learned, batch)
+    const learned = { spans: batch.spans, lossMask: update.learned }
+    const totals = prepareLoss(loss, learned, update.prepared, kernels)
+    const none = new Float32Array(0)
+    const given = { oldLogprob: none, referenceLogprob: null, oldValue: none, wholeTokens: null }
+    const options = { temperature: 1, step: this.done }
+    const sums = await differentiate(backend, kernels, batch, { loss, totals, given, update }, options)
+    const rate =
+      learningRateOf(learningRate, sftRates, cohort) * scheduleFactor(schedule, warmupFraction, this.done, steps)
+    const gradNorm = await backend.optimStep(settings, rate, maxGradNorm)
+    this.done++
+    await publishWeights(this.#parts, cohort.version + 1)
+    return {
+      phase: 'sft',
+      step: this.done,
+      loss: sums.policy[PolicySum.loss]!,
+      learningRate: rate,
+      gradNorm,
+      tokens: totals.numTokens,
+      rl: null,
+    }
+  }
+
+  /** A step's examples in columns, one after another: the planned ones where they have room. */
+  #inColumns(examples: readonly TrainingExample[]): TokenSequences {
+    const offsets = new Int32Array(examples.length + 1)
+    for (const [i, { ids }] of examples.entries()) offsets[i + 1] = offsets[i]! + ids.length
+    const size = { rows: examples.length, tokens: offsets.at(-1)! }
+    const planned = this.#parts.columns.examples
+    const { token, lossMask } = size.tokens <= planned.token.length ? planned : inOwnMemory(examplesPlan(size))
+    for (const [i, example] of examples.entries()) {
+      token.set(example.ids, offsets[i])
+      lossMask.set(example.lossMask, offsets[i])
+    }
+    return { ...spansOf(offsets), token, lossMask }
+  }
+}
