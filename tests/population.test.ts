@@ -1,12 +1,10 @@
 /** Lanes that come and go: who is there, in which row, with which numbers, and what is learned from. */
 import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import { setTimeout as pause } from 'node:timers/promises'
 import { tableFromIPC } from 'apache-arrow'
 import { addComponents, addEntity, getEntityComponents, query, removeComponent, removeEntity } from 'bitecs'
 import { describe, expect, test } from 'vitest'
 import { colony } from '../dist/examples/colony.js'
-// Workers load compiled files, and what they make must be made of the same ones here.
 import {
   box,
   cartPole,
@@ -31,10 +29,7 @@ import {
   type Trainer,
   tick,
   writeArrow,
-} from '../dist/src/index.js'
-import { listCheckpoints } from '../src/training/checkpoint.ts'
-import { colonnade, MAIN, start } from './support/command.ts'
-import { fingerprint } from './support/small-training.ts'
+} from '../src/index.ts'
 import { temporaryFolder } from './support/temporary.ts'
 
 const policy = mlp({ hidden: [8] })
@@ -71,13 +66,13 @@ const clockwork = defineEnvironment({
 
 type Options = Partial<EpisodeCohortOptions>
 
-async function colonyTrainer(options: Options = {}, settings = {}, threads = 1): Promise<Trainer<EpisodeCohort>> {
+async function colonyTrainer(options: Options = {}, settings = {}): Promise<Trainer<EpisodeCohort>> {
   const world = await createWorld({
     ...{ environment: colony({ meals: 10, lifespan: 40 }), policy, numLanes: 96, present: 24, seed: 5 },
     ...options,
   })
   const learner = ppo({ numSteps: 16, numMinibatches: 2, updateEpochs: 2, learningRate: 3e-3, ...settings })
-  return createTrainer(world, learner, { threads }) as Trainer<EpisodeCohort>
+  return createTrainer(world, learner) as Trainer<EpisodeCohort>
 }
 
 async function advance(trainer: Trainer<EpisodeCohort>, until: number, after?: (update: number) => void) {
@@ -295,27 +290,6 @@ describe('bad input', () => {
 })
 
 describe('a training of a population', () => {
-  test('leaves the same bits with 1 to 4 threads, while the program adds and removes lanes', async () => {
-    const outcome = async (threads: number) => {
-      const trainer = await colonyTrainer({}, {}, threads)
-      const cohort = trainer.world.cohort()
-      await advance(trainer, 14, (update) => {
-        if (update === 4) spawn(cohort, 5)
-        if (update === 8) despawn(cohort, cohort.lanes.slice(0, 3))
-      })
-      const { solvedAtSeconds, ...progress } = trainer.progress()
-      const path = join(await temporaryFolder(), 'rollout.arrow')
-      await writeArrow(path, trainer.rollout.table)
-      const file = (await readFile(path)).toString('base64')
-      trainer.close()
-      return { state: stateOf(trainer), progress, file, steps: trainer.steps }
-    }
-    const alone = await outcome(1)
-    expect(alone.progress.population!.born).toBeGreaterThan(30)
-    expect(alone.progress.population!.died).toBeGreaterThan(30)
-    for (const threads of [2, 3, 4]) expect(await outcome(threads), `${threads} threads`).toEqual(alone)
-  })
-
   test.each([
     ['mlp', policy],
     ['recurrent', recurrent({ units: 4, hidden: [4], sequenceLength: 4, burnIn: 2 })],
@@ -383,34 +357,6 @@ describe('a training of a population', () => {
     const table = await recordEpisodes(options)
     expect(table.numRows).toBeCloseTo(20 * episodeLength.mean, 6)
   })
-})
-
-test('a run of a population that is killed goes on to the same bits', async () => {
-  const folder = await temporaryFolder()
-  const words = [
-    ...['train', 'dist/examples/colony.js', 'numLanes=24', 'totalSteps=6000', 'environment.meals=6', 'mlp.hidden=8'],
-    ...[
-      'ppo.numSteps=16',
-      'ppo.numMinibatches=1',
-      'ppo.updateEpochs=1',
-      'checkpointEvery=5',
-      'rollouts=last',
-      'seed=2',
-    ],
-  ]
-  const whole = join(folder, 'whole')
-  expect((await colonnade([...words, 'threads=1', `out=${whole}`, '--quiet'])).code).toBe(0)
-  const expected = await fingerprint(whole)
-  for (const wanted of [5, 15]) {
-    const run = join(folder, String(wanted))
-    const { process: child, ended } = start(process.execPath, [MAIN, ...words, 'threads=2', `out=${run}`, '--quiet'])
-    while ((await listCheckpoints(run)).every((update) => update < wanted) && child.exitCode === null) await pause(1)
-    child.kill('SIGKILL')
-    await ended
-    const { code, stderr } = await colonnade(['resume', run, '--quiet'])
-    expect(code, stderr).toBe(0)
-    expect(await fingerprint(run)).toEqual(expected)
-  }
 })
 
 test('numbers are never given twice: a cohort that has used all that are kept for it says so', async () => {

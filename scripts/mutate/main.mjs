@@ -1,9 +1,10 @@
-// npm run mutate -- ROOM [--seed N] [--sample N] [--concurrency N] [--survivors]
+// npm run mutate -- ROOM [--seed N] [--sample N] [--concurrency N] [--timeout SECONDS] [--survivors]
 //
 // Puts faults into a room (StrykerJS), one at a time, and runs the tests that reach them: a fault that no test notices
 // survives. Faults are a sample drawn by a seed from all of the room's; texts (string literals) are left out. Prints the
 // score and each survivor, and writes reports/mutation/ROOM.json, which git ignores. `--sample 0` tries all of them;
-// `--survivors` tries only those that survived in the report that stands.
+// `--survivors` tries only those that survived in the report that stands. `--timeout` is what a fault's tests may take beyond
+// four times what they took without it, default 20 s: more on a busy machine, for a fault that takes longer counts as noticed.
 import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -21,6 +22,7 @@ const { values, positionals } = parseArgs({
     seed: { type: 'string', default: '1' },
     sample: { type: 'string', default: '250' },
     concurrency: { type: 'string', default: '1' },
+    timeout: { type: 'string', default: '20' },
     survivors: { type: 'boolean', default: false },
   },
 })
@@ -64,7 +66,7 @@ function filesOf(path) {
   return inside.map((file) => join(path, file)).sort()
 }
 
-/** Each mutant of the files by its name. */
+/** Each mutant of the files by its name, with what stood there. */
 async function listMutants(paths) {
   const { createInstrumenter } = await import('@stryker-mutator/instrumenter')
   const { createInjector } = await import('typed-inject')
@@ -79,7 +81,12 @@ async function listMutants(paths) {
   const kept = mutants.filter(({ status }) => status !== 'Ignored')
   const sourceOf = new Map(sources.map(({ name, content }) => [name, content]))
   const names = nameMutants(kept, (path) => sourceOf.get(path))
-  return new Map(names.map((mutant, i) => [mutant, { ...kept[i], name: mutant }]))
+  return new Map(
+    names.map((mutant, i) => {
+      const { fileName, location } = kept[i]
+      return [mutant, { ...kept[i], name: mutant, original: textAt(sourceOf.get(fileName), location) }]
+    }),
+  )
 }
 
 /** Runs the room's tests against each mutant, and answers with the same mutants, each with its status. */
@@ -103,8 +110,8 @@ async function tryMutants(mutants) {
       coverageAnalysis: 'perTest',
       // Vitest checks no types.
       disableTypeChecks: false,
-      // The machine may be busy with other things: a mutant that runs for ever is found by its hits, not by the clock.
-      timeoutMS: 20_000,
+      // A mutant that runs for ever is found by its hits; the clock is for those that wait.
+      timeoutMS: 1000 * number('timeout'),
       timeoutFactor: 4,
       dryRunTimeoutMinutes: 30,
       concurrency: number('concurrency') || 1,
@@ -135,8 +142,7 @@ function summarize(results) {
   const killed = of('Killed', 'Timeout')
   const survivors = of('Survived', 'NoCoverage')
   const rest = results.filter((result) => !killed.includes(result) && !survivors.includes(result))
-  const shown = survivors.map(({ name, fileName, location, mutatorName, replacement, status }) => {
-    const original = textAt(readFileSync(fileName, 'utf8'), location)
+  const shown = survivors.map(({ name, fileName, location, mutatorName, original, replacement, status }) => {
     return { name, status, mutatorName, place: `${fileName}:${location.start.line + 1}`, original, replacement }
   })
   for (const { place, status, original, replacement } of shown) {

@@ -3,6 +3,7 @@ import { cartPole, defineEnvironment, evaluate, InputError, mlp, pendulum, recor
 import { box, discrete } from '../../src/space.ts'
 import type { Table } from '../../src/tables/table.ts'
 import { readCheckpoint } from '../../src/training/checkpoint.ts'
+import { counter } from '../support/counter.ts'
 import { lanesOf as columnsOf, resetAll } from '../support/lanes.ts'
 import { advance, smallTrainer } from '../support/small-training.ts'
 import { temporaryFolder } from '../support/temporary.ts'
@@ -237,6 +238,35 @@ describe('evaluate', () => {
         `weights: got ${size + by} numbers, expected ${size}, the parameters of mlp`,
       )
     }
+  })
+
+  test('ends once each lane has ended its first episode', async () => {
+    const endless = counter({ terminalSteps: 2, maxEpisodeSteps: 9 })
+    let steps = 0
+    const counted = {
+      ...endless,
+      step: (...given: Parameters<typeof endless.step>) => {
+        steps++
+        endless.step(...given)
+      },
+    }
+    const numParameters = mlp({ hidden: [8] }).build(endless.observationSpace, endless.actionSpace).numParameters
+    const asked = { environment: counted, policy, weights: new Float32Array(numParameters), seed: 1 }
+    // Lane 0 goes on to the time limit, lane 1 ends after two steps.
+    expect((await evaluate({ ...asked, episodes: 1 })).episodeLength.mean).toBe(9)
+    expect(steps).toBe(9)
+    const short = { ...counted, ...counter({ terminalSteps: 2, maxEpisodeSteps: 3 }), maxEpisodeSteps: 90 }
+    steps = 0
+    const all = {
+      ...short,
+      step: (...given: Parameters<typeof endless.step>) => {
+        steps++
+        short.step(...given)
+        given[0].terminated.fill(1) // In its first step.
+      },
+    }
+    expect((await evaluate({ ...asked, environment: all, episodes: 4 })).episodeLength.mean).toBe(1)
+    expect(steps).toBe(1)
   })
 
   test('refuses an environment whose episodes may never end', async () => {

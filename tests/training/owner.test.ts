@@ -1,5 +1,6 @@
 import { existsSync } from 'node:fs'
-import { mkdir, readdir, readFile, rename, rm, utimes, writeFile } from 'node:fs/promises'
+import { cp, mkdir, readdir, readFile, rename, rm, utimes, writeFile } from 'node:fs/promises'
+import { createServer } from 'node:net'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { beforeEach, describe, expect, test } from 'vitest'
@@ -109,6 +110,36 @@ describe('a run folder', () => {
     await mkdir(join(folder, '.owner-0000000000000001'))
     await writeFile(join(folder, '.owner-0000000000000001', 'owner.json'), '{"pid": 47')
     await expectTaken()
+  })
+
+  test('waits for a claim that may still be written', async () => {
+    const claim = join(folder, '.owner-0000000000000000')
+    await mkdir(claim)
+    const taking = Ownership.take(folder)
+    await new Promise((resolve) => setTimeout(resolve, 200))
+    expect(existsSync(claim)).toBe(true)
+    await rm(claim, { recursive: true })
+    await (await taking).release()
+  })
+
+  test('goes by the socket, and not by a number that somebody else may have; who asked goes away again', async () => {
+    const elsewhere = await temporaryFolder()
+    const own = await Ownership.take(elsewhere)
+    const [name] = await readdir(elsewhere)
+    const gone: Promise<unknown>[] = []
+    const server = createServer((socket) => {
+      gone.push(new Promise((resolve) => socket.on('close', resolve).resume()))
+    })
+    const claim = join(folder, '.owner-0000000000000000')
+    await mkdir(join(claim, 'held'), { recursive: true })
+    await new Promise<void>((resolve) => server.listen(join(claim, 'socket'), resolve))
+    await cp(join(elsewhere, name!, 'owner.json'), join(claim, 'owner.json'))
+    await expect(Ownership.take(folder)).rejects.toThrow(`process ${process.pid} on `)
+    expect(gone).toHaveLength(1)
+    await gone[0]
+    await new Promise((resolve) => server.close(resolve))
+    await expectTaken() // Though this process, whose number the claim has, is alive.
+    await own.release()
   })
 
   test('that another machine took is told at the next writing', async () => {

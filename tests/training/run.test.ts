@@ -332,6 +332,7 @@ describe('a run that was stopped and resumed equals the uninterrupted run', () =
     await crash(folder, { after: 2, words })
     expect(await listCheckpoints(folder)).toEqual([])
     const run = await resumeRun<EpisodeRunDefinition>(folder)
+    expect(run.warnings).toEqual([])
     expect(run.trainer.update).toBe(0)
     expect(await readFile(join(folder, 'metrics.jsonl'), 'utf8')).toBe('')
     expect(await listRollouts(folder)).toEqual([])

@@ -1,4 +1,4 @@
-import { existsSync, readFileSync, writeFileSync } from 'node:fs'
+import { existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, expect, test } from 'vitest'
 import { loadLora } from '../../../src/policies/transformer/lora-folder.ts'
@@ -98,6 +98,40 @@ describe('a run that is resumed', () => {
       'sft, steps, after which updates came: got 2, expected 3',
     )
   })
+})
+
+test('a run keeps the conversations of its updates alone, and says how fast it sampled and learned', async () => {
+  const keys = {
+    ...{ 'sft.steps': '3', 'sft.batchSize': '2', 'rl.updates': '2', 'rl.groupsPerUpdate': '2', 'rl.groupSize': '2' },
+    ...{ 'languageModel.width': '8', 'languageModel.layers': '1', trajectories: 'all', numLanes: '4', threads: '1' },
+  }
+  const folder = join(await temporaryFolder(), 'run')
+  const summary = await (await startRun(await configureRun('text/reverse', keys), folder)).train()
+  expect(readdirSync(join(folder, 'trajectories')).sort()).toEqual(['00000001.arrow', '00000002.arrow'])
+  const lines = readFileSync(join(folder, 'metrics.jsonl'), 'utf8')
+    .trimEnd()
+    .split('\n')
+    .map((line) => JSON.parse(line))
+    .slice(3)
+  const sum = (key: string) => lines.reduce((total, line) => total + line[key], 0)
+  expect(summary.tokensPerSecond).toEqual({
+    rollout: sum('sampledTokens') / sum('rolloutSeconds'),
+    update: sum('trainedTokens') / sum('updateSeconds'),
+  })
+  expect(sum('sampledTokens')).toBeGreaterThan(0)
+  expect(summary.trajectories).toBe(8)
+})
+
+test('a run of one phase cannot be given more of the other when it is resumed', async () => {
+  const here = await temporaryFolder()
+  for (const [mode, other] of [
+    ['rl', 'sft.steps'],
+    ['sft', 'rl.updates'],
+  ] as const) {
+    await startRun(await configureRun('text/reverse', { mode, threads: '1' }), join(here, mode))
+    const resumed = resumeRun<ConversationRunDefinition>(join(here, mode), { settings: { [other]: '4' } })
+    await expect(resumed).rejects.toThrow(`key: got "${other}"`)
+  }
 })
 
 test('what a conversation is worth by its turns is a setting of the run', async () => {

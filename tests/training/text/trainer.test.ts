@@ -117,6 +117,22 @@ describe('a training that is killed', () => {
     },
   )
 
+  test('in its first update is not taken up with other supervised steps before it', async () => {
+    const folder = await temporaryFolder()
+    const killed = await supervised(await trainerOf({}, { steps: 2 }))
+    const stop = new AbortController()
+    stopAfter(killed, 3, stop)
+    for await (const _ of killed.updates({ signal: stop.signal }));
+    expect(killed.progress()).toMatchObject({ sftSteps: 2, rlUpdates: 0 })
+    await killed.save(folder)
+    await expect((await trainerOf({}, { steps: 3 })).restore(folder)).rejects.toThrow(
+      'sft, steps, after which updates came: got 2, expected 3',
+    )
+    const between = await temporaryFolder()
+    await (await supervised(await trainerOf({}, { steps: 2 }))).save(between)
+    expect((await (await trainerOf({}, { steps: 3 })).restore(between)).warnings).toHaveLength(1)
+  })
+
   test('is not taken up by another training, and says in what they differ', async () => {
     const folder = await temporaryFolder()
     await (await supervised(await trainerOf())).save(folder)
@@ -385,6 +401,39 @@ describe('learning from conversations', () => {
     })
     const lost = await trainerOf({}, { env: never, steps: 0 })
     await expect(lost.updates().next()).rejects.toThrow(/never/)
+  })
+
+  test('the first reason is told where none is known, and not of one that gives none', async () => {
+    const env = digits({
+      respond: ({ exampleIndex }) => {
+        if (exampleIndex === 3) throw new Error('of the fourth')
+        return { reward: null }
+      },
+    })
+    const trainer = await trainerOf({ groupsPerUpdate: 5 }, { env, steps: 0 })
+    await expect(trainer.updates().next()).rejects.toThrow(
+      'text/digits, update 1: got no reward of 20 conversations known (of the fourth), expected at least one',
+    )
+  })
+
+  test('advantages are kept of conversations that were compared, also where all are equal, and of no other', async () => {
+    const env = digits({
+      respond: ({ exampleIndex, completion }) => {
+        if (exampleIndex === 0) throw new Error('no idea')
+        return { reward: exampleIndex === 1 ? 0.5 : completion.length }
+      },
+    })
+    const trainer = await trainerOf({ groupsPerUpdate: 5 }, { env, steps: 0 })
+    await trainer.updates().next()
+    const { promptId, advantage, reward } = trainer.world.cohort().trajectories.columns()
+    const of = (prompt: number) => [...advantage].filter((_, i) => promptId[i] === prompt)
+    expect(of(0)).toEqual(Array(4).fill(Number.NaN))
+    expect(of(1)).toEqual(Array(4).fill(0))
+    for (const prompt of [2, 3, 4]) {
+      const rewards = [...reward].filter((_, i) => promptId[i] === prompt)
+      const mean = rewards.reduce((sum, value) => sum + value) / 4
+      expect(of(prompt).map(Math.sign)).toEqual(rewards.map((value) => Math.sign(value - mean)))
+    }
   })
 
   test('rewards that are all equal teach nothing, and are told', async () => {

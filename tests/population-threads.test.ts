@@ -1,0 +1,93 @@
+/** A population is the same with any number of threads, also where its run is killed. */
+import { readFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { setTimeout as pause } from 'node:timers/promises'
+import { expect, test } from 'vitest'
+import { colony } from '../dist/examples/colony.js'
+// Workers load compiled files, and what they make must be made of the same ones here.
+import {
+  createTrainer,
+  createWorld,
+  despawn,
+  type EpisodeCohort,
+  mlp,
+  ppo,
+  spawn,
+  type Trainer,
+  writeArrow,
+} from '../dist/src/index.js'
+import { listCheckpoints } from '../src/training/checkpoint.ts'
+import { colonnade, MAIN, start } from './support/command.ts'
+import { fingerprint } from './support/small-training.ts'
+import { temporaryFolder } from './support/temporary.ts'
+
+async function trainerOf(threads: number) {
+  const environment = colony({ meals: 10, lifespan: 40 })
+  const world = await createWorld({ environment, policy: mlp({ hidden: [8] }), numLanes: 96, present: 24, seed: 5 })
+  const learner = ppo({ numSteps: 16, numMinibatches: 2, updateEpochs: 2, learningRate: 3e-3 })
+  return createTrainer(world, learner, { threads })
+}
+
+async function advance(trainer: Trainer<EpisodeCohort>, until: number, after?: (update: number) => void) {
+  for await (const { update } of trainer.updates({ totalSteps: 1e6 })) {
+    after?.(update)
+    if (update === until) break
+  }
+}
+
+/** Every saved column, and the rollout's. */
+function stateOf({ world }: Trainer<EpisodeCohort>) {
+  return world
+    .columns()
+    .filter(({ planned }) => planned.saved || planned.name.includes('.rollout.'))
+    .map(({ planned, column }) => [planned.name, Buffer.from(column.slice().buffer).toString('base64')])
+}
+
+test('leaves the same bits with 1 to 4 threads, while the program adds and removes lanes', async () => {
+  const outcome = async (threads: number) => {
+    const trainer = await trainerOf(threads)
+    const cohort = trainer.world.cohort()
+    await advance(trainer, 14, (update) => {
+      if (update === 4) spawn(cohort, 5)
+      if (update === 8) despawn(cohort, cohort.lanes.slice(0, 3))
+    })
+    const { solvedAtSeconds, ...progress } = trainer.progress()
+    const path = join(await temporaryFolder(), 'rollout.arrow')
+    await writeArrow(path, trainer.rollout.table)
+    const file = (await readFile(path)).toString('base64')
+    trainer.close()
+    return { state: stateOf(trainer), progress, file, steps: trainer.steps }
+  }
+  const alone = await outcome(1)
+  expect(alone.progress.population!.born).toBeGreaterThan(30)
+  expect(alone.progress.population!.died).toBeGreaterThan(30)
+  for (const threads of [2, 3, 4]) expect(await outcome(threads), `${threads} threads`).toEqual(alone)
+})
+
+test('a run of a population that is killed goes on to the same bits', async () => {
+  const folder = await temporaryFolder()
+  const words = [
+    ...['train', 'dist/examples/colony.js', 'numLanes=24', 'totalSteps=6000', 'environment.meals=6', 'mlp.hidden=8'],
+    ...[
+      'ppo.numSteps=16',
+      'ppo.numMinibatches=1',
+      'ppo.updateEpochs=1',
+      'checkpointEvery=5',
+      'rollouts=last',
+      'seed=2',
+    ],
+  ]
+  const whole = join(folder, 'whole')
+  expect((await colonnade([...words, 'threads=1', `out=${whole}`, '--quiet'])).code).toBe(0)
+  const expected = await fingerprint(whole)
+  for (const wanted of [5, 15]) {
+    const run = join(folder, String(wanted))
+    const { process: child, ended } = start(process.execPath, [MAIN, ...words, 'threads=2', `out=${run}`, '--quiet'])
+    while ((await listCheckpoints(run)).every((update) => update < wanted) && child.exitCode === null) await pause(1)
+    child.kill('SIGKILL')
+    await ended
+    const { code, stderr } = await colonnade(['resume', run, '--quiet'])
+    expect(code, stderr).toBe(0)
+    expect(await fingerprint(run)).toEqual(expected)
+  }
+})
