@@ -51,12 +51,7 @@ export async function follow(run: Run, { json, quiet }: { json: boolean; quiet: 
 function describe(summary: RunSummary, definition: RunDefinition): string {
   const { status, folder, seconds, presetReached, files } = summary
   const { did, lines } = words[definition.kind].summary(summary, definition)
-  const preset =
-    presetReached === null
-      ? []
-      : [
-          `by this preset ${presetReached.reached} of ${presetReached.seeds} seeds reach a return of ${presetReached.episodeReturn} over fresh episodes: try others`,
-        ]
+  const preset = presetReached === null ? [] : [told(presetReached)]
   return [
     `${status}: ${did} in ${seconds.toFixed(1)} s${lines[0]}`,
     ...lines.slice(1),
@@ -64,6 +59,14 @@ function describe(summary: RunSummary, definition: RunDefinition): string {
     ...Object.entries(files).map(([name, path]) => `  ${name.padEnd(14)} ${path}`),
     status === 'interrupted' ? `to go on: colonnade resume ${folder}` : `to judge it: colonnade evaluate ${folder}`,
   ].join('\n')
+}
+
+function told(by: NonNullable<RunSummary['presetReached']>): string {
+  const wanted =
+    'episodeReturn' in by
+      ? `a return of ${by.episodeReturn} over fresh episodes`
+      : `a mean reward of ${by.groupReward} in the last 100 groups`
+  return `by this preset ${by.reached} of ${by.seeds} seeds reach ${wanted}: try others`
 }
 
 /**

@@ -30,7 +30,7 @@ import { saveTokenizer } from '../text/tokenizer.ts'
 import type { ModuleTrust } from '../trust.ts'
 import { createWorld } from '../world.ts'
 import { partsGiven } from './parts.ts'
-import { textPresetOf } from './presets.ts'
+import { reachedByTextPreset, textPresetOf } from './presets.ts'
 import { readConfig, recordFrom } from './run-folder.ts'
 import { bare, givenOf, joinKeys, portable, readTexts, valuesOf } from './run-keys.ts'
 import { type RunKind, SHARED_RESUMED, type SharedSummary, sharedRunSettings } from './run-kind.ts'
@@ -367,7 +367,8 @@ export const conversationRun: RunKind<
       cohort.onLate = null
     }
   },
-  async finish(folder, { environment, rl, settings }, trainer, all) {
+  async finish(folder, definition, trainer, all) {
+    const { environment, rl, settings } = definition
     const lines = all as unknown as MetricsLine[]
     const updates = lines.filter(({ phase }) => phase === 'rl')
     const groups = updates.flatMap(({ groupRewards }) => groupRewards)
@@ -403,7 +404,7 @@ export const conversationRun: RunKind<
           groups.length === 0
             ? null
             : { first: mean(groups.slice(0, SUMMARY_GROUPS)), last: mean(groups.slice(-SUMMARY_GROUPS)) },
-        presetReached: null,
+        presetReached: reachedByTextPreset(definition),
       },
       curve:
         rl === null

@@ -1,7 +1,7 @@
 import { join } from 'node:path'
 import { expect, test } from 'vitest'
 import { configureRun, type EnvironmentId, startRun } from '../../src/index.ts'
-import { reachedByPreset } from '../../src/training/presets.ts'
+import { reachedByPreset, reachedByTextPreset } from '../../src/training/presets.ts'
 import { temporaryFolder } from '../support/temporary.ts'
 
 const MANY = { episodeReturn: 475, reached: 5, seeds: 6 }
@@ -31,4 +31,23 @@ test('a run that goes its own way, or by a preset that has not failed, has nothi
   expect(await reachedBy('Breakout-MinAtar', { policy: 'convolutional' })).toMatchObject({ reached: 2, seeds: 3 })
   expect(await reachedBy('Breakout-MinAtar', {})).toBeNull()
   expect(await reachedBy('CartPole-v1', {})).toBeNull()
+})
+
+test('so does one of a new language model, unless something that its preset has, or the model, is another', async () => {
+  const reached = async (
+    keys: Record<string, string>,
+    environment: 'text/reverse' | 'text/arithmetic-1' = 'text/reverse',
+  ) => reachedByTextPreset(await configureRun(environment, keys))
+  const some = { groupReward: 0.95, reached: 4, seeds: 5 }
+  expect(await reached({ seed: '7', checkpointEvery: '3', threads: '1' })).toEqual(some)
+  for (const [key, value] of Object.entries({
+    ...{ 'rl.loss': 'gspo', 'rl.updates': '100', 'sft.steps': '40', 'loss.entropyCoef': '0.01', numLanes: '64' },
+    ...{ mode: 'rl', 'environment.maxLength': '5', 'languageModel.width': '32' },
+  })) {
+    expect(await reached({ [key]: value }), key).toBeNull()
+  }
+  expect(await reached({}, 'text/arithmetic-1')).toBeNull() // Each of its seeds succeeds.
+  const run = await startRun(await configureRun('text/reverse', { threads: '1' }), join(await temporaryFolder(), 'run'))
+  const summary = await run.train({ signal: AbortSignal.abort() })
+  expect(summary).toMatchObject({ status: 'interrupted', updates: 0, presetReached: some })
 })
