@@ -95,6 +95,8 @@ interface Size {
 
 /** Lanes where the user names none, and the tokens that a loaded model's conversations have at most where he names none. */
 const [LANES, CONTEXT] = [64, 1024]
+/** Examples times the tokens of a turn from which on looking at all of them may take minutes. */
+const MUCH_TO_LOOK_AT = 2 ** 28
 /** Threads are given up before a context or lanes below the first of these, and a run before those below the second. */
 const LEAST = [
   { context: 256, numLanes: 8 },
@@ -111,7 +113,8 @@ export async function planTextRun(given: ConversationRunDefinition): Promise<Tex
   const { environment, policy, settings } = given
   const draft = await openConversations({ environment, policy, numLanes: settings.numLanes || LANES })
   const { opened } = draft
-  const { definition, notes } = withRates(given, draft)
+  const { definition, notes: rates } = withRates(given, draft)
+  const notes = [...rates, ...patience(draft)]
   const training = trainingOf(definition)
   const planOf = ({ context, numLanes, threads }: Size): Plan => {
     const sized = { ...opened, context }
@@ -161,6 +164,14 @@ export async function planTextRun(given: ConversationRunDefinition): Promise<Tex
     }
   }
   throw new Error('Colonnade has a bug: what had room has none now')
+}
+
+/** A word to whoever waits while many or long examples are looked at, before anything else is said. */
+function patience({ options: { environment, maxTokens = environment.maxTokens } }: ConversationDraft): string[] {
+  const { numExamples } = environment
+  if (numExamples * maxTokens < MUCH_TO_LOOK_AT) return []
+  const count = numExamples.toLocaleString('en')
+  return [`${count} examples with turns of up to ${maxTokens} tokens are looked at first: that may take minutes`]
 }
 
 /** Learning rates as numbers, and those of a loaded model in words. */

@@ -41,6 +41,19 @@ const planned = async (keys: Record<string, string>) =>
   planTextRun(await configureRun('text/copy', { 'languageModel.folder': folder, threads: '1', ...keys }))
 
 describe('what a run uses where the user says nothing', () => {
+  test('has a word where looking at all examples takes long', async () => {
+    const notesOf = async (keys: Record<string, string>) =>
+      (await planTextRun(await configureRun('text/sort', keys))).notes
+    const wait = 'that may take minutes'
+    expect(await notesOf({ 'environment.maxLength': '60000' })).toEqual([
+      `20,000 examples with turns of up to 60001 tokens are looked at first: ${wait}`,
+    ])
+    expect(await notesOf({ 'environment.numExamples': '60000000' })).toEqual([
+      `60,000,000 examples with turns of up to 5 tokens are looked at first: ${wait}`,
+    ])
+    expect(await notesOf({ 'environment.numExamples': '50000000' })).toEqual([])
+  })
+
   test('with a loaded model is what the field has: no supervised steps, small learning rates, ε 1e-8', async () => {
     await writeQwen2(folder)
     const { definition, notes } = await planned({})
