@@ -76,6 +76,12 @@ test('guess-the-number learns, over several turns, to look where the number may 
   expect(greedy).toBeGreaterThan(0.5)
 })
 
+test('league beats whom it began as, and exchanges its opponents', async () => {
+  const lines = [...(await run('league.js')).matchAll(/update \d+: wins ([\d.]+) ([\d.]+) ([\d.]+)/g)]
+  expect(lines).toHaveLength(5)
+  for (const [, first] of lines.slice(-3)) expect(Number(first)).toBeGreaterThan(0.6)
+})
+
 test('own-columns computes advantages and a layer without a world', async () => {
   // Lane 0 earns 1 twice more, 1 + 0.9; lane 1 goes on to the end: Σ 0.9^k for k < 102. tanh 1 and tanh 0.5.
   expect(await run('own-columns.js')).toBe(
@@ -92,6 +98,7 @@ test('every example is run here', () => {
     'custom-environment.js',
     'export-policy.js',
     'guess-the-number.js',
+    'league.js',
     'own-columns.js',
     'quickstart.js',
     'read-arrow.js',

@@ -27,6 +27,7 @@ import { Random } from '../random.ts'
 import { type BoxSpace, choiceSizes, spaceWidth } from '../space.ts'
 import type { Cohort, CohortDraft, Housing } from './cohort.ts'
 import { LaneEntities } from './lanes.ts'
+import { checkSets, createLeague, type League, leaguePlan } from './league.ts'
 import { type BoundSystem, bindSystem, checkSystems, type SystemDefinition, systemsPlan } from './system.ts'
 
 /**
@@ -52,6 +53,8 @@ export interface EpisodeCohortOptions {
   autoreset?: Autoreset
   /** Sample actions (default), or take the most probable one. */
   explore?: boolean
+  /** How many sets of weights the policy has: `cohort.league` says which acts where; the first learns. Default 1. */
+  weightSets?: number
   /** Systems of one's own, in the order in which those with the same place run; see `defineSystem`. */
   systems?: readonly SystemDefinition[]
 }
@@ -117,6 +120,8 @@ export interface EpisodeCohort {
   readonly environmentLanes: Lanes
   readonly policy: Policy
   readonly weights: Float32Array
+  /** The sets of weights, and which acts in each lane; null where there is one. */
+  readonly league: League | null
   readonly rollout: RolloutColumns
   readonly learner: Columns<Plan>
   bootstrap: BootstrapList
@@ -240,11 +245,22 @@ export async function draftEpisodes(
   if (!Number.isSafeInteger(numLanes) || numLanes < 1 || numLanes > 0xffffffff) {
     throw new InputError('numLanes', show(numLanes), 'a whole number ≥ 1')
   }
+  const { groupSize = 1 } = environment
+  if (numLanes % groupSize !== 0) {
+    throw new InputError(
+      'numLanes',
+      show(numLanes),
+      `a multiple of ${groupSize}, the lanes of a group of ${environment.id}`,
+    )
+  }
   const others = before.filter((draft) => draft.kind === 'episodes')
   const last = others.at(-1)
   const isOpen = present !== undefined || environment.population === true
   if (present !== undefined && (!Number.isSafeInteger(present) || present < 0 || present > numLanes)) {
     throw new InputError('present', show(present), `a whole number from 0 to numLanes, ${numLanes}`)
+  }
+  if (isOpen && groupSize > 1) {
+    throw new InputError('present', `a cohort of ${environment.id}, whose lanes act in groups`, 'lanes that stay')
   }
   const firstLane = options.firstLane ?? (last === undefined ? 0 : last.firstLane + numbersOf(last))
   const numNumbers = numbersOf({ isOpen, options })
@@ -267,6 +283,7 @@ export async function draftEpisodes(
     const got = `${owner.name}, whose network has other shapes than this environment needs`
     throw new InputError('policy', got, 'that of a cohort with the same spaces')
   }
+  checkSets(options.weightSets ?? 1, policy.id, model)
   const name = options.name ?? policy.id
   const sharesWith = owner === null ? null : (owner.sharesWith ?? owner.name)
   return { kind: 'episodes', options, policy, sharesWith, name, key: others.length, firstLane, isOpen, model }
@@ -335,6 +352,9 @@ export function planEpisodes({ options, sharesWith, isOpen, model, reservation }
   const population = populationPlan(numLanes, environment.population === true)
   const { actionSpace } = environment
   const widths = rowWidths(environment, model)
+  const numRows = (reservation?.numSteps ?? 1) * numLanes
+  const numSets = options.weightSets ?? 1
+  const league = leaguePlan(numSets, environment, numLanes, numRows, model, widths, threads)
   const actionWidth = spaceWidth(actionSpace)
   const isBox = actionSpace.kind === 'box'
   const listLength = reservation === undefined ? 0 : (model.answersLater ? reservation.numSteps + 1 : 2) * numLanes
@@ -343,7 +363,8 @@ export function planEpisodes({ options, sharesWith, isOpen, model, reservation }
     episode: episodePlan(numLanes),
     population: isOpen ? population : ({} as typeof population),
     state: statePlan(environment, numLanes),
-    systems: systemsPlan(options.systems ?? [], numLanes, (reservation?.numSteps ?? 1) * numLanes),
+    league: numSets > 1 ? league : ({} as typeof league),
+    systems: systemsPlan(options.systems ?? [], numLanes, numRows),
     carried: {
       observation: saved(column('f32', numLanes, widths.observation)),
       actionMask: saved(column('u8', numLanes, widths.actionMask)),
@@ -398,16 +419,24 @@ interface Share {
   readonly to: number
 }
 
-/** Where the share of a thread begins, of `count` threads that share `present` lanes; that of the next one begins where it ends. */
-export function shareStart(thread: number, count: number, present: number): number {
-  return Math.floor((thread * present) / count)
+/**
+ * Where the share of a thread begins, of `count` threads that share `present` lanes; that of the next one begins where it ends.
+ * Lanes of a group are in one share.
+ */
+export function shareStart(thread: number, count: number, present: number, groupSize = 1): number {
+  return groupSize * Math.floor((thread * (present / groupSize)) / count)
 }
 
 /** The shares of all threads of the lanes that are there. */
-function sharesOf(cohort: Pick<EpisodeCohort, 'sliding' | 'numSteps' | 'numLanes'>, count: number, present: number) {
+function sharesOf(
+  cohort: Pick<EpisodeCohort, 'sliding' | 'numSteps' | 'numLanes' | 'environment'>,
+  count: number,
+  present: number,
+) {
   const { sliding, numSteps, numLanes } = cohort
+  const { groupSize } = cohort.environment
   return Array.from({ length: count }, (_, thread): Share => {
-    const [from, to] = [shareStart(thread, count, present), shareStart(thread + 1, count, present)]
+    const [from, to] = [thread, thread + 1].map((i) => shareStart(i, count, present, groupSize)) as [number, number]
     return { sliding, numSteps, numLanes, from, to }
   })
 }
@@ -431,7 +460,7 @@ export function createEpisodes(
   const { rollout, carried, episode, weights, laneList, bootstrap } = columns
   const { count, index } = world.threads
   const present = options.present ?? numLanes
-  const shares = sharesOf({ sliding, numSteps, numLanes }, count, present)
+  const shares = sharesOf({ sliding, numSteps, numLanes, environment }, count, present)
   const share = shares[index]!
   const { from, to } = share
 
@@ -447,15 +476,18 @@ export function createEpisodes(
   const sliders = [observation, actionMask, memory].filter(({ component }) => component.current.length > 0)
   const action = { ...windows.action[0]! }
   const transition = { ...windows.transition[0]! }
+  const random = new Random(world.seed)
+  const bind = (weights: Float32Array) => model.bind(weights, columns.workspaces[`thread${index}`]!, kernels, random)
+  const policy = bind(weights)
+  const league = (options.weightSets ?? 1) > 1 ? createLeague(columns.league, { weights, policy }, bind, index) : null
   const own = Object.values(columns.systems).map(({ state }) => state as Columns<Plan>)
   const ownComponents = own.filter((state) => Object.keys(state).length > 0)
   const components = [
     ...sliders.map(({ component }) => component),
-    ...[action, transition, episode, columns.state, ...ownComponents],
+    ...[action, transition, episode, columns.state, ...(league === null ? [] : [league.lanes]), ...ownComponents],
   ]
   const entities = isFresh ? new LaneEntities(world.ecs, components, present) : null
   const population = draft.isOpen ? columns.population : null
-  const random = new Random(world.seed)
   if (isFresh) writeFirstValues(draft, columns, random)
   writeBounds(columns, environment)
   const finals = shares.map((share, thread) => finalObservations(columns.final, share, thread))
@@ -508,7 +540,8 @@ export function createEpisodes(
     systems: (options.systems ?? []).map((system) =>
       bindSystem(system, columns.systems[system.id]!, environmentLanes, rollout, numSteps, numLanes),
     ),
-    policy: model.bind(weights, columns.workspaces[`thread${index}`]!, kernels, random),
+    policy,
+    league,
     weights,
     rollout,
     learner: columns.learner,
@@ -519,7 +552,7 @@ export function createEpisodes(
     observationBounds: columns.observationBounds,
     sliders,
     laneList: laneList.subarray(from, to),
-    carried: [episode, columns.state, carried, ...own].flatMap((part) =>
+    carried: [episode, columns.state, carried, league?.lanes ?? {}, ...own].flatMap((part) =>
       Object.values<Column>(part as Record<string, Column>),
     ),
     whole: { final: columns.final, bootstrap, laneList },
@@ -539,7 +572,7 @@ const NO_BYTES = new Uint8Array(0)
 /** Where each lane begins, and the policy's starting weights, keyed by the seed and the cohort's number. */
 function writeFirstValues(
   { key, sharesWith, firstLane, isOpen, options, model }: EpisodeDraft,
-  { episode, population, weights }: Columns<EpisodeCohortPlan>,
+  { episode, population, league, weights }: Columns<EpisodeCohortPlan>,
   random: Random,
 ): void {
   const present = options.present ?? options.numLanes
@@ -552,6 +585,7 @@ function writeFirstValues(
     population.numbered[0] = present
   }
   if (sharesWith === null) model.initialize(weights, random, key)
+  for (let at = 0; at < (league.others?.length ?? 0); at += weights.length) league.others.set(weights, at)
 }
 
 function writeBounds(
@@ -637,7 +671,7 @@ export function shareLanes(cohort: EpisodeCohort): void {
 }
 
 /** Rows of a rollout in which nobody is: zeros, at step −1 as in dead steps. */
-function clearRows({ rollout, systems, numSteps, numLanes }: EpisodeCohort, from: number, to: number): void {
+function clearRows({ rollout, league, systems, numSteps, numLanes }: EpisodeCohort, from: number, to: number): void {
   if (from >= to) return
   const recorded = systems.flatMap((system) => Object.values(system.rollout.recorded as Record<string, Column>))
   for (const column of [...Object.values(rollout as unknown as Record<string, Column>), ...recorded]) {
@@ -645,6 +679,7 @@ function clearRows({ rollout, systems, numSteps, numLanes }: EpisodeCohort, from
     column.fill(0, from * width, to * width)
   }
   rollout.step.fill(-1, from, to)
+  league?.acted.fill(0, from, to)
 }
 
 /** Ends the cohort's rollout where it stands: the next one begins with what the lanes see and remember now. */

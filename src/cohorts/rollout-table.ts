@@ -33,13 +33,15 @@ export function rolloutTable(
   return tableOfRollout(rollout, finals, origin, ownFields(cohort))
 }
 
-/** What a cohort's own systems have recorded, as `<id>.<name>`. */
-function ownFields({ systems, numSteps, numLanes }: EpisodeCohort): Field[] {
-  return systems.flatMap(({ definition, rollout }) =>
+/** Whose weights acted, where there are several sets; what a cohort's own systems have recorded, as `<id>.<name>`. */
+function ownFields({ systems, league, numSteps, numLanes }: EpisodeCohort): Field[] {
+  const acted = league === null ? [] : [{ name: 'policy', column: league.acted, width: 1 }]
+  const recorded = systems.flatMap(({ definition, rollout }) =>
     Object.entries(rollout.recorded as Record<string, Column>).map(([name, column]) => ({
       name: `${definition.id}.${name}`,
       column,
       width: column.length / (numSteps * numLanes),
     })),
   )
+  return [...acted, ...recorded]
 }

@@ -10,6 +10,7 @@ import type { AlgorithmDefinition, EstimateAdvantages, Learner } from '../algori
 import { BEAT_WORDS, type Clock, traceBuffer, Work, type WorkName, workNames } from '../clock.ts'
 import type { Cohort } from '../cohorts/cohort.ts'
 import { asEpisodes, closeRollout, type EpisodeCohort, type EpisodeDraft, shareStart } from '../cohorts/episodes.ts'
+import { markLearned } from '../cohorts/league.ts'
 import { restoreLanes } from '../cohorts/population.ts'
 import { rolloutTable } from '../cohorts/rollout-table.ts'
 import { type Columns, column, type Plan, saved } from '../components/column.ts'
@@ -383,7 +384,7 @@ export class EpisodeTraining implements Training<UpdateMetrics> {
     const start = performance.now()
     for (const { cohort } of this.#agents) {
       closeRollout(cohort) // The next tick begins one with what the lanes see and remember carried over.
-      cohort.policy.refresh?.()
+      for (const policy of cohort.league?.policies ?? [cohort.policy]) policy.refresh?.()
       cohort.version = update
     }
     if (isRecorded) yield* this.#loadRecorded()
@@ -394,6 +395,9 @@ export class EpisodeTraining implements Training<UpdateMetrics> {
     const collected = performance.now()
     const rolloutSeconds = (collected - start) / 1000
     const cohorts: Record<string, CohortMetrics> = {}
+    for (const { cohort } of this.#agents) {
+      if (index === 0 && cohort.league !== null) markLearned(cohort.league, cohort.rollout.valid)
+    }
     for (const agent of this.#agents) {
       if (index === 0 && !isRecorded) this.#account(agent, seconds + rolloutSeconds)
       clock.mark(Work.account)
@@ -465,6 +469,7 @@ export class EpisodeTraining implements Training<UpdateMetrics> {
       firstLane: cohort.firstLane,
       autoreset: cohort.autoreset,
       explore: cohort.explore,
+      weightSets: cohort.league?.weights.length ?? 1,
       systems: cohort.systems.map(({ definition }) => ({ ...recordOf(definition), columns: definition.columns })),
     }))
     const orders = Array.from(
@@ -492,7 +497,7 @@ export class EpisodeTraining implements Training<UpdateMetrics> {
   /** Counts the episodes that ended in the rollout, and notes when the environment was solved. */
   #account(agent: Agent, seconds: number): void {
     const { cohort, accounts, episodes } = agent
-    const { rollout, environment, numLanes } = cohort
+    const { rollout, environment, numLanes, league } = cohort
     const solvedRow = this.world.kernels.accountEpisodes(
       accounts.totals,
       accounts.recent,
@@ -501,7 +506,7 @@ export class EpisodeTraining implements Training<UpdateMetrics> {
       rollout.step,
       rollout.terminated,
       rollout.truncated,
-      rollout.valid,
+      league?.learned ?? rollout.valid,
       episodes,
       environment.returnThreshold ?? Number.POSITIVE_INFINITY,
       rollout.reward.length,
@@ -629,7 +634,8 @@ function createAgent(world: World, name: string, algorithm: AlgorithmDefinition)
   const columns = cohort.learner as { algorithm: Columns<Plan>; accounts: Columns<ReturnType<typeof accountsPlan>> }
   const learner = algorithm.bind({
     ...shapeOf(world, draftOf(world, name)),
-    rollout: cohort.rollout,
+    // Of the rows of a league only those of the first set are learned from.
+    rollout: cohort.league === null ? cohort.rollout : { ...cohort.rollout, valid: cohort.league.learned },
     columns: columns.algorithm,
     weights: cohort.weights,
     policy: cohort.policy,
@@ -657,8 +663,8 @@ function phaseSeconds({ milliseconds }: Clock): Record<WorkName, number> {
 export function shareOf(world: World): (index: number) => string {
   return (index) => {
     const { count } = world.threads
-    const shares = laneCohorts(world).map(({ name, present, episode }) => {
-      const [from, to] = [shareStart(index, count, present), shareStart(index + 1, count, present)]
+    const shares = laneCohorts(world).map(({ name, present, episode, environment: { groupSize } }) => {
+      const [from, to] = [index, index + 1].map((i) => shareStart(i, count, present, groupSize)) as [number, number]
       return from === to ? `no lanes of ${name}` : `lanes ${episode.lane[from]}–${episode.lane[to - 1]} of ${name}`
     })
     return `${count} threads (${shares.join(', ')})`

@@ -47,6 +47,7 @@ export interface LanesOrder extends ThreadOrder {
     readonly firstLane: number
     readonly autoreset: Autoreset
     readonly explore: boolean
+    readonly weightSets: number
     readonly systems: readonly SystemOrder[]
   }[]
   readonly algorithms: Readonly<Record<string, DefinitionRecord>>

@@ -8,6 +8,7 @@ import { InputError } from '../../errors.ts'
 import type { Kernels } from '../../kernels/bind.ts'
 import { spaceWidth } from '../../space.ts'
 import { makeRoom } from './bootstrap.ts'
+import { inferLeague } from './league.ts'
 
 /**
  * Every lane's policy looks and chooses: one pass over all lanes. A policy on a device that cannot be read at
@@ -39,8 +40,9 @@ export function inferEpisodes(kernels: Kernels, cohort: EpisodeCohort): void {
 }
 
 function ask(kernels: Kernels, cohort: EpisodeCohort): void | Promise<void> {
-  const { policy, explore, from, to, recorded } = cohort
+  const { policy, league, explore, from, to, recorded } = cohort
   if (recorded) makeRoom(kernels, cohort)
+  if (league !== null) return inferLeague(cohort, league)
   return policy.infer(cohort, explore, from, to)
 }
 

@@ -1,0 +1,141 @@
+/**
+ * Several sets of weights of one policy in a cohort: a league. A column says whose weights act in each lane. The first set learns,
+ * from the lanes in which it acts; the others act as the program has written them, which is how opponents are exchanged.
+ */
+import { type Column, type Columns, column, type Plan, saved } from '../components/column.ts'
+import type { RowWidths } from '../components/rollout.ts'
+import type { EnvironmentDefinition } from '../environments/environment.ts'
+import { InputError, show } from '../errors.ts'
+import type { ActingLanes, Policy, PolicyModel } from '../policies/policy.ts'
+import { type Space, spaceType, spaceWidth } from '../space.ts'
+
+/** Most sets of weights: a lane's is a byte. */
+const SETS_MAX = 256
+
+/** The sets of weights of a cohort that has several. */
+export interface League {
+  /** Whose weights act in each lane, from 0: a component of the lanes. Written by the program, between two rollouts. */
+  readonly lanes: { readonly policy: Uint8Array }
+  /** The sets. The first is the cohort's own, which learns; the others are written by the program. */
+  readonly weights: readonly Float32Array[]
+  /** The policy over each of them. */
+  readonly policies: readonly Policy[]
+  /** Whose weights acted in each row of the rollout. Written by infer. */
+  readonly acted: Uint8Array
+  /** 1 for rows of the rollout in which the first set acted. Written when the rollout is full. */
+  readonly learned: Uint8Array
+  /** Lanes of one set that do not lie together, gathered for one pass. */
+  readonly staging: Staging
+}
+
+/** Room for lanes that do not lie together. */
+export interface Staging {
+  readonly rows: Uint32Array
+  readonly acting: ActingLanes
+}
+
+/** Plans what a cohort with so many sets of weights needs beside the first; nothing where there is but one. */
+export function leaguePlan(
+  numSets: number,
+  { actionSpace, groupSize = 1 }: EnvironmentDefinition,
+  numLanes: number,
+  numRows: number,
+  model: PolicyModel,
+  widths: RowWidths,
+  threads: number,
+) {
+  const stagedRows = Math.ceil(numLanes / threads) + groupSize // The largest share of a thread.
+  return {
+    policy: saved(column('u8', numLanes)),
+    others: saved(column('f32', numSets - 1, model.numParameters)),
+    acted: column('u8', numRows),
+    learned: column('u8', numRows),
+    staging: Object.fromEntries(
+      Array.from({ length: threads }, (_, i) => [`thread${i}`, stagingPlan(stagedRows, widths, actionSpace)]),
+    ),
+  }
+}
+
+function stagingPlan(numRows: number, widths: RowWidths, action: Space) {
+  return {
+    rows: column('u32', numRows),
+    observation: column('f32', numRows, widths.observation),
+    actionMask: column('u8', numRows, widths.actionMask),
+    memory: column('f32', numRows, widths.memory),
+    nextMemory: column('f32', numRows, widths.memory),
+    chosen: column(spaceType(action), numRows, spaceWidth(action)),
+    logprob: column('f32', numRows),
+    value: column('f32', numRows),
+    episode: {
+      lane: column('u32', numRows),
+      episode: column('u32', numRows),
+      step: column('i32', numRows),
+      episodeReturn: column('f64', numRows),
+      phase: column('u8', numRows),
+    },
+  } satisfies Plan
+}
+
+/** A league over its columns, as one thread has it; `bind` makes the policy over a set of weights. */
+export function createLeague(
+  columns: Columns<ReturnType<typeof leaguePlan>>,
+  own: { readonly weights: Float32Array; readonly policy: Policy },
+  bind: (weights: Float32Array) => Policy,
+  thread: number,
+): League {
+  const { others, policy, acted, learned } = columns
+  const size = own.weights.length
+  const sets = Array.from({ length: others.length / size }, (_, i) => others.subarray(i * size, (i + 1) * size))
+  const { rows, observation, actionMask, memory, nextMemory, chosen, logprob, value, episode } =
+    columns.staging[`thread${thread}`]!
+  return {
+    lanes: { policy },
+    weights: [own.weights, ...sets],
+    policies: [own.policy, ...sets.map(bind)],
+    acted,
+    learned,
+    staging: {
+      rows,
+      acting: {
+        observation: { current: observation, next: observation },
+        actionMask: { current: actionMask, next: actionMask },
+        memory: { current: memory, next: nextMemory },
+        action: { chosen: chosen as Float32Array | Int32Array, applied: chosen as Float32Array, logprob, value },
+        episode,
+      },
+    },
+  }
+}
+
+/** @throws InputError where there cannot be so many sets of weights, or the policy cannot act by turns. */
+export function checkSets(numSets: unknown, id: string, model: PolicyModel): void {
+  if (!Number.isSafeInteger(numSets) || (numSets as number) < 1 || (numSets as number) > SETS_MAX) {
+    throw new InputError('weightSets', show(numSets), `a whole number from 1 to ${SETS_MAX}`)
+  }
+  if (numSets !== 1 && model.answersLater) {
+    throw new InputError(
+      'weightSets',
+      `${numSets} of policy ${id}, which answers later`,
+      'a policy that answers at once, or 1',
+    )
+  }
+}
+
+/** Notes of which rows of a full rollout is learned: those of lanes that acted with the first set. */
+export function markLearned({ acted, learned }: League, valid: Uint8Array): void {
+  for (let row = 0; row < valid.length; row++) learned[row] = acted[row] === 0 ? valid[row]! : 0
+}
+
+/** Copies `count` rows of `width` elements that the list names, to the front of another column. */
+export function gatherLanes(into: Column, from: Column, rows: Uint32Array, count: number, width: number): void {
+  for (let i = 0; i < count; i++) {
+    for (let k = 0; k < width; k++) into[i * width + k] = from[rows[i]! * width + k]!
+  }
+}
+
+/** Copies the first `count` rows of a column to those that the list names. */
+export function scatterLanes(into: Column, from: Column, rows: Uint32Array, count: number, width: number): void {
+  for (let i = 0; i < count; i++) {
+    for (let k = 0; k < width; k++) into[rows[i]! * width + k] = from[i * width + k]!
+  }
+}

@@ -1,0 +1,212 @@
+/** Several sets of weights in a cohort: which acts where, what is learned from, and games of several lanes. */
+import { readFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { tableFromIPC } from 'apache-arrow'
+import { query } from 'bitecs'
+import { describe, expect, test } from 'vitest'
+import { race } from '../dist/examples/league.js'
+// Workers load compiled files, and what they make must be made of the same ones here.
+import {
+  breakout,
+  cartPole,
+  cartPolePosition,
+  collect,
+  createTrainer,
+  createWorld,
+  defineEnvironment,
+  type EpisodeCohort,
+  mlp,
+  Present,
+  pendulum,
+  ppo,
+  recurrent,
+  type Trainer,
+  tick,
+  ticTacToe,
+  type World,
+  writeArrow,
+} from '../dist/src/index.js'
+import { later } from './support/later.ts'
+import { temporaryFolder } from './support/temporary.ts'
+
+const policy = mlp({ hidden: [8] })
+
+/** Weights that differ from set to set. */
+function fill(weights: Float32Array, set: number) {
+  for (let i = 0; i < weights.length; i++) weights[i] = Math.sin(1 + 7 * set + i) / 4
+}
+
+async function advance(trainer: Trainer<EpisodeCohort>, until: number, after?: (update: number) => void) {
+  for await (const { update } of trainer.updates({ totalSteps: 1e6 })) {
+    after?.(update)
+    if (update === until) break
+  }
+}
+
+function stateOf({ world }: Trainer<EpisodeCohort>) {
+  return world
+    .columns()
+    .filter(({ planned: { name, saved } }) => saved || name.includes('.rollout.') || name.endsWith('.league.acted'))
+    .map(({ planned, column }) => [planned.name, Buffer.from(column.slice().buffer).toString('base64')])
+}
+
+describe('a lane acts with the weights that the column names', () => {
+  test.each([
+    ['choices', cartPole(), policy],
+    ['a box', pendulum(), policy],
+    ['a mask', ticTacToe(), policy],
+    ['a wide observation', breakout(), policy],
+    ['a memory', cartPolePosition(), recurrent({ units: 4, hidden: [4] })],
+  ] as const)('as in a cohort of those weights alone: %s', async (_, environment, policy) => {
+    const numLanes = 11
+    const sets = Uint8Array.of(0, 2, 2, 1, 0, 1, 1, 1, 2, 0, 1)
+    const options = { environment, policy, numLanes, seed: 6 }
+    const world = await createWorld({ ...options, weightSets: 3 })
+    const cohort = world.cohort()
+    const { lanes, weights } = cohort.league!
+    lanes.policy.set(sets)
+    expect([...query(world.ecs, [lanes, Present])]).toEqual([...cohort.lanes])
+    const { weights: begun } = (await createWorld(options)).cohort()
+    for (const each of weights) expect([...each]).toEqual([...begun]) // All begin as the first does.
+    const worlds = await Promise.all(
+      [0, 1, 2].map(async (set) => {
+        const single = await createWorld(options)
+        fill(single.cohort().weights, set)
+        single.cohort().policy.refresh?.()
+        return single
+      }),
+    )
+    for (const [set, each] of weights.entries()) fill(each, set)
+    for (const policy of cohort.league!.policies) policy.refresh?.()
+    for (let t = 0; t < 12; t++) {
+      tick(world)
+      for (const single of worlds) tick(single)
+      for (const [n, set] of sets.entries()) {
+        const other = worlds[set]!.cohort()
+        const width = cohort.action.chosen.length / numLanes
+        const memoryWidth = cohort.memory.next.length / numLanes
+        const of = (column: ArrayLike<number>, width: number) => Array.from(column).slice(n * width, (n + 1) * width)
+        expect(of(cohort.action.chosen, width)).toEqual(of(other.action.chosen, width))
+        expect(cohort.action.logprob[n]).toBe(other.action.logprob[n])
+        expect(cohort.action.value[n]).toBe(other.action.value[n])
+        expect(of(cohort.memory.next, memoryWidth)).toEqual(of(other.memory.next, memoryWidth))
+      }
+    }
+  })
+})
+
+describe('what is learned', () => {
+  test('is what the first set did: the same as in a cohort of its lanes alone', async () => {
+    const options = { environment: cartPole(), policy, seed: 2 }
+    const learner = () => ppo({ numSteps: 16, numMinibatches: 3, updateEpochs: 2, learningRate: 3e-3 })
+    const world = await createWorld({ ...options, numLanes: 10, weightSets: 2 })
+    const trainer = createTrainer(world, learner())
+    const { league, weights } = world.cohort()
+    league!.lanes.policy.fill(1, 6)
+    fill(league!.weights[1]!, 1)
+    const opponent = [...league!.weights[1]!]
+    const alone = await createWorld({ ...options, numLanes: 6 })
+    const other = createTrainer(alone, learner())
+    const names = ['episodes', 'episodeReturn', 'policyLoss', 'valueLoss', 'entropy', 'gradNorm', 'explainedVariance']
+    const pick = (metrics: object) => names.map((name) => (metrics as Record<string, number>)[name])
+    const others = other.updates({ totalSteps: 96 * 100 })
+    for await (const metrics of trainer.updates({ totalSteps: 160 * 100 })) {
+      const expected = (await others.next()).value!
+      expect(pick(metrics)).toEqual(pick(expected))
+      expect([...weights]).toEqual([...alone.cohort().weights])
+      if (metrics.update === 5) break
+    }
+    expect([...league!.weights[1]!]).toEqual(opponent)
+    expect(trainer.progress().episodes).toBeGreaterThan(0)
+    const path = join(await temporaryFolder(), 'rollout.arrow')
+    await writeArrow(path, trainer.rollout.table)
+    const acted = [...tableFromIPC(await readFile(path)).getChild('policy')!]
+    expect(acted).toEqual(Array.from({ length: 160 }, (_, row) => (row % 10 < 6 ? 0 : 1)))
+    expect(other.rollout.table.fields.some(({ name }) => name === 'policy')).toBe(false)
+  })
+})
+
+describe('a league', () => {
+  const begin = async (threads = 1) => {
+    const world = await createWorld({ environment: race({ length: 6 }), policy, numLanes: 26, weightSets: 3, seed: 3 })
+    const trainer = createTrainer(world, ppo({ numSteps: 16, learningRate: 3e-3 }), { threads })
+    return trainer as Trainer<EpisodeCohort>
+  }
+  /** In odd lanes one opponent after the other; each is at times what the learner is then. */
+  const exchange = (trainer: Trainer<EpisodeCohort>) => (update: number) => {
+    const { lanes, weights } = trainer.world.cohort().league!
+    for (let n = 1; n < 26; n += 2) lanes.policy[n] = 1 + ((n + update) % 4 === 1 ? 1 : 0)
+    if (update % 3 === 0) weights[1 + (update % 2)]!.set(weights[0]!)
+  }
+  const train = async (trainer: Trainer<EpisodeCohort>, until: number) => {
+    if (trainer.update === 0) exchange(trainer)(0)
+    await advance(trainer, until, exchange(trainer))
+    trainer.close()
+    return stateOf(trainer)
+  }
+
+  test('leaves the same bits with 1 to 5 threads, whole games in each, and after a checkpoint', async () => {
+    const alone = await train(await begin(), 8)
+    for (const threads of [2, 3, 4, 5])
+      expect(await train(await begin(threads), 8), `${threads} threads`).toEqual(alone)
+    const folder = await temporaryFolder()
+    const first = await begin()
+    await train(first, 5)
+    await first.save(folder)
+    const again = await begin()
+    await again.restore(folder)
+    expect(await train(again, 8)).toEqual(alone)
+  })
+
+  test('plays its games: of each, one wins what the other loses, at the same step', async () => {
+    const trainer = await begin()
+    await train(trainer, 2)
+    const { reward, terminated, step } = trainer.world.cohort().rollout
+    let ended = 0
+    for (let row = 0; row < reward.length; row += 2) {
+      expect(reward[row]! + reward[row + 1]!).toBe(0)
+      expect([terminated[row + 1], step[row + 1]]).toEqual([terminated[row], step[row]])
+      ended += terminated[row]!
+    }
+    expect(ended).toBeGreaterThan(13)
+  })
+})
+
+describe('bad input', () => {
+  const options = { environment: cartPole(), policy, numLanes: 4 }
+
+  test.each([0, 257, 1.5, '2'])('weightSets %s is refused', async (weightSets) => {
+    await expect(createWorld({ ...options, weightSets: weightSets as number })).rejects.toThrow(
+      /^weightSets: got .+, expected a whole number from 1 to 256/,
+    )
+  })
+
+  test('several sets of a policy that answers later are refused', async () => {
+    await expect(createWorld({ ...options, policy: later(), weightSets: 2 })).rejects.toThrow(
+      'which answers later, expected a policy that answers at once, or 1',
+    )
+  })
+
+  test('a set that is none is named', async () => {
+    const world = (await createWorld({ ...options, weightSets: 2 })) as World<EpisodeCohort>
+    world.cohort().league!.lanes.policy[2] = 2
+    expect(() => collect(world, 1)).toThrow(
+      'cohort mlp: got 2 in policy of lane 2, expected a set of weights, from 0 to 1',
+    )
+  })
+
+  test('lanes that do not fill their games are refused, and games whose lanes come and go', async () => {
+    const games = { ...options, environment: race() }
+    await expect(createWorld({ ...games, numLanes: 5 })).rejects.toThrow(
+      'numLanes: got 5, expected a multiple of 2, the lanes of a group of Race-v0',
+    )
+    await expect(createWorld({ ...games, present: 2 })).rejects.toThrow(
+      'present: got a cohort of Race-v0, whose lanes act in groups, expected lanes that stay',
+    )
+    const wrong = defineEnvironment({
+      ...{ id: 'Wrong', settings: {}, state: () => ({}) },
+      make: () => ({ ...race(), groupSize: 0 }) as never,
+    })
+    expect(() => wrong()).toThrow('Wrong groupSize: got 0, expected a whole number ≥ 1')
+  })
+})
