@@ -19,7 +19,7 @@ export const race = defineEnvironment({
   make: ({ length }) => ({
     observationSpace: box({ low: 0, high: 1, shape: [2] }), // How far the player is, and the other.
     actionSpace: discrete(3), // A leap of 1, 2 or 3 cells
-    groupSize: 2, // Lanes 2g and 2g + 1 play game g.
+    numAgents: 2, // Lanes 2g and 2g + 1 play game g.
     maxEpisodeSteps: null,
     returnThreshold: null,
     reset({ state, observation }, rows, count) {

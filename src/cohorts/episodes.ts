@@ -245,13 +245,9 @@ export async function draftEpisodes(
   if (!Number.isSafeInteger(numLanes) || numLanes < 1 || numLanes > 0xffffffff) {
     throw new InputError('numLanes', show(numLanes), 'a whole number ≥ 1')
   }
-  const { groupSize = 1 } = environment
-  if (numLanes % groupSize !== 0) {
-    throw new InputError(
-      'numLanes',
-      show(numLanes),
-      `a multiple of ${groupSize}, the lanes of a group of ${environment.id}`,
-    )
+  const { numAgents = 1 } = environment
+  if (numLanes % numAgents !== 0) {
+    throw new InputError('numLanes', show(numLanes), `a multiple of ${numAgents}, the agents of ${environment.id}`)
   }
   const others = before.filter((draft) => draft.kind === 'episodes')
   const last = others.at(-1)
@@ -259,8 +255,8 @@ export async function draftEpisodes(
   if (present !== undefined && (!Number.isSafeInteger(present) || present < 0 || present > numLanes)) {
     throw new InputError('present', show(present), `a whole number from 0 to numLanes, ${numLanes}`)
   }
-  if (isOpen && groupSize > 1) {
-    throw new InputError('present', `a cohort of ${environment.id}, whose lanes act in groups`, 'lanes that stay')
+  if (isOpen && numAgents > 1) {
+    throw new InputError('present', `a cohort of ${environment.id}, which has ${numAgents} agents`, 'lanes that stay')
   }
   const firstLane = options.firstLane ?? (last === undefined ? 0 : last.firstLane + numbersOf(last))
   const numNumbers = numbersOf({ isOpen, options })
@@ -421,10 +417,10 @@ interface Share {
 
 /**
  * Where the share of a thread begins, of `count` threads that share `present` lanes; that of the next one begins where it ends.
- * Lanes of a group are in one share.
+ * The agents of an environment are in one share.
  */
-export function shareStart(thread: number, count: number, present: number, groupSize = 1): number {
-  return groupSize * Math.floor((thread * (present / groupSize)) / count)
+export function shareStart(thread: number, count: number, present: number, numAgents = 1): number {
+  return numAgents * Math.floor((thread * (present / numAgents)) / count)
 }
 
 /** The shares of all threads of the lanes that are there. */
@@ -434,9 +430,9 @@ function sharesOf(
   present: number,
 ) {
   const { sliding, numSteps, numLanes } = cohort
-  const { groupSize } = cohort.environment
+  const { numAgents } = cohort.environment
   return Array.from({ length: count }, (_, thread): Share => {
-    const [from, to] = [thread, thread + 1].map((i) => shareStart(i, count, present, groupSize)) as [number, number]
+    const [from, to] = [thread, thread + 1].map((i) => shareStart(i, count, present, numAgents)) as [number, number]
     return { sliding, numSteps, numLanes, from, to }
   })
 }

@@ -37,14 +37,14 @@ export interface Staging {
 /** Plans what a cohort with so many sets of weights needs beside the first; nothing where there is but one. */
 export function leaguePlan(
   numSets: number,
-  { actionSpace, groupSize = 1 }: EnvironmentDefinition,
+  { actionSpace, numAgents = 1 }: EnvironmentDefinition,
   numLanes: number,
   numRows: number,
   model: PolicyModel,
   widths: RowWidths,
   threads: number,
 ) {
-  const stagedRows = Math.ceil(numLanes / threads) + groupSize // The largest share of a thread.
+  const stagedRows = Math.ceil(numLanes / threads) + numAgents // The largest share of a thread.
   return {
     policy: saved(column('u8', numLanes)),
     others: saved(column('f32', numSets - 1, model.numParameters)),

@@ -75,10 +75,10 @@ export interface EnvironmentModel<S> {
   /** True if `reset` and `step` say which choices are legal; needs choices. Default: every choice is legal. */
   readonly actionMask?: boolean
   /**
-   * Lanes that act on one another, like the players of a game: lane `g * groupSize + i` is the i-th of group g. `reset` and `step`
-   * have all lanes of a group at once; their episodes begin and end together. Default 1.
+   * Agents that act on one another, like the players of a game: lane `g * numAgents + i` is agent i of game g. `reset` and `step`
+   * have all lanes of a game at once, and their episodes begin and end together. Default 1.
    */
-  readonly groupSize?: number
+  readonly numAgents?: number
   /** True if `step` says who is born and who dies (`births`, `died`). Default: the lanes stay as they are. */
   readonly population?: boolean
   /** Steps after which an episode is truncated; null for no limit. */
@@ -150,9 +150,9 @@ export function defineEnvironment<S extends Settings, const D extends StateDecla
     if (model.population !== undefined && typeof model.population !== 'boolean') {
       throw new InputError(`${options.id} population`, show(model.population), 'true or false')
     }
-    const { groupSize = 1 } = model
-    if (!Number.isSafeInteger(groupSize) || groupSize < 1) {
-      throw new InputError(`${options.id} groupSize`, show(groupSize), 'a whole number ≥ 1')
+    const { numAgents = 1 } = model
+    if (!Number.isSafeInteger(numAgents) || numAgents < 1) {
+      throw new InputError(`${options.id} numAgents`, show(numAgents), 'a whole number ≥ 1')
     }
     const isLimit = Number.isSafeInteger(maxEpisodeSteps) && maxEpisodeSteps! >= 1 && maxEpisodeSteps! <= STEPS_MAX
     if (maxEpisodeSteps !== null && !isLimit) {

@@ -663,8 +663,8 @@ function phaseSeconds({ milliseconds }: Clock): Record<WorkName, number> {
 export function shareOf(world: World): (index: number) => string {
   return (index) => {
     const { count } = world.threads
-    const shares = laneCohorts(world).map(({ name, present, episode, environment: { groupSize } }) => {
-      const [from, to] = [index, index + 1].map((i) => shareStart(i, count, present, groupSize)) as [number, number]
+    const shares = laneCohorts(world).map(({ name, present, episode, environment: { numAgents } }) => {
+      const [from, to] = [index, index + 1].map((i) => shareStart(i, count, present, numAgents)) as [number, number]
       return from === to ? `no lanes of ${name}` : `lanes ${episode.lane[from]}–${episode.lane[to - 1]} of ${name}`
     })
     return `${count} threads (${shares.join(', ')})`

@@ -124,11 +124,17 @@ function forget({ laneList, numLanes }: EpisodeCohort, memory: Float32Array, cou
  */
 export function restart(cohort: EpisodeCohort, lanes?: Iterable<number>): void {
   const { name, present, t, numSteps, recorded, from, to, episode } = cohort
+  const { numAgents = 1 } = cohort.environment
   const isThere = (n: number) => episode.phase[n] !== Phase.absent
   const told = lanes === undefined ? Array.from({ length: present }, (_, n) => n).filter(isThere) : [...lanes]
   for (const n of told) {
     if (!(Number.isInteger(n) && n >= 0 && n < present)) {
       throw new InputError(`lane of cohort ${name}`, show(n), `a whole number from 0 to ${present - 1}`)
+    }
+    const game = n - (n % numAgents)
+    for (let agent = game; numAgents > 1 && agent < game + numAgents; agent++) {
+      if (told.includes(agent)) continue
+      throw new InputError(`lanes of cohort ${name}`, `${n} without ${agent}`, 'all agents of a game')
     }
     if (!isThere(n)) throw new InputError(`lane of cohort ${name}`, `${n}, which has died`, 'one that is there')
   }

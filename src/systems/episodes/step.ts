@@ -39,6 +39,23 @@ export function stepEpisodes(kernels: Kernels, cohort: EpisodeCohort): void {
   if (dead > 0) settleObservations(kernels, cohort)
   checkWritten(kernels, cohort)
   if (hasLives) checkLives(cohort)
+  if (environment.numAgents !== undefined) checkGames(cohort, environment.numAgents)
+}
+
+/** @throws InputError where the episode of one agent of a game is over, and that of another goes on. */
+function checkGames(cohort: EpisodeCohort, numAgents: number): void {
+  const { transition, from, to } = cohort
+  const { terminated, truncated } = transition
+  for (let n = from; n < to; n++) {
+    const first = n - (n % numAgents)
+    if ((terminated[n]! | truncated[n]!) === (terminated[first]! | truncated[first]!)) continue
+    const got = `an end for ${where(cohort, terminated[n]! | truncated[n]! ? n : first)} from step, and not for all of its game`
+    throw new InputError(
+      `environment ${cohort.environment.id}`,
+      got,
+      `one for all its ${numAgents} agents, or for none`,
+    )
+  }
 }
 
 /** @throws InputError where an environment wrote that a lane died whose episode goes on, or a flag that is none. */
