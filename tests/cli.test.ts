@@ -174,8 +174,9 @@ describe('train', () => {
     expect(finishing.stderr).not.toContain(ESCAPE)
     const lines = finishing.stderr.trimEnd().split('\n')
     expect(lines[0]).toMatch(/^CartPole-v1 by ppo: 2,048 steps, 8 lanes, seed 4 → run$/)
-    expect(lines.length).toBeGreaterThan(1)
-    for (const line of lines.slice(1)) expect(line).toMatch(/^[\d,]+\/2,048 steps {2}return [\d.]+ {2}[\d,]+ steps\/s/)
+    expect(lines[1]).toMatch(/^1 thread: a minibatch of \d+ rows has 1 block of at most 256$/)
+    expect(lines.length).toBeGreaterThan(2)
+    for (const line of lines.slice(2)) expect(line).toMatch(/^[\d,]+\/2,048 steps {2}return [\d.]+ {2}[\d,]+ steps\/s/)
     expect(lines.at(-1)).toMatch(/^2,048\/2,048 steps/)
   })
 

@@ -8,6 +8,7 @@ import { check, type Figure, figure, interleave, ratio, secondsOf } from '../mea
 import { reportRoom } from '../report.ts'
 import { type Case, kernelCases } from './cases.ts'
 import { Columns } from './columns.ts'
+import { lossFigures } from './losses.ts'
 import { networkFigures } from './networks.ts'
 
 const REPEATS = 11
@@ -83,5 +84,7 @@ async function caseFigures(given: Case): Promise<Figure[]> {
 const skipped: string[] = []
 if (availableParallelism() < 2) skipped.push('two threads: there is one core')
 const figures = await networkFigures(builds, skipped)
-for (const given of kernelCases(new Columns(memory))) figures.push(...(await caseFigures(given)))
+const columns = new Columns(memory)
+for (const given of kernelCases(columns)) figures.push(...(await caseFigures(given)))
+figures.push(...(await lossFigures(bodies, columns)))
 reportRoom('kernels', figures, skipped)

@@ -5,6 +5,7 @@ import { check, type Figure, figure, interleave, rates } from '../measure.ts'
 import { reportRoom } from '../report.ts'
 import { populationFigures } from './population.ts'
 import { rolloutRunner, trainingRunner } from './steps.ts'
+import { threadFigures } from './threads.ts'
 import { fromNode } from './whole-runs.ts'
 
 const UPDATES = 10
@@ -50,4 +51,9 @@ async function wholeRunFigures(): Promise<Figure[]> {
   ]
 }
 
-reportRoom('training', [...(await stepFigures()), ...(await populationFigures()), ...(await wholeRunFigures())])
+reportRoom('training', [
+  ...(await stepFigures()),
+  ...(await threadFigures()),
+  ...(await populationFigures()),
+  ...(await wholeRunFigures()),
+])

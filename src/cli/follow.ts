@@ -29,7 +29,7 @@ const words = { episodes: episodeWords, conversations: conversationWords } as un
 export async function follow(run: Run, { json, quiet }: { json: boolean; quiet: boolean }): Promise<RunSummary> {
   const { unit, header, total, done, figures } = words[run.definition.kind]
   const interrupt = interruption(run, quiet, unit)
-  if (!quiet) for (const line of header(run)) process.stderr.write(`${line}\n`)
+  if (!quiet) for (const line of [...header(run), ...run.choices]) process.stderr.write(`${line}\n`)
   const progress = progressLine(total(run), 'steps', quiet)
   try {
     const summary = await run.train({

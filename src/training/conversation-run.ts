@@ -335,7 +335,7 @@ export const conversationRun: RunKind<
     const told = { tooLong, cutTurn, rewardReduction, replySeconds }
     const world = await createWorld({ environment, policy, numLanes, seed, kernels, groupSize, sampling, ...told })
     const trainer = createTrainer(world, phasesOf(definition), { threads })
-    return { definition, trainer, notes: world.cohort().notes }
+    return { definition, trainer, notes: world.cohort().notes, choices: [] }
   },
   keepsBeginning: () => false,
   goal: (_, signal) => ({ signal }),

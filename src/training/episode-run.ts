@@ -33,6 +33,7 @@ import { presetOf, reachedByPreset } from './presets.ts'
 import { readConfig, recordFrom } from './run-folder.ts'
 import { joinKeys, portable, readTexts, valuesOf } from './run-keys.ts'
 import { type RunKind, SHARED_RESUMED, type SharedSummary, sharedRunSettings } from './run-kind.ts'
+import { chooseThreads, type ThreadChoice } from './threads.ts'
 import { createTrainer, type Trainer } from './trainer.ts'
 
 /** What a run is told beside its environment, policy and algorithm. */
@@ -43,7 +44,7 @@ export const episodeRunSettings = {
   numLanes: integer(16, 'environments side by side', { min: 1 }),
   stopWhenSolved: boolean(false, "stop once the mean of the last 100 returns reaches the environment's threshold"),
   rollouts: choice('last', ['last', 'all', 'none'], 'which rollouts are kept as Arrow files'),
-  threads: integer(0, 'threads; 0: as many as the machine has cores and a minibatch has blocks of 256 rows', {
+  threads: integer(0, 'threads; 0: as many as have work enough, of those that the machine runs at once', {
     min: 0,
     max: 64,
   }),
@@ -244,23 +245,28 @@ export async function listRollouts(folder: string): Promise<string[]> {
 }
 
 /** The trainer of a run with weights that the seed has drawn, whatever the run is to begin with. */
-async function drawnTrainer(definition: EpisodeRunDefinition): Promise<Trainer<EpisodeCohort>> {
+async function drawnTrainer(definition: EpisodeRunDefinition, threads: number): Promise<Trainer<EpisodeCohort>> {
   const { environment, policy, algorithm, settings } = definition
   const { numLanes, seed, kernels, profile } = settings
   const build = kernels === 'best' ? bestKernelBuild() : kernels
-  const threads = settings.threads || usefulThreads(definition)
   return createTrainer(await createWorld({ environment, policy, numLanes, seed, kernels: build }), algorithm, {
     threads,
     profile,
   })
 }
 
-/** How many threads can share the work: no more than cores, and than blocks of a minibatch; 1 where one could not be made. */
-function usefulThreads({ environment, policy, algorithm, settings }: EpisodeRunDefinition): number {
-  if ([environment, policy, algorithm].some(({ module }) => module === undefined)) return 1
-  if (policy.build(environment.observationSpace, environment.actionSpace).staysInThread) return 1
-  const minibatchRows = (algorithm.numSteps * settings.numLanes) / (algorithm.numMinibatches ?? 1)
-  return Math.min(availableParallelism(), Math.max(1, Math.ceil(minibatchRows / BLOCK_ROWS)))
+/** How many threads a run has that leaves it open; 1 where others could not be made. */
+function threadsOf(definition: EpisodeRunDefinition): ThreadChoice {
+  const { environment, policy, algorithm, settings } = definition
+  for (const [noun, { id, module }] of Object.entries({ environment, policy, algorithm })) {
+    if (module === undefined)
+      return { threads: 1, reason: `the ${noun} ${id} has no module from which others could make it` }
+  }
+  const { numParameters, staysInThread, blockRows = BLOCK_ROWS } = modelOf(definition)
+  if (staysInThread) return { threads: 1, reason: `the device of ${policy.id} serves no other` }
+  const { numSteps, numMinibatches = 1 } = algorithm
+  const { numLanes } = settings
+  return chooseThreads({ numLanes, numSteps, numMinibatches, numParameters, blockRows, cores: availableParallelism() })
 }
 
 const builtIns = [...algorithms, ...policies, ...environments] as unknown as Parameters<typeof portable>[1]
@@ -295,9 +301,12 @@ export const episodeRun: RunKind<EpisodeRunDefinition, EpisodeCohort, EpisodeRun
   async createTrainer(definition, isDrawn) {
     const { weights } = definition.settings
     const initial = weights === '' || isDrawn ? undefined : await loadWeights(weights, modelOf(definition))
-    const trainer = await drawnTrainer(definition)
+    const { threads, reason } =
+      definition.settings.threads === 0 ? threadsOf(definition) : { ...definition.settings, reason: '' }
+    const trainer = await drawnTrainer(definition, threads)
     if (initial) trainer.world.cohort().weights.set(initial)
-    return { definition, trainer, notes: [] }
+    const choices = reason === '' ? [] : [`${threads} ${threads === 1 ? 'thread' : 'threads'}: ${reason}`]
+    return { definition, trainer, notes: [], choices }
   },
   keepsBeginning: ({ settings }) => settings.weights !== '',
   goal: ({ settings }, signal) => ({ totalSteps: settings.totalSteps, signal }),

@@ -73,6 +73,8 @@ export interface MadeTrainer<D, C extends Cohort> {
   readonly trainer: Trainer<C>
   /** What a user should be told. */
   readonly notes: readonly string[]
+  /** What was chosen where the settings leave it open, and why. */
+  readonly choices: readonly string[]
 }
 
 /** What a run of this kind does otherwise than another. `Plan` is what is told before weights are read. */

@@ -128,16 +128,19 @@ export class Run<D extends RunDefinition = RunDefinition> {
   readonly trainer: Trainer<CohortOfRun<D>>
   /** What a user should be told: what of a model's files was left out, and where a resumed run differs in what decides its bits. */
   readonly warnings: readonly string[]
+  /** What was chosen where the settings leave it open, and why: how many threads. */
+  readonly choices: readonly string[]
   readonly #files: RunFolder
   readonly #kind: AnyKind
 
   /** Use `startRun` or `resumeRun`. */
-  constructor(files: RunFolder, definition: D, trainer: Trainer<CohortOfRun<D>>, warnings: readonly string[] = []) {
+  constructor(files: RunFolder, { definition, trainer, notes: warnings, choices }: MadeTrainer<D, CohortOfRun<D>>) {
     this.#files = files
     this.#kind = kindOf(definition)
     this.definition = definition
     this.trainer = trainer
     this.warnings = warnings
+    this.choices = choices
   }
 
   get folder(): string {
@@ -282,17 +285,16 @@ export async function startRun<D extends RunDefinition>(
   if (out !== undefined) await refuseOccupied(out)
   const kind = kindOf(given)
   // Before anything is written: settings may be refused here, and sizes before weights are read.
-  const { definition, trainer, notes } = (await kind.createTrainer(given, false, onPlan)) as unknown as Made<D>
+  const made = (await kind.createTrainer(given, false, onPlan)) as unknown as MadeTrainer<D, CohortOfRun<D>>
+  const { definition, trainer } = made
   const files = await RunFolder.claim(definition.environment.id.replaceAll('/', '-'), out)
   return files.unlessFails(async () => {
     // Before config.json makes it a run: one that is resumed need not find the file of weights again.
     if (kind.keepsBeginning(definition)) await trainer.save(files.path)
     await files.writeConfig(configOf(files.path, definition))
-    return new Run(files, definition, trainer, notes)
+    return new Run(files, made)
   })
 }
-
-type Made<D extends RunDefinition> = MadeTrainer<D, CohortOfRun<D>>
 
 /** `config.json`. */
 function configOf(folder: string, definition: RunDefinition): object {
@@ -322,8 +324,9 @@ export async function resumeRun<D extends RunDefinition = RunDefinition>(
   const files = await RunFolder.take(folder)
   return files.unlessFails(async () => {
     const hasCheckpoint = from !== undefined || (await listCheckpoints(folder)).length > 0
-    const { definition, trainer, notes } = await kind.createTrainer(asked, hasCheckpoint, onPlan)
-    const warnings = [...notes, ...(hasCheckpoint ? (await trainer.restore(folder, from)).warnings : [])]
+    const made = (await kind.createTrainer(asked, hasCheckpoint, onPlan)) as unknown as MadeTrainer<D, CohortOfRun<D>>
+    const { trainer } = made
+    const warnings = [...made.notes, ...(hasCheckpoint ? (await trainer.restore(folder, from)).warnings : [])]
     const { totalSteps: then } = former.settings as { totalSteps?: number }
     const { totalSteps: now } = asked.settings as { totalSteps?: number }
     if (then !== now) {
@@ -336,7 +339,7 @@ export async function resumeRun<D extends RunDefinition = RunDefinition>(
     const lines = { key: kind.lineKey, last: moves, count: update }
     const tables = { tables: kind.tables, update: kind.tableNumber(trainer) }
     warnings.push(...(await files.dropYounger({ ...lines, checkpoint: moves, ...tables })))
-    return new Run(files, definition as D, trainer as unknown as Run<D>['trainer'], warnings)
+    return new Run(files, { ...made, notes: warnings })
   })
 }
 
