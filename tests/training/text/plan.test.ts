@@ -127,6 +127,8 @@ describe('the plan of a run', () => {
     const { context } = definition.policy.parameters as { context: number }
     expect([64, 128, 256, 512, 1024]).toContain(context)
     expect([8, 16, 32, 64]).toContain(definition.settings.numLanes)
+    expect(notes[0]!.includes(` ${definition.settings.numLanes} lanes`)).toBe(definition.settings.numLanes < 64)
+    expect(notes[0]).not.toContain('threads')
     expect(bytes).toBeLessThanOrEqual(2 ** 32)
     expect(notes[0]).toMatch(`context ${context} of the 8192 that the model was made for`)
     // 134,515,008 parameters: one column of weights, two of Adam's, two gradient slots; and each lane's cache.

@@ -1,6 +1,6 @@
 import { existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { describe, expect, test } from 'vitest'
+import { describe, expect, test, vi } from 'vitest'
 import { loadLora } from '../../../src/policies/transformer/lora-folder.ts'
 import { listCheckpoints } from '../../../src/training/checkpoint.ts'
 import type { ConversationRunDefinition } from '../../../src/training/conversation-run.ts'
@@ -120,6 +120,24 @@ test('a run keeps the conversations of its updates alone, and says how fast it s
   })
   expect(sum('sampledTokens')).toBeGreaterThan(0)
   expect(summary.trajectories).toBe(8)
+})
+
+test('a run that is to stop where a reply is late does, with a checkpoint, and one that goes on says so in its log', async () => {
+  const here = await temporaryFolder()
+  vi.spyOn(process.stderr, 'write').mockReturnValue(true)
+  const environment = digits({ respond: () => new Promise(() => {}) })
+  for (const onStall of ['stop', 'continue']) {
+    const folder = join(here, onStall)
+    const configured = await configureRun('text/reverse', {
+      ...{ mode: 'rl', threads: '1', 'languageModel.width': '8', 'languageModel.layers': '1', numLanes: '2' },
+      ...{ 'rl.updates': '1', 'rl.groupsPerUpdate': '1', 'rl.groupSize': '2', replySeconds: '0.02', onStall },
+    })
+    const run = await startRun({ ...configured, environment }, folder)
+    await expect(run.train()).rejects.toThrow(onStall === 'stop' ? /has not answered for 0.02 s/ : /no reward of 2/)
+    expect(await listCheckpoints(folder)).toHaveLength(onStall === 'stop' ? 1 : 0)
+    expect(readFileSync(join(folder, 'run.log'), 'utf8')).toContain('has not answered for 0.02 s')
+  }
+  vi.restoreAllMocks()
 })
 
 test('a run of one phase cannot be given more of the other when it is resumed', async () => {

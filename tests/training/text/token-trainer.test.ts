@@ -279,6 +279,28 @@ describe('what a loss is given', () => {
     expect(seen.entropy[1]).not.toBeCloseTo(-seen.logprob[1]!, 4)
   })
 
+  test('has of each trajectory its reward, its group, and whether the reward is known', async () => {
+    const { world, data } = await collected()
+    const rows = Array.from({ length: data.count }, (_, i) => data.row(i))
+    const some = new Trajectories()
+    for (const [i, row] of rows.entries()) some.append(i % 5 === 2 ? { ...row, reward: null } : row)
+    let seen: TrainingColumns | undefined
+    const lossFn: LossFn = (columns) => {
+      seen = structuredClone(columns)
+      return reinforce(columns)
+    }
+    await new Trainer({ model: world, ...grpoParts, lossFn, optimizer: sgd }).train(some)
+    const { reward, known, group } = seen!
+    const members = (of: (i: number) => number, count: number) =>
+      Array.from({ length: count }, (_, i) => of(i)).toSorted((a, b) => a - b)
+    expect([...known].filter((flag) => flag === 0)).toHaveLength(rows.filter((_, i) => i % 5 === 2).length)
+    const kept = rows.filter((_, i) => i % 5 !== 2).map((row) => row.reward!)
+    expect([...reward].filter((_, i) => known[i] === 1).toSorted((a, b) => a - b)).toEqual(
+      kept.toSorted((a, b) => a - b),
+    )
+    expect(members((i) => group[i]!, 16)).toEqual([0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3])
+  })
+
   test('leaves out trajectories whose advantage is NaN', async () => {
     const { seen } = await given({
       advantageFn: ({ reward }) => reward.map((value, i) => (i < 8 ? value : Number.NaN)),

@@ -467,6 +467,20 @@ describe('what does not fit', () => {
     expect(() => createTrainer(greedy, rl({ groupSize: 4 }))).toThrow(/explore/)
   })
 
+  test('what is no phase, none, or phases in another order are errors that say what came', async () => {
+    const refused = async (algorithm: object, got: string) => {
+      const world = await createWorld({ environment, policy: languageModel(small), numLanes: 2 })
+      expect(() => createTrainer(world, { languageModel: algorithm } as never)).toThrow(
+        `algorithm of languageModel: got ${got}, expected sft(), rl(), or [sft(), rl()]`,
+      )
+    }
+    await refused({ id: 'sft' }, '{"id":"sft"}')
+    await refused([{ id: 'rl', loss: 3, settings: {} }], '{"id":"rl","loss":3,"settings":{}}')
+    await refused([], 'none')
+    await refused([rl(), sft()], 'rl, sft')
+    await refused([sft(), sft()], 'sft, sft')
+  })
+
   test('a world of two cohorts needs to know whose the algorithm is, before it takes memory', async () => {
     const cohort = { environment, policy: languageModel(small), numLanes: 2 }
     const world = await createWorld({
