@@ -62,6 +62,18 @@ export function checkMetricValues(subject: string, declared: Metrics, values: un
     const value = (values as Record<string, unknown>)[name]
     if (typeof value !== 'number') throw new InputError(`${subject} ${name}`, show(value), 'a number')
   }
+  checkMetricNames(subject, declared, values)
+}
+
+/**
+ * The same of values that need not be numbers, like figures by name, or null for one that cannot be told.
+ * @throws InputError that names the first metric that is missing, or is not declared.
+ */
+export function checkMetricNames(subject: string, declared: Metrics, values: object): void {
+  for (const name of Object.keys(declared)) {
+    if ((values as Record<string, unknown>)[name] !== undefined) continue
+    throw new InputError(`${subject} ${name}`, 'nothing', 'a value, or null where there is none')
+  }
   for (const name of Object.keys(values)) {
     if (!Object.hasOwn(declared, name)) throw unknownWord(subject, name, Object.keys(declared))
   }

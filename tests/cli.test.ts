@@ -79,7 +79,7 @@ describe('train', () => {
       approxKl clipFraction explainedVariance gradNorm learningRate rolloutSeconds updateSeconds phaseSeconds`.split(
         /\s+/,
       )
-    expect(Object.keys((await runMetrics('CartPole-v1'))!)).toEqual(figures)
+    expect(Object.keys(await runMetrics('CartPole-v1'))).toEqual(figures)
     for (const line of lines) {
       expect(Object.keys(line)).toEqual(figures)
       for (const figure of figures)
@@ -311,7 +311,7 @@ describe('help', () => {
       expect(line, key).toMatch(`  ${key}=${setting.default} `)
       expect(line).toContain(`${setting.description}; ${setting.expected}`)
     }
-    const metrics = Object.entries((await runMetrics(id))!)
+    const metrics = Object.entries(await runMetrics(id))
     expect(metrics.map(([name]) => name)).toEqual(expect.arrayContaining(['steps', 'episodeReturn', 'approxKl']))
     for (const [name, { unit, description }] of metrics) {
       const line = stdout.split('\n').find((each) => each.startsWith(`  ${name} `))

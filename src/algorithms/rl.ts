@@ -4,6 +4,7 @@
  */
 import { type DefinitionRecord, modulesOf, type Parts, withParts } from '../definition.ts'
 import { InputError, show, unknownWord } from '../errors.ts'
+import type { Metrics } from '../metrics.ts'
 import { type GroupFilter, groupFilterIds, groupFilterOf } from '../rewards/filters.ts'
 import {
   choice,
@@ -20,6 +21,7 @@ import type { LossSettings } from './loss-settings.ts'
 import { describeLoss, type LossDescriptor, type TokenLossFactory } from './losses.ts'
 import { checkOptimizer, learningRateSetting, optimizerSettings } from './optimizer.ts'
 import { schedules } from './schedule.ts'
+import { rlMetrics } from './text-metrics.ts'
 
 const lossIds = Object.keys(algorithmPresets).filter((id) => id !== 'sft') as LossId[]
 
@@ -68,6 +70,8 @@ export type RlSettings = SettingValues<typeof rlSettings>
 export interface RlDefinition extends DefinitionRecord {
   readonly settings: RlSettings
   readonly loss: LossDescriptor
+  /** What it tells of each update. */
+  readonly metrics: Metrics
   /** Null where all groups are learned from. */
   readonly filter: GroupFilter | null
   /** The loss and the filter that were given, as parts. */
@@ -105,8 +109,10 @@ export function rl(
   const { filterSettings, ...others } = settings
   const told = filterSettings.length === 0 ? others : settings // Older runs have none.
   const travelling = { id: 'rl', parameters: { ...told, lossSettings }, module: import.meta.url }
-  return Object.freeze({ ...travelling, ...modulesOf(parts), settings, loss, filter, parts })
+  return Object.freeze({ ...travelling, ...modulesOf(parts), settings, loss, filter, parts, metrics: rlMetrics })
 }
+
+rl.metrics = rlMetrics
 
 /** The loss among the parts, if one is given. @throws InputError where it was not made by `defineTokenLoss`. */
 export function ownLoss(parts: Parts): TokenLossFactory | undefined {

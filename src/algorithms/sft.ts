@@ -1,9 +1,11 @@
 /** Supervised fine-tuning: cross-entropy of the answers' tokens, the examples in an order of each epoch's own. */
 import { type DefinitionRecord, defineFactory, type Factory } from '../definition.ts'
+import type { Metrics } from '../metrics.ts'
 import { choice, integer, number, type SettingValues } from '../settings.ts'
 import { describeLoss, type LossDescriptor } from './losses.ts'
 import { checkOptimizer, learningRateSetting, optimizerSettings } from './optimizer.ts'
 import { schedules } from './schedule.ts'
+import { sftMetrics } from './text-metrics.ts'
 
 /** That of a loaded model is TRL's, of adapters what TRL's guides have. */
 export const sftRates = { made: 3e-3, loaded: 2e-5, adapter: 1e-4 } as const
@@ -22,14 +24,18 @@ export const sftSettings = {
 export interface SftDefinition extends DefinitionRecord {
   readonly settings: SettingValues<typeof sftSettings>
   readonly loss: LossDescriptor
+  /** What it tells of each step. */
+  readonly metrics: Metrics
 }
 
-/** Supervised fine-tuning. @example sft({ steps: 200, learningRate: 1e-3 }) */
-export const sft: Factory<typeof sftSettings, SftDefinition> = defineFactory(
+const factory: Factory<typeof sftSettings, SftDefinition> = defineFactory(
   'algorithm',
   { id: 'sft', module: import.meta.url, settings: sftSettings },
   (settings) => {
     checkOptimizer('sft', settings)
-    return { settings, loss: describeLoss('sft') }
+    return { settings, loss: describeLoss('sft'), metrics: sftMetrics }
   },
 )
+
+/** Supervised fine-tuning. @example sft({ steps: 200, learningRate: 1e-3 }) */
+export const sft = Object.assign(factory, { metrics: sftMetrics })

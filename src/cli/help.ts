@@ -35,7 +35,10 @@ text/dataset learns from prompts of your own: environment.path=FILE.
 
 Keys of train (defaults for ${environment}):
 ${table(keys)}
-${metrics === null ? '' : `\nMetrics that an update of it writes to metrics.jsonl:\n${metricTable(metrics)}\n`}
+
+Metrics that an update of it writes to metrics.jsonl:
+${metricTable(metrics)}
+
 Keys of resume, beside those of train that leave what was done as it is:
 ${table(new Map([['from', resumeKeys.from]]))}
 

@@ -12,6 +12,7 @@ import { rewardReductions, type TextEnvironmentDefinition, type TextEnvironmentF
 import { InputError, show, unknownWord } from '../errors.ts'
 import { isThere } from '../files.ts'
 import { bestKernelBuild } from '../kernels/bind.ts'
+import type { Metrics } from '../metrics.ts'
 import { saveTransformer } from '../policies/transformer/folder.ts'
 import { saveLora } from '../policies/transformer/lora-folder.ts'
 import {
@@ -35,6 +36,7 @@ import { readConfig, recordFrom } from './run-folder.ts'
 import { bare, givenOf, joinKeys, portable, readTexts, valuesOf } from './run-keys.ts'
 import { type RunKind, SHARED_RESUMED, type SharedSummary, sharedRunSettings } from './run-kind.ts'
 import { dataset } from './text/dataset-environment.ts'
+import { metricsLine } from './text/metrics.ts'
 import { planTextRun, type TextRunPlan } from './text/plan.ts'
 import { createTrainer } from './trainer.ts'
 
@@ -68,6 +70,15 @@ export const conversationRunSettings = {
     above: 0,
   }),
 } satisfies Settings
+
+/** What a line of `metrics.jsonl` says beside what the phases tell. */
+const lineMetrics = {
+  move: {
+    unit: null,
+    description: 'ticks, supervised steps and updates done; checkpoints go by it',
+    reduction: 'last',
+  },
+} as const satisfies Metrics
 
 /** Everything a run of a language model is made of. */
 export interface ConversationRunDefinition {
@@ -309,7 +320,11 @@ export const conversationRun: RunKind<
     const own = ownLoss(await partsGiven('rl.', rlSettings, given))
     return keysOf(factory as TextEnvironmentFactory, given, own)
   },
-  metrics: async () => null,
+  async metrics(factory, given) {
+    const keys = keysOf(factory as TextEnvironmentFactory, given, ownLoss(await partsGiven('rl.', rlSettings, given)))
+    const { mode } = valuesOf('', keys, readTexts(keys, given))
+    return { ...lineMetrics, ...(mode === 'rl' ? {} : sft.metrics), ...(mode === 'sft' ? {} : rl.metrics) }
+  },
   configure: async (factory, given) => configure(factory as TextEnvironmentFactory, given),
   records({ environment, policy, sft, rl }) {
     return {
@@ -346,9 +361,7 @@ export const conversationRun: RunKind<
     return trainer.update >= steps ? 'complete' : null
   },
   lineKey: 'move',
-  line({ rl, ...top }, trainer) {
-    return { move: trainer.moves, ...top, ...(rl ?? {}) }
-  },
+  line: (metrics, trainer) => ({ move: trainer.moves, ...metricsLine(metrics) }),
   tables: 'trajectories',
   keeps: ({ settings }) => settings.trajectories,
   isTableFleeting: true, // The next update's conversations take their place.

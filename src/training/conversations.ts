@@ -20,6 +20,7 @@ import {
 } from '../cohorts/conversations.ts'
 import { fingerprint, withoutModule } from '../definition.ts'
 import { InputError } from '../errors.ts'
+import { checkMetricNames } from '../metrics.ts'
 import { checkSampling } from '../policies/transformer/sampling.ts'
 import type { Tensor } from '../safetensors.ts'
 import { Trajectories } from '../tables/trajectories.ts'
@@ -32,7 +33,7 @@ import type { RunRecord } from './run-folder.ts'
 import { compare, compareUpTo } from './snapshot.ts'
 import { endWhenDropped } from './team.ts'
 import { LocalBackend } from './text/local-backend.ts'
-import type { TextMetrics } from './text/metrics.ts'
+import { metricsLine, type TextMetrics } from './text/metrics.ts'
 import { type Phase, type PhaseParts, publishWeights } from './text/phase.ts'
 import { type TextLearnerColumns, textLearnerPlan } from './text/plan.ts'
 import { RlPhase } from './text/rl-phase.ts'
@@ -183,7 +184,10 @@ export class ConversationTraining implements Training<TextMetrics> {
       const started = performance.now() // When the workers are there.
       const metrics = await phase.advance(signal)
       this.#seconds += (performance.now() - started) / 1000
-      return metrics && { ...metrics, seconds: this.#seconds }
+      if (metrics === undefined) return undefined
+      const told = { ...metrics, seconds: this.#seconds }
+      checkMetricNames(`${told.phase} metrics`, phase.metrics, metricsLine(told))
+      return told
     } catch (error) {
       throw this.#team === null ? error : this.#team.fail(error)
     } finally {

@@ -57,7 +57,7 @@ export interface SharedSummary {
   readonly updates: number
   /** Seconds of collecting and learning. */
   readonly seconds: number
-  /** Of a run by a preset that not every seed succeeds with: how many did. Null elsewhere. */
+  /** Of a run by a preset that not every seed succeeds with: how many did, and at what. Null elsewhere. */
   readonly presetReached: Reached | null
   readonly node: string
   readonly threads: number
@@ -81,8 +81,8 @@ export interface MadeTrainer<D, C extends Cohort> {
 export interface RunKind<D extends RunParts, C extends Cohort, Summary extends SharedSummary, Plan> {
   /** Every key that a run of the environment takes, with its default for a user who has given these texts. */
   keys(factory: unknown, given: Readonly<Record<string, string>>): Promise<ReadonlyMap<string, Setting>>
-  /** What a line of its `metrics.jsonl` says, by name; null where its phases say different things. */
-  metrics(factory: unknown, given: Readonly<Record<string, string>>): Promise<Metrics | null>
+  /** What the lines of its `metrics.jsonl` say, by name: each line what its phase tells. */
+  metrics(factory: unknown, given: Readonly<Record<string, string>>): Promise<Metrics>
   configure(factory: unknown, given: Readonly<Record<string, string>>): Promise<D>
   /** What `config.json` has of it, beside the settings. */
   records(definition: D): Readonly<Record<string, DefinitionRecord | null>>

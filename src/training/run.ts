@@ -84,13 +84,10 @@ export async function runKeys(
 }
 
 /**
- * Everything that a line of a run's `metrics.jsonl` says, by name: what the trainer and the algorithm declare. Null of a language
- * model, whose phases say different things.
+ * Everything that the lines of a run's `metrics.jsonl` say, by name: what the trainer and the algorithm declare; of a language model
+ * what its phases do, of which a supervised step tells less than an update.
  */
-export async function runMetrics(
-  environment: string,
-  given: Readonly<Record<string, string>> = {},
-): Promise<Metrics | null> {
+export async function runMetrics(environment: string, given: Readonly<Record<string, string>> = {}): Promise<Metrics> {
   const { kind, factory } = await findRun(environment)
   return kinds[kind].metrics(factory, given)
 }

@@ -68,6 +68,11 @@ export interface RlMetrics {
   readonly updateSeconds: number
 }
 
+/** A step's metrics by their names: an update's own stand beside those of every step. */
+export function metricsLine({ rl, ...top }: TextMetrics): Readonly<Record<string, unknown>> {
+  return { ...top, ...(rl ?? {}) }
+}
+
 /**
  * The mean over counted tokens of e^Δ − Δ − 1, Δ = trained − recorded: an estimate of KL(recorded ‖ trained). Tokens of which
  * nothing is recorded (NaN) are passed over; null where that are all.

@@ -1,6 +1,7 @@
 /** A phase of a training of conversations: supervised steps, or updates of reinforcement learning. */
 import type { ConversationCohort } from '../../cohorts/conversations.ts'
 import { deliverWeights } from '../../engines/engine.ts'
+import type { Metrics } from '../../metrics.ts'
 import type { World } from '../../world.ts'
 import type { TrainingBackend } from '../backend.ts'
 import type { TextMetrics } from './metrics.ts'
@@ -23,6 +24,8 @@ export interface Phase {
   done: number
   /** Steps or updates that there are to be. */
   readonly total: number
+  /** What it tells of each step. */
+  readonly metrics: Metrics
   /** In the middle of something: there is no state from which to go on. */
   readonly isMidway: boolean
   /** One step or update; undefined where the signal stopped it before. */

@@ -8,6 +8,7 @@ import type { TokenLossSums } from '../../algorithms/token-learner.ts'
 import type { TokenUpdateColumns } from '../../algorithms/token-thread.ts'
 import { InputError } from '../../errors.ts'
 import { PolicySum, Standing, TokenSum } from '../../kernels/bind.ts'
+import type { Metrics } from '../../metrics.ts'
 import { Stream } from '../../random.ts'
 import type { TrajectoryRows } from '../../tables/trajectories.ts'
 import { differentiate, type TrainingBackend } from '../backend.ts'
@@ -31,6 +32,10 @@ export class RlPhase implements Phase {
     this.#rl = rl
     this.#collector = collector
     this.#stepsBefore = stepsBefore
+  }
+
+  get metrics(): Metrics {
+    return this.#rl.metrics
   }
 
   get total(): number {

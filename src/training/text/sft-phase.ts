@@ -6,6 +6,7 @@ import { type SftDefinition, sftRates } from '../../algorithms/sft.ts'
 import { markLearned, packBatch, type TokenSequences } from '../../algorithms/token-batch.ts'
 import { exampleAt } from '../../cohorts/conversations.ts'
 import { PolicySum, spansOf } from '../../kernels/bind.ts'
+import type { Metrics } from '../../metrics.ts'
 import { lessonOf } from '../../text/examples.ts'
 import type { TrainingExample } from '../../text/turn-ids.ts'
 import { differentiate } from '../backend.ts'
@@ -22,6 +23,10 @@ export class SftPhase implements Phase {
   constructor(parts: PhaseParts, sft: SftDefinition) {
     this.#parts = parts
     this.#sft = sft
+  }
+
+  get metrics(): Metrics {
+    return this.#sft.metrics
   }
 
   get total(): number {
