@@ -102,15 +102,15 @@ function namesRead(template: unknown): string[] {
   const names = new Set<string>()
   const set = (part: unknown): void => {
     if (Array.isArray(part)) part.forEach(set)
-    if (typeof part !== 'object' || part === null) return
+    if (typeof part !== 'object' || part === null || Array.isArray(part)) return
     const { type, value } = part as Node
     if (type === 'Identifier' && !names.has(String(value))) isSet.add(String(value))
     else if (type === 'TupleLiteral') set(value)
   }
   const read = (part: unknown): void => {
-    if (Array.isArray(part)) part.forEach(read)
-    if (part instanceof Map) for (const entry of part) read(entry)
-    if (typeof part !== 'object' || part === null) return
+    const isMany = Array.isArray(part) || part instanceof Map
+    if (isMany) for (const each of part) read(each)
+    if (typeof part !== 'object' || part === null || isMany) return // Read twice, parts in parts would take 2ⁿ readings.
     const { type, operator: _, ...fields } = part as Node
     const isName = (field: unknown) => (field as Node | undefined)?.type === 'Identifier'
     if (type === 'Identifier' && !isSet.has(String(fields.value))) names.add(String(fields.value))
