@@ -1,7 +1,15 @@
 /** `colonnade/text`: language models, their tokenizers, chat templates and adapters; generating and validating; the types of runs and environments of text. */
+
 export type { RlDefinition } from '../algorithms/rl.ts'
 export type { SftDefinition } from '../algorithms/sft.ts'
 export { type ConversationCohortOptions, loadAdapter } from '../cohorts/conversations.ts'
+export {
+  type AgentContext,
+  type AgentModel,
+  type AgentResult,
+  defineAgent,
+  type ModelCall,
+} from '../environments/agent.ts'
 export type { Example, Message, RewardReduction } from '../environments/text.ts'
 export type { TransformerConfig, TransformerShape } from '../policies/transformer/config.ts'
 export { loadTransformer, saveTransformer } from '../policies/transformer/folder.ts'

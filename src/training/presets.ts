@@ -235,6 +235,14 @@ const textPresets: Readonly<Record<string, Partial<TextPreset>>> = {
   'text/sort': { ...letters, sft: { steps: 25 } },
   'text/arithmetic-1': { ...warm, sft: { steps: 20 }, rl: { ...warm.rl, updates: 300 } },
   'text/arithmetic-2': { ...warm, sft: { steps: 600 }, rl: { ...warm.rl, updates: 400 } },
+  'text/guess-number': {
+    run: { numLanes: 128 },
+    sft: { steps: 20 },
+    rl: { updates: 400, groupsPerUpdate: 20, groupSize: 16 },
+    loss: { klCoef: 0, rewardKlCoef: 0, entropyCoef: 0.01 },
+    model: { width: 32, layers: 2 },
+  },
+  'text/math-multi-turn': { ...warm, sft: { steps: 20 }, rl: { ...warm.rl, updates: 300 } },
   'text/countdown': { ...warm, sft: { steps: 2000 }, rl: { ...warm.rl, updates: 250 } },
 }
 

@@ -3,6 +3,8 @@ import { unknownWord } from '../../errors.ts'
 import type { TextEnvironmentFactory } from '../text.ts'
 import { arithmetic1, arithmetic2 } from './arithmetic.ts'
 import { countdown } from './countdown.ts'
+import { guessNumber } from './guess-number.ts'
+import { mathMultiTurn } from './math-multi-turn.ts'
 import { copy, reverse, sort } from './sequences.ts'
 
 /** The ids of the built-in tasks. */
@@ -13,6 +15,8 @@ export type TextTaskId =
   | 'text/arithmetic-1'
   | 'text/arithmetic-2'
   | 'text/countdown'
+  | 'text/guess-number'
+  | 'text/math-multi-turn'
 
 /** Every built-in text environment's factory. */
 export const textEnvironments: readonly TextEnvironmentFactory[] = [
@@ -22,6 +26,8 @@ export const textEnvironments: readonly TextEnvironmentFactory[] = [
   arithmetic1,
   arithmetic2,
   countdown,
+  guessNumber,
+  mathMultiTurn,
 ] as unknown as TextEnvironmentFactory[]
 
 /**

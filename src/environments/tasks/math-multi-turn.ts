@@ -1,0 +1,46 @@
+/**
+ * Sums and differences with a second chance: whoever is wrong hears so and may try again, for less (AReaL's multi-turn
+ * mathematics, without its fault of going on after a right answer).
+ */
+import { integer, number, type Settings } from '../../settings.ts'
+import { defineAgent } from '../agent.ts'
+import { ExampleNumbers } from './characters.ts'
+
+const settings = {
+  digits: integer(1, 'digits of each number, at most', { min: 1, max: 6 }),
+  attempts: integer(3, 'answers that the model may give', { min: 1, max: 10 }),
+  turnDiscount: number(0.8, 'what a right answer is worth, for each wrong one before it', { min: 0, max: 1 }),
+  numExamples: integer(20_000, 'how many examples there are', { min: 1 }),
+  seed: integer(0, 'keys the examples: another seed, other ones', { min: 0 }),
+} satisfies Settings
+
+/** `7-9=` is answered with `-2`; after a wrong answer the model hears `?`, and answers again. */
+export const mathMultiTurn = defineAgent({
+  id: 'text/math-multi-turn',
+  module: import.meta.url,
+  settings,
+  make: ({ digits, attempts, turnDiscount, numExamples, seed }) => ({
+    numExamples,
+    maxTurns: attempts,
+    maxTokens: digits + 3,
+    alphabet: '0123456789+-=?',
+    example(index) {
+      const numbers = new ExampleNumbers(seed, index)
+      const largest = 10 ** digits - 1
+      const [a, b] = [numbers.between(0, largest), numbers.between(0, largest)]
+      const isSum = numbers.between(0, 1) === 0
+      return { prompt: `${a}${isSum ? '+' : '-'}${b}=`, answer: String(isSum ? a + b : a - b) }
+    },
+    async run({ example, generate }) {
+      let turn = await generate()
+      while (turn.completion !== example.answer && turn.turn < attempts - 1) {
+        turn = await generate({ messages: [{ role: 'user', content: '?' }] })
+      }
+      const isRight = turn.completion === example.answer
+      return {
+        reward: isRight ? turnDiscount ** turn.turn : 0,
+        components: { right: isRight ? 1 : 0, turns: turn.turn + 1 },
+      }
+    },
+  }),
+})
