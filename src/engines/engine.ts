@@ -5,7 +5,8 @@
  * submitted once more with the ids that were polled, and goes on behind them. Nothing above the cohort asks which engine it has.
  *
  * What goes wrong while tokens are chosen is the end of a turn (`aborted`, `failed`), not an exception; exceptions are for
- * callers' mistakes.
+ * callers' mistakes. Whoever waits for an engine has no time limit of its own: an engine that asks others ends a turn that takes
+ * too long as `failed`.
  */
 import type { Columns, Plan } from '../components/column.ts'
 import { InputError } from '../errors.ts'

@@ -41,8 +41,6 @@ export interface BackwardOptions {
 /** Who learns. */
 export interface TrainingBackend {
   readonly id: string
-  /** Whether its model has a critic: then a forward pass has values. */
-  readonly hasCritic: boolean
   /** From now on the weights as they are by then are the reference, and the optimizer has made no step. */
   start(): Promise<void>
   /**

@@ -319,7 +319,7 @@ function localBackend(world: World, cohort: ConversationCohort, team: TextTeam |
   const post = team && ((work: TokenWork) => team.post(work))
   const learner = new TokenLearner(model, base, columns as TextLearnerColumns, world.kernels, adapter, post)
   learner.start()
-  const parts = { learner, trained: trainedOf(base, adapter), hasCritic: model.hasValueHead }
+  const parts = { learner, trained: trainedOf(base, adapter) }
   return new LocalBackend(team === null ? parts : { ...parts, run: (steps) => team.run(steps) })
 }
 

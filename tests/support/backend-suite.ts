@@ -70,9 +70,8 @@ const unbounded = Number.POSITIVE_INFINITY
 
 /** The backend without what it knows of losses by their descriptors. */
 function withoutDescriptors(backend: TrainingBackend): TrainingBackend {
-  const { id, hasCritic } = backend
   return {
-    ...{ id, hasCritic },
+    id: backend.id,
     start: () => backend.start(),
     forward: (...given) => backend.forward(...given),
     backward: (...given) => backend.backward(...given),

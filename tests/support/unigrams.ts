@@ -20,7 +20,7 @@ export function unigrams(logits: readonly number[]): TrainingBackend {
     return weights.map((weight) => weight / weights.reduce((a, b) => a + b))
   }
   return {
-    ...{ id: 'unigrams', hasCritic: false },
+    id: 'unigrams',
     async start() {
       ;[reference, moment, gradient] = [[...own], moment.map(() => 0), null]
     },

@@ -24,7 +24,7 @@ backendSuite('local', async () => {
   const kernels = createKernels(arena.memory, 'plain')
   const learner = new TokenLearner(model, columns.weights, columns.learner, kernels)
   learner.start()
-  return { kernels, backend: new LocalBackend({ learner, trained: columns.weights, hasCritic: false }) }
+  return { kernels, backend: new LocalBackend({ learner, trained: columns.weights }) }
 })
 
 backendSuite('of unigrams, which knows no descriptors', async () => {

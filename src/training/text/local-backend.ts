@@ -16,7 +16,6 @@ export interface LocalBackendParts {
   readonly learner: TokenLearner
   /** What it trains: the numbers of the adapter, or of the whole model. */
   readonly trained: Float32Array
-  readonly hasCritic: boolean
   /** Goes through what all threads do together; default this thread alone. */
   run?<T>(steps: Together<T>): T | Promise<T>
 }
@@ -24,7 +23,6 @@ export interface LocalBackendParts {
 /** A learner in this process. */
 export class LocalBackend implements TrainingBackend {
   readonly id = 'local'
-  readonly hasCritic: boolean
   readonly #learner: TokenLearner
   readonly #trained: Float32Array
   readonly #run: NonNullable<LocalBackendParts['run']>
@@ -35,11 +33,10 @@ export class LocalBackend implements TrainingBackend {
   /** Whether a gradient waits for its step. */
   #hasGradient = false
 
-  constructor({ learner, trained, hasCritic, run = alone }: LocalBackendParts) {
+  constructor({ learner, trained, run = alone }: LocalBackendParts) {
     this.#learner = learner
     this.#trained = trained
     this.#run = run
-    this.hasCritic = hasCritic
   }
 
   /** Does it when all that was asked for before is done, whatever came of that. */

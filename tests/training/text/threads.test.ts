@@ -3,6 +3,7 @@ import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { describe, expect, test } from 'vitest'
+import { scriptedEngine } from '../../../dist/src/entries/engines.js'
 // Workers load compiled files, and what they share must be made by the same ones here.
 import {
   type ConversationCohort,
@@ -28,11 +29,12 @@ interface Options {
   readonly steps?: number
   readonly batchSize?: number
   readonly kernels?: 'plain' | 'simd'
+  readonly engine?: ReturnType<typeof scriptedEngine>
 }
 
 async function trainerOf(
   threads: number,
-  { model = small, settings = {}, numLanes = 13, steps = 3, batchSize = 40, kernels }: Options,
+  { model = small, settings = {}, numLanes = 13, steps = 3, batchSize = 40, kernels, engine }: Options,
 ): Promise<Trainer<ConversationCohort>> {
   const algorithm = rl({ groupsPerUpdate: 8, groupSize: 6, updates: 3, ...settings })
   const { groupSize, temperature, topK, topP, minP } = algorithm.settings
@@ -44,6 +46,7 @@ async function trainerOf(
     groupSize,
     sampling: { temperature, topK, topP, minP },
     ...(kernels === undefined ? {} : { kernels }),
+    ...(engine === undefined ? {} : { engine }),
   })
   return createTrainer(world, [sft({ steps, batchSize }), algorithm], { threads })
 }
@@ -125,6 +128,14 @@ describe('threads of a language model', () => {
     [' of a frozen model in 8 bits', { ...shared, model: { width: 64, layers: 2, loraRank: 4, quantize: true } }],
   ])('choose the same tokens%s where they share the lanes', async (_, options) => {
     await expectSame({ ...options, steps: 1 }, [2, 3, 12])
+  })
+
+  test('learn together from what an engine of another kind has chosen, which they do not help', async () => {
+    const engine = scriptedEngine(({ key }, ids) => {
+      const hash = [...key, ...ids].reduce((sum, id) => (Math.imul(sum, 31) + id) >>> 0, 7)
+      return { token: (hash >>> 3) % 9, logprob: -Math.log(9) }
+    })
+    await expectSame({ engine, settings: { temperature: 0.9 } }, [3])
   })
 
   test('all do a part: of the lanes, and of the micro-batches', async () => {
