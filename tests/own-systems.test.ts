@@ -13,6 +13,7 @@ import {
   createTrainer,
   createWorld,
   defineSystem,
+  despawn,
   type EpisodeCohort,
   mlp,
   Present,
@@ -134,6 +135,19 @@ describe('a system of one’s own', () => {
       expect([0, 1]).toContain(Math.round((reward[row]! - bonus[row]! - 0.5) * 1e5) / 1e5)
       expect([0, 1]).toContain(episodeReturn[row])
     }
+  })
+
+  test('finds zeros in the columns of a lane that is new, whoever had its row', async () => {
+    const trainer = await begin([curiosity({ cells: 10 })], { present: 4 })
+    const cohort = trainer.world.cohort()
+    await advance(trainer, 1)
+    const own = cohort.systems[0]!.lanes.own as { visits: Uint32Array }
+    const kept = [...own.visits.subarray(20, 40)]
+    despawn(cohort, cohort.lanes.slice(0, 2))
+    spawn(cohort, 3)
+    await trainer.save(await temporaryFolder()) // Settles who is there.
+    expect(cohort.lanes).toHaveLength(5)
+    expect([...own.visits]).toEqual([...kept, ...Array(100).fill(0)])
   })
 
   test('leaves the same bits with 1 to 4 threads, and after a checkpoint, in a population too', async () => {

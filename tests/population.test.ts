@@ -178,6 +178,44 @@ describe('results never depend on company', () => {
     expect([...crowd.episode.lane]).toEqual([1, 2, 4, 5, 6, 7, 8, 9])
   })
 
+  test('also in rollouts that are kept, where lanes come to more rows than there were at first', async () => {
+    const numSteps = 5
+    const begin = async (options: Options) => {
+      const world = await createWorld({
+        environment: cartPole({ maxEpisodeSteps: 7 }),
+        policy,
+        numLanes: 1,
+        seed: 3,
+        ...options,
+      })
+      world.reserve(world.draft(), { numSteps, learner: {} })
+      return world
+    }
+    const world = await begin({ numLanes: 9, present: 2 })
+    const cohort = world.cohort()
+    const alone = await Promise.all([0, 1, 2, 3, 4, 5, 6, 7].map((firstLane) => begin({ firstLane })))
+    for (let rollout = 0; rollout < 6; rollout++) {
+      if (rollout === 1) spawn(cohort, 6)
+      if (rollout === 3) despawn(cohort, [cohort.lanes[0]!, cohort.lanes[4]!])
+      const there = rollout < 1 ? [0, 1] : rollout < 3 ? [0, 1, 2, 3, 4, 5, 6, 7] : [1, 2, 3, 5, 6, 7]
+      await collect(world, numSteps)
+      for (const [n, number] of there.entries()) {
+        await collect(alone[number]!, numSteps)
+        const one = alone[number]!.cohort().rollout
+        const many = cohort.rollout
+        for (let t = 0; t < numSteps; t++) {
+          const row = 9 * t + n
+          expect([...many.observation.subarray(4 * row, 4 * row + 4)]).toEqual([
+            ...one.observation.subarray(4 * t, 4 * t + 4),
+          ])
+          for (const name of ['lane', 'step', 'logprob', 'value', 'nextValue', 'reward', 'truncated'] as const) {
+            expect(many[name][row], `${name} of lane ${number} in rollout ${rollout}, step ${t}`).toBe(one[name][t])
+          }
+        }
+      }
+    }
+  })
+
   test('a newborn has numbers of its own, in a world of two cohorts too', async () => {
     const one = { environment: cartPole(), policy, numLanes: 4 }
     const world = await createWorld({
@@ -328,7 +366,11 @@ describe('a training of a population', () => {
         else seen.add(`${lane[row]} ${episode[row]} ${step[row]}`)
       }
       expect(seen.size).toBe(living) // No step of no lane is there twice.
-      const present = trainer.world.cohort().present
+      const { present, rollout } = trainer.world.cohort()
+      for (let n = 0; n < present; n++) {
+        // What an agent sees of its chance of a meal goes by how many were there when the rollout began.
+        expect(rollout.observation[2 * (96 + n) + 1]).toBe(Math.fround(Math.min(1, 10 / present)))
+      }
       expect(living).toBeLessThanOrEqual(16 * present)
       steps += 16 * present
       expect(update.steps).toBe(steps)

@@ -126,7 +126,6 @@ export function restoreLanes(cohort: EpisodeCohort): void {
   cohort.lanes = entities.lanes
   population.present[0] = present
   population.offspring.fill(0)
-  cohort.cleared = numLanes
 }
 
 /**
