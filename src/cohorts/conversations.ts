@@ -10,7 +10,7 @@
  */
 import { checkRoom } from '../components/arena.ts'
 import { type Columns, column, type Plan, saved } from '../components/column.ts'
-import { type Conversation, ConversationPhase, conversationPlan } from '../components/conversation.ts'
+import { type Conversation, ConversationPhase, conversationPlan, supportIdsOf } from '../components/conversation.ts'
 import { fingerprint, withoutModule } from '../definition.ts'
 import { deliverWeights, type Engine, type EngineDefinition } from '../engines/engine.ts'
 import { localEngine } from '../engines/local.ts'
@@ -28,10 +28,11 @@ import type { LoraAdapter } from '../policies/transformer/lora.ts'
 import { loadLoraWeights } from '../policies/transformer/lora-folder.ts'
 import type { TransformerModel } from '../policies/transformer/model.ts'
 import { type QuantizedColumns, quantizedPlan, quantizeTransformer } from '../policies/transformer/quantized.ts'
-import { checkSampling, type Sampling } from '../policies/transformer/sampling.ts'
+import { candidatesPerToken, checkSampling, type Sampling } from '../policies/transformer/sampling.ts'
 import { Random } from '../random.ts'
 import { Trajectories } from '../tables/trajectories.ts'
 import type { Trajectory } from '../tables/trajectory.ts'
+import { type TrajectoryLogColumns, type TrajectoryLogSize, trajectoryLogPlan } from '../tables/trajectory-log.ts'
 import { checkTokenizer } from '../text/check-tokenizer.ts'
 import { type ExampleUse, type TooLong, tooLongs, type UsableExamples, usableExamples } from '../text/examples.ts'
 import type { LanguageModelDefinition, LanguageModelWeights, OpenLanguageModel } from '../text/language-model.ts'
@@ -135,16 +136,16 @@ export interface ConversationCohort {
   /** The environment's last reply to each lane, and the one that it owes. */
   readonly replies: (Reply | null)[]
   readonly pending: (PendingReply | null)[]
-  /** Of the tokens said in each lane where a filter had left some out: from which ones each was drawn, one after another. */
-  readonly supports: number[][]
   /** Segments of each lane's conversation before the one that it is in, without what only its end tells. */
   readonly segments: Segment[][]
   /** Texts that end a turn of the model, beside its end tokens. */
   readonly stopStrings: readonly string[]
   /** How many conversations may begin, of all that ever did. */
   released: number
-  /** Conversations that are over, in the order in which they ended. */
+  /** Conversations that are over, in the order in which they ended: a trainer's in a planned log, others in the heap. */
   readonly trajectories: Trajectories
+  /** Lanes whose conversations are over and wait for room in the log. Written by store. */
+  waiting: number
   /**
    * What its trajectories are from: by default a name made of all that decides what is said, with a trainer its algorithms too,
    * so that two trainings have two and a resumed one keeps its own.
@@ -162,7 +163,7 @@ export interface ConversationCohort {
 export type Segment = Omit<Trajectory, 'reward' | 'components' | 'error'>
 
 /** The segment that lane n is in, as it stands: its token columns are views. */
-export function segmentOf({ conversation, context, supports, source }: ConversationCohort, n: number): Segment {
+export function segmentOf({ conversation, context, source }: ConversationCohort, n: number): Segment {
   const [from, to] = [n * context, n * context + conversation.length[n]!]
   return {
     source,
@@ -181,7 +182,7 @@ export function segmentOf({ conversation, context, supports, source }: Conversat
     version: conversation.version.subarray(from, to),
     turn: conversation.turnOf.subarray(from, to),
     supportLength: conversation.supportLength.subarray(from, to),
-    supportIds: supports[n]!,
+    supportIds: supportIdsOf(conversation, n),
   }
 }
 
@@ -219,6 +220,8 @@ export interface ConversationReservation {
   readonly learner: Plan
   /** What examples are used for, where that is more than to begin conversations. */
   readonly use?: ExampleUse
+  /** The log's size; without it conversations that are over lie in the heap, and nothing limits them. */
+  readonly log?: TrajectoryLogSize
 }
 
 /** What is known of a cohort of conversations before it has memory. */
@@ -341,12 +344,14 @@ export function largestConversationPlan(draft: ConversationDraft, threads: numbe
 export function planConversations(draft: ConversationDraft, threads: number) {
   const { options, opened, reservation } = draft
   const { model, context, adapter, isQuantized } = opened
-  const { numLanes, environment, engine = localEngine } = options
+  const { numLanes, environment, engine = localEngine, sampling = {} } = options
+  const candidates = candidatesPerToken(checkSampling(sampling), model.shape.vocabularySize)
   return {
     weights: saved(column('f32', isQuantized ? 0 : model.numParameters)),
     quantized: (isQuantized ? quantizedPlan(model) : {}) as Plan,
     adapter: saved(column('f32', adapter?.numParameters ?? 0)),
-    conversation: conversationPlan(numLanes, context, environment.maxTurns),
+    conversation: conversationPlan(numLanes, context, environment.maxTurns, candidates),
+    log: (reservation?.log === undefined ? {} : trajectoryLogPlan(reservation.log)) as Plan,
     engine: (engine.plan?.({ model, adapter, isQuantized, numSlots: numLanes, context, threads }) ?? {}) as Plan,
     order: column('u32', examplesOf(draft)?.numbers.length ?? environment.numExamples),
     words: column('u32', 4),
@@ -422,11 +427,11 @@ export function createConversations(
     histories: Array.from({ length: numLanes }, () => []),
     replies: new Array(numLanes).fill(null),
     pending: new Array(numLanes).fill(null),
-    supports: Array.from({ length: numLanes }, () => []),
     segments: Array.from({ length: numLanes }, () => []),
     stopStrings,
     released: Number.POSITIVE_INFINITY,
-    trajectories: new Trajectories(),
+    trajectories: new Trajectories(draft.reservation?.log === undefined ? null : (columns.log as TrajectoryLogColumns)),
+    waiting: 0,
     source: `${environment.id} ${fingerprint(withoutModule(environment), withoutModule(policyDefinition), decisions, ...chosenBy)}`,
     version: 0,
     isLoaded: opened.folder !== null,
@@ -503,10 +508,14 @@ export function cancelReplies({ pending }: ConversationCohort): void {
 
 const NOTHING: readonly Promise<void>[] = []
 
+function isNone(reply: PendingReply | null): boolean {
+  return reply === null
+}
+
 /** What lanes wait for: replies of the environment, and tokens of an engine that generates by itself. */
 export function owedAnswers({ pending, submitted, engine }: ConversationCohort): readonly Promise<void>[] {
   const isAwaited = engine.arrival !== null && submitted.includes(1)
-  if (!isAwaited && !pending.some((reply) => reply !== null)) return NOTHING
+  if (!isAwaited && pending.every(isNone)) return NOTHING
   const replies = pending.filter((reply) => reply !== null).map(({ arrival }) => arrival)
   return isAwaited ? [...replies, engine.arrival] : replies
 }
@@ -518,6 +527,6 @@ export function canGoOn({ conversation, released, submitted, engine }: Conversat
   return conversation.phase.some((phase, n) => {
     if (phase === ConversationPhase.free) return mayBegin
     if (phase === ConversationPhase.model) return !(isAwaited && submitted[n] === 1)
-    return phase !== ConversationPhase.asked
+    return phase !== ConversationPhase.asked && phase !== ConversationPhase.ended // An end that waits for room in the log.
   })
 }

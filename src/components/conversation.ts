@@ -20,8 +20,11 @@ export const ConversationPhase = {
  */
 export type Conversation = Columns<ReturnType<typeof conversationPlan>>
 
-/** Plans the conversation component of a cohort whose conversations have at most `context` tokens and `maxTurns` turns. */
-export function conversationPlan(numLanes: number, context: number, maxTurns: number) {
+/**
+ * Plans the conversation component of a cohort whose conversations have at most `context` tokens and `maxTurns` turns, and
+ * candidate sets of so many ids a token.
+ */
+export function conversationPlan(numLanes: number, context: number, maxTurns: number, candidates: number) {
   const perToken = <T extends 'i32' | 'u8' | 'f32'>(type: T) => saved(column(type, numLanes, context))
   const perLane = <T extends 'i32' | 'u8' | 'f64'>(type: T) => saved(column(type, numLanes))
   return {
@@ -35,8 +38,12 @@ export function conversationPlan(numLanes: number, context: number, maxTurns: nu
     version: perToken('i32'),
     /** The turn that it belongs to, from 0; what the environment says belongs to the turn that it leads to. */
     turnOf: perToken('i32'),
-    /** From how many tokens it was drawn, where a filter had left some out; else 0. Which ones, the cohort's supports say. */
+    /** From how many tokens it was drawn, where a filter had left some out; else 0. */
     supportLength: perToken('i32'),
+    /** Which ones, those of the segment's tokens one after another: lanes × (context · candidates). A checkpoint lists them. */
+    supportIds: column('i32', numLanes, context * candidates),
+    /** How many of them there are. Written by reset, infer and step. */
+    numSupportIds: column('i32', numLanes),
     /** Tokens of this segment so far. Written by reset, infer and step. */
     length: perLane('i32'),
     /** Where the model's turn begins. */
@@ -74,6 +81,18 @@ export function conversationPlan(numLanes: number, context: number, maxTurns: nu
     /** Conversations begun, in one element. Written by reset. */
     begun: saved(column('f64', 1)),
   }
+}
+
+/** Ids of the candidate sets of lane n's segment: a view. */
+export function supportIdsOf({ supportIds, numSupportIds }: Conversation, n: number): Int32Array {
+  const width = supportIds.length / numSupportIds.length
+  return supportIds.subarray(n * width, n * width + numSupportIds[n]!)
+}
+
+/** Gives lane n the ids that `supportIdsOf` gave of another cohort's. */
+export function setSupportIds({ supportIds, numSupportIds }: Conversation, n: number, ids: readonly number[]): void {
+  supportIds.set(ids, (n * supportIds.length) / numSupportIds.length)
+  numSupportIds[n] = ids.length
 }
 
 /** The rewards of the turns that the conversation in lane n has had, the one under way included: a view. */

@@ -78,7 +78,9 @@ export function decodeShare(thread: DecodingThread, index: number, numShares: nu
   const { turns, ids, decoder, slots, context, sampling, explore } = thread
   const { slot, lane, episode, draw, forward } = decoder.columns
   if (index >= numShares) return
-  const [from, to] = shareOf(listActive(thread), index, numShares)
+  const count = listActive(thread)
+  const from = shareBegin(count, index, numShares)
+  const to = shareBegin(count, index + 1, numShares)
   for (let i = from; i < to; i++) feed(thread, slots[i]!)
   for (let i = from, row = 0; i < to; i++, row++) {
     const n = slots[i]!
@@ -101,9 +103,9 @@ function listActive({ turns, slots }: Pick<DecodingThread, 'turns' | 'slots'>): 
   return count
 }
 
-/** The rows of a share. */
-function shareOf(count: number, index: number, numShares: number): [from: number, to: number] {
-  return [Math.floor((index * count) / numShares), Math.floor(((index + 1) * count) / numShares)]
+/** The first row of a share. */
+function shareBegin(count: number, index: number, numShares: number): number {
+  return Math.floor((index * count) / numShares)
 }
 
 /** Feeds what of slot n is not in the cache, but for its last id. */
@@ -116,6 +118,8 @@ function feed({ turns, ids, decoder, context }: DecodingThread, n: number): void
 
 /** A block of tokens as a thread's decoder wrote them. */
 type Block = { -readonly [K in keyof GeneratedTokens]: GeneratedTokens[K] }
+
+const NONE: readonly GeneratedTokens[] = []
 
 /** The engine of a transformer in this process. */
 export class LocalEngine implements Engine, EngineThreads {
@@ -136,8 +140,10 @@ export class LocalEngine implements Engine, EngineThreads {
   readonly #left: Int32Array
   readonly #stops: readonly StopStrings[]
   #version = 0
-  #polled: { tokens: GeneratedTokens[]; ends: TurnEnd[] } = { tokens: [], ends: [] }
-  #next: { tokens: GeneratedTokens[]; ends: TurnEnd[] } = { tokens: [], ends: [] }
+  #polled: { tokens: readonly GeneratedTokens[]; ends: TurnEnd[] } = { tokens: NONE, ends: [] }
+  #next: { tokens: readonly GeneratedTokens[]; ends: TurnEnd[] } = { tokens: NONE, ends: [] }
+  /** The first blocks, as many as there are shares: made once, since a tick's list would be garbage. */
+  readonly #blocksOf: readonly (readonly GeneratedTokens[])[]
 
   constructor(context: EngineContext) {
     const { model, weights, kernels, random, adapter, numSlots, ids, sampling, explore } = context
@@ -153,6 +159,7 @@ export class LocalEngine implements Engine, EngineThreads {
       version: new Int32Array(chosen.length),
       ...{ candidate: support, candidateOffset: supportOffset },
     }))
+    this.#blocksOf = this.#blocks.map((_, i) => this.#blocks.slice(0, i + 1))
     this.#left = new Int32Array(numSlots)
     this.#stops = Array.from({ length: numSlots }, () => new StopStrings(context.tokenizer, context.stopStrings))
   }
@@ -220,12 +227,11 @@ export class LocalEngine implements Engine, EngineThreads {
 
   /** Takes in what all shares of the `count` slots have chosen. */
   #conclude(count: number, numShares: number): void {
-    const { tokens, ends } = this.#next
+    const { ends } = this.#next
+    this.#next.tokens = this.#blocksOf[numShares - 1]!
     for (let index = 0; index < numShares; index++) {
       const block = this.#blocks[index]!
-      const [from, to] = shareOf(count, index, numShares)
-      block.count = to - from
-      tokens.push(block)
+      block.count = shareBegin(count, index + 1, numShares) - shareBegin(count, index, numShares)
       for (let row = 0; row < block.count; row++) {
         const reason = this.#take(block.slot[row]!, block.token[row]!)
         if (reason !== null) ends.push({ slot: block.slot[row]!, reason })
@@ -249,8 +255,8 @@ export class LocalEngine implements Engine, EngineThreads {
   poll(): Polled {
     const polled = this.#next
     this.#next = this.#polled
-    this.#next.tokens.length = 0
-    this.#next.ends.length = 0
+    this.#next.tokens = NONE
+    if (this.#next.ends.length > 0) this.#next.ends = []
     this.#polled = polled
     return polled
   }

@@ -1,13 +1,15 @@
 /**
  * Trajectories: finished conversations of any length, in columns. One row a trajectory, and one a token, those of trajectory
- * i at offsets[i] … offsets[i + 1] − 1, which is how Arrow keeps lists. Columns grow when they are full; nothing is dropped.
+ * i at offsets[i] … offsets[i + 1] − 1, which is how Arrow keeps lists. A trainer's lie in a planned log, which is full where
+ * there is no more room; others in columns that grow when they are full. Nothing is dropped.
  *
  * A conversation is one row, or several where the chat template rewrote what stood: each row is then a segment with ids of
  * its own from the first one on, and the segments of a conversation follow each other in the table.
  */
 import type { StopReason } from '../environments/text.ts'
 import { InputError, show } from '../errors.ts'
-import { checkTrajectory, LARGEST, ROW_COLUMNS, TOKEN_COLUMNS, type Trajectory } from './trajectory.ts'
+import { checkTrajectory, ROW_COLUMNS, type Trajectory } from './trajectory.ts'
+import { TrajectoryLog, type TrajectoryLogColumns } from './trajectory-log.ts'
 
 /** Views of the columns; they stand until the next row is appended, or all are forgotten. */
 export interface TrajectoryColumns {
@@ -59,21 +61,34 @@ const CONVERSATION_IDS = ['promptId', 'group', 'member', 'epoch'] as const
 type RowColumns = Record<(typeof ROW_COLUMNS)[number], Int32Array>
 type RowNumbers = Record<(typeof ROW_COLUMNS)[number], number>
 
+type TrajectoryId = Pick<Trajectory, 'source' | (typeof ROW_COLUMNS)[number]>
+
+/** The offsets of rows `from` to `to`, from 0 on: the column's own where they begin there. */
+function offsetsOf(offsets: Int32Array, from: number, to: number): Int32Array {
+  const some = offsets.subarray(from, to + 1)
+  return some[0] === 0 ? some : some.map((offset) => offset - some[0]!)
+}
+
+function numbersAt(columns: RowColumns, row: number): RowNumbers {
+  return Object.fromEntries(ROW_COLUMNS.map((name) => [name, columns[name][row]!])) as RowNumbers
+}
+
 /** Trajectories in the order in which they were appended. */
 export class Trajectories {
-  #count = 0
   #numConversations = 0
-  #tokens = tokenColumns(1024)
-  #rows = rowColumns(64)
-  #supportIds = new Int32Array(0)
-  #turnReward = new Float64Array(0)
+  readonly #log: TrajectoryLog
   #source: string[] = []
   #stopReason: StopReason[] = []
   #error: (string | null)[] = []
   readonly #components = new Map<string, (number | null)[]>()
 
+  /** In the columns of a planned log (`trajectoryLogPlan`); without them in the heap, where they grow. */
+  constructor(planned: TrajectoryLogColumns | null = null) {
+    this.#log = new TrajectoryLog(planned)
+  }
+
   get count(): number {
-    return this.#count
+    return this.#source.length
   }
 
   /** Rows that begin a conversation. */
@@ -82,38 +97,38 @@ export class Trajectories {
   }
 
   get numTokens(): number {
-    return this.#rows.offsets[this.#count]!
+    const { offsets } = this.#log.columns
+    return this.#log.runs.reduce((sum, { from, to }) => sum + offsets[to]! - offsets[from]!, 0)
   }
 
   /**
    * Appends a copy of one trajectory, whole or not at all.
    * @throws InputError that says what is wrong with it: token columns of different lengths, no token, ids that are not whole
    * numbers, a loss mask of anything but 0 and 1, a reward or component that is no finite number, a logprob that is none where
-   * it is known which weights chose the token, a segment that does not follow the one before it.
+   * it is known which weights chose the token, a segment that does not follow the one before it; and where a planned log is full.
    */
   append(trajectory: Trajectory): void {
-    const length = checkTrajectory(trajectory)
-    this.#checkSegment(trajectory)
-    const { source = '', reward, error, stopReason, components } = trajectory
-    const row = this.#count
-    const first = this.numTokens
-    if (first + length > LARGEST) {
-      throw new InputError('trajectories', `${first + length} tokens`, `at most ${LARGEST} before they are cleared`)
-    }
-    if (first + length > this.#tokens.token.length) this.#tokens = grown(this.#tokens, tokenColumns, first + length)
-    if (row + 1 >= this.#rows.offsets.length) this.#rows = grown(this.#rows, rowColumns, row + 2)
-    for (const name of TOKEN_COLUMNS) this.#tokens[name].set(trajectory[name], first)
-    if (trajectory.supportLength === undefined) this.#tokens.supportLength.fill(0, first, first + length)
-    else this.#tokens.supportLength.set(trajectory.supportLength, first)
-    const { supportIds = [], turnReward = [] } = trajectory
-    const { supportOffsets, turnRewardOffsets } = this.#rows
-    this.#supportIds = appended(this.#supportIds, supportOffsets, row, supportIds)
-    this.#turnReward = appended(this.#turnReward, turnRewardOffsets, row, turnReward)
-    for (const name of ROW_COLUMNS) this.#rows[name][row] = trajectory[name] ?? 0
-    this.#rows.reward[row] = reward ?? 0
-    this.#rows.known[row] = reward === null ? 0 : 1
-    this.#rows.advantage[row] = Number.NaN
-    this.#rows.offsets[row + 1] = first + length
+    if (this.appendConversation([trajectory])) return
+    throw new InputError('trajectories', `a row of ${trajectory.token.length} tokens`, 'one that the log has room for')
+  }
+
+  /**
+   * Appends copies of rows that belong together, all of them or none. Returns false where a planned log has no room for them
+   * now: some have to be forgotten first.
+   * @throws InputError as `append` does, but for a log that is full.
+   */
+  appendConversation(rows: readonly Trajectory[]): boolean {
+    for (const row of rows) checkTrajectory(row)
+    for (const [i, row] of rows.entries()) this.#checkSegment(row, i === 0 ? this.#last() : rows[i - 1]!)
+    if (!this.#log.reserve(rows)) return false
+    for (const row of rows) this.#append(row)
+    return true
+  }
+
+  #append(trajectory: Trajectory): void {
+    const { source = '', segment = 0, error, stopReason, components } = trajectory
+    const row = this.count
+    this.#log.write(trajectory)
     this.#source.push(source)
     this.#stopReason.push(stopReason)
     this.#error.push(error)
@@ -121,19 +136,26 @@ export class Trajectories {
       if (!this.#components.has(name)) this.#components.set(name, new Array(row).fill(null))
     }
     for (const [name, values] of this.#components) values.push(components[name] ?? null)
-    this.#count++
-    if (this.#rows.segment[row] === 0) this.#numConversations++
+    if (segment === 0) this.#numConversations++
+  }
+
+  /** Which one the last row is. */
+  #last(): TrajectoryId | null {
+    const last = this.count - 1
+    if (last < 0) return null
+    const { columns } = this.#log
+    const row = this.#log.at(last)
+    return { ...numbersAt(columns, row), source: this.#source[last]! }
   }
 
   /** Refuses a segment without the one before it: a conversation's rows stand together, so that it is counted once. */
-  #checkSegment({ segment = 0, ...trajectory }: Trajectory): void {
+  #checkSegment({ segment = 0, ...trajectory }: TrajectoryId, last: TrajectoryId | null): void {
     if (segment === 0) return
-    const last = this.#count - 1
     const isNext =
-      last >= 0 &&
-      this.#rows.segment[last] === segment - 1 &&
-      this.#source[last] === (trajectory.source ?? '') &&
-      CONVERSATION_IDS.every((name) => this.#rows[name][last] === trajectory[name])
+      last !== null &&
+      (last.segment ?? 0) === segment - 1 &&
+      (last.source ?? '') === (trajectory.source ?? '') &&
+      CONVERSATION_IDS.every((name) => last[name] === trajectory[name])
     if (isNext) return
     const subject = `trajectory of group ${show(trajectory.group)}, member ${show(trajectory.member)}`
     throw new InputError(subject, `segment ${segment}`, `segment ${segment - 1} of its conversation before it`)
@@ -141,115 +163,178 @@ export class Trajectories {
 
   /** Forgets all of them; the memory is kept. */
   clear(): void {
-    this.#count = 0
-    this.#source = []
-    this.#numConversations = 0
-    this.#stopReason = []
-    this.#error = []
+    this.forget(this.count)
     this.#components.clear()
   }
 
-  /** Forgets all but these rows, which stand in this order from now on, without their advantages. */
+  /**
+   * Forgets the `count` oldest rows; a planned log has their room again.
+   * @throws InputError for more rows than there are, and a count that would part a conversation.
+   */
+  forget(count: number): void {
+    if (!(Number.isSafeInteger(count) && count >= 0 && count <= this.count)) {
+      throw new InputError('rows to forget', show(count), `a whole number from 0 to ${this.count}`)
+    }
+    const { segment } = this.#log.columns
+    if (count < this.count && segment[this.#log.at(count)] !== 0) {
+      throw new InputError('rows to forget', `${count}, in the middle of a conversation`, 'whole conversations')
+    }
+    for (let i = 0; i < count; i++) if (segment[this.#log.at(i)] === 0) this.#numConversations--
+    this.#log.forget(count)
+    for (const list of [this.#source, this.#stopReason, this.#error, ...this.#components.values()]) {
+      list.splice(0, count)
+    }
+  }
+
+  /** Forgets all but these rows, which stay in the order in which they stand, without their advantages. */
   keep(rows: readonly number[]): void {
-    const kept = this.take(rows)
-    this.clear()
-    for (let i = 0; i < kept.count; i++) this.append(kept.row(i))
+    const kept = rows.toSorted((a, b) => a - b)
+    if (this.#log.runs.length > 1) {
+      const copy = this.take(kept)
+      this.clear()
+      for (let i = 0; i < copy.count; i++) this.append(copy.row(i))
+      return
+    }
+    this.#log.keep(kept.map((i) => this.#log.at(i)))
+    this.#source = kept.map((i) => this.#source[i]!)
+    this.#stopReason = kept.map((i) => this.#stopReason[i]!)
+    this.#error = kept.map((i) => this.#error[i]!)
+    for (const [name, values] of this.#components) {
+      this.#components.set(
+        name,
+        kept.map((i) => values[i]!),
+      )
+    }
+    const { segment } = this.#log.columns
+    this.#numConversations = kept.filter((_, i) => segment[this.#log.at(i)] === 0).length
   }
 
   /** Says what the trajectories' advantages are, a number each; NaN for one that is not learned from. */
   setAdvantages(advantage: ArrayLike<number>): void {
-    if (advantage.length !== this.#count) {
-      throw new InputError('advantages', `${advantage.length} numbers`, `${this.#count}, one a trajectory`)
+    if (advantage.length !== this.count) {
+      throw new InputError('advantages', `${advantage.length} numbers`, `${this.count}, one a trajectory`)
     }
-    this.#rows.advantage.set(advantage)
+    for (let i = 0; i < this.count; i++) this.#log.columns.advantage[this.#log.at(i)] = advantage[i]!
   }
 
-  /** The columns as they stand: views, not copies. */
+  /** The columns as they stand: views, not copies; but copies of a planned log that has begun at its front again. */
   columns(): TrajectoryColumns {
-    const [count, numTokens] = [this.#count, this.numTokens]
-    const { offsets, supportOffsets, turnRewardOffsets, reward, known, advantage } = this.#rows
-    const { token, lossMask, logprob, version, turn, supportLength } = this.#tokens
+    const all = Array.from({ length: this.count }, (_, i) => i)
+    if (this.#log.runs.length > 1) return this.take(all).columns()
+    return this.#stretch(0, this.count)
+  }
+
+  /**
+   * These rows in this order, without a copy of what has a row a token: a table of columns for each stretch of rows that follow one
+   * another as they stand.
+   */
+  stretches(order: readonly number[]): TrajectoryColumns[] {
+    const begins = order.flatMap((row, i) => {
+      const isNext = i > 0 && row === order[i - 1]! + 1 && this.#log.at(row) === this.#log.at(row - 1) + 1
+      return isNext ? [] : [i]
+    })
+    return begins.map((begin, k) => {
+      const count = (begins[k + 1] ?? order.length) - begin
+      return this.#stretch(order[begin]!, order[begin]! + count)
+    })
+  }
+
+  /** The columns of rows `begin` … `end` − 1, which follow one another in the log. */
+  #stretch(begin: number, end: number): TrajectoryColumns {
+    const { columns } = this.#log
+    const { reward, known, advantage } = columns
+    const from = this.#log.at(begin)
+    const to = from + end - begin
+    const tokens = [columns.offsets[from]!, columns.offsets[to]!] as const
+    const isAll = begin === 0 && end === this.count
+    const some = <T>(list: readonly T[]): readonly T[] => (isAll ? list : list.slice(begin, end))
     return {
-      offsets: offsets.subarray(0, count + 1),
-      token: token.subarray(0, numTokens),
-      lossMask: lossMask.subarray(0, numTokens),
-      logprob: logprob.subarray(0, numTokens),
-      version: version.subarray(0, numTokens),
-      turn: turn.subarray(0, numTokens),
-      supportLength: supportLength.subarray(0, numTokens),
-      supportIds: this.#supportIds.subarray(0, supportOffsets[count]),
-      supportOffsets: supportOffsets.subarray(0, count + 1),
-      source: this.#source,
-      ...(Object.fromEntries(ROW_COLUMNS.map((name) => [name, this.#rows[name].subarray(0, count)])) as RowColumns),
-      stopReason: this.#stopReason,
-      reward: reward.subarray(0, count),
-      known: known.subarray(0, count),
-      error: this.#error,
-      turnReward: this.#turnReward.subarray(0, turnRewardOffsets[count]),
-      turnRewardOffsets: turnRewardOffsets.subarray(0, count + 1),
-      advantage: advantage.subarray(0, count),
-      components: this.#components,
+      offsets: offsetsOf(columns.offsets, from, to),
+      token: columns.token.subarray(...tokens),
+      lossMask: columns.lossMask.subarray(...tokens),
+      logprob: columns.logprob.subarray(...tokens),
+      version: columns.version.subarray(...tokens),
+      turn: columns.turn.subarray(...tokens),
+      supportLength: columns.supportLength.subarray(...tokens),
+      supportIds: columns.supportIds.subarray(columns.supportOffsets[from], columns.supportOffsets[to]),
+      supportOffsets: offsetsOf(columns.supportOffsets, from, to),
+      source: some(this.#source),
+      ...(Object.fromEntries(ROW_COLUMNS.map((name) => [name, columns[name].subarray(from, to)])) as RowColumns),
+      stopReason: some(this.#stopReason),
+      reward: reward.subarray(from, to),
+      known: known.subarray(from, to),
+      error: some(this.#error),
+      turnReward: columns.turnReward.subarray(columns.turnRewardOffsets[from], columns.turnRewardOffsets[to]),
+      turnRewardOffsets: offsetsOf(columns.turnRewardOffsets, from, to),
+      advantage: advantage.subarray(from, to),
+      components: isAll
+        ? this.#components
+        : new Map([...this.#components].map(([name, values]) => [name, some(values)])),
     }
   }
 
   /** Trajectory i; its token columns are views. */
   row(i: number): Trajectory {
-    if (!(Number.isInteger(i) && i >= 0 && i < this.#count)) {
-      throw new InputError('trajectory', show(i), `a whole number below ${this.#count}`)
+    if (!(Number.isInteger(i) && i >= 0 && i < this.count)) {
+      throw new InputError('trajectory', show(i), `a whole number below ${this.count}`)
     }
-    const columns = this.columns()
-    const [from, to] = [columns.offsets[i]!, columns.offsets[i + 1]!]
+    const { columns } = this.#log
+    const row = this.#log.at(i)
+    const [from, to] = [columns.offsets[row]!, columns.offsets[row + 1]!]
     return {
       source: this.#source[i]!,
-      ...(Object.fromEntries(ROW_COLUMNS.map((name) => [name, columns[name][i]!])) as RowNumbers),
+      ...numbersAt(columns, row),
       stopReason: this.#stopReason[i]!,
-      reward: columns.known[i] === 1 ? columns.reward[i]! : null,
+      reward: columns.known[row] === 1 ? columns.reward[row]! : null,
       error: this.#error[i]!,
-      ...turnRewardOf(columns, i),
+      ...turnRewardOf(columns, row),
       components: Object.fromEntries([...this.#components].map(([name, values]) => [name, values[i]!])),
       token: columns.token.subarray(from, to),
       lossMask: columns.lossMask.subarray(from, to),
       logprob: columns.logprob.subarray(from, to),
       version: columns.version.subarray(from, to),
       turn: columns.turn.subarray(from, to),
-      ...supportOf(columns, i),
+      ...supportOf(columns, row),
     }
   }
 
   /** The rows by source, epoch, group, prompt, member and segment: an order that does not depend on who was done first. */
   order(): number[] {
-    const { promptId, epoch, group, member } = this.#rows
+    const { promptId, epoch, group, member } = this.#log.columns
     const source = this.#source
-    const rows = Array.from({ length: this.#count }, (_, i) => i)
-    return rows.sort(
-      (a, b) =>
-        compareText(source[a]!, source[b]!) ||
+    const at = Array.from({ length: this.count }, (_, i) => this.#log.at(i))
+    return Array.from(at, (_, i) => i).sort((i, j) => {
+      const [a, b] = [at[i]!, at[j]!]
+      return (
+        compareText(source[i]!, source[j]!) ||
         epoch[a]! - epoch[b]! ||
         group[a]! - group[b]! ||
         promptId[a]! - promptId[b]! ||
         member[a]! - member[b]! ||
-        a - b,
-    )
+        i - j
+      )
+    })
   }
 
   /** These rows in this order; their tokens stay where they are, so it stands as long as the columns do. */
   rows(order: readonly number[]): TrajectoryRows {
-    const columns = this.columns()
-    const { offsets, supportOffsets, turnReward: _, turnRewardOffsets: __, components, ...rest } = columns
-    const numbers = Object.fromEntries(ROW_COLUMNS.map((name) => [name, picked(columns[name], order)])) as RowColumns
+    const { columns } = this.#log
+    const { token, lossMask, logprob, version, turn, supportLength, supportIds, offsets, supportOffsets } = columns
+    const places = order.map((i) => this.#log.at(i))
+    const picked = (column: Int32Array, next = 0) => Int32Array.from(places, (row) => column[row + next]!)
     return {
-      ...rest,
-      ...numbers,
-      begin: picked(offsets, order),
-      end: picked(offsets.subarray(1), order),
-      supportBegin: picked(supportOffsets, order),
-      source: order.map((i) => columns.source[i]!),
-      stopReason: order.map((i) => columns.stopReason[i]!),
-      reward: Float64Array.from(order, (i) => columns.reward[i]!),
-      known: Uint8Array.from(order, (i) => columns.known[i]!),
-      error: order.map((i) => columns.error[i]!),
-      advantage: Float64Array.from(order, (i) => columns.advantage[i]!),
-      components: new Map([...components].map(([name, values]) => [name, order.map((i) => values[i]!)])),
+      ...{ token, lossMask, logprob, version, turn, supportLength, supportIds },
+      begin: picked(offsets),
+      end: picked(offsets, 1),
+      supportBegin: picked(supportOffsets),
+      ...(Object.fromEntries(ROW_COLUMNS.map((name) => [name, picked(columns[name])])) as RowColumns),
+      source: order.map((i) => this.#source[i]!),
+      stopReason: order.map((i) => this.#stopReason[i]!),
+      reward: Float64Array.from(places, (row) => columns.reward[row]!),
+      known: Uint8Array.from(places, (row) => columns.known[row]!),
+      error: order.map((i) => this.#error[i]!),
+      advantage: Float64Array.from(places, (row) => columns.advantage[row]!),
+      components: new Map([...this.#components].map(([name, values]) => [name, order.map((i) => values[i]!)])),
     }
   }
 
@@ -272,10 +357,6 @@ export function allRows({ offsets, supportOffsets, ...columns }: TrajectoryColum
   }
 }
 
-function picked(column: Int32Array, rows: readonly number[]): Int32Array {
-  return Int32Array.from(rows, (i) => column[i]!)
-}
-
 /** The order of two texts by their characters' numbers, which is the same on every machine. */
 export function compareText(a: string, b: string): number {
   return a < b ? -1 : a > b ? 1 : 0
@@ -296,76 +377,14 @@ export function groupNumbers({
   })
 }
 
-function supportOf(columns: TrajectoryColumns, i: number) {
+function supportOf(columns: TrajectoryLogColumns, i: number) {
   const { offsets, supportOffsets, supportIds } = columns
   const supportLength = columns.supportLength.subarray(offsets[i], offsets[i + 1])
   if (supportLength.every((length) => length === 0)) return {}
   return { supportLength, supportIds: supportIds.subarray(supportOffsets[i], supportOffsets[i + 1]) }
 }
 
-function turnRewardOf({ turnReward, turnRewardOffsets }: TrajectoryColumns, i: number) {
+function turnRewardOf({ turnReward, turnRewardOffsets }: TrajectoryLogColumns, i: number) {
   const [from, to] = [turnRewardOffsets[i]!, turnRewardOffsets[i + 1]!]
   return from === to ? {} : { turnReward: turnReward.subarray(from, to) }
-}
-
-function tokenColumns(size: number) {
-  return {
-    token: new Int32Array(size),
-    lossMask: new Uint8Array(size),
-    logprob: new Float32Array(size),
-    version: new Int32Array(size),
-    turn: new Int32Array(size),
-    supportLength: new Int32Array(size),
-  }
-}
-
-function rowColumns(size: number) {
-  return {
-    offsets: new Int32Array(size),
-    supportOffsets: new Int32Array(size),
-    turnRewardOffsets: new Int32Array(size),
-    promptId: new Int32Array(size),
-    group: new Int32Array(size),
-    member: new Int32Array(size),
-    epoch: new Int32Array(size),
-    segment: new Int32Array(size),
-    turns: new Int32Array(size),
-    cutTurns: new Int32Array(size),
-    unheard: new Int32Array(size),
-    reward: new Float64Array(size),
-    known: new Uint8Array(size),
-    advantage: new Float64Array(size),
-  }
-}
-
-/** A ragged column, or a larger one, with row `row`'s values at its end, which the offsets then say. */
-function appended<C extends Int32Array<ArrayBuffer> | Float64Array<ArrayBuffer>>(
-  column: C,
-  offsets: Int32Array,
-  row: number,
-  values: ArrayLike<number>,
-): C {
-  const from = offsets[row]!
-  const to = from + values.length
-  offsets[row + 1] = to
-  let room = column
-  if (to > column.length) {
-    room = new (column.constructor as new (length: number) => C)(Math.max(1024, 2 * to))
-    room.set(column)
-  }
-  room.set(values, from)
-  return room
-}
-
-/** The same columns with room for at least `size` elements, and twice what there was. */
-function grown<C extends Record<string, { readonly length: number }>>(
-  columns: C,
-  make: (size: number) => C,
-  size: number,
-): C {
-  const larger = make(Math.max(size, 2 * Object.values(columns)[0]!.length))
-  for (const [name, column] of Object.entries(columns)) {
-    ;(larger[name] as unknown as Float64Array).set(column as unknown as Float64Array)
-  }
-  return larger
 }

@@ -49,7 +49,8 @@ const COMPONENT = 'reward/'
 
 /**
  * The trajectories as an apache-arrow `Table`, by source, epoch, group, prompt, member and segment, so that it does not depend on who was done
- * first. Where they are in that order already, its lists and numbers lie over the trajectories' own columns, without a copy.
+ * first. Its lists and numbers lie over the trajectories' own columns, without a copy: it has a record batch for each stretch of
+ * rows that stand in this order.
  * Unknown rewards, missing advantages and logprobs that are not recorded are null. Where a filter had left tokens out,
  * `supportLengths` says from how many each token was drawn (0: from all; null: nobody knows), and `supportIds` from which.
  * `prompt`, `answer` and `completion` stand beside the ids in words: those of `words`, one a trajectory, or the origin's.
@@ -62,8 +63,38 @@ export async function trajectoryTable(
   ),
 ): Promise<Arrow.Table> {
   const arrow = await import('apache-arrow')
-  const columns = inOrder(trajectories)
-  const said = trajectories.order().map((i) => words[i]!)
+  const order = trajectories.order()
+  const said = order.map((i) => words[i]!)
+  const stretches = order.length === 0 ? [trajectories.columns()] : trajectories.stretches(order)
+  const hasSupports = stretches.some(({ supportLength }) => supportLength.some((length) => length !== 0))
+  let first = 0
+  const batches = stretches.map((columns) => {
+    const some = said.slice(first, first + columns.reward.length)
+    first += columns.reward.length
+    return batchOf(arrow, columns, some, hasSupports)
+  })
+  const fields = Object.entries(batches[0]!).map(
+    ([name, { data, nullable = false }]) => new arrow.Field(name, data.type, nullable),
+  )
+  const metadata = metadataOf(origin, stretches)
+  const schema = new arrow.Schema(fields, new Map(Object.entries(metadata)))
+  return new arrow.Table(
+    schema,
+    stretches.map(({ reward }, i) => {
+      const children = Object.values(batches[i]!).map(({ data }) => data)
+      const type = new arrow.Struct(fields)
+      return new arrow.RecordBatch(schema, arrow.makeData({ type, length: reward.length, nullCount: 0, children }))
+    }),
+  )
+}
+
+/** The columns of a record batch by name. */
+function batchOf(
+  arrow: typeof Arrow,
+  columns: TrajectoryColumns,
+  said: readonly TrajectoryWords[],
+  hasSupports: boolean,
+): Record<string, { readonly data: Arrow.Data; readonly nullable?: true }> {
   const { offsets, token, lossMask, logprob, version, turn, reward, known, advantage, error, stopReason } = columns
   const count = reward.length
 
@@ -111,7 +142,7 @@ export async function trajectoryTable(
     },
     versions: { data: list(plain(version)) },
     turn: { data: list(plain(turn)) },
-    ...(columns.supportLength.every((length) => length === 0)
+    ...(!hasSupports
       ? {}
       : {
           supportLengths: {
@@ -138,13 +169,7 @@ export async function trajectoryTable(
     const numbers = Float64Array.from(values, (value) => value ?? 0)
     table[COMPONENT + name] = { data: optional(numbers, (i) => values[i] !== null), nullable: true }
   }
-  const fields = Object.entries(table).map(
-    ([name, { data, nullable = false }]) => new arrow.Field(name, data.type, nullable),
-  )
-  const schema = new arrow.Schema(fields, new Map(Object.entries(metadataOf(origin, version))))
-  const children = Object.values(table).map(({ data }) => data)
-  const struct = arrow.makeData({ type: new arrow.Struct(fields), length: count, nullCount: 0, children })
-  return new arrow.Table(schema, new arrow.RecordBatch(schema, struct))
+  return table
 }
 
 function wordsOf(row: Trajectory, { promptOf, answerOf, decode }: TextOrigin): TrajectoryWords {
@@ -155,24 +180,18 @@ function wordsOf(row: Trajectory, { promptOf, answerOf, decode }: TextOrigin): T
   }
 }
 
-/** The columns in the order of the table: the trajectories' own where that is their order. */
-function inOrder(trajectories: Trajectories): TrajectoryColumns {
-  const order = trajectories.order()
-  const columns = trajectories.columns()
-  if (order.every((row, i) => row === i)) return columns
-  return { ...trajectories.take(order).columns(), advantage: Float64Array.from(order, (i) => columns.advantage[i]!) }
-}
-
 /** Schema metadata: where the trajectories came from, and the range of the weights' numbers where weights chose a token. */
 function metadataOf(
   { promptOf: _, answerOf: __, decode: ___, ...origin }: TextOrigin,
-  version: Int32Array,
+  stretches: readonly Pick<TrajectoryColumns, 'version'>[],
 ): Record<string, string> {
   let [versionMin, versionMax] = [Number.POSITIVE_INFINITY, -1]
-  for (const number of version) {
-    if (number === -1) continue
-    versionMin = Math.min(versionMin, number)
-    versionMax = Math.max(versionMax, number)
+  for (const { version } of stretches) {
+    for (const number of version) {
+      if (number === -1) continue
+      versionMin = Math.min(versionMin, number)
+      versionMax = Math.max(versionMax, number)
+    }
   }
   const range = versionMax === -1 ? {} : { versionMin, versionMax }
   const metadata = { ...origin, ...range, colonnade: VERSION }
@@ -180,11 +199,21 @@ function metadataOf(
 }
 
 /**
- * Writes trajectories as an Arrow IPC file, which appears whole or not at all.
+ * Writes trajectories as an Arrow IPC file of one record batch, which appears whole or not at all. Where they do not stand in the
+ * order of the table they are copied first.
  * @throws InputError if the path cannot be written.
  */
 export async function writeTrajectories(path: string, trajectories: Trajectories, origin: TextOrigin): Promise<void> {
-  await writeArrow(path, await trajectoryTable(trajectories, origin))
+  await writeArrow(path, await trajectoryTable(inOrder(trajectories), origin))
+}
+
+/** The trajectories in the order of the table: themselves where that is their order. */
+function inOrder(trajectories: Trajectories): Trajectories {
+  const order = trajectories.order()
+  if (order.length === 0 || trajectories.stretches(order).length === 1) return trajectories
+  const taken = trajectories.take(order)
+  taken.setAdvantages(trajectories.rows(order).advantage)
+  return taken
 }
 
 /**

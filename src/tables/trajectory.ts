@@ -133,16 +133,45 @@ export const LARGEST = 2 ** 31 - 1
 const COUNT = `a whole number from 0 to ${LARGEST}`
 const isCount = (value: number) => Number.isInteger(value) && value >= 0 && value <= LARGEST
 
-/** What the elements of a token column are, as a check and in words. */
-const ELEMENTS: Record<(typeof TOKEN_COLUMNS)[number], [(value: number, version: number) => boolean, string]> = {
-  token: [isCount, COUNT],
-  lossMask: [(value) => value === 0 || value === 1, '0 or 1'],
+/**
+ * Of each token column where the first element is that it cannot hold, −1 where none is; and what it holds, in words. Loops of
+ * their own, not calls for each element: those would box every number.
+ */
+const ELEMENTS: Record<
+  (typeof TOKEN_COLUMNS)[number],
+  [find: (values: ArrayLike<number>, version: ArrayLike<number>) => number, expected: string]
+> = {
+  token: [findNoCount, COUNT],
+  lossMask: [
+    (values) => {
+      for (let t = 0; t < values.length; t++) if (values[t] !== 0 && values[t] !== 1) return t
+      return -1
+    },
+    '0 or 1',
+  ],
   logprob: [
-    (value, version) => Number.isFinite(value) || (Number.isNaN(value) && version === -1),
+    (values, version) => {
+      for (let t = 0; t < values.length; t++) {
+        const value = values[t]!
+        if (!Number.isFinite(value) && !(Number.isNaN(value) && version[t] === -1)) return t
+      }
+      return -1
+    },
     'a finite number; NaN, which says that none is recorded, only where the version is -1',
   ],
-  version: [(value) => value === -1 || isCount(value), `${COUNT}, or -1 where no weights chose`],
-  turn: [isCount, COUNT],
+  version: [
+    (values) => {
+      for (let t = 0; t < values.length; t++) if (values[t] !== -1 && !isCount(values[t]!)) return t
+      return -1
+    },
+    `${COUNT}, or -1 where no weights chose`,
+  ],
+  turn: [findNoCount, COUNT],
+}
+
+function findNoCount(values: ArrayLike<number>): number {
+  for (let t = 0; t < values.length; t++) if (!isCount(values[t]!)) return t
+  return -1
 }
 
 /**
@@ -161,8 +190,10 @@ export function checkTokens(
       const got = values?.length === undefined ? show(values) : `${values.length} elements`
       throw new InputError(column, got, `${token.length}, as many as tokens`)
     }
-    const [isRight, expected] = ELEMENTS[name]
-    checkElements(column, values, (value, t) => isRight(value, version[t]!), expected)
+    const [find, expected] = ELEMENTS[name]
+    const wrong = find(values, version)
+    if (wrong === -1) continue
+    throw new InputError(values.length > 1 ? `${column}[${wrong}]` : column, show(values[wrong]), expected)
   }
 }
 

@@ -37,7 +37,7 @@ import { bare, givenOf, joinKeys, portable, readTexts, valuesOf } from './run-ke
 import { type RunKind, SHARED_RESUMED, type SharedSummary, sharedRunSettings } from './run-kind.ts'
 import { dataset } from './text/dataset-environment.ts'
 import { metricsLine } from './text/metrics.ts'
-import { planTextRun, type TextRunPlan } from './text/plan.ts'
+import { planTextRun, samplingOf, type TextRunPlan } from './text/plan.ts'
 import { createTrainer } from './trainer.ts'
 
 /** What a run of a language model is told beside its environment, model and algorithms. */
@@ -345,8 +345,8 @@ export const conversationRun: RunKind<
     const { environment, policy, rl, settings } = definition
     const { numLanes, seed, tooLong, cutTurn, rewardReduction, replySeconds } = settings
     const kernels = settings.kernels === 'best' ? bestKernelBuild() : settings.kernels
-    const { groupSize = 1, temperature = 1, topK = 0, topP = 1, minP = 0 } = rl?.settings ?? {}
-    const sampling = { temperature, topK, topP, minP }
+    const { groupSize = 1 } = rl?.settings ?? {}
+    const sampling = samplingOf(rl)
     const told = { tooLong, cutTurn, rewardReduction, replySeconds }
     const world = await createWorld({ environment, policy, numLanes, seed, kernels, groupSize, sampling, ...told })
     const trainer = createTrainer(world, phasesOf(definition), { threads })

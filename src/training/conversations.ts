@@ -18,6 +18,7 @@ import {
   takeUp,
   takeUpSegments,
 } from '../cohorts/conversations.ts'
+import { setSupportIds, supportIdsOf } from '../components/conversation.ts'
 import { fingerprint, withoutModule } from '../definition.ts'
 import { InputError } from '../errors.ts'
 import { checkMetricNames } from '../metrics.ts'
@@ -35,7 +36,7 @@ import { endWhenDropped } from './team.ts'
 import { LocalBackend } from './text/local-backend.ts'
 import { metricsLine, type TextMetrics } from './text/metrics.ts'
 import { type Phase, type PhaseParts, publishWeights } from './text/phase.ts'
-import { type TextLearnerColumns, textLearnerPlan } from './text/plan.ts'
+import { type TextLearnerColumns, textReservation } from './text/plan.ts'
 import { RlPhase } from './text/rl-phase.ts'
 import { SftPhase } from './text/sft-phase.ts'
 import { SynchronousCollector } from './text/synchronous-collector.ts'
@@ -81,7 +82,7 @@ export function reserveConversations(
   }
   if (rl !== undefined) checkSampled(rl, draft)
   world.reserve(draft, {
-    learner: textLearnerPlan(draft.opened, phases, world.threads.count),
+    ...textReservation(draft, phases, world.threads.count),
     use: { asked: (rl?.settings.updates ?? 0) > 0, learned: (sft?.settings.steps ?? 0) > 0 },
   })
   return () => new ConversationTraining(world, name, phases, backend)
@@ -224,7 +225,7 @@ export class ConversationTraining implements Training<TextMetrics> {
   saved(): SavedTraining {
     const { sft, rl } = this.phases
     const { name, environment, policyDefinition, numLanes, rewardReduction } = this.#cohort
-    const { histories, supports, trajectories, version, source } = this.#cohort
+    const { conversation, histories, trajectories, version, source } = this.#cohort
     const over = packTrajectories(trajectories, `${name}.trajectories`)
     const open = packTrajectories(segmentsOf(this.#cohort), `${name}.segments`)
     const record: ConversationRecord = {
@@ -241,7 +242,7 @@ export class ConversationTraining implements Training<TextMetrics> {
       version,
       ...(this.#collector?.saved() ?? NOTHING_COLLECTED),
       histories: histories.map((history) => [...history]),
-      supports: supports.map((ids) => [...ids]),
+      supports: histories.map((_, n) => [...supportIdsOf(conversation, n)]),
       source,
       trajectories: over.rows,
       segments: open.rows,
@@ -250,7 +251,7 @@ export class ConversationTraining implements Training<TextMetrics> {
   }
 
   async restore(manifest: Manifest, tensors: ReadonlyMap<string, Tensor>): Promise<void> {
-    const { name, numLanes, histories, supports, trajectories } = this.#cohort
+    const { name, numLanes, conversation, histories, trajectories } = this.#cohort
     const record = manifest.cohorts[name] as ConversationRecord
     trajectories.clear()
     unpackTrajectories(trajectories, `${name}.trajectories`, record.trajectories, tensors)
@@ -258,7 +259,7 @@ export class ConversationTraining implements Training<TextMetrics> {
     unpackTrajectories(open, `${name}.segments`, record.segments, tensors)
     takeUpSegments(this.#cohort, open)
     histories.splice(0, numLanes, ...record.histories.map((history) => [...history]))
-    supports.splice(0, numLanes, ...record.supports.map((ids) => [...ids]))
+    for (const [n, ids] of record.supports.entries()) setSupportIds(conversation, n, ids)
     this.#cohort.source = record.source
     takeUp(this.#cohort)
     if (this.#sft !== null) this.#sft.done = record.sftSteps

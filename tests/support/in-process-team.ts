@@ -4,7 +4,7 @@
  *
  *     vi.mock('node:worker_threads', async (original) => ({ ...(await original()), parentPort: port }))
  */
-import { MessageChannel } from 'node:worker_threads'
+import { MessageChannel, receiveMessageOnPort } from 'node:worker_threads'
 import { vi } from 'vitest'
 import { lanesProgram } from '../../src/training/lanes-thread.ts'
 import { Aborted, Team, type WorkerOrder, type WorkerProgram } from '../../src/training/team.ts'
@@ -32,6 +32,7 @@ export class InProcessTeam {
     this.orders = orders
     this.describe = describe
     this.#workers = programs.map((program) => ({ program, steps: null }))
+    while (receiveMessageOnPort(port2) !== undefined); // What the team before was told is not for this one.
   }
 
   async meet(): Promise<void> {

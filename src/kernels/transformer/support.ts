@@ -62,7 +62,7 @@ export function supportVocabulary(
         if (exponential(logits[at + id]!, inverseTemperature, m) >= minP) support[end++] = id
       }
     }
-    support.subarray(begin, end).sort()
+    sortIds(support, begin, end)
     offset[row + 1] = end
   }
 }
@@ -115,26 +115,22 @@ function selectFirst(
   byMass: boolean,
   limit: number,
 ): number {
-  const comesFirst = (a: number, b: number): boolean => {
-    const x = logits[at + a]!
-    const y = logits[at + b]!
-    return x > y || (x === y && a < b)
-  }
   let left = limit
   while (to - from > 1) {
     // The median of three as pivot, kept at the end meanwhile.
     const a = ids[from]!
     const b = ids[(from + to) >> 1]!
     const c = ids[to - 1]!
-    const isFirst = comesFirst(a, b)
-    const middle = comesFirst(b, c) === isFirst ? (from + to) >> 1 : comesFirst(a, c) === isFirst ? to - 1 : from
+    const isFirst = comesFirst(logits, at, a, b)
+    const isMiddle = comesFirst(logits, at, b, c) === isFirst
+    const middle = isMiddle ? (from + to) >> 1 : comesFirst(logits, at, a, c) === isFirst ? to - 1 : from
     const pivot = ids[middle]!
     ids[middle] = ids[to - 1]!
     let place = from
     let weight = 0
     for (let i = from; i < to - 1; i++) {
       const id = ids[i]!
-      if (!comesFirst(id, pivot)) continue
+      if (!comesFirst(logits, at, id, pivot)) continue
       weight += byMass ? exponential(logits[at + id]!, inverseTemperature, max) : 1
       ids[i] = ids[place]!
       ids[place++] = id
@@ -150,6 +146,37 @@ function selectFirst(
     if (left <= 0) return from
   }
   return to
+}
+
+function comesFirst(logits: Float32Array, at: number, a: number, b: number): boolean {
+  const x = logits[at + a]!
+  const y = logits[at + b]!
+  return x > y || (x === y && a < b)
+}
+
+/** Brings ids[from, to) into rising order, in place: without a view, which would be an object a row. (Williams's heapsort, 1964.) */
+function sortIds(ids: Int32Array, from: number, to: number): void {
+  const count = to - from
+  for (let root = (count >> 1) - 1; root >= 0; root--) sink(ids, from, root, count)
+  for (let last = count - 1; last > 0; last--) {
+    const largest = ids[from]!
+    ids[from] = ids[from + last]!
+    ids[from + last] = largest
+    sink(ids, from, 0, last)
+  }
+}
+
+/** Lets the id at `root` sink in the heap ids[from, from + count), where it may be less than those below it. */
+function sink(ids: Int32Array, from: number, root: number, count: number): void {
+  const id = ids[from + root]!
+  let at = root
+  for (let child = 2 * at + 1; child < count; child = 2 * at + 1) {
+    if (child + 1 < count && ids[from + child]! < ids[from + child + 1]!) child++
+    if (ids[from + child]! <= id) break
+    ids[from + at] = ids[from + child]!
+    at = child
+  }
+  ids[from + at] = id
 }
 
 /** The first of ids[from, to), which rise, that is not below `id`; `to` where all are. */

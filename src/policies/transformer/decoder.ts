@@ -80,6 +80,9 @@ export class TransformerDecoder {
   readonly #context: number
   readonly #slots: number
   /** Where each row's support ends. */
+  /** What was asked for last, and that checked: it is the same in every call of a cohort. */
+  #sampling: Partial<Sampling> | null = null
+  #drawing = checkSampling({})
   readonly #supportEnd: Int32Array
 
   constructor(
@@ -126,7 +129,9 @@ export class TransformerDecoder {
    * @throws InputError as `feed` and `checkSampling` do.
    */
   advance(count: number, sampling: Partial<Sampling>, explore: boolean): void {
-    const { temperature, topK, topP, minP } = checkSampling(sampling)
+    if (sampling !== this.#sampling) this.#drawing = checkSampling(sampling)
+    this.#sampling = sampling
+    const { temperature, topK, topP, minP } = this.#drawing
     const inverse = 1 / temperature
     assert(count <= this.columns.lane.length, `${count} rows chosen for in columns of ${this.columns.lane.length}`)
     this.#run(count)
@@ -135,14 +140,24 @@ export class TransformerDecoder {
     const { logits, uniform, words, lane, episode, draw, chosen, support, supportOffset, forward } = this.columns
     const { hidden, none, scratch, max, sum, weighted, targetLogit, logprob, entropy, token } = forward
     kernels.matmul(logits, hidden, weights.wholeHead, none, scratch, count, vocabularySize, width, false, true, false)
-    const sumUp = () =>
-      kernels.sumVocabulary(max, sum, weighted, targetLogit, logits, token, inverse, count, 0, vocabularySize)
-    sumUp()
+    kernels.sumVocabulary(max, sum, weighted, targetLogit, logits, token, inverse, count, 0, vocabularySize)
     if ((topK > 0 && topK < vocabularySize) || topP < 1 || minP > 0) {
-      const filters = [inverse, topK, topP, minP] as const
-      kernels.supportVocabulary(support, supportOffset, logits, max, sum, ...filters, count, vocabularySize)
-      kernels.restrictVocabulary(logits, support, supportOffset, this.#supportEnd, inverse, count, 0, vocabularySize)
-      sumUp()
+      const end = this.#supportEnd
+      kernels.supportVocabulary(
+        support,
+        supportOffset,
+        logits,
+        max,
+        sum,
+        inverse,
+        topK,
+        topP,
+        minP,
+        count,
+        vocabularySize,
+      )
+      kernels.restrictVocabulary(logits, support, supportOffset, end, inverse, count, 0, vocabularySize)
+      kernels.sumVocabulary(max, sum, weighted, targetLogit, logits, token, inverse, count, 0, vocabularySize)
     } else supportOffset.fill(0)
     if (explore) {
       const { key0, key1 } = this.#random

@@ -114,7 +114,8 @@ export class Forward {
     this.project(value, normed, weights.value, count)
     if (queryKeyNorm) {
       const { queryInverseRms, keyInverseRms } = layer
-      const [queryRows, keyRows] = [count * numHeads, count * numKeyHeads]
+      const queryRows = count * numHeads
+      const keyRows = count * numKeyHeads
       kernels.rmsNormForward(query, queryInverseRms, rawQuery, weights.queryNorm, normEpsilon, queryRows, headWidth)
       kernels.rmsNormForward(key, keyInverseRms, rawKey, weights.keyNorm, normEpsilon, keyRows, headWidth)
     }
@@ -138,7 +139,7 @@ export class Forward {
       this.model.shape,
       count,
     )
-    layer.middle.set(layer.x.subarray(0, count * width))
+    copyElements(layer.middle, layer.x, count * width)
     this.project(layer.middle, layer.attended, weights.output, count, true)
 
     const { gate, up, middle, middleInverseRms } = layer
@@ -146,7 +147,7 @@ export class Forward {
     this.project(gate, normed, weights.gate, count)
     this.project(up, normed, weights.up, count)
     kernels.swigluForward(activated, gate, up, count * feedForwardWidth)
-    next.set(middle.subarray(0, count * width))
+    copyElements(next, middle, count * width)
     this.project(next, activated, weights.down, count, true)
   }
 
@@ -281,4 +282,9 @@ function scaledFrequency(frequency: number, scaling: RopeScaling): number {
   const smooth = fround(fround(fround(positions * fround(1 / wavelength)) - low) / fround(high - low))
   const scaled = fround(fround(fround(1 - smooth) * frequency) / scaling.factor)
   return fround(scaled + fround(smooth * frequency))
+}
+
+/** Element by element: a view for `set` would be an object for each layer of each pass. */
+function copyElements(to: Float32Array, from: Float32Array, count: number): void {
+  for (let i = 0; i < count; i++) to[i] = from[i]!
 }

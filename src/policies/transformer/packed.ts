@@ -180,11 +180,11 @@ export class PackedTransformer {
     const { max, sum, weighted, targetLogit, logprob, entropy } = columns
     const { logits, target } = this.#columns
     this.#forward.run(count)
-    weights.head.forEach((head, chunk) => {
+    for (let chunk = 0; chunk < weights.head.length; chunk++) {
       const first = chunk * VOCABULARY_CHUNK
-      const tokens = this.#chunkLogits(head, first, inverse, count)
+      const tokens = this.#chunkLogits(weights.head[chunk]!, first, inverse, count)
       kernels.sumVocabulary(max, sum, weighted, targetLogit, logits, target, inverse, count, first, tokens)
-    })
+    }
     kernels.evaluateVocabulary(logprob, entropy, max, sum, weighted, targetLogit, count)
     if (this.#forward.model.hasValueHead) {
       const { value, hidden, scratch } = columns
@@ -228,19 +228,24 @@ export class PackedTransformer {
 
   #checkSupport(token: number, id: number, ids: Int32Array, begin: number, end: number): void {
     if (begin === end) return
-    const subject = `support of token ${token}`
     if (!(begin >= 0 && begin < end && end <= ids.length)) {
-      throw new InputError(subject, `ids ${begin} to ${end}`, `a part of the ${ids.length} there are`)
+      throw this.#wrongSupport(token, `ids ${begin} to ${end}`, `a part of the ${ids.length} there are`)
     }
+    const { vocabularySize } = this.#forward.model.shape
     let isThere = false
     for (let i = begin; i < end; i++) {
       const each = ids[i]!
-      if (each < (i === begin ? 0 : ids[i - 1]! + 1) || each >= this.#forward.model.shape.vocabularySize) {
-        throw new InputError(subject, show([...ids.subarray(begin, end)]), 'ids of the vocabulary, in rising order')
+      if (each < (i === begin ? 0 : ids[i - 1]! + 1) || each >= vocabularySize) {
+        const expected = 'ids of the vocabulary, in rising order'
+        throw this.#wrongSupport(token, show([...ids.subarray(begin, end)]), expected)
       }
       isThere ||= each === id
     }
-    if (!isThere) throw new InputError(subject, show([...ids.subarray(begin, end)]), `some, with ${id} among them`)
+    if (!isThere) throw this.#wrongSupport(token, show([...ids.subarray(begin, end)]), `some, with ${id} among them`)
+  }
+
+  #wrongSupport(token: number, got: string, expected: string): InputError {
+    return new InputError(`support of token ${token}`, got, expected)
   }
 
   /** Logits of one chunk of the vocabulary, within the supports; returns its number of tokens. */
@@ -262,7 +267,8 @@ export class PackedTransformer {
     const { width } = model.shape
     const { none, scratch, hidden, top, topInverseRms, entropy, max, sum } = columns
     const { logits, dLogprob, dEntropy, target, dNormed, dx } = this.#columns
-    weights.head.forEach((head, chunk) => {
+    for (let chunk = 0; chunk < weights.head.length; chunk++) {
+      const head = weights.head[chunk]!
       const first = chunk * VOCABULARY_CHUNK
       // The only chunk's logits are still there.
       const tokens = weights.head.length > 1 ? this.#chunkLogits(head, first, inverse, count) : head.length / width
@@ -270,7 +276,7 @@ export class PackedTransformer {
       const dHead = into.head[chunk]
       if (dHead) kernels.matmul(dHead, logits, hidden, none, scratch, tokens, width, count, true, false, true)
       kernels.matmul(dNormed, logits, head, none, scratch, count, width, tokens, false, false, chunk > 0)
-    })
+    }
     if (model.hasValueHead) {
       this.#backwardWeights(into.valueHead, this.#columns.dValue, hidden, count, 1, width, into.valueBias)
       this.#backwardInput(dNormed, this.#columns.dValue, weights.valueHead, count, 1, width, true)

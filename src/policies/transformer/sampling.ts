@@ -46,3 +46,12 @@ export function inverseOf(temperature: number): number {
   }
   return 1 / temperature
 }
+
+/** Ids of a token's candidate set, on average, where no `topK` bounds it. */
+const CANDIDATES = 128
+
+/** Ids planned for a token's candidate set: as many as it can have, or on average; 0 where every token can be chosen. */
+export function candidatesPerToken({ topK, topP, minP }: Sampling, vocabularySize: number): number {
+  if (topK > 0 && topK < vocabularySize) return topK
+  return topP < 1 || minP > 0 ? Math.min(CANDIDATES, vocabularySize) : 0
+}

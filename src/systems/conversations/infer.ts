@@ -17,7 +17,12 @@ export function inferConversations(_: Kernels, cohort: ConversationCohort): void
   submitTurns(cohort)
   if (!cohort.submitted.includes(1)) return
   const advanced = cohort.engine.advance()
-  return advanced === undefined ? appendPolled(cohort) : advanced.then(() => appendPolled(cohort))
+  return advanced === undefined ? appendPolled(cohort) : appendAdvanced(cohort, advanced)
+}
+
+async function appendAdvanced(cohort: ConversationCohort, advanced: Promise<void>): Promise<void> {
+  await advanced
+  appendPolled(cohort)
 }
 
 function submitTurns(cohort: ConversationCohort): void {
@@ -72,7 +77,26 @@ function appendToken(cohort: ConversationCohort, block: GeneratedTokens, i: numb
   const isKnown = candidate !== null && areOfSampling(engine.logprobs, sampling)
   const [from, to] = [candidateOffset[i]!, candidateOffset[i + 1]!]
   conversation.supportLength[at] = isKnown ? to - from : areOfSampling(engine.logprobs, sampling) ? 0 : -1
-  if (isKnown) for (let k = from; k < to; k++) cohort.supports[n]!.push(candidate[k]!)
+  if (isKnown && to > from) appendCandidates(cohort, n, candidate, from, to)
+}
+
+/** Keeps the candidate set of lane n's last token. */
+function appendCandidates(
+  { conversation, numLanes, context, engine }: ConversationCohort,
+  n: number,
+  candidate: Int32Array,
+  from: number,
+  to: number,
+): void {
+  const { supportIds, numSupportIds } = conversation
+  const width = supportIds.length / numLanes
+  const count = numSupportIds[n]! + to - from
+  if (count > width) {
+    const got = `${count} ids of candidate sets in a conversation`
+    throw new InputError(`engine ${engine.id}`, got, `at most ${width}, ${width / context} a token: a lower topK`)
+  }
+  for (let k = from, at = n * width + numSupportIds[n]!; k < to; k++, at++) supportIds[at] = candidate[k]!
+  numSupportIds[n] = count
 }
 
 function endTurn(cohort: ConversationCohort, end: TurnEnd): void {

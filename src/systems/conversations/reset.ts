@@ -41,7 +41,7 @@ function begin(kernels: Kernels, cohort: ConversationCohort, n: number, number: 
   conversation.known[n] = 0
   cohort.histories[n] = promptMessages(example)
   cohort.replies[n] = null
-  cohort.supports[n] = []
+  conversation.numSupportIds[n] = 0
   cohort.segments[n] = []
   append(cohort, n, ids)
 }

@@ -32,20 +32,30 @@ import { append } from './reset.ts'
  */
 export function stepConversations(_: Kernels, cohort: ConversationCohort): void {
   const { conversation, numLanes, pending } = cohort
-  const waiting: number[] = []
   for (let n = 0; n < numLanes; n++) {
     if (conversation.phase[n] === ConversationPhase.over) conversation.phase[n] = ConversationPhase.asked
-    if (conversation.phase[n] === ConversationPhase.asked && pending[n] === null) waiting.push(n) // A resumed run's too: it asks again.
   }
   const { together } = cohort.environment
-  if (together === undefined) for (const n of waiting) ask(cohort, [n])
-  else for (const lanes of batchesOf(cohort, waiting, together.size)) ask(cohort, lanes)
+  if (together === undefined) {
+    for (let n = 0; n < numLanes; n++) if (isToBeAsked(cohort, n)) ask(cohort, [n])
+  } else askTogether(cohort, together.size)
   for (let n = 0; n < numLanes; n++) {
     const answer = pending[n]?.reply ?? null
     if (answer === null) continue
     pending[n] = null
     take(cohort, n, answer)
   }
+}
+
+/** In a function of its own, so that ticks in which nobody is asked make no closures. */
+function askTogether(cohort: ConversationCohort, size: number | 'group'): void {
+  const waiting = Array.from({ length: cohort.numLanes }, (_, n) => n).filter((n) => isToBeAsked(cohort, n))
+  for (const lanes of batchesOf(cohort, waiting, size)) ask(cohort, lanes)
+}
+
+/** True where the environment has not been asked about the turn that is over; in a resumed run it is asked again. */
+function isToBeAsked({ conversation, pending }: ConversationCohort, n: number): boolean {
+  return conversation.phase[n] === ConversationPhase.asked && pending[n] === null
 }
 
 /**
@@ -167,7 +177,7 @@ function failed(error: unknown): Reply {
 
 function take(cohort: ConversationCohort, n: number, reply: Reply): void {
   const { conversation, environment, context, histories, tokenizer, replies } = cohort
-  const { example, messages, stopReason } = turnOf(cohort, n)
+  const stopReason = stopReasons[conversation.stopReason[n]!]!
   replies[n] = reply
   const turns = turnRewardsOf(conversation, n)
   turns[turns.length - 1] = reply.reward ?? Number.NaN
@@ -176,9 +186,10 @@ function take(cohort: ConversationCohort, n: number, reply: Reply): void {
   conversation.known[n] = reward === null ? 0 : 1
   conversation.phase[n] = ConversationPhase.ended
   if (reply.messages === undefined || conversation.turn[n]! + 1 >= environment.maxTurns) return
+  const example = environment.example(conversation.promptId[n]!)
   conversation.unheard[n] = 1 // Until the model hears it.
   if (stopReason !== 'stop' && cohort.cutTurn === 'end') return
-  const before: Message[] = [...messages, spelledMessage(tokenizer, completionOfTurn(cohort, n))]
+  const before: Message[] = [...histories[n]!, spelledMessage(tokenizer, completionOfTurn(cohort, n))]
   const lastId = conversation.token[n * context + conversation.length[n]! - 1]!
   const { ids, isRewritten } = replyIds(tokenizer, example, before, reply.messages, lastId)
   if ((isRewritten ? 0 : conversation.length[n]!) + ids.length >= context) {
@@ -194,10 +205,10 @@ function take(cohort: ConversationCohort, n: number, reply: Reply): void {
 
 /** Puts lane n's segment aside, and makes room for one that begins with `ids`. What both begin with the engine may have kept. */
 function beginSegment(cohort: ConversationCohort, n: number, ids: readonly number[]): void {
-  const { conversation, context, segments, supports } = cohort
+  const { conversation, context, segments } = cohort
   const { token, unchanged, length, tokensBefore, segment } = conversation
   segments[n]!.push(copyOf(segmentOf(cohort, n)))
-  supports[n] = []
+  conversation.numSupportIds[n] = 0
   let common = 0
   while (common < Math.min(ids.length, length[n]!) && token[n * context + common] === ids[common]) common++
   unchanged[n] = common

@@ -8,13 +8,15 @@
  */
 import { availableParallelism } from 'node:os'
 import { type DefaultRates, learningRateOf } from '../../algorithms/optimizer.ts'
-import { rl, rlRates } from '../../algorithms/rl.ts'
+import { type RlDefinition, rl, rlRates } from '../../algorithms/rl.ts'
 import { sft, sftRates } from '../../algorithms/sft.ts'
 import { MICRO_BATCH_ROWS, tokenLearnerPlan } from '../../algorithms/token-learner.ts'
 import { tokenUpdatePlan, type UpdateSize } from '../../algorithms/token-thread.ts'
+import { conversationLogSize } from '../../cohorts/conversation-log.ts'
 import {
   bytesToRead,
   type ConversationDraft,
+  type ConversationReservation,
   largestConversationPlan,
   openConversations,
 } from '../../cohorts/conversations.ts'
@@ -22,6 +24,7 @@ import { arenaBytes, arenaRoom, checkRoom, formatBytes } from '../../components/
 import { type Columns, column, listColumns, type Plan } from '../../components/column.ts'
 import { InputError } from '../../errors.ts'
 import { NUM_SLOTS } from '../../kernels/bind.ts'
+import type { Sampling } from '../../policies/transformer/sampling.ts'
 import { languageModel, type OpenLanguageModel } from '../../text/language-model.ts'
 import type { ConversationRunDefinition } from '../conversation-run.ts'
 import type { Phases } from '../conversations.ts'
@@ -38,6 +41,7 @@ export function microBatchRows(context: number): number {
 export function textLearnerPlan(
   { model, context, adapter, isQuantized }: OpenLanguageModel,
   { sft, rl }: Phases,
+  log: UpdateSize,
   threads: number,
 ) {
   if (rl?.loss.settings.advantage === 'critic' && !model.hasValueHead) {
@@ -46,14 +50,14 @@ export function textLearnerPlan(
   }
   const hasReference = rl?.loss.columns.includes('referenceLogprob') ?? false
   const { settings } = (sft ?? rl)!
-  const sizes = updateSizes(context, { sft, rl })
-  const most = (of: keyof UpdateSize) => Math.max(sizes.sft[of], sizes.rl[of])
-  const planned = { rows: most('rows'), tokens: most('tokens') }
+  const batchSize = sft?.settings.batchSize ?? 0
+  const examples = { rows: batchSize, tokens: batchSize * context }
+  const update = { rows: Math.max(log.rows, examples.rows), tokens: Math.max(log.tokens, examples.tokens) }
   const rows = microBatchRows(context)
   return {
     ...tokenLearnerPlan(model, rows, context, settings, hasReference, adapter, isQuantized, threads),
-    update: tokenUpdatePlan(planned, model.hasValueHead),
-    examples: examplesPlan(sizes.sft),
+    update: tokenUpdatePlan(update, model.hasValueHead),
+    examples: examplesPlan(examples),
   } satisfies Plan
 }
 
@@ -62,13 +66,18 @@ export function examplesPlan({ tokens }: UpdateSize) {
   return { token: column('i32', tokens), lossMask: column('u8', tokens) }
 }
 
-/** How large the updates of a training are, where every example and every conversation is one row. */
-function updateSizes(context: number, { sft, rl }: Phases): Record<keyof Phases, UpdateSize> {
-  const sizeOf = (rows: number): UpdateSize => ({ rows, tokens: rows * context })
-  return {
-    sft: sizeOf(sft?.settings.batchSize ?? 0),
-    rl: sizeOf((rl?.settings.groupsPerUpdate ?? 0) * (rl?.settings.groupSize ?? 0)),
-  }
+/**
+ * What a training reserves in a cohort: what learns, and the log of an update's conversations.
+ * @throws InputError as `textLearnerPlan` does.
+ */
+export function textReservation(
+  draft: ConversationDraft,
+  phases: Phases,
+  threads: number,
+): Required<Omit<ConversationReservation, 'use'>> {
+  const { groupsPerUpdate, groupSize } = phases.rl?.settings ?? { groupsPerUpdate: 0, groupSize: 0 }
+  const log = conversationLogSize(draft, groupsPerUpdate * groupSize)
+  return { learner: textLearnerPlan(draft.opened, phases, log, threads), log }
 }
 
 /** The columns of what learns. */
@@ -118,10 +127,13 @@ export async function planTextRun(given: ConversationRunDefinition): Promise<Tex
   const training = trainingOf(definition)
   const planOf = ({ context, numLanes, threads }: Size): Plan => {
     const sized = { ...opened, context }
-    const options = { ...draft.options, numLanes }
-    const learner = textLearnerPlan(sized, training, threads)
+    const options = { ...draft.options, numLanes, sampling: samplingOf(given.rl) }
+    const whole = { ...draft, options, opened: sized }
     return {
-      [draft.name]: largestConversationPlan({ ...draft, options, opened: sized, reservation: { learner } }, threads),
+      [draft.name]: largestConversationPlan(
+        { ...whole, reservation: textReservation(whole, training, threads) },
+        threads,
+      ),
     }
   }
   const besides = bytesToRead(draft)
@@ -172,6 +184,13 @@ function patience({ options: { environment, maxTokens = environment.maxTokens } 
   if (numExamples * maxTokens < MUCH_TO_LOOK_AT) return []
   const count = numExamples.toLocaleString('en')
   return [`${count} examples with turns of up to ${maxTokens} tokens are looked at first: that may take minutes`]
+}
+
+/** The distribution that a run samples from. */
+export function samplingOf(rl: RlDefinition | null): Partial<Sampling> {
+  if (rl === null) return {}
+  const { temperature, topK, topP, minP } = rl.settings
+  return { temperature, topK, topP, minP }
 }
 
 /** Learning rates as numbers, and those of a loaded model in words. */
@@ -239,6 +258,7 @@ function partsOf(plan: Plan): Record<string, number> {
     [/^learner\.reference\b/, 'reference'],
     [/^learner\.packed\b/, 'activations'],
     [/^engine\.decoder\.cache\b/, 'cache'],
+    [/^(conversation|log|learner\.(update|examples))\b/, 'conversations'],
     [/./, 'the rest'],
   ]
   const parts: Record<string, number> = {}

@@ -79,7 +79,7 @@ export class RlPhase implements Phase {
       this.#dealMinibatches(columns.segment, numMinibatches),
     )
     const { kernels } = this.#parts.world
-    const update = columnsFor(this.#parts.columns.update, { rows: rows.length, tokens: trajectories.numTokens })
+    const update = columnsFor(this.#parts.columns.update, { rows: rows.length, tokens: columns.token.length })
     const { totals, given, conversations, numRecomputed } = await settled(
       prepareUpdate(evaluatorOf(backend), kernels, loss, columns, batch, update, temperature),
     )

@@ -4,6 +4,7 @@
  * what is, since somebody else gave the engine other weights, is dropped and counted.
  */
 import type { RlDefinition } from '../../algorithms/rl.ts'
+import { checkLogRoom } from '../../cohorts/conversation-log.ts'
 import { type ConversationCohort, cancelReplies } from '../../cohorts/conversations.ts'
 import { InputError } from '../../errors.ts'
 import { awaitAnswers, runSystems } from '../../tick.ts'
@@ -78,6 +79,7 @@ export class SynchronousCollector implements Collector {
         this.#isMidway = false
         clock.rest() // Replies that are owed have a time limit of their own.
         this.#ticks++
+        checkLogRoom(this.#cohort)
         const waiting = awaitAnswers(this.#moved)
         if (waiting !== undefined) await (signal === undefined ? waiting : orAborted(waiting, signal))
         if (performance.now() - rested < 50) continue

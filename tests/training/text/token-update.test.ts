@@ -136,8 +136,8 @@ describe('tokens whose log-probability nobody recorded', () => {
       const settings = { groupsPerUpdate: 4, groupSize: 4, updates: 1, learningRate: 0.01 }
       const trainer = createTrainer(world, rl(settings))
       const { trajectories } = trainer.world.cohort()
-      const append = trajectories.append.bind(trajectories)
-      if (!isRecorded) trajectories.append = (row) => append(unrecorded(row))
+      const append = trajectories.appendConversation.bind(trajectories)
+      if (!isRecorded) trajectories.appendConversation = (rows) => append(rows.map(unrecorded))
       for await (const { rl: metrics } of trainer.updates()) {
         expect(metrics!.numRecomputed).toBe(isRecorded ? 0 : learned(trajectories))
         expect(metrics!.ratio).toBe(1)

@@ -1,0 +1,94 @@
+/**
+ * Prints, as JSON, what updates of a language model allocate in one thread: bytes in the heap, in array buffers and in shared
+ * buffers, over so many updates of short conversations and of as many long ones. Updates in which garbage was collected are
+ * passed over, and the others stand for them. Run with --max-semi-space-size=256.
+ */
+// Before anything is loaded, since nothing in the runtime counts shared buffers.
+let sharedBytes = 0
+globalThis.SharedArrayBuffer = new Proxy(SharedArrayBuffer, {
+  construct(target, [length, options]) {
+    sharedBytes += length
+    return new target(length, options)
+  },
+})
+
+const root = process.env.ROOT ?? new URL('../../', import.meta.url).pathname
+const { createTrainer, createWorld, defineTextEnvironment, languageModel, rl } = await import(
+  `${root}dist/src/index.js`
+)
+const { byteTokenizer } = await import(`${root}dist/src/entries/text.js`)
+
+const UPDATES = Number(process.env.UPDATES ?? 1000)
+const LANES = 8
+const SHORT = 8
+const LONG = 40
+
+/** Nothing but its budget ends a conversation. */
+const environment = (maxTokens) =>
+  defineTextEnvironment({
+    id: 'text/budget',
+    settings: {},
+    make: () => ({
+      numExamples: 8,
+      maxTokens,
+      example: (index) => ({ prompt: String(index) }),
+      respond: ({ exampleIndex }) => ({ reward: exampleIndex % 3 }),
+    }),
+  })()
+
+const policy = (critic) => ({
+  id: 'endless',
+  parameters: {},
+  async open() {
+    const shape = { width: 8, layers: 1, heads: 1, context: LONG + 4, anyText: true, critic }
+    const opened = await languageModel(shape).open(environment(1))
+    // Without an end; and without words, since the strings that an environment is told are not what is measured.
+    return { ...opened, tokenizer: { ...byteTokenizer(), endIds: [], decode: () => '' } }
+  },
+})
+
+/** Bytes that an update of conversations of so many tokens allocates, on average. */
+async function allocated(maxTokens, { sampling = {}, ...settings }) {
+  const world = await createWorld({
+    environment: environment(maxTokens),
+    policy: policy(settings.loss === 'ppo'),
+    numLanes: LANES,
+    groupSize: 4,
+    sampling,
+    seed: 1,
+  })
+  const updates = UPDATES + 300
+  const trainer = createTrainer(
+    world,
+    rl({ updates, groupSize: 4, groupsPerUpdate: LANES / 4, ...sampling, ...settings }),
+  )
+  const sums = { counted: 0, heap: 0, buffers: 0, tokens: 0, shared: 0 }
+  let before = process.memoryUsage()
+  for await (const { step, rl } of trainer.updates()) {
+    const after = process.memoryUsage()
+    const [heap, buffers] = [after.heapUsed - before.heapUsed, after.arrayBuffers - before.arrayBuffers]
+    if (step === updates - UPDATES) sharedBytes = 0
+    if (step > updates - UPDATES && heap >= 0 && buffers >= 0) {
+      sums.counted++
+      sums.heap += heap
+      sums.buffers += buffers
+      sums.tokens += rl.trainedTokens
+    }
+    before = process.memoryUsage()
+  }
+  const { counted, heap, buffers, tokens } = sums
+  const each = (bytes) => Math.round(bytes / counted)
+  return { counted, tokens: each(tokens), heap: each(heap), buffers: each(buffers), shared: sharedBytes / UPDATES }
+}
+
+/** The runtime's clock boxes what it returns, 16 bytes: for each of a tick's marks, and where the trainer asks for it. */
+const CLOCK_BYTES = 7 * 16
+
+const cases = { 'a critic, candidate sets': { loss: 'ppo', sampling: { topK: 4 } } }
+const measured = {}
+for (const [name, settings] of Object.entries(cases)) {
+  const short = await allocated(SHORT, settings)
+  const long = await allocated(LONG, settings)
+  measured[name] = { short, long }
+}
+console.log(JSON.stringify({ lanes: LANES, clockBytes: CLOCK_BYTES, ...measured }))

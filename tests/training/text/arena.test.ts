@@ -1,0 +1,206 @@
+/** Text lies in the arena: what an update of a language model allocates, copies and shows. */
+import { execFileSync } from 'node:child_process'
+import { afterEach, describe, expect, test, vi } from 'vitest'
+import { rl } from '../../../src/algorithms/rl.ts'
+import { sft } from '../../../src/algorithms/sft.ts'
+import { checkLogRoom, conversationLogSize } from '../../../src/cohorts/conversation-log.ts'
+import { type ConversationCohort, openConversations } from '../../../src/cohorts/conversations.ts'
+import { ConversationPhase } from '../../../src/components/conversation.ts'
+import { reverse } from '../../../src/environments/tasks/sequences.ts'
+import { InputError } from '../../../src/errors.ts'
+import { PackedTransformer } from '../../../src/policies/transformer/packed.ts'
+import { trajectoryTable } from '../../../src/tables/trajectory-table.ts'
+import { languageModel } from '../../../src/text/language-model.ts'
+import { tick } from '../../../src/tick.ts'
+import { createTrainer } from '../../../src/training/trainer.ts'
+import type { World } from '../../../src/world.ts'
+import { talkUntil, talkWorld } from '../../support/conversations.ts'
+
+afterEach(() => vi.restoreAllMocks())
+
+const origin = { environment: 'e', model: 'm', tokenizer: 't', algorithm: 'a', seed: 1, promptOf: () => '' }
+
+/** The log's columns by name, as the world planned them. */
+function logColumns(world: World<ConversationCohort>): Map<string, Float32Array> {
+  const prefix = `${world.cohort().name}.log.`
+  const own = world.columns().filter(({ planned }) => planned.name.startsWith(prefix))
+  return new Map(own.map(({ planned, column }) => [planned.name.slice(prefix.length), column as Float32Array]))
+}
+
+async function trained(settings: Parameters<typeof rl>[0] = {}, numLanes = 5) {
+  const algorithm = rl({ groupsPerUpdate: 4, groupSize: 4, updates: 2, ...settings })
+  const { temperature, topK, topP, minP } = algorithm.settings
+  const world = await talkWorld({ groupSize: 4, numLanes, sampling: { temperature, topK, topP, minP } })
+  return { world, trainer: createTrainer(world, algorithm) }
+}
+
+const flags = ['--max-semi-space-size=256']
+const script = new URL('../../support/text-allocation.mjs', import.meta.url).pathname
+
+test('1,000 updates allocate nothing a token: neither in the heap, nor in buffers, nor in shared ones', () => {
+  const { lanes, clockBytes, ...cases } = JSON.parse(
+    execFileSync(process.execPath, [...flags, script], { encoding: 'utf8' }),
+  )
+  for (const [name, { short, long }] of Object.entries<Record<'short' | 'long', Record<string, number>>>(cases)) {
+    const tokens = long.tokens! - short.tokens!
+    const per = (kind: string) => (long[kind]! - short[kind]!) / tokens
+    console.log(`${name}, ${tokens} tokens more an update: ${per('heap').toFixed(2)} bytes of heap a token`)
+    expect(tokens).toBeGreaterThan(200)
+    // The runtime's clock boxes what it returns: once a mark, each tick, for all lanes. The rest is what is compiled late.
+    expect(per('heap')).toBeLessThan(clockBytes / lanes + 8)
+    expect([per('buffers'), per('shared')]).toEqual([0, 0])
+  }
+})
+
+describe('the tokens of an update', () => {
+  test('are copied once into the log, and from there on read where they lie', async () => {
+    const { world, trainer } = await trained()
+    const log = logColumns(world)
+    const lies = (view: unknown, name: string) => {
+      const column = log.get(name)!
+      const { buffer, byteOffset, byteLength } = view as Float32Array
+      const from = byteOffset - column.byteOffset
+      return buffer === column.buffer && from >= 0 && from + byteLength <= column.byteLength && byteLength > 0
+    }
+    const names = ['token', 'lossMask', 'logprob', 'version', 'turn', 'supportLength']
+    const written = new Map(names.map((name) => [name, 0]))
+    const copiedFrom: string[] = []
+    const typed = Object.getPrototypeOf(Float32Array.prototype)
+    for (const method of ['set', 'slice', 'copyWithin', 'map', 'filter'] as const) {
+      const original = typed[method]
+      vi.spyOn(typed, method).mockImplementation(function (this: Float32Array, ...args: unknown[]) {
+        const [source] = args as [ArrayLike<number>]
+        for (const name of names) {
+          if (method === 'set' && lies(this, name)) written.set(name, written.get(name)! + source.length)
+          const from = method === 'set' ? source : this
+          if (ArrayBuffer.isView(from) && lies(from, name)) copiedFrom.push(`${method} of ${name}`)
+        }
+        return original.apply(this, args)
+      })
+    }
+    const losses = vi.spyOn(world.kernels, 'policyLoss')
+    const packs = vi.spyOn(PackedTransformer.prototype, 'pack')
+    for await (const _ of trainer.updates()) break
+    const { numTokens } = world.cohort().trajectories
+    expect(Object.fromEntries(written)).toEqual(Object.fromEntries(names.map((name) => [name, numTokens])))
+    expect(copiedFrom).toEqual([])
+    expect(losses.mock.calls.length).toBeGreaterThan(0)
+    for (const [outputs, inputs] of losses.mock.calls) {
+      expect(inputs.oldLogprob).toBe(log.get('logprob'))
+      const { logprob, entropy, advantage, counted } = inputs
+      for (const column of [logprob, entropy, advantage, counted, outputs.dLogprob, outputs.dEntropy]) {
+        expect(column.buffer).toBe(world.arena.buffer)
+      }
+    }
+    expect(packs.mock.calls.length).toBeGreaterThan(0)
+    for (const [tokens] of packs.mock.calls) expect(tokens).toBe(log.get('token'))
+  })
+
+  test('are the Arrow table: its buffers are the arena’s, in every record batch', async () => {
+    for (const settings of [{}, { topK: 3, loss: 'reinforce++' as const }]) {
+      const { world, trainer } = await trained(settings)
+      for await (const _ of trainer.updates());
+      const { trajectories } = world.cohort()
+      const table = await trajectoryTable(trajectories, origin)
+      expect(table.numRows).toBe(16)
+      const lists = ['tokens', 'lossMask', 'logprobs', 'versions', 'turn', 'turnRewards']
+      if ('topK' in settings) lists.push('supportLengths', 'supportIds')
+      for (const { data } of table.batches) {
+        data.type.children.forEach(({ name }, i) => {
+          const child = data.children[i]!
+          if (lists.includes(name)) expect([name, child.children[0]!.values.buffer]).toEqual([name, world.arena.buffer])
+          if (name === 'reward' || name === 'group') expect(child.values.buffer).toBe(world.arena.buffer)
+        })
+      }
+      // And they are the conversations': row by row in the table's order.
+      const tokens = trajectories.order().map((i) => Array.from(trajectories.row(i).token))
+      expect(Array.from(table.getChild('tokens')!, (list) => [...list])).toEqual(tokens)
+    }
+  })
+})
+
+describe('a log without room', () => {
+  /** A world whose log has room for so many conversations, and not for those in flight. */
+  async function tight(conversations: number, numLanes = 4) {
+    const world = await talkWorld({ groupSize: 4, numLanes })
+    const size = conversationLogSize(world.draft(), conversations - numLanes)
+    world.reserve(world.draft(), { learner: {}, log: size })
+    return world
+  }
+
+  test('lets conversations that are over wait, while others go on, and loses none', async () => {
+    const free = await talkUntil(await talkWorld({ groupSize: 4 }), 24)
+    const world = await tight(6)
+    const cohort = world.cohort()
+    const { trajectories, conversation } = cohort
+    cohort.released = 24
+    const context = cohort.context
+    const found: unknown[] = []
+    let hasWaited = 0
+    for (let ticks = 0; found.length < 24; ticks++) {
+      expect(ticks).toBeLessThan(5000)
+      tick(world)
+      expect(trajectories.count).toBeLessThanOrEqual(6)
+      expect(trajectories.numTokens).toBeLessThanOrEqual(6 * context)
+      const over = conversation.phase.filter((phase) => phase === ConversationPhase.ended).length
+      expect(cohort.waiting).toBe(over)
+      if (cohort.waiting > 0 && conversation.phase.includes(ConversationPhase.model)) hasWaited++
+      if (ticks % 60 < 59) continue
+      for (let i = 0; i < trajectories.count; i++)
+        found.push([trajectories.row(i).group, trajectories.row(i).member, Array.from(trajectories.row(i).token)])
+      trajectories.forget(trajectories.count)
+    }
+    expect(hasWaited).toBeGreaterThan(0)
+    const all = free.map(({ group, member, token }) => [group, member, token])
+    expect(found.map(String).sort()).toEqual(all.map(String).sort())
+  })
+
+  test('is told where nobody empties it and no lane goes on', async () => {
+    const world = await tight(2)
+    const cohort = world.cohort()
+    for (let ticks = 0; cohort.waiting < 4; ticks++) {
+      expect(ticks).toBeLessThan(500)
+      checkLogRoom(cohort)
+      tick(world)
+    }
+    expect(() => checkLogRoom(cohort)).toThrow(InputError)
+    expect(() => checkLogRoom(cohort)).toThrow(
+      /log of .*: got 2 rows of \d+ tokens, and 4 conversations that wait for room/,
+    )
+    const before = cohort.conversation.length.slice()
+    tick(world)
+    expect(cohort.conversation.length).toEqual(before)
+    cohort.trajectories.clear()
+    tick(world)
+    expect(cohort.waiting).toBe(2)
+    expect(() => checkLogRoom(cohort)).not.toThrow()
+  })
+})
+
+describe('the size of a log', () => {
+  const policy = languageModel({ width: 16, layers: 1, heads: 2 })
+  const opened = (options = {}) => openConversations({ environment: reverse(), policy, numLanes: 3, ...options })
+
+  test('is an update’s conversations and those in flight, each as long as the context, and candidate sets as sampling has them', async () => {
+    const draft = await opened()
+    const { context, model } = draft.opened
+    const { vocabularySize } = model.shape
+    expect(conversationLogSize(draft, 8)).toEqual({ rows: 11, tokens: 11 * context, supportIds: 0, turnRewards: 11 })
+    const idsOf = async (sampling: object) => {
+      return conversationLogSize(await opened({ sampling }), 8).supportIds / (11 * context)
+    }
+    expect(await idsOf({ topK: 2 })).toBe(2)
+    expect(await idsOf({ topK: 2, topP: 0.5 })).toBe(2)
+    expect(await idsOf({ topK: vocabularySize })).toBe(0)
+    expect(await idsOf({ topP: 0.9 })).toBe(vocabularySize)
+    expect(await idsOf({ minP: 0.1 })).toBe(vocabularySize)
+  })
+
+  test('is part of a trainer’s plan, whose impossible sizes are errors before the run', async () => {
+    const world = await talkWorld({ groupSize: 4 })
+    const tooMuch = () => createTrainer(world, [sft({ batchSize: 3 }), rl({ groupSize: 4, groupsPerUpdate: 2 ** 24 })])
+    expect(tooMuch).toThrow(/memory: got a plan of .* GiB \(most of it for languageModel\.log\.token \d+ × 1 i32/)
+    const planned = world.plan().find(({ name }) => name.endsWith('.log.token'))!
+    expect(planned.rows).toBe((2 ** 26 + 4) * world.draft().opened.context)
+  })
+})
