@@ -51,6 +51,12 @@ test('curiosity finds the far end of the hallway with every seed, and records it
   expect(curious).toMatch(/^scale 0\.02: returns 1\.00 1\.00 1\.00, last bonuses up to 0\.0[012]/)
 })
 
+test('custom-loss learns to reverse words by its own loss', async () => {
+  const rewards = [...(await run('custom-loss.js')).matchAll(/reward ([\d.]+)/g)].map(([, reward]) => Number(reward))
+  expect(rewards).toHaveLength(4)
+  expect(rewards.at(-1)!).toBeGreaterThan(rewards[0]! + 0.1)
+})
+
 test('two-cohorts trains both and finds lanes by a query', async () => {
   const output = await run('two-cohorts.js')
   expect(output).toMatch(/update 12: cart [\d.]+, pendulum -[\d.]+/)
@@ -96,6 +102,7 @@ test('every example is run here', () => {
     'curiosity.js',
     'custom-algorithm.js',
     'custom-environment.js',
+    'custom-loss.js',
     'export-policy.js',
     'guess-the-number.js',
     'league.js',

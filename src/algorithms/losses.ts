@@ -9,7 +9,6 @@
  * A trajectory whose reward is unknown, or that is alone in its group, is left out and counted.
  */
 import { type Columns, column } from '../components/column.ts'
-import { type DefinitionRecord, defineFactory, type Factory } from '../definition.ts'
 import { assert, InputError, show, unknownWord } from '../errors.ts'
 import {
   type Kernels,
@@ -19,19 +18,12 @@ import {
   Standing,
   type TokenSpans,
 } from '../kernels/bind.ts'
-import { resolveSettings, type Settings, type SettingValues } from '../settings.ts'
+import { resolveSettings } from '../settings.ts'
+import { type GroupAdvantages, writeGroupAdvantages } from './group-advantages.ts'
 import { type AlgorithmPresets, algorithmPresets, type LossId, type Preset, projectSettings } from './loss-presets.ts'
-import type { LossProgram, LossResult } from './loss-program.ts'
-import {
-  type Aggregation,
-  advantageSettings,
-  type LossSettings,
-  lossSettings,
-  sharedSettingNames,
-  sharedValues,
-  type TokenLossSettings,
-} from './loss-settings.ts'
-import { type NamedTokenColumns, TokenLossRun, traceTokenLoss } from './token-loss.ts'
+import type { LossProgram } from './loss-program.ts'
+import { type Aggregation, advantageSettings, type LossSettings, lossSettings } from './loss-settings.ts'
+import { TokenLossRun } from './token-loss.ts'
 
 /** A loss over columns of tokens, sequences and groups. */
 export interface LossDescriptor {
@@ -46,13 +38,9 @@ export interface LossDescriptor {
   readonly settings: LossSettings
   /** What a loss of one's own computes for each token, in place of surrogate, ratio, KL and entropy; null of all others. */
   readonly program: LossProgram | null
+  /** How a loss of one's own makes advantages of a group's rewards; null where its settings say how. It stays in this thread. */
+  readonly advantages: GroupAdvantages | null
 }
-
-/** A loss of one's own with its settings. */
-export interface TokenLossDefinition extends LossDescriptor, DefinitionRecord {}
-
-/** Makes a loss of one's own from its settings; `id` and `settings` say which. */
-export type TokenLossFactory<S extends Settings = Settings> = Factory<S, TokenLossDefinition>
 
 /**
  * Trajectories as the recorder has them, the segments of a conversation as one: one row each in `reward`, `known` and `group`;
@@ -105,60 +93,12 @@ export function describeLoss(
   checkSettings(id, settings)
   const level = settings.ratio === 'token' ? 'token' : 'sequence'
   const { aggregation } = settings
-  return { id, preset, level, columns: columnsOf(settings, null), aggregation, settings, program: null }
-}
-
-/**
- * Defines a loss of tokens as arithmetic: its derivatives by `logprob` and `entropy` are worked out. The function is called once
- * for each set of settings, and gives the loss of a token; it is minimized as `aggregation` sums it. Beside the loss it may
- * give `policyLoss`, `klPenalty`, `ratio`, `clippedLow`, `clippedHigh` and `capped`, which metrics are made of (the last three
- * count tokens: 1 or 0); a count that it does not give is NaN, and null in files. `advantage` is the token's, `weight` that of the correction, `sequenceTokens` how many tokens of its sequence are learned from.
- *
- * Advantages, corrections, aggregation and a critic are those of every loss (`tokenLossSettings`). With
- * `module: import.meta.url`, exported under any name, `rl.loss=` takes the module's path. Threads are sent the arithmetic.
- *
- * @throws InputError where a setting of `tokenLossSettings` is missing; when the loss is made, as `traceLoss` does, and where it
- * does not read what its settings ask for: `advantage`, or the `weight` of a correction.
- * @example
- * export const tanhLoss = defineTokenLoss({
- *   id: 'tanh',
- *   module: import.meta.url,
- *   settings: tokenLossSettings({ aggregation: 'sequence-mean' }),
- *   loss: ({ logprob, oldLogprob, advantage }) => logprob.minus(oldLogprob).tanh().times(advantage).negative(),
- * })
- */
-export function defineTokenLoss<S extends TokenLossSettings & Settings>(options: {
-  id: string
-  module?: string
-  settings: S
-  loss(columns: NamedTokenColumns, settings: SettingValues<S>): LossResult
-}): TokenLossFactory<S> {
-  const { id, settings, loss } = options
-  for (const name of sharedSettingNames) {
-    if (Object.hasOwn(settings ?? {}, name)) continue
-    throw new InputError(`${id} settings`, `no ${name}`, 'those of tokenLossSettings, and its own')
-  }
-  if (Object.hasOwn(algorithmPresets, id)) throw new InputError('loss id', id, 'one that no loss of Colonnade has')
-  return defineFactory('loss', options, (values): LossDescriptor => {
-    const own = resolveSettings(id, lossSettings, sharedValues(values as never))
-    checkSettings(id, own)
-    const program = traceTokenLoss(id, (columns) => loss(columns, values))
-    const reads = (column: string) => Object.hasOwn(program.columns, column)
-    if (reads('advantage') !== (own.advantage !== 'none')) {
-      const got = `${own.advantage}, and a loss that ${reads('advantage') ? 'reads' : 'does not read'} advantages`
-      throw new InputError(`${id}.advantage`, got, reads('advantage') ? 'another one' : 'none')
-    }
-    if (own.correction !== 'none' && !reads('weight')) {
-      throw new InputError(`${id}.correction`, `${own.correction}, and a loss that does not read weight`, 'none')
-    }
-    const level = program.steps.some(({ operation }) => operation === 'sequenceSum') ? 'sequence' : 'token'
-    const columns = columnsOf(own, program)
-    return { id, preset: null, level, columns, aggregation: own.aggregation, settings: own, program }
-  })
+  const columns = columnsOf(settings, null)
+  return { id, preset, level, columns, aggregation, settings, program: null, advantages: null }
 }
 
 /** @throws InputError for settings that do not go together. */
-function checkSettings(id: string, settings: LossSettings): void {
+export function checkSettings(id: string, settings: LossSettings): void {
   const { aggregation, maxLength, overlongCache, correction, correctionLow, correctionHigh } = settings
   if (maxLength === null && (aggregation.startsWith('constant') || overlongCache !== null)) {
     const why = overlongCache !== null ? 'overlongCache' : `aggregation ${aggregation}`
@@ -172,7 +112,8 @@ function checkSettings(id: string, settings: LossSettings): void {
   }
 }
 
-function columnsOf(settings: LossSettings, program: LossProgram | null): OptionalColumn[] {
+/** The columns that a loss reads by these settings, and by its program. */
+export function columnsOf(settings: LossSettings, program: LossProgram | null): OptionalColumn[] {
   const { advantage, surrogate, correction, klCoef, rewardKlCoef } = settings
   const columns: OptionalColumn[] = []
   if (advantage !== 'none') columns.push('reward', 'known')
@@ -199,7 +140,7 @@ export function describeAdvantages({ settings }: LossDescriptor): AdvantageDescr
 export function withAdvantages(loss: LossDescriptor, advantages: AdvantageDescriptor | null): LossDescriptor {
   const none = { advantage: 'none', whiten: false, rewardKlCoef: 0, overlongCache: null } as const
   const settings = { ...loss.settings, ...(advantages === null ? none : advantages.settings) }
-  return { ...loss, settings, columns: columnsOf(settings, loss.program) }
+  return { ...loss, settings, columns: columnsOf(settings, loss.program), advantages: null }
 }
 
 /** What `prepareLoss` writes. */
@@ -261,7 +202,7 @@ export function prepareLoss(
   const count = spans.begin.length
   checkBatch(descriptor, batch, prepared)
   if (settings.advantage === 'none') countAll(counted, lossMask, spans)
-  else if (settings.advantage === 'group') groupAdvantages(settings, batch as Required<LossBatch>, prepared, kernels)
+  else if (settings.advantage === 'group') groupAdvantages(descriptor, batch as Required<LossBatch>, prepared, kernels)
   else tokenAdvantages(settings, batch as Required<LossBatch>, prepared, kernels)
   if (settings.whiten) kernels.whitenTokens(prepared.tokenAdvantage, counted, spans, count)
 
@@ -391,7 +332,7 @@ export function differentiateCritic(
 }
 
 function groupAdvantages(
-  { overlongCache, overlongFactor, maxLength, rewardKlCoef, ...settings }: LossSettings,
+  { id, settings: { overlongCache, overlongFactor, maxLength, rewardKlCoef, ...settings }, advantages }: LossDescriptor,
   { reward, known, group, oldLogprob, referenceLogprob, lossMask, spans }: Required<LossBatch>,
   prepared: PreparedLoss,
   kernels: Kernels,
@@ -406,6 +347,9 @@ function groupAdvantages(
     kernels.klPenalty(shapedReward, known, oldLogprob, referenceLogprob, lossMask, spans, rewardKlCoef, count)
   }
   kernels.groupAdvantage(prepared, shapedReward, known, group, settings, count, groupSize.length)
+  if (advantages !== null) {
+    writeGroupAdvantages(id, advantages, prepared, { shapedReward, known, group, lossMask, spans })
+  }
   kernels.spreadAdvantage(prepared.tokenAdvantage, prepared.counted, advantage, standing, lossMask, spans, count)
 }
 

@@ -16,9 +16,10 @@ import {
   type SettingValues,
   strings,
 } from '../settings.ts'
+import type { TokenLossFactory } from './define-token-loss.ts'
 import { algorithmPresets, type LossId, type Preset, projectSettings } from './loss-presets.ts'
 import type { LossSettings } from './loss-settings.ts'
-import { describeLoss, type LossDescriptor, type TokenLossFactory } from './losses.ts'
+import { describeLoss, type LossDescriptor } from './losses.ts'
 import { checkOptimizer, learningRateSetting, optimizerSettings } from './optimizer.ts'
 import { schedules } from './schedule.ts'
 import { rlMetrics } from './text-metrics.ts'
@@ -98,7 +99,8 @@ export function rl(
   const filter = groupFilterOf(parts.filter ?? settings.filter, settings.filterSettings)
   checkOptimizer('rl', settings)
   const loss = lossOf(settings, lossSettings, ownLoss(parts))
-  if (loss.settings.advantage === 'group' && loss.settings.lone === 'mask' && settings.groupSize === 1) {
+  const comparesGroup = loss.settings.advantage === 'group' && loss.advantages === null
+  if (comparesGroup && loss.settings.lone === 'mask' && settings.groupSize === 1) {
     throw new InputError('rl.groupSize', '1', `at least 2: ${settings.loss} compares the rewards of a group`)
   }
   const conversations = settings.groupsPerUpdate * settings.groupSize

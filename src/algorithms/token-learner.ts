@@ -174,7 +174,8 @@ export class TokenLearner {
     step = 0,
   ): Together<TokenLossSums> {
     const { taken, sums, logprob, entropy } = update
-    yield* this.#share({ kind: 'differentiate', batch, temperature, taken, step, loss, totals, given, update })
+    const sent = { ...loss, advantages: null } // A function stays in this thread; it has done its part.
+    yield* this.#share({ kind: 'differentiate', batch, temperature, taken, step, loss: sent, totals, given, update })
     this.#sumSlots(batch)
     const whole = new Float64Array(SUMS)
     const numSums = SUMS * (batch.parts.length - 1)

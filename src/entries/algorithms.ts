@@ -9,18 +9,17 @@ export type {
   LearnerMetrics,
   LearnerShape,
 } from '../algorithms/algorithm.ts'
+export { defineTokenLoss, type TokenLossDefinition, type TokenLossFactory } from '../algorithms/define-token-loss.ts'
 export { Expression, type Operand, where } from '../algorithms/expression.ts'
+export type { GroupAdvantages, RewardedAnswer } from '../algorithms/group-advantages.ts'
 export { corrections, type LossId, type Preset } from '../algorithms/loss-presets.ts'
 export type { LossResult } from '../algorithms/loss-program.ts'
 export { type LossSettings, type TokenLossSettings, tokenLossSettings } from '../algorithms/loss-settings.ts'
 export {
   type AdvantageDescriptor,
-  defineTokenLoss,
   describeAdvantages,
   describeLoss,
   type LossDescriptor,
-  type TokenLossDefinition,
-  type TokenLossFactory,
 } from '../algorithms/losses.ts'
 export {
   defineOnPolicyAlgorithm,

@@ -1,8 +1,8 @@
 /** Runs of language models: what they are told, what they are made of, and what they leave. */
 import { join, resolve } from 'node:path'
 import { pathToFileURL } from 'node:url'
+import type { TokenLossFactory } from '../algorithms/define-token-loss.ts'
 import { lossSettings } from '../algorithms/loss-settings.ts'
-import type { TokenLossFactory } from '../algorithms/losses.ts'
 import { ownLoss, type RlDefinition, rl, rlSettings } from '../algorithms/rl.ts'
 import { type SftDefinition, sft, sftSettings } from '../algorithms/sft.ts'
 import { type ConversationCohort, cutTurns } from '../cohorts/conversations.ts'

@@ -7,16 +7,21 @@ import {
   sapoExpression,
   type TokenCoefficients,
 } from '../../bench/kernels/expressions.ts'
+import { defineTokenLoss } from '../../src/algorithms/define-token-loss.ts'
+import type { GroupAdvantages } from '../../src/algorithms/group-advantages.ts'
 import { type LossSettings, tokenLossSettings } from '../../src/algorithms/loss-settings.ts'
 import {
-  defineTokenLoss,
   describeLoss,
   differentiateLoss,
   type LossDescriptor,
   type LossTotals,
+  type PreparedLoss,
+  preparedLossPlan,
+  prepareLoss,
   withAdvantages,
 } from '../../src/algorithms/losses.ts'
 import type { NamedTokenColumns } from '../../src/algorithms/token-loss.ts'
+import { takeArena } from '../../src/components/arena.ts'
 import { createKernels, type PolicyLossInputs, PolicySum, spansOf } from '../../src/kernels/bind.ts'
 import { number } from '../../src/settings.ts'
 import { Numbers } from '../kernels/calls.ts'
@@ -204,6 +209,53 @@ describe('a definition of a loss over tokens', () => {
   test('takes other advantages, and keeps what it reads', () => {
     const loss = own(grpoExpression)({ klCoef: 0.1 })
     expect(withAdvantages(loss, null).columns).toEqual(['oldLogprob', 'referenceLogprob'])
+  })
+
+  test('makes advantages by a function of each group, of the answers whose reward is known', () => {
+    const seen: string[] = []
+    const loss = defineTokenLoss({
+      id: 'own',
+      settings: tokenLossSettings({ overlongCache: 2, maxLength: 4 }),
+      loss: plain,
+      advantages(group) {
+        seen.push(group.map(({ reward, numTokens }) => `${reward} of ${numTokens}`).join(', '))
+        return group.map(({ reward }) => (reward < 0 ? Number.NaN : 10 * reward))
+      },
+    })
+    const { begin, end } = spansOf(Int32Array.of(0, 3, 7, 9, 12, 14))
+    const batch = {
+      spans: { begin, end },
+      lossMask: Uint8Array.of(0, 1, 1, 1, 1, 1, 1, 0, 1, 1, 1, 1, 1, 1),
+      reward: Float64Array.of(1, 2, -1, 5, 3),
+      known: Uint8Array.of(1, 1, 1, 0, 1),
+      group: Int32Array.of(0, 1, 0, 0, 1),
+      oldLogprob: new Float32Array(14),
+    }
+    const prepared = takeArena(preparedLossPlan(5, 14, 2)).columns as PreparedLoss
+    const totals = prepareLoss(loss(), batch, prepared, kernels)
+    expect(seen).toEqual(['1 of 2, -1 of 1', '1 of 4, 3 of 2']) // The answer of 4 tokens pays 1 for its length.
+    expect(Array.from(prepared.advantage)).toEqual([10, 10, 0, 0, 30])
+    const [out, ten, thirty] = [
+      [0, 0],
+      [10, 10, 10, 10],
+      [30, 30],
+    ]
+    expect(Array.from(prepared.tokenAdvantage)).toEqual([0, 10, 10, ...ten, ...out, 0, 0, 0, ...thirty])
+    expect(totals).toMatchObject({ numTokens: 8, numUnknown: 1, numAlone: 1, numEqual: 0 })
+    const wrong = (advantages: GroupAdvantages) => () =>
+      prepareLoss(
+        defineTokenLoss({ id: 'own', settings: tokenLossSettings(), loss: plain, advantages })(),
+        batch,
+        prepared,
+        kernels,
+      )
+    expect(wrong(() => [1])).toThrow(
+      'advantages of own: got 1 numbers, expected 2 numbers, one for each answer of the group',
+    )
+    expect(wrong(() => undefined as never)).toThrow('advantages of own: got undefined')
+    expect(wrong((group) => group.map(() => Number.POSITIVE_INFINITY))).toThrow(/advantages of own: got Infinity/)
+    expect(() => loss({ scale: 'none' })).toThrow(/own.scale: got "none", expected what it was/)
+    expect(() => loss({ advantage: 'returns' })).toThrow(/own.advantage: got returns, expected group/)
   })
 
   test('refuses settings that would not act, and those that do not go together', () => {

@@ -51,6 +51,12 @@ beforeEach(async () => {
           const clipped = ratio.clip(1 - low, 1 + high).times(advantage)
           return { loss: ratio.times(advantage).min(clipped).negative(), clippedLow: ratio.lessThan(1 - low) }
         },
+        advantages(group) {
+          const mean = group.reduce((sum, { reward }) => sum + reward, 0) / group.length
+          const squares = group.reduce((sum, { reward }) => sum + (reward - mean) ** 2, 0)
+          const deviation = Math.sqrt(squares / (group.length - 1))
+          return group.map(({ reward }) => (squares === 0 ? 0 : (reward - mean) / deviation))
+        },
       })`,
     )
     await writeFile(
