@@ -21,7 +21,7 @@ export const Work = {
   loss: 10,
   backward: 11,
   optimizer: 12,
-  /** For the other threads. */
+  /** For the other threads, and for what environments of text reply. */
   waiting: 13,
 } as const
 
@@ -84,6 +84,11 @@ export class Clock {
     this.#beat(RESTING)
   }
 
+  /** The thread goes on after a rest, without a mark. */
+  wake(): void {
+    this.#beat(-1)
+  }
+
   /** The thread waits for one of the promises that `callsOf` was told of, by its number. */
   await(promise: number): void {
     this.#beat(workNames.length + promise)
@@ -96,14 +101,25 @@ export class Clock {
     beat[0] = beat[0]! + 1
   }
 
-  /** Charges the time since the last mark to a kind of work. */
+  /** Charges the time since the last mark to a kind of work, and shows that the thread goes on. */
   mark(work: number): void {
+    this.charge(work)
+    this.#beat(work)
+  }
+
+  /** Charges the time since the last mark to a kind of work. */
+  charge(work: number): void {
     const now = performance.now()
     const last = this.#last[0]!
     this.milliseconds[work] = this.milliseconds[work]! + (now - last)
     if (this.trace !== undefined) keep(this.trace, work, last, now)
-    this.#beat(work)
     this.#last[0] = now
+  }
+
+  /** Seconds of each kind of work since `start`, by its name. */
+  seconds(): Record<WorkName, number> {
+    const seconds = workNames.map((name, work) => [name, this.milliseconds[work]! / 1000])
+    return Object.fromEntries(seconds) as Record<WorkName, number>
   }
 }
 
@@ -117,8 +133,26 @@ function keep(trace: Float64Array, work: number, start: number, end: number): vo
   trace[0] = count + 1
 }
 
-/** Trace events as Chrome's tracing view and Perfetto read them; thread i is tid i. Times in µs from the first event. */
-export function chromeTrace(threads: readonly Float64Array[]): string {
+/** What the process took of the memory at a time, in bytes. */
+export interface MemorySample {
+  /** In ms since the epoch. */
+  readonly time: number
+  readonly heap: number
+  readonly arrayBuffers: number
+  readonly resident: number
+}
+
+/** What the process takes of the memory now. */
+export function sampleMemory(): MemorySample {
+  const { heapUsed, arrayBuffers, rss } = process.memoryUsage()
+  return { time: performance.timeOrigin + performance.now(), heap: heapUsed, arrayBuffers, resident: rss }
+}
+
+/**
+ * Trace events as Chrome's tracing view and Perfetto read them; thread i is tid i, and the memory a counter. Times in µs from
+ * the first event.
+ */
+export function chromeTrace(threads: readonly Float64Array[], memory: readonly MemorySample[] = []): string {
   const starts = threads.filter((trace) => trace[0]! > 0).map((trace) => trace[2]!)
   const first = Math.min(...starts)
   const events: object[] = []
@@ -129,6 +163,9 @@ export function chromeTrace(threads: readonly Float64Array[]): string {
       const [ts, dur] = [1000 * (start! - first), 1000 * (end! - start!)].map((us) => Math.round(us * 1000) / 1000)
       events.push({ name: workNames[work!], ph: 'X', pid: 1, tid, ts, dur })
     }
+  }
+  for (const { time, ...args } of memory) {
+    events.push({ name: 'memory', ph: 'C', pid: 1, ts: Math.max(0, Math.round(1000 * (time - first))), args })
   }
   return JSON.stringify({ traceEvents: events, displayTimeUnit: 'ms' })
 }

@@ -10,6 +10,11 @@ export const sftMetrics = {
   learningRate: { unit: null, description: 'of the optimizer step', reduction: 'last' },
   gradNorm: { unit: null, description: 'norm of the gradient before it was clipped', reduction: 'minibatchMean' },
   tokens: { unit: 'tokens', description: 'that were learned from', reduction: 'last' },
+  phaseSeconds: {
+    unit: 's',
+    description: "that the caller's thread spent on each kind of work, by its name; they add up to the whole step",
+    reduction: 'last',
+  },
 } as const satisfies Metrics
 
 /** Of an update's conversations, and of its first pass over them. */

@@ -8,6 +8,7 @@
  * what is unknown is evaluated with the weights before the update and counted, or refused where a correction would
  * compare it with what was sampled from.
  */
+import { Clock } from '../clock.ts'
 import { type Columns, column, type Plan, saved } from '../components/column.ts'
 import { InputError } from '../errors.ts'
 import { type Kernels, NUM_SLOTS, PolicySum } from '../kernels/bind.ts'
@@ -119,7 +120,7 @@ export class TokenLearner {
   readonly #thread: TokenThread
   readonly #post: ((work: TokenWork) => void) | null
 
-  /** `post` tells the other threads what to work on, if there are any. */
+  /** `post` tells the other threads what to work on, if there are any; `clock` is charged with what this one does. */
   constructor(
     model: TransformerModel,
     weights: BaseWeights,
@@ -127,13 +128,14 @@ export class TokenLearner {
     kernels: Kernels,
     adapter: LoraAdapter | null = null,
     post: ((work: TokenWork) => void) | null = null,
+    clock = new Clock(),
   ) {
     this.columns = columns
     this.#trained = trainedOf(weights, adapter)
     this.gradient = columns.gradient.subarray(0, this.#trained.length)
     this.#kernels = kernels
     this.#parts = decayingParts((adapter?.lora ?? model).parameters)
-    this.#thread = new TokenThread(model, weights, { ...columns, packed: columns.packed[0]! }, kernels, adapter)
+    this.#thread = new TokenThread(model, weights, { ...columns, packed: columns.packed[0]! }, kernels, adapter, clock)
     this.#post = post
   }
 

@@ -7,6 +7,7 @@
  * There are 2 to 16 slots, by what is trained and never by the number of threads; a micro-batch has 128 rows or the
  * longest conversation, so that there are some for each.
  */
+import { type Clock, Work } from '../clock.ts'
 import { type Columns, column, type Plan } from '../components/column.ts'
 import { type Kernels, PolicySum, type TokenSpans, TokenSum } from '../kernels/bind.ts'
 import type { ParameterViews } from '../policies/policy.ts'
@@ -122,13 +123,18 @@ export interface TokenThreadColumns {
 /** One thread's part of a learner of tokens. */
 export class TokenThread {
   readonly #kernels: Kernels
+  readonly #clock: Clock
   readonly #policy: PackedTransformer
   readonly #reference: PackedTransformer | null
   readonly #slots: readonly { readonly column: Float32Array; readonly views: ParameterViews }[]
   /** The micro-batch under way, its loss and that loss's sums: kept here, so that nothing is made for each. */
   #part = 0
   #partLoss: PartLoss = () => {}
-  readonly #derive: TokenLossOf = (evaluated, derivatives) => this.#partLoss(this.#part, evaluated, derivatives)
+  readonly #derive: TokenLossOf = (evaluated, derivatives) => {
+    this.#clock.charge(Work.forward)
+    this.#partLoss(this.#part, evaluated, derivatives)
+    this.#clock.charge(Work.loss)
+  }
   readonly #policySums = new Float64Array(PolicySum.length)
   readonly #valueSums = new Float64Array(TokenSum.length)
 
@@ -138,8 +144,10 @@ export class TokenThread {
     { packed, gradient, reference }: TokenThreadColumns,
     kernels: Kernels,
     adapter: LoraAdapter | null,
+    clock: Clock,
   ) {
     this.#kernels = kernels
+    this.#clock = clock
     this.#policy = new PackedTransformer(model, weights, packed, kernels, adapter)
     if (reference.length === 0) this.#reference = null
     else if (adapter === null) this.#reference = new PackedTransformer(model, reference, packed, kernels)
@@ -174,6 +182,7 @@ export class TokenThread {
       rowsToTokens(said.logprob, evaluated.logprob, spans, from, to)
       rowsToTokens(said.entropy, evaluated.entropy, spans, from, to)
       if (said.value.length > 0) rowsToTokens(said.value, evaluated.value, spans, from, to)
+      this.#clock.charge(Work.forward)
     }
   }
 
@@ -191,7 +200,9 @@ export class TokenThread {
       for (let part = slot; part + 1 < parts.length; part += this.#slots.length) {
         this.#part = part
         const rows = this.#policy.pack(token, spans, parts[part]!, parts[part + 1]!, supports)
+        this.#clock.charge(Work.gather)
         this.#policy.differentiate(rows, this.#derive, views, temperature, step)
+        this.#clock.charge(Work.backward)
       }
     }
   }

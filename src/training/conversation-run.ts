@@ -349,7 +349,7 @@ export const conversationRun: RunKind<
     const sampling = samplingOf(rl)
     const told = { tooLong, cutTurn, rewardReduction, replySeconds }
     const world = await createWorld({ environment, policy, numLanes, seed, kernels, groupSize, sampling, ...told })
-    const trainer = createTrainer(world, phasesOf(definition), { threads })
+    const trainer = createTrainer(world, phasesOf(definition), { threads, profile: settings.profile })
     return { definition, trainer, notes: world.cohort().notes, choices: [] }
   },
   keepsBeginning: () => false,

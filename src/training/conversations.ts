@@ -10,6 +10,7 @@ import type { RlDefinition } from '../algorithms/rl.ts'
 import type { SftDefinition } from '../algorithms/sft.ts'
 import { TokenLearner, trainedOf } from '../algorithms/token-learner.ts'
 import type { TokenWork } from '../algorithms/token-thread.ts'
+import { traceBuffer, Work } from '../clock.ts'
 import {
   asConversations,
   type ConversationCohort,
@@ -60,6 +61,14 @@ export interface ConversationProgress {
   readonly tooLong: { readonly skipped: number; readonly cut: number }
 }
 
+/** How a cohort of conversations is trained. */
+export interface ConversationTrainingOptions {
+  /** Keep what each worker does when. */
+  readonly profile: boolean
+  /** Learns in place of this process. */
+  readonly backend?: TrainingBackend | undefined
+}
+
 /**
  * Gives a cohort of conversations a learner, or a backend that learns in place of this process. What is returned binds it, when all
  * who need columns have said so.
@@ -69,7 +78,7 @@ export function reserveConversations(
   world: World,
   name: string,
   phases: Phases,
-  backend?: TrainingBackend,
+  { profile, backend }: ConversationTrainingOptions,
 ): () => ConversationTraining {
   const { sft, rl } = phases
   if (sft !== undefined && rl !== undefined && sft.settings.optimizer !== rl.settings.optimizer) {
@@ -85,13 +94,15 @@ export function reserveConversations(
     ...textReservation(draft, phases, world.threads.count),
     use: { asked: (rl?.settings.updates ?? 0) > 0, learned: (sft?.settings.steps ?? 0) > 0 },
   })
-  return () => new ConversationTraining(world, name, phases, backend)
+  return () => new ConversationTraining(world, name, phases, { profile, backend })
 }
 
 /** Trains one cohort of conversations. */
 export class ConversationTraining implements Training<TextMetrics> {
   readonly world: World
   readonly phases: Phases
+  /** What each worker did when, if it is kept. */
+  readonly traces: readonly Float64Array[]
   readonly #cohort: ConversationCohort
   readonly #parts: PhaseParts
   /** In the order in which they are gone through. */
@@ -103,14 +114,17 @@ export class ConversationTraining implements Training<TextMetrics> {
   readonly #team: TextTeam | null
   /** The phase that is at work. */
   #advancing: Phase | null = null
+  /** It was stopped before its end. */
+  #isUnderWay = false
 
-  /** Use `reserveConversations`. `backend` learns in place of this process. */
-  constructor(world: World, name: string, phases: Phases, backend?: TrainingBackend) {
+  /** Use `reserveConversations`. */
+  constructor(world: World, name: string, phases: Phases, { profile, backend }: ConversationTrainingOptions) {
     this.world = world
     this.phases = phases
     const cohort = asConversations(`algorithm of ${name}`, world.cohort(name))
     this.#cohort = cohort
-    const team = world.threads.count === 1 ? null : new TextTeam(world, cohort)
+    this.traces = profile ? Array.from({ length: world.threads.count - 1 }, () => traceBuffer()) : []
+    const team = world.threads.count === 1 ? null : new TextTeam(world, cohort, this.traces)
     this.#team = team
     if (team !== null) endWhenDropped(this, team)
     const parts = {
@@ -183,10 +197,16 @@ export class ConversationTraining implements Training<TextMetrics> {
       await this.#team?.wake()
       if (engine.version !== version) await publishWeights(this.#parts, version)
       const started = performance.now() // When the workers are there.
+      const { clock } = this.world
+      if (this.#isUnderWay) clock.charge(Work.waiting)
+      else clock.start()
+      clock.rest() // Until the next tick nobody looks whether it goes on.
+      this.#isUnderWay = true
       const metrics = await phase.advance(signal)
       this.#seconds += (performance.now() - started) / 1000
       if (metrics === undefined) return undefined
-      const told = { ...metrics, seconds: this.#seconds }
+      this.#isUnderWay = false
+      const told = { ...metrics, seconds: this.#seconds, phaseSeconds: clock.seconds() }
       checkMetricNames(`${told.phase} metrics`, phase.metrics, metricsLine(told))
       return told
     } catch (error) {
@@ -318,7 +338,15 @@ function localBackend(world: World, cohort: ConversationCohort, team: TextTeam |
   const { model, weights, quantized, adapter, learner: columns } = cohort
   const base = quantized ?? weights
   const post = team && ((work: TokenWork) => team.post(work))
-  const learner = new TokenLearner(model, base, columns as TextLearnerColumns, world.kernels, adapter, post)
+  const learner = new TokenLearner(
+    model,
+    base,
+    columns as TextLearnerColumns,
+    world.kernels,
+    adapter,
+    post,
+    world.clock,
+  )
   learner.start()
   const parts = { learner, trained: trainedOf(base, adapter) }
   return new LocalBackend(team === null ? parts : { ...parts, run: (steps) => team.run(steps) })

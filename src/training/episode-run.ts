@@ -9,7 +9,7 @@ import { type DefinitionRecord, findFactory, isModulePath, revive } from '../def
 import type { EnvironmentDefinition, EnvironmentFactory } from '../environments/environment.ts'
 import { environmentFactory, environments } from '../environments/registry.ts'
 import { InputError } from '../errors.ts'
-import { listFolder, writeWhole } from '../files.ts'
+import { listFolder } from '../files.ts'
 import { bestKernelBuild } from '../kernels/bind.ts'
 import { BLOCK_ROWS, type PolicyDefinition, type PolicyModel } from '../policies/policy.ts'
 import { type PolicyFactory, policies, policyFactory } from '../policies/registry.ts'
@@ -48,7 +48,6 @@ export const episodeRunSettings = {
     min: 0,
     max: 64,
   }),
-  profile: boolean(false, "write trace.json, for Chrome's tracing view and Perfetto"),
 } satisfies Settings
 
 /** The values of `episodeRunSettings`. */
@@ -178,7 +177,7 @@ export async function findEnvironment(name: string): Promise<EnvironmentFactory>
 }
 
 /** Settings that a run may be given anew when it is resumed: those on which what it did so far does not depend. */
-const RESUMED = [...SHARED_RESUMED, 'totalSteps', 'stopWhenSolved', 'rollouts', 'profile'] as const
+const RESUMED = [...SHARED_RESUMED, 'totalSteps', 'stopWhenSolved', 'rollouts'] as const
 
 async function open(folder: string, config: object, trust: ModuleTrust): Promise<EpisodeRunDefinition> {
   const path = join(folder, 'config.json')
@@ -326,13 +325,11 @@ export const episodeRun: RunKind<EpisodeRunDefinition, EpisodeCohort, EpisodeRun
   watch: () => () => {},
   async finish(folder, { environment, policy, algorithm, settings }, trainer, lines) {
     const { episodes, solvedAtStep, solvedAtSeconds, episodeReturnLast100 } = trainer.progress()
-    if (settings.profile) await writeWhole(join(folder, 'trace.json'), [trainer.trace()])
     const points = (lines as unknown as MetricsLine[]).flatMap(({ steps, episodeReturn }) =>
       episodeReturn === null ? [] : [{ x: steps, y: episodeReturn }],
     )
     return {
       files: {
-        ...(settings.profile ? { trace: join(folder, 'trace.json') } : {}),
         ...(settings.rollouts === 'none' ? {} : { rollouts: join(folder, 'rollouts') }),
       },
       summary: {

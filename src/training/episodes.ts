@@ -7,7 +7,7 @@
  * alone.
  */
 import type { AlgorithmDefinition, EstimateAdvantages, Learner } from '../algorithms/algorithm.ts'
-import { BEAT_WORDS, type Clock, traceBuffer, Work, type WorkName, workNames } from '../clock.ts'
+import { BEAT_WORDS, traceBuffer, Work } from '../clock.ts'
 import type { Cohort } from '../cohorts/cohort.ts'
 import { asEpisodes, closeRollout, type EpisodeCohort, type EpisodeDraft, shareStart } from '../cohorts/episodes.ts'
 import { markLearned } from '../cohorts/league.ts'
@@ -150,9 +150,8 @@ export class EpisodeTraining implements Training<UpdateMetrics> {
     { profile, beats }: EpisodeTrainingOptions,
   ) {
     this.world = world
-    this.#traces = profile ? Array.from({ length: world.threads.count }, () => traceBuffer()) : []
+    this.#traces = profile ? Array.from({ length: world.threads.count - 1 }, () => traceBuffer()) : []
     this.#beats = beats
-    if (world.threads.index === 0) world.clock.trace = this.#traces[0]
     this.#algorithms = algorithms
     this.#agents = Object.entries(algorithms).map(([name, algorithm]) => createAgent(world, name, algorithm))
     this.#cohorts = world.cohorts.filter(({ name, kind }) => name in algorithms || kind === 'episodes')
@@ -445,12 +444,12 @@ export class EpisodeTraining implements Training<UpdateMetrics> {
       ...sole,
       rolloutSeconds,
       updateSeconds,
-      phaseSeconds: phaseSeconds(this.world.clock),
+      phaseSeconds: this.world.clock.seconds(),
       cohorts,
     } as UpdateMetrics
   }
 
-  /** What each thread did when, if it is kept. */
+  /** What each worker did when, if it is kept. */
   get traces(): readonly Float64Array[] {
     return this.#traces
   }
@@ -481,7 +480,7 @@ export class EpisodeTraining implements Training<UpdateMetrics> {
         command: this.#command,
         index: i + 1,
         count,
-        trace: this.#traces[i + 1],
+        trace: this.#traces[i],
         beat: this.#beats.subarray(BEAT_WORDS * (i + 1), BEAT_WORDS * (i + 2)),
         seed: world.seed,
         kernels: world.kernelBuild,
@@ -653,10 +652,6 @@ function createAgent(world: World, name: string, algorithm: AlgorithmDefinition)
     solvedAtStep: null,
     solvedAtSeconds: null,
   }
-}
-
-function phaseSeconds({ milliseconds }: Clock): Record<WorkName, number> {
-  return Object.fromEntries(workNames.map((name, i) => [name, milliseconds[i]! / 1000])) as Record<WorkName, number>
 }
 
 /** Says a thread's lanes in words. Leads to the world, and not to its trainer. */

@@ -8,7 +8,7 @@ import type { CurveLabels, CurvePoint } from '../curves.ts'
 import type { DefinitionRecord } from '../definition.ts'
 import type { Metrics } from '../metrics.ts'
 import type { Setting, SettingValue } from '../settings.ts'
-import { choice, integer, type Settings } from '../settings.ts'
+import { boolean, choice, integer, type Settings } from '../settings.ts'
 import type { ModuleTrust } from '../trust.ts'
 import type { Reached } from './presets.ts'
 import type { MetricsOf, ProgressOf, Trainer } from './trainer.ts'
@@ -25,11 +25,22 @@ export const sharedRunSettings = {
     ['best', 'relaxed', 'simd', 'plain'],
     'which kernel bodies; best: the fastest that this runtime can run',
   ),
+  profile: boolean(
+    false,
+    "write trace.json, for Chrome's tracing view and Perfetto: what threads do when, and the memory",
+  ),
   ...watchSettings,
 } satisfies Settings
 
 /** What a run of either kind may be given anew when it is resumed: what it did so far does not depend on it. */
-export const SHARED_RESUMED = ['checkpointEvery', 'checkpointsKept', 'threads', 'stallSeconds', 'onStall'] as const
+export const SHARED_RESUMED = [
+  'checkpointEvery',
+  'checkpointsKept',
+  'threads',
+  'profile',
+  'stallSeconds',
+  'onStall',
+] as const
 
 /** What every run is made of. */
 export interface RunParts {
@@ -41,6 +52,7 @@ export interface RunParts {
     readonly checkpointsKept: number
     readonly stallSeconds: number
     readonly onStall: string
+    readonly profile: boolean
   }
 }
 

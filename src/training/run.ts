@@ -260,9 +260,11 @@ export class Run<D extends RunDefinition = RunDefinition> {
         summary: path('summary.json'),
         learningCurve: path('learning-curve.svg'),
         checkpoints: path('checkpoints'),
+        ...(settings.profile ? { trace: path('trace.json') } : {}),
         ...files,
       },
     } as unknown as RunSummary
+    if (settings.profile) await writeWhole(path('trace.json'), [trainer.trace()])
     await writeWhole(path('learning-curve.svg'), [drawCurve(curve.points, curve.labels, curve.threshold)])
     await writeWhole(path('summary.json'), [`${JSON.stringify(whole, null, 2)}\n`])
     return whole

@@ -27,13 +27,13 @@ export interface ThreadOrder {
   readonly count: number
   readonly seed: number
   readonly kernels: KernelBuild
+  /** Room for this thread's trace, if one is kept. */
+  readonly trace: Float64Array | undefined
 }
 
 /** What a worker makes its part of a trainer of lanes from. */
 export interface LanesOrder extends ThreadOrder {
   readonly kind: 'lanes'
-  /** Room for this thread's trace, if one is kept. */
-  readonly trace: Float64Array | undefined
   /** Where this thread says that it goes on. */
   readonly beat: Int32Array
   readonly cohorts: readonly {

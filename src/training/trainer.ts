@@ -5,7 +5,15 @@
 import type { AlgorithmDefinition } from '../algorithms/algorithm.ts'
 import type { RlDefinition } from '../algorithms/rl.ts'
 import type { SftDefinition } from '../algorithms/sft.ts'
-import { BEAT_WORDS, callsOf, chromeTrace, createBeats } from '../clock.ts'
+import {
+  BEAT_WORDS,
+  callsOf,
+  chromeTrace,
+  createBeats,
+  type MemorySample,
+  sampleMemory,
+  traceBuffer,
+} from '../clock.ts'
 import type { Cohort } from '../cohorts/cohort.ts'
 import type { ConversationCohort } from '../cohorts/conversations.ts'
 import { checkOptions, InputError, show, unknownWord } from '../errors.ts'
@@ -127,6 +135,9 @@ interface SavedState {
   readonly manifest: Parameters<typeof import('./checkpoint.ts').writeCheckpoint>[2]
 }
 
+/** Milliseconds between two looks at the memory, at least. */
+const MEMORY_SAMPLE_MS = 100
+
 /** Trains the cohorts of a world that have an algorithm. `C` says of which kinds they are. */
 export class Trainer<C extends Cohort = Cohort> {
   readonly world: World<C>
@@ -138,6 +149,9 @@ export class Trainer<C extends Cohort = Cohort> {
   readonly #folder: string | undefined
   /** Where each thread says that it goes on: a mark of its clock at a time. */
   readonly beats: Int32Array
+  /** What the caller's thread did when, and what the process took of the memory; where a profile is kept. */
+  readonly #trace: Float64Array | undefined
+  readonly #memory: MemorySample[] = []
   /** What the trainer was between the last two updates, and a checkpoint of it; kept where `keepsState`. */
   #settled: SavedState | undefined
   /** Whether an update that is given up still leaves a state to save: that before it. Costs a copy of the state an update. */
@@ -166,10 +180,12 @@ export class Trainer<C extends Cohort = Cohort> {
     const hasEpisodes = Object.keys(episodes).length > 0
     this.beats = createBeats(hasEpisodes ? threads : 1)
     world.clock.beat = this.beats.subarray(0, BEAT_WORDS)
+    this.#trace = profile ? traceBuffer() : undefined
+    world.clock.trace = this.#trace
     // First all say what columns they need; then the first that is bound takes the memory.
     const bindEpisodes = hasEpisodes ? reserveEpisodes(world, episodes, { profile, beats: this.beats }) : undefined
     const binders = Object.entries(conversations).map(
-      ([name, phases]) => [name, reserveConversations(world, name, phases)] as const,
+      ([name, phases]) => [name, reserveConversations(world, name, phases, { profile })] as const,
     )
     this.#episodes = bindEpisodes?.()
     this.#conversations = new Map(binders.map(([name, bind]) => [name, bind()]))
@@ -257,6 +273,7 @@ export class Trainer<C extends Cohort = Cohort> {
         if (this.keepsState && training === this.#episodes) this.#settled = this.#state(this.#settled)
         const metrics = await training.advance(goal)
         if (metrics === undefined) continue // It was stopped, so it is done.
+        if (this.#trace !== undefined) this.#sampleMemory()
         yield metrics as MetricsOf<C>
         await nextTurn()
       }
@@ -324,14 +341,21 @@ export class Trainer<C extends Cohort = Cohort> {
   }
 
   /**
-   * What each thread did when, for Chrome's tracing view and Perfetto (ui.perfetto.dev): a JSON document. Each thread keeps
-   * its first 200,000 intervals.
-   * @throws InputError if the trainer was not made with `profile: true`, or trains no episodes.
+   * What each thread did when, and what the process took of the memory after updates and now, for Chrome's tracing view and
+   * Perfetto (ui.perfetto.dev): a JSON document. Each thread keeps its first 200,000 intervals. Workers of cohorts of episodes
+   * come first.
+   * @throws InputError if the trainer was not made with `profile: true`.
    */
   trace(): string {
-    const traces = this.#episodes?.traces ?? []
-    if (traces.length === 0) throw new InputError('trainer.trace()', 'a trainer that keeps none', 'profile: true')
-    return chromeTrace(traces)
+    if (this.#trace === undefined) throw new InputError('trainer.trace()', 'a trainer that keeps none', 'profile: true')
+    const traces = [this.#trace, ...this.#trainings.flatMap(({ traces }) => traces)]
+    return chromeTrace(traces, [...this.#memory, sampleMemory()])
+  }
+
+  /** On a busy machine the process may wait for the answer, so not after each of many short updates. */
+  #sampleMemory(): void {
+    const { time } = this.#memory.at(-1) ?? { time: 0 }
+    if (performance.timeOrigin + performance.now() - time >= MEMORY_SAMPLE_MS) this.#memory.push(sampleMemory())
   }
 
   /**

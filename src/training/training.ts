@@ -32,6 +32,8 @@ export interface Training<Metrics> {
   readonly seconds: number
   /** What checkpoints are numbered by: all after which there can be one. */
   readonly moves: number
+  /** What each worker did when, if it is kept. */
+  readonly traces: readonly Float64Array[]
   isDone(goal: Goal): boolean
   /**
    * Collects and learns once. Undefined where it was stopped before.

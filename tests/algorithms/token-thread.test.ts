@@ -3,6 +3,7 @@ import { describeLoss, prepareLoss } from '../../src/algorithms/losses.ts'
 import { packBatch } from '../../src/algorithms/token-batch.ts'
 import { alone as goAlone, TokenLearner, tokenLearnerPlan } from '../../src/algorithms/token-learner.ts'
 import { type PartLoss, TokenThread, type TokenWork } from '../../src/algorithms/token-thread.ts'
+import { Clock } from '../../src/clock.ts'
 import { takeArena } from '../../src/components/arena.ts'
 import { column, listColumns } from '../../src/components/column.ts'
 import { createKernels, NUM_SLOTS, spansOf } from '../../src/kernels/bind.ts'
@@ -54,7 +55,15 @@ function threads() {
   const kernels = createKernels(arena.memory, 'plain')
   const { packed, gradient, reference } = columns.learner
   const made = [0, 1].map(
-    (index) => new TokenThread(model, columns.weights, { packed: packed[index]!, gradient, reference }, kernels, null),
+    (index) =>
+      new TokenThread(
+        model,
+        columns.weights,
+        { packed: packed[index]!, gradient, reference },
+        kernels,
+        null,
+        new Clock(),
+      ),
   )
   return { first: made[0]!, second: made[1]!, gradient }
 }
@@ -127,7 +136,14 @@ describe('a learner and another thread', () => {
     const post = (work: TokenWork): void => void told.push(work)
     return {
       learner: new TokenLearner(model, columns.weights, columns.learner, kernels, null, isAlone ? null : post),
-      other: new TokenThread(model, columns.weights, { packed: packed[1]!, gradient, reference }, kernels, null),
+      other: new TokenThread(
+        model,
+        columns.weights,
+        { packed: packed[1]!, gradient, reference },
+        kernels,
+        null,
+        new Clock(),
+      ),
       kernels,
       told,
     }

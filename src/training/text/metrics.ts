@@ -1,5 +1,6 @@
 /** What trainings of language models tell: of a supervised step, and of an update and its conversations. */
 import type { LossTotals } from '../../algorithms/losses.ts'
+import type { WorkName } from '../../clock.ts'
 import type { TokenSpans } from '../../kernels/bind.ts'
 import { groupNumbers, type TrajectoryRows } from '../../tables/trajectories.ts'
 
@@ -15,6 +16,8 @@ export interface TextMetrics {
   readonly gradNorm: number
   /** Tokens that were learned from. */
   readonly tokens: number
+  /** What the caller's thread spent on each kind of work, in seconds; they add up to the whole. */
+  readonly phaseSeconds: Readonly<Record<WorkName, number>>
   readonly rl: RlMetrics | null
 }
 

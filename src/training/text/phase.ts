@@ -16,8 +16,8 @@ export interface PhaseParts {
   readonly columns: TextLearnerColumns
 }
 
-/** What a phase tells of a step; how long the whole training took its trainer adds. */
-export type PhaseMetrics = Omit<TextMetrics, 'seconds'>
+/** What a phase tells of a step; what took how long its trainer adds. */
+export type PhaseMetrics = Omit<TextMetrics, 'seconds' | 'phaseSeconds'>
 
 export interface Phase {
   /** Steps or updates done. */

@@ -6,6 +6,7 @@ import { scheduleFactor } from '../../algorithms/schedule.ts'
 import { minibatchOf, packBatch, type TokenBatch } from '../../algorithms/token-batch.ts'
 import type { TokenLossSums } from '../../algorithms/token-learner.ts'
 import type { TokenUpdateColumns } from '../../algorithms/token-thread.ts'
+import { Work } from '../../clock.ts'
 import { InputError } from '../../errors.ts'
 import { PolicySum, Standing, TokenSum } from '../../kernels/bind.ts'
 import type { Metrics } from '../../metrics.ts'
@@ -78,11 +79,13 @@ export class RlPhase implements Phase {
       microBatchRows(cohort.context),
       this.#dealMinibatches(columns.segment, numMinibatches),
     )
-    const { kernels } = this.#parts.world
+    const { kernels, clock } = this.#parts.world
+    clock.charge(Work.gather)
     const update = columnsFor(this.#parts.columns.update, { rows: rows.length, tokens: columns.token.length })
     const { totals, given, conversations, numRecomputed } = await settled(
       prepareUpdate(evaluatorOf(backend), kernels, loss, columns, batch, update, temperature),
     )
+    clock.charge(Work.advantage)
     const { spans } = batch
     const { counted, weight } = update.prepared
     const isCorrected = loss.settings.correction !== 'none'
@@ -104,6 +107,7 @@ export class RlPhase implements Phase {
       const options = { temperature, step: firstStep + step }
       const sums = await differentiate(backend, kernels, part, { loss, totals: own, given, update }, options)
       const gradNorm = await backend.optimStep(settings, rate, maxGradNorm)
+      clock.charge(Work.optimizer)
       if (step < numMinibatches) first.push({ sums, gradNorm })
     }
     // Of returns and critics each token has its own.
@@ -113,6 +117,7 @@ export class RlPhase implements Phase {
     this.done++
     await publishWeights(this.#parts, cohort.version + 1)
     this.#collector.learned()
+    clock.charge(Work.account)
     const updateSeconds = (performance.now() - started) / 1000
     const sums = { policy: sumOf(first, 'policy'), value: sumOf(first, 'value') }
     const gradNorm = first.reduce((sum, each) => sum + each.gradNorm, 0) / first.length

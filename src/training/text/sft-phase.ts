@@ -4,6 +4,7 @@ import { learningRateOf } from '../../algorithms/optimizer.ts'
 import { scheduleFactor } from '../../algorithms/schedule.ts'
 import { type SftDefinition, sftRates } from '../../algorithms/sft.ts'
 import { markLearned, packBatch, type TokenSequences } from '../../algorithms/token-batch.ts'
+import { Work } from '../../clock.ts'
 import { exampleAt } from '../../cohorts/conversations.ts'
 import { PolicySum, spansOf } from '../../kernels/bind.ts'
 import type { Metrics } from '../../metrics.ts'
@@ -36,7 +37,7 @@ export class SftPhase implements Phase {
   async advance(): Promise<PhaseMetrics> {
     const { settings, loss } = this.#sft
     const { cohort, backend } = this.#parts
-    const { kernels } = this.#parts.world
+    const { kernels, clock } = this.#parts.world
     const { batchSize, steps, learningRate, schedule, warmupFraction, maxGradNorm } = settings
     const lessons = Array.from({ length: batchSize }, (_, i) => {
       const { promptId } = exampleAt(cohort, kernels, this.done * batchSize + i)
@@ -47,6 +48,7 @@ export class SftPhase implements Phase {
     markLearned(update.learned, batch)
     const learned = { spans: batch.spans, lossMask: update.learned }
     const totals = prepareLoss(loss, learned, update.prepared, kernels)
+    clock.charge(Work.gather)
     const none = new Float32Array(0)
     const given = { oldLogprob: none, referenceLogprob: null, oldValue: none, wholeTokens: null }
     const options = { temperature: 1, step: this.done }
@@ -54,8 +56,10 @@ export class SftPhase implements Phase {
     const rate =
       learningRateOf(learningRate, sftRates, cohort) * scheduleFactor(schedule, warmupFraction, this.done, steps)
     const gradNorm = await backend.optimStep(settings, rate, maxGradNorm)
+    clock.charge(Work.optimizer)
     this.done++
     await publishWeights(this.#parts, cohort.version + 1)
+    clock.charge(Work.account)
     return {
       phase: 'sft',
       step: this.done,

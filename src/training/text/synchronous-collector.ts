@@ -4,6 +4,7 @@
  * what is, since somebody else gave the engine other weights, is dropped and counted.
  */
 import type { RlDefinition } from '../../algorithms/rl.ts'
+import { Work } from '../../clock.ts'
 import { checkLogRoom } from '../../cohorts/conversation-log.ts'
 import { type ConversationCohort, cancelReplies } from '../../cohorts/conversations.ts'
 import { InputError } from '../../errors.ts'
@@ -73,7 +74,8 @@ export class SynchronousCollector implements Collector {
       while (trajectories.numConversations < groupsPerUpdate * groupSize) {
         if (signal?.aborted) return false
         this.#isMidway = true
-        clock.start()
+        clock.charge(Work.waiting)
+        clock.wake()
         const moved = runSystems(this.#world, this.#moved)
         if (moved !== undefined) await moved
         this.#isMidway = false
@@ -86,7 +88,9 @@ export class SynchronousCollector implements Collector {
         await nextTurn() // Interrupts and timers come through.
         rested = performance.now()
       }
+      clock.charge(Work.waiting)
       const missing = this.#admit()
+      clock.charge(Work.account)
       if (missing === 0) return true
       this.#cohort.released += missing * groupSize
     }

@@ -6,6 +6,7 @@
  */
 import type { Together, TokenLearnerColumns } from '../../algorithms/token-learner.ts'
 import type { TokenWork } from '../../algorithms/token-thread.ts'
+import { Work } from '../../clock.ts'
 import type { ConversationCohort } from '../../cohorts/conversations.ts'
 import type { DecodingWorkers } from '../../engines/engine.ts'
 import type { World } from '../../world.ts'
@@ -16,13 +17,16 @@ import { TextCommand } from './thread.ts'
 export class TextTeam implements DecodingWorkers {
   readonly #world: World
   readonly #cohort: ConversationCohort
+  readonly #traces: readonly Float64Array[]
   readonly #command = new Float64Array(new SharedArrayBuffer(16))
   #team: Team | undefined
   #isClosed = true
 
-  constructor(world: World, cohort: ConversationCohort) {
+  /** `traces` has room for what each worker does when, if it is kept. */
+  constructor(world: World, cohort: ConversationCohort, traces: readonly Float64Array[]) {
     this.#world = world
     this.#cohort = cohort
+    this.#traces = traces
   }
 
   /** Has the workers ready until `rest`: until then they hold the process, and speak where it is worth it. */
@@ -59,6 +63,7 @@ export class TextTeam implements DecodingWorkers {
       const { done, value } = steps.next()
       if (done) return value
       await this.#team!.meet()
+      this.#world.clock.charge(Work.waiting)
     }
   }
 
@@ -97,7 +102,7 @@ export class TextTeam implements DecodingWorkers {
       const index = i + 1
       return {
         kind: 'text',
-        ...{ memory, control, command: this.#command, index, count, seed, kernels },
+        ...{ memory, control, command: this.#command, index, count, seed, kernels, trace: this.#traces[i] },
         config: model.config,
         valueHead: model.hasValueHead,
         lora: adapter?.lora.settings ?? null,

@@ -5,6 +5,7 @@
  */
 import { parentPort, receiveMessageOnPort } from 'node:worker_threads'
 import { TokenThread, type TokenWork } from '../../algorithms/token-thread.ts'
+import { Clock, Work } from '../../clock.ts'
 import { viewColumns } from '../../components/arena.ts'
 import { type DecodingThread, decodeShare } from '../../engines/local.ts'
 import { createKernels } from '../../kernels/bind.ts'
@@ -30,7 +31,10 @@ export function textProgram(order: TextOrder): WorkerProgram {
   const model = transformer(config, { valueHead })
   const random = new Random(seed)
   const adapter = order.lora === null ? null : { lora: lora(model, order.lora), weights: adapted, random }
-  const thread = new TokenThread(model, weights, learner, kernels, adapter)
+  const clock = new Clock()
+  clock.trace = order.trace
+  clock.start()
+  const thread = new TokenThread(model, weights, learner, kernels, adapter, clock)
   /** Null where the engine needs no help. */
   const decoder: DecodingThread | null =
     decoding === undefined
@@ -42,8 +46,11 @@ export function textProgram(order: TextOrder): WorkerProgram {
           slots: new Int32Array(decoding.turns.active.length),
         }
   return function* (command) {
-    if (command[0] === TextCommand.decode) decodeShare(decoder!, index, command[1]!)
-    else thread.run(receiveMessageOnPort(parentPort!)!.message as TokenWork)
+    clock.charge(Work.waiting)
+    if (command[0] === TextCommand.decode) {
+      decodeShare(decoder!, index, command[1]!)
+      clock.charge(Work.infer)
+    } else thread.run(receiveMessageOnPort(parentPort!)!.message as TokenWork)
     yield // All are done.
   }
 }

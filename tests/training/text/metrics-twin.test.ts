@@ -236,7 +236,7 @@ function expectNear(got: unknown, wanted: unknown, name: string): void {
 }
 
 /** Figures of a clock. */
-const TIMED = ['seconds', 'rolloutSeconds', 'updateSeconds']
+const TIMED = ['seconds', 'rolloutSeconds', 'updateSeconds', 'phaseSeconds']
 
 function checkFigures({ rl: figures, ...top }: TextMetrics, wanted: ReturnType<typeof twinOf>): void {
   for (const [key, value] of Object.entries(wanted.top)) expectNear(top[key as never], value, key)

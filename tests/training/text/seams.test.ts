@@ -29,7 +29,7 @@ const world = (options: Partial<ConversationCohortOptions>) =>
 /** Goes through all phases with this backend. */
 async function train(cohort: Partial<ConversationCohortOptions>, phases: Phases, backend?: TrainingBackend) {
   const made = await world(cohort)
-  const training = reserveConversations(made, made.names[0]!, phases, backend)()
+  const training = reserveConversations(made, made.names[0]!, phases, { profile: false, backend })()
   const metrics: TextMetrics[] = []
   while (!training.isDone({})) metrics.push((await training.advance({}))!)
   return { metrics, training, cohort: made.cohort() }
