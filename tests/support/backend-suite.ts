@@ -3,7 +3,7 @@ import { join } from 'node:path'
 import { describe, expect, test } from 'vitest'
 import { describeLoss, prepareLoss } from '../../src/algorithms/losses.ts'
 import type { OptimizerSettings } from '../../src/algorithms/optimizer.ts'
-import { markLearned, packBatch } from '../../src/algorithms/token-batch.ts'
+import { markLearned, minibatchOf, packBatch } from '../../src/algorithms/token-batch.ts'
 import { tokenUpdatePlan } from '../../src/algorithms/token-thread.ts'
 import { InputError } from '../../src/errors.ts'
 import { type Kernels, PolicySum, spansOf } from '../../src/kernels/bind.ts'
@@ -52,15 +52,16 @@ function crossEntropy(kernels: Kernels): PreparedBatchLoss {
 }
 
 /** Clipped ratios to probabilities of others, by rewards in two groups. */
-function clipped(kernels: Kernels): PreparedBatchLoss {
-  const loss = describeLoss('grpo', 'paper', { klCoef: 0 })
+function clipped(kernels: Kernels, settings: Parameters<typeof describeLoss>[2] = {}): PreparedBatchLoss {
+  const loss = describeLoss('grpo', 'paper', { klCoef: 0, ...settings })
   const update = newUpdate()
   markLearned(update.learned, batch)
   const oldLogprob = Float32Array.from(sampled.token, (token, t) => -1.5 - ((token * 7 + t) % 5) / 6)
   const inOrder = <T>(values: readonly T[]) => batch.order.map((i) => values[i]!)
   const [reward, group] = [Float64Array.from(inOrder([1, 3, 2, 7])), Int32Array.from(inOrder([0, 0, 1, 1]))]
   const known = new Uint8Array(4).fill(1)
-  const whole = { spans: batch.spans, lossMask: update.learned, reward, group, known, oldLogprob }
+  const behaviorLogprob = oldLogprob.map((logprob, t) => logprob - ((t * 5) % 7) / 9)
+  const whole = { spans: batch.spans, lossMask: update.learned, reward, group, known, oldLogprob, behaviorLogprob }
   const given = { oldLogprob, referenceLogprob: null, oldValue: new Float32Array(0), wholeTokens: null }
   return { loss, totals: prepareLoss(loss, whole, update.prepared, kernels), given, update }
 }
@@ -135,6 +136,10 @@ export function backendSuite(name: string, make: () => Promise<BackendUnderTest>
     test.each([
       ['cross-entropy', crossEntropy],
       ['clipped ratios', clipped],
+      [
+        'weights of a correction',
+        (kernels: Kernels) => clipped(kernels, { correction: 'token-truncate', correctionHigh: 1.3 }),
+      ],
     ])('steps by the derivatives of a loss as by its descriptor: %s', async (_, lossOf) => {
       const [one, other] = [await make(), await make()]
       const sums = await differentiate(one.backend, one.kernels, batch, lossOf(one.kernels), options)
@@ -147,6 +152,24 @@ export function backendSuite(name: string, make: () => Promise<BackendUnderTest>
       expect(same! / norm!).toBeCloseTo(1, 4)
       const [logprobs, others] = await Promise.all([logprobsOf(one), logprobsOf(other)])
       for (const [t, value] of logprobs.entries()) expect(others[t]).toBeCloseTo(value, 4)
+    })
+
+    test('differentiates a minibatch alone, by derivatives as by the descriptor', async () => {
+      const [one, other] = [await make(), await make()]
+      const part = minibatchOf(
+        packBatch(sampled, 8, [
+          [0, 2],
+          [1, 3],
+        ]),
+        1,
+      )
+      const norms: number[] = []
+      for (const { backend, kernels } of [one, { ...other, backend: withoutDescriptors(other.backend) }]) {
+        const { policy } = await differentiate(backend, kernels, part, crossEntropy(kernels), options)
+        expect(policy[PolicySum.tokens]).toBe(6)
+        norms.push(await backend.optimStep(optimizer, 0.1, unbounded))
+      }
+      expect(norms[1]! / norms[0]!).toBeCloseTo(1, 4)
     })
 
     test('takes a loss of one’s own, which sees all tokens at once, by its derivatives', async () => {
@@ -167,7 +190,9 @@ export function backendSuite(name: string, make: () => Promise<BackendUnderTest>
     test('leaves the weights where the derivatives are 0, and brings a gradient down to the norm', async () => {
       const made = await make()
       const before = await logprobsOf(made)
-      await differentiateBy(made.backend, batch, () => {}, newUpdate(), options)
+      const used = newUpdate()
+      used.dLogprob.fill(5) // Of another step: a loss that writes nothing has derivatives of 0.
+      await differentiateBy(made.backend, batch, () => {}, used, options)
       expect(await made.backend.optimStep(optimizer, 1, unbounded)).toBe(0)
       expect(await logprobsOf(made)).toEqual(before)
       const { sums, norm } = await step(made, 0)
