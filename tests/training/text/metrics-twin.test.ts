@@ -343,6 +343,7 @@ test('a supervised step tells its loss and its norm, and moves by the rate of th
     gradNorm,
     tokens,
     seconds,
+    phaseSeconds,
     rl: figures,
     ...others
   } of trainer.updates({ phase: 'sft' })) {
@@ -354,6 +355,7 @@ test('a supervised step tells its loss and its norm, and moves by the rate of th
     expect([6, 7]).toContain(tokens)
     if (step === 1) expect(Math.abs(loss - Math.log(12))).toBeLessThan(1.5)
     expect(seconds).toBeGreaterThan(0)
+    expect(phaseSeconds.backward).toBeGreaterThan(0)
     norms.push(gradNorm)
     before = weights.slice()
   }
