@@ -20,6 +20,8 @@ describe('a curve', () => {
     const [a, b, c] = corners(drawCurve(points, labels, null))
     expect((b![0]! - a![0]!) * 2).toBeCloseTo(c![0]! - b![0]!, 1)
     expect((a![1]! - b![1]!) / 2).toBeCloseTo(c![1]! - b![1]!, 1)
+    // From one edge of the field that the axes enclose to the other.
+    expect([a, b, c!.slice(0, 1)]).toEqual([[56, 376], [expect.any(Number), 28], [700]])
     expect(b![1]!).toBeLessThan(a![1]!)
   })
 

@@ -353,6 +353,22 @@ describe('a training of a population', () => {
     expect(again.steps).toBe(whole.steps)
   })
 
+  test('that is full is taken up full from a checkpoint', async () => {
+    const folder = await temporaryFolder()
+    const full = () => colonyTrainer({ environment: cartPole(), numLanes: 5, present: 5 })
+    const first = await full()
+    await advance(first, 1)
+    await first.save(folder)
+    const again = await full()
+    await again.restore(folder)
+    const cohort = again.world.cohort()
+    expect([cohort.population!.present[0], cohort.lanes.length]).toEqual([5, 5])
+    expect(query(again.world.ecs, [cohort.episode, Present])).toHaveLength(5)
+    await advance(again, 2)
+    await advance(first, 2)
+    expect(stateOf(again)).toEqual(stateOf(first))
+  })
+
   test('learns from the rows of those who lived alone, and counts their steps', async () => {
     // The sizes of what a loss is handed, from a rollout of which the table says who acted.
     const trainer = await colonyTrainer({}, { numMinibatches: 1, updateEpochs: 1 })
