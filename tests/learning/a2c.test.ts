@@ -16,3 +16,13 @@ test.each(isLong ? [1, 2, 3, 4, 5] : [1, 2])(
     expect(evaluation).toBeGreaterThanOrEqual(475)
   },
 )
+
+test.runIf(isLong).each([1, 2, 3, 4, 5])(
+  'a2c swings Pendulum-v1 up within 3,001,000 steps with seed %i',
+  async (seed) => {
+    const { steps, evaluation } = await learn('Pendulum-v1', { algorithm: 'a2c', seed: String(seed) })
+    console.log(`Pendulum-v1 by a2c, seed ${seed}: evaluation ${evaluation.toFixed(1)} after ${steps} steps`)
+    expect(steps).toBeLessThanOrEqual(3_001_000)
+    expect(evaluation).toBeGreaterThanOrEqual(-200)
+  },
+)
