@@ -4,7 +4,6 @@ import { join } from 'node:path'
 import { beforeEach, describe, expect, test, vi } from 'vitest'
 import { callsOf, createBeats } from '../../src/clock.ts'
 import { listRollouts } from '../../src/entries/data.ts'
-import { runMetrics } from '../../src/entries/settings.ts'
 import { disk } from '../../src/files.ts'
 import { configureRun } from '../../src/index.ts'
 import { RunFolder, type RunRecord, refuseOtherTraining } from '../../src/training/run-folder.ts'
@@ -104,10 +103,9 @@ test('the rollouts of a run come in the order of their updates, whatever the ord
   )
 })
 
-test('what is watched takes no less than 0 seconds, and a language model has no list of metrics', async () => {
+test('what is watched takes no less than 0 seconds', async () => {
   await expect(configureRun('CartPole-v1', { stallSeconds: '-1' })).rejects.toThrow(
     'stallSeconds: got "-1", expected a number ≥ 0',
   )
   expect((await configureRun('CartPole-v1', { stallSeconds: '0' })).settings.stallSeconds).toBe(0)
-  expect(await runMetrics('text/reverse')).toBeNull()
 })
