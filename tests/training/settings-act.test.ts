@@ -447,6 +447,9 @@ describe('every setting of a run of a language model acts', () => {
       'environment.numExamples': { to: 3 },
       'environment.minLength': { to: 3 },
       'environment.maxLength': { to: 5 },
+      'environment.guesses': { shownBy: 'tests/environments/tasks/tasks.test.ts: guesses' },
+      'environment.attempts': { shownBy: 'tests/environments/agent.test.ts: attempts' },
+      'environment.turnDiscount': { shownBy: 'tests/environments/agent.test.ts: turnDiscount' },
     }
     expect(await idle(own, { ...base, mode: 'sft' }, table, (texts) => outcomeIn(id, texts))).toEqual([])
   })

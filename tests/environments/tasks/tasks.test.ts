@@ -92,4 +92,6 @@ test('guess-number says where the number is, and takes fewer guesses for better'
     messages = [...messages, said, ...(more ?? [])]
   }
   expect(heard).toEqual(['>', '<', 0.8])
+  const last = textEnvironmentFactory('text/guess-number')({ guesses: 1 } as never)
+  expect(await reply(last, example, '2')).toEqual({ reward: 0 })
 })
