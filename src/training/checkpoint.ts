@@ -73,6 +73,8 @@ export interface ConversationRecord {
   readonly histories: readonly (readonly { readonly role: string; readonly content: string | null }[])[]
   /** From which tokens those said in each lane were drawn, where a filter had left some out. */
   readonly supports: readonly (readonly number[])[]
+  /** The last reply to each lane whose conversation is over and waits for room in the log; null for others. Not in older ones. */
+  readonly replies?: readonly (object | null)[]
   /** What its trajectories are from. */
   readonly source: string
   /** The conversations of this update that are over, without their tokens, which are tensors. */

@@ -19,8 +19,9 @@ import {
   takeUp,
   takeUpSegments,
 } from '../cohorts/conversations.ts'
-import { setSupportIds, supportIdsOf } from '../components/conversation.ts'
+import { ConversationPhase, setSupportIds, supportIdsOf } from '../components/conversation.ts'
 import { fingerprint, withoutModule } from '../definition.ts'
+import type { Reply } from '../environments/text.ts'
 import { InputError } from '../errors.ts'
 import { checkMetricNames } from '../metrics.ts'
 import { checkSampling } from '../policies/transformer/sampling.ts'
@@ -245,7 +246,7 @@ export class ConversationTraining implements Training<TextMetrics> {
   saved(): SavedTraining {
     const { sft, rl } = this.phases
     const { name, environment, policyDefinition, numLanes, rewardReduction } = this.#cohort
-    const { conversation, histories, trajectories, version, source } = this.#cohort
+    const { conversation, histories, replies, trajectories, version, source } = this.#cohort
     const over = packTrajectories(trajectories, `${name}.trajectories`)
     const open = packTrajectories(segmentsOf(this.#cohort), `${name}.segments`)
     const record: ConversationRecord = {
@@ -263,6 +264,7 @@ export class ConversationTraining implements Training<TextMetrics> {
       ...(this.#collector?.saved() ?? NOTHING_COLLECTED),
       histories: histories.map((history) => [...history]),
       supports: histories.map((_, n) => [...supportIdsOf(conversation, n)]),
+      replies: replies.map((reply, n) => (conversation.phase[n] === ConversationPhase.ended ? reply : null)),
       source,
       trajectories: over.rows,
       segments: open.rows,
@@ -271,7 +273,7 @@ export class ConversationTraining implements Training<TextMetrics> {
   }
 
   async restore(manifest: Manifest, tensors: ReadonlyMap<string, Tensor>): Promise<void> {
-    const { name, numLanes, conversation, histories, trajectories } = this.#cohort
+    const { name, numLanes, conversation, histories, replies, trajectories } = this.#cohort
     const record = manifest.cohorts[name] as ConversationRecord
     trajectories.clear()
     unpackTrajectories(trajectories, `${name}.trajectories`, record.trajectories, tensors)
@@ -280,6 +282,7 @@ export class ConversationTraining implements Training<TextMetrics> {
     takeUpSegments(this.#cohort, open)
     histories.splice(0, numLanes, ...record.histories.map((history) => [...history]))
     for (const [n, ids] of record.supports.entries()) setSupportIds(conversation, n, ids)
+    for (const [n, reply] of (record.replies ?? []).entries()) replies[n] = reply as Reply | null
     this.#cohort.source = record.source
     takeUp(this.#cohort)
     if (this.#sft !== null) this.#sft.done = record.sftSteps

@@ -47,7 +47,7 @@ const policy = (critic) => ({
   },
 })
 
-/** Bytes that an update of conversations of so many tokens allocates, on average. */
+/** Bytes that an update of conversations of so many tokens allocates: the mean without the least and greatest tenth, as some compile code. */
 async function allocated(maxTokens, { sampling = {}, ...settings }) {
   const world = await createWorld({
     environment: environment(maxTokens),
@@ -62,23 +62,26 @@ async function allocated(maxTokens, { sampling = {}, ...settings }) {
     world,
     rl({ updates, groupSize: 4, groupsPerUpdate: LANES / 4, ...sampling, ...settings }),
   )
-  const sums = { counted: 0, heap: 0, buffers: 0, tokens: 0, shared: 0 }
+  const all = { heap: [], buffers: [], tokens: [] }
   let before = process.memoryUsage()
   for await (const { step, rl } of trainer.updates()) {
     const after = process.memoryUsage()
     const [heap, buffers] = [after.heapUsed - before.heapUsed, after.arrayBuffers - before.arrayBuffers]
     if (step === updates - UPDATES) sharedBytes = 0
     if (step > updates - UPDATES && heap >= 0 && buffers >= 0) {
-      sums.counted++
-      sums.heap += heap
-      sums.buffers += buffers
-      sums.tokens += rl.trainedTokens
+      all.heap.push(heap)
+      all.buffers.push(buffers)
+      all.tokens.push(rl.trainedTokens)
     }
     before = process.memoryUsage()
   }
-  const { counted, heap, buffers, tokens } = sums
-  const each = (bytes) => Math.round(bytes / counted)
-  return { counted, tokens: each(tokens), heap: each(heap), buffers: each(buffers), shared: sharedBytes / UPDATES }
+  const mean = (numbers) => {
+    const tenth = Math.floor(numbers.length / 10)
+    const middle = numbers.toSorted((a, b) => a - b).slice(tenth, numbers.length - tenth)
+    return middle.reduce((sum, number) => sum + number, 0) / middle.length
+  }
+  const [tokens, heap, buffers] = [mean(all.tokens), mean(all.heap), mean(all.buffers)]
+  return { counted: all.heap.length, tokens, heap, buffers, shared: sharedBytes / UPDATES }
 }
 
 /** The runtime's clock boxes what it returns, 16 bytes: for each of a tick's marks, and where the trainer asks for it. */

@@ -37,7 +37,7 @@ export function supportVocabulary(
     let end = begin
     if (topK > 0 && topK < vocabularySize) {
       for (let id = 0; id < vocabularySize; id++) support[end++] = id
-      end = selectFirst(support, begin, end, logits, at, inverseTemperature, m, false, topK)
+      end = selectFirst(support, begin, end, logits, row, vocabularySize, inverseTemperature, max, topK, null, 1)
     } else {
       // All tokens below this share hold less than 1 − topP together, and cannot be among those that hold topP.
       const share = Math.log((sum[row]! * (1 - topP)) / vocabularySize)
@@ -47,12 +47,8 @@ export function supportVocabulary(
       }
     }
     if (topP < 1) {
-      let total = sum[row]!
-      if (topK > 0 && topK < vocabularySize) {
-        total = 0
-        for (let i = begin; i < end; i++) total += exponential(logits[at + support[i]!]!, inverseTemperature, m)
-      }
-      end = selectFirst(support, begin, end, logits, at, inverseTemperature, m, true, topP * total)
+      const whole = topK > 0 && topK < vocabularySize ? null : sum
+      end = selectFirst(support, begin, end, logits, row, vocabularySize, inverseTemperature, max, 0, whole, topP)
     }
     if (minP > 0) {
       const last = end
@@ -100,22 +96,31 @@ function exponential(logit: number, inverseTemperature: number, max: number): nu
 }
 
 /**
- * Brings the shortest run of the first ids whose weights reach `limit` to the beginning of ids[from, to), and returns its end.
- * First is the higher logit, and of equals the lower id; an id weighs 1, or its exponential where `byMass`. (Hoare's selection,
- * 1961.)
+ * Brings the first `topK` ids to the beginning of ids[from, to), and returns their end; or, where that is 0, the shortest run of the
+ * first ids that has the part `topP` of the exponentials of all, whose sum is sum[row], or is made here. First is the higher
+ * logit, and of equals the lower id. (Hoare's selection, 1961.) Columns come with the row, since a number of it would be boxed.
  */
 function selectFirst(
   ids: Int32Array,
   from: number,
   to: number,
   logits: Float32Array,
-  at: number,
+  row: number,
+  vocabularySize: number,
   inverseTemperature: number,
-  max: number,
-  byMass: boolean,
-  limit: number,
+  max: Float32Array,
+  topK: number,
+  sum: Float32Array | null,
+  topP: number,
 ): number {
-  let left = limit
+  const at = row * vocabularySize
+  const m = max[row]!
+  const byMass = topK === 0
+  let total = sum === null ? 0 : sum[row]!
+  if (byMass && sum === null) {
+    for (let i = from; i < to; i++) total += exponential(logits[at + ids[i]!]!, inverseTemperature, m)
+  }
+  let left = byMass ? topP * total : topK
   while (to - from > 1) {
     // The median of three as pivot, kept at the end meanwhile.
     const a = ids[from]!
@@ -131,7 +136,7 @@ function selectFirst(
     for (let i = from; i < to - 1; i++) {
       const id = ids[i]!
       if (!comesFirst(logits, at, id, pivot)) continue
-      weight += byMass ? exponential(logits[at + id]!, inverseTemperature, max) : 1
+      weight += byMass ? exponential(logits[at + id]!, inverseTemperature, m) : 1
       ids[i] = ids[place]!
       ids[place++] = id
     }
@@ -141,7 +146,7 @@ function selectFirst(
       to = place
       continue
     }
-    left -= weight + (byMass ? exponential(logits[at + pivot]!, inverseTemperature, max) : 1)
+    left -= weight + (byMass ? exponential(logits[at + pivot]!, inverseTemperature, m) : 1)
     from = place + 1
     if (left <= 0) return from
   }

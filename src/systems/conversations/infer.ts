@@ -93,7 +93,7 @@ function appendCandidates(
   const count = numSupportIds[n]! + to - from
   if (count > width) {
     const got = `${count} ids of candidate sets in a conversation`
-    throw new InputError(`engine ${engine.id}`, got, `at most ${width}, ${width / context} a token: a lower topK`)
+    throw new InputError(`engine ${engine.id}`, got, `at most ${width}, ${width / context} a token: topK bounds them`)
   }
   for (let k = from, at = n * width + numSupportIds[n]!; k < to; k++, at++) supportIds[at] = candidate[k]!
   numSupportIds[n] = count
