@@ -82,6 +82,13 @@ function valuesOf(node: Expression, rows: Rows, ends: readonly number[]): number
   }
 }
 
+/**
+ * Numbers of a grid that no other grid shares: what is compared is equal, or further apart than difference quotients reach, so
+ * that no two kinks hide each other.
+ */
+const onGrid = (min: number, max: number, perUnit: number, offset: number) =>
+  fc.integer({ min, max }).map((place) => place / perUnit + offset)
+
 /** Expressions of some depth whose logarithms, roots and quotients are far from where they have none. */
 const { expression: expressions } = fc.letrec<{ expression: Expression }>((tie) => {
   const one = (of: (a: Expression) => Expression) => tie('expression').map(of)
@@ -90,10 +97,7 @@ const { expression: expressions } = fc.letrec<{ expression: Expression }>((tie) 
   return {
     expression: fc.oneof(
       { maxDepth: 4, withCrossShrink: true },
-      fc.oneof(
-        fc.constantFrom<Name>('x', 'y', 'given').map(columnOf),
-        fc.double({ min: -2, max: 2, noNaN: true }).map(expressionOf),
-      ),
+      fc.oneof(fc.constantFrom<Name>('x', 'y', 'given').map(columnOf), onGrid(-64, 64, 32, 0.0103).map(expressionOf)),
       two((a, b) => a.plus(b)),
       two((a, b) => a.minus(b)),
       two((a, b) => a.times(b)),
@@ -114,15 +118,17 @@ const { expression: expressions } = fc.letrec<{ expression: Expression }>((tie) 
   }
 })
 
-const numbers = (count: number) =>
-  fc.array(fc.double({ min: -1, max: 1, noNaN: true }), { minLength: count, maxLength: count })
+const numbers = (count: number, offset: number) =>
+  fc.array(onGrid(-64, 64, 64, offset), { minLength: count, maxLength: count })
 const cases = fc
   .record({ expression: expressions, length: fc.integer({ min: 1, max: 5 }), cut: fc.nat(5) })
   .chain(({ expression, length, cut }) =>
-    fc.record({ x: numbers(length), y: numbers(length), given: numbers(length) }).map((rows) => {
-      const ends = [...new Set([Math.min(cut + 1, length), length])]
-      return { expression, rows, ends }
-    }),
+    fc
+      .record({ x: numbers(length, 0.0013), y: numbers(length, 0.0041), given: numbers(length, 0.0067) })
+      .map((rows) => {
+        const ends = [...new Set([Math.min(cut + 1, length), length])]
+        return { expression, rows, ends }
+      }),
   )
 
 describe('a loss as an expression', () => {
