@@ -23,7 +23,7 @@ export interface ThreadChoice {
   readonly reason: string
 }
 
-/** Rows × parameters of a minibatch for each thread. */
+/** Rows × parameters of a minibatch for each thread beside the first. */
 export const WORK_PER_THREAD = 4_000_000
 
 /** The number of threads for a workload: of those that the machine has, as many as have a block and work enough. */
@@ -31,7 +31,7 @@ export function chooseThreads(workload: Workload): ThreadChoice {
   const { numLanes, numSteps, numMinibatches, numParameters, blockRows, cores } = workload
   const rows = Math.ceil((numLanes * numSteps) / numMinibatches)
   const byBlocks = Math.ceil(rows / blockRows)
-  const byWork = Math.max(1, Math.floor((rows * numParameters) / WORK_PER_THREAD))
+  const byWork = 1 + Math.floor((rows * numParameters) / WORK_PER_THREAD)
   const threads = Math.min(cores, byBlocks, byWork)
   const minibatch = `a minibatch of ${group(rows)} rows`
   const reasons: readonly (readonly [number, string])[] = [

@@ -7,11 +7,12 @@ const cart = { numMinibatches: 4, numParameters: 9155, blockRows: 256, cores: 8 
 
 test.each<[Partial<Workload>, number, string]>([
   [{ numLanes: 4, numSteps: 128 }, 1, 'a minibatch of 128 rows has 1 block of at most 256'],
-  [{ numLanes: 16, numSteps: 128 }, 1, 'a minibatch of 512 rows for 9,155 parameters is too little work for 2'],
+  [{ numLanes: 16, numSteps: 96 }, 1, 'a minibatch of 384 rows for 9,155 parameters is too little work for 2'],
+  [{ numLanes: 16, numSteps: 128 }, 2, 'a minibatch of 512 rows has 2 blocks of at most 256'],
   [
     { numLanes: 256, numSteps: 32, numMinibatches: 8 },
-    2,
-    'a minibatch of 1,024 rows for 9,155 parameters is too little work for 3',
+    3,
+    'a minibatch of 1,024 rows for 9,155 parameters is too little work for 4',
   ],
   [{ numLanes: 256, numSteps: 32, numMinibatches: 8, cores: 2 }, 2, 'the machine runs 2 at once'],
   [{ numLanes: 1024, numSteps: 128 }, 8, 'the machine runs 8 at once'],
