@@ -6,6 +6,7 @@ import {
   type ConversationCohortPlan,
   type ConversationDraft,
   canGoOn,
+  conversationOptions,
   createConversations,
   draftConversations,
   owedAnswers,
@@ -20,9 +21,11 @@ import {
   type EpisodeCohortPlan,
   type EpisodeDraft,
   episodeObjects,
+  episodeOptions,
   planEpisodes,
 } from './cohorts/episodes.ts'
 import type { Columns } from './components/column.ts'
+import { checkOptions, InputError, show } from './errors.ts'
 import { inferConversations } from './systems/conversations/infer.ts'
 import { resetConversations } from './systems/conversations/reset.ts'
 import { stepConversations } from './systems/conversations/step.ts'
@@ -37,6 +40,7 @@ import { storeEpisodes } from './systems/episodes/store.ts'
 const NOTHING: readonly Promise<void>[] = []
 
 const episodes: CohortKind<EpisodeCohortOptions, EpisodeDraft, EpisodeCohort> = {
+  options: episodeOptions,
   draft: draftEpisodes,
   checkThreads: checkEpisodeThreads,
   plan: planEpisodes,
@@ -51,6 +55,7 @@ const episodes: CohortKind<EpisodeCohortOptions, EpisodeDraft, EpisodeCohort> = 
 }
 
 const conversations: CohortKind<ConversationCohortOptions, ConversationDraft, ConversationCohort> = {
+  options: conversationOptions,
   draft: draftConversations,
   checkThreads() {}, // Other threads speak for the model alone, which they can always make.
   plan: planConversations,
@@ -78,8 +83,16 @@ export function kindOf({ kind }: { readonly kind: Cohort['kind'] }): AnyKind {
   return kinds[kind]
 }
 
-/** The draft of a cohort of whichever kind its environment is for. */
-export function draftCohort(options: CohortOptions, before: readonly CohortDraft[]): Promise<CohortDraft> {
-  const isText = (options as Partial<ConversationCohortOptions> | null)?.environment?.kind === 'text'
-  return kinds[isText ? 'conversations' : 'episodes'].draft(options, before)
+/**
+ * The draft of a cohort of whichever kind its environment is for.
+ * @throws InputError for an option that the kind does not have, and as its `draft` does.
+ */
+export async function draftCohort(options: CohortOptions, before: readonly CohortDraft[]): Promise<CohortDraft> {
+  if (typeof options !== 'object' || options === null) {
+    throw new InputError('cohort', show(options), 'an object with environment, policy and numLanes')
+  }
+  const isText = (options as Partial<ConversationCohortOptions>).environment?.kind === 'text'
+  const kind = kinds[isText ? 'conversations' : 'episodes']
+  checkOptions(`a cohort of ${isText ? 'conversations' : 'episodes'}`, options, kind.options)
+  return kind.draft(options, before)
 }

@@ -20,7 +20,7 @@ import {
   type PlannedColumn,
   zipColumns,
 } from './components/column.ts'
-import { InputError, show, unknownWord } from './errors.ts'
+import { checkOptions, InputError, show, unknownWord } from './errors.ts'
 import { bestKernelBuild, createKernels, type KernelBuild, type Kernels } from './kernels/bind.ts'
 import { draftCohort, kindOf } from './kinds.ts'
 import { checkSeed } from './random.ts'
@@ -69,12 +69,13 @@ export async function openWorld(options: WorldOptions, shared?: SharedColumns): 
   if (typeof options !== 'object' || options === null) {
     throw new InputError('createWorld(options)', show(options), 'an object with environment, policy and numLanes')
   }
-  const cohorts = 'cohorts' in options ? options.cohorts : [options]
+  const { seed = 0, kernels = bestKernelBuild(), ...others } = options
+  if ('cohorts' in others) checkOptions('a world', others, ['cohorts', 'seed', 'kernels'])
+  const cohorts = 'cohorts' in others ? others.cohorts : [others]
   if (!Array.isArray(cohorts) || cohorts.length === 0) {
     const got = Array.isArray(cohorts) ? 'none' : show(cohorts)
     throw new InputError('cohorts', got, Array.isArray(cohorts) ? 'at least one cohort' : 'a list of cohorts')
   }
-  const { seed = 0, kernels = bestKernelBuild() } = options
   checkSeed(seed)
   const drafts: CohortDraft[] = []
   for (const each of cohorts) {

@@ -35,6 +35,28 @@ describe('createWorld', () => {
     await expect(createWorld({ cohorts: [good, good] })).rejects.toThrow('cohort name: got "mlp" twice')
   })
 
+  test('refuses options that nothing knows: of a world, and of either kind of cohort', async () => {
+    const cohort = { environment: cartPole(), policy: mlp(), numLanes: 2 }
+    const wrong: [object, string][] = [
+      [{ ...cohort, numLane: 3 }, 'option of a cohort of episodes: got "numLane", expected one of'],
+      [{ ...cohort, groupSize: 3 }, 'option of a cohort of episodes: got "groupSize"'],
+      [{ cohorts: [cohort], sed: 1 }, 'option of a world: got "sed", expected one of cohorts, seed, kernels'],
+      [{ cohorts: [{ ...cohort, seed: 1 }] }, 'option of a cohort of episodes: got "seed"'],
+      [{ cohorts: [cohort], numLanes: 4 }, 'option of a world: got "numLanes"'],
+      [
+        {
+          environment: textEnvironmentFactory('text/reverse')(),
+          policy: languageModel(),
+          numLanes: 2,
+          autoreset: 'next-step',
+        },
+        'option of a cohort of conversations: got "autoreset"',
+      ],
+      [{ cohorts: [null] }, 'cohort: got null, expected an object with environment, policy and numLanes'],
+    ]
+    for (const [options, message] of wrong) await expect(createWorld(options as never)).rejects.toThrow(message)
+  })
+
   test('is planned before it is taken: the plan lists every column with its bytes', async () => {
     const world = await createWorld({ environment: cartPole(), policy, numLanes: 100 })
     const before = world.plan()

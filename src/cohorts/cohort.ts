@@ -35,6 +35,8 @@ export interface Systems<C> {
 
 /** What a world asks of a kind of cohort. */
 export interface CohortKind<O, D, C> {
+  /** The names of the options that it takes. */
+  readonly options: readonly string[]
   /**
    * Checks a cohort's options and opens its policy; `before` are the world's cohorts before it.
    * @throws InputError that says which option is wrong.

@@ -77,6 +77,28 @@ export interface ConversationCohortOptions {
   engine?: EngineDefinition
 }
 
+/** The names of the options. */
+export const conversationOptions = Object.keys({
+  ...{
+    environment: true,
+    policy: true,
+    numLanes: true,
+    name: true,
+    sampling: true,
+    stopStrings: true,
+    maxTokens: true,
+  },
+  ...{
+    groupSize: true,
+    explore: true,
+    rewardReduction: true,
+    replySeconds: true,
+    tooLong: true,
+    cutTurn: true,
+    engine: true,
+  },
+} satisfies Record<keyof ConversationCohortOptions, true>)
+
 /** What becomes of a conversation whose turn was cut off. */
 export const cutTurns = ['end', 'continue'] as const
 export type CutTurn = (typeof cutTurns)[number]

@@ -59,6 +59,12 @@ export interface EpisodeCohortOptions {
   systems?: readonly SystemDefinition[]
 }
 
+/** The names of the options. */
+export const episodeOptions = Object.keys({
+  ...{ environment: true, policy: true, numLanes: true, present: true, name: true, firstLane: true, autoreset: true },
+  ...{ explore: true, weightSets: true, systems: true },
+} satisfies Record<keyof EpisodeCohortOptions, true>)
+
 /** What a recorder and a learner add to a cohort of episodes before its memory is taken. */
 export interface EpisodeReservation {
   /** Rows that the rollout keeps of each lane. */
