@@ -11,8 +11,16 @@ const settings = {
   seed: integer(0, 'keys the examples: another seed, other ones', { min: 0 }),
 } satisfies Settings
 
-function arithmeticTask(id: string, digits: number): TextEnvironmentFactory<typeof settings> {
+/** A sum or a difference of two numbers of at most so many digits, as a function of its number. */
+export function arithmeticExample(seed: number, index: number, digits: number): { prompt: string; answer: string } {
+  const numbers = new ExampleNumbers(seed, index)
   const largest = 10 ** digits - 1
+  const [a, b] = [numbers.between(0, largest), numbers.between(0, largest)]
+  const isSum = numbers.between(0, 1) === 0
+  return { prompt: `${a}${isSum ? '+' : '-'}${b}=`, answer: String(isSum ? a + b : a - b) }
+}
+
+function arithmeticTask(id: string, digits: number): TextEnvironmentFactory<typeof settings> {
   return defineTextEnvironment({
     id,
     module: import.meta.url,
@@ -21,12 +29,7 @@ function arithmeticTask(id: string, digits: number): TextEnvironmentFactory<type
       numExamples,
       maxTokens: digits + 3,
       alphabet: '0123456789+-=',
-      example(index) {
-        const numbers = new ExampleNumbers(seed, index)
-        const [a, b] = [numbers.between(0, largest), numbers.between(0, largest)]
-        const isSum = numbers.between(0, 1) === 0
-        return { prompt: `${a}${isSum ? '+' : '-'}${b}=`, answer: String(isSum ? a + b : a - b) }
-      },
+      example: (index) => arithmeticExample(seed, index, digits),
       respond: ({ completion, example }) => partlyRight(completion, example.answer!),
     }),
   })

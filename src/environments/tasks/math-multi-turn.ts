@@ -4,7 +4,7 @@
  */
 import { integer, number, type Settings } from '../../settings.ts'
 import { defineAgent } from '../agent.ts'
-import { ExampleNumbers } from './characters.ts'
+import { arithmeticExample } from './arithmetic.ts'
 
 const settings = {
   digits: integer(1, 'digits of each number, at most', { min: 1, max: 6 }),
@@ -24,13 +24,7 @@ export const mathMultiTurn = defineAgent({
     maxTurns: attempts,
     maxTokens: digits + 3,
     alphabet: '0123456789+-=?',
-    example(index) {
-      const numbers = new ExampleNumbers(seed, index)
-      const largest = 10 ** digits - 1
-      const [a, b] = [numbers.between(0, largest), numbers.between(0, largest)]
-      const isSum = numbers.between(0, 1) === 0
-      return { prompt: `${a}${isSum ? '+' : '-'}${b}=`, answer: String(isSum ? a + b : a - b) }
-    },
+    example: (index) => arithmeticExample(seed, index, digits),
     async run({ example, generate }) {
       let turn = await generate()
       while (turn.completion !== example.answer && turn.turn < attempts - 1) {
