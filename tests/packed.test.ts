@@ -63,7 +63,7 @@ describe('from outside the package', () => {
     expect(JSON.parse(colonnade('resume', 'run', 'rl.updates=2', '--json', '--quiet'))).toMatchObject({ updates: 2 })
   })
 
-  test('a kernel with a SIMD twin is one module beside what one’s own AssemblyScript makes, with the plain one’s bits', () => {
+  test('a kernel with a SIMD twin is one module beside what one’s own AssemblyScript makes, with the same bits in one thread and two', () => {
     write(
       'walk.simd.ts',
       `export function walk(position: usize, speed: usize, from: i32, to: i32): void {
