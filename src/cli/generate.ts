@@ -1,4 +1,4 @@
-import { boolean, integer, number, text } from '../entries/settings.ts'
+import { boolean, integer, type ModuleTrust, number, text } from '../entries/settings.ts'
 import { generateTokens, loadTrainedModel } from '../entries/text.ts'
 import { InputError, kindOfRun, languageModel } from '../index.ts'
 import { type Command, readKeys, splitWords } from './invocation.ts'
@@ -27,13 +27,19 @@ export const generateCommand: Command = async ({ words, json }) => {
   const { prompt, chat, context, temperature, topK, topP, trust, ...options } = readKeys(generateKeys, texts)
   if (prompt === '') throw new InputError('prompt', 'nothing', 'what is to be answered, like prompt="12+30="')
   const model =
-    (await kindOfRun(subject)) !== null
-      ? await loadTrainedModel(subject, { allowModule: askForModule(trust) })
-      : { policy: languageModel({ folder: subject }) }
+    (await kindOfRun(subject)) === null
+      ? { policy: languageModel({ folder: subject }) }
+      : await trainedModel(subject, { allowModule: askForModule(trust) })
   const prompts = [chat ? [{ role: 'user', content: prompt }] : prompt]
   const sampling = { temperature, topK, topP }
   const size = context === 0 ? {} : { context }
   const answers = await generateTokens({ ...model, ...options, ...size, prompts, sampling })
   if (!json) for (const { completion } of answers) console.log(completion)
   return { subject, prompt, answers }
+}
+
+/** What answers are made with, of what a run has. */
+async function trainedModel(run: string, modules: ModuleTrust) {
+  const { environment, policy, weights, adapter } = await loadTrainedModel(run, modules)
+  return { environment, policy, weights, adapter }
 }
