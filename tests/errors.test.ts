@@ -1,4 +1,3 @@
-import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import { describeLoss } from '../src/algorithms/losses.ts'
 import { ppo } from '../src/algorithms/ppo.ts'
@@ -19,6 +18,7 @@ import { checkSeed } from '../src/random.ts'
 import { number, parseSetting, resolveSettings } from '../src/settings.ts'
 import { box, discrete, multiDiscrete } from '../src/space.ts'
 import { createTrainer } from '../src/training/trainer.ts'
+import * as fc from './support/properties.ts'
 
 describe('InputError', () => {
   test('names the thing, what came and what was expected', () => {

@@ -1,8 +1,8 @@
-import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import type { LearnerMetrics } from '../src/entries/algorithms.ts'
 import { cartPole, createTrainer, createWorld, defineAlgorithm, InputError, mlp, ppo } from '../src/index.ts'
 import { type Metric, MetricTotals } from '../src/metrics.ts'
+import * as fc from './support/properties.ts'
 
 const metric = (reduction: Metric['reduction'], unit: string | null = null): Metric => ({
   unit,

@@ -1,7 +1,7 @@
-import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import { InputError } from '../src/errors.ts'
 import { boxMuller, checkSeed, philox4x32, Random, Stream, unitFromWord } from '../src/random.ts'
+import * as fc from './support/properties.ts'
 
 const MAX = 0xffffffff
 const word = () => fc.integer({ min: 0, max: MAX })

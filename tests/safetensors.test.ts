@@ -1,6 +1,5 @@
 import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import fc from 'fast-check'
 import { describe, expect, test, vi } from 'vitest'
 import { InputError } from '../src/errors.ts'
 import {
@@ -14,6 +13,7 @@ import {
   tensorValues,
   writeSafetensors,
 } from '../src/safetensors.ts'
+import * as fc from './support/properties.ts'
 import { temporaryFolder } from './support/temporary.ts'
 
 const bytesOf: Record<TensorType, number> = {

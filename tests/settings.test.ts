@@ -1,4 +1,3 @@
-import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import { InputError } from '../src/errors.ts'
 import {
@@ -15,6 +14,7 @@ import {
   strings,
   text,
 } from '../src/settings.ts'
+import * as fc from './support/properties.ts'
 
 const declared = {
   gamma: number(0.99, 'discount', { above: 0, max: 1 }),

@@ -1,4 +1,3 @@
-import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import { InputError } from '../src/errors.ts'
 import {
@@ -11,6 +10,7 @@ import {
   spaceType,
   spaceWidth,
 } from '../src/space.ts'
+import * as fc from './support/properties.ts'
 
 const INFINITY = Number.POSITIVE_INFINITY
 

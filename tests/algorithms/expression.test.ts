@@ -1,7 +1,7 @@
-import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import { columnOf, type Expression, expressionOf, where } from '../../src/algorithms/expression.ts'
 import { type LossColumns, LossRun, traceLoss } from '../../src/algorithms/loss-program.ts'
+import * as fc from '../support/properties.ts'
 
 const names = ['x', 'y', 'given'] as const
 type Name = (typeof names)[number]

@@ -1,5 +1,4 @@
 import { readFileSync } from 'node:fs'
-import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import { algorithmPresets, corrections, type LossId, type Preset } from '../../src/algorithms/loss-presets.ts'
 import type { LossSettings } from '../../src/algorithms/loss-settings.ts'
@@ -17,6 +16,7 @@ import { grpo as namedGrpo, gspo as namedGspo } from '../../src/algorithms/named
 import { takeArena } from '../../src/components/arena.ts'
 import { createKernels, type PolicyLossInputs, PolicySum, Standing, spansOf } from '../../src/kernels/bind.ts'
 import { Numbers, strict } from '../kernels/calls.ts'
+import * as fc from '../support/properties.ts'
 
 // Recorded by tests/golden/record_trl.py, which says how.
 const recorded = JSON.parse(readFileSync(new URL('../golden/trl-losses.json', import.meta.url), 'utf8'))

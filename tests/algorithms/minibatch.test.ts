@@ -1,10 +1,10 @@
-import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import { cutOf, cutPlan, listBlock, listLearned, listUnits } from '../../src/algorithms/minibatch.ts'
 import { takeArena } from '../../src/components/arena.ts'
 import type { RolloutColumns } from '../../src/components/rollout.ts'
 import { createKernels } from '../../src/kernels/bind.ts'
 import type { PolicyModel } from '../../src/policies/policy.ts'
+import * as fc from '../support/properties.ts'
 
 const model = (part: Partial<PolicyModel>) => ({ numParameters: 1, parameters: [], ...part }) as unknown as PolicyModel
 

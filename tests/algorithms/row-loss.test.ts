@@ -1,4 +1,3 @@
-import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import { ppoExpression, type RowCoefficients, vtraceExpression } from '../../bench/kernels/expressions.ts'
 import { type LossOfRows, onPolicySettings } from '../../src/algorithms/on-policy.ts'
@@ -6,6 +5,7 @@ import { type RowLossColumns, rowLoss } from '../../src/algorithms/row-loss.ts'
 import { createKernels } from '../../src/kernels/bind.ts'
 import type { Settings } from '../../src/settings.ts'
 import { Numbers } from '../kernels/calls.ts'
+import * as fc from '../support/properties.ts'
 
 const kernels = createKernels(new WebAssembly.Memory({ initial: 1 }), 'plain')
 const ppoMetrics = ['policyLoss', 'valueLoss', 'entropy', 'approxKl', 'clipFraction']

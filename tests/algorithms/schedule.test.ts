@@ -1,6 +1,6 @@
-import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import { type Schedule, scheduleFactor, schedules } from '../../src/algorithms/schedule.ts'
+import * as fc from '../support/properties.ts'
 
 function factors(schedule: Schedule, warmupFraction: number, numUpdates: number): number[] {
   return Array.from({ length: numUpdates }, (_, update) => scheduleFactor(schedule, warmupFraction, update, numUpdates))

@@ -1,5 +1,4 @@
 import { execFileSync } from 'node:child_process'
-import fc from 'fast-check'
 import { afterEach, describe, expect, test, vi } from 'vitest'
 import { arenaBytes, formatBytes, takeArena } from '../../src/components/arena.ts'
 import {
@@ -17,6 +16,7 @@ import { takeArena as takePublicArena } from '../../src/entries/data.ts'
 import { InputError } from '../../src/errors.ts'
 import { cartPole, createTrainer, createWorld, mlp, ppo } from '../../src/index.ts'
 import { bestKernelBuild, createKernels } from '../../src/kernels/bind.ts'
+import * as fc from '../support/properties.ts'
 
 const PAGE = 65_536
 const arrays = { f32: Float32Array, f64: Float64Array, i32: Int32Array, u32: Uint32Array, u8: Uint8Array }

@@ -1,6 +1,5 @@
 import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import {
   type BufferState,
@@ -12,6 +11,7 @@ import {
 } from '../../src/datasets/data-buffer.ts'
 import { InputError } from '../../src/errors.ts'
 import { digits, talkUntil, talkWorld } from '../support/conversations.ts'
+import * as fc from '../support/properties.ts'
 import { temporaryFolder } from '../support/temporary.ts'
 
 const letters = (n: number) => Array.from({ length: n }, (_, i) => `prompt ${i}`)

@@ -1,10 +1,10 @@
 import { readFileSync } from 'node:fs'
-import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import { breakout } from '../../src/environments/breakout.ts'
 import type { Lanes } from '../../src/environments/environment.ts'
 import { spaceWidth } from '../../src/space.ts'
 import { lanesOf, resetAll } from '../support/lanes.ts'
+import * as fc from '../support/properties.ts'
 
 /** Paddle column, ball cell, trail cell, bricks, direction, strike, over: `record_minatar.py` says how they are coded. */
 type Snapshot = [number, number, number, number, number, number, number]

@@ -1,11 +1,11 @@
 import { readFileSync } from 'node:fs'
-import fc from 'fast-check'
 import { afterAll, describe, expect, test } from 'vitest'
 import type { Lanes } from '../../src/environments/environment.ts'
 import { pendulum } from '../../src/environments/pendulum.ts'
 import { createKernels } from '../../src/kernels/bind.ts'
 import { pendulumStep, SPEED_LIMIT, TORQUE_LIMIT, wrap } from '../../src/kernels/physics/pendulum.ts'
 import { Random } from '../../src/random.ts'
+import * as fc from '../support/properties.ts'
 
 interface Episode {
   seed: number

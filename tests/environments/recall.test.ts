@@ -1,7 +1,7 @@
-import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import { recall } from '../../src/environments/recall.ts'
 import { lanesOf, resetAll } from '../support/lanes.ts'
+import * as fc from '../support/properties.ts'
 
 type State = { cue: Uint32Array }
 

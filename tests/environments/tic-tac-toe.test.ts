@@ -1,7 +1,7 @@
-import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import { ticTacToe } from '../../src/environments/tic-tac-toe.ts'
 import { lanesOf, resetAll } from '../support/lanes.ts'
+import * as fc from '../support/properties.ts'
 
 type State = { own: Int32Array; other: Int32Array }
 

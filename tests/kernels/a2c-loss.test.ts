@@ -1,6 +1,6 @@
-import fc from 'fast-check'
 import { expect, test } from 'vitest'
 import { A2cSum, a2cLoss } from '../../src/kernels/loss/a2c.ts'
+import * as fc from '../support/properties.ts'
 
 const numbers = (length: number) =>
   fc.array(fc.double({ min: -3, max: 3, noNaN: true }), { minLength: length, maxLength: length })

@@ -1,7 +1,7 @@
-import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import { adamStep, globalNorm } from '../../src/kernels/optimizer/adam.ts'
 import { NUM_SLOTS, sumSlots } from '../../src/kernels/optimizer/slots.ts'
+import * as fc from '../support/properties.ts'
 
 interface Setting {
   learningRate: number

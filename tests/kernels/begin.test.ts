@@ -1,7 +1,7 @@
-import fc from 'fast-check'
 import { expect, test } from 'vitest'
 import { Phase } from '../../src/components/episode.ts'
 import { beginEpisodes, clearFlags, listPhase } from '../../src/kernels/rollout/begin.ts'
+import * as fc from '../support/properties.ts'
 
 const LANES = 9
 const phases = () => fc.uint8Array({ max: 2, minLength: LANES, maxLength: LANES })

@@ -1,4 +1,3 @@
-import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import {
   categoricalBackward,
@@ -8,6 +7,7 @@ import {
 } from '../../src/kernels/distribution/categorical.ts'
 import { drawUniform } from '../../src/kernels/distribution/draw.ts'
 import { Random, Stream } from '../../src/random.ts'
+import * as fc from '../support/properties.ts'
 
 const sum = (x: ArrayLike<number>) => Array.from(x).reduce((total, value) => total + value, 0)
 

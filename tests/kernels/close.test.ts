@@ -1,4 +1,3 @@
-import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import { Phase } from '../../src/components/episode.ts'
 import {
@@ -10,6 +9,7 @@ import {
   scatterValues,
   settleDead,
 } from '../../src/kernels/rollout/close.ts'
+import * as fc from '../support/properties.ts'
 
 const LANES = 9
 const flags = () => fc.uint8Array({ max: 1, minLength: LANES, maxLength: LANES })

@@ -1,7 +1,7 @@
-import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import { Activation, denseBackwardInput, denseBackwardWeights, denseForward } from '../../src/kernels/dense/dense.ts'
 import { Random, Stream } from '../../src/random.ts'
+import * as fc from '../support/properties.ts'
 
 const UNTOUCHED = -77
 

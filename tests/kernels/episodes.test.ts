@@ -1,6 +1,6 @@
-import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import { accountEpisodes } from '../../src/kernels/rollout/episodes.ts'
+import * as fc from '../support/properties.ts'
 
 interface Row {
   episodeReturn: number

@@ -1,4 +1,3 @@
-import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import { drawNormal } from '../../src/kernels/distribution/draw.ts'
 import {
@@ -8,6 +7,7 @@ import {
   gaussianSample,
 } from '../../src/kernels/distribution/gaussian.ts'
 import { Random, Stream } from '../../src/random.ts'
+import * as fc from '../support/properties.ts'
 
 const sum = (x: number[]) => x.reduce((total, value) => total + value, 0)
 

@@ -1,4 +1,3 @@
-import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import {
   type GroupBaseline,
@@ -9,6 +8,7 @@ import {
   spreadAdvantage,
 } from '../../src/kernels/advantage/group.ts'
 import { spansOf } from '../../src/kernels/spans.ts'
+import * as fc from '../support/properties.ts'
 import { Numbers, strict } from './calls.ts'
 
 interface Choices {

@@ -1,7 +1,7 @@
-import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import { klEstimates } from '../../src/kernels/loss/kl.ts'
 import { Random, Stream } from '../../src/random.ts'
+import * as fc from '../support/properties.ts'
 
 function run(logprob: Float32Array, oldLogprob: Float32Array, numRows = logprob.length): [number, number, number] {
   const estimates = new Float64Array(3).fill(Number.NaN)

@@ -1,7 +1,8 @@
 /** Laws that compiled bodies keep: they compute what their plain twins do, and a row's result is its own. */
-import fc from 'fast-check'
+
 import { expect, test } from 'vitest'
 import { bestKernelBuild, type KernelBuild, type Kernels } from '../../src/kernels/bind.ts'
+import * as fc from '../support/properties.ts'
 import { type Argument, Bench, type Column, Numbers, type Outcome } from './calls.ts'
 
 /** What part of its cases a property tries: faults are looked for with few (scripts/mutate/vitest.config.mjs), as each needs a run. */

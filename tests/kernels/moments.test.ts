@@ -1,6 +1,6 @@
-import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import { explainedVariance, meanAndDeviation } from '../../src/kernels/statistics/moments.ts'
+import * as fc from '../support/properties.ts'
 
 const columns = (minLength: number) =>
   fc.float32Array({ min: -1000, max: 1000, noNaN: true, minLength, maxLength: 60, size: 'max' })

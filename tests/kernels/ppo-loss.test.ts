@@ -1,7 +1,7 @@
-import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import { PpoSum, ppoLoss } from '../../src/kernels/loss/ppo.ts'
 import { Random, Stream } from '../../src/random.ts'
+import * as fc from '../support/properties.ts'
 
 const INFINITY = Number.POSITIVE_INFINITY
 

@@ -1,7 +1,7 @@
-import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import { discountedReturns } from '../../src/kernels/advantage/returns.ts'
 import { Random, Stream } from '../../src/random.ts'
+import * as fc from '../support/properties.ts'
 
 /** One row of one lane: reward, value of what follows, terminated, truncated, valid. */
 type Row = [reward: number, nextValue: number, terminated: number, truncated: number, valid: number]

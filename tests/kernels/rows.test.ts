@@ -1,4 +1,3 @@
-import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import {
   clipRows,
@@ -10,6 +9,7 @@ import {
   listValid,
   shuffleRows,
 } from '../../src/kernels/rollout/rows.ts'
+import * as fc from '../support/properties.ts'
 
 test('listValid lists the rows whose flag is not 0, rising', () => {
   fc.assert(

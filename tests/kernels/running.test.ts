@@ -1,6 +1,6 @@
-import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import { normalizeRows, readRunning, updateRunning } from '../../src/kernels/statistics/running.ts'
+import * as fc from '../support/properties.ts'
 
 /** Running moments of rows of one width. */
 class Running {

@@ -1,4 +1,3 @@
-import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import {
   Activation,
@@ -12,6 +11,7 @@ import {
   lstmScratch,
   MATMUL_SCRATCH,
 } from '../../src/kernels/bind.ts'
+import * as fc from '../support/properties.ts'
 import { type Argument, Bench, type Column, Numbers } from './calls.ts'
 import { builds, expectClose, ignoresCompany, matches, numRowsOf, plain, RUNS, rows, widthOf } from './laws.ts'
 

@@ -1,4 +1,3 @@
-import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import { ElementMap, mapElements } from '../../src/kernels/tensor/elements.ts'
 import {
@@ -11,6 +10,7 @@ import {
   unfoldPatches,
 } from '../../src/kernels/tensor/layout.ts'
 import { MATMUL_SCRATCH, matmul } from '../../src/kernels/tensor/matmul.ts'
+import * as fc from '../support/properties.ts'
 import { Numbers } from './calls.ts'
 
 const none = new Float32Array(0)

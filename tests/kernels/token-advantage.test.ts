@@ -1,8 +1,8 @@
-import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import { klPenalty, overlongPenalty } from '../../src/kernels/advantage/shaping.ts'
 import { tokenGae, tokenRewards, whitenTokens } from '../../src/kernels/advantage/tokens.ts'
 import { spansOf } from '../../src/kernels/spans.ts'
+import * as fc from '../support/properties.ts'
 import { Numbers, strict } from './calls.ts'
 
 /** Two answers with prompts, one of them with a tool's tokens in its middle, and one without a token that counts. */

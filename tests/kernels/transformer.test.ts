@@ -1,6 +1,6 @@
-import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import { createKernels, type KernelBuild, quantizeRows, VOCABULARY_STEP } from '../../src/kernels/bind.ts'
+import * as fc from '../support/properties.ts'
 import { type Argument, Bench, type Column, Numbers, strict } from './calls.ts'
 import { builds, ignoresCompany, matches, numRowsOf, RUNS, rows, widthOf } from './laws.ts'
 

@@ -1,8 +1,8 @@
-import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import { gae } from '../../src/kernels/advantage/gae.ts'
 import { vtrace } from '../../src/kernels/advantage/vtrace.ts'
 import { Random, Stream } from '../../src/random.ts'
+import * as fc from '../support/properties.ts'
 
 interface Rollout {
   numSteps: number

@@ -1,4 +1,3 @@
-import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import {
   Admission,
@@ -6,6 +5,7 @@ import {
   RolloutStarvedError,
   type Ticket,
 } from '../../src/orchestration/admission.ts'
+import * as fc from '../support/properties.ts'
 
 /** Begins all that may begin. */
 function beginAll(admission: Admission): Ticket[] {

@@ -1,8 +1,8 @@
-import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { Admission, type AdmissionSettings, type Ticket } from '../../src/orchestration/admission.ts'
 import { type LoopOptions, type LoopParts, runLoop, type SavedLoop } from '../../src/orchestration/loop.ts'
 import { VirtualTime } from '../../src/orchestration/time.ts'
+import * as fc from '../support/properties.ts'
 
 /** A member: whose it is, and with which version its sampling began. */
 type Member = readonly [group: number, member: number, version: number]

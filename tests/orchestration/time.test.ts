@@ -1,6 +1,6 @@
-import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { realTime, VirtualTime } from '../../src/orchestration/time.ts'
+import * as fc from '../support/properties.ts'
 
 describe('Virtual time', () => {
   it('wakes each sleeper at its time, in the order of time and then of falling asleep', async () => {

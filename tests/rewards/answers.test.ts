@@ -1,4 +1,3 @@
-import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import {
   extractBoxedAnswer,
@@ -8,6 +7,7 @@ import {
   parseExactNumber,
 } from '../../src/rewards/answers.ts'
 import { plus, rational } from '../../src/rewards/rational.ts'
+import * as fc from '../support/properties.ts'
 
 describe('a boxed answer', () => {
   test.each([

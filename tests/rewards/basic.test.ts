@@ -1,4 +1,3 @@
-import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import { InputError } from '../../src/errors.ts'
 import {
@@ -11,6 +10,7 @@ import {
 } from '../../src/rewards/basic.ts'
 import type { Reward } from '../../src/rewards/reward.ts'
 import { containsPhrase, normalizedText, wordsOf } from '../../src/rewards/words.ts'
+import * as fc from '../support/properties.ts'
 
 const value = (made: Reward, completion: string, answer?: string): unknown =>
   made('', completion, { prompt: '', ...(answer !== undefined && { answer }) })

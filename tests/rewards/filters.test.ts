@@ -1,4 +1,3 @@
-import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import { InputError } from '../../src/errors.ts'
 import {
@@ -15,6 +14,7 @@ import {
   makeThresholdFilter,
 } from '../../src/rewards/filters.ts'
 import { startSample } from '../../src/tables/sample.ts'
+import * as fc from '../support/properties.ts'
 
 function groupOf(...rewards: (number | null)[]): GroupSample[] {
   return rewards.map((reward, i) => ({ reward, response: `answer ${i}`, responseLength: 20 }))

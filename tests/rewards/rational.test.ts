@@ -1,4 +1,3 @@
-import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import {
   isSame,
@@ -12,6 +11,7 @@ import {
   times,
   withWork,
 } from '../../src/rewards/rational.ts'
+import * as fc from '../support/properties.ts'
 
 describe('exact numbers', () => {
   test('are in lowest terms, with the sign above and 0 over 1', () => {

@@ -1,4 +1,3 @@
-import fc from 'fast-check'
 import { afterEach, describe, expect, test } from 'vitest'
 import { InputError } from '../../src/errors.ts'
 import { composeRewards } from '../../src/rewards/compose.ts'
@@ -24,6 +23,7 @@ import {
   RewardFailure,
 } from '../../src/rewards/reward.ts'
 import { integer } from '../../src/settings.ts'
+import * as fc from '../support/properties.ts'
 
 const example = { prompt: '1+1=', answer: '2' }
 const input = { prompt: '1+1=', completion: '2', example }

@@ -1,7 +1,8 @@
 /** Trajectories for tests. */
-import fc from 'fast-check'
+
 import { stopReasons } from '../../src/environments/text.ts'
 import type { Trajectory } from '../../src/tables/trajectory.ts'
+import * as fc from './properties.ts'
 
 /** A trajectory of two prompt tokens and two that version 0 of the weights chose. */
 export function trajectory(given: Partial<Trajectory> = {}): Trajectory {

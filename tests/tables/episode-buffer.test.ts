@@ -1,8 +1,8 @@
-import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import { InputError } from '../../src/errors.ts'
 import { EpisodeBuffer, type EpisodeTurn } from '../../src/tables/episode-buffer.ts'
 import { groupNumbers, type TrajectoryColumns } from '../../src/tables/trajectories.ts'
+import * as fc from '../support/properties.ts'
 import { trajectory } from '../support/trajectories.ts'
 
 function turn(given: Partial<EpisodeTurn> = {}): EpisodeTurn {

@@ -1,6 +1,5 @@
 import { readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import { InputError } from '../../src/errors.ts'
 import {
@@ -24,6 +23,7 @@ import {
 } from '../../src/tables/sample-files.ts'
 import { Trajectories } from '../../src/tables/trajectories.ts'
 import type { Trajectory } from '../../src/tables/trajectory.ts'
+import * as fc from '../support/properties.ts'
 import { temporaryFolder } from '../support/temporary.ts'
 import { anyTrajectory, plain, trajectory } from '../support/trajectories.ts'
 

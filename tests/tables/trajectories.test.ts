@@ -1,8 +1,8 @@
-import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import { InputError } from '../../src/errors.ts'
 import { groupNumbers, Trajectories } from '../../src/tables/trajectories.ts'
 import type { Trajectory } from '../../src/tables/trajectory.ts'
+import * as fc from '../support/properties.ts'
 import { anyTrajectory, plain, trajectory } from '../support/trajectories.ts'
 
 function tableOf(rows: readonly Trajectory[]): Trajectories {

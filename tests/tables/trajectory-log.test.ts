@@ -1,4 +1,3 @@
-import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import { takeArena } from '../../src/components/arena.ts'
 import { listColumns, zipColumns } from '../../src/components/column.ts'
@@ -6,6 +5,7 @@ import { InputError } from '../../src/errors.ts'
 import { Trajectories, type TrajectoryColumns } from '../../src/tables/trajectories.ts'
 import type { Trajectory } from '../../src/tables/trajectory.ts'
 import { type TrajectoryLogSize, trajectoryLogPlan } from '../../src/tables/trajectory-log.ts'
+import * as fc from '../support/properties.ts'
 import { anyTrajectory, plain, trajectory } from '../support/trajectories.ts'
 
 const SIZE = { rows: 8, tokens: 60, supportIds: 60, turnRewards: 12 }

@@ -1,7 +1,6 @@
 import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { makeTable, tableToIPC } from 'apache-arrow'
-import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import { readArrow, writeArrow } from '../../src/tables/arrow.ts'
 import { samplesOfFile } from '../../src/tables/sample.ts'
@@ -14,6 +13,7 @@ import {
   writeTrajectories,
 } from '../../src/tables/trajectory-table.ts'
 import { VERSION } from '../../src/version.ts'
+import * as fc from '../support/properties.ts'
 import { temporaryFolder } from '../support/temporary.ts'
 import { anyTrajectory, plain, trajectory } from '../support/trajectories.ts'
 

@@ -1,9 +1,9 @@
-import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import { InputError } from '../../src/errors.ts'
 import { byteTokenizer } from '../../src/text/byte-tokenizer.ts'
 import { loadTokenizer } from '../../src/text/load-tokenizer.ts'
 import { saveTokenizer, type Tokenizer } from '../../src/text/tokenizer.ts'
+import * as fc from '../support/properties.ts'
 import { temporaryFolder } from '../support/temporary.ts'
 
 describe('bytes', () => {

@@ -1,9 +1,9 @@
-import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import { byteTokenizer } from '../../src/text/byte-tokenizer.ts'
 import { loadTokenizer } from '../../src/text/load-tokenizer.ts'
 import { StopStrings } from '../../src/text/stop-strings.ts'
 import type { Tokenizer } from '../../src/text/tokenizer.ts'
+import * as fc from '../support/properties.ts'
 import { folderOf, recorded } from './golden.ts'
 
 /** After how many ids a stop string was found, and which; null where none was. */

@@ -1,4 +1,3 @@
-import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import type { Message } from '../../src/environments/text.ts'
 import { InputError } from '../../src/errors.ts'
@@ -8,6 +7,7 @@ import { spelledMessage } from '../../src/text/dialogue.ts'
 import { loadTokenizer } from '../../src/text/load-tokenizer.ts'
 import type { Tokenizer } from '../../src/text/tokenizer.ts'
 import { nextTurn, promptIds, renderIds, trainingRows, turnIds } from '../../src/text/turn-ids.ts'
+import * as fc from '../support/properties.ts'
 import { QWEN3_TEMPLATE } from '../support/qwen3-folder.ts'
 import { expectedOf, folderOf, recorded } from './golden.ts'
 

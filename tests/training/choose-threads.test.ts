@@ -1,6 +1,6 @@
-import fc from 'fast-check'
 import { expect, test } from 'vitest'
 import { chooseThreads, type Workload } from '../../src/training/threads.ts'
+import * as fc from '../support/properties.ts'
 
 /** Two tanh networks of 64-64 for CartPole, as `mlp()` makes them, in blocks of 256 rows. */
 const cart = { numMinibatches: 4, numParameters: 9155, blockRows: 256, cores: 8 }

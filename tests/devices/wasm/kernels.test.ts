@@ -1,9 +1,9 @@
 import type { Tensor, Tensor3D, Tensor4D } from '@tensorflow/tfjs-core'
-import fc from 'fast-check'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import type { WasmBackend } from '../../../src/devices/wasm/heap.ts'
 import { type Registration, registerWasmKernels } from '../../../src/devices/wasm/register.ts'
 import { Numbers } from '../../kernels/calls.ts'
+import * as fc from '../../support/properties.ts'
 import {
   expectSame,
   flags,
