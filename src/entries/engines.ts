@@ -1,6 +1,6 @@
 /** `colonnade/engines`: who chooses the tokens of conversations, as a contract for engines of your own, and one that goes by a script. */
+export { defineEngine, type EngineParts, type OpenTurn } from '../engines/define-engine.ts'
 export {
-  checkTurn,
   type DecodingWorkers,
   type Engine,
   type EngineContext,
@@ -15,5 +15,4 @@ export {
   type TurnRequest,
   type WeightsDelivery,
 } from '../engines/engine.ts'
-export { PolledColumns } from '../engines/polled.ts'
 export { type ScriptStep, scriptedEngine } from '../engines/scripted.ts'

@@ -1,10 +1,10 @@
 /** Engines by the contract, and what conversations are made of by an engine of one's own. */
+import { setTimeout } from 'node:timers/promises'
 import { describe, expect, test } from 'vitest'
+import { defineEngine, type OpenTurn } from '../../src/engines/define-engine.ts'
 import {
   areOfSampling,
-  checkTurn,
   deliverWeights,
-  type EngineDefinition,
   logprobKinds,
   type TurnEnd,
   type TurnRequest,
@@ -29,47 +29,135 @@ function decided({ key }: TurnRequest, ids: readonly number[], size: number): { 
   return { token: (hash >>> 3) % size, logprob: -Math.log(size) }
 }
 
-/** Generates whole turns in one step, by the helpers that an engine of one's own has. */
-const atOnce: EngineDefinition = {
-  id: 'at-once',
-  create({ numSlots, context }) {
-    const turns = new Map<number, TurnRequest>()
-    const polled = new PolledColumns(true)
-    return {
-      ...{ id: 'at-once', logprobs: 'candidates', version: 0, arrival: null, threads: null, close() {} },
-      submit(turn) {
-        checkTurn('at-once', turn, numSlots, context, turns.has(turn.slot))
-        turns.set(turn.slot, turn)
-      },
-      advance() {
-        for (const [slot, turn] of turns) {
-          const ids = Array.from(turn.ids)
-          for (let i = 0; i < turn.maxTokens; i++) {
-            const { token, logprob } = decided(turn, ids, 5)
-            polled.add(slot, token, logprob, this.version, [token, 5, 6])
-            ids.push(token)
-          }
-          polled.end({ slot, reason: 'length' })
-        }
-        turns.clear()
-      },
-      poll: () => polled.take(),
-      abort: (slot) => void (turns.delete(slot) && polled.end({ slot, reason: 'aborted' })),
-      setWeights({ version }) {
-        return Object.assign(this, { version }).version
-      },
+/** Generates whole turns in one step. */
+const atOnce = defineEngine('at-once', () => ({
+  logprobs: 'candidates',
+  advance(turns) {
+    for (const turn of turns) {
+      while (turn.isOpen) {
+        const { token, logprob } = decided(turn.request, turn.ids, 5)
+        turn.add(token, logprob, [token, 5, 6])
+      }
     }
   },
-}
+}))
+
+/** Generates by itself, a token of each turn every millisecond, as a server streams them. */
+const streaming = (tokens: number) =>
+  defineEngine('streaming', () => ({
+    logprobs: 'tempered',
+    async begin(turn) {
+      while (turn.isOpen) {
+        await setTimeout(1, undefined, { signal: turn.signal })
+        const { token, logprob } = decided(turn.request, turn.ids, tokens)
+        turn.add(token, logprob)
+      }
+    },
+    setWeights: async ({ version }) => version,
+  }))
 
 engineSuite('local', () => underTest({}))
 engineSuite('local, with candidate sets', () => underTest({ sampling: { topK: 3, temperature: 0.8 } }))
 engineSuite('scripted', () => underTest({ engine: scriptedEngine((turn, ids) => decided(turn, ids, 5)) }))
 engineSuite('that generates whole turns at once', () => underTest({ engine: atOnce }))
+engineSuite('that generates by itself', () => underTest({ engine: streaming(5) }))
 engineSuite('scripted, with delays and raw log-probabilities', () => {
   const script = (turn: TurnRequest, ids: readonly number[], step: number): ScriptStep =>
     step % 3 === turn.slot % 3 ? decided(turn, ids, 5) : 'wait'
   return underTest({ engine: scriptedEngine(script, { logprobs: 'raw' }) })
+})
+
+/** An open turn of an engine that `begin` is told of, and the engine. */
+async function begun(given: Partial<TurnRequest> = {}, options: Parameters<typeof talkWorld>[0] = {}) {
+  const open: OpenTurn[] = []
+  const engine = defineEngine('own', () => ({ logprobs: 'raw', begin: (turn) => void open.push(turn) }))
+  const made = await underTest({ engine, ...options })
+  const ids = Int32Array.of(1, 2)
+  const turn = { slot: 1, ids, generated: 0, unchanged: 0, maxTokens: 3, key: [0, 0, 0] as const, ...made.drawing }
+  made.engine.submit({ ...turn, ...given })
+  return { engine: made.engine, turn: open[0]! }
+}
+
+describe('a turn of an engine of one’s own', () => {
+  test('ends with its last token, and what is said of it afterwards changes nothing', async () => {
+    const { engine, turn } = await begun()
+    for (const token of [3, 4, 5]) {
+      expect(turn.isOpen).toBe(true)
+      turn.add(token, -1)
+    }
+    expect([turn.isOpen, turn.signal.aborted, turn.ids]).toEqual([false, true, [1, 2, 3, 4, 5]])
+    turn.add(6, -1)
+    turn.end('stop')
+    turn.fail('gone')
+    const { tokens, ends } = engine.poll()
+    expect([tokens[0]!.count, ends]).toEqual([3, [{ slot: 1, reason: 'length' }]])
+    expect(engine.poll()).toEqual({ tokens: [], ends: [] })
+  })
+
+  test('ends with a token of the tokenizer’s, and where the engine says so', async () => {
+    const { endIds } = (await talkWorld()).cohort().tokenizer
+    for (const end of [(turn: OpenTurn) => turn.add(endIds[0]!, -1), (turn: OpenTurn) => turn.end('stop')]) {
+      const { engine, turn } = await begun()
+      end(turn)
+      expect(engine.poll().ends).toEqual([{ slot: 1, reason: 'stop' }])
+    }
+  })
+
+  test('ends with a stop string, of which tokens that were generated before it was submitted again are a part', async () => {
+    const { tokenizer } = (await talkWorld()).cohort()
+    const [first, second] = tokenizer.encode('ab')
+    for (const [generated, ends] of [
+      [1, [{ slot: 1, reason: 'stop' }]],
+      [0, []],
+    ] as const) {
+      const { engine, turn } = await begun({ ids: Int32Array.of(1, first!), generated }, { stopStrings: ['ab'] })
+      turn.add(second!, -1)
+      expect(engine.poll().ends).toEqual(ends)
+    }
+  })
+
+  test('fails with what its promise was rejected with', async () => {
+    const engine = defineEngine('own', () => ({
+      logprobs: 'none',
+      async begin({ request }) {
+        throw request.slot === 1 ? new Error('no memory left') : 'down'
+      },
+    }))
+    const made = await underTest({ engine })
+    const turn = { ids: Int32Array.of(1), generated: 0, unchanged: 0, maxTokens: 2, key: [0, 0, 0] as const }
+    for (const slot of [1, 2]) made.engine.submit({ ...turn, slot, ...made.drawing })
+    await made.engine.arrival
+    expect(made.engine.poll().ends).toEqual([
+      { slot: 1, reason: 'failed', error: 'no memory left' },
+      { slot: 2, reason: 'failed', error: 'down' },
+    ])
+  })
+
+  test('has a signal that tells when it is broken off, and when the engine is closed', async () => {
+    const { engine, turn } = await begun()
+    expect(turn.signal.aborted).toBe(false)
+    engine.abort(1)
+    expect([turn.signal.aborted, engine.poll().ends]).toEqual([true, [{ slot: 1, reason: 'aborted' }]])
+    const other = await begun()
+    const { signal } = other.turn
+    other.engine.close()
+    expect([signal.aborted, other.engine.poll()]).toEqual([true, { tokens: [], ends: [] }])
+  })
+
+  test('carries the version that the engine names for a token, else the one that was confirmed last', async () => {
+    const { engine, turn } = await begun()
+    await engine.setWeights({ version: 5, weights: new Float32Array(1) })
+    turn.add(3, -1)
+    turn.add(4, -1, [], 4)
+    expect([...engine.poll().tokens[0]!.version.slice(0, 2)]).toEqual([5, 4])
+  })
+
+  test('comes of advance or of begin: an engine with neither is refused', async () => {
+    const engine = defineEngine('mute', () => ({ logprobs: 'none' }))
+    await expect(talkWorld({ engine }).then((world) => world.cohort())).rejects.toThrow(
+      'engine mute: got neither advance nor begin',
+    )
+  })
 })
 
 test('columns of tokens grow, and those of a poll stand until the next', () => {
@@ -213,48 +301,12 @@ describe('conversations by an engine of one’s own', () => {
     expect(found.filter(({ group }) => group !== 2)).toEqual(expected.filter(({ group }) => group !== 2))
   })
 
-  /** Generates by itself, all turns that it has some milliseconds after the last of them was submitted. */
-  const later: EngineDefinition = {
-    id: 'later',
-    create(context) {
-      const inner = scriptedEngine((turn, ids) => decided(turn, ids, 4)).create(context)
-      let [waiting, settle] = [0, () => {}]
-      const renewed = () =>
-        new Promise<void>((resolve) => {
-          settle = resolve
-        })
-      let arrival = renewed()
-      return {
-        ...{ id: 'later', logprobs: 'candidates', version: 0, threads: null, advance() {}, close() {} },
-        get arrival() {
-          return arrival
-        },
-        submit(turn) {
-          inner.submit(turn)
-          waiting++
-          setTimeout(() => {
-            if (--waiting > 0) return
-            for (let i = 0; i < 4; i++) inner.advance()
-            settle()
-          }, 5)
-        },
-        poll() {
-          const polled = inner.poll()
-          if (polled.ends.length > 0) arrival = renewed()
-          return polled
-        },
-        abort: inner.abort,
-        setWeights: ({ version }) => version,
-      }
-    },
-  }
-
   test('wait for an engine that generates by itself, without turning round', async () => {
     const calm = await talkUntil(
       await talkWorld({ environment, engine: scriptedEngine((turn, ids) => decided(turn, ids, 4)) }),
       9,
     )
-    const world = await talkWorld({ environment, engine: later })
+    const world = await talkWorld({ environment, engine: streaming(4) })
     const cohort = world.cohort()
     cohort.released = 9
     let ticks = 0
@@ -262,7 +314,7 @@ describe('conversations by an engine of one’s own', () => {
       const waiting = tick(world)
       if (waiting !== undefined) await waiting
     }
-    expect(ticks).toBeLessThan(30)
+    expect(ticks).toBeLessThan(100) // At most one for each token, and a few for replies.
     expect(cohort.trajectories.take(cohort.trajectories.order()).columns().token).toEqual(
       Int32Array.from(calm.flatMap(({ token }) => token)),
     )
