@@ -231,7 +231,10 @@ function countAll(counted: Uint8Array, lossMask: Uint8Array, { begin, end }: Tok
   for (let i = 0; i < begin.length; i++) for (let t = begin[i]!; t < end[i]!; t++) counted[t] = lossMask[t]!
 }
 
-/** What the sequences `from` … `to` − 1 of a prepared batch come to, which may be a minibatch of it. */
+/**
+ * What the trajectories `from` … `to` − 1 of a prepared batch come to, which may be a minibatch of it. `spans` are those that
+ * the batch was prepared with: the segments of a conversation as one.
+ */
 export function totalsOf(
   { settings, aggregation }: LossDescriptor,
   { counted, standing }: PreparedLoss,

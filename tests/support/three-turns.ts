@@ -1,7 +1,12 @@
 /** Conversations of three turns under a template that takes thinking out of earlier ones, for tests. */
 import { rl } from '../../src/algorithms/rl.ts'
 import type { ConversationCohort } from '../../src/cohorts/conversations.ts'
-import { defineTextEnvironment, type TextEnvironmentModel, type Turn } from '../../src/environments/text.ts'
+import {
+  defineTextEnvironment,
+  type TextEnvironmentDefinition,
+  type TextEnvironmentModel,
+  type Turn,
+} from '../../src/environments/text.ts'
 import { languageModel } from '../../src/text/language-model.ts'
 import type { TextMetrics } from '../../src/training/text/metrics.ts'
 import { createTrainer, type Trainer } from '../../src/training/trainer.ts'
@@ -41,11 +46,17 @@ export async function modelFolder(): Promise<string> {
   return qwen3
 }
 
-export async function trainerOf(updates: number, templateArguments: string[]): Promise<Trainer<ConversationCohort>> {
+export async function trainerOf(
+  updates: number,
+  templateArguments: string[],
+  {
+    environment = threeTurns(),
+    ...settings
+  }: { environment?: TextEnvironmentDefinition } & Parameters<typeof rl>[0] = {},
+): Promise<Trainer<ConversationCohort>> {
   const policy = languageModel({ folder: await modelFolder(), templateArguments })
-  const environment = threeTurns()
   const world = await createWorld({ environment, policy, numLanes: 6, seed: 2, groupSize: 3, cutTurn: 'continue' })
-  return createTrainer(world, rl({ updates, groupsPerUpdate: 2, groupSize: 3, learningRate: 1e-2 }))
+  return createTrainer(world, rl({ updates, groupsPerUpdate: 2, groupSize: 3, learningRate: 1e-2, ...settings }))
 }
 
 export async function trained(trainer: Trainer<ConversationCohort>, signal?: AbortSignal): Promise<TextMetrics[]> {

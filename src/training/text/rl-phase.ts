@@ -82,7 +82,7 @@ export class RlPhase implements Phase {
     const { kernels, clock } = this.#parts.world
     clock.charge(Work.gather)
     const update = columnsFor(this.#parts.columns.update, { rows: rows.length, tokens: columns.token.length })
-    const { totals, given, conversations, numRecomputed } = await settled(
+    const { totals, given, conversations, wholeSpans, numRecomputed } = await settled(
       prepareUpdate(evaluatorOf(backend), kernels, loss, columns, batch, update, temperature),
     )
     clock.charge(Work.advantage)
@@ -94,15 +94,18 @@ export class RlPhase implements Phase {
       mismatchKl: oldLogprob === behaviorLogprob ? null : mismatchKl(oldLogprob, behaviorLogprob, counted, spans),
       importanceWeight: isCorrected ? rangeOf(weight, counted, spans) : null,
     }
+    const cuts = conversationCuts(batch, conversations)
     // Not by ticks, whose number depends on when replies come.
     const firstStep = this.#stepsBefore() + this.done * updateEpochs * numMinibatches
     const first: { sums: TokenLossSums; gradNorm: number }[] = []
     const rate =
       learningRateOf(learningRate, rlRates, cohort) * scheduleFactor(schedule, warmupFraction, this.done, updates)
     for (let step = 0; step < updateEpochs * numMinibatches; step++) {
-      const part = numMinibatches === 1 ? batch : minibatchOf(batch, step % numMinibatches)
-      const [from, to] = [part.parts[0]!, part.parts.at(-1)!]
-      const own = numMinibatches === 1 ? totals : totalsOf(loss, update.prepared, spans, from, to, totals.numRejected)
+      const minibatch = step % numMinibatches
+      const part = numMinibatches === 1 ? batch : minibatchOf(batch, minibatch)
+      const [from, to] = [cuts[minibatch]!, cuts[minibatch + 1]!]
+      const own =
+        numMinibatches === 1 ? totals : totalsOf(loss, update.prepared, wholeSpans, from, to, totals.numRejected)
       if (own.numTokens === 0 && totals.numTokens > 0) continue // Its rewards are unknown: others have something to learn.
       const options = { temperature, step: firstStep + step }
       const sums = await differentiate(backend, kernels, part, { loss, totals: own, given, update }, options)
@@ -221,6 +224,11 @@ function advantagesOf(
     if (learns) for (const place of places) advantages[rows[order[place]!]!] = advantage[c]!
   })
   return advantages
+}
+
+/** Minibatch m has the conversations cuts[m] … cuts[m + 1] − 1: each is whole in one, and they are in the batch's order. */
+function conversationCuts({ parts, cuts }: TokenBatch, conversations: readonly (readonly number[])[]): number[] {
+  return cuts.map((cut) => conversations.filter(([place]) => place! < parts[cut]!).length)
 }
 
 /** Stands for an epoch in the key of the minibatches' order. */

@@ -46,6 +46,8 @@ export interface PreparedUpdate {
   readonly numRecomputed: number
   /** Of each conversation the places of its sequences in the batch: one, or several where it has segments. */
   readonly conversations: readonly (readonly number[])[]
+  /** Where the tokens of each conversation lie, from its first sequence to its last. */
+  readonly wholeSpans: TokenSpans
   /** The rewards, where they are known, and the groups, numbered from 0: a row a conversation. So are `update.prepared`'s. */
   readonly reward: Float64Array
   readonly known: Uint8Array
@@ -111,8 +113,9 @@ export function* prepareUpdate<Wait>(
   }
   const reward = Float64Array.from(first, (i) => rows.reward[i]!)
   const known = Uint8Array.from(first, (i) => rows.known[i]!)
+  const wholeSpans = joined(conversations, spans)
   const whole: LossBatch = {
-    spans: joined(conversations, spans),
+    spans: wholeSpans,
     lossMask: learned,
     reward,
     known,
@@ -140,7 +143,7 @@ export function* prepareUpdate<Wait>(
     oldValue,
     wholeTokens: areWhole ? null : update.wholeTokens,
   }
-  return { totals, given, update, numRecomputed, conversations, reward, known, group }
+  return { totals, given, update, numRecomputed, conversations, wholeSpans, reward, known, group }
 }
 
 /** Learns nothing from sequences whose advantage is NaN. */

@@ -219,4 +219,37 @@ describe('the loss of a conversation in several rows', () => {
     expect(figures.loss - plain).toBeCloseTo(-0.7 * entropy, 5)
     expect(Math.abs(wrong - entropy)).toBeGreaterThan(1e-4)
   })
+
+  test('is the same in minibatches, of which each is divided by its conversations, not by their rows', async () => {
+    // Conversations of one to three rows. With these returns each token's advantage is the reward of its conversation, so a
+    // conversation's mean over tokens is its reward, and the loss the mean reward with the other sign.
+    const environment = threeTurns({
+      respond: ({ completion, turn, exampleIndex }: Turn) => ({
+        reward: completion.length + exampleIndex,
+        ...(turn < exampleIndex && { messages: [{ role: 'user', content: 'more' }] }),
+      }),
+    })
+    const lossSettings = {
+      advantage: 'returns',
+      gamma: 1,
+      klCoef: 0,
+      rewardKlCoef: 0,
+      aggregation: 'sequence-mean',
+    } as const
+    for (const numMinibatches of [1, 2, 3, 6]) {
+      const trainer = await trainerOf(1, ['enable_thinking=false'], {
+        environment,
+        ...{ numMinibatches, lossSettings, groupsPerUpdate: 4 },
+        ...{ optimizer: 'sgd', learningRate: 1e-9 },
+      })
+      const { loss } = (await trained(trainer))[0]!
+      const { reward, segment } = trainer.world.cohort().trajectories.columns()
+      const conversations = [...reward].filter((_, row) => segment[row] === 0)
+      expect(conversations).toHaveLength(12)
+      expect(reward.length).toBeGreaterThan(12)
+      expect(new Set(conversations).size).toBeGreaterThan(2)
+      const mean = conversations.reduce((sum, each) => sum + each, 0) / 12
+      expect(loss, `${numMinibatches} minibatches`).toBeCloseTo(-mean, 4)
+    }
+  })
 })
