@@ -33,6 +33,10 @@ const TABLE: Readonly<Record<string, readonly string[]>> = {
   export: ['policies/policy', 'policies/weights'],
   rewards: ['environments/text'],
   orchestration: [],
+  compat: [
+    ...['orchestration', 'tables', 'datasets', 'rewards', 'environments', 'engines', 'world', 'cohorts', 'tick'],
+    ...['algorithms', 'policies', 'text', 'training', 'components', 'kernels/bind'],
+  ],
   training: [
     ...['world', 'cohorts', 'tick', 'systems', 'algorithms', 'tables', 'components'],
     ...['environments', 'policies', 'engines', 'kernels/bind', 'text', 'datasets', 'rewards'],

@@ -1,5 +1,16 @@
 /** `colonnade/compat`: names and shapes of other systems, over the rest; `docs/names.md` says which. */
 export { cispo, dapo, grpo, gspo, type NamedLoss, rloo, sapo } from '../algorithms/named-losses.ts'
+export type { GeneratedSample } from '../compat/generated-sample.ts'
+export {
+  AsyncRolloutManager,
+  type GenerateFn,
+  generateRolloutBatches,
+  type RolloutConfig,
+  type SampleFilterFn,
+  type SampleRewardFn,
+  type SavedRolloutManager,
+  type SavedSample,
+} from '../compat/rollout-manager.ts'
 export { OptimizerRequiredError } from '../errors.ts'
 export { EpisodeBuffer, type EpisodeTurn, type StepColumns, type StepSequences } from '../tables/episode-buffer.ts'
 export {

@@ -34,8 +34,13 @@ export interface AdmissionSettings {
   readonly groupsPerBatch: number
   /** Members of a group: a whole number ≥ 1. */
   readonly groupSize: number
-  /** η: updates that may lie between a group's beginning and the update that learns from it. Default 0, synchronous. */
+  /**
+   * η: updates that may lie between a group's beginning and the update that learns from it: a whole number ≥ 0, or Infinity where
+   * `ahead` is given. Default 0, synchronous.
+   */
   readonly maxStaleness?: number
+  /** Batches whose groups may begin before the update in front of them is made: from 0 to η, which is the default. */
+  readonly ahead?: number
   /** Groups under way at once, at most. Default: as many as staleness permits. */
   readonly maxConcurrent?: number
   /** Groups begun for each that is wanted: a number ≥ 1, default 1. More make up for those that are dropped. */
@@ -163,9 +168,9 @@ export class Admission {
 
   /** How many more groups may begin now. */
   get capacity(): number {
-    const { groupsPerBatch, maxStaleness, maxConcurrent, overSampling } = this.settings
+    const { groupsPerBatch, ahead, maxConcurrent, overSampling } = this.settings
     const { sampling } = this
-    const wanted = (maxStaleness + this.version + 1) * groupsPerBatch - this.#taken - this.waiting
+    const wanted = (ahead + this.version + 1) * groupsPerBatch - this.#taken - this.waiting
     return Math.max(0, Math.min(maxConcurrent, Math.ceil(overSampling * wanted)) - sampling)
   }
 
@@ -326,14 +331,16 @@ function keyOf({ group, member, attempt }: Ticket): string {
 function checkedSettings(settings: AdmissionSettings): Required<AdmissionSettings> {
   const { groupsPerBatch, groupSize, maxStaleness = 0, overSampling = 1, order = 'number' } = settings
   const { maxConcurrent = Number.POSITIVE_INFINITY, dropsMax = Number.POSITIVE_INFINITY } = settings
-  const { failure = { kind: 'throw' } } = settings
+  const { ahead = maxStaleness, failure = { kind: 'throw' } } = settings
   const whole = (subject: string, value: number, least: number, mayBeInfinite = false) => {
     if ((Number.isSafeInteger(value) && value >= least) || (mayBeInfinite && value === Number.POSITIVE_INFINITY)) return
     throw new InputError(subject, show(value), `a whole number ≥ ${least}`)
   }
   whole('groupsPerBatch', groupsPerBatch, 1)
   whole('groupSize', groupSize, 1)
-  whole('maxStaleness', maxStaleness, 0)
+  whole('maxStaleness', maxStaleness, 0, ahead !== maxStaleness)
+  whole('ahead', ahead, 0)
+  if (ahead > maxStaleness) throw new InputError('ahead', show(ahead), `at most maxStaleness, ${maxStaleness}`)
   whole('maxConcurrent', maxConcurrent, 1, true)
   whole('dropsMax', dropsMax, 0, true)
   if (!(overSampling >= 1 && Number.isFinite(overSampling))) {
@@ -355,5 +362,5 @@ function checkedSettings(settings: AdmissionSettings): Required<AdmissionSetting
     default:
       throw unknownWord('failure.kind', (failure as { kind?: unknown }).kind, ['throw', 'retry', 'shrink'])
   }
-  return { groupsPerBatch, groupSize, maxStaleness, maxConcurrent, overSampling, dropsMax, order, failure }
+  return { groupsPerBatch, groupSize, maxStaleness, ahead, maxConcurrent, overSampling, dropsMax, order, failure }
 }

@@ -14,6 +14,8 @@ import type { Time } from './time.ts'
 export interface LoopParts<S> {
   readonly admission: Admission
   readonly time: Time
+  /** Settles when another batch is wanted; until then nobody begins, and those who began go on. Default: at once. */
+  wanted?(): Promise<void>
   /** Samples a member. Once the signal is aborted nobody waits for it any longer. */
   sample(ticket: Ticket, signal: AbortSignal): Promise<S>
   /** Whether a group is learned from; its members in order, without those that failed. */
@@ -86,8 +88,22 @@ interface UnderWay {
  * @throws InputError where a batch is late; RolloutStarvedError where too many groups are dropped; what a member failed with, where the
  * admission throws failures; what judging, learning or delivering failed with.
  */
-export async function runLoop<S>(parts: LoopParts<S>, options: LoopOptions<S>): Promise<void> {
-  await new Loop(parts, options).run()
+export function runLoop<S>(parts: LoopParts<S>, options: LoopOptions<S>): Promise<void> {
+  return startLoop(parts, options).done
+}
+
+/** A loop that was started. */
+export interface RunningLoop<S> {
+  /** Settles as `runLoop` does. */
+  readonly done: Promise<void>
+  /** What has to be kept to go on from here, also after the loop has ended, whatever ended it. */
+  saved(): SavedLoop<S>
+}
+
+/** The same for a caller who asks in between what is to be kept. */
+export function startLoop<S>(parts: LoopParts<S>, options: LoopOptions<S>): RunningLoop<S> {
+  const loop = new Loop(parts, options)
+  return { done: loop.run(), saved: () => loop.saved() }
 }
 
 class Loop<S> {
@@ -99,6 +115,8 @@ class Loop<S> {
   readonly #members = new Map<number, Map<number, S>>()
   #failure: { readonly cause: unknown } | null = null
   #isOver = false
+  /** Whether a batch is wanted. */
+  #isWanted = false
   /** Wakes the learner: something has changed. */
   #wake = () => {}
 
@@ -115,6 +133,11 @@ class Loop<S> {
     if (from !== undefined) this.#takeUp(from)
     try {
       while (admission.version < updates) {
+        if (this.#parts.wanted !== undefined) {
+          this.#isWanted = false
+          await this.#parts.wanted()
+        }
+        this.#isWanted = true
         const waitedSince = this.#parts.time.now()
         const batch = await this.#nextBatch()
         if (batch === null) return
@@ -135,7 +158,7 @@ class Loop<S> {
     for (const group of admission.unjudged) this.#start(this.#judge(group))
   }
 
-  #saved(): SavedLoop<S> {
+  saved(): SavedLoop<S> {
     const members = [...this.#members].flatMap(([group, sampled]) =>
       [...sampled].map(([member, each]) => ({ group, member, sampled: each })),
     )
@@ -143,7 +166,7 @@ class Loop<S> {
   }
 
   /** Null where the loop is to end. */
-  async #nextBatch(): Promise<Delivery | null> {
+  async #nextBatch(): Promise<SampledGroup<S>[] | null> {
     const { admission, time } = this.#parts
     const { signal, batchSeconds = Number.POSITIVE_INFINITY } = this.#options
     const deadline = time.now() + batchSeconds
@@ -152,7 +175,7 @@ class Loop<S> {
       if (this.#failure !== null) throw this.#failure.cause
       if (signal?.aborted) return null
       const batch = admission.take()
-      if (batch !== null) return batch
+      if (batch !== null) return this.#takeMembers(batch) // At once: nobody else may see that the groups are gone.
       if (time.now() >= deadline) throw this.#late(batchSeconds)
       const over = new AbortController()
       const changed = new Promise<void>((resolve) => {
@@ -165,11 +188,15 @@ class Loop<S> {
     }
   }
 
-  async #update({ groups, staleness }: Delivery, waitedSince: number): Promise<void> {
-    const { admission, time, learn, deliver, onUpdate } = this.#parts
-    const began = time.now()
+  #takeMembers({ groups, staleness }: Delivery): SampledGroup<S>[] {
     const batch = groups.map((group, i) => ({ group, members: this.#membersOf(group), staleness: staleness[i]! }))
     for (const group of groups) this.#members.delete(group)
+    return batch
+  }
+
+  async #update(batch: readonly SampledGroup<S>[], waitedSince: number): Promise<void> {
+    const { admission, time, learn, deliver, onUpdate } = this.#parts
+    const began = time.now()
     await learn(batch)
     const learned = time.now()
     await deliver(admission.version + 1)
@@ -183,17 +210,17 @@ class Loop<S> {
       learnSeconds: learned - began,
       deliverSeconds: at - learned,
       at,
-      staleness,
+      staleness: batch.map(({ staleness }) => staleness),
       waiting: admission.waiting,
       sampling: admission.sampling,
       stale: stale.size,
     }
-    onUpdate?.(record, () => this.#saved())
+    onUpdate?.(record, () => this.saved())
   }
 
   /** Begins all that may begin. */
   #fill(): void {
-    if (this.#isOver || this.#options.signal?.aborted) return
+    if (this.#isOver || !this.#isWanted || this.#options.signal?.aborted) return
     const { admission, time } = this.#parts
     for (let ticket = admission.begin(); ticket !== null; ticket = admission.begin()) {
       const abort = new AbortController()

@@ -30,6 +30,24 @@ describe('An admission', () => {
     expect(beginAll(new Admission({ ...settings, overSampling: 1.5 }))).toHaveLength(9)
   })
 
+  it('begins no further ahead of the update than it may, however stale a group may be', () => {
+    const settings = { groupsPerBatch: 2, groupSize: 1, maxStaleness: Number.POSITIVE_INFINITY, ahead: 0 }
+    const admission = new Admission({ ...settings, overSampling: 2 })
+    for (const ticket of beginAll(admission)) {
+      admission.finish(ticket)
+      admission.judge(ticket.group, keep)
+    }
+    expect(admission.take()!.groups).toEqual([0, 1])
+    expect(beginAll(admission)).toEqual([])
+    expect([admission.advance(), beginAll(admission)]).toEqual([[], []]) // Two wait: the second batch is there.
+    expect(admission.take()).toEqual({ groups: [2, 3], staleness: [1, 1] })
+    expect(() => new Admission({ ...settings, ahead: 2, maxStaleness: 1 })).toThrow(/ahead: got 2, expected at most/)
+    expect(() => new Admission({ ...settings, ahead: -1 })).toThrow(/ahead: got -1/)
+    expect(() => new Admission({ groupsPerBatch: 2, groupSize: 1, maxStaleness: Number.POSITIVE_INFINITY })).toThrow(
+      /maxStaleness: got Infinity/,
+    )
+  })
+
   it('delivers a batch once all groups before its last one are settled, and by number whoever is done first', () => {
     const admission = new Admission({ groupsPerBatch: 2, groupSize: 1, maxStaleness: 1 })
     const tickets = beginAll(admission)

@@ -73,6 +73,40 @@ describe('The loop', () => {
     }
   })
 
+  it('learns from groups whose members are done at the same moment', async () => {
+    const { learned } = await play(
+      settings,
+      { updates: 2 },
+      { sample: async ({ group, member }) => [group, member, 0] },
+    )
+    expect(learned.map(({ members }) => members.map((each) => each.length))).toEqual([
+      [2, 2],
+      [2, 2],
+    ])
+  })
+
+  it('begins nobody while no batch is wanted, and lets those who began go on', async () => {
+    const time = new VirtualTime()
+    const begun: (readonly [group: number, at: number])[] = []
+    const settings = { groupsPerBatch: 1, groupSize: 1, overSampling: 2, maxStaleness: 1, ahead: 0 }
+    const sample = async ({ group }: Ticket): Promise<Member> => {
+      begun.push([group, time.now()])
+      await time.sleep(group === 1 ? 5 : 1)
+      return [group, 0, 0]
+    }
+    let asked = 0
+    const wanted = () => time.sleep(asked++ === 0 ? 0 : 20)
+    const { learned } = await play(settings, { updates: 3 }, { sample, wanted }, time)
+    expect(learned.map(({ groups }) => groups)).toEqual([[0], [1], [2]])
+    // Group 1 is done before it is wanted, so nobody begins for the second batch.
+    expect(begun).toEqual([
+      [0, 0],
+      [1, 0],
+      [2, 45],
+      [3, 45],
+    ])
+  })
+
   it('samples while it learns where something may be', async () => {
     const { learned, seconds } = await play({ ...settings, maxStaleness: 1 }, { updates: 3 })
     expect(seconds).toBe(7) // One second for the first batch; those after it are there already.
