@@ -39,7 +39,7 @@ const TABLE: Readonly<Record<string, readonly string[]>> = {
   ],
   training: [
     ...['world', 'cohorts', 'tick', 'systems', 'algorithms', 'tables', 'components'],
-    ...['environments', 'policies', 'engines', 'kernels/bind', 'text', 'datasets', 'rewards'],
+    ...['environments', 'policies', 'engines', 'kernels/bind', 'text', 'datasets', 'rewards', 'orchestration'],
   ],
   index: ['*'],
   entries: ['*'],

@@ -45,8 +45,10 @@ export interface AdmissionSettings {
   readonly maxConcurrent?: number
   /** Groups begun for each that is wanted: a number ≥ 1, default 1. More make up for those that are dropped. */
   readonly overSampling?: number
-  /** Groups dropped for one batch, at most. Default: no limit. */
+  /** Groups dropped for one batch, at most; those that an update made too old do not count. Default: no limit. */
   readonly dropsMax?: number
+  /** Updates that there are to be: no group begins for a later one. Default: no end. */
+  readonly updates?: number
   /** Default `number`. */
   readonly order?: DeliveryOrder
   /** Default `throw`. */
@@ -68,6 +70,8 @@ export interface Delivery {
   readonly groups: readonly number[]
   /** Updates between each group's beginning and now. */
   readonly staleness: readonly number[]
+  /** Groups that were dropped since the batch before, by reason. */
+  readonly drops: Readonly<Record<string, number>>
 }
 
 /** Too many groups in a row were dropped: training would never go on. */
@@ -79,7 +83,7 @@ export class RolloutStarvedError extends InputError {
     const total = Object.values(drops).reduce((sum, count) => sum + count, 0)
     const words = Object.entries(drops).map(([reason, count]) => `${count} ${reason}`)
     const expected = `at most ${dropsMax}: another filter, or a task that is neither too easy nor too hard`
-    super('groups dropped for one batch', `${total} (${words.join(', ')})`, expected)
+    super('dropsMax', `${total} groups dropped for one update (${words.join(', ')})`, expected)
     this.drops = drops
   }
 }
@@ -107,6 +111,7 @@ export interface SavedAdmission {
   readonly arrivals: number
   readonly drops: Readonly<Record<string, number>>
   readonly dropsSince: Readonly<Record<string, number>>
+  readonly outdatedSince: number
   readonly groups: readonly Readonly<Group>[]
   readonly again: readonly Ticket[]
   readonly underWay: readonly Ticket[]
@@ -129,6 +134,8 @@ export class Admission {
   readonly drops: Record<string, number> = {}
   /** Since the last batch. */
   #dropsSince: Record<string, number> = {}
+  /** How many of them an update has made too old. */
+  #outdatedSince = 0
   #next = 0
   #taken = 0
   #arrivals = 0
@@ -168,9 +175,10 @@ export class Admission {
 
   /** How many more groups may begin now. */
   get capacity(): number {
-    const { groupsPerBatch, ahead, maxConcurrent, overSampling } = this.settings
+    const { groupsPerBatch, ahead, maxConcurrent, overSampling, updates } = this.settings
     const { sampling } = this
-    const wanted = (ahead + this.version + 1) * groupsPerBatch - this.#taken - this.waiting
+    const batches = Math.min(ahead + this.version + 1, updates)
+    const wanted = batches * groupsPerBatch - this.#taken - this.waiting
     return Math.max(0, Math.min(maxConcurrent, Math.ceil(overSampling * wanted)) - sampling)
   }
 
@@ -255,29 +263,49 @@ export class Admission {
     this.#groups.delete(group.number)
     this.#again = this.#again.filter(({ group: number }) => number !== group.number)
     this.drops[reason] = (this.drops[reason] ?? 0) + 1
-    if (reason === 'stale') return // Nobody is at fault: it does not count against those who judge.
     this.#dropsSince[reason] = (this.#dropsSince[reason] ?? 0) + 1
     const total = Object.values(this.#dropsSince).reduce((sum, count) => sum + count, 0)
-    if (total > this.settings.dropsMax) throw new RolloutStarvedError(this.#dropsSince, this.settings.dropsMax)
+    const { dropsMax } = this.settings
+    if (total - this.#outdatedSince > dropsMax) throw new RolloutStarvedError({ ...this.#dropsSince }, dropsMax)
   }
 
-  /** The groups of the next batch, which are the learner's from now on. Null where they are not there yet. */
-  take(): Delivery | null {
-    const { groupsPerBatch, order } = this.settings
+  /**
+   * The groups of the next batch, which are the learner's from now on. Null where they are not there yet. A group that `isFresh`
+   * says no of is dropped as stale: it was sampled with older weights than it began with, or others have put them aside.
+   * @throws RolloutStarvedError where too many were dropped.
+   */
+  take(isFresh: (group: number) => boolean = () => true): Delivery | null {
+    const { groupsPerBatch } = this.settings
+    for (;;) {
+      const batch = this.#ready().slice(0, groupsPerBatch)
+      if (batch.length < groupsPerBatch) return null
+      const stale = batch.filter(({ number }) => !isFresh(number))
+      for (const group of stale) this.#drop(group, 'stale')
+      if (stale.length === 0) return this.#deliver(batch.sort((a, b) => a.number - b.number))
+    }
+  }
+
+  /** The admitted groups that may be delivered, in the order of delivery. */
+  #ready(): Group[] {
+    const { order } = this.settings
     const ready: Group[] = []
     for (const group of this.#groups.values()) {
       if (group.state === 'admitted') ready.push(group)
       else if (order === 'number') break
     }
-    if (ready.length < groupsPerBatch) return null
-    if (order === 'arrival') ready.sort((a, b) => a.arrival - b.arrival)
-    const batch = ready.slice(0, groupsPerBatch).sort((a, b) => a.number - b.number)
+    return order === 'arrival' ? ready.sort((a, b) => a.arrival - b.arrival) : ready
+  }
+
+  #deliver(batch: readonly Group[]): Delivery {
     for (const { number } of batch) this.#groups.delete(number)
     this.#taken += batch.length
+    const drops = this.#dropsSince
     this.#dropsSince = {}
+    this.#outdatedSince = 0
     return {
       groups: batch.map(({ number }) => number),
       staleness: batch.map(({ versionStart }) => this.version - versionStart),
+      drops,
     }
   }
 
@@ -289,6 +317,7 @@ export class Admission {
     this.version++
     const { maxStaleness } = this.settings
     const stale = [...this.#groups.values()].filter(({ versionStart }) => this.version - versionStart > maxStaleness)
+    this.#outdatedSince += stale.length // Nobody is at fault: they do not count against those who judge.
     for (const group of stale) this.#drop(group, 'stale')
     return stale.map(({ number }) => number)
   }
@@ -302,6 +331,7 @@ export class Admission {
       arrivals: this.#arrivals,
       drops: { ...this.drops },
       dropsSince: { ...this.#dropsSince },
+      outdatedSince: this.#outdatedSince,
       groups: [...this.#groups.values()].map((group) => ({ ...group })),
       again: [...this.#again],
       underWay: [...this.#underWay.values()],
@@ -317,6 +347,7 @@ export class Admission {
     for (const reason of Object.keys(this.drops)) delete this.drops[reason]
     Object.assign(this.drops, saved.drops)
     this.#dropsSince = { ...saved.dropsSince }
+    this.#outdatedSince = saved.outdatedSince
     this.#groups.clear()
     for (const group of saved.groups) this.#groups.set(group.number, { ...group })
     this.#underWay.clear()
@@ -331,7 +362,7 @@ function keyOf({ group, member, attempt }: Ticket): string {
 function checkedSettings(settings: AdmissionSettings): Required<AdmissionSettings> {
   const { groupsPerBatch, groupSize, maxStaleness = 0, overSampling = 1, order = 'number' } = settings
   const { maxConcurrent = Number.POSITIVE_INFINITY, dropsMax = Number.POSITIVE_INFINITY } = settings
-  const { ahead = maxStaleness, failure = { kind: 'throw' } } = settings
+  const { updates = Number.POSITIVE_INFINITY, ahead = maxStaleness, failure = { kind: 'throw' } } = settings
   const whole = (subject: string, value: number, least: number, mayBeInfinite = false) => {
     if ((Number.isSafeInteger(value) && value >= least) || (mayBeInfinite && value === Number.POSITIVE_INFINITY)) return
     throw new InputError(subject, show(value), `a whole number ≥ ${least}`)
@@ -343,6 +374,7 @@ function checkedSettings(settings: AdmissionSettings): Required<AdmissionSetting
   if (ahead > maxStaleness) throw new InputError('ahead', show(ahead), `at most maxStaleness, ${maxStaleness}`)
   whole('maxConcurrent', maxConcurrent, 1, true)
   whole('dropsMax', dropsMax, 0, true)
+  whole('updates', updates, 0, true)
   if (!(overSampling >= 1 && Number.isFinite(overSampling))) {
     throw new InputError('overSampling', show(overSampling), 'a number ≥ 1')
   }
@@ -362,5 +394,6 @@ function checkedSettings(settings: AdmissionSettings): Required<AdmissionSetting
     default:
       throw unknownWord('failure.kind', (failure as { kind?: unknown }).kind, ['throw', 'retry', 'shrink'])
   }
-  return { groupsPerBatch, groupSize, maxStaleness, ahead, maxConcurrent, overSampling, dropsMax, order, failure }
+  const others = { ahead, maxConcurrent, overSampling, dropsMax, updates, order, failure }
+  return { groupsPerBatch, groupSize, maxStaleness, ...others }
 }

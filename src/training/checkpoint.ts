@@ -9,6 +9,7 @@ import { basename, join } from 'node:path'
 import type { DefinitionRecord } from '../definition.ts'
 import { InputError, show } from '../errors.ts'
 import { cannotWrite, disk, listFolder, makeFolder, readWhole, syncFolder, writeSynced } from '../files.ts'
+import type { Delivery, SavedAdmission } from '../orchestration/admission.ts'
 import { decodeSafetensors, encodeSafetensors, type Tensor } from '../safetensors.ts'
 import { asOwner } from './owner.ts'
 
@@ -66,9 +67,10 @@ export interface ConversationRecord {
   readonly isBetweenUpdates: boolean
   /** How many conversations may begin, of all that ever did. */
   readonly released: number
-  /** Groups dropped for this update, by reason; and the numbers of those that were judged and kept. */
-  readonly drops: Readonly<Record<string, number>>
-  readonly admitted: readonly number[]
+  /** The groups between those who sample and those who learn; null where nothing is sampled. */
+  readonly admission: SavedAdmission | null
+  /** The groups of the last update, or of the one under way; null before the first. */
+  readonly delivery: Delivery | null
   /** What was said in each lane before the model's turn. */
   readonly histories: readonly (readonly { readonly role: string; readonly content: string | null }[])[]
   /** From which tokens those said in each lane were drawn, where a filter had left some out. */
@@ -321,8 +323,8 @@ const CONVERSATION_FIELDS = {
   isBetweenUpdates: flag,
   released: count,
   source: ['a text', (value: unknown) => typeof value === 'string'] as Field,
-  drops: object,
-  admitted: list,
+  admission: orNull(object),
+  delivery: orNull(object),
   histories: list,
   supports: list,
   trajectories: list,

@@ -1,14 +1,16 @@
 /**
  * The contract of collectors: when there is enough to learn from. A collector lets conversations begin and go on until the groups
  * of an update are whole and admitted, replaces those that are dropped, and says which rows are learned from and in which order.
- * How old a group may be is its own as well: a synchronous collector takes none that other weights have had a part in.
+ * How old a group may be is its own as well: a synchronous collector takes none that other weights have had a part in, others
+ * let conversations go on while weights change.
  */
+import type { Delivery, SavedAdmission } from '../orchestration/admission.ts'
 
 /** What became of the groups of an update. */
 export interface CollectorProgress {
   /** Ticks so far, of all updates. */
   readonly ticks: number
-  /** Groups that were dropped for the update under way, by reason. */
+  /** Groups that were dropped since the update before, by reason. */
   readonly drops: Readonly<Record<string, number>>
 }
 
@@ -18,28 +20,28 @@ export interface SavedCollector {
   readonly isBetweenUpdates: boolean
   /** Conversations that may begin, of all that ever did. */
   readonly released: number
-  readonly drops: Readonly<Record<string, number>>
-  /** Groups that were judged for the update under way, and are kept. */
-  readonly admitted: readonly number[]
+  readonly admission: SavedAdmission
+  /** What the last update was made of, or the one under way is made of; null before the first. */
+  readonly delivery: Delivery | null
 }
 
 export interface Collector {
   readonly progress: CollectorProgress
-  /** Updates between the weights that chose a token and those that learn from it, at most; 0 is synchronous. */
-  readonly maxStaleness: number
   /** In the middle of a tick: there is no state from which to go on. */
   readonly isMidway: boolean
   /** Whether the conversations of the last update have all been learned from. */
   readonly isBetweenUpdates: boolean
   /**
    * Collects what the next update learns from, and goes on where it was stopped before; false where the signal stops it.
-   * @throws InputError where more groups are dropped than may be.
+   * @throws RolloutStarvedError where more groups are dropped than may be.
    */
   collect(signal: AbortSignal | undefined): Promise<boolean>
   /** The rows of the cohort's trajectories that are learned from, in an order that does not depend on who was done first. */
   rows(): number[]
   /** Tells that an update was made of them: the next call of `collect` begins another. */
   learned(): void
+  /** Waits no longer for what environments owe: conversations under way ask again when they go on. */
+  close(): void
   saved(): SavedCollector
   restore(saved: SavedCollector): void
 }

@@ -35,13 +35,13 @@ import type { Collector, SavedCollector } from './collector.ts'
 import type { RunRecord } from './run-folder.ts'
 import { compare, compareUpTo } from './snapshot.ts'
 import { endWhenDropped } from './team.ts'
+import { GroupCollector } from './text/group-collector.ts'
 import { LocalBackend } from './text/local-backend.ts'
 import { metricsLine, type TextMetrics } from './text/metrics.ts'
 import { type Phase, type PhaseParts, publishWeights } from './text/phase.ts'
 import { type TextLearnerColumns, textReservation } from './text/plan.ts'
 import { RlPhase } from './text/rl-phase.ts'
 import { SftPhase } from './text/sft-phase.ts'
-import { SynchronousCollector } from './text/synchronous-collector.ts'
 import { TextTeam } from './text/team.ts'
 import { packTrajectories, unpackTrajectories } from './text/trajectory-snapshot.ts'
 import type { Goal, SavedTraining, Training } from './training.ts'
@@ -137,7 +137,7 @@ export class ConversationTraining implements Training<TextMetrics> {
     this.#parts = parts
     const { sft, rl } = phases
     cohort.released = 0
-    this.#collector = rl === undefined ? null : new SynchronousCollector(world, cohort, rl)
+    this.#collector = rl === undefined ? null : new GroupCollector(world, cohort, rl)
     this.#sft = sft === undefined ? null : new SftPhase(parts, sft)
     this.#rl = rl === undefined ? null : new RlPhase(parts, rl, this.#collector!, () => this.#sft?.done ?? 0)
     const algorithms = [sft, rl].map((algorithm) => algorithm && withoutModule(algorithm))
@@ -219,6 +219,7 @@ export class ConversationTraining implements Training<TextMetrics> {
   }
 
   close(): void {
+    this.#collector?.close()
     this.#team?.end()
   }
 
@@ -287,7 +288,8 @@ export class ConversationTraining implements Training<TextMetrics> {
     takeUp(this.#cohort)
     if (this.#sft !== null) this.#sft.done = record.sftSteps
     if (this.#rl !== null) this.#rl.done = record.rlUpdates
-    this.#collector?.restore(record)
+    if (this.#collector !== null && record.admission !== null)
+      this.#collector.restore({ ...record, admission: record.admission })
     this.#seconds = record.seconds
     await publishWeights(this.#parts, record.version)
   }
@@ -356,4 +358,7 @@ function localBackend(world: World, cohort: ConversationCohort, team: TextTeam |
 }
 
 /** What a checkpoint says of a training that collects nothing. */
-const NOTHING_COLLECTED: SavedCollector = { ticks: 0, isBetweenUpdates: true, released: 0, drops: {}, admitted: [] }
+const NOTHING_COLLECTED: Omit<SavedCollector, 'admission'> & { readonly admission: null } = {
+  ...{ ticks: 0, isBetweenUpdates: true, released: 0 },
+  ...{ admission: null, delivery: null },
+}

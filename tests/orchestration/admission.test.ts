@@ -40,7 +40,7 @@ describe('An admission', () => {
     expect(admission.take()!.groups).toEqual([0, 1])
     expect(beginAll(admission)).toEqual([])
     expect([admission.advance(), beginAll(admission)]).toEqual([[], []]) // Two wait: the second batch is there.
-    expect(admission.take()).toEqual({ groups: [2, 3], staleness: [1, 1] })
+    expect(admission.take()).toEqual({ groups: [2, 3], staleness: [1, 1], drops: {} })
     expect(() => new Admission({ ...settings, ahead: 2, maxStaleness: 1 })).toThrow(/ahead: got 2, expected at most/)
     expect(() => new Admission({ ...settings, ahead: -1 })).toThrow(/ahead: got -1/)
     expect(() => new Admission({ groupsPerBatch: 2, groupSize: 1, maxStaleness: Number.POSITIVE_INFINITY })).toThrow(
@@ -58,7 +58,7 @@ describe('An admission', () => {
     expect(admission.take()).toBeNull()
     admission.finish(tickets[0]!)
     admission.judge(0, { keep: false, reason: 'zero_std' })
-    expect(admission.take()).toEqual({ groups: [1, 2], staleness: [0, 0] })
+    expect(admission.take()).toEqual({ groups: [1, 2], staleness: [0, 0], drops: { zero_std: 1 } })
     expect(admission.take()).toBeNull()
     expect(admission.drops).toEqual({ zero_std: 1 })
     expect(admission.advance()).toEqual([])
@@ -66,7 +66,7 @@ describe('An admission', () => {
     expect(next).toEqual({ group: 4, member: 0, attempt: 0 })
     admission.finish(next!)
     admission.judge(4, keep)
-    expect(admission.take()).toEqual({ groups: [3, 4], staleness: [1, 0] })
+    expect(admission.take()).toEqual({ groups: [3, 4], staleness: [1, 0], drops: {} })
   })
 
   it('delivers by arrival where it is told to, and drops what has become too old', () => {
@@ -77,7 +77,7 @@ describe('An admission', () => {
       admission.finish(tickets[group]!)
       admission.judge(group, keep)
     }
-    expect(admission.take()).toEqual({ groups: [2], staleness: [0] })
+    expect(admission.take()).toEqual({ groups: [2], staleness: [0], drops: {} })
     expect(admission.advance()).toEqual([0, 1])
     expect(admission.drops).toEqual({ stale: 2 })
     expect(admission.finish(tickets[0]!)).toBe(false) // It was under way, and nobody waits for it.
@@ -150,7 +150,47 @@ describe('An admission', () => {
     })()
     expect(error).toBeInstanceOf(RolloutStarvedError)
     expect(error!.drops).toEqual({ zero_std: 3, too_long: 1 })
-    expect(error!.message).toContain('got 4 (3 zero_std, 1 too_long), expected at most 3')
+    expect(error!.message).toContain('got 4 groups dropped for one update (3 zero_std, 1 too_long), expected at most 3')
+  })
+
+  it('drops groups that are not fresh when they are taken, and counts them against the limit; those that an update outdates not', () => {
+    const settings = { groupsPerBatch: 2, groupSize: 1, maxStaleness: 1, overSampling: 2, dropsMax: 1 }
+    const admission = new Admission({ ...settings, order: 'arrival' })
+    const admit = (ticket: Ticket) => {
+      admission.finish(ticket)
+      admission.judge(ticket.group, keep)
+    }
+    const tickets = beginAll(admission)
+    for (const ticket of tickets.slice(0, 3)) admit(ticket)
+    const asked: number[] = []
+    const isFresh = (group: number) => asked.push(group) > 0 && group !== 1
+    expect(admission.take(isFresh)).toEqual({ groups: [0, 2], staleness: [0, 0], drops: { stale: 1 } })
+    expect(asked).toEqual([0, 1, 0, 2])
+    admission.advance()
+    expect(admission.advance()).toEqual([3, 4, 5, 6, 7]) // More than the limit.
+    const restored = new Admission(settings)
+    restored.restore(JSON.parse(JSON.stringify(admission.saved())))
+    for (const ticket of beginAll(restored).slice(0, 4)) {
+      restored.finish(ticket)
+      restored.judge(ticket.group, keep)
+    }
+    const isFirst = (group: number) => group !== 8
+    expect(restored.take(isFirst)?.drops).toEqual({ stale: 6 })
+    expect(() => restored.take((group) => group > 11)).not.toThrow()
+  })
+
+  it('begins no groups for updates that there are not to be', () => {
+    const admission = new Admission({ groupsPerBatch: 2, groupSize: 1, maxStaleness: 3, updates: 2 })
+    const tickets = beginAll(admission)
+    expect(tickets).toHaveLength(4)
+    for (const ticket of tickets) {
+      admission.finish(ticket)
+      admission.judge(ticket.group, keep)
+    }
+    expect(admission.take()?.groups).toEqual([0, 1])
+    admission.advance()
+    expect(admission.begin()).toBeNull()
+    expect(admission.take()?.groups).toEqual([2, 3])
   })
 
   it('takes each ticket and each judgment once', () => {

@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest'
 import { Trajectories } from '../../../src/tables/trajectories.ts'
 import type { Tokenizer } from '../../../src/text/tokenizer.ts'
-import { refuseGroups } from '../../../src/training/text/group-filter.ts'
+import { refusalOf, rowsOfGroup } from '../../../src/training/text/group-filter.ts'
 import { trajectory } from '../../support/trajectories.ts'
 
 const tokenizer = { decode: (ids: readonly number[]) => ids.join(' ') } as unknown as Tokenizer
@@ -21,10 +21,9 @@ describe('the filter of groups', () => {
       },
       { id: 'seen' },
     )
-    const admitted = new Set<number>()
-    const drops: Record<string, number> = { alone: 2 }
-    const first = refuseGroups(data, tokenizer, 0, filter as never, admitted, drops)
-    expect(first).toEqual({ keep: [0, 1, 2], dropped: 1 })
+    const judge = (group: number) => refusalOf(data, tokenizer, rowsOfGroup(data, group), 0, filter as never)
+    expect([rowsOfGroup(data, 0), rowsOfGroup(data, 1), rowsOfGroup(data, 2)]).toEqual([[[0], [1, 2]], [[3]], []])
+    expect([judge(0), judge(1)]).toEqual([null, 'alone'])
     expect(seen).toEqual([
       [
         { reward: 3, response: '7 8', responseLength: 2 },
@@ -32,9 +31,6 @@ describe('the filter of groups', () => {
       ],
       [{ reward: null, response: '7 8', responseLength: 2 }],
     ])
-    expect([[...admitted], drops]).toEqual([[0], { alone: 3 }])
-    expect(refuseGroups(data.take(first.keep), tokenizer, 0, filter as never, admitted, drops).keep).toEqual([0, 1, 2])
-    expect(seen).toHaveLength(2) // What was admitted is not judged again.
   })
 
   test('is not asked of groups that are stale, or in which nothing was said behind a prompt of one token', () => {
@@ -44,9 +40,16 @@ describe('the filter of groups', () => {
     data.append(trajectory({ group: 2, version: [-1, -1, -1, 3] }))
     const one = { token: [5], lossMask: [0], logprob: [Number.NaN], version: [-1], turn: [0] }
     data.append(trajectory({ group: 3, reward: null, ...one }))
-    const drops: Record<string, number> = {}
-    expect(refuseGroups(data, tokenizer, 3, null, new Set(), drops)).toEqual({ keep: [1, 2], dropped: 2 })
-    expect(drops).toEqual({ stale: 1, failed: 1 })
-    expect(refuseGroups(data.take([0, 1, 2]), tokenizer, 2, null, new Set(), {}).dropped).toBe(0)
+    const filter = Object.assign(
+      () => {
+        throw new Error('asked')
+      },
+      { id: 'never' },
+    )
+    const judge = (group: number, oldest: number, by: object | null) =>
+      refusalOf(data, tokenizer, rowsOfGroup(data, group), oldest, by as never)
+    expect([judge(0, 3, filter), judge(3, 3, filter)]).toEqual(['stale', 'failed'])
+    expect([0, 1, 2, 3].map((group) => judge(group, 3, null))).toEqual(['stale', null, null, 'failed'])
+    expect([0, 1, 2].map((group) => judge(group, 2, null))).toEqual([null, null, null])
   })
 })

@@ -180,17 +180,8 @@ describe('a training of conversations', () => {
 
 /** Lets a trainer make one tick, and stops it. */
 async function moveOnce(trainer: ReturnType<typeof createTrainer<ConversationCohort, string>>): Promise<void> {
-  const stop = new AbortController()
-  const { trajectories } = trainer.world.cohort()
   const { steps } = trainer
-  const numConversations = Object.getOwnPropertyDescriptor(Object.getPrototypeOf(trajectories), 'numConversations')!
-  Object.defineProperty(trajectories, 'numConversations', {
-    configurable: true,
-    get() {
-      if (trainer.steps > steps) stop.abort()
-      return numConversations.get!.call(this)
-    },
-  })
-  for await (const _ of trainer.updates({ signal: stop.signal }));
-  Reflect.deleteProperty(trajectories, 'numConversations')
+  const { signal } = new AbortController()
+  Object.defineProperty(signal, 'aborted', { get: () => trainer.steps > steps })
+  for await (const _ of trainer.updates({ signal }));
 }
