@@ -11,11 +11,22 @@ const builtWorkers = {
   transform(code: string, id: string) {
     const folder = /\/src\/(.*\/)?[^/]+\.ts$/.exec(id)?.[1]
     if (folder === undefined || !id.startsWith(root.pathname)) return null
+    if (id.endsWith('/training/team.ts')) {
+      const entry = new URL('tests/support/built-worker.mjs', root).href
+      return code.replace("new URL('./worker.js', import.meta.url)", `new URL('${entry}')`)
+    }
     return code.replaceAll(/new URL\('\.\/([\w-]+-worker\.js)', import\.meta\.url\)/g, (_, name) => {
       return `new URL('${new URL(`dist/src/${folder}${name}`, root).href}')`
     })
   },
 }
+
+/** The package by its names is its source, so that a test and an example that it imports have the same modules. */
+const ownSource = [
+  [/^colonnade$/, 'index.ts'],
+  [/^colonnade\/kernels$/, 'kernels/bind.ts'],
+  [/^colonnade\/([\w-]+)$/, 'entries/$1.ts'],
+].map(([find, file]) => ({ find: find as RegExp, replacement: `${root.pathname}src/${file}` }))
 
 /** The files that take longest, the longest first: begun last, one of them would keep a single core while others rest. */
 const LONG = [
@@ -57,6 +68,7 @@ class LongestFirst extends BaseSequencer {
 
 export default defineConfig({
   plugins: [builtWorkers],
+  resolve: { alias: ownSource },
   test: {
     include: ['tests/**/*.test.ts'],
     testTimeout: 120_000,

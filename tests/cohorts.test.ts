@@ -189,7 +189,7 @@ describe('a world', () => {
     expect([...waits.cohort().episode.step]).toEqual([0, 0, 0])
     await collected
     expect([...waits.cohort().episode.step]).toEqual([5, 5, 5])
-    const breaks = await createWorld({ ...good, policy: later(() => 0, 2) })
+    const breaks = await createWorld({ ...good, policy: later({ fails: 2 }) })
     await expect(collect(breaks, 5)).rejects.toThrow('the device is gone')
     expect(breaks.cohort().ticksLeft).toBe(Number.POSITIVE_INFINITY)
   })

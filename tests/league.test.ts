@@ -4,8 +4,7 @@ import { join } from 'node:path'
 import { tableFromIPC } from 'apache-arrow'
 import { query } from 'bitecs'
 import { describe, expect, test } from 'vitest'
-import { race } from '../dist/examples/league.js'
-// Workers load compiled files, and what they make must be made of the same ones here.
+import { race } from '../examples/league.ts'
 import {
   breakout,
   cartPole,
@@ -26,8 +25,9 @@ import {
   ticTacToe,
   type World,
   writeArrow,
-} from '../dist/src/index.js'
+} from '../src/index.ts'
 import { later } from './support/later.ts'
+import { advanceTo, columnsOf } from './support/small-training.ts'
 import { temporaryFolder } from './support/temporary.ts'
 
 const policy = mlp({ hidden: [8] })
@@ -35,20 +35,6 @@ const policy = mlp({ hidden: [8] })
 /** Weights that differ from set to set. */
 function fill(weights: Float32Array, set: number) {
   for (let i = 0; i < weights.length; i++) weights[i] = Math.sin(1 + 7 * set + i) / 4
-}
-
-async function advance(trainer: Trainer<EpisodeCohort>, until: number, after?: (update: number) => void) {
-  for await (const { update } of trainer.updates({ totalSteps: 1e6 })) {
-    after?.(update)
-    if (update === until) break
-  }
-}
-
-function stateOf({ world }: Trainer<EpisodeCohort>) {
-  return world
-    .columns()
-    .filter(({ planned: { name, saved } }) => saved || name.includes('.rollout.') || name.endsWith('.league.acted'))
-    .map(({ planned, column }) => [planned.name, Buffer.from(column.slice().buffer).toString('base64')])
 }
 
 describe('a lane acts with the weights that the column names', () => {
@@ -141,9 +127,9 @@ describe('a league', () => {
   }
   const train = async (trainer: Trainer<EpisodeCohort>, until: number) => {
     if (trainer.update === 0) exchange(trainer)(0)
-    await advance(trainer, until, exchange(trainer))
+    await advanceTo(trainer, until, exchange(trainer))
     trainer.close()
-    return stateOf(trainer)
+    return columnsOf(trainer)
   }
 
   test('leaves the same bits with 1 to 5 threads, whole games in each, and after a checkpoint', async () => {

@@ -4,9 +4,8 @@ import { join } from 'node:path'
 import { tableFromIPC } from 'apache-arrow'
 import { query } from 'bitecs'
 import { describe, expect, test } from 'vitest'
-import { curiosity, hallway } from '../dist/examples/curiosity.js'
-import { number } from '../dist/src/entries/settings.js'
-// Workers load compiled files, and what they make must be made of the same ones here.
+import { curiosity, hallway } from '../examples/curiosity.ts'
+import { number } from '../src/entries/settings.ts'
 import {
   cartPole,
   collect,
@@ -23,8 +22,9 @@ import {
   type Trainer,
   tick,
   writeArrow,
-} from '../dist/src/index.js'
+} from '../src/index.ts'
 import { later } from './support/later.ts'
+import { advanceTo, columnsOf } from './support/small-training.ts'
 import { temporaryFolder } from './support/temporary.ts'
 
 const policy = mlp({ hidden: [8] })
@@ -56,17 +56,6 @@ async function begin(systems: readonly SystemDefinition[], options = {}, threads
   })
   const learner = ppo({ numSteps: 16, numMinibatches: 2, updateEpochs: 2, learningRate: 3e-3 })
   return createTrainer(world, learner, { threads }) as Trainer<EpisodeCohort>
-}
-
-async function advance(trainer: Trainer<EpisodeCohort>, until: number) {
-  for await (const { update } of trainer.updates({ totalSteps: 1e6 })) if (update === until) break
-}
-
-function stateOf({ world }: Trainer<EpisodeCohort>) {
-  return world
-    .columns()
-    .filter(({ planned: { name, saved } }) => saved || name.includes('.rollout.') || name.includes('.recorded.'))
-    .map(({ planned, column }) => [planned.name, Buffer.from(column.slice().buffer).toString('base64')])
 }
 
 describe('a system of one’s own', () => {
@@ -105,7 +94,7 @@ describe('a system of one’s own', () => {
   test('has a component on the lanes of its cohort, and columns with names in the plan and in the table', async () => {
     const trainer = await begin([curiosity({ cells: 10 }), fading()], { present: 7 })
     const { world } = trainer
-    await advance(trainer, 2)
+    await advanceTo(trainer, 2)
     const cohort = world.cohort()
     const own = cohort.systems[0]!.lanes.own as { visits: Uint32Array }
     expect([...query(world.ecs, [own, Present])].sort((a, b) => a - b)).toEqual([...cohort.lanes])
@@ -140,7 +129,7 @@ describe('a system of one’s own', () => {
   test('finds zeros in the columns of a lane that is new, whoever had its row', async () => {
     const trainer = await begin([curiosity({ cells: 10 })], { present: 4 })
     const cohort = trainer.world.cohort()
-    await advance(trainer, 1)
+    await advanceTo(trainer, 1)
     const own = cohort.systems[0]!.lanes.own as { visits: Uint32Array }
     const kept = [...own.visits.subarray(20, 40)]
     despawn(cohort, cohort.lanes.slice(0, 2))
@@ -155,35 +144,35 @@ describe('a system of one’s own', () => {
     const options = { present: 9 }
     const whole = async (threads: number) => {
       const trainer = await begin(systems, options, threads)
-      await advance(trainer, 3)
+      await advanceTo(trainer, 3)
       spawn(trainer.world.cohort(), 2)
-      await advance(trainer, 8)
+      await advanceTo(trainer, 8)
       trainer.close()
-      return stateOf(trainer)
+      return columnsOf(trainer)
     }
     const alone = await whole(1)
     for (const threads of [2, 4]) expect(await whole(threads), `${threads} threads`).toEqual(alone)
     const folder = await temporaryFolder()
     const first = await begin(systems, options)
-    await advance(first, 3)
+    await advanceTo(first, 3)
     spawn(first.world.cohort(), 2)
     await first.save(folder)
     const again = await begin(systems, options)
     await again.restore(folder)
-    await advance(again, 8)
-    expect(stateOf(again)).toEqual(alone)
+    await advanceTo(again, 8)
+    expect(columnsOf(again)).toEqual(alone)
     const plain = await begin([curiosity({ cells: 10, scale: 0 }), fading()], options)
     await expect(plain.restore(folder)).rejects.toThrow(/systems/)
-    await advance(plain, 8)
+    await advanceTo(plain, 8)
     const weights = (state: string[][]) => state.find(([name]) => name === 'mlp.weights')
-    expect(weights(stateOf(plain) as string[][])).not.toEqual(weights(alone as string[][]))
+    expect(weights(columnsOf(plain) as string[][])).not.toEqual(weights(alone as string[][]))
   })
 
   test('that runs in every thread needs a module, one that only sees whole rollouts does not', async () => {
     const homeless = defineSystem({ id: 'homeless', settings: {}, make: () => ({ after: 'step', run() {} }) })
     await expect(begin([homeless()], {}, 2)).rejects.toThrow('system homeless: got no module, and 2 threads')
     const trainer = await begin([fading()], {}, 2)
-    await advance(trainer, 1)
+    await advanceTo(trainer, 1)
     trainer.close()
   })
 
@@ -207,7 +196,7 @@ describe('a system of one’s own', () => {
       /^system broken of cohort mlp: got reward .+ in lane 1 \(episode 0, step 0.*, expected a finite reward/
     const world = await createWorld({ environment: hallway(), policy, numLanes: 2, systems: [broken(true)] })
     expect(() => tick(world)).toThrow(message)
-    await expect(advance(await begin([broken(false)]), 1)).rejects.toThrow(message)
+    await expect(advanceTo(await begin([broken(false)]), 1)).rejects.toThrow(message)
   })
 
   test('that is none is refused', async () => {

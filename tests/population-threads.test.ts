@@ -3,51 +3,18 @@ import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { setTimeout as pause } from 'node:timers/promises'
 import { expect, test } from 'vitest'
-import { colony } from '../dist/examples/colony.js'
-// Workers load compiled files, and what they make must be made of the same ones here.
-import {
-  createTrainer,
-  createWorld,
-  despawn,
-  type EpisodeCohort,
-  mlp,
-  ppo,
-  spawn,
-  type Trainer,
-  writeArrow,
-} from '../dist/src/index.js'
+import { despawn, spawn, writeArrow } from '../src/index.ts'
 import { listCheckpoints } from '../src/training/checkpoint.ts'
+import { colonyTrainer } from './support/colony.ts'
 import { colonnade, MAIN, start } from './support/command.ts'
-import { fingerprint } from './support/small-training.ts'
+import { advanceTo, columnsOf, fingerprint } from './support/small-training.ts'
 import { temporaryFolder } from './support/temporary.ts'
-
-async function trainerOf(threads: number) {
-  const environment = colony({ meals: 10, lifespan: 40 })
-  const world = await createWorld({ environment, policy: mlp({ hidden: [8] }), numLanes: 96, present: 24, seed: 5 })
-  const learner = ppo({ numSteps: 16, numMinibatches: 2, updateEpochs: 2, learningRate: 3e-3 })
-  return createTrainer(world, learner, { threads })
-}
-
-async function advance(trainer: Trainer<EpisodeCohort>, until: number, after?: (update: number) => void) {
-  for await (const { update } of trainer.updates({ totalSteps: 1e6 })) {
-    after?.(update)
-    if (update === until) break
-  }
-}
-
-/** Every saved column, and the rollout's. */
-function stateOf({ world }: Trainer<EpisodeCohort>) {
-  return world
-    .columns()
-    .filter(({ planned }) => planned.saved || planned.name.includes('.rollout.'))
-    .map(({ planned, column }) => [planned.name, Buffer.from(column.slice().buffer).toString('base64')])
-}
 
 test('leaves the same bits with 1 to 4 threads, while the program adds and removes lanes', async () => {
   const outcome = async (threads: number) => {
-    const trainer = await trainerOf(threads)
+    const trainer = await colonyTrainer({}, {}, threads)
     const cohort = trainer.world.cohort()
-    await advance(trainer, 14, (update) => {
+    await advanceTo(trainer, 14, (update) => {
       if (update === 4) spawn(cohort, 5)
       if (update === 8) despawn(cohort, cohort.lanes.slice(0, 3))
     })
@@ -56,7 +23,7 @@ test('leaves the same bits with 1 to 4 threads, while the program adds and remov
     await writeArrow(path, trainer.rollout.table)
     const file = (await readFile(path)).toString('base64')
     trainer.close()
-    return { state: stateOf(trainer), progress, file, steps: trainer.steps }
+    return { state: columnsOf(trainer), progress, file, steps: trainer.steps }
   }
   const alone = await outcome(1)
   expect(alone.progress.population!.born).toBeGreaterThan(30)

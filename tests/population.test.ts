@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import { tableFromIPC } from 'apache-arrow'
 import { addComponents, addEntity, getEntityComponents, query, removeComponent, removeEntity } from 'bitecs'
 import { describe, expect, test } from 'vitest'
-import { colony } from '../dist/examples/colony.js'
+import { colony } from '../examples/colony.ts'
 import {
   box,
   cartPole,
@@ -30,6 +30,8 @@ import {
   tick,
   writeArrow,
 } from '../src/index.ts'
+import { colonyTrainer } from './support/colony.ts'
+import { advanceTo, columnsOf } from './support/small-training.ts'
 import { temporaryFolder } from './support/temporary.ts'
 
 const policy = mlp({ hidden: [8] })
@@ -67,30 +69,6 @@ const clockwork = defineEnvironment({
 
 type Options = Partial<EpisodeCohortOptions>
 
-async function colonyTrainer(options: Options = {}, settings = {}): Promise<Trainer<EpisodeCohort>> {
-  const world = await createWorld({
-    ...{ environment: colony({ meals: 10, lifespan: 40 }), policy, numLanes: 96, present: 24, seed: 5 },
-    ...options,
-  })
-  const learner = ppo({ numSteps: 16, numMinibatches: 2, updateEpochs: 2, learningRate: 3e-3, ...settings })
-  return createTrainer(world, learner) as Trainer<EpisodeCohort>
-}
-
-async function advance(trainer: Trainer<EpisodeCohort>, until: number, after?: (update: number) => void) {
-  for await (const { update } of trainer.updates({ totalSteps: 1e6 })) {
-    after?.(update)
-    if (update === until) break
-  }
-}
-
-/** Every saved column, and the rollout's. */
-function stateOf({ world }: Trainer<EpisodeCohort>) {
-  return world
-    .columns()
-    .filter(({ planned }) => planned.saved || planned.name.includes('.rollout.'))
-    .map(({ planned, column }) => [planned.name, Buffer.from(column.slice().buffer).toString('base64')])
-}
-
 describe('births and deaths in the environment', () => {
   test('are values in the rollout, and entities and rows in the next one', async () => {
     const world = await createWorld({ environment: clockwork(), policy, numLanes: 9, present: 5, seed: 1 })
@@ -122,20 +100,20 @@ describe('births and deaths in the environment', () => {
 
   test('beyond what there is room for are refused, and counted', async () => {
     const trainer = await colonyTrainer({ environment: clockwork(), numLanes: 6, present: 5 }, { numSteps: 6 })
-    await advance(trainer, 1)
+    await advanceTo(trainer, 1)
     // Of five births in the first rollout there was room for three: two lanes had died, one was free.
     expect(trainer.progress().population).toEqual({ present: 6, born: 3, died: 2, refused: 2 })
   })
 
   test('leave nobody at last where nobody eats: it is said, and the training goes on with whom the program adds', async () => {
     const trainer = await colonyTrainer({ environment: colony({ meals: 0 }) })
-    await expect(advance(trainer, 10)).rejects.toThrow(
+    await expect(advanceTo(trainer, 10)).rejects.toThrow(
       'cohort mlp: got no lane that is there, expected at least one to learn from: spawn(cohort)',
     )
     expect(trainer.progress().population).toEqual({ present: 0, born: 0, died: 24, refused: 0 })
     spawn(trainer.world.cohort(), 3)
     const { update } = trainer
-    await advance(trainer, update + 1)
+    await advanceTo(trainer, update + 1)
     expect(trainer.progress().population).toEqual({ present: 0, born: 0, died: 27, refused: 0 })
   })
 
@@ -342,19 +320,19 @@ describe('a training of a population', () => {
     const act = (trainer: Trainer<EpisodeCohort>) => (update: number) => {
       if (update === 5) spawn(trainer.world.cohort(), 7)
     }
-    await advance(whole, 12, act(whole))
+    await advanceTo(whole, 12, act(whole))
     const first = await colonyTrainer({ policy })
-    await advance(first, 5, act(first))
+    await advanceTo(first, 5, act(first))
     await first.save(folder) // What the program has asked for is in it.
     const again = await colonyTrainer({ policy })
-    await advance(again, 2)
+    await advanceTo(again, 2)
     await again.restore(folder)
     const { population } = again.progress()
     expect(population).toEqual(first.progress().population)
     const cohort = again.world.cohort()
     expect(query(again.world.ecs, [cohort.episode, Present])).toHaveLength(population!.present)
-    await advance(again, 12)
-    expect(stateOf(again)).toEqual(stateOf(whole))
+    await advanceTo(again, 12)
+    expect(columnsOf(again)).toEqual(columnsOf(whole))
     expect(again.steps).toBe(whole.steps)
   })
 
@@ -362,16 +340,16 @@ describe('a training of a population', () => {
     const folder = await temporaryFolder()
     const full = () => colonyTrainer({ environment: cartPole(), numLanes: 5, present: 5 })
     const first = await full()
-    await advance(first, 1)
+    await advanceTo(first, 1)
     await first.save(folder)
     const again = await full()
     await again.restore(folder)
     const cohort = again.world.cohort()
     expect([cohort.population!.present[0], cohort.lanes.length]).toEqual([5, 5])
     expect(query(again.world.ecs, [cohort.episode, Present])).toHaveLength(5)
-    await advance(again, 2)
-    await advance(first, 2)
-    expect(stateOf(again)).toEqual(stateOf(first))
+    await advanceTo(again, 2)
+    await advanceTo(first, 2)
+    expect(columnsOf(again)).toEqual(columnsOf(first))
   })
 
   test('learns from the rows of those who lived alone, and counts their steps', async () => {

@@ -10,6 +10,7 @@ import { readKeys, readTexts, splitWords } from '../src/cli/invocation.ts'
 import { resumeKeys } from '../src/cli/resume.ts'
 import { simulateKeys } from '../src/cli/simulate.ts'
 import { configureRun } from '../src/index.ts'
+import { entrySpecifiers } from './support/entries.ts'
 import { temporaryFolder } from './support/temporary.ts'
 
 const root = new URL('..', import.meta.url).pathname
@@ -104,6 +105,15 @@ describe('the README', () => {
       }
     }
     expect(made.size).toBeGreaterThan(4)
+  })
+
+  test('says of each entry of the package what is there', () => {
+    const [, , ...rows] = text
+      .match(/\n((?:\|.*\n)+)/)![1]!
+      .split('\n')
+      .slice(0, -1)
+    const listed = rows.map((row) => /^\| `(colonnade[^`]*)` \| \S/.exec(row)?.[1])
+    expect([...listed, 'colonnade'].toSorted()).toEqual(entrySpecifiers.toSorted())
   })
 
   test('has no link to a file that is not there, and no script that the package lacks', () => {

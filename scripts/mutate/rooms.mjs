@@ -26,6 +26,7 @@ export const rooms = {
       'tests/lanes.test.ts',
       'tests/population.test.ts',
       'tests/own-systems.test.ts',
+      'tests/league.test.ts',
     ],
   },
   training: {

@@ -24,6 +24,7 @@ function hasFailedTest({ type, result, tasks = [] }) {
 
 export default defineConfig({
   plugins: suite.plugins,
+  resolve: suite.resolve,
   test: {
     include: JSON.parse(process.env.MUTATE_TESTS ?? '[]'),
     exclude: JSON.parse(process.env.MUTATE_WITHOUT ?? '[]'),

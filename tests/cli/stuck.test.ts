@@ -4,12 +4,12 @@ import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { beforeEach, describe, expect, test } from 'vitest'
 import { listCheckpoints } from '../../src/training/checkpoint.ts'
-import { MAIN, start } from '../support/command.ts'
+import { MAIN, SOURCE, start } from '../support/command.ts'
 import { traces } from '../support/faults.ts'
 import { temporaryFolder } from '../support/temporary.ts'
 
-const [world, text, answer] = ['stuck', 'stuck-text', 'stuck-answer'].map((name) =>
-  fileURLToPath(new URL(`../support/${name}.mjs`, import.meta.url)),
+const [world, text, answer] = ['stuck.mjs', 'stuck-text.mjs', 'stuck-answer.ts'].map((name) =>
+  fileURLToPath(new URL(`../support/${name}`, import.meta.url)),
 ) as [string, string, string]
 /** Four updates of 16 steps a lane; the 41st is in the third. */
 const small = [
@@ -90,7 +90,7 @@ test('a step of the caller’s own thread that takes long is told while it lasts
 describe('an answer of a policy that never comes, on one thread', () => {
   const said =
     /1 threads \(lanes 0–7 of mlp\): infer of cohort mlp \(a promise\) has not returned for [1-9][\d.]* s \(since \d{4}-/
-  const train = (onStall: string) => start(process.execPath, [answer, join(here, 'run'), onStall])
+  const train = (onStall: string) => start(process.execPath, [...SOURCE, answer, join(here, 'run'), onStall])
   const keys = ['seed=1', ...small.filter((key) => !key.startsWith('stallSeconds')), 'threads=1', 'stallSeconds=1']
 
   test('ends the run with a checkpoint where that is asked, which says what it waited for', async () => {

@@ -9,6 +9,9 @@ export const MAIN = fileURLToPath(new URL('../../dist/src/cli/main.js', import.m
 
 if (!existsSync(MAIN)) throw new Error(`${MAIN} is not there: npm run build`)
 
+/** Flags with which Node runs TypeScript of these tests, and the built files where it imports the source. */
+export const SOURCE = ['--import', new URL('./built.mjs', import.meta.url).href]
+
 /** Settings of a training that takes no time: 8 updates of 256 steps. */
 export const SMALL = [
   'totalSteps=2048',

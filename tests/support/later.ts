@@ -1,9 +1,22 @@
 import { mlp } from '../../src/policies/mlp.ts'
 import type { Policy, PolicyDefinition } from '../../src/policies/policy.ts'
 
-/** A small perceptron whose every answer is a promise: kept after `delay()` ms, and broken by the `fails`th infer. */
-export function later(delay: () => number = () => 0, fails = Number.POSITIVE_INFINITY): PolicyDefinition {
-  const inner = mlp({ hidden: [8] })
+/**
+ * A small perceptron whose every answer is a promise: kept after `delay()` ms, broken by infer number `fails`, and never settled
+ * by infer number `hangs`, both counted from 1.
+ */
+export function later({
+  hidden = [8],
+  delay = () => 0,
+  fails = 0,
+  hangs = 0,
+}: {
+  hidden?: number[]
+  delay?: () => number
+  fails?: number
+  hangs?: number
+} = {}): PolicyDefinition {
+  const inner = mlp({ hidden })
   const wait = () => new Promise((resolve) => setTimeout(resolve, delay()))
   let asked = 0
   return {
@@ -21,6 +34,7 @@ export function later(delay: () => number = () => 0, fails = Number.POSITIVE_INF
             async infer(...given) {
               await wait()
               asked++
+              if (asked === hangs) await new Promise(() => {})
               if (asked === fails) throw new Error('the device is gone')
               infer.apply(policy, given)
             },

@@ -38,9 +38,27 @@ export async function smallTrainer(
 
 /** Trains so many updates further. */
 export async function advance(trainer: Trainer<EpisodeCohort>, updates: number): Promise<void> {
-  if (updates === 0) return
-  const until = trainer.update + updates
-  for await (const { update } of trainer.updates({ totalSteps: 1e9 })) if (update === until) break
+  if (updates > 0) await advanceTo(trainer, trainer.update + updates)
+}
+
+/** Trains up to an update, and calls `after` behind each, the last one too. */
+export async function advanceTo(
+  trainer: Trainer<EpisodeCohort>,
+  until: number,
+  after?: (update: number) => void,
+): Promise<void> {
+  for await (const { update } of trainer.updates({ totalSteps: 1e9 })) {
+    after?.(update)
+    if (update === until) break
+  }
+}
+
+/** Every saved column of a trainer's world, and those of its last rollout, as text. */
+export function columnsOf({ world }: Trainer<EpisodeCohort>) {
+  return world
+    .columns()
+    .filter(({ planned: { name, saved } }) => saved || /\.(rollout|recorded)\.|\.league\.acted$/.test(name))
+    .map(({ planned, column }) => [planned.name, Buffer.from(column.slice().buffer).toString('base64')])
 }
 
 /** Everything a trainer carries from one update to the next. */

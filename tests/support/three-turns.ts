@@ -12,7 +12,6 @@ import type { TextMetrics } from '../../src/training/text/metrics.ts'
 import { createTrainer, type Trainer } from '../../src/training/trainer.ts'
 import { createWorld } from '../../src/world.ts'
 import { writeQwen3 } from './qwen3-folder.ts'
-import { temporaryFolder } from './temporary.ts'
 
 /** Three turns, each of them asked for more; worth more the more letters a are in them. */
 export function threeTurns(model: Partial<TextEnvironmentModel> = {}) {
@@ -39,22 +38,28 @@ export function threeTurns(model: Partial<TextEnvironmentModel> = {}) {
 let qwen3: Promise<string> | undefined
 /** A random model of the Qwen3 family, with what Qwen3's template does. */
 export async function modelFolder(): Promise<string> {
-  qwen3 ??= temporaryFolder().then(async (folder) => {
-    await writeQwen3(folder)
-    return folder
-  })
+  qwen3 ??= makeModel()
   return qwen3
 }
 
+async function makeModel(): Promise<string> {
+  const { temporaryFolder } = await import('./temporary.ts') // It needs vitest, which a process of its own has not.
+  const folder = await temporaryFolder()
+  await writeQwen3(folder)
+  return folder
+}
+
+/** A training of three turns; `model` is the folder of its model, where it is another than `modelFolder()`. */
 export async function trainerOf(
   updates: number,
   templateArguments: string[],
   {
     environment = threeTurns(),
+    model,
     ...settings
-  }: { environment?: TextEnvironmentDefinition } & Parameters<typeof rl>[0] = {},
+  }: { environment?: TextEnvironmentDefinition; model?: string | undefined } & Parameters<typeof rl>[0] = {},
 ): Promise<Trainer<ConversationCohort>> {
-  const policy = languageModel({ folder: await modelFolder(), templateArguments })
+  const policy = languageModel({ folder: model ?? (await modelFolder()), templateArguments })
   const world = await createWorld({ environment, policy, numLanes: 6, seed: 2, groupSize: 3, cutTurn: 'continue' })
   return createTrainer(world, rl({ updates, groupsPerUpdate: 2, groupSize: 3, learningRate: 1e-2, ...settings }))
 }

@@ -24,7 +24,7 @@ describe('a policy whose answers come later', () => {
     let turn = 0
     const uneven = () => [0, 3, 1][turn++ % 3]!
     const at = mlp({ hidden: [8] })
-    expect(await train(later(uneven), at, later())).toEqual(await train(at, at, at))
+    expect(await train(later({ delay: uneven }), at, later())).toEqual(await train(at, at, at))
   })
 
   test('evaluates to the same', async () => {
@@ -38,7 +38,7 @@ describe('a policy whose answers come later', () => {
 
   test('holds up no other cohort: theirs go on in every tick while it waits', async () => {
     let release = () => {}
-    const held = later(() => 0)
+    const held = later()
     const cohorts = [
       { environment: counter(), policy: mlp({ hidden: [4] }), numLanes: 2, name: 'quick' },
       { environment: counter(), policy: held, numLanes: 2, name: 'slow' },
@@ -64,12 +64,12 @@ describe('a policy whose answers come later', () => {
   })
 
   test('whose answer fails ends the tick that takes it in, and the update', async () => {
-    const world = await createWorld({ environment: counter(), policy: later(() => 0, 3), numLanes: 2 })
+    const world = await createWorld({ environment: counter(), policy: later({ fails: 3 }), numLanes: 2 })
     const ticking = (async () => {
       for (let t = 0; t < 9; t++) await tick(world)
     })()
     await expect(ticking).rejects.toThrow('the device is gone')
-    const training = train(later(() => 0, 20))
+    const training = train(later({ fails: 20 }))
     await expect(training).rejects.toThrow('the device is gone')
   })
 

@@ -4,11 +4,11 @@ import { describe, expect, test } from 'vitest'
 import type { ConversationCohort } from '../../../src/cohorts/conversations.ts'
 import type { TextMetrics } from '../../../src/training/text/metrics.ts'
 import type { Trainer } from '../../../src/training/trainer.ts'
-import { start } from '../../support/command.ts'
+import { SOURCE, start } from '../../support/command.ts'
 import { temporaryFolder } from '../../support/temporary.ts'
 import { modelFolder, trained, trainerOf } from '../../support/three-turns.ts'
 
-const program = fileURLToPath(new URL('../../support/three-turns-run.mjs', import.meta.url))
+const program = fileURLToPath(new URL('../../support/three-turns-run.ts', import.meta.url))
 const KILLS = 3
 
 describe('a template that takes thinking out of earlier turns', () => {
@@ -41,7 +41,7 @@ describe('a template that takes thinking out of earlier turns', () => {
   test('goes on to the same weights from kills -9 at random ticks, also between the rows of a conversation', async () => {
     const folder = join(await temporaryFolder(), 'run')
     const model = await modelFolder()
-    const launch = (...words: string[]) => start(process.execPath, [program, model, ...words])
+    const launch = (...words: string[]) => start(process.execPath, [...SOURCE, program, model, ...words])
     const last = (stdout: string) => stdout.trimEnd().split('\n').at(-1)
     const whole = await launch().ended
     expect(whole.code, whole.stderr).toBe(0)

@@ -2,34 +2,11 @@
  * A run whose policy answers later, on one thread: the promise of its 41st answer, in the third update, never settles. A
  * perceptron answers, so what it leaves is resumed by one. The folder and `onStall` are arguments.
  */
-import { configureRun, mlp, startRun } from '../../dist/src/index.js'
+import { configureRun, startRun } from '../../src/index.ts'
+import { later } from './later.ts'
 
-const [folder, onStall] = process.argv.slice(2)
-const inner = mlp({ hidden: [4] })
-let asked = 0
-const policy = {
-  ...inner,
-  build(...spaces) {
-    const model = inner.build(...spaces)
-    return {
-      ...model,
-      answersLater: true,
-      staysInThread: true,
-      bind(...columns) {
-        const bound = model.bind(...columns)
-        const { infer } = bound
-        return Object.assign(bound, {
-          infer(...given) {
-            if (++asked === 41) return new Promise(() => {})
-            infer.apply(bound, given)
-            return Promise.resolve()
-          },
-        })
-      },
-    }
-  },
-}
-
+const [folder, onStall] = process.argv.slice(2) as [string, string]
+const policy = later({ hidden: [4], hangs: 41 })
 const keys = { totalSteps: '512', numLanes: '8', 'ppo.numSteps': '16', 'ppo.numMinibatches': '1', seed: '1' }
 const definition = await configureRun('CartPole-v1', {
   ...{ ...keys, 'mlp.hidden': '4', threads: '1', stallSeconds: '1', onStall },

@@ -1,0 +1,27 @@
+/**
+ * Conversations of three turns under a template that rewrites earlier ones: a training in a folder, saved after each tick and
+ * gone on with from what was saved. `three-turns-run.ts MODEL FOLDER`; without a folder it is never saved. Prints each
+ * save with its tick and the rows that conversations under way have put aside, and at the end the weights' checksum.
+ */
+import { createHash } from 'node:crypto'
+import { existsSync } from 'node:fs'
+import { join } from 'node:path'
+import { trained, trainerOf } from './three-turns.ts'
+
+const [model, folder] = process.argv.slice(2)
+const trainer = await trainerOf(6, ['enable_thinking=false'], { model })
+if (folder !== undefined && existsSync(join(folder, 'checkpoints'))) await trainer.restore(folder)
+
+const cohort = trainer.world.cohort()
+let saves = 0
+while (trainer.progress().rlUpdates < 6) {
+  const next = folder === undefined ? Number.POSITIVE_INFINITY : trainer.moves + 1
+  const stop = new AbortController()
+  Object.defineProperty(stop.signal, 'aborted', { get: () => trainer.moves >= next })
+  await trained(trainer, stop.signal)
+  if (folder === undefined) continue
+  await trainer.save(folder)
+  console.log(`save ${++saves}: tick ${trainer.moves}, ${cohort.segments.flat().length} rows put aside`)
+}
+console.log(`weights ${createHash('sha256').update(cohort.weights).digest('hex')} after ${trainer.moves} ticks`)
+trainer.close()
