@@ -186,7 +186,9 @@ describe('bad input', () => {
     const starved = rejected({ filterFn: () => ({ keep: false, reason: 'dull' }), dropsMax: 7 })
     await expect(starved).rejects.toThrow(RolloutStarvedError)
     await expect(starved).rejects.toThrow(/got 8 groups dropped for one update \(8 dull\), expected at most 7/)
-    await expect(rejected({ filterFn: () => false })).rejects.toThrow(/got 21 groups dropped for one update \(21 filter\)/)
+    await expect(rejected({ filterFn: () => false })).rejects.toThrow(
+      /got 21 groups dropped for one update \(21 filter\)/,
+    )
     await expect(rejected({ filterFn: () => 1 as never })).rejects.toThrow(/filterFn: got 1/)
   })
 
