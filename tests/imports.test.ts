@@ -41,6 +41,7 @@ const TABLE: Readonly<Record<string, readonly string[]>> = {
     ...['world', 'cohorts', 'tick', 'systems', 'algorithms', 'tables', 'components'],
     ...['environments', 'policies', 'engines', 'kernels/bind', 'text', 'datasets', 'rewards', 'orchestration'],
   ],
+  serving: ['components', 'kernels/bind', 'policies/transformer', 'engines', 'text', 'environments/text'],
   index: ['*'],
   entries: ['*'],
   cli: ['index', 'entries', 'kernels/bind'],
@@ -83,6 +84,7 @@ const NODE_ROOMS = [
   'export',
   'rewards',
   'datasets',
+  'serving',
   'text',
 ]
 

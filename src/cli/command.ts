@@ -11,6 +11,7 @@ const commands: Readonly<Record<string, () => Promise<Command>>> = {
   evaluate: async () => (await import('./evaluate.ts')).evaluateCommand,
   export: async () => (await import('./export.ts')).exportCommand,
   generate: async () => (await import('./generate.ts')).generateCommand,
+  serve: async () => (await import('./serve.ts')).serveCommand,
   environments: async () => (await import('./environments.ts')).environmentsCommand,
   doctor: async () => (await import('./doctor.ts')).doctorCommand,
   validate: async () => (await import('./validate.ts')).validateCommand,

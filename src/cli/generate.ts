@@ -26,10 +26,7 @@ export const generateCommand: Command = async ({ words, json }) => {
   const { subject, texts } = splitWords(words, 'a run of a language model, a folder, or an id of the Hugging Face hub')
   const { prompt, chat, context, temperature, topK, topP, trust, ...options } = readKeys(generateKeys, texts)
   if (prompt === '') throw new InputError('prompt', 'nothing', 'what is to be answered, like prompt="12+30="')
-  const model =
-    (await kindOfRun(subject)) === null
-      ? { policy: languageModel({ folder: subject }) }
-      : await trainedModel(subject, { allowModule: askForModule(trust) })
+  const model = await findModel(subject, { allowModule: askForModule(trust) })
   const prompts = [chat ? [{ role: 'user', content: prompt }] : prompt]
   const sampling = { temperature, topK, topP }
   const size = context === 0 ? {} : { context }
@@ -38,8 +35,9 @@ export const generateCommand: Command = async ({ words, json }) => {
   return { subject, prompt, answers }
 }
 
-/** What answers are made with, of what a run has. */
-async function trainedModel(run: string, modules: ModuleTrust) {
-  const { environment, policy, weights, adapter } = await loadTrainedModel(run, modules)
+/** The language model that a run, a folder or an id of the hub names: what of it answers are made with. */
+export async function findModel(subject: string, modules: ModuleTrust) {
+  if ((await kindOfRun(subject)) === null) return { policy: languageModel({ folder: subject }) }
+  const { environment, policy, weights, adapter } = await loadTrainedModel(subject, modules)
   return { environment, policy, weights, adapter }
 }

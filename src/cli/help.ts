@@ -3,6 +3,7 @@ import { evaluateKeys } from './evaluate.ts'
 import { exportKeys, textExportKeys } from './export.ts'
 import { generateKeys } from './generate.ts'
 import { resumeKeys } from './resume.ts'
+import { serveKeys } from './serve.ts'
 import { simulateKeys } from './simulate.ts'
 
 /** Usage, and every key with its default; those of `train` as its words, if there are any, say: `CartPole-v1 policy=dense`. */
@@ -18,6 +19,7 @@ export async function help([environment = 'CartPole-v1', ...words]: readonly str
   colonnade export <run> out=FILE [key=value …]            write rollouts, fresh episodes or the policy; of a language
                                                            model its folder, or its conversations
   colonnade generate <run|model> prompt=TEXT [key=value …] let a language model answer
+  colonnade serve <run|model> [port=N] [key=value …]       answer OpenAI's clients over HTTP with a language model
   colonnade simulate [out=FILE.svg] [key=value …]          how fast sampling and learning would be, by engines and staleness
   colonnade environments                                   list the environments
   colonnade doctor [device]                                say what this machine can run, and how fast
@@ -53,6 +55,9 @@ ${table(new Map(Object.entries(textExportKeys)))}
 
 Keys of generate:
 ${table(new Map(Object.entries(generateKeys)))}
+
+Keys of serve:
+${table(new Map(Object.entries(serveKeys)))}
 
 Keys of simulate:
 ${table(new Map(Object.entries(simulateKeys)))}`

@@ -6,7 +6,7 @@
 import { type Columns, column, type Plan } from '../components/column.ts'
 import { InputError } from '../errors.ts'
 import { type DecoderColumns, decoderPlan, decoderShare, TransformerDecoder } from '../policies/transformer/decoder.ts'
-import type { Sampling } from '../policies/transformer/sampling.ts'
+import { checkSampling, type Sampling } from '../policies/transformer/sampling.ts'
 import { StopStrings } from '../text/stop-strings.ts'
 import {
   checkTurn,
@@ -71,11 +71,16 @@ export interface DecodingThread extends Omit<DecodingColumns, 'decoder'> {
   readonly explore: boolean
   /** Room for a list of slots. */
   readonly slots: Int32Array
+  /** Of each slot, how its turn draws tokens where that is not as above; null where no turn does. */
+  drawings: (Drawing | null)[] | null
 }
+
+/** How a turn draws its tokens. */
+type Drawing = Pick<TurnRequest, 'sampling' | 'explore'>
 
 /** Feeds what is not in the cache, and chooses a token, in the slots of share `index` of `numShares`, if there is one. */
 export function decodeShare(thread: DecodingThread, index: number, numShares: number): void {
-  const { turns, ids, decoder, slots, context, sampling, explore } = thread
+  const { turns, ids, decoder, slots, context, sampling, explore, drawings } = thread
   const { slot, lane, episode, draw, forward } = decoder.columns
   if (index >= numShares) return
   const count = listActive(thread)
@@ -93,7 +98,18 @@ export function decodeShare(thread: DecodingThread, index: number, numShares: nu
     forward.token[row] = ids[n * context + last]!
     forward.position[row] = last
   }
-  decoder.advance(to - from, sampling, explore)
+  if (drawings === null) {
+    decoder.advance(to - from, sampling, explore)
+    return
+  }
+  decoder.computeLogits(to - from)
+  for (let row = 0, begin = 0; row < to - from; row++) {
+    const drawing = drawings[slot[row]!] ?? thread
+    const next = row + 1 < to - from ? (drawings[slot[row + 1]!] ?? thread) : null
+    if (next !== null && next.sampling === drawing.sampling && next.explore === drawing.explore) continue
+    decoder.drawRows(begin, row + 1, drawing.sampling, drawing.explore)
+    begin = row + 1
+  }
 }
 
 /** Writes the slots that have a turn into `slots`; returns how many there are. */
@@ -138,7 +154,8 @@ export class LocalEngine implements Engine, EngineThreads {
   readonly #blocks: readonly Block[]
   /** Of each slot: tokens that its turn may still have, and what looks for stop strings in it. */
   readonly #left: Int32Array
-  readonly #stops: readonly StopStrings[]
+  readonly #stops: StopStrings[]
+  readonly #ownStops: readonly StopStrings[]
   #version = 0
   #polled: { tokens: readonly GeneratedTokens[]; ends: TurnEnd[] } = { tokens: NONE, ends: [] }
   #next: { tokens: readonly GeneratedTokens[]; ends: TurnEnd[] } = { tokens: NONE, ends: [] }
@@ -153,7 +170,16 @@ export class LocalEngine implements Engine, EngineThreads {
     this.decoder = new TransformerDecoder(model, weights, decoder, kernels, random, adapter)
     this.#decoders = [decoder, ...Object.values(decoders).map((share) => ({ ...share, cache: decoder.cache }))]
     const slots = new Int32Array(numSlots)
-    this.#thread = { turns, ids, decoder: this.decoder, context: context.context, sampling, explore, slots }
+    this.#thread = {
+      turns,
+      ids,
+      decoder: this.decoder,
+      context: context.context,
+      sampling,
+      explore,
+      slots,
+      drawings: null,
+    }
     this.#blocks = this.#decoders.map(({ slot, chosen, forward, support, supportOffset }) => ({
       ...{ count: 0, slot, token: chosen, logprob: forward.logprob },
       version: new Int32Array(chosen.length),
@@ -161,7 +187,8 @@ export class LocalEngine implements Engine, EngineThreads {
     }))
     this.#blocksOf = this.#blocks.map((_, i) => this.#blocks.slice(0, i + 1))
     this.#left = new Int32Array(numSlots)
-    this.#stops = Array.from({ length: numSlots }, () => new StopStrings(context.tokenizer, context.stopStrings))
+    this.#ownStops = Array.from({ length: numSlots }, () => new StopStrings(context.tokenizer, context.stopStrings))
+    this.#stops = [...this.#ownStops]
   }
 
   get version(): number {
@@ -173,7 +200,7 @@ export class LocalEngine implements Engine, EngineThreads {
     const { numSlots, context } = this.#context
     const { active, length, cached, group, member, tokensBefore } = this.turns
     checkTurn(this.id, turn, numSlots, context, active[slot] === 1)
-    this.#checkDrawing(turn)
+    this.#takeDrawing(turn)
     const window = this.#context.ids.subarray(slot * context, (slot + 1) * context)
     if (ids.buffer !== window.buffer || ids.byteOffset !== window.byteOffset) window.set(ids)
     length[slot] = ids.length
@@ -188,14 +215,23 @@ export class LocalEngine implements Engine, EngineThreads {
     active[slot] = 1
   }
 
-  /** All slots are decoded in one pass, by what the engine was made with. */
-  #checkDrawing({ sampling, explore, stopStrings }: TurnRequest): void {
+  /** Notes how a turn draws, and what ends it, where that is not as the engine was made: other threads know of no such turn. */
+  #takeDrawing({ slot, sampling, explore, stopStrings }: TurnRequest): void {
     const own = this.#context
-    if (sampling === own.sampling && explore === own.explore && stopStrings === own.stopStrings) return
-    const words = (drawing: Pick<TurnRequest, 'sampling' | 'explore' | 'stopStrings'>) =>
+    const words = (drawing: Omit<Drawing, 'sampling'> & { sampling: object; stopStrings: readonly string[] }) =>
       JSON.stringify([drawing.sampling, drawing.explore, drawing.stopStrings])
-    const got = words({ sampling, explore, stopStrings })
-    if (got !== words(own)) throw new InputError('turn of engine local', got, `${words(own)}, as the engine was made`)
+    const isOwn =
+      (sampling === own.sampling && explore === own.explore && stopStrings === own.stopStrings) ||
+      words({ sampling, explore, stopStrings }) === words(own)
+    if (!isOwn && this.#decoders.length > 1) {
+      const expected = `${words(own)}, as the engine was made, where several threads decode`
+      throw new InputError('turn of engine local', words({ sampling, explore, stopStrings }), expected)
+    }
+    if (!isOwn) checkSampling(sampling)
+    this.#stops[slot] = isOwn ? this.#ownStops[slot]! : new StopStrings(own.tokenizer, stopStrings)
+    const drawings = this.#thread.drawings ?? (isOwn ? null : new Array<Drawing | null>(own.numSlots).fill(null))
+    if (drawings !== null) drawings[slot] = isOwn ? null : { sampling, explore }
+    this.#thread.drawings = drawings
   }
 
   advance(): void | Promise<void> {

@@ -1,4 +1,4 @@
-/** `colonnade/engines`: who chooses the tokens of conversations, as a contract for engines of your own, and one that goes by a script. */
+/** `colonnade/engines`: who chooses the tokens of conversations, as a contract for engines of your own, and one that goes by a script; a server of language models. */
 export { defineEngine, type EngineParts, type OpenTurn } from '../engines/define-engine.ts'
 export {
   type DecodingWorkers,
@@ -16,3 +16,5 @@ export {
   type WeightsDelivery,
 } from '../engines/engine.ts'
 export { type ScriptStep, scriptedEngine } from '../engines/scripted.ts'
+export type { ServedModelOptions } from '../serving/served-model.ts'
+export { type ModelServer, type ServeOptions, serveModel } from '../serving/server.ts'

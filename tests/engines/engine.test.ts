@@ -1,6 +1,8 @@
 /** Engines by the contract, and what conversations are made of by an engine of one's own. */
 import { setTimeout } from 'node:timers/promises'
 import { describe, expect, test } from 'vitest'
+import { takeArena } from '../../src/components/arena.ts'
+import { column } from '../../src/components/column.ts'
 import { defineEngine, type OpenTurn } from '../../src/engines/define-engine.ts'
 import {
   areOfSampling,
@@ -9,10 +11,11 @@ import {
   type TurnEnd,
   type TurnRequest,
 } from '../../src/engines/engine.ts'
-import type { LocalEngine } from '../../src/engines/local.ts'
+import { LocalEngine, localEnginePlan } from '../../src/engines/local.ts'
 import { PolledColumns } from '../../src/engines/polled.ts'
 import { type ScriptStep, scriptedEngine } from '../../src/engines/scripted.ts'
 import { tick } from '../../src/index.ts'
+import { bestKernelBuild, createKernels } from '../../src/kernels/bind.ts'
 import { digits, talkUntil, talkWorld } from '../support/conversations.ts'
 import { type EngineUnderTest, engineSuite } from '../support/engine-suite.ts'
 
@@ -187,16 +190,62 @@ test('an engine that confirms another version than it was given is refused', asy
   await expect(deliverWeights(late, { version: 5, weights })).rejects.toThrow('got version -1 confirmed')
 })
 
-test('the local engine refuses turns that draw otherwise than it was made to, and to advance over what was not polled', async () => {
+test('the local engine draws each turn as it asks, and beside others with the tokens that it has alone', async () => {
+  const turn = { ids: Int32Array.of(1, 2), generated: 0, unchanged: 0, maxTokens: 8 }
+  const whole = { temperature: 1, topK: 0, topP: 1, minP: 0 }
+  const ways = [
+    { sampling: whole, explore: true },
+    { sampling: { ...whole, temperature: 0.5, topK: 3 }, explore: true },
+    { sampling: { ...whole, topP: 0.6 }, explore: true },
+    { sampling: whole, explore: false },
+  ]
+  const run = async (options: Parameters<typeof talkWorld>[0], slots: readonly number[]) => {
+    const made = await underTest(options)
+    const said = new Map<number, unknown[]>(slots.map((slot) => [slot, []]))
+    for (const slot of slots) {
+      const key = [slot, 1, 0] as const
+      made.engine.submit({ ...turn, ...ways[slot]!, slot, key, stopStrings: made.drawing.stopStrings })
+    }
+    for (let i = 0; i < 8; i++) {
+      made.engine.advance()
+      for (const block of made.engine.poll().tokens) {
+        for (let row = 0; row < block.count; row++) {
+          const [from, to] = [block.candidateOffset[row]!, block.candidateOffset[row + 1]!]
+          const set = Array.from(block.candidate!.subarray(from, to))
+          said.get(block.slot[row]!)!.push([block.token[row], block.logprob[row], set])
+        }
+      }
+    }
+    return said
+  }
+  const together = await run({}, [0, 1, 2, 3])
+  for (const slot of [0, 1, 2, 3]) {
+    const alone = (await run({ ...ways[slot]! }, [slot])).get(slot) // By an engine that was made to draw so.
+    expect(together.get(slot)).toEqual(alone)
+    expect(alone!.length).toBeGreaterThan(0)
+  }
+})
+
+test('the local engine refuses to advance over what was not polled, and turns that draw otherwise where others help', async () => {
   const made = await underTest({})
   const turn = { slot: 0, ids: Int32Array.of(1), generated: 0, unchanged: 0, maxTokens: 2, key: [0, 0, 0] as const }
-  const sampling = { ...made.drawing.sampling, temperature: 0.5 }
-  expect(() => made.engine.submit({ ...turn, ...made.drawing, sampling })).toThrow(
-    /"temperature":0.5.*as the engine was/,
-  )
-  made.engine.submit({ ...turn, ...made.drawing, sampling: { ...made.drawing.sampling } })
+  made.engine.submit({ ...turn, ...made.drawing })
   made.engine.advance()
   expect(() => made.engine.advance()).toThrow('engine local: got tokens that were not polled, expected poll() first')
+  const shared = (await talkWorld({ numLanes: 16 })).cohort()
+  const { model, tokenizer, context, sampling, explore, stopStrings, weights, random } = shared
+  const plan = localEnginePlan({ model, adapter: null, isQuantized: false, numSlots: 2, context, threads: 2 })
+  const { arena, columns } = takeArena({ engine: plan, ids: column('i32', 2 * context) })
+  const drawing = { sampling, explore, stopStrings }
+  const engine = new LocalEngine({
+    ...{ model, tokenizer, numSlots: 2, context, ...drawing, columns: columns.engine, ids: columns.ids, weights },
+    ...{ adapter: null, random, kernels: createKernels(arena.memory, bestKernelBuild()) },
+  })
+  const otherwise = { ...sampling, temperature: 0.5 }
+  expect(() => engine.submit({ ...turn, ...drawing, sampling: otherwise })).toThrow(
+    /"temperature":0.5.*as the engine was made, where several threads decode/,
+  )
+  engine.submit({ ...turn, ...drawing, sampling: { ...sampling } })
 })
 
 test('the local engine finds a stop string whose first token was generated before the turn was submitted again', async () => {

@@ -71,6 +71,17 @@ export function decoderShare(
 /** A decoder's columns. */
 export type DecoderColumns = Columns<ReturnType<typeof decoderPlan>>
 
+/** Those that choosing tokens reads and writes, of all rows or of some. */
+type DrawnColumns = Pick<
+  DecoderColumns,
+  'logits' | 'uniform' | 'words' | 'lane' | 'episode' | 'draw' | 'chosen' | 'support' | 'supportOffset'
+> & {
+  readonly forward: Pick<
+    DecoderColumns['forward'],
+    'max' | 'sum' | 'weighted' | 'targetLogit' | 'logprob' | 'entropy' | 'token'
+  >
+}
+
 /** A transformer that generates, in one thread. */
 export class TransformerDecoder {
   readonly columns: DecoderColumns
@@ -79,10 +90,10 @@ export class TransformerDecoder {
   readonly #caches: readonly KeyValueCache[]
   readonly #context: number
   readonly #slots: number
-  /** Where each row's support ends. */
   /** What was asked for last, and that checked: it is the same in every call of a cohort. */
   #sampling: Partial<Sampling> | null = null
   #drawing = checkSampling({})
+  /** Where each row's support ends. */
   readonly #supportEnd: Int32Array
 
   constructor(
@@ -129,20 +140,65 @@ export class TransformerDecoder {
    * @throws InputError as `feed` and `checkSampling` do.
    */
   advance(count: number, sampling: Partial<Sampling>, explore: boolean): void {
+    this.computeLogits(count)
+    this.#draw(this.columns, count, sampling, explore)
+  }
+
+  /** The first half of `advance`: takes the tokens of rows 0 … count, and computes the logits after each. */
+  computeLogits(count: number): void {
+    const { lane, logits, forward } = this.columns
+    assert(count <= lane.length, `${count} rows chosen for in columns of ${lane.length}`)
+    this.#run(count)
+    const { kernels, model, weights } = this.#forward
+    const { vocabularySize, width } = model.shape
+    const { hidden, none, scratch } = forward
+    kernels.matmul(logits, hidden, weights.wholeHead, none, scratch, count, vocabularySize, width, false, true, false)
+  }
+
+  /**
+   * The second half of `advance`, for rows `from` to `to` alone: other rows may be drawn in another way. Rows are drawn in rising
+   * order, since each one's support stands behind that of the row before.
+   */
+  drawRows(from: number, to: number, sampling: Partial<Sampling>, explore: boolean): void {
+    const { columns } = this
+    const { vocabularySize } = this.#forward.model.shape
+    const { logits, uniform, words, lane, episode, draw, chosen, support, supportOffset, forward } = columns
+    const { max, sum, weighted, targetLogit, logprob, entropy, token } = forward
+    const begin = from === 0 ? 0 : supportOffset[from]!
+    const offsets = supportOffset.subarray(from, to + 1)
+    this.#draw(
+      {
+        logits: logits.subarray(from * vocabularySize, to * vocabularySize),
+        support: support.subarray(begin),
+        supportOffset: offsets,
+        words,
+        ...{ uniform: uniform.subarray(from, to), chosen: chosen.subarray(from, to) },
+        ...{ lane: lane.subarray(from, to), episode: episode.subarray(from, to), draw: draw.subarray(from, to) },
+        forward: {
+          ...{ max: max.subarray(from, to), sum: sum.subarray(from, to), weighted: weighted.subarray(from, to) },
+          ...{ targetLogit: targetLogit.subarray(from, to), token: token.subarray(from, to) },
+          ...{ logprob: logprob.subarray(from, to), entropy: entropy.subarray(from, to) },
+        },
+      },
+      to - from,
+      sampling,
+      explore,
+    )
+    for (let i = 0; i < offsets.length; i++) offsets[i] = offsets[i]! + begin
+  }
+
+  #draw(columns: DrawnColumns, count: number, sampling: Partial<Sampling>, explore: boolean): void {
     if (sampling !== this.#sampling) this.#drawing = checkSampling(sampling)
     this.#sampling = sampling
     const { temperature, topK, topP, minP } = this.#drawing
     const inverse = 1 / temperature
-    assert(count <= this.columns.lane.length, `${count} rows chosen for in columns of ${this.columns.lane.length}`)
-    this.#run(count)
-    const { kernels, model, weights } = this.#forward
-    const { vocabularySize, width } = model.shape
-    const { logits, uniform, words, lane, episode, draw, chosen, support, supportOffset, forward } = this.columns
-    const { hidden, none, scratch, max, sum, weighted, targetLogit, logprob, entropy, token } = forward
-    kernels.matmul(logits, hidden, weights.wholeHead, none, scratch, count, vocabularySize, width, false, true, false)
+    const { kernels, model } = this.#forward
+    const { vocabularySize } = model.shape
+    const { logits, uniform, words, lane, episode, draw, chosen, support, supportOffset, forward } = columns
+    const { max, sum, weighted, targetLogit, logprob, entropy, token } = forward
     kernels.sumVocabulary(max, sum, weighted, targetLogit, logits, token, inverse, count, 0, vocabularySize)
     if ((topK > 0 && topK < vocabularySize) || topP < 1 || minP > 0) {
-      const end = this.#supportEnd
+      const end = columns === this.columns ? this.#supportEnd : supportOffset.subarray(1)
       kernels.supportVocabulary(
         support,
         supportOffset,

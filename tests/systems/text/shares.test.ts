@@ -29,7 +29,16 @@ async function shared(numParameters: number) {
   const engine = localEngineOf(cohort)
   const { turns, ids, decoder: columns } = engine.columnsOf(1)
   const decoder = new TransformerDecoder(model, weights, columns, world.kernels, new Random(SEED))
-  const second: DecodingThread = { turns, ids, decoder, context, sampling, explore, slots: new Int32Array(11) }
+  const second: DecodingThread = {
+    turns,
+    ids,
+    decoder,
+    context,
+    sampling,
+    explore,
+    slots: new Int32Array(11),
+    drawings: null,
+  }
   Object.defineProperty(model, 'numParameters', { value: numParameters })
   const ticks: { count: number; shares: number; rows: number[] }[] = []
   let shares = 1

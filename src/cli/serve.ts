@@ -1,0 +1,48 @@
+import { serveModel } from '../entries/engines.ts'
+import { integer, text } from '../entries/settings.ts'
+import { findModel } from './generate.ts'
+import { type Command, readKeys, splitWords } from './invocation.ts'
+import { askForModule, trustKeys } from './trust.ts'
+
+export const serveKeys = {
+  port: integer(8000, 'where it listens; 0: any port that is free', { min: 0, max: 65_535 }),
+  host: text('127.0.0.1', 'the address it listens at; 127.0.0.1 is of this machine alone'),
+  name: text('', 'what requests call the model; empty: the last part of its path'),
+  slots: integer(8, 'answers that are generated at once', { min: 1 }),
+  queue: integer(256, 'answers that may wait; more are refused with status 429', { min: 0 }),
+  context: integer(0, 'tokens of prompt and answer together, at most; 0: as many as the model was made for', {
+    min: 0,
+  }),
+  ...trustKeys,
+}
+
+/** colonnade serve <run|folder|hub id> [port=8000] */
+export const serveCommand: Command = async ({ words, json, quiet }) => {
+  const { subject, texts } = splitWords(words, 'a run of a language model, a folder, or an id of the Hugging Face hub')
+  const { trust, context, name, ...options } = readKeys(serveKeys, texts)
+  const model = await findModel(subject, { allowModule: askForModule(trust) })
+  const named = name === '' ? subject.split('/').findLast((part) => part !== '')! : name
+  const server = await serveModel({ ...model, ...options, name: named, ...(context === 0 ? {} : { context }) })
+  for (const note of server.notes) console.error(note)
+  const say = (line: string) => (json || quiet ? console.error(line) : console.log(line))
+  say(`${server.name} at ${server.url}/v1, up to ${server.context} tokens; Ctrl-C stops it`)
+  await stopped(async (count) => {
+    if (count === 1) say('stops when what it has begun is over; Ctrl-C again breaks that off')
+    await server.close({ now: count > 1 })
+  })
+  return { subject, name: server.name, url: server.url }
+}
+
+/** Settles when `stop`, which is called at each signal to end, has settled once. */
+function stopped(stop: (count: number) => Promise<void>): Promise<void> {
+  return new Promise((resolve, reject) => {
+    let count = 0
+    const onSignal = () => {
+      stop(++count).then(() => {
+        for (const signal of ['SIGINT', 'SIGTERM'] as const) process.off(signal, onSignal)
+        resolve()
+      }, reject)
+    }
+    for (const signal of ['SIGINT', 'SIGTERM'] as const) process.on(signal, onSignal)
+  })
+}

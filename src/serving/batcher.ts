@@ -1,0 +1,276 @@
+/**
+ * Continuous batching over an engine of this process: turns wait in a bounded queue, take a slot when one is free, and leave it when
+ * they are over, while others go on. All that have a slot advance by a token at a time; between two tokens the process sees to its
+ * sockets.
+ */
+import { setImmediate as immediate } from 'node:timers/promises'
+import type { TurnRequest } from '../engines/engine.ts'
+import type { LocalEngine } from '../engines/local.ts'
+import { RequestError } from './http.ts'
+
+/** A turn that is asked for. */
+export interface GenerationRequest
+  extends Pick<TurnRequest, 'maxTokens' | 'sampling' | 'explore' | 'stopStrings' | 'key'> {
+  readonly ids: Int32Array
+  /** How many of the most probable tokens are told beside each that was chosen. */
+  readonly numTop: number
+}
+
+/** A token that was generated. */
+export interface GeneratedToken {
+  readonly id: number
+  /** In nats, of the distribution that it was drawn from. */
+  readonly logprob: number
+  /** Number of the weights that chose it. */
+  readonly version: number
+  /** The ids that it was drawn from, where a filter left some out; empty where every token could be chosen. */
+  readonly candidates: readonly number[]
+  /** The most probable ids and their log-probabilities, the most probable first. */
+  readonly top: readonly (readonly [id: number, logprob: number])[]
+}
+
+/** Why a turn is over. */
+export type GenerationEnd = 'stop' | 'length' | 'aborted'
+
+/** A turn under way, or over. */
+export interface Generation {
+  readonly tokens: readonly GeneratedToken[]
+  /** Of its ids, how many had their keys and values in the cache. */
+  readonly numCached: number
+  /** Null until it is over. */
+  readonly end: GenerationEnd | null
+}
+
+/** Turns that were asked for together. */
+export interface GenerationGroup {
+  readonly turns: readonly Generation[]
+  /** Settles when one of them has a token more, or is over. */
+  more(): Promise<void>
+  /** Breaks off those that are not over, also where they wait. */
+  abort(): void
+}
+
+/** What new turns meet: they are taken; or refused, because of a pause or since the server stops; or held with those that run. */
+export type BatcherState = 'open' | 'frozen' | 'paused' | 'stopping'
+
+/** A slot of the engine, and what of ids its cache holds. */
+interface Slot {
+  turn: Turn | null
+  cached: readonly number[]
+}
+
+interface Turn extends Generation {
+  readonly request: GenerationRequest
+  readonly tokens: GeneratedToken[]
+  numCached: number
+  end: GenerationEnd | null
+  readonly group: Group
+}
+
+class Group implements GenerationGroup {
+  readonly turns: readonly Turn[]
+  readonly #abort: (turn: Turn) => void
+  #waiting: (() => void)[] = []
+
+  constructor(requests: readonly GenerationRequest[], abort: (turn: Turn) => void) {
+    this.turns = requests.map((request) => ({ request, tokens: [], numCached: 0, end: null, group: this }))
+    this.#abort = abort
+  }
+
+  more(): Promise<void> {
+    return new Promise((resolve) => this.#waiting.push(resolve))
+  }
+
+  abort(): void {
+    for (const turn of this.turns) if (turn.end === null) this.#abort(turn)
+  }
+
+  /** Tells those who wait. */
+  tell(): void {
+    const waiting = this.#waiting
+    this.#waiting = []
+    for (const resolve of waiting) resolve()
+  }
+}
+
+/** Turns of many clients over one engine. */
+export class Batcher {
+  readonly engine: LocalEngine
+  readonly queueLength: number
+  readonly #slots: readonly Slot[]
+  #queue: Turn[] = []
+  #state: BatcherState = 'open'
+  #isRunning = false
+  #wake: (() => void)[] = []
+
+  constructor(engine: LocalEngine, numSlots: number, queueLength: number) {
+    this.engine = engine
+    this.queueLength = queueLength
+    this.#slots = Array.from({ length: numSlots }, () => ({ turn: null, cached: [] }))
+  }
+
+  get state(): BatcherState {
+    return this.#state
+  }
+
+  get numRunning(): number {
+    return this.#slots.filter(({ turn }) => turn !== null).length
+  }
+
+  get numWaiting(): number {
+    return this.#queue.length
+  }
+
+  /**
+   * Takes turns up, all of them or none.
+   * @throws RequestError where the queue has no room for them (429), new turns are refused (503), or they are more than the queue holds (400).
+   */
+  submit(requests: readonly GenerationRequest[]): GenerationGroup {
+    const numSlots = this.#slots.length
+    if (this.#state === 'stopping') throw new RequestError(503, 'the server is stopping', { code: 'stopping' })
+    if (this.#state === 'paused') {
+      throw new RequestError(503, 'generation is paused', { code: 'paused', retryAfter: 1 })
+    }
+    if (requests.length > numSlots + this.queueLength) {
+      throw new RequestError(400, `${requests.length} turns at once, of at most ${numSlots + this.queueLength}`, {
+        param: 'n',
+      })
+    }
+    if (this.numRunning + this.numWaiting + requests.length > numSlots + this.queueLength) {
+      const full = `${this.numRunning} turns run and ${this.numWaiting} wait, of at most ${numSlots} and ${this.queueLength}`
+      throw new RequestError(429, full, { code: 'queue_full', retryAfter: 1 })
+    }
+    const group = new Group(requests, (turn) => this.#abort(turn))
+    this.#queue.push(...group.turns)
+    void this.#run()
+    return group
+  }
+
+  /** Breaks all turns off. Returns how many there were. */
+  abortAll(): number {
+    const turns = [...this.#queue, ...this.#slots.flatMap(({ turn }) => (turn === null ? [] : [turn]))]
+    for (const turn of turns) this.#abort(turn)
+    return turns.length
+  }
+
+  /** From now on new turns meet this; those that are there go on, except where all are frozen. */
+  set(state: BatcherState): void {
+    this.#state = state
+    void this.#run()
+  }
+
+  /** Settles when no turn runs or waits. */
+  async idle(): Promise<void> {
+    while (this.numRunning + this.numWaiting > 0) await new Promise<void>((resolve) => this.#wake.push(resolve))
+  }
+
+  /** Forgets what the caches hold: other weights made it. */
+  forget(): void {
+    for (const slot of this.#slots) slot.cached = []
+  }
+
+  #abort(turn: Turn): void {
+    const n = this.#slots.findIndex((slot) => slot.turn === turn)
+    if (n >= 0) {
+      this.engine.abort(n)
+      this.#take()
+    } else {
+      this.#queue = this.#queue.filter((other) => other !== turn)
+      this.#finish(turn, 'aborted')
+    }
+  }
+
+  async #run(): Promise<void> {
+    if (this.#isRunning) return
+    this.#isRunning = true
+    try {
+      while (this.#state !== 'frozen' && this.numRunning + this.numWaiting > 0) {
+        this.#place()
+        await this.engine.advance()
+        this.#take()
+        await immediate()
+      }
+    } catch (error) {
+      console.error(`colonnade: ${(error as Error).stack ?? error}`)
+      this.#state = 'stopping' // An engine that failed in the middle of a step is not to be trusted with another.
+      this.abortAll()
+    }
+    this.#isRunning = false
+  }
+
+  /** Gives turns that wait, in their order, the slots that are free: of those the one that has most of its ids in the cache. */
+  #place(): void {
+    for (let free = this.#free(); free.length > 0 && this.#queue.length > 0; free = this.#free()) {
+      const turn = this.#queue.shift()!
+      const { ids, numTop: _, ...request } = turn.request
+      const shared = free.map((n) => sharedLength(this.#slots[n]!.cached, ids))
+      turn.numCached = Math.max(...shared)
+      const n = free[shared.indexOf(turn.numCached)]!
+      this.#slots[n]!.turn = turn
+      this.engine.submit({ ...request, slot: n, ids, generated: 0, unchanged: turn.numCached })
+    }
+  }
+
+  #free(): number[] {
+    return this.#slots.flatMap(({ turn }, n) => (turn === null ? [n] : []))
+  }
+
+  /** Takes in what the engine has generated. */
+  #take(): void {
+    const { tokens, ends } = this.engine.poll()
+    for (const block of tokens) {
+      for (let i = 0; i < block.count; i++) {
+        const { turn } = this.#slots[block.slot[i]!]!
+        if (turn === null) continue
+        const [from, to] = [block.candidateOffset[i]!, block.candidateOffset[i + 1]!]
+        const [id, logprob] = [block.token[i]!, block.logprob[i]!]
+        turn.tokens.push({
+          ...{ id, logprob, version: block.version[i]! },
+          candidates: Array.from(block.candidate!.subarray(from, to)),
+          top: this.#top(i, id, logprob, turn.request),
+        })
+        turn.group.tell()
+      }
+    }
+    for (const { slot: n, reason } of ends) {
+      const slot = this.#slots[n]!
+      const turn = slot.turn!
+      slot.turn = null
+      // The last token was chosen, but its keys and values were not computed.
+      slot.cached = [...turn.request.ids, ...turn.tokens.slice(0, -1).map(({ id }) => id)]
+      this.#finish(turn, reason as GenerationEnd)
+    }
+  }
+
+  /** The most probable tokens of the engine's row i, by the logits that it drew from. */
+  #top(i: number, id: number, logprob: number, { numTop, sampling }: GenerationRequest): (readonly [number, number])[] {
+    if (numTop === 0) return []
+    const { logits, lane } = this.engine.decoder.columns
+    const size = logits.length / lane.length
+    const row = logits.subarray(i * size, (i + 1) * size)
+    const best: number[] = []
+    for (let token = 0; token < size; token++) {
+      if (best.length === numTop && row[token]! <= row[best.at(-1)!]!) continue
+      const at = best.findIndex((other) => row[token]! > row[other]!)
+      best.splice(at < 0 ? best.length : at, 0, token)
+      if (best.length > numTop) best.pop()
+    }
+    return best.map((token) => [token, logprob + (row[token]! - row[id]!) / sampling.temperature] as const)
+  }
+
+  #finish(turn: Turn, end: GenerationEnd): void {
+    turn.end = end
+    turn.group.tell()
+    if (this.numRunning + this.numWaiting > 0) return
+    const wake = this.#wake
+    this.#wake = []
+    for (const resolve of wake) resolve()
+  }
+}
+
+/** How many ids the two begin with alike. */
+function sharedLength(cached: readonly number[], ids: Int32Array): number {
+  let length = 0
+  while (length < cached.length && length < ids.length && cached[length] === ids[length]) length++
+  return length
+}

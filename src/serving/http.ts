@@ -1,0 +1,196 @@
+/**
+ * What a server of JSON over HTTP needs, on node:http alone: routes, bodies with a limit, errors with a status, and server-sent
+ * events. A route knows nothing of sockets: it is given a body and a signal, and answers with a value or a stream of values.
+ */
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { InputError } from '../errors.ts'
+
+/** A request that cannot be answered, as OpenAI's API words it. */
+export class RequestError extends Error {
+  readonly status: number
+  /** OpenAI's kind of error, like `invalid_request_error`. */
+  readonly type: string
+  /** The field of the body that is wrong, if it is one. */
+  readonly param: string | null
+  /** A word for programs, like `model_not_found`. */
+  readonly code: string | null
+  /** Seconds after which the same request may do; null where it never will. */
+  readonly retryAfter: number | null
+
+  constructor(
+    status: number,
+    message: string,
+    {
+      param = null,
+      code = null,
+      retryAfter = null,
+    }: { param?: string | null; code?: string | null; retryAfter?: number | null } = {},
+  ) {
+    super(message)
+    this.status = status
+    this.type = status >= 500 ? 'server_error' : status === 429 ? 'rate_limit_error' : 'invalid_request_error'
+    this.param = param
+    this.code = code
+    this.retryAfter = retryAfter
+  }
+}
+
+/** The JSON object of a request's body, or of its query where it has no body. */
+export type Body = Readonly<Record<string, unknown>>
+
+/** What a route is asked. */
+export interface RouteRequest {
+  readonly body: Body
+  readonly query: URLSearchParams
+  /** Aborts when the client goes away before it has its answer. */
+  readonly signal: AbortSignal
+}
+
+/** Values that are sent as server-sent events, and whether `[DONE]` ends them. */
+export interface EventStream {
+  readonly events: AsyncIterable<object>
+}
+
+/** An answer: a value that becomes JSON, or a stream of them; null for an answer without a body. */
+export type RouteAnswer = object | EventStream | null
+
+/** What answers a method and a path, like `POST /v1/completions`. */
+export type Route = (request: RouteRequest) => RouteAnswer | Promise<RouteAnswer>
+
+/** A server that listens. */
+export interface Listening {
+  readonly url: string
+  /** Takes no more connections; settles when those that are open have ended. */
+  close(): Promise<void>
+  /** Ends those that are open at once. */
+  closeConnections(): void
+}
+
+/** How errors are told: OpenAI's shape. */
+function errorBody({ message, type, param, code }: RequestError): object {
+  return { error: { message, type, param, code } }
+}
+
+/**
+ * Answers requests by `routes` on `host` and `port` (0: any that is free).
+ * @throws InputError where it cannot listen there.
+ */
+export async function listen(
+  routes: ReadonlyMap<string, Route>,
+  { host, port, maxBodyBytes }: { readonly host: string; readonly port: number; readonly maxBodyBytes: number },
+): Promise<Listening> {
+  const paths = new Set([...routes.keys()].map((key) => key.split(' ')[1]!))
+  const server = createServer((request, response) => {
+    void answer(request, response).catch((error) => refuse(response, error))
+  })
+  const answer = async (request: IncomingMessage, response: ServerResponse): Promise<void> => {
+    const { pathname, searchParams } = new URL(request.url ?? '/', 'http://localhost')
+    const route = routes.get(`${request.method} ${pathname}`)
+    if (route === undefined) {
+      request.resume()
+      if (paths.has(pathname)) throw new RequestError(405, `${request.method} is not a method of ${pathname}`)
+      throw new RequestError(404, `there is no ${pathname}`, { code: 'not_found' })
+    }
+    const goneAway = new AbortController()
+    response.on('close', () => {
+      if (!response.writableFinished) goneAway.abort()
+    })
+    const body = request.method === 'POST' ? await readBody(request, maxBodyBytes) : {}
+    const answered = await route({ body, query: searchParams, signal: goneAway.signal })
+    if (answered !== null && 'events' in answered) return sendEvents(response, answered as EventStream)
+    send(response, 200, answered)
+  }
+  await new Promise<void>((resolve, reject) => {
+    server.once('error', (cause: NodeJS.ErrnoException) => {
+      reject(new InputError('port', `${host}:${port} (${cause.message})`, 'an address that is free', { cause }))
+    })
+    server.listen(port, host, resolve)
+  })
+  return listening(server, host)
+}
+
+function listening(server: Server, host: string): Listening {
+  const { port } = server.address() as AddressInfo
+  return {
+    url: `http://${host.includes(':') ? `[${host}]` : host}:${port}`,
+    close: () =>
+      new Promise((resolve) => {
+        server.close(() => resolve())
+        server.closeIdleConnections()
+      }),
+    closeConnections: () => server.closeAllConnections(),
+  }
+}
+
+/**
+ * The body's JSON object; one without a body is empty. A page of a browser may send a body to any address, but not as JSON: so
+ * another type is refused.
+ */
+async function readBody(request: IncomingMessage, maxBytes: number): Promise<Body> {
+  const tooLong = new RequestError(413, `the body has more than ${maxBytes} bytes`, { code: 'body_too_large' })
+  const chunks: Buffer[] = []
+  let bytes = 0
+  for await (const chunk of request as AsyncIterable<Buffer>) {
+    bytes += chunk.length
+    if (bytes <= maxBytes) chunks.push(chunk)
+    else if (bytes > 16 * maxBytes) break // Who sends on and on is not listened to.
+  }
+  if (bytes > maxBytes) throw tooLong
+  if (bytes === 0) return {}
+  const type = request.headers['content-type'] ?? ''
+  if (!/^application\/json\b/i.test(type)) {
+    throw new RequestError(415, `the body's type is ${JSON.stringify(type)}, expected application/json`)
+  }
+  let value: unknown
+  try {
+    value = JSON.parse(Buffer.concat(chunks).toString())
+  } catch (error) {
+    throw new RequestError(400, `the body is no JSON: ${(error as Error).message}`, { code: 'bad_json' })
+  }
+  if (typeof value !== 'object' || value === null || Array.isArray(value)) {
+    throw new RequestError(400, 'the body is no JSON object', { code: 'bad_json' })
+  }
+  return value as Body
+}
+
+function send(response: ServerResponse, status: number, value: object | null, headers: object = {}): void {
+  const text = value === null ? '' : JSON.stringify(value)
+  response.writeHead(status, { 'content-type': 'application/json', ...headers })
+  response.end(text)
+}
+
+/** Sends events until there are no more, or the client is gone. What fails on the way is the last event. */
+async function sendEvents(response: ServerResponse, { events }: EventStream): Promise<void> {
+  let isBegun = false
+  const write = (text: string) => {
+    if (!isBegun) response.writeHead(200, { 'content-type': 'text/event-stream', 'cache-control': 'no-cache' })
+    isBegun = true
+    if (!response.destroyed) response.write(`data: ${text}\n\n`)
+  }
+  try {
+    for await (const event of events) write(JSON.stringify(event))
+  } catch (error) {
+    if (!isBegun) throw error
+    write(JSON.stringify(errorBody(asRequestError(error))))
+  }
+  write('[DONE]')
+  response.end()
+}
+
+function asRequestError(error: unknown): RequestError {
+  if (error instanceof RequestError) return error
+  if (error instanceof InputError) return new RequestError(400, error.message)
+  console.error(`colonnade: ${(error as Error).stack ?? error}`)
+  return new RequestError(500, 'an error of the server, which its terminal tells')
+}
+
+function refuse(response: ServerResponse, error: unknown): void {
+  if (response.headersSent || response.destroyed) return void response.destroy()
+  const refused = asRequestError(error)
+  const headers = {
+    ...(refused.retryAfter === null ? {} : { 'retry-after': String(refused.retryAfter) }),
+    ...(refused.status === 413 ? { connection: 'close' } : {}),
+  }
+  send(response, refused.status, errorBody(refused), headers)
+}

@@ -1,0 +1,53 @@
+/** What tests of servers ask with, and a model that is small enough to be asked. */
+import { afterAll } from 'vitest'
+import { type ModelServer, type ServeOptions, serveModel } from '../../src/serving/server.ts'
+import { languageModel } from '../../src/text/language-model.ts'
+
+/** A new small model that knows every byte, and its chat template. */
+export const smallModel = () => languageModel({ width: 16, layers: 2, heads: 2, context: 64, anyText: true })
+
+const servers: ModelServer[] = []
+afterAll(async () => {
+  for (const server of servers) await server.close({ now: true })
+})
+
+/** Serves the small model, or another, until the test file has ended. */
+export async function served(options: Partial<ServeOptions> = {}): Promise<ModelServer> {
+  const server = await serveModel({ policy: smallModel(), seed: 3, name: 'small', ...options })
+  servers.push(server)
+  return server
+}
+
+/** An answer: its status, its headers, and its JSON. */
+export interface Answered {
+  readonly status: number
+  readonly headers: Headers
+  // biome-ignore lint/suspicious/noExplicitAny: tests read what they expect.
+  readonly json: any
+}
+
+/** Posts JSON, or other text as it is. */
+export async function post(url: string, body: object | string, init: RequestInit = {}): Promise<Answered> {
+  const text = typeof body === 'string' ? body : JSON.stringify(body)
+  const headers = { 'content-type': 'application/json' }
+  const response = await fetch(url, { method: 'POST', headers, body: text, ...init })
+  const said = await response.text()
+  return { status: response.status, headers: response.headers, json: said === '' ? null : JSON.parse(said) }
+}
+
+/** Gets JSON. */
+export async function get(url: string): Promise<Answered> {
+  const response = await fetch(url)
+  return { status: response.status, headers: response.headers, json: await response.json() }
+}
+
+/** Posts, and reads the server-sent events of the answer; the last has to be `[DONE]`. */
+// biome-ignore lint/suspicious/noExplicitAny: tests read what they expect.
+export async function stream(url: string, body: object): Promise<any[]> {
+  const headers = { 'content-type': 'application/json' }
+  const response = await fetch(url, { method: 'POST', headers, body: JSON.stringify({ ...body, stream: true }) })
+  if (response.headers.get('content-type') !== 'text/event-stream') throw new Error(await response.text())
+  const lines = (await response.text()).split('\n\n').filter((line) => line !== '')
+  if (lines.at(-1) !== 'data: [DONE]') throw new Error(`the stream ends with ${lines.at(-1)}`)
+  return lines.slice(0, -1).map((line) => JSON.parse(line.slice('data: '.length)))
+}
