@@ -17,14 +17,7 @@ import type { TransformerModel } from '../policies/transformer/model.ts'
 import { packedPlan } from '../policies/transformer/packed.ts'
 import type { BaseWeights } from '../policies/transformer/quantized.ts'
 import type { LossDescriptor, LossTotals } from './losses.ts'
-import {
-  decayingParts,
-  type OptimizerPart,
-  type OptimizerSettings,
-  optimizerPlan,
-  optimizerStep,
-  startOptimizer,
-} from './optimizer.ts'
+import { decayingParts, type OptimizerSettings, optimizerPlan } from './optimizer.ts'
 import type { TokenBatch } from './token-batch.ts'
 import {
   SUMS,
@@ -35,6 +28,7 @@ import {
   type TokenWork,
   tokensToRows,
 } from './token-thread.ts'
+import { TrainedArray } from './trained-array.ts'
 
 /**
  * Rows of a micro-batch, where no sequence is longer: so few that there are some for every thread. Twice or four times as many
@@ -111,12 +105,9 @@ export function alone<T>(steps: Together<T>): T {
 /** Learns from tokens: the part of thread 0, which tells the others what to work on. */
 export class TokenLearner {
   readonly columns: TokenLearnerColumns
-  /** The gradient that was made last. */
-  readonly gradient: Float32Array
-  /** What is trained: the model's weights, or the adapter's. */
-  readonly #trained: Float32Array
+  /** What is trained: the model's weights, or the adapter's. Norms and biases do not decay. */
+  readonly trained: TrainedArray
   readonly #kernels: Kernels
-  readonly #parts: readonly OptimizerPart[]
   readonly #thread: TokenThread
   readonly #post: ((work: TokenWork) => void) | null
 
@@ -131,20 +122,11 @@ export class TokenLearner {
     clock = new Clock(),
   ) {
     this.columns = columns
-    this.#trained = trainedOf(weights, adapter)
-    this.gradient = columns.gradient.subarray(0, this.#trained.length)
+    const parts = decayingParts((adapter?.lora ?? model).parameters)
+    this.trained = new TrainedArray(trainedOf(weights, adapter), columns, kernels, parts)
     this.#kernels = kernels
-    this.#parts = decayingParts((adapter?.lora ?? model).parameters)
     this.#thread = new TokenThread(model, weights, { ...columns, packed: columns.packed[0]! }, kernels, adapter, clock)
     this.#post = post
-  }
-
-  /** Begins with the weights as they stand: they are the reference, and the optimizer has taken no step. */
-  start(): void {
-    const { reference, optimizer } = this.columns
-    if (reference.length > 0) reference.set(this.#trained)
-    for (const moment of [optimizer.moment, optimizer.squareMoment]) moment.fill(0)
-    startOptimizer(optimizer)
   }
 
   /**
@@ -241,25 +223,9 @@ export class TokenLearner {
 
   #sumSlots(batch: TokenBatch): void {
     const numSlots = this.#thread.slotsOf(batch)
-    if (numSlots === 0) this.gradient.fill(0)
-    else this.#kernels.sumSlots(this.columns.gradient, numSlots, this.gradient.length)
-  }
-
-  /**
-   * One optimizer step against the gradient, which is first brought down to the norm `maxNorm`; returns its norm before.
-   * The optimizer is that of the plan. Norms and biases do not decay.
-   * @throws InputError for a gradient that is not finite, before the weights are touched.
-   */
-  descend(settings: OptimizerSettings, learningRate: number, maxNorm: number): number {
-    const { gradient } = this
-    const norm = this.#kernels.globalNorm(gradient, gradient.length)
-    if (!Number.isFinite(norm)) {
-      throw new InputError('gradient', `a norm of ${norm}`, 'a finite one: a smaller learningRate, or smaller rewards')
-    }
-    const scale = Math.min(1, maxNorm / (norm + 1e-6))
-    const { optimizer } = this.columns
-    optimizerStep(settings, optimizer, this.#kernels, this.#trained, gradient, scale, learningRate, this.#parts)
-    return norm
+    const { gradient } = this.trained
+    if (numSlots === 0) gradient.fill(0)
+    else this.#kernels.sumSlots(this.columns.gradient, numSlots, gradient.length)
   }
 }
 

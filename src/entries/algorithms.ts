@@ -1,4 +1,4 @@
-/** `colonnade/algorithms`: what an algorithm or a loss of your own is made of. */
+/** `colonnade/algorithms`: what an algorithm, a loss or a training backend of your own is made of. */
 export type {
   AdvantageContext,
   AlgorithmFactory,
@@ -31,4 +31,18 @@ export {
   onPolicySettings,
 } from '../algorithms/on-policy.ts'
 export { type RowLossColumns, rowLoss } from '../algorithms/row-loss.ts'
+export type { TokenBatch } from '../algorithms/token-batch.ts'
 export type { NamedTokenColumns } from '../algorithms/token-loss.ts'
+export { type ArrayModel, defineArrayBackend, visitTokens } from '../training/array-backend.ts'
+export type {
+  BackendCall,
+  BackendContext,
+  BackendDefinition,
+  BackendShape,
+  BackwardOptions,
+  LossDerivatives,
+  PreparedBatchLoss,
+  TrainFuture,
+  TrainingBackend,
+} from '../training/backend.ts'
+export { type BackendWork, defineBackend } from '../training/define-backend.ts'

@@ -2,7 +2,7 @@
  * Checkpoints: folders `checkpoints/<update>/` with the saved columns of a world (`columns.safetensors`) and a
  * `manifest.json` that says what they are, and holds their checksum and its own. A checkpoint is written under a temporary
  * name, forced to disk and renamed, so whatever interrupts the writing, every earlier checkpoint is whole and this one is
- * whole or not there.
+ * whole or not there. What a training backend keeps in files of its own, `checkpoints/<update>.<cohort>`, is written before.
  */
 import { createHash } from 'node:crypto'
 import { basename, join } from 'node:path'
@@ -85,6 +85,13 @@ export interface ConversationRecord {
   readonly segments: readonly object[]
 }
 
+/** Where a backend has kept what is in no column. */
+export interface BackendRecord {
+  readonly id: string
+  /** The name by which the backend finds it; null for the checkpoint's own path and the cohort's name behind it. */
+  readonly name: string | null
+}
+
 /** What a checkpoint says of the whole. */
 export interface Manifest {
   readonly format: string
@@ -100,6 +107,8 @@ export interface Manifest {
   /** Seconds of training. */
   readonly seconds: number
   readonly cohorts: Readonly<Record<string, CohortRecord>>
+  /** Of the cohorts whose backend keeps anything outside the columns; absent where there are none. */
+  readonly backends?: Readonly<Record<string, BackendRecord>>
   /** SHA-256 of each file, in hexadecimal. */
   readonly files: Readonly<Record<string, string>>
   /** SHA-256 of this manifest's JSON without it. */
@@ -126,13 +135,15 @@ export async function listCheckpoints(run: string): Promise<number[]> {
 }
 
 /**
- * Writes a checkpoint of the run and returns its path. Writing the same state again does nothing.
+ * Writes a checkpoint of the run and returns its path. Writing the same state again does nothing. `keepBackends` is given the path
+ * and lets backends keep their part beside it, before the checkpoint is there.
  * @throws InputError if the folder cannot be written, or holds another state under this number.
  */
 export async function writeCheckpoint(
   run: string,
   tensors: readonly Tensor[],
-  manifest: Omit<Manifest, 'format' | 'files' | 'checksum'>,
+  manifest: Omit<Manifest, 'format' | 'backends' | 'files' | 'checksum'>,
+  keepBackends: (path: string) => Promise<Manifest['backends']> = async () => undefined,
 ): Promise<string> {
   return asOwner(run, async () => {
     const folder = checkpointsFolder(run)
@@ -145,9 +156,13 @@ export async function writeCheckpoint(
       if (existing.manifest.files[COLUMNS_FILE] === checksum) return path
       throw new InputError(path, 'a folder that holds a checkpoint of another training', 'a new run folder')
     }
-    const whole = sealManifest({ format: FORMAT, ...manifest, files: { [COLUMNS_FILE]: checksum } })
+    await makeFolder(folder).catch((cause) => {
+      throw cannotWrite(path, cause)
+    })
+    const backends = await keepBackends(path)
+    const files = { [COLUMNS_FILE]: checksum }
+    const whole = sealManifest({ format: FORMAT, ...manifest, ...(backends && { backends }), files })
     try {
-      await makeFolder(folder)
       await disk.makeFolder(temporary)
       await writeSynced(join(temporary, COLUMNS_FILE), chunks)
       await writeSynced(join(temporary, MANIFEST_FILE), [`${JSON.stringify(whole, null, 2)}\n`])
@@ -186,6 +201,9 @@ export async function removeCheckpoints(run: string, isMeant: (update: number) =
         const doomed = join(checkpointsFolder(run), `.${basename(path)}.tmp`) // Gone from the list at once, and whole till then.
         await disk.rename(path, doomed)
         await disk.remove(doomed)
+        for (const name of await listFolder(checkpointsFolder(run))) {
+          if (name.startsWith(`${basename(path)}.`)) await disk.remove(join(checkpointsFolder(run), name))
+        }
       }
     } catch (cause) {
       throw cannotWrite(checkpointsFolder(run), cause)
@@ -271,6 +289,9 @@ function parseManifest(path: string, bytes: Uint8Array): Manifest {
     throw new InputError(`checkpoint ${path}`, got, `${show(manifest.checksum)}, as it says: the file is corrupt`)
   }
   checkFields(path, '', manifest, MANIFEST_FIELDS)
+  for (const [name, backend] of Object.entries(manifest.backends ?? {})) {
+    checkFields(path, ` of the backend of cohort ${name}`, backend, BACKEND_FIELDS)
+  }
   for (const [name, cohort] of Object.entries(manifest.cohorts)) {
     checkFields(path, ` of cohort ${name}`, cohort, KIND_FIELDS)
     checkFields(path, ` of cohort ${name}`, cohort, RECORD_FIELDS[cohort.kind])
@@ -288,6 +309,7 @@ const count: Field = ['a whole number ≥ 0', isCount]
 const time: Field = ['a number ≥ 0', isTime]
 const object: Field = ['an object', isObject]
 const flag: Field = ['true or false', (value) => typeof value === 'boolean']
+const text: Field = ['a text', (value) => typeof value === 'string']
 const list: Field = ['a list', Array.isArray]
 
 function orNull([expected, accepts]: Field): Field {
@@ -322,13 +344,14 @@ const CONVERSATION_FIELDS = {
   ticks: count,
   isBetweenUpdates: flag,
   released: count,
-  source: ['a text', (value: unknown) => typeof value === 'string'] as Field,
+  source: text,
   admission: orNull(object),
   delivery: orNull(object),
   histories: list,
   supports: list,
   trajectories: list,
 }
+const BACKEND_FIELDS = { id: text, name: orNull(text) }
 const RECORD_FIELDS = { episodes: EPISODE_FIELDS, conversations: CONVERSATION_FIELDS }
 const KIND_FIELDS = {
   kind: ['episodes or conversations', (value: unknown) => value === 'episodes' || value === 'conversations'] as Field,

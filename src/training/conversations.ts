@@ -8,8 +8,7 @@
 
 import type { RlDefinition } from '../algorithms/rl.ts'
 import type { SftDefinition } from '../algorithms/sft.ts'
-import { TokenLearner, trainedOf } from '../algorithms/token-learner.ts'
-import type { TokenWork } from '../algorithms/token-thread.ts'
+import { trainedOf } from '../algorithms/token-learner.ts'
 import { traceBuffer, Work } from '../clock.ts'
 import {
   asConversations,
@@ -29,17 +28,17 @@ import type { Tensor } from '../safetensors.ts'
 import { Trajectories } from '../tables/trajectories.ts'
 import { type TextOrigin, writeTrajectories } from '../tables/trajectory-table.ts'
 import type { World } from '../world.ts'
-import type { TrainingBackend } from './backend.ts'
-import type { ConversationRecord, Manifest } from './checkpoint.ts'
+import type { BackendContext, BackendDefinition } from './backend.ts'
+import type { BackendRecord, ConversationRecord, Manifest } from './checkpoint.ts'
 import type { Collector, SavedCollector } from './collector.ts'
 import type { RunRecord } from './run-folder.ts'
 import { compare, compareUpTo } from './snapshot.ts'
-import { endWhenDropped } from './team.ts'
+import { Aborted, endWhenDropped } from './team.ts'
 import { GroupCollector } from './text/group-collector.ts'
-import { LocalBackend } from './text/local-backend.ts'
+import { localBackend } from './text/local-backend.ts'
 import { metricsLine, type TextMetrics } from './text/metrics.ts'
 import { type Phase, type PhaseParts, publishWeights } from './text/phase.ts'
-import { type TextLearnerColumns, textReservation } from './text/plan.ts'
+import { backendShape, type TextLearnerColumns, textReservation } from './text/plan.ts'
 import { RlPhase } from './text/rl-phase.ts'
 import { SftPhase } from './text/sft-phase.ts'
 import { TextTeam } from './text/team.ts'
@@ -66,20 +65,19 @@ export interface ConversationProgress {
 export interface ConversationTrainingOptions {
   /** Keep what each worker does when. */
   readonly profile: boolean
-  /** Learns in place of this process. */
-  readonly backend?: TrainingBackend | undefined
+  /** Who learns; default this process. */
+  readonly backend?: BackendDefinition | undefined
 }
 
 /**
- * Gives a cohort of conversations a learner, or a backend that learns in place of this process. What is returned binds it, when all
- * who need columns have said so.
+ * Gives a cohort of conversations a backend that learns. What is returned binds it, when all who need columns have said so.
  * @throws InputError if the world's memory is taken already, or the algorithms do not fit the cohort or one another.
  */
 export function reserveConversations(
   world: World,
   name: string,
   phases: Phases,
-  { profile, backend }: ConversationTrainingOptions,
+  { profile, backend = localBackend }: ConversationTrainingOptions,
 ): () => ConversationTraining {
   const { sft, rl } = phases
   if (sft !== undefined && rl !== undefined && sft.settings.optimizer !== rl.settings.optimizer) {
@@ -92,7 +90,7 @@ export function reserveConversations(
   }
   if (rl !== undefined) checkSampled(rl, draft)
   world.reserve(draft, {
-    ...textReservation(draft, phases, world.threads.count),
+    ...textReservation(draft, phases, world.threads.count, backend),
     use: { asked: (rl?.settings.updates ?? 0) > 0, learned: (sft?.settings.steps ?? 0) > 0 },
   })
   return () => new ConversationTraining(world, name, phases, { profile, backend })
@@ -117,9 +115,11 @@ export class ConversationTraining implements Training<TextMetrics> {
   #advancing: Phase | null = null
   /** It was stopped before its end. */
   #isUnderWay = false
+  /** What the next update waits for. */
+  #waiting: Promise<unknown> = Promise.resolve()
 
   /** Use `reserveConversations`. */
-  constructor(world: World, name: string, phases: Phases, { profile, backend }: ConversationTrainingOptions) {
+  constructor(world: World, name: string, phases: Phases, { profile, backend }: Required<ConversationTrainingOptions>) {
     this.world = world
     this.phases = phases
     const cohort = asConversations(`algorithm of ${name}`, world.cohort(name))
@@ -131,10 +131,11 @@ export class ConversationTraining implements Training<TextMetrics> {
     const parts = {
       world,
       cohort,
-      backend: backend ?? localBackend(world, cohort, team),
+      backend: backend.create(backendContext(world, cohort, phases, team)),
       columns: cohort.learner as TextLearnerColumns,
     }
     this.#parts = parts
+    parts.backend.start()
     const { sft, rl } = phases
     cohort.released = 0
     this.#collector = rl === undefined ? null : new GroupCollector(world, cohort, rl)
@@ -195,6 +196,7 @@ export class ConversationTraining implements Training<TextMetrics> {
     const phase = this.#next(only)!
     this.#advancing = phase
     try {
+      await this.#waiting
       await this.#team?.wake()
       if (engine.version !== version) await publishWeights(this.#parts, version)
       const started = performance.now() // When the workers are there.
@@ -211,6 +213,8 @@ export class ConversationTraining implements Training<TextMetrics> {
       checkMetricNames(`${told.phase} metrics`, phase.metrics, metricsLine(told))
       return told
     } catch (error) {
+      // Weights and optimizer stand in their columns as before the gradient at which the threads parted.
+      if (error instanceof Aborted) this.#parts.backend.takeUpColumns?.()
       throw this.#team === null ? error : this.#team.fail(error)
     } finally {
       this.#team?.rest()
@@ -224,7 +228,8 @@ export class ConversationTraining implements Training<TextMetrics> {
   }
 
   checkBetween(action: string): void {
-    if (this.#advancing?.isMidway !== true) return
+    const isLearningElsewhere = this.#advancing !== null && this.#parts.backend.takeUpColumns === undefined
+    if (this.#advancing?.isMidway !== true && !isLearningElsewhere) return
     throw new InputError(action, 'a call in the middle of a tick or an update', 'one between two')
   }
 
@@ -273,6 +278,28 @@ export class ConversationTraining implements Training<TextMetrics> {
     return { tensors: [...over.tensors, ...open.tensors], cohorts: { [name]: record } }
   }
 
+  /** Has the next update wait until this is settled, where the backend's state is not copied when a checkpoint is written. */
+  waitFor(saving: Promise<unknown>): void {
+    if (this.#parts.backend.takeUpColumns === undefined) this.#waiting = saving.catch(() => {})
+  }
+
+  /** Lets the backend keep what is in no column beside the checkpoint of this path. Undefined where there is nothing. */
+  async keepBackend(path: string): Promise<BackendRecord | undefined> {
+    const { backend } = this.#parts
+    if (backend.takeUpColumns !== undefined) return undefined
+    const name = backendPath(path, this.#cohort.name)
+    const kept = await backend.saveCheckpoint(name)
+    return { id: backend.id, name: kept === name ? null : kept }
+  }
+
+  /** Lets the backend take up what it has kept. @throws InputError where it cannot. */
+  async loadBackend(path: string, { backends }: Manifest): Promise<void> {
+    const record = backends?.[this.#cohort.name]
+    if (record !== undefined) {
+      await this.#parts.backend.loadCheckpoint(record.name ?? backendPath(path, this.#cohort.name))
+    }
+  }
+
   async restore(manifest: Manifest, tensors: ReadonlyMap<string, Tensor>): Promise<void> {
     const { name, numLanes, conversation, histories, replies, trajectories } = this.#cohort
     const record = manifest.cohorts[name] as ConversationRecord
@@ -291,11 +318,14 @@ export class ConversationTraining implements Training<TextMetrics> {
     if (this.#collector !== null && record.admission !== null)
       this.#collector.restore({ ...record, admission: record.admission })
     this.#seconds = record.seconds
+    await this.#parts.backend.takeUpColumns?.()
     await publishWeights(this.#parts, record.version)
   }
 
-  compareCheckpoint(subject: string, { seed, cohorts }: Manifest): string[] {
+  compareCheckpoint(subject: string, { seed, cohorts, backends }: Manifest): string[] {
     const { name } = this.#cohort
+    const { id, takeUpColumns } = this.#parts.backend
+    compare(subject, `backend of ${name}`, backends?.[name]?.id ?? null, takeUpColumns === undefined ? id : null)
     const record = cohorts[name]!
     compare(subject, `kind of cohort ${name}`, record.kind, 'conversations')
     const { rlUpdates, isBetweenUpdates, sftSteps, ...said } = record as ConversationRecord
@@ -338,23 +368,25 @@ function checkSampled({ settings, loss }: RlDefinition, { name, options }: Conve
   }
 }
 
-/** The learner of this process, over the cohort's columns. */
-function localBackend(world: World, cohort: ConversationCohort, team: TextTeam | null): LocalBackend {
-  const { model, weights, quantized, adapter, learner: columns } = cohort
-  const base = quantized ?? weights
-  const post = team && ((work: TokenWork) => team.post(work))
-  const learner = new TokenLearner(
-    model,
-    base,
-    columns as TextLearnerColumns,
-    world.kernels,
-    adapter,
-    post,
-    world.clock,
-  )
-  learner.start()
-  const parts = { learner, trained: trainedOf(base, adapter) }
-  return new LocalBackend(team === null ? parts : { ...parts, run: (steps) => team.run(steps) })
+/** Where a backend of files keeps its part of the checkpoint of this path. */
+function backendPath(path: string, cohort: string): string {
+  return `${path}.${encodeURIComponent(cohort)}`
+}
+
+/** What the backend of a cohort is made of. */
+function backendContext(
+  world: World,
+  cohort: ConversationCohort,
+  phases: Phases,
+  team: TextTeam | null,
+): BackendContext {
+  const { weights: whole, quantized, adapter, learner: columns } = cohort
+  const weights = quantized ?? whole
+  const { kernels, kernelBuild, clock } = world
+  const opened = { ...cohort, adapter: adapter?.lora ?? null, isQuantized: quantized !== null }
+  const shape = backendShape(opened, phases, world.threads.count)
+  const trained = trainedOf(weights, adapter)
+  return { ...shape, weights, adapter, trained, columns, kernels, kernelBuild, clock, team }
 }
 
 /** What a checkpoint says of a training that collects nothing. */

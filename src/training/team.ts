@@ -71,7 +71,7 @@ export interface TextOrder extends ThreadOrder {
 export interface TextThreadColumns {
   /** Where threads help the engine. */
   readonly decoding?: DecodingColumns
-  readonly learner: TokenThreadColumns
+  readonly learner?: TokenThreadColumns
   readonly weights: BaseWeights
   /** No elements where there is no adapter. */
   readonly adapter: Float32Array

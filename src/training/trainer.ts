@@ -23,7 +23,8 @@ import type { ArrowTable } from '../tables/arrow.ts'
 import type { Table } from '../tables/table.ts'
 import { VERSION } from '../version.ts'
 import { checkWorld, type World } from '../world.ts'
-import type { Manifest } from './checkpoint.ts'
+import { type BackendDefinition, checkBackend } from './backend.ts'
+import type { BackendRecord, Manifest } from './checkpoint.ts'
 import {
   type ConversationProgress,
   type ConversationTraining,
@@ -36,7 +37,7 @@ import type { RunRecord } from './run-folder.ts'
 import { compare, differences, folderOf, restoreTensors, savedTensors } from './snapshot.ts'
 import { refuseInWorker } from './team.ts'
 import type { TextMetrics } from './text/metrics.ts'
-import { type Goal, nextTurn, type Training } from './training.ts'
+import { checkGoal, checkSignal, type Goal, nextTurn, type Training } from './training.ts'
 
 /** What a cohort learns by: one algorithm, or the phases of a training, one after another. */
 export type Algorithms = AlgorithmDefinition | SftDefinition | RlDefinition | readonly (SftDefinition | RlDefinition)[]
@@ -59,6 +60,11 @@ export interface TrainerOptions {
    * another training, or checkpoints of this one that are yet to come, before it trains.
    */
   readonly folder?: string
+  /**
+   * Who learns, of cohorts of conversations: default this process. What a backend elsewhere keeps of itself lies beside the
+   * trainer's checkpoints, or where the backend says.
+   */
+  readonly backend?: BackendDefinition
 }
 
 /** How a trainer learns from a table. */
@@ -159,8 +165,8 @@ export class Trainer<C extends Cohort = Cohort> {
 
   /** Use `createTrainer`. */
   constructor(world: World<C>, algorithms: Readonly<Record<string, Algorithms>>, options: TrainerOptions = {}) {
-    checkOptions('createTrainer', options, ['threads', 'profile', 'folder'])
-    const { threads = 1, profile = false, folder } = options
+    checkOptions('createTrainer', options, ['threads', 'profile', 'folder', 'backend'])
+    const { threads = 1, profile = false, folder, backend } = options
     if (folder !== undefined) folderOf('createTrainer(world, algorithms, { folder })', folder)
     if (Object.keys(algorithms).length === 0) {
       throw new InputError('createTrainer(world, algorithms)', 'none', 'at least one algorithm')
@@ -174,6 +180,7 @@ export class Trainer<C extends Cohort = Cohort> {
       else throw new InputError(`algorithm of ${name}`, show(algorithm), 'one of episodes, like ppo()')
     }
     this.#names = [...Object.keys(episodes), ...Object.keys(conversations)]
+    checkBackend(backend, Object.keys(conversations).length)
     world.split(threads)
     this.world = world
     this.#folder = folder
@@ -185,7 +192,7 @@ export class Trainer<C extends Cohort = Cohort> {
     // First all say what columns they need; then the first that is bound takes the memory.
     const bindEpisodes = hasEpisodes ? reserveEpisodes(world, episodes, { profile, beats: this.beats }) : undefined
     const binders = Object.entries(conversations).map(
-      ([name, phases]) => [name, reserveConversations(world, name, phases, { profile })] as const,
+      ([name, phases]) => [name, reserveConversations(world, name, phases, { profile, backend })] as const,
     )
     this.#episodes = bindEpisodes?.()
     this.#conversations = new Map(binders.map(([name, bind]) => [name, bind()]))
@@ -383,8 +390,22 @@ export class Trainer<C extends Cohort = Cohort> {
     if (settled === undefined) for (const training of this.#trainings) training.checkBetween('trainer.save()')
     // Copied before anything is waited for: a caller need not wait for the writing before the next update.
     const { tensors, manifest } = settled ?? this.#state()
-    const { writeCheckpoint } = await import('./checkpoint.ts')
-    return writeCheckpoint(target, tensors, manifest)
+    const saving = import('./checkpoint.ts').then(({ writeCheckpoint }) =>
+      writeCheckpoint(target, tensors, manifest, (path) => this.#keepBackends(path)),
+    )
+    // What a backend keeps is not copied: it goes on when that is written.
+    for (const training of this.#conversations.values()) training.waitFor(saving)
+    return saving
+  }
+
+  /** Lets backends keep what is in no column, under names that begin with the checkpoint's; returns what it says of them. */
+  async #keepBackends(path: string): Promise<Manifest['backends']> {
+    const kept: Record<string, BackendRecord> = {}
+    for (const [name, training] of this.#conversations) {
+      const record = await training.keepBackend(path)
+      if (record !== undefined) kept[name] = record
+    }
+    return Object.keys(kept).length === 0 ? undefined : kept
   }
 
   /** A copy of all that is saved, in the memory of a former one if there is one. */
@@ -423,6 +444,8 @@ export class Trainer<C extends Cohort = Cohort> {
     const { path, manifest, tensors } = await readCheckpoint(source, number)
     const subject = `checkpoint ${path}`
     const warnings = this.#compareCheckpoint(subject, manifest)
+    // First what may not be there: of a backend elsewhere.
+    for (const training of this.#conversations.values()) await training.loadBackend(path, manifest)
     restoreTensors(subject, this.world, tensors)
     for (const training of this.#trainings) await training.restore(manifest, tensors)
     return { warnings: [...warnings, ...differences(manifest, this.world)] }
@@ -453,18 +476,4 @@ const learnSettings = {
 function learnOptions({ signal, ...options }: LearnOptions) {
   checkSignal(signal)
   return { signal, ...resolveSettings('trainer.learn', learnSettings, options) }
-}
-
-function checkSignal(signal: AbortSignal | undefined): void {
-  if (signal === undefined || signal instanceof AbortSignal) return
-  throw new InputError('signal', show(signal), 'an AbortSignal')
-}
-
-function checkGoal(goal: Goal): void {
-  if (typeof goal !== 'object' || goal === null)
-    throw new InputError('trainer.updates(options)', show(goal), 'an object')
-  checkOptions('trainer.updates', goal, ['totalSteps', 'phase', 'signal'])
-  if (goal.phase !== undefined && !['sft', 'rl'].includes(goal.phase))
-    throw unknownWord('phase', goal.phase, ['sft', 'rl'])
-  checkSignal(goal.signal)
 }

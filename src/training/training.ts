@@ -2,6 +2,7 @@
  * What a trainer asks of those who train its cohorts: one training for all cohorts of episodes, whose threads share lanes, and
  * one for each cohort of conversations, whose threads share tokens.
  */
+import { checkOptions, InputError, show, unknownWord } from '../errors.ts'
 import type { Tensor } from '../safetensors.ts'
 import type { CohortRecord, Manifest } from './checkpoint.ts'
 import type { RunRecord } from './run-folder.ts'
@@ -63,4 +64,20 @@ export function nextTurn(): Promise<void> {
     if (typeof setImmediate === 'function') setImmediate(resolve)
     else setTimeout(resolve, 0)
   })
+}
+
+/** @throws InputError for what is no signal. */
+export function checkSignal(signal: AbortSignal | undefined): void {
+  if (signal === undefined || signal instanceof AbortSignal) return
+  throw new InputError('signal', show(signal), 'an AbortSignal')
+}
+
+/** @throws InputError for what is no goal of `trainer.updates`. */
+export function checkGoal(goal: Goal): void {
+  if (typeof goal !== 'object' || goal === null)
+    throw new InputError('trainer.updates(options)', show(goal), 'an object')
+  checkOptions('trainer.updates', goal, ['totalSteps', 'phase', 'signal'])
+  if (goal.phase !== undefined && !['sft', 'rl'].includes(goal.phase))
+    throw unknownWord('phase', goal.phase, ['sft', 'rl'])
+  checkSignal(goal.signal)
 }

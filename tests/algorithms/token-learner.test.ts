@@ -71,7 +71,7 @@ function gradientOf(
   if (advantages) prepared.tokenAdvantage.set(advantages)
   const given = { oldLogprob, referenceLogprob: null, oldValue: null, wholeTokens: null }
   alone(own.differentiate(batch, descriptor, totals, given, update, 1))
-  return own.gradient.slice()
+  return own.trained.gradient.slice()
 }
 
 function distance(a: Float32Array, b: Float32Array): number {

@@ -171,7 +171,7 @@ describe('a learner and another thread', () => {
       const { done, value } = steps.next()
       expect(done).toBe(true)
       expect(value).toEqual(wanted)
-      expect(both.learner.gradient).toEqual(sole.learner.gradient)
+      expect(both.learner.trained.gradient).toEqual(sole.learner.trained.gradient)
     }
   })
 
@@ -188,10 +188,10 @@ describe('a learner and another thread', () => {
   test('a batch without a sequence has a gradient of 0, whatever the last one was', () => {
     const sole = pair(true)
     goAlone(differentiate(sole, batch()))
-    expect(sole.learner.gradient.some((slope) => slope !== 0)).toBe(true)
+    expect(sole.learner.trained.gradient.some((slope) => slope !== 0)).toBe(true)
     const none = packBatch({ ...spansOf([0]), token: [], lossMask: [] }, ROWS)
     goAlone(differentiate(sole, none))
-    expect(sole.learner.gradient.every((slope) => slope === 0)).toBe(true)
+    expect(sole.learner.trained.gradient.every((slope) => slope === 0)).toBe(true)
   })
 })
 

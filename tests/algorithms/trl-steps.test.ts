@@ -48,7 +48,7 @@ async function sixSteps(name: string, build: KernelBuild) {
   weights.set(before)
   const kernels = createKernels(arena.memory, build)
   const learner = new TokenLearner(model, weights, columns.learner, kernels)
-  learner.start()
+  learner.trained.start()
   const batch = packBatch({ ...sequences, ...spansOf(sequences.offsets) }, ROWS)
   expect(batch.parts.length - 1).toBeGreaterThan(1)
   const { order, spans } = batch
@@ -72,7 +72,7 @@ async function sixSteps(name: string, build: KernelBuild) {
   for (let step = 0; step < recorded.steps; step++) {
     alone(learner.differentiate(batch, loss, totals, given, update, temperature))
     const rate = settings.learningRate! * scheduleFactor(settings.schedule, 0, step, recorded.steps)
-    norms.push(learner.descend(settings, rate, settings.maxGradNorm))
+    norms.push(learner.trained.descend(settings, rate, settings.maxGradNorm))
   }
   return { model, before, after: weights, norms }
 }

@@ -57,7 +57,7 @@ async function learn(id: LossId, overrides: Partial<LossSettings>, rows: number,
     model,
     numParts: batch.parts.length - 1,
     loss: sums.policy[PolicySum.loss]!,
-    gradient: learner.gradient,
+    gradient: learner.trained.gradient,
   }
 }
 

@@ -70,17 +70,8 @@ const options = { temperature: 1, step: 0 }
 const unbounded = Number.POSITIVE_INFINITY
 
 /** The backend without what it knows of losses by their descriptors. */
-function withoutDescriptors(backend: TrainingBackend): TrainingBackend {
-  return {
-    id: backend.id,
-    start: () => backend.start(),
-    forward: (...given) => backend.forward(...given),
-    backward: (...given) => backend.backward(...given),
-    optimStep: (...given) => backend.optimStep(...given),
-    save: (name) => backend.save(name),
-    load: (name) => backend.load(name),
-    weights: (version) => backend.weights(version),
-  }
+function withoutDescriptors({ forwardBackward: _, ...backend }: TrainingBackend): TrainingBackend {
+  return backend
 }
 
 /** Holds a backend to the contract. `make` makes one that has begun. */
@@ -232,12 +223,30 @@ export function backendSuite(name: string, make: () => Promise<BackendUnderTest>
       await expect(backend.optimStep(optimizer, 0.1, 1)).rejects.toThrow(InputError)
     })
 
-    test('refuses a gradient that is not finite, and goes on with the weights as they were', async () => {
+    test('refuses a gradient that is not finite, and all that comes after, until it is loaded again', async () => {
       const made = await make()
       const before = await logprobsOf(made)
+      const name = await made.backend.saveCheckpoint(join(await temporaryFolder(), 'kept'))
       const lossOf = (_: unknown, { dLogprob }: { dLogprob: Float32Array }) => void dLogprob.fill(Number.NaN)
       await differentiateBy(made.backend, batch, lossOf, newUpdate(), options)
-      await expect(made.backend.optimStep(optimizer, 0.1, 1)).rejects.toThrow(/gradient: got a norm of NaN/)
+      const failed = made.backend.optimStep(optimizer, 0.1, 1)
+      const behind = [made.backend.backward(batch, newUpdate(), options), made.backend.optimStep(optimizer, 0.1, 1)]
+      await expect(failed).rejects.toThrow(/gradient: got a norm of NaN/)
+      for (const each of behind) await expect(each).rejects.toThrow(InputError)
+      for (const call of [
+        () => made.backend.forward(batch, 'policy', 1, newUpdate()),
+        () => made.backend.backward(batch, newUpdate(), options),
+        () => made.backend.optimStep(optimizer, 0.1, 1),
+        () => made.backend.start(),
+        () => made.backend.saveCheckpoint(`${name}-2`),
+        () => made.backend.getWeights(1),
+        () => made.backend.loadWeights(new Float32Array(1)),
+      ]) {
+        await expect(call()).rejects.toThrow(
+          /got a call after optimStep\(\) failed \(gradient: got a norm of NaN.*expected loadCheckpoint\(\) before it/,
+        )
+      }
+      await made.backend.loadCheckpoint(name)
       expect(await logprobsOf(made)).toEqual(before)
       expect((await step(made, 0.1)).norm).toBeGreaterThan(0)
     })
@@ -258,26 +267,63 @@ export function backendSuite(name: string, make: () => Promise<BackendUnderTest>
       const made = await make()
       const { backend } = made
       await step(made, 0.5)
-      const name = await backend.save(join(await temporaryFolder(), 'kept'))
+      const name = await backend.saveCheckpoint(join(await temporaryFolder(), 'kept'))
       const kept = [await logprobsOf(made), await logprobsOf(made, 'reference')]
       await step(made, 0.5)
       const next = await logprobsOf(made)
       await backend.start()
       await step(made, 0.5)
-      await backend.load(name)
+      await backend.loadCheckpoint(name)
       expect([await logprobsOf(made), await logprobsOf(made, 'reference')]).toEqual(kept)
       await step(made, 0.5)
       expect(await logprobsOf(made)).toEqual(next)
-      await expect(backend.load(`${name}-of-nobody`)).rejects.toThrow(InputError)
+      await expect(backend.loadCheckpoint(`${name}-of-nobody`)).rejects.toThrow(InputError)
+    })
+
+    test('takes other weights in place of its own, and keeps reference and optimizer', async () => {
+      const [made, other] = [await make(), await make()]
+      const { weights } = await made.backend.getWeights(1)
+      const first = weights.slice()
+      const before = await logprobsOf(made)
+      await step(made, 0.5)
+      await step(made, 0.5)
+      const after = await logprobsOf(made)
+      await step(other, 0.5)
+      await other.backend.loadWeights(first)
+      expect(await logprobsOf(other)).toEqual(before)
+      expect(await logprobsOf(other, 'reference')).toEqual(before)
+      await step(other, 0.5) // With the momentum of the one before.
+      const changed = await logprobsOf(other)
+      expect(changed).not.toEqual(before)
+      expect(changed).not.toEqual(after)
+      const fresh = await make()
+      await step(fresh, 0.5)
+      expect(await logprobsOf(fresh)).not.toEqual(changed)
+      await expect(other.backend.loadWeights(first.subarray(1))).rejects.toThrow(InputError)
+      expect(await logprobsOf(other)).toEqual(changed)
+    })
+
+    test('gives futures that say which call they are of, and whether it is done', async () => {
+      const { backend, kernels } = await make()
+      const { update } = crossEntropy(kernels)
+      const asked = [backend.backward(batch, update, options), backend.optimStep(optimizer, 0.1, 1)] as const
+      expect(asked.map(({ call }) => call)).toEqual(['backward', 'optimStep'])
+      expect(asked[1].index - asked[0].index).toBe(1)
+      expect(asked[1].done()).toBe(false)
+      expect(await asked[1].result()).toBe(await asked[1])
+      expect(asked.map((each) => each.done())).toEqual([true, true])
+      const refused = backend.optimStep(optimizer, 0.1, 1)
+      await expect(refused.result()).rejects.toThrow(InputError)
+      expect(refused.done()).toBe(true)
     })
 
     test('gives the weights as they are by then, under the number that is asked for', async () => {
       const made = await make()
-      const first = await made.backend.weights(4)
+      const first = await made.backend.getWeights(4)
       expect(first.version).toBe(4)
       const before = [...first.weights]
       await step(made, 0.5)
-      const { version, weights } = await made.backend.weights(5)
+      const { version, weights } = await made.backend.getWeights(5)
       expect([version, weights.length]).toEqual([5, before.length])
       expect([...weights]).not.toEqual(before)
     })

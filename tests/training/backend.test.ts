@@ -1,12 +1,18 @@
 /** Backends by the contract: the one of this process, alone and in a team, and one of a few lines. */
-import { TokenLearner, tokenLearnerPlan } from '../../src/algorithms/token-learner.ts'
+
+import { expect, test } from 'vitest'
+import { optimizerSettings } from '../../src/algorithms/optimizer.ts'
+import { tokenLearnerPlan } from '../../src/algorithms/token-learner.ts'
+import { Clock } from '../../src/clock.ts'
 import { takeArena } from '../../src/components/arena.ts'
 import { column } from '../../src/components/column.ts'
 import { createKernels } from '../../src/kernels/bind.ts'
 import { transformer } from '../../src/policies/transformer/model.ts'
 import { Random } from '../../src/random.ts'
-import { LocalBackend } from '../../src/training/text/local-backend.ts'
-import { backendSuite } from '../support/backend-suite.ts'
+import type { BackendCall, BackendContext, BackendDefinition, TrainFuture } from '../../src/training/backend.ts'
+import { defineBackend } from '../../src/training/define-backend.ts'
+import { localBackend } from '../../src/training/text/local-backend.ts'
+import { type BackendUnderTest, backendSuite } from '../support/backend-suite.ts'
 import { unigrams } from '../support/unigrams.ts'
 
 const model = transformer({
@@ -15,20 +21,114 @@ const model = transformer({
   initializer_range: 0.8,
 })
 
-backendSuite('local', async () => {
+/** What a backend of a small model is made of. */
+function underTest() {
   const { arena, columns } = takeArena({
     weights: column('f32', model.numParameters),
     learner: tokenLearnerPlan(model, 8, 32, { optimizer: 'sgd' }, true),
   })
   model.initialize(columns.weights, new Random(7), 0)
   const kernels = createKernels(arena.memory, 'plain')
-  const learner = new TokenLearner(model, columns.weights, columns.learner, kernels)
-  learner.start()
-  return { kernels, backend: new LocalBackend({ learner, trained: columns.weights }) }
+  const { weights } = columns
+  const context: BackendContext = {
+    ...{ model, weights, trained: weights, adapter: null, isQuantized: false, context: 32, rows: 8 },
+    ...{ optimizer: 'sgd', hasReference: true, columns: columns.learner, kernels },
+    ...{ clock: new Clock(), kernelBuild: 'plain', team: null },
+  }
+  return { context, kernels }
+}
+
+/** A backend that has begun. */
+async function begun(definition: BackendDefinition): Promise<BackendUnderTest> {
+  const { context, kernels } = underTest()
+  const backend = definition.create(context)
+  await backend.start()
+  return { backend, kernels }
+}
+
+backendSuite('local', () => begun(localBackend))
+backendSuite('of unigrams, which knows no descriptors', () =>
+  begun(unigrams([3, 1, 4, 1, 5, 9, 2, 6].map((x) => x / 5))),
+)
+
+test('a call that nobody waits for and that fails is no unhandled rejection', async () => {
+  const unhandled: unknown[] = []
+  const listen = (reason: unknown) => unhandled.push(reason)
+  process.on('unhandledRejection', listen)
+  const { backend } = await begun(unigrams([1, 2]))
+  const settings = { ...optimizerSettings(1e-8), optimizer: 'sgd' }
+  void backend.optimStep(settings as never, 0.1, 1)
+  await new Promise((resolve) => setImmediate(resolve))
+  process.off('unhandledRejection', listen)
+  expect(unhandled).toEqual([])
 })
 
-backendSuite('of unigrams, which knows no descriptors', async () => {
-  const backend = unigrams([3, 1, 4, 1, 5, 9, 2, 6].map((x) => x / 5))
+/** A backend whose work takes its time, and says in which order it was done; `fails` are calls that fail. */
+async function slow(fails: readonly BackendCall[] = []) {
+  const log: string[] = []
+  const said = async (call: BackendCall, answer?: unknown) => {
+    log.push(`${call} begins`)
+    await new Promise((resolve) => setTimeout(resolve, 5 - (log.length % 5)))
+    log.push(`${call} ends`)
+    if (fails.includes(call)) throw new Error(`no ${call}`)
+    return answer as never
+  }
+  const definition = defineBackend('slow', () => ({
+    start: () => said('start'),
+    forward: () => said('forward'),
+    backward: () => said('backward'),
+    optimStep: () => said('optimStep', 1),
+    saveCheckpoint: (name) => said('saveCheckpoint', name),
+    loadCheckpoint: () => said('loadCheckpoint'),
+    getWeights: (version) => said('getWeights', { version, weights: new Float32Array(1) }),
+    loadWeights: () => said('loadWeights'),
+  }))
+  const { backend } = await begun(definition)
+  return { backend, log }
+}
+
+test('a backend does one call after another, and offers no more than its work does', async () => {
+  const { backend, log } = await slow()
+  log.length = 0
+  const none = null as never
+  await Promise.all([
+    backend.backward(none, none, none),
+    backend.optimStep(none, 1, 1),
+    backend.getWeights(7),
+    backend.saveCheckpoint('a'),
+  ])
+  const calls = ['backward', 'optimStep', 'getWeights', 'saveCheckpoint']
+  expect(log).toEqual(calls.flatMap((call) => [`${call} begins`, `${call} ends`]))
+  expect(Object.keys(backend)).not.toContain('forwardBackward')
+  expect(Object.keys(backend)).not.toContain('takeUpColumns')
+})
+
+test.each<[BackendCall, boolean]>([
+  ['forward', false],
+  ['backward', true],
+  ['optimStep', true],
+  ['saveCheckpoint', false],
+  ['getWeights', false],
+  ['loadWeights', false],
+])('a call of %s that fails, and whether the backend is poisoned by it', async (call, isPoisoned) => {
+  const { backend } = await slow([call])
+  const none = null as never
+  if (call === 'optimStep') await backend.backward(none, none, none)
+  const made = (backend[call] as (...given: never[]) => TrainFuture<unknown>)(none, none, none)
+  await expect(made).rejects.toThrow(`no ${call}`)
+  const next = backend.start()
+  if (!isPoisoned) return next
+  await expect(next).rejects.toThrow(`got a call after ${call}() failed (no ${call}), expected loadCheckpoint() before`)
+  await backend.loadCheckpoint('a')
   await backend.start()
-  return { backend, kernels: createKernels(takeArena({ none: column('f32', 1) }).arena.memory, 'plain') }
+})
+
+test('a checkpoint that cannot be loaded leaves a backend as poisoned as it was', async () => {
+  const { backend } = await slow(['loadCheckpoint', 'backward'])
+  const none = null as never
+  await expect(backend.loadCheckpoint('a')).rejects.toThrow('no loadCheckpoint')
+  await backend.start()
+  await expect(backend.backward(none, none, none)).rejects.toThrow('no backward')
+  await expect(backend.loadCheckpoint('a')).rejects.toThrow('no loadCheckpoint')
+  await expect(backend.start()).rejects.toThrow(/after backward\(\) failed/)
 })

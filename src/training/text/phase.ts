@@ -35,5 +35,5 @@ export interface Phase {
 /** Gives the cohort's engine the backend's weights as they are, under this version. */
 export async function publishWeights({ cohort, backend }: PhaseParts, version: number): Promise<void> {
   cohort.version = version
-  await deliverWeights(cohort.engine, await backend.weights(version))
+  await deliverWeights(cohort.engine, await backend.getWeights(version))
 }

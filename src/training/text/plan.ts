@@ -10,7 +10,7 @@ import { availableParallelism } from 'node:os'
 import { type DefaultRates, learningRateOf } from '../../algorithms/optimizer.ts'
 import { type RlDefinition, rl, rlRates } from '../../algorithms/rl.ts'
 import { sft, sftRates } from '../../algorithms/sft.ts'
-import { MICRO_BATCH_ROWS, tokenLearnerPlan } from '../../algorithms/token-learner.ts'
+import { MICRO_BATCH_ROWS } from '../../algorithms/token-learner.ts'
 import { tokenUpdatePlan, type UpdateSize } from '../../algorithms/token-thread.ts'
 import { conversationLogSize } from '../../cohorts/conversation-log.ts'
 import {
@@ -26,36 +26,49 @@ import { InputError } from '../../errors.ts'
 import { NUM_SLOTS } from '../../kernels/bind.ts'
 import type { Sampling } from '../../policies/transformer/sampling.ts'
 import { languageModel, type OpenLanguageModel } from '../../text/language-model.ts'
+import type { BackendDefinition, BackendShape } from '../backend.ts'
 import type { ConversationRunDefinition } from '../conversation-run.ts'
 import type { Phases } from '../conversations.ts'
+import { localBackend } from './local-backend.ts'
 
 /** Rows of a micro-batch: a conversation as long as the context always fits. */
 export function microBatchRows(context: number): number {
   return Math.max(MICRO_BATCH_ROWS, context - 1)
 }
 
+/** What the size of a backend's columns depends on, for a model and a training. */
+export function backendShape(
+  { model, context, adapter, isQuantized }: Pick<OpenLanguageModel, 'model' | 'context' | 'adapter' | 'isQuantized'>,
+  { sft, rl }: Phases,
+  threads: number,
+): BackendShape {
+  const { optimizer } = (sft ?? rl)!.settings
+  const hasReference = rl?.loss.columns.includes('referenceLogprob') ?? false
+  return { model, adapter, isQuantized, context, rows: microBatchRows(context), optimizer, hasReference, threads }
+}
+
 /**
- * The columns of what learns, for a model and a training.
+ * The columns of what learns, for a model and a training: those of the backend, and those in which updates are worked out.
  * @throws InputError for a loss with a critic and a model without a value head.
  */
 export function textLearnerPlan(
-  { model, context, adapter, isQuantized }: OpenLanguageModel,
-  { sft, rl }: Phases,
+  opened: OpenLanguageModel,
+  phases: Phases,
   log: UpdateSize,
   threads: number,
+  backend: BackendDefinition,
 ) {
+  const { model, context } = opened
+  const { sft, rl } = phases
   if (rl?.loss.settings.advantage === 'critic' && !model.hasValueHead) {
     const got = 'a model without a value head'
     throw new InputError(`rl, loss ${rl.loss.id}`, got, 'one with a critic, like languageModel({ critic: true })')
   }
-  const hasReference = rl?.loss.columns.includes('referenceLogprob') ?? false
-  const { settings } = (sft ?? rl)!
   const batchSize = sft?.settings.batchSize ?? 0
   const examples = { rows: batchSize, tokens: batchSize * context }
   const update = { rows: Math.max(log.rows, examples.rows), tokens: Math.max(log.tokens, examples.tokens) }
-  const rows = microBatchRows(context)
   return {
-    ...tokenLearnerPlan(model, rows, context, settings, hasReference, adapter, isQuantized, threads),
+    ...backend.plan?.(backendShape(opened, phases, threads)),
     update: tokenUpdatePlan(update, model.hasValueHead),
     examples: examplesPlan(examples),
   } satisfies Plan
@@ -74,13 +87,14 @@ export function textReservation(
   draft: ConversationDraft,
   phases: Phases,
   threads: number,
+  backend: BackendDefinition = localBackend,
 ): Required<Omit<ConversationReservation, 'use'>> {
   const { groupsPerUpdate, groupSize } = phases.rl?.settings ?? { groupsPerUpdate: 0, groupSize: 0 }
   const log = conversationLogSize(draft, groupsPerUpdate * groupSize)
-  return { learner: textLearnerPlan(draft.opened, phases, log, threads), log }
+  return { learner: textLearnerPlan(draft.opened, phases, log, threads, backend), log }
 }
 
-/** The columns of what learns. */
+/** The columns in which updates are worked out, beside those of the backend. */
 export type TextLearnerColumns = Columns<ReturnType<typeof textLearnerPlan>>
 
 /** What a run takes, and what was chosen for it. */

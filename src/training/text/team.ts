@@ -97,7 +97,8 @@ export class TextTeam implements DecodingWorkers {
     const cohort = this.#cohort
     const { model, adapter, context, sampling, explore, weights, quantized, engine } = cohort
     const control = new Int32Array(new SharedArrayBuffer(4 * CONTROL_WORDS))
-    const { packed, gradient, reference } = cohort.learner as TokenLearnerColumns
+    // Those of the local backend, if it is the one that learns.
+    const { packed, gradient, reference } = cohort.learner as Partial<TokenLearnerColumns>
     const orders = Array.from({ length: count - 1 }, (_, i): TextOrder => {
       const index = i + 1
       return {
@@ -109,7 +110,7 @@ export class TextTeam implements DecodingWorkers {
         ...{ context, sampling, explore },
         columns: {
           ...(engine.threads === null ? {} : { decoding: engine.threads.columnsOf(index) }),
-          learner: { packed: packed[index]!, gradient, reference },
+          ...(packed && gradient && reference && { learner: { packed: packed[index]!, gradient, reference } }),
           weights: quantized ?? weights,
           adapter: adapter?.weights ?? new Float32Array(memory.buffer, 0, 0),
         },

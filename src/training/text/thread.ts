@@ -34,7 +34,8 @@ export function textProgram(order: TextOrder): WorkerProgram {
   const clock = new Clock()
   clock.trace = order.trace
   clock.start()
-  const thread = new TokenThread(model, weights, learner, kernels, adapter, clock)
+  /** Null where the backend needs no help. */
+  const thread = learner === undefined ? null : new TokenThread(model, weights, learner, kernels, adapter, clock)
   /** Null where the engine needs no help. */
   const decoder: DecodingThread | null =
     decoding === undefined
@@ -51,7 +52,7 @@ export function textProgram(order: TextOrder): WorkerProgram {
     if (command[0] === TextCommand.decode) {
       decodeShare(decoder!, index, command[1]!)
       clock.charge(Work.infer)
-    } else thread.run(receiveMessageOnPort(parentPort!)!.message as TokenWork)
+    } else thread!.run(receiveMessageOnPort(parentPort!)!.message as TokenWork)
     yield // All are done.
   }
 }

@@ -197,7 +197,7 @@ export class Trainer {
     this.#learner = new TokenLearner(network, own, columns.learner, this.#kernels, adapted)
     this.#trained = trainedOf(weights, adapter)
     this.#own = trainedOf(own, adapted)
-    this.#learner.start()
+    this.#learner.trained.start()
     this.#buffer = buffer
     this.#select = dataSelectorFn ?? selectAllData
   }
@@ -281,7 +281,7 @@ export class Trainer {
       isLoaded: this.#cohort?.isLoaded ?? true,
       adapter: this.#target.adapter,
     })
-    const gradNorm = this.#learner.descend(optimizer, rate, this.#maxGradNorm)
+    const gradNorm = this.#learner.trained.descend(optimizer, rate, this.#maxGradNorm)
     this.#trained.set(this.#own)
     this.#stepCount++
     if (rolloutData === undefined && (this.#options.onPolicy ?? true)) this.#buffer!.clear()

@@ -4,7 +4,7 @@ import type { ConversationCohort, ConversationCohortOptions } from '../../../src
 import type { EngineDefinition, TurnRequest } from '../../../src/engines/engine.ts'
 import { type ScriptStep, scriptedEngine } from '../../../src/engines/scripted.ts'
 import { createTrainer, rl, sft } from '../../../src/index.ts'
-import type { TrainingBackend } from '../../../src/training/backend.ts'
+import type { BackendDefinition, TrainingBackend } from '../../../src/training/backend.ts'
 import { type Phases, reserveConversations } from '../../../src/training/conversations.ts'
 import type { TextMetrics } from '../../../src/training/text/metrics.ts'
 import { digits, talkWorld } from '../../support/conversations.ts'
@@ -27,7 +27,7 @@ const world = (options: Partial<ConversationCohortOptions>) =>
   talkWorld({ environment, groupSize: 4, numLanes: 5, ...options })
 
 /** Goes through all phases with this backend. */
-async function train(cohort: Partial<ConversationCohortOptions>, phases: Phases, backend?: TrainingBackend) {
+async function train(cohort: Partial<ConversationCohortOptions>, phases: Phases, backend?: BackendDefinition) {
   const made = await world(cohort)
   const training = reserveConversations(made, made.names[0]!, phases, { profile: false, backend })()
   const metrics: TextMetrics[] = []
@@ -52,14 +52,21 @@ describe('a training of conversations', () => {
       },
     }
     const logits = new Array(32).fill(0).map((_, i) => (i % 5) / 5)
-    const backend = unigrams(logits)
+    let backend: TrainingBackend | undefined
+    const definition: BackendDefinition = {
+      id: 'unigrams',
+      create(context) {
+        backend = unigrams(logits).create(context)
+        return backend
+      },
+    }
     const { metrics, training, cohort } = await train(
       { engine },
       {
         sft: sft({ steps: 2, batchSize: 3, optimizer: 'sgd', learningRate: 1 }),
         rl: rl({ ...settings, optimizer: 'sgd', learningRate: 1 }),
       },
-      backend,
+      definition,
     )
     expect(metrics.map(({ phase, step }) => [phase, step])).toEqual([
       ['sft', 1],
@@ -71,7 +78,7 @@ describe('a training of conversations', () => {
     expect(delivered.map(([version]) => version)).toEqual([0, 1, 2, 3, 4, 5])
     expect(delivered[0]![1]).toEqual([...Float32Array.from(logits)])
     for (let i = 1; i < delivered.length; i++) expect(delivered[i]![1]).not.toEqual(delivered[i - 1]![1])
-    expect(delivered[5]![1]).toEqual([...(await backend.weights(5)).weights])
+    expect(delivered[5]![1]).toEqual([...(await backend!.getWeights(5)).weights])
     const { version } = cohort.trajectories.columns()
     expect(new Set(version)).toEqual(new Set([-1, 4]))
     expect([training.update, cohort.version]).toEqual([5, 5])

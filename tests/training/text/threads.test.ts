@@ -3,6 +3,7 @@ import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { describe, expect, test } from 'vitest'
+import { defineArrayBackend } from '../../../dist/src/entries/algorithms.js'
 import { scriptedEngine } from '../../../dist/src/entries/engines.js'
 // Workers load compiled files, and what they share must be made by the same ones here.
 import {
@@ -18,6 +19,7 @@ import {
 } from '../../../dist/src/index.js'
 import { start } from '../../support/command.ts'
 import { temporaryFolder } from '../../support/temporary.ts'
+import { unigramModel } from '../../support/unigrams.ts'
 
 const reverse = textEnvironmentFactory('text/reverse')
 const small = { width: 16, layers: 2, heads: 2 }
@@ -30,11 +32,12 @@ interface Options {
   readonly batchSize?: number
   readonly kernels?: 'plain' | 'simd'
   readonly engine?: ReturnType<typeof scriptedEngine>
+  readonly backend?: ReturnType<typeof defineArrayBackend>
 }
 
 async function trainerOf(
   threads: number,
-  { model = small, settings = {}, numLanes = 13, steps = 3, batchSize = 40, kernels, engine }: Options,
+  { model = small, settings = {}, numLanes = 13, steps = 3, batchSize = 40, kernels, engine, backend }: Options,
 ): Promise<Trainer<ConversationCohort>> {
   const algorithm = rl({ groupsPerUpdate: 8, groupSize: 6, updates: 3, ...settings })
   const { groupSize, temperature, topK, topP, minP } = algorithm.settings
@@ -48,7 +51,10 @@ async function trainerOf(
     ...(kernels === undefined ? {} : { kernels }),
     ...(engine === undefined ? {} : { engine }),
   })
-  return createTrainer(world, [sft({ steps, batchSize }), algorithm], { threads })
+  return createTrainer(world, [sft({ steps, batchSize }), algorithm], {
+    threads,
+    ...(backend === undefined ? {} : { backend }),
+  })
 }
 
 const sha = (bytes: Uint8Array) => createHash('sha256').update(bytes).digest('hex')
@@ -136,6 +142,20 @@ describe('threads of a language model', () => {
       return { token: (hash >>> 3) % 9, logprob: -Math.log(9) }
     })
     await expectSame({ engine, settings: { temperature: 0.9 } }, [3])
+  })
+
+  test('help an engine whose weights come from a backend that they do not help', async () => {
+    const backend = defineArrayBackend('first-logits', ({ model, trained }) => {
+      const size = model.shape.vocabularySize
+      const { forward, backward } = unigramModel([])
+      return {
+        weights: trained,
+        forward: (weights, ...given) => forward(weights.subarray(0, size), ...given),
+        backward: (weights, batch, derivatives, options, gradient) =>
+          backward(weights.subarray(0, size), batch, derivatives, options, gradient.subarray(0, size)),
+      }
+    })
+    await expectSame({ ...shared, steps: 1, backend, settings: { lossSettings: { klCoef: 0 } } }, [2])
   })
 
   test('all do a part: of the lanes, and of the micro-batches', async () => {
