@@ -71,7 +71,10 @@ const conversations: CohortKind<ConversationCohortOptions, ConversationDraft, Co
   },
   owed: owedAnswers,
   canGoOn,
-  release: ({ engine }) => engine.close(),
+  release({ engine, environment }) {
+    engine.close()
+    environment.close?.()
+  },
 }
 
 /** A kind that is handed what is of its kind. */

@@ -64,6 +64,9 @@ const PACKAGES: Readonly<Record<string, readonly string[]>> = {
   '@huggingface/tokenizers': ['text'],
   '@observablehq/plot': ['bench'],
   linkedom: ['bench'],
+  '@modelcontextprotocol/sdk/client/index.js': ['environments'],
+  '@modelcontextprotocol/sdk/client/stdio.js': ['environments'],
+  '@modelcontextprotocol/sdk/client/streamableHttp.js': ['environments'],
 }
 /** Loaded where they are first used: only `import type` or `await import` may name them. */
 const HEAVY = Object.keys(PACKAGES).filter((name) => ![...entrySpecifiers, 'bitecs'].includes(name))

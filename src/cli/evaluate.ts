@@ -40,7 +40,7 @@ async function judgeText(
   const { tooLong, cutTurn, rewardReduction } = settings
   const told = { tooLong, cutTurn, rewardReduction }
   const evaluation = await evaluateText({ environment, policy, weights, adapter, ...told, ...keys })
-  const { reward, episodes, samples, completionLength, numUnknown, firstError } = evaluation
+  const { reward, episodes, components, samples, completionLength, numUnknown, firstError } = evaluation
   if (!json) {
     const trained = `${group(sftSteps)} supervised steps and ${group(updates)} updates`
     console.log(`${environment.id}, weights after ${trained}, ${group(episodes)} conversations`)
@@ -51,6 +51,8 @@ async function judgeText(
         ? 'no reward known'
         : `reward ${figures[0]} ± ${figures[1]}, from ${figures[2]} to ${figures[3]}`,
     )
+    const parts = Object.entries(components).map(([name, mean]) => `${name} ${mean.toFixed(3)}`)
+    if (parts.length > 0) console.log(parts.join('  '))
     if (numUnknown > 0) console.log(`${numUnknown} rewards unknown (${firstError})`)
     console.log(`length ${completionLength.toFixed(1)} tokens`)
     for (const { prompt, completion, reward } of samples) {

@@ -11,9 +11,10 @@ import { type ConversationCohort, type ConversationDraft, canGoOn, owedAnswers }
 const SEGMENTS = 4
 /** The log of so many conversations and of those in flight. */
 export function conversationLogSize(draft: ConversationDraft, conversations: number): TrajectoryLogSize {
-  const { environment, numLanes, sampling = {} } = draft.options
+  const { environment, numLanes, sampling = {}, segmentation } = draft.options
   const { model, tokenizer, context } = draft.opened
-  const segments = tokenizer.chatTemplate === null ? 1 : Math.min(environment.maxTurns, SEGMENTS)
+  const isOne = segmentation !== 'branching' && environment.answersAgain !== true && tokenizer.chatTemplate === null
+  const segments = isOne ? 1 : Math.min(environment.maxTurns, SEGMENTS)
   const rows = segments * (conversations + numLanes)
   const tokens = rows * context
   const supportIds = tokens * candidatesPerToken(checkSampling(sampling), model.shape.vocabularySize)

@@ -73,6 +73,11 @@ export interface ConversationCohortOptions {
    * there (default), or the turn is closed and the model hears what was said, as far as the context has room.
    */
   cutTurn?: CutTurn
+  /**
+   * What becomes of a conversation's turns: one row while each prompt begins with what stands (default), or a row for each turn,
+   * which begins with all that stands.
+   */
+  segmentation?: Segmentation
   /** Who chooses the model's tokens. Default: this process, with the policy's weights as they stand. */
   engine?: EngineDefinition
 }
@@ -95,6 +100,7 @@ export const conversationOptions = Object.keys({
     replySeconds: true,
     tooLong: true,
     cutTurn: true,
+    segmentation: true,
     engine: true,
   },
 } satisfies Record<keyof ConversationCohortOptions, true>)
@@ -102,6 +108,11 @@ export const conversationOptions = Object.keys({
 /** What becomes of a conversation whose turn was cut off. */
 export const cutTurns = ['end', 'continue'] as const
 export type CutTurn = (typeof cutTurns)[number]
+
+/** What becomes of a conversation's turns: one row while what stands stays as it is, or a row each. */
+export const segmentations = ['interleaved', 'branching'] as const
+/** One of them. */
+export type Segmentation = (typeof segmentations)[number]
 
 /** A reply that is awaited. */
 export interface PendingReply {
@@ -131,6 +142,7 @@ export interface ConversationCohort {
   /** Told of a reply that is late; `stop` leaves it owed, for whoever stops after this tick. Null: nobody is told. */
   onLate: ((message: string) => 'continue' | 'stop') | null
   readonly cutTurn: CutTurn
+  readonly segmentation: Segmentation
   readonly tooLong: TooLong
   /** The examples that conversations begin with; null where all are, and none has been looked at. */
   readonly examples: UsableExamples | null
@@ -283,7 +295,7 @@ export async function draftConversations(
  */
 export async function openConversations(options: ConversationCohortOptions): Promise<ConversationDraft> {
   const { environment, policy, numLanes, sampling = {}, maxTokens = 1, groupSize = 1, replySeconds = 60 } = options
-  const { cutTurn = 'end', tooLong, engine } = options
+  const { cutTurn = 'end', segmentation = 'interleaved', tooLong, engine } = options
   if (typeof policy?.open !== 'function' || typeof policy.id !== 'string') {
     throw new InputError('policy', show(policy), 'one like languageModel()')
   }
@@ -295,6 +307,7 @@ export async function openConversations(options: ConversationCohortOptions): Pro
   }
   if (tooLong !== undefined && !tooLongs.includes(tooLong)) throw unknownWord('tooLong', tooLong, tooLongs)
   if (!cutTurns.includes(cutTurn)) throw unknownWord('cutTurn', cutTurn, cutTurns)
+  if (!segmentations.includes(segmentation)) throw unknownWord('segmentation', segmentation, segmentations)
   checkSampling(sampling)
   if (engine !== undefined && (typeof engine?.id !== 'string' || typeof engine.create !== 'function')) {
     throw new InputError('engine', show(engine), 'one like scriptedEngine(…), with an id and create()')
@@ -432,6 +445,7 @@ export function createConversations(
     replyMilliseconds: 1000 * (options.replySeconds ?? 60),
     onLate: null,
     cutTurn: options.cutTurn ?? 'end',
+    segmentation: options.segmentation ?? 'interleaved',
     tooLong: options.tooLong ?? 'error',
     examples,
     lanes: createLanes(world.ecs, [columns.conversation], numLanes),

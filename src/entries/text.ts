@@ -8,9 +8,23 @@ export {
   type AgentModel,
   type AgentResult,
   defineAgent,
+  type ModelAnswer,
   type ModelCall,
 } from '../environments/agent.ts'
-export type { Example, Message, RewardReduction } from '../environments/text.ts'
+export { type McpClient, type McpServer, type McpTools, mcpTools } from '../environments/mcp.ts'
+export type { Example, Message, PastTurn, RewardReduction } from '../environments/text.ts'
+export {
+  callTool,
+  defineTool,
+  type Tool,
+  type ToolArguments,
+  type ToolCall,
+  type ToolResult,
+  type ToolSchema,
+  toolSchemas,
+} from '../environments/tool.ts'
+export { type ToolFormat, templateFormat } from '../environments/tool-format.ts'
+export { type ToolUse, type ToolUsed, useTools } from '../environments/use-tools.ts'
 export type { TransformerConfig, TransformerShape } from '../policies/transformer/config.ts'
 export { loadTransformer, saveTransformer } from '../policies/transformer/folder.ts'
 export { type LoraModel, type LoraSettings, lora, mergeLora, unmergeLora } from '../policies/transformer/lora.ts'

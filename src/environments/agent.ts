@@ -7,12 +7,13 @@
  * same again.
  */
 import type { Factory, Parts } from '../definition.ts'
-import { InputError } from '../errors.ts'
+import { InputError, show } from '../errors.ts'
 import type { Settings, SettingValues } from '../settings.ts'
 import {
   defineTextEnvironment,
   type Example,
   type Message,
+  type PastTurn,
   type Reply,
   type TextEnvironmentDefinition,
   type TextEnvironmentModel,
@@ -21,21 +22,38 @@ import {
 
 /** What an agent says to the model before a turn of it. */
 export interface ModelCall {
-  /** None before the first turn, which answers the example's prompt; at least one before each later turn. */
+  /** None before the first turn, which answers the example's prompt, and where the model answers again; else at least one. */
   readonly messages?: readonly Message[]
   /** What the turn before was worth, where the cohort's `rewardReduction` asks for it; default 0. */
   readonly reward?: number
+  /** Tokens of the turn, at most; default what the example or the cohort says. Of the first turn the example says it. */
+  readonly maxTokens?: number
+  /** The model answers once more what it has just answered: in a turn and a row of its own. */
+  readonly again?: boolean
+  /** Of several answers to one call the turn that `messages` follow; default the last one. */
+  readonly stands?: number
 }
+
+/** A turn of the model, with what it was sampled as. */
+export type ModelAnswer = Turn & PastTurn
 
 /** What an agent is given. */
 export interface AgentContext {
   readonly example: Example
   readonly exampleIndex: number
+  /** Aborted when nobody waits for the agent any longer: its reply is late, or the run ends. */
+  readonly signal: AbortSignal
   /**
    * Lets the model take a turn. It never settles where the conversation has no room for another one, or is broken off.
    * @throws InputError for a second call before the first has settled, and for messages where there can be none, or must be some.
    */
-  generate(call?: ModelCall): Promise<Turn>
+  generate(call?: ModelCall): Promise<ModelAnswer>
+  /**
+   * Lets the model answer one call several times, one answer after another; other lanes go on meanwhile. Each answer is a turn, and
+   * a row of its own, and the last one stands unless the next call says which (`stands`).
+   * @throws InputError for a number that is no whole number ≥ 1, and as `generate` does.
+   */
+  generateSeveral(numAnswers: number, call?: ModelCall): Promise<ModelAnswer[]>
 }
 
 /** What came of it: a reward that is null where it cannot be told, and why. */
@@ -85,29 +103,35 @@ export function defineAgent<S extends Settings>(options: {
 }
 
 function respondBy(id: string, run: AgentModel['run']): TextEnvironmentModel['respond'] {
-  /** Agents that wait for a turn, by the last message before it: the object that the agent gave. */
-  const waiting = new WeakMap<Message, RunningAgent>()
-  return async (turn) => {
-    const found = turn.turn === 0 ? undefined : waiting.get(turn.messages.at(-1)!)
-    const agent = found ?? (await begin(id, run, turn))
-    const reply = await agent.goOn(turn)
-    if (reply.messages !== undefined) waiting.set(reply.messages.at(-1)!, agent)
+  /** Agents that wait for a turn, by an object of their conversation alone: their last message, or the list of all. */
+  const waiting = new WeakMap<object, RunningAgent>()
+  return async (turn, signal) => {
+    const { messages } = turn
+    const found = turn.turn === 0 ? undefined : (waiting.get(messages) ?? waiting.get(messages.at(-1)!))
+    const agent = found === undefined || found.isAborted ? await begin(id, run, turn, signal) : found
+    const reply = await agent.goOn(turn, signal)
+    const next = reply.again === true ? messages : reply.messages?.at(-1)
+    if (next !== undefined) waiting.set(next, agent)
     return reply
   }
 }
 
 /** Begins an agent, and hands it the turns before this one, where there are any: in a run that was resumed. */
-async function begin(id: string, run: AgentModel['run'], turn: Turn): Promise<RunningAgent> {
+async function begin(id: string, run: AgentModel['run'], turn: Turn, signal: AbortSignal): Promise<RunningAgent> {
   const agent = new RunningAgent(id, run, turn)
-  const { messages } = turn
-  const spoken = messages.flatMap(({ role }, i) => (role === 'assistant' ? [i] : []))
-  for (const [number, at] of spoken.slice(spoken.length - turn.turn).entries()) {
-    const completion = messages[at]!.content ?? ''
-    const before = { ...turn, completion, raw: completion, turn: number, messages: messages.slice(0, at) }
-    const reply = await agent.goOn(before)
-    if (reply.messages !== undefined) continue
-    const got = `an agent that ended after turn ${number} when it was begun again`
-    throw new InputError(`agent ${id}`, got, 'one that does the same again, where a run is resumed')
+  const { example, exampleIndex, messages, past } = turn
+  let numMessages = typeof example.prompt === 'string' ? 1 : example.prompt.length
+  for (let number = 0; number < turn.turn; number++) {
+    if (past === undefined) {
+      throw new InputError(`agent ${id}`, `turn ${turn.turn} without those before`, 'a turn with past')
+    }
+    const before = { example, exampleIndex, turn: number, messages: messages.slice(0, numMessages) }
+    const { messages: said, again } = await agent.goOn({ ...before, ...past(number), past: () => past(number) }, signal)
+    if (said !== undefined) numMessages += 1 + said.length
+    else if (again !== true) {
+      const got = `an agent that ended after turn ${number} when it was begun again`
+      throw new InputError(`agent ${id}`, got, 'one that does the same again, where a run is resumed')
+    }
   }
   return agent
 }
@@ -124,13 +148,30 @@ class RunningAgent {
   /** Takes what the agent does next. */
   #reply: { readonly resolve: (reply: Reply) => void; readonly reject: (cause: unknown) => void } | null = null
 
+  readonly #stop = new AbortController()
+  /** That of the turn that it was handed last. */
+  #signal: AbortSignal | null = null
+
   constructor(id: string, run: AgentModel['run'], { example, exampleIndex }: Turn) {
+    const { signal } = this.#stop
     this.#id = id
-    this.#run = () => run({ example, exampleIndex, generate: (call) => this.#generate(call) })
+    this.#run = () =>
+      run({
+        ...{ example, exampleIndex, signal },
+        generate: (call) => this.#generate(call),
+        generateSeveral: (numAnswers, call) => this.#generateSeveral(numAnswers, call),
+      })
+  }
+
+  /** True where nobody waits for it any longer: whoever asks again begins it anew. */
+  get isAborted(): boolean {
+    return this.#stop.signal.aborted
   }
 
   /** Hands the agent a turn. Settles with the messages of its next call, or with what came of all. */
-  goOn(turn: Turn): Promise<Reply> {
+  goOn(turn: Turn, signal: AbortSignal): Promise<Reply> {
+    if (signal !== this.#signal) signal.addEventListener('abort', () => this.#stop.abort(), { once: true })
+    this.#signal = signal
     return new Promise((resolve, reject) => {
       this.#reply = { resolve, reject }
       if (this.#hasBegun) return this.#take?.(turn)
@@ -143,23 +184,44 @@ class RunningAgent {
     })
   }
 
-  #generate({ messages = [], reward = 0 }: ModelCall = {}): Promise<Turn> {
+  #generate({ messages = [], reward = 0, maxTokens, again = false, stands }: ModelCall = {}): Promise<ModelAnswer> {
     const refuse = (got: string, expected: string) =>
       Promise.reject(new InputError(`generate of agent ${this.#id}`, got, expected))
     const first = this.#first
     if (first !== null) {
       if (messages.length > 0) return refuse('messages before the first turn', 'none: it answers the prompt')
+      if (again) return refuse('again before the first turn', 'a turn that answers the prompt')
+      if (maxTokens !== undefined) return refuse('maxTokens of the first turn', "the example's maxTokens")
       this.#first = null
-      return Promise.resolve(first)
+      return Promise.resolve(answerOf(first))
     }
     if (this.#take !== null) return refuse('a call before the last one has settled', 'one after another')
-    if (messages.length === 0) return refuse('no message', 'at least one that the model answers')
+    if (again && messages.length > 0) return refuse('messages, and again', 'one of the two')
+    if (!again && messages.length === 0) return refuse('no message', 'at least one that the model answers')
+    const settings = { ...(maxTokens === undefined ? {} : { maxTokens }), ...(stands === undefined ? {} : { stands }) }
+    const said = again ? { again } : { messages: messages.map((message) => ({ ...message })) }
     return new Promise((resolve) => {
       this.#take = (turn) => {
         this.#take = null
-        resolve(turn)
+        resolve(answerOf(turn))
       }
-      this.#reply!.resolve({ reward, messages: messages.map((message) => ({ ...message })) })
+      this.#reply!.resolve({ reward, ...said, ...settings })
     })
   }
+
+  async #generateSeveral(numAnswers: number, call?: ModelCall): Promise<ModelAnswer[]> {
+    if (!(Number.isSafeInteger(numAnswers) && numAnswers >= 1)) {
+      throw new InputError(`generateSeveral of agent ${this.#id}`, show(numAnswers), 'a whole number ≥ 1')
+    }
+    const answers = [await this.#generate(call)]
+    while (answers.length < numAnswers) answers.push(await this.#generate({ ...call, messages: [], again: true }))
+    return answers
+  }
+}
+
+/** Nobody knows how a turn was sampled that no cohort has made. */
+const UNKNOWN = { ids: [], logprobs: [], versions: [] } as const
+
+function answerOf(turn: Turn): ModelAnswer {
+  return { ...UNKNOWN, ...turn, ...turn.past?.() }
 }

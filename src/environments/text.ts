@@ -29,6 +29,13 @@ export interface Example {
   readonly prompt: string | readonly Message[]
   /** The right answer, where there is one: what supervised fine-tuning learns. */
   readonly answer?: string
+  /**
+   * What supervised fine-tuning learns in place of `answer` where it takes several turns: what follows the prompt, turns of the
+   * assistant and between them what it hears. It ends with the assistant.
+   */
+  readonly demonstration?: readonly Message[]
+  /** Functions that the model may call, as JSON schemas, for the chat template to tell it of. */
+  readonly tools?: readonly object[]
   /** Tokens of a turn, at most, in this conversation; what the cohort says where it is not given. */
   readonly maxTokens?: number
   readonly [column: string]: unknown
@@ -52,6 +59,21 @@ export interface Turn {
   readonly stopReason: StopReason
   /** All that was said before this turn; the example's prompt as one user message where it is plain text. */
   readonly messages: readonly Message[]
+  /**
+   * This turn as it was sampled, or, by its number, one before it. It can be asked until the reply is given; turns that no cohort
+   * has made lack it.
+   * @throws InputError for a turn that the conversation has not had.
+   */
+  readonly past?: (turn?: number) => PastTurn
+}
+
+/** A turn as it was sampled: ids with the token that ended it, and of each its log-probability in nats and the weights' version. */
+export interface PastTurn extends Pick<Turn, 'completion' | 'raw' | 'stopReason'> {
+  readonly ids: readonly number[]
+  /** Of the distribution that it was drawn from; NaN where nobody knows. */
+  readonly logprobs: readonly number[]
+  /** −1 where nobody knows. */
+  readonly versions: readonly number[]
 }
 
 /**
@@ -88,6 +110,12 @@ export interface Reply {
   readonly error?: string
   /** What is said to the model, which then has another turn; without it the conversation is over. */
   readonly messages?: readonly Message[]
+  /** Without messages, where `answersAgain`: the model answers once more what it has just answered. Each answer is a row of its own. */
+  readonly again?: boolean
+  /** Of several answers the turn that the messages follow; default the last one. */
+  readonly stands?: number
+  /** Tokens of the next turn, at most; default what the example or the cohort says. */
+  readonly maxTokens?: number
 }
 
 /** What the maker of a text environment returns. */
@@ -113,7 +141,11 @@ export interface TextEnvironmentModel {
    */
   readonly repliesInTime?: boolean
   /** Reads what the examples are made of, where that takes files; they are those that it gives, then. */
-  open?(): Promise<Pick<TextEnvironmentModel, 'numExamples' | 'example'>>
+  open?(): Promise<Pick<TextEnvironmentModel, 'numExamples' | 'example' | 'close'>>
+  /** Gives back what the environment holds, like a connection to a server of tools; called when its world is closed. */
+  close?(): void
+  /** Whether its replies may let the model answer again: room for rows of several answers is planned then. Default false. */
+  readonly answersAgain?: boolean
   /** Turns of the model after which a conversation ends whatever the reply; default 1. */
   readonly maxTurns?: number
   /** Tokens of a turn, at most, where the user does not say; default 64. */

@@ -181,7 +181,10 @@ const JINJA =
 /** `<|begin|>`, then each message between its role's token and `<|end|>`. */
 const byteTemplate: ChatTemplate = {
   name: 'the template of bytes',
-  render(messages: readonly Message[], { addGenerationPrompt = false }: RenderOptions = {}) {
+  render(messages: readonly Message[], { addGenerationPrompt = false, tools }: RenderOptions = {}) {
+    if (tools !== undefined) {
+      throw new InputError('the template of bytes', 'tools, of which it tells the model nothing', 'messages alone')
+    }
     for (const { role } of messages) {
       if (!(ROLES as readonly string[]).includes(role)) {
         throw new InputError('the template of bytes', `a message of role ${show(role)}`, `one of ${ROLES.join(', ')}`)

@@ -55,10 +55,14 @@ export async function jinjaTemplate(
       }
     }),
   )
-  checkArguments(name, given, [...templates.values()].flatMap(namesRead), Object.keys(variables))
+  const read = [...templates.values()].flatMap(namesRead)
+  checkArguments(name, given, read, Object.keys(variables))
   return {
     name,
     render(messages, { addGenerationPrompt = false, tools } = {}) {
+      if (tools !== undefined && !templates.has('tool_use') && !read.includes('tools')) {
+        throw new InputError(name, 'tools, of which it tells the model nothing', 'a template that reads tools')
+      }
       const key = tools !== undefined && templates.has('tool_use') ? 'tool_use' : 'default'
       const template = templates.get(key)
       if (template === undefined) throw new InputError(name, `only ${[...templates.keys()].join(', ')}`, 'a default')

@@ -2,7 +2,7 @@
  * From what is said to ids: the prompt that a conversation begins with, and what the environment says later. A prompt of
  * messages goes by the model's chat template, plain text as it stands; ids that stand are never made anew.
  */
-import type { Example, Message } from '../environments/text.ts'
+import { type Example, isMessage, type Message } from '../environments/text.ts'
 import { InputError, show } from '../errors.ts'
 import type { Tokenizer } from './tokenizer.ts'
 import * as turns from './turn-ids.ts'
@@ -20,9 +20,17 @@ export function promptIds(tokenizer: Tokenizer, example: Example, subject: strin
   if (Array.isArray(prompt) && prompt.length === 0) {
     throw new InputError(`${subject}, prompt`, 'no message', 'at least one') // A template alone has tokens, and asks nothing.
   }
-  const ids = named(subject, () => turns.promptIds(tokenizer, prompt))
+  const ids = named(subject, () => turns.promptIds(tokenizer, prompt, toolsOf(example, subject)))
   if (ids.length === 0) throw new InputError(subject, `the prompt ${show(prompt)}`, 'at least one token')
   return ids
+}
+
+/** The tools of an example, where it has some. */
+function toolsOf({ tools }: Example, subject: string): turns.Tools | undefined {
+  if (tools === undefined) return undefined
+  const isTools = Array.isArray(tools) && tools.every((tool) => typeof tool === 'object' && tool !== null)
+  if (!isTools) throw new InputError(`${subject}, tools`, show(tools), 'a list of JSON schemas')
+  return tools.length === 0 ? undefined : tools
 }
 
 /** Tells in errors of the tokenizer and its template which example they refuse: one among thousands cannot be found else. */
@@ -46,12 +54,14 @@ export function promptMessages({ prompt }: Example): Message[] {
  */
 export function replyIds(
   tokenizer: Tokenizer,
-  { prompt }: Example,
+  example: Example,
   before: readonly Message[],
   said: readonly Message[],
   lastId: number,
 ): turns.NextTurn {
-  if (typeof prompt !== 'string') return turns.nextTurn(tokenizer, before, [...before, ...said], lastId)
+  if (typeof example.prompt !== 'string') {
+    return turns.nextTurn(tokenizer, before, [...before, ...said], lastId, toolsOf(example, 'example'))
+  }
   const words = said.map(({ content }) => content ?? '').join('')
   return { ids: tokenizer.encode(words, { continues: true }), isRewritten: false }
 }
@@ -75,17 +85,28 @@ export function spelledMessage(tokenizer: Tokenizer, said: ArrayLike<number>): M
 }
 
 /**
- * An example as supervised fine-tuning sees it: the prompt, the answer, and the token that ends it; or a conversation that
- * ends with what the assistant says; a row, or several where the chat template rewrites earlier turns. `lossMask` is 1 for
+ * An example as supervised fine-tuning sees it: the prompt, the answer, and the token that ends it; or the prompt and its
+ * demonstration; or a conversation that ends with what the assistant says; a row, or several where the chat template rewrites earlier turns. `lossMask` is 1 for
  * what the model itself has to say.
  * @throws InputError for an example without an answer, and as `promptIds` does.
  */
 export function trainingRows(tokenizer: Tokenizer, example: Example, subject: string): turns.TrainingExample[] {
-  const { prompt, answer } = example ?? {}
+  const { prompt, demonstration, answer = demonstration } = example ?? {}
+  if (demonstration !== undefined) checkDemonstration(demonstration, subject)
   if (prompt !== '' || answer === undefined) promptIds(tokenizer, example, subject) // A text that is learned whole has none.
   const isWhole = typeof prompt !== 'string' && prompt.at(-1)?.role === 'assistant'
   if (answer === undefined && !isWhole) throw new InputError(subject, 'no answer', 'one, to learn from')
-  return named(subject, () =>
-    turns.trainingRows(tokenizer, answer === undefined ? (prompt as readonly Message[]) : { prompt, answer }),
+  const lesson =
+    answer === undefined ? (prompt as readonly Message[]) : { prompt, answer: demonstration ?? (answer as string) }
+  return named(subject, () => turns.trainingRows(tokenizer, lesson, toolsOf(example, subject)))
+}
+
+function checkDemonstration(demonstration: unknown, subject: string): void {
+  const isList = Array.isArray(demonstration) && demonstration.every(isMessage)
+  if (isList && demonstration.at(-1)?.role === 'assistant') return
+  throw new InputError(
+    `${subject}, demonstration`,
+    show(demonstration),
+    "messages, of which the last is the assistant's",
   )
 }

@@ -28,10 +28,11 @@ const [OPEN, CLOSE] = ['\u{fdd0}', '\u{fdd1}']
  * The ids of a conversation by the tokenizer's chat template. Nothing is put before them but what the template writes.
  * @throws InputError where the tokenizer has no template, or the template refuses the messages.
  */
-export function renderIds(tokenizer: Tokenizer, messages: readonly Message[], options?: RenderOptions): number[] {
+export function renderIds(tokenizer: Tokenizer, messages: readonly Message[], options: RenderOptions = {}): number[] {
   if (messages.length === 0) throw new InputError('messages', 'none', 'at least one')
-  const rendering = new Rendering(tokenizer)
-  return rendering.encode(rendering.text(messages, options), false)
+  const { addGenerationPrompt = false, tools } = options
+  const rendering = new Rendering(tokenizer, tools)
+  return rendering.encode(rendering.text(messages, { addGenerationPrompt }), false)
 }
 
 /**
@@ -39,11 +40,14 @@ export function renderIds(tokenizer: Tokenizer, messages: readonly Message[], op
  * behind what the tokenizer puts before a text.
  * @throws InputError as `renderIds` does.
  */
-export function promptIds(tokenizer: Tokenizer, prompt: string | readonly Message[]): number[] {
+export function promptIds(tokenizer: Tokenizer, prompt: string | readonly Message[], tools?: Tools): number[] {
   return typeof prompt === 'string'
     ? [...tokenizer.beginIds, ...tokenizer.encode(prompt)]
-    : renderIds(tokenizer, prompt, { addGenerationPrompt: true })
+    : renderIds(tokenizer, prompt, { addGenerationPrompt: true, ...(tools === undefined ? {} : { tools }) })
 }
+
+/** Functions that the model may call, as JSON schemas. */
+export type Tools = readonly object[]
 
 /** How a conversation goes on after a turn of the assistant. */
 export interface NextTurn {
@@ -68,10 +72,11 @@ export function turnIds(
   before: readonly Message[],
   after: readonly Message[],
   lastId: number,
+  tools?: Tools,
 ): number[] {
-  const { ids, isRewritten } = nextTurn(tokenizer, before, after, lastId)
+  const { ids, isRewritten } = nextTurn(tokenizer, before, after, lastId, tools)
   if (!isRewritten) return ids
-  const rendering = new Rendering(tokenizer)
+  const rendering = new Rendering(tokenizer, tools)
   throw rendering.refuseStart(rendering.text(after, { addGenerationPrompt: true }), rendering.text(before))
 }
 
@@ -85,13 +90,14 @@ export function nextTurn(
   before: readonly Message[],
   after: readonly Message[],
   lastId: number,
+  tools?: Tools,
 ): NextTurn {
   if (before.at(-1)?.role !== 'assistant') throw new InputError('before', roles(before), 'the assistant last')
   const isKept = before.every((message, i) => JSON.stringify(message) === JSON.stringify(after[i]))
   if (!isKept || after.length === before.length) {
     throw new InputError('after', roles(after), 'the messages of before, and new ones')
   }
-  const rendering = new Rendering(tokenizer)
+  const rendering = new Rendering(tokenizer, tools)
   const old = rendering.text(before)
   const text = rendering.text(after, { addGenerationPrompt: true })
   const closing = text.startsWith(old) ? rendering.closing(before, old) : rendering.spoken(before, text)
@@ -107,28 +113,39 @@ export function nextTurn(
  * says: its words and the token that ends its turn. Each piece is tokenized as the model will meet it: prompts up to where
  * it speaks, then its words. That is one row, or several where the template rewrites earlier turns: each row then ends with
  * the last turn that the template leaves as the model says it. An answer to the empty prompt is a text that is learned whole.
+ * What follows a plain text is messages whose words stand one behind another, each of the assistant's with an end token.
  * @throws InputError for a conversation in which the assistant says nothing, a template that renders the assistant's turn in
  * another way than its prompt begins it, or has no end token behind the assistant's words, a tokenizer without end ids, and
  * as `renderIds` does.
  */
 export function trainingRows(
   tokenizer: Tokenizer,
-  example: readonly Message[] | { readonly prompt: string | readonly Message[]; readonly answer: string },
+  example:
+    | readonly Message[]
+    | { readonly prompt: string | readonly Message[]; readonly answer: string | readonly Message[] },
+  tools?: Tools,
 ): TrainingExample[] {
-  if (!('answer' in example)) return conversationRows(tokenizer, example)
+  if (!('answer' in example)) return conversationRows(tokenizer, example, tools)
   const { prompt, answer } = example
-  if (typeof prompt !== 'string') {
-    return conversationRows(tokenizer, [...prompt, { role: 'assistant', content: answer }])
-  }
+  const said = typeof answer === 'string' ? [{ role: 'assistant', content: answer }] : answer
+  if (typeof prompt !== 'string') return conversationRows(tokenizer, [...prompt, ...said], tools)
   const [end] = tokenizer.endIds
   if (end === undefined) throw new InputError(`tokenizer ${tokenizer.id}`, 'no end id', 'one, to end an answer with')
-  const told = promptIds(tokenizer, prompt)
-  const said = [...tokenizer.encode(answer, { continues: prompt !== '' }), end]
-  return [{ ids: [...told, ...said], lossMask: [...told.map(() => 0), ...said.map(() => 1)] }]
+  const ids = promptIds(tokenizer, prompt)
+  const lossMask = ids.map(() => 0)
+  for (const { role, content } of said) {
+    const more = tokenizer.encode(content ?? '', { continues: prompt !== '' || lossMask.includes(1) })
+    if (role === 'assistant') more.push(end)
+    for (const id of more) {
+      ids.push(id)
+      lossMask.push(role === 'assistant' ? 1 : 0)
+    }
+  }
+  return [{ ids, lossMask }]
 }
 
-function conversationRows(tokenizer: Tokenizer, messages: readonly Message[]): TrainingExample[] {
-  const rendering = new Rendering(tokenizer)
+function conversationRows(tokenizer: Tokenizer, messages: readonly Message[], tools?: Tools): TrainingExample[] {
+  const rendering = new Rendering(tokenizer, tools)
   const rows: { ids: number[]; lossMask: number[] }[] = []
   const add = (more: number[], mask: 0 | 1): void => {
     const { ids, lossMask } = rows.at(-1)!
@@ -176,8 +193,9 @@ class Rendering {
   /** What is numbered between OPEN and CLOSE. */
   readonly #spelled: readonly string[]
   readonly #pattern: RegExp
+  readonly #tools: { readonly tools?: Tools } = {}
 
-  constructor(tokenizer: Tokenizer) {
+  constructor(tokenizer: Tokenizer, tools: Tools | undefined) {
     if (tokenizer.chatTemplate === null) {
       throw new InputError(`tokenizer ${tokenizer.id}`, 'no chat template', 'one, for messages')
     }
@@ -185,6 +203,7 @@ class Rendering {
     this.#template = tokenizer.chatTemplate
     this.#spelled = [...tokenizer.specialTokens, OPEN, CLOSE]
     this.#pattern = anyOf(this.#spelled, 'g')
+    if (tools !== undefined) this.#tools = { tools: this.#mark(tools) as Tools }
   }
 
   /** A rendered conversation, in which special tokens are the template's own. */
@@ -198,7 +217,7 @@ class Rendering {
       ...(this.#mark(message) as { content: string | null }),
       content: this.#contentOf({ role, ...message }),
     }))
-    return this.#template.render(marked, options)
+    return this.#template.render(marked, { ...options, ...this.#tools })
   }
 
   /** What the template gets as the message's content: its special tokens as text, but for those that the model chose. */

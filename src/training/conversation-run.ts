@@ -5,7 +5,7 @@ import type { TokenLossFactory } from '../algorithms/define-token-loss.ts'
 import { lossSettings } from '../algorithms/loss-settings.ts'
 import { ownLoss, type RlDefinition, rl, rlSettings } from '../algorithms/rl.ts'
 import { type SftDefinition, sft, sftSettings } from '../algorithms/sft.ts'
-import { type ConversationCohort, cutTurns } from '../cohorts/conversations.ts'
+import { type ConversationCohort, cutTurns, segmentations } from '../cohorts/conversations.ts'
 import { type DefinitionRecord, findFactory, isModulePath, type ModuleOrigin, remake, revive } from '../definition.ts'
 import { type TextTaskId, textEnvironments } from '../environments/tasks/registry.ts'
 import { rewardReductions, type TextEnvironmentDefinition, type TextEnvironmentFactory } from '../environments/text.ts'
@@ -58,6 +58,11 @@ export const conversationRunSettings = {
     'end',
     cutTurns,
     'what becomes of a conversation whose turn its budget or the context cut off, where the environment has more to say: it ends, or goes on',
+  ),
+  segmentation: choice(
+    'interleaved',
+    segmentations,
+    'what becomes of the turns of a conversation: one row while each prompt begins with what stands, or a row for each turn',
   ),
   rewardReduction: choice(
     'last',
@@ -343,11 +348,11 @@ export const conversationRun: RunKind<
     onPlan(plan)
     const { definition, threads } = plan
     const { environment, policy, rl, settings } = definition
-    const { numLanes, seed, tooLong, cutTurn, rewardReduction, replySeconds } = settings
+    const { numLanes, seed, tooLong, cutTurn, segmentation, rewardReduction, replySeconds } = settings
     const kernels = settings.kernels === 'best' ? bestKernelBuild() : settings.kernels
     const { groupSize = 1 } = rl?.settings ?? {}
     const sampling = samplingOf(rl)
-    const told = { tooLong, cutTurn, rewardReduction, replySeconds }
+    const told = { tooLong, cutTurn, segmentation, rewardReduction, replySeconds }
     const world = await createWorld({ environment, policy, numLanes, seed, kernels, groupSize, sampling, ...told })
     const trainer = createTrainer(world, phasesOf(definition), { threads, profile: settings.profile })
     return { definition, trainer, notes: world.cohort().notes, choices: [] }

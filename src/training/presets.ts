@@ -260,6 +260,12 @@ const textPresets: Readonly<Record<string, Partial<TextPreset>>> = {
     model: { width: 32, layers: 2 },
   },
   'text/math-multi-turn': { ...warm, sft: { steps: 20 }, rl: { ...warm.rl, updates: 300 } },
+  'text/tool-arithmetic': {
+    ...warm,
+    sft: { steps: 1000 },
+    rl: { ...warm.rl, updates: 120 },
+    loss: { ...warm.loss, entropyCoef: 0.01 },
+  },
   'text/countdown': { ...warm, sft: { steps: 2000 }, rl: { ...warm.rl, updates: 250 } },
 }
 

@@ -1,8 +1,12 @@
+import { join } from 'node:path'
 import { describe, expect, test } from 'vitest'
-import { type AgentModel, defineAgent } from '../../src/environments/agent.ts'
+import { rl } from '../../src/algorithms/rl.ts'
+import { type AgentModel, defineAgent, type ModelAnswer } from '../../src/environments/agent.ts'
 import { mathMultiTurn } from '../../src/environments/tasks/math-multi-turn.ts'
 import type { Message, Reply, TextEnvironmentDefinition, Turn } from '../../src/environments/text.ts'
+import { createTrainer } from '../../src/training/trainer.ts'
 import { talkUntil, talkWorld } from '../support/conversations.ts'
+import { temporaryFolder } from '../support/temporary.ts'
 
 const user = (content: string): Message => ({ role: 'user', content })
 
@@ -29,14 +33,14 @@ async function talk(environment: TextEnvironmentDefinition, answers: readonly st
   let messages: readonly Message[] = [user(example.prompt as string)]
   const replies: Reply[] = []
   for (const [turn, completion] of answers.entries()) {
-    const reply = await environment.respond(turnOf(environment, index, messages, completion, turn), SIGNAL)
+    const reply = await environment.respond(turnOf(environment, index, messages, completion, turn), signal())
     replies.push(reply)
     messages = [...messages, { role: 'assistant', content: completion }, ...(reply.messages ?? [])]
   }
   return replies
 }
 
-const SIGNAL = new AbortController().signal
+const signal = () => new AbortController().signal
 
 function turnOf(
   environment: TextEnvironmentDefinition,
@@ -87,12 +91,20 @@ describe('An agent', () => {
     const all = [...before, { role: 'assistant', content: '7' }, ...heard[1]!.messages!]
     const saved = JSON.parse(JSON.stringify(all)) as Message[]
     const resumed = agent(counting)
-    expect(await resumed.respond(turnOf(resumed, 0, saved, '9', 2), SIGNAL)).toEqual({
+    const past = (turn = 2) => {
+      const completion = ['4', '7', '9'][turn]!
+      return { completion, raw: completion, stopReason: 'stop' as const, ids: [], logprobs: [], versions: [] }
+    }
+    const last = { ...turnOf(resumed, 0, saved, '9', 2), past }
+    expect(await resumed.respond(last, signal())).toEqual({
       reward: 3,
       components: { sum: 20 },
     })
     const other = agent(async ({ generate }) => ({ reward: Number((await generate()).completion) }))
-    await expect(other.respond(turnOf(other, 0, saved, '9', 2), SIGNAL)).rejects.toThrow(
+    await expect(resumed.respond(turnOf(resumed, 0, saved.slice(0, -1), '9', 2), signal())).rejects.toThrow(
+      'agent text/agent: got turn 2 without those before, expected a turn with past',
+    )
+    await expect(other.respond(last, signal())).rejects.toThrow(
       'agent text/agent: got an agent that ended after turn 0 when it was begun again, expected one that does the same again',
     )
   })
@@ -132,6 +144,29 @@ describe('An agent', () => {
         return { reward: 0 }
       },
       'generate of agent text/agent: got a call before the last one has settled, expected one after another',
+    ],
+    [
+      'another answer before the first',
+      async ({ generate }) => ({ reward: (await generate({ again: true })).turn }),
+      'generate of agent text/agent: got again before the first turn, expected a turn that answers the prompt',
+    ],
+    [
+      'a budget of the first turn, which is over when the agent begins',
+      async ({ generate }) => ({ reward: (await generate({ maxTokens: 2 })).turn }),
+      "generate of agent text/agent: got maxTokens of the first turn, expected the example's maxTokens",
+    ],
+    [
+      'words and another answer to the ones before',
+      async ({ generate }) => {
+        await generate()
+        return { reward: (await generate({ messages: [user('1')], again: true })).turn }
+      },
+      'generate of agent text/agent: got messages, and again, expected one of the two',
+    ],
+    [
+      'no answers',
+      async ({ generateSeveral }) => ({ reward: (await generateSeveral(0)).length }),
+      'generateSeveral of agent text/agent: got 0, expected a whole number ≥ 1',
     ],
   ])('is told of %s', async (_, run, message) => {
     const said: unknown[] = []
@@ -194,6 +229,152 @@ describe('Agents in a world', () => {
     }
   })
 })
+
+describe("An agent's calls in a world", () => {
+  test('give the ids that were sampled, their log-probabilities and the version of the weights', async () => {
+    const answers: ModelAnswer[][] = []
+    const environment = agent(async ({ exampleIndex, generate }) => {
+      const said = [await generate()]
+      said.push(await generate({ messages: [user('0')] }))
+      answers[exampleIndex] = said
+      return { reward: 0 }
+    })
+    const rows = await talkUntil(await talkWorld({ environment, cutTurn: 'continue' }), 5)
+    for (const { promptId, token, lossMask, logprob, version, turn } of rows) {
+      for (const [number, { ids, logprobs, versions }] of answers[promptId]!.entries()) {
+        const ofTurn = <T>(column: readonly T[]) => column.filter((_, t) => turn[t] === number && lossMask[t] === 1)
+        expect(ids.length).toBeGreaterThan(0)
+        expect([ids, logprobs, versions]).toEqual([ofTurn(token), ofTurn(logprob), ofTurn(version)])
+      }
+    }
+  })
+
+  test('have a budget each', async () => {
+    const environment = agent(
+      async ({ generate }) => {
+        await generate()
+        await generate({ messages: [user('0')], maxTokens: 7 })
+        const { ids } = await generate({ messages: [user('1')] })
+        return { reward: ids.length }
+      },
+      { example: (index) => ({ prompt: String(index), maxTokens: 2 }) },
+    )
+    const rows = await talkUntil(await talkWorld({ environment, cutTurn: 'continue' }), 20)
+    const lengths = [0, 1, 2].map((number) =>
+      Math.max(...rows.map(({ turn, lossMask }) => turn.filter((each, t) => each === number && lossMask[t]).length)),
+    )
+    expect(lengths).toEqual([2, 7, 2])
+  })
+
+  /** Takes three answers, goes on from the second one, and rewards its length. */
+  const choosing: AgentModel['run'] = async ({ generate, generateSeveral }) => {
+    const answers = await generateSeveral(3)
+    const chosen = answers[1]!
+    const last = await generate({ messages: [user('5')], stands: chosen.turn })
+    return { reward: chosen.ids.length + last.messages.length / 100 }
+  }
+
+  test('may have several answers: each is a row, and the one that stands is gone on from', async () => {
+    const world = await talkWorld({
+      environment: agent(choosing, { answersAgain: true }),
+      cutTurn: 'continue',
+      numLanes: 3,
+    })
+    const rows = await talkUntil(world, 6)
+    const { tokenizer } = world.cohort()
+    const conversations = rows.filter(({ segment }) => segment === 0)
+    expect(conversations).toHaveLength(6)
+    for (const { group } of conversations) {
+      const all = rows.filter((row) => row.group === group)
+      expect(all.map(({ segment, turns }) => [segment, turns])).toEqual([0, 1, 2, 3].map((segment) => [segment, 1]))
+      const [first, second, , last] = all
+      const said = ({ token, lossMask }: (typeof all)[number]) => token.filter((_, t) => lossMask[t] === 1)
+      const heard = ({ token, lossMask }: (typeof all)[number]) => token.filter((_, t) => lossMask[t] === 0)
+      for (const row of all.slice(0, 3)) expect(heard(row)).toEqual(heard(first!))
+      expect(heard(last!)).toEqual([...second!.token, ...tokenizer.encode('5')])
+      expect(last!.reward).toBe(said(second!).length + 0.03)
+      expect(new Set(all.map(({ reward }) => reward)).size).toBe(1)
+    }
+    const answers = new Set(rows.map(({ token }) => token.join()))
+    expect(answers.size).toBeGreaterThan(conversations.length * 2) // Each draws numbers of its own.
+  })
+
+  test('are refused where the answer that is to stand answers something else', async () => {
+    const environment = agent(async ({ generate }) => {
+      await generate()
+      await generate({ messages: [user('5')] })
+      await generate({ messages: [user('6')], stands: 0 })
+      return { reward: 1 }
+    })
+    const [row] = await talkUntil(await talkWorld({ environment, cutTurn: 'continue' }), 1)
+    expect([row!.reward, row!.error]).toEqual([null, 'turn 0, which is no answer to what the last one answers'])
+    const undeclared = agent(choosing)
+    const [other] = await talkUntil(await talkWorld({ environment: undeclared, cutTurn: 'continue' }), 1)
+    expect([other!.reward, other!.error]).toEqual([null, 'another answer, without answersAgain of text/agent'])
+  })
+
+  test('are rows of their own where a cohort branches, and say the same whether or not', async () => {
+    const environment = agent(async ({ generate }) => {
+      await generate()
+      await generate({ messages: [user('5')] })
+      await generate({ messages: [user('6')] })
+      return { reward: 1 }
+    })
+    const talk = async (segmentation: 'interleaved' | 'branching') =>
+      talkUntil(await talkWorld({ environment, cutTurn: 'continue', explore: false, segmentation }), 5)
+    const [one, many] = [await talk('interleaved'), await talk('branching')]
+    expect(many).toHaveLength(15)
+    for (const [i, { token, lossMask, logprob, turn, turns }] of one.entries()) {
+      expect(turns).toBe(3)
+      for (const row of many.slice(3 * i, 3 * i + 3)) {
+        const number = row.segment!
+        const end = turn.lastIndexOf(number) + 1
+        expect(row.token).toEqual(token.slice(0, end))
+        expect(row.lossMask).toEqual(lossMask.slice(0, end).map((flag, t) => (turn[t] === number ? flag : 0)))
+        for (const [t, flag] of row.lossMask.entries())
+          if (flag === 1) expect(row.logprob[t]).toBeCloseTo(logprob[t]!, 4)
+      }
+    }
+  })
+
+  test('go on where a run is resumed amid several answers', async () => {
+    let begun = 0
+    const run: AgentModel['run'] = (context) => {
+      begun++
+      return choosing(context)
+    }
+    const environment = agent(run, { answersAgain: true })
+    const options = { cutTurn: 'continue' as const, numLanes: 3, groupSize: 3, environment }
+    const trainerOf = async () =>
+      createTrainer(await talkWorld(options), rl({ updates: 1, groupsPerUpdate: 2, groupSize: 3 }))
+    const whole = await trainerOf()
+    for await (const _ of whole.updates());
+    begun = 0
+    const folder = await temporaryFolder()
+    let trainer = await trainerOf()
+    for (let stops = 0; trainer.progress().rlUpdates < 1; stops++) {
+      const stop = new AbortController()
+      const { conversation } = trainer.world.cohort()
+      const turns = conversation.turn.reduce((sum, turn) => sum + turn, 0)
+      for await (const _ of trainer.updates({
+        signal: stopWhen(stop, () => conversation.turn.reduce((sum, turn) => sum + turn, 0) !== turns),
+      }));
+      if (trainer.progress().rlUpdates === 1) break
+      await trainer.save(join(folder, String(stops)))
+      trainer.world.close()
+      trainer = await trainerOf()
+      await trainer.restore(join(folder, String(stops)))
+    }
+    expect(begun).toBeGreaterThan(8) // Six, and those that were begun again.
+    expect(trainer.world.cohort().trajectories.count).toBe(whole.world.cohort().trajectories.count)
+    expect(trainer.world.cohort().weights).toEqual(whole.world.cohort().weights)
+  })
+})
+
+/** A signal that is aborted when something has become true: a trainer asks after each tick. */
+function stopWhen(stop: AbortController, isTime: () => boolean): AbortSignal {
+  return new Proxy(stop.signal, { get: (signal, name) => (name === 'aborted' ? isTime() : Reflect.get(signal, name)) })
+}
 
 describe('text/math-multi-turn', () => {
   const environment = mathMultiTurn({ attempts: 2, turnDiscount: 0.5 })

@@ -251,6 +251,46 @@ describe('nextTurn', () => {
   })
 })
 
+describe('trainingRows of several turns', () => {
+  const heard = (content: string): Message => ({ role: 'tool', content })
+
+  test('behind a plain text teach each turn of the assistant with its end, and nothing of what it hears', () => {
+    const tokenizer = byteTokenizer({ alphabet: '0123456789=[]*' })
+    const row = rowOf(tokenizer, { prompt: '3*4=', answer: [assistant('[3*4]'), heard('12='), assistant('12')] })
+    expect(tokenizer.decode(row.ids)).toBe('3*4=[3*4]<|end|>12=12<|end|>')
+    expect(learned(tokenizer, row)).toEqual(['[3*4]<|end|>', '12<|end|>'])
+  })
+
+  test('behind messages go by the template, which is told of the tools', async () => {
+    const source =
+      "{{ tools | tojson }}{% for m in messages %}{{ '<|' + m.role + '|>' + m.content + '<|end|>' }}{% endfor %}" +
+      "{% if add_generation_prompt %}{{ '<|assistant|>' }}{% endif %}"
+    const tokenizer = await bytesWith(source)
+    const answer = [assistant('call'), heard('12'), assistant('It is 12.')]
+    const row = rowOf(tokenizer, { prompt: [user('3*4?')], answer }, [{ name: '<|end|>' }])
+    const text = '[{"name": "<|end|>"}]<|user|>3*4?<|end|><|assistant|>'
+    expect(tokenizer.decode(row.ids)).toBe(`${text}call<|end|><|tool|>12<|end|><|assistant|>It is 12.<|end|>`)
+    expect(learned(tokenizer, row)).toEqual(['call<|end|>', 'It is 12.<|end|>'])
+    // What a schema spells is text: the end tokens are those of the messages.
+    expect(row.ids.filter((id) => id === tokenizer.endIds[0])).toHaveLength(4)
+    const prompt = promptIds(tokenizer, [user('3*4?')], [{ name: '<|end|>' }])
+    expect(row.ids.slice(0, prompt.length)).toEqual(prompt)
+    const [call, told] = answer
+    const before = [user('3*4?'), call!]
+    const ids = turnIds(tokenizer, before, [...before, told!], tokenizer.endIds[0]!, [{ name: '<|end|>' }])
+    expect(tokenizer.decode(ids)).toBe('<|tool|>12<|end|><|assistant|>')
+  })
+
+  test('are refused where the template tells the model of no tools', async () => {
+    const tools = [{ name: 'add' }]
+    expect(() => promptIds(byteTokenizer(), [user('Hi')], tools)).toThrow(
+      'the template of bytes: got tools, of which it tells the model nothing, expected messages alone',
+    )
+    const tokenizer = await load('qwen2')
+    expect(() => promptIds(tokenizer, [user('Hi')], tools)).toThrow('expected a template that reads tools')
+  })
+})
+
 describe('trainingRows', () => {
   const conversation = [
     { role: 'system', content: 'Be short.' },

@@ -6,6 +6,7 @@ import { countdown } from './countdown.ts'
 import { guessNumber } from './guess-number.ts'
 import { mathMultiTurn } from './math-multi-turn.ts'
 import { copy, reverse, sort } from './sequences.ts'
+import { toolArithmetic } from './tool-arithmetic.ts'
 
 /** The ids of the built-in tasks. */
 export type TextTaskId =
@@ -17,6 +18,7 @@ export type TextTaskId =
   | 'text/countdown'
   | 'text/guess-number'
   | 'text/math-multi-turn'
+  | 'text/tool-arithmetic'
 
 /** Every built-in text environment's factory. */
 export const textEnvironments: readonly TextEnvironmentFactory[] = [
@@ -28,6 +30,7 @@ export const textEnvironments: readonly TextEnvironmentFactory[] = [
   countdown,
   guessNumber,
   mathMultiTurn,
+  toolArithmetic,
 ] as unknown as TextEnvironmentFactory[]
 
 /**

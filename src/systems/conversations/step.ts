@@ -6,18 +6,12 @@ import {
   segmentOf,
 } from '../../cohorts/conversations.ts'
 import { ConversationPhase, turnRewardsOf } from '../../components/conversation.ts'
-import {
-  isMessage,
-  type Message,
-  type Reply,
-  reduceTurnRewards,
-  stopReasons,
-  type Turn,
-} from '../../environments/text.ts'
+import { isMessage, type Reply, reduceTurnRewards, type TextEnvironmentDefinition } from '../../environments/text.ts'
 import { show } from '../../errors.ts'
 import type { Kernels } from '../../kernels/bind.ts'
-import { replyIds, spelledMessage } from '../../text/dialogue.ts'
+import { nextTurnOf, rowThatStands } from './next-turn.ts'
 import { append } from './reset.ts'
+import { turnOf } from './turn.ts'
 
 /**
  * The environment replies to turns that are over: with a reward, with more to hear, or both. A reply that takes time is
@@ -104,29 +98,6 @@ function ask(cohort: ConversationCohort, lanes: readonly number[]): void {
   for (const [i, n] of lanes.entries()) pending[n] = owed[i]!
 }
 
-/** What the model said in lane n's turn, without the token that ended it. */
-function completionOfTurn({ conversation, tokenizer, context }: ConversationCohort, n: number): Int32Array {
-  const { token, turnStart, length } = conversation
-  const last = n * context + length[n]! - 1
-  return token.subarray(n * context + turnStart[n]!, tokenizer.endIds.includes(token[last]!) ? last : last + 1)
-}
-
-function turnOf(cohort: ConversationCohort, n: number): Turn {
-  const { conversation, environment, tokenizer, histories } = cohort
-  const { promptId, turn } = conversation
-  const stopReason = stopReasons[conversation.stopReason[n]!]!
-  const said = completionOfTurn(cohort, n)
-  return {
-    example: environment.example(promptId[n]!),
-    exampleIndex: promptId[n]!,
-    completion: tokenizer.decode(said, { skipSpecial: true }),
-    raw: tokenizer.decode(said),
-    turn: turn[n]!,
-    stopReason,
-    messages: histories[n]!,
-  }
-}
-
 function arrived(replies: readonly Reply[], count: number): PendingReply[] {
   return checkedAll(replies, count).map((reply) => ({ reply, arrival: Promise.resolve(), cancel() {} }))
 }
@@ -175,9 +146,12 @@ function failed(error: unknown): Reply {
   return { reward: null, error: error instanceof Error ? error.message : String(error) }
 }
 
-function take(cohort: ConversationCohort, n: number, reply: Reply): void {
-  const { conversation, environment, context, histories, tokenizer, replies } = cohort
-  const stopReason = stopReasons[conversation.stopReason[n]!]!
+function take(cohort: ConversationCohort, n: number, given: Reply): void {
+  const { conversation, environment, histories, replies } = cohort
+  const goesOn = given.messages !== undefined || given.again === true
+  const standing = goesOn ? rowThatStands(cohort, n, given.stands) : null
+  const wrong = wrongOf(environment, given, goesOn && standing === null)
+  const reply = wrong === null ? given : failed(wrong)
   replies[n] = reply
   const turns = turnRewardsOf(conversation, n)
   turns[turns.length - 1] = reply.reward ?? Number.NaN
@@ -185,22 +159,23 @@ function take(cohort: ConversationCohort, n: number, reply: Reply): void {
   conversation.reward[n] = reward ?? 0
   conversation.known[n] = reward === null ? 0 : 1
   conversation.phase[n] = ConversationPhase.ended
-  if (reply.messages === undefined || conversation.turn[n]! + 1 >= environment.maxTurns) return
-  const example = environment.example(conversation.promptId[n]!)
+  if (wrong !== null || standing === null || conversation.turn[n]! + 1 >= environment.maxTurns) return
   conversation.unheard[n] = 1 // Until the model hears it.
-  if (stopReason !== 'stop' && cohort.cutTurn === 'end') return
-  const before: Message[] = [...histories[n]!, spelledMessage(tokenizer, completionOfTurn(cohort, n))]
-  const lastId = conversation.token[n * context + conversation.length[n]! - 1]!
-  const { ids, isRewritten } = replyIds(tokenizer, example, before, reply.messages, lastId)
-  if ((isRewritten ? 0 : conversation.length[n]!) + ids.length >= context) {
-    conversation.stopReason[n] = stopReasons.indexOf('context')
-    return
-  }
+  const next = nextTurnOf(cohort, n, reply, standing)
+  if (next === null) return
   conversation.unheard[n] = 0
-  histories[n] = [...before, ...reply.messages]
-  if (isRewritten) beginSegment(cohort, n, ids)
+  histories[n] = next.messages
+  if (next.isRow) beginSegment(cohort, n, next.ids)
   conversation.turn[n] = conversation.turn[n]! + 1
-  append(cohort, n, ids)
+  const { maxTokens = cohort.maxTokens } = environment.example(conversation.promptId[n]!)
+  conversation.budget[n] = reply.maxTokens ?? maxTokens
+  append(cohort, n, next.ids)
+}
+
+/** Why a reply cannot be followed; null where it can. */
+function wrongOf({ id, answersAgain }: TextEnvironmentDefinition, { again, stands }: Reply, isLost: boolean) {
+  if (isLost) return `turn ${stands}, which is no answer to what the last one answers`
+  return again === true && answersAgain !== true ? `another answer, without answersAgain of ${id}` : null
 }
 
 /** Puts lane n's segment aside, and makes room for one that begins with `ids`. What both begin with the engine may have kept. */
@@ -227,7 +202,11 @@ function copyOf(segment: Segment): Segment {
 /** A reply whose reward is a finite number, or unknown, and whose messages are messages. */
 function checked(reply: Reply): Reply {
   if (typeof reply !== 'object' || reply === null) return failed(`a reply that is ${String(reply)}, not an object`)
-  const { reward, messages } = reply
+  const { reward, messages, again, maxTokens } = reply
+  if (again === true && messages !== undefined) return failed('again, with messages, and not one of the two')
+  if (maxTokens !== undefined && !(Number.isSafeInteger(maxTokens) && maxTokens >= 1)) {
+    return failed(`maxTokens of ${show(maxTokens)}, not a whole number ≥ 1`)
+  }
   if (messages !== undefined && !(Array.isArray(messages) && messages.every(isMessage))) {
     return failed(`messages that are ${show(messages)}, not a list of { role, content }`)
   }

@@ -64,9 +64,13 @@ export async function converse({
   if (typeof adapter === 'string') await loadAdapter(cohort, adapter)
   else if (adapter !== null) setAdapter(cohort.adapter?.weights ?? new Float32Array(0), adapter)
   cohort.released = episodes
-  while (cohort.trajectories.numConversations < episodes) {
-    const waiting = tick(world)
-    if (waiting !== undefined) await waiting
+  try {
+    while (cohort.trajectories.numConversations < episodes) {
+      const waiting = tick(world)
+      if (waiting !== undefined) await waiting
+    }
+  } finally {
+    world.close()
   }
   const { tokenizer, trajectories } = cohort
   const conversations: Trajectory[][] = []

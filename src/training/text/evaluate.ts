@@ -5,6 +5,7 @@ import { quantizedWeightsOf } from '../../policies/transformer/quantized.ts'
 import { weightsOf } from '../../policies/weights.ts'
 import { tensorValues } from '../../safetensors.ts'
 import { countLearned } from '../../tables/sample.ts'
+import type { Trajectory } from '../../tables/trajectory.ts'
 import type { ModuleTrust } from '../../trust.ts'
 import { readCheckpoint } from '../checkpoint.ts'
 import { type ConversationRunDefinition, openConversationRun } from '../conversation-run.ts'
@@ -22,6 +23,8 @@ export interface TextEvaluation {
   readonly episodes: number
   /** Of the rewards that are known; null where none is. */
   readonly reward: { readonly mean: number; readonly std: number; readonly min: number; readonly max: number } | null
+  /** What rewards are made of, by name: the mean over the conversations that tell it. */
+  readonly components: Readonly<Record<string, number>>
   readonly numUnknown: number
   /** Why the first of those cannot be told; null where all are known. */
   readonly firstError: string | null
@@ -61,6 +64,7 @@ export async function evaluateText(options: TextEvaluateOptions): Promise<TextEv
             min: rewards.reduce((least, value) => Math.min(least, value)),
             max: rewards.reduce((most, value) => Math.max(most, value)),
           },
+    components: meanComponents(last),
     numUnknown: last.length - rewards.length,
     firstError: last.find(({ error }) => error !== null)?.error ?? null,
     completionLength: said / last.length,
@@ -71,6 +75,16 @@ export async function evaluateText(options: TextEvaluateOptions): Promise<TextEv
       reward: rows[0]!.reward,
     })),
   }
+}
+
+function meanComponents(conversations: readonly Trajectory[]): Record<string, number> {
+  const names = [...new Set(conversations.flatMap(({ components }) => Object.keys(components)))]
+  const means: Record<string, number> = {}
+  for (const name of names) {
+    const values = conversations.flatMap(({ components }) => components[name] ?? [])
+    if (values.length > 0) means[name] = values.reduce((sum, value) => sum + value, 0) / values.length
+  }
+  return means
 }
 
 /** What a run of a language model has come to. */

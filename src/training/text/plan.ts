@@ -134,7 +134,8 @@ const LEAST = [
  */
 export async function planTextRun(given: ConversationRunDefinition): Promise<TextRunPlan> {
   const { environment, policy, settings } = given
-  const draft = await openConversations({ environment, policy, numLanes: settings.numLanes || LANES })
+  const { numLanes: lanes, segmentation } = settings
+  const draft = await openConversations({ environment, policy, numLanes: lanes || LANES, segmentation })
   const { opened } = draft
   const { definition, notes: rates } = withRates(given, draft)
   const notes = [...rates, ...patience(draft)]

@@ -1,0 +1,91 @@
+/**
+ * Arithmetic with a calculator: sums of two digits, which the model can learn to do alone, and products of numbers of two
+ * digits, which it cannot and for which it has to learn to call its tool.
+ */
+import { integer, number, type Settings } from '../../settings.ts'
+import { defineAgent } from '../agent.ts'
+import type { Example, Message } from '../text.ts'
+import { defineTool } from '../tool.ts'
+import type { ToolFormat } from '../tool-format.ts'
+import { useTools } from '../use-tools.ts'
+import { ExampleNumbers } from './characters.ts'
+
+const settings = {
+  shown: number(0.1, 'part of the products whose demonstration calls the tool; the others only say the answer', {
+    min: 0,
+    max: 1,
+  }),
+  callCost: number(0.1, 'what a call costs', { min: 0, max: 1 }),
+  numExamples: integer(20_000, 'how many examples there are', { min: 1 }),
+  seed: integer(0, 'keys the examples: another seed, other ones', { min: 0 }),
+} satisfies Settings
+
+const calculator = defineTool({
+  name: 'calculator',
+  description: 'The product of two whole numbers, written as a*b.',
+  parameters: { type: 'object', properties: { expression: { type: 'string' } }, required: ['expression'] },
+  run({ expression }) {
+    const [, a, b] = /^(\d{1,6})\*(\d{1,6})$/.exec(expression as string) ?? []
+    if (a === undefined) throw new Error('not a product')
+    return Number(a) * Number(b!)
+  },
+})
+
+/** For models that know few characters: `[37*48]` calls the calculator, and the model hears `1776=`, or `!` where it went wrong. */
+const bracketFormat: ToolFormat = {
+  calls({ completion }) {
+    if (!completion.startsWith('[')) return []
+    const [, expression] = /^\[([^\]]*)\]$/.exec(completion) ?? []
+    if (expression === undefined) return [{ malformed: 'a call without ]' }]
+    return [{ name: 'calculator', arguments: { expression } }]
+  },
+  answers: (results) => results.map(({ content, isError }) => heard(isError ? '!' : `${content}=`)),
+}
+
+function heard(content: string): Message {
+  return { role: 'tool', content }
+}
+
+/** `3+4=` is answered with `7`; `37*48=` with `[37*48]`, and then `1776`. A right answer is worth 1, less what its calls cost. */
+export const toolArithmetic = defineAgent({
+  id: 'text/tool-arithmetic',
+  module: import.meta.url,
+  settings,
+  make: ({ shown, callCost, numExamples, seed }) => ({
+    numExamples,
+    maxTurns: 2,
+    maxTokens: 8,
+    alphabet: '0123456789+*=[]!',
+    example(index): Example {
+      const drawn = new ExampleNumbers(seed, index)
+      const needsTool = drawn.between(0, 1) === 1
+      const [low, high] = needsTool ? [10, 99] : [0, 9]
+      const [a, b] = [drawn.between(low, high), drawn.between(low, high)]
+      const answer = String(needsTool ? a * b : a + b)
+      const said = { role: 'assistant', content: answer }
+      if (!needsTool) return { prompt: `${a}+${b}=`, answer, needsTool }
+      const isShown = drawn.between(0, 999) < 1000 * shown
+      const call = { role: 'assistant', content: `[${a}*${b}]` }
+      const demonstration = isShown ? [call, heard(`${answer}=`), said] : [said]
+      return { prompt: `${a}*${b}=`, answer, needsTool, demonstration }
+    },
+    async run(context) {
+      const { example } = context
+      const { turn, calls, errors } = await useTools(context, {
+        tools: [calculator],
+        format: bracketFormat,
+        maxRounds: 1,
+      })
+      const isRight = turn.completion === example.answer
+      return {
+        reward: isRight ? 1 - callCost * calls : 0,
+        components: {
+          right: isRight ? 1 : 0,
+          callsNeeded: example.needsTool ? calls : null,
+          callsNotNeeded: example.needsTool ? null : calls,
+          callErrors: errors,
+        },
+      }
+    },
+  }),
+})

@@ -1,0 +1,55 @@
+/** What a lane's next turn begins with, after a reply that asks for one. */
+import { type ConversationCohort, type Segment, segmentOf } from '../../cohorts/conversations.ts'
+import { type Message, type Reply, stopReasons } from '../../environments/text.ts'
+import { replyIds, spelledMessage } from '../../text/dialogue.ts'
+import { withoutEnd } from './turn.ts'
+
+/** The beginning of a turn. */
+export interface NextTurn {
+  /** All that was said before it. */
+  readonly messages: Message[]
+  /** The ids that are appended; or, where they begin a row of their own, all from the first one on. */
+  readonly ids: readonly number[]
+  readonly isRow: boolean
+}
+
+/**
+ * What lane n's next turn begins with, where the row `standing` ends with the answer that it follows; null where the
+ * conversation has no leave or room for it. Where the model is to answer again, no answer stands.
+ */
+export function nextTurnOf(cohort: ConversationCohort, n: number, reply: Reply, standing: Segment): NextTurn | null {
+  const { conversation, environment, context, histories, tokenizer, segmentation, cutTurn } = cohort
+  const start = conversation.turnStart[n]!
+  const length = conversation.length[n]!
+  const stood = Array.from(standing.token)
+  if (reply.messages === undefined) return { messages: histories[n]!, ids: stood.slice(0, start), isRow: true }
+  if (standing.stopReason !== 'stop' && cutTurn === 'end') return null
+  const said = withoutEnd(tokenizer, Int32Array.from(stood.slice(start)))
+  const before = [...histories[n]!, spelledMessage(tokenizer, said)]
+  const example = environment.example(conversation.promptId[n]!)
+  const { ids, isRewritten } = replyIds(tokenizer, example, before, reply.messages, stood.at(-1)!)
+  const isCurrent = standing.segment === conversation.segment[n]
+  const isRow = isRewritten || !isCurrent || segmentation === 'branching'
+  const next = isRow && !isRewritten ? [...stood, ...ids] : ids
+  if ((isRow ? 0 : length) + next.length < context) {
+    return { messages: [...before, ...reply.messages], ids: next, isRow }
+  }
+  conversation.stopReason[n] = stopReasons.indexOf('context')
+  return null
+}
+
+/**
+ * The row of lane n that ends with the answer of that turn, or with the last answer; null where it is no answer to what the last
+ * one answers.
+ */
+export function rowThatStands(cohort: ConversationCohort, n: number, turn: number | undefined): Segment | null {
+  const { conversation, segments } = cohort
+  const current = segmentOf(cohort, n)
+  if (turn === undefined || turn === conversation.turn[n]) return current
+  const start = conversation.turnStart[n]!
+  const isAnswer = (row: Segment) => {
+    for (let t = 0; t < start; t++) if (row.token[t] !== current.token[t]) return false
+    return row.turn[start] === turn && row.turn[row.turn.length - 1] === turn
+  }
+  return segments[n]!.find(isAnswer) ?? null
+}

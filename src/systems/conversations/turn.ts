@@ -1,0 +1,66 @@
+/** A lane's turns, as the environment is told of them: the one that is over, and those before it. */
+import { type ConversationCohort, type Segment, segmentOf } from '../../cohorts/conversations.ts'
+import { type PastTurn, stopReasons, type Turn } from '../../environments/text.ts'
+import { InputError } from '../../errors.ts'
+import type { Tokenizer } from '../../text/tokenizer.ts'
+
+/** What the model said in lane n's turn, without the token that ended it. */
+export function completionOfTurn({ conversation, tokenizer, context }: ConversationCohort, n: number): Int32Array {
+  const { token, turnStart, length } = conversation
+  const [from, to] = [n * context + turnStart[n]!, n * context + length[n]!]
+  return withoutEnd(tokenizer, token.subarray(from, to))
+}
+
+/** What was said in a turn, without the token that ended it. */
+export function withoutEnd({ endIds }: Tokenizer, ids: Int32Array): Int32Array {
+  return endIds.includes(ids.at(-1)!) ? ids.subarray(0, -1) : ids
+}
+
+/** The turn of lane n that is over. */
+export function turnOf(cohort: ConversationCohort, n: number): Turn {
+  const { conversation, environment, tokenizer, histories } = cohort
+  const { promptId, turn } = conversation
+  const said = completionOfTurn(cohort, n)
+  const number = turn[n]!
+  return {
+    example: environment.example(promptId[n]!),
+    exampleIndex: promptId[n]!,
+    completion: tokenizer.decode(said, { skipSpecial: true }),
+    raw: tokenizer.decode(said),
+    turn: number,
+    stopReason: stopReasons[conversation.stopReason[n]!]!,
+    messages: histories[n]!,
+    past: (asked = number) => pastTurn(cohort, n, asked),
+  }
+}
+
+/** A turn of lane n's conversation: the one that is over, or one before it. */
+function pastTurn(cohort: ConversationCohort, n: number, turn: number): PastTurn {
+  const { conversation, tokenizer, stopStrings } = cohort
+  for (const row of [segmentOf(cohort, n), ...cohort.segments[n]!]) {
+    const [from, to] = spanOfTurn(row, turn)
+    if (from === to) continue
+    const ids = Array.from(row.token).slice(from, to)
+    const said = withoutEnd(tokenizer, Int32Array.from(ids))
+    const raw = tokenizer.decode(said)
+    const isStopped = said.length < ids.length || stopStrings.some((text) => raw.includes(text))
+    return {
+      completion: tokenizer.decode(said, { skipSpecial: true }),
+      raw,
+      stopReason: isStopped ? 'stop' : 'length',
+      ids,
+      logprobs: Array.from(row.logprob).slice(from, to),
+      versions: Array.from(row.version).slice(from, to),
+    }
+  }
+  throw new InputError('turn', String(turn), `one that the conversation has had: 0 to ${conversation.turn[n]}`)
+}
+
+/** Where in a row the model speaks in that turn. */
+function spanOfTurn({ turn, lossMask }: Segment, number: number): [from: number, to: number] {
+  let from = 0
+  while (from < turn.length && !(turn[from] === number && lossMask[from] === 1)) from++
+  let to = from
+  while (to < turn.length && turn[to] === number && lossMask[to] === 1) to++
+  return [from, to]
+}
