@@ -3,7 +3,7 @@
  *
  *     npm run bench -- peers              one room, or several; `peers` and `trl` only when named, for they install from PyPI and npm,
  *                                         `learning`, which trains for minutes and fails where a target is missed, and
- *                                         `leaks`, 10,000 updates on a device
+ *                                         `leaks`, 10,000 updates on a device, and `agents`, a thousand at once
  *     npm run bench -- baseline [rooms]   keeps the run in bench/baseline.json
  *     npm run bench -- compare [rooms]    tells what changed since
  *     npm run bench -- plots              writes docs/bench-lanes.svg and docs/bench-hidden.svg
@@ -27,6 +27,7 @@ const ROOMS = [
   'learning',
   'text-learning',
   'leaks',
+  'agents',
   'peers',
   'trl',
 ]

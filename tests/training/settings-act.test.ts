@@ -345,6 +345,7 @@ describe('every setting of a run of a language model acts', () => {
       onStall: { shownBy: 'tests/cli/stuck.test.ts: onStall=stop' },
       tooLong: { shownBy: 'tests/training/text/rows.test.ts: tooLong' },
       cutTurn: { shownBy: 'tests/systems/text/cut-turns.test.ts: cutTurn' },
+      segmentation: { shownBy: 'tests/environments/agent.test.ts: segmentation' },
       rewardReduction: { shownBy: 'tests/systems/text/conversations.test.ts: rewardReduction' },
       checkpointEvery: { to: 1 },
       checkpointsKept: { with: { checkpointEvery: 1 }, to: 1 },
