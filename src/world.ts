@@ -90,8 +90,8 @@ export async function openWorld(options: WorldOptions, shared?: SharedColumns): 
 
 /** Cohorts of lanes over one memory. `C` says of which kind they are, `Name` what they are called. */
 export class World<out C extends Cohort = Cohort, out Name extends string = string> {
-  /** How many threads share the lanes, and which of them this is. */
-  readonly threads: { count: number; readonly index: number }
+  /** How many threads share the work, which of them this is, and how many only collect. */
+  readonly threads: { count: number; readonly index: number; actors: number }
   /** What this thread's time is charged to. */
   readonly clock = new Clock()
   readonly seed: number
@@ -107,7 +107,7 @@ export class World<out C extends Cohort = Cohort, out Name extends string = stri
 
   /** Use `createWorld`. */
   constructor(drafts: readonly CohortDraft[], { seed, kernels }: Required<SharedOptions>, shared?: SharedColumns) {
-    this.threads = { count: 1, index: shared?.index ?? 0 }
+    this.threads = { count: 1, index: shared?.index ?? 0, actors: 0 }
     this.#memory = shared?.memory
     this.seed = seed
     this.kernelBuild = kernels
@@ -186,19 +186,23 @@ export class World<out C extends Cohort = Cohort, out Name extends string = stri
 
   /**
    * Splits the lanes among threads, before the memory is taken: each works in columns of its own. Of a cohort of conversations,
-   * they only speak for the model.
+   * they only speak for the model. The last `actors` of the threads collect rollouts while the others learn, where there are any.
    * @throws InputError if the memory is taken already, a policy stays in its thread, or a definition has no module from which a
    * thread could make it.
    */
-  split(count: number): void {
+  split(count: number, actors = 0): void {
     if (this.#cohorts !== undefined) {
       throw new InputError('threads', 'a world whose memory is taken', 'createTrainer before the first tick')
     }
     if (!Number.isSafeInteger(count) || count < 1 || count > 64) {
       throw new InputError('threads', show(count), 'a whole number from 1 to 64')
     }
+    if (!Number.isSafeInteger(actors) || actors < 0 || actors >= count) {
+      throw new InputError('actors', show(actors), `a whole number from 0 to ${count - 1}: fewer than the threads`)
+    }
     for (const draft of this.#drafts) kindOf(draft).checkThreads(draft, count)
     this.threads.count = count
+    this.threads.actors = actors
   }
 
   /** Every column with its bytes, as it stands now: before the memory is taken, or after. */

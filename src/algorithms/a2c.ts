@@ -2,16 +2,20 @@ import type { A2cLossSettings, Kernels } from '../kernels/bind.ts'
 import type { Metrics } from '../metrics.ts'
 import type { SettingValues } from '../settings.ts'
 import { defineOnPolicyAlgorithm, type OnPolicyLoss, onPolicySettings } from './on-policy.ts'
+import { stalenessSettings } from './staleness.ts'
 
-const settings = onPolicySettings({
-  numSteps: 5,
-  learningRate: 7e-4,
-  learningRateSchedule: 'constant',
-  gaeLambda: 1, // Returns of numSteps steps.
-  normalizeAdvantage: false,
-  valueCoef: 1,
-  optimizer: 'rmsprop',
-})
+const settings = {
+  ...onPolicySettings({
+    numSteps: 5,
+    learningRate: 7e-4,
+    learningRateSchedule: 'constant',
+    gaeLambda: 1, // Returns of numSteps steps.
+    normalizeAdvantage: false,
+    valueCoef: 1,
+    optimizer: 'rmsprop',
+  }),
+  ...stalenessSettings(),
+}
 
 /** In the order of `A2cSum`. */
 const metrics = {
@@ -23,7 +27,7 @@ const metrics = {
 /**
  * Advantage actor-critic: A3C (Mnih et al. 2016) in step. One step of the gradient on the whole rollout. The defaults are those
  * of Stable-Baselines3 2.x (RMSprop with α = 0.99, as PyTorch has it), in whose terms `valueCoef` 1 is `vf_coef` 0.5: its value
- * loss is not halved.
+ * loss is not halved. With `maxStaleness` above 0 it is IMPALA (Espeholt et al. 2018): actors collect while it learns, by V-trace.
  *
  * @example a2c({ numSteps: 5, gamma: 0.99, entropyCoef: 0.01 })
  */

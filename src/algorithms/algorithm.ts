@@ -18,6 +18,7 @@ import type { Policy, PolicyModel } from '../policies/policy.ts'
 import type { Random } from '../random.ts'
 import type { Settings, SettingValues } from '../settings.ts'
 import type { Space } from '../space.ts'
+import type { Staleness } from './staleness.ts'
 
 /** What the maker of an algorithm returns. */
 export interface AlgorithmModel {
@@ -32,11 +33,13 @@ export interface AlgorithmModel {
   readonly numMinibatches?: number
   /** Whether its learner takes advantages from `learn`, so that it can learn from rows that another policy chose. Default false. */
   readonly takesAdvantages?: boolean
+  /** How stale rollouts may be that it learns from, and what is done about it; undefined: it learns from none that are. */
+  readonly staleness?: Staleness | undefined
   /** Whether it learns only from tables of rows that somebody else has chosen (`trainer.learn`). Default false. */
   readonly needsTable?: boolean
   /** The columns a learner needs. Throws InputError where the settings do not fit the cohort. */
   plan(shape: LearnerShape): Plan
-  /** A learner over those columns. */
+  /** A learner over those columns; one for each buffer of rows, where rollouts are collected ahead. */
   bind(context: LearnerContext): Learner
 }
 
@@ -74,8 +77,12 @@ export function defineAlgorithm<S extends Settings, const M extends Metrics>(opt
         throw new InputError(`${options.id} ${name}`, show(count), 'a whole number ≥ 1')
       }
     }
-    const { takesAdvantages = false, needsTable = false } = model
-    return { numSteps, numMinibatches, takesAdvantages, needsTable, gamma, metrics, plan, bind }
+    const { takesAdvantages = false, needsTable = false, staleness } = model
+    if (staleness !== undefined && staleness.maxStaleness > 0 && staleness.correction !== 'none' && !takesAdvantages) {
+      const got = `${staleness.correction} for maxStaleness ${staleness.maxStaleness}, of a learner that takes no advantages`
+      throw new InputError(`${options.id} correction`, got, 'none, or maxStaleness 0')
+    }
+    return { numSteps, numMinibatches, takesAdvantages, needsTable, staleness, gamma, metrics, plan, bind }
   })
   checkMetrics(`${options.id} metrics`, metrics)
   return Object.assign(factory, { metrics })

@@ -34,6 +34,7 @@ import {
   startOptimizer,
 } from './optimizer.ts'
 import { type Schedule, scheduleFactor, schedules } from './schedule.ts'
+import { type Staleness, stalenessOf } from './staleness.ts'
 
 /** Defaults in which such algorithms differ. */
 export interface OnPolicyDefaults {
@@ -82,11 +83,15 @@ const sharedSettings = Object.keys(onPolicySettings())
 
 type OnPolicySettings = ReturnType<typeof onPolicySettings>
 
-/** Values of those settings, and of the two that an algorithm declares where it learns from more than the whole rollout once. */
-type OnPolicyValues = SettingValues<OnPolicySettings> & {
-  readonly updateEpochs?: number
-  readonly numMinibatches?: number
-}
+/**
+ * Values of those settings, of the two that an algorithm declares where it learns from more than the whole rollout once, and of
+ * those where it learns from stale rollouts.
+ */
+type OnPolicyValues = SettingValues<OnPolicySettings> &
+  Partial<Staleness> & {
+    readonly updateEpochs?: number
+    readonly numMinibatches?: number
+  }
 
 /** The metrics that all of them tell, beside those of their losses. */
 const onPolicyMetrics = {
@@ -142,7 +147,8 @@ export interface OnPolicyOptions<S extends Settings, M extends Metrics> {
   readonly module?: string
   /**
    * Those of `onPolicySettings`, and its own. It may declare `updateEpochs` (passes over each rollout) and `numMinibatches`
-   * (minibatches a pass, shuffled anew in each); without them it learns from the whole rollout at once, and once.
+   * (minibatches a pass, shuffled anew in each); without them it learns from the whole rollout at once, and once. With those of
+   * `stalenessSettings` rollouts can be collected while it learns from others.
    */
   readonly settings: S
   /** What its loss adds up over rows; `explainedVariance`, `gradNorm` and `learningRate` come behind by themselves. */
@@ -218,6 +224,7 @@ export function defineOnPolicyAlgorithm<S extends OnPolicySettings, const M exte
         numMinibatches,
         takesAdvantages: true,
         needsTable: options.needsTable ?? false,
+        staleness: stalenessOf(values),
         plan: (shape: LearnerShape): Plan => onPolicyPlan(values, sums.length, shape),
         bind: (context: LearnerContext): Learner => {
           const estimate = options.advantages?.(parameters) ?? estimateGae

@@ -3,6 +3,7 @@ import type { Metrics } from '../metrics.ts'
 import { choice, integer, number, optionalNumber, type SettingValues } from '../settings.ts'
 import { defineOnPolicyAlgorithm, type OnPolicyLoss, onPolicySettings } from './on-policy.ts'
 import { scheduleFactor, schedules } from './schedule.ts'
+import { stalenessSettings } from './staleness.ts'
 
 const settings = {
   ...onPolicySettings(),
@@ -14,6 +15,7 @@ const settings = {
   targetKl: optionalNumber(null, 'stop an update after the pass whose mean approxKl is above this; null: never', {
     above: 0,
   }),
+  ...stalenessSettings(),
 }
 
 /** In the order of `PpoSum`. */
@@ -28,6 +30,8 @@ const metrics = {
 /**
  * Proximal policy optimization (Schulman, Wolski, Dhariwal, Radford, Klimov 2017) with generalized advantage estimation,
  * minibatches in keyed order and Adam (or another optimizer); the details follow Huang et al., "The 37 Implementation Details of PPO" (2022).
+ * With `maxStaleness` above 0 it is the decoupled PPO (Hilton et al. 2021): the clip is around the weights as they are before the
+ * update, and advantages are weighed by how likely these would have chosen the same as the older ones.
  *
  * @example ppo({ numSteps: 128, gamma: 0.99, gaeLambda: 0.95, clipCoef: 0.2 })
  */

@@ -19,8 +19,11 @@ export type CohortDraft = EpisodeDraft | ConversationDraft
 /** What a cohort needs of its world. */
 export interface Housing {
   readonly seed: number
-  /** How many threads share the lanes, and which of them this is. */
-  readonly threads: { readonly count: number; readonly index: number }
+  /**
+   * How many threads share the lanes, and which of them this is. Where `actors` is above 0, so many of them, the last ones, collect
+   * while the others learn.
+   */
+  readonly threads: { readonly count: number; readonly index: number; readonly actors: number }
   readonly ecs: EcsWorld
 }
 

@@ -25,6 +25,7 @@ import type { Kernels } from '../kernels/bind.ts'
 import type { Policy, PolicyDefinition, PolicyModel } from '../policies/policy.ts'
 import { Random } from '../random.ts'
 import { type BoxSpace, choiceSizes, spaceWidth } from '../space.ts'
+import { type Ahead, aheadPlan, createAhead, type RolloutBuffer } from './ahead.ts'
 import type { Cohort, CohortDraft, Housing } from './cohort.ts'
 import { LaneEntities } from './lanes.ts'
 import { checkSets, createLeague, type League, leaguePlan } from './league.ts'
@@ -71,6 +72,8 @@ export interface EpisodeReservation {
   numSteps: number
   /** The learner's own columns. */
   learner: Plan
+  /** How many rollouts have columns, where some threads collect while others learn. */
+  numBuffers?: number
 }
 
 /**
@@ -128,7 +131,10 @@ export interface EpisodeCohort {
   readonly weights: Float32Array
   /** The sets of weights, and which acts in each lane; null where there is one. */
   readonly league: League | null
+  /** Where rollouts are collected ahead, that of the buffer which is open. */
   readonly rollout: RolloutColumns
+  /** Columns for rollouts ahead; null where all threads collect, then all learn. */
+  readonly ahead: Ahead | null
   readonly learner: Columns<Plan>
   bootstrap: BootstrapList
   /** What came after rows that no later row shows: this thread's list, and those of all threads. */
@@ -154,12 +160,7 @@ export interface EpisodeCohort {
   readonly whole: Pick<Columns<EpisodeCohortPlan>, 'final' | 'bootstrap' | 'laneList'>
   /** How many threads share the lanes, and which of them this is. */
   readonly threads: Housing['threads']
-  readonly windows: {
-    readonly observation: readonly Observation[]
-    readonly memory: readonly Memory[]
-    readonly action: readonly Action[]
-    readonly transition: readonly Transition[]
-  }
+  readonly windows: RolloutBuffer['windows']
   /** The row block of the rollout that this tick fills; numSteps when the rollout is full. */
   t: number
   /** Number of the weights. */
@@ -360,20 +361,29 @@ export function planEpisodes({ options, sharesWith, isOpen, model, reservation }
   const actionWidth = spaceWidth(actionSpace)
   const isBox = actionSpace.kind === 'box'
   const listLength = reservation === undefined ? 0 : (model.answersLater ? reservation.numSteps + 1 : 2) * numLanes
-  return {
-    weights: saved(column('f32', sharesWith === null ? model.numParameters : 0)),
-    episode: episodePlan(numLanes),
-    population: isOpen ? population : ({} as typeof population),
-    state: statePlan(environment, numLanes),
-    league: numSets > 1 ? league : ({} as typeof league),
-    systems: systemsPlan(options.systems ?? [], numLanes, numRows),
-    carried: {
-      observation: saved(column('f32', numLanes, widths.observation)),
-      actionMask: saved(column('u8', numLanes, widths.actionMask)),
-      memory: saved(column('f32', numLanes, widths.memory)),
-    },
+  const buffer = () => ({
     rollout: rolloutPlan(reservation?.numSteps ?? 1, numLanes, widths, actionSpace),
     final: finalPlan(reservation?.numSteps ?? 0, numLanes, widths.observation, threads),
+  })
+  const episode = episodePlan(numLanes)
+  const state = statePlan(environment, numLanes)
+  const carried = {
+    observation: saved(column('f32', numLanes, widths.observation)),
+    actionMask: saved(column('u8', numLanes, widths.actionMask)),
+    memory: saved(column('f32', numLanes, widths.memory)),
+  }
+  const { numBuffers = 0 } = reservation ?? {}
+  const ahead = aheadPlan(Math.max(1, numBuffers), model.numParameters, buffer, { episode, state, carried })
+  return {
+    weights: saved(column('f32', sharesWith === null ? model.numParameters : 0)),
+    episode,
+    population: isOpen ? population : ({} as typeof population),
+    state,
+    league: numSets > 1 ? league : ({} as typeof league),
+    systems: systemsPlan(options.systems ?? [], numLanes, numRows),
+    carried,
+    ...buffer(),
+    ahead: numBuffers > 0 ? ahead : ({} as typeof ahead),
     bounds: {
       low: column('f32', isBox ? actionWidth : 0),
       high: column('f32', isBox ? actionWidth : 0),
@@ -429,7 +439,15 @@ export function shareStart(thread: number, count: number, present: number, numAg
   return numAgents * Math.floor((thread * (present / numAgents)) / count)
 }
 
-/** The shares of all threads of the lanes that are there. */
+/**
+ * Which of the threads that collect this one is, from 0, and how many they are: all of them, or the last ones where others learn.
+ * The index is below 0 for a thread that only learns.
+ */
+export function collecting({ count, index, actors }: Housing['threads']): { index: number; count: number } {
+  return actors === 0 ? { index, count } : { index: index - (count - actors), count: actors }
+}
+
+/** The shares of all threads that collect of the lanes that are there. */
 function sharesOf(
   cohort: Pick<EpisodeCohort, 'sliding' | 'numSteps' | 'numLanes' | 'environment'>,
   count: number,
@@ -460,22 +478,28 @@ export function createEpisodes(
   const sliding = recorded || autoreset === 'disabled' // Lanes that ended must go on seeing what they saw.
   const numSteps = reservation?.numSteps ?? 1
   const { rollout, carried, episode, weights, laneList, bootstrap } = columns
-  const { count, index } = world.threads
+  const { index } = world.threads
   const present = options.present ?? numLanes
-  const shares = sharesOf({ sliding, numSteps, numLanes, environment }, count, present)
-  const share = shares[index]!
+  const collector = collecting(world.threads)
+  const shares = sharesOf({ sliding, numSteps, numLanes, environment }, collector.count, present)
+  const share = shares[collector.index] ?? { sliding, numSteps, numLanes, from: 0, to: 0 }
   const { from, to } = share
 
-  const observation = createSlider(rollout.observation, carried.observation, share)
-  const actionMask = createSlider(rollout.actionMask, carried.actionMask, share)
-  const memory = createSlider(rollout.memory, carried.memory, share)
-  const windows = {
-    observation: observation.windows,
-    memory: memory.windows,
+  const slidersOf = (rollout: RolloutColumns) => ({
+    observation: createSlider(rollout.observation, carried.observation, share),
+    actionMask: createSlider(rollout.actionMask, carried.actionMask, share),
+    memory: createSlider(rollout.memory, carried.memory, share),
+  })
+  const { observation, actionMask, memory } = slidersOf(rollout)
+  const slides = ({ component }: Slider) => component.current.length > 0
+  const sliders = [observation, actionMask, memory].filter(slides)
+  const windowsOf = (rollout: RolloutColumns, seen: Pick<ReturnType<typeof slidersOf>, 'observation' | 'memory'>) => ({
+    observation: seen.observation.windows,
+    memory: seen.memory.windows,
     action: actionWindows(rollout, numSteps, numLanes, spaceWidth(actionSpace)),
     transition: transitionWindows(rollout, numSteps, numLanes),
-  }
-  const sliders = [observation, actionMask, memory].filter(({ component }) => component.current.length > 0)
+  })
+  const windows = windowsOf(rollout, { observation, memory })
   const action = { ...windows.action[0]! }
   const transition = { ...windows.transition[0]! }
   const random = new Random(world.seed)
@@ -492,7 +516,24 @@ export function createEpisodes(
   const population = draft.isOpen ? columns.population : null
   if (isFresh) writeFirstValues(draft, columns, random)
   writeBounds(columns, environment)
-  const finals = shares.map((share, thread) => finalObservations(columns.final, share, thread))
+  const finalsOf = (final: Columns<EpisodeCohortPlan>['final']) => {
+    const finals = shares.map((each, thread) => finalObservations(final, each, thread))
+    return { finals, final: finals[collector.index] ?? finalObservations(final, share, 0) }
+  }
+  const { finals, final } = finalsOf(columns.final)
+  const buffers = (): RolloutBuffer[] => [
+    { rollout, finals, final, windows, sliders: sliders.map(({ windows, firstBlock }) => ({ windows, firstBlock })) },
+    ...Object.values(columns.ahead.others).map(({ rollout, final }): RolloutBuffer => {
+      const others = slidersOf(rollout)
+      const each = Object.values(others).filter(slides)
+      return {
+        ...{ rollout, ...finalsOf(final), windows: windowsOf(rollout, others) },
+        sliders: each.map(({ windows, firstBlock }) => ({ windows, firstBlock })),
+      }
+    }),
+  ]
+  const isAhead = reservation?.numBuffers !== undefined
+  const ahead = isAhead ? createAhead(columns.ahead, buffers(), collector.index < 0 ? null : bind) : null
   const environmentLanes: Lanes = {
     state: columns.state,
     observation: observation.component.current,
@@ -546,9 +587,10 @@ export function createEpisodes(
     league,
     weights,
     rollout,
+    ahead,
     learner: columns.learner,
     bootstrap: bootstrapList(bootstrap, share),
-    final: finals[index]!,
+    final,
     finals,
     bounds: columns.bounds,
     observationBounds: columns.observationBounds,

@@ -31,6 +31,7 @@ export {
   onPolicySettings,
 } from '../algorithms/on-policy.ts'
 export { type RowLossColumns, rowLoss } from '../algorithms/row-loss.ts'
+export { type Staleness, stalenessSettings } from '../algorithms/staleness.ts'
 export type { TokenBatch } from '../algorithms/token-batch.ts'
 export type { NamedTokenColumns } from '../algorithms/token-loss.ts'
 export { type ArrayModel, defineArrayBackend, visitTokens } from '../training/array-backend.ts'

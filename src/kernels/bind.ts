@@ -11,6 +11,7 @@ import { remember } from './own.ts'
 import * as plain from './plain.ts'
 
 export { Standing } from './advantage/group.ts'
+export { ImportanceSum } from './advantage/importance.ts'
 export { Activation } from './dense/dense.ts'
 export type { A2cLossSettings } from './loss/a2c.ts'
 export { type PolicyLossInputs, type PolicyLossOutputs, type PolicyLossSettings, PolicySum } from './loss/policy.ts'

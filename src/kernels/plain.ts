@@ -9,6 +9,7 @@
  */
 export { gae } from './advantage/gae.ts'
 export { groupAdvantage, spreadAdvantage } from './advantage/group.ts'
+export { importanceWeights, weighAdvantages } from './advantage/importance.ts'
 export { discountedReturns } from './advantage/returns.ts'
 export { klPenalty, overlongPenalty } from './advantage/shaping.ts'
 export { tokenGae, tokenRewards, whitenTokens } from './advantage/tokens.ts'

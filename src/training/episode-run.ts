@@ -48,6 +48,10 @@ export const episodeRunSettings = {
     min: 0,
     max: 64,
   }),
+  actors: integer(1, 'threads of these that collect while the others learn, where maxStaleness is above 0', {
+    min: 1,
+    max: 63,
+  }),
 } satisfies Settings
 
 /** The values of `episodeRunSettings`. */
@@ -177,7 +181,7 @@ export async function findEnvironment(name: string): Promise<EnvironmentFactory>
 }
 
 /** Settings that a run may be given anew when it is resumed: those on which what it did so far does not depend. */
-const RESUMED = [...SHARED_RESUMED, 'totalSteps', 'stopWhenSolved', 'rollouts'] as const
+const RESUMED = [...SHARED_RESUMED, 'actors', 'totalSteps', 'stopWhenSolved', 'rollouts'] as const
 
 async function open(folder: string, config: object, trust: ModuleTrust): Promise<EpisodeRunDefinition> {
   const path = join(folder, 'config.json')
@@ -247,11 +251,18 @@ export async function listRollouts(folder: string): Promise<string[]> {
 async function drawnTrainer(definition: EpisodeRunDefinition, threads: number): Promise<Trainer<EpisodeCohort>> {
   const { environment, policy, algorithm, settings } = definition
   const { numLanes, seed, kernels, profile } = settings
+  const actors = actorsOf(definition)
   const build = kernels === 'best' ? bestKernelBuild() : kernels
   return createTrainer(await createWorld({ environment, policy, numLanes, seed, kernels: build }), algorithm, {
     threads,
+    actors,
     profile,
   })
+}
+
+/** How many threads only collect. */
+function actorsOf({ algorithm, settings }: EpisodeRunDefinition): number {
+  return (algorithm.staleness?.maxStaleness ?? 0) > 0 ? settings.actors : 0
 }
 
 /** How many threads a run has that leaves it open; 1 where others could not be made. */
@@ -265,7 +276,11 @@ function threadsOf(definition: EpisodeRunDefinition): ThreadChoice {
   if (staysInThread) return { threads: 1, reason: `the device of ${policy.id} serves no other` }
   const { numSteps, numMinibatches = 1 } = algorithm
   const { numLanes } = settings
-  return chooseThreads({ numLanes, numSteps, numMinibatches, numParameters, blockRows, cores: availableParallelism() })
+  const actors = actorsOf(definition)
+  const cores = Math.max(1, availableParallelism() - actors)
+  const { threads, reason } = chooseThreads({ numLanes, numSteps, numMinibatches, numParameters, blockRows, cores })
+  if (actors === 0) return { threads, reason }
+  return { threads: threads + actors, reason: `${actors} to collect, and ${threads} to learn: ${reason}` }
 }
 
 const builtIns = [...algorithms, ...policies, ...environments] as unknown as Parameters<typeof portable>[1]
@@ -282,7 +297,8 @@ export const episodeRun: RunKind<EpisodeRunDefinition, EpisodeCohort, EpisodeRun
     return keysOf(factory as EnvironmentFactory, await partsOf(given))
   },
   async metrics(factory, given) {
-    return metricsOfRun(usualParts(factory as EnvironmentFactory, await partsOf(given)).algorithm.metrics)
+    const { algorithm } = usualParts(factory as EnvironmentFactory, await partsOf(given))
+    return metricsOfRun(algorithm.metrics, Number(given[`${algorithm.id}.maxStaleness`] ?? 0) > 0)
   },
   configure: (factory, given) => configure(factory as EnvironmentFactory, given),
   records({ environment, policy, algorithm }) {

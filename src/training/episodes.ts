@@ -4,12 +4,20 @@
  *
  * The program is the rollout of a thread's own lanes, then its own slots of each minibatch; at each `yield` threads
  * meet. What is small and ordered (advantages, the epoch's permutation, summing slots, the optimizer) thread 0 does
- * alone.
+ * alone. Where there are actors, they collect, and the program is only the learning.
  */
 import type { AlgorithmDefinition, EstimateAdvantages, Learner } from '../algorithms/algorithm.ts'
 import { BEAT_WORDS, traceBuffer, Work } from '../clock.ts'
+import { openBuffer } from '../cohorts/ahead.ts'
 import type { Cohort } from '../cohorts/cohort.ts'
-import { asEpisodes, closeRollout, type EpisodeCohort, type EpisodeDraft, shareStart } from '../cohorts/episodes.ts'
+import {
+  asEpisodes,
+  closeRollout,
+  collecting,
+  type EpisodeCohort,
+  type EpisodeDraft,
+  shareStart,
+} from '../cohorts/episodes.ts'
 import { markLearned } from '../cohorts/league.ts'
 import { restoreLanes } from '../cohorts/population.ts'
 import { rolloutTable } from '../cohorts/rollout-table.ts'
@@ -22,11 +30,13 @@ import { checkMetricValues } from '../metrics.ts'
 import type { Table } from '../tables/table.ts'
 import { collectShare, concludeRollouts, settle } from '../tick.ts'
 import type { World } from '../world.ts'
+import { Actors } from './actors.ts'
 import type { EpisodeRecord, Manifest } from './checkpoint.ts'
 import { type CohortMetrics, checkAlgorithmMetrics, meanAndStd, noMetrics, type UpdateMetrics } from './metrics.ts'
 import type { RecordedCorrection, RecordedRollouts } from './recorded-rollouts.ts'
 import type { RunRecord } from './run-folder.ts'
 import { compare } from './snapshot.ts'
+import { proximalPlan, StaleRollout } from './stale-rollout.ts'
 import { Aborted, CONTROL_WORDS, endWhenDropped, type LanesOrder, Team } from './team.ts'
 import type { Goal, SavedTraining, Training } from './training.ts'
 
@@ -61,7 +71,10 @@ export interface PopulationProgress {
 interface Agent {
   readonly cohort: EpisodeCohort
   readonly algorithm: AlgorithmDefinition
-  readonly learner: Learner
+  /** One for each buffer of rows that it learns from by turns. */
+  readonly learners: readonly Learner[]
+  /** What is done about rows of older weights; null where all threads collect, then all learn. */
+  readonly stale: StaleRollout | null
   readonly accounts: Columns<ReturnType<typeof accountsPlan>>
   episodes: number
   solvedAtStep: number | null
@@ -72,6 +85,8 @@ interface Agent {
 interface Measured {
   readonly cohorts: Readonly<Record<string, CohortMetrics>>
   readonly rolloutSeconds: number
+  /** Until the rollout was there: as many, or fewer where actors collect while others learn. */
+  readonly waitSeconds: number
   readonly updateSeconds: number
 }
 
@@ -96,6 +111,8 @@ export interface EpisodeTrainingOptions {
   readonly profile: boolean
   /** Where each thread says that it goes on: a mark of its clock at a time. */
   readonly beats: Int32Array
+  /** How many rollouts have columns; undefined where all threads collect, then all learn. */
+  readonly numBuffers: number | undefined
 }
 
 /**
@@ -110,8 +127,18 @@ export function reserveEpisodes(
   for (const [name, algorithm] of Object.entries(algorithms)) {
     checkAlgorithmMetrics(algorithm)
     const draft = draftOf(world, name)
-    const learner = { algorithm: algorithm.plan(shapeOf(world, draft)), accounts: accountsPlan() }
-    world.reserve(draft, { numSteps: algorithm.numSteps, learner })
+    const { numSteps } = algorithm
+    const isStale = (algorithm.staleness?.maxStaleness ?? 0) > 0 && algorithm.staleness!.correction !== 'none'
+    const learner = {
+      algorithm: algorithm.plan(shapeOf(world, draft)),
+      accounts: accountsPlan(),
+      proximal: proximalPlan(isStale ? numSteps * draft.options.numLanes : 0),
+    }
+    world.reserve(draft, {
+      numSteps,
+      learner,
+      ...(options.numBuffers !== undefined && { numBuffers: options.numBuffers }),
+    })
   }
   return () => new EpisodeTraining(world, algorithms, options)
 }
@@ -133,6 +160,8 @@ export class EpisodeTraining implements Training<UpdateMetrics> {
     | { readonly rollouts: RecordedRollouts; readonly i: number; readonly estimate: EstimateAdvantages | undefined }
     | undefined
   #team: Team | undefined
+  /** The threads that collect while others learn; undefined where all do both, and in a worker. */
+  readonly #actors: Actors | undefined
   #failure: unknown
   /** Rejects the promise that `advance` waits beside. */
   #abandon: (reason: Error) => void = () => {}
@@ -155,6 +184,8 @@ export class EpisodeTraining implements Training<UpdateMetrics> {
     this.#algorithms = algorithms
     this.#agents = Object.entries(algorithms).map(([name, algorithm]) => createAgent(world, name, algorithm))
     this.#cohorts = world.cohorts.filter(({ name, kind }) => name in algorithms || kind === 'episodes')
+    const { actors, index } = world.threads
+    if (actors > 0 && index === 0) this.#actors = new Actors(this.#agents[0]!.cohort, actors)
   }
 
   /** Updates done. */
@@ -249,6 +280,13 @@ export class EpisodeTraining implements Training<UpdateMetrics> {
     this.#isClosed = true
     this.#team?.end()
     this.#team = undefined
+    this.#actors?.close()
+  }
+
+  /** As `close`; when it settles nobody writes in the lanes' columns any more. */
+  async halt(): Promise<void> {
+    this.close()
+    await this.#actors?.halt()
   }
 
   /** One rollout and what the learners make of it, by all threads. */
@@ -298,25 +336,33 @@ export class EpisodeTraining implements Training<UpdateMetrics> {
     abandoned.catch(() => {}) // Where nothing is awaited nobody needs to hear of it.
     let team: Team | undefined
     try {
-      if (this.world.threads.count > 1 && this.#team === undefined) {
-        this.#team = await this.#startTeam()
+      const { count, actors } = this.world.threads
+      if (count - actors > 1 && this.#team === undefined) {
+        this.#team = await Team.start(this.#orders(1, count - actors), shareOf(this.world))
         endWhenDropped(this, this.#team)
       }
+      if (this.#actors?.isStarted === false) {
+        const orders = this.#orders(count - actors, count)
+        endWhenDropped(this, await this.#actors.start(this.#update, orders, shareOf(this.world)))
+      }
       team = this.#team
-      if (this.#isClosed) team?.end() // While the workers were on their way.
+      if (this.#isClosed) this.close() // While the workers were on their way.
       this.#command.set([this.#update, numUpdates, this.#seconds, this.#recorded === undefined ? 0 : 1])
       team?.hold(true)
+      this.#actors?.hold(true)
       if (team) await team.meet() // The command is there.
       const program = this.program(this.#command)
       for (;;) {
         const { done, value } = program.next()
         if (done) {
           team?.hold(false)
+          this.#actors?.hold(false)
           return this.#report(value)
         }
         if (value !== undefined) {
-          this.world.clock.await(this.#awaited())
-          await Promise.race([value, abandoned]) // An answer of a policy that answers later.
+          if (this.#actors === undefined) this.world.clock.await(this.#awaited())
+          else this.world.clock.rest() // An actor that is stuck says so itself.
+          await Promise.race([value, abandoned]) // An answer of a policy that answers later, or a rollout.
         } else if (team) {
           this.world.clock.rest()
           await team.meet()
@@ -344,6 +390,7 @@ export class EpisodeTraining implements Training<UpdateMetrics> {
   giveUp(reason: Error): void {
     this.#abandon(reason)
     this.#team?.fail(reason)
+    this.#actors?.fail(reason)
   }
 
   /** What an update may wait for, in words: an answer to each cohort, and what policies and learners promise besides. */
@@ -387,21 +434,31 @@ export class EpisodeTraining implements Training<UpdateMetrics> {
       cohort.version = update
     }
     if (isRecorded) yield* this.#loadRecorded()
-    else yield* collectShare(this.world, this.#cohorts)
+    else if (this.world.threads.actors === 0) yield* collectShare(this.world, this.#cohorts)
+    else if (this.#actors !== undefined) yield* this.#actors.deliver(this.world, update, numUpdates)
+    for (const { cohort } of this.#agents) openBuffer(cohort, update)
     yield // All lanes' rows are there.
     concludeRollouts(this.world, this.#cohorts)
     settle(this.#cohorts) // Learners read the rollout, which stays as it is.
     const collected = performance.now()
-    const rolloutSeconds = (collected - start) / 1000
+    const waitSeconds = (collected - start) / 1000
+    const rolloutSeconds = this.#actors?.rolloutSeconds ?? waitSeconds
     const cohorts: Record<string, CohortMetrics> = {}
     for (const { cohort } of this.#agents) {
       if (index === 0 && cohort.league !== null) markLearned(cohort.league, cohort.rollout.valid)
     }
     for (const agent of this.#agents) {
-      if (index === 0 && !isRecorded) this.#account(agent, seconds + rolloutSeconds)
+      const { cohort, accounts, algorithm, stale } = agent
+      if (index === 0 && !isRecorded) this.#account(agent, seconds + waitSeconds)
+      const { episodes } = agent
       clock.mark(Work.account)
-      const learned = yield* agent.learner.learn(update, numUpdates, this.#recorded?.estimate)
-      const { cohort, accounts, episodes, algorithm } = agent
+      if (stale !== null) yield* stale.evaluate()
+      const staleness =
+        index === 0 && stale !== null
+          ? { ...stale.measure(update), ...this.#actors!.times, learnerWaitSeconds: waitSeconds }
+          : {}
+      const learner = agent.learners[update % agent.learners.length]!
+      const learned = yield* learner.learn(update, numUpdates, this.#recorded?.estimate ?? stale?.estimate)
       if (index === 0) checkMetricValues(`${algorithm.id} metrics`, algorithm.metrics, learned)
       const recent = Math.min(episodes, RECENT_EPISODES)
       cohorts[cohort.name] = {
@@ -409,10 +466,11 @@ export class EpisodeTraining implements Training<UpdateMetrics> {
         episodeReturn: meanAndStd(accounts.recent, recent).mean,
         episodeLength: meanAndStd(accounts.recentLength, recent).mean,
         ...learned,
+        ...staleness,
       }
       clock.mark(Work.account)
     }
-    return { cohorts, rolloutSeconds, updateSeconds: (performance.now() - collected) / 1000 }
+    return { cohorts, rolloutSeconds, waitSeconds, updateSeconds: (performance.now() - collected) / 1000 }
   }
 
   /** Has thread 0 write a table's rollout where the lanes would have written theirs, which are over. */
@@ -426,11 +484,13 @@ export class EpisodeTraining implements Training<UpdateMetrics> {
   }
 
   /** Counts an update that is done. Rows of a table are no steps of the environment. */
-  #report({ cohorts, rolloutSeconds, updateSeconds }: Measured): UpdateMetrics {
+  #report({ cohorts, rolloutSeconds, waitSeconds, updateSeconds }: Measured): UpdateMetrics {
     this.#update++
+    this.#actors?.conclude()
     const steps = this.#recorded === undefined ? this.#stepsOf(({ present }) => present) : 0
     this.#steps += steps
-    this.#seconds += rolloutSeconds + updateSeconds
+    const seconds = waitSeconds + updateSeconds
+    this.#seconds += seconds
     for (const { cohort } of this.#agents) cohort.version = this.#update
     const sole =
       this.#agents.length === 1
@@ -440,7 +500,7 @@ export class EpisodeTraining implements Training<UpdateMetrics> {
       update: this.#update,
       steps: this.#steps,
       seconds: this.#seconds,
-      stepsPerSecond: steps / (rolloutSeconds + updateSeconds),
+      stepsPerSecond: steps / seconds,
       ...sole,
       rolloutSeconds,
       updateSeconds,
@@ -454,10 +514,12 @@ export class EpisodeTraining implements Training<UpdateMetrics> {
     return this.#traces
   }
 
-  /** Starts the workers, each of which makes its part of this trainer from definitions. */
-  #startTeam(): Promise<Team> {
+  /** What the threads from one index to another are told, each of which makes its part of this trainer from definitions. */
+  #orders(from: number, to: number): LanesOrder[] {
     const { world } = this
-    const { count } = world.threads
+    const { count, actors } = world.threads
+    const isActors = actors > 0 && from === count - actors
+    const command = isActors ? new Float64Array(new SharedArrayBuffer(8)) : this.#command
     const control = new Int32Array(new SharedArrayBuffer(4 * CONTROL_WORDS))
     const cohorts = laneCohorts(world).map((cohort) => ({
       name: cohort.name,
@@ -471,17 +533,20 @@ export class EpisodeTraining implements Training<UpdateMetrics> {
       weightSets: cohort.league?.weights.length ?? 1,
       systems: cohort.systems.map(({ definition }) => ({ ...recordOf(definition), columns: definition.columns })),
     }))
-    const orders = Array.from(
-      { length: count - 1 },
-      (_, i): LanesOrder => ({
+    const indices = Array.from({ length: to - from }, (_, i) => from + i)
+    return indices.map(
+      (index): LanesOrder => ({
         kind: 'lanes',
         memory: world.arena.memory,
         control,
-        command: this.#command,
-        index: i + 1,
-        count,
-        trace: this.#traces[i],
-        beat: this.#beats.subarray(BEAT_WORDS * (i + 1), BEAT_WORDS * (i + 2)),
+        command,
+        index,
+        count: to - from + 1, // With this one.
+        threads: { count, actors },
+        actor: isActors ? this.#actors!.columns : null,
+        numBuffers: this.#agents[0]!.cohort.ahead?.buffers.length,
+        trace: this.#traces[index - 1],
+        beat: this.#beats.subarray(BEAT_WORDS * index, BEAT_WORDS * (index + 1)),
         seed: world.seed,
         kernels: world.kernelBuild,
         cohorts,
@@ -490,7 +555,6 @@ export class EpisodeTraining implements Training<UpdateMetrics> {
         ),
       }),
     )
-    return Team.start(orders, shareOf(world))
   }
 
   /** Counts the episodes that ended in the rollout, and notes when the environment was solved. */
@@ -538,7 +602,8 @@ export class EpisodeTraining implements Training<UpdateMetrics> {
       }
       return [name, record] as const
     })
-    return { tensors: [], cohorts: Object.fromEntries(cohorts) }
+    const instead = this.#actors?.instead(this.#update)
+    return { tensors: [], cohorts: Object.fromEntries(cohorts), ...(instead !== undefined && { instead }) }
   }
 
   restore({ cohorts }: Manifest): void {
@@ -617,36 +682,48 @@ function laneCohorts(world: World): EpisodeCohort[] {
 
 function shapeOf(world: World, { options, model }: EpisodeDraft) {
   const { observationSpace, actionSpace } = options.environment
-  const { count: threads } = world.threads
+  const { count, actors } = world.threads
   return {
     numLanes: options.numLanes,
     model,
     observationSpace,
     actionSpace,
     actionMaskWidth: actionMaskWidth(options.environment),
-    threads,
+    threads: count - actors,
   }
 }
 
 function createAgent(world: World, name: string, algorithm: AlgorithmDefinition): Agent {
   const cohort = asEpisodes(`algorithm of ${name}`, world.cohort(name))
-  const columns = cohort.learner as { algorithm: Columns<Plan>; accounts: Columns<ReturnType<typeof accountsPlan>> }
-  const learner = algorithm.bind({
-    ...shapeOf(world, draftOf(world, name)),
-    // Of the rows of a league only those of the first set are learned from.
-    rollout: cohort.league === null ? cohort.rollout : { ...cohort.rollout, valid: cohort.league.learned },
-    columns: columns.algorithm,
-    weights: cohort.weights,
-    policy: cohort.policy,
-    kernels: world.kernels,
-    random: cohort.environmentLanes.random,
-    clock: world.clock,
-    thread: world.threads.index,
-  })
+  const columns = cohort.learner as Columns<{
+    algorithm: Plan
+    accounts: ReturnType<typeof accountsPlan>
+    proximal: ReturnType<typeof proximalPlan>
+  }>
+  const { maxStaleness = 0, correction = 'none', rhoMax = 1, cMax = 1 } = algorithm.staleness ?? {}
+  const stale =
+    cohort.ahead === null
+      ? null
+      : new StaleRollout(world, cohort, { maxStaleness, correction, rhoMax, cMax }, columns.proximal)
+  const bind = (rollout: EpisodeCohort['rollout']) =>
+    algorithm.bind({
+      ...shapeOf(world, draftOf(world, name)),
+      rollout: stale === null ? rollout : stale.seen(rollout),
+      columns: columns.algorithm,
+      weights: cohort.weights,
+      policy: cohort.policy,
+      kernels: world.kernels,
+      random: cohort.environmentLanes.random,
+      clock: world.clock,
+      thread: world.threads.index,
+    })
+  // Of the rows of a league only those of the first set are learned from.
+  const learned = cohort.league === null ? cohort.rollout : { ...cohort.rollout, valid: cohort.league.learned }
   return {
     cohort,
     algorithm,
-    learner,
+    learners: cohort.ahead === null ? [bind(learned)] : cohort.ahead.buffers.map(({ rollout }) => bind(rollout)),
+    stale,
     accounts: columns.accounts,
     episodes: 0,
     solvedAtStep: null,
@@ -658,8 +735,11 @@ function createAgent(world: World, name: string, algorithm: AlgorithmDefinition)
 export function shareOf(world: World): (index: number) => string {
   return (index) => {
     const { count } = world.threads
+    const collector = collecting({ ...world.threads, index })
     const shares = laneCohorts(world).map(({ name, present, episode, environment: { numAgents } }) => {
-      const [from, to] = [index, index + 1].map((i) => shareStart(i, count, present, numAgents)) as [number, number]
+      const [from, to] = [collector.index, collector.index + 1].map((i) =>
+        shareStart(Math.max(0, i), collector.count, present, numAgents),
+      ) as [number, number]
       return from === to ? `no lanes of ${name}` : `lanes ${episode.lane[from]}–${episode.lane[to - 1]} of ${name}`
     })
     return `${count} threads (${shares.join(', ')})`

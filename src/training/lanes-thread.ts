@@ -1,12 +1,15 @@
-/** What a worker does for a trainer of lanes: its share of the lanes of a rollout, and of each minibatch's slots. */
+/**
+ * What a worker does for a trainer of lanes: its share of the lanes of a rollout, and of each minibatch's slots; or one of the two.
+ */
 import type { AlgorithmDefinition } from '../algorithms/algorithm.ts'
 import { Work } from '../clock.ts'
-import type { EpisodeCohortOptions } from '../cohorts/episodes.ts'
+import { asEpisodes, type EpisodeCohortOptions } from '../cohorts/episodes.ts'
 import type { SystemDefinition, SystemOrder } from '../cohorts/system.ts'
 import { revive } from '../definition.ts'
 import type { EnvironmentDefinition } from '../environments/environment.ts'
 import type { PolicyDefinition } from '../policies/policy.ts'
 import { openWorld } from '../world.ts'
+import { actorProgram } from './actors.ts'
 import { reserveEpisodes } from './episodes.ts'
 import type { LanesOrder, WorkerProgram } from './team.ts'
 
@@ -15,7 +18,7 @@ import type { LanesOrder, WorkerProgram } from './team.ts'
  * already: what a folder named was admitted there.
  */
 export async function lanesProgram(order: LanesOrder): Promise<WorkerProgram> {
-  const { memory, index, count, seed, kernels } = order
+  const { memory, index, threads, actor, numBuffers, seed, kernels } = order
   const cohorts: EpisodeCohortOptions[] = []
   for (const { environment, policy, systems, ...rest } of order.cohorts) {
     cohorts.push({
@@ -30,10 +33,12 @@ export async function lanesProgram(order: LanesOrder): Promise<WorkerProgram> {
     algorithms[name] = await revive<AlgorithmDefinition>('algorithm', record, 'caller')
   }
   const world = await openWorld({ cohorts, seed, kernels }, { memory, index })
-  world.split(count)
-  const training = reserveEpisodes(world, algorithms, { profile: false, beats: order.beat })()
+  world.split(threads.count, threads.actors)
   world.clock.trace = order.trace
   world.clock.beat = order.beat
+  const bind = reserveEpisodes(world, algorithms, { profile: false, beats: order.beat, numBuffers })
+  if (actor !== null) return actorProgram(world, asEpisodes('actor', world.cohort()), actor)
+  const training = bind()
   return function* (command) {
     for (const _ of training.program(command)) {
       world.clock.rest()

@@ -37,6 +37,36 @@ export const timeMetrics = {
   },
 } as const satisfies Metrics
 
+/** What a trainer tells besides where rollouts are collected while others are learned from. */
+export const stalenessMetrics = {
+  staleness: {
+    unit: 'updates',
+    description: 'between the weights that chose a row and the update that learns from it: mean over rows',
+    reduction: 'last',
+  },
+  stalenessMax: { unit: 'updates', description: 'of the row that is most stale', reduction: 'last' },
+  importanceWeight: {
+    unit: null,
+    description:
+      'how likely the weights before the update would have chosen the same: mean ratio; NaN without correction',
+    reduction: 'last',
+  },
+  importanceWeightMax: { unit: null, description: 'the largest of these ratios', reduction: 'last' },
+  importanceWeightTruncated: { unit: null, description: 'mean of the ratios, each at most rhoMax', reduction: 'last' },
+  rolloutAge: {
+    unit: 's',
+    description: 'between the beginning of a rollout and the update that learns from it: mean over actors',
+    reduction: 'last',
+  },
+  rolloutAgeMax: { unit: 's', description: 'of the actor that began first', reduction: 'last' },
+  actorWaitSeconds: {
+    unit: 's',
+    description: 'that actors waited until they might begin a rollout, since the update before: mean over actors',
+    reduction: 'last',
+  },
+  learnerWaitSeconds: { unit: 's', description: 'that those who learn waited for the rollout', reduction: 'last' },
+} as const satisfies Metrics
+
 /** What an update did to one cohort: its episodes, and what its algorithm declares, which is read by name. */
 export type CohortMetrics = MetricValues<typeof episodeMetrics> & LearnerMetrics
 
@@ -52,9 +82,12 @@ export type UpdateMetrics = MetricValues<typeof updateMetrics> &
     readonly cohorts: Readonly<Record<string, CohortMetrics>>
   }
 
-/** All that a line of `metrics.jsonl` says of a run by an algorithm with these metrics, in its order. */
-export function metricsOfRun(algorithm: Metrics): Metrics {
-  return { ...updateMetrics, ...episodeMetrics, ...algorithm, ...timeMetrics }
+/**
+ * All that a line of `metrics.jsonl` says of a run by an algorithm with these metrics, in its order; `isAhead` where rollouts are
+ * collected while others are learned from.
+ */
+export function metricsOfRun(algorithm: Metrics, isAhead = false): Metrics {
+  return { ...updateMetrics, ...episodeMetrics, ...algorithm, ...(isAhead ? stalenessMetrics : {}), ...timeMetrics }
 }
 
 /**
@@ -63,7 +96,7 @@ export function metricsOfRun(algorithm: Metrics): Metrics {
  */
 export function checkAlgorithmMetrics({ id, metrics }: { readonly id: string; readonly metrics: Metrics }): void {
   checkMetrics(`${id} metrics`, metrics)
-  const taken = ['cohorts', ...Object.keys(metricsOfRun({}))]
+  const taken = ['cohorts', ...Object.keys(metricsOfRun({}, true))]
   for (const name of Object.keys(metrics)) {
     if (taken.includes(name)) {
       throw new InputError(`${id} metrics`, name, `names that the trainer has not taken (${taken.join(', ')})`)

@@ -1,5 +1,5 @@
 /** The saved columns of a world as tensors, and back. Weights go by the names of their parameters. */
-import { type ColumnType, elementBytes } from '../components/column.ts'
+import { type Column, type ColumnType, elementBytes } from '../components/column.ts'
 import type { DefinitionRecord } from '../definition.ts'
 import { InputError, show } from '../errors.ts'
 import type { Tensor, TensorType } from '../safetensors.ts'
@@ -15,11 +15,12 @@ const TENSOR_TYPES: Readonly<Record<ColumnType, TensorType>> = {
   u8: 'U8',
 }
 
-/** Every saved column: views, live until the next tick. */
-export function savedTensors(world: World): Tensor[] {
+/** Every saved column, or the one that is kept in its place: views, live until the next tick. */
+export function savedTensors(world: World, instead: ReadonlyMap<Column, Column> = new Map()): Tensor[] {
   const tensors: Tensor[] = []
-  for (const { planned, column } of world.columns()) {
+  for (const { planned, column: own } of world.columns()) {
     if (!planned.saved) continue
+    const column = instead.get(own) ?? own
     const { name, rows, width } = planned
     const type = TENSOR_TYPES[planned.type]
     const bytes = new Uint8Array(column.buffer, column.byteOffset, column.byteLength)

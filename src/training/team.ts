@@ -17,13 +17,16 @@ import type { TransformerConfig } from '../policies/transformer/config.ts'
 import type { LoraSettings } from '../policies/transformer/lora.ts'
 import type { BaseWeights } from '../policies/transformer/quantized.ts'
 import type { Sampling } from '../policies/transformer/sampling.ts'
+import type { ActorColumns } from './actors.ts'
 
 /** What a worker of any team is told. */
 export interface ThreadOrder {
   readonly memory: WasmMemory
   readonly control: Int32Array
   readonly command: Float64Array
+  /** Which of the world's threads it is. */
   readonly index: number
+  /** How many threads meet. */
   readonly count: number
   readonly seed: number
   readonly kernels: KernelBuild
@@ -34,6 +37,12 @@ export interface ThreadOrder {
 /** What a worker makes its part of a trainer of lanes from. */
 export interface LanesOrder extends ThreadOrder {
   readonly kind: 'lanes'
+  /** How many threads the world has, and how many of them only collect. */
+  readonly threads: { readonly count: number; readonly actors: number }
+  /** What an actor and the thread that it works for tell each other; null for a thread that learns. */
+  readonly actor: ActorColumns | null
+  /** How many rollouts have columns; undefined where all threads collect, then all learn. */
+  readonly numBuffers: number | undefined
   /** Where this thread says that it goes on. */
   readonly beat: Int32Array
   readonly cohorts: readonly {
@@ -224,14 +233,22 @@ export class Team {
   readonly #barrier: Barrier
   #failure: Error | undefined
   #isOver = false
+  #gone: Promise<unknown> = Promise.resolve()
+  /** Called when the workers are sent home, whatever the reason. */
+  onEnd: () => void = () => {}
 
-  private constructor(workers: readonly Worker[], barrier: Barrier, describe: (index: number) => string) {
+  private constructor(
+    workers: readonly Worker[],
+    indices: readonly number[],
+    barrier: Barrier,
+    describe: (index: number) => string,
+  ) {
     this.#workers = workers
     this.#barrier = barrier
     for (const [i, worker] of workers.entries()) {
       const end = (reason: string, { stack, input }: Partial<WorkerFailure> = {}): void => {
         if (this.#isOver) return
-        const who = `worker ${i + 1} of ${describe(i + 1)}`
+        const who = `worker ${indices[i]} of ${describe(indices[i]!)}`
         this.#failure =
           input === undefined
             ? new Error(`${who} ${reason}`)
@@ -246,7 +263,7 @@ export class Team {
     }
   }
 
-  /** Starts workers 1 … count − 1. `describe` says in words which lanes a worker has. */
+  /** Starts the workers that have these orders. `describe` says in words which lanes a worker has. */
   static async start(orders: readonly WorkerOrder[], describe: (index: number) => string): Promise<Team> {
     const { Worker } = await import('node:worker_threads')
     const { availableParallelism } = await import('node:os')
@@ -258,7 +275,8 @@ export class Team {
       const name = `colonnade ${workerData.index}`
       return new Worker(entry, { workerData, name, ...(isInline && { execArgv: [] }) })
     })
-    const team = new Team(workers, new Barrier(control, count, availableParallelism()), describe)
+    const indices = orders.map(({ index }) => index)
+    const team = new Team(workers, indices, new Barrier(control, count, availableParallelism()), describe)
     try {
       await team.meet()
     } catch {
@@ -298,7 +316,18 @@ export class Team {
     if (this.#isOver) return false
     this.#isOver = true
     this.#barrier.abort()
-    for (const worker of this.#workers) void worker.terminate()
+    this.#gone = Promise.all(this.#workers.map((worker) => worker.terminate()))
+    this.onEnd()
     return true
+  }
+
+  /** Whether the workers were sent home. */
+  get isOver(): boolean {
+    return this.#isOver
+  }
+
+  /** Settles when workers that were sent home have gone. */
+  get gone(): Promise<unknown> {
+    return this.#gone
   }
 }

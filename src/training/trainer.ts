@@ -5,6 +5,7 @@
 import type { AlgorithmDefinition } from '../algorithms/algorithm.ts'
 import type { RlDefinition } from '../algorithms/rl.ts'
 import type { SftDefinition } from '../algorithms/sft.ts'
+import { vtraceSettings } from '../algorithms/staleness.ts'
 import {
   BEAT_WORDS,
   callsOf,
@@ -18,11 +19,12 @@ import type { Cohort } from '../cohorts/cohort.ts'
 import type { ConversationCohort } from '../cohorts/conversations.ts'
 import { checkOptions, InputError, show, unknownWord } from '../errors.ts'
 import type { Tensor } from '../safetensors.ts'
-import { choice, integer, number, resolveSettings, type SettingValues } from '../settings.ts'
+import { choice, integer, resolveSettings, type SettingValues } from '../settings.ts'
 import type { ArrowTable } from '../tables/arrow.ts'
 import type { Table } from '../tables/table.ts'
 import { VERSION } from '../version.ts'
 import { checkWorld, type World } from '../world.ts'
+import { checkAhead, threadsFor } from './actors.ts'
 import { type BackendDefinition, checkBackend } from './backend.ts'
 import type { BackendRecord, Manifest } from './checkpoint.ts'
 import {
@@ -49,10 +51,15 @@ export type ProgressOf<C extends Cohort> = C extends ConversationCohort ? Conver
 /** How a trainer goes about its work. */
 export interface TrainerOptions {
   /**
-   * How many threads share the lanes and the minibatches: this one and workers beside it. Default 1. The results are the
-   * same bits for any number; what can be shared of a minibatch are its blocks of 256 rows, or its micro-batches of tokens.
+   * How many threads share the lanes and the minibatches: this one and workers beside it. Default 1, with an actor 2. The results
+   * are the same bits for any number; what can be shared of a minibatch are its blocks of 256 rows, or its micro-batches of tokens.
    */
   readonly threads?: number
+  /**
+   * How many of the threads only collect rollouts, while the others learn from those before; the others then share the minibatches.
+   * Default 1 where an algorithm has a `maxStaleness` above 0, which needs one; else 0: all threads collect, then all learn.
+   */
+  readonly actors?: number
   /** Keep every interval of work, for `trainer.trace()`. Default false. */
   readonly profile?: boolean
   /**
@@ -165,14 +172,15 @@ export class Trainer<C extends Cohort = Cohort> {
 
   /** Use `createTrainer`. */
   constructor(world: World<C>, algorithms: Readonly<Record<string, Algorithms>>, options: TrainerOptions = {}) {
-    checkOptions('createTrainer', options, ['threads', 'profile', 'folder', 'backend'])
-    const { threads = 1, profile = false, folder, backend } = options
+    checkOptions('createTrainer', options, ['threads', 'actors', 'profile', 'folder', 'backend'])
+    const { profile = false, folder, backend } = options
     if (folder !== undefined) folderOf('createTrainer(world, algorithms, { folder })', folder)
     if (Object.keys(algorithms).length === 0) {
       throw new InputError('createTrainer(world, algorithms)', 'none', 'at least one algorithm')
     }
     const episodes: Record<string, AlgorithmDefinition> = {}
     const conversations: Record<string, Phases> = {}
+    const { threads, actors, maxStaleness } = threadsFor(Object.values(algorithms).filter(isAlgorithm), options)
     for (const [name, algorithm] of Object.entries(algorithms)) {
       if (!world.names.includes(name)) throw unknownWord('cohort', name, world.names)
       if (world.draft(name).kind === 'conversations') conversations[name] = phasesOf(name, algorithm)
@@ -181,7 +189,8 @@ export class Trainer<C extends Cohort = Cohort> {
     }
     this.#names = [...Object.keys(episodes), ...Object.keys(conversations)]
     checkBackend(backend, Object.keys(conversations).length)
-    world.split(threads)
+    if (actors > 0) checkAhead(world, episodes)
+    world.split(threads, actors)
     this.world = world
     this.#folder = folder
     const hasEpisodes = Object.keys(episodes).length > 0
@@ -190,7 +199,10 @@ export class Trainer<C extends Cohort = Cohort> {
     this.#trace = profile ? traceBuffer() : undefined
     world.clock.trace = this.#trace
     // First all say what columns they need; then the first that is bound takes the memory.
-    const bindEpisodes = hasEpisodes ? reserveEpisodes(world, episodes, { profile, beats: this.beats }) : undefined
+    const numBuffers = actors > 0 ? maxStaleness + 1 : undefined
+    const bindEpisodes = hasEpisodes
+      ? reserveEpisodes(world, episodes, { profile, beats: this.beats, numBuffers })
+      : undefined
     const binders = Object.entries(conversations).map(
       ([name, phases]) => [name, reserveConversations(world, name, phases, { profile, backend })] as const,
     )
@@ -309,6 +321,9 @@ export class Trainer<C extends Cohort = Cohort> {
       throw new InputError('trainer.learn(table)', `cohorts ${this.#names.join(', ')}`, 'one of episodes that learns')
     }
     const { cohort, algorithm } = episodes.sole('trainer.learn(table)')
+    if (cohort.ahead !== null) {
+      throw new InputError('trainer.learn(table)', 'a trainer with actors, which collect ahead', 'one without')
+    }
     if (correction.correction !== 'none' && algorithm.takesAdvantages !== true) {
       const got = `${correction.correction}, and ${algorithm.id}, which takes no advantages`
       throw new InputError('trainer.learn(table, { correction })', got, 'none')
@@ -412,7 +427,8 @@ export class Trainer<C extends Cohort = Cohort> {
   #state(former?: SavedState): SavedState {
     const { world } = this
     const parts = this.#trainings.map((training) => training.saved())
-    const columns = savedTensors(world).map((tensor, i) => {
+    const instead = new Map(parts.flatMap(({ instead = [] }) => [...instead]))
+    const columns = savedTensors(world, instead).map((tensor, i) => {
       const bytes = former?.tensors[i]?.bytes ?? new Uint8Array(tensor.bytes.byteLength)
       bytes.set(tensor.bytes)
       return { ...tensor, bytes }
@@ -446,6 +462,7 @@ export class Trainer<C extends Cohort = Cohort> {
     const warnings = this.#compareCheckpoint(subject, manifest)
     // First what may not be there: of a backend elsewhere.
     for (const training of this.#conversations.values()) await training.loadBackend(path, manifest)
+    for (const training of this.#trainings) await training.halt?.()
     restoreTensors(subject, this.world, tensors)
     for (const training of this.#trainings) await training.restore(manifest, tensors)
     return { warnings: [...warnings, ...differences(manifest, this.world)] }
@@ -469,8 +486,7 @@ export class Trainer<C extends Cohort = Cohort> {
 const learnSettings = {
   epochs: integer(1, 'passes over the rollouts of the table', { min: 1 }),
   correction: choice('none', ['none', 'vtrace'], 'what is done about rows that another policy has chosen'),
-  rhoMax: number(1, 'ρ̄ of V-trace: bound of the ratio of probabilities in the target', { above: 0 }),
-  cMax: number(1, 'c̄ of V-trace: bound of the ratio in its trace', { above: 0 }),
+  ...vtraceSettings,
 }
 
 function learnOptions({ signal, ...options }: LearnOptions) {

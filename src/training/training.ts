@@ -2,6 +2,8 @@
  * What a trainer asks of those who train its cohorts: one training for all cohorts of episodes, whose threads share lanes, and
  * one for each cohort of conversations, whose threads share tokens.
  */
+
+import type { Column } from '../components/column.ts'
 import { checkOptions, InputError, show, unknownWord } from '../errors.ts'
 import type { Tensor } from '../safetensors.ts'
 import type { CohortRecord, Manifest } from './checkpoint.ts'
@@ -22,6 +24,8 @@ export interface SavedTraining {
   /** Beside the world's columns. */
   readonly tensors: readonly Tensor[]
   readonly cohorts: Readonly<Record<string, CohortRecord>>
+  /** Columns that are kept in place of others, which are further than the checkpoint. */
+  readonly instead?: ReadonlyMap<Column, Column>
 }
 
 export interface Training<Metrics> {
@@ -45,6 +49,8 @@ export interface Training<Metrics> {
   checkBetween(action: string): void
   /** A copy of what the world's columns do not have. */
   saved(): SavedTraining
+  /** Ends what goes on between two updates, before columns are taken up from a checkpoint. */
+  halt?(): Promise<void>
   /** Takes up what a checkpoint has, when the columns are there. */
   restore(manifest: Manifest, tensors: ReadonlyMap<string, Tensor>): void | Promise<void>
   /**

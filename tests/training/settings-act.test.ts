@@ -19,6 +19,13 @@ import { configureRun, type Run, runKeys, runTrainer, startRun } from '../../src
 import { digits } from '../support/conversations.ts'
 import { temporaryFolder } from '../support/temporary.ts'
 
+/** Those that act where threads collect while others learn. */
+const AHEAD = Object.fromEntries(
+  ['maxStaleness', 'correction', 'rhoMax', 'cMax'].flatMap((key) =>
+    ['ppo', 'a2c'].map((id) => [`${id}.${key}`, { shownBy: `tests/training/actors.test.ts: ${key}` }]),
+  ),
+)
+
 /** Settings as on a command line. */
 type Texts = Readonly<Record<string, string | number | boolean>>
 
@@ -178,6 +185,7 @@ describe('every setting of a control run acts', () => {
       stopWhenSolved: { shownBy: 'tests/training/run.test.ts: stopWhenSolved=true' },
       kernels: { to: 'simd' }, // `best` is one of the others.
       threads: { shownBy: 'tests/training/threads.test.ts: threads' },
+      actors: { shownBy: 'tests/cli/actors.test.ts: actors=2' },
       stallSeconds: { shownBy: 'tests/cli/stuck.test.ts: stallSeconds=3' },
       onStall: { shownBy: 'tests/cli/stuck.test.ts: onStall=stop' },
       policy: { shownBy: 'tests/training/settings-act.test.ts: of the policy' },
@@ -189,6 +197,7 @@ describe('every setting of a control run acts', () => {
 
   test('of ppo and of the perceptron', async () => {
     const table: Record<string, Shown> = {
+      ...AHEAD,
       'ppo.clipValue': { to: 0.001 },
       'ppo.targetKl': { to: 1e-9 },
       'ppo.maxGradNorm': { to: 0.01 },
@@ -204,6 +213,7 @@ describe('every setting of a control run acts', () => {
     const rest = Object.fromEntries(Object.entries(base).filter(([key]) => !key.startsWith('ppo.')))
     const told = { ...rest, algorithm: 'a2c', 'a2c.numSteps': 8, 'a2c.learningRate': 0.05 }
     const table: Record<string, Shown> = {
+      ...AHEAD,
       'a2c.maxGradNorm': { to: 0.01 },
       'a2c.warmupFraction': { to: 1 },
       'a2c.beta1': { to: 0.5, with: { 'a2c.optimizer': 'adam' } },

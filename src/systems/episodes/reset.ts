@@ -124,6 +124,9 @@ function forget({ laneList, numLanes }: EpisodeCohort, memory: Float32Array, cou
  */
 export function restart(cohort: EpisodeCohort, lanes?: Iterable<number>): void {
   const { name, present, t, numSteps, recorded, from, to, episode } = cohort
+  if (cohort.ahead !== null) {
+    throw new InputError(`restart of cohort ${name}`, 'lanes whose rollouts actors collect ahead', 'a trainer without')
+  }
   const { numAgents = 1 } = cohort.environment
   const isThere = (n: number) => episode.phase[n] !== Phase.absent
   const told = lanes === undefined ? Array.from({ length: present }, (_, n) => n).filter(isThere) : [...lanes]
