@@ -7,7 +7,7 @@
  */
 import { InputError } from '../errors.ts'
 import type { TokenSpans } from '../kernels/bind.ts'
-import type { TokenSupports } from '../policies/transformer/packed.ts'
+import type { TokenCandidates } from '../policies/transformer/packed.ts'
 
 /** Sequences as tables have them: those of sequence i are tokens begin[i] … end[i] − 1. */
 export interface TokenSequences extends TokenSpans {
@@ -15,10 +15,10 @@ export interface TokenSequences extends TokenSpans {
   /** 1 for tokens to learn from. */
   readonly lossMask: ArrayLike<number>
   /** From how many tokens each was drawn, where a filter had left some out; 0 where none had, −1 where nobody knows. */
-  readonly supportLength?: ArrayLike<number>
+  readonly candidateCount?: ArrayLike<number>
   /** Their ids, those of a sequence's tokens one after another, and where each sequence's begin. */
-  readonly supportIds?: Int32Array
-  readonly supportBegin?: ArrayLike<number>
+  readonly candidateIds?: Int32Array
+  readonly candidateBegin?: ArrayLike<number>
 }
 
 /** Sequences in the order of their micro-batches. */
@@ -34,7 +34,7 @@ export interface TokenBatch {
   readonly token: ArrayLike<number>
   readonly lossMask: ArrayLike<number>
   /** Null where no token was drawn from a part of the vocabulary only. */
-  readonly supports: TokenSupports | null
+  readonly candidates: TokenCandidates | null
 }
 
 /**
@@ -68,7 +68,7 @@ export function packBatch(
   const parts = [0]
   for (const members of bins) parts.push(parts.at(-1)! + members.length)
   const spans = { begin: Int32Array.from(order, (i) => begin[i]!), end: Int32Array.from(order, (i) => end[i]!) }
-  return { order, parts, cuts, spans, token, lossMask, supports: supportsOf(sequences, order) }
+  return { order, parts, cuts, spans, token, lossMask, candidates: candidatesOf(sequences, order) }
 }
 
 /** Some of the sequences, by how many rows each takes, in micro-batches. */
@@ -115,12 +115,12 @@ export function conversationsOf({ order }: TokenBatch, segment: ArrayLike<number
   return conversations
 }
 
-function supportsOf(
-  { supportLength, supportIds, supportBegin }: TokenSequences,
+function candidatesOf(
+  { candidateCount, candidateIds, candidateBegin }: TokenSequences,
   order: readonly number[],
-): TokenSupports | null {
-  if (supportLength === undefined || supportIds === undefined || supportIds.length === 0) return null
-  return { begin: Int32Array.from(order, (i) => supportBegin![i]!), length: supportLength, ids: supportIds }
+): TokenCandidates | null {
+  if (candidateCount === undefined || candidateIds === undefined || candidateIds.length === 0) return null
+  return { begin: Int32Array.from(order, (i) => candidateBegin![i]!), length: candidateCount, ids: candidateIds }
 }
 
 /**

@@ -174,11 +174,11 @@ export class TokenThread {
     { batch, temperature, taken, said }: TokenWork & { readonly kind: 'evaluate' },
     packed: PackedTransformer,
   ): void {
-    const { token, spans, parts, supports } = batch
+    const { token, spans, parts, candidates } = batch
     for (let part = take(taken); part + 1 < parts.length; part = take(taken)) {
       const from = parts[part]!
       const to = parts[part + 1]!
-      const evaluated = packed.evaluate(packed.pack(token, spans, from, to, supports), temperature)
+      const evaluated = packed.evaluate(packed.pack(token, spans, from, to, candidates), temperature)
       rowsToTokens(said.logprob, evaluated.logprob, spans, from, to)
       rowsToTokens(said.entropy, evaluated.entropy, spans, from, to)
       if (said.value.length > 0) rowsToTokens(said.value, evaluated.value, spans, from, to)
@@ -192,14 +192,14 @@ export class TokenThread {
     lossOf: PartLoss,
     step: number,
   ): void {
-    const { token, spans, parts, supports } = batch
+    const { token, spans, parts, candidates } = batch
     this.#partLoss = lossOf
     for (let slot = take(taken); slot < this.slotsOf(batch); slot = take(taken)) {
       const { column, views } = this.#slots[slot]!
       column.fill(0)
       for (let part = slot; part + 1 < parts.length; part += this.#slots.length) {
         this.#part = part
-        const rows = this.#policy.pack(token, spans, parts[part]!, parts[part + 1]!, supports)
+        const rows = this.#policy.pack(token, spans, parts[part]!, parts[part + 1]!, candidates)
         this.#clock.charge(Work.gather)
         this.#policy.differentiate(rows, this.#derive, views, temperature, step)
         this.#clock.charge(Work.backward)

@@ -17,8 +17,8 @@ export function conversationLogSize(draft: ConversationDraft, conversations: num
   const segments = isOne ? 1 : Math.min(environment.maxTurns, SEGMENTS)
   const rows = segments * (conversations + numLanes)
   const tokens = rows * context
-  const supportIds = tokens * candidatesPerToken(checkSampling(sampling), model.shape.vocabularySize)
-  return { rows, tokens, supportIds, turnRewards: rows * Math.min(environment.maxTurns, context) }
+  const candidateIds = tokens * candidatesPerToken(checkSampling(sampling), model.shape.vocabularySize)
+  return { rows, tokens, candidateIds, turnRewards: rows * Math.min(environment.maxTurns, context) }
 }
 
 /**

@@ -10,7 +10,7 @@
  */
 import { checkRoom } from '../components/arena.ts'
 import { type Columns, column, type Plan, saved } from '../components/column.ts'
-import { type Conversation, ConversationPhase, conversationPlan, supportIdsOf } from '../components/conversation.ts'
+import { type Conversation, ConversationPhase, candidateIdsOf, conversationPlan } from '../components/conversation.ts'
 import { fingerprint, withoutModule } from '../definition.ts'
 import { deliverWeights, type Engine, type EngineDefinition } from '../engines/engine.ts'
 import { localEngine } from '../engines/local.ts'
@@ -215,8 +215,8 @@ export function segmentOf({ conversation, context, source }: ConversationCohort,
     logprob: conversation.logprob.subarray(from, to),
     version: conversation.version.subarray(from, to),
     turn: conversation.turnOf.subarray(from, to),
-    supportLength: conversation.supportLength.subarray(from, to),
-    supportIds: supportIdsOf(conversation, n),
+    candidateCount: conversation.candidateCount.subarray(from, to),
+    candidateIds: candidateIdsOf(conversation, n),
   }
 }
 

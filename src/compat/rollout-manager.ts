@@ -388,7 +388,7 @@ const nullOf = (values: ArrayLike<number>) => Array.from(values, (value) => (Num
 const nanOf = (values: readonly (number | null)[]) => Array.from(values, (value) => value ?? Number.NaN)
 
 function savedSample({ turnReward, ...sample }: Sample): SavedSample {
-  const lists = ['tokens', 'lossMask', 'weightVersions', 'turn', 'supportLength', 'supportIds'] as const
+  const lists = ['tokens', 'lossMask', 'weightVersions', 'turn', 'candidateCount', 'candidateIds'] as const
   const plain = lists.flatMap((name) => (sample[name] === undefined ? [] : [[name, Array.from(sample[name]!)]]))
   return {
     ...sample,

@@ -39,11 +39,11 @@ export function conversationPlan(numLanes: number, context: number, maxTurns: nu
     /** The turn that it belongs to, from 0; what the environment says belongs to the turn that it leads to. */
     turnOf: perToken('i32'),
     /** From how many tokens it was drawn, where a filter had left some out; else 0. */
-    supportLength: perToken('i32'),
+    candidateCount: perToken('i32'),
     /** Which ones, those of the segment's tokens one after another: lanes × (context · candidates). A checkpoint lists them. */
-    supportIds: column('i32', numLanes, context * candidates),
+    candidateIds: column('i32', numLanes, context * candidates),
     /** How many of them there are. Written by reset, infer and step. */
-    numSupportIds: column('i32', numLanes),
+    numCandidateIds: column('i32', numLanes),
     /** Tokens of this segment so far. Written by reset, infer and step. */
     length: perLane('i32'),
     /** Where the model's turn begins. */
@@ -84,15 +84,19 @@ export function conversationPlan(numLanes: number, context: number, maxTurns: nu
 }
 
 /** Ids of the candidate sets of lane n's segment: a view. */
-export function supportIdsOf({ supportIds, numSupportIds }: Conversation, n: number): Int32Array {
-  const width = supportIds.length / numSupportIds.length
-  return supportIds.subarray(n * width, n * width + numSupportIds[n]!)
+export function candidateIdsOf({ candidateIds, numCandidateIds }: Conversation, n: number): Int32Array {
+  const width = candidateIds.length / numCandidateIds.length
+  return candidateIds.subarray(n * width, n * width + numCandidateIds[n]!)
 }
 
-/** Gives lane n the ids that `supportIdsOf` gave of another cohort's. */
-export function setSupportIds({ supportIds, numSupportIds }: Conversation, n: number, ids: readonly number[]): void {
-  supportIds.set(ids, (n * supportIds.length) / numSupportIds.length)
-  numSupportIds[n] = ids.length
+/** Gives lane n the ids that `candidateIdsOf` gave of another cohort's. */
+export function setCandidateIds(
+  { candidateIds, numCandidateIds }: Conversation,
+  n: number,
+  ids: readonly number[],
+): void {
+  candidateIds.set(ids, (n * candidateIds.length) / numCandidateIds.length)
+  numCandidateIds[n] = ids.length
 }
 
 /** The rewards of the turns that the conversation in lane n has had, the one under way included: a view. */

@@ -180,10 +180,10 @@ export class LocalEngine implements Engine, EngineThreads {
       slots,
       drawings: null,
     }
-    this.#blocks = this.#decoders.map(({ slot, chosen, forward, support, supportOffset }) => ({
+    this.#blocks = this.#decoders.map(({ slot, chosen, forward, candidates, candidateOffset }) => ({
       ...{ count: 0, slot, token: chosen, logprob: forward.logprob },
       version: new Int32Array(chosen.length),
-      ...{ candidate: support, candidateOffset: supportOffset },
+      ...{ candidate: candidates, candidateOffset },
     }))
     this.#blocksOf = this.#blocks.map((_, i) => this.#blocks.slice(0, i + 1))
     this.#left = new Int32Array(numSlots)

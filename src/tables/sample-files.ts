@@ -14,15 +14,15 @@ const LISTS = {
   rolloutLogProbs: Number.NaN,
   weightVersions: -1,
   turn: Number.NaN,
-  supportLength: -1,
-  supportIds: Number.NaN,
+  candidateCount: -1,
+  candidateIds: Number.NaN,
   turnReward: Number.NaN,
 } as const
 type ListName = keyof typeof LISTS
 const LIST_NAMES = Object.keys(LISTS) as ListName[]
 
 /** What lists with an element a token say of a prompt, where others give them of the response alone. */
-const OF_PROMPT = { lossMask: 0, rolloutLogProbs: Number.NaN, weightVersions: -1, turn: 0, supportLength: 0 } as const
+const OF_PROMPT = { lossMask: 0, rolloutLogProbs: Number.NaN, weightVersions: -1, turn: 0, candidateCount: 0 } as const
 
 /**
  * Writes samples as a JSONL file; token columns only where they are asked for. What is not recorded is null.
@@ -52,7 +52,7 @@ export async function exportSamplesToJsonl(
 }
 
 function isUnknown(name: ListName, value: number): boolean {
-  return Number.isNaN(value) || (name === 'supportLength' && value === LISTS.supportLength)
+  return Number.isNaN(value) || (name === 'candidateCount' && value === LISTS.candidateCount)
 }
 
 /**
@@ -66,7 +66,8 @@ const SPELLINGS = {
   ...{ tokens: ['tokenIds', 'inputIds'], promptIds: [], completionIds: ['responseIds'] },
   lossMask: ['lossMasks', 'responseMask', 'completionMask', 'envMask'],
   rolloutLogProbs: ['logProbs'],
-  ...{ weightVersions: [], turn: [], supportLength: [], supportIds: [], turns: [], responseLength: [] },
+  ...{ weightVersions: [], turn: [], turns: [], responseLength: [] },
+  ...{ candidateCount: ['supportLength'], candidateIds: ['supportIds'] }, // As our own older files have them.
   ...{ reward: [], turnReward: ['turnRewards'], error: [], score: [], status: [], stopReason: [], metadata: [] },
   removeSample: [],
 } as const satisfies Record<string, readonly string[]>

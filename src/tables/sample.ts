@@ -6,8 +6,8 @@ import type { Example, Message, StopReason } from '../environments/text.ts'
 import { InputError, show, unknownWord } from '../errors.ts'
 import { Trajectories } from './trajectories.ts'
 import {
+  checkCandidates,
   checkIdentity,
-  checkSupport,
   checkTokens,
   checkTurnReward,
   completionOf,
@@ -54,8 +54,8 @@ export interface Sample {
   /** The turn that the token belongs to, from 0. */
   readonly turn: ArrayLike<number>
   /** From how many tokens each was drawn, and their ids, as trajectories have them; missing where nothing was left out. */
-  readonly supportLength?: ArrayLike<number>
-  readonly supportIds?: ArrayLike<number>
+  readonly candidateCount?: ArrayLike<number>
+  readonly candidateIds?: ArrayLike<number>
   /** Turns of the model, and how many of them were cut off; 1 as `unheard` where the environment had more to say then. */
   readonly turns: number
   readonly cutTurns?: number
@@ -167,7 +167,9 @@ export function appendResponseTokens(sample: Sample, added: ResponseTokens): Sam
     rolloutLogProbs: extended(sample.rolloutLogProbs, tokens, (i) => logprobs?.[i] ?? Number.NaN),
     weightVersions: extended(sample.weightVersions, tokens, () => version ?? -1),
     turn: extended(sample.turn, tokens, () => turn),
-    ...(sample.supportLength === undefined ? {} : { supportLength: extended(sample.supportLength, tokens, () => 0) }),
+    ...(sample.candidateCount === undefined
+      ? {}
+      : { candidateCount: extended(sample.candidateCount, tokens, () => 0) }),
     turns: trainable ? Math.max(sample.turns, turn + 1) : sample.turns,
     responseLength: sample.responseLength + (trainable ? tokens.length : 0),
   }
@@ -306,12 +308,12 @@ function trajectoryOf(sample: Sample): Trajectory {
 
 /** What trajectories and samples may lack. */
 function optionalOf({
-  supportLength,
-  supportIds,
+  candidateCount,
+  candidateIds,
   turnReward,
-}: Pick<Trajectory, 'supportLength' | 'supportIds' | 'turnReward'>) {
+}: Pick<Trajectory, 'candidateCount' | 'candidateIds' | 'turnReward'>) {
   return {
-    ...(supportLength === undefined || supportIds === undefined ? {} : { supportLength, supportIds }),
+    ...(candidateCount === undefined || candidateIds === undefined ? {} : { candidateCount, candidateIds }),
     ...(turnReward === undefined ? {} : { turnReward }),
   }
 }
@@ -332,7 +334,7 @@ export function checkSample(sample: Sample): void {
   const subject = `sample ${id}`
   checkIdentity(subject, { ...sample, group: sample.groupIndex }, { group: 'groupIndex' })
   checkTokens(subject, tokensOf(sample), TOKEN_COLUMNS)
-  checkSupport(subject, { ...sample, token: tokens })
+  checkCandidates(subject, { ...sample, token: tokens })
   checkTurnReward(subject, sample.turnReward ?? [])
   const learned = countLearned(sample.lossMask)
   if (sample.responseLength !== learned) {

@@ -19,10 +19,10 @@ export interface TrajectoryColumns {
   readonly logprob: Float32Array
   readonly version: Int32Array
   readonly turn: Int32Array
-  readonly supportLength: Int32Array
-  /** Of trajectory i: supportIds[supportOffsets[i]] to supportIds[supportOffsets[i + 1]]. */
-  readonly supportIds: Int32Array
-  readonly supportOffsets: Int32Array
+  readonly candidateCount: Int32Array
+  /** Of trajectory i: candidateIds[candidateOffsets[i]] to candidateIds[candidateOffsets[i + 1]]. */
+  readonly candidateIds: Int32Array
+  readonly candidateOffsets: Int32Array
   readonly source: readonly string[]
   readonly promptId: Int32Array
   readonly group: Int32Array
@@ -47,13 +47,13 @@ export interface TrajectoryColumns {
 
 /**
  * Trajectories in an order of one's own: a row each in the columns of rows, and the columns of tokens where they lie. The tokens
- * of trajectory i are begin[i] … end[i] − 1, and the ids that they were drawn from begin at supportBegin[i].
+ * of trajectory i are begin[i] … end[i] − 1, and the ids that they were drawn from begin at candidateBegin[i].
  */
 export interface TrajectoryRows
-  extends Omit<TrajectoryColumns, 'offsets' | 'supportOffsets' | 'turnReward' | 'turnRewardOffsets'> {
+  extends Omit<TrajectoryColumns, 'offsets' | 'candidateOffsets' | 'turnReward' | 'turnRewardOffsets'> {
   readonly begin: Int32Array
   readonly end: Int32Array
-  readonly supportBegin: Int32Array
+  readonly candidateBegin: Int32Array
 }
 
 /** Of which two rows of one conversation have the same. */
@@ -255,9 +255,9 @@ export class Trajectories {
       logprob: columns.logprob.subarray(...tokens),
       version: columns.version.subarray(...tokens),
       turn: columns.turn.subarray(...tokens),
-      supportLength: columns.supportLength.subarray(...tokens),
-      supportIds: columns.supportIds.subarray(columns.supportOffsets[from], columns.supportOffsets[to]),
-      supportOffsets: offsetsOf(columns.supportOffsets, from, to),
+      candidateCount: columns.candidateCount.subarray(...tokens),
+      candidateIds: columns.candidateIds.subarray(columns.candidateOffsets[from], columns.candidateOffsets[to]),
+      candidateOffsets: offsetsOf(columns.candidateOffsets, from, to),
       source: some(this.#source),
       ...(Object.fromEntries(ROW_COLUMNS.map((name) => [name, columns[name].subarray(from, to)])) as RowColumns),
       stopReason: some(this.#stopReason),
@@ -294,7 +294,7 @@ export class Trajectories {
       logprob: columns.logprob.subarray(from, to),
       version: columns.version.subarray(from, to),
       turn: columns.turn.subarray(from, to),
-      ...supportOf(columns, row),
+      ...candidatesOf(columns, row),
     }
   }
 
@@ -319,14 +319,14 @@ export class Trajectories {
   /** These rows in this order; their tokens stay where they are, so it stands as long as the columns do. */
   rows(order: readonly number[]): TrajectoryRows {
     const { columns } = this.#log
-    const { token, lossMask, logprob, version, turn, supportLength, supportIds, offsets, supportOffsets } = columns
+    const { token, lossMask, logprob, version, turn, candidateCount, candidateIds, offsets, candidateOffsets } = columns
     const places = order.map((i) => this.#log.at(i))
     const picked = (column: Int32Array, next = 0) => Int32Array.from(places, (row) => column[row + next]!)
     return {
-      ...{ token, lossMask, logprob, version, turn, supportLength, supportIds },
+      ...{ token, lossMask, logprob, version, turn, candidateCount, candidateIds },
       begin: picked(offsets),
       end: picked(offsets, 1),
-      supportBegin: picked(supportOffsets),
+      candidateBegin: picked(candidateOffsets),
       ...(Object.fromEntries(ROW_COLUMNS.map((name) => [name, picked(columns[name])])) as RowColumns),
       source: order.map((i) => this.#source[i]!),
       stopReason: order.map((i) => this.#stopReason[i]!),
@@ -347,13 +347,13 @@ export class Trajectories {
 }
 
 /** All rows of a table, in its order. */
-export function allRows({ offsets, supportOffsets, ...columns }: TrajectoryColumns): TrajectoryRows {
+export function allRows({ offsets, candidateOffsets, ...columns }: TrajectoryColumns): TrajectoryRows {
   const last = offsets.length - 1
   return {
     ...columns,
     begin: offsets.subarray(0, last),
     end: offsets.subarray(1),
-    supportBegin: supportOffsets.subarray(0, last),
+    candidateBegin: candidateOffsets.subarray(0, last),
   }
 }
 
@@ -377,11 +377,11 @@ export function groupNumbers({
   })
 }
 
-function supportOf(columns: TrajectoryLogColumns, i: number) {
-  const { offsets, supportOffsets, supportIds } = columns
-  const supportLength = columns.supportLength.subarray(offsets[i], offsets[i + 1])
-  if (supportLength.every((length) => length === 0)) return {}
-  return { supportLength, supportIds: supportIds.subarray(supportOffsets[i], supportOffsets[i + 1]) }
+function candidatesOf(columns: TrajectoryLogColumns, i: number) {
+  const { offsets, candidateOffsets, candidateIds } = columns
+  const candidateCount = columns.candidateCount.subarray(offsets[i], offsets[i + 1])
+  if (candidateCount.every((length) => length === 0)) return {}
+  return { candidateCount, candidateIds: candidateIds.subarray(candidateOffsets[i], candidateOffsets[i + 1]) }
 }
 
 function turnRewardOf({ turnReward, turnRewardOffsets }: TrajectoryLogColumns, i: number) {

@@ -15,13 +15,13 @@ export interface TrajectoryLogSize {
   readonly rows: number
   readonly tokens: number
   /** Ids of the candidate sets of all its tokens. */
-  readonly supportIds: number
+  readonly candidateIds: number
   /** Rewards of turns. */
   readonly turnRewards: number
 }
 
 /** Plans a log. */
-export function trajectoryLogPlan({ rows, tokens, supportIds, turnRewards }: TrajectoryLogSize) {
+export function trajectoryLogPlan({ rows, tokens, candidateIds, turnRewards }: TrajectoryLogSize) {
   const perRow = () => column('i32', rows)
   return {
     token: column('i32', tokens),
@@ -29,12 +29,12 @@ export function trajectoryLogPlan({ rows, tokens, supportIds, turnRewards }: Tra
     logprob: column('f32', tokens),
     version: column('i32', tokens),
     turn: column('i32', tokens),
-    supportLength: column('i32', tokens),
-    supportIds: column('i32', supportIds),
+    candidateCount: column('i32', tokens),
+    candidateIds: column('i32', candidateIds),
     turnReward: column('f64', turnRewards),
     /** Row i's tokens are offsets[i] … offsets[i + 1] − 1; the same of the two before. One more than there are rows. */
     offsets: column('i32', rows + 1),
-    supportOffsets: column('i32', rows + 1),
+    candidateOffsets: column('i32', rows + 1),
     turnRewardOffsets: column('i32', rows + 1),
     promptId: perRow(),
     group: perRow(),
@@ -62,7 +62,7 @@ export interface LogRun {
 /** The columns in which rows begin, and what they hold. */
 const RAGGED = [
   ['offsets', 'token'],
-  ['supportOffsets', 'supportIds'],
+  ['candidateOffsets', 'candidateIds'],
   ['turnRewardOffsets', 'turnReward'],
 ] as const
 
@@ -76,7 +76,7 @@ export class TrajectoryLog {
   /** `planned` are columns of the arena, which stay as long as they are; null: columns in the heap that grow. */
   constructor(planned: TrajectoryLogColumns | null) {
     this.#isPlanned = planned !== null
-    this.#columns = planned ?? inHeap({ rows: 64, tokens: 1024, supportIds: 0, turnRewards: 0 })
+    this.#columns = planned ?? inHeap({ rows: 64, tokens: 1024, candidateIds: 0, turnRewards: 0 })
   }
 
   /** Of a log without a plan they stand until something is appended. */
@@ -141,10 +141,10 @@ export class TrajectoryLog {
         throw new InputError('trajectories', `${used} tokens`, `at most ${LARGEST} before they are cleared`)
       return used <= length ? length : Math.max(used, 2 * length)
     }
-    const [tokens, supportIds, turnRewards] = RAGGED.map(([offsets, values], i) =>
+    const [tokens, candidateIds, turnRewards] = RAGGED.map(([offsets, values], i) =>
       sizeOf(old[values].length, old[offsets][to]! + needed[i]!),
     ) as [number, number, number]
-    const larger = inHeap({ rows: sizeOf(old.reward.length, to + rows), tokens, supportIds, turnRewards })
+    const larger = inHeap({ rows: sizeOf(old.reward.length, to + rows), tokens, candidateIds, turnRewards })
     for (const name of Object.keys(old) as (keyof TrajectoryLogColumns)[]) larger[name].set(old[name] as never)
     this.#columns = larger
   }
@@ -157,17 +157,17 @@ export class TrajectoryLog {
     const first = columns.offsets[row]!
     const end = first + trajectory.token.length
     for (const name of TOKEN_COLUMNS) columns[name].set(trajectory[name], first)
-    if (trajectory.supportLength === undefined) columns.supportLength.fill(0, first, end)
-    else columns.supportLength.set(trajectory.supportLength, first)
-    const { supportIds = NONE, turnReward = NONE, reward } = trajectory
-    columns.supportIds.set(supportIds, columns.supportOffsets[row])
+    if (trajectory.candidateCount === undefined) columns.candidateCount.fill(0, first, end)
+    else columns.candidateCount.set(trajectory.candidateCount, first)
+    const { candidateIds = NONE, turnReward = NONE, reward } = trajectory
+    columns.candidateIds.set(candidateIds, columns.candidateOffsets[row])
     columns.turnReward.set(turnReward, columns.turnRewardOffsets[row])
     for (const name of ROW_COLUMNS) columns[name][row] = trajectory[name] ?? 0
     columns.reward[row] = reward ?? 0
     columns.known[row] = reward === null ? 0 : 1
     columns.advantage[row] = Number.NaN
     columns.offsets[row + 1] = end
-    columns.supportOffsets[row + 1] = columns.supportOffsets[row]! + supportIds.length
+    columns.candidateOffsets[row + 1] = columns.candidateOffsets[row]! + candidateIds.length
     columns.turnRewardOffsets[row + 1] = columns.turnRewardOffsets[row]! + turnReward.length
     run.to++
   }
@@ -210,20 +210,20 @@ const NONE: readonly number[] = []
 const PER_ROW = [...ROW_COLUMNS, 'reward', 'known', 'advantage'] as const
 /** Columns of values, behind those of where each row's begin. */
 const MOVED = [
-  ['offsets', ...TOKEN_COLUMNS, 'supportLength'],
-  ['supportOffsets', 'supportIds'],
+  ['offsets', ...TOKEN_COLUMNS, 'candidateCount'],
+  ['candidateOffsets', 'candidateIds'],
   ['turnRewardOffsets', 'turnReward'],
 ] as const
 
 /** Tokens, ids of candidate sets, and rewards of turns. */
 function neededBy(rows: readonly Trajectory[]): [number, number, number] {
-  let [tokens, supportIds, turnRewards] = [0, 0, 0]
+  let [tokens, candidateIds, turnRewards] = [0, 0, 0]
   for (const row of rows) {
     tokens += row.token.length
-    supportIds += row.supportIds?.length ?? 0
+    candidateIds += row.candidateIds?.length ?? 0
     turnRewards += row.turnReward?.length ?? 0
   }
-  return [tokens, supportIds, turnRewards]
+  return [tokens, candidateIds, turnRewards]
 }
 
 /** A log's columns, each over memory of its own. */

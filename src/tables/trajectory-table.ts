@@ -44,6 +44,11 @@ type TokenLists = Record<(typeof LISTS)[keyof typeof LISTS], number[]>
 const IDS = ['epoch', 'group', 'member', 'promptId', 'turns'] as const
 /** Columns of numbers that tables of others may lack: they are 0 there. */
 const COUNTS = ['segment', 'cutTurns', 'unheard'] as const
+/** The columns of candidate sets, and what older files call them. */
+const CANDIDATES = [
+  ['candidateCounts', 'candidateIds'],
+  ['supportLengths', 'supportIds'],
+] as const
 /** What the names of the columns of a reward's components begin with. */
 const COMPONENT = 'reward/'
 
@@ -52,7 +57,7 @@ const COMPONENT = 'reward/'
  * first. Its lists and numbers lie over the trajectories' own columns, without a copy: it has a record batch for each stretch of
  * rows that stand in this order.
  * Unknown rewards, missing advantages and logprobs that are not recorded are null. Where a filter had left tokens out,
- * `supportLengths` says from how many each token was drawn (0: from all; null: nobody knows), and `supportIds` from which.
+ * `candidateCounts` says from how many each token was drawn (0: from all; null: nobody knows), and `candidateIds` from which.
  * `prompt`, `answer` and `completion` stand beside the ids in words: those of `words`, one a trajectory, or the origin's.
  */
 export async function trajectoryTable(
@@ -66,12 +71,12 @@ export async function trajectoryTable(
   const order = trajectories.order()
   const said = order.map((i) => words[i]!)
   const stretches = order.length === 0 ? [trajectories.columns()] : trajectories.stretches(order)
-  const hasSupports = stretches.some(({ supportLength }) => supportLength.some((length) => length !== 0))
+  const hasCandidates = stretches.some(({ candidateCount }) => candidateCount.some((length) => length !== 0))
   let first = 0
   const batches = stretches.map((columns) => {
     const some = said.slice(first, first + columns.reward.length)
     first += columns.reward.length
-    return batchOf(arrow, columns, some, hasSupports)
+    return batchOf(arrow, columns, some, hasCandidates)
   })
   const fields = Object.entries(batches[0]!).map(
     ([name, { data, nullable = false }]) => new arrow.Field(name, data.type, nullable),
@@ -93,7 +98,7 @@ function batchOf(
   arrow: typeof Arrow,
   columns: TrajectoryColumns,
   said: readonly TrajectoryWords[],
-  hasSupports: boolean,
+  hasCandidates: boolean,
 ): Record<string, { readonly data: Arrow.Data; readonly nullable?: true }> {
   const { offsets, token, lossMask, logprob, version, turn, reward, known, advantage, error, stopReason } = columns
   const count = reward.length
@@ -142,16 +147,16 @@ function batchOf(
     },
     versions: { data: list(plain(version)) },
     turn: { data: list(plain(turn)) },
-    ...(!hasSupports
+    ...(!hasCandidates
       ? {}
       : {
-          supportLengths: {
+          candidateCounts: {
             data: list(
-              optional(columns.supportLength, (t) => columns.supportLength[t] !== -1),
+              optional(columns.candidateCount, (t) => columns.candidateCount[t] !== -1),
               true,
             ),
           },
-          supportIds: { data: list(plain(columns.supportIds), false, columns.supportOffsets) },
+          candidateIds: { data: list(plain(columns.candidateIds), false, columns.candidateOffsets) },
         }),
     turnRewards: {
       data: list(
@@ -270,7 +275,8 @@ function rowsOf(path: string, table: Arrow.Table) {
   const ids = IDS.map((name) => [name, column(name)] as const)
   const counts = COUNTS.map((name) => [name, table.getChild(name)] as const)
   const lists = Object.entries(LISTS).map(([name, into]) => [into, column(name)] as const)
-  const support = names.includes('supportIds') ? ([column('supportLengths'), column('supportIds')] as const) : null
+  const sets = CANDIDATES.find(([, ids]) => names.includes(ids))
+  const candidates = sets === undefined ? null : ([column(sets[0]), column(sets[1])] as const)
   const [prompt, reward, advantage, stopReason, error] = (
     ['prompt', 'reward', 'advantage', 'stopReason', 'error'] as const
   ).map(column) as [Arrow.Vector, Arrow.Vector, Arrow.Vector, Arrow.Vector, Arrow.Vector]
@@ -289,9 +295,9 @@ function rowsOf(path: string, table: Arrow.Table) {
         ...(row as Record<(typeof IDS)[number], number>),
         ...(Object.fromEntries(counted) as Record<(typeof COUNTS)[number], number>),
         ...tokens,
-        ...(support === null
+        ...(candidates === null
           ? {}
-          : { supportLength: elements(support[0].get(i), -1), supportIds: elements(support[1].get(i)) }),
+          : { candidateCount: elements(candidates[0].get(i), -1), candidateIds: elements(candidates[1].get(i)) }),
         ...(turnRewards === null ? {} : { turnReward: elements(turnRewards.get(i)) }),
         reward: reward.get(i),
         stopReason: stopReason.get(i) as StopReason,

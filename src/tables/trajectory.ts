@@ -46,10 +46,10 @@ export interface Trajectory {
   readonly turn: ArrayLike<number>
   /**
    * From how many tokens each was drawn, where a filter had left some out; 0 where it had not, and −1 where nobody knows. Their
-   * ids in rising order, those of all tokens one after another, are `supportIds`. Both may be missing: then nothing was left out.
+   * ids in rising order, those of all tokens one after another, are `candidateIds`. Both may be missing: then nothing was left out.
    */
-  readonly supportLength?: ArrayLike<number>
-  readonly supportIds?: ArrayLike<number>
+  readonly candidateCount?: ArrayLike<number>
+  readonly candidateIds?: ArrayLike<number>
 }
 
 /** The columns of a trajectory with a row a token, and the numbers that say which it is. */
@@ -78,7 +78,7 @@ export function checkTrajectory(trajectory: Trajectory): number {
   const subject = `trajectory of group ${show(group)}, member ${show(member)}`
   if (token.length === 0) throw new InputError(subject, 'no token', 'at least one')
   checkTokens(subject, trajectory)
-  checkSupport(subject, trajectory)
+  checkCandidates(subject, trajectory)
   checkIdentity(subject, trajectory)
   checkTurnReward(subject, turnReward)
   if (!stopReasons.includes(stopReason)) throw unknownWord(`${subject}, stopReason`, String(stopReason), stopReasons)
@@ -112,19 +112,19 @@ export function checkTurnReward(subject: string, turnReward: ArrayLike<number>):
 }
 
 /** Checks from which tokens each was drawn. @throws InputError where that does not fit the tokens. */
-export function checkSupport(
+export function checkCandidates(
   subject: string,
-  { token, supportLength, supportIds }: Pick<Trajectory, 'token' | 'supportLength' | 'supportIds'>,
+  { token, candidateCount, candidateIds }: Pick<Trajectory, 'token' | 'candidateCount' | 'candidateIds'>,
 ): void {
-  if (supportLength === undefined && supportIds === undefined) return
+  if (candidateCount === undefined && candidateIds === undefined) return
   const isLength = (value: number) => value === -1 || isCount(value)
-  checkElements(`${subject}, supportLength`, supportLength ?? [], isLength, `${COUNT}, or -1 where nobody knows`)
-  checkElements(`${subject}, supportIds`, supportIds ?? [], isCount, COUNT)
-  const count = supportLength?.length ?? 0
+  checkElements(`${subject}, candidateCount`, candidateCount ?? [], isLength, `${COUNT}, or -1 where nobody knows`)
+  checkElements(`${subject}, candidateIds`, candidateIds ?? [], isCount, COUNT)
+  const count = candidateCount?.length ?? 0
   let total = 0
-  for (let t = 0; t < count; t++) total += Math.max(0, supportLength![t]!)
-  if (count === token.length && total === (supportIds?.length ?? 0)) return
-  const got = `${count} support lengths, ${total} together, for ${supportIds?.length ?? 0} ids`
+  for (let t = 0; t < count; t++) total += Math.max(0, candidateCount![t]!)
+  if (count === token.length && total === (candidateIds?.length ?? 0)) return
+  const got = `${count} candidate counts, ${total} together, for ${candidateIds?.length ?? 0} ids`
   throw new InputError(subject, got, `${token.length} lengths, one a token, and as many ids as they come to`)
 }
 

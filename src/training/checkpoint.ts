@@ -74,7 +74,7 @@ export interface ConversationRecord {
   /** What was said in each lane before the model's turn. */
   readonly histories: readonly (readonly { readonly role: string; readonly content: string | null }[])[]
   /** From which tokens those said in each lane were drawn, where a filter had left some out. */
-  readonly supports: readonly (readonly number[])[]
+  readonly candidates: readonly (readonly number[])[]
   /** The last reply to each lane whose conversation is over and waits for room in the log; null for others. Not in older ones. */
   readonly replies?: readonly (object | null)[]
   /** What its trajectories are from. */
@@ -348,7 +348,7 @@ const CONVERSATION_FIELDS = {
   admission: orNull(object),
   delivery: orNull(object),
   histories: list,
-  supports: list,
+  candidates: list,
   trajectories: list,
 }
 const BACKEND_FIELDS = { id: text, name: orNull(text) }

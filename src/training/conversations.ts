@@ -18,7 +18,7 @@ import {
   takeUp,
   takeUpSegments,
 } from '../cohorts/conversations.ts'
-import { ConversationPhase, setSupportIds, supportIdsOf } from '../components/conversation.ts'
+import { ConversationPhase, candidateIdsOf, setCandidateIds } from '../components/conversation.ts'
 import { fingerprint, withoutModule } from '../definition.ts'
 import type { Reply } from '../environments/text.ts'
 import { InputError } from '../errors.ts'
@@ -269,7 +269,7 @@ export class ConversationTraining implements Training<TextMetrics> {
       version,
       ...(this.#collector?.saved() ?? NOTHING_COLLECTED),
       histories: histories.map((history) => [...history]),
-      supports: histories.map((_, n) => [...supportIdsOf(conversation, n)]),
+      candidates: histories.map((_, n) => [...candidateIdsOf(conversation, n)]),
       replies: replies.map((reply, n) => (conversation.phase[n] === ConversationPhase.ended ? reply : null)),
       source,
       trajectories: over.rows,
@@ -309,7 +309,7 @@ export class ConversationTraining implements Training<TextMetrics> {
     unpackTrajectories(open, `${name}.segments`, record.segments, tensors)
     takeUpSegments(this.#cohort, open)
     histories.splice(0, numLanes, ...record.histories.map((history) => [...history]))
-    for (const [n, ids] of record.supports.entries()) setSupportIds(conversation, n, ids)
+    for (const [n, ids] of record.candidates.entries()) setCandidateIds(conversation, n, ids)
     for (const [n, reply] of (record.replies ?? []).entries()) replies[n] = reply as Reply | null
     this.#cohort.source = record.source
     takeUp(this.#cohort)

@@ -18,7 +18,7 @@ describe('packBatch', () => {
     expect([...batch.spans.end]).toEqual([6, 2, 9, 14, 11])
     expect(batch.token).toBe(token)
     expect(batch.lossMask).toBe(lossMask)
-    expect(batch.supports).toBeNull()
+    expect(batch.candidates).toBeNull()
   })
 
   test('refuses a sequence of which nothing is predicted, and one that no micro-batch has room for', () => {
@@ -51,16 +51,16 @@ describe('packBatch', () => {
   })
 
   test('takes along from which tokens each was drawn', () => {
-    const supportLength = [-1, 2, 0, 1, 0, 0, 0, 0, 3, -1, 0, 0, 0, 1]
-    const supportIds = Int32Array.of(3, 11, 13, 1, 2, 18, 23)
-    const supportBegin = [0, 2, 3, 6, 6]
-    const drawn = { ...sequences, supportLength, supportIds, supportBegin }
-    const { supports } = packBatch(drawn, 4)
-    expect([...(supports!.begin as Int32Array)]).toEqual([2, 0, 3, 6, 6]) // In the order 1, 0, 2, 4, 3.
-    expect(supports!.length).toBe(supportLength)
-    expect(supports!.ids).toBe(supportIds)
-    expect(packBatch({ ...drawn, supportIds: new Int32Array(0) }, 4).supports).toBeNull()
-    expect(packBatch({ ...sequences, supportIds }, 4).supports).toBeNull()
+    const candidateCount = [-1, 2, 0, 1, 0, 0, 0, 0, 3, -1, 0, 0, 0, 1]
+    const candidateIds = Int32Array.of(3, 11, 13, 1, 2, 18, 23)
+    const candidateBegin = [0, 2, 3, 6, 6]
+    const drawn = { ...sequences, candidateCount, candidateIds, candidateBegin }
+    const { candidates } = packBatch(drawn, 4)
+    expect([...(candidates!.begin as Int32Array)]).toEqual([2, 0, 3, 6, 6]) // In the order 1, 0, 2, 4, 3.
+    expect(candidates!.length).toBe(candidateCount)
+    expect(candidates!.ids).toBe(candidateIds)
+    expect(packBatch({ ...drawn, candidateIds: new Int32Array(0) }, 4).candidates).toBeNull()
+    expect(packBatch({ ...sequences, candidateIds }, 4).candidates).toBeNull()
   })
 })
 

@@ -305,10 +305,10 @@ describe('conversations by an engine of one’s own', () => {
         expect(token).toBe(decided({ key } as TurnRequest, row.token.slice(0, t), 4).token)
         expect(row.logprob[t]).toBe(Math.fround(Math.log(0.25 + token / 10)))
         expect(row.version[t]).toBe(6)
-        expect(row.supportLength[t]).toBe(token === 3 ? 0 : 2)
+        expect(row.candidateCount[t]).toBe(token === 3 ? 0 : 2)
         if (token !== 3) sets.push(token, 3)
       })
-      expect(row.supportIds).toEqual(sets)
+      expect(row.candidateIds).toEqual(sets)
       expect(row.lossMask.filter((flag) => flag === 1).length).toBeGreaterThan(0)
     }
   })
@@ -321,9 +321,9 @@ describe('conversations by an engine of one’s own', () => {
       [world, [-1]],
       [exact, []],
     ] as const) {
-      for (const { lossMask, supportLength, logprob } of await talkUntil(each, 4)) {
+      for (const { lossMask, candidateCount, logprob } of await talkUntil(each, 4)) {
         const drawn = lossMask.flatMap((flag, t) => (flag === 1 ? [t] : []))
-        expect([...new Set(drawn.flatMap((t) => supportLength[t] ?? []))]).toEqual(length)
+        expect([...new Set(drawn.flatMap((t) => candidateCount[t] ?? []))]).toEqual(length)
         expect(logprob.map((value) => +!Number.isNaN(value))).toEqual(lossMask)
       }
     }

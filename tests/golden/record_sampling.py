@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Records which tokens the filters of `transformers` leave to sample from.
 
-`sampling-supports.json` beside this file was made, from the repository root, by
+`sampling-candidates.json` beside this file was made, from the repository root, by
 
     python3 -m venv /tmp/venv
     /tmp/venv/bin/pip install torch==2.15.0 transformers==5.23.0
@@ -9,7 +9,7 @@
 
 ``logits`` are rows of a flat, a usual and a peaked distribution over 60 tokens. Each
 of ``cases`` has the settings of `generate` (topK 0, topP 1 and minP 0 are off) and,
-for each row, the ``support``: the tokens whose score is not -infinity after the
+for each row, the ``candidates``: the tokens whose score is not -infinity after the
 warpers that `generate` makes of the settings, and the ``logprob`` of its first token
 and the ``entropy`` under the softmax of their scores.
 """
@@ -44,13 +44,13 @@ for temperature, top_k, top_p, min_p in [
     rows = []
     for row in scores:
         log_p = torch.log_softmax(row.double(), -1)
-        support = row.isfinite().nonzero()[:, 0]
+        candidates = row.isfinite().nonzero()[:, 0]
         rows.append({
-            "support": support.tolist(),
-            "logprob": log_p[support[0]].item(),
-            "entropy": -(log_p.exp() * log_p)[support].sum().item(),
+            "candidates": candidates.tolist(),
+            "logprob": log_p[candidates[0]].item(),
+            "entropy": -(log_p.exp() * log_p)[candidates].sum().item(),
         })
     cases.append({"temperature": temperature, "topK": top_k, "topP": top_p, "minP": min_p, "rows": rows})
 
-path = Path(__file__).parent / "sampling-supports.json"
+path = Path(__file__).parent / "sampling-candidates.json"
 path.write_text(json.dumps({"logits": [[round(x, 9) for x in row] for row in logits.tolist()], "cases": cases}) + "\n")

@@ -54,7 +54,7 @@ export async function talkUntil(world: World<ConversationCohort>, count: number)
   }
   const sorted = trajectories.take(trajectories.order())
   return Array.from({ length: sorted.count }, (_, i) => {
-    const { token, lossMask, logprob, version, turn, supportLength = [], supportIds = [], ...rest } = sorted.row(i)
+    const { token, lossMask, logprob, version, turn, candidateCount = [], candidateIds = [], ...rest } = sorted.row(i)
     return {
       ...rest,
       token: Array.from(token),
@@ -62,8 +62,8 @@ export async function talkUntil(world: World<ConversationCohort>, count: number)
       logprob: Array.from(logprob),
       version: Array.from(version),
       turn: Array.from(turn),
-      supportLength: Array.from(supportLength),
-      supportIds: Array.from(supportIds),
+      candidateCount: Array.from(candidateCount),
+      candidateIds: Array.from(candidateIds),
     }
   })
 }

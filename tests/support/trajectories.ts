@@ -25,7 +25,7 @@ const chosen = fc.record({
   logprob: fc.float({ min: -100, max: 0, noNaN: true }),
   version: id,
   turn: fc.nat(5),
-  support: fc.array(id, { maxLength: 3 }),
+  candidates: fc.array(id, { maxLength: 3 }),
 })
 const given = fc.record({
   token: id,
@@ -33,7 +33,7 @@ const given = fc.record({
   logprob: fc.constant(0),
   version: fc.constant(-1),
   turn: fc.nat(5),
-  support: fc.constant([] as number[]),
+  candidates: fc.constant([] as number[]),
 })
 const known = fc.option(fc.double({ noNaN: true, noDefaultInfinity: true }))
 
@@ -60,8 +60,8 @@ export const anyTrajectory: fc.Arbitrary<Trajectory> = fc
     logprob: tokens.map(({ logprob }) => logprob),
     version: tokens.map(({ version }) => version),
     turn: tokens.map(({ turn }) => turn),
-    supportLength: tokens.map(({ support }) => support.length),
-    supportIds: tokens.flatMap(({ support }) => support),
+    candidateCount: tokens.map(({ candidates }) => candidates.length),
+    candidateIds: tokens.flatMap(({ candidates }) => candidates),
   }))
 
 /** A trajectory with plain arrays, so that it can be compared: nothing left out is the same, said or not, and so is no source. */
@@ -71,8 +71,8 @@ export function plain({
   logprob,
   version,
   turn,
-  supportLength,
-  supportIds,
+  candidateCount,
+  candidateIds,
   turnReward,
   ...rest
 }: Trajectory) {
@@ -82,7 +82,7 @@ export function plain({
     logprob,
     version,
     turn,
-    supportIds: supportIds ?? [],
+    candidateIds: candidateIds ?? [],
     turnReward: turnReward ?? [],
   }
   return {
@@ -92,6 +92,6 @@ export function plain({
       keyof typeof columns,
       number[]
     >),
-    supportLength: Array.from(supportLength ?? new Uint8Array(token.length)),
+    candidateCount: Array.from(candidateCount ?? new Uint8Array(token.length)),
   }
 }

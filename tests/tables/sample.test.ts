@@ -130,9 +130,9 @@ describe('appendResponseTokens', () => {
   })
 
   test('says of what is added that nothing was left out where it is said of the rest', () => {
-    const drawn = { ...start, supportLength: [0, 0], supportIds: [] }
+    const drawn = { ...start, candidateCount: [0, 0], candidateIds: [] }
     const longer = appendResponseTokens(drawn, { tokens: [3, 4], text: 'x', trainable: false })
-    expect(longer).toMatchObject({ supportLength: [0, 0, 0, 0], supportIds: [] })
+    expect(longer).toMatchObject({ candidateCount: [0, 0, 0, 0], candidateIds: [] })
   })
 
   test.each([
@@ -245,10 +245,10 @@ describe('a batch', () => {
 describe('samples in files', () => {
   test('read back as they were, with their tokens where those were written', async () => {
     const path = join(await temporaryFolder(), 'samples.jsonl')
-    const support = { supportLength: [0, 0, 2, 0], supportIds: [7, 9] }
+    const candidates = { candidateCount: [0, 0, 2, 0], candidateIds: [7, 9] }
     const rows = samples(
       { reward: null, error: 'no judge', components: { right: null } },
-      { stopReason: 'context', ...support, segment: 0, cutTurns: 1, unheard: 1, turnReward: [0.5, Number.NaN] },
+      { stopReason: 'context', ...candidates, segment: 0, cutTurns: 1, unheard: 1, turnReward: [0.5, Number.NaN] },
       { member: 1, segment: 1 },
     )
     const asPlain = (sample: Sample) => ({ ...sample, ...tokensOf(sample) })
@@ -345,6 +345,18 @@ describe('samples in files', () => {
         ...{ lossMask: [0, 1, 0, 1], rolloutLogProbs: [Number.NaN, -1, -2, -3], weightVersions: [-1, -1, -1, -1] },
         ...{ groupIndex: 1, groundTruth: 'g', responseLength: 2, metadata: { weightVersions: ['12', '13'] } },
       },
+    ],
+    [
+      'our older files, which call candidate sets supports',
+      {
+        prompt: 'p',
+        tokens: [5, 6, 7],
+        lossMask: [0, 1, 1],
+        response: 'r',
+        supportLength: [0, 0, 2],
+        supportIds: [7, 9],
+      },
+      { candidateCount: [0, 0, 2], candidateIds: [7, 9] },
     ],
     [
       'slime: without a mask the response is learned',
@@ -472,10 +484,10 @@ describe('samples in files', () => {
 
   test('say null of what nobody recorded, and read it back as that; columns that are not there are not recorded', async () => {
     const path = join(await temporaryFolder(), 'samples.jsonl')
-    const wrote = { logprob: [Number.NaN, -2, Number.NaN, 0], version: [-1, -1, -1, 4], supportLength: [0, 0, -1, 0] }
-    await exportSamplesToJsonl(samples({ ...wrote, supportIds: [] }), path, { includeTokens: true })
+    const wrote = { logprob: [Number.NaN, -2, Number.NaN, 0], version: [-1, -1, -1, 4], candidateCount: [0, 0, -1, 0] }
+    await exportSamplesToJsonl(samples({ ...wrote, candidateIds: [] }), path, { includeTokens: true })
     const line = JSON.parse(await readFile(path, 'utf8'))
-    expect([line.rolloutLogProbs, line.supportLength]).toEqual([
+    expect([line.rolloutLogProbs, line.candidateCount]).toEqual([
       [null, -2, null, 0],
       [0, 0, null, 0],
     ])

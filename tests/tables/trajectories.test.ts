@@ -94,13 +94,17 @@ describe('what is not a trajectory', () => {
     ['a reward that is NaN', { reward: Number.NaN }, /reward: got NaN.*null where it could not be told/],
     ['a component that is infinite', { components: { short: Number.POSITIVE_INFINITY } }, /short: got Infinity/],
     [
-      'supports of fewer tokens',
-      { supportLength: [0, 0, 1], supportIds: [7] },
-      /3 support lengths.*expected 4 lengths/,
+      'candidate sets of fewer tokens',
+      { candidateCount: [0, 0, 1], candidateIds: [7] },
+      /3 candidate counts.*expected 4 lengths/,
     ],
-    ['supports without their ids', { supportLength: [0, 0, 2, 2] }, /4 together, for 0 ids/],
-    ['supports of a negative length', { supportLength: [0, 0, 2, -2], supportIds: [7] }, /supportLength\[3\]: got -2/],
-    ['supports of what is no id', { supportLength: [0, 0, 1, 0], supportIds: [0.5] }, /supportIds: got 0.5/],
+    ['candidate sets without their ids', { candidateCount: [0, 0, 2, 2] }, /4 together, for 0 ids/],
+    [
+      'candidate sets of a negative length',
+      { candidateCount: [0, 0, 2, -2], candidateIds: [7] },
+      /candidateCount\[3\]: got -2/,
+    ],
+    ['candidate sets of what is no id', { candidateCount: [0, 0, 1, 0], candidateIds: [0.5] }, /candidateIds: got 0.5/],
     ['a stop reason that nobody knows', { stopReason: 'stopped' as never }, /did you mean "stop"/],
   ])('is refused, and nothing of it stays: %s', (_, wrong, message) => {
     const trajectories = tableOf([trajectory()])

@@ -8,7 +8,7 @@ import { type TrajectoryLogSize, trajectoryLogPlan } from '../../src/tables/traj
 import * as fc from '../support/properties.ts'
 import { anyTrajectory, plain, trajectory } from '../support/trajectories.ts'
 
-const SIZE = { rows: 8, tokens: 60, supportIds: 60, turnRewards: 12 }
+const SIZE = { rows: 8, tokens: 60, candidateIds: 60, turnRewards: 12 }
 
 /** Trajectories in a planned log, and its columns. */
 function logOf(size: Partial<TrajectoryLogSize> = {}) {
@@ -33,7 +33,7 @@ const all = (log: Trajectories) => Array.from({ length: log.count }, (_, i) => i
 function readBack(columns: TrajectoryColumns): unknown[] {
   return Array.from(columns.reward, (_, i) => {
     const [from, to] = [columns.offsets[i], columns.offsets[i + 1]]
-    const ids = columns.supportIds.slice(columns.supportOffsets[i], columns.supportOffsets[i + 1])
+    const ids = columns.candidateIds.slice(columns.candidateOffsets[i], columns.candidateOffsets[i + 1])
     return {
       source: columns.source[i],
       group: columns.group[i],
@@ -42,16 +42,16 @@ function readBack(columns: TrajectoryColumns): unknown[] {
       reward: columns.known[i] === 1 ? columns.reward[i] : null,
       token: [...columns.token.subarray(from, to)],
       logprob: [...columns.logprob.subarray(from, to)],
-      supportLength: [...columns.supportLength.subarray(from, to)],
-      supportIds: [...ids],
+      candidateCount: [...columns.candidateCount.subarray(from, to)],
+      candidateIds: [...ids],
       turnReward: [...columns.turnReward.slice(columns.turnRewardOffsets[i], columns.turnRewardOffsets[i + 1])],
     }
   })
 }
 
 function readable({ components: _, ...row }: ReturnType<typeof plain>): unknown {
-  const { source, group, segment, stopReason, reward, token, logprob, supportLength, supportIds, turnReward } = row
-  return { source, group, segment, stopReason, reward, token, logprob, supportLength, supportIds, turnReward }
+  const { source, group, segment, stopReason, reward, token, logprob, candidateCount, candidateIds, turnReward } = row
+  return { source, group, segment, stopReason, reward, token, logprob, candidateCount, candidateIds, turnReward }
 }
 
 /** A conversation of one row, or of several. */
@@ -77,12 +77,12 @@ describe('a planned log', () => {
             const isEmpty = log.count === 0
             const isStored = log.appendConversation(step.append)
             const sizes = step.append.reduce(
-              (sum, { token, supportIds, turnReward }) => {
-                return [sum[0]! + token.length, sum[1]! + supportIds!.length, sum[2]! + turnReward!.length]
+              (sum, { token, candidateIds, turnReward }) => {
+                return [sum[0]! + token.length, sum[1]! + candidateIds!.length, sum[2]! + turnReward!.length]
               },
               [0, 0, 0],
             )
-            const fits = sizes[0]! <= SIZE.tokens && sizes[1]! <= SIZE.supportIds && sizes[2]! <= SIZE.turnRewards
+            const fits = sizes[0]! <= SIZE.tokens && sizes[1]! <= SIZE.candidateIds && sizes[2]! <= SIZE.turnRewards
             if (isEmpty) expect(isStored).toBe(fits)
             if (isStored) model.push(step.append.map(plain))
           } else if ('forget' in step) {

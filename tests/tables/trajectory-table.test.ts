@@ -1,6 +1,6 @@
 import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import { makeTable, tableToIPC } from 'apache-arrow'
+import { Field, makeTable, RecordBatch, Schema, Struct, Table, tableToIPC } from 'apache-arrow'
 import { describe, expect, test } from 'vitest'
 import { readArrow, writeArrow } from '../../src/tables/arrow.ts'
 import { samplesOfFile } from '../../src/tables/sample.ts'
@@ -68,16 +68,16 @@ describe('trajectories as Arrow', () => {
     expect(elements).toEqual(['logprobs', 'turnRewards'])
   })
 
-  test('have columns of supports where a filter had left out anything for any token, and none where it had not', async () => {
+  test('have columns of candidate sets where a filter had left out anything for any token, and none where it had not', async () => {
     const namesOf = async (...rows: Parameters<typeof trajectory>[0][]) => {
       const trajectories = new Trajectories()
       for (const [member, row] of rows.entries()) trajectories.append(trajectory({ member, ...row }))
       const { fields } = (await trajectoryTable(trajectories, origin)).schema
-      return fields.map(({ name }) => name).filter((name) => name.startsWith('support'))
+      return fields.map(({ name }) => name).filter((name) => name.startsWith('candidate'))
     }
-    expect(await namesOf({}, { supportLength: [0, 0, 0, 0], supportIds: [] })).toEqual([])
-    const filtered = { supportLength: [0, 0, 0, 2], supportIds: [7, 8] }
-    expect(await namesOf({}, filtered)).toEqual(['supportLengths', 'supportIds'])
+    expect(await namesOf({}, { candidateCount: [0, 0, 0, 0], candidateIds: [] })).toEqual([])
+    const filtered = { candidateCount: [0, 0, 0, 2], candidateIds: [7, 8] }
+    expect(await namesOf({}, filtered)).toEqual(['candidateCounts', 'candidateIds'])
   })
 
   test('say where they came from: algorithm, tokenizer, and the range of the weights that chose a token', async () => {
@@ -168,15 +168,15 @@ describe('files of trajectories', () => {
     expect(() => samplesOfFile(ids)).toThrow(/trajectory 0: got no completion in words/)
   })
 
-  test('tell what nobody recorded from what was certain, in logprobs and in supports', async () => {
+  test('tell what nobody recorded from what was certain, in logprobs and in candidate sets', async () => {
     const path = join(await temporaryFolder(), 'x.arrow')
     const trajectories = new Trajectories()
     const [certain, unrecorded] = [
-      { logprob: [Number.NaN, Number.NaN, 0, -1], supportLength: [0, 0, 2, 0], supportIds: [3, 7] },
-      { logprob: [Number.NaN, -2, Number.NaN, -3], version: [-1, -1, -1, -1], supportLength: [0, 0, -1, 0] },
+      { logprob: [Number.NaN, Number.NaN, 0, -1], candidateCount: [0, 0, 2, 0], candidateIds: [3, 7] },
+      { logprob: [Number.NaN, -2, Number.NaN, -3], version: [-1, -1, -1, -1], candidateCount: [0, 0, -1, 0] },
     ]
     trajectories.append(trajectory(certain))
-    trajectories.append(trajectory({ member: 1, ...unrecorded, supportIds: [] }))
+    trajectories.append(trajectory({ member: 1, ...unrecorded, candidateIds: [] }))
     await writeTrajectories(path, trajectories, origin)
     const lists = (name: string, table: Awaited<ReturnType<typeof readArrow>>) =>
       [...table.getChild(name)!].map((list) => [...list])
@@ -185,13 +185,31 @@ describe('files of trajectories', () => {
       [null, null, 0, -1],
       [null, -2, null, -3],
     ])
-    expect(lists('supportLengths', table)).toEqual([
+    expect(lists('candidateCounts', table)).toEqual([
       [0, 0, 2, 0],
       [0, 0, null, 0],
     ])
     const { trajectories: read } = await readTrajectories(path)
     expect(plain(read.row(0))).toMatchObject(certain)
     expect(plain(read.row(1))).toMatchObject(unrecorded)
+  })
+
+  test('are read from older files too, in which candidate sets are called supports', async () => {
+    const trajectories = new Trajectories()
+    const filtered = { candidateCount: [0, 0, -1, 2], candidateIds: [7, 8] }
+    trajectories.append(trajectory(filtered))
+    const { schema, batches } = await trajectoryTable(trajectories, origin)
+    const older = { candidateCounts: 'supportLengths', candidateIds: 'supportIds' } as Record<string, string>
+    const fields = schema.fields.map(({ name, type, nullable }) => new Field(older[name] ?? name, type, nullable))
+    const renamed = new Schema(fields, schema.metadata)
+    const table = new Table(
+      renamed,
+      batches.map(({ data }) => new RecordBatch(renamed, data.clone(new Struct(fields)))),
+    )
+    const path = join(await temporaryFolder(), 'older.arrow')
+    await writeArrow(path, table)
+    expect((await readArrow(path)).getChild('supportIds')).not.toBeNull()
+    expect(plain((await readTrajectories(path)).trajectories.row(0))).toMatchObject(filtered)
   })
 
   test('are read one after another, and groups of two runs stay two', async () => {

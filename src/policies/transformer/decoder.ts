@@ -53,14 +53,14 @@ export function decoderShare(
     lane: column('u32', slots),
     episode: column('u32', slots),
     draw: column('i32', slots),
-    /** Logits of each row, slots × vocabulary; outside a support they are no longer the model's. */
+    /** Logits of each row, slots × vocabulary; outside a candidate set they are no longer the model's. */
     logits: column('f32', slots, vocabularySize),
     /**
-     * The tokens that could be chosen, where a filter has left some out: row i's are support[supportOffset[i]] to
-     * support[supportOffset[i + 1]], in rising order. Without a filter a row has none, and every token could be chosen.
+     * The tokens that could be chosen, where a filter has left some out: row i's are candidates[candidateOffset[i]] to
+     * candidates[candidateOffset[i + 1]], in rising order. Without a filter a row has none, and every token could be chosen.
      */
-    support: column('i32', slots, vocabularySize),
-    supportOffset: column('i32', slots + 1),
+    candidates: column('i32', slots, vocabularySize),
+    candidateOffset: column('i32', slots + 1),
     uniform: column('f32', slots),
     words: column('u32', 4),
     /** The tokens that were chosen. */
@@ -74,7 +74,7 @@ export type DecoderColumns = Columns<ReturnType<typeof decoderPlan>>
 /** Those that choosing tokens reads and writes, of all rows or of some. */
 type DrawnColumns = Pick<
   DecoderColumns,
-  'logits' | 'uniform' | 'words' | 'lane' | 'episode' | 'draw' | 'chosen' | 'support' | 'supportOffset'
+  'logits' | 'uniform' | 'words' | 'lane' | 'episode' | 'draw' | 'chosen' | 'candidates' | 'candidateOffset'
 > & {
   readonly forward: Pick<
     DecoderColumns['forward'],
@@ -93,8 +93,8 @@ export class TransformerDecoder {
   /** What was asked for last, and that checked: it is the same in every call of a cohort. */
   #sampling: Partial<Sampling> | null = null
   #drawing = checkSampling({})
-  /** Where each row's support ends. */
-  readonly #supportEnd: Int32Array
+  /** Where each row's candidate set ends. */
+  readonly #candidateEnd: Int32Array
 
   constructor(
     model: TransformerModel,
@@ -111,7 +111,7 @@ export class TransformerDecoder {
     this.#context = columns.forward.cosine.length / (model.shape.headWidth / 2)
     const { numKeyHeads, headWidth } = model.shape
     this.#slots = this.#caches[0]!.key.length / (this.#context * numKeyHeads * headWidth)
-    this.#supportEnd = columns.supportOffset.subarray(1)
+    this.#candidateEnd = columns.candidateOffset.subarray(1)
   }
 
   /**
@@ -134,8 +134,8 @@ export class TransformerDecoder {
 
   /**
    * Takes `token` at `position` of `slot`, of rows 0 … count ≤ slots, and chooses the token after each from softmax(logits /
-   * temperature), renormalized over the support that `sampling` leaves: writes `chosen`, its `logprob` and the `entropy` of
-   * just that distribution in nats, and `support`. With `explore` it samples by the number that seed, lane, episode and
+   * temperature), renormalized over the candidate set that `sampling` leaves: writes `chosen`, its `logprob` and the `entropy` of
+   * just that distribution in nats, and `candidates`. With `explore` it samples by the number that seed, lane, episode and
    * draw give; else it takes the most probable.
    * @throws InputError as `feed` and `checkSampling` do.
    */
@@ -157,20 +157,20 @@ export class TransformerDecoder {
 
   /**
    * The second half of `advance`, for rows `from` to `to` alone: other rows may be drawn in another way. Rows are drawn in rising
-   * order, since each one's support stands behind that of the row before.
+   * order, since each one's candidate set stands behind that of the row before.
    */
   drawRows(from: number, to: number, sampling: Partial<Sampling>, explore: boolean): void {
     const { columns } = this
     const { vocabularySize } = this.#forward.model.shape
-    const { logits, uniform, words, lane, episode, draw, chosen, support, supportOffset, forward } = columns
+    const { logits, uniform, words, lane, episode, draw, chosen, candidates, candidateOffset, forward } = columns
     const { max, sum, weighted, targetLogit, logprob, entropy, token } = forward
-    const begin = from === 0 ? 0 : supportOffset[from]!
-    const offsets = supportOffset.subarray(from, to + 1)
+    const begin = from === 0 ? 0 : candidateOffset[from]!
+    const offsets = candidateOffset.subarray(from, to + 1)
     this.#draw(
       {
         logits: logits.subarray(from * vocabularySize, to * vocabularySize),
-        support: support.subarray(begin),
-        supportOffset: offsets,
+        candidates: candidates.subarray(begin),
+        candidateOffset: offsets,
         words,
         ...{ uniform: uniform.subarray(from, to), chosen: chosen.subarray(from, to) },
         ...{ lane: lane.subarray(from, to), episode: episode.subarray(from, to), draw: draw.subarray(from, to) },
@@ -194,14 +194,14 @@ export class TransformerDecoder {
     const inverse = 1 / temperature
     const { kernels, model } = this.#forward
     const { vocabularySize } = model.shape
-    const { logits, uniform, words, lane, episode, draw, chosen, support, supportOffset, forward } = columns
+    const { logits, uniform, words, lane, episode, draw, chosen, candidates, candidateOffset, forward } = columns
     const { max, sum, weighted, targetLogit, logprob, entropy, token } = forward
     kernels.sumVocabulary(max, sum, weighted, targetLogit, logits, token, inverse, count, 0, vocabularySize)
     if ((topK > 0 && topK < vocabularySize) || topP < 1 || minP > 0) {
-      const end = columns === this.columns ? this.#supportEnd : supportOffset.subarray(1)
-      kernels.supportVocabulary(
-        support,
-        supportOffset,
+      const end = columns === this.columns ? this.#candidateEnd : candidateOffset.subarray(1)
+      kernels.selectCandidates(
+        candidates,
+        candidateOffset,
         logits,
         max,
         sum,
@@ -212,9 +212,9 @@ export class TransformerDecoder {
         count,
         vocabularySize,
       )
-      kernels.restrictVocabulary(logits, support, supportOffset, end, inverse, count, 0, vocabularySize)
+      kernels.restrictVocabulary(logits, candidates, candidateOffset, end, inverse, count, 0, vocabularySize)
       kernels.sumVocabulary(max, sum, weighted, targetLogit, logits, token, inverse, count, 0, vocabularySize)
-    } else supportOffset.fill(0)
+    } else candidateOffset.fill(0)
     if (explore) {
       const { key0, key1 } = this.#random
       kernels.drawUniform(uniform, words, lane, episode, draw, key0, key1, count, 1, 0)

@@ -39,7 +39,7 @@ export type TokenLossOf = (evaluated: TokensEvaluated, derivatives: TokenDerivat
  * From which tokens each token was chosen, as the decoder recorded it: their ids in rising order, those of a sequence's tokens
  * one after another. A token that has none was chosen from all, or by somebody else.
  */
-export interface TokenSupports {
+export interface TokenCandidates {
   /** Where the ids of each sequence begin. */
   readonly begin: ArrayLike<number>
   /** How many of them each token has, where the token lies; 0 and less: none. */
@@ -60,9 +60,9 @@ export function packedPlan(
   return {
     forward: forwardPlan(model, rows, context, numLayers, lora, isQuantized),
     target: column('i32', rows),
-    /** Where the support of a row's target begins and ends. */
-    supportBegin: column('i32', rows),
-    supportEnd: column('i32', rows),
+    /** Where the candidate set of a row's target begins and ends. */
+    candidateBegin: column('i32', rows),
+    candidateEnd: column('i32', rows),
     /** A chunk's logits, and their gradients. */
     logits: each(Math.min(VOCABULARY_CHUNK, vocabularySize)),
     dLogprob: each(1),
@@ -92,8 +92,8 @@ export class PackedTransformer {
   readonly #forward: Forward
   readonly #isQuantized: boolean
   readonly #gradients = new WeakMap<ParameterViews, TransformerWeights>()
-  /** The ids of the packed rows' supports; null where no row has one. */
-  #supportIds: Int32Array | null = null
+  /** The ids of the packed rows' candidate sets; null where no row has one. */
+  #candidateIds: Int32Array | null = null
 
   /** With an adapter, which weights in 8 bits need, the model's own are frozen, and gradients are the adapter's. */
   constructor(
@@ -121,9 +121,9 @@ export class PackedTransformer {
 
   /**
    * Packs sequences `from` to `to` of a ragged list (sequence s is tokens[begin[s]] to tokens[end[s] − 1]) and returns the
-   * number of rows: its number of tokens less one for each. `supports` are those of all `tokens`; they stay as they are until
+   * number of rows: its number of tokens less one for each. `candidates` are those of all `tokens`; they stay as they are until
    * the rows were evaluated and differentiated.
-   * @throws InputError for a token that the vocabulary has not, one that is not in its own support, a support that does not
+   * @throws InputError for a token that the vocabulary has not, one that is not in its own candidate set, a candidate set that does not
    * rise, and what is longer than the columns were planned for.
    */
   pack(
@@ -131,17 +131,17 @@ export class PackedTransformer {
     spans: TokenSpans,
     from: number,
     to: number,
-    supports: TokenSupports | null = null,
+    candidates: TokenCandidates | null = null,
   ): number {
-    const { target, supportBegin, supportEnd, forward } = this.#columns
-    this.#supportIds = supports?.ids ?? null
+    const { target, candidateBegin, candidateEnd, forward } = this.#columns
+    this.#candidateIds = candidates?.ids ?? null
     const { token, position, firstKey, sequence } = forward
     let row = 0
     for (let s = from; s < to; s++) {
       const begin = row
       const start = spans.begin[s]!
       const end = spans.end[s]!
-      let support = supports === null ? 0 : supports.begin[s]! + Math.max(0, supports.length[start]!)
+      let at = candidates === null ? 0 : candidates.begin[s]! + Math.max(0, candidates.length[start]!)
       for (let i = start; i < end; i++) {
         this.#forward.check(tokens[i]!, i - start)
         if (i === end - 1) continue
@@ -150,11 +150,11 @@ export class PackedTransformer {
         }
         token[row] = tokens[i]!
         target[row] = tokens[i + 1]!
-        if (supports !== null) {
-          supportBegin[row] = support
-          support += Math.max(0, supports.length[i + 1]!)
-          supportEnd[row] = support
-          this.#checkSupport(i + 1, tokens[i + 1]!, supports.ids, supportBegin[row]!, support)
+        if (candidates !== null) {
+          candidateBegin[row] = at
+          at += Math.max(0, candidates.length[i + 1]!)
+          candidateEnd[row] = at
+          this.#checkCandidates(i + 1, tokens[i + 1]!, candidates.ids, candidateBegin[row]!, at)
         }
         position[row] = i - start
         firstKey[row] = begin
@@ -166,7 +166,7 @@ export class PackedTransformer {
   }
 
   /**
-   * logprob and entropy of each packed row's target, under softmax(logits / temperature), renormalized over the support where
+   * logprob and entropy of each packed row's target, under softmax(logits / temperature), renormalized over the candidate set where
    * there is one: what the decoder recorded, to the bit, under the weights that it had.
    */
   evaluate(count: number, temperature = 1): TokensEvaluated {
@@ -226,10 +226,10 @@ export class PackedTransformer {
     return named
   }
 
-  #checkSupport(token: number, id: number, ids: Int32Array, begin: number, end: number): void {
+  #checkCandidates(token: number, id: number, ids: Int32Array, begin: number, end: number): void {
     if (begin === end) return
     if (!(begin >= 0 && begin < end && end <= ids.length)) {
-      throw this.#wrongSupport(token, `ids ${begin} to ${end}`, `a part of the ${ids.length} there are`)
+      throw this.#wrongCandidates(token, `ids ${begin} to ${end}`, `a part of the ${ids.length} there are`)
     }
     const { vocabularySize } = this.#forward.model.shape
     let isThere = false
@@ -237,27 +237,28 @@ export class PackedTransformer {
       const each = ids[i]!
       if (each < (i === begin ? 0 : ids[i - 1]! + 1) || each >= vocabularySize) {
         const expected = 'ids of the vocabulary, in rising order'
-        throw this.#wrongSupport(token, show([...ids.subarray(begin, end)]), expected)
+        throw this.#wrongCandidates(token, show([...ids.subarray(begin, end)]), expected)
       }
       isThere ||= each === id
     }
-    if (!isThere) throw this.#wrongSupport(token, show([...ids.subarray(begin, end)]), `some, with ${id} among them`)
+    if (!isThere) throw this.#wrongCandidates(token, show([...ids.subarray(begin, end)]), `some, with ${id} among them`)
   }
 
-  #wrongSupport(token: number, got: string, expected: string): InputError {
-    return new InputError(`support of token ${token}`, got, expected)
+  #wrongCandidates(token: number, got: string, expected: string): InputError {
+    return new InputError(`candidate set of token ${token}`, got, expected)
   }
 
-  /** Logits of one chunk of the vocabulary, within the supports; returns its number of tokens. */
+  /** Logits of one chunk of the vocabulary, within the candidate sets; returns its number of tokens. */
   #chunkLogits(head: Float32Array, first: number, inverse: number, count: number): number {
     const { model, columns, kernels } = this.#forward
-    const { logits, supportBegin, supportEnd } = this.#columns
+    const { logits, candidateBegin, candidateEnd } = this.#columns
     const { hidden, none, scratch } = columns
     const { width } = model.shape
     const tokens = head.length / width
     kernels.matmul(logits, hidden, head, none, scratch, count, tokens, width, false, true, false)
-    const ids = this.#supportIds
-    if (ids !== null) kernels.restrictVocabulary(logits, ids, supportBegin, supportEnd, inverse, count, first, tokens)
+    const ids = this.#candidateIds
+    if (ids !== null)
+      kernels.restrictVocabulary(logits, ids, candidateBegin, candidateEnd, inverse, count, first, tokens)
     return tokens
   }
 

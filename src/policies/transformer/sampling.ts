@@ -1,6 +1,6 @@
 /**
  * How tokens are drawn from a model's logits, and from which of them: what sampling and training have to agree on. Where
- * top-k, top-p or min-p leave tokens out, the ids that remain are recorded with the token (its support), and what is
+ * top-k, top-p or min-p leave tokens out, the ids that remain are recorded with the token (its candidate set), and what is
  * recorded and trained is the distribution renormalized over them: other logits become −10⁹ in sampling and training
  * alike.
  */

@@ -76,7 +76,7 @@ function appendToken(cohort: ConversationCohort, block: GeneratedTokens, i: numb
   // A log-probability of another distribution than the one that was drawn from is as good as none.
   const isKnown = candidate !== null && areOfSampling(engine.logprobs, sampling)
   const [from, to] = [candidateOffset[i]!, candidateOffset[i + 1]!]
-  conversation.supportLength[at] = isKnown ? to - from : areOfSampling(engine.logprobs, sampling) ? 0 : -1
+  conversation.candidateCount[at] = isKnown ? to - from : areOfSampling(engine.logprobs, sampling) ? 0 : -1
   if (isKnown && to > from) appendCandidates(cohort, n, candidate, from, to)
 }
 
@@ -88,15 +88,15 @@ function appendCandidates(
   from: number,
   to: number,
 ): void {
-  const { supportIds, numSupportIds } = conversation
-  const width = supportIds.length / numLanes
-  const count = numSupportIds[n]! + to - from
+  const { candidateIds, numCandidateIds } = conversation
+  const width = candidateIds.length / numLanes
+  const count = numCandidateIds[n]! + to - from
   if (count > width) {
     const got = `${count} ids of candidate sets in a conversation`
     throw new InputError(`engine ${engine.id}`, got, `at most ${width}, ${width / context} a token: topK bounds them`)
   }
-  for (let k = from, at = n * width + numSupportIds[n]!; k < to; k++, at++) supportIds[at] = candidate[k]!
-  numSupportIds[n] = count
+  for (let k = from, at = n * width + numCandidateIds[n]!; k < to; k++, at++) candidateIds[at] = candidate[k]!
+  numCandidateIds[n] = count
 }
 
 function endTurn(cohort: ConversationCohort, end: TurnEnd): void {

@@ -41,20 +41,20 @@ function begin(kernels: Kernels, cohort: ConversationCohort, n: number, number: 
   conversation.known[n] = 0
   cohort.histories[n] = promptMessages(example)
   cohort.replies[n] = null
-  conversation.numSupportIds[n] = 0
+  conversation.numCandidateIds[n] = 0
   cohort.segments[n] = []
   append(cohort, n, ids)
 }
 
 /** Puts tokens that were sent to the model at the conversation's end; its turn begins after them. */
 export function append({ conversation, context }: ConversationCohort, n: number, ids: readonly number[]): void {
-  const { token, lossMask, logprob, version, turnOf, supportLength, length, turn } = conversation
+  const { token, lossMask, logprob, version, turnOf, candidateCount, length, turn } = conversation
   const first = n * context + length[n]!
   token.set(ids, first)
   lossMask.fill(0, first, first + ids.length)
   logprob.fill(Number.NaN, first, first + ids.length)
   version.fill(-1, first, first + ids.length)
-  supportLength.fill(0, first, first + ids.length)
+  candidateCount.fill(0, first, first + ids.length)
   turnOf.fill(turn[n]!, first, first + ids.length)
   length[n] = length[n]! + ids.length
   conversation.turnStart[n] = length[n]!

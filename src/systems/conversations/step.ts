@@ -183,7 +183,7 @@ function beginSegment(cohort: ConversationCohort, n: number, ids: readonly numbe
   const { conversation, context, segments } = cohort
   const { token, unchanged, length, tokensBefore, segment } = conversation
   segments[n]!.push(copyOf(segmentOf(cohort, n)))
-  conversation.numSupportIds[n] = 0
+  conversation.numCandidateIds[n] = 0
   let common = 0
   while (common < Math.min(ids.length, length[n]!) && token[n * context + common] === ids[common]) common++
   unchanged[n] = common
@@ -195,7 +195,7 @@ function beginSegment(cohort: ConversationCohort, n: number, ids: readonly numbe
 
 /** A segment whose token columns are no views. */
 function copyOf(segment: Segment): Segment {
-  const columns = ['token', 'lossMask', 'logprob', 'version', 'turn', 'supportLength', 'supportIds'] as const
+  const columns = ['token', 'lossMask', 'logprob', 'version', 'turn', 'candidateCount', 'candidateIds'] as const
   return { ...segment, ...Object.fromEntries(columns.map((name) => [name, Array.from(segment[name]!)])) }
 }
 

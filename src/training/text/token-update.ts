@@ -154,8 +154,8 @@ function leaveOut(learned: Uint8Array, { order, spans }: TokenBatch, advantage: 
 }
 
 /** True where a token's log-probability is recorded; not where nobody knows from which tokens it was drawn. */
-function isRecorded({ logprob, supportLength }: TrajectoryRows, t: number): boolean {
-  return !Number.isNaN(logprob[t]) && supportLength[t] !== -1
+function isRecorded({ logprob, candidateCount }: TrajectoryRows, t: number): boolean {
+  return !Number.isNaN(logprob[t]) && candidateCount[t] !== -1
 }
 
 /** How many of the tokens to learn from have no log-probability. */

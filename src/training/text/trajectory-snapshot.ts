@@ -10,7 +10,7 @@ const TOKEN_COLUMNS = {
   logprob: 'F32',
   version: 'I32',
   turn: 'I32',
-  supportLength: 'I32',
+  candidateCount: 'I32',
 } as const
 type TokenColumn = keyof typeof TOKEN_COLUMNS
 
@@ -25,11 +25,11 @@ export function packTrajectories(trajectories: Trajectories, name: string): { ro
       logprob: __,
       version: ___,
       turn: ____,
-      supportLength: _____,
+      candidateCount: _____,
       ...rest
     } = trajectories.row(i)
-    const { supportIds = [], turnReward = [] } = rest
-    const lists = { supportIds: Array.from(supportIds), turnReward: Array.from(turnReward) } // JSON makes NaN null.
+    const { candidateIds = [], turnReward = [] } = rest
+    const lists = { candidateIds: Array.from(candidateIds), turnReward: Array.from(turnReward) } // JSON makes NaN null.
     rows.push({ ...rest, ...lists, length: token.length })
   }
   const tensors = Object.entries(TOKEN_COLUMNS).map(([column, type]) => {

@@ -46,7 +46,7 @@ function generate(
       tokens: [...prompt],
       prompt: prompt.length,
       said: [] as number[][],
-      supports: [] as number[][],
+      sets: [] as number[][],
     }
   })
   for (;;) {
@@ -60,9 +60,9 @@ function generate(
       columns.draw[row] = position[row] = tokens.length - 1
     })
     network.advance(open.length, sampling, true)
-    open.forEach(({ tokens, said, supports }, row) => {
-      const { support, supportOffset } = columns
-      supports.push([...support.subarray(supportOffset[row], supportOffset[row + 1])])
+    open.forEach(({ tokens, said, sets }, row) => {
+      const { candidates, candidateOffset } = columns
+      sets.push([...candidates.subarray(candidateOffset[row], candidateOffset[row + 1])])
       tokens.push(columns.chosen[row]!)
       said.push([logprob[row]!, entropy[row]!])
     })
@@ -121,8 +121,8 @@ describe('decoding', () => {
       const some = prompts.map((prompt) => [...prompt, 1000])
       const lanes = generate(decoder(model, weights, build), some, [2, 0, 3, 1], lengths, sampling)
       const tokens = lanes.flatMap((lane) => lane.tokens)
-      const drawnFrom = lanes.map((lane) => [...lane.tokens.slice(0, lane.prompt).map(() => []), ...lane.supports])
-      const supports = {
+      const drawnFrom = lanes.map((lane) => [...lane.tokens.slice(0, lane.prompt).map(() => []), ...lane.sets])
+      const candidates = {
         begin: ragged(drawnFrom.map((lane) => lane.flat())).offsets,
         length: drawnFrom.flat().map((ids) => ids.length),
         ids: Int32Array.from(drawnFrom.flat(2)),
@@ -130,13 +130,16 @@ describe('decoding', () => {
       const { offsets } = ragged(lanes.map((lane) => lane.tokens))
       const { network } = packed(model, weights, build, 100)
       const { temperature } = sampling
-      const { logprob, entropy } = network.evaluate(network.pack(tokens, spansOf(offsets), 0, 4, supports), temperature)
+      const { logprob, entropy } = network.evaluate(
+        network.pack(tokens, spansOf(offsets), 0, 4, candidates),
+        temperature,
+      )
       const [open, openEntropy] = [logprob, entropy].map((column) => column.slice())
       network.evaluate(network.pack(tokens, spansOf(offsets), 0, 4), temperature)
       lanes.forEach(({ said, prompt }, lane) => {
         const begin = offsets[lane]! - lane + prompt - 1
         expect(said.map((_, i) => [open![begin + i], openEntropy![begin + i]])).toEqual(said)
-        // Without the supports it is another distribution; before the first sampled token it is the same.
+        // Without the candidate sets it is another distribution; before the first sampled token it is the same.
         for (const [i, [restricted]] of said.entries()) expect(logprob[begin + i]).toBeLessThan(restricted!)
         const first = offsets[lane]! - lane
         expect(open!.slice(first, begin)).toEqual(logprob.slice(first, begin))
@@ -149,12 +152,12 @@ describe('decoding', () => {
     for (const sampling of [{ temperature: 0.8 }, { temperature: 1.3, topK: 9, topP: 0.8 }]) {
       const together = generate(decoder(model, weights, build), prompts, [2, 0, 3, 1], lengths, sampling)
       const network = decoder(model, weights, build, 2)
-      for (const [lane, { tokens, said, supports }] of together.entries()) {
+      for (const [lane, { tokens, said, sets }] of together.entries()) {
         const asked = lengths.map((length, other) => (other === lane ? length : 0))
         const alone = generate(network, prompts, [1, 1, 1, 1].with(lane, 0), asked, sampling)[lane]!
         expect(alone.tokens).toEqual(tokens)
         expect(alone.said).toEqual(said)
-        expect(alone.supports).toEqual(supports)
+        expect(alone.sets).toEqual(sets)
       }
     }
   })
@@ -219,7 +222,7 @@ describe('decoding', () => {
   })
 
   test.each(restrictions)(
-    'samples within a support are as frequent as its renormalized distribution says: $0',
+    'samples within a candidate set are as frequent as its renormalized distribution says: $0',
     (sampling) => {
       const { model, weights } = wide()
       const network = decoder(model, weights, 'simd', 500)
@@ -238,25 +241,25 @@ describe('decoding', () => {
         network.advance(500, sampling, true)
         for (const token of columns.chosen) counts[token]!++
       }
-      const support = [...columns.support.subarray(0, columns.supportOffset[1])]
-      const total = support.reduce((sum, id) => sum + Math.exp(z[id]!), 0)
-      const logp = support.map((id) => z[id]! - Math.log(total))
+      const candidates = [...columns.candidates.subarray(0, columns.candidateOffset[1])]
+      const total = candidates.reduce((sum, id) => sum + Math.exp(z[id]!), 0)
+      const logp = candidates.map((id) => z[id]! - Math.log(total))
       const entropy = logp.reduce((sum, x) => sum - Math.exp(x) * x, 0)
       expect(columns.forward.entropy[0]).toBeCloseTo(entropy, 4)
-      expect(columns.forward.logprob[0]).toBeCloseTo(logp[support.indexOf(columns.chosen[0]!)]!, 4)
-      expect(support.reduce((sum, id) => sum + counts[id]!, 0)).toBe(numSamples)
-      const chiSquare = support.reduce((sum, id, i) => {
+      expect(columns.forward.logprob[0]).toBeCloseTo(logp[candidates.indexOf(columns.chosen[0]!)]!, 4)
+      expect(candidates.reduce((sum, id) => sum + counts[id]!, 0)).toBe(numSamples)
+      const chiSquare = candidates.reduce((sum, id, i) => {
         const expected = numSamples * Math.exp(logp[i]!)
         return sum + (counts[id]! - expected) ** 2 / expected
       }, 0)
       // Mean and deviation of chi-square with so many degrees of freedom: five deviations.
-      const freedom = support.length - 1
+      const freedom = candidates.length - 1
       expect(chiSquare).toBeLessThan(freedom + 5 * Math.sqrt(2 * freedom))
       network.advance(1, sampling, false)
       expect(columns.chosen[0]).toBe(z.indexOf(Math.max(...z)))
-      // Without a filter no support is left behind.
+      // Without a filter no candidate set is left behind.
       network.advance(500, { temperature: 1, topK: 1100 }, true)
-      expect(columns.supportOffset.every((offset) => offset === 0)).toBe(true)
+      expect(columns.candidateOffset.every((offset) => offset === 0)).toBe(true)
     },
   )
 

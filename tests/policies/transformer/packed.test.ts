@@ -2,7 +2,7 @@ import { describe, expect, test } from 'vitest'
 import { listColumns } from '../../../src/components/column.ts'
 import { spansOf } from '../../../src/kernels/bind.ts'
 import { transformer } from '../../../src/policies/transformer/model.ts'
-import { packedPlan, type TokenSupports } from '../../../src/policies/transformer/packed.ts'
+import { packedPlan, type TokenCandidates } from '../../../src/policies/transformer/packed.ts'
 import { Random } from '../../../src/random.ts'
 import { Numbers } from '../../kernels/calls.ts'
 import { builds, families, golden, packed } from './golden.ts'
@@ -29,9 +29,9 @@ function gradientOf(
   from: number,
   to: number,
   row: number,
-  supports?: TokenSupports,
+  candidates?: TokenCandidates,
 ): void {
-  const count = network.pack(tokens, spansOf(offsets), from, to, supports)
+  const count = network.pack(tokens, spansOf(offsets), from, to, candidates)
   network.differentiate(
     count,
     (_, { dLogprob, dEntropy }) => {
@@ -111,11 +111,11 @@ describe('packed sequences', () => {
       return [...new Set([token, ...picks.wholes(30, low, high!)])].sort((a, b) => a - b)
     })
     const length = ids.map((some) => some.length)
-    for (const supports of [undefined, { begin: [0], length, ids: Int32Array.from(ids.flat()) }]) {
+    for (const candidates of [undefined, { begin: [0], length, ids: Int32Array.from(ids.flat()) }]) {
       const work = packed(model, weights, build)
       const { network, gradient } = work
-      gradientOf(work, tokens, [0, 20], 0, 1, 0, supports)
-      const count = network.pack(tokens, spansOf([0, 20]), 0, 1, supports)
+      gradientOf(work, tokens, [0, 20], 0, 1, 0, candidates)
+      const count = network.pack(tokens, spansOf([0, 20]), 0, 1, candidates)
       const direction = new Numbers(9).floats(model.numParameters)
       const at = (step: number): number => {
         for (let i = 0; i < weights.length; i++) work.weights[i] = weights[i]! + step * direction[i]!
@@ -172,12 +172,14 @@ describe('packed sequences', () => {
       () =>
         network.pack([1, 5], spansOf([0, 2]), 0, 1, { begin: [0], length: [0, ids.length], ids: Int32Array.from(ids) })
     expect(supported(3, 5, 60)).not.toThrow()
-    expect(supported(3, 6)).toThrow('support of token 1: got [3,6], expected some, with 5 among them')
-    expect(supported(5, 3)).toThrow('support of token 1: got [5,3], expected ids of the vocabulary, in rising order')
-    expect(supported(5, 61)).toThrow('support of token 1: got [5,61], expected ids of the vocabulary')
+    expect(supported(3, 6)).toThrow('candidate set of token 1: got [3,6], expected some, with 5 among them')
+    expect(supported(5, 3)).toThrow(
+      'candidate set of token 1: got [5,3], expected ids of the vocabulary, in rising order',
+    )
+    expect(supported(5, 61)).toThrow('candidate set of token 1: got [5,61], expected ids of the vocabulary')
     expect(() =>
       network.pack([1, 5], spansOf([0, 2]), 0, 1, { begin: [0], length: [0, 3], ids: Int32Array.of(5) }),
-    ).toThrow('support of token 1: got ids 0 to 3, expected a part of the 1 there are')
+    ).toThrow('candidate set of token 1: got ids 0 to 3, expected a part of the 1 there are')
   })
 })
 

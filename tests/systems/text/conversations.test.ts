@@ -83,15 +83,15 @@ describe('conversations as lanes', () => {
   test('within top-k tokens are drawn from k, which are recorded with them, and the logprob is that of this distribution', async () => {
     const world = await talkWorld({ sampling: { topK: 3 } })
     const all = await talkUntil(world, 6)
-    for (const { token, lossMask, logprob, supportLength, supportIds } of all) {
-      expect(supportLength).toEqual(lossMask.map((flag) => 3 * flag))
+    for (const { token, lossMask, logprob, candidateCount, candidateIds } of all) {
+      expect(candidateCount).toEqual(lossMask.map((flag) => 3 * flag))
       let from = 0
       token.forEach((id, t) => {
-        const support = supportIds.slice(from, from + supportLength[t]!)
-        from += supportLength[t]!
-        if (lossMask[t] === 1) expect(support).toContain(id)
+        const candidates = candidateIds.slice(from, from + candidateCount[t]!)
+        from += candidateCount[t]!
+        if (lossMask[t] === 1) expect(candidates).toContain(id)
       })
-      expect(from).toBe(supportIds.length)
+      expect(from).toBe(candidateIds.length)
       expect(Math.exp(logprob.at(-1)!)).toBeLessThanOrEqual(1)
     }
     // Fresh weights are nearly uniform: of 3 tokens each has about a third, of all 11 about an eleventh.

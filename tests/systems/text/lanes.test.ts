@@ -137,7 +137,7 @@ describe('a template that rewrites what stands', () => {
     const rows = await talkUntil(world, 9)
     expect(rows.map(({ segment, turns }) => [segment, turns])).toEqual(rows.map((_, i) => [i % 3, 1]))
     rows.forEach(
-      ({ token, lossMask, turn, logprob, version, supportLength, supportIds, reward, cutTurns, promptId }, i) => {
+      ({ token, lossMask, turn, logprob, version, candidateCount, candidateIds, reward, cutTurns, promptId }, i) => {
         const told = cohort.tokenizer.decode(token.filter((_, t) => lossMask[t] === 0))
         const heard = i % 3 === 0 ? `q${promptId}` : `q${(i % 3) - 1}!`
         expect(told).toBe(`<|begin|>abc<|user|>${heard}<|end|><|assistant|>`)
@@ -146,8 +146,8 @@ describe('a template that rewrites what stands', () => {
         expect(turn).toEqual(token.map(() => i % 3))
         expect(version).toEqual(lossMask.map((flag) => flag - 1))
         expect(logprob.map((value) => +!Number.isNaN(value))).toEqual(lossMask)
-        expect(supportLength).toEqual(lossMask.map((flag) => 9 * flag))
-        expect(supportIds.length).toBe(9 * (token.length - prompt))
+        expect(candidateCount).toEqual(lossMask.map((flag) => 9 * flag))
+        expect(candidateIds.length).toBe(9 * (token.length - prompt))
         expect(reward).toBe(2.5)
         expect(cutTurns).toBe(cohort.tokenizer.endIds.includes(token.at(-1)!) ? 0 : 1)
       },

@@ -64,7 +64,7 @@ describe('the tokens of an update', () => {
       const from = byteOffset - column.byteOffset
       return buffer === column.buffer && from >= 0 && from + byteLength <= column.byteLength && byteLength > 0
     }
-    const names = ['token', 'lossMask', 'logprob', 'version', 'turn', 'supportLength']
+    const names = ['token', 'lossMask', 'logprob', 'version', 'turn', 'candidateCount']
     const written = new Map(names.map((name) => [name, 0]))
     const copiedFrom: string[] = []
     const typed = Object.getPrototypeOf(Float32Array.prototype)
@@ -106,7 +106,7 @@ describe('the tokens of an update', () => {
       const table = await trajectoryTable(trajectories, origin)
       expect(table.numRows).toBe(16)
       const lists = ['tokens', 'lossMask', 'logprobs', 'versions', 'turn', 'turnRewards']
-      if ('topK' in settings) lists.push('supportLengths', 'supportIds')
+      if ('topK' in settings) lists.push('candidateCounts', 'candidateIds')
       for (const { data } of table.batches) {
         data.type.children.forEach(({ name }, i) => {
           const child = data.children[i]!
@@ -188,11 +188,11 @@ describe('candidate sets', () => {
   test('have their planned ids a token: in each lane’s columns, and in the log behind one another', async () => {
     const world = await talkWorld({ engine: engine(3), sampling: { topK: 3 } })
     const { context, numLanes } = world.cohort()
-    const planned = world.plan().find(({ name }) => name.endsWith('.conversation.supportIds'))!
+    const planned = world.plan().find(({ name }) => name.endsWith('.conversation.candidateIds'))!
     expect([planned.rows, planned.width]).toEqual([numLanes, context * 3])
-    for (const { lossMask, supportLength, supportIds } of await talkUntil(world, 8)) {
-      expect(supportLength).toEqual(lossMask.map((flag) => 3 * flag))
-      expect(supportIds).toEqual(lossMask.flatMap((flag) => (flag === 1 ? [0, 1, 2] : [])))
+    for (const { lossMask, candidateCount, candidateIds } of await talkUntil(world, 8)) {
+      expect(candidateCount).toEqual(lossMask.map((flag) => 3 * flag))
+      expect(candidateIds).toEqual(lossMask.flatMap((flag) => (flag === 1 ? [0, 1, 2] : [])))
     }
   })
 
@@ -249,9 +249,9 @@ describe('the size of a log', () => {
     const draft = await opened()
     const { context, model } = draft.opened
     const { vocabularySize } = model.shape
-    expect(conversationLogSize(draft, 8)).toEqual({ rows: 11, tokens: 11 * context, supportIds: 0, turnRewards: 11 })
+    expect(conversationLogSize(draft, 8)).toEqual({ rows: 11, tokens: 11 * context, candidateIds: 0, turnRewards: 11 })
     const idsOf = async (sampling: object) => {
-      return conversationLogSize(await opened({ sampling }), 8).supportIds / (11 * context)
+      return conversationLogSize(await opened({ sampling }), 8).candidateIds / (11 * context)
     }
     expect(await idsOf({ topK: 2 })).toBe(2)
     expect(await idsOf({ topK: 2, topP: 0.5 })).toBe(2)

@@ -80,9 +80,9 @@ describe('the rows of a conversation', () => {
       createKernels(arena.memory, talk.kernelBuild),
     )
     expect(rows.filter(({ segment }) => segment === 2).length).toBe(6)
-    for (const { token, lossMask, logprob, supportLength, supportIds } of rows) {
-      const supports = { begin: [0], length: supportLength, ids: Int32Array.from(supportIds) }
-      const evaluated = packed.evaluate(packed.pack(token, spansOf([0, token.length]), 0, 1, supports), 1).logprob
+    for (const { token, lossMask, logprob, candidateCount, candidateIds } of rows) {
+      const candidates = { begin: [0], length: candidateCount, ids: Int32Array.from(candidateIds) }
+      const evaluated = packed.evaluate(packed.pack(token, spansOf([0, token.length]), 0, 1, candidates), 1).logprob
       token.forEach((_, t) => {
         if (lossMask[t] === 1) expect(evaluated[t - 1]).toBe(logprob[t])
       })

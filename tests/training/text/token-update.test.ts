@@ -193,13 +193,13 @@ describe('a group', () => {
 })
 
 test('a log-probability under a distribution that nobody knows is none: the token is one of the whole vocabulary', async () => {
-  const wrong = (supportLength: number) => (data: Trajectories) =>
+  const wrong = (candidateCount: number) => (data: Trajectories) =>
     tableOf(
       rowsOf(data).map((row) => ({
         ...row,
         logprob: Array.from(row.logprob, (value) => value + 1),
-        supportLength: Array.from(row.lossMask, (flag) => (flag === 1 ? supportLength : 0)),
-        supportIds: [],
+        candidateCount: Array.from(row.lossMask, (flag) => (flag === 1 ? candidateCount : 0)),
+        candidateIds: [],
       })),
     )
   const [unknown, whole] = [await outcome(wrong(-1)), await outcome(wrong(0))]

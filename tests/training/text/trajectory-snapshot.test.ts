@@ -22,8 +22,8 @@ function sixTokens() {
     logprob: [Number.NaN, Number.NaN, -0.25, -2, Number.NaN, -4],
     version: [-1, -1, 3, 3, -1, 4],
     turn: [0, 0, 0, 0, 1, 1],
-    supportLength: [0, 0, 2, 1, 0, 0],
-    supportIds: [1, 2, 7],
+    candidateCount: [0, 0, 2, 1, 0, 0],
+    candidateIds: [1, 2, 7],
   }
 }
 

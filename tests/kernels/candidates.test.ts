@@ -24,28 +24,28 @@ function sumUp(logits: Float32Array, size: number, temperature: number) {
   return { max: max!, sum: sum!, numRows }
 }
 
-/** The supports that the kernel finds, row by row. */
-function supportsOf(logits: Float32Array, size: number, { temperature, topK, topP, minP }: Filters): number[][] {
+/** The candidate sets that the kernel finds, row by row. */
+function candidatesOf(logits: Float32Array, size: number, { temperature, topK, topP, minP }: Filters): number[][] {
   const { max, sum, numRows } = sumUp(logits, size, temperature)
-  const support = new Int32Array(numRows * size)
+  const candidates = new Int32Array(numRows * size)
   const offset = new Int32Array(numRows + 1)
-  strict(plain.supportVocabulary)(support, offset, logits, max, sum, 1 / temperature, topK, topP, minP, numRows, size)
-  return Array.from({ length: numRows }, (_, row) => [...support.subarray(offset[row], offset[row + 1])])
+  strict(plain.selectCandidates)(candidates, offset, logits, max, sum, 1 / temperature, topK, topP, minP, numRows, size)
+  return Array.from({ length: numRows }, (_, row) => [...candidates.subarray(offset[row], offset[row + 1])])
 }
 
-/** The logprob of a support's first token, and the entropy within it. */
+/** The logprob of a candidate set's first token, and the entropy within it. */
 function evaluateWithin(logits: Float32Array, ids: readonly number[], temperature: number) {
-  const [support, begin, end, target] = [ids, [0], [ids.length], [ids[0]!]].map((column) => Int32Array.from(column))
+  const [candidates, begin, end, target] = [ids, [0], [ids.length], [ids[0]!]].map((column) => Int32Array.from(column))
   const [max, sum, weighted, targetLogit, logprob, entropy] = Array.from({ length: 6 }, () => new Float32Array(1))
   const [inverse, size] = [1 / temperature, logits.length]
-  strict(plain.restrictVocabulary)(logits, support!, begin!, end!, inverse, 1, 0, size)
+  strict(plain.restrictVocabulary)(logits, candidates!, begin!, end!, inverse, 1, 0, size)
   plain.sumVocabulary(max!, sum!, weighted!, targetLogit!, logits, target!, inverse, 1, 0, size)
   plain.evaluateVocabulary(logprob!, entropy!, max!, sum!, weighted!, targetLogit!, 1)
   return { logprob: logprob![0]!, entropy: entropy![0]! }
 }
 
 /** By sorting, filter after filter. */
-function slowSupport(logits: readonly number[], { temperature, topK, topP, minP }: Filters): number[] {
+function slowCandidates(logits: readonly number[], { temperature, topK, topP, minP }: Filters): number[] {
   let ids = logits.map((_, id) => id).sort((a, b) => logits[b]! - logits[a]! || a - b)
   const weight = (id: number) => Math.exp((logits[id]! - logits[ids[0]!]!) / temperature)
   if (topK > 0) ids = ids.slice(0, topK)
@@ -59,18 +59,18 @@ function slowSupport(logits: readonly number[], { temperature, topK, topP, minP 
   return ids.filter((id) => weight(id) >= minP).sort((a, b) => a - b)
 }
 
-describe('supports', () => {
+describe('candidate sets', () => {
   test("are those that transformers' warpers leave", () => {
-    const path = new URL('../golden/sampling-supports.json', import.meta.url)
+    const path = new URL('../golden/sampling-candidates.json', import.meta.url)
     const { logits, cases } = JSON.parse(readFileSync(path, 'utf8')) as {
       logits: number[][]
-      cases: (Filters & { rows: { support: number[]; logprob: number; entropy: number }[] })[]
+      cases: (Filters & { rows: { candidates: number[]; logprob: number; entropy: number }[] })[]
     }
     for (const { rows, ...filters } of cases) {
-      const supports = supportsOf(Float32Array.from(logits.flat()), 60, filters)
-      expect(supports, JSON.stringify(filters)).toEqual(rows.map(({ support }) => support))
-      rows.forEach(({ support, logprob, entropy }, row) => {
-        const evaluated = evaluateWithin(Float32Array.from(logits[row]!), support, filters.temperature)
+      const found = candidatesOf(Float32Array.from(logits.flat()), 60, filters)
+      expect(found, JSON.stringify(filters)).toEqual(rows.map(({ candidates }) => candidates))
+      rows.forEach(({ candidates, logprob, entropy }, row) => {
+        const evaluated = evaluateWithin(Float32Array.from(logits[row]!), candidates, filters.temperature)
         expect(Math.abs(evaluated.logprob - logprob)).toBeLessThan(1e-5)
         expect(Math.abs(evaluated.entropy - entropy)).toBeLessThan(1e-5)
       })
@@ -93,12 +93,11 @@ describe('supports', () => {
           topP: numbers.uniform() < 0.3 ? 1 : numbers.uniform(0.01, 1),
           minP: numbers.uniform() < 0.5 ? 0 : numbers.uniform(),
         }
-        const supports = supportsOf(logits, size, filters)
-        supports.forEach((support, row) => {
-          const wanted = slowSupport([...logits.subarray(row * size, (row + 1) * size)], filters)
+        candidatesOf(logits, size, filters).forEach((candidates, row) => {
+          const wanted = slowCandidates([...logits.subarray(row * size, (row + 1) * size)], filters)
           // Where equals or exponentials meet the limit to the last bit, rounding may tell them apart otherwise.
-          if (isRound && filters.topP < 1) expect(Math.abs(support.length - wanted.length)).toBeLessThanOrEqual(1)
-          else expect(support).toEqual(wanted)
+          if (isRound && filters.topP < 1) expect(Math.abs(candidates.length - wanted.length)).toBeLessThanOrEqual(1)
+          else expect(candidates).toEqual(wanted)
         })
       }),
       { numRuns: 4 * RUNS },
@@ -108,9 +107,9 @@ describe('supports', () => {
   test('of equal logits have the lower ids', () => {
     const logits = Float32Array.of(1, 2, 2, 2, 1, 2, 0)
     const filters = { temperature: 1, topK: 0, topP: 1, minP: 0 }
-    expect(supportsOf(logits, 7, { ...filters, topK: 2 })).toEqual([[1, 2]])
-    expect(supportsOf(logits, 7, { ...filters, topK: 5 })).toEqual([[0, 1, 2, 3, 5]])
-    expect(supportsOf(logits, 7, { ...filters, topP: 0.4 })).toEqual([[1, 2]])
+    expect(candidatesOf(logits, 7, { ...filters, topK: 2 })).toEqual([[1, 2]])
+    expect(candidatesOf(logits, 7, { ...filters, topK: 5 })).toEqual([[0, 1, 2, 3, 5]])
+    expect(candidatesOf(logits, 7, { ...filters, topP: 0.4 })).toEqual([[1, 2]])
   })
 
   test('of a large, even or peaked vocabulary are found without sorting it', () => {
@@ -121,10 +120,10 @@ describe('supports', () => {
       new Numbers(4).floats(size).sort(),
     ]) {
       const filters = { temperature: 1, topK: 0, topP: 0.5, minP: 0 }
-      const [nucleus] = supportsOf(logits, size, filters)
-      expect(nucleus!.length).toBe(slowSupport([...logits], filters).length)
-      expect(supportsOf(logits, size, { ...filters, topP: 1, topK: 40 })[0]).toEqual(
-        slowSupport([...logits], { ...filters, topP: 1, topK: 40 }),
+      const [nucleus] = candidatesOf(logits, size, filters)
+      expect(nucleus!.length).toBe(slowCandidates([...logits], filters).length)
+      expect(candidatesOf(logits, size, { ...filters, topP: 1, topK: 40 })[0]).toEqual(
+        slowCandidates([...logits], { ...filters, topP: 1, topK: 40 }),
       )
     }
   })
@@ -138,10 +137,10 @@ describe('supports', () => {
         const inverse = 1 / [0.5, 1, 1.3, 3][numbers.whole(0, 3)]!
         const logits = numbers.floats(2 * size, -5, 5)
         const picked = [...new Set(numbers.wholes(numbers.whole(1, 12), 0, size - 1))].sort((a, b) => a - b)
-        const support = Int32Array.from([7, ...picked])
+        const candidates = Int32Array.from([7, ...picked])
         const target = Int32Array.of(picked[numbers.whole(0, picked.length - 1)]!, 3)
-        // The second row has no support of its own.
-        const [begin, end] = [Int32Array.of(1, 0), Int32Array.of(support.length, 0)]
+        // The second row has no candidate set of its own.
+        const [begin, end] = [Int32Array.of(1, 0), Int32Array.of(candidates.length, 0)]
         const each = () => new Float32Array(2)
         let state = [each(), each(), each(), each()]
         const chunk = 64 * numbers.whole(1, 5)
@@ -154,7 +153,7 @@ describe('supports', () => {
           )
           const [restricted] = bench.call('restrictVocabulary', [
             part,
-            support,
+            candidates,
             begin,
             end,
             inverse,

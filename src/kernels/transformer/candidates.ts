@@ -1,10 +1,10 @@
 /**
- * Supports: the tokens that a row may become. A row's support is a run of ids in rising order; outside it probabilities are
+ * Candidate sets: the tokens that a row may become. A row's is a run of ids in rising order; outside it probabilities are
  * exactly 0, because there logits become so low that nothing is left of their exponentials in any build, and with that every
- * kernel over the vocabulary has the distribution that is renormalized over the support.
+ * kernel over the vocabulary has the distribution that is renormalized over the candidate set.
  */
 
-/** What z becomes outside the support. */
+/** What z becomes outside the candidate set. */
 const EXCLUDED = -1e9
 
 /**
@@ -13,11 +13,11 @@ const EXCLUDED = -1e9
  * 2020; 1: all), and those of at least `minP` of the highest probability (Nguyen et al. 2024; 0: all). Of equal logits the
  * lower id comes first. `max` and `sum` are those of `sumVocabulary` over the whole rows of logits (numRows × vocabularySize).
  *
- * Row i's ids are support[offset[i]] to support[offset[i + 1]]; `support` has room for numRows × vocabularySize. Each row
+ * Row i's ids are candidates[offset[i]] to candidates[offset[i + 1]]; `candidates` has room for numRows × vocabularySize. Each row
  * takes a number of operations that grows with the vocabulary as that itself does, on average.
  */
-export function supportVocabulary(
-  support: Int32Array,
+export function selectCandidates(
+  candidates: Int32Array,
   offset: Int32Array,
   logits: Float32Array,
   max: Float32Array,
@@ -36,40 +36,40 @@ export function supportVocabulary(
     const begin = offset[row]!
     let end = begin
     if (topK > 0 && topK < vocabularySize) {
-      for (let id = 0; id < vocabularySize; id++) support[end++] = id
-      end = selectFirst(support, begin, end, logits, row, vocabularySize, inverseTemperature, max, topK, null, 1)
+      for (let id = 0; id < vocabularySize; id++) candidates[end++] = id
+      end = selectFirst(candidates, begin, end, logits, row, vocabularySize, inverseTemperature, max, topK, null, 1)
     } else {
       // All tokens below this share hold less than 1 − topP together, and cannot be among those that hold topP.
       const share = Math.log((sum[row]! * (1 - topP)) / vocabularySize)
       const lowest = Math.max(topP < 1 ? share : Number.NEGATIVE_INFINITY, Math.log(minP)) - 0.01
       for (let id = 0; id < vocabularySize; id++) {
-        if (Math.fround(logits[at + id]! * inverseTemperature) - m >= lowest) support[end++] = id
+        if (Math.fround(logits[at + id]! * inverseTemperature) - m >= lowest) candidates[end++] = id
       }
     }
     if (topP < 1) {
       const whole = topK > 0 && topK < vocabularySize ? null : sum
-      end = selectFirst(support, begin, end, logits, row, vocabularySize, inverseTemperature, max, 0, whole, topP)
+      end = selectFirst(candidates, begin, end, logits, row, vocabularySize, inverseTemperature, max, 0, whole, topP)
     }
     if (minP > 0) {
       const last = end
       end = begin
       for (let i = begin; i < last; i++) {
-        const id = support[i]!
-        if (exponential(logits[at + id]!, inverseTemperature, m) >= minP) support[end++] = id
+        const id = candidates[i]!
+        if (exponential(logits[at + id]!, inverseTemperature, m) >= minP) candidates[end++] = id
       }
     }
-    sortIds(support, begin, end)
+    sortIds(candidates, begin, end)
     offset[row + 1] = end
   }
 }
 
 /**
- * Excludes what is not in the support from a chunk of logits (numRows × count, the tokens `firstToken` to `firstToken` +
- * count): row i's ids, in rising order, are support[begin[i]] to support[end[i]], and none of them says that all are in it.
+ * Excludes what is not in the candidate set from a chunk of logits (numRows × count, the tokens `firstToken` to `firstToken` +
+ * count): row i's ids, in rising order, are candidates[begin[i]] to candidates[end[i]], and none of them says that all are in it.
  */
 export function restrictVocabulary(
   logits: Float32Array,
-  support: Int32Array,
+  candidates: Int32Array,
   begin: Int32Array,
   end: Int32Array,
   inverseTemperature: number,
@@ -82,10 +82,10 @@ export function restrictVocabulary(
     if (begin[row] === end[row]) continue
     const first = row * count - firstToken
     let from = row * count
-    for (let i = firstNotBelow(support, begin[row]!, end[row]!, firstToken); i < end[row]!; i++) {
-      if (support[i]! >= firstToken + count) break
-      logits.fill(excluded, from, first + support[i]!)
-      from = first + support[i]! + 1
+    for (let i = firstNotBelow(candidates, begin[row]!, end[row]!, firstToken); i < end[row]!; i++) {
+      if (candidates[i]! >= firstToken + count) break
+      logits.fill(excluded, from, first + candidates[i]!)
+      from = first + candidates[i]! + 1
     }
     logits.fill(excluded, from, (row + 1) * count)
   }
