@@ -35,9 +35,17 @@ export const generateCommand: Command = async ({ words, json }) => {
   return { subject, prompt, answers }
 }
 
+/** The adapter that a model of a folder gets. */
+interface LoraKeys {
+  readonly loraRank?: number
+  readonly loraAlpha?: number
+  readonly loraTargets?: readonly string[]
+}
+
 /** The language model that a run, a folder or an id of the hub names: what of it answers are made with. */
-export async function findModel(subject: string, modules: ModuleTrust) {
-  if ((await kindOfRun(subject)) === null) return { policy: languageModel({ folder: subject }) }
+export async function findModel(subject: string, modules: ModuleTrust, lora: LoraKeys = {}) {
+  if ((await kindOfRun(subject)) === null) return { policy: languageModel({ folder: subject, ...lora }) }
+  if ((lora.loraRank ?? 0) > 0) throw new InputError('loraRank', `${lora.loraRank}, for a run`, '0: a run has its own')
   const { environment, policy, weights, adapter } = await loadTrainedModel(subject, modules)
   return { environment, policy, weights, adapter }
 }

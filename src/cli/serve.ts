@@ -1,5 +1,5 @@
 import { serveModel } from '../entries/engines.ts'
-import { integer, text } from '../entries/settings.ts'
+import { boolean, integer, number, strings, text } from '../entries/settings.ts'
 import { findModel } from './generate.ts'
 import { type Command, readKeys, splitWords } from './invocation.ts'
 import { askForModule, trustKeys } from './trust.ts'
@@ -13,14 +13,18 @@ export const serveKeys = {
   context: integer(0, 'tokens of prompt and answer together, at most; 0: as many as the model was made for', {
     min: 0,
   }),
+  control: boolean(false, 'also take pause, resume, abort, and weights and adapters from folders, from whoever asks'),
+  loraRank: integer(0, 'rank of the adapters that may be loaded; 0: none, or as the run has', { min: 0 }),
+  loraAlpha: number(0, 'they count alpha / rank times; 0: twice', { min: 0 }),
+  loraTargets: strings([], 'projections that they have, like q_proj,v_proj; none named: all'),
   ...trustKeys,
 }
 
 /** colonnade serve <run|folder|hub id> [port=8000] */
 export const serveCommand: Command = async ({ words, json, quiet }) => {
   const { subject, texts } = splitWords(words, 'a run of a language model, a folder, or an id of the Hugging Face hub')
-  const { trust, context, name, ...options } = readKeys(serveKeys, texts)
-  const model = await findModel(subject, { allowModule: askForModule(trust) })
+  const { trust, context, name, loraRank, loraAlpha, loraTargets, ...options } = readKeys(serveKeys, texts)
+  const model = await findModel(subject, { allowModule: askForModule(trust) }, { loraRank, loraAlpha, loraTargets })
   const named = name === '' ? subject.split('/').findLast((part) => part !== '')! : name
   const server = await serveModel({ ...model, ...options, name: named, ...(context === 0 ? {} : { context }) })
   for (const note of server.notes) console.error(note)

@@ -68,11 +68,13 @@ interface Turn extends Generation {
 }
 
 class Group implements GenerationGroup {
+  readonly id: string | null
   readonly turns: readonly Turn[]
   readonly #abort: (turn: Turn) => void
   #waiting: (() => void)[] = []
 
-  constructor(requests: readonly GenerationRequest[], abort: (turn: Turn) => void) {
+  constructor(id: string | null, requests: readonly GenerationRequest[], abort: (turn: Turn) => void) {
+    this.id = id
     this.turns = requests.map((request) => ({ request, tokens: [], numCached: 0, end: null, group: this }))
     this.#abort = abort
   }
@@ -109,6 +111,10 @@ export class Batcher {
     this.#slots = Array.from({ length: numSlots }, () => ({ turn: null, cached: [] }))
   }
 
+  get numSlots(): number {
+    return this.#slots.length
+  }
+
   get state(): BatcherState {
     return this.#state
   }
@@ -122,10 +128,10 @@ export class Batcher {
   }
 
   /**
-   * Takes turns up, all of them or none.
+   * Takes turns up, all of them or none; by `id` they can be broken off.
    * @throws RequestError where the queue has no room for them (429), new turns are refused (503), or they are more than the queue holds (400).
    */
-  submit(requests: readonly GenerationRequest[]): GenerationGroup {
+  submit(requests: readonly GenerationRequest[], id: string | null = null): GenerationGroup {
     const numSlots = this.#slots.length
     if (this.#state === 'stopping') throw new RequestError(503, 'the server is stopping', { code: 'stopping' })
     if (this.#state === 'paused') {
@@ -140,15 +146,24 @@ export class Batcher {
       const full = `${this.numRunning} turns run and ${this.numWaiting} wait, of at most ${numSlots} and ${this.queueLength}`
       throw new RequestError(429, full, { code: 'queue_full', retryAfter: 1 })
     }
-    const group = new Group(requests, (turn) => this.#abort(turn))
+    const group = new Group(id, requests, (turn) => this.#abort(turn))
     this.#queue.push(...group.turns)
     void this.#run()
     return group
   }
 
+  /** Breaks off the turns of the requests with this id. Returns how many there were. */
+  abort(id: string): number {
+    return this.#abortThose((turn) => turn.group.id === id)
+  }
+
   /** Breaks all turns off. Returns how many there were. */
   abortAll(): number {
-    const turns = [...this.#queue, ...this.#slots.flatMap(({ turn }) => (turn === null ? [] : [turn]))]
+    return this.#abortThose(() => true)
+  }
+
+  #abortThose(isMeant: (turn: Turn) => boolean): number {
+    const turns = [...this.#queue, ...this.#slots.flatMap(({ turn }) => turn ?? [])].filter(isMeant)
     for (const turn of turns) this.#abort(turn)
     return turns.length
   }

@@ -19,7 +19,7 @@ import {
   turnsOf,
   usageOf,
 } from './choices.ts'
-import { badField, booleanField, checkFields, integerField, type KnownFields } from './fields.ts'
+import { badField, booleanField, checkFields, integerField, type KnownFields, textField } from './fields.ts'
 import { type Body, RequestError, type RouteAnswer } from './http.ts'
 import { checkRoom, type Naming } from './naming.ts'
 import type { ServedModel } from './served-model.ts'
@@ -56,7 +56,7 @@ export async function chat(served: ServedModel, naming: Naming, body: Body, sign
   )
   const maxTokens = integerField(body, 'max_completion_tokens', integerField(body, 'max_tokens', null, 1), 1)
   const requests = turnsOf([ids], body, () => checkRoom(ids, maxTokens, 'messages', served), telling)
-  const group = served.batcher.submit(requests)
+  const group = served.batcher.submit(requests, textField(body, 'request_id', null))
   const mayCall = names.length > 0
   const choices = choicesOf(group, requests, served, !mayCall) // Some models call tools by special tokens.
   const head = { id: `chatcmpl-${randomUUID()}`, created: seconds(), model: telling.model }

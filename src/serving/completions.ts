@@ -17,7 +17,7 @@ import {
   turnsOf,
   usageOf,
 } from './choices.ts'
-import { badField, checkFields, idsField, integerField, type KnownFields } from './fields.ts'
+import { badField, checkFields, idsField, integerField, type KnownFields, textField } from './fields.ts'
 import type { Body, RouteAnswer } from './http.ts'
 import { checkRoom, type Naming } from './naming.ts'
 import type { ServedModel } from './served-model.ts'
@@ -41,7 +41,7 @@ export async function complete(
   const maxTokens = integerField(body, 'max_tokens', 16, 1)
   const prompts = promptsOf(served, body.prompt)
   const requests = turnsOf(prompts, body, (ids) => checkRoom(ids, maxTokens, 'prompt', served), telling)
-  const group = served.batcher.submit(requests)
+  const group = served.batcher.submit(requests, textField(body, 'request_id', null))
   const choices = choicesOf(group, requests, served)
   const head = { id: `cmpl-${randomUUID()}`, object: 'text_completion', created: seconds(), model: telling.model }
   const spell = spelling(served, telling)

@@ -5,6 +5,7 @@
 
 import { InputError, show, similar } from '../errors.ts'
 import { checkSampling, type Sampling } from '../policies/transformer/sampling.ts'
+import { philox4x32 } from '../random.ts'
 import { type Body, RequestError } from './http.ts'
 
 /** The fields that a route knows. */
@@ -153,14 +154,7 @@ export function drawingOf(body: Body): Drawing {
  * generated goes on with its numbers.
  */
 export function keyOfSeed(seed: number, index: number): readonly [number, number, number] {
-  // The finalizer of MurmurHash3 (Appleby), over both halves of the seed.
-  const mix = (value: number): number => {
-    let h = value | 0
-    h = Math.imul(h ^ (h >>> 16), 0x85ebca6b)
-    h = Math.imul(h ^ (h >>> 13), 0xc2b2ae35)
-    return h ^ (h >>> 16)
-  }
-  const low = seed | 0
-  const high = Math.floor(seed / 2 ** 32) | 0
-  return [mix(low ^ mix(high ^ 0x9e3779b9)), (mix(high ^ mix(low)) ^ mix(index)) | 0, 0]
+  const words = new Uint32Array(4)
+  philox4x32(words, seed | 0, Math.floor(seed / 2 ** 32) | 0, index, 0, 0, 0)
+  return [words[0]! | 0, words[1]! | 0, 0]
 }

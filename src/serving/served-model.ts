@@ -10,6 +10,7 @@ import { Random } from '../random.ts'
 import type { LanguageModelDefinition } from '../text/language-model.ts'
 import type { Tokenizer } from '../text/tokenizer.ts'
 import { Batcher } from './batcher.ts'
+import { ServedWeights } from './served-weights.ts'
 import { type ToolFormat, toolFormatOf } from './tools.ts'
 
 /** Which model is served, and how many turns at once. */
@@ -38,6 +39,7 @@ export interface ServedModel {
   readonly context: number
   readonly vocabularySize: number
   readonly batcher: Batcher
+  readonly weights: ServedWeights
   /** What of the model's files was left out, a sentence each. */
   readonly notes: readonly string[]
 }
@@ -86,18 +88,19 @@ export async function openServedModel(name: string, options: ServedModelOptions)
   if (lora !== null)
     takeAdapter(columns.adapter, options.adapter ?? begins.adapter, () => lora.initialize(columns.adapter, random, 0))
   else if ((options.adapter ?? null) !== null) throw new InputError('adapter', 'one', 'none, as the policy has')
+  const adapter = lora === null ? null : { lora, weights: columns.adapter, random }
   const engine = new LocalEngine({
     ...{ model, tokenizer, numSlots: slots, context },
     ...{ sampling: { temperature: 1, topK: 0, topP: 1, minP: 0 }, explore: true, stopStrings: [] },
     ...{ columns: columns.engine, ids: columns.ids, weights },
-    adapter: lora === null ? null : { lora, weights: columns.adapter, random },
-    ...{ kernels: createKernels(arena.memory, bestKernelBuild()), random },
+    ...{ adapter, kernels: createKernels(arena.memory, bestKernelBuild()), random },
   })
+  const batcher = new Batcher(engine, slots, queue)
   return {
-    ...{ name, tokenizer, context, notes: begins.notes },
+    ...{ name, tokenizer, context, notes: begins.notes, batcher },
+    weights: new ServedWeights(name, batcher, { model, weights, adapter }),
     toolFormat: toolFormatOf(tokenizer),
     vocabularySize: model.shape.vocabularySize,
-    batcher: new Batcher(engine, slots, queue),
   }
 }
 

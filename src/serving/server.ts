@@ -1,8 +1,9 @@
 /** A language model of ours behind HTTP, in the shapes that clients of inference servers know. */
 import { checkOptions } from '../errors.ts'
 import { VERSION } from '../version.ts'
+import { controlRoutes } from './control.ts'
+import { generateRoutes } from './generate.ts'
 import { listen, RequestError, type Route } from './http.ts'
-import type { Naming } from './naming.ts'
 import { openaiRoutes } from './openai.ts'
 import { openServedModel, type ServedModelOptions } from './served-model.ts'
 
@@ -16,11 +17,13 @@ export interface ServeOptions extends ServedModelOptions {
   readonly port?: number
   /** Bytes of a request's body, at most; default 4 MiB. */
   readonly maxBodyBytes?: number
+  /** Also take what whoever trains asks: pause, resume and abort, weights and adapters from folders; default false. */
+  readonly control?: boolean
 }
 
 const SERVE_OPTIONS: readonly (keyof ServeOptions)[] = [
   ...(['policy', 'weights', 'adapter', 'environment', 'seed', 'slots', 'queue', 'context'] as const),
-  ...(['name', 'host', 'port', 'maxBodyBytes'] as const),
+  ...(['name', 'host', 'port', 'maxBodyBytes', 'control'] as const),
 ]
 
 /** A model that is served. */
@@ -37,8 +40,8 @@ export interface ModelServer {
 }
 
 /**
- * Serves a language model over HTTP: OpenAI's `/v1/models`, `/v1/completions` and `/v1/chat/completions`. Turns of all clients are
- * decoded together.
+ * Serves a language model over HTTP: OpenAI's `/v1/models`, `/v1/completions` and `/v1/chat/completions`, vLLM's
+ * `/inference/v1/generate` and SGLang's `/generate`. Turns of all clients are decoded together.
  * @throws InputError where options, model and weights do not fit, or nothing can listen there.
  * @example
  * const server = await serveModel({ policy: languageModel({ folder: 'model' }), port: 8000 })
@@ -46,13 +49,20 @@ export interface ModelServer {
  */
 export async function serveModel(options: ServeOptions): Promise<ModelServer> {
   checkOptions('serveModel', options, SERVE_OPTIONS)
-  const { name = 'model', host = '127.0.0.1', port = 0, maxBodyBytes = 4 * 2 ** 20, ...rest } = options
+  const { name = 'model', host = '127.0.0.1', port = 0, maxBodyBytes = 4 * 2 ** 20, control = false, ...rest } = options
   const served = await openServedModel(name, rest)
-  const { batcher } = served
-  const naming: Naming = { names: () => [name], labelOf: () => 'default', currentLabel: () => 'default' }
+  const { batcher, weights } = served
   const load = () => ({ state: batcher.state, running: batcher.numRunning, waiting: batcher.numWaiting })
+  const info = () => ({
+    ...{ server: 'colonnade', version: VERSION, model_path: name, served_model_name: weights.names()[0] },
+    ...{ weight_version: weights.currentLabel(), logprobs_mode: 'processed_logprobs', is_generation: true },
+    ...{ max_model_len: served.context, tokenizer: served.tokenizer.id, vocabulary_size: served.vocabularySize },
+    ...{ max_running_requests: batcher.numSlots, max_queued_requests: batcher.queueLength, ...load() },
+  })
   const routes = new Map<string, Route>([
-    ...openaiRoutes(served, naming),
+    ...openaiRoutes(served, weights),
+    ...generateRoutes(served, weights),
+    ...(control ? controlRoutes(served, weights) : []),
     [
       'GET /health',
       () => {
@@ -61,14 +71,19 @@ export async function serveModel(options: ServeOptions): Promise<ModelServer> {
       },
     ],
     ['GET /version', () => ({ version: VERSION })],
+    ['GET /weight_info', () => ({ weight_version: weights.currentLabel() })],
+    ['GET /get_weight_version', () => ({ weight_version: weights.currentLabel() })],
+    ['GET /server_info', info],
+    ['GET /model_info', info],
+    ['GET /get_model_info', info],
   ])
   const listening = await listen(routes, { host, port, maxBodyBytes })
   let closing: Promise<void> | null = null
   return {
     ...{ url: listening.url, name, context: served.context, notes: served.notes },
     close({ now = false } = {}) {
-      batcher.set('stopping')
       if (now) batcher.abortAll()
+      batcher.set('stopping')
       closing ??= (async () => {
         await batcher.idle()
         const closed = listening.close()

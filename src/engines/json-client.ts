@@ -1,0 +1,112 @@
+/** Requests of JSON to a server, with deadlines, statuses that are checked, and retries where asking again can do no harm. */
+import { InputError, show } from '../errors.ts'
+
+/** How a server is asked. */
+export interface JsonClientOptions {
+  /** Seconds after which a request has failed. */
+  readonly deadline: number
+  /** How often a request is made again that was refused for the moment (408, 425, 429, 5xx), or whose connection broke. */
+  readonly retries: number
+  /** Sent as a bearer token; none where it is empty. */
+  readonly apiKey: string
+}
+
+/** A request that came to nothing, after all retries. */
+export class AnswerError extends Error {
+  /** The answer's status; 0 where there was none. */
+  readonly status: number
+  /** Whether the same request may do later. */
+  readonly mayPass: boolean
+
+  constructor(message: string, status: number, mayPass: boolean) {
+    super(message)
+    this.status = status
+    this.mayPass = mayPass
+  }
+}
+
+const PASSING = [408, 425, 429, 500, 502, 503, 504]
+
+/** Asks one server. */
+export class JsonClient {
+  /** Without an end slash. */
+  readonly url: string
+  readonly #options: JsonClientOptions
+
+  /** @throws InputError for an address that is none of http or https, and numbers out of range. */
+  constructor(url: string, options: JsonClientOptions) {
+    if (typeof url !== 'string' || !URL.canParse(url) || !/^https?:$/.test(new URL(url).protocol)) {
+      throw new InputError('url', show(url), 'one like http://127.0.0.1:8000')
+    }
+    const { deadline, retries } = options
+    if (!(deadline > 0 && deadline < 2 ** 31 / 1000))
+      throw new InputError('deadline', show(deadline), 'seconds above 0')
+    if (!(Number.isSafeInteger(retries) && retries >= 0)) {
+      throw new InputError('retries', show(retries), 'a whole number ≥ 0')
+    }
+    this.url = url.replace(/\/+$/, '')
+    this.#options = options
+  }
+
+  /**
+   * Posts `body`, or gets where it is null, and returns the answer's JSON object. A request is made again as it was, so with the same
+   * request id.
+   * @throws AnswerError with the server's words.
+   */
+  async ask(path: string, body: object | null, signal?: AbortSignal): Promise<Record<string, unknown>> {
+    for (let attempt = 0; ; attempt++) {
+      try {
+        return await this.#askOnce(path, body, signal)
+      } catch (error) {
+        const isOver = !(error instanceof AnswerError && error.mayPass) || attempt >= this.#options.retries
+        if (isOver || signal?.aborted) throw error
+        await new Promise((resolve) => setTimeout(resolve, Math.min(5000, 100 * 2 ** attempt)))
+      }
+    }
+  }
+
+  async #askOnce(path: string, body: object | null, signal?: AbortSignal): Promise<Record<string, unknown>> {
+    const { deadline, apiKey } = this.#options
+    const late = AbortSignal.timeout(Math.ceil(1000 * deadline))
+    const where = `${this.url}${path}`
+    let response: Response
+    let text: string
+    try {
+      response = await fetch(where, {
+        ...(body === null ? { method: 'GET' } : { method: 'POST', body: JSON.stringify(body) }),
+        headers: {
+          ...(body === null ? {} : { 'content-type': 'application/json' }),
+          ...(apiKey === '' ? {} : { authorization: `Bearer ${apiKey}` }),
+        },
+        redirect: 'error',
+        signal: signal === undefined ? late : AbortSignal.any([signal, late]),
+      })
+      text = await response.text()
+    } catch (error) {
+      if (late.aborted) throw new AnswerError(`${where}: no answer in ${deadline} s`, 0, false)
+      const { message, cause } = error as Error & { cause?: Error & { code?: string } }
+      throw new AnswerError(`${where}: ${cause?.message || cause?.code || message}`, 0, true)
+    }
+    const { status, ok } = response
+    const json = objectOf(text)
+    if (!ok)
+      throw new AnswerError(`${where}: status ${status}, ${wordsOf(json, text)}`, status, PASSING.includes(status))
+    if (json === null) throw new AnswerError(`${where}: got ${show(text)}, expected a JSON object`, status, false)
+    return json
+  }
+}
+
+function objectOf(text: string): Record<string, unknown> | null {
+  try {
+    const value: unknown = JSON.parse(text)
+    return typeof value === 'object' && value !== null ? (value as Record<string, unknown>) : null
+  } catch {
+    return null
+  }
+}
+
+/** What an error says in OpenAI's shape, or else its text. */
+function wordsOf(json: Record<string, unknown> | null, text: string): string {
+  const { message } = (json?.error ?? {}) as { message?: unknown }
+  return typeof message === 'string' ? message : show(text)
+}
