@@ -5,6 +5,7 @@ export interface CurvePoint {
   readonly x: number
   readonly y: number
 }
+/** What the axes of a picture show. */
 export interface CurveLabels {
   readonly x: string
   readonly y: string

@@ -49,6 +49,28 @@ export const rlSettings = {
     'its settings, like threshold=0.3, or each by a key of its own (rl.filter.threshold=0.3)',
   ),
   dropsMax: integer(1000, 'groups dropped for one update, at most', { min: 0 }),
+  maxStaleness: integer(
+    0,
+    'η: updates that may lie between the weights that chose a token and those that learn from it; 0: nobody samples while an update is made',
+    { min: 0 },
+  ),
+  overSampling: number(1, 'groups begun for each that is wanted: more make up for those that are dropped', { min: 1 }),
+  order: choice('number', ['number', 'arrival'], 'learn from groups in the order in which they began, or were whole'),
+  failure: choice(
+    'keep',
+    ['keep', 'drop', 'throw'],
+    'what becomes of a group in which the engine could not generate a conversation: it stays, without that one’s reward; it is dropped; or the training ends',
+  ),
+  weightSwap: choice(
+    'in-place',
+    ['in-place', 'interrupt'],
+    'how turns under way get new weights: from their next token on, or they are broken off and go on behind what they had',
+  ),
+  staleLoss: choice(
+    'bounded',
+    ['bounded', 'any'],
+    'with maxStaleness above 0: a loss that clips its ratio or corrects it, or any',
+  ),
   updateEpochs: integer(1, 'passes over the conversations of an update', { min: 1 }),
   numMinibatches: integer(1, 'minibatches a pass, each with an optimizer step; advantages are of the whole update', {
     min: 1,
@@ -103,18 +125,36 @@ export function rl(
   if (comparesGroup && loss.settings.lone === 'mask' && settings.groupSize === 1) {
     throw new InputError('rl.groupSize', '1', `at least 2: ${settings.loss} compares the rewards of a group`)
   }
+  checkStaleLoss(settings, loss)
   const conversations = settings.groupsPerUpdate * settings.groupSize
   if (settings.numMinibatches > conversations) {
     const expected = `at most ${conversations}, the conversations of an update`
     throw new InputError('rl.numMinibatches', String(settings.numMinibatches), expected)
   }
-  const { filterSettings, ...others } = settings
-  const told = filterSettings.length === 0 ? others : settings // Older runs have none.
-  const travelling = { id: 'rl', parameters: { ...told, lossSettings }, module: import.meta.url }
+  const travelling = { id: 'rl', parameters: { ...saidOf(settings), lossSettings }, module: import.meta.url }
   return Object.freeze({ ...travelling, ...modulesOf(parts), settings, loss, filter, parts, metrics: rlMetrics })
 }
 
 rl.metrics = rlMetrics
+
+/** Settings that older runs do not have: a definition says them where they are not the default. */
+const NEWER = ['filterSettings', 'maxStaleness', 'overSampling', 'order', 'failure', 'weightSwap', 'staleLoss'] as const
+
+function saidOf(settings: RlSettings): Partial<RlSettings> {
+  const isDefault = (key: (typeof NEWER)[number]) => show(settings[key]) === show(rlSettings[key].default)
+  const left = new Set<string>(NEWER.filter(isDefault))
+  return Object.fromEntries(Object.entries(settings).filter(([key]) => !left.has(key)))
+}
+
+/** Refuses to learn from tokens of older weights by a loss whose ratio may be anything. */
+function checkStaleLoss({ maxStaleness, staleLoss }: RlSettings, { id, program, settings }: LossDescriptor): void {
+  if (maxStaleness === 0 || staleLoss === 'any' || settings.correction !== 'none') return
+  const { surrogate, clipHigh } = settings
+  const isClipped = program === null && (surrogate === 'sapo' || (surrogate !== 'cross-entropy' && clipHigh !== null))
+  if (isClipped) return
+  const got = `${maxStaleness}, with loss ${id}, ${program === null ? 'whose ratio is not clipped' : 'which may clip nothing'}`
+  throw new InputError('rl.maxStaleness', got, 'a loss that is clipped, a correction of it, or rl.staleLoss any')
+}
 
 /** The loss among the parts, if one is given. @throws InputError where it was not made by `defineTokenLoss`. */
 export function ownLoss(parts: Parts): TokenLossFactory | undefined {

@@ -60,6 +60,12 @@ export const conversationMetrics = {
       'estimate of KL(recorded ‖ trained), of tokens evaluated again before the update; null where none was compared',
     reduction: 'last',
   },
+  importanceRatio: {
+    unit: null,
+    description:
+      'mean, min and max of what those weights are made of: probability before the update over the recorded one',
+    reduction: 'last',
+  },
   importanceWeight: {
     unit: null,
     description: "mean, min and max of the correction's weights; null without one",
@@ -81,7 +87,23 @@ export const conversationMetrics = {
   clipRatio: { unit: null, description: 'part of the tokens clipped, low and high', reduction: 'rowMean' },
   completionLength: { unit: 'tokens', description: 'that the model chose, a conversation', reduction: 'last' },
   trajectories: { unit: null, description: 'conversations learned from', reduction: 'last' },
-  drops: { unit: null, description: 'groups dropped and replaced by others, by reason', reduction: 'last' },
+  staleness: {
+    unit: 'updates',
+    description: 'mean and max, of tokens, since the weights that chose them; null where nobody knows the weights',
+    reduction: 'last',
+  },
+  rolloutAgeSeconds: {
+    unit: 's',
+    description: 'mean and max, of groups, from their beginning until the update took them',
+    reduction: 'last',
+  },
+  queueDepth: { unit: 'groups', description: 'that are whole and wait for a later update', reduction: 'last' },
+  lanesIdleSeconds: {
+    unit: 's',
+    description: 'in which a lane had no conversation to go on with since the update before, mean of all lanes',
+    reduction: 'last',
+  },
+  drops: { unit: null, description: 'groups dropped since the update before, by reason', reduction: 'last' },
   sampledTokens: { unit: 'tokens', description: 'that the model chose', reduction: 'last' },
   trainedTokens: { unit: 'tokens', description: 'that it was trained on, prompts included', reduction: 'last' },
   numRecomputed: {
@@ -89,7 +111,11 @@ export const conversationMetrics = {
     description: 'without a recorded log-probability: that of the weights before the update stands for it',
     reduction: 'last',
   },
-  rolloutSeconds: { unit: 's', description: "of collecting the update's conversations", reduction: 'last' },
+  rolloutSeconds: {
+    unit: 's',
+    description: "in which the learner waited for the update's conversations",
+    reduction: 'last',
+  },
   updateSeconds: { unit: 's', description: 'of learning from them', reduction: 'last' },
 } as const satisfies Metrics
 

@@ -63,6 +63,8 @@ export interface ConversationCohortOptions {
   rewardReduction?: RewardReduction
   /** Seconds after which the environment's reply counts as failed. Default 60. */
   replySeconds?: number
+  /** Seconds after which a turn to which the engine adds no token has failed, while a trainer collects. Default 300. */
+  turnSeconds?: number
   /**
    * What becomes of an example that is longer than the context. All of them are looked at before the first conversation. Where it
    * is not given, an example is looked at when its turn comes, and one that is too long is an error then.
@@ -98,6 +100,7 @@ export const conversationOptions = Object.keys({
     explore: true,
     rewardReduction: true,
     replySeconds: true,
+    turnSeconds: true,
     tooLong: true,
     cutTurn: true,
     segmentation: true,
@@ -139,7 +142,8 @@ export interface ConversationCohort {
   readonly explore: boolean
   readonly rewardReduction: RewardReduction
   readonly replyMilliseconds: number
-  /** Told of a reply that is late; `stop` leaves it owed, for whoever stops after this tick. Null: nobody is told. */
+  readonly turnMilliseconds: number
+  /** Told of a reply, or of a turn, that is late; `stop` leaves it owed, for whoever stops after this tick. Null: nobody is told. */
   onLate: ((message: string) => 'continue' | 'stop') | null
   readonly cutTurn: CutTurn
   readonly segmentation: Segmentation
@@ -153,6 +157,10 @@ export interface ConversationCohort {
   readonly engine: Engine
   /** 1 for lanes whose turn the engine has. */
   readonly submitted: Uint8Array
+  /** How often the engine has broken each lane's turn off since it last gave a token. */
+  readonly breaks: Uint8Array
+  /** Why the turn that is being broken off has failed; null where it is only to go on. */
+  readonly failing: (string | null)[]
   /** No elements where they are kept in 8 bits, under an adapter. */
   readonly weights: Float32Array
   /** Null where they are whole. */
@@ -295,15 +303,15 @@ export async function draftConversations(
  */
 export async function openConversations(options: ConversationCohortOptions): Promise<ConversationDraft> {
   const { environment, policy, numLanes, sampling = {}, maxTokens = 1, groupSize = 1, replySeconds = 60 } = options
-  const { cutTurn = 'end', segmentation = 'interleaved', tooLong, engine } = options
+  const { cutTurn = 'end', segmentation = 'interleaved', tooLong, engine, turnSeconds = 300 } = options
   if (typeof policy?.open !== 'function' || typeof policy.id !== 'string') {
     throw new InputError('policy', show(policy), 'one like languageModel()')
   }
   for (const [name, value] of Object.entries({ numLanes, maxTokens, groupSize })) {
     if (!(Number.isSafeInteger(value) && value >= 1)) throw new InputError(name, show(value), 'a whole number ≥ 1')
   }
-  if (!(Number.isFinite(replySeconds) && replySeconds > 0)) {
-    throw new InputError('replySeconds', show(replySeconds), 'a number above 0')
+  for (const [name, value] of Object.entries({ replySeconds, turnSeconds })) {
+    if (!(Number.isFinite(value) && value > 0)) throw new InputError(name, show(value), 'a number above 0')
   }
   if (tooLong !== undefined && !tooLongs.includes(tooLong)) throw unknownWord('tooLong', tooLong, tooLongs)
   if (!cutTurns.includes(cutTurn)) throw unknownWord('cutTurn', cutTurn, cutTurns)
@@ -443,6 +451,7 @@ export function createConversations(
     explore,
     rewardReduction,
     replyMilliseconds: 1000 * (options.replySeconds ?? 60),
+    turnMilliseconds: 1000 * (options.turnSeconds ?? 300),
     onLate: null,
     cutTurn: options.cutTurn ?? 'end',
     segmentation: options.segmentation ?? 'interleaved',
@@ -452,6 +461,8 @@ export function createConversations(
     conversation: columns.conversation,
     engine,
     submitted: new Uint8Array(numLanes),
+    breaks: new Uint8Array(numLanes),
+    failing: new Array(numLanes).fill(null),
     weights: columns.weights,
     quantized,
     adapter,
@@ -527,10 +538,16 @@ export async function loadAdapter(cohort: ConversationCohort, folder: string): P
 }
 
 /** Tells the cohort that its columns are those of another's checkpoint: the engine is asked for their turns again. */
-export function takeUp({ conversation, engine, submitted }: ConversationCohort): void {
+export function takeUp({ conversation, engine, submitted, breaks, failing }: ConversationCohort): void {
   for (const [n, isSubmitted] of submitted.entries()) if (isSubmitted === 1) engine.abort(n)
   engine.poll() // Of turns that are no more.
   submitted.fill(0)
+  breaks.fill(0)
+  failing.fill(null)
+  const { phase } = conversation
+  for (const [n, each] of phase.entries()) {
+    if (each === ConversationPhase.abandoned) phase[n] = ConversationPhase.free
+  }
   conversation.unchanged.fill(0)
 }
 
@@ -562,7 +579,8 @@ export function canGoOn({ conversation, released, submitted, engine }: Conversat
   const isAwaited = engine.arrival !== null
   return conversation.phase.some((phase, n) => {
     if (phase === ConversationPhase.free) return mayBegin
-    if (phase === ConversationPhase.model) return !(isAwaited && submitted[n] === 1)
+    const hasTurn = phase === ConversationPhase.model || phase === ConversationPhase.abandoned
+    if (hasTurn) return !(isAwaited && submitted[n] === 1)
     return phase !== ConversationPhase.asked && phase !== ConversationPhase.ended // An end that waits for room in the log.
   })
 }

@@ -12,6 +12,8 @@ export const ConversationPhase = {
   asked: 3,
   /** The conversation is over. */
   ended: 4,
+  /** Nobody waits for the conversation any longer, but the engine has its turn: the lane is free when that has ended. */
+  abandoned: 5,
 } as const
 
 /**

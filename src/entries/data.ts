@@ -16,6 +16,7 @@ export type { Episode } from '../components/episode.ts'
 export type { Observation } from '../components/observation.ts'
 export type { RolloutColumns } from '../components/rollout.ts'
 export type { Transition } from '../components/transition.ts'
+export { type Curve, type CurveLabels, type CurvePoint, drawCurves } from '../curves.ts'
 export {
   type BufferState,
   createBufferFromJsonl,

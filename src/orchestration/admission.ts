@@ -136,6 +136,8 @@ export class Admission {
   #dropsSince: Record<string, number> = {}
   /** How many of them an update has made too old. */
   #outdatedSince = 0
+  /** How many groups were dropped, for any reason. */
+  numDropped = 0
   #next = 0
   #taken = 0
   #arrivals = 0
@@ -263,6 +265,7 @@ export class Admission {
     this.#groups.delete(group.number)
     this.#again = this.#again.filter(({ group: number }) => number !== group.number)
     this.drops[reason] = (this.drops[reason] ?? 0) + 1
+    this.numDropped++
     this.#dropsSince[reason] = (this.#dropsSince[reason] ?? 0) + 1
     const total = Object.values(this.#dropsSince).reduce((sum, count) => sum + count, 0)
     const { dropsMax } = this.settings
@@ -346,6 +349,7 @@ export class Admission {
     this.#arrivals = saved.arrivals
     for (const reason of Object.keys(this.drops)) delete this.drops[reason]
     Object.assign(this.drops, saved.drops)
+    this.numDropped = Object.values(saved.drops).reduce((sum, count) => sum + count, 0)
     this.#dropsSince = { ...saved.dropsSince }
     this.#outdatedSince = saved.outdatedSince
     this.#groups.clear()

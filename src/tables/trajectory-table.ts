@@ -208,14 +208,19 @@ function metadataOf(
  * order of the table they are copied first.
  * @throws InputError if the path cannot be written.
  */
-export async function writeTrajectories(path: string, trajectories: Trajectories, origin: TextOrigin): Promise<void> {
-  await writeArrow(path, await trajectoryTable(inOrder(trajectories), origin))
+export async function writeTrajectories(
+  path: string,
+  trajectories: Trajectories,
+  origin: TextOrigin,
+  order: readonly number[] = trajectories.order(),
+): Promise<void> {
+  await writeArrow(path, await trajectoryTable(inOrder(trajectories, order), origin))
 }
 
-/** The trajectories in the order of the table: themselves where that is their order. */
-function inOrder(trajectories: Trajectories): Trajectories {
-  const order = trajectories.order()
-  if (order.length === 0 || trajectories.stretches(order).length === 1) return trajectories
+/** The trajectories in the order of the table: themselves where that is all of them in their order. */
+function inOrder(trajectories: Trajectories, order: readonly number[]): Trajectories {
+  const isAll = order.length === trajectories.count
+  if (isAll && (order.length === 0 || trajectories.stretches(order).length === 1)) return trajectories
   const taken = trajectories.take(order)
   taken.setAdvantages(trajectories.rows(order).advantage)
   return taken

@@ -71,6 +71,8 @@ export interface ConversationRecord {
   readonly admission: SavedAdmission | null
   /** The groups of the last update, or of the one under way; null before the first. */
   readonly delivery: Delivery | null
+  /** Seconds since each group began that is neither learned from nor dropped. */
+  readonly ages: readonly (readonly [group: number, seconds: number])[]
   /** What was said in each lane before the model's turn. */
   readonly histories: readonly (readonly { readonly role: string; readonly content: string | null }[])[]
   /** From which tokens those said in each lane were drawn, where a filter had left some out. */
@@ -347,6 +349,7 @@ const CONVERSATION_FIELDS = {
   source: text,
   admission: orNull(object),
   delivery: orNull(object),
+  ages: list,
   histories: list,
   candidates: list,
   trajectories: list,

@@ -12,6 +12,12 @@ export interface CollectorProgress {
   readonly ticks: number
   /** Groups that were dropped since the update before, by reason. */
   readonly drops: Readonly<Record<string, number>>
+  /** Seconds from a group's beginning until the update took it, of its groups. */
+  readonly rolloutAgeSeconds: { readonly mean: number; readonly max: number }
+  /** Groups that were whole when the update took its own, and wait for a later one. */
+  readonly queueDepth: number
+  /** Seconds in which a lane had no conversation to go on with since the update before, mean of all lanes. */
+  readonly lanesIdleSeconds: number
 }
 
 /** What a checkpoint has of a collector: plain JSON. */
@@ -23,6 +29,8 @@ export interface SavedCollector {
   readonly admission: SavedAdmission
   /** What the last update was made of, or the one under way is made of; null before the first. */
   readonly delivery: Delivery | null
+  /** Seconds since each of the groups began that are neither learned from nor dropped, by number. */
+  readonly ages: readonly (readonly [group: number, seconds: number])[]
 }
 
 export interface Collector {
@@ -36,6 +44,12 @@ export interface Collector {
    * @throws RolloutStarvedError where more groups are dropped than may be.
    */
   collect(signal: AbortSignal | undefined): Promise<boolean>
+  /**
+   * Does work of a learner, while conversations go on as far as they may: those of an engine that generates by itself. An engine
+   * that computes in the ticks of this thread has the learner's weights, and waits until the work is done.
+   * @throws RolloutStarvedError where more groups are dropped than may be.
+   */
+  beside<T>(work: () => Promise<T>): Promise<T>
   /** The rows of the cohort's trajectories that are learned from, in an order that does not depend on who was done first. */
   rows(): number[]
   /** Tells that an update was made of them: the next call of `collect` begins another. */

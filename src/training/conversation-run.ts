@@ -74,6 +74,9 @@ export const conversationRunSettings = {
   replySeconds: number(60, "seconds after which an environment's reply counts as failed, and its reward as unknown", {
     above: 0,
   }),
+  turnSeconds: number(300, 'seconds after which a turn to which the engine adds no token counts as failed', {
+    above: 0,
+  }),
 } satisfies Settings
 
 /** What a line of `metrics.jsonl` says beside what the phases tell. */
@@ -250,7 +253,7 @@ function mean(values: readonly number[]): number {
 }
 
 /** Settings that a run may be given anew when it is resumed: those on which what it did so far does not depend. */
-const RESUMED = [...SHARED_RESUMED, 'trajectories', 'replySeconds'] as const
+const RESUMED = [...SHARED_RESUMED, 'trajectories', 'replySeconds', 'turnSeconds'] as const
 
 /** The settings that a run of this definition may be given anew. */
 function resumedKeys({ sft: supervised, rl: reinforced }: ConversationRunDefinition): Map<string, Setting> {
@@ -348,11 +351,11 @@ export const conversationRun: RunKind<
     onPlan(plan)
     const { definition, threads } = plan
     const { environment, policy, rl, settings } = definition
-    const { numLanes, seed, tooLong, cutTurn, segmentation, rewardReduction, replySeconds } = settings
+    const { numLanes, seed, tooLong, cutTurn, segmentation, rewardReduction, replySeconds, turnSeconds } = settings
     const kernels = settings.kernels === 'best' ? bestKernelBuild() : settings.kernels
     const { groupSize = 1 } = rl?.settings ?? {}
     const sampling = samplingOf(rl)
-    const told = { tooLong, cutTurn, segmentation, rewardReduction, replySeconds }
+    const told = { tooLong, cutTurn, segmentation, rewardReduction, replySeconds, turnSeconds }
     const world = await createWorld({ environment, policy, numLanes, seed, kernels, groupSize, sampling, ...told })
     const trainer = createTrainer(world, phasesOf(definition), { threads, profile: settings.profile })
     return { definition, trainer, notes: world.cohort().notes, choices: [] }

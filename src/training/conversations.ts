@@ -233,7 +233,10 @@ export class ConversationTraining implements Training<TextMetrics> {
     throw new InputError(action, 'a call in the middle of a tick or an update', 'one between two')
   }
 
-  /** Writes this update's conversations, sorted by group and member, as an Arrow file. */
+  /**
+   * Writes the conversations of the newest update, sorted by group and member, as an Arrow file; while another is being collected,
+   * those that are over.
+   */
   async writeTrajectories(path: string): Promise<void> {
     const { environment, policyDefinition, tokenizer, trajectories } = this.#cohort
     const origin: TextOrigin = {
@@ -246,7 +249,8 @@ export class ConversationTraining implements Training<TextMetrics> {
       answerOf: (promptId) => environment.example(promptId).answer ?? null,
       decode: (ids) => tokenizer.decode(ids),
     }
-    await writeTrajectories(path, trajectories, origin)
+    const isLearned = this.#collector?.isBetweenUpdates === true
+    await writeTrajectories(path, trajectories, origin, isLearned ? this.#collector.rows() : trajectories.order())
   }
 
   saved(): SavedTraining {
@@ -392,5 +396,5 @@ function backendContext(
 /** What a checkpoint says of a training that collects nothing. */
 const NOTHING_COLLECTED: Omit<SavedCollector, 'admission'> & { readonly admission: null } = {
   ...{ ticks: 0, isBetweenUpdates: true, released: 0 },
-  ...{ admission: null, delivery: null },
+  ...{ admission: null, delivery: null, ages: [] },
 }

@@ -45,6 +45,13 @@ describe('the ranges of settings', () => {
       ...{ updates: countOrNone, groupsPerUpdate: count, groupSize: count, dropsMax: countOrNone },
       ...{ updateEpochs: count, numMinibatches: count, learningRate: orNull(above0), warmupFraction: from0to1 },
       ...{ maxGradNorm: above0, temperature: above0, topK: countOrNone, minP: from0to1 },
+      ...{
+        maxStaleness: countOrNone,
+        overSampling: [
+          [1, 1.5, 1e9],
+          [0.999, -1],
+        ],
+      },
       topP: [
         [1e-9, 1],
         [0, 1.001],

@@ -95,7 +95,15 @@ export function traces(folder: string): Record<string, string> {
 
 function untimed(name: string, bytes: Buffer): Buffer | string {
   if (name !== 'metrics.jsonl') return bytes
-  const timed = ['seconds', 'stepsPerSecond', 'rolloutSeconds', 'updateSeconds', 'phaseSeconds']
+  const timed = [
+    'seconds',
+    'stepsPerSecond',
+    'rolloutSeconds',
+    'updateSeconds',
+    'phaseSeconds',
+    'rolloutAgeSeconds',
+    'lanesIdleSeconds',
+  ]
   const lines = bytes.toString().trimEnd().split('\n')
   return lines.map((line) => JSON.stringify(JSON.parse(line), (key, value) => (timed.includes(key) ? 0 : value))).join()
 }

@@ -6,7 +6,15 @@ import { smallRun } from '../support/small-training.ts'
 import { temporaryFolder } from '../support/temporary.ts'
 
 /** What a clock has a part in. */
-const TIMED = ['seconds', 'stepsPerSecond', 'rolloutSeconds', 'updateSeconds', 'phaseSeconds']
+const TIMED = [
+  'seconds',
+  'stepsPerSecond',
+  'rolloutSeconds',
+  'updateSeconds',
+  'phaseSeconds',
+  'rolloutAgeSeconds',
+  'lanesIdleSeconds',
+]
 
 async function linesOf(folder: string): Promise<Record<string, unknown>[]> {
   const lines = (await readFile(join(folder, 'metrics.jsonl'), 'utf8')).trimEnd().split('\n')

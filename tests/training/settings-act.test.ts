@@ -351,6 +351,7 @@ describe('every setting of a run of a language model acts', () => {
       kernels: { to: 'simd' },
       threads: { shownBy: 'tests/training/text/threads.test.ts: threads' },
       replySeconds: { shownBy: 'tests/cli/stuck.test.ts: replySeconds=1' },
+      turnSeconds: { shownBy: 'tests/training/text/asynchronous.test.ts: turnSeconds' },
       stallSeconds: { shownBy: 'tests/cli/stuck.test.ts: stallSeconds=3' },
       onStall: { shownBy: 'tests/cli/stuck.test.ts: onStall=stop' },
       tooLong: { shownBy: 'tests/training/text/rows.test.ts: tooLong' },
@@ -383,6 +384,12 @@ describe('every setting of a run of a language model acts', () => {
 
   test('of rl', async () => {
     const table: Record<string, Shown> = {
+      'rl.maxStaleness': { to: 1, with: { numLanes: 3 } },
+      'rl.overSampling': { shownBy: 'tests/training/text/asynchronous.test.ts: overSampling' },
+      'rl.order': { shownBy: 'tests/training/text/asynchronous.test.ts: order' },
+      'rl.failure': { shownBy: 'tests/training/text/asynchronous.test.ts: failure' },
+      'rl.weightSwap': { shownBy: 'tests/training/text/asynchronous.test.ts: weightSwap' },
+      'rl.staleLoss': { shownBy: 'tests/training/text/asynchronous.test.ts: staleLoss' },
       'rl.dropsMax': { to: 0, with: { 'rl.filter': 'reward-nonzero-std', 'rl.updates': 9 } },
       ...adamOnly('rl.'),
       'rl.schedule': { with: { 'rl.updates': 3 } },

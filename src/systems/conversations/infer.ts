@@ -46,6 +46,20 @@ function submitTurns(cohort: ConversationCohort): void {
   }
 }
 
+/**
+ * Breaks all turns off that the engine has, and appends what they came to: the next tick submits them again with the ids that stand
+ * then. Between two ticks.
+ */
+export function interruptTurns(cohort: ConversationCohort): void {
+  const { conversation, engine, submitted, breaks } = cohort
+  for (let n = 0; n < submitted.length; n++) {
+    if (submitted[n] === 0 || conversation.phase[n] !== ConversationPhase.model) continue
+    engine.abort(n)
+  }
+  appendPolled(cohort)
+  breaks.fill(0) // Not the engine's doing.
+}
+
 function appendPolled(cohort: ConversationCohort): void {
   const { tokens, ends } = cohort.engine.poll()
   for (const block of tokens) for (let i = 0; i < block.count; i++) appendToken(cohort, block, i)
@@ -55,12 +69,13 @@ function appendPolled(cohort: ConversationCohort): void {
 /** Appends row i of a block to its lane. */
 function appendToken(cohort: ConversationCohort, block: GeneratedTokens, i: number): void {
   const { conversation, context, engine, sampling, model } = cohort
-  const { length, turn } = conversation
+  const { length, turn, phase } = conversation
   const { candidate, candidateOffset } = block
   const [n, token] = [block.slot[i]!, block.token[i]!]
   if (cohort.submitted[n] !== 1 || length[n]! >= context) {
     throw new InputError(`engine ${engine.id}`, `a token for slot ${n}`, 'tokens of turns that it has, up to maxTokens')
   }
+  if (phase[n] === ConversationPhase.abandoned) return
   if (!(token >= 0 && token < model.shape.vocabularySize)) {
     const expected = `ids below ${model.shape.vocabularySize}, of the cohort's tokenizer`
     throw new InputError(`engine ${engine.id}`, `token ${token}`, expected)
@@ -73,6 +88,7 @@ function appendToken(cohort: ConversationCohort, block: GeneratedTokens, i: numb
   conversation.version[at] = Number.isNaN(block.logprob[i]!) ? -1 : block.version[i]!
   conversation.turnOf[at] = turn[n]!
   length[n] = length[n]! + 1
+  cohort.breaks[n] = 0
   // A log-probability of another distribution than the one that was drawn from is as good as none.
   const isKnown = candidate !== null && areOfSampling(engine.logprobs, sampling)
   const [from, to] = [candidateOffset[i]!, candidateOffset[i + 1]!]
@@ -100,30 +116,44 @@ function appendCandidates(
 }
 
 function endTurn(cohort: ConversationCohort, end: TurnEnd): void {
-  const { conversation, submitted, engine } = cohort
+  const { conversation, submitted, engine, breaks, failing } = cohort
   const { slot: n, reason } = end
   if (submitted[n] !== 1)
     throw new InputError(`engine ${engine.id}`, `an end of slot ${n}`, 'ends of turns that it has')
   submitted[n] = 0
-  if (reason === 'failed') {
-    fail(cohort, n, end.error)
+  const failure = failing[n] ?? (reason === 'failed' ? end.error : null)
+  failing[n] = null
+  if (conversation.phase[n] === ConversationPhase.abandoned) {
+    conversation.phase[n] = ConversationPhase.free
+    return
+  }
+  if (failure !== null) {
+    fail(cohort, n, failure)
     return
   }
   const isOfBudget = conversation.length[n]! - conversation.turnStart[n]! >= conversation.budget[n]!
   // What was broken off with room left is submitted again by the next tick, with what it came to.
-  if (reason === 'aborted' && !isOfBudget && conversation.length[n]! < cohort.context) return
+  if (reason === 'aborted' && !isOfBudget && conversation.length[n]! < cohort.context) {
+    breaks[n] = breaks[n]! + 1
+    if (breaks[n] === BREAKS_MAX) fail(cohort, n, `broke the turn off ${BREAKS_MAX} times without a token`)
+    return
+  }
   const told: StopReason = reason === 'stop' ? 'stop' : isOfBudget ? 'length' : 'context'
   conversation.phase[n] = ConversationPhase.over
   conversation.stopReason[n] = stopReasons.indexOf(told)
   if (told !== 'stop') conversation.cutTurns[n] = conversation.cutTurns[n]! + 1
 }
 
+/** How often a turn may be broken off before another token: an engine that always does would be asked forever. */
+const BREAKS_MAX = 8
+
 /** Ends the conversation in lane n: its last turn could not be generated, so what it is worth cannot be told. */
-function fail({ conversation, replies, engine }: ConversationCohort, n: number, error: string): void {
+function fail({ conversation, replies, engine, breaks }: ConversationCohort, n: number, error: string): void {
   conversation.phase[n] = ConversationPhase.ended
   conversation.stopReason[n] = stopReasons.indexOf('aborted')
   conversation.reward[n] = 0
   conversation.known[n] = 0
   turnRewardsOf(conversation, n).fill(Number.NaN, conversation.turn[n]!)
+  breaks[n] = 0
   replies[n] = { reward: null, error: `engine ${engine.id}: ${error}` }
 }

@@ -2,7 +2,9 @@
  * The collector of groups over an admission: it begins as many conversations as the admission permits, ticks until the groups of an
  * update are whole and admitted, and begins others in place of those that are dropped. With `maxStaleness` 0 no conversation is
  * under way while the weights change, so nothing that it takes is stale; what is, since somebody else gave the engine other
- * weights, is dropped and counted.
+ * weights, is dropped and counted. With more, conversations of later updates are under way meanwhile, and go on.
+ *
+ * Every wait ends: a reply and a turn have time limits of their own, and who exceeds one is told of by lane.
  *
  * Conversations are numbered in the order in which they begin, and so are the admission's tickets: member m of group g is
  * conversation g · groupSize + m.
@@ -10,13 +12,20 @@
 import type { RlDefinition } from '../../algorithms/rl.ts'
 import { Work } from '../../clock.ts'
 import { checkLogRoom } from '../../cohorts/conversation-log.ts'
-import { type ConversationCohort, cancelReplies } from '../../cohorts/conversations.ts'
+import { type ConversationCohort, cancelReplies, canGoOn, owedAnswers } from '../../cohorts/conversations.ts'
+import { abandonConversation } from '../../cohorts/turns.ts'
+import { ConversationPhase } from '../../components/conversation.ts'
+import { InputError } from '../../errors.ts'
 import { Admission, type Delivery, type Ticket } from '../../orchestration/admission.ts'
 import { awaitAnswers, runSystems } from '../../tick.ts'
 import type { World } from '../../world.ts'
 import type { Collector, CollectorProgress, SavedCollector } from '../collector.ts'
 import { nextTurn } from '../training.ts'
 import { isFresh, refusalOf, rowsOfGroup } from './group-filter.ts'
+import { TurnLimit } from './turn-limit.ts'
+
+/** What nothing has been collected by. */
+const NOTHING = { drops: {}, rolloutAgeSeconds: { mean: 0, max: 0 }, queueDepth: 0, lanesIdleSeconds: 0 }
 
 export class GroupCollector implements Collector {
   readonly #world: World
@@ -27,25 +36,44 @@ export class GroupCollector implements Collector {
   readonly #moved: readonly ConversationCohort[]
   /** Of the conversations that may begin or are under way, by number. */
   readonly #tickets = new Map<number, Ticket>()
+  /** When each group began that is neither learned from nor dropped, in ms. */
+  readonly #began = new Map<number, number>()
+  readonly #turns: TurnLimit
+  #told: Omit<CollectorProgress, 'ticks'> = NOTHING
   #ticks = 0
   #isMidway = false
   #isBetweenUpdates = true
   #delivery: Delivery | null = null
   /** Rows of the log that were taken in. */
   #taken = 0
+  /** Something has happened on which it depends who may begin, and whether a batch is there. */
+  #hasNews = true
+  /** A learner reads the log: its rows stay where they are. */
+  #isRead = false
+  /** Groups were dropped of which conversations are under way, or begin below this number. */
+  #abandonBelow = 0
+  /** Seconds in which lanes were idle since the last batch; the part of them that is so since a time in ms. */
+  #idle = { seconds: 0, part: 0, since: 0 }
 
   constructor(world: World, cohort: ConversationCohort, rl: RlDefinition) {
-    const { groupsPerUpdate, groupSize, dropsMax, updates } = rl.settings
+    const { groupsPerUpdate: groupsPerBatch, groupSize, dropsMax, updates } = rl.settings
+    const { maxStaleness, overSampling, order, failure } = rl.settings
     this.#world = world
     this.#cohort = cohort
     this.#rl = rl
-    this.#admission = new Admission({ groupsPerBatch: groupsPerUpdate, groupSize, dropsMax, updates })
+    this.#admission = new Admission({
+      ...{ groupsPerBatch, groupSize, dropsMax, updates, maxStaleness, overSampling },
+      order,
+      // Where a failure is kept, nobody is told of it.
+      failure: failure === 'drop' ? { kind: 'shrink', minMembers: groupSize } : { kind: 'throw' },
+    })
+    this.#turns = new TurnLimit(cohort)
     this.#moved = [cohort]
     cohort.released = 0
   }
 
   get progress(): CollectorProgress {
-    return { ticks: this.#ticks, drops: this.#delivery?.drops ?? {} }
+    return { ticks: this.#ticks, ...this.#told }
   }
 
   get isMidway(): boolean {
@@ -62,8 +90,11 @@ export class GroupCollector implements Collector {
       this.#forget()
     }
     let isThere = false
+    this.#idle.since = performance.now()
+    this.#hasNews = true
+    this.#turns.begin()
     try {
-      isThere = await this.#tickUntil(signal, () => this.#take())
+      isThere = await this.#tickUntil(signal, (hasNews) => hasNews && this.#take())
       return isThere
     } finally {
       if (!isThere) this.close()
@@ -71,12 +102,15 @@ export class GroupCollector implements Collector {
   }
 
   /** Ticks until something is there; false where the signal stops it before. */
-  async #tickUntil(signal: AbortSignal | undefined, isThere: () => boolean): Promise<boolean> {
+  async #tickUntil(signal: AbortSignal | undefined, isThere: (hasNews: boolean) => boolean): Promise<boolean> {
     const { clock } = this.#world
     let rested = performance.now()
     for (;;) {
-      this.#release()
-      if (isThere()) return true
+      const hasNews = this.#hasNews
+      this.#hasNews = false
+      if (hasNews) this.#release()
+      this.#countIdle()
+      if (isThere(hasNews)) return true
       if (signal?.aborted) return false
       this.#isMidway = true
       clock.charge(Work.waiting)
@@ -85,11 +119,13 @@ export class GroupCollector implements Collector {
       if (moved !== undefined) await moved
       clock.rest() // Replies that are owed have a time limit of their own.
       this.#takeIn()
+      this.#abandon()
+      this.#turns.look()
       this.#isMidway = false
       this.#ticks++
-      checkLogRoom(this.#cohort)
+      if (!this.#isRead) checkLogRoom(this.#cohort)
       const waiting = awaitAnswers(this.#moved)
-      if (waiting !== undefined) await (signal === undefined ? waiting : orAborted(waiting, signal))
+      if (waiting !== undefined) await this.#turns.orLate(signal === undefined ? waiting : orAborted(waiting, signal))
       if (performance.now() - rested < 50) continue
       await nextTurn() // Interrupts and timers come through.
       rested = performance.now()
@@ -100,6 +136,7 @@ export class GroupCollector implements Collector {
   #release(): void {
     for (let ticket = this.#admission.begin(); ticket !== null; ticket = this.#admission.begin()) {
       this.#tickets.set(this.#cohort.released++, ticket)
+      if (ticket.member === 0) this.#began.set(ticket.group, performance.now())
     }
   }
 
@@ -109,18 +146,61 @@ export class GroupCollector implements Collector {
     const { count } = trajectories
     if (this.#taken === count) return
     this.#world.clock.charge(Work.waiting)
+    const { segment } = trajectories.columns()
+    const { numDropped } = this.#admission
+    this.#hasNews = true
     const whole: number[] = []
     for (; this.#taken < count; this.#taken++) {
-      const { group, member, segment } = trajectories.row(this.#taken)
-      if (segment !== 0) continue // Its conversation was told of with its first row.
+      if (this.#taken + 1 < count && segment[this.#taken + 1] !== 0) continue // Its last row tells how it ended.
+      const { group, member, stopReason, error } = trajectories.row(this.#taken)
       const number = group * groupSize + member
-      const ticket = this.#tickets.get(number)!
+      const ticket = this.#tickets.get(number)
+      if (ticket === undefined) continue // Of a group that was dropped before a checkpoint.
       this.#tickets.delete(number)
-      if (this.#admission.finish(ticket)) whole.push(group)
+      const isFailed = stopReason === 'aborted' && this.#rl.settings.failure !== 'keep'
+      if (isFailed ? this.#admission.fail(ticket, failureOf(ticket, error!)) : this.#admission.finish(ticket)) {
+        whole.push(group)
+      }
     }
     for (const group of whole) this.#judge(group)
-    this.#forget()
+    if (this.#admission.numDropped > numDropped) this.#dropped()
     this.#world.clock.charge(Work.account)
+  }
+
+  /** Groups were dropped: their rows make room, and their lanes are given to others. */
+  #dropped(): void {
+    this.#hasNews = true
+    this.#abandonBelow = this.#cohort.released
+    for (const group of this.#began.keys()) if (!this.#admission.has(group)) this.#began.delete(group)
+    if (!this.#isRead) this.#forget()
+  }
+
+  /** Frees the lanes of conversations whose groups were dropped. */
+  #abandon(): void {
+    const { conversation, numLanes, groupSize } = this.#cohort
+    const { phase, group, member, begun } = conversation
+    if (this.#abandonBelow === 0) return
+    for (let n = 0; n < numLanes; n++) {
+      if (phase[n] === ConversationPhase.free || this.#admission.has(group[n]!)) continue
+      abandonConversation(this.#cohort, n)
+      this.#tickets.delete(group[n]! * groupSize + member[n]!)
+    }
+    if (begun[0]! >= this.#abandonBelow) this.#abandonBelow = 0
+  }
+
+  /** Counts the time in which lanes have had nothing to go on with. */
+  #countIdle(): void {
+    const { conversation, numLanes, released } = this.#cohort
+    const now = performance.now()
+    this.#idle.seconds += (this.#idle.part * (now - this.#idle.since)) / 1000
+    this.#idle.since = now
+    let [free, full] = [0, 0]
+    for (const phase of conversation.phase) {
+      if (phase === ConversationPhase.free) free++
+      if (phase === ConversationPhase.ended) full++
+    }
+    const begin = released - conversation.begun[0]!
+    this.#idle.part = (Math.max(0, free - begin) + full) / numLanes
   }
 
   #judge(group: number): void {
@@ -138,12 +218,48 @@ export class GroupCollector implements Collector {
   /** Takes the next batch, if it is there. */
   #take(): boolean {
     const { trajectories } = this.#cohort
+    const { numDropped } = this.#admission
     const delivery = this.#admission.take((group) =>
       isFresh(trajectories, rowsOfGroup(trajectories, group), this.#oldest),
     )
+    if (this.#admission.numDropped > numDropped) this.#dropped()
     if (delivery === null) return false
     this.#delivery = delivery
+    const ages = delivery.groups.map((group) => (performance.now() - this.#began.get(group)!) / 1000)
+    for (const group of delivery.groups) this.#began.delete(group)
+    this.#told = {
+      drops: delivery.drops,
+      rolloutAgeSeconds: { mean: ages.reduce((sum, age) => sum + age, 0) / ages.length, max: Math.max(...ages) },
+      queueDepth: this.#admission.waiting,
+      lanesIdleSeconds: this.#idle.seconds,
+    }
+    this.#idle.seconds = 0
     return true
+  }
+
+  async beside<T>(work: () => Promise<T>): Promise<T> {
+    if (this.#cohort.engine.arrival === null) {
+      this.#idle.part = 1
+      return await work()
+    }
+    this.#isRead = true
+    this.#hasNews = true
+    const over = new AbortController()
+    const isStill = () => owedAnswers(this.#cohort).length === 0 && !canGoOn(this.#cohort)
+    let failure: { readonly cause: unknown } | null = null
+    const ticking = this.#tickUntil(over.signal, isStill).catch((cause) => {
+      failure = { cause }
+    })
+    let made: T
+    try {
+      made = await work()
+    } finally {
+      over.abort()
+      await ticking
+      this.#isRead = false
+    }
+    if (failure !== null) throw (failure as { readonly cause: unknown }).cause
+    return made
   }
 
   /** Forgets the rows of groups that were learned from or dropped. */
@@ -164,7 +280,11 @@ export class GroupCollector implements Collector {
   }
 
   learned(): void {
-    this.#admission.advance()
+    const stale = this.#admission.advance()
+    for (const group of stale) this.#began.delete(group)
+    if (stale.length > 0) this.#abandonBelow = this.#cohort.released
+    this.#abandon()
+    this.#countIdle()
     this.#isBetweenUpdates = true
   }
 
@@ -179,15 +299,19 @@ export class GroupCollector implements Collector {
       released: this.#cohort.released,
       admission: this.#admission.saved(),
       delivery: this.#delivery,
+      ages: [...this.#began].map(([group, began]) => [group, (performance.now() - began) / 1000]),
     }
   }
 
-  restore({ ticks, isBetweenUpdates, released, admission, delivery }: SavedCollector): void {
+  restore({ ticks, isBetweenUpdates, released, admission, delivery, ages }: SavedCollector): void {
     this.#ticks = ticks
     this.#isBetweenUpdates = isBetweenUpdates
     this.#cohort.released = released
     this.#delivery = delivery
     this.#admission.restore(admission)
+    this.#abandonBelow = released
+    this.#began.clear()
+    for (const [group, seconds] of ages) this.#began.set(group, performance.now() - 1000 * seconds)
     this.#tickets.clear()
     // Conversations under way go on in their lanes, or are yet to begin: their tickets are theirs again.
     for (const { group, member } of admission.underWay) {
@@ -196,6 +320,15 @@ export class GroupCollector implements Collector {
     }
     this.#taken = this.#cohort.trajectories.count
   }
+}
+
+/** What a training ends with where an engine could not generate a conversation, and failures are thrown. */
+function failureOf({ group, member }: Ticket, error: string): InputError {
+  return new InputError(
+    `group ${group}, member ${member}`,
+    error,
+    'turns that are generated, or rl.failure keep or drop',
+  )
 }
 
 /** Settles with the promise, or once the signal is aborted. */

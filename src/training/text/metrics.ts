@@ -4,6 +4,13 @@ import type { WorkName } from '../../clock.ts'
 import type { TokenSpans } from '../../kernels/bind.ts'
 import { groupNumbers, type TrajectoryRows } from '../../tables/trajectories.ts'
 
+/** Of numbers of tokens. */
+export interface Spread {
+  readonly mean: number
+  readonly min: number
+  readonly max: number
+}
+
 /** What a supervised step, or an update of reinforcement learning, did. Null: not of this phase. */
 export interface TextMetrics {
   readonly phase: 'sft' | 'rl'
@@ -52,15 +59,24 @@ export interface RlMetrics {
   readonly valueLoss: number | null
   /**
    * How far sampler and trainer are apart, of tokens that were evaluated again before the update: mean of e^Δ − Δ − 1 with Δ the
-   * trainer's logprob less the recorded one, and the corrections' weights. Null where what is recorded is taken as it is.
+   * trainer's logprob less the recorded one; e^Δ; and the corrections' weights, which are made of it. Null where what is recorded is taken as it is.
    */
   readonly mismatchKl: number | null
-  readonly importanceWeight: { readonly mean: number; readonly min: number; readonly max: number } | null
+  readonly importanceRatio: Spread | null
+  readonly importanceWeight: Spread | null
   readonly clipRatio: { readonly low: number; readonly high: number }
   /** Mean of the known rewards of each group that has one, in the order of the groups. */
   readonly groupRewards: readonly number[]
   readonly trajectories: number
-  /** Groups that the filter dropped and others took the place of, by reason. */
+  /** Updates since the weights that chose a token; null where nobody knows them. */
+  readonly staleness: { readonly mean: number; readonly max: number } | null
+  /** Seconds from a group's beginning until the update took it. */
+  readonly rolloutAgeSeconds: { readonly mean: number; readonly max: number }
+  /** Groups that were whole and waited for a later update. */
+  readonly queueDepth: number
+  /** Seconds in which a lane had no conversation to go on with, the mean of all lanes. */
+  readonly lanesIdleSeconds: number
+  /** Groups that were dropped since the update before, by reason. */
   readonly drops: Readonly<Record<string, number>>
   /** Tokens that the model chose, and tokens that it was trained on, prompts included. */
   readonly sampledTokens: number
@@ -98,23 +114,43 @@ export function mismatchKl(
   return count === 0 ? null : sum / count
 }
 
-/** Mean, least and greatest of the counted tokens' weights. */
-export function rangeOf(
-  weight: Float32Array,
-  counted: Uint8Array,
-  { begin, end }: TokenSpans,
-): { mean: number; min: number; max: number } {
+/** Mean, least and greatest of what the counted tokens have. */
+export function spreadOf(weightOf: (token: number) => number, counted: Uint8Array, { begin, end }: TokenSpans): Spread {
   let [sum, count, min, max] = [0, 0, Number.POSITIVE_INFINITY, Number.NEGATIVE_INFINITY]
   for (let i = 0; i < begin.length; i++) {
     for (let t = begin[i]!; t < end[i]!; t++) {
       if (counted[t] === 0) continue
-      sum += weight[t]!
+      const weight = weightOf(t)
+      sum += weight
       count++
-      min = Math.min(min, weight[t]!)
-      max = Math.max(max, weight[t]!)
+      min = Math.min(min, weight)
+      max = Math.max(max, weight)
     }
   }
   return { mean: sum / count, min, max }
+}
+
+/**
+ * How old the counted tokens are for weights of that version, in updates: mean and max. Tokens of which nobody knows the weights
+ * (version −1) are passed over; null where that are all.
+ */
+export function stalenessOf(
+  current: number,
+  version: Int32Array,
+  counted: Uint8Array,
+  { begin, end }: TokenSpans,
+): { mean: number; max: number } | null {
+  let [sum, count, max] = [0, 0, 0]
+  for (let i = 0; i < begin.length; i++) {
+    for (let t = begin[i]!; t < end[i]!; t++) {
+      if (counted[t] === 0 || version[t]! < 0) continue
+      const age = current - version[t]!
+      sum += age
+      count++
+      max = Math.max(max, age)
+    }
+  }
+  return count === 0 ? null : { mean: sum / count, max }
 }
 
 /** What the rewards of an update's conversations come to. */

@@ -80,7 +80,7 @@ export function examplesPlan({ tokens }: UpdateSize) {
 }
 
 /**
- * What a training reserves in a cohort: what learns, and the log of an update's conversations.
+ * What a training reserves in a cohort: what learns, and the log of the conversations that it keeps.
  * @throws InputError as `textLearnerPlan` does.
  */
 export function textReservation(
@@ -89,9 +89,14 @@ export function textReservation(
   threads: number,
   backend: BackendDefinition = localBackend,
 ): Required<Omit<ConversationReservation, 'use'>> {
-  const { groupsPerUpdate, groupSize } = phases.rl?.settings ?? { groupsPerUpdate: 0, groupSize: 0 }
-  const log = conversationLogSize(draft, groupsPerUpdate * groupSize)
+  const log = conversationLogSize(draft, phases.rl === undefined ? 0 : conversationsKept(phases.rl))
   return { learner: textLearnerPlan(draft.opened, phases, log, threads, backend), log }
+}
+
+/** Conversations that are over and wait to be learned from, at most: those of as many updates as may be sampled ahead. */
+function conversationsKept({ settings }: RlDefinition): number {
+  const { groupsPerUpdate, groupSize, maxStaleness, overSampling } = settings
+  return Math.ceil(overSampling * (maxStaleness + 1) * groupsPerUpdate) * groupSize
 }
 
 /** The columns in which updates are worked out, beside those of the backend. */

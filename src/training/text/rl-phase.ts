@@ -11,10 +11,11 @@ import { InputError } from '../../errors.ts'
 import { PolicySum, Standing, TokenSum } from '../../kernels/bind.ts'
 import type { Metrics } from '../../metrics.ts'
 import { Stream } from '../../random.ts'
+import { interruptTurns } from '../../systems/conversations/infer.ts'
 import type { TrajectoryRows } from '../../tables/trajectories.ts'
 import { differentiate, type TrainingBackend } from '../backend.ts'
 import type { Collector } from '../collector.ts'
-import { mismatchKl, rangeOf, rewardMetrics } from './metrics.ts'
+import { mismatchKl, rewardMetrics, spreadOf, stalenessOf } from './metrics.ts'
 import { type Phase, type PhaseMetrics, type PhaseParts, publishWeights } from './phase.ts'
 import { microBatchRows } from './plan.ts'
 import { columnsFor, type Evaluator, prepareUpdate } from './token-update.ts'
@@ -54,10 +55,22 @@ export class RlPhase implements Phase {
     if (!(await this.#collector.collect(signal))) return undefined
     this.#isLearning = true
     try {
-      return await this.#learn((performance.now() - started) / 1000)
+      const rolloutSeconds = (performance.now() - started) / 1000
+      const metrics = await this.#collector.beside(() => this.#learn(rolloutSeconds))
+      if (this.#rl.settings.weightSwap === 'interrupt') await this.#publish()
+      this.#collector.learned()
+      if (this.done === this.total) this.#collector.close()
+      return metrics
     } finally {
       this.#isLearning = false
     }
+  }
+
+  /** Gives the engine the weights of this update. */
+  async #publish(): Promise<void> {
+    const { cohort } = this.#parts
+    if (this.#rl.settings.weightSwap === 'interrupt') interruptTurns(cohort)
+    await publishWeights(this.#parts, cohort.version + 1)
   }
 
   async #learn(rolloutSeconds: number): Promise<PhaseMetrics> {
@@ -90,9 +103,12 @@ export class RlPhase implements Phase {
     const { counted, weight } = update.prepared
     const isCorrected = loss.settings.correction !== 'none'
     const { oldLogprob, behaviorLogprob } = given
+    const ratioOf = (t: number) => Math.exp(oldLogprob[t]! - behaviorLogprob[t]!)
     const mismatch = {
       mismatchKl: oldLogprob === behaviorLogprob ? null : mismatchKl(oldLogprob, behaviorLogprob, counted, spans),
-      importanceWeight: isCorrected ? rangeOf(weight, counted, spans) : null,
+      importanceRatio: isCorrected ? spreadOf(ratioOf, counted, spans) : null,
+      importanceWeight: isCorrected ? spreadOf((t) => weight[t]!, counted, spans) : null,
+      staleness: stalenessOf(cohort.version, columns.version, counted, spans),
     }
     const cuts = conversationCuts(batch, conversations)
     // Not by ticks, whose number depends on when replies come.
@@ -115,11 +131,10 @@ export class RlPhase implements Phase {
     }
     // Of returns and critics each token has its own.
     if (loss.settings.advantage === 'group') {
-      trajectories.setAdvantages(advantagesOf(rows, batch, update, conversations))
+      trajectories.setAdvantages(advantagesOf(trajectories.count, rows, batch, update, conversations))
     }
     this.done++
-    await publishWeights(this.#parts, cohort.version + 1)
-    this.#collector.learned()
+    if (settings.weightSwap === 'in-place') await this.#publish()
     clock.charge(Work.account)
     const updateSeconds = (performance.now() - started) / 1000
     const sums = { policy: sumOf(first, 'policy'), value: sumOf(first, 'value') }
@@ -127,6 +142,7 @@ export class RlPhase implements Phase {
     const learned = sums.policy[PolicySum.tokens]!
     const per = (sum: number) => sums.policy[sum]! / learned
     const { sampled, tokens } = countTokens(columns)
+    const { ticks: _, ...collected } = this.#collector.progress
     return {
       phase: 'rl',
       step: this.done,
@@ -152,7 +168,7 @@ export class RlPhase implements Phase {
         clipRatio: { low: per(PolicySum.clippedLow), high: per(PolicySum.clippedHigh) },
         completionLength: sampled / conversations.length,
         trajectories: conversations.length,
-        drops: this.#collector.progress.drops,
+        ...collected,
         sampledTokens: sampled,
         trainedTokens: updateEpochs * tokens,
         numRecomputed,
@@ -211,14 +227,15 @@ function countTokens({ begin, end, lossMask }: TrajectoryRows): { sampled: numbe
   return { sampled, tokens }
 }
 
-/** The trajectories' advantages in the order of the table, each row its conversation's; NaN for those that were left out. */
+/** The advantages of so many trajectories, each row its conversation's; NaN for those that were left out. */
 function advantagesOf(
+  count: number,
   rows: readonly number[],
   { order }: TokenBatch,
   { prepared: { advantage, standing } }: TokenUpdateColumns,
   conversations: readonly (readonly number[])[],
 ): Float64Array {
-  const advantages = new Float64Array(rows.length).fill(Number.NaN)
+  const advantages = new Float64Array(count).fill(Number.NaN)
   conversations.forEach((places, c) => {
     const learns = standing[c] === Standing.learns || standing[c] === Standing.equal
     if (learns) for (const place of places) advantages[rows[order[place]!]!] = advantage[c]!

@@ -203,6 +203,12 @@ function twinOf({ trainer, algorithm, before }: Pushed, reference: Float32Array,
     ratio: mean(apart.map(Math.exp)),
     valueLoss: null,
     mismatchKl: isCorrected ? mean(lag.map((d) => Math.exp(d) - d - 1)) : null,
+    importanceRatio: isCorrected
+      ? { mean: mean(lag.map(Math.exp)), min: Math.exp(Math.min(...lag)), max: Math.exp(Math.max(...lag)) }
+      : null,
+    // Of one weights’ version, each group of the update that waits for it.
+    staleness: { mean: 0, max: 0 },
+    queueDepth: 0,
     importanceWeight: isCorrected
       ? { mean: mean(all.map(weight)), min: Math.min(...all.map(weight)), max: Math.max(...all.map(weight)) }
       : null,
@@ -236,7 +242,7 @@ function expectNear(got: unknown, wanted: unknown, name: string): void {
 }
 
 /** Figures of a clock. */
-const TIMED = ['seconds', 'rolloutSeconds', 'updateSeconds', 'phaseSeconds']
+const TIMED = ['seconds', 'rolloutSeconds', 'updateSeconds', 'phaseSeconds', 'rolloutAgeSeconds', 'lanesIdleSeconds']
 
 function checkFigures({ rl: figures, ...top }: TextMetrics, wanted: ReturnType<typeof twinOf>): void {
   for (const [key, value] of Object.entries(wanted.top)) expectNear(top[key as never], value, key)
