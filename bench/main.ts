@@ -2,7 +2,8 @@
  * `npm run bench`: the rooms startup, kernels, devices, environments, training and text, one process each; a table for people, then one JSON line.
  *
  *     npm run bench -- peers              one room, or several; `peers` and `trl` only when named, for they install from PyPI and npm,
- *                                         `learning`, which trains for minutes and fails where a target is missed, and
+ *                                         `learning`, which trains for minutes and fails where a target is missed,
+ *                                         `asynchrony`, sampling while weights change, and docs/staleness.svg,
  *                                         `leaks`, 10,000 updates on a device, and `agents`, a thousand at once
  *     npm run bench -- baseline [rooms]   keeps the run in bench/baseline.json
  *     npm run bench -- compare [rooms]    tells what changed since
@@ -26,6 +27,7 @@ const ROOMS = [
   'text',
   'learning',
   'text-learning',
+  'asynchrony',
   'leaks',
   'agents',
   'peers',
