@@ -1,6 +1,6 @@
 import { execFile } from 'node:child_process'
 import { existsSync, readdirSync } from 'node:fs'
-import { mkdtemp, rm } from 'node:fs/promises'
+import { mkdtemp, readFile, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
@@ -95,6 +95,28 @@ test('own-columns computes advantages and a layer without a world', async () => 
   )
 })
 
+test('tool-agent learns to call its tool, and is trained by settings from the command line', async () => {
+  const output = await run('tool-agent.js')
+  const [, before] = /update 1: right [\d.]+, calls ([\d.]+)/.exec(output)!
+  const [, reward, calls] = /greedy: reward ([\d.]+), calls ([\d.]+)/.exec(output)!
+  expect(Number(before)).toBeLessThan(0.5)
+  expect(Number(calls)).toBeGreaterThan(0.8)
+  expect(Number(reward)).toBeGreaterThan(0.6) // Who guesses is right one time in seven; the best is 0.9.
+  const words = [
+    'train',
+    join(examples, 'tool-agent.js'),
+    'environment.cost=0.3',
+    'seed=2',
+    'sft.steps=1',
+    'rl.updates=1',
+  ]
+  const main = new URL('../dist/src/cli/main.js', import.meta.url).pathname
+  const options = { cwd: folder }
+  await promisify(execFile)(process.execPath, [main, ...words, 'out=runs/weekday', 'numLanes=8', 'threads=1'], options)
+  const config = JSON.parse(await readFile(join(folder, 'runs/weekday/config.json'), 'utf8'))
+  expect(config.environment).toMatchObject({ id: 'text/weekday', parameters: { cost: 0.3 } })
+})
+
 test('every example is run here', () => {
   const names = readdirSync(examples).filter((name) => name.endsWith('.js'))
   expect(names).toEqual([
@@ -109,6 +131,7 @@ test('every example is run here', () => {
     'own-columns.js',
     'quickstart.js',
     'read-arrow.js',
+    'tool-agent.js',
     'two-cohorts.js',
   ])
 })

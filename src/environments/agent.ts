@@ -139,8 +139,10 @@ async function begin(id: string, run: AgentModel['run'], turn: Turn, signal: Abo
 /** An agent at work: each turn that it is handed leads to its next call, or to its end. */
 class RunningAgent {
   readonly #id: string
-  readonly #run: () => Promise<AgentResult>
-  #hasBegun = false
+  /** Null when it has begun. */
+  #run: (() => Promise<AgentResult>) | null
+  /** Tells whoever waits what came of it; null while it is at work. */
+  #end: (() => void) | null = null
   /** The first turn, until the agent has asked for it. */
   #first: Turn | null = null
   /** Takes the turn that the agent waits for; null while it waits for none. */
@@ -174,14 +176,25 @@ class RunningAgent {
     this.#signal = signal
     return new Promise((resolve, reject) => {
       this.#reply = { resolve, reject }
-      if (this.#hasBegun) return this.#take?.(turn)
-      this.#hasBegun = true
+      if (this.#run === null) {
+        // It may have ended while the model had the turn, as one does that calls twice at once.
+        this.#take?.(turn)
+        this.#end?.()
+        return
+      }
+      const run = this.#run
+      this.#run = null
       this.#first = turn
-      this.#run().then(
-        (result) => this.#reply!.resolve(result),
-        (cause) => this.#reply!.reject(cause),
+      run().then(
+        (result) => this.#endBy(() => this.#reply!.resolve(result)),
+        (cause) => this.#endBy(() => this.#reply!.reject(cause)),
       )
     })
+  }
+
+  #endBy(end: () => void): void {
+    this.#end = end
+    end()
   }
 
   #generate({ messages = [], reward = 0, maxTokens, again = false, stands }: ModelCall = {}): Promise<ModelAnswer> {

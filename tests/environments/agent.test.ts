@@ -4,6 +4,8 @@ import { rl } from '../../src/algorithms/rl.ts'
 import { type AgentModel, defineAgent, type ModelAnswer } from '../../src/environments/agent.ts'
 import { mathMultiTurn } from '../../src/environments/tasks/math-multi-turn.ts'
 import type { Message, Reply, TextEnvironmentDefinition, Turn } from '../../src/environments/text.ts'
+import { languageModel } from '../../src/text/language-model.ts'
+import { evaluateText } from '../../src/training/text/evaluate.ts'
 import { createTrainer } from '../../src/training/trainer.ts'
 import { talkUntil, talkWorld } from '../support/conversations.ts'
 import { temporaryFolder } from '../support/temporary.ts'
@@ -230,6 +232,56 @@ describe('Agents in a world', () => {
   })
 })
 
+describe('Agents that go wrong in a world', () => {
+  /** What becomes of five conversations of such an agent, by prompt. */
+  const talkWrong = async (run: AgentModel['run'], options: object = {}) => {
+    const world = await talkWorld({ environment: agent(run), cutTurn: 'continue', replySeconds: 0.05, ...options })
+    const rows = await talkUntil(world, 5)
+    return rows.toSorted((a, b) => a.promptId - b.promptId).map(({ reward, error }) => reward ?? error)
+  }
+
+  test('because one never returns: its reply is late, it is told so, and others go on', async () => {
+    const stopped: number[] = []
+    const run: AgentModel['run'] = async ({ exampleIndex, generate, signal }) => {
+      await generate()
+      if (exampleIndex === 2) {
+        signal.addEventListener('abort', () => stopped.push(exampleIndex))
+        await new Promise(() => {})
+      }
+      return { reward: exampleIndex }
+    }
+    expect(await talkWrong(run)).toEqual([0, 1, 'no reply within 0.05 s', 3, 4])
+    expect(stopped).toEqual([2])
+  })
+
+  test('because one throws before its first call, or after one', async () => {
+    const run: AgentModel['run'] = async ({ exampleIndex, generate }) => {
+      if (exampleIndex === 0) throw new Error('no prompt')
+      await generate()
+      if (exampleIndex === 1) throw new Error('no tool')
+      return { reward: exampleIndex }
+    }
+    expect(await talkWrong(run)).toEqual(['no prompt', 'no tool', 2, 3, 4])
+  })
+
+  test('because one calls twice at once, or says what is no message, or returns what is no result', async () => {
+    const run: AgentModel['run'] = async ({ exampleIndex, generate }) => {
+      await generate()
+      if (exampleIndex === 0) {
+        await Promise.all([generate({ messages: [user('1')] }), generate({ messages: [user('2')] })])
+      }
+      if (exampleIndex === 1) await generate({ messages: [{ role: 'user', content: 3 as never }] })
+      if (exampleIndex === 2) await generate({ messages: [user('1')], maxTokens: 0 })
+      return exampleIndex === 3 ? ('right' as never) : { reward: exampleIndex }
+    }
+    const told = await talkWrong(run)
+    expect(told.slice(3)).toEqual(['a reply that is right, not an object', 4])
+    expect(told[0]).toContain('got a call before the last one has settled')
+    expect(told[1]).toContain('not a list of { role, content }')
+    expect(told[2]).toBe('maxTokens of 0, not a whole number ≥ 1')
+  })
+})
+
 describe("An agent's calls in a world", () => {
   test('give the ids that were sampled, their log-probabilities and the version of the weights', async () => {
     const answers: ModelAnswer[][] = []
@@ -335,6 +387,42 @@ describe("An agent's calls in a world", () => {
           if (flag === 1) expect(row.logprob[t]).toBeCloseTo(logprob[t]!, 4)
       }
     }
+  })
+
+  test("are learned from as rows of their own, where a cohort branches: each has its conversation's advantage", async () => {
+    const environment = agent(async ({ exampleIndex, generate }) => {
+      await generate()
+      await generate({ messages: [user('5')] })
+      const { completion } = await generate({ messages: [user('6')] })
+      return { reward: completion.length + exampleIndex / 10 }
+    })
+    const options = { environment, cutTurn: 'continue' as const, groupSize: 4, segmentation: 'branching' as const }
+    const world = await talkWorld(options)
+    const trainer = createTrainer(world, rl({ updates: 2, groupsPerUpdate: 3, groupSize: 4 }))
+    const before = Float32Array.from(world.cohort().weights)
+    for await (const { rl } of trainer.updates()) {
+      expect([rl!.trajectories, rl!.rewrites]).toEqual([12, 24])
+      expect(world.cohort().trajectories.count).toBe(36)
+    }
+    expect(world.cohort().weights).not.toEqual(before)
+  })
+
+  test('leave nothing open: what an environment holds is given back when its world is closed', async () => {
+    const open: string[] = []
+    const environment = agent(async ({ generate }) => ({ reward: (await generate()).turn }), {
+      async open() {
+        open.push('server')
+        const example = () => ({ prompt: '1', answer: '2' })
+        return { numExamples: 1, example, close: () => void open.pop() }
+      },
+    })
+    const world = await talkWorld({ environment })
+    await talkUntil(world, 2)
+    expect(open).toEqual(['server'])
+    world.close()
+    expect(open).toEqual([])
+    await evaluateText({ environment, policy: languageModel({ width: 8, layers: 1, heads: 2 }), episodes: 2 })
+    expect(open).toEqual([])
   })
 
   test('go on where a run is resumed amid several answers', async () => {

@@ -95,3 +95,37 @@ test('guess-number says where the number is, and takes fewer guesses for better'
   const last = textEnvironmentFactory('text/guess-number')({ guesses: 1 } as never)
   expect(await reply(last, example, '2')).toEqual({ reward: 0 })
 })
+
+/** What the best guesses are worth together, over the numbers from low to high, where `turn` guesses were made before. */
+function bestSum(low: number, high: number, turn: number): number {
+  if (low > high || turn === 4) return 0
+  const guesses = Array.from({ length: high - low + 1 }, (_, i) => low + i)
+  const worth = (guess: number) =>
+    1 - turn / 10 + bestSum(low, guess - 1, turn + 1) + bestSum(guess + 1, high, turn + 1)
+  return Math.max(...guesses.map(worth))
+}
+
+test('guess-number is worth 0.81 at best, and shows guesses that may be right, and end with the number', async () => {
+  expect(bestSum(0, 9, 0) / 10).toBeCloseTo(0.81, 12)
+  const environment = textEnvironmentFactory('text/guess-number')()
+  const first = new Set<string>()
+  for (let index = 0; index < environment.numExamples; index++) {
+    const { demonstration, number } = environment.example(index)
+    let [low, high] = [0, 9]
+    for (const [i, { role, content }] of demonstration!.entries()) {
+      if (i === 0) first.add(content!)
+      if (role === 'user') {
+        expect(content).toBe(Number(demonstration![i - 1]!.content) < (number as number) ? '>' : '<')
+        continue
+      }
+      const guess = Number(content)
+      expect(guess).toBeGreaterThanOrEqual(low)
+      expect(guess).toBeLessThanOrEqual(high)
+      if (guess < (number as number)) low = guess + 1
+      else high = guess - 1
+    }
+    const guesses = demonstration!.filter(({ role }) => role === 'assistant')
+    expect(guesses.length === 4 || Number(guesses.at(-1)!.content) === number).toBe(true)
+  }
+  expect(first.size).toBe(10)
+})
