@@ -1,10 +1,14 @@
 import { join } from 'node:path'
 import { describe, expect, test } from 'vitest'
 import { rl } from '../../src/algorithms/rl.ts'
+import { cancelReplies } from '../../src/cohorts/conversations.ts'
+import { scriptedEngine } from '../../src/engines/scripted.ts'
 import { type AgentModel, defineAgent, type ModelAnswer } from '../../src/environments/agent.ts'
 import { mathMultiTurn } from '../../src/environments/tasks/math-multi-turn.ts'
 import type { Message, Reply, TextEnvironmentDefinition, Turn } from '../../src/environments/text.ts'
+import { callTool, defineTool } from '../../src/environments/tool.ts'
 import { languageModel } from '../../src/text/language-model.ts'
+import { tick } from '../../src/tick.ts'
 import { evaluateText } from '../../src/training/text/evaluate.ts'
 import { createTrainer } from '../../src/training/trainer.ts'
 import { talkUntil, talkWorld } from '../support/conversations.ts'
@@ -318,33 +322,38 @@ describe("An agent's calls in a world", () => {
     expect(lengths).toEqual([2, 7, 2])
   })
 
-  /** Takes three answers, goes on from the second one, and rewards its length. */
+  let begun = 0
+  /** Takes three answers, goes on from the second one, and rewards its length and how much was said before the turns after it. */
   const choosing: AgentModel['run'] = async ({ generate, generateSeveral }) => {
+    begun++
     const answers = await generateSeveral(3)
     const chosen = answers[1]!
     const last = await generate({ messages: [user('5')], stands: chosen.turn })
-    return { reward: chosen.ids.length + last.messages.length / 100 }
+    const end = await generate({ messages: [user('6')] })
+    return { reward: chosen.ids.length + last.messages.length / 100 + end.messages.length / 1000 }
   }
 
   test('may have several answers: each is a row, and the one that stands is gone on from', async () => {
-    const world = await talkWorld({
-      environment: agent(choosing, { answersAgain: true }),
-      cutTurn: 'continue',
-      numLanes: 3,
-    })
+    begun = 0
+    const environment = agent(choosing, { answersAgain: true, maxTurns: 5 })
+    const world = await talkWorld({ environment, cutTurn: 'continue', numLanes: 3 })
     const rows = await talkUntil(world, 6)
     const { tokenizer } = world.cohort()
     const conversations = rows.filter(({ segment }) => segment === 0)
     expect(conversations).toHaveLength(6)
+    expect(begun).toBe(6)
     for (const { group } of conversations) {
       const all = rows.filter((row) => row.group === group)
-      expect(all.map(({ segment, turns }) => [segment, turns])).toEqual([0, 1, 2, 3].map((segment) => [segment, 1]))
+      expect(all.map(({ turns }) => turns)).toEqual([1, 1, 1, 2])
+      expect(all.map(({ segment }) => segment)).toEqual([0, 1, 2, 3])
       const [first, second, , last] = all
       const said = ({ token, lossMask }: (typeof all)[number]) => token.filter((_, t) => lossMask[t] === 1)
       const heard = ({ token, lossMask }: (typeof all)[number]) => token.filter((_, t) => lossMask[t] === 0)
       for (const row of all.slice(0, 3)) expect(heard(row)).toEqual(heard(first!))
-      expect(heard(last!)).toEqual([...second!.token, ...tokenizer.encode('5')])
-      expect(last!.reward).toBe(said(second!).length + 0.03)
+      const before = [...second!.token, ...tokenizer.encode('5')]
+      expect(last!.token.slice(0, before.length)).toEqual(before)
+      expect(heard(last!)).toEqual([...before, ...tokenizer.encode('6')])
+      expect(last!.reward).toBeCloseTo(said(second!).length + 0.03 + 0.005, 12)
       expect(new Set(all.map(({ reward }) => reward)).size).toBe(1)
     }
     const answers = new Set(rows.map(({ token }) => token.join()))
@@ -360,6 +369,21 @@ describe("An agent's calls in a world", () => {
     })
     const [row] = await talkUntil(await talkWorld({ environment, cutTurn: 'continue' }), 1)
     expect([row!.reward, row!.error]).toEqual([null, 'turn 0, which is no answer to what the last one answers'])
+    // The first answer is longer than all that stands when the second is gone on from.
+    const engine = scriptedEngine((turn, ids) => {
+      const isFirst = turn.ids.length === 1 && turn.key[2] === 0
+      return { token: ids.length < (isFirst ? 8 : turn.ids.length + 1) ? 1 : 10, logprob: -1 }
+    })
+    const stale = agent(
+      async ({ generate, generateSeveral }) => {
+        await generateSeveral(2)
+        await generate({ messages: [user('5')] })
+        return { reward: (await generate({ messages: [user('6')], stands: 0 })).turn }
+      },
+      { answersAgain: true, maxTokens: 9 },
+    )
+    const [third] = await talkUntil(await talkWorld({ environment: stale, engine, numLanes: 1 }), 1)
+    expect([third!.reward, third!.error]).toEqual([null, 'turn 0, which is no answer to what the last one answers'])
     const undeclared = agent(choosing)
     const [other] = await talkUntil(await talkWorld({ environment: undeclared, cutTurn: 'continue' }), 1)
     expect([other!.reward, other!.error]).toEqual([null, 'another answer, without answersAgain of text/agent'])
@@ -407,6 +431,27 @@ describe("An agent's calls in a world", () => {
     expect(world.cohort().weights).not.toEqual(before)
   })
 
+  test('are begun anew where nobody waited for them for a while', async () => {
+    const tool = defineTool({
+      name: 'wait',
+      description: '',
+      parameters: { type: 'object' },
+      run: () => new Promise((resolve) => setTimeout(resolve, 20)),
+    })
+    const environment = agent(async ({ exampleIndex, generate, signal }) => {
+      await generate()
+      const { turn } = await generate({ messages: [user('5')] })
+      const { isError } = await callTool([tool], { name: 'wait', arguments: {} }, signal)
+      return { reward: isError ? -1 : exampleIndex + turn }
+    })
+    const world = await talkWorld({ environment, cutTurn: 'continue' })
+    const cohort = world.cohort()
+    const isSecond = (reply: unknown, n: number) => reply !== null && cohort.conversation.turn[n] === 1
+    while (!cohort.pending.some(isSecond)) await tick(world)
+    cancelReplies(cohort)
+    for (const { promptId, reward } of await talkUntil(world, 5)) expect(reward).toBe(promptId + 1)
+  })
+
   test('leave nothing open: what an environment holds is given back when its world is closed', async () => {
     const open: string[] = []
     const environment = agent(async ({ generate }) => ({ reward: (await generate()).turn }), {
@@ -426,12 +471,7 @@ describe("An agent's calls in a world", () => {
   })
 
   test('go on where a run is resumed amid several answers', async () => {
-    let begun = 0
-    const run: AgentModel['run'] = (context) => {
-      begun++
-      return choosing(context)
-    }
-    const environment = agent(run, { answersAgain: true })
+    const environment = agent(choosing, { answersAgain: true, maxTurns: 5 })
     const options = { cutTurn: 'continue' as const, numLanes: 3, groupSize: 3, environment }
     const trainerOf = async () =>
       createTrainer(await talkWorld(options), rl({ updates: 1, groupsPerUpdate: 2, groupSize: 3 }))
