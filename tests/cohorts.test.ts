@@ -1,6 +1,6 @@
 /** What cohorts of both kinds refuse, before they have memory and after. */
 
-import { describe, expect, test } from 'vitest'
+import { describe, expect, test, vi } from 'vitest'
 import {
   asConversations,
   type ConversationDraft,
@@ -138,6 +138,16 @@ describe('a cohort of episodes', () => {
       }),
     ).rejects.toThrow('policy: got "lest", expected one of left')
     await expect(createWorld({ ...good, policy: 'a' })).rejects.toThrow('or the name of a cohort before it')
+    const talking = { environment: digits({}), policy: languageModel({ width: 8, layers: 1, heads: 1 }), numLanes: 1 }
+    await expect(
+      createWorld({
+        cohorts: [
+          { ...talking, name: 'words' },
+          { ...good, name: 'left' },
+          { ...good, name: 'b', policy: 'words' },
+        ],
+      }),
+    ).rejects.toThrow('policy: got "words", expected one of left')
   })
 
   test('bounds what actions and observations may be', async () => {
@@ -248,7 +258,9 @@ describe('a world', () => {
     expect(released).toBe(1)
     const talking = await talkWorld()
     tick(talking)
+    const close = vi.spyOn(talking.cohort().engine, 'close')
     talking.close()
+    expect(close).toHaveBeenCalledTimes(1)
   })
 })
 

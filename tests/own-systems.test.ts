@@ -91,6 +91,18 @@ describe('a system of one’s own', () => {
     ])
   })
 
+  test('sees a rollout when it is full, also where it is collected in parts', async () => {
+    const world = await createWorld({ environment: hallway(), policy, numLanes: 3, systems: [fading()] })
+    world.reserve(world.draft(), { numSteps: 2, learner: {} })
+    const { rollouts } = world.cohort().systems[0]!.rollout.shared as { rollouts: Int32Array }
+    const seen = []
+    for (let part = 0; part < 4; part++) {
+      await collect(world, 1)
+      seen.push(rollouts[0])
+    }
+    expect(seen).toEqual([0, 1, 1, 2])
+  })
+
   test('has a component on the lanes of its cohort, and columns with names in the plan and in the table', async () => {
     const trainer = await begin([curiosity({ cells: 10 }), fading()], { present: 7 })
     const { world } = trainer

@@ -24,6 +24,8 @@ export const rooms = {
       'tests/cohorts.test.ts',
       'tests/text-cohort.test.ts',
       'tests/lanes.test.ts',
+      'tests/engines',
+      'tests/training/text/arena.test.ts',
       'tests/population.test.ts',
       'tests/own-systems.test.ts',
       'tests/league.test.ts',

@@ -176,7 +176,10 @@ export async function loadExamples(path: string, options: DatasetOptions<Example
       const prompt = promptOf(given, at('prompt'))
       if (isThere('answer')) examples.push({ ...others, prompt, answer: answerOf(answer, at('answer')) })
       else if (!isThere('completion')) examples.push({ ...others, prompt })
-      else examples.push({ ...others, prompt, answer: completionOf(row.completion, prompt, at('completion')) })
+      else {
+        const { completion, ...rest } = others // It is the answer.
+        examples.push({ ...rest, prompt, answer: completionOf(completion, prompt, at('completion')) })
+      }
     }
   }
   return examples

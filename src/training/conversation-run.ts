@@ -81,9 +81,9 @@ export const conversationRunSettings = {
 
 /** What a line of `metrics.jsonl` says beside what the phases tell. */
 const lineMetrics = {
-  move: {
+  checkpoint: {
     unit: null,
-    description: 'ticks, supervised steps and updates done; checkpoints go by it',
+    description: 'number of a checkpoint behind it: ticks, supervised steps and updates done',
     reduction: 'last',
   },
 } as const satisfies Metrics
@@ -213,7 +213,7 @@ function refuseUnused(mode: (typeof conversationRunSettings)['mode']['default'],
 
 /** A line of `metrics.jsonl`, as far as summaries read it. */
 interface MetricsLine {
-  readonly move: number
+  readonly checkpoint: number
   readonly phase: 'sft' | 'rl'
   readonly step: number
   readonly loss: number
@@ -368,8 +368,8 @@ export const conversationRun: RunKind<
     }, 0)
     return trainer.update >= steps ? 'complete' : null
   },
-  lineKey: 'move',
-  line: (metrics, trainer) => ({ move: trainer.moves, ...metricsLine(metrics) }),
+  lineKey: 'checkpoint',
+  line: (metrics, trainer) => ({ checkpoint: trainer.checkpointNumber, ...metricsLine(metrics) }),
   tables: 'trajectories',
   keeps: ({ settings }) => settings.trajectories,
   isTableFleeting: true, // The next update's conversations take their place.

@@ -164,8 +164,8 @@ export class ConversationTraining implements Training<TextMetrics> {
     }
   }
 
-  /** Ticks and optimizer steps done: what checkpoints are numbered by. */
-  get moves(): number {
+  /** Ticks, supervised steps and updates done. */
+  get checkpointNumber(): number {
     return this.steps + this.update
   }
 

@@ -215,7 +215,7 @@ export class EpisodeTraining implements Training<UpdateMetrics> {
   }
 
   /** Updates. */
-  get moves(): number {
+  get checkpointNumber(): number {
     return this.#update
   }
 

@@ -334,10 +334,10 @@ export async function resumeRun<D extends RunDefinition = RunDefinition>(
       )
     }
     if (given.size > 0) await files.writeConfig(configOf(files.path, asked))
-    const { moves, update } = trainer
-    const lines = { key: kind.lineKey, last: moves, count: update }
+    const { checkpointNumber, update } = trainer
+    const lines = { key: kind.lineKey, last: checkpointNumber, count: update }
     const tables = { tables: kind.tables, update: kind.tableNumber(trainer) }
-    warnings.push(...(await files.dropYounger({ ...lines, checkpoint: moves, ...tables })))
+    warnings.push(...(await files.dropYounger({ ...lines, checkpoint: checkpointNumber, ...tables })))
     return new Run(files, { ...made, notes: warnings })
   })
 }

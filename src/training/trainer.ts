@@ -226,12 +226,12 @@ export class Trainer<C extends Cohort = Cohort> {
     return this.#sum('seconds')
   }
 
-  /** What checkpoints are numbered by: all after which there can be one. */
-  get moves(): number {
-    return this.#sum('moves')
+  /** The number of a checkpoint that is saved now: all done after which there can be one. */
+  get checkpointNumber(): number {
+    return this.#sum('checkpointNumber')
   }
 
-  #sum(figure: 'update' | 'steps' | 'seconds' | 'moves'): number {
+  #sum(figure: 'update' | 'steps' | 'seconds' | 'checkpointNumber'): number {
     return this.#trainings.reduce((sum, training) => sum + training[figure], 0)
   }
 
@@ -281,7 +281,7 @@ export class Trainer<C extends Cohort = Cohort> {
     if (this.#folder !== undefined) {
       const { refuseOtherTraining } = await import('./run-folder.ts')
       await refuseOtherTraining(this.#folder, {
-        number: this.moves,
+        number: this.checkpointNumber,
         compareCheckpoint: (subject, manifest) => void this.#compareCheckpoint(subject, manifest),
         compareRun: (subject, run) => void this.#compareRun(subject, run),
       })
@@ -438,7 +438,7 @@ export class Trainer<C extends Cohort = Cohort> {
       node: process.version,
       kernels: world.kernelBuild,
       seed: world.seed,
-      update: this.moves,
+      update: this.checkpointNumber,
       steps: this.steps,
       seconds: this.seconds,
       cohorts: Object.assign({}, ...parts.map(({ cohorts }) => cohorts)),

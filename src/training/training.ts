@@ -35,8 +35,8 @@ export interface Training<Metrics> {
   readonly steps: number
   /** Seconds of collecting and learning. */
   readonly seconds: number
-  /** What checkpoints are numbered by: all after which there can be one. */
-  readonly moves: number
+  /** The number of a checkpoint that is saved now: all done after which there can be one. */
+  readonly checkpointNumber: number
   /** What each worker did when, if it is kept. */
   readonly traces: readonly Float64Array[]
   isDone(goal: Goal): boolean

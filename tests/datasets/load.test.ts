@@ -193,9 +193,7 @@ describe('examples for whatever training', () => {
     const asked = [{ role: 'user', content: 'a' }]
     const said = (...messages: object[]) => lines({ prompt: asked, completion: messages })
     const assistant = { role: 'assistant', content: 'b' }
-    expect(await loadExamples(await lines({ prompt: 'a', completion: 'b' }))).toMatchObject([
-      { prompt: 'a', answer: 'b' },
-    ])
+    expect(await loadExamples(await lines({ prompt: 'a', completion: 'b' }))).toEqual([{ prompt: 'a', answer: 'b' }])
     expect(await loadExamples(await said(assistant))).toMatchObject([{ prompt: asked, answer: 'b' }])
     await expect(loadExamples(await said(assistant, assistant))).rejects.toThrow(/completion.*one message/)
   })

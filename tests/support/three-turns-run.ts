@@ -15,13 +15,15 @@ if (folder !== undefined && existsSync(join(folder, 'checkpoints'))) await train
 const cohort = trainer.world.cohort()
 let saves = 0
 while (trainer.progress().rlUpdates < 6) {
-  const next = folder === undefined ? Number.POSITIVE_INFINITY : trainer.moves + 1
+  const next = folder === undefined ? Number.POSITIVE_INFINITY : trainer.checkpointNumber + 1
   const stop = new AbortController()
-  Object.defineProperty(stop.signal, 'aborted', { get: () => trainer.moves >= next })
+  Object.defineProperty(stop.signal, 'aborted', { get: () => trainer.checkpointNumber >= next })
   await trained(trainer, stop.signal)
   if (folder === undefined) continue
   await trainer.save(folder)
-  console.log(`save ${++saves}: tick ${trainer.moves}, ${cohort.segments.flat().length} rows put aside`)
+  console.log(`save ${++saves}: tick ${trainer.checkpointNumber}, ${cohort.segments.flat().length} rows put aside`)
 }
-console.log(`weights ${createHash('sha256').update(cohort.weights).digest('hex')} after ${trainer.moves} ticks`)
+console.log(
+  `weights ${createHash('sha256').update(cohort.weights).digest('hex')} after ${trainer.checkpointNumber} ticks`,
+)
 trainer.close()

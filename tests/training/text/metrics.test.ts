@@ -31,7 +31,7 @@ describe('the metrics of a language model', () => {
     expect(told).toHaveLength(4)
     expect(reinforced).toEqual(await runMetrics('text/reverse', { mode: 'rl' }))
     expect(() => checkMetrics('text metrics', reinforced)).not.toThrow()
-    expect(Object.keys(supervised)).toEqual(['move', ...Object.keys(sft.metrics)])
+    expect(Object.keys(supervised)).toEqual(['checkpoint', ...Object.keys(sft.metrics)])
   })
 
   test('are listed by the help of its environment', async () => {

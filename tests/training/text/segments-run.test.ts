@@ -74,6 +74,6 @@ describe('a template that takes thinking out of earlier turns', () => {
 
 /** Aborts once the trainer has made so many more ticks. */
 function stopAfter(trainer: Trainer<ConversationCohort>, ticks: number, stop: AbortController): void {
-  const end = trainer.moves + ticks
-  Object.defineProperty(stop.signal, 'aborted', { get: () => trainer.moves >= end, configurable: true })
+  const end = trainer.checkpointNumber + ticks
+  Object.defineProperty(stop.signal, 'aborted', { get: () => trainer.checkpointNumber >= end, configurable: true })
 }

@@ -182,8 +182,8 @@ describe('threads of a language model', () => {
     const stop = new AbortController()
     for await (const each of first.updates({ signal: stop.signal })) {
       metrics.push(untimed(each))
-      const end = first.moves + 5
-      Object.defineProperty(stop.signal, 'aborted', { get: () => first.moves >= end })
+      const end = first.checkpointNumber + 5
+      Object.defineProperty(stop.signal, 'aborted', { get: () => first.checkpointNumber >= end })
     }
     expect(first.progress().rlUpdates).toBe(1)
     await first.save(folder)

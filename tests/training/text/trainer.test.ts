@@ -158,7 +158,7 @@ describe('a trainer of language models with a folder', () => {
     expect((await other.restore()).warnings).toHaveLength(1)
     for await (const _ of other.updates());
     await other.save()
-    expect(await listCheckpoints(folder)).toEqual([5, other.moves])
+    expect(await listCheckpoints(folder)).toEqual([5, other.checkpointNumber])
   })
 
   test('does not begin to train where another training is, or what is there already', async () => {
@@ -180,7 +180,7 @@ describe('a trainer of language models with a folder', () => {
     for (const [other, message] of cases) {
       for (const phase of [other.updates({ phase: 'sft' }), other.updates()]) {
         await expect(phase.next()).rejects.toThrow(message)
-        expect(other.moves).toBe(0)
+        expect(other.checkpointNumber).toBe(0)
       }
     }
     expect(await contents(folder)).toEqual(before)
@@ -213,9 +213,9 @@ describe('a trainer of language models with a folder', () => {
 
 /** Aborts once the trainer has made so many more ticks. */
 function stopAfter(trainer: Trainer<ConversationCohort>, ticks: number, stop: AbortController): void {
-  const end = trainer.moves + ticks
+  const end = trainer.checkpointNumber + ticks
   const { signal } = stop
-  Object.defineProperty(signal, 'aborted', { get: () => trainer.moves >= end, configurable: true })
+  Object.defineProperty(signal, 'aborted', { get: () => trainer.checkpointNumber >= end, configurable: true })
 }
 
 describe('learning from conversations', () => {
@@ -545,7 +545,7 @@ describe('a training that is told to stop', () => {
       }
       const env = digits({ respond })
       const trainer = await trainerOf({ updates: 2 }, { env, steps: 0, model, numLanes: 3 })
-      for await (const _ of trainer.updates()) ticks.push(trainer.moves)
+      for await (const _ of trainer.updates()) ticks.push(trainer.checkpointNumber)
       return trainer.world.cohort().adapter!.weights.slice()
     }
     const ticks: number[] = []
