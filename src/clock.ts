@@ -54,6 +54,12 @@ export function createBeats(threads: number): Int32Array {
   return new Int32Array(new SharedArrayBuffer(4 * BEAT_WORDS * threads)).fill(RESTING)
 }
 
+/**
+ * Ticks of conversations between two that are timed, at most (and half as many at least), and the ms that they may take together. On Node 20 each reading of
+ * the runtime's clock allocates 16 bytes.
+ */
+const [UNTIMED_TICKS, UNTIMED_MS] = [24, 50]
+
 /** Numbers an event takes in a trace buffer: kind of work, start and end in ms since the epoch. */
 const EVENT_NUMBERS = 3
 
@@ -71,10 +77,22 @@ export class Clock {
   beat: Int32Array | undefined
   /** When the last mark was, in ms. An array, for a number of its own would be allocated anew at each mark. */
   readonly #last = new Float64Array(1)
+  /** Milliseconds of each kind of work in ticks that were timed, of late; and when the last of them began. */
+  readonly #ofTicks = new Float64Array(workNames.length)
+  readonly #tickBegan = new Float64Array(1)
+  /** Ticks to come that are not timed, and ticks since the last one that was timed began, with it. */
+  #untimed = 0
+  #ticks = 1
+  /** Ticks are timed at distances of chance, which do not fall in with the length of turns. */
+  #chance = 1
+  /** Whether ticks that were not timed lie behind the last mark. */
+  #isUntimed = false
 
   /** Begins anew. */
   start(): void {
     this.milliseconds.fill(0)
+    for (let work = 0; work < this.#ofTicks.length; work++) this.#ofTicks[work] = this.#ofTicks[work]! / 2
+    this.#isUntimed = false
     this.#last[0] = performance.now()
     this.#beat(-1)
   }
@@ -101,19 +119,66 @@ export class Clock {
     beat[0] = beat[0]! + 1
   }
 
+  /**
+   * Begins a tick of conversations. Of short ones only some are timed, unless a trace is kept; what the others take is charged to
+   * the kinds of work by their shares in those. Returns whether this one is timed: then `lastRead` says when it began.
+   */
+  beginTick(): boolean {
+    if (this.#untimed > 0) {
+      this.#untimed--
+      this.#ticks++
+      this.#isUntimed = true
+      return false
+    }
+    this.charge(Work.waiting)
+    const milliseconds = (this.#last[0]! - this.#tickBegan[0]!) / this.#ticks
+    this.#chance = (Math.imul(this.#chance, 1103515245) + 12345) & 0x7fffffff
+    const most = UNTIMED_TICKS - ((this.#chance >>> 16) % (UNTIMED_TICKS / 2))
+    this.#untimed = this.trace === undefined && milliseconds * most <= UNTIMED_MS ? most : 0
+    this.#tickBegan[0] = this.#last[0]!
+    this.#ticks = 1
+    return true
+  }
+
+  /** Charges what ticks took that were not timed, up to now; the next one is timed. */
+  endTicks(): void {
+    this.charge(Work.waiting)
+    this.#untimed = 0
+  }
+
+  /** Milliseconds from the start of the process to the last time that the clock was read. */
+  get lastRead(): number {
+    return this.#last[0]!
+  }
+
   /** Charges the time since the last mark to a kind of work, and shows that the thread goes on. */
   mark(work: number): void {
-    this.charge(work)
+    if (!this.#isUntimed) {
+      const before = this.milliseconds[work]!
+      this.charge(work)
+      this.#ofTicks[work] = this.#ofTicks[work]! + this.milliseconds[work]! - before
+    }
     this.#beat(work)
   }
 
-  /** Charges the time since the last mark to a kind of work. */
+  /** Charges the time since the last mark to a kind of work; that of ticks that were not timed to all, as `beginTick` says. */
   charge(work: number): void {
     const now = performance.now()
     const last = this.#last[0]!
-    this.milliseconds[work] = this.milliseconds[work]! + (now - last)
+    if (this.#isUntimed) this.#shareOut(now - last)
+    else this.milliseconds[work] = this.milliseconds[work]! + (now - last)
     if (this.trace !== undefined) keep(this.trace, work, last, now)
     this.#last[0] = now
+  }
+
+  #shareOut(milliseconds: number): void {
+    this.#isUntimed = false
+    let whole = 0
+    for (let work = 0; work < this.#ofTicks.length; work++) whole += this.#ofTicks[work]!
+    for (let work = 0; work < this.#ofTicks.length; work++) {
+      const share = whole === 0 ? (work === Work.infer ? 1 : 0) : this.#ofTicks[work]! / whole
+      this.milliseconds[work] = this.milliseconds[work]! + milliseconds * share
+    }
   }
 
   /** Seconds of each kind of work since `start`, by its name. */

@@ -1,5 +1,5 @@
-import { describe, expect, test } from 'vitest'
-import { chromeTrace, traceBuffer, workNames } from '../src/clock.ts'
+import { afterEach, describe, expect, test, vi } from 'vitest'
+import { Clock, chromeTrace, traceBuffer, Work, workNames } from '../src/clock.ts'
 import { cartPole, createTrainer, createWorld, mlp, ppo } from '../src/index.ts'
 
 interface Event {
@@ -62,5 +62,81 @@ describe('the clock', () => {
   test('a trainer that keeps no trace says so', async () => {
     const world = await createWorld({ environment: cartPole(), policy: mlp({ hidden: [8] }), numLanes: 1 })
     expect(() => createTrainer(world, ppo()).trace()).toThrow('expected profile: true')
+  })
+})
+
+describe('the clock of ticks of conversations', () => {
+  afterEach(() => vi.restoreAllMocks())
+
+  /** Ticks that take so many ms each, by kind of work; returns the clock, how often it was read, and which ticks were timed. */
+  function ticked(
+    ticks: number,
+    took: (tick: number) => Partial<Record<keyof typeof Work, number>>,
+    trace?: Float64Array,
+  ) {
+    let time = 1000
+    const now = vi.spyOn(performance, 'now').mockImplementation(() => time)
+    const clock = new Clock()
+    clock.trace = trace
+    clock.start()
+    const timed: number[] = []
+    for (let tick = 0; tick < ticks; tick++) {
+      const isTimed = clock.beginTick()
+      if (isTimed) timed.push(tick)
+      for (const [name, ms] of Object.entries(took(tick))) {
+        time += ms
+        clock.mark(Work[name as keyof typeof Work])
+      }
+    }
+    clock.endTicks()
+    const { calls } = now.mock
+    return { clock, seconds: clock.seconds(), reads: calls.length, timed, whole: (time - 1000) / 1000 }
+  }
+  const sum = (seconds: Record<string, number>) => Object.values(seconds).reduce((a, b) => a + b)
+
+  test('is read in few of those that are short, and shares out what the others take as in those', () => {
+    const { seconds, reads, timed, whole } = ticked(1000, () => ({ reset: 0.01, infer: 0.3, step: 0.06, store: 0.03 }))
+    expect(reads).toBeLessThan(300) // Of 5,000 marks: half a one a tick would be a byte a token, of 8 lanes.
+    expect(new Set(timed.slice(1).map((tick, i) => tick - timed[i]!)).size).toBeGreaterThan(4)
+    expect(sum(seconds)).toBeCloseTo(whole, 9)
+    for (const [name, ms] of Object.entries({ reset: 10, infer: 300, step: 60, store: 30, waiting: 0 })) {
+      expect(seconds[name as 'reset'], name).toBeCloseTo(ms / 1000, 6)
+    }
+  })
+
+  test('finds the shares of work that only some ticks have', () => {
+    const { seconds, whole } = ticked(20_000, (tick) => ({ infer: 0.2, step: tick % 16 === 0 ? 0.8 : 0 }))
+    expect(sum(seconds)).toBeCloseTo(whole, 6)
+    expect(seconds.step / whole).toBeGreaterThan(0.15) // A fifth.
+    expect(seconds.step / whole).toBeLessThan(0.25)
+  })
+
+  test('is read in all of those that are long, and in all where a trace is kept', () => {
+    for (const { seconds, timed } of [
+      ticked(50, () => ({ infer: 4, step: 2 })),
+      ticked(50, () => ({ infer: 0.02, step: 0.01 }), traceBuffer()),
+    ]) {
+      expect(timed.length).toBe(50)
+      expect(seconds.infer / seconds.step).toBeCloseTo(2, 6)
+    }
+  })
+
+  test('charges what comes after the ticks to what it is', () => {
+    let time = 0
+    vi.spyOn(performance, 'now').mockImplementation(() => time)
+    const clock = new Clock()
+    clock.start()
+    const timed: boolean[] = []
+    for (let tick = 0; tick < 5; tick++) {
+      timed.push(clock.beginTick())
+      time += 0.5
+      clock.mark(Work.infer)
+    }
+    clock.endTicks()
+    time += 7
+    clock.charge(Work.gather)
+    expect([clock.seconds().infer, clock.seconds().gather]).toEqual([0.0025, 0.007])
+    expect(timed).toContain(false)
+    expect(clock.beginTick()).toBe(true)
   })
 })

@@ -84,9 +84,6 @@ async function allocated(maxTokens, { sampling = {}, ...settings }) {
   return { counted: all.heap.length, tokens, heap, buffers, shared: sharedBytes / UPDATES }
 }
 
-/** The runtime's clock boxes what it returns, 16 bytes: for each of a tick's marks, and where the trainer asks for it. */
-const CLOCK_BYTES = 7 * 16
-
 const cases = { 'a critic, candidate sets': { loss: 'ppo', sampling: { topK: 4 } } }
 const measured = {}
 for (const [name, settings] of Object.entries(cases)) {
@@ -94,4 +91,4 @@ for (const [name, settings] of Object.entries(cases)) {
   const long = await allocated(LONG, settings)
   measured[name] = { short, long }
 }
-console.log(JSON.stringify({ lanes: LANES, clockBytes: CLOCK_BYTES, ...measured }))
+console.log(JSON.stringify(measured))

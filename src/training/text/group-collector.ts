@@ -104,31 +104,39 @@ export class GroupCollector implements Collector {
   /** Ticks until something is there; false where the signal stops it before. */
   async #tickUntil(signal: AbortSignal | undefined, isThere: (hasNews: boolean) => boolean): Promise<boolean> {
     const { clock } = this.#world
-    let rested = performance.now()
+    let rested = clock.lastRead
+    let isTimed = true // What goes by the time is looked at where the clock is read.
     for (;;) {
       const hasNews = this.#hasNews
       this.#hasNews = false
       if (hasNews) this.#release()
-      this.#countIdle()
-      if (isThere(hasNews)) return true
-      if (signal?.aborted) return false
+      if (hasNews || isTimed) this.#countIdle()
+      const isReady = isThere(hasNews)
+      if (isReady || signal?.aborted) {
+        clock.endTicks()
+        return isReady
+      }
       this.#isMidway = true
-      clock.charge(Work.waiting)
+      if (this.#isRead) clock.endTicks() // A learner's time lies between these ticks.
+      isTimed = clock.beginTick()
       clock.wake()
       const moved = runSystems(this.#world, this.#moved)
       if (moved !== undefined) await moved
       clock.rest() // Replies that are owed have a time limit of their own.
       this.#takeIn()
       this.#abandon()
-      this.#turns.look()
+      if (isTimed) this.#turns.look()
       this.#isMidway = false
       this.#ticks++
       if (!this.#isRead) checkLogRoom(this.#cohort)
       const waiting = awaitAnswers(this.#moved)
-      if (waiting !== undefined) await this.#turns.orLate(signal === undefined ? waiting : orAborted(waiting, signal))
-      if (performance.now() - rested < 50) continue
+      if (waiting !== undefined) {
+        clock.endTicks()
+        await this.#turns.orLate(signal === undefined ? waiting : orAborted(waiting, signal))
+      }
+      if (!isTimed || clock.lastRead - rested < 50) continue
       await nextTurn() // Interrupts and timers come through.
-      rested = performance.now()
+      rested = clock.lastRead
     }
   }
 
