@@ -144,7 +144,7 @@ class RunningAgent {
   /** Tells whoever waits what came of it; null while it is at work. */
   #end: (() => void) | null = null
   /** The first turn, until the agent has asked for it. */
-  #first: Turn | null = null
+  #first: ModelAnswer | null = null
   /** Takes the turn that the agent waits for; null while it waits for none. */
   #take: ((turn: Turn) => void) | null = null
   /** Takes what the agent does next. */
@@ -184,7 +184,7 @@ class RunningAgent {
       }
       const run = this.#run
       this.#run = null
-      this.#first = turn
+      this.#first = answerOf(turn)
       run().then(
         (result) => this.#endBy(() => this.#reply!.resolve(result)),
         (cause) => this.#endBy(() => this.#reply!.reject(cause)),
@@ -205,11 +205,14 @@ class RunningAgent {
       if (messages.length > 0) return refuse('messages before the first turn', 'none: it answers the prompt')
       if (again) return refuse('again before the first turn', 'a turn that answers the prompt')
       if (maxTokens !== undefined) return refuse('maxTokens of the first turn', "the example's maxTokens")
+      if (stands !== undefined) return refuse('stands before the first turn', 'a turn that answers the prompt')
+      if (reward !== 0) return refuse('a reward before the first turn', 'that of a turn before')
       this.#first = null
-      return Promise.resolve(answerOf(first))
+      return Promise.resolve(first)
     }
     if (this.#take !== null) return refuse('a call before the last one has settled', 'one after another')
     if (again && messages.length > 0) return refuse('messages, and again', 'one of the two')
+    if (again && stands !== undefined) return refuse('stands, and again', 'one of the two')
     if (!again && messages.length === 0) return refuse('no message', 'at least one that the model answers')
     const settings = { ...(maxTokens === undefined ? {} : { maxTokens }), ...(stands === undefined ? {} : { stands }) }
     const said = again ? { again } : { messages: messages.map((message) => ({ ...message })) }
@@ -227,7 +230,8 @@ class RunningAgent {
       throw new InputError(`generateSeveral of agent ${this.#id}`, show(numAnswers), 'a whole number ≥ 1')
     }
     const answers = [await this.#generate(call)]
-    while (answers.length < numAnswers) answers.push(await this.#generate({ ...call, messages: [], again: true }))
+    const budget = call?.maxTokens === undefined ? {} : { maxTokens: call.maxTokens }
+    while (answers.length < numAnswers) answers.push(await this.#generate({ ...budget, again: true }))
     return answers
   }
 }
@@ -236,5 +240,5 @@ class RunningAgent {
 const UNKNOWN = { ids: [], logprobs: [], versions: [] } as const
 
 function answerOf(turn: Turn): ModelAnswer {
-  return { ...UNKNOWN, ...turn, ...turn.past?.() }
+  return { ...UNKNOWN, ...turn.past?.(), ...turn }
 }

@@ -162,6 +162,24 @@ describe('An agent', () => {
       "generate of agent text/agent: got maxTokens of the first turn, expected the example's maxTokens",
     ],
     [
+      'an answer that stands before there is one',
+      async ({ generate }) => ({ reward: (await generate({ stands: 0 })).turn }),
+      'generate of agent text/agent: got stands before the first turn, expected a turn that answers the prompt',
+    ],
+    [
+      'a reward of a turn before the first',
+      async ({ generate }) => ({ reward: (await generate({ reward: 1 })).turn }),
+      'generate of agent text/agent: got a reward before the first turn, expected that of a turn before',
+    ],
+    [
+      'another answer, to one that stands',
+      async ({ generate }) => {
+        await generate()
+        return { reward: (await generate({ stands: 0, again: true })).turn }
+      },
+      'generate of agent text/agent: got stands, and again, expected one of the two',
+    ],
+    [
       'words and another answer to the ones before',
       async ({ generate }) => {
         await generate()
@@ -303,6 +321,41 @@ describe("An agent's calls in a world", () => {
         expect([ids, logprobs, versions]).toEqual([ofTurn(token), ofTurn(logprob), ofTurn(version)])
       }
     }
+  })
+
+  test('go on from an answer that stands to several others, which have its budget and not its reward', async () => {
+    const said: number[][] = []
+    const environment = agent(
+      async ({ exampleIndex, generateSeveral }) => {
+        const [first] = await generateSeveral(2)
+        const call = { messages: [user('5')], stands: first!.turn, reward: 3, maxTokens: 1 }
+        const others = await generateSeveral(2, call)
+        said[exampleIndex] = others.map(({ ids }) => ids.length)
+        return { reward: 1 }
+      },
+      { answersAgain: true },
+    )
+    const world = await talkWorld({ environment, cutTurn: 'continue', rewardReduction: 'sum' })
+    const rows = (await talkUntil(world, 5)).filter(({ segment }) => segment === 0)
+    for (const { turnReward, reward } of rows) expect([Array.from(turnReward!), reward]).toEqual([[0, 3, 0, 1], 4])
+    expect(said).toEqual(Array(5).fill([1, 1]))
+  })
+
+  test('say why a turn ended: its budget, or the context', async () => {
+    const reasons: string[] = []
+    const environment = agent(
+      async ({ generate }) => {
+        const { stopReason } = await generate()
+        reasons.push(stopReason)
+        return { reward: 0 }
+      },
+      { maxTokens: 60 },
+    )
+    const engine = scriptedEngine(() => ({ token: 1, logprob: -1 }))
+    await talkUntil(await talkWorld({ environment, engine, numLanes: 1 }), 1)
+    const policy = languageModel({ width: 8, layers: 1, heads: 2, context: 8 })
+    await talkUntil(await talkWorld({ environment, engine, policy, numLanes: 1 }), 1)
+    expect(reasons).toEqual(['length', 'context'])
   })
 
   test('have a budget each', async () => {
