@@ -57,7 +57,7 @@ const episodes: CohortKind<EpisodeCohortOptions, EpisodeDraft, EpisodeCohort> = 
 const conversations: CohortKind<ConversationCohortOptions, ConversationDraft, ConversationCohort> = {
   options: conversationOptions,
   draft: draftConversations,
-  checkThreads() {}, // Other threads speak for the model alone, which they can always make.
+  checkThreads() {}, // Other threads decode for the model alone, which they can always make.
   plan: planConversations,
   objects: () => [],
   create(draft, columns, world, kernels) {

@@ -78,7 +78,7 @@ export function* collectShare(
 }
 
 /**
- * One step of every lane of these cohorts that need not wait for an answer. A promise where other threads speak in
+ * One step of every lane of these cohorts that need not wait for an answer. A promise where other threads decode in
  * conversations too; whoever stops stops after it.
  */
 export function runSystems(world: World, cohorts: readonly Cohort[]): void | Promise<void> {

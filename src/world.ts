@@ -186,7 +186,7 @@ export class World<out C extends Cohort = Cohort, out Name extends string = stri
 
   /**
    * Splits the lanes among threads, before the memory is taken: each works in columns of its own. Of a cohort of conversations,
-   * they only speak for the model. The last `actors` of the threads collect rollouts while the others learn, where there are any.
+   * they only decode. The last `actors` of the threads collect rollouts while the others learn, where there are any.
    * @throws InputError if the memory is taken already, a policy stays in its thread, or a definition has no module from which a
    * thread could make it.
    */

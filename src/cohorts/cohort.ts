@@ -1,6 +1,6 @@
 /**
  * What both kinds of cohort are to their world: a cohort of episodes (`episodes.ts`), whose lanes step, and a cohort of
- * conversations (`conversations.ts`), whose lanes speak. `kinds.ts` names the two.
+ * conversations (`conversations.ts`), whose lanes decode. `kinds.ts` names the two.
  */
 import type { World as EcsWorld } from 'bitecs'
 import type { PlannedObjects } from '../components/arena.ts'
@@ -30,7 +30,7 @@ export interface Housing {
 /** The four systems of a kind of cohort, in their order. */
 export interface Systems<C> {
   reset(kernels: Kernels, cohort: C): void
-  /** A promise where other threads speak in conversations too; whoever stops stops after it. */
+  /** A promise where other threads decode in conversations too; whoever stops stops after it. */
   infer(kernels: Kernels, cohort: C): void | Promise<void>
   step(kernels: Kernels, cohort: C): void
   store(kernels: Kernels, cohort: C): void

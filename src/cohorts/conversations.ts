@@ -1,6 +1,6 @@
 /**
  * A cohort of conversations: the lanes of one text environment under one language model. Its lanes take conversations one
- * after another, so a lane that is done goes on at once while others still speak.
+ * after another, so a lane that is done goes on at once while others still decode.
  *
  * A tick says one token in every lane that has the turn; a lane that is done is stored. What the environment said each
  * turn is worth is recorded, and the conversation's reward is a declared reduction of it (`rewardReduction`), for
@@ -72,7 +72,7 @@ export interface ConversationCohortOptions {
   tooLong?: TooLong
   /**
    * What becomes of a conversation whose turn its budget or the context cut off, where the environment has more to say: it ends
-   * there (default), or the turn is closed and the model hears what was said, as far as the context has room.
+   * there (default), or the turn is closed and the reply is appended, as far as the context has room.
    */
   cutTurn?: CutTurn
   /**

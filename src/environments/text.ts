@@ -31,7 +31,7 @@ export interface Example {
   readonly answer?: string
   /**
    * What supervised fine-tuning learns in place of `answer` where it takes several turns: what follows the prompt, turns of the
-   * assistant and between them what it hears. It ends with the assistant.
+   * assistant and between them what is replied. It ends with the assistant.
    */
   readonly demonstration?: readonly Message[]
   /** Functions that the model may call, as JSON schemas, for the chat template to tell it of. */

@@ -49,7 +49,7 @@ export function promptMessages({ prompt }: Example): Message[] {
 }
 
 /**
- * The ids that the model hears after its turn, up to its next one: those that follow what stands, or, where the chat template
+ * The ids that are appended after the model's turn, up to its next one: those that follow what stands, or, where the chat template
  * has rewritten that, all from the first one on. `before` ends with what the model said, whose last id is `lastId`.
  */
 export function replyIds(

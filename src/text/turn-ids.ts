@@ -36,7 +36,7 @@ export function renderIds(tokenizer: Tokenizer, messages: readonly Message[], op
 }
 
 /**
- * The ids of a prompt: of a conversation up to where the assistant speaks; or of plain text, which the model continues,
+ * The ids of a prompt: of a conversation up to where the assistant's turn begins; or of plain text, which the model continues,
  * behind what the tokenizer puts before a text.
  * @throws InputError as `renderIds` does.
  */
@@ -51,7 +51,7 @@ export type Tools = readonly object[]
 
 /** How a conversation goes on after a turn of the assistant. */
 export interface NextTurn {
-  /** What is appended to the ids that stand; or, where it is rewritten, the whole conversation up to where the assistant speaks. */
+  /** What is appended to the ids that stand; or, where it is rewritten, the whole conversation up to where the assistant's turn begins. */
   readonly ids: number[]
   /** True where the template renders what stands in another way, now that more follows. */
   readonly isRewritten: boolean

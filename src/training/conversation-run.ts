@@ -104,7 +104,7 @@ export interface ConversationRunSummary extends SharedSummary {
   /** Of the adapter, where there is one; else all. */
   readonly numTrained: number
   readonly sftSteps: number
-  /** Conversations sampled; turns of them that were cut off, replies that were not heard for it, and rows more than one each. */
+  /** Conversations sampled; turns of them that were cut off, replies that were not appended for it, and rows more than one each. */
   readonly trajectories: number
   readonly cutTurns: number
   readonly unheard: number

@@ -1,6 +1,6 @@
 /**
  * What a run asks of its kind: `episode-run.ts` for an environment whose lanes step, `conversation-run.ts` for one whose lanes
- * speak. `run.ts` names the two.
+ * decode. `run.ts` names the two.
  */
 
 import type { Cohort } from '../cohorts/cohort.ts'

@@ -8,7 +8,7 @@ import { startOf } from '../../text/examples.ts'
  * Free lanes take the next conversations, as long as there are some to begin: the examples in an order of each epoch's own,
  * each for a whole group.
  *
- * Reads phase, begun. Writes the prompt's tokens and which conversation it is. Runs first, so that whoever can speak does.
+ * Reads phase, begun. Writes the prompt's tokens and which conversation it is. Runs first, so that whoever can decode does.
  */
 export function resetConversations(kernels: Kernels, cohort: ConversationCohort): void {
   const { conversation, numLanes } = cohort

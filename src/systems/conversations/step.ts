@@ -14,7 +14,7 @@ import { append } from './reset.ts'
 import { turnOf } from './turn.ts'
 
 /**
- * The environment replies to turns that are over: with a reward, with more to hear, or both. A reply that takes time is
+ * The environment replies to turns that are over: with a reward, with messages to append, or both. A reply that takes time is
  * awaited while other lanes go on, and replies that have come are taken in lane order.
  *
  * Where the environment replies to several turns together, turns that are over wait for others (`batchesOf`).
@@ -160,7 +160,7 @@ function take(cohort: ConversationCohort, n: number, given: Reply): void {
   conversation.known[n] = reward === null ? 0 : 1
   conversation.phase[n] = ConversationPhase.ended
   if (wrong !== null || standing === null || conversation.turn[n]! + 1 >= environment.maxTurns) return
-  conversation.unheard[n] = 1 // Until the model hears it.
+  conversation.unheard[n] = 1 // Until the reply is appended.
   const next = nextTurnOf(cohort, n, reply, standing)
   if (next === null) return
   conversation.unheard[n] = 0

@@ -56,7 +56,7 @@ function pastTurn(cohort: ConversationCohort, n: number, turn: number): PastTurn
   throw new InputError('turn', String(turn), `one that the conversation has had: 0 to ${conversation.turn[n]}`)
 }
 
-/** Where in a row the model speaks in that turn. */
+/** Where in a row the tokens lie that the model chose in that turn. */
 function spanOfTurn({ turn, lossMask }: Segment, number: number): [from: number, to: number] {
   let from = 0
   while (from < turn.length && !(turn[from] === number && lossMask[from] === 1)) from++

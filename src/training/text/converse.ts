@@ -34,7 +34,7 @@ export interface ConverseOptions {
 export interface Conversed {
   /** Its rows: one, or several where the chat template rewrote what stood. */
   readonly rows: readonly Trajectory[]
-  /** Ids of its first prompt, and all that follow; of later rows, those from where the model speaks. */
+  /** Ids of its first prompt, and all that follow; of later rows, those from where the model's turn begins. */
   readonly promptIds: readonly number[]
   readonly completionIds: readonly number[]
   /** What follows in words, without the token that ended it; a line a row. */

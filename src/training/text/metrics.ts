@@ -45,7 +45,7 @@ export interface RlMetrics {
   readonly clippedRatio: number
   /** Turns that their budget or the context cut off, in all conversations; those after which others followed are among them. */
   readonly cutTurns: number
-  /** Conversations that ended so, though the environment had said more: the model did not hear it. */
+  /** Conversations that ended so, though the environment had replied with more: it was not appended. */
   readonly unheard: number
   /** How often the chat template rewrote what stood before a turn: each time the conversation went on in a row of its own. */
   readonly rewrites: number

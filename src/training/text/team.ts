@@ -29,7 +29,7 @@ export class TextTeam implements DecodingWorkers {
     this.#traces = traces
   }
 
-  /** Has the workers ready until `rest`: until then they hold the process, and speak where it is worth it. */
+  /** Has the workers ready until `rest`: until then they hold the process, and decode where it is worth it. */
   async wake(): Promise<void> {
     if (this.#isClosed) {
       this.#isClosed = false

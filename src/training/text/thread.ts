@@ -1,6 +1,6 @@
 /**
  * What a worker does for a trainer of language models: its share of the lanes of a tick, and of an update's
- * micro-batches. In a tick a thread feeds and chooses for its share of the lanes that speak, where there are lanes and
+ * micro-batches. In a tick a thread feeds and chooses for its share of the lanes that decode, where there are lanes and
  * parameters enough to be worth two meetings; in an update threads take micro-batches until none is left.
  */
 import { parentPort, receiveMessageOnPort } from 'node:worker_threads'
