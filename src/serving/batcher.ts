@@ -29,8 +29,8 @@ export interface GeneratedToken {
   readonly top: readonly (readonly [id: number, logprob: number])[]
 }
 
-/** Why a turn is over. */
-export type GenerationEnd = 'stop' | 'length' | 'aborted'
+/** Why a turn is over; `failed` where the engine threw. */
+export type GenerationEnd = 'stop' | 'length' | 'aborted' | 'failed'
 
 /** A turn under way, or over. */
 export interface Generation {
@@ -44,8 +44,8 @@ export interface Generation {
 /** Turns that were asked for together. */
 export interface GenerationGroup {
   readonly turns: readonly Generation[]
-  /** Settles when one of them has a token more, or is over. */
-  more(): Promise<void>
+  /** Settles when one of them has a token more, or is over; with `all` when the last of them is over. */
+  more(all?: boolean): Promise<void>
   /** Breaks off those that are not over, also where they wait. */
   abort(): void
 }
@@ -72,6 +72,7 @@ class Group implements GenerationGroup {
   readonly turns: readonly Turn[]
   readonly #abort: (turn: Turn) => void
   #waiting: (() => void)[] = []
+  #waitsForAll = false
 
   constructor(id: string | null, requests: readonly GenerationRequest[], abort: (turn: Turn) => void) {
     this.id = id
@@ -79,7 +80,8 @@ class Group implements GenerationGroup {
     this.#abort = abort
   }
 
-  more(): Promise<void> {
+  more(all = false): Promise<void> {
+    this.#waitsForAll = all
     return new Promise((resolve) => this.#waiting.push(resolve))
   }
 
@@ -89,6 +91,7 @@ class Group implements GenerationGroup {
 
   /** Tells those who wait. */
   tell(): void {
+    if (this.#waitsForAll && this.turns.some(({ end }) => end === null)) return
     const waiting = this.#waiting
     this.#waiting = []
     for (const resolve of waiting) resolve()
@@ -208,7 +211,10 @@ export class Batcher {
     } catch (error) {
       console.error(`colonnade: ${(error as Error).stack ?? error}`)
       this.#state = 'stopping' // An engine that failed in the middle of a step is not to be trusted with another.
-      this.abortAll()
+      const turns = [...this.#queue, ...this.#slots.flatMap(({ turn }) => turn ?? [])]
+      this.#queue = []
+      for (const slot of this.#slots) slot.turn = null
+      for (const turn of turns) this.#finish(turn, 'failed')
     }
     this.#isRunning = false
   }
@@ -288,4 +294,37 @@ function sharedLength(cached: readonly number[], ids: Int32Array): number {
   let length = 0
   while (length < cached.length && length < ids.length && cached[length] === ids[length]) length++
   return length
+}
+
+/**
+ * Waits until all turns are over. A client that goes away breaks them off.
+ * @throws RequestError 500 where the engine failed.
+ */
+export async function whole(group: GenerationGroup, signal: AbortSignal): Promise<void> {
+  for await (const _ of steps(group, signal, true));
+}
+
+/**
+ * Yields once, and again whenever one of the turns has come further, or with `all` when all are over, until they are. A client that
+ * goes away, and whoever stops reading, breaks them off.
+ * @throws RequestError 500 where the engine failed.
+ */
+export async function* steps(group: GenerationGroup, signal: AbortSignal, all = false): AsyncGenerator<void> {
+  const abort = () => group.abort()
+  signal.addEventListener('abort', abort)
+  if (signal.aborted) abort()
+  try {
+    while (true) {
+      const more = group.more(all)
+      if (group.turns.some(({ end }) => end === 'failed')) {
+        throw new RequestError(500, 'the engine failed, as the terminal of the server tells', { code: 'engine_failed' })
+      }
+      yield
+      if (group.turns.every(({ end }) => end !== null)) return
+      await more
+    }
+  } finally {
+    signal.removeEventListener('abort', abort)
+    group.abort()
+  }
 }

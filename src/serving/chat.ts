@@ -2,7 +2,7 @@
 import { randomUUID } from 'node:crypto'
 import { isMessage, type Message } from '../environments/text.ts'
 import { renderIds } from '../text/turn-ids.ts'
-import type { GeneratedToken, Generation } from './batcher.ts'
+import { type GeneratedToken, type Generation, whole } from './batcher.ts'
 import {
   besides,
   type Choice,
@@ -90,8 +90,8 @@ export async function chat(served: ServedModel, naming: Naming, body: Body, sign
   }
   const finish = (choice: Choice, calls: readonly ToolCall[]) => (calls.length > 0 ? 'tool_calls' : choice.finishReason)
   if (!telling.isStream) {
-    const texts = choices.map(() => '')
-    for await (const { choice, text } of pieces(group, choices, signal)) texts[choice.index] += text
+    await whole(group, signal)
+    const texts = choices.map((choice) => choice.take()?.text ?? '')
     return {
       ...{ ...head, object: 'chat.completion' },
       choices: choices.map((choice, index) => {

@@ -1,7 +1,7 @@
 /** What completions and chats have in common: turns of a request, its choices as they come, and what is told of them. */
 import { randomInt } from 'node:crypto'
 import { InputError } from '../errors.ts'
-import type { GeneratedToken, Generation, GenerationGroup, GenerationRequest } from './batcher.ts'
+import { type GeneratedToken, type Generation, type GenerationGroup, type GenerationRequest, steps } from './batcher.ts'
 import { booleanField, checkFields, drawingOf, integerField, keyOfSeed, objectField, textsField } from './fields.ts'
 import { type Body, RequestError } from './http.ts'
 import { checkModel, MOST_CHOICES, MOST_STOPS, type Naming, versionSpans } from './naming.ts'
@@ -131,22 +131,11 @@ export class Choice {
 
 /** Generates, and gives the pieces of all choices as they come; who goes away ends it. */
 export async function* pieces(group: GenerationGroup, choices: readonly Choice[], signal: AbortSignal) {
-  const abort = () => group.abort()
-  signal.addEventListener('abort', abort)
-  if (signal.aborted) abort()
-  try {
-    while (true) {
-      const more = group.more()
-      for (const choice of choices) {
-        const piece = choice.take()
-        if (piece !== null) yield { choice, ...piece }
-      }
-      if (choices.every(({ isOver }) => isOver)) return
-      await more
+  for await (const _ of steps(group, signal)) {
+    for (const choice of choices) {
+      const piece = choice.take()
+      if (piece !== null) yield { choice, ...piece }
     }
-  } finally {
-    signal.removeEventListener('abort', abort)
-    group.abort()
   }
 }
 
@@ -164,7 +153,7 @@ export function choicesOf(
 }
 
 /** The numbers of tokens. */
-export function usageOf(choices: readonly Choice[]): object {
+export function usageOf(choices: readonly Pick<Choice, 'ids' | 'turn'>[]): object {
   const prompts = new Set(choices.map(({ ids }) => ids))
   const prompt = [...prompts].reduce((sum, { length }) => sum + length, 0)
   const completion = choices.reduce((sum, { turn }) => sum + turn.tokens.length, 0)

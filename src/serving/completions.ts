@@ -1,7 +1,7 @@
 /** OpenAI's completions. */
 import { randomUUID } from 'node:crypto'
 import { promptIds } from '../text/turn-ids.ts'
-import type { GeneratedToken } from './batcher.ts'
+import { type GeneratedToken, whole } from './batcher.ts'
 import {
   besides,
   choicesOf,
@@ -58,8 +58,8 @@ export async function complete(
   }
   const asked = (ids: Int32Array) => (telling.tokenIds ? { prompt_token_ids: Array.from(ids) } : {})
   if (!telling.isStream) {
-    const texts = choices.map(() => '')
-    for await (const { choice, text } of pieces(group, choices, signal)) texts[choice.index] += text
+    await whole(group, signal)
+    const texts = choices.map((choice) => choice.take()?.text ?? '')
     return {
       ...head,
       choices: choices.map((choice, index) => ({

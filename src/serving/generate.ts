@@ -5,7 +5,8 @@
  */
 import { randomInt, randomUUID } from 'node:crypto'
 import { promptIds } from '../text/turn-ids.ts'
-import type { GeneratedToken, Generation, GenerationGroup, GenerationRequest } from './batcher.ts'
+import { type GeneratedToken, type Generation, type GenerationRequest, steps, whole } from './batcher.ts'
+import { usageOf } from './choices.ts'
 import {
   badField,
   booleanField,
@@ -87,24 +88,6 @@ function requestsOf(
   })
 }
 
-/** Waits until all turns are over; a client that goes away breaks them off. */
-async function* steps(group: GenerationGroup, signal: AbortSignal) {
-  const abort = () => group.abort()
-  signal.addEventListener('abort', abort)
-  if (signal.aborted) abort()
-  try {
-    while (true) {
-      const more = group.more()
-      yield
-      if (group.turns.every(({ end }) => end !== null)) return
-      await more
-    }
-  } finally {
-    signal.removeEventListener('abort', abort)
-    group.abort()
-  }
-}
-
 async function vllm(served: ServedModel, naming: Naming, body: Body, signal: AbortSignal): Promise<RouteAnswer> {
   checkFields(body, VLLM)
   const sampling = objectField(body, 'sampling_params')
@@ -139,11 +122,11 @@ async function vllm(served: ServedModel, naming: Naming, body: Body, signal: Abo
     }
   }
   if (!isStream) {
-    for await (const _ of steps(group, signal));
+    await whole(group, signal)
     return {
       ...{ ...head, prompt_token_ids: Array.from(ids) },
       choices: group.turns.map((turn, index) => choiceOf(turn, index, 0, true)),
-      usage: usageOf([ids], group.turns),
+      usage: usageOf(group.turns.map((turn) => ({ turn, ids }))),
     }
   }
   async function* events() {
@@ -217,7 +200,7 @@ async function sglang(served: ServedModel, naming: Naming, body: Body, signal: A
     }
   }
   if (!isStream) {
-    for await (const _ of steps(group, signal));
+    await whole(group, signal)
     const answers = group.turns.map(answerOf)
     return isBatch || answers.length > 1 ? answers : answers[0]!
   }
@@ -246,12 +229,6 @@ function finishOf({ end, tokens }: Generation, stopString: string | null): objec
 /** The candidate set of each token; null where no filter left any out. */
 function maskOf(tokens: readonly GeneratedToken[]): (readonly number[])[] | null {
   return tokens.some(({ candidates }) => candidates.length > 0) ? tokens.map(({ candidates }) => candidates) : null
-}
-
-function usageOf(prompts: readonly Int32Array[], turns: readonly Generation[]): object {
-  const prompt = prompts.reduce((sum, { length }) => sum + length, 0)
-  const completion = turns.reduce((sum, { tokens }) => sum + tokens.length, 0)
-  return { prompt_tokens: prompt, completion_tokens: completion, total_tokens: prompt + completion }
 }
 
 /** vLLM's `/tokenize`: the ids of a text, by which a client finds out whether it has the same tokenizer. */

@@ -101,6 +101,8 @@ export async function listen(
     if (answered !== null && 'events' in answered) return sendEvents(response, answered as EventStream)
     send(response, 200, answered)
   }
+  // Longer than clients keep theirs: a connection that is closed here just as a client asks again is an error there.
+  server.keepAliveTimeout = 60_000
   await new Promise<void>((resolve, reject) => {
     server.once('error', (cause: NodeJS.ErrnoException) => {
       reject(new InputError('port', `${host}:${port} (${cause.message})`, 'an address that is free', { cause }))

@@ -72,7 +72,6 @@ export async function serveModel(options: ServeOptions): Promise<ModelServer> {
     ],
     ['GET /version', () => ({ version: VERSION })],
     ['GET /weight_info', () => ({ weight_version: weights.currentLabel() })],
-    ['GET /get_weight_version', () => ({ weight_version: weights.currentLabel() })],
     ['GET /server_info', info],
     ['GET /model_info', info],
     ['GET /get_model_info', info],

@@ -201,6 +201,21 @@ describe('a server', () => {
     expect(await errorOf(engine)).toMatch(message)
   })
 
+  test('is given a seed that each part of a turn’s key decides, and that stays when the turn is submitted again', async () => {
+    const { engine: definition, asked } = await liar((_, json) => ({ json }))
+    const { engine, sampling, explore, stopStrings } = (await talkWorld({ engine: definition })).cohort()
+    const seedOf = async (key: readonly [number, number, number], ids: readonly number[], generated = 0) => {
+      const drawing = { sampling, explore, stopStrings, maxTokens: 2 }
+      engine.submit({ ...drawing, slot: 0, ids: Int32Array.from(ids), generated, unchanged: 0, key })
+      while (engine.poll().ends.length === 0) await engine.arrival
+      return JSON.parse(asked.findLast(({ path }) => isTurn(path))!.body).sampling_params.seed
+    }
+    const seed = await seedOf([4, 5, 6], [1, 2])
+    expect(await seedOf([4, 5, 6], [1, 2, 3], 1)).toBe(seed)
+    const others = [await seedOf([5, 5, 6], [1, 2]), await seedOf([4, 6, 6], [1, 2]), await seedOf([4, 5, 7], [1, 2])]
+    expect(new Set([seed, ...others]).size).toBe(4)
+  })
+
   test('that is busy is asked again with the same request, and gives the same tokens', async () => {
     let left = 2
     const { engine, asked } = await liar(
