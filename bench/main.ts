@@ -24,6 +24,7 @@ const ROOMS = [
   'devices',
   'environments',
   'training',
+  'impala',
   'text',
   'learning',
   'text-learning',

@@ -4,9 +4,11 @@
  */
 import { choice, integer, number, type SettingValues } from '../settings.ts'
 
-/** Bounds of the ratio of probabilities in V-trace. */
+/** Bounds of the ratio of probabilities. */
 export const vtraceSettings = {
-  rhoMax: number(1, 'ρ̄ of V-trace: bound of the ratio of probabilities in the target', { above: 0 }),
+  rhoMax: number(1, "ρ̄: bound of the ratio of probabilities in V-trace's target, or of an advantage's weight", {
+    above: 0,
+  }),
   cMax: number(1, 'c̄ of V-trace: bound of the ratio in its trace', { above: 0 }),
 }
 

@@ -360,52 +360,26 @@ describe('what cannot be collected ahead is refused', () => {
     loss: () => ({ ofRows: () => {} }),
   })
 
-  test.each([
-    [options, stale, { threads: 1 }, 'threads: got 1, and a maxStaleness of 1, expected at least 2 threads'],
-    [options, stale, { threads: 2, actors: 0 }, 'actors: got 0, and a maxStaleness of 1, expected at least 1'],
-    [
-      options,
-      stale,
-      { threads: 2, actors: 2 },
-      'actors: got 2, expected a whole number from 0 to 1: fewer than the threads',
-    ],
-    [options, stale, { actors: 1.5 }, 'actors: got 1.5, expected a whole number ≥ 0'],
-    [options, stale, { actors: -1 }, 'actors: got -1, expected a whole number ≥ 0'],
-    [
-      { ...options, present: 3 },
-      stale,
-      {},
-      'mlp, whose rollouts are collected ahead: got lanes that come and go, expected',
-    ],
-    [{ ...options, weightSets: 2 }, stale, {}, 'ahead: got 2 sets of weights, expected one'],
-    [{ ...options, systems: [system] }, stale, {}, 'ahead: got systems of its own, expected none'],
-    [{ ...options, policy: memory }, stale, {}, 'policy'],
-    [
-      {
-        seed: 1,
-        cohorts: [
-          { ...options, seed: undefined, name: 'one' },
-          { ...options, seed: undefined, name: 'two' },
-        ],
-      },
-      stale,
-      {},
-      'actors: got cohorts one, two, expected a world of one cohort of episodes',
-    ],
-  ])('%#', async (given, algorithm, threads, message) => {
-    const trained = (async () => {
-      const { seed, ...cohort } = given as typeof options
-      const world =
-        'cohorts' in given ? { cohorts: given.cohorts.map(({ seed: _, ...each }) => each), seed } : { ...cohort, seed }
-      const named = 'cohorts' in given ? { one: algorithm } : algorithm
-      createTrainer(
-        (await createWorld(world as WorldOptions)) as World<EpisodeCohort>,
-        named as AlgorithmDefinition,
-        threads,
-      )
-    })()
-    await expect(trained).rejects.toThrow(InputError)
-    await expect(trained).rejects.toThrow(message)
+  const [one, two] = ['one', 'two'].map((name) => ({ environment: cartPole(), policy, numLanes: 2, name }))
+  const ahead = 'cohort mlp, whose rollouts are collected ahead: got'
+
+  test.each<[string, WorldOptions, TrainerOptions]>([
+    ['threads: got 1, and a maxStaleness of 1, expected at least 2 threads', options, { threads: 1 }],
+    ['actors: got 0, and a maxStaleness of 1, expected at least 1', options, { threads: 2, actors: 0 }],
+    ['actors: got 2, expected a whole number from 0 to 1: fewer than the threads', options, { threads: 2, actors: 2 }],
+    ['actors: got 1.5, expected a whole number ≥ 0', options, { actors: 1.5 }],
+    ['actors: got -1, expected a whole number ≥ 0', options, { actors: -1 }],
+    [`${ahead} lanes that come and go, expected lanes that stay`, { ...options, present: 3 }, {}],
+    [`${ahead} 2 sets of weights, expected one`, { ...options, weightSets: 2 }, {}],
+    [`${ahead} systems of its own, expected none`, { ...options, systems: [system] }, {}],
+    ['ahead: got a policy with a memory, expected one without', { ...options, policy: memory }, {}],
+    ['actors: got cohorts one, two, expected a world of one cohort of episodes', { cohorts: [one!, two!] }, {}],
+  ])('%s', async (message, given, threads) => {
+    const world = (await createWorld(given)) as World<EpisodeCohort>
+    const algorithms = 'cohorts' in given ? { one: stale } : stale
+    const create = () => createTrainer(world, algorithms, threads)
+    expect(create).toThrow(InputError)
+    expect(create).toThrow(message)
   })
 
   test('an algorithm without a correction has no maxStaleness, or asks for none by name', async () => {
