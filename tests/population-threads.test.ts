@@ -3,6 +3,7 @@ import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { setTimeout as pause } from 'node:timers/promises'
 import { expect, test } from 'vitest'
+import { colony } from '../examples/colony.ts'
 import { despawn, spawn, writeArrow } from '../src/index.ts'
 import { listCheckpoints } from '../src/training/checkpoint.ts'
 import { colonyTrainer } from './support/colony.ts'
@@ -29,6 +30,31 @@ test('leaves the same bits with 1 to 4 threads, while the program adds and remov
   expect(alone.progress.population!.born).toBeGreaterThan(30)
   expect(alone.progress.population!.died).toBeGreaterThan(30)
   for (const threads of [2, 3, 4]) expect(await outcome(threads), `${threads} threads`).toEqual(alone)
+})
+
+test('with room for 4,096 it leaves the same bits with 1 to 4 threads, also where others go on from a checkpoint', async () => {
+  const made = (threads: number) =>
+    colonyTrainer(
+      { environment: colony({ meals: 330, lifespan: 20 }), numLanes: 4096, present: 1365 },
+      { numSteps: 8, numMinibatches: 4, updateEpochs: 1 },
+      threads,
+    )
+  const folder = await temporaryFolder()
+  const alone = await made(1)
+  await advanceTo(alone, 4)
+  await alone.save(folder)
+  await advanceTo(alone, 8)
+  const { born, died } = alone.progress().population!
+  expect(Math.min(born, died)).toBeGreaterThan(1000)
+  const expected = { state: columnsOf(alone), steps: alone.steps, born, died }
+  for (const threads of [2, 3, 4]) {
+    const trainer = await made(threads)
+    if (threads > 2) await trainer.restore(folder)
+    await advanceTo(trainer, 8)
+    const { born, died } = trainer.progress().population!
+    trainer.close()
+    expect({ state: columnsOf(trainer), steps: trainer.steps, born, died }, `${threads} threads`).toEqual(expected)
+  }
 })
 
 test('a run of a population that is killed goes on to the same bits', async () => {
