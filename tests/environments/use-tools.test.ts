@@ -160,9 +160,9 @@ describe('text/tool-arithmetic', () => {
   const tokenizer = byteTokenizer({ alphabet: environment.alphabet! })
 
   /** What the policy that answers so is worth, over many questions of another seed. */
-  async function worth(turnOf: (prompt: string) => string) {
+  async function worth(turnOf: (prompt: string) => string, callCost = 0.1) {
     const engine = saying(tokenizer, turnOf)
-    const world = await talkWorld({ environment: toolArithmetic({ seed: 5 }), engine, numLanes: 16 })
+    const world = await talkWorld({ environment: toolArithmetic({ seed: 5, callCost }), engine, numLanes: 16 })
     const rows = await talkUntil(world, 400)
     const mean = (values: readonly (number | null | undefined)[]) => {
       const known = values.filter((value) => typeof value === 'number')
@@ -187,6 +187,7 @@ describe('text/tool-arithmetic', () => {
     const { reward, needed, notNeeded, errors, part } = await worth(best)
     expect([needed, notNeeded, errors]).toEqual([1, 0, 0])
     expect(reward).toBeCloseTo(1 - 0.1 * part, 10)
+    expect((await worth(best, 0.3)).reward).toBeCloseTo(1 - 0.3 * part, 10)
     expect(part).toBeGreaterThan(0.42)
     expect(part).toBeLessThan(0.58)
   })

@@ -468,6 +468,8 @@ describe('every setting of a run of a language model acts', () => {
       'environment.guesses': { shownBy: 'tests/environments/tasks/tasks.test.ts: guesses' },
       'environment.attempts': { shownBy: 'tests/environments/agent.test.ts: attempts' },
       'environment.turnDiscount': { shownBy: 'tests/environments/agent.test.ts: turnDiscount' },
+      'environment.shown': { to: 1 },
+      'environment.callCost': { shownBy: 'tests/environments/use-tools.test.ts: callCost' },
     }
     expect(await idle(own, { ...base, mode: 'sft' }, table, (texts) => outcomeIn(id, texts))).toEqual([])
   })
