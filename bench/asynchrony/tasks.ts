@@ -1,25 +1,24 @@
 /** Small tasks for the local engine. */
 import { defineTextEnvironment } from '../../src/index.ts'
 
-/** Two digits are to be repeated in reverse, three times; each place that is right counts. */
-export const repeats = defineTextEnvironment({
-  id: 'text/bench-digits',
+/** Each digit has two others as its answer; each that is right counts. */
+export const codes = defineTextEnvironment({
+  id: 'text/bench-codes',
   settings: {},
   make: () => ({
-    numExamples: 100,
-    maxTokens: 7,
+    numExamples: 10,
+    maxTokens: 3,
     alphabet: '0123456789',
-    example: (index) => ({ prompt: String(index).padStart(2, '0'), answer: answerOf(index) }),
+    example: (index) => ({ prompt: String(index), answer: codeOf(index) }),
     respond: ({ completion, exampleIndex }) => {
-      const answer = answerOf(exampleIndex)
-      const right = [...answer].filter((digit, i) => completion[i] === digit).length
-      return { reward: right / answer.length }
+      const code = codeOf(exampleIndex)
+      return { reward: [...code].filter((digit, i) => completion[i] === digit).length / code.length }
     },
   }),
 })
 
-function answerOf(index: number): string {
-  return [...String(index).padStart(2, '0')].reverse().join('').repeat(3)
+function codeOf(digit: number): string {
+  return `${(7 * digit + 3) % 10}${(3 * digit + 1) % 10}`
 }
 
 /** Answers that end by chance, some of which are long. */

@@ -4,7 +4,7 @@ import type { ConversationCohort, ConversationCohortOptions } from '../../../src
 import { defineEngine } from '../../../src/engines/define-engine.ts'
 import type { EngineDefinition, TurnRequest } from '../../../src/engines/engine.ts'
 import { type ScriptStep, scriptedEngine } from '../../../src/engines/scripted.ts'
-import { createTrainer, rl } from '../../../src/index.ts'
+import { createTrainer, languageModel, rl } from '../../../src/index.ts'
 import { spansOf } from '../../../src/kernels/bind.ts'
 import { RolloutStarvedError } from '../../../src/orchestration/admission.ts'
 import { simulate } from '../../../src/orchestration/simulation.ts'
@@ -491,7 +491,8 @@ test('with answers of log-normal lengths it is at least twice as fast as synchro
       },
     }))
     const settings = { groupsPerUpdate: 8, groupSize: 4, updates, maxStaleness }
-    const options = { environment: long, engine, numLanes: 32, groupSize: 4 }
+    const policy = languageModel({ width: 8, layers: 1, heads: 1, context: lengths.lengthMax + 8 })
+    const options = { environment: long, policy, engine, numLanes: 32, groupSize: 4 }
     const { training } = await trainingOf(
       settings,
       options,
