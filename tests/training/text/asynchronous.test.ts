@@ -229,6 +229,25 @@ describe('with maxStaleness', () => {
     expect(cohort.submitted.includes(1)).toBe(cohort.conversation.phase.some((phase) => phase !== 0))
   })
 
+  test('groups that a filter drops while the learner works leave what it reads where it is', async () => {
+    const pairs = digits({ maxTokens: 9, respond: ({ completion }) => ({ reward: completion.length % 2 }) })
+    const beat = async () => {
+      for (let i = 0; i < 12; i++) await later()
+    }
+    const settings = { maxStaleness: 2, filter: 'reward-nonzero-std', updates: 6 }
+    const options = { engine: streaming(), environment: pairs, numLanes: 12 }
+    const { training } = await trainingOf(settings, options, slow(beat))
+    const { metrics, batches } = await run(training)
+    expectWhole(batches, false)
+    for (const batch of batches) {
+      for (const { group, token } of batch) {
+        const other = batch.find((row) => row.group === group && row.token !== token)!
+        expect((token.length + other.token.length) % 2).toBe(1)
+      }
+    }
+    expect(metrics.slice(1).some(({ rl: told }) => told!.drops.zero_std! > 0)).toBe(true)
+  })
+
   test('an engine that lags behind has its groups dropped as stale when they are taken', async () => {
     const lagging = defineEngine('lagging', ({ tokenizer }) => ({
       logprobs: 'candidates',
@@ -362,6 +381,15 @@ describe('an engine that', () => {
     await expect(some).rejects.toThrow('engine breaking: broke the turn off 8 times without a token')
     const none = run((await failing(breaking(0), { dropsMax: 3 })).training)
     await expect(none).rejects.toThrow('4 groups dropped for one update (4 failed)')
+    const whole = defineEngine('breaking at each token', ({ tokenizer }) => ({
+      logprobs: 'candidates',
+      begin(turn) {
+        turn.add(turn.request.generated < 8 ? 3 : tokenizer.endIds[0]!, -1)
+        turn.end('aborted')
+      },
+    }))
+    const { metrics } = await run((await failing(whole, { updates: 1 })).training)
+    expect(metrics[0]!.rl).toMatchObject({ numUnknown: 0, completionLength: 9 })
   })
 
   test('says nothing is told of with the lane and what was last heard, and the conversation ends', async () => {
