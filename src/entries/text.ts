@@ -17,12 +17,11 @@ export {
   callTool,
   defineTool,
   type Tool,
-  type ToolArguments,
-  type ToolCall,
   type ToolResult,
   type ToolSchema,
   toolSchemas,
 } from '../environments/tool.ts'
+export type { ToolArguments, ToolCall } from '../environments/tool-calls.ts'
 export { type ToolFormat, templateFormat } from '../environments/tool-format.ts'
 export { type ToolUse, type ToolUsed, useTools } from '../environments/use-tools.ts'
 export type { TransformerConfig, TransformerShape } from '../policies/transformer/config.ts'

@@ -5,9 +5,7 @@
  * can try again.
  */
 import { InputError, show } from '../errors.ts'
-
-/** Arguments of a call, by name. */
-export type ToolArguments = Readonly<Record<string, unknown>>
+import type { ToolArguments, ToolCall } from './tool-calls.ts'
 
 /** A function that a model may call. */
 export interface Tool {
@@ -66,9 +64,6 @@ export function toolSchemas(tools: readonly Tool[]): ToolSchema[] {
     function: { name, description, parameters },
   }))
 }
-
-/** What the model asks a tool; or what is wrong with how it asks. */
-export type ToolCall = { readonly name: string; readonly arguments: ToolArguments } | { readonly malformed: string }
 
 /** What a call came to. */
 export interface ToolResult {

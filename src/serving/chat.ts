@@ -23,7 +23,7 @@ import { badField, booleanField, checkFields, integerField, type KnownFields, te
 import { type Body, RequestError, type RouteAnswer } from './http.ts'
 import { checkRoom, type Naming } from './naming.ts'
 import type { ServedModel } from './served-model.ts'
-import { readToolCalls, type ToolCall, tellsTools } from './tools.ts'
+import { callsIn, type ToolCall, tellsTools } from './tools.ts'
 
 const CHAT: KnownFields = {
   taken: [
@@ -77,12 +77,7 @@ export async function chat(served: ServedModel, naming: Naming, body: Body, sign
   }
   const read = (choice: Choice, text: string) => {
     if (!mayCall) return { content: text, calls: [] }
-    const { content, calls } = readToolCalls(
-      text,
-      served.toolFormat,
-      names,
-      () => `call_${randomUUID().replaceAll('-', '').slice(0, 24)}`,
-    )
+    const { content, calls } = callsIn(text, names, () => `call_${randomUUID().replaceAll('-', '').slice(0, 24)}`)
     const stop = choice.text.stopString
     if (calls.length > 0) return { content, calls }
     const said = tokenizer.decode(wordsOf(choice.turn, tokenizer.endIds), { skipSpecial: true })
@@ -145,7 +140,7 @@ export async function chat(served: ServedModel, naming: Naming, body: Body, sign
 
 /** The tools that the model is told of, and their names; none with `tool_choice: none`. */
 function toolsOf(
-  { tokenizer, toolFormat }: ServedModel,
+  { tokenizer, writesCalls }: ServedModel,
   body: Body,
 ): { tools: { tools?: readonly object[] }; names: string[] } {
   const { tools: given = null, tool_choice: choice = null } = body
@@ -160,7 +155,7 @@ function toolsOf(
     throw badField('tools', given, 'a list like [{ "type": "function", "function": { "name": … } }]')
   })
   const tools = given as readonly object[]
-  if (toolFormat === null || !tokenized('tools', () => tellsTools(tokenizer, tools))) {
+  if (!writesCalls || !tokenized('tools', () => tellsTools(tokenizer, tools))) {
     throw new RequestError(
       400,
       "tools: the model's chat template tells of no tools, or writes no calls that can be read",

@@ -11,7 +11,7 @@ import type { LanguageModelDefinition } from '../text/language-model.ts'
 import type { Tokenizer } from '../text/tokenizer.ts'
 import { Batcher } from './batcher.ts'
 import { ServedWeights } from './served-weights.ts'
-import { type ToolFormat, toolFormatOf } from './tools.ts'
+import { writesCalls } from './tools.ts'
 
 /** Which model is served, and how many turns at once. */
 export interface ServedModelOptions {
@@ -35,7 +35,7 @@ export interface ServedModelOptions {
 export interface ServedModel {
   readonly name: string
   readonly tokenizer: Tokenizer
-  readonly toolFormat: ToolFormat
+  readonly writesCalls: boolean
   readonly context: number
   readonly vocabularySize: number
   readonly batcher: Batcher
@@ -99,7 +99,7 @@ export async function openServedModel(name: string, options: ServedModelOptions)
   return {
     ...{ name, tokenizer, context, notes: begins.notes, batcher },
     weights: new ServedWeights(name, batcher, { model, weights, adapter }),
-    toolFormat: toolFormatOf(tokenizer),
+    writesCalls: writesCalls(tokenizer),
     vocabularySize: model.shape.vocabularySize,
   }
 }

@@ -1,5 +1,6 @@
 import { describe, expect, test } from 'vitest'
-import { callTool, defineTool, type ToolArguments, type ToolCall, toolSchemas } from '../../src/environments/tool.ts'
+import { callTool, defineTool, toolSchemas } from '../../src/environments/tool.ts'
+import type { ToolArguments, ToolCall } from '../../src/environments/tool-calls.ts'
 import { templateFormat } from '../../src/environments/tool-format.ts'
 
 const never = new AbortController().signal

@@ -1,0 +1,111 @@
+/**
+ * Calls of tools in what a model writes: which of the known forms it is, is seen by its marks. Known are those of Hermes and Qwen
+ * (`<tool_call>` around JSON, or around `<function=name>` with parameters), Mistral (`[TOOL_CALLS]`) and Llama (the whole turn is
+ * JSON with name and parameters).
+ */
+
+/** Arguments of a call, by name. */
+export type ToolArguments = Readonly<Record<string, unknown>>
+
+/** What the model asks a tool; or what is wrong with how it asks. */
+export type ToolCall = { readonly name: string; readonly arguments: ToolArguments } | { readonly malformed: string }
+
+/** A piece of what a model writes: a call with the text that it is written as, or text between calls. */
+export interface TurnPiece {
+  readonly text: string
+  readonly call: ToolCall | null
+}
+
+/** A turn in pieces, in order, which together are the whole. Calls in its thinking are text. */
+export function readToolCalls(raw: string): readonly TurnPiece[] {
+  const end = raw.lastIndexOf('</think>')
+  const from = end === -1 ? 0 : end + '</think>'.length
+  const pieces = [piece(raw.slice(0, from)), ...piecesOf(raw.slice(from))]
+  return pieces.filter(({ text }) => text !== '')
+}
+
+function piece(text: string, call: ToolCall | null = null): TurnPiece {
+  return { text, call }
+}
+
+const MISTRAL = '[TOOL_CALLS]'
+
+function piecesOf(text: string): readonly TurnPiece[] {
+  if (text.includes('<tool_call>')) return text.split(/(?=<tool_call>)/).flatMap(taggedPieces)
+  if (text.includes(MISTRAL)) {
+    const at = text.indexOf(MISTRAL)
+    return [piece(text.slice(0, at)), ...mistralPieces(text.slice(at))]
+  }
+  const whole = text.trim().replace(/^<\|python_tag\|>/, '')
+  if (!/^\{\s*"(name|type|function)"/.test(whole)) return [piece(text)]
+  return whole.split(/;\s*(?=\{)/).map((part) => piece(part, jsonCall(part)))
+}
+
+/** A call between its tags, and the text behind it. */
+function taggedPieces(text: string): readonly TurnPiece[] {
+  if (!text.startsWith('<tool_call>')) return [piece(text)]
+  const [open, close] = ['<tool_call>', '</tool_call>']
+  const end = text.indexOf(close)
+  if (end === -1) return [piece(text, { malformed: `a call without ${close}` })]
+  const body = text.slice(open.length, end)
+  const call = /^\s*<function=/.test(body) ? functionCall(body) : jsonCall(body)
+  return [piece(text.slice(0, end + close.length), call), piece(text.slice(end + close.length))]
+}
+
+/** A list in JSON behind the mark, or a name with arguments behind each mark. */
+function mistralPieces(text: string): readonly TurnPiece[] {
+  const body = text.slice(MISTRAL.length).trim()
+  if (body.startsWith('[')) {
+    const list = parsed(body)
+    if (!Array.isArray(list)) return [piece(text, { malformed: 'calls that are no list in JSON' })]
+    return list.map((said) => piece(JSON.stringify(said), callFrom(said)))
+  }
+  return body.split(MISTRAL).map((part) => {
+    const [, name, given] = /^\s*([\w.-]+)(?:\[ARGS\])?\s*(\{[\s\S]*)$/.exec(part) ?? []
+    const call = name === undefined ? { malformed: 'a call without name and arguments' } : callOf(name, parsed(given!))
+    return piece(`${MISTRAL}${part}`, call)
+  })
+}
+
+/** A JSON text as what it says; undefined where it is none. */
+function parsed(text: string): unknown {
+  try {
+    return JSON.parse(text)
+  } catch {
+    return undefined
+  }
+}
+
+function jsonCall(text: string): ToolCall {
+  return callFrom(parsed(text.trim()))
+}
+
+/** A call as JSON says it: name and arguments, or parameters. */
+function callFrom(said: unknown): ToolCall {
+  if (typeof said !== 'object' || said === null) return { malformed: 'a call that is no JSON object' }
+  const { name, function: named, arguments: given, parameters } = said as Record<string, unknown>
+  const tool = typeof named === 'object' && named !== null ? (named as Record<string, unknown>) : { name: named }
+  const called = name ?? tool.name
+  if (typeof called !== 'string') return { malformed: 'a call without a name' }
+  return callOf(called, given ?? parameters ?? tool.arguments ?? {})
+}
+
+/** Some write the arguments as JSON in a text. */
+function callOf(name: string, given: unknown): ToolCall {
+  const said = typeof given === 'string' ? parsed(given) : given
+  if (typeof said !== 'object' || said === null || Array.isArray(said)) {
+    return { malformed: `${name}: arguments that are no JSON object` }
+  }
+  return { name, arguments: said as ToolArguments }
+}
+
+/** `<function=name><parameter=a>value</parameter></function>`: values are JSON, or else texts. */
+function functionCall(text: string): ToolCall {
+  const [, name, body] = /<function=([^>\s]+)>([\s\S]*?)<\/function>/.exec(text) ?? []
+  if (name === undefined) return { malformed: 'a call without </function>' }
+  const given: Record<string, unknown> = {}
+  for (const [, key, value] of body!.matchAll(/<parameter=([^>\s]+)>\n?([\s\S]*?)\n?<\/parameter>/g)) {
+    given[key!] = parsed(value!) ?? value
+  }
+  return { name, arguments: given }
+}
