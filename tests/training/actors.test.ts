@@ -260,7 +260,7 @@ describe('actors', () => {
   )
 
   test('tell how old a rollout is, and who waited for whom', async () => {
-    const environment = sleepy({ sleep: 2 })
+    const environment = sleepy({ sleep: 6 })
     const trainer = await begin({ ...options, environment }, ppo({ ...small, maxStaleness: 1 }), {
       threads: 3,
       actors: 2,
@@ -279,11 +279,11 @@ describe('actors', () => {
     const whole = (performance.now() - start) / 1000
     expect(trainer.seconds).toBeCloseTo(waited + learned, 6)
     expect(waited + learned).toBeLessThan(whole)
-    expect(idle + collected).toBeLessThan(1.1 * whole) // The slowest actor's rollouts, and the mean of what both waited.
+    expect(idle + collected).toBeLessThan(1.5 * whole) // The slowest actor's rollouts, and the mean of what both waited.
     expect(waited).toBeGreaterThan(learned) // Steps take longer than learning from them.
     const quick = await begin(
       { ...options, environment: cartPole() },
-      ppo({ ...small, updateEpochs: 20, maxStaleness: 1 }),
+      ppo({ ...small, updateEpochs: 200, maxStaleness: 1 }),
     )
     let [wait, took] = [0, 0]
     await advance(quick, 6, (metrics) => {
