@@ -67,9 +67,9 @@ if (existsSync(join(folder, 'checkpoints'))) {
   tell('restored', state())
 }
 while (trainer.progress().rlUpdates < UPDATES) {
-  const next = trainer.moves + 5
+  const next = trainer.checkpointNumber + 5
   const stop = new AbortController()
-  Object.defineProperty(stop.signal, 'aborted', { get: () => trainer.moves >= next })
+  Object.defineProperty(stop.signal, 'aborted', { get: () => trainer.checkpointNumber >= next })
   for await (const { rl: told } of trainer.updates({ signal: stop.signal })) {
     const { group, member, promptId, advantage } = cohort.trajectories.columns()
     const rows = [...group.keys()].filter((i) => !Number.isNaN(advantage[i]))
