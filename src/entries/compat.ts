@@ -1,6 +1,25 @@
 /** `colonnade/compat`: names and shapes of other systems, over the rest; `docs/names.md` says which. */
 export { cispo, dapo, grpo, gspo, type NamedLoss, rloo, sapo } from '../algorithms/named-losses.ts'
+export { BufferAggregator, type EpisodeSource } from '../compat/aggregator.ts'
+export {
+  type Abstraction,
+  type CheckedService,
+  type EnvironmentService,
+  makeEnvironment,
+  type ResetResult,
+  registerEnvironment,
+  type ServiceFactory,
+  type ServiceOptions,
+  type StepResult,
+} from '../compat/environment-service.ts'
 export type { GeneratedSample } from '../compat/generated-sample.ts'
+export {
+  type CollectedFrom,
+  type CoordinatedEnvironment,
+  type CoordinatedPolicy,
+  type CoordinatorOptions,
+  RolloutCoordinator,
+} from '../compat/rollout-coordinator.ts'
 export {
   AsyncRolloutManager,
   type GenerateFn,
@@ -11,6 +30,22 @@ export {
   type SavedRolloutManager,
   type SavedSample,
 } from '../compat/rollout-manager.ts'
+export {
+  RolloutRunner,
+  RolloutWorker,
+  type RunnerOptions,
+  type RunnerStatistics,
+  type WorkerFn,
+} from '../compat/runner.ts'
+export {
+  createStrategy,
+  type PolicyAnswer,
+  type PolicyFn,
+  type RolloutStrategy,
+  strategies,
+  type TransitionData,
+  validateTransitionData,
+} from '../compat/strategy.ts'
 export { OptimizerRequiredError } from '../errors.ts'
 export { EpisodeBuffer, type EpisodeTurn, type StepColumns, type StepSequences } from '../tables/episode-buffer.ts'
 export {
@@ -44,7 +79,6 @@ export { runSftTraining, type SftTrainingOptions } from '../training/text/sft-tr
 export {
   type AdvantageFn,
   type LossFn,
-  RolloutCoordinator,
   type StepMetrics,
   selectAllData,
   selectRecentData,

@@ -66,7 +66,7 @@ export class EpisodeBuffer {
   /** Rows before this one are gone; their memory goes when they are as many as those that stay. */
   #first = 0
   /** By the ids that an episode begins with: the prompt's number, and how many episodes it has had. */
-  readonly #prompts = new Map<string, { readonly promptId: number; members: number }>()
+  readonly #prompts = new Map<string, { readonly promptId: number; readonly members: number }>()
   #nextPromptId = 0
   #open: OpenEpisode | null = null
 
@@ -109,16 +109,14 @@ export class EpisodeBuffer {
     checkKeys(turn)
     const before = this.#open ?? emptyEpisode(turn)
     const after = extended(before, turn)
-    const place = this.#prompts.get(after.prompt) ?? { promptId: this.#nextPromptId, members: 0 }
     if (!turn.terminated && !turn.truncated) {
-      checkTrajectory(this.#trajectoryOf(after, place, 'aborted')) // Refused now, not when the episode ends.
+      const { promptId, members } = this.#placeOf(after.prompt)
+      checkTrajectory(this.#trajectoryOf(after, { promptId, member: members }, 'aborted')) // Refused now, not at its end.
       this.#open = after
       return
     }
-    this.addEpisodeFromDict(this.#trajectoryOf(after, place, turn.terminated ? 'stop' : 'length'))
-    if (place.promptId === this.#nextPromptId) this.#nextPromptId++
-    place.members++
-    this.#prompts.set(after.prompt, place)
+    const stopReason = turn.terminated ? 'stop' : 'length'
+    this.#addPlaced(after.prompt, (place) => this.#trajectoryOf(after, place, stopReason))
     this.#open = null
   }
 
@@ -129,12 +127,48 @@ export class EpisodeBuffer {
     }
     this.#kept.append(episode)
     if (this.episodeCount > this.maxEpisodes) this.#first++
-    if (2 * this.#first > this.#kept.count) {
-      this.#kept = this.#kept.take(this.#rows())
-      this.#first = 0
-      const kept = new Set(this.#kept.columns().promptId)
-      for (const [prompt, { promptId }] of this.#prompts) if (!kept.has(promptId)) this.#prompts.delete(prompt)
+    this.#compact()
+  }
+
+  /** Gives back the memory of episodes that are gone, when they are as many as those that stay. */
+  #compact(): void {
+    if (2 * this.#first <= this.#kept.count) return
+    this.#kept = this.#kept.take(this.#rows())
+    this.#first = 0
+    const kept = new Set(this.#kept.columns().promptId)
+    for (const [prompt, { promptId }] of this.#prompts) if (!kept.has(promptId)) this.#prompts.delete(prompt)
+  }
+
+  /** Forgets the episode that has not ended, and those who added its turns begin another. */
+  dropOpen(): void {
+    this.#open = null
+  }
+
+  /**
+   * Moves episodes that have ended into another buffer, the oldest first, as far as it has room, and returns how many. Those that
+   * were added turn by turn belong to that buffer's groups from then on.
+   */
+  moveTo(other: EpisodeBuffer): number {
+    const count = Math.min(this.episodeCount, other.maxEpisodes - other.episodeCount)
+    for (let i = 0; i < count; i++) {
+      const row = this.#kept.row(this.#first++)
+      if (row.source === TURNS) other.#addPlaced(promptOf(row), (place) => ({ ...row, ...place }))
+      else other.addEpisodeFromDict(row)
     }
+    this.#compact()
+    return count
+  }
+
+  /** Adds an episode of this prompt, as the next member of its group. */
+  #addPlaced(prompt: string, episodeOf: (place: { promptId: number; member: number }) => Trajectory): void {
+    const place = this.#placeOf(prompt)
+    this.addEpisodeFromDict(episodeOf({ promptId: place.promptId, member: place.members }))
+    if (place.promptId === this.#nextPromptId) this.#nextPromptId++
+    this.#prompts.set(prompt, { ...place, members: place.members + 1 })
+  }
+
+  #placeOf(prompt: string): { readonly promptId: number; readonly members: number } {
+    return this.#prompts.get(prompt) ?? { promptId: this.#nextPromptId, members: 0 }
   }
 
   /** Forgets all episodes, and the one that has not ended. */
@@ -243,10 +277,10 @@ export class EpisodeBuffer {
 
   #trajectoryOf(
     { prompt: _, hasLogprob: __, ...columns }: OpenEpisode,
-    { promptId, members }: { readonly promptId: number; readonly members: number },
+    place: { readonly promptId: number; readonly member: number },
     stopReason: StopReason,
   ): Trajectory {
-    const identity = { source: TURNS, promptId, group: 0, member: members, epoch: 0 }
+    const identity = { source: TURNS, ...place, group: 0, epoch: 0 }
     const { turnReward } = columns
     const reward = reduceTurnRewards(turnReward, this.rewardReduction)
     return { ...identity, ...columns, turns: turnReward.length, reward, stopReason, error: null, components: {} }
@@ -267,6 +301,12 @@ function steps(columns: Omit<TrajectoryColumns, 'offsets'>, from: number, to: nu
     version: version.subarray(from, to),
     turn: turn.subarray(from, to),
   }
+}
+
+/** The ids that an episode begins with, as text: those before the first that the model said. */
+function promptOf({ token, lossMask }: Trajectory): string {
+  const ids = Array.from(token)
+  return ids.slice(0, Array.from(lossMask).indexOf(1)).join(' ')
 }
 
 function emptyEpisode({ observation, logprob }: EpisodeTurn): OpenEpisode {

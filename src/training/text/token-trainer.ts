@@ -29,9 +29,8 @@ import type { TransformerModel } from '../../policies/transformer/model.ts'
 import { type BaseWeights, quantizedPlan, setWeights, wholeWeights } from '../../policies/transformer/quantized.ts'
 import { Random } from '../../random.ts'
 import { resolveSettings, type SettingValues } from '../../settings.ts'
-import type { EpisodeBuffer } from '../../tables/episode-buffer.ts'
+import { EpisodeBuffer } from '../../tables/episode-buffer.ts'
 import { allRows, Trajectories, type TrajectoryColumns } from '../../tables/trajectories.ts'
-import { tick } from '../../tick.ts'
 import { World } from '../../world.ts'
 import { inOwnMemory, type PreparedUpdate, prepareUpdate } from './token-update.ts'
 
@@ -225,7 +224,7 @@ export class Trainer {
    * @throws OptimizerRequiredError where there is no optimizer; InputError where there is no trajectory to learn from, or a
    * part answers with another number of elements, or with something that is no finite number.
    */
-  async train(rolloutData?: Trajectories | TrajectoryColumns): Promise<StepMetrics> {
+  async train(rolloutData?: TrajectoryBuffer | TrajectoryColumns): Promise<StepMetrics> {
     const metrics = this.#step(rolloutData)
     if (this.#cohort !== null) await refreshWeights(this.#cohort, this.#cohort.version + 1)
     const { autoSaveLora } = this.#options
@@ -247,7 +246,7 @@ export class Trainer {
 
   /** So many times: collects, and makes a step of what was collected. */
   async trainEpoch(
-    coordinator: { collect(): Trajectories | Promise<Trajectories> },
+    coordinator: { collect(): TrajectoryBuffer | Promise<TrajectoryBuffer> },
     numSteps = 1,
   ): Promise<StepMetrics[]> {
     const all: StepMetrics[] = []
@@ -272,7 +271,7 @@ export class Trainer {
     this.#history = []
   }
 
-  #step(rolloutData: Trajectories | TrajectoryColumns | undefined): StepMetrics {
+  #step(rolloutData: TrajectoryBuffer | TrajectoryColumns | undefined): StepMetrics {
     const optimizer = this.#optimizer
     if (optimizer === null) throw new OptimizerRequiredError('trainer.optimizer', 'none')
     const columns = this.#take(rolloutData)
@@ -291,12 +290,13 @@ export class Trainer {
     return whole
   }
 
-  #take(rolloutData: Trajectories | TrajectoryColumns | undefined): TrajectoryColumns {
+  #take(rolloutData: TrajectoryBuffer | TrajectoryColumns | undefined): TrajectoryColumns {
     if (rolloutData === undefined && this.#buffer === null) {
       throw new InputError('train()', 'neither trajectories nor a linked buffer', 'one of them')
     }
     const data = rolloutData ?? this.#select(this.#buffer!)
-    const columns = data instanceof Trajectories ? data.columns() : data
+    const isBuffer = data instanceof Trajectories || data instanceof EpisodeBuffer
+    const columns = isBuffer ? selectAllData(data) : data
     if (columns.reward.length === 0) throw new InputError('train()', 'no trajectory', 'at least one')
     return columns
   }
@@ -357,39 +357,6 @@ export class Trainer {
       this.#stepCount,
     )
     return figures
-  }
-}
-
-/** Collects groups of whole conversations from a world, for `Trainer.trainEpoch`. */
-export class RolloutCoordinator {
-  readonly #world: World
-  readonly #cohort: ConversationCohort
-  readonly #episodes: number
-
-  /** `episodes` of each collection: whole groups. @throws InputError where they are not. */
-  constructor(world: World, options: { readonly episodes: number }) {
-    checkOptions('RolloutCoordinator', options, ['episodes'])
-    const { episodes } = options
-    const cohort = asConversations('new RolloutCoordinator(world)', world.cohort())
-    if (!(Number.isSafeInteger(episodes) && episodes >= 1 && episodes % cohort.groupSize === 0)) {
-      throw new InputError('episodes', show(episodes), `a multiple of the group size, ${cohort.groupSize}`)
-    }
-    this.#world = world
-    this.#cohort = cohort
-    this.#episodes = episodes
-    cohort.released = cohort.conversation.begun[0]!
-  }
-
-  /** Ticks until they are over, and returns them by group and member: all of them under the weights as they are. */
-  async collect(): Promise<Trajectories> {
-    const cohort = this.#cohort
-    cohort.trajectories.clear()
-    cohort.released += this.#episodes
-    while (cohort.trajectories.numConversations < this.#episodes) {
-      const waiting = tick(this.#world)
-      if (waiting !== undefined) await waiting
-    }
-    return cohort.trajectories.take(cohort.trajectories.order())
   }
 }
 

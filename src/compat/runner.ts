@@ -1,0 +1,254 @@
+/**
+ * One environment under one policy, step by step, both of them plain functions: what they do becomes turns of an episode buffer.
+ * An episode that has not ended goes on in the next collection, and each one that has ended is given out once.
+ */
+import { checkOptions, InputError, show } from '../errors.ts'
+import { realTime, type Time } from '../orchestration/time.ts'
+import { EpisodeBuffer } from '../tables/episode-buffer.ts'
+import { answerInTime } from './deadline.ts'
+import { type CheckedService, checkedService, type EnvironmentService } from './environment-service.ts'
+import type { PolicyFn, RolloutStrategy } from './strategy.ts'
+
+/** How much a runner collects. */
+export interface RunnerOptions {
+  /** Steps of a collection, at most: a whole number ≥ 1, default 1000. */
+  readonly maxSteps?: number
+  /** Episodes that have ended of a collection, at most: a whole number ≥ 1, default 100. */
+  readonly maxEpisodes?: number
+  /** Seconds until an answer of the environment, or of the policy, counts as failed. Default 60. */
+  readonly stepSeconds?: number
+  /** Given to the environment's first reset. */
+  readonly seed?: number
+  /** What deadlines wait in; default the machine's. */
+  readonly time?: Time
+}
+const OPTIONS = ['maxSteps', 'maxEpisodes', 'stepSeconds', 'seed', 'time'] as const
+
+/** What a runner has done so far. */
+export interface RunnerStatistics {
+  readonly steps: number
+  /** Episodes that ended. */
+  readonly episodes: number
+  /** Episodes that were given up since the environment or the policy had failed. */
+  readonly failedEpisodes: number
+  /** What the policy told beside its actions, as means over the steps that told it; null where none did. */
+  readonly value: number | null
+  readonly entropy: number | null
+}
+
+/**
+ * Runs one environment under one policy.
+ * @example
+ * const runner = new RolloutRunner(createEnv(), policyFn, createStrategy('grpo'), { maxSteps: 50 })
+ * const buffer = await runner.collect()
+ */
+export class RolloutRunner {
+  readonly #environment: CheckedService<readonly number[], readonly number[]>
+  readonly #policy: PolicyFn
+  readonly #strategy: RolloutStrategy
+  readonly #options: Required<Omit<RunnerOptions, 'seed'>>
+  readonly #buffer: EpisodeBuffer
+  #seed: number | undefined
+  /** What the environment shows; null where the next step begins an episode. */
+  #observation: readonly number[] | null = null
+  #isCollecting = false
+  #isClosed = false
+  readonly #told = { value: { sum: 0, count: 0 }, entropy: { sum: 0, count: 0 } }
+  readonly #counts = { steps: 0, episodes: 0, failedEpisodes: 0 }
+
+  /** @throws InputError for parts that are none, and numbers that are none. */
+  constructor(
+    environment: EnvironmentService<readonly number[], readonly number[]>,
+    policy: PolicyFn,
+    strategy: RolloutStrategy,
+    options: RunnerOptions = {},
+  ) {
+    checkOptions('RolloutRunner', options, OPTIONS)
+    const { maxSteps = 1000, maxEpisodes = 100, stepSeconds = 60, time = realTime, seed } = options
+    if (!(Number.isSafeInteger(maxSteps) && maxSteps >= 1)) {
+      throw new InputError('maxSteps', show(maxSteps), 'a whole number ≥ 1')
+    }
+    if (typeof policy !== 'function') throw new InputError('policy', show(policy), 'a function of what is seen')
+    if (typeof strategy?.selectAction !== 'function') {
+      throw new InputError('strategy', show(strategy), "one like createStrategy('grpo')")
+    }
+    this.#environment = checkedService(environment, { stepSeconds, time })
+    this.#policy = policy
+    this.#strategy = strategy
+    this.#options = { maxSteps, maxEpisodes, stepSeconds, time }
+    this.#buffer = new EpisodeBuffer({ maxEpisodes })
+    this.#seed = seed
+  }
+
+  /** Episodes that have ended and were not given out yet. */
+  get episodeCount(): number {
+    return this.#buffer.episodeCount
+  }
+
+  /** Steps of the episode that goes on in the next collection. */
+  get openLength(): number {
+    return this.#buffer.openLength
+  }
+
+  /**
+   * Collects, and gives out the episodes that have ended: a buffer of the caller's own.
+   * @throws TypeError for a step that is an array; InputError for what is no step, no answer of the policy, or does not come. The
+   * episode is given up then, and those that had ended are in the next collection.
+   */
+  async collect(): Promise<EpisodeBuffer> {
+    await this.gather()
+    const buffer = new EpisodeBuffer({ maxEpisodes: this.#options.maxEpisodes })
+    this.moveTo(buffer)
+    return buffer
+  }
+
+  /** Collects one episode to its end, and gives it out with those that had ended before. Throws as `collect`. */
+  async collectEpisode(): Promise<EpisodeBuffer> {
+    await this.#run((steps, episodes) => episodes === 0 && steps < this.#options.maxSteps)
+    const buffer = new EpisodeBuffer({ maxEpisodes: this.#options.maxEpisodes })
+    this.moveTo(buffer)
+    return buffer
+  }
+
+  /** Collects, and keeps what has ended until it is moved. Throws as `collect`. */
+  gather(): Promise<void> {
+    return this.#run((steps) => steps < this.#options.maxSteps)
+  }
+
+  /** Moves episodes that have ended into a buffer, the oldest first, as far as it has room; returns how many. */
+  moveTo(buffer: EpisodeBuffer): number {
+    return this.#buffer.moveTo(buffer)
+  }
+
+  /** What it has done so far. */
+  getStatistics(): RunnerStatistics {
+    const mean = ({ sum, count }: { sum: number; count: number }) => (count === 0 ? null : sum / count)
+    return { ...this.#counts, value: mean(this.#told.value), entropy: mean(this.#told.entropy) }
+  }
+
+  /** Ends after the step under way, and closes the environment. */
+  async close(): Promise<void> {
+    this.#isClosed = true
+    await this.#environment.close()
+  }
+
+  async #run(goesOn: (steps: number, episodes: number) => boolean): Promise<void> {
+    if (this.#isCollecting) throw new InputError('collect', 'a second call', 'one after another')
+    if (this.#isClosed) throw new InputError('collect', 'a runner that is closed', 'one that is open')
+    this.#isCollecting = true
+    const before = this.#counts.episodes
+    try {
+      for (let steps = 0; goesOn(steps, this.#counts.episodes - before) && !this.#isClosed; steps++) {
+        if (this.#buffer.episodeCount === this.#options.maxEpisodes) return
+        await this.#step()
+      }
+    } catch (cause) {
+      this.#buffer.dropOpen()
+      this.#observation = null
+      this.#counts.failedEpisodes++
+      throw cause
+    } finally {
+      this.#isCollecting = false
+    }
+  }
+
+  async #step(): Promise<void> {
+    const obs = this.#observation ?? (await this.#reset())
+    const { stepSeconds, time } = this.#options
+    const ask = (signal: AbortSignal) => this.#strategy.selectAction(this.#policy, obs, signal)
+    const { action: act, logprob, version, value, entropy } = await answerInTime('policy', ask, stepSeconds, time)
+    const { observation: nextObs, reward, terminated, truncated } = await this.#environment.step(act)
+    if (reward !== null && typeof reward !== 'number') {
+      throw new InputError('reward of a step', show(reward), 'one number, or null where it cannot be told')
+    }
+    const told = Object.entries({ logprob, value, entropy }).filter(([, given]) => given !== undefined)
+    const ends = { done: terminated || truncated, ...(truncated && !terminated ? { timeout: true } : {}) }
+    const transition = { obs, act, rew: reward, nextObs: nextObs ?? null, ...ends, ...Object.fromEntries(told) }
+    this.#strategy.storeTransition(this.#buffer, transition, version)
+    this.#observation = ends.done ? null : nextObs
+    this.#counts.steps++
+    if (ends.done) this.#counts.episodes++
+    for (const [name, given] of Object.entries({ value, entropy })) {
+      if (given === undefined) continue
+      const sum = this.#told[name as 'value' | 'entropy']
+      sum.sum += given
+      sum.count++
+    }
+  }
+
+  async #reset(): Promise<readonly number[]> {
+    const seed = this.#seed
+    const { observation } = await this.#environment.reset(seed === undefined ? {} : { seed })
+    this.#seed = undefined
+    return observation
+  }
+}
+
+/** Makes an environment, or a policy, for the worker of that number. */
+export type WorkerFn<T> = (worker: number) => T
+
+/** A runner that is made when it is started, from an environment and a policy of its own. */
+export class RolloutWorker {
+  readonly #make: () => RolloutRunner
+  #runner: RolloutRunner | null = null
+  /** The collection under way. */
+  #collecting: Promise<void> | null = null
+
+  /** `index` is which of several workers it is, from 0: the seed of its environment is `seed + index`. */
+  constructor(
+    envFn: WorkerFn<EnvironmentService<readonly number[], readonly number[]>>,
+    policyFn: WorkerFn<PolicyFn>,
+    strategy: RolloutStrategy,
+    options: RunnerOptions = {},
+    index = 0,
+  ) {
+    for (const [name, given] of Object.entries({ envFn, policyFn })) {
+      if (typeof given !== 'function') throw new InputError(name, show(given), 'a function that makes one for a worker')
+    }
+    const seeded = options.seed === undefined ? options : { ...options, seed: options.seed + index }
+    this.#make = () => new RolloutRunner(envFn(index), policyFn(index), strategy, seeded)
+  }
+
+  /** Makes its environment and its policy, the first time it is called. */
+  start(): void {
+    this.#runner ??= this.#make()
+  }
+
+  /** Collects beside others: what comes of it is for `getBuffer`. Settles, and throws, as the runner's `gather`. */
+  collectAsync(): Promise<void> {
+    this.start()
+    this.#collecting ??= this.#runner!.gather().finally(() => {
+      this.#collecting = null
+    })
+    return this.#collecting
+  }
+
+  /** True where episodes have ended that were not given out. */
+  hasData(): boolean {
+    return (this.#runner?.episodeCount ?? 0) > 0
+  }
+
+  /** The episodes that have ended since the last call: each is given out once. */
+  getBuffer(): EpisodeBuffer {
+    const buffer = new EpisodeBuffer({ maxEpisodes: Math.max(1, this.#runner?.episodeCount ?? 0) })
+    this.moveTo(buffer)
+    return buffer
+  }
+
+  /** Moves those episodes into a buffer, the oldest first, as far as it has room; returns how many. */
+  moveTo(buffer: EpisodeBuffer): number {
+    return this.#runner?.moveTo(buffer) ?? 0
+  }
+
+  /** What it has done so far; null before it is started. */
+  getStatistics(): RunnerStatistics | null {
+    return this.#runner?.getStatistics() ?? null
+  }
+
+  /** Ends after the step under way, and closes its environment. */
+  async close(): Promise<void> {
+    const collecting = this.#collecting?.catch(() => {})
+    await this.#runner?.close()
+    await collecting
+  }
+}
