@@ -108,7 +108,7 @@ function checkKeys(subject: string, answer: unknown, required: readonly string[]
 }
 
 /** Makes a service from its arguments. */
-export type ServiceFactory = (args: never) => EnvironmentService<never, never>
+export type ServiceFactory = (args: never) => EnvironmentService<unknown, never>
 
 const services = new Map<string, ServiceFactory>()
 

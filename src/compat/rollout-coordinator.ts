@@ -23,7 +23,7 @@ import { createStrategy, type PolicyFn, strategies } from './strategy.ts'
 
 /** What a coordinator collects from: a world of conversations, an environment of the house, or a service. */
 export type CoordinatedEnvironment =
-  | World<ConversationCohort>
+  | World
   | TextEnvironmentDefinition
   | EnvironmentDefinition
   | EnvironmentService<readonly number[], readonly number[]>
@@ -84,15 +84,15 @@ export class RolloutCoordinator<E extends CoordinatedEnvironment> {
    */
   constructor(envFn: WorkerFn<E>, policyFn: WorkerFn<CoordinatedPolicy<E>>, options: CoordinatorOptions)
   /** Of a world that stands: `episodes` of each collection, whole groups. */
-  constructor(world: E & World<ConversationCohort>, options: { readonly episodes: number })
+  constructor(world: E, options: { readonly episodes: number })
   constructor(
-    from: WorkerFn<E> | World<ConversationCohort>,
+    from: WorkerFn<E> | E,
     second: WorkerFn<CoordinatedPolicy<E>> | { readonly episodes: number },
     options?: CoordinatorOptions,
   ) {
     if (from instanceof World) {
       checkOptions('RolloutCoordinator', second, ['episodes'])
-      const source = new ConversationSource(from, (second as { readonly episodes: number }).episodes)
+      const source = new ConversationSource(from as World, (second as { readonly episodes: number }).episodes)
       this.#open = async () => source
       return
     }
@@ -113,7 +113,7 @@ export class RolloutCoordinator<E extends CoordinatedEnvironment> {
     }
     const names = [...strategies, ...LANE_ALGORITHMS]
     if (!names.includes(given.algorithm)) throw unknownWord('algorithm', given.algorithm, [...new Set(names)])
-    this.#open = () => openSource(from, second as WorkerFn<CoordinatedPolicy<E>>, given)
+    this.#open = () => openSource(from as WorkerFn<E>, second as WorkerFn<CoordinatedPolicy<E>>, given)
   }
 
   /**
@@ -225,11 +225,11 @@ class WorkerSource implements Source {
 
 /** A world of conversations: so many begin, and all of them end under the weights as they are. */
 class ConversationSource implements Source {
-  readonly world: World<ConversationCohort>
+  readonly world: World
   readonly #cohort: ConversationCohort
   readonly #episodes: number
 
-  constructor(world: World<ConversationCohort>, episodes: number) {
+  constructor(world: World, episodes: number) {
     const cohort = asConversations('new RolloutCoordinator(world)', world.cohort())
     if (!(Number.isSafeInteger(episodes) && episodes >= 1 && episodes % cohort.groupSize === 0)) {
       throw new InputError('episodes', show(episodes), `a multiple of the group size, ${cohort.groupSize}`)

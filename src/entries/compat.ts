@@ -1,5 +1,16 @@
 /** `colonnade/compat`: names and shapes of other systems, over the rest; `docs/names.md` says which. */
 export { cispo, dapo, grpo, gspo, type NamedLoss, rloo, sapo } from '../algorithms/named-losses.ts'
+export {
+  type Agent,
+  type AgentEnvironmentOptions,
+  type AgentFactory,
+  type AgentObservation,
+  agentEnvironment,
+  type GenerationOutputs,
+  makeAgent,
+  registerAgent,
+  type TrajectoryContext,
+} from '../compat/agent.ts'
 export { BufferAggregator, type EpisodeSource } from '../compat/aggregator.ts'
 export {
   type Abstraction,

@@ -1,6 +1,7 @@
 import { describe, expect, test } from 'vitest'
 import { describeLoss } from '../../../src/algorithms/losses.ts'
 import { grpo, gspo } from '../../../src/algorithms/named-losses.ts'
+import { RolloutCoordinator } from '../../../src/compat/rollout-coordinator.ts'
 import { copy } from '../../../src/environments/tasks/sequences.ts'
 import { InputError, OptimizerRequiredError } from '../../../src/errors.ts'
 import { loadLora } from '../../../src/policies/transformer/lora-folder.ts'
@@ -10,7 +11,6 @@ import { Trajectories, type TrajectoryColumns } from '../../../src/tables/trajec
 import { languageModel } from '../../../src/text/language-model.ts'
 import {
   type LossFn,
-  RolloutCoordinator,
   selectAllData,
   selectRecentData,
   Trainer,

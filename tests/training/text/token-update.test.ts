@@ -5,18 +5,14 @@ import { corrections } from '../../../src/algorithms/loss-presets.ts'
 import { describeAdvantages, describeLoss } from '../../../src/algorithms/losses.ts'
 import { grpo } from '../../../src/algorithms/named-losses.ts'
 import { rl } from '../../../src/algorithms/rl.ts'
+import { RolloutCoordinator } from '../../../src/compat/rollout-coordinator.ts'
 import { InputError } from '../../../src/errors.ts'
 import { samplesToTrajectories } from '../../../src/tables/sample.ts'
 import { loadSamplesFromJsonl } from '../../../src/tables/sample-files.ts'
 import { Trajectories } from '../../../src/tables/trajectories.ts'
 import type { Trajectory } from '../../../src/tables/trajectory.ts'
 import { languageModel } from '../../../src/text/language-model.ts'
-import {
-  RolloutCoordinator,
-  Trainer,
-  type TrainerParts,
-  type TrainingColumns,
-} from '../../../src/training/text/token-trainer.ts'
+import { Trainer, type TrainerParts, type TrainingColumns } from '../../../src/training/text/token-trainer.ts'
 import { createTrainer } from '../../../src/training/trainer.ts'
 import { createWorld } from '../../../src/world.ts'
 import { digits, talkWorld } from '../../support/conversations.ts'
