@@ -13,92 +13,8 @@ import { byteTokenizer } from '../src/text/byte-tokenizer.ts'
 import { languageModel } from '../src/text/language-model.ts'
 import { evaluateText } from '../src/training/text/evaluate.ts'
 import { digits, talkWorld } from './support/conversations.ts'
-import { namesOfEntries } from './support/entries.ts'
 import { temporaryFolder } from './support/temporary.ts'
 import { trajectory } from './support/trajectories.ts'
-
-/**
- * The names of the documents, and what is called in their place; null: there is nothing yet. A dot stands before a method,
- * and `[]` around what is no export: a setting, or something that the house does without a name.
- */
-const documented: Readonly<Record<string, Readonly<Record<string, string | null>>>> = {
-  'textpolicy: rollouts and training': {
-    RolloutCoordinator: 'RolloutCoordinator',
-    'RolloutCoordinator.collect': 'RolloutCoordinator',
-    RolloutRunner: 'RolloutRunner',
-    create_strategy: 'createStrategy',
-    load_model: 'loadLanguageModel',
-    create_policy: 'languageModel',
-    TextGenerationEnv: 'defineTextEnvironment',
-    'Environment.step': 'StepResult',
-    'grpo.compute_advantages': 'grpo',
-    'grpo.policy_loss': 'grpo',
-    Trainer: 'Trainer',
-    Buffer: 'EpisodeBuffer',
-  },
-  'textpolicy: trainer': {
-    'Trainer.train': 'Trainer',
-    'Trainer.train_epoch': 'Trainer',
-    'Trainer.step_count': 'Trainer',
-    'Trainer.get_metrics': 'Trainer',
-    'Trainer.reset_metrics': 'Trainer',
-    'Trainer.link_buffer': 'Trainer',
-    'Trainer.unlink_buffer': 'Trainer',
-    data_selector_fn: 'selectAllData',
-    gspo: 'gspo',
-    compute_logprobs: 'transformerLogprobs',
-    compile_training: '[kernels are compiled by the build]',
-    TrainingMetrics: 'Trainer',
-  },
-  'rollouts: quick reference': {
-    run_sft_training: 'runSftTraining',
-    SFTTrainingConfig: '[settings of runSftTraining]',
-    run_rl_training: 'createTrainer',
-    RLTrainingConfig: '[settings of rl]',
-    AsyncRolloutManager: 'AsyncRolloutManager',
-    RolloutConfig: 'RolloutConfig',
-    generate_rollout_batches: 'generateRolloutBatches',
-    DataBuffer: 'DataBuffer',
-    Sample: 'startSample',
-    RolloutBatch: 'convertToBatch',
-    TrainingBackend: null,
-    TrainFuture: null,
-    PyTorchTrainingBackend: null,
-    FSDPTrainingBackend: null,
-    FSDPConfig: null,
-    create_pytorch_backend: null,
-    grpo_loss: 'describeLoss',
-    ppo_loss: 'describeLoss',
-    SGLangEngine: null,
-    VLLMEngine: null,
-    sync_weights_to_engines: null,
-    load_sft_dataset: 'loadSftDataset',
-    JSONLLogger: '[metrics.jsonl of a run]',
-    compute_advantages: 'describeAdvantages',
-    prepare_grpo_batch: '[done by the trainer]',
-    check_reward_nonzero_std: 'checkRewardNonzeroStd',
-    check_min_reward: 'checkMinReward',
-    check_response_diversity: 'checkResponseDiversity',
-    check_quality_and_diversity: 'checkQualityAndDiversity',
-  },
-  'AReaL: agentic rollout': {
-    'Agent.collect_trajectory': 'agentEnvironment',
-    register_agent: 'registerAgent',
-    AgentAbstraction: 'Abstraction',
-    EnvServiceAbstraction: 'Abstraction',
-    BundledGenerationOutputs: 'GenerationOutputs',
-    EnvironmentService: 'EnvironmentService',
-    MathCodeSingleStepEnv: 'mathAccuracyReward',
-    MathMultiTurnAgent: '[environments with turns of both]',
-    apply_chat_template: 'turnIds',
-  },
-  'rollout orchestration': {
-    'rollout worker': 'RolloutWorker',
-    'episode ids, logprobs and values': 'rolloutTable',
-    'publish weights': '[version of a cohort]',
-  },
-}
-const rows = Object.values(documented).flatMap((names) => Object.entries(names))
 
 /** Prompts of one to five digits, and rewards that differ within groups. */
 const environment = digits({
@@ -473,28 +389,12 @@ test('supervised fine-tuning learns its samples by heart', async () => {
   expect(samples[0]!.completion).toBe('cd')
 })
 
-describe('the names of the documents', () => {
-  const exported = new Set([...namesOfEntries('declarations').values()].flatMap((list) => list.map(({ name }) => name)))
-  const camel = (name: string) => name.replace(/_(.)/g, (_, letter: string) => letter.toUpperCase())
-
-  test('are called here by what is exported', () => {
-    const here = rows.flatMap(([, name]) => (name === null || name.startsWith('[') ? [] : [name]))
-    expect(here.length).toBeGreaterThan(30)
-    expect(here.filter((name) => !exported.has(name))).toEqual([])
-  })
-
-  test('that have nothing yet have nothing: one that has come is to be called above', () => {
-    const toCome = rows.flatMap(([name, here]) => (here === null ? [name.split('.')[0]!] : []))
-    expect(toCome.filter((name) => exported.has(name) || exported.has(camel(name)))).toEqual([])
-  })
-
-  test('and each value of the entry is called here, or in tests/compat', async () => {
-    const here = await readFile(import.meta.filename, 'utf8')
-    const folder = join(import.meta.dirname, 'compat')
-    const others = await Promise.all((await readdir(folder)).map((name) => readFile(join(folder, name), 'utf8')))
-    const isUsed = (name: string, text: string) => (text.match(new RegExp(`\\b${name}\\b`, 'g')) ?? []).length > 1
-    const isCalled = (name: string) =>
-      new RegExp(`\\bentry\\.${name}\\b`).test(here) || others.some((text) => isUsed(name, text))
-    expect(Object.keys(entry).filter((name) => !isCalled(name))).toEqual([])
-  })
+test('each value of the entry is called here, or in tests/compat', async () => {
+  const here = await readFile(import.meta.filename, 'utf8')
+  const folder = join(import.meta.dirname, 'compat')
+  const others = await Promise.all((await readdir(folder)).map((name) => readFile(join(folder, name), 'utf8')))
+  const isUsed = (name: string, text: string) => (text.match(new RegExp(`\\b${name}\\b`, 'g')) ?? []).length > 1
+  const isCalled = (name: string) =>
+    new RegExp(`\\bentry\\.${name}\\b`).test(here) || others.some((text) => isUsed(name, text))
+  expect(Object.keys(entry).filter((name) => !isCalled(name))).toEqual([])
 })

@@ -1,7 +1,8 @@
 import { readFile } from 'node:fs/promises'
-import { expect, test } from 'vitest'
+import { describe, expect, test } from 'vitest'
 import { lossSettings } from '../src/algorithms/loss-settings.ts'
 import { rlSettings } from '../src/algorithms/rl.ts'
+import { counterparts, documented, toCome } from './support/documented.ts'
 import { namesOfEntries } from './support/entries.ts'
 
 /** What is no name of ours: files, words of the command line, and the world of the examples. */
@@ -33,4 +34,28 @@ test('and each comes from the entries that its row gives', () => {
     return isMissing || entries.some((entry) => !found.some((places) => places.includes(entry)))
   })
   expect(wrong.filter(({ there }) => there !== 'there')).toEqual([])
+})
+
+describe('the names of the documents', () => {
+  const calls = Object.values(documented).flatMap((names) => Object.entries(names))
+  const camel = (name: string) => name.replace(/_(.)/g, (_, letter: string) => letter.toUpperCase())
+  /** What the table has beside a name, or beside its class where it is a method. */
+  const hereOf = (name: string) => {
+    const isNamed = ({ there }: { there: string }, part: string) => new RegExp(`\\b${part}\\b`).test(there)
+    const [first, last] = [name.split('.')[0]!, name.split('.').at(-1)!]
+    const own = rows.filter((row) => isNamed(row, last))
+    return (own.length > 0 ? own : rows.filter((row) => isNamed(row, first))).flatMap(({ names }) => names)
+  }
+
+  test.each(calls)('%s has a row, and what stands there works', async (name, call) => {
+    const counterpart = counterparts[name] ?? camel(name.split('.')[0]!)
+    expect(hereOf(name)).toContain(counterpart)
+    expect(entriesOf(counterpart).length).toBeGreaterThan(0)
+    expect(await call()).toBeTruthy()
+  })
+
+  test('that have nothing yet have nothing: one that has come is to be called', () => {
+    expect(Object.keys(toCome).filter((name) => entriesOf(name).length > 0)).toEqual([])
+    expect(Object.keys(toCome).filter((name) => !text.includes(name))).toEqual([])
+  })
 })

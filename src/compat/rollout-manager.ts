@@ -102,7 +102,8 @@ interface Request {
  * await manager.close()
  */
 export class AsyncRolloutManager<P> {
-  readonly #buffer: DataBuffer<P>
+  /** Where its prompts come from. */
+  readonly buffer: DataBuffer<P>
   readonly #config: RolloutConfig<P>
   readonly #admission: Admission
   readonly #time: Time
@@ -139,7 +140,7 @@ export class AsyncRolloutManager<P> {
       throw new InputError('overSamplingFactor', show(overSamplingFactor), 'a number ≥ 1')
     }
     const { maxConcurrent, maxStaleness = Number.POSITIVE_INFINITY, order, failure, time = realTime } = config
-    this.#buffer = buffer
+    this.buffer = buffer
     this.#config = config
     this.#time = time
     this.#admission = new Admission({
@@ -208,7 +209,7 @@ export class AsyncRolloutManager<P> {
   async stateDict(): Promise<SavedRolloutManager> {
     const loop = this.#running?.saved() ?? this.#saved
     const prompts = [...this.#prompts].map(([number, { prompt: _, ...dealt }]) => ({ number, ...dealt }))
-    const buffer = await this.#buffer.saveState()
+    const buffer = await this.buffer.saveState()
     if (loop === null) return { buffer, loop, prompts }
     const members = loop.members.map((member) => ({ ...member, sampled: savedSample(member.sampled) }))
     return structuredClone({ buffer, loop: { ...loop, members }, prompts })
@@ -220,14 +221,14 @@ export class AsyncRolloutManager<P> {
    */
   async loadStateDict({ buffer, loop, prompts }: SavedRolloutManager): Promise<void> {
     if (this.#request !== null) throw new InputError('loadStateDict', 'a batch that is awaited', 'a manager at rest')
-    await this.#buffer.loadState(buffer)
+    await this.buffer.loadState(buffer)
     if (this.#running !== null) {
       this.requestAbort()
       await this.#ended
     }
     this.#prompts.clear()
     for (const { number, ...dealt } of prompts) {
-      this.#prompts.set(number, { ...dealt, prompt: this.#buffer.prompts[dealt.promptId]! })
+      this.#prompts.set(number, { ...dealt, prompt: this.buffer.prompts[dealt.promptId]! })
     }
     const members = loop?.members.map((member) => ({ ...member, sampled: takenSample(member.sampled) })) ?? []
     this.#saved = loop === null ? null : { ...loop, members }
@@ -280,7 +281,7 @@ export class AsyncRolloutManager<P> {
 
   #batchOf(groups: readonly SampledGroup<Sample>[]): RolloutBatch {
     const samples = groups.flatMap(({ members }) => members)
-    return convertToBatch(samples, { epochId: this.#buffer.epochId, stepId: this.#admission.version })
+    return convertToBatch(samples, { epochId: this.buffer.epochId, stepId: this.#admission.version })
   }
 
   #deliver(batch: RolloutBatch): void {
@@ -318,7 +319,7 @@ export class AsyncRolloutManager<P> {
   #promptOf(group: number): DealtPrompt<P> {
     const known = this.#prompts.get(group)
     if (known !== undefined) return known
-    const [dealt] = this.#buffer.getPrompts(1)
+    const [dealt] = this.buffer.getPrompts(1)
     this.#prompts.set(group, dealt!)
     return dealt!
   }

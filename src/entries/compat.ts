@@ -57,6 +57,29 @@ export {
   type TransitionData,
   validateTransitionData,
 } from '../compat/strategy.ts'
+export {
+  type CheckpointEngine,
+  computeAdvantages,
+  JsonlLogger,
+  type MetricsLogger,
+  type RlTrainingConfig,
+  runRlTraining,
+  runSftTraining,
+  type SftSample,
+  type SftTrainingConfig,
+  type SyncedEngine,
+  syncWeightsToEngines,
+  type TrainingLoopConfig,
+  type TrainingStep,
+  type WeightsEngine,
+} from '../compat/training.ts'
+export {
+  type BatchBackend,
+  type OpenBackend,
+  type OpenBackendOptions,
+  openTrainingBackend,
+  type TrainingBatch,
+} from '../compat/training-backend.ts'
 export { OptimizerRequiredError } from '../errors.ts'
 export { EpisodeBuffer, type EpisodeTurn, type StepColumns, type StepSequences } from '../tables/episode-buffer.ts'
 export {
@@ -86,7 +109,7 @@ export {
   type LoadSamplesOptions,
   loadSamplesFromJsonl,
 } from '../tables/sample-files.ts'
-export { runSftTraining, type SftTrainingOptions } from '../training/text/sft-training.ts'
+export type { SftTrainingOptions } from '../training/text/sft-training.ts'
 export {
   type AdvantageFn,
   type LossFn,

@@ -200,7 +200,7 @@ export class RlPhase implements Phase {
 }
 
 /** The backend as who evaluates what an update needs. */
-function evaluatorOf(backend: TrainingBackend): Evaluator<Promise<void>> {
+export function evaluatorOf(backend: TrainingBackend): Evaluator<Promise<void>> {
   return {
     *evaluate(batch, temperature, whose, said) {
       yield backend.forward(batch, whose, temperature, said)
@@ -209,7 +209,7 @@ function evaluatorOf(backend: TrainingBackend): Evaluator<Promise<void>> {
 }
 
 /** Goes through steps, and waits for what they yield. */
-async function settled<T>(steps: Generator<Promise<void>, T>): Promise<T> {
+export async function settled<T>(steps: Generator<Promise<void>, T>): Promise<T> {
   for (;;) {
     const { done, value } = steps.next()
     if (done) return value

@@ -13,7 +13,7 @@ import { createWorld } from '../../world.ts'
 import { createTrainer, type Trainer } from '../trainer.ts'
 import type { TextMetrics } from './metrics.ts'
 
-/** What `runSftTraining` is told. */
+/** What `trainOnExamples` is told. */
 export interface SftTrainingOptions {
   readonly policy: LanguageModelDefinition
   /** Prompts with answers, conversations or texts, as `loadSftDataset` reads them. */
@@ -31,9 +31,9 @@ export interface SftTrainingOptions {
  * Trains on the examples and returns the trainer, which has the model, and saves checkpoints.
  * @throws InputError where there is no example, one is none, has nothing to learn from or is longer than the context, or as
  * `createWorld` does.
- * @example const { world } = await runSftTraining({ policy: languageModel({ folder }), examples, settings: { steps: 200 } })
+ * @example const { world } = await trainOnExamples({ policy: languageModel({ folder }), examples, settings: { steps: 200 } })
  */
-export async function runSftTraining(options: SftTrainingOptions): Promise<Trainer<ConversationCohort>> {
+export async function trainOnExamples(options: SftTrainingOptions): Promise<Trainer<ConversationCohort>> {
   checkOptions('runSftTraining', options, ['policy', 'examples', 'settings', 'seed', 'tooLong', 'onStep'])
   const { policy, examples, settings = {}, seed = 0, tooLong = 'error', onStep } = options
   if (!Array.isArray(examples) || examples.length === 0) {

@@ -6,7 +6,7 @@ import { languageModel } from '../../../src/text/language-model.ts'
 import type { ConversationRunDefinition } from '../../../src/training/conversation-run.ts'
 import { configureRun, resumeRun, startRun } from '../../../src/training/run.ts'
 import { planTextRun } from '../../../src/training/text/plan.ts'
-import { runSftTraining } from '../../../src/training/text/sft-training.ts'
+import { trainOnExamples } from '../../../src/training/text/sft-training.ts'
 import { createTrainer } from '../../../src/training/trainer.ts'
 import { createWorld } from '../../../src/world.ts'
 import { digits } from '../../support/conversations.ts'
@@ -115,7 +115,7 @@ describe('what a run uses where the user says nothing', () => {
     }
     const examples = [{ prompt: '1', answer: '2' }]
     const onStep = ({ learningRate }: { learningRate: number }) => rates.push(learningRate)
-    await runSftTraining({ policy: languageModel({ folder }), examples, settings: { steps: 1 }, onStep })
+    await trainOnExamples({ policy: languageModel({ folder }), examples, settings: { steps: 1 }, onStep })
     expect(rates).toEqual([1e-6, 1e-4, 1e-3, 2e-5])
   })
 })

@@ -7,7 +7,7 @@ import { languageModel } from '../../../src/text/language-model.ts'
 import type { ConversationRunDefinition } from '../../../src/training/conversation-run.ts'
 import { configureRun, resumeRun, startRun } from '../../../src/training/run.ts'
 import type { TextMetrics } from '../../../src/training/text/metrics.ts'
-import { runSftTraining } from '../../../src/training/text/sft-training.ts'
+import { trainOnExamples } from '../../../src/training/text/sft-training.ts'
 import { writeQwen3 } from '../../support/qwen3-folder.ts'
 import { temporaryFolder } from '../../support/temporary.ts'
 
@@ -94,7 +94,7 @@ describe('a row that is longer than the context', () => {
 
     const losses: TextMetrics[] = []
     const examples = [{ text: 'e'.repeat(50) }]
-    const trainer = await runSftTraining({
+    const trainer = await trainOnExamples({
       policy: languageModel({ width: 16, layers: 1, heads: 2, anyText: true, context: 32 }),
       ...{ examples, tooLong: 'cut', settings: { steps: 1, batchSize: 1 } },
       onStep: (metrics) => losses.push(metrics),
@@ -107,9 +107,9 @@ describe('a row that is longer than the context', () => {
     const policy = languageModel({ width: 16, layers: 1, heads: 2, anyText: true, context: 32 })
     const examples = [{ prompt: 'f'.repeat(60), answer: 'g' }, { text: 'short' }]
     const settings = { steps: 1, batchSize: 1 }
-    const trainer = await runSftTraining({ policy, examples, tooLong: 'cut', settings })
+    const trainer = await trainOnExamples({ policy, examples, tooLong: 'cut', settings })
     expect(trainer.progress().tooLong).toEqual({ skipped: 1, cut: 0 })
-    const none = runSftTraining({ policy, examples: examples.slice(0, 1), tooLong: 'skip', settings })
+    const none = trainOnExamples({ policy, examples: examples.slice(0, 1), tooLong: 'skip', settings })
     await expect(none).rejects.toThrow(/tooLong skip: got 1 of 1 examples too long.*expected one that is left/)
   })
 })
@@ -135,14 +135,14 @@ describe('rows to learn', () => {
     const policy = languageModel({ width: 16, layers: 1, heads: 2, anyText: true })
     const examples = [...rows.messages, ...rows.text, { prompt: 'a', answer: 'bcd' }]
     const seen: number[] = []
-    await runSftTraining({
+    await trainOnExamples({
       policy,
       examples,
       settings: { steps: 3, batchSize: 1 },
       onStep: ({ tokens }) => seen.push(tokens),
     })
     expect(seen.toSorted()).toEqual([4, 6, 7])
-    const wrong = runSftTraining({ policy, examples: [{ mesages: [] }] as never })
+    const wrong = trainOnExamples({ policy, examples: [{ mesages: [] }] as never })
     await expect(wrong).rejects.toThrow(/example 0, column: got "mesages", .*did you mean "messages"/)
   })
 
@@ -182,7 +182,7 @@ describe('rows to learn', () => {
     const policy = languageModel({ folder })
     const messages = [user('1?'), assistant('<think>\nab\n</think>\n\nc'), user('2?'), assistant('d')]
     const learned: number[] = []
-    const { world } = await runSftTraining({
+    const { world } = await trainOnExamples({
       policy,
       ...{ examples: [{ messages }], settings: { steps: 1, batchSize: 1 } },
       onStep: ({ tokens }) => learned.push(tokens),

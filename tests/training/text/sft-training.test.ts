@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest'
 import { languageModel } from '../../../src/text/language-model.ts'
 import { evaluateText } from '../../../src/training/text/evaluate.ts'
-import { runSftTraining } from '../../../src/training/text/sft-training.ts'
+import { trainOnExamples } from '../../../src/training/text/sft-training.ts'
 import { digits } from '../../support/conversations.ts'
 
 const small = { width: 32, layers: 1, heads: 2, anyText: true }
@@ -15,7 +15,7 @@ describe('supervised fine-tuning', () => {
       { role: 'assistant', content: 'ef' },
     ]
     const losses: number[] = []
-    const trainer = await runSftTraining({
+    const trainer = await trainOnExamples({
       policy: languageModel(small),
       examples: [{ prompt: messages }],
       settings: { steps: 60, batchSize: 1, learningRate: 1e-2 },
@@ -37,9 +37,9 @@ describe('supervised fine-tuning', () => {
 
   test('without examples, or with one that has nothing to learn from, is an error', async () => {
     const policy = languageModel(small)
-    await expect(runSftTraining({ policy, examples: [] })).rejects.toThrow(/at least one example/)
-    await expect(runSftTraining({ policy, examples: [{ prompt: 'a' }] })).rejects.toThrow(/example 0.*no answer/s)
+    await expect(trainOnExamples({ policy, examples: [] })).rejects.toThrow(/at least one example/)
+    await expect(trainOnExamples({ policy, examples: [{ prompt: 'a' }] })).rejects.toThrow(/example 0.*no answer/s)
     const prompt = [{ role: 'user', content: 'a' }]
-    await expect(runSftTraining({ policy, examples: [{ prompt }] })).rejects.toThrow(/no answer/)
+    await expect(trainOnExamples({ policy, examples: [{ prompt }] })).rejects.toThrow(/no answer/)
   })
 })

@@ -1,0 +1,303 @@
+/**
+ * Training backends as other systems call them: a batch of samples goes in, a loss and an optimizer stand in the backend. It is a view
+ * of a backend of the house, over a language model of its own; every call is a future, and calls that were made without waiting for
+ * the one before are done in their order.
+ */
+import { join } from 'node:path'
+import { describeLoss, type LossDescriptor, prepareLoss, withAdvantages } from '../algorithms/losses.ts'
+import { grpo } from '../algorithms/named-losses.ts'
+import { checkOptimizer, learningRateOf, learningRateSetting, optimizerSettings } from '../algorithms/optimizer.ts'
+import { rlRates } from '../algorithms/rl.ts'
+import { sftRates } from '../algorithms/sft.ts'
+import { markLearned, packBatch } from '../algorithms/token-batch.ts'
+import { trainedOf } from '../algorithms/token-learner.ts'
+import { tokenUpdatePlan } from '../algorithms/token-thread.ts'
+import type { ConversationCohort } from '../cohorts/conversations.ts'
+import type { WeightsDelivery } from '../engines/engine.ts'
+import { defineTextEnvironment, type TextEnvironmentDefinition } from '../environments/text.ts'
+import { checkOptions, InputError, OptimizerRequiredError, show } from '../errors.ts'
+import { PolicySum, spansOf, TokenSum } from '../kernels/bind.ts'
+import { resolveSettings, type SettingValues } from '../settings.ts'
+import type { RolloutBatch } from '../tables/rollout-batch.ts'
+import { samplesToTrajectories } from '../tables/sample.ts'
+import { allRows } from '../tables/trajectories.ts'
+import type { LanguageModelDefinition } from '../text/language-model.ts'
+import {
+  type BackendCall,
+  type BackendDefinition,
+  differentiate,
+  type TrainFuture,
+  type TrainingBackend,
+} from '../training/backend.ts'
+import { localBackend } from '../training/text/local-backend.ts'
+import { microBatchRows } from '../training/text/plan.ts'
+import { evaluatorOf, settled } from '../training/text/rl-phase.ts'
+import { inOwnMemory, prepareUpdate } from '../training/text/token-update.ts'
+import { createWorld, type World } from '../world.ts'
+
+/** A batch to learn from: samples with rewards, or, without `samples`, sequences that are learned by heart. */
+export type TrainingBatch =
+  | (Pick<RolloutBatch, 'samples'> & {
+      /** A number for each sample in place of the loss's own advantages; NaN leaves one out. */
+      readonly advantages?: ArrayLike<number>
+    })
+  | {
+      readonly tokens: readonly ArrayLike<number>[]
+      /** 1 for tokens to learn; a list as long as the tokens for each sequence. */
+      readonly lossMasks: readonly ArrayLike<number>[]
+    }
+
+/** Who learns from batches of samples. Anything with these calls will do. */
+export interface BatchBackend {
+  /** Makes the gradient of a batch; figures by name, `loss` among them. */
+  forwardBackward(batch: TrainingBatch): TrainFuture<Readonly<Record<string, number>>>
+  /** One optimizer step; figures by name. `rateFactor` is what the schedule makes of the learning rate, default 1. */
+  optimStep(rateFactor?: number): TrainFuture<Readonly<Record<string, number>>>
+  /** Keeps what is trained, and gives the path by which it is loaded. */
+  saveCheckpoint(step: number, metrics?: Readonly<Record<string, number>>): TrainFuture<string>
+  loadCheckpoint(path: string): TrainFuture<void>
+  /** The weights as they are by then, for engines, by this number. */
+  getWeights(version: number): TrainFuture<WeightsDelivery>
+  loadWeights(weights: Float32Array): TrainFuture<void>
+}
+
+const optimizer = {
+  ...optimizerSettings(1e-8),
+  learningRate: learningRateSetting(rlRates),
+}
+
+/** What a backend is opened with. */
+export interface OpenBackendOptions {
+  readonly policy: LanguageModelDefinition
+  /** What is learned of samples; default GRPO's, without a reference. */
+  readonly lossFn?: LossDescriptor
+  /** Default Adam, with the learning rate that the kind of training has; null: there is none, and no step can be made. */
+  readonly optimizer?: Partial<SettingValues<typeof optimizer>> | null
+  /** The gradient is brought down to this norm; default 1. */
+  readonly maxGradNorm?: number
+  /** What logits were divided by when samples were drawn; default 1. */
+  readonly temperature?: number
+  /** Where `saveCheckpoint` writes `step_<n>.safetensors`. */
+  readonly checkpointDir?: string
+  /** Keys starting weights; default 0. */
+  readonly seed?: number
+  /** Who computes; default this process. */
+  readonly backend?: BackendDefinition
+  /** What the model is made for, where that decides which characters it knows. */
+  readonly environment?: TextEnvironmentDefinition
+}
+const OPTIONS = [
+  ...['policy', 'lossFn', 'optimizer', 'maxGradNorm', 'temperature', 'checkpointDir', 'seed', 'backend'],
+  'environment',
+]
+
+/** A backend over a language model, and the model. */
+export interface OpenBackend extends BatchBackend {
+  /** Its only cohort has model, tokenizer and weights; its engine says what it has learned, without being told. */
+  readonly world: World<ConversationCohort>
+  readonly checkpointDir: string | null
+}
+
+/**
+ * Opens a language model with a backend that trains it.
+ * @throws InputError for options that do not go together, and as `createWorld` does.
+ * @example
+ * const backend = await openTrainingBackend({ policy: languageModel({ folder }), optimizer: { learningRate: 1e-4 } })
+ * const { loss } = await backend.forwardBackward(batch)
+ * await backend.optimStep()
+ */
+export async function openTrainingBackend(options: OpenBackendOptions): Promise<OpenBackend> {
+  checkOptions('openTrainingBackend', options, OPTIONS)
+  const { policy, seed = 0, environment = samplesEnvironment, backend: definition = localBackend } = options
+  const settings = resolveSettings('optimizer', optimizer, options.optimizer ?? {})
+  checkOptimizer('optimizer', settings)
+  const { lossFn = grpo.policyLoss, maxGradNorm = 1, temperature = 1 } = options
+  for (const [name, value] of Object.entries({ maxGradNorm, temperature })) {
+    if (!(value > 0)) throw new InputError(name, show(value), 'a number above 0')
+  }
+  if (typeof lossFn?.settings !== 'object')
+    throw new InputError('lossFn', show(lossFn), "one like describeLoss('grpo')")
+  const world: World<ConversationCohort> = await createWorld({ environment, policy, numLanes: 1, seed })
+  const { model, adapter: lora, isQuantized, context } = world.draft().opened
+  if (lossFn.settings.advantage === 'critic' && !model.hasValueHead) {
+    throw new InputError('lossFn', 'one with a critic, and a model without a value head', 'a model with one')
+  }
+  const hasReference = lossFn.columns.includes('referenceLogprob')
+  const sizes = { isQuantized, context, rows: microBatchRows(context), optimizer: settings.optimizer, hasReference }
+  world.reserve(world.draft(), { learner: definition.plan?.({ model, adapter: lora, ...sizes, threads: 1 }) ?? {} })
+  const cohort = world.cohort()
+  const weights = cohort.quantized ?? cohort.weights
+  const { kernels, kernelBuild, clock } = world
+  const backend = definition.create({
+    ...{ model, ...sizes, weights, adapter: cohort.adapter, trained: trainedOf(weights, cohort.adapter) },
+    ...{ columns: cohort.learner, kernels, kernelBuild, clock, team: null },
+  })
+  await backend.start()
+  const hasOptimizer = options.optimizer !== null
+  return new ModelBackend(world, backend, lossFn, {
+    ...{ settings, hasOptimizer, maxGradNorm, temperature, checkpointDir: options.checkpointDir ?? null },
+  })
+}
+
+/** What stands in for a task where a model is trained on samples that come from elsewhere. */
+const samplesEnvironment = defineTextEnvironment({
+  id: 'text/samples',
+  settings: {},
+  make: () => ({
+    numExamples: 1,
+    example: () => ({ prompt: ' ' }),
+    respond: () => ({ reward: null, error: 'samples come from elsewhere' }),
+  }),
+})()
+
+interface Learning {
+  readonly settings: SettingValues<typeof optimizer>
+  readonly hasOptimizer: boolean
+  readonly maxGradNorm: number
+  readonly temperature: number
+  readonly checkpointDir: string | null
+}
+
+class ModelBackend implements OpenBackend {
+  readonly world: World<ConversationCohort>
+  readonly #backend: TrainingBackend
+  readonly #loss: LossDescriptor
+  readonly #learning: Learning
+  /** The last call: the next one begins when it is done, whatever came of it. */
+  #last: Promise<unknown> = Promise.resolve()
+  #numCalls = 0
+  #steps = 0
+  /** Of the gradient that was made last. */
+  #rates: typeof rlRates | typeof sftRates = rlRates
+
+  constructor(world: World<ConversationCohort>, backend: TrainingBackend, loss: LossDescriptor, learning: Learning) {
+    this.world = world
+    this.#backend = backend
+    this.#loss = loss
+    this.#learning = learning
+  }
+
+  get checkpointDir(): string | null {
+    return this.#learning.checkpointDir
+  }
+
+  forwardBackward(batch: TrainingBatch): TrainFuture<Readonly<Record<string, number>>> {
+    return this.#inTurn('forwardBackward', () => {
+      const known = ['samples', 'advantages', 'tokens', 'lossMasks']
+      if (typeof batch !== 'object' || batch === null) throw new InputError('batch', show(batch), known.join(', '))
+      if (!this.#learning.hasOptimizer) throw new OptimizerRequiredError('openTrainingBackend, optimizer', 'null')
+      return 'samples' in batch ? this.#fromSamples(batch.samples, batch.advantages) : this.#byHeart(batch)
+    })
+  }
+
+  async #fromSamples(samples: RolloutBatch['samples'], advantages: ArrayLike<number> | undefined) {
+    const { temperature } = this.#learning
+    const { kernels } = this.world
+    const cohort = this.world.cohort()
+    if (advantages !== undefined && advantages.length !== samples.length) {
+      throw new InputError('advantages', `${advantages.length} numbers`, `${samples.length}, one for each sample`)
+    }
+    const loss = advantages === undefined ? this.#loss : withAdvantages(this.#loss, null)
+    const columns = samplesToTrajectories(samples).columns()
+    const batch = packBatch(allRows(columns), microBatchRows(cohort.context))
+    const size = { rows: batch.order.length, tokens: columns.token.length }
+    const update = inOwnMemory(tokenUpdatePlan(size, cohort.model.hasValueHead))
+    const overrides = advantages === undefined ? {} : { advantage: advantages }
+    const steps = prepareUpdate(
+      evaluatorOf(this.#backend),
+      kernels,
+      loss,
+      allRows(columns),
+      batch,
+      update,
+      temperature,
+      overrides,
+    )
+    const { totals, given, numRecomputed } = await settled(steps)
+    if (totals.numTokens === 0) {
+      const got = `no token to learn from: ${totals.numUnknown} rewards unknown, ${totals.numAlone} alone in their group`
+      throw new InputError('batch', got, 'at least one sample with an advantage')
+    }
+    const work = { loss, totals, given, update }
+    const { policy, value } = await differentiate(this.#backend, kernels, batch, work, {
+      temperature,
+      step: this.#steps,
+    })
+    this.#rates = rlRates
+    const per = (sum: number) => policy[sum]! / policy[PolicySum.tokens]!
+    return {
+      loss: policy[PolicySum.loss]! + value[TokenSum.loss]!,
+      ...{ tokens: totals.numTokens, numRecomputed, entropy: per(PolicySum.entropy), ratio: per(PolicySum.ratio) },
+    }
+  }
+
+  async #byHeart({ tokens, lossMasks }: Extract<TrainingBatch, { tokens: unknown }>) {
+    if (tokens?.length === undefined || tokens.length === 0 || tokens.length !== lossMasks?.length) {
+      const got = `${tokens?.length ?? 'no'} sequences and ${lossMasks?.length ?? 'no'} masks`
+      throw new InputError('batch, tokens and lossMasks', got, 'as many of both, and at least one')
+    }
+    for (const [i, ids] of tokens.entries()) {
+      if (ids.length === lossMasks[i]!.length) continue
+      throw new InputError(`lossMasks[${i}]`, `${lossMasks[i]!.length} elements`, `${ids.length}, as many as tokens`)
+    }
+    const { kernels } = this.world
+    const cohort = this.world.cohort()
+    const offsets = new Int32Array(tokens.length + 1)
+    for (const [i, ids] of tokens.entries()) offsets[i + 1] = offsets[i]! + ids.length
+    const token = Int32Array.from(tokens.flatMap((ids) => Array.from(ids)))
+    const lossMask = Uint8Array.from(lossMasks.flatMap((mask) => Array.from(mask)))
+    const batch = packBatch({ ...spansOf(offsets), token, lossMask }, microBatchRows(cohort.context))
+    const update = inOwnMemory(
+      tokenUpdatePlan({ rows: tokens.length, tokens: token.length }, cohort.model.hasValueHead),
+    )
+    markLearned(update.learned, batch)
+    const loss = describeLoss('sft')
+    const totals = prepareLoss(loss, { spans: batch.spans, lossMask: update.learned }, update.prepared, kernels)
+    if (totals.numTokens === 0) throw new InputError('batch', 'no token to learn', 'at least one whose mask is 1')
+    const none = new Float32Array(0)
+    const given = { oldLogprob: none, referenceLogprob: null, oldValue: none, wholeTokens: null }
+    const options = { temperature: 1, step: this.#steps }
+    const { policy } = await differentiate(this.#backend, kernels, batch, { loss, totals, given, update }, options)
+    this.#rates = sftRates
+    return { loss: policy[PolicySum.loss]!, tokens: totals.numTokens }
+  }
+
+  optimStep(rateFactor = 1): TrainFuture<Readonly<Record<string, number>>> {
+    return this.#inTurn('optimStep', async () => {
+      const { settings, maxGradNorm } = this.#learning
+      const learningRate = rateFactor * learningRateOf(settings.learningRate, this.#rates, this.world.cohort())
+      const gradNorm = await this.#backend.optimStep(settings, learningRate, maxGradNorm)
+      return { learningRate, gradNorm, step: ++this.#steps }
+    })
+  }
+
+  saveCheckpoint(step: number): TrainFuture<string> {
+    return this.#inTurn('saveCheckpoint', async () => {
+      const { checkpointDir } = this.#learning
+      if (checkpointDir === null) throw new InputError('checkpointDir', 'none', 'one, of openTrainingBackend')
+      return this.#backend.saveCheckpoint(join(checkpointDir, `step_${step}.safetensors`))
+    })
+  }
+
+  loadCheckpoint(path: string): TrainFuture<void> {
+    return this.#inTurn('loadCheckpoint', () => this.#backend.loadCheckpoint(path))
+  }
+
+  getWeights(version: number): TrainFuture<WeightsDelivery> {
+    return this.#inTurn('getWeights', () => this.#backend.getWeights(version))
+  }
+
+  loadWeights(weights: Float32Array): TrainFuture<void> {
+    return this.#inTurn('loadWeights', () => this.#backend.loadWeights(weights))
+  }
+
+  #inTurn<T>(call: BackendCall, action: () => T | Promise<T>): TrainFuture<T> {
+    let isDone = false
+    const promise = this.#last.then(action)
+    const settle = (): void => {
+      isDone = true
+    }
+    this.#last = promise.then(settle, settle)
+    return Object.assign(promise, { call, index: this.#numCalls++, result: () => promise, done: () => isDone })
+  }
+}

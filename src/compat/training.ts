@@ -1,0 +1,277 @@
+/** The two training loops of other systems, over a backend: supervised steps, and steps from what a manager generates. */
+import { type Schedule, scheduleFactor, schedules } from '../algorithms/schedule.ts'
+import { DataBuffer } from '../datasets/data-buffer.ts'
+import { deliverWeights, type Engine } from '../engines/engine.ts'
+import { checkOptions, InputError, show, unknownWord } from '../errors.ts'
+import { appendText } from '../files.ts'
+import type { RolloutBatch } from '../tables/rollout-batch.ts'
+import { type SftTrainingOptions, trainOnExamples } from '../training/text/sft-training.ts'
+import type { AsyncRolloutManager } from './rollout-manager.ts'
+import type { BatchBackend } from './training-backend.ts'
+
+/** Figures of a step, by name. */
+export type TrainingStep = Readonly<Record<string, number>>
+
+/** Where figures go. */
+export interface MetricsLogger {
+  log(metrics: TrainingStep, step: number): void
+  finish?(): void
+}
+
+/** What both loops are told. */
+export interface TrainingLoopConfig {
+  /** Steps: a whole number ≥ 0. */
+  readonly numSteps: number
+  /** Every so many steps figures go to the logger. Default 10, of supervised steps 100. */
+  readonly logEvery?: number
+  /** Every so many steps, and after the last, a checkpoint is saved; 0: never. Default 100, of supervised steps 500. */
+  readonly checkpointEvery?: number
+  /** What the learning rate does after its warm-up. Default constant. */
+  readonly schedule?: Schedule
+  /** Part of the steps in which the learning rate rises. Default 0. */
+  readonly warmupFraction?: number
+  /** Told of each checkpoint: where a manager's `stateDict` can be kept beside it. */
+  onCheckpoint?(path: string, step: number): void | Promise<void>
+}
+
+/** What supervised training is told. */
+export interface SftTrainingConfig extends TrainingLoopConfig {
+  /** Samples of a step: a whole number ≥ 1. */
+  readonly batchSize: number
+  /** Keys the order of the samples in each epoch. Default 1. */
+  readonly seed?: number
+}
+
+/** What training from generated samples is told. */
+export interface RlTrainingConfig extends TrainingLoopConfig {
+  /** Every so many steps, and after the last, engines are given the weights. Default 10. */
+  readonly syncEvery?: number
+  /** Advantages are rewards less this number. Default: what the backend's loss makes of the rewards of a group. */
+  readonly baseline?: number
+}
+
+/** A sample that is learned by heart. */
+export interface SftSample {
+  readonly tokens: ArrayLike<number>
+  /** 1 for tokens to learn. */
+  readonly lossMask: ArrayLike<number>
+}
+
+/** An engine that is given weights: whichever chooses tokens by them. */
+export type WeightsEngine = Pick<Engine, 'id' | 'version' | 'setWeights'>
+/** An engine that loads weights from the path of a checkpoint. */
+export interface CheckpointEngine {
+  updateWeightsFromCheckpoint(path: string): Promise<{ readonly success: boolean; readonly message?: string }>
+}
+/** Who is given weights. */
+export type SyncedEngine = WeightsEngine | CheckpointEngine
+
+/** Whatever goes to a file, a line a call. */
+export class JsonlLogger implements MetricsLogger {
+  readonly #path: string
+  #isFinished = false
+
+  /** `path` of a file that lines are added to. */
+  constructor(path: string) {
+    if (typeof path !== 'string' || path === '') throw new InputError('path', show(path), 'the path of a file')
+    this.#path = path
+  }
+
+  /** Adds a line. @throws InputError after `finish`; where it cannot be written. */
+  log(metrics: TrainingStep, step: number): void {
+    if (this.#isFinished) throw new InputError('log', 'a line after finish()', 'none')
+    appendText(this.#path, `${JSON.stringify({ step, ...metrics })}\n`)
+  }
+
+  finish(): void {
+    this.#isFinished = true
+  }
+}
+
+/**
+ * Advantages of rewards: what each is above the baseline; NaN, which learns nothing, where a reward is unknown.
+ * @throws InputError for a baseline that is no number.
+ */
+export function computeAdvantages(
+  rewards: readonly (number | null)[],
+  options: { readonly baseline?: number } = {},
+): number[] {
+  checkOptions('computeAdvantages', options, ['baseline'])
+  const { baseline = 0 } = options
+  if (!Number.isFinite(baseline)) throw new InputError('baseline', show(baseline), 'a finite number')
+  return rewards.map((reward) => (reward === null ? Number.NaN : reward - baseline))
+}
+
+/**
+ * Lets engines load a checkpoint, all at once; what each answers, in their order.
+ * @throws InputError for one that says that it failed.
+ */
+export async function syncWeightsToEngines(
+  engines: readonly CheckpointEngine[],
+  checkpointPath: string,
+): Promise<{ readonly success: boolean }[]> {
+  return Promise.all(
+    engines.map(async (engine, i) => {
+      const answer = await engine.updateWeightsFromCheckpoint(checkpointPath)
+      if (answer?.success === true) return answer
+      throw new InputError(`weights of engine ${i}`, show(answer), '{ success: true }')
+    }),
+  )
+}
+
+const LOOP_KEYS = ['numSteps', 'logEvery', 'checkpointEvery', 'schedule', 'warmupFraction', 'onCheckpoint']
+
+/**
+ * Learns samples by heart, `batchSize` of them a step, in an order of each epoch's own. Gives the figures of each step.
+ * @throws InputError for a config that is wrong, and for samples that are none; what the backend failed with.
+ */
+export function runSftTraining(
+  backend: BatchBackend,
+  samples: readonly SftSample[],
+  config: SftTrainingConfig,
+  logger?: MetricsLogger,
+): Promise<TrainingStep[]>
+/**
+ * Makes a model, trains it on examples, and gives the trainer, which has the model and saves checkpoints.
+ * @throws InputError where there is no example, one is none, has nothing to learn from or is longer than the context, or as
+ * `createWorld` does.
+ * @example const { world } = await runSftTraining({ policy: languageModel({ folder }), examples, settings: { steps: 200 } })
+ */
+export function runSftTraining(options: SftTrainingOptions): ReturnType<typeof trainOnExamples>
+export function runSftTraining(
+  first: BatchBackend | SftTrainingOptions,
+  samples?: readonly SftSample[],
+  config?: SftTrainingConfig,
+  logger?: MetricsLogger,
+): Promise<TrainingStep[]> | ReturnType<typeof trainOnExamples> {
+  if (samples === undefined && config === undefined) return trainOnExamples(first as SftTrainingOptions)
+  return learnByHeart(first as BatchBackend, samples!, config!, logger)
+}
+
+async function learnByHeart(
+  backend: BatchBackend,
+  samples: readonly SftSample[],
+  config: SftTrainingConfig,
+  logger: MetricsLogger | undefined,
+): Promise<TrainingStep[]> {
+  checkBackend(backend)
+  checkLoop('runSftTraining', config, ['batchSize', 'seed'])
+  const { batchSize, seed = 1, logEvery = 100, checkpointEvery = 500 } = config
+  checkCount('batchSize', batchSize, 1)
+  if (!Array.isArray(samples) || samples.length === 0) throw new InputError('samples', show(samples), 'at least one')
+  const deck = new DataBuffer(samples, seed)
+  return loop(backend, { ...config, logEvery, checkpointEvery }, logger, async (rateFactor) => {
+    const chosen = deck.getPrompts(batchSize).map(({ prompt }) => prompt)
+    const batch = { tokens: chosen.map(({ tokens }) => tokens), lossMasks: chosen.map(({ lossMask }) => lossMask) }
+    return step(backend, batch, rateFactor)
+  })
+}
+
+/**
+ * Learns from what a manager generates, a batch a step, and gives engines the weights in between. Gives the figures of each step.
+ * @throws InputError for a config that is wrong, a buffer that is not the manager's, and an engine that does not confirm its weights;
+ * what generating or the backend failed with.
+ */
+export async function runRlTraining<P>(
+  backend: BatchBackend,
+  buffer: DataBuffer<P>,
+  manager: AsyncRolloutManager<P>,
+  engines: readonly SyncedEngine[],
+  config: RlTrainingConfig,
+  logger?: MetricsLogger,
+): Promise<TrainingStep[]> {
+  checkBackend(backend)
+  checkLoop('runRlTraining', config, ['syncEvery', 'baseline'])
+  const { numSteps, syncEvery = 10, baseline, logEvery = 10, checkpointEvery = 100 } = config
+  checkCount('syncEvery', syncEvery, 1)
+  if (manager?.buffer !== buffer) throw new InputError('buffer', "one that is not the manager's", "the manager's own")
+  let version = 0
+  await giveWeights(backend, engines, version)
+  return loop(backend, { ...config, logEvery, checkpointEvery }, logger, async (rateFactor, done) => {
+    const batch = await manager.generateBatch()
+    const advantages = baseline === undefined ? {} : { advantages: computeAdvantages(batch.rewards, { baseline }) }
+    const figures = await step(backend, { samples: batch.samples, ...advantages }, rateFactor)
+    version++
+    if (version % syncEvery === 0 || done + 1 === numSteps) await giveWeights(backend, engines, version)
+    return { ...figures, ...rewardOf(batch) }
+  })
+}
+
+function rewardOf({ rewards }: RolloutBatch): TrainingStep {
+  const known = rewards.filter((reward) => reward !== null)
+  return known.length === 0 ? {} : { reward: known.reduce((sum, reward) => sum + reward, 0) / known.length }
+}
+
+/** Gives all engines the weights, at once: by the weights themselves, or by a checkpoint, which is saved once. */
+async function giveWeights(backend: BatchBackend, engines: readonly SyncedEngine[], version: number): Promise<void> {
+  const [byPath, direct]: [CheckpointEngine[], WeightsEngine[]] = [[], []]
+  for (const engine of engines) {
+    if ('updateWeightsFromCheckpoint' in engine) byPath.push(engine)
+    else if (typeof engine?.setWeights === 'function') direct.push(engine)
+    else throw new InputError('engine', show(engine), 'one with setWeights or updateWeightsFromCheckpoint')
+  }
+  if (direct.length > 0) {
+    const delivery = await backend.getWeights(version)
+    await Promise.all(direct.map((engine) => deliverWeights(engine as Engine, delivery)))
+  }
+  if (byPath.length > 0) await syncWeightsToEngines(byPath, await backend.saveCheckpoint(version))
+}
+
+/** A gradient and its step: both are asked for at once. */
+async function step(
+  backend: BatchBackend,
+  batch: Parameters<BatchBackend['forwardBackward']>[0],
+  rateFactor: number,
+): Promise<TrainingStep> {
+  const made = backend.forwardBackward(batch)
+  const stepped = backend.optimStep(rateFactor)
+  stepped.catch(() => {}) // Where the gradient failed, that is what is told.
+  return { ...(await made), ...(await stepped) }
+}
+
+async function loop(
+  backend: BatchBackend,
+  config: Required<Pick<TrainingLoopConfig, 'numSteps' | 'logEvery' | 'checkpointEvery'>> & TrainingLoopConfig,
+  logger: MetricsLogger | undefined,
+  advance: (rateFactor: number, done: number) => Promise<TrainingStep>,
+): Promise<TrainingStep[]> {
+  const { numSteps, logEvery, checkpointEvery, schedule = 'constant', warmupFraction = 0, onCheckpoint } = config
+  const all: TrainingStep[] = []
+  for (let done = 0; done < numSteps; done++) {
+    const figures = await advance(scheduleFactor(schedule, warmupFraction, done, numSteps), done)
+    all.push(figures)
+    if ((done + 1) % logEvery === 0) logger?.log(figures, done + 1)
+    const isDue = checkpointEvery > 0 && ((done + 1) % checkpointEvery === 0 || done + 1 === numSteps)
+    if (!isDue) continue
+    const path = await backend.saveCheckpoint(done + 1, figures)
+    await onCheckpoint?.(path, done + 1)
+  }
+  logger?.finish?.()
+  return all
+}
+
+function checkLoop(subject: string, config: TrainingLoopConfig, keys: readonly string[]): void {
+  if (typeof config !== 'object' || config === null)
+    throw new InputError(`${subject}, config`, show(config), 'an object')
+  checkOptions(subject, config, [...LOOP_KEYS, ...keys])
+  const { numSteps, logEvery = 1, checkpointEvery = 0, schedule = 'constant', warmupFraction = 0 } = config
+  checkCount('numSteps', numSteps, 0)
+  checkCount('logEvery', logEvery, 1)
+  checkCount('checkpointEvery', checkpointEvery, 0)
+  if (!schedules.includes(schedule)) throw unknownWord('schedule', schedule, schedules)
+  if (!(warmupFraction >= 0 && warmupFraction <= 1)) {
+    throw new InputError('warmupFraction', show(warmupFraction), 'a number from 0 to 1')
+  }
+}
+
+function checkCount(name: string, value: number, least: number): void {
+  if (Number.isSafeInteger(value) && value >= least) return
+  throw new InputError(name, show(value), `a whole number ≥ ${least}`)
+}
+
+function checkBackend(backend: BatchBackend): void {
+  for (const name of ['forwardBackward', 'optimStep', 'saveCheckpoint', 'getWeights'] as const) {
+    if (typeof backend?.[name] === 'function') continue
+    throw new InputError(`backend, ${name}`, show(backend?.[name]), 'a function, as of openTrainingBackend')
+  }
+}
