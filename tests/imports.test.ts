@@ -86,6 +86,7 @@ const NODE_ROOMS = [
   'workers',
   'serve',
   'training',
+  'compat',
   'tables',
   'cli',
   'bench',
