@@ -28,6 +28,11 @@ describe('the ranges of settings', () => {
       ...{ learningRate: above0, warmupFraction: from0to1, gamma: from0to1, gaeLambda: from0to1 },
       ...{ clipCoef: above0, clipValue: orNull(above0), entropyCoef: from0, valueCoef: from0 },
       ...{ maxGradNorm: above0, targetKl: orNull(above0) },
+      ...{ rhoMax: above0, cMax: above0 },
+      maxStaleness: [
+        [0, 15],
+        [-1, 1.5, 16],
+      ],
     })
   })
 

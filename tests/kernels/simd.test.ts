@@ -22,15 +22,15 @@ describe('binding', () => {
   })
 
   test.each(builds)(
-    'every kernel has a SIMD body, but those over tokens, sequences, groups, candidate sets and adapters (%s)',
+    'every kernel has a SIMD body, but those over tokens, sequences, groups, candidate sets, adapters and stale rows (%s)',
     (build) => {
       const memory = new WebAssembly.Memory({ initial: 1 })
       const [bodies, compiled] = [createKernels(memory, 'plain'), createKernels(memory, build)]
       const names = Object.keys(bodies) as (keyof Kernels)[]
       expect(names.filter((name) => compiled[name] === bodies[name]).sort()).toEqual([
-        ...['correctionWeights', 'crossEntropyLoss', 'dropElements', 'groupAdvantage', 'klPenalty'],
-        ...['overlongPenalty', 'policyLoss', 'restrictVocabulary', 'scaleElements', 'selectCandidates'],
-        ...['spreadAdvantage', 'tokenGae', 'tokenRewards', 'valueLoss', 'whitenTokens'],
+        ...['correctionWeights', 'crossEntropyLoss', 'dropElements', 'groupAdvantage', 'importanceWeights'],
+        ...['klPenalty', 'overlongPenalty', 'policyLoss', 'restrictVocabulary', 'scaleElements', 'selectCandidates'],
+        ...['spreadAdvantage', 'tokenGae', 'tokenRewards', 'valueLoss', 'weighAdvantages', 'whitenTokens'],
       ])
       expect(Object.keys(compiled)).toEqual(names)
     },

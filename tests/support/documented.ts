@@ -8,10 +8,12 @@ import { join } from 'node:path'
 import * as algorithms from '../../src/entries/algorithms.ts'
 import * as compat from '../../src/entries/compat.ts'
 import * as data from '../../src/entries/data.ts'
+import { vllmEngine } from '../../src/entries/engines.ts'
 import * as rewards from '../../src/entries/rewards.ts'
 import * as text from '../../src/entries/text.ts'
 import * as core from '../../src/index.ts'
-import { digits, talkWorld } from './conversations.ts'
+import { digits, talkUntil, talkWorld } from './conversations.ts'
+import { served, smallModel } from './serving.ts'
 import { temporaryFolder } from './temporary.ts'
 
 type Call = () => unknown | Promise<unknown>
@@ -285,6 +287,12 @@ export const documented: Readonly<Record<string, Readonly<Record<string, Call>>>
     FSDPConfig: () => documented['rollouts: quick reference']!.FSDPTrainingBackend!(),
     grpo_loss: () => algorithms.describeLoss('grpo').id === 'grpo',
     ppo_loss: () => algorithms.describeLoss('ppo').id === 'ppo',
+    VLLMEngine: async () => {
+      const server = await served()
+      const world = await talkWorld({ policy: smallModel(), numLanes: 1, engine: vllmEngine({ url: server.url }) })
+      const [row] = await talkUntil(world, 1)
+      return row!.lossMask.includes(1)
+    },
     sync_weights_to_engines: async () => {
       const seen: string[] = []
       const updateWeightsFromCheckpoint = async (path: string) => ({ success: seen.push(path) > 0 })
@@ -388,11 +396,10 @@ export const counterparts: Readonly<Record<string, string>> = {
   ...{ update_weights_from_checkpoint: 'syncWeightsToEngines', AgentAbstraction: 'Abstraction' },
   ...{ EnvServiceAbstraction: 'Abstraction', BundledGenerationOutputs: 'GenerationOutputs' },
   ...{ MathCodeSingleStepEnv: 'mathAccuracyReward', MathMultiTurnAgent: 'textEnvironmentFactory' },
-  ...{ apply_chat_template: 'promptIds' },
+  ...{ apply_chat_template: 'promptIds', VLLMEngine: 'vllmEngine' },
 }
 
 /** Names that have nothing yet, and why. */
 export const toCome: Readonly<Record<string, string>> = {
-  SGLangEngine: 'clients of servers: an engine of your own stands on defineEngine until then',
-  VLLMEngine: 'clients of servers: an engine of your own stands on defineEngine until then',
+  SGLangEngine: 'a client of its server: an engine of your own stands on defineEngine until then',
 }

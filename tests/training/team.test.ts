@@ -128,7 +128,7 @@ describe('a team', () => {
       ['colonnade 2', 2],
     ])
     for (const { entry, options } of workers) {
-      expect(entry.pathname).toMatch(/\/training\/worker\.js$/)
+      expect(entry.pathname).toMatch(/\/tests\/support\/built-worker\.mjs$/) // Which runs the built file beside it.
       expect(options).not.toHaveProperty('execArgv')
     }
     team.end()
