@@ -1,4 +1,5 @@
 import { existsSync } from 'node:fs'
+import { availableParallelism } from 'node:os'
 import { defineConfig } from 'vitest/config'
 import { BaseSequencer, type TestSpecification } from 'vitest/node'
 
@@ -73,8 +74,8 @@ export default defineConfig({
     include: ['tests/**/*.test.ts'],
     testTimeout: 120_000,
     hookTimeout: 300_000,
-    // By itself vitest leaves one core idle: half of the two that most machines for tests have.
-    maxWorkers: '100%',
+    // By itself vitest leaves one core idle: half of the two that most machines for tests have. And some tests wait.
+    maxWorkers: Math.ceil(1.5 * availableParallelism()),
     sequence: { sequencer: LongestFirst },
   },
 })

@@ -202,6 +202,8 @@ function suite(device: DeviceName, find?: () => Promise<Made>): void {
     ],
   ]
   const networks = networksOn(device)
+  // What a device's kernels compute is asked of all networks; how tensors are handed about, in software, of one of each kind.
+  const kinds = isSlow ? networks.filter(([name]) => /^dense|^convolutional|masks$/.test(name)) : networks
 
   test.each(networks)('%s evaluates to what it inferred', async (_, policy, environment) => {
     const cohort = await play(policy, environment)
@@ -295,7 +297,7 @@ function suite(device: DeviceName, find?: () => Promise<Made>): void {
     },
   )
 
-  test.each(networks)('%s leaves no tensors behind where the loss throws', async (_, policy, environment) => {
+  test.each(kinds)('%s leaves no tensors behind where the loss throws', async (_, policy, environment) => {
     const { policy: network, weights, ...cohort } = await play(policy, environment)
     const rows = sequencesOf(cohort as EpisodeCohort)
     await gradientOf({ policy: network, weights } as EpisodeCohort, rows, numRows)
@@ -341,7 +343,7 @@ function suite(device: DeviceName, find?: () => Promise<Made>): void {
     for (const [i, x] of expected.entries()) expect(Math.abs(logprob[i]! - x)).toBeLessThan(1e-5)
   })
 
-  test.each(networks)('%s is trained by ppo, and leaves no tensors behind', async (_, policy, environment) => {
+  test.each(kinds)('%s is trained by ppo, and leaves no tensors behind', async (_, policy, environment) => {
     const [numMinibatches, updateEpochs, updates] = isSlow ? [1, 1, 2] : [2, 2, 5]
     const world = await createWorld({ environment, policy, numLanes, seed: 1 })
     open.push(world)

@@ -28,7 +28,7 @@ describe('the model of a run', () => {
       numLanes: '2',
       threads: '1',
     }
-    const started = await startRun(await configureRun('text/reverse', keys), run)
+    const started = await startRun(await configureRun('text/arithmetic-1', keys), run)
     await started.train()
     await exportTrainedModel(run, out)
     const { weights, tokenizer } = await loadLanguageModel(out)
@@ -71,7 +71,7 @@ describe('the model of a run', () => {
     await writeQwen2(base, { context: 64 })
     const small = { 'sft.steps': '1', 'sft.batchSize': '2', 'languageModel.loraRank': '1', threads: '1', mode: 'sft' }
     const keys = { ...small, 'languageModel.folder': relative(process.cwd(), base) }
-    await (await startRun(await configureRun('text/reverse', keys), run)).train()
+    await (await startRun(await configureRun('text/arithmetic-1', keys), run)).train()
     const config = JSON.parse(await readFile(join(run, 'adapter', 'adapter_config.json'), 'utf8'))
     expect(config.base_model_name_or_path).toBe(base)
   })
