@@ -15,7 +15,7 @@ import { saveLora } from '../policies/transformer/lora-folder.ts'
 import { philox4x32 } from '../random.ts'
 import { defineEngine, type OpenTurn } from './define-engine.ts'
 import type { EngineContext, EngineDefinition, LogprobKind, TurnRequest, WeightsDelivery } from './engine.ts'
-import { JsonClient } from './json-client.ts'
+import { AnswerError, JsonClient } from './json-client.ts'
 
 /** What `vllmEngine` is told. */
 export interface VllmOptions {
@@ -23,7 +23,10 @@ export interface VllmOptions {
   readonly url: string
   /** What requests call the model; default the first that the server lists. */
   readonly model?: string
-  /** Of which distribution the server's log-probabilities are; default `candidates`. Held to what the server says of itself. */
+  /**
+   * Of which distribution the server's log-probabilities are; default `candidates`. Held to what the server says of itself; one
+   * without `/server_info` says nothing, and what is given here is trusted.
+   */
   readonly logprobs?: LogprobKind
   /** Seconds after which a turn has failed; default 600. */
   readonly deadline?: number
@@ -160,8 +163,11 @@ class VllmServer {
     try {
       if (adapter === null) {
         await this.#client.ask('/start_weight_update', {})
-        await this.#client.ask('/update_weights', { update_info: { path } }).catch(async (error) => {
-          await this.#client.ask('/finish_weight_update', {}) // Else the server would refuse the next update.
+        await this.#client.ask('/update_weights', { update_info: { path } }).catch(async (error: Error) => {
+          // Else the server would refuse the next update.
+          await this.#client.ask('/finish_weight_update', {}).catch((second: Error) => {
+            throw new Error(`${error.message}; and then ${second.message}`, { cause: error })
+          })
           throw error
         })
         await this.#client.ask('/finish_weight_update', { weight_version: label })
@@ -238,9 +244,10 @@ class VllmServer {
       throw new InputError(`${subject}, context`, `${room} tokens`, `at least ${context}, as the policy has`)
     }
     const { logprobs } = this.#options
-    const { logprobs_mode: mode = null } = await this.#client
-      .ask('/server_info', null)
-      .catch(() => ({}) as Record<string, unknown>)
+    const { logprobs_mode: mode = null } = await this.#client.ask('/server_info', null).catch((error) => {
+      if (error instanceof AnswerError && error.status === 404) return {} as Record<string, unknown> // It has no such route.
+      throw error
+    })
     if (mode !== null && MODES[String(mode)] !== logprobs) {
       throw new InputError(
         `${subject}, logprobs`,

@@ -174,6 +174,11 @@ describe('a server', () => {
         /logprobs: got "raw_logprobs"/,
       ],
       [
+        'a route that should say the kind, and fails,',
+        (path) => (path === '/server_info' ? { status: 500, json: { error: { message: 'no way' } } } : {}),
+        /server_info: status 500, no way/,
+      ],
+      [
         'too short a context',
         (path) => (path === '/v1/models' ? { json: { data: [{ id: 'small', max_model_len: 8 }] } } : {}),
         /context: got 8 tokens/,
@@ -199,6 +204,22 @@ describe('a server', () => {
   )('of %s fails turns, and says why', async (_, answer, message) => {
     const { engine } = await liar(answer)
     expect(await errorOf(engine)).toMatch(message)
+  })
+
+  test('without a route that says the kind of its log-probabilities is taken at the option’s word', async () => {
+    const { engine } = await liar((path) => (path === '/server_info' ? { status: 404, json: {} } : {}))
+    expect(await errorOf(engine)).toBe(null)
+  })
+
+  test('that refuses weights, and then to end the update, is told of with both of its errors', async () => {
+    const { engine } = await liar((path) => {
+      if (path === '/update_weights') return { status: 400, json: { error: { message: 'no such file' } } }
+      return path === '/finish_weight_update' ? { status: 500, json: { error: { message: 'stuck' } } } : {}
+    })
+    const { engine: made, weights } = (await talkWorld({ engine })).cohort()
+    await expect(deliverWeights(made, { version: 7, weights })).rejects.toThrow(
+      /update_weights: status 400, no such file; and then .*finish_weight_update: status 500, stuck/,
+    )
   })
 
   test('is given a seed that each part of a turn’s key decides, and that stays when the turn is submitted again', async () => {
