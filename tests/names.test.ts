@@ -2,7 +2,7 @@ import { readFile } from 'node:fs/promises'
 import { describe, expect, test } from 'vitest'
 import { lossSettings } from '../src/algorithms/loss-settings.ts'
 import { rlSettings } from '../src/algorithms/rl.ts'
-import { counterparts, documented, toCome } from './support/documented.ts'
+import { counterparts, documented } from './support/documented.ts'
 import { namesOfEntries } from './support/entries.ts'
 
 /** What is no name of ours: files, words of the command line, and the world of the examples. */
@@ -52,10 +52,5 @@ describe('the names of the documents', () => {
     expect(hereOf(name)).toContain(counterpart)
     expect(entriesOf(counterpart).length).toBeGreaterThan(0)
     expect(await call()).toBeTruthy()
-  })
-
-  test('that have nothing yet have nothing: one that has come is to be called', () => {
-    expect(Object.keys(toCome).filter((name) => entriesOf(name).length > 0)).toEqual([])
-    expect(Object.keys(toCome).filter((name) => !text.includes(name))).toEqual([])
   })
 })

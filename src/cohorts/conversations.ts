@@ -145,6 +145,8 @@ export interface ConversationCohort {
   readonly turnMilliseconds: number
   /** Told of a reply, or of a turn, that is late; `stop` leaves it owed, for whoever stops after this tick. Null: nobody is told. */
   onLate: ((message: string) => 'continue' | 'stop') | null
+  /** Told what a user should know of the engine. Null: it is a warning of the process. */
+  onNotice: ((message: string) => void) | null
   readonly cutTurn: CutTurn
   readonly segmentation: Segmentation
   readonly tooLong: TooLong
@@ -435,8 +437,9 @@ export function createConversations(
     ids: columns.conversation.token,
     weights: quantized ?? columns.weights,
     ...{ adapter, kernels, random },
+    tell: (message) => (cohort.onNotice ?? process.emitWarning)(message),
   })
-  return {
+  const cohort: ConversationCohort = {
     kind: 'conversations',
     name,
     environment,
@@ -453,6 +456,7 @@ export function createConversations(
     replyMilliseconds: 1000 * (options.replySeconds ?? 60),
     turnMilliseconds: 1000 * (options.turnSeconds ?? 300),
     onLate: null,
+    onNotice: null,
     cutTurn: options.cutTurn ?? 'end',
     segmentation: options.segmentation ?? 'interleaved',
     tooLong: options.tooLong ?? 'error',
@@ -484,6 +488,7 @@ export function createConversations(
     isLoaded: opened.folder !== null,
     notes,
   }
+  return cohort
 }
 
 /** Which example has the given place in the order of all: each epoch takes every example once, in an order of its own. */

@@ -6,6 +6,7 @@
 import { InputError } from '../errors.ts'
 import { StopStrings } from '../text/stop-strings.ts'
 import type { Tokenizer } from '../text/tokenizer.ts'
+import { Arrival } from './arrival.ts'
 import {
   checkTurn,
   type EngineContext,
@@ -126,24 +127,6 @@ export function defineEngine(id: string, create: (context: EngineContext) => Eng
         },
       }
     },
-  }
-}
-
-/** Settles when there is something to poll. */
-class Arrival {
-  isSettled = false
-  readonly promise: Promise<void>
-  #resolve = () => {}
-
-  constructor() {
-    this.promise = new Promise((resolve) => {
-      this.#resolve = resolve
-    })
-  }
-
-  settle(): void {
-    this.isSettled = true
-    this.#resolve()
   }
 }
 

@@ -176,11 +176,15 @@ export interface EngineContext {
   readonly adapter: LoraAdapter | null
   readonly kernels: Kernels
   readonly random: Random
+  /** Tells the user what is no failure yet, like a replica that is not used any more. */
+  tell(message: string): void
 }
 
 /** An engine before it is made: what a cohort's `engine` option takes. */
 export interface EngineDefinition {
   readonly id: string
+  /** Why no policy can be trained by what it chooses; absent where one can. */
+  readonly noTraining?: string
   /** Its columns in the world's memory; none where this is not given. */
   plan?(shape: EngineShape): Plan
   create(context: EngineContext): Engine

@@ -54,9 +54,34 @@ export class JsonClient {
    * @throws AnswerError with the server's words.
    */
   async ask(path: string, body: object | null, signal?: AbortSignal): Promise<Record<string, unknown>> {
+    return this.#again(async () => {
+      const { where, status, text } = await this.#askOnce(path, body, signal)
+      const json = objectOf(text)
+      if (json === null) throw new AnswerError(`${where}: got ${show(text)}, expected a JSON object`, status, false)
+      return json
+    }, signal)
+  }
+
+  /** Gets the JSON object of a route that a server need not have; null where it has none (404). @throws AnswerError otherwise. */
+  async askIfThere(path: string): Promise<Record<string, unknown> | null> {
+    try {
+      return await this.ask(path, null)
+    } catch (error) {
+      if (error instanceof AnswerError && error.status === 404) return null
+      throw error
+    }
+  }
+
+  /** Posts `body` as `ask` does, and looks at nothing but the answer's status. @throws AnswerError with the server's words. */
+  async tell(path: string, body: object, signal?: AbortSignal): Promise<void> {
+    await this.#again(() => this.#askOnce(path, body, signal), signal)
+  }
+
+  /** Does what may pass later again, a few times. */
+  async #again<T>(work: () => Promise<T>, signal: AbortSignal | undefined): Promise<T> {
     for (let attempt = 0; ; attempt++) {
       try {
-        return await this.#askOnce(path, body, signal)
+        return await work()
       } catch (error) {
         const isOver = !(error instanceof AnswerError && error.mayPass) || attempt >= this.#options.retries
         if (isOver || signal?.aborted) throw error
@@ -65,7 +90,12 @@ export class JsonClient {
     }
   }
 
-  async #askOnce(path: string, body: object | null, signal?: AbortSignal): Promise<Record<string, unknown>> {
+  /** One request, and its answer's text. */
+  async #askOnce(
+    path: string,
+    body: object | null,
+    signal: AbortSignal | undefined,
+  ): Promise<{ where: string; status: number; text: string }> {
     const { deadline, apiKey } = this.#options
     const late = AbortSignal.timeout(Math.ceil(1000 * deadline))
     const where = `${this.url}${path}`
@@ -88,11 +118,12 @@ export class JsonClient {
       throw new AnswerError(`${where}: ${cause?.message || cause?.code || message}`, 0, true)
     }
     const { status, ok } = response
-    const json = objectOf(text)
-    if (!ok)
-      throw new AnswerError(`${where}: status ${status}, ${wordsOf(json, text)}`, status, PASSING.includes(status))
-    if (json === null) throw new AnswerError(`${where}: got ${show(text)}, expected a JSON object`, status, false)
-    return json
+    if (ok) return { where, status, text }
+    throw new AnswerError(
+      `${where}: status ${status}, ${wordsOf(objectOf(text), text)}`,
+      status,
+      PASSING.includes(status),
+    )
   }
 }
 
@@ -105,8 +136,19 @@ function objectOf(text: string): Record<string, unknown> | null {
   }
 }
 
-/** What an error says in OpenAI's shape, or else its text. */
+/** What an error says in the shapes that servers know (OpenAI's, FastAPI's, SGLang's), or else its text. */
 function wordsOf(json: Record<string, unknown> | null, text: string): string {
-  const { message } = (json?.error ?? {}) as { message?: unknown }
-  return typeof message === 'string' ? message : show(text)
+  const { error, message, error_message: reason, detail } = json ?? {}
+  const words = [(error as { message?: unknown } | null | undefined)?.message, error, message, reason, detail]
+  return (words.find((each) => typeof each === 'string') as string | undefined) ?? show(text)
+}
+
+/** Does what has to follow a failure, and returns its error; with the words of another one, if that fails too. */
+export async function bothErrors(error: Error, follow: () => Promise<void>): Promise<Error> {
+  try {
+    await follow()
+    return error
+  } catch (second) {
+    return new Error(`${error.message}; and then ${(second as Error).message}`, { cause: error })
+  }
 }

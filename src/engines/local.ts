@@ -147,7 +147,7 @@ export class LocalEngine implements Engine, EngineThreads {
   workers: DecodingWorkers | null = null
   readonly decoder: TransformerDecoder
   readonly turns: LocalColumns['turns']
-  readonly #context: EngineContext
+  readonly #context: Omit<EngineContext, 'tell'>
   /** The columns of each thread's decoder, this one's first: all over one cache. */
   readonly #decoders: readonly DecoderColumns[]
   readonly #thread: DecodingThread
@@ -162,7 +162,7 @@ export class LocalEngine implements Engine, EngineThreads {
   /** The first blocks, as many as there are shares: made once, since a tick's list would be garbage. */
   readonly #blocksOf: readonly (readonly GeneratedTokens[])[]
 
-  constructor(context: EngineContext) {
+  constructor(context: Omit<EngineContext, 'tell'>) {
     const { model, weights, kernels, random, adapter, numSlots, ids, sampling, explore } = context
     const { turns, decoder, decoders } = context.columns as unknown as LocalColumns
     this.#context = context

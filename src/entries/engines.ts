@@ -16,6 +16,7 @@ export {
   type WeightsDelivery,
 } from '../engines/engine.ts'
 export { type ScriptStep, scriptedEngine } from '../engines/scripted.ts'
+export { type SglangOptions, sglangEngine } from '../engines/sglang.ts'
 export { type VllmOptions, vllmEngine } from '../engines/vllm.ts'
 export type { ServedModelOptions } from '../serving/served-model.ts'
 export { type ModelServer, type ServeOptions, serveModel } from '../serving/server.ts'

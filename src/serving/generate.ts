@@ -43,7 +43,7 @@ const VLLM_SAMPLING = {
 const SGLANG = {
   taken: [
     ...['text', 'input_ids', 'sampling_params', 'return_logprob', 'top_logprobs_num', 'stream', 'rid'],
-    ...['lora_path', 'return_sampling_mask'],
+    ...['lora_path', 'return_sampling_mask', 'sampling_logprobs_mode'],
   ],
   ignored: ['return_text_in_logprobs', 'session_id'],
   refused: { logprob_start_len: [-1], token_ids_logprob: [], return_hidden_states: [false] },
@@ -155,6 +155,10 @@ async function sglang(served: ServedModel, naming: Naming, body: Body, signal: A
   const wantsLogprobs = booleanField(body, 'return_logprob', false)
   const numTop = integerField(body, 'top_logprobs_num', 0, 0, 20)
   const wantsMask = booleanField(body, 'return_sampling_mask', false)
+  const mode = textField(body, 'sampling_logprobs_mode', 'selected')
+  if (mode !== 'selected' || (body.sampling_logprobs_mode && !wantsMask)) {
+    throw badField('sampling_logprobs_mode', mode, '"selected", with return_sampling_mask')
+  }
   const given = body.input_ids
   const isBatch = Array.isArray(given) && Array.isArray(given[0])
   const text = textField(body, 'text', null)
@@ -195,7 +199,12 @@ async function sglang(served: ServedModel, naming: Naming, body: Body, signal: A
               ),
             }
           : {}),
-        ...(wantsMask ? { output_token_sampling_mask: maskOf(turn.tokens) } : {}),
+        ...(wantsMask
+          ? {
+              output_token_sampling_mask: maskOf(turn.tokens),
+              output_token_sampling_logprobs: turn.tokens.map(({ logprob }) => logprob),
+            }
+          : {}),
       },
     }
   }

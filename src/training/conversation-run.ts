@@ -381,11 +381,13 @@ export const conversationRun: RunKind<
     const { adapter } = trainer.world.cohort()
     if (adapter !== null) await saveLora(join(folder, 'adapter'), adapter.lora, adapter.weights, await baseOf(policy))
   },
-  watch(trainer, onLate) {
+  watch(trainer, onLate, tell) {
     const cohort = trainer.world.cohort()
     cohort.onLate = onLate
+    cohort.onNotice = tell
     return () => {
       cohort.onLate = null
+      cohort.onNotice = null
     }
   },
   async finish(folder, definition, trainer, all) {

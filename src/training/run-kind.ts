@@ -125,8 +125,12 @@ export interface RunKind<D extends RunParts, C extends Cohort, Summary extends S
   writeTable(trainer: Trainer<C>, path: string): Promise<void>
   /** What is written beside a checkpoint. */
   writeBeside(folder: string, definition: D, trainer: Trainer<C>): Promise<void>
-  /** Prepares the trainer for a run that is watched; what is returned undoes it. */
-  watch(trainer: Trainer<C>, onLate: (message: string) => 'continue' | 'stop'): () => void
+  /** Prepares the trainer for a run that is watched, and whose user is told things; what is returned undoes it. */
+  watch(
+    trainer: Trainer<C>,
+    onLate: (message: string) => 'continue' | 'stop',
+    tell: (message: string) => void,
+  ): () => void
   /** Writes what a run has at its end, and gives their names, and what its summary and its curve say. */
   finish(
     folder: string,

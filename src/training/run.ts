@@ -176,11 +176,13 @@ export class Run<D extends RunDefinition = RunDefinition> {
     }
     const watched = { beats: trainer.beats, who: trainer.shares, calls: trainer.calls, giveUp }
     const watch = await this.#files.watch(watched, settings, asked)
-    const unwatch = this.#kind.watch(trainer, (message) => {
-      this.#files.tell(message)
+    const tell = (message: string) => this.#files.tell(message)
+    const onLate = (message: string) => {
+      tell(message)
       if (settings.onStall === 'stop') stop.abort(new Error(message))
       return settings.onStall === 'stop' ? 'stop' : 'continue'
-    })
+    }
+    const unwatch = this.#kind.watch(trainer, onLate, tell)
     let newest: number | null = null // The table of the update that is done; null before the first.
     try {
       for await (const metrics of trainer.updates(this.#kind.goal(this.definition, signal))) {

@@ -85,6 +85,22 @@ describe('ids in, ids out', () => {
     ])
   })
 
+  test('SGLang’s route tells candidate sets, and log-probabilities among them, where it is asked for them', async () => {
+    const choice = await generate({ top_k: 3 })
+    const asks = { return_sampling_mask: true, sampling_logprobs_mode: 'selected' }
+    const sampling_params = { max_new_tokens: 8, sampling_seed: 5, top_k: 3 }
+    const { json } = await post(`${url}/generate`, { input_ids: PROMPT, sampling_params, ...asks })
+    expect(json.output_ids).toEqual(choice.token_ids)
+    expect(json.meta_info.output_token_sampling_mask).toEqual(choice.sampling_mask)
+    expect(json.meta_info.output_token_sampling_logprobs).toEqual(
+      choice.logprobs.content.map(({ logprob }: { logprob: number }) => logprob),
+    )
+    for (const wrong of [{ sampling_logprobs_mode: 'selected' }, { ...asks, sampling_logprobs_mode: 'support' }]) {
+      const refused = await post(`${url}/generate`, { input_ids: PROMPT, ...wrong })
+      expect([refused.status, refused.json.error.param]).toEqual([400, 'sampling_logprobs_mode'])
+    }
+  })
+
   test('a stream has each token once, and the versions with the last', async () => {
     const whole = await generate()
     const parts = (await events('/inference/v1/generate', asked())).map(({ choices }) => choices[0])

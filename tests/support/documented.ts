@@ -8,7 +8,7 @@ import { join } from 'node:path'
 import * as algorithms from '../../src/entries/algorithms.ts'
 import * as compat from '../../src/entries/compat.ts'
 import * as data from '../../src/entries/data.ts'
-import { vllmEngine } from '../../src/entries/engines.ts'
+import { type EngineDefinition, sglangEngine, vllmEngine } from '../../src/entries/engines.ts'
 import * as rewards from '../../src/entries/rewards.ts'
 import * as text from '../../src/entries/text.ts'
 import * as core from '../../src/index.ts'
@@ -95,6 +95,10 @@ const coordinate: Call = async () => {
       ).collect()
     ).count === 3
   )
+}
+const talksBy = async (engine: EngineDefinition) => {
+  const [row] = await talkUntil(await talkWorld({ policy: smallModel(), numLanes: 1, engine }), 1)
+  return row!.lossMask.includes(1)
 }
 const openTrainer = () => openBackend().then((backend) => backend.checkpointDir !== null)
 
@@ -287,12 +291,8 @@ export const documented: Readonly<Record<string, Readonly<Record<string, Call>>>
     FSDPConfig: () => documented['rollouts: quick reference']!.FSDPTrainingBackend!(),
     grpo_loss: () => algorithms.describeLoss('grpo').id === 'grpo',
     ppo_loss: () => algorithms.describeLoss('ppo').id === 'ppo',
-    VLLMEngine: async () => {
-      const server = await served()
-      const world = await talkWorld({ policy: smallModel(), numLanes: 1, engine: vllmEngine({ url: server.url }) })
-      const [row] = await talkUntil(world, 1)
-      return row!.lossMask.includes(1)
-    },
+    VLLMEngine: async () => talksBy(vllmEngine({ url: (await served()).url })),
+    SGLangEngine: async () => talksBy(sglangEngine({ url: (await served()).url })),
     sync_weights_to_engines: async () => {
       const seen: string[] = []
       const updateWeightsFromCheckpoint = async (path: string) => ({ success: seen.push(path) > 0 })
@@ -396,10 +396,5 @@ export const counterparts: Readonly<Record<string, string>> = {
   ...{ update_weights_from_checkpoint: 'syncWeightsToEngines', AgentAbstraction: 'Abstraction' },
   ...{ EnvServiceAbstraction: 'Abstraction', BundledGenerationOutputs: 'GenerationOutputs' },
   ...{ MathCodeSingleStepEnv: 'mathAccuracyReward', MathMultiTurnAgent: 'textEnvironmentFactory' },
-  ...{ apply_chat_template: 'promptIds', VLLMEngine: 'vllmEngine' },
-}
-
-/** Names that have nothing yet, and why. */
-export const toCome: Readonly<Record<string, string>> = {
-  SGLangEngine: 'a client of its server: an engine of your own stands on defineEngine until then',
+  ...{ apply_chat_template: 'promptIds', VLLMEngine: 'vllmEngine', SGLangEngine: 'sglangEngine' },
 }

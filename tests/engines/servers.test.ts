@@ -1,31 +1,32 @@
-/** The engine that asks a server, held to the contract and to the engine of this process, over `serveModel` and over servers that lie. */
+/** The engines that ask servers, held to the contract and to the engine of this process, over `serveModel` and over servers that lie. */
 import { readdir } from 'node:fs/promises'
-import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
+import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
-import { afterAll, describe, expect, test } from 'vitest'
+import { describe, expect, test } from 'vitest'
 import { deliverWeights } from '../../src/engines/engine.ts'
-import { type VllmOptions, vllmEngine } from '../../src/engines/vllm.ts'
+import { sglangEngine } from '../../src/engines/sglang.ts'
+import { vllmEngine } from '../../src/engines/vllm.ts'
 import { transformerLogprobs } from '../../src/entries/text.ts'
-import { reverse } from '../../src/environments/tasks/sequences.ts'
 import { createTrainer, rl } from '../../src/index.ts'
-import { languageModel } from '../../src/text/language-model.ts'
 import { tick } from '../../src/tick.ts'
 import { talkUntil, talkWorld } from '../support/conversations.ts'
 import { engineSuite } from '../support/engine-suite.ts'
-import { served } from '../support/serving.ts'
+import {
+  errorOf,
+  type Lie,
+  liar,
+  type PairOptions,
+  pair,
+  type ServerKind,
+  serverKinds,
+  talkPolicy,
+} from '../support/server-engines.ts'
 import { temporaryFolder } from '../support/temporary.ts'
 
-const policy = (settings: object = {}) => languageModel({ width: 16, layers: 1, heads: 2, ...settings })
+const kinds = Object.keys(serverKinds) as ServerKind[]
 
-/** A server of what `talkWorld` talks by, and the engine that asks it. */
-async function pair(options: Partial<VllmOptions> & { settings?: object; slots?: number } = {}) {
-  const { settings, slots = 4, ...rest } = options
-  const server = await served({ policy: policy(settings), environment: reverse(), control: true, slots, seed: 3 })
-  return { server, engine: vllmEngine({ url: server.url, weights: await temporaryFolder(), ...rest }) }
-}
-
-async function underTest(sampling = {}) {
-  const { engine: definition } = await pair()
+async function underTest(kind: ServerKind, sampling = {}, options: PairOptions = {}) {
+  const { engine: definition } = await pair(kind, options)
   const world = await talkWorld({ numLanes: 4, engine: definition, sampling })
   const cohort = world.cohort()
   const { engine, numLanes, context, model, explore, stopStrings, weights } = cohort
@@ -33,13 +34,18 @@ async function underTest(sampling = {}) {
   return { engine, numSlots: numLanes, context, vocabularySize: model.shape.vocabularySize, drawing, weights }
 }
 
-engineSuite('vllm, of a server of ours', () => underTest())
-engineSuite('vllm, of a server of ours, with candidate sets', () => underTest({ topK: 3, temperature: 0.8 }))
+const FILTERED = { topK: 3, temperature: 0.8 }
+engineSuite('vllm, of a server of ours', () => underTest('vllm'))
+engineSuite('vllm, of a server of ours, with candidate sets', () => underTest('vllm', FILTERED))
+engineSuite('sglang, of a server of ours', () => underTest('sglang', { temperature: 0.8 }))
+engineSuite('sglang, of a server of ours, with candidate sets', () =>
+  underTest('sglang', FILTERED, { logprobs: 'candidates' }),
+)
 
-describe('conversations by a server of the same weights', () => {
+describe.each(kinds)('conversations by a %s server of the same weights', (kind) => {
   test('have the tokens, log-probabilities and candidate sets of the engine of this process, to the bit', async () => {
     for (const sampling of [{}, { topK: 4, temperature: 0.7 }]) {
-      const { engine } = await pair()
+      const { engine } = await pair(kind, { logprobs: 'candidates' })
       const own = await talkUntil(await talkWorld({ explore: false, sampling }), 12)
       const asked = await talkUntil(await talkWorld({ explore: false, sampling, engine }), 12)
       const told = ({ token, logprob, group, reward }: (typeof own)[number]) => ({ token, logprob, group, reward })
@@ -50,7 +56,7 @@ describe('conversations by a server of the same weights', () => {
   })
 
   test('that are drawn have the log-probabilities that the weights say', async () => {
-    const { engine } = await pair()
+    const { engine } = await pair(kind)
     const world = await talkWorld({ engine })
     const { model, weights } = world.cohort()
     const rows = await talkUntil(world, 8)
@@ -67,7 +73,7 @@ describe('conversations by a server of the same weights', () => {
   })
 })
 
-describe('a training by a server', () => {
+describe.each(kinds)('a training by a %s server', (kind) => {
   const settings = { groupsPerUpdate: 2, groupSize: 4, updates: 3, learningRate: 0.02 }
 
   test.each([
@@ -75,8 +81,8 @@ describe('a training by a server', () => {
     ['an adapter', { loraRank: 2 }],
   ])('of %s delivers each version and learns by it', async (_, model) => {
     const folder = await temporaryFolder()
-    const { engine, server } = await pair({ settings: model, weights: folder })
-    const world = await talkWorld({ engine, policy: policy(model), numLanes: 8, groupSize: 4 })
+    const { engine, server } = await pair(kind, { settings: model, weights: folder })
+    const world = await talkWorld({ engine, policy: talkPolicy(model), numLanes: 8, groupSize: 4 })
     const trainer = createTrainer(world, rl(settings))
     const cohort = world.cohort()
     const begun = (cohort.adapter?.weights ?? cohort.weights).slice()
@@ -89,130 +95,95 @@ describe('a training by a server', () => {
     await trainer.close()
     expect([cohort.version, cohort.engine.version]).toEqual([3, 3])
     expect(cohort.adapter?.weights ?? cohort.weights).not.toEqual(begun)
-    const kind = cohort.adapter === null ? 'model' : 'adapter'
-    expect((await readdir(folder)).sort()).toEqual([2, 3].map((version) => `${kind}-${version}`))
+    const what = cohort.adapter === null ? 'model' : 'adapter'
+    expect((await readdir(folder)).sort()).toEqual([2, 3].map((version) => `${what}-${version}`))
     const info = await (await fetch(`${server.url}/weight_info`)).json()
     expect(info).toEqual({ weight_version: '3' })
   })
 })
 
-/** A server that answers what `answer` makes of our server's answer. */
-const lying: (() => void)[] = []
-afterAll(() => {
-  for (const close of lying) close()
-})
-async function liar(
-  // biome-ignore lint/suspicious/noExplicitAny: lies are of any kind.
-  answer: (path: string, json: any, asked: any) => { status?: number; json?: any; text?: string } | null,
-  options: Partial<VllmOptions> & { settings?: object } = {},
-) {
-  const { server } = await pair({ ...options })
-  const asked: { path: string; body: string }[] = []
-  const forward = async (request: IncomingMessage, response: ServerResponse) => {
-    const chunks: Buffer[] = []
-    for await (const chunk of request) chunks.push(chunk as Buffer)
-    const body = Buffer.concat(chunks).toString()
-    asked.push({ path: request.url!, body })
-    const headers = { 'content-type': 'application/json' }
-    const told = await fetch(server.url + request.url, {
-      ...{ method: request.method!, headers },
-      ...(request.method === 'POST' ? { body } : {}),
-    })
-    const json = await told.json()
-    const said = answer(request.url!, json, body === '' ? null : JSON.parse(body))
-    if (said === null) return void request.socket.destroy()
-    response.writeHead(said.status ?? told.status, headers)
-    response.end(said.text ?? JSON.stringify(said.json ?? json))
-  }
-  const http = createServer((request, response) => void forward(request, response))
-  await new Promise<void>((resolve) => http.listen(0, '127.0.0.1', resolve))
-  lying.push(() => http.close())
-  const url = `http://127.0.0.1:${(http.address() as AddressInfo).port}`
-  const { settings: _, ...rest } = options
-  return { asked, engine: vllmEngine({ url, retries: 0, weights: await temporaryFolder(), ...rest }) }
-}
-
 describe('a server', () => {
   const isTurn = (path: string) => path === '/inference/v1/generate'
-  /** Why the first conversation ended, by the error that its reward has. */
-  const errorOf = async (engine: ReturnType<typeof vllmEngine>) => {
-    const [row] = await talkUntil(await talkWorld({ engine, numLanes: 1 }), 1)
-    return row!.error
-  }
 
   // biome-ignore lint/suspicious/noExplicitAny: lies are of any kind.
   test.each<[string, (choice: any) => void, RegExp]>([
-    ['a log-probability too few', (choice) => choice.logprobs.content.pop(), /logprobs: got .*, expected \d+ of them/],
-    ['no log-probabilities', (choice) => Object.assign(choice, { logprobs: null }), /logprobs: got undefined/],
+    [
+      'a log-probability too few',
+      (choice) => choice.logprobs.content.pop(),
+      /log-probabilities: got .*, expected \d+ of them/,
+    ],
+    ['no log-probabilities', (choice) => Object.assign(choice, { logprobs: null }), /log-probabilities: got undefined/],
     ['one of another token', (choice) => (choice.logprobs.content[0].token_id += 1), /log-probability 0/],
     ['a probability above 1', (choice) => (choice.logprobs.content[0].logprob = 0.5), /log-probability 0/],
-    ['an id that is none', (choice) => (choice.token_ids[0] = 4000), /token_ids: got .*, expected ids below/],
-    ['spans that leave a token out', (choice) => (choice.weight_versions[0].start = 1), /weight_versions/],
+    ['an id that is none', (choice) => (choice.token_ids[0] = 4000), /token ids: got .*, expected ids below/],
+    [
+      'spans that leave a token out',
+      (choice) => (choice.weight_versions[0].start = 1),
+      /versions: got .*, expected runs of them/,
+    ],
     [
       'a candidate set without its token',
       (choice) => (choice.sampling_mask = choice.token_ids.map(() => [99])),
-      /sampling_mask 0/,
+      /candidate set 0: got .*, expected ids with \d+ among them/,
     ],
   ])('that tells %s fails the turn, and says what it told', async (_, lie, message) => {
-    const { engine } = await liar((path, json) => {
+    const { engine } = await liar('vllm', (path, json) => {
       if (isTurn(path)) lie(json.choices[0])
       return { json }
     })
     expect(await errorOf(engine)).toMatch(message)
   })
 
-  test.each<[string, (path: string, json: object) => { status?: number; json?: object; text?: string } | null, RegExp]>(
+  test.each<[string, (path: string, json: object) => Lie, RegExp]>([
     [
-      [
-        'another tokenizer',
-        (path) => (path === '/tokenize' ? { json: { tokens: [1, 2, 3] } } : {}),
-        /tokenizer: got ids \[1,2,3\] of a probe text/,
-      ],
-      [
-        'another kind of log-probabilities',
-        (path) => (path === '/server_info' ? { json: { logprobs_mode: 'raw_logprobs' } } : {}),
-        /logprobs: got "raw_logprobs"/,
-      ],
-      [
-        'a route that should say the kind, and fails,',
-        (path) => (path === '/server_info' ? { status: 500, json: { error: { message: 'no way' } } } : {}),
-        /server_info: status 500, no way/,
-      ],
-      [
-        'too short a context',
-        (path) => (path === '/v1/models' ? { json: { data: [{ id: 'small', max_model_len: 8 }] } } : {}),
-        /context: got 8 tokens/,
-      ],
-      ['no model', (path) => (path === '/v1/models' ? { json: { data: [] } } : {}), /model: got ""/],
-      [
-        'half a JSON',
-        (path) => (isTurn(path) ? { text: '{"choices": [' } : {}),
-        /got "\{\\"choices\\": \[", expected a JSON object/,
-      ],
-      [
-        'no echo of the mode',
-        (path, json) => (isTurn(path) ? { json: { ...json, output_mode: undefined } } : {}),
-        /output_mode/,
-      ],
-      [
-        'a status',
-        (path) => (isTurn(path) ? { status: 402, json: { error: { message: 'pay' } } } : {}),
-        /status 402, pay/,
-      ],
-      ['a connection that breaks', (path) => (isTurn(path) ? null : {}), /generate: /],
+      'another tokenizer',
+      (path) => (path === '/tokenize' ? { json: { tokens: [1, 2, 3] } } : {}),
+      /tokenizer: got ids \[1,2,3\] of a probe text/,
     ],
-  )('of %s fails turns, and says why', async (_, answer, message) => {
-    const { engine } = await liar(answer)
+    [
+      'another kind of log-probabilities',
+      (path) => (path === '/server_info' ? { json: { logprobs_mode: 'raw_logprobs' } } : {}),
+      /logprobs: got "raw"/,
+    ],
+    [
+      'a route that should say the kind, and fails,',
+      (path) => (path === '/server_info' ? { status: 500, json: { error: { message: 'no way' } } } : {}),
+      /server_info: status 500, no way/,
+    ],
+    [
+      'too short a context',
+      (path) => (path === '/v1/models' ? { json: { data: [{ id: 'small', max_model_len: 8 }] } } : {}),
+      /context: got 8 tokens/,
+    ],
+    ['no model', (path) => (path === '/v1/models' ? { json: { data: [] } } : {}), /model: got ""/],
+    [
+      'half a JSON',
+      (path) => (isTurn(path) ? { text: '{"choices": [' } : {}),
+      /got "\{\\"choices\\": \[", expected a JSON object/,
+    ],
+    [
+      'no echo of the mode',
+      (path, json) => (isTurn(path) ? { json: { ...json, output_mode: undefined } } : {}),
+      /output_mode/,
+    ],
+    [
+      'a status',
+      (path) => (isTurn(path) ? { status: 402, json: { error: { message: 'pay' } } } : {}),
+      /status 402, pay/,
+    ],
+    ['a connection that breaks', (path) => (isTurn(path) ? null : {}), /generate: /],
+  ])('of %s fails turns, and says why', async (_, answer, message) => {
+    const { engine } = await liar('vllm', answer)
     expect(await errorOf(engine)).toMatch(message)
   })
 
   test('without a route that says the kind of its log-probabilities is taken at the option’s word', async () => {
-    const { engine } = await liar((path) => (path === '/server_info' ? { status: 404, json: {} } : {}))
+    const { engine } = await liar('vllm', (path) => (path === '/server_info' ? { status: 404, json: {} } : {}))
     expect(await errorOf(engine)).toBe(null)
   })
 
   test('that refuses weights, and then to end the update, is told of with both of its errors', async () => {
-    const { engine } = await liar((path) => {
+    const { engine } = await liar('vllm', (path) => {
       if (path === '/update_weights') return { status: 400, json: { error: { message: 'no such file' } } }
       return path === '/finish_weight_update' ? { status: 500, json: { error: { message: 'stuck' } } } : {}
     })
@@ -223,7 +194,7 @@ describe('a server', () => {
   })
 
   test('is given a seed that each part of a turn’s key decides, and that stays when the turn is submitted again', async () => {
-    const { engine: definition, asked } = await liar((_, json) => ({ json }))
+    const { engine: definition, asked } = await liar('vllm', (_, json) => ({ json }))
     const { engine, sampling, explore, stopStrings } = (await talkWorld({ engine: definition })).cohort()
     const seedOf = async (key: readonly [number, number, number], ids: readonly number[], generated = 0) => {
       const drawing = { sampling, explore, stopStrings, maxTokens: 2 }
@@ -240,11 +211,12 @@ describe('a server', () => {
   test('that is busy is asked again with the same request, and gives the same tokens', async () => {
     let left = 2
     const { engine, asked } = await liar(
+      'vllm',
       (path, json) => (isTurn(path) && left-- > 0 ? { status: left === 0 ? 503 : 429, json: {} } : { json }),
       { retries: 3 },
     )
     const [row] = await talkUntil(await talkWorld({ engine, numLanes: 1 }), 1)
-    const [calm] = await talkUntil(await talkWorld({ engine: (await pair()).engine, numLanes: 1 }), 1)
+    const [calm] = await talkUntil(await talkWorld({ engine: (await pair('vllm')).engine, numLanes: 1 }), 1)
     expect([row!.error, row!.token]).toEqual([null, calm!.token])
     const turns = asked.filter(({ path }) => isTurn(path)).slice(0, 3)
     expect(new Set(turns.map(({ body }) => body)).size).toBe(1)
@@ -252,7 +224,7 @@ describe('a server', () => {
   })
 
   test('that does not answer in time fails the turn', async () => {
-    const { engine } = await pair({ deadline: 0.2, retries: 0 })
+    const { engine } = await pair('vllm', { deadline: 0.2, retries: 0 })
     const http = createServer(() => {})
     await new Promise<void>((resolve) => http.listen(0, '127.0.0.1', resolve))
     const url = `http://127.0.0.1:${(http.address() as AddressInfo).port}`
@@ -274,7 +246,7 @@ describe('a server', () => {
         /log-probabilities \S+ nats from the learner's/,
       ],
     ] as const) {
-      const { engine } = await liar(answer as never)
+      const { engine } = await liar('vllm', answer as never)
       const world = await talkWorld({ engine })
       const { engine: made, weights } = world.cohort()
       if (message instanceof RegExp) {
@@ -282,13 +254,13 @@ describe('a server', () => {
         await expect(deliverWeights(made, { version: 7, weights: other })).rejects.toThrow(message)
       } else await expect(deliverWeights(made, { version: 7, weights })).rejects.toThrow(message)
     }
-    const { engine } = await pair({ weights: '' })
+    const { engine } = await pair('vllm', { weights: '' })
     const { engine: made, weights } = (await talkWorld({ engine })).cohort()
     await expect(deliverWeights(made, { version: 1, weights })).rejects.toThrow('got no folder to deliver them by')
   })
 
   test('is not asked for turns that are broken off', async () => {
-    const { server, engine } = await pair({ slots: 1 })
+    const { server, engine } = await pair('vllm', { slots: 1 })
     await fetch(`${server.url}/pause?mode=keep`, { method: 'POST' })
     const world = await talkWorld({ engine, numLanes: 2 })
     void tick(world)
@@ -303,8 +275,12 @@ describe('a server', () => {
 
   test('has an address, and numbers in their range', () => {
     expect(() => vllmEngine({ url: 'localhost:8000' })).toThrow('url: got "localhost:8000", expected one like http://')
-    expect(() => vllmEngine({ url: 'http://x', deadline: 0 })).toThrow('deadline: got 0, expected seconds above 0')
-    expect(() => vllmEngine({ url: 'http://x', retries: -1 })).toThrow('retries: got -1')
+    expect(() => vllmEngine({ url: 'http://x', deadline: 0 })).toThrow('vllm.deadline: got 0, expected a number > 0')
+    expect(() => vllmEngine({ url: 'http://x', retries: -1 })).toThrow('vllm.retries: got -1')
+    expect(() => vllmEngine({ url: 'http://x', apiKeyVariable: 'NO_SUCH_KEY' })).toThrow(
+      'vllm.apiKeyVariable: got NO_SUCH_KEY, which is not set',
+    )
+    expect(() => sglangEngine({ url: 'http://x', logprobs: 'raw' })).toThrow('sglang.logprobs: got "raw"')
     expect(() => vllmEngine({ url: 'http://x', retry: 1 } as never)).toThrow(/"retry".*did you mean "retries"/)
   })
 })

@@ -1,0 +1,102 @@
+/** Engines over servers of ours, and over servers that answer something else. */
+import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { afterAll } from 'vitest'
+import type { EngineDefinition } from '../../src/engines/engine.ts'
+import { type SglangOptions, sglangEngine } from '../../src/engines/sglang.ts'
+import { type VllmOptions, vllmEngine } from '../../src/engines/vllm.ts'
+import { reverse } from '../../src/environments/tasks/sequences.ts'
+import { languageModel } from '../../src/text/language-model.ts'
+import { talkUntil, talkWorld } from './conversations.ts'
+import { served } from './serving.ts'
+import { temporaryFolder } from './temporary.ts'
+
+/** The kinds of server that learn, each with its client and the routes that a test has to name. */
+export const serverKinds = {
+  vllm: { make: vllmEngine, turn: '/inference/v1/generate', takes: '/finish_weight_update' },
+  sglang: { make: sglangEngine, turn: '/generate', takes: '/update_weights_from_disk' },
+} as const
+export type ServerKind = keyof typeof serverKinds
+
+/** The model that `talkWorld` talks by. */
+export const talkPolicy = (settings: object = {}) => languageModel({ width: 16, layers: 1, heads: 2, ...settings })
+
+/** What an engine is told, its server's settings, and how many turns that decodes at once. */
+export type PairOptions = Partial<VllmOptions & SglangOptions> & { settings?: object; slots?: number }
+
+/** A server of ours by the weights that `talkWorld` begins with. */
+export function talkServer({ settings, slots = 4 }: Pick<PairOptions, 'settings' | 'slots'> = {}) {
+  return served({ policy: talkPolicy(settings), environment: reverse(), control: true, slots, seed: 3 })
+}
+
+/** A server of what `talkWorld` talks by, and the engine that asks it. */
+export async function pair(kind: ServerKind, options: PairOptions = {}) {
+  const { settings, slots, ...rest } = options
+  const server = await talkServer({ ...(settings && { settings }), ...(slots && { slots }) })
+  const engine: EngineDefinition = serverKinds[kind].make({
+    url: server.url,
+    weights: await temporaryFolder(),
+    ...rest,
+  })
+  return { server, engine }
+}
+
+/** What is answered in the place of an answer's JSON; null breaks the connection. */
+export type Lie = { status?: number; json?: unknown; text?: string; headers?: Record<string, string> } | null
+
+const lying: (() => void)[] = []
+afterAll(() => {
+  for (const close of lying) close()
+})
+
+/** An address that answers what `answer` makes of what a server of ours answers. */
+export async function lyingServer(
+  // biome-ignore lint/suspicious/noExplicitAny: lies are of any kind.
+  answer: (path: string, json: any, asked: any) => Lie | Promise<Lie>,
+  options: Pick<PairOptions, 'settings' | 'slots'> = {},
+) {
+  const server = await talkServer(options)
+  const asked: { path: string; body: string }[] = []
+  const forward = async (request: IncomingMessage, response: ServerResponse) => {
+    const chunks: Buffer[] = []
+    for await (const chunk of request) chunks.push(chunk as Buffer)
+    const body = Buffer.concat(chunks).toString()
+    asked.push({ path: request.url!, body })
+    const headers = { 'content-type': 'application/json' }
+    const told = await fetch(server.url + request.url, {
+      ...{ method: request.method!, headers },
+      ...(request.method === 'POST' ? { body } : {}),
+    })
+    const text = await told.text()
+    const said = await answer(request.url!, JSON.parse(text), body === '' ? null : JSON.parse(body))
+    if (said === null) return void request.socket.destroy()
+    response.writeHead(said.status ?? told.status, { ...headers, ...said.headers })
+    response.end(said.text ?? ('json' in said ? JSON.stringify(said.json) : text))
+  }
+  const http = createServer(
+    (request, response) => void forward(request, response).catch(() => request.socket.destroy()),
+  )
+  await new Promise<void>((resolve) => http.listen(0, '127.0.0.1', resolve))
+  lying.push(() => {
+    http.closeAllConnections()
+    http.close()
+  })
+  return { asked, server, url: `http://127.0.0.1:${(http.address() as AddressInfo).port}` }
+}
+
+/** The same, and the engine that asks it, once. */
+export async function liar(
+  kind: ServerKind,
+  answer: Parameters<typeof lyingServer>[0],
+  options: PairOptions = {},
+): Promise<{ asked: { path: string; body: string }[]; engine: EngineDefinition }> {
+  const { settings, slots, ...rest } = options
+  const { asked, url } = await lyingServer(answer, { ...(settings && { settings }), ...(slots && { slots }) })
+  return { asked, engine: serverKinds[kind].make({ url, retries: 0, weights: await temporaryFolder(), ...rest }) }
+}
+
+/** Why the first conversation ended, by the error that its reward has. */
+export async function errorOf(engine: EngineDefinition): Promise<string | null> {
+  const [row] = await talkUntil(await talkWorld({ engine, numLanes: 1 }), 1)
+  return row!.error
+}
