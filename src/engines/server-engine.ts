@@ -238,6 +238,7 @@ class ServerClient {
   /** Uses nothing of the server any more, until it has proved other weights. */
   #distrusted(why: string): Error {
     this.#distrust = why
+    this.#proof = null
     this.#context.tell(`engine ${this.#id} at ${this.#client.url} is not used before it has other weights: ${why}`)
     return new Error(why)
   }

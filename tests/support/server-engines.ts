@@ -8,13 +8,13 @@ import { type VllmOptions, vllmEngine } from '../../src/engines/vllm.ts'
 import { reverse } from '../../src/environments/tasks/sequences.ts'
 import { languageModel } from '../../src/text/language-model.ts'
 import { talkUntil, talkWorld } from './conversations.ts'
-import { served } from './serving.ts'
+import { post, served } from './serving.ts'
 import { temporaryFolder } from './temporary.ts'
 
-/** The kinds of server that learn, each with its client and the routes that a test has to name. */
+/** The kinds of server that learn, each with its client and its route of turns. */
 export const serverKinds = {
-  vllm: { make: vllmEngine, turn: '/inference/v1/generate', takes: '/finish_weight_update' },
-  sglang: { make: sglangEngine, turn: '/generate', takes: '/update_weights_from_disk' },
+  vllm: { make: vllmEngine, turn: '/inference/v1/generate' },
+  sglang: { make: sglangEngine, turn: '/generate' },
 } as const
 export type ServerKind = keyof typeof serverKinds
 
@@ -49,13 +49,18 @@ afterAll(() => {
   for (const close of lying) close()
 })
 
-/** An address that answers what `answer` makes of what a server of ours answers. */
+/**
+ * An address that answers what `answer` makes of what a server of ours answers; `rewrite` changes
+ * what that is asked, and `replace` puts a new server in its place.
+ */
 export async function lyingServer(
   // biome-ignore lint/suspicious/noExplicitAny: lies are of any kind.
-  answer: (path: string, json: any, asked: any) => Lie | Promise<Lie>,
+  answer: (path: string, json: any, asked: any) => Lie | Promise<Lie> = () => ({}),
   options: Pick<PairOptions, 'settings' | 'slots'> = {},
+  // biome-ignore lint/suspicious/noExplicitAny: requests are of any kind.
+  rewrite: (path: string, asked: any) => object = (_, asked) => asked,
 ) {
-  const server = await talkServer(options)
+  let server = await talkServer(options)
   const asked: { path: string; body: string }[] = []
   const forward = async (request: IncomingMessage, response: ServerResponse) => {
     const chunks: Buffer[] = []
@@ -65,7 +70,7 @@ export async function lyingServer(
     const headers = { 'content-type': 'application/json' }
     const told = await fetch(server.url + request.url, {
       ...{ method: request.method!, headers },
-      ...(request.method === 'POST' ? { body } : {}),
+      ...(request.method === 'POST' ? { body: body && JSON.stringify(rewrite(request.url!, JSON.parse(body))) } : {}),
     })
     const text = await told.text()
     const said = await answer(request.url!, JSON.parse(text), body === '' ? null : JSON.parse(body))
@@ -81,7 +86,15 @@ export async function lyingServer(
     http.closeAllConnections()
     http.close()
   })
-  return { asked, server, url: `http://127.0.0.1:${(http.address() as AddressInfo).port}` }
+  return {
+    asked,
+    url: `http://127.0.0.1:${(http.address() as AddressInfo).port}`,
+    /** Asks the server behind it. */
+    tell: (path: string, body: object) => post(server.url + path, body),
+    replace: async () => {
+      server = await talkServer(options)
+    },
+  }
 }
 
 /** The same, and the engine that asks it, once. */

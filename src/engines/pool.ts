@@ -1,0 +1,297 @@
+/**
+ * Several engines as one, like the replicas of a server. A conversation keeps to its member, whose cache knows it, as long as that is
+ * used and has room; turns that a member cannot generate go to others. Weights are delivered to every member, and a member that does
+ * not prove them is not used until it proves later ones: the user is told which and why.
+ */
+import type { Columns, Plan } from '../components/column.ts'
+import { checkOptions, InputError, show } from '../errors.ts'
+import { philox4x32 } from '../random.ts'
+import { Arrival } from './arrival.ts'
+import {
+  checkTurn,
+  deliverWeights,
+  type Engine,
+  type EngineContext,
+  type EngineDefinition,
+  type GeneratedTokens,
+  type Polled,
+  type TurnEnd,
+  type TurnRequest,
+  type WeightsDelivery,
+} from './engine.ts'
+
+/** How a pool deals turns. */
+export interface PoolOptions {
+  /** Turns of a member at once; others wait. Default: no limit. */
+  readonly limit?: number
+}
+
+/** Turns in a row that a member could not generate, before it is not used any more. */
+const FAILURES_MAX = 3
+
+/**
+ * An engine of several. Its id is those of its members, each once.
+ * @throws InputError for no member, what is no engine, and a limit below 1; and when it is made, for members whose log-probabilities
+ * are of different distributions, and those that generate only when they are told to, like the one of this process.
+ * @example poolEngine([vllmEngine({ url: 'http://a:8000' }), sglangEngine({ url: 'http://b:30000' })])
+ */
+export function poolEngine(members: readonly EngineDefinition[], options: PoolOptions = {}): EngineDefinition {
+  checkOptions('poolEngine', options, ['limit'])
+  const { limit = Number.POSITIVE_INFINITY } = options
+  if (!(Array.isArray(members) && members.length > 0 && members.every((each) => typeof each?.create === 'function'))) {
+    throw new InputError('members of a pool', show(members), 'engines, at least one')
+  }
+  if (!(limit === Number.POSITIVE_INFINITY || (Number.isSafeInteger(limit) && limit >= 1))) {
+    throw new InputError('limit of a pool', show(limit), 'a whole number ≥ 1')
+  }
+  const id = [...new Set(members.map((each) => each.id))].join('+')
+  const noTraining = members.map((each) => each.noTraining).find((reason) => reason !== undefined)
+  return {
+    id,
+    ...(noTraining === undefined ? {} : { noTraining }),
+    plan: (shape) => Object.fromEntries(members.map((each, i) => [`member${i}`, each.plan?.(shape) ?? {}])),
+    create: (context) => new Pool(id, members, limit, context),
+  }
+}
+
+/** A member of a pool. */
+interface Member {
+  readonly engine: Engine
+  /** What it is called in messages. */
+  readonly name: string
+  /** Turns that it has. */
+  load: number
+  /** Turns that it could not generate since the last one that it could. */
+  failures: number
+  /** Why it is not used; null where it is. */
+  excluded: string | null
+  /** The arrival that the pool waits for already. */
+  awaited: Promise<void> | null
+}
+
+/** A turn of a pool. */
+interface PooledTurn {
+  readonly request: TurnRequest
+  /** Who has it; null while it waits. */
+  member: Member | null
+  /** Whether it has tokens from this member. */
+  hasTokens: boolean
+  /** What it failed with, by member. */
+  readonly errors: Map<Member, string>
+}
+
+class Pool implements Engine {
+  readonly id: string
+  readonly logprobs: Engine['logprobs']
+  readonly threads = null
+  version = -1
+  readonly #context: EngineContext
+  readonly #members: readonly Member[]
+  readonly #limit: number
+  readonly #turns = new Map<number, PooledTurn>()
+  /** Turns that nobody has, in their order. */
+  #waiting: PooledTurn[] = []
+  /** Ends that no member tells of. */
+  #ends: TurnEnd[] = []
+  #arrival = new Arrival()
+  #isDealing = false
+  readonly #words = new Uint32Array(4)
+
+  constructor(id: string, definitions: readonly EngineDefinition[], limit: number, context: EngineContext) {
+    this.id = id
+    this.#limit = limit
+    this.#context = context
+    const columns = context.columns as Readonly<Record<string, Columns<Plan>>>
+    this.#members = definitions.map((definition, i) => ({
+      engine: definition.create({ ...context, columns: columns[`member${i}`]! }),
+      name: `member ${i + 1} of ${definitions.length} (${definition.id})`,
+      ...{ load: 0, failures: 0, excluded: null, awaited: null },
+    }))
+    const [first] = this.#members
+    this.logprobs = first!.engine.logprobs
+    for (const { engine, name } of this.#members) {
+      if (engine.logprobs !== this.logprobs) {
+        const expected = `${show(this.logprobs)}, as member 1`
+        throw new InputError(`pool, ${name}`, `log-probabilities of kind ${show(engine.logprobs)}`, expected)
+      }
+      if (engine.arrival === null) {
+        throw new InputError(
+          `pool, ${name}`,
+          'one that generates when it is told to',
+          'engines that generate by themselves',
+        )
+      }
+    }
+    this.#await()
+  }
+
+  get arrival(): Promise<void> {
+    return this.#arrival.promise
+  }
+
+  submit(request: TurnRequest): void {
+    const { numSlots, context } = this.#context
+    checkTurn(this.id, request, numSlots, context, this.#turns.has(request.slot))
+    const turn = { request, member: null, hasTokens: false, errors: new Map<Member, string>() }
+    this.#turns.set(request.slot, turn)
+    this.#waiting.push(turn)
+    this.#deal()
+  }
+
+  /** Members generate by themselves. */
+  advance(): void {}
+
+  poll(): Polled {
+    if (this.#arrival.isSettled) this.#arrival = new Arrival()
+    const tokens: GeneratedTokens[] = []
+    const ends = this.#ends
+    this.#ends = []
+    for (const member of this.#members) {
+      const polled = member.engine.poll()
+      for (const block of polled.tokens) {
+        tokens.push(block)
+        for (let i = 0; i < block.count; i++) this.#turns.get(block.slot[i]!)!.hasTokens = true
+      }
+      for (const end of polled.ends) this.#end(member, end, ends)
+    }
+    this.#await()
+    this.#dealSoon() // Not now: what was polled holds until an engine is asked for anything else.
+    return { tokens, ends }
+  }
+
+  abort(slot: number): void {
+    const turn = this.#turns.get(slot)
+    if (turn === undefined) return
+    if (turn.member !== null) turn.member.engine.abort(slot)
+    else {
+      this.#waiting.splice(this.#waiting.indexOf(turn), 1)
+      this.#conclude({ slot, reason: 'aborted' })
+    }
+  }
+
+  async setWeights(delivery: WeightsDelivery): Promise<number> {
+    const { version } = delivery
+    const given = await Promise.allSettled(this.#members.map(({ engine }) => deliverWeights(engine, delivery)))
+    for (const [i, result] of given.entries()) {
+      const member = this.#members[i]!
+      if (result.status === 'rejected') this.#exclude(member, (result.reason as Error).message)
+      else {
+        if (member.excluded !== null) this.#context.tell(`engine ${member.name} is used again, with version ${version}`)
+        member.excluded = null
+        member.failures = 0
+      }
+    }
+    const used = this.#members.filter(({ excluded }) => excluded === null)
+    if (used.length === 0) {
+      const reasons = this.#members.map(({ name, excluded }) => `${name}: ${excluded}`).join('; ')
+      throw new InputError(
+        `weights of pool ${this.id}, version ${version}`,
+        `no member that has them (${reasons})`,
+        'at least one',
+      )
+    }
+    this.version = version
+    this.#dealSoon()
+    return version
+  }
+
+  close(): void {
+    for (const { engine } of this.#members) engine.close()
+    this.#turns.clear()
+    this.#waiting = []
+  }
+
+  /** What the end of a member's turn is to the pool's turn. */
+  #end(member: Member, end: TurnEnd, ends: TurnEnd[]): void {
+    const { slot, reason } = end
+    const turn = this.#turns.get(slot)!
+    member.load--
+    turn.member = null
+    if (reason !== 'failed') {
+      if (reason !== 'aborted') member.failures = 0
+      this.#turns.delete(slot)
+      ends.push(end)
+      return
+    }
+    turn.errors.set(member, end.error)
+    member.failures++
+    if (member.failures >= FAILURES_MAX) this.#exclude(member, end.error)
+    if (turn.hasTokens) {
+      this.#turns.delete(slot) // It comes again behind them.
+      ends.push({ slot, reason: 'aborted' })
+    } else this.#waiting.push(turn)
+  }
+
+  #exclude(member: Member, reason: string): void {
+    if (member.excluded === null) {
+      this.#context.tell(`engine ${member.name} is not used before it has proved later weights: ${reason}`)
+    }
+    member.excluded = reason
+    for (const [slot, turn] of this.#turns) if (turn.member === member) member.engine.abort(slot)
+  }
+
+  #conclude(end: TurnEnd): void {
+    this.#turns.delete(end.slot)
+    this.#ends.push(end)
+    this.#arrival.settle()
+  }
+
+  /** Deals before anybody waits again. */
+  #dealSoon(): void {
+    if (this.#isDealing || this.#waiting.length === 0) return
+    this.#isDealing = true
+    queueMicrotask(() => {
+      this.#isDealing = false
+      this.#deal()
+    })
+  }
+
+  /** Gives turns that wait to members that have room. */
+  #deal(): void {
+    const left: PooledTurn[] = []
+    for (const turn of this.#waiting) {
+      const open = this.#members.filter((member) => member.excluded === null && !turn.errors.has(member))
+      if (open.length === 0) {
+        this.#conclude({ slot: turn.request.slot, reason: 'failed', error: this.#reasonOf(turn) })
+        continue
+      }
+      const member = this.#preferred(turn.request, open)
+      if (member === null) left.push(turn)
+      else {
+        member.load++
+        turn.member = member
+        turn.hasTokens = false
+        member.engine.submit(turn.request)
+      }
+    }
+    this.#waiting = left
+  }
+
+  /** The member of most weight for a conversation that has room: the others keep theirs when one is not used. */
+  #preferred({ key: [group, member] }: TurnRequest, open: readonly Member[]): Member | null {
+    let best: Member | null = null
+    let most = -1
+    for (const each of open) {
+      if (each.load >= this.#limit) continue
+      philox4x32(this.#words, group, member, this.#members.indexOf(each), 0, 0, 0)
+      if (this.#words[0]! <= most) continue
+      most = this.#words[0]!
+      best = each
+    }
+    return best
+  }
+
+  #reasonOf({ errors }: PooledTurn): string {
+    return this.#members.map((member) => `${member.name}: ${errors.get(member) ?? member.excluded}`).join('; ')
+  }
+
+  /** Has whatever a member has to poll settle the pool's arrival. */
+  #await(): void {
+    for (const member of this.#members) {
+      const { arrival } = member.engine
+      if (arrival === null || arrival === member.awaited) continue
+      member.awaited = arrival
+      void arrival.then(() => this.#arrival.settle())
+    }
+  }
+}
