@@ -1,5 +1,6 @@
-import { boolean, integer, type ModuleTrust } from '../entries/settings.ts'
-import { loadTrainedModel } from '../entries/text.ts'
+import { boolean, choice, integer, type ModuleTrust } from '../entries/settings.ts'
+import { heldOutOf, loadTrainedModel } from '../entries/text.ts'
+import { InputError } from '../errors.ts'
 import { evaluate, evaluateText, kindOfRun, loadPolicy } from '../index.ts'
 import { type Command, readKeys, splitWords } from './invocation.ts'
 import { group, returnFormat } from './progress.ts'
@@ -9,15 +10,21 @@ export const evaluateKeys = {
   episodes: integer(100, 'how many episodes', { min: 1 }),
   seed: integer(10_000, 'keys starting states and sampled actions', { min: 0 }),
   explore: boolean(false, 'sample actions instead of taking the most probable'),
+  questions: choice(
+    'auto',
+    ['auto', 'all', 'training', 'held-out'],
+    'of a language model whose run holds questions out: which it is asked; auto: those held out, or all where there are none',
+  ),
   ...trustKeys,
 }
 
 /** colonnade evaluate <run> [episodes=100] */
 export const evaluateCommand: Command = async ({ words, json }) => {
   const { subject, texts } = splitWords(words, 'a run folder')
-  const { trust, ...keys } = readKeys(evaluateKeys, texts)
+  const { trust, questions, ...keys } = readKeys(evaluateKeys, texts)
   const modules = { allowModule: askForModule(trust) }
-  if ((await kindOfRun(subject)) === 'conversations') return judgeText(subject, keys, modules, json)
+  if ((await kindOfRun(subject)) === 'conversations') return judgeText(subject, { questions, ...keys }, modules, json)
+  if (questions !== 'auto') throw new InputError('questions', questions, 'auto, for a run whose lanes step')
   const { environment, policy, weights, update } = await loadPolicy(subject, modules)
   const evaluation = await evaluate({ environment, policy, weights, ...keys })
   const { mean, std, min, max } = evaluation.episodeReturn
@@ -30,20 +37,28 @@ export const evaluateCommand: Command = async ({ words, json }) => {
   return { run: subject, update, ...evaluation }
 }
 
-async function judgeText(
-  run: string,
-  keys: { episodes: number; seed: number; explore: boolean },
-  modules: ModuleTrust,
-  json: boolean,
-) {
+interface ConversationKeys {
+  readonly episodes: number
+  readonly seed: number
+  readonly explore: boolean
+  readonly questions: (typeof evaluateKeys)['questions']['default']
+}
+
+async function judgeText(run: string, { questions, ...keys }: ConversationKeys, modules: ModuleTrust, json: boolean) {
   const { environment, policy, weights, adapter, sftSteps, updates, settings } = await loadTrainedModel(run, modules)
   const { tooLong, cutTurn, rewardReduction } = settings
-  const told = { tooLong, cutTurn, rewardReduction }
+  if (settings.heldOut === 0 && (questions === 'training' || questions === 'held-out')) {
+    throw new InputError('questions', questions, `auto or all: ${run} was trained with heldOut=0`)
+  }
+  const asked = questions === 'auto' ? (settings.heldOut > 0 ? 'held-out' : 'all') : questions
+  const heldOut = asked === 'all' ? {} : heldOutOf(settings, asked === 'training' ? 'training' : 'evaluation')
+  const told = { tooLong, cutTurn, rewardReduction, ...heldOut }
   const evaluation = await evaluateText({ environment, policy, weights, adapter, ...told, ...keys })
-  const { reward, episodes, components, samples, completionLength, numUnknown, firstError } = evaluation
+  const { reward, episodes, components, samples, completionLength, numUnknown, firstError, numQuestions } = evaluation
   if (!json) {
     const trained = `${group(sftSteps)} supervised steps and ${group(updates)} updates`
     console.log(`${environment.id}, weights after ${trained}, ${group(episodes)} conversations`)
+    if (numQuestions !== null) console.log(`about ${asked} questions, of which there are ${group(numQuestions)}`)
     const figures =
       reward === null ? [] : [reward.mean, reward.std, reward.min, reward.max].map((value) => value.toFixed(3))
     console.log(
@@ -61,5 +76,5 @@ async function judgeText(
       )
     }
   }
-  return { run, sftSteps, updates, ...evaluation }
+  return { run, sftSteps, updates, questions: asked, ...evaluation }
 }

@@ -51,6 +51,13 @@ export const conversationWords: Words<ConversationRunDefinition> = {
         `${group(trajectories)} conversations; ${rollout} tokens/s sampled, ${update} tokens/s trained`,
       )
     }
+    if (summary.heldOut !== null) {
+      const { numQuestions, reward: judged, episodes } = summary.heldOut
+      const worth = judged === null ? 'no reward known' : `reward ${judged.mean.toFixed(3)}`
+      lines.push(
+        `${worth} in ${group(episodes)} conversations about ${group(numQuestions!)} questions held out, by the most probable tokens`,
+      )
+    }
     if (summary.rewrites > 0) {
       lines.push(
         `the chat template rewrote earlier turns ${group(summary.rewrites)} times: the conversation went on in a row of its own`,

@@ -35,6 +35,7 @@ import type { Trajectory } from '../tables/trajectory.ts'
 import { type TrajectoryLogColumns, type TrajectoryLogSize, trajectoryLogPlan } from '../tables/trajectory-log.ts'
 import { checkTokenizer } from '../text/check-tokenizer.ts'
 import { type ExampleUse, type TooLong, tooLongs, type UsableExamples, usableExamples } from '../text/examples.ts'
+import { checkHeldOut, type HeldOut } from '../text/held-out.ts'
 import type { LanguageModelDefinition, LanguageModelWeights, OpenLanguageModel } from '../text/language-model.ts'
 import { StopStrings } from '../text/stop-strings.ts'
 import type { Tokenizer } from '../text/tokenizer.ts'
@@ -70,6 +71,8 @@ export interface ConversationCohortOptions {
    * is not given, an example is looked at when its turn comes, and one that is too long is an error then.
    */
   tooLong?: TooLong
+  /** Questions that are held out: conversations, and supervised steps, take the others, or those alone. Default: none are. */
+  heldOut?: HeldOut
   /**
    * What becomes of a conversation whose turn its budget or the context cut off, where the environment has more to say: it ends
    * there (default), or the turn is closed and the reply is appended, as far as the context has room.
@@ -102,6 +105,7 @@ export const conversationOptions = Object.keys({
     replySeconds: true,
     turnSeconds: true,
     tooLong: true,
+    heldOut: true,
     cutTurn: true,
     segmentation: true,
     engine: true,
@@ -316,6 +320,7 @@ export async function openConversations(options: ConversationCohortOptions): Pro
     if (!(Number.isFinite(value) && value > 0)) throw new InputError(name, show(value), 'a number above 0')
   }
   if (tooLong !== undefined && !tooLongs.includes(tooLong)) throw unknownWord('tooLong', tooLong, tooLongs)
+  if (options.heldOut !== undefined) checkHeldOut(options.heldOut)
   if (!cutTurns.includes(cutTurn)) throw unknownWord('cutTurn', cutTurn, cutTurns)
   if (!segmentations.includes(segmentation)) throw unknownWord('segmentation', segmentation, segmentations)
   checkSampling(sampling)
@@ -370,9 +375,10 @@ export function bytesToRead({ opened: { model, folder } }: ConversationDraft): n
 function examplesOf(draft: ConversationDraft): UsableExamples | null {
   const { options, opened, reservation } = draft
   const { use = { asked: true, learned: false } } = reservation ?? {}
-  const { environment, maxTokens = environment.maxTokens, tooLong } = options
-  if (tooLong === undefined) return null
-  draft.examples ??= usableExamples({ ...opened, environment, maxTokens, tooLong }, use)
+  const { environment, maxTokens = environment.maxTokens, tooLong, heldOut } = options
+  if (tooLong === undefined && heldOut === undefined) return null
+  const reader = { ...opened, environment, maxTokens, tooLong: tooLong ?? 'error' }
+  draft.examples ??= usableExamples(reader, use, heldOut)
   return draft.examples
 }
 
@@ -381,7 +387,7 @@ export type ConversationCohortPlan = ReturnType<typeof planConversations>
 
 /** The same before anybody looks at the examples: with room for all of them, also for those that will be left out. */
 export function largestConversationPlan(draft: ConversationDraft, threads: number): ConversationCohortPlan {
-  const { tooLong: _, ...options } = draft.options
+  const { tooLong: _, heldOut: __, ...options } = draft.options
   return planConversations({ ...draft, options }, threads)
 }
 
@@ -430,6 +436,7 @@ export function createConversations(
   const sampling = checkSampling(options.sampling ?? {})
   const decisions = { seed: world.seed, sampling, stopStrings, maxTokens, groupSize, explore, rewardReduction }
   const chosenBy = definition === localEngine ? [] : [definition.id]
+  const asked = options.heldOut === undefined ? [] : [options.heldOut]
   new StopStrings(tokenizer, stopStrings) // Refuses what are none, whichever engine looks for them.
   const engine = definition.create({
     ...{ model, tokenizer, numSlots: numLanes, context, sampling, explore, stopStrings },
@@ -483,7 +490,7 @@ export function createConversations(
     released: Number.POSITIVE_INFINITY,
     trajectories: new Trajectories(draft.reservation?.log === undefined ? null : (columns.log as TrajectoryLogColumns)),
     waiting: 0,
-    source: `${environment.id} ${fingerprint(withoutModule(environment), withoutModule(policyDefinition), decisions, ...chosenBy)}`,
+    source: `${environment.id} ${fingerprint(withoutModule(environment), withoutModule(policyDefinition), decisions, ...chosenBy, ...asked)}`,
     version: 0,
     isLoaded: opened.folder !== null,
     notes,

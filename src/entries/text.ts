@@ -34,6 +34,7 @@ export { checkSampling, type Sampling } from '../policies/transformer/sampling.t
 export { type ByteTokenizer, byteTokenizer } from '../text/byte-tokenizer.ts'
 export type { ChatTemplate, RenderOptions } from '../text/chat-template.ts'
 export { checkTokenizer } from '../text/check-tokenizer.ts'
+export type { HeldOut } from '../text/held-out.ts'
 export { type DownloadProgress, downloadModel, type HubOptions } from '../text/hub.ts'
 export type { LanguageModelDefinition } from '../text/language-model.ts'
 export { type LanguageModel, loadLanguageModel } from '../text/load-language-model.ts'
@@ -53,10 +54,11 @@ export {
   type ConversationRunDefinition,
   type ConversationRunSummary,
   findTextEnvironment,
+  type HeldOutResult,
+  heldOutOf,
   type TextEnvironmentId,
 } from '../training/conversation-run.ts'
 export type { ConversationProgress } from '../training/conversations.ts'
-export { loadTrainedModel } from '../training/text/evaluate.ts'
 export { exportTrainedModel } from '../training/text/export.ts'
 export { type Generated, type GenerateOptions, generateTokens } from '../training/text/generate.ts'
 export {
@@ -70,4 +72,5 @@ export {
 } from '../training/text/logprob-validator.ts'
 export type { RlMetrics, TextMetrics } from '../training/text/metrics.ts'
 export type { TextRunPlan } from '../training/text/plan.ts'
+export { loadTrainedModel } from '../training/text/trained-model.ts'
 export { transformerLogprobs, type ValidatedTransformer } from '../training/text/transformer-logprobs.ts'

@@ -8,6 +8,7 @@
 import type { Example, TextEnvironmentModel } from '../environments/text.ts'
 import { InputError, show } from '../errors.ts'
 import { promptIds, trainingRows } from './dialogue.ts'
+import { type HeldOut, isHeldOut, questionHash } from './held-out.ts'
 import type { Tokenizer } from './tokenizer.ts'
 import type { TrainingExample } from './turn-ids.ts'
 
@@ -44,6 +45,8 @@ export interface UsableExamples {
   /** Examples that are longer than the context: how many are passed over, and how many are cut. */
   readonly numSkipped: number
   readonly numCut: number
+  /** Different questions among them; null where none are held out. */
+  readonly numQuestions: number | null
 }
 
 /**
@@ -108,14 +111,20 @@ function rowsWithin(context: number, rows: readonly TrainingExample[]): Training
 
 /**
  * Looks at all examples of an environment, for what they are to be used; each is made once. Where one that is too long is an
- * error, and there is one, it looks at no more than the examples of 2²⁰ tokens.
+ * error, and there is one, it looks at no more than the examples of 2²⁰ tokens. Where questions are held out, only the examples
+ * of those that `heldOut.use` names are left.
  * @throws InputError for one that cannot be used, or is too long where that is an error, and where none is left; with how many
- * are too long, and the longest.
+ * are too long, and the longest; and where there are fewer than two questions, so that none can be held out.
  */
-export function usableExamples(reader: ExampleReader, { asked, learned }: ExampleUse): UsableExamples {
+export function usableExamples(
+  reader: ExampleReader,
+  { asked, learned }: ExampleUse,
+  heldOut: HeldOut | null = null,
+): UsableExamples {
   const { environment, tokenizer, context, tooLong } = reader
   const { numExamples } = environment
   const numbers: number[] = []
+  const hashes: number[] = []
   const tooLongOnes: number[] = []
   let longest = 0
   let numSkipped = 0
@@ -139,6 +148,7 @@ export function usableExamples(reader: ExampleReader, { asked, learned }: Exampl
       }
     }
     numbers.push(index)
+    if (heldOut !== null) hashes.push(questionHash(example, heldOut.seed))
   }
   const numTooLong = tooLongOnes.length
   const what = learned ? 'at most' : 'fewer than'
@@ -148,5 +158,10 @@ export function usableExamples(reader: ExampleReader, { asked, learned }: Exampl
     throw new InputError(`${environment.id}, tooLong`, got, `${what} the context of ${context}, or tooLong skip or cut`)
   }
   if (numbers.length === 0) throw new InputError(`${environment.id}, tooLong ${tooLong}`, got, 'one that is left')
-  return { numbers: Uint32Array.from(numbers), numSkipped, numCut: numTooLong - numSkipped }
+  const counted = { numSkipped, numCut: numTooLong - numSkipped }
+  if (heldOut === null) return { numbers: Uint32Array.from(numbers), ...counted, numQuestions: null }
+  const isOut = isHeldOut(environment.id, hashes, heldOut.fraction)
+  const isUsed = (i: number): boolean => isOut(hashes[i]!) === (heldOut.use === 'evaluation')
+  const used = Uint32Array.from(numbers.filter((_, i) => isUsed(i)))
+  return { numbers: used, ...counted, numQuestions: new Set(hashes.filter((_, i) => isUsed(i))).size }
 }

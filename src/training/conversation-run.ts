@@ -15,6 +15,7 @@ import { bestKernelBuild } from '../kernels/bind.ts'
 import type { Metrics } from '../metrics.ts'
 import { saveTransformer } from '../policies/transformer/folder.ts'
 import { saveLora } from '../policies/transformer/lora-folder.ts'
+import { wholeWeights } from '../policies/transformer/quantized.ts'
 import {
   choice,
   integer,
@@ -26,6 +27,7 @@ import {
   type SettingValues,
 } from '../settings.ts'
 import { tooLongs } from '../text/examples.ts'
+import type { HeldOut } from '../text/held-out.ts'
 import { type LanguageModelDefinition, languageModel } from '../text/language-model.ts'
 import { saveTokenizer } from '../text/tokenizer.ts'
 import type { ModuleTrust } from '../trust.ts'
@@ -36,9 +38,10 @@ import { readConfig, recordFrom } from './run-folder.ts'
 import { bare, givenOf, joinKeys, portable, readTexts, valuesOf } from './run-keys.ts'
 import { type RunKind, SHARED_RESUMED, type SharedSummary, sharedRunSettings } from './run-kind.ts'
 import { dataset } from './text/dataset-environment.ts'
+import { evaluateText, type TextEvaluation } from './text/evaluate.ts'
 import { metricsLine } from './text/metrics.ts'
 import { planTextRun, samplingOf, type TextRunPlan } from './text/plan.ts'
-import { createTrainer } from './trainer.ts'
+import { createTrainer, type Trainer } from './trainer.ts'
 
 /** What a run of a language model is told beside its environment, model and algorithms. */
 export const conversationRunSettings = {
@@ -54,6 +57,13 @@ export const conversationRunSettings = {
     tooLongs,
     'what becomes of an example that is longer than the context: an error before the run begins, it is passed over, or cut',
   ),
+  heldOut: number(
+    0,
+    'part of the different questions (prompts) that the training never asks, and by which the model is judged at its end',
+    { min: 0, below: 1 },
+  ),
+  heldOutSeed: integer(0, 'keys which questions are held out', { min: 0 }),
+  heldOutEpisodes: integer(200, 'conversations about held-out questions at the end of the training', { min: 1 }),
   cutTurn: choice(
     'end',
     cutTurns,
@@ -115,7 +125,12 @@ export interface ConversationRunSummary extends SharedSummary {
   readonly tokensPerSecond: { readonly rollout: number; readonly update: number } | null
   /** Mean reward of the first and of the last 100 groups; null where there was no reinforcement learning. */
   readonly reward: { readonly first: number; readonly last: number } | null
+  /** How the model does by its most probable tokens on questions that it was never asked; null where none were held out, and where the run was interrupted. */
+  readonly heldOut: HeldOutResult | null
 }
+
+/** What a run says of the questions that it has held out. */
+export type HeldOutResult = Pick<TextEvaluation, 'episodes' | 'numQuestions' | 'reward' | 'components' | 'numUnknown'>
 
 /** What `config.json` has of it. */
 type ConversationRunConfig = Readonly<Record<'environment' | 'policy', DefinitionRecord>> &
@@ -312,6 +327,33 @@ async function open(folder: string, given: object, trust: ModuleTrust): Promise<
   }
 }
 
+/**
+ * The option `heldOut` of a cohort that trains, or is evaluated, by a run's settings; no option where nothing is held out.
+ */
+export function heldOutOf(
+  { heldOut: fraction, heldOutSeed: seed }: ConversationRunDefinition['settings'],
+  use: HeldOut['use'],
+): { heldOut?: HeldOut } {
+  return fraction === 0 ? {} : { heldOut: { fraction, seed, use } }
+}
+
+/** Has conversations about the questions that a run has held out, with its weights as they stand; null where there are none. */
+async function judgeHeldOut(
+  { environment, policy, settings }: ConversationRunDefinition,
+  trainer: Trainer<ConversationCohort>,
+): Promise<HeldOutResult | null> {
+  const heldOut = heldOutOf(settings, 'evaluation')
+  if (heldOut.heldOut === undefined) return null
+  const { model, weights: own, quantized, adapter: adapted } = trainer.world.cohort()
+  const weights = wholeWeights(model, quantized ?? own)
+  const adapter = adapted === null ? null : adapted.weights
+  const { tooLong, cutTurn, rewardReduction, heldOutEpisodes: episodes } = settings
+  const told = { tooLong, cutTurn, rewardReduction, ...heldOut }
+  const evaluation = await evaluateText({ environment, policy, weights, adapter, episodes, ...told })
+  const { numQuestions, reward, components, numUnknown } = evaluation
+  return { episodes, numQuestions, reward, components, numUnknown }
+}
+
 /** What a run learns by, in this order. */
 function phasesOf({ sft, rl }: ConversationRunDefinition): (SftDefinition | RlDefinition)[] {
   return [sft, rl].filter((phase) => phase !== null)
@@ -355,7 +397,8 @@ export const conversationRun: RunKind<
     const kernels = settings.kernels === 'best' ? bestKernelBuild() : settings.kernels
     const { groupSize = 1 } = rl?.settings ?? {}
     const sampling = samplingOf(rl)
-    const told = { tooLong, cutTurn, segmentation, rewardReduction, replySeconds, turnSeconds }
+    const heldOut = heldOutOf(settings, 'training')
+    const told = { tooLong, cutTurn, segmentation, rewardReduction, replySeconds, turnSeconds, ...heldOut }
     const world = await createWorld({ environment, policy, numLanes, seed, kernels, groupSize, sampling, ...told })
     const trainer = createTrainer(world, phasesOf(definition), { threads, profile: settings.profile })
     return { definition, trainer, notes: world.cohort().notes, choices: [] }
@@ -427,6 +470,7 @@ export const conversationRun: RunKind<
           groups.length === 0
             ? null
             : { first: mean(groups.slice(0, SUMMARY_GROUPS)), last: mean(groups.slice(-SUMMARY_GROUPS)) },
+        heldOut: conversationRun.ended(definition, trainer) === null ? null : await judgeHeldOut(definition, trainer),
         presetReached: reachedByTextPreset(definition),
       },
       curve:

@@ -254,15 +254,21 @@ const textPresets: Readonly<Record<string, Partial<TextPreset>>> = {
   'text/arithmetic-2': { ...warm, sft: { steps: 600 }, rl: { ...warm.rl, updates: 400 } },
   // With a constant rate one of three seeds left the best guesses again, and came to 0.73.
   'text/guess-number': {
-    run: { numLanes: 128 },
+    run: { numLanes: 128, heldOut: 0.2 },
     sft: { steps: 300 },
     rl: { updates: 250, groupsPerUpdate: 20, groupSize: 16, schedule: 'linear' },
     loss: { klCoef: 0, rewardKlCoef: 0, entropyCoef: 0.01 },
     model: { width: 32, layers: 2 },
   },
-  'text/math-multi-turn': { ...warm, sft: { steps: 20 }, rl: { ...warm.rl, updates: 300 } },
+  'text/math-multi-turn': {
+    ...warm,
+    run: { ...warm.run, heldOut: 0.2 },
+    sft: { steps: 20 },
+    rl: { ...warm.rl, updates: 300 },
+  },
   'text/tool-arithmetic': {
     ...warm,
+    run: { ...warm.run, heldOut: 0.2 },
     sft: { steps: 1000 },
     rl: { ...warm.rl, updates: 120 },
     loss: { ...warm.loss, entropyCoef: 0.01 },

@@ -46,7 +46,10 @@ function heard(content: string): Message {
   return { role: 'tool', content }
 }
 
-/** `3+4=` is answered with `7`; `37*48=` with `[37*48]`, and then `1776`. A right answer is worth 1, less what its calls cost. */
+/**
+ * `3+4=` is answered with `7`; `37*48=` with `[37*48]`, and then `1776`. A right answer is worth 1, less what its calls cost. The
+ * component `best` is what the best policy gets that calls the tool for products alone.
+ */
 export const toolArithmetic = defineAgent({
   id: 'text/tool-arithmetic',
   module: import.meta.url,
@@ -84,6 +87,7 @@ export const toolArithmetic = defineAgent({
           callsNeeded: example.needsTool ? calls : null,
           callsNotNeeded: example.needsTool ? null : calls,
           callErrors: errors,
+          best: example.needsTool ? Math.max(0, 1 - callCost) : 1,
         },
       }
     },

@@ -7,6 +7,7 @@ import { setWeights } from '../../policies/transformer/quantized.ts'
 import type { Sampling } from '../../policies/transformer/sampling.ts'
 import type { Trajectory } from '../../tables/trajectory.ts'
 import type { TooLong } from '../../text/examples.ts'
+import type { HeldOut } from '../../text/held-out.ts'
 import type { LanguageModelDefinition } from '../../text/language-model.ts'
 import type { Tokenizer } from '../../text/tokenizer.ts'
 import { tick } from '../../tick.ts'
@@ -25,6 +26,8 @@ export interface ConverseOptions {
   readonly sampling?: Partial<Sampling>
   /** What becomes of examples that are too long, and of turns that are cut off; as in a world. */
   readonly tooLong?: TooLong
+  /** Questions that are held out: conversations are about those alone, or about the others; default about all. */
+  readonly heldOut?: HeldOut
   readonly cutTurn?: CutTurn
   /** What a conversation's reward is of its turns'; default `last`. */
   readonly rewardReduction?: RewardReduction
@@ -57,7 +60,11 @@ export async function converse({
   groupSize?: number
   maxTokens?: number
   stopStrings?: readonly string[]
-}): Promise<{ readonly tokenizer: Tokenizer; readonly conversed: readonly Conversed[] }> {
+}): Promise<{
+  readonly tokenizer: Tokenizer
+  readonly conversed: readonly Conversed[]
+  readonly numQuestions: number | null
+}> {
   const world = await createWorld({ environment, policy, numLanes: Math.min(LANES_MAX, episodes), ...options })
   const cohort = world.cohort()
   if (weights !== undefined) setWeights(cohort.quantized ?? cohort.weights, cohort.model, weights)
@@ -98,7 +105,7 @@ export async function converse({
       completion: completions.join('\n'),
     }
   })
-  return { tokenizer, conversed }
+  return { tokenizer, conversed, numQuestions: cohort.examples?.numQuestions ?? null }
 }
 
 function setAdapter(own: Float32Array, given: Float32Array): void {

@@ -1,14 +1,8 @@
 /** How a language model does: whole conversations under fixed weights, and nothing is learned. */
 import type { TextEnvironmentDefinition } from '../../environments/text.ts'
 import { InputError } from '../../errors.ts'
-import { quantizedWeightsOf } from '../../policies/transformer/quantized.ts'
-import { weightsOf } from '../../policies/weights.ts'
-import { tensorValues } from '../../safetensors.ts'
 import { countLearned } from '../../tables/sample.ts'
 import type { Trajectory } from '../../tables/trajectory.ts'
-import type { ModuleTrust } from '../../trust.ts'
-import { readCheckpoint } from '../checkpoint.ts'
-import { type ConversationRunDefinition, openConversationRun } from '../conversation-run.ts'
 import { type ConverseOptions, converse } from './converse.ts'
 
 /** What `evaluateText` is told. The most probable tokens are taken; with `explore` they are drawn. */
@@ -21,6 +15,8 @@ export interface TextEvaluateOptions extends ConverseOptions {
 /** What came of it. */
 export interface TextEvaluation {
   readonly episodes: number
+  /** Different questions that conversations may be about, where questions are held out; else null. */
+  readonly numQuestions: number | null
   /** Of the rewards that are known; null where none is. */
   readonly reward: { readonly mean: number; readonly std: number; readonly min: number; readonly max: number } | null
   /** What rewards are made of, by name: the mean over the conversations that tell it. */
@@ -46,7 +42,7 @@ export async function evaluateText(options: TextEvaluateOptions): Promise<TextEv
   if (!(Number.isSafeInteger(episodes) && episodes >= 1)) {
     throw new InputError('episodes', String(episodes), 'a whole number ≥ 1')
   }
-  const { tokenizer, conversed } = await converse({ seed: 10_000, explore: false, ...options })
+  const { tokenizer, conversed, numQuestions } = await converse({ seed: 10_000, explore: false, ...options })
   const last = conversed.map(({ rows }) => rows.at(-1)!)
   const rewards = last.flatMap(({ reward }) => (reward === null ? [] : [reward]))
   const mean = rewards.reduce((sum, value) => sum + value, 0) / rewards.length
@@ -55,6 +51,7 @@ export async function evaluateText(options: TextEvaluateOptions): Promise<TextEv
   for (const { stopReason } of last) reasons[stopReason] = (reasons[stopReason] ?? 0) + 1
   return {
     episodes,
+    numQuestions,
     reward:
       rewards.length === 0
         ? null
@@ -85,44 +82,4 @@ function meanComponents(conversations: readonly Trajectory[]): Record<string, nu
     if (values.length > 0) means[name] = values.reduce((sum, value) => sum + value, 0) / values.length
   }
   return means
-}
-
-/** What a run of a language model has come to. */
-export interface TrainedModel extends ConversationRunDefinition {
-  readonly weights: Float32Array
-  /** The adapter's, where there is one. */
-  readonly adapter: Float32Array | null
-  readonly sftSteps: number
-  readonly updates: number
-}
-
-/**
- * The weights of a run's newest checkpoint, and the model and environment that they belong to.
- * @throws InputError where the folder holds no run of a language model, or its checkpoint is corrupt or of another model.
- */
-export async function loadTrainedModel(folder: string, trust: ModuleTrust = {}): Promise<TrainedModel> {
-  const definition = await openConversationRun(folder, trust)
-  const { tensors, manifest, path } = await readCheckpoint(folder)
-  const { policy, environment } = definition
-  const { model, adapter: adapted, isQuantized } = await policy.open(environment)
-  const subject = `checkpoint ${path}`
-  const record = manifest.cohorts[policy.id]
-  if (record?.kind !== 'conversations') throw new InputError(subject, 'one of no language model', `one of ${policy.id}`)
-  const prefix = `${policy.id}.${isQuantized ? 'quantized' : 'weights'}.`
-  const weights = isQuantized
-    ? quantizedWeightsOf(subject, tensors, model, prefix)
-    : weightsOf(subject, tensors, model, prefix)
-  const tensor = tensors.get(`${policy.id}.adapter`)
-  const adapter = tensor === undefined ? new Float32Array(0) : (tensorValues(tensor) as Float32Array)
-  const numExpected = adapted?.numParameters ?? 0
-  if (adapter.length !== numExpected) {
-    throw new InputError(subject, `an adapter of ${adapter.length} numbers`, `${numExpected}, as its config.json says`)
-  }
-  return {
-    ...definition,
-    weights,
-    adapter: adapted === null ? null : adapter,
-    sftSteps: record.sftSteps,
-    updates: record.rlUpdates,
-  }
 }

@@ -11,7 +11,7 @@ import { readTrajectories, trajectoryTableOfFile } from '../../tables/trajectory
 import { saveTokenizer } from '../../text/tokenizer.ts'
 import type { ModuleTrust } from '../../trust.ts'
 import { refuseOccupied } from '../run-folder.ts'
-import { loadTrainedModel, type TrainedModel } from './evaluate.ts'
+import { loadTrainedModel, type TrainedModel } from './trained-model.ts'
 
 /**
  * Writes the model of a run's newest checkpoint into a new or empty folder: `config.json`, weights, and the tokenizer's files.

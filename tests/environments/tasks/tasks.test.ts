@@ -40,7 +40,7 @@ describe.each(textEnvironments.map(({ id }) => id))('%s', (id) => {
     }
   })
 
-  test.skipIf(GUESSED.includes(id))('has the same examples whenever it is asked, and others with another seed', () => {
+  test('has the same examples whenever it is asked, and others with another seed', () => {
     const factory = textEnvironmentFactory(id)
     const examples = (seed: number) =>
       Array.from({ length: 20 }, (_, index) => factory({ seed } as never).example(index).prompt)
@@ -79,9 +79,9 @@ test('countdown takes any way to the target that uses each number once, and no o
 
 test('guess-number says where the number is, and takes fewer guesses for better', async () => {
   const environment = textEnvironmentFactory('text/guess-number')()
-  const example = { prompt: '?', number: 6, answer: '0' }
+  const example = { prompt: '1-8?', low: 1, high: 8, number: 6, answer: '0' }
   const said = { role: 'assistant', content: '' }
-  let messages: Message[] = [{ role: 'user', content: '?' }]
+  let messages: Message[] = [{ role: 'user', content: '1-8?' }]
   const heard: (string | number | null)[] = []
   for (const [turn, completion] of ['2', '8', '6'].entries()) {
     const { reward, messages: more } = await environment.respond(
@@ -93,10 +93,10 @@ test('guess-number says where the number is, and takes fewer guesses for better'
   }
   expect(heard).toEqual(['>', '<', 0.8])
   const last = textEnvironmentFactory('text/guess-number')({ guesses: 1 } as never)
-  expect(await reply(last, example, '2')).toEqual({ reward: 0 })
+  expect(await reply(last, example, '2')).toEqual({ reward: 0, components: { best: 1 / 8 } })
 })
 
-/** What the best guesses are worth together, over the numbers from low to high, where `turn` guesses were made before. */
+/** What the best guesses are worth together, over the numbers from low to high, where `turn` of 4 guesses were made before. */
 function bestSum(low: number, high: number, turn: number): number {
   if (low > high || turn === 4) return 0
   const guesses = Array.from({ length: high - low + 1 }, (_, i) => low + i)
@@ -105,27 +105,42 @@ function bestSum(low: number, high: number, turn: number): number {
   return Math.max(...guesses.map(worth))
 }
 
-test('guess-number is worth 0.81 at best, and shows guesses that may be right, and end with the number', async () => {
-  expect(bestSum(0, 9, 0) / 10).toBeCloseTo(0.81, 12)
+test('guess-number tells what the best guesses are worth in each range', async () => {
   const environment = textEnvironmentFactory('text/guess-number')()
+  for (const high of [1, 2, 3, 6, 9]) {
+    const { components } = await reply(environment, { prompt: '', low: 0, high, number: 0 }, 'x')
+    expect(components!.best).toBeCloseTo(bestSum(0, high, 0) / (high + 1), 12)
+  }
+})
+
+test('guess-number has all ranges, and shows guesses that may be right, and end with the number', () => {
+  const environment = textEnvironmentFactory('text/guess-number')()
+  const ranges = new Set<unknown>()
   const first = new Set<string>()
   for (let index = 0; index < environment.numExamples; index++) {
-    const { demonstration, number } = environment.example(index)
-    let [low, high] = [0, 9]
+    const example = environment.example(index) as Example & { low: number; high: number; number: number }
+    const { prompt, demonstration, number } = example
+    let { low, high } = example
+    ranges.add(prompt)
+    expect(prompt).toBe(`${low}-${high}?`)
+    expect(low).toBeLessThan(high)
+    expect(number).toBeGreaterThanOrEqual(low)
+    expect(number).toBeLessThanOrEqual(high)
     for (const [i, { role, content }] of demonstration!.entries()) {
       if (i === 0) first.add(content!)
       if (role === 'user') {
-        expect(content).toBe(Number(demonstration![i - 1]!.content) < (number as number) ? '>' : '<')
+        expect(content).toBe(Number(demonstration![i - 1]!.content) < number ? '>' : '<')
         continue
       }
       const guess = Number(content)
       expect(guess).toBeGreaterThanOrEqual(low)
       expect(guess).toBeLessThanOrEqual(high)
-      if (guess < (number as number)) low = guess + 1
+      if (guess < number) low = guess + 1
       else high = guess - 1
     }
     const guesses = demonstration!.filter(({ role }) => role === 'assistant')
     expect(guesses.length === 4 || Number(guesses.at(-1)!.content) === number).toBe(true)
   }
+  expect(ranges.size).toBe(45)
   expect(first.size).toBe(10)
 })

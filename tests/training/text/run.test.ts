@@ -5,7 +5,7 @@ import { loadLora } from '../../../src/policies/transformer/lora-folder.ts'
 import { listCheckpoints } from '../../../src/training/checkpoint.ts'
 import type { ConversationRunDefinition } from '../../../src/training/conversation-run.ts'
 import { configureRun, openRun, resumeRun, startRun } from '../../../src/training/run.ts'
-import { loadTrainedModel } from '../../../src/training/text/evaluate.ts'
+import { loadTrainedModel } from '../../../src/training/text/trained-model.ts'
 import { digits } from '../../support/conversations.ts'
 import { temporaryFolder } from '../../support/temporary.ts'
 

@@ -1,0 +1,48 @@
+/** What a run of a language model has come to, read from its folder. */
+import { InputError } from '../../errors.ts'
+import { quantizedWeightsOf } from '../../policies/transformer/quantized.ts'
+import { weightsOf } from '../../policies/weights.ts'
+import { tensorValues } from '../../safetensors.ts'
+import type { ModuleTrust } from '../../trust.ts'
+import { readCheckpoint } from '../checkpoint.ts'
+import { type ConversationRunDefinition, openConversationRun } from '../conversation-run.ts'
+
+/** What a run of a language model has come to. */
+export interface TrainedModel extends ConversationRunDefinition {
+  readonly weights: Float32Array
+  /** The adapter's, where there is one. */
+  readonly adapter: Float32Array | null
+  readonly sftSteps: number
+  readonly updates: number
+}
+
+/**
+ * The weights of a run's newest checkpoint, and the model and environment that they belong to.
+ * @throws InputError where the folder holds no run of a language model, or its checkpoint is corrupt or of another model.
+ */
+export async function loadTrainedModel(folder: string, trust: ModuleTrust = {}): Promise<TrainedModel> {
+  const definition = await openConversationRun(folder, trust)
+  const { tensors, manifest, path } = await readCheckpoint(folder)
+  const { policy, environment } = definition
+  const { model, adapter: adapted, isQuantized } = await policy.open(environment)
+  const subject = `checkpoint ${path}`
+  const record = manifest.cohorts[policy.id]
+  if (record?.kind !== 'conversations') throw new InputError(subject, 'one of no language model', `one of ${policy.id}`)
+  const prefix = `${policy.id}.${isQuantized ? 'quantized' : 'weights'}.`
+  const weights = isQuantized
+    ? quantizedWeightsOf(subject, tensors, model, prefix)
+    : weightsOf(subject, tensors, model, prefix)
+  const tensor = tensors.get(`${policy.id}.adapter`)
+  const adapter = tensor === undefined ? new Float32Array(0) : (tensorValues(tensor) as Float32Array)
+  const numExpected = adapted?.numParameters ?? 0
+  if (adapter.length !== numExpected) {
+    throw new InputError(subject, `an adapter of ${adapter.length} numbers`, `${numExpected}, as its config.json says`)
+  }
+  return {
+    ...definition,
+    weights,
+    adapter: adapted === null ? null : adapter,
+    sftSteps: record.sftSteps,
+    updates: record.rlUpdates,
+  }
+}
