@@ -4,6 +4,9 @@
  */
 import { choice, integer, number, type SettingValues } from '../settings.ts'
 
+/** The greatest `maxStaleness` that there may be. */
+export const MAX_STALENESS = 15
+
 /** Bounds of the ratio of probabilities. */
 export const vtraceSettings = {
   rhoMax: number(1, "ρ̄: bound of the ratio of probabilities in V-trace's target, or of an advantage's weight", {
@@ -18,7 +21,7 @@ export function stalenessSettings() {
     maxStaleness: integer(
       0,
       'η: updates between the weights that begin a rollout and the update that learns from it, at most; 0: none is collected meanwhile',
-      { min: 0, max: 15 },
+      { min: 0, max: MAX_STALENESS },
     ),
     correction: choice(
       'vtrace',

@@ -89,7 +89,8 @@ export const conversationMetrics = {
   trajectories: { unit: null, description: 'conversations learned from', reduction: 'last' },
   staleness: {
     unit: 'updates',
-    description: 'mean and max, of tokens, since the weights that chose them; null where nobody knows the weights',
+    description:
+      'of tokens, since the weights that chose them: mean, max, and counts of those 0, 1, … max updates stale; null where nobody knows the weights',
     reduction: 'last',
   },
   rolloutAgeSeconds: {

@@ -1,7 +1,7 @@
 import { formatBytes } from '../entries/data.ts'
 import type { ConversationRunDefinition } from '../entries/text.ts'
 import type { Words } from './follow.ts'
-import { group } from './progress.ts'
+import { group, shares } from './progress.ts'
 
 /** What is said of the training of a language model. */
 export const conversationWords: Words<ConversationRunDefinition> = {
@@ -30,6 +30,7 @@ export const conversationWords: Words<ConversationRunDefinition> = {
     const rate = rl.sampledTokens / rl.rolloutSeconds
     const unheard = rl.unheard > 0 ? `${rl.unheard} replies unheard, ${rl.cutTurns} turns cut` : ''
     const rewrites = rl.rewrites > 0 ? `${rl.rewrites} rows more by the chat template` : ''
+    const stale = rl.staleness === null || rl.staleness.max === 0 ? '' : `stale ${shares(rl.staleness.counts)}`
     const unknown = rl.numUnknown > 0 ? `${rl.numUnknown} rewards unknown (${rl.firstError})` : ''
     return [
       phase,
@@ -37,6 +38,7 @@ export const conversationWords: Words<ConversationRunDefinition> = {
       `entropy ${rl.entropy.toFixed(2)}`,
       `${group(Math.round(rate))} tokens/s`,
       unheard,
+      stale,
       rewrites,
       unknown,
     ].filter(Boolean)

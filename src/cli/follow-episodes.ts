@@ -1,6 +1,6 @@
 import type { EpisodeRunDefinition } from '../index.ts'
 import type { Words } from './follow.ts'
-import { group, returnFormat } from './progress.ts'
+import { group, returnFormat, shares } from './progress.ts'
 
 /** What is said of the training of an environment whose lanes step. */
 export const episodeWords: Words<EpisodeRunDefinition> = {
@@ -13,11 +13,13 @@ export const episodeWords: Words<EpisodeRunDefinition> = {
   },
   total: ({ definition }) => definition.settings.totalSteps,
   done: ({ trainer }) => trainer.steps,
-  figures({ episodeReturn, stepsPerSecond }) {
+  figures({ episodeReturn, stepsPerSecond, ...others }) {
     const value = Number.isNaN(episodeReturn)
       ? 'no episode over'
       : `return ${returnFormat(episodeReturn)(episodeReturn)}`
-    return [value, `${group(Math.round(stepsPerSecond))} steps/s`]
+    const rows = Object.entries(others).filter(([name]) => /^staleRows\d+$/.test(name)) // From 0 on, as they are declared.
+    const stale = rows.length > 0 ? [`stale ${shares(rows.map(([, count]) => count as number))}`] : []
+    return [value, `${group(Math.round(stepsPerSecond))} steps/s`, ...stale]
   },
   summary(
     { episodeReturnLast100, totalSteps, stepsPerSecond, episodes, solvedAtStep, solvedAtSeconds },

@@ -50,6 +50,13 @@ export function group(value: number): string {
   return value.toLocaleString('en-US')
 }
 
+/** Counts by their place, from 0, as parts of their sum: `0: 25 %, 1: 75 %`; none of those that are 0. */
+export function shares(counts: readonly number[]): string {
+  const sum = counts.reduce((total, count) => total + count, 0)
+  const told = counts.map((count, place) => (count === 0 ? '' : `${place}: ${Math.round((100 * count) / sum)} %`))
+  return told.filter(Boolean).join(', ')
+}
+
 /** Seconds for people: 8 s, 3 min 20 s, 2 h 5 min. */
 export function duration(seconds: number): string {
   const whole = Math.ceil(seconds)

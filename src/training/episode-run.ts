@@ -298,7 +298,7 @@ export const episodeRun: RunKind<EpisodeRunDefinition, EpisodeCohort, EpisodeRun
   },
   async metrics(factory, given) {
     const { algorithm } = usualParts(factory as EnvironmentFactory, await partsOf(given))
-    return metricsOfRun(algorithm.metrics, Number(given[`${algorithm.id}.maxStaleness`] ?? 0) > 0)
+    return metricsOfRun(algorithm.metrics, Number(given[`${algorithm.id}.maxStaleness`] ?? 0))
   },
   configure: (factory, given) => configure(factory as EnvironmentFactory, given),
   records({ environment, policy, algorithm }) {

@@ -1,4 +1,5 @@
 import type { LearnerMetrics } from '../algorithms/algorithm.ts'
+import { MAX_STALENESS } from '../algorithms/staleness.ts'
 import type { WorkName } from '../clock.ts'
 import { InputError } from '../errors.ts'
 import { checkMetrics, type Metrics, type MetricValues } from '../metrics.ts'
@@ -67,6 +68,22 @@ export const stalenessMetrics = {
   learnerWaitSeconds: { unit: 's', description: 'that those who learn waited for the rollout', reduction: 'last' },
 } as const satisfies Metrics
 
+/** The rows of a rollout by their staleness: how many are 0, 1 … `maxStaleness` updates stale, by the names of these metrics. */
+export function staleRowMetrics(maxStaleness: number): Metrics {
+  const ages = Array.from({ length: maxStaleness + 1 }, (_, age) => age)
+  return Object.fromEntries(
+    ages.map((age) => [
+      staleRowsName(age),
+      { unit: null, description: `rows learned from that are ${age} updates stale`, reduction: 'last' as const },
+    ]),
+  )
+}
+
+/** The name of the metric that counts rows of this staleness. */
+export function staleRowsName(age: number): string {
+  return `staleRows${age}`
+}
+
 /** What an update did to one cohort: its episodes, and what its algorithm declares, which is read by name. */
 export type CohortMetrics = MetricValues<typeof episodeMetrics> & LearnerMetrics
 
@@ -83,11 +100,12 @@ export type UpdateMetrics = MetricValues<typeof updateMetrics> &
   }
 
 /**
- * All that a line of `metrics.jsonl` says of a run by an algorithm with these metrics, in its order; `isAhead` where rollouts are
- * collected while others are learned from.
+ * All that a line of `metrics.jsonl` says of a run by an algorithm with these metrics, in its order; where `maxStaleness` is above
+ * 0 rollouts are collected while others are learned from, and there is more to say.
  */
-export function metricsOfRun(algorithm: Metrics, isAhead = false): Metrics {
-  return { ...updateMetrics, ...episodeMetrics, ...algorithm, ...(isAhead ? stalenessMetrics : {}), ...timeMetrics }
+export function metricsOfRun(algorithm: Metrics, maxStaleness = 0): Metrics {
+  const stale = maxStaleness > 0 ? { ...stalenessMetrics, ...staleRowMetrics(maxStaleness) } : {}
+  return { ...updateMetrics, ...episodeMetrics, ...algorithm, ...stale, ...timeMetrics }
 }
 
 /**
@@ -96,7 +114,7 @@ export function metricsOfRun(algorithm: Metrics, isAhead = false): Metrics {
  */
 export function checkAlgorithmMetrics({ id, metrics }: { readonly id: string; readonly metrics: Metrics }): void {
   checkMetrics(`${id} metrics`, metrics)
-  const taken = ['cohorts', ...Object.keys(metricsOfRun({}, true))]
+  const taken = ['cohorts', ...Object.keys(metricsOfRun({}, MAX_STALENESS))]
   for (const name of Object.keys(metrics)) {
     if (taken.includes(name)) {
       throw new InputError(`${id} metrics`, name, `names that the trainer has not taken (${taken.join(', ')})`)

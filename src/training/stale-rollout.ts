@@ -13,7 +13,7 @@ import { ImportanceSum } from '../kernels/bind.ts'
 import type { MetricValues } from '../metrics.ts'
 import { BLOCK_ROWS } from '../policies/policy.ts'
 import type { World } from '../world.ts'
-import type { stalenessMetrics } from './metrics.ts'
+import { type stalenessMetrics, staleRowsName } from './metrics.ts'
 
 /** Plans what the weights that learn say of the rows of a rollout. */
 export function proximalPlan(numRows: number) {
@@ -29,10 +29,11 @@ export function proximalPlan(numRows: number) {
   } satisfies Plan
 }
 
-/** How stale the rows of a rollout are, and how likely they are now. */
+/** How stale the rows of a rollout are, how many of each staleness there are (`staleRows0` …), and how likely they are now. */
 type StalenessOfRows = MetricValues<
   Pick<typeof stalenessMetrics, 'staleness' | 'stalenessMax' | `importanceWeight${'' | 'Max' | 'Truncated'}`>
->
+> &
+  Readonly<Record<string, number>>
 
 /** Evaluates a cohort's rollouts anew, in a thread that learns. */
 export class StaleRollout {
@@ -131,14 +132,19 @@ export class StaleRollout {
   measure(update: number): StalenessOfRows {
     const { rollout, numSteps, numLanes } = this.#cohort
     const { version, valid } = rollout
+    const { maxStaleness, rhoMax } = this.#staleness
+    const counts = new Array<number>(maxStaleness + 1).fill(0)
     let [sum, count, most] = [0, 0, 0]
     for (let row = 0; row < version.length; row++) {
       if (valid[row] === 0) continue
-      sum += update - version[row]!
-      most = Math.max(most, update - version[row]!)
+      const age = update - version[row]!
+      sum += age
+      most = Math.max(most, age)
+      counts[age] = counts[age]! + 1
       count++
     }
-    const told = { staleness: sum / count, stalenessMax: most }
+    const byAge = Object.fromEntries(counts.map((rows, age) => [staleRowsName(age), rows]))
+    const told = { staleness: sum / count, stalenessMax: most, ...byAge }
     if (!this.isCorrected) {
       return {
         ...told,
@@ -146,7 +152,6 @@ export class StaleRollout {
       }
     }
     const { logprob, weight, sums } = this.#columns
-    const { rhoMax } = this.#staleness
     const { kernels } = this.#world
     kernels.importanceWeights(weight, sums, logprob, rollout.logprob, valid, rhoMax, numSteps * numLanes)
     return {

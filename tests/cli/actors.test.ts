@@ -59,7 +59,10 @@ test('the lines of metrics.jsonl have what is told of staleness, and only there'
     const [line] = (await lines(folder)).slice(-1)
     for (const name of Object.keys(stalenessMetrics))
       expect(Object.hasOwn(line, name), name).toBe(folder !== 'together')
-    if (folder !== 'together') expect(line).toMatchObject({ staleness: 1, stalenessMax: 1 })
+    if (folder !== 'together') {
+      expect(line).toMatchObject({ staleness: 1, stalenessMax: 1, staleRows0: 0, staleRows1: 1024 })
+      expect(stderr).toContain('stale 1: 100 %')
+    }
   }
   expect(JSON.parse(await readFile(join(here, 'actors', 'summary.json'), 'utf8')).threads).toBe(3)
   const { code, stderr } = await colonnade(['train', ...few, stale, 'threads=1', 'out=alone'], here)

@@ -106,7 +106,7 @@ describe('actors', () => {
       expect(ahead.bits).toMatchObject({ rollout, weights })
       expect(
         ahead.metrics.map((update) =>
-          (update as unknown[][]).filter(([key]) => !Object.hasOwn(stalenessMetrics, key as string)),
+          (update as [string, unknown][]).filter(([key]) => key !== 'staleRows0' && !Object.hasOwn(stalenessMetrics, key)),
         ),
       ).toEqual(expected)
     }
@@ -232,8 +232,12 @@ describe('actors', () => {
         const staleness = Array.from(version!, (each) => metrics.update - 1 - each)
         expect(metrics.staleness).toBeCloseTo(mean(staleness), 12)
         const told = Object.keys(metrics).filter((key) => key !== 'cohorts')
-        expect(told).toEqual(Object.keys(metricsOfRun(algorithm.metrics, true)))
+        expect(told).toEqual(Object.keys(metricsOfRun(algorithm.metrics, algorithm.staleness!.maxStaleness)))
         expect(metrics.stalenessMax).toBe(Math.max(...staleness))
+        for (let age = 0; age <= algorithm.staleness!.maxStaleness; age++) {
+          const rows = staleness.filter((each) => each === age).length
+          expect(metrics[`staleRows${age}`], `rows ${age} updates stale`).toBe(rows)
+        }
         expect(metrics.importanceWeight).toBeCloseTo(mean(ratios), 5)
         expect(metrics.importanceWeightMax).toBeCloseTo(Math.max(...ratios), 5)
         expect(metrics.importanceWeightTruncated).toBeCloseTo(mean(ratios.map((ratio) => Math.min(1.01, ratio))), 5)

@@ -68,8 +68,11 @@ export interface RlMetrics {
   /** Mean of the known rewards of each group that has one, in the order of the groups. */
   readonly groupRewards: readonly number[]
   readonly trajectories: number
-  /** Updates since the weights that chose a token; null where nobody knows them. */
-  readonly staleness: { readonly mean: number; readonly max: number } | null
+  /**
+   * Updates since the weights that chose a token, and how many tokens are 0, 1, … max updates stale; null where nobody knows the
+   * weights.
+   */
+  readonly staleness: { readonly mean: number; readonly max: number; readonly counts: readonly number[] } | null
   /** Seconds from a group's beginning until the update took it. */
   readonly rolloutAgeSeconds: { readonly mean: number; readonly max: number }
   /** Groups that were whole and waited for a later update. */
@@ -131,26 +134,28 @@ export function spreadOf(weightOf: (token: number) => number, counted: Uint8Arra
 }
 
 /**
- * How old the counted tokens are for weights of that version, in updates: mean and max. Tokens of which nobody knows the weights
- * (version −1) are passed over; null where that are all.
+ * How old the counted tokens are for weights of that version, in updates: mean, max, and how many are 0, 1, … max updates old.
+ * Tokens of which nobody knows the weights (version −1) are passed over; null where that are all.
  */
 export function stalenessOf(
   current: number,
   version: Int32Array,
   counted: Uint8Array,
   { begin, end }: TokenSpans,
-): { mean: number; max: number } | null {
-  let [sum, count, max] = [0, 0, 0]
+): RlMetrics['staleness'] {
+  const counts: number[] = []
+  let [sum, count] = [0, 0]
   for (let i = 0; i < begin.length; i++) {
     for (let t = begin[i]!; t < end[i]!; t++) {
       if (counted[t] === 0 || version[t]! < 0) continue
       const age = current - version[t]!
       sum += age
       count++
-      max = Math.max(max, age)
+      while (counts.length <= age) counts.push(0)
+      counts[age] = counts[age]! + 1
     }
   }
-  return count === 0 ? null : { mean: sum / count, max }
+  return count === 0 ? null : { mean: sum / count, max: counts.length - 1, counts }
 }
 
 /** What the rewards of an update's conversations come to. */

@@ -147,6 +147,7 @@ describe('with maxStaleness', () => {
       expect(Math.min(...all)).toBeGreaterThanOrEqual(0)
       expect(told.max).toBe(Math.max(...all))
       expect(told.mean).toBeCloseTo(all.reduce((sum, age) => sum + age, 0) / all.length, 12)
+      expect(told.counts).toEqual(Array.from({ length: told.max + 1 }, (_, age) => all.filter((a) => a === age).length))
     }
     expect(Math.max(...ages.flat())).toBe(2)
     expect(metrics.some(({ rl: told }) => told!.queueDepth > 0)).toBe(true)
@@ -448,8 +449,8 @@ test('how long groups and lanes waited is told in seconds, as a clock says that 
     expect(second).toMatchObject({ rolloutAgeSeconds: { mean: 4, max: 4 }, queueDepth: 0, rolloutSeconds: 0 })
     expect(second.lanesIdleSeconds).toBe(0)
     expect([first.staleness, second.staleness]).toEqual([
-      { mean: 0, max: 0 },
-      { mean: 1, max: 1 },
+      { mean: 0, max: 0, counts: [1 + 4] },
+      { mean: 1, max: 1, counts: [0, 2 + 2] },
     ])
   } finally {
     clock.mockRestore()

@@ -207,7 +207,7 @@ function twinOf({ trainer, algorithm, before }: Pushed, reference: Float32Array,
       ? { mean: mean(lag.map(Math.exp)), min: Math.exp(Math.min(...lag)), max: Math.exp(Math.max(...lag)) }
       : null,
     // Of one weights’ version, each group of the update that waits for it.
-    staleness: { mean: 0, max: 0 },
+    staleness: { mean: 0, max: 0, counts: [all.length] },
     queueDepth: 0,
     importanceWeight: isCorrected
       ? { mean: mean(all.map(weight)), min: Math.min(...all.map(weight)), max: Math.max(...all.map(weight)) }
