@@ -106,6 +106,12 @@ export const conversationMetrics = {
   },
   drops: { unit: null, description: 'groups dropped since the update before, by reason', reduction: 'last' },
   sampledTokens: { unit: 'tokens', description: 'that the model chose', reduction: 'last' },
+  untrainedTokens: {
+    unit: 'tokens',
+    description:
+      'of turns that were drawn from another distribution than is trained (by a temperature of their own, say): nothing is learned of them',
+    reduction: 'last',
+  },
   trainedTokens: { unit: 'tokens', description: 'that it was trained on, prompts included', reduction: 'last' },
   numRecomputed: {
     unit: 'tokens',

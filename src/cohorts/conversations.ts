@@ -39,6 +39,7 @@ import { checkHeldOut, type HeldOut } from '../text/held-out.ts'
 import type { LanguageModelDefinition, LanguageModelWeights, OpenLanguageModel } from '../text/language-model.ts'
 import { StopStrings } from '../text/stop-strings.ts'
 import type { Tokenizer } from '../text/tokenizer.ts'
+import type { TurnDrawing } from '../text/turn-sampling.ts'
 import type { Cohort, CohortDraft, Housing } from './cohort.ts'
 import { createLanes } from './lanes.ts'
 
@@ -184,6 +185,8 @@ export interface ConversationCohort {
   /** The environment's last reply to each lane, and the one that it owes. */
   readonly replies: (Reply | null)[]
   readonly pending: (PendingReply | null)[]
+  /** Of each lane, the turns of its conversation that are not drawn, or ended, as the cohort says, by their numbers. */
+  readonly drawings: Map<number, TurnDrawing>[]
   /** Segments of each lane's conversation before the one that it is in, without what only its end tells. */
   readonly segments: Segment[][]
   /** Texts that end a turn of the model, beside its end tokens. */
@@ -485,6 +488,7 @@ export function createConversations(
     histories: Array.from({ length: numLanes }, () => []),
     replies: new Array(numLanes).fill(null),
     pending: new Array(numLanes).fill(null),
+    drawings: Array.from({ length: numLanes }, () => new Map()),
     segments: Array.from({ length: numLanes }, () => []),
     stopStrings,
     released: Number.POSITIVE_INFINITY,

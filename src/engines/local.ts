@@ -215,7 +215,7 @@ export class LocalEngine implements Engine, EngineThreads {
     active[slot] = 1
   }
 
-  /** Notes how a turn draws, and what ends it, where that is not as the engine was made: other threads know of no such turn. */
+  /** Notes how a turn draws, and what ends it, where that is not as the engine was made. */
   #takeDrawing({ slot, sampling, explore, stopStrings }: TurnRequest): void {
     const own = this.#context
     const words = (drawing: Omit<Drawing, 'sampling'> & { sampling: object; stopStrings: readonly string[] }) =>
@@ -223,10 +223,6 @@ export class LocalEngine implements Engine, EngineThreads {
     const isOwn =
       (sampling === own.sampling && explore === own.explore && stopStrings === own.stopStrings) ||
       words({ sampling, explore, stopStrings }) === words(own)
-    if (!isOwn && this.#decoders.length > 1) {
-      const expected = `${words(own)}, as the engine was made, where several threads decode`
-      throw new InputError('turn of engine local', words({ sampling, explore, stopStrings }), expected)
-    }
     if (!isOwn) checkSampling(sampling)
     this.#stops[slot] = isOwn ? this.#ownStops[slot]! : new StopStrings(own.tokenizer, stopStrings)
     const drawings = this.#thread.drawings ?? (isOwn ? null : new Array<Drawing | null>(own.numSlots).fill(null))
@@ -258,6 +254,8 @@ export class LocalEngine implements Engine, EngineThreads {
    */
   #numSharesOf(count: number): number {
     if (count * this.#context.model.numParameters < 2 ** 21) return 1
+    const { drawings } = this.#thread
+    if (drawings?.some((drawing, n) => drawing !== null && this.turns.active[n] === 1)) return 1 // Others know of no such turn.
     return Math.min(this.#decoders.length, Math.floor(count / SHARE_SLOTS))
   }
 

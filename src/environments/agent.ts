@@ -18,10 +18,14 @@ import {
   type TextEnvironmentDefinition,
   type TextEnvironmentModel,
   type Turn,
+  type TurnSampling,
 } from './text.ts'
 
-/** What an agent says to the model before a turn of it. */
-export interface ModelCall {
+/**
+ * What an agent says to the model before a turn of it, and how that turn is drawn. Of the first turn the example says how. Of a turn
+ * that is drawn from another distribution than the cohort's nothing is learned.
+ */
+export interface ModelCall extends TurnSampling {
   /** None before the first turn, which answers the example's prompt, and where the model answers again; else at least one. */
   readonly messages?: readonly Message[]
   /** What the turn before was worth, where the cohort's `rewardReduction` asks for it; default 0. */
@@ -197,7 +201,9 @@ class RunningAgent {
     end()
   }
 
-  #generate({ messages = [], reward = 0, maxTokens, again = false, stands }: ModelCall = {}): Promise<ModelAnswer> {
+  #generate(call: ModelCall = {}): Promise<ModelAnswer> {
+    const { messages = [], reward = 0, maxTokens, again = false, stands } = call
+    const sampling = samplingOf(call)
     const refuse = (got: string, expected: string) =>
       Promise.reject(new InputError(`generate of agent ${this.#id}`, got, expected))
     const first = this.#first
@@ -205,6 +211,7 @@ class RunningAgent {
       if (messages.length > 0) return refuse('messages before the first turn', 'none: it answers the prompt')
       if (again) return refuse('again before the first turn', 'a turn that answers the prompt')
       if (maxTokens !== undefined) return refuse('maxTokens of the first turn', "the example's maxTokens")
+      if (sampling !== undefined) return refuse(`${show(sampling)} of the first turn`, "the example's sampling")
       if (stands !== undefined) return refuse('stands before the first turn', 'a turn that answers the prompt')
       if (reward !== 0) return refuse('a reward before the first turn', 'that of a turn before')
       this.#first = null
@@ -214,7 +221,11 @@ class RunningAgent {
     if (again && messages.length > 0) return refuse('messages, and again', 'one of the two')
     if (again && stands !== undefined) return refuse('stands, and again', 'one of the two')
     if (!again && messages.length === 0) return refuse('no message', 'at least one that the model answers')
-    const settings = { ...(maxTokens === undefined ? {} : { maxTokens }), ...(stands === undefined ? {} : { stands }) }
+    const settings = {
+      ...(maxTokens === undefined ? {} : { maxTokens }),
+      ...(sampling === undefined ? {} : { sampling }),
+      ...(stands === undefined ? {} : { stands }),
+    }
     const said = again ? { again } : { messages: messages.map((message) => ({ ...message })) }
     return new Promise((resolve) => {
       this.#take = (turn) => {
@@ -230,10 +241,18 @@ class RunningAgent {
       throw new InputError(`generateSeveral of agent ${this.#id}`, show(numAnswers), 'a whole number ≥ 1')
     }
     const answers = [await this.#generate(call)]
-    const budget = call?.maxTokens === undefined ? {} : { maxTokens: call.maxTokens }
-    while (answers.length < numAnswers) answers.push(await this.#generate({ ...budget, again: true }))
+    const { messages: _, reward: __, stands: ___, ...drawn } = call ?? {}
+    while (answers.length < numAnswers) answers.push(await this.#generate({ ...drawn, again: true }))
     return answers
   }
+}
+
+/** What of a call says how its turn is drawn; undefined where nothing does. */
+function samplingOf({ temperature, topK, topP, minP, stopStrings }: ModelCall): TurnSampling | undefined {
+  const given = Object.entries({ temperature, topK, topP, minP, stopStrings }).filter(
+    ([, value]) => value !== undefined,
+  )
+  return given.length === 0 ? undefined : Object.fromEntries(given)
 }
 
 /** Nobody knows how a turn was sampled that no cohort has made. */

@@ -23,6 +23,23 @@ export function isMessage(message: unknown): message is Message {
   return typeof content === 'string' || (content === null && Array.isArray(calls) && calls.length > 0)
 }
 
+/**
+ * How one turn of the model is drawn, and what ends it; what is not given is as the cohort has it. Of a turn that is drawn from
+ * another distribution than the cohort's nothing is learned: its tokens have a loss mask of 0, and `untrainedTokens` counts them.
+ */
+export interface TurnSampling {
+  /** What logits are divided by: above 0. */
+  readonly temperature?: number
+  /** The most probable tokens that are left; 0: all. */
+  readonly topK?: number
+  /** The fewest most probable tokens that have this probability together are left: above 0 and at most 1. */
+  readonly topP?: number
+  /** Tokens of at least this part of the most probable one's probability are left: 0 to 1. */
+  readonly minP?: number
+  /** Texts that end the turn, beside its end tokens. They change nothing about what is learned. */
+  readonly stopStrings?: readonly string[]
+}
+
 /** What a conversation begins with, and whatever the environment or a reward wants to know of it. */
 export interface Example {
   /** Plain text, which the model continues, or messages for the model's chat template. */
@@ -38,6 +55,8 @@ export interface Example {
   readonly tools?: readonly object[]
   /** Tokens of a turn, at most, in this conversation; what the cohort says where it is not given. */
   readonly maxTokens?: number
+  /** How the first turn is drawn, where that is not as the cohort has it. */
+  readonly sampling?: TurnSampling
   readonly [column: string]: unknown
 }
 
@@ -116,6 +135,8 @@ export interface Reply {
   readonly stands?: number
   /** Tokens of the next turn, at most; default what the example or the cohort says. */
   readonly maxTokens?: number
+  /** How the next turn is drawn, where that is not as the cohort has it; that of the turn before does not last. */
+  readonly sampling?: TurnSampling
 }
 
 /** What the maker of a text environment returns. */

@@ -7,10 +7,12 @@
  */
 import type { Example, TextEnvironmentModel } from '../environments/text.ts'
 import { InputError, show } from '../errors.ts'
+import { checkSampling } from '../policies/transformer/sampling.ts'
 import { promptIds, trainingRows } from './dialogue.ts'
 import { type HeldOut, isHeldOut, questionHash } from './held-out.ts'
 import type { Tokenizer } from './tokenizer.ts'
 import type { TrainingExample } from './turn-ids.ts'
+import { turnDrawing } from './turn-sampling.ts'
 
 /** What becomes of an example that is longer than the context: an error, it is passed over, or what is too much is cut off. */
 export const tooLongs = ['error', 'skip', 'cut'] as const
@@ -53,7 +55,7 @@ export interface UsableExamples {
  * What the conversation of an example begins with, and the tokens of a turn, at most. A prompt that is cut loses its beginning,
  * and leaves room for a turn where it can.
  * @throws InputError for an example without a prompt, one that tokenizer or template refuse or that has no room in the context,
- * and a `maxTokens` of its own that is no whole number ≥ 1.
+ * a `maxTokens` of its own that is no whole number ≥ 1, and a `sampling` that is none.
  */
 export function startOf(reader: ExampleReader, index: number): { example: Example; ids: number[]; budget: number } {
   const { environment, context, tooLong } = reader
@@ -80,8 +82,12 @@ function promptOf({ environment, tokenizer, maxTokens }: ExampleReader, index: n
   if (!(Number.isSafeInteger(budget) && budget >= 1)) {
     throw new InputError(`${subject}, maxTokens`, show(budget), 'a whole number ≥ 1')
   }
+  if (example.sampling !== undefined) turnDrawing(example.sampling, NO_DRAWING, tokenizer) // Refuses what is none.
   return { example, ids, budget }
 }
+
+/** Stands for a cohort's, where what an example asks for is checked. */
+const NO_DRAWING = { sampling: checkSampling({}), stopStrings: [] }
 
 /**
  * What supervised fine-tuning learns of an example: a row, or several where the chat template rewrites earlier turns. A row that

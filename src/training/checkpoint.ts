@@ -11,6 +11,7 @@ import { InputError, show } from '../errors.ts'
 import { cannotWrite, disk, listFolder, makeFolder, readWhole, syncFolder, writeSynced } from '../files.ts'
 import type { Delivery, SavedAdmission } from '../orchestration/admission.ts'
 import { decodeSafetensors, encodeSafetensors, type Tensor } from '../safetensors.ts'
+import type { TurnDrawing } from '../text/turn-sampling.ts'
 import { asOwner } from './owner.ts'
 
 const FORMAT = 'colonnade checkpoint 2'
@@ -75,6 +76,8 @@ export interface ConversationRecord {
   readonly ages: readonly (readonly [group: number, seconds: number])[]
   /** What was said in each lane before the model's turn. */
   readonly histories: readonly (readonly { readonly role: string; readonly content: string | null }[])[]
+  /** Of each lane, how turns were drawn that are not as the cohort's, with their numbers. Not in older ones. */
+  readonly drawings?: readonly (readonly (readonly [turn: number, drawing: TurnDrawing])[])[]
   /** From which tokens those said in each lane were drawn, where a filter had left some out. */
   readonly candidates: readonly (readonly number[])[]
   /** The last reply to each lane whose conversation is over and waits for room in the log; null for others. Not in older ones. */

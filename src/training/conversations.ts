@@ -256,7 +256,7 @@ export class ConversationTraining implements Training<TextMetrics> {
   saved(): SavedTraining {
     const { sft, rl } = this.phases
     const { name, environment, policyDefinition, numLanes, rewardReduction } = this.#cohort
-    const { conversation, histories, replies, trajectories, version, source } = this.#cohort
+    const { conversation, histories, drawings, replies, trajectories, version, source } = this.#cohort
     const over = packTrajectories(trajectories, `${name}.trajectories`)
     const open = packTrajectories(segmentsOf(this.#cohort), `${name}.segments`)
     const record: ConversationRecord = {
@@ -273,6 +273,7 @@ export class ConversationTraining implements Training<TextMetrics> {
       version,
       ...(this.#collector?.saved() ?? NOTHING_COLLECTED),
       histories: histories.map((history) => [...history]),
+      drawings: drawings.map((ofLane) => [...ofLane]),
       candidates: histories.map((_, n) => [...candidateIdsOf(conversation, n)]),
       replies: replies.map((reply, n) => (conversation.phase[n] === ConversationPhase.ended ? reply : null)),
       source,
@@ -305,7 +306,7 @@ export class ConversationTraining implements Training<TextMetrics> {
   }
 
   async restore(manifest: Manifest, tensors: ReadonlyMap<string, Tensor>): Promise<void> {
-    const { name, numLanes, conversation, histories, replies, trajectories } = this.#cohort
+    const { name, numLanes, conversation, histories, drawings, replies, trajectories } = this.#cohort
     const record = manifest.cohorts[name] as ConversationRecord
     trajectories.clear()
     unpackTrajectories(trajectories, `${name}.trajectories`, record.trajectories, tensors)
@@ -313,6 +314,10 @@ export class ConversationTraining implements Training<TextMetrics> {
     unpackTrajectories(open, `${name}.segments`, record.segments, tensors)
     takeUpSegments(this.#cohort, open)
     histories.splice(0, numLanes, ...record.histories.map((history) => [...history]))
+    for (const [n, ofLane] of drawings.entries()) {
+      ofLane.clear()
+      for (const [turn, drawing] of record.drawings?.[n] ?? []) ofLane.set(turn, drawing)
+    }
     for (const [n, ids] of record.candidates.entries()) setCandidateIds(conversation, n, ids)
     for (const [n, reply] of (record.replies ?? []).entries()) replies[n] = reply as Reply | null
     this.#cohort.source = record.source

@@ -106,7 +106,9 @@ describe('actors', () => {
       expect(ahead.bits).toMatchObject({ rollout, weights })
       expect(
         ahead.metrics.map((update) =>
-          (update as [string, unknown][]).filter(([key]) => key !== 'staleRows0' && !Object.hasOwn(stalenessMetrics, key)),
+          (update as [string, unknown][]).filter(
+            ([key]) => key !== 'staleRows0' && !Object.hasOwn(stalenessMetrics, key),
+          ),
         ),
       ).toEqual(expected)
     }

@@ -26,12 +26,13 @@ async function appendAdvanced(cohort: ConversationCohort, advanced: Promise<void
 }
 
 function submitTurns(cohort: ConversationCohort): void {
-  const { conversation, submitted, engine, context, sampling, explore, stopStrings } = cohort
-  const { phase, token, length, turnStart, budget, group, member, tokensBefore, unchanged } = conversation
+  const { conversation, submitted, engine, context, explore, drawings } = cohort
+  const { phase, token, length, turnStart, budget, group, member, tokensBefore, unchanged, turn } = conversation
   for (let n = 0; n < submitted.length; n++) {
     if (phase[n] !== ConversationPhase.model || submitted[n] === 1) continue
     const [from, to] = [n * context, n * context + length[n]!]
     const generated = length[n]! - turnStart[n]!
+    const { sampling, stopStrings } = drawings[n]!.get(turn[n]!) ?? cohort
     engine.submit({
       slot: n,
       ids: token.subarray(from, to),
@@ -68,7 +69,7 @@ function appendPolled(cohort: ConversationCohort): void {
 
 /** Appends row i of a block to its lane. */
 function appendToken(cohort: ConversationCohort, block: GeneratedTokens, i: number): void {
-  const { conversation, context, engine, sampling, model } = cohort
+  const { conversation, context, engine, model, drawings } = cohort
   const { length, turn, phase } = conversation
   const { candidate, candidateOffset } = block
   const [n, token] = [block.slot[i]!, block.token[i]!]
@@ -81,18 +82,25 @@ function appendToken(cohort: ConversationCohort, block: GeneratedTokens, i: numb
     throw new InputError(`engine ${engine.id}`, `token ${token}`, expected)
   }
   const at = n * context + length[n]!
+  const drawing = drawings[n]!.get(turn[n]!)
+  const sampling = drawing?.sampling ?? cohort.sampling
+  const isLearned = drawing?.isLearned ?? true
   conversation.token[at] = token
-  conversation.lossMask[at] = 1
+  conversation.lossMask[at] = isLearned ? 1 : 0
   conversation.logprob[at] = block.logprob[i]!
   // Nobody knows which weights chose a token without a log-probability: the trainer's stand for both.
   conversation.version[at] = Number.isNaN(block.logprob[i]!) ? -1 : block.version[i]!
+  // A version is what tells a token of which nothing is learned from those of a prompt: the cohort's, where the engine has none.
+  if (!isLearned && block.version[i] === -1 && !Number.isNaN(block.logprob[i]))
+    conversation.version[at] = cohort.version
   conversation.turnOf[at] = turn[n]!
   length[n] = length[n]! + 1
   cohort.breaks[n] = 0
   // A log-probability of another distribution than the one that was drawn from is as good as none.
-  const isKnown = candidate !== null && areOfSampling(engine.logprobs, sampling)
+  const isOfSampling = areOfSampling(engine.logprobs, sampling)
+  const isKnown = candidate !== null && isOfSampling && isLearned // For other turns there is no room for candidate sets.
   const [from, to] = [candidateOffset[i]!, candidateOffset[i + 1]!]
-  conversation.candidateCount[at] = isKnown ? to - from : areOfSampling(engine.logprobs, sampling) ? 0 : -1
+  conversation.candidateCount[at] = isKnown ? to - from : isOfSampling && from === to ? 0 : -1
   if (isKnown && to > from) appendCandidates(cohort, n, candidate, from, to)
 }
 

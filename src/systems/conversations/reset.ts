@@ -3,6 +3,7 @@ import { ConversationPhase } from '../../components/conversation.ts'
 import type { Kernels } from '../../kernels/bind.ts'
 import { promptMessages } from '../../text/dialogue.ts'
 import { startOf } from '../../text/examples.ts'
+import { turnDrawing } from '../../text/turn-sampling.ts'
 
 /**
  * Free lanes take the next conversations, as long as there are some to begin: the examples in an order of each epoch's own,
@@ -41,6 +42,9 @@ function begin(kernels: Kernels, cohort: ConversationCohort, n: number, number: 
   conversation.known[n] = 0
   cohort.histories[n] = promptMessages(example)
   cohort.replies[n] = null
+  cohort.drawings[n]!.clear()
+  if (example.sampling !== undefined)
+    cohort.drawings[n]!.set(0, turnDrawing(example.sampling, cohort, cohort.tokenizer))
   conversation.numCandidateIds[n] = 0
   cohort.segments[n] = []
   append(cohort, n, ids)

@@ -6,9 +6,10 @@ import {
   segmentOf,
 } from '../../cohorts/conversations.ts'
 import { ConversationPhase, turnRewardsOf } from '../../components/conversation.ts'
-import { isMessage, type Reply, reduceTurnRewards, type TextEnvironmentDefinition } from '../../environments/text.ts'
+import { isMessage, type Reply, reduceTurnRewards } from '../../environments/text.ts'
 import { show } from '../../errors.ts'
 import type { Kernels } from '../../kernels/bind.ts'
+import { turnDrawing } from '../../text/turn-sampling.ts'
 import { nextTurnOf, rowThatStands } from './next-turn.ts'
 import { append } from './reset.ts'
 import { turnOf } from './turn.ts'
@@ -150,7 +151,7 @@ function take(cohort: ConversationCohort, n: number, given: Reply): void {
   const { conversation, environment, histories, replies } = cohort
   const goesOn = given.messages !== undefined || given.again === true
   const standing = goesOn ? rowThatStands(cohort, n, given.stands) : null
-  const wrong = wrongOf(environment, given, goesOn && standing === null)
+  const wrong = wrongOf(cohort, given, goesOn && standing === null)
   const reply = wrong === null ? given : failed(wrong)
   replies[n] = reply
   const turns = turnRewardsOf(conversation, n)
@@ -163,6 +164,9 @@ function take(cohort: ConversationCohort, n: number, given: Reply): void {
   conversation.unheard[n] = 1 // Until the reply is appended.
   const next = nextTurnOf(cohort, n, reply, standing)
   if (next === null) return
+  if (reply.sampling !== undefined) {
+    cohort.drawings[n]!.set(conversation.turn[n]! + 1, turnDrawing(reply.sampling, cohort, cohort.tokenizer))
+  }
   conversation.unheard[n] = 0
   histories[n] = next.messages
   if (next.isRow) beginSegment(cohort, n, next.ids)
@@ -173,9 +177,17 @@ function take(cohort: ConversationCohort, n: number, given: Reply): void {
 }
 
 /** Why a reply cannot be followed; null where it can. */
-function wrongOf({ id, answersAgain }: TextEnvironmentDefinition, { again, stands }: Reply, isLost: boolean) {
+function wrongOf(cohort: ConversationCohort, { again, stands, sampling }: Reply, isLost: boolean): string | null {
+  const { id, answersAgain } = cohort.environment
   if (isLost) return `turn ${stands}, which is no answer to what the last one answers`
-  return again === true && answersAgain !== true ? `another answer, without answersAgain of ${id}` : null
+  if (again === true && answersAgain !== true) return `another answer, without answersAgain of ${id}`
+  if (sampling === undefined) return null
+  try {
+    turnDrawing(sampling, cohort, cohort.tokenizer)
+    return null
+  } catch (error) {
+    return (error as Error).message
+  }
 }
 
 /** Puts lane n's segment aside, and makes room for one that begins with `ids`. What both begin with the engine may have kept. */

@@ -36,7 +36,8 @@ export function turnOf(cohort: ConversationCohort, n: number): Turn {
 
 /** A turn of lane n's conversation: the one that is over, or one before it. */
 function pastTurn(cohort: ConversationCohort, n: number, turn: number): PastTurn {
-  const { conversation, tokenizer, stopStrings } = cohort
+  const { conversation, tokenizer, drawings } = cohort
+  const { stopStrings } = drawings[n]!.get(turn) ?? cohort
   for (const row of [segmentOf(cohort, n), ...cohort.segments[n]!]) {
     const [from, to] = spanOfTurn(row, turn)
     if (from === to) continue
@@ -57,10 +58,12 @@ function pastTurn(cohort: ConversationCohort, n: number, turn: number): PastTurn
 }
 
 /** Where in a row the tokens lie that the model chose in that turn. */
-function spanOfTurn({ turn, lossMask }: Segment, number: number): [from: number, to: number] {
+function spanOfTurn({ turn, lossMask, version, candidateCount }: Segment, number: number): [from: number, to: number] {
+  // What is not learned of the model has a version, or nobody knows from how many tokens it was drawn.
+  const isChosen = (t: number) => lossMask[t] === 1 || version[t] !== -1 || candidateCount?.[t] === -1
   let from = 0
-  while (from < turn.length && !(turn[from] === number && lossMask[from] === 1)) from++
+  while (from < turn.length && !(turn[from] === number && isChosen(from))) from++
   let to = from
-  while (to < turn.length && turn[to] === number && lossMask[to] === 1) to++
+  while (to < turn.length && turn[to] === number && isChosen(to)) to++
   return [from, to]
 }

@@ -5,7 +5,7 @@ import type { RewardReduction, TextEnvironmentDefinition } from '../../environme
 import { InputError, show } from '../../errors.ts'
 import { setWeights } from '../../policies/transformer/quantized.ts'
 import type { Sampling } from '../../policies/transformer/sampling.ts'
-import type { Trajectory } from '../../tables/trajectory.ts'
+import { completionOf, type Trajectory } from '../../tables/trajectory.ts'
 import type { TooLong } from '../../text/examples.ts'
 import type { HeldOut } from '../../text/held-out.ts'
 import type { LanguageModelDefinition } from '../../text/language-model.ts'
@@ -89,10 +89,10 @@ export async function converse({
   const conversed = conversations.map((rows) => {
     // Of several turns special tokens are spelled out, as they tell the turns apart.
     const skipSpecial = rows.length === 1 && rows[0]!.turns === 1
-    const parts = rows.map(({ token, lossMask }) => {
+    const parts = rows.map(({ token, lossMask, version }) => {
       const ids = Array.from(token)
-      const promptLength = Array.from(lossMask).indexOf(1)
-      return { promptIds: ids.slice(0, promptLength), completionIds: ids.slice(promptLength) }
+      const completionIds = completionOf({ token, lossMask, version })
+      return { promptIds: ids.slice(0, ids.length - completionIds.length), completionIds }
     })
     const completions = parts.map(({ completionIds }) => {
       const isEnded = tokenizer.endIds.includes(completionIds.at(-1)!)

@@ -1,8 +1,7 @@
 /** How a language model does: whole conversations under fixed weights, and nothing is learned. */
 import type { TextEnvironmentDefinition } from '../../environments/text.ts'
 import { InputError } from '../../errors.ts'
-import { countLearned } from '../../tables/sample.ts'
-import type { Trajectory } from '../../tables/trajectory.ts'
+import { isOfModel, type Trajectory } from '../../tables/trajectory.ts'
 import { type ConverseOptions, converse } from './converse.ts'
 
 /** What `evaluateText` is told. The most probable tokens are taken; with `explore` they are drawn. */
@@ -46,7 +45,7 @@ export async function evaluateText(options: TextEvaluateOptions): Promise<TextEv
   const last = conversed.map(({ rows }) => rows.at(-1)!)
   const rewards = last.flatMap(({ reward }) => (reward === null ? [] : [reward]))
   const mean = rewards.reduce((sum, value) => sum + value, 0) / rewards.length
-  const said = conversed.flatMap(({ rows }) => rows).reduce((sum, { lossMask }) => sum + countLearned(lossMask), 0)
+  const said = conversed.flatMap(({ rows }) => rows).reduce((sum, row) => sum + countOfModel(row), 0)
   const reasons: Record<string, number> = {}
   for (const { stopReason } of last) reasons[stopReason] = (reasons[stopReason] ?? 0) + 1
   return {
@@ -72,6 +71,13 @@ export async function evaluateText(options: TextEvaluateOptions): Promise<TextEv
       reward: rows[0]!.reward,
     })),
   }
+}
+
+/** Tokens of a row that the model chose. */
+function countOfModel({ token, lossMask, version }: Trajectory): number {
+  let count = 0
+  for (let t = 0; t < token.length; t++) if (isOfModel(lossMask, version, t)) count++
+  return count
 }
 
 function meanComponents(conversations: readonly Trajectory[]): Record<string, number> {

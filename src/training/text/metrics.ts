@@ -81,8 +81,12 @@ export interface RlMetrics {
   readonly lanesIdleSeconds: number
   /** Groups that were dropped since the update before, by reason. */
   readonly drops: Readonly<Record<string, number>>
-  /** Tokens that the model chose, and tokens that it was trained on, prompts included. */
+  /**
+   * Tokens that the model chose; those of them that were drawn from another distribution than is trained, of which nothing is
+   * learned; and tokens that it was trained on, prompts included.
+   */
   readonly sampledTokens: number
+  readonly untrainedTokens: number
   readonly trainedTokens: number
   /** Tokens whose log-probability nobody had recorded: that of the weights before the update stands for it. */
   readonly numRecomputed: number

@@ -13,6 +13,7 @@ import type { Metrics } from '../../metrics.ts'
 import { Stream } from '../../random.ts'
 import { interruptTurns } from '../../systems/conversations/infer.ts'
 import type { TrajectoryRows } from '../../tables/trajectories.ts'
+import { isOfModel } from '../../tables/trajectory.ts'
 import { differentiate, type TrainingBackend } from '../backend.ts'
 import type { Collector } from '../collector.ts'
 import { mismatchKl, rewardMetrics, spreadOf, stalenessOf } from './metrics.ts'
@@ -98,6 +99,11 @@ export class RlPhase implements Phase {
     const { totals, given, conversations, wholeSpans, numRecomputed } = await settled(
       prepareUpdate(evaluatorOf(backend), kernels, loss, columns, batch, update, temperature),
     )
+    const { sampled, untrained, tokens } = countTokens(columns)
+    if (untrained > 0 && untrained === sampled) {
+      const got = `${untrained} tokens, all of turns that are drawn from another distribution than is trained`
+      throw new InputError(`${cohort.environment.id}, update ${this.done + 1}`, got, 'some that are not')
+    }
     clock.charge(Work.advantage)
     const { spans } = batch
     const { counted, weight } = update.prepared
@@ -141,7 +147,6 @@ export class RlPhase implements Phase {
     const gradNorm = first.reduce((sum, each) => sum + each.gradNorm, 0) / first.length
     const learned = sums.policy[PolicySum.tokens]!
     const per = (sum: number) => sums.policy[sum]! / learned
-    const { sampled, tokens } = countTokens(columns)
     const { ticks: _, ...collected } = this.#collector.progress
     return {
       phase: 'rl',
@@ -170,6 +175,7 @@ export class RlPhase implements Phase {
         trajectories: conversations.length,
         ...collected,
         sampledTokens: sampled,
+        untrainedTokens: untrained,
         trainedTokens: updateEpochs * tokens,
         numRecomputed,
         rolloutSeconds,
@@ -217,14 +223,18 @@ export async function settled<T>(steps: Generator<Promise<void>, T>): Promise<T>
   }
 }
 
-/** Tokens of the rows, and those of them that the model chose. */
-function countTokens({ begin, end, lossMask }: TrajectoryRows): { sampled: number; tokens: number } {
-  let [sampled, tokens] = [0, 0]
+/** Tokens of the rows, those of them that the model chose, and of these the ones of which nothing is learned. */
+function countTokens({ begin, end, lossMask, version }: TrajectoryRows) {
+  let [sampled, untrained, tokens] = [0, 0, 0]
   for (let i = 0; i < begin.length; i++) {
     tokens += end[i]! - begin[i]!
-    for (let t = begin[i]!; t < end[i]!; t++) sampled += lossMask[t]!
+    for (let t = begin[i]!; t < end[i]!; t++) {
+      if (!isOfModel(lossMask, version, t)) continue
+      sampled++
+      if (lossMask[t] === 0) untrained++
+    }
   }
-  return { sampled, tokens }
+  return { sampled, untrained, tokens }
 }
 
 /** The advantages of so many trajectories, each row its conversation's; NaN for those that were left out. */

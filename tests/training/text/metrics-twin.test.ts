@@ -218,6 +218,7 @@ function twinOf({ trainer, algorithm, before }: Pushed, reference: Float32Array,
     drops: {},
     sampledTokens: sampled,
     trainedTokens: settings.updateEpochs * token.length,
+    untrainedTokens: 0,
     numRecomputed: 0,
   }
   const top = {
