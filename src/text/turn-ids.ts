@@ -11,6 +11,7 @@
  */
 import { isMessage, type Message } from '../environments/text.ts'
 import { InputError, show } from '../errors.ts'
+import { asTemplateWants } from './called-tools.ts'
 import type { ChatTemplate, RenderOptions } from './chat-template.ts'
 import { anyOf, type Tokenizer } from './tokenizer.ts'
 
@@ -81,7 +82,8 @@ export function turnIds(
 }
 
 /**
- * How a conversation goes on: by the ids that `turnIds` appends, or by all ids anew where the template rewrites what stands.
+ * How a conversation goes on: by the ids that `turnIds` appends, or by all ids anew where the template rewrites what stands. A
+ * template that insists on `tool_calls` is told the calls that the assistant has written as such (`asTemplateWants`).
  * @throws InputError where `before` does not end with the assistant, or `after` does not begin with `before`; and as
  * `renderIds` does.
  */
@@ -97,15 +99,18 @@ export function nextTurn(
   if (!isKept || after.length === before.length) {
     throw new InputError('after', roles(after), 'the messages of before, and new ones')
   }
-  const rendering = new Rendering(tokenizer, tools)
-  const old = rendering.text(before)
-  const text = rendering.text(after, { addGenerationPrompt: true })
-  const closing = text.startsWith(old) ? rendering.closing(before, old) : rendering.spoken(before, text)
-  if (closing === null) return { ids: rendering.encode(text, false), isRewritten: true }
-  const { end, close } = closing
-  if (end === null) return { ids: rendering.encode(text.slice(close), true), isRewritten: false }
-  const told = rendering.encodeBehind(end, text)
-  return { ids: lastId === end.id ? told : [end.id, ...told], isRewritten: false }
+  return asTemplateWants(after, (messages) => {
+    const rendering = new Rendering(tokenizer, tools)
+    const stood = messages.slice(0, before.length)
+    const old = rendering.text(stood)
+    const text = rendering.text(messages, { addGenerationPrompt: true })
+    const closing = text.startsWith(old) ? rendering.closing(stood, old) : rendering.spoken(stood, text)
+    if (closing === null) return { ids: rendering.encode(text, false), isRewritten: true }
+    const { end, close } = closing
+    if (end === null) return { ids: rendering.encode(text.slice(close), true), isRewritten: false }
+    const told = rendering.encodeBehind(end, text)
+    return { ids: lastId === end.id ? told : [end.id, ...told], isRewritten: false }
+  })
 }
 
 /**
@@ -125,10 +130,12 @@ export function trainingRows(
     | { readonly prompt: string | readonly Message[]; readonly answer: string | readonly Message[] },
   tools?: Tools,
 ): TrainingExample[] {
-  if (!('answer' in example)) return conversationRows(tokenizer, example, tools)
+  const rowsOf = (messages: readonly Message[]) =>
+    asTemplateWants(messages, (wanted) => conversationRows(tokenizer, wanted, tools))
+  if (!('answer' in example)) return rowsOf(example)
   const { prompt, answer } = example
   const said = typeof answer === 'string' ? [{ role: 'assistant', content: answer }] : answer
-  if (typeof prompt !== 'string') return conversationRows(tokenizer, [...prompt, ...said], tools)
+  if (typeof prompt !== 'string') return rowsOf([...prompt, ...said])
   const [end] = tokenizer.endIds
   if (end === undefined) throw new InputError(`tokenizer ${tokenizer.id}`, 'no end id', 'one, to end an answer with')
   const ids = promptIds(tokenizer, prompt)
@@ -285,6 +292,9 @@ class Rendering {
     this.checkStart(old, start)
     const end = this.#ends(old, start.length).at(-1)
     if (end !== undefined) return { end, close: end.to }
+    if (messages.at(-1)!.tool_calls !== undefined) {
+      throw this.refuse('no end token behind the calls of tools', 'one of the end ids')
+    }
     const content = this.#contentOf(messages.at(-1)!) ?? ''
     const [said] = [content, content.trim()].filter((words) => old.lastIndexOf(words) >= start.length)
     if (said === undefined) throw this.refuse('neither the words of the assistant nor an end token', 'either of them')
@@ -297,10 +307,13 @@ class Rendering {
    */
   spoken(messages: readonly Message[], text: string): { end: EndToken; close: number } | null {
     const prompt = this.text(messages.slice(0, -1), { addGenerationPrompt: true })
-    const said = prompt + (this.#contentOf(messages.at(-1)!) ?? '')
+    const last = messages.at(-1)!
+    const said = prompt + (this.#contentOf(last) ?? '')
     if (!text.startsWith(said)) return null
     const end = this.#ends(text, said.length)[0]
-    return end?.from === said.length ? { end, close: end.to } : null
+    // Calls of tools stand between the words and the end token, in the template's own way of writing them.
+    const isClosed = end !== undefined && (end.from === said.length || last.tool_calls !== undefined)
+    return isClosed ? { end, close: end.to } : null
   }
 
   refuse(got: string, expected: string): InputError {

@@ -170,6 +170,7 @@ describe('text/tool-arithmetic', () => {
     }
     return {
       reward: mean(rows.map(({ reward }) => reward)),
+      told: mean(rows.map(({ components }) => components.best)),
       needed: mean(rows.map(({ components }) => components.callsNeeded)),
       notNeeded: mean(rows.map(({ components }) => components.callsNotNeeded)),
       errors: mean(rows.map(({ components }) => components.callErrors)),
@@ -184,8 +185,9 @@ describe('text/tool-arithmetic', () => {
   }
 
   test('is worth 0.95 to who calls its tool where it is needed, and nowhere else', async () => {
-    const { reward, needed, notNeeded, errors, part } = await worth(best)
+    const { reward, told, needed, notNeeded, errors, part } = await worth(best)
     expect([needed, notNeeded, errors]).toEqual([1, 0, 0])
+    expect(reward).toBeCloseTo(told, 12)
     expect(reward).toBeCloseTo(1 - 0.1 * part, 10)
     expect((await worth(best, 0.3)).reward).toBeCloseTo(1 - 0.3 * part, 10)
     expect(part).toBeGreaterThan(0.42)
@@ -228,6 +230,6 @@ describe('text/tool-arithmetic', () => {
       episodes: 20,
     })
     expect(components.right).toBe(0)
-    expect(Object.keys(components)).toEqual(['right', 'callsNeeded', 'callsNotNeeded', 'callErrors'])
+    expect(Object.keys(components)).toEqual(['right', 'callsNeeded', 'callsNotNeeded', 'callErrors', 'best'])
   })
 })
