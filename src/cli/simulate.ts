@@ -1,4 +1,5 @@
 import { drawSimulations, type Simulation, simulate, simulationSettings } from '../entries/orchestration.ts'
+import type { MeasuredRun } from '../entries/text.ts'
 import { InputError } from '../errors.ts'
 import { writeWhole } from '../files.ts'
 import { integers, text } from '../settings.ts'
@@ -8,6 +9,10 @@ import { progressLine } from './progress.ts'
 const { engines, maxStaleness, ...shared } = simulationSettings
 
 export const simulateKeys = {
+  from: text(
+    '',
+    'folder of a run of a language model: lengths of its answers, speeds and sizes of batches are what it measured, in place of the defaults below',
+  ),
   engines: integers([1, 2, 4, 8], `${engines.description}: each of these numbers`, 1),
   maxStaleness: integers([0, 1, 2, 4], `${maxStaleness.description}: each of these numbers`, 0),
   ...shared,
@@ -16,16 +21,19 @@ export const simulateKeys = {
 
 /** colonnade simulate [key=value …] */
 export const simulateCommand: Command = async ({ words, json, quiet }) => {
-  const { engines, maxStaleness, out, ...settings } = readKeys(simulateKeys, readTexts(words))
+  const texts = readTexts(words)
+  const { from, engines, maxStaleness, out, ...keys } = readKeys(simulateKeys, texts)
   for (const [name, list] of Object.entries({ engines, maxStaleness })) {
     if (list.length === 0) throw new InputError(name, 'none', 'at least one number')
   }
   if (out !== '' && !out.endsWith('.svg')) throw new InputError('out', out, 'a file whose name ends in .svg')
+  const measured = from === '' ? null : await (await import('../entries/text.ts')).measureRun(from)
+  const settings = measured === null ? keys : { ...measured.settings, ...givenOf(keys, texts) }
   const progress = progressLine(engines.length * maxStaleness.length, 'simulations', quiet || json)
   const simulations: Row[] = []
   for (const each of maxStaleness) {
     for (const count of engines) {
-      const simulation = await simulate({ ...settings, engines: count, maxStaleness: each })
+      const simulation = await simulate({ ...settings, engines: count, maxStaleness: each }, measured?.lengths)
       simulations.push({ engines: count, maxStaleness: each, simulation })
       progress.update(simulations.length, [])
     }
@@ -34,11 +42,32 @@ export const simulateCommand: Command = async ({ words, json, quiet }) => {
   if (out !== '') await writeWhole(out, [drawSimulations(simulations)])
   const needed = enginesNeeded(simulations)
   if (!json) {
+    if (measured !== null) console.log(told(from, measured))
     console.log(table(simulations))
     for (const each of needed) console.log(sentence(each, Math.max(...engines)))
     if (out !== '') console.log(out)
   }
-  return { settings, simulations, needed, out: out === '' ? null : out }
+  const lengths = measured === null ? null : summaryOf(measured.lengths)
+  return { ...(lengths === null ? {} : { from, lengths }), settings, simulations, needed, out: out === '' ? null : out }
+}
+
+/** Of the values those whose keys were given. */
+function givenOf<V extends object>(values: V, texts: Readonly<Record<string, string>>): Partial<V> {
+  return Object.fromEntries(Object.entries(values).filter(([key]) => Object.hasOwn(texts, key))) as Partial<V>
+}
+
+/** What a run's figures are, in a sentence. */
+function told(from: string, { settings, lengths }: MeasuredRun): string {
+  const { tokensPerSecond, slots, learnerTokensPerSecond } = settings
+  const { count, mean, max } = summaryOf(lengths)
+  const speeds = `${tokensPerSecond.toFixed(1)} tokens/s in each of ${slots} lanes, ${learnerTokensPerSecond.toFixed(0)} tokens/s learned`
+  return `${from}: ${count} answers of ${mean.toFixed(1)} tokens, at most ${max}; ${speeds}`
+}
+
+function summaryOf(lengths: readonly number[]) {
+  const sum = lengths.reduce((total, length) => total + length, 0)
+  const max = lengths.reduce((most, length) => Math.max(most, length))
+  return { count: lengths.length, mean: sum / lengths.length, max }
 }
 
 interface Row {

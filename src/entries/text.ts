@@ -70,6 +70,7 @@ export {
   logprobChecks,
   validateLogprobImplementation,
 } from '../training/text/logprob-validator.ts'
+export { type MeasuredRun, measureRun } from '../training/text/measured-run.ts'
 export type { RlMetrics, TextMetrics } from '../training/text/metrics.ts'
 export type { TextRunPlan } from '../training/text/plan.ts'
 export { loadTrainedModel } from '../training/text/trained-model.ts'

@@ -5,6 +5,7 @@
  *
  * What it does not know: engines and a learner that share cores, prompts' prefill, and a cache that is full.
  */
+import { InputError } from '../errors.ts'
 import { Random, Stream } from '../random.ts'
 import { choice, integer, number, resolveSettings, type SettingValues } from '../settings.ts'
 import { Admission, deliveryOrders, type Ticket } from './admission.ts'
@@ -58,11 +59,16 @@ export interface Simulation {
 }
 
 /**
- * Simulates a training.
+ * Simulates a training. With `lengths`, tokens of answers as they were measured, each answer has one of them by chance; else lengths
+ * are log-normal.
  * @throws InputError that says which setting is wrong; RolloutStarvedError where everything is dropped.
  */
-export async function simulate(given: Partial<SimulationSettings> = {}): Promise<Simulation> {
+export async function simulate(
+  given: Partial<SimulationSettings> = {},
+  lengths: readonly number[] | null = null,
+): Promise<Simulation> {
   const settings = resolveSettings('simulation', simulationSettings, given)
+  checkLengths(given, lengths)
   const { groupSize, groupsPerBatch, maxStaleness, overSampling, order, updates } = settings
   const time = new VirtualTime()
   const engines = Array.from({ length: settings.engines }, () => new SimulatedEngine(time, settings))
@@ -76,7 +82,7 @@ export async function simulate(given: Partial<SimulationSettings> = {}): Promise
         admission,
         time,
         sample: async (ticket, signal) => {
-          const tokens = lengthOf(settings, random, ticket)
+          const tokens = lengthOf(settings, lengths, random, ticket)
           await leastBusy(engines).generate(tokens, signal)
           return tokens
         },
@@ -211,12 +217,24 @@ function leastBusy(engines: readonly SimulatedEngine[]): SimulatedEngine {
   return engines.reduce((best, engine) => (engine.load < best.load ? engine : best))
 }
 
+/** Refuses measured lengths that are none, and settings of the distribution in whose place they are. */
+function checkLengths(given: Partial<SimulationSettings>, lengths: readonly number[] | null): void {
+  if (lengths === null) return
+  const name = (['lengthMedian', 'lengthSigma', 'lengthMax'] as const).find((each) => given[each] !== undefined)
+  if (name !== undefined) throw new InputError(name, String(given[name]), 'no such setting where lengths are measured')
+  if (lengths.length === 0) throw new InputError('lengths', 'none', 'tokens of at least one answer')
+  const wrong = lengths.find((length) => !(Number.isSafeInteger(length) && length >= 1))
+  if (wrong !== undefined) throw new InputError('lengths', String(wrong), 'whole numbers ≥ 1')
+}
+
 function lengthOf(
   { lengthMedian, lengthSigma, lengthMax }: SimulationSettings,
+  lengths: readonly number[] | null,
   random: Random,
   ticket: Ticket,
 ): number {
   random.draw(Stream.step, ticket.member, ticket.group, ticket.attempt)
+  if (lengths !== null) return lengths[Math.floor(random.uniform(0) * lengths.length)]!
   const tokens = Math.round(lengthMedian * Math.exp(lengthSigma * random.normal(0, 0)))
   return Math.min(lengthMax, Math.max(1, tokens))
 }

@@ -262,13 +262,8 @@ export class RunFolder {
   }
 
   /** The lines of `metrics.jsonl`. @throws InputError for one that is no JSON object. */
-  async lines(): Promise<Record<string, unknown>[]> {
-    const path = this.file('metrics.jsonl')
-    return (await readLines(path)).map((text, i) => {
-      const line = parseLine(text)
-      if (line === null) throw new InputError(`${path}:${i + 1}`, show(text), 'a line with a JSON object')
-      return line
-    })
+  lines(): Promise<Record<string, unknown>[]> {
+    return readMetrics(this.path)
   }
 
   /**
@@ -331,6 +326,16 @@ export async function readConfig(folder: string): Promise<Readonly<Record<string
   }
   if (typeof config === 'object' && config !== null && !Array.isArray(config)) return config as Record<string, unknown>
   throw new InputError('run', `${folder} (it holds ${show(config)})`, expected)
+}
+
+/** The lines of a run's `metrics.jsonl`; none where it has no such file. @throws InputError that names a line that is no object. */
+export async function readMetrics(folder: string): Promise<Record<string, unknown>[]> {
+  const path = join(folder, 'metrics.jsonl')
+  return (await readLines(path)).map((text, i) => {
+    const line = parseLine(text)
+    if (line === null) throw new InputError(`${path}:${i + 1}`, show(text), 'a line with a JSON object')
+    return line
+  })
 }
 
 /** The lines that end in a line break: a last one that was cut off by a crash is not among them. */

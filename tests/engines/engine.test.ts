@@ -1,8 +1,6 @@
 /** Engines by the contract, and what conversations are made of by an engine of one's own. */
 import { setTimeout } from 'node:timers/promises'
 import { describe, expect, test } from 'vitest'
-import { takeArena } from '../../src/components/arena.ts'
-import { column } from '../../src/components/column.ts'
 import { defineEngine, type OpenTurn } from '../../src/engines/define-engine.ts'
 import {
   areOfSampling,
@@ -11,11 +9,10 @@ import {
   type TurnEnd,
   type TurnRequest,
 } from '../../src/engines/engine.ts'
-import { type LocalEngine, localEnginePlan } from '../../src/engines/local.ts'
+import type { LocalEngine } from '../../src/engines/local.ts'
 import { PolledColumns } from '../../src/engines/polled.ts'
 import { type ScriptStep, scriptedEngine } from '../../src/engines/scripted.ts'
 import { tick } from '../../src/index.ts'
-import { bestKernelBuild, createKernels } from '../../src/kernels/bind.ts'
 import { digits, talkUntil, talkWorld } from '../support/conversations.ts'
 import { type EngineUnderTest, engineSuite } from '../support/engine-suite.ts'
 

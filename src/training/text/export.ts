@@ -7,7 +7,7 @@ import { mergeLora } from '../../policies/transformer/lora.ts'
 import { writeArrow } from '../../tables/arrow.ts'
 import { samplesOfFile } from '../../tables/sample.ts'
 import { exportSamplesToJsonl } from '../../tables/sample-files.ts'
-import { readTrajectories, trajectoryTableOfFile } from '../../tables/trajectory-table.ts'
+import { readTrajectories, type TrajectoriesRead, trajectoryTableOfFile } from '../../tables/trajectory-table.ts'
 import { saveTokenizer } from '../../text/tokenizer.ts'
 import type { ModuleTrust } from '../../trust.ts'
 import { refuseOccupied } from '../run-folder.ts'
@@ -45,13 +45,18 @@ export async function exportTrajectories(
   format: (typeof trajectoryFormats)[number] = 'file',
 ): Promise<number> {
   if (!trajectoryFormats.includes(format)) throw unknownWord('format', format, trajectoryFormats)
+  const read = await readRunTrajectories(run)
+  if (format === 'jsonl') await exportSamplesToJsonl(samplesOfFile(read), out, { includeTokens: true })
+  else await writeArrow(out, await trajectoryTableOfFile(read), { format })
+  return read.trajectories.count
+}
+
+/** All trajectories that a run has kept. @throws InputError where it has kept none. */
+export async function readRunTrajectories(run: string): Promise<TrajectoriesRead> {
   const folder = join(run, 'trajectories')
   const names = (await listFolder(folder)).filter((name) => /^\d+\.arrow$/.test(name)).sort()
   if (names.length === 0) {
     throw new InputError(`trajectories of ${run}`, 'none', 'a run that kept some (trajectories=last or all)')
   }
-  const read = await readTrajectories(...names.map((name) => join(folder, name)))
-  if (format === 'jsonl') await exportSamplesToJsonl(samplesOfFile(read), out, { includeTokens: true })
-  else await writeArrow(out, await trajectoryTableOfFile(read), { format })
-  return read.trajectories.count
+  return readTrajectories(...names.map((name) => join(folder, name)))
 }
