@@ -455,7 +455,12 @@ export class EpisodeTraining implements Training<UpdateMetrics> {
       if (stale !== null) yield* stale.evaluate()
       const staleness =
         index === 0 && stale !== null
-          ? { ...stale.measure(update), ...this.#actors!.times, learnerWaitSeconds: waitSeconds }
+          ? {
+              ...stale.measure(update),
+              ...this.#actors!.times,
+              learnerWaitSeconds: waitSeconds,
+              ...stale.countRows(update),
+            }
           : {}
       const learner = agent.learners[update % agent.learners.length]!
       const learned = yield* learner.learn(update, numUpdates, this.#recorded?.estimate ?? stale?.estimate)

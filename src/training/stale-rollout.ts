@@ -29,11 +29,10 @@ export function proximalPlan(numRows: number) {
   } satisfies Plan
 }
 
-/** How stale the rows of a rollout are, how many of each staleness there are (`staleRows0` …), and how likely they are now. */
+/** How stale the rows of a rollout are, and how likely they are now. */
 type StalenessOfRows = MetricValues<
   Pick<typeof stalenessMetrics, 'staleness' | 'stalenessMax' | `importanceWeight${'' | 'Max' | 'Truncated'}`>
-> &
-  Readonly<Record<string, number>>
+>
 
 /** Evaluates a cohort's rollouts anew, in a thread that learns. */
 export class StaleRollout {
@@ -128,23 +127,29 @@ export class StaleRollout {
     }
   }
 
+  /** Rows of the open buffer by how stale they are for the update with this number: `staleRows0` … */
+  countRows(update: number): Readonly<Record<string, number>> {
+    const { version, valid } = this.#cohort.rollout
+    const counts = new Array<number>(this.#staleness.maxStaleness + 1).fill(0)
+    for (let row = 0; row < version.length; row++) {
+      const age = update - version[row]!
+      if (valid[row] !== 0) counts[age] = counts[age]! + 1
+    }
+    return Object.fromEntries(counts.map((rows, age) => [staleRowsName(age), rows]))
+  }
+
   /** Measures the open buffer for the update with this number, and weighs its rows; when all are evaluated. */
   measure(update: number): StalenessOfRows {
     const { rollout, numSteps, numLanes } = this.#cohort
     const { version, valid } = rollout
-    const { maxStaleness, rhoMax } = this.#staleness
-    const counts = new Array<number>(maxStaleness + 1).fill(0)
     let [sum, count, most] = [0, 0, 0]
     for (let row = 0; row < version.length; row++) {
       if (valid[row] === 0) continue
-      const age = update - version[row]!
-      sum += age
-      most = Math.max(most, age)
-      counts[age] = counts[age]! + 1
+      sum += update - version[row]!
+      most = Math.max(most, update - version[row]!)
       count++
     }
-    const byAge = Object.fromEntries(counts.map((rows, age) => [staleRowsName(age), rows]))
-    const told = { staleness: sum / count, stalenessMax: most, ...byAge }
+    const told = { staleness: sum / count, stalenessMax: most }
     if (!this.isCorrected) {
       return {
         ...told,
@@ -152,6 +157,7 @@ export class StaleRollout {
       }
     }
     const { logprob, weight, sums } = this.#columns
+    const { rhoMax } = this.#staleness
     const { kernels } = this.#world
     kernels.importanceWeights(weight, sums, logprob, rollout.logprob, valid, rhoMax, numSteps * numLanes)
     return {

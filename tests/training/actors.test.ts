@@ -234,9 +234,10 @@ describe('actors', () => {
         const staleness = Array.from(version!, (each) => metrics.update - 1 - each)
         expect(metrics.staleness).toBeCloseTo(mean(staleness), 12)
         const told = Object.keys(metrics).filter((key) => key !== 'cohorts')
-        expect(told).toEqual(Object.keys(metricsOfRun(algorithm.metrics, algorithm.staleness!.maxStaleness)))
+        const { maxStaleness } = algorithm.staleness!
+        expect(told).toEqual(Object.keys(metricsOfRun(algorithm.metrics, maxStaleness)))
         expect(metrics.stalenessMax).toBe(Math.max(...staleness))
-        for (let age = 0; age <= algorithm.staleness!.maxStaleness; age++) {
+        for (let age = 0; age <= maxStaleness; age++) {
           const rows = staleness.filter((each) => each === age).length
           expect(metrics[`staleRows${age}`], `rows ${age} updates stale`).toBe(rows)
         }
