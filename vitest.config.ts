@@ -1,4 +1,4 @@
-import { existsSync } from 'node:fs'
+import { existsSync, readdirSync, readFileSync } from 'node:fs'
 import { availableParallelism } from 'node:os'
 import { defineConfig } from 'vitest/config'
 import { BaseSequencer, type TestSpecification } from 'vitest/node'
@@ -67,11 +67,31 @@ class LongestFirst extends BaseSequencer {
   }
 }
 
+/** Rooms of plain functions and columns. Elsewhere there are threads, devices, commands and measurements of the heap. */
+const PLAIN =
+  /^(algorithms|components|datasets|engines|environments|export|kernels|orchestration|rewards|systems|tables|text)\//
+
+/** What a test does to all of its process. */
+const TOUCHES_PROCESS =
+  /\bvi\.(mock|doMock|spyOn|stub|useFake)|process\.(chdir|on|emit)\(|process\.env\b.* = |globalThis\.\w+ = |global\.gc/
+
+/**
+ * Files that share modules with the files before them in their process: to load these anew takes longer than most of their
+ * tests. A file that does something to all of its process has modules of its own.
+ */
+const SHARING = readdirSync(new URL('tests', root), { recursive: true, encoding: 'utf8' })
+  .filter((path) => path.endsWith('.test.ts') && PLAIN.test(path))
+  .filter((path) => !TOUCHES_PROCESS.test(readFileSync(new URL(`tests/${path}`, root), 'utf8')))
+  .map((path) => `tests/${path}`)
+
 export default defineConfig({
   plugins: [builtWorkers],
   resolve: { alias: ownSource },
   test: {
-    include: ['tests/**/*.test.ts'],
+    projects: [
+      { extends: true, test: { name: 'sharing', include: SHARING, isolate: false } },
+      { extends: true, test: { name: 'apart', include: ['tests/**/*.test.ts'], exclude: SHARING } },
+    ],
     testTimeout: 120_000,
     hookTimeout: 300_000,
     // By itself vitest leaves one core idle: half of the two that most machines for tests have. And some tests wait.
