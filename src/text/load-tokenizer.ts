@@ -5,7 +5,8 @@
  * over the one vocabulary.
  *
  * The file is a stranger's, with regular expressions and replacements of his own, so whatever the library does with it has
- * a limit of time: making the tokenizer, and each text that it encodes or decodes. Between the steps of its sequences the
+ * a limit of time: making the tokenizer, and each text that it encodes or decodes, but for short texts of a tokenizer whose
+ * steps are all known to be quick (`quick-steps.ts`): a limit takes ten times as long as such a text. Between the steps of its sequences the
  * text has a limit of length, for one that puts two characters for each doubles it every time.
  */
 import { createHash } from 'node:crypto'
@@ -13,6 +14,7 @@ import type { Tokenizer as Engine } from '@huggingface/tokenizers'
 import { InputError, show } from '../errors.ts'
 import { isThere, parseJsonObject, readWhole } from '../files.ts'
 import { type ChatTemplate, checkArguments, jinjaTemplate, type TemplateArguments } from './chat-template.ts'
+import { isQuick, QUICK_LENGTH } from './quick-steps.ts'
 import { TimeLimitError, withinTime } from './time-limit.ts'
 import { anyOf, checkUnicode, REPLACEMENT, type Tokenizer } from './tokenizer.ts'
 
@@ -42,7 +44,8 @@ export interface TokenizerOptions {
   /** What its chat template is told besides the messages, like `{ enable_thinking: false }`; default nothing. */
   readonly templateArguments?: TemplateArguments
   /**
-   * Milliseconds that making the tokenizer, or encoding or decoding one text, may take; default 30,000 and 10,000 more for
+   * Milliseconds that making the tokenizer, or encoding or decoding one text, may take (but for short texts of tokenizers
+   * whose steps are known to be quick); default 30,000 and 10,000 more for
    * each MiB of the file, or for each 2²⁰ characters or ids.
    */
   readonly timeoutMs?: number
@@ -86,6 +89,8 @@ export async function loadTokenizer(
 
   const added = (json.added_tokens ?? []) as AddedToken[]
   const limit = (size: number): number => timeoutMs ?? 30_000 + (10_000 * size) / 2 ** 20
+  const allQuick = [json.normalizer, json.pre_tokenizer, json.decoder].every(isQuick)
+  const limitOfText = (length: number): number | null => (allQuick && length <= QUICK_LENGTH ? null : limit(length))
   const { Tokenizer: Library } = await import('@huggingface/tokenizers')
   const start = () => {
     const readers = startReaders(Library, json, config, added)
@@ -121,12 +126,12 @@ export async function loadTokenizer(
     encode(text, { special: asSpecial = false, continues = false } = {}) {
       checkUnicode(text)
       const reader = asSpecial ? usual : plain
-      return bounded(`text ${show(text)}`, `what ${path} can encode`, limit(text.length), () =>
+      return bounded(`text ${show(text)}`, `what ${path} can encode`, limitOfText(text.length), () =>
         continues ? encodeContinued(reader, text) : idsOf(reader.whole, text),
       )
     },
     decode(ids, { skipSpecial = false } = {}) {
-      return bounded(`${ids.length} ids`, `what ${path} can decode`, limit(ids.length), () => {
+      return bounded(`${ids.length} ids`, `what ${path} can decode`, limitOfText(ids.length), () => {
         // The library would make up an unknown token for an id that has none.
         let text = ''
         let run: number[] = []
@@ -147,12 +152,12 @@ export async function loadTokenizer(
 }
 
 /**
- * What the library gives within the limit of milliseconds.
+ * What the library gives within the limit of milliseconds, or without one.
  * @throws InputError where it throws, or has not ended.
  */
-function bounded<T>(subject: string, expected: string, limitMs: number, call: () => T): T {
+function bounded<T>(subject: string, expected: string, limitMs: number | null, call: () => T): T {
   try {
-    return withinTime(limitMs, call)
+    return limitMs === null ? call() : withinTime(limitMs, call)
   } catch (cause) {
     if (cause instanceof InputError) throw cause
     const { message } = cause as Error

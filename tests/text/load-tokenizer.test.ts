@@ -1,6 +1,7 @@
 import { createHash } from 'node:crypto'
 import { cpSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
-import { describe, expect, test } from 'vitest'
+import { Script } from 'node:vm'
+import { describe, expect, test, vi } from 'vitest'
 import { reverse } from '../../src/environments/tasks/sequences.ts'
 import { InputError } from '../../src/errors.ts'
 import { jinjaTemplate } from '../../src/text/chat-template.ts'
@@ -236,6 +237,43 @@ describe('what a tokenizer of a stranger does', () => {
     const decoding = await loadTokenizer(await altered({ decoder: { type: 'Sequence', decoders } }))
     const [id] = (await loadTokenizer(folderOf('qwen2'))).encode('a')
     expect(() => decoding.decode([id!])).toThrow(/1 ids: got an error \(a step made 16777216 characters/)
+  })
+
+  test('has no limit where all steps are known to be quick and the text is short, and one in every other case', async () => {
+    const limited = vi.spyOn(Script.prototype, 'runInContext')
+    const calls = (work: () => unknown) => {
+      limited.mockClear()
+      work()
+      return limited.mock.calls.length
+    }
+    const ids = Array.from({ length: 2049 }, () => 5)
+    for (const family of ['qwen2', 'llama', 'llama3', 'smollm', 'mistral']) {
+      const tokenizer = await loadTokenizer(folderOf(family))
+      expect([family, calls(() => tokenizer.encode('a'.repeat(2048)))]).toEqual([family, 0])
+      expect(calls(() => tokenizer.encode('a'.repeat(2049)))).toBe(1)
+      expect(calls(() => tokenizer.decode(ids.slice(1)))).toBe(0)
+      expect(calls(() => tokenizer.decode(ids))).toBe(1)
+    }
+    const split = (pattern: object) => ({ type: 'Split', pattern, behavior: 'Isolated', invert: false })
+    const replace = (content: string) => ({ type: 'Replace', pattern: { String: 'b' }, content })
+    const isLimited = async (part: object) => {
+      const tokenizer = await loadTokenizer(await altered(part))
+      return calls(() => tokenizer.encode('a')) === 1
+    }
+    expect(await isLimited({ normalizer: replace('c') })).toBe(false)
+    for (const part of [
+      { normalizer: replace('cc') },
+      { normalizer: { type: 'Replace', pattern: { Regex: 'b' }, content: 'c' } },
+      { normalizer: { type: 'Sequence', normalizers: [{ type: 'NFC' }, replace('cc')] } },
+      { normalizer: { type: 'Prepend', prepend: 'bc' } },
+      { normalizer: { type: 'BertNormalizer', handle_chinese_chars: true } },
+      { pre_tokenizer: split({ Regex: 'b' }) },
+      { pre_tokenizer: split({ String: 'b' }) },
+      { pre_tokenizer: { type: 'Metaspace', replacement: ' ', str_rep: '  ', prepend_scheme: 'never' } },
+      { decoder: { type: 'Sequence', decoders: [{ type: 'ByteLevel' }, replace('cc')] } },
+    ]) {
+      expect([part, await isLimited(part)]).toEqual([part, true])
+    }
   })
 
   test('a limit that is none is refused', async () => {
