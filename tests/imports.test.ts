@@ -57,6 +57,10 @@ const TABLE: Readonly<Record<string, readonly string[]>> = {
     'environments/text',
     'environments/tool-calls',
   ],
+  gateway: [
+    ...['serving', 'engines', 'text', 'tables', 'policies/transformer', 'environments/text', 'world', 'cohorts'],
+    ...['orchestration', 'training', 'algorithms', 'rewards'],
+  ],
   index: ['*'],
   entries: ['*'],
   cli: ['index', 'entries', 'kernels/bind'],
@@ -104,6 +108,7 @@ const NODE_ROOMS = [
   'rewards',
   'datasets',
   'serving',
+  'gateway',
   'text',
 ]
 

@@ -12,6 +12,7 @@ const commands: Readonly<Record<string, () => Promise<Command>>> = {
   export: async () => (await import('./export.ts')).exportCommand,
   generate: async () => (await import('./generate.ts')).generateCommand,
   serve: async () => (await import('./serve.ts')).serveCommand,
+  gateway: async () => (await import('./gateway.ts')).gatewayCommand,
   environments: async () => (await import('./environments.ts')).environmentsCommand,
   doctor: async () => (await import('./doctor.ts')).doctorCommand,
   validate: async () => (await import('./validate.ts')).validateCommand,

@@ -1,6 +1,7 @@
 import { type Metrics, runKeys, runMetrics, type Setting } from '../entries/settings.ts'
 import { evaluateKeys } from './evaluate.ts'
 import { exportKeys, textExportKeys } from './export.ts'
+import { gatewayKeys } from './gateway.ts'
 import { generateKeys } from './generate.ts'
 import { resumeKeys } from './resume.ts'
 import { serveKeys } from './serve.ts'
@@ -20,6 +21,8 @@ export async function help([environment = 'CartPole-v1', ...words]: readonly str
                                                            model its folder, or its conversations
   colonnade generate <run|model> prompt=TEXT [key=value …] let a language model answer
   colonnade serve <run|model> [port=N] [key=value …]       answer OpenAI's clients over HTTP with a language model
+  colonnade gateway <run|model> [port=N] [key=value …]     answer agents over HTTP, and keep what they asked and what they
+                                                           were worth as trajectories
   colonnade simulate [out=FILE.svg] [key=value …]          how fast sampling and learning would be, by engines and staleness
   colonnade environments                                   list the environments
   colonnade doctor [device]                                say what this machine can run, and how fast
@@ -58,6 +61,9 @@ ${table(new Map(Object.entries(generateKeys)))}
 
 Keys of serve:
 ${table(new Map(Object.entries(serveKeys)))}
+
+Keys of gateway:
+${table(new Map(Object.entries(gatewayKeys)))}
 
 Keys of simulate:
 ${table(new Map(Object.entries(simulateKeys)))}`

@@ -2,6 +2,7 @@ import { serveModel } from '../entries/engines.ts'
 import { boolean, integer, number, strings, text } from '../entries/settings.ts'
 import { findModel } from './generate.ts'
 import { type Command, readKeys, splitWords } from './invocation.ts'
+import { stopped } from './stopped.ts'
 import { askForModule, trustKeys } from './trust.ts'
 
 export const serveKeys = {
@@ -35,18 +36,4 @@ export const serveCommand: Command = async ({ words, json, quiet }) => {
     await server.close({ now: count > 1 })
   })
   return { subject, name: server.name, url: server.url }
-}
-
-/** Settles when `stop`, which is called at each signal to end, has settled once. */
-function stopped(stop: (count: number) => Promise<void>): Promise<void> {
-  return new Promise((resolve, reject) => {
-    let count = 0
-    const onSignal = () => {
-      stop(++count).then(() => {
-        for (const signal of ['SIGINT', 'SIGTERM'] as const) process.off(signal, onSignal)
-        resolve()
-      }, reject)
-    }
-    for (const signal of ['SIGINT', 'SIGTERM'] as const) process.on(signal, onSignal)
-  })
 }

@@ -19,5 +19,20 @@ export { type PoolOptions, poolEngine } from '../engines/pool.ts'
 export { type ScriptStep, scriptedEngine } from '../engines/scripted.ts'
 export { type SglangOptions, sglangEngine } from '../engines/sglang.ts'
 export { type VllmOptions, vllmEngine } from '../engines/vllm.ts'
+export {
+  type Gateway,
+  type GatewayCounts,
+  type GatewayOptions,
+  type GatewaySession,
+  openGateway,
+} from '../gateway/gateway.ts'
+export {
+  type AgentCounts,
+  type AgentRun,
+  type Agents,
+  type RunAgentsOptions,
+  runAgents,
+} from '../gateway/run-agents.ts'
+export type { EndedSession, SessionLimits, SessionPlace, SessionReward } from '../gateway/sessions.ts'
 export type { ServedModelOptions } from '../serving/served-model.ts'
 export { type ModelServer, type ServeOptions, serveModel } from '../serving/server.ts'

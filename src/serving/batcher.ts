@@ -1,11 +1,12 @@
 /**
- * Continuous batching over an engine of this process: turns wait in a bounded queue, take a slot when one is free, and leave it when
- * they are over, while others go on. All that have a slot advance by a token at a time; between two tokens the process sees to its
- * sockets.
+ * Continuous batching over an engine: turns wait in a bounded queue, take a slot when one is free, and leave it when they are over,
+ * while others go on. With an engine that computes here, all that have a slot advance by a token at a time, and between two tokens
+ * the process sees to its sockets; one that generates by itself is waited for.
  */
 import { setImmediate as immediate } from 'node:timers/promises'
-import type { TurnRequest } from '../engines/engine.ts'
-import type { LocalEngine } from '../engines/local.ts'
+import type { Engine, TurnRequest } from '../engines/engine.ts'
+import { LocalEngine } from '../engines/local.ts'
+import { InputError } from '../errors.ts'
 import { RequestError } from './http.ts'
 
 /** A turn that is asked for. */
@@ -14,6 +15,8 @@ export interface GenerationRequest
   readonly ids: Int32Array
   /** How many of the most probable tokens are told beside each that was chosen. */
   readonly numTop: number
+  /** Whose turn it is: nobody is told what a slot keeps of another owner's turn. Turns without one are all of one owner. */
+  readonly owner?: object
 }
 
 /** A token that was generated. */
@@ -29,7 +32,7 @@ export interface GeneratedToken {
   readonly top: readonly (readonly [id: number, logprob: number])[]
 }
 
-/** Why a turn is over; `failed` where the engine threw. */
+/** Why a turn is over; `failed` where the engine could not generate it. */
 export type GenerationEnd = 'stop' | 'length' | 'aborted' | 'failed'
 
 /** A turn under way, or over. */
@@ -39,6 +42,8 @@ export interface Generation {
   readonly numCached: number
   /** Null until it is over. */
   readonly end: GenerationEnd | null
+  /** Why it failed; null where it did not, or the engine itself did, of which the terminal tells. */
+  readonly error: string | null
 }
 
 /** Turns that were asked for together. */
@@ -57,6 +62,8 @@ export type BatcherState = 'open' | 'frozen' | 'paused' | 'stopping'
 interface Slot {
   turn: Turn | null
   cached: readonly number[]
+  /** Whose turn it had last. */
+  owner: object | undefined
 }
 
 interface Turn extends Generation {
@@ -64,6 +71,7 @@ interface Turn extends Generation {
   readonly tokens: GeneratedToken[]
   numCached: number
   end: GenerationEnd | null
+  error: string | null
   readonly group: Group
 }
 
@@ -76,7 +84,10 @@ class Group implements GenerationGroup {
 
   constructor(id: string | null, requests: readonly GenerationRequest[], abort: (turn: Turn) => void) {
     this.id = id
-    this.turns = requests.map((request) => ({ request, tokens: [], numCached: 0, end: null, group: this }))
+    this.turns = requests.map((request) => ({
+      ...{ request, tokens: [], numCached: 0, end: null, error: null },
+      group: this,
+    }))
     this.#abort = abort
   }
 
@@ -100,18 +111,23 @@ class Group implements GenerationGroup {
 
 /** Turns of many clients over one engine. */
 export class Batcher {
-  readonly engine: LocalEngine
+  readonly engine: Engine
   readonly queueLength: number
   readonly #slots: readonly Slot[]
   #queue: Turn[] = []
   #state: BatcherState = 'open'
   #isRunning = false
   #wake: (() => void)[] = []
+  /** Lets it look again, where it waits for the engine. */
+  #nudge = () => {}
+  /** The weights that made what the slots keep. */
+  #version: number
 
-  constructor(engine: LocalEngine, numSlots: number, queueLength: number) {
+  constructor(engine: Engine, numSlots: number, queueLength: number) {
     this.engine = engine
     this.queueLength = queueLength
-    this.#slots = Array.from({ length: numSlots }, () => ({ turn: null, cached: [] }))
+    this.#slots = Array.from({ length: numSlots }, () => ({ turn: null, cached: [], owner: undefined }))
+    this.#version = engine.version
   }
 
   get numSlots(): number {
@@ -136,6 +152,11 @@ export class Batcher {
    */
   submit(requests: readonly GenerationRequest[], id: string | null = null): GenerationGroup {
     const numSlots = this.#slots.length
+    if (requests.some(({ numTop }) => numTop > 0) && !(this.engine instanceof LocalEngine)) {
+      throw new RequestError(400, `the engine ${this.engine.id} does not tell the most probable tokens`, {
+        ...{ param: 'top_logprobs', code: 'unsupported_field' },
+      })
+    }
     if (this.#state === 'stopping') throw new RequestError(503, 'the server is stopping', { code: 'stopping' })
     if (this.#state === 'paused') {
       throw new RequestError(503, 'generation is paused', { code: 'paused', retryAfter: 1 })
@@ -151,7 +172,7 @@ export class Batcher {
     }
     const group = new Group(id, requests, (turn) => this.#abort(turn))
     this.#queue.push(...group.turns)
-    void this.#run()
+    this.#goOn()
     return group
   }
 
@@ -174,7 +195,7 @@ export class Batcher {
   /** From now on new turns meet this; those that are there go on, except where all are frozen. */
   set(state: BatcherState): void {
     this.#state = state
-    void this.#run()
+    this.#goOn()
   }
 
   /** Settles when no turn runs or waits. */
@@ -182,20 +203,21 @@ export class Batcher {
     while (this.numRunning + this.numWaiting > 0) await new Promise<void>((resolve) => this.#wake.push(resolve))
   }
 
-  /** Forgets what the caches hold: other weights made it. */
-  forget(): void {
-    for (const slot of this.#slots) slot.cached = []
-  }
-
   #abort(turn: Turn): void {
     const n = this.#slots.findIndex((slot) => slot.turn === turn)
     if (n >= 0) {
       this.engine.abort(n)
       this.#take()
+      this.#nudge() // A slot is free.
     } else {
       this.#queue = this.#queue.filter((other) => other !== turn)
       this.#finish(turn, 'aborted')
     }
+  }
+
+  #goOn(): void {
+    this.#nudge()
+    void this.#run()
   }
 
   async #run(): Promise<void> {
@@ -205,7 +227,11 @@ export class Batcher {
       while (this.#state !== 'frozen' && this.numRunning + this.numWaiting > 0) {
         this.#place()
         await this.engine.advance()
-        this.#take()
+        const hasNews = this.#take()
+        const { arrival } = this.engine
+        if (arrival !== null && !hasNews && this.numRunning > 0) {
+          await Promise.race([arrival, new Promise<void>((resolve) => (this.#nudge = resolve))])
+        }
         await immediate()
       }
     } catch (error) {
@@ -221,14 +247,27 @@ export class Batcher {
 
   /** Gives turns that wait, in their order, the slots that are free: of those the one that has most of its ids in the cache. */
   #place(): void {
+    if (this.#version !== this.engine.version) {
+      for (const slot of this.#slots) slot.cached = []
+      this.#version = this.engine.version
+    }
     for (let free = this.#free(); free.length > 0 && this.#queue.length > 0; free = this.#free()) {
       const turn = this.#queue.shift()!
-      const { ids, numTop: _, ...request } = turn.request
+      const { ids, numTop: _, owner, ...request } = turn.request
       const shared = free.map((n) => sharedLength(this.#slots[n]!.cached, ids))
-      turn.numCached = Math.max(...shared)
-      const n = free[shared.indexOf(turn.numCached)]!
-      this.#slots[n]!.turn = turn
-      this.engine.submit({ ...request, slot: n, ids, generated: 0, unchanged: turn.numCached })
+      const unchanged = Math.max(...shared)
+      const n = free[shared.indexOf(unchanged)]!
+      const slot = this.#slots[n]!
+      turn.numCached = slot.owner === owner ? unchanged : 0
+      try {
+        this.engine.submit({ ...request, slot: n, ids, generated: 0, unchanged })
+      } catch (error) {
+        if (!(error instanceof InputError)) throw error
+        this.#finish(turn, 'failed', error.message) // The engine does not do what this turn asks for; others go on.
+        continue
+      }
+      slot.turn = turn
+      slot.owner = owner
     }
   }
 
@@ -236,8 +275,8 @@ export class Batcher {
     return this.#slots.flatMap(({ turn }, n) => (turn === null ? [n] : []))
   }
 
-  /** Takes in what the engine has generated. */
-  #take(): void {
+  /** Takes in what the engine has generated; false where that is nothing. */
+  #take(): boolean {
     const { tokens, ends } = this.engine.poll()
     for (const block of tokens) {
       for (let i = 0; i < block.count; i++) {
@@ -247,25 +286,26 @@ export class Batcher {
         const [id, logprob] = [block.token[i]!, block.logprob[i]!]
         turn.tokens.push({
           ...{ id, logprob, version: block.version[i]! },
-          candidates: Array.from(block.candidate!.subarray(from, to)),
+          candidates: block.candidate === null ? [] : Array.from(block.candidate.subarray(from, to)),
           top: this.#top(i, id, logprob, turn.request),
         })
         turn.group.tell()
       }
     }
-    for (const { slot: n, reason } of ends) {
-      const slot = this.#slots[n]!
+    for (const end of ends) {
+      const slot = this.#slots[end.slot]!
       const turn = slot.turn!
       slot.turn = null
       // The last token was chosen, but its keys and values were not computed.
       slot.cached = [...turn.request.ids, ...turn.tokens.slice(0, -1).map(({ id }) => id)]
-      this.#finish(turn, reason as GenerationEnd)
+      this.#finish(turn, end.reason, end.reason === 'failed' ? end.error : null)
     }
+    return tokens.length > 0 || ends.length > 0
   }
 
   /** The most probable tokens of the engine's row i, by the logits that it drew from. */
   #top(i: number, id: number, logprob: number, { numTop, sampling }: GenerationRequest): (readonly [number, number])[] {
-    if (numTop === 0) return []
+    if (numTop === 0 || !(this.engine instanceof LocalEngine)) return []
     const { logits, lane } = this.engine.decoder.columns
     const size = logits.length / lane.length
     const row = logits.subarray(i * size, (i + 1) * size)
@@ -279,8 +319,9 @@ export class Batcher {
     return best.map((token) => [token, logprob + (row[token]! - row[id]!) / sampling.temperature] as const)
   }
 
-  #finish(turn: Turn, end: GenerationEnd): void {
+  #finish(turn: Turn, end: GenerationEnd, error: string | null = null): void {
     turn.end = end
+    turn.error = error
     turn.group.tell()
     if (this.numRunning + this.numWaiting > 0) return
     const wake = this.#wake
@@ -298,7 +339,7 @@ function sharedLength(cached: readonly number[], ids: Int32Array): number {
 
 /**
  * Waits until all turns are over. A client that goes away breaks them off.
- * @throws RequestError 500 where the engine failed.
+ * @throws RequestError 500 where the engine failed, 502 where it could not generate one of them.
  */
 export async function whole(group: GenerationGroup, signal: AbortSignal): Promise<void> {
   for await (const _ of steps(group, signal, true));
@@ -307,7 +348,7 @@ export async function whole(group: GenerationGroup, signal: AbortSignal): Promis
 /**
  * Yields once, and again whenever one of the turns has come further, or with `all` when all are over, until they are. A client that
  * goes away, and whoever stops reading, breaks them off.
- * @throws RequestError 500 where the engine failed.
+ * @throws RequestError as `whole` does.
  */
 export async function* steps(group: GenerationGroup, signal: AbortSignal, all = false): AsyncGenerator<void> {
   const abort = () => group.abort()
@@ -316,8 +357,11 @@ export async function* steps(group: GenerationGroup, signal: AbortSignal, all = 
   try {
     while (true) {
       const more = group.more(all)
-      if (group.turns.some(({ end }) => end === 'failed')) {
-        throw new RequestError(500, 'the engine failed, as the terminal of the server tells', { code: 'engine_failed' })
+      const failed = group.turns.find(({ end }) => end === 'failed')
+      if (failed !== undefined) {
+        const [status, why] =
+          failed.error === null ? [500, 'the engine failed, as the terminal of the server tells'] : [502, failed.error]
+        throw new RequestError(status as number, why as string, { code: 'engine_failed' })
       }
       yield
       if (group.turns.every(({ end }) => end !== null)) return

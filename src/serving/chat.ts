@@ -1,7 +1,7 @@
 /** OpenAI's chat completions, by the model's chat template. */
 import { randomUUID } from 'node:crypto'
 import { isMessage, type Message } from '../environments/text.ts'
-import { renderIds } from '../text/turn-ids.ts'
+import type { Tools } from '../text/turn-ids.ts'
 import { type GeneratedToken, type Generation, whole } from './batcher.ts'
 import {
   besides,
@@ -19,9 +19,10 @@ import {
   turnsOf,
   usageOf,
 } from './choices.ts'
+import { anyClient, type ClientTurns, tellAnswer } from './client-turns.ts'
 import { badField, booleanField, checkFields, integerField, type KnownFields, textField } from './fields.ts'
 import { type Body, RequestError, type RouteAnswer } from './http.ts'
-import { checkRoom, type Naming } from './naming.ts'
+import type { Naming } from './naming.ts'
 import type { ServedModel } from './served-model.ts'
 import { callsIn, type ToolCall, tellsTools } from './tools.ts'
 
@@ -40,8 +41,14 @@ const CHAT: KnownFields = {
   },
 }
 
-/** Answers a conversation. */
-export async function chat(served: ServedModel, naming: Naming, body: Body, signal: AbortSignal): Promise<RouteAnswer> {
+/** Answers a conversation; `client` keeps what was said before, where somebody does. */
+export async function chat(
+  served: ServedModel,
+  naming: Naming,
+  body: Body,
+  signal: AbortSignal,
+  client: ClientTurns = anyClient(served),
+): Promise<RouteAnswer> {
   checkFields(body, CHAT)
   const { tokenizer } = served
   const wantsLogprobs = booleanField(body, 'logprobs', false)
@@ -49,19 +56,17 @@ export async function chat(served: ServedModel, naming: Naming, body: Body, sign
   if (numTop > 0 && !wantsLogprobs) throw badField('top_logprobs', numTop, '0 without logprobs')
   const telling = readTelling(body, naming, wantsLogprobs ? numTop : null)
   const { tools, names } = toolsOf(served, body)
-  const ids = Int32Array.from(
-    tokenized('messages', () =>
-      renderIds(tokenizer, messagesOf(body.messages), { addGenerationPrompt: true, ...tools }),
-    ),
-  )
-  const maxTokens = integerField(body, 'max_completion_tokens', integerField(body, 'max_tokens', null, 1), 1)
-  const requests = turnsOf([ids], body, () => checkRoom(ids, maxTokens, 'messages', served), telling)
+  const messages = messagesOf(body.messages)
+  const prompt = tokenized('messages', () => client.promptOf(messages, tools))
+  const { ids } = prompt
+  const asked = integerField(body, 'max_completion_tokens', integerField(body, 'max_tokens', null, 1), 1)
+  const requests = turnsOf([ids], body, () => client.budgetOf(ids, asked, 'messages'), telling, client.owner)
   const group = served.batcher.submit(requests, textField(body, 'request_id', null))
   const mayCall = names.length > 0
   const choices = choicesOf(group, requests, served, !mayCall) // Some models call tools by special tokens.
   const head = { id: `chatcmpl-${randomUUID()}`, created: seconds(), model: telling.model }
   const spell = spelling(served, telling)
-  const asked = telling.tokenIds ? { prompt_token_ids: Array.from(ids) } : {}
+  const promptTold = telling.tokenIds ? { prompt_token_ids: Array.from(ids) } : {}
   const logprobs = (tokens: readonly GeneratedToken[]) => {
     const entry = (id: number, logprob: number) => ({
       token: spell(id),
@@ -84,6 +89,11 @@ export async function chat(served: ServedModel, naming: Naming, body: Body, sign
     return { content: stop === null ? said : text, calls }
   }
   const finish = (choice: Choice, calls: readonly ToolCall[]) => (calls.length > 0 ? 'tool_calls' : choice.finishReason)
+  const reply = (content: string, calls: readonly ToolCall[]): Message => ({
+    role: 'assistant',
+    content: calls.length > 0 && content === '' ? null : content,
+    ...(calls.length > 0 ? { tool_calls: calls } : {}),
+  })
   if (!telling.isStream) {
     await whole(group, signal)
     const texts = choices.map((choice) => choice.take()?.text ?? '')
@@ -91,21 +101,17 @@ export async function chat(served: ServedModel, naming: Naming, body: Body, sign
       ...{ ...head, object: 'chat.completion' },
       choices: choices.map((choice, index) => {
         const { content, calls } = read(choice, texts[index]!)
-        const words = calls.length > 0 && content === '' ? null : content
+        const message = reply(content, calls)
+        tellAnswer(client, { prompt, turn: choice.turn, message }, signal)
         return {
           index,
-          message: {
-            role: 'assistant',
-            content: words,
-            refusal: null,
-            ...(calls.length > 0 ? { tool_calls: calls } : {}),
-          },
+          message: { ...message, refusal: null },
           ...{ logprobs: logprobs(choice.turn.tokens), finish_reason: finish(choice, calls) },
           ...besides(choice, choice.turn.tokens, telling, naming),
         }
       }),
       usage: usageOf(choices),
-      ...asked,
+      ...promptTold,
     }
   }
   async function* events() {
@@ -113,14 +119,19 @@ export async function chat(served: ServedModel, naming: Naming, body: Body, sign
       ...{ ...head, object: 'chat.completion.chunk' },
       choices: [{ index, delta, logprobs: null, finish_reason: null, ...more }],
     })
-    for (const { index } of choices) yield { ...chunk(index, { role: 'assistant', content: '' }), ...asked }
+    for (const { index } of choices) yield { ...chunk(index, { role: 'assistant', content: '' }), ...promptTold }
     const held = choices.map(() => '')
+    const said = choices.map(() => '')
     for await (const { choice, tokens, text } of pieces(group, choices, signal)) {
       const { index } = choice
       held[index] += text
       // Where the model may call tools, its words are told when it is clear which of them are calls.
       const isTold = !mayCall || choice.isOver
       const { content, calls } = isTold ? read(choice, mayCall ? held[index]! : text) : { content: '', calls: [] }
+      said[index] += content
+      if (choice.isOver) {
+        tellAnswer(client, { prompt, turn: choice.turn, message: reply(said[index]!, calls) }, signal)
+      }
       yield chunk(
         index,
         {
@@ -139,16 +150,13 @@ export async function chat(served: ServedModel, naming: Naming, body: Body, sign
 }
 
 /** The tools that the model is told of, and their names; none with `tool_choice: none`. */
-function toolsOf(
-  { tokenizer, writesCalls }: ServedModel,
-  body: Body,
-): { tools: { tools?: readonly object[] }; names: string[] } {
+function toolsOf({ tokenizer, writesCalls }: ServedModel, body: Body): { tools: Tools | undefined; names: string[] } {
   const { tools: given = null, tool_choice: choice = null } = body
   if (choice !== null && choice !== 'auto' && choice !== 'none') {
     throw badField('tool_choice', choice, '"auto" or "none": this server does not force a call')
   }
   if (given === null || (Array.isArray(given) && given.length === 0) || choice === 'none')
-    return { tools: {}, names: [] }
+    return { tools: undefined, names: [] }
   const names = (Array.isArray(given) ? given : [null]).map((tool) => {
     const { type, function: called } = (tool ?? {}) as { type?: unknown; function?: { name?: unknown } }
     if (type === 'function' && typeof called?.name === 'string' && called.name !== '') return called.name
@@ -165,7 +173,7 @@ function toolsOf(
       },
     )
   }
-  return { tools: { tools }, names }
+  return { tools, names }
 }
 
 /** The messages of a chat: contents in parts become one text, and arguments of calls what their JSON says. */

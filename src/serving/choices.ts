@@ -77,6 +77,7 @@ export function turnsOf(
   body: Body,
   maxTokensOf: (ids: Int32Array) => number,
   { stopStrings, numTop }: Telling,
+  owner?: object,
 ): GenerationRequest[] {
   const n = integerField(body, 'n', 1, 1, MOST_CHOICES)
   const seed = integerField(body, 'seed', randomInt(2 ** 47), Number.MIN_SAFE_INTEGER)
@@ -86,6 +87,7 @@ export function turnsOf(
       ...drawing,
       ...{ ids, stopStrings, numTop: numTop ?? 0, maxTokens: maxTokensOf(ids) },
       key: keyOfSeed(seed, p * n + i),
+      ...(owner === undefined ? {} : { owner }),
     })),
   )
 }

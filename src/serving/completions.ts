@@ -4,6 +4,7 @@ import { promptIds } from '../text/turn-ids.ts'
 import { type GeneratedToken, whole } from './batcher.ts'
 import {
   besides,
+  type Choice,
   choicesOf,
   DRAWING,
   IGNORED,
@@ -17,9 +18,10 @@ import {
   turnsOf,
   usageOf,
 } from './choices.ts'
+import { anyClient, type ClientAnswer, type ClientTurns, tellAnswer } from './client-turns.ts'
 import { badField, checkFields, idsField, integerField, type KnownFields, textField } from './fields.ts'
 import type { Body, RouteAnswer } from './http.ts'
-import { checkRoom, type Naming } from './naming.ts'
+import type { Naming } from './naming.ts'
 import type { ServedModel } from './served-model.ts'
 
 const COMPLETION: KnownFields = {
@@ -28,19 +30,20 @@ const COMPLETION: KnownFields = {
   refused: { ...REFUSED, best_of: [1], suffix: [] },
 }
 
-/** Goes on with texts, or with ids. */
+/** Goes on with texts, or with ids; `client` is told of the answers. */
 export async function complete(
   served: ServedModel,
   naming: Naming,
   body: Body,
   signal: AbortSignal,
+  client: ClientTurns = anyClient(served),
 ): Promise<RouteAnswer> {
   checkFields(body, COMPLETION)
   const { tokenizer } = served
   const telling = readTelling(body, naming, integerField(body, 'logprobs', null, 0, 20))
   const maxTokens = integerField(body, 'max_tokens', 16, 1)
   const prompts = promptsOf(served, body.prompt)
-  const requests = turnsOf(prompts, body, (ids) => checkRoom(ids, maxTokens, 'prompt', served), telling)
+  const requests = turnsOf(prompts, body, (ids) => client.budgetOf(ids, maxTokens, 'prompt'), telling, client.owner)
   const group = served.batcher.submit(requests, textField(body, 'request_id', null))
   const choices = choicesOf(group, requests, served)
   const head = { id: `cmpl-${randomUUID()}`, object: 'text_completion', created: seconds(), model: telling.model }
@@ -60,6 +63,7 @@ export async function complete(
   if (!telling.isStream) {
     await whole(group, signal)
     const texts = choices.map((choice) => choice.take()?.text ?? '')
+    for (const [index, choice] of choices.entries()) tellAnswer(client, answerOf(choice, texts[index]!), signal)
     return {
       ...head,
       choices: choices.map((choice, index) => ({
@@ -72,8 +76,11 @@ export async function complete(
   }
   async function* events() {
     const offsets = choices.map(() => 0)
+    const said = choices.map(() => '')
     for await (const { choice, tokens, text, from } of pieces(group, choices, signal)) {
       const { index } = choice
+      said[index] += text
+      if (choice.isOver) tellAnswer(client, answerOf(choice, said[index]!), signal)
       yield {
         ...head,
         choices: [
@@ -89,6 +96,10 @@ export async function complete(
     if (telling.includesUsage) yield { ...head, choices: [], usage: usageOf(choices) }
   }
   return { events: events() }
+}
+
+function answerOf({ ids, turn }: Choice, content: string): ClientAnswer {
+  return { prompt: { ids, messages: null, tools: undefined }, turn, message: { role: 'assistant', content } }
 }
 
 /** The prompts of a completion: texts or ids, one or several. */

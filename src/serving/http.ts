@@ -2,7 +2,13 @@
  * What a server of JSON over HTTP needs, on node:http alone: routes, bodies with a limit, errors with a status, and server-sent
  * events. A route knows nothing of sockets: it is given a body and a signal, and answers with a value or a stream of values.
  */
-import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
+import {
+  createServer,
+  type IncomingHttpHeaders,
+  type IncomingMessage,
+  type Server,
+  type ServerResponse,
+} from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { InputError } from '../errors.ts'
 
@@ -43,20 +49,29 @@ export type Body = Readonly<Record<string, unknown>>
 export interface RouteRequest {
   readonly body: Body
   readonly query: URLSearchParams
+  readonly headers: IncomingHttpHeaders
+  /** What stands in the path for each `:name` of the route. */
+  readonly params: Readonly<Record<string, string>>
   /** Aborts when the client goes away before it has its answer. */
   readonly signal: AbortSignal
 }
 
-/** Values that are sent as server-sent events, and whether `[DONE]` ends them. */
+/** Values that are sent as server-sent events. */
 export interface EventStream {
   readonly events: AsyncIterable<object>
+  /** Each event is named by its `type`, and nothing follows the last one; otherwise they have no names, and `[DONE]` ends them. */
+  readonly isNamed?: boolean
 }
 
 /** An answer: a value that becomes JSON, or a stream of them; null for an answer without a body. */
 export type RouteAnswer = object | EventStream | null
 
-/** What answers a method and a path, like `POST /v1/completions`. */
-export type Route = (request: RouteRequest) => RouteAnswer | Promise<RouteAnswer>
+/** What answers a method and a path, like `POST /v1/completions` or `POST /sessions/:id/reward`. */
+export interface Route {
+  (request: RouteRequest): RouteAnswer | Promise<RouteAnswer>
+  /** How it tells errors; default OpenAI's shape. */
+  readonly errorBody?: (error: RequestError) => object
+}
 
 /** A server that listens. */
 export interface Listening {
@@ -80,27 +95,29 @@ export async function listen(
   routes: ReadonlyMap<string, Route>,
   { host, port, maxBodyBytes }: { readonly host: string; readonly port: number; readonly maxBodyBytes: number },
 ): Promise<Listening> {
-  const paths = new Set([...routes.keys()].map((key) => key.split(' ')[1]!))
+  const find = routeFinder(routes)
   const server = createServer((request, response) => {
-    void answer(request, response).catch((error) => refuse(response, error))
-  })
-  const answer = async (request: IncomingMessage, response: ServerResponse): Promise<void> => {
     const { pathname, searchParams } = new URL(request.url ?? '/', 'http://localhost')
-    const route = routes.get(`${request.method} ${pathname}`)
-    if (route === undefined) {
+    const found = find(request.method ?? 'GET', pathname)
+    if ('status' in found) {
       request.resume()
-      if (paths.has(pathname)) throw new RequestError(405, `${request.method} is not a method of ${pathname}`)
-      throw new RequestError(404, `there is no ${pathname}`, { code: 'not_found' })
+      return refuse(response, found, errorBody)
     }
-    const goneAway = new AbortController()
-    response.on('close', () => {
-      if (!response.writableFinished) goneAway.abort()
-    })
-    const body = request.method === 'POST' ? await readBody(request, maxBodyBytes) : {}
-    const answered = await route({ body, query: searchParams, signal: goneAway.signal })
-    if (answered !== null && 'events' in answered) return sendEvents(response, answered as EventStream)
-    send(response, 200, answered)
-  }
+    const { route, params } = found
+    const tell = route.errorBody ?? errorBody
+    const answer = async (): Promise<void> => {
+      const goneAway = new AbortController()
+      response.on('close', () => {
+        if (!response.writableFinished) goneAway.abort()
+      })
+      const body = request.method === 'POST' ? await readBody(request, maxBodyBytes) : {}
+      const { headers } = request
+      const answered = await route({ body, query: searchParams, headers, params, signal: goneAway.signal })
+      if (answered !== null && 'events' in answered) return sendEvents(response, answered as EventStream, tell)
+      send(response, 200, answered)
+    }
+    void answer().catch((error) => refuse(response, error, tell))
+  })
   // Longer than clients keep theirs: a connection that is closed here just as a client asks again is an error there.
   server.keepAliveTimeout = 60_000
   await new Promise<void>((resolve, reject) => {
@@ -110,6 +127,39 @@ export async function listen(
     server.listen(port, host, resolve)
   })
   return listening(server, host)
+}
+
+/** Finds the route of a method and a path, and what stands for its names; or why there is none. */
+function routeFinder(routes: ReadonlyMap<string, Route>) {
+  const named = [...routes].flatMap(([key, route]) => {
+    const [method, path] = key.split(' ') as [string, string]
+    return path.includes('/:') ? [{ method, route, parts: path.split('/') }] : []
+  })
+  const paths = new Set([...routes.keys()].map((key) => key.split(' ')[1]!))
+  return (
+    method: string,
+    path: string,
+  ): RequestError | { readonly route: Route; readonly params: Record<string, string> } => {
+    const exact = routes.get(`${method} ${path}`)
+    if (exact !== undefined) return { route: exact, params: {} }
+    const parts = path.split('/')
+    const fitting = named.filter(
+      (each) =>
+        each.parts.length === parts.length &&
+        each.parts.every((part, i) => (part.startsWith(':') ? parts[i] !== '' : part === parts[i])),
+    )
+    const found = fitting.find((each) => each.method === method)
+    if (found !== undefined) {
+      const params = found.parts.flatMap((part, i) => (part.startsWith(':') ? [[part.slice(1), parts[i]!]] : []))
+      return { route: found.route, params: Object.fromEntries(params) as Record<string, string> }
+    }
+    // A path may hold what lets a client in: it is not said again.
+    if (fitting.length > 0) return new RequestError(405, `${method} is not a method of this path`)
+    if (paths.has(path)) return new RequestError(405, `${method} is not a method of ${path}`)
+    return new RequestError(404, named.length > 0 ? 'there is no such path' : `there is no ${path}`, {
+      code: 'not_found',
+    })
+  }
 }
 
 function listening(server: Server, host: string): Listening {
@@ -163,20 +213,27 @@ function send(response: ServerResponse, status: number, value: object | null, he
 }
 
 /** Sends events until there are no more, or the client is gone. What fails on the way is the last event. */
-async function sendEvents(response: ServerResponse, { events }: EventStream): Promise<void> {
+async function sendEvents(
+  response: ServerResponse,
+  { events, isNamed = false }: EventStream,
+  tell: (error: RequestError) => object,
+): Promise<void> {
   let isBegun = false
   const write = (text: string) => {
     if (!isBegun) response.writeHead(200, { 'content-type': 'text/event-stream', 'cache-control': 'no-cache' })
     isBegun = true
-    if (!response.destroyed) response.write(`data: ${text}\n\n`)
+    if (!response.destroyed) response.write(text)
+  }
+  const writeEvent = (event: object, name: string) => {
+    write(`${isNamed ? `event: ${name}\n` : ''}data: ${JSON.stringify(event)}\n\n`)
   }
   try {
-    for await (const event of events) write(JSON.stringify(event))
+    for await (const event of events) writeEvent(event, (event as { type?: string }).type ?? '')
   } catch (error) {
     if (!isBegun) throw error
-    write(JSON.stringify(errorBody(asRequestError(error))))
+    writeEvent(tell(asRequestError(error)), 'error')
   }
-  write('[DONE]')
+  if (!isNamed) write('data: [DONE]\n\n')
   response.end()
 }
 
@@ -187,12 +244,12 @@ function asRequestError(error: unknown): RequestError {
   return new RequestError(500, 'an error of the server, which its terminal tells')
 }
 
-function refuse(response: ServerResponse, error: unknown): void {
+function refuse(response: ServerResponse, error: unknown, tell: (error: RequestError) => object): void {
   if (response.headersSent || response.destroyed) return void response.destroy()
   const refused = asRequestError(error)
   const headers = {
     ...(refused.retryAfter === null ? {} : { 'retry-after': String(refused.retryAfter) }),
     ...(refused.status === 413 ? { connection: 'close' } : {}),
   }
-  send(response, refused.status, errorBody(refused), headers)
+  send(response, refused.status, tell(refused), headers)
 }

@@ -1,6 +1,7 @@
 /** A language model that is served: its weights in memory, an engine over them, and the names that requests call them by. */
 import { takeArena } from '../components/arena.ts'
 import { column, type Plan } from '../components/column.ts'
+import type { EngineContext, EngineDefinition } from '../engines/engine.ts'
 import { LocalEngine, localEnginePlan } from '../engines/local.ts'
 import { defineTextEnvironment, type TextEnvironmentDefinition } from '../environments/text.ts'
 import { InputError, show } from '../errors.ts'
@@ -31,17 +32,26 @@ export interface ServedModelOptions {
   readonly context?: number
 }
 
-/** A model with its engine. */
+/** What answers are made with: an engine behind a queue, and how its model's words become ids. */
 export interface ServedModel {
   readonly name: string
   readonly tokenizer: Tokenizer
   readonly writesCalls: boolean
+  /** Tokens of a prompt and its answer. */
   readonly context: number
   readonly vocabularySize: number
   readonly batcher: Batcher
-  readonly weights: ServedWeights
+}
+
+/** A model that was opened to be served. */
+export interface OpenedModel extends ServedModel {
   /** What of the model's files was left out, a sentence each. */
   readonly notes: readonly string[]
+}
+
+/** One whose engine computes here. */
+export interface OpenedLocalModel extends OpenedModel {
+  readonly weights: ServedWeights
 }
 
 /** Stands in for a task: the model's tokenizer knows every byte, or is its folder's. */
@@ -52,10 +62,36 @@ const noTask = defineTextEnvironment({
 })
 
 /**
- * Opens a model and makes an engine over it.
+ * Opens a model and makes an engine over it that computes here.
  * @throws InputError where model, weights and numbers do not fit.
  */
-export async function openServedModel(name: string, options: ServedModelOptions): Promise<ServedModel> {
+export async function openServedModel(name: string, options: ServedModelOptions): Promise<OpenedLocalModel> {
+  const { context, takes, weights, ...model } = await openModel(options, localEnginePlan)
+  const engine = new LocalEngine(context)
+  const batcher = new Batcher(engine, context.numSlots, takes.queue)
+  return {
+    ...{ name, ...model, batcher },
+    context: context.context,
+    weights: new ServedWeights(name, engine, { model: context.model, weights, adapter: context.adapter }),
+  }
+}
+
+/**
+ * Opens a model whose tokens another engine chooses, like a server's.
+ * @throws InputError where model, weights and numbers do not fit.
+ */
+export async function openModelOf(
+  name: string,
+  definition: EngineDefinition,
+  options: ServedModelOptions,
+): Promise<OpenedModel> {
+  const { context, takes, weights: _, ...model } = await openModel(options, (shape) => definition.plan?.(shape) ?? {})
+  const batcher = new Batcher(definition.create(context), context.numSlots, takes.queue)
+  return { ...{ name, ...model, batcher }, context: context.context }
+}
+
+/** Reads a model, and makes what an engine is made of. */
+async function openModel(options: ServedModelOptions, plan: NonNullable<EngineDefinition['plan']>) {
   const { policy, environment = noTask(), seed = 0, slots = 8, queue = 256 } = options
   for (const [subject, value, least] of [
     ['slots', slots, 1],
@@ -76,7 +112,7 @@ export async function openServedModel(name: string, options: ServedModelOptions)
     quantized: (isQuantized ? quantizedPlan(model) : {}) as Plan,
     adapter: column('f32', lora?.numParameters ?? 0),
     ids: column('i32', slots * context),
-    engine: localEnginePlan(shape),
+    engine: plan(shape),
   })
   const random = new Random(seed)
   const weights = (isQuantized ? columns.quantized : columns.weights) as BaseWeights
@@ -89,16 +125,14 @@ export async function openServedModel(name: string, options: ServedModelOptions)
     takeAdapter(columns.adapter, options.adapter ?? begins.adapter, () => lora.initialize(columns.adapter, random, 0))
   else if ((options.adapter ?? null) !== null) throw new InputError('adapter', 'one', 'none, as the policy has')
   const adapter = lora === null ? null : { lora, weights: columns.adapter, random }
-  const engine = new LocalEngine({
+  const engineContext: EngineContext = {
     ...{ model, tokenizer, numSlots: slots, context },
     ...{ sampling: { temperature: 1, topK: 0, topP: 1, minP: 0 }, explore: true, stopStrings: [] },
     ...{ columns: columns.engine, ids: columns.ids, weights },
     ...{ adapter, kernels: createKernels(arena.memory, bestKernelBuild()), random },
-  })
-  const batcher = new Batcher(engine, slots, queue)
+  }
   return {
-    ...{ name, tokenizer, context, notes: begins.notes, batcher },
-    weights: new ServedWeights(name, batcher, { model, weights, adapter }),
+    ...{ tokenizer, notes: begins.notes, weights, context: engineContext, takes: { queue } },
     writesCalls: writesCalls(tokenizer),
     vocabularySize: model.shape.vocabularySize,
   }

@@ -11,7 +11,6 @@ import type { LoraAdapter } from '../policies/transformer/lora.ts'
 import { loadLoraWeights } from '../policies/transformer/lora-folder.ts'
 import type { TransformerModel } from '../policies/transformer/model.ts'
 import { type BaseWeights, setWeights } from '../policies/transformer/quantized.ts'
-import type { Batcher } from './batcher.ts'
 import { RequestError } from './http.ts'
 import type { Naming } from './naming.ts'
 
@@ -24,7 +23,6 @@ const FIRST_LABEL = 'default'
 /** The weights of a server. */
 export class ServedWeights implements Naming {
   readonly #name: string
-  readonly #batcher: Batcher
   readonly #engine: LocalEngine
   readonly #model: TransformerModel
   readonly #weights: BaseWeights
@@ -37,12 +35,11 @@ export class ServedWeights implements Naming {
 
   constructor(
     name: string,
-    batcher: Batcher,
+    engine: LocalEngine,
     { model, weights, adapter }: { model: TransformerModel; weights: BaseWeights; adapter: LoraAdapter | null },
   ) {
     this.#name = name
-    this.#batcher = batcher
-    this.#engine = batcher.engine
+    this.#engine = engine
     this.#model = model
     this.#weights = weights
     this.#adapter = adapter
@@ -145,7 +142,6 @@ export class ServedWeights implements Naming {
     this.#labels.push(label ?? String(version))
     const own = this.#adapter?.weights ?? this.#weights
     this.#engine.setWeights({ version, weights: own as Float32Array })
-    this.#batcher.forget()
     return this.currentLabel()
   }
 }

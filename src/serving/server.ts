@@ -1,9 +1,10 @@
 /** A language model of ours behind HTTP, in the shapes that clients of inference servers know. */
 import { checkOptions } from '../errors.ts'
 import { VERSION } from '../version.ts'
+import type { Batcher } from './batcher.ts'
 import { controlRoutes } from './control.ts'
 import { generateRoutes } from './generate.ts'
-import { listen, RequestError, type Route } from './http.ts'
+import { type Listening, listen, RequestError, type Route } from './http.ts'
 import { openaiRoutes } from './openai.ts'
 import { openServedModel, type ServedModelOptions } from './served-model.ts'
 
@@ -77,21 +78,33 @@ export async function serveModel(options: ServeOptions): Promise<ModelServer> {
     ['GET /get_model_info', info],
   ])
   const listening = await listen(routes, { host, port, maxBodyBytes })
-  let closing: Promise<void> | null = null
   return {
     ...{ url: listening.url, name, context: served.context, notes: served.notes },
-    close({ now = false } = {}) {
-      if (now) batcher.abortAll()
-      batcher.set('stopping')
-      closing ??= (async () => {
-        await batcher.idle()
-        const closed = listening.close()
-        await Promise.race([closed, new Promise((resolve) => setTimeout(resolve, 1000).unref())])
-        listening.closeConnections() // Of clients that keep theirs open, or do not read.
-        await closed
-        batcher.engine.close()
-      })()
-      return closing
-    },
+    close: closing(listening, batcher),
+  }
+}
+
+/**
+ * What closes a server: new turns are refused, those that run or wait end, and then it stops listening; with `now` they are broken
+ * off. The engine is closed last, unless it is another's.
+ */
+export function closing(
+  listening: Listening,
+  batcher: Batcher,
+  { ownsEngine = true }: { readonly ownsEngine?: boolean } = {},
+): ModelServer['close'] {
+  let closed: Promise<void> | null = null
+  return ({ now = false } = {}) => {
+    if (now) batcher.abortAll()
+    batcher.set('stopping')
+    closed ??= (async () => {
+      await batcher.idle()
+      const ended = listening.close()
+      await Promise.race([ended, new Promise((resolve) => setTimeout(resolve, 1000).unref())])
+      listening.closeConnections() // Of clients that keep theirs open, or do not read.
+      await ended
+      if (ownsEngine) batcher.engine.close()
+    })()
+    return closed
   }
 }

@@ -4,7 +4,11 @@
  * How old a group may be is its own as well: a synchronous collector takes none that other weights have had a part in, others
  * let conversations go on while weights change.
  */
+import type { RlDefinition } from '../algorithms/rl.ts'
+import type { ConversationCohort } from '../cohorts/conversations.ts'
+import { InputError, show } from '../errors.ts'
 import type { Delivery, SavedAdmission } from '../orchestration/admission.ts'
+import type { World } from '../world.ts'
 
 /** What became of the groups of an update. */
 export interface CollectorProgress {
@@ -58,4 +62,17 @@ export interface Collector {
   close(): void
   saved(): SavedCollector
   restore(saved: SavedCollector): void
+}
+
+/** A collector before it is made: what `createTrainer` takes for its `rl` phase. */
+export type CollectorDefinition = (world: World, cohort: ConversationCohort, rl: RlDefinition) => Collector
+
+/** @throws InputError for what is no collector, and where no cohort, or more than one, could have it. */
+export function checkCollector(collector: CollectorDefinition | undefined, numConversations: number): void {
+  if (collector === undefined) return
+  if (typeof collector !== 'function') {
+    throw new InputError('createTrainer, collector', show(collector), 'one like runAgents(…).collector')
+  }
+  if (numConversations === 1) return
+  throw new InputError('createTrainer, collector', `one for ${numConversations} cohorts of conversations`, 'one cohort')
 }

@@ -30,7 +30,7 @@ import { type TextOrigin, writeTrajectories } from '../tables/trajectory-table.t
 import type { World } from '../world.ts'
 import type { BackendContext, BackendDefinition } from './backend.ts'
 import type { BackendRecord, ConversationRecord, Manifest } from './checkpoint.ts'
-import type { Collector, SavedCollector } from './collector.ts'
+import type { Collector, CollectorDefinition, SavedCollector } from './collector.ts'
 import type { RunRecord } from './run-folder.ts'
 import { compare, compareUpTo } from './snapshot.ts'
 import { Aborted, endWhenDropped } from './team.ts'
@@ -67,6 +67,8 @@ export interface ConversationTrainingOptions {
   readonly profile: boolean
   /** Who learns; default this process. */
   readonly backend?: BackendDefinition | undefined
+  /** Who collects for reinforcement learning; default the cohort's lanes. */
+  readonly collector?: CollectorDefinition | undefined
 }
 
 /**
@@ -77,7 +79,7 @@ export function reserveConversations(
   world: World,
   name: string,
   phases: Phases,
-  { profile, backend = localBackend }: ConversationTrainingOptions,
+  { profile, backend = localBackend, collector = laneCollector }: ConversationTrainingOptions,
 ): () => ConversationTraining {
   const { sft, rl } = phases
   if (sft !== undefined && rl !== undefined && sft.settings.optimizer !== rl.settings.optimizer) {
@@ -93,8 +95,11 @@ export function reserveConversations(
     ...textReservation(draft, phases, world.threads.count, backend),
     use: { asked: (rl?.settings.updates ?? 0) > 0, learned: (sft?.settings.steps ?? 0) > 0 },
   })
-  return () => new ConversationTraining(world, name, phases, { profile, backend })
+  return () => new ConversationTraining(world, name, phases, { profile, backend, collector })
 }
+
+/** Conversations of the cohort's environment, in its lanes. */
+const laneCollector: CollectorDefinition = (world, cohort, rl) => new GroupCollector(world, cohort, rl)
 
 /** Trains one cohort of conversations. */
 export class ConversationTraining implements Training<TextMetrics> {
@@ -119,7 +124,16 @@ export class ConversationTraining implements Training<TextMetrics> {
   #waiting: Promise<unknown> = Promise.resolve()
 
   /** Use `reserveConversations`. */
-  constructor(world: World, name: string, phases: Phases, { profile, backend }: Required<ConversationTrainingOptions>) {
+  constructor(
+    world: World,
+    name: string,
+    phases: Phases,
+    {
+      profile,
+      backend,
+      collector,
+    }: { [K in keyof ConversationTrainingOptions]-?: NonNullable<ConversationTrainingOptions[K]> },
+  ) {
     this.world = world
     this.phases = phases
     const cohort = asConversations(`algorithm of ${name}`, world.cohort(name))
@@ -138,7 +152,7 @@ export class ConversationTraining implements Training<TextMetrics> {
     parts.backend.start()
     const { sft, rl } = phases
     cohort.released = 0
-    this.#collector = rl === undefined ? null : new GroupCollector(world, cohort, rl)
+    this.#collector = rl === undefined ? null : collector(world, cohort, rl)
     this.#sft = sft === undefined ? null : new SftPhase(parts, sft)
     this.#rl = rl === undefined ? null : new RlPhase(parts, rl, this.#collector!, () => this.#sft?.done ?? 0)
     const algorithms = [sft, rl].map((algorithm) => algorithm && withoutModule(algorithm))

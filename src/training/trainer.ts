@@ -27,6 +27,7 @@ import { checkWorld, type World } from '../world.ts'
 import { checkAhead, threadsFor } from './actors.ts'
 import { type BackendDefinition, checkBackend } from './backend.ts'
 import type { BackendRecord, Manifest } from './checkpoint.ts'
+import { type CollectorDefinition, checkCollector } from './collector.ts'
 import {
   type ConversationProgress,
   type ConversationTraining,
@@ -72,6 +73,8 @@ export interface TrainerOptions {
    * trainer's checkpoints, or where the backend says.
    */
   readonly backend?: BackendDefinition
+  /** Who collects what the `rl` phase of the world's one cohort of conversations learns from: default its lanes, in its environment. */
+  readonly collector?: CollectorDefinition
 }
 
 /** How a trainer learns from a table. */
@@ -172,8 +175,8 @@ export class Trainer<C extends Cohort = Cohort> {
 
   /** Use `createTrainer`. */
   constructor(world: World<C>, algorithms: Readonly<Record<string, Algorithms>>, options: TrainerOptions = {}) {
-    checkOptions('createTrainer', options, ['threads', 'actors', 'profile', 'folder', 'backend'])
-    const { profile = false, folder, backend } = options
+    checkOptions('createTrainer', options, ['threads', 'actors', 'profile', 'folder', 'backend', 'collector'])
+    const { profile = false, folder, backend, collector } = options
     if (folder !== undefined) folderOf('createTrainer(world, algorithms, { folder })', folder)
     if (Object.keys(algorithms).length === 0) {
       throw new InputError('createTrainer(world, algorithms)', 'none', 'at least one algorithm')
@@ -189,6 +192,7 @@ export class Trainer<C extends Cohort = Cohort> {
     }
     this.#names = [...Object.keys(episodes), ...Object.keys(conversations)]
     checkBackend(backend, Object.keys(conversations).length)
+    checkCollector(collector, Object.keys(conversations).length)
     if (actors > 0) checkAhead(world, episodes)
     world.split(threads, actors)
     this.world = world
@@ -204,7 +208,7 @@ export class Trainer<C extends Cohort = Cohort> {
       ? reserveEpisodes(world, episodes, { profile, beats: this.beats, numBuffers })
       : undefined
     const binders = Object.entries(conversations).map(
-      ([name, phases]) => [name, reserveConversations(world, name, phases, { profile, backend })] as const,
+      ([name, phases]) => [name, reserveConversations(world, name, phases, { profile, backend, collector })] as const,
     )
     this.#episodes = bindEpisodes?.()
     this.#conversations = new Map(binders.map(([name, bind]) => [name, bind()]))

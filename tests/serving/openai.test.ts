@@ -1,5 +1,6 @@
 /** The shapes of OpenAI's API, held to what the model says by another road: teacher-forced, or generated without a server. */
 import { describe, expect, test } from 'vitest'
+import type { LocalEngine } from '../../src/engines/local.ts'
 import { transformerLogprobs } from '../../src/entries/text.ts'
 import { Random } from '../../src/random.ts'
 import { keyOfSeed } from '../../src/serving/fields.ts'
@@ -198,7 +199,7 @@ describe('tools', () => {
     const template = `{%- if tools %}{{ 'tools: ' + tools | tojson + '\\n' }}{%- endif %}{%- for message in messages %}{{ message.role + ': ' + (message.content or '') }}{%- for call in message.tool_calls or [] %}{{ '<tool_call>\\n{"name": "' + call.function.name + '", "arguments": ' + call.function.arguments | tojson + '}\\n</tool_call>' }}{%- endfor %}{{ '<|im_end|>\\n' }}{%- endfor %}{%- if add_generation_prompt %}{{ 'assistant: ' }}{%- endif %}`
     await writeQwen3(folder, { context: 400, template })
     const model = await openServedModel('caller', { policy: languageModel({ folder }) })
-    const { decoder } = model.batcher.engine
+    const { decoder } = model.batcher.engine as LocalEngine
     const script = [...model.tokenizer.encode(said), model.tokenizer.endIds[0]!]
     let prompt: number | null = null
     const { advance } = decoder
@@ -213,7 +214,7 @@ describe('tools', () => {
     const ask = (body: object) =>
       route({
         body: { model: 'caller', messages: MESSAGES, tools, temperature: 1, ...body },
-        query: new URLSearchParams(),
+        ...{ query: new URLSearchParams(), headers: {}, params: {} },
         signal: new AbortController().signal,
         // biome-ignore lint/suspicious/noExplicitAny: tests read what they expect.
       }) as Promise<any>

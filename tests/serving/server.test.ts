@@ -87,7 +87,7 @@ describe('a server', () => {
     const ask = async () =>
       route({
         body: { model: 'small', prompt: 'hi' },
-        query: new URLSearchParams(),
+        ...{ query: new URLSearchParams(), headers: {}, params: {} },
         signal: new AbortController().signal,
       })
     batcher.engine.advance = () => {

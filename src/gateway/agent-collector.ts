@@ -1,0 +1,264 @@
+/**
+ * The collector of agents: groups of one task each, over the same admission as lanes of an environment. Agents run in this process or
+ * beside it and ask through a gateway, whose engine is the cohort's; when they end, what the model saw and said goes to the
+ * cohort's log, from which the same trainer learns. While an engine that computes here learns, answers are held where they are.
+ */
+import type { RlDefinition } from '../algorithms/rl.ts'
+import { Work } from '../clock.ts'
+import type { ConversationCohort } from '../cohorts/conversations.ts'
+import { InputError } from '../errors.ts'
+import { Admission, type Delivery, type Ticket } from '../orchestration/admission.ts'
+import type { Collector, CollectorProgress, SavedCollector } from '../training/collector.ts'
+import { isFresh, refusalOf, rowsOfGroup } from '../training/text/group-filter.ts'
+import type { World } from '../world.ts'
+import { type AgentRunner, placeOf } from './run-agents.ts'
+import type { EndedSession } from './sessions.ts'
+
+const NOTHING = { drops: {}, rolloutAgeSeconds: { mean: 0, max: 0 }, queueDepth: 0, lanesIdleSeconds: 0 }
+
+export class AgentCollector implements Collector {
+  /** Agents end in one piece: between two of them there is always a state from which to go on. */
+  readonly isMidway = false
+  readonly #world: World
+  readonly #cohort: ConversationCohort
+  readonly #rl: RlDefinition
+  readonly #runner: AgentRunner
+  readonly #admission: Admission
+  /** Agents at work, and what ends each. */
+  readonly #running = new Map<Ticket, AbortController>()
+  /** Members whose agents were ended before their time, as the training was stopped. */
+  #interrupted: Ticket[] = []
+  /** When each group began that is neither learned from nor dropped, in ms. */
+  readonly #began = new Map<number, number>()
+  #told: Omit<CollectorProgress, 'ticks'> = NOTHING
+  /** Agents that have ended. */
+  #numEnded = 0
+  #isBetweenUpdates = true
+  #delivery: Delivery | null = null
+  /** A learner reads the log: rows are put aside until it has. */
+  #isRead = false
+  readonly #aside: { readonly ticket: Ticket; readonly ended: EndedSession }[] = []
+  #failure: { readonly cause: unknown } | null = null
+  /** Tells who waits that an agent has ended. */
+  #tell = () => {}
+
+  constructor(world: World, cohort: ConversationCohort, rl: RlDefinition, runner: AgentRunner) {
+    const { groupsPerUpdate: groupsPerBatch, groupSize, dropsMax, updates } = rl.settings
+    const { maxStaleness, overSampling, order, failure } = rl.settings
+    this.#world = world
+    this.#cohort = cohort
+    this.#rl = rl
+    this.#runner = runner
+    this.#admission = new Admission({
+      ...{ groupsPerBatch, groupSize, dropsMax, updates, maxStaleness, overSampling },
+      order,
+      failure:
+        failure === 'throw' ? { kind: 'throw' } : { kind: 'shrink', minMembers: failure === 'drop' ? groupSize : 1 },
+    })
+    cohort.released = 0
+  }
+
+  get progress(): CollectorProgress {
+    return { ticks: this.#numEnded, ...this.#told }
+  }
+
+  get isBetweenUpdates(): boolean {
+    return this.#isBetweenUpdates
+  }
+
+  async collect(signal: AbortSignal | undefined): Promise<boolean> {
+    if (this.#isBetweenUpdates) {
+      this.#isBetweenUpdates = false
+      this.#forget()
+    }
+    this.#runner.gateway.resume()
+    for (;;) {
+      this.#throwFailure()
+      this.#begin()
+      const isReady = this.#take()
+      if (isReady || signal?.aborted) {
+        if (!isReady) this.close()
+        this.#world.clock.charge(Work.waiting)
+        return isReady
+      }
+      await this.#news(signal)
+    }
+  }
+
+  /** Begins as many agents as the admission and the runner permit. */
+  #begin(): void {
+    while (this.#running.size < this.#runner.maxAgents) {
+      const ticket = this.#interrupted.shift() ?? this.#admission.begin()
+      if (ticket === null) return
+      if (!this.#began.has(ticket.group)) this.#began.set(ticket.group, performance.now())
+      const stop = new AbortController()
+      this.#running.set(ticket, stop)
+      const place = placeOf(ticket.group, ticket.member, this.#runner.tasks.length)
+      void this.#runner.run(place, stop.signal).then((ended) => this.#ended(ticket, stop, ended))
+    }
+  }
+
+  #ended(ticket: Ticket, stop: AbortController, ended: EndedSession): void {
+    if (this.#running.get(ticket) !== stop) return // Of before another state was taken up.
+    this.#running.delete(ticket)
+    if (stop.signal.aborted) {
+      if (this.#admission.has(ticket.group)) this.#interrupted.push(ticket)
+      else this.#admission.fail(ticket, null) // Of a group that was dropped.
+    } else if (this.#isRead) this.#aside.push({ ticket, ended })
+    else this.#takeIn(ticket, ended)
+    this.#tell()
+  }
+
+  /** Puts an agent's rows into the log, and tells the admission. */
+  #takeIn(ticket: Ticket, ended: EndedSession): void {
+    const { trajectories } = this.#cohort
+    this.#numEnded++
+    try {
+      const isSilent = ended.rows.length === 0
+      const why = ended.worth.error ?? 'the model was asked nothing'
+      if (!isSilent && this.#admission.has(ticket.group) && !trajectories.appendConversation(ended.rows)) {
+        const got = `agents whose rows the log has no room for: ${trajectories.numTokens} tokens stand in it`
+        throw new InputError(
+          `group ${ticket.group}, member ${ticket.member}`,
+          got,
+          'fewer rows of an agent, or a longer context',
+        )
+      }
+      const isWhole = isSilent
+        ? this.#admission.fail(ticket, new InputError(`group ${ticket.group}, member ${ticket.member}`, why, EXPECTED))
+        : this.#admission.finish(ticket)
+      if (isWhole) this.#judge(ticket.group)
+      if (!this.#admission.has(ticket.group)) this.#dropped()
+    } catch (cause) {
+      this.#failure ??= { cause }
+    }
+  }
+
+  #judge(group: number): void {
+    const { trajectories, tokenizer } = this.#cohort
+    const rows = rowsOfGroup(trajectories, group)
+    const reason = refusalOf(trajectories, tokenizer, rows, this.#oldest, this.#rl.filter)
+    this.#admission.judge(group, reason === null ? { keep: true } : { keep: false, reason })
+  }
+
+  /** The oldest weights of which a token may be learned from. */
+  get #oldest(): number {
+    return this.#cohort.version - this.#admission.settings.maxStaleness
+  }
+
+  /** Groups were dropped: their rows make room, and their agents are ended. */
+  #dropped(): void {
+    for (const group of this.#began.keys()) if (!this.#admission.has(group)) this.#began.delete(group)
+    for (const [ticket, stop] of this.#running) if (!this.#admission.has(ticket.group)) stop.abort()
+    if (!this.#isRead) this.#forget()
+  }
+
+  /** Takes the next batch, if it is there. */
+  #take(): boolean {
+    const { trajectories } = this.#cohort
+    const { numDropped } = this.#admission
+    const delivery = this.#admission.take((group) =>
+      isFresh(trajectories, rowsOfGroup(trajectories, group), this.#oldest),
+    )
+    if (delivery === null) {
+      if (this.#admission.numDropped > numDropped) this.#dropped()
+      return false
+    }
+    this.#delivery = delivery
+    const ages = delivery.groups.map((group) => (performance.now() - this.#began.get(group)!) / 1000)
+    for (const group of delivery.groups) this.#began.delete(group)
+    this.#told = {
+      drops: delivery.drops,
+      rolloutAgeSeconds: { mean: ages.reduce((sum, age) => sum + age, 0) / ages.length, max: Math.max(...ages) },
+      queueDepth: this.#admission.waiting,
+      lanesIdleSeconds: 0,
+    }
+    return true
+  }
+
+  /** Settles when an agent has ended, or the signal is aborted. */
+  #news(signal: AbortSignal | undefined): Promise<void> {
+    return new Promise((resolve) => {
+      const tell = () => {
+        signal?.removeEventListener('abort', tell)
+        resolve()
+      }
+      signal?.addEventListener('abort', tell)
+      this.#tell = tell
+    })
+  }
+
+  #throwFailure(): void {
+    if (this.#failure === null) return
+    const { cause } = this.#failure
+    this.#failure = null
+    this.close()
+    throw cause
+  }
+
+  async beside<T>(work: () => Promise<T>): Promise<T> {
+    const { gateway } = this.#runner
+    const computesHere = this.#cohort.engine.arrival === null
+    this.#isRead = true
+    if (computesHere) gateway.pause()
+    try {
+      return await work()
+    } finally {
+      this.#isRead = false
+      if (computesHere) gateway.resume()
+      for (const { ticket, ended } of this.#aside.splice(0)) this.#takeIn(ticket, ended)
+    }
+  }
+
+  /** Forgets the rows of groups that were learned from or dropped. */
+  #forget(): void {
+    const { trajectories } = this.#cohort
+    const { group } = trajectories.columns()
+    const kept = Array.from(group.keys()).filter((row) => this.#admission.has(group[row]!))
+    if (kept.length === 0) trajectories.clear()
+    else if (kept.length < group.length) trajectories.keep(kept)
+  }
+
+  rows(): number[] {
+    const { trajectories } = this.#cohort
+    const { group } = trajectories.columns()
+    const delivered = new Set(this.#delivery?.groups)
+    return trajectories.order().filter((row) => delivered.has(group[row]!))
+  }
+
+  learned(): void {
+    const stale = this.#admission.advance()
+    if (stale.length > 0) this.#dropped()
+    this.#isBetweenUpdates = true
+  }
+
+  /** Ends the agents at work: when a training goes on, theirs begin again. */
+  close(): void {
+    for (const stop of this.#running.values()) stop.abort()
+  }
+
+  saved(): SavedCollector {
+    return {
+      ticks: this.#numEnded,
+      isBetweenUpdates: this.#isBetweenUpdates,
+      released: 0,
+      admission: this.#admission.saved(),
+      delivery: this.#delivery,
+      ages: [...this.#began].map(([group, began]) => [group, (performance.now() - began) / 1000]),
+    }
+  }
+
+  restore({ ticks, isBetweenUpdates, admission, delivery, ages }: SavedCollector): void {
+    this.close()
+    this.#running.clear()
+    this.#interrupted = []
+    this.#numEnded = ticks
+    this.#isBetweenUpdates = isBetweenUpdates
+    this.#delivery = delivery
+    this.#admission.restore(admission)
+    this.#began.clear()
+    for (const [group, seconds] of ages) this.#began.set(group, performance.now() - 1000 * seconds)
+  }
+}
+
+const EXPECTED = 'an agent that asks the model, or rl.failure keep or drop'

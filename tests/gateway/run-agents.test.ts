@@ -1,0 +1,211 @@
+/** Agents as functions and programs, and what is learned through a gateway. */
+
+import { writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { describe, expect, test } from 'vitest'
+import { grpo, Trainer as PartsTrainer } from '../../src/entries/compat.ts'
+import { type AgentRun, runAgents } from '../../src/entries/engines.ts'
+import { defineTextEnvironment, type Example } from '../../src/environments/text.ts'
+import { createTrainer, createWorld, languageModel, rl } from '../../src/index.ts'
+import { opened, scriptedGateway } from '../support/gateway.ts'
+import { temporaryFolder } from '../support/temporary.ts'
+
+const TASKS: Example[] = [{ prompt: 'x' }, { prompt: 'y' }]
+/** What a trainer's table tells of tasks; its replies are not asked for. */
+const tasksEnvironment = defineTextEnvironment({
+  id: 'test/tasks',
+  settings: {},
+  make: () => ({ numExamples: 2, example: (i) => TASKS[i]!, respond: () => ({ reward: null }) }),
+})
+
+/** Asks the model once, in OpenAI's shape. */
+async function ask({ openaiUrl, apiKey, signal }: AgentRun, messages: object[], body: object = {}): Promise<string> {
+  const response = await fetch(`${openaiUrl}/chat/completions`, {
+    ...{ method: 'POST', signal },
+    headers: { 'content-type': 'application/json', authorization: `Bearer ${apiKey}` },
+    body: JSON.stringify({ model: 'any', messages, ...body }),
+  })
+  if (!response.ok) throw new Error(`${response.status} ${await response.text()}`)
+  // biome-ignore lint/suspicious/noExplicitAny: tests read what they expect.
+  return ((await response.json()) as any).choices[0].message.content
+}
+
+/** How many of the answer's characters are small letters. */
+async function letters(run: AgentRun) {
+  const said = await ask(run, [{ role: 'user', content: String(run.task.prompt) }], { max_tokens: 6 })
+  return [...said].filter((each) => /[a-z]/.test(each)).length / 6
+}
+
+const world = () =>
+  createWorld({
+    ...{ environment: tasksEnvironment(), numLanes: 8, groupSize: 8, seed: 1 },
+    policy: languageModel({ width: 16, layers: 1, heads: 2, context: 24, anyText: true }),
+  })
+
+describe('learning through a gateway', () => {
+  test('by updates of rl: the reward rises', { timeout: 60_000 }, async () => {
+    const through = await world()
+    const gateway = await opened({ world: through })
+    const agents = runAgents({ gateway, tasks: TASKS, run: letters })
+    const settings = { updates: 20, groupsPerUpdate: 4, groupSize: 8, learningRate: 1e-2 }
+    const trainer = createTrainer(through, rl({ ...settings, lossSettings: { klCoef: 0 } }), {
+      collector: agents.collector,
+    })
+    const rewards: number[] = []
+    for await (const { rl } of trainer.updates()) {
+      rewards.push(rl!.reward!)
+      expect([rl!.numUnknown, rl!.trajectories]).toEqual([0, 32])
+    }
+    expect(rewards[0]).toBeLessThan(0.4)
+    expect(rewards.at(-1)).toBeGreaterThan(rewards[0]! + 0.3)
+    expect(gateway.counts).toMatchObject({ calls: 640, ended: 640, retokenized: 0, open: 0 })
+    trainer.close()
+  })
+
+  test('by a trainer from parts, with the same log-probabilities as its own', { timeout: 60_000 }, async () => {
+    const through = await world()
+    const gateway = await opened({ world: through })
+    const agents = runAgents({ gateway, tasks: TASKS, run: letters, groupSize: 8 })
+    const trainer = new PartsTrainer({
+      ...{ model: through, advantageFn: grpo.computeAdvantages, lossFn: grpo.policyLoss },
+      optimizer: { learningRate: 1e-2 },
+      metricsFn: ({ logprob, oldLogprob, counted }) => ({
+        most: Math.max(...logprob.map((each, t) => (counted[t] === 1 ? Math.abs(each - oldLogprob[t]!) : 0))),
+      }),
+    })
+    const rewards: number[] = []
+    for (let i = 0; i < 6; i++) {
+      const rollouts = await agents.collect()
+      const { version, lossMask } = rollouts.columns()
+      expect(version.every((each, t) => each === (lossMask[t] === 1 ? i : -1))).toBe(true)
+      const { reward, most } = await trainer.train(rollouts)
+      rewards.push(reward!)
+      expect(most).toBeLessThan(1e-4)
+    }
+    expect(agents.counts).toEqual({ ended: 96, unknown: 0, late: 0, silent: 0 })
+  })
+})
+
+describe('agents', () => {
+  test('that are programs find their session and task in the environment, and tell their reward last', async () => {
+    const folder = await temporaryFolder()
+    const program = `
+const { OPENAI_BASE_URL: url, OPENAI_API_KEY: key, COLONNADE_TASK: task, ANTHROPIC_BASE_URL: other } = process.env
+const headers = { 'content-type': 'application/json', authorization: 'Bearer ' + key }
+const body = { model: 'm', messages: [{ role: 'user', content: JSON.parse(task).prompt }] }
+const answer = await fetch(url + '/chat/completions', { method: 'POST', headers, body: JSON.stringify(body) })
+const { choices } = await answer.json()
+console.log('some words')
+console.log(JSON.stringify({ reward: choices[0].message.content === 'said x' ? 1 : 0, components: { other: other.length } }))
+if (process.env.COLONNADE_GATEWAY_KEY) process.exit(9)
+`
+    await writeFile(join(folder, 'agent.mjs'), program)
+    process.env.COLONNADE_GATEWAY_KEY = 'the operator’s own'
+    const { gateway } = await scriptedGateway((prompt) => `said ${/user: (.)/.exec(prompt)![1]}`)
+    const command = [process.execPath, join(folder, 'agent.mjs')]
+    const agents = runAgents({ gateway, tasks: TASKS, command })
+    const rows = await agents.collect()
+    delete process.env.COLONNADE_GATEWAY_KEY
+    expect([0, 1].map((i) => rows.row(i).reward)).toEqual([1, 0])
+    expect(rows.row(0).components.other).toBeGreaterThan(20)
+  })
+
+  test('that fail, hang, say no number or ask nothing have no reward, and the reason', async () => {
+    const { gateway } = await scriptedGateway(() => 'x')
+    const ends: Record<string, (run: AgentRun) => Promise<number | undefined>> = {
+      throws: async () => Promise.reject(new Error('broken')),
+      hangs: async ({ signal }) => {
+        await sleep(60_000, undefined, { signal }).catch(() => {})
+        return 1
+      },
+      nan: async () => Number.NaN,
+      nothing: async () => undefined,
+    }
+    const tasks = Object.keys(ends).map((prompt) => ({ prompt }))
+    const agents = runAgents({
+      ...{ gateway, tasks, deadline: 0.5 },
+      async run(run) {
+        await ask(run, [{ role: 'user', content: 'hi' }])
+        return ends[String(run.task.prompt)]!(run)
+      },
+    })
+    const rows = await agents.collect()
+    expect(rows.count).toBe(4)
+    const errors = Array.from({ length: 4 }, (_, i) => [rows.row(i).reward, rows.row(i).error])
+    expect(errors).toEqual([
+      [null, 'broken'],
+      [null, 'no end within 0.5 s'],
+      [null, expect.stringContaining('reward: got NaN, expected a finite number')],
+      [null, 'the agent told no reward'],
+    ])
+    expect(agents.counts).toEqual({ ended: 4, unknown: 4, late: 1, silent: 0 })
+    const silent = runAgents({ gateway, tasks, run: () => 1 })
+    expect([(await silent.collect()).count, silent.counts.silent]).toEqual([0, 4])
+  })
+
+  test('that are programs are ended with all that they began, and their exit codes are told', async () => {
+    const { gateway } = await scriptedGateway(() => 'x')
+    const script =
+      "require('child_process').spawn(process.execPath, ['-e', 'setTimeout(() => {}, 60000)'], { stdio: 'inherit' }); setTimeout(() => {}, 60000)"
+    const late = runAgents({
+      gateway,
+      tasks: [{ prompt: 'x' }],
+      command: [process.execPath, '-e', script],
+      deadline: 1,
+    })
+    const begun = performance.now()
+    await late.collect()
+    expect([late.counts.late, performance.now() - begun < 20_000]).toEqual([1, true])
+    for (const [command, why] of [
+      [[process.execPath, '-e', 'console.error("no way"); process.exit(3)'], /ended with code 3: no way$/],
+      [['no-such-program'], /no-such-program: spawn no-such-program ENOENT/],
+    ] as const) {
+      const errors: (string | null)[] = []
+      const held = {
+        ...gateway,
+        openSession: (place = {}) => {
+          const session = gateway.openSession(place)
+          return {
+            ...session,
+            said: null,
+            completion: null,
+            end: (worth: Parameters<typeof session.end>[0]) => {
+              errors.push(worth.error ?? null)
+              return session.end(worth)
+            },
+          }
+        },
+      }
+      await runAgents({ gateway: held, tasks: [{ prompt: 'x' }], command }).collect()
+      expect(errors).toEqual([expect.stringMatching(why)])
+    }
+  })
+
+  test('are judged by a reward, whatever they say', async () => {
+    const { gateway } = await scriptedGateway(() => '42')
+    const run = async (given: AgentRun) => {
+      await ask(given, [{ role: 'user', content: 'hi' }])
+      return 100
+    }
+    const reward = (prompt: string, completion: string, { answer }: Example) => ({
+      value: completion === answer ? 1 : 0,
+      components: { length: prompt.length },
+    })
+    const agents = runAgents({ gateway, tasks: [{ prompt: 'six', answer: '42' }], run, reward })
+    const { reward: value, components } = (await agents.collect()).row(0)
+    expect([value, components]).toEqual([1, { length: 3 }])
+  })
+
+  test('are refused where their options do not fit', async () => {
+    const { gateway } = await scriptedGateway(() => 'x')
+    const run = () => 1
+    expect(() => runAgents({ gateway, tasks: [], run })).toThrow('tasks: got [], expected at least one')
+    expect(() => runAgents({ gateway, tasks: TASKS })).toThrow('runAgents: got neither run nor command')
+    expect(() => runAgents({ gateway, tasks: TASKS, run, deadline: 0 })).toThrow('deadline: got 0')
+    expect(() => runAgents({ gateway, tasks: TASKS, run, group: 3 } as never)).toThrow(/group.*did you mean/)
+    const other = await world()
+    const rollouts = rl({ updates: 1 })
+    expect(() => createTrainer(other, rollouts, { collector: 'agents' as never })).toThrow('createTrainer, collector')
+  })
+})

@@ -1,0 +1,96 @@
+/** A gateway over an engine that says what a test wants, and keeps what it saw and chose. */
+import { join } from 'node:path'
+import { afterAll } from 'vitest'
+import { scriptedEngine } from '../../src/engines/scripted.ts'
+import { type Gateway, type GatewayOptions, openGateway } from '../../src/gateway/gateway.ts'
+import { languageModel } from '../../src/text/language-model.ts'
+import { loadTokenizer } from '../../src/text/load-tokenizer.ts'
+import { writeQwen3 } from './qwen3-folder.ts'
+import { temporaryFolder } from './temporary.ts'
+
+/** Tells of tools, and writes calls as Qwen's does. */
+export const TOOL_TEMPLATE = `{%- if tools %}{{ 'tools: ' + tools | tojson + '\\n' }}{%- endif %}{%- for message in messages %}{{ message.role + ': ' + (message.content or '') }}{%- for call in message.tool_calls or [] %}{{ '<tool_call>\\n{"name": "' + call.function.name + '", "arguments": ' + call.function.arguments | tojson + '}\\n</tool_call>' }}{%- endfor %}{{ '<|im_end|>\\n' }}{%- endfor %}{%- if add_generation_prompt %}{{ 'assistant: ' }}{%- endif %}`
+
+/** A turn as the engine had it. */
+export interface SeenTurn {
+  readonly prompt: readonly number[]
+  readonly chosen: number[]
+  readonly logprobs: number[]
+}
+
+const open: Gateway[] = []
+afterAll(async () => {
+  for (const gateway of open) await gateway.close({ now: true })
+})
+
+/** Opens a gateway until the test file has ended. */
+export async function opened(options: GatewayOptions): Promise<Gateway> {
+  const gateway = await openGateway(options)
+  open.push(gateway)
+  return gateway
+}
+
+/** A gateway whose model answers each prompt as `say` says, `null` for never. */
+export async function scriptedGateway(
+  say: (prompt: string, turn: number) => string | null,
+  options: Partial<GatewayOptions> = {},
+  template = TOOL_TEMPLATE,
+) {
+  const folder = await temporaryFolder()
+  await writeQwen3(join(folder, 'tiny'), { context: 400, template })
+  const tokenizer = await loadTokenizer(join(folder, 'tiny'))
+  const seen: SeenTurn[] = []
+  const scripts = new Map<object, { readonly ids: readonly number[] | null; readonly turn: SeenTurn }>()
+  const engine = scriptedEngine((request, ids, step) => {
+    if (!scripts.has(request)) {
+      const said = say(tokenizer.decode(ids), seen.length)
+      const turn = { prompt: [...ids], chosen: [], logprobs: [] }
+      seen.push(turn)
+      scripts.set(request, { turn, ids: said === null ? null : [...tokenizer.encode(said), tokenizer.endIds[0]!] })
+    }
+    const { ids: script, turn } = scripts.get(request)!
+    if (script === null) return 'wait'
+    const [token, logprob] = [script[step]!, -(1 + seen.indexOf(turn)) / (2 + step)]
+    turn.chosen.push(token)
+    turn.logprobs.push(Math.fround(logprob))
+    return { token, logprob }
+  })
+  const policy = languageModel({ folder: join(folder, 'tiny') })
+  const gateway = await opened({ policy, engine, name: 'tiny', ...options })
+  return { gateway, seen, tokenizer }
+}
+
+/** Asks as the operator. */
+export async function operate(gateway: Gateway, path: string, body: object) {
+  const headers = { 'content-type': 'application/json', authorization: `Bearer ${gateway.operatorKey}` }
+  const response = await fetch(gateway.url + path, { method: 'POST', headers, body: JSON.stringify(body) })
+  // biome-ignore lint/suspicious/noExplicitAny: tests read what they expect.
+  return { status: response.status, json: (await response.json()) as any }
+}
+
+/** A session that is made over HTTP. */
+export async function made(gateway: Gateway, place: object = {}) {
+  const { json } = await operate(gateway, '/sessions', place)
+  const ask = async (path: string, body: object, key: string = json.key) => {
+    const headers = { 'content-type': 'application/json', authorization: `Bearer ${key}` }
+    const response = await fetch(gateway.url + path, { method: 'POST', headers, body: JSON.stringify(body) })
+    const text = await response.text()
+    // biome-ignore lint/suspicious/noExplicitAny: as above.
+    const told = response.headers.get('content-type') === 'application/json' ? (JSON.parse(text) as any) : null
+    return { status: response.status, json: told, text }
+  }
+  const end = (reward: object) => operate(gateway, `/sessions/${json.id}/reward`, reward)
+  return { ...(json as { id: string; key: string; openai_base_url: string }), ask, end }
+}
+
+/** The events of a stream: names and data. */
+export function eventsOf(text: string) {
+  return text
+    .split('\n\n')
+    .filter((block) => block !== '')
+    .map((block) => {
+      const name = /^event: (.*)$/m.exec(block)?.[1] ?? null
+      // biome-ignore lint/suspicious/noExplicitAny: as above.
+      return { name, data: JSON.parse(/^data: (.*)$/m.exec(block)![1]!) as any }
+    })
+}
