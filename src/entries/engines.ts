@@ -1,4 +1,4 @@
-/** `colonnade/engines`: who chooses the tokens of conversations, as a contract for engines of your own, and one that goes by a script; a server of language models. */
+/** `colonnade/engines`: who chooses the tokens of conversations, as a contract for engines of your own, and one that goes by a script; a server of language models, and a gateway for agents. */
 export { defineEngine, type EngineParts, type OpenTurn } from '../engines/define-engine.ts'
 export {
   type DecodingWorkers,
@@ -19,6 +19,7 @@ export { type PoolOptions, poolEngine } from '../engines/pool.ts'
 export { type ScriptStep, scriptedEngine } from '../engines/scripted.ts'
 export { type SglangOptions, sglangEngine } from '../engines/sglang.ts'
 export { type VllmOptions, vllmEngine } from '../engines/vllm.ts'
+export type { AgentCounts, AgentRun, AgentSays, RunAgentsOptions } from '../gateway/agent-runner.ts'
 export {
   type Gateway,
   type GatewayCounts,
@@ -26,13 +27,7 @@ export {
   type GatewaySession,
   openGateway,
 } from '../gateway/gateway.ts'
-export {
-  type AgentCounts,
-  type AgentRun,
-  type Agents,
-  type RunAgentsOptions,
-  runAgents,
-} from '../gateway/run-agents.ts'
+export { type Agents, runAgents } from '../gateway/run-agents.ts'
 export type { EndedSession, SessionLimits, SessionPlace, SessionReward } from '../gateway/sessions.ts'
 export type { ServedModelOptions } from '../serving/served-model.ts'
 export { type ModelServer, type ServeOptions, serveModel } from '../serving/server.ts'

@@ -11,7 +11,7 @@ import { Admission, type Delivery, type Ticket } from '../orchestration/admissio
 import type { Collector, CollectorProgress, SavedCollector } from '../training/collector.ts'
 import { isFresh, refusalOf, rowsOfGroup } from '../training/text/group-filter.ts'
 import type { World } from '../world.ts'
-import { type AgentRunner, placeOf } from './run-agents.ts'
+import { type AgentRunner, placeOf } from './agent-runner.ts'
 import type { EndedSession } from './sessions.ts'
 
 const NOTHING = { drops: {}, rolloutAgeSeconds: { mean: 0, max: 0 }, queueDepth: 0, lanesIdleSeconds: 0 }

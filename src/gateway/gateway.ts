@@ -7,25 +7,17 @@
  * session are seen by whoever has its key or its id; to make sessions and to reward them takes the operator's key, which
  * agents do not have.
  */
-import { randomBytes, randomUUID } from 'node:crypto'
+import { randomBytes } from 'node:crypto'
 import type { IncomingHttpHeaders } from 'node:http'
-import { asConversations } from '../cohorts/conversations.ts'
-import { areOfSampling, type EngineDefinition } from '../engines/engine.ts'
 import { isMessage, type Message } from '../environments/text.ts'
 import { checkOptions, InputError, show } from '../errors.ts'
-import { checkSampling, type Sampling } from '../policies/transformer/sampling.ts'
-import { Batcher } from '../serving/batcher.ts'
 import { chat } from '../serving/chat.ts'
 import { complete } from '../serving/completions.ts'
 import { checkFields, integerField } from '../serving/fields.ts'
 import { type Body, type EventStream, listen, RequestError, type Route, type RouteAnswer } from '../serving/http.ts'
-import type { Naming } from '../serving/naming.ts'
-import { openModelOf, openServedModel, type ServedModel, type ServedModelOptions } from '../serving/served-model.ts'
 import { closing } from '../serving/server.ts'
-import { writesCalls } from '../serving/tools.ts'
 import { Trajectories } from '../tables/trajectories.ts'
 import { writeTrajectories } from '../tables/trajectory-table.ts'
-import type { World } from '../world.ts'
 import { anthropic } from './anthropic.ts'
 import type { CallCounts } from './call-tree.ts'
 import type { ChatAnswered, ChatChunk, Dialect } from './dialect.ts'
@@ -41,17 +33,10 @@ import {
   type SessionReward,
   Sessions,
 } from './sessions.ts'
+import { drawingFields, type Source, type SourceOptions, sourceFrom } from './source.ts'
 
 /** What `openGateway` is told: a world whose engine answers, or a model. */
-export interface GatewayOptions extends Partial<ServedModelOptions>, Partial<SessionLimits> {
-  /** A world of one cohort of conversations: its engine answers, in as many slots as it has lanes, and its sampling is taken. */
-  readonly world?: World
-  /** Who chooses the tokens of `policy`; default this process. */
-  readonly engine?: EngineDefinition
-  /** How tokens are drawn, whatever agents ask for; default temperature 1 of the whole distribution. A world has its own. */
-  readonly sampling?: Partial<Sampling>
-  /** What the model is called; default `model`. Agents may call it anything. */
-  readonly name?: string
+export interface GatewayOptions extends SourceOptions, Partial<SessionLimits> {
   /** Where it listens; default 127.0.0.1, which other machines do not reach. */
   readonly host?: string
   /** Default 0: any that is free. */
@@ -112,16 +97,6 @@ export interface Gateway {
   resume(): void
   /** Refuses new turns, lets those that run or wait end, and stops; with `now` those are broken off. */
   close(options?: { readonly now?: boolean }): Promise<void>
-}
-
-/** What answers come from, and how they are drawn. */
-interface Source {
-  readonly served: ServedModel
-  readonly naming: Naming
-  readonly sampling: Sampling
-  readonly explore: boolean
-  /** What rows are from. */
-  readonly name: string
 }
 
 /**
@@ -357,57 +332,6 @@ function added(a: CallCounts, b: CallCounts): CallCounts {
   }
 }
 
-/** The engine that answers; a world's is made when it is first asked, since a trainer may be made of the world before. */
-async function sourceFrom(options: GatewayOptions): Promise<{ sourceOf: () => Source; notes: readonly string[] }> {
-  const { world, policy, engine, name = 'model', sampling, queue = 256 } = options
-  if ((world === undefined) === (policy === undefined)) {
-    throw new InputError('openGateway', world === undefined ? 'neither world nor policy' : 'both', 'world, or policy')
-  }
-  if (world !== undefined) {
-    const others = ['engine', 'sampling', 'weights', 'adapter', 'environment', 'seed', 'slots', 'context'] as const
-    const other = others.find((option) => options[option] !== undefined)
-    if (other !== undefined)
-      throw new InputError(`openGateway, ${other}`, 'one beside world', 'none: the world has its own')
-    let source: Source | null = null
-    return { sourceOf: () => (source ??= sourceOfWorld(world, name, queue)), notes: [] }
-  }
-  const { weights, adapter, environment, seed, slots, context } = options
-  const rest = { weights, adapter, environment, seed, slots, queue, context }
-  const given = Object.fromEntries(Object.entries(rest).filter(([, value]) => value !== undefined))
-  const model = { policy: policy!, ...given }
-  const served = engine === undefined ? await openServedModel(name, model) : await openModelOf(name, engine, model)
-  const drawn = checkSampling({ temperature: 1, topK: 0, topP: 1, minP: 0, ...sampling })
-  checkKind(served.batcher, drawn)
-  const naming = 'weights' in served ? (served.weights as Naming) : numbered(name, served.batcher)
-  const source = { served, naming, sampling: drawn, explore: true, name: `gateway ${randomUUID()}` }
-  return { sourceOf: () => source, notes: served.notes }
-}
-
-function sourceOfWorld(world: World, name: string, queue: number): Source {
-  const cohort = asConversations('openGateway({ world })', world.cohort())
-  const { engine, tokenizer, numLanes, context, model, sampling, explore, source } = cohort
-  const batcher = new Batcher(engine, numLanes, queue)
-  checkKind(batcher, sampling)
-  const { vocabularySize } = model.shape
-  const served = { name, tokenizer, context, vocabularySize, batcher, writesCalls: writesCalls(tokenizer) }
-  return { served, naming: numbered(name, batcher), sampling, explore, name: source }
-}
-
-/** Versions by their numbers. */
-function numbered(name: string, { engine }: Batcher): Naming {
-  return { names: () => [name], labelOf: String, currentLabel: () => String(engine.version) }
-}
-
-function checkKind({ engine }: Batcher, sampling: Sampling): void {
-  if (areOfSampling(engine.logprobs, sampling)) return
-  const got = `${engine.logprobs}, with ${JSON.stringify(sampling)}`
-  throw new InputError(
-    `log-probabilities of engine ${engine.id}`,
-    got,
-    'those of the distribution that tokens are drawn from',
-  )
-}
-
 function checkedLimits(options: GatewayOptions): SessionLimits {
   const limits = { ...SESSION_LIMITS }
   for (const name of Object.keys(SESSION_LIMITS) as (keyof SessionLimits)[]) {
@@ -442,15 +366,6 @@ function secretOf(headers: IncomingHttpHeaders): string {
   const { authorization = '' } = headers
   const key = headers['x-api-key']
   return typeof key === 'string' ? key : authorization.replace(/^Bearer /i, '')
-}
-
-/** How the tokens of a session's call are drawn: of no two calls by the same numbers. */
-function drawingFields({ served, sampling, explore }: Source, session: Session, call: number): Body {
-  const { temperature, topP, topK, minP } = sampling
-  return {
-    ...{ model: served.name, temperature: explore ? temperature : 0, top_p: topP, top_k: topK, min_p: minP },
-    seed: session.seedOf(call),
-  }
 }
 
 /** Fields of chat completions, with roles as chat templates know them. */

@@ -274,9 +274,9 @@ describe('nobody', () => {
     const { trajectories } = gateway
     const rows = Array.from({ length: trajectories.count }, (_, i) => trajectories.row(i))
     expect(rows.map(({ group }) => group)).toEqual([0, 0, 0, 1])
-    expect(rows.every(({ version, lossMask }) => version.every((v, t) => (v !== -1) === (lossMask[t] === 1)))).toBe(
-      true,
-    )
+    expect(
+      rows.every(({ version, lossMask }) => Array.from(version).every((v, t) => (v !== -1) === (lossMask[t] === 1))),
+    ).toBe(true)
   })
 
   test('finds keys or words of a session in what the gateway prints', async () => {

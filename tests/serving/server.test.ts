@@ -83,7 +83,7 @@ describe('a server', () => {
 
   test('tells that its engine failed with 500, and takes nothing more', async () => {
     const { batcher, weights, ...rest } = await openServedModel('small', { policy: smallModel() })
-    const route = openaiRoutes({ batcher, weights, ...rest }, weights).get('POST /v1/completions')!
+    const route = openaiRoutes({ batcher, ...rest }, weights).get('POST /v1/completions')!
     const ask = async () =>
       route({
         body: { model: 'small', prompt: 'hi' },
