@@ -130,6 +130,7 @@ async function openModel(options: ServedModelOptions, plan: NonNullable<EngineDe
     ...{ sampling: { temperature: 1, topK: 0, topP: 1, minP: 0 }, explore: true, stopStrings: [] },
     ...{ columns: columns.engine, ids: columns.ids, weights },
     ...{ adapter, kernels: createKernels(arena.memory, bestKernelBuild()), random },
+    tell: (message) => console.error(message),
   }
   return {
     ...{ tokenizer, notes: begins.notes, weights, context: engineContext, takes: { queue } },
