@@ -1,8 +1,8 @@
 /** SGLang, or `colonnade serve`, by SGLang's token routes. */
-import { defineFactory } from '../definition.ts'
 import { InputError, show } from '../errors.ts'
 import type { SettingValues } from '../settings.ts'
-import type { EngineDefinition, LogprobKind } from './engine.ts'
+import type { LogprobKind } from './engine.ts'
+import { defineEngineFactory } from './engine-factory.ts'
 import { bothErrors, type JsonClient } from './json-client.ts'
 import type { ClaimedTurn } from './server-answer.ts'
 import {
@@ -25,16 +25,15 @@ export type SglangOptions = Partial<SettingValues<typeof settings>>
  * @throws InputError for an address that is none, and settings out of range.
  * @example createWorld({ environment, policy, engine: sglangEngine({ url: 'http://127.0.0.1:30000' }) })
  */
-export const sglangEngine = defineFactory('engine', { id: 'sglang', settings }, (given): EngineDefinition => {
-  const { model, logprobs } = given
-  if (logprobs === 'raw') {
-    throw new InputError(
-      `sglang.logprobs`,
-      show(logprobs),
-      'tempered, candidates or none: SGLang has those after temperature',
-    )
-  }
-  return serverEngine('sglang', given, (client) => new SglangShapes(client, model, logprobs))
+export const sglangEngine = defineEngineFactory({
+  id: 'sglang',
+  settings,
+  make(given) {
+    const { model, logprobs } = given
+    if (logprobs !== 'raw') return serverEngine('sglang', given, (client) => new SglangShapes(client, model, logprobs))
+    const expected = 'tempered, candidates or none: SGLang has those after temperature'
+    throw new InputError('sglang.logprobs', show(logprobs), expected)
+  },
 })
 
 /** What an adapter is called that was delivered; its version comes behind. */

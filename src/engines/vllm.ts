@@ -1,8 +1,8 @@
 /** vLLM, or `colonnade serve`, by vLLM's token routes: ids go in; ids, log-probabilities, candidate sets and versions come out. */
-import { defineFactory } from '../definition.ts'
 import { InputError, show } from '../errors.ts'
 import type { SettingValues } from '../settings.ts'
-import type { EngineDefinition, LogprobKind } from './engine.ts'
+import type { LogprobKind } from './engine.ts'
+import { defineEngineFactory } from './engine-factory.ts'
 import { bothErrors, type JsonClient } from './json-client.ts'
 import type { ClaimedTurn } from './server-answer.ts'
 import {
@@ -24,8 +24,10 @@ export type VllmOptions = Partial<SettingValues<typeof settings>>
  * @throws InputError for an address that is none, and settings out of range.
  * @example createWorld({ environment, policy, engine: vllmEngine({ url: 'http://127.0.0.1:8000' }) })
  */
-export const vllmEngine = defineFactory('engine', { id: 'vllm', settings }, (given): EngineDefinition => {
-  return serverEngine('vllm', given, (client) => new VllmShapes(client, given.model))
+export const vllmEngine = defineEngineFactory({
+  id: 'vllm',
+  settings,
+  make: (given) => serverEngine('vllm', given, (client) => new VllmShapes(client, given.model)),
 })
 
 /** What vLLM's `--logprobs-mode` is in our words. */

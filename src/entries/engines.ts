@@ -15,6 +15,7 @@ export {
   type TurnRequest,
   type WeightsDelivery,
 } from '../engines/engine.ts'
+export { defineEngineFactory } from '../engines/engine-factory.ts'
 export { type PoolOptions, poolEngine } from '../engines/pool.ts'
 export { type ScriptStep, scriptedEngine } from '../engines/scripted.ts'
 export { type SglangOptions, sglangEngine } from '../engines/sglang.ts'

@@ -7,6 +7,7 @@ import { ownLoss, type RlDefinition, rl, rlSettings } from '../algorithms/rl.ts'
 import { type SftDefinition, sft, sftSettings } from '../algorithms/sft.ts'
 import { type ConversationCohort, cutTurns, segmentations } from '../cohorts/conversations.ts'
 import { type DefinitionRecord, findFactory, isModulePath, type ModuleOrigin, remake, revive } from '../definition.ts'
+import type { EngineDefinition } from '../engines/engine.ts'
 import { type TextTaskId, textEnvironments } from '../environments/tasks/registry.ts'
 import { rewardReductions, type TextEnvironmentDefinition, type TextEnvironmentFactory } from '../environments/text.ts'
 import { InputError, show, unknownWord } from '../errors.ts'
@@ -34,12 +35,14 @@ import type { ModuleTrust } from '../trust.ts'
 import { createWorld } from '../world.ts'
 import { partsGiven } from './parts.ts'
 import { reachedByTextPreset, textPresetOf } from './presets.ts'
+import { engineOf, engineRunSettings, portableEngines } from './run-engines.ts'
 import { readConfig, recordFrom } from './run-folder.ts'
 import { bare, givenOf, joinKeys, portable, readTexts, valuesOf } from './run-keys.ts'
 import { type RunKind, SHARED_RESUMED, type SharedSummary, sharedRunSettings } from './run-kind.ts'
 import { dataset } from './text/dataset-environment.ts'
 import { evaluateText, type TextEvaluation } from './text/evaluate.ts'
 import { metricsLine } from './text/metrics.ts'
+import { type MetricsLine, mean, rates, SUMMARY_GROUPS, total } from './text/metrics-lines.ts'
 import { planTextRun, samplingOf, type TextRunPlan } from './text/plan.ts'
 import { createTrainer, type Trainer } from './trainer.ts'
 
@@ -81,6 +84,7 @@ export const conversationRunSettings = {
   ),
   trajectories: choice('last', ['last', 'all', 'none'], 'which trajectories are kept as Arrow files'),
   threads: integer(0, 'threads; 0: as many as the machine has cores, up to 16', { min: 0, max: 64 }),
+  ...engineRunSettings,
   replySeconds: number(60, "seconds after which an environment's reply counts as failed, and its reward as unknown", {
     above: 0,
   }),
@@ -106,6 +110,8 @@ export interface ConversationRunDefinition {
   readonly sft: SftDefinition | null
   readonly rl: RlDefinition | null
   readonly settings: SettingValues<typeof conversationRunSettings>
+  /** Who chooses tokens, as the settings say; null is this process. */
+  readonly engine: EngineDefinition | null
 }
 
 /** Its `summary.json`. `algorithm` is the loss of the reinforcement learning, or sft. */
@@ -136,9 +142,6 @@ export type HeldOutResult = Pick<TextEvaluation, 'episodes' | 'numQuestions' | '
 type ConversationRunConfig = Readonly<Record<'environment' | 'policy', DefinitionRecord>> &
   Readonly<Record<'sft' | 'rl', DefinitionRecord | null>> &
   Pick<ConversationRunDefinition, 'settings'>
-
-/** Groups over which the summary's rewards are averaged. */
-const SUMMARY_GROUPS = 100
 
 /**
  * The factory of a built-in text environment by its id, or of one's own by the path of the module that exports it.
@@ -196,8 +199,10 @@ async function configure(
   const keys = keysOf(factory, overrides, own)
   const given = readTexts(keys, overrides)
   const part = (prefix: string) => valuesOf(prefix, keys, given)
-  const settings = resolveSettings('run', conversationRunSettings, part('') as never)
+  const told = resolveSettings('run', conversationRunSettings, part('') as never)
+  const settings = { ...told, engine: portableEngines(told.engine) }
   refuseUnused(settings.mode, [...given.keys()])
+  const engine = await engineOf(settings, 'caller')
   const rewards = await partsGiven('environment.', factory.settings, overrides)
   const environment = factory(part('environment.') as never, rewards)
   const lossGiven = {
@@ -214,6 +219,7 @@ async function configure(
     sft: settings.mode === 'rl' ? null : sft(part('sft.') as never),
     rl: reinforced,
     settings,
+    engine,
   }
 }
 
@@ -226,24 +232,6 @@ function refuseUnused(mode: (typeof conversationRunSettings)['mode']['default'],
   throw new InputError('mode', `${mode}, with ${unused}`, `${wanted}, or no such key`)
 }
 
-/** A line of `metrics.jsonl`, as far as summaries read it. */
-interface MetricsLine {
-  readonly checkpoint: number
-  readonly phase: 'sft' | 'rl'
-  readonly step: number
-  readonly loss: number
-  readonly reward: number | null
-  readonly groupRewards: readonly number[]
-  readonly trajectories: number
-  readonly cutTurns: number
-  readonly unheard: number
-  readonly rewrites: number
-  readonly sampledTokens: number
-  readonly rolloutSeconds: number
-  readonly trainedTokens: number
-  readonly updateSeconds: number
-}
-
 /** Where an adapter's model is, if it is anywhere: a folder wherever one looks from, or an id of the hub. */
 async function baseOf({ parameters }: LanguageModelDefinition): Promise<string | null> {
   const folder = parameters.folder as string
@@ -251,24 +239,11 @@ async function baseOf({ parameters }: LanguageModelDefinition): Promise<string |
   return (await isThere(folder)) ? resolve(folder) : folder
 }
 
-function total(updates: readonly MetricsLine[], name: 'trajectories' | 'cutTurns' | 'unheard' | 'rewrites'): number {
-  return updates.reduce((sum, line) => sum + (line[name] ?? 0), 0) // Older lines lack some.
-}
-
-function rates(updates: readonly MetricsLine[]): { rollout: number; update: number } {
-  const sum = (of: (line: MetricsLine) => number) => updates.reduce((total, line) => total + of(line), 0)
-  return {
-    rollout: sum(({ sampledTokens }) => sampledTokens) / sum(({ rolloutSeconds }) => rolloutSeconds),
-    update: sum(({ trainedTokens }) => trainedTokens) / sum(({ updateSeconds }) => updateSeconds),
-  }
-}
-
-function mean(values: readonly number[]): number {
-  return values.reduce((sum, value) => sum + value, 0) / values.length
-}
-
 /** Settings that a run may be given anew when it is resumed: those on which what it did so far does not depend. */
-const RESUMED = [...SHARED_RESUMED, 'trajectories', 'replySeconds', 'turnSeconds'] as const
+const RESUMED = [
+  ...SHARED_RESUMED,
+  ...(['trajectories', 'replySeconds', 'turnSeconds', 'engine', 'engineSettings'] as const),
+] as const
 
 /** The settings that a run of this definition may be given anew. */
 function resumedKeys({ sft: supervised, rl: reinforced }: ConversationRunDefinition): Map<string, Setting> {
@@ -278,17 +253,21 @@ function resumedKeys({ sft: supervised, rl: reinforced }: ConversationRunDefinit
   return keys
 }
 
-/** The definition with settings given anew. */
-function overridden(
+/** The definition with settings given anew. Modules that the folder names were admitted when it was opened. */
+async function overridden(
   definition: ConversationRunDefinition,
   given: ReadonlyMap<string, SettingValue>,
-): ConversationRunDefinition {
+): Promise<ConversationRunDefinition> {
   const { sft: supervised, rl: reinforced } = definition
+  const told = { ...definition.settings, ...givenOf('', given) } as ConversationRunDefinition['settings']
+  const settings = { ...told, engine: portableEngines(told.engine) }
+  const isOther = given.has('engine') || given.has('engineSettings')
   return {
     ...definition,
+    engine: isOther ? await engineOf(settings, 'caller') : definition.engine,
     sft: supervised && sft({ ...supervised.parameters, ...givenOf('sft.', given) } as never),
     rl: reinforced && rl({ ...reinforced.parameters, ...givenOf('rl.', given) } as never, reinforced.parts),
-    settings: { ...definition.settings, ...givenOf('', given) } as ConversationRunDefinition['settings'],
+    settings,
   }
 }
 
@@ -311,7 +290,8 @@ async function open(folder: string, given: object, trust: ModuleTrust): Promise<
     if (config[key] === null || typeof config[key]?.parameters === 'object') continue
     throw new InputError(path, `${key} ${show(config[key])}`, 'what it was trained with, or null')
   }
-  const { policy, settings } = config
+  const { policy } = config
+  const settings = resolveSettings('run', conversationRunSettings, config.settings)
   const environment = recordFrom(folder, config.environment)
   const origin = { ...trust, folder }
   return {
@@ -323,7 +303,8 @@ async function open(folder: string, given: object, trust: ModuleTrust): Promise<
     policy: languageModel(policy.parameters as never),
     sft: config.sft === null ? null : sft(config.sft.parameters as never),
     rl: config.rl === null ? null : await remake(rl, rlSettings, recordFrom(folder, config.rl), origin),
-    settings: resolveSettings('run', conversationRunSettings, settings),
+    settings,
+    engine: await engineOf(settings, origin),
   }
 }
 
@@ -392,13 +373,14 @@ export const conversationRun: RunKind<
     const plan = await planTextRun(given)
     onPlan(plan)
     const { definition, threads } = plan
-    const { environment, policy, rl, settings } = definition
+    const { environment, policy, rl, settings, engine } = definition
     const { numLanes, seed, tooLong, cutTurn, segmentation, rewardReduction, replySeconds, turnSeconds } = settings
     const kernels = settings.kernels === 'best' ? bestKernelBuild() : settings.kernels
     const { groupSize = 1 } = rl?.settings ?? {}
     const sampling = samplingOf(rl)
     const heldOut = heldOutOf(settings, 'training')
-    const told = { tooLong, cutTurn, segmentation, rewardReduction, replySeconds, turnSeconds, ...heldOut }
+    const chosenBy = engine === null ? {} : { engine }
+    const told = { tooLong, cutTurn, segmentation, rewardReduction, replySeconds, turnSeconds, ...heldOut, ...chosenBy }
     const world = await createWorld({ environment, policy, numLanes, seed, kernels, groupSize, sampling, ...told })
     const trainer = createTrainer(world, phasesOf(definition), { threads, profile: settings.profile })
     return { definition, trainer, notes: world.cohort().notes, choices: [] }

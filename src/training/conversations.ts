@@ -90,7 +90,11 @@ export function reserveConversations(
     const got = 'one of conversations, and a cohort of episodes'
     throw new InputError(`algorithm of ${name}`, got, 'one of episodes, like ppo()')
   }
-  if (rl !== undefined) checkSampled(rl, draft)
+  if (rl !== undefined) {
+    checkSampled(rl, draft)
+    const { noTraining } = draft.options.engine ?? {}
+    if (noTraining !== undefined) throw new InputError(`engine of ${name}`, noTraining, 'one that takes weights')
+  }
   world.reserve(draft, {
     ...textReservation(draft, phases, world.threads.count, backend),
     use: { asked: (rl?.settings.updates ?? 0) > 0, learned: (sft?.settings.steps ?? 0) > 0 },

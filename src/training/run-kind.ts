@@ -102,7 +102,7 @@ export interface RunKind<D extends RunParts, C extends Cohort, Summary extends S
   open(folder: string, config: Readonly<Record<string, unknown>>, trust: ModuleTrust): Promise<D>
   /** The settings that may be given anew when it is resumed, and the definition with them. */
   resumedKeys(definition: D): ReadonlyMap<string, Setting>
-  override(definition: D, given: ReadonlyMap<string, SettingValue>): D
+  override(definition: D, given: ReadonlyMap<string, SettingValue>): D | Promise<D>
   /** The trainer; `isDrawn` where the weights that it is to begin with do not matter, since others are taken up. */
   createTrainer(definition: D, isDrawn: boolean, onPlan: (plan: Plan) => void): Promise<MadeTrainer<D, C>>
   /** Whether a new run keeps a checkpoint of what it begins with. */

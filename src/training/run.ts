@@ -321,7 +321,7 @@ export async function resumeRun<D extends RunDefinition = RunDefinition>(
   const former = await openRun(folder, trust)
   const kind = kindOf(former)
   const given = readTexts(kind.resumedKeys(former), texts)
-  const asked = kind.override(former, given)
+  const asked = await kind.override(former, given)
   const files = await RunFolder.take(folder)
   return files.unlessFails(async () => {
     const hasCheckpoint = from !== undefined || (await listCheckpoints(folder)).length > 0

@@ -9,10 +9,12 @@ import {
   type TurnEnd,
   type TurnRequest,
 } from '../../src/engines/engine.ts'
+import { defineEngineFactory } from '../../src/engines/engine-factory.ts'
 import type { LocalEngine } from '../../src/engines/local.ts'
 import { PolledColumns } from '../../src/engines/polled.ts'
 import { type ScriptStep, scriptedEngine } from '../../src/engines/scripted.ts'
 import { tick } from '../../src/index.ts'
+import { number } from '../../src/settings.ts'
 import { digits, talkUntil, talkWorld } from '../support/conversations.ts'
 import { type EngineUnderTest, engineSuite } from '../support/engine-suite.ts'
 
@@ -359,4 +361,20 @@ describe('conversations by an engine of one’s own', () => {
     const world = await talkWorld({ environment, engine: scriptedEngine(() => ({ token: 4000, logprob: -1 })) })
     expect(() => tick(world)).toThrow(/engine scripted: got token 4000, expected ids below \d+/)
   })
+})
+
+test('a kind of engine makes engines of its settings, and refuses what it does not know', async () => {
+  const kind = defineEngineFactory({
+    id: 'half',
+    settings: { share: number(0.5, 'probability of each token', { above: 0, max: 1 }) },
+    make: ({ share }) =>
+      defineEngine('half', () => ({ logprobs: 'tempered', begin: (turn) => turn.add(1, Math.log(share)) })),
+  })
+  const { engine, sampling, explore, stopStrings } = (await talkWorld({ engine: kind({ share: 0.25 }) })).cohort()
+  const turn = { slot: 0, ids: Int32Array.of(1), generated: 0, unchanged: 0, maxTokens: 1, key: [0, 0, 0] as const }
+  engine.submit({ ...turn, sampling, explore, stopStrings })
+  expect(engine.poll().tokens[0]!.logprob[0]).toBeCloseTo(Math.log(0.25), 6)
+  expect([kind.id, kind().id, kind().parameters]).toEqual(['half', 'half', { share: 0.5 }])
+  expect(() => kind({ share: 2 })).toThrow('half.share: got 2, expected a number > 0 and ≤ 1')
+  expect(() => kind({ shar: 1 } as never)).toThrow(/half setting: got "shar".*did you mean "share"/)
 })

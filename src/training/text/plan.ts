@@ -138,9 +138,10 @@ const LEAST = [
  * @throws InputError where nothing fits, with the keys that lower it; and as `openConversations` does.
  */
 export async function planTextRun(given: ConversationRunDefinition): Promise<TextRunPlan> {
-  const { environment, policy, settings } = given
+  const { environment, policy, settings, engine } = given
   const { numLanes: lanes, segmentation } = settings
-  const draft = await openConversations({ environment, policy, numLanes: lanes || LANES, segmentation })
+  const chosenBy = engine === null ? {} : { engine }
+  const draft = await openConversations({ environment, policy, numLanes: lanes || LANES, segmentation, ...chosenBy })
   const { opened } = draft
   const { definition, notes: rates } = withRates(given, draft)
   const notes = [...rates, ...patience(draft)]
