@@ -21,7 +21,7 @@ const { byteTokenizer } = await import(`${root}dist/src/entries/text.js`)
 const UPDATES = Number(process.env.UPDATES ?? 1000)
 const LANES = 8
 const SHORT = 8
-const LONG = 40
+const LONG = Number(process.env.LONG ?? 40)
 
 /** Nothing but its budget ends a conversation. */
 const environment = (maxTokens) =>

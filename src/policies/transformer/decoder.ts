@@ -10,7 +10,7 @@ import { Forward, type KeyValueCache } from './forward.ts'
 import type { LoraAdapter, LoraModel } from './lora.ts'
 import { forwardPlan, type TransformerModel } from './model.ts'
 import type { BaseWeights } from './quantized.ts'
-import { checkSampling, type Sampling } from './sampling.ts'
+import { checkSampling, inverseOf, type Sampling } from './sampling.ts'
 
 /** Rows of a prompt that are fed at once, at least: the copy of the weights that a matrix product makes pays for so many. */
 const FED_ROWS = 64
@@ -90,9 +90,9 @@ export class TransformerDecoder {
   readonly #caches: readonly KeyValueCache[]
   readonly #context: number
   readonly #slots: number
-  /** What was asked for last, and that checked: it is the same in every call of a cohort. */
+  /** What was asked for last, and what draws so: it is the same in every call of a cohort. */
   #sampling: Partial<Sampling> | null = null
-  #drawing = checkSampling({})
+  #drawTokens: DrawTokens
   /** Where each row's candidate set ends. */
   readonly #candidateEnd: Int32Array
 
@@ -112,6 +112,7 @@ export class TransformerDecoder {
     const { numKeyHeads, headWidth } = model.shape
     this.#slots = this.#caches[0]!.key.length / (this.#context * numKeyHeads * headWidth)
     this.#candidateEnd = columns.candidateOffset.subarray(1)
+    this.#drawTokens = drawingOf(this.#forward, random, checkSampling({}))
   }
 
   /**
@@ -141,13 +142,13 @@ export class TransformerDecoder {
    */
   advance(count: number, sampling: Partial<Sampling>, explore: boolean): void {
     this.computeLogits(count)
-    this.#draw(this.columns, count, sampling, explore)
+    this.#draw(this.columns, this.#candidateEnd, count, sampling, explore)
   }
 
   /** The first half of `advance`: takes the tokens of rows 0 … count, and computes the logits after each. */
   computeLogits(count: number): void {
     const { lane, logits, forward } = this.columns
-    assert(count <= lane.length, `${count} rows chosen for in columns of ${lane.length}`)
+    assert(count <= lane.length, 'more rows are chosen for than the columns have') // A text with numbers would be made at each call.
     this.#run(count)
     const { kernels, model, weights } = this.#forward
     const { vocabularySize, width } = model.shape
@@ -180,6 +181,7 @@ export class TransformerDecoder {
           ...{ logprob: logprob.subarray(from, to), entropy: entropy.subarray(from, to) },
         },
       },
+      offsets.subarray(1),
       to - from,
       sampling,
       explore,
@@ -187,40 +189,18 @@ export class TransformerDecoder {
     for (let i = 0; i < offsets.length; i++) offsets[i] = offsets[i]! + begin
   }
 
-  #draw(columns: DrawnColumns, count: number, sampling: Partial<Sampling>, explore: boolean): void {
-    if (sampling !== this.#sampling) this.#drawing = checkSampling(sampling)
-    this.#sampling = sampling
-    const { temperature, topK, topP, minP } = this.#drawing
-    const inverse = 1 / temperature
-    const { kernels, model } = this.#forward
-    const { vocabularySize } = model.shape
-    const { logits, uniform, words, lane, episode, draw, chosen, candidates, candidateOffset, forward } = columns
-    const { max, sum, weighted, targetLogit, logprob, entropy, token } = forward
-    kernels.sumVocabulary(max, sum, weighted, targetLogit, logits, token, inverse, count, 0, vocabularySize)
-    if ((topK > 0 && topK < vocabularySize) || topP < 1 || minP > 0) {
-      const end = columns === this.columns ? this.#candidateEnd : candidateOffset.subarray(1)
-      kernels.selectCandidates(
-        candidates,
-        candidateOffset,
-        logits,
-        max,
-        sum,
-        inverse,
-        topK,
-        topP,
-        minP,
-        count,
-        vocabularySize,
-      )
-      kernels.restrictVocabulary(logits, candidates, candidateOffset, end, inverse, count, 0, vocabularySize)
-      kernels.sumVocabulary(max, sum, weighted, targetLogit, logits, token, inverse, count, 0, vocabularySize)
-    } else candidateOffset.fill(0)
-    if (explore) {
-      const { key0, key1 } = this.#random
-      kernels.drawUniform(uniform, words, lane, episode, draw, key0, key1, count, 1, 0)
-      kernels.sampleVocabulary(chosen, targetLogit, logits, max, sum, uniform, inverse, count, vocabularySize)
-    } else kernels.modeOfVocabulary(chosen, targetLogit, logits, inverse, count, vocabularySize)
-    kernels.evaluateVocabulary(logprob, entropy, max, sum, weighted, targetLogit, count)
+  #draw(
+    columns: DrawnColumns,
+    candidateEnd: Int32Array,
+    count: number,
+    sampling: Partial<Sampling>,
+    explore: boolean,
+  ): void {
+    if (sampling !== this.#sampling) {
+      this.#drawTokens = drawingOf(this.#forward, this.#random, checkSampling(sampling))
+      this.#sampling = sampling
+    }
+    this.#drawTokens(columns, candidateEnd, count, explore)
   }
 
   #run(count: number): void {
@@ -237,5 +217,46 @@ export class TransformerDecoder {
       cacheRow[row] = place * context + position[row]!
     }
     this.#forward.run(count, this.#caches, cacheRow)
+  }
+}
+
+/** Chooses the tokens of rows 0 … count, whose candidate sets end at `candidateEnd`. */
+type DrawTokens = (columns: DrawnColumns, candidateEnd: Int32Array, count: number, explore: boolean) => void
+
+/** What draws tokens as `sampling` says. It holds the numbers: read from an object, each would be boxed at each call of a kernel. */
+function drawingOf(
+  { kernels, model }: Forward,
+  { key0, key1 }: Random,
+  { temperature, topK, topP, minP }: Sampling,
+): DrawTokens {
+  const inverse = inverseOf(temperature)
+  const { vocabularySize } = model.shape
+  const isFiltered = (topK > 0 && topK < vocabularySize) || topP < 1 || minP > 0
+  return (columns, candidateEnd, count, explore) => {
+    const { logits, uniform, words, lane, episode, draw, chosen, candidates, candidateOffset, forward } = columns
+    const { max, sum, weighted, targetLogit, logprob, entropy, token } = forward
+    kernels.sumVocabulary(max, sum, weighted, targetLogit, logits, token, inverse, count, 0, vocabularySize)
+    if (isFiltered) {
+      kernels.selectCandidates(
+        candidates,
+        candidateOffset,
+        logits,
+        max,
+        sum,
+        inverse,
+        topK,
+        topP,
+        minP,
+        count,
+        vocabularySize,
+      )
+      kernels.restrictVocabulary(logits, candidates, candidateOffset, candidateEnd, inverse, count, 0, vocabularySize)
+      kernels.sumVocabulary(max, sum, weighted, targetLogit, logits, token, inverse, count, 0, vocabularySize)
+    } else candidateOffset.fill(0)
+    if (explore) {
+      kernels.drawUniform(uniform, words, lane, episode, draw, key0, key1, count, 1, 0)
+      kernels.sampleVocabulary(chosen, targetLogit, logits, max, sum, uniform, inverse, count, vocabularySize)
+    } else kernels.modeOfVocabulary(chosen, targetLogit, logits, inverse, count, vocabularySize)
+    kernels.evaluateVocabulary(logprob, entropy, max, sum, weighted, targetLogit, count)
   }
 }

@@ -32,6 +32,16 @@ export interface KeyValueCache {
   readonly value: Float32Array
 }
 
+/** A norm of rows, bound to the model's epsilon. */
+type Normalize = (
+  y: Float32Array,
+  inverseRms: Float32Array,
+  x: Float32Array,
+  weight: Float32Array,
+  count: number,
+  width: number,
+) => void
+
 /** A forward pass at work, in one thread. */
 export class Forward {
   readonly model: TransformerModel
@@ -40,6 +50,10 @@ export class Forward {
   readonly weights: TransformerWeights
   readonly layers: readonly LayerColumns[]
   readonly adapter: LoraAdapter | null
+  /** y and the inverse RMS of each of so many rows of x, which are `width` wide. */
+  readonly normalize: Normalize
+  /** `low` times the adapter's scale, of so many elements. */
+  readonly scaleLow: (low: Float32Array, length: number) => void
   /** What keys the dropout of the pass; null where none drops anything. */
   #dropoutKey: readonly [number, number] | null = null
   /** The tokens as the rows of the embedding that they are. */
@@ -69,6 +83,12 @@ export class Forward {
     }
     this.weights = nameParameters(model.shape, views, columns.none, columns.none, matrices)
     this.layers = Object.values(columns.layers)
+    // Numbers that are no integers are held by functions: read from an object, each would be boxed at each call of a kernel.
+    const { normEpsilon } = model.shape
+    this.normalize = (y, inverseRms, x, weight, count, width) =>
+      kernels.rmsNormForward(y, inverseRms, x, weight, normEpsilon, count, width)
+    const scale = adapter?.lora.scale ?? 1
+    this.scaleLow = (low, length) => kernels.scaleElements(low, scale, length)
     const { token } = columns
     this.#tokenRows = new Uint32Array(token.buffer, token.byteOffset, token.length)
     fillAngles(columns.cosine, columns.sine, model.shape)
@@ -81,7 +101,7 @@ export class Forward {
    */
   run(count: number, caches?: readonly KeyValueCache[], cacheRow?: Int32Array): void {
     const { columns, kernels, model, layers } = this
-    const { numLayers, width, normEpsilon } = model.shape
+    const { numLayers, width } = model.shape
     const { top, topInverseRms, hidden } = columns
     kernels.gatherRows(layers[0]!.x, this.weights.embedding, this.#tokenRows, 0, count, width)
     for (let index = 0; index < numLayers; index++) {
@@ -89,7 +109,7 @@ export class Forward {
       const next = index === numLayers - 1 ? top : (layers[index + 1] ?? layers[0]!).x
       this.#runLayer(index, layer, next, count, caches?.[index], cacheRow)
     }
-    kernels.rmsNormForward(hidden, topInverseRms, top, this.weights.norm, normEpsilon, count, width)
+    this.normalize(hidden, topInverseRms, top, this.weights.norm, count, width)
   }
 
   #runLayer(
@@ -102,12 +122,11 @@ export class Forward {
   ): void {
     const { kernels, columns } = this
     const weights = this.weights.layers[index]!
-    const { width, numHeads, numKeyHeads, headWidth, feedForwardWidth, normEpsilon, queryKeyNorm, turned } =
-      this.model.shape
+    const { width, numHeads, numKeyHeads, headWidth, feedForwardWidth, queryKeyNorm, turned } = this.model.shape
     const { normed, activated, cosine, sine, position, scores, firstKey } = columns
     const keyWidth = numKeyHeads * headWidth
 
-    kernels.rmsNormForward(normed, layer.inputInverseRms, layer.x, weights.inputNorm, normEpsilon, count, width)
+    this.normalize(normed, layer.inputInverseRms, layer.x, weights.inputNorm, count, width)
     const { query, key, value, rawQuery, rawKey } = layer
     this.project(queryKeyNorm ? rawQuery : query, normed, weights.query, count)
     this.project(queryKeyNorm ? rawKey : key, normed, weights.key, count)
@@ -116,8 +135,8 @@ export class Forward {
       const { queryInverseRms, keyInverseRms } = layer
       const queryRows = count * numHeads
       const keyRows = count * numKeyHeads
-      kernels.rmsNormForward(query, queryInverseRms, rawQuery, weights.queryNorm, normEpsilon, queryRows, headWidth)
-      kernels.rmsNormForward(key, keyInverseRms, rawKey, weights.keyNorm, normEpsilon, keyRows, headWidth)
+      this.normalize(query, queryInverseRms, rawQuery, weights.queryNorm, queryRows, headWidth)
+      this.normalize(key, keyInverseRms, rawKey, weights.keyNorm, keyRows, headWidth)
     }
     if (turned[index]) {
       kernels.rope(query, cosine, sine, position, count, numHeads, headWidth, false)
@@ -143,7 +162,7 @@ export class Forward {
     this.project(layer.middle, layer.attended, weights.output, count, true)
 
     const { gate, up, middle, middleInverseRms } = layer
-    kernels.rmsNormForward(normed, middleInverseRms, middle, weights.feedForwardNorm, normEpsilon, count, width)
+    this.normalize(normed, middleInverseRms, middle, weights.feedForwardNorm, count, width)
     this.project(gate, normed, weights.gate, count)
     this.project(up, normed, weights.up, count)
     kernels.swigluForward(activated, gate, up, count * feedForwardWidth)
@@ -192,7 +211,7 @@ export class Forward {
     const left = this.drop(x, place, count, numInputs, x, false)
     const rank = a.length / numInputs
     this.kernels.matmul(low, left, a, none, scratch, count, rank, numInputs, false, true, false)
-    this.kernels.scaleElements(low, this.adapter!.lora.scale, count * rank)
+    this.scaleLow(low, count * rank)
     return { low, left }
   }
 

@@ -289,7 +289,7 @@ export class PackedTransformer {
   #backwardLayer(index: number, gradient: TransformerWeights, count: number): void {
     const { kernels, columns, model } = this.#forward
     const { shape } = model
-    const { width, numHeads, numKeyHeads, headWidth, feedForwardWidth, normEpsilon, queryKeyNorm, turned } = shape
+    const { width, numHeads, numKeyHeads, headWidth, feedForwardWidth, queryKeyNorm, turned } = shape
     const { normed, activated, cosine, sine, position, scores, firstKey } = columns
     const { dx, dNormed, dQuery, dKey, dAttentionValue: dValue, dAttended } = this.#columns
     const layer = this.#forward.layers[index]!
@@ -301,7 +301,7 @@ export class PackedTransformer {
     kernels.swigluForward(activated, gate, up, count * feedForwardWidth)
     this.#backwardProjection(activated, into.down, dx, activated, weights.down, count, false)
     kernels.swigluBackward(gate, up, activated, count * feedForwardWidth)
-    kernels.rmsNormForward(normed, middleInverseRms, middle, weights.feedForwardNorm, normEpsilon, count, width)
+    this.#forward.normalize(normed, middleInverseRms, middle, weights.feedForwardNorm, count, width)
     this.#backwardProjection(dNormed, into.gate, gate, normed, weights.gate, count, false)
     this.#backwardProjection(dNormed, into.up, up, normed, weights.up, count, true)
     const { feedForwardNorm, inputNorm } = weights
@@ -342,7 +342,7 @@ export class PackedTransformer {
       )
       kernels.rmsNormBackward(dKey, into.keyNorm, dKey, rawKey, keyNorm, keyInverseRms, keyRows, headWidth, false)
     }
-    kernels.rmsNormForward(normed, layer.inputInverseRms, layer.x, inputNorm, normEpsilon, count, width)
+    this.#forward.normalize(normed, layer.inputInverseRms, layer.x, inputNorm, count, width)
     this.#backwardProjection(dNormed, into.query, dQuery, normed, weights.query, count, false)
     this.#backwardProjection(dNormed, into.key, dKey, normed, weights.key, count, true)
     this.#backwardProjection(dNormed, into.value, dValue, normed, weights.value, count, true)
@@ -373,7 +373,7 @@ export class PackedTransformer {
       const { low, left } = forward.projectLow(x, projection, count)
       kernels.matmul(into.b, dy, low, none, scratch, numOutputs, rank, count, true, false, true)
       kernels.matmul(dLow, dy, b, none, scratch, count, rank, numOutputs, false, false, false)
-      kernels.scaleElements(dLow, forward.adapter!.lora.scale, count * rank)
+      forward.scaleLow(dLow, count * rank)
       kernels.matmul(into.a, dLow, left, none, scratch, rank, numInputs, count, true, false, true)
     }
     this.#backwardInput(dx, dy, forward.weightOf(projection), count, numOutputs, numInputs, accumulate)
