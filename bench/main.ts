@@ -1,5 +1,5 @@
 /**
- * `npm run bench`: the rooms startup, kernels, devices, environments, training and text, one process each; a table for people, then one JSON line.
+ * `npm run bench`: the rooms startup, kernels, devices, environments, training, population and text, one process each; a table for people, then one JSON line.
  *
  *     npm run bench -- peers              one room, or several; `peers` and `trl` only when named, for they install from PyPI and npm,
  *                                         `learning`, which trains for minutes and fails where a target is missed,
@@ -24,6 +24,7 @@ const ROOMS = [
   'devices',
   'environments',
   'training',
+  'population',
   'impala',
   'text',
   'learning',
@@ -34,7 +35,7 @@ const ROOMS = [
   'peers',
   'trl',
 ]
-const DEFAULT_ROOMS = ['startup', 'kernels', 'devices', 'environments', 'training', 'text']
+const DEFAULT_ROOMS = ['startup', 'kernels', 'devices', 'environments', 'training', 'population', 'text']
 const WAYS = ['baseline', 'compare']
 
 /** Runs a room in its own process, so that no room finds another's compiled code or memory; shows all but its last line. */

@@ -57,28 +57,28 @@ test('with room for 4,096 it leaves the same bits with 1 to 4 threads, also wher
   }
 })
 
-test('a run of a population that is killed goes on to the same bits', async () => {
+test('a run with room for 4,096 that is killed at a checkpoint of its middle goes on to the same bits', async () => {
   const folder = await temporaryFolder()
   const words = [
-    ...['train', 'dist/examples/colony.js', 'numLanes=24', 'totalSteps=6000', 'environment.meals=6', 'mlp.hidden=8'],
-    ...[
-      'ppo.numSteps=16',
-      'ppo.numMinibatches=1',
-      'ppo.updateEpochs=1',
-      'checkpointEvery=5',
-      'rollouts=last',
-      'seed=2',
-    ],
+    ...['train', 'dist/examples/colony.js', 'numLanes=4096', 'totalSteps=160000', 'mlp.hidden=8', 'seed=2'],
+    ...['environment.meals=330', 'environment.lifespan=20', 'checkpointEvery=5', 'rollouts=last'],
+    ...['ppo.numSteps=8', 'ppo.numMinibatches=4', 'ppo.updateEpochs=1'],
   ]
   const whole = join(folder, 'whole')
   expect((await colonnade([...words, 'threads=1', `out=${whole}`, '--quiet'])).code).toBe(0)
   const expected = await fingerprint(whole)
-  for (const wanted of [5, 15]) {
+  const last = (await listCheckpoints(whole)).at(-1)!
+  const steps = expected.metrics.map((line: { readonly steps: number }) => line.steps)
+  // About a third of the lanes is taken, when those have died of whom all were there at first.
+  expect((steps.at(-1)! - steps[4]!) / (8 * (steps.length - 5) * 4096)).toBeCloseTo(1 / 3, 1)
+  for (const wanted of [5, 10]) {
+    expect(wanted).toBeLessThan(last)
     const run = join(folder, String(wanted))
     const { process: child, ended } = start(process.execPath, [MAIN, ...words, 'threads=2', `out=${run}`, '--quiet'])
     while ((await listCheckpoints(run)).every((update) => update < wanted) && child.exitCode === null) await pause(1)
     child.kill('SIGKILL')
     await ended
+    expect((await listCheckpoints(run)).at(-1)).toBeLessThan(last)
     const { code, stderr } = await colonnade(['resume', run, '--quiet'])
     expect(code, stderr).toBe(0)
     expect(await fingerprint(run)).toEqual(expected)

@@ -3,7 +3,6 @@ import { availableParallelism } from 'node:os'
 import { cartPole, pendulum } from '../../src/index.ts'
 import { check, type Figure, figure, interleave, rates } from '../measure.ts'
 import { reportRoom } from '../report.ts'
-import { populationFigures } from './population.ts'
 import { rolloutRunner, trainingRunner } from './steps.ts'
 import { threadFigures } from './threads.ts'
 import { fromNode } from './whole-runs.ts'
@@ -51,9 +50,4 @@ async function wholeRunFigures(): Promise<Figure[]> {
   ]
 }
 
-reportRoom('training', [
-  ...(await stepFigures()),
-  ...(await threadFigures()),
-  ...(await populationFigures()),
-  ...(await wholeRunFigures()),
-])
+reportRoom('training', [...(await stepFigures()), ...(await threadFigures()), ...(await wholeRunFigures())])
