@@ -56,6 +56,7 @@ export { collect, tick } from './tick.ts'
 export { type EpisodeRunDefinition, type EpisodeRunSummary, loadPolicy } from './training/episode-run.ts'
 export type { EpisodeProgress, PopulationProgress } from './training/episodes.ts'
 export { type EvaluateOptions, type Evaluation, evaluate, recordEpisodes } from './training/evaluate.ts'
+export type { LearnOptions } from './training/learn-options.ts'
 export type { CohortMetrics, UpdateMetrics } from './training/metrics.ts'
 export {
   type CohortOfRun,
@@ -77,7 +78,6 @@ export { evaluateText, type TextEvaluateOptions, type TextEvaluation } from './t
 export {
   type Algorithms,
   createTrainer,
-  type LearnOptions,
   type MetricsOf,
   type ProgressOf,
   type Trainer,

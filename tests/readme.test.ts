@@ -9,7 +9,8 @@ import { generateKeys } from '../src/cli/generate.ts'
 import { readKeys, readTexts, splitWords } from '../src/cli/invocation.ts'
 import { resumeKeys } from '../src/cli/resume.ts'
 import { simulateKeys } from '../src/cli/simulate.ts'
-import { configureRun } from '../src/index.ts'
+import { rolloutTable } from '../src/entries/data.ts'
+import { cartPole, collect, configureRun, createWorld, mlp, writeArrow } from '../src/index.ts'
 import { entrySpecifiers } from './support/entries.ts'
 import { temporaryFolder } from './support/temporary.ts'
 
@@ -24,6 +25,16 @@ function wordsOf(line: string): string[] {
 }
 const lines = blocks('sh').flatMap((block) => block.replaceAll('\\\n', ' ').trim().split('\n'))
 const commands = lines.filter((line) => line.startsWith('npx colonnade ')).map((line) => wordsOf(line).slice(2))
+
+/** An Arrow file of rollouts of CartPole-v1. */
+async function rolloutsFile(): Promise<string> {
+  const world = await createWorld({ environment: cartPole(), policy: mlp({ hidden: [2] }), numLanes: 2 })
+  world.reserve(world.draft(), { numSteps: 4, learner: {} })
+  await collect(world, 4)
+  const path = join(await temporaryFolder(), 'rollouts.arrow')
+  await writeArrow(path, rolloutTable(world.cohort(), { seed: world.seed }))
+  return path
+}
 
 describe('the README', () => {
   test('has programs whose types are right', { timeout: 60_000 }, async () => {
@@ -54,7 +65,9 @@ describe('the README', () => {
     async (_, ...words) => {
       const { subject, texts } = splitWords(words, 'an environment')
       const { out: _out, ...keys } = texts
-      const definition = await configureRun(subject, keys)
+      // What a command before has written.
+      const found = keys.from === undefined ? keys : { ...keys, from: await rolloutsFile() }
+      const definition = await configureRun(subject, found)
       expect(definition.kind).toBe(subject.startsWith('text/') ? 'conversations' : 'episodes')
     },
   )
@@ -100,7 +113,8 @@ describe('the README', () => {
         expect(whoMade(subject), line).toBeDefined()
       for (const word of rest) {
         const [key, value] = word.split('=') as [string, string | undefined]
-        if (key === 'environment.path' || key === 'languageModel.folder') expect(whoMade(value!), line).toBeDefined()
+        if (['environment.path', 'languageModel.folder', 'from'].includes(key))
+          expect(whoMade(value!), line).toBeDefined()
         if (key === 'out') made.add(value!)
       }
     }

@@ -15,6 +15,9 @@ export const vtraceSettings = {
   cMax: number(1, 'c̄ of V-trace: bound of the ratio in its trace', { above: 0 }),
 }
 
+/** What is done about rows that other weights have chosen than those that learn. */
+export const corrections = ['vtrace', 'decoupled', 'none'] as const
+
 /** The settings that an algorithm declares which can learn from stale rollouts. */
 export function stalenessSettings() {
   return {
@@ -25,8 +28,8 @@ export function stalenessSettings() {
     ),
     correction: choice(
       'vtrace',
-      ['vtrace', 'decoupled', 'none'],
-      'what is done about stale rows, where maxStaleness is above 0: V-trace; advantages times the truncated ratio of probabilities; nothing',
+      corrections,
+      'what is done about stale rows, where maxStaleness is above 0, and about those of a file: V-trace; advantages times the truncated ratio of probabilities; nothing',
     ),
     ...vtraceSettings,
   }

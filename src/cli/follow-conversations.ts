@@ -24,6 +24,7 @@ export const conversationWords: Words<ConversationRunDefinition> = {
   },
   total: ({ definition: { sft, rl } }) => (sft?.settings.steps ?? 0) + (rl?.settings.updates ?? 0),
   done: ({ trainer }) => trainer.update,
+  noun: () => 'steps',
   figures({ phase, loss, rl }) {
     if (rl === null) return [phase, `loss ${loss.toFixed(3)}`]
     const reward = rl.reward === null ? 'no reward known' : `reward ${rl.reward.toFixed(3)}`

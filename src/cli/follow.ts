@@ -16,7 +16,9 @@ export interface Words<D extends RunDefinition> {
   /** Of how many steps it is, and how many are done. */
   total(run: Run<D>): number
   done(run: Run<D>): number
-  figures(metrics: MetricsOf<CohortOfRun<D>>): string[]
+  /** What those are. */
+  noun(run: Run<D>): string
+  figures(metrics: MetricsOf<CohortOfRun<D>>, run: Run<D>): string[]
   /** What came of it: but for how it ended, its files and what to do next. */
   summary(summary: SummaryOfRun<D>, definition: D): { readonly did: string; readonly lines: readonly string[] }
 }
@@ -27,13 +29,13 @@ const words = { episodes: episodeWords, conversations: conversationWords } as un
 
 /** Trains the run to its end, or until Ctrl-C: then it ends where it can go on, writes a checkpoint and says how to go on. */
 export async function follow(run: Run, { json, quiet }: { json: boolean; quiet: boolean }): Promise<RunSummary> {
-  const { unit, header, total, done, figures } = words[run.definition.kind]
+  const { unit, header, total, done, noun, figures } = words[run.definition.kind]
   const interrupt = interruption(run, quiet, unit)
   if (!quiet) for (const line of [...header(run), ...run.choices]) process.stderr.write(`${line}\n`)
-  const progress = progressLine(total(run), 'steps', quiet)
+  const progress = progressLine(total(run), noun(run), quiet)
   try {
     const summary = await run.train({
-      onUpdate: (metrics) => progress.update(done(run), figures(metrics)),
+      onUpdate: (metrics) => progress.update(done(run), figures(metrics, run)),
       signal: interrupt.signal,
     })
     progress.end()

@@ -25,11 +25,21 @@ export function rolloutTable(
 ): Table {
   if (cohort?.finals === undefined)
     throw new InputError('rolloutTable(cohort)', show(cohort?.name), "a cohort of an environment's lanes")
-  const { environment, policyDefinition, numLanes, rollout, finals } = cohort
+  const { environment, policyDefinition, numLanes, numSteps, rollout, finals } = cohort
   const { id, observationSpace, actionSpace } = environment
   const { seed, gamma = null, checkpoint = null } = from
   const policy = recordOf(policyDefinition)
-  const origin = { environmentId: id, observationSpace, actionSpace, seed, gamma, numLanes, policy, checkpoint }
+  const origin = {
+    environmentId: id,
+    observationSpace,
+    actionSpace,
+    seed,
+    gamma,
+    numLanes,
+    numSteps,
+    policy,
+    checkpoint,
+  }
   return tableOfRollout(rollout, finals, origin, ownFields(cohort))
 }
 

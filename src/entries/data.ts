@@ -60,4 +60,5 @@ export {
   writeTrajectories,
 } from '../tables/trajectory-table.ts'
 export { listRollouts } from '../training/episode-run.ts'
+export { recordedUpdates } from '../training/recorded-run.ts'
 export { exportTrajectories, trajectoryFormats } from '../training/text/export.ts'

@@ -34,6 +34,8 @@ export interface RolloutOrigin {
   /** Discount factor of the advantages; null where there are none. */
   readonly gamma: number | null
   readonly numLanes: number
+  /** Steps of each lane in a rollout. */
+  readonly numSteps: number
   /** The policy that acted. */
   readonly policy: DefinitionRecord
   /** Where its weights were read; null where they never lay in a checkpoint. */
@@ -127,7 +129,7 @@ function inOrder(finals: readonly FinalObservations[], width: number) {
 
 /**
  * Schema metadata: environment, spaces as JSON, policy as JSON, where its weights come from (`update`: after how many updates;
- * `checkpoint`: where they were read), seed, gamma, number of lanes, version of the code.
+ * `checkpoint`: where they were read), seed, gamma, number of lanes and of steps, version of the code.
  */
 function originMetadata(origin: RolloutOrigin, update: number): Record<string, string> {
   const { id, parameters } = origin.policy
@@ -138,6 +140,7 @@ function originMetadata(origin: RolloutOrigin, update: number): Record<string, s
     seed: String(origin.seed),
     gamma: String(origin.gamma),
     numLanes: String(origin.numLanes),
+    numSteps: String(origin.numSteps),
     policy: JSON.stringify({ id, parameters }),
     update: String(update),
     checkpoint: String(origin.checkpoint),

@@ -386,7 +386,7 @@ export const conversationRun: RunKind<
     return { definition, trainer, notes: world.cohort().notes, choices: [] }
   },
   keepsBeginning: () => false,
-  goal: (_, signal) => ({ signal }),
+  updates: (_, trainer, signal) => trainer.updates({ signal }),
   ended(definition, trainer) {
     const steps = phasesOf(definition).reduce((sum, { settings }) => {
       return sum + ('steps' in settings ? settings.steps : settings.updates)

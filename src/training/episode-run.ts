@@ -1,6 +1,6 @@
 /** Runs of environments whose lanes step: what they are told, what they are made of, and what they leave. */
 import { availableParallelism } from 'node:os'
-import { join } from 'node:path'
+import { join, resolve } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import type { AlgorithmDefinition, AlgorithmFactory } from '../algorithms/algorithm.ts'
 import { algorithmFactory, algorithms } from '../algorithms/registry.ts'
@@ -28,8 +28,21 @@ import { writeArrow } from '../tables/arrow.ts'
 import type { ModuleTrust } from '../trust.ts'
 import { createWorld } from '../world.ts'
 import { readCheckpoint } from './checkpoint.ts'
+import { learnSettings } from './learn-options.ts'
 import { metricsLine, metricsOfRun } from './metrics.ts'
 import { presetOf, reachedByPreset } from './presets.ts'
+import { RecordedRollouts } from './recorded-rollouts.ts'
+import {
+  checkRecorded,
+  correctionOf,
+  fileOfRecord,
+  lanesOf,
+  lengthOf,
+  type RecordedFile,
+  readRecorded,
+  recordedUpdates,
+  recordOfFile,
+} from './recorded-run.ts'
 import { readConfig, recordFrom } from './run-folder.ts'
 import { joinKeys, portable, readTexts, valuesOf } from './run-keys.ts'
 import { type RunKind, SHARED_RESUMED, type SharedSummary, sharedRunSettings } from './run-kind.ts'
@@ -40,6 +53,8 @@ import { createTrainer, type Trainer } from './trainer.ts'
 export const episodeRunSettings = {
   ...sharedRunSettings,
   weights: text('', 'safetensors file with the weights to begin with; empty: drawn by the seed'),
+  from: text('', 'Arrow file of rollouts to learn from, as colonnade export writes it; empty: lanes collect them'),
+  epochs: learnSettings.epochs,
   totalSteps: integer(1_000_000, 'environment steps of the training', { min: 1 }),
   numLanes: integer(16, 'environments side by side', { min: 1 }),
   stopWhenSolved: boolean(false, "stop once the mean of the last 100 returns reaches the environment's threshold"),
@@ -64,10 +79,14 @@ export interface EpisodeRunDefinition {
   readonly policy: PolicyDefinition
   readonly algorithm: AlgorithmDefinition
   readonly settings: EpisodeRunSettings
+  /** The file of rollouts that it learns from; null where its lanes collect. */
+  readonly recorded: RecordedFile | null
 }
 
 /** Its `summary.json`. */
 export interface EpisodeRunSummary extends SharedSummary {
+  /** The file of rollouts that it learned from, of which no row is a step of its own; null where its lanes collected. */
+  readonly from: string | null
   /** Environment steps done. */
   readonly totalSteps: number
   readonly episodes: number
@@ -136,18 +155,23 @@ async function configure(
   const { policy, algorithm } = usualParts(factory, await partsOf(given))
   const keys = keysOf(factory, { policy, algorithm })
   const values = readTexts(keys, texts)
-  const learner = algorithm(valuesOf(`${algorithm.id}.`, keys, values) as never)
-  if (learner.needsTable) {
-    const expected = 'one that learns from what its lanes collect, or a program that calls trainer.learn(table)'
-    throw new InputError('algorithm', `${algorithm.id}, which learns from tables`, expected)
-  }
   const { [POLICY]: ___, [ALGORITHM]: ____, ...own } = valuesOf('', keys, values)
+  const settings = resolveSettings('run', episodeRunSettings, own as never)
+  const from = settings.from === '' ? '' : resolve(settings.from) // Wherever the run is resumed from.
+  const recorded = from === '' ? null : await readRecorded(from)
+  const learner = algorithm({
+    ...valuesOf(`${algorithm.id}.`, keys, values),
+    ...(recorded === null ? {} : lengthOf(recorded, algorithm, values)),
+  } as never)
+  checkRecorded(learner, settings, values)
+  const numLanes = recorded === null || values.has('numLanes') ? settings.numLanes : lanesOf(recorded, from)
   return {
     kind: 'episodes',
     environment: factory(valuesOf('environment.', keys, values) as never),
     policy: policy(valuesOf(`${policy.id}.`, keys, values) as never),
     algorithm: learner,
-    settings: resolveSettings('run', episodeRunSettings, own as never),
+    settings: { ...settings, from, numLanes },
+    recorded,
   }
 }
 
@@ -187,13 +211,14 @@ async function open(folder: string, config: object, trust: ModuleTrust): Promise
   const path = join(folder, 'config.json')
   const parts = config as Readonly<Record<'environment' | 'policy' | 'algorithm', DefinitionRecord>> & {
     readonly settings: EpisodeRunSettings
+    readonly recorded?: DefinitionRecord | null
   }
   for (const key of ['environment', 'policy', 'algorithm', 'settings'] as const) {
     if (typeof parts[key] !== 'object' || parts[key] === null) {
       throw new InputError(path, `no ${key}`, 'the config.json of a run')
     }
   }
-  const { environment, policy, algorithm, settings } = parts
+  const { environment, policy, algorithm, settings, recorded } = parts
   const origin = { ...trust, folder }
   return {
     kind: 'episodes',
@@ -207,6 +232,7 @@ async function open(folder: string, config: object, trust: ModuleTrust): Promise
       ? await revive<AlgorithmDefinition>('algorithm', recordFrom(folder, algorithm), origin)
       : algorithmFactory(algorithm.id)(algorithm.parameters as never),
     settings: resolveSettings('run', episodeRunSettings, settings),
+    recorded: fileOfRecord(path, recorded),
   }
 }
 
@@ -287,8 +313,11 @@ const builtIns = [...algorithms, ...policies, ...environments] as unknown as Par
 
 /** A line of `metrics.jsonl`, as far as the learning curve reads it. */
 interface MetricsLine {
+  readonly update: number
   readonly steps: number
   readonly episodeReturn: number | null
+  /** What else it says, by the metric's name. */
+  readonly [metric: string]: unknown
 }
 
 /** Runs of environments whose lanes step. */
@@ -301,55 +330,67 @@ export const episodeRun: RunKind<EpisodeRunDefinition, EpisodeCohort, EpisodeRun
     return metricsOfRun(algorithm.metrics, Number(given[`${algorithm.id}.maxStaleness`] ?? 0))
   },
   configure: (factory, given) => configure(factory as EnvironmentFactory, given),
-  records({ environment, policy, algorithm }) {
+  records({ environment, policy, algorithm, recorded }) {
     return {
       environment: portable(environment, builtIns),
       policy: portable(policy, builtIns),
       algorithm: portable(algorithm, builtIns),
+      ...(recorded === null ? {} : { recorded: recordOfFile(recorded) }),
     }
   },
   open,
-  resumedKeys: () => new Map(RESUMED.map((key) => [key, (episodeRunSettings as Settings)[key]!])),
+  resumedKeys({ recorded }) {
+    const own = recorded === null ? RESUMED : ([...SHARED_RESUMED, 'epochs'] as const)
+    return new Map(own.map((key) => [key, (episodeRunSettings as Settings)[key]!]))
+  },
   override(definition, given) {
     return { ...definition, settings: { ...definition.settings, ...Object.fromEntries(given) } as EpisodeRunSettings }
   },
-  async createTrainer(definition, isDrawn) {
-    const { weights } = definition.settings
+  async createTrainer(given, isDrawn) {
+    const { weights, from } = given.settings
+    const recorded = given.recorded === null ? null : await readRecorded(from, given.recorded)
+    const definition = { ...given, recorded }
     const initial = weights === '' || isDrawn ? undefined : await loadWeights(weights, modelOf(definition))
     const { threads, reason } =
       definition.settings.threads === 0 ? threadsOf(definition) : { ...definition.settings, reason: '' }
     const trainer = await drawnTrainer(definition, threads)
     if (initial) trainer.world.cohort().weights.set(initial)
+    if (recorded !== null) new RecordedRollouts(recorded.table!, trainer.world.cohort()) // Refuses what does not fit, before the run has a folder.
     const choices = reason === '' ? [] : [`${threads} ${threads === 1 ? 'thread' : 'threads'}: ${reason}`]
     return { definition, trainer, notes: [], choices }
   },
   keepsBeginning: ({ settings }) => settings.weights !== '',
-  goal: ({ settings }, signal) => ({ totalSteps: settings.totalSteps, signal }),
-  ended({ settings }, trainer) {
+  updates({ algorithm, settings, recorded }, trainer, signal) {
+    const { totalSteps, epochs } = settings
+    if (recorded === null) return trainer.updates({ totalSteps, signal })
+    return trainer.learn(recorded.table!, { epochs, done: trainer.update, signal, ...correctionOf(algorithm) })
+  },
+  ended(definition, trainer) {
+    const { settings, recorded } = definition
+    if (recorded !== null) return trainer.update >= recordedUpdates(definition) ? 'complete' : null
     if (settings.stopWhenSolved && trainer.progress().solvedAtStep !== null) return 'solved'
     return trainer.steps >= settings.totalSteps ? 'complete' : null
   },
   lineKey: 'update',
   line: metricsLine,
   tables: 'rollouts',
-  keeps: ({ settings }) => settings.rollouts,
+  keeps: ({ settings, recorded }) => (recorded === null ? settings.rollouts : 'none'),
   isTableFleeting: false,
   tableOf: ({ update }) => update,
   tableNumber: ({ update }) => update,
   writeTable: (trainer, path) => writeArrow(path, trainer.rollout.table),
   async writeBeside() {},
   watch: () => () => {},
-  async finish(folder, { environment, policy, algorithm, settings }, trainer, lines) {
+  async finish(folder, { environment, policy, algorithm, settings, recorded }, trainer, lines) {
     const { episodes, solvedAtStep, solvedAtSeconds, episodeReturnLast100 } = trainer.progress()
-    const points = (lines as unknown as MetricsLine[]).flatMap(({ steps, episodeReturn }) =>
-      episodeReturn === null ? [] : [{ x: steps, y: episodeReturn }],
-    )
+    const own = { id: environment.id, lines: lines as readonly MetricsLine[] }
+    const files: Record<string, string> =
+      recorded === null && settings.rollouts !== 'none' ? { rollouts: join(folder, 'rollouts') } : {}
     return {
-      files: {
-        ...(settings.rollouts === 'none' ? {} : { rollouts: join(folder, 'rollouts') }),
-      },
+      files,
       summary: {
         algorithm: algorithm.id,
+        from: recorded === null ? null : settings.from,
         updates: trainer.update,
         totalSteps: trainer.steps,
         ...{
@@ -359,13 +400,26 @@ export const episodeRun: RunKind<EpisodeRunDefinition, EpisodeCohort, EpisodeRun
           solvedAtSeconds,
           episodeReturnLast100,
         },
-        presetReached: reachedByPreset(environment, policy, { algorithm, settings }),
+        presetReached: recorded === null ? reachedByPreset(environment, policy, { algorithm, settings }) : null,
       },
-      curve: {
-        points,
-        labels: { x: `${environment.id}: environment steps`, y: 'mean return of the last 100 episodes' },
-        threshold: environment.returnThreshold,
-      },
+      curve:
+        recorded === null
+          ? { ...returnCurve(own), threshold: environment.returnThreshold }
+          : { ...lossCurve(own, Object.keys(algorithm.metrics)[0]), threshold: null },
     }
   },
+}
+
+/** What episodes have returned, by the steps done. */
+function returnCurve({ id, lines }: { readonly id: string; readonly lines: readonly MetricsLine[] }) {
+  const points = lines.flatMap(({ steps, episodeReturn }) =>
+    episodeReturn === null ? [] : [{ x: steps, y: episodeReturn }],
+  )
+  return { points, labels: { x: `${id}: environment steps`, y: 'mean return of the last 100 episodes' } }
+}
+
+/** The first metric that the algorithm tells, by the updates done: where no episodes are played. */
+function lossCurve({ id, lines }: { readonly id: string; readonly lines: readonly MetricsLine[] }, metric = '') {
+  const points = lines.flatMap(({ update, [metric]: y }) => (typeof y === 'number' ? [{ x: update, y }] : []))
+  return { points, labels: { x: `${id}: updates`, y: metric } }
 }

@@ -78,7 +78,8 @@ export async function recordEpisodes(options: EvaluateOptions): Promise<Table> {
   const fields = table.fields
     .filter(({ name }) => name !== 'advantage' && name !== 'return')
     .map((field) => pickRows(field, rows))
-  return { numRows: rows.length, fields, metadata: table.metadata }
+  const { numSteps, ...metadata } = table.metadata // Episodes have lengths of their own.
+  return { numRows: rows.length, fields, metadata }
 }
 
 async function play(options: EvaluateOptions): Promise<{ world: World; cohort: EpisodeCohort }> {

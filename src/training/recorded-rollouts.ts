@@ -4,20 +4,17 @@
  * would have chosen the same.
  */
 import type { EstimateAdvantages } from '../algorithms/algorithm.ts'
+import type { Staleness } from '../algorithms/staleness.ts'
 import type { EpisodeCohort } from '../cohorts/episodes.ts'
 import type { RolloutColumns } from '../components/rollout.ts'
-import { InputError } from '../errors.ts'
+import { InputError, show } from '../errors.ts'
 import { createKernels } from '../kernels/bind.ts'
 import { BLOCK_ROWS } from '../policies/policy.ts'
+import { spaceToJson } from '../space.ts'
 import type { Field, Table } from '../tables/table.ts'
 
-/** What is done about rows that another policy has chosen; nothing, or V-trace with its bounds. */
-export interface RecordedCorrection {
-  readonly correction: 'none' | 'vtrace'
-  /** ρ̄ and c̄: bounds of the ratio of probabilities in the target and in its trace. */
-  readonly rhoMax: number
-  readonly cMax: number
-}
+/** What is done about rows that another policy has chosen, as about stale ones. */
+export type RecordedCorrection = Pick<Staleness, 'correction' | 'rhoMax' | 'cMax'>
 
 /** Columns that every table needs. */
 const REQUIRED = ['observation', 'action', 'reward', 'terminated', 'truncated', 'valid', 'logprob'] as const
@@ -41,7 +38,10 @@ export class RecordedRollouts {
   /** Log-probabilities under the weights as they are. */
   readonly #logprob: Float32Array
 
-  /** @throws InputError where a column is missing, or is not as the cohort has it; and where the rows are no whole rollouts. */
+  /**
+   * @throws InputError where the table is of another environment, a column is missing or is not as the cohort has it, the rows
+   * are no whole rollouts or not in their order, or a number is none that the environment could have given.
+   */
   constructor(table: Table, cohort: EpisodeCohort) {
     const { rollout, numLanes, numSteps, model, population, name } = cohort
     if (model.memoryWidth) {
@@ -54,7 +54,7 @@ export class RecordedRollouts {
     if (population !== null) throw new InputError(`table for ${name}`, 'lanes that come and go', 'lanes that stay')
     this.#cohort = cohort
     this.#rows = numSteps * numLanes
-    this.#fields = fieldsOf(table, rollout, this.#rows)
+    refuseOtherEnvironment(table, cohort)
     const lanes = table.metadata.numLanes
     if (lanes !== undefined && lanes !== String(numLanes)) {
       throw new InputError('lanes of the table', lanes, `${numLanes}, as the cohort ${name} has`)
@@ -64,12 +64,15 @@ export class RecordedRollouts {
       throw new InputError('rows of the table', String(table.numRows), expected)
     }
     this.count = table.numRows / this.#rows
+    this.#fields = fieldsOf(table, rollout, this.#rows)
     const { rows, column } = table.fields.find((field) => field.name === FINAL)!
     const all = Uint32Array.from({ length: table.numRows }, (_, row) => row)
     this.#final = { rows: rows?.slice() ?? all, column: column.slice() as Float32Array }
     this.#finalOf = new Map(Array.from(this.#final.rows, (row, i) => [row, i]))
     this.#logprob = new Float32Array(this.#rows)
+    this.#checkOrder(table.numRows)
     this.#checkRows(table.numRows)
+    this.#checkNumbers(table.numRows)
   }
 
   #column(name: Name): Field['column'] {
@@ -89,6 +92,61 @@ export class RecordedRollouts {
       const isShown = truncated[row] === 0 && row + this.#cohort.numLanes < numRows
       if (terminated[row] !== 0 || isShown || this.#finalOf.has(row)) continue
       throw new InputError(`${FINAL} of row ${row}`, 'null', 'what came after it: no later row shows it')
+    }
+  }
+
+  /**
+   * @throws InputError where rows are not in the order of a rollout: all lanes' first steps, then all their second ones; or where
+   * a lane does not go on where the row before has left it, as of rollouts that do not follow one another.
+   */
+  #checkOrder(numRows: number): void {
+    const { numLanes } = this.#cohort
+    const lane = this.#fields.get('lane')?.column
+    const observation = this.#column('observation')
+    const [terminated, truncated, valid] = (['terminated', 'truncated', 'valid'] as const).map((name) =>
+      this.#column(name),
+    ) as [Uint8Array, Uint8Array, Uint8Array]
+    const width = observation.length / numRows
+    for (let row = 0; row < numRows; row++) {
+      const isFirst = row % this.#rows < numLanes
+      if (lane !== undefined) {
+        const before = isFirst ? lane[row - 1]! : lane[row - numLanes]!
+        const isInOrder = isFirst ? row % numLanes === 0 || before < lane[row]! : before === lane[row]
+        if (!isInOrder) {
+          const expected = `rows of ${numLanes} lanes side by side, step after step, as a run keeps its rollouts`
+          throw new InputError(`lane of row ${row}`, `${lane[row]} after ${before}`, expected)
+        }
+      }
+      const place = this.#finalOf.get(row)
+      const next = row + numLanes
+      const isLast = (row % this.#rows) + numLanes >= this.#rows
+      if (place === undefined || isLast || valid[row] === 0 || terminated[row] !== 0 || truncated[row] !== 0) continue
+      for (let k = 0; k < width; k++) {
+        if (this.#final.column[place * width + k] === observation[next * width + k]) continue
+        const expected = `what row ${row} led to: a rollout of its own, of as many steps as the algorithm's numSteps`
+        throw new InputError(`observation of row ${next}`, 'that of another rollout', expected)
+      }
+    }
+  }
+
+  /** @throws InputError for an observation or a reward that is not finite, and for an action that the environment does not have. */
+  #checkNumbers(numRows: number): void {
+    const { actionSpace } = this.#cohort.environment
+    const valid = this.#column('valid')
+    const choices =
+      actionSpace.kind === 'box' ? undefined : actionSpace.kind === 'discrete' ? [actionSpace.n] : actionSpace.sizes
+    for (const name of ['observation', 'reward', 'action'] as const) {
+      const { column } = this.#fields.get(name)!
+      const width = column.length / numRows
+      const sizes = name === 'action' ? choices : undefined
+      for (let i = 0; i < column.length; i++) {
+        if (valid[Math.floor(i / width)] === 0) continue
+        const size = sizes?.[i % width]
+        const value = column[i]!
+        if (size === undefined ? Number.isFinite(value) : value >= 0 && value < size) continue
+        const expected = size === undefined ? 'a finite number' : `a choice below ${size}`
+        throw new InputError(`${name} of row ${Math.floor(i / width)}`, String(value), expected)
+      }
     }
   }
 
@@ -171,11 +229,34 @@ export class RecordedRollouts {
   /** Makes advantages with the correction; undefined where there is none. The loss's old policy is then the one that learns. */
   estimate({ correction, rhoMax, cMax }: RecordedCorrection): EstimateAdvantages | undefined {
     if (correction === 'none') return undefined
-    const { vtrace } = createKernels({ buffer: this.#logprob.buffer }, 'plain') // Its columns lie in two memories.
-    return (rollout, { carry, gamma, gaeLambda, numSteps, numLanes }) => {
-      vtrace(rollout, carry, this.#logprob, gamma, gaeLambda, rhoMax, cMax, numSteps, numLanes)
+    const plain = createKernels({ buffer: this.#logprob.buffer }, 'plain') // Columns lie in two memories.
+    const weight = new Float32Array(this.#rows)
+    const sums = new Float64Array(4)
+    return (rollout, { kernels, carry, gamma, gaeLambda, numSteps, numLanes }) => {
+      if (correction === 'vtrace') {
+        plain.vtrace(rollout, carry, this.#logprob, gamma, gaeLambda, rhoMax, cMax, numSteps, numLanes)
+      } else {
+        kernels.gae(rollout, carry, gamma, gaeLambda, numSteps, numLanes)
+        plain.importanceWeights(weight, sums, this.#logprob, rollout.logprob, rollout.valid, rhoMax, this.#rows)
+        plain.weighAdvantages(rollout.advantage, weight, this.#rows)
+      }
       rollout.logprob.set(this.#logprob)
     }
+  }
+}
+
+/** @throws InputError where the table's metadata name another environment, or one with other spaces. */
+function refuseOtherEnvironment({ metadata }: Table, { environment, name }: EpisodeCohort): void {
+  const { id, observationSpace, actionSpace } = environment
+  const own: Readonly<Record<string, string>> = {
+    environment: id,
+    observationSpace: spaceToJson(observationSpace),
+    actionSpace: spaceToJson(actionSpace),
+  }
+  for (const [key, expected] of Object.entries(own)) {
+    const got = metadata[key]
+    if (got === undefined || got === expected) continue
+    throw new InputError(`${key} of the table`, show(got), `${show(expected)}, as the cohort ${name} has`)
   }
 }
 

@@ -12,7 +12,6 @@ import { boolean, choice, integer, type Settings } from '../settings.ts'
 import type { ModuleTrust } from '../trust.ts'
 import type { Reached } from './presets.ts'
 import type { MetricsOf, ProgressOf, Trainer } from './trainer.ts'
-import type { Goal } from './training.ts'
 import { watchSettings } from './watchdog.ts'
 
 /** What runs of both kinds are told, beside their environment, policy and algorithms. */
@@ -107,7 +106,8 @@ export interface RunKind<D extends RunParts, C extends Cohort, Summary extends S
   createTrainer(definition: D, isDrawn: boolean, onPlan: (plan: Plan) => void): Promise<MadeTrainer<D, C>>
   /** Whether a new run keeps a checkpoint of what it begins with. */
   keepsBeginning(definition: D): boolean
-  goal(definition: D, signal: AbortSignal): Goal
+  /** Trains to the end of the run, or until the signal is aborted, yielding what each update did. */
+  updates(definition: D, trainer: Trainer<C>, signal: AbortSignal): AsyncIterable<MetricsOf<C>>
   /** Null where there is more to do. */
   ended(definition: D, trainer: Trainer<C>): 'complete' | 'solved' | null
   /** What a metrics line says, and under which key it has its number. */

@@ -185,7 +185,7 @@ export class Run<D extends RunDefinition = RunDefinition> {
     const unwatch = this.#kind.watch(trainer, onLate, tell)
     let newest: number | null = null // The table of the update that is done; null before the first.
     try {
-      for await (const metrics of trainer.updates(this.#kind.goal(this.definition, signal))) {
+      for await (const metrics of this.#kind.updates(this.definition, trainer, signal)) {
         this.#files.note(this.#kind.line(metrics, trainer))
         newest = this.#kind.tableOf(metrics)
         await this.#leaveTable(newest)
@@ -328,11 +328,13 @@ export async function resumeRun<D extends RunDefinition = RunDefinition>(
     const made = (await kind.createTrainer(asked, hasCheckpoint, onPlan)) as unknown as MadeTrainer<D, CohortOfRun<D>>
     const { trainer } = made
     const warnings = [...made.notes, ...(hasCheckpoint ? (await trainer.restore(folder, from)).warnings : [])]
-    const { totalSteps: then } = former.settings as { totalSteps?: number }
-    const { totalSteps: now } = asked.settings as { totalSteps?: number }
-    if (then !== now) {
+    for (const length of ['totalSteps', 'epochs'] as const) {
+      const [then, now] = [former, asked].map(
+        ({ settings }) => (settings as Partial<Record<typeof length, number>>)[length],
+      )
+      if (then === now) continue
       warnings.push(
-        `totalSteps was ${then} and is ${now}: what is scheduled until the end goes by the new number from now on`,
+        `${length} was ${then} and is ${now}: what is scheduled until the end goes by the new number from now on`,
       )
     }
     if (given.size > 0) await files.writeConfig(configOf(files.path, asked))

@@ -5,7 +5,6 @@
 import type { AlgorithmDefinition } from '../algorithms/algorithm.ts'
 import type { RlDefinition } from '../algorithms/rl.ts'
 import type { SftDefinition } from '../algorithms/sft.ts'
-import { vtraceSettings } from '../algorithms/staleness.ts'
 import {
   BEAT_WORDS,
   callsOf,
@@ -19,7 +18,6 @@ import type { Cohort } from '../cohorts/cohort.ts'
 import type { ConversationCohort } from '../cohorts/conversations.ts'
 import { checkOptions, InputError, show, unknownWord } from '../errors.ts'
 import type { Tensor } from '../safetensors.ts'
-import { choice, integer, resolveSettings, type SettingValues } from '../settings.ts'
 import type { ArrowTable } from '../tables/arrow.ts'
 import type { Table } from '../tables/table.ts'
 import { VERSION } from '../version.ts'
@@ -35,12 +33,13 @@ import {
   reserveConversations,
 } from './conversations.ts'
 import { type EpisodeProgress, type EpisodeTraining, isAlgorithm, reserveEpisodes, shareOf } from './episodes.ts'
+import { type LearnOptions, learnOptions } from './learn-options.ts'
 import type { UpdateMetrics } from './metrics.ts'
 import type { RunRecord } from './run-folder.ts'
 import { compare, differences, folderOf, restoreTensors, savedTensors } from './snapshot.ts'
 import { refuseInWorker } from './team.ts'
 import type { TextMetrics } from './text/metrics.ts'
-import { checkGoal, checkSignal, type Goal, nextTurn, type Training } from './training.ts'
+import { checkGoal, type Goal, nextTurn, type Training } from './training.ts'
 
 /** What a cohort learns by: one algorithm, or the phases of a training, one after another. */
 export type Algorithms = AlgorithmDefinition | SftDefinition | RlDefinition | readonly (SftDefinition | RlDefinition)[]
@@ -75,12 +74,6 @@ export interface TrainerOptions {
   readonly backend?: BackendDefinition
   /** Who collects what the `rl` phase of the world's one cohort of conversations learns from: default its lanes, in its environment. */
   readonly collector?: CollectorDefinition
-}
-
-/** How a trainer learns from a table. */
-export interface LearnOptions extends Partial<SettingValues<typeof learnSettings>> {
-  /** Once it is aborted no further update is made. */
-  readonly signal?: AbortSignal
 }
 
 /**
@@ -307,7 +300,8 @@ export class Trainer<C extends Cohort = Cohort> {
    * Learns from rollouts in a table, like those that `writeArrow` has written and `readArrow` reads back (several files of one run
    * as one table), in place of collecting: an update for each, `epochs` times over. What rows are worth and how likely their
    * actions are is worked out anew with the weights as they are. Steps are not counted, lanes go on where they stand, and
-   * `trainer.rollout` is the table's last one. Schedules go by the updates done and those of this call.
+   * `trainer.rollout` is the table's last one. Schedules go by the updates done and those of this call. A training that was restored
+   * goes on behind the updates that it has `done` of these passes.
    *
    * @throws InputError if not one cohort of episodes learns, the table does not fit it (the error names the column), an option is
    * unknown or out of range, or the algorithm takes no advantages from elsewhere, and a correction is asked for.
@@ -316,7 +310,7 @@ export class Trainer<C extends Cohort = Cohort> {
    *   console.log(update, policyLoss)
    */
   async *learn(table: Table | ArrowTable, options: LearnOptions = {}): AsyncGenerator<MetricsOf<C>, void, undefined> {
-    const { epochs, signal, ...correction } = learnOptions(options)
+    const { epochs, done: begun, signal, ...correction } = learnOptions(options)
     if (typeof table !== 'object' || table === null || !('numRows' in table)) {
       throw new InputError('trainer.learn(table)', show(table), 'a table, like those that readArrow gives')
     }
@@ -338,8 +332,12 @@ export class Trainer<C extends Cohort = Cohort> {
     ])
     const rollouts = new RecordedRollouts('fields' in table ? table : fromArrow(table), cohort)
     const total = epochs * rollouts.count
-    for (let done = 0; done < total && signal?.aborted !== true; done++) {
-      yield (await episodes.learnFrom(rollouts, done % rollouts.count, total - done, correction)) as MetricsOf<C>
+    if (begun > total) throw new InputError('trainer.learn(table, { done })', String(begun), `at most ${total}`)
+    for (let done = begun; done < total && signal?.aborted !== true; done++) {
+      if (this.keepsState) this.#settled = this.#state(this.#settled)
+      const metrics = await episodes.learnFrom(rollouts, done % rollouts.count, total - done, correction)
+      if (this.#trace !== undefined) this.#sampleMemory()
+      yield metrics as MetricsOf<C>
       await nextTurn()
     }
   }
@@ -485,15 +483,4 @@ export class Trainer<C extends Cohort = Cohort> {
     compare(subject, 'number of cohorts', 1, this.world.drafts.length)
     return this.#trainings[0]!.compareRun(subject, run)
   }
-}
-
-const learnSettings = {
-  epochs: integer(1, 'passes over the rollouts of the table', { min: 1 }),
-  correction: choice('none', ['none', 'vtrace'], 'what is done about rows that another policy has chosen'),
-  ...vtraceSettings,
-}
-
-function learnOptions({ signal, ...options }: LearnOptions) {
-  checkSignal(signal)
-  return { signal, ...resolveSettings('trainer.learn', learnSettings, options) }
 }

@@ -79,7 +79,13 @@ test.each(['file', 'stream'] as const)(
       const width = environment.observationSpace.kind === 'box' ? environment.observationSpace.shape[0] : 0
       expect(String(read.schema.fields[3]!.type)).toBe(`FixedSizeList[${width}]<Float32>`)
       const metadata = Object.fromEntries(read.schema.metadata)
-      expect(metadata).toMatchObject({ environment: environment.id, seed: '2', gamma: '0.97', numLanes: '6' })
+      expect(metadata).toMatchObject({
+        environment: environment.id,
+        seed: '2',
+        gamma: '0.97',
+        numLanes: '6',
+        numSteps: '20',
+      })
       expect(JSON.parse(metadata.actionSpace!)).toEqual(environment.actionSpace)
       expect(metadata).toMatchObject({ update: '0', checkpoint: 'null' })
       expect(JSON.parse(metadata.policy!)).toMatchObject({ id: 'mlp', parameters: { hidden: [8] } })
@@ -185,7 +191,7 @@ test('a world without a trainer gives the table of what it recorded', async () =
       [0, 1, 2].flatMap((lane) => pick(name, lane)),
       name,
     ).toEqual([...column(played, name)])
-  expect(table.metadata).toEqual(played.metadata)
+  expect(table.metadata).toEqual({ ...played.metadata, numSteps: '200' }) // Played episodes are no rollout.
   expect((await toArrow(table)).numRows).toBe(600)
 })
 

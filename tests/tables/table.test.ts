@@ -44,7 +44,7 @@ const origin: RolloutOrigin = {
   environmentId: 'none',
   observationSpace: box({ low: [0, 0], high: [1, 1] }),
   actionSpace: discrete(3),
-  ...{ seed: 4, gamma: null, numLanes: 2, policy: { id: 'mlp', parameters: { hidden: [8] } } },
+  ...{ seed: 4, gamma: null, numLanes: 2, numSteps: 2, policy: { id: 'mlp', parameters: { hidden: [8] } } },
   checkpoint: 'a/b',
 }
 
@@ -102,7 +102,7 @@ test('a column that the environment has not is no field; a mask is as wide as it
 test('a rollout says where it came from, and of which weights its first row is', () => {
   const { metadata } = tableOfRollout(columns(), [finals()], origin)
   expect(metadata).toMatchObject({
-    ...{ environment: 'none', seed: '4', gamma: 'null', numLanes: '2', update: '5', checkpoint: 'a/b' },
+    ...{ environment: 'none', seed: '4', gamma: 'null', numLanes: '2', numSteps: '2', update: '5', checkpoint: 'a/b' },
   })
   expect(JSON.parse(metadata.policy!)).toEqual({ id: 'mlp', parameters: { hidden: [8] } })
 })

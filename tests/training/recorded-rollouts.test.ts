@@ -127,72 +127,77 @@ describe('a trainer that is given a table', () => {
     expect([value.length, nextValue.length, terminated.length, truncated.length]).toEqual([ROWS, ROWS, ROWS, ROWS])
   })
 
-  test('with V-trace makes of rows that another policy chose what the definition says', async () => {
-    const table = await collected()
-    const settings = { gamma: 0.9, gaeLambda: 0.8, clipCoef: 0.05, entropyCoef: 0.02, normalizeAdvantage: false }
-    const { trainer, cohort } = await trainerOf({ ...settings, maxGradNorm: 0.3 }, cart(), 5)
-    cohort.weights.set(cohort.weights.map((weight) => 10 * weight)) // So that ratios are not all near 1.
-    const before = cohort.weights.slice()
-    const { parameters } = cohort.model
-    const column = (name: string) => table.fields.find((field) => field.name === name)!
-    const finals = column('finalObservation')
-    const [rhoMax, cMax] = [0.97, 0.93]
-    const recorded = column('logprob').column
-    const evaluate = networkOf(parameters)
-    /** Equation 1 of the paper, sum by sum. */
-    const estimate = (value: readonly number[], logprob: readonly number[]) => {
-      const { terminated, truncated } = cohort.rollout
-      const ratio = logprob.map((each, i) => Math.exp(each - recorded[i]!))
-      const next = value.map((_, i) => {
-        if (terminated[i] === 1) return 0
-        const place = finals.rows!.indexOf(i)
-        if (place < 0) return value[i + NUM_LANES]!
-        return evaluate(Array.from(before), Array.from(finals.column.subarray(4 * place, 4 * place + 4))).value
-      })
-      const goesOn = (i: number) => terminated[i] === 0 && truncated[i] === 0 && i + NUM_LANES < ROWS
-      const delta = value.map(
-        (each, i) => Math.min(rhoMax, ratio[i]!) * (cohort.rollout.reward[i]! + settings.gamma * next[i]! - each),
-      )
-      const target = value.map((each, i) => {
-        let [sum, factor] = [each, 1]
-        for (let t = i; ; t += NUM_LANES) {
-          sum += factor * delta[t]!
-          if (!goesOn(t)) return sum
-          factor *= settings.gamma * settings.gaeLambda * Math.min(cMax, ratio[t]!)
-        }
-      })
-      const advantage = value.map((each, i) => {
-        const later = goesOn(i) ? target[i + NUM_LANES]! : next[i]!
-        return Math.min(rhoMax, ratio[i]!) * (cohort.rollout.reward[i]! + settings.gamma * later - each)
-      })
-      expect(ratio.filter((each) => each > rhoMax).length).toBeGreaterThan(5)
-      expect(ratio.filter((each) => each < cMax).length).toBeGreaterThan(5)
-      return { advantage, target }
-    }
-    const moments = { first: [], second: [], steps: 0 }
-    for await (const metrics of trainer.learn(table, { correction: 'vtrace', rhoMax, cMax })) {
-      const { key0, key1 } = cohort.environmentLanes.random
-      const all = { ...trainerSettings(trainer), learningRate: 0.01 } as unknown as TwinSettings
-      const twin = ppoTwin(
-        parameters,
-        before,
-        cohort.rollout,
-        NUM_LANES,
-        all,
-        moments,
-        { update: 0, key0, key1 },
-        estimate,
-      )
-      expect(twin.metrics.clipFraction).toBeGreaterThan(0)
-      for (const [k, weight] of twin.weights.entries()) expect(cohort.weights[k], `weight ${k}`).toBeCloseTo(weight, 4)
-      for (const [name, value] of Object.entries(twin.metrics)) {
-        expect(Math.abs(metrics[name as 'policyLoss']! - value), name).toBeLessThan(1e-5 + 2e-3 * Math.abs(value))
+  test.each(['vtrace', 'decoupled'] as const)(
+    'with %s makes of rows that another policy chose what the definition says',
+    async (correction) => {
+      const table = await collected()
+      const settings = { gamma: 0.9, gaeLambda: 0.8, clipCoef: 0.05, entropyCoef: 0.02, normalizeAdvantage: false }
+      const { trainer, cohort } = await trainerOf({ ...settings, maxGradNorm: 0.3 }, cart(), 5)
+      cohort.weights.set(cohort.weights.map((weight) => 10 * weight)) // So that ratios are not all near 1.
+      const before = cohort.weights.slice()
+      const { parameters } = cohort.model
+      const column = (name: string) => table.fields.find((field) => field.name === name)!
+      const finals = column('finalObservation')
+      const [rhoMax, cMax] = [0.97, 0.93]
+      const recorded = column('logprob').column
+      const evaluate = networkOf(parameters)
+      /** V-trace: equation 1 of the paper, sum by sum; decoupled: weighted advantages, and returns that are not. */
+      const estimate = (value: readonly number[], logprob: readonly number[]) => {
+        const { terminated, truncated } = cohort.rollout
+        const ratio = logprob.map((each, i) => Math.exp(each - recorded[i]!))
+        const next = value.map((_, i) => {
+          if (terminated[i] === 1) return 0
+          const place = finals.rows!.indexOf(i)
+          if (place < 0) return value[i + NUM_LANES]!
+          return evaluate(Array.from(before), Array.from(finals.column.subarray(4 * place, 4 * place + 4))).value
+        })
+        const goesOn = (i: number) => terminated[i] === 0 && truncated[i] === 0 && i + NUM_LANES < ROWS
+        const isVtrace = correction === 'vtrace'
+        const rho = (i: number) => (isVtrace ? Math.min(rhoMax, ratio[i]!) : 1)
+        const delta = value.map((each, i) => rho(i) * (cohort.rollout.reward[i]! + settings.gamma * next[i]! - each))
+        const target = value.map((each, i) => {
+          let [sum, factor] = [each, 1]
+          for (let t = i; ; t += NUM_LANES) {
+            sum += factor * delta[t]!
+            if (!goesOn(t)) return sum
+            factor *= settings.gamma * settings.gaeLambda * (isVtrace ? Math.min(cMax, ratio[t]!) : 1)
+          }
+        })
+        const advantage = value.map((each, i) => {
+          if (!isVtrace) return Math.min(rhoMax, ratio[i]!) * (target[i]! - each)
+          const later = goesOn(i) ? target[i + NUM_LANES]! : next[i]!
+          return rho(i) * (cohort.rollout.reward[i]! + settings.gamma * later - each)
+        })
+        expect(ratio.filter((each) => each > rhoMax).length).toBeGreaterThan(5)
+        expect(ratio.filter((each) => each < cMax).length).toBeGreaterThan(5)
+        return { advantage, target }
       }
-    }
-    function trainerSettings(_: unknown) {
-      return ppo({ ...small, ...settings, maxGradNorm: 0.3 }).parameters
-    }
-  })
+      const moments = { first: [], second: [], steps: 0 }
+      for await (const metrics of trainer.learn(table, { correction, rhoMax, cMax })) {
+        const { key0, key1 } = cohort.environmentLanes.random
+        const all = { ...trainerSettings(trainer), learningRate: 0.01 } as unknown as TwinSettings
+        const twin = ppoTwin(
+          parameters,
+          before,
+          cohort.rollout,
+          NUM_LANES,
+          all,
+          moments,
+          { update: 0, key0, key1 },
+          estimate,
+        )
+        expect(twin.metrics.clipFraction).toBeGreaterThan(0)
+        for (const [k, weight] of twin.weights.entries())
+          expect(cohort.weights[k], `weight ${k}`).toBeCloseTo(weight, 4)
+        for (const [name, value] of Object.entries(twin.metrics)) {
+          expect(Math.abs(metrics[name as 'policyLoss']! - value), name).toBeLessThan(1e-5 + 2e-3 * Math.abs(value))
+        }
+      }
+      function trainerSettings(_: unknown) {
+        return ppo({ ...small, ...settings, maxGradNorm: 0.3 }).parameters
+      }
+    },
+  )
 
   test('goes on with its lanes where they stood, and takes as many steps as without', async () => {
     const table = await collected()
@@ -240,6 +245,38 @@ describe('a trainer that is given a table', () => {
     expect(await of(2)).toEqual(await of(1))
   })
 
+  test('goes on behind the updates that were done, in the same rollouts and with the same schedules', async () => {
+    const table = await collected({ numSteps: 2 * NUM_STEPS, numMinibatches: 1 })
+    const whole = await trainerOf()
+    const told: object[] = []
+    const facts = ({
+      policyLoss,
+      learningRate,
+      update,
+    }: {
+      policyLoss?: number
+      learningRate?: number
+      update: number
+    }) => ({
+      ...{ policyLoss, learningRate, update },
+    })
+    for await (const metrics of whole.trainer.learn(table, { epochs: 2 })) told.push(facts(metrics))
+    expect(told).toHaveLength(4)
+    const folder = await temporaryFolder()
+    const first = await trainerOf()
+    for await (const metrics of first.trainer.learn(table, { epochs: 2 })) {
+      expect(facts(metrics)).toEqual(told[metrics.update - 1])
+      if (metrics.update === 3) break
+    }
+    await first.trainer.save(folder)
+    const second = await trainerOf({}, cart())
+    await second.trainer.restore(folder)
+    const rest: object[] = []
+    for await (const metrics of second.trainer.learn(table, { epochs: 2, done: 3 })) rest.push(facts(metrics))
+    expect(rest).toEqual(told.slice(3))
+    expect(second.cohort.weights).toEqual(whole.cohort.weights)
+  })
+
   test('refuses tables that do not fit, and says which column, or why', async () => {
     const table = await collected()
     const { trainer } = await trainerOf()
@@ -267,6 +304,30 @@ describe('a trainer that is given a table', () => {
     await expect(learn({ ...table, numRows: ROWS - 1 })).rejects.toThrow(
       /rows of the table: got 95, expected whole rollouts/,
     )
+    const metadata = (more: object) => learn({ ...table, metadata: { ...table.metadata, ...more } })
+    await expect(metadata({ environment: 'Pendulum-v1' })).rejects.toThrow(
+      'environment of the table: got "Pendulum-v1", expected "CartPole-v1"',
+    )
+    await expect(metadata({ actionSpace: '{"kind":"discrete","n":3}' })).rejects.toThrow(
+      /actionSpace of the table: got/,
+    )
+    const column = (name: string) => table.fields.find((field) => field.name === name)!.column
+    const put = (name: string, row: number, value: number) => {
+      const { width } = table.fields.find((field) => field.name === name)!
+      return of(name, { column: column(name).map((each, i) => (i === row * width ? value : each)) })
+    }
+    await expect(put('action', 7, 2)).rejects.toThrow('action of row 7: got 2, expected a choice below 2')
+    await expect(put('reward', 8, Number.NaN)).rejects.toThrow('reward of row 8: got NaN, expected a finite number')
+    await expect(put('observation', 9, Number.POSITIVE_INFINITY)).rejects.toThrow('observation of row 9: got Infinity')
+    await expect(put('lane', NUM_LANES, 3)).rejects.toThrow(/lane of row 6: got 3 after 0, expected rows of 6 lanes/)
+    await expect(put('lane', 1, 0)).rejects.toThrow('lane of row 1: got 0 after 0')
+    // Two rollouts that do not follow one another, as one of twice as many steps.
+    const twice = fromArrow((await toArrow(table)).concat(await toArrow(table)))
+    const long = await trainerOf({ numSteps: 2 * NUM_STEPS })
+    await expect(long.trainer.learn(twice).next()).rejects.toThrow(
+      /observation of row \d+: got that of another rollout, expected what row \d+ led to/,
+    )
+    await expect(learn(table, { done: 2 })).rejects.toThrow('trainer.learn(table, { done }): got 2, expected at most 1')
     await expect(learn({})).rejects.toThrow(
       /trainer.learn\(table\): got \[object Object\], expected a table|expected a table/,
     )

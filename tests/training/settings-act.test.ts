@@ -180,6 +180,8 @@ describe('every setting of a control run acts', () => {
     await (await startRun(await configureRun('CartPole-v1', asTexts({ ...base, seed: 3 })), weights)).train()
     const table: Record<string, Shown> = {
       weights: { to: join(weights, 'checkpoints', '00000003', 'columns.safetensors') },
+      from: { shownBy: 'tests/training/settings-act.test.ts: of a run that learns from a file' },
+      epochs: { shownBy: 'tests/training/settings-act.test.ts: of a run that learns from a file' },
       checkpointEvery: { to: 1 },
       checkpointsKept: { to: 1, with: { checkpointEvery: 1 } },
       stopWhenSolved: { shownBy: 'tests/training/run.test.ts: stopWhenSolved=true' },
@@ -193,6 +195,27 @@ describe('every setting of a control run acts', () => {
     }
     const keys = [...(await runKeys('CartPole-v1', { policy: 'mlp' }))].filter(([key]) => !key.includes('.'))
     expect(await idle(keys, base, table, (texts) => folderOutcome('CartPole-v1', texts))).toEqual([])
+  })
+
+  test('of a run that learns from a file', async () => {
+    const [first, second] = await Promise.all(
+      [3, 4].map(async (seed) => {
+        const folder = await newFolder()
+        await (await startRun(await configureRun('CartPole-v1', asTexts({ ...base, seed })), folder)).train()
+        return join(folder, 'rollouts', '00000003.arrow')
+      }),
+    )
+    const { numLanes, totalSteps, ...rest } = base
+    const told = { ...rest, from: first! }
+    const table: Record<string, Shown> = {
+      from: { to: second! },
+      'ppo.rhoMax': { to: 0.9 },
+      'ppo.cMax': { to: 0.5 },
+    }
+    const keys = [...(await runKeys('CartPole-v1', { policy: 'mlp' }))]
+    const own = keys.filter(([key]) => /^(from|epochs|ppo\.(correction|rhoMax|cMax))$/.test(key))
+    expect(own).toHaveLength(5)
+    expect(await idle(own, told, table, (texts) => folderOutcome('CartPole-v1', texts))).toEqual([])
   })
 
   test('of ppo and of the perceptron', async () => {
