@@ -92,6 +92,8 @@ export interface WeightsDelivery {
   readonly version: number
   /** What is trained: the numbers of the adapter, or of the whole model; a view of the learner's own, to be read at once. */
   readonly weights: Float32Array
+  /** What the service that learns calls them, for an engine of the same service; absent where they are nowhere but here. */
+  readonly servicePath?: string
 }
 
 /** Who chooses tokens. */

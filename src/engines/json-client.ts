@@ -7,8 +7,9 @@ export interface JsonClientOptions {
   readonly deadline: number
   /** How often a request is made again that was refused for the moment (408, 425, 429, 5xx), or whose connection broke. */
   readonly retries: number
-  /** Sent as a bearer token; none where it is empty. */
+  /** Sent as a bearer token, or as it is in `apiKeyHeader`; none where it is empty. */
   readonly apiKey: string
+  readonly apiKeyHeader?: string
 }
 
 /** A request that came to nothing, after all retries. */
@@ -26,6 +27,11 @@ export class AnswerError extends Error {
 }
 
 const PASSING = [408, 425, 429, 500, 502, 503, 504]
+
+/** Whether what is refused with this status may do later. */
+export function mayPassLater(status: number): boolean {
+  return PASSING.includes(status)
+}
 
 /** Asks one server. */
 export class JsonClient {
@@ -54,7 +60,7 @@ export class JsonClient {
    * @throws AnswerError with the server's words.
    */
   async ask(path: string, body: object | null, signal?: AbortSignal): Promise<Record<string, unknown>> {
-    return this.#again(async () => {
+    return this.retry(async () => {
       const { where, status, text } = await this.#askOnce(path, body, signal)
       const json = objectOf(text)
       if (json === null) throw new AnswerError(`${where}: got ${show(text)}, expected a JSON object`, status, false)
@@ -74,11 +80,11 @@ export class JsonClient {
 
   /** Posts `body` as `ask` does, and looks at nothing but the answer's status. @throws AnswerError with the server's words. */
   async tell(path: string, body: object, signal?: AbortSignal): Promise<void> {
-    await this.#again(() => this.#askOnce(path, body, signal), signal)
+    await this.retry(() => this.#askOnce(path, body, signal), signal)
   }
 
   /** Does what may pass later again, a few times. */
-  async #again<T>(work: () => Promise<T>, signal: AbortSignal | undefined): Promise<T> {
+  async retry<T>(work: () => Promise<T>, signal?: AbortSignal): Promise<T> {
     for (let attempt = 0; ; attempt++) {
       try {
         return await work()
@@ -96,7 +102,7 @@ export class JsonClient {
     body: object | null,
     signal: AbortSignal | undefined,
   ): Promise<{ where: string; status: number; text: string }> {
-    const { deadline, apiKey } = this.#options
+    const { deadline, apiKey, apiKeyHeader } = this.#options
     const late = AbortSignal.timeout(Math.ceil(1000 * deadline))
     const where = `${this.url}${path}`
     let response: Response
@@ -106,7 +112,7 @@ export class JsonClient {
         ...(body === null ? { method: 'GET' } : { method: 'POST', body: JSON.stringify(body) }),
         headers: {
           ...(body === null ? {} : { 'content-type': 'application/json' }),
-          ...(apiKey === '' ? {} : { authorization: `Bearer ${apiKey}` }),
+          ...keyHeader(apiKey, apiKeyHeader),
         },
         redirect: 'error',
         signal: signal === undefined ? late : AbortSignal.any([signal, late]),
@@ -119,12 +125,13 @@ export class JsonClient {
     }
     const { status, ok } = response
     if (ok) return { where, status, text }
-    throw new AnswerError(
-      `${where}: status ${status}, ${wordsOf(objectOf(text), text)}`,
-      status,
-      PASSING.includes(status),
-    )
+    throw new AnswerError(`${where}: status ${status}, ${wordsOf(objectOf(text), text)}`, status, mayPassLater(status))
   }
+}
+
+function keyHeader(key: string, header: string | undefined): Record<string, string> {
+  if (key === '') return {}
+  return header === undefined ? { authorization: `Bearer ${key}` } : { [header]: key }
 }
 
 function objectOf(text: string): Record<string, unknown> | null {

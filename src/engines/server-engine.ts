@@ -12,7 +12,7 @@
  */
 import { InputError, show } from '../errors.ts'
 import { removeWhole } from '../files.ts'
-import { type DecoderColumns, decoderPlan, TransformerDecoder } from '../policies/transformer/decoder.ts'
+import { type DecoderColumns, decoderPlan } from '../policies/transformer/decoder.ts'
 import { deliverFolder } from '../policies/transformer/delivery.ts'
 import { saveTransformer } from '../policies/transformer/folder.ts'
 import { saveLora } from '../policies/transformer/lora-folder.ts'
@@ -28,6 +28,7 @@ import {
   type WeightsDelivery,
 } from './engine.ts'
 import { AnswerError, JsonClient } from './json-client.ts'
+import { PROBE_CONTEXT, PROBE_TOKENS, probeLogprobs, probePrompt } from './probe.ts'
 import { type ClaimedTurn, readTurn, type SaidTurn } from './server-answer.ts'
 
 /** What every kind of server is told by. */
@@ -110,9 +111,6 @@ export interface ServerShapes {
   deliver?(folder: DeliveredFolder): Promise<void>
 }
 
-/** Ids of the prompt, and of what follows, that weights are proved by. */
-const PROBE_PROMPT = 8
-const PROBE_TOKENS = 8
 /** Deliveries of one set of weights to several servers share a folder. */
 const writing = new WeakMap<WeightsDelivery, Map<string, Promise<void>>>()
 
@@ -154,7 +152,7 @@ export function serverEngine(
             noTraining ?? `engine ${id} at ${client.url} has no folder to deliver weights by (the option weights)`,
         }),
     plan: ({ model, adapter, isQuantized }) => ({
-      probe: decoderPlan(model, 1, PROBE_PROMPT + PROBE_TOKENS, adapter, isQuantized),
+      probe: decoderPlan(model, 1, PROBE_CONTEXT, adapter, isQuantized),
     }),
   }
 }
@@ -305,39 +303,28 @@ class ServerClient {
     return path
   }
 
-  /** The most probable tokens after a fixed prompt, and the prompt. */
-  async #probe(version: number): Promise<{ prompt: readonly number[]; turn: SaidTurn }> {
-    const { vocabularySize } = this.#context.model.shape
-    const prompt = Array.from({ length: PROBE_PROMPT }, (_, i) => (7 + 31 * i) % vocabularySize)
+  /** The most probable tokens after a fixed prompt. */
+  async #probe(version: number): Promise<SaidTurn> {
+    const prompt = probePrompt(this.#context.model.shape.vocabularySize)
     const id = `${this.#name}probe-${version}`
     const asked = { id, ids: prompt, maxTokens: PROBE_TOKENS, ...GREEDY, seed: 0, stop: [], version }
     const turn = await this.#ask(asked)
     if (turn === null) throw new InputError(`probe of ${this.#client.url}`, 'a version that changed', 'one that stays')
-    return { prompt, turn }
+    return turn
   }
 
   /** Holds the server's log-probabilities of the most probable tokens after a prompt to the learner's own. */
   async #prove(subject: string, version: number): Promise<void> {
-    const { model, weights, kernels, random, adapter } = this.#context
     const columns = (this.#context.columns as { probe: DecoderColumns }).probe
-    const { prompt, turn } = await this.#probe(version)
-    const { tokens } = turn
-    const decoder = new TransformerDecoder(model, weights, columns, kernels, random, adapter)
-    const ids = [...prompt, ...tokens.map(({ token }) => token)]
-    let most = tokens.length === 0 ? Number.NaN : 0
-    for (const [position, id] of ids.slice(0, -1).entries()) {
-      columns.slot[0] = 0
-      columns.forward.token[0] = id
-      columns.forward.position[0] = position
-      decoder.advance(1, {}, false)
-      const said = tokens[position + 1 - PROBE_PROMPT]
-      if (said === undefined) continue
-      const { logits, chosen, forward } = columns
-      const own = forward.logprob[0]! + logits[said.token]! - logits[chosen[0]!]!
-      most = Math.max(most, Math.abs(own - said.logprob))
-      if (said.version === String(version)) continue
-      throw new InputError(subject, `tokens of version ${said.version} after the delivery`, `version ${version}`)
+    const turn = await this.#probe(version)
+    const other = turn.tokens.find((said) => said.version !== String(version))
+    if (other !== undefined) {
+      throw new InputError(subject, `tokens of version ${other.version} after the delivery`, `version ${version}`)
     }
+    const ids = turn.tokens.map(({ token }) => token)
+    const own = probeLogprobs(this.#context, columns, ids)
+    const most =
+      ids.length === 0 ? Number.NaN : Math.max(...turn.tokens.map(({ logprob }, i) => Math.abs(logprob - own[i]!)))
     const { tolerance } = this.#options
     if (!(most <= tolerance)) {
       const got = `log-probabilities ${most.toPrecision(3)} nats from the learner's, of version ${version}`
@@ -350,7 +337,7 @@ class ServerClient {
   async #proveAgain(subject: string): Promise<void> {
     const proof = this.#proof
     if (proof === null) return
-    const { turn } = await this.#probe(proof.version)
+    const turn = await this.#probe(proof.version)
     let most = 0
     for (const [i, { token, logprob }] of proof.turn.tokens.entries()) {
       const now = turn.tokens[i]

@@ -47,3 +47,4 @@ export type {
   TrainingBackend,
 } from '../training/backend.ts'
 export { type BackendWork, defineBackend } from '../training/define-backend.ts'
+export { type TinkerBackendOptions, tinkerBackend } from '../training/tinker-backend.ts'

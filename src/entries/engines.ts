@@ -19,6 +19,7 @@ export { defineEngineFactory } from '../engines/engine-factory.ts'
 export { type PoolOptions, poolEngine } from '../engines/pool.ts'
 export { type ScriptStep, scriptedEngine } from '../engines/scripted.ts'
 export { type SglangOptions, sglangEngine } from '../engines/sglang.ts'
+export { type TinkerEngineOptions, tinkerEngine } from '../engines/tinker.ts'
 export { type VllmOptions, vllmEngine } from '../engines/vllm.ts'
 export type { AgentCounts, AgentRun, AgentSays, RunAgentsOptions } from '../gateway/agent-runner.ts'
 export {

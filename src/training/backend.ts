@@ -48,7 +48,7 @@ export interface BackwardOptions {
 }
 
 /** What a backend can be asked for. */
-export type BackendCall = Exclude<keyof TrainingBackend, 'id'>
+export type BackendCall = Exclude<keyof TrainingBackend, 'id' | 'close'>
 
 /**
  * What a call of a backend comes to. One that nobody waits for and that fails is no unhandled rejection: the calls behind it are
@@ -109,6 +109,8 @@ export interface TrainingBackend {
    * backend has it that keeps nothing anywhere else; the others' checkpoints are asked for beside those of the world.
    */
   takeUpColumns?(): TrainFuture<void>
+  /** Gives back what it holds elsewhere, like a service's place for an adapter; nothing is asked of it afterwards. */
+  close?(): void
 }
 
 /** How the threads of a trainer help a backend that computes in this process. */
@@ -199,19 +201,35 @@ export async function differentiate(
   options: BackwardOptions,
 ): Promise<TokenLossSums> {
   if (backend.forwardBackward !== undefined) return backend.forwardBackward(batch, work, options)
-  const { loss, totals, given, update } = work
+  const { loss, update } = work
   if (loss.settings.advantage === 'critic') {
     throw new InputError(`loss ${loss.id}`, `a critic, by backend ${backend.id}`, 'one of log-probabilities alone')
   }
-  const policy = new Float64Array(PolicySum.length)
+  let policy: Float64Array = new Float64Array(PolicySum.length)
+  const lossOf: BatchLoss = (_, derivatives) => {
+    policy = evaluateLoss(kernels, batch, work, derivatives)
+  }
+  await differentiateBy(backend, batch, lossOf, update, options)
+  const { logprob, entropy } = update
+  return { policy, value: new Float64Array(TokenSum.length), logprob, entropy }
+}
+
+/**
+ * What a prepared loss comes to, in the order of `PolicySum`, by the log-probabilities and entropies in its `update`; writes its
+ * derivatives by them.
+ */
+export function evaluateLoss(
+  kernels: Kernels,
+  batch: TokenBatch,
+  { loss, totals, given, update }: PreparedBatchLoss,
+  derivatives: LossDerivatives,
+): Float64Array {
+  const sums = new Float64Array(PolicySum.length)
   const { logprob, entropy, prepared } = update
   const { tokenAdvantage: advantage, counted } = prepared
   const weight = loss.settings.correction === 'none' ? null : prepared.weight
   const inputs = { ...given, spans: batch.spans, logprob, entropy, advantage, counted, weight }
-  const lossOf: BatchLoss = (_, derivatives) => {
-    const [from, to] = [batch.parts[0]!, batch.parts.at(-1)!]
-    differentiateLoss(loss, { ...derivatives, sums: policy }, inputs, totals, from, to, kernels)
-  }
-  await differentiateBy(backend, batch, lossOf, update, options)
-  return { policy, value: new Float64Array(TokenSum.length), logprob, entropy }
+  const [from, to] = [batch.parts[0]!, batch.parts.at(-1)!]
+  differentiateLoss(loss, { ...derivatives, sums }, inputs, totals, from, to, kernels)
+  return sums
 }

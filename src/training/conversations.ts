@@ -242,6 +242,7 @@ export class ConversationTraining implements Training<TextMetrics> {
 
   close(): void {
     this.#collector?.close()
+    this.#parts.backend.close?.()
     this.#team?.end()
   }
 

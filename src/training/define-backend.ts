@@ -23,6 +23,7 @@ export interface BackendWork {
   getWeights: Done<TrainingBackend['getWeights']>
   loadWeights: Done<TrainingBackend['loadWeights']>
   takeUpColumns?: Done<NonNullable<TrainingBackend['takeUpColumns']>>
+  close?: NonNullable<TrainingBackend['close']>
 }
 
 /** A backend from what it does: `create` is called once for each cohort that learns. */
@@ -99,5 +100,6 @@ export function backendOf(id: string, work: BackendWork): TrainingBackend {
     getWeights: (version) => inTurn('getWeights', () => work.getWeights(version)),
     loadWeights: (weights) => inTurn('loadWeights', () => work.loadWeights(weights)),
     ...(takeUpColumns && { takeUpColumns: () => inTurn('takeUpColumns', () => takeUpColumns.call(work)) }),
+    ...(work.close && { close: () => work.close!() }),
   }
 }

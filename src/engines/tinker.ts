@@ -1,0 +1,188 @@
+/**
+ * An engine that is a service of Tinker's protocol. It takes no weights: those that its training backend has kept for who samples have
+ * a name there, and each of them a sampling session. A turn is asked for whole, from the session of the weights that were delivered
+ * last when it began.
+ *
+ * Weights are not used before the service's log-probabilities of the most probable tokens after a fixed prompt are those of the weights
+ * in this process. So another base model, another scale of the adapter, or older weights under a new name are found out.
+ */
+import { type DefinitionRecord, defineFactory } from '../definition.ts'
+import { InputError, show } from '../errors.ts'
+import { type DecoderColumns, decoderPlan } from '../policies/transformer/decoder.ts'
+import { philox4x32 } from '../random.ts'
+import { number, type SettingValues } from '../settings.ts'
+import { defineEngine, type OpenTurn } from './define-engine.ts'
+import type { EngineContext, EngineDefinition, TurnRequest, WeightsDelivery } from './engine.ts'
+import { PROBE_CONTEXT, PROBE_TOKENS, probeLogprobs, probePrompt } from './probe.ts'
+import { TinkerClient, tinkerSettings } from './tinker-client.ts'
+
+const settings = {
+  ...tinkerSettings,
+  tolerance: number(1e-4, "nats that the service's log-probabilities may be from the learner's after a delivery", {
+    above: 0,
+  }),
+}
+
+/** What `tinkerEngine` is told. */
+export type TinkerEngineOptions = Partial<SettingValues<typeof settings>>
+
+/**
+ * An engine of the service that trains: of the backend `tinkerBackend` at the same address. Its log-probabilities are at temperature 1
+ * over the whole vocabulary, whatever tokens are drawn by.
+ * @throws InputError for settings that are unknown or out of range.
+ * @example createWorld({ environment, policy, engine: tinkerEngine({ url: 'http://127.0.0.1:8000' }) })
+ */
+export const tinkerEngine = defineFactory('engine', { id: 'tinker', settings }, (given): EngineDefinition => {
+  const definition = defineEngine('tinker', (context) => {
+    const sampler = new TinkerSampler(given, context)
+    return {
+      logprobs: 'raw',
+      begin: (turn) => sampler.generate(turn),
+      setWeights: (delivery) => sampler.deliver(delivery),
+      close: () => sampler.close(),
+    }
+  })
+  return {
+    ...definition,
+    plan: ({ model, adapter, isQuantized }) => ({ probe: decoderPlan(model, 1, PROBE_CONTEXT, adapter, isQuantized) }),
+  }
+}) satisfies (options?: TinkerEngineOptions) => EngineDefinition & DefinitionRecord
+
+/** Weights of the service, and the session that samples by them. */
+interface Session {
+  readonly id: string
+  readonly version: number
+  /** Requests made so far. */
+  count: number
+}
+
+/** What is asked of the service for a turn, beside the ids. */
+interface Drawing {
+  readonly max_tokens: number
+  readonly temperature: number
+  readonly top_k: number
+  readonly top_p: number
+  readonly seed: number
+}
+
+class TinkerSampler {
+  readonly #client: TinkerClient
+  readonly #context: EngineContext
+  readonly #tolerance: number
+  readonly #subject: string
+  #session: Session | null = null
+  #sessions = 0
+  readonly #words = new Uint32Array(4)
+
+  constructor(given: SettingValues<typeof settings>, context: EngineContext) {
+    this.#client = new TinkerClient(given)
+    this.#context = context
+    this.#tolerance = given.tolerance
+    this.#subject = `engine tinker at ${this.#client.url}`
+    const { minP } = context.sampling
+    if (minP > 0) throw new InputError(`${this.#subject}, minP`, String(minP), '0: the service has none')
+  }
+
+  /** Asks for a turn, and adds what came of it. What the service does wrong is the turn's failure. */
+  async generate(turn: OpenTurn): Promise<void> {
+    const { request, signal } = turn
+    const session = this.#session
+    if (session === null) throw new Error(`${this.#subject}: no weights were delivered`)
+    const { ids, maxTokens, sampling, explore, key } = request
+    const { temperature, topK, topP } = explore ? sampling : GREEDY
+    const drawing = { max_tokens: maxTokens, temperature, top_k: topK === 0 ? -1 : topK, top_p: topP }
+    const said = await this.#ask(session, Array.from(ids), { ...drawing, seed: this.#seedOf(key) }, signal)
+    for (const [i, token] of said.tokens.entries()) turn.add(token, said.logprobs[i]!, [], session.version)
+    if (!turn.isOpen) return
+    const { tokens, reason } = said
+    if (reason === 'stop') turn.end('stop')
+    else turn.fail(`${tokens.length} tokens of ${maxTokens}, and ${show(reason)} as the reason`)
+  }
+
+  /** Samples from these weights from now on. @throws InputError where the service has not them. */
+  async deliver({ version, servicePath }: WeightsDelivery): Promise<number> {
+    const subject = `weights of ${this.#subject}`
+    if (servicePath === undefined) {
+      const expected = 'those of the backend tinker of the same service, which takes no weights of others'
+      throw new InputError(subject, 'weights that no service has', expected)
+    }
+    const body = {
+      session_id: await this.#client.session(),
+      ...{ sampling_session_seq_id: this.#sessions++, model_path: servicePath, type: 'create_sampling_session' },
+    }
+    const { sampling_session_id: id } = await this.#client.ask('create_sampling_session', body)
+    if (typeof id !== 'string') throw new InputError(subject, `session ${show(id)}`, 'the name of a sampling session')
+    const session = { id, version, count: 0 }
+    await this.#prove(subject, session)
+    this.#session = session
+    return version
+  }
+
+  close(): void {
+    this.#client.close()
+  }
+
+  /** Holds the service's log-probabilities of the most probable tokens after a prompt to the learner's own. */
+  async #prove(subject: string, session: Session): Promise<void> {
+    const { model, columns } = this.#context
+    const prompt = probePrompt(model.shape.vocabularySize)
+    const drawing = { max_tokens: PROBE_TOKENS, temperature: 0, top_k: -1, top_p: 1, seed: 0 }
+    const { tokens, logprobs } = await this.#ask(session, prompt, drawing)
+    const own = probeLogprobs(this.#context, (columns as { probe: DecoderColumns }).probe, tokens)
+    const most =
+      tokens.length === 0 ? Number.NaN : Math.max(...own.map((logprob, i) => Math.abs(logprob - logprobs[i]!)))
+    if (most <= this.#tolerance) return
+    const got = `log-probabilities ${most.toPrecision(3)} nats from the learner's, of version ${session.version}`
+    throw new InputError(subject, got, `at most ${this.#tolerance}`)
+  }
+
+  /** The tokens that the service chose, checked. */
+  async #ask(session: Session, tokens: readonly number[], drawing: Drawing, signal?: AbortSignal): Promise<Said> {
+    const { tokenizer, model } = this.#context
+    const answer = await this.#client.run(
+      'asample',
+      {
+        num_samples: 1,
+        prompt: { chunks: [{ type: 'encoded_text', tokens }] },
+        // Texts that end a turn are looked for here: the service takes ids or texts.
+        sampling_params: { ...drawing, stop: [...tokenizer.endIds] },
+        ...{ sampling_session_id: session.id, seq_id: ++session.count, type: 'sample' },
+      },
+      true,
+      signal,
+    )
+    return readSample(answer, model.shape.vocabularySize)
+  }
+
+  /** A hash of what keys a turn, so that no two share a seed; a turn that is submitted again has its own once more. */
+  #seedOf([group, member, tokensBefore]: TurnRequest['key']): number {
+    const { key0, key1 } = this.#context.random
+    philox4x32(this.#words, group, member, tokensBefore, 0, key0, key1)
+    return this.#words[0]! >>> 1
+  }
+}
+
+/** The most probable token, at temperature 1 over all of them. */
+const GREEDY = { temperature: 0, topK: 0, topP: 1 }
+
+/** An answer of the service, checked. */
+interface Said {
+  readonly tokens: readonly number[]
+  readonly logprobs: readonly number[]
+  readonly reason: unknown
+}
+
+/** What an answer says, or throws where it cannot be what the service chose. */
+function readSample({ sequences }: Record<string, unknown>, vocabularySize: number): Said {
+  const wrong = (what: string, got: unknown, expected: string) =>
+    new Error(`answer, ${what}: got ${show(got)}, expected ${expected}`)
+  if (!Array.isArray(sequences) || sequences.length !== 1) throw wrong('sequences', sequences, 'a list of one')
+  const { tokens, logprobs, stop_reason: reason } = sequences[0] as Record<string, unknown>
+  const isId = (id: unknown) => Number.isSafeInteger(id) && (id as number) >= 0 && (id as number) < vocabularySize
+  if (!Array.isArray(tokens) || !tokens.every(isId)) throw wrong('tokens', tokens, `ids below ${vocabularySize}`)
+  const isLogprob = (value: unknown) => typeof value === 'number' && value <= 1e-5
+  if (!(Array.isArray(logprobs) && logprobs.length === tokens.length && logprobs.every(isLogprob))) {
+    throw wrong('logprobs', logprobs, `${tokens.length} numbers ≤ 0`)
+  }
+  return { tokens, logprobs, reason }
+}
