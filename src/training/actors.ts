@@ -14,7 +14,7 @@
  * have collected ahead is collected again after it is taken up.
  */
 import type { AlgorithmDefinition } from '../algorithms/algorithm.ts'
-import { Work } from '../clock.ts'
+import { BEAT_WORDS, Work } from '../clock.ts'
 import { beginningOf, keepBeginning, openBuffer } from '../cohorts/ahead.ts'
 import type { EpisodeCohort } from '../cohorts/episodes.ts'
 import type { Column } from '../components/column.ts'
@@ -88,11 +88,22 @@ function now(): number {
 /** What the actors' delivery of a rollout took. */
 type DeliveryTimes = MetricValues<Pick<typeof stalenessMetrics, 'rolloutAge' | 'rolloutAgeMax' | 'actorWaitSeconds'>>
 
+/** When an actor is given up. */
+interface Patience {
+  /** Where each thread says that it goes on. */
+  readonly beats: Int32Array
+  /** Seconds without a mark after which an actor whose rollout is awaited is given up; 0: never. */
+  readonly seconds: number
+  /** Which lanes a thread has, and the call of that number in which it is, in words. */
+  describe(thread: number, call: number): string
+}
+
 /** The actors of a training, as the thread has them that they work for. */
 export class Actors {
   readonly #cohort: EpisodeCohort
   readonly #numActors: number
   readonly #maxStaleness: number
+  readonly #patience: Patience
   readonly columns: ActorColumns
   #admission: Admission
   #team: Team | undefined
@@ -109,8 +120,9 @@ export class Actors {
   /** Seconds that the actor took which took longest for the rollout that was delivered. */
   rolloutSeconds = 0
 
-  constructor(cohort: EpisodeCohort, numActors: number) {
+  constructor(cohort: EpisodeCohort, numActors: number, patience: Patience) {
     this.#cohort = cohort
+    this.#patience = patience
     this.#numActors = numActors
     const numBuffers = cohort.ahead!.buffers.length
     this.#maxStaleness = numBuffers - 1
@@ -225,10 +237,34 @@ export class Actors {
     return this.#admission.take()
   }
 
-  /** Resolves when an actor goes on that has not collected its part of this update's rollout, or the threads are gone. */
+  /**
+   * Resolves when an actor goes on that has not collected its part of this update's rollout, or the threads are gone. They are sent
+   * home where that actor marks no progress in the time that there is.
+   */
   async #arrival(update: number): Promise<void> {
     const actor = this.#collected.findIndex((collected) => collected <= update)
-    await Atomics.waitAsync(this.columns.words, Word.collected + actor, this.#collected[actor]!).value
+    const { beats, seconds, describe } = this.#patience
+    const thread = beats.length / BEAT_WORDS - this.#numActors + actor
+    const beat = beats.subarray(thread * BEAT_WORDS, (thread + 1) * BEAT_WORDS)
+    for (let marks: number | null = null; ; ) {
+      const milliseconds = seconds === 0 ? Number.POSITIVE_INFINITY : 1000 * seconds
+      const waited = Atomics.waitAsync(
+        this.columns.words,
+        Word.collected + actor,
+        this.#collected[actor]!,
+        milliseconds,
+      ).value
+      if ((await waited) !== 'timed-out') return
+      const marked = Atomics.load(beat, 0)
+      if (marked === marks) {
+        const call = describe(thread, Atomics.load(beat, 1) + 1)
+        this.fail(
+          new Error(`${call} has not returned for ${seconds} s, and update ${update + 1} waits for its rollout`),
+        )
+        return
+      }
+      marks = marked
+    }
   }
 
   /** Columns in place of those in which lanes stand: where the rollout of the update with this number begins. */

@@ -283,6 +283,7 @@ async function drawnTrainer(definition: EpisodeRunDefinition, threads: number): 
     threads,
     actors,
     profile,
+    stallSeconds: 0, // A run is watched as a whole, and its user says what becomes of it.
   })
 }
 

@@ -7,7 +7,8 @@
  * alone. Where there are actors, they collect, and the program is only the learning.
  */
 import type { AlgorithmDefinition, EstimateAdvantages, Learner } from '../algorithms/algorithm.ts'
-import { BEAT_WORDS, traceBuffer, Work } from '../clock.ts'
+import { stalenessSettings } from '../algorithms/staleness.ts'
+import { BEAT_WORDS, callsOf, traceBuffer, Work } from '../clock.ts'
 import { openBuffer } from '../cohorts/ahead.ts'
 import type { Cohort } from '../cohorts/cohort.ts'
 import {
@@ -113,6 +114,8 @@ export interface EpisodeTrainingOptions {
   readonly beats: Int32Array
   /** How many rollouts have columns; undefined where all threads collect, then all learn. */
   readonly numBuffers: number | undefined
+  /** Seconds after which an actor that makes no progress is given up, while its rollout is awaited; 0: never. */
+  readonly stallSeconds: number
 }
 
 /**
@@ -176,7 +179,7 @@ export class EpisodeTraining implements Training<UpdateMetrics> {
   constructor(
     world: World,
     algorithms: Readonly<Record<string, AlgorithmDefinition>>,
-    { profile, beats }: EpisodeTrainingOptions,
+    { profile, beats, stallSeconds }: EpisodeTrainingOptions,
   ) {
     this.world = world
     this.#traces = profile ? Array.from({ length: world.threads.count - 1 }, () => traceBuffer()) : []
@@ -185,7 +188,11 @@ export class EpisodeTraining implements Training<UpdateMetrics> {
     this.#agents = Object.entries(algorithms).map(([name, algorithm]) => createAgent(world, name, algorithm))
     this.#cohorts = world.cohorts.filter(({ name, kind }) => name in algorithms || kind === 'episodes')
     const { actors, index } = world.threads
-    if (actors > 0 && index === 0) this.#actors = new Actors(this.#agents[0]!.cohort, actors)
+    if (actors > 0 && index === 0) {
+      const describe = (i: number, call: number) =>
+        `worker ${i} of ${shareOf(world)(i)}: ${callsOf(this.promises)[call]}`
+      this.#actors = new Actors(this.#agents[0]!.cohort, actors, { beats, seconds: stallSeconds, describe })
+    }
   }
 
   /** Updates done. */
@@ -658,8 +665,18 @@ function compareCohort(
 ): void {
   compare(subject, 'environment', record.environment, withoutModule(cohort.environment))
   compare(subject, 'policy', record.policy, withoutModule(cohort.policyDefinition))
-  compare(subject, 'algorithm', record.algorithm, withoutModule(algorithm))
+  compare(subject, 'algorithm', withStaleness(record.algorithm, algorithm), withoutModule(algorithm))
   compare(subject, 'numLanes', record.numLanes, cohort.numLanes)
+}
+
+/**
+ * The record of an algorithm with the settings of staleness, as their defaults, where it is older than these and the algorithm has
+ * them: such a training had no actors.
+ */
+function withStaleness(record: DefinitionRecord, { staleness }: AlgorithmDefinition): DefinitionRecord {
+  if (staleness === undefined || 'maxStaleness' in record.parameters) return record
+  const defaults = Object.entries(stalenessSettings()).map(([name, setting]) => [name, setting.default])
+  return { ...record, parameters: { ...Object.fromEntries(defaults), ...record.parameters } }
 }
 
 /** @throws InputError where the cohort is none of episodes. */

@@ -36,7 +36,7 @@ export async function lanesProgram(order: LanesOrder): Promise<WorkerProgram> {
   world.split(threads.count, threads.actors)
   world.clock.trace = order.trace
   world.clock.beat = order.beat
-  const bind = reserveEpisodes(world, algorithms, { profile: false, beats: order.beat, numBuffers })
+  const bind = reserveEpisodes(world, algorithms, { profile: false, beats: order.beat, numBuffers, stallSeconds: 0 })
   if (actor !== null) return actorProgram(world, asEpisodes('actor', world.cohort()), actor)
   const training = bind()
   return function* (command) {

@@ -60,6 +60,11 @@ export interface TrainerOptions {
    * Default 1 where an algorithm has a `maxStaleness` above 0, which needs one; else 0: all threads collect, then all learn.
    */
   readonly actors?: number
+  /**
+   * Seconds after which an actor that makes no progress is given up, while others wait for its rollout: the update fails, and the error
+   * names the actor's lanes and the call that has not returned. Default 300; 0: never. A run is watched apart, by a setting of this name.
+   */
+  readonly stallSeconds?: number
   /** Keep every interval of work, for `trainer.trace()`. Default false. */
   readonly profile?: boolean
   /**
@@ -168,8 +173,12 @@ export class Trainer<C extends Cohort = Cohort> {
 
   /** Use `createTrainer`. */
   constructor(world: World<C>, algorithms: Readonly<Record<string, Algorithms>>, options: TrainerOptions = {}) {
-    checkOptions('createTrainer', options, ['threads', 'actors', 'profile', 'folder', 'backend', 'collector'])
-    const { profile = false, folder, backend, collector } = options
+    const known = ['threads', 'actors', 'stallSeconds', 'profile', 'folder', 'backend', 'collector']
+    checkOptions('createTrainer', options, known)
+    const { profile = false, folder, backend, collector, stallSeconds = 300 } = options
+    if (!(Number.isFinite(stallSeconds) && stallSeconds >= 0)) {
+      throw new InputError('stallSeconds', show(stallSeconds), 'a number ≥ 0')
+    }
     if (folder !== undefined) folderOf('createTrainer(world, algorithms, { folder })', folder)
     if (Object.keys(algorithms).length === 0) {
       throw new InputError('createTrainer(world, algorithms)', 'none', 'at least one algorithm')
@@ -198,7 +207,7 @@ export class Trainer<C extends Cohort = Cohort> {
     // First all say what columns they need; then the first that is bound takes the memory.
     const numBuffers = actors > 0 ? maxStaleness + 1 : undefined
     const bindEpisodes = hasEpisodes
-      ? reserveEpisodes(world, episodes, { profile, beats: this.beats, numBuffers })
+      ? reserveEpisodes(world, episodes, { profile, beats: this.beats, numBuffers, stallSeconds })
       : undefined
     const binders = Object.entries(conversations).map(
       ([name, phases]) => [name, reserveConversations(world, name, phases, { profile, backend, collector })] as const,

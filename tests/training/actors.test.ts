@@ -356,6 +356,37 @@ describe('actors', () => {
   })
 })
 
+describe('while others wait for a rollout', () => {
+  test('an actor that makes no progress is given up, by its lanes and the call that does not return', async () => {
+    const given = { ...options, environment: sleepy({ sleep: 1e9 }) }
+    const trainer = await begin(given, ppo({ ...small, maxStaleness: 1 }), { stallSeconds: 0.3 })
+    await expect(advance(trainer, 1)).rejects.toThrow(
+      /^worker 1 of 2 threads \(lanes 0–12 of mlp\): step has not returned for 0\.3 s, and update 1 waits for its rollout$/,
+    )
+    trainer.close()
+  })
+
+  test('one that only takes its time is not', async () => {
+    // A rollout takes longer than the time that there is, and each step of it less.
+    const trainer = await begin(
+      { ...options, environment: sleepy({ sleep: 200 }) },
+      ppo({ ...small, maxStaleness: 1 }),
+      {
+        stallSeconds: 1.2,
+      },
+    )
+    await advance(trainer, 1)
+    trainer.close()
+  })
+
+  test('the time that there is has to be a number', async () => {
+    for (const stallSeconds of [-1, Number.NaN, '9' as never]) {
+      const begun = begin(options, ppo({ ...small, maxStaleness: 1 }), { stallSeconds })
+      await expect(begun).rejects.toThrow(/stallSeconds: got .*, expected a number ≥ 0/)
+    }
+  })
+})
+
 describe('what cannot be collected ahead is refused', () => {
   const stale = ppo({ ...small, maxStaleness: 1 })
   const memory = recurrent({ units: 4, hidden: [4], sequenceLength: 4 })

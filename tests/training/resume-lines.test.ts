@@ -1,8 +1,9 @@
-import { readdir, readFile, rm } from 'node:fs/promises'
+import { readdir, readFile, rm, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { expect, test } from 'vitest'
+import { a2c, cartPole, createTrainer, createWorld, mlp, ppo } from '../../src/index.ts'
 import { configureRun, resumeRun, startRun } from '../../src/training/run.ts'
-import { smallRun } from '../support/small-training.ts'
+import { editManifest, smallRun } from '../support/small-training.ts'
 import { temporaryFolder } from '../support/temporary.ts'
 
 /** What a clock has a part in. */
@@ -71,3 +72,41 @@ test('so does one of a language model, across its phases', async () => {
   await run.train()
   expect(await linesOf(folder)).toEqual(whole)
 })
+
+test.each(['ppo', 'a2c'])(
+  'a run by %s that is older than the settings of staleness goes on as one without any',
+  async (algorithm) => {
+    const folder = join(await temporaryFolder(), 'run')
+    const sizes = { totalSteps: '512', numLanes: '4', 'mlp.hidden': '8', [`${algorithm}.numSteps`]: '16' }
+    const small = { ...sizes, algorithm, checkpointEvery: '3', checkpointsKept: '9', threads: '1' }
+    await (await startRun(await configureRun('CartPole-v1', small), folder)).train()
+    const whole = await linesOf(folder)
+    await loseNewest(folder)
+    /** Takes the settings of staleness out of what an algorithm was told. */
+    const older = ({ algorithm: told }: { algorithm: { parameters: Record<string, unknown> } }) => {
+      for (const name of ['maxStaleness', 'correction', 'rhoMax', 'cMax']) delete told.parameters[name]
+    }
+    const config = join(folder, 'config.json')
+    const kept = JSON.parse(await readFile(config, 'utf8'))
+    older(kept)
+    await writeFile(config, JSON.stringify(kept))
+    for (const name of await readdir(join(folder, 'checkpoints'))) {
+      await editManifest(join(folder, 'checkpoints', name, 'manifest.json'), (manifest) => {
+        older(manifest.cohorts.mlp as never)
+        return manifest
+      })
+    }
+    // A training that wants stale rollouts is another one.
+    const given = { environment: cartPole(), policy: mlp({ hidden: [8] }), numLanes: 4, seed: 1 }
+    const stale = createTrainer(
+      await createWorld(given),
+      (algorithm === 'ppo' ? ppo : a2c)({ numSteps: 16, maxStaleness: 1 }),
+    )
+    await expect(stale.restore(folder)).rejects.toThrow(
+      /algorithm, maxStaleness: got 0, expected 1, as in this training/,
+    )
+    stale.close()
+    await (await resumeRun(folder)).train()
+    expect(await linesOf(folder)).toEqual(whole)
+  },
+)

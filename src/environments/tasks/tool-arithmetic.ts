@@ -1,6 +1,6 @@
 /**
- * Arithmetic with a calculator: sums of two digits, which the model can learn to do alone, and products of numbers of two
- * digits, which it cannot and for which it has to learn to call its tool.
+ * Arithmetic with a calculator: sums of a number of two digits and one of a single digit, which the model can learn to do alone, and
+ * products of numbers of two digits, which it cannot and for which it has to learn to call its tool.
  */
 import { integer, number, type Settings } from '../../settings.ts'
 import { defineAgent } from '../agent.ts'
@@ -47,7 +47,7 @@ function heard(content: string): Message {
 }
 
 /**
- * `3+4=` is answered with `7`; `37*48=` with `[37*48]`, and then `1776`. A right answer is worth 1, less what its calls cost. The
+ * `38+4=` is answered with `42`; `37*48=` with `[37*48]`, and then `1776`. A right answer is worth 1, less what its calls cost. The
  * component `best` is what the best policy gets that calls the tool for products alone.
  */
 export const toolArithmetic = defineAgent({
@@ -62,8 +62,8 @@ export const toolArithmetic = defineAgent({
     example(index): Example {
       const drawn = new ExampleNumbers(seed, index)
       const needsTool = drawn.between(0, 1) === 1
-      const [low, high] = needsTool ? [10, 99] : [0, 9]
-      const [a, b] = [drawn.between(low, high), drawn.between(low, high)]
+      const a = drawn.between(10, 99)
+      const b = needsTool ? drawn.between(10, 99) : drawn.between(0, 9)
       const answer = String(needsTool ? a * b : a + b)
       const said = { role: 'assistant', content: answer }
       if (!needsTool) return { prompt: `${a}+${b}=`, answer, needsTool }
