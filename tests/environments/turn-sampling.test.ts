@@ -146,7 +146,7 @@ test('an agent hears its turn whole, also one that is not learned, and why each 
 })
 
 describe('a training', () => {
-  const policy = languageModel({ width: 32, layers: 2 })
+  const policy = languageModel({ width: 64, layers: 2 }) // So large that threads share the tokens of a tick.
   const settings = { updates: 3, groupsPerUpdate: 4, groupSize: 8, learningRate: 1e-2 } as const
 
   async function train(environment: ReturnType<typeof agent>, threads = 1) {
