@@ -33,6 +33,7 @@ import {
   reserveConversations,
 } from './conversations.ts'
 import { type EpisodeProgress, type EpisodeTraining, isAlgorithm, reserveEpisodes, shareOf } from './episodes.ts'
+import { checkThreads, isOneCohorts, phasesOf } from './given-algorithms.ts'
 import { type LearnOptions, learnOptions } from './learn-options.ts'
 import type { UpdateMetrics } from './metrics.ts'
 import type { RunRecord } from './run-folder.ts'
@@ -103,15 +104,6 @@ export function createTrainer<C extends Cohort, Name extends string>(
   return new Trainer<C>(world, named as Readonly<Record<string, Algorithms>>, options)
 }
 
-function isOneCohorts(algorithms: object): algorithms is Algorithms {
-  return Array.isArray(algorithms) || isAlgorithm(algorithms) || isPhase(algorithms)
-}
-
-function isPhase(value: object | undefined): value is SftDefinition | RlDefinition {
-  const { id, loss, settings } = (value ?? {}) as Partial<RlDefinition>
-  return (id === 'sft' || id === 'rl') && typeof loss === 'object' && typeof settings === 'object'
-}
-
 function soleCohort(world: World): string {
   const [first, ...others] = world.names
   if (others.length === 0) return first!
@@ -120,27 +112,6 @@ function soleCohort(world: World): string {
     `one algorithm for ${world.names.length} cohorts`,
     `an object with one of ${world.names.join(', ')} for each key`,
   )
-}
-
-/** @throws InputError for what are no phases, one given twice, or in another order than sft and rl. */
-function phasesOf(name: string, algorithms: Algorithms): Phases {
-  const list = Array.isArray(algorithms) ? (algorithms as readonly object[]) : [algorithms]
-  const ids = list.map((each) => (isPhase(each) ? each.id : show(each)))
-  if (!['sft', 'rl', 'sft rl'].includes(ids.join(' '))) {
-    throw new InputError(
-      `algorithm of ${name}`,
-      ids.length === 0 ? 'none' : ids.join(', '),
-      'sft(), rl(), or [sft(), rl()]',
-    )
-  }
-  return Object.fromEntries(list.map((each, i) => [ids[i], each]))
-}
-
-/** @throws InputError where other threads could not make the algorithm. */
-function checkThreads(name: string, algorithm: AlgorithmDefinition, threads: number): AlgorithmDefinition {
-  if (threads === 1 || algorithm.module !== undefined) return algorithm
-  const got = `no module, and ${threads} threads`
-  throw new InputError(`algorithm ${algorithm.id} of ${name}`, got, 'a definition with a module, or threads: 1')
 }
 
 /** What a checkpoint has of a trainer. */
