@@ -5,7 +5,7 @@ import type { LogprobKind } from './engine.ts'
 /** An answer as it came, unchecked: lists with an entry a token. Null: the server does not tell. */
 export interface ClaimedTurn {
   readonly tokens: unknown
-  /** In nats. */
+  /** In nats; NaN, which no JSON has, where it is known that the server tells none. */
   readonly logprobs: unknown
   /** Of which token each log-probability is said to be, for those that say so. */
   readonly logprobTokens: unknown
@@ -69,7 +69,8 @@ export function readTurn(claimed: ClaimedTurn, vocabularySize: number, kind: Log
 
 function logprobOf(i: number, token: number, logprob: unknown, id: unknown): number {
   const isOfToken = id === undefined || id === null || id === token
-  if (typeof logprob === 'number' && logprob <= ABOVE_ZERO && isOfToken) return logprob
+  const isOne = typeof logprob === 'number' && !(logprob > ABOVE_ZERO)
+  if (isOne && isOfToken) return logprob
   throw wrong(`log-probability ${i}`, { token: id, logprob }, `a number ≤ 0 of token ${token}`)
 }
 

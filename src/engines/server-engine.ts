@@ -124,16 +124,8 @@ export function serverEngine(
   shapesOf: (client: JsonClient, context: EngineContext) => ServerShapes,
   noTraining?: string,
 ): EngineDefinition {
-  const { url, deadline, retries, apiKeyVariable, logprobs, weights = '', tolerance = 0 } = settings
-  const apiKey = apiKeyVariable === '' ? '' : process.env[apiKeyVariable]
-  if (apiKey === undefined) {
-    throw new InputError(
-      `${id}.apiKeyVariable`,
-      `${apiKeyVariable}, which is not set`,
-      'the name of an environment variable',
-    )
-  }
-  const client = new JsonClient(url, { deadline, retries, apiKey })
+  const { logprobs, weights = '', tolerance = 0 } = settings
+  const client = serverClient(id, settings)
   const definition = defineEngine(id, (context) => {
     const server = new ServerClient(id, client, shapesOf(client, context), context, { logprobs, weights, tolerance })
     return {
@@ -155,6 +147,20 @@ export function serverEngine(
       probe: decoderPlan(model, 1, PROBE_CONTEXT, adapter, isQuantized),
     }),
   }
+}
+
+/**
+ * What asks the server of these settings.
+ * @throws InputError for an address that is none, and an environment variable that is not there.
+ */
+export function serverClient(
+  id: string,
+  { url, deadline, retries, apiKeyVariable }: Pick<ServerSettings, 'url' | 'deadline' | 'retries' | 'apiKeyVariable'>,
+): JsonClient {
+  const apiKey = apiKeyVariable === '' ? '' : process.env[apiKeyVariable]
+  if (apiKey !== undefined) return new JsonClient(url, { deadline, retries, apiKey })
+  const got = `${apiKeyVariable}, which is not set`
+  throw new InputError(`${id}.apiKeyVariable`, got, 'the name of an environment variable')
 }
 
 /** What a server said when its weights were proved. */

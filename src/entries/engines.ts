@@ -16,6 +16,8 @@ export {
   type WeightsDelivery,
 } from '../engines/engine.ts'
 export { defineEngineFactory } from '../engines/engine-factory.ts'
+export { type LlamaCppOptions, llamaCppEngine } from '../engines/llama-cpp.ts'
+export { openaiEngine } from '../engines/openai.ts'
 export { type PoolOptions, poolEngine } from '../engines/pool.ts'
 export { type ScriptStep, scriptedEngine } from '../engines/scripted.ts'
 export { type SglangOptions, sglangEngine } from '../engines/sglang.ts'

@@ -3,6 +3,8 @@ import { resolve } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import { findFactory, isModulePath, type ModuleOrigin } from '../definition.ts'
 import type { EngineDefinition } from '../engines/engine.ts'
+import { llamaCppEngine } from '../engines/llama-cpp.ts'
+import { openaiEngine } from '../engines/openai.ts'
 import { poolEngine } from '../engines/pool.ts'
 import { sglangEngine } from '../engines/sglang.ts'
 import { vllmEngine } from '../engines/vllm.ts'
@@ -31,7 +33,7 @@ interface FoundFactory {
   readonly settings: Settings
 }
 
-const factories = [vllmEngine, sglangEngine] as unknown as readonly FoundFactory[]
+const factories = [vllmEngine, sglangEngine, llamaCppEngine, openaiEngine] as unknown as readonly FoundFactory[]
 
 /** The ids of those that come with Colonnade. */
 const engineIds = [LOCAL, ...factories.map(({ id }) => id)]

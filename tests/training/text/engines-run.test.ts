@@ -50,13 +50,14 @@ describe('a run on servers', () => {
       expect(configureRun('text/reverse', { ...SMALL, ...given })).rejects.toThrow(message)
     await refused(
       { engine: `vlm:${url}` },
-      'engine: got "vlm", expected one of local, vllm, sglang (did you mean "vllm"?)',
+      'engine: got "vlm", expected one of local, vllm, sglang, llama-cpp, openai (did you mean "vllm"?)',
     )
     await refused({ engine: `vllm:${url}` }, `engine: got engine vllm at ${url} has no folder to deliver weights by`)
     await refused(
       { engine: 'vllm:localhost:8000', 'engine.weights': 'w' },
       'url: got "localhost:8000", expected one like http://',
     )
+    await refused({ engine: `llama-cpp:${url}` }, `engine: got engine llama-cpp at ${url} takes no weights over HTTP`)
     await refused({ engine: `local,vllm:${url}` }, `engine: got local,vllm:${url}, expected local alone, or others`)
     await refused({ engine: '' }, 'engine: got none, expected at least one, like local')
     await refused(
