@@ -44,9 +44,9 @@ export const conversationMetrics = {
     description: 'turns that their budget or the context cut off, those after which others followed among them',
     reduction: 'last',
   },
-  unheard: {
+  droppedReplies: {
     unit: null,
-    description: 'conversations that ended so, though the environment had said more',
+    description: 'conversations that ended so, where a reply of the environment was dropped',
     reduction: 'last',
   },
   rewrites: {

@@ -29,7 +29,7 @@ export const conversationWords: Words<ConversationRunDefinition> = {
     if (rl === null) return [phase, `loss ${loss.toFixed(3)}`]
     const reward = rl.reward === null ? 'no reward known' : `reward ${rl.reward.toFixed(3)}`
     const rate = rl.sampledTokens / rl.rolloutSeconds
-    const unheard = rl.unheard > 0 ? `${rl.unheard} replies unheard, ${rl.cutTurns} turns cut` : ''
+    const dropped = rl.droppedReplies > 0 ? `${rl.droppedReplies} replies dropped, ${rl.cutTurns} turns cut` : ''
     const rewrites = rl.rewrites > 0 ? `${rl.rewrites} rows more by the chat template` : ''
     const stale = rl.staleness === null || rl.staleness.max === 0 ? '' : `stale ${shares(rl.staleness.counts)}`
     const unknown = rl.numUnknown > 0 ? `${rl.numUnknown} rewards unknown (${rl.firstError})` : ''
@@ -38,7 +38,7 @@ export const conversationWords: Words<ConversationRunDefinition> = {
       reward,
       `entropy ${rl.entropy.toFixed(2)}`,
       `${group(Math.round(rate))} tokens/s`,
-      unheard,
+      dropped,
       stale,
       rewrites,
       unknown,
@@ -66,9 +66,9 @@ export const conversationWords: Words<ConversationRunDefinition> = {
         `the chat template rewrote earlier turns ${group(summary.rewrites)} times: the conversation went on in a row of its own`,
       )
     }
-    if (summary.unheard > 0) {
+    if (summary.droppedReplies > 0) {
       lines.push(
-        `${group(summary.unheard)} conversations ended with a turn that was cut off, or without room, and did not hear the reply (cutTurn)`,
+        `${group(summary.droppedReplies)} conversations ended with a turn that was cut off, or without room, and the reply to it was dropped (cutTurn)`,
       )
     }
     return { did: `${group(sftSteps)} supervised steps and ${group(updates)} updates`, lines }

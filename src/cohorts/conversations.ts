@@ -225,7 +225,7 @@ export function segmentOf({ conversation, context, source }: ConversationCohort,
     segment: conversation.segment[n]!,
     turns: conversation.turn[n]! + 1 - conversation.turnOf[from]!, // Its first token leads to its first turn.
     cutTurns: conversation.cutTurns[n]!,
-    unheard: conversation.unheard[n]!,
+    droppedReplies: conversation.droppedReplies[n]!,
     stopReason: stopReasons[conversation.stopReason[n]!]!,
     token: conversation.token.subarray(from, to),
     lossMask: conversation.lossMask.subarray(from, to),

@@ -59,8 +59,8 @@ export function conversationPlan(numLanes: number, context: number, maxTurns: nu
     tokensBefore: perLane('i32'),
     /** Turns of this segment that their budget or the context cut off. Written by infer. */
     cutTurns: perLane('i32'),
-    /** 1 where the environment said more than the conversation had leave or room for. Written by step. */
-    unheard: perLane('u8'),
+    /** 1 where the last reply of the environment was dropped: the turn was cut, or there was no room. Written by step. */
+    droppedReplies: perLane('u8'),
     /** Whose turn it is: a `ConversationPhase`. */
     phase: perLane('u8'),
     /** Why the last turn ended: an index of `stopReasons`. Written by infer. */

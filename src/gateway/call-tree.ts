@@ -209,7 +209,7 @@ function rowOf(path: readonly Call[], fresh: ReadonlySet<Call>): Omit<Trajectory
     candidateCount: candidates.map((ids) => ids.length),
     candidateIds: candidates.flat(),
     cutTurns: path.filter((call) => fresh.has(call) && call.isCut).length,
-    unheard: 0,
+    droppedReplies: 0,
     stopReason: isCut ? 'length' : 'stop',
   }
 }

@@ -61,7 +61,7 @@ function isUnknown(name: ListName, value: number): boolean {
  */
 const SPELLINGS = {
   ...{ id: [], index: [], source: [], epoch: ['epochId'], promptId: [], groupIndex: ['group', 'groupId'], member: [] },
-  ...{ segment: [], cutTurns: [], unheard: [] },
+  ...{ segment: [], cutTurns: [], droppedReplies: ['unheard'] },
   ...{ prompt: ['input'], groundTruth: ['answer', 'label', 'gts'], response: ['completion', 'output'] },
   ...{ tokens: ['tokenIds', 'inputIds'], promptIds: [], completionIds: ['responseIds'] },
   lossMask: ['lossMasks', 'responseMask', 'completionMask', 'envMask'],

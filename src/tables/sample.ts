@@ -56,10 +56,10 @@ export interface Sample {
   /** From how many tokens each was drawn, and their ids, as trajectories have them; missing where nothing was left out. */
   readonly candidateCount?: ArrayLike<number>
   readonly candidateIds?: ArrayLike<number>
-  /** Turns of the model, and how many of them were cut off; 1 as `unheard` where the environment had more to say then. */
+  /** Turns of the model, how many of them were cut off, and how many replies of the environment to them were dropped. */
   readonly turns: number
   readonly cutTurns?: number
-  readonly unheard?: number
+  readonly droppedReplies?: number
   /** Tokens to learn from. */
   readonly responseLength: number
   /** Null where it cannot be told, and why. */
@@ -247,7 +247,7 @@ function samplesBy(
   return trajectories.order().map((i, index) => {
     const row = trajectories.row(i)
     const { token, lossMask, logprob, version, turn, turns, reward, error, components, stopReason } = row
-    const { cutTurns = 0, unheard = 0 } = row
+    const { cutTurns = 0, droppedReplies = 0 } = row
     return {
       ...identity(row, index),
       ...wordsOf(row, i),
@@ -259,7 +259,7 @@ function samplesBy(
       ...optionalOf(row),
       turns,
       ...(cutTurns === 0 ? {} : { cutTurns }),
-      ...(unheard === 0 ? {} : { unheard }),
+      ...(droppedReplies === 0 ? {} : { droppedReplies }),
       responseLength: countLearned(lossMask),
       reward,
       error,
@@ -282,7 +282,7 @@ export function samplesToTrajectories(samples: readonly Sample[]): Trajectories 
 
 function trajectoryOf(sample: Sample): Trajectory {
   const { source = '', epoch, promptId, groupIndex, member, turns, reward, error, score, stopReason, status } = sample
-  const { segment = 0, cutTurns = 0, unheard = 0 } = sample
+  const { segment = 0, cutTurns = 0, droppedReplies = 0 } = sample
   checkSample(sample)
   if (stopReason === null) throw new InputError(`sample ${sample.id}`, status, 'completed, truncated or aborted')
   return {
@@ -295,7 +295,7 @@ function trajectoryOf(sample: Sample): Trajectory {
       segment,
       turns,
       cutTurns,
-      unheard,
+      droppedReplies,
       reward,
       error,
       stopReason,

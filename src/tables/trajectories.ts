@@ -31,7 +31,7 @@ export interface TrajectoryColumns {
   readonly segment: Int32Array
   readonly turns: Int32Array
   readonly cutTurns: Int32Array
-  readonly unheard: Int32Array
+  readonly droppedReplies: Int32Array
   readonly stopReason: readonly StopReason[]
   /** 0 where `known` is. */
   readonly reward: Float64Array

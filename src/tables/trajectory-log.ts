@@ -43,7 +43,7 @@ export function trajectoryLogPlan({ rows, tokens, candidateIds, turnRewards }: T
     segment: perRow(),
     turns: perRow(),
     cutTurns: perRow(),
-    unheard: perRow(),
+    droppedReplies: perRow(),
     reward: column('f64', rows),
     known: column('u8', rows),
     advantage: column('f64', rows),

@@ -42,8 +42,8 @@ const LISTS = {
 } as const
 type TokenLists = Record<(typeof LISTS)[keyof typeof LISTS], number[]>
 const IDS = ['epoch', 'group', 'member', 'promptId', 'turns'] as const
-/** Columns of numbers that tables of others may lack: they are 0 there. */
-const COUNTS = ['segment', 'cutTurns', 'unheard'] as const
+/** Columns of numbers that tables of others may lack, where they are 0; and what older files call them. */
+const COUNTS = { segment: null, cutTurns: null, droppedReplies: 'unheard' } as const
 /** The columns of candidate sets, and what older files call them. */
 const CANDIDATES = [
   ['candidateCounts', 'candidateIds'],
@@ -136,7 +136,7 @@ function batchOf(
     completion: { data: texts(said.map(({ completion }) => completion)), nullable: true },
     turns: { data: plain(columns.turns) },
     cutTurns: { data: plain(columns.cutTurns) },
-    unheard: { data: plain(columns.unheard) },
+    droppedReplies: { data: plain(columns.droppedReplies) },
     tokens: { data: list(plain(token)) },
     lossMask: { data: list(plain(lossMask)) },
     logprobs: {
@@ -278,7 +278,9 @@ function rowsOf(path: string, table: Arrow.Table) {
   }
   const source = names.includes('source') ? column('source') : null
   const ids = IDS.map((name) => [name, column(name)] as const)
-  const counts = COUNTS.map((name) => [name, table.getChild(name)] as const)
+  const counts = Object.entries(COUNTS).map(([name, older]) => {
+    return [name, table.getChild(name) ?? (older && table.getChild(older))] as const
+  })
   const lists = Object.entries(LISTS).map(([name, into]) => [into, column(name)] as const)
   const sets = CANDIDATES.find(([, ids]) => names.includes(ids))
   const candidates = sets === undefined ? null : ([column(sets[0]), column(sets[1])] as const)
@@ -298,7 +300,7 @@ function rowsOf(path: string, table: Arrow.Table) {
       trajectory: {
         source: source === null ? path : source.get(i),
         ...(row as Record<(typeof IDS)[number], number>),
-        ...(Object.fromEntries(counted) as Record<(typeof COUNTS)[number], number>),
+        ...(Object.fromEntries(counted) as Record<keyof typeof COUNTS, number>),
         ...tokens,
         ...(candidates === null
           ? {}

@@ -20,8 +20,8 @@ export interface Trajectory {
   readonly turns: number
   /** How many of them their budget or the context cut off; default 0. */
   readonly cutTurns?: number
-  /** 1 where the environment said more at its end that a cut turn, or the context, kept from the model; default 0. */
-  readonly unheard?: number
+  /** Replies of the environment at its end that were dropped, since the turn was cut or the context was full: 0 (default) or 1. */
+  readonly droppedReplies?: number
   /** Why the last turn ended. */
   readonly stopReason: StopReason
   /** Null where it could not be told, and why. */
@@ -54,7 +54,16 @@ export interface Trajectory {
 
 /** The columns of a trajectory with a row a token, and the numbers that say which it is. */
 export const TOKEN_COLUMNS = ['token', 'lossMask', 'logprob', 'version', 'turn'] as const
-export const ROW_COLUMNS = ['promptId', 'group', 'member', 'epoch', 'segment', 'turns', 'cutTurns', 'unheard'] as const
+export const ROW_COLUMNS = [
+  'promptId',
+  'group',
+  'member',
+  'epoch',
+  'segment',
+  'turns',
+  'cutTurns',
+  'droppedReplies',
+] as const
 
 /** True for a token that the model said, whether there is something to learn of it or not. */
 export function isOfModel(lossMask: ArrayLike<number>, version: ArrayLike<number>, t: number): boolean {
@@ -99,9 +108,9 @@ export function checkIdentity(
   row: Pick<Trajectory, 'source' | (typeof ROW_COLUMNS)[number]>,
   names: Readonly<Partial<Record<(typeof ROW_COLUMNS)[number], string>>> = {},
 ): void {
-  const { source = '', segment = 0, cutTurns = 0, unheard = 0 } = row
+  const { source = '', segment = 0, cutTurns = 0, droppedReplies = 0 } = row
   if (typeof source !== 'string') throw new InputError(`${subject}, source`, show(source), 'a text')
-  const numbers = { ...row, segment, cutTurns, unheard }
+  const numbers = { ...row, segment, cutTurns, droppedReplies }
   for (const name of ROW_COLUMNS) checkElements(`${subject}, ${names[name] ?? name}`, [numbers[name]], isCount, COUNT)
 }
 

@@ -123,7 +123,7 @@ export interface ConversationRunSummary extends SharedSummary {
   /** Conversations sampled; turns of them that were cut off, replies that were not appended for it, and rows more than one each. */
   readonly trajectories: number
   readonly cutTurns: number
-  readonly unheard: number
+  readonly droppedReplies: number
   readonly rewrites: number
   /** Examples that are longer than the context, and were passed over or cut. */
   readonly tooLong: { readonly skipped: number; readonly cut: number }
@@ -444,7 +444,7 @@ export const conversationRun: RunKind<
         updates: rlUpdates,
         trajectories: total(updates, 'trajectories'),
         cutTurns: total(updates, 'cutTurns'),
-        unheard: total(updates, 'unheard'),
+        droppedReplies: total(updates, 'unheard'),
         rewrites: total(updates, 'rewrites'),
         tooLong,
         tokensPerSecond: updates.length === 0 ? null : rates(updates),

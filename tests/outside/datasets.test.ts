@@ -75,7 +75,7 @@ const ROWS: Row[] = [
       completion: '7 8',
       turns: 1,
       cutTurns: 0,
-      unheard: 0,
+      droppedReplies: 0,
     },
     ...{ tokens: [5, 6, 7, 8], lossMask: [0, 0, 1, 1], logprobs: [null, null, -0.5, -1], versions: [-1, -1, 0, 0] },
     ...{
@@ -101,7 +101,7 @@ const ROWS: Row[] = [
       completion: '9',
       turns: 1,
       cutTurns: 0,
-      unheard: 0,
+      droppedReplies: 0,
     },
     ...{ tokens: [9], lossMask: [1], logprobs: [-0.25], versions: [5] },
     ...{
@@ -132,7 +132,7 @@ describe('pyarrow', () => {
         completion: 'string',
         turns: 'int32',
         cutTurns: 'int32',
-        unheard: 'int32',
+        droppedReplies: 'int32',
       },
       tokens: 'list<item: int32 not null>',
       lossMask: 'list<item: uint8 not null>',

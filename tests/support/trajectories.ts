@@ -42,7 +42,7 @@ export const anyTrajectory: fc.Arbitrary<Trajectory> = fc
   .record({
     source: fc.constantFrom('', 'run a', 'run b'),
     ...{ promptId: id, group: fc.nat(5), member: fc.nat(3), epoch: fc.nat(2), turns: fc.nat(5) },
-    ...{ cutTurns: fc.nat(5), unheard: fc.nat(1) },
+    ...{ cutTurns: fc.nat(5), droppedReplies: fc.nat(1) },
     stopReason: fc.constantFrom(...stopReasons),
     reward: known,
     error: fc.option(fc.string({ unit: 'grapheme' })),
@@ -86,7 +86,7 @@ export function plain({
     turnReward: turnReward ?? [],
   }
   return {
-    ...{ source: '', segment: 0, cutTurns: 0, unheard: 0 },
+    ...{ source: '', segment: 0, cutTurns: 0, droppedReplies: 0 },
     ...rest,
     ...(Object.fromEntries(Object.entries(columns).map(([k, v]) => [k, Array.from(v)])) as Record<
       keyof typeof columns,

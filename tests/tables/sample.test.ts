@@ -248,7 +248,14 @@ describe('samples in files', () => {
     const candidates = { candidateCount: [0, 0, 2, 0], candidateIds: [7, 9] }
     const rows = samples(
       { reward: null, error: 'no judge', components: { right: null } },
-      { stopReason: 'context', ...candidates, segment: 0, cutTurns: 1, unheard: 1, turnReward: [0.5, Number.NaN] },
+      {
+        stopReason: 'context',
+        ...candidates,
+        segment: 0,
+        cutTurns: 1,
+        droppedReplies: 1,
+        turnReward: [0.5, Number.NaN],
+      },
       { member: 1, segment: 1 },
     )
     const asPlain = (sample: Sample) => ({ ...sample, ...tokensOf(sample) })
@@ -347,7 +354,7 @@ describe('samples in files', () => {
       },
     ],
     [
-      'our older files, which call candidate sets supports',
+      'our older files, which have other names for candidate sets and dropped replies',
       {
         prompt: 'p',
         tokens: [5, 6, 7],
@@ -355,8 +362,9 @@ describe('samples in files', () => {
         response: 'r',
         supportLength: [0, 0, 2],
         supportIds: [7, 9],
+        unheard: 1,
       },
-      { candidateCount: [0, 0, 2], candidateIds: [7, 9] },
+      { candidateCount: [0, 0, 2], candidateIds: [7, 9], droppedReplies: 1 },
     ],
     [
       'slime: without a mask the response is learned',

@@ -194,12 +194,14 @@ describe('files of trajectories', () => {
     expect(plain(read.row(1))).toMatchObject(unrecorded)
   })
 
-  test('are read from older files too, in which candidate sets are called supports', async () => {
+  test('are read from older files too, which have other names for candidate sets and dropped replies', async () => {
     const trajectories = new Trajectories()
-    const filtered = { candidateCount: [0, 0, -1, 2], candidateIds: [7, 8] }
+    const filtered = { candidateCount: [0, 0, -1, 2], candidateIds: [7, 8], cutTurns: 1, droppedReplies: 1 }
     trajectories.append(trajectory(filtered))
     const { schema, batches } = await trajectoryTable(trajectories, origin)
-    const older = { candidateCounts: 'supportLengths', candidateIds: 'supportIds' } as Record<string, string>
+    const older: Record<string, string> = {
+      ...{ candidateCounts: 'supportLengths', candidateIds: 'supportIds', droppedReplies: 'unheard' },
+    }
     const fields = schema.fields.map(({ name, type, nullable }) => new Field(older[name] ?? name, type, nullable))
     const renamed = new Schema(fields, schema.metadata)
     const table = new Table(

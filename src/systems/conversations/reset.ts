@@ -37,7 +37,7 @@ function begin(kernels: Kernels, cohort: ConversationCohort, n: number, number: 
   conversation.segment[n] = 0
   conversation.tokensBefore[n] = 0
   conversation.cutTurns[n] = 0
-  conversation.unheard[n] = 0
+  conversation.droppedReplies[n] = 0
   conversation.reward[n] = 0
   conversation.known[n] = 0
   cohort.histories[n] = promptMessages(example)

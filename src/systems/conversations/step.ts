@@ -161,13 +161,13 @@ function take(cohort: ConversationCohort, n: number, given: Reply): void {
   conversation.known[n] = reward === null ? 0 : 1
   conversation.phase[n] = ConversationPhase.ended
   if (wrong !== null || standing === null || conversation.turn[n]! + 1 >= environment.maxTurns) return
-  conversation.unheard[n] = 1 // Until the reply is appended.
+  conversation.droppedReplies[n] = 1 // Until the reply is appended.
   const next = nextTurnOf(cohort, n, reply, standing)
   if (next === null) return
   if (reply.sampling !== undefined) {
     cohort.drawings[n]!.set(conversation.turn[n]! + 1, turnDrawing(reply.sampling, cohort, cohort.tokenizer))
   }
-  conversation.unheard[n] = 0
+  conversation.droppedReplies[n] = 0
   histories[n] = next.messages
   if (next.isRow) beginSegment(cohort, n, next.ids)
   conversation.turn[n] = conversation.turn[n]! + 1

@@ -13,7 +13,7 @@ export interface MetricsLine {
   readonly groupRewards: readonly number[]
   readonly trajectories: number
   readonly cutTurns: number
-  readonly unheard: number
+  readonly droppedReplies: number
   readonly rewrites: number
   readonly sampledTokens: number
   readonly rolloutSeconds: number
@@ -24,7 +24,7 @@ export interface MetricsLine {
 /** The sum of a count over updates. */
 export function total(
   updates: readonly MetricsLine[],
-  name: 'trajectories' | 'cutTurns' | 'unheard' | 'rewrites',
+  name: 'trajectories' | 'cutTurns' | 'droppedReplies' | 'rewrites',
 ): number {
   return updates.reduce((sum, line) => sum + (line[name] ?? 0), 0) // Older lines lack some.
 }

@@ -46,7 +46,7 @@ export interface RlMetrics {
   /** Turns that their budget or the context cut off, in all conversations; those after which others followed are among them. */
   readonly cutTurns: number
   /** Conversations that ended so, though the environment had replied with more: it was not appended. */
-  readonly unheard: number
+  readonly droppedReplies: number
   /** How often the chat template rewrote what stood before a turn: each time the conversation went on in a row of its own. */
   readonly rewrites: number
   /** Of the whole distribution, in nats, from the training's forward pass; so are the next ones. */
@@ -164,7 +164,7 @@ export function stalenessOf(
 
 /** What the rewards of an update's conversations come to. */
 export function rewardMetrics(columns: TrajectoryRows, { numUnknown }: LossTotals) {
-  const { reward, known, segment, stopReason, error, components, cutTurns, unheard } = columns
+  const { reward, known, segment, stopReason, error, components, cutTurns, droppedReplies } = columns
   const group = groupNumbers(columns)
   const isFirst = (i: number) => segment[i] === 0 // A conversation is counted once, however many rows it has.
   const isLast = (i: number) => i + 1 === segment.length || isFirst(i + 1)
@@ -191,7 +191,7 @@ export function rewardMetrics(columns: TrajectoryRows, { numUnknown }: LossTotal
     fracRewardZeroStd: groups.size === 0 ? 0 : equal.length / groups.size,
     clippedRatio: ends.filter((reason) => reason !== 'stop').length / ends.length,
     cutTurns: sum(cutTurns),
-    unheard: sum(unheard),
+    droppedReplies: sum(droppedReplies),
     rewrites: segment.length - ends.length,
   }
 }

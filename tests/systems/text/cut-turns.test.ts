@@ -27,7 +27,7 @@ describe('a turn that its budget cut off', () => {
     expect(cut.length).toBeGreaterThan(20)
     for (const row of all) {
       const isCut = cut.includes(row)
-      expect([row.stopReason, row.cutTurns, row.unheard]).toEqual([
+      expect([row.stopReason, row.cutTurns, row.droppedReplies]).toEqual([
         isCut ? 'length' : 'stop',
         ...(isCut ? [1, +(row.turns < 3)] : [0, 0]),
       ])
@@ -37,8 +37,8 @@ describe('a turn that its budget cut off', () => {
 
   test('is closed by the template, and the conversation goes on, where that is asked for', async () => {
     const all = await talkUntil(await talk('continue'), 30)
-    for (const { token, lossMask, turn, turns, cutTurns, unheard, reward } of all) {
-      expect([turns, unheard, reward]).toEqual([3, 0, 2])
+    for (const { token, lossMask, turn, turns, cutTurns, droppedReplies, reward } of all) {
+      expect([turns, droppedReplies, reward]).toEqual([3, 0, 2])
       let cut = 0
       for (let number = 0; number < 3; number++) {
         const last = token.findLastIndex((_, t) => lossMask[t] === 1 && turn[t] === number)
@@ -56,8 +56,8 @@ describe('a turn that its budget cut off', () => {
     const all = await talkUntil(await talk('continue', 12), 30)
     const full = all.filter(({ stopReason }) => stopReason === 'context')
     expect(full.length).toBeGreaterThan(0)
-    for (const { turns, unheard } of full) expect(unheard).toBe(turns < 3 ? 1 : 0)
-    expect(full.some(({ unheard }) => unheard === 1)).toBe(true)
+    for (const { turns, droppedReplies } of full) expect(droppedReplies).toBe(turns < 3 ? 1 : 0)
+    expect(full.some(({ droppedReplies }) => droppedReplies === 1)).toBe(true)
   })
 
   test('is cut alike in an evaluation', async () => {

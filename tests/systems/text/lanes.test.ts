@@ -31,7 +31,7 @@ describe('a conversation of several turns', () => {
       // Cut in the middle of a turn, the context is full; else the reply of two tokens would have filled it.
       if (row.stopReason === 'context') {
         expect(row.cutTurns === 1 ? row.token.length === 11 : row.token.length + 2 >= 11).toBe(true)
-        expect(row.cutTurns === 1 || row.unheard === 1).toBe(true)
+        expect(row.cutTurns === 1 || row.droppedReplies === 1).toBe(true)
       }
     }
     const ends = new Set(rows.map(({ stopReason, cutTurns }) => `${stopReason} ${cutTurns}`))

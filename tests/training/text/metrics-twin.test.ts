@@ -187,7 +187,7 @@ function twinOf({ trainer, algorithm, before }: Pushed, reference: Float32Array,
     clippedRatio: columns.stopReason.filter((each) => each === 'length' || each === 'context').length / count,
     // Of one turn each: nobody had more to say, and nothing was rendered again.
     cutTurns: columns.stopReason.filter((each) => each === 'length' || each === 'context').length,
-    unheard: 0,
+    droppedReplies: 0,
     rewrites: 0,
     entropy: mean(all.map((t) => first.entropy[t]!)),
     kl: {
