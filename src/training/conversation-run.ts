@@ -444,7 +444,7 @@ export const conversationRun: RunKind<
         updates: rlUpdates,
         trajectories: total(updates, 'trajectories'),
         cutTurns: total(updates, 'cutTurns'),
-        droppedReplies: total(updates, 'unheard'),
+        droppedReplies: total(updates, 'droppedReplies'),
         rewrites: total(updates, 'rewrites'),
         tooLong,
         tokensPerSecond: updates.length === 0 ? null : rates(updates),

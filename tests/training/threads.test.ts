@@ -383,7 +383,9 @@ describe('threads', () => {
   test('leave nothing behind on the heap of the caller, however often they meet', async () => {
     const script = fileURLToPath(new URL('../support/threads-memory.mjs', import.meta.url))
     const updates = 170 // With 33 meetings each.
-    const { code, stdout } = await start(process.execPath, ['--expose-gc', script, String(updates)]).ended
+    const { code, stdout } = await start(process.execPath, ['--expose-gc', script, String(updates)], {
+      timeout: 280_000, // Two threads that meet 5,600 times wait long for one another where others have the cores.
+    }).ended
     expect(code).toBe(0)
     const [early, middle, late] = stdout
       .trimEnd()
@@ -392,7 +394,7 @@ describe('threads', () => {
     // What is left behind is left in both parts; code that V8 compiles late, on a busy machine, in one.
     const grown = Math.min(middle.heap - early.heap, late.heap - middle.heap)
     expect(grown / updates, 'bytes an update').toBeLessThan(1000)
-  })
+  }, 300_000)
 })
 
 describe('a run with threads=2', () => {

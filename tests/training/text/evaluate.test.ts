@@ -31,7 +31,7 @@ describe('an evaluation of a language model', () => {
     expect(reward!.mean).toBeCloseTo(mean, 10)
     expect(reward!.std).toBeCloseTo(Math.sqrt(rewards.reduce((sum, value) => sum + (value - mean) ** 2, 0) / 8), 10)
     expect([reward!.min, reward!.max]).toEqual([Math.min(...rewards), Math.max(...rewards)])
-    expect(rest).toEqual({ episodes: 8, components: {}, numUnknown: 0, firstError: null })
+    expect(rest).toEqual({ episodes: 8, components: {}, numUnknown: 0, firstError: null, numQuestions: null })
     const counts: Record<string, number> = {}
     for (const { stopReason } of turns) counts[stopReason] = (counts[stopReason] ?? 0) + 1
     expect(stopReasons).toEqual(counts)
