@@ -1,4 +1,4 @@
-import { serveModel } from '../entries/engines.ts'
+import { type FaultKind, serveModel } from '../entries/engines.ts'
 import { boolean, integer, number, strings, text } from '../entries/settings.ts'
 import { findModel } from './generate.ts'
 import { type Command, readKeys, splitWords } from './invocation.ts'
@@ -18,16 +18,31 @@ export const serveKeys = {
   loraRank: integer(0, 'rank of the adapters that may be loaded; 0: none, or as the run has', { min: 0 }),
   loraAlpha: number(0, 'they count alpha / rank times; 0: twice', { min: 0 }),
   loraTargets: strings([], 'projections that they have, like q_proj,v_proj; none named: all'),
+  faults: strings([], 'go wrong on purpose, for tests of clients: all, or kinds of faults by name'),
+  faultRate: number(0.2, 'of how many requests one goes wrong', { min: 0, max: 1 }),
+  faultSeed: integer(0, 'keys which, and how', { min: 0 }),
   ...trustKeys,
 }
 
 /** colonnade serve <run|folder|hub id> [port=8000] */
 export const serveCommand: Command = async ({ words, json, quiet }) => {
   const { subject, texts } = splitWords(words, 'a run of a language model, a folder, or an id of the Hugging Face hub')
-  const { trust, context, name, loraRank, loraAlpha, loraTargets, ...options } = readKeys(serveKeys, texts)
+  const { trust, context, name, loraRank, loraAlpha, loraTargets, faults, faultRate, faultSeed, ...options } = readKeys(
+    serveKeys,
+    texts,
+  )
   const model = await findModel(subject, { allowModule: askForModule(trust) }, { loraRank, loraAlpha, loraTargets })
   const named = name === '' ? subject.split('/').findLast((part) => part !== '')! : name
-  const server = await serveModel({ ...model, ...options, name: named, ...(context === 0 ? {} : { context }) })
+  const kinds = faults.includes('all') ? {} : { kinds: faults as FaultKind[] }
+  const wrong = faults.length === 0 ? {} : { faults: { ...kinds, rate: faultRate, seed: faultSeed } }
+  const server = await serveModel({
+    ...model,
+    ...options,
+    name: named,
+    ...(context === 0 ? {} : { context }),
+    ...wrong,
+  })
+  if (faults.length > 0) console.error(`goes wrong on purpose, and tells how at ${server.url}/faults`)
   for (const note of server.notes) console.error(note)
   const say = (line: string) => (json || quiet ? console.error(line) : console.log(line))
   say(`${server.name} at ${server.url}/v1, up to ${server.context} tokens; Ctrl-C stops it`)

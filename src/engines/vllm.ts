@@ -88,6 +88,11 @@ class VllmShapes implements ServerShapes {
     if (answer.output_mode !== 'tokens') {
       throw new Error(`answer, output_mode: got ${show(answer.output_mode)}, expected "tokens": a server that knows it`)
     }
+    const { request_id: named = null, prompt_token_ids: told = null } = answer
+    const isOwn = named === null || String(named).endsWith(id)
+    if (!isOwn || (told !== null && JSON.stringify(told) !== JSON.stringify(ids))) {
+      throw new Error(`answer, request_id: got ${show(named)} of ids ${show(told)}, expected ${id} of ${show(ids)}`)
+    }
     const [choice = {}] = (Array.isArray(answer.choices) ? answer.choices : []) as Record<string, unknown>[]
     const { content } = (choice.logprobs ?? {}) as { content?: unknown }
     const each = (key: string) =>
@@ -122,11 +127,11 @@ class VllmShapes implements ServerShapes {
     await this.#client.tell('/start_weight_update', {})
     try {
       await this.#client.tell('/update_weights', { update_info: { path } })
+      await this.#client.tell('/finish_weight_update', { weight_version: label })
     } catch (error) {
       // Else the server would refuse the next update.
       throw await bothErrors(error as Error, () => this.#client.tell('/finish_weight_update', {}))
     }
-    await this.#client.tell('/finish_weight_update', { weight_version: label })
   }
 
   async #takeAdapter(path: string, label: string): Promise<void> {

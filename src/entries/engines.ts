@@ -33,5 +33,6 @@ export {
 } from '../gateway/gateway.ts'
 export { type Agents, runAgents } from '../gateway/run-agents.ts'
 export type { EndedSession, SessionLimits, SessionPlace, SessionReward } from '../gateway/sessions.ts'
+export { type FaultKind, type FaultOptions, type FaultRecord, faultKinds } from '../serving/faults.ts'
 export type { ServedModelOptions } from '../serving/served-model.ts'
 export { type ModelServer, type ServeOptions, serveModel } from '../serving/server.ts'

@@ -58,6 +58,9 @@ export interface GenerationGroup {
 /** What new turns meet: they are taken; or refused, because of a pause or since the server stops; or held with those that run. */
 export type BatcherState = 'open' | 'frozen' | 'paused' | 'stopping'
 
+/** How often in a row an engine may break a turn off without having added to it. */
+const MOST_BREAKS = 3
+
 /** A slot of the engine, and what of ids its cache holds. */
 interface Slot {
   turn: Turn | null
@@ -72,6 +75,10 @@ interface Turn extends Generation {
   numCached: number
   end: GenerationEnd | null
   error: string | null
+  /** Nobody wants it any longer. */
+  isUnwanted: boolean
+  /** How often the engine has broken it off since its last token. */
+  breaks: number
   readonly group: Group
 }
 
@@ -85,7 +92,7 @@ class Group implements GenerationGroup {
   constructor(id: string | null, requests: readonly GenerationRequest[], abort: (turn: Turn) => void) {
     this.id = id
     this.turns = requests.map((request) => ({
-      ...{ request, tokens: [], numCached: 0, end: null, error: null },
+      ...{ request, tokens: [], numCached: 0, end: null, error: null, isUnwanted: false, breaks: 0 },
       group: this,
     }))
     this.#abort = abort
@@ -113,6 +120,9 @@ class Group implements GenerationGroup {
 export class Batcher {
   readonly engine: Engine
   readonly queueLength: number
+  /** Told of all turns that are taken up, with what names their request. */
+  onSubmit: ((id: string | null, requests: readonly GenerationRequest[], turns: readonly Generation[]) => void) | null =
+    null
   readonly #slots: readonly Slot[]
   #queue: Turn[] = []
   #state: BatcherState = 'open'
@@ -171,6 +181,7 @@ export class Batcher {
       throw new RequestError(429, full, { code: 'queue_full', retryAfter: 1 })
     }
     const group = new Group(id, requests, (turn) => this.#abort(turn))
+    this.onSubmit?.(id, requests, group.turns)
     this.#queue.push(...group.turns)
     this.#goOn()
     return group
@@ -204,6 +215,7 @@ export class Batcher {
   }
 
   #abort(turn: Turn): void {
+    turn.isUnwanted = true
     const n = this.#slots.findIndex((slot) => slot.turn === turn)
     if (n >= 0) {
       this.engine.abort(n)
@@ -253,14 +265,16 @@ export class Batcher {
     }
     for (let free = this.#free(); free.length > 0 && this.#queue.length > 0; free = this.#free()) {
       const turn = this.#queue.shift()!
-      const { ids, numTop: _, owner, ...request } = turn.request
+      const { ids: prompt, numTop: _, owner, maxTokens, ...request } = turn.request
+      const generated = turn.tokens.length // Above 0 where the engine broke it off.
+      const ids = generated === 0 ? prompt : Int32Array.from([...prompt, ...turn.tokens.map(({ id }) => id)])
       const shared = free.map((n) => sharedLength(this.#slots[n]!.cached, ids))
       const unchanged = Math.max(...shared)
       const n = free[shared.indexOf(unchanged)]!
       const slot = this.#slots[n]!
-      turn.numCached = slot.owner === owner ? unchanged : 0
+      if (generated === 0) turn.numCached = slot.owner === owner ? unchanged : 0
       try {
-        this.engine.submit({ ...request, slot: n, ids, generated: 0, unchanged })
+        this.engine.submit({ ...request, slot: n, ids, generated, unchanged, maxTokens: maxTokens - generated })
       } catch (error) {
         if (!(error instanceof InputError)) throw error
         this.#finish(turn, 'failed', error.message) // The engine does not do what this turn asks for; others go on.
@@ -289,6 +303,7 @@ export class Batcher {
           candidates: block.candidate === null ? [] : Array.from(block.candidate.subarray(from, to)),
           top: this.#top(i, id, logprob, turn.request),
         })
+        turn.breaks = 0
         turn.group.tell()
       }
     }
@@ -298,9 +313,16 @@ export class Batcher {
       slot.turn = null
       // The last token was chosen, but its keys and values were not computed.
       slot.cached = [...turn.request.ids, ...turn.tokens.slice(0, -1).map(({ id }) => id)]
-      this.#finish(turn, end.reason, end.reason === 'failed' ? end.error : null)
+      if (end.reason === 'aborted' && !turn.isUnwanted) this.#again(turn)
+      else this.#finish(turn, end.reason, end.reason === 'failed' ? end.error : null)
     }
     return tokens.length > 0 || ends.length > 0
+  }
+
+  /** A turn that the engine has broken off by itself goes on behind what it has, the first of those that wait. */
+  #again(turn: Turn): void {
+    if (turn.breaks++ < MOST_BREAKS) this.#queue.unshift(turn)
+    else this.#finish(turn, 'failed', `the engine broke the turn off ${turn.breaks} times without a token between`)
   }
 
   /** The most probable tokens of the engine's row i, by the logits that it drew from. */

@@ -42,6 +42,20 @@ export class RequestError extends Error {
   }
 }
 
+/** An answer that breaks: what a server under test sends on purpose. */
+export class BrokenAnswer extends Error {
+  /** What is sent with status 200 before the connection is cut; null: nothing. */
+  readonly text: string | null
+  /** Whether that is all there is to be, and the connection stays. */
+  readonly isWhole: boolean
+
+  constructor(text: string | null, isWhole = false) {
+    super('an answer that breaks')
+    this.text = text
+    this.isWhole = isWhole
+  }
+}
+
 /** The JSON object of a request's body, or of its query where it has no body. */
 export type Body = Readonly<Record<string, unknown>>
 
@@ -231,6 +245,7 @@ async function sendEvents(
     for await (const event of events) writeEvent(event, (event as { type?: string }).type ?? '')
   } catch (error) {
     if (!isBegun) throw error
+    if (error instanceof BrokenAnswer) return void response.destroy()
     writeEvent(tell(asRequestError(error)), 'error')
   }
   if (!isNamed) write('data: [DONE]\n\n')
@@ -246,10 +261,20 @@ function asRequestError(error: unknown): RequestError {
 
 function refuse(response: ServerResponse, error: unknown, tell: (error: RequestError) => object): void {
   if (response.headersSent || response.destroyed) return void response.destroy()
+  if (error instanceof BrokenAnswer) return void breakOff(response, error)
   const refused = asRequestError(error)
   const headers = {
     ...(refused.retryAfter === null ? {} : { 'retry-after': String(refused.retryAfter) }),
     ...(refused.status === 413 ? { connection: 'close' } : {}),
   }
   send(response, refused.status, tell(refused), headers)
+}
+
+/** Sends what there is of an answer, as if more were to come, and cuts the connection. */
+function breakOff(response: ServerResponse, { text, isWhole }: BrokenAnswer): void {
+  if (text === null) return void response.destroy()
+  const length = Buffer.byteLength(text)
+  response.writeHead(200, { 'content-type': 'application/json', 'content-length': isWhole ? length : 2 * length + 1 })
+  if (isWhole) response.end(text)
+  else response.write(text, () => response.destroy())
 }

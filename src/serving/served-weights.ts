@@ -112,6 +112,19 @@ export class ServedWeights implements Naming {
     this.#changed(null)
   }
 
+  /** A copy of what can be trained: the adapter's numbers, or the model's. */
+  copy(): Float32Array {
+    const own = this.#adapter?.weights ?? this.#weights
+    if (own instanceof Float32Array) return own.slice()
+    throw new InputError('weights', 'a model in 8 bits', 'an adapter, or whole weights')
+  }
+
+  /** Has these numbers again, as `copy` gave them, under the label that is current, or another. */
+  putBack(numbers: Float32Array, label = this.currentLabel()): void {
+    ;((this.#adapter?.weights ?? this.#weights) as Float32Array).set(numbers)
+    this.#changed(label)
+  }
+
   /** Calls the weights, as they are, by another label from the next token on. */
   relabel(label: string): string {
     return this.#changed(label)

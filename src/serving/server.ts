@@ -3,6 +3,7 @@ import { checkOptions } from '../errors.ts'
 import { VERSION } from '../version.ts'
 import type { Batcher } from './batcher.ts'
 import { controlRoutes } from './control.ts'
+import { type FaultOptions, type FaultRecord, Faults } from './faults.ts'
 import { generateRoutes } from './generate.ts'
 import { type Listening, listen, RequestError, type Route } from './http.ts'
 import { openaiRoutes } from './openai.ts'
@@ -20,11 +21,13 @@ export interface ServeOptions extends ServedModelOptions {
   readonly maxBodyBytes?: number
   /** Also take what whoever trains asks: pause, resume and abort, weights and adapters from folders; default false. */
   readonly control?: boolean
+  /** Go wrong on purpose, for tests of clients; default never. */
+  readonly faults?: FaultOptions
 }
 
 const SERVE_OPTIONS: readonly (keyof ServeOptions)[] = [
   ...(['policy', 'weights', 'adapter', 'environment', 'seed', 'slots', 'queue', 'context'] as const),
-  ...(['name', 'host', 'port', 'maxBodyBytes', 'control'] as const),
+  ...(['name', 'host', 'port', 'maxBodyBytes', 'control', 'faults'] as const),
 ]
 
 /** A model that is served. */
@@ -36,6 +39,8 @@ export interface ModelServer {
   readonly context: number
   /** What of the model's files was left out, a sentence each. */
   readonly notes: readonly string[]
+  /** What was asked, went wrong, and was truly generated, from a record's number on; null where nothing goes wrong on purpose. */
+  readonly faultRecords: ((from?: number) => FaultRecord[]) | null
   /** Refuses new turns, lets those that run or wait end, and stops; with `now` those are broken off. */
   close(options?: { readonly now?: boolean }): Promise<void>
 }
@@ -50,7 +55,15 @@ export interface ModelServer {
  */
 export async function serveModel(options: ServeOptions): Promise<ModelServer> {
   checkOptions('serveModel', options, SERVE_OPTIONS)
-  const { name = 'model', host = '127.0.0.1', port = 0, maxBodyBytes = 4 * 2 ** 20, control = false, ...rest } = options
+  const {
+    name = 'model',
+    host = '127.0.0.1',
+    port = 0,
+    maxBodyBytes = 4 * 2 ** 20,
+    control = false,
+    faults,
+    ...rest
+  } = options
   const served = await openServedModel(name, rest)
   const { batcher, weights } = served
   const load = () => ({ state: batcher.state, running: batcher.numRunning, waiting: batcher.numWaiting })
@@ -77,9 +90,12 @@ export async function serveModel(options: ServeOptions): Promise<ModelServer> {
     ['GET /model_info', info],
     ['GET /get_model_info', info],
   ])
-  const listening = await listen(routes, { host, port, maxBodyBytes })
+  const wrong = faults === undefined ? null : new Faults(faults, batcher, weights)
+  if (wrong !== null) routes.set('GET /faults', () => ({ records: wrong.records() }))
+  const listening = await listen(wrong?.over(routes) ?? routes, { host, port, maxBodyBytes })
   return {
     ...{ url: listening.url, name, context: served.context, notes: served.notes },
+    faultRecords: wrong === null ? null : (from) => wrong.records(from),
     close: closing(listening, batcher),
   }
 }

@@ -20,7 +20,8 @@ export const lookupTasks: readonly Example[] = Array.from({ length: 60 }, (_, i)
   }
 })
 
-const lookup = defineTextEnvironment({
+/** The task, as a trainer's table tells of it. */
+export const lookup = defineTextEnvironment({
   id: 'test/lookup',
   settings: {},
   make: () => ({
