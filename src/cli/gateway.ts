@@ -1,8 +1,8 @@
 import { randomBytes } from 'node:crypto'
 import { mkdir, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import { type EngineDefinition, openGateway, vllmEngine } from '../entries/engines.ts'
-import { integer, number, text } from '../entries/settings.ts'
+import { findEngine, openGateway } from '../entries/engines.ts'
+import { integer, number, strings, text } from '../entries/settings.ts'
 import { InputError } from '../index.ts'
 import { findModel } from './generate.ts'
 import { type Command, readKeys, splitWords } from './invocation.ts'
@@ -13,7 +13,8 @@ export const gatewayKeys = {
   port: integer(8001, 'where it listens; 0: any port that is free', { min: 0, max: 65_535 }),
   host: text('127.0.0.1', 'the address it listens at; 127.0.0.1 is of this machine alone'),
   out: text('', 'a folder for the trajectories, a file for each session that has ended, and for the operator’s key'),
-  engine: text('', 'who chooses the tokens, like vllm:http://127.0.0.1:8000; empty: this process'),
+  engine: strings(['local'], 'who chooses tokens: local, this process; or a server, like vllm:http://127.0.0.1:8000'),
+  engineSettings: strings([], 'settings of the engine, like deadline=60'),
   name: text('', 'what the model is called; empty: the last part of its path'),
   slots: integer(8, 'answers that are generated at once', { min: 1 }),
   queue: integer(256, 'answers that may wait; more are refused with status 429', { min: 0 }),
@@ -37,7 +38,10 @@ const KEY = 'COLONNADE_GATEWAY_KEY'
 /** colonnade gateway <run|folder|hub id> [port=8001] [engine=vllm:http://…] [out=FOLDER] */
 export const gatewayCommand: Command = async ({ words, json, quiet }) => {
   const { subject, texts } = splitWords(words, 'a run of a language model, a folder, or an id of the Hugging Face hub')
-  const { trust, context, name, out, engine, temperature, topK, topP, ...options } = readKeys(gatewayKeys, texts)
+  const { trust, context, name, out, engine, engineSettings, temperature, topK, topP, ...options } = readKeys(
+    gatewayKeys,
+    texts,
+  )
   const given = process.env[KEY]
   if (given === undefined && out === '') {
     throw new InputError(
@@ -50,12 +54,13 @@ export const gatewayCommand: Command = async ({ words, json, quiet }) => {
   if (out !== '') await mkdir(out, { recursive: true })
   const keyFile = join(out, 'operator.key')
   if (given === undefined) await writeFile(keyFile, operatorKey, { mode: 0o600 })
+  const chooser = await findEngine(engine, engineSettings, 'caller')
   const model = await findModel(subject, { allowModule: askForModule(trust) })
   const gateway = await openGateway({
     ...{ ...model, ...options, operatorKey, sampling: { temperature, topK, topP } },
     name: name === '' ? subject.split('/').findLast((part) => part !== '')! : name,
     ...(context === 0 ? {} : { context }),
-    ...(engine === '' ? {} : { engine: engineOf(engine) }),
+    ...(chooser === null ? {} : { engine: chooser }),
     ...(out === '' ? {} : { folder: out }),
   })
   for (const note of gateway.notes) console.error(note)
@@ -68,11 +73,4 @@ export const gatewayCommand: Command = async ({ words, json, quiet }) => {
   })
   const { calls, ended, abandoned } = gateway.counts
   return { subject, name: gateway.name, url: gateway.url, calls, ended, abandoned }
-}
-
-/** The engine of a text like `vllm:http://127.0.0.1:8000`. */
-function engineOf(said: string): EngineDefinition {
-  const [, url] = /^vllm:(https?:.*)$/.exec(said) ?? []
-  if (url !== undefined) return vllmEngine({ url })
-  throw new InputError('engine', said, 'one like vllm:http://127.0.0.1:8000')
 }

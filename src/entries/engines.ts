@@ -36,3 +36,4 @@ export type { EndedSession, SessionLimits, SessionPlace, SessionReward } from '.
 export { type FaultKind, type FaultOptions, type FaultRecord, faultKinds } from '../serving/faults.ts'
 export type { ServedModelOptions } from '../serving/served-model.ts'
 export { type ModelServer, type ServeOptions, serveModel } from '../serving/server.ts'
+export { findEngine } from '../training/run-engines.ts'

@@ -48,7 +48,7 @@ export function portableEngines(words: readonly string[]): string[] {
  * several are a pool. All take the settings that `texts` give, like `weights=/dev/shm/weights`. Null: that of this process.
  * @throws InputError for an unknown engine or setting, which names the nearest, and for a module that may not be run.
  */
-async function findEngine(
+export async function findEngine(
   words: readonly string[],
   texts: readonly string[],
   origin: ModuleOrigin,

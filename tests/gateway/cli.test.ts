@@ -2,6 +2,7 @@
 import { readFile, stat } from 'node:fs/promises'
 import { join } from 'node:path'
 import { expect, test } from 'vitest'
+import { findEngine } from '../../src/entries/engines.ts'
 import { readTrajectories } from '../../src/tables/trajectory-table.ts'
 import { MAIN, start } from '../support/command.ts'
 import { writeQwen3 } from '../support/qwen3-folder.ts'
@@ -54,6 +55,11 @@ test('colonnade gateway says what it lacks', async () => {
   expect(await run()).toEqual([1, expect.stringContaining('COLONNADE_GATEWAY_KEY: got nothing, and no out=')])
   expect(await run('out=x', 'engine=ollama')).toEqual([
     1,
-    expect.stringContaining('engine: got ollama, expected one like vllm:'),
+    expect.stringContaining('engine: got "ollama", expected one of local'),
   ])
+})
+
+test('the engine of this process is none to be found, and servers are found by their kind', async () => {
+  expect(await findEngine(['local'], [], 'caller')).toBe(null)
+  expect((await findEngine(['vllm:http://127.0.0.1:9'], ['retries=0'], 'caller'))!.id).toBe('vllm')
 })

@@ -154,7 +154,7 @@ test('weights that are refused, not applied or lost again are found at the lates
   await expect(deliver(1)).rejects.toThrow('status 503, no pause')
   next(null, 'update-refused')
   await expect(deliver(2)).rejects.toThrow('status 500, no new weights')
-  const change = () => cohort.weights.forEach((weight, i, all) => void (all[i] = weight * 1.5))
+  const change = () => cohort.weights.set(cohort.weights.map((weight) => 1.5 * weight))
   change()
   next(null, 'not-applied')
   await expect(deliver(3)).rejects.toThrow(
