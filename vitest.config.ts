@@ -84,13 +84,13 @@ const SHARING = readdirSync(new URL('tests', root), { recursive: true, encoding:
   .filter((path) => !TOUCHES_PROCESS.test(readFileSync(new URL(`tests/${path}`, root), 'utf8')))
   .map((path) => `tests/${path}`)
 
-export default defineConfig({
+export default defineConfig(({ mode }) => ({
   plugins: [builtWorkers],
   resolve: { alias: ownSource },
   test: {
     projects: [
-      { extends: true, test: { name: 'sharing', include: SHARING, isolate: false } },
-      { extends: true, test: { name: 'apart', include: ['tests/**/*.test.ts'], exclude: SHARING } },
+      { extends: true, mode, test: { name: 'sharing', include: SHARING, isolate: false } },
+      { extends: true, mode, test: { name: 'apart', include: ['tests/**/*.test.ts'], exclude: SHARING } },
     ],
     testTimeout: 120_000,
     hookTimeout: 300_000,
@@ -98,4 +98,4 @@ export default defineConfig({
     maxWorkers: Math.ceil(1.5 * availableParallelism()),
     sequence: { sequencer: LongestFirst },
   },
-})
+}))
