@@ -1,0 +1,135 @@
+/**
+ * Servers of others, begun with a model of ours. `transformers serve` needs a Python that has torch and transformers[serving]
+ * (COLONNADE_PYTHON names one); llama.cpp comes from npm (node-llama-cpp, 100 MB). Both are asked by `npm run test:servers` alone, and
+ * skipped where they cannot be had.
+ */
+import { createServer } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { join } from 'node:path'
+import { fileURLToPath, pathToFileURL } from 'node:url'
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
+import { llamaCppEngine } from '../../src/engines/llama-cpp.ts'
+import { openaiEngine } from '../../src/engines/openai.ts'
+import { transformerLogprobs } from '../../src/entries/text.ts'
+import { saveTransformer } from '../../src/policies/transformer/folder.ts'
+import { languageModel } from '../../src/text/language-model.ts'
+import { saveTokenizer } from '../../src/text/tokenizer.ts'
+import { cached, installPackages, type Made } from '../support/cache.ts'
+import { type Started, start } from '../support/command.ts'
+import { talkUntil, talkWorld } from '../support/conversations.ts'
+import { writeGguf } from '../support/gguf.ts'
+import { attempt, findInstalled, PYTHON_MS } from '../support/python.ts'
+import { temporaryFolder } from '../support/temporary.ts'
+
+const isAsked = import.meta.env.MODE === 'servers'
+const ASKED = 'npm run test:servers asks it'
+
+const policy = () => languageModel({ width: 16, layers: 2, heads: 2, context: 64, anyText: true })
+const drawn = { policy: policy(), maxTokens: 8 }
+const options = { ...drawn, explore: false }
+
+/** A world whose model chooses letters of one byte alone: of others only the server knows where a text without them is cut. */
+async function letters(more: Partial<Parameters<typeof talkWorld>[0]> = {}) {
+  const world = await talkWorld({ ...options, ...more })
+  const { model, weights } = world.cohort()
+  const { offset, shape } = model.parameters.find(({ name }) => name === 'model.embed_tokens.weight')!
+  weights.fill(0, offset + 128 * shape[1]!, offset + shape[0]! * shape[1]!)
+  return world
+}
+
+/** A port that nobody listens at. */
+async function freePort(): Promise<number> {
+  const http = createServer()
+  await new Promise<void>((resolve) => http.listen(0, '127.0.0.1', resolve))
+  const { port } = http.address() as AddressInfo
+  await new Promise((resolve) => http.close(resolve))
+  return port
+}
+
+describe('transformers serve', () => {
+  let server: Started | undefined
+  let url = ''
+  let folder = ''
+  let why = ''
+  beforeAll(async () => {
+    const found = isAsked ? await findInstalled('torch, transformers, fastapi, uvicorn, openai') : { why: ASKED }
+    if ('why' in found) {
+      why = found.why
+      console.warn(`SKIPPED: our model by transformers serve (${why})`)
+      return
+    }
+    folder = await temporaryFolder()
+    const { model, weights, tokenizer } = (await letters()).cohort()
+    await saveTransformer(folder, model, weights)
+    await saveTokenizer(folder, tokenizer)
+    const { stdout } = await attempt(found.python, ['-c', 'import sysconfig; print(sysconfig.get_path("scripts"))'])
+    const words = ['serve', folder, '--device', 'cpu', '--host', '127.0.0.1', '--port', String(await freePort())]
+    url = `http://127.0.0.1:${words.at(-1)}`
+    const env = { ...process.env, HF_HUB_OFFLINE: '1' }
+    server = start(`${stdout.trim()}/transformers`, words, { timeout: 2 * PYTHON_MS, env })
+    await server.printed('Application startup complete')
+  }, PYTHON_MS)
+  beforeEach((context) => context.skip(server === undefined, why))
+  afterAll(async () => {
+    server?.process.kill()
+    await server?.ended
+  })
+
+  test('continues conversations by a model of ours as the engine of this process does', async () => {
+    const engine = openaiEngine({ url, model: folder })
+    const own = await talkUntil(await letters(), 4)
+    const asked = await talkUntil(await letters({ engine }), 4)
+    const told = ({ token, lossMask, error }: (typeof own)[number]) => ({ token, lossMask, error })
+    expect(own.some(({ lossMask }) => lossMask.includes(1))).toBe(true)
+    expect(asked.map(told)).toEqual(own.map(told))
+  }, 60_000)
+})
+
+describe('llama.cpp', () => {
+  let server: Started | undefined
+  let url = ''
+  let why = ''
+  beforeAll(async () => {
+    const packages = ['node-llama-cpp@3.22.1', '@node-llama-cpp/linux-x64@3.22.1']
+    const made: Made = isAsked
+      ? await cached('node-llama-cpp-3.22.1', (folder, run) =>
+          installPackages(folder, run, [...packages, '--omit=optional']),
+        )
+      : { why: ASKED }
+    if ('why' in made) {
+      why = made.why
+      console.warn(`SKIPPED: our model by llama.cpp (${why})`)
+      return
+    }
+    const { model, weights } = (await talkWorld(drawn)).cohort()
+    const file = join(await temporaryFolder(), 'tiny.gguf')
+    await writeGguf(file, model, weights)
+    const module = pathToFileURL(join(made.folder, 'node_modules/node-llama-cpp/dist/index.js')).href
+    const script = fileURLToPath(new URL('../support/llama-server.mjs', import.meta.url))
+    const port = String(await freePort())
+    server = start(process.execPath, [script, module, file, port], { timeout: 2 * PYTHON_MS })
+    await server.printed('listening')
+    url = `http://127.0.0.1:${port}`
+  }, PYTHON_MS)
+  beforeEach((context) => context.skip(server === undefined, why))
+  afterAll(async () => {
+    server?.process.kill()
+    await server?.ended
+  })
+
+  test('gives the tokens that it draws the log-probabilities that we give them, within 1e-4', async () => {
+    const world = await talkWorld({ ...drawn, engine: llamaCppEngine({ url }) })
+    const { model, weights } = world.cohort()
+    const rows = await talkUntil(world, 8)
+    const expected = await transformerLogprobs({ model, weights: weights.slice() }).logprobs(
+      rows.map(({ token }) => token),
+    )
+    const distances = rows.flatMap(({ lossMask, logprob, error }, r) => {
+      expect(error).toBe(null)
+      return lossMask.flatMap((flag, t) => (flag === 1 ? [Math.abs(logprob[t]! - expected[r]![t - 1]!)] : []))
+    })
+    console.info(`llama.cpp: ${distances.length} tokens, at most ${Math.max(...distances)} nats apart`)
+    expect(distances.length).toBeGreaterThan(30)
+    expect(Math.max(...distances)).toBeLessThan(1e-4)
+  }, 60_000)
+})

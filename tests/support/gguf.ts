@@ -1,0 +1,99 @@
+/** A model of ours as a GGUF file, by the format's description of version 3: what llama.cpp reads. */
+import { writeFile } from 'node:fs/promises'
+import type { TransformerModel } from '../../src/policies/transformer/model.ts'
+
+const ALIGNMENT = 32
+/** What values are, by the format's numbers. */
+const [U32, I32, F32, TEXT, LIST] = [4, 5, 6, 8, 9]
+type Entry = readonly [name: string, type: number, value: number | string | readonly string[] | readonly number[]]
+
+const u32 = (value: number) => Buffer.from(Uint32Array.of(value).buffer)
+const u64 = (value: number) => Buffer.from(BigUint64Array.of(BigInt(value)).buffer)
+const words = (text: string) => Buffer.concat([u64(Buffer.byteLength(text)), Buffer.from(text)])
+const padding = (length: number) => Buffer.alloc((ALIGNMENT - (length % ALIGNMENT)) % ALIGNMENT)
+
+function bytesOf(type: number, value: Entry[2]): Buffer {
+  if (Array.isArray(value)) {
+    const of = typeof value[0] === 'string' ? TEXT : I32
+    const parts = (value as (string | number)[]).map((each) => bytesOf(of, each))
+    return Buffer.concat([u32(of), u64(value.length), ...parts])
+  }
+  if (type === TEXT) return words(value as string)
+  return Buffer.from((type === F32 ? Float32Array : type === I32 ? Int32Array : Uint32Array).of(value as number).buffer)
+}
+
+/** Rows of queries and keys in the order in which llama.cpp turns them: pairs beside one another, not halves. */
+function paired(values: Float32Array<ArrayBuffer>, numHeads: number, width: number) {
+  const half = values.length / width / numHeads / 2
+  const made = new Float32Array(values.length)
+  for (let h = 0; h < numHeads; h++) {
+    for (let part = 0; part < 2; part++) {
+      for (let i = 0; i < half; i++) {
+        const from = (2 * h * half + part * half + i) * width
+        made.set(values.subarray(from, from + width), (2 * h * half + 2 * i + part) * width)
+      }
+    }
+  }
+  return made
+}
+
+/** What a parameter is called there. */
+function nameOf(name: string): string {
+  const parts: Readonly<Record<string, string>> = {
+    ...{ 'model.embed_tokens': 'token_embd', 'model.norm': 'output_norm', lm_head: 'output' },
+    ...{ input_layernorm: 'attn_norm', post_attention_layernorm: 'ffn_norm' },
+    ...{ 'self_attn.q_proj': 'attn_q', 'self_attn.k_proj': 'attn_k', 'self_attn.v_proj': 'attn_v' },
+    ...{ 'self_attn.o_proj': 'attn_output' },
+    ...{ 'mlp.gate_proj': 'ffn_gate', 'mlp.up_proj': 'ffn_up', 'mlp.down_proj': 'ffn_down' },
+  }
+  const [, layer, part, end] = /^(?:model\.layers\.(\d+)\.)?(.*)\.(weight)$/.exec(name) ?? []
+  const known = parts[part ?? '']
+  if (known === undefined) throw new Error(`got parameter ${name}, expected one of a Llama without biases`)
+  return `${layer === undefined ? '' : `blk.${layer}.`}${known}.${end}`
+}
+
+/** Writes a model of the family `llama`. Its vocabulary is numbers as texts: who asks it asks by ids. */
+export async function writeGguf(path: string, { shape, parameters }: TransformerModel, weights: Float32Array) {
+  const { vocabularySize, width, numLayers, numHeads, numKeyHeads, headWidth, normEpsilon } = shape
+  const texts = Array.from({ length: vocabularySize }, (_, id) => `<${id}>`)
+  const entries: Entry[] = [
+    ['general.architecture', TEXT, 'llama'],
+    ['llama.context_length', U32, shape.contextLength],
+    ['llama.embedding_length', U32, width],
+    ['llama.block_count', U32, numLayers],
+    ['llama.feed_forward_length', U32, shape.feedForwardWidth],
+    ['llama.attention.head_count', U32, numHeads],
+    ['llama.attention.head_count_kv', U32, numKeyHeads],
+    ['llama.rope.dimension_count', U32, headWidth],
+    ['llama.rope.freq_base', F32, shape.ropeTheta],
+    ['llama.attention.layer_norm_rms_epsilon', F32, normEpsilon],
+    ['llama.vocab_size', U32, vocabularySize],
+    ['tokenizer.ggml.model', TEXT, 'gpt2'],
+    ['tokenizer.ggml.pre', TEXT, 'gpt-2'],
+    ['tokenizer.ggml.tokens', LIST, texts],
+    ['tokenizer.ggml.token_type', LIST, texts.map(() => 1)],
+    ['tokenizer.ggml.merges', LIST, ['< 0']],
+    ['tokenizer.ggml.bos_token_id', U32, 256],
+    ['tokenizer.ggml.eos_token_id', U32, 257],
+  ]
+  let offset = 0
+  const infos: Buffer[] = []
+  const data: Buffer[] = []
+  for (const { name, offset: from, shape: sizes } of parameters) {
+    const length = sizes.reduce((product, size) => product * size, 1)
+    let values = Float32Array.from(weights.subarray(from, from + length))
+    if (name.endsWith('q_proj.weight')) values = paired(values, numHeads, width)
+    if (name.endsWith('k_proj.weight')) values = paired(values, numKeyHeads, width)
+    const dimensions = [...sizes].reverse().map(u64) // The one that lies together comes first.
+    infos.push(words(nameOf(name)), u32(sizes.length), ...dimensions, u32(0), u64(offset))
+    const bytes = Buffer.from(values.buffer)
+    data.push(bytes, padding(bytes.length))
+    offset += bytes.length + padding(bytes.length).length
+  }
+  const head = Buffer.concat([
+    ...[Buffer.from('GGUF'), u32(3), u64(parameters.length), u64(entries.length)],
+    ...entries.flatMap(([name, type, value]) => [words(name), u32(type), bytesOf(type, value)]),
+    ...infos,
+  ])
+  await writeFile(path, Buffer.concat([head, padding(head.length), ...data]))
+}
