@@ -7,34 +7,28 @@ import type { RlDefinition } from '../algorithms/rl.ts'
 import { Work } from '../clock.ts'
 import type { ConversationCohort } from '../cohorts/conversations.ts'
 import { InputError } from '../errors.ts'
-import { Admission, type Delivery, type Ticket } from '../orchestration/admission.ts'
+import type { Admission, FailurePolicy, Ticket } from '../orchestration/admission.ts'
 import type { Collector, CollectorProgress, SavedCollector } from '../training/collector.ts'
-import { isFresh, refusalOf, rowsOfGroup } from '../training/text/group-filter.ts'
+import { LoggedGroups } from '../training/text/logged-groups.ts'
 import type { World } from '../world.ts'
 import { type AgentRunner, placeOf } from './agent-runner.ts'
 import type { EndedSession } from './sessions.ts'
-
-const NOTHING = { drops: {}, rolloutAgeSeconds: { mean: 0, max: 0 }, queueDepth: 0, lanesIdleSeconds: 0 }
 
 export class AgentCollector implements Collector {
   /** Agents end in one piece: between two of them there is always a state from which to go on. */
   readonly isMidway = false
   readonly #world: World
   readonly #cohort: ConversationCohort
-  readonly #rl: RlDefinition
   readonly #runner: AgentRunner
+  readonly #groups: LoggedGroups
   readonly #admission: Admission
   /** Agents at work, and what ends each. */
   readonly #running = new Map<Ticket, AbortController>()
   /** Members whose agents were ended before their time, as the training was stopped. */
   #interrupted: Ticket[] = []
-  /** When each group began that is neither learned from nor dropped, in ms. */
-  readonly #began = new Map<number, number>()
-  #told: Omit<CollectorProgress, 'ticks'> = NOTHING
   /** Agents that have ended. */
   #numEnded = 0
   #isBetweenUpdates = true
-  #delivery: Delivery | null = null
   /** A learner reads the log: rows are put aside until it has. */
   #isRead = false
   readonly #aside: { readonly ticket: Ticket; readonly ended: EndedSession }[] = []
@@ -43,23 +37,19 @@ export class AgentCollector implements Collector {
   #tell = () => {}
 
   constructor(world: World, cohort: ConversationCohort, rl: RlDefinition, runner: AgentRunner) {
-    const { groupsPerUpdate: groupsPerBatch, groupSize, dropsMax, updates } = rl.settings
-    const { maxStaleness, overSampling, order, failure } = rl.settings
+    const { groupSize, failure } = rl.settings
     this.#world = world
     this.#cohort = cohort
-    this.#rl = rl
     this.#runner = runner
-    this.#admission = new Admission({
-      ...{ groupsPerBatch, groupSize, dropsMax, updates, maxStaleness, overSampling },
-      order,
-      failure:
-        failure === 'throw' ? { kind: 'throw' } : { kind: 'shrink', minMembers: failure === 'drop' ? groupSize : 1 },
-    })
+    const minMembers = failure === 'drop' ? groupSize : 1
+    const policy: FailurePolicy = failure === 'throw' ? { kind: 'throw' } : { kind: 'shrink', minMembers }
+    this.#groups = new LoggedGroups(cohort, rl, policy)
+    this.#admission = this.#groups.admission
     cohort.released = 0
   }
 
   get progress(): CollectorProgress {
-    return { ticks: this.#numEnded, ...this.#told }
+    return { ticks: this.#numEnded, ...this.#groups.told }
   }
 
   get isBetweenUpdates(): boolean {
@@ -69,7 +59,7 @@ export class AgentCollector implements Collector {
   async collect(signal: AbortSignal | undefined): Promise<boolean> {
     if (this.#isBetweenUpdates) {
       this.#isBetweenUpdates = false
-      this.#forget()
+      this.#groups.forgetRows()
     }
     this.#runner.gateway.resume()
     for (;;) {
@@ -88,9 +78,8 @@ export class AgentCollector implements Collector {
   /** Begins as many agents as the admission and the runner permit. */
   #begin(): void {
     while (this.#running.size < this.#runner.maxAgents) {
-      const ticket = this.#interrupted.shift() ?? this.#admission.begin()
+      const ticket = this.#interrupted.shift() ?? this.#groups.begin()
       if (ticket === null) return
-      if (!this.#began.has(ticket.group)) this.#began.set(ticket.group, performance.now())
       const stop = new AbortController()
       this.#running.set(ticket, stop)
       const place = placeOf(ticket.group, ticket.member, this.#runner.tasks.length)
@@ -127,53 +116,26 @@ export class AgentCollector implements Collector {
       const isWhole = isSilent
         ? this.#admission.fail(ticket, new InputError(`group ${ticket.group}, member ${ticket.member}`, why, EXPECTED))
         : this.#admission.finish(ticket)
-      if (isWhole) this.#judge(ticket.group)
+      if (isWhole) this.#groups.judge(ticket.group)
       if (!this.#admission.has(ticket.group)) this.#dropped()
     } catch (cause) {
       this.#failure ??= { cause }
     }
   }
 
-  #judge(group: number): void {
-    const { trajectories, tokenizer } = this.#cohort
-    const rows = rowsOfGroup(trajectories, group)
-    const reason = refusalOf(trajectories, tokenizer, rows, this.#oldest, this.#rl.filter)
-    this.#admission.judge(group, reason === null ? { keep: true } : { keep: false, reason })
-  }
-
-  /** The oldest weights of which a token may be learned from. */
-  get #oldest(): number {
-    return this.#cohort.version - this.#admission.settings.maxStaleness
-  }
-
   /** Groups were dropped: their rows make room, and their agents are ended. */
   #dropped(): void {
-    for (const group of this.#began.keys()) if (!this.#admission.has(group)) this.#began.delete(group)
+    this.#groups.forgetBeginnings()
     for (const [ticket, stop] of this.#running) if (!this.#admission.has(ticket.group)) stop.abort()
-    if (!this.#isRead) this.#forget()
+    if (!this.#isRead) this.#groups.forgetRows()
   }
 
   /** Takes the next batch, if it is there. */
   #take(): boolean {
-    const { trajectories } = this.#cohort
     const { numDropped } = this.#admission
-    const delivery = this.#admission.take((group) =>
-      isFresh(trajectories, rowsOfGroup(trajectories, group), this.#oldest),
-    )
-    if (delivery === null) {
-      if (this.#admission.numDropped > numDropped) this.#dropped()
-      return false
-    }
-    this.#delivery = delivery
-    const ages = delivery.groups.map((group) => (performance.now() - this.#began.get(group)!) / 1000)
-    for (const group of delivery.groups) this.#began.delete(group)
-    this.#told = {
-      drops: delivery.drops,
-      rolloutAgeSeconds: { mean: ages.reduce((sum, age) => sum + age, 0) / ages.length, max: Math.max(...ages) },
-      queueDepth: this.#admission.waiting,
-      lanesIdleSeconds: 0,
-    }
-    return true
+    const isThere = this.#groups.take(0)
+    if (this.#admission.numDropped > numDropped) this.#dropped()
+    return isThere
   }
 
   /** Settles when an agent has ended, or the signal is aborted. */
@@ -210,20 +172,8 @@ export class AgentCollector implements Collector {
     }
   }
 
-  /** Forgets the rows of groups that were learned from or dropped. */
-  #forget(): void {
-    const { trajectories } = this.#cohort
-    const { group } = trajectories.columns()
-    const kept = Array.from(group.keys()).filter((row) => this.#admission.has(group[row]!))
-    if (kept.length === 0) trajectories.clear()
-    else if (kept.length < group.length) trajectories.keep(kept)
-  }
-
   rows(): number[] {
-    const { trajectories } = this.#cohort
-    const { group } = trajectories.columns()
-    const delivered = new Set(this.#delivery?.groups)
-    return trajectories.order().filter((row) => delivered.has(group[row]!))
+    return this.#groups.rows()
   }
 
   learned(): void {
@@ -242,22 +192,18 @@ export class AgentCollector implements Collector {
       ticks: this.#numEnded,
       isBetweenUpdates: this.#isBetweenUpdates,
       released: 0,
-      admission: this.#admission.saved(),
-      delivery: this.#delivery,
-      ages: [...this.#began].map(([group, began]) => [group, (performance.now() - began) / 1000]),
+      ...this.#groups.saved(),
     }
   }
 
-  restore({ ticks, isBetweenUpdates, admission, delivery, ages }: SavedCollector): void {
+  restore(saved: SavedCollector): void {
+    const { ticks, isBetweenUpdates } = saved
     this.close()
     this.#running.clear()
     this.#interrupted = []
     this.#numEnded = ticks
     this.#isBetweenUpdates = isBetweenUpdates
-    this.#delivery = delivery
-    this.#admission.restore(admission)
-    this.#began.clear()
-    for (const [group, seconds] of ages) this.#began.set(group, performance.now() - 1000 * seconds)
+    this.#groups.restore(saved)
   }
 }
 

@@ -16,34 +16,28 @@ import { type ConversationCohort, cancelReplies, canGoOn, owedAnswers } from '..
 import { abandonConversation } from '../../cohorts/turns.ts'
 import { ConversationPhase } from '../../components/conversation.ts'
 import { InputError } from '../../errors.ts'
-import { Admission, type Delivery, type Ticket } from '../../orchestration/admission.ts'
+import type { Admission, Ticket } from '../../orchestration/admission.ts'
 import { awaitAnswers, runSystems } from '../../tick.ts'
 import type { World } from '../../world.ts'
 import type { Collector, CollectorProgress, SavedCollector } from '../collector.ts'
 import { nextTurn } from '../training.ts'
-import { isFresh, refusalOf, rowsOfGroup } from './group-filter.ts'
+import { LoggedGroups } from './logged-groups.ts'
 import { TurnLimit } from './turn-limit.ts'
-
-/** What nothing has been collected by. */
-const NOTHING = { drops: {}, rolloutAgeSeconds: { mean: 0, max: 0 }, queueDepth: 0, lanesIdleSeconds: 0 }
 
 export class GroupCollector implements Collector {
   readonly #world: World
   readonly #cohort: ConversationCohort
   readonly #rl: RlDefinition
+  readonly #groups: LoggedGroups
   readonly #admission: Admission
   /** Its own lanes alone move while it collects. */
   readonly #moved: readonly ConversationCohort[]
   /** Of the conversations that may begin or are under way, by number. */
   readonly #tickets = new Map<number, Ticket>()
-  /** When each group began that is neither learned from nor dropped, in ms. */
-  readonly #began = new Map<number, number>()
   readonly #turns: TurnLimit
-  #told: Omit<CollectorProgress, 'ticks'> = NOTHING
   #ticks = 0
   #isMidway = false
   #isBetweenUpdates = true
-  #delivery: Delivery | null = null
   /** Rows of the log that were taken in. */
   #taken = 0
   /** Something has happened on which it depends who may begin, and whether a batch is there. */
@@ -56,24 +50,22 @@ export class GroupCollector implements Collector {
   #idle = { seconds: 0, part: 0, since: 0 }
 
   constructor(world: World, cohort: ConversationCohort, rl: RlDefinition) {
-    const { groupsPerUpdate: groupsPerBatch, groupSize, dropsMax, updates } = rl.settings
-    const { maxStaleness, overSampling, order, failure } = rl.settings
+    const { groupSize, failure } = rl.settings
     this.#world = world
     this.#cohort = cohort
     this.#rl = rl
-    this.#admission = new Admission({
-      ...{ groupsPerBatch, groupSize, dropsMax, updates, maxStaleness, overSampling },
-      order,
-      // Where a failure is kept, nobody is told of it.
-      failure: failure === 'drop' ? { kind: 'shrink', minMembers: groupSize } : { kind: 'throw' },
-    })
+    // Where a failure is kept, the admission is not told of it.
+    const policy =
+      failure === 'drop' ? ({ kind: 'shrink', minMembers: groupSize } as const) : ({ kind: 'throw' } as const)
+    this.#groups = new LoggedGroups(cohort, rl, policy)
+    this.#admission = this.#groups.admission
     this.#turns = new TurnLimit(cohort)
     this.#moved = [cohort]
     cohort.released = 0
   }
 
   get progress(): CollectorProgress {
-    return { ticks: this.#ticks, ...this.#told }
+    return { ticks: this.#ticks, ...this.#groups.told }
   }
 
   get isMidway(): boolean {
@@ -87,7 +79,7 @@ export class GroupCollector implements Collector {
   async collect(signal: AbortSignal | undefined): Promise<boolean> {
     if (this.#isBetweenUpdates) {
       this.#isBetweenUpdates = false
-      this.#forget()
+      this.#forgetRows()
     }
     let isThere = false
     this.#idle.since = performance.now()
@@ -142,9 +134,8 @@ export class GroupCollector implements Collector {
 
   /** Lets as many conversations begin as the admission permits. */
   #release(): void {
-    for (let ticket = this.#admission.begin(); ticket !== null; ticket = this.#admission.begin()) {
+    for (let ticket = this.#groups.begin(); ticket !== null; ticket = this.#groups.begin()) {
       this.#tickets.set(this.#cohort.released++, ticket)
-      if (ticket.member === 0) this.#began.set(ticket.group, performance.now())
     }
   }
 
@@ -170,7 +161,7 @@ export class GroupCollector implements Collector {
         whole.push(group)
       }
     }
-    for (const group of whole) this.#judge(group)
+    for (const group of whole) this.#groups.judge(group)
     if (this.#admission.numDropped > numDropped) this.#dropped()
     this.#world.clock.charge(Work.account)
   }
@@ -179,8 +170,8 @@ export class GroupCollector implements Collector {
   #dropped(): void {
     this.#hasNews = true
     this.#abandonBelow = this.#cohort.released
-    for (const group of this.#began.keys()) if (!this.#admission.has(group)) this.#began.delete(group)
-    if (!this.#isRead) this.#forget()
+    this.#groups.forgetBeginnings()
+    if (!this.#isRead) this.#forgetRows()
   }
 
   /** Frees the lanes of conversations whose groups were dropped. */
@@ -211,38 +202,13 @@ export class GroupCollector implements Collector {
     this.#idle.part = (Math.max(0, free - begin) + full) / numLanes
   }
 
-  #judge(group: number): void {
-    const { trajectories, tokenizer } = this.#cohort
-    const rows = rowsOfGroup(trajectories, group)
-    const reason = refusalOf(trajectories, tokenizer, rows, this.#oldest, this.#rl.filter)
-    this.#admission.judge(group, reason === null ? { keep: true } : { keep: false, reason })
-  }
-
-  /** The oldest weights of which a token may be learned from. */
-  get #oldest(): number {
-    return this.#cohort.version - this.#admission.settings.maxStaleness
-  }
-
   /** Takes the next batch, if it is there. */
   #take(): boolean {
-    const { trajectories } = this.#cohort
     const { numDropped } = this.#admission
-    const delivery = this.#admission.take((group) =>
-      isFresh(trajectories, rowsOfGroup(trajectories, group), this.#oldest),
-    )
+    const isThere = this.#groups.take(this.#idle.seconds)
     if (this.#admission.numDropped > numDropped) this.#dropped()
-    if (delivery === null) return false
-    this.#delivery = delivery
-    const ages = delivery.groups.map((group) => (performance.now() - this.#began.get(group)!) / 1000)
-    for (const group of delivery.groups) this.#began.delete(group)
-    this.#told = {
-      drops: delivery.drops,
-      rolloutAgeSeconds: { mean: ages.reduce((sum, age) => sum + age, 0) / ages.length, max: Math.max(...ages) },
-      queueDepth: this.#admission.waiting,
-      lanesIdleSeconds: this.#idle.seconds,
-    }
-    this.#idle.seconds = 0
-    return true
+    if (isThere) this.#idle.seconds = 0
+    return isThere
   }
 
   async beside<T>(work: () => Promise<T>): Promise<T> {
@@ -270,26 +236,18 @@ export class GroupCollector implements Collector {
     return made
   }
 
-  /** Forgets the rows of groups that were learned from or dropped. */
-  #forget(): void {
-    const { trajectories } = this.#cohort
-    const { group } = trajectories.columns()
-    const kept = Array.from(group.keys()).filter((row) => this.#admission.has(group[row]!))
-    if (kept.length === 0) trajectories.clear()
-    else if (kept.length < group.length) trajectories.keep(kept)
-    this.#taken = trajectories.count
+  #forgetRows(): void {
+    this.#groups.forgetRows()
+    this.#taken = this.#cohort.trajectories.count
   }
 
   rows(): number[] {
-    const { trajectories } = this.#cohort
-    const { group } = trajectories.columns()
-    const delivered = new Set(this.#delivery?.groups)
-    return trajectories.order().filter((row) => delivered.has(group[row]!))
+    return this.#groups.rows()
   }
 
   learned(): void {
     const stale = this.#admission.advance()
-    for (const group of stale) this.#began.delete(group)
+    this.#groups.forgetBeginnings()
     if (stale.length > 0) this.#abandonBelow = this.#cohort.released
     this.#abandon()
     this.#countIdle()
@@ -305,21 +263,17 @@ export class GroupCollector implements Collector {
       ticks: this.#ticks,
       isBetweenUpdates: this.#isBetweenUpdates,
       released: this.#cohort.released,
-      admission: this.#admission.saved(),
-      delivery: this.#delivery,
-      ages: [...this.#began].map(([group, began]) => [group, (performance.now() - began) / 1000]),
+      ...this.#groups.saved(),
     }
   }
 
-  restore({ ticks, isBetweenUpdates, released, admission, delivery, ages }: SavedCollector): void {
+  restore(saved: SavedCollector): void {
+    const { ticks, isBetweenUpdates, released, admission } = saved
     this.#ticks = ticks
     this.#isBetweenUpdates = isBetweenUpdates
     this.#cohort.released = released
-    this.#delivery = delivery
-    this.#admission.restore(admission)
+    this.#groups.restore(saved)
     this.#abandonBelow = released
-    this.#began.clear()
-    for (const [group, seconds] of ages) this.#began.set(group, performance.now() - 1000 * seconds)
     this.#tickets.clear()
     // Conversations under way go on in their lanes, or are yet to begin: their tickets are theirs again.
     for (const { group, member } of admission.underWay) {
