@@ -20,12 +20,18 @@ const root = fileURLToPath(new URL('..', import.meta.url))
 const folder = join(root, 'src/kernels')
 const COLUMN = /^(Float32|Float64|Int8|Uint8|Int16|Uint16|Int32|Uint32)Array$/
 const NUMBER = /^(i32|u32|f32|f64)$/
+/** What a column's elements are in C. */
+const ELEMENTS = {
+  ...{ Float32Array: 'float', Float64Array: 'double', Int8Array: 'int8_t', Uint8Array: 'uint8_t' },
+  ...{ Int16Array: 'int16_t', Uint16Array: 'uint16_t', Int32Array: 'int32_t', Uint32Array: 'uint32_t' },
+}
 
 /**
  * The kernels of a registry that have twins.
  * @param {string} registry path of a module that exports kernels, and nothing else
- * @returns {{ name: string, module: string, text: string }[]} by name: the twin's file without its ending, relative to the
- *   registry's folder, and the member that calls it
+ * @returns {{ name: string, module: string, text: string, parameters: { name: string, type: string }[], result: string }[]}
+ *   by name: the twin's file without its ending, relative to the registry's folder, the member that calls it, and what the
+ *   twin takes and returns. The type of a column is that of its elements in C with a star
  */
 export function readTwins(registry = join(folder, 'plain.ts')) {
   const program = ts.createProgram([registry], {
@@ -46,7 +52,7 @@ export function readTwins(registry = join(folder, 'plain.ts')) {
     const twin = twinsOf.get(path).get(symbol.name)
     if (twin === undefined) continue
     const module = `./${relative(join(registry, '..'), path).replace(/\.ts$/, '')}`
-    twins.push({ name: symbol.name, module, text: member(checker, kernel, twin) })
+    twins.push({ name: symbol.name, module, ...member(checker, kernel, twin) })
   }
   return twins.sort((a, b) => (a.name < b.name ? -1 : 1))
 }
@@ -78,7 +84,7 @@ function exportedFunctions(path) {
   return new Map(functions.map((statement) => [statement.name.text, statement]))
 }
 
-/** The member of `bindTwins` for a kernel and its twin: the text of a method. */
+/** The member of `bindTwins` for a kernel and its twin, the text of a method; and the twin's parameters and result. */
 function member(checker, kernel, twin) {
   const { fileName } = twin.getSourceFile()
   const refuse = (what) => {
@@ -91,9 +97,11 @@ function member(checker, kernel, twin) {
   const used = new Set()
   let asksForSize = false
 
+  const taken = []
   const handed = twin.parameters.map((parameter) => {
     const name = parameter.name.text
     const type = parameter.type.getText()
+    taken.push({ name, type: type === 'usize' ? `${sources.get(name)?.element} *` : type })
     const takes = (source, kind) => {
       if (source.kind !== kind) refuse(`takes ${name}: ${type}, which is no ${source.kind}`)
       used.add(source.parameter)
@@ -116,12 +124,15 @@ function member(checker, kernel, twin) {
   })
 
   const parameters = names.map((name) => (used.has(name) || name.startsWith('_') ? name : `_${name}`))
-  const call = `${returns(checker, kernel, twin, refuse) ? 'return ' : ''}body.${kernel.name.text}(${handed.join(', ')})`
+  const result = returns(checker, kernel, twin, refuse)
+  const signature = { parameters: taken, result: result ? twin.type.getText() : 'void' }
+  const call = `${result ? 'return ' : ''}body.${kernel.name.text}(${handed.join(', ')})`
   const mixed = asksForSize ? [] : [...sources.values()].filter(({ mixed }) => mixed)
   const head = `    ${kernel.name.text}(${(mixed.length > 0 ? names : parameters).join(', ')}) {`
-  if (mixed.length === 0) return `${head}\n      ${call}\n    },`
+  if (mixed.length === 0) return { text: `${head}\n      ${call}\n    },`, ...signature }
   const isDouble = mixed.map(({ text }) => `${text} instanceof Float64Array`).join(' || ')
-  return `${head}\n      if (${isDouble}) return plain.${kernel.name.text}(${names.join(', ')})\n      ${call}\n    },`
+  const text = `${head}\n      if (${isDouble}) return plain.${kernel.name.text}(${names.join(', ')})\n      ${call}\n    },`
+  return { text, ...signature }
 }
 
 /** What a twin may ask for, by name: where it comes from and what it is. */
@@ -162,7 +173,8 @@ function kindOf(checker, type) {
   if (parts.every(({ flags }) => flags & ts.TypeFlags.BooleanLike)) return { kind: 'boolean' }
   const names = parts.map((part) => part.getSymbol()?.name ?? checker.typeToString(part))
   if (!names.every((name) => COLUMN.test(name))) return undefined
-  return { kind: 'column', mixed: names.length > 1 && names.includes('Float64Array') }
+  const element = ELEMENTS[names.find((name) => name !== 'Float64Array') ?? 'Float64Array']
+  return { kind: 'column', element, mixed: names.length > 1 && names.includes('Float64Array') }
 }
 
 /** Whether a kernel answers with a number; it and its twin must agree. */

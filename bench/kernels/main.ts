@@ -3,7 +3,7 @@
  * compiled on the spot, with one and two threads. Results are checked before they are timed; competitors run in turns.
  */
 import { availableParallelism } from 'node:os'
-import { bestKernelBuild, createKernels, type KernelBuild, type Kernels } from '../../src/kernels/bind.ts'
+import { createKernels, type KernelBuild, type Kernels, kernelBuilds } from '../../src/kernels/bind.ts'
 import { check, type Figure, figure, interleave, ratio, secondsOf } from '../measure.ts'
 import { reportRoom } from '../report.ts'
 import { type Case, kernelCases } from './cases.ts'
@@ -16,8 +16,7 @@ const REPEATS = 11
 const RUN_MS = 1
 const WARMUP_MS = 20
 
-const best = bestKernelBuild()
-const builds = (['plain', 'simd', 'relaxed'] as const).slice(0, { plain: 1, simd: 2, relaxed: 3 }[best])
+const builds = kernelBuilds()
 const memory = new WebAssembly.Memory({ initial: 2048, maximum: 2048, shared: true })
 const bodies: readonly (readonly [KernelBuild, Kernels])[] = builds.map((build) => [
   build,

@@ -2,7 +2,7 @@ import { spawn } from 'node:child_process'
 import { availableParallelism, cpus } from 'node:os'
 import { type DeviceName, type DeviceReport, deviceNames, examineDevice } from '../entries/devices.ts'
 import { InputError, unknownWord } from '../errors.ts'
-import { bestKernelBuild } from '../kernels/bind.ts'
+import { examineNative, kernelBuilds } from '../kernels/bind.ts'
 import type { Command } from './invocation.ts'
 
 /** A device as the doctor lists it; `crashed`: it took its process with it. */
@@ -18,9 +18,12 @@ export const doctorCommand: Command = async ({ words, json }) => {
   if (words.length > 1) throw new InputError('devices', words.join(' '), 'one, or none for all')
   const machine = describeMachine()
   if (!json) {
-    const { node, platform, cores, processor, kernelBuilds, sharedMemory } = machine
+    const { node, platform, cores, processor, kernelBuilds, native, sharedMemory } = machine
     console.log(`Node ${node} on ${platform}, ${cores} cores (${processor})`)
-    console.log(`kernel builds: ${kernelBuilds.join(', ')}; SharedArrayBuffer: ${yesOrNo(sharedMemory)}`)
+    const which = native.level ?? `none: ${native.why}`
+    console.log(
+      `kernel builds: ${kernelBuilds.join(', ')} (native: ${which}); SharedArrayBuffer: ${yesOrNo(sharedMemory)}`,
+    )
     console.log(line('device', 'status', 'GFLOP/s', 'reads', 'GPU', 'version, or why not'))
   }
   const devices: Row[] = []
@@ -38,14 +41,13 @@ export const doctorCommand: Command = async ({ words, json }) => {
 }
 
 function describeMachine() {
-  const best = bestKernelBuild()
-  const builds = ['plain', 'simd', 'relaxed'] as const
   return {
     node: process.version,
     platform: `${process.platform} ${process.arch}`,
     cores: availableParallelism(),
     processor: cpus()[0]?.model ?? 'unknown processor',
-    kernelBuilds: builds.slice(0, builds.indexOf(best) + 1),
+    kernelBuilds: kernelBuilds(),
+    native: examineNative(),
     sharedMemory: typeof SharedArrayBuffer !== 'undefined',
   }
 }

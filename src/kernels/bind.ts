@@ -6,7 +6,8 @@
  * SIMD twin: they are small beside the transformer.
  */
 import { InputError, show } from '../errors.ts'
-import { bestCompiledBuild, bindCompiled, type CompiledBuild } from './compiled.ts'
+import { bestWebAssemblyBuild, bindCompiled, type CompiledBuild } from './compiled.ts'
+import { type NativeReport, reportNative } from './native.ts'
 import { remember } from './own.ts'
 import * as plain from './plain.ts'
 
@@ -37,21 +38,39 @@ export { VOCABULARY_STEP } from './transformer/vocabulary.ts'
  */
 export type Kernels = typeof plain
 
-/** Which bodies: `plain` TypeScript, WebAssembly with 128-bit SIMD, or that with fused multiply-add. */
+/**
+ * Which bodies: `plain` TypeScript, WebAssembly with 128-bit SIMD, that with fused multiply-add, or that with native bodies for
+ * some kernels. Each has bits of its own.
+ */
 export type KernelBuild = 'plain' | CompiledBuild
 
-/** Binds the kernels of one build to the memory in which the columns lie: one object a thread. */
+/**
+ * Binds the kernels of one build to the memory in which the columns lie: one object a thread.
+ * @throws InputError for a build that cannot be run here, and for native kernels over a memory that is not shared.
+ */
 export function createKernels(memory: { readonly buffer: ArrayBufferLike }, build: KernelBuild): Kernels {
   if (build === 'plain') return remember({ ...plain }, memory, build)
-  const best = bestCompiledBuild()
-  if ((build === 'relaxed' && best === 'relaxed') || (build === 'simd' && best !== undefined)) {
-    return remember({ ...plain, ...bindCompiled(memory, build, plain) }, memory, build)
-  }
-  const valid = best === undefined ? 'plain' : best === 'simd' ? 'plain or simd' : 'plain, simd or relaxed'
-  throw new InputError('kernels', show(build), `${valid} in this runtime`)
+  const builds = kernelBuilds()
+  if (builds.includes(build)) return remember({ ...plain, ...bindCompiled(memory, build, plain) }, memory, build)
+  const why = build === 'native' ? ` (native: ${examineNative().why})` : ''
+  throw new InputError('kernels', show(build), `${builds.join(', ')} in this runtime${why}`)
 }
 
-/** The fastest build that this runtime can run. */
+/** The builds that can be run here, from the slowest to the fastest. */
+export function kernelBuilds(): readonly KernelBuild[] {
+  const best = bestWebAssemblyBuild()
+  if (best === undefined) return ['plain']
+  if (best === 'simd') return ['plain', 'simd']
+  return ['plain', 'simd', 'relaxed', ...(examineNative().level === null ? [] : (['native'] as const))]
+}
+
+/** At which level of the processor native kernels run here, or why they do not. */
+export function examineNative(): NativeReport {
+  if (bestWebAssemblyBuild() !== 'relaxed') return { level: null, why: 'they stand on the relaxed build' }
+  return reportNative()
+}
+
+/** The fastest WebAssembly build that this runtime can run, else `plain`. Native kernels are there for who asks for them. */
 export function bestKernelBuild(): KernelBuild {
-  return bestCompiledBuild() ?? 'plain'
+  return bestWebAssemblyBuild() ?? 'plain'
 }

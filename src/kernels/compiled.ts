@@ -8,10 +8,13 @@
  */
 import { assert, InputError } from '../errors.ts'
 import type { Kernels } from './bind.ts'
+import { nativeBodies } from './native.ts'
 import { bindTwins, type Twins } from './twins.ts'
 
 /** `simd` is WebAssembly's 128-bit SIMD; `relaxed` has multiply-add besides, where the runtime rounds it once. */
-export type CompiledBuild = 'simd' | 'relaxed'
+export type WebAssemblyBuild = 'simd' | 'relaxed'
+/** `native` is `relaxed`, with C bodies for some kernels where they have been built. */
+export type CompiledBuild = WebAssemblyBuild | 'native'
 
 /** What a module exports. */
 export type Bodies = Readonly<Record<keyof Twins, (...numbers: (number | boolean)[]) => number>>
@@ -19,19 +22,28 @@ export type Bodies = Readonly<Record<keyof Twins, (...numbers: (number | boolean
 /** Where a column begins in the memory. */
 export type At = (column: ArrayBufferView) => number
 
-/** Instantiates a build over `memory`; `plain` serves where the compiled bodies do not. */
+/** Binds a build to `memory`; `plain` serves where the compiled bodies do not. `level`: of native bodies, if not the best. */
 export function bindCompiled(
   memory: { readonly buffer: ArrayBufferLike },
   build: CompiledBuild,
   plain: Kernels,
+  level?: string,
 ): Twins {
+  const { buffer } = memory
+  const body =
+    build === 'native'
+      ? { ...instantiate(memory, 'relaxed'), ...nativeBodies(buffer, level) }
+      : instantiate(memory, build)
+  return bindTwins(body, placesIn(buffer), plain)
+}
+
+/** The bodies of a WebAssembly build over `memory`. */
+function instantiate(memory: { readonly buffer: ArrayBufferLike }, build: WebAssemblyBuild): Bodies {
   const { buffer } = memory
   const shared = typeof SharedArrayBuffer !== 'undefined' && buffer instanceof SharedArrayBuffer
   const module = compile(`${build}.${shared ? 'shared' : 'unshared'}.wasm`)
-  const body = new WebAssembly.Instance(module, { env: { memory: memory as WebAssembly.Memory } })
+  return new WebAssembly.Instance(module, { env: { memory: memory as WebAssembly.Memory } })
     .exports as unknown as Bodies
-
-  return bindTwins(body, placesIn(buffer), plain)
 }
 
 /** Says where columns begin in a memory, and throws for one that lies elsewhere. */
@@ -81,15 +93,15 @@ export function readBytes(url: URL): Uint8Array<ArrayBuffer> {
   return new Uint8Array(fs.readFileSync(url))
 }
 
-let best: CompiledBuild | undefined | null = null
+let best: WebAssemblyBuild | undefined | null = null
 
-/** The fastest compiled build that this runtime can run; undefined where it can run none. */
-export function bestCompiledBuild(): CompiledBuild | undefined {
+/** The fastest WebAssembly build that this runtime can run; undefined where it can run none. */
+export function bestWebAssemblyBuild(): WebAssemblyBuild | undefined {
   if (best === null) best = findBest()
   return best
 }
 
-function findBest(): CompiledBuild | undefined {
+function findBest(): WebAssemblyBuild | undefined {
   if (builtin('node:fs') === undefined || !WebAssembly.validate(USES_SIMD)) return undefined
   if (!WebAssembly.validate(RELAXED_MADD)) {
     // Node 20 has it behind a flag, which holds for modules compiled later, in this thread and in those it starts.

@@ -21,8 +21,8 @@ export const sharedRunSettings = {
   checkpointsKept: integer(3, 'how many checkpoints stay', { min: 1 }),
   kernels: choice(
     'best',
-    ['best', 'relaxed', 'simd', 'plain'],
-    'which kernel bodies; best: the fastest that this runtime can run',
+    ['best', 'native', 'relaxed', 'simd', 'plain'],
+    'which kernel bodies; best: the fastest of WebAssembly that this runtime can run; native: in C, where they are built',
   ),
   profile: boolean(
     false,

@@ -3,6 +3,7 @@
  * bodies get columns that throw where an element is read or written that is not there.
  */
 import { createKernels, type KernelBuild, type Kernels } from '../../src/kernels/bind.ts'
+import { bindCompiled } from '../../src/kernels/compiled.ts'
 
 export type Column = Float32Array | Float64Array | Int32Array | Uint32Array | Uint8Array
 export type Argument = Column | number | boolean
@@ -134,17 +135,27 @@ const GROUPED: { readonly [name in keyof Kernels]?: Grouped } = {
   },
 }
 
+/** A build, or the native one at a level: `native/avx2`. */
+export type BenchBuild = KernelBuild | `native/${string}`
+
+function kernelsOf(memory: WebAssembly.Memory, build: BenchBuild): Kernels {
+  const level = build.split('/')[1]
+  if (level === undefined) return createKernels(memory, build as KernelBuild)
+  const plain = createKernels(memory, 'plain')
+  return { ...plain, ...bindCompiled(memory, 'native', plain, level) }
+}
+
 /** The kernels of one build over a memory of their own. */
 export class Bench {
   readonly #bytes: Uint8Array
   readonly #kernels: Kernels
   readonly #isPlain: boolean
 
-  constructor(build: KernelBuild, shared = true, pages = 160) {
+  constructor(build: BenchBuild, shared = true, pages = 160) {
     this.#isPlain = build === 'plain'
     const memory = new WebAssembly.Memory(shared ? { initial: pages, maximum: pages, shared } : { initial: pages })
     this.#bytes = new Uint8Array(memory.buffer)
-    this.#kernels = createKernels(memory, build)
+    this.#kernels = kernelsOf(memory, build)
   }
 
   /** Copies the arguments' columns into the memory, calls the kernel on them, and copies them out. */

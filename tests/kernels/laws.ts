@@ -2,8 +2,9 @@
 
 import { expect, test } from 'vitest'
 import { bestKernelBuild, type KernelBuild, type Kernels } from '../../src/kernels/bind.ts'
+import { nativeBodies, nativeLevels } from '../../src/kernels/native.ts'
 import * as fc from '../support/properties.ts'
-import { type Argument, Bench, type Column, Numbers, type Outcome } from './calls.ts'
+import { type Argument, Bench, type BenchBuild, type Column, Numbers, type Outcome } from './calls.ts'
 
 /** What part of its cases a property tries: faults are looked for with few (scripts/mutate/vitest.config.mjs), as each needs a run. */
 const SHARE = Number(process.env.LAW_SHARE ?? 1)
@@ -13,8 +14,13 @@ const CASES = 150
 /** Cases a property. */
 export const RUNS = casesOf(CASES)
 
-/** The compiled builds that this runtime can run. */
+/** The WebAssembly builds that this runtime can run. */
 export const builds: KernelBuild[] = bestKernelBuild() === 'relaxed' ? ['simd', 'relaxed'] : ['simd']
+/** Kernels that have native bodies, and the levels at which this machine runs them. */
+export const levels: BenchBuild[] = nativeLevels().map((level) => `native/${level}` as const)
+export const nativeNames = levels.length > 0 ? Object.keys(nativeBodies(new SharedArrayBuffer(8))) : []
+/** The builds that have a compiled body of a kernel. */
+const buildsOf = (name: keyof Kernels): BenchBuild[] => (nativeNames.includes(name) ? [...builds, ...levels] : builds)
 /** The oracle. */
 export const plain = new Bench('plain')
 
@@ -61,7 +67,7 @@ export function matches(
   tolerance: Tolerance,
   runs = CASES,
 ): void {
-  test.skipIf(casesOf(runs) === 0).each(builds)(`${name} equals its plain body (%s)`, (build) => {
+  test.skipIf(casesOf(runs) === 0).each(buildsOf(name))(`${name} equals its plain body (%s)`, (build) => {
     const bench = new Bench(build)
     fc.assert(
       fc.property(fc.integer({ min: 0, max: 2 ** 31 }), fc.integer({ min: 0, max: 7 }), (seed, shift) => {
@@ -85,7 +91,7 @@ interface RowLaw {
 
 /** Same bits for a row whatever rows are beside it, however many, and wherever it stands. */
 export function ignoresCompany(name: keyof Kernels, { make, part, outputs }: RowLaw, runs = CASES): void {
-  test.skipIf(casesOf(runs) === 0).each(builds)(
+  test.skipIf(casesOf(runs) === 0).each(buildsOf(name))(
     `${name} gives a row the same bits alone and in company (%s)`,
     (build) => {
       const bench = new Bench(build)

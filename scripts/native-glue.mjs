@@ -1,0 +1,171 @@
+// Writes what stands between Node-API and the native bodies, from the signatures of the SIMD twins (kernel-twins.mjs): a
+// native body takes the same parameters, with a pointer for the offset of a column.
+const TYPES = { i32: 'int32_t', u32: 'uint32_t', f32: 'float', f64: 'double', bool: 'bool', void: 'void' }
+/** How Node-API reads a number, and into what. */
+const READERS = {
+  i32: ['int32', 'int32_t'],
+  u32: ['uint32', 'uint32_t'],
+  f32: ['double', 'double'],
+  f64: ['double', 'double'],
+  bool: ['bool', 'bool'],
+}
+
+const cType = (type) => TYPES[type] ?? type
+const declared = ({ name, type }) => (type.endsWith('*') ? `${type}${name}` : `${cType(type)} ${name}`)
+
+/** `kernels.native.h`: the prototype of each body, at the level for which a file is compiled. */
+export function prototypesOf(twins) {
+  const prototypes = twins.map(({ name, parameters, result }) => {
+    return `${cType(result)} KERNEL(${name})(${parameters.map(declared).join(', ')});`
+  })
+  return `/* Made by \`npm run build\` (scripts/native-glue.mjs). */
+#include <stdbool.h>
+#include <stdint.h>
+
+#define NAME_AT(name, level) name##_##level
+#define NAME_OF(name, level) NAME_AT(name, level)
+/** The name of a body at the level for which the file is compiled. */
+#define KERNEL(name) NAME_OF(name, LEVEL)
+
+${prototypes.join('\n')}
+`
+}
+
+/**
+ * The addon: \`levels\`, the names of those that the processor has, the best last; and \`bind(bytes, level)\`, an object with a
+ * function for each body, over the memory in which \`bytes\` begins.
+ * @param {Record<string, string>} levels by name: the features of the processor that it needs, for \`__builtin_cpu_supports\`
+ */
+export function glueOf(twins, levels) {
+  const names = Object.keys(levels)
+  const includes = names.map((level) => `#define LEVEL ${level}\n#include "kernels.native.h"\n#undef LEVEL`)
+  const bodies = twins.map(({ name }) => {
+    return `  {"${name}", call_${name}, {${names.map((level) => `(body)${name}_${level}`).join(', ')}}},`
+  })
+  const supported = names.map((level) => {
+    return `    ${levels[level].map((feature) => `__builtin_cpu_supports("${feature}")`).join(' && ')},`
+  })
+  return `/* Made by \`npm run build\` (scripts/native-glue.mjs). */
+#include <node_api.h>
+#include <stdlib.h>
+#include <string.h>
+
+${includes.join('\n')}
+
+typedef void (*body)(void);
+
+/** What a function of the addon holds: where offsets count from, and what it calls. */
+struct bound {
+  char *base;
+  body body;
+};
+
+static napi_value refuse(napi_env env, const char *what) {
+  napi_throw_type_error(env, NULL, what);
+  return NULL;
+}
+
+${twins.map(caller).join('\n\n')}
+
+enum { LEVELS = ${names.length}, KERNELS = ${twins.length} };
+static const char *const level_names[LEVELS] = {${names.map((name) => `"${name}"`).join(', ')}};
+static const struct {
+  const char *name;
+  napi_callback call;
+  body bodies[LEVELS];
+} kernels[KERNELS] = {
+${bodies.join('\n')}
+};
+
+static void has_levels(bool has[LEVELS]) {
+  __builtin_cpu_init();
+  const bool found[LEVELS] = {
+${supported.join('\n')}
+  };
+  memcpy(has, found, sizeof found);
+}
+
+static void release(napi_env env, void *data, void *hint) {
+  (void)env, (void)hint;
+  free(data);
+}
+
+static napi_value bind(napi_env env, napi_callback_info info) {
+  napi_value given[2], object;
+  size_t count = 2;
+  char level[16];
+  void *base;
+  bool has[LEVELS];
+  if (napi_get_cb_info(env, info, &count, given, NULL, NULL) != napi_ok || count != 2 ||
+      napi_get_typedarray_info(env, given[0], NULL, NULL, &base, NULL, NULL) != napi_ok ||
+      napi_get_value_string_utf8(env, given[1], level, sizeof level, NULL) != napi_ok) {
+    return refuse(env, "bind: expected a Uint8Array and the name of a level");
+  }
+  has_levels(has);
+  int which = 0;
+  while (which < LEVELS && !(has[which] && strcmp(level, level_names[which]) == 0)) which++;
+  if (which == LEVELS) return refuse(env, "bind: expected a level that this processor has");
+  if (napi_create_object(env, &object) != napi_ok) return NULL;
+  for (int i = 0; i < KERNELS; i++) {
+    napi_value function;
+    struct bound *bound = malloc(sizeof *bound);
+    if (bound == NULL) return refuse(env, "bind: no memory left");
+    *bound = (struct bound){base, kernels[i].bodies[which]};
+    if (napi_create_function(env, kernels[i].name, NAPI_AUTO_LENGTH, kernels[i].call, bound, &function) != napi_ok ||
+        napi_add_finalizer(env, function, bound, release, NULL, NULL) != napi_ok) {
+      free(bound);
+      return refuse(env, "bind: cannot make a function");
+    }
+    if (napi_set_named_property(env, object, kernels[i].name, function) != napi_ok) return NULL;
+  }
+  return object;
+}
+
+NAPI_MODULE_INIT() {
+  napi_value levels, function;
+  bool has[LEVELS];
+  has_levels(has);
+  if (napi_create_array(env, &levels) != napi_ok) return NULL;
+  for (int i = 0, found = 0; i < LEVELS; i++) {
+    napi_value name;
+    if (!has[i]) continue;
+    if (napi_create_string_utf8(env, level_names[i], NAPI_AUTO_LENGTH, &name) != napi_ok) return NULL;
+    if (napi_set_element(env, levels, found++, name) != napi_ok) return NULL;
+  }
+  if (napi_set_named_property(env, exports, "levels", levels) != napi_ok) return NULL;
+  if (napi_create_function(env, "bind", NAPI_AUTO_LENGTH, bind, NULL, &function) != napi_ok) return NULL;
+  if (napi_set_named_property(env, exports, "bind", function) != napi_ok) return NULL;
+  return exports;
+}
+`
+}
+
+/** The function that reads the arguments of one kernel and calls its body. */
+function caller({ name, parameters, result }) {
+  const isColumn = ({ type }) => type.endsWith('*')
+  const reads = parameters.map((parameter, i) => {
+    const [reader, type] = isColumn(parameter) ? READERS.u32 : READERS[parameter.type]
+    return [`  ${type} ${parameter.name};`, `napi_get_value_${reader}(env, given[${i}], &${parameter.name}) != napi_ok`]
+  })
+  const handed = parameters.map((parameter) => {
+    if (isColumn(parameter)) return `(${parameter.type})(bound->base + ${parameter.name})`
+    return parameter.type === 'f32' ? `(float)${parameter.name}` : parameter.name
+  })
+  const signature = `${cType(result)} (*)(${parameters.map(({ type }) => cType(type)).join(', ')})`
+  const call = `((${signature})bound->body)(${handed.join(', ')})`
+  return `static napi_value call_${name}(napi_env env, napi_callback_info info) {
+  napi_value given[${parameters.length}];
+  size_t count = ${parameters.length};
+  struct bound *bound;
+${reads.map(([declaration]) => declaration).join('\n')}
+  if (napi_get_cb_info(env, info, &count, given, NULL, (void **)&bound) != napi_ok || count != ${parameters.length} ||
+      ${reads.map(([, read]) => read).join(' ||\n      ')}) {
+    return refuse(env, "${name}: expected ${parameters.length} arguments: ${parameters.map((p) => `${p.name} (${isColumn(p) ? 'offset' : p.type})`).join(', ')}");
+  }
+${
+  result === 'void'
+    ? `  ${call};\n  return NULL;`
+    : `  napi_value result;\n  return napi_create_${READERS[result][0]}(env, ${call}, &result) == napi_ok ? result : NULL;`
+}
+}`
+}

@@ -1,0 +1,76 @@
+/**
+ * What the native bodies share: the vectors of the instruction set for which a file is compiled. Build it once a level
+ * (`LEVEL`): results do not depend on the level, since a body does the same operations for each element whatever the width of
+ * a vector, multiply-adds are asked for by name and nothing else is fused (-ffp-contract=off).
+ *
+ * Columns begin at any element: loads and stores need no alignment.
+ */
+#ifndef COLONNADE_VECTOR
+#define COLONNADE_VECTOR
+
+#include <immintrin.h>
+#include <math.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "kernels.native.h"
+
+#define INLINE static inline __attribute__((always_inline))
+
+#ifdef __AVX512F__
+
+/** Floats of a vector. */
+#define WIDTH 16
+/** Rows of a register block: 16 sums of two vectors a row, of 32 registers. */
+#define TILE_ROWS 8
+typedef __m512 vec;
+/** Which lanes are there. */
+typedef __mmask16 lanes;
+
+INLINE lanes first_lanes(int count) { return (lanes)((1u << count) - 1); }
+INLINE vec load(const float *at) { return _mm512_loadu_ps(at); }
+/** The lanes that are there, the others 0: what is not there is not read. */
+INLINE vec load_part(const float *at, lanes some) { return _mm512_maskz_loadu_ps(some, at); }
+INLINE void store(float *at, vec v) { _mm512_storeu_ps(at, v); }
+INLINE void store_part(float *at, vec v, lanes some) { _mm512_mask_storeu_ps(at, some, v); }
+INLINE vec splat(float x) { return _mm512_set1_ps(x); }
+/** a · b + c, rounded once. */
+INLINE vec madd(vec a, vec b, vec c) { return _mm512_fmadd_ps(a, b, c); }
+
+#else
+
+/** Floats of a vector. */
+#define WIDTH 8
+/** Rows of a register block: 12 sums of two vectors a row, of 16 registers. */
+#define TILE_ROWS 6
+typedef __m256 vec;
+/** Which lanes are there. */
+typedef __m256i lanes;
+
+INLINE lanes first_lanes(int count) {
+  return _mm256_cmpgt_epi32(_mm256_set1_epi32(count), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
+}
+INLINE vec load(const float *at) { return _mm256_loadu_ps(at); }
+/** The lanes that are there, the others 0: what is not there is not read. */
+INLINE vec load_part(const float *at, lanes some) { return _mm256_maskload_ps(at, some); }
+INLINE void store(float *at, vec v) { _mm256_storeu_ps(at, v); }
+INLINE void store_part(float *at, vec v, lanes some) { _mm256_maskstore_ps(at, some, v); }
+INLINE vec splat(float x) { return _mm256_set1_ps(x); }
+/** a · b + c, rounded once. */
+INLINE vec madd(vec a, vec b, vec c) { return _mm256_fmadd_ps(a, b, c); }
+
+#endif
+
+INLINE int least(int a, int b) { return a < b ? a : b; }
+
+/** The sum of 16 elements, in pairs 8, 4, 2 and 1 apart. */
+INLINE float sum16(const float *x) {
+  float eight[8], four[4];
+  for (int i = 0; i < 8; i++) eight[i] = x[i] + x[i + 8];
+  for (int i = 0; i < 4; i++) four[i] = eight[i] + eight[i + 4];
+  return (four[0] + four[2]) + (four[1] + four[3]);
+}
+
+#endif
