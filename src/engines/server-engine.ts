@@ -103,14 +103,16 @@ export interface ServerShapes {
   /** The ids of a text, without any that a template adds. */
   tokenize(text: string): Promise<unknown>
   generate(turn: ServerTurn, signal?: AbortSignal): Promise<ClaimedTurn>
-  /** Breaks a request off; settles when the server has said that it heard it. */
-  abort(id: string): Promise<void>
+  /** Breaks a request off; settles when the server has said that it heard it. `signal` gives that up. */
+  abort(id: string, signal: AbortSignal): Promise<void>
   /** What the server calls its weights now; null where it calls them nothing. */
   readVersion(): Promise<string | null>
   /** Gives it weights. Only where weights can be delivered. */
   deliver?(folder: DeliveredFolder): Promise<void>
 }
 
+/** Milliseconds within which a server has to say that a request is broken off. */
+const ABORT_MS = 30_000
 /** Deliveries of one set of weights to several servers share a folder. */
 const writing = new WeakMap<WeightsDelivery, Map<string, Promise<void>>>()
 
@@ -176,8 +178,9 @@ class ServerClient {
   readonly #context: EngineContext
   readonly #options: { readonly logprobs: LogprobKind; readonly weights: string; readonly tolerance: number }
   #ready: Promise<void> | null = null
-  /** Versions that were sent, in their order; the last of those that were confirmed is `#confirmed` of them. */
+  /** Versions that were sent, in their order. */
   readonly #sent: number[] = []
+  /** How many of them had been sent when the newest that was confirmed had been; 0 before the first. */
   #confirmed = 0
   #delivering: Promise<unknown> | null = null
   /** Folders of weights that were delivered. */
@@ -189,7 +192,8 @@ class ServerClient {
   #hasVersions: boolean | null = null
   /** Requests that are being broken off. */
   readonly #aborting = new Map<string, Promise<void>>()
-  #isClosed = false
+  /** Aborts when the engine is closed. */
+  readonly #closing = new AbortController()
   /** What this engine's requests begin with: others may ask the same server with the same seeds. */
   readonly #name = crypto.randomUUID().slice(0, 8)
   readonly #words = new Uint32Array(4)
@@ -218,12 +222,9 @@ class ServerClient {
     if (signal.aborted) return
     if (this.#distrust !== null) throw new Error(this.#distrust)
     const since = this.#confirmed
-    let said: SaidTurn | null
-    try {
-      said = await this.#ask(asked, signal)
-    } finally {
-      if (signal.aborted) this.#abort(asked.id)
-    }
+    const abort = () => this.#abort(asked.id)
+    signal.addEventListener('abort', abort) // At once: the same turn may be submitted again right after.
+    const said = await this.#ask(asked, signal).finally(() => signal.removeEventListener('abort', abort))
     if (said === null) return turn.end('aborted')
     // What was confirmed when it was asked, and all that was sent since.
     const allowed = this.#sent.slice(Math.max(0, since - 1)).map(String)
@@ -413,15 +414,15 @@ class ServerClient {
     return this.#words[0]! * 2 ** 21 + (this.#words[1]! >>> 11)
   }
 
-  /** Breaks a request off whose connection is closed already; the same request is not made again before the server has heard it. */
+  /** Breaks a request off, whose connection is closed too; the same request is not made again before the server has heard it. */
   #abort(id: string): void {
-    if (this.#isClosed) return
+    const { signal } = this.#closing
     const heard = this.#shapes
-      .abort(id)
+      .abort(id, AbortSignal.any([signal, AbortSignal.timeout(ABORT_MS)]))
       .catch((error: Error) => {
         if (error instanceof AnswerError && error.status === 404) return // It has no such route: the connection has to do.
         const { url } = this.#client
-        if (!this.#isClosed)
+        if (!signal.aborted)
           this.#context.tell(`engine ${this.#id} at ${url}: request ${id} is not broken off (${error.message})`)
       })
       .finally(() => this.#aborting.delete(id))
@@ -429,7 +430,7 @@ class ServerClient {
   }
 
   close(): void {
-    this.#isClosed = true
+    this.#closing.abort()
   }
 }
 

@@ -105,8 +105,8 @@ class SglangShapes implements ServerShapes {
     }
   }
 
-  abort(id: string): Promise<void> {
-    return this.#client.tell('/abort_request', { rid: id })
+  abort(id: string, signal: AbortSignal): Promise<void> {
+    return this.#client.tell('/abort_request', { rid: id }, signal)
   }
 
   async readVersion(): Promise<string | null> {

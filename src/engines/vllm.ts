@@ -103,8 +103,8 @@ class VllmShapes implements ServerShapes {
     }
   }
 
-  abort(id: string): Promise<void> {
-    return this.#client.tell('/inference/v1/abort_requests', { request_ids: [id] })
+  abort(id: string, signal: AbortSignal): Promise<void> {
+    return this.#client.tell('/inference/v1/abort_requests', { request_ids: [id] }, signal)
   }
 
   async readVersion(): Promise<string | null> {

@@ -135,24 +135,24 @@ describe.each(Object.keys(serverKinds) as ServerKind[])('the engine of a %s serv
   })
 
   test('breaks a turn off at the server, which confirms it, before the same turn is asked for again', async () => {
-    let hold: (() => void) | null = null
+    let [isConfirmed, turns] = [false, 0]
+    const confirmed: boolean[] = []
     const { asked, url } = await lyingServer(async (path) => {
-      if (isTurn(path) && hold === null) await new Promise<void>((resolve) => (hold = resolve))
+      if (path.includes('abort')) {
+        await new Promise((resolve) => setTimeout(resolve, 100))
+        isConfirmed = true
+      } else if (isTurn(path)) {
+        confirmed.push(isConfirmed)
+        if (turns++ === 0) await new Promise<void>((resolve) => closing.push(resolve))
+      }
       return {}
     })
     const world = await talkWorld({ engine: make({ url, retries: 0 }), numLanes: 1 })
     const { engine, sampling, explore, stopStrings } = world.cohort()
-    const drawing = {
-      sampling,
-      explore,
-      stopStrings,
-      generated: 0,
-      unchanged: 0,
-      maxTokens: 4,
-      key: [0, 0, 0] as const,
-    }
+    const rest = { generated: 0, unchanged: 0, maxTokens: 4, key: [0, 0, 0] as const }
+    const drawing = { sampling, explore, stopStrings, ...rest }
     engine.submit({ ...drawing, slot: 0, ids: Int32Array.of(1, 2) })
-    while (!asked.some(({ path }) => isTurn(path))) await new Promise((resolve) => setTimeout(resolve, 2))
+    while (turns === 0) await new Promise((resolve) => setTimeout(resolve, 2))
     engine.abort(0)
     expect(engine.poll().ends).toEqual([{ slot: 0, reason: 'aborted' }])
     engine.submit({ ...drawing, slot: 0, ids: Int32Array.of(1, 2) })
@@ -160,11 +160,11 @@ describe.each(Object.keys(serverKinds) as ServerKind[])('the engine of a %s serv
     expect(engine.poll().ends.map(({ reason }) => reason)).not.toContain('failed')
     const paths = asked.map(({ path }) => path).filter((path) => isTurn(path) || path.includes('abort'))
     expect(paths).toEqual([turn, expect.stringContaining('abort'), turn])
+    expect(confirmed).toEqual([false, true])
     const [first, abort, second] = asked.filter(({ path }) => paths.includes(path)).map(({ body }) => body)
     expect(second).toBe(first)
     const id = JSON.parse(first!).request_id ?? JSON.parse(first!).rid
     expect(abort).toContain(id)
-    ;(hold as (() => void) | null)?.()
   })
 })
 
