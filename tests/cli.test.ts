@@ -98,6 +98,7 @@ describe('train', () => {
       folder: 'run',
       environment: 'CartPole-v1',
       algorithm: 'ppo',
+      from: null,
       seed: 4,
       numLanes: 8,
       totalSteps: 2048,
