@@ -21,7 +21,7 @@ const { byteTokenizer } = await import(`${root}dist/src/entries/text.js`)
 const UPDATES = Number(process.env.UPDATES ?? 1000)
 const LANES = 8
 const SHORT = 8
-const LONG = Number(process.env.LONG ?? 40)
+const LONG = Number(process.env.LONG ?? 72)
 
 /** Nothing but its budget ends a conversation. */
 const environment = (maxTokens) =>
@@ -40,7 +40,8 @@ const policy = (critic) => ({
   id: 'endless',
   parameters: {},
   async open() {
-    const shape = { width: 8, layers: 1, heads: 1, context: LONG + 4, anyText: true, critic }
+    // One micro-batch takes all conversations, the short and the long ones: each has objects of its own.
+    const shape = { width: 8, layers: 1, heads: 1, context: LANES * (LONG + 4), anyText: true, critic }
     const opened = await languageModel(shape).open(environment(1))
     // Without an end; and without words, since the strings that an environment is told are not what is measured.
     return { ...opened, tokenizer: { ...byteTokenizer(), endIds: [], decode: () => '' } }
@@ -84,7 +85,8 @@ async function allocated(maxTokens, { sampling = {}, ...settings }) {
   return { counted: all.heap.length, tokens, heap, buffers, shared: sharedBytes / UPDATES }
 }
 
-const cases = { 'a critic, candidate sets': { loss: 'ppo', sampling: { topK: 4 } } }
+const { LOSS = 'ppo', SAMPLING = '{"topK":4}' } = process.env
+const cases = { [`${LOSS}, ${SAMPLING}`]: { loss: LOSS, sampling: JSON.parse(SAMPLING) } }
 const measured = {}
 for (const [name, settings] of Object.entries(cases)) {
   const short = await allocated(SHORT, settings)

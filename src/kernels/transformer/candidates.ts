@@ -84,10 +84,12 @@ export function restrictVocabulary(
     let from = row * count
     for (let i = firstNotBelow(candidates, begin[row]!, end[row]!, firstToken); i < end[row]!; i++) {
       if (candidates[i]! >= firstToken + count) break
-      logits.fill(excluded, from, first + candidates[i]!)
-      from = first + candidates[i]! + 1
+      const until = first + candidates[i]!
+      // Element by element: most of these stretches are short, and `fill` would box the number at each call.
+      for (; from < until; from++) logits[from] = excluded
+      from++
     }
-    logits.fill(excluded, from, (row + 1) * count)
+    for (; from < (row + 1) * count; from++) logits[from] = excluded
   }
 }
 

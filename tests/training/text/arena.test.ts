@@ -39,15 +39,17 @@ async function trained(settings: Parameters<typeof rl>[0] = {}, numLanes = 5) {
 const flags = ['--max-semi-space-size=256']
 const script = new URL('../../support/text-allocation.mjs', import.meta.url).pathname
 
-test('1,000 updates allocate nothing a token: neither in the heap, nor in buffers, nor in shared ones', () => {
+test('1,000 updates allocate nothing a token: neither in the heap, nor in buffers, nor in shared ones', {
+  timeout: 300_000,
+}, () => {
   const cases = JSON.parse(execFileSync(process.execPath, [...flags, script], { encoding: 'utf8' }))
   for (const [name, { short, long }] of Object.entries<Record<'short' | 'long', Record<string, number>>>(cases)) {
     const tokens = long.tokens! - short.tokens!
     const per = (kind: string) => (long[kind]! - short[kind]!) / tokens
     console.log(`${name}, ${tokens} tokens more an update: ${per('heap').toFixed(2)} bytes of heap a token`)
     expect(tokens).toBeGreaterThan(200)
-    // Read at each of a tick's marks, the runtime's clock alone would allocate 14 bytes a token. The rest is what is compiled late.
-    expect(per('heap')).toBeLessThan(14)
+    // What is measured of none is within 5 either way. The epsilon of the norms alone, boxed at each call, were 6.
+    expect(per('heap')).toBeLessThan(5)
     expect([per('buffers'), per('shared')]).toEqual([0, 0])
   }
 })
