@@ -90,6 +90,7 @@ const PACKAGES: Readonly<Record<string, readonly string[]>> = {
 /** Loaded where they are first used: only `import type` or `await import` may name them. */
 const HEAVY = Object.keys(PACKAGES).filter((name) => ![...entrySpecifiers, 'bitecs'].includes(name))
 const NODE_ROOMS = [
+  'environments',
   'files',
   'trust',
   'seal',

@@ -33,6 +33,7 @@ export type TinkerEngineOptions = Partial<SettingValues<typeof settings>>
  * @example createWorld({ environment, policy, engine: tinkerEngine({ url: 'http://127.0.0.1:8000' }) })
  */
 export const tinkerEngine = defineFactory('engine', { id: 'tinker', settings }, (given): EngineDefinition => {
+  void new TinkerClient(given) // Refuses what can be no address.
   const definition = defineEngine('tinker', (context) => {
     const sampler = new TinkerSampler(given, context)
     return {

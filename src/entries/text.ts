@@ -12,6 +12,12 @@ export {
   type ModelCall,
 } from '../environments/agent.ts'
 export { type McpClient, type McpServer, type McpTools, mcpTools } from '../environments/mcp.ts'
+export {
+  type OpenEnvEnvironment,
+  type OpenEnvObservation,
+  type OpenEnvOptions,
+  openEnv,
+} from '../environments/open-env.ts'
 export type { Example, Message, PastTurn, RewardReduction } from '../environments/text.ts'
 export {
   callTool,

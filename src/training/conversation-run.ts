@@ -33,8 +33,10 @@ import { type LanguageModelDefinition, languageModel } from '../text/language-mo
 import { saveTokenizer } from '../text/tokenizer.ts'
 import type { ModuleTrust } from '../trust.ts'
 import { createWorld } from '../world.ts'
+import type { BackendDefinition } from './backend.ts'
 import { partsGiven } from './parts.ts'
 import { reachedByTextPreset, textPresetOf } from './presets.ts'
+import { backendOf, backendRunSettings } from './run-backends.ts'
 import { engineOf, engineRunSettings, portableEngines } from './run-engines.ts'
 import { readConfig, recordFrom } from './run-folder.ts'
 import { bare, givenOf, joinKeys, portable, readTexts, valuesOf } from './run-keys.ts'
@@ -85,6 +87,7 @@ export const conversationRunSettings = {
   trajectories: choice('last', ['last', 'all', 'none'], 'which trajectories are kept as Arrow files'),
   threads: integer(0, 'threads; 0: as many as the machine has cores, up to 16', { min: 0, max: 64 }),
   ...engineRunSettings,
+  ...backendRunSettings,
   replySeconds: number(60, "seconds after which an environment's reply counts as failed, and its reward as unknown", {
     above: 0,
   }),
@@ -112,6 +115,8 @@ export interface ConversationRunDefinition {
   readonly settings: SettingValues<typeof conversationRunSettings>
   /** Who chooses tokens, as the settings say; null is this process. */
   readonly engine: EngineDefinition | null
+  /** Who learns. */
+  readonly backend: BackendDefinition
 }
 
 /** Its `summary.json`. `algorithm` is the loss of the reinforcement learning, or sft. */
@@ -220,6 +225,7 @@ async function configure(
     rl: reinforced,
     settings,
     engine,
+    backend: backendOf(settings),
   }
 }
 
@@ -242,7 +248,15 @@ async function baseOf({ parameters }: LanguageModelDefinition): Promise<string |
 /** Settings that a run may be given anew when it is resumed: those on which what it did so far does not depend. */
 const RESUMED = [
   ...SHARED_RESUMED,
-  ...(['trajectories', 'replySeconds', 'turnSeconds', 'engine', 'engineSettings'] as const),
+  ...([
+    'trajectories',
+    'replySeconds',
+    'turnSeconds',
+    'engine',
+    'engineSettings',
+    'backend',
+    'backendSettings',
+  ] as const),
 ] as const
 
 /** The settings that a run of this definition may be given anew. */
@@ -265,6 +279,7 @@ async function overridden(
   return {
     ...definition,
     engine: isOther ? await engineOf(settings, 'caller') : definition.engine,
+    backend: backendOf(settings),
     sft: supervised && sft({ ...supervised.parameters, ...givenOf('sft.', given) } as never),
     rl: reinforced && rl({ ...reinforced.parameters, ...givenOf('rl.', given) } as never, reinforced.parts),
     settings,
@@ -305,6 +320,7 @@ async function open(folder: string, given: object, trust: ModuleTrust): Promise<
     rl: config.rl === null ? null : await remake(rl, rlSettings, recordFrom(folder, config.rl), origin),
     settings,
     engine: await engineOf(settings, origin),
+    backend: backendOf(settings),
   }
 }
 
@@ -373,7 +389,7 @@ export const conversationRun: RunKind<
     const plan = await planTextRun(given)
     onPlan(plan)
     const { definition, threads } = plan
-    const { environment, policy, rl, settings, engine } = definition
+    const { environment, policy, rl, settings, engine, backend } = definition
     const { numLanes, seed, tooLong, cutTurn, segmentation, rewardReduction, replySeconds, turnSeconds } = settings
     const kernels = settings.kernels === 'best' ? bestKernelBuild() : settings.kernels
     const { groupSize = 1 } = rl?.settings ?? {}
@@ -382,7 +398,7 @@ export const conversationRun: RunKind<
     const chosenBy = engine === null ? {} : { engine }
     const told = { tooLong, cutTurn, segmentation, rewardReduction, replySeconds, turnSeconds, ...heldOut, ...chosenBy }
     const world = await createWorld({ environment, policy, numLanes, seed, kernels, groupSize, sampling, ...told })
-    const trainer = createTrainer(world, phasesOf(definition), { threads, profile: settings.profile })
+    const trainer = createTrainer(world, phasesOf(definition), { threads, profile: settings.profile, backend })
     return { definition, trainer, notes: world.cohort().notes, choices: [] }
   },
   keepsBeginning: () => false,

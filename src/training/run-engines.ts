@@ -7,6 +7,7 @@ import { llamaCppEngine } from '../engines/llama-cpp.ts'
 import { openaiEngine } from '../engines/openai.ts'
 import { poolEngine } from '../engines/pool.ts'
 import { sglangEngine } from '../engines/sglang.ts'
+import { tinkerEngine } from '../engines/tinker.ts'
 import { vllmEngine } from '../engines/vllm.ts'
 import { InputError, show, unknownWord } from '../errors.ts'
 import { readSettingTexts, type Settings, type SettingValue, type SettingValues, strings } from '../settings.ts'
@@ -18,7 +19,7 @@ const LOCAL = 'local'
 export const engineRunSettings = {
   engine: strings(
     [LOCAL],
-    'who chooses tokens: local, a server like vllm:http://127.0.0.1:8000 or sglang:…, or the path of a module that exports an engine; several are a pool',
+    'who chooses tokens: local, a server like vllm:http://127.0.0.1:8000, sglang:… or tinker:…, or the path of a module that exports an engine; several are a pool',
   ),
   engineSettings: strings(
     [],
@@ -33,7 +34,13 @@ interface FoundFactory {
   readonly settings: Settings
 }
 
-const factories = [vllmEngine, sglangEngine, llamaCppEngine, openaiEngine] as unknown as readonly FoundFactory[]
+const factories = [
+  vllmEngine,
+  sglangEngine,
+  llamaCppEngine,
+  openaiEngine,
+  tinkerEngine,
+] as unknown as readonly FoundFactory[]
 
 /** The ids of those that come with Colonnade. */
 const engineIds = [LOCAL, ...factories.map(({ id }) => id)]

@@ -69,6 +69,7 @@ const SAMPLER_SECONDS = 86_400
  * @example createTrainer(world, rl(), { backend: tinkerBackend({ url: 'http://127.0.0.1:8000' }) })
  */
 export const tinkerBackend = defineFactory('backend', { id: 'tinker', settings }, (given): BackendDefinition => {
+  void new TinkerClient(given) // Refuses what can be no address.
   return defineBackend('tinker', (context) => new TinkerWork(given, context))
 }) satisfies (options?: TinkerBackendOptions) => BackendDefinition & DefinitionRecord
 

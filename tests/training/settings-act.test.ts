@@ -375,6 +375,7 @@ describe('every setting of a run of a language model acts', () => {
       threads: { shownBy: 'tests/training/text/threads.test.ts: threads' },
       replySeconds: { shownBy: 'tests/cli/stuck.test.ts: replySeconds=1' },
       turnSeconds: { shownBy: 'tests/training/text/asynchronous.test.ts: turnSeconds' },
+      backend: { shownBy: 'tests/training/tinker.test.ts: backend' },
       stallSeconds: { shownBy: 'tests/cli/stuck.test.ts: stallSeconds=3' },
       onStall: { shownBy: 'tests/cli/stuck.test.ts: onStall=stop' },
       tooLong: { shownBy: 'tests/training/text/rows.test.ts: tooLong' },

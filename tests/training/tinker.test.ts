@@ -1,4 +1,6 @@
 /** A service of Tinker's protocol as training backend and engine, over a service that does what the protocol says, and what it must not. */
+import { readFile } from 'node:fs/promises'
+import { join } from 'node:path'
 import { describe, expect, test } from 'vitest'
 import { describeLoss, type LossDescriptor, prepareLoss } from '../../src/algorithms/losses.ts'
 import { markLearned, packBatch } from '../../src/algorithms/token-batch.ts'
@@ -11,6 +13,7 @@ import { createTrainer, createWorld, rl } from '../../src/index.ts'
 import { PolicySum, spansOf } from '../../src/kernels/bind.ts'
 import { languageModel } from '../../src/text/language-model.ts'
 import type { BackendDefinition, PreparedBatchLoss, TrainingBackend } from '../../src/training/backend.ts'
+import { configureRun, resumeRun, startRun } from '../../src/training/run.ts'
 import { localBackend } from '../../src/training/text/local-backend.ts'
 import { inOwnMemory } from '../../src/training/text/token-update.ts'
 import { type TinkerBackendOptions, tinkerBackend } from '../../src/training/tinker-backend.ts'
@@ -483,6 +486,42 @@ describe('a training by a service', () => {
     expect(resumed.world.cohort().adapter!.weights).toEqual(first.world.cohort().adapter!.weights)
     await train(resumed)
     expect(resumed.world.cohort().adapter!.weights).toEqual(expected)
+  })
+
+  test('is a run by its keys, which is resumed from the service, also at another address', async () => {
+    const small = { width: '16', layers: '1', heads: '2', loraRank: '4', loraAlpha: '32' }
+    const model = languageModel({ width: 16, layers: 1, heads: 2, loraRank: 4, loraAlpha: 32 })
+    const service = await tinkerService({ policy: model, environment: reverse(), seed: 3 })
+    const keys = (url: string) => ({ backend: `tinker:${url}`, engine: `tinker:${url}` })
+    const given = {
+      ...Object.fromEntries(Object.entries(small).map(([key, value]) => [`languageModel.${key}`, value])),
+      ...{ mode: 'rl', seed: '3', threads: '1', numLanes: '4', 'rl.groupSize': '2', 'rl.groupsPerUpdate': '2' },
+      ...{ 'rl.updates': '2', 'backend.seed': '7', 'loss.entropyCoef': '0', ...keys(service.url) },
+    }
+    const out = join(await temporaryFolder(), 'run')
+    const run = await startRun(await configureRun('text/reverse', given), out)
+    expect((await run.train()).updates).toBe(2)
+    const { settings: kept } = JSON.parse(await readFile(join(out, 'config.json'), 'utf8'))
+    expect(kept).toMatchObject({ backend: `tinker:${service.url}`, backendSettings: ['seed=7'] })
+    expect(service.asked.find(({ path }) => path === 'create_model')!.body.lora_config.seed).toBe(7)
+    const other = service.url.replace('127.0.0.1', 'localhost')
+    const resumed = await resumeRun(out, { settings: { ...keys(other), 'rl.updates': '3' } })
+    expect((await resumed.train()).updates).toBe(3)
+    expect(service.asked.filter(({ path }) => path === 'load_weights').length).toBe(1)
+    expect(service.asked.filter(({ path }) => path === 'optim_step').length).toBe(2 + 2 + 2 + 1)
+    const lines = (await readFile(join(out, 'metrics.jsonl'), 'utf8')).trimEnd().split('\n')
+    expect(lines.map((line) => JSON.parse(line).entropy)).toEqual([null, null, null])
+    for (const [wrong, message] of [
+      [
+        { backend: 'tinkr:http://127.0.0.1:1' },
+        'backend: got "tinkr", expected one of local, tinker (did you mean "tinker"?)',
+      ],
+      [{ backend: 'tinker:nowhere' }, 'url: got "nowhere"'],
+      [{ backend: 'local' }, 'backendSettings: got ["seed=7"], expected none'],
+      [{ 'backend.sed': '1' }, /setting of the backend tinker: got "sed"/],
+    ] as const) {
+      await expect(configureRun('text/reverse', { ...given, ...wrong })).rejects.toThrow(message)
+    }
   })
 
   test.each<[string, TinkerServiceOptions['answer'], RegExp]>([

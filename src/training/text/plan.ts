@@ -138,7 +138,7 @@ const LEAST = [
  * @throws InputError where nothing fits, with the keys that lower it; and as `openConversations` does.
  */
 export async function planTextRun(given: ConversationRunDefinition): Promise<TextRunPlan> {
-  const { environment, policy, settings, engine } = given
+  const { environment, policy, settings, engine, backend } = given
   const { numLanes: lanes, segmentation } = settings
   const chosenBy = engine === null ? {} : { engine }
   const draft = await openConversations({ environment, policy, numLanes: lanes || LANES, segmentation, ...chosenBy })
@@ -152,7 +152,7 @@ export async function planTextRun(given: ConversationRunDefinition): Promise<Tex
     const whole = { ...draft, options, opened: sized }
     return {
       [draft.name]: largestConversationPlan(
-        { ...whole, reservation: textReservation(whole, training, threads) },
+        { ...whole, reservation: textReservation(whole, training, threads, backend) },
         threads,
       ),
     }

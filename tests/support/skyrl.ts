@@ -1,0 +1,88 @@
+/** SkyRL's server of Tinker's protocol, on JAX and the CPU, in an environment that is made once. */
+import { chmod, cp, mkdir, writeFile } from 'node:fs/promises'
+import { createServer } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { delimiter, join } from 'node:path'
+import { cached } from './cache.ts'
+import { start } from './command.ts'
+import { temporaryFolder } from './temporary.ts'
+
+const PACKAGES = ['skyrl[tinker,jax]==0.3.0', 'tinker==0.24.1']
+const START_MS = 30 * 60_000
+const BACKEND = { max_lora_adapters: 6, max_lora_rank: 4, sample_max_num_sequences: 8, train_micro_batch_size: 8 }
+
+/**
+ * Stands in for `uv run … -m module …`, which the server wants as its parent, and by which it starts its engine: runs the module by the
+ * environment's own Python.
+ */
+const UV = `#!/bin/bash
+while [ "$1" != "-m" ]; do shift; done
+"$SKYRL_PYTHON" "$@" &
+child=$!
+trap 'kill -TERM $child 2>/dev/null' TERM INT
+wait $child
+wait $child
+`
+
+/** Starts the server for the model in a folder. SKYRL_URL names one that runs already, with the same model as `model`. */
+export async function startSkyrl(model: string): Promise<{ url: string; close: () => Promise<void> }> {
+  const { SKYRL_URL: running } = process.env
+  if (running !== undefined && running !== '') return { url: running, close: async () => {} }
+  const made = await cached('skyrl-0.3.0', async (folder, run) => {
+    const python = join(folder, 'bin/python')
+    await run('python3.12', ['-m', 'venv', '.'])
+    await run(python, ['-m', 'pip', 'install', '--quiet', 'uv'])
+    await run(python, ['-m', 'uv', 'pip', 'install', '--python', python, ...PACKAGES])
+  })
+  if ('why' in made) throw new Error(made.why)
+  const folder = await temporaryFolder()
+  await mkdir(join(folder, 'bin'))
+  await writeFile(join(folder, 'bin/uv'), UV)
+  await chmod(join(folder, 'bin/uv'), 0o755)
+  await cp(model, join(folder, 'model'), { recursive: true })
+  const port = await freePort()
+  const words = [
+    ...['run', '--isolated', '-m', 'skyrl.tinker.api', '--host', '127.0.0.1', '--port', String(port)],
+    ...['--base-model', 'model', '--backend', 'jax', '--backend-config', JSON.stringify(BACKEND)],
+    ...['--database-url', `sqlite:///${join(folder, 'tinker.db')}`, '--checkpoints-base', join(folder, 'checkpoints')],
+  ]
+  const server = start(join(folder, 'bin/uv'), words, {
+    cwd: folder,
+    timeout: 0,
+    env: {
+      ...process.env,
+      PATH: `${join(folder, 'bin')}${delimiter}${process.env.PATH}`,
+      ...{ SKYRL_PYTHON: join(made.folder, 'bin/python'), JAX_PLATFORMS: 'cpu', HF_HUB_OFFLINE: '1' },
+    },
+  })
+  const url = `http://127.0.0.1:${port}`
+  const until = Date.now() + START_MS
+  const isUp = () =>
+    fetch(`${url}/api/v1/healthz`).then(
+      ({ ok }) => ok,
+      () => false,
+    )
+  while (!(await isUp())) {
+    if (server.process.exitCode !== null || Date.now() > until) {
+      server.process.kill()
+      throw new Error(`SkyRL's server did not start: ${(await server.ended).stderr.slice(-2000)}`)
+    }
+    await new Promise((resolve) => setTimeout(resolve, 1000))
+  }
+  return {
+    url,
+    async close() {
+      server.process.kill()
+      await server.ended.catch(() => {})
+    },
+  }
+}
+
+/** A port that nobody listens at. */
+export async function freePort(): Promise<number> {
+  const http = createServer()
+  await new Promise<void>((resolve) => http.listen(0, '127.0.0.1', resolve))
+  const { port } = http.address() as AddressInfo
+  await new Promise((resolve) => http.close(resolve))
+  return port
+}
