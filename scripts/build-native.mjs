@@ -1,6 +1,7 @@
 // Builds the native bodies: an addon of Node-API, dist/native/native.node, from src/kernels/**/*.native.c, where there are a C
-// compiler (CC, else cc) and Node's headers. Says what it did. Where it cannot, nothing fails: dist/native/why.txt says why, and
-// the runtime (src/kernels/native.ts) tells it. Each source is compiled once for each level of the processor.
+// compiler (CC, else cc; with the flags CFLAGS besides) and Node's headers. Says what it did. Where it cannot, nothing fails:
+// dist/native/why.txt says why, and the runtime (src/kernels/native.ts) tells it. Each source is compiled once for each level of
+// the processor.
 import { spawn } from 'node:child_process'
 import { existsSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync, statSync, writeFileSync } from 'node:fs'
 import { createRequire } from 'node:module'
@@ -33,6 +34,7 @@ const FLAGS = [
     '-fno-math-errno',
     '-fno-trapping-math',
   ],
+  ...(process.env.CFLAGS ?? '').split(' ').filter((flag) => flag !== ''),
   ...['-Wall', '-Wextra', '-Werror=incompatible-pointer-types', '-Wno-cast-function-type', '-Wno-unused-parameter'],
 ]
 

@@ -16,26 +16,32 @@ struct sums {
   size_t from_row;
 };
 
-/** `rows` and `vectors` are constants where it is called; `partial`: of the last vector only `last` is there. */
+/** Sums that the registers hold, and vectors of one row at most. */
+#define TILE_SUMS (2 * TILE_ROWS)
+#define ROW_VECTORS 8
+
+/** `rows` and `vectors` are constants where it is called, their product at most TILE_SUMS; `partial`: of the last vector only `last` is there. */
 INLINE void tile(const int rows, const int vectors, const bool partial, lanes last, struct sums sums, const float *a,
                  size_t a_row, size_t a_step, const float *b, size_t b_row, int depth) {
-  vec c[TILE_ROWS][2];
+  vec c[TILE_SUMS];
   const int end = vectors - 1;
   for (int r = 0; r < rows; r++) {
     for (int v = 0; v < vectors; v++) {
-      const float *at = sums.from + r * sums.from_row + v * WIDTH;
-      if (sums.from == NULL) c[r][v] = splat(0);
-      else c[r][v] = partial && v == end ? load_part(at, last) : load(at);
+      if (sums.from == NULL) c[r * vectors + v] = splat(0);
+      else {
+        const float *at = sums.from + r * sums.from_row + v * WIDTH;
+        c[r * vectors + v] = partial && v == end ? load_part(at, last) : load(at);
+      }
     }
   }
   for (int k = 0; k < depth; k++) {
-    vec row[2];
+    vec row[ROW_VECTORS];
     for (int v = 0; v < vectors; v++) {
       row[v] = partial && v == end ? load_part(b + v * WIDTH, last) : load(b + v * WIDTH);
     }
     for (int r = 0; r < rows; r++) {
       const vec e = splat(a[r * a_row]);
-      for (int v = 0; v < vectors; v++) c[r][v] = madd(e, row[v], c[r][v]);
+      for (int v = 0; v < vectors; v++) c[r * vectors + v] = madd(e, row[v], c[r * vectors + v]);
     }
     a += a_step;
     b += b_row;
@@ -43,8 +49,8 @@ INLINE void tile(const int rows, const int vectors, const bool partial, lanes la
   for (int r = 0; r < rows; r++) {
     for (int v = 0; v < vectors; v++) {
       float *at = sums.c + r * sums.c_row + v * WIDTH;
-      if (partial && v == end) store_part(at, c[r][v], last);
-      else store(at, c[r][v]);
+      if (partial && v == end) store_part(at, c[r * vectors + v], last);
+      else store(at, c[r * vectors + v]);
     }
   }
 }
@@ -67,6 +73,13 @@ INLINE void panel(const int vectors, const bool partial, lanes last, struct sums
 
 INLINE void product(struct sums sums, const float *a, size_t a_row, size_t a_step, const float *b, size_t b_row, int rows,
                     int columns, int depth) {
+  // In one row alone each addition would wait for the one before: more of its sums run side by side.
+  for (; rows == 1 && columns >= ROW_VECTORS * WIDTH; columns -= ROW_VECTORS * WIDTH) {
+    tile(1, ROW_VECTORS, false, first_lanes(0), sums, a, a_row, a_step, b, b_row, depth);
+    sums.c += ROW_VECTORS * WIDTH;
+    if (sums.from != NULL) sums.from += ROW_VECTORS * WIDTH;
+    b += ROW_VECTORS * WIDTH;
+  }
   while (columns > 0) {
     const int taken = least(columns, 2 * WIDTH);
     const int over = taken % WIDTH;
@@ -82,16 +95,48 @@ INLINE void product(struct sums sums, const float *a, size_t a_row, size_t a_ste
   }
 }
 
+/** Not laid into what calls it, and in a file that does not call it, left out. */
+#define APART static __attribute__((noinline, unused))
+
 /** Where each row of A is contiguous, `a_row` from the next. */
-static __attribute__((noinline)) void multiply(struct sums sums, const float *a, size_t a_row, const float *b, size_t b_row,
-                                               int rows, int columns, int depth) {
+APART void multiply(struct sums sums, const float *a, size_t a_row, const float *b, size_t b_row, int rows, int columns,
+                    int depth) {
   product(sums, a, a_row, 1, b, b_row, rows, columns, depth);
 }
 
 /** Where the rows of A stand side by side, and `a_step` is the way from one depth to the next. */
-static __attribute__((noinline)) void multiply_beside(struct sums sums, const float *a, size_t a_step, const float *b,
-                                                      size_t b_row, int rows, int columns, int depth) {
+APART void multiply_beside(struct sums sums, const float *a, size_t a_step, const float *b, size_t b_row, int rows,
+                           int columns, int depth) {
   product(sums, a, 1, a_step, b, b_row, rows, columns, depth);
+}
+
+typedef float four __attribute__((vector_size(16), aligned(4)));
+
+/** into (width × height) = from (height × width), transposed; the rows of each are as far apart as is said. */
+APART void transpose(float *restrict into, size_t into_row, const float *restrict from, size_t from_row, int height,
+                     int width) {
+  int i = 0;
+  for (; i + 4 <= height; i += 4) {
+    const float *at = from + i * from_row;
+    float *to = into + i;
+    int j = 0;
+    for (; j + 4 <= width; j += 4, at += 4, to += 4 * into_row) {
+      const four a = *(const four *)at, b = *(const four *)(at + from_row);
+      const four c = *(const four *)(at + 2 * from_row), d = *(const four *)(at + 3 * from_row);
+      const four ab = __builtin_shufflevector(a, b, 0, 4, 1, 5), cd = __builtin_shufflevector(c, d, 0, 4, 1, 5);
+      const four ef = __builtin_shufflevector(a, b, 2, 6, 3, 7), gh = __builtin_shufflevector(c, d, 2, 6, 3, 7);
+      *(four *)to = __builtin_shufflevector(ab, cd, 0, 1, 4, 5);
+      *(four *)(to + into_row) = __builtin_shufflevector(ab, cd, 2, 3, 6, 7);
+      *(four *)(to + 2 * into_row) = __builtin_shufflevector(ef, gh, 0, 1, 4, 5);
+      *(four *)(to + 3 * into_row) = __builtin_shufflevector(ef, gh, 2, 3, 6, 7);
+    }
+    for (; j < width; j++, at++, to += into_row) {
+      for (int r = 0; r < 4; r++) to[r] = at[r * from_row];
+    }
+  }
+  for (; i < height; i++) {
+    for (int j = 0; j < width; j++) into[j * into_row + i] = from[i * from_row + j];
+  }
 }
 
 #endif

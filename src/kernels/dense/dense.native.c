@@ -154,37 +154,9 @@ void KERNEL(denseBackwardWeights)(float *dWeight, float *dBias, float *dy, float
   }
 }
 
-typedef float four __attribute__((vector_size(16), aligned(4)));
-
-/** into (width × height) = from (height × width), transposed. */
-static void transpose(float *restrict into, const float *restrict from, int height, int width) {
-  int i = 0;
-  for (; i + 4 <= height; i += 4) {
-    const float *at = from + (size_t)i * width;
-    float *to = into + i;
-    int j = 0;
-    for (; j + 4 <= width; j += 4, at += 4, to += 4 * (size_t)height) {
-      const four a = *(const four *)at, b = *(const four *)(at + width);
-      const four c = *(const four *)(at + 2 * (size_t)width), d = *(const four *)(at + 3 * (size_t)width);
-      const four ab = __builtin_shufflevector(a, b, 0, 4, 1, 5), cd = __builtin_shufflevector(c, d, 0, 4, 1, 5);
-      const four ef = __builtin_shufflevector(a, b, 2, 6, 3, 7), gh = __builtin_shufflevector(c, d, 2, 6, 3, 7);
-      *(four *)to = __builtin_shufflevector(ab, cd, 0, 1, 4, 5);
-      *(four *)(to + height) = __builtin_shufflevector(ab, cd, 2, 3, 6, 7);
-      *(four *)(to + 2 * (size_t)height) = __builtin_shufflevector(ef, gh, 0, 1, 4, 5);
-      *(four *)(to + 3 * (size_t)height) = __builtin_shufflevector(ef, gh, 2, 3, 6, 7);
-    }
-    for (; j < width; j++, at++, to += height) {
-      for (int r = 0; r < 4; r++) to[r] = at[r * (size_t)width];
-    }
-  }
-  for (; i < height; i++) {
-    for (int j = 0; j < width; j++) into[(size_t)j * height + i] = from[(size_t)i * width + j];
-  }
-}
-
 void KERNEL(denseBackwardInput)(float *dx, float *dy, float *weight, float *workspace, float *x, int32_t numRows,
                                 int32_t numInputs, int32_t numOutputs, bool accumulate, int32_t activation) {
-  transpose(workspace, weight, numInputs, numOutputs);
+  transpose(workspace, numInputs, weight, numOutputs, numInputs, numOutputs);
   for (int left = numRows; left > 0; left -= ACTIVE_ROWS) {
     const int rows = least(left, ACTIVE_ROWS);
     const struct sums sums = {dx, numInputs, accumulate ? dx : NULL, numInputs};
