@@ -4,7 +4,8 @@
  *     npm run bench -- peers              one room, or several; `peers` and `trl` only when named, for they install from PyPI and npm,
  *                                         `learning`, which trains for minutes and fails where a target is missed,
  *                                         `asynchrony`, sampling while weights change, and docs/staleness.svg,
- *                                         `leaks`, 10,000 updates on a device, and `agents`, a thousand at once
+ *                                         `leaks`, 10,000 updates on a device, `agents`, a thousand at once,
+ *                                         and `serving`, a model behind HTTP with 256 connections
  *     npm run bench -- baseline [rooms]   keeps the run in bench/baseline.json
  *     npm run bench -- compare [rooms]    tells what changed since
  *     npm run bench -- plots              writes docs/bench-lanes.svg and docs/bench-hidden.svg
@@ -32,6 +33,7 @@ const ROOMS = [
   'asynchrony',
   'leaks',
   'agents',
+  'serving',
   'peers',
   'trl',
 ]

@@ -1,0 +1,91 @@
+/**
+ * `npm run bench -- serving`: a language model behind HTTP beside the same model without it, whole and streamed; then 256 connections
+ * that ask all the time, with the times of their answers, and the memory before and after. Clients have a process of their own.
+ *
+ *     SECONDS=600 npm run bench -- serving        for how long the 256 ask; default 20
+ */
+import { fork } from 'node:child_process'
+import { fileURLToPath } from 'node:url'
+import { setFlagsFromString } from 'node:v8'
+import { runInNewContext } from 'node:vm'
+import { serveModel } from '../../src/entries/engines.ts'
+import { generateTokens } from '../../src/entries/text.ts'
+import { languageModel } from '../../src/index.ts'
+import { check, figure, rates, ratio } from '../measure.ts'
+import { reportRoom } from '../report.ts'
+import type { Asked, Told } from './clients.ts'
+
+const SECONDS = Number(process.env.SECONDS ?? 20)
+const REPEATS = 3
+/** Answers of a run, tokens of each, and slots. */
+const [ANSWERS, TOKENS, SLOTS] = [64, 240, 16]
+const CONNECTIONS = 256
+const PROMPT = 'hi'
+
+const policy = languageModel({ width: 128, layers: 4, heads: 4, context: 256, anyText: true })
+
+/** Lets the clients ask, in a process of their own. */
+function ask(asked: Asked): Promise<Told> {
+  const child = fork(fileURLToPath(new URL('./clients.js', import.meta.url)))
+  return new Promise((resolve, reject) => {
+    child.once('message', (told) => resolve(told as Told))
+    child.once('exit', (code) => reject(new Error(`the clients ended with code ${code}`)))
+    child.send(asked)
+  })
+}
+
+setFlagsFromString('--expose-gc')
+const gc = runInNewContext('gc') as () => void
+const megabytes = () => {
+  gc()
+  return process.memoryUsage().heapUsed / 1e6
+}
+
+const server = await serveModel({ policy, slots: SLOTS, queue: 2 * CONNECTIONS })
+const asked = { url: server.url, prompt: PROMPT, maxTokens: TOKENS }
+
+const seconds = { direct: [] as number[], whole: [] as number[], streamed: [] as number[] }
+const tokens = { direct: 0, whole: 0, streamed: 0 }
+for (let repeat = 0; repeat < REPEATS; repeat++) {
+  const start = performance.now()
+  const samples = { policy, prompts: [PROMPT], samples: ANSWERS, numLanes: SLOTS, maxTokens: TOKENS, context: 256 }
+  const answers = await generateTokens({ ...samples, seed: repeat })
+  const counted = answers.reduce((sum, { completionIds }) => sum + completionIds.length, 0)
+  // Answers end where they end: seconds for as many tokens as all of them may have.
+  const whole = ANSWERS * TOKENS
+  seconds.direct.push(((performance.now() - start) / 1000 / counted) * whole)
+  tokens.direct += counted
+  for (const way of ['whole', 'streamed'] as const) {
+    const told = await ask({ ...asked, connections: ANSWERS, answers: ANSWERS, isStream: way === 'streamed' })
+    check(told.errors === 0, `${way}: ${told.errors} answers went wrong`)
+    seconds[way].push((told.seconds / told.tokens) * whole)
+    tokens[way] += told.tokens
+  }
+}
+
+const before = megabytes()
+const load = await ask({ ...asked, maxTokens: 32, connections: CONNECTIONS, forSeconds: SECONDS, isStream: true })
+check(load.errors === 0, `${CONNECTIONS} connections: ${load.errors} answers went wrong`)
+const after = megabytes()
+await server.close()
+
+const all = ANSWERS * TOKENS
+const at = (part: number) =>
+  load.latencies[Math.min(load.latencies.length - 1, Math.floor(part * load.latencies.length))]!
+reportRoom('serving', [
+  figure('the engine alone', 'tokens/s', rates(all, seconds.direct)),
+  {
+    ...figure(`whole answers, ${ANSWERS} connections`, 'tokens/s', rates(all, seconds.whole)),
+    ratios: [ratio('the engine alone', seconds.direct, seconds.whole)],
+  },
+  {
+    ...figure(`streamed, ${ANSWERS} connections`, 'tokens/s', rates(all, seconds.streamed)),
+    ratios: [ratio('the engine alone', seconds.direct, seconds.streamed, { atLeast: 0.8 })],
+  },
+  figure(`${CONNECTIONS} connections for ${SECONDS} s, answers`, 'answers', [load.latencies.length]),
+  figure('until an answer of 32 tokens is over, half of them', 's', [at(0.5)]),
+  figure('until an answer of 32 tokens is over, 95 of 100', 's', [at(0.95)]),
+  figure('until an answer of 32 tokens is over, 99 of 100', 's', [at(0.99)]),
+  figure('heap of the server before', 'MB', [before]),
+  figure('heap of the server after', 'MB', [after]),
+])
