@@ -363,6 +363,18 @@ describe('limits', () => {
   })
 })
 
+test('an answer that a gateway breaks off as it closes is not kept', async () => {
+  const { gateway, seen } = await scriptedGateway(() => null)
+  const session = gateway.openSession()
+  const headers = { 'content-type': 'application/json', authorization: `Bearer ${session.key}` }
+  const body = JSON.stringify({ model: 'x', messages: [user('hi')] })
+  const asking = fetch(`${session.openaiUrl}/chat/completions`, { method: 'POST', headers, body })
+  while (seen.length === 0) await sleep(5)
+  await gateway.close({ now: true })
+  const { choices } = (await (await asking).json()) as { choices: { finish_reason: string }[] }
+  expect([choices[0]!.finish_reason, gateway.counts.calls]).toEqual(['abort', 0])
+})
+
 test('sessions that end lie in the folder before the reward is answered', async () => {
   const folder = await temporaryFolder()
   const { gateway, seen } = await scriptedGateway(() => 'yes', { folder })
