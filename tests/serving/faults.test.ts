@@ -24,12 +24,13 @@ async function faulty() {
     await opened({ policy: smallModel(), engine: engine(0), slots: 8 }),
     await opened({ policy: smallModel(), engine: engine(1), slots: 8 }),
   ]
+  let numAsked = 0
   const plan = (kinds: readonly (FaultKind | null)[]): number => {
-    const from = server.faultRecords!().length
-    schedule.length = from
-    for (let i = 0; i < from; i++) schedule[i] = null
+    numAsked += server.faultRecords!(numAsked).length
+    schedule.length = Math.min(schedule.length, numAsked)
+    while (schedule.length < numAsked) schedule.push(null)
     schedule.push(...kinds)
-    return from
+    return numAsked
   }
   return { server, gateways, plan }
 }
