@@ -67,9 +67,13 @@ class LongestFirst extends BaseSequencer {
   }
 }
 
-/** Rooms of plain functions and columns. Elsewhere there are threads, devices, commands and measurements of the heap. */
-const PLAIN =
-  /^(algorithms|components|datasets|engines|environments|export|kernels|orchestration|rewards|systems|tables|text)\//
+/** Rooms whose tests can share modules. Elsewhere there are devices, commands and measurements of the heap. */
+const PLAIN = new RegExp(
+  `^(${[
+    ...['algorithms', 'components', 'datasets', 'engines', 'environments', 'export', 'kernels', 'orchestration'],
+    ...['policies/transformer', 'rewards', 'serving', 'systems', 'tables', 'text', 'training/text'],
+  ].join('|')})/`,
+)
 
 /** What a test does to all of its process. */
 const TOUCHES_PROCESS =

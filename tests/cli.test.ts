@@ -691,16 +691,16 @@ describe('a disk', () => {
 })
 
 describe('a training that is stopped', () => {
-  /** Long enough to be stopped midway: 512 updates. */
+  /** Long enough to be stopped midway: 256 updates. */
   const LONG =
-    `rollouts=last checkpointEvery=5 totalSteps=32768 ppo.numSteps=16 ppo.numMinibatches=1 ppo.updateEpochs=1 numLanes=4 mlp.hidden=8
+    `rollouts=last checkpointEvery=10 totalSteps=16384 ppo.numSteps=16 ppo.numMinibatches=1 ppo.updateEpochs=1 numLanes=4 mlp.hidden=8
     environment.maxEpisodeSteps=60`.split(/\s+/)
   let whole: Awaited<ReturnType<typeof fingerprint>>
   beforeAll(async () => {
     const folder = await temporaryFolder()
     expect((await inProcess(['train', 'CartPole-v1', 'out=run', ...LONG], folder)).code).toBe(0)
     whole = await fingerprint(join(folder, 'run'))
-    expect(whole.metrics.map(({ update }) => update)).toEqual(Array.from({ length: 512 }, (_, i) => i + 1))
+    expect(whole.metrics.map(({ update }) => update)).toEqual(Array.from({ length: 256 }, (_, i) => i + 1))
   })
 
   function begin(...words: string[]): Started {
@@ -711,7 +711,7 @@ describe('a training that is stopped', () => {
     'by %s finishes the update, says how to resume, and resumed equals the uninterrupted one',
     async (signal) => {
       const training = begin('train', 'CartPole-v1', 'out=run', ...LONG)
-      await training.printed('/32,768 steps')
+      await training.printed('/16,384 steps')
       training.process.kill(signal)
       const { code, stdout } = await training.ended
       expect(code).toBe(0)
@@ -721,12 +721,12 @@ describe('a training that is stopped', () => {
       expect(summary.status).toBe('interrupted')
       expect(await listCheckpoints(join(here, 'run'))).toContain(summary.updates)
       expect((await untimedMetrics(join(here, 'run'))).length).toBe(summary.updates)
-      expect(summary.updates).toBeLessThan(512)
+      expect(summary.updates).toBeLessThan(256)
 
       const resumed = await inProcess(['resume', 'run'], here)
       expect(resumed.code).toBe(0)
       expect(resumed.stderr).toContain(`from step ${summary.totalSteps.toLocaleString('en-US')}`)
-      expect(await readJson(here, 'run/summary.json')).toMatchObject({ status: 'complete', totalSteps: 32768 })
+      expect(await readJson(here, 'run/summary.json')).toMatchObject({ status: 'complete', totalSteps: 16384 })
       expect(await fingerprint(join(here, 'run'))).toEqual(whole)
     },
   )
@@ -764,7 +764,7 @@ describe('a training that is stopped', () => {
 
   test('by a second Ctrl-C ends at once, with the exit code of an interrupted program', async () => {
     const training = begin('train', 'CartPole-v1', 'out=run', ...LONG)
-    await training.printed('/32,768 steps')
+    await training.printed('/16,384 steps')
     training.process.kill('SIGSTOP')
     training.process.kill('SIGINT')
     training.process.kill('SIGTERM')
@@ -779,7 +779,7 @@ describe('a training that is stopped', () => {
     let training = begin('train', 'CartPole-v1', 'out=run', ...LONG)
     for (let kill = 0; kill < 8; kill++) {
       // Every other time already while it is taking the run up.
-      if (kill % 2 === 0) await training.printed('/32,768 steps')
+      if (kill % 2 === 0) await training.printed('/16,384 steps')
       await new Promise((resolve) => setTimeout(resolve, Math.random() * (kill % 2 === 0 ? 80 : 250)))
       training.process.kill('SIGKILL')
       const { code } = await training.ended
@@ -788,7 +788,7 @@ describe('a training that is stopped', () => {
     }
     expect((await training.ended).code).toBe(0)
     expect(midway, 'kills before the end').toBeGreaterThan(0)
-    expect(await readJson(run, 'summary.json')).toMatchObject({ status: 'complete', totalSteps: 32768 })
+    expect(await readJson(run, 'summary.json')).toMatchObject({ status: 'complete', totalSteps: 16384 })
     expect(await fingerprint(run)).toEqual(whole)
   })
 })

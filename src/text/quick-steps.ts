@@ -12,6 +12,7 @@ const words = (digits: string) =>
 const KNOWN_PATTERNS = new Set([
   words(String.raw`\p{N}`), // Qwen2, Qwen2.5, Qwen3
   words(String.raw`\p{N}{1,3}`), // Llama 3
+  String.raw`[\s\S]`, // Each character by itself: our own.
 ])
 const KEEPS_LENGTH = new Set([
   'NFC',

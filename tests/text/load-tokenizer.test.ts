@@ -261,6 +261,7 @@ describe('what a tokenizer of a stranger does', () => {
       return calls(() => tokenizer.encode('a')) === 1
     }
     expect(await isLimited({ normalizer: replace('c') })).toBe(false)
+    expect(await isLimited({ pre_tokenizer: split({ Regex: '[\\s\\S]' }) })).toBe(false)
     for (const part of [
       { normalizer: replace('cc') },
       { normalizer: { type: 'Replace', pattern: { Regex: 'b' }, content: 'c' } },

@@ -16,7 +16,7 @@ const isLong = import.meta.env.MODE === 'faults'
 const HOUR_MS = 3_600_000
 const KILLS = 100
 /** Of so many places `npm test` tries one. */
-const STRIDE = 36
+const STRIDE = 48
 const program = fileURLToPath(new URL('../support/crashing-run.mjs', import.meta.url))
 
 /** A run without a fault: what it leaves, and how many file operations it took. */
