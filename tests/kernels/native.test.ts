@@ -59,7 +59,7 @@ const calls: { readonly [name: string]: (numbers: Numbers) => Argument[] } = {
     return [numbers.floats(length), length]
   },
   matmul(numbers) {
-    const [rows, columns, depth] = [numRowsOf(numbers), widthOf(numbers), [0, 3, 40, 257][numbers.whole(0, 3)]!]
+    const [rows, columns, depth] = [numRowsOf(numbers), widthOf(numbers), [0, 3, 40, 129][numbers.whole(0, 3)]!]
     const columnsOf = [rows * columns, rows * depth, depth * columns].map((length) => numbers.floats(length))
     const bias = numbers.floats(numbers.uniform() < 0.5 ? columns : 0)
     const sides = [numbers.uniform() < 0.5, numbers.uniform() < 0.5, numbers.uniform() < 0.3]

@@ -167,7 +167,7 @@ function suite(device: DeviceName, find?: () => Promise<Made>): void {
   })
 
   test('dense learns as mlp does', async () => {
-    const [numLanes, numSteps, updates] = isSlow ? [32, 8, 2] : [8, 64, 8]
+    const [numLanes, numSteps, updates] = isSlow ? [32, 16, 2] : [8, 64, 8]
     const curve = async (policy: PolicyDefinition) => {
       const world = await createWorld({ environment: cartPole(), policy, numLanes, seed: 1 })
       open.push(world)
