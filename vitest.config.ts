@@ -67,12 +67,12 @@ class LongestFirst extends BaseSequencer {
   }
 }
 
-/** Rooms whose tests can share modules. Elsewhere there are devices, commands and measurements of the heap. */
+/** Tests that can share modules. Elsewhere there are devices, commands and measurements of learning. */
 const PLAIN = new RegExp(
   `^(${[
-    ...['algorithms', 'components', 'datasets', 'engines', 'environments', 'export', 'kernels', 'orchestration'],
-    ...['policies/transformer', 'rewards', 'serving', 'systems', 'tables', 'text', 'training/text'],
-  ].join('|')})/`,
+    ...['algorithms', 'compat', 'components', 'datasets', 'engines', 'environments', 'export', 'gateway', 'kernels'],
+    ...['orchestration', 'policies/transformer', 'rewards', 'serving', 'systems', 'tables', 'text', 'training'],
+  ].join('|')})/|^policies/(mlp|weights)|^(?!cli)[^/]+$`,
 )
 
 /** What a test does to all of its process. */
