@@ -31,6 +31,28 @@ export const cartPole = defineEnvironment({
   id: 'CartPole-v1',
   module: import.meta.url,
   settings: { maxEpisodeSteps: integer(500, 'steps after which an episode is truncated', { min: 1, max: STEPS_MAX }) },
+  presets: [
+    {
+      run: { numLanes: 16, totalSteps: 100_000 },
+      algorithm: {
+        id: 'ppo',
+        parameters: {
+          numSteps: 64,
+          numMinibatches: 16,
+          updateEpochs: 3,
+          learningRate: 2e-3,
+          gamma: 0.98,
+          gaeLambda: 0.95,
+        },
+      },
+      policy: { id: 'mlp', parameters: {} },
+    },
+    {
+      run: { numLanes: 16, totalSteps: 200_000 },
+      algorithm: { id: 'a2c', parameters: { learningRate: 2e-3, learningRateSchedule: 'linear', gamma: 0.98 } },
+      policy: { id: 'mlp', parameters: {} },
+    },
+  ],
   state: () => CART_POLE_STATE,
   make: ({ maxEpisodeSteps }) => {
     const infinity = Number.POSITIVE_INFINITY

@@ -9,7 +9,7 @@ import { type DefinitionRecord, defineFactory, type Factory } from '../definitio
 import { InputError, show } from '../errors.ts'
 import type { Kernels } from '../kernels/bind.ts'
 import type { Random } from '../random.ts'
-import type { Settings, SettingValues } from '../settings.ts'
+import type { Settings, SettingValue, SettingValues } from '../settings.ts'
 import { choiceSizes, type Space } from '../space.ts'
 
 /** State columns by name: a column type, or a type and its width a lane. */
@@ -91,6 +91,24 @@ export interface EnvironmentModel<S> {
   step(lanes: Lanes<S>, from: number, to: number): void
 }
 
+/** Settings that differ from their defaults. */
+export type TunedSettings = Readonly<Record<string, SettingValue>>
+
+/** A policy or an algorithm with such settings. */
+export interface TunedPart {
+  readonly id: string
+  readonly parameters: TunedSettings
+}
+
+/** Settings with which an environment is known to be learned by one policy and one algorithm. */
+export interface EnvironmentPreset {
+  readonly run: TunedSettings
+  readonly algorithm: TunedPart
+  readonly policy: TunedPart
+  /** Of so many seeds those that reached this mean return over fresh episodes, where not all did: a run says so at its end. */
+  readonly reached?: { readonly episodeReturn: number; readonly reached: number; readonly seeds: number }
+}
+
 /** An environment with its parameters: what `createWorld` takes. */
 export interface EnvironmentDefinition
   extends DefinitionRecord,
@@ -98,10 +116,17 @@ export interface EnvironmentDefinition
     EnvironmentModel<any> {
   /** The state columns that the environment's functions are handed. */
   readonly state: StateDeclaration
+  /** What is known to work for it, the usual policy and algorithm first. */
+  readonly presets: readonly EnvironmentPreset[]
 }
 
 /** Makes an environment from its parameters, like `cartPole`; `id` and `settings` say which. */
-export type EnvironmentFactory<S extends Settings = Settings> = Factory<S, EnvironmentDefinition>
+export interface EnvironmentFactory<S extends Settings = Settings, I extends string = string>
+  extends Factory<S, EnvironmentDefinition> {
+  readonly id: I
+  /** What is known to work for it, the usual policy and algorithm first; a run takes it where the user says nothing. */
+  readonly presets: readonly EnvironmentPreset[]
+}
 
 /**
  * Defines an environment. With `module: import.meta.url`, exported under any name, it can be made again by its id in
@@ -126,15 +151,22 @@ export type EnvironmentFactory<S extends Settings = Settings> = Factory<S, Envir
  *   }),
  * })
  */
-export function defineEnvironment<S extends Settings, const D extends StateDeclaration>(options: {
-  id: string
+export function defineEnvironment<
+  S extends Settings,
+  const D extends StateDeclaration,
+  const I extends string,
+>(options: {
+  id: I
   module?: string
   settings: S
+  /** What is known to work for it, the usual policy and algorithm first. Default: nothing is. */
+  presets?: readonly EnvironmentPreset[]
   /** The state columns, one row a lane. */
   state(parameters: SettingValues<S>): D
   make(parameters: SettingValues<S>): EnvironmentModel<State<D>>
-}): EnvironmentFactory<S> {
-  return defineFactory('environment', options, (parameters) => {
+}): EnvironmentFactory<S, I> {
+  const { presets = [] } = options
+  const factory = defineFactory('environment', options, (parameters) => {
     const model = options.make(parameters)
     const { actionMask, actionSpace, maxEpisodeSteps, observationSpace } = model
     if (observationSpace.kind !== 'box') {
@@ -159,8 +191,9 @@ export function defineEnvironment<S extends Settings, const D extends StateDecla
       const expected = `a whole number from 1 to ${STEPS_MAX}, or null`
       throw new InputError(`${options.id} maxEpisodeSteps`, show(maxEpisodeSteps), expected)
     }
-    return { ...model, state: options.state(parameters) }
+    return { ...model, state: options.state(parameters), presets }
   })
+  return Object.assign(factory, { id: options.id, presets })
 }
 
 /** Elements a lane of an environment's action mask: one for each choice, or none where it has no mask. */

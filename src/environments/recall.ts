@@ -34,6 +34,16 @@ export const recall = defineEnvironment({
     numCues: integer(4, 'cues among which one is shown', { min: 2, max: 65_536 }),
     delay: integer(10, 'steps without information between the cue and the question', { min: 0, max: STEPS_MAX - 2 }),
   },
+  presets: [
+    {
+      run: { numLanes: 64, totalSteps: 60_000 },
+      algorithm: {
+        id: 'ppo',
+        parameters: { numSteps: 24, numMinibatches: 8, updateEpochs: 4, learningRate: 4e-3 },
+      },
+      policy: { id: 'recurrent', parameters: { units: 32, hidden: [32], sequenceLength: 24, sharedTrunk: true } },
+    },
+  ],
   state: () => ({ cue: 'u32' }),
   make: ({ numCues, delay }) => {
     const width = numCues + 1

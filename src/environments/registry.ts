@@ -1,4 +1,4 @@
-/** The environments that come with Colonnade. */
+/** The environments that come with Colonnade: those that `colonnade` itself names, and those of the suite. */
 import { unknownWord } from '../errors.ts'
 import { breakout } from './breakout.ts'
 import { cartPole } from './cart-pole.ts'
@@ -6,26 +6,16 @@ import { cartPolePosition } from './cart-pole-position.ts'
 import type { EnvironmentFactory } from './environment.ts'
 import { pendulum } from './pendulum.ts'
 import { recall } from './recall.ts'
+import * as suite from './suite.ts'
 import { ticTacToe } from './tic-tac-toe.ts'
 
+const all = { cartPole, pendulum, breakout, cartPolePosition, recall, ticTacToe, ...suite }
+
 /** The ids of the built-in environments. */
-export type EnvironmentId =
-  | 'CartPole-v1'
-  | 'Pendulum-v1'
-  | 'Breakout-MinAtar'
-  | 'CartPole-P-v1'
-  | 'Recall-v0'
-  | 'TicTacToe-v0'
+export type EnvironmentId = (typeof all)[keyof typeof all]['id']
 
 /** Every built-in environment's factory, under the id that the field knows it by. */
-export const environments: readonly EnvironmentFactory[] = [
-  cartPole,
-  pendulum,
-  breakout,
-  cartPolePosition,
-  recall,
-  ticTacToe,
-] as unknown as EnvironmentFactory[]
+export const environments = Object.values(all) as unknown as readonly EnvironmentFactory[]
 
 /**
  * The factory of a built-in environment.

@@ -36,6 +36,41 @@ export const ticTacToe = defineEnvironment({
   id: 'TicTacToe-v0',
   module: import.meta.url,
   settings: {},
+  presets: [
+    {
+      run: { numLanes: 64, totalSteps: 500_000 },
+      algorithm: {
+        id: 'ppo',
+        parameters: {
+          numSteps: 32,
+          numMinibatches: 8,
+          updateEpochs: 4,
+          learningRate: 2e-3,
+          gamma: 1,
+          entropyCoef: 0.02,
+        },
+      },
+      policy: { id: 'mlp', parameters: { activation: 'relu' } },
+    },
+    {
+      run: { numLanes: 64, totalSteps: 500_000 },
+      algorithm: {
+        id: 'ppo',
+        parameters: {
+          numSteps: 32,
+          numMinibatches: 8,
+          updateEpochs: 4,
+          learningRate: 3e-3,
+          gamma: 1,
+          entropyCoef: 0.02,
+        },
+      },
+      policy: {
+        id: 'recurrent',
+        parameters: { hidden: [64], activation: 'relu', sequenceLength: 8, sharedTrunk: true },
+      },
+    },
+  ],
   state: () => ({
     /** The lane's own squares. */
     own: 'i32',

@@ -127,7 +127,7 @@ function keysOf(factory: EnvironmentFactory, named: NamedParts): ReadonlyMap<str
 
 /** The parts of a run, with the environment's usual ones where none are given, and what is known to work for them. */
 function usualParts(factory: EnvironmentFactory, { policy, algorithm }: NamedParts) {
-  const preset = presetOf(factory.id, { policy: policy?.id, algorithm: algorithm?.id })
+  const preset = presetOf(factory.presets, { policy: policy?.id, algorithm: algorithm?.id })
   return {
     preset,
     policy: policy ?? policyFactory(preset.policy.id),

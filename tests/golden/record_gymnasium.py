@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Records reference trajectories of Gymnasium's CartPole-v1 and Pendulum-v1.
+"""Records reference trajectories of Gymnasium's classic control.
 
 The data beside this file was made, from the repository root, by
 
@@ -8,7 +8,8 @@ The data beside this file was made, from the repository root, by
     /tmp/venv/bin/python tests/golden/record_gymnasium.py
 
 with Python 3.11, gymnasium 1.4.0 and numpy 2.4.6 (each JSON repeats its own
-versions and command).
+versions and command). A folder behind the command takes the files in place of
+this one: `tests/outside/gymnasium.test.ts` compares them with those here.
 
 How to read the numbers:
 
@@ -25,19 +26,21 @@ How to read the numbers:
   and ``0.001 * u**2`` are rounded to float32 before they meet a float64; and
   ``u**2`` goes through the C library's powf, at times one float32 unit beside
   ``u * u``, so that a reward may differ from the recorded one by about 1e-10.
+* MountainCarContinuous's states are float32 from the first step on: exact too.
 * ``pendulum-v1-f64.json`` is the same plan with the torques handed over as float64
   (the same float32 values), so that all of Gymnasium's arithmetic is in float64.
 """
 
 import json
 import platform
+import sys
 from pathlib import Path
 
 import gymnasium
 import numpy as np
 
 COMMAND = "python tests/golden/record_gymnasium.py"
-HERE = Path(__file__).resolve().parent
+HERE = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).resolve().parent
 
 
 # --- policies: policy(t, state, rng) -> action -----------------------------------------
@@ -91,7 +94,35 @@ def pendulum_swing_up(t, state, rng):
     return 2.0 if (energy < 0) == (theta_dot >= 0) else -2.0
 
 
-# (name, policy) of every episode; its seed is its index.
+def mountain_car_random(t, state, rng):
+    return int(rng.integers(3))
+
+
+def mountain_car_pump(t, state, rng):
+    """Pushes along the motion, which brings the car to the goal."""
+    return 2 if state[1] >= 0 else 0
+
+
+def mountain_car_wall(right):
+    """Pushes along the motion, but left of the place `right` alone: the car reaches the wall, and not the goal."""
+    return lambda t, state, rng: 0 if state[0] > right or state[1] < 0 else 2
+
+
+def throttle(policy, force):
+    """The same by the force of the continuous car."""
+    return lambda t, state, rng: force * (policy(t, state, rng) - 1)
+
+
+def acrobot_random(t, state, rng):
+    return int(rng.integers(3))
+
+
+def acrobot_pump(t, state, rng):
+    """Turns the second link the way it turns: energy grows until the free end is above the line."""
+    return 2 if state[3] >= 0 else 0
+
+
+# (name, policy) of every episode, and where it is placed if not where the environment puts it; its seed is its index.
 CART_POLE = (
     [("random", cart_pole_random)] * 8
     + [("constant", cart_pole_constant(a)) for a in (0, 1)]
@@ -116,6 +147,20 @@ PENDULUM = (
     + [("swing-up", pendulum_swing_up)] * 4
     + [("constant", pendulum_constant(torque)) for torque in (0.0, -0.7, 2.0, -3.5)]
 )
+MOUNTAIN_CAR = (
+    [("random", mountain_car_random)]
+    + [("pump", mountain_car_pump)] * 2
+    + [("wall", mountain_car_wall(-0.1))]
+)
+MOUNTAIN_CAR_CONTINUOUS = (
+    [("pump", throttle(mountain_car_pump, 1.0)), ("beyond", throttle(mountain_car_pump, 1.7))]
+    + [("wall", throttle(mountain_car_wall(-0.4), 0.7))]
+)
+ACROBOT = (
+    [("random", acrobot_random), ("rest", cart_pole_constant(1))]
+    + [("pump", acrobot_pump)] * 2
+    + [("placed", acrobot_pump, start) for start in ([3.1, -3.1, 4.0, -9.0], [-3.0, 2.9, -12.5, 28.2])]
+)
 
 
 # --- recording -------------------------------------------------------------------------
@@ -126,15 +171,18 @@ def short32(values):
     return [float(str(np.float32(v))) for v in values]
 
 
-def record_episode(env, seed, name, policy, torque_type):
+def record_episode(env, seed, torque_type, name, policy, start=None):
     continuous = isinstance(env.action_space, gymnasium.spaces.Box)
     rng = np.random.default_rng([seed, 0x5EED])
     observation, _ = env.reset(seed=seed)
+    if start is not None:
+        env.unwrapped.state = np.array(start)
+        observation = env.unwrapped._get_ob()
     states, observations, actions, rewards = [], [], [], []
     terminated = truncated = False
     while True:
-        state = env.unwrapped.state
-        assert state.dtype == np.float64 and observation.dtype == np.float32
+        state = np.asarray(env.unwrapped.state)
+        assert state.dtype in (np.float32, np.float64) and observation.dtype == np.float32
         states.append(state.tolist())
         observations.append(short32(observation))
         if terminated or truncated:
@@ -182,7 +230,7 @@ def record(environment, plan, path, torque_type=np.float32):
         "observation_space": space(env.observation_space),
         "action_space": space(env.action_space),
     }
-    episodes = [record_episode(env, seed, name, policy, torque_type) for seed, (name, policy) in enumerate(plan)]
+    episodes = [record_episode(env, seed, torque_type, *episode) for seed, episode in enumerate(plan)]
 
     # One episode a line, so that a change of the data gives a readable diff.
     def dump(value):
@@ -217,7 +265,26 @@ def check_pendulum(episodes):
     print(f"Pendulum-v1: {clipped} clipped torques, {fast} states at the speed limit, {turned} episodes turn over")
 
 
+def check_mountain_car(episodes, least):
+    walls = sum(position == -1.2 or position == float(np.float32(-1.2)) for e in episodes for position, _ in e["states"])
+    ended = [e for e in episodes if e["terminated"]]
+    assert walls and len(ended) >= 2 and any(e["truncated"] for e in episodes)
+    assert all(e["states"][-1][0] >= least for e in ended)
+    print(f"mountain car: {walls} states at the wall, {len(ended)} episodes end at the goal")
+
+
+def check_acrobot(episodes):
+    ended = [e for e in episodes if e["terminated"]]
+    turned = sum(abs(b[0] - a[0]) > 5 or abs(b[1] - a[1]) > 5 for e in episodes for a, b in zip(e["states"], e["states"][1:]))
+    assert len(ended) >= 2 and turned and any(len(e["actions"]) == 500 for e in episodes)
+    print(f"Acrobot-v1: {len(ended)} episodes reach the line, {turned} angles wrap")
+
+
 if __name__ == "__main__":
     check_cart_pole(record("CartPole-v1", CART_POLE, HERE / "cart-pole-v1.json"))
     check_pendulum(record("Pendulum-v1", PENDULUM, HERE / "pendulum-v1.json"))
     check_pendulum(record("Pendulum-v1", PENDULUM, HERE / "pendulum-v1-f64.json", np.float64))
+    check_mountain_car(record("MountainCar-v0", MOUNTAIN_CAR, HERE / "mountain-car-v0.json"), 0.5)
+    continuous = record("MountainCarContinuous-v0", MOUNTAIN_CAR_CONTINUOUS, HERE / "mountain-car-continuous-v0.json")
+    check_mountain_car(continuous, 0.45)
+    check_acrobot(record("Acrobot-v1", ACROBOT, HERE / "acrobot-v1.json"))

@@ -268,7 +268,14 @@ describe('every setting of a control run acts', () => {
 
   test.each(environments.map(({ id }) => id))('of %s', async (id) => {
     const keys = [...(await runKeys(id, { policy: 'mlp' }))].filter(([key]) => key.startsWith('environment.'))
-    const table: Record<string, Shown> = { 'environment.maxEpisodeSteps': { to: 5 } }
+    const cards = { shownBy: 'tests/environments/toy-text.test.ts: plays Gymnasium’s games (%s)' }
+    const table: Record<string, Shown> = {
+      'environment.maxEpisodeSteps': { to: 5 },
+      'environment.goalVelocity': { shownBy: 'tests/environments/classic-control.test.ts: where the car is too slow' },
+      'environment.map': { to: 'SF/FG' },
+      'environment.sab': cards,
+      'environment.natural': cards,
+    }
     expect(await idle(keys, base, table, (texts) => trainerOutcome(id, texts))).toEqual([])
   })
 

@@ -1,0 +1,83 @@
+import { Stream } from '../random.ts'
+import { integer, number } from '../settings.ts'
+import { box } from '../space.ts'
+import { defineEnvironment, STEPS_MAX } from './environment.ts'
+import { MOUNTAIN_CAR_BOUNDS, VELOCITY_MAX } from './mountain-car.ts'
+
+const START_MIN = -0.6
+const START_MAX = -0.4
+const GRAVITY = 0.0025
+// The state is f32, and so is what Gymnasium, over NumPy, computes of it: each result is rounded.
+const { fround } = Math
+const POWER = fround(0.0015)
+const GOAL = fround(0.45)
+const [POSITION_LOW, VELOCITY_LOW] = MOUNTAIN_CAR_BOUNDS.low as [number, number]
+const [POSITION_HIGH, VELOCITY_HIGH] = MOUNTAIN_CAR_BOUNDS.high as [number, number]
+
+/**
+ * MountainCarContinuous-v0 with Gymnasium's dynamics, limits and starting states: the car in a valley that has to swing to
+ * reach the top of the hill on the right, with an engine that can be throttled.
+ *
+ * ## Action Space
+ * Box of 1: the force on the car, in [−1, 1]. What is beyond is clipped, and costs what the bound costs; in Gymnasium it
+ * costs what was asked for.
+ *
+ * ## Observation Space
+ * Box of 2: position (m, within [−1.2, 0.6]), velocity (m a step, within ±0.07). At the left end the car stops.
+ *
+ * ## Rewards
+ * −0.1 · force² for every step, and 100 for the goal. Solved at a mean return of 90.
+ *
+ * ## Starting State
+ * Position uniform in [−0.6, −0.4), velocity 0.
+ *
+ * ## Episode End
+ * Terminated at position 0.45 or beyond with a velocity of at least `goalVelocity`. Truncated after `maxEpisodeSteps` (999)
+ * steps.
+ *
+ * ## Arguments
+ * `goalVelocity` (0 m a step).
+ */
+export const mountainCarContinuous = defineEnvironment({
+  id: 'MountainCarContinuous-v0',
+  module: import.meta.url,
+  settings: {
+    maxEpisodeSteps: integer(999, 'steps after which an episode is truncated', { min: 1, max: STEPS_MAX }),
+    goalVelocity: number(0, 'least velocity at the goal in m a step', { min: -VELOCITY_MAX, max: VELOCITY_MAX }),
+  },
+  state: () => ({ position: 'f32', velocity: 'f32' }),
+  make: ({ maxEpisodeSteps, goalVelocity }) => ({
+    observationSpace: box(MOUNTAIN_CAR_BOUNDS),
+    actionSpace: box({ low: -1, high: 1, shape: [1] }),
+    maxEpisodeSteps,
+    returnThreshold: 90,
+    reset({ state, observation, lane, episode, random }, rows, count) {
+      for (let i = 0; i < count; i++) {
+        const n = rows[i]!
+        random.draw(Stream.reset, lane[n]!, episode[n]!, 0)
+        state.position[n] = random.uniform(0, START_MIN, START_MAX)
+        state.velocity[n] = 0
+        observation[2 * n] = state.position[n]!
+        observation[2 * n + 1] = 0
+      }
+    },
+    step({ state, observation, reward, terminated, action }, from, to) {
+      const { position, velocity } = state
+      for (let n = from; n < to; n++) {
+        const force = Math.min(Math.max(action[n]!, -1), 1)
+        const slope = fround(GRAVITY * Math.cos(fround(3 * position[n]!)))
+        const pushed = fround(velocity[n]! + fround(fround(force * POWER) - slope))
+        const speed = Math.min(Math.max(pushed, VELOCITY_LOW), VELOCITY_HIGH)
+        const place = Math.min(Math.max(fround(position[n]! + speed), POSITION_LOW), POSITION_HIGH)
+        const stopped = place === POSITION_LOW && speed < 0 ? 0 : speed
+        const isThere = place >= GOAL && stopped >= goalVelocity
+        position[n] = place
+        velocity[n] = stopped
+        observation[2 * n] = place
+        observation[2 * n + 1] = stopped
+        reward[n] = (isThere ? 100 : 0) - 0.1 * force * force
+        terminated[n] = isThere ? 1 : 0
+      }
+    },
+  }),
+})

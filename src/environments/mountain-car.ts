@@ -1,0 +1,82 @@
+import { Stream } from '../random.ts'
+import { integer, number } from '../settings.ts'
+import { box, discrete } from '../space.ts'
+import { defineEnvironment, STEPS_MAX } from './environment.ts'
+
+// Positions in m, velocities in m a step.
+const POSITION_MIN = -1.2
+const POSITION_MAX = 0.6
+export const VELOCITY_MAX = 0.07
+/** The bounds of what both mountain cars see, as f32 has them: position, velocity. */
+export const MOUNTAIN_CAR_BOUNDS = {
+  low: [Math.fround(POSITION_MIN), Math.fround(-VELOCITY_MAX)],
+  high: [Math.fround(POSITION_MAX), Math.fround(VELOCITY_MAX)],
+}
+const START_MIN = -0.6
+const START_MAX = -0.4
+const GOAL = 0.5
+const FORCE = 0.001
+const GRAVITY = 0.0025
+
+/**
+ * MountainCar-v0 with Gymnasium's dynamics, limits and starting states, in f64 as there. A car stands in a valley and has to
+ * reach the top of the hill on the right; its engine is too weak to climb it at once, so it has to swing (Moore, "Efficient
+ * Memory-Based Learning for Robot Control", 1990).
+ *
+ * ## Action Space
+ * Discrete(3): 0 accelerates to the left, 1 not at all, 2 to the right.
+ *
+ * ## Observation Space
+ * Box of 2: position (m, within [−1.2, 0.6]), velocity (m a step, within ±0.07). At the left end the car stops.
+ *
+ * ## Rewards
+ * −1 for every step. Solved at a mean return of −110.
+ *
+ * ## Starting State
+ * Position uniform in [−0.6, −0.4), velocity 0.
+ *
+ * ## Episode End
+ * Terminated at position 0.5 or beyond with a velocity of at least `goalVelocity`. Truncated after `maxEpisodeSteps` (200) steps.
+ *
+ * ## Arguments
+ * `goalVelocity` (0 m a step).
+ */
+export const mountainCar = defineEnvironment({
+  id: 'MountainCar-v0',
+  module: import.meta.url,
+  settings: {
+    maxEpisodeSteps: integer(200, 'steps after which an episode is truncated', { min: 1, max: STEPS_MAX }),
+    goalVelocity: number(0, 'least velocity at the goal in m a step', { min: -VELOCITY_MAX, max: VELOCITY_MAX }),
+  },
+  state: () => ({ position: 'f64', velocity: 'f64' }),
+  make: ({ maxEpisodeSteps, goalVelocity }) => ({
+    observationSpace: box(MOUNTAIN_CAR_BOUNDS),
+    actionSpace: discrete(3),
+    maxEpisodeSteps,
+    returnThreshold: -110,
+    reset({ state, observation, lane, episode, random }, rows, count) {
+      for (let i = 0; i < count; i++) {
+        const n = rows[i]!
+        random.draw(Stream.reset, lane[n]!, episode[n]!, 0)
+        state.position[n] = random.uniform(0, START_MIN, START_MAX)
+        state.velocity[n] = 0
+        observation[2 * n] = state.position[n]!
+        observation[2 * n + 1] = 0
+      }
+    },
+    step({ state, observation, reward, terminated, action }, from, to) {
+      const { position, velocity } = state
+      for (let n = from; n < to; n++) {
+        const pushed = velocity[n]! + ((action[n]! - 1) * FORCE + Math.cos(3 * position[n]!) * -GRAVITY)
+        const speed = Math.min(Math.max(pushed, -VELOCITY_MAX), VELOCITY_MAX)
+        const place = Math.min(Math.max(position[n]! + speed, POSITION_MIN), POSITION_MAX)
+        position[n] = place
+        velocity[n] = place === POSITION_MIN && speed < 0 ? 0 : speed
+        observation[2 * n] = place
+        observation[2 * n + 1] = velocity[n]!
+        reward[n] = -1
+        terminated[n] = place >= GOAL && velocity[n]! >= goalVelocity ? 1 : 0
+      }
+    },
+  }),
+})

@@ -1,0 +1,11 @@
+/**
+ * The environments of `colonnade/environments`, a line each: whoever adds one writes its file, and its line here. The registry
+ * takes them from here; those of the first hour are in `colonnade` itself.
+ */
+export { acrobot } from './acrobot.ts'
+export { blackjack } from './blackjack.ts'
+export { cliffWalking } from './cliff-walking.ts'
+export { frozenLake, frozenLake8x8 } from './frozen-lake.ts'
+export { mountainCar } from './mountain-car.ts'
+export { mountainCarContinuous } from './mountain-car-continuous.ts'
+export { taxi } from './taxi.ts'
