@@ -41,6 +41,14 @@ export function localEnginePlan({ model, adapter, isQuantized, numSlots, context
       group: column('i32', numSlots),
       member: column('i32', numSlots),
       tokensBefore: column('i32', numSlots),
+      /** 1 where the turn draws its tokens in a way of its own, by the columns below; 0 where it draws as the engine was made. */
+      ownDrawing: column('u8', numSlots),
+      temperature: column('f64', numSlots),
+      topK: column('i32', numSlots),
+      topP: column('f64', numSlots),
+      minP: column('f64', numSlots),
+      /** 1 where it draws by chance, 0 where it takes the most probable token. */
+      explore: column('u8', numSlots),
     },
     decoder: decoderPlan(model, numSlots, context, adapter, isQuantized),
     /** Of each thread but the first, which can take all slots if need be. */
@@ -71,16 +79,13 @@ export interface DecodingThread extends Omit<DecodingColumns, 'decoder'> {
   readonly explore: boolean
   /** Room for a list of slots. */
   readonly slots: Int32Array
-  /** Of each slot, how its turn draws tokens where that is not as above; null where no turn does. */
-  drawings: (Drawing | null)[] | null
+  /** Of each slot, the last distribution of a turn's own that this thread drew from; none before the first. */
+  readonly samplings: Sampling[]
 }
-
-/** How a turn draws its tokens. */
-type Drawing = Pick<TurnRequest, 'sampling' | 'explore'>
 
 /** Feeds what is not in the cache, and chooses a token, in the slots of share `index` of `numShares`, if there is one. */
 export function decodeShare(thread: DecodingThread, index: number, numShares: number): void {
-  const { turns, ids, decoder, slots, context, sampling, explore, drawings } = thread
+  const { turns, ids, decoder, slots, context, sampling, explore } = thread
   const { slot, lane, episode, draw, forward } = decoder.columns
   if (index >= numShares) return
   const count = listActive(thread)
@@ -98,18 +103,42 @@ export function decodeShare(thread: DecodingThread, index: number, numShares: nu
     forward.token[row] = ids[n * context + last]!
     forward.position[row] = last
   }
-  if (drawings === null) {
-    decoder.advance(to - from, sampling, explore)
-    return
+  let isOwn = false
+  for (let i = from; i < to; i++) if (turns.ownDrawing[slots[i]!] === 1) isOwn = true
+  if (isOwn) drawEach(thread, to - from)
+  else decoder.advance(to - from, sampling, explore)
+}
+
+/** Chooses the tokens of the first rows, each as its turn asks: rows beside each other that draw alike are drawn together. */
+function drawEach(thread: DecodingThread, count: number): void {
+  const { turns, decoder, sampling, explore } = thread
+  const { slot } = decoder.columns
+  decoder.computeLogits(count)
+  for (let begin = 0, row = 1; row <= count; row++) {
+    const n = slot[begin]!
+    if (row < count && drawAlike(turns, n, slot[row]!)) continue
+    if (turns.ownDrawing[n] === 1) decoder.drawRows(begin, row, samplingOf(thread, n), turns.explore[n] === 1)
+    else decoder.drawRows(begin, row, sampling, explore)
+    begin = row
   }
-  decoder.computeLogits(to - from)
-  for (let row = 0, begin = 0; row < to - from; row++) {
-    const drawing = drawings[slot[row]!] ?? thread
-    const next = row + 1 < to - from ? (drawings[slot[row + 1]!] ?? thread) : null
-    if (next !== null && next.sampling === drawing.sampling && next.explore === drawing.explore) continue
-    decoder.drawRows(begin, row + 1, drawing.sampling, drawing.explore)
-    begin = row + 1
-  }
+}
+
+/** Whether the turns of two slots are drawn alike. */
+function drawAlike(turns: LocalColumns['turns'], a: number, b: number): boolean {
+  const { ownDrawing, temperature, topK, topP, minP, explore } = turns
+  if (ownDrawing[a] === 0 || ownDrawing[b] === 0) return ownDrawing[a] === ownDrawing[b]
+  const isSameFilter = topK[a] === topK[b] && topP[a] === topP[b] && minP[a] === minP[b]
+  return isSameFilter && temperature[a] === temperature[b] && explore[a] === explore[b]
+}
+
+/** The distribution of its own that slot n draws from: the same object while its numbers stay, since a decoder is bound to it. */
+function samplingOf({ turns, samplings }: DecodingThread, n: number): Sampling {
+  const [temperature, topK, topP, minP] = [turns.temperature[n]!, turns.topK[n]!, turns.topP[n]!, turns.minP[n]!]
+  const last = samplings[n]
+  const isSame = last?.temperature === temperature && last.topK === topK && last.topP === topP && last.minP === minP
+  if (isSame) return last
+  samplings[n] = { temperature, topK, topP, minP }
+  return samplings[n]
 }
 
 /** Writes the slots that have a turn into `slots`; returns how many there are. */
@@ -178,7 +207,7 @@ export class LocalEngine implements Engine, EngineThreads {
       sampling,
       explore,
       slots,
-      drawings: null,
+      samplings: [],
     }
     this.#blocks = this.#decoders.map(({ slot, chosen, forward, candidates, candidateOffset }) => ({
       ...{ count: 0, slot, token: chosen, logprob: forward.logprob },
@@ -215,19 +244,22 @@ export class LocalEngine implements Engine, EngineThreads {
     active[slot] = 1
   }
 
-  /** Notes how a turn draws, and what ends it, where that is not as the engine was made. */
+  /** Notes how a turn draws, where all threads see it, and what ends it. */
   #takeDrawing({ slot, sampling, explore, stopStrings }: TurnRequest): void {
     const own = this.#context
-    const words = (drawing: Omit<Drawing, 'sampling'> & { sampling: object; stopStrings: readonly string[] }) =>
-      JSON.stringify([drawing.sampling, drawing.explore, drawing.stopStrings])
-    const isOwn =
-      (sampling === own.sampling && explore === own.explore && stopStrings === own.stopStrings) ||
-      words({ sampling, explore, stopStrings }) === words(own)
-    if (!isOwn) checkSampling(sampling)
-    this.#stops[slot] = isOwn ? this.#ownStops[slot]! : new StopStrings(own.tokenizer, stopStrings)
-    const drawings = this.#thread.drawings ?? (isOwn ? null : new Array<Drawing | null>(own.numSlots).fill(null))
-    if (drawings !== null) drawings[slot] = isOwn ? null : { sampling, explore }
-    this.#thread.drawings = drawings
+    const isAlike = (a: object, b: object) => a === b || JSON.stringify(a) === JSON.stringify(b)
+    const draws = explore !== own.explore || !isAlike(sampling, own.sampling)
+    if (draws) checkSampling(sampling)
+    this.#stops[slot] = isAlike(stopStrings, own.stopStrings)
+      ? this.#ownStops[slot]!
+      : new StopStrings(own.tokenizer, stopStrings)
+    const { turns } = this
+    turns.ownDrawing[slot] = draws ? 1 : 0
+    turns.temperature[slot] = sampling.temperature
+    turns.topK[slot] = sampling.topK
+    turns.topP[slot] = sampling.topP
+    turns.minP[slot] = sampling.minP
+    turns.explore[slot] = explore ? 1 : 0
   }
 
   advance(): void | Promise<void> {
@@ -254,8 +286,6 @@ export class LocalEngine implements Engine, EngineThreads {
    */
   #numSharesOf(count: number): number {
     if (count * this.#context.model.numParameters < 2 ** 21) return 1
-    const { drawings } = this.#thread
-    if (drawings?.some((drawing, n) => drawing !== null && this.turns.active[n] === 1)) return 1 // Others know of no such turn.
     return Math.min(this.#decoders.length, Math.floor(count / SHARE_SLOTS))
   }
 

@@ -20,9 +20,17 @@ const environment = digits({
   },
 })
 
+/** Of three questions one is drawn by itself, one is, and ends at digits, and one is drawn like all. */
+const drawnApart = digits({
+  example: (index) => ({
+    prompt: String(index),
+    ...[{}, { sampling: { temperature: 2, topP: 0.7 } }, { sampling: { topK: 3, stopStrings: ['3', '4'] } }][index % 3],
+  }),
+})
+
 /** A world of 11 lanes in which two speak; the second stands in this thread. */
-async function shared(numParameters: number) {
-  const world = await talkWorld({ environment, numLanes: 11, seed: SEED, sampling: { topK: 7 } })
+async function shared(numParameters: number, task = environment) {
+  const world = await talkWorld({ environment: task, numLanes: 11, seed: SEED, sampling: { topK: 7 } })
   world.split(2)
   const cohort = world.cohort()
   const { conversation, context, sampling, explore, model, weights } = cohort
@@ -37,7 +45,7 @@ async function shared(numParameters: number) {
     sampling,
     explore,
     slots: new Int32Array(11),
-    drawings: null,
+    samplings: [],
   }
   Object.defineProperty(model, 'numParameters', { value: numParameters })
   const ticks: { count: number; shares: number; rows: number[] }[] = []
@@ -81,6 +89,19 @@ test.each([
   }
   const counts = new Set(ticks.map(({ count }) => count))
   expect([counts.has(11), Math.min(...counts) < 8]).toEqual([true, true])
+})
+
+test('two threads draw each turn as it asks, and end it as it asks, with the tokens that one thread draws', async () => {
+  const alone = await talkUntil(
+    await talkWorld({ environment: drawnApart, numLanes: 1, seed: SEED, sampling: { topK: 7 } }),
+    CONVERSATIONS,
+  )
+  const { world, second } = await shared(2 ** 21, drawnApart)
+  const theirs = vi.spyOn(second.decoder, 'drawRows')
+  expect(await talkUntil(world, CONVERSATIONS)).toEqual(alone)
+  expect(new Set(theirs.mock.calls.map(([, , { temperature, topK }]) => `${temperature} ${topK}`))).toEqual(
+    new Set(['1 7', '2 7', '1 3']),
+  )
 })
 
 test('a cohort behind one in which several threads speak is not forgotten: it speaks in the same tick', async () => {
