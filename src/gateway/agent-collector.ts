@@ -162,8 +162,8 @@ export class AgentCollector implements Collector {
     const { gateway } = this.#runner
     const computesHere = this.#cohort.engine.arrival === null
     this.#isRead = true
-    if (computesHere) gateway.pause()
     try {
+      if (computesHere) await gateway.pause()
       return await work()
     } finally {
       this.#isRead = false

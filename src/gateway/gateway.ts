@@ -16,12 +16,12 @@ import { complete } from '../serving/completions.ts'
 import { checkFields, integerField } from '../serving/fields.ts'
 import { type Body, type EventStream, listen, RequestError, type Route, type RouteAnswer } from '../serving/http.ts'
 import { closing } from '../serving/server.ts'
-import { Trajectories } from '../tables/trajectories.ts'
-import { writeTrajectories } from '../tables/trajectory-table.ts'
+import type { Trajectories } from '../tables/trajectories.ts'
 import { anthropic } from './anthropic.ts'
 import type { CallCounts } from './call-tree.ts'
 import type { ChatAnswered, ChatChunk, Dialect } from './dialect.ts'
 import { responses } from './responses.ts'
+import { SessionArchive, type SessionEnd } from './session-archive.ts'
 import {
   checkReward,
   type EndedSession,
@@ -33,7 +33,7 @@ import {
   type SessionReward,
   Sessions,
 } from './sessions.ts'
-import { drawingFields, type Source, type SourceOptions, sourceFrom } from './source.ts'
+import { drawingFields, type SourceOptions, sourceFrom } from './source.ts'
 
 /** What `openGateway` is told: a world whose engine answers, or a model. */
 export interface GatewayOptions extends SourceOptions, Partial<SessionLimits> {
@@ -77,6 +77,8 @@ export interface GatewayCounts extends CallCounts {
   readonly ended: number
   /** Of those that ended: nobody said in time what they were worth. */
   readonly abandoned: number
+  /** Of those that are open: they are over, and their files could not be written yet. */
+  readonly unwritten: number
 }
 
 /** A gateway that listens. */
@@ -92,10 +94,14 @@ export interface Gateway {
   readonly notes: readonly string[]
   /** Opens a session for a program, which ends it. It is never abandoned. */
   openSession(place?: Partial<SessionPlace>): GatewaySession
-  /** Holds all answers where they are; they go on with `resume`. */
-  pause(): void
+  /** Holds all answers where they are, and settles when the engine is at rest; they go on with `resume`. */
+  pause(): Promise<void>
   resume(): void
-  /** Refuses new turns, lets those that run or wait end, and stops; with `now` those are broken off. */
+  /**
+   * Refuses new turns, lets those that run or wait end, and stops; with `now` those are broken off. Sessions that were made over HTTP and
+   * are open are abandoned.
+   * @throws InputError where files of sessions cannot be written.
+   */
   close(options?: { readonly now?: boolean }): Promise<void>
 }
 
@@ -119,31 +125,42 @@ export async function openGateway(options: GatewayOptions): Promise<Gateway> {
   const limits = checkedLimits(options)
   const { sourceOf, notes } = await sourceFrom(options)
   const operator = new Secret(operatorKey)
-  const sessions = new Sessions(limits)
-  const trajectories = new Trajectories()
-  let totals: Omit<GatewayCounts, 'open'> = { ...NO_CALLS, ended: 0, abandoned: 0 }
+  const archive = new SessionArchive(folder ?? null, sourceOf)
+  const sessions = new Sessions(limits, await archive.nextNumber())
+  let totals: Omit<GatewayCounts, 'open' | 'unwritten'> = { ...NO_CALLS, ended: 0, abandoned: 0 }
 
+  const forget = (session: Session, { counts }: EndedSession, isAbandoned: boolean): void => {
+    sessions.remove(session)
+    const { ended, abandoned } = totals
+    totals = { ...added(totals, counts), ended: ended + 1, abandoned: abandoned + (isAbandoned ? 1 : 0) }
+  }
+  /** Ends a session that a program opened. */
   const end = (session: Session, worth: SessionReward): EndedSession => {
     const ended = session.close(checkReward(`session ${session.number}`, worth))
-    sessions.remove(session)
-    totals = { ...added(totals, ended.counts), ended: totals.ended + 1, abandoned: totals.abandoned }
+    forget(session, ended, false)
     return ended
   }
-  /** Keeps the rows of a session that was made over HTTP. */
-  const keep = async (session: Session, worth: SessionReward): Promise<EndedSession> => {
-    const ended = end(session, worth)
-    if (ended.rows.length > 0) trajectories.appendConversation(ended.rows)
-    if (folder !== undefined && ended.rows.length > 0) await writeSession(folder, ended, sourceOf(), session)
+  /** Ends a session that was made over HTTP, and keeps its rows. */
+  const keep = async (session: Session, sessionEnd: SessionEnd): Promise<EndedSession> => {
+    const ended = await archive.keep(session, sessionEnd)
+    forget(session, ended, sessionEnd.isAbandoned)
     return ended
   }
-  const sweep = setInterval(() => {
-    for (const [session, error] of sessions.abandoned(Date.now())) {
-      if (session.isHeld) continue
-      totals = { ...totals, abandoned: totals.abandoned + 1 }
-      keep(session, { reward: null, error }).catch((failure) => console.error(`colonnade: ${failure.message}`))
-    }
-  }, 1000)
-  sweep.unref()
+  const abandon = (session: Session, error: string): Promise<unknown> => {
+    return keep(session, { worth: { reward: null, components: {}, error }, isAbandoned: true })
+  }
+  /** Ends those that nobody ends any more, and tries again to write those that could not be written. */
+  const sweep = async (): Promise<void> => {
+    const unwritten = [...archive.unwritten]
+    const others = [...sessions.abandoned(Date.now())].filter(([session]) => !archive.unwritten.has(session))
+    const work = [
+      ...unwritten.map(([session, sessionEnd]) => keep(session, sessionEnd)),
+      ...others.flatMap(([session, error]) => (session.isHeld ? [] : [abandon(session, error)])),
+    ]
+    await Promise.allSettled(work) // The archive tells of those that fail, and has them tried again.
+  }
+  const sweeping = setInterval(() => void sweep(), 1000)
+  sweeping.unref()
 
   const checkOperator = (headers: IncomingHttpHeaders): void => {
     if (!operator.is(secretOf(headers))) throw new RequestError(401, "this takes the operator's key", UNKNOWN_KEY)
@@ -245,6 +262,7 @@ export async function openGateway(options: GatewayOptions): Promise<Gateway> {
       ({ body, headers }) => {
         checkOperator(headers)
         checkFields(body, { taken: PLACE, ignored: [], refused: {} })
+        archive.checkWritten()
         const { served, name } = sourceOf()
         const session = sessions.open(placeOf(body), served, name, Date.now())
         return { id: session.id, key: session.key, number: session.number, ...urlsOf(listening.url, session) }
@@ -270,7 +288,7 @@ export async function openGateway(options: GatewayOptions): Promise<Gateway> {
           session.said = worth // Whoever opened it ends it.
           return { number: session.number, ...session.calls.counts }
         }
-        const { number, rows, counts } = await keep(session, worth)
+        const { number, rows, counts } = await keep(session, { worth, isAbandoned: false })
         return { number, rows: rows.length, ...counts }
       },
     ],
@@ -279,17 +297,19 @@ export async function openGateway(options: GatewayOptions): Promise<Gateway> {
       () => {
         const { batcher } = sourceOf().served
         if (batcher.state === 'stopping') throw new RequestError(503, 'the gateway is stopping', { code: 'stopping' })
+        archive.checkWritten()
         return { status: 'ok', state: batcher.state, running: batcher.numRunning, waiting: batcher.numWaiting }
       },
     ],
   ])
   const listening = await listen(routes, { host, port, maxBodyBytes })
   return {
-    ...{ url: listening.url, operatorKey, trajectories, notes, name: options.name ?? 'model' },
+    ...{ url: listening.url, operatorKey, notes, trajectories: archive.trajectories, name: options.name ?? 'model' },
     get counts() {
       let counts: CallCounts = totals
       for (const { calls } of sessions) counts = added(counts, calls.counts)
-      return { ...counts, open: sessions.size, ended: totals.ended, abandoned: totals.abandoned }
+      const { ended, abandoned } = totals
+      return { ...counts, open: sessions.size, ended, abandoned, unwritten: archive.unwritten.size }
     },
     openSession(place = {}) {
       const { served, name } = sourceOf()
@@ -306,14 +326,22 @@ export async function openGateway(options: GatewayOptions): Promise<Gateway> {
         end: (worth) => end(session, worth),
       }
     },
-    pause: () => sourceOf().served.batcher.set('frozen'),
+    pause() {
+      const { batcher } = sourceOf().served
+      batcher.set('frozen')
+      return batcher.still()
+    },
     resume() {
       const { batcher } = sourceOf().served
       if (batcher.state === 'frozen') batcher.set('open')
     },
     async close(how) {
-      clearInterval(sweep)
+      clearInterval(sweeping)
       await closing(listening, sourceOf().served.batcher, { ownsEngine: world === undefined })(how)
+      await sweep()
+      const left = [...sessions].filter((session) => !session.isHeld && !archive.unwritten.has(session))
+      await Promise.allSettled(left.map((session) => abandon(session, 'abandoned: the gateway was closed')))
+      archive.checkAllWritten()
     },
   }
 }
@@ -420,15 +448,4 @@ function keepResponse({ responses: known }: Session): Keeper {
     const answered = responses([]).toChat({ input: output }).messages as Message[]
     known.set(id, [...before, ...answered])
   }
-}
-
-async function writeSession(folder: string, ended: EndedSession, { served }: Source, session: Session): Promise<void> {
-  const rows = new Trajectories()
-  rows.appendConversation(ended.rows)
-  const { tokenizer, name } = served
-  await writeTrajectories(`${folder}/session-${String(ended.number).padStart(6, '0')}.arrow`, rows, {
-    ...{ environment: 'gateway', model: name, tokenizer: tokenizer.id, algorithm: 'none', seed: 0 },
-    promptOf: () => JSON.stringify(session.calls.prompt),
-    decode: (ids) => tokenizer.decode(ids),
-  })
 }

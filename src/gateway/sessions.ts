@@ -219,10 +219,11 @@ export class Sessions {
   /** By the hash of the id, and of the key; they are found by what nobody can choose, so the time tells nothing of others. */
   readonly #byId = new Map<string, { readonly secret: Secret; readonly session: Session }>()
   readonly #byKey = new Map<string, { readonly secret: Secret; readonly session: Session }>()
-  #numMade = 0
+  #nextNumber: number
 
-  constructor(limits: SessionLimits) {
+  constructor(limits: SessionLimits, firstNumber: number) {
     this.#limits = limits
+    this.#nextNumber = firstNumber
   }
 
   get size(): number {
@@ -239,7 +240,7 @@ export class Sessions {
     if (this.size >= maxSessions) {
       throw new RequestError(429, `${maxSessions} sessions are open`, { code: 'too_many_sessions', retryAfter: 1 })
     }
-    const number = this.#numMade++
+    const number = this.#nextNumber++
     const whole = { source, promptId: 0, group: number, member: 0, epoch: 0, ...place }
     const session = new Session(number, whole, isHeld, served, this.#limits, now)
     this.#byId.set(hashOf(session.id).toString('hex'), { secret: new Secret(session.id), session })

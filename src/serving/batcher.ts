@@ -128,6 +128,8 @@ export class Batcher {
   #state: BatcherState = 'open'
   #isRunning = false
   #wake: (() => void)[] = []
+  /** The engine's last step. */
+  #step: void | Promise<void> = undefined
   /** Lets it look again, where it waits for the engine. */
   #nudge = () => {}
   /** The weights that made what the slots keep. */
@@ -209,6 +211,11 @@ export class Batcher {
     this.#goOn()
   }
 
+  /** Settles, and never fails, when no step of the engine is under way: while turns are frozen none begins. */
+  async still(): Promise<void> {
+    await Promise.resolve(this.#step).catch(() => {}) // Whoever takes the step tells of its failure.
+  }
+
   /** Settles when no turn runs or waits. */
   async idle(): Promise<void> {
     while (this.numRunning + this.numWaiting > 0) await new Promise<void>((resolve) => this.#wake.push(resolve))
@@ -238,7 +245,8 @@ export class Batcher {
     try {
       while (this.#state !== 'frozen' && this.numRunning + this.numWaiting > 0) {
         this.#place()
-        await this.engine.advance()
+        this.#step = this.engine.advance()
+        await this.#step
         const hasNews = this.#take()
         const { arrival } = this.engine
         if (arrival !== null && !hasNews && this.numRunning > 0) {

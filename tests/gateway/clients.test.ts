@@ -18,12 +18,13 @@ const isLong = import.meta.env.MODE === 'properties'
 const UPDATES = 12
 
 /** Trains with an agent; the mean rewards of the updates, the last of three. */
-async function trained(updates: number, run: (run: AgentRun) => Promise<unknown>) {
+async function trained(updates: number, agent: ((run: AgentRun) => Promise<unknown>) | readonly string[]) {
   const { gateway, train } = await lookupWorld(updates, (world) => opened({ world }))
-  const { agents, trainer } = train(async (given) => {
-    await run(given)
-    return undefined
-  })
+  const { agents, trainer } = train(
+    typeof agent === 'function'
+      ? { run: async (given) => void (await agent(given)) }
+      : { command: agent, maxAgents: 6 },
+  )
   for await (const _ of trainer.updates({ phase: 'sft' }));
   const rewards: number[] = []
   for await (const { rl } of trainer.updates()) rewards.push(rl!.reward!)
@@ -104,9 +105,10 @@ test('the examples with OpenAI’s client and with the AI SDK train', { timeout:
   }
 })
 
-test('the example in Python trains', { timeout: 600_000 }, async (context) => {
+test('the example in Python trains', { timeout: 3_600_000 }, async (context) => {
   const found = await findPython(['openai==3.54.0'], 'openai')
   if ('why' in found) return skipLoudly(context, `openai of PyPI cannot be had here: ${found.why}`)
   const command = [found.python, join(agentsFolder, 'agent.py')]
   await followed((gateway) => runAgents({ gateway, tasks: lookupTasks.slice(0, 1), command, reward: isRight }))
+  if (isLong) await trained(UPDATES, command)
 })

@@ -1,12 +1,15 @@
 /** What agents ask through a gateway, in each API's shapes, and what of it stands in the table. */
+import { rm, writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { describe, expect, test, vi } from 'vitest'
-import type { Gateway } from '../../src/entries/engines.ts'
-import { openGateway } from '../../src/entries/engines.ts'
+import type { EngineDefinition } from '../../src/engines/engine.ts'
+import { scriptedEngine } from '../../src/engines/scripted.ts'
+import { type Gateway, openGateway } from '../../src/entries/engines.ts'
 import { readTrajectories } from '../../src/tables/trajectory-table.ts'
 import { eventsOf, made, opened, operate, scriptedGateway } from '../support/gateway.ts'
 import { QWEN3_TEMPLATE } from '../support/qwen3-folder.ts'
-import { smallModel } from '../support/serving.ts'
+import { post, smallModel } from '../support/serving.ts'
 import { temporaryFolder } from '../support/temporary.ts'
 
 const CHAT = '/v1/chat/completions'
@@ -387,6 +390,95 @@ test('sessions that end lie in the folder before the reward is answered', async 
   expect(words[0]!.prompt).toBe('"Q:"')
 })
 
+test('a gateway that pauses is at rest when it says so: a step that other threads help with is over', async () => {
+  const said = scriptedEngine(() => ({ token: 5, logprob: -1 }))
+  let finish = () => {}
+  const engine: EngineDefinition = {
+    ...said,
+    create(context) {
+      const made = said.create(context)
+      const advance = made.advance.bind(made)
+      made.advance = () =>
+        new Promise((resolve) => {
+          finish = () => resolve(advance())
+        })
+      return made
+    },
+  }
+  const gateway = await opened({ policy: smallModel(), engine })
+  const { openaiUrl, key } = gateway.openSession()
+  const asking = post(
+    `${openaiUrl}/chat/completions`,
+    { model: 'x', messages: [user('hi')], max_tokens: 1 },
+    {
+      headers: { 'content-type': 'application/json', authorization: `Bearer ${key}` },
+    },
+  )
+  const idle = finish
+  while (finish === idle) await sleep(5)
+  let isAtRest = false
+  const paused = gateway.pause().then(() => {
+    isAtRest = true
+  })
+  await sleep(20)
+  expect(isAtRest).toBe(false)
+  finish()
+  await paused
+  gateway.resume()
+  expect((await asking).status).toBe(200)
+})
+
+test('sessions whose files cannot be written are told of, stop new ones, and are written when they can be', async () => {
+  const printed = vi.spyOn(console, 'error').mockImplementation(() => {})
+  const folder = join(await temporaryFolder(), 'sessions')
+  const { gateway } = await scriptedGateway(() => 'x', { idleSeconds: 0.3, folder })
+  const [rewarded, left] = [await made(gateway), await made(gateway)]
+  for (const { ask } of [rewarded, left]) await ask(CHAT, { model: 'x', messages: [user('hi')] })
+  await writeFile(folder, 'no folder')
+  const refused = await rewarded.end({ reward: 0.5 })
+  expect([refused.status, refused.json.error]).toMatchObject([
+    500,
+    { code: 'not_written', message: expect.stringContaining('1 sessions are not written') },
+  ])
+  while (gateway.counts.unwritten < 2) await sleep(20)
+  expect((await operate(gateway, '/sessions', {})).status).toBe(503)
+  expect((await fetch(`${gateway.url}/health`)).status).toBe(503)
+  expect((await rewarded.ask(CHAT, { model: 'x', messages: [user('hi')] })).status).toBe(410)
+  expect([gateway.trajectories.count, gateway.counts]).toMatchObject([0, { open: 2, ended: 0, abandoned: 0 }])
+  expect(printed.mock.calls.map(String)).toEqual([
+    expect.stringMatching(/^colonnade: session 0 is not written, and is tried again each second: .*sessions/),
+    expect.stringMatching(/^colonnade: session 1 is not written/),
+  ])
+  await rm(folder)
+  while (gateway.counts.unwritten > 0) await sleep(20)
+  printed.mockRestore()
+  expect(gateway.counts).toMatchObject({ open: 0, ended: 2, abandoned: 1 })
+  const { trajectories } = await readTrajectories(...[0, 1].map((n) => `${folder}/session-00000${n}.arrow`))
+  expect([0, 1].map((i) => trajectories.row(i).reward)).toEqual([0.5, null])
+  expect((await operate(gateway, '/sessions', {})).status).toBe(200)
+})
+
+test('a gateway that closes keeps the sessions that nobody has ended, and fails where it cannot', async () => {
+  const printed = vi.spyOn(console, 'error').mockImplementation(() => {})
+  const folder = join(await temporaryFolder(), 'sessions')
+  for (const isThere of [true, false]) {
+    const { gateway } = await scriptedGateway(() => 'x', { folder })
+    const { ask } = await made(gateway)
+    await ask(CHAT, { model: 'x', messages: [user('hi')] })
+    if (!isThere) await rm(folder, { recursive: true })
+    if (!isThere) await writeFile(folder, 'no folder')
+    const closed = gateway.close()
+    if (isThere) await closed
+    else await expect(closed).rejects.toThrow('sessions 1: got rows that are lost: ') // Behind the one that lay there.
+    if (!isThere) await rm(folder)
+    else {
+      const { trajectories } = await readTrajectories(`${folder}/session-000000.arrow`)
+      expect(trajectories.row(0).error).toBe('abandoned: the gateway was closed')
+    }
+  }
+  printed.mockRestore()
+})
+
 test('a gateway refuses what does not fit', async () => {
   const policy = smallModel()
   await expect(openGateway({})).rejects.toThrow('openGateway: got neither world nor policy')
@@ -396,7 +488,7 @@ test('a gateway refuses what does not fit', async () => {
   await expect(
     scriptedGateway(() => 'x', {
       sampling: { topK: 3 },
-      engine: (await import('../../src/engines/scripted.ts')).scriptedEngine(() => 'wait', { logprobs: 'raw' }),
+      engine: scriptedEngine(() => 'wait', { logprobs: 'raw' }),
     }),
   ).rejects.toThrow('log-probabilities of engine scripted: got raw')
   const { gateway } = await scriptedGateway(() => 'x')

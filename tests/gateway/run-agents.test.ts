@@ -1,13 +1,15 @@
 /** Agents as functions and programs, and what is learned through a gateway. */
 
+import { createHash } from 'node:crypto'
 import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { describe, expect, test } from 'vitest'
+import { describe, expect, test, vi } from 'vitest'
 import { grpo, Trainer as PartsTrainer } from '../../src/entries/compat.ts'
 import { type AgentRun, runAgents } from '../../src/entries/engines.ts'
 import { defineTextEnvironment, type Example } from '../../src/environments/text.ts'
 import { createTrainer, createWorld, languageModel, rl } from '../../src/index.ts'
+import { TextTeam } from '../../src/training/text/team.ts'
 import { opened, scriptedGateway } from '../support/gateway.ts'
 import { temporaryFolder } from '../support/temporary.ts'
 
@@ -84,6 +86,72 @@ describe('learning through a gateway', () => {
       expect(most).toBeLessThan(1e-4)
     }
     expect(agents.counts).toEqual({ ended: 96, unknown: 0, late: 0, silent: 0 })
+  })
+})
+
+describe('a training by agents', () => {
+  const settings = { updates: 3, groupsPerUpdate: 2, groupSize: 8, learningRate: 1e-2 }
+
+  /** Trains on agents that ask twice, with a stop string of their own. */
+  async function training({ threads = 1, width = 16, maxAgents = 4, onAsked = () => {} } = {}) {
+    const policy = languageModel({ width, layers: 2, heads: 2, context: 40, anyText: true })
+    const through = await createWorld({ environment: tasksEnvironment(), policy, numLanes: 16, groupSize: 8, seed: 1 })
+    const gateway = await opened({ world: through })
+    const run = async (given: AgentRun) => {
+      const messages = [{ role: 'user', content: String(given.task.prompt) }]
+      const first = await ask(given, messages, { max_tokens: 5, stop: ['e', 't'] })
+      onAsked()
+      const second = [...messages, { role: 'assistant', content: first }, { role: 'user', content: 'z' }]
+      return [...first, ...(await ask(given, second, { max_tokens: 4 }))].filter((each) => /[a-z]/.test(each)).length
+    }
+    const agents = runAgents({ gateway, tasks: TASKS, run, maxAgents })
+    const trainer = createTrainer(through, rl({ ...settings, lossSettings: { klCoef: 0 } }), {
+      ...{ collector: agents.collector, threads },
+    })
+    const finish = async (updates = settings.updates) => {
+      let done = 0
+      for await (const _ of trainer.updates()) if (++done === updates) break
+      trainer.close()
+      return createHash('sha256').update(through.cohort().weights).digest('hex')
+    }
+    return { agents, gateway, trainer, finish }
+  }
+
+  test('stopped amid their sessions, saved and resumed, keeps what has ended and comes to the same bits', async () => {
+    const whole = await (await training()).finish()
+    const stop = new AbortController()
+    let asked = 0
+    const first = await training({
+      onAsked: () => {
+        if (++asked === 16 + 12) stop.abort() // In the second update, after agents have ended.
+      },
+    })
+    for await (const _ of first.trainer.updates({ signal: stop.signal }));
+    const folder = await temporaryFolder()
+    await first.trainer.save(folder)
+    first.trainer.close()
+    const second = await training()
+    await second.trainer.restore(folder)
+    expect(second.trainer.checkpointNumber).toBe(first.trainer.checkpointNumber)
+    expect(await second.finish()).toBe(whole)
+    const ended = first.trainer.checkpointNumber - 1 // Agents, behind one update.
+    expect([ended > 16, ended < 32]).toEqual([true, true])
+    expect(second.agents.counts.ended).toBe(48 - ended)
+  })
+
+  test('comes to the same bits by two threads, also where agents ask for stop strings', async () => {
+    const begun: number[] = []
+    const bits = []
+    for (const threads of [1, 2]) {
+      const { finish } = await training({ threads, width: 128, maxAgents: 16 })
+      const together = vi.spyOn(TextTeam.prototype, 'begin')
+      bits.push(await finish(2))
+      begun.push(together.mock.calls.length)
+      together.mockRestore()
+    }
+    expect(begun[0]).toBe(0)
+    expect(begun[1]).toBeGreaterThan(4)
+    expect(bits[1]).toBe(bits[0])
   })
 })
 

@@ -3,7 +3,7 @@
  * and then say what it was told (`=7`).
  */
 
-import { type Gateway, runAgents } from '../../src/entries/engines.ts'
+import { type Gateway, type RunAgentsOptions, runAgents } from '../../src/entries/engines.ts'
 import { defineTextEnvironment, type Example } from '../../src/environments/text.ts'
 import { createTrainer, createWorld, languageModel, rl, sft } from '../../src/index.ts'
 
@@ -43,8 +43,8 @@ export async function lookupWorld(
   const gateway = await open(world as never)
   return {
     gateway,
-    train: (run: Parameters<typeof runAgents>[0]['run']) => {
-      const agents = runAgents({ gateway, tasks: lookupTasks, run: run!, reward: isRight })
+    train: (agent: Pick<RunAgentsOptions, 'run' | 'command' | 'maxAgents'>) => {
+      const agents = runAgents({ gateway, tasks: lookupTasks, reward: isRight, ...agent })
       const settings = { updates, groupsPerUpdate: 8, groupSize: 8, learningRate: 5e-3 }
       const phases = [sft({ steps: 120, learningRate: 1e-2 }), rl({ ...settings, lossSettings: { klCoef: 0 } })]
       return { agents, trainer: createTrainer(world, phases, { collector: agents.collector }) }
