@@ -23,3 +23,9 @@ test('an update allocates its metrics and little else: 124 more minibatches cost
   expect(few).toBeLessThan(16_384)
   expect(many - few).toBeLessThan(64 * 124)
 })
+
+test('choosing the candidate set of a token allocates less than the number that a turn of its loop would box', () => {
+  const { candidateBytes } = measured
+  console.log(`a row of logits by top-p: ${candidateBytes.toFixed(2)} bytes`)
+  expect(candidateBytes).toBeLessThan(4)
+})

@@ -53,7 +53,10 @@ import { createTrainer, type Trainer } from './trainer.ts'
 export const episodeRunSettings = {
   ...sharedRunSettings,
   weights: text('', 'safetensors file with the weights to begin with; empty: drawn by the seed'),
-  from: text('', 'Arrow file of rollouts to learn from, as colonnade export writes it; empty: lanes collect them'),
+  from: text(
+    '',
+    'Arrow file of rollouts or episodes to learn from, as colonnade export writes it; empty: lanes collect them',
+  ),
   epochs: learnSettings.epochs,
   totalSteps: integer(1_000_000, 'environment steps of the training', { min: 1 }),
   numLanes: integer(16, 'environments side by side', { min: 1 }),
@@ -164,13 +167,13 @@ async function configure(
     ...(recorded === null ? {} : lengthOf(recorded, algorithm, values)),
   } as never)
   checkRecorded(learner, settings, values)
-  const numLanes = recorded === null || values.has('numLanes') ? settings.numLanes : lanesOf(recorded, from)
+  const lanes = recorded === null || values.has('numLanes') ? undefined : lanesOf(recorded, from)
   return {
     kind: 'episodes',
     environment: factory(valuesOf('environment.', keys, values) as never),
     policy: policy(valuesOf(`${policy.id}.`, keys, values) as never),
     algorithm: learner,
-    settings: { ...settings, from, numLanes },
+    settings: { ...settings, from, numLanes: lanes ?? settings.numLanes },
     recorded,
   }
 }

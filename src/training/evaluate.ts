@@ -7,6 +7,7 @@ import { InputError, show } from '../errors.ts'
 import type { KernelBuild } from '../kernels/bind.ts'
 import type { PolicyDefinition } from '../policies/policy.ts'
 import { bootstrap } from '../systems/systems.ts'
+import { LAYOUT_OF_EPISODES } from '../tables/episode-rows.ts'
 import type { Field, Table } from '../tables/table.ts'
 import { tick } from '../tick.ts'
 import { createWorld, type World } from '../world.ts'
@@ -67,7 +68,7 @@ export async function evaluate(options: EvaluateOptions): Promise<Evaluation> {
 
 /**
  * Plays episodes like `evaluate` (sampling actions unless told otherwise) and gives their rows as a table: lane by lane,
- * step by step. Advantage and return, which belong to an algorithm, are not in it.
+ * step by step, as its metadata say (`layout`: episodes). Advantage and return, which belong to an algorithm, are not in it.
  */
 export async function recordEpisodes(options: EvaluateOptions): Promise<Table> {
   const { cohort, world } = await play({ ...options, explore: options.explore ?? true })
@@ -79,7 +80,7 @@ export async function recordEpisodes(options: EvaluateOptions): Promise<Table> {
     .filter(({ name }) => name !== 'advantage' && name !== 'return')
     .map((field) => pickRows(field, rows))
   const { numSteps, ...metadata } = table.metadata // Episodes have lengths of their own.
-  return { numRows: rows.length, fields, metadata }
+  return { numRows: rows.length, fields, metadata: { ...metadata, ...LAYOUT_OF_EPISODES } }
 }
 
 async function play(options: EvaluateOptions): Promise<{ world: World; cohort: EpisodeCohort }> {

@@ -1,6 +1,6 @@
 /**
- * Rollouts that lie in a table, as `writeArrow` keeps them, to be learned from in place of those that the lanes would
- * collect. Whatever policy has chosen their actions: the one that learns says anew what each row is worth, and how likely it
+ * Rollouts that lie in a table, as `writeArrow` keeps them, or whole episodes, to be learned from in place of those that the lanes
+ * would collect. Whatever policy has chosen their actions: the one that learns says anew what each row is worth, and how likely it
  * would have chosen the same.
  */
 import type { EstimateAdvantages } from '../algorithms/algorithm.ts'
@@ -11,6 +11,7 @@ import { InputError, show } from '../errors.ts'
 import { createKernels } from '../kernels/bind.ts'
 import { BLOCK_ROWS } from '../policies/policy.ts'
 import { spaceToJson } from '../space.ts'
+import { isOfEpisodes, rolloutsOfEpisodes } from '../tables/episode-rows.ts'
 import type { Field, Table } from '../tables/table.ts'
 
 /** What is done about rows that another policy has chosen, as about stale ones. */
@@ -24,7 +25,7 @@ const FINAL = 'finalObservation'
 
 type Name = (typeof REQUIRED)[number] | (typeof KEPT)[number] | 'actionMask'
 
-/** The rollouts of a table, one after another, as a cohort would have collected them. */
+/** The rollouts of a table, one after another, as a cohort would have collected them; whole episodes are laid side by side. */
 export class RecordedRollouts {
   /** How many there are. */
   readonly count: number
@@ -42,7 +43,7 @@ export class RecordedRollouts {
    * @throws InputError where the table is of another environment, a column is missing or is not as the cohort has it, the rows
    * are no whole rollouts or not in their order, or a number is none that the environment could have given.
    */
-  constructor(table: Table, cohort: EpisodeCohort) {
+  constructor(given: Table, cohort: EpisodeCohort) {
     const { rollout, numLanes, numSteps, model, population, name } = cohort
     if (model.memoryWidth) {
       throw new InputError(
@@ -54,15 +55,18 @@ export class RecordedRollouts {
     if (population !== null) throw new InputError(`table for ${name}`, 'lanes that come and go', 'lanes that stay')
     this.#cohort = cohort
     this.#rows = numSteps * numLanes
-    refuseOtherEnvironment(table, cohort)
-    const lanes = table.metadata.numLanes
-    if (lanes !== undefined && lanes !== String(numLanes)) {
+    refuseOtherEnvironment(given, cohort)
+    const hasEpisodes = isOfEpisodes(given)
+    const lanes = given.metadata.numLanes
+    if (!hasEpisodes && lanes !== undefined && lanes !== String(numLanes)) {
       throw new InputError('lanes of the table', lanes, `${numLanes}, as the cohort ${name} has`)
     }
-    if (table.numRows === 0 || table.numRows % this.#rows !== 0) {
+    if (given.numRows === 0 || (!hasEpisodes && given.numRows % this.#rows !== 0)) {
       const expected = `whole rollouts of ${numSteps} steps × ${numLanes} lanes: a multiple of ${this.#rows}`
-      throw new InputError('rows of the table', String(table.numRows), expected)
+      throw new InputError('rows of the table', String(given.numRows), expected)
     }
+    checkNumbers(fieldsOf(given, rollout, this.#rows), given.numRows, cohort)
+    const table = hasEpisodes ? rolloutsOfEpisodes(given, numLanes, numSteps) : given
     this.count = table.numRows / this.#rows
     this.#fields = fieldsOf(table, rollout, this.#rows)
     const { rows, column } = table.fields.find((field) => field.name === FINAL)!
@@ -71,25 +75,22 @@ export class RecordedRollouts {
     this.#finalOf = new Map(Array.from(this.#final.rows, (row, i) => [row, i]))
     this.#logprob = new Float32Array(this.#rows)
     this.#checkOrder(table.numRows)
-    this.#checkRows(table.numRows)
-    this.#checkNumbers(table.numRows)
+    this.#checkNext(table.numRows)
   }
 
   #column(name: Name): Field['column'] {
     return this.#fields.get(name)!.column
   }
 
-  /** @throws InputError for a row whose log-probability nobody knows, or of which it is not known what came after it. */
-  #checkRows(numRows: number): void {
-    const [terminated, truncated, valid, logprob] = (['terminated', 'truncated', 'valid', 'logprob'] as const).map(
-      (name) => this.#column(name),
-    ) as [Uint8Array, Uint8Array, Uint8Array, Float32Array]
+  /** @throws InputError for a row of which it is not known what came after it. */
+  #checkNext(numRows: number): void {
+    const [terminated, truncated, valid] = (['terminated', 'truncated', 'valid'] as const).map((name) =>
+      this.#column(name),
+    ) as [Uint8Array, Uint8Array, Uint8Array]
     for (let row = 0; row < numRows; row++) {
       if (valid[row] === 0) continue
-      if (!(logprob[row]! <= Number.MAX_VALUE)) {
-        throw new InputError(`logprob of row ${row}`, String(logprob[row]), 'a number')
-      }
-      const isShown = truncated[row] === 0 && row + this.#cohort.numLanes < numRows
+      const next = row + this.#cohort.numLanes
+      const isShown = truncated[row] === 0 && next < numRows && valid[next] !== 0
       if (terminated[row] !== 0 || isShown || this.#finalOf.has(row)) continue
       throw new InputError(`${FINAL} of row ${row}`, 'null', 'what came after it: no later row shows it')
     }
@@ -129,41 +130,24 @@ export class RecordedRollouts {
     }
   }
 
-  /** @throws InputError for an observation or a reward that is not finite, and for an action that the environment does not have. */
-  #checkNumbers(numRows: number): void {
-    const { actionSpace } = this.#cohort.environment
-    const valid = this.#column('valid')
-    const choices =
-      actionSpace.kind === 'box' ? undefined : actionSpace.kind === 'discrete' ? [actionSpace.n] : actionSpace.sizes
-    for (const name of ['observation', 'reward', 'action'] as const) {
-      const { column } = this.#fields.get(name)!
-      const width = column.length / numRows
-      const sizes = name === 'action' ? choices : undefined
-      for (let i = 0; i < column.length; i++) {
-        if (valid[Math.floor(i / width)] === 0) continue
-        const size = sizes?.[i % width]
-        const value = column[i]!
-        if (size === undefined ? Number.isFinite(value) : value >= 0 && value < size) continue
-        const expected = size === undefined ? 'a finite number' : `a choice below ${size}`
-        throw new InputError(`${name} of row ${Math.floor(i / width)}`, String(value), expected)
-      }
-    }
-  }
-
   /** Writes rollout `i` where the cohort keeps the one that it has collected. */
   load(i: number): void {
-    const { rollout, finals, observation } = this.#cohort
+    const { rollout, finals, observation, league } = this.#cohort
     const from = i * this.#rows
+    league?.acted.fill(0) // Whoever chose them, the first set of weights learns from all rows.
     for (const [name, { column, width }] of this.#fields) {
       rollout[name].set(column.subarray(from * width, (from + this.#rows) * width) as never)
     }
     const { length } = observation.current
     const width = length / this.#cohort.numLanes
     for (const { count } of finals) count[0] = 0
-    const [{ row, observation: seen, count }] = finals as [(typeof finals)[number]]
     const { rows, column } = this.#final
+    let list = 0
     for (const [k, place] of rows.entries()) {
       if (place < from || place >= from + this.#rows) continue
+      // Each thread's list has room for the rows of its lanes alone: where one is full, the next is taken.
+      while (finals[list]!.count[0] === finals[list]!.row.length) list++
+      const { row, observation: seen, count } = finals[list]!
       row[count[0]!] = place - from
       seen.set(column.subarray(k * width, (k + 1) * width), count[0]! * width)
       count[0] = count[0]! + 1
@@ -284,6 +268,26 @@ function fieldsOf(table: Table, rollout: RolloutColumns, rows: number): Map<Name
     throw new InputError(`column ${FINAL} of the table`, final === undefined ? 'none' : describe(final), expected)
   }
   return fields
+}
+
+/** @throws InputError for a number that is not finite, and for an action that the environment does not have. */
+function checkNumbers(fields: ReadonlyMap<Name, Field>, numRows: number, { environment }: EpisodeCohort): void {
+  const { actionSpace } = environment
+  const valid = fields.get('valid')!.column
+  const choices =
+    actionSpace.kind === 'box' ? undefined : actionSpace.kind === 'discrete' ? [actionSpace.n] : actionSpace.sizes
+  for (const name of ['observation', 'reward', 'action', 'logprob'] as const) {
+    const { column, width } = fields.get(name)!
+    const sizes = name === 'action' ? choices : undefined
+    for (let i = 0; i < numRows * width; i++) {
+      if (valid[Math.floor(i / width)] === 0) continue
+      const size = sizes?.[i % width]
+      const value = column[i]!
+      if (size === undefined ? Number.isFinite(value) : value >= 0 && value < size) continue
+      const expected = size === undefined ? 'a finite number' : `a choice below ${size}`
+      throw new InputError(`${name} of row ${Math.floor(i / width)}`, String(value), expected)
+    }
+  }
 }
 
 function describe({ column, width }: Field): string {

@@ -7,11 +7,12 @@ import type { AlgorithmDefinition, AlgorithmFactory } from '../algorithms/algori
 import type { DefinitionRecord } from '../definition.ts'
 import { InputError, show } from '../errors.ts'
 import { fromArrow, readArrow } from '../tables/arrow.ts'
+import { isOfEpisodes } from '../tables/episode-rows.ts'
 import type { Table } from '../tables/table.ts'
 import type { EpisodeRunDefinition, EpisodeRunSettings } from './episode-run.ts'
 import type { RecordedCorrection } from './recorded-rollouts.ts'
 
-/** A file of rollouts. */
+/** A file of rollouts, or of whole episodes. */
 export interface RecordedFile {
   /** SHA-256 of its columns, in hexadecimal digits. */
   readonly sha256: string
@@ -32,7 +33,7 @@ export function checkRecorded(
   { from, epochs }: EpisodeRunSettings,
   given: ReadonlyMap<string, unknown>,
 ): void {
-  const file = 'from=FILE beside it: an Arrow file of rollouts, as colonnade export writes it'
+  const file = 'from=FILE beside it: an Arrow file of rollouts or episodes, as colonnade export writes it'
   if (from === '') {
     if (needsTable) throw new InputError('algorithm', `${id}, which learns from tables`, file)
     if (given.has('epochs')) throw new InputError('epochs', String(epochs), file)
@@ -75,8 +76,9 @@ export async function readRecorded(path: string, record?: RecordedFile): Promise
   return { sha256, rows: table.numRows, table }
 }
 
-/** How many lanes have collected the rows. @throws InputError where the file does not say. */
-export function lanesOf({ table }: RecordedFile, path: string): number {
+/** How many lanes have collected the rows; undefined for whole episodes. @throws InputError where the file does not say. */
+export function lanesOf({ table }: RecordedFile, path: string): number | undefined {
+  if (table !== null && isOfEpisodes(table)) return undefined
   const lanes = countIn(table, 'numLanes')
   if (lanes !== undefined) return lanes
   const got = show(table?.metadata.numLanes)
@@ -121,5 +123,5 @@ export function correctionOf({ staleness }: AlgorithmDefinition): Partial<Record
 
 /** How many updates a run makes of the file of rollouts that it learns from: one for each rollout, in each of its epochs. */
 export function recordedUpdates({ recorded, algorithm, settings }: EpisodeRunDefinition): number {
-  return (settings.epochs * (recorded?.rows ?? 0)) / (algorithm.numSteps * settings.numLanes)
+  return settings.epochs * Math.ceil((recorded?.rows ?? 0) / (algorithm.numSteps * settings.numLanes))
 }

@@ -278,7 +278,8 @@ export class Trainer<C extends Cohort = Cohort> {
 
   /**
    * Learns from rollouts in a table, like those that `writeArrow` has written and `readArrow` reads back (several files of one run
-   * as one table), in place of collecting: an update for each, `epochs` times over. What rows are worth and how likely their
+   * as one table), in place of collecting: an update for each, `epochs` times over. Whole episodes, as `recordEpisodes` gives them,
+   * are laid side by side as rollouts. What rows are worth and how likely their
    * actions are is worked out anew with the weights as they are. Steps are not counted, lanes go on where they stand, and
    * `trainer.rollout` is the table's last one. Schedules go by the updates done and those of this call. A training that was restored
    * goes on behind the updates that it has `done` of these passes.

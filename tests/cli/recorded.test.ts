@@ -142,7 +142,7 @@ describe('train from=FILE', () => {
       return stderr
     }
     const from = `from=${rollouts}`
-    const file = 'from=FILE beside it: an Arrow file of rollouts, as colonnade export writes it'
+    const file = 'from=FILE beside it: an Arrow file of rollouts or episodes, as colonnade export writes it'
     expect(await refused(['algorithm=bc'])).toContain(`algorithm: got bc, which learns from tables, expected ${file}`)
     expect(await refused(['epochs=2'])).toContain(`epochs: got 2, expected ${file}`)
     for (const [key, value] of [
@@ -183,12 +183,23 @@ describe('train from=FILE', () => {
     await write('lanes.arrow', table)
     expect(await refused(['from=lanes.arrow', ...cloning])).toContain('or numLanes=N beside from=FILE')
     await run(['train', 'CartPole-v1', 'from=lanes.arrow', 'numLanes=8', ...cloning, 'out=run'])
-    // Whole episodes, one after another, are no rollout.
-    await run(['export', 'run', 'out=episodes.arrow', 'episodes=4'])
-    const { stderr } = await inProcess(
-      ['train', 'CartPole-v1', 'from=episodes.arrow', 'algorithm=bc', 'bc.numSteps=1', 'out=other'],
-      here,
+  })
+
+  test('learns from whole episodes too, with the lanes and steps of its own settings', async () => {
+    await run(['train', 'CartPole-v1', `from=${rollouts}`, ...cloning, 'out=teacher'])
+    await run(['export', 'teacher', 'out=episodes.arrow', 'episodes=40'])
+    const { numRows } = await built.readArrow(join(here, 'episodes.arrow'))
+    const words = ['train', 'CartPole-v1', 'from=episodes.arrow', ...cloning, 'bc.numSteps=16']
+    const { stderr } = await run([...words, 'epochs=2', 'out=run'])
+    expect(stderr).toContain(
+      `2 passes over ${numRows.toLocaleString('en-US')} rows of ${join(here, 'episodes.arrow')}, 16 lanes, seed 1 → run`,
     )
-    expect(stderr).toMatch(/lane of row 1: got 0 after 0, expected rows of 4 lanes side by side|rows of the table/)
+    const updates = 2 * Math.ceil(numRows / 256)
+    expect(numRows % 256).toBeGreaterThan(0)
+    expect(await json('run', 'summary.json')).toMatchObject({ updates, numLanes: 16, status: 'complete' })
+    expect((await metrics('run')).at(-1)).toMatchObject({ update: updates })
+    await run([...words, 'epochs=1', 'out=further'])
+    await run(['resume', 'further', 'epochs=2'])
+    expect(await weights('further')).toEqual(await weights('run'))
   })
 })

@@ -1,9 +1,11 @@
 /**
  * Prints, as JSON, how far the heap grew over 10,000 ticks (the least of ten times; of what was kept the third) and over 400 updates after warm-up,
- * with a young generation so large that nothing is collected in between: what was allocated and thrown away counts too. Run
- * with --expose-gc --max-semi-space-size=256.
+ * with a young generation so large that nothing is collected in between: what was allocated and thrown away counts too; and what
+ * choosing the candidate set of a token allocates. Run with --expose-gc --max-semi-space-size=256.
  */
+
 import { cartPole, createTrainer, createWorld, mlp, pendulum, ppo, tick } from '../../dist/src/index.js'
+import { createKernels } from '../../dist/src/kernels/bind.js'
 
 const cohorts = () => [
   { name: 'cart', environment: cartPole(), policy: mlp({ hidden: [8] }), numLanes: 8 },
@@ -53,5 +55,34 @@ async function updateBytes(numMinibatches) {
   return Math.round((process.memoryUsage().heapUsed - before) / UPDATES)
 }
 
+/** Bytes that choosing and excluding tokens by top-p allocates, a row of logits: the least of five times. */
+function candidateBytes() {
+  const [numRows, size, temperature, topP] = [8, 260, 0.7, 0.9]
+  const { buffer } = new WebAssembly.Memory({ initial: 2 })
+  const { sumVocabulary, selectCandidates, restrictVocabulary } = createKernels({ buffer }, 'plain')
+  const logits = Float32Array.from({ length: numRows * size }, (_, i) => Math.sin(12.9898 * i) / 4)
+  const work = logits.slice()
+  const [max, sum, weighted, targetLogit] = Array.from({ length: 4 }, () => new Float32Array(numRows))
+  const [candidates, offset, target] = [numRows * size, numRows + 1, numRows].map((length) => new Int32Array(length))
+  const end = offset.subarray(1)
+  const inverse = 1 / temperature
+  const choose = (times) => {
+    for (let i = 0; i < times; i++) {
+      work.set(logits)
+      sumVocabulary(max, sum, weighted, targetLogit, work, target, inverse, numRows, 0, size)
+      selectCandidates(candidates, offset, work, max, sum, inverse, 0, topP, 0, numRows, size)
+      restrictVocabulary(work, candidates, offset, end, inverse, numRows, 0, size)
+    }
+  }
+  choose(2000)
+  const bytes = Array.from({ length: 5 }, () => {
+    globalThis.gc()
+    const before = process.memoryUsage().heapUsed
+    choose(500)
+    return (process.memoryUsage().heapUsed - before) / (500 * numRows)
+  })
+  return Math.min(...bytes)
+}
+
 const [few, many] = [await updateBytes(2), await updateBytes(64)]
-console.log(JSON.stringify({ ticks: TICKS, ...ticks, updateBytes: { few, many } }))
+console.log(JSON.stringify({ ticks: TICKS, ...ticks, updateBytes: { few, many }, candidateBytes: candidateBytes() }))

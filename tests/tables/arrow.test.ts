@@ -191,7 +191,9 @@ test('a world without a trainer gives the table of what it recorded', async () =
       [0, 1, 2].flatMap((lane) => pick(name, lane)),
       name,
     ).toEqual([...column(played, name)])
-  expect(table.metadata).toEqual({ ...played.metadata, numSteps: '200' }) // Played episodes are no rollout.
+  const { layout, ...metadata } = played.metadata
+  expect(layout).toBe('episodes') // They are no rollout.
+  expect(table.metadata).toEqual({ ...metadata, numSteps: '200' })
   expect((await toArrow(table)).numRows).toBe(600)
 })
 

@@ -13,12 +13,14 @@ import {
   pendulum,
   ppo,
   readArrow,
+  recordEpisodes,
   recurrent,
   type Table,
   toArrow,
   writeArrow,
 } from '../../src/index.ts'
 import { fromArrow } from '../../src/tables/arrow.ts'
+import { RecordedRollouts } from '../../src/training/recorded-rollouts.ts'
 import { gradientOf, networkOf } from '../support/on-policy-twin.ts'
 import { ppoTwin, type TwinSettings } from '../support/ppo-twin.ts'
 import { temporaryFolder } from '../support/temporary.ts'
@@ -361,6 +363,84 @@ describe('a trainer that is given a table', () => {
     const both = createTrainer(await createWorld({ cohorts, seed: 1 }), { one: ppo(), other: ppo() })
     await expect(both.learn(table).next()).rejects.toThrow(/2 cohorts that learn/)
   })
+})
+
+describe('whole episodes', () => {
+  const recorded = async (episodes: number) => {
+    const { cohort } = await trainerOf()
+    const weights = cohort.weights.slice()
+    return recordEpisodes({ environment: cart(), policy: mlp({ hidden: [3] }), weights, episodes, seed: 2 })
+  }
+
+  test('are learned from row by row, each once, with the value of what came next', async () => {
+    const table = await recorded(17)
+    const column = (name: string) => table.fields.find((field) => field.name === name)!
+    const wide = (name: string, place: number) => [...column(name).column.subarray(4 * place, 4 * place + 4)]
+    const places = new Map(Array.from({ length: table.numRows }, (_, row) => [String(wide('observation', row)), row]))
+    expect([places.size, table.numRows % ROWS > 0, table.numRows > ROWS]).toEqual([table.numRows, true, true])
+    // Without an update the values are those of the weights.
+    const { trainer, cohort } = await trainerOf({ learningRate: 1e-30, learningRateSchedule: 'constant' })
+    const evaluate = networkOf(cohort.model.parameters)
+    const valued = (seen: readonly number[]) => evaluate(Array.from(cohort.weights), [...seen]).value
+    const learned: number[] = []
+    for await (const _ of trainer.learn(table, { correction: 'vtrace' })) {
+      const { rollout } = cohort
+      for (let row = 0; row < ROWS; row++) {
+        if (rollout.valid[row] === 0) continue
+        const place = places.get(String([...rollout.observation.subarray(4 * row, 4 * row + 4)]))!
+        learned.push(place)
+        const final = column('finalObservation').rows!.indexOf(place)
+        const isOver = column('terminated').column[place] === 1
+        const next = final < 0 ? wide('observation', place + 1) : wide('finalObservation', final)
+        expect(rollout.nextValue[row]).toBeCloseTo(isOver ? 0 : valued(next), 5)
+      }
+    }
+    expect(learned.toSorted((a, b) => a - b)).toEqual([...places.values()])
+  })
+
+  test('that are no longer whole, or have a wrong number, are refused with the row in which it stands', async () => {
+    const table = await recorded(17)
+    const { trainer } = await trainerOf()
+    const { column } = table.fields.find(({ name }) => name === 'reward')!
+    const wrong = column.map((each, row) => (row === table.numRows - 1 ? Number.NaN : each))
+    await expect(trainer.learn(changed(table, 'reward', { column: wrong })).next()).rejects.toThrow(
+      `reward of row ${table.numRows - 1}: got NaN`,
+    )
+    const arrow = await toArrow(table)
+    await expect(trainer.learn(arrow.slice(0, table.numRows - 1)).next()).rejects.toThrow(
+      /finalObservation of row \d+: got null/,
+    )
+    await expect(trainer.learn(arrow.slice(0, 2).concat(arrow.slice(3))).next()).rejects.toThrow(
+      'row 2 of the table: got step 3 of lane 0, expected step 2 of lane 0: whole episodes, one after another',
+    )
+  })
+})
+
+test('what came next has room where every episode has one step, in the lists of several threads', async () => {
+  const { trainer, cohort } = await trainerOf({}, cartPole({ maxEpisodeSteps: 1 }))
+  for await (const _ of trainer.updates({ totalSteps: 1 }));
+  const rollouts = new RecordedRollouts(await copyOf(trainer.rollout.table), cohort)
+  const [{ row, observation }] = cohort.finals as [(typeof cohort.finals)[number]]
+  cohort.finals = [0, ROWS / 2].map((from) => ({
+    row: row.subarray(from, from + ROWS / 2),
+    observation: observation.subarray(4 * from, 4 * (from + ROWS / 2)),
+    count: new Uint32Array(1),
+  }))
+  rollouts.load(0)
+  expect(cohort.finals.flatMap(({ row, count }) => [...row.subarray(0, count[0])])).toEqual([...Array(ROWS).keys()])
+})
+
+test('every row of a table is learned from, also where other weights of a league acted in the rollout before', async () => {
+  const table = await collected()
+  const options = { environment: cart(), policy: mlp({ hidden: [3] }), numLanes: NUM_LANES }
+  const world = await createWorld({ ...options, weightSets: 2 })
+  const trainer = createTrainer(world, ppo(small))
+  const { league, rollout } = world.cohort()
+  league!.lanes.policy.fill(1, 2)
+  for await (const _ of trainer.updates({ totalSteps: 1 }));
+  expect([...league!.learned]).not.toEqual([...rollout.valid])
+  for await (const _ of trainer.learn(table));
+  expect([...league!.learned]).toEqual([...rollout.valid])
 })
 
 describe('behavior cloning', () => {

@@ -122,7 +122,8 @@ function selectFirst(
   if (byMass && sum === null) {
     for (let i = from; i < to; i++) total += exponential(logits[at + ids[i]!]!, inverseTemperature, m)
   }
-  let left = byMass ? topP * total : topK
+  // `+` says that it is a number: what may be anything would be boxed at each turn of the loop, since it is no integer.
+  let left = byMass ? topP * total : +topK
   while (to - from > 1) {
     // The median of three as pivot, kept at the end meanwhile.
     const a = ids[from]!
