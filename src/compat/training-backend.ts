@@ -130,7 +130,7 @@ export async function openTrainingBackend(options: OpenBackendOptions): Promise<
   const { kernels, kernelBuild, clock } = world
   const backend = definition.create({
     ...{ model, ...sizes, weights, adapter: cohort.adapter, trained: trainedOf(weights, cohort.adapter) },
-    ...{ columns: cohort.learner, kernels, kernelBuild, clock, team: null },
+    ...{ columns: cohort.learner, kernels, kernelBuild, clock, sampledWhileLearning: false, team: null },
   })
   await backend.start()
   const hasOptimizer = options.optimizer !== null

@@ -48,6 +48,8 @@ export interface EngineParts {
   begin?(turn: OpenTurn): void | Promise<void>
   /** Takes weights, and returns the version that it then has; without it, the version that was delivered is confirmed. */
   setWeights?(delivery: WeightsDelivery): number | Promise<number>
+  /** Holds what it chose to the weights that it was given, as `Engine.prove` says. */
+  prove?(): Promise<boolean>
   /** Gives back connections and timers. */
   close?(): void
 }
@@ -120,6 +122,7 @@ export function defineEngine(id: string, create: (context: EngineContext) => Eng
           const confirmed = parts.setWeights?.(delivery) ?? delivery.version
           return typeof confirmed === 'number' ? confirm(confirmed) : confirmed.then(confirm)
         },
+        ...(parts.prove && { prove: () => parts.prove!() }),
         close() {
           for (const turn of turns.values()) turn.close()
           turns.clear()

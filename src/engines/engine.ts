@@ -125,6 +125,13 @@ export interface Engine {
    * has: whoever delivers compares.
    */
   setWeights(delivery: WeightsDelivery): number | Promise<number>
+  /**
+   * Holds the engine to the weights that it was given: asked before anything is learned from what it chose, and before it is given
+   * others. False where some of what it chose since it was last held to them may be of other weights, so that nothing of it may be
+   * learned from, and later turns may. An engine without it computes in this process.
+   * @throws InputError where later turns may not either.
+   */
+  prove?(): Promise<boolean>
   /** How other threads of this process help; null where they cannot. */
   readonly threads: EngineThreads | null
   /** Gives back connections and timers; turns under way end nowhere. */
@@ -187,6 +194,8 @@ export interface EngineDefinition {
   readonly id: string
   /** Why no policy can be trained by what it chooses; absent where one can. */
   readonly noTraining?: string
+  /** Whether it chooses tokens at the service that learns, by the weights' `servicePath` there; absent where it does not. */
+  readonly samplesByServicePath?: boolean
   /** Its columns in the world's memory; none where this is not given. */
   plan?(shape: EngineShape): Plan
   create(context: EngineContext): Engine

@@ -49,6 +49,7 @@ export function poolEngine(members: readonly EngineDefinition[], options: PoolOp
   return {
     id,
     ...(noTraining === undefined ? {} : { noTraining }),
+    ...(members.some((each) => each.samplesByServicePath) ? { samplesByServicePath: true } : {}),
     plan: (shape) => Object.fromEntries(members.map((each, i) => [`member${i}`, each.plan?.(shape) ?? {}])),
     create: (context) => new Pool(id, members, limit, context),
   }
@@ -181,18 +182,20 @@ class Pool implements Engine {
         member.failures = 0
       }
     }
-    const used = this.#members.filter(({ excluded }) => excluded === null)
-    if (used.length === 0) {
-      const reasons = this.#members.map(({ name, excluded }) => `${name}: ${excluded}`).join('; ')
-      throw new InputError(
-        `weights of pool ${this.id}, version ${version}`,
-        `no member that has them (${reasons})`,
-        'at least one',
-      )
-    }
+    this.#checkUsed(`weights of pool ${this.id}, version ${version}`)
     this.version = version
     this.#dealSoon()
     return version
+  }
+
+  /** A member that cannot be held to its weights is not used; what it chose stands among what others chose. */
+  async prove(): Promise<boolean> {
+    const proofs = await Promise.allSettled(this.#members.map(({ engine }) => engine.prove?.() ?? true))
+    for (const [i, proof] of proofs.entries()) {
+      if (proof.status === 'rejected') this.#exclude(this.#members[i]!, (proof.reason as Error).message)
+    }
+    this.#checkUsed(`pool ${this.id}, version ${this.version}`)
+    return proofs.every((proof) => proof.status === 'fulfilled' && proof.value)
   }
 
   close(): void {
@@ -228,6 +231,13 @@ class Pool implements Engine {
     }
     member.excluded = reason
     for (const [slot, turn] of this.#turns) if (turn.member === member) member.engine.abort(slot)
+  }
+
+  /** @throws InputError where no member is used. */
+  #checkUsed(subject: string): void {
+    if (this.#members.some(({ excluded }) => excluded === null)) return
+    const reasons = this.#members.map(({ name, excluded }) => `${name}: ${excluded}`).join('; ')
+    throw new InputError(subject, `no member that has them (${reasons})`, 'at least one')
   }
 
   #conclude(end: TurnEnd): void {

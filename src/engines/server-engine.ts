@@ -7,8 +7,8 @@
  * others end that: the server is not used until it has proved the next delivery.
  *
  * Weights go through a folder that both see. They are not used before the server has named their version and its log-probabilities
- * after a fixed prompt are the learner's own. Before the next delivery it is asked the same again: a server whose weights changed
- * meanwhile, under the same name, is found then.
+ * after a fixed prompt are the learner's own. Before anything is learned from what it chose, and before the next delivery, it is asked
+ * the same again: so nothing is learned from a server whose weights changed meanwhile, under the same name, be it in the middle of an answer.
  */
 import { InputError, show } from '../errors.ts'
 import { removeWhole } from '../files.ts'
@@ -134,6 +134,7 @@ export function serverEngine(
       logprobs,
       begin: (turn) => server.generate(turn),
       setWeights: (delivery) => server.deliver(delivery),
+      prove: () => server.prove(),
       close: () => server.close(),
     }
   })
@@ -186,6 +187,8 @@ class ServerClient {
   /** Folders of weights that were delivered. */
   readonly #folders: string[] = []
   #proof: Proof | null = null
+  /** Whether it has chosen tokens since it was last held to its weights. */
+  #isUnproved = false
   /** Why what the server chooses is not used; null where it is. */
   #distrust: string | null = null
   /** Whether the server names the version of each token; null before its first answer. */
@@ -232,6 +235,7 @@ class ServerClient {
       if (since > 0 && !(version !== null && allowed.includes(version))) {
         throw this.#distrusted(`got tokens of version ${show(version)}, expected ${allowed.join(' or ')}, as delivered`)
       }
+      if (since > 0) this.#isUnproved = true
       turn.add(token, logprob, candidates, numberOf(version))
     }
     if (!turn.isOpen) return
@@ -246,6 +250,26 @@ class ServerClient {
     this.#proof = null
     this.#context.tell(`engine ${this.#id} at ${this.#client.url} is not used before it has other weights: ${why}`)
     return new Error(why)
+  }
+
+  /**
+   * Holds what the server chose since it was last held to its weights to them, by what it says of the prompt now.
+   * @throws InputError where it says something else, or nothing.
+   */
+  async prove(): Promise<boolean> {
+    await this.#delivering?.catch(() => {}) // Who delivers is told.
+    if (!this.#isUnproved) return true
+    this.#isUnproved = false // Of what it chooses from now on nothing is known.
+    const subject = `weights of engine ${this.#id} at ${this.#client.url}`
+    try {
+      if (this.#proof === null) throw new InputError(subject, this.#distrust!, 'those that were delivered')
+      await this.#proveAgain(subject, this.#proof)
+      return true
+    } catch (error) {
+      this.#proof = null
+      this.#distrust ??= (error as Error).message
+      throw error instanceof InputError ? error : new InputError(subject, (error as Error).message, 'an answer')
+    }
   }
 
   /** Gives the server weights, and proves that it has them. @throws InputError where it does not. */
@@ -273,7 +297,7 @@ class ServerClient {
       throw new InputError(subject, 'no folder to deliver them by', expected)
     }
     await this.#checked()
-    await this.#proveAgain(subject)
+    if (this.#proof !== null) await this.#proveAgain(subject, this.#proof)
     const path = await this.#write(
       `${folder}/${this.#context.adapter === null ? 'model' : 'adapter'}-${version}`,
       delivery,
@@ -341,9 +365,7 @@ class ServerClient {
   }
 
   /** Holds the server to what it said when it was given the weights that it should still have. */
-  async #proveAgain(subject: string): Promise<void> {
-    const proof = this.#proof
-    if (proof === null) return
+  async #proveAgain(subject: string, proof: Proof): Promise<void> {
     const turn = await this.#probe(proof.version)
     let most = 0
     for (const [i, { token, logprob }] of proof.turn.tokens.entries()) {

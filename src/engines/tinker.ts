@@ -15,6 +15,7 @@ import { defineEngine, type OpenTurn } from './define-engine.ts'
 import type { EngineContext, EngineDefinition, TurnRequest, WeightsDelivery } from './engine.ts'
 import { PROBE_CONTEXT, PROBE_TOKENS, probeLogprobs, probePrompt } from './probe.ts'
 import { TinkerClient, tinkerSettings } from './tinker-client.ts'
+import { type TinkerDrawing, type TinkerSample, TinkerSession } from './tinker-session.ts'
 
 const settings = {
   ...tinkerSettings,
@@ -45,34 +46,18 @@ export const tinkerEngine = defineFactory('engine', { id: 'tinker', settings }, 
   })
   return {
     ...definition,
+    samplesByServicePath: true,
     plan: ({ model, adapter, isQuantized }) => ({ probe: decoderPlan(model, 1, PROBE_CONTEXT, adapter, isQuantized) }),
   }
 }) satisfies (options?: TinkerEngineOptions) => EngineDefinition & DefinitionRecord
-
-/** Weights of the service, and the session that samples by them. */
-interface Session {
-  readonly id: string
-  readonly version: number
-  /** Requests made so far. */
-  count: number
-}
-
-/** What is asked of the service for a turn, beside the ids. */
-interface Drawing {
-  readonly max_tokens: number
-  readonly temperature: number
-  readonly top_k: number
-  readonly top_p: number
-  readonly seed: number
-}
 
 class TinkerSampler {
   readonly #client: TinkerClient
   readonly #context: EngineContext
   readonly #tolerance: number
   readonly #subject: string
-  #session: Session | null = null
-  #sessions = 0
+  /** The session of the weights that were delivered last, and their version. */
+  #delivered: { readonly session: TinkerSession; readonly version: number } | null = null
   readonly #words = new Uint32Array(4)
 
   constructor(given: SettingValues<typeof settings>, context: EngineContext) {
@@ -87,13 +72,14 @@ class TinkerSampler {
   /** Asks for a turn, and adds what came of it. What the service does wrong is the turn's failure. */
   async generate(turn: OpenTurn): Promise<void> {
     const { request, signal } = turn
-    const session = this.#session
-    if (session === null) throw new Error(`${this.#subject}: no weights were delivered`)
+    const delivered = this.#delivered
+    if (delivered === null) throw new Error(`${this.#subject}: no weights were delivered`)
     const { ids, maxTokens, sampling, explore, key } = request
     const { temperature, topK, topP } = explore ? sampling : GREEDY
     const drawing = { max_tokens: maxTokens, temperature, top_k: topK === 0 ? -1 : topK, top_p: topP }
+    const { session, version } = delivered
     const said = await this.#ask(session, Array.from(ids), { ...drawing, seed: this.#seedOf(key) }, signal)
-    for (const [i, token] of said.tokens.entries()) turn.add(token, said.logprobs[i]!, [], session.version)
+    for (const [i, token] of said.tokens.entries()) turn.add(token, said.logprobs[i]!, [], version)
     if (!turn.isOpen) return
     const { tokens, reason } = said
     if (reason === 'stop') turn.end('stop')
@@ -107,15 +93,9 @@ class TinkerSampler {
       const expected = 'those of the backend tinker of the same service, which takes no weights of others'
       throw new InputError(subject, 'weights that no service has', expected)
     }
-    const body = {
-      session_id: await this.#client.session(),
-      ...{ sampling_session_seq_id: this.#sessions++, model_path: servicePath, type: 'create_sampling_session' },
-    }
-    const { sampling_session_id: id } = await this.#client.ask('create_sampling_session', body)
-    if (typeof id !== 'string') throw new InputError(subject, `session ${show(id)}`, 'the name of a sampling session')
-    const session = { id, version, count: 0 }
-    await this.#prove(subject, session)
-    this.#session = session
+    const session = await TinkerSession.open(this.#client, servicePath)
+    await this.#prove(subject, session, version)
+    this.#delivered = { session, version }
     return version
   }
 
@@ -124,7 +104,7 @@ class TinkerSampler {
   }
 
   /** Holds the service's log-probabilities of the most probable tokens after a prompt to the learner's own. */
-  async #prove(subject: string, session: Session): Promise<void> {
+  async #prove(subject: string, session: TinkerSession, version: number): Promise<void> {
     const { model, columns } = this.#context
     const prompt = probePrompt(model.shape.vocabularySize)
     const drawing = { max_tokens: PROBE_TOKENS, temperature: 0, top_k: -1, top_p: 1, seed: 0 }
@@ -133,26 +113,21 @@ class TinkerSampler {
     const most =
       tokens.length === 0 ? Number.NaN : Math.max(...own.map((logprob, i) => Math.abs(logprob - logprobs[i]!)))
     if (most <= this.#tolerance) return
-    const got = `log-probabilities ${most.toPrecision(3)} nats from the learner's, of version ${session.version}`
+    const got = `log-probabilities ${most.toPrecision(3)} nats from the learner's, of version ${version}`
     throw new InputError(subject, got, `at most ${this.#tolerance}`)
   }
 
   /** The tokens that the service chose, checked. */
-  async #ask(session: Session, tokens: readonly number[], drawing: Drawing, signal?: AbortSignal): Promise<Said> {
+  #ask(
+    session: TinkerSession,
+    tokens: readonly number[],
+    drawing: Omit<TinkerDrawing, 'stop'>,
+    signal?: AbortSignal,
+  ): Promise<TinkerSample> {
     const { tokenizer, model } = this.#context
-    const answer = await this.#client.run(
-      'asample',
-      {
-        num_samples: 1,
-        prompt: { chunks: [{ type: 'encoded_text', tokens }] },
-        // Texts that end a turn are looked for here: the service takes ids or texts.
-        sampling_params: { ...drawing, stop: [...tokenizer.endIds] },
-        ...{ sampling_session_id: session.id, seq_id: ++session.count, type: 'sample' },
-      },
-      true,
-      signal,
-    )
-    return readSample(answer, model.shape.vocabularySize)
+    // Texts that end a turn are looked for here: the service takes ids or texts.
+    const whole = { ...drawing, stop: [...tokenizer.endIds] }
+    return session.sample(tokens, whole, model.shape.vocabularySize, signal)
   }
 
   /** A hash of what keys a turn, so that no two share a seed; a turn that is submitted again has its own once more. */
@@ -165,25 +140,3 @@ class TinkerSampler {
 
 /** The most probable token, at temperature 1 over all of them. */
 const GREEDY = { temperature: 0, topK: 0, topP: 1 }
-
-/** An answer of the service, checked. */
-interface Said {
-  readonly tokens: readonly number[]
-  readonly logprobs: readonly number[]
-  readonly reason: unknown
-}
-
-/** What an answer says, or throws where it cannot be what the service chose. */
-function readSample({ sequences }: Record<string, unknown>, vocabularySize: number): Said {
-  const wrong = (what: string, got: unknown, expected: string) =>
-    new Error(`answer, ${what}: got ${show(got)}, expected ${expected}`)
-  if (!Array.isArray(sequences) || sequences.length !== 1) throw wrong('sequences', sequences, 'a list of one')
-  const { tokens, logprobs, stop_reason: reason } = sequences[0] as Record<string, unknown>
-  const isId = (id: unknown) => Number.isSafeInteger(id) && (id as number) >= 0 && (id as number) < vocabularySize
-  if (!Array.isArray(tokens) || !tokens.every(isId)) throw wrong('tokens', tokens, `ids below ${vocabularySize}`)
-  const isLogprob = (value: unknown) => typeof value === 'number' && value <= 1e-5
-  if (!(Array.isArray(logprobs) && logprobs.length === tokens.length && logprobs.every(isLogprob))) {
-    throw wrong('logprobs', logprobs, `${tokens.length} numbers ≤ 0`)
-  }
-  return { tokens, logprobs, reason }
-}

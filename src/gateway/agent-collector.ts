@@ -65,6 +65,7 @@ export class AgentCollector implements Collector {
     for (;;) {
       this.#throwFailure()
       this.#begin()
+      if (this.#admission.isReady) await this.prove()
       const isReady = this.#take()
       if (isReady || signal?.aborted) {
         if (!isReady) this.close()
@@ -128,6 +129,13 @@ export class AgentCollector implements Collector {
     this.#groups.forgetBeginnings()
     for (const [ticket, stop] of this.#running) if (!this.#admission.has(ticket.group)) stop.abort()
     if (!this.#isRead) this.#groups.forgetRows()
+  }
+
+  async prove(): Promise<void> {
+    const { engine } = this.#cohort
+    if (engine.prove === undefined || (await engine.prove())) return
+    this.#admission.dropAll('unproved')
+    this.#dropped()
   }
 
   /** Takes the next batch, if it is there. */

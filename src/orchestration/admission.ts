@@ -134,7 +134,7 @@ export class Admission {
   readonly drops: Record<string, number> = {}
   /** Since the last batch. */
   #dropsSince: Record<string, number> = {}
-  /** How many of them an update has made too old. */
+  /** How many of them nobody is at fault for: an update has made them too old, or all were dropped. */
   #outdatedSince = 0
   /** How many groups were dropped, for any reason. */
   numDropped = 0
@@ -288,6 +288,11 @@ export class Admission {
     }
   }
 
+  /** Whether the groups of a batch are there, unless some of them are stale. */
+  get isReady(): boolean {
+    return this.#ready().length >= this.settings.groupsPerBatch
+  }
+
   /** The admitted groups that may be delivered, in the order of delivery. */
   #ready(): Group[] {
     const { order } = this.settings
@@ -323,6 +328,15 @@ export class Admission {
     this.#outdatedSince += stale.length // Nobody is at fault: they do not count against those who judge.
     for (const group of stale) this.#drop(group, 'stale')
     return stale.map(({ number }) => number)
+  }
+
+  /**
+   * Drops all groups that are neither delivered nor dropped, for a reason that is nobody's fault: others begin in their place.
+   * Whoever samples their members can be told to stop.
+   */
+  dropAll(reason: string): void {
+    this.#outdatedSince += this.#groups.size
+    for (const group of [...this.#groups.values()]) this.#drop(group, reason)
   }
 
   /** What a checkpoint keeps; members under way are to be sampled again after it is taken up. */

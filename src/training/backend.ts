@@ -148,6 +148,8 @@ export interface BackendContext extends Omit<BackendShape, 'adapter' | 'threads'
   readonly kernels: Kernels
   readonly kernelBuild: KernelBuild
   readonly clock: Clock
+  /** Whether an engine samples by the weights that this backend keeps at a service, also while it learns. */
+  readonly sampledWhileLearning: boolean
   /** Null where this thread is alone. */
   readonly team: BackendTeam | null
 }

@@ -56,6 +56,12 @@ export interface Collector {
   beside<T>(work: () => Promise<T>): Promise<T>
   /** The rows of the cohort's trajectories that are learned from, in an order that does not depend on who was done first. */
   rows(): number[]
+  /**
+   * Holds the engine to the weights that it was given, before it is given others: what was collected and may be of other ones is
+   * dropped. `collect` has done so with what is learned from.
+   * @throws InputError as `Engine.prove` does.
+   */
+  prove(): Promise<void>
   /** Tells that an update was made of them: the next call of `collect` begins another. */
   learned(): void
   /** Waits no longer for what environments owe: conversations under way ask again when they go on. */

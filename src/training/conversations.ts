@@ -95,11 +95,12 @@ export function reserveConversations(
     const { noTraining } = draft.options.engine ?? {}
     if (noTraining !== undefined) throw new InputError(`engine of ${name}`, noTraining, 'one that takes weights')
   }
+  const sampledWhileLearning = draft.options.engine?.samplesByServicePath === true && rl !== undefined && runsAhead(rl)
   world.reserve(draft, {
     ...textReservation(draft, phases, world.threads.count, backend),
     use: { asked: (rl?.settings.updates ?? 0) > 0, learned: (sft?.settings.steps ?? 0) > 0 },
   })
-  return () => new ConversationTraining(world, name, phases, { profile, backend, collector })
+  return () => new ConversationTraining(world, name, phases, { profile, backend, collector, sampledWhileLearning })
 }
 
 /** Conversations of the cohort's environment, in its lanes. */
@@ -136,7 +137,11 @@ export class ConversationTraining implements Training<TextMetrics> {
       profile,
       backend,
       collector,
-    }: { [K in keyof ConversationTrainingOptions]-?: NonNullable<ConversationTrainingOptions[K]> },
+      sampledWhileLearning,
+    }: { [K in keyof ConversationTrainingOptions]-?: NonNullable<ConversationTrainingOptions[K]> } & Pick<
+      BackendContext,
+      'sampledWhileLearning'
+    >,
   ) {
     this.world = world
     this.phases = phases
@@ -149,7 +154,7 @@ export class ConversationTraining implements Training<TextMetrics> {
     const parts = {
       world,
       cohort,
-      backend: backend.create(backendContext(world, cohort, phases, team)),
+      backend: backend.create({ ...backendContext(world, cohort, phases, team), sampledWhileLearning }),
       columns: cohort.learner as TextLearnerColumns,
     }
     this.#parts = parts
@@ -396,6 +401,11 @@ function checkSampled({ settings, loss }: RlDefinition, { name, options }: Conve
   }
 }
 
+/** Whether conversations are under way while an update is made. */
+function runsAhead({ settings: { maxStaleness, overSampling } }: RlDefinition): boolean {
+  return maxStaleness > 0 || overSampling > 1
+}
+
 /** Where a backend of files keeps its part of the checkpoint of this path. */
 function backendPath(path: string, cohort: string): string {
   return `${path}.${encodeURIComponent(cohort)}`
@@ -407,7 +417,7 @@ function backendContext(
   cohort: ConversationCohort,
   phases: Phases,
   team: TextTeam | null,
-): BackendContext {
+): Omit<BackendContext, 'sampledWhileLearning'> {
   const { weights: whole, quantized, adapter, learner: columns } = cohort
   const weights = quantized ?? whole
   const { kernels, kernelBuild, clock } = world

@@ -5,7 +5,6 @@
  * The service tells log-probabilities and no entropies, at temperature 1 and over the whole vocabulary. What it cannot do is refused
  * before anything is asked of it.
  */
-import { randomUUID } from 'node:crypto'
 import type { OptimizerSettings } from '../algorithms/optimizer.ts'
 import type { TokenBatch } from '../algorithms/token-batch.ts'
 import type { TokenLossSums } from '../algorithms/token-learner.ts'
@@ -38,7 +37,8 @@ import {
   type TinkerLoss,
   type TinkerReduction,
 } from './tinker-loss.ts'
-import { type TinkerAnswer, TinkerModel } from './tinker-model.ts'
+import { normOf, type TinkerAnswer, TinkerModel } from './tinker-model.ts'
+import { findReduction, samplesByLearner } from './tinker-probes.ts'
 
 const settings = {
   ...tinkerSettings,
@@ -59,8 +59,6 @@ const ATTENTION = ['q_proj', 'k_proj', 'v_proj', 'o_proj']
 const PERCEPTRON = ['gate_proj', 'up_proj', 'down_proj']
 /** A bound of a gradient's norm that is none. */
 const UNBOUNDED = 1e6
-/** Seconds after which a service may forget weights that were kept for who samples. */
-const SAMPLER_SECONDS = 86_400
 
 /**
  * A training service of Tinker's protocol: Tinker itself, or a server of one's own like SkyRL's. It trains adapters; the model's folder
@@ -93,6 +91,8 @@ class TinkerWork implements BackendWork {
   #reference: { readonly path: string; model: TinkerModel | null } | null = null
   #steps = 0
   #reduction: Promise<TinkerReduction> | null = null
+  /** Whether the service samples by the weights that learn; null before it was asked. */
+  #samplesByLearner: boolean | null = null
 
   constructor(given: SettingValues<typeof settings>, context: BackendContext) {
     const { adapter } = context
@@ -121,7 +121,7 @@ class TinkerWork implements BackendWork {
         const got = 'a start after optimizer steps, by a service that loads weights with the optimizer alone'
         throw new InputError(this.#subject, got, 'one phase (mode sft, or mode rl)')
       }
-      const path = await this.#model!.save(nameOf('start'))
+      const path = await this.#model!.save('start')
       await this.#replace(path, false)
     }
     this.#steps = 0
@@ -199,7 +199,7 @@ class TinkerWork implements BackendWork {
     }
     const model = await this.#policy()
     if (this.#context.hasReference && this.#reference === null) {
-      this.#reference = { path: await model.save(nameOf('reference')), model: null }
+      this.#reference = { path: await model.save('reference'), model: null }
     }
     const { metrics } = await model.run('optim_step', {
       adam_params: {
@@ -214,7 +214,7 @@ class TinkerWork implements BackendWork {
 
   async saveCheckpoint(name: string): Promise<string> {
     const model = await this.#policy()
-    const path = await model.save(nameOf(name.split('/').at(-1)!))
+    const path = await model.save(name.split('/').at(-1)!)
     const reference = this.#context.hasReference ? (this.#reference?.path ?? null) : null
     return writeKept({ path, reference, steps: this.#steps })
   }
@@ -235,7 +235,7 @@ class TinkerWork implements BackendWork {
 
   async getWeights(version: number): Promise<WeightsDelivery> {
     const model = await this.#policy()
-    const servicePath = await model.saveForSampler(nameOf(`v${version}`), SAMPLER_SECONDS)
+    const servicePath = await model.saveForSampler(`v${version}`)
     const { trained } = this.#context
     const subject = `${this.#subject}, ${servicePath}`
     trained.set(await readAdapterArchive(subject, await model.download(servicePath), this.#adapter.lora))
@@ -276,7 +276,7 @@ class TinkerWork implements BackendWork {
   /** The model that learns, which is made at its first use. */
   async #policy(): Promise<TinkerModel> {
     if (this.#model === null) {
-      await this.#sums() // By a model of its own, before the place is taken.
+      await this.#look()
       this.#model = await this.#create()
     }
     return this.#model
@@ -301,7 +301,7 @@ class TinkerWork implements BackendWork {
 
   /** A new model with what is kept in place of the one that learns. */
   async #replace(path: string, hasOptimizer: boolean): Promise<void> {
-    await this.#sums()
+    await this.#look()
     const model = await this.#create()
     try {
       await model.load(path, hasOptimizer)
@@ -333,35 +333,35 @@ class TinkerWork implements BackendWork {
   #sums(): Promise<TinkerReduction> {
     const { reduction } = this.#given
     if (reduction !== 'ask') return Promise.resolve(reduction)
-    this.#reduction ??= this.#findReduction().catch((error) => {
+    this.#reduction ??= this.#probe((model) => findReduction(this.#subject, model)).catch((error) => {
       this.#reduction = null
       throw error
     })
     return this.#reduction
   }
 
-  /** Asks by two gradients of a token, the second with twice the weight: of a mean they are the same. */
-  async #findReduction(): Promise<TinkerReduction> {
-    const probe = await this.#create()
+  /**
+   * Finds out what has to be known before anything is learned, by models of their own: before the place is taken.
+   * @throws InputError where an engine is to sample while the service learns, and would get the weights that learn.
+   */
+  async #look(): Promise<void> {
+    await this.#sums()
+    if (!this.#context.sampledWhileLearning) return
+    const { vocabularySize } = this.#context.model.shape
+    this.#samplesByLearner ??= await this.#probe((model) => samplesByLearner(this.#client, model, vocabularySize))
+    if (!this.#samplesByLearner) return
+    const expected =
+      'one that keeps them apart for who samples; or nothing sampled while it learns: rl.maxStaleness 0, rl.overSampling 1'
+    throw new InputError(this.#subject, 'a service that samples by the weights that learn', expected)
+  }
+
+  /** Asks something of a model that is made for it and given back. */
+  async #probe<T>(ask: (model: TinkerModel) => Promise<T>): Promise<T> {
+    const model = await this.#create()
     try {
-      const norms: (number | null)[] = []
-      for (const weight of [1, 2]) {
-        const spans = { begin: Int32Array.of(0), end: Int32Array.of(3) }
-        const batch = { parts: [0, 1], spans, token: [0, 1, 2] } as unknown as TokenBatch
-        const datums = datumsOf(batch, () => ({ weights: () => weight }))
-        await this.#pass(probe, 'forward_backward', { name: 'cross_entropy', config: {} }, datums)
-        const adam = { learning_rate: 0, beta1: 0.9, beta2: 0.95, eps: 1e-8, weight_decay: 0, grad_clip_norm: 0 }
-        norms.push(normOf((await probe.run('optim_step', { adam_params: adam, type: 'optim_step' })).metrics))
-      }
-      const [first, second] = norms
-      if (first == null || second == null) return 'sum'
-      const ratio = second / first
-      if (Math.abs(ratio - 2) < 0.01) return 'sum'
-      if (Math.abs(ratio - 1) < 0.01) return 'mean'
-      const got = `a gradient ${ratio} times as long of twice the weight`
-      throw new InputError(`${this.#subject}, reduction`, got, 'twice (sum) or once (mean)')
+      return await ask(model)
     } finally {
-      await probe.unload()
+      await model.unload()
     }
   }
 
@@ -424,18 +424,6 @@ function chunksOf(subject: string, datums: readonly Datum[], most: { datums: num
     }
   }
   return chunks
-}
-
-/** The norm of the gradient that a service tells, under whatever prefix; null where it tells none. */
-function normOf(metrics: unknown): number | null {
-  const told = Object.entries((metrics ?? {}) as Record<string, unknown>)
-  const [, norm] = told.find(([key]) => /(^|\/)grad_norm(:|$)/.test(key)) ?? []
-  return typeof norm === 'number' ? norm : null
-}
-
-/** A name that nobody has used, of the letters that services take. */
-function nameOf(about: string): string {
-  return `${about.replaceAll(/[^\w-]+/g, '-').slice(0, 60)}-${randomUUID().slice(0, 8)}`
 }
 
 /** A checkpoint's name: the service's path, and what is to be known beside it. */

@@ -2,7 +2,7 @@
  * A model of a service of Tinker's protocol. Its requests have the numbers 1, 2, 3 … and are sent one after another, each when
  * the service has the one before; so a service does them in their order, and one that is sent again is done once.
  */
-
+import { randomUUID } from 'node:crypto'
 import type { TinkerClient } from '../engines/tinker-client.ts'
 import { InputError, show } from '../errors.ts'
 
@@ -21,6 +21,9 @@ const PATH = /^tinker:\/\/[\w-]+(\/[\w-]+){1,2}$/
 
 /** How many models each client has made: their numbers in its session. */
 const made = new WeakMap<TinkerClient, number>()
+
+/** Seconds after which a service may forget weights that were kept for who samples. */
+const SAMPLER_SECONDS = 86_400
 
 /** The answer of a request. */
 export type TinkerAnswer = Record<string, unknown>
@@ -86,9 +89,10 @@ export class TinkerModel {
     return sent.then((wait) => wait())
   }
 
-  /** Keeps weights and optimizer under a name that nobody has used; returns the service's path to them. */
-  async save(name: string): Promise<string> {
-    return this.#pathOf('save_weights', await this.run('save_weights', { path: name, type: 'save_weights' }))
+  /** Keeps weights and optimizer under a name of its own that begins with `about`; returns the service's path to them. */
+  async save(about: string): Promise<string> {
+    const body = { path: nameOf(about), type: 'save_weights' }
+    return this.#pathOf('save_weights', await this.run('save_weights', body))
   }
 
   /** Takes up what is kept under a path. A model's first request. */
@@ -96,9 +100,9 @@ export class TinkerModel {
     await this.run('load_weights', { path, optimizer: hasOptimizer, type: 'load_weights' })
   }
 
-  /** Keeps weights for who samples; returns the service's path to them. */
-  async saveForSampler(name: string, seconds: number): Promise<string> {
-    const body = { path: name, ttl_seconds: seconds, type: 'save_weights_for_sampler' }
+  /** Keeps weights for who samples, for a day, likewise. */
+  async saveForSampler(about: string): Promise<string> {
+    const body = { path: nameOf(about), ttl_seconds: SAMPLER_SECONDS, type: 'save_weights_for_sampler' }
     return this.#pathOf('save_weights_for_sampler', await this.run('save_weights_for_sampler', body))
   }
 
@@ -121,4 +125,16 @@ export class TinkerModel {
       'one like tinker://model/weights/name',
     )
   }
+}
+
+/** The norm of the gradient that a service tells of an optimizer step, under whatever prefix; null where it tells none. */
+export function normOf(metrics: unknown): number | null {
+  const told = Object.entries((metrics ?? {}) as Record<string, unknown>)
+  const [, norm] = told.find(([key]) => /(^|\/)grad_norm(:|$)/.test(key)) ?? []
+  return typeof norm === 'number' ? norm : null
+}
+
+/** A name that nobody has used, of the letters that services take. */
+function nameOf(about: string): string {
+  return `${about.replaceAll(/[^\w-]+/g, '-').slice(0, 60)}-${randomUUID().slice(0, 8)}`
 }

@@ -219,7 +219,7 @@ describe.each(Object.keys(serverKinds) as ServerKind[])('a training by two %s se
     expect(Math.max(...kl)).toBeLessThan(1e-9)
   })
 
-  test('has its weights swapped in the middle of an answer, under their name, is found by the next delivery', async () => {
+  test('has its weights swapped in the middle of an answer, under their name, is found before anything is learned from it', async () => {
     const folder = `${await temporaryFolder()}/other`
     const { model, weights } = (await talkWorld()).cohort()
     await saveTransformer(
@@ -228,18 +228,21 @@ describe.each(Object.keys(serverKinds) as ServerKind[])('a training by two %s se
       weights.slice().map((value, i) => value + 0.05 * Math.cos(i)),
     )
     let swapAt = Number.POSITIVE_INFINITY
-    const faulty = await lyingServer(async (path) => {
-      if (isTurn(path) && --swapAt === 0) {
-        await faulty.tell('/update_weights_from_disk', { model_path: folder, weight_version: '1' })
-      }
-      return {}
+    const faulty = await lyingServer(async (path, _, asked) => {
+      if (!isTurn(path) || --swapAt > 0) return {}
+      swapAt = Number.POSITIVE_INFINITY
+      await faulty.tell('/update_weights_from_disk', { model_path: folder, weight_version: '1' })
+      const { json } = await faulty.tell(path, asked) // What it says by then.
+      return { json }
     })
-    const { told } = await train(faulty.url, {
+    const { told, kl } = await train(faulty.url, {
       during: async (update) => {
-        if (update === 1) swapAt = 2
+        if (update === 1) swapAt = 1
+        if (update === 2) expect(swapAt).toBe(Number.POSITIVE_INFINITY)
       },
     })
-    expect(swapAt).toBeLessThan(1)
+    // All of that update was sampled anew, by the other one.
+    expect(Math.max(...kl)).toBeLessThan(1e-9)
     expect(told[1]![0]).toMatch(
       /got log-probabilities \S+ nats from what they were when version 1 was delivered, expected at most 0.0001: what it chose since then/,
     )

@@ -48,6 +48,21 @@ describe('An admission', () => {
     )
   })
 
+  it('drops all that is under way or waits, which counts against nobody, and begins others', () => {
+    const admission = new Admission({ groupsPerBatch: 2, groupSize: 1, maxStaleness: 1, dropsMax: 0 })
+    const tickets = beginAll(admission)
+    for (const group of [0, 1]) {
+      expect(admission.isReady).toBe(false)
+      admission.finish(tickets[group]!)
+      admission.judge(group, keep)
+    }
+    expect(admission.isReady).toBe(true)
+    admission.dropAll('unproved')
+    expect([admission.isReady, admission.take(), admission.drops]).toEqual([false, null, { unproved: 4 }])
+    expect(admission.finish(tickets[2]!)).toBe(false) // Its group is gone.
+    expect(beginAll(admission).map(({ group }) => group)).toEqual([4, 5, 6, 7])
+  })
+
   it('delivers a batch once all groups before its last one are settled, and by number whoever is done first', () => {
     const admission = new Admission({ groupsPerBatch: 2, groupSize: 1, maxStaleness: 1 })
     const tickets = beginAll(admission)

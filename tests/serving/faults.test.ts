@@ -2,7 +2,8 @@
 import { expect, test } from 'vitest'
 import { refreshWeights } from '../../src/cohorts/conversations.ts'
 import { type FaultKind, faultKinds, vllmEngine } from '../../src/entries/engines.ts'
-import { createWorld } from '../../src/index.ts'
+import { createTrainer, createWorld, rl } from '../../src/index.ts'
+import { digits } from '../support/conversations.ts'
 import { opened } from '../support/gateway.ts'
 import { lookup } from '../support/lookup.ts'
 import * as fc from '../support/properties.ts'
@@ -167,6 +168,33 @@ test('weights that are refused, not applied or lost again are found at the lates
   next('old-weights') // Its own first probe finds it.
   change()
   await expect(deliver(5)).rejects.toThrow(/nats from what they were when version 4 was delivered/)
+})
+
+test('weights that are lost under their name between two answers end the training before it learns from either', {
+  timeout: 60_000,
+}, async () => {
+  const schedule: (FaultKind | null)[] = []
+  const server = await served({ control: true, faults: { schedule } })
+  const engine = vllmEngine({ url: server.url, retries: 0, weights: await temporaryFolder() })
+  const respond = ({ completion }: { completion: string }) => ({ reward: completion.length })
+  const environment = digits({ numExamples: 2, maxTokens: 4, respond })
+  const world = await createWorld({
+    ...{ environment, policy: smallModel(), numLanes: 4, groupSize: 2, seed: 4 },
+    engine,
+  })
+  const trainer = createTrainer(world, rl({ groupsPerUpdate: 2, groupSize: 2, updates: 3 }))
+  const { weights } = world.cohort()
+  weights.set(weights.map((weight) => 1.5 * weight))
+  const updates = trainer.updates({})
+  expect((await updates.next()).value!.rl!.drops).toEqual({})
+  const before = weights.slice()
+  schedule.push(...new Array(server.faultRecords!().length + 1).fill(null), 'old-weights')
+  await expect(updates.next()).rejects.toThrow(
+    /log-probabilities \S+ nats from what they were when version 1 was delivered, expected at most 0.0001: what it chose/,
+  )
+  expect(server.faultRecords!().map(({ fault }) => fault)).toContain('old-weights')
+  expect(weights).toEqual(before)
+  await trainer.close()
 })
 
 test('a stream stops where it is said, and chance keeps to its seed', async () => {

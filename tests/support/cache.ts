@@ -12,7 +12,7 @@ export type Made = { readonly folder: string } | { readonly why: string }
 /** Runs a program to its end in the folder that is being made, or below it. */
 export type Run = (program: string, words: readonly string[], below?: string) => Promise<void>
 
-/** Less than a hook of a test file may take. */
+/** What making may take unless it is told otherwise: less than a hook of a test file. */
 const MAKE_MS = 270_000
 /** For so long a failure is believed, so that not each test file waits for it anew. */
 const FAILURE_MS = 10 * 60_000
@@ -21,7 +21,11 @@ const FAILURE_MS = 10 * 60_000
  * The folder of this name, filled by `make` if it is not there. Test files run side by side: one makes it, the others
  * wait. The name should have the versions in it.
  */
-export async function cached(name: string, make: (folder: string, run: Run) => Promise<void>): Promise<Made> {
+export async function cached(
+  name: string,
+  make: (folder: string, run: Run) => Promise<void>,
+  makeMs = MAKE_MS,
+): Promise<Made> {
   const root = join(tmpdir(), 'colonnade-tests')
   await mkdir(root, { recursive: true })
   const folder = join(root, name)
@@ -38,7 +42,7 @@ export async function cached(name: string, make: (folder: string, run: Run) => P
     console.warn(`making ${folder}: once, some minutes at most`)
     await rm(part, { recursive: true, force: true })
     await mkdir(part)
-    const deadline = AbortSignal.timeout(MAKE_MS)
+    const deadline = AbortSignal.timeout(makeMs)
     await make(part, (program, words, below = '') => run(program, words, join(part, below), deadline))
     await rename(part, folder)
     return { folder }
@@ -61,7 +65,7 @@ export async function installPackages(folder: string, run: Run, packages: readon
 
 /** Runs a program; throws what it said went wrong if it fails or is not done in time. */
 async function run(program: string, words: readonly string[], cwd: string, signal: AbortSignal): Promise<void> {
-  const ended = await start(program, words, { cwd, signal, timeout: MAKE_MS }).ended.catch((cause: Error) => cause)
+  const ended = await start(program, words, { cwd, signal, timeout: 0 }).ended.catch((cause: Error) => cause)
   if (!(ended instanceof Error) && ended.code === 0) return
   const said = (ended instanceof Error ? ended.message : ended.stderr).trim().split('\n')
   const errors = said.filter((line) => /error/i.test(line))

@@ -1,10 +1,12 @@
 /** SkyRL's server of Tinker's protocol, on JAX and the CPU, in an environment that is made once. */
-import { chmod, cp, mkdir, writeFile } from 'node:fs/promises'
+import { chmod, cp, mkdir, readdir, writeFile } from 'node:fs/promises'
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
+import { homedir } from 'node:os'
 import { delimiter, join } from 'node:path'
-import { cached } from './cache.ts'
+import { cached, type Run } from './cache.ts'
 import { start } from './command.ts'
+import { attempt } from './python.ts'
 import { temporaryFolder } from './temporary.ts'
 
 const PACKAGES = ['skyrl[tinker,jax]==0.3.0', 'tinker==0.24.1']
@@ -28,12 +30,13 @@ wait $child
 export async function startSkyrl(model: string): Promise<{ url: string; close: () => Promise<void> }> {
   const { SKYRL_URL: running } = process.env
   if (running !== undefined && running !== '') return { url: running, close: async () => {} }
-  const made = await cached('skyrl-0.3.0', async (folder, run) => {
+  const make = async (folder: string, run: Run) => {
     const python = join(folder, 'bin/python')
-    await run('python3.12', ['-m', 'venv', '.'])
+    await run(await findPython312(), ['-m', 'venv', '.'])
     await run(python, ['-m', 'pip', 'install', '--quiet', 'uv'])
     await run(python, ['-m', 'uv', 'pip', 'install', '--python', python, ...PACKAGES])
-  })
+  }
+  const made = await cached('skyrl-0.3.0', make, START_MS)
   if ('why' in made) throw new Error(made.why)
   const folder = await temporaryFolder()
   await mkdir(join(folder, 'bin'))
@@ -76,6 +79,17 @@ export async function startSkyrl(model: string): Promise<{ url: string; close: (
       await server.ended.catch(() => {})
     },
   }
+}
+
+/** Python 3.12, also where pyenv has it and has chosen another: its python3.12 is a command then that refuses to run. */
+async function findPython312(): Promise<string> {
+  const versions = join(process.env.PYENV_ROOT ?? join(homedir(), '.pyenv'), 'versions')
+  const kept = await readdir(versions).catch(() => [])
+  const ofPyenv = kept.filter((name) => name.startsWith('3.12.')).map((name) => join(versions, name, 'bin/python3.12'))
+  for (const python of ['python3.12', ...ofPyenv]) {
+    if ((await attempt(python, ['-c', 'import venv'])).code === 0) return python
+  }
+  throw new Error("SkyRL's server: got no python3.12 that runs, expected one on the path or of pyenv")
 }
 
 /** A port that nobody listens at. */

@@ -40,6 +40,11 @@ export interface TinkerServiceOptions {
   /** Properties that its published schemas lack; null: it publishes none. */
   readonly lacks: readonly string[] | null
   readonly slots: number
+  /**
+   * Whether it has one place for the weights that learn and for those that sample, as SkyRL's on JAX has: kept weights are put there
+   * unless they are the last that were, whatever has been learned since.
+   */
+  readonly samplesByLearner: boolean
   readonly tellsNorms: boolean
   /** How often a future is not done when it is asked for. */
   readonly notDone: number
@@ -60,6 +65,8 @@ interface ServedModel {
   readonly weights: Float32Array
   readonly requests: Map<number, { readonly text: string; readonly id: string }>
   next: number
+  /** What was put in place of the weights last. */
+  loaded: string | null
   /** Sequences and derivatives that wait for a step. */
   readonly gathered: { datum: Datum; derivatives: number[] }[]
 }
@@ -72,7 +79,16 @@ afterAll(() => {
 /** Serves until the test file has ended. */
 export async function tinkerService(given: Partial<TinkerServiceOptions> = {}) {
   const options: TinkerServiceOptions = {
-    ...{ environment: reverse(), seed: 3, reduction: 'sum', lacks: null, slots: 8, tellsNorms: true, notDone: 0 },
+    ...{
+      environment: reverse(),
+      seed: 3,
+      reduction: 'sum',
+      lacks: null,
+      slots: 8,
+      samplesByLearner: false,
+      tellsNorms: true,
+      notDone: 0,
+    },
     ...{ datums: 1024, apiKey: '', answer: () => undefined, ...given },
     policy: given.policy!,
   }
@@ -87,8 +103,8 @@ export async function tinkerService(given: Partial<TinkerServiceOptions> = {}) {
   const sessions = new Map<string, number>()
   const models = new Map<string, ServedModel>()
   const futures = new Map<string, { work: Promise<Json>; notDone: number }>()
-  const kept = new Map<string, { file: string; weights: Float32Array }>()
-  const samplers = new Map<string, { logprobs: ReturnType<typeof transformerLogprobs>; requests: number }>()
+  const kept = new Map<string, { file: string; weights: Float32Array; of: string }>()
+  const samplers = new Map<string, () => ReturnType<typeof transformerLogprobs>>()
   let names = 0
   let notes = 0
 
@@ -105,11 +121,11 @@ export async function tinkerService(given: Partial<TinkerServiceOptions> = {}) {
       ...{ model, weights: columns.weights, trained: columns.adapter, isQuantized: false, context, rows: context - 1 },
       ...{ adapter: { lora, weights: columns.adapter, random: new Random(0) } },
       ...{ optimizer: 'adam', hasReference: false, columns: columns.learner as never, kernels },
-      ...{ clock: new Clock(), kernelBuild: 'plain', team: null },
+      ...{ clock: new Clock(), kernelBuild: 'plain', sampledWhileLearning: false, team: null },
     }
     const backend = localBackend.create(made)
     void backend.start()
-    return { backend, weights: columns.adapter, requests: new Map(), next: 1, gathered: [] }
+    return { backend, weights: columns.adapter, requests: new Map(), next: 1, loaded: null, gathered: [] }
   }
   const batchOf = (datums: readonly Datum[]) => {
     const offsets = [0]
@@ -203,7 +219,7 @@ export async function tinkerService(given: Partial<TinkerServiceOptions> = {}) {
       if (kept.has(name)) throw Object.assign(new Error(`${name} is there`), { status: 409 })
       const file = join(folder, path)
       await backend.saveCheckpoint(file)
-      kept.set(name, { file, weights: weights.slice() })
+      kept.set(name, { file, weights: weights.slice(), of: model_id })
       return { path: name, type: 'save_weights' }
     },
     async load_weights({ path, optimizer }, { backend, weights, next }) {
@@ -222,7 +238,7 @@ export async function tinkerService(given: Partial<TinkerServiceOptions> = {}) {
       const name = `tinker://${model_id}${options.lacks === null ? '/sampler_weights' : ''}/${path}`
       const below = join(folder, `sampler-${path}`)
       await saveLora(below, lora, weights)
-      kept.set(name, { file: below, weights: weights.slice() })
+      kept.set(name, { file: below, weights: weights.slice(), of: model_id })
       return { path: name, type: 'save_weights_for_sampler' }
     },
   }
@@ -284,15 +300,22 @@ export async function tinkerService(given: Partial<TinkerServiceOptions> = {}) {
         const found = kept.get(body.model_path)
         if (!sessions.has(body.session_id) || found === undefined) return refuse(404, 'no such session or checkpoint')
         const id = `sampling-${++names}`
-        const adapter = { lora, weights: found.weights }
-        const logprobs = transformerLogprobs({ model, weights: base as Float32Array, adapter })
-        samplers.set(id, { logprobs, requests: 0 })
+        const logprobsBy = (weights: Float32Array) =>
+          transformerLogprobs({ model, weights: base as Float32Array, adapter: { lora, weights } })
+        const own = logprobsBy(found.weights)
+        samplers.set(id, () => {
+          const served = models.get(found.of)
+          if (!options.samplesByLearner || served === undefined) return own
+          if (served.loaded !== body.model_path) served.weights.set(found.weights)
+          served.loaded = body.model_path
+          return logprobsBy(served.weights.slice())
+        })
         return { json: { sampling_session_id: id } }
       }
       case 'asample': {
         const sampler = samplers.get(body.sampling_session_id)
         if (sampler === undefined) return refuse(404, 'Sampling session not found')
-        return { json: { request_id: future(() => sample(sampler, body))[0] } }
+        return { json: { request_id: future(() => sample(sampler(), body))[0] } }
       }
     }
     const served = models.get(body.model_id)
@@ -310,7 +333,7 @@ export async function tinkerService(given: Partial<TinkerServiceOptions> = {}) {
     served.requests.set(body.seq_id, { text, id })
     return { json: { request_id: id } }
   }
-  const sample = async ({ logprobs }: { logprobs: ReturnType<typeof transformerLogprobs> }, body: Json) => {
+  const sample = async (logprobs: ReturnType<typeof transformerLogprobs>, body: Json) => {
     const { max_tokens, temperature, seed, stop } = body.sampling_params
     const ids: number[] = body.prompt.chunks.flatMap(({ tokens }: Json) => tokens)
     const [tokens, chosen]: [number[], number[]] = [[], []]

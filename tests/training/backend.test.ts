@@ -33,7 +33,7 @@ function underTest() {
   const context: BackendContext = {
     ...{ model, weights, trained: weights, adapter: null, isQuantized: false, context: 32, rows: 8 },
     ...{ optimizer: 'sgd', hasReference: true, columns: columns.learner, kernels },
-    ...{ clock: new Clock(), kernelBuild: 'plain', team: null },
+    ...{ clock: new Clock(), kernelBuild: 'plain', sampledWhileLearning: false, team: null },
   }
   return { context, kernels }
 }

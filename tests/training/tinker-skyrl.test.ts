@@ -1,24 +1,24 @@
 /**
  * SkyRL's server of Tinker's protocol on JAX, as it answered when it was recorded into `tests/golden/skyrl-0.3.0.json.gz`. Nothing of
  * what it computes is ours: forward pass, gradients, optimizer and sampler. `npm run test:tinker` asks the server itself, in an
- * environment that it makes (Python ≥ 3.12 as python3.12, some 5 GB, minutes), and also trains on it until it has learned;
+ * environment that it makes (Python 3.12, some 5 GB, minutes), and also trains on it until it has learned;
  * with SKYRL_RECORD=1 the recording is made anew. SKYRL_URL names a server that runs already.
  */
+import { fileURLToPath } from 'node:url'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { describeLoss, prepareLoss } from '../../src/algorithms/losses.ts'
 import { markLearned, packBatch } from '../../src/algorithms/token-batch.ts'
 import { tokenUpdatePlan } from '../../src/algorithms/token-thread.ts'
 import type { ConversationCohort } from '../../src/cohorts/conversations.ts'
-import { tinkerEngine } from '../../src/engines/tinker.ts'
-import { createTrainer, createWorld, rl } from '../../src/index.ts'
+import { createWorld } from '../../src/index.ts'
 import { type Kernels, spansOf } from '../../src/kernels/bind.ts'
-import { languageModel } from '../../src/text/language-model.ts'
 import type { BackendDefinition, PreparedBatchLoss } from '../../src/training/backend.ts'
 import { localBackend } from '../../src/training/text/local-backend.ts'
 import { inOwnMemory } from '../../src/training/text/token-update.ts'
 import { tinkerBackend } from '../../src/training/tinker-backend.ts'
 import type { World } from '../../src/world.ts'
-import { digits } from '../support/conversations.ts'
+import { SOURCE, start } from '../support/command.ts'
+import { nextDigit, policy, SEED, trainerAt } from '../support/next-digit.ts'
 import { recordService, replayService } from '../support/recorded-service.ts'
 import { startSkyrl } from '../support/skyrl.ts'
 import { temporaryFolder } from '../support/temporary.ts'
@@ -28,14 +28,6 @@ const isRecorded = isLive && process.env.SKYRL_RECORD === '1'
 const RECORDING = new URL('../golden/skyrl-0.3.0.json.gz', import.meta.url).pathname
 const HOUR_MS = 3_600_000
 const UPDATES = 60
-
-/** The answer to a digit is the next one; what follows it does not matter. */
-const next = digits({
-  ...{ numExamples: 2, maxTokens: 8 },
-  respond: ({ example, completion }) => ({ reward: completion.startsWith(example.answer!) ? 1 : 0 }),
-})
-const policy = languageModel({ width: 32, layers: 2, heads: 4, loraRank: 4, loraAlpha: 32 })
-const SEED = 5
 
 let url = ''
 let close: () => unknown = () => {}
@@ -61,7 +53,7 @@ afterAll(async () => {
 async function modelFolder(): Promise<string> {
   const { saveTransformer } = await import('../../src/policies/transformer/folder.ts')
   const { saveTokenizer } = await import('../../src/text/tokenizer.ts')
-  const world = await createWorld({ environment: next, policy, numLanes: 1, seed: SEED })
+  const world = await createWorld({ environment: nextDigit, policy, numLanes: 1, seed: SEED })
   const { model, weights, tokenizer } = world.cohort()
   const folder = await temporaryFolder()
   await saveTransformer(folder, model, weights as Float32Array)
@@ -70,7 +62,9 @@ async function modelFolder(): Promise<string> {
 }
 
 async function made(definition: BackendDefinition) {
-  const world: World<ConversationCohort> = await createWorld({ environment: next, policy, seed: SEED, numLanes: 1 })
+  const world: World<ConversationCohort> = await createWorld({
+    ...{ environment: nextDigit, policy, seed: SEED, numLanes: 1 },
+  })
   const { model, adapter: lora, context } = world.draft().opened
   const shape = { model, isQuantized: false, context, rows: 63, optimizer: 'adam' as const, hasReference: false }
   world.reserve(world.draft(), { learner: definition.plan?.({ ...shape, adapter: lora, threads: 1 }) ?? {} })
@@ -78,7 +72,8 @@ async function made(definition: BackendDefinition) {
   const { kernels, kernelBuild, clock } = world
   const trained = adapter!.weights
   const backend = definition.create({
-    ...{ ...shape, weights, adapter, trained, columns, kernels, kernelBuild, clock, team: null },
+    ...{ ...shape, weights, adapter, trained, columns, kernels, kernelBuild, clock },
+    ...{ sampledWhileLearning: false, team: null },
   })
   await backend.start()
   return { backend, kernels, trained }
@@ -143,23 +138,10 @@ describe("SkyRL's server", () => {
     HOUR_MS,
   )
 
-  async function trainer(loss: string, updates: number, groupSize: number, folder?: string) {
-    const world = await createWorld({
-      ...{ environment: next, policy, seed: SEED, numLanes: 2 * groupSize, groupSize },
-      engine: tinkerEngine({ url, tolerance: 1e-4 }),
-    })
-    const parameters = {
-      ...{ loss, lossSettings: { klCoef: 0 }, groupsPerUpdate: 2, groupSize, updates },
-      ...{ learningRate: 0.01, maxGradNorm: 1e9 },
-    }
-    const backend = tinkerBackend({ url, reduction: 'mean' })
-    return createTrainer(world, rl(parameters as never), { backend, ...(folder === undefined ? {} : { folder }) })
-  }
-
   test(
     'samples what it is then trained on',
     async () => {
-      const made = await trainer('grpo', 3, 4)
+      const made = await trainerAt(url, { loss: 'grpo', updates: 3, groupSize: 4 })
       for await (const { rl: metrics } of made.updates({})) expect(metrics!.kl.k2).toBeLessThan(1e-9)
       expect(made.world.cohort().version).toBe(3)
       made.close()
@@ -167,28 +149,43 @@ describe("SkyRL's server", () => {
     HOUR_MS,
   )
 
+  test.runIf(isLive)(
+    'keeps the weights of who samples in the place of those that learn, which is found out before anything is sampled ahead',
+    async () => {
+      const made = await trainerAt(url, { loss: 'grpo', updates: 3, groupSize: 4, maxStaleness: 1 })
+      await expect(made.updates({}).next()).rejects.toThrow('got a service that samples by the weights that learn')
+      await made.close()
+    },
+    HOUR_MS,
+  )
+
   test.runIf(isLive && !isRecorded).each(['grpo', 'gspo'])(
-    'learns what there is to learn by %s, and goes on where it was stopped',
+    'learns what there is to learn by %s, and goes on where its process was killed',
     async (loss) => {
       const folder = await temporaryFolder()
-      const rewards: number[] = []
-      const train = async (by: Awaited<ReturnType<typeof trainer>>, updates: number) => {
-        for await (const { rl: metrics } of by.updates({})) {
-          rewards.push(metrics!.reward!)
-          if (rewards.length === updates) break
-        }
-      }
-      const first = await trainer(loss, UPDATES, 16, folder)
-      await train(first, 10)
-      await first.save()
-      const second = await trainer(loss, UPDATES, 16, folder) // The first one is as good as killed: its session goes on without it.
-      await second.restore()
-      expect(second.world.cohort().adapter!.weights).toEqual(first.world.cohort().adapter!.weights)
-      await train(second, UPDATES)
-      console.log(loss, rewards.map((reward) => reward.toFixed(2)).join(' '))
-      const last = rewards.slice(-10)
+      const program = fileURLToPath(new URL('../support/skyrl-run.ts', import.meta.url))
+      const train = () =>
+        start(process.execPath, [...SOURCE, program, url, loss, String(UPDATES), folder], { timeout: HOUR_MS })
+      const told = (stdout: string) =>
+        [...stdout.matchAll(/^update (\d+) reward (\S+)$/gm)].map(([, update, reward]) => [
+          Number(update),
+          Number(reward),
+        ])
+      const killed = train()
+      await killed.printed('update 10 ')
+      killed.process.kill('SIGKILL')
+      const first = await killed.ended
+      expect(first.code, first.stderr).toBeNull()
+      const second = await train().ended
+      expect(second.code, second.stderr).toBe(0)
+      const [before, after] = [told(first.stdout), told(second.stdout)]
+      console.log(loss, [...before, ...after].map(([update, reward]) => `${update}: ${reward!.toFixed(2)}`).join(' '))
+      // What was saved and not yet told of is not done again.
+      expect(after[0]![0]).toBeGreaterThan(before.at(-1)![0]!)
+      expect(after[0]![0]).toBeLessThanOrEqual(before.at(-1)![0]! + 2)
+      expect(after.at(-1)![0]).toBe(UPDATES)
+      const last = after.slice(-10).map(([, reward]) => reward!)
       expect(last.reduce((a, b) => a + b) / last.length).toBeGreaterThanOrEqual(0.9)
-      for (const each of [first, second]) each.close()
     },
     HOUR_MS,
   )

@@ -37,7 +37,7 @@ async function made(definition: BackendDefinition, settings: object = {}, hasRef
   const { kernels, kernelBuild, clock } = world
   const backend = definition.create({
     ...{ ...shape, weights, adapter, trained: adapter?.weights ?? weights, columns },
-    ...{ kernels, kernelBuild, clock, team: null },
+    ...{ kernels, kernelBuild, clock, sampledWhileLearning: false, team: null },
   })
   await backend.start()
   return { backend, kernels, trained: adapter?.weights ?? weights }
@@ -431,17 +431,21 @@ describe('a training by a service', () => {
     respond: ({ example, completion }) => ({ reward: completion === example.answer ? 1 : 0 }),
   })
   const model = () => policy({ width: 32, heads: 4 })
-  const training = (loss: string, updates: number) =>
+  const training = (loss: string, updates: number, ahead: object) =>
     rl({
       ...{ loss, lossSettings: { klCoef: 0 }, updates, groupsPerUpdate: 2, groupSize: 16, learningRate: 0.05 },
+      ...ahead,
     } as never)
-  async function trainer(url: string, loss: string, updates: number, folder?: string) {
+  async function trainer(url: string, loss: string, updates: number, folder?: string, ahead: object = {}) {
     const world = await createWorld({
       ...{ environment: next, policy: model(), seed: 3, numLanes: 32, groupSize: 16 },
       engine: tinkerEngine({ url }),
     })
     const backend = tinkerBackend({ url })
-    return createTrainer(world, training(loss, updates), { backend, ...(folder === undefined ? {} : { folder }) })
+    return createTrainer(world, training(loss, updates, ahead), {
+      backend,
+      ...(folder === undefined ? {} : { folder }),
+    })
   }
   const serve = (given: Partial<TinkerServiceOptions> = {}) =>
     tinkerService({ policy: model(), environment: next, ...given })
@@ -470,6 +474,32 @@ describe('a training by a service', () => {
     const passes = service.asked.filter(({ path }) => path === 'forward_backward').slice(2)
     expect(new Set(passes.map(({ body }) => body.forward_backward_input.loss_fn))).toEqual(new Set([goesAs]))
     await expect.poll(() => service.models.size).toBe(0)
+  })
+
+  test.each([{ maxStaleness: 1 }, { overSampling: 1.5 }])(
+    'by a service that samples by the weights that learn is refused before anything is sampled, with %o',
+    async (ahead) => {
+      const service = await serve({ samplesByLearner: true })
+      const refused = await trainer(service.url, 'grpo', 2, undefined, ahead)
+      await expect(train(refused)).rejects.toThrow(
+        /^backend tinker at \S+: got a service that samples by the weights that learn, expected one that keeps them apart .* rl.maxStaleness 0, rl.overSampling 1$/,
+      )
+      await refused.close()
+      await expect.poll(() => service.models.size).toBe(0)
+      // Of the probe alone, not of any conversation.
+      expect(service.asked.filter(({ path }) => path === 'asample').length).toBe(2)
+    },
+  )
+
+  test('of which nothing is sampled meanwhile may share its weights with who samples, and one that shares none is asked ahead', async () => {
+    const sharing = await serve({ samplesByLearner: true })
+    expect((await train(await trainer(sharing.url, 'grpo', 2))).length).toBe(2)
+    const apart = await serve()
+    const made = await trainer(apart.url, 'grpo', 2, undefined, { maxStaleness: 1 })
+    for await (const { rl: metrics } of made.updates({})) expect(metrics!.trajectories).toBe(32)
+    expect(made.world.cohort().version).toBe(2)
+    // Two probes and the one that learned were made one after another, each in the place that the one before gave back.
+    expect(apart.asked.filter(({ path }) => path === 'create_model').length).toBe(3)
   })
 
   test('goes on to the same weights where it was stopped', async () => {

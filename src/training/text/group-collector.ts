@@ -86,8 +86,13 @@ export class GroupCollector implements Collector {
     this.#hasNews = true
     this.#turns.begin()
     try {
-      isThere = await this.#tickUntil(signal, (hasNews) => hasNews && this.#take())
-      return isThere
+      while (!isThere) {
+        const isReady = (hasNews: boolean) => hasNews && this.#admission.isReady
+        if (!(await this.#tickUntil(signal, isReady))) return false
+        await this.prove()
+        isThere = this.#take()
+      }
+      return true
     } finally {
       if (!isThere) this.close()
     }
@@ -172,6 +177,13 @@ export class GroupCollector implements Collector {
     this.#abandonBelow = this.#cohort.released
     this.#groups.forgetBeginnings()
     if (!this.#isRead) this.#forgetRows()
+  }
+
+  async prove(): Promise<void> {
+    const { engine } = this.#cohort
+    if (engine.prove === undefined || (await engine.prove())) return
+    this.#admission.dropAll('unproved')
+    this.#dropped()
   }
 
   /** Frees the lanes of conversations whose groups were dropped. */

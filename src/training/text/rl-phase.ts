@@ -70,6 +70,7 @@ export class RlPhase implements Phase {
   /** Gives the engine the weights of this update. */
   async #publish(): Promise<void> {
     const { cohort } = this.#parts
+    await this.#collector.prove()
     if (this.#rl.settings.weightSwap === 'interrupt') interruptTurns(cohort)
     await publishWeights(this.#parts, cohort.version + 1)
   }

@@ -1,0 +1,37 @@
+/** A task that is learned in a minute, as a training service is tried on it: the answer to a digit is the next one. */
+import { tinkerEngine } from '../../src/engines/tinker.ts'
+import { createTrainer, createWorld, rl } from '../../src/index.ts'
+import { languageModel } from '../../src/text/language-model.ts'
+import { tinkerBackend } from '../../src/training/tinker-backend.ts'
+import { digits } from './conversations.ts'
+
+/** What follows the answer does not matter. */
+export const nextDigit = digits({
+  ...{ numExamples: 2, maxTokens: 8 },
+  respond: ({ example, completion }) => ({ reward: completion.startsWith(example.answer!) ? 1 : 0 }),
+})
+export const policy = languageModel({ width: 32, layers: 2, heads: 4, loraRank: 4, loraAlpha: 32 })
+export const SEED = 5
+
+/** What a training is told beside its defaults. */
+interface Training {
+  readonly loss: string
+  readonly updates: number
+  readonly groupSize: number
+  readonly maxStaleness?: number
+  readonly folder?: string
+}
+
+/** A trainer by the service at `url`. */
+export async function trainerAt(url: string, { loss, updates, groupSize, maxStaleness = 0, folder }: Training) {
+  const world = await createWorld({
+    ...{ environment: nextDigit, policy, seed: SEED, numLanes: 2 * groupSize, groupSize },
+    engine: tinkerEngine({ url, tolerance: 1e-4 }),
+  })
+  const parameters = {
+    ...{ loss, lossSettings: { klCoef: 0 }, groupsPerUpdate: 2, groupSize, updates, maxStaleness },
+    ...{ learningRate: 0.01, maxGradNorm: 1e9 },
+  }
+  const backend = tinkerBackend({ url, reduction: 'mean' })
+  return createTrainer(world, rl(parameters as never), { backend, ...(folder === undefined ? {} : { folder }) })
+}
