@@ -108,6 +108,7 @@ const NODE_ROOMS = [
   'export',
   'rewards',
   'datasets',
+  'engines',
   'serving',
   'gateway',
   'text',

@@ -1,5 +1,6 @@
 /** Requests of JSON to a server, with deadlines, statuses that are checked, and retries where asking again can do no harm. */
 import { InputError, show } from '../errors.ts'
+import { type HttpAnswer, isOk, requestHttp } from './http-request.ts'
 
 /** How a server is asked. */
 export interface JsonClientOptions {
@@ -105,26 +106,24 @@ export class JsonClient {
     const { deadline, apiKey, apiKeyHeader } = this.#options
     const late = AbortSignal.timeout(Math.ceil(1000 * deadline))
     const where = `${this.url}${path}`
-    let response: Response
-    let text: string
+    let answer: HttpAnswer
     try {
-      response = await fetch(where, {
+      answer = await requestHttp(where, {
         ...(body === null ? { method: 'GET' } : { method: 'POST', body: JSON.stringify(body) }),
         headers: {
           ...(body === null ? {} : { 'content-type': 'application/json' }),
           ...keyHeader(apiKey, apiKeyHeader),
         },
-        redirect: 'error',
         signal: signal === undefined ? late : AbortSignal.any([signal, late]),
       })
-      text = await response.text()
     } catch (error) {
       if (late.aborted) throw new AnswerError(`${where}: no answer in ${deadline} s`, 0, false)
-      const { message, cause } = error as Error & { cause?: Error & { code?: string } }
-      throw new AnswerError(`${where}: ${cause?.message || cause?.code || message}`, 0, true)
+      const { message, code } = error as Error & { code?: string }
+      throw new AnswerError(`${where}: ${message || code}`, 0, true)
     }
-    const { status, ok } = response
-    if (ok) return { where, status, text }
+    const { status } = answer
+    const text = answer.body.toString()
+    if (isOk(answer)) return { where, status, text }
     throw new AnswerError(`${where}: status ${status}, ${wordsOf(objectOf(text), text)}`, status, mayPassLater(status))
   }
 }

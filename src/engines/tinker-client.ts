@@ -8,6 +8,7 @@
 import { InputError, show } from '../errors.ts'
 import { integer, number, text } from '../settings.ts'
 import { VERSION } from '../version.ts'
+import { type HttpAnswer, isOk, requestHttp } from './http-request.ts'
 import { AnswerError, JsonClient, mayPassLater } from './json-client.ts'
 
 /** How a service is reached; of its engine and of its training backend. */
@@ -52,6 +53,9 @@ const HEARTBEAT_MS = 10_000
 const POLL_SECONDS = 45
 /** Seconds after which a service is asked again that waits to be paid. */
 const BILLING_MS = 5000
+
+/** How often a service may send on who asks for a file. */
+const HOPS_MAX = 5
 
 /** What a status means, beside the service's words. */
 const MEANINGS: Readonly<Record<number, string>> = {
@@ -164,17 +168,16 @@ export class TinkerClient {
     const headers: Record<string, string> = this.#key === '' ? {} : { 'x-api-key': this.#key }
     try {
       // The service says where its files are. A key is sent no further than to the service itself.
-      let response = await fetch(where, { headers, redirect: 'manual', signal })
-      const location = response.headers.get('location')
-      if (response.status >= 300 && response.status < 400 && location !== null) {
-        const target = new URL(location, where)
-        const isOwn = target.origin === new URL(where).origin
-        response = await fetch(target, { headers: isOwn ? headers : {}, redirect: isOwn ? 'error' : 'follow', signal })
+      let [at, hops] = [where, 0]
+      let answer = await requestHttp(at, { method: 'GET', headers, signal })
+      for (; isSentOn(answer) && hops < HOPS_MAX; hops++) {
+        at = new URL(answer.location!, at).href
+        const isOwn = new URL(at).origin === new URL(where).origin
+        answer = await requestHttp(at, { method: 'GET', headers: isOwn ? headers : {}, signal })
       }
-      const bytes = new Uint8Array(await response.arrayBuffer())
-      const { status, ok } = response
-      if (ok) return bytes
-      const words = show(new TextDecoder().decode(bytes.subarray(0, 200)))
+      const { status, body } = answer
+      if (isOk(answer)) return body
+      const words = show(body.toString('utf8', 0, 200))
       throw new AnswerError(`${where}: status ${status}, ${words}`, status, mayPassLater(status))
     } catch (error) {
       if (error instanceof AnswerError) throw error
@@ -289,6 +292,10 @@ function propertiesOf(schemas: Readonly<Record<string, Schema>> | null, name: st
 function enumOf(schemas: Readonly<Record<string, Schema>> | null, name: string, property: string): string[] | null {
   const values = propertiesOf(schemas, name)?.[property]?.enum
   return Array.isArray(values) ? values.map(String) : null
+}
+
+function isSentOn({ status, location }: HttpAnswer): boolean {
+  return status >= 300 && status < 400 && location !== null
 }
 
 function isSize(value: unknown): value is number {

@@ -1,0 +1,46 @@
+/**
+ * One request over HTTP, which lasts as long as its signal lets it. Node's `fetch` gives up where headers, or the next bytes of a
+ * body, take more than five minutes; a server that decodes a long turn whole sends nothing for longer than that.
+ */
+import { request as askPlain } from 'node:http'
+import { request as askEncrypted } from 'node:https'
+
+export interface HttpRequest {
+  readonly method: 'GET' | 'POST'
+  readonly headers: Readonly<Record<string, string>>
+  readonly body?: string
+  /** Ends the request: it has no other time limit. */
+  readonly signal: AbortSignal
+}
+
+/** An answer, whole. One that sends the request on is an answer like any other: nothing is followed. */
+export interface HttpAnswer {
+  readonly status: number
+  /** Where the request is sent on to; null where it is not. */
+  readonly location: string | null
+  readonly body: Buffer
+}
+
+/** Whether the answer's status says that it is what was asked for. */
+export function isOk({ status }: HttpAnswer): boolean {
+  return status >= 200 && status < 300
+}
+
+/** @throws Error of the connection, or what the signal was aborted with. */
+export function requestHttp(url: string, { method, headers, body, signal }: HttpRequest): Promise<HttpAnswer> {
+  return new Promise((resolve, reject) => {
+    const fail = (error: Error) => reject(signal.aborted ? signal.reason : error)
+    const ask = url.startsWith('https:') ? askEncrypted : askPlain
+    const request = ask(url, { method, headers, signal }, (response) => {
+      const chunks: Buffer[] = []
+      response.on('data', (chunk: Buffer) => chunks.push(chunk))
+      response.on('error', fail)
+      response.on('end', () => {
+        const { statusCode: status = 0, headers: told } = response
+        resolve({ status, location: told.location ?? null, body: Buffer.concat(chunks) })
+      })
+    })
+    request.on('error', fail)
+    request.end(body)
+  })
+}

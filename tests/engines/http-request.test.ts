@@ -1,0 +1,79 @@
+/** Requests to engines and services: how long they last, where they are sent on to, and what a connection that breaks is. */
+import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { afterAll, expect, test } from 'vitest'
+import { JsonClient } from '../../src/engines/json-client.ts'
+import { TinkerClient } from '../../src/engines/tinker-client.ts'
+
+const close: (() => void)[] = []
+afterAll(() => {
+  for (const each of close) each()
+})
+
+async function listening(handle: (request: IncomingMessage, response: ServerResponse) => void): Promise<string> {
+  const http = createServer(handle)
+  await new Promise<void>((resolve) => http.listen(0, '127.0.0.1', resolve))
+  close.push(() => {
+    http.closeAllConnections()
+    http.close()
+  })
+  return `http://127.0.0.1:${(http.address() as AddressInfo).port}`
+}
+
+const client = (url: string) => new JsonClient(url, { deadline: 600, retries: 0, apiKey: '' })
+
+test('a request lasts as long as its deadline, and not as long as fetch waits for headers', async () => {
+  const held: ServerResponse[] = []
+  const url = await listening((request, response) => {
+    if (request.url === '/held') held.push(response)
+    else response.end('{}')
+  })
+  await fetch(url) // Loads what it stands on.
+  const shared = globalThis as unknown as Record<symbol, { constructor: new (options: object) => never }>
+  const symbol = Object.getOwnPropertySymbols(globalThis).find((each) => /undici\.globalDispatcher/.test(String(each)))!
+  const before = shared[symbol]!
+  shared[symbol] = new before.constructor({ headersTimeout: 1 })
+  try {
+    const asked = client(url).ask('/held', {})
+    await expect(fetch(`${url}/held`)).rejects.toThrow('fetch failed')
+    for (const response of held) response.end('{"is": "late"}')
+    expect(await asked).toEqual({ is: 'late' })
+  } finally {
+    shared[symbol] = before
+  }
+})
+
+test('half an answer is a connection that broke, and a request that is sent on is refused', async () => {
+  const url = await listening((request, response) => {
+    if (request.url === '/moved') response.writeHead(302, { location: '/there' }).end()
+    else response.writeHead(200, { 'content-length': 20 }).write('{"half": ', () => response.destroy())
+  })
+  await expect(client(url).ask('/half', {})).rejects.toMatchObject({ status: 0, mayPass: true })
+  await expect(client(url).ask('/moved', {})).rejects.toMatchObject({ status: 302, mayPass: false })
+})
+
+test('a key is sent to the service alone, wherever it sends on who asks for a file', async () => {
+  const keys: [string, unknown][] = []
+  const tell = (whose: string, { headers }: IncomingMessage) => keys.push([whose, headers['x-api-key'] ?? null])
+  const other = await listening((request, response) => {
+    tell('other', request)
+    if (request.url === '/a') response.writeHead(307, { location: '/b' }).end()
+    else response.end('bytes')
+  })
+  const own = await listening((request, response) => {
+    tell('own', request)
+    const location = request.url === '/files/loop' ? '/files/loop' : `${other}/a`
+    response.writeHead(302, { location: request.url!.endsWith('/loop/archive') ? '/files/loop' : location }).end()
+  })
+  process.env.COLONNADE_TEST_KEY = 'secret'
+  const tinker = new TinkerClient({ url: own, apiKeyVariable: 'COLONNADE_TEST_KEY', deadline: 5, retries: 0 })
+  expect(Buffer.from(await tinker.download('weights/archive')).toString()).toBe('bytes')
+  expect(keys.splice(0)).toEqual([
+    ['own', 'secret'],
+    ['other', null],
+    ['other', null],
+  ])
+  await expect(tinker.download('loop/archive')).rejects.toThrow('status 302')
+  expect(keys.length).toBe(6)
+  delete process.env.COLONNADE_TEST_KEY
+})
