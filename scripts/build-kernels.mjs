@@ -12,7 +12,9 @@ const out = join(scripts, '../dist/src/kernels')
 const binding = join(folder, 'twins.ts')
 const ENTRY = 'entry.simd.ts'
 
-const sources = readdirSync(folder, { recursive: true }).filter((name) => name.endsWith('.ts') && name !== 'twins.ts')
+const sources = readdirSync(folder, { recursive: true }).filter(
+  (name) => /\.(ts|native\.c)$/.test(name) && name !== 'twins.ts',
+)
 const paths = [
   ...sources.map((name) => join(folder, name)),
   ...['build-kernels.mjs', 'kernel-twins.mjs'].map((name) => join(scripts, name)),

@@ -67,7 +67,7 @@ async function build() {
   const { readTwins } = await import('./kernel-twins.mjs')
   const { glueOf, prototypesOf } = await import('./native-glue.mjs')
   const names = sources.flatMap((path) =>
-    [...readFileSync(path, 'utf8').matchAll(/^\w+ KERNEL\((\w+)\)/gm)].map(([, name]) => name),
+    [...readFileSync(path, 'utf8').matchAll(/^WORTH\((\w+), .+\)\n\w+ KERNEL\(\1\)/gm)].map(([, name]) => name),
   )
   const known = readTwins()
   const twins = names.map((name) => {

@@ -11,6 +11,12 @@
 // groups that have one name, and those whose name is a parameter's, are known by that of their group, too: `rolloutValue` is
 // `rollout.value`, and may always be called so. A leading underscore does not count. What a twin leaves out (workspace of the plain body) is not handed over. Columns that may be of
 // f32 or f64, in a kernel whose twin does not ask for the size of elements, go to the plain body where they are of f64.
+//
+// `dense.native.c` beside them holds native bodies of the same parameters, and says of each which calls take long enough for one:
+//
+//   WORTH(denseForward, numRows * numInputs * numOutputs, 4096)    the name, a product of numbers of the twin, its least value
+//
+// Calls below that go to the compiled twin: the way to a native body costs more there than it saves.
 import { existsSync, readFileSync } from 'node:fs'
 import { join, relative } from 'node:path'
 import { fileURLToPath } from 'node:url'
@@ -48,11 +54,14 @@ export function readTwins(registry = join(folder, 'plain.ts')) {
     const kernel = checker.getAliasedSymbol(symbol).valueDeclaration
     if (!kernel || !ts.isFunctionDeclaration(kernel)) throw new Error(`${registry}: ${symbol.name} is not a function`)
     const path = kernel.getSourceFile().fileName.replace(/\.ts$/, '.simd.ts')
-    if (!twinsOf.has(path)) twinsOf.set(path, exportedFunctions(path))
-    const twin = twinsOf.get(path).get(symbol.name)
+    if (!twinsOf.has(path)) {
+      twinsOf.set(path, { functions: exportedFunctions(path), worth: worthIn(path.replace(/simd\.ts$/, 'native.c')) })
+    }
+    const { functions, worth } = twinsOf.get(path)
+    const twin = functions.get(symbol.name)
     if (twin === undefined) continue
     const module = `./${relative(join(registry, '..'), path).replace(/\.ts$/, '')}`
-    twins.push({ name: symbol.name, module, ...member(checker, kernel, twin) })
+    twins.push({ name: symbol.name, module, ...member(checker, kernel, twin, worth.get(symbol.name)) })
   }
   return twins.sort((a, b) => (a.name < b.name ? -1 : 1))
 }
@@ -66,8 +75,11 @@ import type { At, Bodies } from './compiled.ts'
 /** The kernels that have SIMD bodies. */
 export type Twins = Pick<Kernels, ${twins.map(({ name }) => `'${name}'`).join(' | ')}>
 
-/** Members with the signatures of the plain kernels, that hand the compiled bodies byte offsets. */
-export function bindTwins(body: Bodies, at: At, plain: Kernels): Twins {
+/**
+ * Members with the signatures of the plain kernels, that hand the compiled bodies byte offsets. \`native\`: those that serve calls
+ * which take long enough.
+ */
+export function bindTwins(body: Bodies, at: At, plain: Kernels, native: Bodies = body): Twins {
   return {
 ${twins.map(({ text }) => text).join('\n')}
   }
@@ -84,8 +96,18 @@ function exportedFunctions(path) {
   return new Map(functions.map((statement) => [statement.name.text, statement]))
 }
 
-/** The member of `bindTwins` for a kernel and its twin, the text of a method; and the twin's parameters and result. */
-function member(checker, kernel, twin) {
+/** Which calls of the native bodies in a file are worth their way, by name; none where there is no such file. */
+function worthIn(path) {
+  if (!existsSync(path)) return new Map()
+  const lines = [...readFileSync(path, 'utf8').matchAll(/^WORTH\((\w+), ([\w *]+), (\d+)\)$/gm)]
+  return new Map(lines.map(([, name, work, least]) => [name, { work, least }]))
+}
+
+/**
+ * The member of `bindTwins` for a kernel and its twin, the text of a method; and the twin's parameters and result. `worth`: of a
+ * kernel with a native body.
+ */
+function member(checker, kernel, twin, worth) {
   const { fileName } = twin.getSourceFile()
   const refuse = (what) => {
     throw new Error(`${relative(root, fileName)}: ${kernel.name.text} ${what}`)
@@ -126,7 +148,12 @@ function member(checker, kernel, twin) {
   const parameters = names.map((name) => (used.has(name) || name.startsWith('_') ? name : `_${name}`))
   const result = returns(checker, kernel, twin, refuse)
   const signature = { parameters: taken, result: result ? twin.type.getText() : 'void' }
-  const call = `${result ? 'return ' : ''}body.${kernel.name.text}(${handed.join(', ')})`
+  const work = worth?.work.replace(/[a-z]\w*/gi, (name) => {
+    const at = taken.findIndex((parameter) => parameter.name === name && NUMBER.test(parameter.type))
+    return at === -1 ? refuse(`has a native body by ${name}, which is no number of its twin`) : handed[at]
+  })
+  const body = worth === undefined ? 'body' : `(${work} < ${worth.least} ? body : native)`
+  const call = `${result ? 'return ' : ''}${body}.${kernel.name.text}(${handed.join(', ')})`
   const mixed = asksForSize ? [] : [...sources.values()].filter(({ mixed }) => mixed)
   const head = `    ${kernel.name.text}(${(mixed.length > 0 ? names : parameters).join(', ')}) {`
   if (mixed.length === 0) return { text: `${head}\n      ${call}\n    },`, ...signature }

@@ -26,6 +26,8 @@ export function prototypesOf(twins) {
 #define NAME_OF(name, level) NAME_AT(name, level)
 /** The name of a body at the level for which the file is compiled. */
 #define KERNEL(name) NAME_OF(name, LEVEL)
+/** Says from how much work on a call goes to the native body (scripts/kernel-twins.mjs reads it); below, the SIMD twin serves. */
+#define WORTH(name, work, least)
 
 ${prototypes.join('\n')}
 `

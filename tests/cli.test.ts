@@ -138,7 +138,7 @@ describe('train', () => {
     expect(await listCheckpoints(finished)).toEqual([8])
     const { manifest } = await readCheckpoint(finished)
     expect(manifest).toMatchObject({ update: 8, steps: 2048, seed: 4, node: process.version })
-    expect(['plain', 'simd', 'relaxed']).toContain(manifest.kernels)
+    expect(['plain', 'simd', 'relaxed', 'native']).toContain(manifest.kernels)
   })
 
   test.each([

@@ -40,7 +40,7 @@ export type Kernels = typeof plain
 
 /**
  * Which bodies: `plain` TypeScript, WebAssembly with 128-bit SIMD, that with fused multiply-add, or that with native bodies for
- * some kernels. Each has bits of its own.
+ * some kernels. Each has bits of its own, but `native`, which has those of `relaxed`.
  */
 export type KernelBuild = 'plain' | CompiledBuild
 
@@ -70,7 +70,14 @@ export function examineNative(): NativeReport {
   return reportNative()
 }
 
-/** The fastest WebAssembly build that this runtime can run, else `plain`. Native kernels are there for who asks for them. */
-export function bestKernelBuild(): KernelBuild {
-  return bestWebAssemblyBuild() ?? 'plain'
+/** The fastest build that can be bound to a memory here; without one, to the shared memory of a world. */
+export function bestKernelBuild(memory?: { readonly buffer: ArrayBufferLike }): KernelBuild {
+  const isShared = memory === undefined || memory.buffer instanceof SharedArrayBuffer
+  return isShared ? kernelBuilds().at(-1)! : (bestWebAssemblyBuild() ?? 'plain')
+}
+
+/** Whether two builds, by the names that checkpoints have, leave the same bits. */
+export function haveSameBits(build: string, other: string): boolean {
+  const ofBits = (name: string) => (name === 'native' ? 'relaxed' : name)
+  return ofBits(build) === ofBits(other)
 }

@@ -13,7 +13,7 @@ import { bindTwins, type Twins } from './twins.ts'
 
 /** `simd` is WebAssembly's 128-bit SIMD; `relaxed` has multiply-add besides, where the runtime rounds it once. */
 export type WebAssemblyBuild = 'simd' | 'relaxed'
-/** `native` is `relaxed`, with C bodies for some kernels where they have been built. */
+/** `native` is `relaxed`, with C bodies of the same bits for some kernels where they have been built. */
 export type CompiledBuild = WebAssemblyBuild | 'native'
 
 /** What a module exports. */
@@ -22,19 +22,21 @@ export type Bodies = Readonly<Record<keyof Twins, (...numbers: (number | boolean
 /** Where a column begins in the memory. */
 export type At = (column: ArrayBufferView) => number
 
-/** Binds a build to `memory`; `plain` serves where the compiled bodies do not. `level`: of native bodies, if not the best. */
+/**
+ * Binds a build to `memory`; `plain` serves where the compiled bodies do not. `level`: of native bodies, which then serve calls of
+ * any size; else they are those of the best level, and serve calls that are worth the way to them.
+ */
 export function bindCompiled(
   memory: { readonly buffer: ArrayBufferLike },
   build: CompiledBuild,
   plain: Kernels,
   level?: string,
 ): Twins {
-  const { buffer } = memory
-  const body =
-    build === 'native'
-      ? { ...instantiate(memory, 'relaxed'), ...nativeBodies(buffer, level) }
-      : instantiate(memory, build)
-  return bindTwins(body, placesIn(buffer), plain)
+  const at = placesIn(memory.buffer)
+  const body = instantiate(memory, build === 'native' ? 'relaxed' : build)
+  if (build !== 'native') return bindTwins(body, at, plain)
+  const native = { ...body, ...nativeBodies(memory.buffer, level) }
+  return bindTwins(level === undefined ? body : native, at, plain, native)
 }
 
 /** The bodies of a WebAssembly build over `memory`. */

@@ -1,7 +1,7 @@
 /**
  * The native bodies: an addon of Node-API with C bodies for some kernels, which take the same offsets and numbers as the
- * compiled ones, over the same memory. It has them at several levels of the processor, which leave the same bits; the best that
- * the machine has is taken. What has no native body is that of the relaxed build.
+ * compiled ones, over the same memory. It has them at several levels of the processor, all of which leave the bits of the relaxed
+ * build; the best that the machine has is taken. What has no native body, or too little work for one, is the relaxed build's.
  */
 import { InputError } from '../errors.ts'
 import type { Bodies } from './compiled.ts'

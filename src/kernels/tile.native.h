@@ -110,8 +110,6 @@ APART void multiply_beside(struct sums sums, const float *a, size_t a_step, cons
   product(sums, a, 1, a_step, b, b_row, rows, columns, depth);
 }
 
-typedef float four __attribute__((vector_size(16), aligned(4)));
-
 /** into (width × height) = from (height × width), transposed; the rows of each are as far apart as is said. */
 APART void transpose(float *restrict into, size_t into_row, const float *restrict from, size_t from_row, int height,
                      int width) {

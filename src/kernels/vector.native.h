@@ -65,12 +65,25 @@ INLINE vec madd(vec a, vec b, vec c) { return _mm256_fmadd_ps(a, b, c); }
 
 INLINE int least(int a, int b) { return a < b ? a : b; }
 
-/** The sum of 16 elements, in pairs 8, 4, 2 and 1 apart. */
-INLINE float sum16(const float *x) {
-  float eight[8], four[4];
-  for (int i = 0; i < 8; i++) eight[i] = x[i] + x[i + 8];
-  for (int i = 0; i < 4; i++) four[i] = eight[i] + eight[i + 4];
-  return (four[0] + four[2]) + (four[1] + four[3]);
+/** Four floats, as the SIMD twins have them: for sums whose order they give. */
+typedef float four __attribute__((vector_size(16), aligned(4)));
+typedef double two __attribute__((vector_size(16)));
+
+INLINE four load4(const float *at) { return *(const four *)at; }
+/** The first `count` < 4 floats, the others 0. */
+INLINE four load_part4(const float *at, int count) {
+  four v = {at[0]};
+  for (int i = 1; i < count; i++) v[i] = at[i];
+  return v;
 }
+/** Two floats, twice. */
+INLINE four splat_pair(const float *at) {
+  double both;
+  memcpy(&both, at, sizeof both);
+  return (four)(two){both, both};
+}
+/** a · b + c, rounded once. */
+INLINE four madd4(four a, four b, four c) { return (four)_mm_fmadd_ps((__m128)a, (__m128)b, (__m128)c); }
+INLINE float sum4(four v) { return (v[0] + v[2]) + (v[1] + v[3]); }
 
 #endif

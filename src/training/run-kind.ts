@@ -6,6 +6,7 @@
 import type { Cohort } from '../cohorts/cohort.ts'
 import type { CurveLabels, CurvePoint } from '../curves.ts'
 import type { DefinitionRecord } from '../definition.ts'
+import type { KernelBuild } from '../kernels/bind.ts'
 import type { Metrics } from '../metrics.ts'
 import type { Setting, SettingValue } from '../settings.ts'
 import { boolean, choice, integer, type Settings } from '../settings.ts'
@@ -22,7 +23,7 @@ export const sharedRunSettings = {
   kernels: choice(
     'best',
     ['best', 'native', 'relaxed', 'simd', 'plain'],
-    'which kernel bodies; best: the fastest of WebAssembly that this runtime can run; native: in C, where they are built',
+    'which kernel bodies; best: the fastest that can be run here; native: in C, where they are built, with the bits of relaxed',
   ),
   profile: boolean(
     false,
@@ -31,10 +32,14 @@ export const sharedRunSettings = {
   ...watchSettings,
 } satisfies Settings
 
-/** What a run of either kind may be given anew when it is resumed: what it did so far does not depend on it. */
+/**
+ * What a run of either kind may be given anew when it is resumed: what it did so far does not depend on it. What it does from
+ * there on depends on the kernels alone, which is told.
+ */
 export const SHARED_RESUMED = [
   'checkpointEvery',
   'checkpointsKept',
+  'kernels',
   'threads',
   'profile',
   'stallSeconds',
@@ -49,6 +54,7 @@ export interface RunParts {
     readonly numLanes: number
     readonly checkpointEvery: number
     readonly checkpointsKept: number
+    readonly kernels: KernelBuild | 'best'
     readonly stallSeconds: number
     readonly onStall: string
     readonly profile: boolean

@@ -14,6 +14,7 @@ import type { EnvironmentFactory } from '../environments/environment.ts'
 import type { EnvironmentId } from '../environments/registry.ts'
 import type { TextEnvironmentFactory } from '../environments/text.ts'
 import { readText, writeWhole } from '../files.ts'
+import type { KernelBuild } from '../kernels/bind.ts'
 import type { Metrics } from '../metrics.ts'
 import type { Setting } from '../settings.ts'
 import type { ModuleTrust } from '../trust.ts'
@@ -27,6 +28,7 @@ import {
   type TextEnvironmentId,
 } from './conversation-run.ts'
 import { type EpisodeRunDefinition, type EpisodeRunSummary, episodeRun, findEnvironment } from './episode-run.ts'
+import { recordedKernels } from './recorded-kernels.ts'
 import { type ResumeOptions, RunFolder, readConfig, recordIn, refuseOccupied } from './run-folder.ts'
 import { readTexts } from './run-keys.ts'
 import type { MadeTrainer, RunKind, RunListeners, SharedSummary } from './run-kind.ts'
@@ -310,8 +312,9 @@ function configOf(folder: string, definition: RunDefinition): object {
 /**
  * Takes a run up at its newest checkpoint (at the start, if there is none), after dropping what is younger than it. Settings
  * that are given anew, like `totalSteps` or `rl.updates`, with which a complete run goes on, are written to its `config.json`.
+ * It goes on with the kernels of the checkpoint, unless others are given.
  * @throws InputError if the folder holds no run, another process trains in it, its checkpoint is corrupt or of another
- * training, or a setting cannot be given anew.
+ * training, this runtime does not have its kernels and none are given, or a setting cannot be given anew.
  */
 export async function resumeRun<D extends RunDefinition = RunDefinition>(
   folder: string,
@@ -325,9 +328,12 @@ export async function resumeRun<D extends RunDefinition = RunDefinition>(
   const files = await RunFolder.take(folder)
   return files.unlessFails(async () => {
     const hasCheckpoint = from !== undefined || (await listCheckpoints(folder)).length > 0
-    const made = (await kind.createTrainer(asked, hasCheckpoint, onPlan)) as unknown as MadeTrainer<D, CohortOfRun<D>>
+    const recorded = given.has('kernels') ? null : await recordedKernels(folder, from)
+    const wanted = recorded === null ? asked : withKernels(asked, recorded.build)
+    const made = (await kind.createTrainer(wanted, hasCheckpoint, onPlan)) as unknown as MadeTrainer<D, CohortOfRun<D>>
     const { trainer } = made
-    const warnings = [...made.notes, ...(hasCheckpoint ? (await trainer.restore(folder, from)).warnings : [])]
+    const warnings = [...made.notes, ...(recorded?.notes ?? [])]
+    if (hasCheckpoint) warnings.push(...(await trainer.restore(folder, from)).warnings)
     for (const length of ['totalSteps', 'epochs'] as const) {
       const [then, now] = [former, asked].map(
         ({ settings }) => (settings as Partial<Record<typeof length, number>>)[length],
@@ -344,6 +350,10 @@ export async function resumeRun<D extends RunDefinition = RunDefinition>(
     warnings.push(...(await files.dropYounger({ ...lines, checkpoint: checkpointNumber, ...tables })))
     return new Run(files, { ...made, notes: warnings })
   })
+}
+
+function withKernels(definition: RunDefinition, kernels: KernelBuild): RunDefinition {
+  return { ...definition, settings: { ...definition.settings, kernels } } as RunDefinition
 }
 
 /**

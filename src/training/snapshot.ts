@@ -2,6 +2,7 @@
 import { type Column, type ColumnType, elementBytes } from '../components/column.ts'
 import type { DefinitionRecord } from '../definition.ts'
 import { InputError, show } from '../errors.ts'
+import { haveSameBits } from '../kernels/bind.ts'
 import type { Tensor, TensorType } from '../safetensors.ts'
 import { VERSION } from '../version.ts'
 import type { World } from '../world.ts'
@@ -112,10 +113,10 @@ export function folderOf(action: string, given: string | undefined, own?: string
 /** What a resumed run differs in that decides its bits, in words. */
 export function differences(manifest: Manifest, world: World): string[] {
   const pairs = [
-    ['kernels', manifest.kernels, world.kernelBuild],
-    ['version of Colonnade', manifest.colonnade, VERSION],
-  ] as const
-  return pairs
-    .filter(([, then, now]) => then !== now)
-    .map(([what, then, now]) => `${what} was ${then} and is ${now}: the run goes on, but not with the same bits`)
+    ...(haveSameBits(manifest.kernels, world.kernelBuild) ? [] : [['kernels', manifest.kernels, world.kernelBuild]]),
+    ...(manifest.colonnade === VERSION ? [] : [['version of Colonnade', manifest.colonnade, VERSION]]),
+  ]
+  return pairs.map(
+    ([what, then, now]) => `${what} was ${then} and is ${now}: the run goes on, but not with the same bits`,
+  )
 }

@@ -1,7 +1,7 @@
 /** Laws that compiled bodies keep: they compute what their plain twins do, and a row's result is its own. */
 
 import { expect, test } from 'vitest'
-import { bestKernelBuild, type KernelBuild, type Kernels } from '../../src/kernels/bind.ts'
+import { type KernelBuild, type Kernels, kernelBuilds } from '../../src/kernels/bind.ts'
 import { nativeBodies, nativeLevels } from '../../src/kernels/native.ts'
 import * as fc from '../support/properties.ts'
 import { type Argument, Bench, type BenchBuild, type Column, Numbers, type Outcome } from './calls.ts'
@@ -15,7 +15,7 @@ const CASES = 150
 export const RUNS = casesOf(CASES)
 
 /** The WebAssembly builds that this runtime can run. */
-export const builds: KernelBuild[] = bestKernelBuild() === 'relaxed' ? ['simd', 'relaxed'] : ['simd']
+export const builds: KernelBuild[] = kernelBuilds().filter((name) => name === 'simd' || name === 'relaxed')
 /** Kernels that have native bodies, and the levels at which this machine runs them. */
 export const levels: BenchBuild[] = nativeLevels().map((level) => `native/${level}` as const)
 export const nativeNames = levels.length > 0 ? Object.keys(nativeBodies(new SharedArrayBuffer(8))) : []
@@ -110,8 +110,7 @@ export function ignoresCompany(name: keyof Kernels, { make, part, outputs }: Row
               for (const [argument, width] of outputs(given)) {
                 const wanted = all.columns[argument]!.slice(first * width, (first + count) * width)
                 const got = some.columns[argument]!.slice(0, count * width)
-                // Comparing bytes takes a small part of the time; where they differ, this says in which element.
-                if (Buffer.compare(bytesOf(got), bytesOf(wanted)) !== 0) expect(got).toEqual(wanted)
+                expectSameBits(got, wanted)
               }
             }
           },
@@ -120,6 +119,11 @@ export function ignoresCompany(name: keyof Kernels, { make, part, outputs }: Row
       )
     },
   )
+}
+
+/** Comparing bytes takes a small part of the time; where they differ, `expect` says in which element. */
+export function expectSameBits(got: Column, wanted: Column): void {
+  if (Buffer.compare(bytesOf(got), bytesOf(wanted)) !== 0) expect(got).toEqual(wanted)
 }
 
 const bytesOf = ({ buffer, byteOffset, byteLength }: Column) => Buffer.from(buffer, byteOffset, byteLength)

@@ -20,20 +20,22 @@ const { readTwins, bindingOf } = (await import(script)) as {
 const folder = mkdtempSync(join(tmpdir(), 'twins-'))
 afterAll(() => rmSync(folder, { recursive: true }))
 
-/** The twins of a registry with one kernel. */
-function read(kernel: string, twin: string): Twin[] {
+/** The twins of a registry with one kernel; `native`: the source of its native body, where it has one. */
+function read(kernel: string, twin: string, native?: string): Twin[] {
   const room = join(folder, 'room')
   mkdirSync(room, { recursive: true })
   writeFileSync(join(room, 'kernel.ts'), kernel)
   writeFileSync(join(room, 'kernel.simd.ts'), twin)
+  rmSync(join(room, 'kernel.native.c'), { force: true })
+  if (native !== undefined) writeFileSync(join(room, 'kernel.native.c'), native)
   const registry = join(folder, 'plain.ts')
   writeFileSync(registry, "export { kernel } from './room/kernel.ts'\n")
   return readTwins(registry)
 }
 
 /** What the bound kernel of a registry hands to its compiled body, whose columns lie at their first element. */
-function handed(kernel: string, twin: string, given: readonly unknown[]): unknown[] {
-  const { outputText } = ts.transpileModule(bindingOf(read(kernel, twin)), {
+function handed(kernel: string, twin: string, given: readonly unknown[], source?: string): unknown[] {
+  const { outputText } = ts.transpileModule(bindingOf(read(kernel, twin, source)), {
     compilerOptions: { module: ts.ModuleKind.CommonJS, target: ts.ScriptTarget.ES2022 },
   })
   const module = { exports: {} as Record<string, (...parts: unknown[]) => typeof members> }
@@ -41,8 +43,10 @@ function handed(kernel: string, twin: string, given: readonly unknown[]): unknow
   new Function('exports', outputText)(module.exports)
   let taken: unknown[] = []
   const body = { kernel: (...numbers: unknown[]) => taken.push('body', ...numbers) }
+  const native = { kernel: (...numbers: unknown[]) => taken.push('native', ...numbers) }
   const plain = { kernel: (...values: unknown[]) => taken.push('plain', ...values) }
-  const result = module.exports.bindTwins!(body, (column: Float32Array) => column[0], plain).kernel!(...given)
+  const at = (column: Float32Array) => column[0]
+  const result = module.exports.bindTwins!(body, at, plain, native).kernel!(...given)
   if (result !== undefined) taken = [...taken, 'returned', result]
   return taken
 }
@@ -64,6 +68,20 @@ describe('what a twin is handed', () => {
     const words = Uint32Array.of(300)
     expect(handed(plain, twin, [x, words, y])).toEqual(['body', 100, 3, 4, 200, 'returned', 5])
     expect(handed(plain, twin, [Uint8Array.of(7), words, y]).slice(0, 4)).toEqual(['body', 7, 1, 1])
+  })
+
+  test('as it is, or the native body where a call has work enough for one', () => {
+    const plain = `interface Group { readonly rows: number; readonly width: number }
+      export function kernel(x: Float32Array, group: Group): void {}`
+    const twin = 'export function kernel(x: usize, rows: i32, width: i32): void {}'
+    const source = (work: string) =>
+      `WORTH(kernel, ${work}, 64)\nvoid KERNEL(kernel)(float *x, int32_t rows, int32_t width) {}`
+    const call = (rows: number) => handed(plain, twin, [x, { rows, width: 8 }], source('rows * width'))
+    expect(call(7)).toEqual(['body', 100, 7, 8])
+    expect(call(8)).toEqual(['native', 100, 8, 8])
+    expect(() => read(plain, twin, source('rows * x'))).toThrow(
+      'has a native body by x, which is no number of its twin',
+    )
   })
 
   test('the members of a group by their names', () => {
@@ -131,7 +149,7 @@ test('no kernel takes more than twelve parameters: what belongs together is a gr
 
 test('every kernel that has a SIMD body refuses a column outside its memory', () => {
   const memory = new WebAssembly.Memory({ initial: 1 })
-  const [bodies, compiled] = [createKernels(memory, 'plain'), createKernels(memory, bestKernelBuild())]
+  const [bodies, compiled] = [createKernels(memory, 'plain'), createKernels(memory, bestKernelBuild(memory))]
   const names = (Object.keys(bodies) as (keyof Kernels)[]).filter((name) => compiled[name] !== bodies[name])
   expect(names).toEqual(expect.arrayContaining(readTwins().map(({ name }) => name)))
   // A column outside, which as a group has such columns as members.

@@ -15,7 +15,9 @@ import {
   resumeRun,
   startRun,
 } from '../../src/index.ts'
+import { bestKernelBuild, kernelBuilds } from '../../src/kernels/bind.ts'
 import { type EpisodeRecord, listCheckpoints, readCheckpoint } from '../../src/training/checkpoint.ts'
+import { kernelsAmong } from '../../src/training/recorded-kernels.ts'
 import { counter } from '../support/counter.ts'
 import { editManifest, fingerprint, smallRun, stateOf, untimedMetrics } from '../support/small-training.ts'
 import { contents, temporaryFolder } from '../support/temporary.ts'
@@ -397,14 +399,48 @@ describe('resumeRun', () => {
     expect(after).toEqual(untouched)
   })
 
-  test('warns of a checkpoint under other kernels', async () => {
+  test('goes on with the kernels of its checkpoint', async () => {
     const path = join(folder, 'checkpoints/00000008/manifest.json')
-    const manifest = JSON.parse(await readFile(path, 'utf8'))
-    await editManifest(path, (whole) => ({ ...whole, kernels: 'other' }))
-    const { warnings } = await resumeRun<EpisodeRunDefinition>(folder)
+    await editManifest(path, (whole) => ({ ...whole, kernels: 'simd' }))
+    const { trainer, warnings } = await resumeRun<EpisodeRunDefinition>(folder)
+    expect(warnings).toEqual([])
+    expect(trainer.world.kernelBuild).toBe('simd')
+    expect(JSON.parse(await readFile(join(folder, 'config.json'), 'utf8')).settings.kernels).toBe('best')
+  })
+
+  test('goes on with the kernels that are given, and warns that its bits are others', async () => {
+    const { trainer, warnings } = await resumeRun<EpisodeRunDefinition>(folder, { settings: { kernels: 'plain' } })
+    expect(trainer.world.kernelBuild).toBe('plain')
     expect(warnings).toEqual([
-      `kernels was other and is ${manifest.kernels}: the run goes on, but not with the same bits`,
+      `kernels was ${bestKernelBuild()} and is plain: the run goes on, but not with the same bits`,
     ])
+    expect(JSON.parse(await readFile(join(folder, 'config.json'), 'utf8')).settings.kernels).toBe('plain')
+  })
+
+  test('refuses a checkpoint by kernels that are not here, unless others are given, and drops nothing', async () => {
+    const path = join(folder, 'checkpoints/00000008/manifest.json')
+    await editManifest(path, (whole) => ({ ...whole, kernels: 'other' }))
+    const before = await contents(folder)
+    await expect(resumeRun<EpisodeRunDefinition>(folder)).rejects.toThrow(
+      `got a checkpoint by other kernels, expected one by ${kernelBuilds().join(', ')} kernels, which this runtime has;`,
+    )
+    expect(await contents(folder)).toEqual(before)
+    const { warnings } = await resumeRun<EpisodeRunDefinition>(folder, { settings: { kernels: 'best' } })
+    expect(warnings).toEqual([
+      `kernels was other and is ${bestKernelBuild()}: the run goes on, but not with the same bits`,
+    ])
+  })
+
+  test('takes kernels that leave the same bits where those of a checkpoint are not here, and says so', () => {
+    expect(kernelsAmong(['plain', 'simd', 'relaxed'], 'run', 'native')).toMatchObject({
+      build: 'relaxed',
+      notes: [expect.stringContaining('kernels were native and are relaxed, which leave the same bits')],
+    })
+    expect(kernelsAmong(['plain', 'simd', 'relaxed', 'native'], 'run', 'relaxed')).toEqual({
+      build: 'relaxed',
+      notes: [],
+    })
+    expect(() => kernelsAmong(['plain', 'simd'], 'run', 'native')).toThrow('run: got a checkpoint by native kernels')
   })
 
   test('refuses a checkpoint that is corrupt, and drops nothing', async () => {

@@ -40,7 +40,7 @@ export interface RegisterOptions {
 export function registerWasmKernels(
   tf: Tfjs,
   backend: WasmBackend,
-  { which = 'all', build = bestKernelBuild() }: RegisterOptions = {},
+  { which = 'all', build = bestKernelBuild(backend.wasm.asm.memory) }: RegisterOptions = {},
 ): Registration {
   const heap = new Heap(tf, backend, build)
   const theirs = new Map(tf.getKernelsForBackend('wasm').map((config) => [config.kernelName, config]))

@@ -1,8 +1,9 @@
 /**
  * Dense layers in vectors of the machine; the plain twin `dense.ts` says what each kernel computes.
  *
- * Where a layer has one or two outputs, a vector of outputs would be empty but for those. Its forward pass sums 16 products at
- * a time over the inputs; its weights' gradient has the inputs for lanes. Both take the same operations for every row.
+ * Each sum takes the operations of the SIMD twin in its order. Columns of C that four divides are single sums in rising order
+ * of the depth; the last one to three are summed in parts over the depth. In the weights' gradient those have the inputs for
+ * lanes, and they and the bias are summed from 0 in chunks of rows.
  */
 #include "../tile.native.h"
 
@@ -10,12 +11,8 @@ enum { LINEAR, TANH, RELU };
 
 /** Rows whose inputs stay in the second-level cache and whose outputs stay in the first: a multiple of 6 and of 8. */
 #define ACTIVE_ROWS 96
-/** Rows whose inputs and gradients stay in the cache while the weights' gradient is summed. */
-#define CHUNK_ROWS 128
-/** Outputs of a layer that is narrow. */
-#define NARROW 2
-/** Inputs of a narrow layer of two outputs whose weights are laid apart. */
-#define NARROW_INPUTS 1024
+/** Rows of a chunk of the weights' gradient, as in the SIMD twin: its sums of the bias and of the last columns begin anew. */
+#define CHUNK_ROWS 64
 
 /** tanh in place, by the rational function of `vector.simd.ts`. */
 static void tanh_in_place(float *restrict x, int length) {
@@ -47,120 +44,178 @@ static void activation_backward(float *restrict dx, const float *restrict x, int
   }
 }
 
-/** Σ x · w over the inputs, in 16 sums. */
-INLINE float dot(const float *x, const float *w, int length) {
-  vec sums[16 / WIDTH];
-  for (int v = 0; v < 16 / WIDTH; v++) sums[v] = splat(0);
-  int i = 0;
-  for (; i + 16 <= length; i += 16) {
-    for (int v = 0; v < 16 / WIDTH; v++) {
-      sums[v] = madd(load(x + i + v * WIDTH), load(w + i + v * WIDTH), sums[v]);
-    }
-  }
-  if (i < length) {
-    for (int v = 0; v < 16 / WIDTH; v++) {
-      const int left = length - i - v * WIDTH;
-      const lanes some = first_lanes(left < 0 ? 0 : least(left, WIDTH));
-      sums[v] = madd(load_part(x + i + v * WIDTH, some), load_part(w + i + v * WIDTH, some), sums[v]);
-    }
-  }
-  float all[16];
-  for (int v = 0; v < 16 / WIDTH; v++) store(all + v * WIDTH, sums[v]);
-  return sum16(all);
-}
+/** Rows of a block of narrow columns. */
+#define NARROW_ROWS 6
 
-/** One or two outputs. */
-static void forward_narrow(float *y, const float *x, const float *weight, const float *bias, int rows, int inputs,
-                           int outputs) {
-  float apart[NARROW * NARROW_INPUTS];
-  if (outputs == 2) {
-    for (int k = 0; k < inputs; k++) {
-      apart[k] = weight[2 * k];
-      apart[NARROW_INPUTS + k] = weight[2 * k + 1];
-    }
-    for (int row = 0; row < rows; row++, x += inputs) {
-      y[2 * row] = bias[0] + dot(x, apart, inputs);
-      y[2 * row + 1] = bias[1] + dot(x, apart + NARROW_INPUTS, inputs);
-    }
-  } else {
-    for (int row = 0; row < rows; row++, x += inputs) y[row] = bias[0] + dot(x, weight, inputs);
+/** Two columns of C for `rows` rows: of each the sum over even depths and that over odd ones. */
+INLINE void pair(const int rows, struct sums sums, const float *a, size_t a_row, const float *b, size_t b_row, int depth) {
+  four c[NARROW_ROWS];
+  for (int r = 0; r < rows; r++) {
+    const float *from = sums.from + r * sums.from_row;
+    c[r] = sums.from == NULL ? (four){0} : (four){from[0], 0, from[1], 0};
+  }
+  for (; depth >= 2; depth -= 2, a += 2, b += 2 * b_row) {
+    const four both = {b[0], b[b_row], b[1], b[b_row + 1]};
+    for (int r = 0; r < rows; r++) c[r] = madd4(splat_pair(a + r * a_row), both, c[r]);
+  }
+  if (depth > 0) {
+    const four both = {b[0], 0, b[1], 0};
+    for (int r = 0; r < rows; r++) c[r] = madd4((four){a[r * a_row], 0, a[r * a_row], 0}, both, c[r]);
+  }
+  for (int r = 0; r < rows; r++) {
+    sums.c[r * sums.c_row] = c[r][0] + c[r][1];
+    sums.c[r * sums.c_row + 1] = c[r][2] + c[r][3];
   }
 }
 
+/** One column of C for `rows` rows: four sums, of every fourth depth each. */
+INLINE void single(const int rows, struct sums sums, const float *a, size_t a_row, const float *b, size_t b_row, int depth) {
+  four c[NARROW_ROWS];
+  for (int r = 0; r < rows; r++) c[r] = (four){sums.from == NULL ? 0 : sums.from[r * sums.from_row]};
+  for (; depth >= 4; depth -= 4, a += 4, b += 4 * b_row) {
+    const four column = b_row == 1 ? load4(b) : (four){b[0], b[b_row], b[2 * b_row], b[3 * b_row]};
+    for (int r = 0; r < rows; r++) c[r] = madd4(load4(a + r * a_row), column, c[r]);
+  }
+  if (depth > 0) {
+    four column = {b[0]};
+    for (int k = 1; k < depth; k++) column[k] = b[k * b_row];
+    for (int r = 0; r < rows; r++) c[r] = madd4(load_part4(a + r * a_row, depth), column, c[r]);
+  }
+  for (int r = 0; r < rows; r++) sums.c[r * sums.c_row] = sum4(c[r]);
+}
+
+/** The last one to three columns of C: a pair, and a single one. */
+static void narrow(struct sums sums, const float *a, size_t a_row, const float *b, size_t b_row, int rows, int columns,
+                   int depth) {
+  const int last = columns & 2;
+  for (int left = rows; left > 0;) {
+    const int taken = left >= NARROW_ROWS ? NARROW_ROWS : 1;
+    const struct sums end = {sums.c + last, sums.c_row, sums.from == NULL ? NULL : sums.from + last, sums.from_row};
+    if (taken == NARROW_ROWS) {
+      if (last > 0) pair(NARROW_ROWS, sums, a, a_row, b, b_row, depth);
+      if (columns > last) single(NARROW_ROWS, end, a, a_row, b + last, b_row, depth);
+    } else {
+      if (last > 0) pair(1, sums, a, a_row, b, b_row, depth);
+      if (columns > last) single(1, end, a, a_row, b + last, b_row, depth);
+    }
+    sums.c += taken * sums.c_row;
+    if (sums.from != NULL) sums.from += taken * sums.from_row;
+    a += taken * a_row;
+    left -= taken;
+  }
+}
+
+/** C = from + A · B, where rows of A are contiguous and those of B as long as those of C. */
+static void layer(struct sums sums, const float *a, const float *b, int rows, int columns, int depth) {
+  const int wide = columns & ~3;
+  if (wide > 0) multiply(sums, a, depth, b, columns, rows, wide, depth);
+  if (wide == columns) return;
+  const struct sums end = {sums.c + wide, sums.c_row, sums.from == NULL ? NULL : sums.from + wide, sums.from_row};
+  narrow(end, a, depth, b + wide, columns, rows, columns - wide, depth);
+}
+
+WORTH(denseForward, numRows * numInputs * numOutputs, 4096)
 void KERNEL(denseForward)(float *y, float *x, float *weight, float *bias, int32_t numRows, int32_t numInputs,
                           int32_t numOutputs, int32_t activation, int32_t yFrom, int32_t xFrom) {
   y += (size_t)yFrom * numOutputs;
   x += (size_t)xFrom * numInputs;
-  const bool narrow = numOutputs <= NARROW && numInputs > 4 && numInputs <= NARROW_INPUTS;
   for (int left = numRows; left > 0; left -= ACTIVE_ROWS) {
     const int rows = least(left, ACTIVE_ROWS);
-    if (narrow) forward_narrow(y, x, weight, bias, rows, numInputs, numOutputs);
-    else {
-      const struct sums sums = {y, numOutputs, bias, 0};
-      multiply(sums, x, numInputs, weight, numOutputs, rows, numOutputs, numInputs);
-    }
+    layer((struct sums){y, numOutputs, bias, 0}, x, weight, rows, numOutputs, numInputs);
     activate(y, rows * numOutputs, activation);
     y += (size_t)ACTIVE_ROWS * numOutputs;
     x += (size_t)ACTIVE_ROWS * numInputs;
   }
 }
 
-/** Adds the sums of the columns of `x` (depth × width): four sums a column, of every fourth row each. */
+/** Vectors of columns whose sums run side by side. */
+#define SUMMED_VECTORS 4
+
+/** Adds the sums of the columns of `x` (depth × width), each from the first row to the last. */
 static void add_rows(float *restrict sums, const float *restrict x, int depth, int width) {
-  for (int left = width; left > 0; left -= WIDTH, sums += WIDTH, x += WIDTH) {
-    const lanes some = first_lanes(least(left, WIDTH));
-    vec part[4];
-    for (int i = 0; i < 4; i++) part[i] = splat(0);
-    int row = 0;
-    for (; row + 4 <= depth; row += 4) {
-      for (int i = 0; i < 4; i++) part[i] += load_part(x + (size_t)(row + i) * width, some);
+  for (int j = 0; j < width; j += SUMMED_VECTORS * WIDTH) {
+    lanes some[SUMMED_VECTORS];
+    vec sum[SUMMED_VECTORS];
+    for (int v = 0; v < SUMMED_VECTORS; v++) {
+      const int left = width - j - v * WIDTH;
+      some[v] = first_lanes(left < 0 ? 0 : least(left, WIDTH));
+      sum[v] = splat(0);
     }
-    for (int i = 0; row + i < depth; i++) part[i] += load_part(x + (size_t)(row + i) * width, some);
-    store_part(sums, load_part(sums, some) + ((part[0] + part[2]) + (part[1] + part[3])), some);
-  }
-}
-
-/** Inputs of a narrow layer whose gradients are summed together. */
-#define NARROW_LANES 256
-
-/** Adds xᵀ · dy for one or two outputs: dyᵀ · x, and that transposed. */
-static void backward_narrow(float *dWeight, const float *dy, const float *x, int depth, int inputs, int outputs) {
-  float sums[NARROW * NARROW_LANES];
-  for (int k = 0; k < inputs; k += NARROW_LANES) {
-    const int width = least(inputs - k, NARROW_LANES);
-    for (int j = 0; j < outputs; j++) {
-      for (int i = 0; i < width; i++) sums[j * width + i] = dWeight[(size_t)(k + i) * outputs + j];
+    for (int row = 0; row < depth; row++) {
+      const float *at = x + (size_t)row * width + j;
+      for (int v = 0; v < SUMMED_VECTORS; v++) sum[v] += load_part(at + v * WIDTH, some[v]);
     }
-    multiply_beside((struct sums){sums, width, sums, width}, dy, outputs, x + k, inputs, outputs, width, depth);
-    for (int j = 0; j < outputs; j++) {
-      for (int i = 0; i < width; i++) dWeight[(size_t)(k + i) * outputs + j] = sums[j * width + i];
+    for (int v = 0; v < SUMMED_VECTORS; v++) {
+      float *at = sums + j + v * WIDTH;
+      store_part(at, load_part(at, some[v]) + sum[v], some[v]);
     }
   }
 }
 
+/** As `add_rows` for one or two columns: eight sums, of every eighth element each. */
+static void add_flat(float *sums, const float *x, int length, int width) {
+  four first = {0}, second = {0};
+  for (; length >= 8; length -= 8, x += 8) {
+    first += load4(x);
+    second += load4(x + 4);
+  }
+  for (; length > 0; length -= 4, x += 4) first += length >= 4 ? load4(x) : load_part4(x, length);
+  first += second;
+  const float even = first[0] + first[2], odd = first[1] + first[3];
+  sums[0] += width == 2 ? even : even + odd;
+  if (width == 2) sums[1] += odd;
+}
+
+/** Inputs of a layer whose gradients to the last one to three outputs are summed together. */
+#define NARROW_INPUTS 256
+
+/** Adds xᵀ · dy for one to three columns of dy: dyᵀ · x, a sum from the first row to the last, and that transposed. */
+static void add_narrow(float *dWeight, const float *dy, const float *x, int depth, int inputs, int outputs, int columns) {
+  float sums[3 * NARROW_INPUTS];
+  for (int k = 0; k < inputs; k += NARROW_INPUTS) {
+    const int width = least(inputs - k, NARROW_INPUTS);
+    memset(sums, 0, sizeof sums);
+    for (int row = 0; row < depth; row += CHUNK_ROWS) {
+      const float *rows = x + (size_t)row * inputs + k;
+      const int rowsThere = least(depth - row, CHUNK_ROWS);
+      multiply_beside((struct sums){sums, width, sums, width}, dy + (size_t)row * outputs, outputs, rows, inputs, columns,
+                      width, rowsThere);
+    }
+    for (int j = 0; j < columns; j++) {
+      for (int i = 0; i < width; i++) dWeight[(size_t)(k + i) * outputs + j] += sums[j * width + i];
+    }
+  }
+}
+
+WORTH(denseBackwardWeights, numRows * numInputs * numOutputs, 4096)
 void KERNEL(denseBackwardWeights)(float *dWeight, float *dBias, float *dy, float *x, int32_t numRows, int32_t numInputs,
                                   int32_t numOutputs, int32_t xFrom) {
+  const int wide = numOutputs & ~3;
+  const int chunkRows = wide == 0 ? numRows : CHUNK_ROWS;
   x += (size_t)xFrom * numInputs;
-  for (int left = numRows; left > 0; left -= CHUNK_ROWS) {
-    const int depth = least(left, CHUNK_ROWS);
-    if (numOutputs <= NARROW) backward_narrow(dWeight, dy, x, depth, numInputs, numOutputs);
-    else {
+  for (int left = numRows; left > 0; left -= chunkRows) {
+    const int depth = least(left, chunkRows);
+    if (wide > 0) {
       const struct sums sums = {dWeight, numOutputs, dWeight, numOutputs};
-      multiply_beside(sums, x, numInputs, dy, numOutputs, numInputs, numOutputs, depth);
+      multiply_beside(sums, x, numInputs, dy, numOutputs, numInputs, wide, depth);
     }
-    add_rows(dBias, dy, depth, numOutputs);
-    dy += (size_t)CHUNK_ROWS * numOutputs;
-    x += (size_t)CHUNK_ROWS * numInputs;
+    if (wide < numOutputs) {
+      add_narrow(dWeight + wide, dy + wide, x, depth, numInputs, numOutputs, numOutputs - wide);
+    }
+    if (numOutputs <= 2) add_flat(dBias, dy, depth * numOutputs, numOutputs);
+    else add_rows(dBias, dy, depth, numOutputs);
+    dy += (size_t)chunkRows * numOutputs;
+    x += (size_t)chunkRows * numInputs;
   }
 }
 
+WORTH(denseBackwardInput, numRows * numInputs * numOutputs, 4096)
 void KERNEL(denseBackwardInput)(float *dx, float *dy, float *weight, float *workspace, float *x, int32_t numRows,
                                 int32_t numInputs, int32_t numOutputs, bool accumulate, int32_t activation) {
   transpose(workspace, numInputs, weight, numOutputs, numInputs, numOutputs);
   for (int left = numRows; left > 0; left -= ACTIVE_ROWS) {
     const int rows = least(left, ACTIVE_ROWS);
-    const struct sums sums = {dx, numInputs, accumulate ? dx : NULL, numInputs};
-    multiply(sums, dy, numOutputs, workspace, numInputs, rows, numInputs, numOutputs);
+    layer((struct sums){dx, numInputs, accumulate ? dx : NULL, numInputs}, dy, workspace, rows, numInputs, numOutputs);
     activation_backward(dx, x, rows * numInputs, activation);
     dx += (size_t)ACTIVE_ROWS * numInputs;
     dy += (size_t)ACTIVE_ROWS * numOutputs;

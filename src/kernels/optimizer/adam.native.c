@@ -1,9 +1,10 @@
-/** Adam in f32; the plain twin `adam.ts` has the formulas, and `adam.simd.ts` the same operations. */
+/** Adam in f32; the plain twin `adam.ts` has the formulas, and `adam.simd.ts` the same operations, in this order. */
 #include "../vector.native.h"
 
 /** Moments nearer to 0 than this are 0: as denormal numbers they would cost a hundred cycles each. NaN stays NaN. */
 INLINE float settle(float moment) { return fabsf(moment) < 1e-30f ? 0 : moment; }
 
+WORTH(adamStep, length, 256)
 void KERNEL(adamStep)(float *restrict weight, float *restrict moment, float *restrict squareMoment, float *restrict gradient,
                       double gradientScale, double learningRate, double beta1, double beta2, double epsilon,
                       double weightDecay, double correction1, double correction2, int32_t length) {
@@ -20,18 +21,4 @@ void KERNEL(adamStep)(float *restrict weight, float *restrict moment, float *res
     squareMoment[i] = v;
     weight[i] = __builtin_fmaf(descent, __builtin_fmaf(decay, weight[i], direction), weight[i]);
   }
-}
-
-/** In f64, in 16 interleaved sums, added in pairs 8, 4, 2 and 1 apart. */
-double KERNEL(globalNorm)(float *x, int32_t length) {
-  double sums[16] = {0};
-  int i = 0;
-  for (; i + 16 <= length; i += 16) {
-    for (int l = 0; l < 16; l++) sums[l] += (double)x[i + l] * (double)x[i + l];
-  }
-  for (int l = 0; i + l < length; l++) sums[l] += (double)x[i + l] * (double)x[i + l];
-  for (int apart = 8; apart > 0; apart /= 2) {
-    for (int l = 0; l < apart; l++) sums[l] += sums[l + apart];
-  }
-  return sqrt(sums[0]);
 }

@@ -27,6 +27,7 @@ static void pack(float *panels, const float *b, int columns, int depth, size_t r
   }
 }
 
+WORTH(matmul, numRows * numColumns * depth, 4096)
 void KERNEL(matmul)(float *c, float *a, float *b, float *bias, float *scratch, int32_t numRows, int32_t numColumns,
                     int32_t depth, bool aTransposed, bool bTransposed, bool accumulate, int32_t biasLength) {
   float *const rowsCopy = scratch + DEPTH * COLUMNS;
