@@ -20,7 +20,7 @@ export const disk = {
     (await handle.write(bytes, from, bytes.byteLength - from)).bytesWritten,
   sync: (handle: FileHandle): Promise<void> => handle.sync(),
   close: (handle: FileHandle): Promise<void> => handle.close(),
-  append: (path: string, text: string): void => appendFileSync(path, text),
+  append: (path: string, data: string | Uint8Array): void => appendFileSync(path, data),
   makeFolder: async (path: string): Promise<void> => void (await mkdir(path)),
   list: (path: string): Promise<string[]> => readdir(path),
   read: (path: string): Promise<Uint8Array> => readFile(path),
@@ -118,6 +118,15 @@ async function writeAll(handle: FileHandle, bytes: Uint8Array): Promise<void> {
 export function appendText(path: string, text: string): void {
   try {
     disk.append(path, text)
+  } catch (cause) {
+    throw cannotWrite(path, cause)
+  }
+}
+
+/** Adds bytes to the end of a file. @throws InputError if it cannot be written. */
+export function appendBytes(path: string, chunks: readonly Uint8Array[]): void {
+  try {
+    disk.append(path, Buffer.concat(chunks))
   } catch (cause) {
     throw cannotWrite(path, cause)
   }

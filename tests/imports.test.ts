@@ -40,13 +40,24 @@ const TABLE: Readonly<Record<string, readonly string[]>> = {
   export: ['policies/policy', 'policies/weights'],
   rewards: ['environments/text'],
   orchestration: [],
+  loggers: ['export/protobuf', 'engines/json-client', 'serving/http'],
   compat: [
     ...['orchestration', 'tables', 'datasets', 'rewards', 'environments', 'engines', 'world', 'cohorts', 'tick'],
     ...['algorithms', 'policies', 'text', 'training', 'components', 'kernels/bind'],
   ],
   training: [
     ...['world', 'cohorts', 'tick', 'systems', 'algorithms', 'tables', 'components'],
-    ...['environments', 'policies', 'engines', 'kernels/bind', 'text', 'datasets', 'rewards', 'orchestration'],
+    ...[
+      'environments',
+      'policies',
+      'engines',
+      'kernels/bind',
+      'text',
+      'datasets',
+      'rewards',
+      'orchestration',
+      'loggers',
+    ],
   ],
   serving: [
     'components',
@@ -111,6 +122,7 @@ const NODE_ROOMS = [
   'engines',
   'serving',
   'gateway',
+  'loggers',
   'text',
 ]
 

@@ -77,8 +77,21 @@ export interface EventStream {
   readonly isNamed?: boolean
 }
 
-/** An answer: a value that becomes JSON, or a stream of them; null for an answer without a body. */
-export type RouteAnswer = object | EventStream | null
+/** An answer that is no JSON, like a page. */
+export class HttpDocument {
+  readonly type: string
+  readonly content: string | Uint8Array
+  readonly headers: Readonly<Record<string, string>>
+
+  constructor(type: string, content: string | Uint8Array, headers: Readonly<Record<string, string>> = {}) {
+    this.type = type
+    this.content = content
+    this.headers = headers
+  }
+}
+
+/** An answer: a value that becomes JSON, a document, or a stream of values; null for an answer without a body. */
+export type RouteAnswer = object | HttpDocument | EventStream | null
 
 /** What answers a method and a path, like `POST /v1/completions` or `POST /sessions/:id/reward`. */
 export interface Route {
@@ -101,13 +114,22 @@ function errorBody({ message, type, param, code }: RequestError): object {
   return { error: { message, type, param, code } }
 }
 
+/** Where a server listens, and how. */
+export interface ListenOptions {
+  readonly host: string
+  readonly port: number
+  readonly maxBodyBytes: number
+  /** Whether the process may end while it listens. Default false. */
+  readonly isBackground?: boolean
+}
+
 /**
  * Answers requests by `routes` on `host` and `port` (0: any that is free).
  * @throws InputError where it cannot listen there.
  */
 export async function listen(
   routes: ReadonlyMap<string, Route>,
-  { host, port, maxBodyBytes }: { readonly host: string; readonly port: number; readonly maxBodyBytes: number },
+  { host, port, maxBodyBytes, isBackground = false }: ListenOptions,
 ): Promise<Listening> {
   const find = routeFinder(routes)
   const server = createServer((request, response) => {
@@ -127,6 +149,7 @@ export async function listen(
       const body = request.method === 'POST' ? await readBody(request, maxBodyBytes) : {}
       const { headers } = request
       const answered = await route({ body, query: searchParams, headers, params, signal: goneAway.signal })
+      if (answered instanceof HttpDocument) return sendDocument(response, answered)
       if (answered !== null && 'events' in answered) return sendEvents(response, answered as EventStream, tell)
       send(response, 200, answered)
     }
@@ -134,12 +157,14 @@ export async function listen(
   })
   // Longer than clients keep theirs: a connection that is closed here just as a client asks again is an error there.
   server.keepAliveTimeout = 60_000
+  if (isBackground) server.on('connection', (socket) => socket.unref())
   await new Promise<void>((resolve, reject) => {
     server.once('error', (cause: NodeJS.ErrnoException) => {
       reject(new InputError('port', `${host}:${port} (${cause.message})`, 'an address that is free', { cause }))
     })
     server.listen(port, host, resolve)
   })
+  if (isBackground) server.unref()
   return listening(server, host)
 }
 
@@ -224,6 +249,11 @@ function send(response: ServerResponse, status: number, value: object | null, he
   const text = value === null ? '' : JSON.stringify(value)
   response.writeHead(status, { 'content-type': 'application/json', ...headers })
   response.end(text)
+}
+
+function sendDocument(response: ServerResponse, { type, content, headers }: HttpDocument): void {
+  response.writeHead(200, { 'content-type': type, ...headers })
+  response.end(content)
 }
 
 /** Sends events until there are no more, or the client is gone. What fails on the way is the last event. */

@@ -13,7 +13,7 @@ import { rewardReductions, type TextEnvironmentDefinition, type TextEnvironmentF
 import { InputError, show, unknownWord } from '../errors.ts'
 import { isThere } from '../files.ts'
 import { bestKernelBuild } from '../kernels/bind.ts'
-import type { Metrics } from '../metrics.ts'
+import type { LoggerDefinition } from '../loggers/logger.ts'
 import { saveTransformer } from '../policies/transformer/folder.ts'
 import { saveLora } from '../policies/transformer/lora-folder.ts'
 import { wholeWeights } from '../policies/transformer/quantized.ts'
@@ -41,9 +41,10 @@ import { engineOf, engineRunSettings, portableEngines } from './run-engines.ts'
 import { readConfig, recordFrom } from './run-folder.ts'
 import { bare, givenOf, joinKeys, portable, readTexts, valuesOf } from './run-keys.ts'
 import { type RunKind, SHARED_RESUMED, type SharedSummary, sharedRunSettings } from './run-kind.ts'
+import { findLoggers, portableLoggers } from './run-loggers.ts'
 import { dataset } from './text/dataset-environment.ts'
 import { evaluateText, type TextEvaluation } from './text/evaluate.ts'
-import { metricsLine } from './text/metrics.ts'
+import { lineMetrics, metricsLine } from './text/metrics.ts'
 import { type MetricsLine, mean, rates, SUMMARY_GROUPS, total } from './text/metrics-lines.ts'
 import { planTextRun, samplingOf, type TextRunPlan } from './text/plan.ts'
 import { createTrainer, type Trainer } from './trainer.ts'
@@ -96,15 +97,6 @@ export const conversationRunSettings = {
   }),
 } satisfies Settings
 
-/** What a line of `metrics.jsonl` says beside what the phases tell. */
-const lineMetrics = {
-  checkpoint: {
-    unit: null,
-    description: 'number of a checkpoint behind it: ticks, supervised steps and updates done',
-    reduction: 'last',
-  },
-} as const satisfies Metrics
-
 /** Everything a run of a language model is made of. */
 export interface ConversationRunDefinition {
   readonly kind: 'conversations'
@@ -117,6 +109,8 @@ export interface ConversationRunDefinition {
   readonly engine: EngineDefinition | null
   /** Who learns. */
   readonly backend: BackendDefinition
+  /** Who is told of each update, as the settings say. */
+  readonly loggers: readonly LoggerDefinition[]
 }
 
 /** Its `summary.json`. `algorithm` is the loss of the reinforcement learning, or sft. */
@@ -205,7 +199,7 @@ async function configure(
   const given = readTexts(keys, overrides)
   const part = (prefix: string) => valuesOf(prefix, keys, given)
   const told = resolveSettings('run', conversationRunSettings, part('') as never)
-  const settings = { ...told, engine: portableEngines(told.engine) }
+  const settings = { ...told, engine: portableEngines(told.engine), loggers: portableLoggers(told.loggers) }
   refuseUnused(settings.mode, [...given.keys()])
   const engine = await engineOf(settings, 'caller')
   const rewards = await partsGiven('environment.', factory.settings, overrides)
@@ -226,6 +220,7 @@ async function configure(
     settings,
     engine,
     backend: backendOf(settings),
+    loggers: await findLoggers(settings.loggers, 'caller'),
   }
 }
 
@@ -274,12 +269,13 @@ async function overridden(
 ): Promise<ConversationRunDefinition> {
   const { sft: supervised, rl: reinforced } = definition
   const told = { ...definition.settings, ...givenOf('', given) } as ConversationRunDefinition['settings']
-  const settings = { ...told, engine: portableEngines(told.engine) }
+  const settings = { ...told, engine: portableEngines(told.engine), loggers: portableLoggers(told.loggers) }
   const isOther = given.has('engine') || given.has('engineSettings')
   return {
     ...definition,
     engine: isOther ? await engineOf(settings, 'caller') : definition.engine,
     backend: backendOf(settings),
+    loggers: given.has('loggers') ? await findLoggers(settings.loggers, 'caller') : definition.loggers,
     sft: supervised && sft({ ...supervised.parameters, ...givenOf('sft.', given) } as never),
     rl: reinforced && rl({ ...reinforced.parameters, ...givenOf('rl.', given) } as never, reinforced.parts),
     settings,
@@ -321,6 +317,7 @@ async function open(folder: string, given: object, trust: ModuleTrust): Promise<
     settings,
     engine: await engineOf(settings, origin),
     backend: backendOf(settings),
+    loggers: await findLoggers(settings.loggers, origin),
   }
 }
 

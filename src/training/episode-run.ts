@@ -11,6 +11,7 @@ import { environmentFactory, environments } from '../environments/registry.ts'
 import { InputError } from '../errors.ts'
 import { listFolder } from '../files.ts'
 import { bestKernelBuild } from '../kernels/bind.ts'
+import type { LoggerDefinition } from '../loggers/logger.ts'
 import { BLOCK_ROWS, type PolicyDefinition, type PolicyModel } from '../policies/policy.ts'
 import { type PolicyFactory, policies, policyFactory } from '../policies/registry.ts'
 import { loadWeights, weightsOf } from '../policies/weights.ts'
@@ -46,6 +47,7 @@ import {
 import { readConfig, recordFrom } from './run-folder.ts'
 import { joinKeys, portable, readTexts, valuesOf } from './run-keys.ts'
 import { type RunKind, SHARED_RESUMED, type SharedSummary, sharedRunSettings } from './run-kind.ts'
+import { findLoggers, portableLoggers } from './run-loggers.ts'
 import { chooseThreads, type ThreadChoice } from './threads.ts'
 import { createTrainer, type Trainer } from './trainer.ts'
 
@@ -84,6 +86,8 @@ export interface EpisodeRunDefinition {
   readonly settings: EpisodeRunSettings
   /** The file of rollouts that it learns from; null where its lanes collect. */
   readonly recorded: RecordedFile | null
+  /** Who is told of each update, as the settings say. */
+  readonly loggers: readonly LoggerDefinition[]
 }
 
 /** Its `summary.json`. */
@@ -173,8 +177,9 @@ async function configure(
     environment: factory(valuesOf('environment.', keys, values) as never),
     policy: policy(valuesOf(`${policy.id}.`, keys, values) as never),
     algorithm: learner,
-    settings: { ...settings, from, numLanes: lanes ?? settings.numLanes },
+    settings: { ...settings, from, numLanes: lanes ?? settings.numLanes, loggers: portableLoggers(settings.loggers) },
     recorded,
+    loggers: await findLoggers(settings.loggers, 'caller'),
   }
 }
 
@@ -223,6 +228,7 @@ async function open(folder: string, config: object, trust: ModuleTrust): Promise
   }
   const { environment, policy, algorithm, settings, recorded } = parts
   const origin = { ...trust, folder }
+  const resolved = resolveSettings('run', episodeRunSettings, settings)
   return {
     kind: 'episodes',
     environment: environment.module
@@ -234,8 +240,9 @@ async function open(folder: string, config: object, trust: ModuleTrust): Promise
     algorithm: algorithm.module
       ? await revive<AlgorithmDefinition>('algorithm', recordFrom(folder, algorithm), origin)
       : algorithmFactory(algorithm.id)(algorithm.parameters as never),
-    settings: resolveSettings('run', episodeRunSettings, settings),
+    settings: resolved,
     recorded: fileOfRecord(path, recorded),
+    loggers: await findLoggers(resolved.loggers, origin),
   }
 }
 
@@ -347,8 +354,10 @@ export const episodeRun: RunKind<EpisodeRunDefinition, EpisodeCohort, EpisodeRun
     const own = recorded === null ? RESUMED : ([...SHARED_RESUMED, 'epochs'] as const)
     return new Map(own.map((key) => [key, (episodeRunSettings as Settings)[key]!]))
   },
-  override(definition, given) {
-    return { ...definition, settings: { ...definition.settings, ...Object.fromEntries(given) } as EpisodeRunSettings }
+  async override(definition, given) {
+    const told = { ...definition.settings, ...Object.fromEntries(given) } as EpisodeRunSettings
+    const loggers = given.has('loggers') ? await findLoggers(told.loggers, 'caller') : definition.loggers
+    return { ...definition, settings: { ...told, loggers: portableLoggers(told.loggers) }, loggers }
   },
   async createTrainer(given, isDrawn) {
     const { weights, from } = given.settings

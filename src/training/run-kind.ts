@@ -7,9 +7,10 @@ import type { Cohort } from '../cohorts/cohort.ts'
 import type { CurveLabels, CurvePoint } from '../curves.ts'
 import type { DefinitionRecord } from '../definition.ts'
 import type { KernelBuild } from '../kernels/bind.ts'
+import type { LoggerDefinition } from '../loggers/logger.ts'
 import type { Metrics } from '../metrics.ts'
 import type { Setting, SettingValue } from '../settings.ts'
-import { boolean, choice, integer, type Settings } from '../settings.ts'
+import { boolean, choice, integer, type Settings, strings } from '../settings.ts'
 import type { ModuleTrust } from '../trust.ts'
 import type { Reached } from './presets.ts'
 import type { MetricsOf, ProgressOf, Trainer } from './trainer.ts'
@@ -29,6 +30,10 @@ export const sharedRunSettings = {
     false,
     "write trace.json, for Chrome's tracing view and Perfetto: what threads do when, and the memory",
   ),
+  loggers: strings(
+    [],
+    'who else is told of each update: tensorboard, csv, jsonl, prometheus, trackio:URL, mlflow:URL, or the path of a module that exports one',
+  ),
   ...watchSettings,
 } satisfies Settings
 
@@ -42,6 +47,7 @@ export const SHARED_RESUMED = [
   'kernels',
   'threads',
   'profile',
+  'loggers',
   'stallSeconds',
   'onStall',
 ] as const
@@ -58,7 +64,10 @@ export interface RunParts {
     readonly stallSeconds: number
     readonly onStall: string
     readonly profile: boolean
+    readonly loggers: readonly string[]
   }
+  /** Those that the settings name. */
+  readonly loggers: readonly LoggerDefinition[]
 }
 
 /** What the summaries of all runs say. */

@@ -3,7 +3,7 @@
  * `trajectories/` (Arrow files, never changed once written), and at the end `summary.json` and `learning-curve.svg`; that of a
  * language model has the model too.
  */
-import { join } from 'node:path'
+import { basename, join, resolve } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import type { Cohort } from '../cohorts/cohort.ts'
 import type { ConversationCohort } from '../cohorts/conversations.ts'
@@ -15,6 +15,9 @@ import type { EnvironmentId } from '../environments/registry.ts'
 import type { TextEnvironmentFactory } from '../environments/text.ts'
 import { readText, writeWhole } from '../files.ts'
 import type { KernelBuild } from '../kernels/bind.ts'
+import { entryOf, flatKeys } from '../loggers/entry.ts'
+import type { LoggedEnd } from '../loggers/logger.ts'
+import { Loggers } from '../loggers/loggers.ts'
 import type { Metrics } from '../metrics.ts'
 import type { Setting } from '../settings.ts'
 import type { ModuleTrust } from '../trust.ts'
@@ -185,10 +188,14 @@ export class Run<D extends RunDefinition = RunDefinition> {
       return settings.onStall === 'stop' ? 'stop' : 'continue'
     }
     const unwatch = this.#kind.watch(trainer, onLate, tell)
+    const loggers = this.#openLoggers(tell)
+    let end: LoggedEnd = 'failed'
     let newest: number | null = null // The table of the update that is done; null before the first.
     try {
       for await (const metrics of this.#kind.updates(this.definition, trainer, signal)) {
-        this.#files.note(this.#kind.line(metrics, trainer))
+        const line = this.#kind.line(metrics, trainer)
+        this.#files.note(line)
+        loggers.log(entryOf(trainer.update, line))
         newest = this.#kind.tableOf(metrics)
         await this.#leaveTable(newest)
         const isLast = this.#ended() !== null // Then what is written last comes first, below.
@@ -196,14 +203,17 @@ export class Run<D extends RunDefinition = RunDefinition> {
         onUpdate?.(metrics, trainer.progress())
         if (isLast || signal.aborted) break
       }
+      end = this.#ended() === null ? 'interrupted' : 'complete'
     } catch (error) {
       if (error !== watch.stall) throw error // Only an update that was given up has a state before it.
       await this.#checkpoint() // As it was before the update that was given up; its rollout is gone.
       if (!asked?.aborted) throw error
-      return await this.#finish('interrupted')
+      end = 'interrupted'
+      return await this.#finish('interrupted', loggers.places)
     } finally {
       watch.close()
       unwatch()
+      await loggers.close(end)
     }
     // The table first: if it cannot be written, the run is not at its end, and a resumed one will make it again.
     const isLeft = this.#kind.keeps(this.definition) === 'last' && !this.#kind.isTableFleeting
@@ -211,7 +221,26 @@ export class Run<D extends RunDefinition = RunDefinition> {
     await this.#checkpoint()
     const ended = this.#ended()
     if (ended === null && stop.signal.aborted) throw stop.signal.reason
-    return this.#finish(ended ?? 'interrupted')
+    return this.#finish(ended ?? 'interrupted', loggers.places)
+  }
+
+  /** Opens the loggers that the settings name. */
+  #openLoggers(tell: (message: string) => void): Loggers {
+    const { definition, folder, trainer } = this
+    const parts = Object.entries(this.#kind.records(definition)).flatMap(([name, record]) => {
+      if (record === null) return []
+      const { id, parameters } = record
+      return [...(name === id ? [] : [[name, id]]), ...Object.entries(flatKeys(parameters, `${id}.`))]
+    })
+    const settings = { ...flatKeys(definition.settings), ...Object.fromEntries(parts) }
+    const training = {
+      name: basename(resolve(folder)),
+      folder,
+      settings,
+      metrics: trainer.metrics,
+      done: trainer.update,
+    }
+    return new Loggers(definition.loggers, training, tell)
   }
 
   #ended(): 'complete' | 'solved' | null {
@@ -241,7 +270,7 @@ export class Run<D extends RunDefinition = RunDefinition> {
     if (this.#kind.keeps(this.definition) === 'last') await this.#files.keepOnly(tables, name)
   }
 
-  async #finish(status: SharedSummary['status']): Promise<RunSummary> {
+  async #finish(status: SharedSummary['status'], logs: Readonly<Record<string, string>> = {}): Promise<RunSummary> {
     const { folder, trainer, definition } = this
     const { environment, settings } = definition
     const lines = await this.#files.lines()
@@ -266,6 +295,7 @@ export class Run<D extends RunDefinition = RunDefinition> {
         checkpoints: path('checkpoints'),
         ...(settings.profile ? { trace: path('trace.json') } : {}),
         ...files,
+        ...logs,
       },
     } as unknown as RunSummary
     if (settings.profile) await writeWhole(path('trace.json'), [trainer.trace()])

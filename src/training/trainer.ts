@@ -17,6 +17,8 @@ import {
 import type { Cohort } from '../cohorts/cohort.ts'
 import type { ConversationCohort } from '../cohorts/conversations.ts'
 import { checkOptions, InputError, show, unknownWord } from '../errors.ts'
+import type { LoggerDefinition } from '../loggers/logger.ts'
+import type { Metrics } from '../metrics.ts'
 import type { Tensor } from '../safetensors.ts'
 import type { ArrowTable } from '../tables/arrow.ts'
 import type { Table } from '../tables/table.ts'
@@ -40,6 +42,7 @@ import type { RunRecord } from './run-folder.ts'
 import { compare, differences, folderOf, restoreTensors, savedTensors } from './snapshot.ts'
 import { refuseInWorker } from './team.ts'
 import type { TextMetrics } from './text/metrics.ts'
+import { checkLoggers, metricsOfAlgorithms, TrainerLog } from './trainer-log.ts'
 import { checkGoal, type Goal, nextTurn, type Training } from './training.ts'
 
 /** What a cohort learns by: one algorithm, or the phases of a training, one after another. */
@@ -78,6 +81,8 @@ export interface TrainerOptions {
    * trainer's checkpoints, or where the backend says.
    */
   readonly backend?: BackendDefinition
+  /** Who is told of each update (`colonnade/loggers`). One that fails is told of on standard error, and does not stop the training. */
+  readonly loggers?: readonly LoggerDefinition[]
   /** Who collects what the `rl` phase of the world's one cohort of conversations learns from: default its lanes, in its environment. */
   readonly collector?: CollectorDefinition
 }
@@ -139,14 +144,17 @@ export class Trainer<C extends Cohort = Cohort> {
   readonly #memory: MemorySample[] = []
   /** What the trainer was between the last two updates, and a checkpoint of it; kept where `keepsState`. */
   #settled: SavedState | undefined
+  /** What an update's metrics tell, by name, of all algorithms. */
+  readonly metrics: Metrics
+  readonly #log: TrainerLog
   /** Whether an update that is given up still leaves a state to save: that before it. Costs a copy of the state an update. */
   keepsState = false
 
   /** Use `createTrainer`. */
   constructor(world: World<C>, algorithms: Readonly<Record<string, Algorithms>>, options: TrainerOptions = {}) {
-    const known = ['threads', 'actors', 'stallSeconds', 'profile', 'folder', 'backend', 'collector']
+    const known = ['threads', 'actors', 'stallSeconds', 'profile', 'folder', 'backend', 'collector', 'loggers']
     checkOptions('createTrainer', options, known)
-    const { profile = false, folder, backend, collector, stallSeconds = 300 } = options
+    const { profile = false, folder, backend, collector, stallSeconds = 300, loggers = [] } = options
     if (!(Number.isFinite(stallSeconds) && stallSeconds >= 0)) {
       throw new InputError('stallSeconds', show(stallSeconds), 'a number ≥ 0')
     }
@@ -164,6 +172,9 @@ export class Trainer<C extends Cohort = Cohort> {
       else throw new InputError(`algorithm of ${name}`, show(algorithm), 'one of episodes, like ppo()')
     }
     this.#names = [...Object.keys(episodes), ...Object.keys(conversations)]
+    const learning = { ...episodes, ...conversations }
+    this.metrics = metricsOfAlgorithms(learning)
+    this.#log = new TrainerLog(checkLoggers(loggers), { folder, seed: world.seed, algorithms: learning })
     checkBackend(backend, Object.keys(conversations).length)
     checkCollector(collector, Object.keys(conversations).length)
     if (actors > 0) checkAhead(world, episodes)
@@ -270,10 +281,19 @@ export class Trainer<C extends Cohort = Cohort> {
         const metrics = await training.advance(goal)
         if (metrics === undefined) continue // It was stopped, so it is done.
         if (this.#trace !== undefined) this.#sampleMemory()
+        this.#log.log(this.update, metrics, this.#nameOf(training))
         yield metrics as MetricsOf<C>
         await nextTurn()
       }
     }
+    this.#log.isDone = true
+    await this.#log.settled()
+  }
+
+  /** The name of the cohort that a training of conversations is of, where there are other trainings. */
+  #nameOf(training: Training<unknown>): string | undefined {
+    if (this.#trainings.length === 1) return undefined
+    return [...this.#conversations].find(([, each]) => each === training)?.[0]
   }
 
   /**
@@ -318,13 +338,20 @@ export class Trainer<C extends Cohort = Cohort> {
       if (this.keepsState) this.#settled = this.#state(this.#settled)
       const metrics = await episodes.learnFrom(rollouts, done % rollouts.count, total - done, correction)
       if (this.#trace !== undefined) this.#sampleMemory()
+      this.#log.log(this.update, metrics)
       yield metrics as MetricsOf<C>
       await nextTurn()
     }
+    this.#log.isDone = true
+    await this.#log.settled()
   }
 
-  /** Sends the workers home, and gives back what policies hold of devices; a later update takes both again. */
+  /**
+   * Sends the workers home, and gives back what policies hold of devices; a later update takes both again. Loggers write what is left
+   * and end.
+   */
   close(): void {
+    void this.#log.close()
     for (const training of this.#trainings) training.close()
     this.world.close()
   }

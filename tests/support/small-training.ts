@@ -76,7 +76,8 @@ export function stateOf(trainer: Trainer<EpisodeCohort>) {
 
 /** The definition of a run of 8 updates, with settings as on the command line. */
 export function smallRun(...words: string[]) {
-  return configureRun('CartPole-v1', Object.fromEntries([...SMALL, ...words].map((word) => word.split('='))))
+  const texts = [...SMALL, ...words].map((word) => /^([^=]*)=(.*)$/s.exec(word)!.slice(1))
+  return configureRun('CartPole-v1', Object.fromEntries(texts))
 }
 
 export async function sha256(path: string): Promise<string> {

@@ -184,6 +184,7 @@ describe('every setting of a control run acts', () => {
       epochs: { shownBy: 'tests/training/settings-act.test.ts: of a run that learns from a file' },
       checkpointEvery: { to: 1 },
       checkpointsKept: { to: 1, with: { checkpointEvery: 1 } },
+      loggers: { to: 'csv' },
       stopWhenSolved: { shownBy: 'tests/training/run.test.ts: stopWhenSolved=true' },
       kernels: { to: 'simd' }, // `best` is one of the others.
       threads: { shownBy: 'tests/training/threads.test.ts: threads' },
@@ -394,6 +395,7 @@ describe('every setting of a run of a language model acts', () => {
       rewardReduction: { shownBy: 'tests/systems/text/conversations.test.ts: rewardReduction' },
       checkpointEvery: { to: 1 },
       checkpointsKept: { with: { checkpointEvery: 1 }, to: 1 },
+      loggers: { to: 'csv' },
       numLanes: { to: 2 },
     }
     const whole = (texts: Texts) =>

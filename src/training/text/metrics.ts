@@ -2,7 +2,17 @@
 import type { LossTotals } from '../../algorithms/losses.ts'
 import type { WorkName } from '../../clock.ts'
 import type { TokenSpans } from '../../kernels/bind.ts'
+import type { Metrics } from '../../metrics.ts'
 import { groupNumbers, type TrajectoryRows } from '../../tables/trajectories.ts'
+
+/** What a line of `metrics.jsonl` says beside what the phases tell. */
+export const lineMetrics = {
+  checkpoint: {
+    unit: null,
+    description: 'number of a checkpoint behind it: ticks, supervised steps and updates done',
+    reduction: 'last',
+  },
+} as const satisfies Metrics
 
 /** Of numbers of tokens. */
 export interface Spread {

@@ -1,0 +1,152 @@
+/**
+ * What the real programs list of a run that our loggers told them of: TensorBoard and trackio from PyPI, asked by
+ * `npm run test:loggers` alone.
+ */
+import { readFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { configureRun, startRun } from '../../src/training/run.ts'
+import { cached } from '../support/cache.ts'
+import { SMALL, type Started, skipLoudly, start } from '../support/command.ts'
+import { PYTHON_MS } from '../support/python.ts'
+import { temporaryFolder } from '../support/temporary.ts'
+
+const PACKAGES = ['tensorboard==2.21.0', 'setuptools==80.9.0', 'trackio==0.43.0']
+const PROJECT = 'colonnade-test'
+
+let why = ''
+let programs = ''
+let folder = ''
+let started: Started[] = []
+let lines: Record<string, number | Record<string, number>>[] = []
+let trackioUrl = ''
+
+beforeAll(async () => {
+  if (import.meta.env.MODE !== 'loggers') {
+    why = 'TensorBoard and trackio (npm run test:loggers asks them)'
+    return
+  }
+  const made = await cached(`python-${PACKAGES.join('-')}`, async (_, run) => {
+    await run('python3', ['-m', 'venv', '.'])
+    await run('./bin/python', ['-m', 'pip', 'install', '--quiet', '--only-binary=:all:', ...PACKAGES])
+  })
+  if ('why' in made) {
+    why = made.why
+    return
+  }
+  programs = join(made.folder, 'bin')
+  folder = await temporaryFolder()
+  const trackio = begin('python', ['-c', SHOW], { TRACKIO_DIR: join(folder, 'trackio'), TRACKIO_WRITE_TOKEN: 'secret' })
+  trackioUrl = await printedUrl(trackio)
+  process.env.TRACKIO_WRITE_TOKEN = 'secret'
+  const loggers = `tensorboard,trackio:${trackioUrl}|project=${PROJECT}`
+  const texts = Object.fromEntries(SMALL.map((word) => word.split('=')))
+  const run = join(folder, 'runs', 'first')
+  const definition = await configureRun('CartPole-v1', { ...texts, loggers, threads: '1' })
+  await (await startRun(definition, run)).train()
+  const text = await readFile(join(run, 'metrics.jsonl'), 'utf8')
+  lines = text
+    .trimEnd()
+    .split('\n')
+    .map((line) => JSON.parse(line))
+}, PYTHON_MS)
+
+afterAll(async () => {
+  for (const { process, ended } of started) {
+    process.kill('SIGKILL')
+    await ended
+  }
+})
+
+/** Begins trackio's server and keeps it. */
+const SHOW = `
+import trackio, time
+shown = trackio.show(open_browser=False, block_thread=False)
+print('AT', next(part for part in shown if isinstance(part, str) and part.startswith('http')), flush=True)
+time.sleep(600)
+`
+
+function begin(program: string, words: readonly string[], env: Readonly<Record<string, string>> = {}): Started {
+  const one = start(join(programs, program), words, { timeout: PYTHON_MS, env: { ...process.env, ...env } })
+  started = [...started, one]
+  return one
+}
+
+/** The first address that a server says. */
+function printedUrl({ process, ended }: Started): Promise<string> {
+  return new Promise((resolve, reject) => {
+    for (const stream of [process.stdout!, process.stderr!]) {
+      let said = ''
+      stream.on('data', (chunk: string) => {
+        said += chunk
+        const [, url] = /(http:\/\/[\w.]+:\d+)[^\d]/.exec(said) ?? []
+        if (url !== undefined) resolve(url)
+      })
+    }
+    ended.then(({ stderr }) => reject(new Error(stderr)))
+  })
+}
+
+/** The numbers of each line by their names, as loggers name them. */
+const expected = () =>
+  lines.map((line) => {
+    const flat = Object.entries(line).flatMap(([name, value]): [string, number][] =>
+      typeof value === 'object' && value !== null
+        ? Object.entries(value).map(([key, number]) => [`${name}/${key}`, number])
+        : [[name, value as number]],
+    )
+    return Object.fromEntries(flat.filter(([, value]) => value !== null))
+  })
+
+describe('what others list of a run', () => {
+  test(
+    'TensorBoard: the same scalars with the same values, and the settings',
+    async (context) => {
+      if (why !== '') skipLoudly(context, why)
+      const url = await printedUrl(
+        begin('tensorboard', ['--logdir', join(folder, 'runs'), '--port', '0', '--bind_all']),
+      )
+      const ask = async (path: string, body?: object) => {
+        const response = await fetch(url.replace(/\/\/[^:]+/, '//127.0.0.1') + path, {
+          ...(body === undefined ? {} : { method: 'POST', body: JSON.stringify(body) }),
+        })
+        return JSON.parse(await response.text())
+      }
+      let tags: Record<string, object> = {}
+      while (Object.keys(tags).length === 0) tags = (await ask('/data/plugin/scalars/tags'))['first/tensorboard'] ?? {}
+      const wanted = expected()
+      expect(Object.keys(tags).sort()).toEqual([...new Set(wanted.flatMap(Object.keys))].sort())
+      for (const tag of Object.keys(tags)) {
+        const points = await ask(
+          `/data/plugin/scalars/scalars?run=first%2Ftensorboard&tag=${encodeURIComponent(tag)}&format=json`,
+        )
+        const told = wanted.flatMap((line, i) => (line[tag] === undefined ? [] : [[i + 1, Math.fround(line[tag])]]))
+        expect(
+          points.map(([, step, value]: number[]) => [step, value]),
+          tag,
+        ).toEqual(told)
+      }
+      const experiment = await ask('/data/plugin/hparams/experiment', {})
+      const names = experiment.hparamInfos.map(({ name }: { name: string }) => name)
+      expect(names).toContain('ppo.gamma')
+    },
+    PYTHON_MS,
+  )
+
+  test(
+    'trackio: the same',
+    async (context) => {
+      if (why !== '') skipLoudly(context, why)
+      const response = await fetch(`${trackioUrl}/api/get_logs`, {
+        method: 'POST',
+        headers: { 'content-type': 'application/json' },
+        body: JSON.stringify({ project: PROJECT, run: 'first' }),
+      })
+      const answer = await response.json()
+      const logs = (Array.isArray(answer) ? answer : (answer.data ?? answer.logs)) as Record<string, unknown>[]
+      expect(logs).toHaveLength(lines.length)
+      for (const [i, line] of expected().entries()) expect(logs[i]).toMatchObject({ ...line, step: i + 1 })
+    },
+    PYTHON_MS,
+  )
+})
