@@ -40,6 +40,7 @@ const TABLE: Readonly<Record<string, readonly string[]>> = {
   export: ['policies/policy', 'policies/weights'],
   rewards: ['environments/text'],
   orchestration: [],
+  dashboard: ['loggers/entry', 'serving/http'],
   loggers: ['export/protobuf', 'engines/json-client', 'serving/http'],
   compat: [
     ...['orchestration', 'tables', 'datasets', 'rewards', 'environments', 'engines', 'world', 'cohorts', 'tick'],
@@ -122,6 +123,7 @@ const NODE_ROOMS = [
   'engines',
   'serving',
   'gateway',
+  'dashboard',
   'loggers',
   'text',
 ]

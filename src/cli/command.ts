@@ -13,6 +13,7 @@ const commands: Readonly<Record<string, () => Promise<Command>>> = {
   generate: async () => (await import('./generate.ts')).generateCommand,
   serve: async () => (await import('./serve.ts')).serveCommand,
   gateway: async () => (await import('./gateway.ts')).gatewayCommand,
+  dashboard: async () => (await import('./dashboard.ts')).dashboardCommand,
   environments: async () => (await import('./environments.ts')).environmentsCommand,
   doctor: async () => (await import('./doctor.ts')).doctorCommand,
   validate: async () => (await import('./validate.ts')).validateCommand,

@@ -1,4 +1,5 @@
 import { type Metrics, runKeys, runMetrics, type Setting } from '../entries/settings.ts'
+import { dashboardKeys } from './dashboard.ts'
 import { evaluateKeys } from './evaluate.ts'
 import { exportKeys, textExportKeys } from './export.ts'
 import { gatewayKeys } from './gateway.ts'
@@ -6,6 +7,7 @@ import { generateKeys } from './generate.ts'
 import { resumeKeys } from './resume.ts'
 import { serveKeys } from './serve.ts'
 import { simulateKeys } from './simulate.ts'
+import { trainKeys } from './train.ts'
 
 /** Usage, and every key with its default; those of `train` as its words, if there are any, say: `CartPole-v1 policy=dense`. */
 export async function help([environment = 'CartPole-v1', ...words]: readonly string[]): Promise<string> {
@@ -23,6 +25,7 @@ export async function help([environment = 'CartPole-v1', ...words]: readonly str
   colonnade serve <run|model> [port=N] [key=value …]       answer OpenAI's clients over HTTP with a language model
   colonnade gateway <run|model> [port=N] [key=value …]     answer agents over HTTP, and keep what they asked and what they
                                                            were worth as trajectories
+  colonnade dashboard [runs] [port=N]                      show the runs of a folder on a page, also while they train
   colonnade simulate [out=FILE.svg] [key=value …]          how fast sampling and learning would be, by engines and staleness
   colonnade environments                                   list the environments
   colonnade doctor [device]                                say what this machine can run, and how fast
@@ -39,7 +42,7 @@ export async function help([environment = 'CartPole-v1', ...words]: readonly str
 text/dataset learns from prompts of your own: environment.path=FILE.
 
 Keys of train (defaults for ${environment}):
-${table(keys)}
+${table(new Map([...keys, ...Object.entries(trainKeys)]))}
 
 Metrics that an update of it writes to metrics.jsonl:
 ${metricTable(metrics)}
@@ -64,6 +67,9 @@ ${table(new Map(Object.entries(serveKeys)))}
 
 Keys of gateway:
 ${table(new Map(Object.entries(gatewayKeys)))}
+
+Keys of dashboard:
+${table(new Map(Object.entries(dashboardKeys)))}
 
 Keys of simulate:
 ${table(new Map(Object.entries(simulateKeys)))}`

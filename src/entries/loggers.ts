@@ -1,4 +1,5 @@
-/** `colonnade/loggers`: who is told what each update of a training did, and loggers of your own. */
+/** `colonnade/loggers`: who is told what each update of a training did, loggers of your own, and the page that shows runs. */
+export { type Dashboard, type DashboardOptions, openDashboard } from '../dashboard/dashboard.ts'
 export { csv } from '../loggers/csv.ts'
 export { jsonl } from '../loggers/jsonl.ts'
 export {

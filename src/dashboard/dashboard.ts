@@ -1,0 +1,213 @@
+/**
+ * A page that follows runs, and its server. It reads run folders and knows nothing else; the page asks nobody but this server, and runs
+ * no script but its own.
+ */
+import { once } from 'node:events'
+import { readFile } from 'node:fs/promises'
+import { Worker } from 'node:worker_threads'
+import { checkOptions, InputError, show } from '../errors.ts'
+import { HttpDocument, listen, RequestError, type Route, type RouteRequest } from '../serving/http.ts'
+import { html, icon, styles } from './document.ts'
+import { Runs } from './runs.ts'
+
+/** What a server of a page is told. */
+export interface DashboardOptions {
+  /** A run, or a folder with runs below it. Default `runs`. */
+  readonly folder?: string
+  /** Where it listens; 0: any port that is free. Default 6060. */
+  readonly port?: number
+  /** The address it listens at. Default 127.0.0.1, of this machine alone. */
+  readonly host?: string
+  /** Whether it has a thread of its own, so that a training in this one does not hold it up. Default false. */
+  readonly ownThread?: boolean
+  /** Milliseconds between two looks at the folders while a page is open. Default 500. */
+  readonly pollMs?: number
+}
+
+/** A page that is served. */
+export interface Dashboard {
+  readonly url: string
+  /** How many runs there were when it began. */
+  readonly numRuns: number
+  close(): Promise<void>
+}
+
+/** Points of a curve that a page is sent. */
+const MAX_POINTS = 2000
+const MODULES = ['main', 'chart', 'series', 'elements', 'tables']
+const HEADERS = {
+  'cache-control': 'no-store',
+  'x-content-type-options': 'nosniff',
+  'referrer-policy': 'no-referrer',
+  'content-security-policy': [
+    ...["default-src 'none'", "script-src 'self'", "style-src 'self'", "connect-src 'self'", "img-src 'self'"],
+    ...["base-uri 'none'", "form-action 'none'", "frame-ancestors 'none'"],
+  ].join('; '),
+}
+
+/**
+ * Serves a page with the runs of a folder.
+ * @throws InputError for a folder that is none, an unknown option, and an address that is not free.
+ */
+export async function openDashboard(options: DashboardOptions = {}): Promise<Dashboard> {
+  checkOptions('openDashboard', options, ['folder', 'port', 'host', 'pollMs', 'ownThread'])
+  if (options.ownThread) return openInThread({ ...options, ownThread: false })
+  const { folder = 'runs', port = 6060, host = '127.0.0.1', pollMs = 500 } = options
+  if (!(pollMs > 0)) throw new InputError('pollMs', show(pollMs), 'a number above 0')
+  const runs = await Runs.open(folder)
+  const follower = new Follower(runs, pollMs)
+  const file = (type: string, content: string | Uint8Array) => new HttpDocument(type, content, HEADERS)
+  const modules = MODULES.map((name): [string, Route] => [
+    `GET /${name}.js`,
+    async () => file('text/javascript', await readFile(new URL(`./page/${name}.js`, import.meta.url))),
+  ])
+  const routes: [string, Route][] = [
+    ['GET /', () => file('text/html; charset=utf-8', html)],
+    ['GET /icon.svg', () => file('image/svg+xml', icon)],
+    ['GET /page.css', () => file('text/css', styles)],
+    ...modules,
+    [
+      'GET /api/runs',
+      async () => {
+        await follower.look()
+        return { folder, runs: runs.shown }
+      },
+    ],
+    ['GET /api/curves', ({ query }) => curvesOf(runs, query)],
+    ['GET /api/changes', ({ signal }) => ({ events: follower.changes(signal), isNamed: true })],
+  ]
+  const isLocal = /^(127\.|localhost$|::1$)/.test(host)
+  const guarded = routes.map(([path, route]): [string, Route] => [
+    path,
+    (request) => {
+      if (isLocal) refuseOtherHosts(request)
+      return route(request)
+    },
+  ])
+  const server = await listen(new Map(guarded), { host, port, maxBodyBytes: 0 })
+  return {
+    url: server.url,
+    numRuns: runs.shown.length,
+    async close() {
+      follower.close()
+      const closed = server.close()
+      server.closeConnections()
+      await closed
+    },
+  }
+}
+
+/** The same in a worker, which ends with this process. */
+async function openInThread(options: DashboardOptions): Promise<Dashboard> {
+  const worker = new Worker(new URL('./dashboard-worker.js', import.meta.url), { workerData: options })
+  const [answer] = (await once(worker, 'message')) as [{ url: string; numRuns: number } | { error: string }]
+  worker.unref()
+  const close = async (): Promise<void> => void (await worker.terminate())
+  if ('url' in answer) return { ...answer, close }
+  await close()
+  throw new Error(answer.error)
+}
+
+/** A page elsewhere may have a name that leads here: it must not read what is here. */
+function refuseOtherHosts({ headers }: RouteRequest): void {
+  const name = (headers.host ?? '').replace(/:\d+$/, '')
+  if (/^(127\.[\d.]+|localhost|\[::1\])$/.test(name)) return
+  throw new RequestError(403, 'this page is of this machine alone')
+}
+
+/** Of each run one figure over another: `run` (any number of them), `metric` and `over`. */
+function curvesOf(runs: Runs, query: URLSearchParams): object {
+  const [metric, over] = [query.get('metric'), query.get('over') ?? 'line']
+  if (metric === null) throw new RequestError(400, 'metric: got nothing, expected the name of a figure')
+  const ids = query.getAll('run')
+  return {
+    curves: Object.fromEntries(
+      ids.map((id) => {
+        const { x, y } = runs.curve(id, metric, over)
+        return [id, { x: thin(x, MAX_POINTS), y: thin(y, MAX_POINTS) }]
+      }),
+    ),
+  }
+}
+
+/** Means of neighbors, so that there are at most so many. */
+function thin(values: readonly number[], most: number): number[] {
+  const size = Math.ceil(values.length / most)
+  if (size <= 1) return [...values]
+  return Array.from({ length: Math.ceil(values.length / size) }, (_, i) => {
+    const some = values.slice(i * size, (i + 1) * size)
+    return some.reduce((sum, value) => sum + value, 0) / some.length
+  })
+}
+
+/** Looks at the folders while somebody wants to know, and tells all who do. */
+class Follower {
+  readonly #runs: Runs
+  readonly #pollMs: number
+  readonly #listeners = new Set<(changed: readonly string[]) => void>()
+  #timer: NodeJS.Timeout | undefined
+  #look: Promise<void> | undefined
+  #isClosed = false
+
+  constructor(runs: Runs, pollMs: number) {
+    this.#runs = runs
+    this.#pollMs = pollMs
+  }
+
+  /** Looks once, or waits for the look that is under way. */
+  look(): Promise<void> {
+    this.#look ??= this.#runs
+      .read()
+      .then((changed) => {
+        if (changed.length > 0) for (const listener of this.#listeners) listener(changed)
+      })
+      .finally(() => {
+        this.#look = undefined
+      })
+    return this.#look
+  }
+
+  /** What has changed, until the listener goes or the server is closed. */
+  async *changes(signal: AbortSignal): AsyncGenerator<object> {
+    let pending = new Set<string>()
+    let wake = (): void => {}
+    const listener = (changed: readonly string[]): void => {
+      for (const id of changed) pending.add(id)
+      wake()
+    }
+    this.#listeners.add(listener)
+    signal.addEventListener('abort', () => wake())
+    this.#schedule()
+    try {
+      yield { type: 'changed', runs: [] }
+      while (!signal.aborted && !this.#isClosed) {
+        if (pending.size === 0) {
+          await new Promise<void>((resolve) => {
+            wake = resolve
+          })
+          continue
+        }
+        const runs = [...pending]
+        pending = new Set()
+        yield { type: 'changed', runs }
+      }
+    } finally {
+      this.#listeners.delete(listener)
+    }
+  }
+
+  #schedule(): void {
+    if (this.#timer !== undefined || this.#isClosed) return
+    this.#timer = setTimeout(async () => {
+      await this.look().catch(() => undefined) // The folder may come back.
+      this.#timer = undefined
+      if (this.#listeners.size > 0) this.#schedule()
+    }, this.#pollMs)
+  }
+
+  close(): void {
+    this.#isClosed = true
+    clearTimeout(this.#timer)
+    for (const listener of this.#listeners) listener([])
+  }
+}

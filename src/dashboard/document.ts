@@ -1,0 +1,77 @@
+/** The page's document and its looks. Everything else of it is made by `page/main.ts`. */
+
+export const html = `<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<title>Colonnade: runs</title>
+<link rel="icon" href="icon.svg">
+<link rel="stylesheet" href="page.css">
+<script type="module" src="main.js"></script>
+</head>
+<body>
+<noscript>This page needs JavaScript: its scripts come from this server alone.</noscript>
+</body>
+</html>
+`
+
+/** Three columns. */
+export const icon = `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 16 16">
+<path fill="#2f7fb8" d="M1 1h14v2H1zM1 13h14v2H1zM2.5 4h2v8h-2zM7 4h2v8H7zM11.5 4h2v8h-2z"/></svg>
+`
+
+/** Colors with a contrast of at least 4.5 to 1 for words, on light and on dark. */
+export const styles = `
+:root {
+  --ground: #ffffff; --raised: #f4f5f7; --line: #d4d7dd; --ink: #1c2026; --quiet: #596170; --accent: #1f5f99;
+  --grid: #e6e8ec; color-scheme: light;
+}
+@media (prefers-color-scheme: dark) {
+  :root:not([data-theme="light"]) {
+    --ground: #14171c; --raised: #1d2128; --line: #39404b; --ink: #e8eaee; --quiet: #a3acba; --accent: #7ab8f0;
+    --grid: #2a2f38; color-scheme: dark;
+  }
+}
+:root[data-theme="dark"] {
+  --ground: #14171c; --raised: #1d2128; --line: #39404b; --ink: #e8eaee; --quiet: #a3acba; --accent: #7ab8f0;
+  --grid: #2a2f38; color-scheme: dark;
+}
+* { box-sizing: border-box; }
+body { margin: 0; background: var(--ground); color: var(--ink); font: 14px/1.45 system-ui, sans-serif; }
+header { display: flex; flex-wrap: wrap; gap: .4rem 1.2rem; align-items: center; padding: .6rem 1rem;
+  border-bottom: 1px solid var(--line); position: sticky; top: 0; background: var(--ground); z-index: 2; }
+h1 { font-size: 1.05rem; margin: 0; }
+h2 { font-size: 1rem; margin: 1.4rem 0 .5rem; }
+h3 { font-size: .85rem; margin: 0; font-weight: 600; overflow-wrap: anywhere; }
+button, select, input { font: inherit; color: inherit; }
+button, select { background: var(--raised); border: 1px solid var(--line); border-radius: .3rem; padding: .2rem .5rem; }
+:focus-visible { outline: 2px solid var(--accent); outline-offset: 2px; }
+label { display: inline-flex; gap: .4rem; align-items: center; }
+.quiet { color: var(--quiet); }
+.columns { display: grid; grid-template-columns: minmax(13rem, 18rem) minmax(0, 1fr); }
+nav { border-right: 1px solid var(--line); padding: .8rem; max-height: calc(100vh - 3.2rem); overflow: auto; position: sticky; top: 3.2rem; }
+nav ul { list-style: none; margin: .5rem 0 0; padding: 0; }
+nav li { padding: .3rem 0; border-bottom: 1px solid var(--grid); overflow-wrap: anywhere; }
+nav li .quiet { display: block; font-size: .8rem; padding-left: 1.6rem; }
+.swatch { width: .8rem; height: .8rem; border-radius: 50%; flex: none; }
+main { padding: .4rem 1rem 3rem; min-width: 0; }
+.charts { display: grid; grid-template-columns: repeat(auto-fill, minmax(min(22rem, 100%), 1fr)); gap: .8rem; }
+.chart { border: 1px solid var(--line); border-radius: .4rem; padding: .5rem .6rem; min-width: 0; }
+.chart canvas { display: block; width: 100%; height: 13rem; touch-action: pan-y; }
+.chart p { margin: 0; min-height: 1.4em; font-size: .8rem; overflow-wrap: anywhere; }
+.scroll { overflow-x: auto; }
+table { border-collapse: collapse; font-size: .85rem; }
+th, td { text-align: left; padding: .25rem .6rem; border-bottom: 1px solid var(--grid); vertical-align: top; max-width: 22rem; overflow-wrap: anywhere; }
+td.number { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
+.phases { display: flex; height: 1.1rem; min-width: 16rem; border-radius: .2rem; overflow: hidden; }
+.legend { display: flex; flex-wrap: wrap; gap: .2rem 1rem; font-size: .8rem; margin: .4rem 0; }
+.note { border-left: 3px solid #b36b00; padding-left: .6rem; margin: .4rem 0; overflow-wrap: anywhere; }
+details > summary { cursor: pointer; font-weight: 600; margin: 1.2rem 0 .6rem; }
+@media (max-width: 44rem) {
+  .columns { grid-template-columns: minmax(0, 1fr); }
+  nav { position: static; max-height: 16rem; border-right: 0; border-bottom: 1px solid var(--line); }
+  header { position: static; }
+}
+`

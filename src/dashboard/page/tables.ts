@@ -1,0 +1,91 @@
+/** Tables of runs: settings that differ, the newest figures, and where the time goes. */
+import type { ShownRun } from '../runs.ts'
+import { colored, element, shortNumber } from './elements.ts'
+
+/** Colors of kinds of work, by their order. */
+const WORK = [
+  '#4477aa',
+  '#66ccee',
+  '#228833',
+  '#ccbb44',
+  '#ee6677',
+  '#aa3377',
+  '#888888',
+  '#997700',
+  '#004488',
+  '#bb5566',
+]
+const PHASE = 'phaseSeconds/'
+
+/** The settings in which the runs are not all alike. */
+export function differences(runs: readonly ShownRun[]): { readonly key: string; readonly values: readonly string[] }[] {
+  const keys = [...new Set(runs.flatMap(({ settings }) => Object.keys(settings)))].sort()
+  return keys.flatMap((key) => {
+    const values = runs.map(({ settings }) => (settings[key] === undefined ? '–' : String(settings[key])))
+    return new Set(values).size > 1 ? [{ key, values }] : []
+  })
+}
+
+function table(head: readonly string[], rows: readonly (readonly (string | number | Node)[])[]): HTMLElement {
+  const cell = (value: string | number | Node, i: number) => {
+    if (i === 0) return element('th', { scope: 'row' }, value as string | Node)
+    if (typeof value === 'number') return element('td', { class: 'number' }, shortNumber(value))
+    return element('td', {}, value)
+  }
+  return element(
+    'div',
+    { class: 'scroll', tabindex: '0', role: 'region', 'aria-label': head.join(', ') },
+    element(
+      'table',
+      {},
+      element('thead', {}, element('tr', {}, ...head.map((words) => element('th', { scope: 'col' }, words)))),
+      element('tbody', {}, ...rows.map((row) => element('tr', {}, ...row.map(cell)))),
+    ),
+  )
+}
+
+/** Settings that differ, a column a run. */
+export function settingsTable(runs: readonly ShownRun[]): HTMLElement {
+  const rows = differences(runs).map(({ key, values }) => [key, ...values])
+  if (runs.length < 2) return element('p', { class: 'quiet' }, 'Show two runs or more to compare their settings.')
+  if (rows.length === 0) return element('p', { class: 'quiet' }, 'These runs have the same settings.')
+  return table(['setting', ...runs.map(({ id }) => id)], rows)
+}
+
+/** The numbers of each run's last line. */
+export function newestTable(runs: readonly ShownRun[]): HTMLElement {
+  const names = [...new Set(runs.flatMap(({ last }) => Object.keys(last)))].filter(
+    (name) => name !== 'line' && !name.startsWith(PHASE),
+  )
+  const rows = names.map((name) => [name, ...runs.map(({ last }) => last[name] ?? '–')])
+  return table(['figure', ...runs.map(({ id }) => id)], [['status', ...runs.map(({ status }) => status)], ...rows])
+}
+
+/** Where the time of each run's last update went: bars, and the seconds. */
+export function phasesOf(runs: readonly ShownRun[]): HTMLElement {
+  const works = [...new Set(runs.flatMap(({ last }) => Object.keys(last).filter((name) => name.startsWith(PHASE))))]
+  const colorOf = (work: string) => WORK[works.indexOf(work) % WORK.length]!
+  const legend = works.map((work) => {
+    const swatch = colored(element('span', { class: 'swatch' }), colorOf(work))
+    return element('label', {}, swatch, work.slice(PHASE.length))
+  })
+  const rows = runs.map(({ id, last }) => {
+    const total = works.reduce((sum, work) => sum + (last[work] ?? 0), 0)
+    const bar = works.map((work) => {
+      const part = colored(
+        element('span', { title: `${work.slice(PHASE.length)}: ${shortNumber(last[work] ?? 0)} s` }),
+        colorOf(work),
+      )
+      part.style.width = `${(100 * (last[work] ?? 0)) / (total || 1)}%`
+      return part
+    })
+    return [id, element('div', { class: 'phases', role: 'img', 'aria-label': `time of ${id}` }, ...bar), total]
+  })
+  if (works.length === 0) return element('p', { class: 'quiet' }, 'No update has told where its time went.')
+  return element(
+    'div',
+    {},
+    element('div', { class: 'legend' }, ...legend),
+    table(['run', 'its last update', 'seconds'], rows),
+  )
+}

@@ -1,0 +1,201 @@
+/** The runs below a folder, as far as their files tell: nothing else is asked, so a copied folder tells the same. */
+import { readdir, stat } from 'node:fs/promises'
+import { basename, join, relative } from 'node:path'
+import { fingerprint } from '../definition.ts'
+import { InputError } from '../errors.ts'
+import { readText } from '../files.ts'
+import { flatKeys } from '../loggers/entry.ts'
+import { VERSION } from '../version.ts'
+import { type Curve, MetricsFile } from './metrics-file.ts'
+
+/** Folders below the one that is shown, at most. */
+const DEPTH = 3
+/** What a run has in its folder that is no run itself. */
+const OWN = ['checkpoints', 'rollouts', 'trajectories', 'model', 'adapter', 'tensorboard', 'node_modules']
+
+/** What a page is told of a run. */
+export interface ShownRun {
+  /** Its way from the folder that is shown. */
+  readonly id: string
+  readonly kind: 'episodes' | 'conversations'
+  readonly environment: string
+  readonly algorithm: string
+  readonly status: 'running' | 'stopped' | 'complete' | 'solved' | 'interrupted'
+  readonly settings: Readonly<Record<string, unknown>>
+  /** The same for runs that differ in nothing but their seed. */
+  readonly group: string
+  readonly lines: number
+  /** The names of its numbers, and those of its last line. */
+  readonly names: readonly string[]
+  readonly last: Readonly<Record<string, number>>
+  /** What the user should know of its files. */
+  readonly notes: readonly string[]
+}
+
+/** A run that is followed. */
+class FollowedRun {
+  readonly id: string
+  readonly #folder: string
+  readonly #metrics: MetricsFile
+  #config: Readonly<Record<string, unknown>> = {}
+  #configNote = ''
+  #metricsNote = ''
+  #configTime = -1
+  #status: ShownRun['status'] = 'stopped'
+
+  constructor(id: string, folder: string) {
+    this.id = id
+    this.#folder = folder
+    this.#metrics = new MetricsFile(join(folder, 'metrics.jsonl'))
+  }
+
+  /** Reads what is new. True if there was anything. */
+  async read(): Promise<boolean> {
+    const { mtimeMs } = await stat(join(this.#folder, 'config.json'))
+    const isOther = mtimeMs !== this.#configTime
+    if (isOther) {
+      this.#configTime = mtimeMs
+      this.#configNote = ''
+      const config = objectOf(await readText(join(this.#folder, 'config.json')))
+      if (config === null) this.#configNote = 'config.json cannot be read'
+      else this.#config = config
+    }
+    const status = await this.#readStatus()
+    const isOtherStatus = status !== this.#status
+    this.#status = status
+    let hasMore = false
+    try {
+      hasMore = await this.#metrics.read()
+      this.#metricsNote = ''
+    } catch (error) {
+      this.#metricsNote = `metrics.jsonl cannot be read (${(error as Error).message})`
+    }
+    return isOther || isOtherStatus || hasMore
+  }
+
+  async #readStatus(): Promise<ShownRun['status']> {
+    const summary = objectOf(await readText(join(this.#folder, 'summary.json')))
+    const { status } = summary ?? {}
+    if (status === 'complete' || status === 'solved' || status === 'interrupted') return status
+    const isOwned = (await readdir(this.#folder)).some((name) => name.startsWith('.owner-'))
+    return isOwned ? 'running' : 'stopped'
+  }
+
+  curve(name: string, over: string): Curve {
+    return this.#metrics.curve(name, over)
+  }
+
+  get shown(): ShownRun {
+    const { colonnade, settings, ...parts } = this.#config as Record<string, Record<string, unknown> | null>
+    const part = (name: string) => (parts[name] ?? {}) as { id?: unknown; parameters?: Record<string, unknown> }
+    const { loss } = part('rl').parameters ?? {}
+    const flat: Record<string, unknown> = { ...flatKeys(settings ?? {}) }
+    for (const [name, record] of Object.entries(parts)) {
+      if (typeof record !== 'object' || record === null) continue
+      const { id, parameters } = part(name)
+      flat[name] = id
+      Object.assign(flat, flatKeys(parameters ?? {}, `${String(id)}.`))
+    }
+    const { seed: _, ...others } = flat
+    const version = String(colonnade)
+    const isNewer = version.localeCompare(VERSION, 'en', { numeric: true }) > 0
+    const { damaged, lines, names, last } = this.#metrics
+    return {
+      id: this.id,
+      kind: Object.hasOwn(this.#config, 'sft') ? 'conversations' : 'episodes',
+      environment: String(part('environment').id ?? 'unknown'),
+      algorithm: String(part('algorithm').id ?? loss ?? 'sft'),
+      status: this.#status,
+      settings: flat,
+      group: fingerprint(others),
+      ...{ lines, names, last },
+      notes: [
+        this.#configNote,
+        this.#metricsNote,
+        damaged === 0 ? '' : `metrics.jsonl: ${damaged} damaged lines are left out`,
+        isNewer ? `written by version ${version}; this page is of ${VERSION}` : '',
+      ].filter(Boolean),
+    }
+  }
+}
+
+/** The runs below a folder, or the one that the folder is. */
+export class Runs {
+  readonly folder: string
+  #runs = new Map<string, FollowedRun>()
+
+  private constructor(folder: string) {
+    this.folder = folder
+  }
+
+  /** @throws InputError for what is no folder. */
+  static async open(folder: string): Promise<Runs> {
+    const isFolder = await stat(folder).then(
+      (found) => found.isDirectory(),
+      () => false,
+    )
+    if (!isFolder) throw new InputError('folder', folder, 'a folder with runs, like runs')
+    const runs = new Runs(folder)
+    await runs.read()
+    return runs
+  }
+
+  /** Looks for runs, and at what is new in them. Returns the ids of those that have changed, or are gone. */
+  async read(): Promise<string[]> {
+    const found = new Map((await findRuns(this.folder, DEPTH)).map((path) => [this.#idOf(path), path]))
+    const changed = [...this.#runs.keys()].filter((id) => !found.has(id))
+    for (const id of changed) this.#runs.delete(id)
+    for (const [id, path] of [...found].sort(([a], [b]) => a.localeCompare(b, 'en', { numeric: true }))) {
+      const run = this.#runs.get(id) ?? new FollowedRun(id, path)
+      const isNew = !this.#runs.has(id)
+      try {
+        const hasMore = await run.read()
+        if (isNew || hasMore) changed.push(id)
+        this.#runs.set(id, run)
+      } catch {
+        // It went away while it was looked at: the next look will not find it.
+      }
+    }
+    return changed
+  }
+
+  #idOf(path: string): string {
+    return relative(this.folder, path) || basename(path)
+  }
+
+  get shown(): ShownRun[] {
+    return [...this.#runs.values()].map((run) => run.shown)
+  }
+
+  /** A figure of a run over another one; empty for a run that is not there. */
+  curve(id: string, name: string, over: string): Curve {
+    return this.#runs.get(id)?.curve(name, over) ?? { x: [], y: [] }
+  }
+}
+
+/** The folders with a run at or below this one. */
+async function findRuns(folder: string, depth: number): Promise<string[]> {
+  const entries = await readdir(folder, { withFileTypes: true }).catch(() => [])
+  const isRun = entries.some((entry) => entry.isFile() && entry.name === 'config.json') && (await isConfig(folder))
+  if (isRun) return [folder]
+  if (depth === 0) return []
+  const folders = entries.filter(
+    (entry) => entry.isDirectory() && !OWN.includes(entry.name) && !entry.name.startsWith('.'),
+  )
+  return (await Promise.all(folders.map(({ name }) => findRuns(join(folder, name), depth - 1)))).flat()
+}
+
+async function isConfig(folder: string): Promise<boolean> {
+  return (await readText(join(folder, 'config.json')).catch(() => '')).includes('"colonnade"')
+}
+
+function objectOf(text: string): Record<string, unknown> | null {
+  try {
+    const value: unknown = JSON.parse(text)
+    return typeof value === 'object' && value !== null && !Array.isArray(value)
+      ? (value as Record<string, unknown>)
+      : null
+  } catch {
+    return null
+  }
+}

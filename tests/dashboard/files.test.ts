@@ -1,0 +1,129 @@
+/** What the page reads: metrics files in whatever state, and run folders. */
+import { appendFile, mkdir, rename, rm, truncate, writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { describe, expect, test } from 'vitest'
+import { MetricsFile } from '../../src/dashboard/metrics-file.ts'
+import { Runs } from '../../src/dashboard/runs.ts'
+import { metricLines, writeRun } from '../support/run-folders.ts'
+import { temporaryFolder } from '../support/temporary.ts'
+
+async function metricsFile(text: string) {
+  const path = join(await temporaryFolder(), 'metrics.jsonl')
+  await writeFile(path, text)
+  return { path, file: new MetricsFile(path) }
+}
+
+describe('a metrics file', () => {
+  test('is read further as it grows; a line that is being written is read when it is whole', async () => {
+    const { path, file } = await metricsFile(
+      metricLines({ steps: 10, loss: 1 }, { steps: 20, loss: null, kl: { k1: 3 } }),
+    )
+    expect(await file.read()).toBe(true)
+    expect(await file.read()).toBe(false)
+    expect(file.names).toEqual(['line', 'steps', 'loss', 'kl/k1'])
+    await appendFile(path, '{"steps":30,"lo')
+    await file.read()
+    expect(file.lines).toBe(2)
+    await appendFile(path, 'ss":"é"}\n{"steps":40,"loss":5}\n')
+    await file.read()
+    expect([file.lines, file.damaged]).toEqual([4, 0])
+    expect(file.curve('loss', 'steps')).toEqual({ x: [10, 40], y: [1, 5] })
+    expect(file.curve('kl/k1', 'line')).toEqual({ x: [2], y: [3] })
+    expect(file.curve('nothing', 'line')).toEqual({ x: [], y: [] })
+    expect(file.last).toEqual({ line: 4, steps: 40, loss: 5 })
+  })
+
+  test('that is cut, or that another has taken the place of, is read anew', async () => {
+    const { path, file } = await metricsFile(metricLines({ loss: 1 }, { loss: 2 }, { loss: 3 }))
+    await file.read()
+    await truncate(path, metricLines({ loss: 1 }).length)
+    await file.read()
+    expect(file.curve('loss', 'line').y).toEqual([1])
+    await writeFile(`${path}.new`, metricLines({ loss: 7 }, { loss: 8 }, { loss: 9 }, { loss: 10 }))
+    await rename(`${path}.new`, path)
+    await file.read()
+    expect(file.curve('loss', 'line').y).toEqual([7, 8, 9, 10])
+  })
+
+  test('leaves out what is damaged, and counts it', async () => {
+    const { file } = await metricsFile(`{"loss":1}\nnull\n\n{"loss":}\n[1]\n\u0000\n{"loss":1e999}\n{"loss":2}\n`)
+    await file.read()
+    expect([file.lines, file.damaged]).toEqual([3, 4])
+    expect(file.curve('loss', 'line')).toEqual({ x: [1, 3], y: [1, 2] })
+  })
+
+  test('of any length takes so many points, each the mean of its lines', async () => {
+    const count = 40_000
+    const { file } = await metricsFile(
+      Array.from({ length: count }, (_, i) => `{"loss":${i}${i < 30_000 ? '' : ',"late":1'}}\n`).join(''),
+    )
+    await file.read()
+    const { x, y } = file.curve('loss', 'line')
+    expect(y).toHaveLength(count / 4)
+    expect(y.slice(0, 2)).toEqual([1.5, 5.5])
+    expect(x.slice(0, 2)).toEqual([2.5, 6.5])
+    expect(y.at(-1)).toBe(count - 2.5)
+    expect(file.curve('late', 'line').x[0]).toBe(30_002.5)
+    expect(file.last.line).toBe(count)
+  })
+})
+
+describe('runs below a folder', () => {
+  test('are told of by what their files say', async () => {
+    const folder = await temporaryFolder()
+    const metrics = metricLines({ update: 1, episodeReturn: 9 })
+    await writeRun(join(folder, 'b', 'run-10'), { seed: 10, metrics, status: 'complete' })
+    await writeRun(join(folder, 'b', 'run-9'), { seed: 9, learningRate: 0.2 })
+    await writeRun(join(folder, 'a'), { seed: 4, version: '99.0.0', metrics: 'x\n' })
+    await mkdir(join(folder, 'a', '.owner-1'))
+    await mkdir(join(folder, 'empty'))
+    await mkdir(join(folder, 'other'))
+    await writeFile(join(folder, 'other', 'config.json'), '{"architectures":[]}') // Of a model.
+    const runs = await Runs.open(folder)
+    const { shown } = runs
+    expect(shown.map(({ id, status, lines }) => [id, status, lines])).toEqual([
+      ...[
+        ['a', 'running', 0],
+        ['b/run-9', 'stopped', 0],
+        ['b/run-10', 'complete', 1],
+      ],
+    ])
+    expect(shown[0]!.notes).toEqual([
+      'metrics.jsonl: 1 damaged lines are left out',
+      expect.stringMatching(/^written by version 99.0.0; this page is of/),
+    ])
+    expect(shown[2]).toMatchObject({
+      ...{ kind: 'episodes', environment: 'CartPole-v1', algorithm: 'ppo', notes: [] },
+      last: { line: 1, update: 1, episodeReturn: 9 },
+      settings: { seed: 10, 'ppo.learningRate': 0.1, 'mlp.hidden': '8,4', environment: 'CartPole-v1' },
+    })
+    // Seeds alone make no other group; a setting does.
+    const [a, nine, ten] = shown.map(({ group }) => group)
+    expect(a).toBe(ten)
+    expect(nine).not.toBe(ten)
+    expect(runs.curve('b/run-10', 'episodeReturn', 'line')).toEqual({ x: [1], y: [9] })
+    expect(runs.curve('../secret', 'episodeReturn', 'line')).toEqual({ x: [], y: [] })
+
+    expect(await runs.read()).toEqual([])
+    await appendFile(join(folder, 'b', 'run-10', 'metrics.jsonl'), metrics)
+    await writeFile(join(folder, 'b', 'run-9', 'config.json'), '{"colonnade":')
+    await rm(join(folder, 'a'), { recursive: true })
+    expect((await runs.read()).sort()).toEqual(['a', 'b/run-10', 'b/run-9'])
+    expect(runs.shown.map(({ id, notes }) => [id, notes])).toEqual([
+      ...[
+        ['b/run-9', ['config.json cannot be read']],
+        ['b/run-10', []],
+      ],
+    ])
+  })
+
+  test('may be one, which the folder is, or none', async () => {
+    const folder = await temporaryFolder()
+    expect((await Runs.open(folder)).shown).toEqual([])
+    await writeRun(join(folder, 'mine'))
+    expect((await Runs.open(join(folder, 'mine'))).shown.map(({ id }) => id)).toEqual(['mine'])
+    await expect(Runs.open(join(folder, 'nowhere'))).rejects.toThrow(
+      /^folder: got .*nowhere, expected a folder with runs/,
+    )
+  })
+})

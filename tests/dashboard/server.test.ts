@@ -1,0 +1,137 @@
+/** The server of the page, as it is built: that is where the page's modules are. */
+import { readdirSync } from 'node:fs'
+import { appendFile } from 'node:fs/promises'
+import { request } from 'node:http'
+import { join } from 'node:path'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import type { Dashboard, openDashboard as Open } from '../../src/entries/loggers.ts'
+import { inProcess, MAIN, SMALL, start } from '../support/command.ts'
+import { metricLines, writeRun } from '../support/run-folders.ts'
+import { temporaryFolder } from '../support/temporary.ts'
+
+const { openDashboard } = (await import('../../dist/src/entries/loggers.js')) as { openDashboard: typeof Open }
+const HOSTILE = '<img src=x onerror=alert(1)>'
+
+let folder: string
+let page: Dashboard
+beforeAll(async () => {
+  folder = await temporaryFolder()
+  const metrics = metricLines(...Array.from({ length: 5000 }, (_, i) => ({ steps: 10 * i, loss: i })))
+  await writeRun(join(folder, 'first'), { metrics, status: 'complete' })
+  await writeRun(join(folder, HOSTILE), { metrics: metricLines({ steps: 1, [HOSTILE]: 2 }) })
+  page = await openDashboard({ folder, port: 0, pollMs: 5 })
+})
+afterAll(() => page.close())
+
+async function ask(path: string) {
+  return (await fetch(page.url + path)).json()
+}
+
+describe('the page', () => {
+  test('is served with its modules, which import one another alone, and may ask nobody else', async () => {
+    const response = await fetch(page.url)
+    expect(response.headers.get('content-type')).toBe('text/html; charset=utf-8')
+    const policy = response.headers.get('content-security-policy')!
+    expect(policy).toContain("default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'")
+    const html = await response.text()
+    expect(html).not.toMatch(/https?:|<script(?! type="module" src="main\.js">)|style=|\son\w+=/)
+    const modules = readdirSync(new URL('../../src/dashboard/page', import.meta.url)).map((name) =>
+      name.replace('.ts', '.js'),
+    )
+    expect(modules).toContain('main.js')
+    for (const name of [...modules, 'page.css', 'icon.svg']) {
+      const file = await fetch(`${page.url}/${name}`)
+      expect(file.status, name).toBe(200)
+      expect(file.headers.get('content-security-policy')).toBe(policy)
+      const text = await file.text()
+      expect(text).not.toMatch(/innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(|url\(/)
+      for (const [, from] of text.matchAll(/^import .* from ['"](.*)['"]/gm)) expect(modules).toContain(from!.slice(2))
+    }
+  })
+
+  test('is told of runs, and of curves of no more points than it can draw', async () => {
+    const { runs } = await ask('/api/runs')
+    expect(runs.map(({ id }: { id: string }) => id)).toEqual([HOSTILE, 'first'])
+    expect(runs[0].names).toContain(HOSTILE)
+    const query = new URLSearchParams({ metric: 'loss', over: 'steps' })
+    for (const id of ['first', '../..', HOSTILE]) query.append('run', id)
+    const { curves } = await ask(`/api/curves?${query}`)
+    expect(Object.keys(curves)).toEqual(['first', '../..', HOSTILE])
+    const { x, y } = curves.first
+    expect([x.length, y.length]).toEqual([1667, 1667])
+    expect([x[0], y[0], y[1]]).toEqual([10, 1, 4])
+    expect(curves['../..']).toEqual({ x: [], y: [] })
+  })
+
+  test.each([
+    ['/api/curves', 400, 'metric: got nothing, expected the name of a figure'],
+    ['/../config.json', 404, 'there is no /config.json'],
+    ['/first/config.json', 404, 'there is no /first/config.json'],
+  ])('refuses %s', async (path, status, message) => {
+    const response = await fetch(page.url + path)
+    expect(response.status).toBe(status)
+    expect((await response.json()).error.message).toBe(message)
+  })
+
+  test('is not for a page elsewhere whose name leads here', async () => {
+    const status = await new Promise((resolve) => {
+      const url = new URL('/api/runs', page.url)
+      request(url, { headers: { host: 'evil.example' } }, (response) => resolve(response.resume().statusCode)).end()
+    })
+    expect(status).toBe(403)
+  })
+
+  test('is told when a run has gone on', async () => {
+    const { body } = await fetch(`${page.url}/api/changes`)
+    const reader = body!.pipeThrough(new TextDecoderStream()).getReader()
+    expect((await reader.read()).value).toBe('event: changed\ndata: {"type":"changed","runs":[]}\n\n')
+    await appendFile(join(folder, HOSTILE, 'metrics.jsonl'), metricLines({ steps: 2 }))
+    expect((await reader.read()).value).toContain(JSON.stringify({ type: 'changed', runs: [HOSTILE] }))
+    const { runs } = await ask('/api/runs')
+    expect(runs[0].lines).toBe(2)
+    await reader.cancel()
+  })
+
+  test('needs a folder, an address that is free, and options that it knows', async () => {
+    await expect(openDashboard({ folder: join(folder, 'nowhere') })).rejects.toThrow(
+      'nowhere, expected a folder with runs',
+    )
+    const port = Number(new URL(page.url).port)
+    await expect(openDashboard({ folder, port })).rejects.toThrow(
+      /^port: got 127.0.0.1:\d+ \(.*expected an address that is free/,
+    )
+    await expect(openDashboard({ folder, port, ownThread: true })).rejects.toThrow(/^port: got 127.0.0.1:\d+/)
+    await expect(openDashboard({ prot: 1 } as never)).rejects.toThrow('option of openDashboard: got "prot"')
+    await expect(openDashboard({ folder, pollMs: 0 })).rejects.toThrow('pollMs: got 0')
+  })
+})
+
+describe('the command', () => {
+  test('serves a folder until it is stopped; at a port that is taken it says so', async () => {
+    const { process: served, ended, printed } = start(process.execPath, [MAIN, 'dashboard', folder, 'port=0'])
+    let said = ''
+    served.stdout!.on('data', (text: string) => {
+      said += text
+    })
+    await printed('Ctrl-C stops it')
+    const [, url] = /^2 runs of .* at (http:\S+); /.exec(said)!
+    expect((await fetch(url!)).status).toBe(200)
+    const refused = await inProcess(['dashboard', folder, `port=${new URL(url!).port}`])
+    expect(refused).toMatchObject({ code: 1, stderr: expect.stringMatching(/^colonnade: port: got 127.0.0.1:/) })
+    served.kill('SIGINT')
+    expect((await ended).code).toBe(0)
+  })
+
+  test('train … dashboard=true says where the page is, and ends with the training', async () => {
+    const here = await temporaryFolder()
+    const words = ['train', 'CartPole-v1', 'out=all/run', 'dashboard=true', ...SMALL, 'threads=1']
+    const { code, stderr } = await inProcess(words, here)
+    expect(code).toBe(0)
+    // Somebody else may listen at its port here.
+    expect(stderr).toMatch(
+      /127\.0\.0\.1:6060 shows it while it trains; later: colonnade dashboard all\n|warning: dashboard: port: got/,
+    )
+    const { code: wrong, stderr: why } = await inProcess(['train', 'CartPole-v1', 'dashboard=yes'], here)
+    expect([wrong, why]).toEqual([1, 'colonnade: dashboard: got "yes", expected true or false\n'])
+  })
+})
