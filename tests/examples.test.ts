@@ -29,6 +29,11 @@ test("custom-environment learns the corridor: the greedy policy's return is near
   expect(greedy).toBeGreaterThan(0.65)
 })
 
+test('from-objects learns a game that a class plays: the greedy policy catches nearly every apple', async () => {
+  const greedy = Number(/greedy: return ([-\d.]+)/.exec(await run('from-objects.js'))![1])
+  expect(greedy).toBeGreaterThan(0.9)
+})
+
 test('custom-algorithm learns CartPole by its own loss', async () => {
   const output = await run('custom-algorithm.js')
   expect(Number(/greedy: return ([-\d.]+)/.exec(output)![1])).toBeGreaterThan(400)
@@ -127,6 +132,7 @@ test('every example is run here', () => {
     'custom-environment.js',
     'custom-loss.js',
     'export-policy.js',
+    'from-objects.js',
     'guess-the-number.js',
     'league.js',
     'own-columns.js',

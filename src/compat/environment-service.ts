@@ -3,6 +3,7 @@
  * answers with one object; its parts have names, so that an end and a cut stay apart. What such an object answers is checked, and
  * each answer has a deadline.
  */
+import { checkFlags, checkParts, RESET_PARTS, STEP_PARTS } from '../environments/answer.ts'
 import { checkOptions, InputError, show, unknownWord } from '../errors.ts'
 import { realTime, type Time } from '../orchestration/time.ts'
 import { answerInTime } from './deadline.ts'
@@ -73,38 +74,26 @@ export function checkedService<O, A>(
     async reset(given = {}) {
       const subject = `reset of ${name}`
       const answer = await answerInTime(subject, (signal) => service.reset(given, signal), stepSeconds, time)
-      checkKeys(subject, answer, ['observation'])
+      checkParts(subject, answer, RESET_PARTS)
       steps = 0
       return answer
     },
     async step(action) {
       const subject = `step ${steps++} of ${name}`
       const answer = await answerInTime(subject, (signal) => service.step(action, signal), stepSeconds, time)
-      checkKeys(subject, answer, ['observation', 'reward', 'terminated', 'truncated'])
-      const { reward, terminated, truncated } = answer
+      checkParts(subject, answer, STEP_PARTS)
+      const { reward } = answer
       for (const value of Array.isArray(reward) ? reward : [reward]) {
         if (value === null || Number.isFinite(value)) continue
         throw new InputError(`${subject}, reward`, show(value), 'a finite number, or null where it cannot be told')
       }
-      for (const [flag, value] of Object.entries({ terminated, truncated })) {
-        if (typeof value !== 'boolean') throw new InputError(`${subject}, ${flag}`, show(value), 'true or false')
-      }
+      checkFlags(subject, answer)
       return answer
     },
     async close() {
       await service.close?.()
     },
   }
-}
-
-function checkKeys(subject: string, answer: unknown, required: readonly string[]): void {
-  const expected = `an object with ${[...required, 'info'].join(', ')}`
-  if (Array.isArray(answer)) throw new TypeError(`${subject}: got an array, expected ${expected}`)
-  if (typeof answer !== 'object' || answer === null) throw new InputError(subject, show(answer), expected)
-  for (const key of Object.keys(answer)) {
-    if (![...required, 'info'].includes(key)) throw unknownWord(`${subject}, key`, key, [...required, 'info'])
-  }
-  for (const key of required) if (!(key in answer)) throw new InputError(`${subject}, ${key}`, 'none', expected)
 }
 
 /** Makes a service from its arguments. */

@@ -1,0 +1,227 @@
+import { describe, expect, test } from 'vitest'
+import { fromObjects, type ObjectEnvironment } from '../../dist/src/entries/environments.js'
+// Workers load compiled files, and what they make must be made of the same ones here.
+import {
+  box,
+  collect,
+  createTrainer,
+  createWorld,
+  discrete,
+  mlp,
+  multiDiscrete,
+  ppo,
+  Random,
+  Stream,
+} from '../../dist/src/index.js'
+import { listCheckpoints } from '../../src/training/checkpoint.ts'
+import { temporaryFolder } from '../support/temporary.ts'
+
+const { forgetful, Wanderer, wanderer } = await import(new URL('../support/wanderer.mjs', import.meta.url).href)
+const policy = mlp({ hidden: [8] })
+const worldOf = (environment = wanderer(), numLanes = 6) => createWorld({ environment, policy, numLanes, seed: 3 })
+const algorithm = ppo({ numSteps: 16, numMinibatches: 2, updateEpochs: 2, learningRate: 1e-3 })
+
+/** The weights after so many updates in all. */
+async function trained(updates: number, threads: number, folder?: string): Promise<Float32Array> {
+  const world = await worldOf()
+  const trainer = createTrainer(world, algorithm, { threads, ...(folder === undefined ? {} : { folder }) })
+  try {
+    if (folder !== undefined && (await listCheckpoints(folder)).length > 0) await trainer.restore()
+    for await (const { update } of trainer.updates({ totalSteps: 20 * 96 })) if (update === updates) break
+    if (folder !== undefined) await trainer.save()
+    return world.cohorts[0]!.weights.slice()
+  } finally {
+    trainer.close()
+  }
+}
+
+describe.each(['same-step', 'next-step'] as const)('fromObjects with resets in the %s', (autoreset) => {
+  test('has of each step what an object says that is led by hand, and asks none whose episode is over', async () => {
+    const world = await createWorld({ environment: wanderer(), policy, numLanes: 5, seed: 3, autoreset })
+    world.reserve(world.draft(), { numSteps: 64, learner: {} })
+    const cohort = world.cohorts[0]!
+    if (cohort.kind !== 'episodes') throw new Error('a cohort of episodes')
+    await collect(world, 64)
+    const { observation, action, reward, terminated, truncated, valid } = cohort.rollout
+    const random = new Random(3)
+    let ends = 0
+    for (let n = 0; n < 5; n++) {
+      const object = new Wanderer()
+      let episode = 0
+      let isOver = false
+      const begin = () => {
+        random.draw(Stream.reset, n, episode++, 0)
+        return object.reset(random.words[0]!).observation
+      }
+      let seen = begin()
+      for (let t = 0; t < 64; t++) {
+        const row = t * 5 + n
+        expect([...observation.subarray(2 * row, 2 * row + 2)]).toEqual([...Float32Array.from(seen)])
+        if (isOver) {
+          expect(valid[row]).toBe(0)
+          seen = begin()
+          isOver = false
+          continue
+        }
+        const answer = object.step(action[row]!)
+        expect([reward[row], terminated[row], truncated[row]]).toEqual([
+          ...[Math.fround(answer.reward), Number(answer.terminated), Number(answer.truncated)],
+        ])
+        seen = answer.observation
+        if (!answer.terminated && !answer.truncated) continue
+        ends++
+        if (autoreset === 'same-step') seen = begin()
+        else isOver = true
+      }
+    }
+    expect(ends).toBeGreaterThan(10)
+    world.close()
+  })
+})
+
+test('objects that are made anew in threads and after a resume come to the same bits', async () => {
+  const whole = await trained(6, 1)
+  expect(await trained(6, 3)).toEqual(whole)
+  const folder = await temporaryFolder()
+  const half = await trained(3, 2, folder)
+  expect(half).not.toEqual(whole)
+  expect(await trained(6, 1, folder)).toEqual(whole)
+})
+
+test('columns that are put back are what counts, whatever the objects have come to since', async () => {
+  const world = await worldOf()
+  await collect(world, 5)
+  const columns = [...world.columns()].map(({ column }) => column)
+  const kept = () => columns.map((column) => column.slice())
+  const putBack = (before: readonly unknown[]) => {
+    for (const [i, column] of columns.entries()) column.set(before[i] as never)
+  }
+  const cohort = world.cohorts[0]!
+  if (cohort.kind !== 'episodes') throw new Error('a cohort of episodes')
+  const seen = async (ticks: number) => {
+    const all: number[] = []
+    for (let t = 0; t < ticks; t++) {
+      await collect(world, 1)
+      all.push(...cohort.observation.current, ...cohort.transition.reward)
+    }
+    return all
+  }
+  const start = kept()
+  await seen(1)
+  const here = kept()
+  const first = await seen(4)
+  // The objects go another way, to the same step of the same episodes.
+  putBack(start)
+  cohort.weights.set(cohort.weights.map((_, i) => 5 * Math.sin(i)))
+  await seen(1)
+  expect(kept()).not.toEqual(here)
+  putBack(here)
+  expect(await seen(4)).toEqual(first)
+  world.close()
+})
+
+test('an object whose answers do not follow from its seed is told of when it is led through its episode again', async () => {
+  const folder = await temporaryFolder()
+  const train = async (updates: number) => {
+    const trainer = createTrainer(await worldOf(forgetful()), algorithm, { folder, threads: 1 })
+    try {
+      if (updates > 1) await trainer.restore()
+      for await (const { update } of trainer.updates({ totalSteps: 20 * 96 })) if (update === updates) break
+      await trainer.save()
+    } finally {
+      trainer.close()
+    }
+  }
+  await train(1)
+  await expect(train(2)).rejects.toThrow(
+    /environment Forgetful-v0, lane \d \(episode \d+, step \d+\): got other answers from an object that was led/,
+  )
+})
+
+describe('actions are', () => {
+  const asked: unknown[] = []
+  const listener = {
+    reset: () => ({ observation: 0 }),
+    step: (action: unknown) => {
+      asked.push(action)
+      return { observation: [0], reward: 0, terminated: false, truncated: false }
+    },
+  }
+  const options = { id: 'Listener-v0', observationSpace: box({ low: 0, high: 1 }), maxEpisodeSteps: 4 }
+  test.each([
+    ['a number for one choice', discrete(2), (action: unknown) => action === 0 || action === 1],
+    ['a list for several', multiDiscrete([2, 3]), (action: unknown) => Array.isArray(action) && action.length === 2],
+    ['a list for a box', box({ low: -1, high: 1 }), (action: unknown) => Array.isArray(action) && action.length === 1],
+  ])('%s', async (_, actionSpace, fits) => {
+    asked.length = 0
+    const world = await worldOf(fromObjects(() => listener, { ...options, actionSpace })() as never, 2)
+    await collect(world, 6)
+    expect(asked).toHaveLength(12)
+    expect(asked.every(fits)).toBe(true)
+    world.close()
+  })
+
+  test('of the type that the space says, or it does not compile', () => {
+    const texts: ObjectEnvironment<ReturnType<typeof discrete>> = {
+      reset: () => ({ observation: 0 }),
+      // @ts-expect-error: one choice is a number.
+      step: (action: string) => ({ observation: action.length, reward: 0, terminated: false, truncated: false }),
+    }
+    expect(typeof texts.step).toBe('function')
+  })
+})
+
+describe('what is wrong is said', () => {
+  const good = { observation: [0], reward: 0, terminated: false, truncated: false }
+  const options = {
+    id: 'Odd-v0',
+    observationSpace: box({ low: 0, high: 1 }),
+    actionSpace: discrete(2),
+    maxEpisodeSteps: 4,
+  }
+  const playing = async (object: object) => {
+    const world = await worldOf(fromObjects(() => object as never, options)() as never, 2)
+    await collect(world, 2)
+  }
+  const AT = 'environment Odd-v0, step in lane 0 (episode 0, step 0)'
+  test.each<[string, unknown, string]>([
+    ['an array', [[0], 0, false, {}], `${AT}: got an array, expected an object with observation, reward, terminated`],
+    ['nothing', undefined, `${AT}: got undefined, expected an object`],
+    ['a promise', Promise.resolve(good), `${AT}: got a promise, expected an answer at once`],
+    ['no flag', { ...good, truncated: undefined }, `${AT}, truncated: got undefined, expected true or false`],
+    ['an end that is a number', { ...good, terminated: 1 }, `${AT}, terminated: got 1, expected true or false`],
+    ['a reward that is none', { ...good, reward: Number.NaN }, `${AT}, reward: got NaN, expected a finite number`],
+    ['a reward that is a text', { ...good, reward: '1' }, `${AT}, reward: got "1", expected a finite number`],
+    ['too many numbers', { ...good, observation: [0, 1] }, `${AT}, observation: got 2 numbers, expected 1 numbers`],
+    ['a text', { ...good, observation: ['0'] }, `${AT}, observation[0]: got "0", expected a number`],
+    ['an unknown part', { ...good, done: true }, `${AT}, key: got "done"`],
+  ])('of a step that answers %s', async (_, answer, message) => {
+    await expect(playing({ reset: () => ({ observation: 0 }), step: () => answer })).rejects.toThrow(message)
+  })
+
+  test('as a TypeError where the answer is an array', async () => {
+    await expect(playing({ reset: () => ({ observation: 0 }), step: () => [] })).rejects.toThrow(TypeError)
+  })
+
+  test('with the lane and the cause where the object throws', async () => {
+    const cause = new Error('no apples')
+    const object = {
+      reset: () => ({ observation: 0 }),
+      step: () => {
+        throw cause
+      },
+    }
+    await expect(playing(object)).rejects.toMatchObject({
+      message: expect.stringContaining(`${AT} threw: no apples`),
+      cause,
+    })
+    const outside = { reset: () => ({ observation: 2 }), step: () => good }
+    await expect(playing(outside)).rejects.toThrow('got 2 in observation[0] of lane 0')
+  })
+
+  test('of options and of objects that are none', async () => {
+    expect(() => fromObjects({} as never, options)).toThrow('fromObjects Odd-v0: got {}, expected a function')
+    expect(() => fromObjects(() => ({}) as never, { ...options, maxEpisodeSteps: 0 })).toThrow('maxEpisodeSteps: got 0')
+    await expect(playing({ reset: () => ({ observation: 0 }) })).rejects.toThrow('step of its object: got undefined')
+  })
+})
