@@ -152,8 +152,10 @@ function member(checker, kernel, twin, worth) {
     const at = taken.findIndex((parameter) => parameter.name === name && NUMBER.test(parameter.type))
     return at === -1 ? refuse(`has a native body by ${name}, which is no number of its twin`) : handed[at]
   })
-  const body = worth === undefined ? 'body' : `(${work} < ${worth.least} ? body : native)`
-  const call = `${result ? 'return ' : ''}${body}.${kernel.name.text}(${handed.join(', ')})`
+  // Two calls rather than one of what is chosen: each then has one function to call.
+  const callOf = (body) => `${result ? 'return ' : ''}${body}.${kernel.name.text}(${handed.join(', ')})`
+  const choice = `if (${work} < ${worth?.least}) ${callOf('body')}\n      else ${callOf('native')}`
+  const call = worth === undefined ? callOf('body') : choice
   const mixed = asksForSize ? [] : [...sources.values()].filter(({ mixed }) => mixed)
   const head = `    ${kernel.name.text}(${(mixed.length > 0 ? names : parameters).join(', ')}) {`
   if (mixed.length === 0) return { text: `${head}\n      ${call}\n    },`, ...signature }

@@ -142,16 +142,22 @@ NAPI_MODULE_INIT() {
 `
 }
 
+/** What a parameter is called in the function that reads it, among that function's own variables. */
+const localOf = ({ name }) => `${name}_given`
+
 /** The function that reads the arguments of one kernel and calls its body. */
 function caller({ name, parameters, result }) {
   const isColumn = ({ type }) => type.endsWith('*')
   const reads = parameters.map((parameter, i) => {
     const [reader, type] = isColumn(parameter) ? READERS.u32 : READERS[parameter.type]
-    return [`  ${type} ${parameter.name};`, `napi_get_value_${reader}(env, given[${i}], &${parameter.name}) != napi_ok`]
+    return [
+      `  ${type} ${localOf(parameter)};`,
+      `napi_get_value_${reader}(env, given[${i}], &${localOf(parameter)}) != napi_ok`,
+    ]
   })
   const handed = parameters.map((parameter) => {
-    if (isColumn(parameter)) return `(${parameter.type})(bound->base + ${parameter.name})`
-    return parameter.type === 'f32' ? `(float)${parameter.name}` : parameter.name
+    if (isColumn(parameter)) return `(${parameter.type})(bound->base + ${localOf(parameter)})`
+    return parameter.type === 'f32' ? `(float)${localOf(parameter)}` : localOf(parameter)
   })
   const signature = `${cType(result)} (*)(${parameters.map(({ type }) => cType(type)).join(', ')})`
   const call = `((${signature})bound->body)(${handed.join(', ')})`

@@ -74,11 +74,14 @@ INLINE void panel(const int vectors, const bool partial, lanes last, struct sums
 INLINE void product(struct sums sums, const float *a, size_t a_row, size_t a_step, const float *b, size_t b_row, int rows,
                     int columns, int depth) {
   // In one row alone each addition would wait for the one before: more of its sums run side by side.
-  for (; rows == 1 && columns >= ROW_VECTORS * WIDTH; columns -= ROW_VECTORS * WIDTH) {
-    tile(1, ROW_VECTORS, false, first_lanes(0), sums, a, a_row, a_step, b, b_row, depth);
-    sums.c += ROW_VECTORS * WIDTH;
-    if (sums.from != NULL) sums.from += ROW_VECTORS * WIDTH;
-    b += ROW_VECTORS * WIDTH;
+  while (rows == 1 && columns >= 4 * WIDTH) {
+    const int taken = columns >= ROW_VECTORS * WIDTH ? ROW_VECTORS * WIDTH : 4 * WIDTH;
+    if (taken == ROW_VECTORS * WIDTH) tile(1, ROW_VECTORS, false, first_lanes(0), sums, a, a_row, a_step, b, b_row, depth);
+    else tile(1, 4, false, first_lanes(0), sums, a, a_row, a_step, b, b_row, depth);
+    sums.c += taken;
+    if (sums.from != NULL) sums.from += taken;
+    b += taken;
+    columns -= taken;
   }
   while (columns > 0) {
     const int taken = least(columns, 2 * WIDTH);

@@ -60,22 +60,33 @@ export function expectClose(
   }
 }
 
-/** Every build of the kernel against its plain body, on fresh arguments. */
+/** Every WebAssembly build of the kernel against its plain body, and native bodies against the relaxed build, on fresh arguments. */
 export function matches(
   name: keyof Kernels,
   make: (numbers: Numbers) => Argument[],
   tolerance: Tolerance,
   runs = CASES,
 ): void {
-  test.skipIf(casesOf(runs) === 0).each(buildsOf(name))(`${name} equals its plain body (%s)`, (build) => {
-    const bench = new Bench(build)
+  const compare = (left: Bench, right: Bench, check: (got: Outcome, wanted: Outcome) => void) => {
     fc.assert(
       fc.property(fc.integer({ min: 0, max: 2 ** 31 }), fc.integer({ min: 0, max: 7 }), (seed, shift) => {
         const given = make(new Numbers(seed))
-        expectClose(name, bench.call(name, given, shift), plain.call(name, given, shift), tolerance)
+        check(left.call(name, given, shift), right.call(name, given, shift))
       }),
       { numRuns: casesOf(runs) },
     )
+  }
+  test.skipIf(casesOf(runs) === 0).each(builds)(`${name} equals its plain body (%s)`, (build) => {
+    compare(new Bench(build), plain, (got, wanted) => expectClose(name, got, wanted, tolerance))
+  })
+  const isNative = nativeNames.includes(name)
+  test.skipIf(casesOf(runs) === 0).each(isNative ? levels : [])(`${name} leaves the bits of relaxed (%s)`, (level) => {
+    compare(new Bench(level), new Bench('relaxed'), ({ columns, result }, wanted) => {
+      expect(result).toEqual(wanted.result)
+      for (const [i, column] of wanted.columns.entries()) {
+        if (column !== undefined && !tolerance.workspace?.includes(i)) expectSameBits(columns[i]!, column)
+      }
+    })
   })
 }
 

@@ -5,6 +5,7 @@
  * of the depth; the last one to three are summed in parts over the depth. In the weights' gradient those have the inputs for
  * lanes, and they and the bias are summed from 0 in chunks of rows.
  */
+#include "../math.native.h"
 #include "../tile.native.h"
 
 enum { LINEAR, TANH, RELU };
@@ -14,23 +15,10 @@ enum { LINEAR, TANH, RELU };
 /** Rows of a chunk of the weights' gradient, as in the SIMD twin: its sums of the bias and of the last columns begin anew. */
 #define CHUNK_ROWS 64
 
-/** tanh in place, by the rational function of `vector.simd.ts`. */
-static void tanh_in_place(float *restrict x, int length) {
-  for (int i = 0; i < length; i++) {
-    const float size = fabsf(x[i]);
-    const float v = size > 7.9f ? 7.9f : size; // NaN stays NaN.
-    const float s = v * v;
-    float p = __builtin_fmaf(s, 46.26529307466246f, 11877.315846099367f);
-    p = __builtin_fmaf(s, __builtin_fmaf(s, p, 518924.58856003074f), 4011967.2638858575f);
-    float q = __builtin_fmaf(s, s + 962.919594741476f, 95701.77987539067f);
-    q = __builtin_fmaf(s, __builtin_fmaf(s, q, 1856242.906143549f), 4011967.788810167f);
-    x[i] = copysignf(v * p / q, x[i]);
-  }
-}
-
 static void activate(float *restrict y, int length, int activation) {
-  if (activation == TANH) tanh_in_place(y, length);
-  else if (activation == RELU) {
+  if (activation == TANH) {
+    for (int i = 0; i < length; i++) y[i] = tanh1(y[i]);
+  } else if (activation == RELU) {
     for (int i = 0; i < length; i++) y[i] = y[i] < 0 ? 0 : y[i];
   }
 }
