@@ -99,7 +99,7 @@ function exportedFunctions(path) {
 /** Which calls of the native bodies in a file are worth their way, by name; none where there is no such file. */
 function worthIn(path) {
   if (!existsSync(path)) return new Map()
-  const lines = [...readFileSync(path, 'utf8').matchAll(/^WORTH\((\w+), ([\w *]+), (\d+)\)$/gm)]
+  const lines = [...readFileSync(path, 'utf8').matchAll(/^WORTH\((\w+), ([\w *-]+), (\d+)\)$/gm)]
   return new Map(lines.map(([, name, work, least]) => [name, { work, least }]))
 }
 

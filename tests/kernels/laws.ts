@@ -60,31 +60,50 @@ export function expectClose(
   }
 }
 
-/** Every WebAssembly build of the kernel against its plain body, and native bodies against the relaxed build, on fresh arguments. */
+/** Compares what a kernel leaves by two builds, on fresh arguments. */
+function compare(
+  name: keyof Kernels,
+  [left, right]: readonly [Bench, Bench],
+  make: (numbers: Numbers) => Argument[],
+  runs: number,
+  check: (got: Outcome, wanted: Outcome) => void,
+): void {
+  fc.assert(
+    fc.property(fc.integer({ min: 0, max: 2 ** 31 }), fc.integer({ min: 0, max: 7 }), (seed, shift) => {
+      const given = make(new Numbers(seed))
+      check(left.call(name, given, shift), right.call(name, given, shift))
+    }),
+    { numRuns: casesOf(runs) },
+  )
+}
+
+/** Every WebAssembly build of the kernel against its plain body, and its native bodies against the relaxed one. */
 export function matches(
   name: keyof Kernels,
   make: (numbers: Numbers) => Argument[],
   tolerance: Tolerance,
   runs = CASES,
 ): void {
-  const compare = (left: Bench, right: Bench, check: (got: Outcome, wanted: Outcome) => void) => {
-    fc.assert(
-      fc.property(fc.integer({ min: 0, max: 2 ** 31 }), fc.integer({ min: 0, max: 7 }), (seed, shift) => {
-        const given = make(new Numbers(seed))
-        check(left.call(name, given, shift), right.call(name, given, shift))
-      }),
-      { numRuns: casesOf(runs) },
-    )
-  }
   test.skipIf(casesOf(runs) === 0).each(builds)(`${name} equals its plain body (%s)`, (build) => {
-    compare(new Bench(build), plain, (got, wanted) => expectClose(name, got, wanted, tolerance))
+    const check = (got: Outcome, wanted: Outcome) => expectClose(name, got, wanted, tolerance)
+    compare(name, [new Bench(build), plain], make, runs, check)
   })
-  const isNative = nativeNames.includes(name)
-  test.skipIf(casesOf(runs) === 0).each(isNative ? levels : [])(`${name} leaves the bits of relaxed (%s)`, (level) => {
-    compare(new Bench(level), new Bench('relaxed'), ({ columns, result }, wanted) => {
+  matchesRelaxed(name, make, tolerance.workspace, runs)
+}
+
+/** The same bits by each native body of the kernel as by the relaxed one; `workspace` is as in `Tolerance`. */
+export function matchesRelaxed(
+  name: keyof Kernels,
+  make: (numbers: Numbers) => Argument[],
+  workspace: readonly number[] = [],
+  runs = CASES,
+): void {
+  const compared = nativeNames.includes(name) ? levels : []
+  test.skipIf(casesOf(runs) === 0).each(compared)(`${name} leaves the bits of its relaxed body (%s)`, (level) => {
+    compare(name, [new Bench(level), new Bench('relaxed')], make, runs, ({ columns, result }, wanted) => {
       expect(result).toEqual(wanted.result)
       for (const [i, column] of wanted.columns.entries()) {
-        if (column !== undefined && !tolerance.workspace?.includes(i)) expectSameBits(columns[i]!, column)
+        if (column !== undefined && !workspace.includes(i)) expectSameBits(columns[i]!, column)
       }
     })
   })

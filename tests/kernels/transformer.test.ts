@@ -2,7 +2,7 @@ import { describe, expect, test } from 'vitest'
 import { createKernels, type KernelBuild, quantizeRows, VOCABULARY_STEP } from '../../src/kernels/bind.ts'
 import * as fc from '../support/properties.ts'
 import { type Argument, Bench, type Column, Numbers, strict } from './calls.ts'
-import { builds, ignoresCompany, matches, numRowsOf, RUNS, rows, widthOf } from './laws.ts'
+import { builds, ignoresCompany, matches, matchesRelaxed, numRowsOf, RUNS, rows, widthOf } from './laws.ts'
 
 const plain = createKernels(new WebAssembly.Memory({ initial: 1 }), 'plain')
 const all: KernelBuild[] = ['plain', ...builds]
@@ -208,6 +208,16 @@ describe('vocabulary', () => {
   const tolerance = { relative: 3e-6, scale: 8 }
   matches('sumVocabulary', (numbers) => sums(numbers, numbers.whole(0, 9)), tolerance)
   matches('evaluateVocabulary', (numbers) => evaluated(numbers, numbers.whole(0, 9)), tolerance)
+  matchesRelaxed('sampleVocabulary', (numbers) => {
+    const [numRows, count] = [numbers.whole(0, 9), [1, 5, 64, 70, 200][numbers.whole(0, 4)]!]
+    const [token, targetLogit, logits] = [
+      new Int32Array(numRows),
+      new Float32Array(numRows),
+      numbers.floats(numRows * count),
+    ]
+    const sums = [new Float32Array(numRows).fill(1), numbers.floats(numRows, 0.1, count), numbers.floats(numRows, 0, 1)]
+    return [token, targetLogit, logits, ...sums, numbers.uniform(0.5, 2), numRows, count]
+  })
   matches('vocabularyBackward', (numbers) => backward(numbers, numbers.whole(0, 9)), tolerance)
   matches(
     'modeOfVocabulary',
