@@ -3,6 +3,7 @@ import { existsSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import ts from 'typescript'
 import { describe, expect, test } from 'vitest'
+import { checkKeys } from '../src/cli/check.ts'
 import { evaluateKeys } from '../src/cli/evaluate.ts'
 import { exportKeys, textExportKeys } from '../src/cli/export.ts'
 import { generateKeys } from '../src/cli/generate.ts'
@@ -85,9 +86,10 @@ describe('the README', () => {
         readKeys(subject === 'runs/words' ? textExportKeys : exportKeys, texts),
       validate: (texts) => readKeys({}, texts),
     }
-    const alone = ['environments', 'doctor', '--help']
+    const alone = ['environments', 'dashboard', 'doctor', '--help']
     for (const [name, ...words] of commands) {
       if (alone.includes(name!)) expect(words).toEqual([])
+      else if (name === 'check') readKeys(checkKeys, splitWords(words, 'an environment').texts)
       else if (name === 'simulate') readKeys(simulateKeys, readTexts(words))
       else {
         expect(Object.keys(readers)).toContain(name)
@@ -109,7 +111,7 @@ describe('the README', () => {
       const into = /> (\S+)$/.exec(line)?.[1]
       if (into) made.add(into)
       if (program !== 'npx') continue
-      if (!['train', 'simulate', 'environments', 'doctor', '--help'].includes(name!))
+      if (!['train', 'simulate', 'environments', 'check', 'dashboard', 'doctor', '--help'].includes(name!))
         expect(whoMade(subject), line).toBeDefined()
       for (const word of rest) {
         const [key, value] = word.split('=') as [string, string | undefined]

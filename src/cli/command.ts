@@ -15,6 +15,7 @@ const commands: Readonly<Record<string, () => Promise<Command>>> = {
   gateway: async () => (await import('./gateway.ts')).gatewayCommand,
   dashboard: async () => (await import('./dashboard.ts')).dashboardCommand,
   environments: async () => (await import('./environments.ts')).environmentsCommand,
+  check: async () => (await import('./check.ts')).checkCommand,
   doctor: async () => (await import('./doctor.ts')).doctorCommand,
   validate: async () => (await import('./validate.ts')).validateCommand,
   simulate: async () => (await import('./simulate.ts')).simulateCommand,

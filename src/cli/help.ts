@@ -1,4 +1,5 @@
 import { type Metrics, runKeys, runMetrics, type Setting } from '../entries/settings.ts'
+import { checkKeys } from './check.ts'
 import { dashboardKeys } from './dashboard.ts'
 import { evaluateKeys } from './evaluate.ts'
 import { exportKeys, textExportKeys } from './export.ts'
@@ -28,6 +29,7 @@ export async function help([environment = 'CartPole-v1', ...words]: readonly str
   colonnade dashboard [runs] [port=N]                      show the runs of a folder on a page, also while they train
   colonnade simulate [out=FILE.svg] [key=value …]          how fast sampling and learning would be, by engines and staleness
   colonnade environments                                   list the environments
+  colonnade check <environment> [key=value …]              whether an environment keeps its contract (exit code 0 or 1)
   colonnade doctor [device]                                say what this machine can run, and how fast
   colonnade validate [folder|task]                         check a language model's log-probabilities (exit code 0, 1 or 2)
   colonnade trust <module> …                               let runs name a module that lies elsewhere, as it is now
@@ -68,6 +70,8 @@ ${table(new Map(Object.entries(serveKeys)))}
 Keys of gateway:
 ${table(new Map(Object.entries(gatewayKeys)))}
 
+Keys of check, beside environment.…:
+${table(new Map(Object.entries(checkKeys)))}
 Keys of dashboard:
 ${table(new Map(Object.entries(dashboardKeys)))}
 

@@ -49,11 +49,10 @@ export const acrobot = defineEnvironment({
   state: () => ({ angle1: 'f64', angle2: 'f64', velocity1: 'f64', velocity2: 'f64' }),
   make: ({ maxEpisodeSteps }) => {
     const high = [1, 1, 1, 1, Math.fround(VELOCITY_1_MAX), Math.fround(VELOCITY_2_MAX)]
-    /** Room for the derivatives at the four places of a Runge-Kutta step: both velocities, both accelerations. */
-    const slopes = [0, 1, 2, 3].map(() => new Float64Array(4))
-    const [first, second, third, fourth] = slopes as [Float64Array, Float64Array, Float64Array, Float64Array]
-    /** By how much the k-th number of the state changes: of the four slopes the inner ones count twice. */
-    const change = (k: number) => (STEP_SECONDS / 6) * (first[k]! + 2 * second[k]! + 2 * third[k]! + fourth[k]!)
+    // Numbers go to functions in arrays: as arguments they would be boxed, and so allocated.
+    const current = new Float64Array(4)
+    const ahead = new Float64Array(4)
+    const slopes = [0, 1, 2, 3].map(() => new Float64Array(4)) as [Slope, Slope, Slope, Slope]
     return {
       observationSpace: box({ low: high.map((bound) => -bound), high }),
       actionSpace: discrete(3),
@@ -64,32 +63,28 @@ export const acrobot = defineEnvironment({
         for (let i = 0; i < count; i++) {
           const n = rows[i]!
           random.draw(Stream.reset, lane[n]!, episode[n]!, 0)
-          angle1[n] = Math.fround(random.uniform(0, -START_MAX, START_MAX))
-          angle2[n] = Math.fround(random.uniform(1, -START_MAX, START_MAX))
-          velocity1[n] = Math.fround(random.uniform(2, -START_MAX, START_MAX))
-          velocity2[n] = Math.fround(random.uniform(3, -START_MAX, START_MAX))
-          show(observation, n, angle1[n]!, angle2[n]!, velocity1[n]!, velocity2[n]!)
+          for (let k = 0; k < 4; k++) current[k] = Math.fround(random.uniform(k, -START_MAX, START_MAX))
+          angle1[n] = current[0]!
+          angle2[n] = current[1]!
+          velocity1[n] = current[2]!
+          velocity2[n] = current[3]!
+          show(observation, n, current)
         }
       },
       step({ state, observation, reward, terminated, action }, from, to) {
         const { angle1, angle2, velocity1, velocity2 } = state
-        const half = STEP_SECONDS / 2
         for (let n = from; n < to; n++) {
-          const torque = action[n]! - 1
-          const a = angle1[n]!
-          const b = angle2[n]!
-          const u = velocity1[n]!
-          const v = velocity2[n]!
-          derive(first, a, b, u, v, torque)
-          deriveAhead(second, first, half, a, b, u, v, torque)
-          deriveAhead(third, second, half, a, b, u, v, torque)
-          deriveAhead(fourth, third, STEP_SECONDS, a, b, u, v, torque)
-          angle1[n] = wrap(a + change(0))
-          angle2[n] = wrap(b + change(1))
-          velocity1[n] = Math.min(Math.max(u + change(2), -VELOCITY_1_MAX), VELOCITY_1_MAX)
-          velocity2[n] = Math.min(Math.max(v + change(3), -VELOCITY_2_MAX), VELOCITY_2_MAX)
-          const isThere = -Math.cos(angle1[n]!) - Math.cos(angle2[n]! + angle1[n]!) > 1
-          show(observation, n, angle1[n]!, angle2[n]!, velocity1[n]!, velocity2[n]!)
+          current[0] = angle1[n]!
+          current[1] = angle2[n]!
+          current[2] = velocity1[n]!
+          current[3] = velocity2[n]!
+          integrate(current, action[n]! - 1, slopes, ahead)
+          angle1[n] = current[0]!
+          angle2[n] = current[1]!
+          velocity1[n] = current[2]!
+          velocity2[n] = current[3]!
+          const isThere = -Math.cos(current[0]!) - Math.cos(current[1]! + current[0]!) > 1
+          show(observation, n, current)
           reward[n] = isThere ? 0 : -1
           terminated[n] = isThere ? 1 : 0
         }
@@ -98,75 +93,64 @@ export const acrobot = defineEnvironment({
   },
 })
 
-/** The derivatives of the state that lies `seconds` ahead along `slope`. */
-function deriveAhead(
-  out: Float64Array,
-  slope: Float64Array,
-  seconds: number,
-  angle1: number,
-  angle2: number,
-  velocity1: number,
-  velocity2: number,
+/** Derivatives of both angles and both velocities. */
+type Slope = Float64Array
+
+/** Moves both angles and both velocities on by one Runge-Kutta step of fourth order; `slopes` and `ahead` are workspace. */
+function integrate(
+  state: Float64Array,
   torque: number,
+  slopes: readonly [Slope, Slope, Slope, Slope],
+  ahead: Float64Array,
 ): void {
-  derive(
-    out,
-    angle1 + seconds * slope[0]!,
-    angle2 + seconds * slope[1]!,
-    velocity1 + seconds * slope[2]!,
-    velocity2 + seconds * slope[3]!,
-    torque,
-  )
+  const [first, second, third, fourth] = slopes
+  derive(first, state, torque)
+  for (let k = 0; k < 4; k++) ahead[k] = state[k]! + (STEP_SECONDS / 2) * first[k]!
+  derive(second, ahead, torque)
+  for (let k = 0; k < 4; k++) ahead[k] = state[k]! + (STEP_SECONDS / 2) * second[k]!
+  derive(third, ahead, torque)
+  for (let k = 0; k < 4; k++) ahead[k] = state[k]! + STEP_SECONDS * third[k]!
+  derive(fourth, ahead, torque)
+  for (let k = 0; k < 4; k++) {
+    state[k] = state[k]! + (STEP_SECONDS / 6) * (first[k]! + 2 * second[k]! + 2 * third[k]! + fourth[k]!)
+  }
+  // Whole turns are taken away one by one, as Gymnasium does: the angles are in [−π, π].
+  for (let k = 0; k < 2; k++) {
+    while (state[k]! > Math.PI) state[k] = state[k]! - 2 * Math.PI
+    while (state[k]! < -Math.PI) state[k] = state[k]! + 2 * Math.PI
+  }
+  state[2] = Math.min(Math.max(state[2]!, -VELOCITY_1_MAX), VELOCITY_1_MAX)
+  state[3] = Math.min(Math.max(state[3]!, -VELOCITY_2_MAX), VELOCITY_2_MAX)
 }
 
-/** The derivatives of both angles and both velocities, by the equations of Sutton and Barto's book. */
-function derive(
-  out: Float64Array,
-  angle1: number,
-  angle2: number,
-  velocity1: number,
-  velocity2: number,
-  torque: number,
-): void {
-  const sin2 = Math.sin(angle2)
-  const cos2 = Math.cos(angle2)
+/** The derivatives at a state, by the equations of Sutton and Barto's book. */
+function derive(slope: Slope, state: Float64Array, torque: number): void {
+  const velocity1 = state[2]!
+  const velocity2 = state[3]!
+  const sin2 = Math.sin(state[1]!)
+  const cos2 = Math.cos(state[1]!)
   const d1 = 0.25 + (1.25 + cos2) + 2
   const d2 = 0.25 + 0.5 * cos2 + 1
-  const phi2 = 0.5 * GRAVITY * Math.cos(angle1 + angle2 - Math.PI / 2)
+  const phi2 = 0.5 * GRAVITY * Math.cos(state[0]! + state[1]! - Math.PI / 2)
   const phi1 =
     -0.5 * velocity2 * velocity2 * sin2 -
     velocity2 * velocity1 * sin2 +
-    1.5 * GRAVITY * Math.cos(angle1 - Math.PI / 2) +
+    1.5 * GRAVITY * Math.cos(state[0]! - Math.PI / 2) +
     phi2
   const acceleration2 =
     (torque + (d2 / d1) * phi1 - 0.5 * velocity1 * velocity1 * sin2 - phi2) / (1.25 - (d2 * d2) / d1)
-  out[0] = velocity1
-  out[1] = velocity2
-  out[2] = -(d2 * acceleration2 + phi1) / d1
-  out[3] = acceleration2
-}
-
-/** The same angle in [−π, π]: whole turns are taken away one by one, as Gymnasium does. */
-function wrap(angle: number): number {
-  let wrapped = angle
-  while (wrapped > Math.PI) wrapped -= 2 * Math.PI
-  while (wrapped < -Math.PI) wrapped += 2 * Math.PI
-  return wrapped
+  slope[0] = velocity1
+  slope[1] = velocity2
+  slope[2] = -(d2 * acceleration2 + phi1) / d1
+  slope[3] = acceleration2
 }
 
 /** Writes row n of the observation. */
-function show(
-  observation: Float32Array,
-  n: number,
-  angle1: number,
-  angle2: number,
-  velocity1: number,
-  velocity2: number,
-): void {
-  observation[6 * n] = Math.cos(angle1)
-  observation[6 * n + 1] = Math.sin(angle1)
-  observation[6 * n + 2] = Math.cos(angle2)
-  observation[6 * n + 3] = Math.sin(angle2)
-  observation[6 * n + 4] = velocity1
-  observation[6 * n + 5] = velocity2
+function show(observation: Float32Array, n: number, state: Float64Array): void {
+  observation[6 * n] = Math.cos(state[0]!)
+  observation[6 * n + 1] = Math.sin(state[0]!)
+  observation[6 * n + 2] = Math.cos(state[1]!)
+  observation[6 * n + 3] = Math.sin(state[1]!)
+  observation[6 * n + 4] = state[2]!
+  observation[6 * n + 5] = state[3]!
 }

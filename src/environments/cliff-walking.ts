@@ -45,6 +45,24 @@ export const cliffWalking = defineEnvironment({
     maxEpisodeSteps: integer(500, 'steps after which an episode is truncated', { min: 1, max: STEPS_MAX }),
     isSlippery: boolean(false, 'whether the lane may slip to either side of where it wants to go'),
   },
+  presets: [
+    {
+      run: { numLanes: 64, totalSteps: 400_000 },
+      algorithm: {
+        id: 'ppo',
+        parameters: {
+          numSteps: 32,
+          numMinibatches: 8,
+          updateEpochs: 4,
+          learningRate: 3e-3,
+          gamma: 0.99,
+          entropyCoef: 0.5, // With 0 the lanes stand still, far from the cliff.
+          valueCoef: 0.01, // Returns are in the hundreds: with more, gradients are clipped for the critic's sake.
+        },
+      },
+      policy: { id: 'mlp', parameters: { activation: 'relu' } },
+    },
+  ],
   state: () => TRANSITION_STATE,
   make: ({ maxEpisodeSteps, isSlippery }) =>
     transitionModel(cliffTransitions(isSlippery), {

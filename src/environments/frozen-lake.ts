@@ -44,6 +44,23 @@ export const frozenLake = defineEnvironment({
   id: 'FrozenLake-v1',
   module: import.meta.url,
   settings: { maxEpisodeSteps: steps(100), map: map(MAP_4X4), ...settings },
+  presets: [
+    {
+      run: { numLanes: 64, totalSteps: 300_000 },
+      algorithm: {
+        id: 'ppo',
+        parameters: {
+          numSteps: 64,
+          numMinibatches: 8,
+          updateEpochs: 4,
+          learningRate: 2e-3,
+          gamma: 0.99,
+          entropyCoef: 0.01,
+        },
+      },
+      policy: { id: 'mlp', parameters: {} },
+    },
+  ],
   state: () => TRANSITION_STATE,
   make: ({ map, isSlippery, successRate, maxEpisodeSteps }) => {
     const isUsual = map === MAP_4X4 && isSlippery && successRate === 1 / 3
@@ -59,6 +76,25 @@ export const frozenLake8x8 = defineEnvironment({
   id: 'FrozenLake8x8-v1',
   module: import.meta.url,
   settings: { maxEpisodeSteps: steps(200), map: map(MAP_8X8), ...settings },
+  presets: [
+    {
+      run: { numLanes: 128, totalSteps: 600_000 },
+      algorithm: {
+        id: 'ppo',
+        parameters: {
+          numSteps: 64,
+          numMinibatches: 8,
+          updateEpochs: 3,
+          learningRate: 3e-3,
+          gamma: 0.98,
+          entropyCoef: 0.005,
+          // One episode in hundreds finds the goal by chance: until then noise, normalized, would settle what a lane does.
+          normalizeAdvantage: false,
+        },
+      },
+      policy: { id: 'mlp', parameters: {} },
+    },
+  ],
   state: () => TRANSITION_STATE,
   make: ({ map, isSlippery, successRate, maxEpisodeSteps }) => {
     const isUsual = map === MAP_8X8 && isSlippery && successRate === 1 / 3

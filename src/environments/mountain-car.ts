@@ -71,7 +71,8 @@ export const mountainCar = defineEnvironment({
         const speed = Math.min(Math.max(pushed, -VELOCITY_MAX), VELOCITY_MAX)
         const place = Math.min(Math.max(position[n]! + speed, POSITION_MIN), POSITION_MAX)
         position[n] = place
-        velocity[n] = place === POSITION_MIN && speed < 0 ? 0 : speed
+        velocity[n] = speed
+        if (place === POSITION_MIN && speed < 0) velocity[n] = 0
         observation[2 * n] = place
         observation[2 * n + 1] = velocity[n]!
         reward[n] = -1

@@ -1,4 +1,4 @@
-import { integer } from '../settings.ts'
+import { boolean, integer } from '../settings.ts'
 import { defineEnvironment, STEPS_MAX } from './environment.ts'
 import { listOutcomes, TRANSITION_STATE, type Transitions, transitionModel } from './transitions.ts'
 
@@ -22,7 +22,8 @@ const BETWEEN = [':|::', ':|::', '::::', '|:|:', '|:|:']
  * MAXQ Value Function Decomposition", 2000). Without Gymnasium's options of rain and of passengers who change their mind.
  *
  * ## Action Space
- * Discrete(6): 0 south, 1 north, 2 east, 3 west, 4 picks the passenger up, 5 sets them down.
+ * Discrete(6): 0 south, 1 north, 2 east, 3 west, 4 picks the passenger up, 5 sets them down. With `actionMask` those alone
+ * are legal that change something, as Gymnasium's `info["action_mask"]` has it.
  *
  * ## Observation Space
  * Box of 19, each 0 or 1: the taxi's row (5) and column (5), where the passenger is (red, green, yellow, blue, in the taxi),
@@ -37,29 +38,59 @@ const BETWEEN = [':|::', ':|::', '::::', '|:|:', '|:|:']
  *
  * ## Episode End
  * Terminated when the passenger is where they want to be. Truncated after `maxEpisodeSteps` (200) steps.
+ *
+ * ## Arguments
+ * `actionMask` (false).
  */
 export const taxi = defineEnvironment({
   id: 'Taxi-v3',
   module: import.meta.url,
-  settings: { maxEpisodeSteps: integer(200, 'steps after which an episode is truncated', { min: 1, max: STEPS_MAX }) },
+  settings: {
+    maxEpisodeSteps: integer(200, 'steps after which an episode is truncated', { min: 1, max: STEPS_MAX }),
+    actionMask: boolean(false, 'whether actions that change nothing are illegal'),
+  },
   state: () => TRANSITION_STATE,
-  make: ({ maxEpisodeSteps }) =>
-    transitionModel(taxiTransitions(), {
+  make: ({ maxEpisodeSteps, actionMask }) => {
+    const { legal, ...transitions } = taxiTransitions()
+    return transitionModel(actionMask ? { ...transitions, legal } : transitions, {
       digits: [SIDE, SIDE, ABOARD + 1, PLACES.length],
       maxEpisodeSteps,
       returnThreshold: 8,
-    }),
+    })
+  },
 })
 
 const encode = (row: number, column: number, passenger: number, destination: number) =>
   ((row * SIDE + column) * (ABOARD + 1) + passenger) * PLACES.length + destination
 
-/** What may happen to a taxi: one thing of each action. */
-export function taxiTransitions(): Transitions {
+/** What may happen to a taxi: one thing of each action, and whether it changes anything. */
+export function taxiTransitions(): Transitions & { readonly legal: readonly boolean[] } {
   const states = Array.from({ length: NUM_STATES }, (_, state) => {
     const [destination, rest] = [state % PLACES.length, Math.floor(state / PLACES.length)]
     const [passenger, field] = [rest % (ABOARD + 1), Math.floor(rest / (ABOARD + 1))]
     return { row: Math.floor(field / SIDE), column: field % SIDE, passenger, destination }
+  })
+  const outcomes = listOutcomes(NUM_STATES, 6, (state, action) => {
+    const { row, column, passenger, destination } = states[state]!
+    const place = PLACES.findIndex(([there, across]) => row === there && column === across)
+    const to = (next: number, reward: number, terminated = false) => [{ probability: 1, next, reward, terminated }]
+    if (action === 0) return to(encode(Math.min(row + 1, SIDE - 1), column, passenger, destination), -1)
+    if (action === 1) return to(encode(Math.max(row - 1, 0), column, passenger, destination), -1)
+    if (action === 2) {
+      const isOpen = BETWEEN[row]![column] === ':'
+      return to(encode(row, isOpen ? column + 1 : column, passenger, destination), -1)
+    }
+    if (action === 3) {
+      const isOpen = BETWEEN[row]![column - 1] === ':'
+      return to(encode(row, isOpen ? column - 1 : column, passenger, destination), -1)
+    }
+    if (action === 4) {
+      const isHere = passenger !== ABOARD && passenger === place
+      return isHere ? to(encode(row, column, ABOARD, destination), -1) : to(state, -10)
+    }
+    if (passenger !== ABOARD || place < 0) return to(state, -10)
+    const isArrived = place === destination
+    return to(encode(row, column, place, destination), isArrived ? 20 : -1, isArrived)
   })
   return {
     numStates: NUM_STATES,
@@ -67,27 +98,7 @@ export function taxiTransitions(): Transitions {
     starts: states.flatMap(({ passenger, destination }, state) =>
       passenger !== ABOARD && passenger !== destination ? [state] : [],
     ),
-    outcomes: listOutcomes(NUM_STATES, 6, (state, action) => {
-      const { row, column, passenger, destination } = states[state]!
-      const place = PLACES.findIndex(([there, across]) => row === there && column === across)
-      const to = (next: number, reward: number, terminated = false) => [{ probability: 1, next, reward, terminated }]
-      if (action === 0) return to(encode(Math.min(row + 1, SIDE - 1), column, passenger, destination), -1)
-      if (action === 1) return to(encode(Math.max(row - 1, 0), column, passenger, destination), -1)
-      if (action === 2) {
-        const isOpen = BETWEEN[row]![column] === ':'
-        return to(encode(row, isOpen ? column + 1 : column, passenger, destination), -1)
-      }
-      if (action === 3) {
-        const isOpen = BETWEEN[row]![column - 1] === ':'
-        return to(encode(row, isOpen ? column - 1 : column, passenger, destination), -1)
-      }
-      if (action === 4) {
-        const isHere = passenger !== ABOARD && passenger === place
-        return isHere ? to(encode(row, column, ABOARD, destination), -1) : to(state, -10)
-      }
-      if (passenger !== ABOARD || place < 0) return to(state, -10)
-      const isArrived = place === destination
-      return to(encode(row, column, place, destination), isArrived ? 20 : -1, isArrived)
-    }),
+    outcomes,
+    legal: outcomes.map(([only], i) => only!.next !== Math.floor(i / 6)),
   }
 }

@@ -23,6 +23,8 @@ export interface Transitions {
   readonly outcomes: readonly (readonly Outcome[])[]
   /** Where an episode may begin, each state as often as the others. */
   readonly starts: readonly number[]
+  /** Whether action a is legal in state s, at `s * numActions + a`. Default: all are, and there is no mask. */
+  readonly legal?: readonly boolean[]
 }
 
 /** The state column of such an environment: the number of the lane's state. */
@@ -42,7 +44,7 @@ export function listOutcomes(
  * is as wide as their sum, with a 1 for each digit. Chance is one draw a step, where more than one thing may come.
  */
 export function transitionModel(
-  { numStates, numActions, outcomes, starts }: Transitions,
+  { numStates, numActions, outcomes, starts, legal }: Transitions,
   options: { digits: readonly number[]; maxEpisodeSteps: number; returnThreshold: number | null },
 ): EnvironmentModel<State<typeof TRANSITION_STATE>> {
   const { digits, maxEpisodeSteps, returnThreshold } = options
@@ -66,24 +68,28 @@ export function transitionModel(
     ),
   )
 
-  const show = (observation: Float32Array, n: number, state: number) => {
+  const masks = Uint8Array.from(legal ?? [], Number)
+  const show = (observation: Float32Array, actionMask: Uint8Array, n: number, state: number) => {
     observation.fill(0, n * width, (n + 1) * width)
     for (let k = 0; k < digits.length; k++) observation[n * width + ones[state * digits.length + k]!] = 1
+    if (masks.length === 0) return
+    for (let a = 0; a < numActions; a++) actionMask[n * numActions + a] = masks[state * numActions + a]!
   }
   return {
     observationSpace: box({ low: 0, high: 1, shape: [width] }),
     actionSpace: discrete(numActions),
+    actionMask: legal !== undefined,
     maxEpisodeSteps,
     returnThreshold,
-    reset({ state, observation, lane, episode, random }, rows, count) {
+    reset({ state, observation, actionMask, lane, episode, random }, rows, count) {
       for (let i = 0; i < count; i++) {
         const n = rows[i]!
         random.draw(Stream.reset, lane[n]!, episode[n]!, 0)
         state.at[n] = starts[Math.floor(random.uniform(0) * starts.length)]!
-        show(observation, n, state.at[n]!)
+        show(observation, actionMask, n, state.at[n]!)
       }
     },
-    step({ state, observation, reward, terminated, action, lane, episode, step, random }, from, to) {
+    step({ state, observation, actionMask, reward, terminated, action, lane, episode, step, random }, from, to) {
       const { at } = state
       for (let n = from; n < to; n++) {
         const i = at[n]! * numActions + action[n]!
@@ -97,7 +103,7 @@ export function transitionModel(
         at[n] = next[k]!
         reward[n] = rewards[k]!
         terminated[n] = ends[k]!
-        show(observation, n, at[n]!)
+        show(observation, actionMask, n, at[n]!)
       }
     },
   }

@@ -15,6 +15,7 @@ interface RecordedTable {
   readonly max_episode_steps: number | null
   readonly reward_threshold: number | null
   readonly start: readonly number[]
+  readonly action_masks?: readonly (readonly number[])[]
   readonly outcomes: readonly (readonly (readonly [number, number, number, boolean][])[])[]
 }
 
@@ -154,6 +155,20 @@ describe('chance', () => {
     expect(drawn(({ episode }) => episode.fill(1))).not.toEqual(usual)
     expect(drawn(({ lane }) => lane.reverse())).toEqual(usual.toReversed())
   })
+})
+
+test('Taxi’s mask is Gymnasium’s in every state, and is there if it is asked for', () => {
+  const masks = recorded.tables['Taxi-v3']!.action_masks!
+  expect(taxiTransitions().legal).toEqual(masks.flat().map((byte) => byte === 1))
+  const environment = taxi({ actionMask: true })
+  const lanes = lanesOf<State>(environment, 500)
+  resetAll(environment, lanes)
+  const expectMasks = () =>
+    expect([...lanes.actionMask]).toEqual([...lanes.state.at].flatMap((state) => [...masks[state]!]))
+  expectMasks()
+  environment.step(lanes, 0, 500)
+  expectMasks()
+  expect(taxi().actionMask).toBe(false)
 })
 
 describe('maps of one’s own', () => {

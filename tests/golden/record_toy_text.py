@@ -12,6 +12,7 @@ A folder behind the command takes the file in place of this one.
 * ``tables``: of each environment ``start``, the probability of each state to
   begin with, and ``outcomes``: for every state, for every action, a list of
   [probability, next state, reward, terminated].
+  Taxi has ``action_masks``, 1 for each action that is legal in a state.
 * ``games``: of each set of rules games of Blackjack, with all cards as they
   were drawn: ``player`` and ``dealer`` begin with two, the dealer's seen one
   first; observations are (sum, dealer's card, usable ace).
@@ -56,6 +57,7 @@ def table(id, arguments):
     return {
         "max_episode_steps": env.spec.max_episode_steps,
         "reward_threshold": env.spec.reward_threshold,
+        **({"action_masks": [inner.action_mask(s).tolist() for s in range(len(inner.P))]} if hasattr(inner, "action_mask") else {}),
         "start": [float(p) for p in inner.initial_state_distrib],
         "outcomes": outcomes,
     }

@@ -1,0 +1,346 @@
+/**
+ * Whether an environment keeps its contract (`environment.ts`): what it writes, what it leaves alone, and that an episode is a
+ * function of the seed, the lane, the episode's number and the actions alone. Each check says what is wrong and where.
+ */
+import { InputError, show } from '../errors.ts'
+import { bestKernelBuild, type KernelBuild } from '../kernels/bind.ts'
+import { CheckedLanes, type LaneOptions } from './check-lanes.ts'
+import {
+  checkGames,
+  checkInputs,
+  checkLives,
+  checkSeen,
+  checkStepped,
+  copyInputs,
+  copyWritten,
+  expectSame,
+  expectUntouched,
+  Fault,
+  firstDifference,
+  isSame,
+  rowOf,
+  where,
+} from './check-written.ts'
+import type { EnvironmentDefinition } from './environment.ts'
+
+/** The checks in their order, and what each asks. One that fails leaves those unasked that it would mislead. */
+export const environmentChecks = {
+  runs: 'reset and step return, nothing and at once',
+  values: 'observations within their space, finite rewards, flags that are 0 or 1, masks that leave a choice',
+  rows: 'every row that is asked for is written, and no other',
+  inputs: 'actions, lane numbers, episodes and steps stay as they were handed over',
+  aliasing: 'nothing is written to the columns of an earlier step',
+  games: 'all agents of a game end together',
+  determinism: 'the same seed gives the same episodes',
+  split: 'lanes that are asked for one by one, or in ranges, do what all do at once',
+  lanes: 'a lane alone does what it does among others',
+  state: 'whoever puts the columns back gets the same steps again',
+  reset: 'an episode begins the same whatever was before it',
+  allocation: 'a step allocates nothing for each lane',
+} as const
+
+/** The name of a check. */
+export type EnvironmentCheck = keyof typeof environmentChecks
+
+/** What a check came to. */
+export interface CheckResult {
+  readonly name: EnvironmentCheck
+  /** `unasked` where an earlier fault would mislead it, or it has nothing to ask. */
+  readonly status: 'held' | 'failed' | 'unasked'
+  /** What was found, and where; null unless it failed. */
+  readonly got: string | null
+  /** What was expected in its place; null unless it failed. */
+  readonly expected: string | null
+}
+
+/** What was asked of an environment, and what it came to. */
+export interface EnvironmentReport {
+  readonly environment: string
+  readonly numLanes: number
+  readonly steps: number
+  readonly seed: number
+  /** Episodes that ended by themselves, in all lanes. */
+  readonly episodes: number
+  readonly checks: readonly CheckResult[]
+  readonly holds: boolean
+}
+
+/** What `checkEnvironment` steps, and for how long. */
+export interface CheckOptions {
+  /** Lanes, a multiple of the agents of a game. Default 1,024, or as many games. */
+  readonly numLanes?: number
+  /** Steps of each lane. Default 64. */
+  readonly steps?: number
+  readonly seed?: number
+  /** Which kernels the environment gets. Default: the fastest that run here. */
+  readonly kernels?: KernelBuild
+}
+
+/** Bytes a step may allocate for each lane. An object has 16 at least; code that is not yet optimized boxes a number now and then. */
+const LANE_BYTES_MAX = 12
+/** How often a step's allocation is measured: the compiler's own work is in it until it has done it. */
+const MEASUREMENTS = 100
+/** Lanes and steps of one measurement. */
+const MEASURED = { numLanes: 64, steps: 200 }
+
+/**
+ * Steps an environment with actions at random and checks all that its contract asks. What it finds is in the report, not thrown.
+ *
+ * @throws InputError for options that are none.
+ * @example
+ * const { holds, checks } = checkEnvironment(cartPole())
+ */
+export function checkEnvironment(environment: EnvironmentDefinition, options: CheckOptions = {}): EnvironmentReport {
+  const { numAgents = 1, id } = environment
+  const { numLanes = 1024 * numAgents, steps = 64, seed = 0, kernels = bestKernelBuild() } = options
+  for (const key of Object.keys(options)) {
+    if (!['numLanes', 'steps', 'seed', 'kernels'].includes(key)) {
+      throw new InputError('checkEnvironment option', show(key), 'numLanes, steps, seed or kernels')
+    }
+  }
+  if (!Number.isSafeInteger(numLanes) || numLanes < 1 || numLanes % numAgents !== 0) {
+    throw new InputError(
+      'numLanes',
+      show(numLanes),
+      `a whole number ≥ 1, a multiple of the ${numAgents} agents of a game`,
+    )
+  }
+  if (!Number.isSafeInteger(steps) || steps < 1) throw new InputError('steps', show(steps), 'a whole number ≥ 1')
+  const asked = new Inquiry(
+    environment,
+    { firstLane: 0, numLanes, present: numLanes, seed, isSplit: false, kernels },
+    steps,
+  )
+  const checks = asked.results()
+  const holds = checks.every(({ status }) => status !== 'failed')
+  return { environment: id, numLanes, steps, seed, episodes: asked.episodes, checks, holds }
+}
+
+/** One environment that is asked. */
+class Inquiry {
+  readonly environment: EnvironmentDefinition
+  readonly options: LaneOptions
+  readonly steps: number
+  episodes = 0
+
+  constructor(environment: EnvironmentDefinition, options: LaneOptions, steps: number) {
+    this.environment = environment
+    this.options = options
+    this.steps = steps
+  }
+
+  results(): CheckResult[] {
+    const faults = new Map<EnvironmentCheck, Fault>()
+    const unasked = new Set<EnvironmentCheck>()
+    const ask = (checks: readonly EnvironmentCheck[], work: () => void) => {
+      // What does not run, or writes what it may not, cannot be compared with itself.
+      if (faults.size > 0 && !(faults.size === 1 && faults.has('reset'))) {
+        for (const check of checks) unasked.add(check)
+        return
+      }
+      try {
+        work()
+      } catch (error) {
+        if (!(error instanceof Fault)) throw error
+        faults.set(error.check, error)
+      }
+    }
+    ask(['runs', 'values', 'rows', 'inputs', 'aliasing', 'games'], () => this.#askAlone())
+    ask(['determinism', 'split', 'lanes'], () => this.#askAgain())
+    ask(['state'], () => this.#askState())
+    // A child in a population begins with what its parent left.
+    if (this.environment.population === true) unasked.add('reset')
+    else ask(['reset'], () => this.#askReset())
+    ask(['allocation'], () => this.#askAllocation())
+    return (Object.keys(environmentChecks) as EnvironmentCheck[]).map((name) => {
+      const { got = null, expected = null } = faults.get(name) ?? {}
+      return { name, status: got !== null ? 'failed' : unasked.has(name) ? 'unasked' : 'held', got, expected }
+    })
+  }
+
+  /** Steps the lanes, and looks at what is written. */
+  #askAlone(): void {
+    const lanes = new CheckedLanes(this.environment, this.options)
+    const { numAgents = 1, population } = this.environment
+    runsReset(lanes)
+    checkSeen(lanes, 'reset', lanes.rows, lanes.count)
+    for (let t = 0; t < this.steps; t++) {
+      lanes.act()
+      const { observation, actionMask } = lanes.lanes
+      const seen = [observation.slice(), actionMask.slice()] as const
+      const inputs = copyInputs(lanes)
+      runs(lanes, 'step', () => lanes.step())
+      checkInputs(lanes, 'step', inputs)
+      if (!isSame(observation, seen[0]) || !isSame(actionMask, seen[1])) {
+        const name = isSame(observation, seen[0]) ? 'actionMask' : 'observation'
+        const n = firstDifference(
+          name === 'observation' ? observation : actionMask,
+          seen[name === 'observation' ? 0 : 1],
+        )
+        const got = `another ${name} of ${where(lanes, Math.floor((n * lanes.numLanes) / lanes.lanes[name].length))} from the step before, after step`
+        throw new Fault('aliasing', got, 'writing to the columns that this call was handed, and keeping none')
+      }
+      checkSeen(lanes, 'step', null, lanes.numLanes)
+      checkStepped(lanes)
+      if (population === true) checkLives(lanes)
+      if (numAgents > 1) checkGames(lanes, numAgents)
+      const { terminated, truncated } = lanes.lanes
+      for (let n = 0; n < lanes.numLanes; n++) this.episodes += terminated[n]! | truncated[n]!
+      lanes.endEpisodes()
+      if (lanes.count === 0) continue
+      runsReset(lanes)
+      checkSeen(lanes, 'reset', lanes.rows, lanes.count)
+    }
+    this.#askRange(lanes)
+  }
+
+  /** Steps a few lanes in the middle, and expects the others as they were. */
+  #askRange(lanes: CheckedLanes): void {
+    const { numAgents = 1 } = this.environment
+    const games = lanes.numLanes / numAgents
+    if (games < 3) return
+    const [from, to] = [Math.floor(games / 3) * numAgents, Math.floor((2 * games) / 3) * numAgents]
+    lanes.act()
+    const before = copyWritten(lanes)
+    this.environment.step(lanes.lanes, from, to)
+    expectUntouched(lanes, before, 'step', (n) => n >= from && n < to)
+  }
+
+  /** Steps the lanes again, in parts and alone. What differs may do so because it differs each time: so that is asked first. */
+  #askAgain(): void {
+    const again = { check: 'determinism', options: this.options } as const
+    const split = { check: 'split', options: { ...this.options, isSplit: true } } as const
+    try {
+      this.#compare([again, split, ...this.#lanesAlone()])
+    } catch (fault) {
+      this.#compare([again])
+      throw fault
+    }
+  }
+
+  /** Steps the lanes beside others, which have to do the same. */
+  #compare(others: readonly { check: EnvironmentCheck; options: LaneOptions }[]): void {
+    const lanes = new CheckedLanes(this.environment, this.options)
+    const beside = others.map((each) => ({ ...each, lanes: new CheckedLanes(this.environment, each.options) }))
+    const all = [lanes, ...beside.map((each) => each.lanes)]
+    const expectAll = (by: 'reset' | 'step') => {
+      for (const each of beside) expectSame(each.check, lanes, each.lanes, each.options.firstLane, by)
+    }
+    for (const each of all) each.reset()
+    expectAll('reset')
+    for (let t = 0; t < this.steps; t++) {
+      for (const each of all) {
+        each.act()
+        each.step()
+      }
+      expectAll('step')
+      for (const each of all) {
+        each.endEpisodes()
+        if (each.count > 0) each.reset()
+      }
+      expectAll('reset')
+    }
+  }
+
+  /** The first, a middle and the last game, each without the others. */
+  #lanesAlone(): { check: 'lanes'; options: LaneOptions }[] {
+    const { numAgents = 1 } = this.environment
+    const games = this.options.numLanes / numAgents
+    const chosen = new Set([0, Math.floor(games / 2), games - 1])
+    return [...chosen].map((game) => {
+      return { check: 'lanes', options: { ...this.options, firstLane: game * numAgents, numLanes: numAgents } }
+    })
+  }
+
+  /** Steps, puts the columns back and steps again. */
+  #askState(): void {
+    const lanes = new CheckedLanes(this.environment, this.options)
+    lanes.reset()
+    for (let t = 0; t < Math.min(this.steps, 8); t++) {
+      lanes.act()
+      lanes.step()
+      lanes.endEpisodes()
+      if (lanes.count > 0) lanes.reset()
+    }
+    const columns = [...Object.values(lanes.lanes.state), lanes.lanes.observation, lanes.lanes.actionMask]
+    const kept = columns.map((each) => each.slice())
+    lanes.act()
+    lanes.step()
+    const first = copyWritten(lanes)
+    for (const [i, each] of columns.entries()) each.set(kept[i]!)
+    lanes.step()
+    const then = lanes.written
+    for (const [name, column] of Object.entries(first)) {
+      if (isSame(then[name]!, column)) continue
+      const n = rowOf(then[name]!, firstDifference(then[name]!, column), lanes.numLanes)
+      const got = `another ${name} of ${where(lanes, n)} from the same state and actions`
+      throw new Fault(
+        'state',
+        got,
+        'a step whose outcome depends on the columns alone: all that it keeps has to lie in state',
+      )
+    }
+  }
+
+  /** Begins episodes over states that mean nothing. */
+  #askReset(): void {
+    const [clean, used] = [0, 1].map(() => new CheckedLanes(this.environment, this.options)) as [
+      CheckedLanes,
+      CheckedLanes,
+    ]
+    for (const each of Object.values(used.lanes.state))
+      new Uint8Array(each.buffer, each.byteOffset, each.byteLength).fill(0xa5)
+    clean.reset()
+    used.reset()
+    expectSame('reset', clean, used, 0, 'reset')
+  }
+
+  /** Measures how the heap grows with steps. */
+  #askAllocation(): void {
+    const { numAgents = 1 } = this.environment
+    const numLanes = MEASURED.numLanes * numAgents
+    const lanes = new CheckedLanes(this.environment, { ...this.options, numLanes })
+    lanes.reset()
+    lanes.act()
+    let least = Number.POSITIVE_INFINITY
+    for (let i = 0; i < MEASUREMENTS && least > LANE_BYTES_MAX; i++) {
+      const before = process.memoryUsage().heapUsed
+      for (let t = 0; t < MEASURED.steps; t++) this.environment.step(lanes.lanes, 0, numLanes)
+      const bytes = (process.memoryUsage().heapUsed - before) / (numLanes * MEASURED.steps)
+      if (bytes >= 0) least = Math.min(least, bytes) // Else something was collected meanwhile.
+      lanes.endEpisodes()
+      lanes.reset()
+    }
+    if (least <= LANE_BYTES_MAX) return
+    const got = `${least.toFixed(1)} bytes that a step allocates for each lane`
+    throw new Fault(
+      'allocation',
+      got,
+      `at most ${LANE_BYTES_MAX}: numbers in columns, and no objects or views for a lane`,
+    )
+  }
+}
+
+/** Runs a function of the environment's and refuses what it throws or returns. */
+function runs(lanes: CheckedLanes, name: 'reset' | 'step', work: () => unknown): void {
+  let returned: unknown
+  try {
+    returned = work()
+  } catch (cause) {
+    const { message } = cause as Error
+    throw new Fault('runs', `${show(message)} thrown by ${name} in step ${lanes.t} of the check`, 'no error')
+  }
+  if (returned === undefined) return
+  throw new Fault('runs', `${show(returned)} from ${name}`, 'nothing: it is done when it returns')
+}
+
+/** Begins episodes, and expects what reset may not touch as it was. */
+function runsReset(lanes: CheckedLanes): void {
+  const isListed = new Uint8Array(lanes.numLanes)
+  for (let i = 0; i < lanes.count; i++) isListed[lanes.rows[i]!] = 1
+  const inputs = copyInputs(lanes)
+  const before = copyWritten(lanes)
+  runs(lanes, 'reset', () => lanes.reset())
+  checkInputs(lanes, 'reset', inputs)
+  expectUntouched(lanes, before, 'reset', (n) => isListed[n] === 1)
+}

@@ -1,0 +1,267 @@
+import { describe, expect, test } from 'vitest'
+import { colony } from '../../examples/colony.ts'
+import { checkEnvironment, type EnvironmentCheck, environmentChecks } from '../../src/environments/check.ts'
+import { defineEnvironment, type EnvironmentModel, type State } from '../../src/environments/environment.ts'
+import { environments } from '../../src/environments/registry.ts'
+import { Stream } from '../../src/random.ts'
+import { box, discrete } from '../../src/space.ts'
+import { doors } from '../support/doors.ts'
+
+const STATE = { place: 'i32' } as const
+type Model = EnvironmentModel<State<typeof STATE>>
+type Lanes = Parameters<Model['step']>[0]
+
+/** A walk over 20 places by masked choices and some chance, as one of a user's own would be written; `part` goes wrong. */
+function walk(part: (model: Model) => Partial<Model>) {
+  const show = ({ state, observation, actionMask }: Lanes, n: number) => {
+    observation[n] = state.place[n]!
+    actionMask[2 * n] = state.place[n]! > 0 ? 1 : 0
+    actionMask[2 * n + 1] = 1
+  }
+  const model: Model = {
+    observationSpace: box({ low: 0, high: 20 }),
+    actionSpace: discrete(2),
+    actionMask: true,
+    maxEpisodeSteps: 40,
+    returnThreshold: null,
+    reset(lanes, rows, count) {
+      const { state, lane, episode, random } = lanes
+      for (let i = 0; i < count; i++) {
+        const n = rows[i]!
+        random.draw(Stream.reset, lane[n]!, episode[n]!, 0)
+        state.place[n] = Math.floor(random.uniform(0, 5, 15))
+        show(lanes, n)
+      }
+    },
+    step(lanes, from, to) {
+      const { state, reward, terminated, action, lane, episode, step, random } = lanes
+      for (let n = from; n < to; n++) {
+        random.draw(Stream.step, lane[n]!, episode[n]!, step[n]!)
+        const isBlown = random.uniform(0) < 0.2
+        state.place[n] = Math.min(Math.max(state.place[n]! + (isBlown ? 0 : 2 * action[n]! - 1), 0), 20)
+        reward[n] = state.place[n]! / 20
+        terminated[n] = state.place[n] === 20 ? 1 : 0
+        show(lanes, n)
+      }
+    },
+  }
+  const made = { ...model, ...part(model) }
+  return defineEnvironment({ id: 'Walk-v0', settings: {}, state: () => STATE, make: () => made })()
+}
+
+/** The walk, with something that its step does besides, for each lane behind it. */
+const stepping = (also: (lanes: Lanes, n: number, from: number) => void) =>
+  walk((model) => ({
+    step(lanes, from, to) {
+      model.step(lanes, from, to)
+      for (let n = from; n < to; n++) also(lanes, n, from)
+    },
+  }))
+
+const resetting = (also: (lanes: Lanes, n: number) => void) =>
+  walk((model) => ({
+    reset(lanes, rows, count) {
+      model.reset(lanes, rows, count)
+      for (let i = 0; i < count; i++) also(lanes, rows[i]!)
+    },
+  }))
+
+const options = { numLanes: 64, steps: 50, seed: 3 }
+let kept: Float32Array | undefined
+const remembered = new WeakMap<object, Float64Array>()
+
+/** What goes wrong, which check finds it, and what it says. */
+const faults: [string, EnvironmentCheck, RegExp, ReturnType<typeof walk>][] = [
+  [
+    'a step that throws',
+    'runs',
+    /"no road" thrown by step in step 0 of the check/,
+    stepping(() => {
+      throw new Error('no road')
+    }),
+  ],
+  ['a step that is not done when it returns', 'runs', /from step/, walk(() => ({ step: async () => {} }) as never)],
+  [
+    'an observation outside its space',
+    'values',
+    /^21 in observation\[0\] of lane \d+ \(episode \d+, step \d+\) from step$/,
+    stepping(({ observation, state }, n) => {
+      if (state.place[n] === 20) observation[n] = 21
+    }),
+  ],
+  [
+    'an observation that is no number, at the start',
+    'values',
+    /^NaN in observation\[0\] of lane 7 \(episode 0, step 0\) from reset$/,
+    resetting(({ observation, lane }, n) => {
+      if (lane[n] === 7) observation[n] = Number.NaN
+    }),
+  ],
+  [
+    'a reward that is not finite',
+    'values',
+    /^Infinity in reward of lane 5/,
+    stepping(({ reward, lane }, n) => {
+      if (lane[n] === 5) reward[n] = 1 / 0
+    }),
+  ],
+  ['a flag of 2', 'values', /^2 in truncated of lane 0/, stepping(({ truncated }, n) => truncated.fill(2, n, n + 1))],
+  [
+    'a mask that allows nothing',
+    'values',
+    /^no legal choice of action 0 for lane \d+ /,
+    stepping(({ actionMask, step }, n) => {
+      if (step[n] === 3) actionMask.fill(0, 2 * n, 2 * n + 2)
+    }),
+  ],
+  [
+    'a row that is left out',
+    'rows',
+    /^nothing in reward of lane 63/,
+    walk((model) => ({
+      step: (lanes, from, to) => model.step({ ...lanes, reward: lanes.reward.subarray(0, 63) }, from, to),
+    })),
+  ],
+  [
+    'a mask that is left out at the start',
+    'rows',
+    /^nothing in actionMask\[0\] of lane 0 .* from reset$/,
+    walk((model) => ({
+      reset: (lanes, rows, count) => model.reset({ ...lanes, actionMask: new Uint8Array(2) }, rows, count),
+    })),
+  ],
+  [
+    'a step that writes lanes beyond its range',
+    'rows',
+    /written to state.place of lane \d+ .* by step$/,
+    walk((model) => ({ step: (lanes, from, to) => model.step(lanes, from, Math.min(to + 1, lanes.present)) })),
+  ],
+  [
+    'a reset that writes lanes whose episode goes on',
+    'rows',
+    /^0 written to state.place of lane 9 .* by reset$/,
+    resetting(({ state, episode }) => {
+      if (episode[1] === 1) state.place[9] = 0
+    }),
+  ],
+  [
+    'an action that is changed',
+    'inputs',
+    /in action of lane \d+ after step$/,
+    stepping(({ action }, n) => action.fill(7, n, n + 1)),
+  ],
+  [
+    'a column that is kept from one call to the next',
+    'aliasing',
+    /^another observation of lane 3 .* from the step before, after step$/,
+    stepping(({ observation }, n) => {
+      if (kept === undefined) kept = observation
+      else if (n === 3 && kept !== observation) kept[n] = kept[n]! + 1
+    }),
+  ],
+  [
+    'one agent of a game that goes on',
+    'games',
+    /^an end for one of lane \d+ \(.*\) and lane \d+ /,
+    walk(() => ({ numAgents: 2 })),
+  ],
+  [
+    'numbers that are not keyed',
+    'determinism',
+    /when it was run again with the same seed$/,
+    stepping(({ reward }, n) => reward.fill(Math.random(), n, n + 1)),
+  ],
+  [
+    'what depends on where a range begins',
+    'split',
+    /in reward\[0\] of lane \d+ .* when lanes were asked for in parts$/,
+    stepping(({ reward }, n, from) => reward.fill(n - from, n, n + 1)),
+  ],
+  [
+    'numbers that are keyed by the row',
+    'lanes',
+    /in state.place\[0\] of lane \d+ .* from reset when the lane was alone$/,
+    walk((model) => ({
+      reset: (lanes, rows, count) =>
+        model.reset({ ...lanes, lane: Uint32Array.from(lanes.lane, (_, n) => n), episode: lanes.episode }, rows, count),
+    })),
+  ],
+  [
+    'a memory beside the columns',
+    'state',
+    /^another reward of lane 0 .* from the same state and actions$/,
+    stepping(({ reward, state, lane }, n) => {
+      const steps = remembered.get(state) ?? new Float64Array(64)
+      remembered.set(state, steps)
+      steps[lane[n]!] = steps[lane[n]!]! + 0.5
+      reward[n] = steps[lane[n]!]!
+    }),
+  ],
+  [
+    'an episode that begins with what the one before left',
+    'reset',
+    /in state.place\[0\] of lane 0 \(episode 0, step 0\) from reset over a state that was used before$/,
+    walk((model) => ({
+      reset(lanes, rows, count) {
+        const before = lanes.state.place.slice()
+        model.reset(lanes, rows, count)
+        for (let i = 0; i < count; i++) if (before[rows[i]!]! < 0) lanes.state.place[rows[i]!] = 1
+      },
+    })),
+  ],
+  [
+    'a step that makes an object for each lane',
+    'allocation',
+    /^\d+\.\d bytes that a step allocates for each lane$/,
+    stepping(({ observation, state }, n) => observation.set([state.place[n]!], n)),
+  ],
+]
+
+describe('checkEnvironment', () => {
+  test('finds nothing in a walk that keeps the contract', () => {
+    const report = checkEnvironment(
+      walk(() => ({})),
+      options,
+    )
+    expect(report.checks.map(({ name, status }) => (name === 'games' ? 'held' : status))).toEqual(
+      Object.keys(environmentChecks).map(() => 'held'),
+    )
+    expect(report).toMatchObject({ environment: 'Walk-v0', ...options, holds: true })
+    expect(report.episodes).toBeGreaterThan(2)
+  })
+
+  test.each(faults)('finds %s', (_, check, got, environment) => {
+    const { checks, holds } = checkEnvironment(environment, options)
+    const failed = checks.filter(({ status }) => status === 'failed')
+    expect(failed.map(({ name }) => name)).toEqual([check])
+    expect(failed[0]!.got).toMatch(got)
+    expect(failed[0]!.expected).not.toBe('')
+    expect(holds).toBe(false)
+  })
+
+  test('has a fault for each of its checks', () => {
+    expect(new Set(faults.map(([, check]) => check))).toEqual(new Set(Object.keys(environmentChecks)))
+  })
+
+  test('holds for populations, and for several choices at once with masks', () => {
+    expect(
+      checkEnvironment(colony({ meals: 10, lifespan: 40 }), options).checks.filter((each) => each.status === 'failed'),
+    ).toEqual([])
+    expect(checkEnvironment(doors(), options).holds).toBe(true)
+  })
+
+  test('refuses options that are none', () => {
+    const environment = walk(() => ({ numAgents: 2 }))
+    expect(() => checkEnvironment(environment, { numLanes: 5 })).toThrow('a multiple of the 2 agents of a game')
+    expect(() => checkEnvironment(environment, { steps: 0 })).toThrow('steps: got 0')
+    expect(() => checkEnvironment(environment, { step: 3 } as never)).toThrow('checkEnvironment option: got "step"')
+  })
+})
+
+describe('every environment keeps its contract with 4,096 lanes', () => {
+  test.each(environments.map((factory) => [factory.id, factory()] as const))('%s', (_, environment) => {
+    const { checks, holds } = checkEnvironment(environment, { numLanes: 4096, steps: 4, seed: 3 })
+    expect(checks.filter(({ status }) => status === 'failed')).toEqual([])
+    expect(holds).toBe(true)
+  })
+})
