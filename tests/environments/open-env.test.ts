@@ -5,7 +5,7 @@ import { InputError } from '../../src/errors.ts'
 import { start } from '../support/command.ts'
 import { talkUntil, talkWorld } from '../support/conversations.ts'
 import { openEnvServer, type Saying } from '../support/open-env-server.ts'
-import { findPython } from '../support/python.ts'
+import { findPython, PYTHON_MS } from '../support/python.ts'
 import { freePort } from '../support/skyrl.ts'
 
 const seen = (prompt: string, reward: unknown, done: boolean, metadata?: object) => ({
@@ -123,42 +123,48 @@ describe('an environment of OpenEnv', () => {
     expect(rows[0]!.error).toMatch(/reset of http.*: got "1" of seed 0, expected "0", as before/)
   })
 
-  test.runIf(process.env.COLONNADE_SERVICES === '1')('on the server of openenv 0.10', async () => {
-    const found = await findPython(['openenv==0.10.0'], 'openenv.core.env_server.http_server')
-    if ('why' in found) throw new Error(found.why)
-    const script = new URL('../support/open_env_next_digit.py', import.meta.url).pathname
-    const port = await freePort()
-    const server = start(found.python, [script, String(port), '3'], { timeout: 240_000 })
-    try {
-      const url = `http://127.0.0.1:${port}`
-      await expect
-        .poll(
-          () =>
-            fetch(`${url}/health`).then(
-              ({ ok }) => ok,
-              () => false,
-            ),
-          { timeout: 60_000 },
-        )
-        .toBe(true)
-      const { rows, tokenizer } = await talk(options(url), 200)
-      for (const { token, lossMask, reward, error, components } of rows) {
-        expect(error).toBeNull()
-        const first = lossMask.indexOf(1)
-        const prompt = Number(tokenizer.decode(token.slice(0, first)))
-        const answer = tokenizer.decode(token.slice(first), { skipSpecial: true })
-        expect(reward).toBe(answer.startsWith(String(prompt + 1)) ? 1 : 0)
-        expect(components).toEqual({ truncated: 0 })
+  test.runIf(process.env.COLONNADE_SERVICES === '1')(
+    'on the server of openenv 0.10',
+    {
+      timeout: 2 * PYTHON_MS,
+    },
+    async () => {
+      const found = await findPython(['openenv==0.10.0'], 'openenv.core.env_server.http_server')
+      if ('why' in found) throw new Error(found.why)
+      const script = new URL('../support/open_env_next_digit.py', import.meta.url).pathname
+      const port = await freePort()
+      const server = start(found.python, [script, String(port), '3'], { timeout: 2 * PYTHON_MS })
+      try {
+        const url = `http://127.0.0.1:${port}`
+        await expect
+          .poll(
+            () =>
+              fetch(`${url}/health`).then(
+                ({ ok }) => ok,
+                () => false,
+              ),
+            { timeout: PYTHON_MS },
+          )
+          .toBe(true)
+        const { rows, tokenizer } = await talk(options(url), 200)
+        for (const { token, lossMask, reward, error, components } of rows) {
+          expect(error).toBeNull()
+          const first = lossMask.indexOf(1)
+          const prompt = Number(tokenizer.decode(token.slice(0, first)))
+          const answer = tokenizer.decode(token.slice(first), { skipSpecial: true })
+          expect(reward).toBe(answer.startsWith(String(prompt + 1)) ? 1 : 0)
+          expect(components).toEqual({ truncated: 0 })
+        }
+        expect(new Set(rows.map(({ reward }) => reward))).toEqual(new Set([0, 1]))
+        // Unknown keys of an action are refused by the server, with its words.
+        const wrong = await talk(options(url, { act: (text) => ({ text }) }), 2, 1)
+        expect(wrong.rows[0]!.error).toMatch(/step: Invalid message \(VALIDATION_ERROR\)/)
+      } finally {
+        server.process.kill()
+        await server.ended.catch(() => {})
       }
-      expect(new Set(rows.map(({ reward }) => reward))).toEqual(new Set([0, 1]))
-      // Unknown keys of an action are refused by the server, with its words.
-      const wrong = await talk(options(url, { act: (text) => ({ text }) }), 2, 1)
-      expect(wrong.rows[0]!.error).toMatch(/step: Invalid message \(VALIDATION_ERROR\)/)
-    } finally {
-      server.process.kill()
-      await server.ended.catch(() => {})
-    }
-  })
+    },
+  )
 
   test('is refused where it cannot be', async () => {
     const server = await openEnvServer(

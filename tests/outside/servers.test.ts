@@ -1,12 +1,12 @@
 /**
  * Servers of others, begun with a model of ours. `transformers serve` needs a Python that has torch and transformers[serving]
- * (COLONNADE_PYTHON names one); llama.cpp comes from npm (node-llama-cpp, 100 MB). Both are asked by `npm run test:servers` alone, and
+ * (COLONNADE_PYTHON names one); llama.cpp's server comes from PyPI (xllamacpp, 34 MB). Both are asked by `npm run test:servers` alone, and
  * skipped where they cannot be had.
  */
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
-import { fileURLToPath, pathToFileURL } from 'node:url'
+import { fileURLToPath } from 'node:url'
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { llamaCppEngine } from '../../src/engines/llama-cpp.ts'
 import { openaiEngine } from '../../src/engines/openai.ts'
@@ -14,11 +14,10 @@ import { transformerLogprobs } from '../../src/entries/text.ts'
 import { saveTransformer } from '../../src/policies/transformer/folder.ts'
 import { languageModel } from '../../src/text/language-model.ts'
 import { saveTokenizer } from '../../src/text/tokenizer.ts'
-import { cached, installPackages, type Made } from '../support/cache.ts'
 import { type Started, start } from '../support/command.ts'
 import { talkUntil, talkWorld } from '../support/conversations.ts'
 import { writeGguf } from '../support/gguf.ts'
-import { attempt, findInstalled, PYTHON_MS } from '../support/python.ts'
+import { attempt, findInstalled, findPython, PYTHON_MS } from '../support/python.ts'
 import { temporaryFolder } from '../support/temporary.ts'
 
 const isAsked = import.meta.env.MODE === 'servers'
@@ -90,12 +89,7 @@ describe('llama.cpp', () => {
   let url = ''
   let why = ''
   beforeAll(async () => {
-    const packages = ['node-llama-cpp@3.22.1', '@node-llama-cpp/linux-x64@3.22.1']
-    const made: Made = isAsked
-      ? await cached('node-llama-cpp-3.22.1', (folder, run) =>
-          installPackages(folder, run, [...packages, '--omit=optional']),
-        )
-      : { why: ASKED }
+    const made = isAsked ? await findPython(['xllamacpp==2026.10.11549'], 'xllamacpp') : { why: ASKED }
     if ('why' in made) {
       why = made.why
       console.warn(`SKIPPED: our model by llama.cpp (${why})`)
@@ -104,11 +98,10 @@ describe('llama.cpp', () => {
     const { model, weights } = (await talkWorld(drawn)).cohort()
     const file = join(await temporaryFolder(), 'tiny.gguf')
     await writeGguf(file, model, weights)
-    const module = pathToFileURL(join(made.folder, 'node_modules/node-llama-cpp/dist/index.js')).href
-    const script = fileURLToPath(new URL('../support/llama-server.mjs', import.meta.url))
+    const script = fileURLToPath(new URL('../support/llama_server.py', import.meta.url))
     const port = String(await freePort())
-    server = start(process.execPath, [script, module, file, port], { timeout: 2 * PYTHON_MS })
-    await server.printed('listening')
+    server = start(made.python, [script, file, port], { timeout: 2 * PYTHON_MS })
+    await server.printed('listening\n')
     url = `http://127.0.0.1:${port}`
   }, PYTHON_MS)
   beforeEach((context) => context.skip(server === undefined, why))

@@ -5,6 +5,8 @@ import type { TransformerModel } from '../../src/policies/transformer/model.ts'
 const ALIGNMENT = 32
 /** What values are, by the format's numbers. */
 const [U32, I32, F32, TEXT, LIST] = [4, 5, 6, 8, 9]
+/** Kinds of tokens. */
+const [NORMAL, CONTROL] = [1, 3]
 type Entry = readonly [name: string, type: number, value: number | string | readonly string[] | readonly number[]]
 
 const u32 = (value: number) => Buffer.from(Uint32Array.of(value).buffer)
@@ -52,10 +54,22 @@ function nameOf(name: string): string {
   return `${layer === undefined ? '' : `blk.${layer}.`}${known}.${end}`
 }
 
-/** Writes a model of the family `llama`. Its vocabulary is numbers as texts: who asks it asks by ids. */
+/** How vocabularies of bytes write those of ASCII, after GPT-2: as the letter that it is, or else as one that no byte is. */
+function asciiLetters(): string[] {
+  let others = 0
+  return Array.from({ length: 128 }, (_, byte) => {
+    return String.fromCodePoint(byte > 32 && byte < 127 ? byte : 256 + others++)
+  })
+}
+
+/**
+ * Writes a model of the family `llama`, whose vocabulary is the letters of ASCII, each its own id. Of the ids behind them each is a
+ * text of its own, not part of a character: the server tells no log-probabilities of those.
+ */
 export async function writeGguf(path: string, { shape, parameters }: TransformerModel, weights: Float32Array) {
   const { vocabularySize, width, numLayers, numHeads, numKeyHeads, headWidth, normEpsilon } = shape
-  const texts = Array.from({ length: vocabularySize }, (_, id) => `<${id}>`)
+  const letters = asciiLetters()
+  const texts = Array.from({ length: vocabularySize }, (_, id) => letters[id] ?? `<${id}>`)
   const entries: Entry[] = [
     ['general.architecture', TEXT, 'llama'],
     ['llama.context_length', U32, shape.contextLength],
@@ -71,8 +85,8 @@ export async function writeGguf(path: string, { shape, parameters }: Transformer
     ['tokenizer.ggml.model', TEXT, 'gpt2'],
     ['tokenizer.ggml.pre', TEXT, 'gpt-2'],
     ['tokenizer.ggml.tokens', LIST, texts],
-    ['tokenizer.ggml.token_type', LIST, texts.map(() => 1)],
-    ['tokenizer.ggml.merges', LIST, ['< 0']],
+    ['tokenizer.ggml.token_type', LIST, texts.map((_, id) => (id < 256 ? NORMAL : CONTROL))],
+    ['tokenizer.ggml.merges', LIST, ['\u0001 \u0001']], // There have to be some: of letters that no byte is written by.
     ['tokenizer.ggml.bos_token_id', U32, 256],
     ['tokenizer.ggml.eos_token_id', U32, 257],
   ]
