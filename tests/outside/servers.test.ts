@@ -1,15 +1,17 @@
 /**
  * Servers of others, begun with a model of ours. `transformers serve` needs a Python that has torch and transformers[serving]
- * (COLONNADE_PYTHON names one); llama.cpp's server comes from PyPI (xllamacpp, 34 MB). Both are asked by `npm run test:servers` alone, and
- * skipped where they cannot be had.
+ * (COLONNADE_PYTHON names one), vLLM one that has it, for the CPU or a GPU; llama.cpp's server comes from PyPI (xllamacpp, 34 MB). They are
+ * asked by `npm run test:servers` alone, and skipped where they cannot be had.
  */
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
+import type { EngineDefinition } from '../../src/engines/engine.ts'
 import { llamaCppEngine } from '../../src/engines/llama-cpp.ts'
 import { openaiEngine } from '../../src/engines/openai.ts'
+import { vllmEngine } from '../../src/engines/vllm.ts'
 import { transformerLogprobs } from '../../src/entries/text.ts'
 import { saveTransformer } from '../../src/policies/transformer/folder.ts'
 import { languageModel } from '../../src/text/language-model.ts'
@@ -22,6 +24,8 @@ import { temporaryFolder } from '../support/temporary.ts'
 
 const isAsked = import.meta.env.MODE === 'servers'
 const ASKED = 'npm run test:servers asks it'
+/** vLLM looks at itself for minutes before it begins. */
+const START_MS = 20 * 60_000
 
 const policy = () => languageModel({ width: 16, layers: 2, heads: 2, context: 64, anyText: true })
 const drawn = { policy: policy(), maxTokens: 8 }
@@ -43,6 +47,18 @@ async function freePort(): Promise<number> {
   const { port } = http.address() as AddressInfo
   await new Promise((resolve) => http.close(resolve))
   return port
+}
+
+/** How far the log-probabilities of eight conversations' tokens are from ours, in nats. */
+async function distancesOf(world: Awaited<ReturnType<typeof talkWorld>>): Promise<number[]> {
+  const { model, weights } = world.cohort()
+  const rows = await talkUntil(world, 8)
+  const ids = rows.map(({ token }) => token)
+  const expected = await transformerLogprobs({ model, weights: weights.slice() }).logprobs(ids)
+  return rows.flatMap(({ lossMask, logprob, error }, r) => {
+    expect(error).toBe(null)
+    return lossMask.flatMap((flag, t) => (flag === 1 ? [Math.abs(logprob[t]! - expected[r]![t - 1]!)] : []))
+  })
 }
 
 describe('transformers serve', () => {
@@ -112,17 +128,60 @@ describe('llama.cpp', () => {
 
   test('gives the tokens that it draws the log-probabilities that we give them, within 1e-4', async () => {
     const world = await talkWorld({ ...drawn, engine: llamaCppEngine({ url }) })
-    const { model, weights } = world.cohort()
-    const rows = await talkUntil(world, 8)
-    const expected = await transformerLogprobs({ model, weights: weights.slice() }).logprobs(
-      rows.map(({ token }) => token),
-    )
-    const distances = rows.flatMap(({ lossMask, logprob, error }, r) => {
-      expect(error).toBe(null)
-      return lossMask.flatMap((flag, t) => (flag === 1 ? [Math.abs(logprob[t]! - expected[r]![t - 1]!)] : []))
-    })
+    const distances = await distancesOf(world)
     console.info(`llama.cpp: ${distances.length} tokens, at most ${Math.max(...distances)} nats apart`)
     expect(distances.length).toBeGreaterThan(30)
     expect(Math.max(...distances)).toBeLessThan(1e-4)
   }, 60_000)
+})
+
+describe('vLLM', () => {
+  let server: Started | undefined
+  let url = ''
+  let why = ''
+  // Heads of 32 are the smallest that it computes on the CPU.
+  const world = (engine?: EngineDefinition) =>
+    talkWorld({
+      ...{ policy: languageModel({ width: 64, layers: 2, heads: 2, context: 64, anyText: true }), maxTokens: 8 },
+      ...(engine && { engine }),
+    })
+  beforeAll(async () => {
+    const found = isAsked ? await findInstalled('vllm') : { why: ASKED }
+    if ('why' in found) {
+      why = found.why
+      console.warn(`SKIPPED: our model by vLLM (${why})`)
+      return
+    }
+    const folder = await temporaryFolder()
+    const { model, weights, tokenizer } = (await world()).cohort()
+    await saveTransformer(folder, model, weights)
+    await saveTokenizer(folder, tokenizer)
+    const port = String(await freePort())
+    url = `http://127.0.0.1:${port}`
+    const words = [
+      ...['-m', 'vllm.entrypoints.cli.main', 'serve', folder, '--host', '127.0.0.1', '--port', port],
+      ...['--dtype', 'float32', '--enforce-eager', '--max-model-len', '64', '--max-num-seqs', '8'],
+      ...['--logprobs-mode', 'processed_logprobs', '--generation-config', 'vllm', '--enable-scale-out'],
+    ]
+    const settings = {
+      VLLM_CPU_KVCACHE_SPACE: '1',
+      VLLM_SERVER_DEV_MODE: '1',
+      HF_HUB_OFFLINE: '1',
+      OMP_NUM_THREADS: '1',
+    }
+    server = start(found.python, words, { timeout: 0, env: { ...process.env, ...settings } })
+    await server.printed('Application startup complete')
+  }, START_MS)
+  beforeEach((context) => context.skip(server === undefined, why))
+  afterAll(async () => {
+    server?.process.kill()
+    await server?.ended
+  })
+
+  test('gives the tokens that it draws the log-probabilities that we give them, within 1e-4', async () => {
+    const distances = await distancesOf(await world(vllmEngine({ url })))
+    console.info(`vLLM: ${distances.length} tokens, at most ${Math.max(...distances)} nats apart`)
+    expect(distances.length).toBeGreaterThan(30)
+    expect(Math.max(...distances)).toBeLessThan(1e-4)
+  }, 120_000)
 })

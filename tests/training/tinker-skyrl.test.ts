@@ -149,7 +149,7 @@ describe("SkyRL's server", () => {
     HOUR_MS,
   )
 
-  test.runIf(isLive)(
+  test(
     'keeps the weights of who samples in the place of those that learn, which is found out before anything is sampled ahead',
     async () => {
       const made = await trainerAt(url, { loss: 'grpo', updates: 3, groupSize: 4, maxStaleness: 1 })
