@@ -208,9 +208,11 @@ async function findExport<F extends { id: string }>(
   try {
     exports = (await import(module)) as Record<string, unknown>
   } catch (cause) {
-    throw new InputError(`${noun} module`, module, `a module that can be imported (${(cause as Error).message})`, {
-      cause,
-    })
+    const isTypeScript = (cause as NodeJS.ErrnoException).code === 'ERR_UNKNOWN_FILE_EXTENSION' && /\.ts$/.test(module)
+    const reason = isTypeScript
+      ? 'JavaScript, since this Node runs no TypeScript: compile it (npx tsc), or use Node 22.18 or newer'
+      : `a module that can be imported (${(cause as Error).message})`
+    throw new InputError(`${noun} module`, module, reason, { cause })
   }
   const factories = Object.values(exports).filter(
     (value) => typeof value === 'function' && 'id' in value,

@@ -66,12 +66,30 @@ export function nearest(word: string, candidates: readonly string[]): string | u
   return best
 }
 
-/** The nearest candidate, if it is so near that it may be meant. */
+/**
+ * The nearest candidate, if it is so near that it may be meant: one whose last part is the word but for its spelling
+ * (`learning_rate` for `ppo.learningRate`), that takes few edits, or whose last part has the word as its initials (`lr`).
+ */
 export function similar(word: string, candidates: readonly string[]): string | undefined {
+  const spelled = candidates.find((candidate) => letters(lastPart(candidate)) === letters(word))
+  if (spelled !== undefined) return spelled
   const near = nearest(word, candidates)
   if (near === undefined) return undefined
   const isNear = near.startsWith(word) || editDistance(word.toLowerCase(), near.toLowerCase()) <= (word.length + 1) / 2
-  return isNear ? near : undefined
+  return isNear ? near : candidates.find((candidate) => initials(lastPart(candidate)) === word.toLowerCase())
+}
+
+function lastPart(name: string): string {
+  return name.slice(name.lastIndexOf('.') + 1)
+}
+
+function letters(name: string): string {
+  return name.toLowerCase().replaceAll(/[_-]/g, '')
+}
+
+/** `lr` of `learningRate`. */
+function initials(name: string): string {
+  return (name.slice(0, 1) + name.replaceAll(/[^A-Z]/g, '')).toLowerCase()
 }
 
 function editDistance(a: string, b: string): number {

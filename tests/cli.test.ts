@@ -301,6 +301,18 @@ describe('on a terminal', () => {
   })
 })
 
+test('a module in TypeScript is answered with what to do, where Node runs none', async () => {
+  await writeFile(join(here, 'mine.ts'), 'export const nothing: number = 1')
+  const { code, stderr } = await colonnade(['train', './mine.ts'], here)
+  expect(code).toBe(1)
+  const runsTypeScript = Boolean((process.features as { typescript?: unknown }).typescript)
+  expect(stderr).toMatch(
+    runsTypeScript
+      ? /mine\.ts: got exports with these ids: none, expected exactly one/
+      : /^colonnade: environment module: got file:.+mine\.ts, expected JavaScript, since this Node .+ or use Node 22\.18/,
+  )
+})
+
 describe('help', () => {
   test.each(['CartPole-v1', 'Pendulum-v1'])('names every key of a run of %s with its default', async (id) => {
     const { code, stdout } = await inProcess(['train', id, '--help'])
@@ -333,10 +345,20 @@ describe('help', () => {
     }
   })
 
-  test.each(['resume', 'evaluate', 'export'])('is given for %s and a run folder', async (command) => {
-    const { code, stdout, stderr } = await inProcess([command, finished, '--help'])
+  test.each([
+    ['resume', 'RUN', '  from=0 '],
+    ['evaluate', 'RUN', '  episodes=100 '],
+    ['export', 'nowhere', '  format=file '],
+    ['dashboard', '', '  port=6060 '],
+    ['environments', '', 'list the environments'],
+  ])('of %s is of that command alone', async (command, subject, line) => {
+    const { code, stdout, stderr } = await inProcess([command, subject, '--help'])
     expect({ code, stderr }).toEqual({ code: 0, stderr: '' })
-    expect(stdout).toContain('Keys of train')
+    expect(stdout).toContain(`  colonnade ${command}`)
+    expect(stdout).toContain(line)
+    expect(stdout).toContain('--json')
+    expect(stdout.match(/^ {2}colonnade /gm)).toHaveLength(1)
+    expect(stdout).not.toContain('Keys of train')
   })
 
   test('--version prints the version', async () => {
@@ -529,6 +551,23 @@ describe('bad input ends with exit code 1, says what came and what was expected,
     ['a number out of range', ['train', 'CartPole-v1', 'ppo.gamma=2'], /ppo\.gamma: got "2", expected a number/],
     ['an empty value', [...train, 'seed='], /seed: got "", expected a whole number ≥ 0/],
     ['an empty folder name', [...train, 'out='], /out: got .+, expected .+folder/],
+    [
+      'a key as other programs take it',
+      [...train, '--seed', '3'],
+      /^colonnade: option: got --seed 3, expected a key with its value, like seed=3\n$/,
+    ],
+    [
+      'the same with its value',
+      [...train, '--ppo.gamma=0.9'],
+      /option: got --ppo.gamma=0.9, expected .+like ppo.gamma=0.9/,
+    ],
+    ['the same without a value', [...train, '--seed', 'numLanes=3'], /option: got --seed, expected .+like seed=…/],
+    ['initials of a key', [...train, 'lr=1'], /key: got "lr", .+mean "ppo\.learningRate"\?/],
+    [
+      'a key of a part, spelled otherwise',
+      [...train, 'learning_rate=1'],
+      /got "learning_rate", .+mean "ppo\.learningRate"\?/,
+    ],
     ['a key without a value', [...train, 'seed'], /argument: got "seed", expected key=value/],
     ['a value without a key', [...train, '=3'], /argument: got "=3", expected key=value/],
     ['a key that is given twice', [...train, 'seed=1', 'seed=2'], /seed: got a value twice, expected one value/],
@@ -800,9 +839,10 @@ describe('resume', () => {
 
   test('of a complete run finishes cleanly, and changes neither rollouts nor checkpoints nor metrics', async () => {
     const before = await contents(join(here, 'run'))
-    const { code, stdout } = await inProcess(['resume', 'run'], here)
+    const { code, stdout, stderr } = await inProcess(['resume', 'run'], here)
     expect(code).toBe(0)
     expect(stdout).toContain('complete: 2,048 steps')
+    expect(stderr).toContain('run is complete: there is nothing to do; to go further, give it more (totalSteps=…)\n')
     expect(await contents(join(here, 'run'))).toEqual(before)
   })
 

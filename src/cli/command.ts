@@ -1,6 +1,6 @@
 /** Finds a command by its words, prints what it says, and turns errors into exit codes. */
 import { parseArgs } from 'node:util'
-import { InputError, show, unknownWord } from '../errors.ts'
+import { InputError, show, similar, unknownWord } from '../errors.ts'
 import { VERSION } from '../version.ts'
 import type { Command, Invocation } from './invocation.ts'
 
@@ -33,22 +33,38 @@ export async function runCommand(args: readonly string[]): Promise<void> {
   }
 }
 
+const options = {
+  help: { type: 'boolean', short: 'h' },
+  version: { type: 'boolean' },
+  json: { type: 'boolean' },
+  quiet: { type: 'boolean', short: 'q' },
+} as const
+
+/** @throws InputError for a key that is given as other programs take them, like `--seed 3`. */
+function refuseDashes(args: readonly string[]): void {
+  for (const [i, word] of args.entries()) {
+    const [, name, given] = /^--([a-z][\w.]*)(?:=(.*))?$/is.exec(word) ?? []
+    if (name === undefined || Object.hasOwn(options, name) || similar(name, Object.keys(options)) !== undefined)
+      continue
+    const next = args[i + 1]
+    const value = given ?? (next === undefined || /^-|=/.test(next) ? undefined : next)
+    const got = given === undefined && value !== undefined ? `${word} ${value}` : word
+    throw new InputError('option', got, `a key with its value, like ${name}=${value ?? '…'}`)
+  }
+}
+
 async function run(args: readonly string[]): Promise<void> {
+  refuseDashes(args)
   const { values, positionals } = parseArgs({
     args: [...args],
     allowPositionals: true,
-    options: {
-      help: { type: 'boolean', short: 'h' },
-      version: { type: 'boolean' },
-      json: { type: 'boolean' },
-      quiet: { type: 'boolean', short: 'q' },
-    },
+    options,
   })
   const [name, ...words] = positionals
   if (values.version) return console.log(VERSION)
   if (values.help || name === undefined) {
-    const { help } = await import('./help.ts')
-    return console.log(await help(name === 'train' ? words : []))
+    const { help, helpOf } = await import('./help.ts')
+    return console.log((name === undefined ? null : await helpOf(name, words)) ?? (await help()))
   }
   const load = Object.hasOwn(commands, name) ? commands[name]! : () => ownCommand(name)
   const invocation: Invocation = { words, json: values.json ?? false, quiet: values.quiet ?? false }

@@ -19,5 +19,11 @@ export const resumeCommand: Command = async ({ words, json, quiet }) => {
   const options = { from, settings, allowModule: askForModule(trust) }
   const run = await resumeRun(subject, options, tellPlan(quiet))
   tellWarnings(run.warnings)
+  if (run.ended !== null && !quiet) {
+    const further = run.definition.kind === 'episodes' ? 'totalSteps=…' : 'rl.updates=…'
+    process.stderr.write(
+      `${subject} is ${run.ended}: there is nothing to do; to go further, give it more (${further})\n`,
+    )
+  }
   return follow(run, { json, quiet })
 }

@@ -23,9 +23,8 @@ export const trackio = defineLogger({
       place: url,
       isRepeatable: true,
       async write(entries) {
-        const logs = entries.map(({ step, time, values }, i) => ({
+        const logs = entries.map(({ step, values }, i) => ({
           ...{ project, run: name, metrics: finite(values), step },
-          timestamp: new Date(time).toISOString(),
           log_id: `${session}-${step}`,
           ...(isFirst && i === 0 ? { config: settings } : {}),
         }))

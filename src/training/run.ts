@@ -149,6 +149,11 @@ export class Run<D extends RunDefinition = RunDefinition> {
     return this.#files.path
   }
 
+  /** How it has ended; null where there is more to do. */
+  get ended(): 'complete' | 'solved' | null {
+    return this.#kind.ended(this.definition, this.trainer as Trainer<Cohort>)
+  }
+
   /** Adds a line to the run's `run.log`, with the time. */
   log(line: string): void {
     this.#files.log(line)
@@ -167,7 +172,7 @@ export class Run<D extends RunDefinition = RunDefinition> {
   async #train({ onUpdate, signal: asked }: RunListeners<Cohort>): Promise<RunSummary> {
     const { settings } = this.definition
     const trainer = this.trainer as Trainer<Cohort>
-    const before = this.#ended()
+    const before = this.ended
     if (before !== null) {
       await this.#files.prune(settings.checkpointsKept)
       return this.#finish(before)
@@ -198,12 +203,12 @@ export class Run<D extends RunDefinition = RunDefinition> {
         loggers.log(entryOf(trainer.update, line))
         newest = this.#kind.tableOf(metrics)
         await this.#leaveTable(newest)
-        const isLast = this.#ended() !== null // Then what is written last comes first, below.
+        const isLast = this.ended !== null // Then what is written last comes first, below.
         if (trainer.update % settings.checkpointEvery === 0 && !isLast) await this.#checkpoint()
         onUpdate?.(metrics, trainer.progress())
         if (isLast || signal.aborted) break
       }
-      end = this.#ended() === null ? 'interrupted' : 'complete'
+      end = this.ended === null ? 'interrupted' : 'complete'
     } catch (error) {
       if (error !== watch.stall) throw error // Only an update that was given up has a state before it.
       await this.#checkpoint() // As it was before the update that was given up; its rollout is gone.
@@ -219,7 +224,7 @@ export class Run<D extends RunDefinition = RunDefinition> {
     const isLeft = this.#kind.keeps(this.definition) === 'last' && !this.#kind.isTableFleeting
     if (newest !== null && isLeft) await this.#writeTable(newest)
     await this.#checkpoint()
-    const ended = this.#ended()
+    const ended = this.ended
     if (ended === null && stop.signal.aborted) throw stop.signal.reason
     return this.#finish(ended ?? 'interrupted', loggers.places)
   }
@@ -241,10 +246,6 @@ export class Run<D extends RunDefinition = RunDefinition> {
       done: trainer.update,
     }
     return new Loggers(definition.loggers, training, tell)
-  }
-
-  #ended(): 'complete' | 'solved' | null {
-    return this.#kind.ended(this.definition, this.trainer as Trainer<Cohort>)
   }
 
   async #checkpoint(): Promise<void> {

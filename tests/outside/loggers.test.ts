@@ -26,7 +26,7 @@ beforeAll(async () => {
     why = 'TensorBoard and trackio (npm run test:loggers asks them)'
     return
   }
-  const made = await cached(`python-${PACKAGES.join('-')}`, async (_, run) => {
+  const made = await cached('python-tensorboard-2.21.0-trackio-0.43.0', async (_, run) => {
     await run('python3', ['-m', 'venv', '.'])
     await run('./bin/python', ['-m', 'pip', 'install', '--quiet', '--only-binary=:all:', ...PACKAGES])
   })
@@ -36,7 +36,10 @@ beforeAll(async () => {
   }
   programs = join(made.folder, 'bin')
   folder = await temporaryFolder()
-  const trackio = begin('python', ['-c', SHOW], { TRACKIO_DIR: join(folder, 'trackio'), TRACKIO_WRITE_TOKEN: 'secret' })
+  const trackio = begin(['-c', 'import trackio; trackio.show(open_browser=False)'], {
+    TRACKIO_DIR: join(folder, 'trackio'),
+    TRACKIO_WRITE_TOKEN: 'secret',
+  })
   trackioUrl = await printedUrl(trackio)
   process.env.TRACKIO_WRITE_TOKEN = 'secret'
   const loggers = `tensorboard,trackio:${trackioUrl}|project=${PROJECT}`
@@ -58,16 +61,8 @@ afterAll(async () => {
   }
 })
 
-/** Begins trackio's server and keeps it. */
-const SHOW = `
-import trackio, time
-shown = trackio.show(open_browser=False, block_thread=False)
-print('AT', next(part for part in shown if isinstance(part, str) and part.startswith('http')), flush=True)
-time.sleep(600)
-`
-
-function begin(program: string, words: readonly string[], env: Readonly<Record<string, string>> = {}): Started {
-  const one = start(join(programs, program), words, { timeout: PYTHON_MS, env: { ...process.env, ...env } })
+function begin(words: readonly string[], env: Readonly<Record<string, string>> = {}): Started {
+  const one = start(join(programs, 'python'), words, { timeout: PYTHON_MS, env: { ...process.env, ...env } })
   started = [...started, one]
   return one
 }
@@ -79,11 +74,11 @@ function printedUrl({ process, ended }: Started): Promise<string> {
       let said = ''
       stream.on('data', (chunk: string) => {
         said += chunk
-        const [, url] = /(http:\/\/[\w.]+:\d+)[^\d]/.exec(said) ?? []
+        const [, url] = /(http:\/\/[\w.]+:\d+)\D/.exec(said) ?? []
         if (url !== undefined) resolve(url)
       })
     }
-    ended.then(({ stderr }) => reject(new Error(stderr)))
+    ended.then(({ stderr }) => reject(new Error(stderr)), reject)
   })
 }
 
@@ -103,12 +98,16 @@ describe('what others list of a run', () => {
     'TensorBoard: the same scalars with the same values, and the settings',
     async (context) => {
       if (why !== '') skipLoudly(context, why)
-      const url = await printedUrl(
-        begin('tensorboard', ['--logdir', join(folder, 'runs'), '--port', '0', '--bind_all']),
-      )
+      const url = await printedUrl(begin(['-m', 'tensorboard.main', '--logdir', join(folder, 'runs'), '--port', '0']))
       const ask = async (path: string, body?: object) => {
         const response = await fetch(url.replace(/\/\/[^:]+/, '//127.0.0.1') + path, {
-          ...(body === undefined ? {} : { method: 'POST', body: JSON.stringify(body) }),
+          ...(body === undefined
+            ? {}
+            : {
+                method: 'POST',
+                headers: { 'content-type': 'application/json' },
+                body: JSON.stringify(body),
+              }),
         })
         return JSON.parse(await response.text())
       }
