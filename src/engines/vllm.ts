@@ -59,7 +59,10 @@ class VllmShapes implements ServerShapes {
   }
 
   async #readKind(subject: string): Promise<LogprobKind | null> {
-    const { logprobs_mode: mode = null } = (await this.#client.askIfThere('/server_info')) ?? {}
+    const said = (await this.#client.askIfThere('/server_info?config_format=json')) ?? {}
+    // vLLM tells its whole configuration, `colonnade serve` this of it.
+    const { model_config: config } = (said.vllm_config ?? {}) as { model_config?: { logprobs_mode?: unknown } }
+    const mode = said.logprobs_mode ?? config?.logprobs_mode ?? null
     if (mode === null) return null
     const kind = MODES[String(mode)]
     if (kind !== undefined) return kind

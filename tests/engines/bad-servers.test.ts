@@ -175,7 +175,7 @@ test('log-probabilities at temperature 1 of tokens that were drawn at another ar
   ] as const) {
     const { engine } = await liar(
       'vllm',
-      (path, json) => (path === '/server_info' ? { json: { ...json, logprobs_mode: 'raw_logprobs' } } : {}),
+      (path, json) => (path.startsWith('/server_info') ? { json: { ...json, logprobs_mode: 'raw_logprobs' } } : {}),
       { logprobs: 'raw' },
     )
     const world = await talkWorld({ engine, sampling: { temperature }, numLanes: 8, groupSize: 4 })
