@@ -126,10 +126,10 @@ describe('an environment of OpenEnv', () => {
   test.runIf(process.env.COLONNADE_SERVICES === '1')(
     'on the server of openenv 0.10',
     {
-      timeout: 2 * PYTHON_MS,
+      timeout: 6 * PYTHON_MS,
     },
     async () => {
-      const found = await findPython(['openenv==0.10.0'], 'openenv.core.env_server.http_server')
+      const found = await findPython(['openenv==0.10.0'], 'openenv.core.env_server.http_server', 4 * PYTHON_MS)
       if ('why' in found) throw new Error(found.why)
       const script = new URL('../support/open_env_next_digit.py', import.meta.url).pathname
       const port = await freePort()

@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto'
 import { join } from 'node:path'
-import { cached } from './cache.ts'
+import { cached, type Run } from './cache.ts'
 import { start } from './command.ts'
 
 /** Formats promise that others can read them: so others do, with these versions. */
@@ -17,11 +17,12 @@ export const PYTHON_MS = 300_000
 
 /**
  * A Python that can import the modules: COLONNADE_PYTHON, or one that is made once of the packages if there is none yet; or
- * why there is none.
+ * why there is none. Making it may take `makeMs`, by default less than a hook.
  */
 export async function findPython(
   packages: readonly string[] = READERS,
   modules = MODULES,
+  makeMs?: number,
 ): Promise<{ python: string } | { why: string }> {
   const imports = ['-c', `import ${modules}`]
   const named = process.env.COLONNADE_PYTHON
@@ -30,13 +31,14 @@ export async function findPython(
     return code === 0 ? { python: named } : { why: `COLONNADE_PYTHON=${named} has not what it takes: ${stderr.trim()}` }
   }
   const list = createHash('sha256').update(packages.join()).digest('hex').slice(0, 8)
-  const made = await cached(`python-${list}`, async (folder, run) => {
+  const make = async (folder: string, run: Run) => {
     const python = join(folder, 'bin/python')
     await run('python3', ['-m', 'venv', '.'])
     const install = ['install', '--quiet', '--disable-pip-version-check', '--only-binary=:all:']
     await run(python, ['-m', 'pip', ...install, ...packages])
     await run(python, imports)
-  })
+  }
+  const made = await cached(`python-${list}`, make, makeMs)
   return 'why' in made ? made : { python: join(made.folder, 'bin/python') }
 }
 

@@ -27,7 +27,7 @@ const isLive = process.env.COLONNADE_SERVICES === '1'
 const isRecorded = isLive && process.env.SKYRL_RECORD === '1'
 const RECORDING = new URL('../golden/skyrl-0.3.0.json.gz', import.meta.url).pathname
 const HOUR_MS = 3_600_000
-const UPDATES = 60
+const UPDATES = 40
 
 let url = ''
 let close: () => unknown = () => {}
