@@ -846,14 +846,18 @@ describe('resume', () => {
     expect(await contents(join(here, 'run'))).toEqual(before)
   })
 
-  test('of a run under another kernel build warns on standard error, --quiet or not, and goes on', async () => {
+  test('of a run by kernels that are not here is refused; kernels= goes on, and warns, --quiet or not', async () => {
     const path = join(here, 'run/checkpoints/00000008/manifest.json')
-    const manifest = await readJson(path)
     await editManifest(path, (whole) => ({ ...whole, kernels: 'other' }))
-    const { code, stderr } = await inProcess(['resume', 'run', '--quiet'], here)
+    const refused = await inProcess(['resume', 'run', '--quiet'], here)
+    expect(refused.code).toBe(1)
+    expect(refused.stderr).toMatch(
+      /^colonnade: run run: got a checkpoint by other kernels, expected one by plain, simd/,
+    )
+    const { code, stderr } = await inProcess(['resume', 'run', 'kernels=simd', '--quiet'], here)
     expect({ code, stderr }).toEqual({
       code: 0,
-      stderr: `colonnade: warning: kernels was other and is ${manifest.kernels}: the run goes on, but not with the same bits\n`,
+      stderr: 'colonnade: warning: kernels was other and is simd: the run goes on, but not with the same bits\n',
     })
   })
 

@@ -125,6 +125,7 @@ describe('pyarrow', () => {
       environment: 'CartPole-v1',
       seed: '6',
       gamma: 'null',
+      layout: 'episodes',
       numLanes: '12',
       update: '8',
       checkpoint: join(run, 'checkpoints/00000008'),
