@@ -17,8 +17,11 @@ INLINE uint32_t bits_of(float x) {
   memcpy(&bits, &x, sizeof bits);
   return bits;
 }
-/** A number without fraction as an integer; 0 of NaN. */
-INLINE int32_t whole(float x) { return (int32_t)(x == x ? x : 0); }
+/** A number without fraction as an integer: the nearest one, 0 of NaN. */
+INLINE int32_t whole(float x) {
+  if (x >= 0x1p31f) return INT32_MAX;
+  return (int32_t)(x >= -0x1p31f ? x : x == x ? -0x1p31f : 0);
+}
 /** At most `high`, at least `low`; NaN stays NaN. */
 INLINE float clamp(float x, float low, float high) {
   const float raised = x < low ? low : x;
@@ -50,7 +53,7 @@ INLINE float exp1(float v) {
   p = __builtin_fmaf(p, r, 1.6666665459e-1f);
   p = __builtin_fmaf(p, r, 5.0000001201e-1f);
   p = __builtin_fmaf(p, r * r, r) + 1;
-  const float power = float_of((uint32_t)(whole(n) + 127) << 23);
+  const float power = float_of((uint32_t)((int32_t)(n == n ? n : 0) + 127) << 23);
   return v < low ? 0 : p * power;
 }
 
@@ -101,7 +104,7 @@ INLINE float cos_quarter(float r) {
 }
 /** sin(r + (q + shift) · ½π) from sin r and cos r. */
 INLINE float turn(float sin, float cos, float q, int shift) {
-  const uint32_t turns = (uint32_t)(whole(q) + shift);
+  const uint32_t turns = (uint32_t)whole(q) + (uint32_t)shift;
   return float_of(bits_of((turns & 1) != 0 ? cos : sin) ^ (turns >> 1) << 31);
 }
 

@@ -117,6 +117,23 @@ APART void multiply_beside(struct sums sums, const float *a, size_t a_step, cons
 APART void transpose(float *restrict into, size_t into_row, const float *restrict from, size_t from_row, int height,
                      int width) {
   int i = 0;
+  for (; i + WIDTH <= height; i += WIDTH) {
+    const float *at = from + i * from_row;
+    float *to = into + i;
+    int j = 0;
+    for (; j + 4 <= width; j += 4, at += 4, to += 4 * into_row) {
+      const vec a = load_fours(at, from_row), b = load_fours(at + from_row, from_row);
+      const vec c = load_fours(at + 2 * from_row, from_row), d = load_fours(at + 3 * from_row, from_row);
+      const vec ab = mix_low(a, b), cd = mix_low(c, d), ef = mix_high(a, b), gh = mix_high(c, d);
+      store(to, join_low(ab, cd));
+      store(to + into_row, join_high(ab, cd));
+      store(to + 2 * into_row, join_low(ef, gh));
+      store(to + 3 * into_row, join_high(ef, gh));
+    }
+    for (; j < width; j++, at++, to += into_row) {
+      for (int r = 0; r < WIDTH; r++) to[r] = at[r * from_row];
+    }
+  }
   for (; i + 4 <= height; i += 4) {
     const float *at = from + i * from_row;
     float *to = into + i;

@@ -38,6 +38,19 @@ INLINE void store_part(float *at, vec v, lanes some) { _mm512_mask_storeu_ps(at,
 INLINE vec splat(float x) { return _mm512_set1_ps(x); }
 /** a · b + c, rounded once. */
 INLINE vec madd(vec a, vec b, vec c) { return _mm512_fmadd_ps(a, b, c); }
+/** Fours of rows 0, 4, 8 and 12, side by side. */
+INLINE vec load_fours(const float *at, size_t row) {
+  vec v = _mm512_castps128_ps512(_mm_loadu_ps(at));
+  v = _mm512_insertf32x4(v, _mm_loadu_ps(at + 4 * row), 1);
+  v = _mm512_insertf32x4(v, _mm_loadu_ps(at + 8 * row), 2);
+  return _mm512_insertf32x4(v, _mm_loadu_ps(at + 12 * row), 3);
+}
+/** Of each four of a and of b: a0 b0 a1 b1, and a2 b2 a3 b3. */
+INLINE vec mix_low(vec a, vec b) { return _mm512_unpacklo_ps(a, b); }
+INLINE vec mix_high(vec a, vec b) { return _mm512_unpackhi_ps(a, b); }
+/** Of each four of a and of b: a0 a1 b0 b1, and a2 a3 b2 b3. */
+INLINE vec join_low(vec a, vec b) { return (vec)_mm512_unpacklo_pd((__m512d)a, (__m512d)b); }
+INLINE vec join_high(vec a, vec b) { return (vec)_mm512_unpackhi_pd((__m512d)a, (__m512d)b); }
 
 #else
 
@@ -60,6 +73,16 @@ INLINE void store_part(float *at, vec v, lanes some) { _mm256_maskstore_ps(at, s
 INLINE vec splat(float x) { return _mm256_set1_ps(x); }
 /** a · b + c, rounded once. */
 INLINE vec madd(vec a, vec b, vec c) { return _mm256_fmadd_ps(a, b, c); }
+/** Fours of rows 0 and 4, side by side. */
+INLINE vec load_fours(const float *at, size_t row) {
+  return _mm256_insertf128_ps(_mm256_castps128_ps256(_mm_loadu_ps(at)), _mm_loadu_ps(at + 4 * row), 1);
+}
+/** Of each four of a and of b: a0 b0 a1 b1, and a2 b2 a3 b3. */
+INLINE vec mix_low(vec a, vec b) { return _mm256_unpacklo_ps(a, b); }
+INLINE vec mix_high(vec a, vec b) { return _mm256_unpackhi_ps(a, b); }
+/** Of each four of a and of b: a0 a1 b0 b1, and a2 a3 b2 b3. */
+INLINE vec join_low(vec a, vec b) { return (vec)_mm256_unpacklo_pd((__m256d)a, (__m256d)b); }
+INLINE vec join_high(vec a, vec b) { return (vec)_mm256_unpackhi_pd((__m256d)a, (__m256d)b); }
 
 #endif
 

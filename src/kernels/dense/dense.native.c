@@ -39,8 +39,8 @@ static void activation_backward(float *restrict dx, const float *restrict x, int
 INLINE void pair(const int rows, struct sums sums, const float *a, size_t a_row, const float *b, size_t b_row, int depth) {
   four c[NARROW_ROWS];
   for (int r = 0; r < rows; r++) {
-    const float *from = sums.from + r * sums.from_row;
-    c[r] = sums.from == NULL ? (four){0} : (four){from[0], 0, from[1], 0};
+    const float *from = sums.from == NULL ? NULL : sums.from + r * sums.from_row;
+    c[r] = from == NULL ? (four){0} : (four){from[0], 0, from[1], 0};
   }
   for (; depth >= 2; depth -= 2, a += 2, b += 2 * b_row) {
     const four both = {b[0], b[b_row], b[1], b[b_row + 1]};
