@@ -2,7 +2,7 @@
  * `npm run bench`: the rooms startup, kernels, devices, environments, training, population and text, one process each; a table for people, then one JSON line.
  *
  *     npm run bench -- peers              one room, or several; `peers` and `trl` only when named, for they install from PyPI and npm,
- *                                         `learning`, which trains for minutes and fails where a target is missed,
+ *                                         `learning` and `worlds`, which train for minutes and fail where a target is missed,
  *                                         `asynchrony`, sampling while weights change, and docs/staleness.svg,
  *                                         `leaks`, 10,000 updates on a device, `agents`, a thousand at once,
  *                                         and `serving`, a model behind HTTP with 256 connections
@@ -29,6 +29,7 @@ const ROOMS = [
   'impala',
   'text',
   'learning',
+  'worlds',
   'text-learning',
   'asynchrony',
   'leaks',
@@ -83,8 +84,8 @@ async function bench(words: readonly string[]): Promise<void> {
     throw new Error('no bench/baseline.json: run `npm run bench -- baseline` first')
   }
   const report = await visitAll(rooms)
-  const learning = report.rooms.find(({ room }) => room === 'learning')
-  if (learning !== undefined && missed(learning.figures).length > 0) process.exitCode = 1
+  const trained = report.rooms.filter(({ room }) => room === 'learning' || room === 'worlds')
+  if (trained.some(({ figures }) => missed(figures).length > 0)) process.exitCode = 1
   if (words.includes('baseline')) console.log(`kept in ${keepBaseline(report)}`)
   if (then === undefined) return console.log(JSON.stringify(report))
   const changes = compareReports(then, report)

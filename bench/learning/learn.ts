@@ -28,5 +28,5 @@ export async function learn(
   const judged = await evaluate({ environment, policy: learner, weights, episodes, seed: 10_000 + seed })
   const { steps } = trainer
   trainer.close()
-  return { steps, seconds, episodeReturn: judged.episodeReturn.mean, policy: learner.id }
+  return { steps, seconds, episodeReturn: judged.episodeReturn.mean, policy: learner.id, algorithm: algorithm.id }
 }

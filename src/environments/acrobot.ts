@@ -38,7 +38,7 @@ export const acrobot = defineEnvironment({
   settings: { maxEpisodeSteps: integer(500, 'steps after which an episode is truncated', { min: 1, max: STEPS_MAX }) },
   presets: [
     {
-      run: { numLanes: 16, totalSteps: 200_000 },
+      run: { numLanes: 16, totalSteps: 400_000 },
       algorithm: {
         id: 'ppo',
         parameters: { numSteps: 128, numMinibatches: 16, updateEpochs: 4, learningRate: 2e-3, gamma: 0.99 },

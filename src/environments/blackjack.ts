@@ -45,6 +45,23 @@ export const blackjack = defineEnvironment({
     sab: boolean(true, "the book's rules: an ace and a ten win against all but the same"),
     natural: boolean(false, 'whether an ace and a ten that win have 1.5; without sab only'),
   },
+  presets: [
+    {
+      run: { numLanes: 256, totalSteps: 600_000 },
+      algorithm: {
+        id: 'ppo',
+        parameters: {
+          numSteps: 16,
+          numMinibatches: 8,
+          updateEpochs: 4,
+          learningRate: 2e-3,
+          gamma: 1,
+          entropyCoef: 0.005,
+        },
+      },
+      policy: { id: 'mlp', parameters: {} },
+    },
+  ],
   state: () => ({
     /** The player's cards: their sum with aces as 1, whether one is an ace, how many there are. */
     sum: 'u8',

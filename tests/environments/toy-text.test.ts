@@ -157,10 +157,10 @@ describe('chance', () => {
   })
 })
 
-test('Taxi’s mask is Gymnasium’s in every state, and is there if it is asked for', () => {
+test('Taxi’s mask is Gymnasium’s in every state, and is there unless it is declined', () => {
   const masks = recorded.tables['Taxi-v3']!.action_masks!
   expect(taxiTransitions().legal).toEqual(masks.flat().map((byte) => byte === 1))
-  const environment = taxi({ actionMask: true })
+  const environment = taxi()
   const lanes = lanesOf<State>(environment, 500)
   resetAll(environment, lanes)
   const expectMasks = () =>
@@ -168,7 +168,7 @@ test('Taxi’s mask is Gymnasium’s in every state, and is there if it is asked
   expectMasks()
   environment.step(lanes, 0, 500)
   expectMasks()
-  expect(taxi().actionMask).toBe(false)
+  expect(taxi({ actionMask: false }).actionMask).toBe(false)
 })
 
 describe('maps of one’s own', () => {

@@ -1,0 +1,24 @@
+/** `npm run bench -- worlds`: what the presets of the suite come to, environment by environment, over three seeds. */
+import { learnAll } from '../learning/figures.ts'
+import type { Task } from '../learning/tasks.ts'
+import { reportRoom } from '../report.ts'
+
+const seeds = [1, 2, 3]
+
+/** One of Gymnasium's environments with the return that is asked for. */
+function world(environment: string, atLeast: number, settings: Task['settings'] = {}, episodes = 100): Task {
+  return { environment, settings, wanted: { atLeast }, seeds, episodes }
+}
+
+const tasks: readonly Task[] = [
+  world('CartPole-v1', 490),
+  world('Acrobot-v1', -85),
+  world('MountainCarContinuous-v0', 88),
+  world('FrozenLake-v1', 0.7, {}, 1000),
+  world('FrozenLake8x8-v1', 1, { 'environment.isSlippery': 'false' }),
+  world('CliffWalking-v1', -13),
+  world('Taxi-v3', 7.5, {}, 1000),
+  world('Blackjack-v1', -0.06, {}, 20_000),
+]
+
+reportRoom('worlds', await learnAll(tasks))
