@@ -61,6 +61,12 @@ export type BatcherState = 'open' | 'frozen' | 'paused' | 'stopping'
 /** How often in a row an engine may break a turn off without having added to it. */
 const MOST_BREAKS = 3
 
+/**
+ * Milliseconds between two tellings of a stream, at least: tokens that come meanwhile are told together. Each telling costs a write,
+ * and wakes the client.
+ */
+const STREAM_MS = 50
+
 /** A slot of the engine, and what of ids its cache holds. */
 interface Slot {
   turn: Turn | null
@@ -376,14 +382,15 @@ export async function whole(group: GenerationGroup, signal: AbortSignal): Promis
 }
 
 /**
- * Yields once, and again whenever one of the turns has come further, or with `all` when all are over, until they are. A client that
- * goes away, and whoever stops reading, breaks them off.
+ * Yields once, and again when one of the turns has come further, or with `all` when all are over, until they are. The first token and the
+ * end are told at once, others at most every `STREAM_MS`. A client that goes away, and whoever stops reading, breaks them off.
  * @throws RequestError as `whole` does.
  */
 export async function* steps(group: GenerationGroup, signal: AbortSignal, all = false): AsyncGenerator<void> {
   const abort = () => group.abort()
   signal.addEventListener('abort', abort)
   if (signal.aborted) abort()
+  let next = 0
   try {
     while (true) {
       const more = group.more(all)
@@ -396,9 +403,23 @@ export async function* steps(group: GenerationGroup, signal: AbortSignal, all = 
       yield
       if (group.turns.every(({ end }) => end !== null)) return
       await more
+      if (all) continue
+      await over(group, next - performance.now())
+      next = performance.now() + STREAM_MS
     }
   } finally {
     signal.removeEventListener('abort', abort)
     group.abort()
   }
+}
+
+/** Settles after so many milliseconds, or before them when all turns are over. */
+async function over(group: GenerationGroup, milliseconds: number): Promise<void> {
+  if (milliseconds <= 0 || group.turns.every(({ end }) => end !== null)) return
+  let timer: NodeJS.Timeout | undefined
+  const late = new Promise<void>((resolve) => {
+    timer = setTimeout(resolve, milliseconds)
+  })
+  await Promise.race([late, group.more(true)])
+  clearTimeout(timer)
 }
