@@ -87,6 +87,10 @@ class SglangShapes implements ServerShapes {
       signal,
     )
     const meta = (answer.meta_info ?? {}) as Record<string, unknown>
+    const { id: named = null } = meta
+    if (named !== null && named !== id) {
+      throw new Error(`answer, meta_info.id: got ${show(named)}, expected ${show(id)}, as asked`)
+    }
     const { output_token_logprobs: entries, weight_versions: spans, finish_reason: finish } = meta
     const each = (i: number) =>
       Array.isArray(entries) ? entries.map((entry) => (entry as unknown[] | null)?.[i]) : entries

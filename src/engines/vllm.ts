@@ -127,13 +127,16 @@ class VllmShapes implements ServerShapes {
   }
 
   async #takeModel(path: string, label: string): Promise<void> {
-    await this.#client.tell('/start_weight_update', {})
+    const start = () => this.#client.tell('/start_weight_update', {})
+    const finish = () => this.#client.tell('/finish_weight_update', {})
+    // An update that failed may be under way still, where its end was refused as well.
+    await start().catch((error) => finish().then(start, () => Promise.reject(error)))
     try {
       await this.#client.tell('/update_weights', { update_info: { path } })
       await this.#client.tell('/finish_weight_update', { weight_version: label })
     } catch (error) {
       // Else the server would refuse the next update.
-      throw await bothErrors(error as Error, () => this.#client.tell('/finish_weight_update', {}))
+      throw await bothErrors(error as Error, finish)
     }
   }
 

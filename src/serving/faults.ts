@@ -2,6 +2,7 @@
  * A server that goes wrong on purpose, in every way in which servers of language models were seen to, by a schedule or by chance that a
  * seed keys; and a record of what was truly generated, to which whoever was answered can be held.
  */
+import { createHash } from 'node:crypto'
 import { setImmediate as immediate, setTimeout as sleep } from 'node:timers/promises'
 import { InputError, show, unknownWord } from '../errors.ts'
 import { philox4x32 } from '../random.ts'
@@ -25,7 +26,7 @@ export const faultKinds = {
   'not-json': 'a page of HTML with status 200',
   slow: 'the answer comes a fifth of a second late',
   hang: 'no answer, until the client goes away',
-  'stream-stops': 'a stream ends after its first events; an answer that is whole becomes half-json',
+  'stream-stops': 'a stream ends after its first event; an answer that is whole becomes half-json',
   'no-logprobs': 'log-probabilities are null',
   'null-logprob': 'one of them is null',
   'nan-logprob': 'one of them is no number',
@@ -76,12 +77,16 @@ export interface FaultRecord {
   readonly route: string
   readonly requestId: string | null
   readonly fault: FaultKind | null
-  /** Of each turn: the prompt's ids, and of what was chosen ids, log-probabilities and the names of the weights. */
+  /**
+   * Of each turn: the prompt's ids, and of what was chosen ids, log-probabilities, the names of the weights, and the SHA-256 of their
+   * numbers, whatever they are called: of what can be trained, the adapter or the model.
+   */
   readonly turns: readonly {
     readonly prompt: readonly number[]
     readonly ids: readonly number[]
     readonly logprobs: readonly number[]
     readonly versions: readonly string[]
+    readonly weights: readonly string[]
   }[]
 }
 
@@ -101,6 +106,8 @@ export class Faults {
   readonly #prompts = new WeakMap<Generation, Int32Array>()
   readonly #weights: ServedWeights
   readonly #first: Float32Array
+  /** SHA-256 of the weights' numbers, of each version of the engine. */
+  readonly #digests: string[]
   #numAsked = 0
   /** The last whole answer of each route, which `other-answer` gives. */
   readonly #answers = new Map<string, object>()
@@ -118,6 +125,10 @@ export class Faults {
     this.#schedule = schedule
     this.#weights = weights
     this.#first = weights.copy()
+    this.#digests = [digestOf(this.#first)]
+    weights.onChange = (version) => {
+      this.#digests[version] = digestOf(weights.copy())
+    }
     batcher.onSubmit = (id, requests, turns) => {
       for (const [i, turn] of turns.entries()) this.#prompts.set(turn, requests[i]!.ids)
       const event = this.#events.findLast(({ requestId, turns: had }) => requestId === id && had.length === 0)
@@ -134,6 +145,7 @@ export class Faults {
         ids: turn.tokens.map(({ id }) => id),
         logprobs: turn.tokens.map(({ logprob }) => logprob),
         versions: turn.tokens.map(({ version }) => this.#weights.labelOf(version)),
+        weights: turn.tokens.map(({ version }) => this.#digests[version]!),
       })),
     }))
   }
@@ -232,12 +244,18 @@ export class Faults {
     async function* events() {
       let count = 0
       for await (const event of stream.events) {
-        if (count++ === 2) throw new BrokenAnswer(null)
+        if (count++ === 1) throw new BrokenAnswer(null)
         yield event
       }
     }
     return { ...stream, events: events() }
   }
+}
+
+function digestOf({ buffer, byteOffset, byteLength }: Float32Array): string {
+  return createHash('sha256')
+    .update(new Uint8Array(buffer, byteOffset, byteLength))
+    .digest('hex')
 }
 
 /** What of an answer goes wrong when it was generated. */

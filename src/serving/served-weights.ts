@@ -32,6 +32,8 @@ export class ServedWeights implements Naming {
   #adapterName: string | null = null
   /** Of each version of the engine. */
   readonly #labels: string[] = [FIRST_LABEL]
+  /** Told of each version of the engine when its weights stand. */
+  onChange: ((version: number) => void) | null = null
 
   constructor(
     name: string,
@@ -155,6 +157,7 @@ export class ServedWeights implements Naming {
     this.#labels.push(label ?? String(version))
     const own = this.#adapter?.weights ?? this.#weights
     this.#engine.setWeights({ version, weights: own as Float32Array })
+    this.onChange?.(version)
     return this.currentLabel()
   }
 }
