@@ -187,8 +187,12 @@ class ServerClient {
   /** Folders of weights that were delivered. */
   readonly #folders: string[] = []
   #proof: Proof | null = null
+  /** Probes that were begun: each has a name of its own. */
+  #numProbes = 0
   /** Whether it has chosen tokens since it was last held to its weights. */
   #isUnproved = false
+  /** Whether tokens that were not proved before the proof was lost can never be: what it has now says nothing of them. */
+  #isLost = false
   /** Why what the server chooses is not used; null where it is. */
   #distrust: string | null = null
   /** Whether the server names the version of each token; null before its first answer. */
@@ -229,6 +233,7 @@ class ServerClient {
     signal.addEventListener('abort', abort) // At once: the same turn may be submitted again right after.
     const said = await this.#ask(asked, signal).finally(() => signal.removeEventListener('abort', abort))
     if (said === null) return turn.end('aborted')
+    if (this.#distrust !== null) throw new Error(this.#distrust) // It has lost its weights since it was asked.
     // What was confirmed when it was asked, and all that was sent since.
     const allowed = this.#sent.slice(Math.max(0, since - 1)).map(String)
     for (const { token, logprob, candidates, version } of said.tokens) {
@@ -247,7 +252,7 @@ class ServerClient {
   /** Uses nothing of the server any more, until it has proved other weights. */
   #distrusted(why: string): Error {
     this.#distrust = why
-    this.#proof = null
+    this.#loseProof()
     this.#context.tell(`engine ${this.#id} at ${this.#client.url} is not used before it has other weights: ${why}`)
     return new Error(why)
   }
@@ -258,18 +263,27 @@ class ServerClient {
    */
   async prove(): Promise<boolean> {
     await this.#delivering?.catch(() => {}) // Who delivers is told.
-    if (!this.#isUnproved) return true
-    this.#isUnproved = false // Of what it chooses from now on nothing is known.
+    const isLost = this.#isLost
+    this.#isLost = false
+    if (!this.#isUnproved && !isLost) return true
     const subject = `weights of engine ${this.#id} at ${this.#client.url}`
     try {
       if (this.#proof === null) throw new InputError(subject, this.#distrust!, 'those that were delivered')
-      await this.#proveAgain(subject, this.#proof)
-      return true
+      if (this.#isUnproved) await this.#proveChosen(subject, this.#proof)
+      return !isLost
     } catch (error) {
       this.#proof = null
+      this.#isUnproved = false // Whoever is told uses nothing of it.
       this.#distrust ??= (error as Error).message
       throw error instanceof InputError ? error : new InputError(subject, (error as Error).message, 'an answer')
     }
+  }
+
+  /** The server is no longer held to the weights that it was given, nor can be what it chose by them and was not proved. */
+  #loseProof(): void {
+    this.#proof = null
+    if (this.#isUnproved) this.#isLost = true
+    this.#isUnproved = false
   }
 
   /** Gives the server weights, and proves that it has them. @throws InputError where it does not. */
@@ -280,7 +294,8 @@ class ServerClient {
     try {
       return await work
     } catch (error) {
-      this.#proof = null
+      this.#loseProof()
+      if (this.#sent.length > this.#confirmed) this.#sent.pop() // Its tokens are not believed, also in answers that come later.
       this.#distrust = (error as Error).message
       if (error instanceof InputError) throw error
       throw new InputError(subject, (error as Error).message, 'a server that takes them', { cause: error })
@@ -297,7 +312,7 @@ class ServerClient {
       throw new InputError(subject, 'no folder to deliver them by', expected)
     }
     await this.#checked()
-    if (this.#proof !== null) await this.#proveAgain(subject, this.#proof)
+    if (this.#proof !== null) await this.#proveChosen(subject, this.#proof)
     const path = await this.#write(
       `${folder}/${this.#context.adapter === null ? 'model' : 'adapter'}-${version}`,
       delivery,
@@ -337,7 +352,7 @@ class ServerClient {
   /** The most probable tokens after a fixed prompt. */
   async #probe(version: number): Promise<SaidTurn> {
     const prompt = probePrompt(this.#context.model.shape.vocabularySize)
-    const id = `${this.#name}probe-${version}`
+    const id = `${this.#name}probe-${version}-${this.#numProbes++}` // Else an answer of before would do.
     const asked = { id, ids: prompt, maxTokens: PROBE_TOKENS, ...GREEDY, seed: 0, stop: [], version }
     const turn = await this.#ask(asked)
     if (turn === null) throw new InputError(`probe of ${this.#client.url}`, 'a version that changed', 'one that stays')
@@ -362,6 +377,16 @@ class ServerClient {
       throw new InputError(subject, got, `at most ${tolerance}`)
     }
     this.#proof = { version, turn }
+  }
+
+  /** Holds what the server chose so far to its proof. */
+  async #proveChosen(subject: string, proof: Proof): Promise<void> {
+    const isUnproved = this.#isUnproved
+    this.#isUnproved = false // Of what it chooses from now on nothing is known.
+    await this.#proveAgain(subject, proof).catch((error) => {
+      this.#isUnproved = isUnproved
+      throw error
+    })
   }
 
   /** Holds the server to what it said when it was given the weights that it should still have. */

@@ -97,6 +97,12 @@ async function learning(kind: typeof vllmEngine | typeof sglangEngine, retries: 
   }
   let numAsked = 0
   /** What goes wrong of the requests to come; returns how many there were. */
+  /** Whether all that was chosen since the last call was chosen by the weights that it names. */
+  const prove = () =>
+    cohort.engine.prove!().catch((error: Error) => {
+      expect(error.message).toMatch(/^weights of engine .*: got .*, expected /s)
+      return false
+    })
   const plan = (kinds: readonly (FaultKind | null)[]): number => {
     numAsked += server.faultRecords!(numAsked).length
     schedule.length = Math.min(schedule.length, numAsked)
@@ -104,22 +110,22 @@ async function learning(kind: typeof vllmEngine | typeof sglangEngine, retries: 
     schedule.push(...kinds)
     return numAsked
   }
-  return { server, gateway, delivered, deliver, plan }
+  return { server, gateway, delivered, deliver, prove, plan }
 }
 
 test('whatever goes wrong, what stands in the table was generated so, by the weights of its version, and nothing is lost', async () => {
   const made = [await learning(vllmEngine, 0), await learning(vllmEngine, 1), await learning(sglangEngine, 0)]
   for (const { deliver } of made) expect(await deliver(1)).toBe(true)
-  const counts = { right: 0, wrong: 0, left: 0, refused: 0, lies: 0 }
+  const counts = { right: 0, wrong: 0, left: 0, refused: 0, dropped: 0, lies: 0 }
   const hit = new Set<FaultKind | null>()
   const run = fc.asyncProperty(steps, fc.nat(made.length - 1), async (all: readonly Step[], which) => {
-    const { server, gateway, delivered, deliver, plan } = made[which]!
+    const { server, gateway, delivered, deliver, prove, plan } = made[which]!
     const from = plan([])
     const ended: { readonly answered: number; readonly left: number; readonly rows: readonly Trajectory[] }[] = []
     for (const { agents, factor, faults } of all) {
       plan(faults)
-      const asking = agents.map(async ({ calls, words, leaves }) => {
-        const session = gateway.openSession({ group: from })
+      const asking = agents.map(async ({ calls, words, leaves }, member) => {
+        const session = gateway.openSession({ group: from, member })
         const headers = { authorization: `Bearer ${session.key}`, 'content-type': 'application/json' }
         const messages: object[] = []
         let [answered, left] = [0, 0]
@@ -146,12 +152,16 @@ test('whatever goes wrong, what stands in the table was generated so, by the wei
         }
         ended.push({ answered, left, rows: session.end({ reward: 1 }).rows })
       })
+      // One that lies between the probe before a delivery and the pause is not found: it is not tried.
+      if (faults.includes('old-weights')) await Promise.all(asking)
       const delivering = factor === null ? true : deliver(factor)
       await Promise.all(asking)
       if (!(await delivering)) counts.refused++
     }
-    // The next delivery finds what has gone wrong with the weights since the last one, if anything has; and then there are others.
     plan([])
+    // As before anything is learned from what it chose.
+    const isProved = await prove()
+    if (!isProved) counts.dropped++
     for (let tries = 0; !(await deliver(1)); tries++) expect(tries, delivered.at(-1)!.why).toBeLessThan(5)
 
     const truths = new Map<string, Set<string>>()
@@ -175,10 +185,9 @@ test('whatever goes wrong, what stands in the table was generated so, by the wei
           turns.add(turn[t]!)
           const truth = truths.get([ids.slice(0, t), id, Math.fround(logprob[t]!), version[t]].join('|'))
           expect(truth, `token ${t} of version ${version[t]}`).toBeDefined()
-          // A server that lies about its weights is found by the delivery of them, or by the next.
-          const [delivery, next] = delivered.slice(version[t]!)
-          if (delivery!.isProved && next!.isProved) expect(truth).toContain(delivery!.digest)
-          else if (!truth!.has(delivery!.digest)) counts.lies++
+          const { digest } = delivered[version[t]!]!
+          if (isProved) expect(truth).toContain(digest)
+          else if (!truth!.has(digest)) counts.lies++
         }
       }
       expect(turns.size).toBeGreaterThanOrEqual(answered)
@@ -278,7 +287,7 @@ test('a server that does not break off what it is asked to costs nothing: the tu
   await post(`${server.url}/resume`, {})
   expect((await ask()).status).toBe(200)
   const { rows, counts } = session.end({ reward: 1 })
-  const [{ ids }] = server.faultRecords!().at(-1)!.turns as [{ ids: readonly number[] }]
+  const { ids } = server.faultRecords!().at(-1)!.turns[0]!
   expect(counts.calls).toBe(1)
   expect(rows.map(({ token, lossMask }) => Array.from(token).filter((_, t) => lossMask[t] === 1))).toEqual([ids])
 })
@@ -313,9 +322,13 @@ test('weights that are refused, not applied or lost again are found at the lates
   next()
   await deliver(4)
   expect(cohort.engine.version).toBe(4)
+  next('other-answer') // What it answered to the probe before is no answer to this one.
+  await expect(deliver(5)).rejects.toThrow('answer, request_id: got ')
+  next()
+  await deliver(5)
   next('old-weights') // Its own first probe finds it.
   change()
-  await expect(deliver(5)).rejects.toThrow(/nats from what they were when version 4 was delivered/)
+  await expect(deliver(6)).rejects.toThrow(/nats from what they were when version 5 was delivered/)
 })
 
 test('weights that are lost under their name between two answers end the training before it learns from either', {
