@@ -105,6 +105,33 @@ describe('births and deaths in the environment', () => {
     expect(trainer.progress().population).toEqual({ present: 6, born: 3, died: 2, refused: 2 })
   })
 
+  test('of a lane that the program has removed already take none from whoever has the number of its entity now', async () => {
+    const world = await createWorld({ environment: clockwork(), policy, numLanes: 9, present: 5, seed: 1 })
+    world.reserve(world.draft(), { numSteps: 6, learner: {} })
+    const cohort = world.cohort()
+    tick(world)
+    const removed = cohort.lanes[1]! // Its lane dies two steps later.
+    despawn(cohort, [removed])
+    expect(spawn(cohort)).toEqual([removed])
+    for (let t = 1; t < 7; t++) tick(world)
+    expect([...cohort.lanes]).toContain(removed)
+    expect([...cohort.episode.lane]).toEqual([0, 2, 4, 5, 6, 7, 8, 9, 10])
+  })
+
+  test('leave nothing behind: a stranger does not begin with the state of whoever was in its row', async () => {
+    const world = await createWorld({ environment: clockwork(), policy, numLanes: 6, present: 5, seed: 1 })
+    const cohort = world.cohort()
+    const { own, parent } = cohort.state as unknown as { own: Uint32Array; parent: Uint32Array }
+    tick(world)
+    despawn(cohort, [cohort.lanes[0]!, cohort.lanes[3]!])
+    tick(world)
+    expect([...own]).toEqual([2, 3, 5, 0, 0, 0])
+    spawn(cohort, 2)
+    tick(world)
+    expect([...own]).toEqual([2, 3, 5, 6, 7, 0])
+    expect([...parent]).toEqual([0, 0, 0, 0, 0, 0]) // What its row held when it began.
+  })
+
   test('leave nobody at last where nobody eats: it is said, and the training goes on with whom the program adds', async () => {
     const trainer = await colonyTrainer({ environment: colony({ meals: 0 }) })
     await expect(advanceTo(trainer, 10)).rejects.toThrow(
@@ -291,6 +318,7 @@ describe('bad input', () => {
     for (const count of [2, -1, 0.5]) {
       expect(() => spawn(open, count)).toThrow(/got .+, expected a whole number from 0 to 1, for which there is room/)
     }
+    expect(spawn(open, 0)).toEqual([])
     expect(() => despawn(open, [open.lanes[0]!, 99])).toThrow('got entity 99, expected one of its lanes')
     expect(open.entities!.hasChanged).toBe(false)
     await expect(

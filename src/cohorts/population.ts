@@ -106,7 +106,7 @@ function packRows(column: Column, width: number, rows: Uint32Array, before: numb
     if (rows[i] === i) continue
     for (let k = 0; k < width; k++) column[i * width + k] = column[from + k]!
   }
-  if (rows.length < before) column.fill(0, rows.length * width, before * width)
+  column.fill(0, rows.length * width, before * width)
 }
 
 /**

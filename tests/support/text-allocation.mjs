@@ -18,7 +18,7 @@ const { createTrainer, createWorld, defineTextEnvironment, languageModel, rl } =
 )
 const { byteTokenizer } = await import(`${root}dist/src/entries/text.js`)
 
-const UPDATES = Number(process.env.UPDATES ?? 1000)
+const UPDATES = Number(process.env.UPDATES ?? 800)
 const LANES = 8
 const SHORT = 8
 const LONG = Number(process.env.LONG ?? 72)
@@ -85,7 +85,7 @@ async function allocated(maxTokens, { sampling = {}, ...settings }) {
   return { counted: all.heap.length, tokens, heap, buffers, shared: sharedBytes / UPDATES }
 }
 
-const { LOSS = 'ppo', SAMPLING = '{"topK":4}' } = process.env
+const { LOSS = 'ppo', SAMPLING = '{"topK":32,"topP":0.9}' } = process.env
 const cases = { [`${LOSS}, ${SAMPLING}`]: { loss: LOSS, sampling: JSON.parse(SAMPLING) } }
 const measured = {}
 for (const [name, settings] of Object.entries(cases)) {

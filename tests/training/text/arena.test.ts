@@ -39,7 +39,7 @@ async function trained(settings: Parameters<typeof rl>[0] = {}, numLanes = 5) {
 const flags = ['--max-semi-space-size=256']
 const script = new URL('../../support/text-allocation.mjs', import.meta.url).pathname
 
-test('1,000 updates allocate nothing a token: neither in the heap, nor in buffers, nor in shared ones', {
+test('800 updates allocate nothing a token, by top-k and top-p: neither in the heap, nor in buffers, nor in shared ones', {
   timeout: 300_000,
 }, () => {
   const cases = JSON.parse(execFileSync(process.execPath, [...flags, script], { encoding: 'utf8' }))
