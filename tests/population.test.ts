@@ -40,7 +40,7 @@ const policy = mlp({ hidden: [8] })
 const clockwork = defineEnvironment({
   id: 'Clockwork-v0',
   settings: {},
-  state: () => ({ own: 'u32', parent: 'u32' }),
+  state: () => ({ own: 'u32', parent: 'u32', pair: ['u32', 2] }),
   make: () => ({
     observationSpace: box({ low: -1, high: 1e9, shape: [1] }),
     actionSpace: discrete(2),
@@ -52,6 +52,7 @@ const clockwork = defineEnvironment({
         const n = rows[i]!
         if (episode[n] === 0) state.parent[n] = state.own[n]!
         state.own[n] = lane[n]! + 1
+        state.pair.fill(lane[n]! + 1, 2 * n, 2 * n + 2)
         observation[n] = lane[n]!
       }
     },
@@ -121,11 +122,12 @@ describe('births and deaths in the environment', () => {
   test('leave nothing behind: a stranger does not begin with the state of whoever was in its row', async () => {
     const world = await createWorld({ environment: clockwork(), policy, numLanes: 6, present: 5, seed: 1 })
     const cohort = world.cohort()
-    const { own, parent } = cohort.state as unknown as { own: Uint32Array; parent: Uint32Array }
+    const { own, parent, pair } = cohort.state as unknown as Record<'own' | 'parent' | 'pair', Uint32Array>
     tick(world)
     despawn(cohort, [cohort.lanes[0]!, cohort.lanes[3]!])
     tick(world)
     expect([...own]).toEqual([2, 3, 5, 0, 0, 0])
+    expect([...pair]).toEqual([2, 2, 3, 3, 5, 5, 0, 0, 0, 0, 0, 0])
     spawn(cohort, 2)
     tick(world)
     expect([...own]).toEqual([2, 3, 5, 6, 7, 0])

@@ -22,9 +22,11 @@ function hasFailedTest({ type, result, tasks = [] }) {
   return (type === 'test' && result?.state === 'fail') || tasks.some(hasFailedTest)
 }
 
+const { plugins, resolve } = suite({ mode: 'test', command: 'serve' })
+
 export default defineConfig({
-  plugins: suite.plugins,
-  resolve: suite.resolve,
+  plugins,
+  resolve,
   test: {
     include: JSON.parse(process.env.MUTATE_TESTS ?? '[]'),
     exclude: JSON.parse(process.env.MUTATE_WITHOUT ?? '[]'),

@@ -59,6 +59,16 @@ test('more lanes than rows leave lanes empty, and no rows are no rollouts', () =
   const rollouts = rolloutsOfEpisodes(episodes(), 20, 2)
   expect(rollouts.numRows).toBe(40)
   expect(of(rollouts, 'reward').column.filter((reward) => reward > 0)).toEqual([1, 2, 3, 4, 5, 6, 7, 8, 9])
+  // Each row is a stretch, behind which nothing lies: all but the terminal one are truncated, those at an end once.
+  const present = (name: string) =>
+    of(rollouts, name).column.filter((_, row) => of(rollouts, 'valid').column[row] === 1)
+  expect(present('terminated')).toEqual([0, 0, 0, 0, 1, 0, 0, 0, 0])
+  expect(present('truncated')).toEqual([1, 1, 1, 1, 0, 1, 1, 1, 1])
+  const { column, rows } = of(rollouts, 'finalObservation')
+  expect(rows).toEqual(
+    Array.from(of(rollouts, 'valid').column.keys()).filter((row) => of(rollouts, 'valid').column[row]),
+  )
+  expect(column.filter((_, i) => i % 2 === 0)).toEqual([100, 200, -20, 400, -40, 600, 700, 800, -80])
   const none = { ...episodes(), numRows: 0, fields: episodes().fields.map((field) => empty(field)) }
   expect(rolloutsOfEpisodes(none, 2, 3).numRows).toBe(0)
 })

@@ -117,6 +117,10 @@ describe('a trainer that is given a table', () => {
     for await (const _ of fixed.trainer.learn(table)) {
       const seen = table.fields.find(({ name }) => name === 'observation')!.column as Float32Array
       const { rollout, weights } = fixed.cohort
+      // What came next is there for its own rows alone.
+      const final = (of: Table) => [...of.fields.find(({ name }) => name === 'finalObservation')!.rows!]
+      const own = final(table).flatMap((row) => (Math.floor(row / ROWS) === part ? [row % ROWS] : []))
+      expect(final(fixed.trainer.rollout.table)).toEqual(own)
       for (let row = 0; row < ROWS; row++) {
         const whole = part * ROWS + row
         if (rollout.terminated[row] === 1 || rollout.truncated[row] === 1 || whole + NUM_LANES >= 4 * ROWS) continue
@@ -386,7 +390,10 @@ describe('whole episodes', () => {
     for await (const _ of trainer.learn(table, { correction: 'vtrace' })) {
       const { rollout } = cohort
       for (let row = 0; row < ROWS; row++) {
-        if (rollout.valid[row] === 0) continue
+        if (rollout.valid[row] === 0) {
+          expect(rollout.nextValue[row]).toBe(0)
+          continue
+        }
         const place = places.get(String([...rollout.observation.subarray(4 * row, 4 * row + 4)]))!
         learned.push(place)
         const final = column('finalObservation').rows!.indexOf(place)
