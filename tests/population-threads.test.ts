@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import { setTimeout as pause } from 'node:timers/promises'
 import { expect, test } from 'vitest'
 import { colony } from '../examples/colony.ts'
-import { despawn, spawn, writeArrow } from '../src/index.ts'
+import { cartPole, despawn, spawn, writeArrow } from '../src/index.ts'
 import { listCheckpoints } from '../src/training/checkpoint.ts'
 import { colonyTrainer } from './support/colony.ts'
 import { colonnade, MAIN, start } from './support/command.ts'
@@ -30,6 +30,19 @@ test('leaves the same bits with 1 to 4 threads, while the program adds and remov
   expect(alone.progress.population!.born).toBeGreaterThan(30)
   expect(alone.progress.population!.died).toBeGreaterThan(30)
   for (const threads of [2, 3, 4]) expect(await outcome(threads), `${threads} threads`).toEqual(alone)
+})
+
+test('lanes that the program alone adds are the same with 2 threads as with 1', async () => {
+  const outcome = async (threads: number) => {
+    const options = { environment: cartPole(), numLanes: 24, present: 9 }
+    const trainer = await colonyTrainer(options, { numSteps: 8 }, threads)
+    await advanceTo(trainer, 3, (update) => {
+      if (update === 1) spawn(trainer.world.cohort(), 7)
+    })
+    trainer.close()
+    return columnsOf(trainer)
+  }
+  expect(await outcome(2)).toEqual(await outcome(1))
 })
 
 test('with room for 4,096 it leaves the same bits with 1 to 4 threads, also where others go on from a checkpoint', async () => {

@@ -84,5 +84,11 @@ test('rows that do not follow one another are refused, and columns that are miss
     'row 2 of the table: got step 3 of lane 0, expected step 2 of lane 0: whole episodes, one after another',
   )
   expect(of({ lane: Uint32Array.of(0, 0, 0, 1, 1, 2, 2, 3, 2) })).toThrow('row 7 of the table: got step 2 of lane 3')
+  const sparse = episodes().fields.map((field) =>
+    field.name === 'lane' ? { ...field, rows: Uint32Array.of(0) } : field,
+  )
+  expect(() => rolloutsOfEpisodes({ ...episodes(), fields: sparse }, 2, 3)).toThrow(
+    'column lane of the table: got none',
+  )
   expect(of({ step: null })).toThrow('column step of the table: got none, expected one with a value in each row')
 })

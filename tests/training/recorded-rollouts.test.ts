@@ -16,6 +16,7 @@ import {
   recordEpisodes,
   recurrent,
   type Table,
+  ticTacToe,
   toArrow,
   writeArrow,
 } from '../../src/index.ts'
@@ -67,6 +68,7 @@ describe('a trainer that is given a table', () => {
   test.each([
     ['choices', cart()],
     ['a box', pendulum({ maxEpisodeSteps: 11 })],
+    ['choices under a mask', ticTacToe()],
   ])(
     'learns from the rollouts of %s what the trainer learned that collected them, to the bit',
     async (_, environment) => {
@@ -205,6 +207,33 @@ describe('a trainer that is given a table', () => {
     },
   )
 
+  test('takes the log-probabilities of the table for those of the old policy where nothing is corrected', async () => {
+    const table = await collected()
+    const { trainer, cohort } = await trainerOf({}, cart(), 5)
+    await trainer.learn(table).next()
+    const { column } = table.fields.find(({ name }) => name === 'logprob')!
+    expect(cohort.rollout.logprob).toEqual(column)
+  })
+
+  test('passes over rows in which nobody acted, and needs no column that says where rows are from', async () => {
+    const options = { environment: cart(), policy: mlp({ hidden: [3] }), numLanes: NUM_LANES }
+    const dead = createTrainer(await createWorld({ ...options, autoreset: 'next-step' }), ppo(small))
+    for await (const _ of dead.updates({ totalSteps: 1 }));
+    const table = await copyOf(dead.rollout.table)
+    const { column: valid } = table.fields.find(({ name }) => name === 'valid')!
+    const { column } = table.fields.find(({ name }) => name === 'reward')!
+    expect(valid).toContain(0)
+    const reward = column.map((each, row) => (valid[row] === 0 ? Number.NaN : each))
+    const learned = async (given: Table) => {
+      const { trainer, cohort } = await trainerOf()
+      await trainer.learn(given).next()
+      return cohort.weights
+    }
+    const expected = await learned(table)
+    expect(await learned(changed(table, 'reward', { column: reward }))).toEqual(expected)
+    expect(await learned(changed(changed(table, 'version', null), 'lane', null))).toEqual(expected)
+  })
+
   test('goes on with its lanes where they stood, and takes as many steps as without', async () => {
     const table = await collected()
     const { trainer, cohort } = await trainerOf()
@@ -288,6 +317,7 @@ describe('a trainer that is given a table', () => {
     const { trainer } = await trainerOf()
     const learn = (given: Table | object, options: object = {}) => trainer.learn(given as Table, options).next()
     const of = (name: string, change: object | null) => learn(changed(table, name, change))
+    const flag = (name: string, row: number) => table.fields.find((field) => field.name === name)!.column[row]
     await expect(of('reward', null)).rejects.toThrow(
       'column reward of the table: got none, expected one number a row in a Float32Array',
     )
@@ -301,6 +331,18 @@ describe('a trainer that is given a table', () => {
     await expect(of('finalObservation', { rows: new Uint32Array(0), column: new Float32Array(0) })).rejects.toThrow(
       /finalObservation of row \d+: got null, expected what came after it/,
     )
+    const finals = table.fields.find(({ name }) => name === 'finalObservation')!
+    await expect(of('finalObservation', { column: new Float64Array(finals.column) })).rejects.toThrow(
+      /column finalObservation of the table: got 4 numbers a row in a Float64Array/,
+    )
+    // Of a row in the middle that is truncated; the rows behind it are of another episode.
+    const cut = Array.from(finals.rows!).findIndex((row) => row < ROWS - NUM_LANES && flag('truncated', row) === 1)
+    const others = finals.rows!.filter((_, i) => i !== cut)
+    const seen = finals.column.filter((_, i) => Math.floor(i / 4) !== cut)
+    await expect(of('finalObservation', { rows: others, column: seen })).rejects.toThrow(
+      `finalObservation of row ${finals.rows![cut]}: got null, expected what came after it`,
+    )
+    await expect(of('reward', { rows: Uint32Array.of(0) })).rejects.toThrow(/column reward of the table: got/)
     await expect(of('logprob', { column: new Float32Array(ROWS).fill(Number.NaN) })).rejects.toThrow(
       'logprob of row 0: got NaN',
     )
@@ -323,6 +365,7 @@ describe('a trainer that is given a table', () => {
       return of(name, { column: column(name).map((each, i) => (i === row * width ? value : each)) })
     }
     await expect(put('action', 7, 2)).rejects.toThrow('action of row 7: got 2, expected a choice below 2')
+    await expect(put('action', 7, -1)).rejects.toThrow('action of row 7: got -1, expected a choice below 2')
     await expect(put('reward', 8, Number.NaN)).rejects.toThrow('reward of row 8: got NaN, expected a finite number')
     await expect(put('observation', 9, Number.POSITIVE_INFINITY)).rejects.toThrow('observation of row 9: got Infinity')
     await expect(put('lane', NUM_LANES, 3)).rejects.toThrow(/lane of row 6: got 3 after 0, expected rows of 6 lanes/)
@@ -360,6 +403,10 @@ describe('a trainer that is given a table', () => {
     const own = createTrainer(await world(), plain())
     await expect(own.learn(table, { correction: 'vtrace' }).next()).rejects.toThrow(/plain, which takes no advantages/)
     expect((await own.learn(table).next()).value).toMatchObject({ update: 1 })
+    const open = await createWorld({ environment: cart(), policy: mlp(), numLanes: NUM_LANES, present: 2 })
+    await expect(createTrainer(open, ppo(small)).learn(table).next()).rejects.toThrow(
+      'got lanes that come and go, expected lanes that stay',
+    )
     const remembering = createTrainer(await world(recurrent({ sequenceLength: 8 })), ppo({ numSteps: NUM_STEPS }))
     await expect(remembering.learn(table).next()).rejects.toThrow(/a policy with a memory/)
     remembering.close()
