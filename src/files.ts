@@ -227,3 +227,15 @@ export function cannotWrite(path: string, cause: unknown): Error {
     cause,
   })
 }
+
+/** The JSON object that a text is; null for every other text, which the caller says or counts. */
+export function parseObject(text: string): Record<string, unknown> | null {
+  try {
+    const value: unknown = JSON.parse(text)
+    return typeof value === 'object' && value !== null && !Array.isArray(value)
+      ? (value as Record<string, unknown>)
+      : null
+  } catch {
+    return null
+  }
+}

@@ -3,7 +3,7 @@ import { readdir, stat } from 'node:fs/promises'
 import { basename, join, relative } from 'node:path'
 import { fingerprint } from '../definition.ts'
 import { InputError } from '../errors.ts'
-import { readText } from '../files.ts'
+import { parseObject, readText } from '../files.ts'
 import { flatKeys } from '../loggers/entry.ts'
 import { VERSION } from '../version.ts'
 import { type Curve, MetricsFile } from './metrics-file.ts'
@@ -56,7 +56,7 @@ class FollowedRun {
     if (isOther) {
       this.#configTime = mtimeMs
       this.#configNote = ''
-      const config = objectOf(await readText(join(this.#folder, 'config.json')))
+      const config = parseObject(await readText(join(this.#folder, 'config.json')))
       if (config === null) this.#configNote = 'config.json cannot be read'
       else this.#config = config
     }
@@ -74,7 +74,7 @@ class FollowedRun {
   }
 
   async #readStatus(): Promise<ShownRun['status']> {
-    const summary = objectOf(await readText(join(this.#folder, 'summary.json')))
+    const summary = parseObject(await readText(join(this.#folder, 'summary.json')))
     const { status } = summary ?? {}
     if (status === 'complete' || status === 'solved' || status === 'interrupted') return status
     const isOwned = (await readdir(this.#folder)).some((name) => name.startsWith('.owner-'))
@@ -187,15 +187,4 @@ async function findRuns(folder: string, depth: number): Promise<string[]> {
 
 async function isConfig(folder: string): Promise<boolean> {
   return (await readText(join(folder, 'config.json')).catch(() => '')).includes('"colonnade"')
-}
-
-function objectOf(text: string): Record<string, unknown> | null {
-  try {
-    const value: unknown = JSON.parse(text)
-    return typeof value === 'object' && value !== null && !Array.isArray(value)
-      ? (value as Record<string, unknown>)
-      : null
-  } catch {
-    return null
-  }
 }

@@ -16,6 +16,7 @@ import {
   disk,
   listFolder,
   makeFolder,
+  parseObject,
   readText,
   removeWhole,
   syncFile,
@@ -332,7 +333,7 @@ export async function readConfig(folder: string): Promise<Readonly<Record<string
 export async function readMetrics(folder: string): Promise<Record<string, unknown>[]> {
   const path = join(folder, 'metrics.jsonl')
   return (await readLines(path)).map((text, i) => {
-    const line = parseLine(text)
+    const line = parseObject(text)
     if (line === null) throw new InputError(`${path}:${i + 1}`, show(text), 'a line with a JSON object')
     return line
   })
@@ -347,24 +348,13 @@ async function readLines(path: string): Promise<string[]> {
     .filter(Boolean)
 }
 
-function parseLine(text: string): Record<string, unknown> | null {
-  try {
-    const value: unknown = JSON.parse(text)
-    return typeof value === 'object' && value !== null && !Array.isArray(value)
-      ? (value as Record<string, unknown>)
-      : null
-  } catch {
-    return null // The caller says so, or counts it.
-  }
-}
-
 /** The lines up to the last number, rising; and the numbers, from 1, of those that are damaged. */
 function keptLines(texts: readonly string[], key: string, last: number): { kept: string[]; damaged: number[] } {
   const kept: string[] = []
   const damaged: number[] = []
   let highest = 0
   for (const [i, text] of texts.entries()) {
-    const number = parseLine(text)?.[key]
+    const number = parseObject(text)?.[key]
     if (typeof number === 'number' && number > last) continue
     if (Number.isSafeInteger(number) && (number as number) > highest) {
       kept.push(text)
