@@ -1,11 +1,8 @@
-import { Stream } from '../random.ts'
 import { integer, number } from '../settings.ts'
 import { box } from '../space.ts'
 import { defineEnvironment, STEPS_MAX } from './environment.ts'
-import { MOUNTAIN_CAR_BOUNDS, VELOCITY_MAX } from './mountain-car.ts'
+import { MOUNTAIN_CAR_BOUNDS, resetCars, VELOCITY_MAX } from './mountain-car.ts'
 
-const START_MIN = -0.6
-const START_MAX = -0.4
 const GRAVITY = 0.0025
 // The state is f32, and so is what Gymnasium, over NumPy, computes of it: each result is rounded.
 const { fround } = Math
@@ -72,16 +69,7 @@ export const mountainCarContinuous = defineEnvironment({
     actionSpace: box({ low: -1, high: 1, shape: [1] }),
     maxEpisodeSteps,
     returnThreshold: 90,
-    reset({ state, observation, lane, episode, random }, rows, count) {
-      for (let i = 0; i < count; i++) {
-        const n = rows[i]!
-        random.draw(Stream.reset, lane[n]!, episode[n]!, 0)
-        state.position[n] = random.uniform(0, START_MIN, START_MAX)
-        state.velocity[n] = 0
-        observation[2 * n] = state.position[n]!
-        observation[2 * n + 1] = 0
-      }
-    },
+    reset: resetCars,
     step({ state, observation, reward, terminated, action }, from, to) {
       const { position, velocity } = state
       for (let n = from; n < to; n++) {

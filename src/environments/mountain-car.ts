@@ -1,7 +1,7 @@
 import { Stream } from '../random.ts'
 import { integer, number } from '../settings.ts'
 import { box, discrete } from '../space.ts'
-import { defineEnvironment, STEPS_MAX } from './environment.ts'
+import { defineEnvironment, type Lanes, STEPS_MAX } from './environment.ts'
 
 // Positions in m, velocities in m a step.
 const POSITION_MIN = -1.2
@@ -17,6 +17,28 @@ const START_MAX = -0.4
 const GOAL = 0.5
 const FORCE = 0.001
 const GRAVITY = 0.0025
+
+/** Puts cars of either kind at the bottom of the valley, at rest. */
+export function resetCars(
+  {
+    state,
+    observation,
+    lane,
+    episode,
+    random,
+  }: Lanes<{ position: Float32Array | Float64Array; velocity: Float32Array | Float64Array }>,
+  rows: Uint32Array,
+  count: number,
+): void {
+  for (let i = 0; i < count; i++) {
+    const n = rows[i]!
+    random.draw(Stream.reset, lane[n]!, episode[n]!, 0)
+    state.position[n] = random.uniform(0, START_MIN, START_MAX)
+    state.velocity[n] = 0
+    observation[2 * n] = state.position[n]!
+    observation[2 * n + 1] = 0
+  }
+}
 
 /**
  * MountainCar-v0 with Gymnasium's dynamics, limits and starting states, in f64 as there. A car stands in a valley and has to
@@ -54,16 +76,7 @@ export const mountainCar = defineEnvironment({
     actionSpace: discrete(3),
     maxEpisodeSteps,
     returnThreshold: -110,
-    reset({ state, observation, lane, episode, random }, rows, count) {
-      for (let i = 0; i < count; i++) {
-        const n = rows[i]!
-        random.draw(Stream.reset, lane[n]!, episode[n]!, 0)
-        state.position[n] = random.uniform(0, START_MIN, START_MAX)
-        state.velocity[n] = 0
-        observation[2 * n] = state.position[n]!
-        observation[2 * n + 1] = 0
-      }
-    },
+    reset: resetCars,
     step({ state, observation, reward, terminated, action }, from, to) {
       const { position, velocity } = state
       for (let n = from; n < to; n++) {
