@@ -70,8 +70,6 @@ const after = megabytes()
 await server.close()
 
 const all = ANSWERS * TOKENS
-const at = (part: number) =>
-  load.latencies[Math.min(load.latencies.length - 1, Math.floor(part * load.latencies.length))]!
 reportRoom('serving', [
   figure('the engine alone', 'tokens/s', rates(all, seconds.direct)),
   {
@@ -82,10 +80,10 @@ reportRoom('serving', [
     ...figure(`streamed, ${ANSWERS} connections`, 'tokens/s', rates(all, seconds.streamed)),
     ratios: [ratio('the engine alone', seconds.direct, seconds.streamed, { atLeast: 0.8 })],
   },
-  figure(`${CONNECTIONS} connections for ${SECONDS} s, answers`, 'answers', [load.latencies.length]),
-  figure('until an answer of 32 tokens is over, half of them', 's', [at(0.5)]),
-  figure('until an answer of 32 tokens is over, 95 of 100', 's', [at(0.95)]),
-  figure('until an answer of 32 tokens is over, 99 of 100', 's', [at(0.99)]),
+  figure(`${CONNECTIONS} connections for ${SECONDS} s, answers`, 'answers', [load.answers]),
+  figure('until an answer of 32 tokens is over, half of them', 's', [load.latencies.half]),
+  figure('until an answer of 32 tokens is over, 95 of 100', 's', [load.latencies.of95]),
+  figure('until an answer of 32 tokens is over, 99 of 100', 's', [load.latencies.of99]),
   figure('heap of the server before', 'MB', [before]),
   figure('heap of the server after', 'MB', [after]),
 ])

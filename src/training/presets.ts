@@ -94,8 +94,9 @@ const textPresets: Readonly<Record<string, Partial<TextPreset>>> = {
     ...warm,
     run: { ...warm.run, heldOut: 0.2 },
     environment: { digits: 2 },
-    sft: { steps: 4000, schedule: 'linear' },
+    sft: { steps: 6000, schedule: 'linear' },
     rl: { ...warm.rl, updates: 200, schedule: 'linear' },
+    loss: { ...warm.loss, entropyCoef: 0 },
   },
   'text/tool-arithmetic': {
     ...warm,
