@@ -4,6 +4,7 @@
  */
 import { once } from 'node:events'
 import { readFile } from 'node:fs/promises'
+import { setTimeout as wait } from 'node:timers/promises'
 import { Worker } from 'node:worker_threads'
 import { checkOptions, InputError, show } from '../errors.ts'
 import { HttpDocument, listen, RequestError, type Route, type RouteRequest } from '../serving/http.ts'
@@ -32,8 +33,10 @@ export interface Dashboard {
   close(): Promise<void>
 }
 
-/** Points of a curve that a page is sent. */
-const MAX_POINTS = 2000
+/** Milliseconds that a page waits for a look at the folders; what is read later it is told of. */
+const PATIENCE_MS = 200
+/** Digits of a figure that a page is sent. */
+const DIGITS = 7
 const MODULES = ['main', 'chart', 'series', 'elements', 'tables']
 const HEADERS = {
   'cache-control': 'no-store',
@@ -55,6 +58,7 @@ export async function openDashboard(options: DashboardOptions = {}): Promise<Das
   const { folder = 'runs', port = 6060, host = '127.0.0.1', pollMs = 500 } = options
   if (!(pollMs > 0)) throw new InputError('pollMs', show(pollMs), 'a number above 0')
   const runs = await Runs.open(folder)
+  const numRuns = await runs.count()
   const follower = new Follower(runs, pollMs)
   const file = (type: string, content: string | Uint8Array) => new HttpDocument(type, content, HEADERS)
   const modules = MODULES.map((name): [string, Route] => [
@@ -69,7 +73,7 @@ export async function openDashboard(options: DashboardOptions = {}): Promise<Das
     [
       'GET /api/runs',
       async () => {
-        await follower.look()
+        await Promise.race([follower.look(), wait(PATIENCE_MS, undefined, { ref: false })])
         return { folder, runs: runs.shown }
       },
     ],
@@ -85,9 +89,10 @@ export async function openDashboard(options: DashboardOptions = {}): Promise<Das
     },
   ])
   const server = await listen(new Map(guarded), { host, port, maxBodyBytes: 0 })
+  void follower.look()
   return {
     url: server.url,
-    numRuns: runs.shown.length,
+    numRuns,
     async close() {
       follower.close()
       const closed = server.close()
@@ -124,43 +129,34 @@ function curvesOf(runs: Runs, query: URLSearchParams): object {
     curves: Object.fromEntries(
       ids.map((id) => {
         const { x, y } = runs.curve(id, metric, over)
-        return [id, { x: thin(x, MAX_POINTS), y: thin(y, MAX_POINTS) }]
+        return [id, { x, y: y.map((value) => Number(value.toPrecision(DIGITS))) }]
       }),
     ),
   }
-}
-
-/** Means of neighbors, so that there are at most so many. */
-function thin(values: readonly number[], most: number): number[] {
-  const size = Math.ceil(values.length / most)
-  if (size <= 1) return [...values]
-  return Array.from({ length: Math.ceil(values.length / size) }, (_, i) => {
-    const some = values.slice(i * size, (i + 1) * size)
-    return some.reduce((sum, value) => sum + value, 0) / some.length
-  })
 }
 
 /** Looks at the folders while somebody wants to know, and tells all who do. */
 class Follower {
   readonly #runs: Runs
   readonly #pollMs: number
-  readonly #listeners = new Set<(changed: readonly string[]) => void>()
+  readonly #listeners = new Set<(changed: string | null) => void>()
   #timer: NodeJS.Timeout | undefined
   #look: Promise<void> | undefined
-  #isClosed = false
+  readonly #closing = new AbortController()
 
   constructor(runs: Runs, pollMs: number) {
     this.#runs = runs
     this.#pollMs = pollMs
   }
 
-  /** Looks once, or waits for the look that is under way. */
+  /** Looks once, or waits for the look that is under way. A folder that cannot be read may come back. */
   look(): Promise<void> {
+    const tell = (id: string): void => {
+      for (const listener of this.#listeners) listener(id)
+    }
     this.#look ??= this.#runs
-      .read()
-      .then((changed) => {
-        if (changed.length > 0) for (const listener of this.#listeners) listener(changed)
-      })
+      .read(tell, this.#closing.signal)
+      .catch(() => undefined)
       .finally(() => {
         this.#look = undefined
       })
@@ -171,8 +167,8 @@ class Follower {
   async *changes(signal: AbortSignal): AsyncGenerator<object> {
     let pending = new Set<string>()
     let wake = (): void => {}
-    const listener = (changed: readonly string[]): void => {
-      for (const id of changed) pending.add(id)
+    const listener = (changed: string | null): void => {
+      if (changed !== null) pending.add(changed)
       wake()
     }
     this.#listeners.add(listener)
@@ -180,7 +176,7 @@ class Follower {
     this.#schedule()
     try {
       yield { type: 'changed', runs: [] }
-      while (!signal.aborted && !this.#isClosed) {
+      while (!signal.aborted && !this.#closing.signal.aborted) {
         if (pending.size === 0) {
           await new Promise<void>((resolve) => {
             wake = resolve
@@ -197,17 +193,17 @@ class Follower {
   }
 
   #schedule(): void {
-    if (this.#timer !== undefined || this.#isClosed) return
+    if (this.#timer !== undefined || this.#closing.signal.aborted) return
     this.#timer = setTimeout(async () => {
-      await this.look().catch(() => undefined) // The folder may come back.
+      await this.look()
       this.#timer = undefined
       if (this.#listeners.size > 0) this.#schedule()
     }, this.#pollMs)
   }
 
   close(): void {
-    this.#isClosed = true
+    this.#closing.abort()
     clearTimeout(this.#timer)
-    for (const listener of this.#listeners) listener([])
+    for (const listener of this.#listeners) listener(null)
   }
 }

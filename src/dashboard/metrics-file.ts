@@ -1,14 +1,19 @@
 /**
  * A run's `metrics.jsonl`, followed while it grows: read in pieces, from where the last look ended. Of a long run neighboring
- * lines are put together, so that a file of any length takes the same memory.
+ * lines are put together, so that a file of any length takes the same memory. A long file is skimmed first: all of its lines are
+ * counted, and a few hundred are read. What these tell is shown until all of it has been read.
  */
-import { open } from 'node:fs/promises'
+import { type FileHandle, open } from 'node:fs/promises'
 import { entryOf } from '../loggers/entry.ts'
 
 /** Bytes that are read at once. */
 const PIECE = 2 ** 20
+/** A file of more bytes than this is skimmed before it is read. */
+const LONG = 2 ** 18
+/** Lines that are read of a file that is skimmed, and its last one. */
+const SKIMMED_LINES = 256
 /** Points of a curve that are kept; with twice as many, each two become one. */
-const POINTS = 8192
+const POINTS = 1024
 /** The longest line that is read; a longer one is passed over. */
 const MAX_LINE = 64 * 2 ** 20
 
@@ -22,6 +27,118 @@ export interface Curve {
 class Means {
   readonly sums: number[] = []
   readonly counts: number[] = []
+
+  add(point: number, value: number): void {
+    while (this.sums.length <= point) {
+      this.sums.push(0)
+      this.counts.push(0)
+    }
+    this.sums[point] = this.sums[point]! + value
+    this.counts[point] = this.counts[point]! + 1
+  }
+
+  /** Lets each two points become one. */
+  halve(): void {
+    for (const list of [this.sums, this.counts]) {
+      const half = Math.ceil(list.length / 2)
+      for (let i = 0; i < half; i++) list[i] = list[2 * i]! + (list[2 * i + 1] ?? 0)
+      list.length = half
+    }
+  }
+}
+
+/** Figures by their names within one object of a line; names below it by the objects' keys. */
+interface Level {
+  readonly prefix: string
+  readonly means: Map<string, Means>
+  readonly levels: Map<string, Level>
+}
+
+const createLevel = (prefix: string): Level => ({ prefix, means: new Map(), levels: new Map() })
+
+/** What lines tell. */
+class Figures {
+  /** By name, in the order in which they appeared. */
+  readonly means = new Map<string, Means>()
+  readonly #root = createLevel('')
+  /** Lines that one point stands for. */
+  #stride = 1
+  lines = 0
+  damaged = 0
+  /** The last line that is an object. */
+  last: object = {}
+
+  /** Adds a line; `number`: how many lines there are up to it, more than before. */
+  add(text: string, number = this.lines + 1): void {
+    let line: unknown
+    try {
+      line = JSON.parse(text)
+    } catch {
+      line = null
+    }
+    if (typeof line !== 'object' || line === null || Array.isArray(line)) {
+      this.damaged++
+      return
+    }
+    this.lines = number
+    this.last = line
+    const point = Math.floor((number - 1) / this.#stride)
+    this.#meansOf(this.#root, 'line').add(point, number)
+    this.#addAll(this.#root, line as Readonly<Record<string, unknown>>, point)
+    while (Math.floor((number - 1) / this.#stride) + 1 >= 2 * POINTS) {
+      this.#stride *= 2
+      for (const means of this.means.values()) means.halve()
+    }
+  }
+
+  #addAll(level: Level, object: Readonly<Record<string, unknown>>, point: number): void {
+    for (const key of Object.keys(object)) {
+      const value = object[key]
+      if (typeof value === 'number') {
+        if (Number.isFinite(value)) this.#meansOf(level, key).add(point, value)
+      } else if (typeof value === 'object' && value !== null && !Array.isArray(value)) {
+        let below = level.levels.get(key)
+        if (below === undefined) {
+          below = createLevel(`${level.prefix}${key}/`)
+          level.levels.set(key, below)
+        }
+        this.#addAll(below, value as Readonly<Record<string, unknown>>, point)
+      }
+    }
+  }
+
+  #meansOf(level: Level, key: string): Means {
+    const known = level.means.get(key)
+    if (known !== undefined) return known
+    const name = level.prefix + key
+    const means = this.means.get(name) ?? new Means() // `a/b` may be a key, and b a key of the object a.
+    this.means.set(name, means)
+    level.means.set(key, means)
+    return means
+  }
+}
+
+/** The lines of a file, a piece at a time. */
+class Lines {
+  #rest: Buffer = Buffer.alloc(0)
+  #isSkipping = false
+
+  /** Calls `take` for each line that has become whole. Returns how many lines were too long. */
+  split(piece: Buffer, take: (bytes: Buffer, from: number, end: number) => void): number {
+    const bytes = this.#rest.length === 0 ? piece : Buffer.concat([this.#rest, piece])
+    let from = 0
+    for (let end = bytes.indexOf(10); end !== -1; end = bytes.indexOf(10, from)) {
+      if (this.#isSkipping) this.#isSkipping = false
+      else if (end > from) take(bytes, from, end)
+      from = end + 1
+    }
+    this.#rest = Buffer.from(bytes.subarray(from)) // What is not whole yet.
+    if (this.#rest.length <= MAX_LINE) return 0
+    this.#rest = Buffer.alloc(0)
+    const isFirst = !this.#isSkipping
+    this.#isSkipping = true
+    return isFirst ? 1 : 0
+  }
 }
 
 /** What can be told of a metrics file. */
@@ -30,56 +147,92 @@ export class MetricsFile {
   #offset = 0
   /** Which file it was: one that has taken its place is read from its beginning. */
   #inode = 0
-  #rest: Buffer = Buffer.alloc(0)
-  #isSkipping = false
-  /** Lines that one point stands for. */
-  #stride = 1
-  #figures = new Map<string, Means>()
-  #lines = 0
-  #damaged = 0
-  #last: Readonly<Record<string, number>> = {}
+  #lines = new Lines()
+  #figures = new Figures()
+  /** What a skimmed file tells until all of it is read. */
+  #skimmed: Figures | null = null
 
   constructor(path: string) {
     this.#path = path
   }
 
-  /** Lines that were read, and those of them that are no JSON objects. */
+  get #told(): Figures {
+    return this.#skimmed ?? this.#figures
+  }
+
+  /** Whether lines are left out that are still to be read. */
+  get isSkimmed(): boolean {
+    return this.#skimmed !== null
+  }
+
+  /** Lines that there are, and those that were read and are no JSON objects. */
   get lines(): number {
-    return this.#lines
+    return this.#told.lines
   }
 
   get damaged(): number {
-    return this.#damaged
+    return this.#told.damaged
   }
 
   /** The names of the numbers, in the order in which they appeared. */
   get names(): string[] {
-    return [...this.#figures.keys()]
+    return [...this.#told.means.keys()]
   }
 
   /** The numbers of the last line. */
   get last(): Readonly<Record<string, number>> {
-    return this.#last
+    const { lines, last } = this.#told
+    return lines === 0 ? {} : { line: lines, ...entryOf(lines, last).values }
+  }
+
+  /** Skims a long file of which nothing has been read. True if it did. */
+  async skim(signal?: AbortSignal): Promise<boolean> {
+    const found = await this.#open()
+    if (found === null) return false
+    const { handle, size } = found
+    try {
+      if (this.#offset > 0 || size <= LONG) return false
+      const [figures, lines] = [new Figures(), new Lines()]
+      const step = size / SKIMMED_LINES
+      let [number, offset, next, last] = [0, 0, 0, '']
+      for await (const piece of pieces(handle, 0, size, signal)) {
+        let keepLast = (): void => {}
+        lines.split(piece, (bytes, from, end) => {
+          number++
+          if (offset >= next) {
+            figures.add(bytes.toString('utf8', from, end), number)
+            next += step
+          }
+          offset += end - from + 1
+          keepLast = () => {
+            last = bytes.toString('utf8', from, end)
+          }
+        })
+        keepLast()
+      }
+      if (number > figures.lines) figures.add(last, number)
+      this.#skimmed = figures
+      return true
+    } finally {
+      await handle.close()
+    }
   }
 
   /** Reads what is new. True if there was anything. */
-  async read(): Promise<boolean> {
-    const handle = await open(this.#path, 'r').catch((error: NodeJS.ErrnoException) => {
-      if (error.code === 'ENOENT') return null
-      throw error
-    })
-    if (handle === null) return false
+  async read(signal?: AbortSignal): Promise<boolean> {
+    const found = await this.#open()
+    if (found === null) return false
+    const { handle, size } = found
     try {
-      const { size, ino } = await handle.stat()
-      if (ino !== this.#inode || size < this.#offset) this.#reset(ino)
       const before = this.#offset
-      const piece = Buffer.alloc(Math.min(PIECE, Math.max(0, size - this.#offset)))
-      while (this.#offset < size) {
-        const { bytesRead } = await handle.read(piece, 0, piece.length, this.#offset)
-        if (bytesRead === 0) break
-        this.#offset += bytesRead
-        this.#take(piece.subarray(0, bytesRead))
+      for await (const piece of pieces(handle, before, size, signal)) {
+        this.#offset += piece.length
+        const figures = this.#figures
+        const tooLong = this.#lines.split(piece, (bytes, from, end) => figures.add(bytes.toString('utf8', from, end)))
+        figures.damaged += tooLong
       }
+      if (signal?.aborted) return false
+      this.#skimmed = null
       return this.#offset > before
     } finally {
       await handle.close()
@@ -88,7 +241,8 @@ export class MetricsFile {
 
   /** A figure over another one; lines that lack one of the two are left out. */
   curve(name: string, over: string): Curve {
-    const [x, y] = [this.#figures.get(over), this.#figures.get(name)]
+    const { means } = this.#told
+    const [x, y] = [means.get(over), means.get(name)]
     const curve: Curve = { x: [], y: [] }
     if (x === undefined || y === undefined) return curve
     for (let i = 0; i < y.sums.length; i++) {
@@ -99,74 +253,33 @@ export class MetricsFile {
     return curve
   }
 
-  #reset(inode: number): void {
-    this.#inode = inode
-    this.#offset = 0
-    this.#rest = Buffer.alloc(0)
-    this.#isSkipping = false
-    this.#stride = 1
-    this.#figures = new Map()
-    this.#lines = 0
-    this.#damaged = 0
-    this.#last = {}
+  /** The file, and how long it is; null if there is none. One that is another than before is begun anew. */
+  async #open(): Promise<{ handle: FileHandle; size: number } | null> {
+    const handle = await open(this.#path, 'r').catch((error: NodeJS.ErrnoException) => {
+      if (error.code === 'ENOENT') return null
+      throw error
+    })
+    if (handle === null) return null
+    const { size, ino } = await handle.stat()
+    if (ino !== this.#inode || size < this.#offset) {
+      this.#inode = ino
+      this.#offset = 0
+      this.#lines = new Lines()
+      this.#figures = new Figures()
+      this.#skimmed = null
+    }
+    return { handle, size }
   }
+}
 
-  #take(piece: Buffer): void {
-    const bytes = this.#rest.length === 0 ? piece : Buffer.concat([this.#rest, piece])
-    let from = 0
-    for (let end = bytes.indexOf(10); end !== -1; end = bytes.indexOf(10, from)) {
-      if (this.#isSkipping) this.#isSkipping = false
-      else if (end > from) this.#line(bytes.toString('utf8', from, end))
-      from = end + 1
-    }
-    this.#rest = Buffer.from(bytes.subarray(from)) // What is not whole yet.
-    if (this.#rest.length <= MAX_LINE) return
-    this.#rest = Buffer.alloc(0)
-    if (!this.#isSkipping) this.#damaged++
-    this.#isSkipping = true
-  }
-
-  #line(text: string): void {
-    let line: unknown
-    try {
-      line = JSON.parse(text)
-    } catch {
-      line = null
-    }
-    if (typeof line !== 'object' || line === null || Array.isArray(line)) {
-      this.#damaged++
-      return
-    }
-    this.#lines++
-    const { values } = entryOf(this.#lines, line)
-    this.#last = { line: this.#lines, ...values }
-    const point = Math.floor((this.#lines - 1) / this.#stride)
-    for (const [name, value] of Object.entries(this.#last)) {
-      if (!Number.isFinite(value)) continue
-      let means = this.#figures.get(name)
-      if (means === undefined) {
-        means = new Means()
-        this.#figures.set(name, means)
-      }
-      while (means.sums.length <= point) {
-        means.sums.push(0)
-        means.counts.push(0)
-      }
-      means.sums[point] = means.sums[point]! + value
-      means.counts[point] = means.counts[point]! + 1
-    }
-    if (point + 1 >= 2 * POINTS) this.#halve()
-  }
-
-  /** Lets each two points become one. */
-  #halve(): void {
-    this.#stride *= 2
-    for (const { sums, counts } of this.#figures.values()) {
-      for (const list of [sums, counts]) {
-        const half = Math.ceil(list.length / 2)
-        for (let i = 0; i < half; i++) list[i] = list[2 * i]! + (list[2 * i + 1] ?? 0)
-        list.length = half
-      }
-    }
+/** A file's bytes between two places. Each piece stands where the next one will. */
+async function* pieces(handle: FileHandle, from: number, to: number, signal?: AbortSignal): AsyncGenerator<Buffer> {
+  const piece = Buffer.alloc(Math.min(PIECE, Math.max(0, to - from)))
+  let offset = from
+  while (offset < to && !signal?.aborted) {
+    const { bytesRead } = await handle.read(piece, 0, Math.min(piece.length, to - offset), offset)
+    if (bytesRead === 0) return
+    offset += bytesRead
+    yield piece.subarray(0, bytesRead)
   }
 }

@@ -25,6 +25,8 @@ export interface ShownRun {
   /** The same for runs that differ in nothing but their seed. */
   readonly group: string
   readonly lines: number
+  /** Whether it is shown by some of its lines, since the others are still to be read. */
+  readonly isSkimmed: boolean
   /** The names of its numbers, and those of its last line. */
   readonly names: readonly string[]
   readonly last: Readonly<Record<string, number>>
@@ -49,8 +51,8 @@ class FollowedRun {
     this.#metrics = new MetricsFile(join(folder, 'metrics.jsonl'))
   }
 
-  /** Reads what is new. True if there was anything. */
-  async read(): Promise<boolean> {
+  /** Reads what is new but metrics; long metrics that nobody has read are skimmed. True if there was anything. */
+  async look(signal?: AbortSignal): Promise<boolean> {
     const { mtimeMs } = await stat(join(this.#folder, 'config.json'))
     const isOther = mtimeMs !== this.#configTime
     if (isOther) {
@@ -63,14 +65,24 @@ class FollowedRun {
     const status = await this.#readStatus()
     const isOtherStatus = status !== this.#status
     this.#status = status
-    let hasMore = false
+    const hasMore = await this.#readMetrics(() => this.#metrics.skim(signal))
+    return isOther || isOtherStatus || hasMore
+  }
+
+  /** Reads new metrics. True if there were any. */
+  read(signal?: AbortSignal): Promise<boolean> {
+    return this.#readMetrics(() => this.#metrics.read(signal))
+  }
+
+  async #readMetrics(read: () => Promise<boolean>): Promise<boolean> {
     try {
-      hasMore = await this.#metrics.read()
+      const hasMore = await read()
       this.#metricsNote = ''
+      return hasMore
     } catch (error) {
       this.#metricsNote = `metrics.jsonl cannot be read (${(error as Error).message})`
+      return false
     }
-    return isOther || isOtherStatus || hasMore
   }
 
   async #readStatus(): Promise<ShownRun['status']> {
@@ -99,7 +111,7 @@ class FollowedRun {
     const { seed: _, ...others } = flat
     const version = String(colonnade)
     const isNewer = version.localeCompare(VERSION, 'en', { numeric: true }) > 0
-    const { damaged, lines, names, last } = this.#metrics
+    const { damaged, lines, isSkimmed, names, last } = this.#metrics
     return {
       id: this.id,
       kind: Object.hasOwn(this.#config, 'sft') ? 'conversations' : 'episodes',
@@ -108,7 +120,7 @@ class FollowedRun {
       status: this.#status,
       settings: flat,
       group: fingerprint(others),
-      ...{ lines, names, last },
+      ...{ lines, isSkimmed, names, last },
       notes: [
         this.#configNote,
         this.#metricsNote,
@@ -135,28 +147,38 @@ export class Runs {
       () => false,
     )
     if (!isFolder) throw new InputError('folder', folder, 'a folder with runs, like runs')
-    const runs = new Runs(folder)
-    await runs.read()
-    return runs
+    return new Runs(folder)
   }
 
-  /** Looks for runs, and at what is new in them. Returns the ids of those that have changed, or are gone. */
-  async read(): Promise<string[]> {
+  /** How many runs there are; none of them is read. */
+  async count(): Promise<number> {
+    return (await findRuns(this.folder, DEPTH)).length
+  }
+
+  /**
+   * Looks for runs and at what is new in them: at all of them in short first, then at their metrics in full. Calls `tell` with the id of
+   * each run that has changed or is gone, twice where metrics were skimmed first.
+   */
+  async read(tell: (id: string) => void = () => {}, signal?: AbortSignal): Promise<void> {
     const found = new Map((await findRuns(this.folder, DEPTH)).map((path) => [this.#idOf(path), path]))
-    const changed = [...this.#runs.keys()].filter((id) => !found.has(id))
-    for (const id of changed) this.#runs.delete(id)
+    for (const id of [...this.#runs.keys()].filter((id) => !found.has(id))) {
+      this.#runs.delete(id)
+      tell(id)
+    }
+    const there: FollowedRun[] = []
     for (const [id, path] of [...found].sort(([a], [b]) => a.localeCompare(b, 'en', { numeric: true }))) {
+      if (signal?.aborted) return
       const run = this.#runs.get(id) ?? new FollowedRun(id, path)
-      const isNew = !this.#runs.has(id)
       try {
-        const hasMore = await run.read()
-        if (isNew || hasMore) changed.push(id)
+        const hasMore = await run.look(signal)
+        if (!this.#runs.has(id) || hasMore) tell(id)
         this.#runs.set(id, run)
+        there.push(run)
       } catch {
         // It went away while it was looked at: the next look will not find it.
       }
     }
-    return changed
+    for (const run of there) if (await run.read(signal)) tell(run.id)
   }
 
   #idOf(path: string): string {

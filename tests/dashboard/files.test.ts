@@ -59,12 +59,68 @@ describe('a metrics file', () => {
     )
     await file.read()
     const { x, y } = file.curve('loss', 'line')
-    expect(y).toHaveLength(count / 4)
-    expect(y.slice(0, 2)).toEqual([1.5, 5.5])
-    expect(x.slice(0, 2)).toEqual([2.5, 6.5])
-    expect(y.at(-1)).toBe(count - 2.5)
-    expect(file.curve('late', 'line').x[0]).toBe(30_002.5)
+    expect(y).toHaveLength(count / 32)
+    expect(y.slice(0, 2)).toEqual([15.5, 47.5])
+    expect(x.slice(0, 2)).toEqual([16.5, 48.5])
+    expect(y.at(-1)).toBe(count - 16.5)
+    // Lines 29,985 to 30,016 are one point; of them, those that have the figure are from 30,001 on.
+    expect(file.curve('late', 'line')).toMatchObject({ x: expect.arrayContaining([30_000.5]) })
     expect(file.last.line).toBe(count)
+  })
+})
+
+describe('a long metrics file', () => {
+  const count = 40_000
+  const text = Array.from({ length: count }, (_, i) => `{"loss":${i}${i % 1000 === 999 ? ',"rare":{"a":1}' : ''}}\n`)
+
+  test('is skimmed: all lines are counted and some are read, the last one among them', async () => {
+    const { path, file } = await metricsFile(text.join(''))
+    expect(await file.skim()).toBe(true)
+    expect([file.isSkimmed, file.lines, file.damaged]).toEqual([true, count, 0])
+    expect(file.last).toEqual({ line: count, loss: count - 1, 'rare/a': 1 })
+    const { x, y } = file.curve('loss', 'line')
+    expect(y).toEqual(x.map((line) => line - 1)) // Each at its own line.
+    expect(x.length).toBeGreaterThan(200)
+    expect(x.length).toBeLessThanOrEqual(257)
+    expect([x[0], x.at(-1)]).toEqual([1, count])
+    for (let i = 1; i < x.length; i++) expect(x[i]! - x[i - 1]!).toBeLessThan((2 * count) / 200)
+
+    await appendFile(path, '{"loss":7}\n')
+    expect(await file.read()).toBe(true)
+    expect([file.isSkimmed, file.lines]).toEqual([false, count + 1])
+    expect(file.curve('loss', 'line').y[0]).toBe(15.5)
+    expect(file.curve('rare/a', 'line').y).toHaveLength(count / 1000)
+    expect(await file.skim()).toBe(false)
+  })
+
+  test('whose reading is broken off stays skimmed, and is read on from there', async () => {
+    const { file } = await metricsFile(text.join(''))
+    await file.skim()
+    expect(await file.read(AbortSignal.abort())).toBe(false)
+    expect(file.isSkimmed).toBe(true)
+    expect(await file.read()).toBe(true)
+    expect([file.isSkimmed, file.lines]).toEqual([false, count])
+  })
+
+  test('that is short is not skimmed', async () => {
+    const { file } = await metricsFile('{"loss":1}\n')
+    expect(await file.skim()).toBe(false)
+    expect(file.lines).toBe(0)
+  })
+
+  test('is told of when it is skimmed, before another is read in full, and again when it is read', async () => {
+    const folder = await temporaryFolder()
+    for (const name of ['a', 'b']) await writeRun(join(folder, name), { metrics: text.join('') })
+    const runs = await Runs.open(folder)
+    expect([await runs.count(), runs.shown]).toEqual([2, []])
+    const told: unknown[] = []
+    await runs.read((id) => told.push([id, runs.shown.map(({ isSkimmed }) => isSkimmed)]))
+    expect(told).toEqual([
+      ['a', []],
+      ['b', [true]],
+      ['a', [false, true]],
+      ['b', [false, false]],
+    ])
   })
 })
 
@@ -80,6 +136,12 @@ describe('runs below a folder', () => {
     await mkdir(join(folder, 'other'))
     await writeFile(join(folder, 'other', 'config.json'), '{"architectures":[]}') // Of a model.
     const runs = await Runs.open(folder)
+    const changed = async (): Promise<string[]> => {
+      const ids = new Set<string>()
+      await runs.read((id) => ids.add(id))
+      return [...ids].sort()
+    }
+    expect(await changed()).toEqual(['a', 'b/run-10', 'b/run-9'])
     const { shown } = runs
     expect(shown.map(({ id, status, lines }) => [id, status, lines])).toEqual([
       ...[
@@ -104,11 +166,11 @@ describe('runs below a folder', () => {
     expect(runs.curve('b/run-10', 'episodeReturn', 'line')).toEqual({ x: [1], y: [9] })
     expect(runs.curve('../secret', 'episodeReturn', 'line')).toEqual({ x: [], y: [] })
 
-    expect(await runs.read()).toEqual([])
+    expect(await changed()).toEqual([])
     await appendFile(join(folder, 'b', 'run-10', 'metrics.jsonl'), metrics)
     await writeFile(join(folder, 'b', 'run-9', 'config.json'), '{"colonnade":')
     await rm(join(folder, 'a'), { recursive: true })
-    expect((await runs.read()).sort()).toEqual(['a', 'b/run-10', 'b/run-9'])
+    expect(await changed()).toEqual(['a', 'b/run-10', 'b/run-9'])
     expect(runs.shown.map(({ id, notes }) => [id, notes])).toEqual([
       ...[
         ['b/run-9', ['config.json cannot be read']],
@@ -119,9 +181,13 @@ describe('runs below a folder', () => {
 
   test('may be one, which the folder is, or none', async () => {
     const folder = await temporaryFolder()
-    expect((await Runs.open(folder)).shown).toEqual([])
+    const none = await Runs.open(folder)
+    await none.read()
+    expect(none.shown).toEqual([])
     await writeRun(join(folder, 'mine'))
-    expect((await Runs.open(join(folder, 'mine'))).shown.map(({ id }) => id)).toEqual(['mine'])
+    const one = await Runs.open(join(folder, 'mine'))
+    await one.read()
+    expect(one.shown.map(({ id }) => id)).toEqual(['mine'])
     await expect(Runs.open(join(folder, 'nowhere'))).rejects.toThrow(
       /^folder: got .*nowhere, expected a folder with runs/,
     )

@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest'
 import { shortNumber } from '../../src/dashboard/page/elements.ts'
-import { smooth, ticks, together, valueAt } from '../../src/dashboard/page/series.ts'
+import { columns, moved, smooth, ticks, together, valueAt } from '../../src/dashboard/page/series.ts'
 import { differences } from '../../src/dashboard/page/tables.ts'
 import type { ShownRun } from '../../src/dashboard/runs.ts'
 
@@ -9,6 +9,21 @@ describe('curves of the page', () => {
     expect(smooth([4, 4, 4], 0.9).map((value) => Math.round(1e9 * value) / 1e9)).toEqual([4, 4, 4])
     expect(smooth([3, 0], 0.5)).toEqual([3, 1])
     expect(smooth([1, 5, 2], 0)).toEqual([1, 5, 2])
+  })
+
+  test('keep the least and the greatest of each column of pixels, wherever what is shown begins', () => {
+    const curve = { x: [0, 1, 2, 3, 4, 5, 6, 11], y: [5, 9, 1, 4, 2, 2, 2, 7] }
+    expect(columns(curve, 4)).toEqual({ x: [1, 2, 4, 11], y: [9, 1, 2, 7] })
+    const later = { x: curve.x.slice(1), y: curve.y.slice(1) }
+    expect(columns(later, 4)).toEqual(columns(curve, 4))
+    expect(columns(curve, 0.5)).toEqual(curve)
+    expect(columns({ x: [], y: [] }, 4)).toEqual({ x: [], y: [] })
+  })
+
+  test('can be moved along, but not beyond their ends', () => {
+    expect(moved([2, 4], 1.5, [0, 10])).toEqual([3.5, 5.5])
+    expect(moved([2, 4], -5, [0, 10])).toEqual([0, 2])
+    expect(moved([2, 4], 50, [0, 10])).toEqual([8, 10])
   })
 
   test('have a value between two points, and none beside them', () => {

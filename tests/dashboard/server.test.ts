@@ -58,8 +58,8 @@ describe('the page', () => {
     const { curves } = await ask(`/api/curves?${query}`)
     expect(Object.keys(curves)).toEqual(['first', '../..', HOSTILE])
     const { x, y } = curves.first
-    expect([x.length, y.length]).toEqual([1667, 1667])
-    expect([x[0], y[0], y[1]]).toEqual([10, 1, 4])
+    expect([x.length, y.length]).toEqual([1250, 1250])
+    expect([x[0], y[0], y[1]]).toEqual([15, 1.5, 5.5])
     expect(curves['../..']).toEqual({ x: [], y: [] })
   })
 

@@ -73,8 +73,10 @@ function drawnColor(id: string): string {
 interface Shown {
   readonly chart: Chart
   isInSight: boolean
-  isDue: boolean
-  curves: Readonly<Record<string, Points>>
+  /** Of each run that was asked for. */
+  readonly curves: Map<string, Points>
+  /** Whose curve has changed since. */
+  readonly stale: Set<string>
 }
 
 const charts = new Map<string, Shown>()
@@ -83,7 +85,7 @@ const sight = new IntersectionObserver((entries) => {
     const found = [...charts].find(([, { chart }]) => chart.figure === target)
     if (found === undefined) continue
     found[1].isInSight = isIntersecting
-    if (isIntersecting && found[1].isDue) void fetchCurves(...found)
+    if (isIntersecting) void fetchCurves(...found).catch(say)
   }
 })
 
@@ -117,20 +119,33 @@ async function fetchRuns(): Promise<void> {
   showTables()
 }
 
+/** Asks for the curves that are not here, or have changed. */
 async function fetchCurves(name: string, shown: Shown): Promise<void> {
-  shown.isDue = false
-  const runs = visible().filter(({ names }) => names.includes(name))
+  const { curves, stale } = shown
+  const wanted = visible().filter(({ id, names }) => names.includes(name) && (stale.has(id) || !curves.has(id)))
+  if (wanted.length === 0) {
+    drawCurves(shown)
+    return
+  }
   const query = new URLSearchParams({ metric: name, over: state.axis })
-  for (const { id } of runs) query.append('run', id)
-  const { curves } = runs.length === 0 ? { curves: {} } : await ask(`api/curves?${query}`)
-  shown.curves = curves as Record<string, Points>
+  for (const { id } of wanted) {
+    query.append('run', id)
+    stale.delete(id)
+  }
+  const { axis } = state
+  const answer = await ask(`api/curves?${query}`).catch((error) => {
+    for (const { id } of wanted) stale.add(id)
+    throw error
+  })
+  if (axis !== state.axis) return // Asked for again over the other one.
+  for (const [id, points] of Object.entries(answer.curves as Record<string, Points>)) curves.set(id, points)
   drawCurves(shown)
 }
 
 function drawCurves(shown: Shown): void {
   const groups = new Map<string, ShownRun[]>()
   for (const run of visible()) {
-    if (shown.curves[run.id] === undefined) continue
+    if (!shown.curves.has(run.id)) continue
     const key = state.hasBands ? run.group : run.id
     groups.set(key, [...(groups.get(key) ?? []), run])
   }
@@ -138,13 +153,13 @@ function drawCurves(shown: Shown): void {
     const [one, ...more] = runs
     const color = colorOf(one!.id)
     const curves = runs.map(({ id }) => {
-      const { x, y } = shown.curves[id]!
+      const { x, y } = shown.curves.get(id)!
       return { x, y: smooth(y, state.weight) }
     })
     if (more.length === 0) {
       return {
         ...{ name: one!.id, color, ...curves[0]! },
-        raw: state.weight > 0 ? shown.curves[one!.id]!.y : null,
+        raw: state.weight > 0 ? shown.curves.get(one!.id)!.y : null,
         band: null,
       }
     }
@@ -160,13 +175,12 @@ function redraw(): void {
 /** Asks for the curves of what is in sight; of the rest when it comes into sight. */
 function refresh(): void {
   for (const [name, shown] of charts) {
-    shown.isDue = true
     if (shown.isInSight) void fetchCurves(name, shown).catch(say)
   }
 }
 
 function showRuns(): void {
-  const items = state.runs.map(({ id, environment, algorithm, status, lines, last }) => {
+  const items = state.runs.map(({ id, environment, algorithm, status, lines, isSkimmed, last }) => {
     const box = element('input', {
       type: 'checkbox',
       change: (event) => {
@@ -181,7 +195,7 @@ function showRuns(): void {
     const words = [
       `${environment} by ${algorithm}`,
       status,
-      `${lines} updates`,
+      `${lines} updates${isSkimmed ? ', still being read' : ''}`,
       worth === undefined ? '' : `at ${shortNumber(worth)}`,
     ]
     return element(
@@ -211,7 +225,7 @@ function showCharts(): void {
   )
   for (const name of names) {
     if (charts.has(name)) continue
-    const shown: Shown = { chart: new Chart(name), isInSight: false, isDue: true, curves: {} }
+    const shown: Shown = { chart: new Chart(name), isInSight: false, curves: new Map(), stale: new Set() }
     charts.set(name, shown)
     sight.observe(shown.chart.figure)
   }
@@ -247,27 +261,32 @@ function say(error: unknown): void {
 function listen(): void {
   const source = new EventSource('api/changes')
   let isBusy = false
-  let isAgain = false
+  let changed: Set<string> | null = null
   const update = async (): Promise<void> => {
-    if (isBusy) {
-      isAgain = true
-      return
-    }
+    if (isBusy) return
     isBusy = true
     try {
-      do {
-        isAgain = false
+      while (changed !== null) {
+        const ids: Set<string> = changed
+        changed = null
+        const begun = performance.now()
+        for (const { stale } of charts.values()) for (const id of ids) stale.add(id)
         await fetchRuns()
         refresh()
-      } while (isAgain)
+        // The server, which may be reading, has as much time as the page.
+        await new Promise((resolve) => setTimeout(resolve, Math.min(500, performance.now() - begun)))
+      }
     } catch (error) {
       say(error)
     } finally {
       isBusy = false
     }
   }
-  source.addEventListener('changed', () => {
+  source.addEventListener('changed', (event) => {
     live.textContent = 'live'
+    const { runs } = JSON.parse((event as MessageEvent<string>).data) as { runs: string[] }
+    // The first of a connection names none: whatever was missed is asked for again.
+    changed = new Set([...(changed ?? []), ...(runs.length === 0 ? state.runs.map(({ id }) => id) : runs)])
     void update()
   })
   source.addEventListener('error', () => {
@@ -281,6 +300,7 @@ function controls(): HTMLElement {
     {
       change: (event) => {
         state.axis = (event.target as HTMLSelectElement).value
+        for (const { curves } of charts.values()) curves.clear()
         refresh()
       },
     },

@@ -6,6 +6,9 @@ export interface Points {
   readonly y: readonly number[]
 }
 
+/** From one x to another. */
+export type Range = readonly [number, number]
+
 /** What a chart draws in one color. */
 export interface Series extends Points {
   readonly name: string
@@ -24,6 +27,27 @@ export function smooth(values: readonly number[], weight: number): number[] {
     total = weight * total + 1
     return sum / total
   })
+}
+
+/**
+ * What of a curve is seen where all points within `width` of x are one column of pixels: the least and the greatest of each column, in
+ * their order. The columns lie at multiples of the width, so that they stay where they are when what is shown moves.
+ */
+export function columns({ x, y }: Points, width: number): Points {
+  const seen: { x: number[]; y: number[] } = { x: [], y: [] }
+  for (let i = 0, end = 0; i < x.length; i = end) {
+    const column = Math.floor(x[i]! / width)
+    let [least, most] = [i, i]
+    for (end = i + 1; end < x.length && Math.floor(x[end]! / width) === column; end++) {
+      if (y[end]! < y[least]!) least = end
+      if (y[end]! > y[most]!) most = end
+    }
+    for (const at of new Set([Math.min(least, most), Math.max(least, most)])) {
+      seen.x.push(x[at]!)
+      seen.y.push(y[at]!)
+    }
+  }
+  return seen
 }
 
 /** Where a curve is at an x between two of its points; NaN beside it. */
@@ -53,6 +77,12 @@ export function together(curves: readonly Points[]) {
     found.high.push(Math.max(...values))
   }
   return found
+}
+
+/** A range that is moved, and stays within what there is. */
+export function moved([from, to]: Range, by: number, [least, most]: Range): Range {
+  const way = Math.min(Math.max(by, least - from), most - to)
+  return [from + way, to + way]
 }
 
 /** Values that mark an axis: 1, 2 or 5 times a power of ten, about `count` of them. */
