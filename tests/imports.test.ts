@@ -9,7 +9,7 @@ const root = new URL('..', import.meta.url).pathname
 /** What each room may import besides itself; `docs/architecture.md` shows the same table. */
 const ROOT = [
   ...['space', 'random', 'errors', 'settings', 'metrics', 'definition', 'files', 'version', 'clock', 'half'],
-  ...['safetensors', 'trust', 'seal', 'guarded', 'workers', 'serve', 'curves'],
+  ...['safetensors', 'trust', 'seal', 'guarded', 'workers', 'serve', 'curves', 'http-request'],
 ]
 const TABLE: Readonly<Record<string, readonly string[]>> = {
   kernels: [],
@@ -109,6 +109,7 @@ const NODE_ROOMS = [
   'guarded',
   'workers',
   'serve',
+  'http-request',
   'training',
   'compat',
   'tables',

@@ -1,6 +1,6 @@
 /** Requests of JSON to a server, with deadlines, statuses that are checked, and retries where asking again can do no harm. */
 import { InputError, show } from '../errors.ts'
-import { type HttpAnswer, isOk, requestHttp } from './http-request.ts'
+import { type HttpAnswer, isOk, requestHttp } from '../http-request.ts'
 
 /** How a server is asked. */
 export interface JsonClientOptions {

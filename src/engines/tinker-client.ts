@@ -6,9 +6,9 @@
  * out without a word is known before it is sent. One that publishes none is taken to know the whole protocol.
  */
 import { InputError, show } from '../errors.ts'
+import { type HttpAnswer, isOk, requestHttp } from '../http-request.ts'
 import { integer, number, text } from '../settings.ts'
 import { VERSION } from '../version.ts'
-import { type HttpAnswer, isOk, requestHttp } from './http-request.ts'
 import { AnswerError, JsonClient, mayPassLater } from './json-client.ts'
 
 /** How a service is reached; of its engine and of its training backend. */

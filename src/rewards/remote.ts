@@ -6,6 +6,7 @@
  * another one has failed.
  */
 import { InputError, show } from '../errors.ts'
+import { type HttpAnswer, LongAnswerError, requestHttp } from '../http-request.ts'
 import { integer, number, resolveSettings, type SettingValues, text } from '../settings.ts'
 import { defineReward, type FailureKind, failed, type Judgment, judgesTogether, type RewardInput } from './reward.ts'
 
@@ -93,58 +94,33 @@ async function request(
 ): Promise<Judgment[] | Refusal> {
   if (signal?.aborted) return { failure: 'aborted', error: 'aborted before it began' }
   const samples = inputs.map(({ prompt, completion, example }) => ({ prompt, completion, answer: example.answer }))
-  const controller = new AbortController()
-  const timer = setTimeout(() => controller.abort(), timeoutMs)
-  const stop = (): void => controller.abort()
-  signal?.addEventListener('abort', stop, { once: true })
-  let status: number
-  let body: string
+  const late = AbortSignal.timeout(Math.ceil(timeoutMs))
+  let answer: HttpAnswer
   try {
-    const response = await fetch(url, {
+    answer = await requestHttp(url, {
       method: 'POST',
       headers: { 'content-type': 'application/json' },
       body: JSON.stringify({ samples }),
-      redirect: 'manual',
-      signal: controller.signal,
+      signal: signal === undefined ? late : AbortSignal.any([signal, late]),
+      maxBytes: maxAnswerBytes,
     })
-    status = response.status
-    if (status >= 300 && status < 400) {
-      controller.abort()
-      const error = `the server sends the request on to ${show(response.headers.get('location'))} (status ${status})`
-      return { failure: 'refused', error }
-    }
-    const text = await textOf(response, maxAnswerBytes)
-    if (text === null) {
-      controller.abort()
-      return { failure: 'malformed', error: `the server's answer has more than ${maxAnswerBytes} bytes` }
-    }
-    body = text
   } catch (error) {
     if (signal?.aborted) return { failure: 'aborted', error: 'aborted' }
-    if (controller.signal.aborted) return { failure: 'hung', error: `no answer within ${timeoutMs} ms` }
-    const { message, cause } = error as Error
-    return { failure: 'unreachable', error: cause instanceof Error ? `${message}: ${cause.message}` : message }
-  } finally {
-    clearTimeout(timer)
-    signal?.removeEventListener('abort', stop)
+    if (late.aborted) return { failure: 'hung', error: `no answer within ${timeoutMs} ms` }
+    const { message, code } = error as Error & { code?: string }
+    return {
+      failure: error instanceof LongAnswerError ? 'malformed' : 'unreachable',
+      error: message || (code ?? 'no connection'),
+    }
   }
-  if (status !== 200) {
-    const error = `the server answered with status ${status}: ${show(body)}`
-    return { failure: 'refused', error, mayPass: status >= 500 || status === 429 }
+  const { status, location } = answer
+  const body = answer.body.toString()
+  if (status === 200) return judgmentsOf(body, inputs.length)
+  if (status >= 300 && status < 400) {
+    return { failure: 'refused', error: `the server sends the request on to ${show(location)} (status ${status})` }
   }
-  return judgmentsOf(body, inputs.length)
-}
-
-/** The body of an answer; null where it has more bytes than it may. */
-async function textOf(response: Response, maxBytes: number): Promise<string | null> {
-  const chunks: Uint8Array[] = []
-  let length = 0
-  for await (const chunk of response.body ?? []) {
-    length += (chunk as Uint8Array).length
-    if (length > maxBytes) return null
-    chunks.push(chunk as Uint8Array)
-  }
-  return Buffer.concat(chunks).toString()
+  const error = `the server answered with status ${status}: ${show(body)}`
+  return { failure: 'refused', error, mayPass: status >= 500 || status === 429 }
 }
 
 function judgmentsOf(body: string, count: number): Judgment[] | Refusal {

@@ -49,6 +49,15 @@ async function freePort(): Promise<number> {
   return port
 }
 
+/** Starts a server, and waits until it says that it is ready. @throws Error with what it said, where it ends before. */
+async function startServer(program: string, words: readonly string[], env: NodeJS.ProcessEnv, ready: string) {
+  const server = start(program, words, { timeout: 0, env: { ...process.env, ...env } })
+  await server.printed(ready)
+  if (server.process.exitCode === null && server.process.signalCode === null) return server
+  const { code, stdout, stderr } = await server.ended
+  throw new Error(`${program} ${words.join(' ')}: ended with code ${code}: ${`${stdout}\n${stderr}`.slice(-4000)}`)
+}
+
 /** How far the log-probabilities of eight conversations' tokens are from ours, in nats. */
 async function distancesOf(world: Awaited<ReturnType<typeof talkWorld>>): Promise<number[]> {
   const { model, weights } = world.cohort()
@@ -80,9 +89,8 @@ describe('transformers serve', () => {
     const { stdout } = await attempt(found.python, ['-c', 'import sysconfig; print(sysconfig.get_path("scripts"))'])
     const words = ['serve', folder, '--device', 'cpu', '--host', '127.0.0.1', '--port', String(await freePort())]
     url = `http://127.0.0.1:${words.at(-1)}`
-    const env = { ...process.env, HF_HUB_OFFLINE: '1' }
-    server = start(`${stdout.trim()}/transformers`, words, { timeout: 2 * PYTHON_MS, env })
-    await server.printed('Application startup complete')
+    const program = `${stdout.trim()}/transformers`
+    server = await startServer(program, words, { HF_HUB_OFFLINE: '1' }, 'Application startup complete')
   }, PYTHON_MS)
   beforeEach((context) => context.skip(server === undefined, why))
   afterAll(async () => {
@@ -116,8 +124,7 @@ describe('llama.cpp', () => {
     await writeGguf(file, model, weights)
     const script = fileURLToPath(new URL('../support/llama_server.py', import.meta.url))
     const port = String(await freePort())
-    server = start(made.python, [script, file, port], { timeout: 2 * PYTHON_MS })
-    await server.printed('listening\n')
+    server = await startServer(made.python, [script, file, port], {}, 'listening\n')
     url = `http://127.0.0.1:${port}`
   }, PYTHON_MS)
   beforeEach((context) => context.skip(server === undefined, why))
@@ -169,8 +176,7 @@ describe('vLLM', () => {
       HF_HUB_OFFLINE: '1',
       OMP_NUM_THREADS: '1',
     }
-    server = start(found.python, words, { timeout: 0, env: { ...process.env, ...settings } })
-    await server.printed('Application startup complete')
+    server = await startServer(found.python, words, settings, 'Application startup complete')
   }, START_MS)
   beforeEach((context) => context.skip(server === undefined, why))
   afterAll(async () => {

@@ -11,6 +11,15 @@ export interface HttpRequest {
   readonly body?: string
   /** Ends the request: it has no other time limit. */
   readonly signal: AbortSignal
+  /** Bytes of the answer's body, at most; default any number. */
+  readonly maxBytes?: number
+}
+
+/** An answer whose body has more bytes than it may: nothing of it is kept, and its connection is closed. */
+export class LongAnswerError extends Error {
+  constructor(maxBytes: number) {
+    super(`the server's answer has more than ${maxBytes} bytes`)
+  }
 }
 
 /** An answer, whole. One that sends the request on is an answer like any other: nothing is followed. */
@@ -26,14 +35,23 @@ export function isOk({ status }: HttpAnswer): boolean {
   return status >= 200 && status < 300
 }
 
-/** @throws Error of the connection, or what the signal was aborted with. */
-export function requestHttp(url: string, { method, headers, body, signal }: HttpRequest): Promise<HttpAnswer> {
+/** @throws LongAnswerError; Error of the connection, or what the signal was aborted with. */
+export function requestHttp(
+  url: string,
+  { method, headers, body, signal, maxBytes = Number.POSITIVE_INFINITY }: HttpRequest,
+): Promise<HttpAnswer> {
   return new Promise((resolve, reject) => {
     const fail = (error: Error) => reject(signal.aborted ? signal.reason : error)
     const ask = url.startsWith('https:') ? askEncrypted : askPlain
     const request = ask(url, { method, headers, signal }, (response) => {
       const chunks: Buffer[] = []
-      response.on('data', (chunk: Buffer) => chunks.push(chunk))
+      let length = 0
+      response.on('data', (chunk: Buffer): void => {
+        length += chunk.length
+        if (length <= maxBytes) return void chunks.push(chunk)
+        reject(new LongAnswerError(maxBytes))
+        request.destroy()
+      })
       response.on('error', fail)
       response.on('end', () => {
         const { statusCode: status = 0, headers: told } = response

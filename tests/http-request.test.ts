@@ -1,9 +1,10 @@
-/** Requests to engines and services: how long they last, where they are sent on to, and what a connection that breaks is. */
+/** Requests to engines, services and reward models: how long they last, where they are sent on to, and what a connection that breaks is. */
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { afterAll, expect, test } from 'vitest'
-import { JsonClient } from '../../src/engines/json-client.ts'
-import { TinkerClient } from '../../src/engines/tinker-client.ts'
+import { JsonClient } from '../src/engines/json-client.ts'
+import { TinkerClient } from '../src/engines/tinker-client.ts'
+import { createRemoteRewardProcessor } from '../src/rewards/remote.ts'
 
 const close: (() => void)[] = []
 afterAll(() => {
@@ -36,9 +37,13 @@ test('a request lasts as long as its deadline, and not as long as fetch waits fo
   for (const [i, name] of names.entries()) shared[name] = new before[i]!.constructor({ headersTimeout: 1 })
   try {
     const asked = client(url).ask('/held', {})
+    const judge = createRemoteRewardProcessor({ url: `${url}/held`, timeoutMs: 600_000, retries: 0 })
+    const judged = judge([{ prompt: 'p', completion: 'c', example: { prompt: 'p' } }])
     await expect(fetch(`${url}/held`)).rejects.toThrow('fetch failed')
-    for (const response of held) response.end('{"is": "late"}')
-    expect(await asked).toEqual({ is: 'late' })
+    await expect.poll(() => held.length).toBe(3)
+    for (const response of held) response.end('{"rewards": [0.5]}')
+    expect(await asked).toEqual({ rewards: [0.5] })
+    expect(await judged).toMatchObject([{ value: 0.5 }])
   } finally {
     for (const [i, name] of names.entries()) shared[name] = before[i]!
   }
