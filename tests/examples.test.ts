@@ -34,6 +34,14 @@ test('from-objects learns a game that a class plays: the greedy policy catches n
   expect(greedy).toBeGreaterThan(0.9)
 })
 
+test('orchard learns a game on bitecs from its components, and plays it in real time', async () => {
+  const output = await run('orchard/train.js')
+  expect(output).toContain('11 columns lie in shared memory, 656 bytes a lane; a step copies 36 bytes')
+  // Standing about, or running at random, it picks fewer than 5.
+  expect(Number(/greedy: ([\d.]+)/.exec(output)![1])).toBeGreaterThan(20)
+  expect(Number(/in real time: ([\d.]+)/.exec(output)![1])).toBeGreaterThanOrEqual(4)
+})
+
 test('custom-algorithm learns CartPole by its own loss', async () => {
   const output = await run('custom-algorithm.js')
   expect(Number(/greedy: return ([-\d.]+)/.exec(output)![1])).toBeGreaterThan(400)

@@ -1,4 +1,4 @@
-/** `colonnade/environments`: the environments beyond those of the first hour, which are in `colonnade`, those of objects, and whether one keeps its contract. */
+/** `colonnade/environments`: the environments beyond those of the first hour, which are in `colonnade`, those of objects and of games on bitecs, and whether one keeps its contract. */
 export {
   type CheckOptions,
   type CheckResult,
@@ -8,10 +8,15 @@ export {
   environmentChecks,
 } from '../environments/check.ts'
 export {
-  type FromObjectsOptions,
-  fromObjects,
-  type ObjectAction,
-  type ObjectEnvironment,
-  type ObjectObservation,
-} from '../environments/from-objects.ts'
+  type ColumnName,
+  type ComponentColumn,
+  type FromBitecsOptions,
+  fromBitecs,
+  type GameComponents,
+  type GameFactory,
+  type GameMemory,
+  type ObservedColumns,
+} from '../environments/from-bitecs.ts'
+export { type FromObjectsOptions, fromObjects } from '../environments/from-objects.ts'
+export type { ObjectAction, ObjectEnvironment, ObjectObservation } from '../environments/led.ts'
 export * from '../environments/suite.ts'

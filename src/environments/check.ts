@@ -302,10 +302,14 @@ class Inquiry {
     const lanes = new CheckedLanes(this.environment, { ...this.options, numLanes })
     lanes.reset()
     lanes.act()
+    const { step } = lanes.lanes
     let least = Number.POSITIVE_INFINITY
     for (let i = 0; i < MEASUREMENTS && least > LANE_BYTES_MAX; i++) {
       const before = process.memoryUsage().heapUsed
-      for (let t = 0; t < MEASURED.steps; t++) this.environment.step(lanes.lanes, 0, numLanes)
+      for (let t = 0; t < MEASURED.steps; t++) {
+        this.environment.step(lanes.lanes, 0, numLanes)
+        for (let n = 0; n < numLanes; n++) step[n]!++
+      }
       const bytes = (process.memoryUsage().heapUsed - before) / (numLanes * MEASURED.steps)
       if (bytes >= 0) least = Math.min(least, bytes) // Else something was collected meanwhile.
       lanes.endEpisodes()

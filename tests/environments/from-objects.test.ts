@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest'
-import { fromObjects, type ObjectEnvironment } from '../../dist/src/entries/environments.js'
+import { checkEnvironment, fromObjects, type ObjectEnvironment } from '../../dist/src/entries/environments.js'
 // Workers load compiled files, and what they make must be made of the same ones here.
 import {
   box,
@@ -224,4 +224,11 @@ describe('what is wrong is said', () => {
     expect(() => fromObjects(() => ({}) as never, { ...options, maxEpisodeSteps: 0 })).toThrow('maxEpisodeSteps: got 0')
     await expect(playing({ reset: () => ({ observation: 0 }) })).rejects.toThrow('step of its object: got undefined')
   })
+})
+
+test('objects keep the contract of environments, but that they are allocated', () => {
+  const { checks } = checkEnvironment(wanderer(), { numLanes: 8, steps: 50 })
+  expect(checks.filter(({ status }) => status !== 'held').map(({ name, status }) => `${name} ${status}`)).toEqual([
+    'allocation failed',
+  ])
 })

@@ -1,0 +1,283 @@
+/**
+ * Environments that live in the heap of a thread: objects, or worlds of another library. What a lane is stays in columns: its episode is a
+ * seed and the actions since. The objects are what these columns come to, kept for speed; where one is not at hand, in another thread or
+ * after a resume, a new one is led through the episode again.
+ */
+import type { Column } from '../components/column.ts'
+import { InputError, show, unknownWord } from '../errors.ts'
+import { type Random, Stream } from '../random.ts'
+import type { Settings, SettingValues } from '../settings.ts'
+import { type BoxSpace, type DiscreteSpace, type Space, spaceWidth } from '../space.ts'
+import { checkFlags, checkParts, RESET_PARTS, STEP_PARTS } from './answer.ts'
+import {
+  defineEnvironment,
+  type EnvironmentFactory,
+  type EnvironmentPreset,
+  type Lanes,
+  type State,
+  type StateDeclaration,
+} from './environment.ts'
+
+/** What an action of a space is to an object: a number for one choice, else a number for each choice or element. */
+export type ObjectAction<A extends Space> = A extends DiscreteSpace ? number : number[]
+
+/** An observation of an object: as many numbers as its space has elements, or one alone. */
+export type ObjectObservation = number | ArrayLike<number>
+
+/**
+ * An environment of one agent. What it answers has to follow from the seed and the actions since `reset` alone, and it answers at
+ * once. `info` is not read.
+ */
+export interface ObjectEnvironment<A extends Space = Space> {
+  /** Begins an episode; `seed` is a whole number from 0 to 2^32 − 1. */
+  reset(seed: number): { readonly observation: ObjectObservation; readonly info?: unknown }
+  step(action: ObjectAction<A>): {
+    readonly observation: ObjectObservation
+    readonly reward: number
+    /** The episode ended; it was cut off. A cut is bootstrapped, an end is not. */
+    readonly terminated: boolean
+    readonly truncated: boolean
+    readonly info?: unknown
+  }
+}
+
+/** What is said of an environment whose lanes are led. */
+export interface LedOptions<A extends Space, S extends Settings, I extends string> {
+  readonly id: I
+  /** `import.meta.url`: lets other threads and resumed runs make the environment too. */
+  readonly module?: string
+  /** Settings that it is made with. Default none. */
+  readonly settings?: S
+  readonly observationSpace: BoxSpace
+  readonly actionSpace: A
+  /** Steps after which an episode is truncated. A lane's columns have room for the actions of so many steps. */
+  readonly maxEpisodeSteps: number
+  /** Mean return of 100 episodes at which it counts as solved. Default null: there is no such figure. */
+  readonly returnThreshold?: number | null
+  /** What is known to work for it. Default: nothing is. */
+  readonly presets?: readonly EnvironmentPreset[]
+}
+
+/** The names of the options. */
+const ledOptions = Object.keys({
+  ...{ id: true, module: true, settings: true, observationSpace: true, actionSpace: true, maxEpisodeSteps: true },
+  ...{ returnThreshold: true, presets: true },
+} satisfies Record<keyof LedOptions<Space, Settings, string>, true>)
+
+/** How the object of a lane is made, and which columns of its lane it keeps its state in besides. */
+export interface LedMaker<A extends Space, S extends Settings> {
+  /** Columns of the objects' own, a row a lane. */
+  readonly columns: StateDeclaration
+  /** Makes the object of row n, whose columns are in `state`. */
+  create(parameters: SettingValues<S>, state: Readonly<Record<string, Column>>, n: number): ObjectEnvironment<A>
+}
+
+/** What the course of an episode is hashed from: numbers as f64, and their words. */
+const hashed = new Float64Array(1)
+const hashedWords = new Uint32Array(hashed.buffer)
+
+/** FNV-1a of 32 bits, a word at a time. */
+function mix(course: number, value: number): number {
+  hashed[0] = value
+  return Math.imul(Math.imul(course ^ hashedWords[0]!, 0x01000193) ^ hashedWords[1]!, 0x01000193) >>> 0
+}
+
+/** One object, and the episode that it was led through. */
+class Led<A extends Space> {
+  readonly #object: ObjectEnvironment<A>
+  readonly #options: LedOptions<A, Settings, string>
+  readonly #width: number
+  /** Elements of an action. */
+  readonly #size: number
+  #lane = 0
+  #episode = 0
+  #step = 0
+  /** A hash of all that the object was asked and answered in this episode. */
+  course = 0
+  readonly observation: Float32Array
+  reward = 0
+  terminated = false
+  truncated = false
+
+  constructor(object: ObjectEnvironment<A>, options: LedOptions<A, Settings, string>) {
+    for (const method of ['reset', 'step'] as const) {
+      if (typeof object?.[method] === 'function') continue
+      throw new InputError(`${options.id}, ${method} of its object`, show(object?.[method]), 'a function')
+    }
+    this.#object = object
+    this.#options = options
+    this.#width = spaceWidth(options.observationSpace)
+    this.#size = spaceWidth(options.actionSpace)
+    this.observation = new Float32Array(this.#width)
+  }
+
+  /** Whether this is the object of a lane as its columns have it. */
+  is(lane: number, episode: number, step: number, course: number): boolean {
+    return this.#lane === lane && this.#episode === episode && this.#step === step && this.course === course
+  }
+
+  /** Begins an episode of a lane, with the seed that its number gives. */
+  begin(lane: number, episode: number, random: Random): void {
+    this.#lane = lane
+    this.#episode = episode
+    this.#step = 0
+    this.course = 0x811c9dc5
+    random.draw(Stream.reset, lane, episode, 0)
+    const answer = this.#ask('reset', () => this.#object.reset(random.words[0]!), RESET_PARTS)
+    this.#see('reset', answer.observation)
+  }
+
+  /** Moves on by the action that stands at `at`. */
+  act(actions: Float32Array | Int32Array, at: number): void {
+    const isOne = this.#options.actionSpace.kind === 'discrete'
+    const action = (isOne ? actions[at]! : Array.from(actions.subarray(at, at + this.#size))) as ObjectAction<A>
+    const answer = this.#ask('step', () => this.#object.step(action), STEP_PARTS)
+    const subject = this.#subject('step')
+    checkFlags(subject, answer)
+    if (!Number.isFinite(answer.reward))
+      throw new InputError(`${subject}, reward`, show(answer.reward), 'a finite number')
+    for (let k = at; k < at + this.#size; k++) this.course = mix(this.course, actions[k]!)
+    this.#see('step', answer.observation)
+    this.reward = answer.reward
+    this.terminated = answer.terminated
+    this.truncated = answer.truncated
+    this.course = mix(mix(this.course, this.reward), (this.terminated ? 1 : 0) + (this.truncated ? 2 : 0))
+    this.#step++
+  }
+
+  #subject(method: string): string {
+    return `environment ${this.#options.id}, ${method} in lane ${this.#lane} (episode ${this.#episode}, step ${this.#step})`
+  }
+
+  #ask<T>(method: string, ask: () => T, parts: readonly string[]): T {
+    let answer: T
+    try {
+      answer = ask()
+    } catch (error) {
+      const said = error instanceof Error ? error.message : show(error)
+      throw new Error(`${this.#subject(method)} threw: ${said}`, { cause: error })
+    }
+    if (typeof (answer as PromiseLike<unknown> | null)?.then === 'function') {
+      throw new InputError(this.#subject(method), 'a promise', 'an answer at once')
+    }
+    checkParts(this.#subject(method), answer, parts)
+    return answer
+  }
+
+  #see(method: string, seen: ObjectObservation): void {
+    const { observation } = this
+    const numbers = typeof seen === 'number' ? [seen] : seen
+    if (numbers?.length !== this.#width) {
+      const got = numbers?.length === undefined ? show(seen) : `${numbers.length} numbers`
+      throw new InputError(`${this.#subject(method)}, observation`, got, `${this.#width} numbers`)
+    }
+    for (let k = 0; k < this.#width; k++) {
+      const value = numbers[k]!
+      if (typeof value !== 'number') {
+        throw new InputError(`${this.#subject(method)}, observation[${k}]`, show(value), 'a number')
+      }
+      observation[k] = value
+      this.course = mix(this.course, value)
+    }
+  }
+}
+
+/**
+ * Defines an environment whose lanes are led.
+ *
+ * @throws InputError for options that are wrong.
+ */
+export function defineLed<const A extends Space, const S extends Settings, const I extends string>(
+  options: LedOptions<A, S, I>,
+  maker: LedMaker<A, S>,
+): EnvironmentFactory<S, I> {
+  const { id, module, observationSpace, actionSpace, maxEpisodeSteps, returnThreshold = null, presets = [] } = options
+  for (const key of Object.keys(options)) {
+    if (!ledOptions.includes(key)) throw unknownWord(`${id} option`, key, ledOptions)
+  }
+  const settings = options.settings ?? ({} as S)
+  if (!Number.isSafeInteger(maxEpisodeSteps) || maxEpisodeSteps < 1) {
+    const expected = 'a whole number ≥ 1: a lane keeps the actions of its episode'
+    throw new InputError(`${id} maxEpisodeSteps`, show(maxEpisodeSteps), expected)
+  }
+  const width = spaceWidth(actionSpace)
+  const ledColumns = {
+    /** The actions of the lane's episode, one after another. */
+    actions: [actionSpace.kind === 'box' ? 'f32' : 'i32', width * maxEpisodeSteps],
+    /** A hash of what the episode came to so far. */
+    course: 'u32',
+    /** 1 where the episode is over: its object is not asked again. */
+    isOver: 'u8',
+  } as const
+  type Columns = State<typeof ledColumns>
+
+  return defineEnvironment({
+    id,
+    ...(module === undefined ? {} : { module }),
+    settings,
+    presets,
+    state: () => ({ ...maker.columns, ...ledColumns }),
+    make: (parameters) => {
+      const make = (state: Columns, n: number) =>
+        new Led(
+          maker.create(parameters, state as unknown as Record<string, Column>, n),
+          options as unknown as LedOptions<A, Settings, string>,
+        )
+      /** The objects of each cohort in this thread, by row. */
+      const cohorts = new WeakMap<Columns, Led<A>[]>()
+      const objectsOf = (state: Columns): Led<A>[] => {
+        const found = cohorts.get(state) ?? []
+        cohorts.set(state, found)
+        return found
+      }
+
+      /** A new object that is led to where the columns of lane n are. */
+      const leadTo = ({ state, lane, episode, step, random }: Lanes<Columns>, n: number): Led<A> => {
+        const led = make(state, n)
+        led.begin(lane[n]!, episode[n]!, random)
+        for (let s = 0; s < step[n]!; s++) led.act(state.actions, (n * maxEpisodeSteps + s) * width)
+        if (led.course === state.course[n]) return led
+        throw new InputError(
+          `environment ${id}, lane ${lane[n]} (episode ${episode[n]}, step ${step[n]})`,
+          'other answers from an object that was led through the same episode again',
+          'the same: an object has to answer by its seed and the actions since alone',
+        )
+      }
+
+      return {
+        ...{ observationSpace, actionSpace, maxEpisodeSteps, returnThreshold },
+        reset({ state, lane, episode, observation, random }, rows, count) {
+          const objects = objectsOf(state)
+          for (let i = 0; i < count; i++) {
+            const n = rows[i]!
+            objects[n] ??= make(state, n)
+            const led = objects[n]
+            led.begin(lane[n]!, episode[n]!, random)
+            state.actions.fill(0, n * width * maxEpisodeSteps, (n + 1) * width * maxEpisodeSteps)
+            observation.set(led.observation, n * led.observation.length)
+            state.course[n] = led.course
+            state.isOver[n] = 0
+          }
+        },
+        step(lanes, from, to) {
+          const { state, lane, episode, step, action, observation, reward, terminated, truncated } = lanes
+          const objects = objectsOf(state)
+          for (let n = from; n < to; n++) {
+            if (state.isOver[n] === 1) continue
+            if (!objects[n]?.is(lane[n]!, episode[n]!, step[n]!, state.course[n]!)) objects[n] = leadTo(lanes, n)
+            const led = objects[n]!
+            const at = (n * maxEpisodeSteps + step[n]!) * width
+            for (let k = 0; k < width; k++) state.actions[at + k] = action[n * width + k]!
+            led.act(state.actions, at)
+            observation.set(led.observation, n * led.observation.length)
+            reward[n] = led.reward
+            terminated[n] = led.terminated ? 1 : 0
+            truncated[n] = led.truncated ? 1 : 0
+            state.course[n] = led.course
+            state.isOver[n] = led.terminated || led.truncated || step[n]! + 1 === maxEpisodeSteps ? 1 : 0
+          }
+        },
+      }
+    },
+  })
+}
