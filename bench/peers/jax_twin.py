@@ -1,30 +1,44 @@
 #!/usr/bin/env python3
 """A JAX twin of the training loop: PPO on CartPole-v1, the whole loop jitted, in the manner of PureJaxRL.
 
-CartPole with automatic reset, rollout (scan), generalized advantage estimation (scan), 4 epochs of 8 minibatches, two
-separate 64-64 tanh networks, Adam with clipping of the global norm, 256 environments x 32 steps, learning rate 2e-3.
-As in PureJaxRL, and cheaper than our own loop: the time limit counts as an end (no bootstrap), and nothing is kept of a
+CartPole with automatic reset, rollout (scan), generalized advantage estimation (scan), 4 epochs of minibatches, two
+separate tanh networks of two hidden layers each, Adam with clipping of the global norm. Sizes and the learning rate are
+arguments. As in PureJaxRL, and cheaper than our own loop: the time limit counts as an end (no bootstrap), and nothing is kept of a
 rollout but what the loss needs.
 
     python3 -m venv /tmp/venv && /tmp/venv/bin/pip install jax==0.10.2
-    echo 'train 10' | /tmp/venv/bin/python bench/peers/jax_twin.py
+    printf 'compile 10\ntrain 10\n' | /tmp/venv/bin/python bench/peers/jax_twin.py --envs 256 --steps 32 --hidden 64
 
-Reads requests, a line each, and answers each with one JSON line; sleeps in between.
+`--cores 1` keeps it on one core, where it is often faster than on two. Reads requests, a line each, and answers each with one JSON line; sleeps in between.
     compile N   compiles a loop of N updates; seconds of it
     train N     runs it, after what ran before; seconds, steps, and mean return of the last episodes of the lanes
 """
 
+import argparse
 import json
+import os
 import sys
 import time
 from functools import partial
 from typing import NamedTuple
 
-import jax
-import jax.numpy as jnp
+parser = argparse.ArgumentParser()
+parser.add_argument("--envs", type=int, default=256)
+parser.add_argument("--steps", type=int, default=32)
+parser.add_argument("--hidden", type=int, default=64)
+parser.add_argument("--minibatches", type=int, default=8)
+parser.add_argument("--learning-rate", type=float, default=2e-3)
+parser.add_argument("--cores", type=int, default=0, help="0: all")
+arguments = parser.parse_args()
+if arguments.cores > 0:  # Before JAX is imported: it begins its threads then.
+    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[-arguments.cores :])
 
-ENVS, STEPS, EPOCHS, MINIBATCHES = 256, 32, 4, 8
-LEARNING_RATE, GAMMA, GAE_LAMBDA, CLIP, VALUE_COEF, MAX_GRAD_NORM = 2e-3, 0.99, 0.95, 0.2, 0.5, 0.5
+import jax  # noqa: E402
+import jax.numpy as jnp  # noqa: E402
+
+ENVS, STEPS, HIDDEN, MINIBATCHES = arguments.envs, arguments.steps, arguments.hidden, arguments.minibatches
+EPOCHS, LEARNING_RATE = 4, arguments.learning_rate
+GAMMA, GAE_LAMBDA, CLIP, VALUE_COEF, MAX_GRAD_NORM = 0.99, 0.95, 0.2, 0.5, 0.5
 MAX_EPISODE_STEPS = 500
 
 
@@ -87,8 +101,8 @@ def init_network(key):
     keys = jax.random.split(key, 6)
     root = 2**0.5
     return {
-        "actor": [layer(keys[0], 4, 64, root), layer(keys[1], 64, 64, root), layer(keys[2], 64, 2, 0.01)],
-        "critic": [layer(keys[3], 4, 64, root), layer(keys[4], 64, 64, root), layer(keys[5], 64, 1, 1.0)],
+        "actor": [layer(keys[0], 4, HIDDEN, root), layer(keys[1], HIDDEN, HIDDEN, root), layer(keys[2], HIDDEN, 2, 0.01)],
+        "critic": [layer(keys[3], 4, HIDDEN, root), layer(keys[4], HIDDEN, HIDDEN, root), layer(keys[5], HIDDEN, 1, 1.0)],
     }
 
 

@@ -1,4 +1,4 @@
-/** Training and rollout steps on CartPole: separate tanh networks, 4 epochs of 8 minibatches. */
+/** Training and rollout steps on CartPole: separate tanh networks, 4 epochs of minibatches. */
 import { cartPole, collect, createTrainer, createWorld, mlp, ppo } from '../../src/index.ts'
 import { secondsOf } from '../measure.ts'
 
@@ -8,6 +8,9 @@ export interface TrainingOptions {
   readonly numLanes?: number
   readonly hidden?: readonly number[]
   readonly threads?: number
+  readonly numSteps?: number
+  readonly numMinibatches?: number
+  readonly learningRate?: number
 }
 
 /** What is timed of one training. */
@@ -22,13 +25,20 @@ export interface TrainingRunner {
 }
 
 export async function trainingRunner(options: TrainingOptions = {}): Promise<TrainingRunner> {
-  const { numLanes = 256, hidden = [64, 64], threads = 1 } = options
+  const { numLanes = 256, hidden = [64, 64], threads = 1, numSteps = NUM_STEPS } = options
+  const { numMinibatches = 8, learningRate = 2e-3 } = options
   const world = await createWorld({ environment: cartPole(), policy: mlp({ hidden }), numLanes, seed: 1 })
-  const settings = { numMinibatches: 8, updateEpochs: 4, learningRate: 2e-3, learningRateSchedule: 'constant' } as const
-  const trainer = createTrainer(world, ppo({ numSteps: NUM_STEPS, ...settings }), { threads })
+  const settings = {
+    numSteps,
+    numMinibatches,
+    updateEpochs: 4,
+    learningRate,
+    learningRateSchedule: 'constant',
+  } as const
+  const trainer = createTrainer(world, ppo(settings), { threads })
   const updates = trainer.updates({ totalSteps: Number.MAX_SAFE_INTEGER })
   return {
-    steps: numLanes * NUM_STEPS,
+    steps: numLanes * numSteps,
     async train(count) {
       const start = performance.now()
       for (let i = 0; i < count; i++) await updates.next()

@@ -113,6 +113,17 @@ APART void multiply_beside(struct sums sums, const float *a, size_t a_step, cons
   product(sums, a, 1, a_step, b, b_row, rows, columns, depth);
 }
 
+/** Four columns of WIDTH rows, which begin at `at`: element r of columns[k] is at[r · row + k]. */
+INLINE void load_columns(vec columns[4], const float *at, size_t row) {
+  const vec a = load_fours(at, row), b = load_fours(at + row, row);
+  const vec c = load_fours(at + 2 * row, row), d = load_fours(at + 3 * row, row);
+  const vec ab = mix_low(a, b), cd = mix_low(c, d), ef = mix_high(a, b), gh = mix_high(c, d);
+  columns[0] = join_low(ab, cd);
+  columns[1] = join_high(ab, cd);
+  columns[2] = join_low(ef, gh);
+  columns[3] = join_high(ef, gh);
+}
+
 /** into (width × height) = from (height × width), transposed; the rows of each are as far apart as is said. */
 APART void transpose(float *restrict into, size_t into_row, const float *restrict from, size_t from_row, int height,
                      int width) {
@@ -122,13 +133,9 @@ APART void transpose(float *restrict into, size_t into_row, const float *restric
     float *to = into + i;
     int j = 0;
     for (; j + 4 <= width; j += 4, at += 4, to += 4 * into_row) {
-      const vec a = load_fours(at, from_row), b = load_fours(at + from_row, from_row);
-      const vec c = load_fours(at + 2 * from_row, from_row), d = load_fours(at + 3 * from_row, from_row);
-      const vec ab = mix_low(a, b), cd = mix_low(c, d), ef = mix_high(a, b), gh = mix_high(c, d);
-      store(to, join_low(ab, cd));
-      store(to + into_row, join_high(ab, cd));
-      store(to + 2 * into_row, join_low(ef, gh));
-      store(to + 3 * into_row, join_high(ef, gh));
+      vec columns[4];
+      load_columns(columns, at, from_row);
+      for (int k = 0; k < 4; k++) store(to + k * into_row, columns[k]);
     }
     for (; j < width; j++, at++, to += into_row) {
       for (int r = 0; r < WIDTH; r++) to[r] = at[r * from_row];
