@@ -23,9 +23,22 @@ const colors = ['#2f6f9f', '#d55e00', '#009e73', '#cc79a7', '#e69f00', '#56b4e9'
 const picture = { width: 720, height: 420 }
 const field = { left: 56, right: 700, top: 28, bottom: 376 }
 
-/** An SVG document of a line through the points. The threshold, where there is one, is a dashed line. */
-export function drawCurve(points: readonly CurvePoint[], labels: CurveLabels, threshold: number | null): string {
-  return draw([{ name: '', points }], labels, threshold)
+/**
+ * An SVG document of a line through the points, and of a second one through those of evaluations, if there are any. The threshold, where
+ * there is one, is a dashed line.
+ */
+export function drawCurve(
+  points: readonly CurvePoint[],
+  labels: CurveLabels,
+  threshold: number | null,
+  evaluations: readonly CurvePoint[] = [],
+): string {
+  if (evaluations.length === 0) return draw([{ name: '', points }], labels, threshold)
+  const curves = [
+    { name: 'training', points },
+    { name: 'evaluation', points: evaluations },
+  ]
+  return draw(curves, labels, threshold)
 }
 
 /** An SVG document of several lines, each in a color of its own. */

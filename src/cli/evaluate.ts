@@ -1,4 +1,5 @@
-import { boolean, choice, integer, type ModuleTrust } from '../entries/settings.ts'
+import type { LoadOptions } from '../entries/data.ts'
+import { boolean, choice, integer, optionalNumber } from '../entries/settings.ts'
 import { heldOutOf, loadTrainedModel } from '../entries/text.ts'
 import { InputError } from '../errors.ts'
 import { evaluate, evaluateText, kindOfRun, loadPolicy } from '../index.ts'
@@ -9,6 +10,9 @@ import { askForModule, trustKeys } from './trust.ts'
 export const evaluateKeys = {
   episodes: integer(100, 'how many episodes', { min: 1 }),
   seed: integer(10_000, 'keys starting states and sampled actions', { min: 0 }),
+  from: optionalNumber(null, 'the number of the checkpoint, such as that of the best evaluation; null: the newest', {
+    min: 0,
+  }),
   explore: boolean(false, 'sample actions instead of taking the most probable'),
   questions: choice(
     'auto',
@@ -21,8 +25,8 @@ export const evaluateKeys = {
 /** colonnade evaluate <run> [episodes=100] */
 export const evaluateCommand: Command = async ({ words, json }) => {
   const { subject, texts } = splitWords(words, 'a run folder')
-  const { trust, questions, ...keys } = readKeys(evaluateKeys, texts)
-  const modules = { allowModule: askForModule(trust) }
+  const { trust, questions, from, ...keys } = readKeys(evaluateKeys, texts)
+  const modules = { allowModule: askForModule(trust), from: from ?? undefined }
   if ((await kindOfRun(subject)) === 'conversations') return judgeText(subject, { questions, ...keys }, modules, json)
   if (questions !== 'auto') throw new InputError('questions', questions, 'auto, for a run whose lanes step')
   const { environment, policy, weights, update } = await loadPolicy(subject, modules)
@@ -44,7 +48,7 @@ interface ConversationKeys {
   readonly questions: (typeof evaluateKeys)['questions']['default']
 }
 
-async function judgeText(run: string, { questions, ...keys }: ConversationKeys, modules: ModuleTrust, json: boolean) {
+async function judgeText(run: string, { questions, ...keys }: ConversationKeys, modules: LoadOptions, json: boolean) {
   const { environment, policy, weights, adapter, sftSteps, updates, settings } = await loadTrainedModel(run, modules)
   const { tooLong, cutTurn, rewardReduction } = settings
   if (settings.heldOut === 0 && (questions === 'training' || questions === 'held-out')) {

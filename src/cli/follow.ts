@@ -4,7 +4,7 @@ import type { TextRunPlan } from '../entries/text.ts'
 import type { CohortOfRun, MetricsOf, Run, RunDefinition, RunSummary, SummaryOfRun } from '../index.ts'
 import { conversationWords } from './follow-conversations.ts'
 import { episodeWords } from './follow-episodes.ts'
-import { progressLine } from './progress.ts'
+import { progressLine, returnFormat } from './progress.ts'
 import { onLostStream } from './streams.ts'
 
 /** What is said of a run of one kind while somebody watches. */
@@ -51,16 +51,27 @@ export async function follow(run: Run, { json, quiet }: { json: boolean; quiet: 
 
 /** What came of a run, what it wrote and what to do next. */
 function describe(summary: RunSummary, definition: RunDefinition): string {
-  const { status, folder, seconds, presetReached, files } = summary
+  const { status, folder, seconds, presetReached, evaluation, files } = summary
   const { did, lines } = words[definition.kind].summary(summary, definition)
   const preset = presetReached === null ? [] : [told(presetReached)]
   return [
     `${status}: ${did} in ${seconds.toFixed(1)} s${lines[0]}`,
     ...lines.slice(1),
+    ...judged(evaluation),
     ...preset,
     ...Object.entries(files).map(([name, path]) => `  ${name.padEnd(14)} ${path}`),
     status === 'interrupted' ? `to go on: colonnade resume ${folder}` : `to judge it: colonnade evaluate ${folder}`,
   ].join('\n')
+}
+
+/** What the evaluations of a run came to, and from where the best of them can be had. */
+function judged(evaluation: RunSummary['evaluation']): string[] {
+  if (evaluation === null) return []
+  const { best, last } = evaluation
+  const words = ({ mean, std }: typeof last) =>
+    mean === null ? 'unknown' : `${returnFormat(mean, std!)(mean)} ± ${returnFormat(mean, std!)(std!)}`
+  const kept = best === null ? '' : `; the best: ${words(best)}, kept as checkpoint ${best.checkpoint}`
+  return [`evaluated at last with ${words(last)}${kept}`]
 }
 
 function told(by: NonNullable<RunSummary['presetReached']>): string {

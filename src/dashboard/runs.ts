@@ -13,6 +13,9 @@ const DEPTH = 3
 /** What a run has in its folder that is no run itself. */
 const OWN = ['checkpoints', 'rollouts', 'trajectories', 'model', 'adapter', 'tensorboard', 'node_modules']
 
+/** How a run's summary says that it has ended. */
+const ENDS = ['complete', 'solved', 'plateau', 'interrupted'] as const
+
 /** What a page is told of a run. */
 export interface ShownRun {
   /** Its way from the folder that is shown. */
@@ -20,7 +23,7 @@ export interface ShownRun {
   readonly kind: 'episodes' | 'conversations'
   readonly environment: string
   readonly algorithm: string
-  readonly status: 'running' | 'stopped' | 'complete' | 'solved' | 'interrupted'
+  readonly status: 'running' | 'stopped' | (typeof ENDS)[number]
   readonly settings: Readonly<Record<string, unknown>>
   /** The same for runs that differ in nothing but their seed. */
   readonly group: string
@@ -88,7 +91,8 @@ class FollowedRun {
   async #readStatus(): Promise<ShownRun['status']> {
     const summary = parseObject(await readText(join(this.#folder, 'summary.json')))
     const { status } = summary ?? {}
-    if (status === 'complete' || status === 'solved' || status === 'interrupted') return status
+    const end = ENDS.find((each) => each === status)
+    if (end !== undefined) return end
     const isOwned = (await readdir(this.#folder)).some((name) => name.startsWith('.owner-'))
     return isOwned ? 'running' : 'stopped'
   }

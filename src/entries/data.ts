@@ -59,6 +59,7 @@ export {
   trajectoryTable,
   writeTrajectories,
 } from '../tables/trajectory-table.ts'
+export type { LoadOptions } from '../training/checkpoint.ts'
 export { listRollouts } from '../training/episode-run.ts'
 export { recordedUpdates } from '../training/recorded-run.ts'
 export { exportTrajectories, trajectoryFormats } from '../training/text/export.ts'

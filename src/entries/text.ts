@@ -60,13 +60,12 @@ export {
   type ConversationRunDefinition,
   type ConversationRunSummary,
   findTextEnvironment,
-  type HeldOutResult,
-  heldOutOf,
   type TextEnvironmentId,
 } from '../training/conversation-run.ts'
 export type { ConversationProgress } from '../training/conversations.ts'
 export { exportTrainedModel } from '../training/text/export.ts'
 export { type Generated, type GenerateOptions, generateTokens } from '../training/text/generate.ts'
+export { type HeldOutResult, heldOutOf } from '../training/text/judged-run.ts'
 export {
   type LogprobCheck,
   type LogprobModel,

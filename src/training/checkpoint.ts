@@ -12,6 +12,7 @@ import { cannotWrite, disk, listFolder, makeFolder, readWhole, syncFolder, write
 import type { Delivery, SavedAdmission } from '../orchestration/admission.ts'
 import { decodeSafetensors, encodeSafetensors, type Tensor } from '../safetensors.ts'
 import type { TurnDrawing } from '../text/turn-sampling.ts'
+import type { ModuleTrust } from '../trust.ts'
 import { asOwner } from './owner.ts'
 
 const FORMAT = 'colonnade checkpoint 2'
@@ -120,6 +121,12 @@ export interface Manifest {
   readonly checksum: string
 }
 
+/** Which of a run's checkpoints is loaded, and which of its modules may be run. */
+export interface LoadOptions extends ModuleTrust {
+  /** The number of the checkpoint; the newest where it is not given. */
+  readonly from?: number | undefined
+}
+
 export interface Checkpoint {
   readonly path: string
   readonly manifest: Manifest
@@ -188,11 +195,11 @@ export function sealManifest(manifest: Omit<Manifest, 'checksum'> & { readonly c
   return { ...rest, checksum: sha256([Buffer.from(JSON.stringify(rest))]) }
 }
 
-/** Removes all but the newest `kept` checkpoints. */
-export async function pruneCheckpoints(run: string, kept: number): Promise<void> {
+/** Removes all but the newest `kept` checkpoints, and the one that is spared. */
+export async function pruneCheckpoints(run: string, kept: number, spared?: number): Promise<void> {
   const updates = await listCheckpoints(run)
   const oldest = updates.slice(0, Math.max(0, updates.length - kept))
-  await removeCheckpoints(run, (update) => oldest.includes(update))
+  await removeCheckpoints(run, (update) => update !== spared && oldest.includes(update))
 }
 
 /** Removes the checkpoints of the updates that are meant. */

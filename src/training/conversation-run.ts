@@ -16,7 +16,6 @@ import { bestKernelBuild } from '../kernels/bind.ts'
 import type { LoggerDefinition } from '../loggers/logger.ts'
 import { saveTransformer } from '../policies/transformer/folder.ts'
 import { saveLora } from '../policies/transformer/lora-folder.ts'
-import { wholeWeights } from '../policies/transformer/quantized.ts'
 import {
   choice,
   integer,
@@ -28,12 +27,12 @@ import {
   type SettingValues,
 } from '../settings.ts'
 import { tooLongs } from '../text/examples.ts'
-import type { HeldOut } from '../text/held-out.ts'
 import { type LanguageModelDefinition, languageModel } from '../text/language-model.ts'
 import { saveTokenizer } from '../text/tokenizer.ts'
 import type { ModuleTrust } from '../trust.ts'
 import { createWorld } from '../world.ts'
 import type { BackendDefinition } from './backend.ts'
+import { evaluationPoints, judgeMetrics } from './judge.ts'
 import { partsGiven } from './parts.ts'
 import { reachedByTextPreset, textPresetOf } from './presets.ts'
 import { backendOf, backendRunSettings } from './run-backends.ts'
@@ -43,11 +42,11 @@ import { bare, givenOf, joinKeys, portable, readTexts, valuesOf } from './run-ke
 import { type RunKind, SHARED_RESUMED, type SharedSummary, sharedRunSettings } from './run-kind.ts'
 import { findLoggers, portableLoggers } from './run-loggers.ts'
 import { dataset } from './text/dataset-environment.ts'
-import { evaluateText, type TextEvaluation } from './text/evaluate.ts'
+import { evaluateNow, type HeldOutResult, heldOutOf, judgeHeldOut } from './text/judged-run.ts'
 import { lineMetrics, metricsLine } from './text/metrics.ts'
 import { type MetricsLine, mean, rates, SUMMARY_GROUPS, total } from './text/metrics-lines.ts'
 import { planTextRun, samplingOf, type TextRunPlan } from './text/plan.ts'
-import { createTrainer, type Trainer } from './trainer.ts'
+import { createTrainer } from './trainer.ts'
 
 /** What a run of a language model is told beside its environment, model and algorithms. */
 export const conversationRunSettings = {
@@ -133,9 +132,6 @@ export interface ConversationRunSummary extends SharedSummary {
   /** How the model does by its most probable tokens on questions that it was never asked; null where none were held out, and where the run was interrupted. */
   readonly heldOut: HeldOutResult | null
 }
-
-/** What a run says of the questions that it has held out. */
-export type HeldOutResult = Pick<TextEvaluation, 'episodes' | 'numQuestions' | 'reward' | 'components' | 'numUnknown'>
 
 /** What `config.json` has of it. */
 type ConversationRunConfig = Readonly<Record<'environment' | 'policy', DefinitionRecord>> &
@@ -321,33 +317,6 @@ async function open(folder: string, given: object, trust: ModuleTrust): Promise<
   }
 }
 
-/**
- * The option `heldOut` of a cohort that trains, or is evaluated, by a run's settings; no option where nothing is held out.
- */
-export function heldOutOf(
-  { heldOut: fraction, heldOutSeed: seed }: ConversationRunDefinition['settings'],
-  use: HeldOut['use'],
-): { heldOut?: HeldOut } {
-  return fraction === 0 ? {} : { heldOut: { fraction, seed, use } }
-}
-
-/** Has conversations about the questions that a run has held out, with its weights as they stand; null where there are none. */
-async function judgeHeldOut(
-  { environment, policy, settings }: ConversationRunDefinition,
-  trainer: Trainer<ConversationCohort>,
-): Promise<HeldOutResult | null> {
-  const heldOut = heldOutOf(settings, 'evaluation')
-  if (heldOut.heldOut === undefined) return null
-  const { model, weights: own, quantized, adapter: adapted } = trainer.world.cohort()
-  const weights = wholeWeights(model, quantized ?? own)
-  const adapter = adapted === null ? null : adapted.weights
-  const { tooLong, cutTurn, rewardReduction, heldOutEpisodes: episodes } = settings
-  const told = { tooLong, cutTurn, rewardReduction, ...heldOut }
-  const evaluation = await evaluateText({ environment, policy, weights, adapter, episodes, ...told })
-  const { numQuestions, reward, components, numUnknown } = evaluation
-  return { episodes, numQuestions, reward, components, numUnknown }
-}
-
 /** What a run learns by, in this order. */
 function phasesOf({ sft, rl }: ConversationRunDefinition): (SftDefinition | RlDefinition)[] {
   return [sft, rl].filter((phase) => phase !== null)
@@ -367,7 +336,8 @@ export const conversationRun: RunKind<
   async metrics(factory, given) {
     const keys = keysOf(factory as TextEnvironmentFactory, given, ownLoss(await partsGiven('rl.', rlSettings, given)))
     const { mode } = valuesOf('', keys, readTexts(keys, given))
-    return { ...lineMetrics, ...(mode === 'rl' ? {} : sft.metrics), ...(mode === 'sft' ? {} : rl.metrics) }
+    const judged = Number(given.evaluateEvery ?? 0) > 0 ? judgeMetrics : {}
+    return { ...lineMetrics, ...(mode === 'rl' ? {} : sft.metrics), ...(mode === 'sft' ? {} : rl.metrics), ...judged }
   },
   configure: async (factory, given) => configure(factory as TextEnvironmentFactory, given),
   records({ environment, policy, sft, rl }) {
@@ -405,6 +375,11 @@ export const conversationRun: RunKind<
       return sum + ('steps' in settings ? settings.steps : settings.updates)
     }, 0)
     return trainer.update >= steps ? 'complete' : null
+  },
+  async judge(definition, trainer, seed) {
+    const episodes = definition.settings.evaluateEpisodes
+    const { reward } = await evaluateNow(definition, trainer, { episodes, seed })
+    return { ...(reward ?? { mean: null, std: null, min: null, max: null }), episodes }
   },
   lineKey: 'checkpoint',
   line: (metrics, trainer) => ({ checkpoint: trainer.checkpointNumber, ...metricsLine(metrics) }),
@@ -447,6 +422,10 @@ export const conversationRun: RunKind<
     }
     const points = updates.flatMap(({ step, reward }) => (reward === null ? [] : [{ x: step, y: reward }]))
     const losses = lines.filter(({ phase }) => phase === 'sft').map(({ step, loss }) => ({ x: step, y: loss }))
+    const evaluations = evaluationPoints(
+      all.filter(({ phase }) => phase === 'rl'),
+      'step',
+    )
     return {
       files,
       summary: {
@@ -472,10 +451,11 @@ export const conversationRun: RunKind<
         rl === null
           ? {
               points: losses,
+              evaluations: [],
               labels: { x: `${environment.id}: supervised steps`, y: 'cross-entropy' },
               threshold: null,
             }
-          : { points, labels: { x: `${environment.id}: updates`, y: 'mean reward' }, threshold: null },
+          : { points, evaluations, labels: { x: `${environment.id}: updates`, y: 'mean reward' }, threshold: null },
     }
   },
 }

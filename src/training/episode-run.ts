@@ -28,7 +28,9 @@ import {
 import { writeArrow } from '../tables/arrow.ts'
 import type { ModuleTrust } from '../trust.ts'
 import { createWorld } from '../world.ts'
-import { readCheckpoint } from './checkpoint.ts'
+import { type LoadOptions, readCheckpoint } from './checkpoint.ts'
+import { evaluate, requireTimeLimit } from './evaluate.ts'
+import { evaluationPoints, type Judgment, judgeMetrics } from './judge.ts'
 import { learnSettings } from './learn-options.ts'
 import { metricsLine, metricsOfRun } from './metrics.ts'
 import { presetOf, reachedByPreset } from './presets.ts'
@@ -258,15 +260,15 @@ async function openEpisodeRun(folder: string, trust: ModuleTrust): Promise<Episo
   return open(folder, config, trust)
 }
 
-/** The weights of a run's newest checkpoint (its path, and after how many updates), and the policy and environment that they belong to. */
+/** The weights of a run's newest checkpoint, or of the one with this number (its path, and after how many updates), and the policy and environment that they belong to. */
 export async function loadPolicy(
   folder: string,
-  trust: ModuleTrust = {},
+  { from, ...trust }: LoadOptions = {},
 ): Promise<
   EpisodeRunDefinition & { readonly weights: Float32Array; readonly update: number; readonly checkpoint: string }
 > {
   const definition = await openEpisodeRun(folder, trust)
-  const { tensors, manifest, path } = await readCheckpoint(folder)
+  const { tensors, manifest, path } = await readCheckpoint(folder, from)
   const weights = weightsOf(`checkpoint ${path}`, tensors, modelOf(definition), `${definition.policy.id}.weights.`)
   return { ...definition, weights, update: manifest.update, checkpoint: path }
 }
@@ -327,6 +329,7 @@ interface MetricsLine {
   readonly update: number
   readonly steps: number
   readonly episodeReturn: number | null
+  readonly evaluation?: Judgment
   /** What else it says, by the metric's name. */
   readonly [metric: string]: unknown
 }
@@ -338,7 +341,8 @@ export const episodeRun: RunKind<EpisodeRunDefinition, EpisodeCohort, EpisodeRun
   },
   async metrics(factory, given) {
     const { algorithm } = usualParts(factory as EnvironmentFactory, await partsOf(given))
-    return metricsOfRun(algorithm.metrics, Number(given[`${algorithm.id}.maxStaleness`] ?? 0))
+    const judged = Number(given.evaluateEvery ?? 0) > 0 ? judgeMetrics : {}
+    return { ...metricsOfRun(algorithm.metrics, Number(given[`${algorithm.id}.maxStaleness`] ?? 0)), ...judged }
   },
   configure: (factory, given) => configure(factory as EnvironmentFactory, given),
   records({ environment, policy, algorithm, recorded }) {
@@ -360,7 +364,8 @@ export const episodeRun: RunKind<EpisodeRunDefinition, EpisodeCohort, EpisodeRun
     return { ...definition, settings: { ...told, loggers: portableLoggers(told.loggers) }, loggers }
   },
   async createTrainer(given, isDrawn) {
-    const { weights, from } = given.settings
+    const { weights, from, evaluateEvery } = given.settings
+    if (evaluateEvery > 0) requireTimeLimit(given.environment)
     const recorded = given.recorded === null ? null : await readRecorded(from, given.recorded)
     const definition = { ...given, recorded }
     const initial = weights === '' || isDrawn ? undefined : await loadWeights(weights, modelOf(definition))
@@ -383,6 +388,19 @@ export const episodeRun: RunKind<EpisodeRunDefinition, EpisodeCohort, EpisodeRun
     if (recorded !== null) return trainer.update >= recordedUpdates(definition) ? 'complete' : null
     if (settings.stopWhenSolved && trainer.progress().solvedAtStep !== null) return 'solved'
     return trainer.steps >= settings.totalSteps ? 'complete' : null
+  },
+  async judge({ environment, policy, settings }, { world }, seed) {
+    const { weights } = world.cohort()
+    const episodes = settings.evaluateEpisodes
+    const { episodeReturn } = await evaluate({
+      environment,
+      policy,
+      weights,
+      episodes,
+      seed,
+      kernels: world.kernelBuild,
+    })
+    return { ...episodeReturn, episodes }
   },
   lineKey: 'update',
   line: metricsLine,
@@ -428,11 +446,15 @@ function returnCurve({ id, lines }: { readonly id: string; readonly lines: reado
   const points = lines.flatMap(({ steps, episodeReturn }) =>
     episodeReturn === null ? [] : [{ x: steps, y: episodeReturn }],
   )
-  return { points, labels: { x: `${id}: environment steps`, y: 'mean return of the last 100 episodes' } }
+  return {
+    points,
+    evaluations: evaluationPoints(lines, 'steps'),
+    labels: { x: `${id}: environment steps`, y: 'mean return of the last 100 episodes' },
+  }
 }
 
 /** The first metric that the algorithm tells, by the updates done: where no episodes are played. */
 function lossCurve({ id, lines }: { readonly id: string; readonly lines: readonly MetricsLine[] }, metric = '') {
   const points = lines.flatMap(({ update, [metric]: y }) => (typeof y === 'number' ? [{ x: update, y }] : []))
-  return { points, labels: { x: `${id}: updates`, y: metric } }
+  return { points, evaluations: [], labels: { x: `${id}: updates`, y: metric } }
 }

@@ -83,14 +83,18 @@ export async function recordEpisodes(options: EvaluateOptions): Promise<Table> {
   return { numRows: rows.length, fields, metadata: { ...metadata, ...LAYOUT_OF_EPISODES } }
 }
 
+/** Steps after which every episode has ended. @throws InputError if nothing says how many. */
+export function requireTimeLimit({ id, maxEpisodeSteps }: EnvironmentDefinition): number {
+  if (maxEpisodeSteps !== null) return maxEpisodeSteps
+  throw new InputError(`environment ${id}`, 'no time limit', 'one, so that every episode ends')
+}
+
 async function play(options: EvaluateOptions): Promise<{ world: World; cohort: EpisodeCohort }> {
   const { environment, policy, weights, episodes = 100, seed = 0, explore = false, version = 0, kernels } = options
   if (!Number.isSafeInteger(episodes) || episodes < 1) {
     throw new InputError('episodes', show(episodes), 'a whole number ≥ 1')
   }
-  if (environment.maxEpisodeSteps === null) {
-    throw new InputError(`environment ${environment.id}`, 'no time limit', 'one, so that every episode ends')
-  }
+  const numSteps = requireTimeLimit(environment)
   const world = await createWorld({
     environment,
     policy,
@@ -104,7 +108,7 @@ async function play(options: EvaluateOptions): Promise<{ world: World; cohort: E
   if (weights.length !== numParameters) {
     throw new InputError('weights', `${weights.length} numbers`, `${numParameters}, the parameters of ${policy.id}`)
   }
-  world.reserve(draft, { numSteps: environment.maxEpisodeSteps, learner: {} })
+  world.reserve(draft, { numSteps, learner: {} })
   const cohort = world.cohort()
   cohort.weights.set(weights)
   cohort.policy.refresh?.()

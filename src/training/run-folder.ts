@@ -244,16 +244,16 @@ export class RunFolder {
     appendText(this.file('metrics.jsonl'), `${JSON.stringify(line)}\n`)
   }
 
-  /** Lets `save` write a checkpoint, and removes all but the newest. */
-  async checkpoint(save: () => Promise<unknown>, kept: number): Promise<void> {
+  /** Lets `save` write a checkpoint, and removes all but the newest and the best. */
+  async checkpoint(save: () => Promise<unknown>, kept: number, best?: number): Promise<void> {
     await syncFile(this.file('metrics.jsonl')) // A checkpoint's metric lines outlive a power failure with it.
     await save()
-    await this.prune(kept)
+    await this.prune(kept, best)
   }
 
-  /** Removes all but the newest checkpoints. */
-  async prune(kept: number): Promise<void> {
-    await pruneCheckpoints(this.path, kept)
+  /** Removes all but the newest checkpoints, and the best. */
+  async prune(kept: number, best?: number): Promise<void> {
+    await pruneCheckpoints(this.path, kept, best)
   }
 
   /** Removes all from one of the run's folders but what has this name. */

@@ -12,6 +12,7 @@ import type { Metrics } from '../metrics.ts'
 import type { Setting, SettingValue } from '../settings.ts'
 import { boolean, choice, integer, type Settings, strings } from '../settings.ts'
 import type { ModuleTrust } from '../trust.ts'
+import { type BestJudgment, type JudgeSettings, type Judgment, judgeSettings } from './judge.ts'
 import type { Reached } from './presets.ts'
 import type { MetricsOf, ProgressOf, Trainer } from './trainer.ts'
 import { watchSettings } from './watchdog.ts'
@@ -34,6 +35,7 @@ export const sharedRunSettings = {
     [],
     'who else is told of each update: tensorboard, csv, jsonl, prometheus, trackio:URL, mlflow:URL, or the path of a module that exports one',
   ),
+  ...judgeSettings,
   ...watchSettings,
 } satisfies Settings
 
@@ -48,6 +50,10 @@ export const SHARED_RESUMED = [
   'threads',
   'profile',
   'loggers',
+  'evaluateEvery',
+  'evaluateEpisodes',
+  'stopAt',
+  'patience',
   'stallSeconds',
   'onStall',
 ] as const
@@ -55,7 +61,7 @@ export const SHARED_RESUMED = [
 /** What every run is made of. */
 export interface RunParts {
   readonly environment: DefinitionRecord
-  readonly settings: {
+  readonly settings: JudgeSettings & {
     readonly seed: number
     readonly numLanes: number
     readonly checkpointEvery: number
@@ -70,10 +76,15 @@ export interface RunParts {
   readonly loggers: readonly LoggerDefinition[]
 }
 
-/** What the summaries of all runs say. */
+/**
+ * How a run ends that is not interrupted. `complete`: all is done. `solved`: its episodes, or an evaluation, were good enough.
+ * `plateau`: evaluations got no better.
+ */
+export type RunEnd = 'complete' | 'solved' | 'plateau'
+
+/** What the summaries of all runs say. `interrupted`: `colonnade resume` goes on. */
 export interface SharedSummary {
-  /** `complete`: all is done. `solved`: stopped because it was solved. `interrupted`: `colonnade resume` goes on. */
-  readonly status: 'complete' | 'solved' | 'interrupted'
+  readonly status: RunEnd | 'interrupted'
   readonly folder: string
   readonly environment: string
   readonly algorithm: string
@@ -85,6 +96,8 @@ export interface SharedSummary {
   readonly seconds: number
   /** Of a run by a preset that not every seed succeeds with: how many did, and at what. Null elsewhere. */
   readonly presetReached: Reached | null
+  /** The best evaluation while it trained, and the last one; null where there was none. */
+  readonly evaluation: { readonly best: BestJudgment | null; readonly last: Judgment } | null
   readonly node: string
   readonly threads: number
   readonly kernels: string
@@ -125,6 +138,11 @@ export interface RunKind<D extends RunParts, C extends Cohort, Summary extends S
   updates(definition: D, trainer: Trainer<C>, signal: AbortSignal): AsyncIterable<MetricsOf<C>>
   /** Null where there is more to do. */
   ended(definition: D, trainer: Trainer<C>): 'complete' | 'solved' | null
+  /**
+   * Evaluates the weights as they stand, with as many episodes as the settings say.
+   * @throws InputError where the environment does not let it.
+   */
+  judge(definition: D, trainer: Trainer<C>, seed: number): Promise<Judgment>
   /** What a metrics line says, and under which key it has its number. */
   readonly lineKey: string
   line(metrics: MetricsOf<C>, trainer: Trainer<C>): object
@@ -158,6 +176,8 @@ export interface RunKind<D extends RunParts, C extends Cohort, Summary extends S
       Pick<SharedSummary, 'algorithm' | 'updates' | 'presetReached'>
     readonly curve: {
       readonly points: readonly CurvePoint[]
+      /** Of the evaluations, their means. */
+      readonly evaluations: readonly CurvePoint[]
       readonly labels: CurveLabels
       readonly threshold: number | null
     }

@@ -31,10 +31,11 @@ import {
   type TextEnvironmentId,
 } from './conversation-run.ts'
 import { type EpisodeRunDefinition, type EpisodeRunSummary, episodeRun, findEnvironment } from './episode-run.ts'
+import { checkJudging, Judge, judgeMetrics, judgeSeed } from './judge.ts'
 import { recordedKernels } from './recorded-kernels.ts'
 import { type ResumeOptions, RunFolder, readConfig, recordIn, refuseOccupied } from './run-folder.ts'
 import { readTexts } from './run-keys.ts'
-import type { MadeTrainer, RunKind, RunListeners, SharedSummary } from './run-kind.ts'
+import type { MadeTrainer, RunEnd, RunKind, RunListeners, SharedSummary } from './run-kind.ts'
 import type { TextRunPlan } from './text/plan.ts'
 import type { Trainer } from './trainer.ts'
 
@@ -134,10 +135,16 @@ export class Run<D extends RunDefinition = RunDefinition> {
   readonly choices: readonly string[]
   readonly #files: RunFolder
   readonly #kind: AnyKind
+  readonly #judge: Judge
 
   /** Use `startRun` or `resumeRun`. */
-  constructor(files: RunFolder, { definition, trainer, notes: warnings, choices }: MadeTrainer<D, CohortOfRun<D>>) {
+  constructor(
+    files: RunFolder,
+    { definition, trainer, notes: warnings, choices }: MadeTrainer<D, CohortOfRun<D>>,
+    judge: Judge,
+  ) {
     this.#files = files
+    this.#judge = judge
     this.#kind = kindOf(definition)
     this.definition = definition
     this.trainer = trainer
@@ -150,8 +157,8 @@ export class Run<D extends RunDefinition = RunDefinition> {
   }
 
   /** How it has ended; null where there is more to do. */
-  get ended(): 'complete' | 'solved' | null {
-    return this.#kind.ended(this.definition, this.trainer as Trainer<Cohort>)
+  get ended(): RunEnd | null {
+    return this.#kind.ended(this.definition, this.trainer as Trainer<Cohort>) ?? this.#judge.ended
   }
 
   /** Adds a line to the run's `run.log`, with the time. */
@@ -174,7 +181,7 @@ export class Run<D extends RunDefinition = RunDefinition> {
     const trainer = this.trainer as Trainer<Cohort>
     const before = this.ended
     if (before !== null) {
-      await this.#files.prune(settings.checkpointsKept)
+      await this.#files.prune(settings.checkpointsKept, this.#judge.best?.checkpoint)
       return this.#finish(before)
     }
     trainer.keepsState = true // An update in which a thread is stuck can be given up.
@@ -198,13 +205,15 @@ export class Run<D extends RunDefinition = RunDefinition> {
     let newest: number | null = null // The table of the update that is done; null before the first.
     try {
       for await (const metrics of this.#kind.updates(this.definition, trainer, signal)) {
-        const line = this.#kind.line(metrics, trainer)
+        const evaluated = await this.#evaluate()
+        const line = { ...this.#kind.line(metrics, trainer), ...evaluated.figures }
         this.#files.note(line)
         loggers.log(entryOf(trainer.update, line))
         newest = this.#kind.tableOf(metrics)
         await this.#leaveTable(newest)
         const isLast = this.ended !== null // Then what is written last comes first, below.
-        if (trainer.update % settings.checkpointEvery === 0 && !isLast) await this.#checkpoint()
+        const isKept = evaluated.isBest || trainer.update % settings.checkpointEvery === 0
+        if (isKept && !isLast) await this.#checkpoint()
         onUpdate?.(metrics, trainer.progress())
         if (isLast || signal.aborted) break
       }
@@ -229,6 +238,15 @@ export class Run<D extends RunDefinition = RunDefinition> {
     return this.#finish(ended ?? 'interrupted', loggers.places)
   }
 
+  /** Evaluates the weights if that is due: what the metrics line says of it, and whether none was as good before. */
+  async #evaluate(): Promise<{ readonly figures: object; readonly isBest: boolean }> {
+    const trainer = this.trainer as Trainer<Cohort>
+    const isLast = this.#kind.ended(this.definition, trainer) !== null
+    if (!this.#judge.isDue(trainer.update, isLast)) return { figures: {}, isBest: false }
+    const evaluation = await this.#kind.judge(this.definition, trainer, judgeSeed(trainer.update))
+    return { figures: { evaluation }, isBest: this.#judge.add(trainer.checkpointNumber, evaluation) }
+  }
+
   /** Opens the loggers that the settings name. */
   #openLoggers(tell: (message: string) => void): Loggers {
     const { definition, folder, trainer } = this
@@ -242,7 +260,7 @@ export class Run<D extends RunDefinition = RunDefinition> {
       name: basename(resolve(folder)),
       folder,
       settings,
-      metrics: trainer.metrics,
+      metrics: { ...trainer.metrics, ...(definition.settings.evaluateEvery > 0 ? judgeMetrics : {}) },
       done: trainer.update,
     }
     return new Loggers(definition.loggers, training, tell)
@@ -253,7 +271,7 @@ export class Run<D extends RunDefinition = RunDefinition> {
       await this.trainer.save(this.folder)
       await this.#kind.writeBeside(this.folder, this.definition, this.trainer as Trainer<Cohort>)
     }
-    await this.#files.checkpoint(save, this.definition.settings.checkpointsKept)
+    await this.#files.checkpoint(save, this.definition.settings.checkpointsKept, this.#judge.best?.checkpoint)
   }
 
   /** Writes what an update leaves, if it is kept and cannot be written later. */
@@ -277,6 +295,7 @@ export class Run<D extends RunDefinition = RunDefinition> {
     const lines = await this.#files.lines()
     const { files, summary, curve } = await this.#kind.finish(folder, definition, trainer as Trainer<Cohort>, lines)
     const path = (name: string) => join(folder, name)
+    const { best, last } = this.#judge
     const whole = {
       status,
       folder,
@@ -285,6 +304,7 @@ export class Run<D extends RunDefinition = RunDefinition> {
       numLanes: settings.numLanes,
       seconds: trainer.seconds,
       ...summary,
+      evaluation: last === null ? null : { best, last },
       node: process.version,
       threads: trainer.world.threads.count,
       kernels: trainer.world.kernelBuild,
@@ -300,7 +320,9 @@ export class Run<D extends RunDefinition = RunDefinition> {
       },
     } as unknown as RunSummary
     if (settings.profile) await writeWhole(path('trace.json'), [trainer.trace()])
-    await writeWhole(path('learning-curve.svg'), [drawCurve(curve.points, curve.labels, curve.threshold)])
+    await writeWhole(path('learning-curve.svg'), [
+      drawCurve(curve.points, curve.labels, curve.threshold, curve.evaluations),
+    ])
     await writeWhole(path('summary.json'), [`${JSON.stringify(whole, null, 2)}\n`])
     return whole
   }
@@ -318,6 +340,7 @@ export async function startRun<D extends RunDefinition>(
 ): Promise<Run<D>> {
   if (out !== undefined) await refuseOccupied(out)
   const kind = kindOf(given)
+  checkJudging(given.settings)
   // Before anything is written: settings may be refused here, and sizes before weights are read.
   const made = (await kind.createTrainer(given, false, onPlan)) as unknown as MadeTrainer<D, CohortOfRun<D>>
   const { definition, trainer } = made
@@ -326,7 +349,7 @@ export async function startRun<D extends RunDefinition>(
     // Before config.json makes it a run: one that is resumed need not find the file of weights again.
     if (kind.keepsBeginning(definition)) await trainer.save(files.path)
     await files.writeConfig(configOf(files.path, definition))
-    return new Run(files, made)
+    return new Run(files, made, new Judge(definition.settings, [], kind.lineKey))
   })
 }
 
@@ -356,6 +379,7 @@ export async function resumeRun<D extends RunDefinition = RunDefinition>(
   const kind = kindOf(former)
   const given = readTexts(kind.resumedKeys(former), texts)
   const asked = await kind.override(former, given)
+  checkJudging(asked.settings)
   const files = await RunFolder.take(folder)
   return files.unlessFails(async () => {
     const hasCheckpoint = from !== undefined || (await listCheckpoints(folder)).length > 0
@@ -379,7 +403,8 @@ export async function resumeRun<D extends RunDefinition = RunDefinition>(
     const lines = { key: kind.lineKey, last: checkpointNumber, count: update }
     const tables = { tables: kind.tables, update: kind.tableNumber(trainer) }
     warnings.push(...(await files.dropYounger({ ...lines, checkpoint: checkpointNumber, ...tables })))
-    return new Run(files, { ...made, notes: warnings })
+    const judge = new Judge(made.definition.settings, await files.lines(), kind.lineKey)
+    return new Run(files, { ...made, notes: warnings }, judge)
   })
 }
 

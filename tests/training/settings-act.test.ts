@@ -185,6 +185,10 @@ describe('every setting of a control run acts', () => {
       checkpointEvery: { to: 1 },
       checkpointsKept: { to: 1, with: { checkpointEvery: 1 } },
       loggers: { to: 'csv' },
+      evaluateEvery: { to: 1 },
+      evaluateEpisodes: { to: 3, with: { evaluateEvery: 1 } },
+      stopAt: { shownBy: 'tests/training/judge.test.ts: stopAt=3' },
+      patience: { shownBy: 'tests/training/judge.test.ts: patience' },
       stopWhenSolved: { shownBy: 'tests/training/run.test.ts: stopWhenSolved=true' },
       kernels: { to: 'simd' }, // `best` is one of the others.
       threads: { shownBy: 'tests/training/threads.test.ts: threads' },
@@ -396,6 +400,10 @@ describe('every setting of a run of a language model acts', () => {
       checkpointEvery: { to: 1 },
       checkpointsKept: { with: { checkpointEvery: 1 }, to: 1 },
       loggers: { to: 'csv' },
+      evaluateEvery: { shownBy: 'tests/training/judge.test.ts: evaluateEvery' },
+      evaluateEpisodes: { shownBy: 'tests/training/judge.test.ts: evaluateEpisodes' },
+      stopAt: { shownBy: 'tests/training/judge.test.ts: stopAt' },
+      patience: { shownBy: 'tests/training/judge.test.ts: patience' },
       numLanes: { to: 2 },
     }
     const whole = (texts: Texts) =>

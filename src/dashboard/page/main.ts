@@ -12,7 +12,17 @@ const COLORS = [
 ]
 /** What is looked at first; other figures are below them. Names within these come too. */
 const FIRST = [
-  ...['episodeReturn', 'reward', 'episodeLength', 'completionLength', 'loss', 'policyLoss', 'valueLoss', 'entropy'],
+  ...[
+    'evaluation/mean',
+    'episodeReturn',
+    'reward',
+    'episodeLength',
+    'completionLength',
+    'loss',
+    'policyLoss',
+    'valueLoss',
+    'entropy',
+  ],
   ...['approxKl', 'kl', 'referenceKl', 'clipFraction', 'clipRatio', 'gradNorm', 'learningRate', 'drops', 'staleness'],
   ...[
     'rolloutAge',
@@ -216,8 +226,8 @@ function showRuns(): void {
   )
 }
 
-const isFirst = (name: string) => FIRST.includes(name.split('/')[0]!)
-const rank = (name: string) => FIRST.indexOf(name.split('/')[0]!)
+const rank = (name: string) => FIRST.findIndex((first) => name === first || name.split('/')[0] === first)
+const isFirst = (name: string) => rank(name) !== -1
 
 function showCharts(): void {
   const names = [...new Set(visible().flatMap((run) => run.names))].filter(

@@ -3,8 +3,7 @@ import { InputError } from '../../errors.ts'
 import { quantizedWeightsOf } from '../../policies/transformer/quantized.ts'
 import { weightsOf } from '../../policies/weights.ts'
 import { tensorValues } from '../../safetensors.ts'
-import type { ModuleTrust } from '../../trust.ts'
-import { readCheckpoint } from '../checkpoint.ts'
+import { type LoadOptions, readCheckpoint } from '../checkpoint.ts'
 import { type ConversationRunDefinition, openConversationRun } from '../conversation-run.ts'
 
 /** What a run of a language model has come to. */
@@ -17,12 +16,12 @@ export interface TrainedModel extends ConversationRunDefinition {
 }
 
 /**
- * The weights of a run's newest checkpoint, and the model and environment that they belong to.
+ * The weights of a run's newest checkpoint, or of the one with this number, and the model and environment that they belong to.
  * @throws InputError where the folder holds no run of a language model, or its checkpoint is corrupt or of another model.
  */
-export async function loadTrainedModel(folder: string, trust: ModuleTrust = {}): Promise<TrainedModel> {
+export async function loadTrainedModel(folder: string, { from, ...trust }: LoadOptions = {}): Promise<TrainedModel> {
   const definition = await openConversationRun(folder, trust)
-  const { tensors, manifest, path } = await readCheckpoint(folder)
+  const { tensors, manifest, path } = await readCheckpoint(folder, from)
   const { policy, environment } = definition
   const { model, adapter: adapted, isQuantized } = await policy.open(environment)
   const subject = `checkpoint ${path}`
