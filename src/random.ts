@@ -19,6 +19,8 @@ export const Stream = {
   initialize: 4,
   /** Dropout in an adapter: lane is the sequence, episode the position, draw counts blocks of four over all projections. */
   dropout: 5,
+  /** Rows of a replay: episode is the gradient step. */
+  replay: 6,
 } as const
 
 const MULTIPLIER_0 = 0xd2511f53

@@ -9,7 +9,7 @@
  */
 import type { Clock } from '../clock.ts'
 import type { Columns, Plan } from '../components/column.ts'
-import type { RolloutColumns } from '../components/rollout.ts'
+import type { FinalObservations, RolloutColumns } from '../components/rollout.ts'
 import { type DefinitionRecord, defineFactory, type Factory } from '../definition.ts'
 import { InputError, show } from '../errors.ts'
 import type { Kernels } from '../kernels/bind.ts'
@@ -103,6 +103,8 @@ export interface LearnerShape {
 /** What a learner works with. */
 export interface LearnerContext extends LearnerShape {
   readonly rollout: RolloutColumns
+  /** What came after rows of the rollout that no later row shows: the lists of all threads, as they stand now. */
+  finals(): readonly FinalObservations[]
   /** The columns of `AlgorithmDefinition.plan`. */
   readonly columns: Columns<Plan>
   readonly weights: Float32Array

@@ -9,7 +9,7 @@
 import { Work } from '../clock.ts'
 import { type Columns, column, type Plan } from '../components/column.ts'
 import { InputError } from '../errors.ts'
-import { type Kernels, NUM_SLOTS, type RecordedRows } from '../kernels/bind.ts'
+import type { Kernels, RecordedRows } from '../kernels/bind.ts'
 import { checkMetrics, type Metrics, MetricTotals } from '../metrics.ts'
 import type { Derivatives, Evaluated, ParameterViews, Rows } from '../policies/policy.ts'
 import { boolean, choice, integer, number, type Settings, type SettingValues } from '../settings.ts'
@@ -25,15 +25,9 @@ import {
   type LearnerShape,
 } from './algorithm.ts'
 import { type Cut, cutOf, cutPlan, listBlock, listLearned, listUnits } from './minibatch.ts'
-import {
-  checkOptimizer,
-  type OptimizerName,
-  optimizerPlan,
-  optimizerSettings,
-  optimizerStep,
-  startOptimizer,
-} from './optimizer.ts'
+import { checkOptimizer, type OptimizerName, optimizerPlan, optimizerSettings, startOptimizer } from './optimizer.ts'
 import { type Schedule, scheduleFactor, schedules } from './schedule.ts'
+import { Slots, slotsPlan } from './slots.ts'
 import { type Staleness, stalenessOf } from './staleness.ts'
 
 /** Defaults in which such algorithms differ. */
@@ -244,7 +238,6 @@ function onPolicyPlan(values: OnPolicyValues, numSums: number, shape: LearnerSha
   const { numLanes, model, observationSpace, actionSpace, actionMaskWidth, threads } = shape
   const cut = cutOf({ numMinibatches: 1, ...values, numLanes }, model)
   const { seenRows, blockRows, minibatchRows, numUnits, numBlocks, sequence } = cut
-  const slots = Math.min(NUM_SLOTS, numBlocks)
   const isolated = sequence === null
   const learnedRows = isolated ? 0 : blockRows
   const threadPlan = () => ({
@@ -282,8 +275,7 @@ function onPolicyPlan(values: OnPolicyValues, numSums: number, shape: LearnerSha
     order: column('u32', numUnits),
     words: column('u32', 4),
     /** Gradients and loss sums of the slots. */
-    gradients: column('f32', slots, model.numParameters),
-    sums: column('f64', slots, numSums),
+    ...slotsPlan(model.numParameters, numBlocks, numSums),
     /** What thread 0 tells the others: see `Told`. */
     told: column('u32', 2),
     threads: Object.fromEntries(Array.from({ length: threads }, (_, i) => [`thread${i}`, threadPlan()])),
@@ -319,12 +311,11 @@ class OnPolicyLearner implements Learner {
   readonly #cut: Cut
   /** The block at work, as the policy is handed it. */
   readonly #rows: Rows
-  readonly #slotGradients: readonly Float32Array[]
-  readonly #slotViews: readonly ParameterViews[]
+  readonly #slots: Slots
   readonly #observationWidth: number
   readonly #actionWidth: number
-  /** The minibatch at work: its units order[first … first + count), in how many blocks. */
-  readonly #minibatch = { first: 0, count: 0, numBlocks: 0 }
+  /** The minibatch at work: its units order[first … first + count). */
+  readonly #minibatch = { first: 0, count: 0 }
   /** What its loss needs. */
   readonly #numbers: { -readonly [name in keyof MinibatchNumbers]: number } = {
     advantageMean: 0,
@@ -337,7 +328,7 @@ class OnPolicyLearner implements Learner {
   readonly #pass: { readonly sums: Float64Array; numRows: number }
 
   constructor({ id, values, metrics, sums, loss, estimate }: OnPolicyParts, context: LearnerContext) {
-    const { model, policy, thread, numLanes } = context
+    const { model, thread, numLanes } = context
     this.#id = id
     this.#values = values
     this.#loss = loss
@@ -356,12 +347,7 @@ class OnPolicyLearner implements Learner {
     if (thread === 0) startOptimizer(this.#columns.optimizer)
     this.#observationWidth = spaceWidth(context.observationSpace)
     this.#actionWidth = spaceWidth(context.actionSpace)
-    const { gradients } = this.#columns
-    const { numParameters } = model
-    this.#slotGradients = Array.from({ length: gradients.length / numParameters }, (_, slot) =>
-      gradients.subarray(slot * numParameters, (slot + 1) * numParameters),
-    )
-    this.#slotViews = this.#slotGradients.map((gradient) => policy.view(gradient))
+    this.#slots = new Slots(this.#columns, sums.length, context)
   }
 
   *learn(
@@ -369,7 +355,7 @@ class OnPolicyLearner implements Learner {
     numUpdates: number,
     estimate: EstimateAdvantages = this.#estimate,
   ): Generator<void | Promise<void>, LearnerMetrics> {
-    const { kernels, rollout, random, thread, clock, policy, numLanes } = this.#context
+    const { kernels, rollout, random, thread, clock, policy, numLanes, weights } = this.#context
     const { updateEpochs = 1, numMinibatches } = this.#values
     const { learningRate, learningRateSchedule, warmupFraction } = this.#values
     const { order, words, told } = this.#columns
@@ -401,11 +387,11 @@ class OnPolicyLearner implements Learner {
         const count = Math.floor(((m + 1) * numUnits) / parts) - first
         const numRows = this.#openMinibatch(first, count)
         if (numRows === 0) continue // Fewer valid rows than minibatches.
-        const pending = this.#differentiate(thread, thread)
+        const pending = this.#slots.differentiate(this.#differentiateBlock)
         if (pending !== undefined) yield pending
         yield // The gradients of all slots are there.
         if (isFirst) {
-          totals.add('gradNorm', this.#descend(rate))
+          totals.add('gradNorm', this.#slots.descend(this.#id, this.#values, this.#columns.optimizer, weights, rate))
           this.#account(numRows)
           clock.mark(Work.optimizer)
         }
@@ -435,8 +421,8 @@ class OnPolicyLearner implements Learner {
 
   /** Makes ready the minibatch of the units order[first … first + count). Returns of how many rows it learns. */
   #openMinibatch(first: number, count: number): number {
-    const { kernels, rollout, thread, threads, numLanes } = this.#context
-    const { order, sums } = this.#columns
+    const { kernels, rollout, numLanes } = this.#context
+    const { order } = this.#columns
     const { advantages, moments, cut } = this.#own
     const { sequence, unitsPerBlock } = this.#cut
     const numRows =
@@ -444,7 +430,6 @@ class OnPolicyLearner implements Learner {
     const numBlocks = Math.ceil(count / unitsPerBlock)
     this.#minibatch.first = first
     this.#minibatch.count = count
-    this.#minibatch.numBlocks = numBlocks
     this.#numbers.weight = 1 / numRows
     if (numRows === 0) return 0
     if (this.#values.normalizeAdvantage) {
@@ -454,33 +439,20 @@ class OnPolicyLearner implements Learner {
       this.#numbers.advantageMean = moments[0]!
       this.#numbers.advantageScale = 1 / (moments[1]! + 1e-8)
     }
-    const numSums = this.#sums.length
-    for (let slot = thread; slot < Math.min(NUM_SLOTS, numBlocks); slot += threads) {
-      this.#slotGradients[slot]!.fill(0)
-      sums.fill(0, slot * numSums, (slot + 1) * numSums)
-    }
+    this.#slots.begin(numBlocks)
     return numRows
   }
 
-  /**
-   * This thread's share of the minibatch's gradient, from the given slot and block on: its slots, each from its blocks in
-   * order.
-   */
-  #differentiate(slot: number, block: number): void | Promise<void> {
-    const { policy, threads, clock } = this.#context
-    const { first, count, numBlocks } = this.#minibatch
+  /** Adds the gradient of a block of the minibatch. */
+  readonly #differentiateBlock = (block: number, gradient: ParameterViews, sumsFrom: number): void | Promise<void> => {
+    const { policy, clock } = this.#context
+    const { first, count } = this.#minibatch
     const { unitsPerBlock } = this.#cut
-    for (let s = slot, b = block; s < Math.min(NUM_SLOTS, numBlocks); s += threads, b = s) {
-      this.#block.sumsFrom = s * this.#sums.length
-      for (; b < numBlocks; b += NUM_SLOTS) {
-        const from = b * unitsPerBlock
-        const numRows = this.#gather(first + from, Math.min(unitsPerBlock, count - from))
-        clock.mark(Work.gather)
-        const pending = policy.differentiate(this.#rows, 0, numRows, this.#lossOf, this.#slotViews[s]!)
-        if (pending !== undefined) return pending.then(() => this.#differentiate(s, b + NUM_SLOTS))
-        clock.mark(Work.backward) // The loss marked the forward pass.
-      }
-    }
+    const from = block * unitsPerBlock
+    this.#block.sumsFrom = sumsFrom
+    const numRows = this.#gather(first + from, Math.min(unitsPerBlock, count - from))
+    clock.mark(Work.gather)
+    return policy.differentiate(this.#rows, 0, numRows, this.#lossOf, gradient) // The loss marks the forward pass.
   }
 
   /** Gathers the units order[first … first + count) into this thread's block. Returns how many rows are evaluated. */
@@ -521,27 +493,6 @@ class OnPolicyLearner implements Learner {
     kernels.gatherRows(advantage, rollout.advantage, list, first, count, 1)
     kernels.gatherRows(returns, rollout.return, list, first, count, 1)
     this.#block.numRows = count
-  }
-
-  /** One optimizer step with the slots' gradients. Returns the gradient's norm; the loss sums are in slot 0 of `sums`. */
-  #descend(learningRate: number): number {
-    const { kernels, weights, model } = this.#context
-    const { numParameters } = model
-    const { gradients, sums, optimizer } = this.#columns
-    const numSlots = Math.min(NUM_SLOTS, this.#minibatch.numBlocks)
-    kernels.sumSlots(gradients, numSlots, numParameters)
-    kernels.sumSlots(sums, numSlots, this.#sums.length)
-    const norm = kernels.globalNorm(gradients, numParameters)
-    if (!Number.isFinite(norm)) {
-      throw new InputError(
-        this.#id,
-        `a gradient of norm ${norm}`,
-        'a finite one: a smaller learningRate or smaller rewards',
-      )
-    }
-    const scale = Math.min(1, this.#values.maxGradNorm / (norm + 1e-6))
-    optimizerStep(this.#values, optimizer, kernels, weights, gradients, scale, learningRate)
-    return norm
   }
 
   readonly #lossOf = (evaluated: Evaluated, derivatives: Derivatives, from: number, count: number): void => {

@@ -3,10 +3,11 @@ import { unknownWord } from '../errors.ts'
 import { a2c } from './a2c.ts'
 import type { AlgorithmFactory } from './algorithm.ts'
 import { bc } from './bc.ts'
+import { dqn } from './dqn.ts'
 import { ppo } from './ppo.ts'
 
 /** Every built-in algorithm's factory. */
-export const algorithms: readonly AlgorithmFactory[] = [ppo, a2c, bc] as unknown as AlgorithmFactory[]
+export const algorithms: readonly AlgorithmFactory[] = [ppo, a2c, bc, dqn] as unknown as AlgorithmFactory[]
 
 /**
  * The factory of a built-in algorithm.

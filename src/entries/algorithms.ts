@@ -10,6 +10,7 @@ export type {
   LearnerShape,
 } from '../algorithms/algorithm.ts'
 export { defineTokenLoss, type TokenLossDefinition, type TokenLossFactory } from '../algorithms/define-token-loss.ts'
+export { dqn } from '../algorithms/dqn.ts'
 export { Expression, type Operand, where } from '../algorithms/expression.ts'
 export type { GroupAdvantages, RewardedAnswer } from '../algorithms/group-advantages.ts'
 export { corrections, type LossId, type Preset } from '../algorithms/loss-presets.ts'
@@ -21,6 +22,15 @@ export {
   describeLoss,
   type LossDescriptor,
 } from '../algorithms/losses.ts'
+export {
+  defineOffPolicyAlgorithm,
+  type OffPolicyContext,
+  type OffPolicyDefaults,
+  type OffPolicyLoss,
+  type OffPolicyOptions,
+  offPolicySettings,
+  type ReplayedBlock,
+} from '../algorithms/off-policy.ts'
 export {
   defineOnPolicyAlgorithm,
   type LossOfRows,
@@ -34,6 +44,8 @@ export { type RowLossColumns, rowLoss } from '../algorithms/row-loss.ts'
 export { type Staleness, stalenessSettings } from '../algorithms/staleness.ts'
 export type { TokenBatch } from '../algorithms/token-batch.ts'
 export type { NamedTokenColumns } from '../algorithms/token-loss.ts'
+export type { ActionValuePolicy, ActionValueShape } from '../policies/policy.ts'
+export { qNetwork } from '../policies/q-network.ts'
 export { type ArrayModel, defineArrayBackend, visitTokens } from '../training/array-backend.ts'
 export type {
   BackendCall,
@@ -47,4 +59,5 @@ export type {
   TrainingBackend,
 } from '../training/backend.ts'
 export { type BackendWork, defineBackend } from '../training/define-backend.ts'
+export { replayTable } from '../training/replay-table.ts'
 export { type TinkerBackendOptions, tinkerBackend } from '../training/tinker-backend.ts'

@@ -67,6 +67,13 @@ export interface DenseNetwork {
   readonly logStd: number | null
 }
 
+/** What a model says of the values of actions that it gives. */
+export interface ActionValueShape {
+  readonly numActions: number
+  /** Place among the weights of the probability of exploring, which the algorithm writes. */
+  readonly exploration: number
+}
+
 /** A network whose shapes are known, before it has memory. */
 export interface PolicyModel {
   readonly numParameters: number
@@ -83,6 +90,8 @@ export interface PolicyModel {
   readonly staysInThread?: boolean
   /** The network's layers, where it is dense layers and nothing else: what can be written for other software to run. */
   readonly dense?: DenseNetwork
+  /** Where its outputs are values of actions: `bind` then gives an `ActionValuePolicy`. */
+  readonly actionValues?: ActionValueShape
   /** What one thread needs beside the weights. */
   workspace(): Plan
   /** Starting weights, keyed by the seed and `key`. */
@@ -164,4 +173,13 @@ export interface Policy {
   refresh?(): void
   /** Gives back what it holds of a device; it takes it again when it is used again. */
   dispose?(): void
+}
+
+/**
+ * The contract's second form: a policy whose outputs are values of actions. `infer` takes the highest, or explores; `values` gives
+ * the highest; what `evaluate` gives as value is that of the row's action, and of the loss's derivatives only dValue counts.
+ */
+export interface ActionValuePolicy extends Policy {
+  /** The values of all actions of rows from … from + count, ≤ BLOCK_ROWS: numActions a row, from row 0 on, until the next call. */
+  actionValues(observation: Float32Array, from: number, count: number): Float32Array
 }

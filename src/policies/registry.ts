@@ -5,12 +5,19 @@ import type { Settings } from '../settings.ts'
 import { mlp } from './mlp.ts'
 import { convolutional, dense, recurrent } from './network/ready-made.ts'
 import type { PolicyDefinition } from './policy.ts'
+import { qNetwork } from './q-network.ts'
 
 /** Makes a policy from its parameters, like `mlp`; `id` and `settings` say which. */
 export type PolicyFactory = Factory<Settings, PolicyDefinition>
 
 /** Every built-in policy's factory. */
-export const policies: readonly PolicyFactory[] = [mlp, dense, convolutional, recurrent] as unknown as PolicyFactory[]
+export const policies: readonly PolicyFactory[] = [
+  mlp,
+  dense,
+  convolutional,
+  recurrent,
+  qNetwork,
+] as unknown as PolicyFactory[]
 
 /**
  * The factory of a built-in policy.

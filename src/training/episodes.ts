@@ -731,6 +731,7 @@ function createAgent(world: World, name: string, algorithm: AlgorithmDefinition)
     algorithm.bind({
       ...shapeOf(world, draftOf(world, name)),
       rollout: stale === null ? rollout : stale.seen(rollout),
+      finals: () => cohort.finals,
       columns: columns.algorithm,
       weights: cohort.weights,
       policy: cohort.policy,

@@ -20,7 +20,8 @@ export function presetOf(
 ): EnvironmentPreset {
   const isNamed = (part: 'policy' | 'algorithm', preset: EnvironmentPreset) =>
     (named[part] ?? preset[part].id) === preset[part].id
-  const { policy = 'mlp', algorithm = 'ppo' } = named
+  const { algorithm = 'ppo' } = named
+  const { policy = algorithm === 'dqn' ? 'qNetwork' : 'mlp' } = named
   return (
     known.find((preset) => isNamed('policy', preset) && isNamed('algorithm', preset)) ?? {
       run: {},

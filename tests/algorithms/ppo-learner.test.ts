@@ -113,7 +113,7 @@ async function learn(model: PolicyModel, settings: PpoSettings, threads = 1): Pr
   const learners: Learner[] = Array.from({ length: threads }, (_, thread) =>
     definition.bind({
       ...shape,
-      ...{ rollout, weights, kernels, random, thread, clock: new Clock() },
+      ...{ rollout, weights, kernels, random, thread, clock: new Clock(), finals: () => [] },
       columns: columns.learner,
       policy: model.bind(weights, columns.workspaces[thread]!, kernels, random),
     }),

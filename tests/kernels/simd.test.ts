@@ -22,15 +22,17 @@ describe('binding', () => {
   })
 
   test.each(builds)(
-    'every kernel has a SIMD body, but those over tokens, sequences, groups, candidate sets, adapters and stale rows (%s)',
+    'every kernel has a SIMD body, but those over tokens, groups, candidate sets, adapters, stale and replayed rows (%s)',
     (build) => {
       const memory = new WebAssembly.Memory({ initial: 1 })
       const [bodies, compiled] = [createKernels(memory, 'plain'), createKernels(memory, build)]
       const names = Object.keys(bodies) as (keyof Kernels)[]
       expect(names.filter((name) => compiled[name] === bodies[name]).sort()).toEqual([
-        ...['correctionWeights', 'crossEntropyLoss', 'dropElements', 'groupAdvantage', 'importanceWeights'],
-        ...['klPenalty', 'overlongPenalty', 'policyLoss', 'restrictVocabulary', 'scaleElements', 'selectCandidates'],
-        ...['spreadAdvantage', 'tokenGae', 'tokenRewards', 'valueLoss', 'weighAdvantages', 'whitenTokens'],
+        ...['chooseByValue', 'chosenBackward', 'correctionWeights', 'crossEntropyLoss', 'drawByPriority'],
+        ...['dropElements', 'duelingForward', 'evaluateByValue', 'gatherNext', 'groupAdvantage', 'importanceWeights'],
+        ...['klPenalty', 'listReplayable', 'multiStepReturns', 'overlongPenalty', 'policyLoss', 'restrictVocabulary'],
+        ...['scaleElements', 'selectCandidates', 'setPriorities', 'spreadAdvantage', 'tdLoss', 'tokenGae'],
+        ...['tokenRewards', 'valueLoss', 'valueOfBest', 'weighAdvantages', 'whitenTokens'],
       ])
       expect(Object.keys(compiled)).toEqual(names)
     },

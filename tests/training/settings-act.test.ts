@@ -253,6 +253,27 @@ describe('every setting of a control run acts', () => {
     expect(await idle(own, told, table, (texts) => trainerOutcome('CartPole-v1', texts))).toEqual([])
   })
 
+  test('of dqn and of its network', async () => {
+    const told = {
+      ...{ numLanes: 4, totalSteps: 96, threads: 1, kernels: 'plain', algorithm: 'dqn', 'qNetwork.hidden': '4' },
+      ...{ 'dqn.learningStarts': 8, 'dqn.batchSize': 8, 'dqn.replayRows': 40, 'dqn.learningRate': 0.05 },
+      ...{ 'dqn.targetInterval': 3, 'dqn.maxGradNorm': 0.05, 'dqn.priorityExponent': 0.6, 'dqn.nStep': 2 },
+    }
+    const table: Record<string, Shown> = {
+      'dqn.warmupFraction': { to: 1 },
+      'dqn.momentum': { with: { 'dqn.optimizer': 'sgd' } },
+      'dqn.replayRows': { to: 24 },
+      'dqn.learningStarts': { to: 40 },
+      'dqn.targetRate': { to: 0.5 },
+      'dqn.huberDelta': { to: 0.1 },
+      'dqn.priorityCorrection': { to: 1 },
+    }
+    const keys = [...(await runKeys('CartPole-v1', { algorithm: 'dqn' }))]
+    const own = keys.filter(([key]) => /^(dqn|qNetwork)\./.test(key))
+    expect(own.length).toBeGreaterThan(25)
+    expect(await idle(own, told, table, (texts) => trainerOutcome('CartPole-v1', texts))).toEqual([])
+  })
+
   test('of an action that is a box', async () => {
     const keys = [...(await runKeys('Pendulum-v1', { policy: 'mlp' }))]
     const some = keys.filter(([key]) => key === 'mlp.logStd')
@@ -285,37 +306,36 @@ describe('every setting of a control run acts', () => {
   })
 
   // Networks on a device: one step is made of each.
-  test.each(policies.filter(({ id }) => id !== 'mlp').map((factory) => [factory.id, factory] as const))(
-    'of the policy %s',
-    async (id, factory) => {
-      const environment = id === 'convolutional' ? 'Breakout-MinAtar' : 'Pendulum-v1'
-      const small = { dense: { hidden: '4' }, convolutional: { filters: '2', hidden: '4' } }[id] ?? {
-        hidden: '4',
-        units: 4,
-        sequenceLength: 4,
-      }
-      const own = Object.fromEntries(Object.entries(small).map(([key, value]) => [`${id}.${key}`, value]))
-      const { 'mlp.hidden': _, ...rest } = base
-      const told = { ...rest, policy: id, totalSteps: 32, 'ppo.updateEpochs': 1, [`${id}.device`]: 'cpu', ...own }
-      const keys = [...(await runKeys(environment, { policy: factory.id }))]
-      const table: Record<string, Shown> = {
-        [`${id}.device`]: { shownBy: 'tests/policies/network.test.ts: wasm' },
-        [`${id}.burnIn`]: { to: 4 },
-        [`${id}.sequenceLength`]: { to: 2 },
-        'convolutional.logStd': { shownBy: 'tests/training/settings-act.test.ts: of an action that is a box' },
-      }
-      const some = keys.filter(([key]) => key.startsWith(`${id}.`))
-      const ofPictures = some.filter(([key]) => id === 'recurrent' && /filters|kernelSize/.test(key))
-      const others = some.filter((each) => !ofPictures.includes(each))
-      expect(await idle(others, told, table, (texts) => trainerOutcome(environment, texts))).toEqual([])
-      const filters = { 'recurrent.filters': '2' }
-      const pictured = {
-        'recurrent.filters': { to: '3', with: filters },
-        'recurrent.kernelSize': { to: 2, with: filters },
-      }
-      expect(await idle(ofPictures, told, pictured, (texts) => trainerOutcome('Breakout-MinAtar', texts))).toEqual([])
-    },
-  )
+  test.each(
+    policies.filter(({ id }) => !['mlp', 'qNetwork'].includes(id)).map((factory) => [factory.id, factory] as const),
+  )('of the policy %s', async (id, factory) => {
+    const environment = id === 'convolutional' ? 'Breakout-MinAtar' : 'Pendulum-v1'
+    const small = { dense: { hidden: '4' }, convolutional: { filters: '2', hidden: '4' } }[id] ?? {
+      hidden: '4',
+      units: 4,
+      sequenceLength: 4,
+    }
+    const own = Object.fromEntries(Object.entries(small).map(([key, value]) => [`${id}.${key}`, value]))
+    const { 'mlp.hidden': _, ...rest } = base
+    const told = { ...rest, policy: id, totalSteps: 32, 'ppo.updateEpochs': 1, [`${id}.device`]: 'cpu', ...own }
+    const keys = [...(await runKeys(environment, { policy: factory.id }))]
+    const table: Record<string, Shown> = {
+      [`${id}.device`]: { shownBy: 'tests/policies/network.test.ts: wasm' },
+      [`${id}.burnIn`]: { to: 4 },
+      [`${id}.sequenceLength`]: { to: 2 },
+      'convolutional.logStd': { shownBy: 'tests/training/settings-act.test.ts: of an action that is a box' },
+    }
+    const some = keys.filter(([key]) => key.startsWith(`${id}.`))
+    const ofPictures = some.filter(([key]) => id === 'recurrent' && /filters|kernelSize/.test(key))
+    const others = some.filter((each) => !ofPictures.includes(each))
+    expect(await idle(others, told, table, (texts) => trainerOutcome(environment, texts))).toEqual([])
+    const filters = { 'recurrent.filters': '2' }
+    const pictured = {
+      'recurrent.filters': { to: '3', with: filters },
+      'recurrent.kernelSize': { to: 2, with: filters },
+    }
+    expect(await idle(ofPictures, told, pictured, (texts) => trainerOutcome('Breakout-MinAtar', texts))).toEqual([])
+  })
 })
 
 describe('every setting of a run of a language model acts', () => {

@@ -1,0 +1,184 @@
+import { type Columns, column, type Plan } from '../components/column.ts'
+import { defineFactory } from '../definition.ts'
+import { InputError, show } from '../errors.ts'
+import type { Kernels } from '../kernels/bind.ts'
+import type { Random } from '../random.ts'
+import { boolean, choice, sizes } from '../settings.ts'
+import { type Space, spaceWidth } from '../space.ts'
+import { DenseStack, initializeStack, ParameterList, type StackShape, stackPlan, stackShape } from './dense-stack.ts'
+import {
+  type ActingLanes,
+  type ActionValuePolicy,
+  BLOCK_ROWS,
+  type Evaluated,
+  type LossOf,
+  type ParameterViews,
+  type PolicyDefinition,
+  type PolicyModel,
+  type Rows,
+  type Seen,
+} from './policy.ts'
+
+const settings = {
+  hidden: sizes([120, 84], 'units of each hidden layer'),
+  activation: choice('relu', ['tanh', 'relu'], 'activation of the hidden layers'),
+  dueling: boolean(false, "value of a state, and actions' advantages over their mean, as outputs of their own"),
+}
+
+/**
+ * A multi-layer perceptron whose outputs are the values of actions (Mnih et al. 2015), for one choice among several. It takes
+ * the action of the highest value, or while it explores any of them, with a probability that is kept with its weights as
+ * `exploration`: 1 at first, and then what the algorithm says. Weights start orthogonal with gain √2 in hidden layers and 0.01 in the
+ * head; biases at 0.
+ *
+ * @example qNetwork({ hidden: [120, 84], dueling: true })
+ */
+export const qNetwork = defineFactory(
+  'policy',
+  { id: 'qNetwork', module: import.meta.url, settings },
+  (parameters) => ({
+    build: (observationSpace: Space, actionSpace: Space): PolicyModel =>
+      buildNetwork(parameters, observationSpace, actionSpace),
+  }),
+) satisfies (...parameters: never[]) => PolicyDefinition
+
+interface Shape {
+  readonly parameters: ParameterList
+  readonly stack: StackShape
+  readonly numActions: number
+  readonly isDueling: boolean
+  /** Place of the probability of exploring in the list of parameters. */
+  readonly exploration: number
+}
+
+type Parameters = { hidden: readonly number[]; activation: 'tanh' | 'relu'; dueling: boolean }
+
+function buildNetwork(
+  { hidden, activation, dueling }: Parameters,
+  observationSpace: Space,
+  actionSpace: Space,
+): PolicyModel {
+  if (observationSpace.kind !== 'box')
+    throw new InputError('qNetwork observation space', show(observationSpace), 'a box')
+  if (actionSpace.kind !== 'discrete') {
+    throw new InputError('qNetwork action space', show(actionSpace), 'one choice among several: discrete(n)')
+  }
+  const numActions = actionSpace.n
+  const parameters = new ParameterList()
+  const sizes = { numInputs: spaceWidth(observationSpace), hidden, numOutputs: dueling ? numActions + 1 : numActions }
+  const stack = stackShape(parameters, 'values', sizes, activation, 0.01)
+  const exploration = parameters.add('exploration', [1])
+  const shape: Shape = { parameters, stack, numActions, isDueling: dueling, exploration }
+  return {
+    numParameters: parameters.size,
+    parameters: parameters.list,
+    actionValues: { numActions, exploration: parameters.list[exploration]!.offset },
+    workspace: () => workspacePlan(shape),
+    initialize(weights, random, key) {
+      const views = parameters.view(weights)
+      initializeStack(stack, views, random, key)
+      views[exploration]!.fill(1)
+    },
+    bind: (weights, workspace, kernels, random) =>
+      new QNetwork(shape, weights, workspace as unknown as Workspace, kernels, random),
+  }
+}
+
+function workspacePlan({ stack, numActions }: Shape) {
+  const rows = (width: number) => column('f32', BLOCK_ROWS, width)
+  const { numOutputs } = stack.layers.at(-1)!
+  return {
+    stack: stackPlan(stack),
+    values: rows(numActions),
+    dOutputs: rows(numOutputs),
+    evaluated: { logprob: rows(1), entropy: rows(1), value: rows(1) },
+    derivatives: { dLogprob: rows(1), dEntropy: rows(1), dValue: rows(1) },
+    draws: rows(2),
+    words: column('u32', 4),
+  } satisfies Plan
+}
+
+type Workspace = Columns<ReturnType<typeof workspacePlan>>
+
+class QNetwork implements ActionValuePolicy {
+  readonly #shape: Shape
+  readonly #stack: DenseStack
+  readonly #exploration: Float32Array
+  readonly #workspace: Workspace
+  readonly #kernels: Kernels
+  readonly #random: Random
+
+  constructor(shape: Shape, weights: Float32Array, workspace: Workspace, kernels: Kernels, random: Random) {
+    const views = shape.parameters.view(weights)
+    this.#shape = shape
+    this.#stack = new DenseStack(shape.stack, views, workspace.stack, kernels)
+    this.#exploration = views[shape.exploration]!
+    this.#workspace = workspace
+    this.#kernels = kernels
+    this.#random = random
+  }
+
+  view(column: Float32Array): ParameterViews {
+    return this.#shape.parameters.view(column)
+  }
+
+  infer(lanes: ActingLanes, explore: boolean, from: number, to: number): void {
+    const kernels = this.#kernels
+    const { draws, words } = this.#workspace
+    const { numActions } = this.#shape
+    const { key0, key1 } = this.#random
+    const { lane, episode, step } = lanes.episode
+    const { chosen, logprob, value } = lanes.action
+    const exploration = explore ? this.#exploration[0]! : 0
+    for (let first = from; first < to; first += BLOCK_ROWS) {
+      const count = Math.min(BLOCK_ROWS, to - first)
+      const values = this.#legalValues(lanes.observation.current, lanes.actionMask.current, first, count)
+      kernels.drawUniform(draws, words, lane, episode, step, key0, key1, count, 2, first)
+      const taken = chosen as Int32Array
+      kernels.chooseByValue(taken, logprob, value, values, draws, exploration, count, numActions, first)
+    }
+  }
+
+  values(value: Float32Array, { observation }: Seen, count: number): void {
+    for (let first = 0; first < count; first += BLOCK_ROWS) {
+      const rows = Math.min(BLOCK_ROWS, count - first)
+      const values = this.actionValues(observation, first, rows)
+      this.#kernels.valueOfBest(value, values, values, rows, this.#shape.numActions, first)
+    }
+  }
+
+  actionValues(observation: Float32Array, from: number, count: number): Float32Array {
+    const outputs = this.#stack.forward(observation, from, count)
+    if (!this.#shape.isDueling) return outputs
+    const { values } = this.#workspace
+    this.#kernels.duelingForward(values, outputs, count, this.#shape.numActions)
+    return values
+  }
+
+  evaluate(rows: Rows, from: number, count: number): Evaluated {
+    const { logprob, entropy, value } = this.#workspace.evaluated
+    const values = this.#legalValues(rows.observation, rows.actionMask, from, count)
+    const action = rows.action as Int32Array
+    const { numActions } = this.#shape
+    const exploration = this.#exploration[0]!
+    this.#kernels.evaluateByValue(logprob, entropy, value, action, values, exploration, count, numActions, from)
+    return this.#workspace.evaluated
+  }
+
+  /** Only derivatives by the value count: an action of the highest value has no probability to differentiate. */
+  differentiate(rows: Rows, from: number, count: number, lossOf: LossOf, gradient: ParameterViews): void {
+    const { dOutputs, derivatives } = this.#workspace
+    const { numActions, isDueling } = this.#shape
+    lossOf(this.evaluate(rows, from, count), derivatives, from, count)
+    const action = rows.action as Int32Array
+    this.#kernels.chosenBackward(dOutputs, derivatives.dValue, action, isDueling, count, numActions, from)
+    this.#stack.backward(dOutputs, rows.observation, from, count, gradient)
+  }
+
+  /** Values of actions, −10⁹ for one that the mask forbids. */
+  #legalValues(observation: Float32Array, mask: Uint8Array, from: number, count: number): Float32Array {
+    const values = this.actionValues(observation, from, count)
+    if (mask.length > 0) this.#kernels.maskLogits(values, mask, count, this.#shape.numActions, from)
+    return values
+  }
+}

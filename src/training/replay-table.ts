@@ -1,0 +1,56 @@
+/** What a replay holds, as a table. */
+import { type ReplayColumns, ReplayCount } from '../algorithms/replay.ts'
+import type { EpisodeCohort } from '../cohorts/episodes.ts'
+import { InputError, show } from '../errors.ts'
+import type { Table } from '../tables/table.ts'
+
+/**
+ * The table of the replay of a cohort that learns from one, without a copy but of `finalObservation`: what came after a row
+ * whose episode was truncated there, null elsewhere. Rows lie as in the ring, so the oldest follow the newest; `oldestRow` in the
+ * metadata says where they begin, and a lane's next row is `numLanes` further. The table is live: write it, or copy it, before the
+ * next update.
+ *
+ * @throws InputError where the cohort learns from no replay.
+ * @example
+ * const world = await createWorld({ environment: cartPole(), policy: qNetwork(), numLanes: 8 })
+ * const trainer = createTrainer(world, dqn())
+ * for await (const _ of trainer.updates({ totalSteps: 10_000 }));
+ * await writeArrow('replay.arrow', replayTable(world.cohort()))
+ */
+export function replayTable(cohort: EpisodeCohort): Table {
+  const columns = cohort?.learner as { readonly algorithm?: { readonly replay?: ReplayColumns } } | undefined
+  const replay = columns?.algorithm?.replay
+  if (replay === undefined) {
+    throw new InputError('replayTable(cohort)', show(cohort?.name), 'a cohort that learns from a replay, as by dqn')
+  }
+  const { rows, finalObservation, counts } = replay
+  const { numLanes } = cohort
+  const numSlots = rows.reward.length
+  const steps = counts[ReplayCount.steps]!
+  const numRows = Math.min(steps * numLanes, numSlots)
+  const truncated = Uint32Array.from(
+    (function* () {
+      for (let row = 0; row < numRows; row++) if (rows.truncated[row] !== 0 && rows.terminated[row] === 0) yield row
+    })(),
+  )
+  const width = finalObservation.length / numSlots
+  const finals = new Float32Array(truncated.length * width)
+  for (const [i, row] of truncated.entries()) {
+    finals.set(finalObservation.subarray(row * width, (row + 1) * width), i * width)
+  }
+  return {
+    numRows,
+    fields: [
+      ...Object.entries(rows).map(([name, column]) => {
+        const width = column.length / numSlots
+        return { name, column: column.subarray(0, numRows * width), width }
+      }),
+      { name: 'finalObservation', column: finals, width, rows: truncated },
+    ],
+    metadata: {
+      environment: cohort.environment.id,
+      numLanes: String(numLanes),
+      oldestRow: String(numRows < numSlots ? 0 : (steps * numLanes) % numSlots),
+    },
+  }
+}

@@ -1,0 +1,52 @@
+import { expect, test } from 'vitest'
+import { defineOffPolicyAlgorithm, offPolicySettings, qNetwork } from '../../src/entries/algorithms.ts'
+import { cartPole, createTrainer, createWorld } from '../../src/index.ts'
+
+const metrics = { seen: { unit: null, description: 'of a row', reduction: 'rowMean' } } as const
+const options = {
+  id: 'own',
+  settings: offPolicySettings(),
+  metrics,
+  check: () => {},
+  loss: () => ({ ofBlock: () => {} }),
+}
+
+test('a loss of one’s own is handed every row of a minibatch once, in blocks', async () => {
+  const counts: number[] = []
+  const progress: number[] = []
+  const own = defineOffPolicyAlgorithm({
+    ...options,
+    loss: () => ({
+      ofBlock({ count, error, weight, scale }, gradient, sums, sumsFrom) {
+        counts.push(count)
+        expect(scale).toBe(1 / 150)
+        for (let row = 0; row < count; row++) sums[sumsFrom] = sums[sumsFrom]! + 3 * weight[row]!
+        error.fill(1)
+        gradient[0]![0] = 2
+      },
+      advance: (part) => progress.push(part),
+    }),
+  })
+  const world = await createWorld({ environment: cartPole(), policy: qNetwork({ hidden: [4] }), numLanes: 5 })
+  const trainer = createTrainer(world, own({ numSteps: 4, gradientSteps: 1, batchSize: 150, learningStarts: 30 }))
+  const before = world.cohort().weights.slice()
+  for await (const { update, ...told } of trainer.updates({ totalSteps: 40 })) {
+    expect(told.seen).toEqual(update === 1 ? Number.NaN : 3) // 20 rows are too few.
+    expect(told.gradNorm).toEqual(update === 1 ? Number.NaN : 3 * 2)
+  }
+  expect(counts).toEqual([64, 64, 22])
+  expect(progress).toEqual([0.5, 1])
+  expect(world.cohort().weights[0]).toBeLessThan(before[0]!)
+  expect(world.cohort().weights.slice(1)).toEqual(before.slice(1))
+})
+
+test('settings that are missing, and metrics that are no means, are refused', () => {
+  const { batchSize, ...rest } = offPolicySettings()
+  expect(() => defineOffPolicyAlgorithm({ ...options, settings: rest as never })).toThrow(
+    'own settings: got no batchSize',
+  )
+  const last = { seen: { ...metrics.seen, reduction: 'last' } } as const
+  expect(() => defineOffPolicyAlgorithm({ ...options, metrics: last })).toThrow('own metrics seen.reduction')
+  const taken = { gradNorm: metrics.seen }
+  expect(() => defineOffPolicyAlgorithm({ ...options, metrics: taken })).toThrow('which come by themselves')
+})

@@ -1,0 +1,119 @@
+import { describe, expect, test } from 'vitest'
+import { takeArena } from '../../src/components/arena.ts'
+import { type Columns, column, type Plan } from '../../src/components/column.ts'
+import { qNetwork } from '../../src/entries/algorithms.ts'
+import { createKernels, kernelBuilds } from '../../src/kernels/bind.ts'
+import type { ActionValuePolicy, Derivatives, Rows } from '../../src/policies/policy.ts'
+import { Random, Stream } from '../../src/random.ts'
+import { box, discrete, multiDiscrete } from '../../src/space.ts'
+
+const WIDTH = 3
+const NUM_ACTIONS = 4
+const ROWS = 5
+const observationSpace = box({ low: -9, high: 9, shape: [WIDTH] })
+
+/** A network whose weights are all drawn at random, and rows for it. */
+function makeNetwork(settings: Parameters<typeof qNetwork>[0], build = kernelBuilds()[0]!) {
+  const model = qNetwork(settings).build(observationSpace, discrete(NUM_ACTIONS))
+  const size = model.numParameters
+  const { arena, columns } = takeArena({
+    weights: column('f32', size),
+    gradient: column('f32', size),
+    workspace: model.workspace(),
+    observation: column('f32', ROWS, WIDTH),
+    action: column('i32', ROWS),
+  })
+  const random = new Random(6)
+  const normals = (into: Float32Array, lane: number) => {
+    for (let i = 0; i < into.length; i++) {
+      random.draw(Stream.initialize, lane, 0, i)
+      into[i] = 0.7 * random.normal(0, 0)
+    }
+  }
+  normals(columns.weights, 1)
+  normals(columns.observation, 2)
+  columns.action.set([0, 3, 1, 2, 3])
+  columns.weights[model.actionValues!.exploration] = 0.2
+  const kernels = createKernels(arena.memory, build)
+  const policy = model.bind(columns.weights, columns.workspace as Columns<Plan>, kernels, random) as ActionValuePolicy
+  const rows: Rows = {
+    ...{ observation: columns.observation, action: columns.action },
+    ...{ actionMask: new Uint8Array(0), memory: new Float32Array(0), continues: new Uint8Array(0) },
+  }
+  return { model, policy, rows, weights: columns.weights, gradient: columns.gradient }
+}
+
+/** The values of all actions by the layers' own formulas. */
+function valuesByHand({ model, rows, weights }: ReturnType<typeof makeNetwork>, isDueling: boolean): number[][] {
+  const layers = model.parameters.filter(({ name }) => name.endsWith('.weight'))
+  return Array.from({ length: ROWS }, (_, row) => {
+    let x = [...rows.observation.subarray(row * WIDTH, (row + 1) * WIDTH)]
+    for (const [i, { offset, shape }] of layers.entries()) {
+      const [numInputs, numOutputs] = shape as [number, number]
+      const bias = offset + numInputs * numOutputs
+      x = Array.from({ length: numOutputs }, (_, j) => {
+        const sum = x.reduce((s, input, k) => s + input * weights[offset + k * numOutputs + j]!, weights[bias + j]!)
+        return i === layers.length - 1 ? sum : Math.tanh(sum)
+      })
+    }
+    if (!isDueling) return x
+    const advantages = x.slice(0, NUM_ACTIONS)
+    const mean = advantages.reduce((sum, each) => sum + each, 0) / NUM_ACTIONS
+    return advantages.map((advantage) => x[NUM_ACTIONS]! + advantage - mean)
+  })
+}
+
+describe.each([false, true])('a network of action values, dueling %s', (dueling) => {
+  const settings = { hidden: [6, 5], activation: 'tanh', dueling } as const
+
+  test.each(kernelBuilds())(
+    'gives the values that its layers say, and evaluates its own choices as such (%s)',
+    (build) => {
+      const network = makeNetwork(settings, build)
+      const { policy, rows } = network
+      const expected = valuesByHand(network, dueling)
+      const values = policy.actionValues(rows.observation, 0, ROWS)
+      for (let i = 0; i < ROWS * NUM_ACTIONS; i++) {
+        expect(values[i]).toBeCloseTo(expected[Math.floor(i / NUM_ACTIONS)]![i % NUM_ACTIONS]!, 4)
+      }
+      const { value, logprob, entropy } = policy.evaluate(rows, 0, ROWS) as Derived
+      for (let row = 0; row < ROWS; row++) {
+        const own = expected[row]!
+        const action = rows.action[row]!
+        expect(value[row]).toBeCloseTo(own[action]!, 4)
+        const probabilities = own.map((each) => 0.2 / 4 + (each === Math.max(...own) ? 0.8 : 0))
+        expect(logprob[row]).toBeCloseTo(Math.log(probabilities[action]!), 5)
+        expect(entropy[row]).toBeCloseTo(-probabilities.reduce((sum, p) => sum + p * Math.log(p), 0), 5)
+      }
+    },
+  )
+
+  test.each(kernelBuilds())('differentiates the values of the actions that were taken (%s)', (build) => {
+    const network = makeNetwork(settings, build)
+    const { model, policy, rows, weights, gradient } = network
+    const factors = [1, -2, 0.5, 3, -1]
+    const lossOf = (_: unknown, { dValue }: Derivatives) => dValue.set(factors)
+    policy.differentiate(rows, 0, ROWS, lossOf, policy.view(gradient))
+    const loss = () =>
+      valuesByHand(network, dueling).reduce((sum, own, row) => sum + factors[row]! * own[rows.action[row]!]!, 0)
+    for (let i = 0; i < model.numParameters; i++) {
+      const before = weights[i]!
+      weights[i] = before + 1e-2
+      const step = weights[i]! - before
+      const above = loss()
+      weights[i] = before - 1e-2
+      const below = loss()
+      const width = step + before - weights[i]!
+      weights[i] = before
+      expect(gradient[i], `parameter ${i}`).toBeCloseTo((above - below) / width, 2)
+    }
+  })
+})
+
+type Derived = { value: Float32Array; logprob: Float32Array; entropy: Float32Array }
+
+test('what is no single choice is refused', () => {
+  const build = () => qNetwork().build(observationSpace, multiDiscrete([2, 2]))
+  expect(build).toThrow('qNetwork action space')
+  expect(() => qNetwork().build(discrete(3), discrete(2))).toThrow('qNetwork observation space')
+})
