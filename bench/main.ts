@@ -2,7 +2,7 @@
  * `npm run bench`: the rooms startup, kernels, devices, environments, training, population and text, one process each; a table for people, then one JSON line.
  *
  *     npm run bench -- peers              one room, or several; `peers` and `trl` only when named, for they install from PyPI and npm,
- *                                         `learning` and `worlds`, which train for minutes and fail where a target is missed,
+ *                                         `learning`, `worlds` and `games`, which train for minutes and fail where a target is missed,
  *                                         `asynchrony`, sampling while weights change, and docs/staleness.svg,
  *                                         `leaks`, 10,000 updates on a device, `agents`, a thousand at once,
  *                                         and `serving`, a model behind HTTP with 256 connections
@@ -30,6 +30,7 @@ const ROOMS = [
   'text',
   'learning',
   'worlds',
+  'games',
   'text-learning',
   'asynchrony',
   'leaks',

@@ -1,0 +1,126 @@
+/** Games of two lanes: learned by self-play in a league, and judged against an opponent that is a program. */
+import {
+  configureRun,
+  createTrainer,
+  createWorld,
+  type EnvironmentDefinition,
+  type EnvironmentId,
+  environmentFactory,
+  infer,
+  type PolicyDefinition,
+  reset,
+  step,
+  store,
+} from '../../src/index.ts'
+import type { Opponent } from './opponents.ts'
+
+/** Sets of weights: the first learns, the others are earlier selves. */
+const SETS = 5
+
+/** Games that learn begin after up to so many moves at random: two that know one opening alone would learn nothing of others. */
+const OPENINGS = { 'environment.openingMoves': '4' }
+
+/** What was trained. */
+export interface Trained {
+  /** With its defaults: a game that is judged begins with an empty board. */
+  readonly environment: EnvironmentDefinition
+  readonly policy: PolicyDefinition
+  readonly weights: Float32Array
+  readonly steps: number
+}
+
+/**
+ * Trains by the environment's preset. In half of the games both lanes are the learner's, in the others one is an earlier self.
+ * After every 20 updates the learner's weights replace the oldest of these.
+ */
+export async function trainBySelfPlay(
+  id: EnvironmentId,
+  seed: number,
+  settings: Readonly<Record<string, string>> = {},
+): Promise<Trained> {
+  const run = await configureRun(id, { ...OPENINGS, ...settings, seed: String(seed) })
+  const { environment, policy, algorithm } = run
+  const { numLanes, totalSteps } = run.settings
+  const world = await createWorld({ environment, policy, numLanes, weightSets: SETS, seed })
+  const trainer = createTrainer(world, algorithm)
+  const { lanes, weights } = world.cohort().league!
+  for (let n = 0; n < numLanes; n++) lanes.policy[n] = n % 4 === 3 ? 1 + ((n >> 2) % (SETS - 1)) : 0
+  let oldest = 0
+  for await (const { update } of trainer.updates({ totalSteps })) {
+    if (update % 20 !== 0) continue
+    weights[1 + oldest]!.set(weights[0]!)
+    oldest = (oldest + 1) % (SETS - 1)
+  }
+  const learned = Float32Array.from(weights[0]!)
+  trainer.close()
+  return { environment: environmentFactory(id)(), policy, weights: learned, steps: trainer.steps }
+}
+
+/** Games won, drawn and lost. */
+export interface Score {
+  readonly won: number
+  readonly drawn: number
+  readonly lost: number
+}
+
+/**
+ * Plays games of a trained policy, which takes its most probable move, against a program; `side` says which of the two begins.
+ * Each lane plays one game.
+ */
+export async function judge(
+  { environment, policy, weights }: Trained,
+  opponent: Opponent,
+  games: number,
+  begins: 'policy' | 'opponent',
+  seed: number,
+): Promise<Score> {
+  // Who begins is drawn: of twice as many games, and some, enough begin as they are wanted.
+  const numLanes = 2 * (2 * games + 100)
+  const world = await createWorld({ environment, policy, numLanes, seed, explore: false, autoreset: 'disabled' })
+  const cohort = world.cohort()
+  cohort.weights.set(weights)
+  const numSquares = environment.maxEpisodeSteps!
+  const { observation, action } = cohort
+  const moves = (n: number) => observation.current[n * 3 * numSquares + 2] === 1
+  const counts = { won: 0, drawn: 0, lost: 0 }
+  const chance = chanceOf(seed)
+  let played: number[] = []
+  for (let t = 0; t < numSquares; t++) {
+    reset(world)
+    if (t === 0) {
+      const lane = begins === 'policy' ? 0 : 1
+      played = Array.from({ length: numLanes / 2 }, (_, game) => game).filter((game) => moves(2 * game + lane))
+      played = played.slice(0, games)
+    }
+    infer(world)
+    for (const game of played) {
+      const n = 2 * game + 1
+      if (!moves(n)) continue
+      const seen = observation.current.subarray(n * 3 * numSquares, (n + 1) * 3 * numSquares)
+      const position = Array.from({ length: numSquares }, (_, k) => seen[3 * k]! + 2 * seen[3 * k + 1]!)
+      action.chosen[n] = opponent(position, chance)
+    }
+    step(world)
+    const { terminated, reward } = cohort.transition
+    played = played.filter((game) => {
+      if (terminated[2 * game] === 0) return true
+      const outcome = reward[2 * game]!
+      counts[outcome > 0 ? 'won' : outcome < 0 ? 'lost' : 'drawn']++
+      return false
+    })
+    store(world)
+  }
+  world.close()
+  return counts
+}
+
+/** Numbers in [0, 1), one after another (Steele, Lea and Flood, "Fast Splittable Pseudorandom Number Generators", 2014). */
+function chanceOf(seed: number): () => number {
+  let state = seed >>> 0
+  return () => {
+    state = (state + 0x9e3779b9) >>> 0
+    let word = Math.imul(state ^ (state >>> 16), 0x85ebca6b)
+    word = Math.imul(word ^ (word >>> 13), 0xc2b2ae35)
+    return ((word ^ (word >>> 16)) >>> 0) / 2 ** 32
+  }
+}

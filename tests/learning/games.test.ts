@@ -1,0 +1,50 @@
+import { expect, test } from 'vitest'
+import { playPerfectly, searchTwoPlies } from '../../bench/games/opponents.ts'
+import { judge, trainBySelfPlay } from '../../bench/games/self-play.ts'
+
+const learns = test.runIf(import.meta.env.MODE === 'learn')
+
+learns(
+  'tic-tac-toe learned by self-play is never lost to perfect play, whoever begins',
+  async () => {
+    const trained = await trainBySelfPlay('TicTacToeDuel-v0', 1)
+    for (const begins of ['policy', 'opponent'] as const) {
+      expect(await judge(trained, playPerfectly, 1000, begins, 5)).toEqual({ won: 0, drawn: 1000, lost: 0 })
+    }
+  },
+  600_000,
+)
+
+learns(
+  'connect four learned by self-play wins against a search of two plies',
+  async () => {
+    const trained = await trainBySelfPlay('ConnectFour-v0', 1)
+    let won = 0
+    for (const begins of ['policy', 'opponent'] as const) {
+      won += (await judge(trained, searchTwoPlies, 100, begins, 5)).won
+    }
+    expect(won).toBeGreaterThanOrEqual(180)
+  },
+  3_600_000,
+)
+
+test('a search of two plies wins where it can, prevents what the other would win by, and else leaves nothing open', () => {
+  const empty = new Array<number>(42).fill(0)
+  const withMarks = (own: readonly number[], other: readonly number[]) =>
+    empty.map((_, square) => (own.includes(square) ? 1 : other.includes(square) ? 2 : 0))
+  const chosen = (position: readonly number[]) => {
+    const moves = Array.from({ length: 50 }, (_, k) => searchTwoPlies(position, () => k / 50))
+    return [...new Set(moves)].toSorted()
+  }
+  expect(chosen(empty)).toEqual([0, 1, 2, 3, 4, 5, 6])
+  expect(chosen(withMarks([35, 36, 37], [28, 29, 30]))).toEqual([3]) // Wins, and need not defend.
+  expect(chosen(withMarks([41, 34], [35, 36, 37]))).toEqual([3]) // Has to defend.
+  // A mark in column 3 would let the other win on top of it.
+  expect(chosen(withMarks([35, 37], [28, 29, 30, 36]))).toEqual([0, 1, 2, 4, 5, 6])
+})
+
+test('perfect play of tic-tac-toe draws against itself, and takes its one move where there is but one', () => {
+  expect(playPerfectly([0, 0, 0, 0, 2, 0, 0, 0, 0], () => 0)).toBe(0) // A corner against the center.
+  expect([0, 2, 6, 8]).toContain(playPerfectly([0, 0, 0, 0, 2, 0, 0, 0, 0], () => 0.99))
+  expect(playPerfectly([2, 2, 0, 0, 1, 0, 0, 0, 0], () => 0.5)).toBe(2)
+})
