@@ -2,9 +2,10 @@
  * `npm run bench -- serving`: a language model behind HTTP beside the same model without it, whole and streamed; then 256 connections
  * that ask all the time, with the times of their answers, and the memory before and after. Clients have a process of their own.
  *
- *     SECONDS=600 npm run bench -- serving        for how long the 256 ask; default 20
+ *     SECONDS=600 REPEATS=1 npm run bench -- serving        for how long the 256 ask, default 20; runs before that, default 3
  */
 import { fork } from 'node:child_process'
+import { existsSync, readdirSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
 import { setFlagsFromString } from 'node:v8'
 import { runInNewContext } from 'node:vm'
@@ -16,7 +17,7 @@ import { reportRoom } from '../report.ts'
 import type { Asked, Told } from './clients.ts'
 
 const SECONDS = Number(process.env.SECONDS ?? 20)
-const REPEATS = 3
+const REPEATS = Number(process.env.REPEATS ?? 3)
 /** Answers of a run, tokens of each, and slots. */
 const [ANSWERS, TOKENS, SLOTS] = [64, 240, 16]
 const CONNECTIONS = 256
@@ -36,9 +37,11 @@ function ask(asked: Asked): Promise<Told> {
 
 setFlagsFromString('--expose-gc')
 const gc = runInNewContext('gc') as () => void
-const megabytes = () => {
+const FILES = '/proc/self/fd'
+/** What the server holds: its heap in megabytes, and its open files and connections, where the system tells of them. */
+const held = () => {
   gc()
-  return process.memoryUsage().heapUsed / 1e6
+  return { heap: process.memoryUsage().heapUsed / 1e6, files: existsSync(FILES) ? readdirSync(FILES).length : null }
 }
 
 const server = await serveModel({ policy, slots: SLOTS, queue: 2 * CONNECTIONS })
@@ -63,10 +66,10 @@ for (let repeat = 0; repeat < REPEATS; repeat++) {
   }
 }
 
-const before = megabytes()
+const before = held()
 const load = await ask({ ...asked, maxTokens: 32, connections: CONNECTIONS, forSeconds: SECONDS, isStream: true })
 check(load.errors === 0, `${CONNECTIONS} connections: ${load.errors} answers went wrong`)
-const after = megabytes()
+const after = held()
 await server.close()
 
 const all = ANSWERS * TOKENS
@@ -84,6 +87,12 @@ reportRoom('serving', [
   figure('until an answer of 32 tokens is over, half of them', 's', [load.latencies.half]),
   figure('until an answer of 32 tokens is over, 95 of 100', 's', [load.latencies.of95]),
   figure('until an answer of 32 tokens is over, 99 of 100', 's', [load.latencies.of99]),
-  figure('heap of the server before', 'MB', [before]),
-  figure('heap of the server after', 'MB', [after]),
+  figure('heap of the server before', 'MB', [before.heap]),
+  figure('heap of the server after', 'MB', [after.heap]),
+  ...(before.files === null || after.files === null
+    ? []
+    : [
+        figure('open files and connections before', 'files', [before.files]),
+        figure('open files and connections after', 'files', [after.files]),
+      ]),
 ])

@@ -13,6 +13,26 @@ export function probePrompt(vocabularySize: number): number[] {
   return Array.from({ length: PROBE_PROMPT }, (_, i) => (7 + 31 * i) % vocabularySize)
 }
 
+/** A token that was chosen after the prompt, and its log-probability in nats. */
+export interface ProbedToken {
+  readonly token: number
+  readonly logprob: number
+}
+
+/**
+ * How far apart, in nats at most, the log-probabilities of two answers to the prompt are, up to the first token in which they differ;
+ * NaN where `now` ends before, or tells no number.
+ */
+export function probeDistance(before: readonly ProbedToken[], now: readonly ProbedToken[]): number {
+  let most = 0
+  for (const [i, { token, logprob }] of before.entries()) {
+    const said = now[i]
+    most = Math.max(most, Math.abs(logprob - (said?.logprob ?? Number.NaN)))
+    if (said?.token !== token) break // What follows is of other tokens.
+  }
+  return most
+}
+
 /** What the weights in this process say of tokens that follow each other behind the prompt, in nats. */
 export function probeLogprobs(context: EngineContext, columns: DecoderColumns, tokens: readonly number[]): number[] {
   const { model, weights, kernels, random, adapter } = context

@@ -28,7 +28,7 @@ import {
   type WeightsDelivery,
 } from './engine.ts'
 import { AnswerError, JsonClient } from './json-client.ts'
-import { PROBE_CONTEXT, PROBE_TOKENS, probeLogprobs, probePrompt } from './probe.ts'
+import { PROBE_CONTEXT, PROBE_TOKENS, probeDistance, probeLogprobs, probePrompt } from './probe.ts'
 import { type ClaimedTurn, readTurn, type SaidTurn } from './server-answer.ts'
 
 /** What every kind of server is told by. */
@@ -392,12 +392,7 @@ class ServerClient {
   /** Holds the server to what it said when it was given the weights that it should still have. */
   async #proveAgain(subject: string, proof: Proof): Promise<void> {
     const turn = await this.#probe(proof.version)
-    let most = 0
-    for (const [i, { token, logprob }] of proof.turn.tokens.entries()) {
-      const now = turn.tokens[i]
-      most = Math.max(most, Math.abs(logprob - (now?.logprob ?? Number.NaN)))
-      if (now?.token !== token) break // What follows is of other tokens.
-    }
+    const most = probeDistance(proof.turn.tokens, turn.tokens)
     const { tolerance } = this.#options
     if (most <= tolerance) return
     const got = `log-probabilities ${most.toPrecision(3)} nats from what they were when version ${proof.version} was delivered`

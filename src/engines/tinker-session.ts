@@ -18,8 +18,7 @@ export interface TinkerDrawing {
 
 /** An answer of the service, checked: log-probabilities in nats, at temperature 1 over the whole vocabulary. */
 export interface TinkerSample {
-  readonly tokens: readonly number[]
-  readonly logprobs: readonly number[]
+  readonly tokens: readonly { readonly token: number; readonly logprob: number }[]
   readonly reason: unknown
 }
 
@@ -85,5 +84,5 @@ function readSample({ sequences }: Record<string, unknown>, vocabularySize: numb
   if (!(Array.isArray(logprobs) && logprobs.length === tokens.length && logprobs.every(isLogprob))) {
     throw wrong('logprobs', logprobs, `${tokens.length} numbers ≤ 0`)
   }
-  return { tokens, logprobs, reason }
+  return { tokens: tokens.map((token: number, i) => ({ token, logprob: logprobs[i] as number })), reason }
 }

@@ -4,7 +4,8 @@
  * last when it began.
  *
  * Weights are not used before the service's log-probabilities of the most probable tokens after a fixed prompt are those of the weights
- * in this process. So another base model, another scale of the adapter, or older weights under a new name are found out.
+ * in this process. So another base model, another scale of the adapter, or older weights under a new name are found out. Before anything
+ * is learned from what a session chose, it is asked the same again: so nothing is learned from other weights under its name.
  */
 import { type DefinitionRecord, defineFactory } from '../definition.ts'
 import { InputError, show } from '../errors.ts'
@@ -13,7 +14,7 @@ import { philox4x32 } from '../random.ts'
 import { number, type SettingValues } from '../settings.ts'
 import { defineEngine, type OpenTurn } from './define-engine.ts'
 import type { EngineContext, EngineDefinition, TurnRequest, WeightsDelivery } from './engine.ts'
-import { PROBE_CONTEXT, PROBE_TOKENS, probeLogprobs, probePrompt } from './probe.ts'
+import { PROBE_CONTEXT, PROBE_TOKENS, type ProbedToken, probeDistance, probeLogprobs, probePrompt } from './probe.ts'
 import { TinkerClient, tinkerSettings } from './tinker-client.ts'
 import { type TinkerDrawing, type TinkerSample, TinkerSession } from './tinker-session.ts'
 
@@ -41,6 +42,7 @@ export const tinkerEngine = defineFactory('engine', { id: 'tinker', settings }, 
       logprobs: 'raw',
       begin: (turn) => sampler.generate(turn),
       setWeights: (delivery) => sampler.deliver(delivery),
+      prove: () => sampler.prove(),
       close: () => sampler.close(),
     }
   })
@@ -51,13 +53,24 @@ export const tinkerEngine = defineFactory('engine', { id: 'tinker', settings }, 
   }
 }) satisfies (options?: TinkerEngineOptions) => EngineDefinition & DefinitionRecord
 
+/** Weights that were delivered: their session, and what it said of the probe then. */
+interface Delivered {
+  readonly session: TinkerSession
+  readonly version: number
+  readonly probe: readonly ProbedToken[]
+}
+
 class TinkerSampler {
   readonly #client: TinkerClient
   readonly #context: EngineContext
   readonly #tolerance: number
   readonly #subject: string
-  /** The session of the weights that were delivered last, and their version. */
-  #delivered: { readonly session: TinkerSession; readonly version: number } | null = null
+  /** The weights that were delivered last; null before the first, and where they are not used any more. */
+  #delivered: Delivered | null = null
+  /** Those by which tokens were chosen since they were last held to what they said. */
+  readonly #unproved = new Set<Delivered>()
+  /** Why nothing is sampled before there are other weights; null where something is. */
+  #distrust: string | null = null
   readonly #words = new Uint32Array(4)
 
   constructor(given: SettingValues<typeof settings>, context: EngineContext) {
@@ -73,13 +86,15 @@ class TinkerSampler {
   async generate(turn: OpenTurn): Promise<void> {
     const { request, signal } = turn
     const delivered = this.#delivered
-    if (delivered === null) throw new Error(`${this.#subject}: no weights were delivered`)
+    if (delivered === null) throw new Error(this.#distrust ?? `${this.#subject}: no weights were delivered`)
     const { ids, maxTokens, sampling, explore, key } = request
     const { temperature, topK, topP } = explore ? sampling : GREEDY
     const drawing = { max_tokens: maxTokens, temperature, top_k: topK === 0 ? -1 : topK, top_p: topP }
     const { session, version } = delivered
     const said = await this.#ask(session, Array.from(ids), { ...drawing, seed: this.#seedOf(key) }, signal)
-    for (const [i, token] of said.tokens.entries()) turn.add(token, said.logprobs[i]!, [], version)
+    if (this.#distrust !== null) throw new Error(this.#distrust) // It has lost its weights since it was asked.
+    this.#unproved.add(delivered)
+    for (const { token, logprob } of said.tokens) turn.add(token, logprob, [], version)
     if (!turn.isOpen) return
     const { tokens, reason } = said
     if (reason === 'stop') turn.end('stop')
@@ -94,25 +109,57 @@ class TinkerSampler {
       throw new InputError(subject, 'weights that no service has', expected)
     }
     const session = await TinkerSession.open(this.#client, servicePath)
-    await this.#prove(subject, session, version)
-    this.#delivered = { session, version }
+    this.#delivered = { session, version, probe: await this.#prove(subject, session, version) }
+    this.#distrust = null
     return version
+  }
+
+  /**
+   * Holds each session that has chosen tokens since the last call to what it said of the probe when its weights were delivered.
+   * @throws InputError where one says something else, or nothing.
+   */
+  async prove(): Promise<boolean> {
+    const all = [...this.#unproved]
+    this.#unproved.clear() // Of what they choose from now on nothing is known.
+    for (const { session, version, probe } of all) {
+      const subject = `weights of ${this.#subject}`
+      try {
+        const most = probeDistance(probe, await this.#probe(session))
+        if (most <= this.#tolerance) continue
+        const got = `log-probabilities ${most.toPrecision(3)} nats from what they were when version ${version} was delivered`
+        throw new InputError(
+          subject,
+          got,
+          `at most ${this.#tolerance}: what it chose since then may be of other weights`,
+        )
+      } catch (error) {
+        this.#delivered = null
+        this.#distrust = (error as Error).message
+        throw error instanceof InputError ? error : new InputError(subject, this.#distrust, 'an answer')
+      }
+    }
+    return true
   }
 
   close(): void {
     this.#client.close()
   }
 
-  /** Holds the service's log-probabilities of the most probable tokens after a prompt to the learner's own. */
-  async #prove(subject: string, session: TinkerSession, version: number): Promise<void> {
-    const { model, columns } = this.#context
-    const prompt = probePrompt(model.shape.vocabularySize)
+  /** What the service says of the most probable tokens after a fixed prompt. */
+  async #probe(session: TinkerSession): Promise<readonly ProbedToken[]> {
+    const prompt = probePrompt(this.#context.model.shape.vocabularySize)
     const drawing = { max_tokens: PROBE_TOKENS, temperature: 0, top_k: -1, top_p: 1, seed: 0 }
-    const { tokens, logprobs } = await this.#ask(session, prompt, drawing)
-    const own = probeLogprobs(this.#context, (columns as { probe: DecoderColumns }).probe, tokens)
-    const most =
-      tokens.length === 0 ? Number.NaN : Math.max(...own.map((logprob, i) => Math.abs(logprob - logprobs[i]!)))
-    if (most <= this.#tolerance) return
+    return (await this.#ask(session, prompt, drawing)).tokens
+  }
+
+  /** Holds that to the learner's own log-probabilities, and returns it. */
+  async #prove(subject: string, session: TinkerSession, version: number): Promise<readonly ProbedToken[]> {
+    const said = await this.#probe(session)
+    const columns = (this.#context.columns as { probe: DecoderColumns }).probe
+    const ids = said.map(({ token }) => token)
+    const own = probeLogprobs(this.#context, columns, ids)
+    const most = ids.length === 0 ? Number.NaN : Math.max(...said.map(({ logprob }, i) => Math.abs(own[i]! - logprob)))
+    if (most <= this.#tolerance) return said
     const got = `log-probabilities ${most.toPrecision(3)} nats from the learner's, of version ${version}`
     throw new InputError(subject, got, `at most ${this.#tolerance}`)
   }

@@ -43,8 +43,8 @@ export async function samplesByLearner(
   const session = await TinkerSession.open(client, await model.saveForSampler('shared'))
   const drawing = { max_tokens: 1, temperature: 0, top_k: -1, top_p: 1, seed: 0, stop: [] }
   const choose = async () => {
-    const { tokens, logprobs } = await session.sample(PROMPT, drawing, vocabularySize)
-    return { token: tokens[0], logprob: logprobs[0] ?? Number.NaN }
+    const { tokens } = await session.sample(PROMPT, drawing, vocabularySize)
+    return tokens[0] ?? { token: -1, logprob: Number.NaN }
   }
   const before = await choose()
   await learn(model, [...PROMPT, before.token === 2 ? 3 : 2], 1, 0.1)

@@ -582,4 +582,25 @@ describe('a training by a service', () => {
       /got log-probabilities [\d.]+ nats from the learner.s, of version 1, expected at most 0.0001/,
     )
   })
+
+  test('ends before it learns from a session whose weights were swapped under their name', async () => {
+    let asked = 0
+    const service = await serve({
+      samplesByLearner: true,
+      answer(path) {
+        // The first is the probe of the delivery.
+        if (path !== 'asample' || ++asked !== 8) return undefined
+        const { weights } = [...service.models.values()].at(-1)!
+        weights.set(weights.map((weight, i) => weight + 0.1 * Math.sin(i)))
+        return undefined
+      },
+    })
+    const made = await trainer(service.url, 'grpo', 2)
+    const numSteps = () => service.asked.filter(({ path }) => path === 'optim_step').length
+    await expect(made.updates({}).next()).rejects.toThrow(
+      /got log-probabilities [\d.]+ nats from what they were when version 0 was delivered, expected at most 0.0001/,
+    )
+    expect(asked).toBe(1 + 32 + 1)
+    expect(numSteps()).toBe(2) // Those that asked how losses are added up.
+  })
 })
