@@ -132,6 +132,11 @@ export interface Engine {
    * @throws InputError where later turns may not either.
    */
   prove?(): Promise<boolean>
+  /**
+   * Holds all turns where they are, from when it settles until what it gives is called: while a learner changes the weights that the
+   * engine computes by, and its threads. An engine without it has weights of its own.
+   */
+  hold?(): Promise<() => void>
   /** How other threads of this process help; null where they cannot. */
   readonly threads: EngineThreads | null
   /** Gives back connections and timers; turns under way end nowhere. */
@@ -230,6 +235,16 @@ export function areOfSampling(kind: LogprobKind, { temperature, topK, topP, minP
   if (kind === 'candidates') return true
   const isWhole = topK === 0 && topP === 1 && minP === 0
   return isWhole && (kind === 'tempered' || (kind === 'raw' && temperature === 1))
+}
+
+/** Does work of a learner while the engine chooses nothing, if it computes by the learner's weights. */
+export async function whileHeld<T>(engine: Engine, work: () => Promise<T>): Promise<T> {
+  const release = await engine.hold?.()
+  try {
+    return await work()
+  } finally {
+    release?.()
+  }
 }
 
 /**

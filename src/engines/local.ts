@@ -186,6 +186,10 @@ export class LocalEngine implements Engine, EngineThreads {
   readonly #stops: StopStrings[]
   readonly #ownStops: readonly StopStrings[]
   #version = 0
+  /** Settles when turns are held no longer; null while they are not. */
+  #held: Promise<void> | null = null
+  /** The last step that other threads helped with. */
+  #together: Promise<void> | null = null
   #polled: { tokens: readonly GeneratedTokens[]; ends: TurnEnd[] } = { tokens: NONE, ends: [] }
   #next: { tokens: readonly GeneratedTokens[]; ends: TurnEnd[] } = { tokens: NONE, ends: [] }
   /** The first blocks, as many as there are shares: made once, since a tick's list would be garbage. */
@@ -263,14 +267,30 @@ export class LocalEngine implements Engine, EngineThreads {
   }
 
   advance(): void | Promise<void> {
+    if (this.#held !== null) return this.#held.then(() => this.advance())
     if (this.#next.tokens.length > 0)
       throw new InputError('engine local', 'tokens that were not polled', 'poll() first')
     const count = listActive(this.#thread)
     if (count === 0) return
     const numShares = this.workers === null ? 1 : this.#numSharesOf(count)
-    if (this.workers !== null && numShares > 1) return this.#advanceTogether(count, numShares, this.workers)
+    if (this.workers !== null && numShares > 1) {
+      this.#together = this.#advanceTogether(count, numShares, this.workers)
+      return this.#together
+    }
     decodeShare(this.#thread, 0, 1)
     this.#conclude(count, 1)
+  }
+
+  async hold(): Promise<() => void> {
+    let release = () => {}
+    this.#held = new Promise((resolve) => {
+      release = () => {
+        this.#held = null
+        resolve()
+      }
+    })
+    await this.#together?.catch(() => {}) // Who advances is told.
+    return release
   }
 
   async #advanceTogether(count: number, numShares: number, workers: DecodingWorkers): Promise<void> {

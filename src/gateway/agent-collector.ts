@@ -1,7 +1,7 @@
 /**
  * The collector of agents: groups of one task each, over the same admission as lanes of an environment. Agents run in this process or
  * beside it and ask through a gateway, whose engine is the cohort's; when they end, what the model saw and said goes to the
- * cohort's log, from which the same trainer learns. While an engine that computes here learns, answers are held where they are.
+ * cohort's log, from which the same trainer learns.
  */
 import type { RlDefinition } from '../algorithms/rl.ts'
 import { Work } from '../clock.ts'
@@ -61,7 +61,6 @@ export class AgentCollector implements Collector {
       this.#isBetweenUpdates = false
       this.#groups.forgetRows()
     }
-    this.#runner.gateway.resume()
     for (;;) {
       this.#throwFailure()
       this.#begin()
@@ -167,15 +166,11 @@ export class AgentCollector implements Collector {
   }
 
   async beside<T>(work: () => Promise<T>): Promise<T> {
-    const { gateway } = this.#runner
-    const computesHere = this.#cohort.engine.arrival === null
     this.#isRead = true
     try {
-      if (computesHere) await gateway.pause()
       return await work()
     } finally {
       this.#isRead = false
-      if (computesHere) gateway.resume()
       for (const { ticket, ended } of this.#aside.splice(0)) this.#takeIn(ticket, ended)
     }
   }

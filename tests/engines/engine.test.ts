@@ -1,5 +1,5 @@
 /** Engines by the contract, and what conversations are made of by an engine of one's own. */
-import { setTimeout } from 'node:timers/promises'
+import { setImmediate, setTimeout } from 'node:timers/promises'
 import { describe, expect, test } from 'vitest'
 import { defineEngine, type OpenTurn } from '../../src/engines/define-engine.ts'
 import {
@@ -223,6 +223,24 @@ test('the local engine draws each turn as it asks, and beside others with the to
     expect(together.get(slot)).toEqual(alone)
     expect(alone!.length).toBeGreaterThan(0)
   }
+})
+
+test('the local engine chooses nothing while it is held, and all that it would have chosen afterwards', async () => {
+  const chosen = async (isHeld: boolean) => {
+    const { engine, drawing } = await underTest({ numLanes: 1 })
+    const ids = Int32Array.of(1, 2)
+    engine.submit({ slot: 0, ids, generated: 0, unchanged: 0, maxTokens: 1, key: [0, 0, 0], ...drawing })
+    const release = isHeld ? await engine.hold!() : () => {}
+    const advanced = engine.advance()
+    await setImmediate()
+    if (isHeld) expect(engine.poll()).toMatchObject({ tokens: [], ends: [] })
+    release()
+    await advanced
+    return engine.poll().tokens.flatMap(({ token, count }) => [...token.subarray(0, count)])
+  }
+  const free = await chosen(false)
+  expect(free.length).toBe(1)
+  expect(await chosen(true)).toEqual(free)
 })
 
 test('the local engine refuses to advance over what was not polled', async () => {

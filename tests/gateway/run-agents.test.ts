@@ -7,8 +7,9 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { describe, expect, test, vi } from 'vitest'
 import { grpo, Trainer as PartsTrainer } from '../../src/entries/compat.ts'
 import { type AgentRun, runAgents } from '../../src/entries/engines.ts'
+import { transformerLogprobs } from '../../src/entries/text.ts'
 import { defineTextEnvironment, type Example } from '../../src/environments/text.ts'
-import { createTrainer, createWorld, languageModel, rl } from '../../src/index.ts'
+import { createTrainer, createWorld, languageModel, rl, sft } from '../../src/index.ts'
 import { TextTeam } from '../../src/training/text/team.ts'
 import { opened, scriptedGateway } from '../support/gateway.ts'
 import { temporaryFolder } from '../support/temporary.ts'
@@ -44,6 +45,8 @@ const world = () =>
     ...{ environment: tasksEnvironment(), numLanes: 8, groupSize: 8, seed: 1 },
     policy: languageModel({ width: 16, layers: 1, heads: 2, context: 24, anyText: true }),
   })
+
+const digest = (weights: Float32Array) => createHash('sha256').update(weights).digest('hex')
 
 describe('learning through a gateway', () => {
   test('by updates of rl: the reward rises', { timeout: 60_000 }, async () => {
@@ -112,7 +115,7 @@ describe('a training by agents', () => {
       let done = 0
       for await (const _ of trainer.updates()) if (++done === updates) break
       trainer.close()
-      return createHash('sha256').update(through.cohort().weights).digest('hex')
+      return digest(through.cohort().weights)
     }
     return { agents, gateway, trainer, finish }
   }
@@ -138,6 +141,65 @@ describe('a training by agents', () => {
     expect([ended > 16, ended < 32]).toEqual([true, true])
     expect(second.agents.counts.ended).toBe(48 - ended)
   })
+
+  test('waits where it asks during a step of the learner, also a supervised one by two threads, and is told which weights chose', async () => {
+    const environment = defineTextEnvironment({
+      id: 'test/taught',
+      settings: {},
+      make: () => ({
+        numExamples: 1,
+        example: () => ({ prompt: 'x', answer: 'yes' }),
+        respond: () => ({ reward: null }),
+      }),
+    })
+    const policy = languageModel({ width: 128, layers: 2, heads: 2, context: 40, anyText: true })
+    const made = async (threads: number) => {
+      const world = await createWorld({ environment: environment(), policy, numLanes: 16, seed: 1 })
+      const trainer = createTrainer(world, sft({ steps: 6, batchSize: 64, learningRate: 1e-2 }), { threads })
+      return { world, trainer, weights: [world.cohort().weights.slice()] }
+    }
+    const alone = await made(1)
+    for await (const _ of alone.trainer.updates()) alone.weights.push(alone.world.cohort().weights.slice())
+    const asked = await made(2)
+    const gateway = await opened({ world: asked.world })
+    let isOver = false
+    const asking = async () => {
+      const sessions = []
+      while (!isOver) {
+        const session = gateway.openSession()
+        const run = { openaiUrl: session.openaiUrl, apiKey: session.key, signal: new AbortController().signal }
+        await ask(run as AgentRun, [{ role: 'user', content: 'x' }], { max_tokens: 16 })
+        sessions.push(session)
+      }
+      return sessions.flatMap((session) => session.end({ reward: 1 }).rows)
+    }
+    const all = Array.from({ length: 16 }, asking)
+    await expect.poll(() => gateway.counts.calls).toBeGreaterThan(0)
+    for await (const _ of asked.trainer.updates()) asked.weights.push(asked.world.cohort().weights.slice())
+    isOver = true
+    const rows = (await Promise.all(all)).flat()
+    expect(asked.weights.map(digest)).toEqual(alone.weights.map(digest))
+    const chosen = rows.map(({ token, lossMask, logprob, version }) => ({
+      ids: Array.from(token),
+      told: Array.from(token, (_, t) => ({ t, logprob: logprob[t]!, version: version[t]! })).filter(
+        ({ t }) => lossMask[t] === 1,
+      ),
+    }))
+    const versions = new Set(chosen.flatMap(({ told }) => told.map(({ version }) => version)))
+    expect(versions.size).toBeGreaterThan(2)
+    const { model } = asked.world.cohort()
+    for (const version of versions) {
+      // Of answers that one version chose from their first token to their last.
+      const whole = chosen.filter(({ told }) => told.every((each) => each.version === version))
+      const own = await transformerLogprobs({ model, weights: alone.weights[version]! }).logprobs(
+        whole.map(({ ids }) => ids),
+      )
+      for (const [r, { told }] of whole.entries()) {
+        for (const { t, logprob } of told) expect(logprob).toBeCloseTo(own[r]![t - 1]!, 4)
+      }
+    }
+    await asked.trainer.close()
+  }, 60_000)
 
   test('comes to the same bits by two threads, also where agents ask for stop strings', async () => {
     const begun: number[] = []

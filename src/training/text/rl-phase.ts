@@ -7,6 +7,7 @@ import { minibatchOf, packBatch, type TokenBatch } from '../../algorithms/token-
 import type { TokenLossSums } from '../../algorithms/token-learner.ts'
 import type { TokenUpdateColumns } from '../../algorithms/token-thread.ts'
 import { Work } from '../../clock.ts'
+import { whileHeld } from '../../engines/engine.ts'
 import { InputError } from '../../errors.ts'
 import { PolicySum, Standing, TokenSum } from '../../kernels/bind.ts'
 import type { Metrics } from '../../metrics.ts'
@@ -57,8 +58,11 @@ export class RlPhase implements Phase {
     this.#isLearning = true
     try {
       const rolloutSeconds = (performance.now() - started) / 1000
-      const metrics = await this.#collector.beside(() => this.#learn(rolloutSeconds))
-      if (this.#rl.settings.weightSwap === 'interrupt') await this.#publish()
+      const metrics = await whileHeld(this.#parts.cohort.engine, async () => {
+        const made = await this.#collector.beside(() => this.#learn(rolloutSeconds))
+        if (this.#rl.settings.weightSwap === 'interrupt') await this.#publish()
+        return made
+      })
       this.#collector.learned()
       if (this.done === this.total) this.#collector.close()
       return metrics

@@ -6,6 +6,7 @@ import { type SftDefinition, sftRates } from '../../algorithms/sft.ts'
 import { markLearned, packBatch, type TokenSequences } from '../../algorithms/token-batch.ts'
 import { Work } from '../../clock.ts'
 import { exampleAt } from '../../cohorts/conversations.ts'
+import { whileHeld } from '../../engines/engine.ts'
 import { PolicySum, spansOf } from '../../kernels/bind.ts'
 import type { Metrics } from '../../metrics.ts'
 import { lessonOf } from '../../text/examples.ts'
@@ -34,7 +35,11 @@ export class SftPhase implements Phase {
     return this.#sft.settings.steps
   }
 
-  async advance(): Promise<PhaseMetrics> {
+  advance(): Promise<PhaseMetrics> {
+    return whileHeld(this.#parts.cohort.engine, () => this.#learn())
+  }
+
+  async #learn(): Promise<PhaseMetrics> {
     const { settings, loss } = this.#sft
     const { cohort, backend } = this.#parts
     const { kernels, clock } = this.#parts.world
