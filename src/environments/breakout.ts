@@ -1,9 +1,8 @@
 import { Stream } from '../random.ts'
-import { integer, number } from '../settings.ts'
 import { box, discrete } from '../space.ts'
-import { defineEnvironment, STEPS_MAX } from './environment.ts'
+import { defineEnvironment } from './environment.ts'
+import { SIDE, smallGridSettings } from './small-grid.ts'
 
-const SIDE = 10
 const CHANNELS = 4
 const WIDTH = SIDE * SIDE * CHANNELS
 const Channel = { paddle: 0, ball: 1, trail: 2, brick: 3 } as const
@@ -42,10 +41,7 @@ const LAST_ROW = SIDE - 1
 export const breakout = defineEnvironment({
   id: 'Breakout-MinAtar',
   module: import.meta.url,
-  settings: {
-    maxEpisodeSteps: integer(1000, 'steps after which an episode is truncated', { min: 1, max: STEPS_MAX }),
-    stickyActionProbability: number(0.1, 'how often a lane does again what it did before', { min: 0, max: 1 }),
-  },
+  settings: smallGridSettings,
   presets: [
     {
       run: { numLanes: 64, totalSteps: 1_000_000 },

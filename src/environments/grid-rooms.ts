@@ -118,25 +118,29 @@ function show(observation: Float32Array, { fields, x, y, facing, hasKey }: GridS
   observation[row + WIDTH - 1] = hasKey[n]!
 }
 
-/** Draws whole numbers for the start of an episode, one after another. */
+/** Draws whole numbers for the start of an episode, or for one of its steps, one after another. */
 export class Dice {
   #random: Random | null = null
   #lane = 0
   #episode = 0
+  #stream: number = Stream.reset
+  #firstDraw = 0
   #drawn = 0
 
-  /** Begins with the first number of an episode of a lane. */
-  begin(random: Random, lane: number, episode: number): void {
+  /** Begins with the first number of an episode of a lane; of a step with that of draw `firstDraw` of its stream. */
+  begin(random: Random, lane: number, episode: number, stream: number = Stream.reset, firstDraw = 0): void {
     this.#random = random
     this.#lane = lane
     this.#episode = episode
+    this.#stream = stream
+    this.#firstDraw = firstDraw
     this.#drawn = 0
   }
 
   /** A whole number from 0 to `count` − 1, each as often. */
   below(count: number): number {
     const random = this.#random!
-    if (this.#drawn % 4 === 0) random.draw(Stream.reset, this.#lane, this.#episode, this.#drawn / 4)
+    if (this.#drawn % 4 === 0) random.draw(this.#stream, this.#lane, this.#episode, this.#firstDraw + this.#drawn / 4)
     return Math.floor(random.uniform(this.#drawn++ % 4) * count)
   }
 }
