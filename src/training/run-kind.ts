@@ -101,6 +101,8 @@ export interface SharedSummary {
   readonly node: string
   readonly threads: number
   readonly kernels: string
+  /** Of native kernels their level and where they come from; null of others. */
+  readonly native: string | null
   /** What the run wrote, by what it is. */
   readonly files: Readonly<Record<string, string>>
 }

@@ -14,7 +14,7 @@ import type { EnvironmentFactory } from '../environments/environment.ts'
 import type { EnvironmentId } from '../environments/registry.ts'
 import type { TextEnvironmentFactory } from '../environments/text.ts'
 import { readText, writeWhole } from '../files.ts'
-import type { KernelBuild } from '../kernels/bind.ts'
+import { describeNative, type KernelBuild } from '../kernels/bind.ts'
 import { entryOf, flatKeys } from '../loggers/entry.ts'
 import type { LoggedEnd } from '../loggers/logger.ts'
 import { Loggers } from '../loggers/loggers.ts'
@@ -308,6 +308,7 @@ export class Run<D extends RunDefinition = RunDefinition> {
       node: process.version,
       threads: trainer.world.threads.count,
       kernels: trainer.world.kernelBuild,
+      native: describeNative(trainer.world.kernelBuild),
       files: {
         config: path('config.json'),
         metrics: path('metrics.jsonl'),
