@@ -51,10 +51,7 @@ const episodes: CohortKind<EpisodeCohortOptions, EpisodeDraft, EpisodeCohort> = 
   systems: withOwnSystems({ reset: resetEpisodes, infer: inferEpisodes, step: stepEpisodes, store: storeEpisodes }),
   owed: ({ answer }) => (answer === null ? NOTHING : [answer.arrival]),
   canGoOn: ({ rests }) => !rests,
-  release({ policy, environment, state }) {
-    policy.dispose?.()
-    environment.close?.(state)
-  },
+  release: ({ policy }) => policy.dispose?.(),
 }
 
 const conversations: CohortKind<ConversationCohortOptions, ConversationDraft, ConversationCohort> = {

@@ -123,3 +123,8 @@ export class MetricTotals<M extends Metrics> {
     ) as MetricValues<M>
   }
 }
+
+/** A whole number with commas between its thousands: 1,234,567. `toLocaleString` would first load every language's: 15 ms and more. */
+export function group(value: number): string {
+  return String(value).replace(/\B(?=(\d{3})+$)/g, ',')
+}

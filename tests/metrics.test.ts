@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest'
 import type { LearnerMetrics } from '../src/entries/algorithms.ts'
 import { cartPole, createTrainer, createWorld, defineAlgorithm, InputError, mlp, ppo } from '../src/index.ts'
-import { type Metric, MetricTotals } from '../src/metrics.ts'
+import { group, type Metric, MetricTotals } from '../src/metrics.ts'
 import * as fc from './support/properties.ts'
 
 const metric = (reduction: Metric['reduction'], unit: string | null = null): Metric => ({
@@ -158,4 +158,9 @@ describe('metrics that an algorithm declares', () => {
       expect(Object.keys(update.cohorts.b!)).not.toContain('policyLoss')
     }
   })
+})
+
+test('whole numbers are told with commas between their thousands', () => {
+  const told = [0, 999, 1000, 1234567, 1e12].map(group)
+  expect(told).toEqual(['0', '999', '1,000', '1,234,567', '1,000,000,000,000'])
 })

@@ -6,7 +6,9 @@ import type { Figure } from '../measure.ts'
 import { reportRoom } from '../report.ts'
 import { gymnasiumFigures } from './gymnasium.ts'
 import { jaxFigures, stableBaselinesFigures } from './loops.ts'
+import { productFigures } from './products.ts'
 import { peerPython } from './python.ts'
+import { rltoolsFigures } from './rltools.ts'
 import { tfjsFigures } from './tfjs.ts'
 
 const figures: Figure[] = []
@@ -28,12 +30,16 @@ let python: string | undefined
 try {
   python = peerPython()
 } catch (error) {
-  skipped.push(`Gymnasium, NumPy, JAX, Stable-Baselines3: no Python with them: ${(error as Error).message.trim()}`)
+  skipped.push(
+    `Gymnasium, NumPy, JAX, Stable-Baselines3, torch, RLtools: no Python with them: ${(error as Error).message.trim()}`,
+  )
 }
 if (python !== undefined) {
   const found = python
   await add('Gymnasium and NumPy', () => gymnasiumFigures(found))
   await add('the JAX twin', () => jaxFigures(found))
+  await add('matrix products', () => productFigures(found))
+  await add('RLtools', () => rltoolsFigures(found))
   await add('Stable-Baselines3', () => stableBaselinesFigures(found))
 }
 await add('tfjs', tfjsFigures)

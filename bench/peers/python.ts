@@ -12,6 +12,8 @@ const REQUIREMENTS = [
   'jaxlib==0.10.2',
   'stable-baselines3==2.9.2',
   'torch==2.15.0',
+  'rltools==2.2.1',
+  'scipy-openblas32==0.3.34.481.3',
   'transformers==5.23.0',
   'trl==1.16.0',
 ]

@@ -12,14 +12,18 @@ const definition = await configureRun(id as EnvironmentId, { seed })
 const { environment, policy, settings } = definition
 
 const trainer = await runTrainer(definition)
+const begun = performance.now()
 let solvedSeconds: number | null = null
-for await (const _ of trainer.updates({ totalSteps: settings.totalSteps })) {
+let steps = 0
+for await (const update of trainer.updates({ totalSteps: settings.totalSteps })) {
+  steps = update.steps
   if (trainer.progress().solvedAtStep === null) continue
   solvedSeconds ??= sinceStart()
   break // Solved: what follows is not what is asked for.
 }
+const trainingSeconds = (performance.now() - begun) / 1000
 const weights = trainer.world.cohorts[0]!.weights
 const { episodeReturn } = await evaluate({ environment, policy, weights, episodes: 100, seed: settings.seed + 1000 })
 trainer.close()
 const { solvedAtStep } = trainer.progress()
-console.log(JSON.stringify({ solvedSeconds, solvedAtStep, episodeReturn: episodeReturn.mean }))
+console.log(JSON.stringify({ solvedSeconds, solvedAtStep, trainingSeconds, steps, episodeReturn: episodeReturn.mean }))

@@ -11,11 +11,14 @@ export interface WholeRuns {
   readonly returns: readonly number[]
 }
 
-interface WholeRun {
+/** One process. */
+export interface WholeRun {
   readonly solvedSeconds: number | null
   readonly solvedAtStep: number | null
   /** From the request to the end of the process, its evaluation included. */
   readonly wholeSeconds: number
+  readonly trainingSeconds: number
+  readonly steps: number
   readonly episodeReturn: number
 }
 
@@ -42,7 +45,8 @@ export async function fromNode(
   }
 }
 
-function runOnce(id: string, seed: number): WholeRun {
+/** Trains by the preset in a process of its own. */
+export function runOnce(id: string, seed: number): WholeRun {
   const script = fileURLToPath(new URL('./whole-run.js', import.meta.url))
   const started = performance.timeOrigin + performance.now()
   const output = execFileSync(process.execPath, [script, id, String(seed), String(started)], { encoding: 'utf8' })

@@ -3,8 +3,9 @@ import { boolean, choice, integer, optionalNumber } from '../entries/settings.ts
 import { heldOutOf, loadTrainedModel } from '../entries/text.ts'
 import { InputError } from '../errors.ts'
 import { evaluate, evaluateText, kindOfRun, loadPolicy } from '../index.ts'
+import { group } from '../metrics.ts'
 import { type Command, readKeys, splitWords } from './invocation.ts'
-import { group, returnFormat } from './progress.ts'
+import { returnFormat } from './progress.ts'
 import { askForModule, trustKeys } from './trust.ts'
 
 export const evaluateKeys = {

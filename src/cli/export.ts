@@ -4,8 +4,9 @@ import { boolean, choice, integer, type ModuleTrust } from '../entries/settings.
 import { exportTrainedModel } from '../entries/text.ts'
 import { InputError } from '../errors.ts'
 import { kindOfRun, loadPolicy, openRun, readArrow, recordEpisodes, saveWeights, writeArrow } from '../index.ts'
+import { group } from '../metrics.ts'
 import { type Command, readKeys, splitWords } from './invocation.ts'
-import { group } from './progress.ts'
+
 import { askForModule, trustKeys } from './trust.ts'
 
 export const exportKeys = {

@@ -1,7 +1,8 @@
 import { recordedUpdates } from '../entries/data.ts'
 import type { EpisodeRunDefinition } from '../index.ts'
+import { group } from '../metrics.ts'
 import type { Words } from './follow.ts'
-import { group, returnFormat, shares } from './progress.ts'
+import { returnFormat, shares } from './progress.ts'
 
 /** What is said of the training of an environment whose lanes step. */
 export const episodeWords: Words<EpisodeRunDefinition> = {

@@ -1,4 +1,6 @@
 /** Progress on standard error: a live line on a terminal, plain lines elsewhere. */
+import { group } from '../metrics.ts'
+
 const LIVE_MS = 80
 const PLAIN_MS = 2000
 
@@ -43,11 +45,6 @@ export function progressLine(total: number, noun: string, quiet: boolean): Progr
 export function returnFormat(...returns: readonly number[]): (value: number) => string {
   const digits = returns.every((value) => Math.abs(value) < 10) ? 3 : 1
   return (value) => value.toFixed(digits)
-}
-
-/** 1234567 as 1,234,567. */
-export function group(value: number): string {
-  return value.toLocaleString('en-US')
 }
 
 /** Counts by their place, from 0, as parts of their sum: `0: 25 %, 1: 75 %`; none of those that are 0. */

@@ -4,6 +4,8 @@
  * others.
  */
 
+import { group } from '../metrics.ts'
+
 /** What the choice goes by. */
 export interface Workload {
   readonly numLanes: number
@@ -40,8 +42,4 @@ export function chooseThreads(workload: Workload): ThreadChoice {
     [byWork, `${minibatch} for ${group(numParameters)} parameters is too little work for ${byWork + 1}`],
   ]
   return { threads, reason: reasons.find(([bound]) => bound === threads)![1] }
-}
-
-function group(count: number): string {
-  return count.toLocaleString('en-US')
 }

@@ -24,6 +24,7 @@ import { arenaBytes, arenaRoom, checkRoom, formatBytes } from '../../components/
 import { type Columns, column, listColumns, type Plan } from '../../components/column.ts'
 import { InputError } from '../../errors.ts'
 import { NUM_SLOTS } from '../../kernels/bind.ts'
+import { group } from '../../metrics.ts'
 import type { Sampling } from '../../policies/transformer/sampling.ts'
 import { languageModel, type OpenLanguageModel } from '../../text/language-model.ts'
 import type { BackendDefinition, BackendShape } from '../backend.ts'
@@ -203,8 +204,9 @@ export async function planTextRun(given: ConversationRunDefinition): Promise<Tex
 function patience({ options: { environment, maxTokens = environment.maxTokens } }: ConversationDraft): string[] {
   const { numExamples } = environment
   if (numExamples * maxTokens < MUCH_TO_LOOK_AT) return []
-  const count = numExamples.toLocaleString('en')
-  return [`${count} examples with turns of up to ${maxTokens} tokens are looked at first: that may take minutes`]
+  return [
+    `${group(numExamples)} examples with turns of up to ${maxTokens} tokens are looked at first: that may take minutes`,
+  ]
 }
 
 /** The distribution that a run samples from. */
