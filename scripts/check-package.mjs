@@ -1,15 +1,17 @@
 // npm run package: packs what is built, and looks at it as somebody does who installs it: the types without the DOM's
 // library (and without tfjs, which is optional), how other tools find modules and types, source maps, and the size with
-// all dependencies. Needs no network. Prints what it found; the exit code is 1 where something is amiss.
+// all dependencies; and the package of native kernels for this platform. Needs no network. Prints what it found; the exit code is 1 where something is amiss.
 import { spawnSync } from 'node:child_process'
-import { mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
+import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { basename, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { checkPackage, createPackageFromTarballData } from '@arethetypeswrong/core'
 import { publint } from 'publint'
 import { formatMessage } from 'publint/utils'
-import { dependencies, install, pack } from './packed.mjs'
+import { lastChange } from './native-addon.mjs'
+import { PLATFORMS, packageName } from './native-platforms.mjs'
+import { dependencies, install, installNative, pack, packNative } from './packed.mjs'
 
 /** Megabytes of an installed package, its dependencies included. */
 const MEGABYTES_MAX = 45
@@ -20,7 +22,7 @@ const root = fileURLToPath(new URL('..', import.meta.url))
 const folder = mkdtempSync(join(tmpdir(), 'colonnade-package-'))
 let wrong = 0
 try {
-  const { tarball, size, unpackedSize } = pack(folder)
+  const { tarball, size, unpackedSize } = pack(folder, Object.keys(PLATFORMS))
   console.log(`${basename(tarball)}: ${megabytes(size)} packed, ${megabytes(unpackedSize)} unpacked`)
   install(folder, tarball, ['@types/node', 'undici-types'])
   checkTypes()
@@ -28,6 +30,7 @@ try {
   await checkResolution(tarball)
   checkSourceMap()
   checkSize()
+  checkNative()
 } finally {
   rmSync(folder, { recursive: true, force: true })
 }
@@ -95,6 +98,48 @@ function checkSize() {
   ].reduce((sum, size) => sum + size)
   const problems = bytes > MEGABYTES_MAX * 1e6 ? [`at most ${MEGABYTES_MAX} MB were expected`] : []
   tell(`${megabytes(bytes)} installed, with ${dependencies().length} dependencies`, problems)
+}
+
+/**
+ * Native kernels come from the package of this platform, and without it they are said to be missing. It holds the addon that
+ * `npm run native:packages` made for this platform, else, where that is older than its sources, the one of the repository's build.
+ */
+function checkNative() {
+  const { header } = process.report.getReport()
+  const isMusl = process.platform === 'linux' && header.glibcVersionRuntime === undefined
+  const platform = `${process.platform}-${process.arch}${isMusl ? '-musl' : ''}`
+  const made = [`dist/packages/build/${platform}/native.node`, 'dist/native/native.node'].map((path) =>
+    join(root, path),
+  )
+  const addon = made.find((path) => existsSync(path) && statSync(path).mtimeMs > lastChange())
+  if (PLATFORMS[platform] === undefined || addon === undefined) {
+    console.log(`      the package of native kernels for ${platform} is not looked at: no addon has been built for it`)
+    return
+  }
+  const before = nativeReport()
+  const missing = `the package ${packageName(platform).replace('-musl', '')} is not installed`
+  tell(
+    'native kernels without their package: none, and it is said why',
+    before.level === null && before.why.includes(missing) ? [] : [JSON.stringify(before)],
+  )
+  const { tarball, size, unpackedSize } = packNative(folder, platform, addon)
+  installNative(folder, tarball, platform)
+  const after = nativeReport()
+  const { version } = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8'))
+  const expected = `${packageName(platform)} ${version}`
+  tell(
+    `native kernels (${after.level}) from ${after.from}: ${megabytes(size)} packed, ${megabytes(unpackedSize)} unpacked`,
+    after.from === expected && after.level !== null ? [] : [`${JSON.stringify(after)}, expected ${expected}`],
+  )
+}
+
+/** What the installed package says of native kernels, where no compiler is on the path. */
+function nativeReport() {
+  const program = "import { examineNative } from 'colonnade/kernels'\nconsole.log(JSON.stringify(examineNative()))\n"
+  writeFileSync(join(folder, 'native.mjs'), program)
+  const { stdout, stderr } = spawnSync(process.execPath, ['native.mjs'], { cwd: folder, encoding: 'utf8', env: {} })
+  if (stderr !== '') throw new Error(stderr)
+  return JSON.parse(stdout)
 }
 
 /** Bytes of all files in a folder. */

@@ -36,7 +36,7 @@ ${prototypes.join('\n')}
 /**
  * The addon: \`levels\`, the names of those that the processor has, the best last; and \`bind(bytes, level)\`, an object with a
  * function for each body, over the memory in which \`bytes\` begins.
- * @param {Record<string, string>} levels by name: the features of the processor that it needs, for \`__builtin_cpu_supports\`
+ * @param {Record<string, string>} levels by name: the features of the processor that it needs beyond those that all have, for \`__builtin_cpu_supports\`
  */
 export function glueOf(twins, levels) {
   const names = Object.keys(levels)
@@ -45,8 +45,9 @@ export function glueOf(twins, levels) {
     return `  {"${name}", call_${name}, {${names.map((level) => `(body)${name}_${level}`).join(', ')}}},`
   })
   const supported = names.map((level) => {
-    return `    ${levels[level].map((feature) => `__builtin_cpu_supports("${feature}")`).join(' && ')},`
+    return `    ${levels[level].map((feature) => `__builtin_cpu_supports("${feature}")`).join(' && ') || true},`
   })
+  const looks = Object.values(levels).some((features) => features.length > 0)
   return `/* Made by \`npm run build\` (scripts/native-glue.mjs). */
 #include <node_api.h>
 #include <stdlib.h>
@@ -80,8 +81,7 @@ ${bodies.join('\n')}
 };
 
 static void has_levels(bool has[LEVELS]) {
-  __builtin_cpu_init();
-  const bool found[LEVELS] = {
+${looks ? '  __builtin_cpu_init();\n' : ''}  const bool found[LEVELS] = {
 ${supported.join('\n')}
   };
   memcpy(has, found, sizeof found);

@@ -1,4 +1,10 @@
-/** Curves as pictures: SVG that stands alone. */
+/** Curves: smoothed, put together where they are of several seeds, and as pictures: SVG that stands alone. The page of runs has this module too. */
+
+/** Points in the order of x. */
+export interface Points {
+  readonly x: readonly number[]
+  readonly y: readonly number[]
+}
 
 /** A point of a curve, and what both axes show. */
 export interface CurvePoint {
@@ -10,10 +16,59 @@ export interface CurveLabels {
   readonly x: string
   readonly y: string
 }
-/** One of several curves, with the name that stands at its end. */
+/** One of several curves, with the name that stands at its beginning; none for the only one. */
 export interface Curve {
   readonly name: string
   readonly points: readonly CurvePoint[]
+  /** Least and greatest at each of the points, of several seeds. */
+  readonly band?: { readonly low: readonly number[]; readonly high: readonly number[] }
+}
+
+/** What else a picture of curves shows. */
+export interface CurveOptions {
+  /** Stands above. */
+  readonly title?: string
+  /** A dashed line, and its value. */
+  readonly threshold?: number | null
+}
+
+/** A moving mean: each value counts `weight` times as much as the one after it. The first values are not drawn to 0. */
+export function smooth(values: readonly number[], weight: number): number[] {
+  let [sum, total] = [0, 0]
+  return values.map((value) => {
+    sum = weight * sum + value
+    total = weight * total + 1
+    return sum / total
+  })
+}
+
+/** Where a curve is at an x between two of its points; NaN beside it. */
+export function valueAt({ x, y }: Points, at: number): number {
+  if (x.length === 0 || at < x[0]! || at > x.at(-1)!) return Number.NaN
+  let [low, high] = [0, x.length - 1]
+  while (high - low > 1) {
+    const middle = (low + high) >> 1
+    if (x[middle]! <= at) low = middle
+    else high = middle
+  }
+  if (x[high] === at) return y[high]!
+  const part = x[high] === x[low] ? 0 : (at - x[low]!) / (x[high]! - x[low]!)
+  return y[low]! + part * (y[high]! - y[low]!)
+}
+
+/** Mean, least and greatest of several curves, at the places where one of them has a point and all of them are. */
+export function together(curves: readonly Points[]) {
+  const places = [...new Set(curves.flatMap(({ x }) => x))].sort((a, b) => a - b)
+  const found: { x: number[]; y: number[]; low: number[]; high: number[] } = { x: [], y: [], low: [], high: [] }
+  for (const place of places) {
+    const values = curves.map((curve) => valueAt(curve, place))
+    if (values.some(Number.isNaN)) continue
+    found.x.push(place)
+    found.y.push(values.reduce((sum, value) => sum + value, 0) / values.length)
+    found.low.push(Math.min(...values))
+    found.high.push(Math.max(...values))
+  }
+  return found
 }
 
 /** Colors that are told apart on white, also by those who see fewer (Okabe and Ito 2008), in the order in which curves take them. */
@@ -24,36 +79,44 @@ const picture = { width: 720, height: 420 }
 const field = { left: 56, right: 700, top: 28, bottom: 376 }
 
 /**
- * An SVG document of a line through the points, and of a second one through those of evaluations, if there are any. The threshold, where
- * there is one, is a dashed line.
+ * An SVG document of a line through the points, and of a second one through those of evaluations, if there are any. With `smoothing` above 0
+ * the line is a moving mean, and the points themselves are a faint one.
  */
 export function drawCurve(
   points: readonly CurvePoint[],
   labels: CurveLabels,
-  threshold: number | null,
-  evaluations: readonly CurvePoint[] = [],
+  options: CurveOptions & { readonly evaluations?: readonly CurvePoint[]; readonly smoothing?: number } = {},
 ): string {
-  if (evaluations.length === 0) return draw([{ name: '', points }], labels, threshold)
-  const curves = [
-    { name: 'training', points },
-    { name: 'evaluation', points: evaluations },
-  ]
-  return draw(curves, labels, threshold)
+  const { evaluations = [], smoothing = 0, ...others } = options
+  const names = evaluations.length === 0 ? ['', ''] : ['training', 'evaluation']
+  const means = smooth(
+    points.map(({ y }) => y),
+    smoothing,
+  )
+  const line = { name: names[0]!, points: points.map(({ x }, i) => ({ x, y: means[i]! })) }
+  const second = evaluations.length === 0 ? [] : [{ name: names[1]!, points: evaluations }]
+  return draw([line, ...second], labels, others, smoothing === 0 ? [] : points)
 }
 
 /** An SVG document of several lines, each in a color of its own. */
-export function drawCurves(curves: readonly Curve[], labels: CurveLabels): string {
-  return draw(curves, labels, null)
+export function drawCurves(curves: readonly Curve[], labels: CurveLabels, options: CurveOptions = {}): string {
+  return draw(curves, labels, options, [])
 }
 
-function draw(curves: readonly Curve[], labels: CurveLabels, threshold: number | null): string {
-  const points = curves.flatMap((curve) => curve.points)
+function draw(
+  curves: readonly Curve[],
+  labels: CurveLabels,
+  { title = '', threshold = null }: CurveOptions,
+  faint: readonly CurvePoint[],
+): string {
+  const points = [...curves.flatMap((curve) => curve.points), ...faint]
+  const bands = curves.flatMap(({ band }) => (band === undefined ? [] : [...band.low, ...band.high]))
   const x = createScale(
     points.map((point) => point.x),
     [field.left, field.right],
   )
   const y = createScale(
-    [...points.map((point) => point.y), ...(threshold === null ? [] : [threshold])],
+    [...points.map((point) => point.y), ...bands, ...(threshold === null ? [] : [threshold])],
     [field.bottom, field.top],
   )
   const xTicks = x.ticks.map((tick) => {
@@ -67,8 +130,13 @@ function draw(curves: readonly Curve[], labels: CurveLabels, threshold: number |
       `<text x="${field.left - 8}" y="${at}" dy="0.32em" text-anchor="end">${shortNumber(tick)}</text>`
     )
   })
-  const lines = curves.map(({ name, points }, i) => {
-    const corners = points.map((point) => `${pixels(x.place(point.x))},${pixels(y.place(point.y))}`)
+  const corner = (point: CurvePoint) => `${pixels(x.place(point.x))},${pixels(y.place(point.y))}`
+  const behind =
+    faint.length < 2
+      ? ''
+      : `<path fill="none" stroke="${colors[0]}" opacity="0.3" d="M${faint.map(corner).join('L')}"/>`
+  const lines = curves.map(({ name, points, band }, i) => {
+    const corners = points.map(corner)
     const color = colors[i % colors.length]!
     const group =
       `<g aria-label="line" fill="none" stroke="${color}" stroke-width="2" stroke-linecap="round" ` +
@@ -76,8 +144,13 @@ function draw(curves: readonly Curve[], labels: CurveLabels, threshold: number |
     // A line of one point has no length: its round caps show it.
     const path = corners.length === 0 ? '' : `<path d="M${corners.length === 1 ? `${corners}Z` : corners.join('L')}"/>`
     const legend = `<text x="${field.left + 12}" y="${field.top + 12 + 16 * i}" fill="${color}">${escapeText(name)}</text>`
-    return `${group}${path}</g>${name === '' ? '' : legend}`
+    return `${band === undefined ? '' : bandOf(points, band, color)}${group}${path}</g>${name === '' ? '' : legend}`
   })
+  function bandOf(at: readonly CurvePoint[], { low, high }: NonNullable<Curve['band']>, color: string): string {
+    const edge = (values: readonly number[]) => at.map((point, i) => corner({ x: point.x, y: values[i]! }))
+    const outline = [...edge(high), ...edge(low).reverse()].join('L')
+    return `<path aria-label="band" fill="${color}" opacity="0.2" d="M${outline}Z"/>`
+  }
   const rule = threshold === null ? '' : pixels(y.place(threshold))
   return [
     `<svg xmlns="http://www.w3.org/2000/svg" width="${picture.width}" height="${picture.height}" ` +
@@ -86,10 +159,15 @@ function draw(curves: readonly Curve[], labels: CurveLabels, threshold: number |
     `<g aria-label="x-axis">${xTicks.join('')}`,
     `<text x="${field.right}" y="${picture.height - 8}" text-anchor="end">${escapeText(labels.x)} →</text></g>`,
     `<g aria-label="y-axis">${yTicks.join('')}<text x="8" y="16">↑ ${escapeText(labels.y)}</text></g>`,
+    title === ''
+      ? ''
+      : `<text x="${field.right}" y="16" text-anchor="end" font-weight="600">${escapeText(title)}</text>`,
+    behind,
     ...lines,
     threshold === null
       ? ''
-      : `<g aria-label="rule"><line x1="${field.left}" x2="${field.right}" y1="${rule}" y2="${rule}" stroke="#b04a3a" stroke-dasharray="6 4"/></g>`,
+      : `<g aria-label="rule"><line x1="${field.left}" x2="${field.right}" y1="${rule}" y2="${rule}" stroke="#b04a3a" stroke-dasharray="6 4"/>` +
+        `<text x="${field.right}" y="${Number(rule) - 4}" text-anchor="end" fill="#b04a3a">${shortNumber(threshold)}</text></g>`,
     '</svg>',
     '',
   ].join('\n')

@@ -51,7 +51,10 @@ const episodes: CohortKind<EpisodeCohortOptions, EpisodeDraft, EpisodeCohort> = 
   systems: withOwnSystems({ reset: resetEpisodes, infer: inferEpisodes, step: stepEpisodes, store: storeEpisodes }),
   owed: ({ answer }) => (answer === null ? NOTHING : [answer.arrival]),
   canGoOn: ({ rests }) => !rests,
-  release: ({ policy }) => policy.dispose?.(),
+  release({ policy, environment, state }) {
+    policy.dispose?.()
+    environment.close?.(state)
+  },
 }
 
 const conversations: CohortKind<ConversationCohortOptions, ConversationDraft, ConversationCohort> = {

@@ -216,7 +216,7 @@ export class World<out C extends Cohort = Cohort, out Name extends string = stri
     return zipColumns(this.#plan(), this.#columns!)
   }
 
-  /** Gives back what policies hold of devices. The world can still be used: they take it again when they are asked. */
+  /** Gives back what policies hold of devices, and ends processes of environments. The world can still be used: they take it again when they are asked. */
   close(): void {
     for (const cohort of this.#cohorts ?? []) kindOf(cohort).release(cohort)
   }

@@ -17,7 +17,7 @@ function corners(svg: string): number[][] {
 
 describe('a curve', () => {
   test('is a line through every point, to scale, with larger returns higher up', () => {
-    const [a, b, c] = corners(drawCurve(points, labels, null))
+    const [a, b, c] = corners(drawCurve(points, labels))
     expect((b![0]! - a![0]!) * 2).toBeCloseTo(c![0]! - b![0]!, 1)
     expect((a![1]! - b![1]!) / 2).toBeCloseTo(c![1]! - b![1]!, 1)
     // From one edge of the field that the axes enclose to the other.
@@ -27,7 +27,7 @@ describe('a curve', () => {
 
   test('has a dashed line at the threshold, within the picture, and none where there is no threshold', () => {
     const rule = (threshold: number | null) =>
-      parseSvg(drawCurve(points, labels, threshold)).querySelector('[aria-label=rule] line')
+      parseSvg(drawCurve(points, labels, { threshold })).querySelector('[aria-label=rule] line')
     const line = rule(475)!
     expect(Number(line.getAttribute('y1'))).toBeGreaterThanOrEqual(0)
     expect(Number(line.getAttribute('y1'))).toBeLessThan(420)
@@ -35,7 +35,7 @@ describe('a curve', () => {
   })
 
   test('names its axes, and markup in an environment name stays text', () => {
-    const svg = drawCurve(points, { ...labels, x: 'A <b>&"B": environment steps' }, null)
+    const svg = drawCurve(points, { ...labels, x: 'A <b>&"B": environment steps' })
     expect(svg).not.toContain('<b>')
     expect(parseSvg(svg).textContent).toContain('A <b>&"B": environment steps')
     expect(parseSvg(svg).textContent).toContain('mean return of the last 100 episodes')
@@ -45,14 +45,14 @@ describe('a curve', () => {
     ['no point', 0],
     ['one point', 1],
   ])('is a whole picture, threshold included, with %s', (_, count) => {
-    const svg = drawCurve(points.slice(0, count), labels, 475)
+    const svg = drawCurve(points.slice(0, count), labels, { threshold: 475 })
     expect(corners(svg)).toHaveLength(count)
     expect(parseSvg(svg).querySelector('[aria-label=rule] line')).not.toBeNull()
     expect(svg).not.toContain('NaN')
   })
 
   test('stands alone: its namespace is given and its background is white', () => {
-    const svg = drawCurve(points, labels, 475)
+    const svg = drawCurve(points, labels, { threshold: 475 })
     expect(svg).toMatch(/^<svg [^>]*xmlns="http:\/\/www\.w3\.org\/2000\/svg"/)
     expect(parseSvg(svg).querySelector('svg > rect')?.getAttribute('fill')).toBe('white')
   })
@@ -80,12 +80,43 @@ describe('a curve', () => {
     const svg = drawCurve(
       [0, 1].map((i) => ({ x: x[i]!, y: y[i]! })),
       labels,
-      null,
     )
     const ticks = (axis: string) =>
       [...parseSvg(svg).querySelectorAll(`[aria-label=${axis}-axis] text`)].map((tick) => tick.textContent).slice(0, -1)
     expect(ticks('x')).toEqual(expectedX)
     expect(ticks('y')).toEqual(expectedY)
+  })
+})
+
+describe('a curve with more', () => {
+  test('has a title, and the value of its threshold', () => {
+    const svg = drawCurve(points, labels, { title: 'by <ppo>, seed 7', threshold: 475 })
+    expect(parseSvg(svg).textContent).toContain('by <ppo>, seed 7')
+    expect(parseSvg(svg).querySelector('[aria-label=rule] text')!.textContent).toBe('475')
+  })
+
+  test('is smoothed where told, with its points behind it', () => {
+    const path = (smoothing: number) => parseSvg(drawCurve(points, labels, { smoothing })).querySelectorAll('path')
+    expect(path(0)).toHaveLength(1)
+    const [faint, line] = path(0.5)
+    expect(faint!.getAttribute('d')).toBe(path(0)[0]!.getAttribute('d'))
+    expect(corners(drawCurve(points, labels, { smoothing: 0.5 }))[1]![1]).toBeGreaterThan(28) // 30 is drawn towards 10.
+    expect(line!.getAttribute('d')).not.toBe(faint!.getAttribute('d'))
+  })
+
+  test('has evaluations beside it, each with its name', () => {
+    const svg = parseSvg(drawCurve(points, labels, { evaluations: [{ x: 200, y: 15 }] }))
+    expect(svg.querySelectorAll('[aria-label=line]')).toHaveLength(2)
+    for (const name of ['training', 'evaluation']) expect(svg.textContent).toContain(name)
+  })
+
+  test('has a band from the least to the greatest, which is within the picture', () => {
+    const band = { low: [0, 20, 10], high: [20, 60, 30] }
+    const path = parseSvg(drawCurves([{ name: 'ppo', points, band }], labels)).querySelector('[aria-label=band]')!
+    const found = [...path.getAttribute('d')!.matchAll(/([\d.]+),([\d.]+)/g)].map(([, x, y]) => [+x!, +y!])
+    expect(found).toHaveLength(6)
+    expect(found[1]![1]).toBe(28) // 60 is the greatest of all,
+    expect(found[5]).toEqual([56, 376]) // and 0, at the first point, the least.
   })
 })
 

@@ -9,7 +9,7 @@ const root = new URL('..', import.meta.url).pathname
 /** What each room may import besides itself; `docs/architecture.md` shows the same table. */
 const ROOT = [
   ...['space', 'random', 'errors', 'settings', 'metrics', 'definition', 'files', 'version', 'clock', 'half'],
-  ...['safetensors', 'trust', 'seal', 'guarded', 'workers', 'serve', 'curves', 'http-request'],
+  ...['safetensors', 'trust', 'seal', 'guarded', 'workers', 'serve', 'curves', 'http-request', 'column-file'],
 ]
 const TABLE: Readonly<Record<string, readonly string[]>> = {
   kernels: [],
@@ -110,6 +110,7 @@ const NODE_ROOMS = [
   'workers',
   'serve',
   'http-request',
+  'column-file',
   'training',
   'compat',
   'tables',

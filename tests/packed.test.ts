@@ -1,6 +1,6 @@
 /** What somebody adds from outside, in a folder with nothing but the packed file: each thing one file, and a word that names it. */
 import { execFileSync } from 'node:child_process'
-import { readFileSync, writeFileSync } from 'node:fs'
+import { mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { beforeAll, describe, expect, test } from 'vitest'
@@ -8,14 +8,18 @@ import { temporaryFolder } from './support/temporary.ts'
 
 const root = fileURLToPath(new URL('..', import.meta.url))
 const { pack, install } = (await import(new URL('../scripts/packed.mjs', import.meta.url).href)) as {
-  pack(folder: string): { tarball: string }
+  pack(folder: string, platforms?: readonly string[]): { tarball: string }
   install(folder: string, tarball: string): void
+}
+const { PLATFORMS, packageName } = (await import(new URL('../scripts/native-platforms.mjs', import.meta.url).href)) as {
+  PLATFORMS: Readonly<Record<string, object>>
+  packageName(platform: string): string
 }
 
 let folder: string
 beforeAll(async () => {
   folder = await temporaryFolder()
-  install(folder, pack(folder).tarball)
+  install(folder, pack(folder, Object.keys(PLATFORMS)).tarball)
 }, 60_000)
 
 const write = (name: string, text: string) => writeFileSync(join(folder, name), text)
@@ -154,5 +158,51 @@ describe('from outside the package', () => {
     expect(simd1.positions).toMatch(/^[0-9a-f]{64}$/)
     const words = ['totalSteps=256', 'numLanes=4', 'threads=2', 'ppo.numSteps=32', 'out=walked', '--quiet']
     expect(colonnade('train', './walk.mjs', ...words)).toContain('complete: 256 steps')
+  })
+})
+
+describe('native kernels of a package', () => {
+  const name = packageName(`${process.platform}-${process.arch}`)
+  const { version } = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8'))
+
+  /** What is said of native kernels; `addon` is the text of a module in an addon's place. */
+  function report(addon?: string, packaged = version, as = name) {
+    const into = join(folder, 'node_modules', as)
+    if (addon !== undefined) {
+      mkdirSync(into)
+      writeFileSync(join(into, 'package.json'), JSON.stringify({ name: as, version: packaged, main: 'addon.cjs' }))
+      writeFileSync(join(into, 'addon.cjs'), addon)
+    }
+    write(
+      'report.mjs',
+      "import { examineNative } from 'colonnade/kernels'; console.log(JSON.stringify(examineNative()))",
+    )
+    try {
+      return JSON.parse(node('report.mjs'))
+    } finally {
+      rmSync(into, { recursive: true, force: true })
+    }
+  }
+  const addon = "exports.levels = ['one', 'best']; exports.bind = () => ({})"
+  const none = (why: string) => ({ level: null, from: null, why: expect.stringContaining(why) })
+
+  test('each is an optional dependency, of the same version', () => {
+    const manifest = JSON.parse(readFileSync(join(folder, 'node_modules/colonnade/package.json'), 'utf8'))
+    const optional = Object.keys(PLATFORMS).map((platform) => [packageName(platform), version])
+    expect(manifest.optionalDependencies).toEqual(Object.fromEntries(optional))
+    expect(Object.keys(PLATFORMS)).toHaveLength(7)
+  })
+
+  test('are loaded where they are installed, for either C library', () => {
+    expect(report(addon)).toEqual({ level: 'best', from: `${name} ${version}`, why: null })
+    const musl = `${name}-musl`
+    expect(report(addon, version, musl)).toEqual({ level: 'best', from: `${musl} ${version}`, why: null })
+  })
+
+  test('are missing where they are not installed, of another version, or cannot be loaded, and it is said why', () => {
+    expect(report()).toEqual(none(`and the package ${name} is not installed`))
+    expect(report(addon, '0.0.9')).toEqual(none(`the package ${name} has version 0.0.9, expected ${version}`))
+    expect(report("throw new Error('no such library')")).toEqual(none(`${name} cannot be loaded: no such library`))
+    expect(report('exports.levels = []')).toEqual(none(`the package ${name} has no level that this processor has`))
   })
 })

@@ -12,6 +12,7 @@ const commands: Readonly<Record<string, () => Promise<Command>>> = {
   export: async () => (await import('./export.ts')).exportCommand,
   generate: async () => (await import('./generate.ts')).generateCommand,
   serve: async () => (await import('./serve.ts')).serveCommand,
+  'serve-env': async () => (await import('./serve-env.ts')).serveEnvCommand,
   gateway: async () => (await import('./gateway.ts')).gatewayCommand,
   dashboard: async () => (await import('./dashboard.ts')).dashboardCommand,
   environments: async () => (await import('./environments.ts')).environmentsCommand,

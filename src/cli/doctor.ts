@@ -20,7 +20,7 @@ export const doctorCommand: Command = async ({ words, json }) => {
   if (!json) {
     const { node, platform, cores, processor, kernelBuilds, native, sharedMemory } = machine
     console.log(`Node ${node} on ${platform}, ${cores} cores (${processor})`)
-    const which = native.level ?? `none: ${native.why}`
+    const which = native.level === null ? `none: ${native.why}` : `${native.level}, from ${native.from}`
     console.log(
       `kernel builds: ${kernelBuilds.join(', ')} (native: ${which}); SharedArrayBuffer: ${yesOrNo(sharedMemory)}`,
     )

@@ -7,6 +7,7 @@ import { gatewayKeys } from './gateway.ts'
 import { generateKeys } from './generate.ts'
 import { resumeKeys } from './resume.ts'
 import { serveKeys } from './serve.ts'
+import { serveEnvKeys } from './serve-env.ts'
 import { simulateKeys } from './simulate.ts'
 import { trainKeys } from './train.ts'
 
@@ -20,6 +21,7 @@ const USAGE: Readonly<Record<string, string>> = {
                                                            model its folder, or its conversations`,
   generate: `  colonnade generate <run|model> prompt=TEXT [key=value …] let a language model answer`,
   serve: `  colonnade serve <run|model> [port=N] [key=value …]       answer OpenAI's clients over HTTP with a language model`,
+  'serve-env': `  colonnade serve-env <environment> [key=value …]         give an environment's lanes to Python (python/colonnade.py starts it)`,
   gateway: `  colonnade gateway <run|model> [port=N] [key=value …]     answer agents over HTTP, and keep what they asked and what they
                                                            were worth as trajectories`,
   dashboard: `  colonnade dashboard [runs] [port=N]                      show the runs of a folder on a page, also while they train`,
@@ -44,6 +46,7 @@ const KEYS: Readonly<Record<string, readonly (readonly [title: string, keys: Rea
   ],
   generate: [['Keys of generate', generateKeys]],
   serve: [['Keys of serve', serveKeys]],
+  'serve-env': [['Keys of serve-env, beside environment.…', serveEnvKeys]],
   gateway: [['Keys of gateway', gatewayKeys]],
   check: [['Keys of check, beside environment.…', checkKeys]],
   dashboard: [['Keys of dashboard', dashboardKeys]],

@@ -1,28 +1,59 @@
 import { dirname } from 'node:path'
+import { parseSeeds, type RunGroupSummary, trainSeeds } from '../entries/data.ts'
 import { type Dashboard, openDashboard } from '../entries/loggers.ts'
-import { boolean } from '../entries/settings.ts'
-import { configureRun, startRun } from '../index.ts'
+import { boolean, text } from '../entries/settings.ts'
+import { configureRun, type Run, startRun } from '../index.ts'
 import { follow, tellPlan, tellWarnings } from './follow.ts'
 import { type Command, readKeys, splitWords } from './invocation.ts'
 
 /** What is of the command, and no setting of the run. */
 export const trainKeys = {
+  seeds: text(
+    '',
+    'train a run for each of these seeds, like 1..5 or 3,7, and put together what came of them; empty: one run',
+  ),
   dashboard: boolean(false, 'show the run, and those beside it, on a page while it trains'),
 }
 
-/** colonnade train <environment> [out=DIR] [dashboard=true] [key=value …] */
+/** colonnade train <environment> [out=DIR] [seeds=1..5] [dashboard=true] [key=value …] */
 export const trainCommand: Command = async ({ words, json, quiet }) => {
   const { subject, texts } = splitWords(words, 'an environment, like CartPole-v1')
-  const { out, dashboard: asked, ...given } = texts
-  const { dashboard } = readKeys(trainKeys, asked === undefined ? {} : { dashboard: asked })
-  const run = await startRun(await configureRun(subject, given), out, tellPlan(quiet))
-  tellWarnings(run.warnings)
-  const page = dashboard ? await openPage(dirname(run.folder)) : null
-  try {
-    return await follow(run, { json, quiet })
-  } finally {
-    await page?.close()
+  const { out, ...others } = texts
+  const ofTrain = ([key]: [string, string]) => Object.hasOwn(trainKeys, key)
+  const { dashboard, seeds } = readKeys(trainKeys, Object.fromEntries(Object.entries(others).filter(ofTrain)))
+  const given = Object.fromEntries(Object.entries(others).filter((entry) => !ofTrain(entry)))
+  let page: Dashboard | null = null
+  const train = async (run: Run, isQuiet: boolean) => {
+    tellWarnings(run.warnings)
+    if (dashboard) page ??= await openPage(dirname(run.folder))
+    return follow(run, { json: isQuiet, quiet })
   }
+  try {
+    if (seeds === '') return await train(await startRun(await configureRun(subject, given), out, tellPlan(quiet)), json)
+    const summary = await trainSeeds(subject, given, parseSeeds(seeds), { out, train: (run) => train(run, true) })
+    if (!json) console.log(describeSeeds(summary))
+    return summary
+  } finally {
+    await (page as Dashboard | null)?.close()
+  }
+}
+
+/** What came of several seeds: a row each, their mean and spread, and what was written. */
+function describeSeeds({ status, folder, runs, figures, files }: RunGroupSummary): string {
+  const names = Object.keys(figures)
+  const cell = (value: number | null) => (value === null ? '–' : String(Number(value.toPrecision(4))))
+  const rows = [
+    ['seed', 'status', ...names],
+    ...runs.map((run) => [String(run.seed), run.status, ...names.map((name) => cell(run.figures[name] ?? null))]),
+    ['mean', '', ...names.map((name) => cell(figures[name]!.mean))],
+    ['std', '', ...names.map((name) => cell(figures[name]!.std))],
+  ]
+  const widths = rows[0]!.map((_, column) => Math.max(...rows.map((row) => row[column]!.length)))
+  const lines = rows.map((row) =>
+    row.map((word, i) => (i < 2 ? word.padEnd(widths[i]!) : word.padStart(widths[i]!))).join('  '),
+  )
+  const next = status === 'interrupted' ? [`to go on: the same command with out=${folder}`] : []
+  return [...lines, ...Object.entries(files).map(([name, path]) => `  ${name.padEnd(14)} ${path}`), ...next].join('\n')
 }
 
 /** A page of the runs in a folder; where it cannot be opened the training goes on without. */

@@ -58,6 +58,6 @@ export interface CohortKind<O, D, C> {
   owed(cohort: C): readonly Promise<void>[]
   /** True if some lane can go on without waiting. */
   canGoOn(cohort: C): boolean
-  /** Gives back what the cohort holds of devices. */
+  /** Gives back what the cohort holds of devices and of processes. */
   release(cohort: C): void
 }

@@ -4,6 +4,7 @@
  */
 import { once } from 'node:events'
 import { readFile } from 'node:fs/promises'
+import { basename } from 'node:path'
 import { setTimeout as wait } from 'node:timers/promises'
 import { Worker } from 'node:worker_threads'
 import { checkOptions, InputError, show } from '../errors.ts'
@@ -37,7 +38,8 @@ export interface Dashboard {
 const PATIENCE_MS = 200
 /** Digits of a figure that a page is sent. */
 const DIGITS = 7
-const MODULES = ['main', 'chart', 'series', 'elements', 'tables']
+/** The page's modules, and what they share with others. */
+const MODULES = ['page/main', 'page/chart', 'page/series', 'page/elements', 'page/tables', '../curves']
 const HEADERS = {
   'cache-control': 'no-store',
   'x-content-type-options': 'nosniff',
@@ -62,8 +64,8 @@ export async function openDashboard(options: DashboardOptions = {}): Promise<Das
   const follower = new Follower(runs, pollMs)
   const file = (type: string, content: string | Uint8Array) => new HttpDocument(type, content, HEADERS)
   const modules = MODULES.map((name): [string, Route] => [
-    `GET /${name}.js`,
-    async () => file('text/javascript', await readFile(new URL(`./page/${name}.js`, import.meta.url))),
+    `GET /${basename(name)}.js`,
+    async () => file('text/javascript', await readFile(new URL(`./${name}.js`, import.meta.url))),
   ])
   const routes: [string, Route][] = [
     ['GET /', () => file('text/html; charset=utf-8', html)],

@@ -62,4 +62,10 @@ export {
 export type { LoadOptions } from '../training/checkpoint.ts'
 export { listRollouts } from '../training/episode-run.ts'
 export { recordedUpdates } from '../training/recorded-run.ts'
+export {
+  parseSeeds,
+  type RunGroupOptions,
+  type RunGroupSummary,
+  trainSeeds,
+} from '../training/run-group.ts'
 export { exportTrajectories, trajectoryFormats } from '../training/text/export.ts'

@@ -1,4 +1,4 @@
-/** `colonnade/environments`: the environments beyond those of the first hour, which are in `colonnade`, those of objects and of games on bitecs, and whether one keeps its contract. */
+/** `colonnade/environments`: the environments beyond those of the first hour, which are in `colonnade`, those of objects and of games on bitecs or in Python, and whether one keeps its contract. */
 export {
   type CheckOptions,
   type CheckResult,
@@ -17,6 +17,7 @@ export {
   type GameMemory,
   type ObservedColumns,
 } from '../environments/from-bitecs.ts'
+export { type FromGymnasiumOptions, fromGymnasium } from '../environments/from-gymnasium.ts'
 export { type FromObjectsOptions, fromObjects } from '../environments/from-objects.ts'
 export type { ObjectAction, ObjectEnvironment, ObjectObservation } from '../environments/led.ts'
 export * from '../environments/suite.ts'

@@ -89,6 +89,8 @@ export interface EnvironmentModel<S> {
   reset(lanes: Lanes<S>, rows: Uint32Array, count: number): void
   /** Moves the lanes `from` to `to` on by one step: writes their state, observation, reward and flags. Done when it returns. */
   step(lanes: Lanes<S>, from: number, to: number): void
+  /** Ends what it runs for these columns beside them, like processes, when their world is closed. A later step begins it again. */
+  close?(state: S): void
 }
 
 /** Settings that differ from their defaults. */

@@ -7,7 +7,7 @@ import type { Column } from '../components/column.ts'
 import { InputError, show, unknownWord } from '../errors.ts'
 import { type Random, Stream } from '../random.ts'
 import type { Settings, SettingValues } from '../settings.ts'
-import { type BoxSpace, type DiscreteSpace, type Space, spaceWidth } from '../space.ts'
+import { type BoxSpace, type DiscreteSpace, type Space, spaceType, spaceWidth } from '../space.ts'
 import { checkFlags, checkParts, RESET_PARTS, STEP_PARTS } from './answer.ts'
 import {
   defineEnvironment,
@@ -64,6 +64,18 @@ const ledOptions = Object.keys({
   ...{ returnThreshold: true, presets: true },
 } satisfies Record<keyof LedOptions<Space, Settings, string>, true>)
 
+/** The columns from which an episode can be led through again. */
+export function ledColumns(actionSpace: Space, maxEpisodeSteps: number) {
+  return {
+    /** The actions of the lane's episode, one after another. */
+    actions: [spaceType(actionSpace), spaceWidth(actionSpace) * maxEpisodeSteps],
+    /** A hash of what the episode came to so far. */
+    course: 'u32',
+    /** 1 where the episode is over: it is not asked for another step. */
+    isOver: 'u8',
+  } as const
+}
+
 /** How the object of a lane is made, and which columns of its lane it keeps its state in besides. */
 export interface LedMaker<A extends Space, S extends Settings> {
   /** Columns of the objects' own, a row a lane. */
@@ -76,8 +88,11 @@ export interface LedMaker<A extends Space, S extends Settings> {
 const hashed = new Float64Array(1)
 const hashedWords = new Uint32Array(hashed.buffer)
 
-/** FNV-1a of 32 bits, a word at a time. */
-function mix(course: number, value: number): number {
+/** What the course of an episode begins with. */
+export const COURSE_START = 0x811c9dc5
+
+/** The course with one number more: FNV-1a of 32 bits, a word at a time. */
+export function mix(course: number, value: number): number {
   hashed[0] = value
   return Math.imul(Math.imul(course ^ hashedWords[0]!, 0x01000193) ^ hashedWords[1]!, 0x01000193) >>> 0
 }
@@ -121,7 +136,7 @@ class Led<A extends Space> {
     this.#lane = lane
     this.#episode = episode
     this.#step = 0
-    this.course = 0x811c9dc5
+    this.course = COURSE_START
     random.draw(Stream.reset, lane, episode, 0)
     const answer = this.#ask('reset', () => this.#object.reset(random.words[0]!), RESET_PARTS)
     this.#see('reset', answer.observation)
@@ -201,22 +216,14 @@ export function defineLed<const A extends Space, const S extends Settings, const
     throw new InputError(`${id} maxEpisodeSteps`, show(maxEpisodeSteps), expected)
   }
   const width = spaceWidth(actionSpace)
-  const ledColumns = {
-    /** The actions of the lane's episode, one after another. */
-    actions: [actionSpace.kind === 'box' ? 'f32' : 'i32', width * maxEpisodeSteps],
-    /** A hash of what the episode came to so far. */
-    course: 'u32',
-    /** 1 where the episode is over: its object is not asked again. */
-    isOver: 'u8',
-  } as const
-  type Columns = State<typeof ledColumns>
+  type Columns = State<ReturnType<typeof ledColumns>>
 
   return defineEnvironment({
     id,
     ...(module === undefined ? {} : { module }),
     settings,
     presets,
-    state: () => ({ ...maker.columns, ...ledColumns }),
+    state: () => ({ ...maker.columns, ...ledColumns(actionSpace, maxEpisodeSteps) }),
     make: (parameters) => {
       const make = (state: Columns, n: number) =>
         new Led(

@@ -66,10 +66,16 @@ export function kernelBuilds(): readonly KernelBuild[] {
   return ['plain', 'simd', 'relaxed', ...(examineNative().level === null ? [] : (['native'] as const))]
 }
 
-/** At which level of the processor native kernels run here, or why they do not. */
+/** At which level of the processor native kernels run here and where they come from, or why they do not run. */
 export function examineNative(): NativeReport {
-  if (bestWebAssemblyBuild() !== 'relaxed') return { level: null, why: 'they stand on the relaxed build' }
+  if (bestWebAssemblyBuild() !== 'relaxed') return { level: null, from: null, why: 'they stand on the relaxed build' }
   return reportNative()
+}
+
+/** Of native kernels their level and where they come from, as runs record it; null of other builds. */
+export function describeNative(build: KernelBuild): string | null {
+  const { level, from } = examineNative()
+  return build === 'native' ? `${level}, from ${from}` : null
 }
 
 /** The fastest build that can be bound to a memory here; without one, to the shared memory of a world. */

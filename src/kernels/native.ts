@@ -4,6 +4,7 @@
  * build; the best that the machine has is taken. What has no native body, or too little work for one, is the relaxed build's.
  */
 import { InputError } from '../errors.ts'
+import { VERSION } from '../version.ts'
 import type { Bodies } from './compiled.ts'
 
 /** What the addon exports (scripts/native-glue.mjs). */
@@ -13,46 +14,87 @@ interface Addon {
   bind(bytes: Uint8Array, level: string): Partial<Bodies>
 }
 
-/** Which native bodies there are: the best level, or why there are none. */
+/** Which native bodies there are: the best level and where the addon comes from, or why there are none. */
 export interface NativeReport {
   readonly level: string | null
+  /** `build`: the repository's own; else the package of this platform, with its version. Null where there are none. */
+  readonly from: string | null
   readonly why: string | null
+}
+
+interface Loaded {
+  readonly addon: Addon
+  readonly from: string
 }
 
 /** The built addon, whether this file runs from src or from dist. */
 const folder = new URL(import.meta.url.endsWith('.ts') ? '../../dist/native/' : '../../native/', import.meta.url)
 
-let loaded: Addon | string | undefined
+let loaded: Loaded | string | undefined
 
-/** The addon, or why there is none. */
-function load(): Addon | string {
+/** The addon that the repository's build made, else that of this platform's package, else why there is none. */
+function load(): Loaded | string {
   const runtime = globalThis.process as NodeJS.Process | undefined
   const [fs, module] = [runtime?.getBuiltinModule?.('node:fs'), runtime?.getBuiltinModule?.('node:module')]
-  if (fs === undefined || module === undefined) return 'this runtime cannot load addons'
+  if (runtime === undefined || fs === undefined || module === undefined) return 'this runtime cannot load addons'
+  const require = module.createRequire(import.meta.url)
   const path = new URL('native.node', folder)
-  if (!fs.existsSync(path)) {
-    const why = new URL('why.txt', folder)
-    const reason = fs.existsSync(why) ? fs.readFileSync(why, 'utf8').trim() : '`npm run build` makes them'
-    return `they are not built: ${reason}`
+  if (fs.existsSync(path)) {
+    const built = open(require, decodeURIComponent(path.pathname), 'build')
+    return typeof built === 'string' ? `what was built ${built}` : built
   }
+  const why = new URL('why.txt', folder)
+  const reason = fs.existsSync(why) ? fs.readFileSync(why, 'utf8').trim() : '`npm run build` makes them'
+  const packaged = openPackage(require, `colonnade-native-${runtime.platform}-${runtime.arch}`)
+  return typeof packaged === 'string' ? `they are not built (${reason}), and ${packaged}` : packaged
+}
+
+/** The addon of the platform's package (scripts/native-platforms.mjs), for either C library; else why there is none. */
+function openPackage(require: NodeJS.Require, platform: string): Loaded | string {
+  let reason = `the package ${platform} is not installed`
+  for (const name of [platform, `${platform}-musl`]) {
+    const version = versionOf(require, name)
+    if (version === undefined) continue
+    const isSame = version === VERSION
+    const packaged = isSame ? open(require, name, `${name} ${version}`) : `has version ${version}, expected ${VERSION}`
+    if (typeof packaged !== 'string') return packaged
+    reason = `the package ${name} ${packaged}`
+  }
+  return reason
+}
+
+/** The version of an installed package; undefined where it is not installed. */
+function versionOf(require: NodeJS.Require, name: string): string | undefined {
   try {
-    const addon = module.createRequire(import.meta.url)(decodeURIComponent(path.pathname)) as Addon
-    return addon.levels.length > 0 ? addon : 'this processor has neither AVX2 with FMA nor AVX-512'
+    return (require(`${name}/package.json`) as { readonly version: string }).version
+  } catch {
+    return undefined
+  }
+}
+
+/** An addon by its path or its package, where this machine can run it; else why it cannot. */
+function open(require: NodeJS.Require, path: string, from: string): Loaded | string {
+  try {
+    const addon = require(path) as Addon
+    return addon.levels.length > 0
+      ? { addon, from }
+      : 'has no level that this processor has (AVX2 with FMA, or AVX-512)'
   } catch (cause) {
-    return `the addon cannot be loaded: ${(cause as Error).message}`
+    return `cannot be loaded: ${(cause as Error).message}`
   }
 }
 
 /** Levels at which this machine runs the native bodies, the best last; none where there are no such bodies. */
 export function nativeLevels(): readonly string[] {
   loaded ??= load()
-  return typeof loaded === 'string' ? [] : loaded.levels
+  return typeof loaded === 'string' ? [] : loaded.addon.levels
 }
 
 /** Which native bodies there are, whatever WebAssembly the runtime has. */
 export function reportNative(): NativeReport {
   const level = nativeLevels().at(-1) ?? null
-  return { level, why: typeof loaded === 'string' ? loaded : null }
+  if (typeof loaded === 'object') return { level, from: loaded.from, why: null }
+  return { level, from: null, why: loaded ?? null }
 }
 
 /**
@@ -67,5 +109,5 @@ export function nativeBodies(buffer: ArrayBufferLike, level = nativeLevels().at(
   if (!(buffer instanceof SharedArrayBuffer)) {
     throw new InputError('kernels', '"native" over a memory that is not shared', 'a shared memory, or another build')
   }
-  return loaded.bind(new Uint8Array(buffer), level)
+  return loaded.addon.bind(new Uint8Array(buffer), level)
 }

@@ -8,18 +8,85 @@
 #ifndef COLONNADE_VECTOR
 #define COLONNADE_VECTOR
 
-#include <immintrin.h>
 #include <math.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
 
+#ifdef __aarch64__
+#include <arm_neon.h>
+#else
+#include <immintrin.h>
+#endif
+
 #include "kernels.native.h"
 
 #define INLINE static inline __attribute__((always_inline))
 
-#ifdef __AVX512F__
+/** Four floats, as the SIMD twins have them: for sums whose order they give. */
+typedef float four __attribute__((vector_size(16), aligned(4)));
+typedef double two __attribute__((vector_size(16)));
+
+INLINE four load4(const float *at) { return *(const four *)at; }
+/** The first `count` < 4 floats, at least one, the others 0. */
+INLINE four load_part4(const float *at, int count) {
+  four v = {at[0]};
+  for (int i = 1; i < count; i++) v[i] = at[i];
+  return v;
+}
+/** Two floats, twice. */
+INLINE four splat_pair(const float *at) {
+  double both;
+  memcpy(&both, at, sizeof both);
+  return (four)(two){both, both};
+}
+/** a · b + c, rounded once. */
+INLINE four madd4(four a, four b, four c) {
+#ifdef __aarch64__
+  return (four)vfmaq_f32((float32x4_t)c, (float32x4_t)a, (float32x4_t)b);
+#else
+  return (four)_mm_fmadd_ps((__m128)a, (__m128)b, (__m128)c);
+#endif
+}
+INLINE float sum4(four v) { return (v[0] + v[2]) + (v[1] + v[3]); }
+
+#if defined __aarch64__
+
+/** Floats of a vector. */
+#define WIDTH 4
+/** Rows of a register block: 24 sums of two vectors a row, of 32 registers. */
+#define TILE_ROWS 12
+typedef four vec;
+/** How many lanes are there, from the first. */
+typedef int lanes;
+
+INLINE lanes first_lanes(int count) { return count; }
+INLINE vec load(const float *at) { return load4(at); }
+/** The lanes that are there, the others 0: what is not there is not read. */
+INLINE vec load_part(const float *at, lanes some) {
+  return some >= WIDTH ? load4(at) : some > 0 ? load_part4(at, some) : (vec){0};
+}
+INLINE void store(float *at, vec v) { *(vec *)at = v; }
+INLINE void store_part(float *at, vec v, lanes some) {
+  if (some >= WIDTH) store(at, v);
+  else {
+    for (int i = 0; i < some; i++) at[i] = v[i];
+  }
+}
+INLINE vec splat(float x) { return (vec){x, x, x, x}; }
+/** a · b + c, rounded once. */
+INLINE vec madd(vec a, vec b, vec c) { return madd4(a, b, c); }
+/** The four of row 0. */
+INLINE vec load_fours(const float *at, size_t row) { return load4(at); }
+/** a0 b0 a1 b1, and a2 b2 a3 b3. */
+INLINE vec mix_low(vec a, vec b) { return __builtin_shufflevector(a, b, 0, 4, 1, 5); }
+INLINE vec mix_high(vec a, vec b) { return __builtin_shufflevector(a, b, 2, 6, 3, 7); }
+/** a0 a1 b0 b1, and a2 a3 b2 b3. */
+INLINE vec join_low(vec a, vec b) { return __builtin_shufflevector(a, b, 0, 1, 4, 5); }
+INLINE vec join_high(vec a, vec b) { return __builtin_shufflevector(a, b, 2, 3, 6, 7); }
+
+#elif defined __AVX512F__
 
 /** Floats of a vector. */
 #define WIDTH 16
@@ -87,26 +154,5 @@ INLINE vec join_high(vec a, vec b) { return (vec)_mm256_unpackhi_pd((__m256d)a, 
 #endif
 
 INLINE int least(int a, int b) { return a < b ? a : b; }
-
-/** Four floats, as the SIMD twins have them: for sums whose order they give. */
-typedef float four __attribute__((vector_size(16), aligned(4)));
-typedef double two __attribute__((vector_size(16)));
-
-INLINE four load4(const float *at) { return *(const four *)at; }
-/** The first `count` < 4 floats, the others 0. */
-INLINE four load_part4(const float *at, int count) {
-  four v = {at[0]};
-  for (int i = 1; i < count; i++) v[i] = at[i];
-  return v;
-}
-/** Two floats, twice. */
-INLINE four splat_pair(const float *at) {
-  double both;
-  memcpy(&both, at, sizeof both);
-  return (four)(two){both, both};
-}
-/** a · b + c, rounded once. */
-INLINE four madd4(four a, four b, four c) { return (four)_mm_fmadd_ps((__m128)a, (__m128)b, (__m128)c); }
-INLINE float sum4(four v) { return (v[0] + v[2]) + (v[1] + v[3]); }
 
 #endif

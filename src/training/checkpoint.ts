@@ -105,6 +105,8 @@ export interface Manifest {
   readonly node: string
   /** The kernel build, on which the bits of a run depend. */
   readonly kernels: string
+  /** Of native kernels their level and where they come from; null of others, absent where nobody recorded it. */
+  readonly native?: string | null
   readonly seed: number
   /** The checkpoint's number: updates done, and of conversations ticks too. */
   readonly update: number

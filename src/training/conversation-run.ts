@@ -317,6 +317,9 @@ async function open(folder: string, given: object, trust: ModuleTrust): Promise<
   }
 }
 
+/** The rewards of an update's few conversations differ much from one update to the next. */
+const SMOOTHING = 0.8
+
 /** What a run learns by, in this order. */
 function phasesOf({ sft, rl }: ConversationRunDefinition): (SftDefinition | RlDefinition)[] {
   return [sft, rl].filter((phase) => phase !== null)
@@ -404,7 +407,7 @@ export const conversationRun: RunKind<
     }
   },
   async finish(folder, definition, trainer, all) {
-    const { environment, rl, settings } = definition
+    const { rl, settings } = definition
     const lines = all as unknown as MetricsLine[]
     const updates = lines.filter(({ phase }) => phase === 'rl')
     const groups = updates.flatMap(({ groupRewards }) => groupRewards)
@@ -420,12 +423,6 @@ export const conversationRun: RunKind<
       await saveTransformer(files.model!, model, weights)
       await saveTokenizer(files.model!, tokenizer)
     }
-    const points = updates.flatMap(({ step, reward }) => (reward === null ? [] : [{ x: step, y: reward }]))
-    const losses = lines.filter(({ phase }) => phase === 'sft').map(({ step, loss }) => ({ x: step, y: loss }))
-    const evaluations = evaluationPoints(
-      all.filter(({ phase }) => phase === 'rl'),
-      'step',
-    )
     return {
       files,
       summary: {
@@ -447,15 +444,22 @@ export const conversationRun: RunKind<
         heldOut: conversationRun.ended(definition, trainer) === null ? null : await judgeHeldOut(definition, trainer),
         presetReached: reachedByTextPreset(definition),
       },
-      curve:
-        rl === null
-          ? {
-              points: losses,
-              evaluations: [],
-              labels: { x: `${environment.id}: supervised steps`, y: 'cross-entropy' },
-              threshold: null,
-            }
-          : { points, evaluations, labels: { x: `${environment.id}: updates`, y: 'mean reward' }, threshold: null },
     }
+  },
+  curve({ environment, rl }, all) {
+    const lines = all as unknown as MetricsLine[]
+    const base = { smoothing: SMOOTHING, threshold: null }
+    if (rl === null) {
+      const points = lines.filter(({ phase }) => phase === 'sft').map(({ step, loss }) => ({ x: step, y: loss }))
+      const labels = { x: `${environment.id}: supervised steps`, y: 'cross-entropy' }
+      return { ...base, points, evaluations: [], labels }
+    }
+    const updates = lines.filter(({ phase }) => phase === 'rl')
+    const points = updates.flatMap(({ step, reward }) => (reward === null ? [] : [{ x: step, y: reward }]))
+    const evaluations = evaluationPoints(
+      all.filter(({ phase }) => phase === 'rl'),
+      'step',
+    )
+    return { ...base, points, evaluations, labels: { x: `${environment.id}: updates`, y: 'mean reward' } }
   },
 }

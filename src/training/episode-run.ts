@@ -412,9 +412,8 @@ export const episodeRun: RunKind<EpisodeRunDefinition, EpisodeCohort, EpisodeRun
   writeTable: (trainer, path) => writeArrow(path, trainer.rollout.table),
   async writeBeside() {},
   watch: () => () => {},
-  async finish(folder, { environment, policy, algorithm, settings, recorded }, trainer, lines) {
+  async finish(folder, { environment, policy, algorithm, settings, recorded }, trainer) {
     const { episodes, solvedAtStep, solvedAtSeconds, episodeReturnLast100 } = trainer.progress()
-    const own = { id: environment.id, lines: lines as readonly MetricsLine[] }
     const files: Record<string, string> =
       recorded === null && settings.rollouts !== 'none' ? { rollouts: join(folder, 'rollouts') } : {}
     return {
@@ -433,11 +432,12 @@ export const episodeRun: RunKind<EpisodeRunDefinition, EpisodeCohort, EpisodeRun
         },
         presetReached: recorded === null ? reachedByPreset(environment, policy, { algorithm, settings }) : null,
       },
-      curve:
-        recorded === null
-          ? { ...returnCurve(own), threshold: environment.returnThreshold }
-          : { ...lossCurve(own, Object.keys(algorithm.metrics)[0]), threshold: null },
     }
+  },
+  curve({ environment, algorithm, recorded }, lines) {
+    const own = { id: environment.id, lines: lines as readonly MetricsLine[] }
+    if (recorded === null) return { ...returnCurve(own), smoothing: 0, threshold: environment.returnThreshold }
+    return { ...lossCurve(own, Object.keys(algorithm.metrics)[0]), smoothing: 0, threshold: null }
   },
 }
 

@@ -101,6 +101,8 @@ export interface SharedSummary {
   readonly node: string
   readonly threads: number
   readonly kernels: string
+  /** Of native kernels their level and where they come from; null of others. */
+  readonly native: string | null
   /** What the run wrote, by what it is. */
   readonly files: Readonly<Record<string, string>>
 }
@@ -164,7 +166,7 @@ export interface RunKind<D extends RunParts, C extends Cohort, Summary extends S
     onLate: (message: string) => 'continue' | 'stop',
     tell: (message: string) => void,
   ): () => void
-  /** Writes what a run has at its end, and gives their names, and what its summary and its curve say. */
+  /** Writes what a run has at its end, and gives their names, and what its summary says. */
   finish(
     folder: string,
     definition: D,
@@ -174,14 +176,20 @@ export interface RunKind<D extends RunParts, C extends Cohort, Summary extends S
     readonly files: Readonly<Record<string, string>>
     readonly summary: Omit<Summary, keyof SharedSummary> &
       Pick<SharedSummary, 'algorithm' | 'updates' | 'presetReached'>
-    readonly curve: {
-      readonly points: readonly CurvePoint[]
-      /** Of the evaluations, their means. */
-      readonly evaluations: readonly CurvePoint[]
-      readonly labels: CurveLabels
-      readonly threshold: number | null
-    }
   }>
+  /** What the picture of a run shows, by its metrics lines. */
+  curve(definition: D, lines: readonly Readonly<Record<string, unknown>>[]): RunCurve
+}
+
+/** The learning curve of a run. */
+export interface RunCurve {
+  readonly points: readonly CurvePoint[]
+  /** How much of the value before remains in each: 0 where points are means already. */
+  readonly smoothing: number
+  /** Of the evaluations, their means. */
+  readonly evaluations: readonly CurvePoint[]
+  readonly labels: CurveLabels
+  readonly threshold: number | null
 }
 
 /** Who watches a run, and who may stop it. */

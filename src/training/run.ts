@@ -14,7 +14,7 @@ import type { EnvironmentFactory } from '../environments/environment.ts'
 import type { EnvironmentId } from '../environments/registry.ts'
 import type { TextEnvironmentFactory } from '../environments/text.ts'
 import { readText, writeWhole } from '../files.ts'
-import type { KernelBuild } from '../kernels/bind.ts'
+import { describeNative, type KernelBuild } from '../kernels/bind.ts'
 import { entryOf, flatKeys } from '../loggers/entry.ts'
 import type { LoggedEnd } from '../loggers/logger.ts'
 import { Loggers } from '../loggers/loggers.ts'
@@ -35,7 +35,7 @@ import { checkJudging, Judge, judgeMetrics, judgeSeed } from './judge.ts'
 import { recordedKernels } from './recorded-kernels.ts'
 import { type ResumeOptions, RunFolder, readConfig, recordIn, refuseOccupied } from './run-folder.ts'
 import { readTexts } from './run-keys.ts'
-import type { MadeTrainer, RunEnd, RunKind, RunListeners, SharedSummary } from './run-kind.ts'
+import type { MadeTrainer, RunCurve, RunEnd, RunKind, RunListeners, SharedSummary } from './run-kind.ts'
 import type { TextRunPlan } from './text/plan.ts'
 import type { Trainer } from './trainer.ts'
 
@@ -293,7 +293,7 @@ export class Run<D extends RunDefinition = RunDefinition> {
     const { folder, trainer, definition } = this
     const { environment, settings } = definition
     const lines = await this.#files.lines()
-    const { files, summary, curve } = await this.#kind.finish(folder, definition, trainer as Trainer<Cohort>, lines)
+    const { files, summary } = await this.#kind.finish(folder, definition, trainer as Trainer<Cohort>, lines)
     const path = (name: string) => join(folder, name)
     const { best, last } = this.#judge
     const whole = {
@@ -308,6 +308,7 @@ export class Run<D extends RunDefinition = RunDefinition> {
       node: process.version,
       threads: trainer.world.threads.count,
       kernels: trainer.world.kernelBuild,
+      native: describeNative(trainer.world.kernelBuild),
       files: {
         config: path('config.json'),
         metrics: path('metrics.jsonl'),
@@ -320,9 +321,9 @@ export class Run<D extends RunDefinition = RunDefinition> {
       },
     } as unknown as RunSummary
     if (settings.profile) await writeWhole(path('trace.json'), [trainer.trace()])
-    await writeWhole(path('learning-curve.svg'), [
-      drawCurve(curve.points, curve.labels, curve.threshold, curve.evaluations),
-    ])
+    const { points, labels, ...shown } = this.#kind.curve(definition, lines)
+    const title = `${environment.id} by ${summary.algorithm}, seed ${settings.seed}`
+    await writeWhole(path('learning-curve.svg'), [drawCurve(points, labels, { title, ...shown })])
     await writeWhole(path('summary.json'), [`${JSON.stringify(whole, null, 2)}\n`])
     return whole
   }
@@ -351,6 +352,11 @@ export async function startRun<D extends RunDefinition>(
     await files.writeConfig(configOf(files.path, definition))
     return new Run(files, made, new Judge(definition.settings, [], kind.lineKey))
   })
+}
+
+/** The learning curve of a run, by its metrics lines. */
+export function curveOfRun(definition: RunDefinition, lines: readonly Record<string, unknown>[]): RunCurve {
+  return kindOf(definition).curve(definition, lines)
 }
 
 /** `config.json`. */

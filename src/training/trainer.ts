@@ -17,6 +17,7 @@ import {
 import type { Cohort } from '../cohorts/cohort.ts'
 import type { ConversationCohort } from '../cohorts/conversations.ts'
 import { checkOptions, InputError, show, unknownWord } from '../errors.ts'
+import { describeNative } from '../kernels/bind.ts'
 import type { LoggerDefinition } from '../loggers/logger.ts'
 import type { Metrics } from '../metrics.ts'
 import type { Tensor } from '../safetensors.ts'
@@ -447,6 +448,7 @@ export class Trainer<C extends Cohort = Cohort> {
       colonnade: VERSION,
       node: process.version,
       kernels: world.kernelBuild,
+      native: describeNative(world.kernelBuild),
       seed: world.seed,
       update: this.checkpointNumber,
       steps: this.steps,

@@ -18,8 +18,8 @@ test('prints the machine, a line for each device in order of preference, and whi
   expect(machine).toMatch(
     new RegExp(`^Node ${process.version} on ${process.platform} ${process.arch}, \\d+ cores \\(.+\\)$`),
   )
-  const { level, why } = examineNative()
-  const builds = `${kernelBuilds().join(', ')} (native: ${level ?? `none: ${why}`})`
+  const { level, from, why } = examineNative()
+  const builds = `${kernelBuilds().join(', ')} (native: ${level === null ? `none: ${why}` : `${level}, from ${from}`})`
   expect(kernels).toBe(`kernel builds: ${builds}; SharedArrayBuffer: yes`)
   expect(head).toMatch(/^device +status +GFLOP\/s +reads +GPU +version, or why not$/)
   expect(lines.map((line) => line.split(' ')[0])).toEqual([...deviceNames, 'unless'])

@@ -1,6 +1,7 @@
 import { describe, expect, test } from 'vitest'
+import { smooth, together, valueAt } from '../../src/curves.ts'
 import { shortNumber } from '../../src/dashboard/page/elements.ts'
-import { columns, moved, smooth, ticks, together, valueAt } from '../../src/dashboard/page/series.ts'
+import { columns, moved, ticks } from '../../src/dashboard/page/series.ts'
 import { differences } from '../../src/dashboard/page/tables.ts'
 import type { ShownRun } from '../../src/dashboard/runs.ts'
 

@@ -3,7 +3,14 @@ import { readFile } from 'node:fs/promises'
 import { describe, expect, test } from 'vitest'
 import { cartPole } from '../../src/environments/cart-pole.ts'
 import { createTrainer, createWorld, ppo } from '../../src/index.ts'
-import { createKernels, examineNative, haveSameBits, type KernelBuild, kernelBuilds } from '../../src/kernels/bind.ts'
+import {
+  createKernels,
+  describeNative,
+  examineNative,
+  haveSameBits,
+  type KernelBuild,
+  kernelBuilds,
+} from '../../src/kernels/bind.ts'
 import { nativeBodies, nativeLevels } from '../../src/kernels/native.ts'
 import { mlp } from '../../src/policies/mlp.ts'
 import { advance } from '../support/small-training.ts'
@@ -13,10 +20,13 @@ import { levels, nativeNames } from './laws.ts'
 const hasNative = kernelBuilds().includes('native')
 
 test('native kernels are there, or there is a reason why not', () => {
-  const { level, why } = examineNative()
+  const { level, from, why } = examineNative()
   expect(hasNative).toBe(level !== null)
+  expect(from === null).toBe(level === null)
+  expect(describeNative('relaxed')).toBeNull()
   expect(level === null).toBe(typeof why === 'string')
   if (hasNative) expect(level).toBe(nativeLevels().at(-1))
+  if (hasNative) expect(describeNative('native')).toBe(`${level}, from ${from}`)
   const memory = new WebAssembly.Memory({ initial: 1, maximum: 1, shared: true })
   if (!hasNative) expect(() => createKernels(memory, 'native')).toThrow('kernels: got "native", expected plain')
 })

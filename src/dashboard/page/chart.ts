@@ -2,8 +2,10 @@
  * A chart on a canvas: lines, bands, and a cursor for mouse and keyboard. Drag to look closer; there, drag with Shift, or Shift and the
  * arrow keys, move along; twice clicked, or Escape, shows all.
  */
+
+import { type Points, valueAt } from '../../curves.ts'
 import { element, shortNumber } from './elements.ts'
-import { columns, moved, type Points, type Range, type Series, ticks, valueAt } from './series.ts'
+import { columns, moved, type Range, type Series, ticks } from './series.ts'
 
 /** Room around the field, in pixels. */
 const EDGE = { left: 52, right: 8, top: 8, bottom: 22 }

@@ -1,8 +1,10 @@
 /** The page: it asks its server for runs and curves, and asks anew when the server says that they have changed. */
+
+import { type Points, smooth, together } from '../../curves.ts'
 import type { ShownRun } from '../runs.ts'
 import { Chart } from './chart.ts'
 import { colored, element, shortNumber } from './elements.ts'
-import { type Points, type Series, smooth, together } from './series.ts'
+import type { Series } from './series.ts'
 import { newestTable, phasesOf, settingsTable } from './tables.ts'
 
 /** Colors that are told apart, also by those who see fewer, on light and on dark. */

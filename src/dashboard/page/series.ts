@@ -1,10 +1,5 @@
-/** Curves of runs: smoothed, and put together where they differ in nothing but their seed. */
-
-/** Points in the order of x. */
-export interface Points {
-  readonly x: readonly number[]
-  readonly y: readonly number[]
-}
+/** What a chart draws of curves, and where. */
+import type { Points } from '../../curves.ts'
 
 /** From one x to another. */
 export type Range = readonly [number, number]
@@ -17,16 +12,6 @@ export interface Series extends Points {
   readonly raw: readonly number[] | null
   /** Least and greatest at each x, of several runs; null of one. */
   readonly band: { readonly low: readonly number[]; readonly high: readonly number[] } | null
-}
-
-/** A moving mean: each value counts `weight` times as much as the one after it. The first values are not drawn to 0. */
-export function smooth(values: readonly number[], weight: number): number[] {
-  let [sum, total] = [0, 0]
-  return values.map((value) => {
-    sum = weight * sum + value
-    total = weight * total + 1
-    return sum / total
-  })
 }
 
 /**
@@ -48,35 +33,6 @@ export function columns({ x, y }: Points, width: number): Points {
     }
   }
   return seen
-}
-
-/** Where a curve is at an x between two of its points; NaN beside it. */
-export function valueAt({ x, y }: Points, at: number): number {
-  if (x.length === 0 || at < x[0]! || at > x.at(-1)!) return Number.NaN
-  let [low, high] = [0, x.length - 1]
-  while (high - low > 1) {
-    const middle = (low + high) >> 1
-    if (x[middle]! <= at) low = middle
-    else high = middle
-  }
-  if (x[high] === at) return y[high]!
-  const part = x[high] === x[low] ? 0 : (at - x[low]!) / (x[high]! - x[low]!)
-  return y[low]! + part * (y[high]! - y[low]!)
-}
-
-/** Mean, least and greatest of several curves, at the places where one of them has a point and all of them are. */
-export function together(curves: readonly Points[]) {
-  const places = [...new Set(curves.flatMap(({ x }) => x))].sort((a, b) => a - b)
-  const found: { x: number[]; y: number[]; low: number[]; high: number[] } = { x: [], y: [], low: [], high: [] }
-  for (const place of places) {
-    const values = curves.map((curve) => valueAt(curve, place))
-    if (values.some(Number.isNaN)) continue
-    found.x.push(place)
-    found.y.push(values.reduce((sum, value) => sum + value, 0) / values.length)
-    found.low.push(Math.min(...values))
-    found.high.push(Math.max(...values))
-  }
-  return found
 }
 
 /** A range that is moved, and stays within what there is. */

@@ -10,7 +10,7 @@
 
 enum { LINEAR, TANH, RELU };
 
-/** Rows whose inputs stay in the second-level cache and whose outputs stay in the first: a multiple of 6 and of 8. */
+/** Rows whose inputs stay in the second-level cache and whose outputs stay in the first: a multiple of 6, 8 and 12. */
 #define ACTIVE_ROWS 96
 /** Rows of a chunk of the weights' gradient, as in the SIMD twin: its sums of the bias and of the last columns begin anew. */
 #define CHUNK_ROWS 64

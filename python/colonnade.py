@@ -1,0 +1,244 @@
+"""Colonnade and Gymnasium, side by side: columns in a file that both processes map, and a line of text as the doorbell.
+
+    ColonnadeVectorEnv("CartPole-v1", 1024)          Colonnade's worlds as a gymnasium.vector.VectorEnv
+    python colonnade.py '{"id": "LunarLander-v3"}'   a Gymnasium environment for Colonnade (what `fromGymnasium` starts)
+
+The protocol, version 1, is the same both ways. One process serves, the other asks. The server makes a file, in /dev/shm where there is one, and
+writes a line of JSON that says where it is, what its columns are and which spaces it has; then it reads a line for each request from its
+standard input, and answers with `ok`, or with `error` and JSON. Requests and answers lie in the columns. Whoever reads the end of a pipe
+knows that the other is gone: the server then ends, the client raises. Who asks deletes the file as soon as it is mapped.
+
+Needs numpy and gymnasium 1.0 or newer.
+"""
+
+import faulthandler
+import json
+import mmap
+import os
+import subprocess
+import sys
+import tempfile
+import traceback
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+
+PROTOCOL = "colonnade-columns"
+VERSION = 1
+DTYPES = {"f32": np.float32, "f64": np.float64, "i32": np.int32, "u32": np.uint32, "u8": np.uint8}
+ALIGNMENT = 64
+ERROR_BYTES = 3000
+"""Of an error, at most: a line that fits into a pipe at once."""
+
+
+def map_columns(path, columns):
+    """The columns of a file as arrays over its pages."""
+    with open(path, "r+b") as file:
+        memory = mmap.mmap(file.fileno(), 0)
+    return {
+        name: np.ndarray(spec["shape"], DTYPES[spec["type"]], memory, spec["offset"]) for name, spec in columns.items()
+    }
+
+
+def space_of(json_space):
+    """A Gymnasium space from Colonnade's."""
+    kind = json_space["kind"]
+    if kind == "discrete":
+        return spaces.Discrete(json_space["n"])
+    if kind == "multi-discrete":
+        return spaces.MultiDiscrete(json_space["sizes"])
+    low, high = (np.array([float(x) for x in json_space[k]], np.float32) for k in ("low", "high"))
+    return spaces.Box(low.reshape(json_space["shape"]), high.reshape(json_space["shape"]), dtype=np.float32)
+
+
+class ColonnadeVectorEnv(gymnasium.vector.VectorEnv):
+    """Lanes of an environment of Colonnade, which runs in a process of its own (Node).
+
+    environment: an id that `colonnade environments` lists, or the path of a module that exports one environment.
+    autoreset: "next-step" (Gymnasium's default) or "same-step" (the last observation is then in info["final_obs"]).
+    command: how Colonnade's command line is called, e.g. ["node", "path/to/dist/src/cli/main.js"].
+    parameters: of the environment, e.g. {"length": 12}.
+    copy: give arrays of their own; without, they are the columns, which the next step overwrites.
+    """
+
+    def __init__(self, environment, num_envs, seed=0, autoreset="next-step", command=("npx", "colonnade"), parameters=None, copy=True):
+        keys = [f"environment.{key}={value}" for key, value in (parameters or {}).items()]
+        words = [*command, "serve-env", environment, f"numLanes={num_envs}", f"seed={seed}", f"autoreset={autoreset}", *keys]
+        self._process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        hello = json.loads(self._read_line())
+        if hello["protocol"] != PROTOCOL or hello["version"] != VERSION:
+            self.close()
+            raise RuntimeError(f"got {hello['protocol']} {hello['version']}, expected {PROTOCOL} {VERSION}")
+        self._columns = map_columns(hello["file"], hello["columns"])
+        os.unlink(hello["file"])
+        os.rmdir(os.path.dirname(hello["file"]))
+        self._copy = copy
+        self.num_envs = num_envs
+        self.single_observation_space = space_of(hello["observationSpace"])
+        self.single_action_space = space_of(hello["actionSpace"])
+        self.observation_space = gymnasium.vector.utils.batch_space(self.single_observation_space, num_envs)
+        self.action_space = gymnasium.vector.utils.batch_space(self.single_action_space, num_envs)
+        mode = gymnasium.vector.AutoresetMode.SAME_STEP if autoreset == "same-step" else gymnasium.vector.AutoresetMode.NEXT_STEP
+        self.metadata = {"autoreset_mode": mode}
+        self._is_same_step = autoreset == "same-step"
+
+    def reset(self, *, seed=None, options=None):
+        """A new episode in every lane. With a seed it begins as every other world with that seed does."""
+        if isinstance(seed, (list, tuple, np.ndarray)):
+            raise ValueError(f"seed: got {len(seed)} of them, expected one: each lane's numbers follow from it and the lane")
+        self._ask("reset\n" if seed is None else f"reset {int(seed)}\n")
+        return self._take("observation"), self._info()
+
+    def step(self, actions):
+        np.copyto(self._columns["action"], np.asarray(actions).reshape(self._columns["action"].shape), casting="unsafe")
+        self._ask("step\n")
+        flags = [self._columns[name].astype(bool) for name in ("terminated", "truncated")]
+        return self._take("observation"), self._take("reward"), *flags, self._info(flags[0] | flags[1])
+
+    def close_extras(self, **kwargs):
+        self._process.stdin.close()
+        self._process.stdout.close()
+        self._process.wait()
+
+    def _info(self, ended=None):
+        info = {}
+        if "actionMask" in self._columns:
+            info["action_mask"] = self._take("actionMask")
+        if self._is_same_step and ended is not None and ended.any():
+            info["final_obs"] = self._take("finalObservation")
+            info["_final_obs"] = ended
+        return info
+
+    def _take(self, name):
+        return self._columns[name].copy() if self._copy else self._columns[name]
+
+    def _ask(self, line):
+        try:
+            self._process.stdin.write(line.encode())
+            self._process.stdin.flush()
+        except BrokenPipeError:
+            pass
+        answer = self._read_line()
+        if answer != "ok":
+            raise ValueError(json.loads(answer[len("error ") :])["message"])
+
+    def _read_line(self):
+        line = self._process.stdout.readline().decode()
+        if line == "":
+            raise RuntimeError(f"Colonnade's process is gone, with exit code {self._process.wait()}: see its errors above")
+        return line.rstrip("\n")
+
+
+def json_of(space, what):
+    """Colonnade's space from Gymnasium's. Bounds of observations are not told: environments are not held to them."""
+    if isinstance(space, spaces.Discrete):
+        return {"kind": "discrete", "n": int(space.n)}
+    if isinstance(space, spaces.MultiDiscrete) and space.nvec.ndim == 1:
+        return {"kind": "multi-discrete", "sizes": [int(n) for n in space.nvec]}
+    if isinstance(space, spaces.Box):
+        low, high = ([str(x) for x in bound.astype(np.float64).reshape(-1)] for bound in (space.low, space.high))
+        return {"kind": "box", "shape": list(space.shape) or [1], "low": low, "high": high}
+    raise TypeError(f"{what}: got {space}, expected Discrete, MultiDiscrete or Box")
+
+
+class GymnasiumServer:
+    """Environments of one id, one for each lane that was asked for, made when it is."""
+
+    def __init__(self, options):
+        self._make = lambda: gymnasium.make(options["id"], **options.get("kwargs", {}))
+        env = self._make()
+        self._envs = {0: env}
+        self._observation = env.observation_space
+        isBox = isinstance(self._observation, spaces.Box)
+        flat = self._observation if isBox else spaces.utils.flatten_space(self._observation)
+        self._flatten = (lambda seen: seen) if isBox else (lambda seen: spaces.utils.flatten(self._observation, seen))
+        self._action = env.action_space
+        self.hello = {
+            "protocol": PROTOCOL,
+            "version": VERSION,
+            "gymnasium": gymnasium.__version__,
+            "observationSpace": json_of(flat, "observation space"),
+            "actionSpace": json_of(self._action, "action space"),
+            "maxEpisodeSteps": env.spec.max_episode_steps,
+            "returnThreshold": env.spec.reward_threshold,
+        }
+        self._width = int(np.prod(flat.shape))
+
+    def serve(self, num_lanes, timeout):
+        """Answers requests until there are no more; ends the process where one takes longer than `timeout` seconds."""
+        actions = 1 if isinstance(self._action, spaces.Discrete) else int(np.prod(self._action.shape))
+        action_type = "f32" if isinstance(self._action, spaces.Box) else "i32"
+        columns, offset = {}, 0
+        for name, kind, width in [
+            ("row", "u32", 1),
+            ("seed", "u32", 1),
+            ("action", action_type, actions),
+            ("observation", "f32", self._width),
+            ("reward", "f64", 1),
+            ("terminated", "u8", 1),
+            ("truncated", "u8", 1),
+        ]:
+            columns[name] = {"type": kind, "offset": offset, "shape": [num_lanes, width]}
+            size = num_lanes * width * np.dtype(DTYPES[kind]).itemsize
+            offset += -(-size // ALIGNMENT) * ALIGNMENT
+        folder = "/dev/shm" if os.path.isdir("/dev/shm") else None
+        fd, path = tempfile.mkstemp(prefix="colonnade-", dir=folder)
+        os.ftruncate(fd, offset)
+        os.close(fd)
+        self._columns = map_columns(path, columns)
+        self.say({**self.hello, "file": path, "bytes": offset, "columns": columns})
+        for line in sys.stdin:
+            word, count = line.split()
+            faulthandler.dump_traceback_later(timeout, exit=True)
+            try:
+                place = 0
+                for place in range(int(count)):
+                    self.reset(place) if word == "reset" else self.step(place)
+                answer = "ok"
+            except Exception:
+                message = traceback.format_exc()[-ERROR_BYTES:]
+                answer = "error " + json.dumps({"row": int(self._columns["row"][place, 0]), "message": message})
+            faulthandler.cancel_dump_traceback_later()
+            self._out.write(answer + "\n")
+            self._out.flush()
+
+    def say(self, hello):
+        # What environments print must not ring the doorbell: it goes where errors go.
+        self._out = os.fdopen(os.dup(1), "w")
+        os.dup2(2, 1)
+        self._out.write(json.dumps(hello) + "\n")
+        self._out.flush()
+
+    def reset(self, place):
+        row = int(self._columns["row"][place, 0])
+        if row not in self._envs:
+            self._envs[row] = self._make()
+        seen, _ = self._envs[row].reset(seed=int(self._columns["seed"][place, 0]))
+        self._see(place, seen)
+
+    def step(self, place):
+        row = int(self._columns["row"][place, 0])
+        given = self._columns["action"][place]
+        if isinstance(self._action, spaces.Discrete):
+            action = int(given[0]) + int(self._action.start)
+        elif isinstance(self._action, spaces.Box):
+            action = given.astype(self._action.dtype).reshape(self._action.shape)
+        else:
+            action = given.astype(self._action.dtype)
+        seen, reward, terminated, truncated, _ = self._envs[row].step(action)
+        self._see(place, seen)
+        for name, value in (("reward", reward), ("terminated", terminated), ("truncated", truncated)):
+            self._columns[name][place, 0] = value
+
+    def _see(self, place, seen):
+        self._columns["observation"][place] = np.asarray(self._flatten(seen), np.float32).reshape(-1)
+
+
+if __name__ == "__main__":
+    options = json.loads(sys.argv[1])
+    server = GymnasiumServer(options)
+    if "numLanes" in options:
+        server.serve(options["numLanes"], options["timeoutSeconds"])
+    else:
+        print(json.dumps(server.hello))

@@ -1,0 +1,108 @@
+// Compiles the native bodies, src/kernels/**/*.native.c, and the way to them into an addon of Node-API. Each source is compiled
+// once for each level of the processor.
+import { spawn } from 'node:child_process'
+import { existsSync, mkdirSync, readdirSync, readFileSync, renameSync, statSync, writeFileSync } from 'node:fs'
+import { createRequire } from 'node:module'
+import { basename, dirname, join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { LEVELS } from './native-platforms.mjs'
+
+const scripts = fileURLToPath(new URL('.', import.meta.url))
+const folder = join(scripts, '../src/kernels')
+/** Nothing is fused or reordered that the source does not ask for, at any level. */
+const FLAGS = [
+  ...['-std=gnu17', '-O3', '-fvisibility=hidden', '-ffp-contract=off', '-fno-math-errno', '-fno-trapping-math'],
+  ...['-Wall', '-Wextra', '-Werror=incompatible-pointer-types', '-Wno-cast-function-type', '-Wno-unused-parameter'],
+]
+
+const all = readdirSync(folder, { recursive: true }).map((name) => join(folder, name))
+const sources = all.filter((name) => name.endsWith('.native.c'))
+
+/** When the newest of what an addon is made of was changed, in ms. */
+export function lastChange() {
+  const made = ['native-addon.mjs', 'native-glue.mjs', 'native-platforms.mjs', 'kernel-twins.mjs']
+  const read = all.filter((name) => /\.native\.[ch]$/.test(name) || name.endsWith('.simd.ts'))
+  return Math.max(...[...read, ...made.map((name) => join(scripts, name))].map((path) => statSync(path).mtimeMs))
+}
+
+/**
+ * Builds `native.node` in a folder.
+ * @param {{ out: string, compiler: string[], os: string, cpu: string, flags?: string[], linked?: string[] }} options
+ *   `compiler`: its command; `os`, `cpu`: by Node's names; `flags` besides the usual ones; `linked`: what is linked besides
+ * @throws {Error} that says why it could not be built
+ */
+export async function buildAddon({ out, compiler, os, cpu, flags = [], linked = [] }) {
+  const levels = LEVELS[cpu]
+  if (levels === undefined) throw new Error(`there are none for ${cpu}`)
+  const headers = headersFolder()
+  if (headers === undefined)
+    throw new Error("no headers of Node-API: neither the package node-api-headers nor Node's own")
+  const usual = [...FLAGS, ...(os === 'win32' ? [] : ['-fPIC']), ...flags]
+  const compile = (cwd, words) => run(cwd, [...compiler, ...usual, ...words])
+  const { readTwins } = await import('./kernel-twins.mjs')
+  const { glueOf, prototypesOf } = await import('./native-glue.mjs')
+  const twins = twinsWithBodies(readTwins())
+  const features = Object.fromEntries(Object.entries(levels).map(([level, { features }]) => [level, features]))
+  mkdirSync(out, { recursive: true })
+  writeFileSync(join(out, 'kernels.native.h'), prototypesOf(twins))
+  writeFileSync(join(out, 'glue.c'), glueOf(twins, features))
+  // Zig compiles one source a call.
+  const objects = await Promise.all([
+    compile(out, [`-I${headers}`, '-c', 'glue.c', '-o', 'glue.o']).then(() => ['glue.o']),
+    ...Object.entries(levels).map(async ([level, { flags }]) => {
+      mkdirSync(join(out, level), { recursive: true })
+      const made = []
+      for (const source of sources) {
+        const object = join(level, basename(source).replace(/c$/, 'o'))
+        await compile(out, [...flags, `-DLEVEL=${level}`, '-I.', '-c', source, '-o', object])
+        made.push(object)
+      }
+      return made
+    }),
+  ])
+  // A process that has the addon open keeps the file that it opened.
+  const fresh = `native.node.${process.pid}`
+  const undefinedSymbols = os === 'darwin' ? ['-undefined', 'dynamic_lookup'] : []
+  await compile(out, ['-shared', ...undefinedSymbols, '-o', fresh, ...objects.flat(), ...linked, '-lm'])
+  renameSync(join(out, fresh), join(out, 'native.node'))
+}
+
+/** Those of all twins that have native bodies, in the order of these. */
+function twinsWithBodies(known) {
+  const names = sources.flatMap((path) =>
+    [...readFileSync(path, 'utf8').matchAll(/^WORTH\((\w+), .+\)\n\w+ KERNEL\(\1\)/gm)].map(([, name]) => name),
+  )
+  return names.map((name) => {
+    const twin = known.find((twin) => twin.name === name)
+    if (twin === undefined) throw new Error(`native kernels: got ${name}, expected the name of a SIMD twin`)
+    return twin
+  })
+}
+
+/** Runs the compiler in a folder; what it has to say is the error's message. */
+function run(cwd, [command, ...words]) {
+  return new Promise((resolve, reject) => {
+    const child = spawn(command, words, { cwd, stdio: ['ignore', 'inherit', 'pipe'] })
+    let said = ''
+    child.stderr.on('data', (text) => {
+      said += text
+    })
+    child.on('error', () => reject(new Error(`no C compiler: ${command} cannot be run`)))
+    child.on('close', (code) => {
+      if (said !== '') process.stderr.write(said)
+      if (code === 0) resolve()
+      else reject(new Error(`${command} failed: ${said.split('\n').find((line) => line.includes('error')) ?? code}`))
+    })
+  })
+}
+
+/** Where node_api.h lies; undefined where it is not. */
+function headersFolder() {
+  const candidates = [join(dirname(process.execPath), '../include/node')]
+  try {
+    candidates.unshift(createRequire(import.meta.url)('node-api-headers').include_dir)
+  } catch {
+    // The package is for development; Node brings its own headers in most places.
+  }
+  return candidates.find((path) => existsSync(join(path, 'node_api.h')))
+}

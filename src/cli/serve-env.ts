@@ -1,0 +1,143 @@
+import { truncateSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import {
+  ColumnFile,
+  columnFolder,
+  Doorbell,
+  PROTOCOL,
+  PROTOCOL_VERSION,
+  planFile,
+  removeColumnFolder,
+} from '../column-file.ts'
+import { choice, integer } from '../entries/settings.ts'
+import { InputError } from '../errors.ts'
+import {
+  configureRun,
+  createWorld,
+  type EnvironmentId,
+  type EpisodeCohort,
+  mlp,
+  reset,
+  restart,
+  step,
+  store,
+  type World,
+} from '../index.ts'
+import { spaceToJson, spaceType, spaceWidth } from '../space.ts'
+import { type Command, readKeys, splitWords } from './invocation.ts'
+
+export const serveEnvKeys = {
+  numLanes: integer(1, 'lanes', { min: 1 }),
+  seed: integer(0, 'decides all numbers drawn at random', { min: 0 }),
+  autoreset: choice('next-step', ['next-step', 'same-step'], 'when a lane whose episode is over begins another'),
+}
+
+/**
+ * colonnade serve-env <environment>: its lanes for a program in another language, by columns in a file (`column-file.ts`), with standard
+ * input and output as the doorbell. `python/colonnade.py` starts it. Ends when the input does.
+ */
+export const serveEnvCommand: Command = async ({ words }) => {
+  const { subject, texts } = splitWords(words, 'an environment')
+  const keysOf = (ofEnvironment: boolean) =>
+    Object.fromEntries(Object.entries(texts).filter(([key]) => key.startsWith('environment.') === ofEnvironment))
+  const options = readKeys(serveEnvKeys, keysOf(false))
+  const run = await configureRun(subject as EnvironmentId, keysOf(true))
+  if (run.kind !== 'episodes') throw new InputError('environment', subject, 'one whose lanes step, not one of text')
+  const { environment } = run
+  const { numLanes, autoreset } = options
+  const policy = { ...mlp({ hidden: [1] }), id: 'client' } // Never asked: the client chooses.
+  const make = (seed: number) => createWorld({ environment, policy, numLanes, seed, autoreset })
+  let world = await make(options.seed)
+  const { observationSpace, actionSpace, maxEpisodeSteps, returnThreshold } = environment
+  if (observationSpace.kind !== 'box')
+    throw new InputError(`${subject} observationSpace`, observationSpace.kind, 'a box')
+
+  const mask = lanesOf(world).actionMask.current.length / numLanes
+  const seen = [numLanes, ...observationSpace.shape]
+  const acted = actionSpace.kind === 'discrete' ? [numLanes] : [numLanes, spaceWidth(actionSpace)]
+  const { columns, bytes } = planFile({
+    action: [spaceType(actionSpace), actionSpace.kind === 'box' ? [numLanes, ...actionSpace.shape] : acted],
+    observation: ['f32', seen],
+    ...(mask > 0 ? { actionMask: ['u8', [numLanes, mask]] } : {}),
+    reward: ['f32', [numLanes]],
+    terminated: ['u8', [numLanes]],
+    truncated: ['u8', [numLanes]],
+    finalObservation: ['f32', seen],
+  })
+  const folder = columnFolder()
+  const path = join(folder, 'columns')
+  writeFileSync(path, '', { mode: 0o600 })
+  truncateSync(path, bytes)
+  const file = new ColumnFile(path, columns, bytes)
+  const last = autoreset === 'same-step' ? 'finalObservation' : 'truncated'
+  const place = {
+    action: file.column<'i32' | 'f32'>('action'),
+    observation: file.column<'f32'>('observation'),
+    actionMask: mask > 0 ? file.column<'u8'>('actionMask') : new Uint8Array(),
+    reward: file.column<'f32'>('reward'),
+    terminated: file.column<'u8'>('terminated'),
+    truncated: file.column<'u8'>('truncated'),
+    finalObservation: file.column<'f32'>('finalObservation'),
+  }
+  const show = () => {
+    const { observation, actionMask } = lanesOf(world)
+    place.observation.set(observation.current)
+    place.actionMask.set(actionMask.current)
+  }
+  /** Answers a request with columns in the file. */
+  const answer = async (request: string): Promise<void> => {
+    if (request === 'step') {
+      const cohort = lanesOf(world)
+      file.read('action', 'action')
+      cohort.action.chosen.set(place.action)
+      step(world)
+      const { reward, terminated, truncated } = cohort.transition
+      place.reward.set(reward)
+      place.terminated.set(terminated)
+      place.truncated.set(truncated)
+      if (last === 'finalObservation') place.finalObservation.set(cohort.observation.next)
+      store(world)
+    } else {
+      const seed = /^reset(?: (\d+))?$/.exec(request)
+      if (seed === null) throw new InputError('request', JSON.stringify(request), 'reset, reset <seed> or step')
+      if (seed[1] === undefined) restart(lanesOf(world))
+      else world = await make(Number(seed[1]))
+    }
+    reset(world)
+    show()
+    file.write('observation', request === 'step' ? last : mask > 0 ? 'actionMask' : 'observation')
+  }
+
+  const spaces = { observationSpace: plain(observationSpace), actionSpace: plain(actionSpace) }
+  const known = { environment: environment.id, numLanes, autoreset, maxEpisodeSteps, returnThreshold, ...spaces }
+  const doorbell = new Doorbell(0, 1)
+  doorbell.write(
+    JSON.stringify({ protocol: PROTOCOL, version: PROTOCOL_VERSION, file: path, bytes, columns, ...known }),
+  )
+  let requests = 0
+  try {
+    for (let request = doorbell.read(); request !== null; request = doorbell.read()) {
+      requests++
+      let said = 'ok'
+      try {
+        await answer(request)
+      } catch (error) {
+        said = `error ${JSON.stringify({ message: (error as Error).message })}`
+      }
+      if (!doorbell.write(said)) break
+    }
+  } finally {
+    file.close()
+    removeColumnFolder(folder)
+  }
+  return { environment: environment.id, requests }
+}
+
+function lanesOf(world: World): EpisodeCohort {
+  return world.cohorts[0] as EpisodeCohort
+}
+
+/** A space as JSON has it. */
+function plain(space: Parameters<typeof spaceToJson>[0]): unknown {
+  return JSON.parse(spaceToJson(space))
+}

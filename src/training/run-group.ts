@@ -1,0 +1,214 @@
+/**
+ * Runs that differ in nothing but their seed, in one folder: `seed-1`, `seed-2` … are runs like any other, and beside them stand
+ * `group.json` (what they were all told), `summary.json` and `learning-curve.svg` of all of them.
+ */
+import { join } from 'node:path'
+import { type CurvePoint, drawCurves, smooth, together } from '../curves.ts'
+import { InputError, show } from '../errors.ts'
+import { listFolder, makeFolder, parseObject, readText, writeWhole } from '../files.ts'
+import { VERSION } from '../version.ts'
+import { meanAndStd } from './metrics.ts'
+import { configureRun, curveOfRun, type Run, type RunDefinition, type RunSummary, resumeRun, startRun } from './run.ts'
+import { readMetrics } from './run-folder.ts'
+import type { SharedSummary } from './run-kind.ts'
+
+/** What a figure came to over the seeds that have it; `std` with n in the denominator. */
+export interface Spread {
+  readonly mean: number
+  readonly std: number
+  readonly min: number
+  readonly max: number
+  /** How many seeds have it. */
+  readonly count: number
+}
+
+/** What runs of several seeds came to. */
+export interface RunGroupSummary {
+  /** `interrupted` where a run was: the same call goes on. */
+  readonly status: 'complete' | 'interrupted'
+  readonly folder: string
+  readonly environment: string
+  readonly algorithm: string
+  /** In the order of the seeds. */
+  readonly runs: readonly {
+    readonly seed: number
+    readonly folder: string
+    readonly status: SharedSummary['status']
+    /** What it came to, by name; null where it has no such figure. */
+    readonly figures: Readonly<Record<string, number | null>>
+  }[]
+  /** Of each figure that a run has. */
+  readonly figures: Readonly<Record<string, Spread>>
+  readonly files: Readonly<Record<string, string>>
+}
+
+/** How runs of several seeds are trained. */
+export interface RunGroupOptions {
+  /** Their folder; `runs/<environment>-seeds-<n>` with the lowest free number if none is given. */
+  readonly out?: string | undefined
+  /** Trains a run to its end; by default without telling anybody. */
+  readonly train?: (run: Run) => Promise<RunSummary>
+}
+
+/**
+ * Seeds as they are written: `1..5`, `3,7`, `1..3,10`.
+ * @throws InputError for what is no seed, a range that falls, and a seed twice.
+ */
+export function parseSeeds(text: string): number[] {
+  const seeds = text.split(',').flatMap((part) => {
+    const [, first, last = first] = /^(\d+)(?:\.\.(\d+))?$/.exec(part.trim()) ?? []
+    const [from, to] = [Number(first), Number(last)]
+    const isRange = first !== undefined && Number.isSafeInteger(to) && to >= from && to - from < 1000
+    if (!isRange) throw new InputError('seeds', show(text), 'seeds like 1..5 or 1,4,7')
+    return Array.from({ length: to - from + 1 }, (_, i) => from + i)
+  })
+  if (new Set(seeds).size < seeds.length) throw new InputError('seeds', show(text), 'each seed once')
+  return seeds
+}
+
+/**
+ * Trains a run for each seed, one after the other, and puts together what came of them. Called again with the same words and folder it
+ * goes on: runs that have ended stay, one that was interrupted is resumed, and those that lack are begun.
+ * @throws InputError as `configureRun`, `startRun` and `resumeRun` do, and for a folder that holds anything else.
+ */
+export async function trainSeeds(
+  environment: string,
+  given: Readonly<Record<string, string>>,
+  seeds: readonly number[],
+  { out, train = (run) => run.train() }: RunGroupOptions = {},
+): Promise<RunGroupSummary> {
+  if (seeds.length === 0) throw new InputError('seeds', 'none', 'at least one')
+  if (given.seed !== undefined) throw new InputError('seed', show(given.seed), 'seeds alone, or seed alone')
+  const definitions: RunDefinition[] = [] // All before the first is trained: what is wrong is told at once.
+  for (const seed of seeds) definitions.push(await configureRun(environment, { ...given, seed: String(seed) }))
+  const folder = await claim({ environment, given }, definitions[0]!.environment.id.replaceAll('/', '-'), out)
+  const summaries: RunSummary[] = []
+  for (const [i, definition] of definitions.entries()) {
+    const path = join(folder, `seed-${seeds[i]}`)
+    const summary = (await endOf(path)) ?? (await train(await openOrStart(path, definition)))
+    summaries.push(summary)
+    if (summary.status === 'interrupted') break
+  }
+  return summarize(folder, definitions, summaries)
+}
+
+/** The folder of a group with what it is told: a new one, or that of the same. */
+async function claim(told: object, environment: string, out: string | undefined): Promise<string> {
+  const record = { colonnade: VERSION, ...told }
+  for (let number = 1; ; number++) {
+    const folder = out ?? join('runs', `${environment}-seeds-${number}`)
+    const path = join(folder, 'group.json')
+    const present = await listFolder(folder)
+    if (present.length > 0) {
+      const { colonnade: _, ...former } = parseObject(await readText(path)) ?? {}
+      const isSame = JSON.stringify(sorted(former)) === JSON.stringify(sorted(told))
+      if (isSame && out !== undefined) return folder
+      if (out === undefined) continue
+      const got = present.includes('group.json')
+        ? `${folder}, whose runs were told other things`
+        : `${folder}, which is not empty`
+      throw new InputError('out', got, 'a new folder, or one with runs of the same words')
+    }
+    await makeFolder(folder)
+    await writeWhole(path, [`${JSON.stringify(record, null, 2)}\n`])
+    return folder
+  }
+}
+
+/** The same with keys in their order, at all depths. */
+function sorted(value: unknown): unknown {
+  if (typeof value !== 'object' || value === null) return value
+  return Object.entries(value)
+    .sort(([a], [b]) => (a < b ? -1 : 1))
+    .map(([key, inner]) => [key, sorted(inner)])
+}
+
+/** The summary of a run that has ended; null of one that has not, or is not there. */
+async function endOf(folder: string): Promise<RunSummary | null> {
+  const summary = parseObject(await readText(join(folder, 'summary.json'))) as RunSummary | null
+  return summary === null || summary.status === 'interrupted' ? null : summary
+}
+
+async function openOrStart(folder: string, definition: RunDefinition): Promise<Run> {
+  const isBegun = (await listFolder(folder)).includes('config.json')
+  return isBegun ? resumeRun(folder) : startRun(definition, folder)
+}
+
+/** What is compared between seeds, as far as a run of its kind has it. */
+function figuresOf(summary: RunSummary): Record<string, number | null> {
+  const { evaluation, seconds } = summary
+  const judged = { evaluation: evaluation?.last.mean ?? null, bestEvaluation: evaluation?.best?.mean ?? null }
+  if ('episodeReturnLast100' in summary) {
+    const { episodeReturnLast100, solvedAtStep, stepsPerSecond } = summary
+    return { episodeReturn: episodeReturnLast100.mean, ...judged, solvedAtStep, stepsPerSecond, seconds }
+  }
+  const { reward, heldOut } = summary
+  return { reward: reward?.last ?? null, heldOut: heldOut?.reward?.mean ?? null, ...judged, seconds }
+}
+
+async function summarize(
+  folder: string,
+  definitions: readonly RunDefinition[],
+  summaries: readonly RunSummary[],
+): Promise<RunGroupSummary> {
+  const runs = summaries.map((summary) => {
+    return { seed: summary.seed, folder: summary.folder, status: summary.status, figures: figuresOf(summary) }
+  })
+  const isWhole = runs.length === definitions.length && runs.every(({ status }) => status !== 'interrupted')
+  const { environment, algorithm } = summaries[0]!
+  const whole: RunGroupSummary = {
+    status: isWhole ? 'complete' : 'interrupted',
+    ...{ folder, environment, algorithm, runs },
+    figures: spreads(runs.map(({ figures }) => figures)),
+    files: { summary: join(folder, 'summary.json'), learningCurve: join(folder, 'learning-curve.svg') },
+  }
+  const curves = await Promise.all(
+    runs.map(async (run, i) => curveOfRun(definitions[i]!, await readMetrics(run.folder))),
+  )
+  const { labels, threshold, smoothing } = curves[0]!
+  const title = `${environment} by ${algorithm}, ${runs.length} seeds`
+  const training = band(
+    curves.map(({ points }) => points),
+    smoothing,
+  )
+  const evaluations = band(
+    curves.map((curve) => curve.evaluations),
+    0,
+  )
+  const shown =
+    evaluations.points.length === 0
+      ? [{ name: '', ...training }]
+      : [
+          { name: 'training', ...training },
+          { name: 'evaluation', ...evaluations },
+        ]
+  await writeWhole(whole.files.learningCurve!, [drawCurves(shown, labels, { title, threshold })])
+  await writeWhole(whole.files.summary!, [`${JSON.stringify(whole, null, 2)}\n`])
+  return whole
+}
+
+/** Of each figure that some seeds have. */
+function spreads(figures: readonly Readonly<Record<string, number | null>>[]): Record<string, Spread> {
+  const found: Record<string, Spread> = {}
+  for (const name of Object.keys(figures[0] ?? {})) {
+    const values = figures.flatMap(({ [name]: value }) => (typeof value === 'number' ? [value] : []))
+    if (values.length === 0) continue
+    const { mean, std } = meanAndStd(Float64Array.from(values), values.length)
+    found[name] = { mean, std, min: Math.min(...values), max: Math.max(...values), count: values.length }
+  }
+  return found
+}
+
+/** The mean of the curves of several seeds where all of them are, and how far they are apart. */
+function band(curves: readonly (readonly CurvePoint[])[], smoothing: number) {
+  const { x, y, low, high } = together(
+    curves.map((points) => ({
+      x: points.map((point) => point.x),
+      y: smooth(
+        points.map((point) => point.y),
+        smoothing,
+      ),
+    })),
+  )
+  return { points: x.map((at, i) => ({ x: at, y: y[i]! })), band: { low, high } }
+}

@@ -1,0 +1,146 @@
+/**
+ * Gymnasium from PyPI, on both sides: its environments here, and Colonnade's in it. `npm run test:vector-env` alone asks it.
+ */
+import { readdirSync } from 'node:fs'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { beforeAll, beforeEach, describe, expect, test } from 'vitest'
+import { checkEnvironment, fromGymnasium } from '../../dist/src/entries/environments.js'
+import {
+  collect,
+  createTrainer,
+  createWorld,
+  type EnvironmentDefinition,
+  mlp,
+  ppo,
+  Random,
+  Stream,
+} from '../../dist/src/index.js'
+import { MAIN, skipLoudly } from '../support/command.ts'
+import { attempt, findPython, PYTHON_MS } from '../support/python.ts'
+import { temporaryFolder } from '../support/temporary.ts'
+
+const PACKAGES = ['gymnasium==1.4.0', 'numpy==2.4.6']
+const support = fileURLToPath(new URL('../support/', import.meta.url))
+const policy = mlp({ hidden: [8] })
+
+let why = ''
+let python = ''
+
+beforeAll(async () => {
+  if (import.meta.env.MODE !== 'vector-env') {
+    why = 'Gymnasium (npm run test:vector-env asks it)'
+    return
+  }
+  const found = await findPython(PACKAGES, 'gymnasium, numpy')
+  if ('why' in found) why = found.why
+  else python = found.python
+  process.env.PYTHONPATH = support // Where `gymnasium_faults` is.
+}, PYTHON_MS)
+
+beforeEach((context) => {
+  if (why !== '') skipLoudly(context, why)
+})
+
+/** The rollout of an environment that learns nothing. */
+async function recorded(environment: EnvironmentDefinition, numLanes: number, numSteps: number) {
+  const world = await createWorld({ environment, policy, numLanes, seed: 3 })
+  world.reserve(world.draft(), { numSteps, learner: {} })
+  const cohort = world.cohorts[0]!
+  if (cohort.kind !== 'episodes') throw new Error('a cohort of episodes')
+  try {
+    await collect(world, numSteps)
+  } finally {
+    world.close()
+  }
+  return cohort.rollout
+}
+
+describe('fromGymnasium', () => {
+  test('has of each step what the environment says that Python steps by itself', async () => {
+    const rollout = await recorded(fromGymnasium({ id: 'CartPole-v1', python })(), 4, 60)
+    const random = new Random(3)
+    for (let n = 0; n < 4; n++) {
+      random.draw(Stream.reset, n, 0, 0)
+      const actions = Array.from({ length: 60 }, (_, t) => rollout.action[4 * t + n])
+      const request = JSON.stringify({ id: 'CartPole-v1', seed: random.words[0], actions })
+      const { stdout } = await attempt(python, [join(support, 'gymnasium_steps.py'), request])
+      const steps = JSON.parse(stdout) as { observation: number[]; reward: number; ended: boolean }[]
+      expect(steps.length).toBeGreaterThan(7)
+      for (const [t, { observation, reward, ended }] of steps.entries()) {
+        const row = 4 * t + n
+        expect([...rollout.observation.subarray(4 * row, 4 * row + 4)]).toEqual(observation)
+        expect([rollout.reward[row], rollout.terminated[row]]).toEqual([reward, ended ? 1 : 0])
+      }
+    }
+  })
+
+  test('comes to the same bits in threads and after a resume, and keeps the contract', async () => {
+    const module = new URL('../support/gymnasium-cart.mjs', import.meta.url).href
+    process.env.COLONNADE_TEST_PYTHON = python
+    const { cart } = await import(module)
+    const trained = async (updates: number, threads: number, folder?: string): Promise<Float32Array> => {
+      const world = await createWorld({ environment: cart(), policy, numLanes: 6, seed: 3 })
+      const trainer = createTrainer(world, ppo({ numSteps: 16, numMinibatches: 2, updateEpochs: 2 }), {
+        threads,
+        ...(folder === undefined ? {} : { folder }),
+      })
+      try {
+        if (folder !== undefined && updates > 2) await trainer.restore()
+        for await (const { update } of trainer.updates({ totalSteps: 20 * 96 })) if (update === updates) break
+        if (folder !== undefined) await trainer.save()
+        return world.cohorts[0]!.weights.slice()
+      } finally {
+        trainer.close()
+        world.close()
+      }
+    }
+    const whole = await trained(4, 1)
+    const folder = await temporaryFolder()
+    expect(await trained(2, 2, folder)).not.toEqual(whole)
+    expect(await trained(4, 1, folder)).toEqual(whole)
+    const { checks } = checkEnvironment(cart(), { numLanes: 8, steps: 40 })
+    expect(checks.filter(({ status }) => status === 'failed')).toEqual([])
+  })
+
+  const faulty = (fault: string, timeoutSeconds = 60) =>
+    fromGymnasium({ id: 'gymnasium_faults:Fault-v0', python, kwargs: { fault }, timeoutSeconds })()
+
+  test.each([
+    ['raises', /lane \d \(episode 0, step \d+\) raised in Python: .*RuntimeError: the wheel came off$/s],
+    ['exits', /its Python process is gone/],
+    ['hangs', /its Python process is gone: .*Timeout \(0:00:01\).*step/s],
+    ['nan', /got NaN in observation\[3\] of lane \d \(episode 0, step \d+\) from step, expected finite numbers/],
+  ])('an environment that %s is told, and leaves nothing behind', async (fault, message) => {
+    const left = () => readdirSync('/dev/shm').filter((name) => name.startsWith('colonnade-'))
+    const before = left()
+    const environment = faulty(fault, 1)
+    expect(environment.observationSpace).toMatchObject({ shape: [5] }) // Three places as one of three, and two speeds.
+    expect(environment.actionSpace).toEqual({ kind: 'discrete', n: 2 })
+    await expect(recorded(environment, 3, 20)).rejects.toThrow(message)
+    expect(left()).toEqual(before)
+  })
+
+  test('what Gymnasium does not make is told with its words', () => {
+    expect(() => fromGymnasium({ id: 'Nope-v0', python })()).toThrow("Environment `Nope` doesn't exist")
+  })
+})
+
+test('ColonnadeVectorEnv is a vector environment of Gymnasium', async () => {
+  const folder = fileURLToPath(new URL('../../python', import.meta.url))
+  const words = [join(support, 'vector_env.py'), folder, process.execPath, MAIN]
+  const { code, stdout, stderr } = await attempt(python, words)
+  expect(code, stderr).toBe(0)
+  const found = JSON.parse(stdout.trimEnd().split('\n').at(-1)!)
+  expect(found).toMatchObject({
+    'next-step': { finals: 0, same: true },
+    'same-step': { dead: 0, same: true },
+    mask: [2, 9],
+    refused: expect.stringContaining('got 99 in action[0] of lane 0'),
+    gone: expect.stringContaining("Colonnade's process is gone"),
+    recordable: [3, 3],
+  })
+  expect(found['next-step'].ends).toBeGreaterThan(20)
+  expect(found['next-step'].dead).toBeGreaterThanOrEqual(found['next-step'].ends - 6)
+  expect(found['same-step'].finals).toBe(found['same-step'].ends)
+})

@@ -1,0 +1,40 @@
+"""Environments of Gymnasium that go wrong when their action is 1: faults for `tests/outside/vector-env.test.ts`."""
+
+import os
+import time
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+
+
+class Fault(gymnasium.Env):
+    observation_space = spaces.Dict({"place": spaces.Discrete(3), "speed": spaces.Box(-1, 1, (2,))})
+    action_space = spaces.Discrete(2, start=5)
+
+    def __init__(self, fault="raises"):
+        self._fault = fault
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        print("a line that no one asked for")
+        return self._seen(), {}
+
+    def step(self, action):
+        assert action in self.action_space
+        if action == 6:
+            if self._fault == "raises":
+                raise RuntimeError("the wheel came off")
+            if self._fault == "exits":
+                os._exit(3)
+            if self._fault == "hangs":
+                time.sleep(1000)
+            if self._fault == "nan":
+                return {"place": 0, "speed": np.array([np.nan, 0], np.float32)}, 0.0, False, False, {}
+        return self._seen(), 0.5, False, False, {}
+
+    def _seen(self):
+        return {"place": int(self.np_random.integers(3)), "speed": self.np_random.uniform(-1, 1, 2).astype(np.float32)}
+
+
+gymnasium.register("Fault-v0", Fault, max_episode_steps=50)
