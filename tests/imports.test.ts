@@ -44,7 +44,7 @@ const TABLE: Readonly<Record<string, readonly string[]>> = {
   loggers: ['export/protobuf', 'engines/json-client', 'serving/http'],
   compat: [
     ...['orchestration', 'tables', 'datasets', 'rewards', 'environments', 'engines', 'world', 'cohorts', 'tick'],
-    ...['algorithms', 'policies', 'text', 'training', 'components', 'kernels/bind'],
+    ...['algorithms', 'policies', 'text', 'training', 'components', 'kernels/bind', 'serving/batcher'],
   ],
   training: [
     ...['world', 'cohorts', 'tick', 'systems', 'algorithms', 'tables', 'components'],

@@ -12,15 +12,17 @@ import { realTime, type Time } from '../orchestration/time.ts'
 import type { FilterDecision } from '../rewards/filters.ts'
 import { convertToBatch, type RolloutBatch } from '../tables/rollout-batch.ts'
 import type { Sample } from '../tables/sample.ts'
-import { type GeneratedSample, sampleOf } from './generated-sample.ts'
+import { type GeneratedSample, type SamplePlace, sampleOf } from './generated-sample.ts'
 
 /**
  * Answers each prompt with a sample, in the order of the prompts, which are those of one group: the same prompt, as often as the
- * group has members. Once the signal is aborted nobody waits for the answer any longer.
+ * group has members. Once the signal is aborted nobody waits for the answer any longer. `places` says which member of which group
+ * each answer is.
  */
 export type GenerateFn<P> = (
   prompts: readonly P[],
   signal: AbortSignal,
+  places: readonly SamplePlace[],
 ) => readonly GeneratedSample[] | Promise<readonly GeneratedSample[]>
 
 /** What a sample is worth; null where that cannot be told. What it throws is the reason for a reward that cannot be told. */
@@ -328,16 +330,16 @@ export class AsyncRolloutManager<P> {
     const { generateFn } = this.#config
     const rewardFn = this.#rewardFn
     const prompts = members.map(() => dealt.prompt)
-    const answer = await generateFn(prompts, whenAll(members.map(({ signal }) => signal)))
+    const { epoch, promptId, group } = dealt
+    const places = members.map(({ ticket: { member } }) => ({ epoch, promptId, group, member }))
+    const answer = await generateFn(prompts, whenAll(members.map(({ signal }) => signal)), places)
     if (!Array.isArray(answer) || answer.length !== prompts.length) {
       const got = Array.isArray(answer) ? `${answer.length} samples` : show(answer)
       throw new InputError('generateFn(prompts)', got, `${prompts.length}, one for each prompt`)
     }
-    const { epoch, promptId, group } = dealt
-    for (const [i, { ticket, resolve, reject }] of members.entries()) {
-      const place = { epoch, promptId, group, member: ticket.member }
+    for (const [i, { resolve, reject }] of members.entries()) {
       Promise.resolve()
-        .then(() => sampleOf(answer[i], place, dealt.prompt))
+        .then(() => sampleOf(answer[i], places[i]!, dealt.prompt))
         .then((sample) => (rewardFn === undefined ? sample : rewarded(sample, rewardFn)))
         .then(resolve, reject)
     }

@@ -13,7 +13,8 @@ import { markLearned, packBatch } from '../algorithms/token-batch.ts'
 import { trainedOf } from '../algorithms/token-learner.ts'
 import { tokenUpdatePlan } from '../algorithms/token-thread.ts'
 import type { ConversationCohort } from '../cohorts/conversations.ts'
-import type { WeightsDelivery } from '../engines/engine.ts'
+import type { Engine, EngineDefinition, WeightsDelivery } from '../engines/engine.ts'
+import { poolEngine } from '../engines/pool.ts'
 import { defineTextEnvironment, type TextEnvironmentDefinition } from '../environments/text.ts'
 import { checkOptions, InputError, OptimizerRequiredError, show } from '../errors.ts'
 import { PolicySum, spansOf, TokenSum } from '../kernels/bind.ts'
@@ -83,12 +84,19 @@ export interface OpenBackendOptions {
   readonly seed?: number
   /** Who computes; default this process. */
   readonly backend?: BackendDefinition
+  /**
+   * Who generates, like servers by their addresses: several are one pool. They are given weights by `runRlTraining`, and asked by
+   * `generateByEngines`. Default: none.
+   */
+  readonly engines?: readonly EngineDefinition[]
+  /** Answers that the engines generate at once; default 8. */
+  readonly slots?: number
   /** What the model is made for, where that decides which characters it knows. */
   readonly environment?: TextEnvironmentDefinition
 }
 const OPTIONS = [
   ...['policy', 'lossFn', 'optimizer', 'maxGradNorm', 'temperature', 'checkpointDir', 'seed', 'backend'],
-  'environment',
+  ...['environment', 'engines', 'slots'],
 ]
 
 /** A backend over a language model, and the model. */
@@ -96,6 +104,8 @@ export interface OpenBackend extends BatchBackend {
   /** Its only cohort has model, tokenizer and weights; its engine says what it has learned, without being told. */
   readonly world: World<ConversationCohort>
   readonly checkpointDir: string | null
+  /** Those that it was opened with, as one. */
+  readonly engines: readonly Engine[]
 }
 
 /**
@@ -115,9 +125,16 @@ export async function openTrainingBackend(options: OpenBackendOptions): Promise<
   for (const [name, value] of Object.entries({ maxGradNorm, temperature })) {
     if (!(value > 0)) throw new InputError(name, show(value), 'a number above 0')
   }
+  if (options.slots !== undefined && options.engines === undefined) {
+    throw new InputError('slots', `${show(options.slots)} without engines`, 'engines beside it')
+  }
   if (typeof lossFn?.settings !== 'object')
     throw new InputError('lossFn', show(lossFn), "one like describeLoss('grpo')")
-  const world: World<ConversationCohort> = await createWorld({ environment, policy, numLanes: 1, seed })
+  const { engines, slots } = options
+  const world: World<ConversationCohort> = await createWorld({
+    ...{ environment, policy, seed, numLanes: 1 },
+    ...(engines !== undefined && { engine: oneOf(engines), numLanes: slots ?? 8, sampling: { temperature } }),
+  })
   const { model, adapter: lora, isQuantized, context } = world.draft().opened
   if (lossFn.settings.advantage === 'critic' && !model.hasValueHead) {
     throw new InputError('lossFn', 'one with a critic, and a model without a value head', 'a model with one')
@@ -136,7 +153,13 @@ export async function openTrainingBackend(options: OpenBackendOptions): Promise<
   const hasOptimizer = options.optimizer !== null
   return new ModelBackend(world, backend, lossFn, {
     ...{ settings, hasOptimizer, maxGradNorm, temperature, checkpointDir: options.checkpointDir ?? null },
+    engines: engines === undefined ? [] : [cohort.engine],
   })
+}
+
+/** Several engines as one. */
+function oneOf(engines: readonly EngineDefinition[]): EngineDefinition {
+  return Array.isArray(engines) && engines.length === 1 ? engines[0] : poolEngine(engines)
 }
 
 /** What stands in for a task where a model is trained on samples that come from elsewhere. */
@@ -156,6 +179,7 @@ interface Learning {
   readonly maxGradNorm: number
   readonly temperature: number
   readonly checkpointDir: string | null
+  readonly engines: readonly Engine[]
 }
 
 class ModelBackend implements OpenBackend {
@@ -179,6 +203,10 @@ class ModelBackend implements OpenBackend {
 
   get checkpointDir(): string | null {
     return this.#learning.checkpointDir
+  }
+
+  get engines(): readonly Engine[] {
+    return this.#learning.engines
   }
 
   forwardBackward(batch: TrainingBatch): TrainFuture<Readonly<Record<string, number>>> {

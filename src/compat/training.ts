@@ -208,7 +208,12 @@ async function giveWeights(backend: BatchBackend, engines: readonly SyncedEngine
   for (const engine of engines) {
     if ('updateWeightsFromCheckpoint' in engine) byPath.push(engine)
     else if (typeof engine?.setWeights === 'function') direct.push(engine)
-    else throw new InputError('engine', show(engine), 'one with setWeights or updateWeightsFromCheckpoint')
+    else
+      throw new InputError(
+        'engine',
+        show(engine),
+        'one with setWeights or updateWeightsFromCheckpoint, like `engines` of openTrainingBackend',
+      )
   }
   if (direct.length > 0) {
     const delivery = await backend.getWeights(version)

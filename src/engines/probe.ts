@@ -33,8 +33,22 @@ export function probeDistance(before: readonly ProbedToken[], now: readonly Prob
   return most
 }
 
+/**
+ * How far log-probabilities of the most probable tokens behind the prompt are from those of the weights in this process, in nats at most;
+ * NaN where there is no token. The columns of `context` have those of a decoder as `probe`.
+ */
+export function learnerDistance(context: EngineContext, said: readonly ProbedToken[]): number {
+  const { probe } = context.columns as { probe: DecoderColumns }
+  const own = probeLogprobs(
+    context,
+    probe,
+    said.map(({ token }) => token),
+  )
+  return said.length === 0 ? Number.NaN : Math.max(...said.map(({ logprob }, i) => Math.abs(logprob - own[i]!)))
+}
+
 /** What the weights in this process say of tokens that follow each other behind the prompt, in nats. */
-export function probeLogprobs(context: EngineContext, columns: DecoderColumns, tokens: readonly number[]): number[] {
+function probeLogprobs(context: EngineContext, columns: DecoderColumns, tokens: readonly number[]): number[] {
   const { model, weights, kernels, random, adapter } = context
   const decoder = new TransformerDecoder(model, weights, columns, kernels, random, adapter)
   const ids = [...probePrompt(model.shape.vocabularySize), ...tokens]

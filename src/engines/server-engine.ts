@@ -12,7 +12,7 @@
  */
 import { InputError, show } from '../errors.ts'
 import { removeWhole } from '../files.ts'
-import { type DecoderColumns, decoderPlan } from '../policies/transformer/decoder.ts'
+import { decoderPlan } from '../policies/transformer/decoder.ts'
 import { deliverFolder } from '../policies/transformer/delivery.ts'
 import { saveTransformer } from '../policies/transformer/folder.ts'
 import { saveLora } from '../policies/transformer/lora-folder.ts'
@@ -28,7 +28,7 @@ import {
   type WeightsDelivery,
 } from './engine.ts'
 import { AnswerError, JsonClient } from './json-client.ts'
-import { PROBE_CONTEXT, PROBE_TOKENS, probeDistance, probeLogprobs, probePrompt } from './probe.ts'
+import { learnerDistance, PROBE_CONTEXT, PROBE_TOKENS, probeDistance, probePrompt } from './probe.ts'
 import { type ClaimedTurn, readTurn, type SaidTurn } from './server-answer.ts'
 
 /** What every kind of server is told by. */
@@ -77,8 +77,8 @@ export interface ServerTurn {
   /** A whole number below 2^53. */
   readonly seed: number
   readonly stop: readonly string[]
-  /** What the engine calls the weights that it asks for: what is cached under others is of no use. */
-  readonly version: number
+  /** Names its weights, of this engine alone: another may have called others so, and what is cached under those is of no use. */
+  readonly salt: string
 }
 
 /** What a server says of itself. Null: it does not say. */
@@ -353,7 +353,15 @@ class ServerClient {
   async #probe(version: number): Promise<SaidTurn> {
     const prompt = probePrompt(this.#context.model.shape.vocabularySize)
     const id = `${this.#name}probe-${version}-${this.#numProbes++}` // Else an answer of before would do.
-    const asked = { id, ids: prompt, maxTokens: PROBE_TOKENS, ...GREEDY, seed: 0, stop: [], version }
+    const asked = {
+      id,
+      ids: prompt,
+      maxTokens: PROBE_TOKENS,
+      ...GREEDY,
+      seed: 0,
+      stop: [],
+      salt: `${this.#name}${version}`,
+    }
     const turn = await this.#ask(asked)
     if (turn === null) throw new InputError(`probe of ${this.#client.url}`, 'a version that changed', 'one that stays')
     return turn
@@ -361,16 +369,12 @@ class ServerClient {
 
   /** Holds the server's log-probabilities of the most probable tokens after a prompt to the learner's own. */
   async #prove(subject: string, version: number): Promise<void> {
-    const columns = (this.#context.columns as { probe: DecoderColumns }).probe
     const turn = await this.#probe(version)
     const other = turn.tokens.find((said) => said.version !== String(version))
     if (other !== undefined) {
       throw new InputError(subject, `tokens of version ${other.version} after the delivery`, `version ${version}`)
     }
-    const ids = turn.tokens.map(({ token }) => token)
-    const own = probeLogprobs(this.#context, columns, ids)
-    const most =
-      ids.length === 0 ? Number.NaN : Math.max(...turn.tokens.map(({ logprob }, i) => Math.abs(logprob - own[i]!)))
+    const most = learnerDistance(this.#context, turn.tokens)
     const { tolerance } = this.#options
     if (!(most <= tolerance)) {
       const got = `log-probabilities ${most.toPrecision(3)} nats from the learner's, of version ${version}`
@@ -446,7 +450,18 @@ class ServerClient {
     const seed = this.#seedOf(key)
     const id = `${this.#name}${seed.toString(36)}-${ids.length}`
     const version = this.#sent[this.#confirmed - 1] ?? -1
-    return { id, ids: Array.from(ids), maxTokens, temperature, topP, topK, minP, seed, stop: stopStrings, version }
+    return {
+      id,
+      ids: Array.from(ids),
+      maxTokens,
+      temperature,
+      topP,
+      topK,
+      minP,
+      seed,
+      stop: stopStrings,
+      salt: `${this.#name}${version}`,
+    }
   }
 
   /** A hash of what keys a turn, so that no two share a seed; a turn that is submitted again has its own once more. */

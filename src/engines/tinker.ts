@@ -9,12 +9,12 @@
  */
 import { type DefinitionRecord, defineFactory } from '../definition.ts'
 import { InputError, show } from '../errors.ts'
-import { type DecoderColumns, decoderPlan } from '../policies/transformer/decoder.ts'
+import { decoderPlan } from '../policies/transformer/decoder.ts'
 import { philox4x32 } from '../random.ts'
 import { number, type SettingValues } from '../settings.ts'
 import { defineEngine, type OpenTurn } from './define-engine.ts'
 import type { EngineContext, EngineDefinition, TurnRequest, WeightsDelivery } from './engine.ts'
-import { PROBE_CONTEXT, PROBE_TOKENS, type ProbedToken, probeDistance, probeLogprobs, probePrompt } from './probe.ts'
+import { learnerDistance, PROBE_CONTEXT, PROBE_TOKENS, type ProbedToken, probeDistance, probePrompt } from './probe.ts'
 import { TinkerClient, tinkerSettings } from './tinker-client.ts'
 import { type TinkerDrawing, type TinkerSample, TinkerSession } from './tinker-session.ts'
 
@@ -155,10 +155,7 @@ class TinkerSampler {
   /** Holds that to the learner's own log-probabilities, and returns it. */
   async #prove(subject: string, session: TinkerSession, version: number): Promise<readonly ProbedToken[]> {
     const said = await this.#probe(session)
-    const columns = (this.#context.columns as { probe: DecoderColumns }).probe
-    const ids = said.map(({ token }) => token)
-    const own = probeLogprobs(this.#context, columns, ids)
-    const most = ids.length === 0 ? Number.NaN : Math.max(...said.map(({ logprob }, i) => Math.abs(own[i]! - logprob)))
+    const most = learnerDistance(this.#context, said)
     if (most <= this.#tolerance) return said
     const got = `log-probabilities ${most.toPrecision(3)} nats from the learner's, of version ${version}`
     throw new InputError(subject, got, `at most ${this.#tolerance}`)

@@ -74,11 +74,11 @@ class VllmShapes implements ServerShapes {
   }
 
   async generate(turn: ServerTurn, signal?: AbortSignal): Promise<ClaimedTurn> {
-    const { id, ids, maxTokens, temperature, topP, topK, minP, seed, stop, version } = turn
+    const { id, ids, maxTokens, temperature, topP, topK, minP, seed, stop, salt } = turn
     const answer = await this.#client.ask(
       '/inference/v1/generate',
       {
-        ...{ request_id: id, token_ids: ids, model: this.#model, output_mode: 'tokens', cache_salt: String(version) },
+        ...{ request_id: id, token_ids: ids, model: this.#model, output_mode: 'tokens', cache_salt: salt },
         // vLLM's own defaults are not ours: all are named.
         sampling_params: {
           ...{ temperature, top_p: topP, top_k: topK, min_p: minP, max_tokens: maxTokens, seed, stop },

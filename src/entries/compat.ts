@@ -23,6 +23,11 @@ export {
   type ServiceOptions,
   type StepResult,
 } from '../compat/environment-service.ts'
+export {
+  type EngineGenerationOptions,
+  type EnginePrompt,
+  generateByEngines,
+} from '../compat/generate-by-engines.ts'
 export type { GeneratedSample } from '../compat/generated-sample.ts'
 export {
   type CollectedFrom,

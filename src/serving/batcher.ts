@@ -290,7 +290,10 @@ export class Batcher {
       try {
         this.engine.submit({ ...request, slot: n, ids, generated, unchanged, maxTokens: maxTokens - generated })
       } catch (error) {
-        if (!(error instanceof InputError)) throw error
+        if (!(error instanceof InputError)) {
+          this.#queue.unshift(turn) // It is told with the others.
+          throw error
+        }
         this.#finish(turn, 'failed', error.message) // The engine does not do what this turn asks for; others go on.
         continue
       }
@@ -394,13 +397,9 @@ export async function* steps(group: GenerationGroup, signal: AbortSignal, all = 
   try {
     while (true) {
       const more = group.more(all)
-      const failed = group.turns.find(({ end }) => end === 'failed')
-      if (failed !== undefined) {
-        const [status, why] =
-          failed.error === null ? [500, 'the engine failed, as the terminal of the server tells'] : [502, failed.error]
-        throw new RequestError(status as number, why as string, { code: 'engine_failed' })
-      }
+      throwFailure(group)
       yield
+      throwFailure(group)
       if (group.turns.every(({ end }) => end !== null)) return
       await more
       if (all) continue
@@ -411,6 +410,15 @@ export async function* steps(group: GenerationGroup, signal: AbortSignal, all = 
     signal.removeEventListener('abort', abort)
     group.abort()
   }
+}
+
+/** @throws RequestError where the engine failed, or could not generate one of the turns. */
+function throwFailure({ turns }: GenerationGroup): void {
+  const failed = turns.find(({ end }) => end === 'failed')
+  if (failed === undefined) return
+  const [status, why] =
+    failed.error === null ? [500, 'the engine failed, as the terminal of the server tells'] : [502, failed.error]
+  throw new RequestError(status as number, why as string, { code: 'engine_failed' })
 }
 
 /** Settles after so many milliseconds, or before them when all turns are over. */
