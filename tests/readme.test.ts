@@ -8,6 +8,7 @@ import { evaluateKeys } from '../src/cli/evaluate.ts'
 import { exportKeys, textExportKeys } from '../src/cli/export.ts'
 import { generateKeys } from '../src/cli/generate.ts'
 import { readKeys, readTexts, splitWords } from '../src/cli/invocation.ts'
+import { replayKeys } from '../src/cli/replay.ts'
 import { resumeKeys } from '../src/cli/resume.ts'
 import { simulateKeys } from '../src/cli/simulate.ts'
 import { rolloutTable } from '../src/entries/data.ts'
@@ -81,6 +82,7 @@ describe('the README', () => {
         await configureRun('CartPole-v1', settings)
       },
       evaluate: (texts) => readKeys(evaluateKeys, texts),
+      replay: (texts) => readKeys(replayKeys, texts),
       generate: (texts) => readKeys(generateKeys, texts),
       export: ({ out: _, ...texts }, subject) =>
         readKeys(subject === 'runs/words' ? textExportKeys : exportKeys, texts),

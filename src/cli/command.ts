@@ -9,6 +9,7 @@ const commands: Readonly<Record<string, () => Promise<Command>>> = {
   train: async () => (await import('./train.ts')).trainCommand,
   resume: async () => (await import('./resume.ts')).resumeCommand,
   evaluate: async () => (await import('./evaluate.ts')).evaluateCommand,
+  replay: async () => (await import('./replay.ts')).replayCommand,
   export: async () => (await import('./export.ts')).exportCommand,
   generate: async () => (await import('./generate.ts')).generateCommand,
   serve: async () => (await import('./serve.ts')).serveCommand,

@@ -5,6 +5,7 @@ import { evaluateKeys } from './evaluate.ts'
 import { exportKeys, textExportKeys } from './export.ts'
 import { gatewayKeys } from './gateway.ts'
 import { generateKeys } from './generate.ts'
+import { replayKeys } from './replay.ts'
 import { resumeKeys } from './resume.ts'
 import { serveKeys } from './serve.ts'
 import { serveEnvKeys } from './serve-env.ts'
@@ -17,6 +18,8 @@ const USAGE: Readonly<Record<string, string>> = {
   resume: `  colonnade resume <run> [from=N] [key=value …]            go on from the run's newest checkpoint, or from number N; further
                                                            than it was to go with totalSteps=…, or rl.updates=…`,
   evaluate: `  colonnade evaluate <run> [key=value …]                   play whole episodes with the newest checkpoint`,
+  replay: `  colonnade replay <run> [out=FILE.gif] [key=value …]      an episode of the trained policy as an animated GIF, and in the terminal;
+                                                           of environments whose observations are a grid`,
   export: `  colonnade export <run> out=FILE [key=value …]            write rollouts, fresh episodes or the policy; of a language
                                                            model its folder, or its conversations`,
   generate: `  colonnade generate <run|model> prompt=TEXT [key=value …] let a language model answer`,
@@ -40,6 +43,7 @@ const OPTIONS = `  --json     print one JSON document last, and nothing else on 
 const KEYS: Readonly<Record<string, readonly (readonly [title: string, keys: Readonly<Record<string, Setting>>])[]>> = {
   resume: [['Keys of resume, beside those of train that leave what was done as it is', { from: resumeKeys.from }]],
   evaluate: [['Keys of evaluate', evaluateKeys]],
+  replay: [['Keys of replay', replayKeys]],
   export: [
     ['Keys of export', exportKeys],
     ['Keys of export, of a run of a language model', textExportKeys],

@@ -19,5 +19,7 @@ export {
 } from '../environments/from-bitecs.ts'
 export { type FromGymnasiumOptions, fromGymnasium } from '../environments/from-gymnasium.ts'
 export { type FromObjectsOptions, fromObjects } from '../environments/from-objects.ts'
+export { encodeGif } from '../environments/gif.ts'
 export type { ObjectAction, ObjectEnvironment, ObjectObservation } from '../environments/led.ts'
+export { gridPicture, type Picture, pictureColors } from '../environments/picture.ts'
 export * from '../environments/suite.ts'

@@ -1,0 +1,66 @@
+/**
+ * Pictures of what a lane sees, where that is a grid: a box of rows × columns × channels. A field is drawn in the color of its first
+ * channel that is not 0. A channel that is 1 on every field tells of no field, like whose turn it is, and is not drawn.
+ */
+import { InputError, show } from '../errors.ts'
+import type { Space } from '../space.ts'
+
+/** Red, green and blue, from 0 to 255: of the ground, and of the channels. */
+export const pictureColors: readonly (readonly [number, number, number])[] = [
+  [24, 26, 32],
+  [86, 180, 233],
+  [230, 159, 0],
+  [120, 120, 130],
+  [213, 94, 0],
+  [0, 158, 115],
+  [240, 228, 66],
+  [204, 121, 167],
+  [0, 114, 178],
+  [250, 250, 250],
+  [150, 80, 40],
+  [130, 200, 130],
+  [200, 60, 60],
+  [100, 100, 200],
+  [180, 180, 90],
+  [90, 180, 180],
+]
+
+/** A grid of colors. */
+export interface Picture {
+  readonly rows: number
+  readonly columns: number
+  /** Of each field, row by row from the top, the place of its color in `pictureColors`. */
+  readonly fields: Uint8Array
+}
+
+/**
+ * The picture of one observation.
+ * @throws InputError where observations are no grid of at most 15 channels.
+ */
+export function gridPicture(space: Space, observation: Float32Array): Picture {
+  const [rows, columns, channels] = gridShape(space)
+  const numFields = rows * columns
+  if (observation.length !== numFields * channels) {
+    throw new InputError('observation', `${observation.length} numbers`, `${numFields * channels}, one of the space`)
+  }
+  const fields = new Uint8Array(numFields)
+  for (let channel = channels - 1; channel >= 0; channel--) {
+    const isSet = (field: number) => observation[field * channels + channel] !== 0
+    let numSet = 0
+    for (let field = 0; field < numFields; field++) if (isSet(field)) numSet++
+    if (numSet === numFields) continue
+    for (let field = 0; field < numFields; field++) if (isSet(field)) fields[field] = channel + 1
+  }
+  return { rows, columns, fields }
+}
+
+function gridShape(space: Space): readonly [rows: number, columns: number, channels: number] {
+  const shape = space.kind === 'box' ? space.shape : []
+  const [rows, columns, channels] = shape
+  if (shape.length === 3 && channels! < pictureColors.length) return [rows!, columns!, channels!]
+  throw new InputError(
+    'observationSpace',
+    show(space),
+    `a grid: rows × columns × 1 to ${pictureColors.length - 1} channels`,
+  )
+}
