@@ -12,7 +12,10 @@ function world(environment: string, atLeast: number, settings: Task['settings'] 
 
 const tasks: readonly Task[] = [
   world('CartPole-v1', 490),
+  world('CartPole-v1', 475, { algorithm: 'dqn' }),
+  world('Pendulum-v1', -150, { algorithm: 'sac' }),
   world('Acrobot-v1', -85),
+  world('MountainCar-v0', -125),
   world('MountainCarContinuous-v0', 88),
   world('FrozenLake-v1', 0.7, {}, 1000),
   world('FrozenLake8x8-v1', 1, { 'environment.isSlippery': 'false' }),

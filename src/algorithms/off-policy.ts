@@ -91,6 +91,10 @@ const offPolicyMetrics = {
 /** A block of a minibatch, gathered: `count` rows from row 0 on. Written by the learner, but where it says otherwise. */
 export interface ReplayedBlock {
   count: number
+  /** Place of the first row in the minibatch. */
+  first: number
+  /** Gradient steps before this one. */
+  step: number
   /** What the policy is handed to evaluate them. */
   readonly rows: Rows
   /** What the lane saw `nStep` steps later, or where its episode was truncated before. */
@@ -120,6 +124,10 @@ export interface OffPolicyLoss {
 export interface OffPolicyContext extends LearnerContext {
   /** The same network over the target's weights. */
   readonly target: Policy
+  /** Rows of a block, at most. */
+  readonly blockRows: number
+  /** Room for as much as `scratchWidth` numbers a row of a block. */
+  readonly scratch: Float32Array
 }
 
 /** Such an algorithm, to be defined. */
@@ -130,6 +138,8 @@ export interface OffPolicyOptions<S extends Settings, M extends Metrics> {
   readonly settings: S
   /** What its loss adds up over rows; `gradNorm`, `learningRate` and `drawableRows` come behind by themselves. */
   readonly metrics: M
+  /** Numbers a row of a block for which its loss needs room. Default 0. */
+  scratchWidth?(shape: LearnerShape): number
   /** Refuses what it cannot learn: throws InputError. */
   check(shape: LearnerShape): void
   /** Its loss, for one thread. */
@@ -175,7 +185,7 @@ export function defineOffPolicyAlgorithm<S extends OffPolicySettings, const M ex
         plan(shape: LearnerShape): Plan {
           checkShape(id, shape)
           options.check(shape)
-          return offPolicyPlan(values, sums.length, shape)
+          return offPolicyPlan(values, sums.length, options.scratchWidth?.(shape) ?? 0, shape)
         },
         bind: (context: LearnerContext): Learner =>
           new OffPolicyLearner({ id, values, metrics, sums }, context, (whole) => options.loss(parameters, whole)),
@@ -195,7 +205,7 @@ function checkShape(id: string, { actionMaskWidth, model }: LearnerShape): void 
 /** Rows of a block: few, so that threads share a minibatch. */
 const REPLAYED_ROWS = BLOCK_ROWS / 4
 
-function offPolicyPlan(values: OffPolicyValues, numSums: number, shape: LearnerShape) {
+function offPolicyPlan(values: OffPolicyValues, numSums: number, scratchWidth: number, shape: LearnerShape) {
   const { model, observationSpace, actionSpace, threads } = shape
   const { batchSize } = values
   const width = spaceWidth(observationSpace)
@@ -214,6 +224,7 @@ function offPolicyPlan(values: OffPolicyValues, numSums: number, shape: LearnerS
     weight: column('f32', blockRows),
     nextValue: column('f32', blockRows),
     error: column('f32', blockRows),
+    scratch: column('f32', blockRows, scratchWidth),
     target: model.workspace(),
   })
   return {
@@ -265,11 +276,12 @@ class OffPolicyLearner implements Learner {
     this.#columns = context.columns as unknown as Columns<ReturnType<typeof offPolicyPlan>>
     this.#own = this.#columns.threads[`thread${thread}`]!
     this.#target = model.bind(this.#columns.target, this.#own.target as Columns<Plan>, kernels, random)
-    this.#loss = lossOf({ ...context, target: this.#target })
+    this.#blockRows = this.#own.return.length
+    const { scratch } = this.#own
+    this.#loss = lossOf({ ...context, target: this.#target, blockRows: this.#blockRows, scratch })
     this.#totals = new MetricTotals(parts.metrics)
     this.#slots = new Slots(this.#columns, parts.sums.length, context)
-    this.#blockRows = this.#own.return.length
-    this.#block = { ...this.#own, rows: this.#own, count: 0, scale: 1 / parts.values.batchSize }
+    this.#block = { ...this.#own, rows: this.#own, first: 0, count: 0, step: 0, scale: 1 / parts.values.batchSize }
     if (thread !== 0) return
     startOptimizer(this.#columns.optimizer)
     startReplay(this.#columns.replay)
@@ -351,7 +363,7 @@ class OffPolicyLearner implements Learner {
   /** Gathers a block of the minibatch, and adds its gradient. */
   readonly #differentiateBlock = (b: number, gradient: ParameterViews, sumsFrom: number): void => {
     const { kernels, clock, numLanes } = this.#context
-    const { drawn, weight, error, replay, sums } = this.#columns
+    const { drawn, weight, error, replay, sums, gradientSteps } = this.#columns
     const { batchSize, gamma, nStep } = this.#parts.values
     const block = this.#block
     const own = this.#own
@@ -360,7 +372,9 @@ class OffPolicyLearner implements Learner {
     const { rows, finalObservation } = replay
     const numRows = rows.reward.length
     const width = rows.observation.length / numRows
+    block.first = first
     block.count = count
+    block.step = gradientSteps[0]!
     kernels.gatherRows(own.observation, rows.observation, drawn, first, count, width)
     kernels.gatherRows(own.action, rows.action, drawn, first, count, rows.action.length / numRows)
     kernels.multiStepReturns(own, rows, drawn, first, count, gamma, nStep, numLanes, numRows)

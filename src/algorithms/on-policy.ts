@@ -219,7 +219,12 @@ export function defineOnPolicyAlgorithm<S extends OnPolicySettings, const M exte
         takesAdvantages: true,
         needsTable: options.needsTable ?? false,
         staleness: stalenessOf(values),
-        plan: (shape: LearnerShape): Plan => onPolicyPlan(values, sums.length, shape),
+        plan(shape: LearnerShape): Plan {
+          if (shape.model.actionValues !== undefined || shape.model.soft !== undefined) {
+            throw new InputError(`${id} policy`, 'one that values actions', 'one of probabilities, like mlp')
+          }
+          return onPolicyPlan(values, sums.length, shape)
+        },
         bind: (context: LearnerContext): Learner => {
           const estimate = options.advantages?.(parameters) ?? estimateGae
           const loss = options.loss(parameters, context.kernels, { id, metrics: sums })

@@ -5,9 +5,10 @@ import type { AlgorithmFactory } from './algorithm.ts'
 import { bc } from './bc.ts'
 import { dqn } from './dqn.ts'
 import { ppo } from './ppo.ts'
+import { sac } from './sac.ts'
 
 /** Every built-in algorithm's factory. */
-export const algorithms: readonly AlgorithmFactory[] = [ppo, a2c, bc, dqn] as unknown as AlgorithmFactory[]
+export const algorithms: readonly AlgorithmFactory[] = [ppo, a2c, bc, dqn, sac] as unknown as AlgorithmFactory[]
 
 /**
  * The factory of a built-in algorithm.

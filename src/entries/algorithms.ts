@@ -41,11 +41,13 @@ export {
   onPolicySettings,
 } from '../algorithms/on-policy.ts'
 export { type RowLossColumns, rowLoss } from '../algorithms/row-loss.ts'
+export { sac } from '../algorithms/sac.ts'
 export { type Staleness, stalenessSettings } from '../algorithms/staleness.ts'
 export type { TokenBatch } from '../algorithms/token-batch.ts'
 export type { NamedTokenColumns } from '../algorithms/token-loss.ts'
-export type { ActionValuePolicy, ActionValueShape } from '../policies/policy.ts'
+export type { ActionValuePolicy, ActionValueShape, SoftPolicy, SoftShape } from '../policies/policy.ts'
 export { qNetwork } from '../policies/q-network.ts'
+export { sacNetwork } from '../policies/sac-network.ts'
 export { type ArrayModel, defineArrayBackend, visitTokens } from '../training/array-backend.ts'
 export type {
   BackendCall,

@@ -52,6 +52,25 @@ export const cartPole = defineEnvironment({
       algorithm: { id: 'a2c', parameters: { learningRate: 2e-3, learningRateSchedule: 'linear', gamma: 0.98 } },
       policy: { id: 'mlp', parameters: {} },
     },
+    {
+      run: { numLanes: 8, totalSteps: 49_920 },
+      algorithm: {
+        id: 'dqn',
+        parameters: {
+          numSteps: 16,
+          gradientSteps: 64,
+          batchSize: 64,
+          nStep: 4,
+          priorityExponent: 0.6,
+          targetInterval: 128,
+          learningRate: 2.3e-3,
+          learningRateSchedule: 'linear',
+          explorationFraction: 0.16,
+          explorationFinal: 0.04,
+        },
+      },
+      policy: { id: 'qNetwork', parameters: { hidden: [64, 64], activation: 'tanh' } },
+    },
   ],
   state: () => CART_POLE_STATE,
   make: ({ maxEpisodeSteps }) => {

@@ -70,6 +70,30 @@ export const mountainCar = defineEnvironment({
     maxEpisodeSteps: integer(200, 'steps after which an episode is truncated', { min: 1, max: STEPS_MAX }),
     goalVelocity: number(0, 'least velocity at the goal in m a step', { min: -VELOCITY_MAX, max: VELOCITY_MAX }),
   },
+  presets: [
+    {
+      run: { numLanes: 8, totalSteps: 149_760 },
+      // Values begin at 0, above all that there are, so that what was not tried is tried; returns of four steps carry the goal's
+      // news back, and rows of large errors, among them the few at the goal, are drawn more often.
+      algorithm: {
+        id: 'dqn',
+        parameters: {
+          numSteps: 16,
+          gradientSteps: 64,
+          batchSize: 64,
+          nStep: 4,
+          priorityExponent: 0.6,
+          targetInterval: 128,
+          learningRate: 4e-3,
+          learningRateSchedule: 'linear',
+          gamma: 0.98,
+          explorationFraction: 0.2,
+          explorationFinal: 0.07,
+        },
+      },
+      policy: { id: 'qNetwork', parameters: { hidden: [64, 64], activation: 'tanh' } },
+    },
+  ],
   state: () => ({ position: 'f64', velocity: 'f64' }),
   make: ({ maxEpisodeSteps, goalVelocity }) => ({
     observationSpace: box(MOUNTAIN_CAR_BOUNDS),

@@ -63,6 +63,11 @@ export const pendulum = defineEnvironment({
       },
       policy: { id: 'mlp', parameters: { activation: 'relu' } },
     },
+    {
+      run: { numLanes: 4, totalSteps: 30_000 },
+      algorithm: { id: 'sac', parameters: { numSteps: 2, gradientSteps: 8, batchSize: 128 } },
+      policy: { id: 'sacNetwork', parameters: { hidden: [64, 64] } },
+    },
   ],
   state: () => ({ angle: 'f32', angularVelocity: 'f32' }),
   make: ({ maxEpisodeSteps, gravity }) => ({

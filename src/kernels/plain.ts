@@ -85,3 +85,12 @@ export {
   vocabularyBackward,
 } from './transformer/vocabulary.ts'
 export { chooseByValue, chosenBackward, duelingForward, evaluateByValue, valueOfBest } from './values/actions.ts'
+export {
+  drawReplayNormal,
+  joinActions,
+  shrinkActions,
+  squashedBackward,
+  squashedEvaluate,
+  squashedSample,
+  stretchActions,
+} from './values/squashed.ts'

@@ -74,6 +74,14 @@ export interface ActionValueShape {
   readonly exploration: number
 }
 
+/** What a model says of an actor with two critics of its actions. */
+export interface SoftShape {
+  /** Numbers of an action. */
+  readonly actionWidth: number
+  /** Place of the logarithm of the entropy's weight in the list of parameters, which the algorithm writes. */
+  readonly logTemperature: number
+}
+
 /** A network whose shapes are known, before it has memory. */
 export interface PolicyModel {
   readonly numParameters: number
@@ -92,6 +100,8 @@ export interface PolicyModel {
   readonly dense?: DenseNetwork
   /** Where its outputs are values of actions: `bind` then gives an `ActionValuePolicy`. */
   readonly actionValues?: ActionValueShape
+  /** Where it has two critics of its actions: `bind` then gives a `SoftPolicy`. */
+  readonly soft?: SoftShape
   /** What one thread needs beside the weights. */
   workspace(): Plan
   /** Starting weights, keyed by the seed and `key`. */
@@ -182,4 +192,38 @@ export interface Policy {
 export interface ActionValuePolicy extends Policy {
   /** The values of all actions of rows from … from + count, ≤ BLOCK_ROWS: numActions a row, from row 0 on, until the next call. */
   actionValues(observation: Float32Array, from: number, count: number): Float32Array
+}
+
+/**
+ * The second form for actions that are numbers: an actor whose actions are drawn by given normal numbers, so that it can be
+ * differentiated through them, and two critics. Actions are within ±1 here. Rows are ≤ BLOCK_ROWS; what is returned stands from
+ * row 0 on until the next call.
+ */
+export interface SoftPolicy extends Policy {
+  /** What the critics gave last. */
+  readonly criticValues: readonly [Float32Array, Float32Array]
+  /** Actions for rows from … from + count of `observation`, from standard normal numbers; writes their log-probabilities, in nats. */
+  draw(
+    observation: Float32Array,
+    from: number,
+    normal: Float32Array,
+    logprob: Float32Array,
+    count: number,
+  ): Float32Array
+  /** The environment's actions within ±1. */
+  shrink(action: Float32Array, from: number, count: number): Float32Array
+  /** The lesser of both critics' values of actions. */
+  judge(observation: Float32Array, from: number, unit: Float32Array, count: number): Float32Array
+  /** Adds a critic's gradient, from that by its values at the last `judge`. */
+  differentiateCritic(critic: 0 | 1, dValue: Float32Array, count: number, gradient: ParameterViews): void
+  /** Adds the actor's gradient of scale · (temperature · log π − value), after `draw` and `judge` of the same rows. */
+  differentiateActor(
+    observation: Float32Array,
+    from: number,
+    normal: Float32Array,
+    temperature: number,
+    scale: number,
+    count: number,
+    gradient: ParameterViews,
+  ): void
 }

@@ -6,6 +6,7 @@ import { mlp } from './mlp.ts'
 import { convolutional, dense, recurrent } from './network/ready-made.ts'
 import type { PolicyDefinition } from './policy.ts'
 import { qNetwork } from './q-network.ts'
+import { sacNetwork } from './sac-network.ts'
 
 /** Makes a policy from its parameters, like `mlp`; `id` and `settings` say which. */
 export type PolicyFactory = Factory<Settings, PolicyDefinition>
@@ -17,6 +18,7 @@ export const policies: readonly PolicyFactory[] = [
   convolutional,
   recurrent,
   qNetwork,
+  sacNetwork,
 ] as unknown as PolicyFactory[]
 
 /**

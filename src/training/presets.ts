@@ -20,8 +20,9 @@ export function presetOf(
 ): EnvironmentPreset {
   const isNamed = (part: 'policy' | 'algorithm', preset: EnvironmentPreset) =>
     (named[part] ?? preset[part].id) === preset[part].id
-  const { algorithm = 'ppo' } = named
-  const { policy = algorithm === 'dqn' ? 'qNetwork' : 'mlp' } = named
+  const ofPolicy = Object.keys(usualPolicies).find((id) => usualPolicies[id] === named.policy)
+  const { algorithm = ofPolicy ?? 'ppo' } = named
+  const { policy = usualPolicies[algorithm] ?? 'mlp' } = named
   return (
     known.find((preset) => isNamed('policy', preset) && isNamed('algorithm', preset)) ?? {
       run: {},
@@ -30,6 +31,9 @@ export function presetOf(
     }
   )
 }
+
+/** The policies of algorithms that learn others than those of probabilities. */
+const usualPolicies: Readonly<Record<string, string>> = { dqn: 'qNetwork', sac: 'sacNetwork' }
 
 /** What a run differs in from its preset decides how often it succeeds: of a run that follows it, how often that was. */
 export function reachedByPreset(

@@ -9,6 +9,7 @@ import {
   defineSystem,
   mlp,
   pendulum,
+  ppo,
   readArrow,
   ticTacToe,
   type UpdateMetrics,
@@ -238,4 +239,6 @@ test('what it cannot learn from is refused', async () => {
   )
   await expect(begin({ policy: qNetwork(), environment: pendulum() })).rejects.toThrow('qNetwork action space')
   expect(() => dqn({ batchSize: 0 })).toThrow('dqn.batchSize')
+  const world = await createWorld({ environment: cartPole(), numLanes: 2, policy: qNetwork() })
+  expect(() => createTrainer(world, ppo())).toThrow('ppo policy: got one that values actions')
 })

@@ -29,10 +29,12 @@ describe('binding', () => {
       const names = Object.keys(bodies) as (keyof Kernels)[]
       expect(names.filter((name) => compiled[name] === bodies[name]).sort()).toEqual([
         ...['chooseByValue', 'chosenBackward', 'correctionWeights', 'crossEntropyLoss', 'drawByPriority'],
-        ...['dropElements', 'duelingForward', 'evaluateByValue', 'gatherNext', 'groupAdvantage', 'importanceWeights'],
-        ...['klPenalty', 'listReplayable', 'multiStepReturns', 'overlongPenalty', 'policyLoss', 'restrictVocabulary'],
-        ...['scaleElements', 'selectCandidates', 'setPriorities', 'spreadAdvantage', 'tdLoss', 'tokenGae'],
-        ...['tokenRewards', 'valueLoss', 'valueOfBest', 'weighAdvantages', 'whitenTokens'],
+        ...['drawReplayNormal', 'dropElements', 'duelingForward', 'evaluateByValue', 'gatherNext', 'groupAdvantage'],
+        ...['importanceWeights', 'joinActions', 'klPenalty', 'listReplayable', 'multiStepReturns', 'overlongPenalty'],
+        ...['policyLoss', 'restrictVocabulary', 'scaleElements', 'selectCandidates', 'setPriorities'],
+        ...['shrinkActions', 'spreadAdvantage', 'squashedBackward', 'squashedEvaluate', 'squashedSample'],
+        ...['stretchActions', 'tdLoss', 'tokenGae', 'tokenRewards', 'valueLoss', 'valueOfBest', 'weighAdvantages'],
+        ...['whitenTokens'],
       ])
       expect(Object.keys(compiled)).toEqual(names)
     },

@@ -22,6 +22,19 @@ test('a run that follows a preset with which some seeds fail says of how many it
   expect(summary).toMatchObject({ status: 'interrupted', updates: 0, presetReached: MANY })
 })
 
+test('an algorithm of action values comes with its policy, and the policy with it', async () => {
+  const partsOf = async (environment: EnvironmentId, keys: Record<string, string>) => {
+    const { policy, algorithm } = await configureRun(environment, keys)
+    return [algorithm.id, policy.id]
+  }
+  expect(await partsOf('Acrobot-v1', { algorithm: 'dqn' })).toEqual(['dqn', 'qNetwork'])
+  expect(await partsOf('Acrobot-v1', { policy: 'qNetwork' })).toEqual(['dqn', 'qNetwork'])
+  expect(await partsOf('MountainCarContinuous-v0', { algorithm: 'sac' })).toEqual(['sac', 'sacNetwork'])
+  expect(await partsOf('MountainCar-v0', {})).toEqual(['dqn', 'qNetwork'])
+  expect(await partsOf('MountainCar-v0', { algorithm: 'ppo' })).toEqual(['ppo', 'mlp'])
+  expect(await partsOf('CartPole-v1', {})).toEqual(['ppo', 'mlp'])
+})
+
 test('a run that goes its own way, or by a preset that has not failed, has nothing to say of it', async () => {
   expect(await reachedBy('CartPole-P-v1', { seed: '9', checkpointEvery: '7' })).toEqual(MANY)
   expect(await reachedBy('CartPole-P-v1', { totalSteps: '400000' })).toBeNull()

@@ -111,7 +111,7 @@ describe('configureRun', () => {
       /^key: got "mlp\.hidden", expected one of .+recurrent\.units/,
     )
     await expect(configureRun('CartPole-v1', { policy: 'recurent' })).rejects.toThrow(
-      'policy: got "recurent", expected one of mlp, dense, convolutional, recurrent, qNetwork (did you mean "recurrent"?)',
+      'policy: got "recurent", expected one of mlp, dense, convolutional, recurrent, qNetwork, sacNetwork (did you mean "recurrent"?)',
     )
   })
 

@@ -257,6 +257,9 @@ describe('every setting of a control run acts', () => {
     const told = {
       ...{ numLanes: 4, totalSteps: 96, threads: 1, kernels: 'plain', algorithm: 'dqn', 'qNetwork.hidden': '4' },
       ...{ 'dqn.learningStarts': 8, 'dqn.batchSize': 8, 'dqn.replayRows': 40, 'dqn.learningRate': 0.05 },
+      // Not those of the preset, with which so short a training has no schedule.
+      ...{ 'dqn.numSteps': 4, 'dqn.gradientSteps': 4, 'dqn.explorationFraction': 0.5 },
+      ...{ 'dqn.learningRateSchedule': 'constant' },
       ...{ 'dqn.targetInterval': 3, 'dqn.maxGradNorm': 0.05, 'dqn.priorityExponent': 0.6, 'dqn.nStep': 2 },
     }
     const table: Record<string, Shown> = {
@@ -272,6 +275,34 @@ describe('every setting of a control run acts', () => {
     const own = keys.filter(([key]) => /^(dqn|qNetwork)\./.test(key))
     expect(own.length).toBeGreaterThan(25)
     expect(await idle(own, told, table, (texts) => trainerOutcome('CartPole-v1', texts))).toEqual([])
+  })
+
+  test('of sac and of its network', async () => {
+    const told = {
+      ...{ numLanes: 4, totalSteps: 96, threads: 1, kernels: 'plain', algorithm: 'sac', 'sacNetwork.hidden': '4' },
+      ...{ 'sac.learningStarts': 8, 'sac.batchSize': 8, 'sac.replayRows': 40, 'sac.learningRate': 0.05 },
+      ...{
+        'sac.numSteps': 4,
+        'sac.gradientSteps': 4,
+        'sac.targetInterval': 3,
+        'sac.maxGradNorm': 0.05,
+        'sac.priorityExponent': 0.6,
+        'sac.nStep': 2,
+      },
+    }
+    const table: Record<string, Shown> = {
+      'sac.warmupFraction': { to: 1 },
+      'sac.momentum': { with: { 'sac.optimizer': 'sgd' } },
+      'sac.replayRows': { to: 24 },
+      'sac.learningStarts': { to: 40 },
+      'sac.priorityCorrection': { to: 1 },
+      'sac.temperature': { to: 0.2 },
+      'sac.targetEntropy': { to: -3 },
+    }
+    const keys = [...(await runKeys('Pendulum-v1', { algorithm: 'sac' }))]
+    const own = keys.filter(([key]) => /^(sac|sacNetwork)\./.test(key))
+    expect(own.length).toBeGreaterThan(22)
+    expect(await idle(own, told, table, (texts) => trainerOutcome('Pendulum-v1', texts))).toEqual([])
   })
 
   test('of an action that is a box', async () => {
@@ -307,7 +338,9 @@ describe('every setting of a control run acts', () => {
 
   // Networks on a device: one step is made of each.
   test.each(
-    policies.filter(({ id }) => !['mlp', 'qNetwork'].includes(id)).map((factory) => [factory.id, factory] as const),
+    policies
+      .filter(({ id }) => !['mlp', 'qNetwork', 'sacNetwork'].includes(id))
+      .map((factory) => [factory.id, factory] as const),
   )('of the policy %s', async (id, factory) => {
     const environment = id === 'convolutional' ? 'Breakout-MinAtar' : 'Pendulum-v1'
     const small = { dense: { hidden: '4' }, convolutional: { filters: '2', hidden: '4' } }[id] ?? {

@@ -1,0 +1,263 @@
+import { type Columns, column, type Plan } from '../components/column.ts'
+import { defineFactory } from '../definition.ts'
+import { InputError, show } from '../errors.ts'
+import type { Kernels } from '../kernels/bind.ts'
+import type { Random } from '../random.ts'
+import { choice, sizes } from '../settings.ts'
+import { type BoxSpace, type Space, spaceWidth } from '../space.ts'
+import { DenseStack, initializeStack, ParameterList, type StackShape, stackPlan, stackShape } from './dense-stack.ts'
+import {
+  type ActingLanes,
+  BLOCK_ROWS,
+  type Evaluated,
+  type LossOf,
+  type ParameterViews,
+  type PolicyDefinition,
+  type PolicyModel,
+  type Rows,
+  type Seen,
+  type SoftPolicy,
+} from './policy.ts'
+
+const settings = {
+  hidden: sizes([256, 256], 'units of each hidden layer, of the actor and of both critics'),
+  activation: choice('relu', ['tanh', 'relu'], 'activation of the hidden layers'),
+}
+
+/**
+ * An actor whose Gaussian actions are squashed into their bounds, and two critics that value a state with an action, each a
+ * multi-layer perceptron of its own (Haarnoja et al. 2018), for actions that are numbers within finite bounds. Critics see actions
+ * within ±1. Weights start orthogonal with gain √2 in hidden layers, 0.01 in the actor's head and 1 in the critics'; the standard
+ * deviation before squashing is about 1 at first.
+ *
+ * @example sacNetwork({ hidden: [64, 64] })
+ */
+export const sacNetwork = defineFactory(
+  'policy',
+  { id: 'sacNetwork', module: import.meta.url, settings },
+  (parameters) => ({
+    build: (observationSpace: Space, actionSpace: Space): PolicyModel =>
+      buildNetwork(parameters, observationSpace, actionSpace),
+  }),
+) satisfies (...parameters: never[]) => PolicyDefinition
+
+interface Shape {
+  readonly parameters: ParameterList
+  readonly actor: StackShape
+  readonly critics: readonly [StackShape, StackShape]
+  readonly observationWidth: number
+  readonly actionSpace: BoxSpace
+  readonly actionWidth: number
+}
+
+type Parameters = { hidden: readonly number[]; activation: 'tanh' | 'relu' }
+
+function buildNetwork({ hidden, activation }: Parameters, observationSpace: Space, actionSpace: Space): PolicyModel {
+  if (observationSpace.kind !== 'box') {
+    throw new InputError('sacNetwork observation space', show(observationSpace), 'a box')
+  }
+  const isBounded = (space: BoxSpace) => [...space.low, ...space.high].every(Number.isFinite)
+  if (actionSpace.kind !== 'box' || !isBounded(actionSpace)) {
+    throw new InputError('sacNetwork action space', show(actionSpace), 'a box with finite bounds')
+  }
+  const [observationWidth, actionWidth] = [spaceWidth(observationSpace), spaceWidth(actionSpace)]
+  const parameters = new ParameterList()
+  const actorSizes = { numInputs: observationWidth, hidden, numOutputs: 2 * actionWidth }
+  const actor = stackShape(parameters, 'actor', actorSizes, activation, 0.01)
+  const criticSizes = { numInputs: observationWidth + actionWidth, hidden, numOutputs: 1 }
+  const critics = [
+    stackShape(parameters, 'critic0', criticSizes, activation, 1),
+    stackShape(parameters, 'critic1', criticSizes, activation, 1),
+  ] as const
+  const temperature = parameters.add('logTemperature', [1])
+  const shape: Shape = { parameters, actor, critics, observationWidth, actionSpace, actionWidth }
+  return {
+    numParameters: parameters.size,
+    parameters: parameters.list,
+    soft: { actionWidth, logTemperature: temperature },
+    workspace: () => workspacePlan(shape),
+    initialize(weights, random, key) {
+      weights.fill(0)
+      const views = parameters.view(weights)
+      const numLayers = actor.layers.length
+      for (const [i, stack] of [actor, ...critics].entries()) initializeStack(stack, views, random, key, i * numLayers)
+    },
+    bind: (weights, workspace, kernels, random) =>
+      new SacNetwork(shape, weights, workspace as unknown as Workspace, kernels, random),
+  }
+}
+
+function workspacePlan({ actor, critics, observationWidth, actionWidth }: Shape) {
+  const rows = (width: number) => column('f32', BLOCK_ROWS, width)
+  return {
+    actor: stackPlan(actor),
+    critics: { critic0: stackPlan(critics[0]), critic1: stackPlan(critics[1]) },
+    /** Actions within ±1, and their observations beside them. */
+    unit: rows(actionWidth),
+    joined: rows(observationWidth + actionWidth),
+    normal: rows(actionWidth),
+    words: column('u32', 4),
+    /** The lesser of the two critics' values. */
+    least: rows(1),
+    dOutputs: rows(2 * actionWidth),
+    dUnit: rows(actionWidth),
+    dLeast: rows(1),
+    evaluated: { logprob: rows(1), entropy: rows(1), value: rows(1) },
+    derivatives: { dLogprob: rows(1), dEntropy: rows(1), dValue: rows(1) },
+    bounds: { low: column('f32', actionWidth), high: column('f32', actionWidth) },
+  } satisfies Plan
+}
+
+type Workspace = Columns<ReturnType<typeof workspacePlan>>
+
+class SacNetwork implements SoftPolicy {
+  readonly #shape: Shape
+  readonly #actor: DenseStack
+  readonly #critics: readonly [DenseStack, DenseStack]
+  readonly #workspace: Workspace
+  readonly #kernels: Kernels
+  readonly #random: Random
+  /** What the actor gave last. */
+  #outputs: Float32Array = new Float32Array(0)
+  /** What the critics gave last. */
+  readonly criticValues: [Float32Array, Float32Array] = [this.#outputs, this.#outputs]
+
+  constructor(shape: Shape, weights: Float32Array, workspace: Workspace, kernels: Kernels, random: Random) {
+    const views = shape.parameters.view(weights)
+    this.#shape = shape
+    this.#actor = new DenseStack(shape.actor, views, workspace.actor, kernels)
+    this.#critics = [
+      new DenseStack(shape.critics[0], views, workspace.critics.critic0, kernels),
+      new DenseStack(shape.critics[1], views, workspace.critics.critic1, kernels),
+    ]
+    this.#workspace = workspace
+    this.#kernels = kernels
+    this.#random = random
+    workspace.bounds.low.set(shape.actionSpace.low)
+    workspace.bounds.high.set(shape.actionSpace.high)
+  }
+
+  view(column: Float32Array): ParameterViews {
+    return this.#shape.parameters.view(column)
+  }
+
+  infer(lanes: ActingLanes, explore: boolean, from: number, to: number): void {
+    const kernels = this.#kernels
+    const { normal, words, unit, bounds, evaluated } = this.#workspace
+    const { actionWidth } = this.#shape
+    const { key0, key1 } = this.#random
+    const { lane, episode, step } = lanes.episode
+    const { chosen, logprob, value } = lanes.action
+    const observation = lanes.observation.current
+    for (let first = from; first < to; first += BLOCK_ROWS) {
+      const count = Math.min(BLOCK_ROWS, to - first)
+      if (explore) kernels.drawNormal(normal, words, lane, episode, step, key0, key1, count, actionWidth, first)
+      else normal.fill(0, 0, count * actionWidth)
+      this.draw(observation, first, normal, evaluated.logprob, count)
+      kernels.stretchActions(chosen as Float32Array, unit, bounds.low, bounds.high, count, actionWidth, first)
+      this.#evaluate(observation, chosen as Float32Array, first, count)
+      for (let i = 0; i < count; i++) {
+        logprob[first + i] = evaluated.logprob[i]!
+        value[first + i] = evaluated.value[i]!
+      }
+    }
+  }
+
+  values(value: Float32Array, { observation }: Seen, count: number): void {
+    const { normal, evaluated, unit } = this.#workspace
+    for (let first = 0; first < count; first += BLOCK_ROWS) {
+      const rows = Math.min(BLOCK_ROWS, count - first)
+      normal.fill(0, 0, rows * this.#shape.actionWidth)
+      this.draw(observation, first, normal, evaluated.logprob, rows)
+      const least = this.judge(observation, first, unit, rows)
+      for (let i = 0; i < rows; i++) value[first + i] = least[i]!
+    }
+  }
+
+  draw(
+    observation: Float32Array,
+    from: number,
+    normal: Float32Array,
+    logprob: Float32Array,
+    count: number,
+  ): Float32Array {
+    const { unit } = this.#workspace
+    this.#outputs = this.#actor.forward(observation, from, count)
+    this.#kernels.squashedSample(unit, logprob, this.#outputs, normal, count, this.#shape.actionWidth)
+    return unit
+  }
+
+  shrink(action: Float32Array, from: number, count: number): Float32Array {
+    const { unit, bounds } = this.#workspace
+    this.#kernels.shrinkActions(unit, action, bounds.low, bounds.high, count, this.#shape.actionWidth, from)
+    return unit
+  }
+
+  judge(observation: Float32Array, from: number, unit: Float32Array, count: number): Float32Array {
+    const { joined, least } = this.#workspace
+    const { observationWidth, actionWidth } = this.#shape
+    this.#kernels.joinActions(joined, observation, unit, count, observationWidth, actionWidth, from)
+    for (const i of [0, 1] as const) this.criticValues[i] = this.#critics[i].forward(joined, 0, count)
+    const [one, other] = this.criticValues
+    for (let i = 0; i < count; i++) least[i] = Math.min(one[i]!, other[i]!)
+    return least
+  }
+
+  differentiateCritic(critic: 0 | 1, dValue: Float32Array, count: number, gradient: ParameterViews): void {
+    this.#critics[critic].backward(dValue, this.#workspace.joined, 0, count, gradient)
+  }
+
+  differentiateActor(
+    observation: Float32Array,
+    from: number,
+    normal: Float32Array,
+    temperature: number,
+    scale: number,
+    count: number,
+    gradient: ParameterViews,
+  ): void {
+    const { joined, dLeast, dUnit, dOutputs, unit } = this.#workspace
+    const { observationWidth, actionWidth } = this.#shape
+    const [one, other] = this.criticValues
+    dUnit.fill(0, 0, count * actionWidth)
+    for (const critic of [0, 1] as const) {
+      for (let i = 0; i < count; i++) dLeast[i] = one[i]! <= other[i]! === (critic === 0) ? -scale : 0
+      const dJoined = this.#critics[critic].backward(dLeast, joined, 0, count, null, true)
+      for (let i = 0; i < count * actionWidth; i++) {
+        const row = Math.floor(i / actionWidth)
+        const at = row * (observationWidth + actionWidth) + observationWidth + (i % actionWidth)
+        dUnit[i] = dUnit[i]! + dJoined[at]!
+      }
+    }
+    this.#kernels.squashedBackward(dOutputs, dUnit, unit, this.#outputs, normal, temperature, scale, count, actionWidth)
+    this.#actor.backward(dOutputs, observation, from, count, gradient)
+  }
+
+  evaluate({ observation, action }: Rows, from: number, count: number): Evaluated {
+    this.#outputs = this.#actor.forward(observation, from, count)
+    return this.#evaluate(observation, action as Float32Array, from, count)
+  }
+
+  /** As `evaluate`, after the actor's pass over these rows. */
+  #evaluate(observation: Float32Array, action: Float32Array, from: number, count: number): Evaluated {
+    const { evaluated, bounds } = this.#workspace
+    const { logprob, entropy, value } = evaluated
+    const { low, high } = bounds
+    const { actionWidth } = this.#shape
+    this.#kernels.squashedEvaluate(logprob, entropy, action, this.#outputs, low, high, count, actionWidth, from)
+    const least = this.judge(observation, from, this.shrink(action, from, count), count)
+    for (let i = 0; i < count; i++) value[i] = least[i]!
+    return evaluated
+  }
+
+  /** Of the derivatives only that by the value is used: it goes to both critics where they agree, else to the lesser one's. */
+  differentiate(rows: Rows, from: number, count: number, lossOf: LossOf, gradient: ParameterViews): void {
+    const { derivatives, dLeast } = this.#workspace
+    lossOf(this.evaluate(rows, from, count), derivatives, from, count)
+    const [one, other] = this.criticValues
+    for (const critic of [0, 1] as const) {
+      for (let i = 0; i < count; i++) dLeast[i] = one[i]! <= other[i]! === (critic === 0) ? derivatives.dValue[i]! : 0
+      this.differentiateCritic(critic, dLeast, count, gradient)
+    }
+  }
+}

@@ -1,0 +1,20 @@
+import { expect, test } from 'vitest'
+import { learn } from '../support/learn.ts'
+
+/** `npm run learn` trains; a test of what these do in an update is in `tests/algorithms`. */
+const isLong = import.meta.env.MODE === 'learn'
+
+test.runIf(isLong).each([
+  ['CartPole-v1', 'dqn', 50_000, 475],
+  ['Pendulum-v1', 'sac', 30_000, -150],
+] as const)(
+  '%s is learned by %s within %i steps, to a return of %i over three seeds',
+  async (environment, algorithm, most, least) => {
+    for (const seed of ['1', '2', '3']) {
+      const { steps, evaluation } = await learn(environment, { algorithm, seed, threads: '1' })
+      console.log(`${environment} by ${algorithm}, seed ${seed}: ${evaluation.toFixed(1)} after ${steps} steps`)
+      expect(steps).toBeLessThanOrEqual(most)
+      expect(evaluation).toBeGreaterThanOrEqual(least)
+    }
+  },
+)
