@@ -187,3 +187,15 @@ test('log-probabilities at temperature 1 of tokens that were drawn at another ar
     expect(numRecomputed).toBe(isKnown ? 0 : sampledTokens)
   }
 })
+
+test('two runs that ask one vLLM server share nothing of what it caches, though their weights have the same number', async () => {
+  const { asked, engine } = await liar('vllm', () => ({}))
+  const saltsOf = async () => {
+    asked.length = 0
+    await talkUntil(await talkWorld({ engine }), 4)
+    const turns = asked.filter(({ path }) => path === serverKinds.vllm.turn)
+    return [...new Set(turns.map(({ body }) => JSON.parse(body).cache_salt as unknown))]
+  }
+  const [first, second] = [await saltsOf(), await saltsOf()]
+  expect([first.length, second.length, typeof first[0], first[0] === second[0]]).toEqual([1, 1, 'string', false])
+})
