@@ -8,16 +8,18 @@
  *                                         and `serving`, a model behind HTTP with 256 connections
  *     npm run bench -- baseline [rooms]   keeps the run in bench/baseline.json
  *     npm run bench -- compare [rooms]    tells what changed since
+ *     npm run bench -- tables [rooms]     writes what was measured to bench/tables.md, by default of the rooms kernels, training and peers
  *     npm run bench -- plots              writes docs/bench-lanes.svg and docs/bench-hidden.svg
  */
 import { spawn } from 'node:child_process'
-import { availableParallelism, cpus } from 'node:os'
+import { writeFileSync } from 'node:fs'
+import { availableParallelism, cpus, loadavg } from 'node:os'
 import { createInterface } from 'node:readline'
 import { fileURLToPath } from 'node:url'
 import { VERSION } from '../src/index.ts'
 import { bestKernelBuild } from '../src/kernels/bind.ts'
 import { type BenchReport, compareReports, keepBaseline, printChanges, readBaseline } from './baseline.ts'
-import { missed, type RoomReport } from './report.ts'
+import { markdownOf, missed, type RoomReport } from './report.ts'
 
 const ROOMS = [
   'startup',
@@ -40,7 +42,9 @@ const ROOMS = [
   'trl',
 ]
 const DEFAULT_ROOMS = ['startup', 'kernels', 'devices', 'environments', 'training', 'population', 'text']
-const WAYS = ['baseline', 'compare']
+/** What docs/bench.md has tables of: against others, and against what C can do. */
+const TABLE_ROOMS = ['kernels', 'training', 'peers']
+const WAYS = ['baseline', 'compare', 'tables']
 
 /** Runs a room in its own process, so that no room finds another's compiled code or memory; shows all but its last line. */
 async function visit(room: string): Promise<RoomReport> {
@@ -72,6 +76,15 @@ async function visitAll(rooms: readonly string[]): Promise<BenchReport> {
   }
 }
 
+/** The rooms' tables as Markdown, under the machine that they are of. Returns the file's path. */
+function writeTables({ node, cpu, cores, kernels, rooms }: BenchReport): string {
+  const path = fileURLToPath(new URL('../../bench/tables.md', import.meta.url))
+  const load = loadavg().map((value) => value.toFixed(1))
+  const machine = `${new Date().toISOString().slice(0, 10)}, Node ${node}, ${kernels} kernels, ${cores} cores of ${cpu}, a load of ${load.join(', ')} over the last 1, 5 and 15 minutes.`
+  writeFileSync(path, [`# What was measured\n\n${machine}\n`, ...rooms.map(markdownOf)].join('\n'))
+  return path
+}
+
 async function bench(words: readonly string[]): Promise<void> {
   const unknown = words.filter((word) => ![...ROOMS, ...WAYS, 'plots'].includes(word))
   if (unknown.length > 0) {
@@ -79,7 +92,7 @@ async function bench(words: readonly string[]): Promise<void> {
   }
   if (words.includes('plots')) return await (await import('./training/plots.ts')).writePlots()
   const named = ROOMS.filter((room) => words.includes(room))
-  const rooms = named.length > 0 ? named : DEFAULT_ROOMS
+  const rooms = named.length > 0 ? named : words.includes('tables') ? TABLE_ROOMS : DEFAULT_ROOMS
   const then = words.includes('compare') ? readBaseline() : undefined
   if (words.includes('compare') && then === undefined) {
     throw new Error('no bench/baseline.json: run `npm run bench -- baseline` first')
@@ -87,6 +100,7 @@ async function bench(words: readonly string[]): Promise<void> {
   const report = await visitAll(rooms)
   const trained = report.rooms.filter(({ room }) => room === 'learning' || room === 'worlds')
   if (trained.some(({ figures }) => missed(figures).length > 0)) process.exitCode = 1
+  if (words.includes('tables')) console.log(`written to ${writeTables(report)}`)
   if (words.includes('baseline')) console.log(`kept in ${keepBaseline(report)}`)
   if (then === undefined) return console.log(JSON.stringify(report))
   const changes = compareReports(then, report)

@@ -16,13 +16,26 @@ export function reportRoom(room: string, figures: readonly Figure[], skipped: re
 }
 
 function printTable(figures: readonly Figure[]): void {
-  const cells = figures.map((figure) => [
+  const cells = figures.map(cellsOf)
+  for (const line of alignColumns([['', 'median', 'min–max', 'ratio (min–max)'], ...cells])) console.log(line)
+}
+
+/** The name, the median, the spread and the ratios of a figure. */
+function cellsOf(figure: Figure): string[] {
+  return [
     figure.name,
     `${short(figure.median)} ${figure.unit}${verdict(figure, figure.wanted)}`,
     `${short(figure.min)}–${short(figure.max)}${isNoisy(figure) ? ' (noisy)' : ''}`,
     (figure.ratios ?? []).map(ratioText).join(', '),
-  ])
-  for (const line of alignColumns([['', 'median', 'min–max', 'ratio (min–max)'], ...cells])) console.log(line)
+  ]
+}
+
+/** A room as Markdown: its table, and what it left out. */
+export function markdownOf({ room, figures, skipped }: RoomReport): string {
+  const rows = figures.map((figure) => `| ${cellsOf(figure).join(' | ')} |`)
+  const table = ['| what | median | min–max | ratio (min–max) |', '|---|---|---|---|', ...rows]
+  const left = skipped.map((reason) => `- Left out: ${reason.replaceAll('\n', ' ')}`)
+  return [`## ${room}`, '', ...table, ...(left.length > 0 ? ['', ...left] : []), ''].join('\n')
 }
 
 /** Runs that differ by more than half: something else was at work, and a median of these says little. */
