@@ -5,7 +5,7 @@ import { reportRoom } from '../report.ts'
 
 const seeds = [1, 2, 3]
 
-/** One of Gymnasium's environments with the return that is asked for. */
+/** An environment of the suite with the return that is asked for. */
 function world(environment: string, atLeast: number, settings: Task['settings'] = {}, episodes = 100): Task {
   return { environment, settings, wanted: { atLeast }, seeds, episodes }
 }
@@ -22,6 +22,9 @@ const tasks: readonly Task[] = [
   world('CliffWalking-v1', -13),
   world('Taxi-v3', 7.5, {}, 1000),
   world('Blackjack-v1', -0.06, {}, 20_000),
+  world('SpaceInvaders-MinAtar', 5 * 3.5, {}, 40), // Random play returns 3.5.
+  world('Freeway-MinAtar', 8, {}, 40), // 0.08.
+  world('Asterix-MinAtar', 4 * 0.78, {}, 40), // 0.78.
 ]
 
 reportRoom('worlds', await learnAll(tasks))

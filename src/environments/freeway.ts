@@ -32,7 +32,7 @@ const BLOCKS = 3
  * one of five channels by the steps that it waits.
  *
  * ## Rewards
- * 1 for every time across.
+ * 1 for every time across. Actions at random return 0.08 on average.
  *
  * ## Starting State
  * The chicken in the last row. A car in column 0 of each of the rows 1 to 8; each moves after 1 to 5 steps of waiting, either way,
@@ -47,7 +47,7 @@ export const freeway = defineEnvironment({
   settings: smallGridSettings,
   presets: [
     {
-      run: { numLanes: 64, totalSteps: 1_000_000 },
+      run: { numLanes: 64, totalSteps: 400_000 },
       algorithm: {
         id: 'ppo',
         parameters: { numSteps: 128, numMinibatches: 8, updateEpochs: 4, learningRate: 1e-3, entropyCoef: 0.01 },

@@ -47,7 +47,7 @@ export const predatorPrey = defineEnvironment({
   },
   presets: [
     {
-      run: { numLanes: 64, totalSteps: 2_000_000 },
+      run: { numLanes: 64, totalSteps: 600_000 },
       algorithm: {
         id: 'ppo',
         parameters: { numSteps: 100, numMinibatches: 8, updateEpochs: 4, learningRate: 1e-3, gamma: 0.95 },

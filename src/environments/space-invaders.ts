@@ -34,7 +34,7 @@ const MOVE_STEPS_LEAST = 6
  * left, the same to the right, the cannon's shots, the aliens' bombs.
  *
  * ## Rewards
- * 1 for every alien shot.
+ * 1 for every alien shot. Actions at random return 3.5 on average.
  *
  * ## Starting State
  * The cannon in column 5, and a wave of 4 × 6 aliens in columns 2 to 7 of the first rows, moving left.
@@ -49,7 +49,7 @@ export const spaceInvaders = defineEnvironment({
   settings: smallGridSettings,
   presets: [
     {
-      run: { numLanes: 64, totalSteps: 1_000_000 },
+      run: { numLanes: 64, totalSteps: 300_000 },
       algorithm: {
         id: 'ppo',
         parameters: { numSteps: 32, numMinibatches: 8, updateEpochs: 4, learningRate: 1e-3, entropyCoef: 0.01 },
