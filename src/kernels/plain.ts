@@ -74,7 +74,7 @@ export { dropElements, scaleElements } from './transformer/adapter.ts'
 export { attentionBackward, attentionForward } from './transformer/attention.ts'
 export { restrictVocabulary, selectCandidates } from './transformer/candidates.ts'
 export { rmsNormBackward, rmsNormForward } from './transformer/norm.ts'
-export { dequantizeRows } from './transformer/quantized.ts'
+export { dequantizeRows, matmulQuantized } from './transformer/quantized.ts'
 export { rope } from './transformer/rope.ts'
 export { swigluBackward, swigluForward } from './transformer/swiglu.ts'
 export {

@@ -1,5 +1,11 @@
 import { describe, expect, test } from 'vitest'
-import { createKernels, type KernelBuild, quantizeRows, VOCABULARY_STEP } from '../../src/kernels/bind.ts'
+import {
+  createKernels,
+  type KernelBuild,
+  MATMUL_SCRATCH,
+  quantizeRows,
+  VOCABULARY_STEP,
+} from '../../src/kernels/bind.ts'
 import * as fc from '../support/properties.ts'
 import { type Argument, Bench, type Column, Numbers, strict } from './calls.ts'
 import { builds, ignoresCompany, matches, matchesRelaxed, numRowsOf, RUNS, rows, widthOf } from './laws.ts'
@@ -323,6 +329,38 @@ describe('weights in 8 bits', () => {
     return [new Float32Array(x.length), values, scale, numRows, width]
   }
   matches('dequantizeRows', bytes, { relative: 0 })
+
+  /** `few`: rows, columns and depth at which native bodies read the bytes alone; else any. */
+  const product = (numbers: Numbers, few: boolean): Argument[] => {
+    const numRows = numbers.whole(1, few ? 9 : 20)
+    const [numColumns, depth] = few
+      ? [16 * numbers.whole(1, 5), 4 * numbers.whole(1, 20)]
+      : [widthOf(numbers), widthOf(numbers)]
+    const [weights, scale] = [numbers.floats(numColumns * depth, -3, 3), new Float32Array(numColumns)]
+    const values = new Uint8Array(weights.length)
+    strict(quantizeRows)(values, scale, weights, numColumns, depth)
+    const accumulate = numbers.whole(0, 1) === 1
+    const bias = numbers.floats(numbers.whole(0, 1) * numColumns)
+    const [c, a] = [numbers.floats(numRows * numColumns), numbers.floats(numRows * depth)]
+    const workspace = [new Float32Array(weights.length), new Float32Array(MATMUL_SCRATCH)] as const
+    return [c, a, values, scale, bias, ...workspace, numRows, numColumns, depth, accumulate]
+  }
+  const loose = { relative: 2e-5, scale: 20, workspace: [5, 6] }
+  matches('matmulQuantized', (numbers) => product(numbers, false), loose, RUNS / 6)
+  describe('few rows', () => matches('matmulQuantized', (numbers) => product(numbers, true), loose, RUNS / 6))
+
+  test.each(all)('a product with them has the bits of one with what they stand for (%s)', (build) => {
+    const bench = new Bench(build)
+    for (const numRows of [1, 2, 5, 8, 9]) {
+      const given = product(new Numbers(numRows), true)
+      const [c, a, values, scale, bias, dequantized, scratch, , numColumns, depth, accumulate] = given
+      const sizes = [((a as Float32Array).length / (depth as number)) | 0, numColumns!, depth!] as const
+      const rows = [dequantized!, values!, scale!, numColumns!, depth!] as const
+      const whole = bench.call('dequantizeRows', [...rows]).columns[0]!
+      const expected = bench.call('matmul', [c!, a!, whole, bias!, scratch!, ...sizes, false, true, accumulate!])
+      expect(bench.call('matmulQuantized', given).columns[0]).toEqual(expected.columns[0])
+    }
+  })
 
   test('are each within half a step of what they were, a 254th of the largest in the row', () => {
     const [x, values, scale] = [new Numbers(3).floats(5 * 33, -2, 2), new Uint8Array(5 * 33), new Float32Array(5)]

@@ -1,4 +1,5 @@
 /** Weights in 8 bits, sixteen at a time; the plain twin `quantized.ts` says what is computed. */
+import { matmul } from '../tensor/matmul.simd'
 
 export function dequantizeRows(x: usize, values: usize, scale: usize, numRows: i32, width: i32): void {
   for (; numRows > 0; numRows--, scale += 4) {
@@ -14,4 +15,22 @@ export function dequantizeRows(x: usize, values: usize, scale: usize, numRows: i
     }
     for (; left > 0; left--, values++, x += 4) store<f32>(x, <f32>load<i8>(values) * f32x4.extract_lane(factor, 0))
   }
+}
+
+export function matmulQuantized(
+  c: usize,
+  a: usize,
+  values: usize,
+  scale: usize,
+  bias: usize,
+  dequantized: usize,
+  scratch: usize,
+  numRows: i32,
+  numColumns: i32,
+  depth: i32,
+  accumulate: bool,
+  biasLength: i32,
+): void {
+  dequantizeRows(dequantized, values, scale, numColumns, depth)
+  matmul(c, a, dequantized, bias, scratch, numRows, numColumns, depth, false, true, accumulate, biasLength)
 }

@@ -3,6 +3,8 @@
  * from −127 to 127, a byte each in two's complement, times one scale.
  */
 
+import { matmul } from '../tensor/matmul.ts'
+
 /** Leaves 17 of a number's 53 bits (Veltkamp's splitting). */
 const SPLIT = 2 ** 36 + 1
 
@@ -41,4 +43,25 @@ export function dequantizeRows(
   for (let row = 0; row < numRows; row++) {
     for (let k = 0; k < width; k++) x[row * width + k] = ((values[row * width + k]! << 24) >> 24) * scale[row]!
   }
+}
+
+/**
+ * C (numRows × numColumns) = A (numRows × depth) · Bᵀ, where B (numColumns × depth) is in 8 bits: the bits of `matmul` with the
+ * weights that the bytes stand for. `bias`, `accumulate` and `scratch` are as there, `dequantized` (numColumns × depth) is workspace.
+ */
+export function matmulQuantized(
+  c: Float32Array,
+  a: Float32Array,
+  values: Uint8Array,
+  scale: Float32Array,
+  bias: Float32Array,
+  dequantized: Float32Array,
+  scratch: Float32Array,
+  numRows: number,
+  numColumns: number,
+  depth: number,
+  accumulate: boolean,
+): void {
+  dequantizeRows(dequantized, values, scale, numColumns, depth)
+  matmul(c, a, dequantized, bias, scratch, numRows, numColumns, depth, false, true, accumulate)
 }

@@ -173,21 +173,15 @@ export class Forward {
   /** y (count × outputs) = x · Wᵀ + bias and what an adapter adds, or that added to y. */
   project(y: Float32Array, x: Float32Array, projection: Projection, count: number, accumulate = false): void {
     const { kernels } = this
-    const { none, scratch } = this.columns
-    const { numOutputs, numInputs, bias, b } = projection
-    kernels.matmul(
-      y,
-      x,
-      this.weightOf(projection),
-      bias,
-      scratch,
-      count,
-      numOutputs,
-      numInputs,
-      false,
-      true,
-      accumulate,
-    )
+    const { none, scratch, dequantized } = this.columns
+    const { numOutputs, numInputs, bias, b, weight, quantized } = projection
+    if (quantized === null) {
+      kernels.matmul(y, x, weight, bias, scratch, count, numOutputs, numInputs, false, true, accumulate)
+    } else {
+      const { values, scale } = quantized
+      const sizes = [count, numOutputs, numInputs] as const
+      kernels.matmulQuantized(y, x, values, scale, bias, dequantized, scratch, ...sizes, accumulate)
+    }
     if (b.length === 0) return
     const { low } = this.projectLow(x, projection, count)
     kernels.matmul(y, low, b, none, scratch, count, numOutputs, b.length / numOutputs, false, true, true)
