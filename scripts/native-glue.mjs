@@ -10,6 +10,21 @@ const READERS = {
   bool: ['bool', 'bool'],
 }
 
+/**
+ * What an x64 processor has, where the system saves the registers for it. Asked of the processor itself: not every compiler's
+ * library fills in what `__builtin_cpu_supports` reads.
+ */
+const FEATURES = `  unsigned a = 0, b = 0, c = 0, d = 0, saved = 0;
+  __get_cpuid(1, &a, &b, &c, &d);
+  if ((c & bit_OSXSAVE) != 0) __asm__("xgetbv" : "=a"(saved), "=d"(d) : "c"(0));
+  const bool saves256 = (saved & 0x06) == 0x06, saves512 = (saved & 0xe6) == 0xe6;
+  const bool fma = saves256 && (c & bit_FMA) != 0;
+  b = 0;
+  __get_cpuid_count(7, 0, &a, &b, &c, &d);
+  const bool avx2 = saves256 && (b & bit_AVX2) != 0, avx512f = saves512 && (b & bit_AVX512F) != 0;
+  const bool avx512bw = (b & bit_AVX512BW) != 0, avx512dq = (b & bit_AVX512DQ) != 0, avx512vl = (b & bit_AVX512VL) != 0;
+`
+
 const cType = (type) => TYPES[type] ?? type
 const declared = ({ name, type }) => (type.endsWith('*') ? `${type}${name}` : `${cType(type)} ${name}`)
 
@@ -44,12 +59,10 @@ export function glueOf(twins, levels) {
   const bodies = twins.map(({ name }) => {
     return `  {"${name}", call_${name}, {${names.map((level) => `(body)${name}_${level}`).join(', ')}}},`
   })
-  const supported = names.map((level) => {
-    return `    ${levels[level].map((feature) => `__builtin_cpu_supports("${feature}")`).join(' && ') || true},`
-  })
+  const supported = names.map((level) => `    ${levels[level].join(' && ') || true},`)
   const looks = Object.values(levels).some((features) => features.length > 0)
   return `/* Made by \`npm run build\` (scripts/native-glue.mjs). */
-#include <node_api.h>
+${looks ? '#include <cpuid.h>\n' : ''}#include <node_api.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -81,7 +94,7 @@ ${bodies.join('\n')}
 };
 
 static void has_levels(bool has[LEVELS]) {
-${looks ? '  __builtin_cpu_init();\n' : ''}  const bool found[LEVELS] = {
+${looks ? FEATURES : ''}  const bool found[LEVELS] = {
 ${supported.join('\n')}
   };
   memcpy(has, found, sizeof found);

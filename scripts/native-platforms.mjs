@@ -1,8 +1,8 @@
 // For which platforms there are native kernels, and at which levels of their processors.
 
 /**
- * The levels of a processor, the best last, by Node's name of its architecture: what it must have, as `__builtin_cpu_supports`
- * calls it, and the compiler's flags for it.
+ * The levels of a processor, the best last, by Node's name of its architecture: what it must have, by the names of
+ * native-glue.mjs, and the compiler's flags for it.
  */
 export const LEVELS = {
   x64: {

@@ -31,7 +31,7 @@ export { spansOf, type TokenSpans } from './spans.ts'
 export { Combination, Comparison, ElementMap } from './tensor/elements.ts'
 export { DepthwiseTarget } from './tensor/layout.ts'
 export { MATMUL_SCRATCH } from './tensor/matmul.ts'
-export { dequantizeRows, quantizeRows } from './transformer/quantized.ts'
+export { dequantizeRows, quantizeRows } from './tensor/quantized.ts'
 export { VOCABULARY_STEP } from './transformer/vocabulary.ts'
 
 /**

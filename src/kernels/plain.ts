@@ -70,11 +70,11 @@ export {
   unfoldPatches,
 } from './tensor/layout.ts'
 export { matmul } from './tensor/matmul.ts'
+export { dequantizeRows, matmulQuantized } from './tensor/quantized.ts'
 export { dropElements, scaleElements } from './transformer/adapter.ts'
 export { attentionBackward, attentionForward } from './transformer/attention.ts'
 export { restrictVocabulary, selectCandidates } from './transformer/candidates.ts'
 export { rmsNormBackward, rmsNormForward } from './transformer/norm.ts'
-export { dequantizeRows, matmulQuantized } from './transformer/quantized.ts'
 export { rope } from './transformer/rope.ts'
 export { swigluBackward, swigluForward } from './transformer/swiglu.ts'
 export {

@@ -3,7 +3,7 @@
  * from −127 to 127, a byte each in two's complement, times one scale.
  */
 
-import { matmul } from '../tensor/matmul.ts'
+import { matmul } from './matmul.ts'
 
 /** Leaves 17 of a number's 53 bits (Veltkamp's splitting). */
 const SPLIT = 2 ** 36 + 1

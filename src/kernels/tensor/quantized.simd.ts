@@ -1,5 +1,5 @@
 /** Weights in 8 bits, sixteen at a time; the plain twin `quantized.ts` says what is computed. */
-import { matmul } from '../tensor/matmul.simd'
+import { matmul } from './matmul.simd'
 
 export function dequantizeRows(x: usize, values: usize, scale: usize, numRows: i32, width: i32): void {
   for (; numRows > 0; numRows--, scale += 4) {
