@@ -18,6 +18,7 @@ const commands: Readonly<Record<string, () => Promise<Command>>> = {
   dashboard: async () => (await import('./dashboard.ts')).dashboardCommand,
   environments: async () => (await import('./environments.ts')).environmentsCommand,
   check: async () => (await import('./check.ts')).checkCommand,
+  bench: async () => (await import('./bench.ts')).benchCommand,
   doctor: async () => (await import('./doctor.ts')).doctorCommand,
   validate: async () => (await import('./validate.ts')).validateCommand,
   simulate: async () => (await import('./simulate.ts')).simulateCommand,

@@ -1,4 +1,5 @@
 import { type Metrics, runKeys, runMetrics, type Setting } from '../entries/settings.ts'
+import { benchKeys } from './bench.ts'
 import { checkKeys } from './check.ts'
 import { dashboardKeys } from './dashboard.ts'
 import { evaluateKeys } from './evaluate.ts'
@@ -31,6 +32,7 @@ const USAGE: Readonly<Record<string, string>> = {
   simulate: `  colonnade simulate [out=FILE.svg] [key=value …]          how fast sampling and learning would be, by engines and staleness`,
   environments: `  colonnade environments                                   list the environments`,
   check: `  colonnade check <environment> [key=value …]              whether an environment keeps its contract (exit code 0 or 1)`,
+  bench: `  colonnade bench <environment> [key=value …]              how fast it steps, is played and trains here, by lanes and threads`,
   doctor: `  colonnade doctor [device]                                say what this machine can run, and how fast`,
   validate: `  colonnade validate [folder|task]                         check a language model's log-probabilities (exit code 0, 1 or 2)`,
   trust: `  colonnade trust <module> …                               let runs name a module that lies elsewhere, as it is now`,
@@ -53,6 +55,7 @@ const KEYS: Readonly<Record<string, readonly (readonly [title: string, keys: Rea
   'serve-env': [['Keys of serve-env, beside environment.…', serveEnvKeys]],
   gateway: [['Keys of gateway', gatewayKeys]],
   check: [['Keys of check, beside environment.…', checkKeys]],
+  bench: [['Keys of bench, beside environment.… and policy', benchKeys]],
   dashboard: [['Keys of dashboard', dashboardKeys]],
   simulate: [['Keys of simulate', simulateKeys]],
 }

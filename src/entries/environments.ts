@@ -1,4 +1,4 @@
-/** `colonnade/environments`: the environments beyond those of the first hour, which are in `colonnade`, those of objects and of games on bitecs or in Python, and whether one keeps its contract. */
+/** `colonnade/environments`: the environments beyond those of the first hour, which are in `colonnade`, those of objects and of games on bitecs or in Python, whether one keeps its contract, and how fast it is. */
 export {
   type CheckOptions,
   type CheckResult,
@@ -23,3 +23,10 @@ export { encodeGif } from '../environments/gif.ts'
 export type { ObjectAction, ObjectEnvironment, ObjectObservation } from '../environments/led.ts'
 export { gridPicture, type Picture, pictureColors } from '../environments/picture.ts'
 export * from '../environments/suite.ts'
+export {
+  type EnvironmentMeasurement,
+  type EnvironmentSpeed,
+  type MeasureOptions,
+  measureEnvironment,
+  recommendedNumLanes,
+} from '../training/measure-environment.ts'

@@ -16,7 +16,7 @@ import {
   PROTOCOL_VERSION,
   removeColumnFolder,
 } from '../column-file.ts'
-import { InputError, show, unknownWord } from '../errors.ts'
+import { checkOptions, InputError, show } from '../errors.ts'
 import { Stream } from '../random.ts'
 import { box, discrete, multiDiscrete, type Space, spaceWidth } from '../space.ts'
 import {
@@ -216,9 +216,7 @@ function openBoth(path: string): [read: number, write: number] {
 export function fromGymnasium<const I extends string>(
   options: FromGymnasiumOptions<I>,
 ): EnvironmentFactory<Record<never, never>, I> {
-  for (const key of Object.keys(options)) {
-    if (!optionNames.includes(key)) throw unknownWord('fromGymnasium option', key, optionNames)
-  }
+  checkOptions('fromGymnasium', options, optionNames)
   const { id, module, python = 'python3', kwargs = {}, timeoutSeconds = 60, presets = [] } = options
   if (typeof id !== 'string' || id === '')
     throw new InputError('fromGymnasium id', show(id), 'a name, like LunarLander-v3')

@@ -4,7 +4,7 @@
  * after a resume, a new one is led through the episode again.
  */
 import type { Column } from '../components/column.ts'
-import { InputError, show, unknownWord } from '../errors.ts'
+import { checkOptions, InputError, show, unknownWord } from '../errors.ts'
 import { type Random, Stream } from '../random.ts'
 import type { Settings, SettingValues } from '../settings.ts'
 import { type BoxSpace, type DiscreteSpace, type Space, spaceType, spaceWidth } from '../space.ts'
@@ -56,12 +56,24 @@ export interface LedOptions<A extends Space, S extends Settings, I extends strin
   readonly returnThreshold?: number | null
   /** What is known to work for it. Default: nothing is. */
   readonly presets?: readonly EnvironmentPreset[]
+  /**
+   * What a step comes to that throws or answers wrongly: with a number that is none, one outside the observation space, another shape.
+   * `stop` (default): the error goes to the caller, and the training ends. `end-episode`: a warning tells of it, the lane's episode is cut off
+   * where it was before that step, with a reward of 0, and its next one begins with a new object; the other lanes go on. A `reset` that
+   * fails always stops.
+   */
+  readonly onFault?: (typeof FAULTS)[number]
 }
+
+/** What `onFault` may be. */
+const FAULTS = ['stop', 'end-episode'] as const
+/** Faults of an environment that a thread tells of each; of more, those whose number is a power of two. */
+const FAULTS_TOLD = 10
 
 /** The names of the options. */
 const ledOptions = Object.keys({
   ...{ id: true, module: true, settings: true, observationSpace: true, actionSpace: true, maxEpisodeSteps: true },
-  ...{ returnThreshold: true, presets: true },
+  ...{ returnThreshold: true, presets: true, onFault: true },
 } satisfies Record<keyof LedOptions<Space, Settings, string>, true>)
 
 /** The columns from which an episode can be led through again. */
@@ -95,6 +107,12 @@ export const COURSE_START = 0x811c9dc5
 export function mix(course: number, value: number): number {
   hashed[0] = value
   return Math.imul(Math.imul(course ^ hashedWords[0]!, 0x01000193) ^ hashedWords[1]!, 0x01000193) >>> 0
+}
+
+/** Whether a number is finite and within bounds when it stands in a column of f32. */
+function isWithin(value: number, low: number, high: number): boolean {
+  const seen = Math.fround(value)
+  return Number.isFinite(seen) && seen >= Math.fround(low) && seen <= Math.fround(high)
 }
 
 /** One object, and the episode that it was led through. */
@@ -160,6 +178,13 @@ class Led<A extends Space> {
     this.#step++
   }
 
+  /** Leaves the episode where it was before a step that failed. */
+  cutOff(): void {
+    this.reward = 0
+    this.terminated = false
+    this.truncated = true
+  }
+
   #subject(method: string): string {
     return `environment ${this.#options.id}, ${method} in lane ${this.#lane} (episode ${this.#episode}, step ${this.#step})`
   }
@@ -186,13 +211,19 @@ class Led<A extends Space> {
       const got = numbers?.length === undefined ? show(seen) : `${numbers.length} numbers`
       throw new InputError(`${this.#subject(method)}, observation`, got, `${this.#width} numbers`)
     }
+    const { observationSpace, onFault } = this.#options
+    const { low, high } = observationSpace
     for (let k = 0; k < this.#width; k++) {
       const value = numbers[k]!
-      if (typeof value !== 'number') {
-        throw new InputError(`${this.#subject(method)}, observation[${k}]`, show(value), 'a number')
-      }
-      observation[k] = value
-      this.course = mix(this.course, value)
+      // Who stops in any case leaves the bounds to the step system, which looks at all lanes at once.
+      const isSeen = onFault !== 'end-episode' || isWithin(value, low[k]!, high[k]!)
+      if (typeof value === 'number' && isSeen) continue
+      const expected = typeof value === 'number' ? `a number from ${low[k]} to ${high[k]}` : 'a number'
+      throw new InputError(`${this.#subject(method)}, observation[${k}]`, show(value), expected)
+    }
+    for (let k = 0; k < this.#width; k++) {
+      observation[k] = numbers[k]!
+      this.course = mix(this.course, numbers[k]!)
     }
   }
 }
@@ -207,15 +238,15 @@ export function defineLed<const A extends Space, const S extends Settings, const
   maker: LedMaker<A, S>,
 ): EnvironmentFactory<S, I> {
   const { id, module, observationSpace, actionSpace, maxEpisodeSteps, returnThreshold = null, presets = [] } = options
-  for (const key of Object.keys(options)) {
-    if (!ledOptions.includes(key)) throw unknownWord(`${id} option`, key, ledOptions)
-  }
+  checkOptions(id, options, ledOptions)
   const settings = options.settings ?? ({} as S)
   if (!Number.isSafeInteger(maxEpisodeSteps) || maxEpisodeSteps < 1) {
     const expected = 'a whole number ≥ 1: a lane keeps the actions of its episode'
     throw new InputError(`${id} maxEpisodeSteps`, show(maxEpisodeSteps), expected)
   }
   const width = spaceWidth(actionSpace)
+  const { onFault = 'stop' } = options
+  if (!FAULTS.includes(onFault)) throw unknownWord(`${id} onFault`, String(onFault), FAULTS)
   type Columns = State<ReturnType<typeof ledColumns>>
 
   return defineEnvironment({
@@ -251,6 +282,17 @@ export function defineLed<const A extends Space, const S extends Settings, const
         )
       }
 
+      let numFaults = 0
+      /** Tells of a fault, and of which one it is where they are too many to tell of all. */
+      const warn = (fault: Error): void => {
+        numFaults++
+        if (numFaults > FAULTS_TOLD && !Number.isInteger(Math.log2(numFaults))) return
+        process.emitWarning(
+          `${fault.message}: its episode is cut off (fault ${numFaults} of this thread)`,
+          'EnvironmentFault',
+        )
+      }
+
       return {
         ...{ observationSpace, actionSpace, maxEpisodeSteps, returnThreshold },
         reset({ state, lane, episode, observation, random }, rows, count) {
@@ -275,7 +317,14 @@ export function defineLed<const A extends Space, const S extends Settings, const
             const led = objects[n]!
             const at = (n * maxEpisodeSteps + step[n]!) * width
             for (let k = 0; k < width; k++) state.actions[at + k] = action[n * width + k]!
-            led.act(state.actions, at)
+            try {
+              led.act(state.actions, at)
+            } catch (fault) {
+              if (onFault === 'stop') throw fault
+              warn(fault as Error)
+              led.cutOff()
+              delete objects[n]
+            }
             observation.set(led.observation, n * led.observation.length)
             reward[n] = led.reward
             terminated[n] = led.terminated ? 1 : 0

@@ -1,4 +1,4 @@
-import { describe, expect, test } from 'vitest'
+import { describe, expect, test, vi } from 'vitest'
 import { checkEnvironment, fromObjects, type ObjectEnvironment } from '../../dist/src/entries/environments.js'
 // Workers load compiled files, and what they make must be made of the same ones here.
 import {
@@ -231,4 +231,94 @@ test('objects keep the contract of environments, but that they are allocated', (
   expect(checks.filter(({ status }) => status !== 'held').map(({ name, status }) => `${name} ${status}`)).toEqual([
     'allocation failed',
   ])
+})
+
+describe('a step that goes wrong', () => {
+  const NUM_STEPS = 24
+  const observationSpace = box({ low: -1, high: 1, shape: [2] })
+  const faults = {
+    throws: () => {
+      throw new Error('the wheel came off')
+    },
+    'answers NaN': () => ({ observation: [Number.NaN, 0], reward: 0, terminated: false, truncated: false }),
+    'leaves its space': () => ({ observation: [0, 2], reward: 0, terminated: false, truncated: false }),
+    'changes its shape': () => ({ observation: [0], reward: 0, terminated: false, truncated: false }),
+    'has no reward': () => ({ observation: [0, 0], reward: Number.NaN, terminated: false, truncated: false }),
+    'answers with a list': () => [[0, 0], 0, false, false] as never,
+  }
+
+  /** Sees its steps and its seed; the fifth step of an odd seed goes wrong. */
+  const stumbling = (fault: (() => unknown) | null, onFault?: 'stop' | 'end-episode') =>
+    fromObjects(
+      () => {
+        let [steps, seed] = [0, 0]
+        const observation = () => [steps / 100, seed / 2 ** 32]
+        return {
+          reset(given) {
+            ;[steps, seed] = [0, given]
+            return { observation: observation() }
+          },
+          step() {
+            steps++
+            if (fault !== null && steps === 5 && seed % 2 === 1) return fault() as never
+            return { observation: observation(), reward: 1, terminated: false, truncated: false }
+          },
+        }
+      },
+      {
+        ...{ id: 'Stumbling-v0', observationSpace, actionSpace: discrete(2), maxEpisodeSteps: 8 },
+        ...(onFault === undefined ? {} : { onFault }),
+      },
+    )()
+
+  const rolloutOf = async (environment: ReturnType<typeof stumbling>) => {
+    const world = await createWorld({ environment, policy, numLanes: 4, seed: 3 })
+    world.reserve(world.draft(), { numSteps: NUM_STEPS, learner: {} })
+    await collect(world, NUM_STEPS)
+    const cohort = world.cohorts[0]!
+    if (cohort.kind !== 'episodes') throw new Error('a cohort of episodes')
+    return cohort.rollout
+  }
+
+  test.each(Object.entries(faults))('and %s takes its own lane out, where that is asked for', async (_, fault) => {
+    const warned = vi.spyOn(process, 'emitWarning').mockImplementation(() => {})
+    const rollout = await rolloutOf(stumbling(fault, 'end-episode'))
+    const random = new Random(3)
+    let cuts = 0
+    for (let n = 0; n < 4; n++) {
+      let [episode, step] = [0, 0]
+      for (let t = 0; t < NUM_STEPS; t++) {
+        random.draw(Stream.reset, n, episode, 0)
+        const seed = random.words[0]!
+        const row = 4 * t + n
+        const isCut = step === 4 && seed % 2 === 1
+        expect([...rollout.observation.subarray(2 * row, 2 * row + 2)]).toEqual([
+          ...Float32Array.of(step / 100, seed / 2 ** 32),
+        ])
+        expect([rollout.reward[row], rollout.terminated[row]]).toEqual([isCut ? 0 : 1, 0])
+        expect(rollout.truncated[row]).toBe(isCut || step === 7 ? 1 : 0)
+        if (isCut) cuts++
+        if (isCut || step === 7) [episode, step] = [episode + 1, 0]
+        else step++
+      }
+    }
+    expect(cuts).toBeGreaterThan(2)
+    expect(cuts).toBeLessThan(11)
+    expect(warned).toHaveBeenCalledTimes(cuts)
+    expect(warned.mock.calls[0]).toEqual([
+      expect.stringMatching(
+        /Stumbling-v0, step in lane \d.*step 4\).*its episode is cut off \(fault 1 of this thread\)/s,
+      ),
+      'EnvironmentFault',
+    ])
+    warned.mockRestore()
+  })
+
+  test.each(Object.entries(faults))('and %s stops, where nothing else is asked for', async (_, fault) => {
+    await expect((async () => rolloutOf(stumbling(fault)))()).rejects.toThrow(/lane \d \(episode \d, step 4\)/)
+  })
+
+  test('is either of the two', () => {
+    expect(() => stumbling(null, 'ignore' as never)).toThrow('Stumbling-v0 onFault: got "ignore"')
+  })
 })
