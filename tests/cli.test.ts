@@ -4,6 +4,7 @@ import { fileURLToPath, pathToFileURL } from 'node:url'
 import { beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { runKeys, runMetrics } from '../src/entries/settings.ts'
 import { environments, loadPolicy, loadWeights, readArrow, VERSION } from '../src/index.ts'
+import { describeNative } from '../src/kernels/bind.ts'
 import { listCheckpoints, readCheckpoint } from '../src/training/checkpoint.ts'
 import { colonnade, inProcess, MAIN, SMALL, type Started, skipLoudly, start } from './support/command.ts'
 import { inOwnMounts, whyNoMounts } from './support/mounts.ts'
@@ -93,6 +94,7 @@ describe('train', () => {
     const summary = await readJson(finished, 'summary.json')
     const last = (await readFile(join(finished, 'metrics.jsonl'), 'utf8')).trimEnd().split('\n').at(-1)!
     const { seconds, episodes, episodeReturn } = JSON.parse(last)
+    const { kernels } = (await readCheckpoint(finished)).manifest
     expect(summary).toEqual({
       status: 'complete',
       folder: 'run',
@@ -110,9 +112,11 @@ describe('train', () => {
       solvedAtSeconds: null,
       episodeReturnLast100: { mean: episodeReturn, std: expect.any(Number) },
       presetReached: null,
+      evaluation: null,
       node: process.version,
       threads: 1,
-      kernels: (await readCheckpoint(finished)).manifest.kernels,
+      kernels,
+      native: describeNative(kernels),
       files: {
         config: 'run/config.json',
         metrics: 'run/metrics.jsonl',
