@@ -4,7 +4,7 @@ import { fileURLToPath, pathToFileURL } from 'node:url'
 import { beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { runKeys, runMetrics } from '../src/entries/settings.ts'
 import { environments, loadPolicy, loadWeights, readArrow, VERSION } from '../src/index.ts'
-import { describeNative } from '../src/kernels/bind.ts'
+import { describeNative, type KernelBuild } from '../src/kernels/bind.ts'
 import { listCheckpoints, readCheckpoint } from '../src/training/checkpoint.ts'
 import { colonnade, inProcess, MAIN, SMALL, type Started, skipLoudly, start } from './support/command.ts'
 import { inOwnMounts, whyNoMounts } from './support/mounts.ts'
@@ -116,7 +116,7 @@ describe('train', () => {
       node: process.version,
       threads: 1,
       kernels,
-      native: describeNative(kernels),
+      native: describeNative(kernels as KernelBuild),
       files: {
         config: 'run/config.json',
         metrics: 'run/metrics.jsonl',

@@ -332,6 +332,9 @@ describe('every setting of a control run acts', () => {
       'environment.map': { to: 'SF/FG' },
       'environment.sab': cards,
       'environment.natural': cards,
+      'environment.predators': { with: { numLanes: 12 } },
+      'environment.prey': { with: { numLanes: 12 } },
+      'environment.snakes': { with: { numLanes: 8 } },
     }
     expect(await idle(keys, base, table, (texts) => trainerOutcome(id, texts))).toEqual([])
   })
