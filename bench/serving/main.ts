@@ -29,8 +29,12 @@ const policy = languageModel({ width: 128, layers: 4, heads: 4, context: 256, an
 function ask(asked: Asked): Promise<Told> {
   const child = fork(fileURLToPath(new URL('./clients.js', import.meta.url)))
   return new Promise((resolve, reject) => {
-    child.once('message', (told) => resolve(told as Told))
-    child.once('exit', (code) => reject(new Error(`the clients ended with code ${code}`)))
+    let told: Told | null = null
+    child.once('message', (message) => (told = message as Told))
+    child.once('exit', (code) => {
+      if (told === null) reject(new Error(`the clients ended with code ${code}`))
+      else setTimeout(resolve, 1000, told) // When the server has seen that their connections are closed.
+    })
     child.send(asked)
   })
 }

@@ -1,6 +1,8 @@
-/** When a stream is told of what has been generated. */
+/** When a stream is told of what has been generated, and of an engine that breaks down. */
 import { afterEach, expect, test, vi } from 'vitest'
-import { type Generation, type GenerationGroup, steps } from '../../src/serving/batcher.ts'
+import { defineEngine } from '../../src/engines/define-engine.ts'
+import { Batcher, type Generation, type GenerationGroup, steps, whole } from '../../src/serving/batcher.ts'
+import { talkWorld } from '../support/conversations.ts'
 
 afterEach(() => void vi.useRealTimers())
 
@@ -53,4 +55,23 @@ test('a stream is told of its first token and its end at once, and of others at 
     [220, 13],
   ])
   expect(vi.getTimerCount()).toBe(0)
+})
+
+test('an engine that breaks down as it is asked fails what was asked of it, and takes nothing more', async () => {
+  const told = vi.spyOn(console, 'error').mockImplementation(() => {})
+  const broken = defineEngine('broken', () => ({
+    logprobs: 'none',
+    begin() {
+      throw new Error('out of order')
+    },
+  }))
+  const { engine, tokenizer } = (await talkWorld({ engine: broken })).cohort()
+  const batcher = new Batcher(engine, 1, 8)
+  const ids = Int32Array.from(tokenizer.encode('ab'))
+  const sampling = { temperature: 1, topK: 0, topP: 1, minP: 0 }
+  const request = { ids, maxTokens: 2, sampling, explore: true, stopStrings: [], key: [0, 0, 0] as const, numTop: 0 }
+  await expect(whole(batcher.submit([request, request]), new AbortController().signal)).rejects.toThrow('engine failed')
+  expect(told.mock.calls.flat().join()).toContain('out of order')
+  expect(() => batcher.submit([request])).toThrow('the server is stopping')
+  told.mockRestore()
 })
