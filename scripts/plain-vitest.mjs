@@ -1,0 +1,47 @@
+// In place of vitest where that does not run: what the tests of the laws of kernels take of it. It ends at the first thing that does
+// not hold. `ONLY`: a part of the names of the tests that are run.
+import assert from 'node:assert/strict'
+
+const only = process.env.ONLY ?? ''
+let passed = 0
+const path = []
+
+export function describe(name, body) {
+  path.push(name)
+  body()
+  path.pop()
+}
+describe.each = (values) => (name, body) => {
+  for (const value of values) describe(filled(name, value), () => body(...[value].flat()))
+}
+describe.skipIf = (isSkipped) => (isSkipped ? () => {} : describe)
+describe.runIf = (isRun) => describe.skipIf(!isRun)
+
+export function test(name, body) {
+  const whole = [...path, name].join(' > ')
+  if (!whole.includes(only)) return
+  body()
+  passed++
+}
+test.each = (values) => (name, body) => {
+  for (const value of values) test(filled(name, value), () => body(...[value].flat()))
+}
+test.skipIf = (isSkipped) => (isSkipped ? skipped : test)
+test.runIf = (isRun) => test.skipIf(!isRun)
+const skipped = () => {}
+skipped.each = () => skipped
+
+export const expect = (got) => ({
+  toBe: (wanted) => assert.ok(Object.is(got, wanted), `got ${got}, expected ${wanted}`),
+  toEqual: (wanted) => assert.deepEqual(got, wanted),
+  toBeCloseTo: (wanted, digits = 2) =>
+    assert.ok(Math.abs(got - wanted) < 10 ** -digits / 2, `got ${got}, expected ${wanted}`),
+  toBeGreaterThan: (wanted) => assert.ok(got > wanted, `got ${got}, expected more than ${wanted}`),
+  toContain: (wanted) => assert.ok(got.includes(wanted), `got ${got}, expected ${wanted} in it`),
+})
+
+const filled = (name, value) => name.replace('%s', String([value].flat()[0])).replace('%i', String([value].flat()[0]))
+
+process.on('exit', (code) => {
+  if (code === 0) console.log(`${passed} tests passed`)
+})
