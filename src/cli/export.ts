@@ -1,5 +1,12 @@
 import { extname } from 'node:path'
-import { exportFormats, exportPolicy, exportTrajectories, listRollouts, trajectoryFormats } from '../entries/data.ts'
+import {
+  exportFormats,
+  exportPolicy,
+  exportTrajectories,
+  listRollouts,
+  trajectoryFormats,
+  writeMinari,
+} from '../entries/data.ts'
 import { boolean, choice, integer, type ModuleTrust } from '../entries/settings.ts'
 import { exportTrainedModel } from '../entries/text.ts'
 import { InputError } from '../errors.ts'
@@ -15,8 +22,8 @@ export const exportKeys = {
   explore: boolean(true, 'sample the actions of fresh episodes'),
   format: choice(
     'file',
-    ['file', 'stream', ...exportFormats, 'safetensors'],
-    'Arrow IPC file or stream; or, of the policy, an ONNX model, a LayersModel of tfjs, an ES module, or its weights',
+    ['file', 'stream', 'minari', ...exportFormats, 'safetensors'],
+    'Arrow IPC file or stream, or a folder with a dataset of Minari (of fresh episodes); or, of the policy, an ONNX model, a LayersModel of tfjs, an ES module, or its weights',
   ),
   ...trustKeys,
 }
@@ -61,9 +68,11 @@ export const exportCommand: Command = async ({ words, json }) => {
   if (!out) throw new InputError('out', 'nothing', 'the file to write, like out=episodes.arrow')
   if ((await kindOfRun(subject)) === 'conversations') return exportText(subject, out, rest, json)
   const { episodes, seed, explore, format, trust } = readKeys(exportKeys, rest)
+  if (format === 'minari' && episodes === 0)
+    throw new InputError('episodes', '0', 'a number above 0 with format=minari: rollouts have parts of episodes')
   checkEnding(out, format)
   const modules = { allowModule: askForModule(trust) }
-  if (format !== 'file' && format !== 'stream') {
+  if (format !== 'file' && format !== 'stream' && format !== 'minari') {
     const given = Object.keys(rest).find((key) => key !== 'format' && key !== 'trust')
     if (given !== undefined)
       throw new InputError(given, JSON.stringify(rest[given]), `no such key with format=${format}`)
@@ -71,7 +80,14 @@ export const exportCommand: Command = async ({ words, json }) => {
     if (!json) console.log(`policy of update ${update} → ${files.join(', ')}`)
     return { run: subject, out, format, update, files }
   }
-  const table = episodes > 0 ? await fresh(subject, { episodes, seed, explore }, modules) : await kept(subject, modules)
+  if (format === 'minari') {
+    const { table, environment } = await fresh(subject, { episodes, seed, explore }, modules)
+    const written = await writeMinari(out, table, environment)
+    if (!json) console.log(`${group(written.episodes)} episodes, ${group(written.steps)} steps → ${out}`)
+    return { run: subject, out, format, ...written }
+  }
+  const table =
+    episodes > 0 ? (await fresh(subject, { episodes, seed, explore }, modules)).table : await kept(subject, modules)
   await writeArrow(out, table, { format })
   if (!json) console.log(`${group(table.numRows)} rows → ${out}`)
   return { run: subject, out, format, rows: table.numRows, episodes: episodes > 0 ? episodes : null }
@@ -111,7 +127,10 @@ async function exportText(run: string, out: string, texts: Readonly<Record<strin
 
 async function fresh(run: string, options: { episodes: number; seed: number; explore: boolean }, modules: ModuleTrust) {
   const { environment, policy, weights, update, checkpoint } = await loadPolicy(run, modules)
-  return recordEpisodes({ environment, policy, weights, version: update, checkpoint, ...options })
+  return {
+    environment,
+    table: await recordEpisodes({ environment, policy, weights, version: update, checkpoint, ...options }),
+  }
 }
 
 async function kept(run: string, modules: ModuleTrust) {

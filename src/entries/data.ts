@@ -48,6 +48,7 @@ export {
   tensorValues,
   writeSafetensors,
 } from '../safetensors.ts'
+export { type MinariExport, writeMinari } from '../tables/minari.ts'
 export type { Field } from '../tables/table.ts'
 export { groupNumbers, Trajectories, type TrajectoryColumns } from '../tables/trajectories.ts'
 export type { Trajectory } from '../tables/trajectory.ts'
