@@ -95,7 +95,8 @@ export const conversationMetrics = {
   },
   rolloutAgeSeconds: {
     unit: 's',
-    description: 'mean and max, of groups, from their beginning until the update took them',
+    description:
+      'of groups, from their beginning until the update took them: mean, max, and counts of those below 1 s and from there below 2, 4, 8 … s each',
     reduction: 'last',
   },
   queueDepth: { unit: 'groups', description: 'that are whole and wait for a later update', reduction: 'last' },

@@ -10,14 +10,21 @@ import { InputError, show } from '../errors.ts'
 import type { Delivery, SavedAdmission } from '../orchestration/admission.ts'
 import type { World } from '../world.ts'
 
+/** Seconds from a group's beginning until the update took it, of its groups. */
+export interface AgeSpread {
+  readonly mean: number
+  readonly max: number
+  /** How many took less than 1 s, and from there less than 2, 4, 8 … s each, as far as there are any. */
+  readonly counts: readonly number[]
+}
+
 /** What became of the groups of an update. */
 export interface CollectorProgress {
   /** Ticks so far, of all updates. */
   readonly ticks: number
   /** Groups that were dropped since the update before, by reason. */
   readonly drops: Readonly<Record<string, number>>
-  /** Seconds from a group's beginning until the update took it, of its groups. */
-  readonly rolloutAgeSeconds: { readonly mean: number; readonly max: number }
+  readonly rolloutAgeSeconds: AgeSpread
   /** Groups that were whole when the update took its own, and wait for a later one. */
   readonly queueDepth: number
   /** Seconds in which a lane had no conversation to go on with since the update before, mean of all lanes. */

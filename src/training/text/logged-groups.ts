@@ -5,11 +5,20 @@
 import type { RlDefinition } from '../../algorithms/rl.ts'
 import type { ConversationCohort } from '../../cohorts/conversations.ts'
 import { Admission, type Delivery, type FailurePolicy, type Ticket } from '../../orchestration/admission.ts'
-import type { CollectorProgress, SavedCollector } from '../collector.ts'
+import type { AgeSpread, CollectorProgress, SavedCollector } from '../collector.ts'
 import { isFresh, refusalOf, rowsOfGroup } from './group-filter.ts'
 
 /** What nothing has been collected by. */
-const NOTHING = { drops: {}, rolloutAgeSeconds: { mean: 0, max: 0 }, queueDepth: 0, lanesIdleSeconds: 0 }
+const NOTHING = { drops: {}, rolloutAgeSeconds: { mean: 0, max: 0, counts: [] }, queueDepth: 0, lanesIdleSeconds: 0 }
+
+/** Of ages in seconds, of which there is at least one. */
+export function spreadOfAges(ages: readonly number[]): AgeSpread {
+  const max = Math.max(...ages)
+  const binOf = (age: number) => (age < 1 ? 0 : 1 + Math.floor(Math.log2(age)))
+  const counts = new Array<number>(1 + binOf(max)).fill(0)
+  for (const age of ages) counts[binOf(age)]!++
+  return { mean: ages.reduce((sum, age) => sum + age, 0) / ages.length, max, counts }
+}
 
 export class LoggedGroups {
   readonly admission: Admission
@@ -68,7 +77,7 @@ export class LoggedGroups {
     for (const group of delivery.groups) this.#began.delete(group)
     this.#told = {
       drops: delivery.drops,
-      rolloutAgeSeconds: { mean: ages.reduce((sum, age) => sum + age, 0) / ages.length, max: Math.max(...ages) },
+      rolloutAgeSeconds: spreadOfAges(ages),
       queueDepth: this.admission.waiting,
       lanesIdleSeconds,
     }

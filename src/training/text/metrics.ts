@@ -4,6 +4,7 @@ import type { WorkName } from '../../clock.ts'
 import type { TokenSpans } from '../../kernels/bind.ts'
 import type { Metrics } from '../../metrics.ts'
 import { groupNumbers, type TrajectoryRows } from '../../tables/trajectories.ts'
+import type { AgeSpread } from '../collector.ts'
 
 /** What a line of `metrics.jsonl` says beside what the phases tell. */
 export const lineMetrics = {
@@ -83,8 +84,7 @@ export interface RlMetrics {
    * weights.
    */
   readonly staleness: { readonly mean: number; readonly max: number; readonly counts: readonly number[] } | null
-  /** Seconds from a group's beginning until the update took it. */
-  readonly rolloutAgeSeconds: { readonly mean: number; readonly max: number }
+  readonly rolloutAgeSeconds: AgeSpread
   /** Groups that were whole and waited for a later update. */
   readonly queueDepth: number
   /** Seconds in which a lane had no conversation to go on with, the mean of all lanes. */

@@ -12,6 +12,7 @@ import { VirtualTime } from '../../../src/orchestration/time.ts'
 import { Random, Stream } from '../../../src/random.ts'
 import type { BackendDefinition } from '../../../src/training/backend.ts'
 import { type ConversationTraining, reserveConversations } from '../../../src/training/conversations.ts'
+import { spreadOfAges } from '../../../src/training/text/logged-groups.ts'
 import type { TextMetrics } from '../../../src/training/text/metrics.ts'
 import { textReservation } from '../../../src/training/text/plan.ts'
 import { packed } from '../../policies/transformer/golden.ts'
@@ -444,9 +445,10 @@ test('how long groups and lanes waited is told in seconds, as a clock says that 
     const training = reserveConversations(made, made.names[0]!, phases, { profile: false, backend })()
     const [first, second] = [(await training.advance({}))!.rl!, (await training.advance({}))!.rl!]
     // Groups 0 to 3 may begin at once. 0 ends at 1 s, 2 at 2 s, 3 takes the lane of 0 and ends at 3 s, 1 ends at 4 s.
-    expect(first).toMatchObject({ rolloutAgeSeconds: { mean: 4, max: 4 }, queueDepth: 2, rolloutSeconds: 4 })
+    const ages = { mean: 4, max: 4, counts: [0, 0, 0, 2] }
+    expect(first).toMatchObject({ rolloutAgeSeconds: ages, queueDepth: 2, rolloutSeconds: 4 })
     expect(first.lanesIdleSeconds).toBeCloseTo((2 + 1) / 3, 12)
-    expect(second).toMatchObject({ rolloutAgeSeconds: { mean: 4, max: 4 }, queueDepth: 0, rolloutSeconds: 0 })
+    expect(second).toMatchObject({ rolloutAgeSeconds: ages, queueDepth: 0, rolloutSeconds: 0 })
     expect(second.lanesIdleSeconds).toBe(0)
     expect([first.staleness, second.staleness]).toEqual([
       { mean: 0, max: 0, counts: [1 + 4] },
@@ -554,4 +556,12 @@ test('with answers of log-normal lengths it is at least twice as fast as synchro
   } finally {
     soon.mockRestore()
   }
+})
+
+test('ages of groups are counted from one power of two seconds to the next', () => {
+  expect(spreadOfAges([0.2, 0.999, 1, 1.99, 2, 3.5, 4, 63.9])).toEqual({
+    mean: (0.2 + 0.999 + 1 + 1.99 + 2 + 3.5 + 4 + 63.9) / 8,
+    max: 63.9,
+    counts: [2, 2, 2, 1, 0, 0, 1],
+  })
 })
