@@ -25,7 +25,7 @@ test(
   'lists the episodes with their types and counts',
   async (context) => {
     if (import.meta.env.MODE !== 'minari') skipLoudly(context, 'Minari (npm run test:minari asks it)')
-    const found = await findPython(['minari[arrow]==0.5.4'], 'minari, pyarrow')
+    const found = await findPython(['minari[arrow]==0.5.4', 'pillow'], 'minari, pyarrow, PIL')
     if ('why' in found) return skipLoudly(context, found.why)
     const environment = cartPole({ maxEpisodeSteps: 30 })
     const policy = mlp({ hidden: [4] })
