@@ -3,6 +3,7 @@ import { existsSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import ts from 'typescript'
 import { describe, expect, test } from 'vitest'
+import { benchKeys } from '../src/cli/bench.ts'
 import { checkKeys } from '../src/cli/check.ts'
 import { evaluateKeys } from '../src/cli/evaluate.ts'
 import { exportKeys, textExportKeys } from '../src/cli/export.ts'
@@ -13,6 +14,7 @@ import { resumeKeys } from '../src/cli/resume.ts'
 import { simulateKeys } from '../src/cli/simulate.ts'
 import { rolloutTable } from '../src/entries/data.ts'
 import { cartPole, collect, configureRun, createWorld, mlp, writeArrow } from '../src/index.ts'
+import { parseSeeds } from '../src/training/run-group.ts'
 import { entrySpecifiers } from './support/entries.ts'
 import { temporaryFolder } from './support/temporary.ts'
 
@@ -66,7 +68,8 @@ describe('the README', () => {
     'has keys that training takes: %s %s %s %s',
     async (_, ...words) => {
       const { subject, texts } = splitWords(words, 'an environment')
-      const { out: _out, ...keys } = texts
+      const { out: _out, seeds, ...keys } = texts
+      if (seeds !== undefined) expect(parseSeeds(seeds).length).toBeGreaterThan(1)
       // What a command before has written.
       const found = keys.from === undefined ? keys : { ...keys, from: await rolloutsFile() }
       const definition = await configureRun(subject, found)
@@ -87,6 +90,7 @@ describe('the README', () => {
       export: ({ out: _, ...texts }, subject) =>
         readKeys(subject === 'runs/words' ? textExportKeys : exportKeys, texts),
       validate: (texts) => readKeys({}, texts),
+      bench: (texts) => readKeys(benchKeys, texts),
     }
     const alone = ['environments', 'dashboard', 'doctor', '--help']
     for (const [name, ...words] of commands) {
@@ -113,7 +117,7 @@ describe('the README', () => {
       const into = /> (\S+)$/.exec(line)?.[1]
       if (into) made.add(into)
       if (program !== 'npx') continue
-      if (!['train', 'simulate', 'environments', 'check', 'dashboard', 'doctor', '--help'].includes(name!))
+      if (!['train', 'simulate', 'environments', 'check', 'bench', 'dashboard', 'doctor', '--help'].includes(name!))
         expect(whoMade(subject), line).toBeDefined()
       for (const word of rest) {
         const [key, value] = word.split('=') as [string, string | undefined]

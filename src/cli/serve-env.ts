@@ -101,7 +101,11 @@ export const serveEnvCommand: Command = async ({ words }) => {
       const seed = /^reset(?: (\d+))?$/.exec(request)
       if (seed === null) throw new InputError('request', JSON.stringify(request), 'reset, reset <seed> or step')
       if (seed[1] === undefined) restart(lanesOf(world))
-      else world = await make(Number(seed[1]))
+      else {
+        const next = await make(Number(seed[1]))
+        world.close()
+        world = next
+      }
     }
     reset(world)
     show()
@@ -127,6 +131,7 @@ export const serveEnvCommand: Command = async ({ words }) => {
       if (!doorbell.write(said)) break
     }
   } finally {
+    world.close()
     file.close()
     removeColumnFolder(folder)
   }

@@ -188,6 +188,8 @@ export class LocalEngine implements Engine, EngineThreads {
   #version = 0
   /** Settles when turns are held no longer; null while they are not. */
   #held: Promise<void> | null = null
+  #holders = 0
+  #letGo = () => {}
   /** The last step that other threads helped with. */
   #together: Promise<void> | null = null
   #polled: { tokens: readonly GeneratedTokens[]; ends: TurnEnd[] } = { tokens: NONE, ends: [] }
@@ -282,15 +284,19 @@ export class LocalEngine implements Engine, EngineThreads {
   }
 
   async hold(): Promise<() => void> {
-    let release = () => {}
-    this.#held = new Promise((resolve) => {
-      release = () => {
-        this.#held = null
-        resolve()
-      }
+    this.#holders++
+    this.#held ??= new Promise((resolve) => {
+      this.#letGo = resolve
     })
     await this.#together?.catch(() => {}) // Who advances is told.
-    return release
+    let isReleased = false
+    return () => {
+      if (isReleased) return
+      isReleased = true
+      if (--this.#holders > 0) return
+      this.#held = null
+      this.#letGo()
+    }
   }
 
   async #advanceTogether(count: number, numShares: number, workers: DecodingWorkers): Promise<void> {

@@ -103,21 +103,24 @@ async function play(options: EvaluateOptions): Promise<{ world: World; cohort: E
     explore,
     ...(kernels && { kernels }),
   })
-  const draft = world.draft()
-  const { numParameters } = draft.model
-  if (weights.length !== numParameters) {
-    throw new InputError('weights', `${weights.length} numbers`, `${numParameters}, the parameters of ${policy.id}`)
+  try {
+    const draft = world.draft()
+    const { numParameters } = draft.model
+    if (weights.length !== numParameters) {
+      throw new InputError('weights', `${weights.length} numbers`, `${numParameters}, the parameters of ${policy.id}`)
+    }
+    world.reserve(draft, { numSteps, learner: {} })
+    const cohort = world.cohort()
+    cohort.weights.set(weights)
+    cohort.policy.refresh?.()
+    cohort.version = version
+    do await tick(world)
+    while (cohort.t < cohort.numSteps && cohort.episode.phase.some((phase, n) => plays(cohort, phase, n)))
+    await bootstrap(world)
+    return { world, cohort }
+  } finally {
+    world.close()
   }
-  world.reserve(draft, { numSteps, learner: {} })
-  const cohort = world.cohort()
-  cohort.weights.set(weights)
-  cohort.policy.refresh?.()
-  cohort.version = version
-  do await tick(world)
-  while (cohort.t < cohort.numSteps && cohort.episode.phase.some((phase, n) => plays(cohort, phase, n)))
-  await bootstrap(world)
-  world.close()
-  return { world, cohort }
 }
 
 /** True while a lane is in its first episode. */

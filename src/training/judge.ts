@@ -58,9 +58,10 @@ export interface BestJudgment extends Judgment {
 /** Seeds from here on, by the update, are those of evaluations. */
 const FIRST_SEED = 1_000_000
 
-/** The seed of the evaluation after an update: another one each time, the same whatever the run's own seed is. */
-export function judgeSeed(update: number): number {
-  return FIRST_SEED + update
+/** The seed of the evaluation after an update: another one each time, the same for all runs but one whose own seed it would be. */
+export function judgeSeed(update: number, runSeed: number): number {
+  const seed = FIRST_SEED + update
+  return seed === runSeed ? FIRST_SEED - update : seed
 }
 
 /** @throws InputError for a reason to stop that nothing would give. */

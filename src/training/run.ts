@@ -243,7 +243,11 @@ export class Run<D extends RunDefinition = RunDefinition> {
     const trainer = this.trainer as Trainer<Cohort>
     const isLast = this.#kind.ended(this.definition, trainer) !== null
     if (!this.#judge.isDue(trainer.update, isLast)) return { figures: {}, isBest: false }
-    const evaluation = await this.#kind.judge(this.definition, trainer, judgeSeed(trainer.update))
+    const evaluation = await this.#kind.judge(
+      this.definition,
+      trainer,
+      judgeSeed(trainer.update, this.definition.settings.seed),
+    )
     return { figures: { evaluation }, isBest: this.#judge.add(trainer.checkpointNumber, evaluation) }
   }
 

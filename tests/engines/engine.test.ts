@@ -225,22 +225,25 @@ test('the local engine draws each turn as it asks, and beside others with the to
   }
 })
 
-test('the local engine chooses nothing while it is held, and all that it would have chosen afterwards', async () => {
-  const chosen = async (isHeld: boolean) => {
+test('the local engine chooses nothing while somebody holds it, and all that it would have chosen afterwards', async () => {
+  const chosen = async (order: readonly number[]) => {
     const { engine, drawing } = await underTest({ numLanes: 1 })
     const ids = Int32Array.of(1, 2)
     engine.submit({ slot: 0, ids, generated: 0, unchanged: 0, maxTokens: 1, key: [0, 0, 0], ...drawing })
-    const release = isHeld ? await engine.hold!() : () => {}
+    const releases = await Promise.all(order.map(() => engine.hold!()))
     const advanced = engine.advance()
-    await setImmediate()
-    if (isHeld) expect(engine.poll()).toMatchObject({ tokens: [], ends: [] })
-    release()
+    for (const holder of order) {
+      await setImmediate()
+      expect(engine.poll()).toMatchObject({ tokens: [], ends: [] })
+      releases[holder]!()
+      releases[holder]!() // Once is enough.
+    }
     await advanced
     return engine.poll().tokens.flatMap(({ token, count }) => [...token.subarray(0, count)])
   }
-  const free = await chosen(false)
+  const free = await chosen([])
   expect(free.length).toBe(1)
-  expect(await chosen(true)).toEqual(free)
+  for (const order of [[0], [0, 1], [1, 0]]) expect(await chosen(order)).toEqual(free)
 })
 
 test('the local engine refuses to advance over what was not polled', async () => {

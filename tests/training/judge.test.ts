@@ -78,7 +78,13 @@ describe('a run that is judged', () => {
     expect(lines.map(({ update }) => update)).toEqual([3, 6, 8])
     for (const { update, evaluation } of lines) {
       const { environment, policy, weights } = await loadPolicy(plain, { from: update })
-      const { episodeReturn } = await evaluate({ environment, policy, weights, episodes: 5, seed: judgeSeed(update) })
+      const { episodeReturn } = await evaluate({
+        environment,
+        policy,
+        weights,
+        episodes: 5,
+        seed: judgeSeed(update, 1),
+      })
       expect(evaluation).toEqual({ ...episodeReturn, episodes: 5 })
     }
     const means = lines.map(({ evaluation }) => evaluation!.mean!)
@@ -176,4 +182,9 @@ test('a run of a language model is judged on seeds of its own, with the same bit
   expect(lines.map(({ checkpoint }) => checkpoint)).toContain(best!.checkpoint)
   expect(await listCheckpoints(folder)).toContain(best!.checkpoint)
   expect(Object.keys(await runMetrics('text/reverse', asked))).toContain('evaluation')
+})
+
+test('no evaluation has the seed of its run', () => {
+  expect(judgeSeed(10, 3)).toBe(1_000_010)
+  expect(judgeSeed(10, 1_000_010)).toBe(999_990)
 })
