@@ -13,7 +13,6 @@ import { InputError } from '../errors.ts'
 import { kindOfRun, loadPolicy, openRun, readArrow, recordEpisodes, saveWeights, writeArrow } from '../index.ts'
 import { group } from '../metrics.ts'
 import { type Command, readKeys, splitWords } from './invocation.ts'
-
 import { askForModule, trustKeys } from './trust.ts'
 
 export const exportKeys = {

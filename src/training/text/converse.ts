@@ -3,6 +3,7 @@
 import { type CutTurn, loadAdapter } from '../../cohorts/conversations.ts'
 import type { RewardReduction, TextEnvironmentDefinition } from '../../environments/text.ts'
 import { InputError, show } from '../../errors.ts'
+import type { KernelBuild } from '../../kernels/bind.ts'
 import { setWeights } from '../../policies/transformer/quantized.ts'
 import type { Sampling } from '../../policies/transformer/sampling.ts'
 import { completionOf, type Trajectory } from '../../tables/trajectory.ts'
@@ -31,6 +32,8 @@ export interface ConverseOptions {
   readonly cutTurn?: CutTurn
   /** What a conversation's reward is of its turns'; default `last`. */
   readonly rewardReduction?: RewardReduction
+  /** The build of the kernels; default the fastest that there is. */
+  readonly kernels?: KernelBuild
 }
 
 /** A conversation that is over. */
@@ -67,11 +70,11 @@ export async function converse({
 }> {
   const world = await createWorld({ environment, policy, numLanes: Math.min(LANES_MAX, episodes), ...options })
   const cohort = world.cohort()
-  if (weights !== undefined) setWeights(cohort.quantized ?? cohort.weights, cohort.model, weights)
-  if (typeof adapter === 'string') await loadAdapter(cohort, adapter)
-  else if (adapter !== null) setAdapter(cohort.adapter?.weights ?? new Float32Array(0), adapter)
-  cohort.released = episodes
   try {
+    if (weights !== undefined) setWeights(cohort.quantized ?? cohort.weights, cohort.model, weights)
+    if (typeof adapter === 'string') await loadAdapter(cohort, adapter)
+    else if (adapter !== null) setAdapter(cohort.adapter?.weights ?? new Float32Array(0), adapter)
+    cohort.released = episodes
     while (cohort.trajectories.numConversations < episodes) {
       const waiting = tick(world)
       if (waiting !== undefined) await waiting

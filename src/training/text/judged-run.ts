@@ -40,7 +40,8 @@ export function evaluateNow(
   const { model, weights: own, quantized, adapter: adapted } = trainer.world.cohort()
   const weights = wholeWeights(model, quantized ?? own)
   const adapter = adapted === null ? null : adapted.weights
+  const kernels = trainer.world.kernelBuild
   const { tooLong, cutTurn, rewardReduction } = settings
   const told = { tooLong, cutTurn, rewardReduction, ...heldOutOf(settings, 'evaluation') }
-  return evaluateText({ environment, policy, weights, adapter, ...told, ...how })
+  return evaluateText({ environment, policy, weights, adapter, kernels, ...told, ...how })
 }

@@ -1,6 +1,7 @@
 import { describe, expect, test } from 'vitest'
 import type { Reply, Turn } from '../../../src/environments/text.ts'
 import { languageModel } from '../../../src/text/language-model.ts'
+import { converse } from '../../../src/training/text/converse.ts'
 import { evaluateText } from '../../../src/training/text/evaluate.ts'
 import { digits } from '../../support/conversations.ts'
 
@@ -67,4 +68,15 @@ describe('an evaluation of a language model', () => {
       await expect(evaluated(episodes, reply)).rejects.toThrow(`episodes: got ${episodes}, expected a whole number ≥ 1`)
     }
   })
+})
+
+test('conversations are had with the kernels that are asked for', async () => {
+  const environment = digits({ maxTurns: 1, respond: () => ({ reward: 0 }) })
+  const told = async (kernels: 'plain' | 'simd') => {
+    const { conversed } = await converse({ environment, policy, episodes: 4, explore: true, kernels })
+    return conversed.flatMap(({ rows }) => rows.flatMap(({ logprob }) => Array.from(logprob)))
+  }
+  const [plain, simd] = [await told('plain'), await told('simd')]
+  expect(plain).not.toEqual(simd)
+  expect(await told('plain')).toEqual(plain)
 })
