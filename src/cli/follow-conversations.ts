@@ -45,6 +45,7 @@ export const conversationWords: Words<ConversationRunDefinition> = {
       unknown,
     ].filter(Boolean)
   },
+  curve: ({ rl }) => rl?.reward ?? null,
   summary(summary) {
     const { sftSteps, updates, trajectories, tokensPerSecond, reward } = summary
     const lines = ['']

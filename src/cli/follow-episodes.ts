@@ -38,6 +38,7 @@ export const episodeWords: Words<EpisodeRunDefinition> = {
     const stale = rows.length > 0 ? [`stale ${shares(rows.map(([, count]) => count as number))}`] : []
     return [value, `${group(Math.round(stepsPerSecond))} steps/s`, ...stale]
   },
+  curve: ({ episodeReturn }) => episodeReturn,
   summary(summary, { environment }) {
     const { from, updates } = summary
     if (from !== null) return { did: `${group(updates)} updates`, lines: [` from the rollouts of ${from}`] }

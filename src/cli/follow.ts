@@ -19,6 +19,8 @@ export interface Words<D extends RunDefinition> {
   /** What those are. */
   noun(run: Run<D>): string
   figures(metrics: MetricsOf<CohortOfRun<D>>, run: Run<D>): string[]
+  /** What is drawn as a curve; null where an update has none. */
+  curve(metrics: MetricsOf<CohortOfRun<D>>): number | null
   /** What came of it: but for how it ended, its files and what to do next. */
   summary(summary: SummaryOfRun<D>, definition: D): { readonly did: string; readonly lines: readonly string[] }
 }
@@ -29,13 +31,13 @@ const words = { episodes: episodeWords, conversations: conversationWords } as un
 
 /** Trains the run to its end, or until Ctrl-C: then it ends where it can go on, writes a checkpoint and says how to go on. */
 export async function follow(run: Run, { json, quiet }: { json: boolean; quiet: boolean }): Promise<RunSummary> {
-  const { unit, header, total, done, noun, figures } = words[run.definition.kind]
+  const { unit, header, total, done, noun, figures, curve } = words[run.definition.kind]
   const interrupt = interruption(run, quiet, unit)
   if (!quiet) for (const line of [...header(run), ...run.choices]) process.stderr.write(`${line}\n`)
   const progress = progressLine(total(run), noun(run), quiet)
   try {
     const summary = await run.train({
-      onUpdate: (metrics) => progress.update(done(run), figures(metrics, run)),
+      onUpdate: (metrics) => progress.update(done(run), figures(metrics, run), curve(metrics)),
       signal: interrupt.signal,
     })
     progress.end()

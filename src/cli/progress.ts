@@ -1,12 +1,13 @@
 /** Progress on standard error: a live line on a terminal, plain lines elsewhere. */
 import { group } from '../metrics.ts'
+import { Sparkline } from './sparkline.ts'
 
 const LIVE_MS = 80
 const PLAIN_MS = 2000
 
 export interface ProgressLine {
-  /** So many of the total are done; `figures` are what else there is to say. */
-  update(done: number, figures: readonly string[]): void
+  /** So many of the total are done; `figures` are what else there is to say, and `value` is drawn as a curve on a terminal. */
+  update(done: number, figures: readonly string[], value?: number | null): void
   /** Leaves the last figures standing. */
   end(): void
 }
@@ -19,19 +20,31 @@ export function progressLine(total: number, noun: string, quiet: boolean): Progr
   let shownAt = Number.NEGATIVE_INFINITY
   let first: number | undefined
   let last: string | undefined
+  const curve = new Sparkline()
+  /** Columns of the line that stands, which a terminal that was made narrower shows as several. */
+  let width = 0
+  const showLive = (line: string): void => {
+    const columns = stream.columns > 0 ? stream.columns : Number.POSITIVE_INFINITY
+    const above = Math.max(0, Math.ceil(width / columns) - 1)
+    const cut = line.slice(0, columns - 1)
+    stream.write(`${above > 0 ? `\u001b[${above}A` : ''}\r\u001b[J${cut}`)
+    width = cut.length
+  }
   const show = (line: string): void => {
-    const columns = stream.columns > 0 ? stream.columns - 1 : line.length
-    stream.write(live ? `\r\u001b[2K${line.slice(0, columns)}` : `${line}\n`)
+    if (live) showLive(line)
+    else stream.write(`${line}\n`)
     shownAt = performance.now()
     last = undefined
   }
   return {
-    update(done, figures) {
+    update(done, figures, value) {
       if (quiet) return
+      if (live && value !== undefined && value !== null) curve.add(value)
       first ??= done
       const pace = (done - first) / ((performance.now() - start) / 1000)
       const left = pace > 0 ? `${duration(Math.max(0, total - done) / pace)} left` : ''
-      last = [`${group(Math.min(done, total))}/${group(total)} ${noun}`, ...figures, left].filter(Boolean).join('  ')
+      const parts = [`${group(Math.min(done, total))}/${group(total)} ${noun}`, ...figures, left, String(curve)]
+      last = parts.filter(Boolean).join('  ')
       if (performance.now() - shownAt >= (live ? LIVE_MS : PLAIN_MS)) show(last)
     },
     end() {

@@ -1,0 +1,36 @@
+const BARS = '▁▂▃▄▅▆▇█'
+/** Columns of a terminal that it takes, at most. */
+const WIDTH = 14
+
+/** A curve in a line of text: the values so far, from the least as ▁ to the greatest as █, as many to a column as make it fit. */
+export class Sparkline {
+  /** Means of neighboring values; the last may not be whole yet. */
+  #means: number[] = []
+  /** Values of a whole column, and those of the last one. */
+  #perColumn = 1
+  #inLast = 0
+
+  /** Takes the next value; one that is not a finite number is left out. */
+  add(value: number): void {
+    if (!Number.isFinite(value)) return
+    if (this.#inLast === this.#perColumn || this.#means.length === 0) {
+      if (this.#means.length === WIDTH) this.#halve()
+      this.#means.push(0)
+      this.#inLast = 0
+    }
+    this.#inLast++
+    const last = this.#means.length - 1
+    this.#means[last] = this.#means[last]! + (value - this.#means[last]!) / this.#inLast
+  }
+
+  toString(): string {
+    const [least, greatest] = [Math.min(...this.#means), Math.max(...this.#means)]
+    const scale = greatest > least ? (BARS.length - 1) / (greatest - least) : 0
+    return this.#means.map((mean) => BARS[Math.round((mean - least) * scale)]).join('')
+  }
+
+  #halve(): void {
+    this.#means = this.#means.flatMap((mean, i) => (i % 2 === 0 ? (mean + this.#means[i + 1]!) / 2 : []))
+    this.#perColumn *= 2
+  }
+}
