@@ -25,6 +25,7 @@ const tasks: readonly Task[] = [
   world('SpaceInvaders-MinAtar', 5 * 3.5, {}, 40), // Random play returns 3.5.
   world('Freeway-MinAtar', 8, {}, 40), // 0.08.
   world('Asterix-MinAtar', 4 * 0.78, {}, 40), // 0.78.
+  world('Seaquest-MinAtar', 40 * 0.1, {}, 40), // 0.10.
 ]
 
 reportRoom('worlds', await learnAll(tasks))

@@ -4,6 +4,7 @@ import { describe, expect, test } from 'vitest'
 import { asterix } from '../../src/environments/asterix.ts'
 import type { EnvironmentDefinition, Lanes } from '../../src/environments/environment.ts'
 import { freeway } from '../../src/environments/freeway.ts'
+import { seaquest } from '../../src/environments/seaquest.ts'
 import { spaceInvaders } from '../../src/environments/space-invaders.ts'
 import { Random, Stream } from '../../src/random.ts'
 import { lanesOf, resetAll } from '../support/lanes.ts'
@@ -61,10 +62,24 @@ function chanceOfFreeway(draws: Episode['draws']): RecordedChance {
   })
 }
 
+/** Seaquest asks in every step for what sticks, from which side, whether a submarine, and for the row; where a diver comes, for it. */
+function chanceOfSeaquest(draws: Episode['draws'], lanes: Lanes<{ spawnTimer: Uint8Array }>): RecordedChance {
+  let next = 0
+  return new RecordedChance((_, draw) => {
+    const isDiver = draw % 2 === 1
+    if (!isDiver && lanes.state.spawnTimer[0] !== 0) return [0.5, 0.5, 0.5, 0.5]
+    const drawn = draws[next++]!
+    expect(drawn).toHaveLength(isDiver ? 2 : 3)
+    const [side, row] = [drawn[0] === 1 ? 0.2 : 0.7, (drawn.at(-1)! + 0.5) / 8]
+    return isDiver ? [side, row] : [0.5, side, drawn[1] === 1 ? 0.1 : 0.6, row]
+  })
+}
+
 const plain = { stickyActionProbability: 0 }
 const games: [string, EnvironmentDefinition, (draws: Episode['draws'], lanes: Lanes<never>) => Random][] = [
   ['asterix', asterix(plain), chanceOfAsterix as never],
   ['freeway', freeway(plain), chanceOfFreeway],
+  ['seaquest', seaquest(plain), chanceOfSeaquest as never],
   ['space_invaders', spaceInvaders(plain), () => new Random(0)],
 ]
 
@@ -102,7 +117,9 @@ describe.each(games)('%s against MinAtar', (name, environment, chanceOf) => {
 
   test('an action sticks as often as it is told', () => {
     const numLanes = 4000
-    const sticky = { asterix, freeway, space_invaders: spaceInvaders }[name]!({ stickyActionProbability: 0.25 })
+    const sticky = { asterix, freeway, seaquest, space_invaders: spaceInvaders }[name]!({
+      stickyActionProbability: 0.25,
+    })
     const lanes = lanesOf<{ lastAction: Uint8Array }>(sticky, numLanes)
     resetAll(sticky, lanes)
     lanes.action.fill(1)
@@ -132,6 +149,33 @@ test('what comes in Asterix comes from either side, in any row, one in three of 
   for (const count of rows) expect(Math.abs(count - numLanes / 8)).toBeLessThan(5 * Math.sqrt((numLanes * 7) / 64))
   expect(Math.abs(gold - numLanes / 3)).toBeLessThan(5 * Math.sqrt((numLanes * 2) / 9))
   expect(Math.abs(rightward - numLanes / 2)).toBeLessThan(5 * Math.sqrt(numLanes / 4))
+})
+
+test('what comes in Seaquest comes from either side, in any of eight rows, one enemy in three a submarine', () => {
+  const numLanes = 6000
+  const environment = seaquest(plain)
+  const lanes = lanesOf<Record<'spawnTimer' | 'diverTimer' | 'enemy' | 'diver', Uint8Array>>(environment, numLanes)
+  resetAll(environment, lanes)
+  lanes.state.spawnTimer.fill(0)
+  lanes.state.diverTimer.fill(0)
+  environment.step(lanes, 0, numLanes)
+  const { observation, state } = lanes
+  let submarines = 0
+  for (const list of [state.enemy, state.diver]) {
+    const rows = new Array<number>(8).fill(0)
+    let rightward = 0
+    const width = list.length / numLanes
+    for (let n = 0; n < numLanes; n++) {
+      const [x, y, isRightward] = list.subarray(n * width) as unknown as [number, number, number]
+      rows[y - 1]!++
+      rightward += isRightward
+      expect(x).toBe(isRightward === 1 ? 0 : 9)
+      if (list === state.enemy) submarines += observation[1000 * n + 100 * y + 10 * x + 6]!
+    }
+    for (const count of rows) expect(Math.abs(count - numLanes / 8)).toBeLessThan(5 * Math.sqrt((numLanes * 7) / 64))
+    expect(Math.abs(rightward - numLanes / 2)).toBeLessThan(5 * Math.sqrt(numLanes / 4))
+  }
+  expect(Math.abs(submarines - numLanes / 3)).toBeLessThan(5 * Math.sqrt((numLanes * 2) / 9))
 })
 
 test('cars in Freeway take each speed and direction as often', () => {

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Records reference trajectories of MinAtar's Asterix, Freeway and Space Invaders.
+"""Records reference trajectories of MinAtar's Asterix, Freeway, Seaquest and Space Invaders.
 
 The data beside this file was made, from the repository root, by
 
@@ -16,7 +16,8 @@ How to read the numbers:
 * ``seen`` holds the CRC-32 of each observation, T + 1 of them: of 10 × 10 × channels bytes, each 0 or 1.
 * ``draws`` holds the chance of an episode in its order. Asterix: for each that comes, whether from the left, whether gold, and
   which of how many free rows ([1, 0, 2, 7]); of one for which no row is free nothing. Freeway: the speeds of the eight cars, as
-  signed steps of waiting, at the start and each time that the chicken is across.
+  signed steps of waiting, at the start and each time that the chicken is across. Seaquest: for each enemy that comes, whether from the
+  left, whether a submarine, and in which of the rows 1 to 8, counted from 0 ([1, 0, 2]); for each diver the same without the second.
 * ``over`` is 1 if the last step ended the episode, before the limit of steps.
 """
 
@@ -62,6 +63,15 @@ def draws_of(name, given):
     if name == "freeway" and given:
         speeds, directions = given
         return [[speed if way > 0.5 else -speed for speed, way in zip(speeds, directions)]]
+    if name == "seaquest":
+        draws, drawn = [], []
+        for each in given:
+            if isinstance(each, list):
+                draws.append([int(part < (1 / 2 if i == 0 else 1 / 3)) for i, part in enumerate(drawn)] + [each[0] - each[1]])
+                drawn = []
+            else:
+                drawn.append(each)
+        return draws
     return []
 
 
@@ -104,10 +114,31 @@ def collecting(game, count, rng):
     return best
 
 
+def diving(game, count, rng):
+    """Seaquest: shoots, picks up divers and comes up with them, as far as four steps show what is safe."""
+    wants_up = game.diver_count == 6 or (game.oxygen < 60 and game.diver_count != 0)
+    distance = lambda x, y: abs(x - game.sub_x) + abs(y - game.sub_y)
+    divers = [diver[:2] for diver in game.divers]
+    target = [game.sub_x, 0] if wants_up else min(divers, key=lambda diver: distance(*diver), default=[5, 4])
+    best, most = 0, None
+    for action, code in enumerate(game.minimal_action_set()):
+        trial = copy.deepcopy(game)
+        worth = 2 * trial.act(code)[0] + 0.5 * trial.diver_count + 0.3 * rng.random()
+        worth -= 0.2 * (abs(trial.sub_x - target[0]) + abs(trial.sub_y - target[1]))
+        for _ in range(4):
+            worth += trial.act(0)[0]
+        if trial.terminal:
+            worth -= 100
+        if most is None or worth > most:
+            best, most = action, worth
+    return best
+
+
 # (policy, steps at most) of each game's episodes; the seed of an episode is its index.
 PLAN = {
     "asterix": [(uniform, 400)] * 6 + [(collecting, 1500)] * 6,
     "freeway": [(uniform, 300)] * 2 + [(upwards, 800)] * 4,
+    "seaquest": [(uniform, 400)] * 6 + [(diving, 1500)] * 6,
     "space_invaders": [(uniform, 400)] * 6 + [(shooting, 1200)] * 6,
 }
 
