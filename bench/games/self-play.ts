@@ -17,12 +17,9 @@ import type { Opponent } from './opponents.ts'
 /** Sets of weights: the first learns, the others are earlier selves. */
 const SETS = 5
 
-/** Games that learn begin after up to so many moves at random: two that know one opening alone would learn nothing of others. */
-const OPENINGS = { 'environment.openingMoves': '4' }
-
 /** What was trained. */
 export interface Trained {
-  /** With its defaults: a game that is judged begins with an empty board. */
+  /** A game that is judged begins with an empty board. */
   readonly environment: EnvironmentDefinition
   readonly policy: PolicyDefinition
   readonly weights: Float32Array
@@ -38,7 +35,7 @@ export async function trainBySelfPlay(
   seed: number,
   settings: Readonly<Record<string, string>> = {},
 ): Promise<Trained> {
-  const run = await configureRun(id, { ...OPENINGS, ...settings, seed: String(seed) })
+  const run = await configureRun(id, { ...settings, seed: String(seed) })
   const { environment, policy, algorithm } = run
   const { numLanes, totalSteps } = run.settings
   const world = await createWorld({ environment, policy, numLanes, weightSets: SETS, seed })
@@ -53,7 +50,8 @@ export async function trainBySelfPlay(
   }
   const learned = Float32Array.from(weights[0]!)
   trainer.close()
-  return { environment: environmentFactory(id)(), policy, weights: learned, steps: trainer.steps }
+  const judged = environmentFactory(id)({ ...environment.parameters, openingMoves: 0 } as never)
+  return { environment: judged, policy, weights: learned, steps: trainer.steps }
 }
 
 /** Games won, drawn and lost. */
@@ -81,7 +79,9 @@ export async function judge(
   cohort.weights.set(weights)
   const numSquares = environment.maxEpisodeSteps!
   const { observation, action } = cohort
-  const moves = (n: number) => observation.current[n * 3 * numSquares + 2] === 1
+  const width = observation.current.length / numLanes
+  const channels = width / numSquares
+  const moves = (n: number) => observation.current[n * width + 2] === 1
   const counts = { won: 0, drawn: 0, lost: 0 }
   const chance = chanceOf(seed)
   let played: number[] = []
@@ -96,8 +96,8 @@ export async function judge(
     for (const game of played) {
       const n = 2 * game + 1
       if (!moves(n)) continue
-      const seen = observation.current.subarray(n * 3 * numSquares, (n + 1) * 3 * numSquares)
-      const position = Array.from({ length: numSquares }, (_, k) => seen[3 * k]! + 2 * seen[3 * k + 1]!)
+      const seen = observation.current.subarray(n * width, (n + 1) * width)
+      const position = Array.from({ length: numSquares }, (_, k) => seen[channels * k]! + 2 * seen[channels * k + 1]!)
       action.chosen[n] = opponent(position, chance)
     }
     step(world)

@@ -1,3 +1,4 @@
+import { boolean } from '../settings.ts'
 import { defineEnvironment } from './environment.ts'
 import { lineModel, lineSettings, lineState } from './line-game.ts'
 
@@ -12,7 +13,8 @@ const RULES = { rows: 6, columns: 7, inLine: 4, falls: true } as const
  *
  * ## Observation Space
  * Box of 6 × 7 × 3 (row from the top, column, channel), each 0 or 1: the lane's own marks, the other's, and 1 everywhere if the
- * lane is to move.
+ * lane is to move. With `showLines` of 6 × 7 × 11: then free squares that complete a line of the lane's own, in a channel each for those
+ * that no free square is below, one, and more; those of lines with two own marks and two free squares; and the same four of the other's.
  *
  * ## Rewards
  * 1 for a game won, −1 for one lost, else 0.
@@ -28,10 +30,14 @@ const RULES = { rows: 6, columns: 7, inLine: 4, falls: true } as const
 export const connectFour = defineEnvironment({
   id: 'ConnectFour-v0',
   module: import.meta.url,
-  settings: lineSettings(RULES),
+  settings: {
+    ...lineSettings(RULES),
+    showLines: boolean(false, 'eight channels more: where lines of either side are one or two marks short'),
+  },
   presets: [
     {
-      run: { numLanes: 128, totalSteps: 10_000_000 },
+      environment: { openingMoves: 6, showLines: true },
+      run: { numLanes: 256, totalSteps: 6_000_000 },
       algorithm: {
         id: 'ppo',
         parameters: {
@@ -40,12 +46,12 @@ export const connectFour = defineEnvironment({
           updateEpochs: 4,
           learningRate: 1e-3,
           gamma: 1,
-          entropyCoef: 0.01,
+          entropyCoef: 0.02,
         },
       },
       policy: { id: 'mlp', parameters: { hidden: [128, 128], activation: 'relu' } },
     },
   ],
   state: () => lineState(RULES),
-  make: ({ openingMoves }) => lineModel(RULES, openingMoves),
+  make: (options) => lineModel(RULES, options),
 })

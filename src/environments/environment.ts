@@ -104,6 +104,8 @@ export interface TunedPart {
 
 /** Settings with which an environment is known to be learned by one policy and one algorithm. */
 export interface EnvironmentPreset {
+  /** The environment's own settings with which it was learned, where they differ from their defaults. */
+  readonly environment?: TunedSettings
   readonly run: TunedSettings
   readonly algorithm: TunedPart
   readonly policy: TunedPart

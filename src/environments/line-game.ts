@@ -2,12 +2,17 @@
  * Games of two in which whoever has so many marks in a line wins: what connect four and tic-tac-toe between two lanes share. Lanes
  * 2g and 2g + 1 play game g and move by turns; who begins is drawn.
  */
-import { integer } from '../settings.ts'
+import { integer, type SettingValues } from '../settings.ts'
 import { box, discrete } from '../space.ts'
 import type { EnvironmentModel, State, StateDeclaration } from './environment.ts'
 import { Dice } from './grid-rooms.ts'
 
+/** A lane's own marks, the other's, and whether it is to move. */
 const CHANNELS = 3
+/** Of each side, if lines are shown: squares that complete one, by how many are free below them; squares of lines two marks short. */
+const LINE_CHANNELS = 4
+/** Free squares below one are counted up to so many. */
+const BELOW_MAX = 2
 /** Of a square: as the lane sees it. */
 const Mark = { none: 0, own: 1, other: 2 } as const
 /** Of a lane. */
@@ -52,12 +57,22 @@ export function lineSettings({ inLine }: LineRules) {
   }
 }
 
+type LineOptions = SettingValues<ReturnType<typeof lineSettings>> & {
+  /** Whether lanes see what lines are about to be complete. */
+  readonly showLines?: boolean
+}
+
 /** The environment of such a game. The lane that waits may choose 0 alone, which does nothing. */
-export function lineModel(rules: LineRules, openingMoves: number): EnvironmentModel<LineState> {
+export function lineModel(
+  rules: LineRules,
+  { openingMoves, showLines = false }: LineOptions,
+): EnvironmentModel<LineState> {
   const { rows, columns, falls } = rules
   const numSquares = rows * columns
   const numMoves = falls ? columns : numSquares
-  const lines = linesThrough(rules)
+  const lines = linesOf(rules)
+  const through = Array.from({ length: numSquares }, (_, square) => lines.filter((line) => line.includes(square)))
+  const channels = CHANNELS + (showLines ? 2 * LINE_CHANNELS : 0)
   const dice = new Dice()
 
   /** The square that a move takes; −1 if it is not free. */
@@ -81,7 +96,7 @@ export function lineModel(rules: LineRules, openingMoves: number): EnvironmentMo
   /** Whether one of the lines through the square has the marks of one side alone. */
   function isLine(marks: Uint8Array, first: number, square: number): boolean {
     const side = marks[first + square]!
-    for (const line of lines[square]!) {
+    for (const line of through[square]!) {
       let k = 0
       while (k < line.length && marks[first + line[k]!] === side) k++
       if (k === line.length) return true
@@ -94,17 +109,53 @@ export function lineModel(rules: LineRules, openingMoves: number): EnvironmentMo
     return true
   }
 
+  /** Free squares below a square of a board, BELOW_MAX at most: so many marks have to fall before one can lie on it. */
+  function freeBelow(marks: Uint8Array, first: number, square: number): number {
+    let count = 0
+    let below = square + columns
+    while (falls && count < BELOW_MAX && below < numSquares && marks[first + below] === Mark.none) {
+      count++
+      below += columns
+    }
+    return count
+  }
+
+  /** Writes the channels of the lines that hold one side's marks alone, and have one or two free squares. */
+  function drawLines(observation: Float32Array, marks: Uint8Array, first: number): void {
+    for (const line of lines) {
+      let [own, other, free, secondFree] = [0, 0, -1, -1]
+      for (let k = 0; k < line.length; k++) {
+        const square = line[k]!
+        const mark = marks[first + square]!
+        if (mark === Mark.own) own++
+        else if (mark === Mark.other) other++
+        else if (free < 0) free = square
+        else secondFree = square
+      }
+      if (own > 0 && other > 0) continue
+      const side = CHANNELS + (own > 0 ? 0 : LINE_CHANNELS)
+      if (own + other === line.length - 1) {
+        observation[channels * (first + free) + side + freeBelow(marks, first, free)] = 1
+      } else if (own + other === line.length - 2) {
+        observation[channels * (first + free) + side + LINE_CHANNELS - 1] = 1
+        observation[channels * (first + secondFree) + side + LINE_CHANNELS - 1] = 1
+      }
+    }
+  }
+
   /** Writes row n of the observation and of the action mask. */
   function show(observation: Float32Array, actionMask: Uint8Array, { marks, turn }: LineState, n: number): void {
     const first = n * numSquares
     const moves = turn[n] === Turn.moves
     for (let square = 0; square < numSquares; square++) {
-      const at = CHANNELS * (first + square)
+      const at = channels * (first + square)
       const mark = marks[first + square]!
       observation[at] = mark === Mark.own ? 1 : 0
       observation[at + 1] = mark === Mark.other ? 1 : 0
       observation[at + 2] = moves ? 1 : 0
+      observation.fill(0, at + CHANNELS, at + channels)
     }
+    if (showLines) drawLines(observation, marks, first)
     for (let move = 0; move < numMoves; move++) {
       // A column has room while its square in the top row is free, which has the column's number.
       const isLegal = moves ? marks[first + move] === Mark.none : move === 0
@@ -113,7 +164,7 @@ export function lineModel(rules: LineRules, openingMoves: number): EnvironmentMo
   }
 
   return {
-    observationSpace: box({ low: 0, high: 1, shape: [rows, columns, CHANNELS] }),
+    observationSpace: box({ low: 0, high: 1, shape: [rows, columns, channels] }),
     actionSpace: discrete(numMoves),
     actionMask: true,
     numAgents: 2,
@@ -166,19 +217,18 @@ export function lineModel(rules: LineRules, openingMoves: number): EnvironmentMo
   }
 }
 
-/** The lines that each square lies in, as lists of squares. */
-function linesThrough({ rows, columns, inLine }: LineRules): number[][][] {
-  const through: number[][][] = Array.from({ length: rows * columns }, () => [])
+/** All lines of the board, as lists of squares. */
+function linesOf({ rows, columns, inLine }: LineRules): number[][] {
+  const lines: number[][] = []
   for (let row = 0; row < rows; row++) {
     for (let column = 0; column < columns; column++) {
       for (const [down, right] of DIRECTIONS) {
         const lastRow = row + (inLine - 1) * down
         const lastColumn = column + (inLine - 1) * right
         if (lastRow >= rows || lastColumn >= columns || lastColumn < 0) continue
-        const line = Array.from({ length: inLine }, (_, k) => (row + k * down) * columns + column + k * right)
-        for (const square of line) through[square]!.push(line)
+        lines.push(Array.from({ length: inLine }, (_, k) => (row + k * down) * columns + column + k * right))
       }
     }
   }
-  return through
+  return lines
 }

@@ -1,5 +1,5 @@
 import { Stream } from '../random.ts'
-import { integer } from '../settings.ts'
+import { integer, number } from '../settings.ts'
 import { box, discrete } from '../space.ts'
 import { defineEnvironment, STEPS_MAX, type State } from './environment.ts'
 import { Dice } from './grid-rooms.ts'
@@ -7,7 +7,7 @@ import { Dice } from './grid-rooms.ts'
 /** A snake sees so many fields each way. */
 const REACH = 3
 const VIEW = 2 * REACH + 1
-const CHANNELS = 2
+const CHANNELS = 4
 const WIDTH = VIEW * VIEW * CHANNELS + 3
 /** Right, down, left, up: the change of column and of row. */
 const COLUMN = [1, 0, -1, 0] as const
@@ -43,12 +43,13 @@ type SnakeState = State<ReturnType<typeof state>>
  * Discrete(3): 0 goes straight on, 1 turns left, 2 turns right.
  *
  * ## Observation Space
- * Box of 101: of 7 × 7 fields around the head, as the snake faces them (row from the farthest ahead, column from the left), whether
- * one is a wall or a snake, and whether there is food; then how far ahead and to the right the nearest food is, and the length, as
- * parts of the side and of all fields.
+ * Box of 199: of 7 × 7 fields around the head, as the snake faces them (row from the farthest ahead, column from the left), whether
+ * one is a wall or a snake, one over the steps until a snake that does not eat has left it (0 for a wall), whether another snake's head
+ * is there, and whether food is; then how far ahead and to the right the nearest food is, and the length, as parts of the side and of
+ * all fields.
  *
  * ## Rewards
- * 1 for food, −1 for an end at a wall or a snake.
+ * 1 for food, −`endPenalty` (1) for an end at a wall or a snake.
  *
  * ## Starting State
  * Each snake is a head on a field of its own, facing anywhere. There is as much food as there are snakes, each on a free field.
@@ -63,20 +64,29 @@ export const snake = defineEnvironment({
   settings: {
     snakes: integer(4, 'snakes in one arena: as many neighboring lanes', { min: 1, max: 16 }),
     side: integer(12, 'fields in a row, and rows', { min: 6, max: 15 }),
+    endPenalty: number(1, 'what an end at a wall or a snake costs', { min: 0 }),
     maxEpisodeSteps: integer(500, 'steps after which an episode is truncated', { min: 1, max: STEPS_MAX }),
   },
   presets: [
     {
-      run: { numLanes: 64, totalSteps: 2_000_000 },
+      environment: { endPenalty: 10 }, // With 1, snakes eat more, and live a third as long.
+      run: { numLanes: 128, totalSteps: 20_000_000 },
       algorithm: {
         id: 'ppo',
-        parameters: { numSteps: 64, numMinibatches: 8, updateEpochs: 4, learningRate: 1e-3, entropyCoef: 0.01 },
+        parameters: {
+          numSteps: 128,
+          numMinibatches: 8,
+          updateEpochs: 4,
+          learningRate: 1e-3,
+          gamma: 0.98,
+          entropyCoef: 0.003,
+        },
       },
-      policy: { id: 'mlp', parameters: { activation: 'relu' } },
+      policy: { id: 'mlp', parameters: { hidden: [128, 64], activation: 'relu' } },
     },
   ],
   state: ({ side }) => state(side * side),
-  make: ({ snakes, side, maxEpisodeSteps }) => {
+  make: ({ snakes, side, endPenalty, maxEpisodeSteps }) => {
     const numFields = side * side
     const dice = new Dice()
     /** Of the snakes of one game, in a step: the field that each enters, −1 for a wall; and whether it ends there. */
@@ -122,6 +132,21 @@ export const snake = defineEnvironment({
       return field >= 0
     }
 
+    /** In how many steps each field of the game at hand will be left, if nobody eats; 0 where nobody is. */
+    const leftIn = new Uint8Array(numFields)
+    /** Whether a head is on it. */
+    const isHead = new Uint8Array(numFields)
+
+    /** Notes of the fields of a game what its snakes see of them. */
+    function lookAt(lanes: SnakeState, first: number): void {
+      leftIn.fill(0)
+      isHead.fill(0)
+      for (let n = first; n < first + snakes; n++) {
+        for (let k = 0; k < lanes.length[n]!; k++) leftIn[part(lanes, n, k)] = k + 1
+        isHead[part(lanes, n, lanes.length[n]! - 1)] = 1
+      }
+    }
+
     /** The field of the k-th part of a body, from the tail. */
     function part({ body, tail }: SnakeState, n: number, k: number): number {
       return body[n * numFields + ((tail[n]! + k) % numFields)]!
@@ -146,7 +171,10 @@ export const snake = defineEnvironment({
           const row = y + far * ROW[ahead]! + aside * ROW[right]!
           const isWithin = column >= 0 && column < side && row >= 0 && row < side
           const field = row * side + column
-          observation[at++] = isWithin ? lanes.occupied[first * numFields + field]! : 1
+          const steps = isWithin ? leftIn[field]! : 0
+          observation[at++] = !isWithin || steps > 0 ? 1 : 0
+          observation[at++] = steps > 0 ? 1 / steps : 0
+          observation[at++] = isWithin && field !== head ? isHead[field]! : 0
           observation[at++] = isWithin && isFood(lanes, first, field) ? 1 : 0
         }
       }
@@ -183,6 +211,7 @@ export const snake = defineEnvironment({
             begin(state, first, n)
           }
           for (let n = first; n < first + snakes; n++) putFood(state, first, n)
+          lookAt(state, first)
           for (let n = first; n < first + snakes; n++) show(observation, state, first, n)
         }
       },
@@ -210,7 +239,7 @@ export const snake = defineEnvironment({
           let hasRoom = true
           for (let i = 0; i < snakes; i++) {
             const n = first + i
-            reward[n] = ends[i] === 1 ? -1 : 0
+            reward[n] = ends[i] === 1 ? -endPenalty : 0
             if (ends[i] === 1) while (state.length[n]! > 0) vacateTail(state, first, n)
             else {
               state.body[n * numFields + ((state.tail[n]! + state.length[n]!) % numFields)] = entered[i]!
@@ -227,6 +256,7 @@ export const snake = defineEnvironment({
             }
           }
           for (let i = 0; i < snakes; i++) if (ends[i] === 1 && !begin(state, first, first + i)) hasRoom = false
+          lookAt(state, first)
           for (let n = first; n < first + snakes; n++) {
             terminated[n] = hasRoom ? 0 : 1
             show(observation, state, first, n)

@@ -28,6 +28,7 @@ export const ticTacToeDuel = defineEnvironment({
   settings: lineSettings(RULES),
   presets: [
     {
+      environment: { openingMoves: 4 },
       run: { numLanes: 128, totalSteps: 2_000_000 },
       algorithm: {
         id: 'ppo',
@@ -44,5 +45,5 @@ export const ticTacToeDuel = defineEnvironment({
     },
   ],
   state: () => lineState(RULES),
-  make: ({ openingMoves }) => lineModel(RULES, openingMoves),
+  make: (options) => lineModel(RULES, options),
 })

@@ -130,7 +130,7 @@ function keysOf(factory: EnvironmentFactory, named: NamedParts): ReadonlyMap<str
     ['', { ...episodeRunSettings, ...parts }, preset.run],
     [`${algorithm.id}.`, algorithm.settings, preset.algorithm.parameters],
     [`${policy.id}.`, policy.settings, preset.policy.parameters],
-    ['environment.', factory.settings],
+    ['environment.', factory.settings, preset.environment],
   ])
 }
 

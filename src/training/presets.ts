@@ -43,6 +43,7 @@ export function reachedByPreset(
 ): Reached | null {
   const preset = presetOf(environment.presets, { policy: policy.id, algorithm: algorithm.id })
   const follows =
+    isSame(preset.environment ?? {}, environment.parameters) &&
     isSame(preset.run, settings) &&
     isSame(preset.algorithm.parameters, algorithm.parameters) &&
     isSame(preset.policy.parameters, policy.parameters)

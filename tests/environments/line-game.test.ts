@@ -158,6 +158,56 @@ test('openings are moves at random, up to so many, as often as each other, and t
   for (const count of inColumn) expect(Math.abs(count - 3000 / 7)).toBeLessThan(5 * Math.sqrt(3000 / 7))
 })
 
+test('lines that are one or two marks short are shown as a board of text has them', () => {
+  const game = connectFour({ showLines: true, openingMoves: 6 })
+  const numGames = 16
+  const lanes = lanesOf<State>(game, 2 * numGames, 8)
+  resetAll(game, lanes)
+  const channels = 11
+  let [word, completing] = [5, 0]
+  for (let t = 0; t < 30; t++) {
+    for (let n = 0; n < 2 * numGames; n++) {
+      const marks = [...lanes.state.marks.subarray(42 * n, 42 * n + 42)]
+      const wanted = new Set<number>()
+      for (const [row, column, down, right] of segments()) {
+        const squares = [0, 1, 2, 3].map((k) => 7 * (row + k * down) + column + k * right)
+        for (const [side, other] of [
+          [1, 2],
+          [2, 1],
+        ]) {
+          const free = squares.filter((square) => marks[square] === 0)
+          if (squares.some((square) => marks[square] === other) || free.length > 2 || free.length === 0) continue
+          for (const square of free) {
+            const below = [square + 7, square + 14].filter((each) => marks[each] === 0).length
+            wanted.add(channels * square + 3 + 4 * (side! - 1) + (free.length === 2 ? 3 : below))
+          }
+          completing += free.length === 1 ? 1 : 0
+        }
+      }
+      const seen = [...lanes.observation.subarray(42 * channels * n, 42 * channels * (n + 1))]
+      const shown = seen.flatMap((value, k) => (k % channels < 3 || value === 0 ? [] : [k]))
+      expect(shown).toEqual([...wanted].toSorted((a, b) => a - b))
+      const legal = [...lanes.actionMask.subarray(7 * n, 7 * n + 7)].flatMap((allowed, k) => (allowed ? [k] : []))
+      word = (Math.imul(word, 1664525) + 1013904223) >>> 0
+      lanes.action[n] = legal[(word >>> 8) % legal.length]!
+    }
+    game.step(lanes, 0, 2 * numGames)
+  }
+  expect(completing).toBeGreaterThan(200)
+})
+
+/** Where each line of four begins, and how it goes on. */
+function* segments() {
+  for (let row = 0; row < 6; row++) {
+    for (let column = 0; column < 7; column++) {
+      if (column < 4) yield [row, column, 0, 1] as const
+      if (row < 3) yield [row, column, 1, 0] as const
+      if (row < 3 && column < 4) yield [row, column, 1, 1] as const
+      if (row < 3 && column > 2) yield [row, column, 1, -1] as const
+    }
+  }
+}
+
 test.each([
   ['a row', [0, 0, 1, 1, 2, 2, 3]],
   ['a column', [6, 0, 6, 0, 6, 0, 6]],

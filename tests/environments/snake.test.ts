@@ -11,6 +11,8 @@ const AHEAD: Place[] = [
   [-1, 0],
   [0, -1],
 ]
+/** Of an observation: four numbers for each of 7 × 7 fields, and three more. */
+const WIDTH = 4 * 49 + 3
 const key = ([x, y]: Place) => `${x},${y}`
 
 /** A game as lists of places, the head first. */
@@ -55,14 +57,17 @@ function seen({ bodies, facing, food }: Game, i: number, side: number): number[]
   const [x, y] = bodies[i]![0]!
   const [aheadX, aheadY] = AHEAD[facing[i]!]!
   const [rightX, rightY] = [-aheadY, aheadX]
-  const taken = new Set(bodies.flat().map(key))
+  const steps = new Map(bodies.flatMap((body) => body.map((place, k) => [key(place), body.length - k])))
+  const heads = new Set(bodies.filter((_, j) => j !== i).map(([head]) => key(head!)))
   const eatable = new Set(food.map(key))
   const view: number[] = []
   for (const far of [3, 2, 1, 0, -1, -2, -3]) {
     for (const aside of [-3, -2, -1, 0, 1, 2, 3]) {
       const place: Place = [x + far * aheadX + aside * rightX, y + far * aheadY + aside * rightY]
       const isOut = place.some((value) => value < 0 || value >= side)
-      view.push(isOut || taken.has(key(place)) ? 1 : 0, eatable.has(key(place)) ? 1 : 0)
+      const left = steps.get(key(place))
+      view.push(isOut || left !== undefined ? 1 : 0, left === undefined ? 0 : Math.fround(1 / left))
+      view.push(heads.has(key(place)) ? 1 : 0, eatable.has(key(place)) ? 1 : 0)
     }
   }
   const offsets = food.map(([foodX, foodY]) => [foodX - x, foodY - y] as const)
@@ -116,7 +121,7 @@ describe.each([
           if (wanted.ends[i]) expect(after.bodies[i]).toHaveLength(1)
           else expect([after.bodies[i], after.facing[i]]).toEqual([wanted.bodies[i], wanted.turned[i]])
           if (!eaten.has(key(before.food[i]!))) expect(after.food[i]).toEqual(before.food[i])
-          const row = [...lanes.observation.subarray(n * 101, (n + 1) * 101)]
+          const row = [...lanes.observation.subarray(n * WIDTH, (n + 1) * WIDTH)]
           expect(row.map((value) => value + 0)).toEqual(seen(after, i, side).map((value) => value + 0))
           longest = Math.max(longest, after.bodies[i]!.length)
           ended += wanted.ends[i] ? 1 : 0
@@ -153,6 +158,19 @@ test('a game in which no field is free is over', () => {
   expect([state.length[0], lanes.reward[0], lanes.terminated[0]]).toEqual([36, 1, 1])
 })
 
+test('an end costs what is told, and nothing else changes', () => {
+  const environment = snake({ snakes: 1, side: 6, endPenalty: 2.5 })
+  const lanes = lanesOf<Columns>(environment, 1)
+  resetAll(environment, lanes)
+  const rewards = Array.from({ length: 12 }, (_, t) => {
+    lanes.step[0] = t
+    lanes.action[0] = 0
+    environment.step(lanes, 0, 1)
+    return lanes.reward[0]!
+  })
+  expect(Math.min(...rewards)).toBe(-2.5)
+})
+
 test('games of its range move, and no others', () => {
   const environment = snake({ snakes: 2 })
   const lanes = lanesOf<Columns>(environment, 6)
@@ -160,5 +178,5 @@ test('games of its range move, and no others', () => {
   lanes.observation.fill(Number.NaN)
   environment.step(lanes, 2, 4)
   expect([...lanes.reward].map(Number.isNaN)).toEqual([true, true, false, false, true, true])
-  expect(lanes.observation.findLastIndex((value) => !Number.isNaN(value))).toBe(4 * 101 - 1)
+  expect(lanes.observation.findLastIndex((value) => !Number.isNaN(value))).toBe(4 * WIDTH - 1)
 })

@@ -1,6 +1,7 @@
 import { join } from 'node:path'
 import { expect, test } from 'vitest'
-import { configureRun, type EnvironmentId, startRun } from '../../src/index.ts'
+import { connectFour } from '../../src/environments/connect-four.ts'
+import { configureRun, type EnvironmentDefinition, type EnvironmentId, startRun } from '../../src/index.ts'
 import { reachedByPreset, reachedByTextPreset } from '../../src/training/presets.ts'
 import { temporaryFolder } from '../support/temporary.ts'
 
@@ -33,6 +34,22 @@ test('an algorithm of action values comes with its policy, and the policy with i
   expect(await partsOf('MountainCar-v0', {})).toEqual(['dqn', 'qNetwork'])
   expect(await partsOf('MountainCar-v0', { algorithm: 'ppo' })).toEqual(['ppo', 'mlp'])
   expect(await partsOf('CartPole-v1', {})).toEqual(['ppo', 'mlp'])
+})
+
+test("a preset's settings of the environment are a run's, where it has none of its own", async () => {
+  const parametersOf = async (keys: Record<string, string>) =>
+    (await configureRun('ConnectFour-v0', keys)).environment.parameters
+  expect(connectFour().parameters).toEqual({ openingMoves: 0, showLines: false })
+  expect(await parametersOf({})).toEqual({ openingMoves: 6, showLines: true })
+  expect(await parametersOf({ 'environment.openingMoves': '0' })).toEqual({ openingMoves: 0, showLines: true })
+  expect(await parametersOf({ algorithm: 'dqn' })).toEqual({ openingMoves: 0, showLines: false })
+  const known = connectFour.presets[0]!
+  const { policy, algorithm, settings } = await configureRun('ConnectFour-v0', {})
+  const reached = { episodeReturn: 0, reached: 1, seeds: 2 }
+  const ofPreset = (environment: EnvironmentDefinition) =>
+    reachedByPreset({ ...environment, presets: [{ ...known, reached }] }, policy, { algorithm, settings })
+  expect(ofPreset(connectFour({ openingMoves: 6, showLines: true }))).toEqual(reached)
+  expect(ofPreset(connectFour({ openingMoves: 5, showLines: true }))).toBeNull()
 })
 
 test('a run that goes its own way, or by a preset that has not failed, has nothing to say of it', async () => {
