@@ -113,6 +113,85 @@ describe('what is learned', () => {
   })
 })
 
+describe('several sets that learn', () => {
+  const options = { environment: cartPole(), policy, seed: 2 }
+  const learner = () => ppo({ numSteps: 16, numMinibatches: 3, updateEpochs: 2, learningRate: 3e-3 })
+  const begin = async (learningSets: number) => {
+    const world = await createWorld({ ...options, numLanes: 11, weightSets: 3, learningSets })
+    const trainer = createTrainer(world, learner())
+    const { league } = world.cohort()
+    league!.lanes.policy.set([0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 2])
+    return { trainer, world, league: league! }
+  }
+
+  test('each learn from their lanes: the same as in cohorts of these alone, in weights, metrics and advantages', async () => {
+    const { trainer, world, league } = await begin(2)
+    const frozen = [...league.weights[2]!]
+    const alone = await Promise.all(
+      [
+        [6, 0],
+        [4, 6],
+      ].map(async ([numLanes, firstLane]) =>
+        createTrainer(await createWorld({ ...options, numLanes: numLanes!, firstLane: firstLane! }), learner()),
+      ),
+    )
+    const others = alone.map((each) => each.updates({ totalSteps: each.world.cohort().numLanes * 16 * 100 }))
+    const names = ['episodes', 'episodeReturn', 'episodeLength', 'policyLoss', 'valueLoss', 'entropy', 'gradNorm']
+    const pick = (metrics: object) => names.map((name) => (metrics as Record<string, number>)[name])
+    for await (const metrics of trainer.updates({ totalSteps: 11 * 16 * 100 })) {
+      expect(Object.keys(metrics.cohorts)).toEqual(['mlp', 'mlp.set1'])
+      expect(metrics.episodes).toBeNaN() // Of no learner in particular.
+      expect(metrics.steps).toBe(11 * 16 * metrics.update)
+      const { rollout } = world.cohort()
+      for (const [set, other] of others.entries()) {
+        const expected = (await other.next()).value!
+        const told = metrics.cohorts[set === 0 ? 'mlp' : 'mlp.set1']!
+        expect(pick(told)).toEqual(pick(expected))
+        expect(told.explainedVariance).toBeCloseTo(expected.explainedVariance!, 12) // Summed in another order.
+        expect([...league.weights[set]!]).toEqual([...alone[set]!.world.cohort().weights])
+        const theirs = alone[set]!.world.cohort().rollout
+        for (const name of ['advantage', 'return'] as const) {
+          expect(Array.from(rollout[name]).filter((_, row) => league.acted[row] === set)).toEqual([...theirs[name]])
+        }
+      }
+      if (metrics.update === 5) break
+    }
+    expect([...league.weights[0]!]).not.toEqual([...league.weights[1]!])
+    expect([...league.weights[2]!]).toEqual(frozen)
+    for (const [set, name] of ['mlp', 'mlp.set1'].entries()) {
+      const { episodes, episodeReturnLast100 } = alone[set]!.progress()
+      expect(episodes).toBeGreaterThan(5)
+      expect(trainer.progress(name)).toMatchObject({ episodes, episodeReturnLast100 })
+    }
+    expect(() => trainer.progress('mlp.set2')).toThrow('cohort: got "mlp.set2", expected one of mlp, mlp.set1')
+    await expect(trainer.learn(trainer.rollout.table).next()).rejects.toThrow('2 sets of weights that learn')
+  })
+
+  test('leave the same bits with several threads, and after a checkpoint that says how many they are', async () => {
+    const train = async (threads: number, until: number, from?: string, to?: string) => {
+      const world = await createWorld({
+        ...{ environment: race({ length: 6 }), policy, numLanes: 12, weightSets: 2, learningSets: 2, seed: 3 },
+      })
+      const trainer = createTrainer(world, ppo({ numSteps: 16, learningRate: 3e-3 }), { threads })
+      for (let n = 0; n < 12; n++) world.cohort().league!.lanes.policy[n] = n % 2
+      if (from !== undefined) await trainer.restore(from)
+      await advanceTo(trainer, until)
+      if (to !== undefined) await trainer.save(to)
+      trainer.close()
+      return { columns: columnsOf(trainer), episodes: trainer.progress('mlp.set1').episodes }
+    }
+    const alone = await train(1, 6)
+    expect(await train(3, 6)).toEqual(alone)
+    const folder = await temporaryFolder()
+    await train(2, 3, undefined, folder)
+    expect(await train(2, 6, folder)).toEqual(alone)
+    expect(alone.episodes).toBeGreaterThan(20)
+    const one = await createWorld({ environment: race({ length: 6 }), policy, numLanes: 12, weightSets: 2, seed: 3 })
+    const trainer = createTrainer(one, ppo({ numSteps: 16, learningRate: 3e-3 }))
+    await expect(trainer.restore(folder)).rejects.toThrow(/learningSets.* 2.* 1/)
+  })
+})
+
 describe('a league', () => {
   const begin = async (threads = 1) => {
     const world = await createWorld({ environment: race({ length: 6 }), policy, numLanes: 26, weightSets: 3, seed: 3 })
@@ -184,6 +263,13 @@ describe('bad input', () => {
   test.each([0, 257, 1.5, '2'])('weightSets %s is refused', async (weightSets) => {
     await expect(createWorld({ ...options, weightSets: weightSets as number })).rejects.toThrow(
       /^weightSets: got .+, expected a whole number from 1 to 256/,
+    )
+  })
+
+  test.each([0, 3, 1.5, '2'])('learningSets %s of two is refused', async (learningSets) => {
+    const sets = { weightSets: 2, learningSets: learningSets as number }
+    await expect(createWorld({ ...options, ...sets })).rejects.toThrow(
+      /^learningSets: got .+, expected a whole number from 1 to weightSets, 2/,
     )
   })
 

@@ -54,8 +54,10 @@ export interface EpisodeCohortOptions {
   autoreset?: Autoreset
   /** Sample actions (default), or take the most probable one. */
   explore?: boolean
-  /** How many sets of weights the policy has: `cohort.league` says which acts where; the first learns. Default 1. */
+  /** How many sets of weights the policy has: `cohort.league` says which acts where. Default 1. */
   weightSets?: number
+  /** How many of them learn, from the first on: each from the lanes in which it acts, like the roles of a game. Default 1. */
+  learningSets?: number
   /** Systems of one's own, in the order in which those with the same place run; see `defineSystem`. */
   systems?: readonly SystemDefinition[]
 }
@@ -63,7 +65,7 @@ export interface EpisodeCohortOptions {
 /** The names of the options. */
 export const episodeOptions = Object.keys({
   ...{ environment: true, policy: true, numLanes: true, present: true, name: true, firstLane: true, autoreset: true },
-  ...{ explore: true, weightSets: true, systems: true },
+  ...{ explore: true, weightSets: true, learningSets: true, systems: true },
 } satisfies Record<keyof EpisodeCohortOptions, true>)
 
 /** What a recorder and a learner add to a cohort of episodes before its memory is taken. */
@@ -286,7 +288,7 @@ export async function draftEpisodes(
     const got = `${owner.name}, whose network has other shapes than this environment needs`
     throw new InputError('policy', got, 'that of a cohort with the same spaces')
   }
-  checkSets(options.weightSets ?? 1, policy.id, model)
+  checkSets(options.weightSets ?? 1, options.learningSets ?? 1, policy.id, model)
   const name = options.name ?? policy.id
   const sharesWith = owner === null ? null : (owner.sharesWith ?? owner.name)
   return { kind: 'episodes', options, policy, sharesWith, name, key: others.length, firstLane, isOpen, model }
@@ -357,7 +359,7 @@ export function planEpisodes({ options, sharesWith, isOpen, model, reservation }
   const widths = rowWidths(environment, model)
   const numRows = (reservation?.numSteps ?? 1) * numLanes
   const numSets = options.weightSets ?? 1
-  const league = leaguePlan(numSets, environment, numLanes, numRows, model, widths, threads)
+  const league = leaguePlan(numSets, options.learningSets ?? 1, environment, numLanes, numRows, model, widths, threads)
   const actionWidth = spaceWidth(actionSpace)
   const isBox = actionSpace.kind === 'box'
   const listLength = reservation === undefined ? 0 : (model.answersLater ? reservation.numSteps + 1 : 2) * numLanes

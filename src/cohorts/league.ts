@@ -1,6 +1,7 @@
 /**
- * Several sets of weights of one policy in a cohort: a league. A column says whose weights act in each lane. The first set learns,
- * from the lanes in which it acts; the others act as the program has written them, which is how opponents are exchanged.
+ * Several sets of weights of one policy in a cohort: a league. A column says whose weights act in each lane. The first sets learn,
+ * each from the lanes in which it acts, like the roles of a game; the others act as the program has written them, which is how
+ * opponents are exchanged.
  */
 import { type Column, type Columns, column, type Plan, saved } from '../components/column.ts'
 import type { RowWidths } from '../components/rollout.ts'
@@ -16,14 +17,14 @@ const SETS_MAX = 256
 export interface League {
   /** Whose weights act in each lane, from 0: a component of the lanes. Written by the program, between two rollouts. */
   readonly lanes: { readonly policy: Uint8Array }
-  /** The sets. The first is the cohort's own, which learns; the others are written by the program. */
+  /** The sets. The first is the cohort's own; it and the other learning sets learn, the rest are written by the program. */
   readonly weights: readonly Float32Array[]
   /** The policy over each of them. */
   readonly policies: readonly Policy[]
   /** Whose weights acted in each row of the rollout. Written by infer. */
   readonly acted: Uint8Array
-  /** 1 for rows of the rollout in which the first set acted. Written when the rollout is full. */
-  readonly learned: Uint8Array
+  /** Of each learning set, 1 for rows of the rollout in which it acted. Written when the rollout is full. */
+  readonly learned: readonly Uint8Array[]
   /** Lanes of one set that do not lie together, gathered for one pass. */
   readonly staging: Staging
 }
@@ -37,6 +38,7 @@ export interface Staging {
 /** Plans what a cohort with so many sets of weights needs beside the first; nothing where there is but one. */
 export function leaguePlan(
   numSets: number,
+  numLearning: number,
   { actionSpace, numAgents = 1 }: EnvironmentDefinition,
   numLanes: number,
   numRows: number,
@@ -49,7 +51,7 @@ export function leaguePlan(
     policy: saved(column('u8', numLanes)),
     others: saved(column('f32', numSets - 1, model.numParameters)),
     acted: column('u8', numRows),
-    learned: column('u8', numRows),
+    learned: column('u8', numLearning, numRows),
     staging: Object.fromEntries(
       Array.from({ length: threads }, (_, i) => [`thread${i}`, stagingPlan(stagedRows, widths, actionSpace)]),
     ),
@@ -93,7 +95,9 @@ export function createLeague(
     weights: [own.weights, ...sets],
     policies: [own.policy, ...sets.map(bind)],
     acted,
-    learned,
+    learned: Array.from({ length: learned.length / acted.length }, (_, set) =>
+      learned.subarray(set * acted.length, (set + 1) * acted.length),
+    ),
     staging: {
       rows,
       acting: {
@@ -107,10 +111,17 @@ export function createLeague(
   }
 }
 
-/** @throws InputError where there cannot be so many sets of weights, or the policy cannot act by turns. */
-export function checkSets(numSets: unknown, id: string, model: PolicyModel): void {
+/** @throws InputError where there cannot be so many sets of weights, or as many that learn, or the policy cannot act by turns. */
+export function checkSets(numSets: unknown, numLearning: unknown, id: string, model: PolicyModel): void {
   if (!Number.isSafeInteger(numSets) || (numSets as number) < 1 || (numSets as number) > SETS_MAX) {
     throw new InputError('weightSets', show(numSets), `a whole number from 1 to ${SETS_MAX}`)
+  }
+  if (
+    !Number.isSafeInteger(numLearning) ||
+    (numLearning as number) < 1 ||
+    (numLearning as number) > (numSets as number)
+  ) {
+    throw new InputError('learningSets', show(numLearning), `a whole number from 1 to weightSets, ${numSets}`)
   }
   if (numSets !== 1 && model.answersLater) {
     throw new InputError(
@@ -121,9 +132,11 @@ export function checkSets(numSets: unknown, id: string, model: PolicyModel): voi
   }
 }
 
-/** Notes of which rows of a full rollout is learned: those of lanes that acted with the first set. */
+/** Notes from which rows of a full rollout each set learns: those of lanes in which it acted. */
 export function markLearned({ acted, learned }: League, valid: Uint8Array): void {
-  for (let row = 0; row < valid.length; row++) learned[row] = acted[row] === 0 ? valid[row]! : 0
+  for (const [set, rows] of learned.entries()) {
+    for (let row = 0; row < valid.length; row++) rows[row] = acted[row] === set ? valid[row]! : 0
+  }
 }
 
 /** Copies `count` rows of `width` elements that the list names, to the front of another column. */

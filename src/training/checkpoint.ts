@@ -47,6 +47,8 @@ export interface EpisodeRecord {
   readonly episodes: number
   readonly solvedAtStep: number | null
   readonly solvedAtSeconds: number | null
+  /** The same of each further set of weights that learns; absent where there is none. */
+  readonly learningSets?: readonly Pick<EpisodeRecord, 'episodes' | 'solvedAtStep' | 'solvedAtSeconds'>[]
 }
 
 /** What a checkpoint says of a cohort of conversations. */

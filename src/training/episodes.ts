@@ -68,9 +68,13 @@ export interface PopulationProgress {
   readonly refused: number
 }
 
-/** A cohort that learns. */
+/** A cohort that learns: one of its sets of weights, where several do. */
 interface Agent {
+  /** The cohort's name, for its first set; `<cohort>.set1` and so on for further sets. */
+  readonly name: string
   readonly cohort: EpisodeCohort
+  /** Which of the cohort's sets of weights it is. */
+  readonly set: number
   readonly algorithm: AlgorithmDefinition
   /** One for each buffer of rows that it learns from by turns. */
   readonly learners: readonly Learner[]
@@ -98,6 +102,23 @@ function accountsPlan() {
     recentLength: saved(column('f64', RECENT_EPISODES)),
     /** Of this rollout: episodes, sum of returns, sum of lengths. */
     totals: column('f64', 3),
+  } satisfies Plan
+}
+
+/** What the sets of weights that learn beside the first need, and where the advantages of all are kept. */
+function furtherSetsPlan(learningSets: number, numRows: number, algorithm: () => Plan) {
+  const further = Array.from({ length: learningSets - 1 }, (_, i) => [
+    `set${i + 1}`,
+    { algorithm: algorithm(), accounts: accountsPlan() },
+  ])
+  const keptRows = learningSets > 1 ? numRows : 0
+  return {
+    advantage: column('f32', keptRows),
+    return: column('f32', keptRows),
+    further: Object.fromEntries(further) as Record<
+      string,
+      { algorithm: Plan; accounts: ReturnType<typeof accountsPlan> }
+    >,
   } satisfies Plan
 }
 
@@ -132,10 +153,13 @@ export function reserveEpisodes(
     const draft = draftOf(world, name)
     const { numSteps } = algorithm
     const isStale = (algorithm.staleness?.maxStaleness ?? 0) > 0 && algorithm.staleness!.correction !== 'none'
+    const shape = shapeOf(world, draft)
+    const { numLanes, learningSets = 1 } = draft.options
     const learner = {
-      algorithm: algorithm.plan(shapeOf(world, draft)),
+      algorithm: algorithm.plan(shape),
       accounts: accountsPlan(),
-      proximal: proximalPlan(isStale ? numSteps * draft.options.numLanes : 0),
+      proximal: proximalPlan(isStale ? numSteps * numLanes : 0),
+      sets: furtherSetsPlan(learningSets, numSteps * numLanes, () => algorithm.plan(shape)),
     }
     world.reserve(draft, {
       numSteps,
@@ -150,6 +174,8 @@ export function reserveEpisodes(
 export class EpisodeTraining implements Training<UpdateMetrics> {
   readonly world: World
   readonly #agents: readonly Agent[]
+  /** The cohorts of these. */
+  readonly #learning: readonly EpisodeCohort[]
   /** Those whose lanes move in its rollouts. */
   readonly #cohorts: readonly Cohort[]
   readonly #algorithms: Readonly<Record<string, AlgorithmDefinition>>
@@ -185,7 +211,8 @@ export class EpisodeTraining implements Training<UpdateMetrics> {
     this.#traces = profile ? Array.from({ length: world.threads.count - 1 }, () => traceBuffer()) : []
     this.#beats = beats
     this.#algorithms = algorithms
-    this.#agents = Object.entries(algorithms).map(([name, algorithm]) => createAgent(world, name, algorithm))
+    this.#agents = Object.entries(algorithms).flatMap(([name, algorithm]) => createAgents(world, name, algorithm))
+    this.#learning = this.#agents.filter(({ set }) => set === 0).map(({ cohort }) => cohort)
     this.#cohorts = world.cohorts.filter(({ name, kind }) => name in algorithms || kind === 'episodes')
     const { actors, index } = world.threads
     if (actors > 0 && index === 0) {
@@ -210,6 +237,11 @@ export class EpisodeTraining implements Training<UpdateMetrics> {
     return this.#seconds
   }
 
+  /** The names of those that learn: cohorts, and further sets of weights of theirs. */
+  get learners(): readonly string[] {
+    return this.#agents.map(({ name }) => name)
+  }
+
   /** The rollouts of all learners, by cohort name. */
   get rollouts(): Readonly<Record<string, { readonly table: Table }>> {
     const { seed } = this.world
@@ -226,15 +258,10 @@ export class EpisodeTraining implements Training<UpdateMetrics> {
     return this.#update
   }
 
-  /** What became of a cohort's episodes; of the only learner's where no name is given. */
+  /** What became of a cohort's episodes, or of those of one of its sets of weights; of the first learner's where no name is given. */
   progress(name?: string): EpisodeProgress {
-    const agent = name === undefined ? this.#agents[0] : this.#agents.find(({ cohort }) => cohort.name === name)
-    if (agent === undefined)
-      throw unknownWord(
-        'cohort',
-        String(name),
-        this.#agents.map(({ cohort }) => cohort.name),
-      )
+    const agent = name === undefined ? this.#agents[0] : this.#agents.find((each) => each.name === name)
+    if (agent === undefined) throw unknownWord('cohort', String(name), this.learners)
     const { cohort, episodes, accounts, solvedAtStep, solvedAtSeconds } = agent
     return {
       episodes,
@@ -250,7 +277,7 @@ export class EpisodeTraining implements Training<UpdateMetrics> {
     if (!(typeof totalSteps === 'number' && Number.isFinite(totalSteps) && totalSteps >= 1)) {
       throw new InputError('totalSteps', show(totalSteps), 'a number ≥ 1')
     }
-    const open = this.#agents.some(({ cohort }) => cohort.population !== null)
+    const open = this.#learning.some(({ population }) => population !== null)
     if (!open) {
       const steps = this.#stepsOf(({ numLanes }) => numLanes)
       // Updates from tables take no steps.
@@ -263,12 +290,12 @@ export class EpisodeTraining implements Training<UpdateMetrics> {
 
   /** Steps of all learners' rollouts, with so many lanes each. */
   #stepsOf(lanes: (cohort: EpisodeCohort) => number): number {
-    return this.#agents.reduce((sum, { cohort }) => sum + lanes(cohort) * cohort.numSteps, 0)
+    return this.#learning.reduce((sum, cohort) => sum + lanes(cohort) * cohort.numSteps, 0)
   }
 
   /** @throws InputError where nobody is there to learn from. */
   #refuseExtinct(): void {
-    for (const { cohort } of this.#agents) {
+    for (const cohort of this.#learning) {
       if (cohort.population?.present[0] !== 0) continue
       throw new InputError(
         `cohort ${cohort.name}`,
@@ -331,7 +358,9 @@ export class EpisodeTraining implements Training<UpdateMetrics> {
   sole(action: string): { readonly cohort: EpisodeCohort; readonly algorithm: AlgorithmDefinition } {
     const [agent, ...others] = this.#agents
     if (others.length === 0) return agent!
-    throw new InputError(action, `${this.#agents.length} cohorts that learn`, 'a trainer with one')
+    const count = this.#learning.length
+    const got = count > 1 ? `${count} cohorts that learn` : `${this.#agents.length} sets of weights that learn`
+    throw new InputError(action, got, 'a trainer with one')
   }
 
   async #runUpdate(numUpdates: number): Promise<UpdateMetrics> {
@@ -435,7 +464,7 @@ export class EpisodeTraining implements Training<UpdateMetrics> {
     const { clock } = this.world
     clock.start()
     const start = performance.now()
-    for (const { cohort } of this.#agents) {
+    for (const cohort of this.#learning) {
       closeRollout(cohort) // The next tick begins one with what the lanes see and remember carried over.
       for (const policy of cohort.league?.policies ?? [cohort.policy]) policy.refresh?.()
       cohort.version = update
@@ -443,7 +472,7 @@ export class EpisodeTraining implements Training<UpdateMetrics> {
     if (isRecorded) yield* this.#loadRecorded()
     else if (this.world.threads.actors === 0) yield* collectShare(this.world, this.#cohorts)
     else if (this.#actors !== undefined) yield* this.#actors.deliver(this.world, update, numUpdates)
-    for (const { cohort } of this.#agents) openBuffer(cohort, update)
+    for (const cohort of this.#learning) openBuffer(cohort, update)
     yield // All lanes' rows are there.
     concludeRollouts(this.world, this.#cohorts)
     settle(this.#cohorts) // Learners read the rollout, which stays as it is.
@@ -451,11 +480,11 @@ export class EpisodeTraining implements Training<UpdateMetrics> {
     const waitSeconds = (collected - start) / 1000
     const rolloutSeconds = this.#actors?.rolloutSeconds ?? waitSeconds
     const cohorts: Record<string, CohortMetrics> = {}
-    for (const { cohort } of this.#agents) {
+    for (const cohort of this.#learning) {
       if (index === 0 && cohort.league !== null) markLearned(cohort.league, cohort.rollout.valid)
     }
     for (const agent of this.#agents) {
-      const { cohort, accounts, algorithm, stale } = agent
+      const { accounts, algorithm, stale } = agent
       if (index === 0 && !isRecorded) this.#account(agent, seconds + waitSeconds)
       const { episodes } = agent
       clock.mark(Work.account)
@@ -472,8 +501,9 @@ export class EpisodeTraining implements Training<UpdateMetrics> {
       const learner = agent.learners[update % agent.learners.length]!
       const learned = yield* learner.learn(update, numUpdates, this.#recorded?.estimate ?? stale?.estimate)
       if (index === 0) checkMetricValues(`${algorithm.id} metrics`, algorithm.metrics, learned)
+      if (index === 0) keepAdvantages(agent)
       const recent = Math.min(episodes, RECENT_EPISODES)
-      cohorts[cohort.name] = {
+      cohorts[agent.name] = {
         episodes,
         episodeReturn: meanAndStd(accounts.recent, recent).mean,
         episodeLength: meanAndStd(accounts.recentLength, recent).mean,
@@ -503,10 +533,10 @@ export class EpisodeTraining implements Training<UpdateMetrics> {
     this.#steps += steps
     const seconds = waitSeconds + updateSeconds
     this.#seconds += seconds
-    for (const { cohort } of this.#agents) cohort.version = this.#update
+    for (const cohort of this.#learning) cohort.version = this.#update
     const sole =
       this.#agents.length === 1
-        ? cohorts[this.#agents[0]!.cohort.name]!
+        ? cohorts[this.#agents[0]!.name]!
         : noMetrics(this.#agents.map(({ algorithm }) => algorithm))
     return {
       update: this.#update,
@@ -543,6 +573,7 @@ export class EpisodeTraining implements Training<UpdateMetrics> {
       autoreset: cohort.autoreset,
       explore: cohort.explore,
       weightSets: cohort.league?.weights.length ?? 1,
+      learningSets: cohort.league?.learned.length ?? 1,
       systems: cohort.systems.map(({ definition }) => ({ ...recordOf(definition), columns: definition.columns })),
     }))
     const indices = Array.from({ length: to - from }, (_, i) => from + i)
@@ -571,7 +602,7 @@ export class EpisodeTraining implements Training<UpdateMetrics> {
 
   /** Counts the episodes that ended in the rollout, and notes when the environment was solved. */
   #account(agent: Agent, seconds: number): void {
-    const { cohort, accounts, episodes } = agent
+    const { cohort, set, accounts, episodes } = agent
     const { rollout, environment, numLanes, league } = cohort
     const solvedRow = this.world.kernels.accountEpisodes(
       accounts.totals,
@@ -581,7 +612,7 @@ export class EpisodeTraining implements Training<UpdateMetrics> {
       rollout.step,
       rollout.terminated,
       rollout.truncated,
-      league?.learned ?? rollout.valid,
+      league?.learned[set] ?? rollout.valid,
       episodes,
       environment.returnThreshold ?? Number.POSITIVE_INFINITY,
       rollout.reward.length,
@@ -590,17 +621,19 @@ export class EpisodeTraining implements Training<UpdateMetrics> {
     if (solvedRow >= 0 && agent.solvedAtStep === null) {
       const ticks = Math.floor(solvedRow / numLanes) + 1
       // Until then the lanes of all learners took as many steps, or as many as their rollouts have.
-      const steps = this.#agents.reduce((sum, { cohort }) => sum + cohort.present * Math.min(ticks, cohort.numSteps), 0)
+      const steps = this.#learning.reduce((sum, cohort) => sum + cohort.present * Math.min(ticks, cohort.numSteps), 0)
       agent.solvedAtStep = this.#steps + steps
       agent.solvedAtSeconds = seconds
     }
   }
 
   saved(): SavedTraining {
-    for (const { cohort } of this.#agents) closeRollout(cohort)
+    for (const cohort of this.#learning) closeRollout(cohort)
     settle(this.#cohorts)
     const of = { update: this.#update, steps: this.#steps, seconds: this.#seconds }
-    const cohorts = this.#agents.map(({ cohort, algorithm, episodes, solvedAtStep, solvedAtSeconds }) => {
+    const cohorts = this.#agents.flatMap(({ cohort, set, algorithm, episodes, solvedAtStep, solvedAtSeconds }) => {
+      if (set > 0) return []
+      const further = this.#agents.filter((agent) => agent.cohort === cohort && agent.set > 0)
       const { name, environment, policyDefinition, numLanes, firstLane, autoreset, explore, version } = cohort
       const record: EpisodeRecord = {
         kind: 'episodes',
@@ -610,9 +643,10 @@ export class EpisodeTraining implements Training<UpdateMetrics> {
         ...{ numLanes, firstLane, autoreset, explore, version },
         ...{ episodes, solvedAtStep, solvedAtSeconds },
         ...(cohort.systems.length > 0 && { systems: systemsOf(cohort) }),
+        ...(further.length > 0 && { learningSets: further.map(progressOf) }),
         ...of,
       }
-      return [name, record] as const
+      return [[name, record] as const]
     })
     const instead = this.#actors?.instead(this.#update)
     return { tensors: [], cohorts: Object.fromEntries(cohorts), ...(instead !== undefined && { instead }) }
@@ -630,9 +664,7 @@ export class EpisodeTraining implements Training<UpdateMetrics> {
       this.#steps = record.steps
       this.#seconds = record.seconds
       agent.cohort.version = record.version
-      agent.episodes = record.episodes
-      agent.solvedAtStep = record.solvedAtStep
-      agent.solvedAtSeconds = record.solvedAtSeconds
+      Object.assign(agent, progressOf(agent.set === 0 ? record : record.learningSets![agent.set - 1]!))
     }
   }
 
@@ -641,12 +673,13 @@ export class EpisodeTraining implements Training<UpdateMetrics> {
       const { cohort } = agent
       const record = cohorts[cohort.name]!
       compare(subject, `kind of cohort ${cohort.name}`, record.kind, cohort.kind)
-      const { firstLane, autoreset, explore, systems = [] } = record as EpisodeRecord
+      const { firstLane, autoreset, explore, systems = [], learningSets = [] } = record as EpisodeRecord
       compareCohort(subject, record as EpisodeRecord, agent)
       compare(subject, 'firstLane', firstLane, cohort.firstLane)
       compare(subject, 'autoreset', autoreset, cohort.autoreset)
       compare(subject, 'explore', explore, cohort.explore)
       compare(subject, 'systems', systems, systemsOf(cohort))
+      compare(subject, 'learningSets', 1 + learningSets.length, cohort.league?.learned.length ?? 1)
     }
     return []
   }
@@ -715,43 +748,87 @@ function shapeOf(world: World, { options, model }: EpisodeDraft) {
   }
 }
 
-function createAgent(world: World, name: string, algorithm: AlgorithmDefinition): Agent {
-  const cohort = asEpisodes(`algorithm of ${name}`, world.cohort(name))
-  const columns = cohort.learner as Columns<{
+/** What a checkpoint keeps of an agent's episodes, beside the columns. */
+function progressOf({
+  episodes,
+  solvedAtStep,
+  solvedAtSeconds,
+}: Pick<Agent, 'episodes' | 'solvedAtStep' | 'solvedAtSeconds'>) {
+  return { episodes, solvedAtStep, solvedAtSeconds }
+}
+
+/**
+ * A learner writes advantages of its own rows, and 0 elsewhere: where several sets of weights learn, those of each are kept until
+ * the last has learned, and then stand in the rollout.
+ */
+function keepAdvantages({ cohort, set }: Agent): void {
+  const { rollout, league } = cohort
+  if (league === null || league.learned.length === 1) return
+  const learned = league.learned[set]!
+  const { advantage, return: returns } = learnerColumns(cohort).sets
+  if (set === 0) {
+    advantage.fill(0)
+    returns.set(rollout.value)
+  }
+  for (let row = 0; row < learned.length; row++) {
+    if (learned[row] === 0) continue
+    advantage[row] = rollout.advantage[row]!
+    returns[row] = rollout.return[row]!
+  }
+  if (set < league.learned.length - 1) return
+  rollout.advantage.set(advantage)
+  rollout.return.set(returns)
+}
+
+function learnerColumns(cohort: EpisodeCohort) {
+  return cohort.learner as Columns<{
     algorithm: Plan
     accounts: ReturnType<typeof accountsPlan>
     proximal: ReturnType<typeof proximalPlan>
+    sets: ReturnType<typeof furtherSetsPlan>
   }>
+}
+
+/** A cohort's agents: one for each of its sets of weights that learn. */
+function createAgents(world: World, name: string, algorithm: AlgorithmDefinition): Agent[] {
+  const cohort = asEpisodes(`algorithm of ${name}`, world.cohort(name))
+  const { rollout, league } = cohort
+  const columns = learnerColumns(cohort)
   const { maxStaleness = 0, correction = 'none', rhoMax = 1, cMax = 1 } = algorithm.staleness ?? {}
   const stale =
     cohort.ahead === null
       ? null
       : new StaleRollout(world, cohort, { maxStaleness, correction, rhoMax, cMax }, columns.proximal)
-  const bind = (rollout: EpisodeCohort['rollout']) =>
-    algorithm.bind({
-      ...shapeOf(world, draftOf(world, name)),
-      rollout: stale === null ? rollout : stale.seen(rollout),
-      finals: () => cohort.finals,
-      columns: columns.algorithm,
-      weights: cohort.weights,
-      policy: cohort.policy,
-      kernels: world.kernels,
-      random: cohort.environmentLanes.random,
-      clock: world.clock,
-      thread: world.threads.index,
-    })
-  // Of the rows of a league only those of the first set are learned from.
-  const learned = cohort.league === null ? cohort.rollout : { ...cohort.rollout, valid: cohort.league.learned }
-  return {
-    cohort,
-    algorithm,
-    learners: cohort.ahead === null ? [bind(learned)] : cohort.ahead.buffers.map(({ rollout }) => bind(rollout)),
-    stale,
-    accounts: columns.accounts,
-    episodes: 0,
-    solvedAtStep: null,
-    solvedAtSeconds: null,
-  }
+  return Array.from({ length: league?.learned.length ?? 1 }, (_, set): Agent => {
+    const own = set === 0 ? columns : columns.sets.further[`set${set}`]!
+    const seen = (rollout: EpisodeCohort['rollout']) =>
+      league === null ? rollout : { ...rollout, valid: league.learned[set]! }
+    const bind = (rollout: EpisodeCohort['rollout']) =>
+      algorithm.bind({
+        ...shapeOf(world, draftOf(world, name)),
+        rollout: stale === null ? seen(rollout) : stale.seen(rollout),
+        finals: () => cohort.finals,
+        columns: own.algorithm,
+        weights: league?.weights[set] ?? cohort.weights,
+        policy: league?.policies[set] ?? cohort.policy,
+        kernels: world.kernels,
+        random: cohort.environmentLanes.random,
+        clock: world.clock,
+        thread: world.threads.index,
+      })
+    return {
+      name: set === 0 ? cohort.name : `${cohort.name}.set${set}`,
+      cohort,
+      set,
+      algorithm,
+      learners: cohort.ahead === null ? [bind(rollout)] : cohort.ahead.buffers.map(({ rollout }) => bind(rollout)),
+      stale,
+      accounts: own.accounts,
+      episodes: 0,
+      solvedAtStep: null,
+      solvedAtSeconds: null,
+    }
+  })
 }
 
 /** Says a thread's lanes in words. Leads to the world, and not to its trainer. */

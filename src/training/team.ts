@@ -57,6 +57,7 @@ export interface LanesOrder extends ThreadOrder {
     readonly autoreset: Autoreset
     readonly explore: boolean
     readonly weightSets: number
+    readonly learningSets: number
     readonly systems: readonly SystemOrder[]
   }[]
   readonly algorithms: Readonly<Record<string, DefinitionRecord>>

@@ -245,12 +245,13 @@ export class Trainer<C extends Cohort = Cohort> {
   }
 
   /**
-   * What became of a cohort so far; of the only learner where no name is given.
+   * What became of a cohort so far, or of one of its sets of weights (`<cohort>.set1`); of the only learner where no name is given.
    * @throws InputError for a cohort that does not learn, and where there are several and none is named.
    */
   progress(name?: string): ProgressOf<C> {
     const found = name ?? (this.#names.length === 1 ? this.#names[0]! : undefined)
-    if (found === undefined || !this.#names.includes(found)) throw unknownWord('cohort', String(name), this.#names)
+    const known = [...(this.#episodes?.learners ?? []), ...this.#conversations.keys()]
+    if (found === undefined || !known.includes(found)) throw unknownWord('cohort', String(name), known)
     const conversations = this.#conversations.get(found)
     return (conversations?.progress ?? this.#episodes!.progress(found)) as ProgressOf<C>
   }

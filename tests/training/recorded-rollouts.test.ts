@@ -492,9 +492,9 @@ test('every row of a table is learned from, also where other weights of a league
   const { league, rollout } = world.cohort()
   league!.lanes.policy.fill(1, 2)
   for await (const _ of trainer.updates({ totalSteps: 1 }));
-  expect([...league!.learned]).not.toEqual([...rollout.valid])
+  expect([...league!.learned[0]!]).not.toEqual([...rollout.valid])
   for await (const _ of trainer.learn(table));
-  expect([...league!.learned]).toEqual([...rollout.valid])
+  expect([...league!.learned[0]!]).toEqual([...rollout.valid])
 })
 
 describe('behavior cloning', () => {

@@ -97,11 +97,16 @@ export function makeRoom(kernels: Kernels, cohort: EpisodeCohort): void {
   valueList(kernels, cohort)
 }
 
-/** Values the list, writes the values to their rows, and empties it. */
-function valueList(kernels: Kernels, { bootstrap, policy, rollout }: EpisodeCohort): void | Promise<void> {
+/** Values the list, each row by the set of weights that learns from it, writes the values to their rows, and empties it. */
+function valueList(kernels: Kernels, { bootstrap, policy, rollout, league }: EpisodeCohort): void | Promise<void> {
   const { value, row, length } = bootstrap
   bootstrap.length = 0
   const valued = policy.values(value, bootstrap, length)
   if (valued !== undefined) return valued.then(() => kernels.scatterValues(rollout.nextValue, row, value, length))
   kernels.scatterValues(rollout.nextValue, row, value, length)
+  for (let set = 1; set < (league?.learned.length ?? 1); set++) {
+    const { policies, acted } = league!
+    policies[set]!.values(value, bootstrap, length)
+    for (let i = 0; i < length; i++) if (acted[row[i]!] === set) rollout.nextValue[row[i]!] = value[i]!
+  }
 }
