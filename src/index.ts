@@ -1,4 +1,9 @@
-/** The public names of `colonnade`, and nothing else: what the first hour of a user takes. `src/entries/` has the rest. */
+/**
+ * The public names of `colonnade`, and nothing else: what the first hour of a user takes. `src/entries/` has the rest.
+ *
+ * @module colonnade
+ */
+
 export { a2c } from './algorithms/a2c.ts'
 export { type AlgorithmDefinition, defineAlgorithm } from './algorithms/algorithm.ts'
 export { bc } from './algorithms/bc.ts'

@@ -1,6 +1,6 @@
 /** The README's programs are type-checked against the built declarations, and its commands are put to the command line's readers. */
 import { existsSync, readFileSync, writeFileSync } from 'node:fs'
-import { join } from 'node:path'
+import { basename, join } from 'node:path'
 import ts from 'typescript'
 import { describe, expect, test } from 'vitest'
 import { benchKeys } from '../src/cli/bench.ts'
@@ -16,6 +16,7 @@ import { rolloutTable } from '../src/entries/data.ts'
 import { cartPole, collect, configureRun, createWorld, mlp, writeArrow } from '../src/index.ts'
 import { parseSeeds } from '../src/training/run-group.ts'
 import { entrySpecifiers } from './support/entries.ts'
+import { blocksOf, guides } from './support/guides.ts'
 import { temporaryFolder } from './support/temporary.ts'
 
 const root = new URL('..', import.meta.url).pathname
@@ -41,13 +42,19 @@ async function rolloutsFile(): Promise<string> {
 }
 
 describe('the README', () => {
-  test('has programs whose types are right', { timeout: 60_000 }, async () => {
+  test('has programs whose types are right, and so have the guides', { timeout: 60_000 }, async () => {
     const folder = await temporaryFolder()
-    const programs = blocks('ts')
-    expect(programs.length).toBeGreaterThan(1)
-    const files = programs.map((program, i) => {
-      const file = join(folder, `${i}.ts`)
-      writeFileSync(file, program)
+    const programs = blocks('ts').map((text, i) => ({ name: `${i}.ts`, text }))
+    const shown = guides.flatMap((guide) =>
+      blocksOf(guide)
+        .filter(({ language }) => language === 'js')
+        .map(({ file, text }, i) => ({ name: `${guide}-${file ?? `${i}.mjs`}`, text })),
+    )
+    expect(programs.length).toBeGreaterThan(0)
+    expect(shown.length).toBeGreaterThan(guides.length)
+    const files = [...programs, ...shown].map(({ name, text }) => {
+      const file = join(folder, name)
+      writeFileSync(file, text)
       return file
     })
     writeFileSync(join(folder, 'package.json'), JSON.stringify({ type: 'module' }))
@@ -57,11 +64,17 @@ describe('the README', () => {
     )
     const program = ts.createProgram(files, {
       ...{ target: ts.ScriptTarget.ES2022, module: ts.ModuleKind.NodeNext, lib: ['lib.es2023.d.ts'], noEmit: true },
-      ...{ strict: true, exactOptionalPropertyTypes: true, noUncheckedIndexedAccess: true, skipLibCheck: true },
+      ...{ strict: true, exactOptionalPropertyTypes: true, skipLibCheck: true },
+      ...{ allowJs: true, checkJs: true },
       ...{ types: ['node'], typeRoots: [join(root, 'node_modules/@types')], paths: Object.fromEntries(paths) },
     })
     const problems = ts.getPreEmitDiagnostics(program)
-    expect(problems.map(({ messageText }) => ts.flattenDiagnosticMessageText(messageText, '\n'))).toEqual([])
+    expect(
+      problems.map(
+        ({ file, messageText }) =>
+          `${basename(file?.fileName ?? '')}: ${ts.flattenDiagnosticMessageText(messageText, '\n')}`,
+      ),
+    ).toEqual([])
   })
 
   test.each(commands.filter(([name, , ...rest]) => name === 'train' && !rest.includes('--help')))(

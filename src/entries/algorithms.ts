@@ -1,4 +1,9 @@
-/** `colonnade/algorithms`: what an algorithm, a loss or a training backend of your own is made of. */
+/**
+ * `colonnade/algorithms`: what an algorithm, a loss or a training backend of your own is made of.
+ *
+ * @module colonnade/algorithms
+ */
+
 export type {
   AdvantageContext,
   AlgorithmFactory,

@@ -1,4 +1,9 @@
-/** `colonnade/compat`: names and shapes of other systems, over the rest; `docs/names.md` says which. */
+/**
+ * `colonnade/compat`: names and shapes of other systems, over the rest; `docs/names.md` says which.
+ *
+ * @module colonnade/compat
+ */
+
 export { cispo, dapo, grpo, gspo, type NamedLoss, rloo, sapo } from '../algorithms/named-losses.ts'
 export {
   type Agent,

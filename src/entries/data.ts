@@ -1,4 +1,10 @@
-/** `colonnade/data`: columns and their arena, tables, trajectories, datasets, and the files in which they, weights and policies lie. */
+/**
+ * `colonnade/data`: columns and their arena, tables, trajectories, datasets, and the files in which they, weights and
+ * policies lie.
+ *
+ * @module colonnade/data
+ */
+
 export { rolloutTable } from '../cohorts/rollout-table.ts'
 export type { Action } from '../components/action.ts'
 export { type Arena, formatBytes, takeArena } from '../components/arena.ts'

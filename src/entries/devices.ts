@@ -1,4 +1,9 @@
-/** `colonnade/devices`: the backends of tfjs, and networks of your own on them. */
+/**
+ * `colonnade/devices`: the backends of tfjs, and networks of your own on them.
+ *
+ * @module colonnade/devices
+ */
+
 export { type Backend, type Device, type DeviceName, deviceNames, startDevice } from '../devices/device.ts'
 export { type DeviceReport, examineDevice } from '../devices/examine.ts'
 export type { Features, Module, NetworkParameter, SeenSteps, Weights } from '../policies/network/module.ts'

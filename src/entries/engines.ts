@@ -1,4 +1,10 @@
-/** `colonnade/engines`: who chooses the tokens of conversations, as a contract for engines of your own, and one that goes by a script; a server of language models, and a gateway for agents. */
+/**
+ * `colonnade/engines`: who chooses the tokens of conversations, as a contract for engines of your own, and one that
+ * goes by a script; a server of language models, and a gateway for agents.
+ *
+ * @module colonnade/engines
+ */
+
 export { defineEngine, type EngineParts, type OpenTurn } from '../engines/define-engine.ts'
 export {
   type DecodingWorkers,

@@ -1,4 +1,10 @@
-/** `colonnade/environments`: the environments beyond those of the first hour, which are in `colonnade`, those of objects and of games on bitecs or in Python, whether one keeps its contract, and how fast it is. */
+/**
+ * `colonnade/environments`: the environments beyond those of the first hour, which are in `colonnade`, those of objects
+ * and of games on bitecs or in Python, whether one keeps its contract, and how fast it is.
+ *
+ * @module colonnade/environments
+ */
+
 export {
   type CheckOptions,
   type CheckResult,

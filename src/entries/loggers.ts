@@ -1,4 +1,10 @@
-/** `colonnade/loggers`: who is told what each update of a training did, loggers of your own, and the page that shows runs. */
+/**
+ * `colonnade/loggers`: who is told what each update of a training did, loggers of your own, and the page that shows
+ * runs.
+ *
+ * @module colonnade/loggers
+ */
+
 export { type Dashboard, type DashboardOptions, openDashboard } from '../dashboard/dashboard.ts'
 export { csv } from '../loggers/csv.ts'
 export { jsonl } from '../loggers/jsonl.ts'

@@ -1,4 +1,9 @@
-/** `colonnade/orchestration`: who samples and who learns when: admission of groups, the loop, and its simulation in virtual time. */
+/**
+ * `colonnade/orchestration`: who samples and who learns when: admission of groups, the loop, and its simulation in
+ * virtual time.
+ *
+ * @module colonnade/orchestration
+ */
 
 export {
   Admission,

@@ -1,4 +1,8 @@
-/** `colonnade/rewards`: rewards, verifiers, filters of groups, and the judging of models by task suites. */
+/**
+ * `colonnade/rewards`: rewards, verifiers, filters of groups, and the judging of models by task suites.
+ *
+ * @module colonnade/rewards
+ */
 
 export { extractBoxedAnswer, extractFinalAnswer, extractFinalNumber, normalizeMathAnswer } from '../rewards/answers.ts'
 export {

@@ -1,4 +1,9 @@
-/** `colonnade/text`: language models, their tokenizers, chat templates and adapters; generating and validating; the types of runs and environments of text. */
+/**
+ * `colonnade/text`: language models, their tokenizers, chat templates and adapters; generating and validating; the
+ * types of runs and environments of text.
+ *
+ * @module colonnade/text
+ */
 
 export type { RlDefinition } from '../algorithms/rl.ts'
 export type { SftDefinition } from '../algorithms/sft.ts'

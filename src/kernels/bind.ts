@@ -4,6 +4,8 @@
  *
  * Nobody else imports a body, but its test. Kernels over tokens, sequences, groups, candidate sets and adapters have no
  * SIMD twin: they are small beside the transformer.
+ *
+ * @module colonnade/kernels
  */
 import { InputError, show } from '../errors.ts'
 import { bestWebAssemblyBuild, bindCompiled, type CompiledBuild } from './compiled.ts'
