@@ -74,20 +74,30 @@ export function together(curves: readonly Points[]) {
 /** Colors that are told apart on white, also by those who see fewer (Okabe and Ito 2008), in the order in which curves take them. */
 const colors = ['#2f6f9f', '#d55e00', '#009e73', '#cc79a7', '#e69f00', '#56b4e9', '#000000']
 
-/** The picture and, within it, the field that the axes enclose, in pixels. */
-const picture = { width: 720, height: 420 }
-const field = { left: 56, right: 700, top: 28, bottom: 376 }
+/** A panel of a picture, and the field within it that the axes enclose, in pixels: what stands between it and the panel's edges. */
+const panel = { width: 720, narrowWidth: 260, height: 420 }
+const margin = { left: 56, right: 20, top: 28, bottom: 44 }
+
+/** What came before a curve, on axes of its own. */
+export interface EarlierCurve {
+  readonly points: readonly CurvePoint[]
+  readonly labels: CurveLabels
+}
 
 /**
  * An SVG document of a line through the points, and of a second one through those of evaluations, if there are any. With `smoothing` above 0
- * the line is a moving mean, and the points themselves are a faint one.
+ * the line is a moving mean, and the points themselves are a faint one. What came `before` stands at its left.
  */
 export function drawCurve(
   points: readonly CurvePoint[],
   labels: CurveLabels,
-  options: CurveOptions & { readonly evaluations?: readonly CurvePoint[]; readonly smoothing?: number } = {},
+  options: CurveOptions & {
+    readonly evaluations?: readonly CurvePoint[]
+    readonly smoothing?: number
+    readonly before?: EarlierCurve | null
+  } = {},
 ): string {
-  const { evaluations = [], smoothing = 0, ...others } = options
+  const { evaluations = [], smoothing = 0, before = null, ...others } = options
   const names = evaluations.length === 0 ? ['', ''] : ['training', 'evaluation']
   const means = smooth(
     points.map(({ y }) => y),
@@ -95,29 +105,62 @@ export function drawCurve(
   )
   const line = { name: names[0]!, points: points.map(({ x }, i) => ({ x, y: means[i]! })) }
   const second = evaluations.length === 0 ? [] : [{ name: names[1]!, points: evaluations }]
-  return draw([line, ...second], labels, others, smoothing === 0 ? [] : points)
+  const first = before === null ? [] : [{ curves: [{ name: '', points: before.points }], labels: before.labels }]
+  return draw([...first, { curves: [line, ...second], labels, ...others, faint: smoothing === 0 ? [] : points }])
 }
 
 /** An SVG document of several lines, each in a color of its own. */
 export function drawCurves(curves: readonly Curve[], labels: CurveLabels, options: CurveOptions = {}): string {
-  return draw(curves, labels, options, [])
+  return draw([{ curves, labels, ...options }])
 }
 
-function draw(
-  curves: readonly Curve[],
-  labels: CurveLabels,
-  { title = '', threshold = null }: CurveOptions,
-  faint: readonly CurvePoint[],
-): string {
+/** What stands on one pair of axes. */
+interface Panel extends CurveOptions {
+  readonly curves: readonly Curve[]
+  readonly labels: CurveLabels
+  /** A faint line behind the curves. */
+  readonly faint?: readonly CurvePoint[]
+}
+
+/** Panels side by side, the last one wide and the others narrow. */
+function draw(panels: readonly Panel[]): string {
+  const width = panel.width + (panels.length - 1) * panel.narrowWidth
+  return [
+    `<svg xmlns="http://www.w3.org/2000/svg" width="${width}" height="${panel.height}" ` +
+      `viewBox="0 0 ${width} ${panel.height}" font-family="system-ui, sans-serif" font-size="12">`,
+    '<rect width="100%" height="100%" fill="white"/>',
+    ...panels.flatMap((each, i) => {
+      const isLast = i === panels.length - 1
+      return drawPanel(each, i * panel.narrowWidth, isLast ? panel.width : panel.narrowWidth)
+    }),
+    '</svg>',
+    '',
+  ].join('\n')
+}
+
+/** The elements of a panel that begins at the pixel `from`. */
+function drawPanel(
+  { curves, labels, title = '', threshold = null, faint = [] }: Panel,
+  from: number,
+  width: number,
+): string[] {
+  const field = {
+    left: from + margin.left,
+    right: from + width - margin.right,
+    top: margin.top,
+    bottom: panel.height - margin.bottom,
+  }
   const points = [...curves.flatMap((curve) => curve.points), ...faint]
   const bands = curves.flatMap(({ band }) => (band === undefined ? [] : [...band.low, ...band.high]))
   const x = createScale(
     points.map((point) => point.x),
     [field.left, field.right],
+    Math.ceil(width / 120),
   )
   const y = createScale(
     [...points.map((point) => point.y), ...bands, ...(threshold === null ? [] : [threshold])],
     [field.bottom, field.top],
+    6,
   )
   const xTicks = x.ticks.map((tick) => {
     const at = pixels(x.place(tick))
@@ -153,12 +196,9 @@ function draw(
   }
   const rule = threshold === null ? '' : pixels(y.place(threshold))
   return [
-    `<svg xmlns="http://www.w3.org/2000/svg" width="${picture.width}" height="${picture.height}" ` +
-      `viewBox="0 0 ${picture.width} ${picture.height}" font-family="system-ui, sans-serif" font-size="12">`,
-    '<rect width="100%" height="100%" fill="white"/>',
     `<g aria-label="x-axis">${xTicks.join('')}`,
-    `<text x="${field.right}" y="${picture.height - 8}" text-anchor="end">${escapeText(labels.x)} →</text></g>`,
-    `<g aria-label="y-axis">${yTicks.join('')}<text x="8" y="16">↑ ${escapeText(labels.y)}</text></g>`,
+    `<text x="${field.right}" y="${panel.height - 8}" text-anchor="end">${escapeText(labels.x)} →</text></g>`,
+    `<g aria-label="y-axis">${yTicks.join('')}<text x="${from + 8}" y="16">↑ ${escapeText(labels.y)}</text></g>`,
     title === ''
       ? ''
       : `<text x="${field.right}" y="16" text-anchor="end" font-weight="600">${escapeText(title)}</text>`,
@@ -168,21 +208,19 @@ function draw(
       ? ''
       : `<g aria-label="rule"><line x1="${field.left}" x2="${field.right}" y1="${rule}" y2="${rule}" stroke="#b04a3a" stroke-dasharray="6 4"/>` +
         `<text x="${field.right}" y="${Number(rule) - 4}" text-anchor="end" fill="#b04a3a">${shortNumber(threshold)}</text></g>`,
-    '</svg>',
-    '',
-  ].join('\n')
+  ]
 }
 
 /**
  * Where a value stands between two pixels, and the round values (1, 2 or 5 times a power of ten) that mark the axis, about
- * six of them. Values that are all equal, or none, get an axis of length 1 around them.
+ * as many as wanted. Values that are all equal, or none, get an axis of length 1 around them.
  */
-function createScale(values: readonly number[], [from, to]: readonly [number, number]) {
+function createScale(values: readonly number[], [from, to]: readonly [number, number], wanted: number) {
   let least = values.reduce((min, value) => Math.min(min, value), Number.POSITIVE_INFINITY)
   let most = values.reduce((max, value) => Math.max(max, value), Number.NEGATIVE_INFINITY)
   if (values.length === 0) [least, most] = [0, 1]
   else if (least === most) [least, most] = [least - 0.5, most + 0.5]
-  const rough = (most - least) / 6
+  const rough = (most - least) / wanted
   const power = 10 ** Math.floor(Math.log10(rough))
   const step = [1, 2, 5, 10].map((digit) => digit * power).find((candidate) => candidate >= rough)!
   const first = Math.ceil(least / step)

@@ -104,6 +104,18 @@ describe('a curve with more', () => {
     expect(line!.getAttribute('d')).not.toBe(faint!.getAttribute('d'))
   })
 
+  test('has what came before at its left, on axes of its own', () => {
+    const before = { points: [0, 1, 2].map((x) => ({ x, y: 5 - x })), labels: { x: 'supervised', y: 'loss' } }
+    const svg = parseSvg(drawCurve(points, labels, { before, title: 'all' }))
+    const paths = [...svg.querySelectorAll('[aria-label=line] path')].map((path) => path.getAttribute('d'))
+    expect(paths[0]).toBe('M56,28L148,202L240,376')
+    // The same line as without it, further to the right.
+    const alone = corners(drawCurve(points, labels, { title: 'all' }))
+    expect(paths[1]).toBe(`M${alone.map(([x, y]) => `${+(x! + 260).toFixed(2)},${y}`).join('L')}`)
+    for (const text of ['supervised', 'loss', 'all', labels.x]) expect(svg.textContent).toContain(text)
+    expect(svg.getAttribute('viewBox')).toBe('0 0 980 420')
+  })
+
   test('has evaluations beside it, each with its name', () => {
     const svg = parseSvg(drawCurve(points, labels, { evaluations: [{ x: 200, y: 15 }] }))
     expect(svg.querySelectorAll('[aria-label=line]')).toHaveLength(2)

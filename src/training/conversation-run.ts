@@ -449,17 +449,18 @@ export const conversationRun: RunKind<
   curve({ environment, rl }, all) {
     const lines = all as unknown as MetricsLine[]
     const base = { smoothing: SMOOTHING, threshold: null }
-    if (rl === null) {
-      const points = lines.filter(({ phase }) => phase === 'sft').map(({ step, loss }) => ({ x: step, y: loss }))
-      const labels = { x: `${environment.id}: supervised steps`, y: 'cross-entropy' }
-      return { ...base, points, evaluations: [], labels }
+    const supervised = {
+      points: lines.filter(({ phase }) => phase === 'sft').map(({ step, loss }) => ({ x: step, y: loss })),
+      labels: { x: `${rl === null ? `${environment.id}: ` : ''}supervised steps`, y: 'cross-entropy' },
     }
+    if (rl === null) return { ...base, ...supervised, evaluations: [], before: null }
     const updates = lines.filter(({ phase }) => phase === 'rl')
     const points = updates.flatMap(({ step, reward }) => (reward === null ? [] : [{ x: step, y: reward }]))
     const evaluations = evaluationPoints(
       all.filter(({ phase }) => phase === 'rl'),
       'step',
     )
-    return { ...base, points, evaluations, labels: { x: `${environment.id}: updates`, y: 'mean reward' } }
+    const before = supervised.points.length === 0 ? null : supervised
+    return { ...base, points, evaluations, before, labels: { x: `${environment.id}: updates`, y: 'mean reward' } }
   },
 }

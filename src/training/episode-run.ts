@@ -436,8 +436,9 @@ export const episodeRun: RunKind<EpisodeRunDefinition, EpisodeCohort, EpisodeRun
   },
   curve({ environment, algorithm, recorded }, lines) {
     const own = { id: environment.id, lines: lines as readonly MetricsLine[] }
-    if (recorded === null) return { ...returnCurve(own), smoothing: 0, threshold: environment.returnThreshold }
-    return { ...lossCurve(own, Object.keys(algorithm.metrics)[0]), smoothing: 0, threshold: null }
+    const base = { smoothing: 0, before: null }
+    if (recorded === null) return { ...base, ...returnCurve(own), threshold: environment.returnThreshold }
+    return { ...base, ...lossCurve(own, Object.keys(algorithm.metrics)[0]), threshold: null }
   },
 }
 

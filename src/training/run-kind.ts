@@ -4,7 +4,7 @@
  */
 
 import type { Cohort } from '../cohorts/cohort.ts'
-import type { CurveLabels, CurvePoint } from '../curves.ts'
+import type { CurveLabels, CurvePoint, EarlierCurve } from '../curves.ts'
 import type { DefinitionRecord } from '../definition.ts'
 import type { KernelBuild } from '../kernels/bind.ts'
 import type { LoggerDefinition } from '../loggers/logger.ts'
@@ -190,6 +190,8 @@ export interface RunCurve {
   readonly evaluations: readonly CurvePoint[]
   readonly labels: CurveLabels
   readonly threshold: number | null
+  /** Of another phase before; null where there was none. */
+  readonly before: EarlierCurve | null
 }
 
 /** Who watches a run, and who may stop it. */
