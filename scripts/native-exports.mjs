@@ -43,21 +43,46 @@ function readElf(bytes) {
   return { cpu: PROCESSORS.elf[bytes.readUInt16LE(18)], names }
 }
 
+/** Commands of a Mach-O file that matter here; the loader looks for exports in a trie, not among the symbols. */
+const SIGNATURE = 0x1d
+const EXPORTS_IN = { 34: 40, 2147483682: 40, 2147483699: 8 }
+
 function readMachO(bytes) {
   const names = []
   let signed = false
   for (let i = 0, at = 32; i < bytes.readUInt32LE(16); i++, at += bytes.readUInt32LE(at + 4)) {
     const command = bytes.readUInt32LE(at)
-    if (command === 0x1d) signed = true
-    if (command !== 2) continue
-    const [symbols, count, texts] = [8, 12, 16].map((offset) => bytes.readUInt32LE(at + offset))
-    for (let symbol = symbols; symbol < symbols + 16 * count; symbol += 16) {
-      const type = bytes[symbol + 4]
-      const [isExternal, isDefined] = [(type & 1) !== 0 && (type & 0x10) === 0, (type & 0x0e) !== 0]
-      if (isExternal && isDefined) names.push(textAt(bytes, texts + bytes.readUInt32LE(symbol)).replace(/^_/, ''))
-    }
+    if (command === SIGNATURE) signed = true
+    const place = EXPORTS_IN[command]
+    if (place === undefined) continue
+    const [from, size] = [bytes.readUInt32LE(at + place), bytes.readUInt32LE(at + place + 4)]
+    if (size > 0) names.push(...namesInTrie(bytes.subarray(from, from + size)))
   }
   return { cpu: PROCESSORS.macho[bytes.readUInt32LE(4)], names, signed }
+}
+
+/** The names in a trie of exports, without the underscore before each, below the node at `at`. */
+function namesInTrie(trie, at = 0, name = '') {
+  const [size, terminal] = readLeb128(trie, at)
+  const names = size > 0 ? [name.replace(/^_/, '')] : []
+  let edge = terminal + size + 1
+  for (let left = trie[terminal + size]; left > 0; left--) {
+    const text = textAt(trie, edge)
+    const [child, next] = readLeb128(trie, edge + text.length + 1)
+    names.push(...namesInTrie(trie, child, name + text))
+    edge = next
+  }
+  return names
+}
+
+/** A whole number of seven bits a byte, the lowest first; and where the next begins. */
+function readLeb128(bytes, at) {
+  let value = 0
+  for (let shift = 0; ; shift += 7) {
+    const byte = bytes[at++]
+    value |= (byte & 0x7f) << shift
+    if (byte < 0x80) return [value, at]
+  }
 }
 
 function readPe(bytes) {

@@ -18,6 +18,9 @@ import { pack, packNative } from './packed.mjs'
 
 /** Bytes of a platform's package, unpacked. */
 const BYTES_MAX = 2e6
+/** What Node asks an addon for, and what Zig's linker exports of each library for macOS besides. */
+const EXPORTS = ['napi_register_module_v1', 'node_api_module_get_api_version_v1']
+const LINKED = { darwin: ['__dso_handle', '_mh_dylib_header'] }
 
 const packages = fileURLToPath(new URL('../dist/packages', import.meta.url))
 const zig = (process.env.ZIG ?? 'zig').split(' ')
@@ -68,7 +71,7 @@ function importLibrary(out) {
 function checkExports(platform, { os, cpu, names, signed }) {
   const expected = PLATFORMS[platform]
   if (os !== expected.os || cpu !== expected.cpu) fail(`${platform}: got an addon for ${os} ${cpu}`)
-  const exported = ['napi_register_module_v1', 'node_api_module_get_api_version_v1']
+  const exported = [...(LINKED[os] ?? []), ...EXPORTS]
   if (`${names.toSorted()}` !== `${exported}`) fail(`${platform}: got the exports ${names}, expected ${exported}`)
   if (platform === 'darwin-arm64' && !signed) fail(`${platform}: got an addon without a signature`)
 }

@@ -1,8 +1,8 @@
 // npm run runtimes -- 'PROGRAM' …
 //
 // Trains CartPole-v1 and Pendulum-v1 with one seed in Node and in each program named (`bun`, 'deno run -A'), and compares the
-// weights' checksums. The exit code is 1 where the plain or the simd kernels leave other weights than in Node. The relaxed
-// build is not asked for: not every runtime has one.
+// weights' checksums, by each build of the kernels that the program has (`doctor` says so). The exit code is 1 where a build leaves
+// other weights than in Node.
 import { spawnSync } from 'node:child_process'
 import { createHash } from 'node:crypto'
 import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs'
@@ -18,10 +18,13 @@ if (programs.length === 0) {
 }
 const folder = mkdtempSync(join(tmpdir(), 'colonnade-runtimes-'))
 try {
-  for (const kernels of ['plain', 'simd']) {
-    for (const environment of ['CartPole-v1', 'Pendulum-v1']) {
+  const buildsOf = Object.fromEntries([process.execPath, ...programs].map((program) => [program, examine(program)]))
+  for (const program of programs) console.log(`${program}: ${buildsOf[program].join(', ')}`)
+  for (const kernels of buildsOf[process.execPath]) {
+    const having = programs.filter((program) => buildsOf[program].includes(kernels))
+    for (const environment of having.length > 0 ? ['CartPole-v1', 'Pendulum-v1'] : []) {
       const expected = weightsOf(process.execPath, environment, kernels)
-      for (const program of programs) {
+      for (const program of having) {
         const same = weightsOf(program, environment, kernels) === expected
         console.log(`${same ? 'same ' : 'OTHER'} ${environment}, ${kernels} kernels: node and ${program}`)
         if (!same) process.exitCode = 1
@@ -32,13 +35,24 @@ try {
   rmSync(folder, { recursive: true, force: true })
 }
 
+/** What a command of Colonnade says in a program. */
+function colonnade(program, words) {
+  const [command, ...first] = program.split(' ')
+  const { status, stdout, stderr, error } = spawnSync(command, [...first, MAIN, ...words], { encoding: 'utf8' })
+  if (status !== 0) throw new Error(`${program} ${words.join(' ')} ended with ${status}: ${error ?? stderr}`)
+  return stdout
+}
+
+/** The builds of the kernels that a program has. */
+function examine(program) {
+  return JSON.parse(colonnade(program, ['doctor', 'cpu', '--json'])).kernelBuilds
+}
+
 /** Checksum of the last checkpoint's columns after a short training. */
 function weightsOf(program, environment, kernels) {
   const out = join(mkdtempSync(join(folder, 'run-')), 'run')
   const words = ['train', environment, 'seed=3', 'totalSteps=30000', 'threads=1', `kernels=${kernels}`, `out=${out}`]
-  const [command, ...first] = program.split(' ')
-  const { status, stderr, error } = spawnSync(command, [...first, MAIN, ...words, '--quiet'], { encoding: 'utf8' })
-  if (status !== 0) throw new Error(`${program} ${words.join(' ')} ended with ${status}: ${error ?? stderr}`)
+  colonnade(program, [...words, '--quiet'])
   const checkpoints = join(out, 'checkpoints')
   const last = readdirSync(checkpoints).sort().at(-1)
   return createHash('sha256')
