@@ -16,6 +16,7 @@ const REQUIREMENTS = [
   'scipy-openblas32==0.3.34.481.3',
   'transformers==5.23.0',
   'trl==1.16.0',
+  'xllamacpp==2026.10.11549',
 ]
 /** The whole of tfjs for its gradients, which the core alone does not register in Node. */
 const TFJS = ['tfjs', 'tfjs-core', 'tfjs-backend-cpu', 'tfjs-backend-wasm'].map((name) => `@tensorflow/${name}@4.22.0`)

@@ -17,6 +17,8 @@
 #define COPIED_ROWS 64
 /** Up to this many rows a transposed B is turned in registers: beyond it a copy pays. */
 #define TURNED_ROWS 8
+/** Floats that the processor fetches from memory at once. */
+#define LINE 16
 
 /** A part of B in panels: row after row of PANEL elements each. */
 static void pack(float *panels, const float *b, int columns, int depth, size_t row, bool transposed) {
@@ -32,12 +34,14 @@ static void pack(float *panels, const float *b, int columns, int depth, size_t r
 /**
  * C = from + A · Bᵀ for one vector of columns and `rows` rows, a constant where it is called, of which `there` are there: rows of
  * B as they lie, four of the depth at a time. More rows of B side by side would fall into the same lines of the first-level cache
- * where they are a power of two apart.
+ * where they are a power of two apart. Meanwhile the rows of B behind them are fetched, in the order of memory: nothing else
+ * foresees them, and one row of A alone waits for memory most of the time.
  */
 INLINE void turned_tile(const int rows, int there, struct sums sums, const float *a, size_t a_row, const float *b,
                         size_t b_row, int depth) {
   vec c[TURNED_ROWS];
   const float *row[TURNED_ROWS];
+  const float *const next = b + WIDTH * b_row;
   for (int r = 0; r < rows; r++) {
     const int at = least(r, there - 1);
     row[r] = a + at * a_row;
@@ -46,6 +50,7 @@ INLINE void turned_tile(const int rows, int there, struct sums sums, const float
   int k = 0;
   for (; k + 4 <= depth; k += 4) {
     vec columns[4];
+    for (int i = 0; i < 4 * WIDTH; i += LINE) __builtin_prefetch(next + WIDTH * k + i);
     load_columns(columns, b + k, b_row);
     for (int step = 0; step < 4; step++) {
       for (int r = 0; r < rows; r++) c[r] = madd(splat(row[r][k + step]), columns[step], c[r]);

@@ -1,6 +1,6 @@
 /** A model of ours as a GGUF file, by the format's description of version 3: what llama.cpp reads. */
-import { writeFile } from 'node:fs/promises'
-import type { TransformerModel } from '../../src/policies/transformer/model.ts'
+import { open } from 'node:fs/promises'
+import type { TransformerModel } from '../../src/entries/text.ts'
 
 const ALIGNMENT = 32
 /** What values are, by the format's numbers. */
@@ -92,22 +92,28 @@ export async function writeGguf(path: string, { shape, parameters }: Transformer
   ]
   let offset = 0
   const infos: Buffer[] = []
-  const data: Buffer[] = []
-  for (const { name, offset: from, shape: sizes } of parameters) {
-    const length = sizes.reduce((product, size) => product * size, 1)
-    let values = Float32Array.from(weights.subarray(from, from + length))
-    if (name.endsWith('q_proj.weight')) values = paired(values, numHeads, width)
-    if (name.endsWith('k_proj.weight')) values = paired(values, numKeyHeads, width)
+  for (const { name, shape: sizes } of parameters) {
     const dimensions = [...sizes].reverse().map(u64) // The one that lies together comes first.
     infos.push(words(nameOf(name)), u32(sizes.length), ...dimensions, u32(0), u64(offset))
-    const bytes = Buffer.from(values.buffer)
-    data.push(bytes, padding(bytes.length))
-    offset += bytes.length + padding(bytes.length).length
+    const length = 4 * sizes.reduce((product, size) => product * size, 1)
+    offset += length + padding(length).length
   }
   const head = Buffer.concat([
     ...[Buffer.from('GGUF'), u32(3), u64(parameters.length), u64(entries.length)],
     ...entries.flatMap(([name, type, value]) => [words(name), u32(type), bytesOf(type, value)]),
     ...infos,
   ])
-  await writeFile(path, Buffer.concat([head, padding(head.length), ...data]))
+  const file = await open(path, 'w')
+  try {
+    await file.writeFile(Buffer.concat([head, padding(head.length)]))
+    for (const { name, offset: from, shape: sizes } of parameters) {
+      const length = sizes.reduce((product, size) => product * size, 1)
+      let values = Float32Array.from(weights.subarray(from, from + length))
+      if (name.endsWith('q_proj.weight')) values = paired(values, numHeads, width)
+      if (name.endsWith('k_proj.weight')) values = paired(values, numKeyHeads, width)
+      await file.writeFile(Buffer.concat([Buffer.from(values.buffer), padding(4 * length)]))
+    }
+  } finally {
+    await file.close()
+  }
 }
