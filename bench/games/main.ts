@@ -1,9 +1,16 @@
-/** `npm run bench -- games`: policies that learned games of several lanes, against programs, chance and earlier selves. */
+/**
+ * `npm run bench -- games`: policies that learned games of several lanes, against programs, chance and earlier selves; docs/roles.svg.
+ * `PARTS=roles` asks for some of its parts: snakes, roles, ticTacToe, connectFour.
+ */
+import { writeFileSync } from 'node:fs'
+import { fileURLToPath } from 'node:url'
+import { drawCurves } from '../../src/curves.ts'
+import { unknownWord } from '../../src/errors.ts'
 import type { EnvironmentId } from '../../src/index.ts'
 import { type Figure, figure } from '../measure.ts'
 import { reportRoom } from '../report.ts'
 import { type Opponent, playPerfectly, searchTwoPlies } from './opponents.ts'
-import { rateRoles } from './roles.ts'
+import { type Roles, rateRoles } from './roles.ts'
 import { judge, trainBySelfPlay } from './self-play.ts'
 import { measureSnakes } from './snakes.ts'
 
@@ -48,14 +55,21 @@ async function playSnakes() {
 /** What both roles have learned: predators catch more of the first prey, and the last predators less of the last prey. */
 async function playRoles() {
   const [hunting, fleeing]: [number[], number[]] = [[], []]
+  const rated: Roles[] = []
   for (const seed of SEEDS) {
-    const caught = await rateRoles(seed)
+    const roles = await rateRoles(seed)
+    rated.push(roles)
+    const { caught, predators, prey } = roles
     console.log(`PredatorPrey-v0, seed ${seed}: prey of each version (columns) caught by predators of each (rows)`)
     for (const row of caught) console.log(row.map((mean) => mean.toFixed(2).padStart(8)).join(''))
+    for (const [role, ratings] of Object.entries({ predators, prey })) {
+      console.log(`${role} rated ${ratings.map((rating) => rating.toFixed(0)).join(', ')}`)
+    }
     const [first, last] = [caught[0]!, caught.at(-1)!]
     hunting.push(last[0]! / first[0]!)
     fleeing.push(last[0]! / last.at(-1)!)
   }
+  drawRatings(rated)
   const unit = 'times as much as the first version'
   figures.push(figure('PredatorPrey-v0, caught by the last predators of the first prey', unit, hunting, { atLeast: 2 }))
   figures.push(
@@ -63,8 +77,46 @@ async function playRoles() {
   )
 }
 
-await playSnakes()
-await playRoles()
-await playPrograms('TicTacToeDuel-v0', playPerfectly, 1000, 'notLost', 1)
-await playPrograms('ConnectFour-v0', searchTwoPlies, 100, 'won', 0.9)
+/** Writes `docs/roles.svg`: the ratings of both roles' frozen versions, the mean of all seeds and their least and greatest. */
+function drawRatings(rated: readonly Roles[]): void {
+  const curves = (['predators', 'prey'] as const).map((role) => {
+    const ofVersions = rated[0]!.steps.map((_, version) => rated.map((roles) => roles[role][version]!))
+    return {
+      name: role,
+      points: ofVersions.map((ratings, version) => ({
+        x: rated[0]!.steps[version]! / 1000,
+        y: ratings.reduce((sum, rating) => sum + rating) / ratings.length,
+      })),
+      band: {
+        low: ofVersions.map((ratings) => Math.min(...ratings)),
+        high: ofVersions.map((ratings) => Math.max(...ratings)),
+      },
+    }
+  })
+  const inDist = import.meta.url.includes('/dist/bench/')
+  const path = fileURLToPath(new URL(`${inDist ? '../../../' : '../../'}docs/roles.svg`, import.meta.url))
+  const drawn = drawCurves(curves, { x: 'thousand steps of the training', y: 'Elo rating' })
+  writeFileSync(
+    path,
+    drawn.replace(
+      '>\n',
+      '>\n<title>Frozen versions of predators and of prey, rated by games of each with each</title>\n',
+    ),
+  )
+  console.log(`wrote ${path}`)
+}
+
+/** By name, those that are asked for; else all. */
+const parts: Readonly<Record<string, () => Promise<void>>> = {
+  snakes: playSnakes,
+  roles: playRoles,
+  ticTacToe: () => playPrograms('TicTacToeDuel-v0', playPerfectly, 1000, 'notLost', 1),
+  connectFour: () => playPrograms('ConnectFour-v0', searchTwoPlies, 100, 'won', 0.9),
+}
+const asked = process.env.PARTS?.split(',') ?? Object.keys(parts)
+for (const name of asked) {
+  const part = parts[name]
+  if (part === undefined) throw unknownWord('PARTS', name, Object.keys(parts))
+  await part()
+}
 reportRoom('games', figures)

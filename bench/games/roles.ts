@@ -1,4 +1,4 @@
-/** Predators and prey: whether both roles learn, by what early and late versions of one training catch of one another. */
+/** Predators and prey with a policy of each: whether both roles learn, by what frozen versions of one training do to one another. */
 import {
   configureRun,
   createTrainer,
@@ -10,62 +10,95 @@ import {
   step,
   store,
 } from '../../src/index.ts'
+import { ratingsOf } from './ratings.ts'
 
 const ID = 'PredatorPrey-v0'
 /** Versions that are kept: the first is what the seed drew, the last what has learned. */
-const VERSIONS = 4
+const VERSIONS = 7
 /** Games between the predators of one version and the prey of one. */
 const GAMES = 32
 
-/**
- * Trains by the preset, then lets the predators of each version play the prey of each. Row i of the answer is of predators of
- * version i: prey of version j that was caught, per game of 100 steps.
- */
-export async function rateRoles(seed: number, settings: Readonly<Record<string, string>> = {}): Promise<number[][]> {
+/** What frozen versions of both roles do to one another. */
+export interface Roles {
+  /** Steps of the training after which each version was kept. */
+  readonly steps: readonly number[]
+  /** Row i is of predators of version i: prey of version j that was caught, per game of 100 steps. */
+  readonly caught: readonly (readonly number[])[]
+  /** Elo ratings of each version of a role; those of the first two have the mean 1000. */
+  readonly predators: readonly number[]
+  readonly prey: readonly number[]
+}
+
+/** Whose policy acts in each lane of a game: that of the predators, set 0, or that of the prey, set 1. */
+function roleOf(n: number, { numAgents = 1, parameters }: EnvironmentDefinition): 0 | 1 {
+  return n % numAgents < Number(parameters.predators) ? 0 : 1
+}
+
+/** Trains both roles at once by the preset, each with weights of its own, then lets the predators of each version play the prey of each. */
+export async function rateRoles(seed: number, settings: Readonly<Record<string, string>> = {}): Promise<Roles> {
   const run = await configureRun(ID, { ...settings, seed: String(seed) })
   const { environment, policy, algorithm } = run
   const { numLanes, totalSteps } = run.settings
-  const world = await createWorld({ environment, policy, numLanes, seed })
+  const world = await createWorld({ environment, policy, numLanes, weightSets: 2, learningSets: 2, seed })
   const trainer = createTrainer(world, algorithm)
-  const { weights } = world.cohort()
-  const versions = [Float32Array.from(weights)]
-  for await (const { steps } of trainer.updates({ totalSteps })) {
-    if (steps >= (totalSteps * versions.length) / (VERSIONS - 1)) versions.push(Float32Array.from(weights))
+  const { lanes, weights } = world.cohort().league!
+  for (let n = 0; n < numLanes; n++) lanes.policy[n] = roleOf(n, environment)
+  const keep = () => weights.map((each) => Float32Array.from(each))
+  const versions = [keep()]
+  const steps = [0]
+  for await (const metrics of trainer.updates({ totalSteps })) {
+    if (metrics.steps < (totalSteps * versions.length) / (VERSIONS - 1)) continue
+    versions.push(keep())
+    steps.push(metrics.steps)
   }
   trainer.close()
-  return playAll({ environment, policy }, versions, seed)
+  return { steps, ...(await playAll({ environment, policy }, versions, seed)) }
 }
 
 async function playAll(
   { environment, policy }: { readonly environment: EnvironmentDefinition; readonly policy: PolicyDefinition },
-  versions: readonly Float32Array[],
+  versions: readonly (readonly Float32Array[])[],
   seed: number,
-): Promise<number[][]> {
+): Promise<Omit<Roles, 'steps'>> {
   const { numAgents = 1, maxEpisodeSteps } = environment
-  const predators = Number(environment.parameters.predators)
   const numGames = GAMES * VERSIONS ** 2
   const numLanes = numGames * numAgents
-  const world = await createWorld({ environment, policy, numLanes, weightSets: VERSIONS, seed: 1000 + seed })
+  const world = await createWorld({ environment, policy, numLanes, weightSets: 2 * VERSIONS, seed: 1000 + seed })
   const cohort = world.cohort()
   const { lanes, weights } = cohort.league!
-  for (const [version, each] of versions.entries()) weights[version]!.set(each)
-  /** Of a lane the versions of its game's predators and of its prey. */
-  const pairOf = (n: number) => {
-    const pair = Math.floor(n / numAgents) % VERSIONS ** 2
-    return [Math.floor(pair / VERSIONS), pair % VERSIONS] as const
+  for (const [version, roles] of versions.entries()) {
+    for (const [role, each] of roles.entries()) weights[2 * version + role]!.set(each)
   }
-  for (let n = 0; n < numLanes; n++) lanes.policy[n] = pairOf(n)[n % numAgents < predators ? 0 : 1]
-  const caught = versions.map(() => versions.map(() => 0))
+  /** Of a game the versions of its predators and of its prey. */
+  const pairOf = (game: number) => [Math.floor(game / VERSIONS) % VERSIONS, game % VERSIONS] as const
+  for (let n = 0; n < numLanes; n++) {
+    const role = roleOf(n, environment)
+    lanes.policy[n] = 2 * pairOf(Math.floor(n / numAgents))[role] + role
+  }
+  const caught = new Float64Array(numGames)
   for (let t = 0; t < maxEpisodeSteps!; t++) {
     reset(world)
     infer(world)
     step(world)
     for (let n = 0; n < numLanes; n++) {
-      const [i, j] = pairOf(n)
-      if (n % numAgents >= predators) caught[i]![j]! -= cohort.transition.reward[n]! / GAMES
+      if (roleOf(n, environment) === 1) caught[Math.floor(n / numAgents)]! -= cohort.transition.reward[n]!
     }
     store(world)
   }
   world.close()
-  return caught
+  const mean = (games: readonly number[]) => games.reduce((sum, game) => sum + caught[game]!, 0) / games.length
+  const games = Array.from({ length: numGames }, (_, game) => game)
+  const table = versions.map((_, i) =>
+    versions.map((_, j) => mean(games.filter((game) => pairOf(game)[0] === i && pairOf(game)[1] === j))),
+  )
+  // Predators win a game in which they catch more than is caught in the mean of all games.
+  const usual = mean(games)
+  const results = games.map((game) => {
+    const [predators, prey] = pairOf(game)
+    return { first: predators, second: VERSIONS + prey, score: caught[game]! > usual ? 1 : 0 }
+  })
+  const ratings = ratingsOf(results, 2 * VERSIONS)
+  const shift = 1000 - (ratings[0]! + ratings[VERSIONS]!) / 2
+  const shifted = ratings.map((rating) => rating + shift)
+  return { caught: table, predators: shifted.slice(0, VERSIONS), prey: shifted.slice(VERSIONS) }
 }

@@ -1,5 +1,6 @@
 import { expect, test } from 'vitest'
 import { playPerfectly, searchTwoPlies } from '../../bench/games/opponents.ts'
+import { ratingsOf } from '../../bench/games/ratings.ts'
 import { judge, trainBySelfPlay } from '../../bench/games/self-play.ts'
 
 const learns = test.runIf(import.meta.env.MODE === 'learn')
@@ -27,6 +28,27 @@ learns(
   },
   3_600_000,
 )
+
+test('ratings are those by which the games were played', () => {
+  const played = [1200, 1000, 950, 700]
+  const games = played.flatMap((mine, first) =>
+    played.flatMap((theirs, second) =>
+      first < second
+        ? Array.from({ length: 4000 }, (_, k) => {
+            const expected = 1 / (1 + 10 ** ((theirs - mine) / 400))
+            return { first, second, score: k < 4000 * expected ? 1 : 0 }
+          })
+        : [],
+    ),
+  )
+  const ratings = ratingsOf(games, 4)
+  for (const [player, rating] of ratings.entries()) {
+    expect(Math.abs(rating - ratings[1]! - (played[player]! - 1000))).toBeLessThan(2)
+  }
+  const [best, worst] = ratingsOf([{ first: 0, second: 1, score: 1 }], 2)
+  expect(best).toBeGreaterThan(worst!) // And finite, though one has won them all.
+  expect(Number.isFinite(best)).toBe(true)
+})
 
 test('a search of two plies wins where it can, prevents what the other would win by, and else leaves nothing open', () => {
   const empty = new Array<number>(42).fill(0)
