@@ -181,7 +181,6 @@ describe('several sets that learn', () => {
       return { columns: columnsOf(trainer), episodes: trainer.progress('mlp.set1').episodes }
     }
     const alone = await train(1, 6)
-    expect(await train(3, 6)).toEqual(alone)
     const folder = await temporaryFolder()
     await train(2, 3, undefined, folder)
     expect(await train(2, 6, folder)).toEqual(alone)

@@ -14,9 +14,6 @@ import {
 } from '../../src/index.ts'
 import type { Opponent } from './opponents.ts'
 
-/** Sets of weights: the first learns, the others are earlier selves. */
-const SETS = 5
-
 /** What was trained. */
 export interface Trained {
   /** A game that is judged begins with an empty board. */
@@ -26,10 +23,7 @@ export interface Trained {
   readonly steps: number
 }
 
-/**
- * Trains by the environment's preset. In half of the games both lanes are the learner's, in the others one is an earlier self.
- * After every 20 updates the learner's weights replace the oldest of these.
- */
+/** Trains by the environment's preset, against earlier selves. */
 export async function trainBySelfPlay(
   id: EnvironmentId,
   seed: number,
@@ -37,18 +31,11 @@ export async function trainBySelfPlay(
 ): Promise<Trained> {
   const run = await configureRun(id, { ...settings, seed: String(seed) })
   const { environment, policy, algorithm } = run
-  const { numLanes, totalSteps } = run.settings
-  const world = await createWorld({ environment, policy, numLanes, weightSets: SETS, seed })
+  const { numLanes, totalSteps, opponents } = run.settings
+  const world = await createWorld({ environment, policy, numLanes, selfPlay: { opponents }, seed })
   const trainer = createTrainer(world, algorithm)
-  const { lanes, weights } = world.cohort().league!
-  for (let n = 0; n < numLanes; n++) lanes.policy[n] = n % 4 === 3 ? 1 + ((n >> 2) % (SETS - 1)) : 0
-  let oldest = 0
-  for await (const { update } of trainer.updates({ totalSteps })) {
-    if (update % 20 !== 0) continue
-    weights[1 + oldest]!.set(weights[0]!)
-    oldest = (oldest + 1) % (SETS - 1)
-  }
-  const learned = Float32Array.from(weights[0]!)
+  for await (const _ of trainer.updates({ totalSteps }));
+  const learned = Float32Array.from(world.cohort().weights)
   trainer.close()
   const judged = environmentFactory(id)({ ...environment.parameters, openingMoves: 0 } as never)
   return { environment: judged, policy, weights: learned, steps: trainer.steps }

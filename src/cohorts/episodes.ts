@@ -29,6 +29,7 @@ import { type Ahead, aheadPlan, createAhead, type RolloutBuffer } from './ahead.
 import type { Cohort, CohortDraft, Housing } from './cohort.ts'
 import { LaneEntities } from './lanes.ts'
 import { checkSets, createLeague, type League, leaguePlan } from './league.ts'
+import { checkSelfPlay, createSelfPlay, type SelfPlay, type SelfPlayOptions, selfPlayPlan } from './self-play.ts'
 import { type BoundSystem, bindSystem, checkSystems, type SystemDefinition, systemsPlan } from './system.ts'
 
 /**
@@ -58,6 +59,8 @@ export interface EpisodeCohortOptions {
   weightSets?: number
   /** How many of them learn, from the first on: each from the lanes in which it acts, like the roles of a game. Default 1. */
   learningSets?: number
+  /** Plays games against earlier selves, which are further sets of weights, and rates them: see `SelfPlayOptions`. */
+  selfPlay?: SelfPlayOptions
   /** Systems of one's own, in the order in which those with the same place run; see `defineSystem`. */
   systems?: readonly SystemDefinition[]
 }
@@ -65,7 +68,7 @@ export interface EpisodeCohortOptions {
 /** The names of the options. */
 export const episodeOptions = Object.keys({
   ...{ environment: true, policy: true, numLanes: true, present: true, name: true, firstLane: true, autoreset: true },
-  ...{ explore: true, weightSets: true, learningSets: true, systems: true },
+  ...{ explore: true, weightSets: true, learningSets: true, selfPlay: true, systems: true },
 } satisfies Record<keyof EpisodeCohortOptions, true>)
 
 /** What a recorder and a learner add to a cohort of episodes before its memory is taken. */
@@ -133,6 +136,8 @@ export interface EpisodeCohort {
   readonly weights: Float32Array
   /** The sets of weights, and which acts in each lane; null where there is one. */
   readonly league: League | null
+  /** Earlier selves, and how they are rated; null where they are not asked for. */
+  readonly selfPlay: SelfPlay | null
   /** Where rollouts are collected ahead, that of the buffer which is open. */
   readonly rollout: RolloutColumns
   /** Columns for rollouts ahead; null where all threads collect, then all learn. */
@@ -229,6 +234,12 @@ export interface EpisodeDraft {
   /** Whether its lanes come and go. */
   readonly isOpen: boolean
   readonly model: PolicyModel
+  /** How many sets of weights there are, how many of them learn, and how lanes play against earlier selves, if they do. */
+  readonly sets: {
+    readonly all: number
+    readonly learning: number
+    readonly selfPlay: Required<SelfPlayOptions> | null
+  }
   reservation?: EpisodeReservation
 }
 /**
@@ -288,10 +299,30 @@ export async function draftEpisodes(
     const got = `${owner.name}, whose network has other shapes than this environment needs`
     throw new InputError('policy', got, 'that of a cohort with the same spaces')
   }
-  checkSets(options.weightSets ?? 1, options.learningSets ?? 1, policy.id, model)
+  const sets = setsOf(options, policy.id, model)
   const name = options.name ?? policy.id
   const sharesWith = owner === null ? null : (owner.sharesWith ?? owner.name)
-  return { kind: 'episodes', options, policy, sharesWith, name, key: others.length, firstLane, isOpen, model }
+  return { kind: 'episodes', options, policy, sharesWith, name, key: others.length, firstLane, isOpen, model, sets }
+}
+
+/** @throws InputError where there cannot be such sets of weights. */
+function setsOf(
+  { environment, weightSets, learningSets, selfPlay: asked }: EpisodeCohortOptions,
+  id: string,
+  model: PolicyModel,
+) {
+  const selfPlay = asked === undefined ? null : checkSelfPlay(asked, environment)
+  for (const [name, given] of Object.entries({ weightSets, learningSets })) {
+    if (selfPlay === null || given === undefined) continue
+    throw new InputError(name, `${show(given)} beside selfPlay`, 'one of the two: earlier selves are sets of weights')
+  }
+  const sets = {
+    all: selfPlay === null ? (weightSets ?? 1) : 1 + selfPlay.opponents,
+    learning: learningSets ?? 1,
+    selfPlay,
+  }
+  checkSets(sets.all, sets.learning, id, model)
+  return sets
 }
 
 /** Lanes that a cohort whose lanes come and go may ever have: so many numbers are kept for it. */
@@ -352,14 +383,15 @@ function isAsynchronous(f: { readonly constructor: { readonly name: string } }):
 export type EpisodeCohortPlan = ReturnType<typeof planEpisodes>
 
 /** Plans a cohort's columns; each thread that shares it has a workspace. */
-export function planEpisodes({ options, sharesWith, isOpen, model, reservation }: EpisodeDraft, threads: number) {
+export function planEpisodes(draft: EpisodeDraft, threads: number) {
+  const { options, sharesWith, isOpen, model, sets, reservation } = draft
   const { environment, numLanes } = options
   const population = populationPlan(numLanes, environment.population === true)
   const { actionSpace } = environment
   const widths = rowWidths(environment, model)
   const numRows = (reservation?.numSteps ?? 1) * numLanes
-  const numSets = options.weightSets ?? 1
-  const league = leaguePlan(numSets, options.learningSets ?? 1, environment, numLanes, numRows, model, widths, threads)
+  const selfPlay = selfPlayPlan(sets.all)
+  const league = leaguePlan(sets.all, sets.learning, environment, numLanes, numRows, model, widths, threads)
   const actionWidth = spaceWidth(actionSpace)
   const isBox = actionSpace.kind === 'box'
   const listLength = reservation === undefined ? 0 : (model.answersLater ? reservation.numSteps + 1 : 2) * numLanes
@@ -381,7 +413,8 @@ export function planEpisodes({ options, sharesWith, isOpen, model, reservation }
     episode,
     population: isOpen ? population : ({} as typeof population),
     state,
-    league: numSets > 1 ? league : ({} as typeof league),
+    league: sets.all > 1 ? league : ({} as typeof league),
+    selfPlay: sets.selfPlay === null ? ({} as typeof selfPlay) : selfPlay,
     systems: systemsPlan(options.systems ?? [], numLanes, numRows),
     carried,
     ...buffer(),
@@ -471,7 +504,7 @@ export function createEpisodes(
   kernels: Kernels,
   isFresh: boolean,
 ): EpisodeCohort {
-  const { options, name, model, reservation } = draft
+  const { options, name, model, sets, reservation } = draft
   const { environment, numLanes } = options
   const { policy: policyDefinition, sharesWith } = draft
   const { actionSpace } = environment
@@ -507,7 +540,7 @@ export function createEpisodes(
   const random = new Random(world.seed)
   const bind = (weights: Float32Array) => model.bind(weights, columns.workspaces[`thread${index}`]!, kernels, random)
   const policy = bind(weights)
-  const league = (options.weightSets ?? 1) > 1 ? createLeague(columns.league, { weights, policy }, bind, index) : null
+  const league = sets.all > 1 ? createLeague(columns.league, { weights, policy }, bind, index) : null
   const own = Object.values(columns.systems).map(({ state }) => state as Columns<Plan>)
   const ownComponents = own.filter((state) => Object.keys(state).length > 0)
   const components = [
@@ -587,6 +620,10 @@ export function createEpisodes(
     ),
     policy,
     league,
+    selfPlay:
+      sets.selfPlay === null
+        ? null
+        : createSelfPlay(sets.selfPlay, columns.selfPlay, league!, environment.numAgents!, isFresh),
     weights,
     rollout,
     ahead,

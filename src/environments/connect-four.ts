@@ -37,7 +37,7 @@ export const connectFour = defineEnvironment({
   presets: [
     {
       environment: { openingMoves: 6, showLines: true },
-      run: { numLanes: 256, totalSteps: 6_000_000 },
+      run: { opponents: 4, numLanes: 256, totalSteps: 6_000_000 },
       algorithm: {
         id: 'ppo',
         parameters: {

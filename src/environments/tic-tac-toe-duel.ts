@@ -29,7 +29,7 @@ export const ticTacToeDuel = defineEnvironment({
   presets: [
     {
       environment: { openingMoves: 4 },
-      run: { numLanes: 128, totalSteps: 2_000_000 },
+      run: { opponents: 4, numLanes: 128, totalSteps: 2_000_000 },
       algorithm: {
         id: 'ppo',
         parameters: {

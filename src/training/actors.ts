@@ -55,12 +55,12 @@ export function checkAhead(world: World, algorithms: Readonly<Record<string, Alg
     const got = `cohorts ${world.names.join(', ')}`
     throw new InputError('actors', got, 'a world of one cohort of episodes, whose rollouts are collected ahead')
   }
-  const { name, options, isOpen, model } = draft!
+  const { name, options, isOpen, model, sets } = draft!
   const { staleness } = algorithms[name]!
   const isCorrected = staleness !== undefined && staleness.maxStaleness > 0 && staleness.correction !== 'none'
   const refused = [
     [isOpen, 'lanes that come and go', 'lanes that stay'],
-    [(options.weightSets ?? 1) > 1, `${options.weightSets} sets of weights`, 'one'],
+    [sets.all > 1, `${sets.all} sets of weights`, 'one'],
     [(options.systems ?? []).length > 0, 'systems of its own', 'none'],
     [isCorrected && (model.memoryWidth ?? 0) > 0, 'a policy with a memory', "one without, or correction 'none'"],
   ] as const

@@ -6,6 +6,7 @@
  */
 import { createHash } from 'node:crypto'
 import { basename, join } from 'node:path'
+import type { SelfPlayOptions } from '../cohorts/self-play.ts'
 import type { DefinitionRecord } from '../definition.ts'
 import { InputError, show } from '../errors.ts'
 import { cannotWrite, disk, listFolder, makeFolder, readWhole, syncFolder, writeSynced } from '../files.ts'
@@ -47,6 +48,8 @@ export interface EpisodeRecord {
   readonly episodes: number
   readonly solvedAtStep: number | null
   readonly solvedAtSeconds: number | null
+  /** How lanes play against earlier selves; absent where they do not. */
+  readonly selfPlay?: SelfPlayOptions
   /** The same of each further set of weights that learns; absent where there is none. */
   readonly learningSets?: readonly Pick<EpisodeRecord, 'episodes' | 'solvedAtStep' | 'solvedAtSeconds'>[]
 }

@@ -8,7 +8,7 @@ import type { EpisodeCohort } from '../cohorts/episodes.ts'
 import { type DefinitionRecord, findFactory, isModulePath, revive } from '../definition.ts'
 import type { EnvironmentDefinition, EnvironmentFactory } from '../environments/environment.ts'
 import { environmentFactory, environments } from '../environments/registry.ts'
-import { InputError } from '../errors.ts'
+import { InputError, show } from '../errors.ts'
 import { listFolder } from '../files.ts'
 import { bestKernelBuild } from '../kernels/bind.ts'
 import type { LoggerDefinition } from '../loggers/logger.ts'
@@ -19,6 +19,7 @@ import {
   boolean,
   choice,
   integer,
+  number,
   resolveSettings,
   type Setting,
   type Settings,
@@ -64,6 +65,12 @@ export const episodeRunSettings = {
   epochs: learnSettings.epochs,
   totalSteps: integer(1_000_000, 'environment steps of the training', { min: 1 }),
   numLanes: integer(16, 'environments side by side', { min: 1 }),
+  opponents: integer(0, 'earlier selves that the policy plays against, in a game of several agents; 0: none', {
+    min: 0,
+    max: 255,
+  }),
+  opponentsEvery: integer(20, 'updates after which the oldest of them becomes what the policy is then', { min: 1 }),
+  opponentsShare: number(0.5, 'part of the games that are against them', { above: 0, max: 1 }),
   stopWhenSolved: boolean(false, "stop once the mean of the last 100 returns reaches the environment's threshold"),
   rollouts: choice('last', ['last', 'all', 'none'], 'which rollouts are kept as Arrow files'),
   threads: integer(0, 'threads; 0: as many as have work enough, of those that the machine runs at once', {
@@ -173,15 +180,30 @@ async function configure(
     ...(recorded === null ? {} : lengthOf(recorded, algorithm, values)),
   } as never)
   checkRecorded(learner, settings, values)
+  const environment = factory(valuesOf('environment.', keys, values) as never)
+  checkOpponents(settings, environment)
   const lanes = recorded === null || values.has('numLanes') ? undefined : lanesOf(recorded, from)
   return {
     kind: 'episodes',
-    environment: factory(valuesOf('environment.', keys, values) as never),
+    environment,
     policy: policy(valuesOf(`${policy.id}.`, keys, values) as never),
     algorithm: learner,
     settings: { ...settings, from, numLanes: lanes ?? settings.numLanes, loggers: portableLoggers(settings.loggers) },
     recorded,
     loggers: await findLoggers(settings.loggers, 'caller'),
+  }
+}
+
+/** @throws InputError for opponents of lanes that play alone, and for how they are exchanged where there are none. */
+function checkOpponents(settings: EpisodeRunSettings, { id, numAgents = 1 }: EnvironmentDefinition): void {
+  const { opponents } = settings
+  if (opponents > 0 && numAgents === 1) {
+    throw new InputError('opponents', `${opponents} in ${id}, whose lanes play alone`, '0, or a game of several agents')
+  }
+  if (opponents > 0) return
+  for (const name of ['opponentsEvery', 'opponentsShare'] as const) {
+    const usual = episodeRunSettings[name].default
+    if (settings[name] !== usual) throw new InputError(name, show(settings[name]), `${usual}, where opponents is 0`)
   }
 }
 
@@ -288,10 +310,14 @@ export async function listRollouts(folder: string): Promise<string[]> {
 /** The trainer of a run with weights that the seed has drawn, whatever the run is to begin with. */
 async function drawnTrainer(definition: EpisodeRunDefinition, threads: number): Promise<Trainer<EpisodeCohort>> {
   const { environment, policy, algorithm, settings } = definition
-  const { numLanes, seed, kernels, profile } = settings
+  const { numLanes, seed, kernels, profile, opponents, opponentsEvery, opponentsShare } = settings
   const actors = actorsOf(definition)
   const build = kernels === 'best' ? bestKernelBuild() : kernels
-  return createTrainer(await createWorld({ environment, policy, numLanes, seed, kernels: build }), algorithm, {
+  const world = await createWorld({
+    ...{ environment, policy, numLanes, seed, kernels: build },
+    ...(opponents > 0 && { selfPlay: { opponents, every: opponentsEvery, share: opponentsShare } }),
+  })
+  return createTrainer(world, algorithm, {
     threads,
     actors,
     profile,
@@ -340,9 +366,11 @@ export const episodeRun: RunKind<EpisodeRunDefinition, EpisodeCohort, EpisodeRun
     return keysOf(factory as EnvironmentFactory, await partsOf(given))
   },
   async metrics(factory, given) {
-    const { algorithm } = usualParts(factory as EnvironmentFactory, await partsOf(given))
+    const { preset, algorithm } = usualParts(factory as EnvironmentFactory, await partsOf(given))
+    const isSelfPlay = Number(given.opponents ?? preset.run.opponents ?? 0) > 0
     const judged = Number(given.evaluateEvery ?? 0) > 0 ? judgeMetrics : {}
-    return { ...metricsOfRun(algorithm.metrics, Number(given[`${algorithm.id}.maxStaleness`] ?? 0)), ...judged }
+    const maxStaleness = Number(given[`${algorithm.id}.maxStaleness`] ?? 0)
+    return { ...metricsOfRun(algorithm.metrics, maxStaleness, isSelfPlay), ...judged }
   },
   configure: (factory, given) => configure(factory as EnvironmentFactory, given),
   records({ environment, policy, algorithm, recorded }) {
@@ -372,7 +400,8 @@ export const episodeRun: RunKind<EpisodeRunDefinition, EpisodeCohort, EpisodeRun
     const { threads, reason } =
       definition.settings.threads === 0 ? threadsOf(definition) : { ...definition.settings, reason: '' }
     const trainer = await drawnTrainer(definition, threads)
-    if (initial) trainer.world.cohort().weights.set(initial)
+    const { weights: own, league } = trainer.world.cohort()
+    if (initial) for (const each of league?.weights ?? [own]) each.set(initial)
     if (recorded !== null) new RecordedRollouts(recorded.table!, trainer.world.cohort()) // Refuses what does not fit, before the run has a folder.
     const choices = reason === '' ? [] : [`${threads} ${threads === 1 ? 'thread' : 'threads'}: ${reason}`]
     return { definition, trainer, notes: [], choices }

@@ -22,18 +22,26 @@ import {
 import { markLearned } from '../cohorts/league.ts'
 import { restoreLanes } from '../cohorts/population.ts'
 import { rolloutTable } from '../cohorts/rollout-table.ts'
+import { exchangeOldest, ratePolicy } from '../cohorts/self-play.ts'
 import { type Columns, column, type Plan, saved } from '../components/column.ts'
 import { Lives } from '../components/population.ts'
 import { type DefinitionRecord, recordOf, withoutModule } from '../definition.ts'
 import { actionMaskWidth } from '../environments/environment.ts'
 import { InputError, show, unknownWord } from '../errors.ts'
-import { checkMetricValues } from '../metrics.ts'
+import { checkMetricValues, type MetricValues } from '../metrics.ts'
 import type { Table } from '../tables/table.ts'
 import { collectShare, concludeRollouts, settle } from '../tick.ts'
 import type { World } from '../world.ts'
 import { Actors } from './actors.ts'
 import type { EpisodeRecord, Manifest } from './checkpoint.ts'
-import { type CohortMetrics, checkAlgorithmMetrics, meanAndStd, noMetrics, type UpdateMetrics } from './metrics.ts'
+import {
+  type CohortMetrics,
+  checkAlgorithmMetrics,
+  meanAndStd,
+  noMetrics,
+  type selfPlayMetrics,
+  type UpdateMetrics,
+} from './metrics.ts'
 import type { RecordedCorrection, RecordedRollouts } from './recorded-rollouts.ts'
 import type { RunRecord } from './run-folder.ts'
 import { compare } from './snapshot.ts'
@@ -498,6 +506,7 @@ export class EpisodeTraining implements Training<UpdateMetrics> {
               ...stale.countRows(update),
             }
           : {}
+      const played = index === 0 && !isRecorded ? playedOf(agent.cohort) : {}
       const learner = agent.learners[update % agent.learners.length]!
       const learned = yield* learner.learn(update, numUpdates, this.#recorded?.estimate ?? stale?.estimate)
       if (index === 0) checkMetricValues(`${algorithm.id} metrics`, algorithm.metrics, learned)
@@ -509,8 +518,12 @@ export class EpisodeTraining implements Training<UpdateMetrics> {
         episodeLength: meanAndStd(accounts.recentLength, recent).mean,
         ...learned,
         ...staleness,
+        ...played,
       }
       clock.mark(Work.account)
+    }
+    for (const { selfPlay, league } of this.#learning) {
+      if (index === 0 && selfPlay !== null && !isRecorded) exchangeOldest(selfPlay, league!, update + 1)
     }
     return { cohorts, rolloutSeconds, waitSeconds, updateSeconds: (performance.now() - collected) / 1000 }
   }
@@ -572,8 +585,9 @@ export class EpisodeTraining implements Training<UpdateMetrics> {
       firstLane: cohort.firstLane,
       autoreset: cohort.autoreset,
       explore: cohort.explore,
-      weightSets: cohort.league?.weights.length ?? 1,
-      learningSets: cohort.league?.learned.length ?? 1,
+      ...(cohort.selfPlay === null
+        ? { weightSets: cohort.league?.weights.length ?? 1, learningSets: cohort.league?.learned.length ?? 1 }
+        : { selfPlay: cohort.selfPlay.options }),
       systems: cohort.systems.map(({ definition }) => ({ ...recordOf(definition), columns: definition.columns })),
     }))
     const indices = Array.from({ length: to - from }, (_, i) => from + i)
@@ -643,6 +657,7 @@ export class EpisodeTraining implements Training<UpdateMetrics> {
         ...{ numLanes, firstLane, autoreset, explore, version },
         ...{ episodes, solvedAtStep, solvedAtSeconds },
         ...(cohort.systems.length > 0 && { systems: systemsOf(cohort) }),
+        ...(cohort.selfPlay !== null && { selfPlay: cohort.selfPlay.options }),
         ...(further.length > 0 && { learningSets: further.map(progressOf) }),
         ...of,
       }
@@ -673,12 +688,20 @@ export class EpisodeTraining implements Training<UpdateMetrics> {
       const { cohort } = agent
       const record = cohorts[cohort.name]!
       compare(subject, `kind of cohort ${cohort.name}`, record.kind, cohort.kind)
-      const { firstLane, autoreset, explore, systems = [], learningSets = [] } = record as EpisodeRecord
+      const {
+        firstLane,
+        autoreset,
+        explore,
+        systems = [],
+        learningSets = [],
+        selfPlay = null,
+      } = record as EpisodeRecord
       compareCohort(subject, record as EpisodeRecord, agent)
       compare(subject, 'firstLane', firstLane, cohort.firstLane)
       compare(subject, 'autoreset', autoreset, cohort.autoreset)
       compare(subject, 'explore', explore, cohort.explore)
       compare(subject, 'systems', systems, systemsOf(cohort))
+      compare(subject, 'selfPlay', selfPlay, cohort.selfPlay?.options ?? null)
       compare(subject, 'learningSets', 1 + learningSets.length, cohort.league?.learned.length ?? 1)
     }
     return []
@@ -745,6 +768,24 @@ function shapeOf(world: World, { options, model }: EpisodeDraft) {
     actionSpace,
     actionMaskWidth: actionMaskWidth(options.environment),
     threads: count - actors,
+  }
+}
+
+/** Rates a cohort's policy by the games of its rollout, where it plays against earlier selves: what the update tells of that. */
+function playedOf({
+  selfPlay,
+  league,
+  rollout,
+  environment,
+}: EpisodeCohort): MetricValues<typeof selfPlayMetrics> | object {
+  if (selfPlay === null) return {}
+  const { games, score } = ratePolicy(selfPlay, league!, rollout, environment.numAgents!)
+  const [own, ...opponents] = selfPlay.rating
+  return {
+    eloRating: own!,
+    eloRatingOpponents: opponents.reduce((sum, each) => sum + each, 0) / opponents.length,
+    opponentGames: games,
+    opponentScore: score,
   }
 }
 

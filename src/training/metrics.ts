@@ -68,6 +68,22 @@ export const stalenessMetrics = {
   learnerWaitSeconds: { unit: 's', description: 'that those who learn waited for the rollout', reduction: 'last' },
 } as const satisfies Metrics
 
+/** What a trainer tells besides of a cohort that plays against earlier selves. */
+export const selfPlayMetrics = {
+  eloRating: {
+    unit: null,
+    description: 'of the policy, by its games against earlier selves; the first policy had 1000',
+    reduction: 'last',
+  },
+  eloRatingOpponents: { unit: null, description: 'mean of the earlier selves, as they were frozen', reduction: 'last' },
+  opponentGames: { unit: null, description: 'against earlier selves that ended in the rollout', reduction: 'last' },
+  opponentScore: {
+    unit: null,
+    description: 'mean score of these games: 1 for one that the policy won, ½ for a draw; NaN of none',
+    reduction: 'last',
+  },
+} as const satisfies Metrics
+
 /** The rows of a rollout by their staleness: how many are 0, 1 … `maxStaleness` updates stale, by the names of these metrics. */
 export function staleRowMetrics(maxStaleness: number): Metrics {
   const ages = Array.from({ length: maxStaleness + 1 }, (_, age) => age)
@@ -101,11 +117,12 @@ export type UpdateMetrics = MetricValues<typeof updateMetrics> &
 
 /**
  * All that a line of `metrics.jsonl` says of a run by an algorithm with these metrics, in its order; where `maxStaleness` is above
- * 0 rollouts are collected while others are learned from, and there is more to say.
+ * 0 rollouts are collected while others are learned from, and there is more to say, as there is of self-play.
  */
-export function metricsOfRun(algorithm: Metrics, maxStaleness = 0): Metrics {
+export function metricsOfRun(algorithm: Metrics, maxStaleness = 0, isSelfPlay = false): Metrics {
   const stale = maxStaleness > 0 ? { ...stalenessMetrics, ...staleRowMetrics(maxStaleness) } : {}
-  return { ...updateMetrics, ...episodeMetrics, ...algorithm, ...stale, ...timeMetrics }
+  const played = isSelfPlay ? selfPlayMetrics : {}
+  return { ...updateMetrics, ...episodeMetrics, ...algorithm, ...stale, ...played, ...timeMetrics }
 }
 
 /**
@@ -114,7 +131,7 @@ export function metricsOfRun(algorithm: Metrics, maxStaleness = 0): Metrics {
  */
 export function checkAlgorithmMetrics({ id, metrics }: { readonly id: string; readonly metrics: Metrics }): void {
   checkMetrics(`${id} metrics`, metrics)
-  const taken = ['cohorts', ...Object.keys(metricsOfRun({}, MAX_STALENESS))]
+  const taken = ['cohorts', ...Object.keys(metricsOfRun({}, MAX_STALENESS, true))]
   for (const name of Object.keys(metrics)) {
     if (taken.includes(name)) {
       throw new InputError(`${id} metrics`, name, `names that the trainer has not taken (${taken.join(', ')})`)

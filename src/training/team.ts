@@ -7,6 +7,7 @@
 import type { Worker } from 'node:worker_threads'
 import type { TokenThreadColumns } from '../algorithms/token-thread.ts'
 import type { Autoreset } from '../cohorts/episodes.ts'
+import type { SelfPlayOptions } from '../cohorts/self-play.ts'
 import type { SystemOrder } from '../cohorts/system.ts'
 import type { WasmMemory } from '../components/arena.ts'
 import type { DefinitionRecord } from '../definition.ts'
@@ -56,8 +57,9 @@ export interface LanesOrder extends ThreadOrder {
     readonly firstLane: number
     readonly autoreset: Autoreset
     readonly explore: boolean
-    readonly weightSets: number
-    readonly learningSets: number
+    readonly weightSets?: number
+    readonly learningSets?: number
+    readonly selfPlay?: SelfPlayOptions
     readonly systems: readonly SystemOrder[]
   }[]
   readonly algorithms: Readonly<Record<string, DefinitionRecord>>

@@ -28,11 +28,11 @@ function partsOf(algorithm: AlgorithmDefinition | Phases): (DefinitionRecord & {
   return 'bind' in algorithm ? [algorithm] : Object.values(algorithm)
 }
 
-/** All that the metrics of updates by these algorithms tell, by name. */
-export function metricsOfAlgorithms(algorithms: AlgorithmsByName): Metrics {
+/** All that the metrics of updates by these algorithms tell, by name; with those of self-play, where a cohort has it. */
+export function metricsOfAlgorithms(algorithms: AlgorithmsByName, isSelfPlay: boolean): Metrics {
   const declared = Object.values(algorithms).map((algorithm) =>
     'bind' in algorithm
-      ? metricsOfRun(algorithm.metrics, algorithm.staleness?.maxStaleness)
+      ? metricsOfRun(algorithm.metrics, algorithm.staleness?.maxStaleness, isSelfPlay)
       : Object.assign({}, lineMetrics, ...partsOf(algorithm).map(({ metrics }) => metrics)),
   )
   return Object.assign({}, ...declared)
@@ -48,7 +48,12 @@ export class TrainerLog {
 
   constructor(
     definitions: readonly LoggerDefinition[],
-    { folder, seed, algorithms }: { folder: string | undefined; seed: number; algorithms: AlgorithmsByName },
+    {
+      folder,
+      seed,
+      algorithms,
+      metrics,
+    }: { folder: string | undefined; seed: number; algorithms: AlgorithmsByName; metrics: Metrics },
   ) {
     this.#definitions = definitions
     const names = Object.keys(algorithms)
@@ -61,7 +66,7 @@ export class TrainerLog {
       name: folder === undefined ? names.join('-') : basename(resolve(folder)),
       folder: folder ?? null,
       settings: Object.assign({ seed }, ...settings),
-      metrics: metricsOfAlgorithms(algorithms),
+      metrics,
     }
     const tell = (message: string) => void process.stderr.write(`colonnade: warning: ${message}\n`)
     this.#open = (done) => new Loggers(definitions, { ...training, done }, tell)

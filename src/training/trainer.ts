@@ -174,8 +174,10 @@ export class Trainer<C extends Cohort = Cohort> {
     }
     this.#names = [...Object.keys(episodes), ...Object.keys(conversations)]
     const learning = { ...episodes, ...conversations }
-    this.metrics = metricsOfAlgorithms(learning)
-    this.#log = new TrainerLog(checkLoggers(loggers), { folder, seed: world.seed, algorithms: learning })
+    const isSelfPlay = world.drafts.some((draft) => draft.kind === 'episodes' && draft.sets.selfPlay !== null)
+    this.metrics = metricsOfAlgorithms(learning, isSelfPlay)
+    const { metrics } = this
+    this.#log = new TrainerLog(checkLoggers(loggers), { folder, seed: world.seed, algorithms: learning, metrics })
     checkBackend(backend, Object.keys(conversations).length)
     checkCollector(collector, Object.keys(conversations).length)
     if (actors > 0) checkAhead(world, episodes)

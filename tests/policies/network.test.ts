@@ -24,6 +24,7 @@ test('a world that was made without createWorld says that the device was not sta
         firstLane: 0,
         isOpen: false,
         model,
+        sets: { all: 1, learning: 1, selfPlay: null },
       },
     ],
     {
