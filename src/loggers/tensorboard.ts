@@ -1,5 +1,5 @@
 /**
- * Event files for TensorBoard, and for all that reads them, like `wandb sync --tensorboard`: numbers, distributions, texts that
+ * Event files for TensorBoard, and for all that reads them: numbers, distributions, texts that
  * change, and settings as hyperparameters. TensorBoard keeps numbers as floats of 32 bits.
  */
 import { hostname } from 'node:os'

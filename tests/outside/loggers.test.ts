@@ -1,6 +1,6 @@
 /**
- * What the real programs list of a run that our loggers told them of: TensorBoard and trackio from PyPI, asked by
- * `npm run test:loggers` alone.
+ * What the real programs list of a run: TensorBoard and trackio from PyPI, which our loggers told of it, and wandb, which
+ * `python/wandb_run.py` did. Asked by `npm run test:loggers` alone.
  */
 import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
@@ -11,8 +11,30 @@ import { SMALL, type Started, skipLoudly, start } from '../support/command.ts'
 import { PYTHON_MS } from '../support/python.ts'
 import { temporaryFolder } from '../support/temporary.ts'
 
-const PACKAGES = ['tensorboard==2.21.0', 'setuptools==80.9.0', 'trackio==0.43.0']
+const PACKAGES = ['tensorboard==2.21.0', 'setuptools==80.9.0', 'trackio==0.43.0', 'wandb==0.31.0']
 const PROJECT = 'colonnade-test'
+
+/** Prints the history of an offline run: records in LevelDB's log format, after a header of 7 bytes. */
+const WANDB_HISTORY = `
+import glob, json, sys
+from wandb.proto import wandb_internal_pb2 as pb
+data = open(glob.glob(sys.argv[1] + '/*.wandb')[0], 'rb').read()
+at, parts, told = 7, b'', []
+while at + 7 <= len(data):
+    if 32768 - at % 32768 < 7:
+        at += 32768 - at % 32768
+        continue
+    length, kind = int.from_bytes(data[at + 4:at + 6], 'little'), data[at + 6]
+    parts += data[at + 7:at + 7 + length]
+    at += 7 + length
+    if kind in (1, 4):
+        record = pb.Record()
+        record.ParseFromString(parts)
+        parts = b''
+        if record.WhichOneof('record_type') == 'history':
+            told.append({item.key or '/'.join(item.nested_key): json.loads(item.value_json) for item in record.history.item})
+print(json.dumps(told))
+`
 
 let why = ''
 let programs = ''
@@ -26,7 +48,7 @@ beforeAll(async () => {
     why = 'TensorBoard and trackio (npm run test:loggers asks them)'
     return
   }
-  const made = await cached('python-tensorboard-2.21.0-trackio-0.43.0', async (_, run) => {
+  const made = await cached('python-tensorboard-2.21.0-trackio-0.43.0-wandb-0.31.0', async (_, run) => {
     await run('python3', ['-m', 'venv', '.'])
     await run('./bin/python', ['-m', 'pip', 'install', '--quiet', '--only-binary=:all:', ...PACKAGES])
   })
@@ -145,6 +167,22 @@ describe('what others list of a run', () => {
       const logs = (Array.isArray(answer) ? answer : (answer.data ?? answer.logs)) as Record<string, unknown>[]
       expect(logs).toHaveLength(lines.length)
       for (const [i, line] of expected().entries()) expect(logs[i]).toMatchObject({ ...line, step: i + 1 })
+    },
+    PYTHON_MS,
+  )
+
+  test(
+    'Weights & Biases: the same, in an offline run',
+    async (context) => {
+      if (why !== '') skipLoudly(context, why)
+      const script = new URL('../../python/wandb_run.py', import.meta.url).pathname
+      const told = await begin([script, join(folder, 'runs', 'first'), '--project', PROJECT, '--dir', folder]).ended
+      expect(told.code, told.stderr).toBe(0)
+      const read = await begin(['-c', WANDB_HISTORY, told.stdout.trim().split('\n').at(-1)!]).ended
+      expect(read.code, read.stderr).toBe(0)
+      const history = JSON.parse(read.stdout)
+      expect(history).toHaveLength(lines.length)
+      for (const [i, line] of expected().entries()) expect(history[i]).toMatchObject({ ...line, _step: i + 1 })
     },
     PYTHON_MS,
   )
