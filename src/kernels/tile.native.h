@@ -55,11 +55,19 @@ INLINE void tile(const int rows, const int vectors, const bool partial, lanes la
   }
 }
 
+/** From this depth on, C of the next block is fetched while a block is summed. */
+#define FETCHED_DEPTH 128
+
 /** All rows of one or two vectors of columns. */
 INLINE void panel(const int vectors, const bool partial, lanes last, struct sums sums, const float *a, size_t a_row,
                   size_t a_step, const float *b, size_t b_row, int rows, int depth) {
   while (rows > 0) {
     const int taken = rows >= TILE_ROWS ? TILE_ROWS : rows >= 4 ? 4 : rows >= 2 ? 2 : 1;
+    if (sums.from == sums.c && depth >= FETCHED_DEPTH && rows > taken) {
+      for (int r = taken; r < least(rows, taken + TILE_ROWS); r++) {
+        for (int v = 0; v < vectors; v++) __builtin_prefetch(sums.c + r * sums.c_row + v * WIDTH, 1);
+      }
+    }
     if (taken == TILE_ROWS) tile(TILE_ROWS, vectors, partial, last, sums, a, a_row, a_step, b, b_row, depth);
     else if (taken == 4) tile(4, vectors, partial, last, sums, a, a_row, a_step, b, b_row, depth);
     else if (taken == 2) tile(2, vectors, partial, last, sums, a, a_row, a_step, b, b_row, depth);
@@ -161,6 +169,46 @@ APART void transpose(float *restrict into, size_t into_row, const float *restric
   }
   for (; i < height; i++) {
     for (int j = 0; j < width; j++) into[j * into_row + i] = from[i * from_row + j];
+  }
+}
+
+/** Columns of a panel: as wide as a register block. */
+#define PANEL (2 * WIDTH)
+/** Depth of a panel, which stays in the first-level cache while rows run over it. */
+#define PANEL_DEPTH 256
+
+/** Columns of B, at most PANEL, as a panel: row after row of PANEL elements each. `transposed`: rows of Bᵀ instead. */
+APART void pack_panel(float *restrict panel, const float *restrict b, size_t b_row, bool transposed, int columns, int depth) {
+  if (transposed) transpose(panel, PANEL, b, b_row, columns, depth);
+  else if (columns == PANEL) {
+    for (int k = 0; k < depth; k++, panel += PANEL, b += b_row) {
+      const vec first = load(b), second = load(b + WIDTH);
+      store(panel, first);
+      store(panel + WIDTH, second);
+    }
+  } else {
+    for (int k = 0; k < depth; k++) memcpy(panel + k * PANEL, b + k * b_row, columns * sizeof *b);
+  }
+}
+
+/**
+ * C = from + A · B by panels of B, each of which is copied just before all rows run over it: for a B that is large, whose rows lie
+ * far apart, or with `transposed` for a `b` that is Bᵀ. Rows of A are `a_row` apart, or with `beside` depths are, and rows side by side.
+ */
+INLINE void multiply_panels(struct sums sums, const float *a, size_t a_row, const bool beside, const float *b, size_t b_row,
+                            const bool transposed, int rows, int columns, int depth) {
+  float panel[PANEL * PANEL_DEPTH] __attribute__((aligned(64)));
+  for (int k = 0; k == 0 || k < depth; k += PANEL_DEPTH) {
+    const int part = least(depth - k, PANEL_DEPTH);
+    const float *const left = a + k * (beside ? a_row : 1);
+    for (int j = 0; j < columns; j += PANEL) {
+      const int width = least(columns - j, PANEL);
+      pack_panel(panel, transposed ? b + j * b_row + k : b + k * b_row + j, b_row, transposed, width, part);
+      struct sums some = {sums.c + j, sums.c_row, sums.c + j, sums.c_row};
+      if (k == 0) some = (struct sums){sums.c + j, sums.c_row, sums.from == NULL ? NULL : sums.from + j, sums.from_row};
+      if (beside) multiply_beside(some, left, a_row, panel, PANEL, rows, width, part);
+      else multiply(some, left, a_row, panel, PANEL, rows, width, part);
+    }
   }
 }
 

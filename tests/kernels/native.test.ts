@@ -4,18 +4,20 @@ import { describe, expect, test } from 'vitest'
 import { cartPole } from '../../src/environments/cart-pole.ts'
 import { createTrainer, createWorld, ppo } from '../../src/index.ts'
 import {
+  Activation,
   createKernels,
   describeNative,
   examineNative,
   haveSameBits,
   type KernelBuild,
+  type Kernels,
   kernelBuilds,
 } from '../../src/kernels/bind.ts'
 import { nativeBodies, nativeLevels } from '../../src/kernels/native.ts'
 import { mlp } from '../../src/policies/mlp.ts'
 import { advance } from '../support/small-training.ts'
-import { Bench } from './calls.ts'
-import { levels, nativeNames } from './laws.ts'
+import { type Argument, Bench, Numbers } from './calls.ts'
+import { expectSameBits, levels, nativeNames } from './laws.ts'
 
 const hasNative = kernelBuilds().includes('native')
 
@@ -86,6 +88,34 @@ describe.runIf(hasNative)('binding', () => {
 
   test('a level that is not there is refused', () => {
     expect(() => nativeBodies(memory.buffer, 'avx1024')).toThrow('bind: expected a level that this processor has')
+  })
+})
+
+describe.runIf(hasNative)('a dense layer', () => {
+  // Rows, inputs, outputs: a weight that the cache does not hold, and rows of gradients that displace one another in it.
+  const sizes = [
+    [67, 516, 1003],
+    [300, 259, 256],
+  ] as const
+  const calls = levels.flatMap((level) => sizes.map((size) => [level, ...size] as const))
+
+  test.each(calls)('beyond the caches has the bits of the relaxed one (%s, %i × %i × %i)', (level, ...size) => {
+    const [rows, inputs, outputs] = size
+    const numbers = new Numbers(rows)
+    const [x, y, weight] = [rows * inputs, rows * outputs, inputs * outputs].map((length) => numbers.floats(length))
+    const bias = numbers.floats(outputs)
+    const workspace = new Float32Array((outputs + 1) * inputs)
+    const calls = {
+      denseForward: [y!, x!, weight!, bias, ...size, Activation.tanh, 0, 0],
+      denseBackwardWeights: [weight!, bias, y!, x!, ...size, 0],
+      denseBackwardInput: [x!, y!, weight!, workspace, x!.toReversed(), ...size, true, Activation.relu],
+    }
+    for (const [name, given] of Object.entries(calls) as [keyof Kernels, Argument[]][]) {
+      const { columns } = new Bench(level).call(name, given)
+      for (const [i, column] of new Bench('relaxed').call(name, given).columns.entries()) {
+        if (column !== undefined && given[i] !== workspace) expectSameBits(columns[i]!, column)
+      }
+    }
   })
 })
 

@@ -10,8 +10,16 @@
 
 enum { LINEAR, TANH, RELU };
 
-/** Rows whose inputs stay in the second-level cache and whose outputs stay in the first: a multiple of 6, 8 and 12. */
-#define ACTIVE_ROWS 96
+/** Rows whose inputs stay in the second-level cache: a multiple of 6, 8 and 12. */
+#define ACTIVE_ROWS 288
+/** From this many elements on, a weight does not stay in the second-level cache beside the rows: panels of it are copied. */
+#define LARGE_WEIGHT 500000
+/** Copying panels of it pays from this many rows on. */
+#define COPIED_ROWS 64
+/** From this many outputs on, rows of their gradients lie so far apart that they displace one another in the first-level cache. */
+#define FAR_OUTPUTS 256
+/** Floats of a line of the cache: with other numbers of outputs such rows fall into different lines. */
+#define LINE 16
 /** Rows of a chunk of the weights' gradient, as in the SIMD twin: its sums of the bias and of the last columns begin anew. */
 #define CHUNK_ROWS 64
 
@@ -93,13 +101,9 @@ static void narrow(struct sums sums, const float *a, size_t a_row, const float *
   }
 }
 
-/** C = from + A · B, where rows of A are contiguous and those of B as long as those of C. */
-static void layer(struct sums sums, const float *a, const float *b, int rows, int columns, int depth) {
-  const int wide = columns & ~3;
-  if (wide > 0) multiply(sums, a, depth, b, columns, rows, wide, depth);
-  if (wide == columns) return;
-  const struct sums end = {sums.c + wide, sums.c_row, sums.from == NULL ? NULL : sums.from + wide, sums.from_row};
-  narrow(end, a, depth, b + wide, columns, rows, columns - wide, depth);
+/** Sums from column `from` on. */
+static struct sums sums_from(struct sums sums, int from) {
+  return (struct sums){sums.c + from, sums.c_row, sums.from == NULL ? NULL : sums.from + from, sums.from_row};
 }
 
 WORTH(denseForward, numRows * numInputs * numOutputs, 4096)
@@ -107,9 +111,16 @@ void KERNEL(denseForward)(float *y, float *x, float *weight, float *bias, int32_
                           int32_t numOutputs, int32_t activation, int32_t yFrom, int32_t xFrom) {
   y += (size_t)yFrom * numOutputs;
   x += (size_t)xFrom * numInputs;
+  const int wide = numOutputs & ~3;
   for (int left = numRows; left > 0; left -= ACTIVE_ROWS) {
     const int rows = least(left, ACTIVE_ROWS);
-    layer((struct sums){y, numOutputs, bias, 0}, x, weight, rows, numOutputs, numInputs);
+    const struct sums sums = {y, numOutputs, bias, 0};
+    if (rows >= COPIED_ROWS && (size_t)numInputs * numOutputs > LARGE_WEIGHT) {
+      multiply_panels(sums, x, numInputs, false, weight, numOutputs, false, rows, wide, numInputs);
+    } else if (wide > 0) multiply(sums, x, numInputs, weight, numOutputs, rows, wide, numInputs);
+    if (wide < numOutputs) {
+      narrow(sums_from(sums, wide), x, numInputs, weight + wide, numOutputs, rows, numOutputs - wide, numInputs);
+    }
     activate(y, rows * numOutputs, activation);
     y += (size_t)ACTIVE_ROWS * numOutputs;
     x += (size_t)ACTIVE_ROWS * numInputs;
@@ -180,13 +191,13 @@ void KERNEL(denseBackwardWeights)(float *dWeight, float *dBias, float *dy, float
                                   int32_t numOutputs, int32_t xFrom) {
   const int wide = numOutputs & ~3;
   const int chunkRows = wide == 0 ? numRows : CHUNK_ROWS;
+  const bool far = numRows > CHUNK_ROWS && numOutputs >= FAR_OUTPUTS && numOutputs % LINE == 0;
+  const struct sums sums = {dWeight, numOutputs, dWeight, numOutputs};
   x += (size_t)xFrom * numInputs;
+  if (far) multiply_panels(sums, x, numInputs, true, dy, numOutputs, false, numInputs, wide, numRows);
   for (int left = numRows; left > 0; left -= chunkRows) {
     const int depth = least(left, chunkRows);
-    if (wide > 0) {
-      const struct sums sums = {dWeight, numOutputs, dWeight, numOutputs};
-      multiply_beside(sums, x, numInputs, dy, numOutputs, numInputs, wide, depth);
-    }
+    if (wide > 0 && !far) multiply_beside(sums, x, numInputs, dy, numOutputs, numInputs, wide, depth);
     if (wide < numOutputs) {
       add_narrow(dWeight + wide, dy + wide, x, depth, numInputs, numOutputs, numOutputs - wide);
     }
@@ -200,10 +211,14 @@ void KERNEL(denseBackwardWeights)(float *dWeight, float *dBias, float *dy, float
 WORTH(denseBackwardInput, numRows * numInputs * numOutputs, 4096)
 void KERNEL(denseBackwardInput)(float *dx, float *dy, float *weight, float *workspace, float *x, int32_t numRows,
                                 int32_t numInputs, int32_t numOutputs, bool accumulate, int32_t activation) {
-  transpose(workspace, numInputs, weight, numOutputs, numInputs, numOutputs);
+  const int wide = numInputs & ~3, last = numInputs - wide;
+  // Panels of the transposed weight are made as they are needed; its last columns, for all rows.
+  transpose(workspace, last, weight + (size_t)wide * numOutputs, numOutputs, last, numOutputs);
   for (int left = numRows; left > 0; left -= ACTIVE_ROWS) {
     const int rows = least(left, ACTIVE_ROWS);
-    layer((struct sums){dx, numInputs, accumulate ? dx : NULL, numInputs}, dy, workspace, rows, numInputs, numOutputs);
+    const struct sums sums = {dx, numInputs, accumulate ? dx : NULL, numInputs};
+    multiply_panels(sums, dy, numOutputs, false, weight, numOutputs, true, rows, wide, numOutputs);
+    if (last > 0) narrow(sums_from(sums, wide), dy, numOutputs, workspace, last, rows, last, numOutputs);
     activation_backward(dx, x, rows * numInputs, activation);
     dx += (size_t)ACTIVE_ROWS * numInputs;
     dy += (size_t)ACTIVE_ROWS * numOutputs;

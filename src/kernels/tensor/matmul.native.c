@@ -7,10 +7,9 @@
  */
 #include "../tile.native.h"
 
-/** Depth and columns of the part of B in the panels, and columns of a panel. */
-#define DEPTH 256
+/** Depth and columns of the part of B in the panels. */
+#define DEPTH PANEL_DEPTH
 #define COLUMNS 512
-#define PANEL (2 * WIDTH)
 /** Rows of A that run over every panel of the part before the next rows: they stay in the second-level cache. */
 #define ROWS 96
 /** From this many rows on, B is copied. */
@@ -23,11 +22,7 @@
 /** A part of B in panels: row after row of PANEL elements each. */
 static void pack(float *panels, const float *b, int columns, int depth, size_t row, bool transposed) {
   for (int j = 0; j < columns; j += PANEL, panels += (size_t)PANEL * depth) {
-    const int width = least(columns - j, PANEL);
-    if (transposed) transpose(panels, PANEL, b + j * row, row, width, depth);
-    else {
-      for (int k = 0; k < depth; k++) memcpy(panels + k * PANEL, b + k * row + j, width * sizeof *b);
-    }
+    pack_panel(panels, transposed ? b + j * row : b + j, row, transposed, least(columns - j, PANEL), depth);
   }
 }
 
