@@ -198,7 +198,9 @@ class GymnasiumServer:
                 answer = "ok"
             except Exception:
                 message = traceback.format_exc()[-ERROR_BYTES:]
-                answer = "error " + json.dumps({"row": int(self._columns["row"][place, 0]), "message": message})
+                row = int(self._columns["row"][place, 0])
+                self._envs.pop(row, None)  # Its next episode begins with a new one.
+                answer = "error " + json.dumps({"row": row, "message": message})
             faulthandler.cancel_dump_traceback_later()
             self._out.write(answer + "\n")
             self._out.flush()

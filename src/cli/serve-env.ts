@@ -47,79 +47,83 @@ export const serveEnvCommand: Command = async ({ words }) => {
   const { numLanes, autoreset } = options
   const policy = { ...mlp({ hidden: [1] }), id: 'client' } // Never asked: the client chooses.
   const make = (seed: number) => createWorld({ environment, policy, numLanes, seed, autoreset })
-  let world = await make(options.seed)
   const { observationSpace, actionSpace, maxEpisodeSteps, returnThreshold } = environment
   if (observationSpace.kind !== 'box')
     throw new InputError(`${subject} observationSpace`, observationSpace.kind, 'a box')
 
-  const mask = lanesOf(world).actionMask.current.length / numLanes
-  const seen = [numLanes, ...observationSpace.shape]
-  const acted = actionSpace.kind === 'discrete' ? [numLanes] : [numLanes, spaceWidth(actionSpace)]
-  const { columns, bytes } = planFile({
-    action: [spaceType(actionSpace), actionSpace.kind === 'box' ? [numLanes, ...actionSpace.shape] : acted],
-    observation: ['f32', seen],
-    ...(mask > 0 ? { actionMask: ['u8', [numLanes, mask]] } : {}),
-    reward: ['f32', [numLanes]],
-    terminated: ['u8', [numLanes]],
-    truncated: ['u8', [numLanes]],
-    finalObservation: ['f32', seen],
-  })
-  const folder = columnFolder()
-  const path = join(folder, 'columns')
-  writeFileSync(path, '', { mode: 0o600 })
-  truncateSync(path, bytes)
-  const file = new ColumnFile(path, columns, bytes)
-  const last = autoreset === 'same-step' ? 'finalObservation' : 'truncated'
-  const place = {
-    action: file.column<'i32' | 'f32'>('action'),
-    observation: file.column<'f32'>('observation'),
-    actionMask: mask > 0 ? file.column<'u8'>('actionMask') : new Uint8Array(),
-    reward: file.column<'f32'>('reward'),
-    terminated: file.column<'u8'>('terminated'),
-    truncated: file.column<'u8'>('truncated'),
-    finalObservation: file.column<'f32'>('finalObservation'),
-  }
-  const show = () => {
-    const { observation, actionMask } = lanesOf(world)
-    place.observation.set(observation.current)
-    place.actionMask.set(actionMask.current)
-  }
-  /** Answers a request with columns in the file. */
-  const answer = async (request: string): Promise<void> => {
-    if (request === 'step') {
-      const cohort = lanesOf(world)
-      file.read('action', 'action')
-      cohort.action.chosen.set(place.action)
-      step(world)
-      const { reward, terminated, truncated } = cohort.transition
-      place.reward.set(reward)
-      place.terminated.set(terminated)
-      place.truncated.set(truncated)
-      if (last === 'finalObservation') place.finalObservation.set(cohort.observation.next)
-      store(world)
-    } else {
-      const seed = /^reset(?: (\d+))?$/.exec(request)
-      if (seed === null) throw new InputError('request', JSON.stringify(request), 'reset, reset <seed> or step')
-      if (seed[1] === undefined) restart(lanesOf(world))
-      else {
-        const next = await make(Number(seed[1]))
-        world.close()
-        world = next
-      }
-    }
-    reset(world)
-    show()
-    file.write('observation', request === 'step' ? last : mask > 0 ? 'actionMask' : 'observation')
-  }
-
-  const spaces = { observationSpace: plain(observationSpace), actionSpace: plain(actionSpace) }
-  const known = { environment: environment.id, numLanes, autoreset, maxEpisodeSteps, returnThreshold, ...spaces }
-  const doorbell = new Doorbell(0, 1)
-  doorbell.write(
-    JSON.stringify({ protocol: PROTOCOL, version: PROTOCOL_VERSION, file: path, bytes, columns, ...known }),
-  )
-  let requests = 0
+  let world = await make(options.seed)
+  /** What ends with the command, however it ends; the last first. */
+  const ends = [() => world.close()]
   try {
+    const mask = lanesOf(world).actionMask.current.length / numLanes
+    const seen = [numLanes, ...observationSpace.shape]
+    const acted = actionSpace.kind === 'discrete' ? [numLanes] : [numLanes, spaceWidth(actionSpace)]
+    const { columns, bytes } = planFile({
+      action: [spaceType(actionSpace), actionSpace.kind === 'box' ? [numLanes, ...actionSpace.shape] : acted],
+      observation: ['f32', seen],
+      ...(mask > 0 ? { actionMask: ['u8', [numLanes, mask]] } : {}),
+      reward: ['f32', [numLanes]],
+      terminated: ['u8', [numLanes]],
+      truncated: ['u8', [numLanes]],
+      finalObservation: ['f32', seen],
+    })
+    const folder = columnFolder()
+    ends.push(() => removeColumnFolder(folder))
+    const path = join(folder, 'columns')
+    writeFileSync(path, '', { mode: 0o600 })
+    truncateSync(path, bytes)
+    const file = new ColumnFile(path, columns, bytes)
+    ends.push(() => file.close())
+    const last = autoreset === 'same-step' ? 'finalObservation' : 'truncated'
+    const place = {
+      action: file.column<'i32' | 'f32'>('action'),
+      observation: file.column<'f32'>('observation'),
+      actionMask: mask > 0 ? file.column<'u8'>('actionMask') : new Uint8Array(),
+      reward: file.column<'f32'>('reward'),
+      terminated: file.column<'u8'>('terminated'),
+      truncated: file.column<'u8'>('truncated'),
+      finalObservation: file.column<'f32'>('finalObservation'),
+    }
+    const show = () => {
+      const { observation, actionMask } = lanesOf(world)
+      place.observation.set(observation.current)
+      place.actionMask.set(actionMask.current)
+    }
+    /** Answers a request with columns in the file. */
+    const answer = async (request: string): Promise<void> => {
+      if (request === 'step') {
+        const cohort = lanesOf(world)
+        file.read('action', 'action')
+        cohort.action.chosen.set(place.action)
+        step(world)
+        const { reward, terminated, truncated } = cohort.transition
+        place.reward.set(reward)
+        place.terminated.set(terminated)
+        place.truncated.set(truncated)
+        if (last === 'finalObservation') place.finalObservation.set(cohort.observation.next)
+        store(world)
+      } else {
+        const seed = /^reset(?: (\d+))?$/.exec(request)
+        if (seed === null) throw new InputError('request', JSON.stringify(request), 'reset, reset <seed> or step')
+        if (seed[1] === undefined) restart(lanesOf(world))
+        else {
+          const next = await make(Number(seed[1]))
+          world.close()
+          world = next
+        }
+      }
+      reset(world)
+      show()
+      file.write('observation', request === 'step' ? last : mask > 0 ? 'actionMask' : 'observation')
+    }
+
+    const spaces = { observationSpace: plain(observationSpace), actionSpace: plain(actionSpace) }
+    const known = { environment: environment.id, numLanes, autoreset, maxEpisodeSteps, returnThreshold, ...spaces }
+    const doorbell = new Doorbell(0, 1)
+    doorbell.write(
+      JSON.stringify({ protocol: PROTOCOL, version: PROTOCOL_VERSION, file: path, bytes, columns, ...known }),
+    )
+    let requests = 0
     for (let request = doorbell.read(); request !== null; request = doorbell.read()) {
       requests++
       let said = 'ok'
@@ -130,12 +134,10 @@ export const serveEnvCommand: Command = async ({ words }) => {
       }
       if (!doorbell.write(said)) break
     }
+    return { environment: environment.id, requests }
   } finally {
-    world.close()
-    file.close()
-    removeColumnFolder(folder)
+    for (const end of ends.reverse()) end()
   }
-  return { environment: environment.id, requests }
 }
 
 function lanesOf(world: World): EpisodeCohort {

@@ -26,7 +26,7 @@ import {
   type Lanes,
   type State,
 } from './environment.ts'
-import { COURSE_START, ledColumns, mix } from './led.ts'
+import { COURSE_START, checkOnFault, type FAULTS, faultTeller, ledColumns, mix } from './led.ts'
 
 /** Which environment of Gymnasium it is, and how Python is called. */
 export interface FromGymnasiumOptions<I extends string = string> {
@@ -42,6 +42,14 @@ export interface FromGymnasiumOptions<I extends string = string> {
   readonly maxEpisodeSteps?: number
   /** Seconds that Python may take for one step of all lanes, or to begin their episodes; then its process ends. Default 60. */
   readonly timeoutSeconds?: number
+  /**
+   * What a step comes to that raises or answers a number that is none, and a process that is gone or takes longer than `timeoutSeconds`.
+   * `stop` (default): the error goes to the caller, and the training ends. `end-episode`: a warning tells of it, and the episode of the
+   * lane is cut off where it was before that step, with a reward of 0; what raised is not asked again. Of a process that is
+   * gone it is all lanes that were asked for this step; the next episodes begin in a new process. Other lanes go on. A reset that fails
+   * always stops.
+   */
+  readonly onFault?: (typeof FAULTS)[number]
   /** What is known to work for it. Default: nothing is. */
   readonly presets?: readonly EnvironmentPreset[]
 }
@@ -49,6 +57,7 @@ export interface FromGymnasiumOptions<I extends string = string> {
 /** The names of the options. */
 const optionNames = Object.keys({
   ...{ id: true, module: true, python: true, kwargs: true, maxEpisodeSteps: true, timeoutSeconds: true, presets: true },
+  onFault: true,
 } satisfies Record<keyof FromGymnasiumOptions, true>)
 
 const script = fileURLToPath(
@@ -117,6 +126,20 @@ function bound(text: string): number {
   return Number(text.replace('inf', 'Infinity'))
 }
 
+/** What an environment raised. The rows before it have taken their step. */
+class RaisedError extends Error {
+  /** Rows that were done when it was raised. */
+  readonly done: number
+
+  constructor(done: number, message: string) {
+    super(message)
+    this.done = done
+  }
+}
+
+/** A process that is gone. */
+class GoneError extends Error {}
+
 /** A Python process that serves the lanes of a thread. */
 class Process {
   readonly #id: string
@@ -169,16 +192,21 @@ class Process {
     this.truncated = file.column<'u8'>('truncated')
   }
 
-  /** Asks for the first `count` rows of its columns. `where` says in words where a row of the cohort is. */
+  /**
+   * Asks for the first `count` rows of its columns. `where` says in words where a row of the cohort is.
+   * @throws RaisedError where an environment raises; GoneError.
+   */
   ask(request: 'reset' | 'step', count: number, where: (row: number) => string): void {
     this.file.write('row', 'action')
     this.#doorbell.write(`${request} ${count}`)
     const answer = this.#answer()
-    if (answer !== 'ok') {
-      const { row, message } = JSON.parse(answer.slice('error '.length)) as { row: number; message: string }
-      throw new Error(`environment ${this.#id}, ${request} in ${where(row)} raised in Python: ${message.trimEnd()}`)
-    }
     this.file.read('observation', 'truncated')
+    if (answer === 'ok') return
+    const { row, message } = JSON.parse(answer.slice('error '.length)) as { row: number; message: string }
+    throw new RaisedError(
+      this.row.indexOf(row),
+      `environment ${this.#id}, ${request} in ${where(row)} raised in Python: ${message.trimEnd()}`,
+    )
   }
 
   close(): void {
@@ -190,7 +218,7 @@ class Process {
     const answer = this.#doorbell.read()
     if (answer !== null) return answer
     const said = lastLines(readFileSync(this.#errors, 'utf8'), 20)
-    throw new Error(`environment ${this.#id}: its Python process is gone: ${said}`)
+    throw new GoneError(`environment ${this.#id}: its Python process is gone: ${said}`)
   }
 }
 
@@ -217,12 +245,13 @@ export function fromGymnasium<const I extends string>(
   options: FromGymnasiumOptions<I>,
 ): EnvironmentFactory<Record<never, never>, I> {
   checkOptions('fromGymnasium', options, optionNames)
-  const { id, module, python = 'python3', kwargs = {}, timeoutSeconds = 60, presets = [] } = options
+  const { id, module, python = 'python3', kwargs = {}, timeoutSeconds = 60, presets = [], onFault = 'stop' } = options
   if (typeof id !== 'string' || id === '')
     throw new InputError('fromGymnasium id', show(id), 'a name, like LunarLander-v3')
   if (!(Number.isFinite(timeoutSeconds) && timeoutSeconds > 0)) {
     throw new InputError(`${id} timeoutSeconds`, show(timeoutSeconds), 'seconds, more than 0')
   }
+  checkOnFault(id, onFault)
   const learn = () => {
     const said = ask(id, python, { id, kwargs })
     const { actionSpace, maxEpisodeSteps } = said
@@ -233,7 +262,8 @@ export function fromGymnasium<const I extends string>(
     }
     return { ...said, actionSpace: spaceOf(actionSpace), maxEpisodeSteps: steps! }
   }
-  type Columns = State<ReturnType<typeof ledColumns>>
+  type Declared = ReturnType<typeof ledColumns> & { readonly seen: readonly ['f32', number] }
+  type Columns = State<Declared>
 
   return defineEnvironment({
     id,
@@ -241,8 +271,11 @@ export function fromGymnasium<const I extends string>(
     settings: {},
     presets,
     state: () => {
-      const { actionSpace, maxEpisodeSteps } = learn()
-      return ledColumns(actionSpace, maxEpisodeSteps)
+      const { observationSpace, actionSpace, maxEpisodeSteps } = learn()
+      const elements = observationSpace.shape.reduce((product, side) => product * side, 1)
+      // What each lane saw last: an episode that a fault cuts off stays there. Nobody else needs it.
+      const seen = onFault === 'stop' ? {} : { seen: ['f32', elements] as const }
+      return { ...ledColumns(actionSpace, maxEpisodeSteps), ...seen } as Declared
     },
     make: () => {
       const { observationSpace: seen, actionSpace, maxEpisodeSteps, returnThreshold } = learn()
@@ -256,6 +289,10 @@ export function fromGymnasium<const I extends string>(
           processes.get(state) ?? new Process(id, python, { id, kwargs, numLanes: lane.length, timeoutSeconds })
         processes.set(state, found)
         return found
+      }
+      const end = (state: Columns): void => {
+        processes.get(state)?.close()
+        processes.delete(state)
       }
       const where = ({ lane, episode, step }: Lanes<Columns>) => {
         return (n: number) => `lane ${lane[n]} (episode ${episode[n]}, step ${step[n]})`
@@ -277,16 +314,25 @@ export function fromGymnasium<const I extends string>(
         }
       }
 
-      /** Takes a step in the first `count` rows of a process, whose actions are those of `lanes.state` at their step. */
-      const move = (process: Process, lanes: Lanes<Columns>, count: number): void => {
+      /**
+       * Takes a step in the first `count` rows of a process, whose actions are those of `lanes.state` at their step.
+       * Returns what the environment after the last row that took it raised, if one did.
+       */
+      const move = (process: Process, lanes: Lanes<Columns>, count: number): RaisedError | null => {
         const { actions } = lanes.state
         for (let i = 0; i < count; i++) {
           const n = process.row[i]!
           const first = (n * maxEpisodeSteps + process.at[n]!.step) * size
           for (let k = 0; k < size; k++) process.action[i * size + k] = actions[first + k]!
         }
-        process.ask('step', count, where(lanes))
-        for (let i = 0; i < count; i++) {
+        let raised: RaisedError | null = null
+        try {
+          process.ask('step', count, where(lanes))
+        } catch (error) {
+          if (!(error instanceof RaisedError)) throw error
+          raised = error
+        }
+        for (let i = 0; i < (raised?.done ?? count); i++) {
           const at = process.at[process.row[i]!]!
           let { course } = at
           for (let k = 0; k < size; k++) course = mix(course, process.action[i * size + k]!)
@@ -294,6 +340,7 @@ export function fromGymnasium<const I extends string>(
           at.course = mix(mix(course, process.reward[i]!), process.terminated[i]! + 2 * process.truncated[i]!)
           at.step++
         }
+        return raised
       }
 
       /** The course with what row i of a process sees. */
@@ -308,7 +355,10 @@ export function fromGymnasium<const I extends string>(
         const { state, step } = lanes
         process.row[0] = n
         begin(process, lanes, 1)
-        for (let s = 0; s < step[n]!; s++) move(process, lanes, 1)
+        for (let s = 0; s < step[n]!; s++) {
+          const raised = move(process, lanes, 1)
+          if (raised !== null) throw raised
+        }
         if (process.at[n]!.course === state.course[n]) return
         throw new InputError(
           `environment ${id}, ${where(lanes)(n)}`,
@@ -317,53 +367,115 @@ export function fromGymnasium<const I extends string>(
         )
       }
 
+      /** Writes what row i of a process came to into its lane. */
+      const put = (process: Process, { state, observation }: Lanes<Columns>, i: number): void => {
+        const n = process.row[i]!
+        const seen = process.observation.subarray(i * width, (i + 1) * width)
+        observation.set(seen, n * width)
+        if (onFault !== 'stop') state.seen.set(seen, n * width)
+        state.course[n] = process.at[n]!.course
+      }
+
+      /** What row i of a process answered that is no number; undefined where all are. The step system looks at those of `stop`. */
+      const unnumbered = (
+        { row, reward, observation }: Process,
+        lanes: Lanes<Columns>,
+        i: number,
+      ): Error | undefined => {
+        if (onFault === 'stop') return undefined
+        const subject = `environment ${id}, step in ${where(lanes)(row[i]!)}`
+        if (!Number.isFinite(reward[i]!))
+          return new InputError(`${subject}, reward`, show(reward[i]), 'a finite number')
+        for (let k = 0; k < width; k++) {
+          const value = observation[i * width + k]!
+          if (!Number.isFinite(value))
+            return new InputError(`${subject}, observation[${k}]`, show(value), 'a finite number')
+        }
+        return undefined
+      }
+
+      const warn = faultTeller()
+
+      /** Leaves the episode of lane n where it was before this step. */
+      const cutOff = ({ state, observation, reward, terminated, truncated }: Lanes<Columns>, n: number): void => {
+        observation.set(state.seen.subarray(n * width, (n + 1) * width), n * width)
+        reward[n] = 0
+        terminated[n] = 0
+        truncated[n] = 1
+        state.isOver[n] = 1
+      }
+
+      /** Takes the step of the first `count` rows of a process, whose lanes it is at. */
+      const moveAll = (process: Process, lanes: Lanes<Columns>, count: number): void => {
+        const { state, step, reward, terminated, truncated } = lanes
+        let left = count
+        while (left > 0) {
+          const raised = move(process, lanes, left)
+          if (raised !== null && onFault === 'stop') throw raised
+          const done = raised?.done ?? left
+          for (let i = 0; i < done; i++) {
+            const n = process.row[i]!
+            const fault = unnumbered(process, lanes, i)
+            if (fault !== undefined) {
+              warn(fault)
+              cutOff(lanes, n)
+              continue
+            }
+            put(process, lanes, i)
+            reward[n] = process.reward[i]!
+            terminated[n] = process.terminated[i]!
+            truncated[n] = process.truncated[i]!
+            state.isOver[n] = terminated[n] || truncated[n] || step[n]! + 1 === maxEpisodeSteps ? 1 : 0
+          }
+          if (raised === null) return
+          warn(raised)
+          cutOff(lanes, process.row[done]!)
+          process.row.copyWithin(0, done + 1, left) // Those after it have not been asked.
+          left -= done + 1
+        }
+      }
+
       return {
         ...{ observationSpace, actionSpace, maxEpisodeSteps, returnThreshold },
         reset(lanes, rows, count) {
-          const { state, observation } = lanes
+          const { state } = lanes
           const process = processOf(lanes)
           for (let i = 0; i < count; i++) process.row[i] = rows[i]!
           begin(process, lanes, count)
           for (let i = 0; i < count; i++) {
             const n = rows[i]!
-            observation.set(process.observation.subarray(i * width, (i + 1) * width), n * width)
+            put(process, lanes, i)
             state.actions.fill(0, n * size * maxEpisodeSteps, (n + 1) * size * maxEpisodeSteps)
-            state.course[n] = process.at[n]!.course
             state.isOver[n] = 0
           }
         },
         step(lanes, from, to) {
-          const { state, lane, episode, step, action, observation, reward, terminated, truncated } = lanes
-          const process = processOf(lanes)
-          for (let n = from; n < to; n++) {
-            if (state.isOver[n] === 1) continue
-            const at = process.at[n]
-            const isThere = at !== undefined && at.lane === lane[n] && at.episode === episode[n] && at.step === step[n]
-            if (!isThere || at.course !== state.course[n]) leadTo(process, lanes, n)
-          }
-          let count = 0
-          for (let n = from; n < to; n++) {
-            if (state.isOver[n] === 1) continue
-            process.row[count++] = n
-            const first = (n * maxEpisodeSteps + step[n]!) * size
-            for (let k = 0; k < size; k++) state.actions[first + k] = action[n * size + k]!
-          }
-          if (count === 0) return
-          move(process, lanes, count)
-          for (let i = 0; i < count; i++) {
-            const n = process.row[i]!
-            observation.set(process.observation.subarray(i * width, (i + 1) * width), n * width)
-            reward[n] = process.reward[i]!
-            terminated[n] = process.terminated[i]!
-            truncated[n] = process.truncated[i]!
-            state.course[n] = process.at[n]!.course
-            state.isOver[n] = terminated[n] || truncated[n] || step[n]! + 1 === maxEpisodeSteps ? 1 : 0
+          const { state, lane, episode, step, action } = lanes
+          try {
+            const process = processOf(lanes)
+            for (let n = from; n < to; n++) {
+              if (state.isOver[n] === 1) continue
+              const at = process.at[n]
+              const isThere =
+                at !== undefined && at.lane === lane[n] && at.episode === episode[n] && at.step === step[n]
+              if (!isThere || at.course !== state.course[n]) leadTo(process, lanes, n)
+            }
+            let count = 0
+            for (let n = from; n < to; n++) {
+              if (state.isOver[n] === 1) continue
+              process.row[count++] = n
+              const first = (n * maxEpisodeSteps + step[n]!) * size
+              for (let k = 0; k < size; k++) state.actions[first + k] = action[n * size + k]!
+            }
+            moveAll(process, lanes, count)
+          } catch (error) {
+            if (onFault === 'stop' || !(error instanceof GoneError)) throw error
+            warn(error)
+            end(state)
+            for (let n = from; n < to; n++) if (state.isOver[n] === 0) cutOff(lanes, n)
           }
         },
-        close(state) {
-          processes.get(state)?.close()
-          processes.delete(state)
-        },
+        close: end,
       }
     },
   })

@@ -66,9 +66,27 @@ export interface LedOptions<A extends Space, S extends Settings, I extends strin
 }
 
 /** What `onFault` may be. */
-const FAULTS = ['stop', 'end-episode'] as const
+export const FAULTS = ['stop', 'end-episode'] as const
 /** Faults of an environment that a thread tells of each; of more, those whose number is a power of two. */
 const FAULTS_TOLD = 10
+
+/** Tells of faults after which episodes are cut off, as warnings; and of which one it is where they are too many to tell of all. */
+export function faultTeller(): (fault: Error) => void {
+  let numFaults = 0
+  return (fault) => {
+    numFaults++
+    if (numFaults > FAULTS_TOLD && !Number.isInteger(Math.log2(numFaults))) return
+    process.emitWarning(
+      `${fault.message}: its episode is cut off (fault ${numFaults} of this thread)`,
+      'EnvironmentFault',
+    )
+  }
+}
+
+/** @throws InputError where `onFault` is none of its words. */
+export function checkOnFault(id: string, onFault: string): void {
+  if (!(FAULTS as readonly string[]).includes(onFault)) throw unknownWord(`${id} onFault`, String(onFault), FAULTS)
+}
 
 /** The names of the options. */
 const ledOptions = Object.keys({
@@ -246,7 +264,7 @@ export function defineLed<const A extends Space, const S extends Settings, const
   }
   const width = spaceWidth(actionSpace)
   const { onFault = 'stop' } = options
-  if (!FAULTS.includes(onFault)) throw unknownWord(`${id} onFault`, String(onFault), FAULTS)
+  checkOnFault(id, onFault)
   type Columns = State<ReturnType<typeof ledColumns>>
 
   return defineEnvironment({
@@ -282,16 +300,7 @@ export function defineLed<const A extends Space, const S extends Settings, const
         )
       }
 
-      let numFaults = 0
-      /** Tells of a fault, and of which one it is where they are too many to tell of all. */
-      const warn = (fault: Error): void => {
-        numFaults++
-        if (numFaults > FAULTS_TOLD && !Number.isInteger(Math.log2(numFaults))) return
-        process.emitWarning(
-          `${fault.message}: its episode is cut off (fault ${numFaults} of this thread)`,
-          'EnvironmentFault',
-        )
-      }
+      const warn = faultTeller()
 
       return {
         ...{ observationSpace, actionSpace, maxEpisodeSteps, returnThreshold },

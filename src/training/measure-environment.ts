@@ -1,12 +1,13 @@
 /** How fast an environment steps, is played and trains, measured on the spot: by lanes and threads, with where the time goes. */
 import { ppo } from '../algorithms/ppo.ts'
 import { Work, type WorkName } from '../clock.ts'
+import type { EpisodeCohort } from '../cohorts/episodes.ts'
 import type { EnvironmentDefinition } from '../environments/environment.ts'
 import { checkOptions, InputError, show } from '../errors.ts'
 import { mlp } from '../policies/mlp.ts'
 import type { PolicyDefinition } from '../policies/policy.ts'
 import { createWorld } from '../world.ts'
-import { createTrainer } from './trainer.ts'
+import { createTrainer, type Trainer } from './trainer.ts'
 
 /** Rows of a rollout, at least: few lanes make more steps of each. */
 const ROWS = 4096
@@ -82,12 +83,13 @@ async function measure(
 ): Promise<EnvironmentSpeed> {
   const world = await createWorld({ environment, policy, numLanes })
   const numSteps = Math.max(STEPS_MIN, Math.ceil(ROWS / numLanes))
-  const trainer = createTrainer(world, ppo({ numSteps, learningRateSchedule: 'constant' }), { threads })
   const spent = new Map<string, number>()
   /** Seconds that each update spent on steps of the environment, on its rollout, and in all. */
   const updates: [stepping: number, rollout: number, whole: number][] = []
   let whole = 0
+  let trainer: Trainer<EpisodeCohort> | undefined
   try {
+    trainer = createTrainer(world, ppo({ numSteps, learningRateSchedule: 'constant' }), { threads })
     for await (const { update, rolloutSeconds, updateSeconds, phaseSeconds } of trainer.updates({
       totalSteps: Number.MAX_SAFE_INTEGER,
     })) {
@@ -99,7 +101,7 @@ async function measure(
       if (whole >= seconds) break
     }
   } finally {
-    trainer.close()
+    trainer?.close()
     world.close()
   }
   /** The median of the updates: other programs on the machine make some of them slower. */

@@ -5,6 +5,7 @@ import { fromGymnasium } from '../../src/entries/environments.ts'
 test.each([
   [{ id: '' }, 'fromGymnasium id: got "", expected a name'],
   [{ id: 'A-v0', timeoutSeconds: 0 }, 'A-v0 timeoutSeconds: got 0, expected seconds, more than 0'],
+  [{ id: 'A-v0', onFault: 'ignore' }, 'A-v0 onFault: got "ignore", expected'],
   [{ id: 'A-v0', pyhton: 'python3' }, 'option of fromGymnasium: got "pyhton"'],
 ])('an option that is wrong is refused', (options, message) => {
   expect(() => fromGymnasium(options as never)).toThrow(message)

@@ -4,7 +4,7 @@
 import { readdirSync } from 'node:fs'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import { beforeAll, beforeEach, describe, expect, test } from 'vitest'
+import { beforeAll, beforeEach, describe, expect, test, vi } from 'vitest'
 import { checkEnvironment, fromGymnasium } from '../../dist/src/entries/environments.js'
 import {
   collect,
@@ -39,6 +39,7 @@ beforeAll(async () => {
 }, PYTHON_MS)
 
 beforeEach((context) => {
+  vi.restoreAllMocks()
   if (why !== '') skipLoudly(context, why)
 })
 
@@ -103,8 +104,11 @@ describe('fromGymnasium', () => {
     expect(checks.filter(({ status }) => status === 'failed')).toEqual([])
   })
 
-  const faulty = (fault: string, timeoutSeconds = 60) =>
-    fromGymnasium({ id: 'gymnasium_faults:Fault-v0', python, kwargs: { fault }, timeoutSeconds })()
+  const faulty = (fault: string, timeoutSeconds = 60, onFault?: 'end-episode') =>
+    fromGymnasium({
+      ...{ id: 'gymnasium_faults:Fault-v0', python, kwargs: { fault }, timeoutSeconds },
+      ...(onFault === undefined ? {} : { onFault }),
+    })()
 
   test.each([
     ['raises', /lane \d \(episode 0, step \d+\) raised in Python: .*RuntimeError: the wheel came off$/s],
@@ -120,6 +124,65 @@ describe('fromGymnasium', () => {
     await expect(recorded(environment, 3, 20)).rejects.toThrow(message)
     expect(left()).toEqual(before)
   })
+
+  test.each([
+    [
+      'raises',
+      /lane \d \(episode \d, step \d+\) raised in Python: .*RuntimeError: the wheel came off: its episode is cut off/s,
+    ],
+    [
+      'nan',
+      /lane \d \(episode \d, step \d+\), observation\[3\]: got NaN, expected a finite number: its episode is cut off/,
+    ],
+  ])('a step that %s takes its own lane out where the user says so', async (fault, message) => {
+    const told = vi.spyOn(process, 'emitWarning').mockImplementation(() => {})
+    const rollout = await recorded(faulty(fault, 60, 'end-episode'), 3, 12)
+    const well = await recorded(faulty('none'), 3, 12)
+    expect(told.mock.calls[0]![0]).toMatch(message)
+    let faults = 0
+    for (let n = 0; n < 3; n++) {
+      let isWell = true
+      for (let row = n; row < 36; row += 3) {
+        if (rollout.valid[row] === 0) continue
+        const isFault = rollout.action[row] === 1
+        faults += Number(isFault)
+        expect([rollout.reward[row], rollout.terminated[row], rollout.truncated[row]]).toEqual(
+          isFault ? [0, 0, 1] : [0.5, 0, 0],
+        )
+        isWell &&= !isFault
+        // Until its first fault a lane goes as if no lane had one.
+        const seen = (from: typeof rollout) => from.observation.subarray(5 * row + 15, 5 * row + 20)
+        if (isWell && row + 3 < 36) expect(seen(rollout)).toEqual(seen(well))
+      }
+    }
+    expect(faults).toBeGreaterThan(6)
+    expect(told.mock.calls.length).toBe(10 + Number(faults >= 16)) // Of more than ten the 16th
+  })
+
+  test.each([
+    ['exits', /its Python process is gone: .*its episode is cut off/s],
+    ['hangs', /its Python process is gone: .*Timeout \(0:00:01\).*its episode is cut off/s],
+  ])(
+    'a process that %s takes its lanes out where the user says so, and the next begins with their episodes',
+    async (fault, message) => {
+      const told = vi.spyOn(process, 'emitWarning').mockImplementation(() => {})
+      const rollout = await recorded(faulty(fault, 1, 'end-episode'), 2, 6)
+      expect(told.mock.calls[0]![0]).toMatch(message)
+      let ends = 0
+      for (let t = 0; t < 6; t++) {
+        const rows = [2 * t, 2 * t + 1].filter((row) => rollout.valid[row] === 1)
+        const isGone = rows.some((row) => rollout.action[row] === 1)
+        ends += Number(isGone)
+        for (const row of rows) {
+          expect([rollout.reward[row], rollout.terminated[row], rollout.truncated[row]]).toEqual(
+            isGone ? [0, 0, 1] : [0.5, 0, 0],
+          )
+        }
+      }
+      expect(ends).toBeGreaterThan(1)
+      expect(told.mock.calls.length).toBe(ends)
+    },
+  )
 
   test('what Gymnasium does not make is told with its words', () => {
     expect(() => fromGymnasium({ id: 'Nope-v0', python })()).toThrow("Environment `Nope` doesn't exist")
