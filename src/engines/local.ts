@@ -79,6 +79,8 @@ export interface DecodingThread extends Omit<DecodingColumns, 'decoder'> {
   readonly explore: boolean
   /** Room for a list of slots. */
   readonly slots: Int32Array
+  /** Of each slot with a turn: the slot whose keys and values it takes, since both have the same ids; -1 for none. */
+  readonly source: Int32Array
   /** Of each slot, the last distribution of a turn's own that this thread drew from; none before the first. */
   readonly samplings: Sampling[]
 }
@@ -91,7 +93,7 @@ export function decodeShare(thread: DecodingThread, index: number, numShares: nu
   const count = listActive(thread)
   const from = shareBegin(count, index, numShares)
   const to = shareBegin(count, index + 1, numShares)
-  for (let i = from; i < to; i++) feed(thread, slots[i]!)
+  feed(thread, from, to)
   for (let i = from, row = 0; i < to; i++, row++) {
     const n = slots[i]!
     const last = turns.length[n]! - 1
@@ -153,12 +155,43 @@ function shareBegin(count: number, index: number, numShares: number): number {
   return Math.floor((index * count) / numShares)
 }
 
-/** Feeds what of slot n is not in the cache, but for its last id. */
-function feed({ turns, ids, decoder, context }: DecodingThread, n: number): void {
+/**
+ * Feeds what of the slots in places `from` to `to` is not in the cache, but for their last ids. One that has the ids of a slot before
+ * it, as the answers to one prompt have, takes that one's keys and values: they are the same to the bit.
+ */
+function feed({ turns, ids, decoder, context, slots, source }: DecodingThread, from: number, to: number): void {
   const { cached, length } = turns
-  const last = length[n]! - 1
-  if (cached[n]! < last) decoder.feed(n, ids.subarray(n * context + cached[n]!, n * context + last), cached[n]!)
-  cached[n] = last + 1
+  let before = -1
+  for (let i = from; i < to; i++) {
+    const n = slots[i]!
+    const last = length[n]! - 1
+    source[n] = -1
+    if (cached[n]! >= last) continue
+    if (before >= 0 && hasSameIds(turns, ids, context, n, before)) source[n] = before
+    else {
+      decoder.feed(n, ids.subarray(n * context + cached[n]!, n * context + last), cached[n]!)
+      before = n
+    }
+  }
+  decoder.flush()
+  for (let i = from; i < to; i++) {
+    const n = slots[i]!
+    if (source[n]! >= 0) decoder.copyCache(n, source[n]!, cached[n]!, length[n]! - 1)
+    cached[n] = length[n]!
+  }
+}
+
+/** Whether the ids of two slots are the same. */
+function hasSameIds(
+  { length }: LocalColumns['turns'],
+  ids: Int32Array,
+  context: number,
+  a: number,
+  b: number,
+): boolean {
+  if (length[a] !== length[b]) return false
+  for (let i = 0; i < length[a]!; i++) if (ids[a * context + i] !== ids[b * context + i]) return false
+  return true
 }
 
 /** A block of tokens as a thread's decoder wrote them. */
@@ -213,6 +246,7 @@ export class LocalEngine implements Engine, EngineThreads {
       sampling,
       explore,
       slots,
+      source: new Int32Array(numSlots),
       samplings: [],
     }
     this.#blocks = this.#decoders.map(({ slot, chosen, forward, candidates, candidateOffset }) => ({

@@ -1,6 +1,6 @@
 /** Engines by the contract, and what conversations are made of by an engine of one's own. */
 import { setImmediate, setTimeout } from 'node:timers/promises'
-import { describe, expect, test } from 'vitest'
+import { describe, expect, test, vi } from 'vitest'
 import { defineEngine, type OpenTurn } from '../../src/engines/define-engine.ts'
 import {
   areOfSampling,
@@ -15,7 +15,8 @@ import { PolledColumns } from '../../src/engines/polled.ts'
 import { type ScriptStep, scriptedEngine } from '../../src/engines/scripted.ts'
 import { tick } from '../../src/index.ts'
 import { number } from '../../src/settings.ts'
-import { digits, talkUntil, talkWorld } from '../support/conversations.ts'
+import { languageModel } from '../../src/text/language-model.ts'
+import { digits, localEngineOf, talkUntil, talkWorld } from '../support/conversations.ts'
 import { type EngineUnderTest, engineSuite } from '../support/engine-suite.ts'
 
 async function underTest(options: Parameters<typeof talkWorld>[0]): Promise<EngineUnderTest> {
@@ -223,6 +224,17 @@ test('the local engine draws each turn as it asks, and beside others with the to
     expect(together.get(slot)).toEqual(alone)
     expect(alone!.length).toBeGreaterThan(0)
   }
+})
+
+test('the local engine feeds a prompt that several answers begin with once, and each answer is what it is alone', async () => {
+  const options = { groupSize: 3, numLanes: 6, policy: languageModel({ width: 16, layers: 2, heads: 2 }) }
+  const world = await talkWorld(options)
+  const feed = vi.spyOn(localEngineOf(world.cohort()).decoder, 'feed')
+  const together = await talkUntil(world, 12)
+  const prompts = together.map(({ token, lossMask }) => String(token.slice(0, lossMask.indexOf(1))))
+  expect(feed.mock.calls.length).toBe(6) // Of a group whose lanes become free one by one, not all begin together.
+  expect(new Set(prompts).size).toBe(4)
+  expect(together).toEqual(await talkUntil(await talkWorld({ ...options, numLanes: 1 }), 12))
 })
 
 test('the local engine chooses nothing while somebody holds it, and all that it would have chosen afterwards', async () => {

@@ -1,6 +1,6 @@
 /**
- * Decoding: tokens of many lanes through the network at once, over a cache of keys and values that is written in place. A
- * lane's prompt is fed but for its last token; each `advance` then takes a token of each row and chooses the next.
+ * Decoding: tokens of many lanes through the network at once, over a cache of keys and values that is written in place. Lanes'
+ * prompts are fed but for their last tokens; each `advance` then takes a token of each row and chooses the next.
  */
 import { type Columns, column, type Plan } from '../../components/column.ts'
 import { assert, InputError } from '../../errors.ts'
@@ -12,8 +12,8 @@ import { forwardPlan, type TransformerModel } from './model.ts'
 import type { BaseWeights } from './quantized.ts'
 import { checkSampling, inverseOf, type Sampling } from './sampling.ts'
 
-/** Rows of a prompt that are fed at once, at least: the copy of the weights that a matrix product makes pays for so many. */
-const FED_ROWS = 64
+/** Rows of prompts that are fed at once, at least: the copy of the weights that a matrix product makes pays for so many. */
+const FED_ROWS = 128
 
 /** The columns of one thread to decode up to `slots` sequences at once, of at most `context` tokens each. */
 export function decoderPlan(
@@ -90,6 +90,8 @@ export class TransformerDecoder {
   readonly #caches: readonly KeyValueCache[]
   readonly #context: number
   readonly #slots: number
+  /** Rows that were fed and have not been run. */
+  #numFed = 0
   /** What was asked for last, and what draws so: it is the same in every call of a cohort. */
   #sampling: Partial<Sampling> | null = null
   #drawTokens: DrawTokens
@@ -116,20 +118,40 @@ export class TransformerDecoder {
   }
 
   /**
-   * Puts tokens of a sequence at positions `from` on into its slot's cache.
+   * Puts tokens of a sequence at positions `from` on into its slot's cache: once `flush` is called, since tokens of many
+   * sequences go through the network together. A sequence's tokens are fed in their order.
    * @throws InputError for a token that the vocabulary has not, a sequence beyond the context, and a slot that is not there.
    */
   feed(slot: number, tokens: ArrayLike<number>, from = 0): void {
     const { token, position } = this.columns.forward
-    for (let i = 0; i < tokens.length; ) {
-      const count = Math.min(token.length, tokens.length - i)
-      for (let row = 0; row < count; row++, i++) {
-        this.#forward.check(tokens[i]!, from + i)
-        token[row] = tokens[i]!
-        position[row] = from + i
-        this.columns.slot[row] = slot
-      }
-      this.#run(count)
+    // All of them first: a sequence that is refused leaves nothing to be run.
+    for (let i = 0; i < tokens.length; i++) this.#check(slot, tokens[i]!, from + i)
+    for (let i = 0; i < tokens.length; i++) {
+      if (this.#numFed === token.length) this.flush()
+      const row = this.#numFed
+      token[row] = tokens[i]!
+      position[row] = from + i
+      this.columns.slot[row] = slot
+      this.#place(row)
+      this.#numFed++
+    }
+  }
+
+  /** Runs the tokens that were fed. Their rows are free for `advance` then. */
+  flush(): void {
+    const count = this.#numFed
+    this.#numFed = 0
+    if (count > 0) this.#forward.run(count, this.#caches, this.columns.cacheRow)
+  }
+
+  /** Copies the keys and values of positions `begin` to `end` of slot `from`: both begin with the same tokens. */
+  copyCache(to: number, from: number, begin: number, end: number): void {
+    const { numKeyHeads, headWidth } = this.#forward.model.shape
+    const keyWidth = numKeyHeads * headWidth
+    const at = (slot: number, position: number) => (slot * this.#context + position) * keyWidth
+    for (const { key, value } of this.#caches) {
+      key.copyWithin(at(to, begin), at(from, begin), at(from, end))
+      value.copyWithin(at(to, begin), at(from, begin), at(from, end))
     }
   }
 
@@ -205,18 +227,25 @@ export class TransformerDecoder {
 
   #run(count: number): void {
     const { slot, cacheRow, forward } = this.columns
-    const { token, position, firstKey } = forward
-    const context = this.#context
+    assert(this.#numFed === 0, 'tokens were fed that have not been run')
     for (let row = 0; row < count; row++) {
-      this.#forward.check(token[row]!, position[row]!)
-      const place = slot[row]!
-      if (!(place >= 0 && place < this.#slots)) {
-        throw new InputError('slot', String(place), `a whole number from 0 to ${this.#slots - 1}`)
-      }
-      firstKey[row] = place * context
-      cacheRow[row] = place * context + position[row]!
+      this.#check(slot[row]!, forward.token[row]!, forward.position[row]!)
+      this.#place(row)
     }
     this.#forward.run(count, this.#caches, cacheRow)
+  }
+
+  #check(slot: number, token: number, position: number): void {
+    this.#forward.check(token, position)
+    if (slot >= 0 && slot < this.#slots) return
+    throw new InputError('slot', String(slot), `a whole number from 0 to ${this.#slots - 1}`)
+  }
+
+  /** Says where a row's keys and values go, and where those of its sequence begin. */
+  #place(row: number): void {
+    const { slot, cacheRow, forward } = this.columns
+    forward.firstKey[row] = slot[row]! * this.#context
+    cacheRow[row] = slot[row]! * this.#context + forward.position[row]!
   }
 }
 

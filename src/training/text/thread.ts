@@ -45,6 +45,7 @@ export function textProgram(order: TextOrder): WorkerProgram {
           decoder: new TransformerDecoder(model, weights, decoding.decoder, kernels, random, adapter),
           ...{ context, sampling, explore },
           slots: new Int32Array(decoding.turns.active.length),
+          source: new Int32Array(decoding.turns.active.length),
           samplings: [],
         }
   return function* (command) {

@@ -40,6 +40,7 @@ function generate(
   const { token, position, logprob, entropy } = columns.forward
   const lanes = prompts.map((prompt, lane) => {
     network.feed(slots[lane]!, prompt.slice(0, -1))
+    network.flush()
     return {
       lane,
       slot: slots[lane]!,
@@ -164,15 +165,20 @@ describe('decoding', () => {
 
   test.each(builds)('a prompt in one pass leaves the cache that it leaves token by token (%s)', async (build) => {
     const { model, weights, tokens } = await golden('llama')
-    const prompt = [...tokens, ...tokens, ...tokens.slice(0, 20)] // Longer than what is fed at once.
-    const [whole, stepwise, inParts] = [100, 2, 1].map((slots) => decoder(model, weights, build, slots, 100)) as [
+    const prompt = Array.from({ length: 150 }, (_, i) => tokens[i % tokens.length]!) // Longer than what is fed at once.
+    const [whole, stepwise, inParts] = [160, 2, 1].map((slots) => decoder(model, weights, build, slots, 160)) as [
       Network,
       Network,
       Network,
     ]
     whole.feed(0, prompt)
-    for (const [i, token] of prompt.entries()) stepwise.feed(0, [token], i)
+    whole.flush()
+    for (const [i, token] of prompt.entries()) {
+      stepwise.feed(0, [token], i)
+      stepwise.flush()
+    }
     inParts.feed(0, prompt)
+    inParts.flush()
     const length = prompt.length * model.shape.numKeyHeads * model.shape.headWidth
     for (const [layer, { key, value }] of Object.entries(whole.columns.cache)) {
       for (const other of [stepwise, inParts]) {
@@ -183,11 +189,37 @@ describe('decoding', () => {
     expect(whole.columns.cache[1]!.value.slice(0, length).every((x) => x !== 0)).toBe(true)
   })
 
+  test('prompts that are fed together leave the caches that each leaves alone, and a copy is the same', async () => {
+    const { model, weights, tokens } = await golden('llama')
+    const [together, apart] = [decoder(model, weights, 'simd', 5), decoder(model, weights, 'simd', 5)]
+    for (let slot = 0; slot < 4; slot++) {
+      const prompt = Array.from({ length: 36 + slot }, (_, i) => tokens[(i * (slot + 1)) % tokens.length]!)
+      together.feed(slot, prompt) // The four are more than what is fed at once.
+      apart.feed(slot, prompt)
+      apart.flush()
+    }
+    together.flush()
+    for (const network of [together, apart]) network.copyCache(4, 2, 3, 38)
+    const caches = ({ columns }: Network) => Object.values(columns.cache)
+    expect(caches(together)).toEqual(caches(apart))
+    const keyWidth = model.shape.numKeyHeads * model.shape.headWidth
+    const rows = (column: Float32Array, slot: number, from: number, to: number) =>
+      Array.from(column.subarray((slot * 40 + from) * keyWidth, (slot * 40 + to) * keyWidth))
+    for (const { key, value } of caches(together)) {
+      for (const column of [key, value]) {
+        expect(rows(column, 4, 3, 38)).toEqual(rows(column, 2, 3, 38))
+        expect(rows(column, 4, 3, 38).every((x) => x !== 0)).toBe(true)
+        expect([...rows(column, 4, 0, 3), ...rows(column, 4, 38, 40)].every((x) => x === 0)).toBe(true)
+      }
+    }
+  })
+
   test('a slot that was used before tells the next sequence nothing', async () => {
     const { model, weights } = await golden('qwen3')
     const fresh = generate(decoder(model, weights, 'simd', 1), [[7, 8]], [0], [9])
     const network = decoder(model, weights, 'simd', 1)
     network.feed(0, new Array(40).fill(11))
+    network.flush()
     expect(generate(network, [[7, 8]], [0], [9])).toEqual(fresh)
   })
 

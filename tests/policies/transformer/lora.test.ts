@@ -181,6 +181,7 @@ describe('an adapter', () => {
     const tokens = [3, 1, 4]
     const recorded: number[] = []
     network.feed(0, tokens.slice(0, -1))
+    network.flush()
     for (let i = 0; i < 12; i++) {
       columns.forward.token[0] = tokens.at(-1)!
       columns.forward.position[0] = tokens.length - 1

@@ -45,6 +45,7 @@ async function shared(numParameters: number, task = environment) {
     sampling,
     explore,
     slots: new Int32Array(11),
+    source: new Int32Array(11),
     samplings: [],
   }
   Object.defineProperty(model, 'numParameters', { value: numParameters })
