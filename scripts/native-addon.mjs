@@ -42,17 +42,17 @@ export async function buildAddon({ out, compiler, os, cpu, flags = [], linked = 
   const { readTwins } = await import('./kernel-twins.mjs')
   const { glueOf, prototypesOf } = await import('./native-glue.mjs')
   const twins = twinsWithBodies(readTwins())
-  const features = Object.fromEntries(Object.entries(levels).map(([level, { features }]) => [level, features]))
   mkdirSync(out, { recursive: true })
   writeFileSync(join(out, 'kernels.native.h'), prototypesOf(twins))
-  writeFileSync(join(out, 'glue.c'), glueOf(twins, features))
+  writeFileSync(join(out, 'glue.c'), glueOf(twins, levels))
   // Zig compiles one source a call.
   const objects = await Promise.all([
     compile(out, [`-I${headers}`, '-c', 'glue.c', '-o', 'glue.o']).then(() => ['glue.o']),
-    ...Object.entries(levels).map(async ([level, { flags }]) => {
+    ...Object.entries(levels).map(async ([level, { flags, beyond }]) => {
       mkdirSync(join(out, level), { recursive: true })
       const made = []
       for (const source of sources) {
+        if (beyond !== undefined && !beyond.sources.includes(basename(source))) continue
         const object = join(level, basename(source).replace(/c$/, 'o'))
         await compile(out, [...flags, `-DLEVEL=${level}`, '-I.', '-c', source, '-o', object])
         made.push(object)
@@ -67,15 +67,15 @@ export async function buildAddon({ out, compiler, os, cpu, flags = [], linked = 
   renameSync(join(out, fresh), join(out, 'native.node'))
 }
 
-/** Those of all twins that have native bodies, in the order of these. */
+/** Those of all twins that have native bodies, in the order of these, each with the source of its body. */
 function twinsWithBodies(known) {
-  const names = sources.flatMap((path) =>
-    [...readFileSync(path, 'utf8').matchAll(/^WORTH\((\w+), .+\)\n\w+ KERNEL\(\1\)/gm)].map(([, name]) => name),
-  )
-  return names.map((name) => {
-    const twin = known.find((twin) => twin.name === name)
-    if (twin === undefined) throw new Error(`native kernels: got ${name}, expected the name of a SIMD twin`)
-    return twin
+  return sources.flatMap((path) => {
+    const bodies = readFileSync(path, 'utf8').matchAll(/^WORTH\((\w+), .+\)\n\w+ KERNEL\(\1\)/gm)
+    return [...bodies].map(([, name]) => {
+      const twin = known.find((twin) => twin.name === name)
+      if (twin === undefined) throw new Error(`native kernels: got ${name}, expected the name of a SIMD twin`)
+      return { ...twin, source: basename(path) }
+    })
   })
 }
 

@@ -10,19 +10,34 @@ const READERS = {
   bool: ['bool', 'bool'],
 }
 
+/** What asks a processor for its features is declared there. */
+const INCLUDES = `#if defined __x86_64__
+#include <cpuid.h>
+#elif defined __linux__
+#include <sys/auxv.h>
+#endif
+`
+
 /**
- * What an x64 processor has, where the system saves the registers for it. Asked of the processor itself: not every compiler's
- * library fills in what `__builtin_cpu_supports` reads.
+ * What a processor has, where the system saves the registers for it. An x64 one is asked itself: not every compiler's library fills
+ * in what `__builtin_cpu_supports` reads. Every Mac of ARM has dot products.
  */
-const FEATURES = `  unsigned a = 0, b = 0, c = 0, d = 0, saved = 0;
+const FEATURES = `#if defined __x86_64__
+  unsigned a = 0, b = 0, c = 0, d = 0, saved = 0;
   __get_cpuid(1, &a, &b, &c, &d);
   if ((c & bit_OSXSAVE) != 0) __asm__("xgetbv" : "=a"(saved), "=d"(d) : "c"(0));
   const bool saves256 = (saved & 0x06) == 0x06, saves512 = (saved & 0xe6) == 0xe6;
   const bool fma = saves256 && (c & bit_FMA) != 0;
-  b = 0;
+  b = 0, c = 0;
   __get_cpuid_count(7, 0, &a, &b, &c, &d);
   const bool avx2 = saves256 && (b & bit_AVX2) != 0, avx512f = saves512 && (b & bit_AVX512F) != 0;
   const bool avx512bw = (b & bit_AVX512BW) != 0, avx512dq = (b & bit_AVX512DQ) != 0, avx512vl = (b & bit_AVX512VL) != 0;
+  const bool avx512vnni = (c & 1u << 11) != 0;
+#elif defined __linux__
+  const bool dotprod = (getauxval(AT_HWCAP) & 1ul << 20) != 0;
+#else
+  const bool dotprod = true;
+#endif
 `
 
 const cType = (type) => TYPES[type] ?? type
@@ -51,18 +66,22 @@ ${prototypes.join('\n')}
 /**
  * The addon: \`levels\`, the names of those that the processor has, the best last; and \`bind(bytes, level)\`, an object with a
  * function for each body, over the memory in which \`bytes\` begins.
- * @param {Record<string, string>} levels by name: the features of the processor that it needs beyond those that all have, for \`__builtin_cpu_supports\`
+ * @param {(object & { source: string })[]} twins those that have bodies, each with the name of its body's source
+ * @param {Record<string, object>} levels of native-platforms.mjs, for this processor
  */
 export function glueOf(twins, levels) {
   const names = Object.keys(levels)
   const includes = names.map((level) => `#define LEVEL ${level}\n#include "kernels.native.h"\n#undef LEVEL`)
-  const bodies = twins.map(({ name }) => {
-    return `  {"${name}", call_${name}, {${names.map((level) => `(body)${name}_${level}`).join(', ')}}},`
+  const bodies = twins.map(({ name, source }) => {
+    const served = names.map((level) => {
+      const { beyond } = levels[level]
+      return beyond === undefined || beyond.sources.includes(source) ? level : beyond.level
+    })
+    return `  {"${name}", call_${name}, {${served.map((level) => `(body)${name}_${level}`).join(', ')}}},`
   })
-  const supported = names.map((level) => `    ${levels[level].join(' && ') || true},`)
-  const looks = Object.values(levels).some((features) => features.length > 0)
+  const supported = names.map((level) => `    ${levels[level].features.join(' && ') || true},`)
   return `/* Made by \`npm run build\` (scripts/native-glue.mjs). */
-${looks ? '#include <cpuid.h>\n' : ''}#include <node_api.h>
+${INCLUDES}#include <node_api.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -94,7 +113,7 @@ ${bodies.join('\n')}
 };
 
 static void has_levels(bool has[LEVELS]) {
-${looks ? FEATURES : ''}  const bool found[LEVELS] = {
+${FEATURES}  const bool found[LEVELS] = {
 ${supported.join('\n')}
   };
   memcpy(has, found, sizeof found);

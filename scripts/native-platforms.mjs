@@ -1,22 +1,32 @@
 // For which platforms there are native kernels, and at which levels of their processors.
 
+const AVX512 = ['avx512f', 'avx512bw', 'avx512dq', 'avx512vl']
+const AVX512_FLAGS = ['-mavx2', '-mfma', ...AVX512.map((feature) => `-m${feature}`), '-mprefer-vector-width=512']
+
 /**
  * The levels of a processor, the best last, by Node's name of its architecture: what it must have, by the names of
- * native-glue.mjs, and the compiler's flags for it.
+ * native-glue.mjs, and the compiler's flags for it. `beyond`: only the sources named are compiled for it, and all other bodies are
+ * those of that level.
  */
 export const LEVELS = {
   x64: {
     avx2: { features: ['avx2', 'fma'], flags: ['-mavx2', '-mfma'] },
-    avx512: {
-      features: ['avx512f', 'avx512bw', 'avx512dq', 'avx512vl'],
-      flags: [
-        ...['-mavx2', '-mfma', '-mavx512f', '-mavx512bw', '-mavx512dq', '-mavx512vl'],
-        '-mprefer-vector-width=512',
-      ],
+    avx512: { features: AVX512, flags: AVX512_FLAGS },
+    avx512vnni: {
+      features: [...AVX512, 'avx512vnni'],
+      flags: [...AVX512_FLAGS, '-mavx512vnni'],
+      beyond: { level: 'avx512', sources: ['integers.native.c'] },
     },
   },
-  // Every 64-bit processor of ARM has NEON, with fused multiply-add.
-  arm64: { neon: { features: [], flags: [] } },
+  // Every 64-bit processor of ARM has NEON, with fused multiply-add; most have dot products of bytes.
+  arm64: {
+    neon: { features: [], flags: [] },
+    dotprod: {
+      features: ['dotprod'],
+      flags: ['-mcpu=generic+dotprod'],
+      beyond: { level: 'neon', sources: ['integers.native.c'] },
+    },
+  },
 }
 
 /**

@@ -1,6 +1,7 @@
 /**
- * `npm run bench -- llama-cpp`: one sequence decoded in f32 by llama.cpp and by us, from the same weights. Needs Python 3.11 or
- * newer and PyPI at the first visit.
+ * `npm run bench -- llama-cpp`: one sequence decoded by llama.cpp and by us, from the same weights: in f32; and with projections
+ * in 8 bits, llama.cpp's by Q8_0, which rounds what they are multiplied with to 8 bits, too. Needs Python 3.11 or newer and PyPI
+ * at the first visit.
  */
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
@@ -36,8 +37,17 @@ const environment = defineTextEnvironment({
   }),
 })()
 
+/** How weights are kept, and what they are multiplied with. */
+const KINDS = {
+  f32: { isQuantized: false, quantizeActivations: false },
+  '8 bits by f32': { isQuantized: true, quantizeActivations: false },
+  '8 bits by 8 bits': { isQuantized: true, quantizeActivations: true },
+} as const
+type Kind = keyof typeof KINDS
+
 /** A model of a size, new, whose tokenizer knows no end: each answer has all of its tokens. */
-function policyOf(size: (typeof SIZES)[number]): LanguageModelDefinition {
+function policyOf(size: (typeof SIZES)[number], kind: Kind): LanguageModelDefinition {
+  const { isQuantized, quantizeActivations } = KINDS[kind]
   const config = {
     ...{ architectures: ['LlamaForCausalLM'], model_type: 'llama', tie_word_embeddings: true },
     ...{ hidden_size: size.width, num_hidden_layers: size.layers, vocab_size: size.vocabulary },
@@ -49,8 +59,8 @@ function policyOf(size: (typeof SIZES)[number]): LanguageModelDefinition {
     id: 'endless',
     parameters: {},
     open: async () => ({
-      ...{ model: transformer(config), tokenizer: { ...byteTokenizer(), endIds: [] }, context: CONTEXT, folder: null },
-      ...{ isQuantized: false, adapter: null },
+      ...{ model: transformer(config, { quantizeActivations }), context: CONTEXT, folder: null },
+      ...{ tokenizer: { ...byteTokenizer(), endIds: [] }, isQuantized, adapter: null },
       readWeights: async () => ({ weights: null, adapter: null, notes: [] }),
     }),
   }
@@ -68,39 +78,72 @@ function decode(world: World<ConversationCohort>): number {
   return seconds
 }
 
-async function figuresOf(size: (typeof SIZES)[number], python: string, folder: string): Promise<Figure[]> {
-  const world = await createWorld({
-    ...{ environment, policy: policyOf(size), numLanes: 1, seed: 1, explore: false, kernels: bestKernelBuild() },
+/** A world of one lane. */
+const worldOf = (size: (typeof SIZES)[number], kind: Kind) =>
+  createWorld({
+    ...{ environment, policy: policyOf(size, kind), numLanes: 1, seed: 1, explore: false, kernels: bestKernelBuild() },
   })
-  const cohort = world.cohort()
-  const file = join(folder, 'model.gguf')
-  await writeGguf(file, cohort.model, cohort.weights)
-  decode(world)
-  const row = Array.from(cohort.trajectories.row(0).token)
-  const [prompt, ours] = [row.slice(0, -TOKENS), row.slice(-TOKENS)]
-  const peer = new Companion(python, [peerSource('llama_cpp.py'), file, '1', String(CONTEXT + 1)])
-  const ask = (ids: boolean) =>
-    peer.ask<{ ids: number[] | null; seconds: number }>(JSON.stringify({ prompt, tokens: TOKENS, ids }))
+
+async function figuresOf(size: (typeof SIZES)[number], python: string, folder: string): Promise<Figure[]> {
+  const [whole, byFloats, byBytes] = await Promise.all(
+    (Object.keys(KINDS) as Kind[]).map((kind) => worldOf(size, kind)),
+  )
+  const { model, weights } = whole!.cohort()
+  const open = async (name: string, options: Parameters<typeof writeGguf>[3]) => {
+    const file = join(folder, `${name}.gguf`)
+    await writeGguf(file, model, weights, options)
+    return new Companion(python, [peerSource('llama_cpp.py'), file, '1', String(CONTEXT + 1)])
+  }
+  const f32 = await open('f32', {})
+  const projections = await open('projections', { type: 'Q8_0', embedding: false })
+  const all = await open('all', { type: 'Q8_0' })
   try {
-    const { ids: theirs } = await ask(true)
+    decode(whole!)
+    const row = Array.from(whole!.cohort().trajectories.row(0).token)
+    const [prompt, ours] = [row.slice(0, -TOKENS), row.slice(-TOKENS)]
+    const ask = (peer: Companion, ids: boolean) =>
+      peer.ask<{ ids: number[] | null; seconds: number }>(JSON.stringify({ prompt, tokens: TOKENS, ids }))
+    const { ids: theirs } = await ask(f32, true)
     check(String(ours) === String(theirs), `llama.cpp answers ${theirs}, and we ${ours}`)
     const seconds = await interleave(
-      { theirs: async () => (await ask(false)).seconds, ours: () => decode(world) },
+      {
+        theirs: async () => (await ask(f32, false)).seconds,
+        ours: () => decode(whole!),
+        theirProjections: async () => (await ask(projections, false)).seconds,
+        theirAll: async () => (await ask(all, false)).seconds,
+        byFloats: () => decode(byFloats!),
+        byBytes: () => decode(byBytes!),
+      },
       { repeats: REPEATS },
     )
-    const bytes = 4 * cohort.model.numParameters
-    const name = `${size.name} parameters, one sequence, f32, 1 thread`
+    const name = `${size.name} parameters, one sequence, 1 thread`
     const steps = TOKENS - 1
+    const of = (what: string, taken: number[]) => figure(`${name}, ${what}`, 'tokens/s', rates(steps, taken))
+    const quantized = (taken: number[]) => [
+      ratio('llama.cpp, projections in Q8_0', seconds.theirProjections, taken),
+      ratio('llama.cpp, all in Q8_0', seconds.theirAll, taken),
+    ]
     return [
-      figure(`${name}, llama.cpp`, 'tokens/s', rates(steps, seconds.theirs)),
+      of('f32, llama.cpp', seconds.theirs),
       {
-        ...figure(`${name}, Colonnade`, 'tokens/s', rates(steps, seconds.ours)),
+        ...of('f32, Colonnade', seconds.ours),
         ratios: [ratio('llama.cpp', seconds.theirs, seconds.ours, { atLeast: 0.9 })],
       },
-      figure(`${name}, weights read by Colonnade`, 'GB/s', rates((steps * bytes) / 1e9, seconds.ours)),
+      figure(
+        `${name}, f32, weights read by Colonnade`,
+        'GB/s',
+        rates((steps * 4 * model.numParameters) / 1e9, seconds.ours),
+      ),
+      of('projections in Q8_0, llama.cpp', seconds.theirProjections),
+      of('all in Q8_0, llama.cpp', seconds.theirAll),
+      { ...of('projections in 8 bits, Colonnade', seconds.byFloats), ratios: quantized(seconds.byFloats) },
+      {
+        ...of('projections and their inputs in 8 bits, Colonnade', seconds.byBytes),
+        ratios: quantized(seconds.byBytes),
+      },
     ]
   } finally {
-    peer.close()
+    for (const peer of [f32, projections, all]) peer.close()
   }
 }
 

@@ -1,12 +1,17 @@
 /** A model of ours as a GGUF file, by the format's description of version 3: what llama.cpp reads. */
 import { open } from 'node:fs/promises'
 import type { TransformerModel } from '../../src/entries/text.ts'
+import { narrowF16 } from '../../src/half.ts'
 
 const ALIGNMENT = 32
 /** What values are, by the format's numbers. */
 const [U32, I32, F32, TEXT, LIST] = [4, 5, 6, 8, 9]
 /** Kinds of tokens. */
 const [NORMAL, CONTROL] = [1, 3]
+/** How a tensor's elements lie, by the format's numbers. */
+const TENSORS = { F32: 0, Q8_0: 8 } as const
+/** Elements of a block of Q8_0, and its bytes: a scale in f16, then a byte for each. */
+const [BLOCK, BLOCK_BYTES] = [32, 34]
 type Entry = readonly [name: string, type: number, value: number | string | readonly string[] | readonly number[]]
 
 const u32 = (value: number) => Buffer.from(Uint32Array.of(value).buffer)
@@ -62,11 +67,34 @@ function asciiLetters(): string[] {
   })
 }
 
+/** Blocks of Q8_0: each element the nearest multiple of its block's scale, max / 127. */
+function inBlocks(values: Float32Array): Buffer {
+  const bytes = Buffer.alloc((values.length / BLOCK) * BLOCK_BYTES)
+  const scales = new Float32Array(values.length / BLOCK)
+  for (const [i, value] of values.entries()) {
+    const block = Math.floor(i / BLOCK)
+    scales[block] = Math.max(scales[block]!, Math.abs(value) / 127)
+  }
+  for (const [block, scale] of narrowF16(scales).entries()) bytes.writeUInt16LE(scale, block * BLOCK_BYTES)
+  for (const [i, value] of values.entries()) {
+    const block = Math.floor(i / BLOCK)
+    const whole = value === 0 ? 0 : Math.round(value / scales[block]!)
+    bytes.writeInt8(whole, block * BLOCK_BYTES + 2 + (i % BLOCK))
+  }
+  return bytes
+}
+
 /**
  * Writes a model of the family `llama`, whose vocabulary is the letters of ASCII, each its own id. Of the ids behind them each is a
- * text of its own, not part of a character: the server tells no log-probabilities of those.
+ * text of its own, not part of a character: the server tells no log-probabilities of those. `type`: how matrices lie, of which
+ * `embedding` says whether the embedding is one; all else is f32.
  */
-export async function writeGguf(path: string, { shape, parameters }: TransformerModel, weights: Float32Array) {
+export async function writeGguf(
+  path: string,
+  { shape, parameters }: TransformerModel,
+  weights: Float32Array,
+  { type = 'F32', embedding = true }: { readonly type?: keyof typeof TENSORS; readonly embedding?: boolean } = {},
+) {
   const { vocabularySize, width, numLayers, numHeads, numKeyHeads, headWidth, normEpsilon } = shape
   const letters = asciiLetters()
   const texts = Array.from({ length: vocabularySize }, (_, id) => letters[id] ?? `<${id}>`)
@@ -90,13 +118,18 @@ export async function writeGguf(path: string, { shape, parameters }: Transformer
     ['tokenizer.ggml.bos_token_id', U32, 256],
     ['tokenizer.ggml.eos_token_id', U32, 257],
   ]
+  const typeOf = (name: string) => {
+    return name.includes('_proj.') || (embedding && name.includes('embed_tokens')) ? type : 'F32'
+  }
   let offset = 0
   const infos: Buffer[] = []
   for (const { name, shape: sizes } of parameters) {
     const dimensions = [...sizes].reverse().map(u64) // The one that lies together comes first.
-    infos.push(words(nameOf(name)), u32(sizes.length), ...dimensions, u32(0), u64(offset))
-    const length = 4 * sizes.reduce((product, size) => product * size, 1)
-    offset += length + padding(length).length
+    const as = typeOf(name)
+    infos.push(words(nameOf(name)), u32(sizes.length), ...dimensions, u32(TENSORS[as]), u64(offset))
+    const length = sizes.reduce((product, size) => product * size, 1)
+    const bytes = as === 'F32' ? 4 * length : (length / BLOCK) * BLOCK_BYTES
+    offset += bytes + padding(bytes).length
   }
   const head = Buffer.concat([
     ...[Buffer.from('GGUF'), u32(3), u64(parameters.length), u64(entries.length)],
@@ -111,7 +144,8 @@ export async function writeGguf(path: string, { shape, parameters }: Transformer
       let values = Float32Array.from(weights.subarray(from, from + length))
       if (name.endsWith('q_proj.weight')) values = paired(values, numHeads, width)
       if (name.endsWith('k_proj.weight')) values = paired(values, numKeyHeads, width)
-      await file.writeFile(Buffer.concat([Buffer.from(values.buffer), padding(4 * length)]))
+      const bytes = typeOf(name) === 'F32' ? Buffer.from(values.buffer) : inBlocks(values)
+      await file.writeFile(Buffer.concat([bytes, padding(bytes.length)]))
     }
   } finally {
     await file.close()

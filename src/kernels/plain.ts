@@ -60,6 +60,7 @@ export {
 export { explainedVariance, meanAndDeviation } from './statistics/moments.ts'
 export { normalizeRows, readRunning, updateRunning } from './statistics/running.ts'
 export { combineRows, compareRows, flagsToFloats, mapElements, selectElements } from './tensor/elements.ts'
+export { matmulIntegers, quantizeInputs } from './tensor/integers.ts'
 export {
   addDepthwise,
   addToSegments,

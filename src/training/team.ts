@@ -70,6 +70,7 @@ export interface TextOrder extends ThreadOrder {
   readonly kind: 'text'
   readonly config: TransformerConfig
   readonly valueHead: boolean
+  readonly quantizeActivations: boolean
   /** How the adapter is made; null where there is none. */
   readonly lora: LoraSettings | null
   readonly context: number

@@ -1,6 +1,7 @@
 import { describe, expect, test } from 'vitest'
 import {
   createKernels,
+  INPUT_BLOCK,
   type KernelBuild,
   MATMUL_SCRATCH,
   quantizeRows,
@@ -377,6 +378,106 @@ describe('weights in 8 bits', () => {
       expect(back[row * 33 + place]).toBeCloseTo(x[row * 33 + place]!, 4)
     }
     expect(back.subarray(66, 99)).toEqual(new Float32Array(33))
+  })
+})
+
+describe('products of whole numbers', () => {
+  /** Inputs of blocks that are whole, short, all zeros, and too small for a scale. */
+  const inputs = (numbers: Numbers, numRows: number, width: number): Float32Array => {
+    const x = numbers.floats(numRows * width, -3, 3)
+    if (numbers.uniform() < 0.3) x.fill(0, 0, Math.min(x.length, 40))
+    if (numbers.uniform() < 0.3) x.fill(1e-36, Math.max(0, x.length - 20))
+    return x
+  }
+  const rounded = (numbers: Numbers): Argument[] => {
+    const [numRows, width] = [numbers.whole(0, 9), [1, 7, 16, 31, 32, 33, 64, 80][numbers.whole(0, 7)]!]
+    const blocks = numRows * Math.ceil(width / INPUT_BLOCK)
+    const [input, inputScale] = [new Uint8Array(blocks * INPUT_BLOCK), new Float32Array(blocks)]
+    return [input, inputScale, inputs(numbers, numRows, width), numRows, width]
+  }
+  matches('quantizeInputs', rounded, { relative: 0 })
+
+  const product = (numbers: Numbers, numRows: number): Argument[] => {
+    const numColumns = [1, 7, 16, 33, 48][numbers.whole(0, 4)]!
+    const depth = [4, 9, 16, 32, 36, 64, 80][numbers.whole(0, 6)]!
+    const [weights, scale] = [numbers.floats(numColumns * depth, -3, 3), new Float32Array(numColumns)]
+    const values = new Uint8Array(weights.length)
+    strict(quantizeRows)(values, scale, weights, numColumns, depth)
+    const blocks = numRows * Math.ceil(depth / INPUT_BLOCK)
+    const [input, inputScale] = [new Uint8Array(blocks * INPUT_BLOCK), new Float32Array(blocks)]
+    plain.quantizeInputs(input, inputScale, inputs(numbers, numRows, depth), numRows, depth)
+    const [c, bias] = [numbers.floats(numRows * numColumns), numbers.floats(numbers.whole(0, 1) * numColumns)]
+    const accumulate = numbers.uniform() < 0.5
+    return [c, input, inputScale, values, scale, bias, numRows, numColumns, depth, accumulate]
+  }
+  matches('matmulIntegers', (numbers) => product(numbers, numbers.whole(1, 18)), { relative: 0 }, RUNS / 3)
+  ignoresCompany(
+    'matmulIntegers',
+    {
+      make: product,
+      part([c, input, inputScale, values, scale, bias, , numColumns, depth, accumulate], first, count) {
+        const blocks = Math.ceil((depth as number) / INPUT_BLOCK)
+        const some = [rows(c, first, count, numColumns as number), rows(input, first, count, blocks * INPUT_BLOCK)]
+        const factors = rows(inputScale, first, count, blocks)
+        return [...some, factors, values!, scale!, bias!, count, numColumns!, depth!, accumulate!]
+      },
+      outputs: ([, , , , , , , numColumns]) => [[0, numColumns as number]],
+    },
+    RUNS / 6,
+  )
+
+  test.each(all)('are those of what the bytes stand for, largest bytes too (%s)', (build) => {
+    const bench = new Bench(build)
+    for (const depth of [16, 40, 4096]) {
+      const [numRows, numColumns] = [3, 16]
+      const [x, weights] = [new Numbers(depth).floats(numRows * depth), new Numbers(7).floats(numColumns * depth)]
+      x.subarray(0, depth).fill(-2)
+      weights.subarray(0, depth).fill(-1)
+      const blocks = Math.ceil(depth / INPUT_BLOCK)
+      const [values, scale] = [new Uint8Array(weights.length), new Float32Array(numColumns)]
+      strict(quantizeRows)(values, scale, weights, numColumns, depth)
+      const given = [new Uint8Array(numRows * blocks * INPUT_BLOCK), new Float32Array(numRows * blocks), x]
+      const [input, inputScale] = bench.call('quantizeInputs', [...given, numRows, depth]).columns as [
+        Uint8Array,
+        Float32Array,
+      ]
+      const none = new Float32Array(0)
+      const c = new Float32Array(numRows * numColumns)
+      const call = [c, input, inputScale, values, scale, none, numRows, numColumns, depth, false]
+      const [got] = bench.call('matmulIntegers', call).columns
+      expect(got![0]).toBeCloseTo(2 * depth, 2)
+      for (let row = 0; row < numRows; row++) {
+        const at = row * blocks * INPUT_BLOCK
+        const stands = (k: number) => ((input[at + k]! << 24) >> 24) * inputScale[row * blocks + (k >> 5)]!
+        for (let k = 0; k < depth; k++) {
+          // Half a step of the block's largest, which is at most 2.
+          expect(Math.abs(stands(k) - x[row * depth + k]!)).toBeLessThanOrEqual((1 + 1e-5) / 127)
+        }
+        for (let column = 0; column < numColumns; column++) {
+          let sum = 0
+          for (let k = 0; k < depth; k++) {
+            sum += stands(k) * ((values[column * depth + k]! << 24) >> 24) * scale[column]!
+          }
+          expect(Math.abs(got![row * numColumns + column]! - sum)).toBeLessThan(1e-5 * depth)
+        }
+      }
+    }
+  })
+
+  test.each(all)('a row with a number that is not finite comes to NaN, and no other does (%s)', (build) => {
+    const bench = new Bench(build)
+    for (const fault of [Number.NaN, Number.POSITIVE_INFINITY, Number.NEGATIVE_INFINITY]) {
+      const x = new Float32Array(2 * 64).fill(1)
+      x[70] = fault
+      const given = [new Uint8Array(128), new Float32Array(4), x, 2, 64]
+      const [input, inputScale] = bench.call('quantizeInputs', given).columns
+      expect([...inputScale!].map(Number.isNaN)).toEqual([false, false, true, false])
+      const [values, scale] = [new Uint8Array(16 * 64).fill(1), new Float32Array(16).fill(1)]
+      const c = new Float32Array(32)
+      const call = [c, input!, inputScale!, values, scale, new Float32Array(0), 2, 16, 64, false]
+      const [got] = bench.call('matmulIntegers', call).columns
+      expect([...got!].map(Number.isNaN)).toEqual([...Array(16).fill(false), ...Array(16).fill(true)])
+    }
   })
 })
 

@@ -555,6 +555,7 @@ describe('every setting of a run of a language model acts', () => {
       'languageModel.loraDropout': { with: adapted },
       'languageModel.loraTargets': { to: 'q_proj', with: adapted },
       'languageModel.quantize': { with: adapted },
+      'languageModel.quantizeActivations': { with: { ...adapted, 'languageModel.quantize': true } },
     }
     expect(await idle(await ofPart('languageModel.'), base, table, outcome)).toEqual([])
   })

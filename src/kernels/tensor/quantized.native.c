@@ -14,6 +14,8 @@ void KERNEL(dequantizeRows)(float *restrict x, uint8_t *restrict values, float *
 
 /** Up to this many rows share the bytes that become f32: with more the whole matrix does first. */
 #define SHARING_ROWS 8
+/** Bytes that the processor fetches from memory at once. */
+#define LINE 64
 
 typedef uint32_t words __attribute__((vector_size(4 * WIDTH)));
 typedef int32_t wholes __attribute__((vector_size(4 * WIDTH)));
@@ -26,10 +28,12 @@ INLINE vec weights_of(vec bytes, int place, vec scale) {
 
 /**
  * `vectors` vectors of columns and `rows` rows, constants where it is called, of which `there` are there. Four bytes of a column's
- * depth are one word of B, so that its words are turned as floats are.
+ * depth are one word of B, so that its words are turned as floats are. Meanwhile the columns behind them are fetched, in the order of
+ * memory.
  */
 INLINE void byte_tile(const int rows, const int vectors, int there, struct sums sums, const float *a, const uint8_t *values,
                       const float *scale, int depth) {
+  const uint8_t *const next = values + (size_t)vectors * WIDTH * depth;
   vec c[SHARING_ROWS], scales[2];
   const float *row[SHARING_ROWS];
   for (int v = 0; v < vectors; v++) scales[v] = load(scale + v * WIDTH);
@@ -43,6 +47,9 @@ INLINE void byte_tile(const int rows, const int vectors, int there, struct sums 
   int k = 0;
   for (; k + 16 <= depth; k += 16) {
     vec bytes[2][4];
+    for (int i = 0; i < 16 * vectors * WIDTH; i += LINE) {
+      __builtin_prefetch(next + (size_t)vectors * WIDTH * k + i);
+    }
     for (int v = 0; v < vectors; v++) {
       load_columns(bytes[v], (const float *)(values + (size_t)v * WIDTH * depth + k), depth / 4);
     }

@@ -173,14 +173,17 @@ export class Forward {
   /** y (count × outputs) = x · Wᵀ + bias and what an adapter adds, or that added to y. */
   project(y: Float32Array, x: Float32Array, projection: Projection, count: number, accumulate = false): void {
     const { kernels } = this
-    const { none, scratch, dequantized } = this.columns
+    const { none, scratch, dequantized, input, inputScale } = this.columns
     const { numOutputs, numInputs, bias, b, weight, quantized } = projection
     if (quantized === null) {
       kernels.matmul(y, x, weight, bias, scratch, count, numOutputs, numInputs, false, true, accumulate)
     } else {
       const { values, scale } = quantized
       const sizes = [count, numOutputs, numInputs] as const
-      kernels.matmulQuantized(y, x, values, scale, bias, dequantized, scratch, ...sizes, accumulate)
+      if (this.model.quantizesActivations) {
+        kernels.quantizeInputs(input, inputScale, x, count, numInputs)
+        kernels.matmulIntegers(y, input, inputScale, values, scale, bias, ...sizes, accumulate)
+      } else kernels.matmulQuantized(y, x, values, scale, bias, dequantized, scratch, ...sizes, accumulate)
     }
     if (b.length === 0) return
     const { low } = this.projectLow(x, projection, count)

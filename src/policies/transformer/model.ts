@@ -4,7 +4,7 @@
  */
 import { column, type Plan } from '../../components/column.ts'
 import { InputError, show } from '../../errors.ts'
-import { MATMUL_SCRATCH, VOCABULARY_STEP } from '../../kernels/bind.ts'
+import { INPUT_BLOCK, MATMUL_SCRATCH, VOCABULARY_STEP } from '../../kernels/bind.ts'
 import { type Random, Stream } from '../../random.ts'
 import type { Parameter } from '../policy.ts'
 import { type TransformerConfig, type TransformerShape, transformerShape } from './config.ts'
@@ -22,6 +22,8 @@ export interface TransformerModel {
   readonly parameters: readonly Parameter[]
   /** The last two parameters are a critic's: a value of each hidden state. */
   readonly hasValueHead: boolean
+  /** Weights in 8 bits are multiplied with inputs in 8 bits: in sums of whole numbers, with other results. */
+  readonly quantizesActivations: boolean
   /** Starting weights, keyed by the seed and `key`: normal with deviation `initializer_range`, norms 1, biases 0. */
   initialize(weights: Float32Array, random: Random, key: number): void
 }
@@ -39,7 +41,11 @@ export const VALUE_HEAD = { weight: 'v_head.summary.weight', bias: 'v_head.summa
  */
 export function transformer(
   config: TransformerConfig,
-  { subject, valueHead = false }: { readonly subject?: string; readonly valueHead?: boolean } = {},
+  {
+    subject,
+    valueHead = false,
+    quantizeActivations = false,
+  }: { readonly subject?: string; readonly valueHead?: boolean; readonly quantizeActivations?: boolean } = {},
 ): TransformerModel {
   const shape = transformerShape(config, subject)
   const deviation = config.initializer_range ?? 0.02
@@ -54,6 +60,7 @@ export function transformer(
     numParameters: last.offset + sizeOf(last),
     parameters,
     hasValueHead: valueHead,
+    quantizesActivations: quantizeActivations,
     initialize(weights, random, key) {
       parameters.forEach((parameter, index) => {
         const view = weights.subarray(parameter.offset, parameter.offset + sizeOf(parameter))
@@ -152,9 +159,11 @@ export function forwardPlan(
   lora: LoraModel | null,
   isQuantized: boolean,
 ) {
-  const { shape, hasValueHead } = model
+  const { shape, hasValueHead, quantizesActivations } = model
   const { width, numHeads, headWidth, feedForwardWidth } = shape
   const each = (elements: number) => column('f32', rows, elements)
+  const widest = Math.max(width, numHeads * headWidth, feedForwardWidth)
+  const inputBlocks = isQuantized && quantizesActivations ? Math.ceil(widest / INPUT_BLOCK) : 0
   return {
     layers: Object.fromEntries(Array.from({ length: numLayers }, (_, index) => [index, layerPlan(model, rows)])),
     /** The residual stream after the last layer, its norm's factor, and what the logits are made of. */
@@ -173,9 +182,12 @@ export function forwardPlan(
     none: column('f32', 0),
     /** A projection's weights, where they are kept in 8 bits. */
     dequantized: column('f32', isQuantized ? width * Math.max(numHeads * headWidth, feedForwardWidth) : 0),
+    /** A projection's inputs in 8 bits, and what each block of them is multiplied by. */
+    input: column('u8', rows, inputBlocks * INPUT_BLOCK),
+    inputScale: each(inputBlocks),
     /** What an adapter makes of a projection's input, rows × rank, and that input after dropout. */
     low: each(lora?.settings.rank ?? 0),
-    dropped: each(lora && lora.settings.dropout > 0 ? Math.max(width, numHeads * headWidth, feedForwardWidth) : 0),
+    dropped: each(lora && lora.settings.dropout > 0 ? widest : 0),
     words: column('u32', 4),
     /** Of each row: which of the batch's sequences it belongs to. */
     sequence: column('u32', rows),

@@ -106,6 +106,7 @@ export class TextTeam implements DecodingWorkers {
         ...{ memory, control, command: this.#command, index, count, seed, kernels, trace: this.#traces[i] },
         config: model.config,
         valueHead: model.hasValueHead,
+        quantizeActivations: model.quantizesActivations,
         lora: adapter?.lora.settings ?? null,
         ...{ context, sampling, explore },
         columns: {

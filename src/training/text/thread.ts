@@ -25,10 +25,11 @@ export const TextCommand = {
 
 /** The program of a worker. It shares weights and cache, and knows the trainer's model and nothing of its environment. */
 export function textProgram(order: TextOrder): WorkerProgram {
-  const { memory, index, seed, kernels: build, config, valueHead, context, sampling, explore } = order
+  const { memory, index, seed, kernels: build, config, context, sampling, explore } = order
+  const { valueHead, quantizeActivations } = order
   const { decoding, learner, weights, adapter: adapted } = viewColumns(order.columns, memory)
   const kernels = createKernels(memory, build)
-  const model = transformer(config, { valueHead })
+  const model = transformer(config, { valueHead, quantizeActivations })
   const random = new Random(seed)
   const adapter = order.lora === null ? null : { lora: lora(model, order.lora), weights: adapted, random }
   const clock = new Clock()

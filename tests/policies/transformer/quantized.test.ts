@@ -79,6 +79,41 @@ describe('a model in 8 bits', () => {
     },
   )
 
+  test.each(builds)('says the same in both where inputs are in 8 bits too, near what it said (%s)', async (build) => {
+    const { model: plain, weights, tokens, offsets, logits } = await golden('qwen2')
+    const model = { ...plain, quantizesActivations: true }
+    const adapter = lora(model, { rank: 3 })
+    const adapted = { model: adapter, weights: new Numbers(3).floats(adapter.numParameters, -0.3, 0.3) }
+    const count = offsets[1]!
+    const said = (network: ReturnType<typeof decoder>) =>
+      Array.from({ length: count }, (_, i) => {
+        network.columns.forward.token[0] = tokens[i]!
+        network.columns.forward.position[0] = i
+        network.advance(1, {}, false)
+        return network.columns.logits.slice(0, plain.shape.vocabularySize)
+      })
+    const [whole, rounded] = [plain, model].map((each) => said(decoder(each, weights, build, 4, 40, undefined, true)))
+    expect(rounded).not.toEqual(whole)
+    const wanted = logits.subarray(0, count * plain.shape.vocabularySize)
+    const squares = rounded!.flatMap((row) => [...row]).map((logit, i) => (logit - wanted[i]!) ** 2)
+    const size = wanted.reduce((sum, logit) => sum + logit ** 2, 0)
+    expect(Math.sqrt(squares.reduce((sum, square) => sum + square) / size)).toBeLessThan(0.03)
+
+    const network = decoder(model, weights, build, 2, 40, adapted, true)
+    const { forward, chosen } = network.columns
+    const [spoken, recorded]: [number[], number[]] = [[7], []]
+    for (let i = 0; i < 15; i++) {
+      forward.token[0] = spoken.at(-1)!
+      forward.position[0] = i
+      network.advance(1, {}, true)
+      spoken.push(chosen[0]!)
+      recorded.push(forward.logprob[0]!)
+    }
+    const work = packed(model, weights, build, 64, 40, adapted, true)
+    const { logprob } = work.network.evaluate(work.network.pack([1, 2, 3, ...spoken], spansOf([0, 3, 19]), 0, 2))
+    expect([...logprob.slice(2, 17)]).toEqual(recorded)
+  })
+
   test.each(families)('passes gradients on to the adapter, as finite differences say (%s)', async (family) => {
     const { model, weights, tokens, offsets } = await golden(family)
     const adapter = lora(model, { rank: 3 })

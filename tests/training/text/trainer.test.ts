@@ -317,6 +317,10 @@ describe('learning from conversations', () => {
     await expect(trainerOf({}, { model: { ...small, quantize: true } })).rejects.toThrow(
       /quantize.*without an adapter/s,
     )
+    const rounds = { ...small, loraRank: 2, quantizeActivations: true }
+    await expect(trainerOf({}, { model: rounds })).rejects.toThrow(
+      'languageModel.quantizeActivations: got true, without quantize, expected quantize=true, or false',
+    )
   })
 
   test('an adapter that is loaded in between has a version of its own, which a resumed training goes on from', async () => {
