@@ -8,7 +8,7 @@ import { request as askEncrypted } from 'node:https'
 export interface HttpRequest {
   readonly method: 'GET' | 'POST'
   readonly headers: Readonly<Record<string, string>>
-  readonly body?: string
+  readonly body?: string | Uint8Array
   /** Ends the request: it has no other time limit. */
   readonly signal: AbortSignal
   /** Bytes of the answer's body, at most; default any number. */
@@ -27,6 +27,8 @@ export interface HttpAnswer {
   readonly status: number
   /** Where the request is sent on to; null where it is not. */
   readonly location: string | null
+  /** Its media type, with what stands behind it; empty where it names none. */
+  readonly type: string
   readonly body: Buffer
 }
 
@@ -55,7 +57,8 @@ export function requestHttp(
       response.on('error', fail)
       response.on('end', () => {
         const { statusCode: status = 0, headers: told } = response
-        resolve({ status, location: told.location ?? null, body: Buffer.concat(chunks) })
+        const type = told['content-type'] ?? ''
+        resolve({ status, location: told.location ?? null, type, body: Buffer.concat(chunks) })
       })
     })
     request.on('error', fail)

@@ -72,7 +72,13 @@ test('a key is sent to the service alone, wherever it sends on who asks for a fi
     response.writeHead(302, { location: request.url!.endsWith('/loop/archive') ? '/files/loop' : location }).end()
   })
   process.env.COLONNADE_TEST_KEY = 'secret'
-  const tinker = new TinkerClient({ url: own, apiKeyVariable: 'COLONNADE_TEST_KEY', deadline: 5, retries: 0 })
+  const tinker = new TinkerClient({
+    url: own,
+    apiKeyVariable: 'COLONNADE_TEST_KEY',
+    codec: 'json',
+    deadline: 5,
+    retries: 0,
+  })
   expect(Buffer.from(await tinker.download('weights/archive')).toString()).toBe('bytes')
   expect(keys.splice(0)).toEqual([
     ['own', 'secret'],

@@ -4,8 +4,11 @@ import {
   exportPolicy,
   exportTrajectories,
   listRollouts,
+  sampleForms,
   trajectoryFormats,
+  writeDatasetCard,
   writeMinari,
+  writeParquet,
 } from '../entries/data.ts'
 import { boolean, choice, integer, type ModuleTrust } from '../entries/settings.ts'
 import { exportTrainedModel } from '../entries/text.ts'
@@ -15,14 +18,18 @@ import { group } from '../metrics.ts'
 import { type Command, readKeys, splitWords } from './invocation.ts'
 import { askForModule, trustKeys } from './trust.ts'
 
+const EPISODE_FORMATS = ['file', 'stream', 'parquet', 'minari', ...exportFormats, 'safetensors'] as const
+const TEXT_FORMATS = ['model', ...trajectoryFormats] as const
+
 export const exportKeys = {
   episodes: integer(0, 'play this many fresh episodes; 0: the rollouts that the run kept', { min: 0 }),
   seed: integer(20_000, 'keys the fresh episodes', { min: 0 }),
   explore: boolean(true, 'sample the actions of fresh episodes'),
   format: choice(
     'file',
-    ['file', 'stream', 'minari', ...exportFormats, 'safetensors'],
-    'Arrow IPC file or stream, or a folder with a dataset of Minari (of fresh episodes); or, of the policy, an ONNX model, a LayersModel of tfjs, an ES module, or its weights',
+    EPISODE_FORMATS,
+    'Arrow IPC file or stream, Parquet, or a folder with a dataset of Minari (of fresh episodes); or, of the policy, an ONNX model, a LayersModel of tfjs, an ES module, or its weights. ' +
+      'Where it is not given, the ending of the file says it',
   ),
   ...trustKeys,
 }
@@ -30,22 +37,38 @@ export const exportKeys = {
 export const textExportKeys = {
   format: choice(
     'model',
-    ['model', ...trajectoryFormats],
-    'the model as a folder; or the conversations that the run kept, as an Arrow IPC file or stream, or as samples in JSON Lines. ' +
-      'Where it is not given, out=….arrow is file and out=….jsonl jsonl',
+    TEXT_FORMATS,
+    'the model as a folder; or the conversations that the run kept, as an Arrow IPC file or stream, as Parquet, or as samples in JSON Lines; ' +
+      "or in words alone, as JSON Lines or Parquet: prompt, answer, completion and reward, or TRL's forms. " +
+      'Where it is not given, the ending of the file says it',
   ),
   ...trustKeys,
 }
 
-/** How files of a format may end, beside not at all. Not here: those that are folders, whose names may have any dots. */
+/** How files of a format end, the usual ending first. Not here: those that are folders, whose names may have any dots. */
 const ENDINGS: Readonly<Record<string, readonly string[]>> = {
   file: ['.arrow', '.feather', '.ipc'],
   stream: ['.arrows', '.arrow', '.ipc'],
+  parquet: ['.parquet'],
   jsonl: ['.jsonl', '.ndjson'],
+  ...Object.fromEntries(sampleForms.map((form) => [form, ['.jsonl', '.ndjson', '.parquet']])),
   onnx: ['.onnx'],
   module: ['.mjs', '.js'],
   safetensors: ['.safetensors'],
   model: [],
+}
+
+/**
+ * The words with a format: the one that they have, or else the first whose files end as `out` does; none for a name without ending.
+ * @throws InputError for an ending that no format has.
+ */
+function withFormat(out: string, texts: Readonly<Record<string, string>>, formats: readonly string[]) {
+  const ending = extname(out)
+  if (texts.format !== undefined || ending === '') return texts
+  const format = formats.find((each) => ENDINGS[each]?.includes(ending))
+  if (format !== undefined) return { ...texts, format }
+  const endings = new Set(formats.flatMap((each) => ENDINGS[each] ?? []))
+  throw new InputError('out', out, `a name that ends in ${[...endings].join(', ')}, or format=… beside it`)
 }
 
 /** @throws InputError where a file's name says that something else is in it than will be. */
@@ -66,12 +89,15 @@ export const exportCommand: Command = async ({ words, json }) => {
   const { out, ...rest } = texts
   if (!out) throw new InputError('out', 'nothing', 'the file to write, like out=episodes.arrow')
   if ((await kindOfRun(subject)) === 'conversations') return exportText(subject, out, rest, json)
-  const { episodes, seed, explore, format, trust } = readKeys(exportKeys, rest)
+  const { episodes, seed, explore, format, trust } = readKeys(exportKeys, withFormat(out, rest, EPISODE_FORMATS))
+  if (rest.format === undefined && extname(out) === '') {
+    throw new InputError('out', out, 'a name whose ending says the format, like episodes.arrow, or format=… beside it')
+  }
   if (format === 'minari' && episodes === 0)
     throw new InputError('episodes', '0', 'a number above 0 with format=minari: rollouts have parts of episodes')
   checkEnding(out, format)
   const modules = { allowModule: askForModule(trust) }
-  if (format !== 'file' && format !== 'stream' && format !== 'minari') {
+  if (format !== 'file' && format !== 'stream' && format !== 'parquet' && format !== 'minari') {
     const given = Object.keys(rest).find((key) => key !== 'format' && key !== 'trust')
     if (given !== undefined)
       throw new InputError(given, JSON.stringify(rest[given]), `no such key with format=${format}`)
@@ -87,7 +113,12 @@ export const exportCommand: Command = async ({ words, json }) => {
   }
   const table =
     episodes > 0 ? (await fresh(subject, { episodes, seed, explore }, modules)).table : await kept(subject, modules)
-  await writeArrow(out, table, { format })
+  if (format === 'parquet') {
+    await writeParquet(out, table)
+    const metadata = 'schema' in table ? Object.fromEntries(table.schema.metadata) : table.metadata
+    const { environment, seed, policy, checkpoint, update } = metadata
+    await writeDatasetCard(out, { facts: { environment, rows: table.numRows, seed, policy, checkpoint, update } })
+  } else await writeArrow(out, table, { format })
   if (!json) console.log(`${group(table.numRows)} rows → ${out}`)
   return { run: subject, out, format, rows: table.numRows, episodes: episodes > 0 ? episodes : null }
 }
@@ -108,15 +139,11 @@ async function exportTrained(
 
 /** Writes the language model of the run's newest checkpoint, or the conversations that the run kept. */
 async function exportText(run: string, out: string, texts: Readonly<Record<string, string>>, json: boolean) {
-  const byEnding = { '.arrow': 'file', '.jsonl': 'jsonl' }[extname(out)]
-  const { format, trust } = readKeys(textExportKeys, {
-    ...(byEnding === undefined ? {} : { format: byEnding }),
-    ...texts,
-  })
-  if (format !== 'model' || texts.format === undefined) checkEnding(out, format)
+  const { format, trust } = readKeys(textExportKeys, withFormat(out, texts, TEXT_FORMATS))
   if (format !== 'model') {
-    const trajectories = await exportTrajectories(run, out, format)
-    if (!json) console.log(`${group(trajectories)} trajectories → ${out}`)
+    checkEnding(out, format)
+    const trajectories = await exportTrajectories(run, out, format, { allowModule: askForModule(trust) })
+    if (!json) console.log(`${group(trajectories)} ${format === 'preference' ? 'pairs' : 'trajectories'} → ${out}`)
     return { run, out, format, trajectories }
   }
   const { sftSteps, updates } = await exportTrainedModel(run, out, { allowModule: askForModule(trust) })

@@ -13,6 +13,15 @@ export interface JsonClientOptions {
   readonly apiKeyHeader?: string
 }
 
+/** Another form than JSON: of a request's body, and of its answer where that has this media type. */
+export interface OtherForm {
+  readonly type: string
+  /** The body; absent: it is JSON, and the answer alone may have the form. */
+  readonly bytes?: Uint8Array
+  /** The object that an answer's bytes are; absent: an answer is JSON. */
+  read?(bytes: Uint8Array): Record<string, unknown>
+}
+
 /** A request that came to nothing, after all retries. */
 export class AnswerError extends Error {
   /** The answer's status; 0 where there was none. */
@@ -56,16 +65,28 @@ export class JsonClient {
   }
 
   /**
-   * Posts `body`, or gets where it is null, and returns the answer's JSON object. A request is made again as it was, so with the same
-   * request id.
+   * Posts `body`, or gets where it is null, and returns the answer's JSON object; either may have another form. A request is made again
+   * as it was, so with the same request id.
    * @throws AnswerError with the server's words.
    */
-  async ask(path: string, body: object | null, signal?: AbortSignal): Promise<Record<string, unknown>> {
+  async ask(
+    path: string,
+    body: object | null,
+    signal?: AbortSignal,
+    form: OtherForm | null = null,
+  ): Promise<Record<string, unknown>> {
     return this.retry(async () => {
-      const { where, status, text } = await this.#askOnce(path, body, signal)
-      const json = objectOf(text)
-      if (json === null) throw new AnswerError(`${where}: got ${show(text)}, expected a JSON object`, status, false)
-      return json
+      const { where, status, type, bytes } = await this.#askOnce(path, body, signal, form)
+      if (form?.read !== undefined && type.startsWith(form.type)) {
+        try {
+          return form.read(bytes)
+        } catch (error) {
+          throw new AnswerError(`${where}: ${(error as Error).message}, in an answer of ${type}`, status, false)
+        }
+      }
+      const json = objectOf(bytes.toString())
+      if (json !== null) return json
+      throw new AnswerError(`${where}: got ${show(bytes.toString())}, expected a JSON object`, status, false)
     }, signal)
   }
 
@@ -97,21 +118,23 @@ export class JsonClient {
     }
   }
 
-  /** One request, and its answer's text. */
+  /** One request, and its answer's bytes. */
   async #askOnce(
     path: string,
     body: object | null,
     signal: AbortSignal | undefined,
-  ): Promise<{ where: string; status: number; text: string }> {
+    form: OtherForm | null = null,
+  ): Promise<{ where: string; status: number; type: string; bytes: Buffer }> {
     const { deadline, apiKey, apiKeyHeader } = this.#options
     const late = AbortSignal.timeout(Math.ceil(1000 * deadline))
     const where = `${this.url}${path}`
     let answer: HttpAnswer
     try {
       answer = await requestHttp(where, {
-        ...(body === null ? { method: 'GET' } : { method: 'POST', body: JSON.stringify(body) }),
+        ...(body === null ? { method: 'GET' } : { method: 'POST', body: form?.bytes ?? JSON.stringify(body) }),
         headers: {
-          ...(body === null ? {} : { 'content-type': 'application/json' }),
+          ...(body === null ? {} : { 'content-type': form?.bytes === undefined ? 'application/json' : form.type }),
+          ...(form?.read === undefined ? {} : { accept: form.type }),
           ...keyHeader(apiKey, apiKeyHeader),
         },
         signal: signal === undefined ? late : AbortSignal.any([signal, late]),
@@ -121,9 +144,9 @@ export class JsonClient {
       const { message, code } = error as Error & { code?: string }
       throw new AnswerError(`${where}: ${message || code}`, 0, true)
     }
-    const { status } = answer
-    const text = answer.body.toString()
-    if (isOk(answer)) return { where, status, text }
+    const { status, type, body: bytes } = answer
+    if (isOk(answer)) return { where, status, type, bytes }
+    const text = bytes.toString()
     throw new AnswerError(`${where}: status ${status}, ${wordsOf(objectOf(text), text)}`, status, mayPassLater(status))
   }
 }

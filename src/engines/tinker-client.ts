@@ -1,5 +1,5 @@
 /**
- * The protocol of Tinker, a training service, as JSON over HTTP: sessions that are kept alive by heartbeats, models whose requests
+ * The protocol of Tinker, a training service, over HTTP: sessions that are kept alive by heartbeats, models whose requests
  * have numbers, and futures. A heavy request is answered at once by the name of a future, which is then asked for until it is done.
  *
  * A service that publishes the schema of its requests (`/openapi.json`, as servers on FastAPI do) is held to it: what it would leave
@@ -7,14 +7,20 @@
  */
 import { InputError, show } from '../errors.ts'
 import { type HttpAnswer, isOk, requestHttp } from '../http-request.ts'
-import { integer, number, text } from '../settings.ts'
+import { choice, integer, number, text } from '../settings.ts'
 import { VERSION } from '../version.ts'
 import { AnswerError, JsonClient, mayPassLater } from './json-client.ts'
+import { answerReader, encodeRequest, PROTOBUF } from './tinker-codec.ts'
 
 /** How a service is reached; of its engine and of its training backend. */
 export const tinkerSettings = {
   url: text('', 'where the service is, like http://127.0.0.1:8000'),
   apiKeyVariable: text('', 'the environment variable that has the key; keys themselves are written nowhere'),
+  codec: choice(
+    'json',
+    ['json', 'protobuf'],
+    'what passes are sent as, and passes and samples answered as; Tinker itself takes protobuf, servers of your own JSON',
+  ),
   deadline: number(600, 'seconds after which a request has failed', { above: 0, below: 2 ** 31 / 1000 }),
   retries: integer(3, 'how often a request is made again that was refused for the moment, with the same number', {
     min: 0,
@@ -25,6 +31,7 @@ export const tinkerSettings = {
 export interface TinkerAddress {
   readonly url: string
   readonly apiKeyVariable: string
+  readonly codec: 'json' | 'protobuf'
   readonly deadline: number
   readonly retries: number
 }
@@ -64,6 +71,7 @@ const MEANINGS: Readonly<Record<number, string>> = {
   404: 'it has no such model, session, checkpoint or future',
   409: 'another request was made under the same number or name',
   410: 'the answer was not asked for in time, and is gone',
+  415: 'it takes passes in another form: codec=protobuf, or codec=json',
   429: 'too many requests',
 }
 
@@ -84,6 +92,7 @@ export class TinkerClient {
   readonly #once: JsonClient
   readonly #poll: JsonClient
   readonly #key: string
+  readonly #codec: 'json' | 'protobuf'
   #service: Promise<TinkerService> | null = null
   #session: Promise<string> | null = null
   #heart: NodeJS.Timeout | null = null
@@ -91,7 +100,7 @@ export class TinkerClient {
   #lost: string | null = null
 
   /** @throws InputError for an address that is none, and an environment variable that is not set. */
-  constructor({ url, apiKeyVariable, deadline, retries }: TinkerAddress) {
+  constructor({ url, apiKeyVariable, codec, deadline, retries }: TinkerAddress) {
     const key = keyOf(apiKeyVariable)
     const options = { deadline, retries, apiKey: key, apiKeyHeader: 'x-api-key' }
     this.#again = new JsonClient(url, options)
@@ -101,6 +110,7 @@ export class TinkerClient {
     this.#deadline = deadline
     this.#retries = retries
     this.#key = key
+    this.#codec = codec
   }
 
   /** What the service can do; asked once. */
@@ -144,7 +154,9 @@ export class TinkerClient {
     if (this.#lost !== null) throw new AnswerError(`${this.url}: ${this.#lost}`, 0, false)
     const until = performance.now() + 1000 * this.#deadline
     const client = isRepeatable ? this.#again : this.#once
-    const { request_id: id } = await explained(client.ask(`/api/v1/${path}`, body, signal))
+    const encoded = this.#codec === 'json' ? null : encodeRequest(path, body)
+    const form = encoded === null ? null : { type: PROTOBUF, bytes: encoded.bytes }
+    const { request_id: id } = await explained(client.ask(`/api/v1/${encoded?.path ?? path}`, body, signal, form))
     if (typeof id !== 'string' || id === '') {
       throw new AnswerError(`${this.url}/api/v1/${path}: got request_id ${show(id)}, expected a text`, 200, false)
     }
@@ -251,11 +263,13 @@ export class TinkerClient {
     signal: AbortSignal | undefined,
   ): Promise<Record<string, unknown>> {
     const where = `${this.url}/api/v1/${path}, future ${id}`
+    const read = this.#codec === 'json' ? null : answerReader(path)
+    const form = read === null ? null : { type: PROTOBUF, read }
     let state = 'not done'
     for (let [broken, pause] = [0, 100]; performance.now() < until; ) {
       let answer: Record<string, unknown>
       try {
-        answer = await this.#poll.ask('/api/v1/retrieve_future', { request_id: id }, signal)
+        answer = await this.#poll.ask('/api/v1/retrieve_future', { request_id: id }, signal, form)
       } catch (error) {
         if (!(error instanceof AnswerError) || signal?.aborted) throw error
         const { status, mayPass } = error

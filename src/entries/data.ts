@@ -54,7 +54,10 @@ export {
   tensorValues,
   writeSafetensors,
 } from '../safetensors.ts'
+export { type CardContent, writeDatasetCard } from '../tables/dataset-card.ts'
 export { type MinariExport, writeMinari } from '../tables/minari.ts'
+export { type ParquetOptions, writeParquet } from '../tables/parquet.ts'
+export { type SampleForm, sampleForms, writeSamplesAs } from '../tables/sample-forms.ts'
 export type { Field } from '../tables/table.ts'
 export { groupNumbers, Trajectories, type TrajectoryColumns } from '../tables/trajectories.ts'
 export type { Trajectory } from '../tables/trajectory.ts'
@@ -75,4 +78,4 @@ export {
   type RunGroupSummary,
   trainSeeds,
 } from '../training/run-group.ts'
-export { exportTrajectories, trajectoryFormats } from '../training/text/export.ts'
+export { exportTrajectories, type TrajectoryFormat, trajectoryFormats } from '../training/text/export.ts'

@@ -88,8 +88,8 @@ export async function readArrowFiles(paths: readonly string[], limits?: ReadLimi
   return whole
 }
 
-/** Reads rows of a table as plain objects: lists as arrays, structs as objects. */
-export async function arrowRows(table: Arrow.Table): Promise<(row: number) => Record<string, unknown>> {
+/** Makes values of Arrow columns plain: lists arrays, structs objects. */
+export async function arrowPlain(): Promise<(value: unknown) => unknown> {
   const arrow = await import('apache-arrow')
   const plain = (value: unknown): unknown => {
     if (value instanceof arrow.Vector) return [...value].map(plain)
@@ -97,6 +97,12 @@ export async function arrowRows(table: Arrow.Table): Promise<(row: number) => Re
     if (!isStruct) return value
     return Object.fromEntries([...value].map(([name, element]) => [name, plain(element)]))
   }
+  return plain
+}
+
+/** Reads rows of a table as plain objects: lists as arrays, structs as objects. */
+export async function arrowRows(table: Arrow.Table): Promise<(row: number) => Record<string, unknown>> {
+  const plain = await arrowPlain()
   const columns = table.schema.fields.map(({ name }) => [name, table.getChild(name)!] as const)
   return (row) => Object.fromEntries(columns.map(([name, column]) => [name, plain(column.get(row))]))
 }

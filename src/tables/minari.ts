@@ -5,10 +5,12 @@
  */
 import { basename, join, resolve } from 'node:path'
 import type * as Arrow from 'apache-arrow'
+import type { Column } from '../components/column.ts'
 import { InputError } from '../errors.ts'
 import { listFolder, makeFolder, writeWhole } from '../files.ts'
 import { type Space, spaceWidth } from '../space.ts'
 import { writeArrow } from './arrow.ts'
+import { datasetCard } from './dataset-card.ts'
 import { isOfEpisodes } from './episode-rows.ts'
 import type { Field, Table } from './table.ts'
 
@@ -45,10 +47,14 @@ export async function writeMinari(
   if ((await listFolder(folder)).length > 0)
     throw new InputError('out', `${folder}, which is not empty`, 'a new folder')
   const episodes = episodesOf(table)
+  const finalPlace = new Map(Array.from(fieldOf(table, 'finalObservation').rows ?? [], (row, place) => [row, place]))
   for (const [id, [from, to]] of episodes.entries()) {
+    const place = finalPlace.get(to - 1)
+    if (place === undefined)
+      throw new InputError('table', 'an episode without its last observation', 'finalObservation at its end')
     const path = join(folder, 'data', String(id))
     await makeFolder(path)
-    await writeArrow(join(path, 'part-0.arrow'), await episodeTable(table, from, to, spaces))
+    await writeArrow(join(path, 'part-0.arrow'), await episodeTable(table, from, to, place, spaces))
     await writeWhole(join(path, 'metadata.json'), [JSON.stringify({ id, total_steps: to - from })])
   }
   const { environment = 'unknown', seed, version, checkpoint, policy } = table.metadata
@@ -65,28 +71,8 @@ export async function writeMinari(
   }
   await writeWhole(join(folder, 'data', 'metadata.json'), [JSON.stringify(metadata)])
   const facts = { environment, episodes: episodes.length, steps: table.numRows, seed, policy, checkpoint, version }
-  await writeWhole(join(folder, 'README.md'), [card(datasetId, facts)])
+  await writeWhole(join(folder, 'README.md'), [datasetCard(datasetId, { tags: ['minari'], facts })])
   return { datasetId, episodes: episodes.length, steps: table.numRows }
-}
-
-/** The card of a dataset, as hubs show it. */
-function card(title: string, facts: Readonly<Record<string, string | number | undefined>>): string {
-  const rows = Object.entries(facts).flatMap(([name, value]) =>
-    value === undefined || value === '' ? [] : [`| ${name} | ${String(value).replaceAll('|', '\\|')} |`],
-  )
-  return [
-    '---',
-    'tags:',
-    '- reinforcement-learning',
-    '- minari',
-    '---',
-    `# ${title}`,
-    '',
-    '| | |',
-    '|---|---|',
-    ...rows,
-    '',
-  ].join('\n')
 }
 
 /** The rows of each episode: from, and up to. @throws InputError for a last one that has not ended. */
@@ -103,27 +89,24 @@ function episodesOf(table: Table): (readonly [from: number, to: number])[] {
   return episodes
 }
 
-/** The rows `from` to `to` of a table, and one more for the observation after them. */
+/** The rows `from` to `to` of a table, and one more for the observation after them, which is number `place` of those of ends. */
 async function episodeTable(
   table: Table,
   from: number,
   to: number,
+  place: number,
   { observationSpace, actionSpace }: { readonly observationSpace: Space; readonly actionSpace: Space },
 ): Promise<Arrow.Table> {
   const arrow = await import('apache-arrow')
   const length = to - from + 1
-  const final = fieldOf(table, 'finalObservation')
-  const place = final.rows?.indexOf(to - 1) ?? -1
-  if (place === -1)
-    throw new InputError('table', 'an episode without its last observation', 'finalObservation at its end')
   const width = spaceWidth(observationSpace)
-  const seen = new Float64Array(length * width)
-  seen.set(columnOf(table, 'observation').subarray(from * width, to * width))
-  seen.set(final.column.subarray(place * width, (place + 1) * width), (length - 1) * width)
+  const seen = [
+    columnOf(table, 'observation').subarray(from * width, to * width),
+    fieldOf(table, 'finalObservation').column.subarray(place * width, (place + 1) * width),
+  ]
   const wide = spaceWidth(actionSpace)
-  const done = new Float64Array(length * wide)
   const actions = table.fields.some(({ name }) => name === 'appliedAction') ? 'appliedAction' : 'action' // Within its bounds.
-  done.set(columnOf(table, actions).subarray(from * wide, to * wide))
+  const done = [columnOf(table, actions).subarray(from * wide, to * wide)]
   const rewards = new Float64Array(length)
   rewards.set(columnOf(table, 'reward').subarray(from, to))
   const flags = (name: string) => {
@@ -152,26 +135,34 @@ async function episodeTable(
   return new arrow.Table(schema, new arrow.RecordBatch(schema, struct as never))
 }
 
-/** Values of a space as Minari has them: of one choice a number, of several choices and of a box a list of its size. */
-function valuesOf(arrow: typeof Arrow, space: Space, values: Float64Array, length: number): Arrow.Data {
-  const isBox = space.kind === 'box'
-  const each = isBox
-    ? arrow.makeData({
-        type: new arrow.Float32(),
-        length: values.length,
-        nullCount: 0,
-        data: Float32Array.from(values),
-      })
-    : arrow.makeData({
-        type: new arrow.Int64(),
-        length: values.length,
-        nullCount: 0,
-        data: BigInt64Array.from(values, (value) => BigInt(value)),
-      })
+/**
+ * Values of a space as Minari has them: of one choice a number, of several choices and of a box a list of its size. They are those
+ * of `parts`, one after another, and then 0.
+ */
+function valuesOf(arrow: typeof Arrow, space: Space, parts: readonly Column[], length: number): Arrow.Data {
+  const width = spaceWidth(space)
+  const each = space.kind === 'box' ? floatsOf(arrow, parts, length * width) : choicesOf(arrow, parts, length * width)
   if (space.kind === 'discrete') return each
   const item = new arrow.Field('item', each.type as Arrow.DataType, false)
-  const type = new arrow.FixedSizeList(values.length / length, item)
+  const type = new arrow.FixedSizeList(width, item)
   return arrow.makeData({ type, length, nullCount: 0, child: each as never }) as Arrow.Data
+}
+
+function floatsOf(arrow: typeof Arrow, parts: readonly Column[], length: number): Arrow.Data {
+  const data = new Float32Array(length)
+  let at = 0
+  for (const part of parts) {
+    data.set(part, at)
+    at += part.length
+  }
+  return arrow.makeData({ type: new arrow.Float32(), length, nullCount: 0, data })
+}
+
+function choicesOf(arrow: typeof Arrow, parts: readonly Column[], length: number): Arrow.Data {
+  const data = new BigInt64Array(length)
+  let at = 0
+  for (const part of parts) for (const value of part) data[at++] = BigInt(value)
+  return arrow.makeData({ type: new arrow.Int64(), length, nullCount: 0, data })
 }
 
 /** A space as Minari writes it: JSON, in which bounds may be infinite as in Python's. */

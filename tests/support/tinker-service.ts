@@ -23,6 +23,7 @@ import type { BackendContext, TrainingBackend } from '../../src/training/backend
 import { localBackend } from '../../src/training/text/local-backend.ts'
 import { createWorld } from '../../src/world.ts'
 import { temporaryFolder } from './temporary.ts'
+import { PROTOBUF, readPass, writeAnswer } from './tinker-protobuf.ts'
 
 const run = promisify(execFile)
 
@@ -51,6 +52,8 @@ export interface TinkerServiceOptions {
   /** Datums of a request, at most. */
   readonly datums: number
   readonly apiKey: string
+  /** Whether passes may be JSON. */
+  readonly takesJson: boolean
   /** An answer in place of the service's own; undefined: its own. `text` is sent as it is, null cuts the connection. */
   answer(path: string, body: Json): { status?: number; json?: Json; text?: string } | null | undefined
 }
@@ -89,7 +92,7 @@ export async function tinkerService(given: Partial<TinkerServiceOptions> = {}) {
       tellsNorms: true,
       notDone: 0,
     },
-    ...{ datums: 1024, apiKey: '', answer: () => undefined, ...given },
+    ...{ datums: 1024, apiKey: '', takesJson: true, answer: () => undefined, ...given },
     policy: given.policy!,
   }
   const { environment, policy, seed } = options
@@ -354,10 +357,16 @@ export async function tinkerService(given: Partial<TinkerServiceOptions> = {}) {
   async function serve(request: IncomingMessage, response: ServerResponse): Promise<void> {
     const chunks: Buffer[] = []
     for await (const chunk of request) chunks.push(chunk as Buffer)
-    const text = Buffer.concat(chunks).toString()
-    const body = text === '' ? null : JSON.parse(text)
-    const path = request.url!.replace('/api/v1/', '')
+    const bytes = Buffer.concat(chunks)
+    const isProtobuf = request.headers['content-type'] === PROTOBUF
+    const { path, body } = isProtobuf
+      ? readPass(bytes)
+      : { path: request.url!.replace('/api/v1/', ''), body: bytes.length === 0 ? null : JSON.parse(bytes.toString()) }
     asked.push({ path, body })
+    if (!options.takesJson && !isProtobuf && (path === 'forward' || path === 'forward_backward')) {
+      response.writeHead(415)
+      return void response.end('{"detail": "passes are protobuf"}')
+    }
     const told = options.answer(path, body)
     if (told === null) return void request.socket.destroy()
     const send = (status: number, json: Json, raw?: string) => {
@@ -383,7 +392,10 @@ export async function tinkerService(given: Partial<TinkerServiceOptions> = {}) {
       return void response.end(stdout)
     }
     const { status = 200, json } = await handle(path, body)
-    send(status, json)
+    const encoded = request.headers.accept === PROTOBUF && status === 200 ? writeAnswer(json) : null
+    if (encoded === null) return send(status, json)
+    response.writeHead(200, { 'content-type': PROTOBUF })
+    response.end(encoded)
   }
   await new Promise<void>((resolve) => http.listen(0, '127.0.0.1', resolve))
   close.push(() => http.close())

@@ -436,12 +436,19 @@ describe('a training by a service', () => {
       ...{ loss, lossSettings: { klCoef: 0 }, updates, groupsPerUpdate: 2, groupSize: 16, learningRate: 0.05 },
       ...ahead,
     } as never)
-  async function trainer(url: string, loss: string, updates: number, folder?: string, ahead: object = {}) {
+  async function trainer(
+    url: string,
+    loss: string,
+    updates: number,
+    folder?: string,
+    ahead: object = {},
+    codec: 'json' | 'protobuf' = 'json',
+  ) {
     const world = await createWorld({
       ...{ environment: next, policy: model(), seed: 3, numLanes: 32, groupSize: 16 },
-      engine: tinkerEngine({ url }),
+      engine: tinkerEngine({ url, codec }),
     })
-    const backend = tinkerBackend({ url })
+    const backend = tinkerBackend({ url, codec })
     return createTrainer(world, training(loss, updates, ahead), {
       backend,
       ...(folder === undefined ? {} : { folder }),
@@ -474,6 +481,25 @@ describe('a training by a service', () => {
     const passes = service.asked.filter(({ path }) => path === 'forward_backward').slice(2)
     expect(new Set(passes.map(({ body }) => body.forward_backward_input.loss_fn))).toEqual(new Set([goesAs]))
     await expect.poll(() => service.models.size).toBe(0)
+  })
+
+  test.each(['grpo', 'gspo'])('comes to the same weights by %s in JSON and in protocol buffers', async (loss) => {
+    const trained = async (codec: 'json' | 'protobuf') => {
+      const service = await serve({ takesJson: codec === 'json' })
+      const made = await trainer(service.url, loss, 1, undefined, {}, codec)
+      await train(made)
+      const passes = service.asked.filter(({ path }) => path === 'forward' || path === 'forward_backward')
+      const lossesOf = passes.map(({ path, body }) => [path, body[`${path}_input`].loss_fn, body.seq_id])
+      return { weights: made.world.cohort().adapter!.weights.slice(), lossesOf }
+    }
+    const [json, protobuf] = [await trained('json'), await trained('protobuf')]
+    expect(protobuf.lossesOf).toEqual(json.lossesOf)
+    expect(protobuf.weights).toEqual(json.weights)
+  })
+
+  test('whose service takes no JSON is told so, and what to do', async () => {
+    const service = await serve({ takesJson: false })
+    await expect(train(await trainer(service.url, 'grpo', 1))).rejects.toThrow(/passes are protobuf.*codec=protobuf/)
   })
 
   test.each([{ maxStaleness: 1 }, { overSampling: 1.5 }])(

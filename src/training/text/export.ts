@@ -5,11 +5,16 @@ import { listFolder } from '../../files.ts'
 import { saveTransformer } from '../../policies/transformer/folder.ts'
 import { mergeLora } from '../../policies/transformer/lora.ts'
 import { writeArrow } from '../../tables/arrow.ts'
-import { samplesOfFile } from '../../tables/sample.ts'
+import { writeDatasetCard } from '../../tables/dataset-card.ts'
+import { writeParquet } from '../../tables/parquet.ts'
+import { type Sample, samplesOfFile } from '../../tables/sample.ts'
 import { exportSamplesToJsonl } from '../../tables/sample-files.ts'
+import { sampleForms, writeSamplesAs } from '../../tables/sample-forms.ts'
+import { completionOf } from '../../tables/trajectory.ts'
 import { readTrajectories, type TrajectoriesRead, trajectoryTableOfFile } from '../../tables/trajectory-table.ts'
 import { saveTokenizer } from '../../text/tokenizer.ts'
 import type { ModuleTrust } from '../../trust.ts'
+import { openConversationRun } from '../conversation-run.ts'
 import { refuseOccupied } from '../run-folder.ts'
 import { loadTrainedModel, type TrainedModel } from './trained-model.ts'
 
@@ -30,25 +35,52 @@ export async function exportTrainedModel(run: string, out: string, trust: Module
   return trained
 }
 
-/** What conversations become: an Arrow IPC file or stream, or samples as JSON Lines, with their tokens. */
-export const trajectoryFormats = ['file', 'stream', 'jsonl'] as const
+/**
+ * What conversations become: an Arrow IPC file or stream, or Parquet; samples as JSON Lines, with their tokens; or one of the forms in
+ * words of `writeSamplesAs`, as JSON Lines or Parquet, as the file's ending says.
+ */
+export const trajectoryFormats = ['file', 'stream', 'parquet', 'jsonl', ...sampleForms] as const
+/** One of these formats. */
+export type TrajectoryFormat = (typeof trajectoryFormats)[number]
 
 /**
  * Writes the conversations that a run of a language model kept (`trajectories=last` or `all`), with prompts, answers and
- * completions as words beside the ids. Returns how many they are.
- * @throws InputError for a run that kept none, a format that is none, and a file that cannot be read or written.
+ * completions as words beside the ids, or as words alone. Returns how many rows the file has.
+ * @throws InputError for a run that kept none, a format that is none, and a file that cannot be read or written; and as
+ * `writeSamplesAs` does.
  * @example await exportTrajectories('runs/words', 'words.jsonl', 'jsonl')
  */
 export async function exportTrajectories(
   run: string,
   out: string,
-  format: (typeof trajectoryFormats)[number] = 'file',
+  format: TrajectoryFormat = 'file',
+  trust: ModuleTrust = {},
 ): Promise<number> {
   if (!trajectoryFormats.includes(format)) throw unknownWord('format', format, trajectoryFormats)
   const read = await readRunTrajectories(run)
+  const form = sampleForms.find((each) => each === format)
+  if (form !== undefined) return writeSamplesAs(out, await spokenSamples(run, read, trust), form)
   if (format === 'jsonl') await exportSamplesToJsonl(samplesOfFile(read), out, { includeTokens: true })
-  else await writeArrow(out, await trajectoryTableOfFile(read), { format })
+  else {
+    const table = await trajectoryTableOfFile(read)
+    if (format === 'parquet') {
+      await writeParquet(out, table)
+      const { environment, model, algorithm, seed } = read.metadata
+      await writeDatasetCard(out, { facts: { environment, rows: table.numRows, model, algorithm, seed } })
+    } else await writeArrow(out, table, { format: format as 'file' | 'stream' })
+  }
   return read.trajectories.count
+}
+
+/** The samples of a run without the special tokens at their end, which a chat template puts there itself. */
+async function spokenSamples(run: string, read: TrajectoriesRead, trust: ModuleTrust): Promise<Sample[]> {
+  const { policy, environment } = await openConversationRun(run, trust)
+  const { tokenizer } = await policy.open(environment)
+  return samplesOfFile(read).map((sample) => {
+    const ids = completionOf({ ...sample, token: sample.tokens, version: sample.weightVersions })
+    while (ids.length > 0 && tokenizer.decode([ids.at(-1)!], { skipSpecial: true }) === '') ids.pop()
+    return { ...sample, response: tokenizer.decode(ids) }
+  })
 }
 
 /** All trajectories that a run has kept. @throws InputError where it has kept none. */

@@ -116,7 +116,7 @@ describe('a template that rewrites what stands', () => {
       example: (index) => ({ prompt: [{ role: 'user', content: `q${index}` }] }),
       respond: (turn) => {
         turns.push(turn)
-        return { reward: turn.turn + 0.5, messages: [{ role: 'user', content: `q${turn.turn}!` }] }
+        return { reward: turn.turn + 0.5, messages: [{ role: 'user', content: `q${turn.turn}!${turn.exampleIndex}` }] }
       },
     })
     const sampling = { topK: 9 }
@@ -139,7 +139,7 @@ describe('a template that rewrites what stands', () => {
     rows.forEach(
       ({ token, lossMask, turn, logprob, version, candidateCount, candidateIds, reward, cutTurns, promptId }, i) => {
         const told = cohort.tokenizer.decode(token.filter((_, t) => lossMask[t] === 0))
-        const heard = i % 3 === 0 ? `q${promptId}` : `q${(i % 3) - 1}!`
+        const heard = i % 3 === 0 ? `q${promptId}` : `q${(i % 3) - 1}!${promptId}`
         expect(told).toBe(`<|begin|>abc<|user|>${heard}<|end|><|assistant|>`)
         const prompt = lossMask.indexOf(1)
         expect(lossMask).toEqual(token.map((_, t) => +(t >= prompt)))

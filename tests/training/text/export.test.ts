@@ -3,6 +3,7 @@ import { join, relative } from 'node:path'
 import { describe, expect, test } from 'vitest'
 import { samplesToTrajectories } from '../../../src/tables/sample.ts'
 import { loadSamplesFromJsonl } from '../../../src/tables/sample-files.ts'
+import { sampleForms } from '../../../src/tables/sample-forms.ts'
 import type { Trajectories } from '../../../src/tables/trajectories.ts'
 import { readTrajectories } from '../../../src/tables/trajectory-table.ts'
 import { languageModel } from '../../../src/text/language-model.ts'
@@ -94,13 +95,18 @@ describe('the conversations of a run', () => {
     await started.train()
     await expect(exportTrajectories(run, arrow, 'csv' as never)).rejects.toThrow(/format: got "csv"/)
     const starts: Record<string, string> = {}
-    for (const format of trajectoryFormats) {
+    for (const format of trajectoryFormats.filter((each) => !(sampleForms as readonly string[]).includes(each))) {
       const path = format === 'file' ? arrow : format === 'jsonl' ? lines : join(folder, format)
       expect(await exportTrajectories(run, path, format)).toBe(12)
       starts[format] = (await readFile(path)).subarray(0, 6).toString('latin1')
     }
     // Arrow's magic word begins a file; a stream begins with a continuation mark.
-    expect(starts).toEqual({ file: 'ARROW1', stream: expect.stringMatching(/^\xff{4}/), jsonl: '{"id":' })
+    expect(starts).toEqual({
+      file: 'ARROW1',
+      stream: expect.stringMatching(/^\xff{4}/),
+      jsonl: '{"id":',
+      parquet: expect.stringMatching(/^PAR1/),
+    })
 
     const { trajectories, words } = await readTrajectories(arrow)
     const { environment, tokenizer, trajectories: last } = started.trainer.world.cohort()
@@ -113,6 +119,16 @@ describe('the conversations of a run', () => {
       expect(words[i]).toEqual({ prompt: JSON.stringify(prompt), answer, completion })
       expect(samples[i]).toMatchObject({ prompt, groundTruth: answer, response: completion })
     }
+    // In words alone the token that ends a turn is left out: a chat template puts it there.
+    expect(await exportTrajectories(run, lines, 'words')).toBe(12)
+    const said = (await readFile(lines, 'utf8'))
+      .trim()
+      .split('\n')
+      .map((line) => JSON.parse(line))
+    const spoken = words.map(({ completion }) => completion!.replace(/(<\|(end|pad)\|>)+$/, ''))
+    expect(said.map(({ completion }) => completion)).toEqual(spoken)
+    expect(spoken).not.toEqual(words.map(({ completion }) => completion))
+    expect(said.map(({ reward }) => reward)).toEqual(samples.map(({ reward }) => reward))
     const plainRows = (table: Trajectories) => Array.from({ length: table.count }, (_, i) => plain(table.row(i)))
     expect(plainRows(samplesToTrajectories(samples))).toEqual(plainRows(trajectories))
     expect(plainRows(trajectories).slice(6)).toEqual(plainRows(last.take(last.order())))

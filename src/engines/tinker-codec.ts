@@ -1,0 +1,134 @@
+/**
+ * Tinker's passes and samples as protocol buffers, for services that take no JSON there: field numbers are those of the SDK's 0.38.
+ * Either way the rest of the house sees the objects that JSON would be.
+ */
+import { ProtoReader, ProtoWriter } from './protobuf.ts'
+
+/** The media type that such bodies have. */
+export const PROTOBUF = 'application/x-protobuf'
+
+/** A request as it is posted. */
+export interface EncodedRequest {
+  /** Where: a forward pass is a `forward_backward` that is told so. */
+  readonly path: string
+  readonly bytes: Uint8Array
+}
+
+interface Tensor {
+  readonly data: ArrayLike<number>
+  readonly dtype: string
+  readonly shape: readonly number[]
+}
+
+interface PassInput {
+  readonly data: readonly {
+    readonly model_input: { readonly chunks: readonly { readonly tokens: readonly number[] }[] }
+    readonly loss_fn_inputs: Readonly<Record<string, Tensor>>
+  }[]
+  readonly loss_fn: string
+  readonly loss_fn_config?: Readonly<Record<string, number | string>>
+}
+
+const DType = { float32: 1, int64: 2, int32: 3, bfloat16: 4 } as const
+
+/** What stops a sequence, by its number. */
+const STOP_REASONS = ['stop', 'length']
+
+/** A request in protocol buffers; null for those that travel as JSON always. */
+export function encodeRequest(path: string, body: object): EncodedRequest | null {
+  if (path !== 'forward' && path !== 'forward_backward') return null
+  const { model_id, seq_id, ...inputs } = body as { model_id: string; seq_id?: number } & Record<string, unknown>
+  const { data, loss_fn, loss_fn_config = {} } = inputs[`${path}_input`] as PassInput
+  const message = new ProtoWriter().text(1, model_id).integer(2, seq_id ?? 0)
+  for (const { model_input, loss_fn_inputs } of data) {
+    message.message(3, (datum) => {
+      for (const { tokens } of model_input.chunks) {
+        datum.message(1, (chunk) => chunk.message(1, (text) => text.bytes(1, bytesOf(Int32Array.from(tokens)))))
+      }
+      datum.map(2, loss_fn_inputs, (entry, tensor) => entry.message(2, (value) => writeTensor(value, tensor)))
+    })
+  }
+  message.text(4, loss_fn)
+  const numbers = Object.fromEntries(Object.entries(loss_fn_config).filter(([, value]) => typeof value === 'number'))
+  // Servers of before know numbers alone; those of today read the second map.
+  message.map(5, numbers as Record<string, number>, (entry, value) => entry.double(2, value))
+  message.boolean(6, path === 'forward')
+  message.map(7, loss_fn_config, (entry, value) =>
+    entry.message(2, (told) =>
+      typeof value === 'number' ? told.double(1, value) : told.bytes(2, new TextEncoder().encode(value)),
+    ),
+  )
+  return { path: 'forward_backward', bytes: message.finish() }
+}
+
+/** What a future of this request answers in protocol buffers, as JSON would be; null for those that answer JSON always. */
+export function answerReader(path: string): ((bytes: Uint8Array) => Record<string, unknown>) | null {
+  if (path === 'forward' || path === 'forward_backward') return readPass
+  return path === 'asample' ? readSampled : null
+}
+
+function readPass(bytes: Uint8Array): Record<string, unknown> {
+  const message = new ProtoReader(bytes)
+  return {
+    loss_fn_output_type: message.text(1),
+    loss_fn_outputs: message.messages(2).flatMap(readRecord),
+    metrics: Object.fromEntries(message.entries(3).map(([name, entry]) => [name, entry.number(2)])),
+  }
+}
+
+/** The datums of a record: of each field that part which its offsets (in bytes) give to the datum. */
+function readRecord(record: ProtoReader): Record<string, Tensor>[] {
+  const datums = Array.from({ length: record.number(3) }, (): Record<string, Tensor> => ({}))
+  for (const [name, entry] of record.entries(2)) {
+    const [field] = entry.messages(2)
+    const values = field!.bytes(1)
+    const offsets = Array.from(new BigInt64Array(aligned(field!.bytes(2), 8)), Number)
+    if (offsets.length !== datums.length + 1) {
+      throw new Error(`got ${offsets.length} offsets of ${name}, expected one more than its ${datums.length} datums`)
+    }
+    for (const [i, datum] of datums.entries()) {
+      const data = readNumbers(values.subarray(offsets[i], offsets[i + 1]), field!.number(3))
+      datum[name] = { data, dtype: field!.number(3) === DType.int64 ? 'int64' : 'float32', shape: [data.length] }
+    }
+  }
+  return datums
+}
+
+function readSampled(bytes: Uint8Array): Record<string, unknown> {
+  const message = new ProtoReader(bytes)
+  const sequences = message.messages(1).map((sequence) => ({
+    stop_reason: STOP_REASONS[sequence.number(1)] ?? sequence.number(1),
+    tokens: readNumbers(sequence.bytes(2), DType.int32),
+    logprobs: sequence.has(3) ? readNumbers(sequence.bytes(3), DType.float32) : null,
+  }))
+  return { sequences, prompt_cache_hit_tokens: message.number(4), type: 'sample' }
+}
+
+function writeTensor(message: ProtoWriter, { data, dtype, shape }: Tensor): void {
+  const numbers =
+    dtype === 'int64' ? BigInt64Array.from(Array.from(data), (value) => BigInt(value)) : Float32Array.from(data)
+  message.bytes(1, bytesOf(numbers))
+  message.integer(3, dtype === 'int64' ? DType.int64 : DType.float32)
+  message.integers(4, shape)
+}
+
+/** @throws Error for a type of numbers that is none, and a part of a number. */
+function readNumbers(bytes: Uint8Array, type: number): number[] {
+  if (type === DType.float32) return Array.from(new Float32Array(aligned(bytes, 4)))
+  if (type === DType.int32) return Array.from(new Int32Array(aligned(bytes, 4)))
+  if (type === DType.int64) return Array.from(new BigInt64Array(aligned(bytes, 8)), Number)
+  if (type !== DType.bfloat16) throw new Error(`got numbers of type ${type}, expected one from 1 to 4`)
+  // The upper half of a float of 32 bits.
+  const halves = new Uint16Array(aligned(bytes, 2))
+  return Array.from(new Float32Array(Uint32Array.from(halves, (half) => half << 16).buffer))
+}
+
+/** A copy of its own, since views begin where their numbers' size lets them. */
+function aligned(bytes: Uint8Array, size: number): ArrayBuffer {
+  if (bytes.length % size !== 0) throw new Error(`got ${bytes.length} bytes, expected numbers of ${size}`)
+  return Uint8Array.from(bytes).buffer
+}
+
+function bytesOf(numbers: ArrayBufferView): Uint8Array {
+  return new Uint8Array(numbers.buffer, numbers.byteOffset, numbers.byteLength)
+}
