@@ -14,8 +14,8 @@
 #define ROWS 96
 /** From this many rows on, B is copied. */
 #define COPIED_ROWS 64
-/** Up to this many rows a transposed B is turned in registers: beyond it a copy pays. */
-#define TURNED_ROWS 8
+/** Up to this many rows, as many as registers hold the sums of, a transposed B is turned in registers: beyond it a copy pays. */
+#define TURNED_ROWS (WIDTH == 16 ? 16 : 8)
 /** Floats that the processor fetches from memory at once. */
 #define LINE 16
 
@@ -64,7 +64,9 @@ INLINE void turned_tile(const int rows, int there, struct sums sums, const float
 /** C = from + A · Bᵀ for up to TURNED_ROWS rows and whole vectors of columns. */
 static void multiply_turned(struct sums sums, const float *a, const float *b, int rows, int columns, int depth) {
   for (int j = 0; j < columns; j += WIDTH, b += (size_t)WIDTH * depth) {
-    if (rows > 4) turned_tile(8, rows, sums, a, depth, b, depth, depth);
+    if (TURNED_ROWS > 8 && rows > 12) turned_tile(16, rows, sums, a, depth, b, depth, depth);
+    else if (TURNED_ROWS > 8 && rows > 8) turned_tile(12, rows, sums, a, depth, b, depth, depth);
+    else if (rows > 4) turned_tile(8, rows, sums, a, depth, b, depth, depth);
     else if (rows > 1) turned_tile(4, rows, sums, a, depth, b, depth, depth);
     else turned_tile(1, 1, sums, a, depth, b, depth, depth);
     sums.c += WIDTH;
