@@ -99,7 +99,7 @@ describe.each([
     const lanes = lanesOf<Columns>(environment, numGames * snakes, 9)
     resetAll(environment, lanes)
     let [word, longest, ended] = [1, 0, 0]
-    for (let t = 0; t < 400; t++) {
+    for (let t = 0; t < 240; t++) {
       const games = Array.from({ length: numGames }, (_, g) => gameOf(lanes.state, g, snakes, side))
       for (const [g, game] of games.entries()) {
         for (let i = 0; i < snakes; i++) {
