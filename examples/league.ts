@@ -1,7 +1,8 @@
 /**
  * A league: a race of two, learned against earlier selves. Both players of a game are lanes of one cohort, whose policy has several
  * sets of weights: the first learns, the others are opponents. Between two rollouts a column exchanges them, so that who is hard
- * to beat is met more often, and now and then the learner's weights replace those of the opponent that it beats most.
+ * to beat is met more often, and now and then the learner's weights replace those of the opponent that it beats most. Where the
+ * oldest may go and all are met as often, `selfPlay` of `createWorld` does the same by itself, and rates them.
  */
 import { realpathSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
