@@ -28,7 +28,7 @@ export interface SelfPlay {
 }
 
 /** What the first policy is rated. */
-export const FIRST_RATING = 1000
+const FIRST_RATING = 1000
 /** Points that a game moves the rating by, at most. A rollout has many games, so it is small. */
 const POINTS = 4
 /** Points by which a player is rated higher who scores ten times as often as the other. */
@@ -90,7 +90,7 @@ function assignOpponents(policy: Uint8Array, { opponents, share }: Required<Self
 }
 
 /** What came of a rollout's games against earlier selves. */
-export interface Played {
+interface Played {
   readonly games: number
   /** Mean score of the policy: a game won counts 1, a draw ½. NaN of no game. */
   readonly score: number
