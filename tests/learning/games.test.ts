@@ -1,7 +1,9 @@
 import { expect, test } from 'vitest'
 import { playPerfectly, searchTwoPlies } from '../../bench/games/opponents.ts'
 import { ratingsOf } from '../../bench/games/ratings.ts'
+import { rateRoles } from '../../bench/games/roles.ts'
 import { judge, trainBySelfPlay } from '../../bench/games/self-play.ts'
+import { measureSnakes } from '../../bench/games/snakes.ts'
 
 const learns = test.runIf(import.meta.env.MODE === 'learn')
 
@@ -49,6 +51,27 @@ test('ratings are those by which the games were played', () => {
   expect(best).toBeGreaterThan(worst!) // And finite, though one has won them all.
   expect(Number.isFinite(best)).toBe(true)
 })
+
+learns(
+  'predators and prey with a policy of each both learn, by games of frozen versions',
+  async () => {
+    const { caught, predators, prey } = await rateRoles(1)
+    const [first, last] = [caught[0]!, caught.at(-1)!]
+    expect(last[0]! / first[0]!).toBeGreaterThan(2)
+    expect(last[0]! / last.at(-1)!).toBeGreaterThan(1.5)
+    for (const ratings of [predators, prey]) expect(ratings.at(-1)! - ratings[0]!).toBeGreaterThan(300)
+  },
+  600_000,
+)
+
+learns(
+  'snakes become ten times as long as those at random',
+  async () => {
+    const { random, learned } = await measureSnakes(1)
+    expect(learned / random).toBeGreaterThan(10)
+  },
+  3_600_000,
+)
 
 test('a search of two plies wins where it can, prevents what the other would win by, and else leaves nothing open', () => {
   const empty = new Array<number>(42).fill(0)
