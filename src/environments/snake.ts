@@ -136,12 +136,16 @@ export const snake = defineEnvironment({
     const leftIn = new Uint8Array(numFields)
     /** Whether a head is on it. */
     const isHead = new Uint8Array(numFields)
+    /** Whether food is on it; the last element is for food that is nowhere. */
+    const hasFood = new Uint8Array(NOWHERE + 1)
 
     /** Notes of the fields of a game what its snakes see of them. */
     function lookAt(lanes: SnakeState, first: number): void {
       leftIn.fill(0)
       isHead.fill(0)
+      hasFood.fill(0)
       for (let n = first; n < first + snakes; n++) {
+        hasFood[lanes.food[n]!] = 1
         for (let k = 0; k < lanes.length[n]!; k++) leftIn[part(lanes, n, k)] = k + 1
         isHead[part(lanes, n, lanes.length[n]! - 1)] = 1
       }
@@ -175,7 +179,7 @@ export const snake = defineEnvironment({
           observation[at++] = !isWithin || steps > 0 ? 1 : 0
           observation[at++] = steps > 0 ? 1 / steps : 0
           observation[at++] = isWithin && field !== head ? isHead[field]! : 0
-          observation[at++] = isWithin && isFood(lanes, first, field) ? 1 : 0
+          observation[at++] = isWithin ? hasFood[field]! : 0
         }
       }
       let nearest = 0
