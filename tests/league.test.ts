@@ -212,8 +212,7 @@ describe('a league', () => {
 
   test('leaves the same bits with 1, 3 and 5 threads, whole games in each, and after a checkpoint', async () => {
     const alone = await train(await begin(), 8)
-    for (const threads of [3, 5])
-      expect(await train(await begin(threads), 8), `${threads} threads`).toEqual(alone)
+    for (const threads of [3, 5]) expect(await train(await begin(threads), 8), `${threads} threads`).toEqual(alone)
     const folder = await temporaryFolder()
     const first = await begin()
     await train(first, 5)
