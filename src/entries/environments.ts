@@ -5,6 +5,7 @@
  * @module colonnade/environments
  */
 
+export type { SelfPlayOptions } from '../cohorts/self-play.ts'
 export {
   type CheckOptions,
   type CheckResult,
