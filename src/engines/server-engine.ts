@@ -13,12 +13,10 @@
 import { InputError, show } from '../errors.ts'
 import { removeWhole } from '../files.ts'
 import { decoderPlan } from '../policies/transformer/decoder.ts'
-import { deliverFolder } from '../policies/transformer/delivery.ts'
-import { saveTransformer } from '../policies/transformer/folder.ts'
-import { saveLora } from '../policies/transformer/lora-folder.ts'
 import { philox4x32 } from '../random.ts'
 import { choice, integer, number, type SettingValues, text } from '../settings.ts'
 import { defineEngine, type OpenTurn } from './define-engine.ts'
+import { writeDelivered } from './delivered-weights.ts'
 import {
   type EngineContext,
   type EngineDefinition,
@@ -90,7 +88,10 @@ export interface ServerDescription {
 
 /** Weights that lie in a folder. */
 export interface DeliveredFolder {
+  /** Of deltas the folder that has all versions. */
   readonly path: string
+  /** The version that is to be pulled from there; null: the folder has these weights alone. */
+  readonly number: number | null
   /** What the server is to call them. */
   readonly label: string
   readonly isAdapter: boolean
@@ -113,23 +114,23 @@ export interface ServerShapes {
 
 /** Milliseconds within which a server has to say that a request is broken off. */
 const ABORT_MS = 30_000
-/** Deliveries of one set of weights to several servers share a folder. */
-const writing = new WeakMap<WeightsDelivery, Map<string, Promise<void>>>()
-
 /**
  * An engine that asks a server of a kind for its turns.
  * @throws InputError for an address that is none, and an environment variable that is not there.
  */
 export function serverEngine(
   id: string,
-  settings: ServerSettings & { readonly weights?: string; readonly tolerance?: number },
+  settings: ServerSettings & { readonly weights?: string; readonly deltas?: string; readonly tolerance?: number },
   shapesOf: (client: JsonClient, context: EngineContext) => ServerShapes,
   noTraining?: string,
 ): EngineDefinition {
-  const { logprobs, weights = '', tolerance = 0 } = settings
+  const { logprobs, weights = '', deltas = '', tolerance = 0 } = settings
   const client = serverClient(id, settings)
   const definition = defineEngine(id, (context) => {
-    const server = new ServerClient(id, client, shapesOf(client, context), context, { logprobs, weights, tolerance })
+    const server = new ServerClient(id, client, shapesOf(client, context), context, {
+      ...{ logprobs, weights, tolerance },
+      hasDeltas: deltas !== '' && context.adapter === null,
+    })
     return {
       logprobs,
       begin: (turn) => server.generate(turn),
@@ -166,6 +167,14 @@ export function serverClient(
   throw new InputError(`${id}.apiKeyVariable`, got, 'the name of an environment variable')
 }
 
+interface ServerClientOptions {
+  readonly logprobs: LogprobKind
+  readonly weights: string
+  /** Whether weights are delivered as what has changed of them. */
+  readonly hasDeltas: boolean
+  readonly tolerance: number
+}
+
 /** What a server said when its weights were proved. */
 interface Proof {
   readonly version: number
@@ -177,7 +186,7 @@ class ServerClient {
   readonly #client: JsonClient
   readonly #shapes: ServerShapes
   readonly #context: EngineContext
-  readonly #options: { readonly logprobs: LogprobKind; readonly weights: string; readonly tolerance: number }
+  readonly #options: ServerClientOptions
   #ready: Promise<void> | null = null
   /** Versions that were sent, in their order. */
   readonly #sent: number[] = []
@@ -210,7 +219,7 @@ class ServerClient {
     client: JsonClient,
     shapes: ServerShapes,
     context: EngineContext,
-    options: { readonly logprobs: LogprobKind; readonly weights: string; readonly tolerance: number },
+    options: ServerClientOptions,
   ) {
     this.#id = id
     this.#client = client
@@ -313,40 +322,22 @@ class ServerClient {
     }
     await this.#checked()
     if (this.#proof !== null) await this.#proveChosen(subject, this.#proof)
-    const path = await this.#write(
-      `${folder}/${this.#context.adapter === null ? 'model' : 'adapter'}-${version}`,
-      delivery,
-    )
+    const { hasDeltas } = this.#options
+    const isAdapter = this.#context.adapter !== null
+    const path = hasDeltas ? folder : `${folder}/${isAdapter ? 'adapter' : 'model'}-${version}`
+    const number = await writeDelivered(path, delivery, this.#context, hasDeltas)
     const label = String(version)
     this.#sent.push(version)
-    await this.#shapes.deliver({ path, label, isAdapter: this.#context.adapter !== null })
+    await this.#shapes.deliver({ path, number, label, isAdapter })
     const echoed = await this.#shapes.readVersion()
     if (echoed !== label) throw new InputError(subject, `version ${show(echoed)}`, `${show(label)}, as delivered`)
     await this.#prove(subject, version)
     this.#confirmed = this.#sent.length
     this.#distrust = null
-    if (!this.#folders.includes(path)) this.#folders.push(path)
+    if (!hasDeltas && !this.#folders.includes(path)) this.#folders.push(path)
     // The last one stays, since some servers read it again, and the one before it for who wants to look.
     if (this.#folders.length > 2) await removeWhole(this.#folders.shift()!)
     return version
-  }
-
-  /** Writes a folder of weights, once for all servers that this delivery goes to. */
-  async #write(path: string, delivery: WeightsDelivery): Promise<string> {
-    const { model, adapter } = this.#context
-    const { version, weights } = delivery
-    const folders = writing.get(delivery) ?? new Map<string, Promise<void>>()
-    writing.set(delivery, folders)
-    if (!folders.has(path)) {
-      folders.set(
-        path,
-        deliverFolder(path, version, (temporary) =>
-          adapter === null ? saveTransformer(temporary, model, weights) : saveLora(temporary, adapter.lora, weights),
-        ),
-      )
-    }
-    await folders.get(path)
-    return path
   }
 
   /** The most probable tokens after a fixed prompt. */
@@ -360,7 +351,7 @@ class ServerClient {
       ...GREEDY,
       seed: 0,
       stop: [],
-      salt: `${this.#name}${version}`,
+      salt: this.#saltOf(version),
     }
     const turn = await this.#ask(asked)
     if (turn === null) throw new InputError(`probe of ${this.#client.url}`, 'a version that changed', 'one that stays')
@@ -460,8 +451,12 @@ class ServerClient {
       minP,
       seed,
       stop: stopStrings,
-      salt: `${this.#name}${version}`,
+      salt: this.#saltOf(version),
     }
+  }
+
+  #saltOf(version: number): string {
+    return `${this.#name}${version}`
   }
 
   /** A hash of what keys a turn, so that no two share a seed; a turn that is submitted again has its own once more. */

@@ -1,6 +1,6 @@
 /** SGLang, or `colonnade serve`, by SGLang's token routes. */
 import { InputError, show } from '../errors.ts'
-import type { SettingValues } from '../settings.ts'
+import { type SettingValues, text } from '../settings.ts'
 import type { LogprobKind } from './engine.ts'
 import { defineEngineFactory } from './engine-factory.ts'
 import { bothErrors, type JsonClient } from './json-client.ts'
@@ -13,8 +13,15 @@ import {
   type ServerTurn,
   serverEngine,
 } from './server-engine.ts'
+import { checkZstd } from './weight-deltas.ts'
 
-const settings = learningServerSettings('tempered')
+const settings = {
+  ...learningServerSettings('tempered'),
+  deltas: text(
+    '',
+    "a folder of the server's own, in which it keeps a whole model and puts together what changed (/pull_weights, as slime's SGLang has it); empty: whole models are delivered",
+  ),
+}
 
 /** What `sglangEngine` is told. */
 export type SglangOptions = Partial<SettingValues<typeof settings>>
@@ -29,8 +36,14 @@ export const sglangEngine = defineEngineFactory({
   id: 'sglang',
   settings,
   make(given) {
-    const { model, logprobs } = given
-    if (logprobs !== 'raw') return serverEngine('sglang', given, (client) => new SglangShapes(client, model, logprobs))
+    const { model, logprobs, deltas, weights } = given
+    if (deltas !== '') {
+      checkZstd('sglang.deltas')
+      if (weights === '') throw new InputError('sglang.weights', "''", 'the folder that deltas are put into')
+    }
+    if (logprobs !== 'raw') {
+      return serverEngine('sglang', given, (client) => new SglangShapes(client, { model, logprobs, deltas }))
+    }
     const expected = 'tempered, candidates or none: SGLang has those after temperature'
     throw new InputError('sglang.logprobs', show(logprobs), expected)
   },
@@ -43,13 +56,19 @@ class SglangShapes implements ServerShapes {
   readonly #client: JsonClient
   readonly #model: string
   readonly #kind: LogprobKind
+  /** The server's own folder for a whole model. */
+  readonly #local: string
   /** The adapter that requests name; null before the first. */
   #adapter: string | null = null
 
-  constructor(client: JsonClient, model: string, kind: LogprobKind) {
+  constructor(
+    client: JsonClient,
+    { model, logprobs, deltas }: { readonly model: string; readonly logprobs: LogprobKind; readonly deltas: string },
+  ) {
     this.#client = client
     this.#model = model
-    this.#kind = kind
+    this.#kind = logprobs
+    this.#local = deltas
   }
 
   /** Requests name no model: where one is given, the server has to have it. */
@@ -123,14 +142,20 @@ class SglangShapes implements ServerShapes {
     return (await this.#client.askIfThere('/model_info')) ?? this.#client.ask('/get_model_info', null)
   }
 
-  async deliver({ path, label, isAdapter }: DeliveredFolder): Promise<void> {
+  async deliver({ path, number, label, isAdapter }: DeliveredFolder): Promise<void> {
+    if (number !== null) {
+      // Its tokens go on meanwhile.
+      const pulled = { local_checkpoint_dir: this.#local, source_dir: path, target_version: number }
+      await this.#client.tell('/pull_weights', pulled)
+    }
+    const folder = number === null ? path : this.#local
     // Turns under way go on with the new weights, their keys and values made anew. An adapter that a request began with stays
     // its own: such turns are broken off, and come again by the new one's name.
     await this.#client.tell('/pause_generation', { mode: isAdapter ? 'abort' : 'retract' })
     const former = this.#adapter
     try {
-      if (isAdapter) await this.#takeAdapter(path, label)
-      else await this.#succeed('/update_weights_from_disk', { model_path: path, weight_version: label })
+      if (isAdapter) await this.#takeAdapter(folder, label)
+      else await this.#succeed('/update_weights_from_disk', { model_path: folder, weight_version: label })
     } catch (error) {
       throw await bothErrors(error as Error, () => this.#client.tell('/continue_generation', {}))
     }

@@ -3,6 +3,7 @@
  * version, and checksums. Weights are read whole and compared with their checksums first, and taken between two tokens: no token is
  * chosen by half of them.
  */
+import { pullWeights } from '../engines/weight-deltas.ts'
 import { InputError } from '../errors.ts'
 import { badField, booleanField, checkFields, objectField, textField } from './fields.ts'
 import { type Body, RequestError, type Route, type RouteRequest } from './http.ts'
@@ -93,6 +94,19 @@ export function controlRoutes({ batcher }: ServedModel, weights: ServedWeights):
           num_paused_requests: numPaused,
           weight_version: weights.currentLabel(),
         }
+      },
+    ],
+    [
+      'POST /pull_weights',
+      async ({ body }: RouteRequest) => {
+        only(body, ['local_checkpoint_dir', 'source_dir', 'target_version'])
+        const [local, source] = [requiredText(body, 'local_checkpoint_dir'), requiredText(body, 'source_dir')]
+        const { target_version: target } = body
+        if (!(Number.isSafeInteger(target) && (target as number) >= 0)) {
+          throw badField('target_version', target, 'a whole number ≥ 0')
+        }
+        await asked('source_dir', () => pullWeights(local, source, target as number))
+        return { success: true, message: `version ${target} of ${source} is in ${local}` }
       },
     ],
     ['POST /init_weight_transfer_engine', () => ({ message: 'weights are taken from folders: {"path": …}' })],

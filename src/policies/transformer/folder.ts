@@ -130,8 +130,13 @@ function listed(names: readonly string[]): string {
 export const VALUE_FILE = 'value_head.safetensors'
 
 /** Whether a parameter is of the value head. */
-export function isOfCritic({ name }: Parameter): boolean {
+export function isOfCritic({ name }: Pick<Parameter, 'name'>): boolean {
   return name.startsWith('v_head.')
+}
+
+/** The tensors of a model without its critic, as `saveTransformer` writes them: views of `weights`. */
+export function transformerTensors(model: TransformerModel, weights: Float32Array): Tensor[] {
+  return tensorsOf(model, weights, 'F32').filter((tensor) => !isOfCritic(tensor))
 }
 
 /**
@@ -146,8 +151,7 @@ export async function saveTransformer(
   type: (typeof weightTypes)[number] = 'F32',
 ): Promise<void> {
   checkWeights(model, weights)
-  const views = viewParameters(model.parameters, weights)
-  const tensors = model.parameters.map(({ name, shape }, index) => tensorOf(name, views[index]!, shape, type))
+  const tensors = tensorsOf(model, weights, type)
   const numOfModel = model.parameters.filter((parameter) => !isOfCritic(parameter)).length
   const { torch_dtype: _, ...config } = model.config
   await writeSafetensors(`${folder}/model.safetensors`, tensors.slice(0, numOfModel), { format: 'pt' })
@@ -183,4 +187,9 @@ async function findShards(folder: string, model: TransformerModel): Promise<Map<
   const [extra] = files.keys()
   if (extra !== undefined) throw new InputError(indexPath, `tensor ${extra}`, 'only those of the model')
   return shards
+}
+
+function tensorsOf(model: TransformerModel, weights: Float32Array, type: (typeof weightTypes)[number]): Tensor[] {
+  const views = viewParameters(model.parameters, weights)
+  return model.parameters.map(({ name, shape }, index) => tensorOf(name, views[index]!, shape, type))
 }

@@ -1,0 +1,52 @@
+/** Weights in a folder for servers: written once for all servers that a delivery goes to. */
+import { deliverFolder } from '../policies/transformer/delivery.ts'
+import { saveTransformer } from '../policies/transformer/folder.ts'
+import { saveLora } from '../policies/transformer/lora-folder.ts'
+import type { TransformerModel } from '../policies/transformer/model.ts'
+import type { EngineContext, WeightsDelivery } from './engine.ts'
+import { WeightsSource } from './weight-deltas.ts'
+
+/** What a delivery was written as, by the folder's path. */
+const writing = new WeakMap<WeightsDelivery, Map<string, Promise<number | null>>>()
+/** Deltas are of what all servers have: each folder has one source. */
+const sources = new WeakMap<TransformerModel, Map<string, WeightsSource>>()
+
+/**
+ * Writes the weights of a delivery into a folder of their own, or what has changed of them into one that keeps all versions; returns
+ * the number that it is pulled by there, null of a folder of its own.
+ */
+export function writeDelivered(
+  path: string,
+  delivery: WeightsDelivery,
+  context: Pick<EngineContext, 'model' | 'adapter'>,
+  hasDeltas: boolean,
+): Promise<number | null> {
+  const folders = within(writing, delivery)
+  const written = folders.get(path) ?? write(path, delivery, context, hasDeltas)
+  folders.set(path, written)
+  return written
+}
+
+async function write(
+  path: string,
+  { version, weights }: WeightsDelivery,
+  { model, adapter }: Pick<EngineContext, 'model' | 'adapter'>,
+  hasDeltas: boolean,
+): Promise<number | null> {
+  if (hasDeltas) {
+    const ofModel = within(sources, model)
+    const source = ofModel.get(path) ?? new WeightsSource(path, model)
+    ofModel.set(path, source)
+    return source.publish(weights)
+  }
+  await deliverFolder(path, version, (temporary) =>
+    adapter === null ? saveTransformer(temporary, model, weights) : saveLora(temporary, adapter.lora, weights),
+  )
+  return null
+}
+
+function within<K extends WeakKey, V>(maps: WeakMap<K, Map<string, V>>, key: K): Map<string, V> {
+  const found = maps.get(key) ?? new Map<string, V>()
+  maps.set(key, found)
+  return found
+}
