@@ -2,10 +2,13 @@
  * Runs that differ in nothing but their seed, in one folder: `seed-1`, `seed-2` … are runs like any other, and beside them stand
  * `group.json` (what they were all told), `summary.json` and `learning-curve.svg` of all of them.
  */
+import { realpath } from 'node:fs/promises'
 import { join } from 'node:path'
 import { type CurvePoint, drawCurves, smooth, together } from '../curves.ts'
+import { isModulePath } from '../definition.ts'
 import { InputError, show } from '../errors.ts'
 import { listFolder, makeFolder, parseObject, readText, writeWhole } from '../files.ts'
+import type { ModuleTrust } from '../trust.ts'
 import { VERSION } from '../version.ts'
 import { meanAndStd } from './metrics.ts'
 import { configureRun, curveOfRun, type Run, type RunDefinition, type RunSummary, resumeRun, startRun } from './run.ts'
@@ -81,11 +84,12 @@ export async function trainSeeds(
   if (given.seed !== undefined) throw new InputError('seed', show(given.seed), 'seeds alone, or seed alone')
   const definitions: RunDefinition[] = [] // All before the first is trained: what is wrong is told at once.
   for (const seed of seeds) definitions.push(await configureRun(environment, { ...given, seed: String(seed) }))
+  const trust = await trustOf([environment, ...Object.values(given)])
   const folder = await claim({ environment, given }, definitions[0]!.environment.id.replaceAll('/', '-'), out)
   const summaries: RunSummary[] = []
   for (const [i, definition] of definitions.entries()) {
     const path = join(folder, `seed-${seeds[i]}`)
-    const summary = (await endOf(path)) ?? (await train(await openOrStart(path, definition)))
+    const summary = (await endOf(path)) ?? (await train(await openOrStart(path, definition, trust)))
     summaries.push(summary)
     if (summary.status === 'interrupted') break
   }
@@ -129,9 +133,16 @@ async function endOf(folder: string): Promise<RunSummary | null> {
   return summary === null || summary.status === 'interrupted' ? null : summary
 }
 
-async function openOrStart(folder: string, definition: RunDefinition): Promise<Run> {
+async function openOrStart(folder: string, definition: RunDefinition, trust: ModuleTrust): Promise<Run> {
   const isBegun = (await listFolder(folder)).includes('config.json')
-  return isBegun ? resumeRun(folder) : startRun(definition, folder)
+  return isBegun ? resumeRun(folder, trust) : startRun(definition, folder)
+}
+
+/** A run may go on with the modules that these words name: their definitions have just been made of them. */
+async function trustOf(words: readonly string[]): Promise<ModuleTrust> {
+  const named = words.flatMap((word) => word.split(/[,|]/)).filter(isModulePath)
+  const paths = await Promise.all(named.map((path) => realpath(path)))
+  return { allowModule: ({ path }) => paths.includes(path) }
 }
 
 /** What is compared between seeds, as far as a run of its kind has it. */

@@ -3,7 +3,7 @@ import { readdir, readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { beforeEach, describe, expect, test } from 'vitest'
 import { parseSeeds, trainSeeds } from '../../src/entries/data.ts'
-import { type Run, type RunSummary, startRun } from '../../src/index.ts'
+import { type Run, type RunSummary, resumeRun, startRun } from '../../src/index.ts'
 import { inProcess, SMALL } from '../support/command.ts'
 import { fingerprint, smallRun } from '../support/small-training.ts'
 import { parseSvg } from '../support/svg.ts'
@@ -42,6 +42,25 @@ test.each([
 )
 
 describe('a group of runs', () => {
+  test('goes on with a module from elsewhere that it was told of, and with no other', async () => {
+    const module = join(folder, '..', 'cart.mjs')
+    const index = new URL('../../dist/src/index.js', import.meta.url).href
+    await writeFile(
+      module,
+      `import { cartPole, defineEnvironment } from '${index}'
+      const { id, parameters, ...model } = cartPole({ maxEpisodeSteps: 40 })
+      export const mine = defineEnvironment({ id: 'Mine-v0', module: import.meta.url, settings: {}, state: () => model.state, make: () => model })`,
+    )
+    const stopping = (run: Run) => {
+      const stop = new AbortController()
+      return run.train({ onUpdate: () => stop.abort(), signal: stop.signal })
+    }
+    const { 'environment.maxEpisodeSteps': _, ...asked } = given
+    expect((await trainSeeds(module, asked, [3], { out: folder, train: stopping })).status).toBe('interrupted')
+    await expect(resumeRun(join(folder, 'seed-3'))).rejects.toThrow('one that you trust')
+    expect((await trainSeeds(module, asked, [3], { out: folder })).status).toBe('complete')
+  })
+
   test('has the runs that each seed alone has, with their mean and spread, and goes on where it was interrupted', async () => {
     const trained: number[] = []
     const stopping = (run: Run): Promise<RunSummary> => {
