@@ -5,7 +5,13 @@
 import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { availableParallelism, tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { saveTransformer } from '../../src/entries/text.ts'
+import {
+  byteTokenizer,
+  type LanguageModelDefinition,
+  saveTransformer,
+  type TransformerConfig,
+  transformer,
+} from '../../src/entries/text.ts'
 import {
   type ConversationCohort,
   createTrainer,
@@ -27,14 +33,46 @@ const GROUP_SIZE = 16
 /** So small that both stay at the length of answers with which they begin. */
 const LEARNING_RATE = 1e-6
 const WARMUPS = 2
-/** Models, and groups of answers an update. So few answers as two groups have do not agree in their rewards. */
-const SIZES = [
+interface Size {
+  readonly name: string
+  readonly width: number
+  readonly layers: number
+  /** Groups of answers an update. So few answers as two groups have do not agree in their rewards. */
+  readonly groups: number
+  readonly repeats: number
+  /** Where it is no new model of the defaults. */
+  readonly config?: TransformerConfig
+}
+
+/** SmolLM2-135M's shape. Its other tokens mean nothing to the task, whose answers are then as long as they may be. */
+const SMOLLM2 = {
+  ...{ architectures: ['LlamaForCausalLM'], model_type: 'llama', tie_word_embeddings: true, vocab_size: 49_152 },
+  ...{ hidden_size: 576, num_hidden_layers: 30, num_attention_heads: 9, num_key_value_heads: 3 },
+  ...{ intermediate_size: 1536, max_position_embeddings: 64, rms_norm_eps: 1e-5, rope_theta: 10_000 },
+}
+
+const SIZES: readonly Size[] = [
   { name: '132k', width: 64, layers: 2, groups: 16, repeats: 9 },
   { name: '1.05M', width: 128, layers: 4, groups: 16, repeats: 9 },
   { name: '1.05M', width: 128, layers: 4, groups: 2, repeats: 9 },
   { name: '10.5M', width: 256, layers: 10, groups: 16, repeats: 3 },
   { name: '10.5M', width: 256, layers: 10, groups: 2, repeats: 5 },
+  { name: '135M', width: 576, layers: 30, groups: 2, repeats: 3, config: SMOLLM2 },
 ]
+
+/** A new model of a size, with a tokenizer of the task's characters. */
+function policyOf({ width, layers, config }: Size): LanguageModelDefinition {
+  if (config === undefined) return languageModel({ width, layers })
+  return {
+    id: 'configured',
+    parameters: {},
+    open: async ({ alphabet }) => ({
+      ...{ model: transformer(config), tokenizer: byteTokenizer({ alphabet: alphabet! }), context: 64 },
+      ...{ folder: null, isQuantized: false, adapter: null },
+      readWeights: async () => ({ weights: null, adapter: null, notes: [] }),
+    }),
+  }
+}
 
 /** One rollout and one optimizer step. */
 interface Turn {
@@ -47,13 +85,11 @@ interface Turn {
   readonly reward: number
 }
 
-async function makeTrainer(
-  { width, layers, groups, repeats }: (typeof SIZES)[number],
-  threads: number,
-): Promise<Trainer<ConversationCohort>> {
+async function makeTrainer(size: Size, threads: number): Promise<Trainer<ConversationCohort>> {
+  const { groups, repeats } = size
   const world = await createWorld({
     environment: reverse({ numExamples: groups } as never), // Each update has all the prompts there are.
-    policy: languageModel({ width, layers }),
+    policy: policyOf(size),
     numLanes: groups * GROUP_SIZE,
     groupSize: GROUP_SIZE,
     maxTokens: reverse().maxTokens,
@@ -75,7 +111,7 @@ async function writeTask(folder: string, groups: number, { world }: Trainer<Conv
   const task = {
     prompts: examples.map(({ prompt }) => tokenizer.encode(prompt as string)),
     answers: examples.map(({ answer }) => answer!),
-    texts: Array.from({ length: tokenizer.vocabularySize }, (_, id) => tokenizer.decode([id], { skipSpecial: true })),
+    texts: Array.from({ length: model.shape.vocabularySize }, (_, id) => tokenizer.decode([id], { skipSpecial: true })),
     groupSize: GROUP_SIZE,
     maxTokens,
     learningRate: LEARNING_RATE,
@@ -92,12 +128,7 @@ async function ourTurn(updates: ReturnType<Trainer<ConversationCohort>['updates'
   return { rolloutSeconds, updateSeconds, sampled, trained, gradNorm, reward: reward! }
 }
 
-async function figuresOf(
-  size: (typeof SIZES)[number],
-  python: string,
-  folder: string,
-  threads: number,
-): Promise<Figure[]> {
+async function figuresOf(size: Size, python: string, folder: string, threads: number): Promise<Figure[]> {
   const trainer = await makeTrainer(size, threads)
   await writeTask(folder, size.groups, trainer)
   const { numParameters } = trainer.world.cohort().model
@@ -145,9 +176,9 @@ async function figuresOf(
 }
 
 /** Of models of a million parameters and more: training as fast as torch's, and sampling of 32 lanes faster. */
-function wantedOf({ width, groups }: (typeof SIZES)[number], what: 'rollout' | 'training'): Wanted | undefined {
+function wantedOf({ width, groups, config }: Size, what: 'rollout' | 'training'): Wanted | undefined {
   if (width < 128) return undefined
-  if (what === 'training') return groups === 16 ? { atLeast: 1 } : undefined
+  if (what === 'training') return groups === 16 || config !== undefined ? { atLeast: 1 } : undefined
   return groups * GROUP_SIZE === 32 ? { atLeast: 1.3 } : undefined
 }
 
