@@ -33,7 +33,7 @@ export const VALUE_HEAD = { weight: 'v_head.summary.weight', bias: 'v_head.summa
 
 /**
  * A transformer from the content of a `config.json` of the llama, qwen2, qwen3 or smollm3 family; with a value head, which begins
- * at 0, for algorithms with a critic.
+ * at 0, for algorithms with a critic; `quantizeActivations`: with inputs in 8 bits where its weights are in 8 bits.
  *
  * @throws InputError as `transformerShape` does.
  * @example transformer({ model_type: 'llama', vocab_size: 64, hidden_size: 128, num_hidden_layers: 4,

@@ -1,7 +1,8 @@
 /**
  * A frozen model in 8 bits: the projections of its layers are bytes with a scale a row, everything else stays f32. It can be
- * evaluated, decoded and trained by an adapter on top (QLoRA's way, Dettmers et al. 2023, with whole numbers for its NF4); a
- * projection's weights are made f32 again for the moment in which they are used.
+ * evaluated, decoded and trained by an adapter on top (QLoRA's way, Dettmers et al. 2023, with whole numbers for its NF4). A
+ * projection's weights are made f32 again for the moment in which they are used; or, in a model that `quantizesActivations`, its
+ * inputs become bytes too, and only gradients pass through weights in f32, as if nothing of the inputs had been rounded.
  */
 import { type Columns, column, type Plan, saved } from '../../components/column.ts'
 import { InputError, show } from '../../errors.ts'
