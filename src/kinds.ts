@@ -49,8 +49,11 @@ const episodes: CohortKind<EpisodeCohortOptions, EpisodeDraft, EpisodeCohort> = 
     return createEpisodes(draft, columns as Columns<EpisodeCohortPlan>, world, kernels, isFresh)
   },
   systems: withOwnSystems({ reset: resetEpisodes, infer: inferEpisodes, step: stepEpisodes, store: storeEpisodes }),
-  owed: ({ answer }) => (answer === null ? NOTHING : [answer.arrival]),
-  canGoOn: ({ rests }) => !rests,
+  owed({ answer, rests, late }) {
+    if (answer !== null) return [answer.arrival]
+    return rests || late.size === 0 ? NOTHING : late.arrivals()
+  },
+  canGoOn: ({ rests, late, from, to }) => !rests && late.size < to - from,
   release({ policy, environment, state }) {
     policy.dispose?.()
     environment.close?.(state)

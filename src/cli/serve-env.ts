@@ -96,6 +96,13 @@ export const serveEnvCommand: Command = async ({ words }) => {
         file.read('action', 'action')
         cohort.action.chosen.set(place.action)
         step(world)
+        if (cohort.late.size > 0) {
+          throw new InputError(
+            `environment ${environment.id}`,
+            'an answer that comes later',
+            'one at once: a client waits for it',
+          )
+        }
         const { reward, terminated, truncated } = cohort.transition
         place.reward.set(reward)
         place.terminated.set(terminated)

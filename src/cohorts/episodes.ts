@@ -28,6 +28,7 @@ import { type BoxSpace, choiceSizes, spaceWidth } from '../space.ts'
 import { type Ahead, aheadPlan, createAhead, type RolloutBuffer } from './ahead.ts'
 import type { Cohort, CohortDraft, Housing } from './cohort.ts'
 import { LaneEntities } from './lanes.ts'
+import { LateLanes } from './late.ts'
 import { checkSets, createLeague, type League, leaguePlan } from './league.ts'
 import { checkSelfPlay, createSelfPlay, type SelfPlay, type SelfPlayOptions, selfPlayPlan } from './self-play.ts'
 import { type BoundSystem, bindSystem, checkSystems, type SystemDefinition, systemsPlan } from './system.ts'
@@ -147,6 +148,8 @@ export interface EpisodeCohort {
   /** What came after rows that no later row shows: this thread's list, and those of all threads. */
   final: FinalObservations
   finals: readonly FinalObservations[]
+  /** Lanes whose environment answers later. */
+  readonly late: LateLanes
   /** The policy's answer, while it is awaited; null for a policy that answers at once. */
   answer: Answer | null
   /** True while the cohort takes no part in ticks: it waits for an answer, or its rollout is full and others' are not. */
@@ -181,6 +184,14 @@ export interface EpisodeCohort {
 export function asEpisodes(subject: string, cohort: Cohort): EpisodeCohort {
   if (cohort.kind === 'episodes') return cohort
   throw new InputError(subject, `cohort ${cohort.name} of conversations`, 'one of episodes, like that of CartPole-v1')
+}
+
+/** Why the environment of a cohort has to answer at once: what is expected instead; null where it may answer later. */
+function whyNotLate({ model, options: { environment } }: EpisodeDraft, numThreads: number): string | null {
+  if (numThreads > 1) return `one at once, or lanes of one thread (threads: 1); ${numThreads} share them`
+  if ((environment.numAgents ?? 1) > 1) return 'one at once: the lanes of a game are stepped together'
+  if (environment.population === true) return 'one at once: lanes are born and die'
+  return (model.memoryWidth ?? 0) > 0 ? 'one at once, or a policy without memory' : null
 }
 
 /** The lowest and the highest that each dimension may be. */
@@ -569,7 +580,13 @@ export function createEpisodes(
   ]
   const isAhead = reservation?.numBuffers !== undefined
   const ahead = isAhead ? createAhead(columns.ahead, buffers(), collector.index < 0 ? null : bind) : null
+  const late = new LateLanes(action, episode, spaceWidth(actionSpace))
+  const refusal = whyNotLate(draft, world.threads.count)
   const environmentLanes: Lanes = {
+    answersLater(n, arrival) {
+      if (refusal !== null) throw new InputError(`environment ${environment.id}`, 'an answer that comes later', refusal)
+      late.add(n, arrival)
+    },
     state: columns.state,
     observation: observation.component.current,
     actionMask: actionMask.component.current,
@@ -641,6 +658,7 @@ export function createEpisodes(
     whole: { final: columns.final, bootstrap, laneList },
     threads: world.threads,
     windows,
+    late,
     answer: null,
     rests: false,
     ticksLeft: Number.POSITIVE_INFINITY,

@@ -4,6 +4,7 @@
  */
 import { takeArena } from '../components/arena.ts'
 import { type Column, column } from '../components/column.ts'
+import { InputError } from '../errors.ts'
 import { createKernels, type KernelBuild } from '../kernels/bind.ts'
 import { Random, Stream } from '../random.ts'
 import { choiceSizes, spaceType, spaceWidth } from '../space.ts'
@@ -75,6 +76,13 @@ export class CheckedLanes {
     this.lanes = {
       ...handed,
       state: state as unknown as Record<string, Column>,
+      answersLater: () => {
+        throw new InputError(
+          `environment ${environment.id}`,
+          'an answer that comes later',
+          'one at once: this check steps it by hand',
+        )
+      },
       present,
       random: new Random(seed),
       kernels: createKernels(arena.memory, kernels),

@@ -51,6 +51,12 @@ export interface Lanes<S = unknown> {
    * model has `population`.
    */
   readonly births: Uint8Array
+  /**
+   * Call in `step` for a lane whose answer comes later, when `arrival` settles (it must not fail): its row is nobody's, it goes on seeing what it
+   * saw, and other lanes go on. `step` is asked again in the next tick, with the same action. For lanes of one thread and of no game, whose
+   * policy remembers nothing; others are an InputError.
+   */
+  readonly answersLater: (n: number, arrival: Promise<void>) => void
   /** Read how many lanes there were when the rollout began: in the whole cohort, whichever thread asks. */
   present: number
   /** Read the lane's number in the whole run, to key random numbers. */

@@ -17,6 +17,7 @@ import {
   type State,
   type StateDeclaration,
 } from './environment.ts'
+import { isPromise, Promised } from './promised.ts'
 
 /** What an action of a space is to an object: a number for one choice, else a number for each choice or element. */
 export type ObjectAction<A extends Space> = A extends DiscreteSpace ? number : number[]
@@ -25,20 +26,23 @@ export type ObjectAction<A extends Space> = A extends DiscreteSpace ? number : n
 export type ObjectObservation = number | ArrayLike<number>
 
 /**
- * An environment of one agent. What it answers has to follow from the seed and the actions since `reset` alone, and it answers at
- * once. `info` is not read.
+ * An environment of one agent. What it answers has to follow from the seed and the actions since `reset` alone. `info` is not read.
+ * `reset` answers at once. `step` may answer with a promise: until it has settled the lane's rows are nobody's, and other lanes go on.
  */
 export interface ObjectEnvironment<A extends Space = Space> {
   /** Begins an episode; `seed` is a whole number from 0 to 2^32 − 1. */
   reset(seed: number): { readonly observation: ObjectObservation; readonly info?: unknown }
-  step(action: ObjectAction<A>): {
-    readonly observation: ObjectObservation
-    readonly reward: number
-    /** The episode ended; it was cut off. A cut is bootstrapped, an end is not. */
-    readonly terminated: boolean
-    readonly truncated: boolean
-    readonly info?: unknown
-  }
+  step(action: ObjectAction<A>): ObjectStep | PromiseLike<ObjectStep>
+}
+
+/** What an object answers to an action. */
+export interface ObjectStep {
+  readonly observation: ObjectObservation
+  readonly reward: number
+  /** The episode ended; it was cut off. A cut is bootstrapped, an end is not. */
+  readonly terminated: boolean
+  readonly truncated: boolean
+  readonly info?: unknown
 }
 
 /** What is said of an environment whose lanes are led. */
@@ -63,12 +67,18 @@ export interface LedOptions<A extends Space, S extends Settings, I extends strin
    * fails always stops.
    */
   readonly onFault?: (typeof FAULTS)[number]
+  /** Seconds that a promise of a step may take; then the step has failed. Default 60. */
+  readonly timeoutSeconds?: number
 }
 
 /** What `onFault` may be. */
 export const FAULTS = ['stop', 'end-episode'] as const
 /** Faults of an environment that a thread tells of each; of more, those whose number is a power of two. */
 const FAULTS_TOLD = 10
+/** What a promise may take unless told otherwise. */
+const TIMEOUT_SECONDS = 60
+/** The longest that a timer of Node waits. */
+const TIMEOUT_SECONDS_MAX = (2 ** 31 - 1) / 1000
 
 /** Tells of faults after which episodes are cut off, as warnings; and of which one it is where they are too many to tell of all. */
 export function faultTeller(): (fault: Error) => void {
@@ -91,7 +101,7 @@ export function checkOnFault(id: string, onFault: string): void {
 /** The names of the options. */
 const ledOptions = Object.keys({
   ...{ id: true, module: true, settings: true, observationSpace: true, actionSpace: true, maxEpisodeSteps: true },
-  ...{ returnThreshold: true, presets: true, onFault: true },
+  ...{ returnThreshold: true, presets: true, onFault: true, timeoutSeconds: true },
 } satisfies Record<keyof LedOptions<Space, Settings, string>, true>)
 
 /** The columns from which an episode can be led through again. */
@@ -149,6 +159,11 @@ class Led<A extends Space> {
   reward = 0
   terminated = false
   truncated = false
+  /** The answer to the action at `#asked`, while it has not been taken. */
+  #promised: Promised | null = null
+  #asked: readonly number[] = []
+  /** Where it is being led to, with what that failed with. */
+  #goal: { lane: number; episode: number; step: number; arrival: Promise<void>; fault?: unknown } | null = null
 
   constructor(object: ObjectEnvironment<A>, options: LedOptions<A, Settings, string>) {
     for (const method of ['reset', 'step'] as const) {
@@ -167,27 +182,103 @@ class Led<A extends Space> {
     return this.#lane === lane && this.#episode === episode && this.#step === step && this.course === course
   }
 
+  /** Whether it is being led to where a lane is. */
+  isLedTo(lane: number, episode: number, step: number): boolean {
+    const goal = this.#goal
+    return goal !== null && goal.lane === lane && goal.episode === episode && goal.step === step
+  }
+
+  /** Whether it owes an answer to another action than the one at `at`, or that of an episode which is no more. */
+  owesOther(actions: Float32Array | Int32Array, at: number): boolean {
+    return this.#promised !== null && !this.#asked.every((value, k) => value === actions[at + k])
+  }
+
+  /** What has to settle before it can go on; null where nothing has to. @throws what leading it failed with. */
+  get awaited(): Promise<void> | null {
+    if (this.#goal !== null && 'fault' in this.#goal) throw this.#goal.fault
+    if (this.#goal !== null) return this.#goal.arrival
+    return this.#promised === null || this.#promised.outcome !== undefined ? null : this.#promised.arrival
+  }
+
+  /** Whether it owes no answer: one that does cannot begin another episode. */
+  get isIdle(): boolean {
+    return this.#promised === null
+  }
+
+  /** Nobody waits for its answer any more. */
+  abandon(): void {
+    this.#promised?.abandon()
+  }
+
   /** Begins an episode of a lane, with the seed that its number gives. */
   begin(lane: number, episode: number, random: Random): void {
     this.#lane = lane
     this.#episode = episode
     this.#step = 0
     this.course = COURSE_START
+    this.#goal = null
     random.draw(Stream.reset, lane, episode, 0)
-    const answer = this.#ask('reset', () => this.#object.reset(random.words[0]!), RESET_PARTS)
+    const answer = this.#ask('reset', () => this.#object.reset(random.words[0]!))
+    if (isPromise(answer)) throw new InputError(this.#subject('reset'), 'a promise', 'an answer at once')
+    checkParts(this.#subject('reset'), answer, RESET_PARTS)
     this.#see('reset', answer.observation)
   }
 
-  /** Moves on by the action that stands at `at`. */
-  act(actions: Float32Array | Int32Array, at: number): void {
-    const isOne = this.#options.actionSpace.kind === 'discrete'
-    const action = (isOne ? actions[at]! : Array.from(actions.subarray(at, at + this.#size))) as ObjectAction<A>
-    const answer = this.#ask('step', () => this.#object.step(action), STEP_PARTS)
+  /**
+   * Moves on by the action that stands at `at`. Returns false where the object owes its answer (`awaited`); asked again with the same action,
+   * it moves on by what has come.
+   */
+  act(actions: Float32Array | Int32Array, at: number): boolean {
+    if (this.#promised === null) {
+      const isOne = this.#options.actionSpace.kind === 'discrete'
+      this.#asked = Array.from(actions.subarray(at, at + this.#size))
+      const action = (isOne ? this.#asked[0]! : this.#asked) as ObjectAction<A>
+      const answer = this.#ask('step', () => this.#object.step(action))
+      if (!isPromise(answer)) {
+        this.#take(answer)
+        return true
+      }
+      this.#promised = new Promised(answer, this.#options.timeoutSeconds ?? TIMEOUT_SECONDS)
+    }
+    const { outcome } = this.#promised
+    if (outcome === undefined) return false
+    this.#promised = null
+    if ('fault' in outcome) throw this.#threw('step', outcome.fault)
+    this.#take(outcome.answer as ObjectStep)
+    return true
+  }
+
+  /** Goes through `count` steps whose actions begin at `at`: at once, or as answers come (`awaited`). */
+  lead(actions: Float32Array | Int32Array, at: number, count: number): void {
+    for (let s = 0; s < count; s++) {
+      if (this.act(actions, at + s * this.#size)) continue
+      // The column goes on to change: with another episode of the lane nobody asks for this object any more.
+      const rest = actions.slice(at + s * this.#size, at + count * this.#size)
+      const goal = { lane: this.#lane, episode: this.#episode, step: count, arrival: this.#leadOn(rest, count - s) }
+      this.#goal = goal
+      goal.arrival = goal.arrival.then(
+        () => {
+          if (this.#goal === goal) this.#goal = null
+        },
+        (fault: unknown) => void Object.assign(goal, { fault }),
+      )
+      return
+    }
+  }
+
+  async #leadOn(actions: Float32Array | Int32Array, count: number): Promise<void> {
+    for (let s = 0; s < count; s++) {
+      while (!this.act(actions, s * this.#size)) await this.#promised!.arrival
+    }
+  }
+
+  #take(answer: ObjectStep): void {
     const subject = this.#subject('step')
+    checkParts(subject, answer, STEP_PARTS)
     checkFlags(subject, answer)
     if (!Number.isFinite(answer.reward))
       throw new InputError(`${subject}, reward`, show(answer.reward), 'a finite number')
-    for (let k = at; k < at + this.#size; k++) this.course = mix(this.course, actions[k]!)
+    for (const value of this.#asked) this.course = mix(this.course, value)
     this.#see('step', answer.observation)
     this.reward = answer.reward
     this.terminated = answer.terminated
@@ -207,19 +298,17 @@ class Led<A extends Space> {
     return `environment ${this.#options.id}, ${method} in lane ${this.#lane} (episode ${this.#episode}, step ${this.#step})`
   }
 
-  #ask<T>(method: string, ask: () => T, parts: readonly string[]): T {
-    let answer: T
+  #ask<T>(method: string, ask: () => T): T {
     try {
-      answer = ask()
+      return ask()
     } catch (error) {
-      const said = error instanceof Error ? error.message : show(error)
-      throw new Error(`${this.#subject(method)} threw: ${said}`, { cause: error })
+      throw this.#threw(method, error)
     }
-    if (typeof (answer as PromiseLike<unknown> | null)?.then === 'function') {
-      throw new InputError(this.#subject(method), 'a promise', 'an answer at once')
-    }
-    checkParts(this.#subject(method), answer, parts)
-    return answer
+  }
+
+  #threw(method: string, error: unknown): Error {
+    const said = error instanceof Error ? error.message : show(error)
+    return new Error(`${this.#subject(method)} threw: ${said}`, { cause: error })
   }
 
   #see(method: string, seen: ObjectObservation): void {
@@ -265,6 +354,14 @@ export function defineLed<const A extends Space, const S extends Settings, const
   const width = spaceWidth(actionSpace)
   const { onFault = 'stop' } = options
   checkOnFault(id, onFault)
+  const { timeoutSeconds = TIMEOUT_SECONDS } = options
+  if (!(Number.isFinite(timeoutSeconds) && timeoutSeconds > 0 && timeoutSeconds <= TIMEOUT_SECONDS_MAX)) {
+    throw new InputError(
+      `${id} timeoutSeconds`,
+      show(timeoutSeconds),
+      `seconds, more than 0 and at most ${TIMEOUT_SECONDS_MAX}`,
+    )
+  }
   type Columns = State<ReturnType<typeof ledColumns>>
 
   return defineEnvironment({
@@ -291,8 +388,24 @@ export function defineLed<const A extends Space, const S extends Settings, const
       const leadTo = ({ state, lane, episode, step, random }: Lanes<Columns>, n: number): Led<A> => {
         const led = make(state, n)
         led.begin(lane[n]!, episode[n]!, random)
-        for (let s = 0; s < step[n]!; s++) led.act(state.actions, (n * maxEpisodeSteps + s) * width)
-        if (led.course === state.course[n]) return led
+        led.lead(state.actions, n * maxEpisodeSteps * width, step[n]!)
+        return led
+      }
+
+      /** The object of lane n: the one at hand, if it is where the lane is or on its way there. */
+      const objectOf = (lanes: Lanes<Columns>, objects: Led<A>[], n: number): Led<A> => {
+        const { state, lane, episode, step } = lanes
+        const led = objects[n]
+        if (led?.isLedTo(lane[n]!, episode[n]!, step[n]!)) return led
+        if (led?.is(lane[n]!, episode[n]!, step[n]!, state.course[n]!)) return led
+        led?.abandon()
+        objects[n] = leadTo(lanes, n)
+        return objects[n]
+      }
+
+      /** @throws InputError where an object that was led through an episode again is not where its lane is. */
+      const checkCourse = ({ state, lane, episode, step }: Lanes<Columns>, led: Led<A>, n: number): void => {
+        if (led.course === state.course[n]) return
         throw new InputError(
           `environment ${id}, lane ${lane[n]} (episode ${episode[n]}, step ${step[n]})`,
           'other answers from an object that was led through the same episode again',
@@ -308,8 +421,8 @@ export function defineLed<const A extends Space, const S extends Settings, const
           const objects = objectsOf(state)
           for (let i = 0; i < count; i++) {
             const n = rows[i]!
-            objects[n] ??= make(state, n)
-            const led = objects[n]
+            if (objects[n]?.isIdle !== true) objects[n] = make(state, n)
+            const led = objects[n]!
             led.begin(lane[n]!, episode[n]!, random)
             state.actions.fill(0, n * width * maxEpisodeSteps, (n + 1) * width * maxEpisodeSteps)
             observation.set(led.observation, n * led.observation.length)
@@ -318,16 +431,26 @@ export function defineLed<const A extends Space, const S extends Settings, const
           }
         },
         step(lanes, from, to) {
-          const { state, lane, episode, step, action, observation, reward, terminated, truncated } = lanes
+          const { state, step, action, observation, reward, terminated, truncated } = lanes
           const objects = objectsOf(state)
           for (let n = from; n < to; n++) {
             if (state.isOver[n] === 1) continue
-            if (!objects[n]?.is(lane[n]!, episode[n]!, step[n]!, state.course[n]!)) objects[n] = leadTo(lanes, n)
-            const led = objects[n]!
             const at = (n * maxEpisodeSteps + step[n]!) * width
             for (let k = 0; k < width; k++) state.actions[at + k] = action[n * width + k]!
+            let led = objectOf(lanes, objects, n)
+            if (led.awaited === null) {
+              checkCourse(lanes, led, n)
+              if (led.owesOther(state.actions, at)) {
+                led.abandon()
+                delete objects[n]
+                led = objectOf(lanes, objects, n)
+              }
+            }
             try {
-              led.act(state.actions, at)
+              if (led.awaited !== null || !led.act(state.actions, at)) {
+                lanes.answersLater(n, led.awaited!)
+                continue
+              }
             } catch (fault) {
               if (onFault === 'stop') throw fault
               warn(fault as Error)
@@ -341,6 +464,9 @@ export function defineLed<const A extends Space, const S extends Settings, const
             state.course[n] = led.course
             state.isOver[n] = led.terminated || led.truncated || step[n]! + 1 === maxEpisodeSteps ? 1 : 0
           }
+        },
+        close(state) {
+          for (const led of cohorts.get(state as unknown as Columns) ?? []) led?.abandon()
         },
       }
     },

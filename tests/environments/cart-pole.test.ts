@@ -35,6 +35,7 @@ function makeLanes(numLanes: number, seed = 1): Lanes<State> {
     truncated: new Uint8Array(numLanes),
     died: new Uint8Array(0),
     births: new Uint8Array(0),
+    answersLater() {},
     present: numLanes,
     lane: Uint32Array.from({ length: numLanes }, (_, n) => n),
     episode: new Uint32Array(numLanes),

@@ -181,13 +181,13 @@ describe('what is wrong is said', () => {
   }
   const playing = async (object: object) => {
     const world = await worldOf(fromObjects(() => object as never, options)() as never, 2)
-    await collect(world, 2)
+    await collect(world, 4)
   }
   const AT = 'environment Odd-v0, step in lane 0 (episode 0, step 0)'
   test.each<[string, unknown, string]>([
     ['an array', [[0], 0, false, {}], `${AT}: got an array, expected an object with observation, reward, terminated`],
     ['nothing', undefined, `${AT}: got undefined, expected an object`],
-    ['a promise', Promise.resolve(good), `${AT}: got a promise, expected an answer at once`],
+    ['with a promise of nothing', Promise.resolve(), `${AT}: got undefined, expected an object`],
     ['no flag', { ...good, truncated: undefined }, `${AT}, truncated: got undefined, expected true or false`],
     ['an end that is a number', { ...good, terminated: 1 }, `${AT}, terminated: got 1, expected true or false`],
     ['a reward that is none', { ...good, reward: Number.NaN }, `${AT}, reward: got NaN, expected a finite number`],
@@ -215,6 +215,9 @@ describe('what is wrong is said', () => {
       message: expect.stringContaining(`${AT} threw: no apples`),
       cause,
     })
+    await expect(playing({ reset: async () => ({ observation: 0 }), step: () => good })).rejects.toThrow(
+      'reset in lane 0 (episode 0, step 0): got a promise, expected an answer at once',
+    )
     const outside = { reset: () => ({ observation: 2 }), step: () => good }
     await expect(playing(outside)).rejects.toThrow('got 2 in observation[0] of lane 0')
   })

@@ -33,6 +33,7 @@ export function lanesOf<S>(environment: EnvironmentDefinition, numLanes: number,
   return {
     ...columns,
     state: columns.state as S,
+    answersLater() {},
     present: numLanes,
     random: new Random(seed),
     kernels: createKernels(arena.memory, 'plain'),

@@ -42,4 +42,13 @@ const options = {
 
 export const wanderer = fromObjects(() => new Wanderer(), { ...options, id: 'Wanderer-v0' })
 
+/** Answers when all that is under way has been done. */
+class Patient extends Wanderer {
+  async step(action) {
+    return super.step(action)
+  }
+}
+
+export const patient = fromObjects(() => new Patient(), { ...options, id: 'Patient-v0' })
+
 export const forgetful = fromObjects(() => new Wanderer(() => 1e-3 * Math.random()), { ...options, id: 'Forgetful-v0' })

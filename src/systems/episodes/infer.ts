@@ -33,6 +33,7 @@ export function inferEpisodes(kernels: Kernels, cohort: EpisodeCohort): void {
     cohort.answer = null
     cohort.rests = false
   }
+  if (cohort.late.size > 0) cohort.late.repeatChoices()
   const { action, from, to, t, recorded, windows } = cohort
   if (!recorded || t === 0) return
   const { nextValue, terminated, truncated, valid } = windows.transition[t - 1]!

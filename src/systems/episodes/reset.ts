@@ -149,6 +149,11 @@ export function restart(cohort: EpisodeCohort, lanes?: Iterable<number>): void {
       'one between two',
     )
   }
+  const waiting = isUnderWay ? told.find((n) => cohort.late.has(n)) : undefined
+  if (waiting !== undefined) {
+    const got = `${waiting}, which waits for its environment in the middle of a rollout`
+    throw new InputError(`lane of cohort ${name}`, got, 'one that has its answer, or a call between two rollouts')
+  }
   for (const n of told) {
     if (isUnderWay) cut(cohort, n)
     episode.phase[n] = Phase.fresh

@@ -31,12 +31,14 @@ export function stepEpisodes(kernels: Kernels, cohort: EpisodeCohort): void {
   environmentLanes.actionMask = actionMask.next
   const hasLives = environmentLanes.died.length > 0
   if (hasLives) kernels.clearFlags(environmentLanes.died, environmentLanes.births, from, to)
+  if (cohort.late.size > 0) cohort.late.clear() // The environment says again who waits.
   refusePromise(cohort, 'step', environment.step(environmentLanes, from, to))
   if (environment.maxEpisodeSteps !== null) {
     kernels.limitSteps(truncated, episode.step, environment.maxEpisodeSteps, from, to)
   }
   const dead = kernels.settleDead(valid, reward, terminated, truncated, episode.phase, Phase.ready, from, to)
   if (dead > 0) settleObservations(kernels, cohort)
+  if (cohort.late.size > 0) settleLate(cohort)
   checkWritten(kernels, cohort)
   if (hasLives) checkLives(cohort)
   if (environment.numAgents !== undefined) checkGames(cohort, environment.numAgents)
@@ -98,6 +100,18 @@ function settleObservations(kernels: Kernels, cohort: EpisodeCohort): void {
   else {
     keep(cohort, cohort.observation, count)
     keep(cohort, cohort.actionMask, count)
+  }
+}
+
+/** Rows of lanes that wait for their environment are nobody's, and show what the lanes saw. */
+function settleLate({ late, transition, observation, actionMask, numLanes }: EpisodeCohort): void {
+  const { valid, reward, terminated, truncated } = transition
+  for (const n of late.rows()) {
+    for (const column of [valid, reward, terminated, truncated]) column[n] = 0
+    for (const { current, next } of [observation, actionMask]) {
+      const width = next.length / numLanes
+      next.set(current.subarray(n * width, (n + 1) * width) as never, n * width)
+    }
   }
 }
 
