@@ -57,6 +57,7 @@ export {
 export { type CardContent, writeDatasetCard } from '../tables/dataset-card.ts'
 export { type MinariExport, writeMinari } from '../tables/minari.ts'
 export { type ParquetOptions, writeParquet } from '../tables/parquet.ts'
+export { type EpisodeSpaces, readEpisodes } from '../tables/read-episodes.ts'
 export { type SampleForm, sampleForms, writeSamplesAs } from '../tables/sample-forms.ts'
 export type { Field } from '../tables/table.ts'
 export { groupNumbers, Trajectories, type TrajectoryColumns } from '../tables/trajectories.ts'

@@ -60,7 +60,7 @@ export const episodeRunSettings = {
   weights: text('', 'safetensors file with the weights to begin with; empty: drawn by the seed'),
   from: text(
     '',
-    'Arrow file of rollouts or episodes to learn from, as colonnade export writes it; empty: lanes collect them',
+    'what to learn from: an Arrow file of rollouts or episodes, as colonnade export writes it, episodes in JSON Lines, or the folder of a dataset of Minari; empty: lanes collect them',
   ),
   epochs: learnSettings.epochs,
   totalSteps: integer(1_000_000, 'environment steps of the training', { min: 1 }),
@@ -174,13 +174,13 @@ async function configure(
   const { [POLICY]: ___, [ALGORITHM]: ____, ...own } = valuesOf('', keys, values)
   const settings = resolveSettings('run', episodeRunSettings, own as never)
   const from = settings.from === '' ? '' : resolve(settings.from) // Wherever the run is resumed from.
-  const recorded = from === '' ? null : await readRecorded(from)
+  const environment = factory(valuesOf('environment.', keys, values) as never)
+  const recorded = from === '' ? null : await readRecorded(from, environment)
   const learner = algorithm({
     ...valuesOf(`${algorithm.id}.`, keys, values),
     ...(recorded === null ? {} : lengthOf(recorded, algorithm, values)),
   } as never)
-  checkRecorded(learner, settings, values)
-  const environment = factory(valuesOf('environment.', keys, values) as never)
+  checkRecorded(learner, settings, values, recorded)
   checkOpponents(settings, environment)
   const lanes = recorded === null || values.has('numLanes') ? undefined : lanesOf(recorded, from)
   return {
@@ -394,7 +394,7 @@ export const episodeRun: RunKind<EpisodeRunDefinition, EpisodeCohort, EpisodeRun
   async createTrainer(given, isDrawn) {
     const { weights, from, evaluateEvery } = given.settings
     if (evaluateEvery > 0) requireTimeLimit(given.environment)
-    const recorded = given.recorded === null ? null : await readRecorded(from, given.recorded)
+    const recorded = given.recorded === null ? null : await readRecorded(from, given.environment, given.recorded)
     const definition = { ...given, recorded }
     const initial = weights === '' || isDrawn ? undefined : await loadWeights(weights, modelOf(definition))
     const { threads, reason } =

@@ -11,7 +11,9 @@ import { InputError, show } from '../errors.ts'
 import { createKernels } from '../kernels/bind.ts'
 import { BLOCK_ROWS } from '../policies/policy.ts'
 import { spaceToJson } from '../space.ts'
+import type { ArrowTable } from '../tables/arrow.ts'
 import { isOfEpisodes, rolloutsOfEpisodes } from '../tables/episode-rows.ts'
+import { UNKNOWN_LOGPROB } from '../tables/read-episodes.ts'
 import type { Field, Table } from '../tables/table.ts'
 
 /** What is done about rows that another policy has chosen, as about stale ones. */
@@ -227,6 +229,34 @@ export class RecordedRollouts {
       rollout.logprob.set(this.#logprob)
     }
   }
+}
+
+/** The rollouts of a table from which an algorithm learns. @throws InputError as `refuseUnknownLogprob` and `RecordedRollouts` do. */
+export async function rolloutsFor(
+  cohort: EpisodeCohort,
+  algorithm: { readonly id: string; readonly needsTable?: boolean },
+  table: Table | ArrowTable,
+  correction: RecordedCorrection['correction'],
+): Promise<RecordedRollouts> {
+  const { fromArrow } = await import('../tables/arrow.ts')
+  const own = 'fields' in table ? table : fromArrow(table)
+  refuseUnknownLogprob(own, algorithm, correction)
+  return new RecordedRollouts(own, cohort)
+}
+
+/**
+ * @throws InputError for a table without the log-probabilities of its actions (`readEpisodes`) where they are needed: for an
+ * algorithm that does more than imitate, and for a correction.
+ */
+export function refuseUnknownLogprob(
+  { metadata }: Pick<Table, 'metadata'>,
+  { id, needsTable = false }: { readonly id: string; readonly needsTable?: boolean },
+  correction: RecordedCorrection['correction'],
+): void {
+  if (metadata.logprob !== UNKNOWN_LOGPROB.logprob || (needsTable && correction === 'none')) return
+  const what = needsTable ? `the correction ${correction}` : `the algorithm ${id}`
+  const got = `episodes whose actions have no log-probabilities, for ${what}`
+  throw new InputError('table', got, needsTable ? 'the correction none' : 'an algorithm that imitates, like bc')
 }
 
 /** @throws InputError where the table's metadata name another environment, or one with other spaces. */

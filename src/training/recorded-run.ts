@@ -8,9 +8,10 @@ import type { DefinitionRecord } from '../definition.ts'
 import { InputError, show } from '../errors.ts'
 import { fromArrow, readArrow } from '../tables/arrow.ts'
 import { isOfEpisodes } from '../tables/episode-rows.ts'
+import { type EpisodeSpaces, isOfOthers, readEpisodes } from '../tables/read-episodes.ts'
 import type { Table } from '../tables/table.ts'
 import type { EpisodeRunDefinition, EpisodeRunSettings } from './episode-run.ts'
-import type { RecordedCorrection } from './recorded-rollouts.ts'
+import { type RecordedCorrection, refuseUnknownLogprob } from './recorded-rollouts.ts'
 
 /** A file of rollouts, or of whole episodes. */
 export interface RecordedFile {
@@ -29,11 +30,14 @@ const OF_COLLECTING = ['totalSteps', 'stopWhenSolved', 'rollouts', 'actors'] as 
  * @throws InputError for an algorithm that learns from tables where no file is named, and for settings that do nothing.
  */
 export function checkRecorded(
-  { id, needsTable, staleness }: AlgorithmDefinition,
+  algorithm: AlgorithmDefinition,
   { from, epochs }: EpisodeRunSettings,
   given: ReadonlyMap<string, unknown>,
+  recorded: RecordedFile | null,
 ): void {
-  const file = 'from=FILE beside it: an Arrow file of rollouts or episodes, as colonnade export writes it'
+  const { id, needsTable, staleness } = algorithm
+  const file =
+    'from=FILE beside it: an Arrow file of rollouts or episodes, as colonnade export writes it, episodes in JSON Lines, or a dataset of Minari'
   if (from === '') {
     if (needsTable) throw new InputError('algorithm', `${id}, which learns from tables`, file)
     if (given.has('epochs')) throw new InputError('epochs', String(epochs), file)
@@ -44,6 +48,8 @@ export function checkRecorded(
     const expected = 'no such key: nothing is collected, and epochs says how long the training is'
     throw new InputError(unused, `${show(given.get(unused))}, with from=${from}`, expected)
   }
+  const table = recorded?.table ?? null
+  if (table !== null) refuseUnknownLogprob(table, algorithm, staleness?.correction ?? 'none')
   const maxStaleness = staleness?.maxStaleness ?? 0
   if (maxStaleness > 0) {
     throw new InputError(
@@ -55,12 +61,13 @@ export function checkRecorded(
 }
 
 /**
- * Reads a file of rollouts; where a record of it is given, the file that it is of.
+ * Reads a file of rollouts, or what others have recorded in an environment of these spaces (`readEpisodes`); where a record of it is
+ * given, the file that it is of.
  * @throws InputError for a file that cannot be read or is damaged, and for another one than was recorded.
  */
-export async function readRecorded(path: string, record?: RecordedFile): Promise<RecordedFile> {
+export async function readRecorded(path: string, spaces: EpisodeSpaces, record?: RecordedFile): Promise<RecordedFile> {
   if (record !== undefined && record.table !== null) return record
-  const table = fromArrow(await readArrow(path))
+  const table = (await isOfOthers(path)) ? await readEpisodes(path, spaces) : fromArrow(await readArrow(path))
   const hash = createHash('sha256')
   for (const { name, width, column, rows } of table.fields) {
     hash.update(`${name} ${width} ${rows?.length}\n`)

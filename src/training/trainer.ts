@@ -331,11 +331,8 @@ export class Trainer<C extends Cohort = Cohort> {
       const got = `${correction.correction}, and ${algorithm.id}, which takes no advantages`
       throw new InputError('trainer.learn(table, { correction })', got, 'none')
     }
-    const [{ RecordedRollouts }, { fromArrow }] = await Promise.all([
-      import('./recorded-rollouts.ts'),
-      import('../tables/arrow.ts'),
-    ])
-    const rollouts = new RecordedRollouts('fields' in table ? table : fromArrow(table), cohort)
+    const { rolloutsFor } = await import('./recorded-rollouts.ts')
+    const rollouts = await rolloutsFor(cohort, algorithm, table, correction.correction)
     const total = epochs * rollouts.count
     if (begun > total) throw new InputError('trainer.learn(table, { done })', String(begun), `at most ${total}`)
     for (let done = begun; done < total && signal?.aborted !== true; done++) {

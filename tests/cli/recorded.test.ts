@@ -201,5 +201,12 @@ describe('train from=FILE', () => {
     await run([...words, 'epochs=1', 'out=further'])
     await run(['resume', 'further', 'epochs=2'])
     expect(await weights('further')).toEqual(await weights('run'))
+    // The same episodes as a dataset of Minari teach the same.
+    await run(['export', 'teacher', 'out=expert-v0', 'format=minari', 'episodes=40'])
+    const imported = words.map((word) => (word.startsWith('from=') ? 'from=expert-v0' : word))
+    await run([...imported, 'epochs=2', 'out=imported'])
+    expect(await weights('imported')).toEqual(await weights('run'))
+    const { code, stderr: said } = await inProcess(['train', 'CartPole-v1', 'from=expert-v0', 'out=refused'], here)
+    expect([code, said]).toEqual([1, expect.stringContaining('no log-probabilities, for the algorithm ppo')])
   })
 })
