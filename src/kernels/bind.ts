@@ -50,8 +50,9 @@ export type Kernels = typeof plain
 export type KernelBuild = 'plain' | CompiledBuild
 
 /**
- * Binds the kernels of one build to the memory in which the columns lie: one object a thread.
- * @throws InputError for a build that cannot be run here, and for native kernels over a memory that is not shared.
+ * Binds the kernels of one build to the memory in which the columns lie: one object a thread. Once a memory that is not shared has
+ * grown, they have to be bound again.
+ * @throws InputError for a build that cannot be run here.
  */
 export function createKernels(memory: { readonly buffer: ArrayBufferLike }, build: KernelBuild): Kernels {
   if (build === 'plain') return remember({ ...plain }, memory, build)
@@ -81,10 +82,9 @@ export function describeNative(build: KernelBuild): string | null {
   return build === 'native' ? `${level}, from ${from}` : null
 }
 
-/** The fastest build that can be bound to a memory here; without one, to the shared memory of a world. */
-export function bestKernelBuild(memory?: { readonly buffer: ArrayBufferLike }): KernelBuild {
-  const isShared = memory === undefined || memory.buffer instanceof SharedArrayBuffer
-  return isShared ? kernelBuilds().at(-1)! : (bestWebAssemblyBuild() ?? 'plain')
+/** The fastest build that can be run here. */
+export function bestKernelBuild(): KernelBuild {
+  return kernelBuilds().at(-1)!
 }
 
 /** Whether two builds, by the names that checkpoints have, leave the same bits. */

@@ -36,14 +36,26 @@ export function bindCompiled(
   const body = instantiate(memory, build === 'native' ? 'relaxed' : build)
   if (build !== 'native') return bindTwins(body, at, plain)
   const native = { ...body, ...nativeBodies(memory.buffer, level) }
-  return bindTwins(level === undefined ? body : native, at, plain, native)
+  const current = isShared(memory.buffer) ? at : placesInCurrent(memory, at)
+  return bindTwins(level === undefined ? body : native, current, plain, native)
+}
+
+/** A memory that is not shared may move when it grows, and native bodies know where it was: refuses calls after that. */
+function placesInCurrent(memory: { readonly buffer: ArrayBufferLike }, at: At): At {
+  const { buffer } = memory
+  return (column) => {
+    assert(memory.buffer === buffer, 'the memory of native kernels has grown: they have to be bound again')
+    return at(column)
+  }
+}
+
+function isShared(buffer: ArrayBufferLike): boolean {
+  return typeof SharedArrayBuffer !== 'undefined' && buffer instanceof SharedArrayBuffer
 }
 
 /** The bodies of a WebAssembly build over `memory`. */
 function instantiate(memory: { readonly buffer: ArrayBufferLike }, build: WebAssemblyBuild): Bodies {
-  const { buffer } = memory
-  const shared = typeof SharedArrayBuffer !== 'undefined' && buffer instanceof SharedArrayBuffer
-  const module = compile(`${build}.${shared ? 'shared' : 'unshared'}.wasm`)
+  const module = compile(`${build}.${isShared(memory.buffer) ? 'shared' : 'unshared'}.wasm`)
   return new WebAssembly.Instance(module, { env: { memory: memory as WebAssembly.Memory } })
     .exports as unknown as Bodies
 }

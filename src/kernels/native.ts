@@ -98,16 +98,13 @@ export function reportNative(): NativeReport {
 }
 
 /**
- * The native bodies over a memory, at a level or at the best.
- * @throws InputError where there are none, or the memory is not shared: another may move when it grows.
+ * The native bodies over a memory as it is now, at a level or at the best; one that is not shared may move when it grows.
+ * @throws InputError where there are none.
  */
 export function nativeBodies(buffer: ArrayBufferLike, level = nativeLevels().at(-1)): Partial<Bodies> {
   loaded ??= load()
   if (typeof loaded === 'string' || level === undefined) {
     throw new InputError('kernels', `"native", but ${loaded}`, 'native kernels, or another build')
-  }
-  if (!(buffer instanceof SharedArrayBuffer)) {
-    throw new InputError('kernels', '"native" over a memory that is not shared', 'a shared memory, or another build')
   }
   return loaded.addon.bind(new Uint8Array(buffer), level)
 }

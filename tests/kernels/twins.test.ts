@@ -149,7 +149,7 @@ test('no kernel takes more than twelve parameters: what belongs together is a gr
 
 test('every kernel that has a SIMD body refuses a column outside its memory', () => {
   const memory = new WebAssembly.Memory({ initial: 1 })
-  const [bodies, compiled] = [createKernels(memory, 'plain'), createKernels(memory, bestKernelBuild(memory))]
+  const [bodies, compiled] = [createKernels(memory, 'plain'), createKernels(memory, bestKernelBuild())]
   const names = (Object.keys(bodies) as (keyof Kernels)[]).filter((name) => compiled[name] !== bodies[name])
   expect(names).toEqual(expect.arrayContaining(readTwins().map(({ name }) => name)))
   // A column outside, which as a group has such columns as members, and as a number is 0.

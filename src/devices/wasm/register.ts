@@ -4,7 +4,7 @@
  * registered beside it and over it, under the same names.
  *
  * Registered are kernels that tfjs's own set lacks, those that it runs without SIMD, and those that it gets wrong. They
- * are our unshared build, instantiated over tfjs's memory (`heap.ts`); `kernels/tensor/` holds what only tensors need.
+ * are our builds, bound to tfjs's memory (`heap.ts`), which is not shared; `kernels/tensor/` holds what only tensors need.
  */
 import type { KernelFunc } from '@tensorflow/tfjs-core'
 import { bestKernelBuild, type KernelBuild } from '../../kernels/bind.ts'
@@ -40,7 +40,7 @@ export interface RegisterOptions {
 export function registerWasmKernels(
   tf: Tfjs,
   backend: WasmBackend,
-  { which = 'all', build = bestKernelBuild(backend.wasm.asm.memory) }: RegisterOptions = {},
+  { which = 'all', build = bestKernelBuild() }: RegisterOptions = {},
 ): Registration {
   const heap = new Heap(tf, backend, build)
   const theirs = new Map(tf.getKernelsForBackend('wasm').map((config) => [config.kernelName, config]))
