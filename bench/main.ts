@@ -1,7 +1,7 @@
 /**
  * `npm run bench`: the rooms startup, kernels, devices, environments, training, population and text, one process each; a table for people, then one JSON line.
  *
- *     npm run bench -- peers              one room, or several; `peers`, `trl` and `llama-cpp` only when named, for they install from PyPI and npm,
+ *     npm run bench -- peers              one room, or several; `peers`, `networks`, `trl` and `llama-cpp` only when named, for they install from PyPI and npm,
  *                                         `learning`, `worlds` and `games`, which train for minutes and fail where a target is missed,
  *                                         `asynchrony`, sampling while weights change, and docs/staleness.svg,
  *                                         `leaks`, 10,000 updates on a device, `agents`, a thousand at once,
@@ -39,6 +39,7 @@ const ROOMS = [
   'agents',
   'serving',
   'peers',
+  'networks',
   'trl',
   'llama-cpp',
 ]

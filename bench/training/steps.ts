@@ -1,5 +1,14 @@
-/** Training and rollout steps on CartPole: separate tanh networks, 4 epochs of minibatches. */
-import { cartPole, collect, createTrainer, createWorld, mlp, ppo } from '../../src/index.ts'
+/** Training and rollout steps, by default on CartPole: separate tanh networks, 4 epochs of minibatches. */
+import {
+  cartPole,
+  collect,
+  createTrainer,
+  createWorld,
+  type EpisodeCohort,
+  mlp,
+  ppo,
+  type Trainer,
+} from '../../src/index.ts'
 import { secondsOf } from '../measure.ts'
 
 export const NUM_STEPS = 32
@@ -35,10 +44,14 @@ export async function trainingRunner(options: TrainingOptions = {}): Promise<Tra
     learningRate,
     learningRateSchedule: 'constant',
   } as const
-  const trainer = createTrainer(world, ppo(settings), { threads })
+  return runnerOf(createTrainer(world, ppo(settings), { threads }), numLanes * numSteps)
+}
+
+/** A trainer as what is timed; `steps` of one update. */
+export function runnerOf(trainer: Trainer<EpisodeCohort>, steps: number): TrainingRunner {
   const updates = trainer.updates({ totalSteps: Number.MAX_SAFE_INTEGER })
   return {
-    steps: numLanes * numSteps,
+    steps,
     async train(count) {
       const start = performance.now()
       for (let i = 0; i < count; i++) await updates.next()
