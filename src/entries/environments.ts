@@ -1,6 +1,6 @@
 /**
  * `colonnade/environments`: the environments beyond those of the first hour, which are in `colonnade`, those of objects
- * and of games on bitecs or in Python, whether one keeps its contract, and how fast it is.
+ * and of games on bitecs or in Python, environments by their id, whether one keeps its contract, and how fast it is.
  *
  * @module colonnade/environments
  */
@@ -29,6 +29,12 @@ export { type FromObjectsOptions, fromObjects } from '../environments/from-objec
 export { encodeGif } from '../environments/gif.ts'
 export type { ObjectAction, ObjectEnvironment, ObjectObservation } from '../environments/led.ts'
 export { gridPicture, type Picture, pictureColors } from '../environments/picture.ts'
+export {
+  createEnvironment,
+  type EnvironmentSpec,
+  listEnvironments,
+  registerEnvironment,
+} from '../environments/registry.ts'
 export * from '../environments/suite.ts'
 export {
   type EnvironmentMeasurement,

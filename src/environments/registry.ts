@@ -1,9 +1,10 @@
-/** The environments that come with Colonnade: those that `colonnade` itself names, and those of the suite. */
-import { unknownWord } from '../errors.ts'
+/** Environments by id: those that come with Colonnade (`colonnade` itself names some, the suite the rest), and those that a program registers. */
+import { checkOptions, InputError, show, unknownWord } from '../errors.ts'
+import { readSettingTexts } from '../settings.ts'
 import { breakout } from './breakout.ts'
 import { cartPole } from './cart-pole.ts'
 import { cartPolePosition } from './cart-pole-position.ts'
-import type { EnvironmentFactory } from './environment.ts'
+import type { EnvironmentDefinition, EnvironmentFactory } from './environment.ts'
 import { pendulum } from './pendulum.ts'
 import { recall } from './recall.ts'
 import * as suite from './suite.ts'
@@ -17,18 +18,54 @@ export type EnvironmentId = (typeof all)[keyof typeof all]['id']
 /** Every built-in environment's factory, under the id that the field knows it by. */
 export const environments = Object.values(all) as unknown as readonly EnvironmentFactory[]
 
+/** Environments of one's own, by id. */
+const registered = new Map<string, EnvironmentFactory>()
+
 /**
- * The factory of a built-in environment.
+ * Lets an environment of one's own be found by its id in this process, as the built-in ones are. For threads and resumed runs it has to be
+ * made with `module: import.meta.url` all the same.
+ *
+ * @throws InputError for what is no factory of environments, and for an id that another environment has.
+ */
+export function registerEnvironment(factory: EnvironmentFactory): void {
+  const isFactory = typeof factory === 'function' && typeof factory.id === 'string' && Array.isArray(factory.presets)
+  if (!isFactory) throw new InputError('registerEnvironment', show(factory), 'what defineEnvironment returns')
+  const known = registered.get(factory.id) ?? environments.find(({ id }) => id === factory.id)
+  if (known !== undefined && known !== factory) {
+    throw new InputError('registerEnvironment', `the id ${factory.id} twice`, 'an id that no other environment has')
+  }
+  if (known === undefined) registered.set(factory.id, factory)
+}
+
+/** The ids of the environments that are found by them: the built-in ones, then those that were registered. */
+export function listEnvironments(): readonly string[] {
+  return [...environments.map(({ id }) => id), ...registered.keys()]
+}
+
+/** Which environment: its id, with its settings as values; or as a text, like `CartPole-v1 maxEpisodeSteps=200`. */
+export type EnvironmentSpec = string | { readonly id: string; readonly parameters?: Readonly<Record<string, unknown>> }
+
+/**
+ * Makes an environment from what says which.
+ * @throws InputError for an id that none has, and for settings that are wrong.
+ * @example createEnvironment('CartPole-v1 maxEpisodeSteps=200')
+ */
+export function createEnvironment(spec: EnvironmentSpec): EnvironmentDefinition {
+  if (typeof spec !== 'string') {
+    checkOptions('createEnvironment', spec, ['id', 'parameters'])
+    return environmentFactory(spec.id)((spec.parameters ?? {}) as never)
+  }
+  const [id = '', ...words] = spec.trim().split(/\s+/)
+  const factory = environmentFactory(id)
+  return factory(readSettingTexts(`createEnvironment ${id}`, id, factory.settings, words) as never)
+}
+
+/**
+ * The factory of an environment: of a built-in one, or of one that was registered.
  * @throws InputError that names the nearest id.
  */
 export function environmentFactory(id: string): EnvironmentFactory {
-  const factory = environments.find((candidate) => candidate.id === id)
-  if (factory === undefined) {
-    throw unknownWord(
-      'environment',
-      id,
-      environments.map((candidate) => candidate.id),
-    )
-  }
+  const factory = registered.get(id) ?? environments.find((candidate) => candidate.id === id)
+  if (factory === undefined) throw unknownWord('environment', id, listEnvironments())
   return factory
 }
