@@ -19,8 +19,11 @@ const out = join(root, 'dist')
 const BUNDLE = 'src/bundle.js'
 /** Marks a module that the bundle imports from where it is built, until that path is known. */
 const APART = 'apart:'
-/** Programs that begin without the entries. */
-const SMALL = ['cli/main.ts', 'rewards/code-worker.ts', 'rewards/maths-worker.ts', 'tables/arrow-worker.ts']
+/** Programs that begin without the entries; the page of the dashboard among them, which a browser loads. */
+const SMALL = [
+  ...['cli/main.ts', 'dashboard/page/main.ts'],
+  ...['rewards/code-worker.ts', 'rewards/maths-worker.ts', 'tables/arrow-worker.ts'],
+]
 
 const { options } = ts.parseJsonConfigFileContent(
   ts.readConfigFile(join(root, 'tsconfig.json'), ts.sys.readFile).config,

@@ -46,7 +46,7 @@ describe('the page', () => {
       expect(file.headers.get('content-security-policy')).toBe(policy)
       const text = await file.text()
       expect(text).not.toMatch(/innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(|url\(/)
-      for (const [, from] of text.matchAll(/^import .* from ['"](.*)['"]/gm))
+      for (const [, from] of text.matchAll(/^(?:import|export) .* from ['"](.*)['"]/gm))
         expect(modules).toContain(from!.replace(/^(\.\/|\.\.\/\.\.\/)/, ''))
     }
   })
