@@ -285,7 +285,7 @@ describe('on a terminal', () => {
 
   test('progress is one live line that ends with the last figures', async (context) => {
     const text = await shown(context, train)
-    const live = text.split(`\r${ESCAPE}[2K`).slice(1)
+    const live = text.split(`\r${ESCAPE}[J`).slice(1)
     expect(live.length).toBeGreaterThan(0)
     for (const line of live.slice(0, -1)) expect(line).not.toContain('\n')
     expect(live.at(-1)).toMatch(/^2,048\/2,048 steps {2}return [\d.]+ {2}[\d,]+ steps\/s.*\r\n/)
@@ -293,7 +293,7 @@ describe('on a terminal', () => {
 
   test('the live line does not run over the edge of a narrow one', async (context) => {
     const text = await shown(context, `stty cols 30; ${train}`)
-    const live = text.split(`\r${ESCAPE}[2K`).slice(1)
+    const live = text.split(`\r${ESCAPE}[J`).slice(1)
     expect(live.length).toBeGreaterThan(0)
     for (const line of live) expect(line.split('\r\n')[0]!.length).toBeLessThan(30)
   })
