@@ -127,7 +127,7 @@ export function strings(initial: readonly string[], description: string): Settin
   return {
     default: Object.freeze([...initial]),
     description,
-    expected: 'a list of texts that are not empty, like yes,no',
+    expected: 'texts with commas between them, like csv,tensorboard',
     accepts: (value) => Array.isArray(value) && value.every((word) => typeof word === 'string' && word !== ''),
   }
 }

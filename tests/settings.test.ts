@@ -48,7 +48,7 @@ describe('a setting', () => {
       strings([], ''),
       [[], ['a', 'b c']],
       [[''], [1], 'a', null],
-      'a list of texts that are not empty, like yes,no',
+      'texts with commas between them, like csv,tensorboard',
     ],
   ]
 

@@ -490,6 +490,22 @@ describe('what an environment or a policy does wrong', () => {
     }
   })
 
+  test.each([
+    ['an array', [0.5]],
+    ['an object', { observation: 0.5, reward: 1 }],
+  ])('%s from step or reset is refused: what they write counts, and nothing else', async (what, answer) => {
+    for (const name of ['reset', 'step'] as const) {
+      const environment = { ...faulty({}), [name]: () => answer as never }
+      const world = await createWorld({ environment, policy: mlp({ hidden: [4] }), numLanes: 1 })
+      expect(() => {
+        tick(world)
+        tick(world)
+      }).toThrow(
+        `environment Faulty-v0: got ${what} from ${name}, expected nothing: it writes into the columns that it is given`,
+      )
+    }
+  })
+
   test('NaN in an observation names the environment, the lane, the episode and the step', async () => {
     const world = await createWorld({ environment: counter({ poison: 2 }), policy: mlp({ hidden: [4] }), numLanes: 3 })
     tick(world)

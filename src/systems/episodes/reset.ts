@@ -53,7 +53,7 @@ export function beginEpisodes(cohort: EpisodeCohort, count: number, seenIn: 'cur
   forget(cohort, cohort.memory[seenIn], count)
   environmentLanes.observation = cohort.observation[seenIn]
   environmentLanes.actionMask = cohort.actionMask[seenIn]
-  refusePromise(cohort, 'reset', cohort.environment.reset(environmentLanes, laneList, count))
+  refuseAnswer(cohort, 'reset', cohort.environment.reset(environmentLanes, laneList, count))
   checkBegun(cohort, cohort.observation[seenIn], count)
 }
 
@@ -79,10 +79,15 @@ function checkBegun(cohort: EpisodeCohort, seen: Float32Array, count: number): v
   }
 }
 
-/** An environment's functions are typed as returning nothing, but any function passes for one. */
-export function refusePromise({ environment }: EpisodeCohort, name: string, returned: unknown): void {
-  if (returned === undefined || typeof (returned as PromiseLike<unknown> | null)?.then !== 'function') return
-  throw new InputError(`environment ${environment.id}`, `a promise from ${name}`, DONE)
+/** An environment's functions are typed as returning nothing, but any function passes for one. A number that one returns is left alone. */
+export function refuseAnswer({ environment }: EpisodeCohort, name: string, returned: unknown): void {
+  if (typeof returned !== 'object' || returned === null) return
+  const subject = `environment ${environment.id}`
+  if (typeof (returned as PromiseLike<unknown>).then === 'function') {
+    throw new InputError(subject, `a promise from ${name}`, DONE)
+  }
+  const what = Array.isArray(returned) ? 'an array' : 'an object'
+  throw new InputError(subject, `${what} from ${name}`, 'nothing: it writes into the columns that it is given')
 }
 
 /** An observation that an environment's reset or step wrote and that is not in its space. */

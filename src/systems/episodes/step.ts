@@ -10,7 +10,7 @@ import type { Observation } from '../../components/observation.ts'
 import { InputError } from '../../errors.ts'
 import type { Kernels } from '../../kernels/bind.ts'
 import { spaceWidth } from '../../space.ts'
-import { beginEpisodes, refusePromise, unseen, where, wrote } from './reset.ts'
+import { beginEpisodes, refuseAnswer, unseen, where, wrote } from './reset.ts'
 
 /**
  * Every environment moves on by one step.
@@ -32,7 +32,7 @@ export function stepEpisodes(kernels: Kernels, cohort: EpisodeCohort): void {
   const hasLives = environmentLanes.died.length > 0
   if (hasLives) kernels.clearFlags(environmentLanes.died, environmentLanes.births, from, to)
   if (cohort.late.size > 0) cohort.late.clear() // The environment says again who waits.
-  refusePromise(cohort, 'step', environment.step(environmentLanes, from, to))
+  refuseAnswer(cohort, 'step', environment.step(environmentLanes, from, to))
   if (environment.maxEpisodeSteps !== null) {
     kernels.limitSteps(truncated, episode.step, environment.maxEpisodeSteps, from, to)
   }
