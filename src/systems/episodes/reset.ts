@@ -79,13 +79,17 @@ function checkBegun(cohort: EpisodeCohort, seen: Float32Array, count: number): v
   }
 }
 
-/** An environment's functions are typed as returning nothing, but any function passes for one. A number that one returns is left alone. */
+/**
+ * An environment's functions are typed as returning nothing, but any function passes for one. A number or a column, as what was written
+ * last may give, does no harm; a list, or an object with an observation, is meant to be taken.
+ */
 export function refuseAnswer({ environment }: EpisodeCohort, name: string, returned: unknown): void {
   if (typeof returned !== 'object' || returned === null) return
   const subject = `environment ${environment.id}`
   if (typeof (returned as PromiseLike<unknown>).then === 'function') {
     throw new InputError(subject, `a promise from ${name}`, DONE)
   }
+  if (ArrayBuffer.isView(returned)) return
   const what = Array.isArray(returned) ? 'an array' : 'an object'
   throw new InputError(subject, `${what} from ${name}`, 'nothing: it writes into the columns that it is given')
 }
