@@ -80,8 +80,8 @@ function checkBegun(cohort: EpisodeCohort, seen: Float32Array, count: number): v
 }
 
 /**
- * An environment's functions are typed as returning nothing, but any function passes for one. A number or a column, as what was written
- * last may give, does no harm; a list, or an object with an observation, is meant to be taken.
+ * An environment's functions are typed as returning nothing, but any function passes for one. What one returns by the way, as the number
+ * or the column that it wrote last, does no harm; a list, or an object with an observation or a reward, is meant to be taken.
  */
 export function refuseAnswer({ environment }: EpisodeCohort, name: string, returned: unknown): void {
   if (typeof returned !== 'object' || returned === null) return
@@ -89,8 +89,9 @@ export function refuseAnswer({ environment }: EpisodeCohort, name: string, retur
   if (typeof (returned as PromiseLike<unknown>).then === 'function') {
     throw new InputError(subject, `a promise from ${name}`, DONE)
   }
-  if (ArrayBuffer.isView(returned)) return
-  const what = Array.isArray(returned) ? 'an array' : 'an object'
+  const isList = Array.isArray(returned)
+  if (!isList && !('observation' in returned) && !('reward' in returned)) return
+  const what = isList ? 'an array' : 'an object'
   throw new InputError(subject, `${what} from ${name}`, 'nothing: it writes into the columns that it is given')
 }
 
