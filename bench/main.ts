@@ -1,14 +1,14 @@
 /**
  * `npm run bench`: the rooms startup, kernels, devices, environments, training, population and text, one process each; a table for people, then one JSON line.
  *
- *     npm run bench -- peers              one room, or several; `peers`, `networks`, `trl` and `llama-cpp` only when named, for they install from PyPI and npm,
- *                                         `learning`, `worlds` and `games`, which train for minutes and fail where a target is missed,
+ *     npm run bench -- peers              one room, or several; `peers`, `widths`, `networks`, `trl` and `llama-cpp` only when named, for they install from PyPI and npm,
+ *                                         `learning` and `worlds`, which train for minutes and fail where a target is missed (`worlds` writes docs/worlds.md),
  *                                         `asynchrony`, sampling while weights change, and docs/staleness.svg,
  *                                         `leaks`, 10,000 updates on a device, `agents`, a thousand at once,
  *                                         and `serving`, a model behind HTTP with 256 connections
  *     npm run bench -- baseline [rooms]   keeps the run in bench/baseline.json
  *     npm run bench -- compare [rooms]    tells what changed since
- *     npm run bench -- tables [rooms]     writes what was measured to bench/tables.md, by default of the rooms kernels, training and peers
+ *     npm run bench -- tables [rooms]     writes what was measured to bench/tables.md, by default of the rooms kernels, training, peers, widths and networks
  *     npm run bench -- plots              writes docs/bench-lanes.svg and docs/bench-hidden.svg
  */
 import { spawn } from 'node:child_process'
@@ -32,20 +32,20 @@ const ROOMS = [
   'text',
   'learning',
   'worlds',
-  'games',
   'text-learning',
   'asynchrony',
   'leaks',
   'agents',
   'serving',
   'peers',
+  'widths',
   'networks',
   'trl',
   'llama-cpp',
 ]
 const DEFAULT_ROOMS = ['startup', 'kernels', 'devices', 'environments', 'training', 'population', 'text']
 /** What docs/bench.md has tables of: against others, and against what C can do. */
-const TABLE_ROOMS = ['kernels', 'training', 'peers']
+const TABLE_ROOMS = ['kernels', 'training', 'peers', 'widths', 'networks']
 const WAYS = ['baseline', 'compare', 'tables']
 
 /** Runs a room in its own process, so that no room finds another's compiled code or memory; shows all but its last line. */

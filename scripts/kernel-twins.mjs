@@ -16,7 +16,7 @@
 //
 //   WORTH(denseForward, numRows * numInputs * numOutputs, 4096)    the name, a product of numbers of the twin, its least value
 //
-// Calls below that go to the compiled twin: the way to a native body costs more there than it saves.
+// or several such lines, all of which have to hold. Calls below that go to the compiled twin: the way to a native body costs more there than it saves.
 import { existsSync, readFileSync } from 'node:fs'
 import { join, relative } from 'node:path'
 import { fileURLToPath } from 'node:url'
@@ -96,11 +96,13 @@ function exportedFunctions(path) {
   return new Map(functions.map((statement) => [statement.name.text, statement]))
 }
 
-/** Which calls of the native bodies in a file are worth their way, by name; none where there is no such file. */
+/** Which calls of the native bodies in a file are worth their way, by name: a list of what they need; none where there is no such file. */
 function worthIn(path) {
   if (!existsSync(path)) return new Map()
   const lines = [...readFileSync(path, 'utf8').matchAll(/^WORTH\((\w+), ([\w *-]+), (\d+)\)$/gm)]
-  return new Map(lines.map(([, name, work, least]) => [name, { work, least }]))
+  const needs = new Map()
+  for (const [, name, work, least] of lines) needs.set(name, [...(needs.get(name) ?? []), { work, least }])
+  return needs
 }
 
 /**
@@ -148,13 +150,14 @@ function member(checker, kernel, twin, worth) {
   const parameters = names.map((name) => (used.has(name) || name.startsWith('_') ? name : `_${name}`))
   const result = returns(checker, kernel, twin, refuse)
   const signature = { parameters: taken, result: result ? twin.type.getText() : 'void' }
-  const work = worth?.work.replace(/[a-z]\w*/gi, (name) => {
+  const numberOf = (name) => {
     const at = taken.findIndex((parameter) => parameter.name === name && NUMBER.test(parameter.type))
     return at === -1 ? refuse(`has a native body by ${name}, which is no number of its twin`) : handed[at]
-  })
+  }
+  const tooLittle = worth?.map(({ work, least }) => `${work.replace(/[a-z]\w*/gi, numberOf)} < ${least}`).join(' || ')
   // Two calls rather than one of what is chosen: each then has one function to call.
   const callOf = (body) => `${result ? 'return ' : ''}${body}.${kernel.name.text}(${handed.join(', ')})`
-  const choice = `if (${work} < ${worth?.least}) ${callOf('body')}\n      else ${callOf('native')}`
+  const choice = `if (${tooLittle}) ${callOf('body')}\n      else ${callOf('native')}`
   const call = worth === undefined ? callOf('body') : choice
   const mixed = asksForSize ? [] : [...sources.values()].filter(({ mixed }) => mixed)
   const head = `    ${kernel.name.text}(${(mixed.length > 0 ? names : parameters).join(', ')}) {`

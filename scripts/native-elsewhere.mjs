@@ -33,7 +33,7 @@ const folder = mkdtempSync(join(tmpdir(), 'colonnade-elsewhere-'))
 try {
   install(folder, pack(folder).tarball)
   installNative(folder, tarball, platform)
-  for (const tests of ['simd', 'transformer']) {
+  for (const tests of ['simd', 'transformer', 'quantized4']) {
     const file = await bundle(tests)
     const said = run([...program.split(' '), file], { ONLY: 'native/' })
     tell(/^[1-9]\d* tests passed$/m.test(said), `${tests}: ${said.trim().split('\n').at(-1)}`)

@@ -15,7 +15,7 @@ export const LEVELS = {
     avx512vnni: {
       features: [...AVX512, 'avx512vnni'],
       flags: [...AVX512_FLAGS, '-mavx512vnni'],
-      beyond: { level: 'avx512', sources: ['integers.native.c'] },
+      beyond: { level: 'avx512', sources: ['integers.native.c', 'integers4.native.c'] },
     },
   },
   // Every 64-bit processor of ARM has NEON, with fused multiply-add; most have dot products of bytes.
@@ -24,7 +24,7 @@ export const LEVELS = {
     dotprod: {
       features: ['dotprod'],
       flags: ['-mcpu=generic+dotprod'],
-      beyond: { level: 'neon', sources: ['integers.native.c'] },
+      beyond: { level: 'neon', sources: ['integers.native.c', 'integers4.native.c'] },
     },
   },
 }

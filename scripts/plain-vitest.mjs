@@ -37,6 +37,7 @@ export const expect = (got) => ({
   toBeCloseTo: (wanted, digits = 2) =>
     assert.ok(Math.abs(got - wanted) < 10 ** -digits / 2, `got ${got}, expected ${wanted}`),
   toBeGreaterThan: (wanted) => assert.ok(got > wanted, `got ${got}, expected more than ${wanted}`),
+  toBeLessThan: (wanted) => assert.ok(got < wanted, `got ${got}, expected less than ${wanted}`),
   toContain: (wanted) => assert.ok(got.includes(wanted), `got ${got}, expected ${wanted} in it`),
 })
 

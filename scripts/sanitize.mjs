@@ -37,7 +37,13 @@ try {
       UBSAN_OPTIONS: 'print_stacktrace=1',
     }
     const vitest = ['node_modules/vitest/vitest.mjs', 'run']
-    const bodies = ['tests/kernels/simd.test.ts', 'tests/kernels/transformer.test.ts', '-t', 'native/']
+    const bodies = [
+      'tests/kernels/simd.test.ts',
+      'tests/kernels/transformer.test.ts',
+      'tests/kernels/quantized4.test.ts',
+      '-t',
+      'native/',
+    ]
     status = run(process.execPath, [...vitest, ...bodies], watched)
     if (status === 0) status = run(process.execPath, [...vitest, 'tests/kernels/native.test.ts'], watched)
   }

@@ -208,11 +208,18 @@ async function findExport<F extends { id: string }>(
   try {
     exports = (await import(module)) as Record<string, unknown>
   } catch (cause) {
-    const isTypeScript = (cause as NodeJS.ErrnoException).code === 'ERR_UNKNOWN_FILE_EXTENSION' && /\.ts$/.test(module)
-    const reason = isTypeScript
-      ? 'JavaScript, since this Node runs no TypeScript: compile it (npx tsc), or use Node 22.18 or newer'
-      : `a module that can be imported (${(cause as Error).message})`
-    throw new InputError(`${noun} module`, module, reason, { cause })
+    const path = module.startsWith('file:') ? decodeURIComponent(new URL(module).pathname) : module
+    const { code, message } = cause as NodeJS.ErrnoException
+    // A module that it imports may be missing, too: then Node names that one first.
+    const isNamed = [path, module].some((name) => message.startsWith(`Cannot find module '${name}'`))
+    const isMissing = code === 'ERR_MODULE_NOT_FOUND' && isNamed
+    const isTypeScript = code === 'ERR_UNKNOWN_FILE_EXTENSION' && /\.ts$/.test(module)
+    const expected = isMissing
+      ? 'a file that is there'
+      : isTypeScript
+        ? 'JavaScript, since this Node runs no TypeScript: compile it (npx tsc), or use Node 22.18 or newer'
+        : `a module that can be imported (${message})`
+    throw new InputError(`${noun} module`, path, expected, { cause })
   }
   const factories = Object.values(exports).filter(
     (value) => typeof value === 'function' && 'id' in value,

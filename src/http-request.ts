@@ -2,13 +2,22 @@
  * One request over HTTP, which lasts as long as its signal lets it. Node's `fetch` gives up where headers, or the next bytes of a
  * body, take more than five minutes; a server that decodes a long turn whole sends nothing for longer than that.
  */
+import { createReadStream } from 'node:fs'
 import { request as askPlain } from 'node:http'
 import { request as askEncrypted } from 'node:https'
 
+/** `bytes` bytes of a file from `start` on. */
+export interface FilePart {
+  readonly path: string
+  readonly start: number
+  readonly bytes: number
+}
+
 export interface HttpRequest {
-  readonly method: 'GET' | 'POST'
+  readonly method: 'GET' | 'POST' | 'PUT'
   readonly headers: Readonly<Record<string, string>>
-  readonly body?: string | Uint8Array
+  /** A part of a file is read while it is sent. */
+  readonly body?: string | Uint8Array | FilePart
   /** Ends the request: it has no other time limit. */
   readonly signal: AbortSignal
   /** Bytes of the answer's body, at most; default any number. */
@@ -29,6 +38,8 @@ export interface HttpAnswer {
   readonly location: string | null
   /** Its media type, with what stands behind it; empty where it names none. */
   readonly type: string
+  /** What names the version of what was sent or stored; null where nothing does. */
+  readonly etag: string | null
   readonly body: Buffer
 }
 
@@ -45,7 +56,9 @@ export function requestHttp(
   return new Promise((resolve, reject) => {
     const fail = (error: Error) => reject(signal.aborted ? signal.reason : error)
     const ask = url.startsWith('https:') ? askEncrypted : askPlain
-    const request = ask(url, { method, headers, signal }, (response) => {
+    const isPart = typeof body === 'object' && 'path' in body
+    const length = isPart ? { 'content-length': `${body.bytes}` } : {}
+    const request = ask(url, { method, headers: { ...headers, ...length }, signal }, (response) => {
       const chunks: Buffer[] = []
       let length = 0
       response.on('data', (chunk: Buffer): void => {
@@ -58,10 +71,16 @@ export function requestHttp(
       response.on('end', () => {
         const { statusCode: status = 0, headers: told } = response
         const type = told['content-type'] ?? ''
-        resolve({ status, location: told.location ?? null, type, body: Buffer.concat(chunks) })
+        const { location = null, etag = null } = told
+        resolve({ status, location, type, etag, body: Buffer.concat(chunks) })
       })
     })
     request.on('error', fail)
-    request.end(body)
+    if (!isPart || body.bytes === 0) return void request.end(isPart ? undefined : body)
+    const { path, start, bytes } = body
+    const file = createReadStream(path, { start, end: start + bytes - 1 })
+    file.on('error', (error) => void request.destroy(error))
+    request.on('close', () => void file.destroy())
+    file.pipe(request)
   })
 }

@@ -77,8 +77,12 @@ export function boolean(initial: boolean, description: string): Setting<boolean>
   return { default: initial, description, expected: 'true or false', accepts: (value) => typeof value === 'boolean' }
 }
 
-/** One word of a closed list. */
-export function choice<const W extends string>(initial: W, words: readonly W[], description: string): Setting<W> {
+/** One word, or one number, of a closed list. */
+export function choice<const W extends string | number>(
+  initial: W,
+  words: readonly W[],
+  description: string,
+): Setting<W> {
   return {
     default: initial,
     description,

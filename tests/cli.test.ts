@@ -313,7 +313,7 @@ test('a module in TypeScript is answered with what to do, where Node runs none',
   expect(stderr).toMatch(
     runsTypeScript
       ? /mine\.ts: got exports with these ids: none, expected exactly one/
-      : /^colonnade: environment module: got file:.+mine\.ts, expected JavaScript, since this Node .+ or use Node 22\.18/,
+      : /^colonnade: environment module: got \/.+mine\.ts, expected JavaScript, since this Node .+ or use Node 22\.18/,
   )
 })
 
@@ -582,7 +582,11 @@ describe('bad input ends with exit code 1, says what came and what was expected,
     ['no run folder', ['resume'], /first word: got nothing, expected a run folder/],
     ['a run folder that is not there', ['resume', 'nowhere'], /run: got nowhere \(ENOENT.+, expected a run folder/],
     ['a folder that holds no run', ['evaluate', '.'], /run: got \. \(ENOENT.+, expected a run folder/],
-    ['a module that is not there', ['train', './nowhere.mjs'], /environment module: got file:.+expected a module/],
+    [
+      'a module that is not there',
+      ['train', './nowhere.mjs'],
+      /environment module: got \/.+nowhere\.mjs, expected a file that is there$/m,
+    ],
     [
       'minibatches that do not fit',
       ['train', 'CartPole-v1', 'ppo.numMinibatches=9999'],

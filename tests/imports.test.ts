@@ -9,7 +9,19 @@ const root = new URL('..', import.meta.url).pathname
 /** What each room may import besides itself; `docs/architecture.md` shows the same table. */
 const ROOT = [
   ...['space', 'random', 'errors', 'settings', 'metrics', 'definition', 'files', 'version', 'clock', 'half'],
-  ...['safetensors', 'trust', 'seal', 'guarded', 'workers', 'serve', 'curves', 'http-request', 'column-file'],
+  ...[
+    'safetensors',
+    'trust',
+    'seal',
+    'guarded',
+    'workers',
+    'serve',
+    'curves',
+    'http-request',
+    'column-file',
+    'expression',
+    'expression-program',
+  ],
 ]
 const TABLE: Readonly<Record<string, readonly string[]>> = {
   kernels: [],
@@ -40,7 +52,7 @@ const TABLE: Readonly<Record<string, readonly string[]>> = {
   export: ['policies/policy', 'policies/weights'],
   rewards: ['environments/text'],
   orchestration: [],
-  dashboard: ['loggers/entry', 'serving/http'],
+  dashboard: ['loggers/entry', 'serving/http', 'tables'],
   loggers: ['export/protobuf', 'engines/json-client', 'serving/http'],
   compat: [
     ...['orchestration', 'tables', 'datasets', 'rewards', 'environments', 'engines', 'world', 'cohorts', 'tick'],
@@ -96,6 +108,7 @@ const PACKAGES: Readonly<Record<string, readonly string[]>> = {
   '@huggingface/tokenizers': ['text'],
   '@observablehq/plot': ['bench'],
   linkedom: ['bench'],
+  'assemblyscript/asc': ['kernels'],
   '@modelcontextprotocol/sdk/client/index.js': ['environments'],
   '@modelcontextprotocol/sdk/client/stdio.js': ['environments'],
   '@modelcontextprotocol/sdk/client/streamableHttp.js': ['environments'],

@@ -9,6 +9,7 @@ import { evaluateKeys } from '../src/cli/evaluate.ts'
 import { exportKeys, textExportKeys } from '../src/cli/export.ts'
 import { generateKeys } from '../src/cli/generate.ts'
 import { readKeys, readTexts, splitWords } from '../src/cli/invocation.ts'
+import { pushKeys } from '../src/cli/push.ts'
 import { replayKeys } from '../src/cli/replay.ts'
 import { resumeKeys } from '../src/cli/resume.ts'
 import { simulateKeys } from '../src/cli/simulate.ts'
@@ -110,6 +111,13 @@ describe('the README', () => {
       if (alone.includes(name!)) expect(words).toEqual([])
       else if (name === 'check') readKeys(checkKeys, splitWords(words, 'an environment').texts)
       else if (name === 'simulate') readKeys(simulateKeys, readTexts(words))
+      else if (name === 'sweep') {
+        const { subject, texts } = splitWords(words, 'an environment')
+        const { seeds, ...keys } = texts
+        expect(seeds).toMatch(/^\d+\.\.\d+$/)
+        const first = Object.entries(keys).map(([key, value]) => [key, value.split(',')[0]!])
+        await configureRun(subject, Object.fromEntries(first))
+      } else if (name === 'push') readKeys(pushKeys, splitWords([words[0]!, ...words.slice(2)], 'a run').texts)
       else {
         expect(Object.keys(readers)).toContain(name)
         const { subject, texts } = splitWords(
@@ -130,7 +138,11 @@ describe('the README', () => {
       const into = /> (\S+)$/.exec(line)?.[1]
       if (into) made.add(into)
       if (program !== 'npx') continue
-      if (!['train', 'simulate', 'environments', 'check', 'bench', 'dashboard', 'doctor', '--help'].includes(name!))
+      if (
+        !['train', 'sweep', 'simulate', 'environments', 'check', 'bench', 'dashboard', 'doctor', '--help'].includes(
+          name!,
+        )
+      )
         expect(whoMade(subject), line).toBeDefined()
       for (const word of rest) {
         const [key, value] = word.split('=') as [string, string | undefined]

@@ -41,7 +41,7 @@ describe('createWorld', () => {
       [{ ...cohort, numLane: 3 }, 'option of a cohort of episodes: got "numLane", expected one of'],
       [{ ...cohort, groupSize: 3 }, 'option of a cohort of episodes: got "groupSize"'],
       [{ cohorts: [cohort], sed: 1 }, 'option of a world: got "sed", expected one of cohorts, seed, kernels'],
-      [{ cohorts: [{ ...cohort, seed: 1 }] }, 'option of a cohort of episodes: got "seed"'],
+      [{ cohorts: [{ ...cohort, kernels: 'simd' }] }, 'option of a cohort of episodes: got "kernels"'],
       [{ cohorts: [cohort], numLanes: 4 }, 'option of a world: got "numLanes"'],
       [
         {

@@ -10,6 +10,7 @@ import {
   step,
   store,
 } from '../../src/index.ts'
+import { type Training, trainingOf } from '../learning/learn.ts'
 import { ratingsOf } from './ratings.ts'
 
 const ID = 'PredatorPrey-v0'
@@ -27,6 +28,7 @@ export interface Roles {
   /** Elo ratings of each version of a role; those of the first two have the mean 1000. */
   readonly predators: readonly number[]
   readonly prey: readonly number[]
+  readonly training: Training
 }
 
 /** Whose policy acts in each lane of a game: that of the predators, set 0, or that of the prey, set 1. */
@@ -46,20 +48,22 @@ export async function rateRoles(seed: number, settings: Readonly<Record<string, 
   const keep = () => weights.map((each) => Float32Array.from(each))
   const versions = [keep()]
   const steps = [0]
+  const start = performance.now()
   for await (const metrics of trainer.updates({ totalSteps })) {
     if (metrics.steps < (totalSteps * versions.length) / (VERSIONS - 1)) continue
     versions.push(keep())
     steps.push(metrics.steps)
   }
+  const training = trainingOf(run, trainer.steps, start)
   trainer.close()
-  return { steps, ...(await playAll({ environment, policy }, versions, seed)) }
+  return { steps, training, ...(await playAll({ environment, policy }, versions, seed)) }
 }
 
 async function playAll(
   { environment, policy }: { readonly environment: EnvironmentDefinition; readonly policy: PolicyDefinition },
   versions: readonly (readonly Float32Array[])[],
   seed: number,
-): Promise<Omit<Roles, 'steps'>> {
+): Promise<Omit<Roles, 'steps' | 'training'>> {
   const { numAgents = 1, maxEpisodeSteps } = environment
   const numGames = GAMES * VERSIONS ** 2
   const numLanes = numGames * numAgents

@@ -12,6 +12,7 @@ import {
   step,
   store,
 } from '../../src/index.ts'
+import { type Training, trainingOf } from '../learning/learn.ts'
 import type { Opponent } from './opponents.ts'
 
 /** What was trained. */
@@ -20,7 +21,6 @@ export interface Trained {
   readonly environment: EnvironmentDefinition
   readonly policy: PolicyDefinition
   readonly weights: Float32Array
-  readonly steps: number
 }
 
 /** Trains by the environment's preset, against earlier selves. */
@@ -28,17 +28,19 @@ export async function trainBySelfPlay(
   id: EnvironmentId,
   seed: number,
   settings: Readonly<Record<string, string>> = {},
-): Promise<Trained> {
+): Promise<Trained & { readonly training: Training }> {
   const run = await configureRun(id, { ...settings, seed: String(seed) })
   const { environment, policy, algorithm } = run
   const { numLanes, totalSteps, opponents } = run.settings
   const world = await createWorld({ environment, policy, numLanes, selfPlay: { opponents }, seed })
   const trainer = createTrainer(world, algorithm)
+  const start = performance.now()
   for await (const _ of trainer.updates({ totalSteps }));
+  const training = trainingOf(run, trainer.steps, start)
   const learned = Float32Array.from(world.cohort().weights)
   trainer.close()
   const judged = environmentFactory(id)({ ...environment.parameters, openingMoves: 0 } as never)
-  return { environment: judged, policy, weights: learned, steps: trainer.steps }
+  return { environment: judged, policy, weights: learned, training }
 }
 
 /** Games won, drawn and lost. */

@@ -1,5 +1,6 @@
 /** Snakes: how long they are on average, before a training and after it. */
 import { configureRun, createTrainer, createWorld, infer, reset, step, store } from '../../src/index.ts'
+import { trainingOf } from '../learning/learn.ts'
 
 const ID = 'Snake-v0'
 /** Snakes that are measured, over one episode each. */
@@ -12,7 +13,9 @@ export async function measureSnakes(seed: number, settings: Readonly<Record<stri
   const { numLanes, totalSteps } = run.settings
   const world = await createWorld({ environment, policy, numLanes, seed })
   const trainer = createTrainer(world, algorithm)
+  const start = performance.now()
   for await (const _ of trainer.updates({ totalSteps }));
+  const training = trainingOf(run, trainer.steps, start)
   const weights = Float32Array.from(world.cohort().weights)
   trainer.close()
 
@@ -37,5 +40,5 @@ export async function measureSnakes(seed: number, settings: Readonly<Record<stri
     world.close()
     return sum / (LANES * environment.maxEpisodeSteps!)
   }
-  return { random: await meanLength({ learned: false }), learned: await meanLength({ learned: true }) }
+  return { random: await meanLength({ learned: false }), learned: await meanLength({ learned: true }), training }
 }

@@ -248,7 +248,7 @@ export function kernelCases(columns: Columns): Case[] {
       unit: 'elements',
       count: slots.length,
       restore: saved(slots),
-      run: (k) => k.sumSlots(slots, 16, 16_384),
+      run: (k) => k.sumSlots(slots, 16, 16_384, 0, 16_384),
       outputs: [],
     },
     {

@@ -1,3 +1,8 @@
+/** A memory that threads share, with room for the columns of a network of 1,024 units: 64 MiB. */
+export function networkMemory(): WebAssembly.Memory {
+  return new WebAssembly.Memory({ initial: 1024, maximum: 1024, shared: true })
+}
+
 /** Columns of a memory, one after the other, at cache lines. */
 export class Columns {
   readonly #buffer: ArrayBufferLike

@@ -1,16 +1,17 @@
 /**
- * The network of the C twin, put together from kernels as the multi-layer perceptron does it: 4 → 64 → 64 → (2 + 1) with
- * tanh, a shared trunk, and one PPO update of it. Numbers come from the twin's generator, so that results can be compared.
+ * The network of the C twin, put together from kernels as the multi-layer perceptron does it: 4 → 64 → 64 → (2 + 1), or as wide
+ * as is said, with tanh, a shared trunk, and one PPO update of it. Numbers come from the twin's generator, so that results can be compared.
  */
 import { Activation, type Kernels, PpoSum } from '../../src/kernels/bind.ts'
 import type { Columns } from './columns.ts'
 
 const INPUTS = 4
-const HIDDEN = 64
 const CHOICES = 2
 const BLOCK = 256
 /** Multiplications and additions of one row's forward pass; an update takes three times as many. */
-export const FLOP_A_ROW = 2 * (INPUTS * HIDDEN + HIDDEN * HIDDEN + HIDDEN * (CHOICES + 1))
+export function flopARow(hidden = 64): number {
+  return 2 * (INPUTS * hidden + hidden * hidden + hidden * (CHOICES + 1))
+}
 
 /** The twin's linear congruential generator. */
 export class TwinNumbers {
@@ -27,16 +28,19 @@ export class TwinNumbers {
   }
 }
 
-const SHAPES = [INPUTS * HIDDEN, HIDDEN, HIDDEN * HIDDEN, HIDDEN, HIDDEN * CHOICES, CHOICES, HIDDEN, 1]
-
-/** The weights and their like: one flat column, with views of its parts. */
-function parameters(columns: Columns) {
-  return parameterViews(columns.floats(SHAPES.reduce((sum, size) => sum + size)))
+/** Sizes of the parameters, in their order. */
+function sizesOf(hidden: number): number[] {
+  return [INPUTS * hidden, hidden, hidden * hidden, hidden, hidden * CHOICES, CHOICES, hidden, 1]
 }
 
-function parameterViews(flat: Float32Array) {
+/** The weights and their like: one flat column, with views of its parts. */
+function parameters(columns: Columns, hidden: number) {
+  return parameterViews(columns.floats(sizesOf(hidden).reduce((sum, size) => sum + size)), hidden)
+}
+
+function parameterViews(flat: Float32Array, hidden: number) {
   let end = 0
-  const [w0, b0, w1, b1, wA, bA, wV, bV] = SHAPES.map((size) => {
+  const [w0, b0, w1, b1, wA, bA, wV, bV] = sizesOf(hidden).map((size) => {
     end += size
     return flat.subarray(end - size, end)
   }) as [Float32Array, Float32Array, Float32Array, Float32Array, Float32Array, Float32Array, Float32Array, Float32Array]
@@ -44,13 +48,13 @@ function parameterViews(flat: Float32Array) {
 }
 
 /** What one thread needs for the block at work. */
-function workspace(columns: Columns) {
+function workspace(columns: Columns, hidden: number) {
   const block = (width: number) => columns.floats(BLOCK * width)
   return {
-    x0: block(HIDDEN),
-    x1: block(HIDDEN),
-    dx0: block(HIDDEN),
-    dx1: block(HIDDEN),
+    x0: block(hidden),
+    x1: block(hidden),
+    dx0: block(hidden),
+    dx1: block(hidden),
     logits: block(CHOICES),
     dLogits: block(CHOICES),
     value: block(1),
@@ -59,7 +63,7 @@ function workspace(columns: Columns) {
     dLogprob: block(1),
     dEntropy: block(1),
     dValue: block(1),
-    backward: columns.floats((HIDDEN + 1) * HIDDEN),
+    backward: columns.floats((hidden + 1) * hidden),
   }
 }
 
@@ -72,6 +76,7 @@ const ADAM = { beta1: 0.9, beta2: 0.999, epsilon: 1e-5, weightDecay: 0 }
  */
 export class Network {
   readonly threads: number
+  readonly hidden: number
   readonly weights
   readonly #moment
   readonly #squareMoment
@@ -85,25 +90,26 @@ export class Network {
   readonly #start
   readonly #layer
 
-  constructor(columns: Columns, threads = 1) {
+  constructor(columns: Columns, threads = 1, hidden = 64) {
     this.threads = threads
-    this.weights = parameters(columns)
+    this.hidden = hidden
+    this.weights = parameters(columns, hidden)
     const { length } = this.weights.flat
     this.#moment = columns.floats(length)
     this.#squareMoment = columns.floats(length)
     this.#gradients = columns.floats(threads * length)
     this.#gradient = Array.from({ length: threads }, (_, thread) =>
-      parameterViews(this.#gradients.subarray(thread * length, (thread + 1) * length)),
+      parameterViews(this.#gradients.subarray(thread * length, (thread + 1) * length), hidden),
     )
     this.#sums = columns.doubles(threads * PpoSum.length)
     this.#forwardSums = columns.doubles(threads)
     this.#moments = columns.doubles(2)
     this.#sizes = columns.wholes(1)
-    this.#workspaces = Array.from({ length: threads }, () => workspace(columns))
+    this.#workspaces = Array.from({ length: threads }, () => workspace(columns, hidden))
     this.#sizes[0] = CHOICES
     this.numbers.fill(this.weights.flat, -0.2, 0.2)
     this.#start = this.weights.flat.slice()
-    this.#layer = columns.floats(BLOCK * HIDDEN)
+    this.#layer = columns.floats(BLOCK * hidden)
     this.numbers.fill(this.#layer, -1, 1)
   }
 
@@ -136,11 +142,11 @@ export class Network {
     this.#squareMoment.fill(0)
   }
 
-  /** One layer, 64 × 64 with tanh, over a block of rows. */
+  /** The second layer with tanh, over a block of rows. */
   layer(kernels: Kernels): void {
     const { w1, b1 } = this.weights
     const { x1 } = this.#workspaces[0]!
-    kernels.denseForward(x1, this.#layer, w1, b1, BLOCK, HIDDEN, HIDDEN, Activation.tanh, 0, 0)
+    kernels.denseForward(x1, this.#layer, w1, b1, BLOCK, this.hidden, this.hidden, Activation.tanh, 0, 0)
   }
 
   layerSum(): number {
@@ -172,10 +178,10 @@ export class Network {
   #forwardBlock(kernels: Kernels, x: Float32Array, from: number, rows: number, thread: number): void {
     const { w0, b0, w1, b1, wA, bA, wV, bV } = this.weights
     const { x0, x1, logits, value } = this.#workspaces[thread]!
-    kernels.denseForward(x0, x, w0, b0, rows, INPUTS, HIDDEN, Activation.tanh, 0, from)
-    kernels.denseForward(x1, x0, w1, b1, rows, HIDDEN, HIDDEN, Activation.tanh, 0, 0)
-    kernels.denseForward(logits, x1, wA, bA, rows, HIDDEN, CHOICES, Activation.linear, 0, 0)
-    kernels.denseForward(value, x1, wV, bV, rows, HIDDEN, 1, Activation.linear, 0, 0)
+    kernels.denseForward(x0, x, w0, b0, rows, INPUTS, this.hidden, Activation.tanh, 0, from)
+    kernels.denseForward(x1, x0, w1, b1, rows, this.hidden, this.hidden, Activation.tanh, 0, 0)
+    kernels.denseForward(logits, x1, wA, bA, rows, this.hidden, CHOICES, Activation.linear, 0, 0)
+    kernels.denseForward(value, x1, wV, bV, rows, this.hidden, 1, Activation.linear, 0, 0)
   }
 
   /** One update by one thread. Returns the loss (not divided by the rows) and the norm, summed. */
@@ -209,13 +215,13 @@ export class Network {
       k.categoricalEvaluate(logprob, entropy, action, logits, sizes, n, 1, CHOICES, from)
       k.ppoLoss(workspace, sums, workspace, minibatch, loss, n, from, sumsFrom)
       k.categoricalBackward(dLogits, dLogprob, dEntropy, action, logits, sizes, n, 1, CHOICES, from)
-      k.denseBackwardWeights(gradient.wA, gradient.bA, dLogits, x1, n, HIDDEN, CHOICES, 0)
-      k.denseBackwardInput(dx1, dLogits, weights.wA, backward, x1, n, HIDDEN, CHOICES, false, linear)
-      k.denseBackwardWeights(gradient.wV, gradient.bV, dValue, x1, n, HIDDEN, 1, 0)
-      k.denseBackwardInput(dx1, dValue, weights.wV, backward, x1, n, HIDDEN, 1, true, tanh)
-      k.denseBackwardWeights(gradient.w1, gradient.b1, dx1, x0, n, HIDDEN, HIDDEN, 0)
-      k.denseBackwardInput(dx0, dx1, weights.w1, backward, x0, n, HIDDEN, HIDDEN, false, tanh)
-      k.denseBackwardWeights(gradient.w0, gradient.b0, dx0, x, n, INPUTS, HIDDEN, from)
+      k.denseBackwardWeights(gradient.wA, gradient.bA, dLogits, x1, n, this.hidden, CHOICES, 0)
+      k.denseBackwardInput(dx1, dLogits, weights.wA, backward, x1, n, this.hidden, CHOICES, false, linear)
+      k.denseBackwardWeights(gradient.wV, gradient.bV, dValue, x1, n, this.hidden, 1, 0)
+      k.denseBackwardInput(dx1, dValue, weights.wV, backward, x1, n, this.hidden, 1, true, tanh)
+      k.denseBackwardWeights(gradient.w1, gradient.b1, dx1, x0, n, this.hidden, this.hidden, 0)
+      k.denseBackwardInput(dx0, dx1, weights.w1, backward, x0, n, this.hidden, this.hidden, false, tanh)
+      k.denseBackwardWeights(gradient.w0, gradient.b0, dx0, x, n, INPUTS, this.hidden, from)
     }
   }
 
@@ -223,8 +229,9 @@ export class Network {
   finish(kernels: Kernels): number {
     const sums = this.#sums
     if (this.threads > 1) {
-      kernels.sumSlots(this.#gradients, this.threads, this.weights.flat.length)
-      kernels.sumSlots(sums, this.threads, PpoSum.length)
+      const { length } = this.weights.flat
+      kernels.sumSlots(this.#gradients, this.threads, length, 0, length)
+      kernels.sumSlots(sums, this.threads, PpoSum.length, 0, PpoSum.length)
     }
     const { flat } = this.weights
     const gradient = this.#gradient[0]!.flat

@@ -3,8 +3,8 @@ import { availableParallelism } from 'node:os'
 import { createKernels, type KernelBuild } from '../../src/kernels/bind.ts'
 import type { Companion } from '../companion.ts'
 import { checkClose, type Figure, figure, interleave, type Ratio, ratio, type Wanted } from '../measure.ts'
-import { Columns } from './columns.ts'
-import { FLOP_A_ROW, Network } from './network.ts'
+import { Columns, networkMemory } from './columns.ts'
+import { flopARow, Network } from './network.ts'
 import { Pair } from './pair.ts'
 import { startTwin, type TwinAnswer } from './twin.ts'
 
@@ -60,7 +60,7 @@ export async function networkFigures(builds: readonly KernelBuild[], skipped: st
 
 /** Our bodies on one thread. */
 function singleThreaded(builds: readonly KernelBuild[]): [string, Competitor][] {
-  const memory = new WebAssembly.Memory({ initial: 512, maximum: 512, shared: true })
+  const memory = networkMemory()
   const columns = new Columns(memory)
   const network = new Network(columns)
   const made = new Map(ROWS.map((count) => [count, network.rows(columns, count)]))
@@ -107,7 +107,7 @@ async function workFigures(
   })
   const seconds = await interleave(Object.fromEntries(runners), { repeats: REPEATS, warmups: 3 })
   const title = what === 'layer' ? 'layer 64 × 64 + tanh' : `network 4-64-64-(2+1), ${what}`
-  const flop = what === 'layer' ? 2 * 64 * 64 : FLOP_A_ROW * (what === 'update' ? 3 : 1)
+  const flop = what === 'layer' ? 2 * 64 * 64 : flopARow() * (what === 'update' ? 3 : 1)
   const figures = [...all.keys()].map((name): Figure => {
     const taken = seconds[name]!
     const threads = name.endsWith('1 thread') ? '1 thread' : '2 threads'

@@ -1,7 +1,7 @@
 /** The network on two threads: this one and a worker, which share blocks as the C twin's threads do. */
 import { Worker } from 'node:worker_threads'
 import { createKernels, type KernelBuild, type Kernels } from '../../src/kernels/bind.ts'
-import { Columns } from './columns.ts'
+import { Columns, networkMemory } from './columns.ts'
 import { Network, type TwinRows } from './network.ts'
 
 /** What the worker is told: the number of the job, how many are done, whether jobs follow at once, what, and on which rows. */
@@ -18,9 +18,14 @@ export interface Half {
   readonly kernels: Kernels
 }
 
-export function makeHalf(memory: WebAssembly.Memory, build: KernelBuild, rows: readonly number[]): Half {
+export function makeHalf(
+  memory: WebAssembly.Memory,
+  build: KernelBuild,
+  rows: readonly number[],
+  hidden: number,
+): Half {
   const columns = new Columns(memory)
-  const network = new Network(columns, 2)
+  const network = new Network(columns, 2, hidden)
   return { network, rows: rows.map((count) => network.rows(columns, count)), kernels: createKernels(memory, build) }
 }
 
@@ -37,11 +42,11 @@ export class Pair {
     this.#half = half
   }
 
-  static async start(build: KernelBuild, rows: readonly number[]): Promise<Pair> {
-    const memory = new WebAssembly.Memory({ initial: 512, maximum: 512, shared: true })
-    const pair = new Pair(makeHalf(memory, build, rows))
+  static async start(build: KernelBuild, rows: readonly number[], hidden = 64): Promise<Pair> {
+    const memory = networkMemory()
+    const pair = new Pair(makeHalf(memory, build, rows, hidden))
     const worker = new Worker(new URL('./worker.js', import.meta.url), {
-      workerData: { memory, build, rows, told: pair.#told },
+      workerData: { memory, build, rows, hidden, told: pair.#told },
     })
     await new Promise((resolve, reject) => worker.once('message', resolve).once('error', reject))
     worker.unref()

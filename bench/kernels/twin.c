@@ -1,6 +1,6 @@
-// The C twin of the dense kernels: the forward pass of an actor-critic network, 4 → 64 → 64 → (2 + 1) with tanh, and one
-// PPO update of it (forward, loss, backward, clipping, Adam), with the blocks, the formulas and the rational tanh of the
-// SIMD bodies. Plain C with GCC's vector type for the register block; blocks are shared by one or two threads:
+// The C twin of the dense kernels: the forward pass of an actor-critic network, 4 → 64 → 64 → (2 + 1) with tanh, or as wide
+// as -DHIDDEN says, and one PPO update of it (forward, loss, backward, clipping, Adam), with the blocks, the formulas and the
+// rational tanh of the SIMD bodies. Plain C with GCC's vector type for the register block; blocks are shared by one or two threads:
 //
 //     gcc -O3 -march=x86-64-v3 twin.c -o twin -lm -lpthread && echo 'update 1024 2 16' | ./twin 256 1024 8192
 //
@@ -14,7 +14,10 @@
 #include <string.h>
 #include <time.h>
 
-enum { INPUTS = 4, HIDDEN = 64, CHOICES = 2, BLOCK = 256, THREADS = 2 };
+#ifndef HIDDEN
+#define HIDDEN 64
+#endif
+enum { INPUTS = 4, CHOICES = 2, BLOCK = 256, THREADS = 2 };
 enum {
   W0 = 0,
   B0 = W0 + INPUTS * HIDDEN,

@@ -16,13 +16,25 @@ export interface TwinAnswer {
 const FLAGS = ['-O3', '-fno-trapping-math', '-fno-math-errno']
 
 /** The twin, compiled for the given instruction set; undefined without a compiler that knows it or a machine that runs it. */
-export async function startTwin(architecture: string, rows: readonly number[]): Promise<Companion | undefined> {
+export async function startTwin(
+  architecture: string,
+  rows: readonly number[],
+  hidden = 64,
+): Promise<Companion | undefined> {
   const inDist = import.meta.url.includes('/dist/bench/kernels/')
   const source = new URL(inDist ? '../../../bench/kernels/twin.c' : './twin.c', import.meta.url)
   const folder = mkdtempSync(join(tmpdir(), 'colonnade-twin-'))
   try {
     const program = join(folder, 'twin')
-    const words = [`-march=${architecture}`, fileURLToPath(source), '-o', program, '-lm', '-lpthread']
+    const words = [
+      `-march=${architecture}`,
+      `-DHIDDEN=${hidden}`,
+      fileURLToPath(source),
+      '-o',
+      program,
+      '-lm',
+      '-lpthread',
+    ]
     execFileSync('gcc', [...FLAGS, ...words], { stdio: 'ignore' })
     const twin = new Companion(program, rows.map(String))
     await twin.ask('layer 0 1 1')

@@ -3,13 +3,14 @@ import { parentPort, workerData } from 'node:worker_threads'
 import type { KernelBuild } from '../../src/kernels/bind.ts'
 import { Job, makeHalf, Told, workShare } from './pair.ts'
 
-const { memory, build, rows, told } = workerData as {
+const { memory, build, rows, hidden, told } = workerData as {
   memory: WebAssembly.Memory
   build: KernelBuild
   rows: readonly number[]
+  hidden: number
   told: Int32Array
 }
-const half = makeHalf(memory, build, rows)
+const half = makeHalf(memory, build, rows, hidden)
 parentPort!.postMessage('ready')
 
 for (let done = 0; ; done++) {

@@ -9,6 +9,23 @@ import {
 } from '../../src/index.ts'
 import type { Task } from './tasks.ts'
 
+/** What was trained, and how long that took. */
+export interface Training {
+  readonly algorithm: string
+  readonly policy: string
+  readonly steps: number
+  readonly seconds: number
+}
+
+/** A training that took so many steps, and has just ended; `start` is of `performance.now()`. */
+export function trainingOf(
+  { algorithm, policy }: { readonly algorithm: { readonly id: string }; readonly policy: { readonly id: string } },
+  steps: number,
+  start: number,
+): Training {
+  return { algorithm: algorithm.id, policy: policy.id, steps, seconds: (performance.now() - start) / 1000 }
+}
+
 /** Trains once; `policy` stands in for the preset's. Seconds are those of the training alone. */
 export async function learn(
   task: Pick<Task, 'environment' | 'settings' | 'episodes'>,
@@ -22,11 +39,10 @@ export async function learn(
   const trainer = createTrainer(world, algorithm)
   const start = performance.now()
   for await (const _ of trainer.updates({ totalSteps: settings.totalSteps }));
-  const seconds = (performance.now() - start) / 1000
+  const training = trainingOf({ policy: learner, algorithm }, trainer.steps, start)
   const { weights } = world.cohorts[0]!
   const { episodes } = task
   const judged = await evaluate({ environment, policy: learner, weights, episodes, seed: 10_000 + seed })
-  const { steps } = trainer
   trainer.close()
-  return { steps, seconds, episodeReturn: judged.episodeReturn.mean, policy: learner.id, algorithm: algorithm.id }
+  return { ...training, episodeReturn: judged.episodeReturn.mean }
 }

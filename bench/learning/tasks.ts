@@ -16,7 +16,8 @@ export interface Task {
   readonly control?: { readonly policy: PolicyDefinition; readonly wanted: Wanted }
 }
 
-const recurrent = { policy: 'recurrent', 'recurrent.device': 'wasm' }
+/** A policy with a memory, on the device that is everywhere. */
+export const recurrent = { policy: 'recurrent', 'recurrent.device': 'wasm' }
 
 export const tasks: readonly Task[] = [
   {

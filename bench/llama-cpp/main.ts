@@ -1,6 +1,6 @@
 /**
  * `npm run bench -- llama-cpp`: one sequence decoded by llama.cpp and by us, from the same weights: in f32; and with projections
- * in 8 bits, llama.cpp's by Q8_0, which rounds what they are multiplied with to 8 bits, too. Needs Python 3.11 or newer and PyPI
+ * in 8 or 4 bits, llama.cpp's by Q8_0 or Q4_0, which round what they are multiplied with to 8 bits, too. Needs Python 3.11 or newer and PyPI
  * at the first visit.
  */
 import { mkdtemp, rm } from 'node:fs/promises'
@@ -39,15 +39,17 @@ const environment = defineTextEnvironment({
 
 /** How weights are kept, and what they are multiplied with. */
 const KINDS = {
-  f32: { isQuantized: false, quantizeActivations: false },
-  '8 bits by f32': { isQuantized: true, quantizeActivations: false },
-  '8 bits by 8 bits': { isQuantized: true, quantizeActivations: true },
+  f32: { weightBits: 32, quantizeActivations: false },
+  '8 bits by f32': { weightBits: 8, quantizeActivations: false },
+  '8 bits by 8 bits': { weightBits: 8, quantizeActivations: true },
+  '4 bits by f32': { weightBits: 4, quantizeActivations: false },
+  '4 bits by 8 bits': { weightBits: 4, quantizeActivations: true },
 } as const
 type Kind = keyof typeof KINDS
 
 /** A model of a size, new, whose tokenizer knows no end: each answer has all of its tokens. */
 function policyOf(size: (typeof SIZES)[number], kind: Kind): LanguageModelDefinition {
-  const { isQuantized, quantizeActivations } = KINDS[kind]
+  const { weightBits, quantizeActivations } = KINDS[kind]
   const config = {
     ...{ architectures: ['LlamaForCausalLM'], model_type: 'llama', tie_word_embeddings: true },
     ...{ hidden_size: size.width, num_hidden_layers: size.layers, vocab_size: size.vocabulary },
@@ -60,7 +62,7 @@ function policyOf(size: (typeof SIZES)[number], kind: Kind): LanguageModelDefini
     parameters: {},
     open: async () => ({
       ...{ model: transformer(config, { quantizeActivations }), context: CONTEXT, folder: null },
-      ...{ tokenizer: { ...byteTokenizer(), endIds: [] }, isQuantized, adapter: null },
+      ...{ tokenizer: { ...byteTokenizer(), endIds: [] }, weightBits, adapter: null },
       readWeights: async () => ({ weights: null, adapter: null, notes: [] }),
     }),
   }
@@ -85,7 +87,7 @@ const worldOf = (size: (typeof SIZES)[number], kind: Kind) =>
   })
 
 async function figuresOf(size: (typeof SIZES)[number], python: string, folder: string): Promise<Figure[]> {
-  const [whole, byFloats, byBytes] = await Promise.all(
+  const [whole, bytes, bytesByBytes, nibbles, nibblesByBytes] = await Promise.all(
     (Object.keys(KINDS) as Kind[]).map((kind) => worldOf(size, kind)),
   )
   const { model, weights } = whole!.cohort()
@@ -95,8 +97,10 @@ async function figuresOf(size: (typeof SIZES)[number], python: string, folder: s
     return new Companion(python, [peerSource('llama_cpp.py'), file, '1', String(CONTEXT + 1)])
   }
   const f32 = await open('f32', {})
-  const projections = await open('projections', { type: 'Q8_0', embedding: false })
-  const all = await open('all', { type: 'Q8_0' })
+  const projections8 = await open('projections8', { type: 'Q8_0', embedding: false })
+  const all8 = await open('all8', { type: 'Q8_0' })
+  const projections4 = await open('projections4', { type: 'Q4_0', embedding: false })
+  const all4 = await open('all4', { type: 'Q4_0' })
   try {
     decode(whole!)
     const row = Array.from(whole!.cohort().trajectories.row(0).token)
@@ -109,19 +113,27 @@ async function figuresOf(size: (typeof SIZES)[number], python: string, folder: s
       {
         theirs: async () => (await ask(f32, false)).seconds,
         ours: () => decode(whole!),
-        theirProjections: async () => (await ask(projections, false)).seconds,
-        theirAll: async () => (await ask(all, false)).seconds,
-        byFloats: () => decode(byFloats!),
-        byBytes: () => decode(byBytes!),
+        theirProjections8: async () => (await ask(projections8, false)).seconds,
+        theirAll8: async () => (await ask(all8, false)).seconds,
+        bytes: () => decode(bytes!),
+        bytesByBytes: () => decode(bytesByBytes!),
+        theirProjections4: async () => (await ask(projections4, false)).seconds,
+        theirAll4: async () => (await ask(all4, false)).seconds,
+        nibbles: () => decode(nibbles!),
+        nibblesByBytes: () => decode(nibblesByBytes!),
       },
       { repeats: REPEATS },
     )
     const name = `${size.name} parameters, one sequence, 1 thread`
     const steps = TOKENS - 1
     const of = (what: string, taken: number[]) => figure(`${name}, ${what}`, 'tokens/s', rates(steps, taken))
-    const quantized = (taken: number[]) => [
-      ratio('llama.cpp, projections in Q8_0', seconds.theirProjections, taken),
-      ratio('llama.cpp, all in Q8_0', seconds.theirAll, taken),
+    const of8 = (taken: number[]) => [
+      ratio('llama.cpp, projections in Q8_0', seconds.theirProjections8, taken),
+      ratio('llama.cpp, all in Q8_0', seconds.theirAll8, taken),
+    ]
+    const of4 = (taken: number[]) => [
+      ratio('llama.cpp, projections in Q4_0', seconds.theirProjections4, taken),
+      ratio('llama.cpp, all in Q4_0', seconds.theirAll4, taken),
     ]
     return [
       of('f32, llama.cpp', seconds.theirs),
@@ -134,16 +146,23 @@ async function figuresOf(size: (typeof SIZES)[number], python: string, folder: s
         'GB/s',
         rates((steps * 4 * model.numParameters) / 1e9, seconds.ours),
       ),
-      of('projections in Q8_0, llama.cpp', seconds.theirProjections),
-      of('all in Q8_0, llama.cpp', seconds.theirAll),
-      { ...of('projections in 8 bits, Colonnade', seconds.byFloats), ratios: quantized(seconds.byFloats) },
+      of('projections in Q8_0, llama.cpp', seconds.theirProjections8),
+      of('all in Q8_0, llama.cpp', seconds.theirAll8),
+      { ...of('projections in 8 bits, Colonnade', seconds.bytes), ratios: of8(seconds.bytes) },
       {
-        ...of('projections and their inputs in 8 bits, Colonnade', seconds.byBytes),
-        ratios: quantized(seconds.byBytes),
+        ...of('projections and their inputs in 8 bits, Colonnade', seconds.bytesByBytes),
+        ratios: of8(seconds.bytesByBytes),
+      },
+      of('projections in Q4_0, llama.cpp', seconds.theirProjections4),
+      of('all in Q4_0, llama.cpp', seconds.theirAll4),
+      { ...of('projections in 4 bits, Colonnade', seconds.nibbles), ratios: of4(seconds.nibbles) },
+      {
+        ...of('projections in 4 bits, their inputs in 8, Colonnade', seconds.nibblesByBytes),
+        ratios: of4(seconds.nibblesByBytes),
       },
     ]
   } finally {
-    for (const peer of [f32, projections, all]) peer.close()
+    for (const peer of [f32, projections8, all8, projections4, all4]) peer.close()
   }
 }
 

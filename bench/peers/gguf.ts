@@ -9,9 +9,10 @@ const [U32, I32, F32, TEXT, LIST] = [4, 5, 6, 8, 9]
 /** Kinds of tokens. */
 const [NORMAL, CONTROL] = [1, 3]
 /** How a tensor's elements lie, by the format's numbers. */
-const TENSORS = { F32: 0, Q8_0: 8 } as const
-/** Elements of a block of Q8_0, and its bytes: a scale in f16, then a byte for each. */
-const [BLOCK, BLOCK_BYTES] = [32, 34]
+const TENSORS = { F32: 0, Q4_0: 2, Q8_0: 8 } as const
+/** Elements of a block, and its bytes: a scale in f16, then a byte for each, or half of one. */
+const BLOCK = 32
+const BLOCK_BYTES = { Q4_0: 18, Q8_0: 34 } as const
 type Entry = readonly [name: string, type: number, value: number | string | readonly string[] | readonly number[]]
 
 const u32 = (value: number) => Buffer.from(Uint32Array.of(value).buffer)
@@ -67,19 +68,34 @@ function asciiLetters(): string[] {
   })
 }
 
+/** Blocks of Q4_0: the largest element in size is −8 times the scale, each other the nearest of its multiples by −8 … 7. */
+function inNibbles(values: Float32Array): Buffer {
+  const bytes = Buffer.alloc((values.length / BLOCK) * BLOCK_BYTES.Q4_0)
+  for (let block = 0; block < values.length / BLOCK; block++) {
+    const some = values.subarray(block * BLOCK, (block + 1) * BLOCK)
+    const largest = some.reduce((most, value) => (Math.abs(value) > Math.abs(most) ? value : most), 0)
+    const scale = largest / -8
+    const at = block * BLOCK_BYTES.Q4_0
+    bytes.writeUInt16LE(narrowF16(Float32Array.of(scale))[0]!, at)
+    const nibble = (value: number) => (scale === 0 ? 8 : Math.min(15, Math.floor(value / scale + 8.5)))
+    for (let i = 0; i < BLOCK / 2; i++) bytes[at + 2 + i] = nibble(some[i]!) | (nibble(some[i + BLOCK / 2]!) << 4)
+  }
+  return bytes
+}
+
 /** Blocks of Q8_0: each element the nearest multiple of its block's scale, max / 127. */
-function inBlocks(values: Float32Array): Buffer {
-  const bytes = Buffer.alloc((values.length / BLOCK) * BLOCK_BYTES)
+function inBytes(values: Float32Array): Buffer {
+  const bytes = Buffer.alloc((values.length / BLOCK) * BLOCK_BYTES.Q8_0)
   const scales = new Float32Array(values.length / BLOCK)
   for (const [i, value] of values.entries()) {
     const block = Math.floor(i / BLOCK)
     scales[block] = Math.max(scales[block]!, Math.abs(value) / 127)
   }
-  for (const [block, scale] of narrowF16(scales).entries()) bytes.writeUInt16LE(scale, block * BLOCK_BYTES)
+  for (const [block, scale] of narrowF16(scales).entries()) bytes.writeUInt16LE(scale, block * BLOCK_BYTES.Q8_0)
   for (const [i, value] of values.entries()) {
     const block = Math.floor(i / BLOCK)
     const whole = value === 0 ? 0 : Math.round(value / scales[block]!)
-    bytes.writeInt8(whole, block * BLOCK_BYTES + 2 + (i % BLOCK))
+    bytes.writeInt8(whole, block * BLOCK_BYTES.Q8_0 + 2 + (i % BLOCK))
   }
   return bytes
 }
@@ -128,7 +144,7 @@ export async function writeGguf(
     const as = typeOf(name)
     infos.push(words(nameOf(name)), u32(sizes.length), ...dimensions, u32(TENSORS[as]), u64(offset))
     const length = sizes.reduce((product, size) => product * size, 1)
-    const bytes = as === 'F32' ? 4 * length : (length / BLOCK) * BLOCK_BYTES
+    const bytes = as === 'F32' ? 4 * length : (length / BLOCK) * BLOCK_BYTES[as]
     offset += bytes + padding(bytes).length
   }
   const head = Buffer.concat([
@@ -144,7 +160,8 @@ export async function writeGguf(
       let values = Float32Array.from(weights.subarray(from, from + length))
       if (name.endsWith('q_proj.weight')) values = paired(values, numHeads, width)
       if (name.endsWith('k_proj.weight')) values = paired(values, numKeyHeads, width)
-      const bytes = typeOf(name) === 'F32' ? Buffer.from(values.buffer) : inBlocks(values)
+      const as = typeOf(name)
+      const bytes = as === 'F32' ? Buffer.from(values.buffer) : as === 'Q8_0' ? inBytes(values) : inNibbles(values)
       await file.writeFile(Buffer.concat([bytes, padding(bytes.length)]))
     }
   } finally {

@@ -6,6 +6,7 @@
 
 Reads requests, a line each, and answers each with one JSON line; sleeps in between.
     cartpole LANES TICKS                    CartPoleVectorEnv with random actions; seconds, and ends of episodes
+    vector ID LANES TICKS                   any environment with random actions, vectorized by itself or one by one; seconds, null if there is none
     gae FOLDER STEPS LANES GAMMA LAMBDA     advantages of the folder's columns; seconds, and sums of the advantages
 """
 
@@ -38,6 +39,23 @@ def cartpole(lanes, ticks):
     return {"seconds": seconds, "ends": int(np.count_nonzero(ended)), "version": gymnasium.__version__}
 
 
+def vector(name, lanes, ticks):
+    lanes, ticks = int(lanes), int(ticks)
+    if name not in gymnasium.registry:
+        return {"seconds": None, "mode": "", "version": gymnasium.__version__}
+    mode = "sync" if gymnasium.spec(name).vector_entry_point is None else "vector_entry_point"
+    if (name, lanes) not in environments:
+        made = gymnasium.make_vec(name, num_envs=lanes, vectorization_mode=mode)
+        made.reset(seed=1)
+        made.action_space.seed(1)
+        environments[name, lanes] = made, [made.action_space.sample() for _ in range(PATTERNS)]
+    env, actions = environments[name, lanes]
+    begin = time.perf_counter()
+    for t in range(ticks):
+        env.step(actions[t % PATTERNS])
+    return {"seconds": time.perf_counter() - begin, "mode": mode, "version": gymnasium.__version__}
+
+
 def gae(folder, steps, lanes, gamma, lam):
     steps, lanes, gamma, lam = int(steps), int(lanes), np.float32(gamma), np.float32(lam)
     if folder not in columns:
@@ -62,4 +80,4 @@ def gae(folder, steps, lanes, gamma, lam):
 
 for line in sys.stdin:
     word, *words = line.split()
-    print(json.dumps({"cartpole": cartpole, "gae": gae}[word](*words)), flush=True)
+    print(json.dumps({"cartpole": cartpole, "vector": vector, "gae": gae}[word](*words)), flush=True)

@@ -6,7 +6,6 @@ import type { Figure } from '../measure.ts'
 import { reportRoom } from '../report.ts'
 import { gymnasiumFigures } from './gymnasium.ts'
 import { jaxFigures, stableBaselinesFigures } from './loops.ts'
-import { productFigures } from './products.ts'
 import { peerPython } from './python.ts'
 import { rltoolsFigures } from './rltools.ts'
 import { tfjsFigures } from './tfjs.ts'
@@ -38,7 +37,6 @@ if (python !== undefined) {
   const found = python
   await add('Gymnasium and NumPy', () => gymnasiumFigures(found))
   await add('the JAX twin', () => jaxFigures(found))
-  await add('matrix products', () => productFigures(found))
   await add('RLtools', () => rltoolsFigures(found))
   await add('Stable-Baselines3', () => stableBaselinesFigures(found))
 }

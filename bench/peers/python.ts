@@ -48,6 +48,12 @@ export function peerPython(): string {
   return python
 }
 
+/** The same where it is there already: installs nothing. */
+export function installedPython(): string | undefined {
+  const isThere = process.env.COLONNADE_PYTHON || existsSync(join(cache, 'requirements.txt'))
+  return isThere ? peerPython() : undefined
+}
+
 /** The folder in which tfjs is installed, apart from our own packages. */
 export function tfjsFolder(): string {
   const folder = join(cache, 'tfjs')

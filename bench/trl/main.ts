@@ -68,7 +68,7 @@ function policyOf({ width, layers, config }: Size): LanguageModelDefinition {
     parameters: {},
     open: async ({ alphabet }) => ({
       ...{ model: transformer(config), tokenizer: byteTokenizer({ alphabet: alphabet! }), context: 64 },
-      ...{ folder: null, isQuantized: false, adapter: null },
+      ...{ folder: null, weightBits: 32 as const, adapter: null },
       readWeights: async () => ({ weights: null, adapter: null, notes: [] }),
     }),
   }

@@ -1,31 +1,58 @@
-/** `npm run bench -- worlds`: what the presets of the suite come to, environment by environment, over three seeds. */
-import { learnAll } from '../learning/figures.ts'
-import type { Task } from '../learning/tasks.ts'
+/**
+ * `npm run bench -- worlds`: what the presets of the suite come to, environment by environment, over three seeds; docs/worlds.md. Goes on
+ * where it was stopped: what was measured with what the presets say now stands, seed by seed, in `bench/worlds/measured.jsonl`.
+ * `WORLDS=Taxi-v3,Maze-v0` measures the rows of these environments, and all of them again.
+ */
+import { unknownWord } from '../../src/errors.ts'
+import { configureRun, type EnvironmentId } from '../../src/index.ts'
 import { reportRoom } from '../report.ts'
+import { figuresOf, type Measured, nameOf, readRecords, recordOf, writeRecords } from './measured.ts'
+import { type Row, SEEDS } from './row.ts'
+import { suiteRows } from './rows.ts'
 
-const seeds = [1, 2, 3]
-
-/** An environment of the suite with the return that is asked for. */
-function world(environment: string, atLeast: number, settings: Task['settings'] = {}, episodes = 100): Task {
-  return { environment, settings, wanted: { atLeast }, seeds, episodes }
+/** What a row's runs are told, and what is asked of them, as text. */
+async function toldOf(row: Row): Promise<string> {
+  const { environment, policy, algorithm, settings } = await configureRun(
+    row.environment as EnvironmentId,
+    row.settings,
+  )
+  const { numLanes, totalSteps, opponents } = settings
+  return JSON.stringify({
+    environment: environment.parameters,
+    policy: policy.parameters,
+    algorithm: algorithm.parameters,
+    run: { numLanes, totalSteps, opponents },
+    what: row.figures.map(({ what }) => what),
+  })
 }
 
-const tasks: readonly Task[] = [
-  world('CartPole-v1', 490),
-  world('CartPole-v1', 475, { algorithm: 'dqn' }),
-  world('Pendulum-v1', -150, { algorithm: 'sac' }),
-  world('Acrobot-v1', -85),
-  world('MountainCar-v0', -125),
-  world('MountainCarContinuous-v0', 88),
-  world('FrozenLake-v1', 0.7, {}, 1000),
-  world('FrozenLake8x8-v1', 1, { 'environment.isSlippery': 'false' }),
-  world('CliffWalking-v1', -13),
-  world('Taxi-v3', 7.5, {}, 1000),
-  world('Blackjack-v1', -0.06, {}, 20_000),
-  world('SpaceInvaders-MinAtar', 5 * 3.5, {}, 40), // Random play returns 3.5.
-  world('Freeway-MinAtar', 8, {}, 40), // 0.08.
-  world('Asterix-MinAtar', 4 * 0.78, {}, 40), // 0.78.
-  world('Seaquest-MinAtar', 40 * 0.1, {}, 40), // 0.10.
-]
+const rows = await suiteRows()
+const environments = rows.map(({ environment }) => environment)
+const named = process.env.WORLDS?.split(',')
+for (const name of named ?? []) if (!environments.includes(name)) throw unknownWord('WORLDS', name, environments)
 
-reportRoom('worlds', await learnAll(tasks))
+const told = new Map<Row, string>()
+for (const row of rows) told.set(row, await toldOf(row))
+let records: Measured[] = readRecords().filter(({ row }) => rows.some((each) => nameOf(each) === row))
+for (const row of rows) {
+  const name = nameOf(row)
+  if (named !== undefined && !named.includes(row.environment)) continue
+  const former = records.find((record) => record.row === name && record.told === told.get(row))
+  const outcomes = named === undefined ? [...(former?.outcomes ?? [])] : []
+  while (outcomes.length < SEEDS.length) {
+    const seeds = row.atOnce ? SEEDS : [SEEDS[outcomes.length]!]
+    console.log(`${new Date().toISOString()} ${name}, seed ${seeds.join(', ')}`)
+    outcomes.push(...(await row.measure(seeds)))
+    const done = SEEDS.slice(0, outcomes.length)
+    records = [...records.filter((record) => record.row !== name), recordOf(row, told.get(row)!, done, outcomes)]
+    writeRecords(rows, records)
+  }
+}
+writeRecords(rows, records)
+reportRoom(
+  'worlds',
+  rows.flatMap((row) => {
+    const record = records.find((each) => each.row === nameOf(row))
+    return record === undefined ? [] : figuresOf(row, record)
+  }),
+)

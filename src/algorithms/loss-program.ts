@@ -1,9 +1,7 @@
 /**
  * A loss of one's own, traced: the operations that make it and its derivatives, in order, over registers of a few hundred
- * rows. A program is plain data, so it goes to other threads as it is; the function that it was made of stays at home.
- *
- * What is computed twice is computed once, and a register whose number nobody needs any more is used again. Running a
- * program allocates nothing: each operation is one loop over a register.
+ * rows. A program goes to other threads as it is; the function that it was made of stays at home. Running a program
+ * allocates nothing: each operation is one loop over a register.
  */
 import { assert, InputError, show, unknownWord } from '../errors.ts'
 import {
@@ -14,27 +12,11 @@ import {
   isExpression,
   type Operand,
   type Operation,
-} from './expression.ts'
+} from '../expression.ts'
+import { type ExpressionProgram, programOf } from '../expression-program.ts'
 
-/** One operation: which registers it reads, and which one it writes. */
-interface Step {
-  readonly operation: Operation
-  readonly to: number
-  readonly from: readonly number[]
-  readonly numbers: readonly number[]
-}
-
-/** Operations over registers; made by `traceLoss`. */
-export interface LossProgram {
-  /** The columns that are read, and the register of each. */
-  readonly columns: Readonly<Record<string, number>>
-  /** Registers that hold one number in all rows. */
-  readonly constants: readonly (readonly [register: number, value: number])[]
-  readonly steps: readonly Step[]
-  /** The register of each result by its name; of the derivative by a column: `d` and the column's name. */
-  readonly results: Readonly<Record<string, number>>
-  readonly numRegisters: number
-}
+/** The operations of a loss and of its derivatives; made by `traceLoss`. The derivative by a column is `d` and the column's name. */
+export type LossProgram = ExpressionProgram
 
 /** What a loss is of, by name. */
 export type LossColumns<Name extends string> = Readonly<Record<Name, Expression>>
@@ -84,7 +66,7 @@ export function traceLoss<Name extends string>(
   const wanted = new Map(Object.entries(figures).map(([name, operand]) => [name, expressionOf(operand)]))
   const whole = wanted.get('loss')!
   for (const name of differentiable) wanted.set(derivativeName(name), derivativeOf(whole, name) ?? expressionOf(0))
-  const program = compile(wanted)
+  const program = programOf(wanted)
   if (!hasSequences && program.steps.some(({ operation }) => operation === 'sequenceSum')) {
     throw new InputError(
       `loss of ${id}`,
@@ -98,83 +80,6 @@ export function traceLoss<Name extends string>(
 /** The result that is the derivative of the loss by a column: `dLogprob` of `logprob`. */
 export function derivativeName(column: string): string {
   return `d${column[0]!.toUpperCase()}${column.slice(1)}`
-}
-
-/** A value of the program, before it has a register. */
-interface Value {
-  readonly operation: Operation
-  readonly from: readonly number[]
-  readonly name: string
-  readonly numbers: readonly number[]
-}
-
-function compile(wanted: ReadonlyMap<string, Expression>): LossProgram {
-  const values: Value[] = []
-  const results = numberValues(wanted, values)
-  return placeValues(values, results)
-}
-
-/** Lists what has to be computed, each value once and after its operands. Returns the number of each result. */
-function numberValues(wanted: ReadonlyMap<string, Expression>, values: Value[]): Map<string, number> {
-  const byKey = new Map<string, number>()
-  const known = new Map<Expression, number>()
-  const enter = (value: Value): number => {
-    const key = [value.operation, value.name, value.numbers.map(keyOf), value.from].join(' ')
-    const found = byKey.get(key)
-    if (found !== undefined) return found
-    byKey.set(key, values.length)
-    return values.push(value) - 1
-  }
-  const isOne = (value: number) => values[value]!.operation === 'constant' && values[value]!.numbers[0] === 1
-  const visit = (node: Expression): number => {
-    const found = known.get(node)
-    if (found !== undefined) return found
-    const from = node.operands.map(visit)
-    let value: number
-    if (node.operation === 'detach') value = from[0]!
-    else if (node.operation === 'multiply' && isOne(from[0]!)) value = from[1]!
-    else if ((node.operation === 'multiply' || node.operation === 'divide') && isOne(from[1]!)) value = from[0]!
-    else value = enter({ operation: node.operation, from, name: node.name, numbers: node.numbers })
-    known.set(node, value)
-    return value
-  }
-  return new Map([...wanted].map(([name, expression]) => [name, visit(expression)]))
-}
-
-/** Tells −0 from 0. */
-function keyOf(value: number): string {
-  return Object.is(value, -0) ? '-0' : String(value)
-}
-
-/** Gives each value a register: columns, constants and results one of their own, the others one that is free again. */
-function placeValues(values: readonly Value[], results: ReadonlyMap<string, number>): LossProgram {
-  const lastUse = new Map<number, number>()
-  values.forEach(({ from }, i) => {
-    for (const operand of from) lastUse.set(operand, i)
-  })
-  const isKept = new Set(results.values())
-  const free: number[] = []
-  const place: number[] = []
-  let numRegisters = 0
-  const columns: Record<string, number> = {}
-  const constants: (readonly [number, number])[] = []
-  const steps: Step[] = []
-  values.forEach(({ operation, from, name, numbers }, i) => {
-    if (!lastUse.has(i) && !isKept.has(i)) return // The 1 of a product that was left out.
-    const isGiven = operation === 'column' || operation === 'constant'
-    for (const operand of new Set(from)) {
-      const { operation: made } = values[operand]!
-      if (lastUse.get(operand) !== i || isKept.has(operand) || made === 'column' || made === 'constant') continue
-      free.push(place[operand]!)
-    }
-    // An operation over rows may write where it reads.
-    place[i] = (isGiven ? undefined : free.pop()) ?? numRegisters++
-    if (operation === 'column') columns[name] = place[i]!
-    else if (operation === 'constant') constants.push([place[i]!, numbers[0]!])
-    else steps.push({ operation, to: place[i]!, from: from.map((operand) => place[operand]!), numbers })
-  })
-  const placed = Object.fromEntries([...results].map(([name, value]) => [name, place[value]!]))
-  return { columns, constants, steps, results: placed, numRegisters }
 }
 
 /** Rows that a program is run over at once: their registers stay in the cache. */
@@ -268,6 +173,15 @@ function compute(
       return
     case 'sqrt':
       for (let i = 0; i < count; i++) out[i] = Math.sqrt(a[i]!)
+      return
+    case 'sin':
+      for (let i = 0; i < count; i++) out[i] = Math.sin(a[i]!)
+      return
+    case 'cos':
+      for (let i = 0; i < count; i++) out[i] = Math.cos(a[i]!)
+      return
+    case 'floor':
+      for (let i = 0; i < count; i++) out[i] = Math.floor(a[i]!)
       return
     case 'tanh':
       for (let i = 0; i < count; i++) out[i] = Math.tanh(a[i]!)

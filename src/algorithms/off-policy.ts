@@ -311,8 +311,9 @@ class OffPolicyLearner implements Learner {
       const pending = this.#slots.differentiate(this.#differentiateBlock)
       if (pending !== undefined) yield pending
       yield // The gradients of all slots are there.
+      const norm = yield* this.#slots.descend(this.#parts.id, values, this.#columns.optimizer, weights, rate)
       if (isFirst) {
-        totals.add('gradNorm', this.#slots.descend(this.#parts.id, values, this.#columns.optimizer, weights, rate))
+        totals.add('gradNorm', norm)
         for (let s = 0; s < sums.length; s++) totals.add(sums[s]!, this.#columns.sums[s]!, values.batchSize)
         this.#follow()
         if (i + 1 < values.gradientSteps) this.#draw(update / numUpdates)

@@ -395,8 +395,9 @@ class OnPolicyLearner implements Learner {
         const pending = this.#slots.differentiate(this.#differentiateBlock)
         if (pending !== undefined) yield pending
         yield // The gradients of all slots are there.
+        const norm = yield* this.#slots.descend(this.#id, this.#values, this.#columns.optimizer, weights, rate)
         if (isFirst) {
-          totals.add('gradNorm', this.#slots.descend(this.#id, this.#values, this.#columns.optimizer, weights, rate))
+          totals.add('gradNorm', norm)
           this.#account(numRows)
           clock.mark(Work.optimizer)
         }

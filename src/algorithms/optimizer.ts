@@ -121,13 +121,22 @@ export function decayingParts(parameters: readonly Parameter[]): OptimizerPart[]
   return parts
 }
 
+/** β₁ and β₂ to the power of the steps taken, the one that comes next included: `betaPowers` once it is done. */
+export function powersAfter(
+  { optimizer, beta1, beta2 }: OptimizerSettings,
+  { betaPowers }: OptimizerColumns,
+): number[] {
+  return optimizer === 'adam' ? [betaPowers[0]! * beta1, betaPowers[1]! * beta2] : []
+}
+
 /**
- * One step of `weights` against `gradientScale` times the first weights.length elements of `gradient`. `parts` cover them;
- * without any, all of them decay.
+ * One step of `weights` against `gradientScale` times the first weights.length elements of `gradient`, by the powers after it.
+ * `parts` cover them; without any, all of them decay.
  */
 export function optimizerStep(
   settings: OptimizerSettings,
-  columns: OptimizerColumns,
+  columns: Pick<OptimizerColumns, 'moment' | 'squareMoment'>,
+  betaPowers: readonly number[],
   kernels: Kernels,
   weights: Float32Array,
   gradient: Float32Array,
@@ -135,20 +144,16 @@ export function optimizerStep(
   learningRate: number,
   parts: readonly OptimizerPart[] = [],
 ): void {
-  const { betaPowers } = columns
-  if (settings.optimizer === 'adam') {
-    betaPowers[0] = betaPowers[0]! * settings.beta1
-    betaPowers[1] = betaPowers[1]! * settings.beta2
-  }
   if (settings.weightDecay === 0 || parts.length === 0) {
-    stepPart(settings, columns, kernels, weights, gradient, gradientScale, learningRate)
+    stepPart(settings, columns, betaPowers, kernels, weights, gradient, gradientScale, learningRate)
     return
   }
   const { moment, squareMoment } = columns
   for (const { from, to, decays } of parts) {
     stepPart(
       decays ? settings : { ...settings, weightDecay: 0 },
-      { betaPowers, moment: moment.subarray(from, to), squareMoment: squareMoment.subarray(from, to) },
+      { moment: moment.subarray(from, to), squareMoment: squareMoment.subarray(from, to) },
+      betaPowers,
       kernels,
       weights.subarray(from, to),
       gradient.subarray(from, to),
@@ -160,7 +165,8 @@ export function optimizerStep(
 
 function stepPart(
   settings: OptimizerSettings,
-  { moment, squareMoment, betaPowers }: OptimizerColumns,
+  { moment, squareMoment }: Pick<OptimizerColumns, 'moment' | 'squareMoment'>,
+  betaPowers: readonly number[],
   kernels: Kernels,
   weights: Float32Array,
   gradient: Float32Array,

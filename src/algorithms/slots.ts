@@ -8,7 +8,12 @@ import { InputError } from '../errors.ts'
 import { type Kernels, NUM_SLOTS } from '../kernels/bind.ts'
 import type { ParameterViews } from '../policies/policy.ts'
 import type { LearnerContext } from './algorithm.ts'
-import { type OptimizerColumns, type OptimizerSettings, optimizerStep } from './optimizer.ts'
+import { type OptimizerColumns, type OptimizerSettings, optimizerStep, powersAfter } from './optimizer.ts'
+
+/** From this many parameters on, threads share a step of the optimizer: with fewer, meeting once more takes longer. */
+const SHARED_PARAMETERS = 65_536
+/** Elements of a line of the cache, which threads do not share. */
+const LINE = 16
 
 /** Plans gradients and loss sums of the slots of minibatches of at most `numBlocks` blocks. */
 export function slotsPlan(numParameters: number, numBlocks: number, numSums: number) {
@@ -53,10 +58,10 @@ export class Slots {
 
   /** Begins a minibatch: clears this thread's slots. */
   begin(numBlocks: number): void {
-    const { thread, threads } = this.#context
+    const { thread, threads, kernels } = this.#context
     this.#numBlocks = numBlocks
     for (let slot = thread; slot < Math.min(NUM_SLOTS, numBlocks); slot += threads) {
-      this.#slotGradients[slot]!.fill(0)
+      kernels.clear(this.#slotGradients[slot]!, this.#numParameters)
       this.#sums.fill(0, slot * this.#numSums, (slot + 1) * this.#numSums)
     }
   }
@@ -79,28 +84,49 @@ export class Slots {
   }
 
   /**
-   * One optimizer step with the slots' gradients, in one thread. Returns the gradient's norm; the sums of all blocks are then
-   * in slot 0.
-   * @throws InputError for a gradient that is not finite.
+   * One optimizer step with the slots' gradients, by all threads: each calls it after all have met. Where there are many
+   * parameters they share the elements, and it yields where they have to meet. The first thread returns the gradient's norm, and
+   * the sums of all blocks are then in slot 0; the others may return before it. They have to meet before the next minibatch.
+   * @throws InputError for a gradient that is not finite, before the weights are touched.
    */
-  descend(
+  *descend(
     subject: string,
     settings: OptimizerSettings & { readonly maxGradNorm: number },
     optimizer: OptimizerColumns,
     weights: Float32Array,
     learningRate: number,
-  ): number {
-    const { kernels } = this.#context
+  ): Generator<void, number> {
+    const { thread, threads, kernels, clock } = this.#context
+    const numParameters = this.#numParameters
     const numSlots = Math.min(NUM_SLOTS, this.#numBlocks)
-    kernels.sumSlots(this.#gradients, numSlots, this.#numParameters)
-    kernels.sumSlots(this.#sums, numSlots, this.#numSums)
-    const norm = kernels.globalNorm(this.#gradients, this.#numParameters)
+    const isShared = threads > 1 && numParameters >= SHARED_PARAMETERS
+    if (!isShared && thread > 0) return 0
+    const beginOf = (k: number) =>
+      k === threads ? numParameters : Math.floor((k * numParameters) / threads / LINE) * LINE
+    const [from, to] = isShared ? [beginOf(thread), beginOf(thread + 1)] : [0, numParameters]
+    kernels.sumSlots(this.#gradients, numSlots, numParameters, from, to)
+    if (thread === 0) kernels.sumSlots(this.#sums, numSlots, this.#numSums, 0, this.#numSums)
+    if (isShared) {
+      clock.mark(Work.optimizer)
+      yield // The whole gradient is there.
+    }
+    const norm = kernels.globalNorm(this.#gradients, numParameters) // The same in every thread.
     if (!Number.isFinite(norm)) {
+      if (thread > 0) return norm // The first one says it.
       const got = `a gradient of norm ${norm}`
       throw new InputError(subject, got, 'a finite one: a smaller learningRate or smaller rewards')
     }
     const scale = Math.min(1, settings.maxGradNorm / (norm + 1e-6))
-    optimizerStep(settings, optimizer, kernels, weights, this.#gradients, scale, learningRate)
+    const powers = powersAfter(settings, optimizer)
+    const share = (column: Float32Array) => (isShared ? column.subarray(from, to) : column)
+    const moments = { moment: share(optimizer.moment), squareMoment: share(optimizer.squareMoment) }
+    const gradient = share(this.#gradients)
+    optimizerStep(settings, moments, powers, kernels, share(weights), gradient, scale, learningRate)
+    if (isShared) {
+      clock.mark(Work.optimizer)
+      yield // All threads have read the powers before this step.
+    }
+    if (thread === 0) optimizer.betaPowers.set(powers)
     return norm
   }
 }

@@ -13,9 +13,9 @@ import { type Columns, column, type Plan, saved } from '../components/column.ts'
 import { InputError } from '../errors.ts'
 import { type Kernels, NUM_SLOTS, PolicySum } from '../kernels/bind.ts'
 import type { LoraAdapter, LoraModel } from '../policies/transformer/lora.ts'
-import type { TransformerModel } from '../policies/transformer/model.ts'
+import type { TransformerModel, WeightBits } from '../policies/transformer/model.ts'
 import { packedPlan } from '../policies/transformer/packed.ts'
-import type { BaseWeights } from '../policies/transformer/quantized.ts'
+import { type BaseWeights, bitsOf } from '../policies/transformer/quantized.ts'
 import type { LossDescriptor, LossTotals } from './losses.ts'
 import { decayingParts, type OptimizerSettings, optimizerPlan } from './optimizer.ts'
 import type { TokenBatch } from './token-batch.ts'
@@ -55,11 +55,11 @@ export function tokenLearnerPlan(
   settings: Pick<OptimizerSettings, 'optimizer'>,
   hasReference: boolean,
   lora: LoraModel | null = null,
-  isQuantized = false,
+  weightBits: WeightBits = 32,
   threads = 1,
 ) {
   const { numParameters } = lora ?? model
-  const packed = () => packedPlan(model, rows, context, lora, isQuantized)
+  const packed = () => packedPlan(model, rows, context, lora, weightBits)
   return {
     /** Of each thread. */
     packed: Object.fromEntries(Array.from({ length: threads }, (_, thread) => [thread, packed()])),
@@ -225,13 +225,13 @@ export class TokenLearner {
     const numSlots = this.#thread.slotsOf(batch)
     const { gradient } = this.trained
     if (numSlots === 0) gradient.fill(0)
-    else this.#kernels.sumSlots(this.columns.gradient, numSlots, gradient.length)
+    else this.#kernels.sumSlots(this.columns.gradient, numSlots, gradient.length, 0, gradient.length)
   }
 }
 
-/** What is trained: the adapter's weights, or the model's. @throws InputError for weights in 8 bits without an adapter. */
+/** What is trained: the adapter's weights, or the model's. @throws InputError for weights in 8 or 4 bits without an adapter. */
 export function trainedOf(weights: BaseWeights, adapter: { readonly weights: Float32Array } | null): Float32Array {
   if (adapter !== null) return adapter.weights
   if (weights instanceof Float32Array) return weights
-  throw new InputError('weights', 'a model in 8 bits', 'an adapter to train, or whole weights')
+  throw new InputError('weights', `a model in ${bitsOf(weights)} bits`, 'an adapter to train, or whole weights')
 }

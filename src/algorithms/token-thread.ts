@@ -196,7 +196,7 @@ export class TokenThread {
     this.#partLoss = lossOf
     for (let slot = take(taken); slot < this.slotsOf(batch); slot = take(taken)) {
       const { column, views } = this.#slots[slot]!
-      column.fill(0)
+      this.#kernels.clear(column, column.length)
       for (let part = slot; part + 1 < parts.length; part += this.#slots.length) {
         this.#part = part
         const rows = this.#policy.pack(token, spans, parts[part]!, parts[part + 1]!, candidates)

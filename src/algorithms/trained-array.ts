@@ -6,6 +6,7 @@ import {
   type OptimizerPart,
   type OptimizerSettings,
   optimizerStep,
+  powersAfter,
   startOptimizer,
 } from './optimizer.ts'
 
@@ -55,7 +56,9 @@ export class TrainedArray {
     }
     const scale = Math.min(1, maxNorm / (norm + 1e-6))
     const { optimizer } = this.#columns
-    optimizerStep(settings, optimizer, this.#kernels, this.weights, gradient, scale, learningRate, this.#parts)
+    const powers = powersAfter(settings, optimizer)
+    optimizerStep(settings, optimizer, powers, this.#kernels, this.weights, gradient, scale, learningRate, this.#parts)
+    optimizer.betaPowers.set(powers)
     return norm
   }
 

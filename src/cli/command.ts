@@ -7,10 +7,12 @@ import type { Command, Invocation } from './invocation.ts'
 /** Each command is loaded when it is asked for. */
 const commands: Readonly<Record<string, () => Promise<Command>>> = {
   train: async () => (await import('./train.ts')).trainCommand,
+  sweep: async () => (await import('./sweep.ts')).sweepCommand,
   resume: async () => (await import('./resume.ts')).resumeCommand,
   evaluate: async () => (await import('./evaluate.ts')).evaluateCommand,
   replay: async () => (await import('./replay.ts')).replayCommand,
   export: async () => (await import('./export.ts')).exportCommand,
+  push: async () => (await import('./push.ts')).pushCommand,
   generate: async () => (await import('./generate.ts')).generateCommand,
   serve: async () => (await import('./serve.ts')).serveCommand,
   'serve-env': async () => (await import('./serve-env.ts')).serveEnvCommand,
@@ -18,6 +20,7 @@ const commands: Readonly<Record<string, () => Promise<Command>>> = {
   dashboard: async () => (await import('./dashboard.ts')).dashboardCommand,
   environments: async () => (await import('./environments.ts')).environmentsCommand,
   check: async () => (await import('./check.ts')).checkCommand,
+  compile: async () => (await import('./compile.ts')).compileCommand,
   bench: async () => (await import('./bench.ts')).benchCommand,
   doctor: async () => (await import('./doctor.ts')).doctorCommand,
   validate: async () => (await import('./validate.ts')).validateCommand,

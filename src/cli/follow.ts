@@ -88,7 +88,7 @@ function told(by: NonNullable<RunSummary['presetReached']>): string {
  * Ctrl-C, or a request to end: the first time a signal, the second time the end. A terminal that is closed, and a reader who
  * goes, end nothing: the training goes on, and its log says so.
  */
-function interruption(
+export function interruption(
   run: { log(line: string): void },
   quiet: boolean,
   unit: string,

@@ -6,16 +6,20 @@ import { evaluateKeys } from './evaluate.ts'
 import { exportKeys, textExportKeys } from './export.ts'
 import { gatewayKeys } from './gateway.ts'
 import { generateKeys } from './generate.ts'
+import { pushKeys } from './push.ts'
 import { replayKeys } from './replay.ts'
 import { resumeKeys } from './resume.ts'
 import { serveKeys } from './serve.ts'
 import { serveEnvKeys } from './serve-env.ts'
 import { simulateKeys } from './simulate.ts'
+import { sweepKeys } from './sweep.ts'
 import { trainKeys } from './train.ts'
 
 /** How each command is called and what it does, by its name. */
 const USAGE: Readonly<Record<string, string>> = {
   train: `  colonnade train <environment> [out=DIR] [key=value …]   train in a new run folder (default runs/<environment>-<n>)`,
+  sweep: `  colonnade sweep <environment> key=a,b,c [key2=d,e …]     train several settings, each with several seeds (seeds=1..3), side by
+                                                           side where they can be; lists between bars: mlp.hidden=64,64|128`,
   resume: `  colonnade resume <run> [from=N] [key=value …]            go on from the run's newest checkpoint, or from number N; further
                                                            than it was to go with totalSteps=…, or rl.updates=…`,
   evaluate: `  colonnade evaluate <run> [key=value …]                   play whole episodes with the newest checkpoint`,
@@ -23,6 +27,8 @@ const USAGE: Readonly<Record<string, string>> = {
                                                            of environments whose observations are a grid`,
   export: `  colonnade export <run> out=FILE [key=value …]            write rollouts, fresh episodes or the policy; of a language
                                                            model its folder, or its conversations`,
+  push: `  colonnade push <run> <owner/name> [key=value …]         put the policy or language model, with a card, on the Hugging Face hub
+                                                           (its token is taken from HF_TOKEN alone)`,
   generate: `  colonnade generate <run|model> prompt=TEXT [key=value …] let a language model answer`,
   serve: `  colonnade serve <run|model> [port=N] [key=value …]       answer OpenAI's clients over HTTP with a language model`,
   'serve-env': `  colonnade serve-env <environment> [key=value …]         give an environment's lanes to Python (python/colonnade.py starts it)`,
@@ -33,6 +39,7 @@ const USAGE: Readonly<Record<string, string>> = {
   environments: `  colonnade environments                                   list the environments`,
   check: `  colonnade check <environment> [key=value …]              whether an environment keeps its contract (exit code 0 or 1)`,
   bench: `  colonnade bench <environment> [key=value …]              how fast it steps, is played and trains here, by lanes and threads`,
+  compile: `  colonnade compile <file> [out=FILE.wasm]                 compile kernels of your own from AssemblyScript (defineKernels)`,
   doctor: `  colonnade doctor [device]                                say what this machine can run, and how fast`,
   validate: `  colonnade validate [folder|task]                         check a language model's log-probabilities (exit code 0, 1 or 2)`,
   trust: `  colonnade trust <module> …                               let runs name a module that lies elsewhere, as it is now`,
@@ -43,6 +50,7 @@ const OPTIONS = `  --json     print one JSON document last, and nothing else on 
 
 /** The keys of the commands but train, by what they are called. */
 const KEYS: Readonly<Record<string, readonly (readonly [title: string, keys: Readonly<Record<string, Setting>>])[]>> = {
+  sweep: [['Keys of sweep, beside out and those of train', sweepKeys]],
   resume: [['Keys of resume, beside those of train that leave what was done as it is', { from: resumeKeys.from }]],
   evaluate: [['Keys of evaluate', evaluateKeys]],
   replay: [['Keys of replay', replayKeys]],
@@ -50,6 +58,7 @@ const KEYS: Readonly<Record<string, readonly (readonly [title: string, keys: Rea
     ['Keys of export', exportKeys],
     ['Keys of export, of a run of a language model', textExportKeys],
   ],
+  push: [['Keys of push', pushKeys]],
   generate: [['Keys of generate', generateKeys]],
   serve: [['Keys of serve', serveKeys]],
   'serve-env': [['Keys of serve-env, beside environment.…', serveEnvKeys]],

@@ -23,13 +23,30 @@ export const replayCommand: Command = async ({ words, json, quiet }) => {
   const { out = join(subject, 'replay.gif'), ...rest } = texts
   if (!out.endsWith('.gif')) throw new InputError('out', out, 'a name that ends in .gif')
   const { trust, from, delayMs, ...keys } = readKeys(replayKeys, rest)
-  if ((await kindOfRun(subject)) === 'conversations') {
-    throw new InputError('run', `${subject}, of a language model`, 'one whose lanes step')
+  const { pictures, episodeReturn, update } = await pictureEpisode(subject, keys, {
+    allowModule: askForModule(trust),
+    from: from ?? undefined,
+  })
+  if (process.stdout.isTTY && !json && !quiet) await play(pictures, delayMs)
+  await writeFile(out, encodeGif(pictures, { delayMs }))
+  if (!json) console.log(`${group(pictures.length)} steps of update ${update}, return ${episodeReturn} → ${out}`)
+  return { run: subject, out, update, steps: pictures.length, episodeReturn }
+}
+
+/**
+ * An episode of the trained policy as pictures; a game is played whole, and shown as its first lane sees it.
+ * @throws InputError for a run of a language model, and for observations that are no grid.
+ */
+export async function pictureEpisode(
+  run: string,
+  keys: { readonly seed: number; readonly explore: boolean },
+  options: Parameters<typeof loadPolicy>[1],
+): Promise<{ pictures: Picture[]; episodeReturn: number; update: number }> {
+  if ((await kindOfRun(run)) === 'conversations') {
+    throw new InputError('run', `${run}, of a language model`, 'one whose lanes step')
   }
-  const trained = await loadPolicy(subject, { allowModule: askForModule(trust), from: from ?? undefined })
-  const { environment, policy, weights, update } = trained
+  const { environment, policy, weights, update } = await loadPolicy(run, options)
   const { observationSpace, numAgents = 1 } = environment
-  // A game is played whole, and shown as its first lane sees it.
   const table = await recordEpisodes({ environment, policy, weights, episodes: numAgents, ...keys })
   const columnOf = (name: string) => table.fields.find((field) => field.name === name)!
   const { column: lanes } = columnOf('lane')
@@ -42,10 +59,7 @@ export const replayCommand: Command = async ({ words, json, quiet }) => {
     pictures.push(gridPicture(observationSpace, seen as Float32Array))
     episodeReturn += rewards[row]!
   }
-  if (process.stdout.isTTY && !json && !quiet) await play(pictures, delayMs)
-  await writeFile(out, encodeGif(pictures, { delayMs }))
-  if (!json) console.log(`${group(pictures.length)} steps of update ${update}, return ${episodeReturn} → ${out}`)
-  return { run: subject, out, update, steps: pictures.length, episodeReturn }
+  return { pictures, episodeReturn, update }
 }
 
 async function play(pictures: readonly Picture[], delayMs: number): Promise<void> {

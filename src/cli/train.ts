@@ -5,6 +5,7 @@ import { boolean, text } from '../entries/settings.ts'
 import { configureRun, type Run, startRun } from '../index.ts'
 import { follow, tellPlan, tellWarnings } from './follow.ts'
 import { type Command, readKeys, splitWords } from './invocation.ts'
+import { alignWords } from './table.ts'
 
 /** What is of the command, and no setting of the run. */
 export const trainKeys = {
@@ -48,10 +49,7 @@ function describeSeeds({ status, folder, runs, figures, files }: RunGroupSummary
     ['mean', '', ...names.map((name) => cell(figures[name]!.mean))],
     ['std', '', ...names.map((name) => cell(figures[name]!.std))],
   ]
-  const widths = rows[0]!.map((_, column) => Math.max(...rows.map((row) => row[column]!.length)))
-  const lines = rows.map((row) =>
-    row.map((word, i) => (i < 2 ? word.padEnd(widths[i]!) : word.padStart(widths[i]!))).join('  '),
-  )
+  const lines = alignWords(rows, 2)
   const next = status === 'interrupted' ? [`to go on: the same command with out=${folder}`] : []
   return [...lines, ...Object.entries(files).map(([name, path]) => `  ${name.padEnd(14)} ${path}`), ...next].join('\n')
 }

@@ -168,7 +168,7 @@ export interface ConversationCohort {
   readonly breaks: Uint8Array
   /** Why the turn that is being broken off has failed; null where it is only to go on. */
   readonly failing: (string | null)[]
-  /** No elements where they are kept in 8 bits, under an adapter. */
+  /** No elements where they are kept in 8 or 4 bits, under an adapter. */
   readonly weights: Float32Array
   /** Null where they are whole. */
   readonly quantized: QuantizedColumns | null
@@ -397,16 +397,16 @@ export function largestConversationPlan(draft: ConversationDraft, threads: numbe
 /** Plans the columns of a cohort of conversations whose engine so many threads may help. */
 export function planConversations(draft: ConversationDraft, threads: number) {
   const { options, opened, reservation } = draft
-  const { model, context, adapter, isQuantized } = opened
+  const { model, context, adapter, weightBits } = opened
   const { numLanes, environment, engine = localEngine, sampling = {} } = options
   const candidates = candidatesPerToken(checkSampling(sampling), model.shape.vocabularySize)
   return {
-    weights: saved(column('f32', isQuantized ? 0 : model.numParameters)),
-    quantized: (isQuantized ? quantizedPlan(model) : {}) as Plan,
+    weights: saved(column('f32', weightBits === 32 ? model.numParameters : 0)),
+    quantized: (weightBits === 32 ? {} : quantizedPlan(model, weightBits)) as Plan,
     adapter: saved(column('f32', adapter?.numParameters ?? 0)),
     conversation: conversationPlan(numLanes, context, environment.maxTurns, candidates),
     log: (reservation?.log === undefined ? {} : trajectoryLogPlan(reservation.log)) as Plan,
-    engine: (engine.plan?.({ model, adapter, isQuantized, numSlots: numLanes, context, threads }) ?? {}) as Plan,
+    engine: (engine.plan?.({ model, adapter, weightBits, numSlots: numLanes, context, threads }) ?? {}) as Plan,
     order: column('u32', examplesOf(draft)?.numbers.length ?? environment.numExamples),
     words: column('u32', 4),
     learner: reservation?.learner ?? {},
@@ -426,7 +426,7 @@ export function createConversations(
   const { model, tokenizer, context } = opened
   const { weights, adapter: adapterWeights, notes } = begins!
   const random = new Random(world.seed)
-  const quantized = opened.isQuantized ? (columns.quantized as QuantizedColumns) : null
+  const quantized = opened.weightBits < 32 ? (columns.quantized as QuantizedColumns) : null
   const whole = quantized === null ? columns.weights : new Float32Array(model.numParameters)
   if (weights === null) model.initialize(whole, random, key)
   else whole.set(weights)

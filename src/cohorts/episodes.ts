@@ -23,7 +23,7 @@ import { actionMaskWidth, type EnvironmentDefinition, type Lanes, statePlan } fr
 import { InputError, show, unknownWord } from '../errors.ts'
 import type { Kernels } from '../kernels/bind.ts'
 import type { Policy, PolicyDefinition, PolicyModel } from '../policies/policy.ts'
-import { Random } from '../random.ts'
+import { checkSeed, Random } from '../random.ts'
 import { type BoxSpace, choiceSizes, spaceWidth } from '../space.ts'
 import { type Ahead, aheadPlan, createAhead, type RolloutBuffer } from './ahead.ts'
 import type { Cohort, CohortDraft, Housing } from './cohort.ts'
@@ -50,8 +50,10 @@ export interface EpisodeCohortOptions {
   present?: number
   /** How the cohort is called in columns, checkpoints and trainers; the policy's id where it is not given. */
   name?: string
-  /** Number of the first lane in the whole run, which keys its random numbers; follows the cohort before. */
+  /** Number of the first lane in the whole run, which keys its random numbers; follows the cohort before, 0 with a `seed`. */
   firstLane?: number
+  /** Keys its random numbers apart from the world's: the cohort learns what it learns alone in a world of this seed. */
+  seed?: number
   /** Default `same-step`. */
   autoreset?: Autoreset
   /** Sample actions (default), or take the most probable one. */
@@ -68,8 +70,8 @@ export interface EpisodeCohortOptions {
 
 /** The names of the options. */
 export const episodeOptions = Object.keys({
-  ...{ environment: true, policy: true, numLanes: true, present: true, name: true, firstLane: true, autoreset: true },
-  ...{ explore: true, weightSets: true, learningSets: true, selfPlay: true, systems: true },
+  ...{ environment: true, policy: true, numLanes: true, present: true, name: true, firstLane: true, seed: true },
+  ...{ autoreset: true, explore: true, weightSets: true, learningSets: true, selfPlay: true, systems: true },
 } satisfies Record<keyof EpisodeCohortOptions, true>)
 
 /** What a recorder and a learner add to a cohort of episodes before its memory is taken. */
@@ -100,6 +102,8 @@ export interface EpisodeCohort {
   readonly numLanes: number
   /** Number of the first lane in the whole run. */
   readonly firstLane: number
+  /** Keys its random numbers: the world's seed, or its own. */
+  readonly seed: number
   /** Lanes that were there when this rollout began: the first rows. */
   present: number
   /** Rows of each block from this one on look as nobody's. */
@@ -239,7 +243,7 @@ export interface EpisodeDraft {
   /** The cohort whose weights it has; null where they are its own. */
   readonly sharesWith: string | null
   readonly name: string
-  /** Keys its starting weights: how many cohorts of episodes the world has before it. */
+  /** Keys its starting weights: how many cohorts of episodes with the world's seed are before it; 0 with a seed of its own. */
   readonly key: number
   readonly firstLane: number
   /** Whether its lanes come and go. */
@@ -280,7 +284,10 @@ export async function draftEpisodes(
   if (numLanes % numAgents !== 0) {
     throw new InputError('numLanes', show(numLanes), `a multiple of ${numAgents}, the agents of ${environment.id}`)
   }
-  const others = before.filter((draft) => draft.kind === 'episodes')
+  if (options.seed !== undefined) checkSeed(options.seed)
+  const isSeeded = options.seed !== undefined
+  // With a seed of its own it follows nobody.
+  const others = isSeeded ? [] : before.filter((draft) => draft.kind === 'episodes').filter(hasWorldsSeed)
   const last = others.at(-1)
   const isOpen = present !== undefined || environment.population === true
   if (present !== undefined && (!Number.isSafeInteger(present) || present < 0 || present > numLanes)) {
@@ -314,6 +321,10 @@ export async function draftEpisodes(
   const name = options.name ?? policy.id
   const sharesWith = owner === null ? null : (owner.sharesWith ?? owner.name)
   return { kind: 'episodes', options, policy, sharesWith, name, key: others.length, firstLane, isOpen, model, sets }
+}
+
+function hasWorldsSeed({ options }: EpisodeDraft): boolean {
+  return options.seed === undefined
 }
 
 /** @throws InputError where there cannot be such sets of weights. */
@@ -548,7 +559,7 @@ export function createEpisodes(
   const windows = windowsOf(rollout, { observation, memory })
   const action = { ...windows.action[0]! }
   const transition = { ...windows.transition[0]! }
-  const random = new Random(world.seed)
+  const random = new Random(options.seed ?? world.seed)
   const bind = (weights: Float32Array) => model.bind(weights, columns.workspaces[`thread${index}`]!, kernels, random)
   const policy = bind(weights)
   const league = sets.all > 1 ? createLeague(columns.league, { weights, policy }, bind, index) : null
@@ -614,6 +625,7 @@ export function createEpisodes(
     explore: options.explore ?? true,
     numLanes,
     firstLane: draft.firstLane,
+    seed: random.seed,
     present,
     cleared: numLanes,
     from,

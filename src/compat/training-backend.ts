@@ -135,12 +135,12 @@ export async function openTrainingBackend(options: OpenBackendOptions): Promise<
     ...{ environment, policy, seed, numLanes: 1 },
     ...(engines !== undefined && { engine: oneOf(engines), numLanes: slots ?? 8, sampling: { temperature } }),
   })
-  const { model, adapter: lora, isQuantized, context } = world.draft().opened
+  const { model, adapter: lora, weightBits, context } = world.draft().opened
   if (lossFn.settings.advantage === 'critic' && !model.hasValueHead) {
     throw new InputError('lossFn', 'one with a critic, and a model without a value head', 'a model with one')
   }
   const hasReference = lossFn.columns.includes('referenceLogprob')
-  const sizes = { isQuantized, context, rows: microBatchRows(context), optimizer: settings.optimizer, hasReference }
+  const sizes = { weightBits, context, rows: microBatchRows(context), optimizer: settings.optimizer, hasReference }
   world.reserve(world.draft(), { learner: definition.plan?.({ model, adapter: lora, ...sizes, threads: 1 }) ?? {} })
   const cohort = world.cohort()
   const weights = cohort.quantized ?? cohort.weights

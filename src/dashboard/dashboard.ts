@@ -4,11 +4,12 @@
  */
 import { once } from 'node:events'
 import { readFile } from 'node:fs/promises'
-import { basename } from 'node:path'
+import { basename, join } from 'node:path'
 import { setTimeout as wait } from 'node:timers/promises'
 import { Worker } from 'node:worker_threads'
 import { checkOptions, InputError, show } from '../errors.ts'
 import { HttpDocument, listen, RequestError, type Route, type RouteRequest } from '../serving/http.ts'
+import { ArrowPages, listArrowFiles, parseFilter } from './arrow-rows.ts'
 import { html, icon, styles } from './document.ts'
 import { Runs } from './runs.ts'
 
@@ -39,7 +40,7 @@ const PATIENCE_MS = 200
 /** Digits of a figure that a page is sent. */
 const DIGITS = 7
 /** The page's modules, and what they share with others. */
-const MODULES = ['page/main', 'page/chart', 'page/series', 'page/elements', 'page/tables', '../curves']
+const MODULES = ['page/main', 'page/chart', 'page/series', 'page/elements', 'page/tables', 'page/files', '../curves']
 const HEADERS = {
   'cache-control': 'no-store',
   'x-content-type-options': 'nosniff',
@@ -62,6 +63,7 @@ export async function openDashboard(options: DashboardOptions = {}): Promise<Das
   const runs = await Runs.open(folder)
   const numRuns = await runs.count()
   const follower = new Follower(runs, pollMs)
+  const pages = new ArrowPages()
   const file = (type: string, content: string | Uint8Array) => new HttpDocument(type, content, HEADERS)
   const modules = MODULES.map((name): [string, Route] => [
     `GET /${basename(name)}.js`,
@@ -80,6 +82,8 @@ export async function openDashboard(options: DashboardOptions = {}): Promise<Das
       },
     ],
     ['GET /api/curves', ({ query }) => curvesOf(runs, query)],
+    ['GET /api/files', ({ query }) => filesOf(runs, query)],
+    ['GET /api/rows', ({ query }) => rowsOf(runs, pages, query)],
     ['GET /api/changes', ({ signal }) => ({ events: follower.changes(signal), isNamed: true })],
   ]
   const isLocal = /^(127\.|localhost$|::1$)/.test(host)
@@ -134,6 +138,42 @@ function curvesOf(runs: Runs, query: URLSearchParams): object {
         return [id, { x, y: y.map((value) => Number(value.toPrecision(DIGITS))) }]
       }),
     ),
+  }
+}
+
+/** The folder of the run that is asked for. */
+function folderOf(runs: Runs, query: URLSearchParams): string {
+  const id = query.get('run')
+  const folder = id === null ? undefined : runs.folderOf(id)
+  if (folder === undefined) throw new RequestError(404, `run: got ${show(id)}, expected one of this page`)
+  return folder
+}
+
+/** The Arrow files of a run. */
+async function filesOf(runs: Runs, query: URLSearchParams): Promise<object> {
+  return { files: await listArrowFiles(folderOf(runs, query)) }
+}
+
+/** Rows of an Arrow file of a run: `run`, `file`, `from`, `count` and any number of filters `where`. */
+async function rowsOf(runs: Runs, pages: ArrowPages, query: URLSearchParams): Promise<object> {
+  const folder = folderOf(runs, query)
+  const [file, from, count] = [query.get('file'), Number(query.get('from') ?? 0), Number(query.get('count') ?? 50)]
+  const known = await listArrowFiles(folder)
+  if (!known.some(({ path }) => path === file))
+    throw new RequestError(404, `file: got ${show(file)}, expected one of the run`)
+  for (const [name, value] of Object.entries({ from, count })) {
+    if (Number.isSafeInteger(value) && value >= 0) continue
+    throw new RequestError(400, `${name}: got ${show(query.get(name))}, expected a whole number ≥ 0`)
+  }
+  const filters = query.getAll('where').map((text) => {
+    const filter = parseFilter(text)
+    if (filter === null) throw new RequestError(400, `filter: got ${show(text)}, expected one like reward > 0.5`)
+    return filter
+  })
+  try {
+    return await pages.page(join(folder, file!), from, count, filters)
+  } catch (error) {
+    throw new RequestError(400, (error as Error).message)
   }
 }
 

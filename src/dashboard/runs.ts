@@ -40,7 +40,7 @@ export interface ShownRun {
 /** A run that is followed. */
 class FollowedRun {
   readonly id: string
-  readonly #folder: string
+  readonly folder: string
   readonly #metrics: MetricsFile
   #config: Readonly<Record<string, unknown>> = {}
   #configNote = ''
@@ -50,18 +50,18 @@ class FollowedRun {
 
   constructor(id: string, folder: string) {
     this.id = id
-    this.#folder = folder
+    this.folder = folder
     this.#metrics = new MetricsFile(join(folder, 'metrics.jsonl'))
   }
 
   /** Reads what is new but metrics; long metrics that nobody has read are skimmed. True if there was anything. */
   async look(signal?: AbortSignal): Promise<boolean> {
-    const { mtimeMs } = await stat(join(this.#folder, 'config.json'))
+    const { mtimeMs } = await stat(join(this.folder, 'config.json'))
     const isOther = mtimeMs !== this.#configTime
     if (isOther) {
       this.#configTime = mtimeMs
       this.#configNote = ''
-      const config = parseObject(await readText(join(this.#folder, 'config.json')))
+      const config = parseObject(await readText(join(this.folder, 'config.json')))
       if (config === null) this.#configNote = 'config.json cannot be read'
       else this.#config = config
     }
@@ -89,11 +89,11 @@ class FollowedRun {
   }
 
   async #readStatus(): Promise<ShownRun['status']> {
-    const summary = parseObject(await readText(join(this.#folder, 'summary.json')))
+    const summary = parseObject(await readText(join(this.folder, 'summary.json')))
     const { status } = summary ?? {}
     const end = ENDS.find((each) => each === status)
     if (end !== undefined) return end
-    const isOwned = (await readdir(this.#folder)).some((name) => name.startsWith('.owner-'))
+    const isOwned = (await readdir(this.folder)).some((name) => name.startsWith('.owner-'))
     return isOwned ? 'running' : 'stopped'
   }
 
@@ -191,6 +191,11 @@ export class Runs {
 
   get shown(): ShownRun[] {
     return [...this.#runs.values()].map((run) => run.shown)
+  }
+
+  /** The folder of a run; undefined for one that is not there. */
+  folderOf(id: string): string | undefined {
+    return this.#runs.get(id)?.folder
   }
 
   /** A figure of a run over another one; empty for a run that is not there. */

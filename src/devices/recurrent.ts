@@ -121,14 +121,14 @@ export function registerRecurrence(tf: Tf, backendName: string): void {
 /** Columns in a memory of our own, which grows to the largest call. */
 function inColumns(tf: Tf): RunColumns {
   const memory = new WebAssembly.Memory({ initial: 1 })
-  let kernels = createKernels(memory, bestKernelBuild())
+  let kernels = createKernels(memory, bestKernelBuild(), 'passing')
   return (given, shapes, scratchLength, work) => {
     const lengths = [...given.map((tensor) => (tensor === undefined ? 0 : tf.util.sizeFromShape(tensor.shape)))]
     lengths.push(...shapes.map((shape) => tf.util.sizeFromShape([...shape])), scratchLength)
     const bytes = lengths.reduce((sum, length) => sum + 16 * Math.ceil(length / 4), 16)
     if (bytes > memory.buffer.byteLength) {
       memory.grow(Math.ceil((bytes - memory.buffer.byteLength) / 65536))
-      kernels = createKernels(memory, bestKernelBuild())
+      kernels = createKernels(memory, bestKernelBuild(), 'passing')
     }
     let at = 16
     const columns = lengths.map((length) => {

@@ -12,7 +12,7 @@ import type { Columns, Plan } from '../components/column.ts'
 import { InputError } from '../errors.ts'
 import type { Kernels } from '../kernels/bind.ts'
 import type { LoraAdapter, LoraModel } from '../policies/transformer/lora.ts'
-import type { TransformerModel } from '../policies/transformer/model.ts'
+import type { TransformerModel, WeightBits } from '../policies/transformer/model.ts'
 import type { BaseWeights } from '../policies/transformer/quantized.ts'
 import type { Sampling } from '../policies/transformer/sampling.ts'
 import type { Random } from '../random.ts'
@@ -163,7 +163,7 @@ export interface EngineThreads {
 export interface EngineShape {
   readonly model: TransformerModel
   readonly adapter: LoraModel | null
-  readonly isQuantized: boolean
+  readonly weightBits: WeightBits
   /** Turns at once, and ids of one, at most. */
   readonly numSlots: number
   readonly context: number

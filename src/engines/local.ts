@@ -6,6 +6,7 @@
 import { type Columns, column, type Plan } from '../components/column.ts'
 import { InputError } from '../errors.ts'
 import { type DecoderColumns, decoderPlan, decoderShare, TransformerDecoder } from '../policies/transformer/decoder.ts'
+import { bitsOf } from '../policies/transformer/quantized.ts'
 import { checkSampling, type Sampling } from '../policies/transformer/sampling.ts'
 import { StopStrings } from '../text/stop-strings.ts'
 import {
@@ -27,7 +28,7 @@ import {
 export const SHARE_SLOTS = 4
 
 /** The columns of a local engine for so many threads. */
-export function localEnginePlan({ model, adapter, isQuantized, numSlots, context, threads }: EngineShape) {
+export function localEnginePlan({ model, adapter, weightBits, numSlots, context, threads }: EngineShape) {
   const shareSlots = Math.max(2 * SHARE_SLOTS, Math.ceil(numSlots / threads))
   return {
     turns: {
@@ -50,12 +51,12 @@ export function localEnginePlan({ model, adapter, isQuantized, numSlots, context
       /** 1 where it draws by chance, 0 where it takes the most probable token. */
       explore: column('u8', numSlots),
     },
-    decoder: decoderPlan(model, numSlots, context, adapter, isQuantized),
+    decoder: decoderPlan(model, numSlots, context, adapter, weightBits),
     /** Of each thread but the first, which can take all slots if need be. */
     decoders: Object.fromEntries(
       Array.from({ length: threads - 1 }, (_, i) => [
         i + 1,
-        decoderShare(model, shareSlots, context, adapter, isQuantized),
+        decoderShare(model, shareSlots, context, adapter, weightBits),
       ]),
     ),
   } satisfies Plan
@@ -396,7 +397,7 @@ export class LocalEngine implements Engine, EngineThreads {
     const { adapter } = this.#context
     const own = adapter?.weights ?? this.#context.weights
     if (!(own instanceof Float32Array)) {
-      throw new InputError('weights of engine local', 'a model in 8 bits', 'an adapter, or whole weights')
+      throw new InputError('weights of engine local', `a model in ${bitsOf(own)} bits`, 'an adapter, or whole weights')
     }
     if (weights.length !== own.length) {
       throw new InputError('weights of engine local', `${weights.length} numbers`, `${own.length}, as the model has`)

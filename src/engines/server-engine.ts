@@ -147,8 +147,8 @@ export function serverEngine(
           noTraining:
             noTraining ?? `engine ${id} at ${client.url} has no folder to deliver weights by (the option weights)`,
         }),
-    plan: ({ model, adapter, isQuantized }) => ({
-      probe: decoderPlan(model, 1, PROBE_CONTEXT, adapter, isQuantized),
+    plan: ({ model, adapter, weightBits }) => ({
+      probe: decoderPlan(model, 1, PROBE_CONTEXT, adapter, weightBits),
     }),
   }
 }

@@ -49,7 +49,7 @@ export const tinkerEngine = defineFactory('engine', { id: 'tinker', settings }, 
   return {
     ...definition,
     samplesByServicePath: true,
-    plan: ({ model, adapter, isQuantized }) => ({ probe: decoderPlan(model, 1, PROBE_CONTEXT, adapter, isQuantized) }),
+    plan: ({ model, adapter, weightBits }) => ({ probe: decoderPlan(model, 1, PROBE_CONTEXT, adapter, weightBits) }),
   }
 }) satisfies (options?: TinkerEngineOptions) => EngineDefinition & DefinitionRecord
 

@@ -56,6 +56,7 @@ export {
 } from '../safetensors.ts'
 export { type CardContent, writeDatasetCard } from '../tables/dataset-card.ts'
 export { type MinariExport, writeMinari } from '../tables/minari.ts'
+export { type ModelCardContent, modelCard } from '../tables/model-card.ts'
 export { type ParquetOptions, writeParquet } from '../tables/parquet.ts'
 export { type EpisodeSpaces, readEpisodes } from '../tables/read-episodes.ts'
 export { type SampleForm, sampleForms, writeSamplesAs } from '../tables/sample-forms.ts'
@@ -79,4 +80,10 @@ export {
   type RunGroupSummary,
   trainSeeds,
 } from '../training/run-group.ts'
+export {
+  type SweepOptions,
+  type SweepSetting,
+  type SweepSummary,
+  trainSweep,
+} from '../training/sweep.ts'
 export { exportTrajectories, type TrajectoryFormat, trajectoryFormats } from '../training/text/export.ts'

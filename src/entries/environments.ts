@@ -14,6 +14,7 @@ export {
   type EnvironmentReport,
   environmentChecks,
 } from '../environments/check.ts'
+export { type ColumnStepInputs, type ColumnStepOutputs, columnStep } from '../environments/column-step.ts'
 export {
   type ColumnName,
   type ComponentColumn,
@@ -28,7 +29,7 @@ export { type FromGymnasiumOptions, fromGymnasium } from '../environments/from-g
 export { type FromObjectsOptions, fromObjects } from '../environments/from-objects.ts'
 export { encodeGif } from '../environments/gif.ts'
 export type { ObjectAction, ObjectEnvironment, ObjectObservation } from '../environments/led.ts'
-export { gridPicture, type Picture, pictureColors } from '../environments/picture.ts'
+export { gridPicture, isGrid, type Picture, pictureColors } from '../environments/picture.ts'
 export {
   createEnvironment,
   type EnvironmentSpec,

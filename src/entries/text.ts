@@ -47,6 +47,13 @@ export type { ChatTemplate, RenderOptions } from '../text/chat-template.ts'
 export { checkTokenizer } from '../text/check-tokenizer.ts'
 export type { HeldOut } from '../text/held-out.ts'
 export { type DownloadProgress, downloadModel, type HubOptions } from '../text/hub.ts'
+export {
+  checkUpload,
+  type Uploaded,
+  type UploadOptions,
+  type UploadProgress,
+  uploadModel,
+} from '../text/hub-upload.ts'
 export type { LanguageModelDefinition } from '../text/language-model.ts'
 export { type LanguageModel, loadLanguageModel } from '../text/load-language-model.ts'
 export { loadTokenizer } from '../text/load-tokenizer.ts'

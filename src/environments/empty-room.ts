@@ -29,6 +29,16 @@ export const emptyRoom = defineEnvironment({
   id: 'EmptyRoom-v0',
   module: import.meta.url,
   settings: { side: integer(8, 'fields of a side, walls included', { min: 4, max: 63 }) },
+  presets: [
+    {
+      run: { numLanes: 64, totalSteps: 200_000 },
+      algorithm: {
+        id: 'ppo',
+        parameters: { numSteps: 64, numMinibatches: 8, updateEpochs: 4, learningRate: 1e-3, entropyCoef: 0.01 },
+      },
+      policy: { id: 'mlp', parameters: {} },
+    },
+  ],
   state: ({ side }) => gridState(side),
   make: ({ side }) => {
     return gridModel(side, 4 * side * side, (fields, begin, dice) => {

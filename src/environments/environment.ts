@@ -178,6 +178,7 @@ export function defineEnvironment<
   const { presets = [] } = options
   const factory = defineFactory('environment', options, (parameters) => {
     const model = options.make(parameters)
+    checkModel(options.id, model)
     const { actionMask, actionSpace, maxEpisodeSteps, observationSpace } = model
     if (observationSpace.kind !== 'box') {
       throw new InputError(
@@ -204,6 +205,18 @@ export function defineEnvironment<
     return { ...model, state: options.state(parameters), presets }
   })
   return Object.assign(factory, { id: options.id, presets })
+}
+
+/** @throws InputError where what `make` returned lacks a space, `reset` or `step`. */
+function checkModel<S>(id: string, model: EnvironmentModel<S>): void {
+  if (typeof model !== 'object' || model === null) throw new InputError(`${id} make`, show(model), 'an environment')
+  for (const name of ['observationSpace', 'actionSpace'] as const) {
+    if (typeof model[name]?.kind === 'string') continue
+    throw new InputError(`${id} ${name}`, show(model[name]), 'a space, in what make returns')
+  }
+  for (const name of ['reset', 'step'] as const) {
+    if (typeof model[name] !== 'function') throw new InputError(`${id} ${name}`, show(model[name]), 'a function')
+  }
 }
 
 /** Elements a lane of an environment's action mask: one for each choice, or none where it has no mask. */

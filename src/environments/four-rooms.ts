@@ -29,6 +29,25 @@ export const fourRooms = defineEnvironment({
   id: 'FourRooms-v0',
   module: import.meta.url,
   settings: { side: integer(11, 'fields of a side, walls included', { min: 7, max: 63 }) },
+  presets: [
+    {
+      run: { numLanes: 64, totalSteps: 2_000_000 },
+      algorithm: {
+        id: 'ppo',
+        parameters: { numSteps: 64, numMinibatches: 8, updateEpochs: 4, learningRate: 1e-3, entropyCoef: 0.01 },
+      },
+      policy: { id: 'mlp', parameters: {} },
+    },
+    {
+      // It remembers where it has been, and finds the goal sooner.
+      run: { numLanes: 64, totalSteps: 400_000 },
+      algorithm: {
+        id: 'ppo',
+        parameters: { numSteps: 64, numMinibatches: 8, updateEpochs: 4, learningRate: 1e-3, entropyCoef: 0.01 },
+      },
+      policy: { id: 'recurrent', parameters: { sequenceLength: 32 } },
+    },
+  ],
   state: ({ side }) => gridState(side),
   make: ({ side }) => {
     const middle = Math.floor(side / 2)

@@ -30,6 +30,25 @@ export const maze = defineEnvironment({
   id: 'Maze-v0',
   module: import.meta.url,
   settings: { side: integer(9, 'fields of a side, walls included; odd', { min: 5, max: 63 }) },
+  presets: [
+    {
+      run: { numLanes: 64, totalSteps: 1_000_000 },
+      algorithm: {
+        id: 'ppo',
+        parameters: { numSteps: 64, numMinibatches: 8, updateEpochs: 4, learningRate: 1e-3, entropyCoef: 0.01 },
+      },
+      policy: { id: 'mlp', parameters: {} },
+    },
+    {
+      // It remembers where it has been, and finds the goal sooner.
+      run: { numLanes: 64, totalSteps: 400_000 },
+      algorithm: {
+        id: 'ppo',
+        parameters: { numSteps: 64, numMinibatches: 8, updateEpochs: 4, learningRate: 1e-3, entropyCoef: 0.01 },
+      },
+      policy: { id: 'recurrent', parameters: { sequenceLength: 32 } },
+    },
+  ],
   state: ({ side }) => gridState(side),
   make: ({ side }) => {
     if (side % 2 === 0) throw new InputError('Maze-v0.side', `${side}`, 'an odd number: walls lie between fields')

@@ -65,7 +65,7 @@ export const pendulum = defineEnvironment({
     },
     {
       run: { numLanes: 4, totalSteps: 30_000 },
-      algorithm: { id: 'sac', parameters: { numSteps: 2, gradientSteps: 8, batchSize: 128 } },
+      algorithm: { id: 'sac', parameters: { numSteps: 2, gradientSteps: 8, batchSize: 128, gamma: 0.98 } },
       policy: { id: 'sacNetwork', parameters: { hidden: [64, 64] } },
     },
   ],

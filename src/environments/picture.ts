@@ -3,7 +3,7 @@
  * channel that is not 0. A channel that is 1 on every field tells of no field, like whose turn it is, and is not drawn.
  */
 import { InputError, show } from '../errors.ts'
-import type { Space } from '../space.ts'
+import type { BoxSpace, Space } from '../space.ts'
 
 /** Red, green and blue, from 0 to 255: of the ground, and of the channels. */
 export const pictureColors: readonly (readonly [number, number, number])[] = [
@@ -54,10 +54,13 @@ export function gridPicture(space: Space, observation: Float32Array): Picture {
   return { rows, columns, fields }
 }
 
+/** Whether observations are a grid that can be drawn. */
+export function isGrid(space: Space): boolean {
+  return space.kind === 'box' && space.shape.length === 3 && space.shape[2]! < pictureColors.length
+}
+
 function gridShape(space: Space): readonly [rows: number, columns: number, channels: number] {
-  const shape = space.kind === 'box' ? space.shape : []
-  const [rows, columns, channels] = shape
-  if (shape.length === 3 && channels! < pictureColors.length) return [rows!, columns!, channels!]
+  if (isGrid(space)) return (space as BoxSpace).shape as [number, number, number]
   throw new InputError(
     'observationSpace',
     show(space),

@@ -8,13 +8,22 @@
  * @module colonnade/kernels
  */
 import { InputError, show } from '../errors.ts'
-import { bestWebAssemblyBuild, bindCompiled, type CompiledBuild } from './compiled.ts'
+import { bestWebAssemblyBuild, bindCompiled, type ColumnLife, type CompiledBuild } from './compiled.ts'
 import { type NativeReport, reportNative } from './native.ts'
 import { remember } from './own.ts'
 import * as plain from './plain.ts'
 
 export { Standing } from './advantage/group.ts'
 export { ImportanceSum } from './advantage/importance.ts'
+export {
+  type BoundLoop,
+  bindColumnLoop,
+  type ColumnLoop,
+  type LoopColumn,
+  type LoopElement,
+  type LoopType,
+} from './column-loop.ts'
+export { compileKernels } from './compile-own.ts'
 export { Activation } from './dense/dense.ts'
 export type { A2cLossSettings } from './loss/a2c.ts'
 export { type PolicyLossInputs, type PolicyLossOutputs, type PolicyLossSettings, PolicySum } from './loss/policy.ts'
@@ -35,6 +44,7 @@ export { INPUT_BLOCK } from './tensor/integers.ts'
 export { DepthwiseTarget } from './tensor/layout.ts'
 export { MATMUL_SCRATCH } from './tensor/matmul.ts'
 export { dequantizeRows, quantizeRows } from './tensor/quantized.ts'
+export { bytesIn4Bits, dequantizeRows4, LARGEST_4_BITS, quantizeRows4 } from './tensor/quantized4.ts'
 export { VOCABULARY_STEP } from './transformer/vocabulary.ts'
 
 /**
@@ -51,13 +61,19 @@ export type KernelBuild = 'plain' | CompiledBuild
 
 /**
  * Binds the kernels of one build to the memory in which the columns lie: one object a thread. Once a memory that is not shared has
- * grown, they have to be bound again.
+ * grown, they have to be bound again. `columns`: `lasting`, where each lies is remembered; `passing`, they are views made for one
+ * call, and it is looked up each time.
  * @throws InputError for a build that cannot be run here.
  */
-export function createKernels(memory: { readonly buffer: ArrayBufferLike }, build: KernelBuild): Kernels {
+export function createKernels(
+  memory: { readonly buffer: ArrayBufferLike },
+  build: KernelBuild,
+  columns: ColumnLife = 'lasting',
+): Kernels {
   if (build === 'plain') return remember({ ...plain }, memory, build)
   const builds = kernelBuilds()
-  if (builds.includes(build)) return remember({ ...plain, ...bindCompiled(memory, build, plain) }, memory, build)
+  if (builds.includes(build))
+    return remember({ ...plain, ...bindCompiled(memory, build, plain, columns) }, memory, build)
   const why = build === 'native' ? ` (native: ${examineNative().why})` : ''
   throw new InputError('kernels', show(build), `${builds.join(', ')} in this runtime${why}`)
 }

@@ -19,20 +19,24 @@ export type CompiledBuild = WebAssemblyBuild | 'native'
 /** What a module exports. */
 export type Bodies = Readonly<Record<keyof Twins, (...numbers: (number | boolean)[]) => number>>
 
+/** Whether columns stay, and where they lie is remembered, or each is a view made for one call, as those of a device's tensors are. */
+export type ColumnLife = 'lasting' | 'passing'
+
 /** Where a column begins in the memory. */
 export type At = (column: ArrayBufferView) => number
 
 /**
  * Binds a build to `memory`; `plain` serves where the compiled bodies do not. `level`: of native bodies, which then serve calls of
- * any size; else they are those of the best level, and serve calls that are worth the way to them.
+ * any size; else they are those of the best level, and serve calls that are worth the way to them. `columns`: whether they stay.
  */
 export function bindCompiled(
   memory: { readonly buffer: ArrayBufferLike },
   build: CompiledBuild,
   plain: Kernels,
+  columns: ColumnLife,
   level?: string,
 ): Twins {
-  const at = placesIn(memory.buffer)
+  const at = columns === 'lasting' ? placesIn(memory.buffer) : placesNow(memory.buffer)
   const body = instantiate(memory, build === 'native' ? 'relaxed' : build)
   if (build !== 'native') return bindTwins(body, at, plain)
   const native = { ...body, ...nativeBodies(memory.buffer, level) }
@@ -72,6 +76,14 @@ export function placesIn(buffer: ArrayBufferLike): At {
   }
 
   return (column) => places.get(column) ?? look(column)
+}
+
+/** The same for views that are made for one call: to remember them takes longer than to look. */
+function placesNow(buffer: ArrayBufferLike): At {
+  return (column) => {
+    assert(column.buffer === buffer, 'a column lies outside the memory of its kernels')
+    return column.byteOffset
+  }
 }
 
 const modules = new Map<string, WebAssembly.Module>()

@@ -4,10 +4,7 @@
  * it has those: an environment in `lanes.kernels`, a loss or an algorithm in its context.
  *
  * The module imports its memory as `env.memory`, shared and of at most 4 GiB, and nothing else; it holds no data, since its
- * memory is full of columns. AssemblyScript makes such a module with
- *
- *     asc walk.simd.ts --outFile walk.wasm -O3 --noAssert --runtime stub --importMemory --noExportMemory \
- *       --enable simd --enable threads --sharedMemory --initialMemory 1 --maximumMemory 65536
+ * memory is full of columns. `colonnade compile walk.simd.ts` makes such a module (`compile-own.ts`).
  */
 import { InputError, show } from '../errors.ts'
 import type { KernelBuild, Kernels } from './bind.ts'
@@ -42,6 +39,13 @@ export function remember(kernels: Kernels, memory: Binding['memory'], build: Ker
   return kernels
 }
 
+/** What a thread's kernels are bound to. @throws InputError for an object that is none. */
+export function bindingOf(kernels: Kernels): Binding {
+  const binding = bindings.get(kernels)
+  if (binding !== undefined) return binding
+  throw new InputError('kernels', show(kernels), 'those of a thread, as createKernels or a world makes them')
+}
+
 /**
  * Kernels of one's own. What it returns gives them, bound as the kernels of the thread are: plain where those are, and where
  * the columns lie in a memory that is not shared.
@@ -66,11 +70,7 @@ export function defineKernels<K extends OwnKernels>(options: OwnKernelsOptions<K
   let module: WebAssembly.Module | undefined
 
   function bind(kernels: Kernels): K {
-    const binding = bindings.get(kernels)
-    if (binding === undefined) {
-      throw new InputError('kernels', show(kernels), 'those of a thread, as createKernels or a world makes them')
-    }
-    const { memory, build } = binding
+    const { memory, build } = bindingOf(kernels)
     const isShared = memory.buffer instanceof SharedArrayBuffer
     if (compiled === undefined || build === 'plain' || !isShared) return plain
     module ??= moduleOf(compiled)
@@ -98,9 +98,19 @@ export function defineKernels<K extends OwnKernels>(options: OwnKernelsOptions<K
 /** The module of a file, if it does nothing to a memory but what it is called for. */
 function moduleOf(url: URL): WebAssembly.Module {
   const subject = `compiled kernels ${url.pathname}`
+  try {
+    return checkedModule(subject, readBytes(url))
+  } catch (cause) {
+    if (cause instanceof InputError) throw cause
+    throw new InputError(subject, (cause as Error).message, 'a WebAssembly module in a file', { cause })
+  }
+}
+
+/** The module of these bytes. @throws InputError if it would do anything to a memory but what it is called for. */
+export function checkedModule(subject: string, bytes: Uint8Array<ArrayBuffer>): WebAssembly.Module {
   let module: WebAssembly.Module
   try {
-    module = new WebAssembly.Module(readBytes(url))
+    module = new WebAssembly.Module(bytes)
   } catch (cause) {
     throw new InputError(subject, (cause as Error).message, 'a WebAssembly module in a file', { cause })
   }

@@ -121,6 +121,20 @@ APART void multiply_beside(struct sums sums, const float *a, size_t a_step, cons
   product(sums, a, 1, a_step, b, b_row, rows, columns, depth);
 }
 
+/** Products of at most this depth take less time than the way to C and back. */
+#define SHALLOW_DEPTH 16
+
+/** A block of rows after the other, all columns of each: for a shallow product, so that it runs through C in the order of memory. */
+APART void multiply_shallow(struct sums sums, const float *a, size_t a_row, size_t a_step, const float *b, size_t b_row,
+                            int rows, int columns, int depth) {
+  for (int left = rows; left > 0; left -= TILE_ROWS) {
+    product(sums, a, a_row, a_step, b, b_row, least(left, TILE_ROWS), columns, depth);
+    sums.c += TILE_ROWS * sums.c_row;
+    if (sums.from != NULL) sums.from += TILE_ROWS * sums.from_row;
+    a += TILE_ROWS * a_row;
+  }
+}
+
 /** Four columns of WIDTH rows, which begin at `at`: element r of columns[k] is at[r · row + k]. */
 INLINE void load_columns(vec columns[4], const float *at, size_t row) {
   const vec a = load_fours(at, row), b = load_fours(at + row, row);

@@ -21,13 +21,14 @@ export async function saveWeights(
   model: PolicyModel,
   weights: Float32Array,
   type: (typeof weightTypes)[number] = 'F32',
+  metadata: Readonly<Record<string, string>> = {},
 ): Promise<void> {
   checkWeights(model, weights)
   if (!weightTypes.includes(type)) throw new InputError('type', show(type), `one of ${weightTypes.join(', ')}`)
   const tensors = model.parameters.map(({ name, offset, shape }) =>
     tensorOf(name, weights.subarray(offset, offset + sizeOf(shape)), shape, type),
   )
-  await writeSafetensors(path, tensors)
+  await writeSafetensors(path, tensors, metadata)
 }
 
 /**

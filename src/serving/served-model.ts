@@ -100,22 +100,22 @@ async function openModel(options: ServedModelOptions, plan: NonNullable<EngineDe
     if (Number.isSafeInteger(value) && value >= least) continue
     throw new InputError(subject, show(value), `a whole number ≥ ${least}`)
   }
-  const { model, tokenizer, adapter: lora, isQuantized, context: most, readWeights } = await policy.open(environment)
+  const { model, tokenizer, adapter: lora, weightBits, context: most, readWeights } = await policy.open(environment)
   const { context = most } = options
   if (!(Number.isSafeInteger(context) && context >= 2 && context <= most)) {
     throw new InputError('context', show(context), `a whole number from 2 to ${most}, as the policy has`)
   }
   const begins = await readWeights()
-  const shape = { model, adapter: lora, isQuantized, numSlots: slots, context, threads: 1 }
+  const shape = { model, adapter: lora, weightBits, numSlots: slots, context, threads: 1 }
   const { arena, columns } = takeArena({
-    weights: column('f32', isQuantized ? 0 : model.numParameters),
-    quantized: (isQuantized ? quantizedPlan(model) : {}) as Plan,
+    weights: column('f32', weightBits === 32 ? model.numParameters : 0),
+    quantized: (weightBits === 32 ? {} : quantizedPlan(model, weightBits)) as Plan,
     adapter: column('f32', lora?.numParameters ?? 0),
     ids: column('i32', slots * context),
     engine: plan(shape),
   })
   const random = new Random(seed)
-  const weights = (isQuantized ? columns.quantized : columns.weights) as BaseWeights
+  const weights = (weightBits < 32 ? columns.quantized : columns.weights) as BaseWeights
   const whole = weights instanceof Float32Array ? weights : new Float32Array(model.numParameters)
   if (begins.weights === null) model.initialize(whole, random, 0)
   else whole.set(begins.weights)

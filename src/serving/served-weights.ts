@@ -10,7 +10,7 @@ import { loadTransformer } from '../policies/transformer/folder.ts'
 import type { LoraAdapter } from '../policies/transformer/lora.ts'
 import { loadLoraWeights } from '../policies/transformer/lora-folder.ts'
 import type { TransformerModel } from '../policies/transformer/model.ts'
-import { type BaseWeights, setWeights } from '../policies/transformer/quantized.ts'
+import { type BaseWeights, bitsOf, setWeights } from '../policies/transformer/quantized.ts'
 import { RequestError } from './http.ts'
 import type { Naming } from './naming.ts'
 
@@ -118,7 +118,7 @@ export class ServedWeights implements Naming {
   copy(): Float32Array {
     const own = this.#adapter?.weights ?? this.#weights
     if (own instanceof Float32Array) return own.slice()
-    throw new InputError('weights', 'a model in 8 bits', 'an adapter, or whole weights')
+    throw new InputError('weights', `a model in ${bitsOf(own)} bits`, 'an adapter, or whole weights')
   }
 
   /** Has these numbers again, as `copy` gave them, under the label that is current, or another. */
@@ -132,7 +132,7 @@ export class ServedWeights implements Naming {
     return this.#changed(label)
   }
 
-  /** SHA-256 of each parameter's numbers, in f32; of weights in 8 bits, of all together. */
+  /** SHA-256 of each parameter's numbers, in f32; of weights in 8 or 4 bits, of all together. */
   checksums(): Record<string, string> {
     const sums: Record<string, string> = {}
     const hash = (values: ArrayBufferView) =>

@@ -12,9 +12,6 @@ export interface CardContent {
 
 /** The text of a card. `dataFile` is the file of the dataset, where it is one. */
 export function datasetCard(title: string, { tags = [], facts }: CardContent, dataFile?: string): string {
-  const rows = Object.entries(facts).flatMap(([name, value]) =>
-    value === undefined || value === '' ? [] : [`| ${name} | ${cell(String(value))} |`],
-  )
   return [
     '---',
     'tags:',
@@ -25,15 +22,21 @@ export function datasetCard(title: string, { tags = [], facts }: CardContent, da
     '---',
     `# ${cell(title)}`,
     '',
-    '| | |',
-    '|---|---|',
-    ...rows,
+    ...cardTable(facts),
     '',
   ].join('\n')
 }
 
+/** The lines of a table of facts; those that are undefined or empty are left out. */
+export function cardTable(facts: CardContent['facts']): string[] {
+  const rows = Object.entries(facts).flatMap(([name, value]) =>
+    value === undefined || value === '' ? [] : [`| ${name} | ${cell(String(value))} |`],
+  )
+  return ['| | |', '|---|---|', ...rows]
+}
+
 /** A text that stands in one line of a table, and is no HTML. */
-function cell(text: string): string {
+export function cell(text: string): string {
   return text.replaceAll('|', '\\|').replaceAll('<', '&lt;').replace(/\s+/g, ' ')
 }
 

@@ -134,13 +134,12 @@ async function downloadWhole(
   options: HubOptions,
   choose: (listing: Listing) => Promise<readonly string[]>,
 ): Promise<{ folder: string; paths: string[] }> {
-  const { HF_ENDPOINT, HF_TOKEN, HF_HUB_OFFLINE } = process.env
+  const { HF_TOKEN, HF_HUB_OFFLINE } = process.env
   const { revision = 'main', offline = HF_HUB_OFFLINE === '1', token = HF_TOKEN } = options
   checkName(kind, id, /^\w[\w.-]*(\/\w[\w.-]*)?$/, `the id of a ${kind} of the hub, owner/name`)
-  checkName('revision', revision, /^\w[\w./-]*$/, 'a branch, tag or commit')
+  checkRevision(revision)
   const folder = `${options.cache ?? defaultCache()}/${kind}s--${id.replace('/', '--')}`
-  const endpoint = (options.endpoint ?? HF_ENDPOINT ?? 'https://huggingface.co').replace(/\/$/, '')
-  if (!URL.canParse(endpoint)) throw new InputError('endpoint', show(endpoint), 'the address of a hub, https://…')
+  const endpoint = hubEndpoint(options.endpoint)
   const hub: Hub = { ...options, kind, id, folder, endpoint, ...(token ? { token } : {}) }
   const known = COMMIT.test(revision) ? revision : offline ? await readReference(hub, revision) : null
   const kept = known === null ? null : await readManifest(hub, known, part)
@@ -170,6 +169,18 @@ async function downloadWhole(
   const files = paths.map((path) => listed.get(path)!)
   await writeWhole(manifestOf(hub, sha, part), [JSON.stringify({ files })])
   return { folder: snapshotOf(hub, sha), paths }
+}
+
+/** The hub's address without a last slash: the given one, else `HF_ENDPOINT`. @throws InputError for what is no address. */
+export function hubEndpoint(given = process.env.HF_ENDPOINT ?? 'https://huggingface.co'): string {
+  const endpoint = given.replace(/\/$/, '')
+  if (!URL.canParse(endpoint)) throw new InputError('endpoint', show(endpoint), 'the address of a hub, https://…')
+  return endpoint
+}
+
+/** @throws InputError for what can be no branch, tag or commit. */
+export function checkRevision(revision: string): void {
+  checkName('revision', revision, /^\w[\w./-]*$/, 'a branch, tag or commit')
 }
 
 function checkName(subject: string, name: string, form: RegExp, expected: string): void {

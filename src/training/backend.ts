@@ -21,7 +21,7 @@ import type { WeightsDelivery } from '../engines/engine.ts'
 import { InputError, show } from '../errors.ts'
 import { type KernelBuild, type Kernels, PolicySum, TokenSum } from '../kernels/bind.ts'
 import type { LoraAdapter, LoraModel } from '../policies/transformer/lora.ts'
-import type { TransformerModel } from '../policies/transformer/model.ts'
+import type { TransformerModel, WeightBits } from '../policies/transformer/model.ts'
 import type { BaseWeights } from '../policies/transformer/quantized.ts'
 
 /** A loss by its descriptor, prepared for the whole batch that its micro-batches or minibatches are of. */
@@ -125,7 +125,7 @@ export interface BackendTeam {
 export interface BackendShape {
   readonly model: TransformerModel
   readonly adapter: LoraModel | null
-  readonly isQuantized: boolean
+  readonly weightBits: WeightBits
   /** Ids of a sequence, and rows of a micro-batch, at most. */
   readonly context: number
   readonly rows: number

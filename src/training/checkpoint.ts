@@ -38,6 +38,8 @@ export interface EpisodeRecord {
   readonly numLanes: number
   /** Number of the first lane in the whole run. */
   readonly firstLane: number
+  /** Keys its random numbers; absent where the world's does. */
+  readonly seed?: number
   readonly autoreset: string
   readonly explore: boolean
   /** Systems of one's own; absent where there are none. */

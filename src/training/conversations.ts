@@ -23,6 +23,7 @@ import { fingerprint, withoutModule } from '../definition.ts'
 import type { Reply } from '../environments/text.ts'
 import { InputError } from '../errors.ts'
 import { checkMetricNames } from '../metrics.ts'
+import { bitsOf } from '../policies/transformer/quantized.ts'
 import { checkSampling } from '../policies/transformer/sampling.ts'
 import type { Tensor } from '../safetensors.ts'
 import { Trajectories } from '../tables/trajectories.ts'
@@ -421,7 +422,7 @@ function backendContext(
   const { weights: whole, quantized, adapter, learner: columns } = cohort
   const weights = quantized ?? whole
   const { kernels, kernelBuild, clock } = world
-  const opened = { ...cohort, adapter: adapter?.lora ?? null, isQuantized: quantized !== null }
+  const opened = { ...cohort, adapter: adapter?.lora ?? null, weightBits: bitsOf(weights) }
   const shape = backendShape(opened, phases, world.threads.count)
   const trained = trainedOf(weights, adapter)
   return { ...shape, weights, adapter, trained, columns, kernels, kernelBuild, clock, team }

@@ -295,7 +295,7 @@ export async function loadPolicy(
   return { ...definition, weights, update: manifest.update, checkpoint: path }
 }
 
-function modelOf({ environment, policy }: EpisodeRunDefinition): PolicyModel {
+export function modelOf({ environment, policy }: EpisodeRunDefinition): PolicyModel {
   return policy.build(environment.observationSpace, environment.actionSpace)
 }
 
@@ -326,12 +326,12 @@ async function drawnTrainer(definition: EpisodeRunDefinition, threads: number): 
 }
 
 /** How many threads only collect. */
-function actorsOf({ algorithm, settings }: EpisodeRunDefinition): number {
+export function actorsOf({ algorithm, settings }: EpisodeRunDefinition): number {
   return (algorithm.staleness?.maxStaleness ?? 0) > 0 ? settings.actors : 0
 }
 
 /** How many threads a run has that leaves it open; 1 where others could not be made. */
-function threadsOf(definition: EpisodeRunDefinition): ThreadChoice {
+export function threadsOf(definition: EpisodeRunDefinition): ThreadChoice {
   const { environment, policy, algorithm, settings } = definition
   for (const [noun, { id, module }] of Object.entries({ environment, policy, algorithm })) {
     if (module === undefined)

@@ -252,11 +252,10 @@ export class EpisodeTraining implements Training<UpdateMetrics> {
 
   /** The rollouts of all learners, by cohort name. */
   get rollouts(): Readonly<Record<string, { readonly table: Table }>> {
-    const { seed } = this.world
     return Object.fromEntries(
       this.#agents.map(({ cohort, algorithm }) => [
         cohort.name,
-        { table: rolloutTable(cohort, { seed, gamma: algorithm.gamma }) },
+        { table: rolloutTable(cohort, { seed: cohort.seed, gamma: algorithm.gamma }) },
       ]),
     )
   }
@@ -583,6 +582,7 @@ export class EpisodeTraining implements Training<UpdateMetrics> {
       numLanes: cohort.numLanes,
       ...(cohort.population !== null && { present: cohort.present }),
       firstLane: cohort.firstLane,
+      ...(cohort.seed !== world.seed && { seed: cohort.seed }),
       autoreset: cohort.autoreset,
       explore: cohort.explore,
       ...(cohort.selfPlay === null
@@ -656,6 +656,7 @@ export class EpisodeTraining implements Training<UpdateMetrics> {
         algorithm: withoutModule(algorithm),
         ...{ numLanes, firstLane, autoreset, explore, version },
         ...{ episodes, solvedAtStep, solvedAtSeconds },
+        ...(cohort.seed !== this.world.seed && { seed: cohort.seed }),
         ...(cohort.systems.length > 0 && { systems: systemsOf(cohort) }),
         ...(cohort.selfPlay !== null && { selfPlay: cohort.selfPlay.options }),
         ...(further.length > 0 && { learningSets: further.map(progressOf) }),
@@ -683,7 +684,7 @@ export class EpisodeTraining implements Training<UpdateMetrics> {
     }
   }
 
-  compareCheckpoint(subject: string, { cohorts }: Manifest): string[] {
+  compareCheckpoint(subject: string, { cohorts, seed }: Manifest): string[] {
     for (const agent of this.#agents) {
       const { cohort } = agent
       const record = cohorts[cohort.name]!
@@ -698,6 +699,7 @@ export class EpisodeTraining implements Training<UpdateMetrics> {
       } = record as EpisodeRecord
       compareCohort(subject, record as EpisodeRecord, agent)
       compare(subject, 'firstLane', firstLane, cohort.firstLane)
+      compare(subject, `seed of cohort ${cohort.name}`, (record as EpisodeRecord).seed ?? seed, cohort.seed)
       compare(subject, 'autoreset', autoreset, cohort.autoreset)
       compare(subject, 'explore', explore, cohort.explore)
       compare(subject, 'systems', systems, systemsOf(cohort))

@@ -85,10 +85,10 @@ export async function trainSeeds(
   const definitions: RunDefinition[] = [] // All before the first is trained: what is wrong is told at once.
   for (const seed of seeds) definitions.push(await configureRun(environment, { ...given, seed: String(seed) }))
   const trust = await trustOf([environment, ...Object.values(given)])
-  const folder = await claim({ environment, given }, definitions[0]!.environment.id.replaceAll('/', '-'), out)
+  const folder = await claimGroup(environment, given, definitions[0]!, out)
   const summaries: RunSummary[] = []
   for (const [i, definition] of definitions.entries()) {
-    const path = join(folder, `seed-${seeds[i]}`)
+    const path = join(folder, runFolderOf(seeds[i]!))
     const summary = (await endOf(path)) ?? (await train(await openOrStart(path, definition, trust)))
     summaries.push(summary)
     if (summary.status === 'interrupted') break
@@ -96,19 +96,39 @@ export async function trainSeeds(
   return summarize(folder, definitions, summaries)
 }
 
-/** The folder of a group with what it is told: a new one, or that of the same. */
-async function claim(told: object, environment: string, out: string | undefined): Promise<string> {
+/** What the run of a seed is called in the folder of its group. */
+export function runFolderOf(seed: number): string {
+  return `seed-${seed}`
+}
+
+/** The folder of a group with what its runs are told: a new one, or that of the same. */
+export function claimGroup(
+  environment: string,
+  given: Readonly<Record<string, string>>,
+  definition: RunDefinition,
+  out: string | undefined,
+): Promise<string> {
+  const folder = join('runs', `${definition.environment.id.replaceAll('/', '-')}-seeds`)
+  return claim('group.json', { environment, given }, folder, out)
+}
+
+/**
+ * A folder with a file of what its runs are told: a new one, or that of the same. Where none is given, the usual one with the lowest
+ * free number.
+ * @throws InputError for a folder that holds anything else.
+ */
+export async function claim(file: string, told: object, usual: string, out: string | undefined): Promise<string> {
   const record = { colonnade: VERSION, ...told }
   for (let number = 1; ; number++) {
-    const folder = out ?? join('runs', `${environment}-seeds-${number}`)
-    const path = join(folder, 'group.json')
+    const folder = out ?? `${usual}-${number}`
+    const path = join(folder, file)
     const present = await listFolder(folder)
     if (present.length > 0) {
       const { colonnade: _, ...former } = parseObject(await readText(path)) ?? {}
       const isSame = JSON.stringify(sorted(former)) === JSON.stringify(sorted(told))
       if (isSame && out !== undefined) return folder
       if (out === undefined) continue
-      const got = present.includes('group.json')
+      const got = present.includes(file)
         ? `${folder}, whose runs were told other things`
         : `${folder}, which is not empty`
       throw new InputError('out', got, 'a new folder, or one with runs of the same words')
@@ -173,19 +193,8 @@ async function summarize(
     figures: spreads(runs.map(({ figures }) => figures)),
     files: { summary: join(folder, 'summary.json'), learningCurve: join(folder, 'learning-curve.svg') },
   }
-  const curves = await Promise.all(
-    runs.map(async (run, i) => curveOfRun(definitions[i]!, await readMetrics(run.folder))),
-  )
-  const { labels, threshold, smoothing } = curves[0]!
+  const { training, evaluations, labels, threshold } = await curveOfGroup(definitions, runs)
   const title = `${environment} by ${algorithm}, ${runs.length} seeds`
-  const training = band(
-    curves.map(({ points }) => points),
-    smoothing,
-  )
-  const evaluations = band(
-    curves.map((curve) => curve.evaluations),
-    0,
-  )
   const shown =
     evaluations.points.length === 0
       ? [{ name: '', ...training }]
@@ -196,6 +205,26 @@ async function summarize(
   await writeWhole(whole.files.learningCurve!, [drawCurves(shown, labels, { title, threshold })])
   await writeWhole(whole.files.summary!, [`${JSON.stringify(whole, null, 2)}\n`])
   return whole
+}
+
+/** The mean curves of the runs of several seeds, with how far they are apart, and what their axes show. */
+export async function curveOfGroup(
+  definitions: readonly RunDefinition[],
+  runs: readonly { readonly folder: string }[],
+) {
+  const curves = await Promise.all(
+    runs.map(async (run, i) => curveOfRun(definitions[i]!, await readMetrics(run.folder))),
+  )
+  const { labels, threshold, smoothing } = curves[0]!
+  const training = band(
+    curves.map(({ points }) => points),
+    smoothing,
+  )
+  const evaluations = band(
+    curves.map((curve) => curve.evaluations),
+    0,
+  )
+  return { training, evaluations, labels, threshold }
 }
 
 /** Of each figure that some seeds have. */

@@ -364,7 +364,7 @@ export function curveOfRun(definition: RunDefinition, lines: readonly Record<str
 }
 
 /** `config.json`. */
-function configOf(folder: string, definition: RunDefinition): object {
+export function configOf(folder: string, definition: RunDefinition): object {
   const records = Object.entries(kindOf(definition).records(definition))
   const here = records.map(([key, record]) => [
     key,

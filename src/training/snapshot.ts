@@ -1,4 +1,6 @@
 /** The saved columns of a world as tensors, and back. Weights go by the names of their parameters. */
+
+import { asEpisodes } from '../cohorts/episodes.ts'
 import { type Column, type ColumnType, elementBytes } from '../components/column.ts'
 import type { DefinitionRecord } from '../definition.ts'
 import { InputError, show } from '../errors.ts'
@@ -6,7 +8,7 @@ import { haveSameBits } from '../kernels/bind.ts'
 import type { Tensor, TensorType } from '../safetensors.ts'
 import { VERSION } from '../version.ts'
 import type { World } from '../world.ts'
-import type { Manifest } from './checkpoint.ts'
+import type { EpisodeRecord, Manifest } from './checkpoint.ts'
 
 const TENSOR_TYPES: Readonly<Record<ColumnType, TensorType>> = {
   f32: 'F32',
@@ -57,6 +59,47 @@ export function restoreTensors(subject: string, world: World, tensors: ReadonlyM
     }
   }
   for (const { name, bytes } of targets) bytes.set(tensors.get(name)!.bytes)
+}
+
+/** What a checkpoint has of a trainer. */
+export interface SavedState {
+  readonly tensors: readonly Tensor[]
+  readonly manifest: Parameters<typeof import('./checkpoint.ts').writeCheckpoint>[2]
+}
+
+/**
+ * The parts of a state that are each cohort's, as the state of a trainer that has no other: in a world of its seed, under the name of
+ * its policy, with an equal share of the seconds.
+ * @throws InputError for cohorts of conversations, and cohorts that take different numbers of steps in an update.
+ */
+export function splitState({ tensors, manifest }: SavedState, world: World): Map<string, SavedState> {
+  const records = Object.entries(manifest.cohorts) as [string, EpisodeRecord][]
+  const stepsOf = (name: string) => {
+    const { numLanes, numSteps } = asEpisodes('splitState', world.cohort(name))
+    return numLanes * numSteps
+  }
+  const different = new Set(records.map(([name]) => stepsOf(name)))
+  if (different.size > 1) {
+    throw new InputError('splitState', `cohorts of ${[...different].join(' and ')} steps an update`, 'equal ones')
+  }
+  const share = <N extends number | null>(value: N) => (value === null ? value : value / records.length) as N
+  return new Map(
+    records.map(([name, { seed = manifest.seed, ...record }]) => {
+      const { steps, seconds, solvedAtStep, solvedAtSeconds, policy } = record
+      const shares = { steps: share(steps), seconds: share(seconds) }
+      const own = {
+        ...{ ...record, ...shares },
+        ...{ solvedAtStep: share(solvedAtStep), solvedAtSeconds: share(solvedAtSeconds) },
+      }
+      const renamed = tensors
+        .filter((tensor) => tensor.name.startsWith(`${name}.`))
+        .map((tensor) => ({ ...tensor, name: `${policy.id}${tensor.name.slice(name.length)}` }))
+      return [
+        name,
+        { tensors: renamed, manifest: { ...manifest, ...shares, seed, cohorts: { [policy.id]: own } } },
+      ] as const
+    }),
+  )
 }
 
 /**

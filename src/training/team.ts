@@ -55,6 +55,8 @@ export interface LanesOrder extends ThreadOrder {
     /** How many of them there are, in a cohort whose lanes come and go. */
     readonly present?: number
     readonly firstLane: number
+    /** Where it is not the world's. */
+    readonly seed?: number
     readonly autoreset: Autoreset
     readonly explore: boolean
     readonly weightSets?: number

@@ -20,7 +20,6 @@ import { checkOptions, InputError, show, unknownWord } from '../errors.ts'
 import { describeNative } from '../kernels/bind.ts'
 import type { LoggerDefinition } from '../loggers/logger.ts'
 import type { Metrics } from '../metrics.ts'
-import type { Tensor } from '../safetensors.ts'
 import type { ArrowTable } from '../tables/arrow.ts'
 import type { Table } from '../tables/table.ts'
 import { VERSION } from '../version.ts'
@@ -40,7 +39,8 @@ import { checkThreads, isOneCohorts, phasesOf } from './given-algorithms.ts'
 import { type LearnOptions, learnOptions } from './learn-options.ts'
 import type { UpdateMetrics } from './metrics.ts'
 import type { RunRecord } from './run-folder.ts'
-import { compare, differences, folderOf, restoreTensors, savedTensors } from './snapshot.ts'
+import type { SavedState } from './snapshot.ts'
+import { compare, differences, folderOf, restoreTensors, savedTensors, splitState } from './snapshot.ts'
 import { refuseInWorker } from './team.ts'
 import type { TextMetrics } from './text/metrics.ts'
 import { checkLoggers, metricsOfAlgorithms, TrainerLog } from './trainer-log.ts'
@@ -118,12 +118,6 @@ function soleCohort(world: World): string {
     `one algorithm for ${world.names.length} cohorts`,
     `an object with one of ${world.names.join(', ')} for each key`,
   )
-}
-
-/** What a checkpoint has of a trainer. */
-interface SavedState {
-  readonly tensors: readonly Tensor[]
-  readonly manifest: Parameters<typeof import('./checkpoint.ts').writeCheckpoint>[2]
 }
 
 /** Milliseconds between two looks at the memory, at least. */
@@ -422,6 +416,15 @@ export class Trainer<C extends Cohort = Cohort> {
     // What a backend keeps is not copied: it goes on when that is written.
     for (const training of this.#conversations.values()) training.waitFor(saving)
     return saving
+  }
+
+  /**
+   * A copy of what each cohort would save had it learned alone, by name: see `splitState` of `snapshot.ts`.
+   * @throws InputError as that does, and in the middle of a tick or an update.
+   */
+  splitState(): ReadonlyMap<string, SavedState> {
+    for (const training of this.#trainings) training.checkBetween('trainer.splitState()')
+    return splitState(this.#state(), this.world)
   }
 
   /** Lets backends keep what is in no column, under names that begin with the checkpoint's; returns what it says of them. */

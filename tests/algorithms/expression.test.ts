@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest'
-import { columnOf, type Expression, expressionOf, where } from '../../src/algorithms/expression.ts'
 import { type LossColumns, LossRun, traceLoss } from '../../src/algorithms/loss-program.ts'
+import { columnOf, type Expression, expressionOf, where } from '../../src/expression.ts'
 import * as fc from '../support/properties.ts'
 
 const names = ['x', 'y', 'given'] as const
@@ -52,6 +52,12 @@ function valuesOf(node: Expression, rows: Rows, ends: readonly number[]): number
       return a.map(Math.log)
     case 'sqrt':
       return a.map(Math.sqrt)
+    case 'sin':
+      return a.map(Math.sin)
+    case 'cos':
+      return a.map(Math.cos)
+    case 'floor':
+      return a.map(Math.floor)
     case 'tanh':
       return a.map(Math.tanh)
     case 'sigmoid':
@@ -111,6 +117,8 @@ const { expression: expressions } = fc.letrec<{ expression: Expression }>((tie) 
       one((a) => a.square().plus(0.3).log()),
       one((a) => a.square().plus(0.3).sqrt()),
       one((a) => a.sigmoid()),
+      one((a) => a.sin()),
+      one((a) => a.cos()),
       one((a) => a.abs()),
       one((a) => a.clip(-0.5, 0.7)),
       one((a) => a.sumOfSequence()),
@@ -212,9 +220,9 @@ describe('a loss as an expression', () => {
       traceLoss<Name>('own', loss as () => Expression, { ...shape, ...given })
     expect(() => trace(({ xx }: Record<string, Expression>) => xx)).toThrow(/column of own: got "xx".*did you mean "x"/)
     expect(() => trace(({ x }: LossColumns<Name>) => x.plus(undefined as never))).toThrow(
-      /operand of a loss: got undefined, expected an expression or a number/,
+      /operand of an expression: got undefined, expected an expression or a number/,
     )
-    expect(() => trace(({ x }: LossColumns<Name>) => x.times(Number.NaN))).toThrow(/operand of a loss: got NaN/)
+    expect(() => trace(({ x }: LossColumns<Name>) => x.times(Number.NaN))).toThrow(/operand of an expression: got NaN/)
     expect(() => trace(({ x }: LossColumns<Name>) => x.clip(1, 0))).toThrow(/clip.*got 1, 0, expected two numbers/)
     expect(() => trace(() => 'x')).toThrow(/loss of own: got "x", expected an expression/)
     expect(() => trace(({ x }: LossColumns<Name>) => ({ x }))).toThrow(/result of own: got "x"/)

@@ -48,7 +48,7 @@ function batch() {
 function threads() {
   const plan = {
     weights: column('f32', model.numParameters),
-    learner: tokenLearnerPlan(model, ROWS, 32, optimizer, false, null, false, 2),
+    learner: tokenLearnerPlan(model, ROWS, 32, optimizer, false, null, 32, 2),
   }
   const { arena, columns } = takeArena(plan)
   model.initialize(columns.weights, new Random(7), 0)
@@ -126,7 +126,7 @@ describe('a learner and another thread', () => {
   function pair(isAlone = false) {
     const plan = {
       weights: column('f32', model.numParameters),
-      learner: tokenLearnerPlan(model, ROWS, 32, optimizer, false, null, false, 2),
+      learner: tokenLearnerPlan(model, ROWS, 32, optimizer, false, null, 32, 2),
     }
     const { arena, columns } = takeArena(plan)
     model.initialize(columns.weights, new Random(7), 0)
@@ -200,7 +200,7 @@ describe('the columns of a learner that threads share', () => {
     listColumns(plan).reduce((sum, { name, bytes }) => sum + (name.startsWith('packed') ? 0 : bytes), 0)
 
   test('have as many gradient slots for any number of threads, and two for a large model', () => {
-    const plan = (threads: number) => tokenLearnerPlan(model, ROWS, 32, optimizer, false, null, false, threads)
+    const plan = (threads: number) => tokenLearnerPlan(model, ROWS, 32, optimizer, false, null, 32, threads)
     expect(bytesOf(plan(7))).toBe(bytesOf(plan(1)))
     expect(Object.keys(plan(7).packed)).toHaveLength(7)
     expect(tokenLearnerPlan(model, ROWS, 32, optimizer, false)).toEqual(plan(1))

@@ -213,7 +213,7 @@ describe('a run of a language model', () => {
   })
 
   test('a model in 8 bits under an adapter is trained, judged, validated and exported whole', async () => {
-    const words = ['languageModel.loraRank=2', 'languageModel.quantize=true']
+    const words = ['languageModel.loraRank=2', 'languageModel.quantize=8']
     const trained = await inProcess(['train', 'text/reverse', 'out=bytes', 'rl.updates=2', ...SMALL, ...words], here)
     expect(trained.code).toBe(0)
     for (const command of [

@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest'
 import { encodeGif } from '../../src/environments/gif.ts'
-import { gridPicture, type Picture, pictureColors } from '../../src/environments/picture.ts'
+import { gridPicture, isGrid, type Picture, pictureColors } from '../../src/environments/picture.ts'
 import { box, discrete } from '../../src/space.ts'
 
 /** Reads an animated GIF, as the standard says it is read: pixels of each frame, and the delays in milliseconds. */
@@ -117,4 +117,16 @@ describe('a picture of a grid', () => {
     expect(() => gridPicture(discrete(3), new Float32Array(3))).toThrow(/observationSpace: got .+, expected a grid/)
     expect(() => gridPicture(space, new Float32Array(11))).toThrow('got 11 numbers, expected 12')
   })
+})
+
+test('a grid that can be drawn has rows, columns and at most 15 channels', () => {
+  expect(isGrid(box({ low: 0, high: 1, shape: [4, 5, 15] }))).toBe(true)
+  for (const space of [
+    box({ low: 0, high: 1, shape: [4, 5, 16] }),
+    box({ low: 0, high: 1, shape: [4, 5] }),
+    discrete(4),
+  ]) {
+    expect(isGrid(space)).toBe(false)
+    expect(() => gridPicture(space, new Float32Array(20))).toThrow(/expected a grid/)
+  }
 })

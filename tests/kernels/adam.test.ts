@@ -160,10 +160,12 @@ describe('sumSlots', () => {
     ['f64', Float64Array, (x: number) => x],
   ] as const)('sums %s slots pairwise into the first, bit for bit', (_, ColumnArray, round) => {
     fc.assert(
-      fc.property(slotLists, (slots) => {
+      fc.property(slotLists, fc.double({ min: 0, max: 1, noNaN: true }), (slots, cut) => {
         const length = slots[0]!.length
         const column = ColumnArray.from([...slots.flat(), ...Array(length).fill(1e9)])
-        sumSlots(column, slots.length, length)
+        const [from, to] = [Math.floor(cut * length), length]
+        sumSlots(column, slots.length, length, 0, from)
+        sumSlots(column, slots.length, length, from, to)
         // + 0: a sum of −0 and 0 may have either sign here.
         const first = Array.from(column.subarray(0, length), (x) => x + 0)
         expect(first).toEqual(pairwise(slots, round).map((x) => x + 0))

@@ -142,7 +142,7 @@ function kernelsOf(memory: WebAssembly.Memory, build: BenchBuild): Kernels {
   const level = build.split('/')[1]
   if (level === undefined) return createKernels(memory, build as KernelBuild)
   const plain = createKernels(memory, 'plain')
-  return { ...plain, ...bindCompiled(memory, 'native', plain, level) }
+  return { ...plain, ...bindCompiled(memory, 'native', plain, 'lasting', level) }
 }
 
 /** The kernels of one build over a memory of their own. */

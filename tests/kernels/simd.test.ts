@@ -932,11 +932,22 @@ describe('optimizer', () => {
   )
 
   matches(
+    'clear',
+    (numbers) => {
+      const length = numbers.whole(0, 40)
+      return [numbers.floats(length + numbers.whole(0, 8)), length]
+    },
+    { relative: 0 },
+  )
+
+  matches(
     'sumSlots',
     (numbers) => {
       const [numSlots, length] = [numbers.whole(0, 16), numbers.whole(0, 40)]
       const slots = numbers.floats(numSlots * length)
-      return [numbers.uniform() < 0.5 ? slots : Float64Array.from(slots), numSlots, length]
+      const from = numbers.whole(0, length)
+      const to = numbers.whole(from, length)
+      return [numbers.uniform() < 0.5 ? slots : Float64Array.from(slots), numSlots, length, from, to]
     },
     { relative: 0 },
   )

@@ -2,9 +2,10 @@
  * The page in a real browser: Chromium that is installed (COLONNADE_CHROMIUM, or chromium on the path), driven by playwright-core.
  * Asked by `npm run test:page` alone.
  */
-import { appendFile, readFile } from 'node:fs/promises'
+import { appendFile, mkdir, readFile, writeFile } from 'node:fs/promises'
 import { createRequire } from 'node:module'
 import { join } from 'node:path'
+import { tableFromArrays, tableToIPC } from 'apache-arrow'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import type { Dashboard, openDashboard as Open } from '../../src/entries/loggers.ts'
 import { cached, installPackages } from '../support/cache.ts'
@@ -23,6 +24,7 @@ interface Page {
   evaluate<T>(script: string): Promise<T>
   keyboard: { press(key: string): Promise<void> }
   focus(selector: string): Promise<void>
+  screenshot(options: { path: string; fullPage: boolean }): Promise<unknown>
 }
 
 /** Waits until this is so, a frame at a time: the page's policy forbids what playwright has for it. */
@@ -59,6 +61,9 @@ beforeAll(async () => {
     await writeRun(join(folder, `run-${seed}`), { seed, metrics: metricLines(...lines), status: 'complete' })
   }
   await writeRun(join(folder, HOSTILE), { learningRate: 9, metrics: metricLines({ [HOSTILE]: 1, episodeReturn: 3 }) })
+  await mkdir(join(folder, HOSTILE, 'rollouts'))
+  const rows = { reward: Float64Array.from({ length: 120 }, (_, i) => i / 4), answer: Array(120).fill(HOSTILE) }
+  await writeFile(join(folder, HOSTILE, 'rollouts/9.arrow'), tableToIPC(tableFromArrays(rows), 'file'))
   const { openDashboard } = (await import('../../dist/src/entries/loggers.js')) as { openDashboard: typeof Open }
   dashboard = await openDashboard({ folder, port: 0 })
   browser = await require('playwright-core').chromium.launch({ executablePath, args: ['--no-sandbox'] })
@@ -94,6 +99,17 @@ test('shows runs as text, asks nobody else, goes on with them, can be used by ke
   await page.focus('.chart canvas')
   await page.keyboard.press('End')
   await until(page, "/^50: run-1 and 1 more seeds /.test(document.querySelector('.chart p').textContent)")
+
+  await page.evaluate("document.querySelector('#files summary').click()")
+  await until(page, "document.querySelector('#files').innerText.includes('1 to 50 of 120 rows')")
+  expect(await page.evaluate("document.querySelector('#files table').innerText")).toContain(HOSTILE)
+  await page.evaluate("[...document.querySelectorAll('#files button')].at(-1).click()")
+  await until(page, "document.querySelector('#files').innerText.includes('51 to 100 of 120 rows')")
+  await page.focus('#files input')
+  for (const key of 'reward > 29') await page.keyboard.press(key === ' ' ? 'Space' : key)
+  await page.keyboard.press('Enter')
+  await until(page, "document.querySelector('#files').innerText.includes('1 to 3 of 3 of 120 rows')")
+  if (process.env.PAGE_SHOT) await page.screenshot({ path: process.env.PAGE_SHOT, fullPage: true })
 
   await page.evaluate(await readFile(axe, 'utf8'))
   const faults = await page.evaluate(

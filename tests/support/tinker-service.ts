@@ -121,7 +121,8 @@ export async function tinkerService(given: Partial<TinkerServiceOptions> = {}) {
     lora.initialize(columns.adapter, new Random(key), 1)
     const kernels = createKernels(arena.memory, 'plain')
     const made: BackendContext = {
-      ...{ model, weights: columns.weights, trained: columns.adapter, isQuantized: false, context, rows: context - 1 },
+      ...{ model, weights: columns.weights, trained: columns.adapter, context, rows: context - 1 },
+      weightBits: 32,
       ...{ adapter: { lora, weights: columns.adapter, random: new Random(0) } },
       ...{ optimizer: 'adam', hasReference: false, columns: columns.learner as never, kernels },
       ...{ clock: new Clock(), kernelBuild: 'plain', sampledWhileLearning: false, team: null },

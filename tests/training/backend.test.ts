@@ -31,7 +31,7 @@ function underTest() {
   const kernels = createKernels(arena.memory, 'plain')
   const { weights } = columns
   const context: BackendContext = {
-    ...{ model, weights, trained: weights, adapter: null, isQuantized: false, context: 32, rows: 8 },
+    ...{ model, weights, trained: weights, adapter: null, weightBits: 32 as const, context: 32, rows: 8 },
     ...{ optimizer: 'sgd', hasReference: true, columns: columns.learner, kernels },
     ...{ clock: new Clock(), kernelBuild: 'plain', sampledWhileLearning: false, team: null },
   }

@@ -131,7 +131,7 @@ describe('configureRun', () => {
       /^algorithm: got "poo", expected one of ppo.* \(did you mean "ppo"\?\)$/,
     )
     await expect(configureRun('CartPole-v1', { algorithm: './nowhere.mjs' })).rejects.toThrow(
-      /^algorithm module: got file:.+nowhere\.mjs/,
+      /^algorithm module: got \/.+nowhere\.mjs/,
     )
   })
 
@@ -170,7 +170,7 @@ describe('configureRun', () => {
 
   test('names a module that is not there', async () => {
     await expect(configureRun('./nowhere.mjs', {})).rejects.toThrow(InputError)
-    await expect(configureRun('./nowhere.mjs', {})).rejects.toThrow(/environment module: got file:.+nowhere\.mjs/)
+    await expect(configureRun('./nowhere.mjs', {})).rejects.toThrow(/environment module: got \/.+nowhere\.mjs/)
   })
 })
 

@@ -554,8 +554,8 @@ describe('every setting of a run of a language model acts', () => {
       'languageModel.loraAlpha': { with: adapted },
       'languageModel.loraDropout': { with: adapted },
       'languageModel.loraTargets': { to: 'q_proj', with: adapted },
-      'languageModel.quantize': { with: adapted },
-      'languageModel.quantizeActivations': { with: { ...adapted, 'languageModel.quantize': true } },
+      'languageModel.quantize': { to: 4, with: adapted },
+      'languageModel.quantizeActivations': { with: { ...adapted, 'languageModel.quantize': 8 } },
     }
     expect(await idle(await ofPart('languageModel.'), base, table, outcome)).toEqual([])
   })

@@ -66,7 +66,7 @@ async function made(definition: BackendDefinition) {
     ...{ environment: nextDigit, policy, seed: SEED, numLanes: 1 },
   })
   const { model, adapter: lora, context } = world.draft().opened
-  const shape = { model, isQuantized: false, context, rows: 63, optimizer: 'adam' as const, hasReference: false }
+  const shape = { model, weightBits: 32 as const, context, rows: 63, optimizer: 'adam' as const, hasReference: false }
   world.reserve(world.draft(), { learner: definition.plan?.({ ...shape, adapter: lora, threads: 1 }) ?? {} })
   const { weights, adapter, learner: columns } = world.cohort()
   const { kernels, kernelBuild, clock } = world

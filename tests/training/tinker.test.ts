@@ -31,7 +31,7 @@ async function made(definition: BackendDefinition, settings: object = {}, hasRef
     ...{ environment: reverse(), policy: policy(settings), seed: 3, numLanes: 1 },
   })
   const { model, adapter: lora, context } = world.draft().opened
-  const shape = { model, isQuantized: false, context, rows: 63, optimizer: 'adam' as const, hasReference }
+  const shape = { model, weightBits: 32 as const, context, rows: 63, optimizer: 'adam' as const, hasReference }
   world.reserve(world.draft(), { learner: definition.plan?.({ ...shape, adapter: lora, threads: 1 }) ?? {} })
   const { weights, adapter, learner: columns } = world.cohort()
   const { kernels, kernelBuild, clock } = world

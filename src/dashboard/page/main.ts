@@ -4,6 +4,7 @@ import { type Points, smooth, together } from '../../curves.ts'
 import type { ShownRun } from '../runs.ts'
 import { Chart } from './chart.ts'
 import { colored, element, shortNumber } from './elements.ts'
+import { FilesView } from './files.ts'
 import type { Series } from './series.ts'
 import { newestTable, phasesOf, settingsTable } from './tables.ts'
 
@@ -106,6 +107,7 @@ const notes = element('div', { 'aria-live': 'polite' })
 const first = element('div', { class: 'charts' })
 const others = element('div', { class: 'charts' })
 const tables = element('div')
+const files = new FilesView(ask)
 const place = element('span', { class: 'quiet' })
 const live = element('span', { class: 'quiet', role: 'status' }, 'connecting')
 
@@ -129,6 +131,7 @@ async function fetchRuns(): Promise<void> {
   showRuns()
   showCharts()
   showTables()
+  files.show(visible().map(({ id }) => id))
 }
 
 /** Asks for the curves that are not here, or have changed. */
@@ -373,6 +376,7 @@ function showAgain(): void {
   showRuns()
   showCharts()
   showTables()
+  files.show(visible().map(({ id }) => id))
   refresh()
 }
 
@@ -397,6 +401,7 @@ document.body.append(
       first,
       tables,
       element('details', {}, element('summary', {}, 'All other figures'), others),
+      files.root,
     ),
   ),
 )

@@ -26,7 +26,8 @@ export function differences(runs: readonly ShownRun[]): { readonly key: string; 
   })
 }
 
-function table(head: readonly string[], rows: readonly (readonly (string | number | Node)[])[]): HTMLElement {
+/** A table whose rows have their name first. */
+export function table(head: readonly string[], rows: readonly (readonly (string | number | Node)[])[]): HTMLElement {
   const cell = (value: string | number | Node, i: number) => {
     if (i === 0) return element('th', { scope: 'row' }, value as string | Node)
     if (typeof value === 'number') return element('td', { class: 'number' }, shortNumber(value))

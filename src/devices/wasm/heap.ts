@@ -52,14 +52,14 @@ export class Heap {
     this.#scratch = backend.wasm._malloc(4 * MATMUL_SCRATCH) >>> 0
     assert(this.#scratch !== 0, 'no room for the workspace of matrix products')
     this.#buffer = this.#memory.buffer
-    this.#kernels = createKernels(this.#memory, build)
+    this.#kernels = createKernels(this.#memory, build, 'passing')
   }
 
   /** Our kernels over the memory as it is now: after it grew they are bound again. */
   get kernels(): Kernels {
     if (this.#current() !== this.#buffer) {
       this.#buffer = this.#current()
-      this.#kernels = createKernels(this.#memory, this.#build)
+      this.#kernels = createKernels(this.#memory, this.#build, 'passing')
     }
     return this.#kernels
   }

@@ -81,17 +81,18 @@ function slice(heap: Heap): Kernel {
     assertParamsValid(x as never, begin!, size!)
     const out = heap.output(size!, x.dtype)
     if (sizeOf(size!) === 0) return out
-    // Axes as (first element, elements taken, elements there), the last first; whole ones join the axis before them.
+    // Axes as (first element, elements taken, elements from one to the next), the last first; an axis joins the one behind it
+    // where all of that is taken.
     const axes: { from: number; taken: number; step: number }[] = []
     let step = 1
-    let whole = true
+    let isWhole = false
     for (let axis = size!.length - 1; axis >= 0; axis--) {
-      const [from, taken] = [begin![axis]!, size![axis]!]
+      const [from, taken, all] = [begin![axis]!, size![axis]!, x.shape[axis]!]
       const inner = axes.at(-1)
-      if (whole && inner !== undefined) axes[axes.length - 1] = { from: from * step, taken: taken * step, step: 1 }
+      if (isWhole) axes[axes.length - 1] = { from: from * step, taken: taken * inner!.taken, step: inner!.step }
       else axes.push({ from: from * step, taken, step })
-      step *= x.shape[axis]!
-      whole = whole && taken === x.shape[axis]
+      step *= all
+      isWhole = taken === all
     }
     const [run = { from: 0, taken: 1, step: 1 }, rows = { from: 0, taken: 1, step: 1 }, ...outer] = axes
     let starts = [run.from + rows.from]

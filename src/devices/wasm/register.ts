@@ -8,11 +8,13 @@
  */
 import type { KernelFunc } from '@tensorflow/tfjs-core'
 import { bestKernelBuild, type KernelBuild } from '../../kernels/bind.ts'
+import { layerGradients } from '../layers.ts'
 import { type ManyOutputs, recurrentKernels } from '../recurrent.ts'
 import { convolutionKernels } from './convolution.ts'
 import { einsumGradient, einsumKernels } from './einsum.ts'
 import { elementKernels } from './elements.ts'
 import { Heap, type Kernel, type Tfjs, type WasmBackend } from './heap.ts'
+import { layerKernels } from './layers.ts'
 import { layoutKernels } from './layout.ts'
 import { matmulKernels } from './matmul.ts'
 import { poolingKernels } from './pooling.ts'
@@ -48,6 +50,7 @@ export function registerWasmKernels(
     ...convolutionKernels(heap),
     ...einsumKernels(heap),
     ...elementKernels(heap),
+    ...layerKernels(heap),
     ...layoutKernels(heap),
     ...matmulKernels(heap),
     ...poolingKernels(heap),
@@ -60,15 +63,16 @@ export function registerWasmKernels(
   for (const kernelName of [...added, ...replaced]) {
     tf.registerKernel({ kernelName, backendName: 'wasm', kernelFunc: ours[kernelName] as KernelFunc })
   }
-  const isFirst = tf.getGradient('Einsum') === undefined
-  if (isFirst) tf.registerGradient(einsumGradient(tf))
+  const gradients = [einsumGradient(tf), ...layerGradients(tf)]
+  const registered = gradients.filter(({ kernelName }) => tf.getGradient(kernelName) === undefined)
+  for (const gradient of registered) tf.registerGradient(gradient)
   return {
     added,
     replaced,
     undo() {
       for (const kernelName of [...added, ...replaced]) tf.unregisterKernel(kernelName, 'wasm')
       for (const kernelName of replaced) tf.registerKernel(theirs.get(kernelName)!)
-      if (isFirst) tf.unregisterGradient('Einsum')
+      for (const { kernelName } of registered) tf.unregisterGradient(kernelName)
       heap.close()
     },
   }

@@ -12,12 +12,16 @@ enum { LINEAR, TANH, RELU };
 
 /** Rows whose inputs stay in the second-level cache: a multiple of 6, 8 and 12. */
 #define ACTIVE_ROWS 288
+/** Rows of a shallow product, which stay in the first-level cache until the activation has gone over them. */
+#define SHALLOW_ROWS 24
 /** From this many elements on, a weight does not stay in the second-level cache beside the rows: panels of it are copied. */
 #define LARGE_WEIGHT 500000
 /** Copying panels of it pays from this many rows on. */
 #define COPIED_ROWS 64
 /** From this many outputs on, rows of their gradients lie so far apart that they displace one another in the first-level cache. */
 #define FAR_OUTPUTS 256
+/** Copying their rows pays from this many inputs on. */
+#define COPIED_INPUTS 8
 /** Floats of a line of the cache: with other numbers of outputs such rows fall into different lines. */
 #define LINE 16
 /** Rows of a chunk of the weights' gradient, as in the SIMD twin: its sums of the bias and of the last columns begin anew. */
@@ -80,20 +84,24 @@ INLINE void single(const int rows, struct sums sums, const float *a, size_t a_ro
   for (int r = 0; r < rows; r++) sums.c[r * sums.c_row] = sum4(c[r]);
 }
 
-/** The last one to three columns of C: a pair, and a single one. */
+/** A pair of columns where there are two or three, and a single one, to which `end` belongs, where there are one or three. */
+INLINE void narrow_rows(const int rows, struct sums sums, struct sums end, const float *a, size_t a_row, const float *b,
+                        size_t b_row, int columns, int depth) {
+  if (columns >= 2) pair(rows, sums, a, a_row, b, b_row, depth);
+  if (columns != 2) single(rows, end, a, a_row, b + (columns & 2), b_row, depth);
+}
+
+/** The last one to three columns of C. */
 static void narrow(struct sums sums, const float *a, size_t a_row, const float *b, size_t b_row, int rows, int columns,
                    int depth) {
   const int last = columns & 2;
   for (int left = rows; left > 0;) {
-    const int taken = left >= NARROW_ROWS ? NARROW_ROWS : 1;
+    const int taken = left >= NARROW_ROWS ? NARROW_ROWS : left >= 4 ? 4 : left >= 2 ? 2 : 1;
     const struct sums end = {sums.c + last, sums.c_row, sums.from == NULL ? NULL : sums.from + last, sums.from_row};
-    if (taken == NARROW_ROWS) {
-      if (last > 0) pair(NARROW_ROWS, sums, a, a_row, b, b_row, depth);
-      if (columns > last) single(NARROW_ROWS, end, a, a_row, b + last, b_row, depth);
-    } else {
-      if (last > 0) pair(1, sums, a, a_row, b, b_row, depth);
-      if (columns > last) single(1, end, a, a_row, b + last, b_row, depth);
-    }
+    if (taken == NARROW_ROWS) narrow_rows(NARROW_ROWS, sums, end, a, a_row, b, b_row, columns, depth);
+    else if (taken == 4) narrow_rows(4, sums, end, a, a_row, b, b_row, columns, depth);
+    else if (taken == 2) narrow_rows(2, sums, end, a, a_row, b, b_row, columns, depth);
+    else narrow_rows(1, sums, end, a, a_row, b, b_row, columns, depth);
     sums.c += taken * sums.c_row;
     if (sums.from != NULL) sums.from += taken * sums.from_row;
     a += taken * a_row;
@@ -112,18 +120,21 @@ void KERNEL(denseForward)(float *y, float *x, float *weight, float *bias, int32_
   y += (size_t)yFrom * numOutputs;
   x += (size_t)xFrom * numInputs;
   const int wide = numOutputs & ~3;
-  for (int left = numRows; left > 0; left -= ACTIVE_ROWS) {
-    const int rows = least(left, ACTIVE_ROWS);
+  const bool isShallow = numInputs <= SHALLOW_DEPTH;
+  const int most = isShallow ? SHALLOW_ROWS : ACTIVE_ROWS;
+  for (int left = numRows; left > 0; left -= most) {
+    const int rows = least(left, most);
     const struct sums sums = {y, numOutputs, bias, 0};
-    if (rows >= COPIED_ROWS && (size_t)numInputs * numOutputs > LARGE_WEIGHT) {
+    if (isShallow) multiply_shallow(sums, x, numInputs, 1, weight, numOutputs, rows, wide, numInputs);
+    else if (rows >= COPIED_ROWS && (size_t)numInputs * numOutputs > LARGE_WEIGHT) {
       multiply_panels(sums, x, numInputs, false, weight, numOutputs, false, rows, wide, numInputs);
     } else if (wide > 0) multiply(sums, x, numInputs, weight, numOutputs, rows, wide, numInputs);
     if (wide < numOutputs) {
       narrow(sums_from(sums, wide), x, numInputs, weight + wide, numOutputs, rows, numOutputs - wide, numInputs);
     }
     activate(y, rows * numOutputs, activation);
-    y += (size_t)ACTIVE_ROWS * numOutputs;
-    x += (size_t)ACTIVE_ROWS * numInputs;
+    y += (size_t)most * numOutputs;
+    x += (size_t)most * numInputs;
   }
 }
 
@@ -186,18 +197,23 @@ static void add_narrow(float *dWeight, const float *dy, const float *x, int dept
   }
 }
 
+WORTH(denseBackwardWeights, numInputs * numOutputs, 33)
+WORTH(denseBackwardWeights, numRows * numOutputs, 64)
 WORTH(denseBackwardWeights, numRows * numInputs * numOutputs, 4096)
 void KERNEL(denseBackwardWeights)(float *dWeight, float *dBias, float *dy, float *x, int32_t numRows, int32_t numInputs,
                                   int32_t numOutputs, int32_t xFrom) {
   const int wide = numOutputs & ~3;
   const int chunkRows = wide == 0 ? numRows : CHUNK_ROWS;
-  const bool far = numRows > CHUNK_ROWS && numOutputs >= FAR_OUTPUTS && numOutputs % LINE == 0;
+  const bool isDisplacing = numOutputs >= FAR_OUTPUTS && numOutputs % LINE == 0;
+  const bool far = numRows > CHUNK_ROWS && numInputs >= COPIED_INPUTS && isDisplacing;
   const struct sums sums = {dWeight, numOutputs, dWeight, numOutputs};
   x += (size_t)xFrom * numInputs;
+  const bool isShallow = numRows <= SHALLOW_DEPTH;
+  if (isShallow) multiply_shallow(sums, x, 1, numInputs, dy, numOutputs, numInputs, wide, numRows);
   if (far) multiply_panels(sums, x, numInputs, true, dy, numOutputs, false, numInputs, wide, numRows);
   for (int left = numRows; left > 0; left -= chunkRows) {
     const int depth = least(left, chunkRows);
-    if (wide > 0 && !far) multiply_beside(sums, x, numInputs, dy, numOutputs, numInputs, wide, depth);
+    if (wide > 0 && !far && !isShallow) multiply_beside(sums, x, numInputs, dy, numOutputs, numInputs, wide, depth);
     if (wide < numOutputs) {
       add_narrow(dWeight + wide, dy + wide, x, depth, numInputs, numOutputs, numOutputs - wide);
     }
@@ -212,16 +228,20 @@ WORTH(denseBackwardInput, numRows * numInputs * numOutputs, 4096)
 void KERNEL(denseBackwardInput)(float *dx, float *dy, float *weight, float *workspace, float *x, int32_t numRows,
                                 int32_t numInputs, int32_t numOutputs, bool accumulate, int32_t activation) {
   const int wide = numInputs & ~3, last = numInputs - wide;
-  // Panels of the transposed weight are made as they are needed; its last columns, for all rows.
-  transpose(workspace, last, weight + (size_t)wide * numOutputs, numOutputs, last, numOutputs);
-  for (int left = numRows; left > 0; left -= ACTIVE_ROWS) {
-    const int rows = least(left, ACTIVE_ROWS);
+  const bool isShallow = numOutputs <= SHALLOW_DEPTH;
+  // Columns of the transposed weight that are made for all rows. Panels of the others are made as they are needed.
+  const int from = isShallow ? 0 : wide, made = numInputs - from;
+  transpose(workspace, made, weight + (size_t)from * numOutputs, numOutputs, made, numOutputs);
+  const int most = isShallow ? SHALLOW_ROWS : ACTIVE_ROWS;
+  for (int left = numRows; left > 0; left -= most) {
+    const int rows = least(left, most);
     const struct sums sums = {dx, numInputs, accumulate ? dx : NULL, numInputs};
-    multiply_panels(sums, dy, numOutputs, false, weight, numOutputs, true, rows, wide, numOutputs);
-    if (last > 0) narrow(sums_from(sums, wide), dy, numOutputs, workspace, last, rows, last, numOutputs);
+    if (isShallow) multiply_shallow(sums, dy, numOutputs, 1, workspace, made, rows, wide, numOutputs);
+    else multiply_panels(sums, dy, numOutputs, false, weight, numOutputs, true, rows, wide, numOutputs);
+    if (last > 0) narrow(sums_from(sums, wide), dy, numOutputs, workspace + wide - from, made, rows, last, numOutputs);
     activation_backward(dx, x, rows * numInputs, activation);
-    dx += (size_t)ACTIVE_ROWS * numInputs;
-    dy += (size_t)ACTIVE_ROWS * numOutputs;
-    x += (size_t)ACTIVE_ROWS * numInputs;
+    dx += (size_t)most * numInputs;
+    dy += (size_t)most * numOutputs;
+    x += (size_t)most * numInputs;
   }
 }

@@ -1,13 +1,25 @@
 /** Sums of slots in the plain twin's order, and so with its bits: four elements at a time for f32, two for f64. */
 import { load4, store4 } from '../vector.simd'
 
-export function sumSlots(slots: usize, slotsElementBytes: i32, numSlots: i32, length: i32): void {
-  if (slotsElementBytes == 8) sumSlots64(slots, numSlots, length)
-  else sumSlots32(slots, numSlots, length)
+export function sumSlots(
+  slots: usize,
+  slotsElementBytes: i32,
+  numSlots: i32,
+  length: i32,
+  from: i32,
+  to: i32,
+): void {
+  const first = slots + <usize>from * slotsElementBytes
+  const slotBytes = <usize>length * slotsElementBytes
+  if (slotsElementBytes == 8) sumSlots64(first, numSlots, slotBytes, to - from)
+  else sumSlots32(first, numSlots, slotBytes, to - from)
 }
 
-function sumSlots32(slots: usize, numSlots: i32, length: i32): void {
-  const slotBytes = <usize>length << 2
+export function clear(x: usize, length: i32): void {
+  memory.fill(x, 0, <usize>length << 2)
+}
+
+function sumSlots32(slots: usize, numSlots: i32, slotBytes: usize, length: i32): void {
   for (let stride = 1; stride < numSlots; stride <<= 1) {
     for (let slot = 0; slot + stride < numSlots; slot += 2 * stride) {
       let into = slots + <usize>slot * slotBytes
@@ -21,8 +33,7 @@ function sumSlots32(slots: usize, numSlots: i32, length: i32): void {
   }
 }
 
-function sumSlots64(slots: usize, numSlots: i32, length: i32): void {
-  const slotBytes = <usize>length << 3
+function sumSlots64(slots: usize, numSlots: i32, slotBytes: usize, length: i32): void {
   for (let stride = 1; stride < numSlots; stride <<= 1) {
     for (let slot = 0; slot + stride < numSlots; slot += 2 * stride) {
       let into = slots + <usize>slot * slotBytes

@@ -163,19 +163,27 @@ export function unfoldPatches(
         for (let r = 0; r < filterHeight; r++) {
           const row = y * strideHeight - padTop + r * dilationHeight
           const isRow = <u32>row < <u32>height
-          if (isRow && isWhole) {
-            copyRow(patches, x + ((<usize>(row * width + left) * channels) << 2), run)
+          if (!isRow || isWhole) {
+            if (isRow) copyRow(patches, x + ((<usize>(row * width + left) * channels) << 2), run)
+            else clearRow(patches, run)
             patches += <usize>run << 2
             continue
           }
           for (let c = 0, at = left; c < filterWidth; c++, at += dilationWidth, patches += <usize>channels << 2) {
-            if (isRow && <u32>at < <u32>width) copyRow(patches, x + ((<usize>(row * width + at) * channels) << 2), channels)
-            else memory.fill(patches, 0, <usize>channels << 2)
+            if (<u32>at < <u32>width) copyRow(patches, x + ((<usize>(row * width + at) * channels) << 2), channels)
+            else clearRow(patches, channels)
           }
         }
       }
     }
   }
+}
+
+/** `width` zeros: `memory.fill` takes longer to begin than a few pixels take. */
+// @ts-ignore: decorator
+@inline
+function clearRow(into: usize, width: i32): void {
+  for (; width > 0; width -= 4, into += 16) store4(into, f32x4.splat(0), width)
 }
 
 export function foldPatches(

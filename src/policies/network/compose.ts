@@ -1,18 +1,10 @@
 /** How parts become whole networks: a trunk for the actor, one for the critic unless they share it, and their heads. */
+import type { LayerActivation } from '../../devices/layers.ts'
 import type { Tf } from '../../devices/tfjs.ts'
 import type { HeadShape } from '../head.ts'
 import { LOG_STD, type Network } from './device-policy.ts'
 import type { Features, Module, NetworkParameter, SeenSteps } from './module.ts'
-import {
-  convolutionLayer,
-  denseLayer,
-  gruCell,
-  type ImageShape,
-  inOrder,
-  type LayerActivation,
-  lstmCell,
-  memoryPart,
-} from './parts.ts'
+import { convolutionLayer, denseLayer, gruCell, type ImageShape, inOrder, lstmCell, memoryPart } from './parts.ts'
 
 /** What a trunk is made of: convolutions, then dense layers, then a recurrent cell, as far as there are any. */
 export interface TrunkOptions {

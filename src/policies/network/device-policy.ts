@@ -342,12 +342,10 @@ class DevicePolicy implements Policy {
     const { memoryWidth } = network
     const rowsOf = sequence!.burnIn + sequence!.length
     const numLanes = count / sequence!.length
-    const cut = (whole: Float32Array, width: number) =>
-      tf.slice(
-        tf.tensor3d(whole.slice(0, numLanes * rowsOf * width), [numLanes, rowsOf, width]),
-        [0, first, 0],
-        [-1, length, -1],
-      )
+    const cut = (recorded: Float32Array, width: number) => {
+      const all = tf.tensor3d(recorded.slice(0, numLanes * rowsOf * width), [numLanes, rowsOf, width])
+      return length === rowsOf ? all : tf.slice(all, [0, first, 0], [-1, length, -1])
+    }
     const observation = cut(rows.observation, observationWidth)
     const continues = cut(Float32Array.from(rows.continues.subarray(0, numLanes * rowsOf)), 1)
     return {

@@ -1,12 +1,10 @@
 /** The parts of which networks are made: dense and convolutional layers, recurrent cells, and one after another. */
 import type { Tensor2D, Tensor3D, Tensor4D } from '@tensorflow/tfjs-core'
+import { hasLayers, type LayerActivation, runBiasLayer, runDenseLayer } from '../../devices/layers.ts'
 import { type Cell, hasRecurrence, recurrence } from '../../devices/recurrent.ts'
 import type { Tf } from '../../devices/tfjs.ts'
 import { orthogonal } from '../orthogonal.ts'
-import type { Features, Module, NetworkParameter, SeenSteps } from './module.ts'
-
-/** The function after a layer. */
-export type LayerActivation = 'tanh' | 'relu' | 'linear'
+import type { Features, Module, NetworkParameter, SeenSteps, Weights } from './module.ts'
 
 function matrix(name: string, shape: readonly number[], gain: number): NetworkParameter {
   const numOutputs = shape.at(-1)!
@@ -34,10 +32,15 @@ export function denseLayer(
     numOutputs,
     memoryWidth: 0,
     forward(tf, weights, { x }) {
-      const y = tf.add(tf.matMul(x, weights(`${name}.weight`) as Tensor2D), weights(`${name}.bias`))
-      return { y: activate(tf, y as Tensor2D, activation), memory: null }
+      return { y: layerOf(tf, weights, name, x, activation), memory: null }
     },
   }
+}
+
+function layerOf(tf: Tf, weights: Weights, name: string, x: Tensor2D, activation: LayerActivation): Tensor2D {
+  const [weight, bias] = [weights(`${name}.weight`) as Tensor2D, weights(`${name}.bias`)]
+  if (hasLayers(tf)) return runDenseLayer(tf, x, weight, bias, activation)
+  return activate(tf, tf.add(tf.matMul(x, weight), bias) as Tensor2D, activation)
 }
 
 function activate(tf: Tf, x: Tensor2D, activation: LayerActivation): Tensor2D {
@@ -62,7 +65,10 @@ export function convolutionLayer(name: string, image: ImageShape, filters: numbe
       const numRows = x.shape[0]
       const images = tf.reshape(x, [numRows, height, width, channels]) as Tensor4D
       const y = tf.conv2d(images, weights(`${name}.weight`) as Tensor4D, 1, 'same')
-      const rectified = tf.relu(tf.add(y, weights(`${name}.bias`)))
+      const bias = weights(`${name}.bias`)
+      const rectified = hasLayers(tf)
+        ? runBiasLayer(tf, tf.reshape(y, [numRows * height * width, filters]), bias, 'relu')
+        : tf.relu(tf.add(y, bias))
       return { y: tf.reshape(rectified, [numRows, height * width * filters]), memory: null }
     },
   }
@@ -168,17 +174,13 @@ function recurrentCell(
     memoryWidth,
     forward(tf, weights, seen) {
       const { numLanes, length } = seen
-      const inputs = tf.add(
-        tf.matMul(seen.x, weights(`${name}.input.weight`) as Tensor2D),
-        weights(`${name}.input.bias`),
-      ) as Tensor2D
+      const inputs = layerOf(tf, weights, `${name}.input`, seen.x, 'linear')
       const hiddenWeight = weights(`${name}.hidden.weight`) as Tensor2D
       const hiddenBias = weights(`${name}.hidden.bias`)
       if (hasRecurrence(tf)) {
         const { memory, continues, carried } = seen
         const after = recurrence(tf, cell, inputs, hiddenWeight, hiddenBias, { memory: memory!, continues, carried })
-        const byStep = tf.reshape(after, [numLanes, length, memoryWidth])
-        const last = tf.squeeze(tf.slice(byStep, [0, length - 1, 0], [-1, 1, -1]), [1]) as Tensor2D
+        const last = length === 1 ? after : lastOf(tf, tf.reshape(after, [numLanes, length, memoryWidth]))
         return { y: memoryWidth === units ? after : tf.slice(after, [0, 0], [-1, units]), memory: last }
       }
       const inputsByStep = tf.unstack(tf.reshape(inputs, [numLanes, length, gates * units]), 1) as Tensor2D[]
@@ -196,6 +198,11 @@ function recurrentCell(
       return { y: tf.reshape(y, [numLanes * length, units]), memory: after } satisfies Features
     },
   }
+}
+
+/** What stands at each lane's last step. */
+function lastOf(tf: Tf, byStep: Tensor3D): Tensor2D {
+  return tf.squeeze(tf.slice(byStep, [0, byStep.shape[1] - 1, 0], [-1, 1, -1]), [1]) as Tensor2D
 }
 
 /** What each lane remembers before step t: what the step before left, or what was recorded where it does not go on. */

@@ -8,7 +8,7 @@ import type { Kernels } from '../../kernels/bind.ts'
 import type { Random } from '../../random.ts'
 import { Forward, type KeyValueCache } from './forward.ts'
 import type { LoraAdapter, LoraModel } from './lora.ts'
-import { forwardPlan, type TransformerModel } from './model.ts'
+import { forwardPlan, type TransformerModel, type WeightBits } from './model.ts'
 import type { BaseWeights } from './quantized.ts'
 import { checkSampling, inverseOf, type Sampling } from './sampling.ts'
 
@@ -21,7 +21,7 @@ export function decoderPlan(
   slots: number,
   context: number,
   lora: LoraModel | null = null,
-  isQuantized = false,
+  weightBits: WeightBits = 32,
 ) {
   const { numKeyHeads, headWidth, numLayers } = model.shape
   const cached = () => column('f32', slots * context, numKeyHeads * headWidth)
@@ -30,7 +30,7 @@ export function decoderPlan(
     cache: Object.fromEntries(
       Array.from({ length: numLayers }, (_, index) => [index, { key: cached(), value: cached() }]),
     ),
-    ...decoderShare(model, slots, context, lora, isQuantized),
+    ...decoderShare(model, slots, context, lora, weightBits),
   } satisfies Plan
 }
 
@@ -40,12 +40,12 @@ export function decoderShare(
   slots: number,
   context: number,
   lora: LoraModel | null,
-  isQuantized: boolean,
+  weightBits: WeightBits,
 ) {
   const rows = Math.max(slots, FED_ROWS)
   const { vocabularySize } = model.shape
   return {
-    forward: forwardPlan(model, rows, context, 1, lora, isQuantized),
+    forward: forwardPlan(model, rows, context, 1, lora, weightBits),
     /** A row's place in the cache: it is slot · context + position. */
     cacheRow: column('i32', rows),
     /** Written by the caller before `advance`, a row each: the sequence's slot, and the three that key its random numbers. */

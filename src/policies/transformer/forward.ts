@@ -178,23 +178,28 @@ export class Forward {
     if (quantized === null) {
       kernels.matmul(y, x, weight, bias, scratch, count, numOutputs, numInputs, false, true, accumulate)
     } else {
-      const { values, scale } = quantized
+      const { bits, values, scale } = quantized
       const sizes = [count, numOutputs, numInputs] as const
       if (this.model.quantizesActivations) {
         kernels.quantizeInputs(input, inputScale, x, count, numInputs)
-        kernels.matmulIntegers(y, input, inputScale, values, scale, bias, ...sizes, accumulate)
-      } else kernels.matmulQuantized(y, x, values, scale, bias, dequantized, scratch, ...sizes, accumulate)
+        if (bits === 8) kernels.matmulIntegers(y, input, inputScale, values, scale, bias, ...sizes, accumulate)
+        else kernels.matmulIntegers4(y, input, inputScale, values, bias, ...sizes, accumulate)
+      } else if (bits === 8) {
+        kernels.matmulQuantized(y, x, values, scale, bias, dequantized, scratch, ...sizes, accumulate)
+      } else kernels.matmulQuantized4(y, x, values, bias, dequantized, scratch, ...sizes, accumulate)
     }
     if (b.length === 0) return
     const { low } = this.projectLow(x, projection, count)
     kernels.matmul(y, low, b, none, scratch, count, numOutputs, b.length / numOutputs, false, true, true)
   }
 
-  /** A projection's weights in f32: until the next call, where they are kept in 8 bits. */
+  /** A projection's weights in f32: until the next call, where they are kept in fewer bits. */
   weightOf({ weight, quantized, numOutputs, numInputs }: Projection): Float32Array {
     if (quantized === null) return weight
     const { dequantized } = this.columns
-    this.kernels.dequantizeRows(dequantized, quantized.values, quantized.scale, numOutputs, numInputs)
+    const { bits, values, scale } = quantized
+    if (bits === 8) this.kernels.dequantizeRows(dequantized, values, scale, numOutputs, numInputs)
+    else this.kernels.dequantizeRows4(dequantized, values, numOutputs, numInputs)
     return dequantized
   }
 

@@ -22,7 +22,7 @@ export interface TransformerModel {
   readonly parameters: readonly Parameter[]
   /** The last two parameters are a critic's: a value of each hidden state. */
   readonly hasValueHead: boolean
-  /** Weights in 8 bits are multiplied with inputs in 8 bits: in sums of whole numbers, with other results. */
+  /** Weights in 8 or 4 bits are multiplied with inputs in 8 bits: in sums of whole numbers, with other results. */
   readonly quantizesActivations: boolean
   /** Starting weights, keyed by the seed and `key`: normal with deviation `initializer_range`, norms 1, biases 0. */
   initialize(weights: Float32Array, random: Random, key: number): void
@@ -33,7 +33,7 @@ export const VALUE_HEAD = { weight: 'v_head.summary.weight', bias: 'v_head.summa
 
 /**
  * A transformer from the content of a `config.json` of the llama, qwen2, qwen3 or smollm3 family; with a value head, which begins
- * at 0, for algorithms with a critic; `quantizeActivations`: with inputs in 8 bits where its weights are in 8 bits.
+ * at 0, for algorithms with a critic; `quantizeActivations`: with inputs in 8 bits where its weights are in 8 or 4 bits.
  *
  * @throws InputError as `transformerShape` does.
  * @example transformer({ model_type: 'llama', vocab_size: 64, hidden_size: 128, num_hidden_layers: 4,
@@ -150,6 +150,9 @@ function layerPlan({ shape }: TransformerModel, rows: number) {
   } satisfies Plan
 }
 
+/** Bits that a weight of a projection is kept in: whole, or frozen in fewer. */
+export type WeightBits = 32 | 8 | 4
+
 /** What a forward pass of `rows` rows takes, with the activations of all layers or of one. */
 export function forwardPlan(
   model: TransformerModel,
@@ -157,13 +160,13 @@ export function forwardPlan(
   context: number,
   numLayers: number,
   lora: LoraModel | null,
-  isQuantized: boolean,
+  weightBits: WeightBits,
 ) {
   const { shape, hasValueHead, quantizesActivations } = model
   const { width, numHeads, headWidth, feedForwardWidth } = shape
   const each = (elements: number) => column('f32', rows, elements)
   const widest = Math.max(width, numHeads * headWidth, feedForwardWidth)
-  const inputBlocks = isQuantized && quantizesActivations ? Math.ceil(widest / INPUT_BLOCK) : 0
+  const inputBlocks = weightBits < 32 && quantizesActivations ? Math.ceil(widest / INPUT_BLOCK) : 0
   return {
     layers: Object.fromEntries(Array.from({ length: numLayers }, (_, index) => [index, layerPlan(model, rows)])),
     /** The residual stream after the last layer, its norm's factor, and what the logits are made of. */
@@ -180,8 +183,8 @@ export function forwardPlan(
     /** Workspace of the matrix products. */
     scratch: column('f32', MATMUL_SCRATCH),
     none: column('f32', 0),
-    /** A projection's weights, where they are kept in 8 bits. */
-    dequantized: column('f32', isQuantized ? width * Math.max(numHeads * headWidth, feedForwardWidth) : 0),
+    /** A projection's weights, where they are kept in fewer bits. */
+    dequantized: column('f32', weightBits < 32 ? width * Math.max(numHeads * headWidth, feedForwardWidth) : 0),
     /** A projection's inputs in 8 bits, and what each block of them is multiplied by. */
     input: column('u8', rows, inputBlocks * INPUT_BLOCK),
     inputScale: each(inputBlocks),

@@ -11,7 +11,7 @@ import type { Kernels, TokenSpans } from '../../kernels/bind.ts'
 import type { Evaluated, Parameter, ParameterViews } from '../policy.ts'
 import { Forward } from './forward.ts'
 import type { LoraAdapter, LoraModel } from './lora.ts'
-import { forwardPlan, type TransformerModel, VOCABULARY_CHUNK } from './model.ts'
+import { forwardPlan, type TransformerModel, VOCABULARY_CHUNK, type WeightBits } from './model.ts'
 import {
   mapParameters,
   nameParameters,
@@ -19,7 +19,7 @@ import {
   type TransformerWeights,
   viewParameters,
 } from './parameters.ts'
-import type { BaseWeights } from './quantized.ts'
+import { type BaseWeights, bitsOf } from './quantized.ts'
 import { inverseOf } from './sampling.ts'
 
 /** What a transformer says of packed rows: a number each, in nats; the value has no elements where there is no critic. */
@@ -53,12 +53,12 @@ export function packedPlan(
   rows: number,
   context: number,
   lora: LoraModel | null = null,
-  isQuantized = false,
+  weightBits: WeightBits = 32,
 ) {
   const { width, numHeads, numKeyHeads, headWidth, numLayers, vocabularySize } = model.shape
   const each = (elements: number) => column('f32', rows, elements)
   return {
-    forward: forwardPlan(model, rows, context, numLayers, lora, isQuantized),
+    forward: forwardPlan(model, rows, context, numLayers, lora, weightBits),
     target: column('i32', rows),
     /** Where the candidate set of a row's target begins and ends. */
     candidateBegin: column('i32', rows),
@@ -90,12 +90,12 @@ export type PackedColumns = Columns<ReturnType<typeof packedPlan>>
 export class PackedTransformer {
   readonly #columns: PackedColumns
   readonly #forward: Forward
-  readonly #isQuantized: boolean
+  readonly #bits: WeightBits
   readonly #gradients = new WeakMap<ParameterViews, TransformerWeights>()
   /** The ids of the packed rows' candidate sets; null where no row has one. */
   #candidateIds: Int32Array | null = null
 
-  /** With an adapter, which weights in 8 bits need, the model's own are frozen, and gradients are the adapter's. */
+  /** With an adapter, which weights in 8 or 4 bits need, the model's own are frozen, and gradients are the adapter's. */
   constructor(
     model: TransformerModel,
     weights: BaseWeights,
@@ -105,7 +105,7 @@ export class PackedTransformer {
   ) {
     this.#columns = columns
     this.#forward = new Forward(model, weights, columns.forward, kernels, adapter)
-    this.#isQuantized = !(weights instanceof Float32Array)
+    this.#bits = bitsOf(weights)
     columns.ones.fill(1)
   }
 
@@ -198,11 +198,11 @@ export class PackedTransformer {
    * Evaluates the packed rows, calls `lossOf` once, and adds the loss's gradient by what is trained to `gradient`. `step`, the
    * optimizer's, keys an adapter's dropout: what is dropped is a function of it, of the sequence's place in the list that was
    * packed, and of the token's in the sequence.
-   * @throws InputError for weights in 8 bits without an adapter.
+   * @throws InputError for weights in 8 or 4 bits without an adapter.
    */
   differentiate(count: number, lossOf: TokenLossOf, gradient: ParameterViews, temperature = 1, step = 0): void {
-    if (this.#isQuantized && this.#forward.adapter === null) {
-      throw new InputError('weights', 'a model in 8 bits', 'an adapter to train, or weights in f32')
+    if (this.#bits < 32 && this.#forward.adapter === null) {
+      throw new InputError('weights', `a model in ${this.#bits} bits`, 'an adapter to train, or weights in f32')
     }
     this.#forward.setDropout(step)
     const evaluated = this.#evaluate(count, temperature)

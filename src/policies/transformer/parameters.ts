@@ -15,7 +15,7 @@ export interface Projection {
   readonly place: number
   /** numOutputs × numInputs. */
   readonly weight: Float32Array
-  /** The weights where they are kept in 8 bits; `weight` has no elements then. */
+  /** The weights where they are kept in 8 or 4 bits; `weight` has no elements then. */
   readonly quantized: QuantizedMatrix | null
   readonly bias: Float32Array
   /** A (rank × numInputs) and B (numOutputs × rank). */
@@ -98,7 +98,7 @@ export function mapParameters(parameters: readonly Parameter[], views: Parameter
 
 /**
  * Views by what they are. `none` stands for what is not there, but for the norms, which are `norm` then: a frozen model's norms
- * still need a place for gradients that nobody reads. `matrices` are the projections' weights that are kept in 8 bits.
+ * still need a place for gradients that nobody reads. `matrices` are the projections' weights that are kept in 8 or 4 bits.
  */
 export function nameParameters(
   shape: TransformerShape,

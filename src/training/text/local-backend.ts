@@ -25,6 +25,6 @@ export const localBackend: BackendDefinition = {
       takeUpColumns() {},
     }
   }),
-  plan: ({ model, rows, context, optimizer, hasReference, adapter, isQuantized, threads }) =>
-    tokenLearnerPlan(model, rows, context, { optimizer }, hasReference, adapter, isQuantized, threads),
+  plan: ({ model, rows, context, optimizer, hasReference, adapter, weightBits, threads }) =>
+    tokenLearnerPlan(model, rows, context, { optimizer }, hasReference, adapter, weightBits, threads),
 }

@@ -39,13 +39,13 @@ export function microBatchRows(context: number): number {
 
 /** What the size of a backend's columns depends on, for a model and a training. */
 export function backendShape(
-  { model, context, adapter, isQuantized }: Pick<OpenLanguageModel, 'model' | 'context' | 'adapter' | 'isQuantized'>,
+  { model, context, adapter, weightBits }: Pick<OpenLanguageModel, 'model' | 'context' | 'adapter' | 'weightBits'>,
   { sft, rl }: Phases,
   threads: number,
 ): BackendShape {
   const { optimizer } = (sft ?? rl)!.settings
   const hasReference = rl?.loss.columns.includes('referenceLogprob') ?? false
-  return { model, adapter, isQuantized, context, rows: microBatchRows(context), optimizer, hasReference, threads }
+  return { model, adapter, weightBits, context, rows: microBatchRows(context), optimizer, hasReference, threads }
 }
 
 /**
@@ -294,13 +294,17 @@ function partsOf(plan: Plan): Record<string, number> {
 
 /** The keys that make a plan smaller, as they stand. */
 function remedyOf(
-  { opened: { folder, adapter, isQuantized } }: ConversationDraft,
+  { opened: { folder, adapter, weightBits } }: ConversationDraft,
   { context, numLanes, threads }: Size,
 ): string {
   const ways = [`languageModel.context (now ${context})`, `numLanes (${numLanes})`, `threads (${threads})`]
   const frozen = 'or an adapter in place of all weights (languageModel.loraRank)'
   const last =
-    adapter === null ? frozen : isQuantized ? 'or a lower languageModel.loraRank' : 'or languageModel.quantize=true'
+    adapter === null
+      ? frozen
+      : weightBits < 32
+        ? 'or a lower languageModel.loraRank'
+        : 'or languageModel.quantize=8 or 4'
   const sizes = folder === null ? ', languageModel.width and layers' : ''
   return `less of ${ways.join(', ')}${sizes}, ${last}`
 }

@@ -26,7 +26,13 @@ import { bestKernelBuild, createKernels, type Kernels, PolicySum, TokenSum } fro
 import type { LoraModel } from '../../policies/transformer/lora.ts'
 import { loadLoraWeights, saveLora } from '../../policies/transformer/lora-folder.ts'
 import type { TransformerModel } from '../../policies/transformer/model.ts'
-import { type BaseWeights, quantizedPlan, setWeights, wholeWeights } from '../../policies/transformer/quantized.ts'
+import {
+  type BaseWeights,
+  bitsOf,
+  quantizedPlan,
+  setWeights,
+  wholeWeights,
+} from '../../policies/transformer/quantized.ts'
 import { Random } from '../../random.ts'
 import { resolveSettings, type SettingValues } from '../../settings.ts'
 import { EpisodeBuffer } from '../../tables/episode-buffer.ts'
@@ -178,15 +184,15 @@ export class Trainer {
       throw new InputError('autoSaveLora', 'a model without an adapter', 'one with an adapter, or no folder')
     }
     const lora = adapter?.lora ?? null
-    const isQuantized = !(weights instanceof Float32Array)
+    const weightBits = bitsOf(weights)
     const settings = this.#optimizer ?? resolveSettings('optimizer', trainerOptimizerSettings, {})
     const hasReference = this.#loss?.columns.includes('referenceLogprob') ?? false
     this.#rows = Math.max(MICRO_BATCH_ROWS, context - 1)
     // A step is made in the trainer's own columns, and what comes of it goes to the model when nothing can go wrong any more.
     const { arena, columns } = takeArena({
-      weights: isQuantized ? quantizedPlan(network) : column('f32', network.numParameters),
+      weights: weightBits === 32 ? column('f32', network.numParameters) : quantizedPlan(network, weightBits),
       adapter: column('f32', lora?.numParameters ?? 0),
-      learner: tokenLearnerPlan(network, this.#rows, context, settings, hasReference, lora, isQuantized),
+      learner: tokenLearnerPlan(network, this.#rows, context, settings, hasReference, lora, weightBits),
     })
     const own = columns.weights as BaseWeights
     setWeights(own, network, wholeWeights(network, weights))

@@ -23,14 +23,15 @@ export async function loadTrainedModel(folder: string, { from, ...trust }: LoadO
   const definition = await openConversationRun(folder, trust)
   const { tensors, manifest, path } = await readCheckpoint(folder, from)
   const { policy, environment } = definition
-  const { model, adapter: adapted, isQuantized } = await policy.open(environment)
+  const { model, adapter: adapted, weightBits } = await policy.open(environment)
   const subject = `checkpoint ${path}`
   const record = manifest.cohorts[policy.id]
   if (record?.kind !== 'conversations') throw new InputError(subject, 'one of no language model', `one of ${policy.id}`)
-  const prefix = `${policy.id}.${isQuantized ? 'quantized' : 'weights'}.`
-  const weights = isQuantized
-    ? quantizedWeightsOf(subject, tensors, model, prefix)
-    : weightsOf(subject, tensors, model, prefix)
+  const prefix = `${policy.id}.${weightBits === 32 ? 'weights' : 'quantized'}.`
+  const weights =
+    weightBits === 32
+      ? weightsOf(subject, tensors, model, prefix)
+      : quantizedWeightsOf(subject, tensors, model, prefix, weightBits)
   const tensor = tensors.get(`${policy.id}.adapter`)
   const adapter = tensor === undefined ? new Float32Array(0) : (tensorValues(tensor) as Float32Array)
   const numExpected = adapted?.numParameters ?? 0

@@ -5,7 +5,7 @@ import { bestKernelBuild, createKernels, type KernelBuild } from '../../../src/k
 import { decoderPlan, TransformerDecoder } from '../../../src/policies/transformer/decoder.ts'
 import { loadTransformer } from '../../../src/policies/transformer/folder.ts'
 import type { LoraAdapter, LoraModel } from '../../../src/policies/transformer/lora.ts'
-import type { TransformerModel } from '../../../src/policies/transformer/model.ts'
+import type { TransformerModel, WeightBits } from '../../../src/policies/transformer/model.ts'
 import { PackedTransformer, packedPlan } from '../../../src/policies/transformer/packed.ts'
 import { type BaseWeights, quantizedPlan, setWeights } from '../../../src/policies/transformer/quantized.ts'
 import { Random } from '../../../src/random.ts'
@@ -64,14 +64,14 @@ export function packed(
   rows = 64,
   context = 40,
   adapted?: Adapted,
-  isQuantized = false,
+  weightBits: WeightBits = 32,
 ) {
   const lora = adapted?.model ?? null
   const plan = {
-    weights: isQuantized ? quantizedPlan(model) : column('f32', model.numParameters),
+    weights: weightBits === 32 ? column('f32', model.numParameters) : quantizedPlan(model, weightBits),
     gradient: column('f32', (lora ?? model).numParameters),
     adapter: column('f32', lora?.numParameters ?? 0),
-    packed: packedPlan(model, rows, context, lora, isQuantized),
+    packed: packedPlan(model, rows, context, lora, weightBits),
   }
   const { arena, columns } = takeArena(plan)
   setWeights(columns.weights as BaseWeights, model, given)
@@ -92,13 +92,13 @@ export function decoder(
   slots = 4,
   context = 40,
   adapted?: Adapted,
-  isQuantized = false,
+  weightBits: WeightBits = 32,
 ) {
   const lora = adapted?.model ?? null
   const plan = {
-    weights: isQuantized ? quantizedPlan(model) : column('f32', model.numParameters),
+    weights: weightBits === 32 ? column('f32', model.numParameters) : quantizedPlan(model, weightBits),
     adapter: column('f32', lora?.numParameters ?? 0),
-    decoder: decoderPlan(model, slots, context, lora, isQuantized),
+    decoder: decoderPlan(model, slots, context, lora, weightBits),
   }
   const { arena, columns } = takeArena(plan)
   setWeights(columns.weights as BaseWeights, model, given)

@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest'
 import { listColumns } from '../../../src/components/column.ts'
-import { spansOf } from '../../../src/kernels/bind.ts'
+import { LARGEST_4_BITS, spansOf } from '../../../src/kernels/bind.ts'
 import { lora } from '../../../src/policies/transformer/lora.ts'
 import { transformer } from '../../../src/policies/transformer/model.ts'
 import {
@@ -16,24 +16,31 @@ import { builds, decoder, families, golden, packed } from './golden.ts'
 
 const cases = families.flatMap((family) => builds.map((build) => [family, build] as const))
 
-describe('a model in 8 bits', () => {
-  test('takes a quarter of the bytes, where projections are most of the weights', () => {
-    const model = transformer({
-      ...{ model_type: 'llama', vocab_size: 64, hidden_size: 128, num_hidden_layers: 4, num_attention_heads: 4 },
-      ...{ intermediate_size: 344, max_position_embeddings: 64, rms_norm_eps: 1e-5, rope_theta: 1e4 },
-      tie_word_embeddings: true,
-    })
-    const bytes = listColumns(quantizedPlan(model)).reduce((sum, each) => sum + each.bytes, 0)
-    const projections = 4 * (4 * 128 * 128 + 3 * 128 * 344)
-    const rows = 4 * (5 * 128 + 2 * 344)
-    expect(bytes).toBe(projections + 4 * rows + 4 * (model.numParameters - projections))
-    expect(bytes / (4 * model.numParameters)).toBeLessThan(0.27)
+test('weights in 8 bits take a quarter of the bytes, and in 4 bits half of those and a scale in 16 bits for 32', () => {
+  const model = transformer({
+    ...{ model_type: 'llama', vocab_size: 64, hidden_size: 128, num_hidden_layers: 4, num_attention_heads: 4 },
+    ...{ intermediate_size: 352, max_position_embeddings: 64, rms_norm_eps: 1e-5, rope_theta: 1e4 },
+    tie_word_embeddings: true,
   })
+  const bytes = (bits: 8 | 4) => listColumns(quantizedPlan(model, bits)).reduce((sum, each) => sum + each.bytes, 0)
+  const projections = 4 * (4 * 128 * 128 + 3 * 128 * 352)
+  const rows = 4 * (5 * 128 + 2 * 352)
+  const others = 4 * (model.numParameters - projections)
+  expect(bytes(8)).toBe(projections + 4 * rows + others)
+  expect(bytes(8) / (4 * model.numParameters)).toBeLessThan(0.27)
+  expect(bytes(4)).toBe(projections / 2 + projections / 16 + others)
+  expect(bytes(4) / bytes(8)).toBeLessThan(0.59)
+})
 
+/** How far logits may be from those of the whole weights: all of them relative to their size, and one of them. */
+const FAR = { 8: 0.03, 4: 0.4 }
+const FARTHEST = { 8: 0.5, 4: 5 }
+
+describe.each([8, 4] as const)('a model in %d bits', (bits) => {
   test.each(cases)('makes logits near those of the whole weights (%s, %s)', async (family, build) => {
     const { model, weights, tokens, offsets, logits } = await golden(family)
     const { vocabularySize } = model.shape
-    const network = decoder(model, weights, build, 4, 40, undefined, true)
+    const network = decoder(model, weights, build, 4, 40, undefined, bits)
     const { token, position } = network.columns.forward
     let [squares, wholeSquares, farthest] = [0, 0, 0]
     for (let s = 0; s + 1 < offsets.length; s++) {
@@ -50,9 +57,10 @@ describe('a model in 8 bits', () => {
         }
       }
     }
-    // Weights are rounded to one part in 254 of their row's largest: logits move by about a hundredth of their size.
-    expect(Math.sqrt(squares / wholeSquares)).toBeLessThan(0.03)
-    expect(farthest).toBeLessThan(0.5)
+    // Weights are rounded to one part in 254 of their row's largest: logits move by about a hundredth of their size. In 4 bits it is
+    // one part in 16 of the largest of 32: about a third, in models as narrow as these.
+    expect(Math.sqrt(squares / wholeSquares)).toBeLessThan(FAR[bits])
+    expect(farthest).toBeLessThan(FARTHEST[bits])
     expect(farthest).toBeGreaterThan(1e-3)
   })
 
@@ -62,7 +70,7 @@ describe('a model in 8 bits', () => {
       const { model, weights } = await golden(family)
       const adapter = lora(model, { rank: 3 })
       const adapted = { model: adapter, weights: new Numbers(3).floats(adapter.numParameters, -0.3, 0.3) }
-      const network = decoder(model, weights, build, 2, 40, adapted, true)
+      const network = decoder(model, weights, build, 2, 40, adapted, bits)
       const { columns } = network
       const tokens = [7]
       const recorded: number[] = []
@@ -73,7 +81,7 @@ describe('a model in 8 bits', () => {
         tokens.push(columns.chosen[0]!)
         recorded.push(columns.forward.logprob[0]!)
       }
-      const work = packed(model, weights, build, 64, 40, adapted, true)
+      const work = packed(model, weights, build, 64, 40, adapted, bits)
       const { logprob } = work.network.evaluate(work.network.pack([1, 2, 3, ...tokens], spansOf([0, 3, 19]), 0, 2))
       expect([...logprob.slice(2, 17)]).toEqual(recorded)
     },
@@ -92,14 +100,14 @@ describe('a model in 8 bits', () => {
         network.advance(1, {}, false)
         return network.columns.logits.slice(0, plain.shape.vocabularySize)
       })
-    const [whole, rounded] = [plain, model].map((each) => said(decoder(each, weights, build, 4, 40, undefined, true)))
+    const [whole, rounded] = [plain, model].map((each) => said(decoder(each, weights, build, 4, 40, undefined, bits)))
     expect(rounded).not.toEqual(whole)
     const wanted = logits.subarray(0, count * plain.shape.vocabularySize)
     const squares = rounded!.flatMap((row) => [...row]).map((logit, i) => (logit - wanted[i]!) ** 2)
     const size = wanted.reduce((sum, logit) => sum + logit ** 2, 0)
-    expect(Math.sqrt(squares.reduce((sum, square) => sum + square) / size)).toBeLessThan(0.03)
+    expect(Math.sqrt(squares.reduce((sum, square) => sum + square) / size)).toBeLessThan(FAR[bits])
 
-    const network = decoder(model, weights, build, 2, 40, adapted, true)
+    const network = decoder(model, weights, build, 2, 40, adapted, bits)
     const { forward, chosen } = network.columns
     const [spoken, recorded]: [number[], number[]] = [[7], []]
     for (let i = 0; i < 15; i++) {
@@ -109,7 +117,7 @@ describe('a model in 8 bits', () => {
       spoken.push(chosen[0]!)
       recorded.push(forward.logprob[0]!)
     }
-    const work = packed(model, weights, build, 64, 40, adapted, true)
+    const work = packed(model, weights, build, 64, 40, adapted, bits)
     const { logprob } = work.network.evaluate(work.network.pack([1, 2, 3, ...spoken], spansOf([0, 3, 19]), 0, 2))
     expect([...logprob.slice(2, 17)]).toEqual(recorded)
   })
@@ -118,7 +126,7 @@ describe('a model in 8 bits', () => {
     const { model, weights, tokens, offsets } = await golden(family)
     const adapter = lora(model, { rank: 3 })
     const adapted = { model: adapter, weights: new Numbers(3).floats(adapter.numParameters, -0.3, 0.3) }
-    const work = packed(model, weights, 'plain', 64, 40, adapted, true)
+    const work = packed(model, weights, 'plain', 64, 40, adapted, bits)
     const { network, gradient } = work
     const count = network.pack(tokens, spansOf(offsets), 0, 3)
     const byLogprob = new Numbers(1).floats(count)
@@ -144,8 +152,8 @@ describe('a model in 8 bits', () => {
 
   test.each(families)('stands for whole weights, of which the same bytes are made again (%s)', async (family) => {
     const { model, weights } = await golden(family)
-    const first = inOwnMemory(quantizedPlan(model))
-    const again = inOwnMemory(quantizedPlan(model))
+    const first = inOwnMemory(quantizedPlan(model, bits))
+    const again = inOwnMemory(quantizedPlan(model, bits))
     quantizeTransformer(first, model, weights)
     const whole = wholeWeights(model, first)
     expect(whole).not.toEqual(weights)
@@ -157,24 +165,38 @@ describe('a model in 8 bits', () => {
       ['q.values', { name: 'q.values', type: 'U8', shape: [first.values.length], bytes: bytes(first.values) }],
       ['q.scale', { name: 'q.scale', type: 'F32', shape: [first.scale.length], bytes: bytes(first.scale) }],
     ])
-    expect(quantizedWeightsOf('file', tensors, model, 'q.')).toEqual(whole)
+    expect(quantizedWeightsOf('file', tensors, model, 'q.', bits)).toEqual(whole)
+    const other = bits === 8 ? 4 : 8
+    expect(() => quantizedWeightsOf('file', tensors, model, 'q.', other)).toThrow(
+      /^file: got .*, expected (scale|values)/,
+    )
     tensors.delete('q.scale')
-    expect(() => quantizedWeightsOf('file', tensors, model, 'q.')).toThrow('got no scale')
+    expect(() => quantizedWeightsOf('file', tensors, model, 'q.', bits)).toThrow('got no scale')
   })
 
   test('is not trained itself', async () => {
     const { model, weights, tokens, offsets } = await golden('llama')
-    const { network, gradient } = packed(model, weights, 'plain', 64, 40, undefined, true)
+    const { network, gradient } = packed(model, weights, 'plain', 64, 40, undefined, bits)
     const count = network.pack(tokens, spansOf(offsets), 0, 3)
     expect(() => network.differentiate(count, () => {}, network.view(gradient))).toThrow(
-      'weights: got a model in 8 bits, expected an adapter to train, or weights in f32',
+      `weights: got a model in ${bits} bits, expected an adapter to train, or weights in f32`,
     )
   })
 
   test('of weights that are not finite, or of another model, is not made', async () => {
     const { model, weights } = await golden('llama')
-    expect(() => packed(model, weights.with(5, Number.NaN), 'plain', 64, 40, undefined, true)).toThrow(
+    expect(() => packed(model, weights.with(5, Number.NaN), 'plain', 64, 40, undefined, bits)).toThrow(
       'got NaN in element 5',
     )
   })
+})
+
+test('4 bits hold no weights larger than eight times what f16 holds', async () => {
+  const { model, weights } = await golden('llama')
+  const { offset } = model.parameters.find(({ name }) => name === 'model.layers.1.mlp.down_proj.weight')!
+  const made = (weight: number) => packed(model, weights.with(offset + 3, weight), 'plain', 64, 40, undefined, 4)
+  expect(() => made(-LARGEST_4_BITS)).not.toThrow()
+  expect(() => made(-LARGEST_4_BITS - 1)).toThrow(
+    'weights: got -524033 in model.layers.1.mlp.down_proj.weight, expected at most ±524032, or quantize=8',
+  )
 })

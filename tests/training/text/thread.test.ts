@@ -63,7 +63,7 @@ describe('three threads of a language model', () => {
   test.each([
     ['', {}],
     [' with an adapter and dropout', { loraRank: 2, loraDropout: 0.1 }],
-    [' frozen in 8 bits under its adapter', { loraRank: 2, quantize: true, quantizeActivations: true }],
+    [' frozen in 8 bits under its adapter', { loraRank: 2, quantize: 8, quantizeActivations: true }],
   ])('choose, evaluate and learn%s to the bits of one', async (_, model) => {
     const alone = await outcome(await trainerOf(1, model))
     const trainer = await trainerOf(3, model)

@@ -131,7 +131,7 @@ describe('threads of a language model', () => {
     ['', shared],
     [' of which filters leave some out', { ...shared, settings: { topK: 8, topP: 0.95 } }],
     [' with an adapter', { ...shared, model: { width: 64, layers: 2, loraRank: 4 } }],
-    [' of a frozen model in 8 bits', { ...shared, model: { width: 64, layers: 2, loraRank: 4, quantize: true } }],
+    [' of a frozen model in 4 bits', { ...shared, model: { width: 64, layers: 2, loraRank: 4, quantize: 4 } }],
   ])('choose the same tokens%s where they share the lanes', async (_, options) => {
     await expectSame({ ...options, steps: 1 }, [2, 3, 12])
   })

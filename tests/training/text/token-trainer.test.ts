@@ -451,7 +451,7 @@ describe('models', () => {
   })
 
   test('an adapter of a model in 8 bits is trained as of the weights that the bytes stand for', async () => {
-    const { world, cohort, data } = await collected({ loraRank: 2, quantize: true })
+    const { world, cohort, data } = await collected({ loraRank: 2, quantize: 8 })
     const adapter = { lora: cohort.adapter!.lora, weights: cohort.adapter!.weights.slice() }
     const open = { model: cohort.model, weights: wholeWeights(cohort.model, cohort.quantized!), adapter }
     for (const model of [open, world]) await new Trainer({ model, ...grpoParts, optimizer: sgd }).train(data)

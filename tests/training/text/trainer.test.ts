@@ -295,33 +295,39 @@ describe('learning from conversations', () => {
     expect(resumed.world.cohort().adapter!.weights).toEqual(adapter!.weights)
   })
 
-  test('a model in 8 bits is frozen under its adapter, which learns, and a resumed run goes on with both', async () => {
-    const model = { ...small, loraRank: 2, quantize: true }
-    const folder = await temporaryFolder()
-    const trainer = await supervised(await trainerOf({ lossSettings: { klCoef: 0.1 } }, { model }))
-    const { weights, quantized, adapter } = trainer.world.cohort()
-    expect(weights.length).toBe(0)
-    const [frozen, before] = [structuredClone(quantized), adapter!.weights.slice()]
-    await trainer.save(folder)
-    for await (const { rl: figures, step } of trainer.updates()) {
-      if (step === 1) expect([figures!.ratio, figures!.kl.k3, figures!.referenceKl!.k3]).toEqual([1, 0, 0])
-    }
-    expect(quantized).toEqual(frozen)
-    expect(adapter!.weights).not.toEqual(before)
-    const resumed = await trainerOf({ lossSettings: { klCoef: 0.1 } }, { model })
-    resumed.world.cohort().quantized!.values.fill(0)
-    await resumed.restore(folder)
-    for await (const _ of resumed.updates());
-    expect(resumed.world.cohort().quantized).toEqual(frozen)
-    expect(resumed.world.cohort().adapter!.weights).toEqual(adapter!.weights)
-    await expect(trainerOf({}, { model: { ...small, quantize: true } })).rejects.toThrow(
-      /quantize.*without an adapter/s,
-    )
-    const rounds = { ...small, loraRank: 2, quantizeActivations: true }
-    await expect(trainerOf({}, { model: rounds })).rejects.toThrow(
-      'languageModel.quantizeActivations: got true, without quantize, expected quantize=true, or false',
-    )
-  })
+  test.each([8, 4] as const)(
+    'a model in %d bits is frozen under its adapter, which learns, and a resumed run goes on with both',
+    async (quantize) => {
+      const model = { ...small, loraRank: 2, quantize }
+      const folder = await temporaryFolder()
+      const trainer = await supervised(await trainerOf({ lossSettings: { klCoef: 0.1 } }, { model }))
+      const { weights, quantized, adapter } = trainer.world.cohort()
+      expect(weights.length).toBe(0)
+      const [frozen, before] = [structuredClone(quantized), adapter!.weights.slice()]
+      await trainer.save(folder)
+      for await (const { rl: figures, step } of trainer.updates()) {
+        if (step === 1) expect([figures!.ratio, figures!.kl.k3, figures!.referenceKl!.k3]).toEqual([1, 0, 0])
+      }
+      expect(quantized).toEqual(frozen)
+      expect(adapter!.weights).not.toEqual(before)
+      const resumed = await trainerOf({ lossSettings: { klCoef: 0.1 } }, { model })
+      resumed.world.cohort().quantized!.values.fill(0)
+      await resumed.restore(folder)
+      for await (const _ of resumed.updates());
+      expect(resumed.world.cohort().quantized).toEqual(frozen)
+      expect(resumed.world.cohort().adapter!.weights).toEqual(adapter!.weights)
+      await expect(trainerOf({}, { model: { ...small, quantize } })).rejects.toThrow(
+        `languageModel.quantize: got ${quantize}, without an adapter`,
+      )
+      await expect(trainerOf({}, { model: { ...model, quantize: 5 as 4 } })).rejects.toThrow(
+        'languageModel.quantize: got 5, expected one of 32, 8, 4',
+      )
+      const rounds = { ...small, loraRank: 2, quantizeActivations: true }
+      await expect(trainerOf({}, { model: rounds })).rejects.toThrow(
+        'languageModel.quantizeActivations: got true, without quantize, expected quantize=8 or 4, or false',
+      )
+    },
+  )
 
   test('an adapter that is loaded in between has a version of its own, which a resumed training goes on from', async () => {
     const model = { ...small, loraRank: 2 }

@@ -1,13 +1,14 @@
 /**
- * Losses as plain arithmetic over columns. An expression says what to compute for each row; nothing is computed when it is
- * written. Its derivatives are expressions too, made by the rules of forward mode: what does not depend on a column has no
- * derivative by it at all. `loss-program.ts` makes one list of operations of a loss and its derivatives, and runs it.
+ * Plain arithmetic over columns, for losses and for steps of environments. An expression says what to compute for each row;
+ * nothing is computed when it is written. Its derivatives are expressions too, made by the rules of forward mode: what does
+ * not depend on a column has no derivative by it at all. `expression-program.ts` makes one list of operations of expressions;
+ * `algorithms/loss-program.ts` runs those of a loss and its derivatives in f64, `kernels/column-loop.ts` those of a step in f32.
  *
  * Where a function has a kink, one side is taken, as the hand-written kernels do: `min` and `max` take the derivative of
  * their first argument at a tie (torch takes half of each), `clip` passes the derivative at its bounds, and that of `abs`
  * at 0 is 0 (both as torch). `where` takes the derivative of the chosen side alone, whatever the other one is.
  */
-import { InputError, show } from '../errors.ts'
+import { InputError, show } from './errors.ts'
 
 /** What an expression does with its operands; comparisons give 1 or 0. */
 export type Operation =
@@ -21,6 +22,9 @@ export type Operation =
   | 'exp'
   | 'log'
   | 'sqrt'
+  | 'sin'
+  | 'cos'
+  | 'floor'
   | 'tanh'
   | 'sigmoid'
   | 'abs'
@@ -38,7 +42,7 @@ export type Operation =
 /** An expression, or a number for all rows. */
 export type Operand = Expression | number
 
-/** A number for each row of a loss. Its methods make further expressions; all are computed in f64. */
+/** A number for each row. Its methods make further expressions; losses are computed in f64, steps of environments in f32. */
 export class Expression {
   readonly operation: Operation
   readonly operands: readonly Expression[]
@@ -47,7 +51,7 @@ export class Expression {
   /** Of a constant, and the bounds of `clip` and `within`. */
   readonly numbers: readonly number[]
 
-  /** Use the columns that a loss is given, and what the methods return. */
+  /** Use the columns that a loss or a step is given, and what the methods return. */
   constructor(
     operation: Operation,
     operands: readonly Expression[] = [],
@@ -104,6 +108,21 @@ export class Expression {
     return new Expression('sqrt', [this])
   }
 
+  /** The sine of an angle in radians. */
+  sin(): Expression {
+    return new Expression('sin', [this])
+  }
+
+  /** The cosine of an angle in radians. */
+  cos(): Expression {
+    return new Expression('cos', [this])
+  }
+
+  /** The largest whole number that is not above this; its derivative is 0. */
+  floor(): Expression {
+    return new Expression('floor', [this])
+  }
+
   /** The hyperbolic tangent. */
   tanh(): Expression {
     return new Expression('tanh', [this])
@@ -154,6 +173,16 @@ export class Expression {
     return new Expression('equal', [this, expressionOf(other)])
   }
 
+  /** 1 where this or the other one is not 0, else 0. */
+  or(other: Expression): Expression {
+    return where(this, 1, where(other, 1, 0))
+  }
+
+  /** 1 where neither this nor the other one is 0, else 0. */
+  and(other: Expression): Expression {
+    return where(this, where(other, 1, 0), 0)
+  }
+
   /** The same numbers, without derivatives. */
   detach(): Expression {
     return new Expression('detach', [this])
@@ -175,7 +204,7 @@ export function expressionOf(operand: Operand): Expression {
   if (isExpression(operand)) return operand
   if (typeof operand === 'number' && !Number.isNaN(operand))
     return new Expression('constant', [], { numbers: [operand] })
-  throw new InputError('operand of a loss', show(operand), 'an expression or a number')
+  throw new InputError('operand of an expression', show(operand), 'an expression or a number')
 }
 
 /** Whether something is an expression, also of another copy of the package, as a module elsewhere may have. */
@@ -240,6 +269,7 @@ function ruleOf(node: Expression, derive: (operand: Expression) => Expression | 
     case 'greater':
     case 'less':
     case 'equal':
+    case 'floor':
     case 'detach':
     case 'sequenceSum':
       return null
@@ -259,6 +289,10 @@ function ruleOf(node: Expression, derive: (operand: Expression) => Expression | 
       return derive(a)?.over(a) ?? null
     case 'sqrt':
       return derive(a)?.over(node.times(2)) ?? null
+    case 'sin':
+      return product(derive(a), a.cos())
+    case 'cos':
+      return product(derive(a), a.sin().negative())
     case 'tanh':
       return product(derive(a), expressionOf(1).minus(node.square()))
     case 'sigmoid':

@@ -1,0 +1,146 @@
+/** What was measured of the suite, row by row: `bench/worlds/measured.jsonl`, and the table that is made of it, docs/worlds.md. */
+import { existsSync, readFileSync, renameSync, writeFileSync } from 'node:fs'
+import { cpus, loadavg } from 'node:os'
+import { fileURLToPath } from 'node:url'
+import { bestKernelBuild } from '../../src/kernels/bind.ts'
+import { type Figure, figure } from '../measure.ts'
+import { short } from '../report.ts'
+import { type Outcome, type Row, type RowFigure, SEEDS } from './row.ts'
+
+const inDist = import.meta.url.includes('/dist/bench/')
+const root = fileURLToPath(new URL(inDist ? '../../../' : '../../', import.meta.url))
+const RECORDS = `${root}bench/worlds/measured.jsonl`
+const TABLE = `${root}docs/worlds.md`
+
+/** A row that was measured. */
+export interface Measured {
+  readonly row: string
+  /** What its runs were told: it is measured again where that changes. */
+  readonly told: string
+  readonly date: string
+  readonly machine: string
+  readonly seeds: readonly number[]
+  readonly outcomes: readonly Outcome[]
+}
+
+/** What a row is called: its environment, and the settings beside the preset's. */
+export function nameOf({ environment, settings }: Row): string {
+  return [environment, ...Object.entries(settings).map(([key, value]) => `${key}=${value}`)].join(' ')
+}
+
+/** The record of trainings that have just ended. */
+export function recordOf(row: Row, told: string, seeds: readonly number[], outcomes: readonly Outcome[]): Measured {
+  const load = loadavg()[1]!.toFixed(1)
+  return {
+    row: nameOf(row),
+    told,
+    date: new Date().toISOString().slice(0, 10),
+    machine: `${cpus()[0]?.model ?? 'unknown'}, ${bestKernelBuild()} kernels, Node ${process.version}, load ${load}`,
+    seeds,
+    outcomes,
+  }
+}
+
+/** All rows that were measured. */
+export function readRecords(): Measured[] {
+  if (!existsSync(RECORDS)) return []
+  const lines = readFileSync(RECORDS, 'utf8').split('\n').filter(Boolean)
+  return lines.map((line) => JSON.parse(line) as Measured)
+}
+
+/** Keeps these rows, and makes the table of them. */
+export function writeRecords(rows: readonly Row[], records: readonly Measured[]): void {
+  const order = rows.map(nameOf)
+  const sorted = records.toSorted((a, b) => order.indexOf(a.row) - order.indexOf(b.row))
+  writeWhole(RECORDS, `${sorted.map((record) => JSON.stringify(record)).join('\n')}\n`)
+  writeWhole(TABLE, tableOf(rows, records))
+}
+
+function writeWhole(path: string, text: string): void {
+  writeFileSync(`${path}.part`, text)
+  renameSync(`${path}.part`, path)
+}
+
+/** A row's figures, for the report. */
+export function figuresOf(row: Row, { seeds, outcomes }: Measured): Figure[] {
+  const { algorithm, policy, steps } = outcomes[0]!
+  const name = `${nameOf(row)} by ${algorithm} and ${policy}, ${steps.toLocaleString('en')} steps, seeds ${seeds.join(', ')}`
+  return [
+    ...row.figures.map(({ what, wanted }, i) => figure(`${name}, ${what}`, '', valuesOf(outcomes, i), wanted)),
+    figure(
+      `${name}, training`,
+      's',
+      outcomes.map(({ seconds }) => seconds),
+    ),
+  ]
+}
+
+function valuesOf(outcomes: readonly Outcome[], i: number): number[] {
+  return outcomes.map(({ values }) => values[i]!)
+}
+
+/** The table as Markdown: rows that were measured, in the order of `rows`. */
+export function tableOf(rows: readonly Row[], records: readonly Measured[]): string {
+  const lines = rows.flatMap((row) => {
+    const record = records.find((each) => each.row === nameOf(row))
+    return record === undefined ? [] : row.figures.map((asked, i) => lineOf(row, record, asked, i))
+  })
+  const machines = [...new Set(records.map(({ machine }) => machine.replace(/, load .*/, '')))]
+  const header = [
+    'environment',
+    'by',
+    'steps',
+    'what',
+    'asked for',
+    'mean ± deviation',
+    'by seed',
+    'seeds that reach it',
+  ]
+  const columns = [...header, 'published', 's a training', 'measured']
+  return [
+    '# What the suite comes to',
+    '',
+    'Each environment by its presets, three seeds, one thread, judged by fresh episodes with the most probable actions. `npm run bench -- worlds`',
+    'makes this table: it goes on where it was stopped, and measures a row again when its preset changes or when `WORLDS` names it',
+    '(`WORLDS=Taxi-v3,Maze-v0`). What each run was told is in `bench/worlds/measured.jsonl`, with the load of the machine. The deviation is that of the seeds,',
+    'with n in the denominator. Random play returns 3.5 in SpaceInvaders-MinAtar, 0.08 in Freeway-MinAtar, 0.78 in Asterix-MinAtar, 0.10 in Seaquest-MinAtar and',
+    '0.38 in Breakout-MinAtar. LunarLander-v3, which needs Python, is in [log.md](log.md).',
+    '',
+    `Machine: ${machines.join('; ')}.`,
+    '',
+    `| ${columns.join(' | ')} |`,
+    `|${columns.map(() => '---|').join('')}`,
+    ...lines,
+    '',
+  ].join('\n')
+}
+
+function lineOf(row: Row, { outcomes, date }: Measured, asked: RowFigure, i: number): string {
+  const { algorithm, policy, steps } = outcomes[0]!
+  const values = valuesOf(outcomes, i)
+  const mean = values.reduce((sum, value) => sum + value) / values.length
+  const deviation = Math.sqrt(values.reduce((sum, value) => sum + (value - mean) ** 2, 0) / values.length)
+  const { atLeast = -Infinity, atMost = Infinity } = asked.wanted
+  const reached = values.filter((value) => value >= atLeast && value <= atMost).length
+  const soFar = values.length < SEEDS.length ? ' so far' : ''
+  const seconds = outcomes.map((outcome) => outcome.seconds)
+  const others = Object.entries(row.settings).filter(([key]) => key.startsWith('environment.'))
+  return `| ${[
+    [row.environment, ...others.map(([key, value]) => `${key.replace('environment.', '')}=${value}`)].join(', '),
+    `${algorithm}, ${policy}`,
+    steps.toLocaleString('en'),
+    asked.what,
+    asked.wanted.atLeast === undefined ? `≤ ${minus(atMost)}` : `≥ ${minus(atLeast)}`,
+    `${minus(mean)} ± ${short(deviation)}`,
+    values.map(minus).join(', '),
+    `${reached === values.length ? `all ${values.length}` : `**${reached} of ${values.length}**`}${soFar}`,
+    asked.published,
+    `${short(Math.min(...seconds))}–${short(Math.max(...seconds))}`,
+    date,
+  ].join(' | ')} |`
+}
+
+/** Four digits, with the sign that texts have. */
+function minus(value: number): string {
+  return String(Number(value.toPrecision(4))).replace('-', '−')
+}

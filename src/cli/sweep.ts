@@ -1,0 +1,81 @@
+import { parseSeeds, type SweepSummary, trainSweep } from '../entries/data.ts'
+import { text } from '../entries/settings.ts'
+import type { Run } from '../index.ts'
+import { follow, interruption, tellWarnings } from './follow.ts'
+import { type Command, readKeys, splitWords } from './invocation.ts'
+import { progressLine, returnFormat } from './progress.ts'
+import { alignWords } from './table.ts'
+
+/** What is of the command, and no setting of its runs. */
+export const sweepKeys = {
+  seeds: text('1..3', 'train a run of each setting for each of these seeds, like 1..5 or 3,7'),
+}
+
+/** colonnade sweep <environment> key=a,b,c [key2=d,e …] [seeds=1..3] [out=DIR] */
+export const sweepCommand: Command = async ({ words, json, quiet }) => {
+  const { subject, texts } = splitWords(words, 'an environment, like CartPole-v1')
+  const { out, seeds: given, ...others } = texts
+  const { seeds } = readKeys(sweepKeys, given === undefined ? {} : { seeds: given })
+  const interrupt = interruption({ log: () => {} }, quiet, 'this update') // A run that learns alone has a log.
+  let progress: ReturnType<typeof progressLine> | undefined
+  try {
+    const summary = await trainSweep(subject, others, parseSeeds(seeds), {
+      out,
+      signal: interrupt.signal,
+      train(run: Run) {
+        tellWarnings(run.warnings)
+        if (run.ended !== null) return run.train() // It learned side by side with others.
+        interrupt.forget() // From here on each run has its own.
+        return follow(run, { json: true, quiet })
+      },
+      onUpdate(lines, totalSteps) {
+        const { update, steps } = lines[0]!
+        if (update === 1) {
+          progress?.end() // Of the world before.
+          progress = progressLine(totalSteps, `steps of each of ${lines.length} runs`, quiet)
+        }
+        const returns = lines.map(({ episodeReturn }) => episodeReturn).filter((value) => !Number.isNaN(value))
+        const best = Math.max(...returns)
+        const figures = returns.length === 0 ? [] : [`best return ${returnFormat(best)(best)}`]
+        progress!.update(steps, figures)
+      },
+    })
+    if (!json) console.log(describe(summary))
+    return summary
+  } finally {
+    progress?.end()
+    interrupt.forget()
+  }
+}
+
+type Spread = SweepSummary['settings'][number]['figures'][string]
+
+/** What came of a sweep: a row for each setting, which of them is best, and what was written. */
+function describe({ status, folder, seeds, settings, best, files }: SweepSummary): string {
+  const keys = Object.keys(settings[0]?.varied ?? {})
+  const isTimed = settings.some(({ apart }) => apart !== null) // Of a world's time each run has an equal share.
+  const names = [...new Set(settings.flatMap(({ figures }) => Object.keys(figures)))].filter(
+    (name) => isTimed || !TIMES.includes(name),
+  )
+  const cell = ({ mean, std, count }: Spread) =>
+    `${short(mean)} ± ${short(std)}${count < seeds.length ? ` (${count} of ${seeds.length})` : ''}`
+  const rows = settings.map(({ varied, figures }, i) => [
+    ...keys.map((key) => varied[key]!),
+    ...names.map((name) => (name in figures ? cell(figures[name]!) : '–')),
+    i === best?.setting ? `best by ${best.figure}` : '',
+  ])
+  const apart = new Set(settings.flatMap((setting) => (setting.apart === null ? [] : [setting.apart])))
+  return [
+    ...alignWords([[...keys, ...names, ''], ...rows], keys.length),
+    ...[...apart].map((reason) => `trained one run after another: ${reason}`),
+    ...Object.entries(files).map(([name, path]) => `  ${name.padEnd(14)} ${path}`),
+    ...(status === 'interrupted' ? [`to go on: the same command with out=${folder}`] : []),
+  ].join('\n')
+}
+
+/** Figures that say how long a run took. */
+const TIMES = ['stepsPerSecond', 'seconds']
+
+function short(value: number): string {
+  return String(Number(value.toPrecision(4)))
+}

@@ -1,0 +1,237 @@
+/**
+ * An environment's step as arithmetic over columns. The function is called once, with an expression for each column, and gives
+ * an expression for each that the step writes; what it says is then run over the lanes as one SIMD loop (`column-loop.ts`).
+ */
+import type { Column, ColumnType } from '../components/column.ts'
+import { InputError, show, unknownWord } from '../errors.ts'
+import { columnOf, Expression, expressionOf, type Operand, where } from '../expression.ts'
+import { programOf } from '../expression-program.ts'
+import { type BoundLoop, bindColumnLoop, type LoopColumn, type LoopElement, type LoopType } from '../kernels/bind.ts'
+import type { Lanes, State, StateDeclaration } from './environment.ts'
+
+/** What a step reads, a number a lane each; all as it was before the step. */
+export interface ColumnStepInputs<D> {
+  /** The state columns: an expression for each, or a list of them where a lane has several elements. */
+  readonly state: { readonly [K in keyof D]: D[K] extends ColumnType ? Expression : readonly Expression[] }
+  /** What the lane does: one number for one choice, else as many as its space has. */
+  readonly action: readonly [Expression, ...Expression[]]
+  /** The steps taken in this episode. */
+  readonly step: Expression
+}
+
+/** What a step writes. */
+export interface ColumnStepOutputs<D> {
+  /** State columns as they are from now on; those that are not named stay as they are. `i32` and `u8` are rounded toward 0. */
+  readonly state?: { readonly [K in keyof D]?: D[K] extends ColumnType ? Operand : readonly Operand[] }
+  /** What the lane sees from now on, in the order of its space. */
+  readonly observation: readonly Operand[]
+  readonly reward: Operand
+  /** Not 0 where the episode reached a terminal state. Default: nowhere. */
+  readonly terminated?: Operand
+  /** Not 0 where the environment itself cuts the episode off. Default: nowhere. */
+  readonly truncated?: Operand
+}
+
+/**
+ * A step for `defineEnvironment`, written as arithmetic over columns, given the state's declaration. It is computed in f32, with
+ * the same bits whatever kernels there are. Expressions have `plus`, `minus`, `times`, `over`, `negative`, `square`, `sqrt`, `abs`,
+ * `floor`, `sin`, `cos` (of angles up to some thousands), `min`, `max`, `clip`, `greaterThan`, `lessThan`, `equalTo`, `or` and
+ * `and`; `where` of `colonnade/algorithms` chooses between two. State columns are `f32`, `i32` or `u8`. For chance, masks, and
+ * lanes that are born or die, write a plain step.
+ *
+ * @throws InputError at the first step, for names of no column, lists of another length than their columns have elements, and
+ * operations that a step does not have.
+ * @example
+ * const state = { height: 'f32', speed: 'f32' } as const
+ * // In defineEnvironment: state: () => state, and in what `make` returns:
+ * step: columnStep(state, ({ state: { height, speed }, action: [thrust] }) => {
+ *   const faster = speed.plus(thrust.times(20).minus(9.8).times(0.02))
+ *   const higher = height.plus(faster.times(0.02)).max(0)
+ *   return {
+ *     state: { height: higher, speed: faster },
+ *     observation: [higher, faster],
+ *     reward: higher.minus(1).abs().negative(),
+ *     terminated: higher.equalTo(0),
+ *   }
+ * })
+ */
+export function columnStep<const D extends StateDeclaration>(
+  declaration: D,
+  step: (columns: ColumnStepInputs<D>) => ColumnStepOutputs<D>,
+): (lanes: Lanes<State<D>>, from: number, to: number) => void {
+  const bound = new WeakMap<object, Bound>()
+  return (lanes, from, to) => {
+    let each = bound.get(lanes)
+    if (each === undefined) {
+      each = bind(declaration, lanes as AnyLanes, step as AnyStep)
+      bound.set(lanes, each)
+    }
+    const { columns, run } = each
+    // Where these lie changes from step to step; the state stays where it is.
+    for (let c = 0; c < LANE_COLUMNS.length; c++) columns[c] = lanes[LANE_COLUMNS[c]!] as LoopColumn
+    run(columns, from, to)
+  }
+}
+
+type AnyLanes = Lanes<Readonly<Record<string, Column>>>
+type Several = Readonly<Record<string, Expression | readonly Expression[]>>
+type AnyStep = (columns: Omit<ColumnStepInputs<unknown>, 'state'> & { readonly state: Several }) => Omit<
+  ColumnStepOutputs<unknown>,
+  'state'
+> & {
+  readonly state?: Readonly<Record<string, Operand | readonly Operand[]>>
+}
+
+/** Columns that a step may read or write beside the state. */
+const LANE_COLUMNS = ['observation', 'reward', 'terminated', 'truncated', 'action', 'step'] as const
+
+interface Bound {
+  readonly run: BoundLoop
+  /** `LANE_COLUMNS`, then the state's. */
+  readonly columns: LoopColumn[]
+}
+
+/** Calls the function with the columns' expressions, and binds what it gives to the lanes' kernels. */
+function bind(declaration: StateDeclaration, lanes: AnyLanes, step: AnyStep): Bound {
+  const { state, actionMask, died, kernels } = lanes
+  if (actionMask.length > 0 || died.length > 0) {
+    const what = actionMask.length > 0 ? 'actionMask' : 'population'
+    throw new InputError('columnStep', `an environment with ${what}`, 'one without, or a plain step')
+  }
+  const columns = [...LANE_COLUMNS.map((name) => lanes[name]), ...Object.values(state)] as LoopColumn[]
+  const elements = elementsOf([...LANE_COLUMNS, ...Object.keys(state).map((name) => `state.${name}`)], columns, lanes)
+  const namesOf = (column: string) => [...elements.keys()].filter((name) => name.startsWith(`${column}[`))
+  const expressions = Object.keys(state).map((name) => {
+    const declared = declaration[name]
+    if (declared === undefined) throw unknownWord('state column of columnStep', name, Object.keys(declaration))
+    const each = namesOf(`state.${name}`).map(columnOf)
+    return [name, typeof declared === 'string' ? each[0]! : each] as const
+  })
+  const results = step({
+    state: named(Object.fromEntries(expressions)),
+    action: namesOf('action').map(columnOf) as [Expression],
+    step: columnOf('step[0]'),
+  })
+  const simpler = new Map<Expression, Expression>()
+  const wanted = new Map<string, Expression>()
+  for (const [column, operands] of listResults(results, declaration)) {
+    const names = namesOf(column)
+    if (!Array.isArray(operands) || operands.length !== names.length) {
+      const got = Array.isArray(operands) ? `a list of ${operands.length}` : show(operands)
+      throw new InputError(`columnStep, ${column}`, got, `a list of ${names.length}`)
+    }
+    for (const [k, name] of names.entries()) wanted.set(name, simplify(expressionOf(operands[k]!), simpler))
+  }
+  const program = programOf(wanted)
+  const placed = (registers: Readonly<Record<string, number>>): LoopElement[] =>
+    Object.entries(registers).map(([name, register]) => ({ ...elements.get(name)!, register }))
+  const [loads, stores] = [placed(program.columns), placed(program.results)]
+  return { run: bindColumnLoop(kernels, { program, loads, stores, numColumns: columns.length }), columns }
+}
+
+/** Where each element of a lane is, by the name of its expression: `state.position[0]`. */
+function elementsOf(
+  names: readonly string[],
+  columns: readonly LoopColumn[],
+  { reward }: AnyLanes,
+): Map<string, Omit<LoopElement, 'register'>> {
+  const elements = new Map<string, Omit<LoopElement, 'register'>>()
+  for (const [column, name] of names.entries()) {
+    const type = name === 'terminated' || name === 'truncated' ? 'flag' : typeOf(name, columns[column]!)
+    const width = columns[column]!.length / reward.length
+    for (let element = 0; element < width; element++) {
+      elements.set(`${name}[${element}]`, { column, type, width, element })
+    }
+  }
+  return elements
+}
+
+/** What a step gives, as a list for each column. */
+function listResults(results: ReturnType<AnyStep>, declaration: StateDeclaration): [string, readonly Operand[]][] {
+  if (typeof results !== 'object' || results === null) {
+    throw new InputError('columnStep', show(results), 'an object with observation and reward')
+  }
+  const names = ['state', 'observation', 'reward', 'terminated', 'truncated']
+  const unknown = Object.keys(results).find((name) => !names.includes(name))
+  if (unknown !== undefined) throw unknownWord('result of columnStep', unknown, names)
+  const { state = {}, observation, reward, terminated, truncated } = results
+  const ofState = Object.entries(state).map(([name, operand]): [string, readonly Operand[]] => {
+    const declared = declaration[name]
+    if (declared === undefined) throw unknownWord('state column', name, Object.keys(declaration))
+    return [`state.${name}`, (typeof declared === 'string' ? [operand] : operand) as readonly Operand[]]
+  })
+  return [
+    ...ofState,
+    ['observation', observation],
+    ['reward', [reward]],
+    ...(terminated === undefined ? [] : [['terminated', [terminated]] as [string, Operand[]]]),
+    ...(truncated === undefined ? [] : [['truncated', [truncated]] as [string, Operand[]]]),
+  ]
+}
+
+function typeOf(name: string, column: Column): LoopType {
+  if (column instanceof Float32Array) return 'f32'
+  if (column instanceof Int32Array) return 'i32'
+  if (column instanceof Uint8Array) return 'u8'
+  throw new InputError(`columnStep, ${name}`, show(column.constructor.name), 'a column of type f32, i32 or u8')
+}
+
+/** The state's expressions; a name of no column is an error. */
+function named(state: Several): Several {
+  return new Proxy(state, {
+    get(_, name) {
+      if (typeof name === 'string' && !Object.hasOwn(state, name)) {
+        throw unknownWord('state column', name, Object.keys(state))
+      }
+      return Reflect.get(state, name)
+    },
+  })
+}
+
+const LEFT_OUT = ['exp', 'log', 'tanh', 'sigmoid', 'sequenceSum']
+
+/** The same by operations that a loop over columns has. */
+function simplify(node: Expression, known: Map<Expression, Expression>): Expression {
+  const found = known.get(node)
+  if (found !== undefined) return found
+  const { operation, name, numbers } = node
+  if (LEFT_OUT.includes(operation)) {
+    throw new InputError('columnStep', `${operation} of an expression`, 'another one, or a plain step')
+  }
+  const operands = node.operands.map((operand) => simplify(operand, known))
+  let simple: Expression
+  if (operation === 'sin' || operation === 'cos') simple = waveOf(operands[0]!, operation)
+  else simple = new Expression(operation, operands, { name, numbers })
+  known.set(node, simple)
+  return simple
+}
+
+/** To be added and taken away again: what is left of a number below 2^22 is rounded to a whole one. */
+const ROUNDER = 1.5 * 2 ** 23
+
+/**
+ * Sine or cosine by quarter turns: x = q · ½π + r with |r| ≤ ¼π, the multiple of ½π taken away in three parts (Cody and
+ * Waite), polynomials in r (Cephes `sinf`, `cosf`), and q says which of them, with which sign.
+ */
+function waveOf(x: Expression, operation: 'sin' | 'cos'): Expression {
+  const q = x
+    .times(2 / Math.PI)
+    .plus(ROUNDER)
+    .minus(ROUNDER)
+  const r = x.minus(q.times(1.5703125)).minus(q.times(4.837512969970703e-4)).minus(q.times(7.549789954891882e-8))
+  const z = r.square()
+  const sin = z.times(-1.9515295891e-4).plus(8.3321608736e-3).times(z).minus(1.6666654611e-1).times(z).times(r).plus(r)
+  const tail = z.times(2.443315711809948e-5).minus(1.388731625493765e-3).times(z).plus(4.166664568298827e-2)
+  const cos = tail
+    .times(z)
+    .times(z)
+    .plus(expressionOf(1).minus(z.times(0.5)))
+  const isOdd = q.minus(q.times(0.5).floor().times(2))
+  const quarter = q.minus(q.times(0.25).floor().times(4)) // 0, 1, 2 or 3
+  if (operation === 'sin') {
+    const value = where(isOdd, cos, sin)
+    return where(quarter.greaterThan(1.5), value.negative(), value)
+  }
+  const value = where(isOdd, sin, cos)
+  return where(new Expression('within', [quarter], { numbers: [0.5, 2.5] }), value.negative(), value)
+}

@@ -1,0 +1,80 @@
+/** The cards of trained models, as hubs show them: Markdown behind a head in YAML. */
+import { cardTable, cell } from './dataset-card.ts'
+
+/** What a card says. */
+export interface ModelCardContent {
+  readonly title: string
+  /** `transformers` for a language model in its format. */
+  readonly library: string
+  /** What hubs sort models by: `reinforcement-learning`, `text-generation`. */
+  readonly task: string
+  /** Beside reinforcement-learning and colonnade, which all have. */
+  readonly tags?: readonly string[]
+  /** What it was judged by: fresh episodes of an environment. */
+  readonly result?: {
+    readonly environment: string
+    readonly mean: number
+    readonly std: number
+    readonly episodes: number
+  }
+  /** Shown as a table; what is undefined or empty is left out. */
+  readonly facts: Readonly<Record<string, string | number | undefined>>
+  /** Pictures beside the card, by what they show. */
+  readonly pictures?: Readonly<Record<string, string>>
+  /** What can be done with the model, in words and code of Markdown. */
+  readonly use: string
+}
+
+/** The text of a card. */
+export function modelCard({
+  title,
+  library,
+  task,
+  tags = [],
+  result,
+  facts,
+  pictures = {},
+  use,
+}: ModelCardContent): string {
+  const judged = result === undefined ? [] : resultLines(title, task, result)
+  const score = result === undefined ? undefined : `${result.mean.toFixed(2)} ± ${result.std.toFixed(2)}`
+  const over = result === undefined ? {} : { [`return of ${result.episodes} fresh episodes`]: score }
+  return [
+    '---',
+    `library_name: ${library}`,
+    `pipeline_tag: ${task}`,
+    'tags:',
+    ...[...new Set(['reinforcement-learning', 'colonnade', ...tags])].map((tag) => `- ${JSON.stringify(tag)}`),
+    ...judged,
+    '---',
+    `# ${cell(title)}`,
+    '',
+    ...cardTable({ ...over, ...facts }),
+    '',
+    ...Object.entries(pictures).flatMap(([what, file]) => [`![${cell(what)}](${encodeURI(file)})`, '']),
+    '## Use',
+    '',
+    use,
+    '',
+  ].join('\n')
+}
+
+/** What hubs make tables of results of. */
+function resultLines(title: string, task: string, { environment, mean, std }: NonNullable<ModelCardContent['result']>) {
+  return [
+    'model-index:',
+    `- name: ${JSON.stringify(title)}`,
+    '  results:',
+    '  - task:',
+    `      type: ${task}`,
+    '      name: Reinforcement learning',
+    '    dataset:',
+    `      name: ${JSON.stringify(environment)}`,
+    `      type: ${JSON.stringify(environment)}`,
+    '    metrics:',
+    '    - type: mean_reward',
+    `      value: ${mean.toFixed(2)} +/- ${std.toFixed(2)}`,
+    '      name: mean_reward',
+    '      verified: false',
+  ]
+}
