@@ -30,8 +30,8 @@ export const evaluateCommand: Command = async ({ words, json }) => {
   const modules = { allowModule: askForModule(trust), from: from ?? undefined }
   if ((await kindOfRun(subject)) === 'conversations') return judgeText(subject, { questions, ...keys }, modules, json)
   if (questions !== 'auto') throw new InputError('questions', questions, 'auto, for a run whose lanes step')
-  const { environment, policy, weights, update } = await loadPolicy(subject, modules)
-  const evaluation = await evaluate({ environment, policy, weights, ...keys })
+  const { environment, policy, systems, weights, shared, update } = await loadPolicy(subject, modules)
+  const evaluation = await evaluate({ environment, policy, systems, weights, shared, ...keys })
   const { mean, std, min, max } = evaluation.episodeReturn
   if (!json) {
     console.log(`${environment.id}, weights of update ${update}, ${evaluation.episodes} episodes`)

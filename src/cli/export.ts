@@ -152,10 +152,19 @@ async function exportText(run: string, out: string, texts: Readonly<Record<strin
 }
 
 async function fresh(run: string, options: { episodes: number; seed: number; explore: boolean }, modules: ModuleTrust) {
-  const { environment, policy, weights, update, checkpoint } = await loadPolicy(run, modules)
+  const { environment, policy, systems, weights, shared, update, checkpoint } = await loadPolicy(run, modules)
   return {
     environment,
-    table: await recordEpisodes({ environment, policy, weights, version: update, checkpoint, ...options }),
+    table: await recordEpisodes({
+      environment,
+      policy,
+      systems,
+      weights,
+      shared,
+      version: update,
+      checkpoint,
+      ...options,
+    }),
   }
 }
 

@@ -45,9 +45,9 @@ export async function pictureEpisode(
   if ((await kindOfRun(run)) === 'conversations') {
     throw new InputError('run', `${run}, of a language model`, 'one whose lanes step')
   }
-  const { environment, policy, weights, update } = await loadPolicy(run, options)
+  const { environment, policy, systems, weights, shared, update } = await loadPolicy(run, options)
   const { observationSpace, numAgents = 1 } = environment
-  const table = await recordEpisodes({ environment, policy, weights, episodes: numAgents, ...keys })
+  const table = await recordEpisodes({ environment, policy, systems, weights, shared, episodes: numAgents, ...keys })
   const columnOf = (name: string) => table.fields.find((field) => field.name === name)!
   const { column: lanes } = columnOf('lane')
   const { column: observation, width } = columnOf('observation')

@@ -1,6 +1,7 @@
 /**
  * `colonnade/environments`: the environments beyond those of the first hour, which are in `colonnade`, those of objects
- * and of games on bitecs or in Python, environments by their id, whether one keeps its contract, and how fast it is.
+ * and of games on bitecs or in Python, environments by their id, whether one keeps its contract, how fast it is, and systems that
+ * change what is learned from rewards.
  *
  * @module colonnade/environments
  */
@@ -37,6 +38,7 @@ export {
   registerEnvironment,
 } from '../environments/registry.ts'
 export * from '../environments/suite.ts'
+export { clipRewards, normalizeRewards } from '../systems/rewards.ts'
 export {
   type EnvironmentMeasurement,
   type EnvironmentSpeed,

@@ -5,6 +5,7 @@ import { pathToFileURL } from 'node:url'
 import type { AlgorithmDefinition, AlgorithmFactory } from '../algorithms/algorithm.ts'
 import { algorithmFactory, algorithms } from '../algorithms/registry.ts'
 import type { EpisodeCohort } from '../cohorts/episodes.ts'
+import { checkSystems, type SystemDefinition, type SystemFactory } from '../cohorts/system.ts'
 import { type DefinitionRecord, findFactory, isModulePath, revive } from '../definition.ts'
 import type { EnvironmentDefinition, EnvironmentFactory } from '../environments/environment.ts'
 import { environmentFactory, environments } from '../environments/registry.ts'
@@ -15,22 +16,26 @@ import type { LoggerDefinition } from '../loggers/logger.ts'
 import { BLOCK_ROWS, type PolicyDefinition, type PolicyModel } from '../policies/policy.ts'
 import { type PolicyFactory, policies, policyFactory } from '../policies/registry.ts'
 import { loadWeights, weightsOf } from '../policies/weights.ts'
+import { tensorValues } from '../safetensors.ts'
 import {
   boolean,
   choice,
   integer,
   number,
+  parseSetting,
   resolveSettings,
   type Setting,
   type Settings,
   type SettingValues,
+  strings,
   text,
 } from '../settings.ts'
+import { ownSystems, systemFactory } from '../systems/registry.ts'
 import { writeArrow } from '../tables/arrow.ts'
 import type { ModuleTrust } from '../trust.ts'
 import { createWorld } from '../world.ts'
 import { type LoadOptions, readCheckpoint } from './checkpoint.ts'
-import { evaluate, requireTimeLimit } from './evaluate.ts'
+import { evaluate, requireTimeLimit, type SharedColumns, sharedColumns } from './evaluate.ts'
 import { evaluationPoints, type Judgment, judgeMetrics } from './judge.ts'
 import { learnSettings } from './learn-options.ts'
 import { metricsLine, metricsOfRun } from './metrics.ts'
@@ -48,7 +53,7 @@ import {
   recordOfFile,
 } from './recorded-run.ts'
 import { readConfig, recordFrom } from './run-folder.ts'
-import { joinKeys, portable, readTexts, valuesOf } from './run-keys.ts'
+import { joinKeys, type KeyPart, portable, readTexts, valuesOf } from './run-keys.ts'
 import { type RunKind, SHARED_RESUMED, type SharedSummary, sharedRunSettings } from './run-kind.ts'
 import { findLoggers, portableLoggers } from './run-loggers.ts'
 import { chooseThreads, type ThreadChoice } from './threads.ts'
@@ -92,6 +97,8 @@ export interface EpisodeRunDefinition {
   readonly environment: EnvironmentDefinition
   readonly policy: PolicyDefinition
   readonly algorithm: AlgorithmDefinition
+  /** What works beside the four systems, in order. */
+  readonly systems: readonly SystemDefinition[]
   readonly settings: EpisodeRunSettings
   /** The file of rollouts that it learns from; null where its lanes collect. */
   readonly recorded: RecordedFile | null
@@ -112,42 +119,57 @@ export interface EpisodeRunSummary extends SharedSummary {
   readonly episodeReturnLast100: { readonly mean: number; readonly std: number }
 }
 
-/** The keys that say which policy and which algorithm; their own keys hang on these. */
-const [POLICY, ALGORITHM] = ['policy', 'algorithm']
+/** The keys that say which policy, which algorithm and which systems; their own keys hang on these. */
+const [POLICY, ALGORITHM, SYSTEMS] = ['policy', 'algorithm', 'systems'] as const
 
-/** Which policy and which algorithm a run has; the environment's usual ones where none is given. */
+const systemsSetting = strings(
+  [],
+  `what works beside the four systems, in this order: ${ownSystems.map(({ id }) => id).join(', ')}, or paths of modules that export one`,
+)
+
+/** Which policy and which algorithm a run has, the environment's usual ones where none is given; and which systems. */
 interface NamedParts {
   readonly policy?: PolicyFactory
   readonly algorithm?: AlgorithmFactory
+  readonly systems?: readonly SystemFactory[]
 }
 
 /**
  * Every key that a run of this environment takes, with its default. Those of the policy and of the algorithm are of the given
  * ones, or of the environment's usual ones.
- * @throws InputError where two of the three would have the same keys.
+ * @throws InputError where two of them would have the same keys.
  */
 function keysOf(factory: EnvironmentFactory, named: NamedParts): ReadonlyMap<string, Setting> {
-  const { preset, policy, algorithm } = usualParts(factory, named)
-  if (new Set(['environment', policy.id, algorithm.id]).size < 3) {
-    const got = `${policy.id}, and the algorithm ${algorithm.id}`
-    throw new InputError('policy', got, 'two ids, neither of them environment: what has a key begins with its id')
+  const { preset, policy, algorithm, systems } = usualParts(factory, named)
+  const ids = ['environment', policy.id, algorithm.id, ...systems.map(({ id }) => id)]
+  if (new Set(ids).size < ids.length) {
+    const others = systems.length === 0 ? '' : `, and the systems ${systems.map(({ id }) => id).join(', ')}`
+    const got = `${policy.id}, and the algorithm ${algorithm.id}${others}`
+    const expected = 'ids that differ, none of them environment: what has a key begins with its id'
+    throw new InputError('policy', got, expected)
   }
-  const parts = { [POLICY]: partSetting(policy, policies), [ALGORITHM]: partSetting(algorithm, algorithms) }
+  const parts = {
+    [POLICY]: partSetting(policy, policies),
+    [ALGORITHM]: partSetting(algorithm, algorithms),
+    [SYSTEMS]: systemsSetting,
+  }
   return joinKeys([
     ['', { ...episodeRunSettings, ...parts }, preset.run],
     [`${algorithm.id}.`, algorithm.settings, preset.algorithm.parameters],
     [`${policy.id}.`, policy.settings, preset.policy.parameters],
     ['environment.', factory.settings, preset.environment],
+    ...systems.map(({ id, settings }): KeyPart => [`${id}.`, settings]),
   ])
 }
 
 /** The parts of a run, with the environment's usual ones where none are given, and what is known to work for them. */
-function usualParts(factory: EnvironmentFactory, { policy, algorithm }: NamedParts) {
+function usualParts(factory: EnvironmentFactory, { policy, algorithm, systems = [] }: NamedParts) {
   const preset = presetOf(factory.presets, { policy: policy?.id, algorithm: algorithm?.id })
   return {
     preset,
     policy: policy ?? policyFactory(preset.policy.id),
     algorithm: algorithm ?? algorithmFactory(preset.algorithm.id),
+    systems,
   }
 }
 
@@ -156,8 +178,10 @@ function partSetting({ id }: { id: string }, known: readonly { id: string }[]): 
 }
 
 async function partsOf(given: Readonly<Record<string, string>>): Promise<NamedParts> {
-  const { [POLICY]: policy, [ALGORITHM]: algorithm } = given
+  const { [POLICY]: policy, [ALGORITHM]: algorithm, [SYSTEMS]: systems } = given
+  const names = systems === undefined ? [] : (parseSetting(SYSTEMS, systemsSetting, systems) as string[])
   return {
+    systems: await Promise.all(names.map(findSystem)),
     ...(policy === undefined ? {} : { policy: await findPolicy(policy) }),
     ...(algorithm === undefined ? {} : { algorithm: await findAlgorithm(algorithm) }),
   }
@@ -167,11 +191,11 @@ async function configure(
   factory: EnvironmentFactory,
   given: Readonly<Record<string, string>>,
 ): Promise<EpisodeRunDefinition> {
-  const { [POLICY]: _, [ALGORITHM]: __, ...texts } = given
-  const { policy, algorithm } = usualParts(factory, await partsOf(given))
-  const keys = keysOf(factory, { policy, algorithm })
+  const { [POLICY]: _, [ALGORITHM]: __, [SYSTEMS]: ___, ...texts } = given
+  const { policy, algorithm, systems } = usualParts(factory, await partsOf(given))
+  const keys = keysOf(factory, { policy, algorithm, systems })
   const values = readTexts(keys, texts)
-  const { [POLICY]: ___, [ALGORITHM]: ____, ...own } = valuesOf('', keys, values)
+  const { [POLICY]: ____, [ALGORITHM]: _____, [SYSTEMS]: ______, ...own } = valuesOf('', keys, values)
   const settings = resolveSettings('run', episodeRunSettings, own as never)
   const from = settings.from === '' ? '' : resolve(settings.from) // Wherever the run is resumed from.
   const environment = factory(valuesOf('environment.', keys, values) as never)
@@ -180,7 +204,7 @@ async function configure(
     ...valuesOf(`${algorithm.id}.`, keys, values),
     ...(recorded === null ? {} : lengthOf(recorded, algorithm, values)),
   } as never)
-  checkRecorded(learner, settings, values, recorded)
+  checkRecorded(learner, settings, values, recorded, systems.length)
   checkOpponents(settings, environment)
   const lanes = recorded === null || values.has('numLanes') ? undefined : lanesOf(recorded, from)
   return {
@@ -188,6 +212,7 @@ async function configure(
     environment,
     policy: policy(valuesOf(`${policy.id}.`, keys, values) as never),
     algorithm: learner,
+    systems: checkSystems(systems.map((system) => system(valuesOf(`${system.id}.`, keys, values) as never))),
     settings: { ...settings, from, numLanes: lanes ?? settings.numLanes, loggers: portableLoggers(settings.loggers) },
     recorded,
     loggers: await findLoggers(settings.loggers, 'caller'),
@@ -226,6 +251,15 @@ export async function findAlgorithm(name: string): Promise<AlgorithmFactory> {
 }
 
 /**
+ * The factory of a built-in system by its id, or of one's own by the path of the module that exports it.
+ * @throws InputError that names the nearest id, or says what is wrong with the module.
+ */
+async function findSystem(name: string): Promise<SystemFactory> {
+  if (isModulePath(name)) return findFactory<SystemFactory>('system', pathToFileURL(name).href, 'caller')
+  return systemFactory(name)
+}
+
+/**
  * The factory of a built-in environment by its id, or of one's own by the path of the module that exports it.
  * @throws InputError that names the nearest id, or says what is wrong with the module.
  */
@@ -243,6 +277,7 @@ async function open(folder: string, config: object, trust: ModuleTrust): Promise
   const path = join(folder, 'config.json')
   const parts = config as Readonly<Record<'environment' | 'policy' | 'algorithm', DefinitionRecord>> & {
     readonly settings: EpisodeRunSettings
+    readonly systems?: readonly DefinitionRecord[]
     readonly recorded?: DefinitionRecord | null
   }
   for (const key of ['environment', 'policy', 'algorithm', 'settings'] as const) {
@@ -250,7 +285,8 @@ async function open(folder: string, config: object, trust: ModuleTrust): Promise
       throw new InputError(path, `no ${key}`, 'the config.json of a run')
     }
   }
-  const { environment, policy, algorithm, settings, recorded } = parts
+  const { environment, policy, algorithm, systems = [], settings, recorded } = parts
+  if (!Array.isArray(systems)) throw new InputError(`${path} systems`, show(systems), 'a list')
   const origin = { ...trust, folder }
   const resolved = resolveSettings('run', episodeRunSettings, settings)
   return {
@@ -264,6 +300,13 @@ async function open(folder: string, config: object, trust: ModuleTrust): Promise
     algorithm: algorithm.module
       ? await revive<AlgorithmDefinition>('algorithm', recordFrom(folder, algorithm), origin)
       : algorithmFactory(algorithm.id)(algorithm.parameters as never),
+    systems: await Promise.all(
+      (systems as readonly DefinitionRecord[]).map((system) =>
+        system.module
+          ? revive<SystemDefinition>('system', recordFrom(folder, system), origin)
+          : systemFactory(system.id)(system.parameters as never),
+      ),
+    ),
     settings: resolved,
     recorded: fileOfRecord(path, recorded),
     loggers: await findLoggers(resolved.loggers, origin),
@@ -282,17 +325,35 @@ async function openEpisodeRun(folder: string, trust: ModuleTrust): Promise<Episo
   return open(folder, config, trust)
 }
 
-/** The weights of a run's newest checkpoint, or of the one with this number (its path, and after how many updates), and the policy and environment that they belong to. */
+/**
+ * The weights of a run's newest checkpoint, or of the one with this number (its path, and after how many updates), and what they belong to: what
+ * `evaluate` and `recordEpisodes` take.
+ */
 export async function loadPolicy(
   folder: string,
   { from, ...trust }: LoadOptions = {},
 ): Promise<
-  EpisodeRunDefinition & { readonly weights: Float32Array; readonly update: number; readonly checkpoint: string }
+  EpisodeRunDefinition & {
+    readonly weights: Float32Array
+    /** What its systems have kept of the whole cohort. */
+    readonly shared: SharedColumns
+    readonly update: number
+    readonly checkpoint: string
+  }
 > {
   const definition = await openEpisodeRun(folder, trust)
   const { tensors, manifest, path } = await readCheckpoint(folder, from)
-  const weights = weightsOf(`checkpoint ${path}`, tensors, modelOf(definition), `${definition.policy.id}.weights.`)
-  return { ...definition, weights, update: manifest.update, checkpoint: path }
+  const { policy, systems } = definition
+  const subject = `checkpoint ${path}`
+  const weights = weightsOf(subject, tensors, modelOf(definition), `${policy.id}.weights.`)
+  const sharedOf = ({ id, columns }: SystemDefinition) =>
+    Object.keys(columns.shared).map((name) => {
+      const tensor = tensors.get(`${policy.id}.systems.${id}.shared.${name}`)
+      if (tensor === undefined) throw new InputError(subject, `no column ${name} of system ${id}`, 'it')
+      return [name, tensorValues(tensor)]
+    })
+  const shared = Object.fromEntries(systems.map((system) => [system.id, Object.fromEntries(sharedOf(system))]))
+  return { ...definition, weights, shared, update: manifest.update, checkpoint: path }
 }
 
 export function modelOf({ environment, policy }: EpisodeRunDefinition): PolicyModel {
@@ -309,12 +370,12 @@ export async function listRollouts(folder: string): Promise<string[]> {
 
 /** The trainer of a run with weights that the seed has drawn, whatever the run is to begin with. */
 async function drawnTrainer(definition: EpisodeRunDefinition, threads: number): Promise<Trainer<EpisodeCohort>> {
-  const { environment, policy, algorithm, settings } = definition
+  const { environment, policy, algorithm, systems, settings } = definition
   const { numLanes, seed, kernels, profile, opponents, opponentsEvery, opponentsShare } = settings
   const actors = actorsOf(definition)
   const build = kernels === 'best' ? bestKernelBuild() : kernels
   const world = await createWorld({
-    ...{ environment, policy, numLanes, seed, kernels: build },
+    ...{ environment, policy, systems, numLanes, seed, kernels: build },
     ...(opponents > 0 && { selfPlay: { opponents, every: opponentsEvery, share: opponentsShare } }),
   })
   return createTrainer(world, algorithm, {
@@ -332,8 +393,12 @@ export function actorsOf({ algorithm, settings }: EpisodeRunDefinition): number 
 
 /** How many threads a run has that leaves it open; 1 where others could not be made. */
 export function threadsOf(definition: EpisodeRunDefinition): ThreadChoice {
-  const { environment, policy, algorithm, settings } = definition
-  for (const [noun, { id, module }] of Object.entries({ environment, policy, algorithm })) {
+  const { environment, policy, algorithm, systems, settings } = definition
+  const inThreads: [noun: string, definition: DefinitionRecord][] = [
+    ...Object.entries({ environment, policy, algorithm }),
+    ...systems.filter(({ run }) => run !== undefined).map((system): [string, DefinitionRecord] => ['system', system]),
+  ]
+  for (const [noun, { id, module }] of inThreads) {
     if (module === undefined)
       return { threads: 1, reason: `the ${noun} ${id} has no module from which others could make it` }
   }
@@ -348,7 +413,9 @@ export function threadsOf(definition: EpisodeRunDefinition): ThreadChoice {
   return { threads: threads + actors, reason: `${actors} to collect, and ${threads} to learn: ${reason}` }
 }
 
-const builtIns = [...algorithms, ...policies, ...environments] as unknown as Parameters<typeof portable>[1]
+const builtIns = [...algorithms, ...policies, ...environments, ...ownSystems] as unknown as Parameters<
+  typeof portable
+>[1]
 
 /** A line of `metrics.jsonl`, as far as the learning curve reads it. */
 interface MetricsLine {
@@ -373,11 +440,12 @@ export const episodeRun: RunKind<EpisodeRunDefinition, EpisodeCohort, EpisodeRun
     return { ...metricsOfRun(algorithm.metrics, maxStaleness, isSelfPlay), ...judged }
   },
   configure: (factory, given) => configure(factory as EnvironmentFactory, given),
-  records({ environment, policy, algorithm, recorded }) {
+  records({ environment, policy, algorithm, systems, recorded }) {
     return {
       environment: portable(environment, builtIns),
       policy: portable(policy, builtIns),
       algorithm: portable(algorithm, builtIns),
+      ...(systems.length === 0 ? {} : { systems: systems.map((system) => portable(system, builtIns)) }),
       ...(recorded === null ? {} : { recorded: recordOfFile(recorded) }),
     }
   },
@@ -418,13 +486,16 @@ export const episodeRun: RunKind<EpisodeRunDefinition, EpisodeCohort, EpisodeRun
     if (settings.stopWhenSolved && trainer.progress().solvedAtStep !== null) return 'solved'
     return trainer.steps >= settings.totalSteps ? 'complete' : null
   },
-  async judge({ environment, policy, settings }, { world }, seed) {
-    const { weights } = world.cohort()
+  async judge({ environment, policy, systems, settings }, { world }, seed) {
+    const cohort = world.cohort()
+    const { weights } = cohort
     const episodes = settings.evaluateEpisodes
     const { episodeReturn } = await evaluate({
       environment,
       policy,
+      systems,
       weights,
+      shared: sharedColumns(cohort),
       episodes,
       seed,
       kernels: world.kernelBuild,

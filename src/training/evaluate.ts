@@ -1,9 +1,11 @@
 /** Playing episodes with fixed weights: to judge a policy, or to record what it does. */
 import type { EpisodeCohort } from '../cohorts/episodes.ts'
 import { rolloutTable } from '../cohorts/rollout-table.ts'
+import type { SystemDefinition } from '../cohorts/system.ts'
+import type { Column } from '../components/column.ts'
 import { Phase } from '../components/episode.ts'
 import type { EnvironmentDefinition } from '../environments/environment.ts'
-import { InputError, show } from '../errors.ts'
+import { InputError, show, unknownWord } from '../errors.ts'
 import type { KernelBuild } from '../kernels/bind.ts'
 import type { PolicyDefinition } from '../policies/policy.ts'
 import { bootstrap } from '../systems/systems.ts'
@@ -26,11 +28,18 @@ export interface EvaluateOptions {
   /** Sample actions; by default the most probable one is taken. */
   explore?: boolean
   kernels?: KernelBuild
+  /** What works beside the four systems, as in training. Default none. What they do after a rollout they do not do here. */
+  systems?: readonly SystemDefinition[]
+  /** Their columns of the whole cohort, which stay as they are given. Default: zeros. */
+  shared?: SharedColumns
   /** Number of the weights, for the table's version column. Default 0. */
   version?: number
   /** Where the weights were read, for the table's metadata. Default null: nowhere. */
   checkpoint?: string | null
 }
+
+/** Columns of the whole cohort, by system and by name. */
+export type SharedColumns = Readonly<Record<string, Readonly<Record<string, Column>>>>
 
 /** What episodes returned, and how long they were in steps. */
 export interface Evaluation {
@@ -91,6 +100,7 @@ export function requireTimeLimit({ id, maxEpisodeSteps }: EnvironmentDefinition)
 
 async function play(options: EvaluateOptions): Promise<{ world: World; cohort: EpisodeCohort }> {
   const { environment, policy, weights, episodes = 100, seed = 0, explore = false, version = 0, kernels } = options
+  const { systems = [], shared = {} } = options
   if (!Number.isSafeInteger(episodes) || episodes < 1) {
     throw new InputError('episodes', show(episodes), 'a whole number ≥ 1')
   }
@@ -98,6 +108,7 @@ async function play(options: EvaluateOptions): Promise<{ world: World; cohort: E
   const world = await createWorld({
     environment,
     policy,
+    systems,
     numLanes: episodes,
     seed,
     explore,
@@ -114,12 +125,36 @@ async function play(options: EvaluateOptions): Promise<{ world: World; cohort: E
     cohort.weights.set(weights)
     cohort.policy.refresh?.()
     cohort.version = version
+    fillShared(cohort, shared)
     do await tick(world)
     while (cohort.t < cohort.numSteps && cohort.episode.phase.some((phase, n) => plays(cohort, phase, n)))
     await bootstrap(world)
     return { world, cohort }
   } finally {
     world.close()
+  }
+}
+
+/** What a cohort's systems keep of the whole of it: their own columns, not copies. */
+export function sharedColumns({ systems }: EpisodeCohort): SharedColumns {
+  return Object.fromEntries(
+    systems.map(({ definition, rollout }) => [definition.id, rollout.shared as Readonly<Record<string, Column>>]),
+  )
+}
+
+/** @throws InputError for columns that no system of the cohort has, or of another length. */
+function fillShared(cohort: EpisodeCohort, given: SharedColumns): void {
+  const own = sharedColumns(cohort)
+  for (const [id, columns] of Object.entries(given)) {
+    if (!Object.hasOwn(own, id)) throw unknownWord('shared columns of system', id, Object.keys(own))
+    for (const [name, column] of Object.entries(columns)) {
+      const target = own[id]![name]
+      if (target === undefined) throw unknownWord(`shared column of ${id}`, name, Object.keys(own[id]!))
+      if (column.length !== target.length) {
+        throw new InputError(`shared column ${name} of ${id}`, `${column.length} elements`, `${target.length}`)
+      }
+      target.set(column)
+    }
   }
 }
 

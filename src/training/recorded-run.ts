@@ -34,6 +34,7 @@ export function checkRecorded(
   { from, epochs }: EpisodeRunSettings,
   given: ReadonlyMap<string, unknown>,
   recorded: RecordedFile | null,
+  numSystems: number,
 ): void {
   const { id, needsTable, staleness } = algorithm
   const file =
@@ -47,6 +48,9 @@ export function checkRecorded(
   if (unused !== undefined) {
     const expected = 'no such key: nothing is collected, and epochs says how long the training is'
     throw new InputError(unused, `${show(given.get(unused))}, with from=${from}`, expected)
+  }
+  if (numSystems > 0) {
+    throw new InputError('systems', `${numSystems}, with from=${from}`, 'none: they work on what lanes collect')
   }
   const table = recorded?.table ?? null
   if (table !== null) refuseUnknownLogprob(table, algorithm, staleness?.correction ?? 'none')

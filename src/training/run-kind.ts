@@ -126,7 +126,7 @@ export interface RunKind<D extends RunParts, C extends Cohort, Summary extends S
   metrics(factory: unknown, given: Readonly<Record<string, string>>): Promise<Metrics>
   configure(factory: unknown, given: Readonly<Record<string, string>>): Promise<D>
   /** What `config.json` has of it, beside the settings. */
-  records(definition: D): Readonly<Record<string, DefinitionRecord | null>>
+  records(definition: D): Readonly<Record<string, DefinitionRecord | readonly DefinitionRecord[] | null>>
   /** The definition that a run's `config.json` says. */
   open(folder: string, config: Readonly<Record<string, unknown>>, trust: ModuleTrust): Promise<D>
   /** The settings that may be given anew when it is resumed, and the definition with them. */

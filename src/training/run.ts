@@ -254,10 +254,12 @@ export class Run<D extends RunDefinition = RunDefinition> {
   /** Opens the loggers that the settings name. */
   #openLoggers(tell: (message: string) => void): Loggers {
     const { definition, folder, trainer } = this
-    const parts = Object.entries(this.#kind.records(definition)).flatMap(([name, record]) => {
-      if (record === null) return []
-      const { id, parameters } = record
-      return [...(name === id ? [] : [[name, id]]), ...Object.entries(flatKeys(parameters, `${id}.`))]
+    const parts = Object.entries(this.#kind.records(definition)).flatMap(([name, recorded]) => {
+      if (recorded === null) return []
+      const records = [recorded].flat() as DefinitionRecord[]
+      const ids = records.map(({ id }) => id).join(',')
+      const keys = records.flatMap(({ id, parameters }) => Object.entries(flatKeys(parameters, `${id}.`)))
+      return [...(name === ids ? [] : [[name, ids]]), ...keys]
     })
     const settings = { ...flatKeys(definition.settings), ...Object.fromEntries(parts) }
     const training = {
@@ -366,9 +368,10 @@ export function curveOfRun(definition: RunDefinition, lines: readonly Record<str
 /** `config.json`. */
 export function configOf(folder: string, definition: RunDefinition): object {
   const records = Object.entries(kindOf(definition).records(definition))
-  const here = records.map(([key, record]) => [
+  const place = (record: DefinitionRecord) => recordIn(folder, record)
+  const here = records.map(([key, recorded]) => [
     key,
-    record === null ? null : recordIn(folder, record as DefinitionRecord),
+    Array.isArray(recorded) ? recorded.map(place) : recorded && place(recorded as DefinitionRecord),
   ])
   return { colonnade: VERSION, ...Object.fromEntries(here), settings: definition.settings }
 }

@@ -48,9 +48,10 @@ async function crash(to: string, { after, words = [] }: { after: number; words?:
 describe('configureRun', () => {
   test('takes the defaults of runKeys where nothing is said', async () => {
     for (const id of ['CartPole-v1', 'Pendulum-v1'] as const) {
-      const { environment, policy, algorithm, settings } = await configureRun(id, {})
+      const { environment, policy, algorithm, systems, settings } = await configureRun(id, {})
       const values = {
         ...settings,
+        systems,
         policy: policy.id,
         algorithm: algorithm.id,
         ...Object.fromEntries(
@@ -152,7 +153,7 @@ describe('configureRun', () => {
        export const named = defineAlgorithm({ id: 'mlp', module: import.meta.url, settings: {}, metrics: ppo.metrics, make: () => ppo() })`,
     )
     await expect(runKeys('CartPole-v1', { algorithm: namesake })).rejects.toThrow(
-      'policy: got mlp, and the algorithm mlp, expected two ids, neither of them environment',
+      'policy: got mlp, and the algorithm mlp, expected ids that differ, none of them environment',
     )
   })
 

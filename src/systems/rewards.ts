@@ -1,0 +1,73 @@
+/** Systems that change what is learned from rewards. Returns of episodes are counted before, so they stay what the environment pays. */
+import { defineSystem, type SystemRollout } from '../cohorts/system.ts'
+import { InputError } from '../errors.ts'
+import { number } from '../settings.ts'
+
+/**
+ * Divides rewards by the running deviation of the discounted return, so that returns are of about size 1 whatever the environment pays
+ * (as Stable-Baselines3's VecNormalize does). The return of a lane goes on as R ← γ R + reward and begins at 0 in each episode.
+ * Its deviation is that over all rows so far, the rollout at work included, and is kept in checkpoints. Rewards are not centered, so
+ * that their sign stays. What is learned from is within ±clip.
+ *
+ * Recorded: `discounted`, the lane's R after the row.
+ *
+ * @example await createWorld({ environment: pendulum(), policy: mlp(), numLanes: 16, systems: [normalizeRewards({ gamma: 0.9 })] })
+ */
+export const normalizeRewards = defineSystem({
+  id: 'normalizeRewards',
+  module: import.meta.url,
+  settings: {
+    gamma: number(0.99, "discount factor of the return, usually the algorithm's", { min: 0, max: 1 }),
+    clip: number(10, 'largest size of a reward that is learned from', { above: 0 }),
+    epsilon: number(1e-8, 'what is added to the variance', { above: 0 }),
+  },
+  state: () => ({ discounted: 'f32' }),
+  shared: () => ({ mean: 'f64', squares: 'f64', count: 'f64', center: 'f32', deviation: 'f32' }),
+  recorded: () => ({ discounted: 'f32' }),
+  make: ({ gamma, clip, epsilon }) => ({
+    after: 'step',
+    run({ own, recorded, reward, terminated, truncated, valid }, from, to) {
+      for (let n = from; n < to; n++) {
+        if (valid[n] === 0) continue
+        const discounted = gamma * own.discounted[n]! + reward[n]!
+        recorded.discounted[n] = discounted
+        own.discounted[n] = terminated[n] !== 0 || truncated[n] !== 0 ? 0 : discounted
+      }
+    },
+    afterRollout({ rollout: { reward, valid }, shared, recorded, kernels }) {
+      const { mean, squares, count, center, deviation } = shared
+      kernels.updateRunning(mean, squares, count, recorded.discounted, valid, valid.length, 1)
+      kernels.readRunning(center, deviation, mean, squares, count, epsilon, 1)
+      for (let row = 0; row < reward.length; row++) {
+        reward[row] = within(reward[row]! / deviation[0]!, -clip, clip)
+      }
+    },
+  }),
+})
+
+/**
+ * Keeps what is learned from rewards between `low` and `high`.
+ *
+ * @throws InputError where low is not below high.
+ * @example clipRewards({ low: -1, high: 1 })
+ */
+export const clipRewards = defineSystem({
+  id: 'clipRewards',
+  module: import.meta.url,
+  settings: {
+    low: number(-1, 'least reward that is learned from'),
+    high: number(1, 'greatest'),
+  },
+  make({ low, high }) {
+    if (low >= high) throw new InputError('clipRewards', `low ${low} and high ${high}`, 'low below high')
+    return {
+      afterRollout({ rollout: { reward } }: SystemRollout) {
+        for (let row = 0; row < reward.length; row++) reward[row] = within(reward[row]!, low, high)
+      },
+    }
+  },
+})
+
+function within(value: number, low: number, high: number): number {
+  return Math.min(Math.max(value, low), high)
+}
