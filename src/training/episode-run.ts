@@ -1,14 +1,13 @@
 /** Runs of environments whose lanes step: what they are told, what they are made of, and what they leave. */
 import { availableParallelism } from 'node:os'
 import { join, resolve } from 'node:path'
-import { pathToFileURL } from 'node:url'
 import type { AlgorithmDefinition, AlgorithmFactory } from '../algorithms/algorithm.ts'
 import { algorithmFactory, algorithms } from '../algorithms/registry.ts'
 import type { EpisodeCohort } from '../cohorts/episodes.ts'
 import { checkSystems, type SystemDefinition, type SystemFactory } from '../cohorts/system.ts'
-import { type DefinitionRecord, findFactory, isModulePath, revive } from '../definition.ts'
+import type { DefinitionRecord } from '../definition.ts'
 import type { EnvironmentDefinition, EnvironmentFactory } from '../environments/environment.ts'
-import { environmentFactory, environments } from '../environments/registry.ts'
+import { environments } from '../environments/registry.ts'
 import { InputError, show } from '../errors.ts'
 import { listFolder } from '../files.ts'
 import { bestKernelBuild } from '../kernels/bind.ts'
@@ -30,13 +29,14 @@ import {
   strings,
   text,
 } from '../settings.ts'
-import { ownSystems, systemFactory } from '../systems/registry.ts'
+import { ownSystems } from '../systems/registry.ts'
 import { writeArrow } from '../tables/arrow.ts'
 import type { ModuleTrust } from '../trust.ts'
 import { createWorld } from '../world.ts'
 import { type LoadOptions, readCheckpoint } from './checkpoint.ts'
+import { type EpisodeLine, lossCurve, returnCurve } from './episode-curves.ts'
 import { evaluate, requireTimeLimit, type SharedColumns, sharedColumns } from './evaluate.ts'
-import { evaluationPoints, type Judgment, judgeMetrics } from './judge.ts'
+import { judgeMetrics } from './judge.ts'
 import { learnSettings } from './learn-options.ts'
 import { metricsLine, metricsOfRun } from './metrics.ts'
 import { presetOf, reachedByPreset } from './presets.ts'
@@ -52,7 +52,8 @@ import {
   recordedUpdates,
   recordOfFile,
 } from './recorded-run.ts'
-import { readConfig, recordFrom } from './run-folder.ts'
+import { findAlgorithm, findPolicy, findSystem, reviveParts } from './run-definitions.ts'
+import { readConfig } from './run-folder.ts'
 import { joinKeys, type KeyPart, portable, readTexts, valuesOf } from './run-keys.ts'
 import { type RunKind, SHARED_RESUMED, type SharedSummary, sharedRunSettings } from './run-kind.ts'
 import { findLoggers, portableLoggers } from './run-loggers.ts'
@@ -232,44 +233,6 @@ function checkOpponents(settings: EpisodeRunSettings, { id, numAgents = 1 }: Env
   }
 }
 
-/**
- * The factory of a built-in policy by its id, or of one's own by the path of the module that exports it.
- * @throws InputError that names the nearest id, or says what is wrong with the module.
- */
-export async function findPolicy(name: string): Promise<PolicyFactory> {
-  if (isModulePath(name)) return findFactory<PolicyFactory>('policy', pathToFileURL(name).href, 'caller')
-  return policyFactory(name)
-}
-
-/**
- * The factory of a built-in algorithm by its id, or of one's own by the path of the module that exports it.
- * @throws InputError that names the nearest id, or says what is wrong with the module.
- */
-export async function findAlgorithm(name: string): Promise<AlgorithmFactory> {
-  if (isModulePath(name)) return findFactory<AlgorithmFactory>('algorithm', pathToFileURL(name).href, 'caller')
-  return algorithmFactory(name)
-}
-
-/**
- * The factory of a built-in system by its id, or of one's own by the path of the module that exports it.
- * @throws InputError that names the nearest id, or says what is wrong with the module.
- */
-async function findSystem(name: string): Promise<SystemFactory> {
-  if (isModulePath(name)) return findFactory<SystemFactory>('system', pathToFileURL(name).href, 'caller')
-  return systemFactory(name)
-}
-
-/**
- * The factory of a built-in environment by its id, or of one's own by the path of the module that exports it.
- * @throws InputError that names the nearest id, or says what is wrong with the module.
- */
-export async function findEnvironment(name: string): Promise<EnvironmentFactory> {
-  if (isModulePath(name)) {
-    return findFactory<EnvironmentFactory>('environment', pathToFileURL(name).href, 'caller')
-  }
-  return environmentFactory(name)
-}
-
 /** Settings that a run may be given anew when it is resumed: those on which what it did so far does not depend. */
 const RESUMED = [...SHARED_RESUMED, 'actors', 'totalSteps', 'stopWhenSolved', 'rollouts'] as const
 
@@ -291,22 +254,7 @@ async function open(folder: string, config: object, trust: ModuleTrust): Promise
   const resolved = resolveSettings('run', episodeRunSettings, settings)
   return {
     kind: 'episodes',
-    environment: environment.module
-      ? await revive<EnvironmentDefinition>('environment', recordFrom(folder, environment), origin)
-      : environmentFactory(environment.id)(environment.parameters as never),
-    policy: policy.module
-      ? await revive<PolicyDefinition>('policy', recordFrom(folder, policy), origin)
-      : policyFactory(policy.id)(policy.parameters as never),
-    algorithm: algorithm.module
-      ? await revive<AlgorithmDefinition>('algorithm', recordFrom(folder, algorithm), origin)
-      : algorithmFactory(algorithm.id)(algorithm.parameters as never),
-    systems: await Promise.all(
-      (systems as readonly DefinitionRecord[]).map((system) =>
-        system.module
-          ? revive<SystemDefinition>('system', recordFrom(folder, system), origin)
-          : systemFactory(system.id)(system.parameters as never),
-      ),
-    ),
+    ...(await reviveParts({ environment, policy, algorithm, systems }, folder, trust)),
     settings: resolved,
     recorded: fileOfRecord(path, recorded),
     loggers: await findLoggers(resolved.loggers, origin),
@@ -417,16 +365,6 @@ const builtIns = [...algorithms, ...policies, ...environments, ...ownSystems] as
   typeof portable
 >[1]
 
-/** A line of `metrics.jsonl`, as far as the learning curve reads it. */
-interface MetricsLine {
-  readonly update: number
-  readonly steps: number
-  readonly episodeReturn: number | null
-  readonly evaluation?: Judgment
-  /** What else it says, by the metric's name. */
-  readonly [metric: string]: unknown
-}
-
 /** Runs of environments whose lanes step. */
 export const episodeRun: RunKind<EpisodeRunDefinition, EpisodeCohort, EpisodeRunSummary, never> = {
   async keys(factory, given) {
@@ -535,27 +473,9 @@ export const episodeRun: RunKind<EpisodeRunDefinition, EpisodeCohort, EpisodeRun
     }
   },
   curve({ environment, algorithm, recorded }, lines) {
-    const own = { id: environment.id, lines: lines as readonly MetricsLine[] }
+    const own = { id: environment.id, lines: lines as readonly EpisodeLine[] }
     const base = { smoothing: 0, before: null }
     if (recorded === null) return { ...base, ...returnCurve(own), threshold: environment.returnThreshold }
     return { ...base, ...lossCurve(own, Object.keys(algorithm.metrics)[0]), threshold: null }
   },
-}
-
-/** What episodes have returned, by the steps done. */
-function returnCurve({ id, lines }: { readonly id: string; readonly lines: readonly MetricsLine[] }) {
-  const points = lines.flatMap(({ steps, episodeReturn }) =>
-    episodeReturn === null ? [] : [{ x: steps, y: episodeReturn }],
-  )
-  return {
-    points,
-    evaluations: evaluationPoints(lines, 'steps'),
-    labels: { x: `${id}: environment steps`, y: 'mean return of the last 100 episodes' },
-  }
-}
-
-/** The first metric that the algorithm tells, by the updates done: where no episodes are played. */
-function lossCurve({ id, lines }: { readonly id: string; readonly lines: readonly MetricsLine[] }, metric = '') {
-  const points = lines.flatMap(({ update, [metric]: y }) => (typeof y === 'number' ? [{ x: update, y }] : []))
-  return { points, evaluations: [], labels: { x: `${id}: updates`, y: metric } }
 }

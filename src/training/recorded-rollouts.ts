@@ -238,6 +238,11 @@ export async function rolloutsFor(
   table: Table | ArrowTable,
   correction: RecordedCorrection['correction'],
 ): Promise<RecordedRollouts> {
+  const working = cohort.systems.find(({ definition }) => definition.afterRollout !== undefined)
+  if (working !== undefined) {
+    const got = `system ${working.definition.id}, which works on rollouts that lanes have filled`
+    throw new InputError('trainer.learn(table)', got, 'a cohort without it')
+  }
   const { fromArrow } = await import('../tables/arrow.ts')
   const own = 'fields' in table ? table : fromArrow(table)
   refuseUnknownLogprob(own, algorithm, correction)

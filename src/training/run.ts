@@ -30,9 +30,10 @@ import {
   findTextEnvironment,
   type TextEnvironmentId,
 } from './conversation-run.ts'
-import { type EpisodeRunDefinition, type EpisodeRunSummary, episodeRun, findEnvironment } from './episode-run.ts'
+import { type EpisodeRunDefinition, type EpisodeRunSummary, episodeRun } from './episode-run.ts'
 import { checkJudging, Judge, judgeMetrics, judgeSeed } from './judge.ts'
 import { recordedKernels } from './recorded-kernels.ts'
+import { findEnvironment } from './run-definitions.ts'
 import { type ResumeOptions, RunFolder, readConfig, recordIn, refuseOccupied } from './run-folder.ts'
 import { readTexts } from './run-keys.ts'
 import type { MadeTrainer, RunCurve, RunEnd, RunKind, RunListeners, SharedSummary } from './run-kind.ts'

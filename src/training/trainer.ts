@@ -321,11 +321,6 @@ export class Trainer<C extends Cohort = Cohort> {
     if (cohort.ahead !== null) {
       throw new InputError('trainer.learn(table)', 'a trainer with actors, which collect ahead', 'one without')
     }
-    const recording = cohort.systems.find(({ definition }) => definition.afterRollout !== undefined)
-    if (recording !== undefined) {
-      const got = `system ${recording.definition.id}, which works on rollouts that lanes have filled`
-      throw new InputError('trainer.learn(table)', got, 'a cohort without it')
-    }
     if (correction.correction !== 'none' && algorithm.takesAdvantages !== true) {
       const got = `${correction.correction}, and ${algorithm.id}, which takes no advantages`
       throw new InputError('trainer.learn(table, { correction })', got, 'none')
