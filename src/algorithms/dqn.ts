@@ -36,7 +36,8 @@ const metrics = {
 /**
  * Deep Q-learning (Mnih et al. 2015), with double Q-learning (van Hasselt, Guez, Silver 2016), returns of several steps (Sutton
  * 1988, uncorrected as in Rainbow: Hessel et al. 2018) and draws by priority (Schaul et al. 2016), for a policy whose outputs are
- * values of actions: `qNetwork`, whose `dueling` is that of Wang et al. 2016.
+ * values of actions: `qNetwork`, whose `dueling` is that of Wang et al. 2016. Where an environment has masks, only legal actions are
+ * chosen, and a state is worth what its best legal action is.
  *
  * @example dqn({ replayRows: 10_000, nStep: 3, priorityExponent: 0.6 })
  */
@@ -45,6 +46,7 @@ export const dqn = defineOffPolicyAlgorithm({
   module: import.meta.url,
   settings,
   metrics,
+  obeysMasks: true,
   check({ model }) {
     if (model.actionValues !== undefined) return
     throw new InputError('dqn policy', 'one without values of actions', 'one whose outputs they are: qNetwork')
@@ -73,10 +75,11 @@ class DqnLoss implements OffPolicyLoss {
 
   ofBlock(block: ReplayedBlock, gradient: ParameterViews, sums: Float64Array, sumsFrom: number): void {
     const { kernels, model } = this.#context
-    const { nextObservation, nextValue, rows, count } = block
+    const { nextObservation, nextActionMask, nextValue, rows, count } = block
     const { numActions } = model.actionValues!
     const values = this.#target.actionValues(nextObservation, 0, count)
     const judged = this.#parameters.double ? this.#policy.actionValues(nextObservation, 0, count) : values
+    if (nextActionMask.length > 0) kernels.maskLogits(judged, nextActionMask, count, numActions, 0)
     kernels.valueOfBest(nextValue, values, judged, count, numActions, 0)
     this.#block = block
     this.#sums = sums

@@ -99,6 +99,8 @@ export interface ReplayedBlock {
   readonly rows: Rows
   /** What the lane saw `nStep` steps later, or where its episode was truncated before. */
   readonly nextObservation: Float32Array
+  /** What was legal there: a byte an action, 1 = legal; no elements where every action is. */
+  readonly nextActionMask: Uint8Array
   /** Sum of the discounted rewards until then, and what the value of `nextObservation` counts: 0 after a terminal state. */
   readonly return: Float32Array
   readonly discount: Float32Array
@@ -138,6 +140,8 @@ export interface OffPolicyOptions<S extends Settings, M extends Metrics> {
   readonly settings: S
   /** What its loss adds up over rows; `gradNorm`, `learningRate` and `drawableRows` come behind by themselves. */
   readonly metrics: M
+  /** Whether its loss obeys `nextActionMask`. Default false: environments with masks of actions are refused. */
+  readonly obeysMasks?: boolean
   /** Numbers a row of a block for which its loss needs room. Default 0. */
   scratchWidth?(shape: LearnerShape): number
   /** Refuses what it cannot learn: throws InputError. */
@@ -183,7 +187,7 @@ export function defineOffPolicyAlgorithm<S extends OffPolicySettings, const M ex
         numSteps,
         gamma,
         plan(shape: LearnerShape): Plan {
-          checkShape(id, shape)
+          checkShape(options, shape)
           options.check(shape)
           return offPolicyPlan(values, sums.length, options.scratchWidth?.(shape) ?? 0, shape)
         },
@@ -194,8 +198,11 @@ export function defineOffPolicyAlgorithm<S extends OffPolicySettings, const M ex
   })
 }
 
-function checkShape(id: string, { actionMaskWidth, model }: LearnerShape): void {
-  if (actionMaskWidth > 0) {
+function checkShape(
+  { id, obeysMasks = false }: { readonly id: string; readonly obeysMasks?: boolean },
+  { actionMaskWidth, model }: LearnerShape,
+): void {
+  if (actionMaskWidth > 0 && !obeysMasks) {
     throw new InputError(`${id} environment`, 'one with masks of actions', 'one in which every action is legal')
   }
   if ((model.memoryWidth ?? 0) > 0) throw new InputError(`${id} policy`, 'one with a memory', 'one without')
@@ -206,17 +213,18 @@ function checkShape(id: string, { actionMaskWidth, model }: LearnerShape): void 
 const REPLAYED_ROWS = BLOCK_ROWS / 4
 
 function offPolicyPlan(values: OffPolicyValues, numSums: number, scratchWidth: number, shape: LearnerShape) {
-  const { model, observationSpace, actionSpace, threads } = shape
+  const { model, observationSpace, actionSpace, actionMaskWidth, threads } = shape
   const { batchSize } = values
   const width = spaceWidth(observationSpace)
   const blockRows = Math.min(REPLAYED_ROWS, batchSize)
   const threadPlan = () => ({
     observation: column('f32', blockRows, width),
     action: column(spaceType(actionSpace), blockRows, spaceWidth(actionSpace)),
-    actionMask: column('u8', 0),
+    actionMask: column('u8', blockRows, actionMaskWidth),
     memory: column('f32', 0),
     continues: column('u8', 0),
     nextObservation: column('f32', blockRows, width),
+    nextActionMask: column('u8', blockRows, actionMaskWidth),
     return: column('f32', blockRows),
     discount: column('f32', blockRows),
     next: column('u32', blockRows),
@@ -363,14 +371,14 @@ class OffPolicyLearner implements Learner {
 
   /** Gathers a block of the minibatch, and adds its gradient. */
   readonly #differentiateBlock = (b: number, gradient: ParameterViews, sumsFrom: number): void => {
-    const { kernels, clock, numLanes } = this.#context
+    const { kernels, clock, numLanes, actionMaskWidth } = this.#context
     const { drawn, weight, error, replay, sums, gradientSteps } = this.#columns
     const { batchSize, gamma, nStep } = this.#parts.values
     const block = this.#block
     const own = this.#own
     const first = b * this.#blockRows
     const count = Math.min(this.#blockRows, batchSize - first)
-    const { rows, finalObservation } = replay
+    const { rows, finalObservation, finalActionMask } = replay
     const numRows = rows.reward.length
     const width = rows.observation.length / numRows
     block.first = first
@@ -380,6 +388,10 @@ class OffPolicyLearner implements Learner {
     kernels.gatherRows(own.action, rows.action, drawn, first, count, rows.action.length / numRows)
     kernels.multiStepReturns(own, rows, drawn, first, count, gamma, nStep, numLanes, numRows)
     kernels.gatherNext(own.nextObservation, rows.observation, finalObservation, own, count, width)
+    if (actionMaskWidth > 0) {
+      kernels.gatherRows(own.actionMask, rows.actionMask, drawn, first, count, actionMaskWidth)
+      kernels.gatherNext(own.nextActionMask, rows.actionMask, finalActionMask, own, count, actionMaskWidth)
+    }
     for (let i = 0; i < count; i++) own.weight[i] = weight[first + i]!
     clock.mark(Work.gather)
     this.#loss.ofBlock(block, gradient, sums, sumsFrom)

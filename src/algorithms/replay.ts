@@ -1,10 +1,11 @@
 /**
  * A replay: what lanes have collected, as columns of a ring of rows. A rollout's rows are copied behind those of the one
  * before, in the same order (numLanes to a step), and take the place of the oldest. Of observations only those are kept twice that
- * no later row shows: what came after an episode that was truncated. All of it is saved with checkpoints.
+ * no later row shows: what came after an episode that was truncated, with what was legal there. All of it is saved with checkpoints.
  */
 import { type Columns, column, type Plan, saved } from '../components/column.ts'
 import type { FinalObservations, RolloutColumns } from '../components/rollout.ts'
+import { InputError } from '../errors.ts'
 import type { Kernels } from '../kernels/bind.ts'
 import { type Space, spaceType, spaceWidth } from '../space.ts'
 
@@ -18,6 +19,8 @@ export interface ReplayShape {
   readonly nStep: number
   readonly observationSpace: Space
   readonly actionSpace: Space
+  /** Bytes a row of the masks of legal actions; 0 where every action is. */
+  readonly actionMaskWidth: number
 }
 
 /** Elements of `counts`. */
@@ -31,7 +34,8 @@ export const ReplayCount = {
 } as const
 
 /** Plans a replay. */
-export function replayPlan({ replayRows, numLanes, numSteps, nStep, observationSpace, actionSpace }: ReplayShape) {
+export function replayPlan(shape: ReplayShape) {
+  const { replayRows, numLanes, numSteps, nStep, observationSpace, actionSpace, actionMaskWidth } = shape
   const numRows = numLanes * Math.max(Math.ceil(replayRows / numLanes), numSteps + nStep)
   const width = spaceWidth(observationSpace)
   return {
@@ -40,6 +44,7 @@ export function replayPlan({ replayRows, numLanes, numSteps, nStep, observationS
       lane: saved(column('u32', numRows)),
       episode: saved(column('u32', numRows)),
       observation: saved(column('f32', numRows, width)),
+      actionMask: saved(column('u8', numRows, actionMaskWidth)),
       action: saved(column(spaceType(actionSpace), numRows, spaceWidth(actionSpace))),
       reward: saved(column('f32', numRows)),
       terminated: saved(column('u8', numRows)),
@@ -48,6 +53,7 @@ export function replayPlan({ replayRows, numLanes, numSteps, nStep, observationS
     },
     /** What came after a row whose episode was truncated there. Memory is touched as far as rows do. */
     finalObservation: saved(column('f32', numRows, width)),
+    finalActionMask: saved(column('u8', numRows, actionMaskWidth)),
     /** Priorities of rows: a sum tree. */
     tree: saved(column('f64', 2 * 2 ** Math.ceil(Math.log2(numRows)))),
     counts: saved(column('f64', 3)),
@@ -114,18 +120,40 @@ function prioritize(replay: ReplayColumns, value: number, count: number, kernels
 
 /** Copies what came after truncated rows; row 0 of the rollout is row `from` of the replay, which begins anew at its end. */
 function takeFinals(
-  { finalObservation, rows }: ReplayColumns,
-  { terminated, truncated }: RolloutColumns,
+  { finalObservation, finalActionMask, rows }: ReplayColumns,
+  { terminated, truncated, lane, episode, step }: RolloutColumns,
   finals: readonly FinalObservations[],
   from: number,
 ): void {
   const numRows = rows.reward.length
-  const width = finalObservation.length / numRows
-  for (const { row, observation, count } of finals) {
+  for (const { row, observation, actionMask, count } of finals) {
     for (let i = 0; i < count[0]!; i++) {
-      if (truncated[row[i]!] === 0 || terminated[row[i]!] !== 0) continue
-      const at = ((from + row[i]!) % numRows) * width
-      for (let k = 0; k < width; k++) finalObservation[at + k] = observation[i * width + k]!
+      const ended = row[i]!
+      if (truncated[ended] === 0 || terminated[ended] !== 0) continue
+      const at = (from + ended) % numRows
+      copyRow(finalObservation, observation, at, i, numRows)
+      copyRow(finalActionMask, actionMask, at, i, numRows)
+      if (finalActionMask.length === 0 || isAnyLegal(finalActionMask, at, numRows)) continue
+      const where = `lane ${lane[ended]} (episode ${episode[ended]}, step ${step[ended]})`
+      const got = `no legal action in the state in which ${where} was truncated`
+      throw new InputError('action mask', got, 'one in the mask that step writes; a table does not keep that mask')
     }
   }
+}
+
+/** Row `at` of `numRows` from row `i` of another column. */
+function copyRow(
+  into: Float32Array | Uint8Array,
+  from: Float32Array | Uint8Array,
+  at: number,
+  i: number,
+  numRows: number,
+) {
+  const width = into.length / numRows
+  for (let k = 0; k < width; k++) into[at * width + k] = from[i * width + k]!
+}
+
+function isAnyLegal(mask: Uint8Array, at: number, numRows: number): boolean {
+  const width = mask.length / numRows
+  return mask.subarray(at * width, (at + 1) * width).includes(1)
 }

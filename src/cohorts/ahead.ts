@@ -6,7 +6,7 @@
  *
  * Where lanes stand when rollout r begins is kept in place r mod n, since lanes are further when the update before it is over.
  */
-import type { Action } from '../components/action.ts'
+import type { Action, ActionMask } from '../components/action.ts'
 import { type Column, type Columns, column, isColumnSpec, type Plan, saved } from '../components/column.ts'
 import type { Memory } from '../components/memory.ts'
 import type { Observation } from '../components/observation.ts'
@@ -25,6 +25,7 @@ export interface RolloutBuffer {
   readonly final: FinalObservations
   readonly windows: {
     readonly observation: readonly Observation[]
+    readonly actionMask: readonly ActionMask[]
     readonly memory: readonly Memory[]
     readonly action: readonly Action[]
     readonly transition: readonly Transition[]

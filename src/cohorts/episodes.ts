@@ -231,6 +231,8 @@ export interface BootstrapList {
   readonly row: Uint32Array
   readonly observation: Float32Array
   readonly memory: Float32Array
+  /** What was legal there. */
+  readonly actionMask: Uint8Array
   readonly value: Float32Array
   length: number
 }
@@ -419,7 +421,7 @@ export function planEpisodes(draft: EpisodeDraft, threads: number) {
   const listLength = reservation === undefined ? 0 : (model.answersLater ? reservation.numSteps + 1 : 2) * numLanes
   const buffer = () => ({
     rollout: rolloutPlan(reservation?.numSteps ?? 1, numLanes, widths, actionSpace),
-    final: finalPlan(reservation?.numSteps ?? 0, numLanes, widths.observation, threads),
+    final: finalPlan(reservation?.numSteps ?? 0, numLanes, widths, threads),
   })
   const episode = episodePlan(numLanes)
   const state = statePlan(environment, numLanes)
@@ -451,6 +453,7 @@ export function planEpisodes(draft: EpisodeDraft, threads: number) {
       row: column('u32', listLength),
       observation: column('f32', listLength, widths.observation),
       memory: column('f32', listLength, widths.memory),
+      actionMask: column('u8', listLength, widths.actionMask),
       value: column('f32', listLength),
     },
     laneList: column('u32', numLanes),
@@ -550,13 +553,14 @@ export function createEpisodes(
   const { observation, actionMask, memory } = slidersOf(rollout)
   const slides = ({ component }: Slider) => component.current.length > 0
   const sliders = [observation, actionMask, memory].filter(slides)
-  const windowsOf = (rollout: RolloutColumns, seen: Pick<ReturnType<typeof slidersOf>, 'observation' | 'memory'>) => ({
+  const windowsOf = (rollout: RolloutColumns, seen: ReturnType<typeof slidersOf>) => ({
     observation: seen.observation.windows,
+    actionMask: seen.actionMask.windows,
     memory: seen.memory.windows,
     action: actionWindows(rollout, numSteps, numLanes, spaceWidth(actionSpace)),
     transition: transitionWindows(rollout, numSteps, numLanes),
   })
-  const windows = windowsOf(rollout, { observation, memory })
+  const windows = windowsOf(rollout, { observation, actionMask, memory })
   const action = { ...windows.action[0]! }
   const transition = { ...windows.transition[0]! }
   const random = new Random(options.seed ?? world.seed)
@@ -721,21 +725,27 @@ const F32_MAX = 3.4028234663852886e38
 
 /** A thread's part of the final observations. */
 function finalObservations(
-  { row, observation, count }: Columns<EpisodeCohortPlan>['final'],
+  { row, observation, actionMask, count }: Columns<EpisodeCohortPlan>['final'],
   share: Share,
   thread: number,
 ): FinalObservations {
-  return { row: part(row, share), observation: part(observation, share), count: count.subarray(thread, thread + 1) }
+  return {
+    row: part(row, share),
+    observation: part(observation, share),
+    actionMask: part(actionMask, share),
+    count: count.subarray(thread, thread + 1),
+  }
 }
 
 function bootstrapList(
-  { row, observation, memory, value }: Columns<EpisodeCohortPlan>['bootstrap'],
+  { row, observation, memory, actionMask, value }: Columns<EpisodeCohortPlan>['bootstrap'],
   share: Share,
 ): BootstrapList {
   return {
     row: part(row, share),
     observation: part(observation, share),
     memory: part(memory, share),
+    actionMask: part(actionMask, share),
     value: part(value, share),
     length: 0,
   }

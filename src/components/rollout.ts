@@ -64,15 +64,18 @@ export interface FinalObservations {
   /** Place in the rollout. */
   readonly row: Uint32Array
   readonly observation: Float32Array
+  /** What was legal there; no elements where every action is. */
+  readonly actionMask: Uint8Array
   /** How many there are: one element, so that other threads see it. */
   readonly count: Uint32Array
 }
 
 /** Plans the final observations of a rollout: any row may end an episode. Memory is touched as far as rows do. */
-export function finalPlan(numSteps: number, numLanes: number, width: number, threads: number) {
+export function finalPlan(numSteps: number, numLanes: number, widths: Omit<RowWidths, 'memory'>, threads: number) {
   return {
     row: column('u32', numSteps * numLanes),
-    observation: column('f32', numSteps * numLanes, width),
+    observation: column('f32', numSteps * numLanes, widths.observation),
+    actionMask: column('u8', numSteps * numLanes, widths.actionMask),
     count: column('u32', threads),
   }
 }

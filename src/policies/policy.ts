@@ -124,6 +124,8 @@ export interface Seen {
   readonly observation: Float32Array
   /** memoryWidth elements a row. */
   readonly memory: Float32Array
+  /** A byte a choice, 1 = legal; no elements where every choice is. */
+  readonly actionMask: Uint8Array
 }
 
 /**
@@ -132,8 +134,6 @@ export interface Seen {
  */
 export interface Rows extends Seen {
   readonly action: Float32Array | Int32Array
-  /** A byte a choice, 1 = legal; no elements where every choice is. */
-  readonly actionMask: Uint8Array
   /** Of each seen row: 1 if the policy remembers what it does after the row before, 0 if it remembers `memory`. */
   readonly continues: Uint8Array
 }

@@ -139,10 +139,10 @@ class QNetwork implements ActionValuePolicy {
     }
   }
 
-  values(value: Float32Array, { observation }: Seen, count: number): void {
+  values(value: Float32Array, { observation, actionMask }: Seen, count: number): void {
     for (let first = 0; first < count; first += BLOCK_ROWS) {
       const rows = Math.min(BLOCK_ROWS, count - first)
-      const values = this.actionValues(observation, first, rows)
+      const values = this.#legalValues(observation, actionMask, first, rows)
       this.#kernels.valueOfBest(value, values, values, rows, this.#shape.numActions, first)
     }
   }

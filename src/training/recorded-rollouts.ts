@@ -149,7 +149,9 @@ export class RecordedRollouts {
       if (place < from || place >= from + this.#rows) continue
       // Each thread's list has room for the rows of its lanes alone: where one is full, the next is taken.
       while (finals[list]!.count[0] === finals[list]!.row.length) list++
-      const { row, observation: seen, count } = finals[list]!
+      const { row, observation: seen, actionMask, count } = finals[list]!
+      const maskWidth = actionMask.length / row.length
+      actionMask.fill(0, count[0]! * maskWidth, (count[0]! + 1) * maskWidth) // A table does not say what was legal there.
       row[count[0]!] = place - from
       seen.set(column.subarray(k * width, (k + 1) * width), count[0]! * width)
       count[0] = count[0]! + 1

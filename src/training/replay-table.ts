@@ -6,7 +6,7 @@ import type { Table } from '../tables/table.ts'
 
 /**
  * The table of the replay of a cohort that learns from one, without a copy but of `finalObservation`: what came after a row
- * whose episode was truncated there, null elsewhere. Rows lie as in the ring, so the oldest follow the newest; `oldestRow` in the
+ * whose episode was truncated there, null elsewhere; `actionMask` and `finalActionMask` say what was legal, where masks do. Rows lie as in the ring, so the oldest follow the newest; `oldestRow` in the
  * metadata says where they begin, and a lane's next row is `numLanes` further. The table is live: write it, or copy it, before the
  * next update.
  *
@@ -23,7 +23,7 @@ export function replayTable(cohort: EpisodeCohort): Table {
   if (replay === undefined) {
     throw new InputError('replayTable(cohort)', show(cohort?.name), 'a cohort that learns from a replay, as by dqn')
   }
-  const { rows, finalObservation, counts } = replay
+  const { rows, finalObservation, finalActionMask, counts } = replay
   const { numLanes } = cohort
   const numSlots = rows.reward.length
   const steps = counts[ReplayCount.steps]!
@@ -33,19 +33,22 @@ export function replayTable(cohort: EpisodeCohort): Table {
       for (let row = 0; row < numRows; row++) if (rows.truncated[row] !== 0 && rows.terminated[row] === 0) yield row
     })(),
   )
-  const width = finalObservation.length / numSlots
-  const finals = new Float32Array(truncated.length * width)
-  for (const [i, row] of truncated.entries()) {
-    finals.set(finalObservation.subarray(row * width, (row + 1) * width), i * width)
+  const finalField = (name: string, kept: Float32Array | Uint8Array) => {
+    const width = kept.length / numSlots
+    const column =
+      kept instanceof Uint8Array ? new Uint8Array(truncated.length * width) : new Float32Array(truncated.length * width)
+    for (const [i, row] of truncated.entries()) column.set(kept.subarray(row * width, (row + 1) * width), i * width)
+    return { name, column, width, rows: truncated }
   }
   return {
     numRows,
     fields: [
-      ...Object.entries(rows).map(([name, column]) => {
+      ...Object.entries(rows).flatMap(([name, column]) => {
         const width = column.length / numSlots
-        return { name, column: column.subarray(0, numRows * width), width }
+        return width === 0 ? [] : [{ name, column: column.subarray(0, numRows * width), width }]
       }),
-      { name: 'finalObservation', column: finals, width, rows: truncated },
+      finalField('finalObservation', finalObservation),
+      ...(finalActionMask.length > 0 ? [finalField('finalActionMask', finalActionMask)] : []),
     ],
     metadata: {
       environment: cohort.environment.id,

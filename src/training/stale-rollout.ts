@@ -105,8 +105,8 @@ export class StaleRollout {
       const next = this.#nextValues[t]!
       kernels.completeNextValue(next, this.#values[t + 1]!, terminated, truncated, valid, 0, numLanes)
     }
-    for (const { row, observation, count } of finals) {
-      policy.values(finalValue, { observation, memory: NO_MEMORY }, count[0]!)
+    for (const { row, observation, actionMask, count } of finals) {
+      policy.values(finalValue, { observation, actionMask, memory: NO_MEMORY }, count[0]!)
       kernels.scatterValues(nextValue, row, finalValue, count[0]!)
     }
   }

@@ -7,14 +7,16 @@ import {
   createTrainer,
   createWorld,
   defineSystem,
+  type EnvironmentDefinition,
   mlp,
   pendulum,
   ppo,
   readArrow,
-  ticTacToe,
   type UpdateMetrics,
   writeArrow,
 } from '../../dist/src/index.js'
+// @ts-expect-error: a module without types.
+import { gates, isOpen } from '../support/gates.mjs'
 import { temporaryFolder } from '../support/temporary.ts'
 
 const GAMMA = 0.9
@@ -40,6 +42,7 @@ interface Step {
   readonly final: number[] | null
   readonly action: number
   readonly reward: number
+  readonly nextValue: number
   readonly terminated: boolean
 }
 
@@ -56,14 +59,15 @@ function stepsOf(table: TableOf, numLanes: number): Step[][] {
       final: isTruncated ? Array.from({ length: 4 }, (_, k) => final.column[4 * at + k]!) : null,
       action: column('action')[row]!,
       reward: column('reward')[row]!,
+      nextValue: column('nextValue')[row]!,
       terminated: column('terminated')[row] !== 0,
     })
   }
   return lanes
 }
 
-/** Values of both actions of a network with one hidden layer of relu. */
-function valuesOf(weights: Float32Array, x: readonly number[], hidden: number): number[] {
+/** Values of all actions of a network with one hidden layer of relu. */
+function valuesOf(weights: Float32Array, x: readonly number[], hidden: number, numActions: number): number[] {
   const bias = 4 * hidden
   const y = Array.from({ length: hidden }, (_, j) =>
     Math.max(
@@ -72,18 +76,24 @@ function valuesOf(weights: Float32Array, x: readonly number[], hidden: number): 
     ),
   )
   const head = bias + hidden
-  return [0, 1].map((a) =>
-    y.reduce((sum, each, k) => sum + each * weights[head + 2 * k + a]!, weights[head + 2 * hidden + a]!),
+  return Array.from({ length: numActions }, (_, a) =>
+    y.reduce(
+      (sum, each, k) => sum + each * weights[head + numActions * k + a]!,
+      weights[head + numActions * hidden + a]!,
+    ),
   )
 }
 
 describe.each([
-  { double: true, nStep: 3 },
-  { double: false, nStep: 1 },
-])('$nStep steps, double $double', ({ double, nStep }) => {
+  { double: true, nStep: 3, masked: false },
+  { double: false, nStep: 1, masked: false },
+  { double: true, nStep: 2, masked: true },
+  { double: false, nStep: 1, masked: true },
+])('$nStep steps, double $double, masked $masked', ({ double, nStep, masked }) => {
   test('errors are those of targets made anew from all rollouts, over ends of both kinds and the end of the replay', async () => {
     const [numLanes, numSteps, hidden] = [3, 5, 6]
-    const environment = cartPole({ maxEpisodeSteps: 13 })
+    const environment = masked ? gates() : cartPole({ maxEpisodeSteps: 13 })
+    const numActions = masked ? 4 : 2
     const policy = qNetwork({ hidden: [hidden] })
     const world = await createWorld({ environment, policy, numLanes, seed: 2, systems: [uneven()], kernels: 'plain' })
     const [batchSize, replayRows] = [40, 66] // 22 steps: rollouts of 5 come to its end in their middle.
@@ -97,12 +107,18 @@ describe.each([
     const target = Float32Array.from(weights, (weight, i) => weight + 0.2 * Math.cos(i))
     const lanes: Step[][] = Array.from({ length: numLanes }, () => [])
     const kinds = new Set<string>()
+    let obeyed = 0
     for await (const metrics of trainer.updates({ totalSteps: numLanes * numSteps * 9 })) {
       for (const [n, steps] of stepsOf(Object.values(trainer.rollouts)[0]!.table, numLanes).entries())
         lanes[n]!.push(...steps)
       if (metrics.update === 1) {
         columns.target.set(target) // From the second step on it has weights of its own.
         continue
+      }
+      for (const { final, terminated, nextValue } of lanes.flatMap((steps) => steps.slice(-numSteps))) {
+        if (final === null || terminated) continue
+        const legal = valuesOf(weights, final, hidden, numActions).filter((_, a) => !masked || isOpen(final, a))
+        expect(nextValue).toBeCloseTo(Math.max(...legal), 4)
       }
       const numBlocks = columns.replay.rows.reward.length / numLanes
       const now = lanes[0]!.length
@@ -122,11 +138,14 @@ describe.each([
         kinds.add(end === undefined ? 'goes on' : end.terminated ? 'terminated' : 'truncated')
         if (!end?.terminated) {
           const next = end === undefined ? lane[k]!.observation : end.final!
-          const [own, others] = [valuesOf(weights, next, hidden), valuesOf(target, next, hidden)]
+          const [own, others] = [weights, target].map((each) => valuesOf(each, next, hidden, numActions)) as Values
           const judged = double ? own : others
-          expected += discount * others[judged[1]! > judged[0]! ? 1 : 0]!
+          const legal = [...judged.keys()].filter((a) => !masked || isOpen(next, a))
+          const best = legal.reduce((best, a) => (judged[a]! > judged[best]! ? a : best))
+          if (judged[best]! < Math.max(...judged)) obeyed++
+          expected += discount * others[best]!
         }
-        const value = valuesOf(weights, lane[at]!.observation, hidden)[lane[at]!.action]!
+        const value = valuesOf(weights, lane[at]!.observation, hidden, numActions)[lane[at]!.action]!
         expect(columns.error[i]).toBeCloseTo(Math.abs(expected - value), 4)
         sum += Math.abs(expected - value)
       }
@@ -134,8 +153,11 @@ describe.each([
       expect(metrics.drawableRows).toBe(Math.min(numBlocks - nStep, now - nStep) * numLanes)
     }
     expect([...kinds].sort()).toEqual(['goes on', 'terminated', 'truncated'])
+    expect(obeyed > 20).toBe(masked)
   })
 })
+
+type Values = [number[], number[]]
 
 interface Learned {
   readonly target: Float32Array
@@ -153,9 +175,9 @@ const small = {
   targetInterval: 3,
 }
 
-async function trainerOf(threads: number) {
+async function trainerOf(threads: number, environment: EnvironmentDefinition = cartPole({ maxEpisodeSteps: 20 })) {
   const policy = qNetwork({ hidden: [8], dueling: true })
-  const world = await createWorld({ environment: cartPole({ maxEpisodeSteps: 20 }), policy, numLanes: 6, seed: 5 })
+  const world = await createWorld({ environment, policy, numLanes: 6, seed: 5 })
   return createTrainer(world, dqn({ ...small, learningRate: 0.01 }), { threads })
 }
 
@@ -172,28 +194,34 @@ async function trainTo(trainer: DqnTrainer, last: number) {
   return { told, weights: [...trainer.world.cohort().weights] }
 }
 
-test('one, two and three threads leave the same bits, and a checkpoint taken up again goes on with them', async () => {
-  const whole = await trainerOf(1)
-  const begun = [...whole.world.cohort().weights]
-  const expected = await trainTo(whole, 12)
-  expect(expected.told).toHaveLength(12)
-  expect(expected.told.at(-1)).not.toContain(Number.NaN)
-  expect(expected.weights).not.toEqual(begun)
-  for (const threads of [2, 3]) {
-    const trainer = await trainerOf(threads)
-    expect(await trainTo(trainer, 12)).toEqual(expected)
-    trainer.close()
-  }
-  const folder = await temporaryFolder()
-  const first = await trainerOf(1)
-  const before = await trainTo(first, 7)
-  await first.save(folder)
-  const second = await trainerOf(1)
-  await second.restore(folder)
-  const after = await trainTo(second, 12)
-  expect([...before.told, ...after.told]).toEqual(expected.told)
-  expect(after.weights).toEqual(expected.weights)
-})
+test.each([
+  ['', cartPole({ maxEpisodeSteps: 20 })],
+  [', with masks', gates()],
+])(
+  'one, two and three threads leave the same bits, and a checkpoint taken up again goes on with them%s',
+  async (_, environment) => {
+    const whole = await trainerOf(1, environment)
+    const begun = [...whole.world.cohort().weights]
+    const expected = await trainTo(whole, 12)
+    expect(expected.told).toHaveLength(12)
+    expect(expected.told.at(-1)).not.toContain(Number.NaN)
+    expect(expected.weights).not.toEqual(begun)
+    for (const threads of [2, 3]) {
+      const trainer = await trainerOf(threads, environment)
+      expect(await trainTo(trainer, 12)).toEqual(expected)
+      trainer.close()
+    }
+    const folder = await temporaryFolder()
+    const first = await trainerOf(1, environment)
+    const before = await trainTo(first, 7)
+    await first.save(folder)
+    const second = await trainerOf(1, environment)
+    await second.restore(folder)
+    const after = await trainTo(second, 12)
+    expect([...before.told, ...after.told]).toEqual(expected.told)
+    expect(after.weights).toEqual(expected.weights)
+  },
+)
 
 test('its replay is a table: the last rows of all rollouts, where they lie, and through Arrow', async () => {
   const trainer = await trainerOf(1)
@@ -228,15 +256,42 @@ test('its replay is a table: the last rows of all rollouts, where they lie, and 
   expect(() => replayTable(plain.cohort())).toThrow('replayTable(cohort)')
 })
 
+test('its replay keeps what was legal, and where an episode was truncated', async () => {
+  const trainer = await trainerOf(1, gates({ maxEpisodeSteps: 4 }))
+  for await (const _ of trainer.updates({ totalSteps: 6 * 4 * 3 }));
+  const table = replayTable(trainer.world.cohort()) as TableOf
+  for (const [seen, legal] of [
+    ['observation', 'actionMask'],
+    ['finalObservation', 'finalActionMask'],
+  ] as const) {
+    const [observation, mask] = [fieldOf(table, seen), fieldOf(table, legal)]
+    expect(mask.rows).toEqual(observation.rows)
+    expect(mask.column.length).toBe(observation.column.length)
+    expect(mask.column.length).toBeGreaterThanOrEqual(40)
+    for (let i = 0; i < mask.column.length; i += 4) {
+      const state = [0, 1, 2, 3].map((k) => observation.column[i + k]!)
+      expect([0, 1, 2, 3].map((k) => mask.column[i + k] === 1)).toEqual([0, 1, 2, 3].map((gate) => isOpen(state, gate)))
+    }
+  }
+})
+
+test('a state without a legal action may be terminal, and is an error where an episode was truncated', async () => {
+  const train = async (trap: 'terminated' | 'truncated') => {
+    const { told } = await trainTo(await trainerOf(1, gates({ trap })), 12)
+    return told
+  }
+  expect((await train('terminated')).at(-1)).not.toContain(Number.NaN)
+  await expect(train('truncated')).rejects.toThrow(
+    /^action mask: got no legal action in the state in which lane 1 \(episode \d+, step 3\) was truncated/,
+  )
+})
+
 test('what it cannot learn from is refused', async () => {
   const begin = async (options: object) => {
     const world = await createWorld({ environment: cartPole(), numLanes: 2, ...options } as never)
     return createTrainer(world, dqn())
   }
   await expect(begin({ policy: mlp() })).rejects.toThrow('dqn policy: got one without values of actions')
-  await expect(begin({ policy: qNetwork(), environment: ticTacToe() })).rejects.toThrow(
-    'dqn environment: got one with masks',
-  )
   await expect(begin({ policy: qNetwork(), environment: pendulum() })).rejects.toThrow('qNetwork action space')
   expect(() => dqn({ batchSize: 0 })).toThrow('dqn.batchSize')
   const world = await createWorld({ environment: cartPole(), numLanes: 2, policy: qNetwork() })

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest'
 import { defineOffPolicyAlgorithm, offPolicySettings, qNetwork } from '../../src/entries/algorithms.ts'
-import { cartPole, createTrainer, createWorld } from '../../src/index.ts'
+import { cartPole, createTrainer, createWorld, ticTacToe } from '../../src/index.ts'
 
 const metrics = { seen: { unit: null, description: 'of a row', reduction: 'rowMean' } } as const
 const options = {
@@ -10,6 +10,15 @@ const options = {
   check: () => {},
   loss: () => ({ ofBlock: () => {} }),
 }
+
+test('masks of actions are refused by a loss that does not say that it obeys them', async () => {
+  const begin = async (more: object) => {
+    const world = await createWorld({ environment: ticTacToe(), policy: qNetwork({ hidden: [4] }), numLanes: 2 })
+    return createTrainer(world, defineOffPolicyAlgorithm({ ...options, ...more })())
+  }
+  await expect(begin({})).rejects.toThrow('own environment: got one with masks of actions')
+  await begin({ obeysMasks: true })
+})
 
 test('a loss of one’s own is handed every row of a minibatch once, in blocks', async () => {
   const counts: number[] = []

@@ -22,6 +22,8 @@ function makeNetwork(settings: Parameters<typeof qNetwork>[0], build = kernelBui
     workspace: model.workspace(),
     observation: column('f32', ROWS, WIDTH),
     action: column('i32', ROWS),
+    actionMask: column('u8', ROWS, NUM_ACTIONS),
+    value: column('f32', ROWS),
   })
   const random = new Random(6)
   const normals = (into: Float32Array, lane: number) => {
@@ -40,7 +42,8 @@ function makeNetwork(settings: Parameters<typeof qNetwork>[0], build = kernelBui
     ...{ observation: columns.observation, action: columns.action },
     ...{ actionMask: new Uint8Array(0), memory: new Float32Array(0), continues: new Uint8Array(0) },
   }
-  return { model, policy, rows, weights: columns.weights, gradient: columns.gradient }
+  const { weights, gradient, actionMask, value } = columns
+  return { model, policy, rows, weights, gradient, actionMask, value }
 }
 
 /** The values of all actions by the layers' own formulas. */
@@ -87,6 +90,18 @@ describe.each([false, true])('a network of action values, dueling %s', (dueling)
       }
     },
   )
+
+  test.each(kernelBuilds())('values a state by its best legal action (%s)', (build) => {
+    const network = makeNetwork(settings, build)
+    const { policy, rows, actionMask, value } = network
+    const best = valuesByHand(network, dueling).map((own) => own.indexOf(Math.max(...own)))
+    for (let i = 0; i < actionMask.length; i++)
+      actionMask[i] = best[Math.floor(i / NUM_ACTIONS)] === i % NUM_ACTIONS ? 0 : 1
+    policy.values(value, { ...rows, actionMask }, ROWS)
+    for (const [row, own] of valuesByHand(network, dueling).entries()) {
+      expect(value[row]).toBeCloseTo(Math.max(...own.filter((_, a) => a !== best[row])), 4)
+    }
+  })
 
   test.each(kernelBuilds())('differentiates the values of the actions that were taken (%s)', (build) => {
     const network = makeNetwork(settings, build)

@@ -88,7 +88,7 @@ describe.each(kernelBuilds())('an actor with two critics (%s)', (build) => {
       const [low, high] = [LOW[i % 2]!, HIGH[i % 2]!]
       expect(chosen[i]).toBeCloseTo(low + ((unit[i]! + 1) / 2) * (high - low), 5)
     }
-    policy.values(value, { observation, memory: new Float32Array(0) }, LANES)
+    policy.values(value, { observation, actionMask: new Uint8Array(0), memory: new Float32Array(0) }, LANES)
     expect(value).toEqual(policy.judge(observation, 0, unit, LANES).slice(0, LANES))
     const [one, other] = policy.criticValues
     for (let n = 0; n < LANES; n++) expect(value[n]).toBe(Math.min(one[n]!, other[n]!))

@@ -25,11 +25,9 @@ const NUM_LANES = 6
 /** The critic's value of one observation, asked alone. */
 function askedAlone(cohort: EpisodeCohort, observation: readonly [number, number]): number {
   cohort.observation.current.set(observation)
-  cohort.policy.values(
-    cohort.rollout.value,
-    { observation: cohort.observation.current, memory: cohort.memory.current },
-    1,
-  )
+  const { observation: seen, memory } = cohort
+  const rows = { observation: seen.current, actionMask: new Uint8Array(0), memory: memory.current }
+  cohort.policy.values(cohort.rollout.value, rows, 1)
   return cohort.rollout.value[0]!
 }
 

@@ -65,6 +65,7 @@ function finals(...rows: number[]): FinalObservations {
   return {
     row: Uint32Array.of(...rows, 9, 9),
     observation: Float32Array.of(...rows.flatMap((row) => [10 * row, 10 * row + 1]), -1, -1, -1, -1),
+    actionMask: new Uint8Array(0),
     count: Uint32Array.of(rows.length),
   }
 }

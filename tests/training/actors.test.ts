@@ -250,7 +250,7 @@ describe('actors', () => {
         const { numLanes, numSteps } = trainer.world.cohort()
         const final = table.fields.find(({ name }) => name === 'finalObservation')!
         const values = new Float32Array(final.column.length / 4)
-        policy.values(values, { observation: final.column as Float32Array, memory: none.memory }, values.length)
+        policy.values(values, { ...none, observation: final.column as Float32Array }, values.length)
         const finals = new Map(Array.from(final.rows!, (row, i) => [row, values[i]!]))
         const { reward, terminated, truncated } = columns as Record<string, Float32Array>
         const later = new Float64Array(numLanes)

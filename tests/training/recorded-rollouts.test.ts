@@ -478,6 +478,7 @@ test('what came next has room where every episode has one step, in the lists of 
   cohort.finals = [0, ROWS / 2].map((from) => ({
     row: row.subarray(from, from + ROWS / 2),
     observation: observation.subarray(4 * from, 4 * (from + ROWS / 2)),
+    actionMask: new Uint8Array(0),
     count: new Uint32Array(1),
   }))
   rollouts.load(0)

@@ -92,17 +92,17 @@ export function multiStepReturns(
   }
 }
 
-/** gathered[i] = the observation, or the final one, of row next[i] for i < count, `width` elements each. */
+/** gathered[i] = of row next[i] what was seen there, or at last, for i < count, `width` elements each. The three columns have one type. */
 export function gatherNext(
-  gathered: Float32Array,
-  observation: Float32Array,
-  finalObservation: Float32Array,
+  gathered: Float32Array | Uint8Array,
+  seen: Float32Array | Uint8Array,
+  seenLast: Float32Array | Uint8Array,
   { next, isFinal }: Pick<ReplayedReturns, 'next' | 'isFinal'>,
   count: number,
   width: number,
 ): void {
   for (let i = 0; i < count; i++) {
-    const source = isFinal[i] !== 0 ? finalObservation : observation
+    const source = isFinal[i] !== 0 ? seenLast : seen
     const from = next[i]! * width
     for (let k = 0; k < width; k++) gathered[i * width + k] = source[from + k]!
   }

@@ -177,16 +177,21 @@ class DevicePolicy implements Policy {
   }
 
   infer(lanes: ActingLanes, explore: boolean, from: number, to: number): void | Promise<void> {
-    const { observation, memory, action } = lanes
+    const { observation, actionMask, memory, action } = lanes
     const count = Math.min(DEVICE_BLOCK_ROWS, to - from)
     if (count <= 0) return
     const { memoryWidth } = this.#shape.network
-    const done = this.#run({ observation: observation.current, memory: memory.current }, from, count, (read) => {
-      this.#head.columns.output.set(read.output)
-      action.value.set(read.value, from)
-      if (read.memory !== null) memory.next.set(read.memory, from * memoryWidth)
-      this.#head.act(lanes, explore, from, count)
-    })
+    const done = this.#run(
+      { observation: observation.current, actionMask: actionMask.current, memory: memory.current },
+      from,
+      count,
+      (read) => {
+        this.#head.columns.output.set(read.output)
+        action.value.set(read.value, from)
+        if (read.memory !== null) memory.next.set(read.memory, from * memoryWidth)
+        this.#head.act(lanes, explore, from, count)
+      },
+    )
     if (from + count >= to) return done
     if (done !== undefined) return done.then(() => this.infer(lanes, explore, from + count, to))
     return this.infer(lanes, explore, from + count, to)

@@ -1,6 +1,6 @@
 /**
  * The lists of what came after rows. The bootstrap list has rows whose action led somewhere that no later row of the rollout
- * values, with what the lane saw and remembered there: truncated rows are put on it by store, unfinished lanes at the horizon.
+ * values, with what the lane saw and remembered there, and what was legal: truncated rows are put on it by store, unfinished lanes at the horizon.
  * The list of final observations keeps what no later row shows, for the rollout's table.
  *
  * `terminated` and `truncated` are columns from the environment to the kernel. The next `infer` completes `nextValue` of
@@ -34,10 +34,11 @@ export function listToValue(
   to: number,
 ): void {
   const { bootstrap: list, windows } = cohort
-  const { row, observation, memory, length } = list
+  const { row, observation, memory, actionMask, length } = list
   const remembered = windows.memory[t]!.next
   list.length = append(kernels, cohort, row, observation, length, windows.observation[t]!.next, t, wanted, from, to)
   if (remembered.length > 0) append(kernels, cohort, row, memory, length, remembered, t, wanted, from, to)
+  copyMasks(cohort, t, row, actionMask, length, list.length)
 }
 
 /**
@@ -52,10 +53,11 @@ export function listFinal(
   from: number,
   to: number,
 ): number {
-  const { row, observation, count } = cohort.final
+  const { row, observation, actionMask, count } = cohort.final
   const { next } = cohort.windows.observation[t]!
   const length = count[0]!
   count[0] = append(kernels, cohort, row, observation, length, next, t, wanted, from, to)
+  copyMasks(cohort, t, row, actionMask, length, count[0])
   return count[0] - length
 }
 
@@ -87,6 +89,23 @@ function append(
     from,
     to,
   )
+}
+
+/** Of the rows `from` to `to` of a list, which are of block `t`, what was legal there. */
+function copyMasks(
+  { windows, numLanes }: EpisodeCohort,
+  t: number,
+  row: Uint32Array,
+  listed: Uint8Array,
+  from: number,
+  to: number,
+): void {
+  const { next } = windows.actionMask[t]!
+  const width = next.length / numLanes
+  for (let i = from; i < to && width > 0; i++) {
+    const at = (row[i]! - t * numLanes) * width
+    for (let k = 0; k < width; k++) listed[i * width + k] = next[at + k]!
+  }
 }
 
 /** Values the list before this thread's lanes could overflow it. That of a policy that answers later has room for all. */
