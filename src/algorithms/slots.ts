@@ -33,6 +33,8 @@ export class Slots {
   readonly #sums: Float64Array
   readonly #numSums: number
   readonly #numParameters: number
+  /** Those that the optimizer steps: the first. */
+  readonly #numTrained: number
   readonly #slotGradients: readonly Float32Array[]
   readonly #slotViews: readonly ParameterViews[]
   readonly #context: {
@@ -49,6 +51,7 @@ export class Slots {
     this.#sums = sums
     this.#numSums = numSums
     this.#numParameters = numParameters
+    this.#numTrained = numParameters - 2 * (context.model.normalizedInputs ?? 0)
     this.#context = context
     this.#slotGradients = Array.from({ length: gradients.length / numParameters }, (_, slot) =>
       gradients.subarray(slot * numParameters, (slot + 1) * numParameters),
@@ -97,20 +100,19 @@ export class Slots {
     learningRate: number,
   ): Generator<void, number> {
     const { thread, threads, kernels, clock } = this.#context
-    const numParameters = this.#numParameters
+    const numTrained = this.#numTrained
     const numSlots = Math.min(NUM_SLOTS, this.#numBlocks)
-    const isShared = threads > 1 && numParameters >= SHARED_PARAMETERS
+    const isShared = threads > 1 && numTrained >= SHARED_PARAMETERS
     if (!isShared && thread > 0) return 0
-    const beginOf = (k: number) =>
-      k === threads ? numParameters : Math.floor((k * numParameters) / threads / LINE) * LINE
-    const [from, to] = isShared ? [beginOf(thread), beginOf(thread + 1)] : [0, numParameters]
-    kernels.sumSlots(this.#gradients, numSlots, numParameters, from, to)
+    const beginOf = (k: number) => (k === threads ? numTrained : Math.floor((k * numTrained) / threads / LINE) * LINE)
+    const [from, to] = isShared ? [beginOf(thread), beginOf(thread + 1)] : [0, numTrained]
+    kernels.sumSlots(this.#gradients, numSlots, this.#numParameters, from, to)
     if (thread === 0) kernels.sumSlots(this.#sums, numSlots, this.#numSums, 0, this.#numSums)
     if (isShared) {
       clock.mark(Work.optimizer)
       yield // The whole gradient is there.
     }
-    const norm = kernels.globalNorm(this.#gradients, numParameters) // The same in every thread.
+    const norm = kernels.globalNorm(this.#gradients, numTrained) // The same in every thread.
     if (!Number.isFinite(norm)) {
       if (thread > 0) return norm // The first one says it.
       const got = `a gradient of norm ${norm}`
@@ -118,7 +120,7 @@ export class Slots {
     }
     const scale = Math.min(1, settings.maxGradNorm / (norm + 1e-6))
     const powers = powersAfter(settings, optimizer)
-    const share = (column: Float32Array) => (isShared ? column.subarray(from, to) : column)
+    const share = (column: Float32Array) => column.subarray(from, to)
     const moments = { moment: share(optimizer.moment), squareMoment: share(optimizer.squareMoment) }
     const gradient = share(this.#gradients)
     optimizerStep(settings, moments, powers, kernels, share(weights), gradient, scale, learningRate)

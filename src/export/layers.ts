@@ -3,13 +3,21 @@
  * shape), outputs `logits` or `mean` (batch × their number) and `value` (batch × 1). tfjs has no layer that chooses or
  * clips, so the action is the caller's: `userDefinedMetadata` has the action space and the log standard deviations.
  */
+import { InputError } from '../errors.ts'
 import { spaceToJson } from '../space.ts'
 import { VERSION } from '../version.ts'
 import type { Network, WeightedLayer } from './network.ts'
 
-/** The two files of a LayersModel. */
+/** The two files of a LayersModel. @throws InputError for a policy that normalizes observations. */
 export function layersModel(network: Network): { model: string; weights: Uint8Array } {
   const { environment, observationShape, actionSpace, logStd, masked } = network
+  if (network.inputs !== null) {
+    throw new InputError(
+      'format',
+      'layers, of a policy that normalizes observations',
+      'onnx or module: tfjs has no such layer',
+    )
+  }
   const layers: object[] = []
   const specs: { name: string; shape: readonly number[]; dtype: 'float32' }[] = []
   const data: Uint8Array[] = []

@@ -26,9 +26,11 @@ export function moduleText(network: Network): string {
   }
   const stacks = { trunk: stack(network.trunk), actor: stack(network.actor), critic: stack(network.critic) }
   const deviations = logStd === null ? 0 : place(logStd)
+  const inputs = network.inputs && [place(network.inputs.center), place(network.inputs.deviation), network.inputs.clip]
   const mask = masked ? ', actionMask' : ''
   const width = observationShape.reduce((product, side) => product * side, 1)
   const head = logStd === null ? 'logits' : 'mean'
+  const seen = `checked('observation', observation, ${width})`
   const told = logStd === null ? head : `${head}, logStd`
   return `/**
  * The policy of ${oneLine(environment)}, exported by Colonnade ${VERSION}. No dependencies.
@@ -50,7 +52,7 @@ ${ACT[actionSpace.kind](network)}
 
 /** What the action is chosen by, and the critic's value of the observation. */
 export function evaluate(observation${mask}) {
-  const below = run(trunk, checked('observation', observation, ${width}))
+  const below = run(trunk, ${inputs === null ? seen : `normalized(${seen})`})
   const ${head} = run(actor, below)
 ${masked ? maskLines(network) : ''}  const [value] = run(critic, below)
   return { ${head}, ${logStd === null ? '' : `logStd: weights.slice(${deviations}, ${deviations + logStd.length}), `}value }
@@ -61,7 +63,7 @@ const trunk = ${stacks.trunk}
 const actor = ${stacks.actor}
 const critic = ${stacks.critic}
 
-function run(layers, x) {
+${inputs === null ? '' : normalizedText(inputs)}function run(layers, x) {
   for (const [numInputs, numOutputs, weight, bias, activation] of layers) {
     const y = new Float32Array(numOutputs)
     for (let j = 0; j < numOutputs; j++) {
@@ -88,6 +90,18 @@ const weights = new Float32Array(
     (letter) => letter.charCodeAt(0),
   ).buffer,
 )
+`
+}
+
+/** Observations at mean 0 and deviation 1: places of both among the weights, and where they are cut off. */
+function normalizedText([center, deviation, clip]: readonly number[]): string {
+  return `function normalized(x) {
+  return x.map((value, k) => {
+    const y = Math.fround((value - weights[${center!} + k]) / weights[${deviation!} + k])
+    return Math.min(Math.max(y, ${-clip!}), ${clip!})
+  })
+}
+
 `
 }
 

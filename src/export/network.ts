@@ -2,7 +2,7 @@
 import { InputError } from '../errors.ts'
 import type { DenseLayer, PolicyDefinition } from '../policies/policy.ts'
 import { checkWeights } from '../policies/weights.ts'
-import { type BoxSpace, choiceSizes, type Space } from '../space.ts'
+import { type BoxSpace, choiceSizes, type Space, spaceWidth } from '../space.ts'
 
 /** Whose policy it is, and with which weights: what `loadPolicy` gives. */
 export interface Exported {
@@ -33,6 +33,8 @@ export interface Network {
   readonly trunk: readonly WeightedLayer[]
   readonly actor: readonly WeightedLayer[]
   readonly critic: readonly WeightedLayer[]
+  /** What is taken from each number of an observation, by what it is divided, and where it is cut off; null where they are taken as they are. */
+  readonly inputs: { readonly center: Float32Array; readonly deviation: Float32Array; readonly clip: number } | null
   /** Of a box action; null for choices. */
   readonly logStd: Float32Array | null
   /** True where the environment says which choices are legal. */
@@ -51,7 +53,9 @@ export function networkOf({ policy, environment, weights }: Exported): Network {
     throw new InputError(`policy ${policy.id}`, 'a network that cannot be exported', expected)
   }
   checkWeights(model, weights)
-  const { trunk, actor, critic, logStd } = model.dense
+  const { trunk, actor, critic, logStd, inputs } = model.dense
+  const { shape } = observationSpace as BoxSpace // Dense layers take nothing else.
+  const width = spaceWidth(observationSpace)
   const withWeights = ({ weight, bias, ...layer }: DenseLayer): WeightedLayer => ({
     ...layer,
     weight: weights.slice(weight, weight + layer.numInputs * layer.numOutputs),
@@ -59,12 +63,17 @@ export function networkOf({ policy, environment, weights }: Exported): Network {
   })
   return {
     environment: environment.id,
-    observationShape: (observationSpace as BoxSpace).shape, // Dense layers take nothing else.
+    observationShape: shape,
     actionSpace,
     choices: choiceSizes(actionSpace),
     trunk: trunk.map(withWeights),
     actor: actor.map(withWeights),
     critic: critic.map(withWeights),
+    inputs: inputs && {
+      center: weights.slice(inputs.center, inputs.center + width),
+      deviation: weights.slice(inputs.deviation, inputs.deviation + width),
+      clip: inputs.clip,
+    },
     logStd: logStd === null ? null : weights.slice(logStd, logStd + actor.at(-1)!.numOutputs),
     masked: actionMask,
   }

@@ -26,7 +26,7 @@ export function onnxModel(network: Network): Uint8Array {
   const { environment, observationShape, actionSpace } = network
   const graph = new Graph()
   graph.input('observation', Type.float, observationShape)
-  const top = graph.flatten('observation', observationShape)
+  const top = normalized(graph, network, graph.flatten('observation', observationShape))
   const trunk = graph.stack(network.trunk, top)
   actorOutputs(graph, network, graph.stack(network.actor, trunk))
   const value = graph.node('Squeeze', [graph.stack(network.critic, trunk), graph.wholes('squeezed axis', [1])], 'value')
@@ -44,6 +44,17 @@ export function onnxModel(network: Network): Uint8Array {
     bytesField(8, [bytesField(1, ''), numberField(2, OPSET)]),
     ...Object.entries(metadata).map(([key, text]) => bytesField(14, [bytesField(1, key), bytesField(2, text)])),
   ])
+}
+
+/** Observations at mean 0 and deviation 1, where the network takes them so. */
+function normalized(graph: Graph, { inputs }: Network, observation: string): string {
+  if (inputs === null) return observation
+  const { center, deviation, clip } = inputs
+  const width = center.length
+  const centered = graph.node('Sub', [observation, graph.floats('observation.center', [width], center)], 'centered')
+  const scaled = graph.node('Div', [centered, graph.floats('observation.deviation', [width], deviation)], 'scaled')
+  const raised = graph.node('Max', [scaled, graph.floats('least input', [], [-clip])], 'raised input')
+  return graph.node('Min', [raised, graph.floats('greatest input', [], [clip])], 'normalized')
 }
 
 /** From the actor's head to its outputs: the mode, and what it is the mode of. */

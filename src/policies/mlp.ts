@@ -6,6 +6,7 @@ import type { Random } from '../random.ts'
 import { boolean, choice, number, sizes } from '../settings.ts'
 import { type Space, spaceWidth } from '../space.ts'
 import { Head, type HeadShape, headPlan, headShape } from './head.ts'
+import { INPUT_CLIP, Inputs, inputsPlan } from './inputs.ts'
 import { orthogonal } from './orthogonal.ts'
 import {
   type ActingLanes,
@@ -28,13 +29,18 @@ const settings = {
   activation: choice('tanh', ['tanh', 'relu'], 'activation of the hidden layers'),
   sharedTrunk: boolean(false, 'actor and critic share the hidden layers'),
   logStd: number(0, 'starting log standard deviation of a continuous action'),
+  normalizeObservations: boolean(
+    false,
+    'put each number of an observation at mean 0 and deviation 1 by all that was seen in training, and within ±10',
+  ),
 }
 
 /**
  * A multi-layer perceptron, actor and critic: hidden layers with tanh or relu, a head of logits (discrete and
  * multi-discrete actions) or of means with a state-independent log standard deviation (box actions), and a value head.
  * Weights start orthogonal with gain √2 in hidden layers, 0.01 in the actor's head, 1 in the critic's (as in Engstrom et
- * al. 2020); biases at 0.
+ * al. 2020); biases at 0. With `normalizeObservations` the weights have the mean and the deviation of each number of an observation
+ * besides, which grow in training and stay as they are everywhere else.
  *
  * @example mlp({ hidden: [64, 64] })
  */
@@ -66,15 +72,26 @@ interface Shape {
   readonly numParameters: number
   readonly activation: number
   readonly head: HeadShape
+  /** Numbers of an observation. */
+  readonly numInputs: number
+  /** Places of their means and deviations in the list of parameters; null where they are taken as they are. */
+  readonly inputs: { readonly center: number; readonly deviation: number } | null
 }
 
-type MlpParameters = { hidden: readonly number[]; activation: 'tanh' | 'relu'; sharedTrunk: boolean; logStd: number }
+interface MlpParameters {
+  readonly hidden: readonly number[]
+  readonly activation: 'tanh' | 'relu'
+  readonly sharedTrunk: boolean
+  readonly logStd: number
+  readonly normalizeObservations: boolean
+}
 
 function buildMlp(settings: MlpParameters, observationSpace: Space, actionSpace: Space): PolicyModel {
   const shape = shapeOf(settings, observationSpace, actionSpace)
   return {
     numParameters: shape.numParameters,
     parameters: shape.parameters,
+    normalizedInputs: shape.inputs === null ? 0 : shape.numInputs,
     dense: denseNetwork(shape, settings.activation),
     workspace: () => workspacePlan(shape),
     initialize(weights, random, key) {
@@ -88,6 +105,7 @@ function buildMlp(settings: MlpParameters, observationSpace: Space, actionSpace:
         const { offset } = shape.parameters[shape.logStd]!
         weights.fill(settings.logStd, offset, offset + shape.head.actionWidth)
       }
+      if (shape.inputs !== null) weights.fill(1, shape.parameters[shape.inputs.deviation]!.offset)
     },
     bind: (weights, workspace, kernels, random) =>
       new Mlp(shape, weights, workspace as unknown as Workspace, kernels, random),
@@ -113,8 +131,9 @@ function shapeOf(settings: MlpParameters, observationSpace: Space, actionSpace: 
     layers.push(layer)
     return layer
   }
+  const observationWidth = spaceWidth(observationSpace)
   const addTrunk = (name: string): Layer[] => {
-    let numInputs = spaceWidth(observationSpace)
+    let numInputs = observationWidth
     return settings.hidden.map((numOutputs, index) => {
       const layer = addLayer(`${name}.${index}`, numInputs, numOutputs, Math.SQRT2)
       numInputs = numOutputs
@@ -122,13 +141,18 @@ function shapeOf(settings: MlpParameters, observationSpace: Space, actionSpace: 
     })
   }
   const head = headShape(actionSpace)
-  const topWidth = settings.hidden.at(-1) ?? spaceWidth(observationSpace)
+  const topWidth = settings.hidden.at(-1) ?? observationWidth
 
   const actorTrunk = addTrunk(settings.sharedTrunk ? 'trunk' : 'actor')
   const actorHead = addLayer('actor.head', topWidth, head.numOutputs, 0.01)
   const logStd = head.choices.length > 0 ? -1 : addParameter('actor.logStd', [head.actionWidth])
   const criticTrunk = settings.sharedTrunk ? actorTrunk : addTrunk('critic')
   const criticHead = addLayer('critic.head', topWidth, 1, 1)
+  const addInputs = () => ({
+    center: addParameter('observation.center', [observationWidth]),
+    deviation: addParameter('observation.deviation', [observationWidth]),
+  })
+  const inputs = settings.normalizeObservations ? addInputs() : null // Last, where training writes them.
   const activation = Activation[settings.activation]
   return {
     layers,
@@ -141,6 +165,8 @@ function shapeOf(settings: MlpParameters, observationSpace: Space, actionSpace: 
     numParameters,
     activation,
     head,
+    numInputs: observationWidth,
+    inputs,
   }
 }
 
@@ -156,13 +182,18 @@ function denseNetwork(shape: Shape, activation: MlpParameters['activation']): De
       bias: bias.offset,
     }
   }
-  const { actorTrunk, criticTrunk, actorHead, criticHead, logStd, parameters } = shape
+  const { actorTrunk, criticTrunk, actorHead, criticHead, logStd, inputs, parameters } = shape
   const shared = criticTrunk === actorTrunk
   return {
     trunk: shared ? actorTrunk.map(describe) : [],
     actor: [...(shared ? [] : actorTrunk), actorHead].map(describe),
     critic: [...(shared ? [] : criticTrunk), criticHead].map(describe),
     logStd: logStd < 0 ? null : parameters[logStd]!.offset,
+    inputs: inputs && {
+      center: parameters[inputs.center]!.offset,
+      deviation: parameters[inputs.deviation]!.offset,
+      clip: INPUT_CLIP,
+    },
   }
 }
 
@@ -174,6 +205,7 @@ function workspacePlan(shape: Shape) {
   const activations = (trunk: readonly Layer[]): Record<string, ReturnType<typeof rows>> =>
     Object.fromEntries(trunk.map((layer, index) => [`layer${index}`, rows(layer.numOutputs)]))
   return {
+    inputs: inputsPlan(shape.numInputs, shape.inputs !== null),
     /** Outputs of the hidden layers. */
     actor: activations(actorTrunk),
     critic: activations(criticTrunk === actorTrunk ? [] : criticTrunk),
@@ -196,6 +228,7 @@ class Mlp implements Policy {
   readonly #weights: ParameterViews
   readonly #workspace: Workspace
   readonly #kernels: Kernels
+  readonly #inputs: Inputs
   readonly #head: Head
   readonly #actorOutputs: readonly Float32Array[]
   readonly #criticOutputs: readonly Float32Array[]
@@ -205,6 +238,10 @@ class Mlp implements Policy {
     this.#workspace = workspace
     this.#kernels = kernels
     this.#weights = this.view(weights)
+    const { center, deviation } = shape.inputs ?? {}
+    const moments =
+      center === undefined ? null : { center: this.#weights[center]!, deviation: this.#weights[deviation!]! }
+    this.#inputs = new Inputs(shape.numInputs, moments, workspace.inputs, kernels)
     this.#head = new Head(shape.head, workspace.head, this.#weights[shape.logStd] ?? NO_LOG_STD, kernels, random)
     this.#actorOutputs = Object.values(workspace.actor)
     this.#criticOutputs = shape.criticTrunk === shape.actorTrunk ? this.#actorOutputs : Object.values(workspace.critic)
@@ -220,9 +257,10 @@ class Mlp implements Policy {
     const { observation, action } = lanes
     for (let first = from; first < to; first += BLOCK_ROWS) {
       const count = Math.min(BLOCK_ROWS, to - first)
-      this.#forwardActor(observation.current, first, count)
+      const [x, xFrom] = [this.#inputs.read(observation.current, first, count), this.#inputs.at(first)]
+      this.#forwardActor(x, xFrom, count)
       this.#head.act(lanes, explore, first, count)
-      this.#forwardCritic(action.value, first, observation.current, first, count)
+      this.#forwardCritic(action.value, first, x, xFrom, count)
     }
   }
 
@@ -230,20 +268,28 @@ class Mlp implements Policy {
     const shared = this.#shape.criticTrunk === this.#shape.actorTrunk
     for (let first = 0; first < count; first += BLOCK_ROWS) {
       const rows = Math.min(BLOCK_ROWS, count - first)
-      if (shared) this.#forwardTrunk(this.#shape.actorTrunk, this.#actorOutputs, observation, first, rows)
-      this.#forwardCritic(value, first, observation, first, rows)
+      const [x, xFrom] = [this.#inputs.read(observation, first, rows), this.#inputs.at(first)]
+      if (shared) this.#forwardTrunk(this.#shape.actorTrunk, this.#actorOutputs, x, xFrom, rows)
+      this.#forwardCritic(value, first, x, xFrom, rows)
     }
   }
 
   evaluate(rows: Rows, from: number, count: number): Evaluated {
-    this.#forwardActor(rows.observation, from, count)
+    return this.#evaluate(rows, from, this.#inputs.read(rows.observation, from, count), count)
+  }
+
+  /** `x`: what `read` gave of these rows. */
+  #evaluate(rows: Rows, from: number, x: Float32Array, count: number): Evaluated {
+    const xFrom = this.#inputs.at(from)
+    this.#forwardActor(x, xFrom, count)
     this.#head.evaluate(rows, from, count)
-    this.#forwardCritic(this.#head.columns.value, 0, rows.observation, from, count)
+    this.#forwardCritic(this.#head.columns.value, 0, x, xFrom, count)
     return this.#head.evaluated
   }
 
   differentiate(rows: Rows, from: number, count: number, lossOf: LossOf, gradient: ParameterViews): void {
-    lossOf(this.evaluate(rows, from, count), this.#head.derivatives, from, count)
+    const [x, xFrom] = [this.#inputs.read(rows.observation, from, count), this.#inputs.at(from)]
+    lossOf(this.#evaluate(rows, from, x, count), this.#head.derivatives, from, count)
     this.#head.backward(rows, from, count, gradient[this.#shape.logStd] ?? NO_LOG_STD)
 
     const { actorTrunk, criticTrunk, actorHead, criticHead } = this.#shape
@@ -252,14 +298,14 @@ class Mlp implements Policy {
     const { activation } = this.#shape
     if (criticTrunk === actorTrunk) {
       // The two heads' gradients are summed before the activation's derivative.
-      this.#backwardLayer(actorHead, dHead, this.#actorOutputs, rows, from, count, gradient, false, linear)
-      this.#backwardLayer(criticHead, dValue, this.#actorOutputs, rows, from, count, gradient, true, activation)
-      this.#backwardTrunk(actorTrunk, this.#actorOutputs, rows, from, count, gradient)
+      this.#backwardLayer(actorHead, dHead, this.#actorOutputs, x, xFrom, count, gradient, false, linear)
+      this.#backwardLayer(criticHead, dValue, this.#actorOutputs, x, xFrom, count, gradient, true, activation)
+      this.#backwardTrunk(actorTrunk, this.#actorOutputs, x, xFrom, count, gradient)
     } else {
-      this.#backwardLayer(actorHead, dHead, this.#actorOutputs, rows, from, count, gradient, false, activation)
-      this.#backwardTrunk(actorTrunk, this.#actorOutputs, rows, from, count, gradient)
-      this.#backwardLayer(criticHead, dValue, this.#criticOutputs, rows, from, count, gradient, false, activation)
-      this.#backwardTrunk(criticTrunk, this.#criticOutputs, rows, from, count, gradient)
+      this.#backwardLayer(actorHead, dHead, this.#actorOutputs, x, xFrom, count, gradient, false, activation)
+      this.#backwardTrunk(actorTrunk, this.#actorOutputs, x, xFrom, count, gradient)
+      this.#backwardLayer(criticHead, dValue, this.#criticOutputs, x, xFrom, count, gradient, false, activation)
+      this.#backwardTrunk(criticTrunk, this.#criticOutputs, x, xFrom, count, gradient)
     }
   }
 
@@ -320,7 +366,7 @@ class Mlp implements Policy {
     layer: Layer,
     dy: Float32Array,
     below: readonly Float32Array[],
-    rows: Rows,
+    inputs: Float32Array,
     from: number,
     count: number,
     gradient: ParameterViews,
@@ -329,7 +375,7 @@ class Mlp implements Policy {
   ): void {
     const { weight, bias, numInputs, numOutputs } = layer
     const top = below.at(-1)
-    const x = top ?? rows.observation
+    const x = top ?? inputs
     const xFrom = top ? 0 : from
     this.#kernels.denseBackwardWeights(gradient[weight]!, gradient[bias]!, dy, x, count, numInputs, numOutputs, xFrom)
     if (top) {
@@ -354,7 +400,7 @@ class Mlp implements Policy {
   #backwardTrunk(
     trunk: readonly Layer[],
     outputs: readonly Float32Array[],
-    rows: Rows,
+    inputs: Float32Array,
     from: number,
     count: number,
     gradient: ParameterViews,
@@ -366,7 +412,7 @@ class Mlp implements Policy {
     let dx = this.#workspace.dLayer1
     for (let i = trunk.length - 1; i >= 0; i--) {
       const { weight, bias, numInputs, numOutputs } = trunk[i]!
-      const x = i === 0 ? rows.observation : outputs[i - 1]!
+      const x = i === 0 ? inputs : outputs[i - 1]!
       const xFrom = i === 0 ? from : 0
       kernels.denseBackwardWeights(gradient[weight]!, gradient[bias]!, dy, x, count, numInputs, numOutputs, xFrom)
       const w = this.#weights[weight]!

@@ -65,6 +65,8 @@ export interface DenseNetwork {
   readonly critic: readonly DenseLayer[]
   /** Place of the log standard deviations among the weights; null for choices. */
   readonly logStd: number | null
+  /** Where observations are put at mean 0 and deviation 1 first: places of both among the weights, and where it cuts them off. */
+  readonly inputs: { readonly center: number; readonly deviation: number; readonly clip: number } | null
 }
 
 /** What a model says of the values of actions that it gives. */
@@ -96,6 +98,12 @@ export interface PolicyModel {
   readonly answersLater?: boolean
   /** True where the policy must stay in the caller's thread, because a device serves only that; default false. */
   readonly staysInThread?: boolean
+  /**
+   * How many numbers of an observation it puts at mean 0 and deviation 1: its last parameters are so many means and then so many deviations.
+   * They begin as 0 and 1; training writes them after each update, and no optimizer touches them. Default 0: it takes observations
+   * as they are.
+   */
+  readonly normalizedInputs?: number
   /** The network's layers, where it is dense layers and nothing else: what can be written for other software to run. */
   readonly dense?: DenseNetwork
   /** Where its outputs are values of actions: `bind` then gives an `ActionValuePolicy`. */

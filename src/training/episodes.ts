@@ -6,7 +6,7 @@
  * meet. What is small and ordered (advantages, the epoch's permutation, summing slots, the optimizer) thread 0 does
  * alone. Where there are actors, they collect, and the program is only the learning.
  */
-import type { AlgorithmDefinition, EstimateAdvantages, Learner } from '../algorithms/algorithm.ts'
+import type { AlgorithmDefinition, EstimateAdvantages, Learner, LearnerShape } from '../algorithms/algorithm.ts'
 import { stalenessSettings } from '../algorithms/staleness.ts'
 import { BEAT_WORDS, callsOf, traceBuffer, Work } from '../clock.ts'
 import { openBuffer } from '../cohorts/ahead.ts'
@@ -34,6 +34,7 @@ import { collectShare, concludeRollouts, settle } from '../tick.ts'
 import type { World } from '../world.ts'
 import { Actors } from './actors.ts'
 import type { EpisodeRecord, Manifest } from './checkpoint.ts'
+import { growMoments, inputMomentsPlan } from './input-moments.ts'
 import {
   type CohortMetrics,
   checkAlgorithmMetrics,
@@ -89,6 +90,8 @@ interface Agent {
   /** What is done about rows of older weights; null where all threads collect, then all learn. */
   readonly stale: StaleRollout | null
   readonly accounts: Columns<ReturnType<typeof accountsPlan>>
+  /** Takes in what was seen in the rollout; undefined where the policy takes observations as they are. */
+  readonly growMoments: (() => void) | undefined
   episodes: number
   solvedAtStep: number | null
   solvedAtSeconds: number | null
@@ -113,20 +116,19 @@ function accountsPlan() {
   } satisfies Plan
 }
 
+/** What a set of weights that learns needs. */
+function learnerPlan(algorithm: AlgorithmDefinition, shape: LearnerShape) {
+  return { algorithm: algorithm.plan(shape), accounts: accountsPlan(), inputs: inputMomentsPlan(shape.model) }
+}
+
 /** What the sets of weights that learn beside the first need, and where the advantages of all are kept. */
-function furtherSetsPlan(learningSets: number, numRows: number, algorithm: () => Plan) {
-  const further = Array.from({ length: learningSets - 1 }, (_, i) => [
-    `set${i + 1}`,
-    { algorithm: algorithm(), accounts: accountsPlan() },
-  ])
+function furtherSetsPlan(learningSets: number, numRows: number, learner: () => ReturnType<typeof learnerPlan>) {
+  const further = Array.from({ length: learningSets - 1 }, (_, i) => [`set${i + 1}`, learner()])
   const keptRows = learningSets > 1 ? numRows : 0
   return {
     advantage: column('f32', keptRows),
     return: column('f32', keptRows),
-    further: Object.fromEntries(further) as Record<
-      string,
-      { algorithm: Plan; accounts: ReturnType<typeof accountsPlan> }
-    >,
+    further: Object.fromEntries(further) as Record<string, ReturnType<typeof learnerPlan>>,
   } satisfies Plan
 }
 
@@ -164,10 +166,9 @@ export function reserveEpisodes(
     const shape = shapeOf(world, draft)
     const { numLanes, learningSets = 1 } = draft.options
     const learner = {
-      algorithm: algorithm.plan(shape),
-      accounts: accountsPlan(),
+      ...learnerPlan(algorithm, shape),
       proximal: proximalPlan(isStale ? numSteps * numLanes : 0),
-      sets: furtherSetsPlan(learningSets, numSteps * numLanes, () => algorithm.plan(shape)),
+      sets: furtherSetsPlan(learningSets, numSteps * numLanes, () => learnerPlan(algorithm, shape)),
     }
     world.reserve(draft, {
       numSteps,
@@ -510,6 +511,7 @@ export class EpisodeTraining implements Training<UpdateMetrics> {
       const learned = yield* learner.learn(update, numUpdates, this.#recorded?.estimate ?? stale?.estimate)
       if (index === 0) checkMetricValues(`${algorithm.id} metrics`, algorithm.metrics, learned)
       if (index === 0) keepAdvantages(agent)
+      if (index === 0) agent.growMoments?.()
       const recent = Math.min(episodes, RECENT_EPISODES)
       cohorts[agent.name] = {
         episodes,
@@ -827,6 +829,7 @@ function learnerColumns(cohort: EpisodeCohort) {
   return cohort.learner as Columns<{
     algorithm: Plan
     accounts: ReturnType<typeof accountsPlan>
+    inputs: Plan
     proximal: ReturnType<typeof proximalPlan>
     sets: ReturnType<typeof furtherSetsPlan>
   }>
@@ -844,6 +847,8 @@ function createAgents(world: World, name: string, algorithm: AlgorithmDefinition
       : new StaleRollout(world, cohort, { maxStaleness, correction, rhoMax, cMax }, columns.proximal)
   return Array.from({ length: league?.learned.length ?? 1 }, (_, set): Agent => {
     const own = set === 0 ? columns : columns.sets.further[`set${set}`]!
+    const weights = league?.weights[set] ?? cohort.weights
+    const isNormalized = Object.keys(own.inputs).length > 0
     const seen = (rollout: EpisodeCohort['rollout']) =>
       league === null ? rollout : { ...rollout, valid: league.learned[set]! }
     const bind = (rollout: EpisodeCohort['rollout']) =>
@@ -852,7 +857,7 @@ function createAgents(world: World, name: string, algorithm: AlgorithmDefinition
         rollout: stale === null ? seen(rollout) : stale.seen(rollout),
         finals: () => cohort.finals,
         columns: own.algorithm,
-        weights: league?.weights[set] ?? cohort.weights,
+        weights,
         policy: league?.policies[set] ?? cohort.policy,
         kernels: world.kernels,
         random: cohort.environmentLanes.random,
@@ -867,6 +872,9 @@ function createAgents(world: World, name: string, algorithm: AlgorithmDefinition
       learners: cohort.ahead === null ? [bind(rollout)] : cohort.ahead.buffers.map(({ rollout }) => bind(rollout)),
       stale,
       accounts: own.accounts,
+      growMoments: isNormalized
+        ? () => growMoments(own.inputs, weights, seen(cohort.rollout), world.kernels)
+        : undefined,
       episodes: 0,
       solvedAtStep: null,
       solvedAtSeconds: null,

@@ -50,6 +50,12 @@ describe.each(exportFormats)('exportPolicy as %s', (format) => {
     expect(await readdir(folder)).toEqual([])
   })
 
+  test('writes a policy that normalizes observations, but for tfjs', async () => {
+    const exporting = exportPolicy({ ...trained('discrete, tanh, normalized'), format, out })
+    if (format !== 'layers') expect(await exporting).toHaveLength(1)
+    else await expect(exporting).rejects.toThrow('format: got layers, of a policy that normalizes observations')
+  })
+
   test('writes dense as it writes mlp', async () => {
     const other = `${out} again`
     const files = await exportPolicy({ ...policy, format, out })

@@ -7,7 +7,7 @@ import { beforeAll, describe, expect, test } from 'vitest'
 import { exportPolicy } from '../../src/entries/data.ts'
 import { bestKernelBuild } from '../../src/kernels/bind.ts'
 import { type BoxSpace, choiceSizes } from '../../src/space.ts'
-import { actAsOriginal, compare, expectVariety, kindNames, NUM_OBSERVATIONS, trained } from '../support/exported.ts'
+import { actAsOriginal, compare, expectVariety, NUM_OBSERVATIONS, rawKindNames, trained } from '../support/exported.ts'
 import { temporaryFolder } from '../support/temporary.ts'
 
 let folder: string
@@ -53,9 +53,9 @@ function choose({ environment, mask }: ReturnType<typeof trained>, head: Float32
 }
 
 describe('a policy as a LayersModel', () => {
-  test.each(kindNames)('acts as the original: %s', async (name) => {
+  test.each(rawKindNames)('acts as the original: %s', async (name) => {
     const policy = trained(name)
-    const out = join(folder, `${kindNames.indexOf(name)}`)
+    const out = join(folder, `${rawKindNames.indexOf(name)}`)
     const files = await exportPolicy({ ...policy, format: 'layers', out })
     expect(files).toEqual([join(out, 'weights.bin'), join(out, 'model.json')])
     expect((await readdir(out)).sort()).toEqual(['model.json', 'weights.bin'])

@@ -64,10 +64,18 @@ const kinds: Readonly<Record<string, Kind>> = {
     actionSpace: box({ low: -0.7, high: 1, shape: [2, 2] }),
     observationShape: [2, 2],
   },
+  'discrete, tanh, normalized': { policy: { hidden: [64, 64], normalizeObservations: true }, actionSpace: discrete(3) },
+  'box of two sides, shared trunk, normalized': {
+    policy: { hidden: [16], sharedTrunk: true, normalizeObservations: true },
+    actionSpace: box({ low: -0.7, high: 1, shape: [2, 2] }),
+    observationShape: [2, 2],
+  },
   'box, no hidden layer': { policy: { hidden: [] }, actionSpace: box({ low: -2, high: 2, shape: [1] }) },
 }
 
 export const kindNames = Object.keys(kinds)
+/** Those that take observations as they are. */
+export const rawKindNames = kindNames.filter((name) => kinds[name]!.policy.normalizeObservations !== true)
 
 /** A policy of that kind with weights of which each matters, and its environment: what `exportPolicy` takes. */
 export function trained(name: string) {
@@ -75,8 +83,9 @@ export function trained(name: string) {
   const observationSpace = box({ low: -INFINITY, high: INFINITY, shape: observationShape })
   const policy = mlp(settings)
   const numbers = new Numbers(kindNames.indexOf(name))
-  const { numParameters } = policy.build(observationSpace, actionSpace)
+  const { numParameters, normalizedInputs = 0 } = policy.build(observationSpace, actionSpace)
   const weights = numbers.floats(numParameters, -0.5, 0.5)
+  for (let k = numParameters - normalizedInputs; k < numParameters; k++) weights[k] = 0.1 + Math.abs(weights[k]!)
   const numLogits = choiceSizes(actionSpace).reduce((sum, size) => sum + size, 0)
   const observation = numbers.floats(NUM_OBSERVATIONS * spaceWidth(observationSpace), -3, 3)
   const mask = numbers.flags(actionMask ? NUM_OBSERVATIONS * numLogits : 0, 0.7)
