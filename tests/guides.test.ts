@@ -3,8 +3,9 @@ import { readFileSync } from 'node:fs'
 import { mkdir, symlink, writeFile } from 'node:fs/promises'
 import { delimiter, join } from 'node:path'
 import { describe, expect, test } from 'vitest'
-import { start } from './support/command.ts'
-import { blocksOf, guides } from './support/guides.ts'
+import { skipLoudly, start } from './support/command.ts'
+import { type Block, blocksOf, guides, pages } from './support/guides.ts'
+import { findPython } from './support/python.ts'
 import { temporaryFolder } from './support/temporary.ts'
 
 const root = new URL('..', import.meta.url).pathname
@@ -14,6 +15,7 @@ async function project(): Promise<string> {
   const folder = await temporaryFolder()
   await mkdir(join(folder, 'node_modules', '.bin'), { recursive: true })
   await symlink(root, join(folder, 'node_modules', 'colonnade'))
+  await symlink(join(root, 'node_modules/bitecs'), join(folder, 'node_modules', 'bitecs'))
   await symlink(join(root, 'dist/src/cli/main.js'), join(folder, 'node_modules', '.bin', 'colonnade'))
   // A shell without a terminal ends what it has started itself, and npx would keep its own child.
   await writeFile(join(folder, 'node_modules', '.bin', 'npx'), '#!/bin/sh\nexec "$@"\n', { mode: 0o755 })
@@ -36,20 +38,36 @@ test('every guide has its place in the site', () => {
 
 if (import.meta.env.MODE !== 'docs') console.warn('SKIPPED: the blocks of the guides (npm run test:docs runs them)')
 
+/** Runs blocks one after another; a file of theirs is run by a command after it. */
+async function runBlocks(folder: string, page: string, blocks: readonly Block[]): Promise<void> {
+  const env = { ...process.env, PATH: `${join(folder, 'node_modules', '.bin')}${delimiter}${process.env.PATH}` }
+  for (const [i, { language, file, text }] of blocks.entries()) {
+    const path = join(folder, file ?? `block-${i}.${language === 'js' ? 'mjs' : 'sh'}`)
+    await writeFile(path, text)
+    if (file !== null) continue
+    const words = language === 'js' ? [path] : ['-euc', `set -o pipefail; ${END_SERVERS}; . "$0"`, path]
+    const program = language === 'js' ? process.execPath : 'bash'
+    const { code, stdout, stderr } = await start(program, words, { cwd: folder, env, timeout: BLOCK_MS }).ended
+    expect(code, `block ${i} of ${page}:\n${text}\n${stdout}\n${stderr}`).toBe(0)
+  }
+}
+
 describe.skipIf(import.meta.env.MODE !== 'docs')('the guides', () => {
-  test.each(guides)('every block of %s runs', { timeout: 4 * BLOCK_MS }, async (guide) => {
-    const folder = await project()
-    const env = { ...process.env, PATH: `${join(folder, 'node_modules', '.bin')}${delimiter}${process.env.PATH}` }
-    const blocks = blocksOf(guide)
+  test.each(pages)('every block of %s runs', { timeout: 4 * BLOCK_MS }, async (page) => {
+    const blocks = blocksOf(page).filter(({ takesPython }) => !takesPython)
     expect(blocks.length).toBeGreaterThan(1)
-    for (const [i, { language, file, text }] of blocks.entries()) {
-      const path = join(folder, file ?? `block-${i}.${language === 'js' ? 'mjs' : 'sh'}`)
-      await writeFile(path, text)
-      if (file !== null) continue // A command after it takes it.
-      const words = language === 'js' ? [path] : ['-euc', `set -o pipefail; ${END_SERVERS}; . "$0"`, path]
-      const program = language === 'js' ? process.execPath : 'bash'
-      const { code, stdout, stderr } = await start(program, words, { cwd: folder, env, timeout: BLOCK_MS }).ended
-      expect(code, `block ${i} of ${guide}:\n${text}\n${stdout}\n${stderr}`).toBe(0)
-    }
+    await runBlocks(await project(), page, blocks)
+  })
+
+  const others = pages.filter((page) => blocksOf(page).some(({ takesPython }) => takesPython))
+  test.for(others)('every block of %s that takes Python runs', { timeout: 4 * BLOCK_MS }, async (page, context) => {
+    const found = await findPython(['gymnasium==1.4.0', 'numpy==2.4.6'], 'gymnasium, numpy')
+    if ('why' in found) skipLoudly(context, found.why)
+    const folder = await project()
+    await mkdir(join(folder, '.venv', 'bin'), { recursive: true })
+    const python = `#!/bin/sh\nexec '${found.python}' "$@"\n`
+    await writeFile(join(folder, '.venv', 'bin', 'python'), python, { mode: 0o755 })
+    const blocks = blocksOf(page).filter(({ takesPython }) => takesPython)
+    await runBlocks(folder, page, blocks)
   })
 })

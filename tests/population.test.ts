@@ -160,10 +160,10 @@ describe('births and deaths in the environment', () => {
     expect(() => tick(world)).toThrow(message)
   })
 
-  test('an environment that says neither true nor false of them is refused', () => {
-    const make = () => ({ ...clockwork(), population: 1 as never })
+  test.each(['population', 'allocates'])('an environment that says neither true nor false of %s is refused', (name) => {
+    const make = () => ({ ...clockwork(), [name]: 1 as never })
     const wrong = defineEnvironment({ id: 'Wrong', settings: {}, state: () => ({}), make })
-    expect(() => wrong()).toThrow('Wrong population: got 1, expected true or false')
+    expect(() => wrong()).toThrow(`Wrong ${name}: got 1, expected true or false`)
   })
 })
 

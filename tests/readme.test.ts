@@ -1,6 +1,6 @@
 /** The README's programs are type-checked against the built declarations, and its commands are put to the command line's readers. */
-import { existsSync, readFileSync, writeFileSync } from 'node:fs'
-import { basename, join } from 'node:path'
+import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs'
+import { basename, dirname, join } from 'node:path'
 import ts from 'typescript'
 import { describe, expect, test } from 'vitest'
 import { benchKeys } from '../src/cli/bench.ts'
@@ -17,7 +17,7 @@ import { rolloutTable } from '../src/entries/data.ts'
 import { cartPole, collect, configureRun, createWorld, mlp, writeArrow } from '../src/index.ts'
 import { parseSeeds } from '../src/training/run-group.ts'
 import { entrySpecifiers } from './support/entries.ts'
-import { blocksOf, guides } from './support/guides.ts'
+import { blocksOf, pages } from './support/guides.ts'
 import { temporaryFolder } from './support/temporary.ts'
 
 const root = new URL('..', import.meta.url).pathname
@@ -46,23 +46,25 @@ describe('the README', () => {
   test('has programs whose types are right, and so have the guides', { timeout: 60_000 }, async () => {
     const folder = await temporaryFolder()
     const programs = blocks('ts').map((text, i) => ({ name: `${i}.ts`, text }))
-    const shown = guides.flatMap((guide) =>
-      blocksOf(guide)
+    const shown = pages.flatMap((page) =>
+      blocksOf(page)
         .filter(({ language }) => language === 'js')
-        .map(({ file, text }, i) => ({ name: `${guide}-${file ?? `${i}.mjs`}`, text })),
+        .map(({ file, text }, i) => ({ name: `${basename(page)}/${file ?? `${i}.mjs`}`, text })),
     )
     expect(programs.length).toBeGreaterThan(0)
-    expect(shown.length).toBeGreaterThan(guides.length)
+    expect(shown.length).toBeGreaterThan(pages.length)
     const files = [...programs, ...shown].map(({ name, text }) => {
       const file = join(folder, name)
+      mkdirSync(dirname(file), { recursive: true })
       writeFileSync(file, text)
       return file
     })
     writeFileSync(join(folder, 'package.json'), JSON.stringify({ type: 'module' }))
     const { exports } = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8'))
-    const paths = Object.entries<{ types?: string }>(exports).flatMap(([entry, { types }]) =>
+    const ours = Object.entries<{ types?: string }>(exports).flatMap(([entry, { types }]) =>
       types === undefined ? [] : [[entry.replace('.', 'colonnade'), [join(root, types)]]],
     )
+    const paths = [...ours, ['bitecs', [join(root, 'node_modules/bitecs/dist/core/index.d.ts')]]]
     const program = ts.createProgram(files, {
       ...{ target: ts.ScriptTarget.ES2022, module: ts.ModuleKind.NodeNext, lib: ['lib.es2023.d.ts'], noEmit: true },
       ...{ strict: true, exactOptionalPropertyTypes: true, skipLibCheck: true },

@@ -151,7 +151,8 @@ class Inquiry {
     // A child in a population begins with what its parent left.
     if (this.environment.population === true) unasked.add('reset')
     else ask(['reset'], () => this.#askReset())
-    ask(['allocation'], () => this.#askAllocation())
+    if (this.environment.allocates === true) unasked.add('allocation')
+    else ask(['allocation'], () => this.#askAllocation())
     return (Object.keys(environmentChecks) as EnvironmentCheck[]).map((name) => {
       const { got = null, expected = null } = faults.get(name) ?? {}
       return { name, status: got !== null ? 'failed' : unasked.has(name) ? 'unasked' : 'held', got, expected }

@@ -87,6 +87,8 @@ export interface EnvironmentModel<S> {
   readonly numAgents?: number
   /** True if `step` says who is born and who dies (`births`, `died`). Default: the lanes stay as they are. */
   readonly population?: boolean
+  /** True if its lanes have objects beside their columns, as those of `fromObjects`: a step may allocate for each lane. Default false. */
+  readonly allocates?: boolean
   /** Steps after which an episode is truncated; null for no limit. */
   readonly maxEpisodeSteps: number | null
   /** Mean return of 100 episodes at which it counts as solved; null where there is no such figure. */
@@ -190,8 +192,9 @@ export function defineEnvironment<
     if (actionMask && actionSpace.kind === 'box') {
       throw new InputError(`${options.id} actionMask`, show(actionSpace), 'an action space of choices')
     }
-    if (model.population !== undefined && typeof model.population !== 'boolean') {
-      throw new InputError(`${options.id} population`, show(model.population), 'true or false')
+    for (const name of ['population', 'allocates'] as const) {
+      if (model[name] === undefined || typeof model[name] === 'boolean') continue
+      throw new InputError(`${options.id} ${name}`, show(model[name]), 'true or false')
     }
     const { numAgents = 1 } = model
     if (!Number.isSafeInteger(numAgents) || numAgents < 1) {

@@ -437,6 +437,7 @@ export function fromGymnasium<const I extends string>(
 
       return {
         ...{ observationSpace, actionSpace, maxEpisodeSteps, returnThreshold },
+        allocates: true,
         reset(lanes, rows, count) {
           const { state } = lanes
           const process = processOf(lanes)

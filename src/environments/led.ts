@@ -417,6 +417,7 @@ export function defineLed<const A extends Space, const S extends Settings, const
 
       return {
         ...{ observationSpace, actionSpace, maxEpisodeSteps, returnThreshold },
+        allocates: true,
         reset({ state, lane, episode, observation, random }, rows, count) {
           const objects = objectsOf(state)
           for (let i = 0; i < count; i++) {

@@ -1,15 +1,17 @@
-/** The guides' pages, and the blocks of code that stand in them. */
+/** The pages whose blocks of code are run as they stand: the guides, and the one of environments of one's own. */
 import { readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 
 export const guidesFolder = new URL('../../docs/guides/', import.meta.url).pathname
 
-/** A block of code: a program, a file that its first line names (`// my-reward.mjs`), or lines for a shell. */
+/** A block of code: a program, a file that its first line names (`// my-reward.mjs`, `# look.py`), or lines for a shell. */
 export interface Block {
-  readonly language: 'js' | 'sh'
+  readonly language: 'js' | 'python' | 'sh'
   /** The file that it is; null: none. */
   readonly file: string | null
   readonly text: string
+  /** Whether it stands under a heading that has the word Python: it takes one with Gymnasium in `.venv`. */
+  readonly takesPython: boolean
 }
 
 /** Names of the pages, without `.md`. */
@@ -17,13 +19,24 @@ export const guides = readdirSync(guidesFolder)
   .filter((name) => name.endsWith('.md'))
   .map((name) => name.slice(0, -3))
 
-/** The blocks of a page in their order. Throws for a block that is neither JavaScript nor a shell's: nothing would run it. */
-export function blocksOf(guide: string): Block[] {
-  const text = readFileSync(join(guidesFolder, `${guide}.md`), 'utf8')
-  return [...text.matchAll(/^```(.*)\n([\s\S]*?)^```$/gm)].map(([, language, code]) => {
-    if (language !== 'js' && language !== 'sh')
-      throw new Error(`${guide}: got a block of ${language}, expected js or sh`)
-    const file = /^\/\/ (\S+\.mjs)\n/.exec(code!)?.[1] ?? null
-    return { language, file, text: code! }
+/** All pages. */
+export const pages = [...guides, '../environments']
+
+/**
+ * The blocks of a page in their order, without those of `text`, which show what a program says. Throws for one that nothing would run: in
+ * another language, or of Python and no file, which a later block for the shell runs.
+ */
+export function blocksOf(page: string): Block[] {
+  const sections = readFileSync(join(guidesFolder, `${page}.md`), 'utf8').split(/^(?=## )/m)
+  return sections.flatMap((section) => {
+    const takesPython = /^## .*Python/.test(section)
+    return [...section.matchAll(/^```(.*)\n([\s\S]*?)^```$/gm)].flatMap(([, language, code]): Block[] => {
+      if (language === 'text') return []
+      const file = /^(?:\/\/|#) (\S+\.(?:mjs|py))\n/.exec(code!)?.[1] ?? null
+      if ((language === 'python' && file !== null) || language === 'js' || language === 'sh') {
+        return [{ language, file, text: code!, takesPython }]
+      }
+      throw new Error(`${page}: got a block of ${language}, expected js, sh, text, or a file of python`)
+    })
   })
 }
