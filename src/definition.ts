@@ -28,6 +28,8 @@ export interface DefinitionRecord {
   readonly module?: string
   /** URLs of the modules of its parts, by the parameter that has the part's id; absent where no part has one. */
   readonly modules?: Readonly<Record<string, string>>
+  /** Of an environment what is laid around it, from the inside out; absent where nothing is. */
+  readonly wrappers?: readonly DefinitionRecord[]
 }
 
 /** What a setting made by `part` names: a function with an id, like a factory of rewards or a filter. */
@@ -98,18 +100,19 @@ export function modulesOf(parts: Parts): Pick<DefinitionRecord, 'modules'> {
 
 /** The part of a definition that travels. */
 export function recordOf(definition: DefinitionRecord): DefinitionRecord {
-  const { id, parameters, module, modules } = definition
+  const { id, parameters, module, modules, wrappers } = definition
   return {
     id,
     parameters,
     ...(module === undefined ? {} : { module }),
     ...(modules === undefined ? {} : { modules }),
+    ...(wrappers === undefined ? {} : { wrappers: wrappers.map(recordOf) }),
   }
 }
 
 /** The part of a definition on which a run's bits depend. */
-export function withoutModule({ id, parameters }: DefinitionRecord): DefinitionRecord {
-  return { id, parameters }
+export function withoutModule({ id, parameters, wrappers }: DefinitionRecord): DefinitionRecord {
+  return { id, parameters, ...(wrappers === undefined ? {} : { wrappers: wrappers.map(withoutModule) }) }
 }
 
 /** Sixteen hexadecimal digits that stand for these parts as JSON, by FNV-1a of 64 bits; for names, not against forgery. */
@@ -138,7 +141,11 @@ export async function revive<D extends DefinitionRecord>(
     )
   }
   const factory = await findFactory<Factory<Settings, D>>(noun, record.module, origin, record.id)
-  return remake(factory, factory.settings, record, origin)
+  let made = await remake(factory, factory.settings, record, origin)
+  for (const wrapper of record.wrappers ?? []) {
+    made = (await revive<DefinitionRecord & { around(inside: D): D }>('wrapper', wrapper, origin)).around(made)
+  }
+  return made
 }
 
 /**

@@ -21,6 +21,8 @@ export const Stream = {
   dropout: 5,
   /** Rows of a replay: episode is the gradient step. */
   replay: 6,
+  /** Chance inside a wrapper's step: draw as in `step`. */
+  wrapper: 7,
 } as const
 
 const MULTIPLIER_0 = 0xd2511f53

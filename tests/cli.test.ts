@@ -58,7 +58,7 @@ describe('train', () => {
     expect(version).toBe(VERSION)
     const given = { seed: 4, rollouts: 'all', totalSteps: 2048, numLanes: 8 }
     const run = [...(await runKeys('CartPole-v1'))].filter(
-      ([key]) => !key.includes('.') && !['policy', 'algorithm', 'systems'].includes(key),
+      ([key]) => !key.includes('.') && !['policy', 'algorithm', 'systems', 'wrappers'].includes(key),
     )
     expect(settings).toEqual({ ...Object.fromEntries(run.map(([key, setting]) => [key, setting.default])), ...given })
     expect(environment).toEqual({ id: 'CartPole-v1', parameters: { maxEpisodeSteps: 500 } })

@@ -14,7 +14,9 @@ export const checkKeys = {
 export const checkCommand: Command = async ({ words, json }) => {
   const { subject, texts } = splitWords(words, 'an environment')
   const keysOf = (ofEnvironment: boolean) =>
-    Object.fromEntries(Object.entries(texts).filter(([key]) => key.startsWith('environment.') === ofEnvironment))
+    Object.fromEntries(
+      Object.entries(texts).filter(([key]) => (key.includes('.') || key === 'wrappers') === ofEnvironment),
+    )
   const options = readKeys(checkKeys, keysOf(false))
   const run = await configureRun(subject as EnvironmentId, keysOf(true))
   if (run.kind !== 'episodes') throw new InputError('environment', subject, 'one whose lanes step, not one of text')

@@ -38,6 +38,15 @@ export {
   registerEnvironment,
 } from '../environments/registry.ts'
 export * from '../environments/suite.ts'
+export {
+  defineWrapper,
+  type WrapperDefinition,
+  type WrapperFactory,
+  type WrapperLanes,
+  type WrapperModel,
+  wrap,
+} from '../environments/wrapper.ts'
+export { actionRepeat, frameStack, rescaleAction, timeLimit } from '../environments/wrappers.ts'
 export { clipRewards, normalizeRewards } from '../systems/rewards.ts'
 export {
   type EnvironmentMeasurement,

@@ -1,19 +1,21 @@
 /** Runs of environments whose lanes step: what they are told, what they are made of, and what they leave. */
 import { availableParallelism } from 'node:os'
 import { join, resolve } from 'node:path'
-import type { AlgorithmDefinition, AlgorithmFactory } from '../algorithms/algorithm.ts'
-import { algorithmFactory, algorithms } from '../algorithms/registry.ts'
+import type { AlgorithmDefinition } from '../algorithms/algorithm.ts'
+import { algorithms } from '../algorithms/registry.ts'
 import type { EpisodeCohort } from '../cohorts/episodes.ts'
 import { checkSystems, type SystemDefinition, type SystemFactory } from '../cohorts/system.ts'
 import type { DefinitionRecord } from '../definition.ts'
 import type { EnvironmentDefinition, EnvironmentFactory } from '../environments/environment.ts'
 import { environments } from '../environments/registry.ts'
+import { type WrapperFactory, wrap } from '../environments/wrapper.ts'
+import { wrappers } from '../environments/wrappers.ts'
 import { InputError, show } from '../errors.ts'
 import { listFolder } from '../files.ts'
 import { bestKernelBuild } from '../kernels/bind.ts'
 import type { LoggerDefinition } from '../loggers/logger.ts'
 import { BLOCK_ROWS, type PolicyDefinition, type PolicyModel } from '../policies/policy.ts'
-import { type PolicyFactory, policies, policyFactory } from '../policies/registry.ts'
+import { policies } from '../policies/registry.ts'
 import { loadWeights, weightsOf } from '../policies/weights.ts'
 import { tensorValues } from '../safetensors.ts'
 import {
@@ -21,12 +23,10 @@ import {
   choice,
   integer,
   number,
-  parseSetting,
   resolveSettings,
   type Setting,
   type Settings,
   type SettingValues,
-  strings,
   text,
 } from '../settings.ts'
 import { ownSystems } from '../systems/registry.ts'
@@ -39,7 +39,7 @@ import { evaluate, requireTimeLimit, type SharedColumns, sharedColumns } from '.
 import { judgeMetrics } from './judge.ts'
 import { learnSettings } from './learn-options.ts'
 import { metricsLine, metricsOfRun } from './metrics.ts'
-import { presetOf, reachedByPreset } from './presets.ts'
+import { reachedByPreset } from './presets.ts'
 import { RecordedRollouts } from './recorded-rollouts.ts'
 import {
   checkRecorded,
@@ -52,7 +52,7 @@ import {
   recordedUpdates,
   recordOfFile,
 } from './recorded-run.ts'
-import { findAlgorithm, findPolicy, findSystem, reviveParts } from './run-definitions.ts'
+import { type NamedParts, partKeys, partsOf, reviveParts, usualParts, withoutParts } from './run-definitions.ts'
 import { readConfig } from './run-folder.ts'
 import { joinKeys, type KeyPart, portable, readTexts, valuesOf } from './run-keys.ts'
 import { type RunKind, SHARED_RESUMED, type SharedSummary, sharedRunSettings } from './run-kind.ts'
@@ -120,86 +120,46 @@ export interface EpisodeRunSummary extends SharedSummary {
   readonly episodeReturnLast100: { readonly mean: number; readonly std: number }
 }
 
-/** The keys that say which policy, which algorithm and which systems; their own keys hang on these. */
-const [POLICY, ALGORITHM, SYSTEMS] = ['policy', 'algorithm', 'systems'] as const
-
-const systemsSetting = strings(
-  [],
-  `what works beside the four systems, in this order: ${ownSystems.map(({ id }) => id).join(', ')}, or paths of modules that export one`,
-)
-
-/** Which policy and which algorithm a run has, the environment's usual ones where none is given; and which systems. */
-interface NamedParts {
-  readonly policy?: PolicyFactory
-  readonly algorithm?: AlgorithmFactory
-  readonly systems?: readonly SystemFactory[]
-}
-
 /**
  * Every key that a run of this environment takes, with its default. Those of the policy and of the algorithm are of the given
  * ones, or of the environment's usual ones.
  * @throws InputError where two of them would have the same keys.
  */
 function keysOf(factory: EnvironmentFactory, named: NamedParts): ReadonlyMap<string, Setting> {
-  const { preset, policy, algorithm, systems } = usualParts(factory, named)
-  const ids = ['environment', policy.id, algorithm.id, ...systems.map(({ id }) => id)]
+  const { preset, policy, algorithm, systems, wrappers } = usualParts(factory, named)
+  const further = [...systems, ...wrappers] as readonly (SystemFactory | WrapperFactory)[]
+  const ids = ['environment', policy.id, algorithm.id, ...further.map(({ id }) => id)]
   if (new Set(ids).size < ids.length) {
-    const others = systems.length === 0 ? '' : `, and the systems ${systems.map(({ id }) => id).join(', ')}`
+    const others = further.length === 0 ? '' : `, and beside them ${further.map(({ id }) => id).join(', ')}`
     const got = `${policy.id}, and the algorithm ${algorithm.id}${others}`
     const expected = 'ids that differ, none of them environment: what has a key begins with its id'
     throw new InputError('policy', got, expected)
   }
-  const parts = {
-    [POLICY]: partSetting(policy, policies),
-    [ALGORITHM]: partSetting(algorithm, algorithms),
-    [SYSTEMS]: systemsSetting,
-  }
   return joinKeys([
-    ['', { ...episodeRunSettings, ...parts }, preset.run],
+    ['', { ...episodeRunSettings, ...partKeys(policy, algorithm) }, preset.run],
     [`${algorithm.id}.`, algorithm.settings, preset.algorithm.parameters],
     [`${policy.id}.`, policy.settings, preset.policy.parameters],
     ['environment.', factory.settings, preset.environment],
-    ...systems.map(({ id, settings }): KeyPart => [`${id}.`, settings]),
+    ...further.map(({ id, settings }): KeyPart => [`${id}.`, settings]),
   ])
-}
-
-/** The parts of a run, with the environment's usual ones where none are given, and what is known to work for them. */
-function usualParts(factory: EnvironmentFactory, { policy, algorithm, systems = [] }: NamedParts) {
-  const preset = presetOf(factory.presets, { policy: policy?.id, algorithm: algorithm?.id })
-  return {
-    preset,
-    policy: policy ?? policyFactory(preset.policy.id),
-    algorithm: algorithm ?? algorithmFactory(preset.algorithm.id),
-    systems,
-  }
-}
-
-function partSetting({ id }: { id: string }, known: readonly { id: string }[]): Setting {
-  return text(id, `${known.map((each) => each.id).join(', ')}, or the path of a module that exports one`)
-}
-
-async function partsOf(given: Readonly<Record<string, string>>): Promise<NamedParts> {
-  const { [POLICY]: policy, [ALGORITHM]: algorithm, [SYSTEMS]: systems } = given
-  const names = systems === undefined ? [] : (parseSetting(SYSTEMS, systemsSetting, systems) as string[])
-  return {
-    systems: await Promise.all(names.map(findSystem)),
-    ...(policy === undefined ? {} : { policy: await findPolicy(policy) }),
-    ...(algorithm === undefined ? {} : { algorithm: await findAlgorithm(algorithm) }),
-  }
 }
 
 async function configure(
   factory: EnvironmentFactory,
   given: Readonly<Record<string, string>>,
 ): Promise<EpisodeRunDefinition> {
-  const { [POLICY]: _, [ALGORITHM]: __, [SYSTEMS]: ___, ...texts } = given
-  const { policy, algorithm, systems } = usualParts(factory, await partsOf(given))
-  const keys = keysOf(factory, { policy, algorithm, systems })
+  const texts = withoutParts(given)
+  const { policy, algorithm, systems, wrappers } = usualParts(factory, await partsOf(given))
+  const keys = keysOf(factory, { policy, algorithm, systems, wrappers })
   const values = readTexts(keys, texts)
-  const { [POLICY]: ____, [ALGORITHM]: _____, [SYSTEMS]: ______, ...own } = valuesOf('', keys, values)
+  const own = withoutParts(valuesOf('', keys, values))
   const settings = resolveSettings('run', episodeRunSettings, own as never)
   const from = settings.from === '' ? '' : resolve(settings.from) // Wherever the run is resumed from.
-  const environment = factory(valuesOf('environment.', keys, values) as never)
+  const inside = factory(valuesOf('environment.', keys, values) as never)
+  const environment = wrap(
+    inside,
+    ...wrappers.map((wrapper) => wrapper(valuesOf(`${wrapper.id}.`, keys, values) as never)),
+  )
   const recorded = from === '' ? null : await readRecorded(from, environment)
   const learner = algorithm({
     ...valuesOf(`${algorithm.id}.`, keys, values),
@@ -361,7 +321,7 @@ export function threadsOf(definition: EpisodeRunDefinition): ThreadChoice {
   return { threads: threads + actors, reason: `${actors} to collect, and ${threads} to learn: ${reason}` }
 }
 
-const builtIns = [...algorithms, ...policies, ...environments, ...ownSystems] as unknown as Parameters<
+const builtIns = [...algorithms, ...policies, ...environments, ...ownSystems, ...wrappers] as unknown as Parameters<
   typeof portable
 >[1]
 

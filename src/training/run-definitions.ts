@@ -1,22 +1,94 @@
 /** The definitions that a run is made of: by an id or the path of a module, as its keys name them, and from its `config.json`. */
 import { pathToFileURL } from 'node:url'
 import type { AlgorithmDefinition, AlgorithmFactory } from '../algorithms/algorithm.ts'
-import { algorithmFactory } from '../algorithms/registry.ts'
+import { algorithmFactory, algorithms } from '../algorithms/registry.ts'
 import type { SystemDefinition, SystemFactory } from '../cohorts/system.ts'
 import { type DefinitionRecord, findFactory, isModulePath, revive } from '../definition.ts'
 import type { EnvironmentDefinition, EnvironmentFactory } from '../environments/environment.ts'
 import { environmentFactory } from '../environments/registry.ts'
+import { type WrapperDefinition, type WrapperFactory, wrap } from '../environments/wrapper.ts'
+import { wrapperFactory, wrappers } from '../environments/wrappers.ts'
 import type { PolicyDefinition } from '../policies/policy.ts'
-import { type PolicyFactory, policyFactory } from '../policies/registry.ts'
-import { systemFactory } from '../systems/registry.ts'
+import { type PolicyFactory, policies, policyFactory } from '../policies/registry.ts'
+import { parseSetting, type Setting, type Settings, strings, text } from '../settings.ts'
+import { ownSystems, systemFactory } from '../systems/registry.ts'
 import type { ModuleTrust } from '../trust.ts'
+import { presetOf } from './presets.ts'
 import { recordFrom } from './run-folder.ts'
+
+/** The keys that say which policy, which algorithm, which systems and which wrappers; their own keys hang on these. */
+const [POLICY, ALGORITHM, SYSTEMS, WRAPPERS] = ['policy', 'algorithm', 'systems', 'wrappers'] as const
+
+const systemsSetting = strings(
+  [],
+  `what works beside the four systems, in this order: ${ownSystems.map(({ id }) => id).join(', ')}, or paths of modules that export one`,
+)
+
+const wrappersSetting = strings(
+  [],
+  `what is laid around the environment, the first next to it: ${wrappers.map(({ id }) => id).join(', ')}, or paths of modules that export one`,
+)
+
+/** Which policy and which algorithm a run has, the environment's usual ones where none is given; which systems and which wrappers. */
+export interface NamedParts {
+  readonly policy?: PolicyFactory
+  readonly algorithm?: AlgorithmFactory
+  readonly systems?: readonly SystemFactory[]
+  readonly wrappers?: readonly WrapperFactory[]
+}
+
+/** The parts of a run, with the environment's usual ones where none are given, and what is known to work for them. */
+export function usualParts(
+  factory: EnvironmentFactory,
+  { policy, algorithm, systems = [], wrappers = [] }: NamedParts,
+) {
+  const preset = presetOf(factory.presets, { policy: policy?.id, algorithm: algorithm?.id })
+  return {
+    preset,
+    policy: policy ?? policyFactory(preset.policy.id),
+    algorithm: algorithm ?? algorithmFactory(preset.algorithm.id),
+    systems,
+    wrappers,
+  }
+}
+
+/** The keys by which a run names its parts. */
+export function partKeys(policy: { readonly id: string }, algorithm: { readonly id: string }): Settings {
+  return {
+    [POLICY]: partSetting(policy, policies),
+    [ALGORITHM]: partSetting(algorithm, algorithms),
+    [SYSTEMS]: systemsSetting,
+    [WRAPPERS]: wrappersSetting,
+  }
+}
+
+function partSetting({ id }: { id: string }, known: readonly { id: string }[]): Setting {
+  return text(id, `${known.map((each) => each.id).join(', ')}, or the path of a module that exports one`)
+}
+
+export async function partsOf(given: Readonly<Record<string, string>>): Promise<NamedParts> {
+  const { [POLICY]: policy, [ALGORITHM]: algorithm } = given
+  const namesOf = (key: typeof SYSTEMS | typeof WRAPPERS, setting: Setting) =>
+    given[key] === undefined ? [] : (parseSetting(key, setting, given[key]) as string[])
+  return {
+    systems: await Promise.all(namesOf(SYSTEMS, systemsSetting).map(findSystem)),
+    wrappers: await Promise.all(namesOf(WRAPPERS, wrappersSetting).map(findWrapper)),
+    ...(policy === undefined ? {} : { policy: await findPolicy(policy) }),
+    ...(algorithm === undefined ? {} : { algorithm: await findAlgorithm(algorithm) }),
+  }
+}
+
+/** The keys that do not say which parts a run has. */
+export function withoutParts<V>(given: Readonly<Record<string, V>>): Record<string, V> {
+  const parts: readonly string[] = [POLICY, ALGORITHM, SYSTEMS, WRAPPERS]
+  return Object.fromEntries(Object.entries(given).filter(([key]) => !parts.includes(key)))
+}
 
 /**
  * The factory of a built-in policy by its id, or of one's own by the path of the module that exports it.
  * @throws InputError that names the nearest id, or says what is wrong with the module.
  */
-export async function findPolicy(name: string): Promise<PolicyFactory> {
+async function findPolicy(name: string): Promise<PolicyFactory> {
   if (isModulePath(name)) return findFactory<PolicyFactory>('policy', pathToFileURL(name).href, 'caller')
   return policyFactory(name)
 }
@@ -25,7 +97,7 @@ export async function findPolicy(name: string): Promise<PolicyFactory> {
  * The factory of a built-in algorithm by its id, or of one's own by the path of the module that exports it.
  * @throws InputError that names the nearest id, or says what is wrong with the module.
  */
-export async function findAlgorithm(name: string): Promise<AlgorithmFactory> {
+async function findAlgorithm(name: string): Promise<AlgorithmFactory> {
   if (isModulePath(name)) return findFactory<AlgorithmFactory>('algorithm', pathToFileURL(name).href, 'caller')
   return algorithmFactory(name)
 }
@@ -34,9 +106,18 @@ export async function findAlgorithm(name: string): Promise<AlgorithmFactory> {
  * The factory of a built-in system by its id, or of one's own by the path of the module that exports it.
  * @throws InputError that names the nearest id, or says what is wrong with the module.
  */
-export async function findSystem(name: string): Promise<SystemFactory> {
+async function findSystem(name: string): Promise<SystemFactory> {
   if (isModulePath(name)) return findFactory<SystemFactory>('system', pathToFileURL(name).href, 'caller')
   return systemFactory(name)
+}
+
+/**
+ * The factory of a built-in wrapper by its id, or of one's own by the path of the module that exports it.
+ * @throws InputError that names the nearest id, or says what is wrong with the module.
+ */
+async function findWrapper(name: string): Promise<WrapperFactory> {
+  if (isModulePath(name)) return findFactory<WrapperFactory>('wrapper', pathToFileURL(name).href, 'caller')
+  return wrapperFactory(name)
 }
 
 /**
@@ -75,8 +156,11 @@ export async function reviveParts(
     record.module
       ? revive<D>(noun, recordFrom(folder, record), { ...trust, folder })
       : (builtIn(record.id) as (parameters: object) => D)(record.parameters)
+  const { wrappers = [], ...inside } = environment
+  const around: WrapperDefinition[] = []
+  for (const wrapper of wrappers) around.push(await made<WrapperDefinition>('wrapper', wrapper, wrapperFactory))
   return {
-    environment: await made<EnvironmentDefinition>('environment', environment, environmentFactory),
+    environment: wrap(await made<EnvironmentDefinition>('environment', inside, environmentFactory), ...around),
     policy: await made<PolicyDefinition>('policy', policy, policyFactory),
     algorithm: await made<AlgorithmDefinition>('algorithm', algorithm, algorithmFactory),
     systems: await Promise.all(systems.map((system) => made<SystemDefinition>('system', system, systemFactory))),

@@ -395,9 +395,10 @@ export function recordFrom(folder: string, record: DefinitionRecord): Definition
 
 /** A record with other names for its module and for those of its parts. */
 function mapModules(record: DefinitionRecord, nameOf: (module: string) => string): DefinitionRecord {
-  const { module, modules } = record
+  const { module, modules, wrappers } = record
   return {
     ...record,
+    ...(wrappers === undefined ? {} : { wrappers: wrappers.map((wrapper) => mapModules(wrapper, nameOf)) }),
     ...(module === undefined ? {} : { module: nameOf(module) }),
     ...(modules === undefined
       ? {}

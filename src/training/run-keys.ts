@@ -65,7 +65,9 @@ export function portable(
   definition: DefinitionRecord,
   builtIns: readonly { readonly id: string; (): DefinitionRecord }[],
 ): DefinitionRecord {
-  const { module, ...record } = recordOf(definition)
+  const { module, wrappers, ...bare } = recordOf(definition)
+  const record: DefinitionRecord =
+    wrappers === undefined ? bare : { ...bare, wrappers: wrappers.map((wrapper) => portable(wrapper, builtIns)) }
   const isBuiltIn = builtIns.some((factory) => factory.id === record.id && factory().module === module)
   return isBuiltIn || module === undefined ? record : { ...record, module }
 }

@@ -52,6 +52,7 @@ describe('configureRun', () => {
       const values = {
         ...settings,
         systems,
+        wrappers: environment.wrappers ?? [],
         policy: policy.id,
         algorithm: algorithm.id,
         ...Object.fromEntries(

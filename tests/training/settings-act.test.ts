@@ -198,6 +198,7 @@ describe('every setting of a control run acts', () => {
       policy: { shownBy: 'tests/training/settings-act.test.ts: of the policy' },
       algorithm: { shownBy: 'tests/cli.test.ts: trains by the algorithm that a module exports' },
       systems: { shownBy: 'tests/systems/rewards.test.ts: has systems, keeps them in its folder' },
+      wrappers: { shownBy: 'tests/environments/wrappers.test.ts: has wrappers, keeps them in its folder' },
     }
     const keys = [...(await runKeys('CartPole-v1', { policy: 'mlp' }))].filter(([key]) => !key.includes('.'))
     expect(await idle(keys, base, table, (texts) => folderOutcome('CartPole-v1', texts))).toEqual([])

@@ -1,0 +1,215 @@
+/** The wrappers that come with Colonnade. */
+import { InputError, show, unknownWord } from '../errors.ts'
+import { integer, number, optionalNumber } from '../settings.ts'
+import { type BoxSpace, box, spaceWidth } from '../space.ts'
+import { type EnvironmentDefinition, STEPS_MAX } from './environment.ts'
+import { defineWrapper, type WrapperFactory } from './wrapper.ts'
+
+/**
+ * Another time limit, in steps of what is inside, or none.
+ * @example wrap(pendulum(), timeLimit({ maxEpisodeSteps: 100 }))
+ */
+export const timeLimit = defineWrapper({
+  id: 'timeLimit',
+  module: import.meta.url,
+  settings: {
+    maxEpisodeSteps: optionalNumber(1000, 'steps after which an episode is truncated; null: it is not', { min: 1 }),
+  },
+  make({ maxEpisodeSteps }) {
+    if (maxEpisodeSteps === null || (Number.isSafeInteger(maxEpisodeSteps) && maxEpisodeSteps <= STEPS_MAX)) {
+      return { maxEpisodeSteps }
+    }
+    throw new InputError(
+      'timeLimit.maxEpisodeSteps',
+      show(maxEpisodeSteps),
+      `a whole number up to ${STEPS_MAX}, or null`,
+    )
+  },
+})
+
+/**
+ * The last observations beside one another, the newest last; at the beginning of an episode the first one so many times, as in
+ * Gymnasium's FrameStackObservation with `padding_type="reset"`. Pictures (height × width × channels) are laid one behind the other, so that
+ * there are frames · channels; others get a side of so many frames before their own.
+ *
+ * @example wrap(breakout(), frameStack({ frames: 4 }))
+ */
+export const frameStack = defineWrapper({
+  id: 'frameStack',
+  module: import.meta.url,
+  settings: { frames: integer(4, 'observations that are seen together', { min: 1, max: 256 }) },
+  state: ({ frames }, { observationSpace }) => ({
+    newest: ['f32', spaceWidth(observationSpace)],
+    frames: ['f32', frames * spaceWidth(observationSpace)],
+  }),
+  make({ frames }, environment) {
+    const { shape, low, high } = environment.observationSpace as BoxSpace
+    const width = spaceWidth(environment.observationSpace)
+    // A row is so many parts, each of so many elements, of which those of all frames lie together.
+    const [parts, size] = shape.length === 3 ? [shape[0]! * shape[1]!, shape[2]!] : [1, width]
+    const stacked = (bounds: readonly number[]) =>
+      Array.from({ length: parts }, (_, p) =>
+        Array.from({ length: frames }, () => bounds.slice(p * size, (p + 1) * size)).flat(),
+      ).flat()
+    const answersLater = () => refuseLater(environment, 'frameStack')
+    /** Writes what lane n sees: its frames, part by part. */
+    const write = (observation: Float32Array, own: Float32Array, n: number) => {
+      let to = n * frames * width
+      for (let p = 0; p < parts; p++) {
+        for (let f = 0; f < frames; f++) {
+          let from = (n * frames + f) * width + p * size
+          for (const end = from + size; from < end; from++) observation[to++] = own[from]!
+        }
+      }
+    }
+    return {
+      observationSpace: box({
+        low: stacked(low),
+        high: stacked(high),
+        shape: shape.length === 3 ? [shape[0]!, shape[1]!, frames * size] : [frames, ...shape],
+      }),
+      reset({ own, outer, inner }, rows, count) {
+        inner.observation = own.newest
+        environment.reset(inner, rows, count)
+        for (let i = 0; i < count; i++) {
+          const n = rows[i]!
+          for (let f = 0; f < frames; f++) {
+            const to = (n * frames + f) * width
+            for (let k = 0; k < width; k++) own.frames[to + k] = own.newest[n * width + k]!
+          }
+          write(outer.observation, own.frames, n)
+        }
+      },
+      step({ own, outer, inner }, from, to) {
+        inner.observation = own.newest
+        inner.answersLater = answersLater
+        environment.step(inner, from, to)
+        for (let n = from; n < to; n++) {
+          const first = n * frames * width
+          own.frames.copyWithin(first, first + width, first + frames * width)
+          const last = first + (frames - 1) * width
+          for (let k = 0; k < width; k++) own.frames[last + k] = own.newest[n * width + k]!
+          write(outer.observation, own.frames, n)
+        }
+      },
+    }
+  },
+})
+
+/**
+ * Does each action so many times and adds up their rewards, until the episode ends. Steps of the environment count its time limit, so the
+ * limit in actions is the part of it, rounded up; the last action of an episode that is cut off is done as often as is left.
+ *
+ * @throws InputError around games of several agents that die or are born, and around environments with masks of actions, which may
+ * forbid the second time what they allowed the first.
+ * @example wrap(mountainCar(), actionRepeat({ times: 4 }))
+ */
+export const actionRepeat = defineWrapper({
+  id: 'actionRepeat',
+  module: import.meta.url,
+  settings: { times: integer(2, 'steps of the environment for each action', { min: 1 }) },
+  state: () => ({ step: 'i32', total: 'f32' }),
+  make({ times }, environment) {
+    const { id, actionMask = false, population = false, maxEpisodeSteps, numAgents = 1 } = environment
+    if (actionMask || population) {
+      const got = `around ${id}, ${actionMask ? 'which masks actions' : 'whose lanes come and go'}`
+      throw new InputError('actionRepeat', got, 'one in which every action is legal, and lanes stay')
+    }
+    const limit = maxEpisodeSteps ?? STEPS_MAX
+    const answersLater = () => refuseLater(environment, 'actionRepeat')
+    return {
+      maxEpisodeSteps: maxEpisodeSteps === null ? null : Math.ceil(maxEpisodeSteps / times),
+      reset({ own, inner }, rows, count) {
+        for (let i = 0; i < count; i++) own.step[rows[i]!] = own.total[rows[i]!] = 0
+        inner.step = own.step
+        environment.reset(inner, rows, count)
+      },
+      step({ own, inner }, from, to) {
+        const { step, total } = own
+        const { reward, terminated, truncated } = inner
+        inner.step = step
+        inner.answersLater = answersLater
+        for (let n = from; n < to; n++) total[n] = 0
+        for (let time = 0; time < times; time++) {
+          let first = from
+          while (first < to) {
+            // Lanes of a game stand or go on together.
+            let end = first
+            while (end < to && terminated[end] === 0 && truncated[end] === 0 && step[end]! < limit) end += numAgents
+            if (end > first) {
+              environment.step(inner, first, end)
+              for (let n = first; n < end; n++) {
+                total[n] = total[n]! + reward[n]!
+                step[n] = step[n]! + 1
+              }
+            }
+            first = end + numAgents
+          }
+        }
+        for (let n = from; n < to; n++) reward[n] = total[n]!
+      },
+    }
+  },
+})
+
+/**
+ * Actions between `low` and `high` in place of the environment's own bounds, which they are stretched to.
+ * @throws InputError around an environment whose actions are choices or without bounds, and where low is not below high.
+ * @example wrap(pendulum(), rescaleAction({ low: -1, high: 1 }))
+ */
+export const rescaleAction = defineWrapper({
+  id: 'rescaleAction',
+  module: import.meta.url,
+  settings: { low: number(-1, 'least number of an action'), high: number(1, 'greatest') },
+  state: (_, { actionSpace }) => ({ stretched: ['f32', spaceWidth(actionSpace)] }),
+  make({ low, high }, environment) {
+    const { id, actionSpace } = environment
+    if (low >= high) throw new InputError('rescaleAction', `low ${low} and high ${high}`, 'low below high')
+    if (actionSpace.kind !== 'box' || ![...actionSpace.low, ...actionSpace.high].every(Number.isFinite)) {
+      throw new InputError(
+        'rescaleAction',
+        `around ${id}, with actions ${show(actionSpace)}`,
+        'a box with finite bounds',
+      )
+    }
+    const { shape, low: lows, high: highs } = actionSpace
+    const width = spaceWidth(actionSpace)
+    return {
+      actionSpace: box({ low, high, shape }),
+      reset({ own, inner }, rows, count) {
+        for (let i = 0; i < count; i++) own.stretched.fill(0, rows[i]! * width, (rows[i]! + 1) * width)
+        environment.reset(inner, rows, count)
+      },
+      step({ own, outer, inner }, from, to) {
+        for (let i = from * width; i < to * width; i++) {
+          const least = lows[i % width]!
+          own.stretched[i] = least + ((outer.action[i]! - low) / (high - low)) * (highs[i % width]! - least)
+        }
+        inner.action = own.stretched
+        environment.step(inner, from, to)
+      },
+    }
+  },
+})
+
+function refuseLater({ id }: EnvironmentDefinition, wrapper: string): never {
+  throw new InputError(
+    `environment ${id}`,
+    `an answer that comes later, inside ${wrapper}`,
+    'one that is there at once',
+  )
+}
+
+/** Every wrapper's factory. */
+export const wrappers = [timeLimit, frameStack, actionRepeat, rescaleAction] as unknown as readonly WrapperFactory[]
+
+/**
+ * The factory of one of them.
+ * @throws InputError that names the nearest id.
+ */
+export function wrapperFactory(id: string): WrapperFactory {
+  const factory = wrappers.find((candidate) => candidate.id === id)
+  if (factory !== undefined) return factory
+  const ids = wrappers.map((candidate) => candidate.id)
+  throw unknownWord('wrapper', id, ids)
+}

@@ -1,0 +1,255 @@
+/** Wrappers: against the bare environment, stepped by hand; in runs; and what they refuse. */
+import { readFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { describe, expect, test } from 'vitest'
+import {
+  actionRepeat,
+  checkEnvironment,
+  frameStack,
+  fromObjects,
+  mountainCarContinuous,
+  predatorPrey,
+  rescaleAction,
+  timeLimit,
+  wrap,
+} from '../../src/entries/environments.ts'
+import {
+  type BoxSpace,
+  box,
+  breakout,
+  cartPole,
+  collect,
+  configureRun,
+  createWorld,
+  discrete,
+  type EnvironmentDefinition,
+  type EpisodeCohort,
+  loadPolicy,
+  mlp,
+  openRun,
+  pendulum,
+  resumeRun,
+  startRun,
+  ticTacToe,
+} from '../../src/index.ts'
+import { fingerprint, smallRun } from '../support/small-training.ts'
+import { temporaryFolder } from '../support/temporary.ts'
+
+/** What lanes saw, did and got in `numSteps` steps; `weights` are those of a policy of another world, so that both act alike. */
+async function played(environment: EnvironmentDefinition, numSteps: number, numLanes = 4) {
+  const world = await createWorld({ environment, policy: mlp({ hidden: [4] }), numLanes, seed: 7 })
+  world.reserve(world.draft(), { numSteps, learner: {} })
+  collect(world, numSteps)
+  const cohort = world.cohort() as EpisodeCohort
+  const width = cohort.rollout.observation.length / (numSteps * numLanes)
+  return {
+    rollout: cohort.rollout,
+    /** What lane n saw before step t. */
+    seen: (t: number, n: number) => {
+      const row = t * numLanes + n
+      return Array.from(cohort.rollout.observation.subarray(row * width, (row + 1) * width))
+    },
+  }
+}
+
+/** Sees how often it has moved in this episode, as a picture of two rows with two channels; ends after 5 moves. */
+const counting = fromObjects(
+  () => {
+    let n = 0
+    const look = () => [n, n + 20, 10 * n, n / 2]
+    return {
+      reset: () => {
+        n = 0
+        return { observation: look() }
+      },
+      step: (action: number) => {
+        n++
+        const terminated = n === 5
+        return { observation: look(), reward: n + action / 10, terminated, truncated: false, info: {} }
+      },
+    }
+  },
+  {
+    id: 'Counting-v0',
+    observationSpace: box({ low: -100, high: 100, shape: [2, 1, 2] }),
+    actionSpace: discrete(2),
+    maxEpisodeSteps: 100,
+  },
+)
+
+describe('frameStack', () => {
+  test('shows the last observations, the newest last, and the first of an episode as often as there are frames', async () => {
+    const frames = 3
+    const inside = pendulum({ maxEpisodeSteps: 7 })
+    const { rollout, seen } = await played(wrap(inside, frameStack({ frames })), 20)
+    for (let n = 0; n < 4; n++) {
+      let history: number[][] = []
+      for (let t = 0; t < 20; t++) {
+        const stacked = seen(t, n)
+        const newest = stacked.slice(-3)
+        history = rollout.step[t * 4 + n] === 0 ? [newest, newest, newest] : [...history.slice(1), newest]
+        expect(stacked).toEqual(history.flat())
+        const [cosine, sine] = newest as [number, number]
+        expect(Math.hypot(cosine, sine)).toBeCloseTo(1)
+      }
+    }
+    expect(wrap(inside, frameStack({ frames })).observationSpace).toMatchObject({
+      shape: [3, 3],
+      low: [-1, -1, -8, -1, -1, -8, -1, -1, -8],
+    })
+  })
+
+  test('lays pictures one behind the other: channels of all frames together', async () => {
+    const environment = wrap(counting(), frameStack({ frames: 2 }))
+    expect((environment.observationSpace as BoxSpace).shape).toEqual([2, 1, 4])
+    const { rollout, seen } = await played(environment, 6)
+    for (let t = 0; t < 5; t++) {
+      const [n, before] = [t, Math.max(0, t - 1)]
+      expect(rollout.step[t * 4]).toBe(t)
+      expect(seen(t, 0)).toEqual([before, before + 20, n, n + 20, 10 * before, before / 2, 10 * n, n / 2])
+    }
+  })
+})
+
+describe('actionRepeat', () => {
+  test('does what the bare environment does so many times, adds up rewards and stops at the end', async () => {
+    const { rollout } = await played(wrap(counting(), actionRepeat({ times: 3 })), 12)
+    for (let row = 0; row < 48; row++) {
+      // Five moves: three, and two.
+      const isSecond = Math.floor(row / 4) % 2 === 1
+      const action = rollout.action[row]! / 10
+      expect(rollout.reward[row]).toBeCloseTo(isSecond ? 4 + 5 + 2 * action : 1 + 2 + 3 + 3 * action, 5)
+      expect(rollout.terminated[row]).toBe(isSecond ? 1 : 0)
+    }
+    expect(new Set(rollout.action).size).toBe(2)
+  })
+
+  test('is the bare environment with each action so many times, to the bit, and counts the time limit in its steps', async () => {
+    const times = 4
+    const inside = mountainCarContinuous({ maxEpisodeSteps: 30 })
+    const { rollout, seen } = await played(wrap(inside, actionRepeat({ times })), 10, 2)
+    for (const n of [0, 1]) {
+      let [position, velocity] = seen(0, n) as [number, number]
+      for (let t = 0; t < 8; t++) {
+        const row = 2 * t + n
+        const action = Math.min(Math.max(rollout.action[row]!, -1), 1)
+        let reward = 0
+        for (let i = 0; i < (t === 7 ? 2 : times); i++) {
+          // Gymnasium's dynamics, in its own order.
+          velocity += action * 0.0015 - 0.0025 * Math.cos(3 * position)
+          velocity = Math.min(Math.max(velocity, -0.07), 0.07)
+          position = Math.min(Math.max(position + velocity, -1.2), 0.6)
+          if (position === -1.2 && velocity < 0) velocity = 0
+          reward -= 0.1 * action ** 2
+        }
+        expect(rollout.reward[row]).toBeCloseTo(reward, 5)
+        expect(rollout.truncated[row]).toBe(t === 7 ? 1 : 0) // 30 steps: seven times four, and two.
+        if (t === 7) continue
+        expect(seen(t + 1, n)[0]).toBeCloseTo(position, 5)
+        expect(seen(t + 1, n)[1]).toBeCloseTo(velocity, 5)
+      }
+      expect(rollout.step[2 * 8 + n]).toBe(0)
+    }
+  })
+
+  test('refuses masks, and lanes that come and go', () => {
+    expect(() => wrap(ticTacToe(), actionRepeat())).toThrow('which masks actions')
+  })
+})
+
+test('rescaleAction stretches actions to the bounds inside', async () => {
+  const { rollout, seen } = await played(wrap(pendulum(), rescaleAction({ low: -1, high: 1 })), 2)
+  for (let n = 0; n < 4; n++) {
+    const [cosine, sine, velocity] = seen(0, n) as [number, number, number]
+    const torque = 2 * Math.min(Math.max(rollout.action[n]!, -1), 1)
+    const angle = Math.atan2(sine, cosine)
+    expect(rollout.reward[n]).toBeCloseTo(-(angle ** 2 + 0.1 * velocity ** 2 + 0.001 * torque ** 2), 4)
+    expect(seen(1, n)[2]).toBeCloseTo(velocity + (15 * sine + 3 * torque) * 0.05, 4)
+  }
+  expect(() => wrap(cartPole(), rescaleAction())).toThrow('a box with finite bounds')
+  expect(() => rescaleAction({ low: 1, high: 1 }).around(pendulum())).toThrow('low below high')
+})
+
+test('timeLimit is another limit, or none', async () => {
+  const { rollout } = await played(wrap(pendulum(), timeLimit({ maxEpisodeSteps: 5 })), 11)
+  expect(Array.from({ length: 11 }, (_, t) => rollout.truncated[4 * t])).toEqual([0, 0, 0, 0, 1, 0, 0, 0, 0, 1, 0])
+  expect(wrap(pendulum(), timeLimit({ maxEpisodeSteps: null })).maxEpisodeSteps).toBeNull()
+  expect(() => wrap(pendulum(), timeLimit({ maxEpisodeSteps: 2.5 }))).toThrow('timeLimit.maxEpisodeSteps')
+})
+
+test.each([
+  ['frames of a pole', wrap(cartPole(), frameStack({ frames: 3 }))],
+  ['frames of pictures', wrap(breakout(), frameStack({ frames: 2 }))],
+  ['actions again and again', wrap(pendulum({ maxEpisodeSteps: 21 }), actionRepeat({ times: 4 }))],
+  ['both', wrap(cartPole(), actionRepeat({ times: 3 }), frameStack({ frames: 2 }))],
+  ['a game of several', wrap(predatorPrey(), actionRepeat({ times: 2 }), frameStack({ frames: 2 }))],
+  ['masks', wrap(ticTacToe(), frameStack({ frames: 2 }))],
+  ['actions of another size', wrap(pendulum(), rescaleAction(), timeLimit({ maxEpisodeSteps: 20 }))],
+])('checkEnvironment finds no fault: %s', (_, environment) => {
+  const { checks } = checkEnvironment(environment, { numLanes: 12 * (environment.numAgents ?? 1), steps: 40 })
+  expect(checks.filter(({ status }) => status === 'failed')).toEqual([])
+})
+
+test('an answer that comes later is refused where lanes could not wait', async () => {
+  const late = fromObjects(
+    () => ({
+      reset: () => ({ observation: [0] }),
+      step: async () => ({ observation: [0], reward: 0, terminated: false, truncated: false, info: {} }),
+    }),
+    { id: 'Late-v0', observationSpace: box({ low: 0, high: 1 }), actionSpace: discrete(2), maxEpisodeSteps: 10 },
+  )
+  await expect(played(wrap(late(), frameStack()), 4)).rejects.toThrow('an answer that comes later, inside frameStack')
+})
+
+describe('a run', () => {
+  const words = ['wrappers=actionRepeat,frameStack', 'actionRepeat.times=2', 'frameStack.frames=3']
+
+  test('has wrappers, keeps them in its folder, and goes on with them to the same bits, on three threads too', async () => {
+    const folder = await temporaryFolder()
+    const [whole, stopped] = [join(folder, 'whole'), join(folder, 'stopped')]
+    await (await startRun(await smallRun(...words), whole)).train()
+    const config = JSON.parse(await readFile(join(whole, 'config.json'), 'utf8'))
+    expect(config.environment).toMatchObject({
+      id: 'CartPole-v1',
+      wrappers: [
+        { id: 'actionRepeat', parameters: { times: 2 } },
+        { id: 'frameStack', parameters: { frames: 3 } },
+      ],
+    })
+    expect(config.environment.wrappers[0]).not.toHaveProperty('module')
+    const run = await startRun(await smallRun(...words, 'threads=3'), stopped)
+    const stop = new AbortController()
+    await run.train({ onUpdate: ({ update }) => update === 3 && stop.abort(), signal: stop.signal })
+    await (await resumeRun(stopped)).train()
+    expect(await fingerprint(stopped)).toEqual(await fingerprint(whole))
+    const { environment } = await loadPolicy(whole)
+    expect((environment.observationSpace as BoxSpace).shape).toEqual([3, 4])
+    expect(environment.maxEpisodeSteps).toBe(250)
+  })
+
+  test('has a wrapper of one’s own by its module’s path, in the order in which they are given', async () => {
+    const module = new URL('../support/half-reward.ts', import.meta.url).pathname
+    const given = { wrappers: `${module},frameStack`, 'halfReward.factor': '0.25', totalSteps: '64', numLanes: '4' }
+    const definition = await configureRun('CartPole-v1', { ...given, 'ppo.numSteps': '8' })
+    const folder = join(await temporaryFolder(), 'run')
+    await (await startRun(definition, folder)).train()
+    const { environment } = (await openRun(folder)) as typeof definition & { environment: EnvironmentDefinition }
+    expect(environment.wrappers?.map(({ id }) => id)).toEqual(['halfReward', 'frameStack'])
+    const { rollout } = await played(environment, 2)
+    expect(rollout.reward[0]).toBe(0.25)
+  })
+
+  test.each([
+    [{ wrappers: 'frameStak' }, 'did you mean "frameStack"'],
+    [{ wrappers: 'frameStack,frameStack' }, 'expected ids that differ'],
+    [{ 'frameStack.frames': '2' }, 'frameStack.frames'],
+    [{ wrappers: 'rescaleAction' }, 'a box with finite bounds'],
+  ])('refuses %o', async (texts, message) => {
+    await expect(configureRun('CartPole-v1', texts)).rejects.toThrow(message)
+  })
+})
+
+test('a wrapper is laid around at most once, and only a wrapper is', () => {
+  expect(() => wrap(cartPole(), frameStack(), frameStack())).toThrow('wrapper frameStack: got around CartPole-v1 twice')
+  expect(() => wrap(cartPole(), frameStack as never)).toThrow('made by a factory of defineWrapper')
+})
