@@ -8,6 +8,7 @@ import { listFolder } from '../files.ts'
 import { RequestError } from '../serving/http.ts'
 import { Trajectories } from '../tables/trajectories.ts'
 import { writeTrajectories } from '../tables/trajectory-table.ts'
+import { TokenTexts } from '../text/token-texts.ts'
 import type { EndedSession, Session, SessionReward } from './sessions.ts'
 import type { Source } from './source.ts'
 
@@ -102,10 +103,12 @@ export class SessionArchive {
     const rows = new Trajectories()
     rows.appendConversation(ended.rows)
     const { tokenizer, name } = this.#sourceOf().served
+    const texts = new TokenTexts(tokenizer)
     await writeTrajectories(`${folder}/session-${String(ended.number).padStart(6, '0')}.arrow`, rows, {
       ...{ environment: 'gateway', model: name, tokenizer: tokenizer.id, algorithm: 'none', seed: 0 },
       promptOf: () => JSON.stringify(session.calls.prompt),
       decode: (ids) => tokenizer.decode(ids),
+      textsOf: (ids) => texts.of(ids),
     })
   }
 }

@@ -20,6 +20,8 @@ export interface TextOrigin {
   answerOf?(promptId: number): string | null
   /** Ids as words: those of all that was said after a prompt; without this the table has ids alone. */
   decode?(ids: readonly number[]): string
+  /** What each id says, beside the others; without this the table has no texts of tokens. */
+  textsOf?(ids: ArrayLike<number>): readonly string[]
 }
 
 /** What a trajectory says, as words. */
@@ -30,6 +32,8 @@ export interface TrajectoryWords {
   readonly answer: string | null
   /** All that was said after the prompt; null where nobody says. */
   readonly completion: string | null
+  /** What each token says, '' where a character goes on; null where nobody says. */
+  readonly tokenTexts: readonly string[] | null
 }
 
 /** The table's columns that are lists, by the column of the trajectories that each of them holds. */
@@ -58,7 +62,8 @@ const COMPONENT = 'reward/'
  * rows that stand in this order.
  * Unknown rewards, missing advantages and logprobs that are not recorded are null. Where a filter had left tokens out,
  * `candidateCounts` says from how many each token was drawn (0: from all; null: nobody knows), and `candidateIds` from which.
- * `prompt`, `answer` and `completion` stand beside the ids in words: those of `words`, one a trajectory, or the origin's.
+ * `prompt`, `answer` and `completion` stand beside the ids in words: those of `words`, one a trajectory, or the origin's; and so does
+ * what each token says as `tokenTexts`, where anybody says it.
  */
 export async function trajectoryTable(
   trajectories: Trajectories,
@@ -72,11 +77,12 @@ export async function trajectoryTable(
   const said = order.map((i) => words[i]!)
   const stretches = order.length === 0 ? [trajectories.columns()] : trajectories.stretches(order)
   const hasCandidates = stretches.some(({ candidateCount }) => candidateCount.some((length) => length !== 0))
+  const hasTexts = said.some(({ tokenTexts }) => tokenTexts !== null)
   let first = 0
   const batches = stretches.map((columns) => {
     const some = said.slice(first, first + columns.reward.length)
     first += columns.reward.length
-    return batchOf(arrow, columns, some, hasCandidates)
+    return batchOf(arrow, columns, some, hasCandidates, hasTexts)
   })
   const fields = Object.entries(batches[0]!).map(
     ([name, { data, nullable = false }]) => new arrow.Field(name, data.type, nullable),
@@ -99,6 +105,7 @@ function batchOf(
   columns: TrajectoryColumns,
   said: readonly TrajectoryWords[],
   hasCandidates: boolean,
+  hasTexts: boolean,
 ): Record<string, { readonly data: Arrow.Data; readonly nullable?: true }> {
   const { offsets, token, lossMask, logprob, version, turn, reward, known, advantage, error, stopReason } = columns
   const count = reward.length
@@ -138,6 +145,7 @@ function batchOf(
     cutTurns: { data: plain(columns.cutTurns) },
     droppedReplies: { data: plain(columns.droppedReplies) },
     tokens: { data: list(plain(token)) },
+    ...(hasTexts ? { tokenTexts: { data: listsOfTexts(arrow, said), nullable: true as const } } : {}),
     lossMask: { data: list(plain(lossMask)) },
     logprobs: {
       data: list(
@@ -177,17 +185,33 @@ function batchOf(
   return table
 }
 
-function wordsOf(row: Trajectory, { promptOf, answerOf, decode }: TextOrigin): TrajectoryWords {
+/** A list of texts a row, null where nobody says them. */
+function listsOfTexts(arrow: typeof Arrow, said: readonly TrajectoryWords[]): Arrow.Data {
+  const texts = said.flatMap(({ tokenTexts }) => tokenTexts ?? [])
+  const ends = new Int32Array(texts.length + 1)
+  for (const [i, text] of texts.entries()) ends[i + 1] = ends[i]! + Buffer.byteLength(text)
+  const data = Buffer.alloc(ends.at(-1)!)
+  for (const [i, text] of texts.entries()) data.write(text, ends[i]!)
+  const child = arrow.makeData({ type: new arrow.Utf8(), length: texts.length, nullCount: 0, valueOffsets: ends, data })
+  const valueOffsets = new Int32Array(said.length + 1)
+  for (const [i, { tokenTexts }] of said.entries()) valueOffsets[i + 1] = valueOffsets[i]! + (tokenTexts?.length ?? 0)
+  const type = new arrow.List(new arrow.Field('item', child.type, false))
+  const known = validity(said.length, (i) => said[i]!.tokenTexts !== null)
+  return arrow.makeData({ type, length: said.length, ...known, valueOffsets, child })
+}
+
+function wordsOf(row: Trajectory, { promptOf, answerOf, decode, textsOf }: TextOrigin): TrajectoryWords {
   return {
     prompt: promptOf(row.promptId),
     answer: answerOf?.(row.promptId) ?? null,
     completion: decode?.(completionOf(row)) ?? null,
+    tokenTexts: textsOf?.(row.token) ?? null,
   }
 }
 
 /** Schema metadata: where the trajectories came from, and the range of the weights' numbers where weights chose a token. */
 function metadataOf(
-  { promptOf: _, answerOf: __, decode: ___, ...origin }: TextOrigin,
+  { promptOf: _, answerOf: __, decode: ___, textsOf: ____, ...origin }: TextOrigin,
   stretches: readonly Pick<TrajectoryColumns, 'version'>[],
 ): Record<string, string> {
   let [versionMin, versionMax] = [Number.POSITIVE_INFINITY, -1]
@@ -291,7 +315,7 @@ function rowsOf(path: string, table: Arrow.Table) {
   const components = names
     .filter((name) => name.startsWith(COMPONENT))
     .map((name) => [name.slice(COMPONENT.length), column(name)] as const)
-  const [answer, completion] = ['answer', 'completion'].map((name) => (names.includes(name) ? column(name) : null))
+  const [answer, completion, tokenTexts] = ['answer', 'completion', 'tokenTexts'].map((name) => table.getChild(name))
   return (i: number): TrajectoryWords & { readonly trajectory: Trajectory; readonly advantage: number } => {
     const row = Object.fromEntries(ids.map(([name, vector]) => [name, numberOf(vector.get(i))]))
     const counted = counts.map(([name, vector]) => [name, vector === null ? 0 : numberOf(vector.get(i))])
@@ -314,6 +338,7 @@ function rowsOf(path: string, table: Arrow.Table) {
       prompt: prompt.get(i),
       answer: answer?.get(i) ?? null,
       completion: completion?.get(i) ?? null,
+      tokenTexts: textsOf(tokenTexts?.get(i) ?? null),
       advantage: advantage.get(i) ?? Number.NaN,
     }
   }
@@ -322,6 +347,10 @@ function rowsOf(path: string, table: Arrow.Table) {
 /** The elements of a list, none where it is null; `unknown` for one that is, which is refused where it may not be. */
 function elements(list: Iterable<number | bigint | null> | null, unknown = Number.NaN): number[] {
   return list === null ? [] : Array.from(list, (value) => numberOf(value, unknown))
+}
+
+function textsOf(list: Iterable<string> | null): readonly string[] | null {
+  return list === null ? null : [...list]
 }
 
 function numberOf(value: number | bigint | null, unknown = Number.NaN): number {

@@ -28,6 +28,7 @@ import { checkSampling } from '../policies/transformer/sampling.ts'
 import type { Tensor } from '../safetensors.ts'
 import { Trajectories } from '../tables/trajectories.ts'
 import { type TextOrigin, writeTrajectories } from '../tables/trajectory-table.ts'
+import { TokenTexts } from '../text/token-texts.ts'
 import type { World } from '../world.ts'
 import type { BackendContext, BackendDefinition } from './backend.ts'
 import type { BackendRecord, ConversationRecord, Manifest } from './checkpoint.ts'
@@ -114,6 +115,7 @@ export class ConversationTraining implements Training<TextMetrics> {
   /** What each worker did when, if it is kept. */
   readonly traces: readonly Float64Array[]
   readonly #cohort: ConversationCohort
+  readonly #tokenTexts: TokenTexts
   readonly #parts: PhaseParts
   /** In the order in which they are gone through. */
   readonly #sft: SftPhase | null
@@ -148,6 +150,7 @@ export class ConversationTraining implements Training<TextMetrics> {
     this.phases = phases
     const cohort = asConversations(`algorithm of ${name}`, world.cohort(name))
     this.#cohort = cohort
+    this.#tokenTexts = new TokenTexts(cohort.tokenizer)
     this.traces = profile ? Array.from({ length: world.threads.count - 1 }, () => traceBuffer()) : []
     const team = world.threads.count === 1 ? null : new TextTeam(world, cohort, this.traces)
     this.#team = team
@@ -273,6 +276,7 @@ export class ConversationTraining implements Training<TextMetrics> {
       promptOf: (promptId) => JSON.stringify(environment.example(promptId).prompt),
       answerOf: (promptId) => environment.example(promptId).answer ?? null,
       decode: (ids) => tokenizer.decode(ids),
+      textsOf: (ids) => this.#tokenTexts.of(ids),
     }
     const isLearned = this.#collector?.isBetweenUpdates === true
     await writeTrajectories(path, trajectories, origin, isLearned ? this.#collector.rows() : trajectories.order())

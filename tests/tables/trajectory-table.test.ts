@@ -127,7 +127,12 @@ describe('files of trajectories', () => {
         const { advantage } = trajectories.columns()
         expect([...read.trajectories.columns().advantage]).toEqual(order.map((i) => advantage[i]))
         expect(read.metadata).toMatchObject({ environment: 'text/reverse', tokenizer: 'bytes' })
-        const said = order.map((i) => ({ prompt: `"prompt ${rows[i]!.promptId}"`, answer: null, completion: null }))
+        const said = order.map((i) => ({
+          prompt: `"prompt ${rows[i]!.promptId}"`,
+          answer: null,
+          completion: null,
+          tokenTexts: null,
+        }))
         expect(read.words).toEqual(said)
       }),
       { numRuns: 20 },
@@ -145,12 +150,15 @@ describe('files of trajectories', () => {
         promptOf: (promptId) => JSON.stringify(`${promptId} of ${i}`),
         answerOf: (promptId) => (promptId === 9 ? null : `answer ${promptId} of ${i}`),
         decode: (ids) => ids.map((id) => `<${id}>`).join(''),
+        ...(i === 0 ? { textsOf: (ids: ArrayLike<number>) => Array.from(ids, (id) => `é${id}`) } : {}),
       })
     }
     const read = await readTrajectories(...paths)
+    // Nobody said them of the second file.
+    const textsOf = (i: number) => (i === 0 ? Array.from(two().row(0).token, (id) => `é${id}`) : null)
     const said = [0, 1].flatMap((i) => [
-      { prompt: `"0 of ${i}"`, answer: `answer 0 of ${i}`, completion: '<7><8>' },
-      { prompt: `"9 of ${i}"`, answer: null, completion: '<7><8>' },
+      { prompt: `"0 of ${i}"`, answer: `answer 0 of ${i}`, completion: '<7><8>', tokenTexts: textsOf(i) },
+      { prompt: `"9 of ${i}"`, answer: null, completion: '<7><8>', tokenTexts: textsOf(i) },
     ])
     expect(read.words).toEqual(said)
     const samples = samplesOfFile(read)
@@ -161,6 +169,9 @@ describe('files of trajectories', () => {
     const table = await trajectoryTableOfFile(await readTrajectories(...paths.reverse()))
     expect([...table.getChild('completion')!]).toEqual(said.map(({ completion }) => completion))
     expect([...table.getChild('prompt')!]).toEqual(said.map(({ prompt }) => prompt))
+    expect(Array.from(table.getChild('tokenTexts')!, (list) => list && [...list])).toEqual(
+      said.map(({ tokenTexts }) => tokenTexts),
+    )
     expect(Object.fromEntries(table.schema.metadata)).toMatchObject({ environment: 'text/reverse', versionMax: '6' })
 
     await writeTrajectories(paths[0]!, two(), origin)
