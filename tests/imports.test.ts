@@ -52,7 +52,7 @@ const TABLE: Readonly<Record<string, readonly string[]>> = {
   export: ['policies/policy', 'policies/weights'],
   rewards: ['environments/text'],
   orchestration: [],
-  dashboard: ['loggers/entry', 'serving/http', 'tables'],
+  dashboard: ['loggers/entry', 'serving/http', 'tables', 'environments/tool-calls'],
   loggers: ['export/protobuf', 'engines/json-client', 'serving/http'],
   compat: [
     ...['orchestration', 'tables', 'datasets', 'rewards', 'environments', 'engines', 'world', 'cohorts', 'tick'],

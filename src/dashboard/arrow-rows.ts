@@ -1,9 +1,8 @@
 /** The Arrow files of a run as pages of rows in words, with filters. A file is read when somebody looks at it, and kept until another is. */
 import { readdir, stat } from 'node:fs/promises'
 import { join } from 'node:path'
-import { arrowPlain, readArrow } from '../tables/arrow.ts'
-
-type Table = Awaited<ReturnType<typeof readArrow>>
+import { type ArrowTable, arrowPlain, readArrow } from '../tables/arrow.ts'
+import { groupOf, type ShownGroup } from './conversations.ts'
 
 /** Where a run keeps Arrow files. */
 const FOLDERS = ['rollouts', 'trajectories']
@@ -60,7 +59,7 @@ export async function listArrowFiles(folder: string): Promise<ArrowFile[]> {
 /** Reads pages of Arrow files; the file that was asked for last stays. */
 export class ArrowPages {
   #key = ''
-  #table: Promise<Table> | undefined
+  #table: Promise<ArrowTable> | undefined
 
   /**
    * Rows `from` … of those that pass the filters.
@@ -93,7 +92,15 @@ export class ArrowPages {
     }
   }
 
-  async #open(path: string): Promise<Table> {
+  /**
+   * A group of conversations by its place in the file; null where there are not so many.
+   * @throws Error for a file that is too large to be looked at, cannot be read, or has something else.
+   */
+  async group(path: string, place: number): Promise<ShownGroup | null> {
+    return groupOf(await this.#open(path), place)
+  }
+
+  async #open(path: string): Promise<ArrowTable> {
     const { size, mtimeMs } = await stat(path)
     if (size > BYTES_MAX)
       throw new Error(`${path}: got ${size} bytes, expected at most ${BYTES_MAX} to be looked at here`)

@@ -11,7 +11,7 @@ import { checkOptions, InputError, show } from '../errors.ts'
 import { HttpDocument, listen, RequestError, type Route, type RouteRequest } from '../serving/http.ts'
 import { ArrowPages, listArrowFiles, parseFilter } from './arrow-rows.ts'
 import { html, icon, styles } from './document.ts'
-import { Runs } from './runs.ts'
+import { REPLAY, Runs } from './runs.ts'
 
 /** What a server of a page is told. */
 export interface DashboardOptions {
@@ -40,7 +40,21 @@ const PATIENCE_MS = 200
 /** Digits of a figure that a page is sent. */
 const DIGITS = 7
 /** The page's modules, and what they share with others. */
-const MODULES = ['page/main', 'page/chart', 'page/series', 'page/elements', 'page/tables', 'page/files', '../curves']
+const MODULES = [
+  ...[
+    'main',
+    'chart',
+    'series',
+    'elements',
+    'tables',
+    'run-view',
+    'files',
+    'conversations',
+    'token-colors',
+    'replay',
+  ].map((name) => `page/${name}`),
+  '../curves',
+]
 const HEADERS = {
   'cache-control': 'no-store',
   'x-content-type-options': 'nosniff',
@@ -84,6 +98,8 @@ export async function openDashboard(options: DashboardOptions = {}): Promise<Das
     ['GET /api/curves', ({ query }) => curvesOf(runs, query)],
     ['GET /api/files', ({ query }) => filesOf(runs, query)],
     ['GET /api/rows', ({ query }) => rowsOf(runs, pages, query)],
+    ['GET /api/conversations', ({ query }) => conversationsOf(runs, pages, query)],
+    ['GET /api/replay', async ({ query }) => file('image/gif', await replayOf(runs, query))],
     ['GET /api/changes', ({ signal }) => ({ events: follower.changes(signal), isNamed: true })],
   ]
   const isLocal = /^(127\.|localhost$|::1$)/.test(host)
@@ -154,27 +170,56 @@ async function filesOf(runs: Runs, query: URLSearchParams): Promise<object> {
   return { files: await listArrowFiles(folderOf(runs, query)) }
 }
 
+/** The Arrow file of a run that is asked for, by `run` and `file`. */
+async function fileOf(runs: Runs, query: URLSearchParams): Promise<string> {
+  const [folder, file] = [folderOf(runs, query), query.get('file')]
+  const known = await listArrowFiles(folder)
+  if (file !== null && known.some(({ path }) => path === file)) return join(folder, file)
+  throw new RequestError(404, `file: got ${show(file)}, expected one of the run`)
+}
+
+/** A whole number of a query. */
+function countOf(query: URLSearchParams, name: string, usual: number): number {
+  const value = Number(query.get(name) ?? usual)
+  if (Number.isSafeInteger(value) && value >= 0) return value
+  throw new RequestError(400, `${name}: got ${show(query.get(name))}, expected a whole number ≥ 0`)
+}
+
 /** Rows of an Arrow file of a run: `run`, `file`, `from`, `count` and any number of filters `where`. */
 async function rowsOf(runs: Runs, pages: ArrowPages, query: URLSearchParams): Promise<object> {
-  const folder = folderOf(runs, query)
-  const [file, from, count] = [query.get('file'), Number(query.get('from') ?? 0), Number(query.get('count') ?? 50)]
-  const known = await listArrowFiles(folder)
-  if (!known.some(({ path }) => path === file))
-    throw new RequestError(404, `file: got ${show(file)}, expected one of the run`)
-  for (const [name, value] of Object.entries({ from, count })) {
-    if (Number.isSafeInteger(value) && value >= 0) continue
-    throw new RequestError(400, `${name}: got ${show(query.get(name))}, expected a whole number ≥ 0`)
-  }
+  const path = await fileOf(runs, query)
+  const [from, count] = [countOf(query, 'from', 0), countOf(query, 'count', 50)]
   const filters = query.getAll('where').map((text) => {
     const filter = parseFilter(text)
     if (filter === null) throw new RequestError(400, `filter: got ${show(text)}, expected one like reward > 0.5`)
     return filter
   })
+  return refusing(() => pages.page(path, from, count, filters))
+}
+
+/** A group of conversations of a run: `run`, `file` and its place `from`. */
+async function conversationsOf(runs: Runs, pages: ArrowPages, query: URLSearchParams): Promise<object> {
+  const path = await fileOf(runs, query)
+  const place = countOf(query, 'from', 0)
+  return { group: await refusing(() => pages.group(path, place)) }
+}
+
+/** What a file gives; a file that cannot be read is the fault of who asks for it. */
+async function refusing<T>(read: () => Promise<T>): Promise<T> {
   try {
-    return await pages.page(join(folder, file!), from, count, filters)
+    return await read()
   } catch (error) {
     throw new RequestError(400, (error as Error).message)
   }
+}
+
+/** The picture of a run, as it is now. */
+async function replayOf(runs: Runs, query: URLSearchParams): Promise<Uint8Array> {
+  const folder = folderOf(runs, query)
+  return readFile(join(folder, REPLAY)).catch((error: NodeJS.ErrnoException) => {
+    if (error.code !== 'ENOENT') throw error
+    throw new RequestError(404, `run: got ${show(query.get('run'))}, expected one with a ${REPLAY}`)
+  })
 }
 
 /** Looks at the folders while somebody wants to know, and tells all who do. */

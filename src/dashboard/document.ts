@@ -69,6 +69,17 @@ td.number { text-align: right; font-variant-numeric: tabular-nums; white-space: 
 .legend { display: flex; flex-wrap: wrap; gap: .2rem 1rem; font-size: .8rem; margin: .4rem 0; }
 .note { border-left: 3px solid #b36b00; padding-left: .6rem; margin: .4rem 0; overflow-wrap: anywhere; }
 details > summary { cursor: pointer; font-weight: 600; margin: 1.2rem 0 .6rem; }
+.group { display: grid; grid-template-columns: repeat(auto-fill, minmax(min(20rem, 100%), 1fr)); gap: .8rem; align-items: start; }
+.conversation { border: 1px solid var(--line); border-radius: .4rem; padding: .5rem .6rem; min-width: 0; }
+.conversation p { margin: .2rem 0; }
+.conversation details > summary { margin: .2rem 0; font-weight: 400; color: var(--quiet); }
+.turn { font-size: .8rem; }
+.tokens { white-space: pre-wrap; overflow-wrap: anywhere; font: 13px/1.6 ui-monospace, monospace; border-left: 3px solid var(--line); padding-left: .5rem; }
+.tokens.model { border-left-color: var(--accent); }
+.tokens span { unicode-bidi: isolate; }
+.call { border: 1px dashed var(--accent); border-radius: .2rem; padding: 0 .2rem; }
+.call b { font: 600 .75rem system-ui, sans-serif; color: var(--accent); margin-right: .4rem; }
+.replay { max-width: 100%; min-width: min(16rem, 100%); image-rendering: pixelated; border: 1px solid var(--line); }
 @media (max-width: 44rem) {
   .columns { grid-template-columns: minmax(0, 1fr); }
   nav { position: static; max-height: 16rem; border-right: 0; border-bottom: 1px solid var(--line); }

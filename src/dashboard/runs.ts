@@ -13,6 +13,8 @@ const DEPTH = 3
 /** What a run has in its folder that is no run itself. */
 const OWN = ['checkpoints', 'rollouts', 'trajectories', 'model', 'adapter', 'tensorboard', 'node_modules']
 
+/** The picture of an episode in a run's folder. */
+export const REPLAY = 'replay.gif'
 /** How a run's summary says that it has ended. */
 const ENDS = ['complete', 'solved', 'plateau', 'interrupted'] as const
 
@@ -20,6 +22,8 @@ const ENDS = ['complete', 'solved', 'plateau', 'interrupted'] as const
 export interface ShownRun {
   /** Its way from the folder that is shown. */
   readonly id: string
+  /** Its folder, as commands take it. */
+  readonly folder: string
   readonly kind: 'episodes' | 'conversations'
   readonly environment: string
   readonly algorithm: string
@@ -33,6 +37,8 @@ export interface ShownRun {
   /** The names of its numbers, and those of its last line. */
   readonly names: readonly string[]
   readonly last: Readonly<Record<string, number>>
+  /** When the picture of an episode in its folder was made, in milliseconds since 1970; null where there is none. */
+  readonly replayTime: number | null
   /** What the user should know of its files. */
   readonly notes: readonly string[]
 }
@@ -47,6 +53,7 @@ class FollowedRun {
   #metricsNote = ''
   #configTime = -1
   #status: ShownRun['status'] = 'stopped'
+  #replayTime: number | null = null
 
   constructor(id: string, folder: string) {
     this.id = id
@@ -68,8 +75,14 @@ class FollowedRun {
     const status = await this.#readStatus()
     const isOtherStatus = status !== this.#status
     this.#status = status
+    const replayTime = await stat(join(this.folder, REPLAY)).then(
+      (found) => found.mtimeMs,
+      () => null, // Most have none.
+    )
+    const isOtherReplay = replayTime !== this.#replayTime
+    this.#replayTime = replayTime
     const hasMore = await this.#readMetrics(() => this.#metrics.skim(signal))
-    return isOther || isOtherStatus || hasMore
+    return isOther || isOtherStatus || isOtherReplay || hasMore
   }
 
   /** Reads new metrics. True if there were any. */
@@ -117,7 +130,7 @@ class FollowedRun {
     const isNewer = version.localeCompare(VERSION, 'en', { numeric: true }) > 0
     const { damaged, lines, isSkimmed, names, last } = this.#metrics
     return {
-      id: this.id,
+      ...{ id: this.id, folder: this.folder, replayTime: this.#replayTime },
       kind: Object.hasOwn(this.#config, 'sft') ? 'conversations' : 'episodes',
       environment: String(part('environment').id ?? 'unknown'),
       algorithm: String(part('algorithm').id ?? loss ?? 'sft'),

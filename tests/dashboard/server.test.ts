@@ -1,12 +1,12 @@
 /** The server of the page, as it is built: that is where the page's modules are. */
 import { readdirSync } from 'node:fs'
-import { appendFile } from 'node:fs/promises'
+import { appendFile, writeFile } from 'node:fs/promises'
 import { request } from 'node:http'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import type { Dashboard, openDashboard as Open } from '../../src/entries/loggers.ts'
 import { inProcess, MAIN, SMALL, start } from '../support/command.ts'
-import { metricLines, writeRun } from '../support/run-folders.ts'
+import { metricLines, writeConversations, writeRun } from '../support/run-folders.ts'
 import { temporaryFolder } from '../support/temporary.ts'
 
 const { openDashboard } = (await import('../../dist/src/entries/loggers.js')) as { openDashboard: typeof Open }
@@ -19,6 +19,8 @@ beforeAll(async () => {
   const metrics = metricLines(...Array.from({ length: 5000 }, (_, i) => ({ steps: 10 * i, loss: i })))
   await writeRun(join(folder, 'first'), { metrics, status: 'complete' })
   await writeRun(join(folder, HOSTILE), { metrics: metricLines({ steps: 1, [HOSTILE]: 2 }) })
+  await writeConversations(join(folder, 'first', 'trajectories', '1.arrow'), [HOSTILE, 'b'])
+  await writeFile(join(folder, 'first', 'replay.gif'), 'GIF89a')
   page = await openDashboard({ folder, port: 0, pollMs: 5 })
 })
 afterAll(() => page.close())
@@ -67,12 +69,39 @@ describe('the page', () => {
 
   test.each([
     ['/api/curves', 400, 'metric: got nothing, expected the name of a figure'],
+    ['/api/conversations?run=first&file=config.json', 404, 'file: got "config.json", expected one of the run'],
+    ['/api/conversations?run=first', 404, 'file: got null, expected one of the run'],
+    [
+      '/api/conversations?run=first&file=trajectories/1.arrow&from=-1',
+      400,
+      'from: got "-1", expected a whole number ≥ 0',
+    ],
+    ['/api/rows?run=first&file=trajectories/1.arrow&where=a', 400, 'filter: got "a", expected one like reward > 0.5'],
+    ['/api/replay?run=../first', 404, 'run: got "../first", expected one of this page'],
+    [
+      `/api/replay?run=${encodeURIComponent(HOSTILE)}`,
+      404,
+      `run: got ${JSON.stringify(HOSTILE)}, expected one with a replay.gif`,
+    ],
     ['/../config.json', 404, 'there is no /config.json'],
     ['/first/config.json', 404, 'there is no /first/config.json'],
   ])('refuses %s', async (path, status, message) => {
     const response = await fetch(page.url + path)
     expect(response.status).toBe(status)
     expect((await response.json()).error.message).toBe(message)
+  })
+
+  test('is given conversations a group at a time, and the picture of an episode where there is one', async () => {
+    const query = new URLSearchParams({ run: 'first', file: 'trajectories/1.arrow' })
+    const { group } = await ask(`/api/conversations?${query}`)
+    expect(group).toMatchObject({ place: 0, numGroups: 1, numConversations: 2 })
+    expect(group.conversations[0].blocks[1].texts.join('')).toBe(HOSTILE)
+    expect(await ask(`/api/conversations?${query}&from=1`)).toEqual({ group: null })
+    const { runs } = await ask('/api/runs')
+    expect(runs[0]).toMatchObject({ folder: join(folder, HOSTILE), replayTime: null })
+    expect(runs[1].replayTime).toBeGreaterThan(1e12)
+    const picture = await fetch(`${page.url}/api/replay?run=first`)
+    expect([picture.headers.get('content-type'), await picture.text()]).toEqual(['image/gif', 'GIF89a'])
   })
 
   test('is not for a page elsewhere whose name leads here', async () => {

@@ -3,39 +3,23 @@
  * Asked by `npm run test:page` alone.
  */
 import { appendFile, mkdir, readFile, writeFile } from 'node:fs/promises'
-import { createRequire } from 'node:module'
 import { join } from 'node:path'
 import { tableFromArrays, tableToIPC } from 'apache-arrow'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import type { Dashboard, openDashboard as Open } from '../../src/entries/loggers.ts'
-import { cached, installPackages } from '../support/cache.ts'
+import { type Browser, openChromium, until } from '../support/chromium.ts'
 import { skipLoudly } from '../support/command.ts'
-import { attempt } from '../support/python.ts'
-import { metricLines, writeRun } from '../support/run-folders.ts'
+import { metricLines, writeConversations, writeRun } from '../support/run-folders.ts'
 import { temporaryFolder } from '../support/temporary.ts'
 
-const PACKAGES = ['playwright-core@1.65.1', 'axe-core@4.14.1']
 const HOSTILE = '<img src=x onerror=alert(1)>'
-
-/** What the test uses of playwright-core's page. */
-interface Page {
-  on(event: string, listener: (what: { url(): string; message(): string; dismiss(): Promise<void> }) => void): void
-  goto(url: string): Promise<unknown>
-  evaluate<T>(script: string): Promise<T>
-  keyboard: { press(key: string): Promise<void> }
-  focus(selector: string): Promise<void>
-  screenshot(options: { path: string; fullPage: boolean }): Promise<unknown>
-}
-
-/** Waits until this is so, a frame at a time: the page's policy forbids what playwright has for it. */
-async function until(page: Page, script: string): Promise<void> {
-  while (!(await page.evaluate(script))) await page.evaluate('new Promise(requestAnimationFrame)')
-}
+/** A picture of one field. */
+const GIF = Buffer.from('R0lGODlhAQABAIAAAAAAAP///yH5BAEAAAAALAAAAAABAAEAAAIBRAA7', 'base64')
 
 let why = ''
 let folder: string
 let dashboard: Dashboard | undefined
-let browser: { newPage(): Promise<Page>; close(): Promise<void> } | undefined
+let browser: Browser | undefined
 let axe = ''
 
 beforeAll(async () => {
@@ -43,18 +27,12 @@ beforeAll(async () => {
     why = 'the page in Chromium (npm run test:page asks it)'
     return
   }
-  const executablePath = process.env.COLONNADE_CHROMIUM ?? (await attempt('which', ['chromium'])).stdout.trim()
-  if (executablePath === '') {
-    why = 'the page in Chromium (there is none; COLONNADE_CHROMIUM names one)'
+  const opened = await openChromium()
+  if ('why' in opened) {
+    why = opened.why
     return
   }
-  const made = await cached(PACKAGES.join('-'), (path, run) => installPackages(path, run, PACKAGES))
-  if ('why' in made) {
-    why = made.why
-    return
-  }
-  const require = createRequire(join(made.folder, 'package.json'))
-  axe = require.resolve('axe-core/axe.min.js')
+  ;({ browser, axe } = opened)
   folder = await temporaryFolder()
   for (const seed of [1, 2]) {
     const lines = Array.from({ length: 50 }, (_, i) => ({ update: i, episodeReturn: seed * i, entropy: 1 / (i + 1) }))
@@ -64,9 +42,11 @@ beforeAll(async () => {
   await mkdir(join(folder, HOSTILE, 'rollouts'))
   const rows = { reward: Float64Array.from({ length: 120 }, (_, i) => i / 4), answer: Array(120).fill(HOSTILE) }
   await writeFile(join(folder, HOSTILE, 'rollouts/9.arrow'), tableToIPC(tableFromArrays(rows), 'file'))
+  const said = [HOSTILE, 'ask <tool_call>{"name":"clock","arguments":{}}</tool_call>', 'no\nno']
+  await writeRun(join(folder, 'words'), { isOfText: true, metrics: metricLines({ update: 1, reward: 0.5 }) })
+  await writeConversations(join(folder, 'words/trajectories/1.arrow'), said)
   const { openDashboard } = (await import('../../dist/src/entries/loggers.js')) as { openDashboard: typeof Open }
   dashboard = await openDashboard({ folder, port: 0 })
-  browser = await require('playwright-core').chromium.launch({ executablePath, args: ['--no-sandbox'] })
 }, 300_000)
 
 afterAll(async () => {
@@ -109,7 +89,32 @@ test('shows runs as text, asks nobody else, goes on with them, can be used by ke
   for (const key of 'reward > 29') await page.keyboard.press(key === ' ' ? 'Space' : key)
   await page.keyboard.press('Enter')
   await until(page, "document.querySelector('#files').innerText.includes('1 to 3 of 3 of 120 rows')")
-  if (process.env.PAGE_SHOT) await page.screenshot({ path: process.env.PAGE_SHOT, fullPage: true })
+
+  await page.evaluate("document.querySelector('#conversations summary').click()")
+  await until(page, "document.querySelectorAll('.conversation').length === 3")
+  const conversations = "document.querySelector('#conversations')"
+  expect(await page.evaluate(`${conversations}.innerText`)).toContain(HOSTILE)
+  expect(await page.evaluate(`${conversations}.querySelector('.call').title`)).toBe('calls clock')
+  const last = `[...${conversations}.querySelectorAll('.tokens.model')][0].lastChild`
+  // The advantage of the first is the greatest: its color is the strongest.
+  expect(await page.evaluate(`${last}.style.backgroundColor`)).toBe('rgba(213, 94, 0, 0.5)')
+  const choose = (words: string) =>
+    page.evaluate(
+      `{ const select = [...${conversations}.querySelectorAll('select')].at(-1); select.value = '${words}'; select.dispatchEvent(new Event('change')) }`,
+    )
+  await choose('advantage')
+  expect(await page.evaluate(`${last}.style.backgroundColor`)).toBe('rgba(47, 127, 184, 0.5)')
+  await choose('mask')
+  expect(await page.evaluate(`${last}.style.backgroundColor`)).toBe('rgba(47, 127, 184, 0.3)')
+  // Who looks at the newest file goes on with the next one.
+  await writeConversations(join(folder, 'words/trajectories/2.arrow'), ['anew'])
+  await appendFile(join(folder, 'words/metrics.jsonl'), metricLines({ update: 2, reward: 0.5 }))
+  await until(page, "document.querySelectorAll('.conversation').length === 1")
+
+  await page.evaluate("document.querySelector('#replay summary').click()")
+  await until(page, "document.querySelector('#replay').innerText.includes('colonnade replay ')")
+  await writeFile(join(folder, HOSTILE, 'replay.gif'), GIF)
+  await until(page, "document.querySelector('#replay img')?.naturalWidth === 1")
 
   await page.evaluate(await readFile(axe, 'utf8'))
   const faults = await page.evaluate(

@@ -3,8 +3,10 @@
 import { type Points, smooth, together } from '../../curves.ts'
 import type { ShownRun } from '../runs.ts'
 import { Chart } from './chart.ts'
+import { ConversationsView } from './conversations.ts'
 import { colored, element, shortNumber } from './elements.ts'
 import { FilesView } from './files.ts'
+import { ReplayView } from './replay.ts'
 import type { Series } from './series.ts'
 import { newestTable, phasesOf, settingsTable } from './tables.ts'
 
@@ -107,6 +109,8 @@ const notes = element('div', { 'aria-live': 'polite' })
 const first = element('div', { class: 'charts' })
 const others = element('div', { class: 'charts' })
 const tables = element('div')
+const conversations = new ConversationsView(ask)
+const replay = new ReplayView(ask)
 const files = new FilesView(ask)
 const place = element('span', { class: 'quiet' })
 const live = element('span', { class: 'quiet', role: 'status' }, 'connecting')
@@ -131,7 +135,15 @@ async function fetchRuns(): Promise<void> {
   showRuns()
   showCharts()
   showTables()
-  files.show(visible().map(({ id }) => id))
+  showParts()
+}
+
+/** Tells the parts below the tables which runs they may show. */
+function showParts(): void {
+  const runs = visible()
+  conversations.show(runs.filter(({ kind }) => kind === 'conversations').map(({ id }) => id))
+  replay.runs = runs
+  files.show(runs.map(({ id }) => id))
 }
 
 /** Asks for the curves that are not here, or have changed. */
@@ -288,6 +300,7 @@ function listen(): void {
         for (const { stale } of charts.values()) for (const id of ids) stale.add(id)
         await fetchRuns()
         refresh()
+        for (const part of [conversations, files]) part.changed(ids)
         // The server, which may be reading, has as much time as the page.
         await new Promise((resolve) => setTimeout(resolve, Math.min(500, performance.now() - begun)))
       }
@@ -376,7 +389,7 @@ function showAgain(): void {
   showRuns()
   showCharts()
   showTables()
-  files.show(visible().map(({ id }) => id))
+  showParts()
   refresh()
 }
 
@@ -401,6 +414,8 @@ document.body.append(
       first,
       tables,
       element('details', {}, element('summary', {}, 'All other figures'), others),
+      conversations.root,
+      replay.root,
       files.root,
     ),
   ),

@@ -116,7 +116,8 @@ describe('the conversations of a run', () => {
       const { promptId, token, lossMask } = trajectories.row(i)
       const { prompt, answer } = environment.example(promptId)
       const completion = tokenizer.decode(Array.from(token).filter((_, t) => lossMask[t] === 1))
-      expect(words[i]).toEqual({ prompt: JSON.stringify(prompt), answer, completion })
+      const tokenTexts = Array.from(token, (id) => tokenizer.decode([id])) // Characters, each a token.
+      expect(words[i]).toEqual({ prompt: JSON.stringify(prompt), answer, completion, tokenTexts })
       expect(samples[i]).toMatchObject({ prompt, groundTruth: answer, response: completion })
     }
     // In words alone the token that ends a turn is left out: a chat template puts it there.

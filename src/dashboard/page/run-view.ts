@@ -1,0 +1,126 @@
+/** Parts of the page that tell of one run what is asked for, once they are opened. */
+import { type Child, element } from './elements.ts'
+
+/** Asks the server. */
+export type Ask = (path: string) => Promise<Record<string, unknown>>
+
+/** A part that tells of a run that is chosen there. */
+export abstract class RunView {
+  readonly root: HTMLDetailsElement
+  protected readonly run = element('select', { 'aria-label': 'run', change: () => void this.look() })
+  protected readonly told = element('p', { class: 'quiet', role: 'status' })
+  protected readonly shown = element('div')
+  readonly #ask: Ask
+  /** Counts requests: an answer that comes after a later request is old. */
+  #asked = 0
+
+  constructor(ask: Ask, id: string, title: string) {
+    this.#ask = ask
+    this.root = element('details', { id, toggle: () => void this.look() }, element('summary', {}, title))
+  }
+
+  /** Lays the part out, with controls after the choice of the run. */
+  protected layOut(...controls: readonly Child[]): void {
+    const legend = element('div', { class: 'legend' }, element('label', {}, 'run', this.run), ...controls)
+    this.root.append(legend, this.told, this.shown)
+  }
+
+  /** The runs that can be looked at; without any the part is not there. */
+  show(ids: readonly string[]): void {
+    this.root.hidden = ids.length === 0
+    const known = [...this.run.options].map(({ value }) => value)
+    if (known.length === ids.length && known.every((id, i) => id === ids[i])) return
+    const { value } = this.run
+    this.run.replaceChildren(...ids.map((id) => element('option', {}, id)))
+    if (ids.includes(value)) this.run.value = value
+    else void this.look()
+  }
+
+  /** Looks again if what is shown is of one of these runs. */
+  changed(ids: ReadonlySet<string>): void {
+    if (ids.has(this.run.value)) void this.look()
+  }
+
+  protected get isOpen(): boolean {
+    return this.root.open && this.run.value !== ''
+  }
+
+  /** Shows what there is of the run that is chosen, if anybody looks. */
+  protected abstract look(): Promise<void>
+
+  protected async answer(
+    path: string,
+    query: URLSearchParams,
+    take: (answer: Record<string, unknown>) => void,
+  ): Promise<void> {
+    const asked = ++this.#asked
+    try {
+      const answer = await this.#ask(`${path}?${query}`)
+      if (asked === this.#asked) take(answer)
+    } catch (error) {
+      if (asked !== this.#asked) return
+      this.told.textContent = (error as Error).message
+      this.shown.replaceChildren()
+    }
+  }
+}
+
+/** A part that tells of an Arrow file of the run, a page at a time. */
+export abstract class FileView extends RunView {
+  protected readonly file = element('select', { 'aria-label': 'file', change: () => void this.turn(0) })
+  protected from = 0
+  readonly #step: number
+  readonly #back = element('button', { type: 'button', click: () => void this.turn(this.from - this.#step) }, 'earlier')
+  readonly #on = element('button', { type: 'button', click: () => void this.turn(this.from + this.#step) }, 'later')
+  /** The files as they were when the part was last filled. */
+  #known = ''
+
+  constructor(ask: Ask, id: string, title: string, step: number) {
+    super(ask, id, title)
+    this.#step = step
+  }
+
+  protected override layOut(...controls: readonly Child[]): void {
+    super.layOut(element('label', {}, 'file', this.file), ...controls, this.#back, this.#on)
+  }
+
+  /** Which files can be looked at, and what is said where there is none. */
+  protected abstract readonly folders: readonly string[]
+  protected abstract readonly none: string
+
+  protected async look(): Promise<void> {
+    if (!this.isOpen) return
+    await this.answer('api/files', new URLSearchParams({ run: this.run.value }), ({ files }) => {
+      const known = JSON.stringify([this.run.value, files])
+      if (known === this.#known) return
+      const isOther = JSON.parse(this.#known || '[]')[0] !== this.run.value
+      this.#known = known
+      const paths = (files as { path: string }[])
+        .map(({ path }) => path)
+        .filter((path) => this.folders.includes(path.split('/')[0]!))
+      const { value } = this.file
+      const wasNewest = value === (this.file.options[this.file.options.length - 1]?.value ?? '')
+      this.file.replaceChildren(...paths.map((path) => element('option', {}, path)))
+      // Who looks at the newest file goes on with the newest.
+      this.file.value = paths.includes(value) && !(wasNewest && !isOther) ? value : (paths.at(-1) ?? '')
+      if (paths.length > 0) return void this.turn(isOther ? 0 : this.from)
+      this.told.textContent = this.none
+      this.shown.replaceChildren()
+    })
+  }
+
+  /** Shows what there is from this place on. */
+  protected turn(from: number): Promise<void> {
+    this.from = Math.max(0, from)
+    const query = new URLSearchParams({ run: this.run.value, file: this.file.value, from: String(this.from) })
+    return this.fill(query)
+  }
+
+  protected abstract fill(query: URLSearchParams): Promise<void>
+
+  /** Whether there is more after what is shown. */
+  protected set hasMore(hasMore: boolean) {
+    this.#back.disabled = this.from === 0
+    this.#on.disabled = !hasMore
+  }
+}

@@ -1,0 +1,44 @@
+/** Chromium that is installed (COLONNADE_CHROMIUM, or chromium on the path), driven by playwright-core. */
+import { createRequire } from 'node:module'
+import { join } from 'node:path'
+import { cached, installPackages } from './cache.ts'
+import { attempt } from './python.ts'
+
+const PACKAGES = ['playwright-core@1.65.1', 'axe-core@4.14.1']
+
+/** What tests use of playwright-core's page. */
+export interface Page {
+  on(event: string, listener: (what: { url(): string; message(): string; dismiss(): Promise<void> }) => void): void
+  goto(url: string): Promise<unknown>
+  evaluate<T>(script: string): Promise<T>
+  keyboard: { press(key: string): Promise<void>; down(key: string): Promise<void>; up(key: string): Promise<void> }
+  mouse: { move(x: number, y: number): Promise<void>; down(): Promise<void>; up(): Promise<void> }
+  focus(selector: string): Promise<void>
+  setViewportSize(size: { width: number; height: number }): Promise<void>
+  emulateMedia(media: { colorScheme: 'light' | 'dark' }): Promise<void>
+  screenshot(options: { path: string; fullPage?: boolean; clip?: object }): Promise<unknown>
+  close(): Promise<void>
+}
+
+/** A browser. */
+export interface Browser {
+  newPage(options?: { viewport: { width: number; height: number } }): Promise<Page>
+  version(): string
+  close(): Promise<void>
+}
+
+/** A browser and the script of axe; or why there is none. */
+export async function openChromium(): Promise<{ browser: Browser; axe: string } | { why: string }> {
+  const executablePath = process.env.COLONNADE_CHROMIUM ?? (await attempt('which', ['chromium'])).stdout.trim()
+  if (executablePath === '') return { why: 'Chromium (there is none; COLONNADE_CHROMIUM names one)' }
+  const made = await cached(PACKAGES.join('-'), (path, run) => installPackages(path, run, PACKAGES))
+  if ('why' in made) return made
+  const require = createRequire(join(made.folder, 'package.json'))
+  const browser = await require('playwright-core').chromium.launch({ executablePath, args: ['--no-sandbox'] })
+  return { browser, axe: require.resolve('axe-core/axe.min.js') }
+}
+
+/** Waits until this is so, a frame at a time: the page's policy forbids what playwright has for it. */
+export async function until(page: Page, script: string): Promise<void> {
+  while (!(await page.evaluate(script))) await page.evaluate('new Promise(requestAnimationFrame)')
+}
