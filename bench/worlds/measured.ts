@@ -23,6 +23,20 @@ export interface Measured {
   readonly outcomes: readonly Outcome[]
 }
 
+/** What the runs of a row are told, or what their parts are told by default: of each part its settings. */
+export type Told = Readonly<Record<string, Readonly<Record<string, unknown>>>>
+
+/** Whether runs are told now what those of a record were told. A setting that has come since is told its default. */
+export function isTold(former: string, now: Told, defaults: Told): boolean {
+  const then = JSON.parse(former) as Told
+  const parts = new Set([...Object.keys(then), ...Object.keys(now)])
+  return [...parts].every((part) => {
+    const known: Readonly<Record<string, unknown>> = { ...defaults[part], ...then[part] }
+    const names = new Set([...Object.keys(then[part] ?? {}), ...Object.keys(now[part] ?? {})])
+    return [...names].every((name) => JSON.stringify(known[name]) === JSON.stringify(now[part]?.[name]))
+  })
+}
+
 /** What a row is called: its environment, and the settings beside the preset's. */
 export function nameOf({ environment, settings }: Row): string {
   return [environment, ...Object.entries(settings).map(([key, value]) => `${key}=${value}`)].join(' ')

@@ -70,6 +70,11 @@ export const ticTacToe = defineEnvironment({
         parameters: { hidden: [64], activation: 'relu', sequenceLength: 8, sharedTrunk: true },
       },
     },
+    {
+      run: { numLanes: 16, totalSteps: 500_000 },
+      algorithm: { id: 'dqn', parameters: { learningRate: 1e-3, learningRateSchedule: 'linear', gamma: 1 } },
+      policy: { id: 'qNetwork', parameters: {} },
+    },
   ],
   state: () => ({
     /** The lane's own squares. */

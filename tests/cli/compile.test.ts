@@ -77,7 +77,6 @@ describe('colonnade compile', () => {
       /fall\.simd\.ts: got ERROR TS1[\s\S]*a file of AssemblyScript/,
     ],
     ['data', `const text = 'abc'\nexport function f(i: i32): i32 { return text.charCodeAt(i) }`, /without data/],
-    ['an import', `declare function g(): i32\nexport function f(): i32 { return g() }`, /one import, env\.memory/],
   ])('refuses %s, and writes nothing', async (_, text, message) => {
     const source = await file(text)
     const { code, stderr } = await inProcess(['compile', source])

@@ -13,7 +13,7 @@ const SHARED = ['--enable', 'threads', '--sharedMemory', '--initialMemory', '1',
 /** A module that AssemblyScript makes of a text. */
 async function compiled(text: string, memory = ['--importMemory', '--noExportMemory', ...SHARED]): Promise<URL> {
   const path = join(await temporaryFolder(), 'own.wasm')
-  const words = ['own.ts', '--outFile', 'own.wasm', '-O3', '--runtime', 'stub', '--enable', 'simd', ...memory]
+  const words = ['own.ts', '--outFile', 'own.wasm', '--runtime', 'stub', '--enable', 'simd', ...memory]
   let made: Uint8Array | undefined
   const { error, stderr } = await asc.main(words, {
     readFile: (name: string) => (name === 'own.ts' ? text : null),
@@ -39,6 +39,7 @@ const plain = {
     for (let i = 0; i < x.length; i++) x[i]! /= 2
   },
 }
+const twice = compiled(TWICE)
 const twins: NonNullable<OwnKernelsOptions<typeof plain>['twins']> = (body, at) => ({
   twice: (x) => body.twice!(at(x), x.length),
 })
@@ -46,7 +47,7 @@ const plan = { before: column('f32', 5), x: column('f32', 3) }
 
 describe('kernels of one’s own', () => {
   test('are compiled where they have a twin and the thread’s kernels are, and plain elsewhere', async () => {
-    const own = defineKernels({ plain, compiled: await compiled(TWICE), twins })
+    const own = defineKernels({ plain, compiled: await twice, twins })
     const { arena, columns } = takeArena(plan)
     columns.x.set([1, 2, 3])
     const [slow, fast] = (['plain', 'simd'] as const).map((build) => createKernels(arena.memory, build))
@@ -68,13 +69,13 @@ describe('kernels of one’s own', () => {
   })
 
   test('refuse columns of another memory, as the others do', async () => {
-    const own = defineKernels({ plain, compiled: await compiled(TWICE), twins })
+    const own = defineKernels({ plain, compiled: await twice, twins })
     const { arena } = takeArena(plan)
     expect(() => own(createKernels(arena.memory, 'simd')).twice(new Float32Array(1))).toThrow(/outside the memory/)
   })
 
   test('refuse kernels that no thread has, and definitions that do not go together', async () => {
-    const url = await compiled(TWICE)
+    const url = await twice
     const kernels = createKernels(takeArena(plan).arena.memory, 'simd')
     expect(() => defineKernels({ plain })({ ...kernels })).toThrow(/kernels: got .*as createKernels/)
     expect(() => defineKernels({ plain, compiled: url })).toThrow(/compiled alone, expected both/)

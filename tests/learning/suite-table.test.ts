@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { type Measured, tableOf } from '../../bench/worlds/measured.ts'
+import { isTold, type Measured, tableOf } from '../../bench/worlds/measured.ts'
 import type { Outcome, Row } from '../../bench/worlds/row.ts'
 import { bestReturn, shortestWay } from '../../bench/worlds/shortest-paths.ts'
 
@@ -38,6 +38,25 @@ test('the table of the suite has a line for each figure of a row that was measur
   expect(lines.join('\n')).toContain('Machine: a machine.')
   const begun = { ...record, seeds: [1], outcomes: record.outcomes.slice(0, 1) }
   expect(tableOf([row], [begun])).toContain('| −149 | all 1 so far | −157 |')
+})
+
+test('a record stands while its runs are told the same, and a setting that has come since its default', () => {
+  const then = { algorithm: { gamma: 0.9, hidden: [8] }, run: { numLanes: 4 }, what: ['mean return'] }
+  const defaults = { algorithm: { gamma: 0.99, hidden: [64], normalize: false } }
+  const told = (algorithm: object, more = {}) =>
+    isTold(
+      JSON.stringify(then),
+      { ...then, what: { 0: 'mean return' }, algorithm: { ...algorithm }, ...more },
+      defaults,
+    )
+  const now = { gamma: 0.9, hidden: [8], normalize: false }
+  expect(told(now)).toBe(true)
+  expect(told({ ...now, normalize: true })).toBe(false)
+  expect(told({ ...now, gamma: 0.99 })).toBe(false)
+  expect(told({ ...now, hidden: [8, 8] })).toBe(false)
+  expect(told({ hidden: [8], normalize: false })).toBe(false) // There is no such setting any more.
+  expect(told(now, { run: { numLanes: 8 } })).toBe(false)
+  expect(told(now, { what: { 0: 'mean length' } })).toBe(false)
 })
 
 test('the shortest way takes the key, opens the door and walks to the goal', () => {

@@ -170,8 +170,12 @@ describe('the network', () => {
       expect(said(normalizing, observation)).toEqual(said(plain, before))
     }
     const [value, expected] = [new Float32Array(count), new Float32Array(count)]
-    normalizing.policy.values(value, { observation, memory: new Float32Array(0) }, count)
-    plain.policy.values(expected, { observation: before, memory: new Float32Array(0) }, count)
+    normalizing.policy.values(value, { observation, memory: new Float32Array(0), actionMask: new Uint8Array(0) }, count)
+    plain.policy.values(
+      expected,
+      { observation: before, memory: new Float32Array(0), actionMask: new Uint8Array(0) },
+      count,
+    )
     expect(value).toEqual(expected)
     expect(normalizing.gradient.subarray(-2 * WIDTH)).toEqual(new Float32Array(2 * WIDTH))
   })
