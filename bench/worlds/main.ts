@@ -3,20 +3,28 @@
  * where it was stopped: what was measured with what the presets say now stands, seed by seed, in `bench/worlds/measured.jsonl`.
  * `WORLDS=Taxi-v3,Maze-v0` measures the rows of these environments, and all of them again.
  */
-import { algorithmFactory } from '../../src/algorithms/registry.ts'
+import * as algorithms from '../../src/entries/algorithms.ts'
 import { createEnvironment } from '../../src/entries/environments.ts'
 import { unknownWord } from '../../src/errors.ts'
-import { configureRun, type EnvironmentId } from '../../src/index.ts'
-import { policyFactory } from '../../src/policies/registry.ts'
+import * as core from '../../src/index.ts'
 import { reportRoom } from '../report.ts'
 import { figuresOf, isTold, type Measured, nameOf, readRecords, recordOf, type Told, writeRecords } from './measured.ts'
 import { type Row, SEEDS } from './row.ts'
 import { suiteRows } from './rows.ts'
 
+/** The settings of a policy or an algorithm that is told none. */
+function defaultsOf(id: string): Readonly<Record<string, unknown>> {
+  type Maker = { readonly id?: unknown; (): { readonly parameters: Readonly<Record<string, unknown>> } }
+  const made = Object.values<unknown>({ ...core, ...algorithms })
+  const maker = made.find((each): each is Maker => typeof each === 'function' && (each as Maker).id === id)
+  if (maker === undefined) throw new Error(`${id}: expected a policy or an algorithm of the entries`)
+  return maker().parameters
+}
+
 /** What a row's runs are told, and what is asked of them; and what they are told by default. */
 async function toldOf(row: Row): Promise<{ now: Told; defaults: Told }> {
-  const { environment, policy, algorithm, settings } = await configureRun(
-    row.environment as EnvironmentId,
+  const { environment, policy, algorithm, settings } = await core.configureRun(
+    row.environment as core.EnvironmentId,
     row.settings,
   )
   const { numLanes, totalSteps, opponents } = settings
@@ -30,8 +38,8 @@ async function toldOf(row: Row): Promise<{ now: Told; defaults: Told }> {
     },
     defaults: {
       environment: createEnvironment(row.environment).parameters,
-      policy: policyFactory(policy.id)().parameters,
-      algorithm: algorithmFactory(algorithm.id)().parameters,
+      policy: defaultsOf(policy.id),
+      algorithm: defaultsOf(algorithm.id),
     },
   }
 }
