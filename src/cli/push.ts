@@ -127,7 +127,7 @@ async function writePolicy(
   const model = policy.build(observationSpace, actionSpace)
   await saveWeights(join(out, 'model.safetensors'), model, weights, 'F32', metadata)
   const pictures: Record<string, string> = {}
-  if (isGrid(observationSpace)) {
+  if (environment.draw !== undefined || isGrid(observationSpace)) {
     const { pictures: drawn } = await pictureEpisode(folder, { seed, explore: false }, modules)
     await writeFile(join(out, 'replay.gif'), encodeGif(drawn, { delayMs: 100 }))
     pictures['an episode'] = 'replay.gif'

@@ -1,12 +1,13 @@
 import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { setTimeout as wait } from 'node:timers/promises'
-import { encodeGif, gridPicture, type Picture, pictureColors } from '../entries/environments.ts'
+import { encodeGif, gridPicture, isGrid, type Picture, pictureColors } from '../entries/environments.ts'
 import { boolean, integer, optionalNumber } from '../entries/settings.ts'
 import { InputError } from '../errors.ts'
 import { kindOfRun, loadPolicy, recordEpisodes } from '../index.ts'
 import { group } from '../metrics.ts'
 import { type Command, readKeys, splitWords } from './invocation.ts'
+import { replayPage } from './replay-page.ts'
 import { askForModule, trustKeys } from './trust.ts'
 
 export const replayKeys = {
@@ -17,49 +18,77 @@ export const replayKeys = {
   ...trustKeys,
 }
 
-/** colonnade replay <run> [out=FILE.gif]: an episode of the trained policy as pictures, also in the terminal, if there is one. */
+/** colonnade replay <run> [out=FILE.gif|FILE.html]: an episode of the trained policy as pictures, also in a terminal that has room for them. */
 export const replayCommand: Command = async ({ words, json, quiet }) => {
   const { subject, texts } = splitWords(words, 'a run folder')
   const { out = join(subject, 'replay.gif'), ...rest } = texts
-  if (!out.endsWith('.gif')) throw new InputError('out', out, 'a name that ends in .gif')
+  if (!/\.(gif|html)$/.test(out)) throw new InputError('out', out, 'a name that ends in .gif or .html')
   const { trust, from, delayMs, ...keys } = readKeys(replayKeys, rest)
-  const { pictures, episodeReturn, update } = await pictureEpisode(subject, keys, {
+  const episode = await pictureEpisode(subject, keys, {
     allowModule: askForModule(trust),
     from: from ?? undefined,
   })
-  if (process.stdout.isTTY && !json && !quiet) await play(pictures, delayMs)
-  await writeFile(out, encodeGif(pictures, { delayMs }))
-  if (!json) console.log(`${group(pictures.length)} steps of update ${update}, return ${episodeReturn} → ${out}`)
-  return { run: subject, out, update, steps: pictures.length, episodeReturn }
+  const { pictures, episodeReturn, update, environment, actions } = episode
+  const hasRoom = 2 * pictures[0]!.columns <= process.stdout.columns && pictures[0]!.rows < process.stdout.rows
+  if (process.stdout.isTTY && hasRoom && !json && !quiet) await play(pictures, delayMs)
+  const title = `${environment}, update ${update}, return ${episodeReturn}`
+  await writeFile(
+    out,
+    out.endsWith('.gif') ? encodeGif(pictures, { delayMs }) : replayPage({ ...episode, title }, delayMs),
+  )
+  if (!json) console.log(`${group(actions.length)} steps of update ${update}, return ${episodeReturn} → ${out}`)
+  return { run: subject, out, update, steps: actions.length, episodeReturn }
 }
 
 /**
- * An episode of the trained policy as pictures; a game is played whole, and shown as its first lane sees it.
- * @throws InputError for a run of a language model, and for observations that are no grid.
+ * An episode of the trained policy as pictures: as the environment draws them, and how it ended; else what was seen before each step, of a
+ * game by its first lane.
+ * @throws InputError for a run of a language model, and for an environment that draws nothing and whose observations are no grid.
  */
 export async function pictureEpisode(
   run: string,
   keys: { readonly seed: number; readonly explore: boolean },
   options: Parameters<typeof loadPolicy>[1],
-): Promise<{ pictures: Picture[]; episodeReturn: number; update: number }> {
+) {
   if ((await kindOfRun(run)) === 'conversations') {
     throw new InputError('run', `${run}, of a language model`, 'one whose lanes step')
   }
   const { environment, policy, systems, weights, shared, update } = await loadPolicy(run, options)
-  const { observationSpace, numAgents = 1 } = environment
-  const table = await recordEpisodes({ environment, policy, systems, weights, shared, episodes: numAgents, ...keys })
+  const { observationSpace, numAgents = 1, draw, id } = environment
+  const isDrawn = draw !== undefined
+  if (!isDrawn && !isGrid(observationSpace)) {
+    throw new InputError(
+      `environment ${id}`,
+      'no draw, and observations that are no grid',
+      'draw(state, n), which gives a picture',
+    )
+  }
+  const pictures: Picture[] = []
+  const table = await recordEpisodes({
+    ...{ environment, policy, systems, weights, shared, episodes: numAgents, ...keys },
+    ...(isDrawn && {
+      watch({ environmentLanes, episode, t }) {
+        // An episode that is over is drawn once more: how it ended.
+        if (episode.episode[0] === 0 && pictures.length === t) pictures.push(draw(environmentLanes.state, 0))
+      },
+    }),
+  })
   const columnOf = (name: string) => table.fields.find((field) => field.name === name)!
   const { column: lanes } = columnOf('lane')
   const { column: observation, width } = columnOf('observation')
-  const { column: rewards } = columnOf('reward')
-  const pictures: Picture[] = []
-  let episodeReturn = 0
+  const { column: action, width: actionWidth } = columnOf('action')
+  const { column: reward } = columnOf('reward')
+  const actions: string[] = []
+  const rewards: number[] = []
   for (let row = 0; row < table.numRows && lanes[row] === lanes[0]; row++) {
     const seen = observation.subarray(row * width, (row + 1) * width)
-    pictures.push(gridPicture(observationSpace, seen as Float32Array))
-    episodeReturn += rewards[row]!
+    if (!isDrawn) pictures.push(gridPicture(observationSpace, seen as Float32Array))
+    const chosen = Array.from(action.subarray(row * actionWidth, (row + 1) * actionWidth) as Float32Array)
+    actions.push(chosen.map((value) => String(Number(value.toPrecision(4)))).join(', '))
+    rewards.push(Number(reward[row]))
   }
-  return { pictures, episodeReturn, update }
+  const episodeReturn = rewards.reduce((sum, each) => sum + each, 0)
+  return { environment: id, pictures: pictures.slice(0, actions.length + 1), actions, rewards, episodeReturn, update }
 }
 
 async function play(pictures: readonly Picture[], delayMs: number): Promise<void> {

@@ -7,6 +7,7 @@
  */
 
 export type { SelfPlayOptions } from '../cohorts/self-play.ts'
+export { Canvas } from '../environments/canvas.ts'
 export {
   type CheckOptions,
   type CheckResult,

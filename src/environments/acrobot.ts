@@ -1,6 +1,7 @@
 import { Stream } from '../random.ts'
 import { integer } from '../settings.ts'
 import { box, discrete } from '../space.ts'
+import { Canvas } from './canvas.ts'
 import { defineEnvironment, STEPS_MAX } from './environment.ts'
 
 // Both links: 1 m long, 1 kg, their center of mass in the middle, a moment of inertia of 1 kg·m².
@@ -54,6 +55,16 @@ export const acrobot = defineEnvironment({
     const ahead = new Float64Array(4)
     const slopes = [0, 1, 2, 3].map(() => new Float64Array(4)) as [Slope, Slope, Slope, Slope]
     return {
+      draw({ angle1, angle2 }, n) {
+        const [first, second] = [angle1[n]!, angle1[n]! + angle2[n]!]
+        const [x, y] = [Math.sin(first), -Math.cos(first)]
+        return new Canvas({ low: [-2.2, -2.2], high: [2.2, 2.2], columns: 100 })
+          .line(-2.2, 1, 2.2, 1, 0.04, 3) // As high as its end shall come.
+          .line(0, 0, x, y, 0.2, 1)
+          .line(x, y, x + Math.sin(second), y - Math.cos(second), 0.2, 5)
+          .disc(0, 0, 0.1, 6)
+          .disc(x, y, 0.1, 6)
+      },
       observationSpace: box({ low: high.map((bound) => -bound), high }),
       actionSpace: discrete(3),
       maxEpisodeSteps,

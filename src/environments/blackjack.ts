@@ -76,6 +76,16 @@ export const blackjack = defineEnvironment({
     actionSpace: discrete(2),
     maxEpisodeSteps: STEPS_MOST,
     returnThreshold: null,
+    /** Bars as long as the player's sum, orange with an ace that counts 11, and as the dealer's card; 21 is marked. */
+    draw({ sum, hasAce, shown }, n) {
+      const columns = 31
+      const fields = new Uint8Array(5 * columns)
+      for (let row = 0; row < 5; row++) fields[row * columns + 20] = 9
+      const isUsable = hasAce[n] === 1 && sum[n]! + 10 <= 21
+      fields.fill(isUsable ? 2 : 1, columns, columns + Math.min(columns, sum[n]! + (isUsable ? 10 : 0)))
+      fields.fill(3, 3 * columns, 3 * columns + shown[n]!)
+      return { rows: 5, columns, fields }
+    },
     reset({ state, observation, lane, episode, random }, rows, count) {
       for (let i = 0; i < count; i++) {
         const n = rows[i]!

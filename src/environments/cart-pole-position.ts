@@ -1,6 +1,6 @@
 import { integer } from '../settings.ts'
 import { box, discrete } from '../space.ts'
-import { ANGLE_BOUND, CART_POLE_STATE, POSITION_BOUND, startCartPoles } from './cart-pole.ts'
+import { ANGLE_BOUND, CART_POLE_STATE, drawPole, POSITION_BOUND, startCartPoles } from './cart-pole.ts'
 import { defineEnvironment, STEPS_MAX } from './environment.ts'
 
 /**
@@ -60,6 +60,7 @@ export const cartPolePosition = defineEnvironment({
     observationSpace: box({ low: [-POSITION_BOUND, -ANGLE_BOUND], high: [POSITION_BOUND, ANGLE_BOUND] }),
     actionSpace: discrete(2),
     maxEpisodeSteps,
+    draw: drawPole,
     returnThreshold: 475,
     reset(lanes, rows, count) {
       const { state, observation } = lanes

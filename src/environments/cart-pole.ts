@@ -1,6 +1,8 @@
 import { integer } from '../settings.ts'
 import { box, discrete } from '../space.ts'
+import { Canvas } from './canvas.ts'
 import { defineEnvironment, type Lanes, STEPS_MAX, type State } from './environment.ts'
+import type { Picture } from './picture.ts'
 
 /** What every cart and pole is in: m, m/s, rad, rad/s. */
 export const CART_POLE_STATE = { position: 'f32', velocity: 'f32', angle: 'f32', angularVelocity: 'f32' } as const
@@ -81,6 +83,7 @@ export const cartPole = defineEnvironment({
       actionSpace: discrete(2),
       maxEpisodeSteps,
       returnThreshold: 475,
+      draw: drawPole,
       reset: (lanes, rows, count) => startCartPoles(lanes, lanes.observation, rows, count),
       step({ state, observation, reward, terminated, action, kernels }, from, to) {
         const { position, velocity, angle, angularVelocity } = state
@@ -112,4 +115,13 @@ export function startCartPoles(
   const { position, velocity, angle, angularVelocity } = state
   const { words, key0, key1 } = random
   kernels.cartPoleReset(position, velocity, angle, angularVelocity, seen, words, lane, episode, rows, key0, key1, count)
+}
+
+/** The cart on its track, and the pole. */
+export function drawPole({ position, angle }: State<typeof CART_POLE_STATE>, n: number): Picture {
+  const [x, sway] = [position[n]!, angle[n]!]
+  return new Canvas({ low: [-2.6, -0.4], high: [2.6, 1.5] })
+    .line(-2.4, -0.15, 2.4, -0.15, 0.06, 3)
+    .rectangle(x - 0.3, -0.15, x + 0.3, 0.12, 1)
+    .line(x, 0.05, x + Math.sin(sway), 0.05 + Math.cos(sway), 0.1, 2)
 }

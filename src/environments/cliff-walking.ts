@@ -64,12 +64,20 @@ export const cliffWalking = defineEnvironment({
     },
   ],
   state: () => TRANSITION_STATE,
-  make: ({ maxEpisodeSteps, isSlippery }) =>
-    transitionModel(cliffTransitions(isSlippery), {
+  make: ({ maxEpisodeSteps, isSlippery }) => ({
+    ...transitionModel(cliffTransitions(isSlippery), {
       digits: [ROWS * COLUMNS],
       maxEpisodeSteps,
       returnThreshold: null,
     }),
+    draw({ at }, n) {
+      const fields = new Uint8Array(ROWS * COLUMNS).fill(3)
+      fields.fill(10, START + 1, GOAL)
+      fields[GOAL] = 5
+      fields[at[n]!] = 4
+      return { rows: ROWS, columns: COLUMNS, fields }
+    },
+  }),
 })
 
 /** What may happen at the cliff. */

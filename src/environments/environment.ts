@@ -11,6 +11,7 @@ import type { Kernels } from '../kernels/bind.ts'
 import type { Random } from '../random.ts'
 import type { Settings, SettingValue, SettingValues } from '../settings.ts'
 import { choiceSizes, type Space } from '../space.ts'
+import type { Picture } from './picture.ts'
 
 /** State columns by name: a column type, or a type and its width a lane. */
 export type StateDeclaration = Readonly<Record<string, ColumnType | readonly [ColumnType, number]>>
@@ -97,6 +98,8 @@ export interface EnvironmentModel<S> {
   reset(lanes: Lanes<S>, rows: Uint32Array, count: number): void
   /** Moves the lanes `from` to `to` on by one step: writes their state, observation, reward and flags. Done when it returns. */
   step(lanes: Lanes<S>, from: number, to: number): void
+  /** What a person sees of lane n; of a game the whole of it. Default: where observations are a grid, `gridPicture` of them. */
+  draw?(state: S, n: number): Picture
   /** Ends what it runs for these columns beside them, like processes, when their world is closed. A later step begins it again. */
   close?(state: S): void
 }

@@ -64,7 +64,7 @@ export const frozenLake = defineEnvironment({
   state: () => TRANSITION_STATE,
   make: ({ map, isSlippery, successRate, maxEpisodeSteps }) => {
     const isUsual = map === MAP_4X4 && isSlippery && successRate === 1 / 3
-    return lakeModel(lakeTransitions('FrozenLake-v1', map, isSlippery ? successRate : 1), {
+    return lakeModel('FrozenLake-v1', map, isSlippery ? successRate : 1, {
       maxEpisodeSteps,
       returnThreshold: isUsual ? 0.7 : null,
     })
@@ -98,7 +98,7 @@ export const frozenLake8x8 = defineEnvironment({
   state: () => TRANSITION_STATE,
   make: ({ map, isSlippery, successRate, maxEpisodeSteps }) => {
     const isUsual = map === MAP_8X8 && isSlippery && successRate === 1 / 3
-    return lakeModel(lakeTransitions('FrozenLake8x8-v1', map, isSlippery ? successRate : 1), {
+    return lakeModel('FrozenLake8x8-v1', map, isSlippery ? successRate : 1, {
       maxEpisodeSteps,
       returnThreshold: isUsual ? 0.85 : null,
     })
@@ -106,10 +106,22 @@ export const frozenLake8x8 = defineEnvironment({
 })
 
 function lakeModel(
-  transitions: Transitions,
+  id: string,
+  map: string,
+  successRate: number,
   limits: { maxEpisodeSteps: number; returnThreshold: number | null },
 ): ReturnType<typeof transitionModel> {
-  return transitionModel(transitions, { digits: [transitions.numStates], ...limits })
+  const transitions = lakeTransitions(id, map, successRate)
+  const rows = map.split('/')
+  const colors = { S: 3, F: 9, H: 8, G: 5 } as Readonly<Record<string, number>>
+  return {
+    ...transitionModel(transitions, { digits: [transitions.numStates], ...limits }),
+    draw({ at }, n) {
+      const fields = Uint8Array.from(rows.join(''), (field) => colors[field]!)
+      fields[at[n]!] = 4
+      return { rows: rows.length, columns: rows[0]!.length, fields }
+    },
+  }
 }
 
 /** Left, down, right, up: the change of row and column. */

@@ -8,10 +8,13 @@ const CODES_MAX = 4096
 
 /**
  * The file of pictures that follow one another, over and over, each `delayMs` milliseconds (in steps of 10). A field is
- * `fieldPixels` pixels wide and high.
+ * `fieldPixels` pixels wide and high; by default at most 16, and so many that the picture is about 480.
  * @throws InputError where there is no picture, or they differ in size.
  */
-export function encodeGif(pictures: readonly Picture[], { delayMs = 100, fieldPixels = 16 } = {}): Uint8Array {
+export function encodeGif(
+  pictures: readonly Picture[],
+  { delayMs = 100, fieldPixels }: { delayMs?: number; fieldPixels?: number } = {},
+): Uint8Array {
   const [first] = pictures
   if (first === undefined) throw new InputError('pictures', 'none', 'at least one')
   const { rows, columns } = first
@@ -19,7 +22,8 @@ export function encodeGif(pictures: readonly Picture[], { delayMs = 100, fieldPi
   if (wrong !== undefined) {
     throw new InputError('pictures', `${wrong.rows} × ${wrong.columns} fields`, `${rows} × ${columns}, like the first`)
   }
-  const [width, height] = [columns * fieldPixels, rows * fieldPixels]
+  const size = fieldPixels ?? Math.min(16, Math.max(1, Math.floor(480 / Math.max(rows, columns))))
+  const [width, height] = [columns * size, rows * size]
   const bytes: number[] = []
   const word = (value: number) => bytes.push(value & 255, value >> 8)
   const text = (value: string) => bytes.push(...Buffer.from(value, 'latin1'))
@@ -40,8 +44,8 @@ export function encodeGif(pictures: readonly Picture[], { delayMs = 100, fieldPi
     bytes.push(0, BITS)
     const pixels = new Uint8Array(width * height)
     for (let y = 0; y < height; y++) {
-      const row = Math.floor(y / fieldPixels) * columns
-      for (let x = 0; x < width; x++) pixels[y * width + x] = fields[row + Math.floor(x / fieldPixels)]!
+      const row = Math.floor(y / size) * columns
+      for (let x = 0; x < width; x++) pixels[y * width + x] = fields[row + Math.floor(x / size)]!
     }
     const packed = compress(pixels)
     for (let from = 0; from < packed.length; from += 255) {

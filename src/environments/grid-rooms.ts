@@ -7,6 +7,7 @@
 import { type Random, Stream } from '../random.ts'
 import { box, discrete } from '../space.ts'
 import type { EnvironmentModel, State, StateDeclaration } from './environment.ts'
+import type { Picture } from './picture.ts'
 
 /** What may lie on a field. */
 export const Field = { empty: 0, wall: 1, goal: 2, key: 3, door: 4, open: 5 } as const
@@ -57,6 +58,7 @@ export function gridModel(
     actionSpace: discrete(5),
     maxEpisodeSteps,
     returnThreshold: null,
+    draw: (state, n) => drawRooms(state, n, side),
     reset({ state, observation, lane, episode, random }, rows, count) {
       for (let i = 0; i < count; i++) {
         const n = rows[i]!
@@ -92,6 +94,29 @@ export function gridModel(
       }
     },
   }
+}
+
+/** Colors of what lies on a field, by its number. */
+const COLORS = [0, 3, 5, 6, 10, 11] as const
+
+/** The whole grid, three parts a field each way; the lane points to where it faces, and is yellow with the key. */
+function drawRooms({ fields, x, y, facing, hasKey }: GridState, n: number, side: number): Picture {
+  const columns = 3 * side
+  const drawn = new Uint8Array(columns * columns)
+  const paint = (column: number, row: number, color: number) => {
+    drawn[row * columns + column] = color
+  }
+  for (let row = 0; row < columns; row++) {
+    for (let column = 0; column < columns; column++) {
+      const field = Math.floor(row / 3) * side + Math.floor(column / 3)
+      paint(column, row, COLORS[fields[n * side * side + field]!]!)
+    }
+  }
+  const [column, row] = [3 * x[n]! + 1, 3 * y[n]! + 1]
+  const color = hasKey[n] === 1 ? 6 : 4
+  paint(column, row, color)
+  paint(column + COLUMN[facing[n]!]!, row + ROW[facing[n]!]!, color)
+  return { rows: columns, columns, fields: drawn }
 }
 
 /** The index within a lane's fields of the one before it. Walls all around keep it within. */

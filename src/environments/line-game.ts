@@ -170,6 +170,12 @@ export function lineModel(
     numAgents: 2,
     maxEpisodeSteps: numSquares,
     returnThreshold: null,
+    draw({ marks }, n) {
+      const fields = Uint8Array.from(marks.subarray(n * numSquares, (n + 1) * numSquares), (mark) =>
+        mark === Mark.none ? 0 : mark === Mark.own ? 1 : 2,
+      )
+      return { rows, columns, fields }
+    },
     reset({ state, observation, actionMask, lane, episode, random }, list, count) {
       for (let i = 0; i < count; i++) {
         const n = list[i]!

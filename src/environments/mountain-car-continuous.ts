@@ -1,7 +1,7 @@
 import { integer, number } from '../settings.ts'
 import { box } from '../space.ts'
 import { defineEnvironment, STEPS_MAX } from './environment.ts'
-import { MOUNTAIN_CAR_BOUNDS, resetCars, VELOCITY_MAX } from './mountain-car.ts'
+import { drawCar, MOUNTAIN_CAR_BOUNDS, resetCars, VELOCITY_MAX } from './mountain-car.ts'
 
 const GRAVITY = 0.0025
 // The state is f32, and so is what Gymnasium, over NumPy, computes of it: each result is rounded.
@@ -69,6 +69,7 @@ export const mountainCarContinuous = defineEnvironment({
     actionSpace: box({ low: -1, high: 1, shape: [1] }),
     maxEpisodeSteps,
     returnThreshold: 90,
+    draw: ({ position }, n) => drawCar(position[n]!, GOAL),
     reset: resetCars,
     step({ state, observation, reward, terminated, action }, from, to) {
       const { position, velocity } = state

@@ -1,7 +1,9 @@
 import { Stream } from '../random.ts'
 import { integer, number } from '../settings.ts'
 import { box, discrete } from '../space.ts'
+import { Canvas } from './canvas.ts'
 import { defineEnvironment, type Lanes, STEPS_MAX } from './environment.ts'
+import type { Picture } from './picture.ts'
 
 // Positions in m, velocities in m a step.
 const POSITION_MIN = -1.2
@@ -100,6 +102,7 @@ export const mountainCar = defineEnvironment({
     actionSpace: discrete(3),
     maxEpisodeSteps,
     returnThreshold: -110,
+    draw: ({ position }, n) => drawCar(position[n]!, 0.5),
     reset: resetCars,
     step({ state, observation, reward, terminated, action }, from, to) {
       const { position, velocity } = state
@@ -118,3 +121,14 @@ export const mountainCar = defineEnvironment({
     },
   }),
 })
+
+/** A car in the valley, whose height is that of Gymnasium's picture, and the flag at the goal. */
+export function drawCar(position: number, goal: number): Picture {
+  const height = (x: number) => 0.45 * Math.sin(3 * x) + 0.55
+  const flag = height(goal)
+  return new Canvas({ low: [-1.2, -0.05], high: [0.65, 1.25] })
+    .below(height, 3)
+    .line(goal, flag, goal, flag + 0.16, 0.02, 9)
+    .rectangle(goal, flag + 0.1, goal + 0.08, flag + 0.17, 6)
+    .disc(position, height(position) + 0.05, 0.05, 2)
+}

@@ -1,6 +1,7 @@
 import { Stream } from '../random.ts'
 import { integer, number } from '../settings.ts'
 import { box } from '../space.ts'
+import { Canvas } from './canvas.ts'
 import { defineEnvironment, STEPS_MAX } from './environment.ts'
 
 /**
@@ -75,6 +76,12 @@ export const pendulum = defineEnvironment({
     actionSpace: box({ low: -2, high: 2, shape: [1] }),
     maxEpisodeSteps,
     returnThreshold: null,
+    draw({ angle }, n) {
+      const [x, y] = [Math.sin(angle[n]!), Math.cos(angle[n]!)]
+      return new Canvas({ low: [-1.3, -1.3], high: [1.3, 1.3], columns: 80 })
+        .line(0, 0, x, y, 0.2, 2)
+        .disc(0, 0, 0.06, 9)
+    },
     reset({ state, observation, lane, episode, random }, rows, count) {
       for (let i = 0; i < count; i++) {
         const n = rows[i]!

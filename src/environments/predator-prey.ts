@@ -106,6 +106,14 @@ export const predatorPrey = defineEnvironment({
       observationSpace: box({ low: -1, high: 1, shape: [width] }),
       actionSpace: discrete(COLUMN.length),
       numAgents,
+      draw({ x, y }, n) {
+        const first = n - (n % numAgents)
+        const fields = new Uint8Array(side * side)
+        for (let m = first + numAgents - 1; m >= first; m--) {
+          fields[y[m]! * side + x[m]!] = m - first < predators ? 4 : 5
+        }
+        return { rows: side, columns: side, fields }
+      },
       maxEpisodeSteps,
       returnThreshold: null,
       reset({ state, observation, lane, episode, random }, rows, count) {

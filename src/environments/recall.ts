@@ -52,6 +52,11 @@ export const recall = defineEnvironment({
       actionSpace: discrete(numCues),
       maxEpisodeSteps: delay + 2,
       returnThreshold: 0.95,
+      draw({ cue }, n) {
+        const fields = new Uint8Array(numCues).fill(3)
+        fields[cue[n]!] = 2
+        return { rows: 1, columns: numCues, fields }
+      },
       reset({ state, observation, lane, episode, random }, rows, count) {
         for (let i = 0; i < count; i++) {
           const n = rows[i]!

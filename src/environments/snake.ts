@@ -4,6 +4,9 @@ import { box, discrete } from '../space.ts'
 import { defineEnvironment, STEPS_MAX, type State } from './environment.ts'
 import { Dice } from './grid-rooms.ts'
 
+/** Of the bodies of the snakes of a game; heads are white, food is red. */
+const SNAKE_COLORS = [1, 2, 5, 7, 8, 6, 10, 11] as const
+
 /** A snake sees so many fields each way. */
 const REACH = 3
 const VIEW = 2 * REACH + 1
@@ -202,6 +205,20 @@ export const snake = defineEnvironment({
       observationSpace: box({ low: -1, high: 1, shape: [WIDTH] }),
       actionSpace: discrete(3),
       numAgents: snakes,
+      draw(lanes, n) {
+        const first = n - (n % snakes)
+        const fields = new Uint8Array(numFields)
+        for (let m = first; m < first + snakes; m++) {
+          if (lanes.food[m]! < numFields) fields[lanes.food[m]!] = 4
+        }
+        for (let m = first; m < first + snakes; m++) {
+          const color = SNAKE_COLORS[(m - first) % SNAKE_COLORS.length]!
+          for (let k = 0; k < lanes.length[m]!; k++) {
+            fields[part(lanes, m, k)] = k === lanes.length[m]! - 1 ? 9 : color
+          }
+        }
+        return { rows: side, columns: side, fields }
+      },
       maxEpisodeSteps,
       returnThreshold: null,
       reset({ state, observation, lane, episode, random }, rows, count) {

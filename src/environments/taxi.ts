@@ -1,5 +1,6 @@
 import { boolean, integer } from '../settings.ts'
 import { defineEnvironment, STEPS_MAX } from './environment.ts'
+import type { Picture } from './picture.ts'
 import { listOutcomes, TRANSITION_STATE, type Transitions, transitionModel } from './transitions.ts'
 
 const SIDE = 5
@@ -71,24 +72,42 @@ export const taxi = defineEnvironment({
   state: () => TRANSITION_STATE,
   make: ({ maxEpisodeSteps, actionMask }) => {
     const { legal, ...transitions } = taxiTransitions()
-    return transitionModel(actionMask ? { ...transitions, legal } : transitions, {
+    const model = transitionModel(actionMask ? { ...transitions, legal } : transitions, {
       digits: [SIDE, SIDE, ABOARD + 1, PLACES.length],
       maxEpisodeSteps,
       returnThreshold: 8,
     })
+    return { ...model, draw: ({ at }, n) => drawTaxi(at[n]!) }
   },
 })
 
 const encode = (row: number, column: number, passenger: number, destination: number) =>
   ((row * SIDE + column) * (ABOARD + 1) + passenger) * PLACES.length + destination
 
+function decode(state: number) {
+  const [destination, rest] = [state % PLACES.length, Math.floor(state / PLACES.length)]
+  const [passenger, field] = [rest % (ABOARD + 1), Math.floor(rest / (ABOARD + 1))]
+  return { row: Math.floor(field / SIDE), column: field % SIDE, passenger, destination }
+}
+
+/** The places gray, where the passenger wants to go green, where they wait pink; the taxi orange, yellow with the passenger aboard. */
+function drawTaxi(state: number): Picture {
+  const { row, column, passenger, destination } = decode(state)
+  const columns = 2 * SIDE - 1
+  const fields = new Uint8Array(SIDE * columns)
+  for (const [y, walls] of BETWEEN.entries()) {
+    for (const [x, wall] of [...walls].entries()) if (wall === '|') fields[y * columns + 2 * x + 1] = 9
+  }
+  for (const [place, [y, x]] of PLACES.entries()) {
+    fields[y * columns + 2 * x] = place === passenger ? 7 : place === destination ? 5 : 3
+  }
+  fields[row * columns + 2 * column] = passenger === ABOARD ? 6 : 2
+  return { rows: SIDE, columns, fields }
+}
+
 /** What may happen to a taxi: one thing of each action, and whether it changes anything. */
 export function taxiTransitions(): Transitions & { readonly legal: readonly boolean[] } {
-  const states = Array.from({ length: NUM_STATES }, (_, state) => {
-    const [destination, rest] = [state % PLACES.length, Math.floor(state / PLACES.length)]
-    const [passenger, field] = [rest % (ABOARD + 1), Math.floor(rest / (ABOARD + 1))]
-    return { row: Math.floor(field / SIDE), column: field % SIDE, passenger, destination }
-  })
+  const states = Array.from({ length: NUM_STATES }, (_, state) => decode(state))
   const outcomes = listOutcomes(NUM_STATES, 6, (state, action) => {
     const { row, column, passenger, destination } = states[state]!
     const place = PLACES.findIndex(([there, across]) => row === there && column === across)

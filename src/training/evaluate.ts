@@ -8,7 +8,7 @@ import type { EnvironmentDefinition } from '../environments/environment.ts'
 import { InputError, show, unknownWord } from '../errors.ts'
 import type { KernelBuild } from '../kernels/bind.ts'
 import type { PolicyDefinition } from '../policies/policy.ts'
-import { bootstrap } from '../systems/systems.ts'
+import { bootstrap, reset } from '../systems/systems.ts'
 import { LAYOUT_OF_EPISODES } from '../tables/episode-rows.ts'
 import type { Field, Table } from '../tables/table.ts'
 import { tick } from '../tick.ts'
@@ -32,6 +32,8 @@ export interface EvaluateOptions {
   systems?: readonly SystemDefinition[]
   /** Their columns of the whole cohort, which stay as they are given. Default: zeros. */
   shared?: SharedColumns
+  /** Called when the episodes have begun, and after each step: lanes whose first episode is over still show how it ended. */
+  watch?: (cohort: EpisodeCohort) => void
   /** Number of the weights, for the table's version column. Default 0. */
   version?: number
   /** Where the weights were read, for the table's metadata. Default null: nowhere. */
@@ -100,7 +102,7 @@ export function requireTimeLimit({ id, maxEpisodeSteps }: EnvironmentDefinition)
 
 async function play(options: EvaluateOptions): Promise<{ world: World; cohort: EpisodeCohort }> {
   const { environment, policy, weights, episodes = 100, seed = 0, explore = false, version = 0, kernels } = options
-  const { systems = [], shared = {} } = options
+  const { systems = [], shared = {}, watch } = options
   if (!Number.isSafeInteger(episodes) || episodes < 1) {
     throw new InputError('episodes', show(episodes), 'a whole number ≥ 1')
   }
@@ -126,8 +128,14 @@ async function play(options: EvaluateOptions): Promise<{ world: World; cohort: E
     cohort.policy.refresh?.()
     cohort.version = version
     fillShared(cohort, shared)
-    do await tick(world)
-    while (cohort.t < cohort.numSteps && cohort.episode.phase.some((phase, n) => plays(cohort, phase, n)))
+    if (watch !== undefined) {
+      reset(world)
+      watch(cohort)
+    }
+    do {
+      await tick(world)
+      watch?.(cohort)
+    } while (cohort.t < cohort.numSteps && cohort.episode.phase.some((phase, n) => plays(cohort, phase, n)))
     await bootstrap(world)
     return { world, cohort }
   } finally {

@@ -28,7 +28,7 @@ describe('push', () => {
     const given = { HF_ENDPOINT: hub.endpoint, HF_TOKEN: 'hf_secret' }
     const { code, stdout, stderr } = await push(['run', 'org/tiny', 'episodes=3'], given)
     expect(code, stderr).toBe(0)
-    const names = ['README.md', 'learning-curve.svg', 'model.safetensors', 'policy.onnx', 'run.json']
+    const names = ['README.md', 'learning-curve.svg', 'model.safetensors', 'policy.onnx', 'replay.gif', 'run.json']
     expect(stdout).toContain(`${names.join(', ')} → ${hub.endpoint}/org/tiny`)
     expect(stderr).toMatch(/model\.safetensors: [\d,]+ bytes/)
     expect(Object.keys(hub.files).sort()).toEqual(names)
