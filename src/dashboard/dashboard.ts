@@ -35,7 +35,7 @@ export interface Dashboard {
   close(): Promise<void>
 }
 
-/** Milliseconds that a page waits for a look at the folders; what is read later it is told of. */
+/** Milliseconds that somebody who is not told of changes waits for a look at the folders. */
 const PATIENCE_MS = 200
 /** Digits of a figure that a page is sent. */
 const DIGITS = 7
@@ -91,7 +91,8 @@ export async function openDashboard(options: DashboardOptions = {}): Promise<Das
     [
       'GET /api/runs',
       async () => {
-        await Promise.race([follower.look(), wait(PATIENCE_MS, undefined, { ref: false })])
+        const isTold = follower.numListeners > 0
+        if (!isTold) await Promise.race([follower.look(), wait(PATIENCE_MS, undefined, { ref: false })])
         return { folder, runs: runs.shown }
       },
     ],
@@ -129,9 +130,18 @@ async function openInThread(options: DashboardOptions): Promise<Dashboard> {
   const worker = new Worker(new URL('./dashboard-worker.js', import.meta.url), { workerData: options })
   const [answer] = (await once(worker, 'message')) as [{ url: string; numRuns: number } | { error: string }]
   worker.unref()
-  const close = async (): Promise<void> => void (await worker.terminate())
-  if ('url' in answer) return { ...answer, close }
-  await close()
+  if ('url' in answer) {
+    return {
+      ...answer,
+      async close() {
+        worker.ref()
+        worker.postMessage('close')
+        await once(worker, 'message')
+        await worker.terminate()
+      },
+    }
+  }
+  await worker.terminate()
   throw new Error(answer.error)
 }
 
@@ -248,6 +258,11 @@ class Follower {
         this.#look = undefined
       })
     return this.#look
+  }
+
+  /** How many are told of changes. */
+  get numListeners(): number {
+    return this.#listeners.size
   }
 
   /** What has changed, until the listener goes or the server is closed. */

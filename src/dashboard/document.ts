@@ -62,8 +62,8 @@ main { padding: .4rem 1rem 3rem; min-width: 0; }
 .chart canvas { display: block; width: 100%; height: 13rem; touch-action: pan-y; }
 .chart p { margin: 0; min-height: 1.4em; font-size: .8rem; overflow-wrap: anywhere; }
 .scroll { overflow-x: auto; }
-table { border-collapse: collapse; font-size: .85rem; }
-th, td { text-align: left; padding: .25rem .6rem; border-bottom: 1px solid var(--grid); vertical-align: top; max-width: 22rem; overflow-wrap: anywhere; }
+table { border-collapse: collapse; font-size: .85rem; width: max-content; }
+th, td { text-align: left; padding: .25rem .6rem; border-bottom: 1px solid var(--grid); vertical-align: top; max-width: 22rem; overflow-wrap: break-word; }
 td.number { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
 .phases { display: flex; height: 1.1rem; min-width: 16rem; border-radius: .2rem; overflow: hidden; }
 .legend { display: flex; flex-wrap: wrap; gap: .2rem 1rem; font-size: .8rem; margin: .4rem 0; }
@@ -80,9 +80,12 @@ details > summary { cursor: pointer; font-weight: 600; margin: 1.2rem 0 .6rem; }
 .call { border: 1px dashed var(--accent); border-radius: .2rem; padding: 0 .2rem; }
 .call b { font: 600 .75rem system-ui, sans-serif; color: var(--accent); margin-right: .4rem; }
 .replay { max-width: 100%; min-width: min(16rem, 100%); image-rendering: pixelated; border: 1px solid var(--line); }
+@media (max-width: 76rem) {
+  header { position: static; }
+  nav { top: 0; max-height: 100vh; }
+}
 @media (max-width: 44rem) {
   .columns { grid-template-columns: minmax(0, 1fr); }
   nav { position: static; max-height: 16rem; border-right: 0; border-bottom: 1px solid var(--line); }
-  header { position: static; }
 }
 `

@@ -13,6 +13,8 @@ const DEPTH = 3
 /** What a run has in its folder that is no run itself. */
 const OWN = ['checkpoints', 'rollouts', 'trajectories', 'model', 'adapter', 'tensorboard', 'node_modules']
 
+/** Runs that are looked at together: while some are read, the lines of others are counted. */
+const AT_ONCE = 4
 /** The picture of an episode in a run's folder. */
 export const REPLAY = 'replay.gif'
 /** How a run's summary says that it has ended. */
@@ -182,18 +184,21 @@ export class Runs {
       this.#runs.delete(id)
       tell(id)
     }
+    const runs = [...found]
+      .sort(([a], [b]) => a.localeCompare(b, 'en', { numeric: true }))
+      .map(([id, path]) => this.#runs.get(id) ?? new FollowedRun(id, path))
     const there: FollowedRun[] = []
-    for (const [id, path] of [...found].sort(([a], [b]) => a.localeCompare(b, 'en', { numeric: true }))) {
+    // One that went away while it was looked at is null: the next look will not find it.
+    const looks: Promise<boolean | null>[] = []
+    for (const [i, run] of runs.entries()) {
+      while (looks.length < Math.min(runs.length, i + AT_ONCE))
+        looks.push(runs[looks.length]!.look(signal).catch(() => null))
+      const hasMore = await looks[i]!
       if (signal?.aborted) return
-      const run = this.#runs.get(id) ?? new FollowedRun(id, path)
-      try {
-        const hasMore = await run.look(signal)
-        if (!this.#runs.has(id) || hasMore) tell(id)
-        this.#runs.set(id, run)
-        there.push(run)
-      } catch {
-        // It went away while it was looked at: the next look will not find it.
-      }
+      if (hasMore === null) continue
+      if (!this.#runs.has(run.id) || hasMore) tell(run.id)
+      this.#runs.set(run.id, run)
+      there.push(run)
     }
     for (const run of there) if (await run.read(signal)) tell(run.id)
   }

@@ -123,6 +123,19 @@ describe('the page', () => {
     await reader.cancel()
   })
 
+  test('in a thread of its own is closed while it is asked, and then nobody answers', async () => {
+    const own = await openDashboard({ folder, port: 0, ownThread: true })
+    const asked = Array.from({ length: 30 }, (_, i) =>
+      fetch(`${own.url}/api/${i % 2 ? 'curves?metric=loss&run=first' : 'changes'}`).then(
+        () => 'answered',
+        () => 'broken off',
+      ),
+    )
+    await own.close()
+    expect(await Promise.all(asked)).toHaveLength(30)
+    await expect(fetch(own.url)).rejects.toThrow()
+  })
+
   test('needs a folder, an address that is free, and options that it knows', async () => {
     await expect(openDashboard({ folder: join(folder, 'nowhere') })).rejects.toThrow(
       'nowhere, expected a folder with runs',

@@ -67,7 +67,7 @@ function articleOf(conversation: ShownConversation, coloring: Coloring, scale: n
   return element(
     'article',
     { class: 'conversation' },
-    element('h3', {}, `${member}${segment === 0 ? '' : `, segment ${segment}`}: reward ${number(reward)}`),
+    element('h3', {}, `member ${member}${segment === 0 ? '' : `, segment ${segment}`}: reward ${number(reward)}`),
     quiet([`advantage ${number(advantage)}`, `${numTokens} tokens`, `ended by ${stopReason}`, ...parts].join(', ')),
     error === null ? null : element('p', { class: 'note' }, error),
     ...blocks.map((block, i) =>

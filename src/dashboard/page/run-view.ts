@@ -11,8 +11,8 @@ export abstract class RunView {
   protected readonly told = element('p', { class: 'quiet', role: 'status' })
   protected readonly shown = element('div')
   readonly #ask: Ask
-  /** Counts requests: an answer that comes after a later request is old. */
-  #asked = 0
+  /** The newest query of each path: an answer to an older one, or of a run that is no longer chosen, is old. */
+  readonly #asked = new Map<string, URLSearchParams>()
 
   constructor(ask: Ask, id: string, title: string) {
     this.#ask = ask
@@ -53,12 +53,13 @@ export abstract class RunView {
     query: URLSearchParams,
     take: (answer: Record<string, unknown>) => void,
   ): Promise<void> {
-    const asked = ++this.#asked
+    this.#asked.set(path, query)
+    const isOld = () => this.#asked.get(path) !== query || query.get('run') !== this.run.value
     try {
       const answer = await this.#ask(`${path}?${query}`)
-      if (asked === this.#asked) take(answer)
+      if (!isOld()) take(answer)
     } catch (error) {
-      if (asked !== this.#asked) return
+      if (isOld()) return
       this.told.textContent = (error as Error).message
       this.shown.replaceChildren()
     }
@@ -72,8 +73,9 @@ export abstract class FileView extends RunView {
   readonly #step: number
   readonly #back = element('button', { type: 'button', click: () => void this.turn(this.from - this.#step) }, 'earlier')
   readonly #on = element('button', { type: 'button', click: () => void this.turn(this.from + this.#step) }, 'later')
-  /** The files as they were when the part was last filled. */
+  /** The files as they were when the part was last filled, and of which run. */
   #known = ''
+  #ofRun = ''
 
   constructor(ask: Ask, id: string, title: string, step: number) {
     super(ask, id, title)
@@ -91,10 +93,11 @@ export abstract class FileView extends RunView {
   protected async look(): Promise<void> {
     if (!this.isOpen) return
     await this.answer('api/files', new URLSearchParams({ run: this.run.value }), ({ files }) => {
-      const known = JSON.stringify([this.run.value, files])
-      if (known === this.#known) return
-      const isOther = JSON.parse(this.#known || '[]')[0] !== this.run.value
+      const known = JSON.stringify(files)
+      const isOther = this.#ofRun !== this.run.value
+      if (known === this.#known && !isOther) return
       this.#known = known
+      this.#ofRun = this.run.value
       const paths = (files as { path: string }[])
         .map(({ path }) => path)
         .filter((path) => this.folders.includes(path.split('/')[0]!))
@@ -109,11 +112,12 @@ export abstract class FileView extends RunView {
     })
   }
 
-  /** Shows what there is from this place on. */
-  protected turn(from: number): Promise<void> {
+  /** Shows what there is from this place on; of a run whose files are still to be known, what there is when they are. */
+  protected async turn(from: number): Promise<void> {
+    if (this.#ofRun !== this.run.value || this.file.value === '') return
     this.from = Math.max(0, from)
     const query = new URLSearchParams({ run: this.run.value, file: this.file.value, from: String(this.from) })
-    return this.fill(query)
+    await this.fill(query)
   }
 
   protected abstract fill(query: URLSearchParams): Promise<void>

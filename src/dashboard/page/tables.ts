@@ -2,18 +2,10 @@
 import type { ShownRun } from '../runs.ts'
 import { colored, element, shortNumber } from './elements.ts'
 
-/** Colors of kinds of work, by their order. */
+/** Colors of kinds of work, by their order: as many as the longest update has. */
 const WORK = [
-  '#4477aa',
-  '#66ccee',
-  '#228833',
-  '#ccbb44',
-  '#ee6677',
-  '#aa3377',
-  '#888888',
-  '#997700',
-  '#004488',
-  '#bb5566',
+  ...['#4477aa', '#66ccee', '#228833', '#ccbb44', '#ee6677', '#aa3377', '#888888', '#997700', '#004488', '#bb5566'],
+  ...['#44bb99', '#ffaabb', '#b39ddb', '#ee7733', '#225522', '#6a5acd', '#a5d8c5', '#8d6e63', '#7a9a01', '#f5e663'],
 ]
 const PHASE = 'phaseSeconds/'
 
