@@ -1,8 +1,8 @@
-import type { LoadOptions } from '../entries/data.ts'
-import { boolean, choice, integer, optionalNumber } from '../entries/settings.ts'
+import { evaluateOffline, type LoadOptions, readEpisodes } from '../entries/data.ts'
+import { boolean, choice, integer, number, optionalNumber, text } from '../entries/settings.ts'
 import { heldOutOf, loadTrainedModel } from '../entries/text.ts'
 import { InputError } from '../errors.ts'
-import { evaluate, evaluateText, kindOfRun, loadPolicy } from '../index.ts'
+import { evaluate, evaluateText, kindOfRun, loadPolicy, readArrow } from '../index.ts'
 import { group } from '../metrics.ts'
 import { type Command, readKeys, splitWords } from './invocation.ts'
 import { returnFormat } from './progress.ts'
@@ -20,14 +20,25 @@ export const evaluateKeys = {
     ['auto', 'all', 'training', 'held-out'],
     'of a language model whose run holds questions out: which it is asked; auto: those held out, or all where there are none',
   ),
+  data: text(
+    '',
+    'judge the policy by episodes that another one has played, and play none: a table of episodes (.arrow), trajectories (.jsonl), or the folder of a dataset of Minari',
+  ),
+  gamma: number(1, 'discount factor of returns, with data=', { min: 0, max: 1 }),
   ...trustKeys,
 }
 
 /** colonnade evaluate <run> [episodes=100] */
 export const evaluateCommand: Command = async ({ words, json }) => {
   const { subject, texts } = splitWords(words, 'a run folder')
-  const { trust, questions, from, ...keys } = readKeys(evaluateKeys, texts)
+  const { trust, questions, from, data, gamma, ...keys } = readKeys(evaluateKeys, texts)
   const modules = { allowModule: askForModule(trust), from: from ?? undefined }
+  const unused = (data === '' ? ['gamma'] : ['episodes', 'explore', 'questions']).find((key) => key in texts)
+  if (unused !== undefined) {
+    const expected = data === '' ? 'data= beside it' : 'no such key: with data= nothing is played'
+    throw new InputError(unused, texts[unused]!, expected)
+  }
+  if (data !== '') return judgeOffline(subject, { data, gamma, seed: keys.seed }, modules, json)
   if ((await kindOfRun(subject)) === 'conversations') return judgeText(subject, { questions, ...keys }, modules, json)
   if (questions !== 'auto') throw new InputError('questions', questions, 'auto, for a run whose lanes step')
   const { environment, policy, systems, weights, shared, update } = await loadPolicy(subject, modules)
@@ -40,6 +51,41 @@ export const evaluateCommand: Command = async ({ words, json }) => {
     console.log(`length ${evaluation.episodeLength.mean.toFixed(1)} ± ${evaluation.episodeLength.std.toFixed(1)} steps`)
   }
   return { run: subject, update, ...evaluation }
+}
+
+/** Below so many effective episodes a few weights decide, and an interval of episodes drawn anew is too narrow. */
+const FEW = 20
+
+async function judgeOffline(
+  run: string,
+  { data, ...keys }: { readonly data: string; readonly gamma: number; readonly seed: number },
+  modules: LoadOptions,
+  json: boolean,
+) {
+  if ((await kindOfRun(run)) === 'conversations') {
+    throw new InputError('data', `${data}, for ${run} of a language model`, 'a run whose lanes step')
+  }
+  const { environment, policy, weights, update } = await loadPolicy(run, modules)
+  const table = data.endsWith('.arrow') ? await readArrow(data) : await readEpisodes(data, environment)
+  const evaluation = await evaluateOffline({ environment, policy, weights, table, ...keys })
+  if (!json) {
+    const { episodes, rows, recordedReturn, episodeReturn, effectiveEpisodes, agreement, actionError } = evaluation
+    console.log(
+      `${environment.id}, weights of update ${update}, by ${group(episodes)} episodes of ${data}, ${group(rows)} rows`,
+    )
+    console.log(`return as they were played ${recordedReturn.toFixed(2)}`)
+    console.log(
+      episodeReturn === null
+        ? 'return of this policy unknown: the episodes do not say how likely their actions were'
+        : `return of this policy ${episodeReturn.mean.toFixed(2)}, 95 % from ${episodeReturn.low.toFixed(2)} to ${episodeReturn.high.toFixed(2)}; the episodes are worth ${effectiveEpisodes!.toFixed(1)} of its own${effectiveEpisodes! < FEW ? ', so few that this says little' : ''}`,
+    )
+    const near =
+      agreement === null
+        ? `mean squared distance of actions ${actionError!.toFixed(4)}`
+        : `same action in ${(100 * agreement).toFixed(1)} % of rows`
+    console.log(`${near}, −log π ${evaluation.negativeLogLikelihood.toFixed(4)} nats a row`)
+  }
+  return { run, update, data, ...evaluation }
 }
 
 interface ConversationKeys {

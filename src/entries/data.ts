@@ -73,6 +73,7 @@ export {
 } from '../tables/trajectory-table.ts'
 export type { LoadOptions } from '../training/checkpoint.ts'
 export { listRollouts } from '../training/episode-run.ts'
+export { type EvaluateOfflineOptions, evaluateOffline, type OfflineEvaluation } from '../training/evaluate-offline.ts'
 export { recordedUpdates } from '../training/recorded-run.ts'
 export {
   parseSeeds,

@@ -267,7 +267,7 @@ export function refuseUnknownLogprob(
 }
 
 /** @throws InputError where the table's metadata name another environment, or one with other spaces. */
-function refuseOtherEnvironment({ metadata }: Table, { environment, name }: EpisodeCohort): void {
+export function refuseOtherEnvironment({ metadata }: Table, { environment, name }: EpisodeCohort): void {
   const { id, observationSpace, actionSpace } = environment
   const own: Readonly<Record<string, string>> = {
     environment: id,
@@ -282,7 +282,7 @@ function refuseOtherEnvironment({ metadata }: Table, { environment, name }: Epis
 }
 
 /** The columns of a table by name. @throws InputError that names the first one that is missing or does not fit. */
-function fieldsOf(table: Table, rollout: RolloutColumns, rows: number): Map<Name, Field> {
+export function fieldsOf(table: Table, rollout: RolloutColumns, rows: number): Map<Name, Field> {
   const find = (name: string) => table.fields.find((field) => field.name === name)
   const fields = new Map<Name, Field>()
   const masked: Name[] = rollout.actionMask.length > 0 ? ['actionMask'] : []
@@ -308,7 +308,7 @@ function fieldsOf(table: Table, rollout: RolloutColumns, rows: number): Map<Name
 }
 
 /** @throws InputError for a number that is not finite, and for an action that the environment does not have. */
-function checkNumbers(fields: ReadonlyMap<Name, Field>, numRows: number, { environment }: EpisodeCohort): void {
+export function checkNumbers(fields: ReadonlyMap<Name, Field>, numRows: number, { environment }: EpisodeCohort): void {
   const { actionSpace } = environment
   const valid = fields.get('valid')!.column
   const choices =

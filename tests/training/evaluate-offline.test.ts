@@ -1,0 +1,181 @@
+/** Judging a policy by episodes of another: against sums of products, against its own episodes, and what is refused. */
+import { writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { beforeAll, describe, expect, test } from 'vitest'
+import { qNetwork } from '../../src/entries/algorithms.ts'
+import { evaluateOffline, type Table } from '../../src/entries/data.ts'
+import { cartPole, evaluate, loadPolicy, mlp, pendulum, recordEpisodes, startRun, writeArrow } from '../../src/index.ts'
+import { Random, Stream } from '../../src/random.ts'
+import { inProcess } from '../support/command.ts'
+import { smallRun } from '../support/small-training.ts'
+import { temporaryFolder } from '../support/temporary.ts'
+
+const environment = cartPole({ maxEpisodeSteps: 12 })
+/** Logits are a matrix times the observation: what a test can do again by hand. */
+const policy = mlp({ hidden: [] })
+
+/** Weights of which the actor's say something of its own. */
+function weightsOf(seed: number, size: number): Float32Array {
+  const random = new Random(seed)
+  const { numParameters } = policy.build(environment.observationSpace, environment.actionSpace)
+  return Float32Array.from({ length: numParameters }, (_, i) => {
+    random.draw(Stream.initialize, 7, 0, i)
+    return size * random.normal(0, 0)
+  })
+}
+
+const [behavior, target] = [weightsOf(1, 0.5), weightsOf(2, 0.8)]
+let table: Table
+beforeAll(async () => {
+  table = await recordEpisodes({ environment, policy, weights: behavior, episodes: 60, seed: 3 })
+})
+
+const columnOf = (name: string) => table.fields.find((field) => field.name === name)!.column
+
+/** log π of an action in a row under these weights, by hand: W is 4 × 2, row-major, then b. */
+function logprobOf(weights: Float32Array, row: number, action: number): number {
+  const observation = columnOf('observation').subarray(4 * row, 4 * row + 4)
+  const logits = [0, 1].map((j) => {
+    let sum = weights[8 + j]!
+    for (let k = 0; k < 4; k++) sum += observation[k]! * weights[2 * k + j]!
+    return sum
+  })
+  return logits[action]! - Math.log(Math.exp(logits[0]!) + Math.exp(logits[1]!))
+}
+
+/** The rows of each episode. */
+function episodesOf(): number[][] {
+  const episodes: number[][] = [[]]
+  for (let row = 0; row < table.numRows; row++) {
+    episodes.at(-1)!.push(row)
+    if (columnOf('terminated')[row]! + columnOf('truncated')[row]! > 0) episodes.push([])
+  }
+  return episodes.slice(0, -1)
+}
+
+test('is what the products of ratios come to, row by row', async () => {
+  const gamma = 0.9
+  const told = await evaluateOffline({ environment, policy, weights: target, table, gamma })
+  const episodes = episodesOf()
+  expect(episodes).toHaveLength(60)
+  expect(new Set(episodes.map((rows) => rows.length)).size).toBeGreaterThan(2) // They end at different steps.
+  const [action, reward, recorded] = [columnOf('action'), columnOf('reward'), columnOf('logprob')]
+  const ratios = episodes.map((rows) => {
+    let product = 1
+    return rows.map((row) => (product *= Math.exp(logprobOf(target, row, action[row]!) - recorded[row]!)))
+  })
+  let perDecision = 0
+  for (let t = 0; t < 12; t++) {
+    const weights = ratios.map((ratio) => ratio[Math.min(t, ratio.length - 1)]!)
+    const paid = episodes.map((rows) => (t < rows.length ? reward[rows[t]!]! : 0))
+    perDecision +=
+      (gamma ** t * paid.reduce((sum, r, i) => sum + r * weights[i]!, 0)) / weights.reduce((sum, w) => sum + w, 0)
+  }
+  expect(told.episodeReturn!.mean).toBeCloseTo(perDecision, 4)
+  const returns = episodes.map((rows) => rows.reduce((sum, row, t) => sum + gamma ** t * reward[row]!, 0))
+  const whole = ratios.map((ratio) => ratio.at(-1)!)
+  const sum = whole.reduce((total, weight) => total + weight, 0)
+  expect(told.episodeReturnByWhole).toBeCloseTo(whole.reduce((total, w, i) => total + w * returns[i]!, 0) / sum, 4)
+  expect(told.effectiveEpisodes).toBeCloseTo(sum ** 2 / whole.reduce((total, w) => total + w ** 2, 0), 3)
+  expect(told.effectiveEpisodes).toBeLessThan(55)
+  expect(told.recordedReturn).toBeCloseTo(returns.reduce((total, r) => total + r, 0) / 60, 5)
+  const logprobs = Array.from(action, (a, row) => logprobOf(target, row, a))
+  expect(told.negativeLogLikelihood).toBeCloseTo(-logprobs.reduce((total, l) => total + l, 0) / table.numRows, 5)
+  const same = Array.from(action, (a, row) => (logprobOf(target, row, a) > Math.log(0.5) ? 1 : 0) as number)
+  expect(told.agreement).toBeCloseTo(same.reduce((total, s) => total + s, 0) / table.numRows, 6)
+  expect(told.actionError).toBeNull()
+  expect([told.episodes, told.rows, told.gamma]).toEqual([60, table.numRows, gamma])
+})
+
+test('is what was recorded, for the policy that played', async () => {
+  const told = await evaluateOffline({ environment, policy, weights: behavior, table })
+  expect(told.episodeReturn!.mean).toBeCloseTo(told.recordedReturn, 4)
+  expect(told.effectiveEpisodes).toBeCloseTo(60, 3)
+})
+
+test('holds what the policy really returns, in an interval that says so', async () => {
+  let held = 0
+  for (let seed = 0; seed < 12; seed++) {
+    const played = await recordEpisodes({ environment, policy, weights: behavior, episodes: 200, seed: 10 + seed })
+    const { episodeReturn } = await evaluateOffline({ environment, policy, weights: target, table: played, seed })
+    const { mean } = (await evaluate({ environment, policy, weights: target, episodes: 2000, explore: true, seed: 99 }))
+      .episodeReturn
+    if (mean >= episodeReturn!.low && mean <= episodeReturn!.high) held++
+    expect(episodeReturn!.low).toBeLessThan(episodeReturn!.mean)
+    expect(episodeReturn!.high).toBeGreaterThan(episodeReturn!.mean)
+  }
+  expect(held).toBeGreaterThanOrEqual(9) // Of 12, where 95 of 100 are meant: fewer come once in 5,000 times.
+})
+
+test('tells how far actions that are numbers are apart', async () => {
+  const swing = pendulum({ maxEpisodeSteps: 10 })
+  const wide = mlp({ hidden: [] })
+  const { numParameters } = wide.build(swing.observationSpace, swing.actionSpace)
+  const still = new Float32Array(numParameters)
+  const episodes = await recordEpisodes({ environment: swing, policy: wide, weights: still, episodes: 30, seed: 1 })
+  const told = await evaluateOffline({ environment: swing, policy: wide, weights: still, table: episodes })
+  const actions = episodes.fields.find(({ name }) => name === 'action')!.column
+  expect(told.agreement).toBeNull()
+  expect(told.actionError).toBeCloseTo(actions.reduce((sum: number, a: number) => sum + a ** 2, 0) / actions.length, 5)
+})
+
+describe('refuses', () => {
+  test.each([
+    ['a discount above 1', () => ({ gamma: 2 }), 'gamma: got 2'],
+    ['weights of another policy', () => ({ weights: new Float32Array(3) }), 'weights: got 3 numbers'],
+    [
+      'rows of another environment',
+      () => ({
+        environment: cartPole(),
+        table: { ...table, metadata: { ...table.metadata, environment: 'Other-v0' } },
+      }),
+      'environment of the table',
+    ],
+    ['rollouts', () => ({ table: { ...table, metadata: {} } }), 'expected whole episodes'],
+    [
+      'values of actions',
+      () => ({ policy: qNetwork({ hidden: [] }), weights: new Float32Array(11).fill(1) }),
+      'one of values of actions',
+    ],
+  ])('%s', async (_, change, message) => {
+    await expect(
+      evaluateOffline({ environment, policy, weights: target, table, ...change() } as never),
+    ).rejects.toThrow(message)
+  })
+})
+
+test('colonnade evaluate data=… says it of a run, and that nobody knows where log-probabilities are missing', async () => {
+  const folder = await temporaryFolder()
+  await (await startRun(await smallRun(), join(folder, 'run'))).train()
+  const played = await recordEpisodes({ ...(await loadPolicy(join(folder, 'run'))), episodes: 5 })
+  await writeArrow(join(folder, 'episodes.arrow'), played)
+  const { stdout } = await inProcess(['evaluate', 'run', 'data=episodes.arrow', 'gamma=0.5'], folder)
+  expect(stdout).toMatch(/by 5 episodes of episodes\.arrow/)
+  expect(stdout).toMatch(/return of this policy \d/)
+  await writeFile(
+    join(folder, 'few.jsonl'),
+    `${JSON.stringify({
+      observations: [
+        [0, 0, 0, 0],
+        [0, 0, 0.1, 0],
+      ],
+      actions: [1],
+      rewards: [1],
+      terminated: false,
+    })}\n`,
+  )
+  const bare = await inProcess(['evaluate', 'run', 'data=few.jsonl', '--json'], folder)
+  expect(JSON.parse(bare.stdout)).toMatchObject({
+    episodes: 1,
+    rows: 1,
+    episodeReturn: null,
+    effectiveEpisodes: null,
+    recordedReturn: 1,
+  })
+  expect((await inProcess(['evaluate', 'run', 'gamma=0.5'], folder)).stderr).toMatch(
+    /gamma: got 0\.5, expected data= beside it/,
+  )
+  expect((await inProcess(['evaluate', 'run', 'data=few.jsonl', 'episodes=3'], folder)).stderr).toMatch(
+    /episodes: got 3/,
+  )
+})
