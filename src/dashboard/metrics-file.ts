@@ -120,21 +120,24 @@ class Figures {
 
 /** The lines of a file, a piece at a time. */
 class Lines {
-  #rest: Buffer = Buffer.alloc(0)
+  /** What is not whole yet, in the pieces in which it came. */
+  #rest: Buffer[] = []
   #isSkipping = false
 
   /** Calls `take` for each line that has become whole. Returns how many lines were too long. */
   split(piece: Buffer, take: (bytes: Buffer, from: number, end: number) => void): number {
-    const bytes = this.#rest.length === 0 ? piece : Buffer.concat([this.#rest, piece])
+    const isWhole = piece.includes(10)
+    const bytes = isWhole && this.#rest.length > 0 ? Buffer.concat([...this.#rest, piece]) : piece
     let from = 0
     for (let end = bytes.indexOf(10); end !== -1; end = bytes.indexOf(10, from)) {
       if (this.#isSkipping) this.#isSkipping = false
       else if (end > from) take(bytes, from, end)
       from = end + 1
     }
-    this.#rest = Buffer.from(bytes.subarray(from)) // What is not whole yet.
-    if (this.#rest.length <= MAX_LINE) return 0
-    this.#rest = Buffer.alloc(0)
+    if (isWhole) this.#rest = []
+    if (from < bytes.length) this.#rest.push(Buffer.from(bytes.subarray(from)))
+    if (this.#rest.reduce((sum, { length }) => sum + length, 0) <= MAX_LINE) return 0
+    this.#rest = []
     const isFirst = !this.#isSkipping
     this.#isSkipping = true
     return isFirst ? 1 : 0

@@ -53,6 +53,7 @@ class FollowedRun {
   #config: Readonly<Record<string, unknown>> = {}
   #configNote = ''
   #metricsNote = ''
+  #summaryNote = ''
   #configTime = -1
   #status: ShownRun['status'] = 'stopped'
   #replayTime: number | null = null
@@ -104,7 +105,12 @@ class FollowedRun {
   }
 
   async #readStatus(): Promise<ShownRun['status']> {
-    const summary = parseObject(await readText(join(this.folder, 'summary.json')))
+    this.#summaryNote = ''
+    const text = await readText(join(this.folder, 'summary.json')).catch((error: Error) => {
+      this.#summaryNote = `summary.json cannot be read (${error.message})`
+      return ''
+    })
+    const summary = parseObject(text)
     const { status } = summary ?? {}
     const end = ENDS.find((each) => each === status)
     if (end !== undefined) return end
@@ -143,6 +149,7 @@ class FollowedRun {
       notes: [
         this.#configNote,
         this.#metricsNote,
+        this.#summaryNote,
         damaged === 0 ? '' : `metrics.jsonl: ${damaged} damaged lines are left out`,
         isNewer ? `written by version ${version}; this page is of ${VERSION}` : '',
       ].filter(Boolean),

@@ -18,8 +18,10 @@ export class TextOfIds {
   /** The text that is certain with this id. */
   push(id: number): string {
     this.#ids.push(id)
-    const isLong = this.#ids.length - this.#told > WAITING_MAX
-    return this.#tell(isLong ? this.#ids.length - BYTES_MAX + 1 : this.#ids.length, isLong)
+    const text = this.#tell(this.#ids.length, false)
+    const isLong = text === '' && this.#ids.length - this.#told > WAITING_MAX
+    // No character begins before the last of these and is still not whole.
+    return isLong ? this.#tell(this.#ids.length - BYTES_MAX + 1, true) : text
   }
 
   /** What is left when no more ids come. */

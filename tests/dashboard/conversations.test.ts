@@ -47,7 +47,7 @@ beforeAll(async () => {
   trajectories.append(
     said(0, [
       ['é?', `ask ${CALL}${CALL} now`],
-      ['12:00', 'noon'],
+      [`12:00 ${CALL}`, 'noon'],
     ]),
   )
   trajectories.append(said(1, [['é?', 'x'.repeat(2100)]], { reward: null, error: 'no judge' }))
@@ -66,12 +66,13 @@ test('a group stands side by side, each in turns of what it was told and what it
   expect(first!.blocks.map(({ turn, isOfModel, texts }) => [turn, isOfModel, texts.join('')])).toEqual([
     [0, false, 'é?'],
     [0, true, `ask ${CALL}${CALL} now`],
-    [1, false, '12:00'],
+    [1, false, `12:00 ${CALL}`],
     [1, true, 'noon'],
   ])
   const [told, asked] = first!.blocks
   expect(told).toMatchObject({ texts: ['', 'é', '?'], logprobs: [null, null, null], lossMask: [0, 0, 0], calls: [] })
   expect([asked!.logprobs[0], asked!.lossMask[0]]).toEqual([-0.1235, 1])
+  expect(first!.blocks[2]!.calls).toEqual([]) // It was told of a call, and made none.
   const calls = asked!.calls.map(({ from, to, said }) => [asked!.texts.slice(from, to).join(''), said])
   expect(calls).toEqual([
     [CALL, 'calls clock'],
@@ -108,7 +109,7 @@ test('of many conversations the first are shown; there is no group beyond the la
 test('a file that does not say what each token is has the completion; what is no conversation is refused', () => {
   const columns = table.schema.fields.map(({ name }) => name).filter((name) => name !== 'tokenTexts')
   const [first] = groupOf(table.select(columns) as ArrowTable, 0)!.conversations
-  expect(first).toMatchObject({ blocks: [], completion: `ask ${CALL}${CALL} now12:00noon` })
+  expect(first).toMatchObject({ blocks: [], completion: `ask ${CALL}${CALL} now12:00 ${CALL}noon` })
   expect(() => groupOf(tableFromArrays({ reward: [1] }) as never, 0)).toThrow(
     'columns: got none of the name source, expected a table of conversations',
   )

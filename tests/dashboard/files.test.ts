@@ -52,6 +52,15 @@ describe('a metrics file', () => {
     expect(file.curve('loss', 'line')).toEqual({ x: [1, 3], y: [1, 2] })
   })
 
+  test('has the lines beside one that is too long to be read, which is counted', async () => {
+    const { path, file } = await metricsFile('{"loss":1}\n')
+    await truncate(path, 70 * 2 ** 20)
+    await appendFile(path, '\n{"loss":2}\n')
+    await file.read()
+    expect([file.lines, file.damaged]).toEqual([2, 1])
+    expect(file.curve('loss', 'line').y).toEqual([1, 2])
+  })
+
   test('of any length takes so many points, each the mean of its lines', async () => {
     const count = 40_000
     const { file } = await metricsFile(
@@ -177,6 +186,33 @@ describe('runs below a folder', () => {
         ['b/run-10', []],
       ],
     ])
+  })
+
+  test('are told of when their end, or the picture of an episode, is all that has changed', async () => {
+    const folder = await temporaryFolder()
+    const run = join(folder, 'one')
+    await writeRun(run)
+    await mkdir(join(run, '.owner-1'))
+    const runs = await Runs.open(folder)
+    const changed = async () => {
+      const ids: string[] = []
+      await runs.read((id) => ids.push(id))
+      return [ids, runs.shown[0]!.status, runs.shown[0]!.replayTime !== null, runs.shown[0]!.notes]
+    }
+    expect(await changed()).toEqual([['one'], 'running', false, []])
+    expect(await changed()).toEqual([[], 'running', false, []])
+    await rm(join(run, '.owner-1'), { recursive: true })
+    expect(await changed()).toEqual([['one'], 'stopped', false, []])
+    await writeFile(join(run, 'replay.gif'), 'GIF89a')
+    expect(await changed()).toEqual([['one'], 'stopped', true, []])
+    await mkdir(join(run, 'summary.json'))
+    expect(await changed()).toEqual([[], 'stopped', true, [expect.stringMatching(/^summary.json cannot be read/)]])
+  })
+
+  test('are not those of packages, and not hidden ones', async () => {
+    const folder = await temporaryFolder()
+    for (const name of ['mine', 'node_modules/theirs', '.old/mine']) await writeRun(join(folder, name))
+    expect(await (await Runs.open(folder)).count()).toBe(1)
   })
 
   test('may be one, which the folder is, or none', async () => {

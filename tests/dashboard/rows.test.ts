@@ -1,5 +1,5 @@
 /** The Arrow files of a run, as the page is sent them. */
-import { mkdir, writeFile } from 'node:fs/promises'
+import { mkdir, stat, utimes, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { Field, Int32, List, Table, tableFromArrays, tableToIPC, vectorFromArray } from 'apache-arrow'
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
@@ -99,6 +99,15 @@ describe('rows of an Arrow file', () => {
     expect((await pages.page(path, 0, 5, [])).rows).toEqual([['5'], ['6']])
     await writeFile(path, 'ARROW1 and no more')
     await expect(pages.page(path, 0, 5, [])).rejects.toThrow(/1\.arrow/)
+    // Also where neither its length nor its time tells that it is whole now.
+    const whole = tableToIPC(tableFromArrays({ a: Int32Array.of(7) }), 'file')
+    await writeFile(path, Buffer.alloc(whole.length))
+    const { atime, mtime } = await stat(path)
+    await utimes(path, atime, mtime)
+    await expect(pages.page(path, 0, 5, [])).rejects.toThrow(/1\.arrow/)
+    await writeFile(path, whole)
+    await utimes(path, atime, mtime)
+    expect((await pages.page(path, 0, 5, [])).rows).toEqual([['7']])
   })
 })
 

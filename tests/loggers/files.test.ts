@@ -23,6 +23,7 @@ describe('an entry', () => {
     const line = {
       ...{ phase: 'rl', loss: -0.5, reward: null, entropy: Number.NaN, ratio: Number.POSITIVE_INFINITY },
       ...{ kl: { k1: 0.25, k3: 0 }, groupRewards: [1, 0, 0.5], drops: {}, empty: [] },
+      ...{ unknown: [1, null], names: ['a'] }, // Neither is a distribution.
       staleness: { mean: 0.75, max: 2, counts: [4, 0, 2] },
     }
     const { time, ...rest } = entryOf(7, line)
@@ -128,6 +129,15 @@ describe('csv', () => {
     expect(await readFile(path, 'utf8')).toBe(expected.join('\n'))
   })
 
+  test('has a line a row, whatever stands in a name', async () => {
+    const path = join(await temporaryFolder(), 'all.csv')
+    const logger = await csv({ path }).open(training(null))
+    await logger.write([entry(1, { 'a\nb\rc': 1 })])
+    await logger.write([entry(2, { later: 2 })])
+    const lines = ['step,time,"a b c",later', '1,1700000000001,1,', '2,1700000000002,,2', '']
+    expect(await readFile(path, 'utf8')).toBe(lines.join('\n'))
+  })
+
   test('refuses the file of another training', async () => {
     const path = join(await temporaryFolder(), 'all.csv')
     await writeFile(path, 'mine')
@@ -159,6 +169,15 @@ describe('jsonl', () => {
     // Another training begins a file of its own.
     await (await jsonl(options).open(training(folder))).write([entry(1, {})])
     expect([await stepsOf(path), await stepsOf(`${path}.1`), await stepsOf(`${path}.2`)]).toEqual([[1], [8], [7]])
+  })
+
+  test('has a line that is longer than a file may be in a file of its own, and begins with no empty one', async () => {
+    const path = join(await temporaryFolder(), 'log')
+    const logger = await jsonl({ path, maxBytes: 10 }).open(training(null))
+    await logger.write([entry(1, { loss: 1 })])
+    expect(existsSync(`${path}.1`)).toBe(false)
+    await logger.write([entry(2, { loss: 1 })])
+    expect([await stepsOf(path), await stepsOf(`${path}.1`)]).toEqual([[2], [1]])
   })
 
   test('has numbers, texts and distributions by their names', async () => {

@@ -123,6 +123,28 @@ describe('loggers', () => {
     expect(told).toEqual(['logger far failed: no answer; the training goes on'])
   })
 
+  test('lose the oldest of more entries than may wait, and leave no timer behind', async () => {
+    const steps: number[] = []
+    const first = gate()
+    const { loggers } = logged(
+      named('slow', () => ({
+        write(entries) {
+          steps.push(...entries.map(({ step }) => step))
+          return first.promise
+        },
+      })),
+    )
+    for (let step = 1; step <= 10_003; step++) loggers.log(entry(step))
+    first.open()
+    await loggers.settled()
+    expect([steps.length, steps[0], steps[1], steps.at(-1)]).toEqual([10_001, 1, 4, 10_003])
+    expect(loggers.counts.slow).toEqual({ written: 10_001, lost: 2, failures: 0 })
+    const timers = () => process.getActiveResourcesInfo().filter((name) => name === 'Timeout').length
+    const before = timers()
+    await loggers.close('complete', 600_000)
+    expect(timers()).toBe(before)
+  })
+
   test('are told how it ended, once; one that does not end is left behind', async () => {
     const ends: string[] = []
     const { loggers, told } = logged(

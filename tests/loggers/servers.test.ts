@@ -42,7 +42,10 @@ test('prometheus answers with the newest entry until it is closed', async () => 
   const logger = await prometheus({ port: 0 }).open(training)
   const read = async () => (await fetch(logger.place!)).text()
   expect(await read()).toBe('')
-  await logger.write([entry(1, { loss: 1 }), entry(2, { loss: -0.5, 'phaseSeconds/forward': 2, high: Infinity })])
+  await logger.write([
+    entry(1, { loss: 1 }),
+    entry(2, { loss: -0.5, 'phaseSeconds/forward': 2, high: Infinity, low: -Infinity, Loss: 7 }),
+  ])
   const label = '{run="a \\"run\\"\\\\"}'
   expect(await read()).toBe(
     [
@@ -55,6 +58,8 @@ test('prometheus answers with the newest entry until it is closed', async () => 
       `colonnade_phase_seconds_forward${label} 2`,
       '# TYPE colonnade_high gauge',
       `colonnade_high${label} +Inf`,
+      '# TYPE colonnade_low gauge',
+      `colonnade_low${label} -Inf`, // And no second `colonnade_loss`, as `Loss` would be.
       '',
     ].join('\n'),
   )
@@ -95,6 +100,10 @@ test('trackio is sent entries with ids, and the settings once', async () => {
   expect(sent[1]![1]).not.toHaveProperty('config')
   expect(sent[0]![0]!.log_id).toBe(sent[1]![0]!.log_id)
   expect(sent[1]![1]!.log_id).not.toBe(sent[1]![0]!.log_id)
+  // A training that goes on sends the same step anew, which is another entry.
+  await (await trackio({ url, project: 'mine' }).open({ ...training, done: 1 })).write([entry(2, { loss: 3 })])
+  const [again] = (asked.at(-1)!.body as { logs: Record<string, unknown>[] }).logs
+  expect(again!.log_id).not.toBe(sent[1]![1]!.log_id)
   expect(asked[0]!.token).toBe('secret')
 })
 
@@ -111,7 +120,7 @@ test('mlflow gets a run of an experiment, settings and numbers in pieces that it
     [`POST ${api}/runs/log-batch`]: () => ({}),
     [`POST ${api}/runs/update`]: () => ({}),
   })
-  const settings = Object.fromEntries(Array.from({ length: 101 }, (_, i) => [`k${i}`, i]))
+  const settings = Object.fromEntries(Array.from({ length: 101 }, (_, i) => [`k${i}`, i === 6 ? 'x'.repeat(900) : i]))
   const logger = await mlflow({ url, experiment: 'mine & more' }).open({ ...training, settings })
   const values = Object.fromEntries(Array.from({ length: 600 }, (_, i) => [`v${i}`, i]))
   await logger.write([entry(1, values), entry(2, { ...values, 'a%b': 1, high: Infinity })])
@@ -135,7 +144,28 @@ test('mlflow gets a run of an experiment, settings and numbers in pieces that it
     ],
   ])
   expect(batches[0]!.params![5]).toEqual({ key: 'k5', value: '5' })
+  expect(batches[0]!.params![6]).toEqual({ key: 'k6', value: 'x'.repeat(500) })
   expect(batches[3]!.metrics!.at(-1)).toEqual({ key: 'a_b', value: 1, step: 2, timestamp: 1_700_000_000_002 })
   expect(posted[6]![1]).toMatchObject({ run_id: 'r1', status: 'KILLED' })
   expect(asked[0]!.token).toBe('Bearer secret')
+})
+
+test('mlflow takes the experiment that another training has made in the meantime', async () => {
+  const api = '/api/2.0/mlflow'
+  let isMade = false
+  const { url, asked } = await recording({
+    [`GET ${api}/experiments/get-by-name`]: () => {
+      if (!isMade) throw new RequestError(404, 'no such experiment')
+      return { experiment: { experiment_id: '9' } }
+    },
+    [`POST ${api}/experiments/create`]: () => {
+      isMade = true
+      throw new RequestError(400, 'it is there')
+    },
+    [`POST ${api}/runs/create`]: () => ({ run: { info: { run_id: 'r1' } } }),
+    [`POST ${api}/runs/log-batch`]: () => ({}),
+  })
+  await mlflow({ url }).open(training)
+  const { body } = asked.find(({ path }) => path.endsWith('/runs/create'))!
+  expect(body).toMatchObject({ experiment_id: '9' })
 })

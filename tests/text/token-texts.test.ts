@@ -20,6 +20,11 @@ test('of bytes stands at the last byte of each character, and together they are 
   expect(texts.of([...tokenizer.encode('aé語'), ...special, 98])).toEqual(['a', '', 'é', '', '', '語', '<|end|>', 'b'])
   expect(texts.of([0xc3])).toEqual(['\u{fffd}'])
   expect(texts.of([])).toEqual([])
+  // A character after so much that is none, that what waits is told before it is whole.
+  for (let length = 0; length < 14; length++) {
+    const broken = [...Array<number>(length).fill(0xff), ...tokenizer.encode('🙂')]
+    expect(texts.of(broken).join('')).toBe(`${'\u{fffd}'.repeat(length)}🙂`)
+  }
   const ids = fc.array(fc.oneof(fc.integer({ min: 0, max: 260 }), fc.constantFrom(0xf0, 0x9f, 0x99, 0x82)), {
     maxLength: 60,
   })
