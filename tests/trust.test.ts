@@ -68,7 +68,7 @@ describe('a module that a run folder names', () => {
     },
   )
 
-  test('in the run folder itself is not run, nor through a link, nor by a data: URL, nor as a policy or an algorithm', async () => {
+  test('in the run folder itself is not run, nor through a link, nor by a data: URL, nor as another part of a run', async () => {
     const { openRun } = await import(INDEX)
     const run = await stranger(at('project/runs/own/env.mjs'))
     await writeFile(join(run, 'env.mjs'), marking(mark))
@@ -100,10 +100,15 @@ describe('a module that a run folder names', () => {
       ),
     )
     const plain = JSON.parse(await readFile(join(run, 'config.json'), 'utf8'))
-    for (const key of ['policy', 'algorithm']) {
-      const changed = { ...plain, [key]: { id: 'mine', parameters: {}, module: at('far/env.mjs') } }
-      await writeFile(join(run, 'config.json'), JSON.stringify(changed))
-      await expect(openRun(run)).rejects.toThrow(new RegExp(`${key} module of .*outside the working directory`))
+    const mine = { id: 'mine', parameters: {}, module: at('far/env.mjs') }
+    for (const [noun, change] of [
+      ['policy', { policy: mine }],
+      ['algorithm', { algorithm: mine }],
+      ['system', { systems: [mine] }],
+      ['wrapper', { environment: { ...plain.environment, wrappers: [mine] } }],
+    ] as const) {
+      await writeFile(join(run, 'config.json'), JSON.stringify({ ...plain, ...change }))
+      await expect(openRun(run)).rejects.toThrow(new RegExp(`${noun} module of .*outside the working directory`))
     }
     expect(await wasRun()).toBe(false)
     vi.restoreAllMocks()

@@ -66,6 +66,7 @@ function partSetting({ id }: { id: string }, known: readonly { id: string }[]): 
   return text(id, `${known.map((each) => each.id).join(', ')}, or the path of a module that exports one`)
 }
 
+/** The parts that texts name, as of a command line. */
 export async function partsOf(given: Readonly<Record<string, string>>): Promise<NamedParts> {
   const { [POLICY]: policy, [ALGORITHM]: algorithm } = given
   const namesOf = (key: typeof SYSTEMS | typeof WRAPPERS, setting: Setting) =>
@@ -85,51 +86,20 @@ export function withoutParts<V>(given: Readonly<Record<string, V>>): Record<stri
 }
 
 /**
- * The factory of a built-in policy by its id, or of one's own by the path of the module that exports it.
- * @throws InputError that names the nearest id, or says what is wrong with the module.
+ * Finds factories of a kind: of built-in ones by their id, of one's own by the path of the module that exports it. What it returns throws
+ * an InputError that names the nearest id, or says what is wrong with the module.
  */
-async function findPolicy(name: string): Promise<PolicyFactory> {
-  if (isModulePath(name)) return findFactory<PolicyFactory>('policy', pathToFileURL(name).href, 'caller')
-  return policyFactory(name)
+function finderOf<F extends { readonly id: string }>(noun: string, builtIn: (id: string) => F) {
+  return async (name: string): Promise<F> =>
+    isModulePath(name) ? findFactory<F>(noun, pathToFileURL(name).href, 'caller') : builtIn(name)
 }
 
-/**
- * The factory of a built-in algorithm by its id, or of one's own by the path of the module that exports it.
- * @throws InputError that names the nearest id, or says what is wrong with the module.
- */
-async function findAlgorithm(name: string): Promise<AlgorithmFactory> {
-  if (isModulePath(name)) return findFactory<AlgorithmFactory>('algorithm', pathToFileURL(name).href, 'caller')
-  return algorithmFactory(name)
-}
-
-/**
- * The factory of a built-in system by its id, or of one's own by the path of the module that exports it.
- * @throws InputError that names the nearest id, or says what is wrong with the module.
- */
-async function findSystem(name: string): Promise<SystemFactory> {
-  if (isModulePath(name)) return findFactory<SystemFactory>('system', pathToFileURL(name).href, 'caller')
-  return systemFactory(name)
-}
-
-/**
- * The factory of a built-in wrapper by its id, or of one's own by the path of the module that exports it.
- * @throws InputError that names the nearest id, or says what is wrong with the module.
- */
-async function findWrapper(name: string): Promise<WrapperFactory> {
-  if (isModulePath(name)) return findFactory<WrapperFactory>('wrapper', pathToFileURL(name).href, 'caller')
-  return wrapperFactory(name)
-}
-
-/**
- * The factory of a built-in environment by its id, or of one's own by the path of the module that exports it.
- * @throws InputError that names the nearest id, or says what is wrong with the module.
- */
-export async function findEnvironment(name: string): Promise<EnvironmentFactory> {
-  if (isModulePath(name)) {
-    return findFactory<EnvironmentFactory>('environment', pathToFileURL(name).href, 'caller')
-  }
-  return environmentFactory(name)
-}
+const findPolicy = finderOf<PolicyFactory>('policy', policyFactory)
+const findAlgorithm = finderOf<AlgorithmFactory>('algorithm', algorithmFactory)
+const findSystem = finderOf<SystemFactory>('system', systemFactory)
+const findWrapper = finderOf<WrapperFactory>('wrapper', wrapperFactory)
+/** The factory of a built-in environment by its id, or of one's own by the path of the module that exports it. */
+export const findEnvironment = finderOf<EnvironmentFactory>('environment', environmentFactory)
 
 /** The records of a run's `config.json`. */
 interface RecordedParts {
