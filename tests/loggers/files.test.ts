@@ -178,6 +178,10 @@ describe('jsonl', () => {
     expect(existsSync(`${path}.1`)).toBe(false)
     await logger.write([entry(2, { loss: 1 })])
     expect([await stepsOf(path), await stepsOf(`${path}.1`)]).toEqual([[2], [1]])
+    // Nor is one kept from which all lines were dropped.
+    const next = await jsonl({ path, maxBytes: 10 }).open({ ...training(null), done: 1 })
+    await next.write([entry(2, { loss: 3 })])
+    expect([await stepsOf(path), await stepsOf(`${path}.1`), existsSync(`${path}.2`)]).toEqual([[2], [1], false])
   })
 
   test('has numbers, texts and distributions by their names', async () => {

@@ -1,5 +1,5 @@
 /** Several loggers at once: in order, at their own pace, and none of them stops anything. */
-import { describe, expect, test } from 'vitest'
+import { afterEach, describe, expect, test, vi } from 'vitest'
 import { defineLogger, type LogEntry, type Logger, type LoggerDefinition } from '../../src/entries/loggers.ts'
 import { Loggers } from '../../src/loggers/loggers.ts'
 
@@ -19,6 +19,8 @@ function logged(...definitions: LoggerDefinition[]) {
   const told: string[] = []
   return { told, loggers: new Loggers(definitions, training, (message) => told.push(message)) }
 }
+
+afterEach(() => void vi.useRealTimers())
 
 describe('loggers', () => {
   test('are told at once where they write at once, and of all that came meanwhile where they take their time', async () => {
@@ -139,10 +141,9 @@ describe('loggers', () => {
     await loggers.settled()
     expect([steps.length, steps[0], steps[1], steps.at(-1)]).toEqual([10_001, 1, 4, 10_003])
     expect(loggers.counts.slow).toEqual({ written: 10_001, lost: 2, failures: 0 })
-    const timers = () => process.getActiveResourcesInfo().filter((name) => name === 'Timeout').length
-    const before = timers()
+    vi.useFakeTimers()
     await loggers.close('complete', 600_000)
-    expect(timers()).toBe(before)
+    expect(vi.getTimerCount()).toBe(0)
   })
 
   test('are told how it ended, once; one that does not end is left behind', async () => {
