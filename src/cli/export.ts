@@ -7,6 +7,7 @@ import {
   sampleForms,
   trajectoryFormats,
   writeDatasetCard,
+  writeLeRobot,
   writeMinari,
   writeParquet,
 } from '../entries/data.ts'
@@ -18,7 +19,7 @@ import { group } from '../metrics.ts'
 import { type Command, readKeys, splitWords } from './invocation.ts'
 import { askForModule, trustKeys } from './trust.ts'
 
-const EPISODE_FORMATS = ['file', 'stream', 'parquet', 'minari', ...exportFormats, 'safetensors'] as const
+const EPISODE_FORMATS = ['file', 'stream', 'parquet', 'minari', 'lerobot', ...exportFormats, 'safetensors'] as const
 const TEXT_FORMATS = ['model', ...trajectoryFormats] as const
 
 export const exportKeys = {
@@ -28,9 +29,10 @@ export const exportKeys = {
   format: choice(
     'file',
     EPISODE_FORMATS,
-    'Arrow IPC file or stream, Parquet, or a folder with a dataset of Minari (of fresh episodes); or, of the policy, an ONNX model, a LayersModel of tfjs, an ES module, or its weights. ' +
+    'Arrow IPC file or stream, Parquet, or a folder with a dataset of Minari or LeRobot (of fresh episodes); or, of the policy, an ONNX model, a LayersModel of tfjs, an ES module, or its weights. ' +
       'Where it is not given, the ending of the file says it',
   ),
+  fps: integer(30, 'with format=lerobot: steps a second, by which its timestamps count', { min: 1 }),
   ...trustKeys,
 }
 
@@ -89,15 +91,18 @@ export const exportCommand: Command = async ({ words, json }) => {
   const { out, ...rest } = texts
   if (!out) throw new InputError('out', 'nothing', 'the file to write, like out=episodes.arrow')
   if ((await kindOfRun(subject)) === 'conversations') return exportText(subject, out, rest, json)
-  const { episodes, seed, explore, format, trust } = readKeys(exportKeys, withFormat(out, rest, EPISODE_FORMATS))
+  const { episodes, seed, explore, format, fps, trust } = readKeys(exportKeys, withFormat(out, rest, EPISODE_FORMATS))
   if (rest.format === undefined && extname(out) === '') {
     throw new InputError('out', out, 'a name whose ending says the format, like episodes.arrow, or format=… beside it')
   }
-  if (format === 'minari' && episodes === 0)
-    throw new InputError('episodes', '0', 'a number above 0 with format=minari: rollouts have parts of episodes')
+  const isDataset = format === 'minari' || format === 'lerobot'
+  if (isDataset && episodes === 0)
+    throw new InputError('episodes', '0', `a number above 0 with format=${format}: rollouts have parts of episodes`)
+  if (rest.fps !== undefined && format !== 'lerobot')
+    throw new InputError('fps', rest.fps, `no such key with format=${format}: LeRobot's frames have times`)
   checkEnding(out, format)
   const modules = { allowModule: askForModule(trust) }
-  if (format !== 'file' && format !== 'stream' && format !== 'parquet' && format !== 'minari') {
+  if (!isDataset && format !== 'file' && format !== 'stream' && format !== 'parquet') {
     const given = Object.keys(rest).find((key) => key !== 'format' && key !== 'trust')
     if (given !== undefined)
       throw new InputError(given, JSON.stringify(rest[given]), `no such key with format=${format}`)
@@ -105,9 +110,12 @@ export const exportCommand: Command = async ({ words, json }) => {
     if (!json) console.log(`policy of update ${update} → ${files.join(', ')}`)
     return { run: subject, out, format, update, files }
   }
-  if (format === 'minari') {
+  if (isDataset) {
     const { table, environment } = await fresh(subject, { episodes, seed, explore }, modules)
-    const written = await writeMinari(out, table, environment)
+    const written =
+      format === 'minari'
+        ? await writeMinari(out, table, environment)
+        : await writeLeRobot(out, table, environment, { fps })
     if (!json) console.log(`${group(written.episodes)} episodes, ${group(written.steps)} steps → ${out}`)
     return { run: subject, out, format, ...written }
   }

@@ -55,6 +55,7 @@ export {
   writeSafetensors,
 } from '../safetensors.ts'
 export { type CardContent, writeDatasetCard } from '../tables/dataset-card.ts'
+export { type LeRobotExport, type LeRobotOptions, writeLeRobot } from '../tables/lerobot.ts'
 export { type MinariExport, writeMinari } from '../tables/minari.ts'
 export { type ModelCardContent, modelCard } from '../tables/model-card.ts'
 export { type ParquetOptions, writeParquet } from '../tables/parquet.ts'

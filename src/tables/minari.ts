@@ -5,14 +5,13 @@
  */
 import { basename, join, resolve } from 'node:path'
 import type * as Arrow from 'apache-arrow'
-import type { Column } from '../components/column.ts'
 import { InputError } from '../errors.ts'
-import { listFolder, makeFolder, writeWhole } from '../files.ts'
+import { makeFolder, writeWhole } from '../files.ts'
 import { type Space, spaceWidth } from '../space.ts'
 import { writeArrow } from './arrow.ts'
 import { datasetCard } from './dataset-card.ts'
-import { isOfEpisodes } from './episode-rows.ts'
-import type { Field, Table } from './table.ts'
+import { actionsOf, checkNewFolder, columnOf, episodesOf, flagsOf, valuesOf } from './episode-dataset.ts'
+import type { Table } from './table.ts'
 
 /** The version of the layout. */
 const MINARI_VERSION = '0.5.3'
@@ -35,7 +34,6 @@ export async function writeMinari(
   table: Table,
   spaces: { readonly observationSpace: Space; readonly actionSpace: Space },
 ): Promise<MinariExport> {
-  if (!isOfEpisodes(table)) throw new InputError('table', 'no whole episodes', 'those of recordEpisodes')
   const datasetId = basename(resolve(folder))
   if (!/^[\w-]+-v\d+$/.test(datasetId)) {
     throw new InputError(
@@ -44,10 +42,10 @@ export async function writeMinari(
       "a folder whose name is a dataset's id with its version, like cartpole-expert-v0",
     )
   }
-  if ((await listFolder(folder)).length > 0)
-    throw new InputError('out', `${folder}, which is not empty`, 'a new folder')
   const episodes = episodesOf(table)
-  const finalPlace = new Map(Array.from(fieldOf(table, 'finalObservation').rows ?? [], (row, place) => [row, place]))
+  await checkNewFolder(folder)
+  const finals = table.fields.find(({ name }) => name === 'finalObservation')
+  const finalPlace = new Map(Array.from(finals?.rows ?? [], (row, place) => [row, place]))
   for (const [id, [from, to]] of episodes.entries()) {
     const place = finalPlace.get(to - 1)
     if (place === undefined)
@@ -75,20 +73,6 @@ export async function writeMinari(
   return { datasetId, episodes: episodes.length, steps: table.numRows }
 }
 
-/** The rows of each episode: from, and up to. @throws InputError for a last one that has not ended. */
-function episodesOf(table: Table): (readonly [from: number, to: number])[] {
-  const [terminated, truncated] = [columnOf(table, 'terminated'), columnOf(table, 'truncated')]
-  const episodes: (readonly [number, number])[] = []
-  let from = 0
-  for (let row = 0; row < table.numRows; row++) {
-    if (terminated[row] === 0 && truncated[row] === 0) continue
-    episodes.push([from, row + 1])
-    from = row + 1
-  }
-  if (from < table.numRows) throw new InputError('table', 'an episode that has not ended', 'whole episodes')
-  return episodes
-}
-
 /** The rows `from` to `to` of a table, and one more for the observation after them, which is number `place` of those of ends. */
 async function episodeTable(
   table: Table,
@@ -102,19 +86,13 @@ async function episodeTable(
   const width = spaceWidth(observationSpace)
   const seen = [
     columnOf(table, 'observation').subarray(from * width, to * width),
-    fieldOf(table, 'finalObservation').column.subarray(place * width, (place + 1) * width),
+    table.fields.find(({ name }) => name === 'finalObservation')!.column.subarray(place * width, (place + 1) * width),
   ]
   const wide = spaceWidth(actionSpace)
-  const actions = table.fields.some(({ name }) => name === 'appliedAction') ? 'appliedAction' : 'action' // Within its bounds.
-  const done = [columnOf(table, actions).subarray(from * wide, to * wide)]
+  const done = [actionsOf(table).subarray(from * wide, to * wide)]
   const rewards = new Float64Array(length)
   rewards.set(columnOf(table, 'reward').subarray(from, to))
-  const flags = (name: string) => {
-    const bits = new Uint8Array(Math.ceil(length / 64) * 8)
-    const column = columnOf(table, name)
-    for (let i = 0; i < length - 1; i++) if (column[from + i] !== 0) bits[i >> 3]! |= 1 << (i & 7)
-    return arrow.makeData({ type: new arrow.Bool(), length, nullCount: 0, data: bits })
-  }
+  const flags = (name: string) => flagsOf(arrow, columnOf(table, name).subarray(from, to), length)
   const children = {
     observations: valuesOf(arrow, observationSpace, seen, length),
     actions: valuesOf(arrow, actionSpace, done, length),
@@ -133,36 +111,6 @@ async function episodeTable(
     children: Object.values(children) as Arrow.Data[],
   })
   return new arrow.Table(schema, new arrow.RecordBatch(schema, struct as never))
-}
-
-/**
- * Values of a space as Minari has them: of one choice a number, of several choices and of a box a list of its size. They are those
- * of `parts`, one after another, and then 0.
- */
-function valuesOf(arrow: typeof Arrow, space: Space, parts: readonly Column[], length: number): Arrow.Data {
-  const width = spaceWidth(space)
-  const each = space.kind === 'box' ? floatsOf(arrow, parts, length * width) : choicesOf(arrow, parts, length * width)
-  if (space.kind === 'discrete') return each
-  const item = new arrow.Field('item', each.type as Arrow.DataType, false)
-  const type = new arrow.FixedSizeList(width, item)
-  return arrow.makeData({ type, length, nullCount: 0, child: each as never }) as Arrow.Data
-}
-
-function floatsOf(arrow: typeof Arrow, parts: readonly Column[], length: number): Arrow.Data {
-  const data = new Float32Array(length)
-  let at = 0
-  for (const part of parts) {
-    data.set(part, at)
-    at += part.length
-  }
-  return arrow.makeData({ type: new arrow.Float32(), length, nullCount: 0, data })
-}
-
-function choicesOf(arrow: typeof Arrow, parts: readonly Column[], length: number): Arrow.Data {
-  const data = new BigInt64Array(length)
-  let at = 0
-  for (const part of parts) for (const value of part) data[at++] = BigInt(value)
-  return arrow.makeData({ type: new arrow.Int64(), length, nullCount: 0, data })
 }
 
 /** A space as Minari writes it: JSON, in which bounds may be infinite as in Python's. */
@@ -184,15 +132,4 @@ function nested(values: readonly number[], [size, ...rest]: readonly number[]): 
   if (size === undefined) return String(values[0]) // Infinity, as Python's JSON has it.
   const part = values.length / size
   return `[${Array.from({ length: size }, (_, i) => nested(values.slice(i * part, (i + 1) * part), rest)).join(',')}]`
-}
-
-function fieldOf({ fields }: Table, name: string): Field {
-  const field = fields.find((each) => each.name === name)
-  if (field === undefined)
-    throw new InputError(`column ${name} of the table`, 'none', 'one, as recordEpisodes writes it')
-  return field
-}
-
-function columnOf(table: Table, name: string): Field['column'] {
-  return fieldOf(table, name).column
 }
