@@ -62,6 +62,11 @@ function checkTypes() {
 async function checkManifest() {
   const pkgDir = join(folder, 'node_modules/colonnade')
   const { messages, pkg } = await publint({ pkgDir, pack: false, strict: true })
+  const scripts = Object.keys(pkg.scripts ?? {})
+  tell(
+    'no scripts that run where it is installed',
+    scripts.map((name) => `package.json has the script ${name}`),
+  )
   tell(
     'package.json (publint)',
     messages.map((message) => formatMessage(message, pkg, { color: false })),

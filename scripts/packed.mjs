@@ -20,17 +20,18 @@ const root = fileURLToPath(new URL('..', import.meta.url))
 
 /**
  * Packs what is built into a folder: the path of the tarball, and its bytes packed and unpacked. Its optional dependencies are the
- * packages of native kernels of the platforms named.
+ * packages of native kernels of the platforms named. It has no scripts: npm runs `prepare` where somebody installs the unpacked folder,
+ * in which nothing is left to build.
  */
 export function pack(folder, platforms = []) {
   const packed = packFolder(root, folder)
-  if (platforms.length === 0) return packed
   const staged = mkdtempSync(join(tmpdir(), 'colonnade-pack-'))
   try {
     execFileSync('tar', ['xzf', packed.tarball, '-C', staged])
-    const manifest = readManifest(join(staged, 'package'))
+    const { scripts, ...manifest } = readManifest(join(staged, 'package'))
     const optional = platforms.map((platform) => [packageName(platform), manifest.version])
-    writeManifest(join(staged, 'package'), { ...manifest, optionalDependencies: Object.fromEntries(optional) })
+    const named = optional.length === 0 ? {} : { optionalDependencies: Object.fromEntries(optional) }
+    writeManifest(join(staged, 'package'), { ...manifest, ...named })
     execFileSync('tar', ['czf', packed.tarball, '-C', staged, 'package'])
     return packed
   } finally {
