@@ -3,8 +3,18 @@ import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { beforeAll, describe, expect, test } from 'vitest'
 import { qNetwork } from '../../src/entries/algorithms.ts'
-import { evaluateOffline, type Table } from '../../src/entries/data.ts'
-import { cartPole, evaluate, loadPolicy, mlp, pendulum, recordEpisodes, startRun, writeArrow } from '../../src/index.ts'
+import { evaluateOffline } from '../../src/entries/data.ts'
+import {
+  cartPole,
+  evaluate,
+  loadPolicy,
+  mlp,
+  pendulum,
+  recordEpisodes,
+  startRun,
+  type Table,
+  writeArrow,
+} from '../../src/index.ts'
 import { Random, Stream } from '../../src/random.ts'
 import { inProcess } from '../support/command.ts'
 import { smallRun } from '../support/small-training.ts'
@@ -30,7 +40,8 @@ beforeAll(async () => {
   table = await recordEpisodes({ environment, policy, weights: behavior, episodes: 60, seed: 3 })
 })
 
-const columnOf = (name: string) => table.fields.find((field) => field.name === name)!.column
+const columnOf = (name: string): Float32Array =>
+  table.fields.find((field) => field.name === name)!.column as Float32Array
 
 /** log π of an action in a row under these weights, by hand: W is 4 × 2, row-major, then b. */
 function logprobOf(weights: Float32Array, row: number, action: number): number {
@@ -114,7 +125,7 @@ test('tells how far actions that are numbers are apart', async () => {
   const still = new Float32Array(numParameters)
   const episodes = await recordEpisodes({ environment: swing, policy: wide, weights: still, episodes: 30, seed: 1 })
   const told = await evaluateOffline({ environment: swing, policy: wide, weights: still, table: episodes })
-  const actions = episodes.fields.find(({ name }) => name === 'action')!.column
+  const actions = episodes.fields.find(({ name }) => name === 'action')!.column as Float32Array
   expect(told.agreement).toBeNull()
   expect(told.actionError).toBeCloseTo(actions.reduce((sum: number, a: number) => sum + a ** 2, 0) / actions.length, 5)
 })
