@@ -1,6 +1,6 @@
 /** Compiles kernels of one's own (`own.ts`) with AssemblyScript, which is an optional peer. */
 import { InputError, show } from '../errors.ts'
-import { checkedModule } from './own.ts'
+import { checkKernels } from './own.ts'
 
 /** How such a module has to be made: for a shared memory that it imports, and without data. */
 const OPTIONS = [
@@ -28,10 +28,10 @@ export async function compileKernels(source: string, out: string): Promise<reado
     const got = stderr.toString().trim() || (error?.message ?? 'no module')
     throw new InputError(`kernels ${source}`, got, 'a file of AssemblyScript')
   }
-  const module = checkedModule(`kernels ${source}`, made)
+  const names = checkKernels(`kernels ${source}`, made)
   const { writeWhole } = await import('../files.ts') // Kernels also run where there are no files.
   await writeWhole(out, [made])
-  return WebAssembly.Module.exports(module).flatMap(({ name, kind }) => (kind === 'function' ? [name] : []))
+  return names
 }
 
 async function loadCompiler(): Promise<typeof import('assemblyscript/asc')> {

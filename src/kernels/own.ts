@@ -106,8 +106,17 @@ function moduleOf(url: URL): WebAssembly.Module {
   }
 }
 
+/**
+ * The names of the functions that a module of these bytes exports.
+ * @throws InputError if it would do anything to a memory but what it is called for.
+ */
+export function checkKernels(subject: string, bytes: Uint8Array<ArrayBuffer>): readonly string[] {
+  const exported = WebAssembly.Module.exports(checkedModule(subject, bytes))
+  return exported.flatMap(({ name, kind }) => (kind === 'function' ? [name] : []))
+}
+
 /** The module of these bytes. @throws InputError if it would do anything to a memory but what it is called for. */
-export function checkedModule(subject: string, bytes: Uint8Array<ArrayBuffer>): WebAssembly.Module {
+function checkedModule(subject: string, bytes: Uint8Array<ArrayBuffer>): WebAssembly.Module {
   let module: WebAssembly.Module
   try {
     module = new WebAssembly.Module(bytes)

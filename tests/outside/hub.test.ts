@@ -63,7 +63,7 @@ test.each([
   const dry = await start(process.execPath, [MAIN, 'push', 'run', 'org/tiny', 'out=dry'], { cwd: here }).ended
   expect(dry.code, dry.stderr).toBe(0)
   const { folder, tags, library, metric } = await pull(hub)
-  expect(Object.keys(hub.files)).toHaveLength(5)
+  expect(Object.keys(hub.files)).toHaveLength(6)
   for (const name of Object.keys(hub.files)) {
     expect(sha(readFileSync(join(folder, name))), name).toBe(sha(readFileSync(join(here, 'dry', name))))
   }
