@@ -190,6 +190,12 @@ test.each([
   expect(checks.filter(({ status }) => status === 'failed')).toEqual([])
 })
 
+test('an environment that is not done when it returns is found inside a wrapper too', async () => {
+  const inside = pendulum()
+  const promising = { ...inside, step: () => Promise.resolve() } as never
+  await expect(played(wrap(promising, frameStack()), 2)).rejects.toThrow('done when it returns')
+})
+
 test('an answer that comes later is refused where lanes could not wait', async () => {
   const late = fromObjects(
     () => ({
