@@ -12,18 +12,15 @@ import {
   owedAnswers,
   planConversations,
 } from './cohorts/conversations.ts'
+import { createEpisodes } from './cohorts/episode-columns.ts'
 import {
   checkEpisodeThreads,
-  createEpisodes,
   draftEpisodes,
-  type EpisodeCohort,
-  type EpisodeCohortOptions,
   type EpisodeCohortPlan,
-  type EpisodeDraft,
   episodeObjects,
-  episodeOptions,
   planEpisodes,
-} from './cohorts/episodes.ts'
+} from './cohorts/episode-draft.ts'
+import { type EpisodeCohort, type EpisodeCohortOptions, type EpisodeDraft, episodeOptions } from './cohorts/episodes.ts'
 import type { Columns } from './components/column.ts'
 import { checkOptions, InputError, show } from './errors.ts'
 import { inferConversations } from './systems/conversations/infer.ts'

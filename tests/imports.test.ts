@@ -45,7 +45,10 @@ const TABLE: Readonly<Record<string, readonly string[]>> = {
   datasets: ['tables', 'text', 'environments/text', 'kernels/bind'],
   kinds: ['cohorts', 'systems', 'components', 'kernels/bind'],
   world: ['kinds', 'cohorts', 'components', 'kernels/bind'],
-  systems: ['world', 'kinds', 'cohorts', 'components', 'kernels/bind', 'environments/text', 'text', 'engines/engine'],
+  systems: [
+    ...['world', 'kinds', 'cohorts', 'components', 'kernels/bind', 'environments/environment', 'environments/text'],
+    ...['text', 'engines/engine'],
+  ],
   tick: ['systems', 'kinds', 'world', 'cohorts'],
   devices: ['kernels'],
   algorithms: ['components', 'kernels/bind', 'policies/policy', 'policies/transformer', 'rewards/filters'],

@@ -9,7 +9,8 @@ import { Phase } from '../components/episode.ts'
 import { Lives } from '../components/population.ts'
 import { InputError, show } from '../errors.ts'
 import type { Cohort } from './cohort.ts'
-import { asEpisodes, type EpisodeCohort, LANE_NUMBERS } from './episodes.ts'
+import { LANE_NUMBERS } from './episode-draft.ts'
+import { asEpisodes, type EpisodeCohort } from './episodes.ts'
 import type { LaneEntities } from './lanes.ts'
 
 /** The row of the lane of which each newborn entity was born, in the order in which they get their rows. */

@@ -3,9 +3,7 @@ import type { Column } from '../components/column.ts'
 import { choiceSizes } from '../space.ts'
 import type { EnvironmentCheck } from './check.ts'
 import { type CheckedLanes, UNWRITTEN_BYTE, UNWRITTEN_NUMBER } from './check-lanes.ts'
-
-/** Rewards are at most this large either way, as the step system has it. */
-const REWARD_MAX = 2 ** 50
+import { REWARD_MAX } from './environment.ts'
 
 /** A fault: what was found and where, and what was expected. */
 export class Fault extends Error {

@@ -2,7 +2,7 @@
  * Whether an environment keeps its contract (`environment.ts`): what it writes, what it leaves alone, and that an episode is a
  * function of the seed, the lane, the episode's number and the actions alone. Each check says what is wrong and where.
  */
-import { InputError, show } from '../errors.ts'
+import { checkOptions, InputError, show } from '../errors.ts'
 import { bestKernelBuild, type KernelBuild } from '../kernels/bind.ts'
 import { CheckedLanes, type LaneOptions } from './check-lanes.ts'
 import {
@@ -21,11 +21,11 @@ import {
   rowOf,
   where,
 } from './check-written.ts'
-import type { EnvironmentDefinition } from './environment.ts'
+import { type EnvironmentDefinition, refusedReturn } from './environment.ts'
 
 /** The checks in their order, and what each asks. One that fails leaves those unasked that it would mislead. */
 export const environmentChecks = {
-  runs: 'reset and step return, nothing and at once',
+  runs: 'reset and step throw nothing, are done when they return, and write what they have to say',
   values: 'observations within their space, finite rewards, flags that are 0 or 1, masks that leave a choice',
   rows: 'every row that is asked for is written, and no other',
   inputs: 'actions, lane numbers, episodes and steps stay as they were handed over',
@@ -95,11 +95,7 @@ const MEASURED = { numLanes: 64, steps: 200 }
 export function checkEnvironment(environment: EnvironmentDefinition, options: CheckOptions = {}): EnvironmentReport {
   const { numAgents = 1, id } = environment
   const { numLanes = 1024 * numAgents, steps = 64, seed = 0, kernels = bestKernelBuild() } = options
-  for (const key of Object.keys(options)) {
-    if (!['numLanes', 'steps', 'seed', 'kernels'].includes(key)) {
-      throw new InputError('checkEnvironment option', show(key), 'numLanes, steps, seed or kernels')
-    }
-  }
+  checkOptions('checkEnvironment', options, ['numLanes', 'steps', 'seed', 'kernels'])
   if (!Number.isSafeInteger(numLanes) || numLanes < 1 || numLanes % numAgents !== 0) {
     throw new InputError(
       'numLanes',
@@ -330,7 +326,7 @@ class Inquiry {
   }
 }
 
-/** Runs a function of the environment's and refuses what it throws or returns. */
+/** Runs a function of the environment's, and refuses what it throws, and what it may not return. */
 function runs(lanes: CheckedLanes, name: 'reset' | 'step', work: () => unknown): void {
   let returned: unknown
   try {
@@ -339,8 +335,8 @@ function runs(lanes: CheckedLanes, name: 'reset' | 'step', work: () => unknown):
     const { message } = cause as Error
     throw new Fault('runs', `${show(message)} thrown by ${name} in step ${lanes.t} of the check`, 'no error')
   }
-  if (returned === undefined) return
-  throw new Fault('runs', `${show(returned)} from ${name}`, 'nothing: it is done when it returns')
+  const refused = refusedReturn(name, returned)
+  if (refused !== null) throw new Fault('runs', refused.got, refused.expected)
 }
 
 /** Begins episodes, and expects what reset may not touch as it was. */

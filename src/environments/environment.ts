@@ -75,6 +75,34 @@ export interface Lanes<S = unknown> {
 /** The longest episode: steps are counted in i32. */
 export const STEPS_MAX = 2 ** 31 - 1
 
+/**
+ * The largest reward, either way. Losses square returns in f32: a return of ten thousand such rewards has a square that f32
+ * still holds, and what is beyond is no reward but a mistake.
+ */
+export const REWARD_MAX = 2 ** 50
+
+/** What an environment's functions have to be. */
+export const DONE = 'one that is done when it returns: lanes do not wait for their environment'
+
+/**
+ * What is wrong with what `reset` or `step` returned; null where nothing is. They are typed as returning nothing, but any function passes
+ * for one. What one returns by the way, as the number or the column that it wrote last, does no harm; a list, or an object with an
+ * observation or a reward, is meant to be taken.
+ */
+export function refusedReturn(
+  name: 'reset' | 'step',
+  returned: unknown,
+): { readonly got: string; readonly expected: string } | null {
+  if (typeof returned !== 'object' || returned === null) return null
+  if (typeof (returned as PromiseLike<unknown>).then === 'function') {
+    return { got: `a promise from ${name}`, expected: DONE }
+  }
+  const isList = Array.isArray(returned)
+  if (!isList && !('observation' in returned) && !('reward' in returned)) return null
+  const got = `${isList ? 'an array' : 'an object'} from ${name}`
+  return { got, expected: 'nothing: it writes into the columns that it is given' }
+}
+
 /** What the maker of an environment returns. */
 export interface EnvironmentModel<S> {
   readonly observationSpace: Space

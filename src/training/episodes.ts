@@ -11,14 +11,8 @@ import { stalenessSettings } from '../algorithms/staleness.ts'
 import { BEAT_WORDS, callsOf, traceBuffer, Work } from '../clock.ts'
 import { openBuffer } from '../cohorts/ahead.ts'
 import type { Cohort } from '../cohorts/cohort.ts'
-import {
-  asEpisodes,
-  closeRollout,
-  collecting,
-  type EpisodeCohort,
-  type EpisodeDraft,
-  shareStart,
-} from '../cohorts/episodes.ts'
+import { collecting, shareStart } from '../cohorts/episode-shares.ts'
+import { asEpisodes, closeRollout, type EpisodeCohort, type EpisodeDraft } from '../cohorts/episodes.ts'
 import { markLearned } from '../cohorts/league.ts'
 import { restoreLanes } from '../cohorts/population.ts'
 import { rolloutTable } from '../cohorts/rollout-table.ts'

@@ -80,7 +80,23 @@ const faults: [string, EnvironmentCheck, RegExp, ReturnType<typeof walk>][] = [
       throw new Error('no road')
     }),
   ],
-  ['a step that is not done when it returns', 'runs', /from step/, walk(() => ({ step: async () => {} }) as never)],
+  [
+    'a step that is not done when it returns',
+    'runs',
+    /^a promise from step$/,
+    walk(() => ({ step: async () => {} }) as never),
+  ],
+  [
+    'a reset that returns what was seen',
+    'runs',
+    /^an array from reset$/,
+    walk((model) => ({
+      reset(lanes, rows, count) {
+        model.reset(lanes, rows, count)
+        return [0] as never
+      },
+    })),
+  ],
   [
     'an observation outside its space',
     'values',
@@ -250,11 +266,27 @@ describe('checkEnvironment', () => {
     expect(checkEnvironment(doors(), options).holds).toBe(true)
   })
 
+  test('minds no value that a function returns by the way', () => {
+    const environment = walk((model) => ({
+      reset(lanes, rows, count) {
+        model.reset(lanes, rows, count)
+        return lanes.observation.fill(lanes.observation[0]!, 0, 0) as never
+      },
+      step(lanes, from, to) {
+        model.step(lanes, from, to)
+        return (to - from) as never
+      },
+    }))
+    expect(checkEnvironment(environment, options).holds).toBe(true)
+  })
+
   test('refuses options that are none', () => {
     const environment = walk(() => ({ numAgents: 2 }))
     expect(() => checkEnvironment(environment, { numLanes: 5 })).toThrow('a multiple of the 2 agents of a game')
     expect(() => checkEnvironment(environment, { steps: 0 })).toThrow('steps: got 0')
-    expect(() => checkEnvironment(environment, { step: 3 } as never)).toThrow('checkEnvironment option: got "step"')
+    expect(() => checkEnvironment(environment, { step: 3 } as never)).toThrow(
+      /^option of checkEnvironment: got "step".*did you mean "steps"/,
+    )
   })
 })
 

@@ -1,7 +1,8 @@
 /** Systems of one's own among the four: each before or after one of them, in the order in which the cohort has them. */
 import type { Systems } from '../../cohorts/cohort.ts'
-import { type EpisodeCohort, REWARD_MAX } from '../../cohorts/episodes.ts'
+import type { EpisodeCohort } from '../../cohorts/episodes.ts'
 import type { SystemName } from '../../cohorts/system.ts'
+import { REWARD_MAX } from '../../environments/environment.ts'
 import { InputError } from '../../errors.ts'
 import type { Kernels } from '../../kernels/bind.ts'
 import { where } from './reset.ts'

@@ -1,5 +1,7 @@
-import { DONE, type EpisodeCohort, openRow, shareLanes } from '../../cohorts/episodes.ts'
+import { shareLanes } from '../../cohorts/episode-shares.ts'
+import { type EpisodeCohort, openRow } from '../../cohorts/episodes.ts'
 import { Phase } from '../../components/episode.ts'
+import { refusedReturn } from '../../environments/environment.ts'
 import { InputError, show } from '../../errors.ts'
 import type { Kernels } from '../../kernels/bind.ts'
 import { Listed } from '../../kernels/bind.ts'
@@ -53,7 +55,7 @@ export function beginEpisodes(cohort: EpisodeCohort, count: number, seenIn: 'cur
   forget(cohort, cohort.memory[seenIn], count)
   environmentLanes.observation = cohort.observation[seenIn]
   environmentLanes.actionMask = cohort.actionMask[seenIn]
-  refuseAnswer(cohort, 'reset', cohort.environment.reset(environmentLanes, laneList, count))
+  refuseReturn(cohort, 'reset', cohort.environment.reset(environmentLanes, laneList, count))
   checkBegun(cohort, cohort.observation[seenIn], count)
 }
 
@@ -79,20 +81,10 @@ function checkBegun(cohort: EpisodeCohort, seen: Float32Array, count: number): v
   }
 }
 
-/**
- * An environment's functions are typed as returning nothing, but any function passes for one. What one returns by the way, as the number
- * or the column that it wrote last, does no harm; a list, or an object with an observation or a reward, is meant to be taken.
- */
-export function refuseAnswer({ environment }: EpisodeCohort, name: string, returned: unknown): void {
-  if (typeof returned !== 'object' || returned === null) return
-  const subject = `environment ${environment.id}`
-  if (typeof (returned as PromiseLike<unknown>).then === 'function') {
-    throw new InputError(subject, `a promise from ${name}`, DONE)
-  }
-  const isList = Array.isArray(returned)
-  if (!isList && !('observation' in returned) && !('reward' in returned)) return
-  const what = isList ? 'an array' : 'an object'
-  throw new InputError(subject, `${what} from ${name}`, 'nothing: it writes into the columns that it is given')
+/** @throws InputError for what an environment's `reset` or `step` may not return. */
+export function refuseReturn({ environment }: EpisodeCohort, name: 'reset' | 'step', returned: unknown): void {
+  const refused = refusedReturn(name, returned)
+  if (refused !== null) throw new InputError(`environment ${environment.id}`, refused.got, refused.expected)
 }
 
 /** An observation that an environment's reset or step wrote and that is not in its space. */

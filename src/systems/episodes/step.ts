@@ -3,14 +3,15 @@
  * all when `reset` and `step` return. What is not is an error that names the lane, its episode and step, and which of
  * the two wrote it.
  */
-import { type EpisodeCohort, REWARD_MAX } from '../../cohorts/episodes.ts'
+import type { EpisodeCohort } from '../../cohorts/episodes.ts'
 import type { ActionMask } from '../../components/action.ts'
 import { Phase } from '../../components/episode.ts'
 import type { Observation } from '../../components/observation.ts'
+import { REWARD_MAX } from '../../environments/environment.ts'
 import { InputError } from '../../errors.ts'
 import type { Kernels } from '../../kernels/bind.ts'
 import { spaceWidth } from '../../space.ts'
-import { beginEpisodes, refuseAnswer, unseen, where, wrote } from './reset.ts'
+import { beginEpisodes, refuseReturn, unseen, where, wrote } from './reset.ts'
 
 /**
  * Every environment moves on by one step.
@@ -32,7 +33,7 @@ export function stepEpisodes(kernels: Kernels, cohort: EpisodeCohort): void {
   const hasLives = environmentLanes.died.length > 0
   if (hasLives) kernels.clearFlags(environmentLanes.died, environmentLanes.births, from, to)
   if (cohort.late.size > 0) cohort.late.clear() // The environment says again who waits.
-  refuseAnswer(cohort, 'step', environment.step(environmentLanes, from, to))
+  refuseReturn(cohort, 'step', environment.step(environmentLanes, from, to))
   if (environment.maxEpisodeSteps !== null) {
     kernels.limitSteps(truncated, episode.step, environment.maxEpisodeSteps, from, to)
   }
