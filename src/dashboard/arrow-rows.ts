@@ -2,12 +2,16 @@
 import { readdir, stat } from 'node:fs/promises'
 import { join } from 'node:path'
 import { type ArrowTable, arrowPlain, readArrow } from '../tables/arrow.ts'
+import { WorkerPool } from '../workers.ts'
 import { groupOf, type ShownGroup } from './conversations.ts'
+import type { SqlTask } from './sql-worker.ts'
 
 /** Where a run keeps Arrow files. */
 const FOLDERS = ['rollouts', 'trajectories']
 /** Rows of a page at most, elements of a list and letters of a text that are shown, and bytes of a file that is read. */
 const [ROWS_MAX, ELEMENTS_MAX, LETTERS_MAX, BYTES_MAX] = [200, 24, 2000, 2 ** 29]
+/** Milliseconds that a query may take, and MiB of objects of the thread that asks DuckDB. */
+const [SQL_MS, HEAP_MIB] = [60_000, 4096]
 /** Digits of a number that is shown. */
 const DIGITS = 6
 
@@ -60,6 +64,7 @@ export async function listArrowFiles(folder: string): Promise<ArrowFile[]> {
 export class ArrowPages {
   #key = ''
   #table: Promise<ArrowTable> | undefined
+  #threads: WorkerPool | undefined
 
   /**
    * Rows `from` … of those that pass the filters.
@@ -82,14 +87,21 @@ export class ArrowPages {
       if (numFound >= from && places.length < Math.min(count, ROWS_MAX)) places.push(row)
       numFound++
     }
-    const vectors = names.map((_, i) => table.getChildAt(i)!)
-    return {
-      columns: table.schema.fields.map(({ name, type }) => ({ name, type: String(type) })),
-      numRows: table.numRows,
-      numFound,
-      places,
-      rows: places.map((row) => vectors.map((vector) => inWords(plain(vector.get(row))))),
-    }
+    return { ...(await inPage(table, places)), numRows: table.numRows, numFound, places }
+  }
+
+  /**
+   * Rows `from` … of what DuckDB-Wasm answers to a query of the file's table `rows`.
+   * @throws Error for a file that is too large to be looked at or cannot be read, a query that DuckDB refuses or does not answer in time, and
+   * where DuckDB-Wasm is not installed.
+   */
+  async sql(path: string, from: number, count: number, query: string, signal?: AbortSignal): Promise<ArrowPage> {
+    const task: SqlTask = { path, key: await keyOf(path), query, from, count: Math.min(count, ROWS_MAX) }
+    this.#threads ??= new WorkerPool(new URL('./sql-worker.js', import.meta.url), { size: 1, memoryMib: HEAP_MIB })
+    const outcome = await this.#threads.run<ArrowPage>(task, SQL_MS, signal)
+    if ('answer' in outcome) return outcome.answer
+    const { failure, error } = outcome
+    throw new Error(failure === 'hung' ? `the query had no answer in ${SQL_MS / 1000} s` : error)
   }
 
   /**
@@ -101,10 +113,7 @@ export class ArrowPages {
   }
 
   async #open(path: string): Promise<ArrowTable> {
-    const { size, mtimeMs } = await stat(path)
-    if (size > BYTES_MAX)
-      throw new Error(`${path}: got ${size} bytes, expected at most ${BYTES_MAX} to be looked at here`)
-    const key = `${path} ${size} ${mtimeMs}`
+    const key = await keyOf(path)
     if (key !== this.#key) {
       this.#key = key
       this.#table = readArrow(path)
@@ -115,6 +124,27 @@ export class ArrowPages {
       if (this.#key === key) this.#key = '' // It may be whole the next time.
       throw error
     }
+  }
+}
+
+/** What names a file as it is now. */
+async function keyOf(path: string): Promise<string> {
+  const { size, mtimeMs } = await stat(path)
+  if (size <= BYTES_MAX) return `${path} ${size} ${mtimeMs}`
+  throw new Error(`${path}: got ${size} bytes, expected at most ${BYTES_MAX} to be looked at here`)
+}
+
+/** The columns of a table and the rows at these places, in words. */
+export async function inPage(
+  table: ArrowTable,
+  places: readonly number[],
+): Promise<Pick<ArrowPage, 'columns' | 'rows'>> {
+  const plain = await arrowPlain()
+  const { fields } = table.schema
+  const vectors = fields.map((_, i) => table.getChildAt(i)!)
+  return {
+    columns: fields.map(({ name, type }) => ({ name, type: String(type) })),
+    rows: places.map((row) => vectors.map((vector) => inWords(plain(vector.get(row))))),
   }
 }
 

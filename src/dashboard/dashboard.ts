@@ -98,7 +98,7 @@ export async function openDashboard(options: DashboardOptions = {}): Promise<Das
     ],
     ['GET /api/curves', ({ query }) => curvesOf(runs, query)],
     ['GET /api/files', ({ query }) => filesOf(runs, query)],
-    ['GET /api/rows', ({ query }) => rowsOf(runs, pages, query)],
+    ['GET /api/rows', (request) => rowsOf(runs, pages, request)],
     ['GET /api/conversations', ({ query }) => conversationsOf(runs, pages, query)],
     ['GET /api/replay', async ({ query }) => file('image/gif', await replayOf(runs, query))],
     ['GET /api/changes', ({ signal }) => ({ events: follower.changes(signal), isNamed: true })],
@@ -195,10 +195,12 @@ function countOf(query: URLSearchParams, name: string, usual: number): number {
   throw new RequestError(400, `${name}: got ${show(query.get(name))}, expected a whole number ≥ 0`)
 }
 
-/** Rows of an Arrow file of a run: `run`, `file`, `from`, `count` and any number of filters `where`. */
-async function rowsOf(runs: Runs, pages: ArrowPages, query: URLSearchParams): Promise<object> {
+/** Rows of an Arrow file of a run: `run`, `file`, `from`, `count`, and any number of filters `where`, or a query `sql` of its table `rows`. */
+async function rowsOf(runs: Runs, pages: ArrowPages, { query, signal }: RouteRequest): Promise<object> {
   const path = await fileOf(runs, query)
   const [from, count] = [countOf(query, 'from', 0), countOf(query, 'count', 50)]
+  const sql = query.get('sql')
+  if (sql !== null) return refusing(() => pages.sql(path, from, count, sql, signal))
   const filters = query.getAll('where').map((text) => {
     const filter = parseFilter(text)
     if (filter === null) throw new RequestError(400, `filter: got ${show(text)}, expected one like reward > 0.5`)

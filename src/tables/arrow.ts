@@ -88,6 +88,15 @@ export async function readArrowFiles(paths: readonly string[], limits?: ReadLimi
   return whole
 }
 
+/** A table as bytes of an IPC stream and back: how it comes to others in memory. What is read is trusted. */
+export async function arrowStreams(): Promise<{
+  toStream(table: Arrow.Table): Uint8Array
+  fromStream(bytes: Uint8Array): Arrow.Table
+}> {
+  const { tableFromIPC, tableToIPC } = await import('apache-arrow')
+  return { toStream: (table) => tableToIPC(table, 'stream'), fromStream: (bytes) => tableFromIPC(bytes) }
+}
+
 /** Makes values of Arrow columns plain: lists arrays, structs objects. */
 export async function arrowPlain(): Promise<(value: unknown) => unknown> {
   const arrow = await import('apache-arrow')

@@ -45,6 +45,12 @@ const pageOf = (from: number, count: number, ...filters: string[]) =>
   )
 
 describe('rows of an Arrow file', () => {
+  test('are asked by SQL only where DuckDB-Wasm is installed, which is said', async () => {
+    const path = join(run, 'rollouts/2.arrow')
+    const why = 'SQL: got no package @duckdb/duckdb-wasm, expected npm install @duckdb/duckdb-wasm'
+    await expect(new ArrowPages().sql(path, 0, 1, 'FROM rows')).rejects.toThrow(why)
+  })
+
   test('come as pages, in words', async () => {
     const { columns, numRows, numFound, places, rows } = await pageOf(6, 3)
     expect(columns.map(({ name }) => name)).toEqual(['reward', 'count', 'answer', 'lists'])

@@ -99,6 +99,10 @@ test('shows runs as text, asks nobody else, goes on with them, can be used by ke
   for (const key of 'reward > 29') await page.keyboard.press(key === ' ' ? 'Space' : key)
   await page.keyboard.press('Enter')
   await until(page, "document.querySelector('#files').innerText.includes('1 to 3 of 3 of 120 rows')")
+  await page.evaluate(
+    "{ const input = document.querySelector('#files input'); input.value = 'FROM rows'; input.dispatchEvent(new Event('change')) }",
+  )
+  await until(page, "document.querySelector('#files').innerText.includes('npm install @duckdb/duckdb-wasm')")
 
   await page.evaluate("document.querySelector('#conversations summary').click()")
   await until(page, "document.querySelectorAll('.conversation').length === 3")

@@ -14,24 +14,29 @@ interface Page {
   readonly rows: readonly (readonly string[])[]
 }
 
-/** Rows of a file that pass the filters that are typed. */
+/** How a query begins; a filter goes on with an operator. */
+const SQL = /^\s*(select|with|from|summarize|describe)\s+[^\s=!<>~]/i
+
+/** Rows of a file that pass the filters that are typed, or what DuckDB answers to the query that is typed. */
 export class FilesView extends FileView {
   protected readonly folders = ['rollouts', 'trajectories']
   protected readonly none =
     'This run keeps no rows: rollouts=last or all, or trajectories=last or all of a language model, keeps some.'
   readonly #filter = element('input', {
-    ...{ type: 'text', size: '40', placeholder: 'reward > 0.5, done = 1' },
+    ...{ type: 'text', size: '60', placeholder: 'reward > 0.5, done = 1    or    SELECT avg(reward) FROM rows' },
     change: () => void this.turn(0),
   })
 
   constructor(ask: Ask) {
     super(ask, 'files', 'Rows of rollouts and conversations', COUNT)
-    this.layOut(element('label', {}, 'rows where', this.#filter))
+    this.layOut(element('label', {}, 'rows where, or SQL', this.#filter))
   }
 
   protected async fill(query: URLSearchParams): Promise<void> {
     query.set('count', String(COUNT))
-    for (const filter of this.#filter.value.split(',')) if (filter.trim() !== '') query.append('where', filter)
+    const typed = this.#filter.value
+    if (SQL.test(typed)) query.set('sql', typed)
+    else for (const filter of typed.split(',')) if (filter.trim() !== '') query.append('where', filter)
     await this.answer('api/rows', query, (answer) => {
       const { columns, numRows, numFound, places, rows } = answer as unknown as Page
       const last = this.from + rows.length
