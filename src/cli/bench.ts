@@ -1,8 +1,7 @@
 import { type EnvironmentMeasurement, measureEnvironment } from '../entries/environments.ts'
 import { number, sizes } from '../entries/settings.ts'
-import { InputError } from '../errors.ts'
-import { configureRun, type EnvironmentId } from '../index.ts'
-import { type Command, readKeys, splitWords } from './invocation.ts'
+import { readEnvironment } from './environment-keys.ts'
+import type { Command } from './invocation.ts'
 
 export const benchKeys = {
   numLanes: sizes([16, 64, 256, 1024, 4096], 'lanes: each number in a world of its own'),
@@ -12,14 +11,8 @@ export const benchKeys = {
 
 /** colonnade bench <environment>: how fast it steps, is played and trains here, and how many lanes it should have. */
 export const benchCommand: Command = async ({ words, json }) => {
-  const { subject, texts } = splitWords(words, 'an environment')
-  const isOwn = (key: string) => Object.hasOwn(benchKeys, key)
-  const own = Object.fromEntries(Object.entries(texts).filter(([key]) => isOwn(key)))
-  const ofRun = Object.fromEntries(Object.entries(texts).filter(([key]) => !isOwn(key)))
-  const run = await configureRun(subject as EnvironmentId, ofRun)
-  if (run.kind !== 'episodes') throw new InputError('environment', subject, 'one whose lanes step, not one of text')
-  const { environment, policy } = run
-  const measurement = await measureEnvironment(environment, { ...readKeys(benchKeys, own), policy })
+  const { values, environment, policy } = await readEnvironment(words, benchKeys, ['wrappers', 'policy'])
+  const measurement = await measureEnvironment(environment, { ...values, policy })
   if (!json) print(measurement)
   return measurement
 }

@@ -1,8 +1,7 @@
 import { checkEnvironment, type EnvironmentReport, environmentChecks } from '../entries/environments.ts'
 import { integer } from '../entries/settings.ts'
-import { InputError } from '../errors.ts'
-import { configureRun, type EnvironmentId } from '../index.ts'
-import { type Command, readKeys, splitWords } from './invocation.ts'
+import { readEnvironment } from './environment-keys.ts'
+import type { Command } from './invocation.ts'
 
 export const checkKeys = {
   numLanes: integer(1024, 'lanes; a multiple of the agents of a game', { min: 1 }),
@@ -12,15 +11,8 @@ export const checkKeys = {
 
 /** colonnade check <environment>: whether it keeps its contract. Exits with 1 where it does not. */
 export const checkCommand: Command = async ({ words, json }) => {
-  const { subject, texts } = splitWords(words, 'an environment')
-  const keysOf = (ofEnvironment: boolean) =>
-    Object.fromEntries(
-      Object.entries(texts).filter(([key]) => (key.includes('.') || key === 'wrappers') === ofEnvironment),
-    )
-  const options = readKeys(checkKeys, keysOf(false))
-  const run = await configureRun(subject as EnvironmentId, keysOf(true))
-  if (run.kind !== 'episodes') throw new InputError('environment', subject, 'one whose lanes step, not one of text')
-  const report = checkEnvironment(run.environment, options)
+  const { values, environment } = await readEnvironment(words, checkKeys, ['wrappers'])
+  const report = checkEnvironment(environment, values)
   if (!json) print(report)
   if (!report.holds) process.exitCode = 1
   return report

@@ -6,6 +6,7 @@ import { evaluateKeys } from './evaluate.ts'
 import { exportKeys, textExportKeys } from './export.ts'
 import { gatewayKeys } from './gateway.ts'
 import { generateKeys } from './generate.ts'
+import { readTexts } from './invocation.ts'
 import { pushKeys } from './push.ts'
 import { replayKeys } from './replay.ts'
 import { resumeKeys } from './resume.ts'
@@ -23,8 +24,8 @@ const USAGE: Readonly<Record<string, string>> = {
   resume: `  colonnade resume <run> [from=N] [key=value …]            go on from the run's newest checkpoint, or from number N; further
                                                            than it was to go with totalSteps=…, or rl.updates=…`,
   evaluate: `  colonnade evaluate <run> [key=value …]                   play whole episodes with the newest checkpoint`,
-  replay: `  colonnade replay <run> [out=FILE.gif] [key=value …]      an episode of the trained policy as an animated GIF, and in the terminal;
-                                                           of environments whose observations are a grid`,
+  replay: `  colonnade replay <run> [out=FILE.gif] [key=value …]      an episode of the trained policy as an animated GIF or, as FILE.html, a page, and in
+                                                           the terminal`,
   export: `  colonnade export <run> out=FILE [key=value …]            write rollouts, fresh episodes or the policy; of a language
                                                            model its folder, or its conversations`,
   push: `  colonnade push <run> <owner/name> [key=value …]         put the policy or language model, with a card, on the Hugging Face hub
@@ -61,10 +62,10 @@ const KEYS: Readonly<Record<string, readonly (readonly [title: string, keys: Rea
   push: [['Keys of push', pushKeys]],
   generate: [['Keys of generate', generateKeys]],
   serve: [['Keys of serve', serveKeys]],
-  'serve-env': [['Keys of serve-env, beside environment.…', serveEnvKeys]],
+  'serve-env': [['Keys of serve-env, beside environment.… and wrappers', serveEnvKeys]],
   gateway: [['Keys of gateway', gatewayKeys]],
-  check: [['Keys of check, beside environment.…', checkKeys]],
-  bench: [['Keys of bench, beside environment.… and policy', benchKeys]],
+  check: [['Keys of check, beside environment.… and wrappers', checkKeys]],
+  bench: [['Keys of bench, beside environment.…, wrappers and policy', benchKeys]],
   dashboard: [['Keys of dashboard', dashboardKeys]],
   simulate: [['Keys of simulate', simulateKeys]],
 }
@@ -95,7 +96,7 @@ export async function helpOf(command: string, words: readonly string[]): Promise
 }
 
 async function trainHelp([environment = 'CartPole-v1', ...words]: readonly string[]): Promise<string> {
-  const given = Object.fromEntries(words.filter((word) => word.includes('=')).map((word) => word.split('=', 2)))
+  const given = readTexts(words.filter((word) => word.includes('=')))
   const [keys, metrics] = [await runKeys(environment, given), await runMetrics(environment, given)]
   return `Keys of train (defaults for ${environment}):
 ${table(new Map([...keys, ...Object.entries(trainKeys)]))}

@@ -1,9 +1,9 @@
-import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { setTimeout as wait } from 'node:timers/promises'
 import { encodeGif, gridPicture, isGrid, type Picture, pictureColors } from '../entries/environments.ts'
 import { boolean, integer, optionalNumber } from '../entries/settings.ts'
 import { InputError } from '../errors.ts'
+import { writeWhole } from '../files.ts'
 import { kindOfRun, loadPolicy, recordEpisodes } from '../index.ts'
 import { group } from '../metrics.ts'
 import { type Command, readKeys, splitWords } from './invocation.ts'
@@ -32,10 +32,9 @@ export const replayCommand: Command = async ({ words, json, quiet }) => {
   const hasRoom = 2 * pictures[0]!.columns <= process.stdout.columns && pictures[0]!.rows < process.stdout.rows
   if (process.stdout.isTTY && hasRoom && !json && !quiet) await play(pictures, delayMs)
   const title = `${environment}, update ${update}, return ${episodeReturn}`
-  await writeFile(
-    out,
+  await writeWhole(out, [
     out.endsWith('.gif') ? encodeGif(pictures, { delayMs }) : replayPage({ ...episode, title }, delayMs),
-  )
+  ])
   if (!json) console.log(`${group(actions.length)} steps of update ${update}, return ${episodeReturn} → ${out}`)
   return { run: subject, out, update, steps: actions.length, episodeReturn }
 }

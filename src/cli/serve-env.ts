@@ -11,20 +11,10 @@ import {
 } from '../column-file.ts'
 import { choice, integer } from '../entries/settings.ts'
 import { InputError } from '../errors.ts'
-import {
-  configureRun,
-  createWorld,
-  type EnvironmentId,
-  type EpisodeCohort,
-  mlp,
-  reset,
-  restart,
-  step,
-  store,
-  type World,
-} from '../index.ts'
+import { createWorld, type EpisodeCohort, mlp, reset, restart, step, store, type World } from '../index.ts'
 import { spaceToJson, spaceType, spaceWidth } from '../space.ts'
-import { type Command, readKeys, splitWords } from './invocation.ts'
+import { readEnvironment } from './environment-keys.ts'
+import type { Command } from './invocation.ts'
 
 export const serveEnvKeys = {
   numLanes: integer(1, 'lanes', { min: 1 }),
@@ -37,21 +27,15 @@ export const serveEnvKeys = {
  * input and output as the doorbell. `python/colonnade.py` starts it. Ends when the input does.
  */
 export const serveEnvCommand: Command = async ({ words }) => {
-  const { subject, texts } = splitWords(words, 'an environment')
-  const keysOf = (ofEnvironment: boolean) =>
-    Object.fromEntries(Object.entries(texts).filter(([key]) => key.startsWith('environment.') === ofEnvironment))
-  const options = readKeys(serveEnvKeys, keysOf(false))
-  const run = await configureRun(subject as EnvironmentId, keysOf(true))
-  if (run.kind !== 'episodes') throw new InputError('environment', subject, 'one whose lanes step, not one of text')
-  const { environment } = run
-  const { numLanes, autoreset } = options
+  const { values, environment } = await readEnvironment(words, serveEnvKeys, ['wrappers'])
+  const { numLanes, autoreset } = values
   const policy = { ...mlp({ hidden: [1] }), id: 'client' } // Never asked: the client chooses.
   const make = (seed: number) => createWorld({ environment, policy, numLanes, seed, autoreset })
   const { observationSpace, actionSpace, maxEpisodeSteps, returnThreshold } = environment
   if (observationSpace.kind !== 'box')
-    throw new InputError(`${subject} observationSpace`, observationSpace.kind, 'a box')
+    throw new InputError(`${environment.id} observationSpace`, observationSpace.kind, 'a box')
 
-  let world = await make(options.seed)
+  let world = await make(values.seed)
   /** What ends with the command, however it ends; the last first. */
   const ends = [() => world.close()]
   try {

@@ -50,6 +50,7 @@ describe('colonnade check', () => {
   test('refuses what is no environment whose lanes step, and keys that are none', async () => {
     expect((await inProcess(['check', 'text/copy'])).stderr).toContain('got text/copy, expected one whose lanes step')
     expect((await inProcess(['check', 'CartPole-v1', 'lanes=3'])).stderr).toContain('numLanes')
+    expect((await inProcess(['check', 'CartPole-v1', 'ppo.gamma=0.9'])).stderr).toContain('ppo.gamma: got "0.9"')
     expect((await inProcess(['check'])).stderr).toContain('an environment')
   })
 })

@@ -1,4 +1,4 @@
-import { readFile, stat } from 'node:fs/promises'
+import { mkdir, readdir, readFile, stat } from 'node:fs/promises'
 import { join } from 'node:path'
 import { inflateSync } from 'node:zlib'
 import { beforeAll, describe, expect, test } from 'vitest'
@@ -70,6 +70,13 @@ describe('colonnade replay', () => {
     }
     expect(leanOf(first)).toBeLessThan(2.5)
     expect(leanOf(last)).toBeGreaterThan(3.5)
+  })
+
+  test('leaves what was there where the file cannot be put in its place', async () => {
+    await mkdir(join(here, 'kept/taken.gif/inside'), { recursive: true })
+    const { code, stderr } = await inProcess(['replay', 'game', 'out=kept/taken.gif'], here)
+    expect([code, stderr]).toEqual([1, expect.stringContaining('expected a place that can be written')])
+    expect(await readdir(join(here, 'kept'), { recursive: true })).toEqual(['taken.gif', 'taken.gif/inside'])
   })
 
   test('a title that looks like a page stays a title', () => {

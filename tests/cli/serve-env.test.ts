@@ -100,3 +100,15 @@ test.each(['next-step', 'same-step'] as const)(
     world.close()
   },
 )
+
+test('lanes have the wrappers that the words lay around the environment', async () => {
+  const client = await Client.start('CartPole-v1', 'wrappers=frameStack', 'frameStack.frames=2')
+  expect(client.hello).toMatchObject({ environment: 'CartPole-v1', observationSpace: { shape: [2, 4] } })
+  expect(client.read('observation')).toEqual([
+    ...client.read('observation').slice(4),
+    ...client.read('observation').slice(4),
+  ])
+  client.process.stdin!.end()
+  expect(await once(client.process, 'exit')).toEqual([0, null])
+  client.file.close()
+})
