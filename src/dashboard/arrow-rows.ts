@@ -1,6 +1,7 @@
 /** The Arrow files of a run as pages of rows in words, with filters. A file is read when somebody looks at it, and kept until another is. */
-import { readdir, stat } from 'node:fs/promises'
+import { stat } from 'node:fs/promises'
 import { join } from 'node:path'
+import { listFolder } from '../files.ts'
 import { type ArrowTable, arrowPlain, readArrow } from '../tables/arrow.ts'
 import { WorkerPool } from '../workers.ts'
 import { groupOf, type ShownGroup } from './conversations.ts'
@@ -51,7 +52,7 @@ export function parseFilter(text: string): RowFilter | null {
 export async function listArrowFiles(folder: string): Promise<ArrowFile[]> {
   const files: ArrowFile[] = []
   for (const name of FOLDERS) {
-    const names = await readdir(join(folder, name)).catch(() => [] as string[]) // A run may keep none.
+    const names = await listFolder(join(folder, name)) // A run may keep none.
     for (const file of names.filter((each) => each.endsWith('.arrow')).sort()) {
       const path = `${name}/${file}`
       files.push({ path, bytes: (await stat(join(folder, path))).size })

@@ -4,7 +4,7 @@ import { basename, join, relative } from 'node:path'
 import { fingerprint } from '../definition.ts'
 import { InputError } from '../errors.ts'
 import { parseObject, readText } from '../files.ts'
-import { flatKeys } from '../loggers/entry.ts'
+import { flatKeys, flatParts } from '../loggers/entry.ts'
 import { VERSION } from '../version.ts'
 import { type Curve, MetricsFile } from './metrics-file.ts'
 
@@ -126,13 +126,7 @@ class FollowedRun {
     const { colonnade, settings, ...parts } = this.#config as Record<string, Record<string, unknown> | null>
     const part = (name: string) => (parts[name] ?? {}) as { id?: unknown; parameters?: Record<string, unknown> }
     const { loss } = part('rl').parameters ?? {}
-    const flat: Record<string, unknown> = { ...flatKeys(settings ?? {}) }
-    for (const [name, record] of Object.entries(parts)) {
-      if (typeof record !== 'object' || record === null) continue
-      const { id, parameters } = part(name)
-      flat[name] = id
-      Object.assign(flat, flatKeys(parameters ?? {}, `${String(id)}.`))
-    }
+    const flat = { ...flatKeys(settings ?? {}), ...flatParts(parts) }
     const { seed: _, ...others } = flat
     const version = String(colonnade)
     const isNewer = version.localeCompare(VERSION, 'en', { numeric: true }) > 0

@@ -1,4 +1,5 @@
 /** A line of metrics as loggers are given it: flat, by kinds of values. */
+import type { DefinitionRecord } from '../definition.ts'
 import type { Distribution, LogEntry } from './logger.ts'
 
 /**
@@ -36,4 +37,25 @@ export function flatKeys(object: object, prefix = ''): Record<string, string | n
     else if (['string', 'number', 'boolean'].includes(typeof value)) flat[name] = value
   }
   return flat
+}
+
+/**
+ * What a run is made of as such keys: of each part its id by the part's name, or the ids of a list, and its settings behind its id. What is
+ * laid around an environment is `wrappers`. A part whose name is its id has no key of its own, and what is no record is left out.
+ */
+export function flatParts(parts: Readonly<Record<string, unknown>>): Record<string, string | number | boolean> {
+  const flat: Record<string, string | number | boolean> = {}
+  for (const [name, part] of Object.entries(parts)) {
+    const records = [part].flat().filter(isRecord)
+    const ids = records.map(({ id }) => id).join(',')
+    if (records.length > 0 && ids !== name) flat[name] = ids
+    for (const { id, parameters, wrappers = [] } of records) {
+      Object.assign(flat, flatKeys(Object(parameters), `${id}.`), flatParts({ wrappers }))
+    }
+  }
+  return flat
+}
+
+function isRecord(value: unknown): value is DefinitionRecord {
+  return typeof (value as { readonly id?: unknown } | null)?.id === 'string'
 }

@@ -1,6 +1,6 @@
 /** Entries as lines of JSON, in files that rotate. */
 import { stat } from 'node:fs/promises'
-import { appendText, disk, isThere, readText, removeWhole, writeWhole } from '../files.ts'
+import { appendText, disk, isThere, parseObject, readText, removeWhole, writeWhole } from '../files.ts'
 import { integer, text } from '../settings.ts'
 import { defineLogger, placeOf } from './logger.ts'
 
@@ -56,9 +56,5 @@ async function dropLater(path: string, last: number): Promise<void> {
 
 /** Infinity for a line that is none of ours. */
 function stepOf(line: string): number {
-  try {
-    return Number((JSON.parse(line) as { step?: unknown }).step ?? Number.POSITIVE_INFINITY)
-  } catch {
-    return Number.POSITIVE_INFINITY
-  }
+  return Number(parseObject(line)?.step ?? Number.POSITIVE_INFINITY)
 }

@@ -15,7 +15,7 @@ import type { EnvironmentId } from '../environments/registry.ts'
 import type { TextEnvironmentFactory } from '../environments/text.ts'
 import { readText, writeWhole } from '../files.ts'
 import { describeNative, type KernelBuild } from '../kernels/bind.ts'
-import { entryOf, flatKeys } from '../loggers/entry.ts'
+import { entryOf, flatKeys, flatParts } from '../loggers/entry.ts'
 import type { LoggedEnd } from '../loggers/logger.ts'
 import { Loggers } from '../loggers/loggers.ts'
 import type { Metrics } from '../metrics.ts'
@@ -255,18 +255,10 @@ export class Run<D extends RunDefinition = RunDefinition> {
   /** Opens the loggers that the settings name. */
   #openLoggers(tell: (message: string) => void): Loggers {
     const { definition, folder, trainer } = this
-    const parts = Object.entries(this.#kind.records(definition)).flatMap(([name, recorded]) => {
-      if (recorded === null) return []
-      const records = [recorded].flat() as DefinitionRecord[]
-      const ids = records.map(({ id }) => id).join(',')
-      const keys = records.flatMap(({ id, parameters }) => Object.entries(flatKeys(parameters, `${id}.`)))
-      return [...(name === ids ? [] : [[name, ids]]), ...keys]
-    })
-    const settings = { ...flatKeys(definition.settings), ...Object.fromEntries(parts) }
     const training = {
       name: basename(resolve(folder)),
       folder,
-      settings,
+      settings: { ...flatKeys(definition.settings), ...flatParts(this.#kind.records(definition)) },
       metrics: { ...trainer.metrics, ...(definition.settings.evaluateEvery > 0 ? judgeMetrics : {}) },
       done: trainer.update,
     }

@@ -188,6 +188,18 @@ describe('runs below a folder', () => {
     ])
   })
 
+  test('are of two groups where something is laid around the environment of one', async () => {
+    const folder = await temporaryFolder()
+    const wrappers = [{ id: 'frameStack', parameters: { frames: 4 } }]
+    await writeRun(join(folder, 'bare'))
+    await writeRun(join(folder, 'stacked'), { wrappers })
+    const runs = await Runs.open(folder)
+    await runs.read()
+    const [bare, stacked] = runs.shown
+    expect(stacked!.settings).toEqual({ ...bare!.settings, wrappers: 'frameStack', 'frameStack.frames': 4 })
+    expect(stacked!.group).not.toBe(bare!.group)
+  })
+
   test('are told of when their end, or the picture of an episode, is all that has changed', async () => {
     const folder = await temporaryFolder()
     const run = join(folder, 'one')

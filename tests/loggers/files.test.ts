@@ -5,7 +5,7 @@ import { join } from 'node:path'
 import { describe, expect, test } from 'vitest'
 import { csv, jsonl, type LogEntry, type LoggedTraining, tensorboard } from '../../src/entries/loggers.ts'
 import { crc32c } from '../../src/loggers/crc32c.ts'
-import { entryOf, flatKeys } from '../../src/loggers/entry.ts'
+import { entryOf, flatKeys, flatParts } from '../../src/loggers/entry.ts'
 import { crc32c as bitwise, eventFiles, readEvents } from '../support/event-file.ts'
 import { temporaryFolder } from '../support/temporary.ts'
 
@@ -43,6 +43,20 @@ describe('an entry', () => {
   test('settings are flat keys', () => {
     expect(flatKeys({ gamma: 0.9, hidden: [8, 4], loss: { beta: null, on: false } }, 'rl.')).toEqual({
       ...{ 'rl.gamma': 0.9, 'rl.hidden': '8,4', 'rl.loss.on': false },
+    })
+  })
+
+  test('what a run is made of is, too: each part by its name, with what is laid around an environment', () => {
+    const part = (id: string, parameters: object = {}) => ({ id, parameters })
+    const wrappers = [part('frameStack', { frames: 4 }), part('timeLimit')]
+    const parts = {
+      environment: { ...part('Coin-v0', { sides: [2, 3] }), wrappers },
+      systems: [part('normalizeRewards', { clip: 10 }), part('own')],
+      ...{ sft: part('sft', { steps: 3 }), rl: null, recorded: null, colonnade: '0.1.0', broken: [3, null, {}] },
+    }
+    expect(flatParts(parts)).toEqual({
+      ...{ environment: 'Coin-v0', 'Coin-v0.sides': '2,3', wrappers: 'frameStack,timeLimit', 'frameStack.frames': 4 },
+      ...{ systems: 'normalizeRewards,own', 'normalizeRewards.clip': 10, 'sft.steps': 3 },
     })
   })
 })

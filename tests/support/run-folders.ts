@@ -22,6 +22,7 @@ export async function writeRun(
     status,
     version = '0.1.0',
     isOfText = false,
+    wrappers,
   }: {
     seed?: number
     learningRate?: number
@@ -29,12 +30,13 @@ export async function writeRun(
     status?: string
     version?: string
     isOfText?: boolean
+    wrappers?: readonly object[]
   } = {},
 ): Promise<void> {
   await mkdir(folder, { recursive: true })
   const config = {
     colonnade: version,
-    environment: { id: 'CartPole-v1', parameters: { maxEpisodeSteps: 500 } },
+    environment: { id: 'CartPole-v1', parameters: { maxEpisodeSteps: 500 }, wrappers },
     policy: { id: 'mlp', parameters: { hidden: [8, 4] } },
     algorithm: { id: 'ppo', parameters: { learningRate } },
     settings: { seed, numLanes: 16 },

@@ -30,7 +30,7 @@ export class ReplayView extends RunView {
     const { id, folder, environment, replayTime } = run!
     if (replayTime === null) {
       this.told.textContent =
-        'There is no picture of this run yet. Where observations are grids, this command makes one:'
+        'There is no picture of this run yet. Where the environment draws, or observations are grids, this command makes one:'
       this.shown.append(element('code', {}, `colonnade replay ${folder}`))
       return
     }
