@@ -6,7 +6,7 @@ export class InputError extends Error {
   override readonly name = 'InputError'
   /** What was wrong, as the caller would name it: `numLanes`, `ppo.clipCoef`, `checkpoint runs/a`. */
   readonly subject: string
-  /** What came, as text. */
+  /** What came, as text; of a word that is unknown also the one that may be meant. */
   readonly got: string
   /** What would have been accepted. */
   readonly expected: string
@@ -75,7 +75,8 @@ export function similar(word: string, candidates: readonly string[]): string | u
   if (spelled !== undefined) return spelled
   const near = nearest(word, candidates)
   if (near === undefined) return undefined
-  const isNear = near.startsWith(word) || editDistance(word.toLowerCase(), near.toLowerCase()) <= (word.length + 1) / 2
+  const distance = editDistance(word.toLowerCase(), near.toLowerCase())
+  const isNear = near.startsWith(word) || (distance < word.length && distance <= (word.length + 1) / 2)
   return isNear ? near : candidates.find((candidate) => initials(lastPart(candidate)) === word.toLowerCase())
 }
 
@@ -106,15 +107,27 @@ function editDistance(a: string, b: string): number {
 }
 
 /**
- * An unknown word among a closed list: the error names the nearest valid one and lists the rest. What a program or a file
- * gave for it may be no text at all.
+ * An unknown word among a closed list: the error asks whether the nearest valid one was meant, and lists them all. What a program or a
+ * file gave for it may be no text at all. `otherwise` is what would be accepted beside the list.
  */
-export function unknownWord(subject: string, word: unknown, valid: readonly string[]): InputError {
-  if (typeof word !== 'string') return new InputError(subject, show(word), `one of ${valid.join(', ')}`)
-  const near = similar(word, valid)
+export function unknownWord(subject: string, word: unknown, valid: readonly string[], otherwise = ''): InputError {
+  const near = typeof word === 'string' ? similar(word, valid) : undefined
   const hint = near === undefined ? '' : ` (did you mean ${show(near)}?)`
-  const expected = valid.length === 0 ? 'none: there are none to choose from' : `one of ${valid.join(', ')}${hint}`
-  return new InputError(subject, show(word), expected)
+  const listed = valid.length === 0 ? 'none: there are none to choose from' : `one of ${valid.join(', ')}`
+  return new InputError(subject, show(word) + hint, otherwise === '' ? listed : `${listed}, or ${otherwise}`)
+}
+
+/** The candidate of an id. @throws InputError that names the nearest id, where none has it. */
+export function byId<T extends { readonly id: string }>(
+  noun: string,
+  candidates: readonly T[],
+  id: string,
+  otherwise?: string,
+): T {
+  const found = candidates.find((candidate) => candidate.id === id)
+  if (found !== undefined) return found
+  const ids = candidates.map((candidate) => candidate.id)
+  throw unknownWord(noun, id, ids, otherwise)
 }
 
 /** Checks that an object of options has no other keys than these. @throws InputError that names the nearest. */

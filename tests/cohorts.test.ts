@@ -136,7 +136,7 @@ describe('a cohort of episodes', () => {
           { ...good, name: 'b', policy: 'lest' },
         ],
       }),
-    ).rejects.toThrow('policy: got "lest", expected one of left')
+    ).rejects.toThrow('policy: got "lest" (did you mean "left"?), expected one of left')
     await expect(createWorld({ ...good, policy: 'a' })).rejects.toThrow('or the name of a cohort before it')
     const talking = { environment: digits({}), policy: languageModel({ width: 8, layers: 1, heads: 1 }), numLanes: 1 }
     await expect(

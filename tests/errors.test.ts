@@ -1,6 +1,7 @@
 import { describe, expect, test } from 'vitest'
 import { describeLoss } from '../src/algorithms/losses.ts'
 import { ppo } from '../src/algorithms/ppo.ts'
+import { algorithmFactory } from '../src/algorithms/registry.ts'
 import { rl } from '../src/algorithms/rl.ts'
 import { takeArena } from '../src/components/arena.ts'
 import { column } from '../src/components/column.ts'
@@ -105,8 +106,12 @@ describe('InputError', () => {
     expect(error.message).toBe(`${error.subject}: got ${error.got}, expected ${error.expected}`)
   })
 
-  test('of a wrong environment names the nearest one', () => {
-    expect(() => environmentFactory('cartpole')).toThrow('did you mean "CartPole-v1"?')
+  test('of a wrong environment names the nearest one, before the list of all', () => {
+    expect(() => environmentFactory('cartpole')).toThrow(
+      /^environment: got "cartpole" \(did you mean "CartPole-v1"\?\), expected one of CartPole-v1, .*$/,
+    )
+    expect(() => algorithmFactory('x')).toThrow(/^algorithm: got "x", expected one of ppo, .*$/)
+    expect(() => environmentFactory('xyzzy')).toThrow(/^environment: got "xyzzy", expected one of CartPole-v1, .*$/)
     expect(environmentFactory('Pendulum-v1')).toBe(pendulum)
   })
 })

@@ -163,7 +163,9 @@ describe('several sets that learn', () => {
       expect(episodes).toBeGreaterThan(5)
       expect(trainer.progress(name)).toMatchObject({ episodes, episodeReturnLast100 })
     }
-    expect(() => trainer.progress('mlp.set2')).toThrow('cohort: got "mlp.set2", expected one of mlp, mlp.set1')
+    expect(() => trainer.progress('mlp.set2')).toThrow(
+      'cohort: got "mlp.set2" (did you mean "mlp.set1"?), expected one of mlp, mlp.set1',
+    )
     await expect(trainer.learn(trainer.rollout.table).next()).rejects.toThrow('2 sets of weights that learn')
   })
 

@@ -50,7 +50,7 @@ describe('the totals of an update', () => {
     totals.add('norm', 2)
     expect(totals.values()).toEqual({ loss: Number.NaN, norm: 2, rate: Number.NaN })
     expect(() => totals.add('nrom' as never, 2)).toThrow(
-      'metric: got "nrom", expected one of loss, norm, rate (did you mean "norm"?)',
+      'metric: got "nrom" (did you mean "norm"?), expected one of loss, norm, rate',
     )
   })
 })
@@ -113,7 +113,7 @@ describe('metrics that an algorithm declares', () => {
   test.each([
     [{}, 'mine metrics loss: got undefined, expected a number'],
     [{ loss: '3' }, 'mine metrics loss: got "3", expected a number'],
-    [{ loss: 3, lost: 4 }, 'mine metrics: got "lost", expected one of loss (did you mean "loss"?)'],
+    [{ loss: 3, lost: 4 }, 'mine metrics: got "lost" (did you mean "loss"?), expected one of loss'],
     [undefined, 'mine metrics: got undefined, expected an object with a number for each metric'],
   ])('must be told, and no others: %j', async (told, message) => {
     const updating = firstUpdate({ loss: metric('last') }, () => told)

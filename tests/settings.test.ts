@@ -102,7 +102,7 @@ describe('resolveSettings', () => {
   test('names the nearest setting to one that is not declared', () => {
     const resolve = () => resolveSettings('ppo', declared, { numstep: 1 } as never)
     expect(resolve).toThrow(InputError)
-    expect(resolve).toThrow(/^ppo setting: got "numstep", expected one of gamma, .+ \(did you mean "numSteps"\?\)$/)
+    expect(resolve).toThrow(/^ppo setting: got "numstep" \(did you mean "numSteps"\?\), expected one of gamma, .+$/)
   })
 
   test.each([null, 3, 'gamma=1'])('refuses %j for an object of settings', (given) => {

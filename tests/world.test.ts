@@ -38,9 +38,15 @@ describe('createWorld', () => {
   test('refuses options that nothing knows: of a world, and of either kind of cohort', async () => {
     const cohort = { environment: cartPole(), policy: mlp(), numLanes: 2 }
     const wrong: [object, string][] = [
-      [{ ...cohort, numLane: 3 }, 'option of a cohort of episodes: got "numLane", expected one of'],
+      [
+        { ...cohort, numLane: 3 },
+        'option of a cohort of episodes: got "numLane" (did you mean "numLanes"?), expected one of',
+      ],
       [{ ...cohort, groupSize: 3 }, 'option of a cohort of episodes: got "groupSize"'],
-      [{ cohorts: [cohort], sed: 1 }, 'option of a world: got "sed", expected one of cohorts, seed, kernels'],
+      [
+        { cohorts: [cohort], sed: 1 },
+        'option of a world: got "sed" (did you mean "seed"?), expected one of cohorts, seed, kernels',
+      ],
       [{ cohorts: [{ ...cohort, kernels: 'simd' }] }, 'option of a cohort of episodes: got "kernels"'],
       [{ cohorts: [cohort], numLanes: 4 }, 'option of a world: got "numLanes"'],
       [

@@ -1,5 +1,5 @@
 /** The algorithms that come with Colonnade for lanes that step; those of language models are in `training/text/`. */
-import { unknownWord } from '../errors.ts'
+import { byId } from '../errors.ts'
 import { a2c } from './a2c.ts'
 import type { AlgorithmFactory } from './algorithm.ts'
 import { bc } from './bc.ts'
@@ -15,8 +15,5 @@ export const algorithms: readonly AlgorithmFactory[] = [ppo, a2c, bc, dqn, sac] 
  * @throws InputError that names the nearest id.
  */
 export function algorithmFactory(id: string): AlgorithmFactory {
-  const factory = algorithms.find((candidate) => candidate.id === id)
-  if (factory !== undefined) return factory
-  const ids = algorithms.map((candidate) => candidate.id)
-  throw unknownWord('algorithm', id, ids)
+  return byId('algorithm', algorithms, id)
 }

@@ -83,8 +83,7 @@ async function run(args: readonly string[]): Promise<void> {
 async function ownCommand(path: string): Promise<Command> {
   const { findPart, isModulePath } = await import('../definition.ts')
   if (!isModulePath(path)) {
-    const { subject, got, expected } = unknownWord('command', path, Object.keys(commands))
-    throw new InputError(subject, got, `${expected}, or the path of a module that exports one`)
+    throw unknownWord('command', path, Object.keys(commands), 'the path of a module that exports one')
   }
   const { pathToFileURL } = await import('node:url')
   const found = (await findPart('command', pathToFileURL(path).href, 'caller')) as unknown as Command

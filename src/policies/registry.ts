@@ -1,6 +1,6 @@
 /** The policies that come with Colonnade. */
 import type { Factory } from '../definition.ts'
-import { unknownWord } from '../errors.ts'
+import { byId } from '../errors.ts'
 import type { Settings } from '../settings.ts'
 import { mlp } from './mlp.ts'
 import { convolutional, dense, recurrent } from './network/ready-made.ts'
@@ -26,8 +26,5 @@ export const policies: readonly PolicyFactory[] = [
  * @throws InputError that names the nearest id.
  */
 export function policyFactory(id: string): PolicyFactory {
-  const factory = policies.find((candidate) => candidate.id === id)
-  if (factory !== undefined) return factory
-  const ids = policies.map((candidate) => candidate.id)
-  throw unknownWord('policy', id, ids)
+  return byId('policy', policies, id)
 }

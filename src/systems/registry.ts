@@ -1,6 +1,6 @@
 /** The systems that come with Colonnade beside the four, which a cohort has where it is told so. */
 import type { SystemFactory } from '../cohorts/system.ts'
-import { unknownWord } from '../errors.ts'
+import { byId } from '../errors.ts'
 import { clipRewards, normalizeRewards } from './rewards.ts'
 
 /** Every such system's factory. */
@@ -11,8 +11,5 @@ export const ownSystems: readonly SystemFactory[] = [normalizeRewards, clipRewar
  * @throws InputError that names the nearest id.
  */
 export function systemFactory(id: string): SystemFactory {
-  const factory = ownSystems.find((candidate) => candidate.id === id)
-  if (factory !== undefined) return factory
-  const ids = ownSystems.map((candidate) => candidate.id)
-  throw unknownWord('system', id, ids)
+  return byId('system', ownSystems, id)
 }

@@ -1,16 +1,15 @@
 /** Runs of language models: what they are told, what they are made of, and what they leave. */
 import { join, resolve } from 'node:path'
-import { pathToFileURL } from 'node:url'
 import type { TokenLossFactory } from '../algorithms/define-token-loss.ts'
 import { lossSettings } from '../algorithms/loss-settings.ts'
 import { ownLoss, type RlDefinition, rl, rlSettings } from '../algorithms/rl.ts'
 import { type SftDefinition, sft, sftSettings } from '../algorithms/sft.ts'
 import { type ConversationCohort, cutTurns, segmentations } from '../cohorts/conversations.ts'
-import { type DefinitionRecord, findFactory, isModulePath, type ModuleOrigin, remake, revive } from '../definition.ts'
+import { type DefinitionRecord, type ModuleOrigin, remake, revive } from '../definition.ts'
 import type { EngineDefinition } from '../engines/engine.ts'
 import { type TextTaskId, textEnvironments } from '../environments/tasks/registry.ts'
 import { rewardReductions, type TextEnvironmentDefinition, type TextEnvironmentFactory } from '../environments/text.ts'
-import { InputError, show, unknownWord } from '../errors.ts'
+import { byId, InputError, show } from '../errors.ts'
 import { isThere } from '../files.ts'
 import { bestKernelBuild } from '../kernels/bind.ts'
 import type { LoggerDefinition } from '../loggers/logger.ts'
@@ -36,6 +35,7 @@ import { evaluationPoints, judgeMetrics } from './judge.ts'
 import { partsGiven } from './parts.ts'
 import { reachedByTextPreset, textPresetOf } from './presets.ts'
 import { backendOf, backendRunSettings } from './run-backends.ts'
+import { finderOf } from './run-definitions.ts'
 import { engineOf, engineRunSettings, portableEngines } from './run-engines.ts'
 import { readConfig, recordFrom } from './run-folder.ts'
 import { bare, givenOf, joinKeys, portable, readTexts, valuesOf } from './run-keys.ts'
@@ -142,10 +142,7 @@ type ConversationRunConfig = Readonly<Record<'environment' | 'policy', Definitio
  * The factory of a built-in text environment by its id, or of one's own by the path of the module that exports it.
  * @throws InputError that names the nearest id, or says what is wrong with the module.
  */
-export async function findTextEnvironment(name: string): Promise<TextEnvironmentFactory> {
-  if (!isModulePath(name)) return builtIn(name)
-  return findFactory<TextEnvironmentFactory>('text environment', pathToFileURL(name).href, 'caller')
-}
+export const findTextEnvironment = finderOf<TextEnvironmentFactory>('text environment', builtIn)
 
 /** The ids of the text environments that a run finds: the tasks, and the one of prompts of one's own. */
 export type TextEnvironmentId = TextTaskId | 'text/dataset'
@@ -153,10 +150,7 @@ export type TextEnvironmentId = TextTaskId | 'text/dataset'
 const builtIns = [...textEnvironments, dataset] as unknown as readonly TextEnvironmentFactory[]
 
 function builtIn(id: string): TextEnvironmentFactory {
-  const factory = builtIns.find((candidate) => candidate.id === id)
-  if (factory !== undefined) return factory
-  const ids = builtIns.map((candidate) => candidate.id)
-  throw unknownWord('text environment', id, ids)
+  return byId('text environment', builtIns, id)
 }
 
 /** What is found here by its id, with the modules of its parts. */

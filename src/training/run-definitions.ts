@@ -89,7 +89,7 @@ export function withoutParts<V>(given: Readonly<Record<string, V>>): Record<stri
  * Finds factories of a kind: of built-in ones by their id, of one's own by the path of the module that exports it. What it returns throws
  * an InputError that names the nearest id, or says what is wrong with the module.
  */
-function finderOf<F extends { readonly id: string }>(noun: string, builtIn: (id: string) => F) {
+export function finderOf<F extends { readonly id: string }>(noun: string, builtIn: (id: string) => F) {
   return async (name: string): Promise<F> =>
     isModulePath(name) ? findFactory<F>(noun, pathToFileURL(name).href, 'caller') : builtIn(name)
 }

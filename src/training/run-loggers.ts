@@ -2,7 +2,7 @@
 import { resolve } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import { findFactory, isModulePath, type ModuleOrigin } from '../definition.ts'
-import { InputError, unknownWord } from '../errors.ts'
+import { byId, InputError } from '../errors.ts'
 import { csv } from '../loggers/csv.ts'
 import { jsonl } from '../loggers/jsonl.ts'
 import type { LoggerDefinition } from '../loggers/logger.ts'
@@ -48,15 +48,7 @@ async function makeLogger(word: string, origin: ModuleOrigin): Promise<LoggerDef
     return factory(readSettingTexts('loggers', `logger ${factory.id}`, factory.settings, texts))
   }
   const [, id = named, first] = /^([^:]*):(.*)$/s.exec(named) ?? []
-  const factory = factories.find((each) => each.id === id)
-  if (factory === undefined) {
-    const { subject, got, expected } = unknownWord(
-      'logger',
-      id,
-      factories.map((each) => each.id),
-    )
-    throw new InputError(subject, got, `${expected}, or the path of a module that exports one`)
-  }
+  const factory = byId('logger', factories, id, 'the path of a module that exports one')
   const given = readSettingTexts('loggers', `logger ${id}`, factory.settings, texts)
   if (first === undefined) return factory(given)
   const [key, setting] = Object.entries(factory.settings)[0]!

@@ -120,7 +120,7 @@ describe('a loss over rows as an expression equals the kernel', () => {
     expect(() => bind(({ logprob }) => ({ loss: logprob, kl: logprob }), [])).toThrow(/result of own: got "kl"/)
     expect(() => bind(({ logprob }) => logprob, ['kl'])).toThrow(/loss of own: got no kl, expected loss, kl/)
     expect(() => bind((columns) => (columns as never as { reward: object }).reward, [])).toThrow(
-      /column of own: got "reward", expected one of logprob, entropy, value, oldLogprob, oldValue, advantage, return/,
+      /column of own: got "reward" \(did you mean "return"\?\), expected one of logprob, entropy, value, oldLogprob, oldValue, advantage, return/,
     )
     expect(() => bind(({ logprob }) => logprob.sumOfSequence(), [])).toThrow(/sum of a sequence/)
   })

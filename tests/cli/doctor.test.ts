@@ -94,7 +94,7 @@ test('an unknown device, and more than one, are refused', async () => {
   const unknown = await colonnade(['doctor', 'wasn'], folder)
   expect(unknown.code).toBe(1)
   expect(unknown.stderr.trim()).toBe(
-    'colonnade: device: got "wasn", expected one of tfjs-node-gpu, tfjs-node, webgpu, wasm, cpu (did you mean "wasm"?)',
+    'colonnade: device: got "wasn" (did you mean "wasm"?), expected one of tfjs-node-gpu, tfjs-node, webgpu, wasm, cpu',
   )
   const two = await colonnade(['doctor', 'wasm', 'cpu'], folder)
   expect(two.stderr.trim()).toBe('colonnade: devices: got wasm cpu, expected one, or none for all')

@@ -157,7 +157,7 @@ describe('bad input', () => {
       /lossMask: got 1 elements, expected 3, as many as tokens: those of the prompt too/,
     ],
     [{ ...said('x'), rolloutLogProbs: [-1] }, /rolloutLogProbs: got 1 elements, expected 3/],
-    [{ ...said('x'), loss_mask: [0] }, /key: got "loss_mask", expected .*lossMask/],
+    [{ ...said('x'), loss_mask: [0] }, /key: got "loss_mask" \(did you mean "lossMask"\?\), expected /],
     [{ ...said('x'), response: 3 }, /response: got 3, expected a text/],
     [{ ...said('x'), tokens: [] }, /tokens: got \[\], expected a list/],
     [{ ...said('x'), status: 'pending' }, /status: got pending/],

@@ -358,7 +358,7 @@ describe('a coordinator', () => {
       () => mlp(),
       { algorithm: 'grpo' },
     )
-    await expect(lanes.collect()).rejects.toThrow(/algorithm: got "grpo", expected one of ppo/)
+    await expect(lanes.collect()).rejects.toThrow(/algorithm: got "grpo" \(did you mean "ppo"\?\), expected one of ppo/)
     const fails = new RolloutCoordinator(
       () => counting(0, [1]),
       () => policy,

@@ -31,7 +31,7 @@ describe('registered environments', () => {
   })
 
   test('have one name each, and a wrong one names the nearest', () => {
-    expect(() => makeEnvironment({ type: 'maths' })).toThrow(/environment: got "maths", .*did you mean "math"/)
+    expect(() => makeEnvironment({ type: 'maths' })).toThrow(/environment: got "maths" .*did you mean "math"/)
     expect(() => registerEnvironment('math', () => ({}) as never)).toThrow(/environment math: got a second one/)
     expect(() => registerEnvironment('', () => ({}) as never)).toThrow(/name: got ""/)
     expect(() => registerEnvironment('other', {} as never)).toThrow(/other: got {}/)

@@ -117,8 +117,8 @@ describe('a dataset of the hub', () => {
     const { options } = await pushed()
     for (const [which, message] of [
       [{}, /subset: got none, expected one of main, hard, talk/],
-      [{ subset: 'maine' }, /subset: got "maine", expected one of main, hard, talk \(did you mean "main"\?\)/],
-      [{ subset: 'main', split: 'tests' }, /split: got "tests", expected one of train, test/],
+      [{ subset: 'maine' }, /subset: got "maine" \(did you mean "main"\?\), expected one of main, hard, talk/],
+      [{ subset: 'main', split: 'tests' }, /split: got "tests" \(did you mean "test"\?\), expected one of train, test/],
     ] as const) {
       await expect(downloadDataset('org/tiny', { ...options, ...which })).rejects.toThrow(message)
     }

@@ -94,7 +94,7 @@ describe('a named device', () => {
 
   test('that nobody knows is an InputError with the nearest name', async () => {
     await expect(startDevice('wsam' as never)).rejects.toThrow(
-      'device: got "wsam", expected one of tfjs-node-gpu, tfjs-node, webgpu, wasm, cpu (did you mean "wasm"?)',
+      'device: got "wsam" (did you mean "wasm"?), expected one of tfjs-node-gpu, tfjs-node, webgpu, wasm, cpu',
     )
   })
 })

@@ -43,8 +43,11 @@ test('an environment is made from its id and its settings, as values or as a tex
 })
 
 test.each([
-  ['CartPole-v2', 'environment: got "CartPole-v2", expected one of CartPole-v1'],
-  ['CartPole-v1 maxEpisodeStep=2', 'setting of the CartPole-v1: got "maxEpisodeStep", expected one of maxEpisodeSteps'],
+  ['CartPole-v2', 'environment: got "CartPole-v2" (did you mean "CartPole-v1"?), expected one of CartPole-v1'],
+  [
+    'CartPole-v1 maxEpisodeStep=2',
+    'setting of the CartPole-v1: got "maxEpisodeStep" (did you mean "maxEpisodeSteps"?), expected one of maxEpisodeSteps',
+  ],
   ['CartPole-v1 maxEpisodeSteps', 'createEnvironment CartPole-v1: got "maxEpisodeSteps", expected key=value'],
   ['CartPole-v1 maxEpisodeSteps=x', 'CartPole-v1.maxEpisodeSteps: got "x"'],
   ['CartPole-v1 maxEpisodeSteps=2 maxEpisodeSteps=3', 'createEnvironment CartPole-v1: got maxEpisodeSteps twice'],

@@ -121,7 +121,7 @@ test('a trainer tells its loggers of each update before it yields it, and trains
 test.each([
   [
     'tensorbord',
-    /logger: got "tensorbord", expected one of .*did you mean "tensorboard"\?\), or the path of a module that exports one/,
+    /logger: got "tensorbord" \(did you mean "tensorboard"\?\), expected one of tensorboard, .*, or the path of a module that exports one/,
   ],
   ['prometheus:x', /logger prometheus.port: got "x", expected a whole number/],
   ['csv|where=x', /setting of the logger csv: got "where", expected one of path/],

@@ -149,7 +149,7 @@ describe('what the chat template is told', () => {
     expect(await render({ enable_thinking: true })).not.toContain('<think>')
     expect(await render({ enable_thinking: false })).toContain('<think>\n\n</think>')
     await expect(render({ enable_thinkin: false })).rejects.toThrow(
-      /chat_template\.jinja, argument: got "enable_thinkin", expected one of enable_thinking \(did you mean/,
+      /chat_template\.jinja, argument: got "enable_thinkin" \(did you mean "enable_thinking"\?\), expected one of enable_thinking$/,
     )
     // Neither what it is told anyway, nor what it sets itself.
     for (const name of ['messages', 'add_generation_prompt', 'eos_token', 'asked', 'message', 'namespace']) {

@@ -113,7 +113,7 @@ describe('configureRun', () => {
       /^key: got "mlp\.hidden", expected one of .+recurrent\.units/,
     )
     await expect(configureRun('CartPole-v1', { policy: 'recurent' })).rejects.toThrow(
-      'policy: got "recurent", expected one of mlp, dense, convolutional, recurrent, qNetwork, sacNetwork (did you mean "recurrent"?)',
+      'policy: got "recurent" (did you mean "recurrent"?), expected one of mlp, dense, convolutional, recurrent, qNetwork, sacNetwork',
     )
   })
 
@@ -130,7 +130,7 @@ describe('configureRun', () => {
       /^key: got "ppo\.gamma", expected one of .+penalty-ppo\.beta/,
     )
     await expect(configureRun('CartPole-v1', { algorithm: 'poo' })).rejects.toThrow(
-      /^algorithm: got "poo", expected one of ppo.* \(did you mean "ppo"\?\)$/,
+      /^algorithm: got "poo" \(did you mean "ppo"\?\), expected one of ppo.*$/,
     )
     await expect(configureRun('CartPole-v1', { algorithm: './nowhere.mjs' })).rejects.toThrow(
       /^algorithm module: got \/.+nowhere\.mjs/,
@@ -160,10 +160,10 @@ describe('configureRun', () => {
 
   test('names the nearest of what it does not know', async () => {
     await expect(configureRun('CartPol-v1' as string, {})).rejects.toThrow(
-      /^environment: got "CartPol-v1", expected one of CartPole-v1, Pendulum-v1, .+ \(did you mean "CartPole-v1"\?\)$/,
+      /^environment: got "CartPol-v1" \(did you mean "CartPole-v1"\?\), expected one of CartPole-v1, Pendulum-v1, .+$/,
     )
     await expect(configureRun('CartPole-v1', { 'ppo.gama': '1' })).rejects.toThrow(
-      /^key: got "ppo\.gama", expected one of seed, .+ \(did you mean "ppo\.gamma"\?\)$/,
+      /^key: got "ppo\.gama" \(did you mean "ppo\.gamma"\?\), expected one of seed, .+$/,
     )
     for (const key of ['constructor', 'toString']) {
       await expect(configureRun('CartPole-v1', { [key]: '1' })).rejects.toThrow(`key: got "${key}", expected one of`)

@@ -570,7 +570,7 @@ describe('a training by a service', () => {
     for (const [wrong, message] of [
       [
         { backend: 'tinkr:http://127.0.0.1:1' },
-        'backend: got "tinkr", expected one of local, tinker (did you mean "tinker"?)',
+        'backend: got "tinkr" (did you mean "tinker"?), expected one of local, tinker',
       ],
       [{ backend: 'tinker:nowhere' }, 'url: got "nowhere"'],
       [{ backend: 'local' }, 'backendSettings: got ["seed=7"], expected none'],

@@ -174,7 +174,7 @@ describe('cohorts that share a policy by its name', () => {
 
   test('are refused by a name that there is not, and where the networks would differ', async () => {
     await expect(createWorld({ cohorts: [one, { ...other, policy: 'won' }] })).rejects.toThrow(
-      'policy: got "won", expected one of one (did you mean "one"?)',
+      'policy: got "won" (did you mean "one"?), expected one of one',
     )
     await expect(createWorld({ cohorts: [one, { ...other, environment: pendulum(), policy: 'one' }] })).rejects.toThrow(
       'policy: got one, whose network has other shapes than this environment needs',

@@ -111,11 +111,14 @@ describe('createTrainer', () => {
   test('an option, a phase or a signal that there is not is an error', async () => {
     const world = await createWorld({ environment: cartPole(), policy: mlp({ hidden: [8] }), numLanes: 1 })
     expect(() => createTrainer(world, ppo({ numSteps: 8 }), { thread: 2 } as never)).toThrow(
-      'option of createTrainer: got "thread", expected one of threads, actors, stallSeconds, profile, folder, backend, collector, loggers (did you mean "threads"?)',
+      'option of createTrainer: got "thread" (did you mean "threads"?), expected one of threads, actors, stallSeconds, profile, folder, backend, collector, loggers',
     )
     const trainer = createTrainer(world, ppo({ numSteps: 8, numMinibatches: 1 }))
     for (const [goal, message] of [
-      [{ totalStep: 8 }, 'option of trainer.updates: got "totalStep", expected one of totalSteps, phase, signal'],
+      [
+        { totalStep: 8 },
+        'option of trainer.updates: got "totalStep" (did you mean "totalSteps"?), expected one of totalSteps, phase, signal',
+      ],
       [{ totalSteps: 8, phase: 'warm' }, 'phase: got "warm", expected one of sft, rl'],
       [{ totalSteps: 8, signal: {} }, 'signal: got {}, expected an AbortSignal'],
       [{}, 'totalSteps: got undefined, expected a number ≥ 1'],

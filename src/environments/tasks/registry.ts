@@ -1,5 +1,5 @@
 /** The text environments that come with Colonnade. */
-import { unknownWord } from '../../errors.ts'
+import { byId } from '../../errors.ts'
 import type { TextEnvironmentFactory } from '../text.ts'
 import { arithmetic1, arithmetic2 } from './arithmetic.ts'
 import { countdown } from './countdown.ts'
@@ -38,8 +38,5 @@ export const textEnvironments: readonly TextEnvironmentFactory[] = [
  * @throws InputError that names the nearest id.
  */
 export function textEnvironmentFactory(id: string): TextEnvironmentFactory {
-  const factory = textEnvironments.find((candidate) => candidate.id === id)
-  if (factory !== undefined) return factory
-  const ids = textEnvironments.map((candidate) => candidate.id)
-  throw unknownWord('text environment', id, ids)
+  return byId('text environment', textEnvironments, id)
 }

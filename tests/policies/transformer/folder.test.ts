@@ -213,7 +213,7 @@ describe('a configuration', () => {
       [
         'llama',
         { model_type: 'lama' },
-        'model_type: got "lama", expected one of llama, qwen2, qwen3, smollm3 (did you mean "llama"?)',
+        'model_type: got "lama" (did you mean "llama"?), expected one of llama, qwen2, qwen3, smollm3',
       ],
       ['llama', { model_type: 'gpt2' }, 'model_type: got "gpt2", expected one of llama, qwen2, qwen3, smollm3'],
       ['llama', { architectures: ['LlamaForTokenClassification'] }, 'expected LlamaForCausalLM'],

@@ -244,7 +244,10 @@ describe('an adapter', () => {
       [{ rank: 13 }, 'rank: got 13'],
       [{ rank: 2, alpha: 0 }, 'alpha: got 0, expected a number above 0'],
       [{ rank: 2, dropout: 1 }, 'dropout: got 1, expected a number from 0 to below 1'],
-      [{ rank: 2, targets: ['q_prj'] }, 'targets: got "q_prj", expected one of q_proj, k_proj'],
+      [
+        { rank: 2, targets: ['q_prj'] },
+        'targets: got "q_prj" (did you mean "q_proj"?), expected one of q_proj, k_proj',
+      ],
       [{ rank: 2, targets: [] }, 'targets: got [], expected some of q_proj'],
       [{ rank: 2, targets: ['q_proj', 'q_proj'] }, 'each of them once'],
     ] as [never, string][]) {

@@ -69,7 +69,7 @@ describe('a turn that its budget cut off', () => {
 })
 
 test('what becomes of turns and examples is one of the words for it', async () => {
-  await expect(talk('contine' as CutTurn)).rejects.toThrow(/cutTurn: got "contine", .*did you mean "continue"/)
+  await expect(talk('contine' as CutTurn)).rejects.toThrow(/cutTurn: got "contine" .*did you mean "continue"/)
   await expect(talkWorld({ tooLong: 'drop' as never })).rejects.toThrow(
     /tooLong: got "drop", expected one of error, skip, cut/,
   )

@@ -50,7 +50,7 @@ describe('a run on servers', () => {
       expect(configureRun('text/reverse', { ...SMALL, ...given })).rejects.toThrow(message)
     await refused(
       { engine: `vlm:${url}` },
-      'engine: got "vlm", expected one of local, vllm, sglang, llama-cpp, openai, tinker (did you mean "vllm"?)',
+      'engine: got "vlm" (did you mean "vllm"?), expected one of local, vllm, sglang, llama-cpp, openai, tinker',
     )
     await refused({ engine: `vllm:${url}` }, `engine: got engine vllm at ${url} has no folder to deliver weights by`)
     await refused(

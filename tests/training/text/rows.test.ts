@@ -143,7 +143,7 @@ describe('rows to learn', () => {
     })
     expect(seen.toSorted()).toEqual([4, 6, 7])
     const wrong = trainOnExamples({ policy, examples: [{ mesages: [] }] as never })
-    await expect(wrong).rejects.toThrow(/example 0, column: got "mesages", .*did you mean "messages"/)
+    await expect(wrong).rejects.toThrow(/example 0, column: got "mesages" .*did you mean "messages"/)
   })
 
   test('have nothing to answer: reinforcement learning refuses them before its folder is there', async () => {
@@ -166,10 +166,10 @@ describe('rows to learn', () => {
       startRun(await settingsOf([given], { mode: 'sft', ...more }), join(await temporaryFolder(), 'run'))
     const row = { question: 'a', answer: 'b' }
     await expect(start(row, { 'environment.prompt': 'qestion' })).rejects.toThrow(
-      /rows\.jsonl:1, column: got "qestion", .*did you mean "question"/,
+      /rows\.jsonl:1, column: got "qestion" .*did you mean "question"/,
     )
     await expect(start(row, { 'environment.prompt': 'question', 'environment.answer': 'anwser' })).rejects.toThrow(
-      /column: got "anwser", .*did you mean "answer"/,
+      /column: got "anwser" .*did you mean "answer"/,
     )
     await expect(start({ massages: [] }, {})).rejects.toThrow(
       /rows\.jsonl:1: got the columns massages, .*"massages" for messages/,
