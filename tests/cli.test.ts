@@ -621,6 +621,11 @@ describe('bad input ends with exit code 1, says what came and what was expected,
       ['export', 'RUN', 'out=a', 'format=onnx', 'episodes=3'],
       /episodes: got "3", expected no such key with format=onnx/,
     ],
+    [
+      'a seed of episodes that are not played',
+      ['export', 'RUN', 'out=a.arrow', 'seed=3'],
+      /seed: got "3", expected episodes=N beside it/,
+    ],
     ['weights that are not there', [...train, 'weights=a.safetensors'], /a\.safetensors: got ENOENT/],
     [
       'a file that cannot be written',

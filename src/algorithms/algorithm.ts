@@ -88,6 +88,38 @@ export function defineAlgorithm<S extends Settings, const M extends Metrics>(opt
   return Object.assign(factory, { metrics })
 }
 
+/** What all algorithms have that are defined by a loss of one kind. */
+export interface LossKind {
+  /** The function that gives their settings, as errors name it. */
+  readonly settingsOf: string
+  readonly settings: Settings
+  /** The metrics that come by themselves. */
+  readonly metrics: Metrics
+}
+
+/**
+ * Checks what an algorithm declares that is defined by its loss.
+ * @throws InputError where a setting of its kind is missing, and for a metric that comes by itself or is no mean over rows.
+ */
+export function checkLossDeclaration(
+  { id, settings, metrics }: { readonly id: string; readonly settings: Settings; readonly metrics: Metrics },
+  kind: LossKind,
+): void {
+  for (const name of Object.keys(kind.settings)) {
+    if (!Object.hasOwn(settings ?? {}, name)) {
+      throw new InputError(`${id} settings`, `no ${name}`, `those of ${kind.settingsOf}, and its own`)
+    }
+  }
+  checkMetrics(`${id} metrics`, metrics)
+  for (const [name, { reduction }] of Object.entries(metrics)) {
+    if (Object.hasOwn(kind.metrics, name)) {
+      const taken = Object.keys(kind.metrics).join(', ')
+      throw new InputError(`${id} metrics`, name, `none of ${taken}, which come by themselves`)
+    }
+    if (reduction !== 'rowMean') throw new InputError(`${id} metrics ${name}.reduction`, String(reduction), 'rowMean')
+  }
+}
+
 /** What a learner's columns depend on. */
 export interface LearnerShape {
   readonly numLanes: number

@@ -12,11 +12,13 @@ import { choice, integer, number, type Settings, type SettingValues } from '../s
 import { spaceType, spaceWidth } from '../space.ts'
 import {
   type AlgorithmFactory,
+  checkLossDeclaration,
   defineAlgorithm,
   type Learner,
   type LearnerContext,
   type LearnerMetrics,
   type LearnerShape,
+  type LossKind,
 } from './algorithm.ts'
 import { checkOptimizer, optimizerPlan, optimizerSettings, startOptimizer } from './optimizer.ts'
 import { ReplayCount, replayPlan, startReplay, takeIn } from './replay.ts'
@@ -75,8 +77,6 @@ export function offPolicySettings({
 type OffPolicySettings = ReturnType<typeof offPolicySettings>
 type OffPolicyValues = SettingValues<OffPolicySettings>
 
-const sharedSettings = Object.keys(offPolicySettings())
-
 /** The metrics that all of them tell, beside those of their losses. */
 const offPolicyMetrics = {
   gradNorm: {
@@ -87,6 +87,12 @@ const offPolicyMetrics = {
   learningRate: { unit: null, description: "the optimizer's step size", reduction: 'last' },
   drawableRows: { unit: null, description: 'rows of the replay that can be drawn', reduction: 'last' },
 } as const satisfies Metrics
+
+const OFF_POLICY: LossKind = {
+  settingsOf: 'offPolicySettings',
+  settings: offPolicySettings(),
+  metrics: offPolicyMetrics,
+}
 
 /** A block of a minibatch, gathered: `count` rows from row 0 on. Written by the learner, but where it says otherwise. */
 export interface ReplayedBlock {
@@ -160,18 +166,7 @@ export function defineOffPolicyAlgorithm<S extends OffPolicySettings, const M ex
   options: OffPolicyOptions<S, M>,
 ): AlgorithmFactory<S, M & typeof offPolicyMetrics> {
   const { id, module, settings } = options
-  for (const name of sharedSettings) {
-    if (!Object.hasOwn(settings ?? {}, name)) {
-      throw new InputError(`${id} settings`, `no ${name}`, 'those of offPolicySettings, and its own')
-    }
-  }
-  for (const [name, { reduction }] of Object.entries(options.metrics)) {
-    if (Object.hasOwn(offPolicyMetrics, name)) {
-      const taken = Object.keys(offPolicyMetrics).join(', ')
-      throw new InputError(`${id} metrics`, name, `none of ${taken}, which come by themselves`)
-    }
-    if (reduction !== 'rowMean') throw new InputError(`${id} metrics ${name}.reduction`, String(reduction), 'rowMean')
-  }
+  checkLossDeclaration(options, OFF_POLICY)
   const metrics = { ...options.metrics, ...offPolicyMetrics }
   return defineAlgorithm({
     id,

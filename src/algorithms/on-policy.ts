@@ -10,19 +10,21 @@ import { Work } from '../clock.ts'
 import { type Columns, column, type Plan } from '../components/column.ts'
 import { InputError } from '../errors.ts'
 import type { Kernels, RecordedRows } from '../kernels/bind.ts'
-import { checkMetrics, type Metrics, MetricTotals } from '../metrics.ts'
+import { type Metrics, MetricTotals } from '../metrics.ts'
 import type { Derivatives, Evaluated, ParameterViews, Rows } from '../policies/policy.ts'
 import { boolean, choice, integer, number, type Settings, type SettingValues } from '../settings.ts'
 import { spaceType, spaceWidth } from '../space.ts'
 import {
   type AdvantageContext,
   type AlgorithmFactory,
+  checkLossDeclaration,
   defineAlgorithm,
   type EstimateAdvantages,
   type Learner,
   type LearnerContext,
   type LearnerMetrics,
   type LearnerShape,
+  type LossKind,
 } from './algorithm.ts'
 import { type Cut, cutOf, cutPlan, listBlock, listLearned, listUnits } from './minibatch.ts'
 import { checkOptimizer, type OptimizerName, optimizerPlan, optimizerSettings, startOptimizer } from './optimizer.ts'
@@ -73,8 +75,6 @@ export function onPolicySettings({
   }
 }
 
-const sharedSettings = Object.keys(onPolicySettings())
-
 type OnPolicySettings = ReturnType<typeof onPolicySettings>
 
 /**
@@ -101,6 +101,8 @@ const onPolicyMetrics = {
   },
   learningRate: { unit: null, description: "the optimizer's step size", reduction: 'last' },
 } as const satisfies Metrics
+
+const ON_POLICY: LossKind = { settingsOf: 'onPolicySettings', settings: onPolicySettings(), metrics: onPolicyMetrics }
 
 /** What holds for all rows of a minibatch. */
 export interface MinibatchNumbers {
@@ -188,19 +190,7 @@ export function defineOnPolicyAlgorithm<S extends OnPolicySettings, const M exte
   options: OnPolicyOptions<S, M>,
 ): AlgorithmFactory<S, M & typeof onPolicyMetrics> {
   const { id, module, settings } = options
-  for (const name of sharedSettings) {
-    if (!Object.hasOwn(settings ?? {}, name)) {
-      throw new InputError(`${id} settings`, `no ${name}`, 'those of onPolicySettings, and its own')
-    }
-  }
-  checkMetrics(`${id} metrics`, options.metrics)
-  for (const [name, { reduction }] of Object.entries(options.metrics)) {
-    if (Object.hasOwn(onPolicyMetrics, name)) {
-      const taken = Object.keys(onPolicyMetrics).join(', ')
-      throw new InputError(`${id} metrics`, name, `none of ${taken}, which come by themselves`)
-    }
-    if (reduction !== 'rowMean') throw new InputError(`${id} metrics ${name}.reduction`, String(reduction), 'rowMean')
-  }
+  checkLossDeclaration(options, ON_POLICY)
   const metrics = { ...options.metrics, ...onPolicyMetrics }
   return defineAlgorithm({
     id,

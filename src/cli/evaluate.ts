@@ -4,7 +4,7 @@ import { heldOutOf, loadTrainedModel } from '../entries/text.ts'
 import { InputError } from '../errors.ts'
 import { evaluate, evaluateText, kindOfRun, loadPolicy, readArrow } from '../index.ts'
 import { group } from '../metrics.ts'
-import { type Command, readKeys, splitWords } from './invocation.ts'
+import { type Command, readKeys, refuseKeys, splitWords } from './invocation.ts'
 import { returnFormat } from './progress.ts'
 import { askForModule, trustKeys } from './trust.ts'
 
@@ -33,11 +33,8 @@ export const evaluateCommand: Command = async ({ words, json }) => {
   const { subject, texts } = splitWords(words, 'a run folder')
   const { trust, questions, from, data, gamma, ...keys } = readKeys(evaluateKeys, texts)
   const modules = { allowModule: askForModule(trust), from: from ?? undefined }
-  const unused = (data === '' ? ['gamma'] : ['episodes', 'explore', 'questions']).find((key) => key in texts)
-  if (unused !== undefined) {
-    const expected = data === '' ? 'data= beside it' : 'no such key: with data= nothing is played'
-    throw new InputError(unused, texts[unused]!, expected)
-  }
+  if (data === '') refuseKeys(texts, ['gamma'], 'data= beside it')
+  else refuseKeys(texts, ['episodes', 'explore', 'questions'], 'no such key: with data= nothing is played')
   if (data !== '') return judgeOffline(subject, { data, gamma, seed: keys.seed }, modules, json)
   if ((await kindOfRun(subject)) === 'conversations') return judgeText(subject, { questions, ...keys }, modules, json)
   if (questions !== 'auto') throw new InputError('questions', questions, 'auto, for a run whose lanes step')

@@ -16,7 +16,7 @@ import { exportTrainedModel } from '../entries/text.ts'
 import { InputError } from '../errors.ts'
 import { kindOfRun, loadPolicy, openRun, readArrow, recordEpisodes, saveWeights, writeArrow } from '../index.ts'
 import { group } from '../metrics.ts'
-import { type Command, readKeys, splitWords } from './invocation.ts'
+import { type Command, readKeys, refuseKeys, splitWords } from './invocation.ts'
 import { askForModule, trustKeys } from './trust.ts'
 
 const EPISODE_FORMATS = ['file', 'stream', 'parquet', 'minari', 'lerobot', ...exportFormats, 'safetensors'] as const
@@ -98,18 +98,17 @@ export const exportCommand: Command = async ({ words, json }) => {
   const isDataset = format === 'minari' || format === 'lerobot'
   if (isDataset && episodes === 0)
     throw new InputError('episodes', '0', `a number above 0 with format=${format}: rollouts have parts of episodes`)
-  if (rest.fps !== undefined && format !== 'lerobot')
-    throw new InputError('fps', rest.fps, `no such key with format=${format}: LeRobot's frames have times`)
+  if (format !== 'lerobot') refuseKeys(rest, ['fps'], `no such key with format=${format}: LeRobot's frames have times`)
   checkEnding(out, format)
   const modules = { allowModule: askForModule(trust) }
   if (!isDataset && format !== 'file' && format !== 'stream' && format !== 'parquet') {
-    const given = Object.keys(rest).find((key) => key !== 'format' && key !== 'trust')
-    if (given !== undefined)
-      throw new InputError(given, JSON.stringify(rest[given]), `no such key with format=${format}`)
+    refuseKeys(rest, ['episodes', 'seed', 'explore'], `no such key with format=${format}`)
     const { files, update } = await exportTrained(subject, format, out, modules)
     if (!json) console.log(`policy of update ${update} → ${files.join(', ')}`)
     return { run: subject, out, format, update, files }
   }
+  if (episodes === 0)
+    refuseKeys(rest, ['seed', 'explore'], 'episodes=N beside it: rollouts that were kept are as they are')
   if (isDataset) {
     const { table, environment } = await fresh(subject, { episodes, seed, explore }, modules)
     const written =

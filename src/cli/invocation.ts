@@ -54,6 +54,12 @@ export function readTexts(words: readonly string[]): Record<string, string> {
   return texts
 }
 
+/** @throws InputError for the first of these keys that is given, since it would change nothing; `expected` is what there should be instead. */
+export function refuseKeys(texts: Readonly<Record<string, string>>, keys: readonly string[], expected: string): void {
+  const given = keys.find((key) => Object.hasOwn(texts, key))
+  if (given !== undefined) throw new InputError(given, show(texts[given]), expected)
+}
+
 /** The values of a command's own keys. */
 export function readKeys<S extends Settings>(declared: S, texts: Readonly<Record<string, string>>): SettingValues<S> {
   const values: Record<string, unknown> = {}

@@ -10,7 +10,7 @@ import { isThere, makeFolder, readJsonObject } from '../files.ts'
 import { evaluate, kindOfRun, loadPolicy, saveWeights } from '../index.ts'
 import { group } from '../metrics.ts'
 import { VERSION } from '../version.ts'
-import { type Command, readKeys, splitWords } from './invocation.ts'
+import { type Command, readKeys, refuseKeys, splitWords } from './invocation.ts'
 import { pictureEpisode } from './replay.ts'
 import { askForModule, trustKeys } from './trust.ts'
 
@@ -37,6 +37,8 @@ export const pushCommand: Command = async ({ words, json, quiet }) => {
   const isNamed = second !== undefined && !second.includes('=')
   const { subject, texts } = splitWords([run, ...(isNamed ? rest : words.slice(1))].filter(isText), 'a run folder')
   const keys = readKeys(pushKeys, texts)
+  const isOfText = (await kindOfRun(subject)) === 'conversations'
+  if (isOfText) refuseKeys(texts, ['episodes', 'seed'], 'no such key for a language model: no episodes are played')
   const isDry = keys.out !== ''
   if (!isNamed && !isDry)
     throw new InputError('second word', second ?? 'nothing', 'a repository of the hub, owner/name')
@@ -45,7 +47,8 @@ export const pushCommand: Command = async ({ words, json, quiet }) => {
   const folder = isDry ? keys.out : await mkdtemp(join(tmpdir(), 'colonnade-push-'))
   try {
     const name = isNamed ? second : basename(subject)
-    const update = await writeFiles(subject, folder, name, keys, { allowModule: askForModule(keys.trust) })
+    const write = isOfText ? writeLanguageModel : writePolicy
+    const update = await writeFiles(subject, folder, name, keys, write, { allowModule: askForModule(keys.trust) })
     const paths = (await readdir(folder)).sort()
     if (isDry) {
       if (!json) console.log(`${paths.join(', ')} → ${folder}`)
@@ -84,15 +87,14 @@ async function writeFiles(
   out: string,
   title: string,
   keys: { readonly episodes: number; readonly seed: number },
+  write: typeof writePolicy | typeof writeLanguageModel,
   modules: ModuleTrust,
 ): Promise<number> {
-  const kind = await kindOfRun(run)
   const about: Run = {
     folder: run,
     config: await readJsonObject(join(run, 'config.json')),
     summary: await readJsonObject(join(run, 'summary.json')),
   }
-  const write = kind === 'conversations' ? writeLanguageModel : writePolicy
   const { update, card } = await write(about, out, title, keys, modules)
   const curve = join(run, 'learning-curve.svg')
   const hasCurve = await isThere(curve)

@@ -1,6 +1,6 @@
 import { integer } from '../settings.ts'
 import { defineEnvironment } from './environment.ts'
-import { beginAnywhere, emptyField, enclose, Field, gridModel, gridState } from './grid-rooms.ts'
+import { beginAnywhere, emptyField, enclose, Field, gridModel, gridPreset, gridState } from './grid-rooms.ts'
 
 /**
  * A door and its key: pick the key up on this side of a wall, open the door in it, and reach the goal on the other side. MiniGrid's DoorKey as an idea, in code of our own.
@@ -29,16 +29,7 @@ export const doorKey = defineEnvironment({
   id: 'DoorKey-v0',
   module: import.meta.url,
   settings: { side: integer(8, 'fields of a side, walls included', { min: 5, max: 63 }) },
-  presets: [
-    {
-      run: { numLanes: 64, totalSteps: 1_000_000 },
-      algorithm: {
-        id: 'ppo',
-        parameters: { numSteps: 64, numMinibatches: 8, updateEpochs: 4, learningRate: 1e-3, entropyCoef: 0.01 },
-      },
-      policy: { id: 'mlp', parameters: {} },
-    },
-  ],
+  presets: [gridPreset(1_000_000)],
   state: ({ side }) => gridState(side),
   make: ({ side }) => {
     return gridModel(side, 4 * side * side, (fields, begin, dice) => {

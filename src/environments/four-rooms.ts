@@ -1,6 +1,6 @@
 import { integer } from '../settings.ts'
 import { defineEnvironment } from './environment.ts'
-import { beginAnywhere, emptyField, enclose, Field, gridModel, gridState } from './grid-rooms.ts'
+import { beginAnywhere, emptyField, enclose, Field, gridModel, gridPreset, gridState } from './grid-rooms.ts'
 
 /**
  * Four rooms with a gap in each of the walls between them: find the goal (Sutton, Precup, Singh, "Between MDPs and Semi-MDPs", 1999).
@@ -30,23 +30,9 @@ export const fourRooms = defineEnvironment({
   module: import.meta.url,
   settings: { side: integer(11, 'fields of a side, walls included', { min: 7, max: 63 }) },
   presets: [
-    {
-      run: { numLanes: 64, totalSteps: 2_000_000 },
-      algorithm: {
-        id: 'ppo',
-        parameters: { numSteps: 64, numMinibatches: 8, updateEpochs: 4, learningRate: 1e-3, entropyCoef: 0.01 },
-      },
-      policy: { id: 'mlp', parameters: {} },
-    },
-    {
-      // It remembers where it has been, and finds the goal sooner.
-      run: { numLanes: 64, totalSteps: 400_000 },
-      algorithm: {
-        id: 'ppo',
-        parameters: { numSteps: 64, numMinibatches: 8, updateEpochs: 4, learningRate: 1e-3, entropyCoef: 0.01 },
-      },
-      policy: { id: 'recurrent', parameters: { sequenceLength: 32 } },
-    },
+    gridPreset(2_000_000),
+    // It remembers where it has been, and finds the goal sooner.
+    gridPreset(400_000, { id: 'recurrent', parameters: { sequenceLength: 32 } }),
   ],
   state: ({ side }) => gridState(side),
   make: ({ side }) => {

@@ -6,7 +6,7 @@
  */
 import { type Random, Stream } from '../random.ts'
 import { box, discrete } from '../space.ts'
-import type { EnvironmentModel, State, StateDeclaration } from './environment.ts'
+import type { EnvironmentModel, EnvironmentPreset, State, StateDeclaration, TunedPart } from './environment.ts'
 import type { Picture } from './picture.ts'
 
 /** What may lie on a field. */
@@ -20,6 +20,12 @@ const Act = { left: 0, right: 1, forward: 2, pickUp: 3, open: 4 } as const
 /** Right, down, left, up: the change of column and of row. */
 const COLUMN = [1, 0, -1, 0] as const
 const ROW = [0, 1, 0, -1] as const
+
+/** The usual preset of so many steps, by PPO. */
+export function gridPreset(totalSteps: number, policy: TunedPart = { id: 'mlp', parameters: {} }): EnvironmentPreset {
+  const parameters = { numSteps: 64, numMinibatches: 8, updateEpochs: 4, learningRate: 1e-3, entropyCoef: 0.01 }
+  return { run: { numLanes: 64, totalSteps }, algorithm: { id: 'ppo', parameters }, policy }
+}
 
 /** The columns of a lane on a grid of `side` × `side` fields. */
 export function gridState(side: number) {

@@ -1,7 +1,7 @@
 import { InputError } from '../errors.ts'
 import { integer } from '../settings.ts'
 import { defineEnvironment } from './environment.ts'
-import { beginAnywhere, type Dice, Field, gridModel, gridState } from './grid-rooms.ts'
+import { beginAnywhere, type Dice, Field, gridModel, gridPreset, gridState } from './grid-rooms.ts'
 
 /**
  * A maze made anew in each episode, with one way between any two fields: find the goal at the bottom right.
@@ -31,23 +31,9 @@ export const maze = defineEnvironment({
   module: import.meta.url,
   settings: { side: integer(9, 'fields of a side, walls included; odd', { min: 5, max: 63 }) },
   presets: [
-    {
-      run: { numLanes: 64, totalSteps: 1_000_000 },
-      algorithm: {
-        id: 'ppo',
-        parameters: { numSteps: 64, numMinibatches: 8, updateEpochs: 4, learningRate: 1e-3, entropyCoef: 0.01 },
-      },
-      policy: { id: 'mlp', parameters: {} },
-    },
-    {
-      // It remembers where it has been, and finds the goal sooner.
-      run: { numLanes: 64, totalSteps: 400_000 },
-      algorithm: {
-        id: 'ppo',
-        parameters: { numSteps: 64, numMinibatches: 8, updateEpochs: 4, learningRate: 1e-3, entropyCoef: 0.01 },
-      },
-      policy: { id: 'recurrent', parameters: { sequenceLength: 32 } },
-    },
+    gridPreset(1_000_000),
+    // It remembers where it has been, and finds the goal sooner.
+    gridPreset(400_000, { id: 'recurrent', parameters: { sequenceLength: 32 } }),
   ],
   state: ({ side }) => gridState(side),
   make: ({ side }) => {

@@ -56,6 +56,9 @@ export interface SweepOptions extends SideBySideOptions {
 /** Keys of which a sweep has one value: they say nothing of how a run learns, or name files whose names may have commas. */
 const NOT_VARIED = ['out', 'from', 'weights', 'loggers']
 
+/** Keys that say which further keys there are, and what stands between their values. */
+const PARTS = { policy: /[,|]/, algorithm: /[,|]/, systems: '|', wrappers: '|' } as const
+
 /** The figures by which settings are compared, of which the first that all have is taken. */
 const COMPARED = ['evaluation', 'heldOut', 'episodeReturn', 'reward']
 
@@ -67,12 +70,9 @@ async function valuesOf(
   environment: string,
   texts: Readonly<Record<string, string>>,
 ): Promise<ReadonlyMap<string, readonly string[]>> {
-  const usual = Object.fromEntries(
-    ['policy', 'algorithm'].flatMap((part) =>
-      texts[part] === undefined ? [] : [[part, texts[part].split(/[,|]/)[0]!]],
-    ),
-  )
-  const keys = await runKeys(environment, usual)
+  const named = Object.entries(PARTS).filter(([part]) => texts[part] !== undefined)
+  const first = named.map(([part, separator]) => [part, texts[part]!.split(separator)[0]!])
+  const keys = await runKeys(environment, Object.fromEntries(first))
   const values = new Map<string, readonly string[]>()
   for (const [key, text] of Object.entries(texts)) {
     const isList = Array.isArray(keys.get(key)?.default)

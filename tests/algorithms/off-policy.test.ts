@@ -58,4 +58,7 @@ test('settings that are missing, and metrics that are no means, are refused', ()
   expect(() => defineOffPolicyAlgorithm({ ...options, metrics: last })).toThrow('own metrics seen.reduction')
   const taken = { gradNorm: metrics.seen }
   expect(() => defineOffPolicyAlgorithm({ ...options, metrics: taken })).toThrow('which come by themselves')
+  expect(() => defineOffPolicyAlgorithm({ ...options, metrics: { seen: null } as never })).toThrow(
+    'own metrics seen: got null, expected { unit, description, reduction }',
+  )
 })

@@ -91,6 +91,7 @@ describe('push', () => {
     [['run', 'org/tiny'], /HF_TOKEN: got nothing, expected a token of the hub that may write, in the environment/],
     [['run', 'org/tiny', 'privat=true'], /key: got "?privat"?/],
     [['nowhere', 'org/tiny', 'out=x'], /nowhere/],
+    [['words', 'org/tiny', 'episodes=3'], /episodes: got "3", expected no such key for a language model/],
   ])('refuses %j', async (words, message) => {
     const { code, stderr } = await push(words)
     expect(code).toBe(1)

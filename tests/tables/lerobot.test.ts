@@ -131,7 +131,7 @@ test('colonnade export format=lerobot writes it of fresh episodes, and anything 
   expect(await json(join(home, 'set/meta/info.json'))).toMatchObject({ fps: 20, total_episodes: 2 })
   expect((await exported('episodes=2')).stderr).toContain('set, which is not empty')
   const other = await inProcess(['export', 'run', 'out=a.arrow', 'fps=20'], home)
-  expect(other.stderr).toContain('fps: got 20, expected no such key with format=file')
+  expect(other.stderr).toContain('fps: got "20", expected no such key with format=file')
   const { layout, ...metadata } = table.metadata
   const next = join(home, 'next')
   await expect(writeLeRobot(next, { ...table, metadata }, environment)).rejects.toThrow('no whole episodes')

@@ -184,9 +184,9 @@ test('colonnade evaluate data=… says it of a run, and that nobody knows where 
     recordedReturn: 1,
   })
   expect((await inProcess(['evaluate', 'run', 'gamma=0.5'], folder)).stderr).toMatch(
-    /gamma: got 0\.5, expected data= beside it/,
+    /gamma: got "0\.5", expected data= beside it/,
   )
   expect((await inProcess(['evaluate', 'run', 'data=few.jsonl', 'episodes=3'], folder)).stderr).toMatch(
-    /episodes: got 3/,
+    /episodes: got "3"/,
   )
 })

@@ -147,6 +147,20 @@ describe('a sweep', () => {
     await expect(sweep({ 'ppo.gamma': '0.9,0.8', seed: '1' })).rejects.toThrow('seeds, of which a sweep has several')
     await expect(sweep({ 'ppo.gamma': '0.9,0.8' }, [])).rejects.toThrow('seeds: got none')
     folder = await temporaryFolder()
+    const [index, settings] = ['index', 'entries/settings'].map(
+      (name) => new URL(`../../dist/src/${name}.js`, import.meta.url),
+    )
+    const system = join(folder, 'own.mjs')
+    await writeFile(
+      system,
+      `import { defineSystem } from '${index}'
+      import { sizes } from '${settings}'
+      export const own = defineSystem({
+        id: 'own', module: import.meta.url, settings: { parts: sizes([1], 'parts') },
+        make: () => ({ after: 'step', run() {} }),
+      })`,
+    )
+    await expect(sweep({ systems: system, 'own.parts': '8,4' })).rejects.toThrow('a key with several') // One list.
     await writeFile(join(folder, 'mine.txt'), '')
     await expect(sweep({ 'ppo.gamma': '0.9,0.8' })).rejects.toThrow('which is not empty')
   })
