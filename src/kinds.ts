@@ -1,16 +1,14 @@
 /** The two kinds of cohort that there are: everything else asks here. */
 import type { Cohort, CohortDraft, CohortKind, CohortOptions } from './cohorts/cohort.ts'
+import { createConversations } from './cohorts/conversation-columns.ts'
+import { type ConversationCohortPlan, draftConversations, planConversations } from './cohorts/conversation-draft.ts'
 import {
   type ConversationCohort,
   type ConversationCohortOptions,
-  type ConversationCohortPlan,
   type ConversationDraft,
   canGoOn,
   conversationOptions,
-  createConversations,
-  draftConversations,
   owedAnswers,
-  planConversations,
 } from './cohorts/conversations.ts'
 import { createEpisodes } from './cohorts/episode-columns.ts'
 import {

@@ -1,13 +1,13 @@
 /** What cohorts of both kinds refuse, before they have memory and after. */
 
 import { describe, expect, test, vi } from 'vitest'
+import { planConversations } from '../src/cohorts/conversation-draft.ts'
 import {
   asConversations,
   type ConversationDraft,
   cancelReplies,
   canGoOn,
   owedAnswers,
-  planConversations,
 } from '../src/cohorts/conversations.ts'
 import { asEpisodes, closeRollout } from '../src/cohorts/episodes.ts'
 import type { localEnginePlan } from '../src/engines/local.ts'

@@ -1,6 +1,7 @@
 /**
  * A cohort of conversations: the lanes of one text environment under one language model. Its lanes take conversations one
- * after another, so a lane that is done goes on at once while others still decode.
+ * after another, so a lane that is done goes on at once while others still decode. First it is a draft, which knows its options and its
+ * model and plans its columns (`conversation-draft.ts`); then a cohort over them (`conversation-columns.ts`).
  *
  * A tick says one token in every lane that has the turn; a lane that is done is stored. What the environment said each
  * turn is worth is recorded, and the conversation's reward is a declared reduction of it (`rewardReduction`), for
@@ -8,40 +9,33 @@
  * it does not matter which lane takes it, or beside which others. Where a turn was cut off and the environment has more
  * to say, the conversation ends or goes on, as was chosen (`cutTurn`), and is counted.
  */
-import { checkRoom } from '../components/arena.ts'
-import { type Columns, column, type Plan, saved } from '../components/column.ts'
-import { type Conversation, ConversationPhase, candidateIdsOf, conversationPlan } from '../components/conversation.ts'
-import { fingerprint, withoutModule } from '../definition.ts'
+import type { Columns, Plan } from '../components/column.ts'
+import { type Conversation, ConversationPhase, candidateIdsOf } from '../components/conversation.ts'
 import { deliverWeights, type Engine, type EngineDefinition } from '../engines/engine.ts'
-import { localEngine } from '../engines/local.ts'
 import {
   type Message,
   type Reply,
   type RewardReduction,
-  rewardReductions,
   stopReasons,
   type TextEnvironmentDefinition,
 } from '../environments/text.ts'
-import { InputError, show, unknownWord } from '../errors.ts'
+import { InputError } from '../errors.ts'
 import type { Kernels } from '../kernels/bind.ts'
 import type { LoraAdapter } from '../policies/transformer/lora.ts'
 import { loadLoraWeights } from '../policies/transformer/lora-folder.ts'
 import type { TransformerModel } from '../policies/transformer/model.ts'
-import { type QuantizedColumns, quantizedPlan, quantizeTransformer } from '../policies/transformer/quantized.ts'
-import { candidatesPerToken, checkSampling, type Sampling } from '../policies/transformer/sampling.ts'
-import { Random } from '../random.ts'
+import type { QuantizedColumns } from '../policies/transformer/quantized.ts'
+import type { Sampling } from '../policies/transformer/sampling.ts'
+import type { Random } from '../random.ts'
 import { Trajectories } from '../tables/trajectories.ts'
 import type { Trajectory } from '../tables/trajectory.ts'
-import { type TrajectoryLogColumns, type TrajectoryLogSize, trajectoryLogPlan } from '../tables/trajectory-log.ts'
-import { checkTokenizer } from '../text/check-tokenizer.ts'
-import { type ExampleUse, type TooLong, tooLongs, type UsableExamples, usableExamples } from '../text/examples.ts'
-import { checkHeldOut, type HeldOut } from '../text/held-out.ts'
+import type { TrajectoryLogSize } from '../tables/trajectory-log.ts'
+import type { ExampleUse, TooLong, UsableExamples } from '../text/examples.ts'
+import type { HeldOut } from '../text/held-out.ts'
 import type { LanguageModelDefinition, LanguageModelWeights, OpenLanguageModel } from '../text/language-model.ts'
-import { StopStrings } from '../text/stop-strings.ts'
 import type { Tokenizer } from '../text/tokenizer.ts'
 import type { TurnDrawing } from '../text/turn-sampling.ts'
-import type { Cohort, CohortDraft, Housing } from './cohort.ts'
-import { createLanes } from './lanes.ts'
+import type { Cohort } from './cohort.ts'
 
 /** The lanes of one text environment under one language model. */
 export interface ConversationCohortOptions {
@@ -288,218 +282,6 @@ export interface ConversationDraft {
   examples?: UsableExamples | null
   /** What the model begins with, from when it is read until the cohort has it. */
   begins?: LanguageModelWeights
-}
-
-/**
- * Checks the options of a cohort of conversations, opens its environment and its model, and reads the model's weights, after
- * the cohort's columns were found to have room.
- * @throws InputError that says which option is wrong, what the model's files lack, or what takes too much memory.
- */
-export async function draftConversations(
-  options: ConversationCohortOptions,
-  before: readonly CohortDraft[],
-): Promise<ConversationDraft> {
-  const opened = await openConversations(options)
-  const draft = { ...opened, key: before.filter(({ kind }) => kind === 'conversations').length }
-  checkRoom(largestConversationPlan(draft, 1), bytesToRead(draft), 'fewer numLanes, or a smaller languageModel.context')
-  return { ...draft, begins: await draft.opened.readWeights() }
-}
-
-/**
- * Checks the options of a cohort of conversations, and opens its environment and its model but for the weights: its columns
- * can be planned.
- * @throws InputError that says which option is wrong, or what the model's files lack.
- */
-export async function openConversations(options: ConversationCohortOptions): Promise<ConversationDraft> {
-  const { environment, policy, numLanes, sampling = {}, maxTokens = 1, groupSize = 1, replySeconds = 60 } = options
-  const { cutTurn = 'end', segmentation = 'interleaved', tooLong, engine, turnSeconds = 300 } = options
-  if (typeof policy?.open !== 'function' || typeof policy.id !== 'string') {
-    throw new InputError('policy', show(policy), 'one like languageModel()')
-  }
-  for (const [name, value] of Object.entries({ numLanes, maxTokens, groupSize })) {
-    if (!(Number.isSafeInteger(value) && value >= 1)) throw new InputError(name, show(value), 'a whole number ≥ 1')
-  }
-  for (const [name, value] of Object.entries({ replySeconds, turnSeconds })) {
-    if (!(Number.isFinite(value) && value > 0)) throw new InputError(name, show(value), 'a number above 0')
-  }
-  if (tooLong !== undefined && !tooLongs.includes(tooLong)) throw unknownWord('tooLong', tooLong, tooLongs)
-  if (options.heldOut !== undefined) checkHeldOut(options.heldOut)
-  if (!cutTurns.includes(cutTurn)) throw unknownWord('cutTurn', cutTurn, cutTurns)
-  if (!segmentations.includes(segmentation)) throw unknownWord('segmentation', segmentation, segmentations)
-  checkSampling(sampling)
-  if (engine !== undefined && (typeof engine?.id !== 'string' || typeof engine.create !== 'function')) {
-    throw new InputError('engine', show(engine), 'one like scriptedEngine(…), with an id and create()')
-  }
-  const { rewardReduction = 'last' } = options
-  if (!rewardReductions.includes(rewardReduction)) {
-    throw unknownWord('rewardReduction', rewardReduction, rewardReductions)
-  }
-  if (environment?.together?.size === 'group' && numLanes < groupSize) {
-    throw new InputError('numLanes', String(numLanes), `at least the group size, ${groupSize}: groups are judged whole`)
-  }
-  const read = { ...environment, ...(await environment.open?.()) }
-  if (!(Number.isSafeInteger(read.numExamples) && read.numExamples >= 1)) {
-    throw new InputError(`${environment.id} numExamples`, show(read.numExamples), 'a whole number ≥ 1')
-  }
-  const opened = await policy.open(read)
-  checkOpened(policy, opened)
-  checkTokenizer(opened.tokenizer, opened.model)
-  return {
-    kind: 'conversations',
-    options: { ...options, environment: read },
-    name: options.name ?? policy.id,
-    key: 0,
-    opened,
-  }
-}
-
-/** Refuses what a policy that is none of ours opened, where it is no language model. */
-function checkOpened({ id }: LanguageModelDefinition, opened: Partial<OpenLanguageModel> | undefined): void {
-  const { model, tokenizer, context, adapter } = opened ?? {}
-  const wrong = (part: string, got: unknown, expected: string) =>
-    new InputError(`policy ${id}, ${part} of open()`, show(got), expected)
-  if (typeof model?.shape !== 'object' || typeof model.initialize !== 'function') {
-    throw wrong('model', model, 'one that transformer() makes')
-  }
-  if (typeof tokenizer?.encode !== 'function' || typeof tokenizer.decode !== 'function') {
-    throw wrong('tokenizer', tokenizer, 'one like byteTokenizer()')
-  }
-  if (!(Number.isSafeInteger(context) && context! >= 2)) throw wrong('context', context, 'a whole number ≥ 2')
-  if (adapter === undefined) throw wrong('adapter', adapter, 'one that lora() makes, or null')
-  if (typeof opened!.readWeights !== 'function') throw wrong('readWeights', opened!.readWeights, 'a function')
-}
-
-/** Bytes that reading a draft's weights takes outside the arena: the numbers, and the files that they are in. */
-export function bytesToRead({ opened: { model, folder } }: ConversationDraft): number {
-  return folder === null ? 0 : 2 * Float32Array.BYTES_PER_ELEMENT * model.numParameters
-}
-
-/** Looks at the examples of a cohort, once, if its options ask for it. */
-function examplesOf(draft: ConversationDraft): UsableExamples | null {
-  const { options, opened, reservation } = draft
-  const { use = { asked: true, learned: false } } = reservation ?? {}
-  const { environment, maxTokens = environment.maxTokens, tooLong, heldOut } = options
-  if (tooLong === undefined && heldOut === undefined) return null
-  const reader = { ...opened, environment, maxTokens, tooLong: tooLong ?? 'error' }
-  draft.examples ??= usableExamples(reader, use, heldOut)
-  return draft.examples
-}
-
-/** The columns of a cohort of conversations before they have memory. */
-export type ConversationCohortPlan = ReturnType<typeof planConversations>
-
-/** The same before anybody looks at the examples: with room for all of them, also for those that will be left out. */
-export function largestConversationPlan(draft: ConversationDraft, threads: number): ConversationCohortPlan {
-  const { tooLong: _, heldOut: __, ...options } = draft.options
-  return planConversations({ ...draft, options }, threads)
-}
-
-/** Plans the columns of a cohort of conversations whose engine so many threads may help. */
-export function planConversations(draft: ConversationDraft, threads: number) {
-  const { options, opened, reservation } = draft
-  const { model, context, adapter, weightBits } = opened
-  const { numLanes, environment, engine = localEngine, sampling = {} } = options
-  const candidates = candidatesPerToken(checkSampling(sampling), model.shape.vocabularySize)
-  return {
-    weights: saved(column('f32', weightBits === 32 ? model.numParameters : 0)),
-    quantized: (weightBits === 32 ? {} : quantizedPlan(model, weightBits)) as Plan,
-    adapter: saved(column('f32', adapter?.numParameters ?? 0)),
-    conversation: conversationPlan(numLanes, context, environment.maxTurns, candidates),
-    log: (reservation?.log === undefined ? {} : trajectoryLogPlan(reservation.log)) as Plan,
-    engine: (engine.plan?.({ model, adapter, weightBits, numSlots: numLanes, context, threads }) ?? {}) as Plan,
-    order: column('u32', examplesOf(draft)?.numbers.length ?? environment.numExamples),
-    words: column('u32', 4),
-    learner: reservation?.learner ?? {},
-  }
-}
-
-/** A cohort of conversations over its columns. */
-export function createConversations(
-  draft: ConversationDraft,
-  columns: Columns<ConversationCohortPlan>,
-  world: Housing,
-  kernels: Kernels,
-): ConversationCohort {
-  const { options, name, key, opened, examples = null, begins } = draft
-  delete draft.begins // From now on the columns have it.
-  const { environment, policy: policyDefinition, numLanes } = options
-  const { model, tokenizer, context } = opened
-  const { weights, adapter: adapterWeights, notes } = begins!
-  const random = new Random(world.seed)
-  const quantized = opened.weightBits < 32 ? (columns.quantized as QuantizedColumns) : null
-  const whole = quantized === null ? columns.weights : new Float32Array(model.numParameters)
-  if (weights === null) model.initialize(whole, random, key)
-  else whole.set(weights)
-  if (quantized !== null) quantizeTransformer(quantized, model, whole)
-  const adapter = opened.adapter === null ? null : { lora: opened.adapter, weights: columns.adapter, random }
-  if (adapterWeights !== null) columns.adapter.set(adapterWeights)
-  else adapter?.lora.initialize(columns.adapter, random, key)
-  const { stopStrings = [], maxTokens = environment.maxTokens, groupSize = 1, explore = true } = options
-  const { rewardReduction = 'last', engine: definition = localEngine } = options
-  const sampling = checkSampling(options.sampling ?? {})
-  const decisions = { seed: world.seed, sampling, stopStrings, maxTokens, groupSize, explore, rewardReduction }
-  const chosenBy = definition === localEngine ? [] : [definition.id]
-  const asked = options.heldOut === undefined ? [] : [options.heldOut]
-  new StopStrings(tokenizer, stopStrings) // Refuses what are none, whichever engine looks for them.
-  const engine = definition.create({
-    ...{ model, tokenizer, numSlots: numLanes, context, sampling, explore, stopStrings },
-    columns: columns.engine,
-    ids: columns.conversation.token,
-    weights: quantized ?? columns.weights,
-    ...{ adapter, kernels, random },
-    tell: (message) => (cohort.onNotice ?? process.emitWarning)(message),
-  })
-  const cohort: ConversationCohort = {
-    kind: 'conversations',
-    name,
-    environment,
-    policyDefinition,
-    model,
-    tokenizer,
-    numLanes,
-    context,
-    maxTokens,
-    groupSize,
-    sampling,
-    explore,
-    rewardReduction,
-    replyMilliseconds: 1000 * (options.replySeconds ?? 60),
-    turnMilliseconds: 1000 * (options.turnSeconds ?? 300),
-    onLate: null,
-    onNotice: null,
-    cutTurn: options.cutTurn ?? 'end',
-    segmentation: options.segmentation ?? 'interleaved',
-    tooLong: options.tooLong ?? 'error',
-    examples,
-    lanes: createLanes(world.ecs, [columns.conversation], numLanes),
-    conversation: columns.conversation,
-    engine,
-    submitted: new Uint8Array(numLanes),
-    breaks: new Uint8Array(numLanes),
-    failing: new Array(numLanes).fill(null),
-    weights: columns.weights,
-    quantized,
-    adapter,
-    learner: columns.learner,
-    random,
-    order: columns.order,
-    words: columns.words,
-    orderEpoch: -1,
-    histories: Array.from({ length: numLanes }, () => []),
-    replies: new Array(numLanes).fill(null),
-    pending: new Array(numLanes).fill(null),
-    drawings: Array.from({ length: numLanes }, () => new Map()),
-    segments: Array.from({ length: numLanes }, () => []),
-    stopStrings,
-    released: Number.POSITIVE_INFINITY,
-    trajectories: new Trajectories(draft.reservation?.log === undefined ? null : (columns.log as TrajectoryLogColumns)),
-    waiting: 0,
-    source: `${environment.id} ${fingerprint(withoutModule(environment), withoutModule(policyDefinition), decisions, ...chosenBy, ...asked)}`,
-    version: 0,
-    isLoaded: opened.folder !== null,
-    notes,
-  }
-  return cohort
 }
 
 /** Which example has the given place in the order of all: each epoch takes every example once, in an order of its own. */

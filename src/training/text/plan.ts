@@ -12,14 +12,9 @@ import { type RlDefinition, rl, rlRates } from '../../algorithms/rl.ts'
 import { sft, sftRates } from '../../algorithms/sft.ts'
 import { MICRO_BATCH_ROWS } from '../../algorithms/token-learner.ts'
 import { tokenUpdatePlan, type UpdateSize } from '../../algorithms/token-thread.ts'
+import { bytesToRead, largestConversationPlan, openConversations } from '../../cohorts/conversation-draft.ts'
 import { conversationLogSize } from '../../cohorts/conversation-log.ts'
-import {
-  bytesToRead,
-  type ConversationDraft,
-  type ConversationReservation,
-  largestConversationPlan,
-  openConversations,
-} from '../../cohorts/conversations.ts'
+import type { ConversationDraft, ConversationReservation } from '../../cohorts/conversations.ts'
 import { arenaBytes, arenaRoom, checkRoom, formatBytes } from '../../components/arena.ts'
 import { type Columns, column, listColumns, type Plan } from '../../components/column.ts'
 import { InputError } from '../../errors.ts'
