@@ -77,8 +77,8 @@ export async function trainSideBySide(
   const world = await createWorld({
     seed: settings.seed,
     kernels: settings.kernels === 'best' ? bestKernelBuild() : settings.kernels,
-    cohorts: runs.map(({ definition: { environment, policy, settings } }, i) => ({
-      ...{ name: names[i]!, environment, policy },
+    cohorts: runs.map(({ definition: { environment, policy, systems, settings } }, i) => ({
+      ...{ name: names[i]!, environment, policy, systems },
       ...{ numLanes: settings.numLanes, seed: settings.seed },
     })),
   })

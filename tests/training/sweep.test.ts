@@ -114,6 +114,17 @@ describe('a sweep', () => {
     expect(await fingerprint(join(folder, second!, 'seed-2'))).toEqual(await fingerprint(single))
   })
 
+  test('of runs with systems, wrappers and normalized observations leaves the runs that each alone leaves', async () => {
+    const given = { ...small, totalSteps: '512', systems: 'normalizeRewards', wrappers: 'frameStack' }
+    const more = { 'frameStack.frames': '2', 'mlp.normalizeObservations': 'true' }
+    const told = { ...given, ...more, 'normalizeRewards.gamma': '0.9,0.98' }
+    const summary = await trainSweep('CartPole-v1', told, [2], { out: folder })
+    expect(summary.settings.map(({ apart }) => apart)).toEqual([null, null])
+    const [, second] = await settingsOf(folder)
+    const single = await alone('CartPole-v1', { ...given, ...more, 'normalizeRewards.gamma': '0.98', seed: '2' })
+    expect(await fingerprint(join(folder, second!, 'seed-2'))).toEqual(await fingerprint(single))
+  })
+
   test('goes on where it was interrupted, with the same bits', async () => {
     const stop = new AbortController()
     const sweep = (options: SweepOptions) =>
