@@ -11,6 +11,7 @@ import {
 } from '../src/cohorts/conversations.ts'
 import { asEpisodes, closeRollout } from '../src/cohorts/episodes.ts'
 import type { localEnginePlan } from '../src/engines/local.ts'
+import { defineWrapper, wrap } from '../src/environments/wrapper.ts'
 import { cartPole, createTrainer, createWorld, languageModel, mlp, pendulum, ppo, tick } from '../src/index.ts'
 import { collect } from '../src/tick.ts'
 import { checkWorld } from '../src/world.ts'
@@ -224,6 +225,10 @@ describe('a world', () => {
       expect(() => world.split(2)).toThrow(`${noun} ${rest.id}: got no module, and 2 threads`)
       world.split(1)
     }
+    const half = defineWrapper({ id: 'half', settings: {}, make: () => ({}) })
+    const wrapped = await createWorld({ ...good, environment: wrap(good.environment, half()) })
+    expect(() => wrapped.split(2)).toThrow('wrapper half: got no module, and 2 threads')
+    wrapped.split(1)
   })
 
   test('takes its memory when any part is asked for, once', async () => {

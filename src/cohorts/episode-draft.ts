@@ -125,23 +125,34 @@ function ownerOf({ policy }: EpisodeCohortOptions, before: readonly CohortDraft[
   throw new InputError('policy', show(policy), 'a policy, like mlp(), or the name of a cohort before it')
 }
 
+/** What every thread makes of a cohort, and what each of it is: systems that only work on whole rollouts are not among it. */
+export function madeInThreads({
+  environment,
+  policy,
+  systems = [],
+}: Pick<EpisodeCohortOptions, 'environment' | 'systems'> & { readonly policy: PolicyDefinition }): readonly (readonly [
+  noun: string,
+  definition: DefinitionRecord,
+])[] {
+  const running = systems.filter(({ run }) => run !== undefined)
+  return [
+    ['environment', environment],
+    ...(environment.wrappers ?? []).map((wrapper) => ['wrapper', wrapper] as const),
+    ['policy', policy],
+    ...running.map((system) => ['system', system] as const),
+  ]
+}
+
 /**
  * @throws InputError where the policy stays in its thread, or a definition has no module from which a thread could make it.
  */
 export function checkEpisodeThreads({ options, policy, model }: EpisodeDraft, count: number): void {
   if (count === 1) return
-  const { environment } = options
   if (model.staysInThread) {
     const expected = "threads: 1: its device serves only the caller's thread"
     throw new InputError(`policy ${policy.id}`, `${count} threads`, expected)
   }
-  const systems = (options.systems ?? []).filter(({ run }) => run !== undefined)
-  const parts = [
-    ['environment', environment],
-    ['policy', policy],
-    ...systems.map((system) => ['system', system]),
-  ] as const
-  for (const [noun, { id, module }] of parts as readonly (readonly [string, DefinitionRecord])[]) {
+  for (const [noun, { id, module }] of madeInThreads({ ...options, policy })) {
     if (module !== undefined) continue
     const remedy = 'a definition with `module: import.meta.url`, which other threads can make; or threads: 1'
     throw new InputError(`${noun} ${id}`, `no module, and ${count} threads`, remedy)

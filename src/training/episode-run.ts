@@ -3,6 +3,7 @@ import { availableParallelism } from 'node:os'
 import { join, resolve } from 'node:path'
 import type { AlgorithmDefinition } from '../algorithms/algorithm.ts'
 import { algorithms } from '../algorithms/registry.ts'
+import { madeInThreads } from '../cohorts/episode-draft.ts'
 import type { EpisodeCohort } from '../cohorts/episodes.ts'
 import { checkSystems, type SystemDefinition, type SystemFactory } from '../cohorts/system.ts'
 import type { DefinitionRecord } from '../definition.ts'
@@ -301,12 +302,8 @@ export function actorsOf({ algorithm, settings }: EpisodeRunDefinition): number 
 
 /** How many threads a run has that leaves it open; 1 where others could not be made. */
 export function threadsOf(definition: EpisodeRunDefinition): ThreadChoice {
-  const { environment, policy, algorithm, systems, settings } = definition
-  const inThreads: [noun: string, definition: DefinitionRecord][] = [
-    ...Object.entries({ environment, policy, algorithm }),
-    ...systems.filter(({ run }) => run !== undefined).map((system): [string, DefinitionRecord] => ['system', system]),
-  ]
-  for (const [noun, { id, module }] of inThreads) {
+  const { policy, algorithm, settings } = definition
+  for (const [noun, { id, module }] of [...madeInThreads(definition), ['algorithm', algorithm] as const]) {
     if (module === undefined)
       return { threads: 1, reason: `the ${noun} ${id} has no module from which others could make it` }
   }

@@ -72,7 +72,7 @@ export async function trainSideBySide(
   runs: readonly ComingRun<EpisodeRunDefinition>[],
   { onUpdate, signal }: SideBySideOptions = {},
 ): Promise<void> {
-  const { settings, ...first } = runs[0]!.definition
+  const { settings } = runs[0]!.definition
   const names = runs.map((_, i) => `run${i}`)
   const world = await createWorld({
     seed: settings.seed,
@@ -83,7 +83,8 @@ export async function trainSideBySide(
     })),
   })
   const algorithms = Object.fromEntries(runs.map(({ definition }, i) => [names[i]!, definition.algorithm]))
-  const threads = settings.threads === 0 ? threadsOf({ ...first, settings }).threads : settings.threads
+  const most = Math.min(...runs.map(({ definition }) => threadsOf(definition).threads)) // What all of them can have.
+  const threads = settings.threads === 0 ? most : settings.threads
   const trainer = createTrainer(world, algorithms, { threads, stallSeconds: 0 })
   const folders: RunFolder[] = []
   let watch: Awaited<ReturnType<RunFolder['watch']>> | undefined

@@ -1,4 +1,8 @@
 import { expect, test } from 'vitest'
+import { defineWrapper, wrap } from '../../src/environments/wrapper.ts'
+import { a2c, cartPole, defineSystem, mlp } from '../../src/index.ts'
+import { type EpisodeRunDefinition, threadsOf } from '../../src/training/episode-run.ts'
+import { configureRun } from '../../src/training/run.ts'
 import { chooseThreads, type Workload } from '../../src/training/threads.ts'
 import * as fc from '../support/properties.ts'
 
@@ -43,4 +47,23 @@ test('more lanes, steps, parameters or cores never make it fewer; there is alway
       expect(chooseThreads({ ...workload, [name]: workload[name] * 2 }).threads).toBeGreaterThanOrEqual(threads)
     }),
   )
+})
+
+test('a run has one where others could not make a part of it, and says which', async () => {
+  const run = (await configureRun('CartPole-v1', { numLanes: '1024' })) as EpisodeRunDefinition
+  const homeless = <D extends object>({ module: _, ...rest }: D & { module?: string }) => rest as unknown as D
+  const half = defineWrapper({ id: 'half', settings: {}, make: () => ({}) })
+  const slow = defineSystem({ id: 'slow', settings: {}, make: () => ({ after: 'step', run() {} }) })
+  const without = {
+    'environment CartPole-v1': { environment: homeless(cartPole()) },
+    'wrapper half': { environment: wrap(cartPole(), half()) },
+    'policy mlp': { policy: homeless(mlp()) },
+    'algorithm a2c': { algorithm: homeless(a2c()) },
+    'system slow': { systems: [slow()] },
+  }
+  for (const [part, changed] of Object.entries(without)) {
+    const reason = `the ${part} has no module from which others could make it`
+    expect(threadsOf({ ...run, ...changed })).toEqual({ threads: 1, reason })
+  }
+  expect(threadsOf(run).reason).not.toContain('module')
 })
