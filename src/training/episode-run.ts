@@ -407,7 +407,8 @@ export const episodeRun: RunKind<EpisodeRunDefinition, EpisodeCohort, EpisodeRun
   writeTable: (trainer, path) => writeArrow(path, trainer.rollout.table),
   async writeBeside() {},
   watch: () => () => {},
-  async finish(folder, { environment, policy, algorithm, settings, recorded }, trainer) {
+  async finish(folder, definition, trainer) {
+    const { algorithm, settings, recorded } = definition
     const { episodes, solvedAtStep, solvedAtSeconds, episodeReturnLast100 } = trainer.progress()
     const files: Record<string, string> =
       recorded === null && settings.rollouts !== 'none' ? { rollouts: join(folder, 'rollouts') } : {}
@@ -425,7 +426,7 @@ export const episodeRun: RunKind<EpisodeRunDefinition, EpisodeCohort, EpisodeRun
           solvedAtSeconds,
           episodeReturnLast100,
         },
-        presetReached: recorded === null ? reachedByPreset(environment, policy, { algorithm, settings }) : null,
+        presetReached: recorded === null ? reachedByPreset(definition) : null,
       },
     }
   },

@@ -2,10 +2,15 @@
  * What a run uses where the user says nothing: the presets that an environment declares, and those of text environments, which stand
  * here. `tests/learning` and `bench/learning` hold the returns they reach.
  */
+import { algorithms } from '../algorithms/registry.ts'
 import type { DefinitionRecord } from '../definition.ts'
-import type { EnvironmentDefinition, EnvironmentPreset, TunedSettings } from '../environments/environment.ts'
+import type { EnvironmentPreset, TunedSettings } from '../environments/environment.ts'
+import { environments } from '../environments/registry.ts'
+import { policies } from '../policies/registry.ts'
+import type { Settings } from '../settings.ts'
 import { languageModel } from '../text/language-model.ts'
 import type { ConversationRunDefinition } from './conversation-run.ts'
+import type { EpisodeRunDefinition } from './episode-run.ts'
 
 /** Of so many seeds, those that reached what was wanted (`docs/bench.md`). */
 export type Reached = Wanted & { readonly reached: number; readonly seeds: number }
@@ -37,17 +42,29 @@ const usualPolicies: Readonly<Record<string, string>> = { dqn: 'qNetwork', sac: 
 
 /** What a run differs in from its preset decides how often it succeeds: of a run that follows it, how often that was. */
 export function reachedByPreset(
-  environment: EnvironmentDefinition,
-  policy: DefinitionRecord,
-  { algorithm, settings }: { algorithm: DefinitionRecord; settings: TunedSettings },
+  definition: Pick<EpisodeRunDefinition, 'environment' | 'policy' | 'algorithm' | 'systems' | 'settings'>,
 ): Reached | null {
+  const { environment, policy, algorithm, systems, settings } = definition
   const preset = presetOf(environment.presets, { policy: policy.id, algorithm: algorithm.id })
   const follows =
-    isSame(preset.environment ?? {}, environment.parameters) &&
+    environment.wrappers === undefined &&
+    systems.length === 0 &&
     isSame(preset.run, settings) &&
-    isSame(preset.algorithm.parameters, algorithm.parameters) &&
-    isSame(preset.policy.parameters, policy.parameters)
+    isOfPreset(environment, preset.environment, environments) &&
+    isOfPreset(algorithm, preset.algorithm.parameters, algorithms) &&
+    isOfPreset(policy, preset.policy.parameters, policies)
   return follows ? (preset.reached ?? null) : null
+}
+
+/** Whether a part has the settings that a preset tunes, and the defaults of all others; these are known of parts that come with Colonnade. */
+function isOfPreset(
+  { id, parameters }: DefinitionRecord,
+  tuned: TunedSettings = {},
+  known: readonly { readonly id: string; readonly settings: Settings }[],
+): boolean {
+  const settings = known.find((factory) => factory.id === id)?.settings ?? {}
+  const defaults = Object.entries(settings).map(([name, setting]) => [name, setting.default])
+  return isSame({ ...Object.fromEntries(defaults), ...tuned }, parameters)
 }
 
 function isSame(tuned: TunedSettings, given: Readonly<Record<string, unknown>>): boolean {

@@ -2,14 +2,14 @@ import { join } from 'node:path'
 import { expect, test } from 'vitest'
 import { connectFour } from '../../src/environments/connect-four.ts'
 import { configureRun, type EnvironmentDefinition, type EnvironmentId, startRun } from '../../src/index.ts'
+import type { EpisodeRunDefinition } from '../../src/training/episode-run.ts'
 import { reachedByPreset, reachedByTextPreset } from '../../src/training/presets.ts'
 import { temporaryFolder } from '../support/temporary.ts'
 
 const MANY = { episodeReturn: 475, reached: 5, seeds: 6 }
 
 async function reachedBy(environment: EnvironmentId, keys: Record<string, string>) {
-  const { environment: made, policy, algorithm, settings } = await configureRun(environment, keys)
-  return reachedByPreset(made, policy, { algorithm, settings })
+  return reachedByPreset((await configureRun(environment, keys)) as EpisodeRunDefinition)
 }
 
 test('a run that follows a preset with which some seeds fail says of how many it is known', async () => {
@@ -44,10 +44,10 @@ test("a preset's settings of the environment are a run's, where it has none of i
   expect(await parametersOf({ 'environment.openingMoves': '0' })).toEqual({ openingMoves: 0, showLines: true })
   expect(await parametersOf({ algorithm: 'dqn' })).toEqual({ openingMoves: 0, showLines: false })
   const known = connectFour.presets[0]!
-  const { policy, algorithm, settings } = await configureRun('ConnectFour-v0', {})
+  const run = (await configureRun('ConnectFour-v0', {})) as EpisodeRunDefinition
   const reached = { episodeReturn: 0, reached: 1, seeds: 2 }
   const ofPreset = (environment: EnvironmentDefinition) =>
-    reachedByPreset({ ...environment, presets: [{ ...known, reached }] }, policy, { algorithm, settings })
+    reachedByPreset({ ...run, environment: { ...environment, presets: [{ ...known, reached }] } })
   expect(ofPreset(connectFour({ openingMoves: 6, showLines: true }))).toEqual(reached)
   expect(ofPreset(connectFour({ openingMoves: 5, showLines: true }))).toBeNull()
 })
@@ -58,6 +58,12 @@ test('a run that goes its own way, or by a preset that has not failed, has nothi
   expect(await reachedBy('CartPole-P-v1', { 'ppo.learningRate': '1e-3' })).toBeNull()
   expect(await reachedBy('CartPole-P-v1', { 'recurrent.hidden': '32' })).toBeNull()
   expect(await reachedBy('CartPole-P-v1', { policy: 'mlp' })).toBeNull()
+  // A setting that the preset leaves at its default is another then, too.
+  expect(await reachedBy('CartPole-P-v1', { 'ppo.clipCoef': '0.5' })).toBeNull()
+  expect(await reachedBy('CartPole-P-v1', { 'recurrent.sharedTrunk': 'true' })).toBeNull()
+  expect(await reachedBy('CartPole-P-v1', { 'environment.maxEpisodeSteps': '100' })).toBeNull()
+  expect(await reachedBy('CartPole-P-v1', { systems: 'normalizeRewards' })).toBeNull()
+  expect(await reachedBy('CartPole-P-v1', { wrappers: 'frameStack' })).toBeNull()
   expect(await reachedBy('Breakout-MinAtar', { policy: 'convolutional' })).toMatchObject({ reached: 2, seeds: 3 })
   expect(await reachedBy('Breakout-MinAtar', {})).toBeNull()
   expect(await reachedBy('CartPole-v1', {})).toBeNull()
