@@ -424,8 +424,9 @@ export function fromGymnasium<const I extends string>(
             put(process, lanes, i)
             reward[n] = process.reward[i]!
             terminated[n] = process.terminated[i]!
-            truncated[n] = process.truncated[i]!
-            state.isOver[n] = terminated[n] || truncated[n] || step[n]! + 1 === maxEpisodeSteps ? 1 : 0
+            // There is room for no more actions, also where a wrapper has a longer limit.
+            truncated[n] = process.truncated[i]! || step[n]! + 1 === maxEpisodeSteps ? 1 : 0
+            state.isOver[n] = terminated[n]! | truncated[n]!
           }
           if (raised === null) return
           warn(raised)

@@ -461,9 +461,10 @@ export function defineLed<const A extends Space, const S extends Settings, const
             observation.set(led.observation, n * led.observation.length)
             reward[n] = led.reward
             terminated[n] = led.terminated ? 1 : 0
-            truncated[n] = led.truncated ? 1 : 0
+            // There is room for no more actions, also where a wrapper has a longer limit.
+            truncated[n] = led.truncated || step[n]! + 1 === maxEpisodeSteps ? 1 : 0
             state.course[n] = led.course
-            state.isOver[n] = led.terminated || led.truncated || step[n]! + 1 === maxEpisodeSteps ? 1 : 0
+            state.isOver[n] = terminated[n]! | truncated[n]!
           }
         },
         close(state) {

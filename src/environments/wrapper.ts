@@ -8,6 +8,7 @@ import { type DefinitionRecord, defineFactory, type Factory, recordOf } from '..
 import { InputError, show } from '../errors.ts'
 import type { Settings, SettingValues } from '../settings.ts'
 import type { EnvironmentDefinition, EnvironmentModel, Lanes, State, StateDeclaration } from './environment.ts'
+import type { Picture } from './picture.ts'
 
 /** The lanes of a wrapper, as `reset` and `step` have them; row n of each column is lane n. */
 export interface WrapperLanes<S = unknown> {
@@ -28,6 +29,8 @@ export interface WrapperModel<S = unknown>
   reset?(lanes: WrapperLanes<S>, rows: Uint32Array, count: number): void
   /** Moves the lanes `from` to `to` on by one step, by the environment's own `step`. Default: that alone. */
   step?(lanes: WrapperLanes<S>, from: number, to: number): void
+  /** What a person sees of lane n, from the wrapper's own columns. Default: what the environment draws. */
+  draw?(own: S, n: number): Picture
 }
 
 /** A wrapper with its settings: what `wrap` takes. */
@@ -81,7 +84,7 @@ export function defineWrapper<
           answer = environment.step(...given) ?? answer
         },
       }
-      const { reset, step, ...model } = options.make(parameters, inside)
+      const { reset, step, draw, ...model } = options.make(parameters, inside)
       const declared: StateDeclaration = options.state?.(parameters, environment) ?? {}
       const prefix = `${options.id}.`
       const state = Object.fromEntries(Object.entries(declared).map(([name, column]) => [prefix + name, column]))
@@ -89,22 +92,25 @@ export function defineWrapper<
       if (twice !== undefined) {
         throw new InputError(`wrapper ${options.id}`, `around ${environment.id} twice`, 'at most once')
       }
-      const lanesOf = boundLanes(Object.keys(declared), prefix)
+      const ownOf = (columns: Readonly<Record<string, unknown>>) =>
+        Object.fromEntries(Object.keys(declared).map((name) => [name, columns[prefix + name]])) as State<D>
+      const lanesOf = boundLanes(ownOf)
       return Object.freeze({
         ...environment,
         ...model,
         state: { ...environment.state, ...state },
         wrappers: [...(environment.wrappers ?? []), recordOf(this)],
+        ...(draw && { draw: (columns: Readonly<Record<string, unknown>>, n: number) => draw(ownOf(columns), n) }),
         reset(lanes: Lanes, rows: Uint32Array, count: number) {
           if (reset === undefined) return environment.reset(lanes, rows, count)
           answer = undefined
-          reset(lanesOf(lanes) as WrapperLanes<State<D>>, rows, count)
+          reset(lanesOf(lanes), rows, count)
           return answer as undefined
         },
         step(lanes: Lanes, from: number, to: number) {
           if (step === undefined) return environment.step(lanes, from, to)
           answer = undefined
-          step(lanesOf(lanes) as WrapperLanes<State<D>>, from, to)
+          step(lanesOf(lanes), from, to)
           return answer as undefined
         },
       })
@@ -128,13 +134,12 @@ export function wrap(
 }
 
 /** The lanes of a wrapper for those that it is handed: one object for each, since a step allocates nothing. */
-function boundLanes(names: readonly string[], prefix: string): (outer: Lanes) => WrapperLanes {
-  const bound = new WeakMap<Lanes, WrapperLanes>()
+function boundLanes<S>(ownOf: (columns: Readonly<Record<string, unknown>>) => S): (outer: Lanes) => WrapperLanes<S> {
+  const bound = new WeakMap<Lanes, WrapperLanes<S>>()
   return (outer) => {
     let lanes = bound.get(outer)
     if (lanes === undefined) {
-      const columns = outer.state as Readonly<Record<string, unknown>>
-      const own = Object.fromEntries(names.map((name) => [name, columns[prefix + name]]))
+      const own = ownOf(outer.state as Readonly<Record<string, unknown>>)
       lanes = { own, outer, inner: { ...outer } }
       bound.set(outer, lanes)
     }

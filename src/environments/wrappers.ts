@@ -3,10 +3,12 @@ import { InputError, show, unknownWord } from '../errors.ts'
 import { integer, number, optionalNumber } from '../settings.ts'
 import { type BoxSpace, box, spaceWidth } from '../space.ts'
 import { type EnvironmentDefinition, STEPS_MAX } from './environment.ts'
+import { gridPicture, isGrid } from './picture.ts'
 import { defineWrapper, type WrapperFactory } from './wrapper.ts'
 
 /**
- * Another time limit, in steps of what is inside, or none.
+ * Another time limit, in steps of what is inside, or none. What has a limit of its own keeps it, and is truncated there, however long
+ * this one is: `actionRepeat` of what it repeats, and environments whose lanes have room for so many actions (`fromObjects`).
  * @example wrap(pendulum(), timeLimit({ maxEpisodeSteps: 100 }))
  */
 export const timeLimit = defineWrapper({
@@ -30,7 +32,7 @@ export const timeLimit = defineWrapper({
 /**
  * The last observations beside one another, the newest last; at the beginning of an episode the first one so many times, as in
  * Gymnasium's FrameStackObservation with `padding_type="reset"`. Pictures (height × width × channels) are laid one behind the other, so that
- * there are frames · channels; others get a side of so many frames before their own.
+ * there are frames · channels; others get a side of so many frames before their own. A grid is drawn as the newest of them shows it.
  *
  * @example wrap(breakout(), frameStack({ frames: 4 }))
  */
@@ -52,6 +54,7 @@ export const frameStack = defineWrapper({
         Array.from({ length: frames }, () => bounds.slice(p * size, (p + 1) * size)).flat(),
       ).flat()
     const answersLater = () => refuseLater(environment, 'frameStack')
+    const isDrawn = environment.draw === undefined && isGrid(environment.observationSpace)
     /** Writes what lane n sees: its frames, part by part. */
     const write = (observation: Float32Array, own: Float32Array, n: number) => {
       let to = n * frames * width
@@ -68,6 +71,9 @@ export const frameStack = defineWrapper({
         high: stacked(high),
         shape: shape.length === 3 ? [shape[0]!, shape[1]!, frames * size] : [frames, ...shape],
       }),
+      draw: isDrawn
+        ? ({ newest }, n) => gridPicture(environment.observationSpace, newest.subarray(n * width, (n + 1) * width))
+        : undefined,
       reset({ own, outer, inner }, rows, count) {
         inner.observation = own.newest
         environment.reset(inner, rows, count)
@@ -146,7 +152,10 @@ export const actionRepeat = defineWrapper({
             first = end + numAgents
           }
         }
-        for (let n = from; n < to; n++) reward[n] = total[n]!
+        for (let n = from; n < to; n++) {
+          reward[n] = total[n]!
+          if (step[n]! >= limit) truncated[n] = 1 // Also where what lies around has a longer limit, or none.
+        }
       },
     }
   },

@@ -26,12 +26,12 @@ export const normalizeRewards = defineSystem({
   recorded: () => ({ discounted: 'f32' }),
   make: ({ gamma, clip, epsilon }) => ({
     after: 'step',
-    run({ own, recorded, reward, terminated, truncated, valid }, from, to) {
+    run({ own, recorded, reward, step, valid }, from, to) {
       for (let n = from; n < to; n++) {
         if (valid[n] === 0) continue
-        const discounted = gamma * own.discounted[n]! + reward[n]!
-        recorded.discounted[n] = discounted
-        own.discounted[n] = terminated[n] !== 0 || truncated[n] !== 0 ? 0 : discounted
+        // An episode's first step tells of every end before it, of a restart too.
+        own.discounted[n] = (step[n] === 0 ? 0 : gamma * own.discounted[n]!) + reward[n]!
+        recorded.discounted[n] = own.discounted[n]!
       }
     },
     afterRollout({ rollout: { reward, valid }, shared, recorded, kernels }) {

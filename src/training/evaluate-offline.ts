@@ -114,10 +114,12 @@ async function rowsUnder(
   table: Table,
   { environment, policy, weights, kernels }: Omit<EvaluateOfflineOptions, 'table'>,
 ) {
+  const { numAgents = 1 } = environment
+  const numLanes = Math.ceil(BLOCK_ROWS / numAgents) * numAgents // Whole games, with room for a block.
   const world = await createWorld({
     environment,
     policy,
-    numLanes: BLOCK_ROWS,
+    numLanes,
     explore: false,
     ...(kernels && { kernels }),
   })
@@ -142,8 +144,8 @@ async function rowsUnder(
     refuseOtherEnvironment(table, cohort)
     cohort.weights.set(weights)
     cohort.policy.refresh?.()
-    const { rollout, observation, actionMask, action } = cohort
-    const fields = fieldsOf(table, rollout, BLOCK_ROWS)
+    const { rollout, action } = cohort
+    const fields = fieldsOf(table, rollout, numLanes)
     checkNumbers(fields, table.numRows, cohort)
     const logprob = new Float64Array(table.numRows)
     const isBox = environment.actionSpace.kind === 'box'
@@ -153,11 +155,9 @@ async function rowsUnder(
     for (let from = 0; from < table.numRows; from += BLOCK_ROWS) {
       const count = Math.min(BLOCK_ROWS, table.numRows - from)
       for (const [name, target] of [
-        ['observation', rollout.observation],
-        ['observation', observation.current],
+        ['observation', rollout.observation], // Of one step: what is in it is what the lanes see.
         ['action', rollout.action],
         ['actionMask', rollout.actionMask],
-        ['actionMask', actionMask.current],
       ] as const) {
         const field = fields.get(name)
         if (field === undefined) continue

@@ -4,6 +4,7 @@ import { inflateSync } from 'node:zlib'
 import { beforeAll, describe, expect, test } from 'vitest'
 import { terminalTexts } from '../../src/cli/replay.ts'
 import { replayPage } from '../../src/cli/replay-page.ts'
+import { pictureColors } from '../../src/entries/environments.ts'
 import { inProcess } from '../support/command.ts'
 import { temporaryFolder } from '../support/temporary.ts'
 
@@ -20,6 +21,37 @@ beforeAll(async () => {
     expect((await inProcess(['train', id!, `out=${out}`, ...SMALL], here)).stderr).toBe('')
   }
 })
+
+/** An element of a page, as far as its script asks for it. */
+// biome-ignore lint/suspicious/noExplicitAny: it is whatever the script puts there.
+type Part = Record<string, any>
+
+/** Runs the script of a replay's page over elements without a browser: those, the pictures that it has shown, and its timer. */
+async function opened(page: string) {
+  const ids = ['step', 'action', 'reward', 'return', 'play', 'back', 'on', 'input']
+  const elements: Record<string, Part> = Object.fromEntries(ids.map((id) => [id, {}]))
+  const shown: number[][] = []
+  elements.canvas = {
+    getContext: () => ({
+      createImageData: (width: number, height: number) => ({ data: new Uint8ClampedArray(4 * width * height) }),
+      putImageData: ({ data }: { data: Uint8ClampedArray }) => shown.push([...data]),
+    }),
+  }
+  const [, json] = /<script type="application\/json" id="episode">(.*?)<\/script>/s.exec(page)!
+  elements.episode = { textContent: json }
+  const [, script] = /<script type="module">(.*?)<\/script>/s.exec(page)!
+  const find = (name: string) => elements[name]
+  const beat: { call: (() => void) | null; delay: number } = { call: null, delay: 0 }
+  const given = {
+    document: { getElementById: find, querySelector: find },
+    matchMedia: () => ({ matches: true }),
+    setInterval: (call: () => void, delay: number) => Object.assign(beat, { call, delay }),
+    clearInterval: () => Object.assign(beat, { call: null }),
+  }
+  const run = Object.getPrototypeOf(async () => {}).constructor
+  await run(...Object.keys(given), script)(...Object.values(given))
+  return { elements, shown, beat }
+}
 
 /** Frames of a GIF: each begins with a graphic control extension. */
 async function numFrames(path: string): Promise<number> {
@@ -82,11 +114,47 @@ describe('colonnade replay', () => {
   test('a title that looks like a page stays a title', () => {
     const picture = { rows: 1, columns: 1, fields: Uint8Array.of(0) }
     const page = replayPage(
-      { title: '</script><b a="1">', pictures: [picture], actions: ['</script>'], rewards: [1] },
+      { title: '</script><b a="1">&lt;', pictures: [picture], actions: ['</script>'], rewards: [1] },
       50,
     )
-    expect(page).toContain('<title>&lt;/script>&lt;b a=&quot;1&quot;></title>')
+    expect(page).toContain('<title>&lt;/script>&lt;b a=&quot;1&quot;>&amp;lt;</title>')
     expect(page.split('</script>')).toHaveLength(3)
+  })
+
+  test('the page shows each picture with what was done then, and what had been paid before', async () => {
+    const pictures = [0, 1, 2].map((k) => ({ rows: 2, columns: 3, fields: Uint8Array.of(k, 0, 1, 2, 3, 4 + k) }))
+    const episode = { title: 'Some', pictures, actions: ['left', 'right'], rewards: [1, -0.25] }
+    const { elements, shown, beat } = await opened(replayPage(episode, 70))
+    const told = () => ['step', 'action', 'reward', 'return'].map((id) => String(elements[id]!.textContent))
+    const isShown = (k: number) => {
+      const colors = [...pictures[k]!.fields].flatMap((field) => [...pictureColors[field]!, 255])
+      expect(shown.at(-1)).toEqual(colors)
+      expect(elements.input!.value).toBe(k)
+    }
+    expect([elements.canvas!.width, elements.canvas!.height, elements.input!.max]).toEqual([3, 2, 2])
+    expect(told()).toEqual(['0 of 2', 'left', '1', '0'])
+    isShown(0)
+    expect(elements.play!.textContent).toBe('Play') // Who wants less motion begins it.
+    elements.on!.onclick()
+    expect(told()).toEqual(['1 of 2', 'right', '-0.25', '1'])
+    isShown(1)
+    elements.on!.onclick()
+    elements.on!.onclick()
+    expect(told()).toEqual(['2 of 2', 'none: the episode is over', '–', '0.75'])
+    isShown(2)
+    elements.play!.onclick() // From the beginning.
+    expect([elements.play!.textContent, ...told()]).toEqual(['Pause', '0 of 2', 'left', '1', '0'])
+    for (const step of [1, 2, 2]) {
+      expect(beat.delay).toBe(70)
+      beat.call!()
+      isShown(step)
+    }
+    expect([elements.play!.textContent, beat.call]).toEqual(['Play', null])
+    elements.back!.onclick()
+    isShown(1)
+    elements.input!.value = '0'
+    elements.input!.oninput()
+    isShown(0)
   })
 
   test.each([

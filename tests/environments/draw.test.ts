@@ -106,5 +106,8 @@ test('a canvas has y upwards, and what is drawn later above', () => {
   expect([canvas.rows, canvas.columns]).toEqual([2, 4])
   canvas.rectangle(0, 1, 4, 2, 1).disc(0.5, 1.5, 0.6, 2).line(2, 0.5, 4, 0.5, 0.5, 3)
   expect([...canvas.fields]).toEqual([2, 1, 1, 1, 0, 0, 3, 3])
+  const square = () => new Canvas({ low: [0, 0], high: [3, 3], columns: 3 })
+  expect([...square().disc(1.5, 1.5, 1.1, 1).fields]).toEqual([0, 1, 0, 1, 1, 1, 0, 1, 0])
+  expect([...square().rectangle(1, 1, 2, 2, 1).fields]).toEqual([0, 0, 0, 0, 1, 0, 0, 0, 0])
   expect([...new Canvas({ low: [0, 0], high: [2, 2], columns: 2 }).below((x) => x, 5).fields]).toEqual([0, 5, 5, 5])
 })

@@ -5,12 +5,15 @@ import { describe, expect, test } from 'vitest'
 import {
   actionRepeat,
   checkEnvironment,
+  defineWrapper,
   frameStack,
   fromObjects,
+  gridPicture,
   mountainCarContinuous,
   predatorPrey,
   rescaleAction,
   timeLimit,
+  type WrapperLanes,
   wrap,
 } from '../../src/entries/environments.ts'
 import {
@@ -24,12 +27,14 @@ import {
   discrete,
   type EnvironmentDefinition,
   type EpisodeCohort,
+  type Lanes,
   loadPolicy,
   mlp,
   openRun,
   pendulum,
   resumeRun,
   startRun,
+  tick,
   ticTacToe,
 } from '../../src/index.ts'
 import { fingerprint, smallRun } from '../support/small-training.ts'
@@ -52,29 +57,39 @@ async function played(environment: EnvironmentDefinition, numSteps: number, numL
   }
 }
 
-/** Sees how often it has moved in this episode, as a picture of two rows with two channels; ends after 5 moves. */
+/** Sees how often it has moved in this episode, as a picture of two rows with two channels; ends after 5 moves, in one way or the other. */
 const counting = fromObjects(
   () => {
-    let n = 0
+    let [n, isCut] = [0, false]
     const look = () => [n, n + 20, 10 * n, n / 2]
     return {
-      reset: () => {
+      reset: (seed: number) => {
         n = 0
+        isCut = seed % 2 === 0
         return { observation: look() }
       },
       step: (action: number) => {
         n++
-        const terminated = n === 5
-        return { observation: look(), reward: n + action / 10, terminated, truncated: false, info: {} }
+        const [terminated, truncated] = [n === 5 && !isCut, n === 5 && isCut]
+        return { observation: look(), reward: n + action / 10, terminated, truncated, info: {} }
       },
     }
   },
   {
     id: 'Counting-v0',
-    observationSpace: box({ low: -100, high: 100, shape: [2, 1, 2] }),
+    observationSpace: box({ low: [-1, -2, -3, -4], high: [100, 200, 300, 400], shape: [2, 1, 2] }),
     actionSpace: discrete(2),
     maxEpisodeSteps: 100,
   },
+)
+
+/** Never ends by itself. */
+const endless = fromObjects(
+  () => ({
+    reset: () => ({ observation: [0] }),
+    step: () => ({ observation: [1], reward: 1, terminated: false, truncated: false }),
+  }),
+  { id: 'Endless-v0', observationSpace: box({ low: 0, high: 1 }), actionSpace: discrete(2), maxEpisodeSteps: 4 },
 )
 
 describe('frameStack', () => {
@@ -101,7 +116,10 @@ describe('frameStack', () => {
 
   test('lays pictures one behind the other: channels of all frames together', async () => {
     const environment = wrap(counting(), frameStack({ frames: 2 }))
-    expect((environment.observationSpace as BoxSpace).shape).toEqual([2, 1, 4])
+    expect(environment.observationSpace).toMatchObject({
+      ...{ shape: [2, 1, 4], low: [-1, -2, -1, -2, -3, -4, -3, -4] },
+      high: [100, 200, 100, 200, 300, 400, 300, 400],
+    })
     const { rollout, seen } = await played(environment, 6)
     for (let t = 0; t < 5; t++) {
       const [n, before] = [t, Math.max(0, t - 1)]
@@ -109,6 +127,25 @@ describe('frameStack', () => {
       expect(seen(t, 0)).toEqual([before, before + 20, n, n + 20, 10 * before, before / 2, 10 * n, n / 2])
     }
   })
+})
+
+test('a grid inside frameStack is drawn as the newest frame shows it', async () => {
+  const inside = breakout()
+  const environment = wrap(inside, frameStack({ frames: 4 }), actionRepeat({ times: 2 }))
+  const world = await createWorld({ environment, policy: mlp({ hidden: [4] }), numLanes: 3, seed: 1 })
+  const { environmentLanes, observation } = world.cohort() as EpisodeCohort
+  const colors = new Set<number>()
+  for (let t = 0; t < 5; t++) {
+    await tick(world)
+    for (let n = 0; n < 3; n++) {
+      const seen = observation.next.subarray(1600 * n, 1600 * (n + 1)) // 10 × 10 fields of 4 · 4 channels.
+      const newest = seen.filter((_, i) => i % 16 >= 12)
+      const picture = environment.draw!(environmentLanes.state, n)
+      expect(picture).toEqual(gridPicture(inside.observationSpace, newest))
+      for (const color of picture.fields) colors.add(color)
+    }
+  }
+  expect([...colors].sort()).toEqual([0, 1, 2, 3, 4])
 })
 
 describe('actionRepeat', () => {
@@ -119,8 +156,9 @@ describe('actionRepeat', () => {
       const isSecond = Math.floor(row / 4) % 2 === 1
       const action = rollout.action[row]! / 10
       expect(rollout.reward[row]).toBeCloseTo(isSecond ? 4 + 5 + 2 * action : 1 + 2 + 3 + 3 * action, 5)
-      expect(rollout.terminated[row]).toBe(isSecond ? 1 : 0)
+      expect(rollout.terminated[row]! + rollout.truncated[row]!).toBe(isSecond ? 1 : 0)
     }
+    expect(new Set(rollout.terminated)).toEqual(new Set(rollout.truncated)) // Both ends have come.
     expect(new Set(rollout.action).size).toBe(2)
   })
 
@@ -154,6 +192,7 @@ describe('actionRepeat', () => {
 
   test('refuses masks, and lanes that come and go', () => {
     expect(() => wrap(ticTacToe(), actionRepeat())).toThrow('which masks actions')
+    expect(() => wrap({ ...pendulum(), population: true }, actionRepeat())).toThrow('whose lanes come and go')
   })
 })
 
@@ -167,14 +206,54 @@ test('rescaleAction stretches actions to the bounds inside', async () => {
     expect(seen(1, n)[2]).toBeCloseTo(velocity + (15 * sine + 3 * torque) * 0.05, 4)
   }
   expect(() => wrap(cartPole(), rescaleAction())).toThrow('a box with finite bounds')
+  const boundless = { ...pendulum(), actionSpace: box({ low: 0, high: Number.POSITIVE_INFINITY }) }
+  expect(() => wrap(boundless, rescaleAction())).toThrow('a box with finite bounds')
   expect(() => rescaleAction({ low: 1, high: 1 }).around(pendulum())).toThrow('low below high')
+})
+
+test('rescaleAction stretches each number to its own bounds', async () => {
+  const echo = fromObjects(
+    () => ({
+      reset: () => ({ observation: [0, 10] }),
+      step: (action: number[]) => ({ observation: action, reward: 0, terminated: false, truncated: false }),
+    }),
+    {
+      ...{ id: 'Echo-v0', observationSpace: box({ low: -100, high: 100, shape: [2] }), maxEpisodeSteps: 9 },
+      actionSpace: box({ low: [-2, 10], high: [2, 50] }),
+    },
+  )
+  const { rollout, seen } = await played(wrap(echo(), rescaleAction({ low: -1, high: 3 })), 6)
+  for (let t = 0; t < 5; t++) {
+    for (let n = 0; n < 4; n++) {
+      const said = Array.from(rollout.action.subarray(2 * (4 * t + n), 2 * (4 * t + n + 1)))
+      const [part, other] = said.map((value) => (Math.min(Math.max(value, -1), 3) + 1) / 4) as [number, number]
+      expect(seen(t + 1, n)[0]).toBeCloseTo(-2 + 4 * part, 5)
+      expect(seen(t + 1, n)[1]).toBeCloseTo(10 + 40 * other, 4)
+    }
+  }
 })
 
 test('timeLimit is another limit, or none', async () => {
   const { rollout } = await played(wrap(pendulum(), timeLimit({ maxEpisodeSteps: 5 })), 11)
   expect(Array.from({ length: 11 }, (_, t) => rollout.truncated[4 * t])).toEqual([0, 0, 0, 0, 1, 0, 0, 0, 0, 1, 0])
   expect(wrap(pendulum(), timeLimit({ maxEpisodeSteps: null })).maxEpisodeSteps).toBeNull()
-  expect(() => wrap(pendulum(), timeLimit({ maxEpisodeSteps: 2.5 }))).toThrow('timeLimit.maxEpisodeSteps')
+  for (const maxEpisodeSteps of [2.5, 2 ** 31]) {
+    expect(() => wrap(pendulum(), timeLimit({ maxEpisodeSteps }))).toThrow('timeLimit.maxEpisodeSteps')
+  }
+})
+
+test.each([
+  ['what actionRepeat repeats', wrap(pendulum({ maxEpisodeSteps: 5 }), actionRepeat({ times: 2 })), 3],
+  ['objects, which keep so many actions', counting(), 5],
+  ['objects whose episodes take longer', endless(), 4],
+])('a limit of its own is kept below a longer one, and without one: %s', async (_, inside, steps) => {
+  for (const maxEpisodeSteps of [2 * steps + 1, null]) {
+    const { rollout } = await played(wrap(inside, timeLimit({ maxEpisodeSteps })), 3 * steps + 1)
+    for (const [row, step] of rollout.step.entries()) {
+      expect(step).toBe(Math.floor(row / 4) % steps)
+      expect(rollout.terminated[row]! + rollout.truncated[row]!).toBe(step === steps - 1 ? 1 : 0)
+    }
+  }
 })
 
 test.each([
@@ -192,8 +271,44 @@ test.each([
 
 test('an environment that is not done when it returns is found inside a wrapper too', async () => {
   const inside = pendulum()
-  const promising = { ...inside, step: () => Promise.resolve() } as never
-  await expect(played(wrap(promising, frameStack()), 2)).rejects.toThrow('done when it returns')
+  let calls = 0
+  for (const [promising, wrapper] of [
+    [{ step: () => Promise.resolve() }, frameStack()],
+    [{ reset: () => Promise.resolve() }, frameStack()],
+    [{ step: () => (calls++ === 0 ? Promise.resolve() : undefined) }, actionRepeat({ times: 3 })],
+  ] as const) {
+    const environment = wrap({ ...inside, ...promising } as never, wrapper)
+    await expect(played(environment, 2)).rejects.toThrow('done when it returns')
+  }
+  expect(calls).toBe(3)
+})
+
+test('what a wrapper puts in the place of a column stands there for one call', async () => {
+  const names = [
+    ...['observation', 'actionMask', 'action', 'reward', 'terminated', 'truncated', 'step', 'present'],
+  ] as readonly (keyof Lanes)[]
+  let calls = 0
+  const check = ({ outer, inner }: WrapperLanes) => {
+    calls++
+    expect(names.filter((name) => inner[name] !== outer[name])).toEqual([])
+  }
+  const putting = defineWrapper({
+    id: 'putting',
+    settings: {},
+    make: (_, environment) => ({
+      reset(lanes, rows, count) {
+        check(lanes)
+        environment.reset(lanes.inner, rows, count)
+      },
+      step(lanes, from, to) {
+        check(lanes)
+        environment.step(lanes.inner, from, to)
+        for (const name of names) Object.assign(lanes.inner, { [name]: null })
+      },
+    }),
+  })
+  await played(wrap(ticTacToe(), putting()), 9)
+  expect(calls).toBeGreaterThan(10)
 })
 
 test('an answer that comes later is refused where lanes could not wait', async () => {

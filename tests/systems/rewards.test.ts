@@ -2,7 +2,7 @@
 import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { describe, expect, test } from 'vitest'
-import { clipRewards, normalizeRewards } from '../../src/entries/environments.ts'
+import { clipRewards, fromObjects, normalizeRewards } from '../../src/entries/environments.ts'
 import { integer } from '../../src/entries/settings.ts'
 import {
   box,
@@ -17,6 +17,7 @@ import {
   loadPolicy,
   mlp,
   ppo,
+  restart,
   resumeRun,
   type SystemDefinition,
   startRun,
@@ -105,6 +106,48 @@ describe('normalizeRewards', () => {
       expect(numClipped).toBeLessThan(100)
     },
   )
+})
+
+test('normalizeRewards begins the return of an episode anew where the one before was cut by a restart', async () => {
+  const gamma = 0.5
+  const { world, cohort } = await worldOf([normalizeRewards({ gamma })])
+  const bare = await worldOf([])
+  for (const each of [world, bare.world]) collect(each, 1) // One row of 16: in the middle of a rollout, and of an episode.
+  for (const each of [cohort, bare.cohort]) restart(each)
+  for (const each of [world, bare.world]) collect(each, NUM_STEPS - 1)
+  const { discounted } = cohort.systems[0]!.rollout.recorded as { discounted: Float32Array }
+  const running = new Array<number>(NUM_LANES).fill(0)
+  for (const [row, { reward, lane }] of rowsOf(bare.cohort).entries()) {
+    running[lane] = (bare.cohort.rollout.step[row] === 0 ? 0 : gamma * running[lane]!) + reward
+    expect(discounted[row]).toBeCloseTo(running[lane]!, 5)
+  }
+  expect([...bare.cohort.rollout.step.subarray(0, 2 * NUM_LANES)]).toEqual(new Array(2 * NUM_LANES).fill(0))
+})
+
+test('normalizeRewards passes over rows in which a lane waits for its environment', async () => {
+  const gamma = 0.5
+  const late = fromObjects(
+    () => ({
+      reset: () => ({ observation: 0 }),
+      step: async () => ({ observation: 0, reward: 1, terminated: false, truncated: false }),
+    }),
+    { id: 'Late-v0', observationSpace: box({ low: 0, high: 1 }), actionSpace: discrete(2), maxEpisodeSteps: 100 },
+  )
+  const systems = [normalizeRewards({ gamma })]
+  const world = await createWorld({ environment: late(), policy: mlp({ hidden: [4] }), numLanes: 1, systems })
+  world.reserve(world.draft(), { numSteps: NUM_STEPS, learner: {} })
+  await collect(world, NUM_STEPS)
+  const cohort = world.cohort() as EpisodeCohort
+  const { discounted } = cohort.systems[0]!.rollout.recorded as { discounted: Float32Array }
+  const { valid } = cohort.rollout
+  let acted = 0
+  for (const [row, value] of discounted.entries()) {
+    if (valid[row] === 0) continue
+    acted++
+    expect(value).toBeCloseTo(2 - 2 * gamma ** acted, 5) // 1 + γ + γ² + …
+  }
+  expect(acted).toBeGreaterThan(1)
+  expect(acted).toBeLessThan(NUM_STEPS)
 })
 
 test('clipRewards keeps what is learned from between its bounds, and returns as they were', async () => {

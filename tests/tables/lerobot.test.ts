@@ -4,6 +4,7 @@ import { join } from 'node:path'
 import { asyncBufferFromFile, parquetMetadataAsync, parquetReadObjects, parquetSchema } from 'hyparquet'
 import { beforeAll, expect, test } from 'vitest'
 import { writeLeRobot } from '../../src/entries/data.ts'
+import { rescaleAction, wrap } from '../../src/entries/environments.ts'
 import { cartPole, mlp, pendulum, recordEpisodes, startRun } from '../../src/index.ts'
 import { Random } from '../../src/random.ts'
 import type { Table } from '../../src/tables/table.ts'
@@ -108,12 +109,15 @@ test("figures are numpy's", async () => {
 })
 
 test('actions of a box are those that were applied, and a single number is no list', async () => {
-  const swing = pendulum({ maxEpisodeSteps: 5 })
+  const swing = wrap(pendulum({ maxEpisodeSteps: 5 }), rescaleAction({ low: -0.5, high: 0.5 }))
   const swings = await episodes(swing)
   const out = join(await temporaryFolder(), 'swing')
   await writeLeRobot(out, swings, swing)
   const written = await read(join(out, 'data', FILE))
-  expect(written.map(({ action }) => action)).toEqual(columnOf(swings, 'appliedAction'))
+  const applied = columnOf(swings, 'appliedAction')
+  expect(written.map(({ action }) => action)).toEqual(applied)
+  expect(applied).toEqual(columnOf(swings, 'action').map((action) => Math.min(Math.max(action, -0.5), 0.5)))
+  expect(applied).not.toEqual(columnOf(swings, 'action'))
   expect(written.slice(0, 5).map((row) => [row['next.terminated'], row['next.truncated']])).toEqual(
     [0, 1, 2, 3, 4].map((step) => [false, step === 4]),
   )
@@ -135,6 +139,11 @@ test('colonnade export format=lerobot writes it of fresh episodes, and anything 
   const { layout, ...metadata } = table.metadata
   const next = join(home, 'next')
   await expect(writeLeRobot(next, { ...table, metadata }, environment)).rejects.toThrow('no whole episodes')
+  const fields = table.fields.map((field) => {
+    const isEnd = field.name === 'terminated' || field.name === 'truncated'
+    return isEnd ? { ...field, column: field.column.slice().fill(0, bounds[2]![0]) } : field
+  })
+  await expect(writeLeRobot(next, { ...table, fields }, environment)).rejects.toThrow('an episode that has not ended')
   await expect(writeLeRobot(next, table, environment, { fps: 0.5 })).rejects.toThrow('fps: got 0.5')
   await mkdir(next)
   await writeFile(join(next, 'a'), '')

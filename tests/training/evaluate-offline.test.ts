@@ -5,14 +5,19 @@ import { beforeAll, describe, expect, test } from 'vitest'
 import { qNetwork } from '../../src/entries/algorithms.ts'
 import { evaluateOffline } from '../../src/entries/data.ts'
 import {
+  box,
   cartPole,
+  defineEnvironment,
   evaluate,
   loadPolicy,
   mlp,
+  multiDiscrete,
   pendulum,
   recordEpisodes,
+  type Space,
   startRun,
   type Table,
+  ticTacToe,
   writeArrow,
 } from '../../src/index.ts'
 import { Random, Stream } from '../../src/random.ts'
@@ -104,6 +109,18 @@ test('is what was recorded, for the policy that played', async () => {
   expect(told.effectiveEpisodes).toBeCloseTo(60, 3)
 })
 
+test('is a number where weights are too large for one: only their ratios count', async () => {
+  const fields = table.fields.map((field) =>
+    field.name === 'logprob' ? { ...field, column: columnOf('logprob').map((value) => value - 100) } : field,
+  )
+  const told = await evaluateOffline({ environment, policy, weights: behavior, table: { ...table, fields } })
+  // The longest of 12 steps weigh e^100 times as much as those of 11.
+  expect(told.episodeReturnByWhole).toBeCloseTo(12, 6)
+  const longest = episodesOf().filter((rows) => rows.length === 12).length
+  expect(longest).toBeGreaterThan(3)
+  expect(told.effectiveEpisodes! / longest).toBeCloseTo(1, 3)
+})
+
 test('holds what the policy really returns, in an interval that says so', async () => {
   let held = 0
   for (let seed = 0; seed < 12; seed++) {
@@ -116,6 +133,97 @@ test('holds what the policy really returns, in an interval that says so', async 
     expect(episodeReturn!.high).toBeGreaterThan(episodeReturn!.mean)
   }
   expect(held).toBeGreaterThanOrEqual(9) // Of 12, where 95 of 100 are meant: fewer come once in 5,000 times.
+})
+
+test('has an interval as wide as the deviation of a mean, where all weights are alike, that its seed draws', async () => {
+  const asked = { environment, policy, weights: behavior, table }
+  const { mean, low, high } = (await evaluateOffline(asked)).episodeReturn!
+  const reward = columnOf('reward')
+  const returns = episodesOf().map((rows) => rows.reduce((sum, row) => sum + reward[row]!, 0))
+  const variance = returns.reduce((sum, value) => sum + (value - mean) ** 2, 0) / returns.length
+  const each = Math.sqrt(variance / returns.length)
+  for (const side of [mean - low, high - mean]) expect(Math.abs(side / each - 1.96)).toBeLessThan(0.4)
+  expect((await evaluateOffline({ ...asked, seed: 0 })).episodeReturn).toEqual({ mean, low, high })
+  expect((await evaluateOffline({ ...asked, seed: 1 })).episodeReturn).not.toEqual({ mean, low, high })
+})
+
+test('knows what the mask of a row forbids', async () => {
+  const [game, bare] = [ticTacToe(), mlp({ hidden: [] })]
+  const [numActions, width] = [9, 18]
+  const { numParameters } = bare.build(game.observationSpace, game.actionSpace)
+  const random = new Random(5)
+  const weights = Float32Array.from({ length: numParameters }, (_, i) => {
+    random.draw(Stream.initialize, 7, 0, i)
+    return random.normal(0, 0)
+  })
+  const still = new Float32Array(numParameters) // Any legal move.
+  const played = await recordEpisodes({ environment: game, policy: bare, weights: still, episodes: 80, seed: 1 })
+  const told = await evaluateOffline({ environment: game, policy: bare, weights, table: played })
+  const [observation, mask, action] = ['observation', 'actionMask', 'action'].map(
+    (name) => played.fields.find((field) => field.name === name)!.column as Float32Array,
+  )
+  expect(played.numRows).toBeGreaterThan(256) // More than a block.
+  let [nats, same] = [0, 0]
+  for (let row = 0; row < played.numRows; row++) {
+    const legal = Array.from({ length: numActions }, (_, a) => a).filter((a) => mask![row * numActions + a] === 1)
+    const logits = legal.map((a) => {
+      let sum = weights[width * numActions + a]!
+      for (let k = 0; k < width; k++) sum += observation![row * width + k]! * weights[k * numActions + a]!
+      return sum
+    })
+    const chosen = legal.indexOf(action![row]!)
+    nats += Math.log(logits.reduce((sum, logit) => sum + Math.exp(logit), 0)) - logits[chosen]!
+    if (logits[chosen] === Math.max(...logits)) same++
+  }
+  expect(told.negativeLogLikelihood).toBeCloseTo(nats / played.numRows, 4)
+  expect(told.agreement).toBeCloseTo(same / played.numRows, 6)
+})
+
+/** A game of three in which nothing happens. */
+const three = (actionSpace: Space) =>
+  defineEnvironment({
+    id: 'Three-v0',
+    settings: {},
+    state: () => ({}),
+    make: () => ({
+      ...{
+        observationSpace: box({ low: 0, high: 1 }),
+        actionSpace,
+        numAgents: 3,
+        maxEpisodeSteps: 5,
+        returnThreshold: null,
+      },
+      reset({ observation }, rows, count) {
+        for (const n of rows.subarray(0, count)) observation[n] = 0
+      },
+      step({ observation, reward, lane }, from, to) {
+        for (let n = from; n < to; n++) {
+          observation[n] = 0
+          reward[n] = 1 + (lane[n]! % 3)
+        }
+      },
+    }),
+  })()
+
+test.each([
+  ['several choices', multiDiscrete([2, 3])],
+  ['several numbers', box({ low: -9, high: 9, shape: [2] })],
+])('takes games of three, and actions of %s', async (_, actionSpace) => {
+  const [game, bare] = [three(actionSpace), mlp({ hidden: [] })]
+  const still = new Float32Array(bare.build(game.observationSpace, game.actionSpace).numParameters)
+  const episodes = await recordEpisodes({ environment: game, policy: bare, weights: still, episodes: 90, seed: 1 })
+  const told = await evaluateOffline({ environment: game, policy: bare, weights: still, table: episodes })
+  expect([told.episodes, told.rows]).toEqual([90, 450])
+  expect(told.recordedReturn).toBeCloseTo(10, 5)
+  const action = episodes.fields.find(({ name }) => name === 'action')!.column as Float32Array
+  if (actionSpace.kind === 'box') {
+    expect(told.actionError).toBeCloseTo(action.reduce((sum: number, a: number) => sum + a ** 2, 0) / 900, 5)
+  } else {
+    // Among choices that are equally probable it takes the first: of both numbers, or it is another action.
+    const same = Array.from({ length: 450 }, (_, row) => action[2 * row] === 0 && action[2 * row + 1] === 0)
+    expect(told.agreement).toBeCloseTo(same.filter(Boolean).length / 450, 6)
+    expect(told.negativeLogLikelihood).toBeCloseTo(Math.log(6), 5)
+  }
 })
 
 test('tells how far actions that are numbers are apart', async () => {
@@ -147,6 +255,13 @@ describe('refuses', () => {
       'values of actions',
       () => ({ policy: qNetwork({ hidden: [] }), weights: new Float32Array(11).fill(1) }),
       'one of values of actions',
+    ],
+    [
+      'a memory',
+      () => ({
+        policy: { ...policy, build: (...spaces: [Space, Space]) => ({ ...policy.build(...spaces), memoryWidth: 2 }) },
+      }),
+      'one with a memory',
     ],
   ])('%s', async (_, change, message) => {
     await expect(
