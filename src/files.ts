@@ -239,3 +239,12 @@ export function parseObject(text: string): Record<string, unknown> | null {
     return null
   }
 }
+
+/** JSON as what it says (`false`, `3`, `"3"`), and any other text as itself. */
+export function jsonOrText(text: string): unknown {
+  try {
+    return JSON.parse(text)
+  } catch {
+    return text
+  }
+}

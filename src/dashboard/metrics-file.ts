@@ -4,6 +4,8 @@
  * counted, and a few hundred are read. What these tell is shown until all of it has been read.
  */
 import { type FileHandle, open } from 'node:fs/promises'
+import type { Points } from '../curves.ts'
+import { parseObject } from '../files.ts'
 import { entryOf } from '../loggers/entry.ts'
 
 /** Bytes that are read at once. */
@@ -16,12 +18,6 @@ const SKIMMED_LINES = 256
 const POINTS = 1024
 /** The longest line that is read; a longer one is passed over. */
 const MAX_LINE = 64 * 2 ** 20
-
-/** Points of a figure, in the order of the lines. */
-export interface Curve {
-  readonly x: number[]
-  readonly y: number[]
-}
 
 /** The mean of the values that a stretch of lines has for a figure. */
 class Means {
@@ -70,13 +66,8 @@ class Figures {
 
   /** Adds a line; `number`: how many lines there are up to it, more than before. */
   add(text: string, number = this.lines + 1): void {
-    let line: unknown
-    try {
-      line = JSON.parse(text)
-    } catch {
-      line = null
-    }
-    if (typeof line !== 'object' || line === null || Array.isArray(line)) {
+    const line = parseObject(text)
+    if (line === null) {
       this.damaged++
       return
     }
@@ -84,7 +75,7 @@ class Figures {
     this.last = line
     const point = Math.floor((number - 1) / this.#stride)
     this.#meansOf(this.#root, 'line').add(point, number)
-    this.#addAll(this.#root, line as Readonly<Record<string, unknown>>, point)
+    this.#addAll(this.#root, line, point)
     while (Math.floor((number - 1) / this.#stride) + 1 >= 2 * POINTS) {
       this.#stride *= 2
       for (const means of this.means.values()) means.halve()
@@ -243,10 +234,10 @@ export class MetricsFile {
   }
 
   /** A figure over another one; lines that lack one of the two are left out. */
-  curve(name: string, over: string): Curve {
+  curve(name: string, over: string): Points {
     const { means } = this.#told
     const [x, y] = [means.get(over), means.get(name)]
-    const curve: Curve = { x: [], y: [] }
+    const curve = { x: [] as number[], y: [] as number[] }
     if (x === undefined || y === undefined) return curve
     for (let i = 0; i < y.sums.length; i++) {
       if (!(y.counts[i]! > 0 && x.counts[i]! > 0)) continue

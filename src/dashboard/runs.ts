@@ -1,12 +1,13 @@
 /** The runs below a folder, as far as their files tell: nothing else is asked, so a copied folder tells the same. */
 import { readdir, stat } from 'node:fs/promises'
 import { basename, join, relative } from 'node:path'
+import type { Points } from '../curves.ts'
 import { fingerprint } from '../definition.ts'
 import { InputError } from '../errors.ts'
 import { parseObject, readText } from '../files.ts'
 import { flatKeys, flatParts } from '../loggers/entry.ts'
 import { VERSION } from '../version.ts'
-import { type Curve, MetricsFile } from './metrics-file.ts'
+import { MetricsFile } from './metrics-file.ts'
 
 /** Folders below the one that is shown, at most. */
 const DEPTH = 3
@@ -118,7 +119,7 @@ class FollowedRun {
     return isOwned ? 'running' : 'stopped'
   }
 
-  curve(name: string, over: string): Curve {
+  curve(name: string, over: string): Points {
     return this.#metrics.curve(name, over)
   }
 
@@ -218,7 +219,7 @@ export class Runs {
   }
 
   /** A figure of a run over another one; empty for a run that is not there. */
-  curve(id: string, name: string, over: string): Curve {
+  curve(id: string, name: string, over: string): Points {
     return this.#runs.get(id)?.curve(name, over) ?? { x: [], y: [] }
   }
 }

@@ -17,6 +17,7 @@ import {
   removeColumnFolder,
 } from '../column-file.ts'
 import { checkOptions, InputError, show } from '../errors.ts'
+import { parseObject } from '../files.ts'
 import { Stream } from '../random.ts'
 import { box, discrete, multiDiscrete, type Space, spaceWidth } from '../space.ts'
 import {
@@ -105,9 +106,14 @@ function ask(id: string, python: string, request: object): Told {
   const expected = 'a Python with numpy and gymnasium that can make it'
   if (error !== undefined) throw new InputError(`environment ${id}, python ${python}`, error.message, expected)
   if (status !== 0) throw new InputError(`environment ${id}, python ${python}`, lastLines(stderr, 1), expected)
-  const answer = JSON.parse(stdout.trimEnd().split('\n').at(-1)!) as Told
-  told.set(key, answer)
-  return answer
+  // Whatever else is printed, by the environment too, is no object in JSON.
+  const answer = stdout
+    .split('\n')
+    .map(parseObject)
+    .findLast((object) => object !== null)
+  if (answer === undefined) throw new InputError(`environment ${id}, python ${python}`, lastLines(stdout, 1), expected)
+  told.set(key, answer as unknown as Told)
+  return answer as unknown as Told
 }
 
 /** What Python said last. */

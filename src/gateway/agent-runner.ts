@@ -6,6 +6,7 @@
 import { spawn } from 'node:child_process'
 import type { Example } from '../environments/text.ts'
 import { checkOptions, InputError, show } from '../errors.ts'
+import { parseObject } from '../files.ts'
 import { judge, type Reward } from '../rewards/reward.ts'
 import type { Gateway } from './gateway.ts'
 import type { EndedSession, SessionPlace, SessionReward } from './sessions.ts'
@@ -207,12 +208,8 @@ const MOST_SAID = 65_536
 
 /** The reward in the last line of a program's output, if it tells one. */
 function saysIn(output: string): AgentSays {
-  try {
-    const value = JSON.parse(output.trim().split('\n').at(-1) ?? '') as unknown
-    return typeof value === 'object' && value !== null && 'reward' in value ? (value as SessionReward) : undefined
-  } catch {
-    return undefined
-  }
+  const value = parseObject(output.trim().split('\n').at(-1) ?? '')
+  return value !== null && 'reward' in value ? (value as unknown as SessionReward) : undefined
 }
 
 function rewardOf(says: AgentSays): SessionReward {

@@ -8,6 +8,7 @@
  * them alone: its other rows have it as context.
  */
 import type { Message } from '../environments/text.ts'
+import { jsonOrText } from '../files.ts'
 import type { GeneratedToken } from '../serving/batcher.ts'
 import type { ClientAnswer, ClientPrompt } from '../serving/client-turns.ts'
 import type { Trajectory } from '../tables/trajectory.ts'
@@ -225,18 +226,10 @@ function asTold({ role, content, tool_calls: calls }: Message): string {
   const called = Array.isArray(calls)
     ? calls.map((call) => {
         const { name, arguments: given } = ((call as { function?: unknown }).function ?? {}) as Record<string, unknown>
-        return [name, sorted(typeof given === 'string' ? parsed(given) : given)]
+        return [name, sorted(typeof given === 'string' ? jsonOrText(given) : given)]
       })
     : []
   return JSON.stringify([role, content ?? '', called])
-}
-
-function parsed(text: string): unknown {
-  try {
-    return JSON.parse(text)
-  } catch {
-    return text
-  }
 }
 
 /** The same with the fields of objects in order. */

@@ -1,6 +1,7 @@
 /** OpenAI's chat completions, by the model's chat template. */
 import { randomUUID } from 'node:crypto'
 import { isMessage, type Message } from '../environments/text.ts'
+import { jsonOrText } from '../files.ts'
 import type { Tools } from '../text/turn-ids.ts'
 import { type GeneratedToken, type Generation, whole } from './batcher.ts'
 import {
@@ -207,13 +208,8 @@ function textOf(content: unknown, param: string): string | null {
 function withArguments(call: unknown): unknown {
   const { function: called, ...rest } = (call ?? {}) as { function?: { arguments?: unknown } }
   if (typeof called?.arguments !== 'string') return call
-  let given: unknown
-  try {
-    given = JSON.parse(called.arguments)
-  } catch {
-    given = called.arguments // What the model wrote, though it is no JSON.
-  }
-  return { ...rest, function: { ...called, arguments: given } }
+  // What the model wrote, also where it is no JSON.
+  return { ...rest, function: { ...called, arguments: jsonOrText(called.arguments) } }
 }
 
 /** The ids of a turn without the token that ended it. */

@@ -8,6 +8,7 @@
 import { type DefinitionRecord, defineFactory, type Factory } from '../definition.ts'
 import type { TextEnvironmentDefinition } from '../environments/text.ts'
 import { InputError, show } from '../errors.ts'
+import { jsonOrText } from '../files.ts'
 import { type LoraModel, lora } from '../policies/transformer/lora.ts'
 import { openLora } from '../policies/transformer/lora-folder.ts'
 import { type TransformerModel, transformer, type WeightBits } from '../policies/transformer/model.ts'
@@ -188,15 +189,6 @@ function argumentsOf({ templateArguments }: SettingValues<typeof settings>): Tem
     given[name] = jsonOrText(value!)
   }
   return given
-}
-
-/** JSON as what it says (`false`, `3`, `"3"`), and any other text as itself. */
-function jsonOrText(text: string): unknown {
-  try {
-    return JSON.parse(text)
-  } catch {
-    return text
-  }
 }
 
 async function openFolder(parameters: SettingValues<typeof settings>): Promise<Bare> {

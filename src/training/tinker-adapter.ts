@@ -2,6 +2,7 @@
 import { promisify } from 'node:util'
 import { gunzip } from 'node:zlib'
 import { InputError, show } from '../errors.ts'
+import { parseJsonObject } from '../files.ts'
 import type { LoraModel } from '../policies/transformer/lora.ts'
 import { weightsOf } from '../policies/weights.ts'
 import { readSafetensors } from '../safetensors.ts'
@@ -31,7 +32,7 @@ export async function readAdapterArchive(subject: string, bytes: Uint8Array, lor
     if (file !== undefined) return file
     throw new InputError(subject, [...files.keys()].join(', ') || 'no file', `${name} among its files`)
   }
-  const config = JSON.parse(new TextDecoder().decode(find('adapter_config.json'))) as Record<string, unknown>
+  const config = parseJsonObject(`${subject}, adapter_config.json`, find('adapter_config.json'))
   const { rank, alpha } = lora.settings
   if (config.r !== rank || config.lora_alpha !== alpha) {
     const got = `rank ${show(config.r)}, alpha ${show(config.lora_alpha)}`

@@ -16,4 +16,6 @@ test('a Python that is not there, or cannot make it, is told when the environmen
   expect(() => missing()).toThrow('environment CartPole-v1, python no-such-python: got spawnSync no-such-python ENOENT')
   const mute = fromGymnasium({ id: 'CartPole-v1', python: 'false' })
   expect(() => mute()).toThrow('python false: got nothing said, expected a Python with numpy and gymnasium')
+  const other = fromGymnasium({ id: 'CartPole-v1', python: 'echo' })
+  expect(() => other()).toThrow(/python echo: got .*colonnade\.py .*, expected a Python with numpy and gymnasium/)
 })
