@@ -291,7 +291,7 @@ class OffPolicyLearner implements Learner {
   }
 
   *learn(update: number, numUpdates: number): Generator<void | Promise<void>, LearnerMetrics> {
-    const { thread, clock, policy, kernels, rollout, numLanes, weights } = this.#context
+    const { thread, clock, model, policy, kernels, rollout, numLanes, weights } = this.#context
     const { values, sums } = this.#parts
     const { replay, gradientSteps, learns, target } = this.#columns
     const totals = this.#totals
@@ -300,7 +300,9 @@ class OffPolicyLearner implements Learner {
     const rate = values.learningRate * scheduleFactor(learningRateSchedule, warmupFraction, update, numUpdates)
     totals.clear()
     if (isFirst) {
-      if (gradientSteps[0] === 0) target.set(weights)
+      // What observations are like is no estimate of a policy: the target takes them as the policy does.
+      const first = gradientSteps[0] === 0 ? 0 : weights.length - 2 * (model.normalizedInputs ?? 0)
+      target.set(weights.subarray(first), first)
       takeIn(replay, rollout, this.#context.finals(), { ...values, numLanes }, kernels)
       const numDrawable = replay.counts[ReplayCount.drawable]!
       const isEnough = replay.counts[ReplayCount.steps]! * numLanes >= values.learningStarts

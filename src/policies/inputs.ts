@@ -1,10 +1,32 @@
 /** Observations as a network takes them: as they are, or each of their numbers at mean 0 and deviation 1. */
 import { type Columns, column, type Plan } from '../components/column.ts'
 import type { Kernels } from '../kernels/bind.ts'
-import { BLOCK_ROWS } from './policy.ts'
+import { boolean } from '../settings.ts'
+import type { ParameterList } from './dense-stack.ts'
+import { BLOCK_ROWS, type ParameterViews } from './policy.ts'
 
 /** Numbers beyond this many deviations are taken as if they were there, as in Stable-Baselines3 and CleanRL. */
 export const INPUT_CLIP = 10
+
+/** Whether a network does it. */
+export const normalizeObservations = boolean(
+  false,
+  'put each number of an observation at mean 0 and deviation 1 by all that was seen in training, and within ±10',
+)
+
+/** Places of the means and of the deviations in the list of parameters; they are its last, where training writes them. */
+export interface InputMoments {
+  readonly center: number
+  readonly deviation: number
+}
+
+/** Declares them, behind all other parameters. */
+export function addInputMoments(parameters: ParameterList, width: number): InputMoments {
+  return {
+    center: parameters.add('observation.center', [width]),
+    deviation: parameters.add('observation.deviation', [width]),
+  }
+}
 
 /** What one thread needs for a block of rows; nothing where observations are taken as they are. */
 export function inputsPlan(width: number, isNormalized: boolean) {
@@ -19,14 +41,16 @@ export class Inputs {
   readonly #normalized: Float32Array
   readonly #kernels: Kernels
 
+  /** Of a network over these parameters; `moments` is null where observations are taken as they are. */
   constructor(
     width: number,
-    moments: { readonly center: Float32Array; readonly deviation: Float32Array } | null,
+    moments: InputMoments | null,
+    parameters: ParameterViews,
     columns: Columns<ReturnType<typeof inputsPlan>>,
     kernels: Kernels,
   ) {
     this.#width = width
-    this.#moments = moments
+    this.#moments = moments && { center: parameters[moments.center]!, deviation: parameters[moments.deviation]! }
     this.#normalized = columns.normalized
     this.#kernels = kernels
   }

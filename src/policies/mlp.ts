@@ -6,7 +6,7 @@ import type { Random } from '../random.ts'
 import { boolean, choice, number, sizes } from '../settings.ts'
 import { type Space, spaceWidth } from '../space.ts'
 import { Head, type HeadShape, headPlan, headShape } from './head.ts'
-import { INPUT_CLIP, Inputs, inputsPlan } from './inputs.ts'
+import { INPUT_CLIP, type InputMoments, Inputs, inputsPlan, normalizeObservations } from './inputs.ts'
 import { orthogonal } from './orthogonal.ts'
 import {
   type ActingLanes,
@@ -29,10 +29,7 @@ const settings = {
   activation: choice('tanh', ['tanh', 'relu'], 'activation of the hidden layers'),
   sharedTrunk: boolean(false, 'actor and critic share the hidden layers'),
   logStd: number(0, 'starting log standard deviation of a continuous action'),
-  normalizeObservations: boolean(
-    false,
-    'put each number of an observation at mean 0 and deviation 1 by all that was seen in training, and within ±10',
-  ),
+  normalizeObservations,
 }
 
 /**
@@ -75,7 +72,7 @@ interface Shape {
   /** Numbers of an observation. */
   readonly numInputs: number
   /** Places of their means and deviations in the list of parameters; null where they are taken as they are. */
-  readonly inputs: { readonly center: number; readonly deviation: number } | null
+  readonly inputs: InputMoments | null
 }
 
 interface MlpParameters {
@@ -238,10 +235,7 @@ class Mlp implements Policy {
     this.#workspace = workspace
     this.#kernels = kernels
     this.#weights = this.view(weights)
-    const { center, deviation } = shape.inputs ?? {}
-    const moments =
-      center === undefined ? null : { center: this.#weights[center]!, deviation: this.#weights[deviation!]! }
-    this.#inputs = new Inputs(shape.numInputs, moments, workspace.inputs, kernels)
+    this.#inputs = new Inputs(shape.numInputs, shape.inputs, this.#weights, workspace.inputs, kernels)
     this.#head = new Head(shape.head, workspace.head, this.#weights[shape.logStd] ?? NO_LOG_STD, kernels, random)
     this.#actorOutputs = Object.values(workspace.actor)
     this.#criticOutputs = shape.criticTrunk === shape.actorTrunk ? this.#actorOutputs : Object.values(workspace.critic)

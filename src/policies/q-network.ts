@@ -6,6 +6,7 @@ import type { Random } from '../random.ts'
 import { boolean, choice, sizes } from '../settings.ts'
 import { type Space, spaceWidth } from '../space.ts'
 import { DenseStack, initializeStack, ParameterList, type StackShape, stackPlan, stackShape } from './dense-stack.ts'
+import { addInputMoments, type InputMoments, Inputs, inputsPlan, normalizeObservations } from './inputs.ts'
 import {
   type ActingLanes,
   type ActionValuePolicy,
@@ -23,13 +24,14 @@ const settings = {
   hidden: sizes([120, 84], 'units of each hidden layer'),
   activation: choice('relu', ['tanh', 'relu'], 'activation of the hidden layers'),
   dueling: boolean(false, "value of a state, and actions' advantages over their mean, as outputs of their own"),
+  normalizeObservations,
 }
 
 /**
  * A multi-layer perceptron whose outputs are the values of actions (Mnih et al. 2015), for one choice among several. It takes
  * the action of the highest value, or while it explores any of them, with a probability that is kept with its weights as
  * `exploration`: 1 at first, and then what the algorithm says. Weights start orthogonal with gain √2 in hidden layers and 0.01 in the
- * head; biases at 0.
+ * head; biases at 0. With `normalizeObservations` it has means and deviations as `mlp` has.
  *
  * @example qNetwork({ hidden: [120, 84], dueling: true })
  */
@@ -49,12 +51,19 @@ interface Shape {
   readonly isDueling: boolean
   /** Place of the probability of exploring in the list of parameters. */
   readonly exploration: number
+  readonly numInputs: number
+  readonly inputs: InputMoments | null
 }
 
-type Parameters = { hidden: readonly number[]; activation: 'tanh' | 'relu'; dueling: boolean }
+type Parameters = {
+  hidden: readonly number[]
+  activation: 'tanh' | 'relu'
+  dueling: boolean
+  normalizeObservations: boolean
+}
 
 function buildNetwork(
-  { hidden, activation, dueling }: Parameters,
+  { hidden, activation, dueling, normalizeObservations }: Parameters,
   observationSpace: Space,
   actionSpace: Space,
 ): PolicyModel {
@@ -65,29 +74,34 @@ function buildNetwork(
   }
   const numActions = actionSpace.n
   const parameters = new ParameterList()
-  const sizes = { numInputs: spaceWidth(observationSpace), hidden, numOutputs: dueling ? numActions + 1 : numActions }
+  const numInputs = spaceWidth(observationSpace)
+  const sizes = { numInputs, hidden, numOutputs: dueling ? numActions + 1 : numActions }
   const stack = stackShape(parameters, 'values', sizes, activation, 0.01)
   const exploration = parameters.add('exploration', [1])
-  const shape: Shape = { parameters, stack, numActions, isDueling: dueling, exploration }
+  const inputs = normalizeObservations ? addInputMoments(parameters, numInputs) : null
+  const shape: Shape = { parameters, stack, numActions, isDueling: dueling, exploration, numInputs, inputs }
   return {
     numParameters: parameters.size,
     parameters: parameters.list,
+    normalizedInputs: inputs === null ? 0 : numInputs,
     actionValues: { numActions, exploration: parameters.list[exploration]!.offset },
     workspace: () => workspacePlan(shape),
     initialize(weights, random, key) {
       const views = parameters.view(weights)
       initializeStack(stack, views, random, key)
       views[exploration]!.fill(1)
+      if (inputs !== null) views[inputs.deviation]!.fill(1)
     },
     bind: (weights, workspace, kernels, random) =>
       new QNetwork(shape, weights, workspace as unknown as Workspace, kernels, random),
   }
 }
 
-function workspacePlan({ stack, numActions }: Shape) {
+function workspacePlan({ stack, numActions, numInputs, inputs }: Shape) {
   const rows = (width: number) => column('f32', BLOCK_ROWS, width)
   const { numOutputs } = stack.layers.at(-1)!
   return {
+    inputs: inputsPlan(numInputs, inputs !== null),
     stack: stackPlan(stack),
     values: rows(numActions),
     dOutputs: rows(numOutputs),
@@ -102,6 +116,7 @@ type Workspace = Columns<ReturnType<typeof workspacePlan>>
 
 class QNetwork implements ActionValuePolicy {
   readonly #shape: Shape
+  readonly #inputs: Inputs
   readonly #stack: DenseStack
   readonly #exploration: Float32Array
   readonly #workspace: Workspace
@@ -111,6 +126,7 @@ class QNetwork implements ActionValuePolicy {
   constructor(shape: Shape, weights: Float32Array, workspace: Workspace, kernels: Kernels, random: Random) {
     const views = shape.parameters.view(weights)
     this.#shape = shape
+    this.#inputs = new Inputs(shape.numInputs, shape.inputs, views, workspace.inputs, kernels)
     this.#stack = new DenseStack(shape.stack, views, workspace.stack, kernels)
     this.#exploration = views[shape.exploration]!
     this.#workspace = workspace
@@ -148,7 +164,8 @@ class QNetwork implements ActionValuePolicy {
   }
 
   actionValues(observation: Float32Array, from: number, count: number): Float32Array {
-    const outputs = this.#stack.forward(observation, from, count)
+    const x = this.#inputs.read(observation, from, count)
+    const outputs = this.#stack.forward(x, this.#inputs.at(from), count)
     if (!this.#shape.isDueling) return outputs
     const { values } = this.#workspace
     this.#kernels.duelingForward(values, outputs, count, this.#shape.numActions)
@@ -172,7 +189,8 @@ class QNetwork implements ActionValuePolicy {
     lossOf(this.evaluate(rows, from, count), derivatives, from, count)
     const action = rows.action as Int32Array
     this.#kernels.chosenBackward(dOutputs, derivatives.dValue, action, isDueling, count, numActions, from)
-    this.#stack.backward(dOutputs, rows.observation, from, count, gradient)
+    const x = this.#inputs.read(rows.observation, from, count)
+    this.#stack.backward(dOutputs, x, this.#inputs.at(from), count, gradient)
   }
 
   /** Values of actions, −10⁹ for one that the mask forbids. */

@@ -6,6 +6,7 @@ import type { Random } from '../random.ts'
 import { choice, sizes } from '../settings.ts'
 import { type BoxSpace, type Space, spaceWidth } from '../space.ts'
 import { DenseStack, initializeStack, ParameterList, type StackShape, stackPlan, stackShape } from './dense-stack.ts'
+import { addInputMoments, type InputMoments, Inputs, inputsPlan, normalizeObservations } from './inputs.ts'
 import {
   type ActingLanes,
   BLOCK_ROWS,
@@ -22,13 +23,14 @@ import {
 const settings = {
   hidden: sizes([256, 256], 'units of each hidden layer, of the actor and of both critics'),
   activation: choice('relu', ['tanh', 'relu'], 'activation of the hidden layers'),
+  normalizeObservations,
 }
 
 /**
  * An actor whose Gaussian actions are squashed into their bounds, and two critics that value a state with an action, each a
  * multi-layer perceptron of its own (Haarnoja et al. 2018), for actions that are numbers within finite bounds. Critics see actions
  * within ±1. Weights start orthogonal with gain √2 in hidden layers, 0.01 in the actor's head and 1 in the critics'; the standard
- * deviation before squashing is about 1 at first.
+ * deviation before squashing is about 1 at first. With `normalizeObservations` it has means and deviations of observations as `mlp` has.
  *
  * @example sacNetwork({ hidden: [64, 64] })
  */
@@ -48,11 +50,16 @@ interface Shape {
   readonly observationWidth: number
   readonly actionSpace: BoxSpace
   readonly actionWidth: number
+  readonly inputs: InputMoments | null
 }
 
-type Parameters = { hidden: readonly number[]; activation: 'tanh' | 'relu' }
+type Parameters = { hidden: readonly number[]; activation: 'tanh' | 'relu'; normalizeObservations: boolean }
 
-function buildNetwork({ hidden, activation }: Parameters, observationSpace: Space, actionSpace: Space): PolicyModel {
+function buildNetwork(
+  { hidden, activation, normalizeObservations }: Parameters,
+  observationSpace: Space,
+  actionSpace: Space,
+): PolicyModel {
   if (observationSpace.kind !== 'box') {
     throw new InputError('sacNetwork observation space', show(observationSpace), 'a box')
   }
@@ -70,10 +77,12 @@ function buildNetwork({ hidden, activation }: Parameters, observationSpace: Spac
     stackShape(parameters, 'critic1', criticSizes, activation, 1),
   ] as const
   const temperature = parameters.add('logTemperature', [1])
-  const shape: Shape = { parameters, actor, critics, observationWidth, actionSpace, actionWidth }
+  const inputs = normalizeObservations ? addInputMoments(parameters, observationWidth) : null
+  const shape: Shape = { parameters, actor, critics, observationWidth, actionSpace, actionWidth, inputs }
   return {
     numParameters: parameters.size,
     parameters: parameters.list,
+    normalizedInputs: inputs === null ? 0 : observationWidth,
     soft: { actionWidth, logTemperature: temperature },
     workspace: () => workspacePlan(shape),
     initialize(weights, random, key) {
@@ -81,15 +90,17 @@ function buildNetwork({ hidden, activation }: Parameters, observationSpace: Spac
       const views = parameters.view(weights)
       const numLayers = actor.layers.length
       for (const [i, stack] of [actor, ...critics].entries()) initializeStack(stack, views, random, key, i * numLayers)
+      if (inputs !== null) views[inputs.deviation]!.fill(1)
     },
     bind: (weights, workspace, kernels, random) =>
       new SacNetwork(shape, weights, workspace as unknown as Workspace, kernels, random),
   }
 }
 
-function workspacePlan({ actor, critics, observationWidth, actionWidth }: Shape) {
+function workspacePlan({ actor, critics, observationWidth, actionWidth, inputs }: Shape) {
   const rows = (width: number) => column('f32', BLOCK_ROWS, width)
   return {
+    inputs: inputsPlan(observationWidth, inputs !== null),
     actor: stackPlan(actor),
     critics: { critic0: stackPlan(critics[0]), critic1: stackPlan(critics[1]) },
     /** Actions within ±1, and their observations beside them. */
@@ -112,6 +123,7 @@ type Workspace = Columns<ReturnType<typeof workspacePlan>>
 
 class SacNetwork implements SoftPolicy {
   readonly #shape: Shape
+  readonly #inputs: Inputs
   readonly #actor: DenseStack
   readonly #critics: readonly [DenseStack, DenseStack]
   readonly #workspace: Workspace
@@ -125,6 +137,7 @@ class SacNetwork implements SoftPolicy {
   constructor(shape: Shape, weights: Float32Array, workspace: Workspace, kernels: Kernels, random: Random) {
     const views = shape.parameters.view(weights)
     this.#shape = shape
+    this.#inputs = new Inputs(shape.observationWidth, shape.inputs, views, workspace.inputs, kernels)
     this.#actor = new DenseStack(shape.actor, views, workspace.actor, kernels)
     this.#critics = [
       new DenseStack(shape.critics[0], views, workspace.critics.critic0, kernels),
@@ -182,7 +195,7 @@ class SacNetwork implements SoftPolicy {
     count: number,
   ): Float32Array {
     const { unit } = this.#workspace
-    this.#outputs = this.#actor.forward(observation, from, count)
+    this.#outputs = this.#act(observation, from, count)
     this.#kernels.squashedSample(unit, logprob, this.#outputs, normal, count, this.#shape.actionWidth)
     return unit
   }
@@ -196,7 +209,8 @@ class SacNetwork implements SoftPolicy {
   judge(observation: Float32Array, from: number, unit: Float32Array, count: number): Float32Array {
     const { joined, least } = this.#workspace
     const { observationWidth, actionWidth } = this.#shape
-    this.#kernels.joinActions(joined, observation, unit, count, observationWidth, actionWidth, from)
+    const x = this.#inputs.read(observation, from, count)
+    this.#kernels.joinActions(joined, x, unit, count, observationWidth, actionWidth, this.#inputs.at(from))
     for (const i of [0, 1] as const) this.criticValues[i] = this.#critics[i].forward(joined, 0, count)
     const [one, other] = this.criticValues
     for (let i = 0; i < count; i++) least[i] = Math.min(one[i]!, other[i]!)
@@ -230,12 +244,18 @@ class SacNetwork implements SoftPolicy {
       }
     }
     this.#kernels.squashedBackward(dOutputs, dUnit, unit, this.#outputs, normal, temperature, scale, count, actionWidth)
-    this.#actor.backward(dOutputs, observation, from, count, gradient)
+    const x = this.#inputs.read(observation, from, count)
+    this.#actor.backward(dOutputs, x, this.#inputs.at(from), count, gradient)
   }
 
   evaluate({ observation, action }: Rows, from: number, count: number): Evaluated {
-    this.#outputs = this.#actor.forward(observation, from, count)
+    this.#outputs = this.#act(observation, from, count)
     return this.#evaluate(observation, action as Float32Array, from, count)
+  }
+
+  /** The actor's pass over rows of observations. */
+  #act(observation: Float32Array, from: number, count: number): Float32Array {
+    return this.#actor.forward(this.#inputs.read(observation, from, count), this.#inputs.at(from), count)
   }
 
   /** As `evaluate`, after the actor's pass over these rows. */

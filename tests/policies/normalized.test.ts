@@ -1,6 +1,8 @@
 /** Observations at mean 0 and deviation 1: what the moments are, and what a network does with them. */
 import { join } from 'node:path'
 import { describe, expect, test } from 'vitest'
+import { dqn } from '../../src/algorithms/dqn.ts'
+import { sac } from '../../src/algorithms/sac.ts'
 import { takeArena } from '../../src/components/arena.ts'
 import { type Columns, column, type Plan } from '../../src/components/column.ts'
 import {
@@ -19,8 +21,20 @@ import {
   startRun,
 } from '../../src/index.ts'
 import { createKernels } from '../../src/kernels/bind.ts'
-import type { Evaluated, LossOf, Rows } from '../../src/policies/policy.ts'
+import type {
+  ActionValuePolicy,
+  Evaluated,
+  LossOf,
+  Policy,
+  PolicyDefinition,
+  Rows,
+  SoftPolicy,
+} from '../../src/policies/policy.ts'
+import { qNetwork } from '../../src/policies/q-network.ts'
+import { sacNetwork } from '../../src/policies/sac-network.ts'
 import { Random } from '../../src/random.ts'
+import { boolean } from '../../src/settings.ts'
+import type { Space } from '../../src/space.ts'
 import { Numbers } from '../kernels/calls.ts'
 import { fingerprint, smallRun } from '../support/small-training.ts'
 import { temporaryFolder } from '../support/temporary.ts'
@@ -30,9 +44,9 @@ const WIDTH = 3
 /** What is seen has sizes far apart, and one number of it never changes. */
 const uneven = defineEnvironment({
   id: 'Uneven-v0',
-  settings: {},
+  settings: { choices: boolean(true, 'whether an action is one of two, else a number') },
   state: () => ({ seen: 'f32' }),
-  make: () => {
+  make: ({ choices }) => {
     const look = (observation: Float32Array, n: number, seen: number) => {
       observation[WIDTH * n] = 1000 + 20 * Math.sin(seen)
       observation[WIDTH * n + 1] = 0.01 * Math.cos(2 * seen)
@@ -40,7 +54,7 @@ const uneven = defineEnvironment({
     }
     return {
       observationSpace: box({ low: -2000, high: 2000, shape: [WIDTH] }),
-      actionSpace: discrete(2),
+      actionSpace: choices ? discrete(2) : box({ low: -1, high: 1 }),
       maxEpisodeSteps: 9,
       returnThreshold: null,
       reset({ state, observation, lane, episode }, rows, count) {
@@ -51,7 +65,7 @@ const uneven = defineEnvironment({
       },
       step({ state, observation, action, reward }, from, to) {
         for (let n = from; n < to; n++) {
-          reward[n] = action[n] === Number(Math.sin(state.seen[n]!) > 0) ? 1 : 0
+          reward[n] = action[n]! > 0 === Math.sin(state.seen[n]!) > 0 ? 1 : 0
           state.seen[n] = state.seen[n]! + 1
           look(observation, n, state.seen[n]!)
         }
@@ -60,26 +74,58 @@ const uneven = defineEnvironment({
   },
 })
 
+/** Each network that puts observations at mean 0 and deviation 1, with an algorithm that trains it. */
+const trainings = [
+  {
+    name: 'ppo',
+    choices: true,
+    policy: mlp({ hidden: [8], normalizeObservations: true }),
+    learner: ppo({ numSteps: 16, numMinibatches: 2, weightDecay: 0.1 }),
+  },
+  {
+    name: 'dqn',
+    choices: true,
+    policy: qNetwork({ hidden: [8], normalizeObservations: true }),
+    learner: dqn({ numSteps: 16, learningStarts: 64, batchSize: 32, weightDecay: 0.1, targetInterval: 1000 }),
+  },
+  {
+    name: 'sac',
+    choices: false,
+    policy: sacNetwork({ hidden: [8], normalizeObservations: true }),
+    learner: sac({ numSteps: 16, learningStarts: 64, batchSize: 32, weightDecay: 0.1 }),
+  },
+]
+
 describe('a training', () => {
-  test('gives the policy mean and deviation of all that was seen, after each update', async () => {
-    const seen: number[][] = Array.from({ length: WIDTH }, () => [])
-    const policy = mlp({ hidden: [8], normalizeObservations: true })
-    const world = await createWorld({ environment: uneven(), policy, numLanes: 4, seed: 5 })
-    const trainer = await createTrainer(world, ppo({ numSteps: 16, numMinibatches: 2, weightDecay: 0.1 }))
-    for await (const { update: updates } of trainer.updates({ totalSteps: 3 * 64 })) {
-      const { rollout, weights } = world.cohort() as EpisodeCohort
-      for (const [i, value] of rollout.observation.entries()) seen[i % WIDTH]!.push(value)
-      for (const [k, values] of seen.entries()) {
-        expect(values).toHaveLength(64 * updates)
-        const mean = values.reduce((sum, value) => sum + value, 0) / values.length
-        const variance = values.reduce((sum, value) => sum + (value - mean) ** 2, 0) / values.length
-        const [center, deviation] = [weights.at(k - 2 * WIDTH)!, weights.at(k - WIDTH)!]
-        expect(center / mean).toBeCloseTo(1, 5)
-        expect(deviation / Math.sqrt(variance + 1e-8)).toBeCloseTo(1, 5)
+  test.each(trainings)(
+    'by $name gives the policy mean and deviation of all that was seen, after each update',
+    async (given) => {
+      const seen: number[][] = Array.from({ length: WIDTH }, () => [])
+      const { choices, policy, learner } = given
+      const world = await createWorld({ environment: uneven({ choices }), policy, numLanes: 4, seed: 5 })
+      const trainer = await createTrainer(world, learner)
+      const born = world.cohort().weights.slice(-2 * WIDTH)
+      expect(born).toEqual(Float32Array.of(0, 0, 0, 1, 1, 1))
+      let before = born
+      for await (const { update: updates } of trainer.updates({ totalSteps: 3 * 64 })) {
+        const { rollout, weights, learner } = world.cohort() as EpisodeCohort
+        for (const [i, value] of rollout.observation.entries()) seen[i % WIDTH]!.push(value)
+        for (const [k, values] of seen.entries()) {
+          expect(values).toHaveLength(64 * updates)
+          const mean = values.reduce((sum, value) => sum + value, 0) / values.length
+          const variance = values.reduce((sum, value) => sum + (value - mean) ** 2, 0) / values.length
+          const [center, deviation] = [weights.at(k - 2 * WIDTH)!, weights.at(k - WIDTH)!]
+          expect(center / mean).toBeCloseTo(1, 5)
+          expect(deviation / Math.sqrt(variance + 1e-8)).toBeCloseTo(1, 5)
+        }
+        // A target has learned with the moments of the policy.
+        const { target } = learner.algorithm as { target?: Float32Array }
+        if (target !== undefined) expect(target.slice(-2 * WIDTH)).toEqual(before)
+        before = weights.slice(-2 * WIDTH)
       }
-    }
-    expect(seen[0]).toHaveLength(192)
-  })
+      expect(seen[0]).toHaveLength(192)
+    },
+  )
 
   test('learns from a rollout with the moments by which its actions were chosen', async () => {
     const policy = mlp({ hidden: [8], normalizeObservations: true })
@@ -178,6 +224,80 @@ describe('the network', () => {
     )
     expect(value).toEqual(expected)
     expect(normalizing.gradient.subarray(-2 * WIDTH)).toEqual(new Float32Array(2 * WIDTH))
+  })
+})
+
+describe('networks of values', () => {
+  const [count, center, deviation] = [40, [4, -2, 0.5], [0.25, 3, 0.01]]
+  const space = box({ low: -1e9, high: 1e9, shape: [WIDTH] })
+  const numbers = new Numbers(4)
+  const observation = numbers.floats(count * WIDTH, -6, 6)
+  /** The same, of numbers that were normalized before. */
+  const normalized = observation.map((value, i) => {
+    const [c, d] = [Math.fround(center[i % WIDTH]!), Math.fround(deviation[i % WIDTH]!)]
+    return Math.min(Math.max((value - c) / d, -10), 10)
+  })
+
+  /** A network at work with weights that differ in the moments alone. */
+  function bind<P extends Policy>(
+    define: (isNormalized: boolean) => PolicyDefinition,
+    isNormalized: boolean,
+    actions: Space,
+  ) {
+    const model = define(isNormalized).build(space, actions)
+    const numWeights = define(false).build(space, actions).numParameters
+    const plan = { weights: column('f32', model.numParameters), gradient: column('f32', model.numParameters) }
+    const { arena, columns } = takeArena({ ...plan, workspace: model.workspace() })
+    columns.weights.set(new Numbers(7).floats(numWeights, -0.5, 0.5))
+    if (isNormalized) columns.weights.set([...center, ...deviation], numWeights)
+    const kernels = createKernels(arena.memory, 'plain')
+    const policy = model.bind(columns.weights, columns.workspace as Columns<Plan>, kernels, new Random(1)) as P
+    return { policy, gradient: () => columns.gradient.slice(0, numWeights), views: policy.view(columns.gradient) }
+  }
+
+  test.each([false, true])(
+    'are those of numbers that were normalized before: values of actions (dueling: %s)',
+    (dueling) => {
+      const define = (normalizeObservations: boolean) => qNetwork({ hidden: [6, 5], dueling, normalizeObservations })
+      const told = (isNormalized: boolean, seen: Float32Array) => {
+        const { policy, gradient, views } = bind<ActionValuePolicy>(define, isNormalized, discrete(3))
+        const values = policy.actionValues(seen, 8, 30).slice(0, 90)
+        const rows = {
+          observation: seen,
+          memory: new Float32Array(0),
+          action: Int32Array.from({ length: count }, (_, i) => i % 3),
+          actionMask: new Uint8Array(0),
+          continues: new Uint8Array(0),
+        }
+        const lossOf: LossOf = (_, { dValue }, from, rows) => {
+          for (let row = 0; row < rows; row++) dValue[row] = Math.sin(from + row)
+        }
+        policy.differentiate(rows, 8, 30, lossOf, views)
+        return { values, gradient: gradient() }
+      }
+      const { values, gradient } = told(true, observation)
+      expect({ values, gradient }).toEqual(told(false, normalized))
+      expect(values).not.toEqual(told(true, normalized).values)
+      expect(gradient.some((value) => value !== 0)).toBe(true)
+    },
+  )
+
+  test('are those of numbers that were normalized before: an actor and its critics', () => {
+    const define = (normalizeObservations: boolean) => sacNetwork({ hidden: [6, 5], normalizeObservations })
+    const told = (isNormalized: boolean, seen: Float32Array) => {
+      const { policy, gradient, views } = bind<SoftPolicy>(define, isNormalized, box({ low: -2, high: 2, shape: [2] }))
+      const normal = new Numbers(9).floats(2 * count, -1, 1)
+      const logprob = new Float32Array(count)
+      const drawn = policy.draw(seen, 8, normal, logprob, 30).slice(0, 60)
+      const least = policy.judge(seen, 8, drawn, 30).slice(0, 30)
+      policy.differentiateActor(seen, 8, normal, 0.2, 1, 30, views)
+      policy.differentiateCritic(1, Float32Array.from({ length: 30 }, Math.sin), 30, views)
+      return { drawn, logprob, least, gradient: gradient() }
+    }
+    const got = told(true, observation)
+    expect(got).toEqual(told(false, normalized))
+    expect(got.least).not.toEqual(told(true, normalized).least)
+    expect(got.gradient.some((value) => value !== 0)).toBe(true)
   })
 })
 
