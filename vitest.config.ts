@@ -96,7 +96,7 @@ export default defineConfig(({ mode }) => ({
       { extends: true, mode, test: { name: 'sharing', include: SHARING, isolate: false } },
       { extends: true, mode, test: { name: 'apart', include: ['tests/**/*.test.ts'], exclude: SHARING } },
     ],
-    testTimeout: 120_000,
+    testTimeout: mode === 'properties' ? 1_200_000 : 120_000,
     hookTimeout: 300_000,
     // By itself vitest leaves one core idle: half of the two that most machines for tests have. And some tests wait.
     maxWorkers: Math.ceil(1.5 * availableParallelism()),

@@ -304,7 +304,9 @@ test('whatever takes how long, fails or is dropped: each group once, whole, and 
     saves: fc.boolean(),
   })
   await fc.assert(
-    fc.asyncProperty(schedule, async ({ delays, dropped, failing, aborts, saves, maxConcurrent, ...sizes }) => {
+    fc.asyncProperty(schedule, async ({ delays, dropped, failing, saves, maxConcurrent, ...given }) => {
+      const { aborts: first, ...sizes } = given
+      const aborts = [...first]
       const time = new VirtualTime()
       let calls = 0
       const keep = (group: number) => !dropped[group % dropped.length]
@@ -332,11 +334,16 @@ test('whatever takes how long, fails or is dropped: each group once, whole, and 
         const abortAt = aborts[batch]
         const found = await time.run(async () => {
           const asked = rollouts.generateBatch().catch(() => null)
+          const isOver = new AbortController() // What has not been aborted by then is not aborted in the next batch.
           if (abortAt !== undefined && calls < 40) {
-            void time.sleep(abortAt).then(() => rollouts.requestAbort())
+            time.sleep(abortAt, isOver.signal).then(
+              () => rollouts.requestAbort(),
+              () => {},
+            )
           }
           const answer = await asked
           await time.sleep(100)
+          isOver.abort()
           return answer
         })
         if (found === null) {
