@@ -113,6 +113,10 @@ export function compare(subject: string, what: string, got: unknown, expected: u
     for (const key of Object.keys({ ...pair[0], ...pair[1] })) {
       compare(subject, `${what}, ${key}`, pair[0][key], pair[1][key])
     }
+    const [then = [], now = []] = [got, expected].map((value) => (value as DefinitionRecord).wrappers ?? [])
+    const names = [then, now].map((wrappers) => wrappers.map(({ id }) => id))
+    compare(subject, `${what}, wrappers`, names[0], names[1])
+    for (const [i, { id }] of now.entries()) compare(subject, `${what}, ${id}`, then[i], now[i])
     return // In another order.
   }
   throw new InputError(`${subject}, ${what}`, show(got), `${show(expected)}, as in this training`)

@@ -2,6 +2,7 @@
 import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { describe, expect, test } from 'vitest'
+import { Phase } from '../../src/components/episode.ts'
 import {
   actionRepeat,
   checkEnvironment,
@@ -23,6 +24,7 @@ import {
   cartPole,
   collect,
   configureRun,
+  createTrainer,
   createWorld,
   discrete,
   type EnvironmentDefinition,
@@ -32,6 +34,8 @@ import {
   mlp,
   openRun,
   pendulum,
+  ppo,
+  restart,
   resumeRun,
   startRun,
   tick,
@@ -55,6 +59,40 @@ async function played(environment: EnvironmentDefinition, numSteps: number, numL
       return Array.from(cohort.rollout.observation.subarray(row * width, (row + 1) * width))
     },
   }
+}
+
+/** What stands in each valid row, with what came after an end, by lane, episode and step; lanes that wait for it are told to begin anew. */
+async function rowsByStep(environment: EnvironmentDefinition, autoreset: 'same-step' | 'next-step' | 'disabled') {
+  const { numAgents = 1 } = environment
+  const [numLanes, numSteps] = [2 * numAgents, 40]
+  const world = await createWorld({ environment, policy: mlp({ hidden: [4] }), numLanes, seed: 7, autoreset })
+  world.reserve(world.draft(), { numSteps, learner: {} })
+  const cohort = world.cohort() as EpisodeCohort
+  const { rollout, final } = cohort
+  for (let t = 0; t < numSteps; t++) {
+    collect(world, 1)
+    if (autoreset !== 'disabled' || t % 3 > 0) continue
+    restart(
+      cohort,
+      Array.from({ length: numLanes }, (_, n) => n).filter((n) => cohort.episode.phase[n] === Phase.ended),
+    )
+  }
+  const numRows = numSteps * numLanes
+  const row = (column: ArrayLike<number>, at: number, width = column.length / numRows) =>
+    Array.from({ length: width }, (_, k) => column[at * width + k]!)
+  const rows = new Map<string, number[]>()
+  const seen = ['observation', 'actionMask', 'action', 'reward', 'terminated', 'truncated'] as const
+  for (let at = 0; at < numRows; at++) {
+    if (rollout.valid[at] === 0) continue
+    const isOver = rollout.terminated[at]! + rollout.truncated[at]! > 0
+    const place = final.row.subarray(0, final.count[0]).indexOf(at)
+    const last = isOver ? row(final.observation, place, rollout.observation.length / numRows) : []
+    rows.set(`${rollout.lane[at]}/${rollout.episode[at]}/${rollout.step[at]}`, [
+      ...seen.flatMap((name) => row(rollout[name], at)),
+      ...last,
+    ])
+  }
+  return rows
 }
 
 /** Sees how often it has moved in this episode, as a picture of two rows with two channels; ends after 5 moves, in one way or the other. */
@@ -269,6 +307,24 @@ test.each([
   expect(checks.filter(({ status }) => status === 'failed')).toEqual([])
 })
 
+test.each([
+  [
+    'turned actions, again and again, in frames',
+    wrap(pendulum({ maxEpisodeSteps: 11 }), rescaleAction(), actionRepeat({ times: 3 }), frameStack()),
+  ],
+  ['frames inside', wrap(cartPole(), frameStack(), actionRepeat(), timeLimit({ maxEpisodeSteps: 6 }))],
+  ['a game of several', wrap(predatorPrey({ maxEpisodeSteps: 9 }), actionRepeat({ times: 2 }), frameStack())],
+  ['masks', wrap(ticTacToe(), frameStack())],
+])('episodes are the same in each autoreset mode: %s', async (_, environment) => {
+  const sameStep = await rowsByStep(environment, 'same-step')
+  for (const autoreset of ['next-step', 'disabled'] as const) {
+    const rows = await rowsByStep(environment, autoreset)
+    const shared = [...rows.keys()].filter((key) => sameStep.has(key))
+    expect(shared.length).toBeGreaterThan(40)
+    expect(shared.map((key) => [key, rows.get(key)])).toEqual(shared.map((key) => [key, sameStep.get(key)]))
+  }
+})
+
 test('an environment that is not done when it returns is found inside a wrapper too', async () => {
   const inside = pendulum()
   let calls = 0
@@ -358,6 +414,21 @@ describe('a run', () => {
     expect(environment.wrappers?.map(({ id }) => id)).toEqual(['halfReward', 'frameStack'])
     const { rollout } = await played(environment, 2)
     expect(rollout.reward[0]).toBe(0.25)
+  })
+
+  test('is not gone on with by other settings of its wrappers', async () => {
+    const trainerOf = async (...limits: number[]) => {
+      const environment = wrap(cartPole(), ...limits.map((maxEpisodeSteps) => timeLimit({ maxEpisodeSteps })))
+      const world = await createWorld({ environment, policy: mlp({ hidden: [4] }), numLanes: 2 })
+      return createTrainer(world, ppo({ numSteps: 8 }))
+    }
+    const folder = await temporaryFolder()
+    await (await trainerOf(20)).save(folder)
+    await (await trainerOf(20)).restore(folder)
+    const restored = async (...limits: number[]) => (await trainerOf(...limits)).restore(folder)
+    await expect(restored(30)).rejects.toThrow('environment, timeLimit, maxEpisodeSteps: got 20, expected 30')
+    await expect(restored()).rejects.toThrow('environment, wrappers: got ["timeLimit"], expected []')
+    await expect(restored(20, 20)).rejects.toThrow('environment, wrappers: got ["timeLimit"]')
   })
 
   test.each([

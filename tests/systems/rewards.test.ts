@@ -17,6 +17,7 @@ import {
   loadPolicy,
   mlp,
   ppo,
+  recordEpisodes,
   restart,
   resumeRun,
   type SystemDefinition,
@@ -211,6 +212,31 @@ describe('a run', () => {
     const wrong = evaluate({ ...trained, shared: { bonus: { paid: new Float32Array(2) } } })
     await expect(wrong).rejects.toThrow('shared column paid of bonus: got 2 elements, expected 1')
     await expect(evaluate({ ...trained, shared: { other: {} } })).rejects.toThrow('shared columns of system')
+  })
+
+  test('records what the environment pays, and leaves what systems keep as it is given', async () => {
+    const environment = uneven()
+    const policy = mlp({ hidden: [4] })
+    const { numParameters } = policy.build(environment.observationSpace, environment.actionSpace)
+    const played = { environment, policy, weights: new Float32Array(numParameters), episodes: 3 }
+    const systems = [normalizeRewards({ clip: 0.1 }), clipRewards({ low: -0.1, high: 0.1 })]
+    const kept = { mean: 1, squares: 8, count: 2, center: 1, deviation: 2 }
+    const given = Object.fromEntries(
+      Object.entries(kept).map(([name, value]) => [
+        name,
+        name === 'center' || name === 'deviation' ? Float32Array.of(value) : Float64Array.of(value),
+      ]),
+    )
+    let seen: object | undefined
+    const shared = { normalizeRewards: given, clipRewards: {} }
+    const watch = (cohort: EpisodeCohort) => {
+      seen = cohort.systems[0]!.rollout.shared as object
+    }
+    const [bare, table] = [await recordEpisodes(played), await recordEpisodes({ ...played, systems, shared, watch })]
+    const rewardOf = ({ fields }: typeof bare) => fields.find(({ name }) => name === 'reward')!.column
+    expect(rewardOf(table)).toEqual(rewardOf(bare))
+    expect(Math.max(...rewardOf(bare))).toBeGreaterThan(1)
+    expect(Object.entries(seen!).map(([name, [value]]) => [name, value])).toEqual(Object.entries(kept))
   })
 
   test.each([
