@@ -6,90 +6,41 @@
  * meet. What is small and ordered (advantages, the epoch's permutation, summing slots, the optimizer) thread 0 does
  * alone. Where there are actors, they collect, and the program is only the learning.
  */
-import type { AlgorithmDefinition, EstimateAdvantages, Learner, LearnerShape } from '../algorithms/algorithm.ts'
-import { stalenessSettings } from '../algorithms/staleness.ts'
-import { BEAT_WORDS, callsOf, traceBuffer, Work } from '../clock.ts'
+import type { AlgorithmDefinition, EstimateAdvantages } from '../algorithms/algorithm.ts'
+import { callsOf, traceBuffer, Work } from '../clock.ts'
 import { openBuffer } from '../cohorts/ahead.ts'
 import type { Cohort } from '../cohorts/cohort.ts'
-import { collecting, shareStart } from '../cohorts/episode-shares.ts'
-import { asEpisodes, closeRollout, type EpisodeCohort, type EpisodeDraft } from '../cohorts/episodes.ts'
+import { closeRollout, type EpisodeCohort } from '../cohorts/episodes.ts'
 import { markLearned } from '../cohorts/league.ts'
 import { restoreLanes } from '../cohorts/population.ts'
 import { rolloutTable } from '../cohorts/rollout-table.ts'
-import { exchangeOldest, ratePolicy } from '../cohorts/self-play.ts'
-import { type Columns, column, type Plan, saved } from '../components/column.ts'
-import { Lives } from '../components/population.ts'
-import { type DefinitionRecord, recordOf, withoutModule } from '../definition.ts'
-import { actionMaskWidth } from '../environments/environment.ts'
+import { exchangeOldest } from '../cohorts/self-play.ts'
 import { InputError, show, unknownWord } from '../errors.ts'
-import { checkMetricValues, type MetricValues } from '../metrics.ts'
+import { checkMetricValues } from '../metrics.ts'
 import type { Table } from '../tables/table.ts'
 import { collectShare, concludeRollouts, settle } from '../tick.ts'
 import type { World } from '../world.ts'
 import { Actors } from './actors.ts'
-import type { EpisodeRecord, Manifest } from './checkpoint.ts'
-import { growMoments, inputMomentsPlan } from './input-moments.ts'
 import {
-  type CohortMetrics,
-  checkAlgorithmMetrics,
-  meanAndStd,
-  noMetrics,
-  type selfPlayMetrics,
-  type UpdateMetrics,
-} from './metrics.ts'
+  type Agent,
+  accountEpisodes,
+  agentsPlan,
+  createAgents,
+  draftOf,
+  type EpisodeProgress,
+  episodeMetricsOf,
+  keepAdvantages,
+  playedOf,
+  progressOf,
+} from './agents.ts'
+import type { EpisodeRecord, Manifest } from './checkpoint.ts'
+import { compareCohort, compareRecord, recordOfAgents, takeUpRecord } from './episode-record.ts'
+import { lanesOrders, type OrderedTraining } from './lanes-orders.ts'
+import { type CohortMetrics, checkAlgorithmMetrics, noMetrics, type UpdateMetrics } from './metrics.ts'
 import type { RecordedCorrection, RecordedRollouts } from './recorded-rollouts.ts'
 import type { RunRecord } from './run-folder.ts'
-import { compare } from './snapshot.ts'
-import { proximalPlan, StaleRollout } from './stale-rollout.ts'
-import { Aborted, CONTROL_WORDS, endWhenDropped, type LanesOrder, Team } from './team.ts'
+import { Aborted, endWhenDropped, laneCohorts, shareOf, Team } from './team.ts'
 import type { Goal, SavedTraining, Training } from './training.ts'
-
-/** Episodes over which returns are averaged, as is usual in the field. */
-const RECENT_EPISODES = 100
-
-/** What became of a cohort's episodes so far. */
-export interface EpisodeProgress {
-  readonly episodes: number
-  /** Mean and deviation of the last 100 returns (of all, while they are fewer); NaN before the first. */
-  readonly episodeReturnLast100: { readonly mean: number; readonly std: number }
-  /** Environment steps after which the mean of the last 100 returns first reached the environment's threshold, or null. */
-  readonly solvedAtStep: number | null
-  /** Seconds of training at the end of the rollout in which it did, or null. */
-  readonly solvedAtSeconds: number | null
-  /** Who came and went; null in a cohort whose lanes stay. */
-  readonly population: PopulationProgress | null
-}
-
-/** Who came to a cohort and went from it so far. */
-export interface PopulationProgress {
-  /** Lanes that are there now. */
-  readonly present: number
-  /** Births and deaths in the environment. */
-  readonly born: number
-  readonly died: number
-  /** Births for which there was no room. */
-  readonly refused: number
-}
-
-/** A cohort that learns: one of its sets of weights, where several do. */
-interface Agent {
-  /** The cohort's name, for its first set; `<cohort>.set1` and so on for further sets. */
-  readonly name: string
-  readonly cohort: EpisodeCohort
-  /** Which of the cohort's sets of weights it is. */
-  readonly set: number
-  readonly algorithm: AlgorithmDefinition
-  /** One for each buffer of rows that it learns from by turns. */
-  readonly learners: readonly Learner[]
-  /** What is done about rows of older weights; null where all threads collect, then all learn. */
-  readonly stale: StaleRollout | null
-  readonly accounts: Columns<ReturnType<typeof accountsPlan>>
-  /** Takes in what was seen in the rollout; undefined where the policy takes observations as they are. */
-  readonly growMoments: (() => void) | undefined
-  episodes: number
-  solvedAtStep: number | null
-  solvedAtSeconds: number | null
-}
 
 /** What thread 0 measured in an update. */
 interface Measured {
@@ -98,37 +49,6 @@ interface Measured {
   /** Until the rollout was there: as many, or fewer where actors collect while others learn. */
   readonly waitSeconds: number
   readonly updateSeconds: number
-}
-
-function accountsPlan() {
-  return {
-    /** Returns and lengths of the last episodes, a ring. */
-    recent: saved(column('f64', RECENT_EPISODES)),
-    recentLength: saved(column('f64', RECENT_EPISODES)),
-    /** Of this rollout: episodes, sum of returns, sum of lengths. */
-    totals: column('f64', 3),
-  } satisfies Plan
-}
-
-/** What a set of weights that learns needs. */
-function learnerPlan(algorithm: AlgorithmDefinition, shape: LearnerShape) {
-  return { algorithm: algorithm.plan(shape), accounts: accountsPlan(), inputs: inputMomentsPlan(shape.model) }
-}
-
-/** What the sets of weights that learn beside the first need, and where the advantages of all are kept. */
-function furtherSetsPlan(learningSets: number, numRows: number, learner: () => ReturnType<typeof learnerPlan>) {
-  const further = Array.from({ length: learningSets - 1 }, (_, i) => [`set${i + 1}`, learner()])
-  const keptRows = learningSets > 1 ? numRows : 0
-  return {
-    advantage: column('f32', keptRows),
-    return: column('f32', keptRows),
-    further: Object.fromEntries(further) as Record<string, ReturnType<typeof learnerPlan>>,
-  } satisfies Plan
-}
-
-/** True for an algorithm that learns from episodes. */
-export function isAlgorithm(value: object | undefined): value is AlgorithmDefinition {
-  return typeof (value as AlgorithmDefinition | undefined)?.bind === 'function'
 }
 
 /** How a training of episodes goes about its work. */
@@ -155,18 +75,9 @@ export function reserveEpisodes(
   for (const [name, algorithm] of Object.entries(algorithms)) {
     checkAlgorithmMetrics(algorithm)
     const draft = draftOf(world, name)
-    const { numSteps } = algorithm
-    const isStale = (algorithm.staleness?.maxStaleness ?? 0) > 0 && algorithm.staleness!.correction !== 'none'
-    const shape = shapeOf(world, draft)
-    const { numLanes, learningSets = 1 } = draft.options
-    const learner = {
-      ...learnerPlan(algorithm, shape),
-      proximal: proximalPlan(isStale ? numSteps * numLanes : 0),
-      sets: furtherSetsPlan(learningSets, numSteps * numLanes, () => learnerPlan(algorithm, shape)),
-    }
     world.reserve(draft, {
-      numSteps,
-      learner,
+      numSteps: algorithm.numSteps,
+      learner: agentsPlan(world, draft, algorithm),
       ...(options.numBuffers !== undefined && { numBuffers: options.numBuffers }),
     })
   }
@@ -181,12 +92,10 @@ export class EpisodeTraining implements Training<UpdateMetrics> {
   readonly #learning: readonly EpisodeCohort[]
   /** Those whose lanes move in its rollouts. */
   readonly #cohorts: readonly Cohort[]
-  readonly #algorithms: Readonly<Record<string, AlgorithmDefinition>>
   /** What the workers are told at the start of an update: its number, how many there will be, the seconds so far; 1 if a table's is learned from. */
   readonly #command = new Float64Array(new SharedArrayBuffer(32))
   /** Each thread's intervals of work, if they are kept. */
   readonly #traces: readonly Float64Array[]
-  readonly #beats: Int32Array
   /** The rollout of a table that is learned from, with its advantages; only in thread 0. */
   #recorded:
     | { readonly rollouts: RecordedRollouts; readonly i: number; readonly estimate: EstimateAdvantages | undefined }
@@ -194,6 +103,8 @@ export class EpisodeTraining implements Training<UpdateMetrics> {
   #team: Team | undefined
   /** The threads that collect while others learn; undefined where all do both, and in a worker. */
   readonly #actors: Actors | undefined
+  /** What the other threads are told of it. */
+  readonly #ordered: OrderedTraining
   #failure: unknown
   /** Rejects the promise that `advance` waits beside. */
   #abandon: (reason: Error) => void = () => {}
@@ -212,8 +123,6 @@ export class EpisodeTraining implements Training<UpdateMetrics> {
   ) {
     this.world = world
     this.#traces = profile ? Array.from({ length: world.threads.count - 1 }, () => traceBuffer()) : []
-    this.#beats = beats
-    this.#algorithms = algorithms
     this.#agents = Object.entries(algorithms).flatMap(([name, algorithm]) => createAgents(world, name, algorithm))
     this.#learning = this.#agents.filter(({ set }) => set === 0).map(({ cohort }) => cohort)
     this.#cohorts = world.cohorts.filter(({ name, kind }) => name in algorithms || kind === 'episodes')
@@ -223,6 +132,9 @@ export class EpisodeTraining implements Training<UpdateMetrics> {
         `worker ${i} of ${shareOf(world)(i)}: ${callsOf(this.promises)[call]}`
       this.#actors = new Actors(this.#agents[0]!.cohort, actors, { beats, seconds: stallSeconds, describe })
     }
+    const numBuffers = this.#agents[0]?.cohort.ahead?.buffers.length
+    const [traces, command] = [this.#traces, this.#command]
+    this.#ordered = { world, algorithms, actors: this.#actors, command, numBuffers, traces, beats }
   }
 
   /** Updates done. */
@@ -264,14 +176,7 @@ export class EpisodeTraining implements Training<UpdateMetrics> {
   progress(name?: string): EpisodeProgress {
     const agent = name === undefined ? this.#agents[0] : this.#agents.find((each) => each.name === name)
     if (agent === undefined) throw unknownWord('cohort', String(name), this.learners)
-    const { cohort, episodes, accounts, solvedAtStep, solvedAtSeconds } = agent
-    return {
-      episodes,
-      episodeReturnLast100: meanAndStd(accounts.recent, Math.min(episodes, RECENT_EPISODES)),
-      solvedAtStep,
-      solvedAtSeconds,
-      population: populationOf(cohort),
-    }
+    return progressOf(agent)
   }
 
   /** Updates until so many steps are done. */
@@ -376,11 +281,11 @@ export class EpisodeTraining implements Training<UpdateMetrics> {
     try {
       const { count, actors } = this.world.threads
       if (count - actors > 1 && this.#team === undefined) {
-        this.#team = await Team.start(this.#orders(1, count - actors), shareOf(this.world))
+        this.#team = await Team.start(lanesOrders(this.#ordered, 1, count - actors), shareOf(this.world))
         endWhenDropped(this, this.#team)
       }
       if (this.#actors?.isStarted === false) {
-        const orders = this.#orders(count - actors, count)
+        const orders = lanesOrders(this.#ordered, count - actors, count)
         endWhenDropped(this, await this.#actors.start(this.#update, orders, shareOf(this.world)))
       }
       team = this.#team
@@ -486,9 +391,9 @@ export class EpisodeTraining implements Training<UpdateMetrics> {
       if (index === 0 && cohort.league !== null) markLearned(cohort.league, cohort.rollout.valid)
     }
     for (const agent of this.#agents) {
-      const { accounts, algorithm, stale } = agent
-      if (index === 0 && !isRecorded) this.#account(agent, seconds + waitSeconds)
-      const { episodes } = agent
+      const { algorithm, stale } = agent
+      if (index === 0 && !isRecorded)
+        accountEpisodes(agent, this.#learning, this.world.kernels, this.#steps, seconds + waitSeconds)
       clock.mark(Work.account)
       if (stale !== null) yield* stale.evaluate()
       const staleness =
@@ -506,15 +411,7 @@ export class EpisodeTraining implements Training<UpdateMetrics> {
       if (index === 0) checkMetricValues(`${algorithm.id} metrics`, algorithm.metrics, learned)
       if (index === 0) keepAdvantages(agent)
       if (index === 0) agent.growMoments?.()
-      const recent = Math.min(episodes, RECENT_EPISODES)
-      cohorts[agent.name] = {
-        episodes,
-        episodeReturn: meanAndStd(accounts.recent, recent).mean,
-        episodeLength: meanAndStd(accounts.recentLength, recent).mean,
-        ...learned,
-        ...staleness,
-        ...played,
-      }
+      cohorts[agent.name] = { ...episodeMetricsOf(agent), ...learned, ...staleness, ...played }
       clock.mark(Work.account)
     }
     for (const { selfPlay, league } of this.#learning) {
@@ -564,101 +461,13 @@ export class EpisodeTraining implements Training<UpdateMetrics> {
     return this.#traces
   }
 
-  /** What the threads from one index to another are told, each of which makes its part of this trainer from definitions. */
-  #orders(from: number, to: number): LanesOrder[] {
-    const { world } = this
-    const { count, actors } = world.threads
-    const isActors = actors > 0 && from === count - actors
-    const command = isActors ? new Float64Array(new SharedArrayBuffer(8)) : this.#command
-    const control = new Int32Array(new SharedArrayBuffer(4 * CONTROL_WORDS))
-    const cohorts = laneCohorts(world).map((cohort) => ({
-      name: cohort.name,
-      environment: recordOf(cohort.environment),
-      policy: cohort.sharesWith ?? recordOf(cohort.policyDefinition),
-      numLanes: cohort.numLanes,
-      ...(cohort.population !== null && { present: cohort.present }),
-      firstLane: cohort.firstLane,
-      ...(cohort.seed !== world.seed && { seed: cohort.seed }),
-      autoreset: cohort.autoreset,
-      explore: cohort.explore,
-      ...(cohort.selfPlay === null
-        ? { weightSets: cohort.league?.weights.length ?? 1, learningSets: cohort.league?.learned.length ?? 1 }
-        : { selfPlay: cohort.selfPlay.options }),
-      systems: cohort.systems.map(({ definition }) => ({ ...recordOf(definition), columns: definition.columns })),
-    }))
-    const indices = Array.from({ length: to - from }, (_, i) => from + i)
-    return indices.map(
-      (index): LanesOrder => ({
-        kind: 'lanes',
-        memory: world.arena.memory,
-        control,
-        command,
-        index,
-        count: to - from + 1, // With this one.
-        threads: { count, actors },
-        actor: isActors ? this.#actors!.columns : null,
-        numBuffers: this.#agents[0]!.cohort.ahead?.buffers.length,
-        trace: this.#traces[index - 1],
-        beat: this.#beats.subarray(BEAT_WORDS * index, BEAT_WORDS * (index + 1)),
-        seed: world.seed,
-        kernels: world.kernelBuild,
-        cohorts,
-        algorithms: Object.fromEntries(
-          Object.entries(this.#algorithms).map(([name, algorithm]) => [name, recordOf(algorithm)]),
-        ),
-      }),
-    )
-  }
-
-  /** Counts the episodes that ended in the rollout, and notes when the environment was solved. */
-  #account(agent: Agent, seconds: number): void {
-    const { cohort, set, accounts, episodes } = agent
-    const { rollout, environment, numLanes, league } = cohort
-    const solvedRow = this.world.kernels.accountEpisodes(
-      accounts.totals,
-      accounts.recent,
-      accounts.recentLength,
-      rollout.episodeReturn,
-      rollout.step,
-      rollout.terminated,
-      rollout.truncated,
-      league?.learned[set] ?? rollout.valid,
-      episodes,
-      environment.returnThreshold ?? Number.POSITIVE_INFINITY,
-      rollout.reward.length,
-    )
-    agent.episodes += accounts.totals[0]!
-    if (solvedRow >= 0 && agent.solvedAtStep === null) {
-      const ticks = Math.floor(solvedRow / numLanes) + 1
-      // Until then the lanes of all learners took as many steps, or as many as their rollouts have.
-      const steps = this.#learning.reduce((sum, cohort) => sum + cohort.present * Math.min(ticks, cohort.numSteps), 0)
-      agent.solvedAtStep = this.#steps + steps
-      agent.solvedAtSeconds = seconds
-    }
-  }
-
   saved(): SavedTraining {
     for (const cohort of this.#learning) closeRollout(cohort)
     settle(this.#cohorts)
     const of = { update: this.#update, steps: this.#steps, seconds: this.#seconds }
-    const cohorts = this.#agents.flatMap(({ cohort, set, algorithm, episodes, solvedAtStep, solvedAtSeconds }) => {
-      if (set > 0) return []
-      const further = this.#agents.filter((agent) => agent.cohort === cohort && agent.set > 0)
-      const { name, environment, policyDefinition, numLanes, firstLane, autoreset, explore, version } = cohort
-      const record: EpisodeRecord = {
-        kind: 'episodes',
-        environment: withoutModule(environment),
-        policy: withoutModule(policyDefinition),
-        algorithm: withoutModule(algorithm),
-        ...{ numLanes, firstLane, autoreset, explore, version },
-        ...{ episodes, solvedAtStep, solvedAtSeconds },
-        ...(cohort.seed !== this.world.seed && { seed: cohort.seed }),
-        ...(cohort.systems.length > 0 && { systems: systemsOf(cohort) }),
-        ...(cohort.selfPlay !== null && { selfPlay: cohort.selfPlay.options }),
-        ...(further.length > 0 && { learningSets: further.map(progressOf) }),
-        ...of,
-      }
-      return [[name, record] as const]
+    const cohorts = this.#learning.map((cohort) => {
+      const agents = this.#agents.filter((agent) => agent.cohort === cohort)
+      return [cohort.name, recordOfAgents(agents, this.world.seed, of)] as const
     })
     const instead = this.#actors?.instead(this.#update)
     return { tensors: [], cohorts: Object.fromEntries(cohorts), ...(instead !== undefined && { instead }) }
@@ -675,218 +484,17 @@ export class EpisodeTraining implements Training<UpdateMetrics> {
       this.#update = record.update
       this.#steps = record.steps
       this.#seconds = record.seconds
-      agent.cohort.version = record.version
-      Object.assign(agent, progressOf(agent.set === 0 ? record : record.learningSets![agent.set - 1]!))
+      takeUpRecord(agent, record)
     }
   }
 
   compareCheckpoint(subject: string, { cohorts, seed }: Manifest): string[] {
-    for (const agent of this.#agents) {
-      const { cohort } = agent
-      const record = cohorts[cohort.name]!
-      compare(subject, `kind of cohort ${cohort.name}`, record.kind, cohort.kind)
-      const {
-        firstLane,
-        autoreset,
-        explore,
-        systems = [],
-        learningSets = [],
-        selfPlay = null,
-      } = record as EpisodeRecord
-      compareCohort(subject, record as EpisodeRecord, agent)
-      compare(subject, 'firstLane', firstLane, cohort.firstLane)
-      compare(subject, `seed of cohort ${cohort.name}`, (record as EpisodeRecord).seed ?? seed, cohort.seed)
-      compare(subject, 'autoreset', autoreset, cohort.autoreset)
-      compare(subject, 'explore', explore, cohort.explore)
-      compare(subject, 'systems', systems, systemsOf(cohort))
-      compare(subject, 'selfPlay', selfPlay, cohort.selfPlay?.options ?? null)
-      compare(subject, 'learningSets', 1 + learningSets.length, cohort.league?.learned.length ?? 1)
-    }
+    for (const agent of this.#agents) compareRecord(subject, agent, cohorts[agent.cohort.name] as EpisodeRecord, seed)
     return []
   }
 
   compareRun(subject: string, run: RunRecord): string[] {
     compareCohort(subject, run, this.#agents[0]!)
     return []
-  }
-}
-
-/** @throws InputError that names the first part in which a cohort learns otherwise than a record says. */
-function compareCohort(
-  subject: string,
-  record: Pick<RunRecord, 'environment' | 'policy' | 'algorithm' | 'numLanes'>,
-  { cohort, algorithm }: Agent,
-): void {
-  compare(subject, 'environment', record.environment, withoutModule(cohort.environment))
-  compare(subject, 'policy', record.policy, withoutModule(cohort.policyDefinition))
-  compare(subject, 'algorithm', withStaleness(record.algorithm, algorithm), withoutModule(algorithm))
-  compare(subject, 'numLanes', record.numLanes, cohort.numLanes)
-}
-
-/**
- * The record of an algorithm with the settings of staleness, as their defaults, where it is older than these and the algorithm has
- * them: such a training had no actors.
- */
-function withStaleness(record: DefinitionRecord, { staleness }: AlgorithmDefinition): DefinitionRecord {
-  if (staleness === undefined || 'maxStaleness' in record.parameters) return record
-  const defaults = Object.entries(stalenessSettings()).map(([name, setting]) => [name, setting.default])
-  return { ...record, parameters: { ...Object.fromEntries(defaults), ...record.parameters } }
-}
-
-/** @throws InputError where the cohort is none of episodes. */
-function draftOf(world: World, name: string): EpisodeDraft {
-  const draft = world.draft(name)
-  if (draft.kind === 'episodes') return draft
-  throw new InputError(`algorithm of ${name}`, 'one of episodes, and a cohort of conversations', 'a cohort of episodes')
-}
-
-/** A cohort's own systems, as far as bits depend on them. */
-function systemsOf({ systems }: EpisodeCohort): DefinitionRecord[] {
-  return systems.map(({ definition }) => withoutModule(definition))
-}
-
-function populationOf({ population }: EpisodeCohort): PopulationProgress | null {
-  if (population === null) return null
-  const { present, totals } = population
-  return { present: present[0]!, born: totals[Lives.born]!, died: totals[Lives.died]!, refused: totals[Lives.refused]! }
-}
-
-/** The cohorts whose lanes step. */
-function laneCohorts(world: World): EpisodeCohort[] {
-  return world.cohorts.filter((cohort) => cohort.kind === 'episodes')
-}
-
-function shapeOf(world: World, { options, model }: EpisodeDraft) {
-  const { observationSpace, actionSpace } = options.environment
-  const { count, actors } = world.threads
-  return {
-    numLanes: options.numLanes,
-    model,
-    observationSpace,
-    actionSpace,
-    actionMaskWidth: actionMaskWidth(options.environment),
-    threads: count - actors,
-  }
-}
-
-/** Rates a cohort's policy by the games of its rollout, where it plays against earlier selves: what the update tells of that. */
-function playedOf({
-  selfPlay,
-  league,
-  rollout,
-  environment,
-}: EpisodeCohort): MetricValues<typeof selfPlayMetrics> | object {
-  if (selfPlay === null) return {}
-  const { games, score } = ratePolicy(selfPlay, league!, rollout, environment.numAgents!)
-  const [own, ...opponents] = selfPlay.rating
-  return {
-    eloRating: own!,
-    eloRatingOpponents: opponents.reduce((sum, each) => sum + each, 0) / opponents.length,
-    opponentGames: games,
-    opponentScore: score,
-  }
-}
-
-/** What a checkpoint keeps of an agent's episodes, beside the columns. */
-function progressOf({
-  episodes,
-  solvedAtStep,
-  solvedAtSeconds,
-}: Pick<Agent, 'episodes' | 'solvedAtStep' | 'solvedAtSeconds'>) {
-  return { episodes, solvedAtStep, solvedAtSeconds }
-}
-
-/**
- * A learner writes advantages of its own rows, and 0 elsewhere: where several sets of weights learn, those of each are kept until
- * the last has learned, and then stand in the rollout.
- */
-function keepAdvantages({ cohort, set }: Agent): void {
-  const { rollout, league } = cohort
-  if (league === null || league.learned.length === 1) return
-  const learned = league.learned[set]!
-  const { advantage, return: returns } = learnerColumns(cohort).sets
-  if (set === 0) {
-    advantage.fill(0)
-    returns.set(rollout.value)
-  }
-  for (let row = 0; row < learned.length; row++) {
-    if (learned[row] === 0) continue
-    advantage[row] = rollout.advantage[row]!
-    returns[row] = rollout.return[row]!
-  }
-  if (set < league.learned.length - 1) return
-  rollout.advantage.set(advantage)
-  rollout.return.set(returns)
-}
-
-function learnerColumns(cohort: EpisodeCohort) {
-  return cohort.learner as Columns<{
-    algorithm: Plan
-    accounts: ReturnType<typeof accountsPlan>
-    inputs: Plan
-    proximal: ReturnType<typeof proximalPlan>
-    sets: ReturnType<typeof furtherSetsPlan>
-  }>
-}
-
-/** A cohort's agents: one for each of its sets of weights that learn. */
-function createAgents(world: World, name: string, algorithm: AlgorithmDefinition): Agent[] {
-  const cohort = asEpisodes(`algorithm of ${name}`, world.cohort(name))
-  const { rollout, league } = cohort
-  const columns = learnerColumns(cohort)
-  const { maxStaleness = 0, correction = 'none', rhoMax = 1, cMax = 1 } = algorithm.staleness ?? {}
-  const stale =
-    cohort.ahead === null
-      ? null
-      : new StaleRollout(world, cohort, { maxStaleness, correction, rhoMax, cMax }, columns.proximal)
-  return Array.from({ length: league?.learned.length ?? 1 }, (_, set): Agent => {
-    const own = set === 0 ? columns : columns.sets.further[`set${set}`]!
-    const weights = league?.weights[set] ?? cohort.weights
-    const isNormalized = Object.keys(own.inputs).length > 0
-    const seen = (rollout: EpisodeCohort['rollout']) =>
-      league === null ? rollout : { ...rollout, valid: league.learned[set]! }
-    const bind = (rollout: EpisodeCohort['rollout']) =>
-      algorithm.bind({
-        ...shapeOf(world, draftOf(world, name)),
-        rollout: stale === null ? seen(rollout) : stale.seen(rollout),
-        finals: () => cohort.finals,
-        columns: own.algorithm,
-        weights,
-        policy: league?.policies[set] ?? cohort.policy,
-        kernels: world.kernels,
-        random: cohort.environmentLanes.random,
-        clock: world.clock,
-        thread: world.threads.index,
-      })
-    return {
-      name: set === 0 ? cohort.name : `${cohort.name}.set${set}`,
-      cohort,
-      set,
-      algorithm,
-      learners: cohort.ahead === null ? [bind(rollout)] : cohort.ahead.buffers.map(({ rollout }) => bind(rollout)),
-      stale,
-      accounts: own.accounts,
-      growMoments: isNormalized
-        ? () => growMoments(own.inputs, weights, seen(cohort.rollout), world.kernels)
-        : undefined,
-      episodes: 0,
-      solvedAtStep: null,
-      solvedAtSeconds: null,
-    }
-  })
-}
-
-/** Says a thread's lanes in words. Leads to the world, and not to its trainer. */
-export function shareOf(world: World): (index: number) => string {
-  return (index) => {
-    const { count } = world.threads
-    const collector = collecting({ ...world.threads, index })
-    const shares = laneCohorts(world).map(({ name, present, episode, environment: { numAgents } }) => {
-      const [from, to] = [collector.index, collector.index + 1].map((i) =>
-        shareStart(Math.max(0, i), collector.count, present, numAgents),
-      ) as [number, number]
-      return from === to ? `no lanes of ${name}` : `lanes ${episode.lane[from]}–${episode.lane[to - 1]} of ${name}`
-    })
-    return `${count} threads (${shares.join(', ')})`
   }
 }

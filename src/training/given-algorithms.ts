@@ -4,7 +4,6 @@ import type { RlDefinition } from '../algorithms/rl.ts'
 import type { SftDefinition } from '../algorithms/sft.ts'
 import { InputError, show } from '../errors.ts'
 import type { Phases } from './conversations.ts'
-import { isAlgorithm } from './episodes.ts'
 import type { Algorithms } from './trainer.ts'
 
 /** True for the algorithm, or the phases, of a single cohort. */
@@ -36,4 +35,9 @@ export function checkThreads(name: string, algorithm: AlgorithmDefinition, threa
   if (threads === 1 || algorithm.module !== undefined) return algorithm
   const got = `no module, and ${threads} threads`
   throw new InputError(`algorithm ${algorithm.id} of ${name}`, got, 'a definition with a module, or threads: 1')
+}
+
+/** True for an algorithm that learns from episodes. */
+export function isAlgorithm(value: object | undefined): value is AlgorithmDefinition {
+  return typeof (value as AlgorithmDefinition | undefined)?.bind === 'function'
 }

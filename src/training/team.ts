@@ -6,7 +6,8 @@
  */
 import type { Worker } from 'node:worker_threads'
 import type { TokenThreadColumns } from '../algorithms/token-thread.ts'
-import type { Autoreset } from '../cohorts/episodes.ts'
+import { collecting, shareStart } from '../cohorts/episode-shares.ts'
+import type { Autoreset, EpisodeCohort } from '../cohorts/episodes.ts'
 import type { SelfPlayOptions } from '../cohorts/self-play.ts'
 import type { SystemOrder } from '../cohorts/system.ts'
 import type { WasmMemory } from '../components/arena.ts'
@@ -18,6 +19,7 @@ import type { TransformerConfig } from '../policies/transformer/config.ts'
 import type { LoraSettings } from '../policies/transformer/lora.ts'
 import type { BaseWeights } from '../policies/transformer/quantized.ts'
 import type { Sampling } from '../policies/transformer/sampling.ts'
+import type { World } from '../world.ts'
 import type { ActorColumns } from './actors.ts'
 
 /** What a worker of any team is told. */
@@ -335,5 +337,25 @@ export class Team {
   /** Settles when workers that were sent home have gone. */
   get gone(): Promise<unknown> {
     return this.#gone
+  }
+}
+
+/** The cohorts whose lanes step. */
+export function laneCohorts(world: World): EpisodeCohort[] {
+  return world.cohorts.filter((cohort) => cohort.kind === 'episodes')
+}
+
+/** Says a thread's lanes in words. Leads to the world, and not to its trainer. */
+export function shareOf(world: World): (index: number) => string {
+  return (index) => {
+    const { count } = world.threads
+    const collector = collecting({ ...world.threads, index })
+    const shares = laneCohorts(world).map(({ name, present, episode, environment: { numAgents } }) => {
+      const [from, to] = [collector.index, collector.index + 1].map((i) =>
+        shareStart(Math.max(0, i), collector.count, present, numAgents),
+      ) as [number, number]
+      return from === to ? `no lanes of ${name}` : `lanes ${episode.lane[from]}–${episode.lane[to - 1]} of ${name}`
+    })
+    return `${count} threads (${shares.join(', ')})`
   }
 }
