@@ -91,7 +91,8 @@ export async function evaluateOffline(options: EvaluateOfflineOptions): Promise<
   const all = episodes.map((_, i) => i)
   const mean = (values: readonly number[]) => values.reduce((sum, value) => sum + value, 0) / values.length
   const last = episodes.map(({ logWeights }) => logWeights.at(-1)!)
-  const whole = last.map((logWeight) => Math.exp(logWeight - Math.max(...last)))
+  const greatest = last.reduce((most, logWeight) => Math.max(most, logWeight), Number.NEGATIVE_INFINITY)
+  const whole = last.map((logWeight) => Math.exp(logWeight - greatest))
   const sum = whole.reduce((total, weight) => total + weight, 0)
   return {
     environment: environment.id,

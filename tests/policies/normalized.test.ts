@@ -127,6 +127,32 @@ describe('a training', () => {
     },
   )
 
+  test('gives each set of weights of a league what was seen where it acted', async () => {
+    const policy = mlp({ hidden: [8], normalizeObservations: true })
+    const options = { environment: uneven(), policy, numLanes: 5, seed: 5, weightSets: 3, learningSets: 2 }
+    const world = await createWorld(options)
+    const trainer = createTrainer(world, ppo({ numSteps: 16, numMinibatches: 2 }))
+    const { league } = world.cohort() as EpisodeCohort
+    league!.lanes.policy.set([0, 1, 1, 2, 0])
+    const untouched = league!.weights[2]!.slice()
+    const seen: number[][] = [[], []]
+    for await (const _ of trainer.updates({ totalSteps: 3 * 80 })) {
+      const { rollout } = world.cohort() as EpisodeCohort
+      for (let row = 0; row < 80; row++) {
+        const set = [0, 1, 1, 2, 0][row % 5]!
+        seen[set]?.push(rollout.observation[WIDTH * row]!)
+      }
+      for (const [set, values] of seen.entries()) {
+        const mean = values.reduce((sum, value) => sum + value, 0) / values.length
+        const variance = values.reduce((sum, value) => sum + (value - mean) ** 2, 0) / values.length
+        expect(league!.weights[set]!.at(-2 * WIDTH)! / mean).toBeCloseTo(1, 6)
+        expect(league!.weights[set]!.at(-WIDTH)! / Math.sqrt(variance)).toBeCloseTo(1, 4)
+      }
+    }
+    expect(seen.map((values) => values.length)).toEqual([96, 96]) // Of three rollouts of 16 steps in two lanes each.
+    expect(league!.weights[2]).toEqual(untouched)
+  })
+
   test('learns from a rollout with the moments by which its actions were chosen', async () => {
     const policy = mlp({ hidden: [8], normalizeObservations: true })
     const world = await createWorld({ environment: uneven(), policy, numLanes: 4, seed: 5 })

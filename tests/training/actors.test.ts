@@ -88,6 +88,26 @@ async function outcome(given: WorldOptions, algorithm: AlgorithmDefinition, thre
 const column = (table: Table, name: string) => table.fields.find((field) => field.name === name)!.column
 
 describe('actors', () => {
+  test('collect what observations are normalized by: each rollout once, whichever buffer it is in', async () => {
+    const normalizing = mlp({ hidden: [8], normalizeObservations: true })
+    const algorithm = ppo({ ...small, maxStaleness: 2 })
+    const trainer = await begin({ ...options, policy: normalizing, numLanes: 4 }, algorithm, { threads: 2, actors: 1 })
+    const seen: number[] = []
+    await advance(trainer, 6, () => {
+      seen.push(...(column(trainer.rollout.table, 'observation') as Float32Array))
+      const { weights } = trainer.world.cohort()
+      for (let k = 0; k < 4; k++) {
+        const values = seen.filter((_, i) => i % 4 === k)
+        const mean = values.reduce((sum, value) => sum + value, 0) / values.length
+        const variance = values.reduce((sum, value) => sum + (value - mean) ** 2, 0) / values.length
+        expect(weights.at(k - 8)).toBeCloseTo(mean, 6)
+        expect(weights.at(k - 4)! / Math.sqrt(variance + 1e-8)).toBeCloseTo(1, 5)
+      }
+    })
+    expect(seen).toHaveLength(6 * 4 * small.numSteps * 4)
+    trainer.close()
+  })
+
   test.each([
     ['CartPole-v1, plain', { ...options, kernels: 'plain' as const }],
     ['Pendulum-v1', { ...options, environment: pendulum() }],
