@@ -130,11 +130,10 @@ function keysOf(factory: EnvironmentFactory, named: NamedParts): ReadonlyMap<str
   const { preset, policy, algorithm, systems, wrappers } = usualParts(factory, named)
   const further = [...systems, ...wrappers] as readonly (SystemFactory | WrapperFactory)[]
   const ids = ['environment', policy.id, algorithm.id, ...further.map(({ id }) => id)]
-  if (new Set(ids).size < ids.length) {
-    const others = further.length === 0 ? '' : `, and beside them ${further.map(({ id }) => id).join(', ')}`
-    const got = `${policy.id}, and the algorithm ${algorithm.id}${others}`
-    const expected = 'ids that differ, none of them environment: what has a key begins with its id'
-    throw new InputError('policy', got, expected)
+  const twice = ids.find((id, i) => ids.indexOf(id) < i)
+  if (twice !== undefined) {
+    const expected = 'ids that differ, since each part has keys that begin with its id'
+    throw new InputError('parts of the run', `${twice} twice, of ${ids.join(', ')}`, expected)
   }
   return joinKeys([
     ['', { ...episodeRunSettings, ...partKeys(policy, algorithm) }, preset.run],

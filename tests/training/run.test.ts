@@ -154,7 +154,7 @@ describe('configureRun', () => {
        export const named = defineAlgorithm({ id: 'mlp', module: import.meta.url, settings: {}, metrics: ppo.metrics, make: () => ppo() })`,
     )
     await expect(runKeys('CartPole-v1', { algorithm: namesake })).rejects.toThrow(
-      'policy: got mlp, and the algorithm mlp, expected ids that differ, none of them environment',
+      'parts of the run: got mlp twice, of environment, mlp, mlp, expected ids that differ',
     )
   })
 
