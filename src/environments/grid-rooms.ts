@@ -78,7 +78,7 @@ export function gridModel(
         show(observation, state, n, side)
       }
     },
-    step({ state, observation, reward, terminated, action, step }, from, to) {
+    step({ state, observation, reward, terminated, truncated, action, step }, from, to) {
       for (let n = from; n < to; n++) {
         const ahead = n * side * side + fieldAhead(state, n, side)
         const there = state.fields[ahead]!
@@ -96,6 +96,7 @@ export function gridModel(
         const isThere = state.fields[n * side * side + state.y[n]! * side + state.x[n]!] === Field.goal
         reward[n] = isThere ? 1 - (0.9 * (step[n]! + 1)) / maxEpisodeSteps : 0
         terminated[n] = isThere ? 1 : 0
+        truncated[n] = step[n]! + 1 >= maxEpisodeSteps ? 1 : 0 // Beyond, the goal would cost: no wrapper's limit is longer.
         show(observation, state, n, side)
       }
     },

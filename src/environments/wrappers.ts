@@ -8,7 +8,8 @@ import { defineWrapper, type WrapperFactory } from './wrapper.ts'
 
 /**
  * Another time limit, in steps of what is inside, or none. What has a limit of its own keeps it, and is truncated there, however long
- * this one is: `actionRepeat` of what it repeats, and environments whose lanes have room for so many actions (`fromObjects`).
+ * this one is: `actionRepeat` of what it repeats, environments whose lanes have room for so many actions (`fromObjects`), and rooms,
+ * whose goal pays by it.
  * @example wrap(pendulum(), timeLimit({ maxEpisodeSteps: 100 }))
  */
 export const timeLimit = defineWrapper({

@@ -6,6 +6,7 @@ import { Phase } from '../../src/components/episode.ts'
 import {
   actionRepeat,
   checkEnvironment,
+  createEnvironment,
   defineWrapper,
   frameStack,
   fromObjects,
@@ -292,6 +293,15 @@ test.each([
       expect(rollout.terminated[row]! + rollout.truncated[row]!).toBe(step === steps - 1 ? 1 : 0)
     }
   }
+})
+
+test('rooms, whose goal pays by their limit, keep it where there is no other', async () => {
+  const inside = createEnvironment('DoorKey-v0 side=5')
+  expect(inside.maxEpisodeSteps).toBe(100)
+  const { rollout } = await played(wrap(inside, timeLimit({ maxEpisodeSteps: null })), 220)
+  for (const [row, step] of rollout.step.entries())
+    expect([rollout.truncated[row], step < 100]).toEqual([step === 99 ? 1 : 0, true])
+  expect(Math.max(...rollout.truncated)).toBe(1)
 })
 
 test.each([
