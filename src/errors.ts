@@ -68,7 +68,8 @@ export function nearest(word: string, candidates: readonly string[]): string | u
 
 /**
  * The nearest candidate, if it is so near that it may be meant: one whose last part is the word but for its spelling
- * (`learning_rate` for `ppo.learningRate`), that takes few edits, or whose last part has the word as its initials (`lr`).
+ * (`learning_rate` for `ppo.learningRate`), that begins with it (`clip` for `ppo.clipCoef`), that takes few edits, or whose last part has the
+ * word as its initials (`lr`).
  */
 export function similar(word: string, candidates: readonly string[]): string | undefined {
   const spelled = candidates.find((candidate) => letters(lastPart(candidate)) === letters(word))
@@ -76,6 +77,9 @@ export function similar(word: string, candidates: readonly string[]): string | u
   const near = nearest(word, candidates)
   if (near === undefined) return undefined
   const distance = editDistance(word.toLowerCase(), near.toLowerCase())
+  const begins = (name: string) => word.length >= 3 && name.startsWith(word)
+  const whole = candidates.find((candidate) => begins(candidate) || begins(lastPart(candidate)))
+  if (whole !== undefined && distance > 1) return whole
   const isNear = near.startsWith(word) || (distance < word.length && distance <= (word.length + 1) / 2)
   return isNear ? near : candidates.find((candidate) => initials(lastPart(candidate)) === word.toLowerCase())
 }

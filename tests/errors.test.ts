@@ -110,6 +110,14 @@ describe('InputError', () => {
     expect(() => environmentFactory('cartpole')).toThrow(
       /^environment: got "cartpole" \(did you mean "CartPole-v1"\?\), expected one of CartPole-v1, .*$/,
     )
+    const keys = ['recurrent.hidden', 'recurrent.sharedTrunk', 'ppo.clipCoef']
+    for (const [word, meant] of [
+      ['recurrent.shared', 'recurrent.sharedTrunk'],
+      ['clip', 'ppo.clipCoef'],
+      ['recurrent.hiden', 'recurrent.hidden'],
+    ] as const) {
+      expect(unknownWord('key', word, keys).message).toContain(`"${word}" (did you mean "${meant}"?), expected one of`)
+    }
     expect(() => algorithmFactory('x')).toThrow(/^algorithm: got "x", expected one of ppo, .*$/)
     expect(() => environmentFactory('xyzzy')).toThrow(/^environment: got "xyzzy", expected one of CartPole-v1, .*$/)
     expect(environmentFactory('Pendulum-v1')).toBe(pendulum)
