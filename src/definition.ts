@@ -220,12 +220,16 @@ async function findExport<F extends { id: string }>(
     // A module that it imports may be missing, too: then Node names that one first.
     const isNamed = [path, module].some((name) => message.startsWith(`Cannot find module '${name}'`))
     const isMissing = code === 'ERR_MODULE_NOT_FOUND' && isNamed
-    const isTypeScript = code === 'ERR_UNKNOWN_FILE_EXTENSION' && /\.ts$/.test(module)
+    const isTypeScript = code === 'ERR_UNKNOWN_FILE_EXTENSION' && /\.m?ts$/.test(module)
+    const isScript =
+      cause instanceof SyntaxError && /^(Cannot use import statement outside|Unexpected token 'export')/.test(message)
     const expected = isMissing
       ? 'a file that is there'
       : isTypeScript
         ? 'JavaScript, since this Node runs no TypeScript: compile it (npx tsc), or use Node 22.18 or newer'
-        : `a module that can be imported (${message})`
+        : isScript
+          ? `an ES module: set "type": "module" in the package.json beside it, or let its name end in .m${path.slice(-2)}`
+          : `a module that can be imported (${message})`
     throw new InputError(`${noun} module`, path, expected, { cause })
   }
   const factories = Object.values(exports).filter(
@@ -246,5 +250,5 @@ async function findExport<F extends { id: string }>(
 
 /** Whether a name is the path of a module, and no id. */
 export function isModulePath(name: string): boolean {
-  return /\.(mjs|js|ts)$/.test(name)
+  return /\.m?[jt]s$/.test(name)
 }

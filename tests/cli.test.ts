@@ -317,6 +317,20 @@ test('a module in TypeScript is answered with what to do, where Node runs none',
   )
 })
 
+test('a module in a package of scripts is answered with what to do, where Node takes it for none', async () => {
+  const folder = join(here, 'scripts')
+  await mkdir(folder)
+  await writeFile(join(folder, 'package.json'), '{"type": "commonjs"}')
+  await writeFile(join(folder, 'mine.js'), 'import "node:fs"')
+  const { code, stderr } = await colonnade(['train', './mine.js'], folder)
+  expect(code).toBe(1)
+  expect(stderr).toMatch(/expected an ES module: set "type": "module" in .+ or let its name end in \.mjs/)
+  const { stderr: missing } = await inProcess(['check', './mine.mts'], folder)
+  expect(missing).toMatch(/environment module: got .+mine\.mts, expected a file that is there/)
+  const { stderr: unknown } = await inProcess(['train', './mine.jsx'], folder)
+  expect(unknown).toMatch(/got "\.\/mine\.jsx", expected one of .+, or the path of a module that exports one/)
+})
+
 describe('help', () => {
   test.each(['CartPole-v1', 'Pendulum-v1'])('names every key of a run of %s with its default', async (id) => {
     const { code, stdout } = await inProcess(['train', id, '--help'])

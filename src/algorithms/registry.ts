@@ -11,9 +11,9 @@ import { sac } from './sac.ts'
 export const algorithms: readonly AlgorithmFactory[] = [ppo, a2c, bc, dqn, sac] as unknown as AlgorithmFactory[]
 
 /**
- * The factory of a built-in algorithm.
+ * The factory of a built-in algorithm. `otherwise` is what the caller would take besides.
  * @throws InputError that names the nearest id.
  */
-export function algorithmFactory(id: string): AlgorithmFactory {
-  return byId('algorithm', algorithms, id)
+export function algorithmFactory(id: string, otherwise?: string): AlgorithmFactory {
+  return byId('algorithm', algorithms, id, otherwise)
 }

@@ -61,11 +61,11 @@ export function createEnvironment(spec: EnvironmentSpec): EnvironmentDefinition 
 }
 
 /**
- * The factory of an environment: of a built-in one, or of one that was registered.
+ * The factory of an environment: of a built-in one, or of one that was registered. `otherwise` is what the caller would take besides.
  * @throws InputError that names the nearest id.
  */
-export function environmentFactory(id: string): EnvironmentFactory {
+export function environmentFactory(id: string, otherwise?: string): EnvironmentFactory {
   const factory = registered.get(id) ?? environments.find((candidate) => candidate.id === id)
-  if (factory === undefined) throw unknownWord('environment', id, listEnvironments())
+  if (factory === undefined) throw unknownWord('environment', id, listEnvironments(), otherwise)
   return factory
 }

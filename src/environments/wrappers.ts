@@ -1,5 +1,5 @@
 /** The wrappers that come with Colonnade. */
-import { InputError, show, unknownWord } from '../errors.ts'
+import { byId, InputError, show } from '../errors.ts'
 import { integer, number, optionalNumber } from '../settings.ts'
 import { type BoxSpace, box, spaceWidth } from '../space.ts'
 import { type EnvironmentDefinition, STEPS_MAX } from './environment.ts'
@@ -214,12 +214,9 @@ function refuseLater({ id }: EnvironmentDefinition, wrapper: string): never {
 export const wrappers = [timeLimit, frameStack, actionRepeat, rescaleAction] as unknown as readonly WrapperFactory[]
 
 /**
- * The factory of one of them.
+ * The factory of one of them. `otherwise` is what the caller would take besides.
  * @throws InputError that names the nearest id.
  */
-export function wrapperFactory(id: string): WrapperFactory {
-  const factory = wrappers.find((candidate) => candidate.id === id)
-  if (factory !== undefined) return factory
-  const ids = wrappers.map((candidate) => candidate.id)
-  throw unknownWord('wrapper', id, ids)
+export function wrapperFactory(id: string, otherwise?: string): WrapperFactory {
+  return byId('wrapper', wrappers, id, otherwise)
 }

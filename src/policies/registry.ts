@@ -22,9 +22,9 @@ export const policies: readonly PolicyFactory[] = [
 ] as unknown as PolicyFactory[]
 
 /**
- * The factory of a built-in policy.
+ * The factory of a built-in policy. `otherwise` is what the caller would take besides.
  * @throws InputError that names the nearest id.
  */
-export function policyFactory(id: string): PolicyFactory {
-  return byId('policy', policies, id)
+export function policyFactory(id: string, otherwise?: string): PolicyFactory {
+  return byId('policy', policies, id, otherwise)
 }

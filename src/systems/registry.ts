@@ -7,9 +7,9 @@ import { clipRewards, normalizeRewards } from './rewards.ts'
 export const ownSystems: readonly SystemFactory[] = [normalizeRewards, clipRewards] as unknown as SystemFactory[]
 
 /**
- * The factory of one of them.
+ * The factory of one of them. `otherwise` is what the caller would take besides.
  * @throws InputError that names the nearest id.
  */
-export function systemFactory(id: string): SystemFactory {
-  return byId('system', ownSystems, id)
+export function systemFactory(id: string, otherwise?: string): SystemFactory {
+  return byId('system', ownSystems, id, otherwise)
 }

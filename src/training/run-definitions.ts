@@ -89,9 +89,14 @@ export function withoutParts<V>(given: Readonly<Record<string, V>>): Record<stri
  * Finds factories of a kind: of built-in ones by their id, of one's own by the path of the module that exports it. What it returns throws
  * an InputError that names the nearest id, or says what is wrong with the module.
  */
-export function finderOf<F extends { readonly id: string }>(noun: string, builtIn: (id: string) => F) {
+export function finderOf<F extends { readonly id: string }>(
+  noun: string,
+  builtIn: (id: string, otherwise: string) => F,
+) {
   return async (name: string): Promise<F> =>
-    isModulePath(name) ? findFactory<F>(noun, pathToFileURL(name).href, 'caller') : builtIn(name)
+    isModulePath(name)
+      ? findFactory<F>(noun, pathToFileURL(name).href, 'caller')
+      : builtIn(name, 'the path of a module that exports one')
 }
 
 const findPolicy = finderOf<PolicyFactory>('policy', policyFactory)
