@@ -18,6 +18,9 @@ export const replayKeys = {
   ...trustKeys,
 }
 
+/** Digits of a return that is shown. */
+const RETURN_DIGITS = 5
+
 /** colonnade replay <run> [out=FILE.gif|FILE.html]: an episode of the trained policy as pictures, also in a terminal that has room for them. */
 export const replayCommand: Command = async ({ words, json, quiet }) => {
   const { subject, texts } = splitWords(words, 'a run folder')
@@ -31,11 +34,12 @@ export const replayCommand: Command = async ({ words, json, quiet }) => {
   const { pictures, episodeReturn, update, environment, actions } = episode
   const hasRoom = 2 * pictures[0]!.columns <= process.stdout.columns && pictures[0]!.rows < process.stdout.rows
   if (process.stdout.isTTY && hasRoom && !json && !quiet) await play(pictures, delayMs)
-  const title = `${environment}, update ${update}, return ${episodeReturn}`
+  const shownReturn = Number(episodeReturn.toPrecision(RETURN_DIGITS))
+  const title = `${environment}, update ${update}, return ${shownReturn}`
   await writeWhole(out, [
     out.endsWith('.gif') ? encodeGif(pictures, { delayMs }) : replayPage({ ...episode, title }, delayMs),
   ])
-  if (!json) console.log(`${group(actions.length)} steps of update ${update}, return ${episodeReturn} → ${out}`)
+  if (!json) console.log(`${group(actions.length)} steps of update ${update}, return ${shownReturn} → ${out}`)
   return { run: subject, out, update, steps: actions.length, episodeReturn }
 }
 

@@ -176,11 +176,7 @@ export const rescaleAction = defineWrapper({
     const { id, actionSpace } = environment
     if (low >= high) throw new InputError('rescaleAction', `low ${low} and high ${high}`, 'low below high')
     if (actionSpace.kind !== 'box' || ![...actionSpace.low, ...actionSpace.high].every(Number.isFinite)) {
-      throw new InputError(
-        'rescaleAction',
-        `around ${id}, with actions ${show(actionSpace)}`,
-        'a box with finite bounds',
-      )
+      throw new InputError(`rescaleAction of ${id}, actions`, show(actionSpace), 'a box with finite bounds')
     }
     const { shape, low: lows, high: highs } = actionSpace
     const width = spaceWidth(actionSpace)

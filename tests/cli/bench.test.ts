@@ -17,7 +17,7 @@ test('colonnade bench measures an environment with its wrappers, and tells it as
 
 // A wrapper that refuses what it is laid around was laid around it.
 test.each([
-  [['CartPole-v1', 'wrappers=rescaleAction'], 'rescaleAction: got around CartPole-v1, with actions'],
+  [['CartPole-v1', 'wrappers=rescaleAction'], 'rescaleAction of CartPole-v1, actions: got'],
   [['Pendulum-v1', 'wrappers=actionRepeet'], 'did you mean "actionRepeat"'],
   [['Pendulum-v1', 'frameStack.frames=3'], 'key: got "frameStack.frames"'],
   [
