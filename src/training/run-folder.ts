@@ -316,8 +316,10 @@ export interface ResumeOptions extends ModuleTrust {
 export async function readConfig(folder: string): Promise<Readonly<Record<string, unknown>>> {
   const path = join(folder, 'config.json')
   const expected = 'a run folder with a config.json'
-  const bytes = await disk.read(path).catch((cause: Error) => {
-    throw new InputError('run', `${folder} (${cause.message})`, expected, { cause })
+  const bytes = await disk.read(path).catch(async (cause: Error) => {
+    const run = await runIn(folder)
+    const like = run === undefined ? expected : `${expected}, like ${run}`
+    throw new InputError('run', `${folder} (${cause.message})`, like, { cause })
   })
   let config: unknown
   try {
@@ -327,6 +329,19 @@ export async function readConfig(folder: string): Promise<Readonly<Record<string
   }
   if (typeof config === 'object' && config !== null && !Array.isArray(config)) return config as Record<string, unknown>
   throw new InputError('run', `${folder} (it holds ${show(config)})`, expected)
+}
+
+/** A run folder in this one, to be named in an error; undefined where none can be seen. */
+async function runIn(folder: string): Promise<string | undefined> {
+  const names = await disk.list(folder).catch(() => [])
+  for (const path of names.map((name) => join(folder, name))) {
+    const isRun = await disk.isFolder(join(path, 'config.json')).then(
+      () => true,
+      () => false,
+    )
+    if (isRun) return path
+  }
+  return undefined
 }
 
 /** The lines of a run's `metrics.jsonl`; none where it has no such file. @throws InputError that names a line that is no object. */

@@ -607,6 +607,14 @@ describe('openRun', () => {
     }
   })
 
+  test('names one of the runs in a folder that is none itself', async () => {
+    await mkdir(join(folder, 'mine'), { recursive: true })
+    await writeFile(join(folder, 'mine/config.json'), config({}))
+    await writeFile(join(folder, 'notes.txt'), '')
+    const named = `expected a run folder with a config.json, like ${join(folder, 'mine')}`
+    await expect(openRun(folder)).rejects.toThrow(named)
+  })
+
   test('gives the definition back that the run was started with', async () => {
     const definition = await smallRun('seed=3', 'ppo.gamma=0.9', 'mlp.hidden=5,6', 'environment.maxEpisodeSteps=77')
     await startRun(definition, folder)
