@@ -55,7 +55,11 @@ export function scalar(tag: string, value: number): Field {
 /** A histogram of buckets that are equally wide. */
 export function histogram(tag: string, { values, counts }: Distribution): Field {
   const weights = values.map((_, i) => counts?.[i] ?? 1)
-  const [min, max] = [Math.min(...values), Math.max(...values)]
+  // There may be more values than a call has room for.
+  const [min, max] = values.reduce(
+    ([least, most], value) => [Math.min(least, value), Math.max(most, value)],
+    [Number.POSITIVE_INFINITY, Number.NEGATIVE_INFINITY],
+  )
   const count = min === max ? 1 : BUCKETS
   const width = (max - min) / count
   const buckets = new Float64Array(count)

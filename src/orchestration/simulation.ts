@@ -104,7 +104,7 @@ export async function simulate(
   const waited = records.reduce((sum, { waitSeconds }) => sum + waitSeconds, 0)
   const busy = engines.reduce((sum, engine) => sum + engine.busySeconds, 0)
   const staleness = records.flatMap((record) => record.staleness)
-  const most = Math.max(...staleness)
+  const most = greatest(staleness)
   return {
     seconds,
     updates,
@@ -118,7 +118,7 @@ export async function simulate(
       max: most,
       counts: Array.from({ length: most + 1 }, (_, age) => staleness.filter((each) => each === age).length),
     },
-    queueMax: Math.max(...records.map(({ waiting }) => waiting)),
+    queueMax: greatest(records.map(({ waiting }) => waiting)),
     drops: admission.drops,
   }
 }
@@ -246,4 +246,9 @@ function isDropped({ dropFraction }: SimulationSettings, random: Random, group: 
 
 function tokensOf(batch: readonly SampledGroup<number>[]): number {
   return batch.reduce((sum, { members }) => sum + members.reduce((tokens, member) => tokens + member, 0), 0)
+}
+
+/** The greatest of numbers ≥ 0, of which there may be more than a call has room for. */
+function greatest(numbers: readonly number[]): number {
+  return numbers.reduce((most, each) => Math.max(most, each), 0)
 }

@@ -76,7 +76,9 @@ describe('tensorboard', () => {
       distributions: { rewards: { values: [0, 1, 1, 4] }, age: { values: [0, 1, 2], counts: [5, 0, 3] } },
     }
     const same = { values: [2, 2] }
-    await logger.write([first, { ...entry(2, { loss: -3e-7 }), texts: { phase: 'sft' }, distributions: { same } }])
+    const many = { values: Array.from({ length: 200_000 }, (_, i) => i) }
+    const second = { ...entry(2, { loss: -3e-7 }), texts: { phase: 'sft' }, distributions: { same, many } }
+    await logger.write([first, second])
     await logger.write([{ ...entry(300, { 'kl/k1': 1e9 }), texts: { phase: 'rl é' } }])
     await logger.close?.('complete')
     expect(logger.place).toBe(join(folder, 'tensorboard'))
@@ -103,6 +105,7 @@ describe('tensorboard', () => {
     expect([0, 1, 4].map(bucket)).toEqual([1, 2, 1])
     expect(age).toMatchObject({ num: 8, sum: 6, squares: 12 })
     expect(told[1]!.histograms.same).toMatchObject({ limits: [2], counts: [2] })
+    expect(told[1]!.histograms.many).toMatchObject({ min: 0, max: 199_999, num: 200_000, sum: 100_000 * 199_999 })
   })
 
   test('of a training that goes on says which steps are void, in a file that is read after the others', async () => {
