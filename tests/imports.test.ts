@@ -21,6 +21,7 @@ const ROOT = [
     'column-file',
     'expression',
     'expression-program',
+    'packages',
   ],
 ]
 const TABLE: Readonly<Record<string, readonly string[]>> = {
@@ -105,16 +106,11 @@ const PACKAGES: Readonly<Record<string, readonly string[]>> = {
   'hyparquet-writer': ['tables'],
   '@tensorflow/tfjs-core': ['devices', 'policies', 'bench'],
   '@tensorflow/tfjs-layers': ['devices', 'policies'],
-  '@tensorflow/tfjs-backend-cpu': ['devices'],
-  '@tensorflow/tfjs-backend-wasm': ['devices', 'bench'],
+  '@tensorflow/tfjs-backend-wasm': ['bench'],
   '@huggingface/jinja': ['text'],
   '@huggingface/tokenizers': ['text'],
   '@observablehq/plot': ['bench'],
   linkedom: ['bench'],
-  'assemblyscript/asc': ['kernels'],
-  '@modelcontextprotocol/sdk/client/index.js': ['environments'],
-  '@modelcontextprotocol/sdk/client/stdio.js': ['environments'],
-  '@modelcontextprotocol/sdk/client/streamableHttp.js': ['environments'],
 }
 /** Loaded where they are first used: only `import type` or `await import` may name them. */
 const HEAVY = Object.keys(PACKAGES).filter((name) => ![...entrySpecifiers, 'bitecs'].includes(name))
@@ -126,6 +122,7 @@ const NODE_ROOMS = [
   'guarded',
   'workers',
   'serve',
+  'packages',
   'http-request',
   'column-file',
   'training',
@@ -243,11 +240,7 @@ describe('the import table', () => {
       const found = readFileSync(join(root, file), 'utf8').match(/\bimport\((?!\s*['"])[^)]*/g) ?? []
       return found.map((call) => `${file}: ${call}`)
     })
-    expect(computed).toEqual([
-      'src/definition.ts: import(module',
-      // A package that is installed, of a device that was asked for.
-      "src/devices/webgpu.ts: import(pathToFileURL(dawn.require.resolve('webgpu'",
-    ])
+    expect(computed).toEqual(['src/definition.ts: import(module', 'src/packages.ts: import(pathToFileURL(path'])
   })
 
   test('only the binding and bodies of the same kind import a kernel body', () => {

@@ -3,7 +3,6 @@ import { join } from 'node:path'
 import { fileURLToPath, pathToFileURL } from 'node:url'
 import { beforeEach, describe, expect, test, vi } from 'vitest'
 import { colonnade, inProcess, MAIN, skipLoudly, start } from './support/command.ts'
-import { fakeTensorflow } from './support/fake-tensorflow.ts'
 import { temporaryFolder } from './support/temporary.ts'
 
 const INDEX = new URL('../dist/src/index.js', import.meta.url).href
@@ -177,20 +176,6 @@ describe('a module that a run folder names', () => {
     await writeFile(join(settings.XDG_CONFIG_HOME!, 'colonnade/trusted-modules.json'), '{"a": 1}')
     await expect(openRun(run)).rejects.toThrow(/trusted-modules\.json: got a: 1, expected a SHA-256 for each path/)
   })
-})
-
-test('a package that lies in a run folder is not taken for a device', async () => {
-  const run = join(base, 'run')
-  await mkdir(join(run, 'deeper'), { recursive: true })
-  await fakeTensorflow(run, 'tfjs-node', { load: `require('node:fs').writeFileSync(${JSON.stringify(mark)}, 'run')` })
-  await colonnade(['doctor', 'tfjs-node'], join(run, 'deeper'))
-  expect(await wasRun()).toBe(true) // In a project it is one that the user has installed.
-  await rm(mark)
-  await mkdir(join(run, 'checkpoints'))
-  await writeFile(join(run, 'config.json'), '{}')
-  const { stdout, stderr } = await colonnade(['doctor', 'tfjs-node'], join(run, 'deeper'))
-  expect(stdout + stderr).toContain('package @tensorflow/tfjs-node is not installed')
-  expect(await wasRun()).toBe(false)
 })
 
 test('on a terminal the question is put, and an answer kept where it says always', async (context) => {

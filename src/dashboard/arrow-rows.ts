@@ -3,6 +3,7 @@ import { stat } from 'node:fs/promises'
 import { join } from 'node:path'
 import { listFolder } from '../files.ts'
 import { type ArrowTable, arrowPlain, readArrow } from '../tables/arrow.ts'
+import '../packages.ts' // The thread of SQL has the program's place from here.
 import { WorkerPool } from '../workers.ts'
 import { groupOf, type ShownGroup } from './conversations.ts'
 import type { SqlTask } from './sql-worker.ts'

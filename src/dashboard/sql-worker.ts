@@ -2,8 +2,8 @@
  * The thread in which DuckDB-Wasm answers SQL over an Arrow file, as its table `rows`. DuckDB may neither read nor write files here, nor load
  * extensions, and a query cannot allow it that.
  */
-import { createRequire } from 'node:module'
 import { InputError } from '../errors.ts'
+import { findPackage, NotInstalled } from '../packages.ts'
 import { serve } from '../serve.ts'
 import { type ArrowTable, arrowStreams, readArrow } from '../tables/arrow.ts'
 import { type ArrowPage, inPage } from './arrow-rows.ts'
@@ -83,25 +83,24 @@ function run(text: string): ArrowTable {
   return fromStream(connection!.useUnsafe((database, id) => database.runQuery(id, text)))
 }
 
-/** @throws InputError where DuckDB-Wasm is neither beside the user's files nor beside ours. */
+/** @throws InputError where DuckDB-Wasm is not installed. */
 async function start(): Promise<Connection> {
-  for (const place of [`${process.cwd()}/`, import.meta.filename]) {
-    const require = createRequire(place)
-    let mainModule: string
-    try {
-      mainModule = require.resolve(`${PACKAGE}/dist/duckdb-eh.wasm`)
-    } catch (cause) {
-      if ((cause as NodeJS.ErrnoException).code === 'MODULE_NOT_FOUND') continue
-      throw cause
-    }
-    const { createDuckDB, VoidLogger, NODE_RUNTIME } = require(`${PACKAGE}/blocking`) as Library
-    const bundle = { mainModule, mainWorker: '' }
-    const database = await createDuckDB({ mvp: bundle, eh: bundle }, new VoidLogger(), NODE_RUNTIME)
-    await database.instantiate()
-    database.open({ path: ':memory:', query: { castDecimalToDouble: true } })
-    const made = database.connect()
-    for (const limit of LIMITS) made.useUnsafe((_, id) => database.runQuery(id, limit))
-    return made
+  const { require } = found()
+  const { createDuckDB, VoidLogger, NODE_RUNTIME } = require(`${PACKAGE}/blocking`) as Library
+  const bundle = { mainModule: require.resolve(`${PACKAGE}/dist/duckdb-eh.wasm`), mainWorker: '' }
+  const database = await createDuckDB({ mvp: bundle, eh: bundle }, new VoidLogger(), NODE_RUNTIME)
+  await database.instantiate()
+  database.open({ path: ':memory:', query: { castDecimalToDouble: true } })
+  const made = database.connect()
+  for (const limit of LIMITS) made.useUnsafe((_, id) => database.runQuery(id, limit))
+  return made
+}
+
+function found() {
+  try {
+    return findPackage(PACKAGE)
+  } catch (cause) {
+    if (!(cause instanceof NotInstalled)) throw cause
+    throw new InputError('SQL', `no package ${PACKAGE}`, `npm install ${PACKAGE}`, { cause })
   }
-  throw new InputError('SQL', `no package ${PACKAGE}`, `npm install ${PACKAGE}`)
 }

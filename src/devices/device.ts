@@ -7,8 +7,6 @@
  * them. `device.tf` is tfjs as the backend's own package tree has it, and makes all tensors for it. `docs/devices.md`
  * has names, limits and speeds.
  */
-import { existsSync } from 'node:fs'
-import { dirname, join } from 'node:path'
 import { InputError, show, unknownWord } from '../errors.ts'
 import { startCpu, startWasm } from './embedded.ts'
 import { registerRecurrence } from './recurrent.ts'
@@ -48,7 +46,7 @@ export interface Device extends Backend {
   readonly passedOver: readonly { readonly name: DeviceName; readonly why: string }[]
 }
 
-const starters: Readonly<Record<DeviceName, (places: readonly string[]) => Promise<Backend>>> = {
+const starters: Readonly<Record<DeviceName, (places?: readonly string[]) => Promise<Backend>>> = {
   'tfjs-node-gpu': (places) => startTensorflow('tfjs-node-gpu', places),
   'tfjs-node': (places) => startTensorflow('tfjs-node', places),
   webgpu: startWebgpu,
@@ -67,17 +65,11 @@ const starters: Readonly<Record<DeviceName, (places: readonly string[]) => Promi
  * console.log(name, passedOver, await product.data())
  */
 export function startDevice(name?: DeviceName): Promise<Device> {
-  return startDeviceFrom([import.meta.filename, ...(isWithinRun(process.cwd()) ? [] : [`${process.cwd()}/`])], name)
+  return startDeviceFrom(undefined, name)
 }
 
-/** True in a run folder and below: what is installed there came with the run, perhaps from a stranger. */
-function isWithinRun(folder: string): boolean {
-  if (existsSync(join(folder, 'config.json')) && existsSync(join(folder, 'checkpoints'))) return true
-  return dirname(folder) !== folder && isWithinRun(dirname(folder))
-}
-
-/** As `startDevice`, with the files or folders (ending in a slash) from which optional packages are looked for. */
-export function startDeviceFrom(places: readonly string[], name?: DeviceName): Promise<Device> {
+/** As `startDevice`, with the files or folders (ending in a slash) from which `packages.ts` looks for those of a device. */
+export function startDeviceFrom(places: readonly string[] | undefined, name?: DeviceName): Promise<Device> {
   if (name !== undefined && !deviceNames.includes(name)) {
     return Promise.reject(unknownWord('device', String(name), deviceNames))
   }
@@ -91,7 +83,7 @@ let queue: Promise<unknown> = Promise.resolve()
 const started = new Map<DeviceName, Device>()
 let best: Device | undefined
 
-async function startNamed(name: DeviceName, places: readonly string[]): Promise<Device> {
+async function startNamed(name: DeviceName, places?: readonly string[]): Promise<Device> {
   try {
     return await start(name, places)
   } catch (cause) {
@@ -99,7 +91,7 @@ async function startNamed(name: DeviceName, places: readonly string[]): Promise<
   }
 }
 
-async function startBest(places: readonly string[]): Promise<Device> {
+async function startBest(places?: readonly string[]): Promise<Device> {
   if (best !== undefined) {
     await activate(best.tf, best.backend)
     return best
@@ -128,7 +120,7 @@ export function onlyIfNamed({ name, isGpu }: Pick<Device, 'name' | 'isGpu'>): st
   return name === 'webgpu' && isGpu === false ? 'its adapter is software, far slower than wasm' : null
 }
 
-async function start(name: DeviceName, places: readonly string[]): Promise<Device> {
+async function start(name: DeviceName, places?: readonly string[]): Promise<Device> {
   const known = started.get(name)
   if (known !== undefined) {
     await activate(known.tf, known.backend)

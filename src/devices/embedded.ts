@@ -1,13 +1,12 @@
 /** The devices that need no addon: tfjs's wasm backend with SIMD, and its plain JavaScript one. */
 import type { Backend } from './device.ts'
-import { activate, orNotInstalled, ownLayers, ownTf } from './tfjs.ts'
+import { activate, ownLayers, ownPackage, ownTf } from './tfjs.ts'
 import type { WasmBackend } from './wasm/heap.ts'
 
 /** tfjs on WebAssembly with SIMD, one thread. */
 export async function startWasm(): Promise<Backend> {
   const tf = await ownTf()
-  const name = '@tensorflow/tfjs-backend-wasm'
-  const { version_wasm } = await orNotInstalled(name, () => import('@tensorflow/tfjs-backend-wasm'))
+  const { version_wasm } = await ownPackage<{ version_wasm: string }>('@tensorflow/tfjs-backend-wasm')
   if (!(await tf.env().getAsync('WASM_HAS_SIMD_SUPPORT'))) throw new Error('this runtime has no WebAssembly SIMD')
   // In Node tfjs never takes its threaded build, and finds the .wasm files beside its own JavaScript.
   await withoutItsListeners(() => activate(tf, 'wasm'))
@@ -27,8 +26,7 @@ export async function startWasm(): Promise<Backend> {
 export async function startCpu(): Promise<Backend> {
   const tf = await ownTf()
   // A TensorFlow binding in another tree has registered its own copy, of the same version.
-  const name = '@tensorflow/tfjs-backend-cpu'
-  if (tf.findBackendFactory('cpu') === null) await orNotInstalled(name, () => import('@tensorflow/tfjs-backend-cpu'))
+  if (tf.findBackendFactory('cpu') === null) await ownPackage('@tensorflow/tfjs-backend-cpu')
   await activate(tf, 'cpu')
   // At its first tensor this backend would print an advertisement for tfjs-node.
   Object.assign(tf.backend(), { firstUse: false })

@@ -1,6 +1,7 @@
 /** What the doctor asks of one device: whether it starts, whether its products are right, and how fast it makes them. */
+import { NotInstalled } from '../packages.ts'
 import { type Device, type DeviceName, onlyIfNamed, startDevice } from './device.ts'
-import { NotInstalled, type Tf } from './tfjs.ts'
+import type { Tf } from './tfjs.ts'
 
 /** What was found of a device. */
 export interface DeviceReport {

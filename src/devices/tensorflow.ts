@@ -1,8 +1,9 @@
 /** TensorFlow's C library through `@tensorflow/tfjs-node` or `@tensorflow/tfjs-node-gpu`. */
 import { existsSync } from 'node:fs'
 import util from 'node:util'
+import { findPackage } from '../packages.ts'
 import type { Backend } from './device.ts'
-import { activate, findInstalled, tfjsOf } from './tfjs.ts'
+import { activate, tfjsOf } from './tfjs.ts'
 
 /** What is used of the backend object. */
 interface TensorflowBackend {
@@ -15,13 +16,13 @@ let loaded: string | undefined
 /** Loads the package's native addon first: if it cannot be loaded, nothing of the package was registered with tfjs. */
 export async function startTensorflow(
   name: 'tfjs-node-gpu' | 'tfjs-node',
-  places: readonly string[],
+  places?: readonly string[],
 ): Promise<Backend> {
-  const found = findInstalled(`@tensorflow/${name}`, places)
+  const found = findPackage(`@tensorflow/${name}`, places)
   if (loaded !== undefined && loaded !== name) {
     throw new Error(`this process has loaded ${loaded}, and two TensorFlow bindings do not go into one process`)
   }
-  const { tf, layers } = tfjsOf(findInstalled('@tensorflow/tfjs', [found.manifest]))
+  const { tf, layers } = tfjsOf(findPackage('@tensorflow/tfjs', [found.manifest]))
   const { find } = found.require('@mapbox/node-pre-gyp') as { find(manifest: string): string }
   const addon = find(found.manifest)
   if (!existsSync(addon)) {

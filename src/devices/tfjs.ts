@@ -1,9 +1,4 @@
-/**
- * tfjs's packages, all of which the user installs: those beside Colonnade, and those that may lie in another tree with a tfjs
- * of its own.
- */
-import { readFileSync } from 'node:fs'
-import { createRequire } from 'node:module'
+/** tfjs's packages, all of which the user installs: Colonnade's own, and those of another tree with a tfjs of its own. */
 
 // tfjs is an optional peer: where it is not installed, its types are any instead of errors in our declarations.
 // biome-ignore lint/suspicious/noTsIgnore: whether there is an error is another's choice
@@ -12,6 +7,7 @@ import type * as core from '@tensorflow/tfjs-core'
 // biome-ignore lint/suspicious/noTsIgnore: as above
 /** @ts-ignore */
 import type * as layers from '@tensorflow/tfjs-layers'
+import { findPackage, type Installed, importPackage } from '../packages.ts'
 
 /** The module namespace of tfjs-core. */
 export type Tf = typeof core
@@ -31,68 +27,21 @@ export const FIRST_DEVICE = ['core', 'layers', 'backend-wasm']
   .map((name) => `@tensorflow/tfjs-${name}@${VERSION}`)
   .join(' ')
 
-/** tfjs-layers beside Colonnade. */
-export const ownLayers = (): Promise<Layers> =>
-  orNotInstalled('@tensorflow/tfjs-layers', () => import('@tensorflow/tfjs-layers'))
+/** A package of tfjs that lies beside Colonnade or the program. @throws NotInstalled that says what to install. */
+export const ownPackage = <T>(name: string): Promise<T> => importPackage<T>(name, FIRST_DEVICE)
+
+/** tfjs-layers as `ownPackage` finds it. */
+export const ownLayers = (): Promise<Layers> => ownPackage('@tensorflow/tfjs-layers')
 
 /**
- * tfjs-core beside it. Its gradients are registered by tfjs-layers: alone it cannot differentiate anything.
+ * tfjs-core as `ownPackage` finds it. Its gradients are registered by tfjs-layers: alone it cannot differentiate anything.
  * @throws NotInstalled, or an Error where it is of another version.
  */
 export async function ownTf(): Promise<Tf> {
   await ownLayers()
-  const tf = await orNotInstalled('@tensorflow/tfjs-core', () => import('@tensorflow/tfjs-core'))
+  const tf = await ownPackage<Tf>('@tensorflow/tfjs-core')
   if (tf.version_core === VERSION) return tf
   throw new Error(`tfjs ${tf.version_core} is installed, and Colonnade needs ${VERSION} (npm install ${FIRST_DEVICE})`)
-}
-
-/**
- * A package of tfjs that lies beside Colonnade.
- * @throws NotInstalled that says what to install.
- */
-export async function orNotInstalled<T>(name: string, load: () => Promise<T>): Promise<T> {
-  try {
-    return await load()
-  } catch (cause) {
-    const { code, message } = cause as NodeJS.ErrnoException
-    if (code !== 'ERR_MODULE_NOT_FOUND' || !message.includes(`'${name}'`)) throw cause
-    throw new NotInstalled(name, FIRST_DEVICE)
-  }
-}
-
-/** A package that was found. */
-export interface Installed {
-  /** Path of its package.json. */
-  readonly manifest: string
-  readonly version: string
-  /** Loads a package as this one would: itself, or one of its dependencies. */
-  readonly require: NodeJS.Require
-}
-
-/** A package that no place has. */
-export class NotInstalled extends Error {
-  override readonly name = 'NotInstalled'
-
-  /** `install` names all packages that are needed with it. */
-  constructor(name: string, install = name) {
-    super(`package ${name} is not installed (npm install ${install})`)
-  }
-}
-
-/** Finds a package, looking from each file or folder (ending in a slash) in turn. */
-export function findInstalled(name: string, places: readonly string[]): Installed {
-  for (const place of places) {
-    let manifest: string
-    try {
-      manifest = createRequire(place).resolve(`${name}/package.json`)
-    } catch (cause) {
-      if ((cause as NodeJS.ErrnoException).code === 'MODULE_NOT_FOUND') continue
-      throw cause
-    }
-    const { version } = JSON.parse(readFileSync(manifest, 'utf8')) as { version: string }
-    return { manifest, version, require: createRequire(manifest) }
-  }
-  throw new NotInstalled(name)
 }
 
 /**
@@ -101,8 +50,8 @@ export function findInstalled(name: string, places: readonly string[]): Installe
  */
 export function tfjsOf(owner: Installed): { tf: Tf; layers: () => Promise<Layers> } {
   const core = '@tensorflow/tfjs-core'
-  const theirs = findInstalled(core, [owner.manifest])
-  const ours = findInstalled(core, [import.meta.filename])
+  const theirs = findPackage(core, [owner.manifest])
+  const ours = findPackage(core)
   if (theirs.version !== ours.version) {
     throw new Error(`${owner.manifest} comes with tfjs ${theirs.version}, and Colonnade needs ${ours.version}`)
   }

@@ -1,7 +1,7 @@
 /** WebGPU in Node: tfjs's backend (package `@tensorflow/tfjs-backend-webgpu`) over Dawn (package `webgpu`). */
-import { pathToFileURL } from 'node:url'
+import { findPackage, importPackage } from '../packages.ts'
 import type { Backend } from './device.ts'
-import { activate, findInstalled, ownLayers, type Tf, tfjsOf } from './tfjs.ts'
+import { activate, ownLayers, type Tf, tfjsOf } from './tfjs.ts'
 
 /** What is used of the `webgpu` package. */
 interface Dawn {
@@ -51,12 +51,12 @@ const LIMITS = [
 /** Kept, because Dawn lives no longer than the object that `create` returns. */
 let gpu: Gpu
 
-export async function startWebgpu(places: readonly string[]): Promise<Backend> {
-  const dawn = findInstalled('webgpu', places)
-  const owner = findInstalled('@tensorflow/tfjs-backend-webgpu', places)
+export async function startWebgpu(places?: readonly string[]): Promise<Backend> {
+  const dawn = findPackage('webgpu', places)
+  const owner = findPackage('@tensorflow/tfjs-backend-webgpu', places)
   const { tf, layers } = tfjsOf(owner)
   await ownLayers() // It registers the gradients, with the one registry of the process; theirs need not be installed.
-  const { create, globals } = (await import(pathToFileURL(dawn.require.resolve('webgpu')).href)) as Dawn
+  const { create, globals } = await importPackage<Dawn>('webgpu', undefined, [dawn.manifest])
   Object.assign(globalThis, globals)
   gpu ??= create([])
   const adapter = await gpu.requestAdapter({ powerPreference: 'high-performance' })

@@ -113,10 +113,12 @@ async function connect(server: Exclude<McpServer, { client: McpClient }>): Promi
 
 async function loadSdk(subject: string) {
   try {
+    const { importPackage } = await import('../packages.ts')
+    const load = <T>(module: string) => importPackage<T>(`@modelcontextprotocol/sdk/client/${module}.js`)
     const [{ Client }, { StdioClientTransport }, { StreamableHTTPClientTransport }] = await Promise.all([
-      import('@modelcontextprotocol/sdk/client/index.js'),
-      import('@modelcontextprotocol/sdk/client/stdio.js'),
-      import('@modelcontextprotocol/sdk/client/streamableHttp.js'),
+      load<typeof import('@modelcontextprotocol/sdk/client/index.js')>('index'),
+      load<typeof import('@modelcontextprotocol/sdk/client/stdio.js')>('stdio'),
+      load<typeof import('@modelcontextprotocol/sdk/client/streamableHttp.js')>('streamableHttp'),
     ])
     return { Client, StdioClientTransport, StreamableHTTPClientTransport }
   } catch (cause) {

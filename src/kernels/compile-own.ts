@@ -35,8 +35,9 @@ export async function compileKernels(source: string, out: string): Promise<reado
 }
 
 async function loadCompiler(): Promise<typeof import('assemblyscript/asc')> {
+  const { importPackage } = await import('../packages.ts')
   try {
-    return await import('assemblyscript/asc')
+    return await importPackage('assemblyscript/dist/asc.js')
   } catch (cause) {
     const got = `no assemblyscript (${show((cause as Error).message)})`
     throw new InputError('compiling kernels', got, 'npm install --save-dev assemblyscript', { cause })

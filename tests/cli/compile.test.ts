@@ -94,10 +94,11 @@ describe('colonnade compile', () => {
   })
 
   test('says what to install where AssemblyScript is not', async () => {
-    vi.doMock('assemblyscript/asc', () => {
-      throw new Error('Cannot find package')
+    vi.doMock('../../src/packages.ts', async (original) => {
+      const packages = await original<typeof import('../../src/packages.ts')>()
+      return { ...packages, importPackage: (name: string) => packages.importPackage(name, undefined, ['/']) }
     })
     await expect(compileKernels(await file(FALL), 'fall.wasm')).rejects.toThrow(/npm install --save-dev assemblyscript/)
-    vi.doUnmock('assemblyscript/asc')
+    vi.doUnmock('../../src/packages.ts')
   })
 })

@@ -41,8 +41,9 @@ async function startIn(names: readonly string[], before = ''): Promise<Seen[]> {
       const sum = globalThis.tf?.tidy(() => tf.sum([1, 2, 3]).dataSync()[0])
       console.log(JSON.stringify({ ...seen, active: globalThis.tf?.getBackend(), sum }))
     }`
-  const { code, stdout, stderr } = await start(process.execPath, ['--input-type=module', '-e', text], { cwd: folder })
-    .ended
+  const program = join(folder, 'program.mjs')
+  await writeFile(program, text)
+  const { code, stdout, stderr } = await start(process.execPath, [program], { cwd: '/' }).ended
   expect({ code, stderr }).toEqual({ code: 0, stderr: '' })
   return stdout
     .trim()
@@ -52,13 +53,13 @@ async function startIn(names: readonly string[], before = ''): Promise<Seen[]> {
 
 describe('without a name', () => {
   test('and without tfjs, which is an optional peer, an error says what to install', async () => {
-    const missing = `export async function resolve(name, context, next) {
-      if (!name.startsWith('@tensorflow/')) return next(name, context)
-      throw Object.assign(new Error("Cannot find package '" + name + "'"), { code: 'ERR_MODULE_NOT_FOUND' })
-    }`
     const before = `
-      const { register } = await import('node:module')
-      register('data:text/javascript,' + encodeURIComponent(${JSON.stringify(missing)}))`
+      const { default: Module } = await import('node:module')
+      const resolve = Module._resolveFilename
+      Module._resolveFilename = (name, ...more) => {
+        if (!name.startsWith('@tensorflow/')) return resolve(name, ...more)
+        throw Object.assign(new Error('none'), { code: 'MODULE_NOT_FOUND' })
+      }`
     const [none, named] = await startIn(['', 'wasm'], before)
     const install =
       'npm install @tensorflow/tfjs-core@4.22.0 @tensorflow/tfjs-layers@4.22.0 @tensorflow/tfjs-backend-wasm@4.22.0'
@@ -67,7 +68,7 @@ describe('without a name', () => {
     }
   })
 
-  test('tfjs-node-gpu comes before tfjs-node, and is found from where the process was started', async () => {
+  test('tfjs-node-gpu comes before tfjs-node, and is found beside the program', async () => {
     await fakeTensorflow(folder, 'tfjs-node')
     await fakeTensorflow(folder, 'tfjs-node-gpu')
     const [device] = await startIn([''])

@@ -2,8 +2,9 @@
  * Pictures of the page's views for the docs, of runs that are trained for them: `npm run page:pictures` makes them anew, in about
  * two minutes.
  */
-import { mkdir, symlink } from 'node:fs/promises'
+import { mkdir } from 'node:fs/promises'
 import { join } from 'node:path'
+import { setEnvironmentData } from 'node:worker_threads'
 import { afterAll, beforeAll, test } from 'vitest'
 import type { Dashboard, openDashboard as Open } from '../../src/entries/loggers.ts'
 import { cached, installPackages } from '../support/cache.ts'
@@ -52,9 +53,9 @@ beforeAll(async () => {
   await colonnade('replay', 'breakout', 'out=breakout/replay.gif')
   const agent = new URL('../../dist/examples/tool-agent.js', import.meta.url).pathname
   await colonnade('train', agent, 'sft.steps=100', 'rl.updates=60', 'trajectories=last', 'out=weekday')
-  await symlink(join(made.folder, 'node_modules'), join(parent, 'node_modules'))
   process.chdir(parent)
   const { openDashboard } = (await import('../../dist/src/entries/loggers.js')) as { openDashboard: typeof Open }
+  setEnvironmentData('colonnade.program', join(made.folder, 'program.mjs'))
   dashboard = await openDashboard({ folder: 'runs', port: 0 })
 }, 600_000)
 

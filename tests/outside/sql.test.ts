@@ -2,6 +2,7 @@
 import { existsSync } from 'node:fs'
 import { mkdir, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
+import { setEnvironmentData } from 'node:worker_threads'
 import { tableFromArrays, tableToIPC } from 'apache-arrow'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { type Dashboard, openDashboard } from '../../src/entries/loggers.ts'
@@ -15,7 +16,6 @@ const PACKAGE = '@duckdb/duckdb-wasm@1.32.0'
 let why = ''
 let folder: string
 let dashboard: Dashboard | undefined
-const before = process.cwd()
 
 beforeAll(async () => {
   if (import.meta.env.MODE !== 'page') {
@@ -27,7 +27,7 @@ beforeAll(async () => {
     why = made.why
     return
   }
-  process.chdir(made.folder)
+  setEnvironmentData('colonnade.program', join(made.folder, 'program.mjs'))
   folder = await temporaryFolder()
   await writeRun(join(folder, 'run'), { metrics: metricLines({ update: 0 }), status: 'complete' })
   await mkdir(join(folder, 'run/rollouts'))
@@ -37,7 +37,6 @@ beforeAll(async () => {
   await fetch(`${dashboard.url}/api/runs`) // As the page does first.
 })
 afterAll(async () => {
-  process.chdir(before)
   await dashboard?.close()
 })
 
