@@ -2,15 +2,11 @@
 import { readFileSync, writeFileSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
 import type { Figure } from './measure.ts'
+import type { Machine } from './record.ts'
 import { alignColumns, type RoomReport, short } from './report.ts'
 
 /** The whole of a run, as its JSON line has it. */
-export interface BenchReport {
-  readonly colonnade: string
-  readonly node: string
-  readonly cpu: string
-  readonly cores: number
-  readonly kernels: string
+export interface BenchReport extends Machine {
   readonly rooms: readonly RoomReport[]
 }
 

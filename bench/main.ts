@@ -5,21 +5,22 @@
  *                                         `learning` and `worlds`, which train for minutes and fail where a target is missed (`worlds` writes docs/worlds.md),
  *                                         `asynchrony`, sampling while weights change, and docs/staleness.svg,
  *                                         `leaks`, 10,000 updates on a device, `agents`, a thousand at once,
+ *                                         `plots`, which writes docs/bench-lanes.svg and docs/bench-hidden.svg,
  *                                         and `serving`, a model behind HTTP with 256 connections
  *     npm run bench -- baseline [rooms]   keeps the run in bench/baseline.json
  *     npm run bench -- compare [rooms]    tells what changed since
- *     npm run bench -- tables [rooms]     writes what was measured to bench/tables.md, by default of the rooms kernels, training, peers, widths and networks
- *     npm run bench -- plots              writes docs/bench-lanes.svg and docs/bench-hidden.svg
+ *     npm run bench -- tables [rooms]     keeps each room's record in bench/records and writes its table into docs/bench.md; by default all rooms that have one there
+ *     npm run bench -- stale              tells which records are older than the sources they measured; exit code 1 where one is
  */
 import { spawn } from 'node:child_process'
-import { writeFileSync } from 'node:fs'
 import { availableParallelism, cpus, loadavg } from 'node:os'
 import { createInterface } from 'node:readline'
 import { fileURLToPath } from 'node:url'
 import { VERSION } from '../src/index.ts'
 import { bestKernelBuild } from '../src/kernels/bind.ts'
 import { type BenchReport, compareReports, keepBaseline, printChanges, readBaseline } from './baseline.ts'
-import { markdownOf, missed, type RoomReport } from './report.ts'
+import { keepRecord, type Machine, measuredCommit, staleRooms, tableRooms, writeTables } from './record.ts'
+import { missed, type RoomReport } from './report.ts'
 
 const ROOMS = [
   'startup',
@@ -43,11 +44,10 @@ const ROOMS = [
   'gymnasium',
   'trl',
   'llama-cpp',
+  'plots',
 ]
 const DEFAULT_ROOMS = ['startup', 'kernels', 'devices', 'environments', 'training', 'population', 'text']
-/** What docs/bench.md has tables of: against others, and against what C can do. */
-const TABLE_ROOMS = ['kernels', 'training', 'peers', 'widths', 'networks']
-const WAYS = ['baseline', 'compare', 'tables']
+const WAYS = ['baseline', 'compare', 'tables', 'stale']
 
 /** Runs a room in its own process, so that no room finds another's compiled code or memory; shows all but its last line. */
 async function visit(room: string): Promise<RoomReport> {
@@ -65,45 +65,52 @@ async function visit(room: string): Promise<RoomReport> {
   return JSON.parse(last) as RoomReport
 }
 
-async function visitAll(rooms: readonly string[]): Promise<BenchReport> {
-  const reports: RoomReport[] = []
-  for (const room of rooms) reports.push(await visit(room))
-  console.log()
-  return {
-    colonnade: VERSION,
-    node: process.version,
-    cpu: cpus()[0]?.model ?? 'unknown',
-    cores: availableParallelism(),
-    kernels: bestKernelBuild(),
-    rooms: reports,
-  }
+const machine: Machine = {
+  colonnade: VERSION,
+  node: process.version,
+  cpu: cpus()[0]?.model ?? 'unknown',
+  cores: availableParallelism(),
+  kernels: bestKernelBuild(),
 }
 
-/** The rooms' tables as Markdown, under the machine that they are of. Returns the file's path. */
-function writeTables({ node, cpu, cores, kernels, rooms }: BenchReport): string {
-  const path = fileURLToPath(new URL('../../bench/tables.md', import.meta.url))
-  const load = loadavg().map((value) => value.toFixed(1))
-  const machine = `${new Date().toISOString().slice(0, 10)}, Node ${node}, ${kernels} kernels, ${cores} cores of ${cpu}, a load of ${load.join(', ')} over the last 1, 5 and 15 minutes.`
-  writeFileSync(path, [`# What was measured\n\n${machine}\n`, ...rooms.map(markdownOf)].join('\n'))
-  return path
+const loadNow = (): number => Number(loadavg()[0]!.toFixed(2))
+
+/** Visits the rooms in turn; with `commit`, keeps a record of each as soon as it is measured. */
+async function visitAll(rooms: readonly string[], commit: string | undefined): Promise<BenchReport> {
+  const reports: RoomReport[] = []
+  for (const room of rooms) {
+    const before = loadNow()
+    const report = await visit(room)
+    reports.push(report)
+    if (commit === undefined) continue
+    const date = new Date().toISOString().slice(0, 10)
+    keepRecord(report, { ...machine, commit, date, load: [before, loadNow()] })
+  }
+  console.log()
+  return { ...machine, rooms: reports }
 }
 
 async function bench(words: readonly string[]): Promise<void> {
-  const unknown = words.filter((word) => ![...ROOMS, ...WAYS, 'plots'].includes(word))
+  const unknown = words.filter((word) => ![...ROOMS, ...WAYS].includes(word))
   if (unknown.length > 0) {
-    throw new Error(`${unknown.join(', ')}: expected ${[...ROOMS, ...WAYS, 'plots'].join(', ')}`)
+    throw new Error(`${unknown.join(', ')}: expected ${[...ROOMS, ...WAYS].join(', ')}`)
   }
-  if (words.includes('plots')) return await (await import('./training/plots.ts')).writePlots()
+  if (words.includes('stale')) {
+    const stale = staleRooms()
+    console.log(stale.length > 0 ? stale.join('\n') : 'every record is of the sources that are here')
+    process.exitCode = stale.length > 0 ? 1 : 0
+    return
+  }
   const named = ROOMS.filter((room) => words.includes(room))
-  const rooms = named.length > 0 ? named : words.includes('tables') ? TABLE_ROOMS : DEFAULT_ROOMS
+  const rooms = named.length > 0 ? named : words.includes('tables') ? tableRooms : DEFAULT_ROOMS
   const then = words.includes('compare') ? readBaseline() : undefined
   if (words.includes('compare') && then === undefined) {
     throw new Error('no bench/baseline.json: run `npm run bench -- baseline` first')
   }
-  const report = await visitAll(rooms)
+  const report = await visitAll(rooms, words.includes('tables') ? measuredCommit() : undefined)
   const trained = report.rooms.filter(({ room }) => room === 'learning' || room === 'worlds')
   if (trained.some(({ figures }) => missed(figures).length > 0)) process.exitCode = 1
-  if (words.includes('tables')) console.log(`written to ${writeTables(report)}`)
+  if (words.includes('tables')) console.log(`written to ${writeTables()}`)
   if (words.includes('baseline')) console.log(`kept in ${keepBaseline(report)}`)
   if (then === undefined) return console.log(JSON.stringify(report))
   const changes = compareReports(then, report)

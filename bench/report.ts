@@ -30,12 +30,12 @@ function cellsOf(figure: Figure): string[] {
   ]
 }
 
-/** A room as Markdown: its table, and what it left out. */
-export function markdownOf({ room, figures, skipped }: RoomReport): string {
+/** A room's table as Markdown, and what it left out. */
+export function markdownOf({ figures, skipped }: RoomReport): string {
   const rows = figures.map((figure) => `| ${cellsOf(figure).join(' | ')} |`)
   const table = ['| what | median | min–max | ratio (min–max) |', '|---|---|---|---|', ...rows]
   const left = skipped.map((reason) => `- Left out: ${reason.replaceAll('\n', ' ')}`)
-  return [`## ${room}`, '', ...table, ...(left.length > 0 ? ['', ...left] : []), ''].join('\n')
+  return [...table, ...(left.length > 0 ? ['', ...left] : [])].join('\n')
 }
 
 /** Runs that differ by more than half: something else was at work, and a median of these says little. */

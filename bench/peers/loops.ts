@@ -1,7 +1,5 @@
-/** Whole training loops against ours: the JAX twin, and Stable-Baselines3 at its zoo settings. */
-import { execFile } from 'node:child_process'
+/** Whole training loops against ours: the JAX twin. */
 import { availableParallelism } from 'node:os'
-import { promisify } from 'node:util'
 import { Companion } from '../companion.ts'
 import { check, type Figure, figure, interleave, rates, ratio } from '../measure.ts'
 import { trainingRunner } from '../training/steps.ts'
@@ -40,9 +38,6 @@ const LOOPS: readonly Loop[] = [
   },
 ]
 const REPEATS = 7
-const SB3_UPDATES = 10
-const SB3_STEPS = 20_000
-const SB3_REPEATS = 5
 /** Mean return of a policy that has learnt something: random ones reach 22. */
 const LEARNT = 30
 
@@ -124,41 +119,6 @@ async function loopFigures(python: string, loop: Loop): Promise<Figure[]> {
   } finally {
     one.close()
     every?.close()
-    single.close()
-    all?.close()
-  }
-}
-
-export async function stableBaselinesFigures(python: string): Promise<Figure[]> {
-  const { cores, single, all } = await ourRunners(LOOPS[0]!)
-  const ours = all ?? single
-  try {
-    let version = ''
-    const theirs = async () => {
-      const words = [peerSource('stable_baselines3.py'), '--config', 'zoo', '--total-steps', String(SB3_STEPS)]
-      const { stdout } = await promisify(execFile)(python, words)
-      const result = JSON.parse(stdout.trim().split('\n').at(-1)!) as {
-        steps_per_second: number
-        final_mean_return_100: number
-        versions: { stable_baselines3: string }
-      }
-      check(result.final_mean_return_100 > 30, `Stable-Baselines3 learns, not ${result.final_mean_return_100}`)
-      version = result.versions.stable_baselines3
-      return 1 / result.steps_per_second
-    }
-    const seconds = await interleave(
-      { ours: async () => (await ours.train(SB3_UPDATES)) / (SB3_UPDATES * ours.steps), theirs },
-      { repeats: SB3_REPEATS, warmups: 0 },
-    )
-    const name = 'CartPole-v1, training'
-    return [
-      figure(`${name}, Stable-Baselines3 ${version}, zoo settings`, 'steps/s', rates(1, seconds.theirs)),
-      {
-        ...figure(`${name}, 256 × 32, Colonnade, ${all ? cores : 1} threads`, 'steps/s', rates(1, seconds.ours)),
-        ratios: [ratio('Stable-Baselines3', seconds.theirs, seconds.ours, { atLeast: 40 })],
-      },
-    ]
-  } finally {
     single.close()
     all?.close()
   }

@@ -5,9 +5,10 @@
 import type { Figure } from '../measure.ts'
 import { reportRoom } from '../report.ts'
 import { gymnasiumFigures } from './gymnasium.ts'
-import { jaxFigures, stableBaselinesFigures } from './loops.ts'
+import { jaxFigures } from './loops.ts'
 import { peerPython } from './python.ts'
 import { rltoolsFigures } from './rltools.ts'
+import { stableBaselinesFigures } from './stable-baselines.ts'
 import { tfjsFigures } from './tfjs.ts'
 
 const figures: Figure[] = []

@@ -4,8 +4,8 @@ import { cartPole } from '../../src/index.ts'
 import { environmentRunner } from '../environments/steps.ts'
 import { figure, interleave, rates } from '../measure.ts'
 import { reportRoom } from '../report.ts'
+import { NUM_STEPS, rolloutRunner, trainingRunner } from '../training/steps.ts'
 import { type Point, writePlot } from './draw.ts'
-import { NUM_STEPS, rolloutRunner, trainingRunner } from './steps.ts'
 
 const LANES = [64, 256, 1024, 4096, 16_384, 65_536]
 const WIDTHS = [64, 128, 256, 512]
@@ -15,7 +15,7 @@ const SWEPT_LANES = 256
 const ENOUGH = { environment: 2_097_152, rollout: 262_144, training: 8192 }
 const REPEATS = 5
 
-export async function writePlots(): Promise<void> {
+async function writePlots(): Promise<void> {
   const threads = Math.min(2, availableParallelism())
   const lanes: Point[] = []
   for (const numLanes of LANES) {
@@ -77,3 +77,5 @@ async function networkPoints(at: number, numLanes: number, width: number, thread
     ...(threads > 1 ? [point(`training, ${threads} threads`, updates, seconds.several)] : []),
   ]
 }
+
+await writePlots()
