@@ -52,6 +52,15 @@ describe('a metrics file', () => {
     expect(file.curve('loss', 'line')).toEqual({ x: [1, 3], y: [1, 2] })
   })
 
+  test('draws a figure where it has both numbers: lines that lack either are left out', async () => {
+    const { file } = await metricsFile(
+      metricLines({ steps: 10, loss: 1 }, { loss: 2 }, { steps: 30 }, { steps: 40, loss: 4 }),
+    )
+    await file.read()
+    expect(file.curve('loss', 'steps')).toEqual({ x: [10, 40], y: [1, 4] })
+    expect(file.curve('loss', 'late')).toEqual({ x: [], y: [] })
+  })
+
   test('has the lines beside one that is too long to be read, which is counted', async () => {
     const { path, file } = await metricsFile('{"loss":1}\n')
     await truncate(path, 70 * 2 ** 20)

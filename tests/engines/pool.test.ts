@@ -120,6 +120,44 @@ describe('a pool', () => {
     expect(turns[0]!.some(({ isOpen }) => isOpen)).toBe(true)
   })
 
+  test('counts failures of a member until it has generated a turn: one that was aborted says nothing', async () => {
+    const { engine, submit, ends, whoHas, turns, notices } = await pooled(1)
+    const endBy = async (end: (turn: OpenTurn) => void) => {
+      submit(0, [0, 0, 0])
+      expect(whoHas(0)).toEqual([0])
+      end(turns[0]!.at(-1)!)
+      return (await ends(1))[0]!.reason
+    }
+    const fail = () => endBy((turn) => turn.fail('no memory'))
+    expect([await fail(), await fail()]).toEqual(['failed', 'failed'])
+    expect(await endBy((turn) => turn.end('stop'))).toBe('stop')
+    expect([await fail(), await fail()]).toEqual(['failed', 'failed'])
+    expect(await endBy(() => engine.abort(0))).toBe('aborted')
+    expect(notices).toEqual([])
+    expect(await fail()).toBe('failed')
+    expect(notices).toEqual([expect.stringMatching('member 1 of 1 .* is not used')])
+  })
+
+  test('takes from a member that is not used any more the turns that it has, and no others', async () => {
+    const { engine, submit, ends, whoHas, turns } = await pooled(2)
+    for (let slot = 0; slot < 8; slot++) submit(slot, [slot, 0, 0])
+    const had = [0, 1].map((member) =>
+      Array.from({ length: 8 }, (_, slot) => slot).filter((slot) => whoHas(slot)[0] === member),
+    )
+    expect(had[0]!.length).toBeGreaterThan(3)
+    expect(had[1]!.length).toBeGreaterThan(0)
+    const failing = had[0]!.slice(0, 3)
+    for (const slot of failing) turns[0]!.find(({ request }) => request.slot === slot)!.fail('no memory')
+    // Its other turns are broken off, and come again; those that failed go to the other member.
+    const left = had[0]!.slice(3)
+    expect(await ends(left.length)).toEqual(left.map((slot) => ({ slot, reason: 'aborted' })))
+    for (const slot of [...failing, ...had[1]!]) expect(whoHas(slot)).toEqual([1])
+    expect(turns[0]!.some(({ isOpen }) => isOpen)).toBe(false)
+    for (const turn of turns[1]!) turn.end('stop')
+    await ends(failing.length + had[1]!.length)
+    expect(engine.poll()).toEqual({ tokens: [], ends: [] })
+  })
+
   test('breaks a turn off that fails behind tokens, and fails one that no member can generate, with what each said', async () => {
     const { submit, ends, turns, whoHas } = await pooled(2)
     submit(3, [0, 0, 0])

@@ -244,6 +244,25 @@ describe('Blackjack-v1', () => {
     },
   )
 
+  test.each([
+    // The dealer's two cards, the player's, and those that the dealer draws then; rewards by the rules of each.
+    ['two naturals are a draw', [1, 10, 1, 10], { sab: 0, natural: 0, neither: 0 }],
+    ['two naturals are a draw, whichever card is hidden', [10, 1, 10, 1], { sab: 0, natural: 0, neither: 0 }],
+    ['a natural against 21 of three cards', [5, 6, 1, 10, 10], { sab: 1, natural: 0, neither: 0 }],
+    ['a natural against less', [10, 8, 10, 1], { sab: 1, natural: 1.5, neither: 1 }],
+    ['a natural against too many', [10, 6, 1, 10, 10], { sab: 1, natural: 1.5, neither: 1 }],
+    ['less than a natural', [1, 10, 10, 10], { sab: -1, natural: -1, neither: -1 }],
+  ] as const)('%s', (_, cards, rewards) => {
+    for (const name of ['sab', 'natural', 'neither'] as const) {
+      const random = new Dealt(cards)
+      const lanes = { ...lanesOf<Record<string, Uint8Array>>(rules[name], 1), random }
+      rules[name].reset(lanes, Uint32Array.of(0), 1)
+      lanes.action[0] = 0
+      rules[name].step(lanes, 0, 1)
+      expect([lanes.reward[0], lanes.terminated[0], random.left], name).toEqual([rewards[name], 1, 0])
+    }
+  })
+
   test('deals each card as often: 10 in four of thirteen', () => {
     const lanes = lanesOf<Record<string, Uint8Array>>(rules.sab, 13_000)
     resetAll(rules.sab, lanes)

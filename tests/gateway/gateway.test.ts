@@ -324,17 +324,6 @@ describe('limits', () => {
     expect((await one.ask(CHAT, body)).status).toBe(401)
   })
 
-  test('of time: what nobody ends is kept with an unknown reward', async () => {
-    const folder = await temporaryFolder()
-    const { gateway } = await scriptedGateway(() => 'x', { idleSeconds: 0.05, folder })
-    const { ask } = await made(gateway)
-    await ask(CHAT, { model: 'x', messages: [user('hi')] })
-    while (gateway.counts.abandoned === 0) await sleep(20)
-    const { reward, error } = gateway.trajectories.row(0)
-    expect([reward, error]).toEqual([null, 'abandoned: it asked nothing for 0.05 s'])
-    expect(gateway.counts).toMatchObject({ open: 0, ended: 1, abandoned: 1 })
-  })
-
   test('an answer of which the client has gone, or the session has ended, is broken off and not kept', async () => {
     const { gateway, seen } = await scriptedGateway((_, turn) => (turn === 0 ? null : 'x'), { slots: 1 })
     const session = gateway.openSession()
@@ -426,36 +415,6 @@ test('a gateway that pauses is at rest when it says so: a step that other thread
   await paused
   gateway.resume()
   expect((await asking).status).toBe(200)
-})
-
-test('sessions whose files cannot be written are told of, stop new ones, and are written when they can be', async () => {
-  const printed = vi.spyOn(console, 'error').mockImplementation(() => {})
-  const folder = join(await temporaryFolder(), 'sessions')
-  const { gateway } = await scriptedGateway(() => 'x', { idleSeconds: 0.3, folder })
-  const [rewarded, left] = [await made(gateway), await made(gateway)]
-  for (const { ask } of [rewarded, left]) await ask(CHAT, { model: 'x', messages: [user('hi')] })
-  await writeFile(folder, 'no folder')
-  const refused = await rewarded.end({ reward: 0.5 })
-  expect([refused.status, refused.json.error]).toMatchObject([
-    500,
-    { code: 'not_written', message: expect.stringContaining('1 sessions are not written') },
-  ])
-  while (gateway.counts.unwritten < 2) await sleep(20)
-  expect((await operate(gateway, '/sessions', {})).status).toBe(503)
-  expect((await fetch(`${gateway.url}/health`)).status).toBe(503)
-  expect((await rewarded.ask(CHAT, { model: 'x', messages: [user('hi')] })).status).toBe(410)
-  expect([gateway.trajectories.count, gateway.counts]).toMatchObject([0, { open: 2, ended: 0, abandoned: 0 }])
-  expect(printed.mock.calls.map(String)).toEqual([
-    expect.stringMatching(/^colonnade: session 0 is not written, and is tried again each second: .*sessions/),
-    expect.stringMatching(/^colonnade: session 1 is not written/),
-  ])
-  await rm(folder)
-  while (gateway.counts.unwritten > 0) await sleep(20)
-  printed.mockRestore()
-  expect(gateway.counts).toMatchObject({ open: 0, ended: 2, abandoned: 1 })
-  const { trajectories } = await readTrajectories(...[0, 1].map((n) => `${folder}/session-00000${n}.arrow`))
-  expect([0, 1].map((i) => trajectories.row(i).reward)).toEqual([0.5, null])
-  expect((await operate(gateway, '/sessions', {})).status).toBe(200)
 })
 
 test('a gateway that closes keeps the sessions that nobody has ended, and fails where it cannot', async () => {

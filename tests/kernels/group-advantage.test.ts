@@ -175,6 +175,13 @@ describe('groupAdvantage', () => {
     expect(run([1, 1.001], [0, 0], { scale: 'group' }).standing).toEqual([Standing.learns, Standing.learns])
   })
 
+  test('how near rewards are is by their size: a millionth of a small one tells, one of a billion is rounding', () => {
+    const { advantage, standing } = run([1e-9, 2e-9], [0, 0], { scale: 'group' })
+    expect(standing).toEqual([Standing.learns, Standing.learns])
+    expect(advantage[1]).toBeCloseTo(Math.SQRT1_2)
+    expect(run([1e9, 1e9 + 1], [0, 0], { scale: 'group' }).standing).toEqual([Standing.equal, Standing.equal])
+  })
+
   test('a trajectory alone with its prompt is left out, or learns from its reward', () => {
     const rewards = [2, 1, null]
     expect(run(rewards, [0, 1, 1], { scale: 'group' })).toMatchObject({

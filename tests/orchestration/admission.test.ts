@@ -194,6 +194,26 @@ describe('An admission', () => {
     expect(() => restored.take((group) => group > 11)).not.toThrow()
   })
 
+  it('forgives what an update outdated once: a delivery begins the count anew', () => {
+    const admission = new Admission({ groupsPerBatch: 1, groupSize: 1, maxStaleness: 0, overSampling: 4, dropsMax: 1 })
+    const judge = (ticket: Ticket, decision: { keep: boolean }) => {
+      admission.finish(ticket)
+      admission.judge(ticket.group, decision)
+    }
+    const tickets = beginAll(admission)
+    expect(tickets).toHaveLength(4)
+    judge(tickets[0]!, keep)
+    expect(admission.take()?.groups).toEqual([0])
+    expect(admission.advance()).toEqual([1, 2, 3]) // Three that nobody is at fault for.
+    expect(admission.saved().outdatedSince).toBe(3)
+    judge(admission.begin()!, keep)
+    expect(admission.take()?.drops).toEqual({ stale: 3 })
+    expect(admission.saved().outdatedSince).toBe(0)
+    admission.advance()
+    judge(admission.begin()!, { keep: false })
+    expect(() => judge(admission.begin()!, { keep: false })).toThrow('got 2 groups dropped for one update')
+  })
+
   it('begins no groups for updates that there are not to be', () => {
     const admission = new Admission({ groupsPerBatch: 2, groupSize: 1, maxStaleness: 3, updates: 2 })
     const tickets = beginAll(admission)

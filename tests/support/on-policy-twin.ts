@@ -11,6 +11,8 @@ export interface StepSettings {
   readonly learningRate: number
   readonly optimizer: string
   readonly momentum: number
+  readonly beta1: number
+  readonly beta2: number
   readonly weightDecay: number
   readonly epsilon: number
 }
@@ -117,16 +119,16 @@ export function step(
   settings: StepSettings,
   moments: TwinMoments,
 ): void {
-  const { learningRate, momentum, weightDecay, epsilon } = settings
+  const { learningRate, momentum, beta1, beta2, weightDecay, epsilon } = settings
   moments.steps++
   gradient.forEach((slope, k) => {
     const first = moments.first[k] ?? 0
     let direction: number
     if (settings.optimizer === 'adam') {
-      moments.first[k] = 0.9 * first + 0.1 * slope
-      moments.second[k] = 0.999 * (moments.second[k] ?? 0) + 0.001 * slope ** 2
-      const size = Math.sqrt(moments.second[k]! / (1 - 0.999 ** moments.steps))
-      direction = moments.first[k]! / (1 - 0.9 ** moments.steps) / (size + epsilon)
+      moments.first[k] = beta1 * first + (1 - beta1) * slope
+      moments.second[k] = beta2 * (moments.second[k] ?? 0) + (1 - beta2) * slope ** 2
+      const size = Math.sqrt(moments.second[k]! / (1 - beta2 ** moments.steps))
+      direction = moments.first[k]! / (1 - beta1 ** moments.steps) / (size + epsilon)
     } else if (settings.optimizer === 'rmsprop') {
       moments.second[k] = 0.99 * (moments.second[k] ?? 0) + 0.01 * slope ** 2
       moments.first[k] = momentum * first + slope / (Math.sqrt(moments.second[k]!) + epsilon)

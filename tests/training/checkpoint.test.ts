@@ -1,6 +1,7 @@
 import { cp, mkdir, readdir, readFile, rename, rm, truncate, writeFile } from 'node:fs/promises'
-import { join } from 'node:path'
+import { join, relative } from 'node:path'
 import { beforeEach, describe, expect, test } from 'vitest'
+import { disk } from '../../src/files.ts'
 import {
   cartPole,
   createTrainer,
@@ -53,6 +54,40 @@ async function expectRefusal(
 }
 
 describe('a checkpoint', () => {
+  test('is on the disk before its name is, and the name before it is told: files, their folder, and the folder around it', async () => {
+    const real = { ...disk }
+    const paths = new Map<object, string>()
+    const done: string[] = []
+    const named = (path: string) => relative(join(run, 'checkpoints'), path).replace(/^\..*\.tmp/, 'temporary') || '.'
+    try {
+      Object.assign(disk, {
+        async open(path: string, flags: string) {
+          const handle = await real.open(path, flags)
+          paths.set(handle, path)
+          return handle
+        },
+        async sync(handle: Parameters<typeof disk.sync>[0]) {
+          await real.sync(handle)
+          done.push(`sync ${named(paths.get(handle)!)}`)
+        },
+        async rename(from: string, to: string) {
+          await real.rename(from, to)
+          done.push(`rename ${named(from)} ${named(to)}`)
+        },
+      } satisfies Partial<typeof disk>)
+      await writeCheckpoint(run, [tensor(1)], manifest(3))
+    } finally {
+      Object.assign(disk, real)
+    }
+    expect(done.filter((each) => /temporary|\.$/.test(each))).toEqual([
+      'sync temporary/columns.safetensors',
+      'sync temporary/manifest.json',
+      'sync temporary',
+      'rename temporary 00000003',
+      'sync .',
+    ])
+  })
+
   test('restores everything that a trainer carries, and what is trained from it has the same bits', async () => {
     const trainer = await smallTrainer()
     await advance(trainer, 3)
