@@ -17,6 +17,7 @@ const root = fileURLToPath(new URL('..', import.meta.url))
 const source = join(root, 'src')
 const out = join(root, 'dist')
 const BUNDLE = 'src/bundle.js'
+const OWN_FILES = 'src/own-files.js'
 /** Marks a module that the bundle imports from where it is built, until that path is known. */
 const APART = 'apart:'
 /** Programs that begin without the entries; the page of the dashboard among them, which a browser loads. */
@@ -85,9 +86,7 @@ async function writeBundle(modules) {
     tsconfig: false,
     treeshake: false,
     transform: { target: 'es2022' },
-    plugins: [
-      { name: 'own-modules', resolveId: (id, importer) => resolveOwn(id, importer, modules), transform: keepUrl },
-    ],
+    plugins: [{ name: 'own-modules', resolveId: (id, importer) => resolveOwn(id, importer, modules), transform }],
     onLog(level, log) {
       // Of what is imported dynamically, some is in the bundle already: by design.
       if (log.code !== 'INEFFECTIVE_DYNAMIC_IMPORT') throw new Error(`${level}: ${log.message}`)
@@ -122,15 +121,30 @@ function resolveOwn(specifier, importer, modules) {
   return modules.has(file) ? null : { id: `${APART}${builtPath(file)}`, external: true }
 }
 
-/** Lets `import.meta.url` be the address of the module's facade, whence workers and definitions are found. */
-function keepUrl(code, file) {
-  const { importMetas } = parseSync(file, code).module
+/**
+ * Prepares a module for bundlers, ours and the users'. Each `import.meta.url` of src goes through `ownUrl` (src/own-files.ts): it
+ * stays the address of the module in the installed package wherever the code is moved. An import by an address that is known
+ * only when it runs is marked as one that no bundler resolves.
+ */
+function movable(code, file) {
+  const own = builtPath(file)
   const text = new RolldownMagicString(code)
-  for (const { start, end } of importMetas) {
-    if (!code.slice(end).startsWith('.url')) continue
-    const facade = specifierOf(builtPath(file), BUNDLE)
-    text.overwrite(start, end + '.url'.length, `new URL('${facade}', import.meta.url).href`)
+  if (!own.startsWith('src/') || own === OWN_FILES || apart.has(file)) return text
+  const { importMetas, dynamicImports } = parseSync(file, code).module
+  const urls = importMetas.filter(({ end }) => code.slice(end).startsWith('.url'))
+  for (const { start, end } of urls) {
+    text.overwrite(start, end + '.url'.length, `ownUrl('${specifierOf(own, OWN_FILES)}')`)
   }
+  if (urls.length > 0) text.append(`import { ownUrl } from '${specifierOf(OWN_FILES, own).replace(/js$/, 'ts')}'\n`)
+  for (const { moduleRequest } of dynamicImports) {
+    const isNamed = /^['"]/.test(code.slice(moduleRequest.start))
+    if (!isNamed) text.appendLeft(moduleRequest.start, '/* webpackIgnore: true */ /* @vite-ignore */ ')
+  }
+  return text
+}
+
+function transform(code, file) {
+  const text = movable(code, file)
   return text.hasChanged()
     ? { code: text.toString(), map: text.generateMap({ hires: true, source: file }).toString() }
     : null
@@ -140,7 +154,7 @@ function keepUrl(code, file) {
 function writeModule(file) {
   const built = modifiedMs(join(out, `${builtPath(file)}.map`))
   if (built > modifiedMs(file) && built > NEWEST_RULE) return
-  const { outputText, sourceMapText } = ts.transpileModule(readFileSync(file, 'utf8'), {
+  const { outputText, sourceMapText } = ts.transpileModule(movable(readFileSync(file, 'utf8'), file).toString(), {
     compilerOptions: { ...options, module: ts.ModuleKind.ESNext, emitDeclarationOnly: false, declaration: false },
     fileName: file,
   })

@@ -2,6 +2,7 @@
 import { stat } from 'node:fs/promises'
 import { join } from 'node:path'
 import { listFolder } from '../files.ts'
+import { ownFile } from '../own-files.ts'
 import { type ArrowTable, arrowPlain, readArrow } from '../tables/arrow.ts'
 import '../packages.ts' // The thread of SQL has the program's place from here.
 import { WorkerPool } from '../workers.ts'
@@ -99,7 +100,10 @@ export class ArrowPages {
    */
   async sql(path: string, from: number, count: number, query: string, signal?: AbortSignal): Promise<ArrowPage> {
     const task: SqlTask = { path, key: await keyOf(path), query, from, count: Math.min(count, ROWS_MAX) }
-    this.#threads ??= new WorkerPool(new URL('./sql-worker.js', import.meta.url), { size: 1, memoryMib: HEAP_MIB })
+    this.#threads ??= new WorkerPool(ownFile(new URL('./sql-worker.js', import.meta.url)), {
+      size: 1,
+      memoryMib: HEAP_MIB,
+    })
     const outcome = await this.#threads.run<ArrowPage>(task, SQL_MS, signal)
     if ('answer' in outcome) return outcome.answer
     const { failure, error } = outcome

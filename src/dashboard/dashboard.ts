@@ -8,6 +8,7 @@ import { basename, join } from 'node:path'
 import { setTimeout as wait } from 'node:timers/promises'
 import { Worker } from 'node:worker_threads'
 import { checkOptions, InputError, show } from '../errors.ts'
+import { ownFile } from '../own-files.ts'
 import { HttpDocument, listen, RequestError, type Route, type RouteRequest } from '../serving/http.ts'
 import { ArrowPages, listArrowFiles, parseFilter } from './arrow-rows.ts'
 import { html, icon, styles } from './document.ts'
@@ -81,7 +82,7 @@ export async function openDashboard(options: DashboardOptions = {}): Promise<Das
   const file = (type: string, content: string | Uint8Array) => new HttpDocument(type, content, HEADERS)
   const modules = MODULES.map((name): [string, Route] => [
     `GET /${basename(name)}.js`,
-    async () => file('text/javascript', await readFile(new URL(`./${name}.js`, import.meta.url))),
+    async () => file('text/javascript', await readFile(ownFile(new URL(`./${name}.js`, import.meta.url)))),
   ])
   const routes: [string, Route][] = [
     ['GET /', () => file('text/html; charset=utf-8', html)],
@@ -127,7 +128,7 @@ export async function openDashboard(options: DashboardOptions = {}): Promise<Das
 
 /** The same in a worker, which ends with this process. */
 async function openInThread(options: DashboardOptions): Promise<Dashboard> {
-  const worker = new Worker(new URL('./dashboard-worker.js', import.meta.url), { workerData: options })
+  const worker = new Worker(ownFile(new URL('./dashboard-worker.js', import.meta.url)), { workerData: options })
   const [answer] = (await once(worker, 'message')) as [{ url: string; numRuns: number } | { error: string }]
   worker.unref()
   if ('url' in answer) {

@@ -5,6 +5,7 @@
 import { InputError, show } from '../errors.ts'
 import { isThere, readWhole } from '../files.ts'
 import type { ReadLimits } from '../guarded.ts'
+import { ownFile } from '../own-files.ts'
 import { readJsonLines } from '../tables/json-lines.ts'
 import { DATASET_ENDINGS, downloadDataset, endingOf, type SplitOptions } from './hub-dataset.ts'
 
@@ -138,7 +139,7 @@ const PARQUET_FILE = 'a Parquet file that can be read'
 async function* readParquet({ path, from, to, limits }: Slice) {
   const { readGuarded } = await import('../guarded.ts')
   const ask = <T>(task: { rows?: [from: number, to: number] }): Promise<T> =>
-    readGuarded<T>(new URL('./parquet-worker.js', import.meta.url), path, task, PARQUET_FILE, limits)
+    readGuarded<T>(ownFile(new URL('./parquet-worker.js', import.meta.url)), path, task, PARQUET_FILE, limits)
   let first = 0
   for (const count of await ask<number[]>({})) {
     const [rowStart, rowEnd] = [Math.max(from, first), Math.min(to, first + count)]

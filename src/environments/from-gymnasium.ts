@@ -18,6 +18,7 @@ import {
 } from '../column-file.ts'
 import { checkOptions, InputError, show } from '../errors.ts'
 import { parseObject } from '../files.ts'
+import { ownFile } from '../own-files.ts'
 import { Stream } from '../random.ts'
 import { box, discrete, multiDiscrete, type Space, spaceWidth } from '../space.ts'
 import {
@@ -61,8 +62,9 @@ const optionNames = Object.keys({
   onFault: true,
 } satisfies Record<keyof FromGymnasiumOptions, true>)
 
-const script = fileURLToPath(
-  new URL(`${import.meta.url.endsWith('.ts') ? '../../' : '../../../'}python/colonnade.py`, import.meta.url),
+const scriptUrl = new URL(
+  `${import.meta.url.endsWith('.ts') ? '../../' : '../../../'}python/colonnade.py`,
+  import.meta.url,
 )
 
 /** A space as Python tells it. */
@@ -102,7 +104,9 @@ function ask(id: string, python: string, request: object): Told {
   const key = `${python} ${words}`
   const known = told.get(key)
   if (known !== undefined) return known
-  const { error, status, stdout, stderr } = spawnSync(python, [script, words], { encoding: 'utf8' })
+  const { error, status, stdout, stderr } = spawnSync(python, [fileURLToPath(ownFile(scriptUrl)), words], {
+    encoding: 'utf8',
+  })
   const expected = 'a Python with numpy and gymnasium that can make it'
   if (error !== undefined) throw new InputError(`environment ${id}, python ${python}`, error.message, expected)
   if (status !== 0) throw new InputError(`environment ${id}, python ${python}`, lastLines(stderr, 1), expected)
@@ -174,7 +178,8 @@ class Process {
     const [read, output] = openBoth(answers)
     const errors = openSync(join(folder, 'errors'), 'w', 0o600)
     this.#errors = openSync(join(folder, 'errors'), 'r')
-    const child = spawn(python, [script, JSON.stringify(request)], { stdio: [input, output, errors] })
+    const words = [fileURLToPath(ownFile(scriptUrl)), JSON.stringify(request)]
+    const child = spawn(python, words, { stdio: [input, output, errors] })
     child.on('error', () => {}) // Told by the pipe, which ends.
     child.unref()
     for (const end of [input, output, errors]) closeSync(end)

@@ -7,6 +7,7 @@
  * `simd`.
  */
 import { assert, InputError } from '../errors.ts'
+import { ownFile } from '../own-files.ts'
 import type { Kernels } from './bind.ts'
 import { nativeBodies } from './native.ts'
 import { bindTwins, type Twins } from './twins.ts'
@@ -102,7 +103,7 @@ function compile(file: string): WebAssembly.Module {
 
 function read(file: string): Uint8Array<ArrayBuffer> {
   try {
-    return readBytes(new URL(file, folder))
+    return readBytes(ownFile(new URL(file, folder)))
   } catch (cause) {
     if (cause instanceof InputError) throw cause
     throw new InputError('kernels', `no ${file} in ${folder.pathname}`, 'compiled kernels there: run `npm run build`', {

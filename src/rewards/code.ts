@@ -5,6 +5,7 @@
  */
 import type { Example } from '../environments/text.ts'
 import { InputError, show } from '../errors.ts'
+import { ownFile } from '../own-files.ts'
 import { boolean, integer, text } from '../settings.ts'
 import { WorkerPool } from '../workers.ts'
 import type { CodeResult, CodeTask } from './interpreter.ts'
@@ -101,7 +102,7 @@ function testsOf({ tests }: Example): readonly CodeTest[] | Judgment {
 }
 
 async function call(task: CodeTask, signal: AbortSignal | undefined): Promise<CodeResult | Judgment> {
-  pool ??= new WorkerPool(new URL('./code-worker.js', import.meta.url), { stackMib: STACK_MIB })
+  pool ??= new WorkerPool(ownFile(new URL('./code-worker.js', import.meta.url)), { stackMib: STACK_MIB })
   const limitMs = Math.max(MIN_MS, (task.maxSteps * NS_PER_STEP) / 1e6)
   const outcome = await pool.run<CodeResult>(task, limitMs, signal)
   return 'answer' in outcome ? outcome.answer : failed(outcome.failure, outcome.error)

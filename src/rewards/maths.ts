@@ -6,6 +6,7 @@
  * time that no comparison within the bounds takes, so only a judge that is at fault meets it.
  */
 import { InputError, show } from '../errors.ts'
+import { ownFile } from '../own-files.ts'
 import { choice } from '../settings.ts'
 import { WorkerPool } from '../workers.ts'
 import { extractBoxedAnswer, extractFinalAnswer, normalizeMathAnswer, parseExactNumber } from './answers.ts'
@@ -60,7 +61,7 @@ export async function mathEqual(
     const [p, q] = [parseExactNumber(given), parseExactNumber(wanted)]
     if (p !== null && q !== null) return { isEqual: isSame(p, q) }
   }
-  pool ??= new WorkerPool(new URL('./maths-worker.js', import.meta.url))
+  pool ??= new WorkerPool(ownFile(new URL('./maths-worker.js', import.meta.url)))
   const task: MathsTask = { answer, reference }
   const outcome = await pool.run<MathsVerdict>(task, LIMIT_MS, signal)
   if ('failure' in outcome) return outcome

@@ -3,6 +3,7 @@ import type * as Arrow from 'apache-arrow'
 import type { Column } from '../components/column.ts'
 import { InputError, show } from '../errors.ts'
 import type { ReadLimits } from '../guarded.ts'
+import { ownFile } from '../own-files.ts'
 import type { Field, Table } from './table.ts'
 
 /** A table of apache-arrow. */
@@ -71,7 +72,7 @@ export async function readArrowFiles(paths: readonly string[], limits?: ReadLimi
   const loading = import('apache-arrow') // While the thread starts.
   const tables: Arrow.Table[] = []
   for (const path of paths) {
-    const entry = new URL('./arrow-worker.js', import.meta.url)
+    const entry = ownFile(new URL('./arrow-worker.js', import.meta.url))
     const bytes = await readGuarded<Uint8Array>(entry, path, {}, ARROW_FILE, limits)
     const table = (await loading).tableFromIPC(bytes)
     table.schema.metadata.delete(SEAL_KEY) // It is the file's, not the table's.

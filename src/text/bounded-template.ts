@@ -12,8 +12,8 @@
  * as it is long; so a run has a bound too. Its parser and whoever goes through what it made call themselves for what is
  * within something else, so that has one as well.
  */
-// Loaded with this file, which is loaded when a template is.
-const jinja = await import('@huggingface/jinja')
+// This file is itself loaded when a template is. No `await` stands outside a function: a bundle in CommonJS cannot have one.
+import * as jinja from '@huggingface/jinja'
 
 /** A value of the library's: what is in it, and the name of its kind. */
 interface Value {

@@ -15,6 +15,7 @@ import type { DefinitionRecord } from '../definition.ts'
 import type { DecodingColumns } from '../engines/local.ts'
 import { InputError, show } from '../errors.ts'
 import type { KernelBuild } from '../kernels/bind.ts'
+import { ownFile } from '../own-files.ts'
 import type { TransformerConfig } from '../policies/transformer/config.ts'
 import type { LoraSettings } from '../policies/transformer/lora.ts'
 import type { BaseWeights } from '../policies/transformer/quantized.ts'
@@ -276,7 +277,7 @@ export class Team {
     const { Worker } = await import('node:worker_threads')
     const { availableParallelism } = await import('node:os')
     const { control, count } = orders[0]!
-    const entry = new URL('./worker.js', import.meta.url)
+    const entry = ownFile(new URL('./worker.js', import.meta.url))
     // Workers inherit the caller's flags, but may not be told that a file is what came on standard input.
     const isInline = process.execArgv.some((flag) => flag.startsWith('--input-type'))
     const workers = orders.map((workerData) => {
