@@ -41,6 +41,7 @@ import { judgeMetrics } from './judge.ts'
 import { learnSettings } from './learn-options.ts'
 import { metricsLine, metricsOfRun } from './metrics.ts'
 import { reachedByPreset } from './presets.ts'
+import { untold } from './recorded-checks.ts'
 import { RecordedRollouts } from './recorded-rollouts.ts'
 import {
   checkRecorded,
@@ -364,9 +365,10 @@ export const episodeRun: RunKind<EpisodeRunDefinition, EpisodeCohort, EpisodeRun
     const trainer = await drawnTrainer(definition, threads)
     const { weights: own, league } = trainer.world.cohort()
     if (initial) for (const each of league?.weights ?? [own]) each.set(initial)
-    if (recorded !== null) new RecordedRollouts(recorded.table!, trainer.world.cohort()) // Refuses what does not fit, before the run has a folder.
+    // Refuses what does not fit, before the run has a folder.
+    const { notes } = recorded === null ? { notes: [] } : new RecordedRollouts(recorded.table!, trainer.world.cohort())
     const choices = reason === '' ? [] : [`${threads} ${threads === 1 ? 'thread' : 'threads'}: ${reason}`]
-    return { definition, trainer, notes: [], choices }
+    return { definition, trainer, notes: untold(recorded?.table ?? {}, notes), choices }
   },
   keepsBeginning: ({ settings }) => settings.weights !== '',
   updates({ algorithm, settings, recorded }, trainer, signal) {

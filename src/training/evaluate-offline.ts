@@ -13,7 +13,8 @@ import { isOfEpisodes } from '../tables/episode-rows.ts'
 import { UNKNOWN_LOGPROB } from '../tables/read-episodes.ts'
 import type { Table } from '../tables/table.ts'
 import { createWorld } from '../world.ts'
-import { checkNumbers, fieldsOf, refuseOtherEnvironment } from './recorded-rollouts.ts'
+import { checkRecordedRows, tellOnce } from './recorded-checks.ts'
+import { fieldsOf, refuseOtherEnvironment } from './recorded-rollouts.ts'
 
 /** Whose policy is judged, by which episodes. */
 export interface EvaluateOfflineOptions {
@@ -85,6 +86,7 @@ export async function evaluateOffline(options: EvaluateOfflineOptions): Promise<
     throw new InputError('table', got, 'whole episodes, as colonnade export run=… or recordEpisodes writes them')
   }
   const evaluated = await rowsUnder(table, { environment, policy, weights, kernels })
+  tellOnce(given, evaluated.notes)
   const isKnown = table.metadata.logprob !== UNKNOWN_LOGPROB.logprob
   const episodes = weigh(table, evaluated.logprob)
   const discounted = episodes.map(({ rewards }) => rewards.reduce((sum, reward, t) => sum + gamma ** t * reward, 0))
@@ -147,7 +149,7 @@ async function rowsUnder(
     cohort.policy.refresh?.()
     const { rollout, action } = cohort
     const fields = fieldsOf(table, rollout, numLanes)
-    checkNumbers(fields, table.numRows, cohort)
+    const notes = checkRecordedRows(table, fields, cohort)
     const logprob = new Float64Array(table.numRows)
     const isBox = environment.actionSpace.kind === 'box'
     const chosenBy = fields.get('action')!
@@ -180,6 +182,7 @@ async function rowsUnder(
       }
     }
     return {
+      notes,
       logprob,
       agreement: isBox ? null : 1 - distance / table.numRows,
       actionError: isBox ? distance / numActions : null,

@@ -15,6 +15,7 @@ import type { ArrowTable } from '../tables/arrow.ts'
 import { isOfEpisodes, rolloutsOfEpisodes } from '../tables/episode-rows.ts'
 import { UNKNOWN_LOGPROB } from '../tables/read-episodes.ts'
 import type { Field, Table } from '../tables/table.ts'
+import { checkRecordedRows, tellOnce } from './recorded-checks.ts'
 
 /** What is done about rows that another policy has chosen, as about stale ones. */
 export type RecordedCorrection = Pick<Staleness, 'correction' | 'rhoMax' | 'cMax'>
@@ -31,6 +32,8 @@ type Name = (typeof REQUIRED)[number] | (typeof KEPT)[number] | 'actionMask'
 export class RecordedRollouts {
   /** How many there are. */
   readonly count: number
+  /** What may be meant and should be told, a sentence each. */
+  readonly notes: readonly string[]
   readonly #cohort: EpisodeCohort
   readonly #rows: number
   readonly #fields: ReadonlyMap<Name, Field>
@@ -43,7 +46,8 @@ export class RecordedRollouts {
 
   /**
    * @throws InputError where the table is of another environment, a column is missing or is not as the cohort has it, the rows
-   * are no whole rollouts or not in their order, or a number is none that the environment could have given.
+   * are no whole rollouts or not in their order, or what a row holds is nothing that the environment could have given
+   * (`checkRecordedRows`).
    */
   constructor(given: Table, cohort: EpisodeCohort) {
     const { rollout, numLanes, numSteps, model, population, name } = cohort
@@ -67,7 +71,7 @@ export class RecordedRollouts {
       const expected = `whole rollouts of ${numSteps} steps × ${numLanes} lanes: a multiple of ${this.#rows}`
       throw new InputError('rows of the table', String(given.numRows), expected)
     }
-    checkNumbers(fieldsOf(given, rollout, this.#rows), given.numRows, cohort)
+    this.notes = checkRecordedRows(given, fieldsOf(given, rollout, this.#rows), cohort)
     const table = hasEpisodes ? rolloutsOfEpisodes(given, numLanes, numSteps) : given
     this.count = table.numRows / this.#rows
     this.#fields = fieldsOf(table, rollout, this.#rows)
@@ -248,7 +252,9 @@ export async function rolloutsFor(
   const { fromArrow } = await import('../tables/arrow.ts')
   const own = 'fields' in table ? table : fromArrow(table)
   refuseUnknownLogprob(own, algorithm, correction)
-  return new RecordedRollouts(own, cohort)
+  const rollouts = new RecordedRollouts(own, cohort)
+  tellOnce(table, rollouts.notes)
+  return rollouts
 }
 
 /**
@@ -293,9 +299,10 @@ export function fieldsOf(table: Table, rollout: RolloutColumns, rows: number): M
     const isKept = (KEPT as readonly string[]).includes(name)
     if (field === undefined && isKept) continue
     if (width === 0) continue
-    const got = field === undefined ? 'none' : describe(field)
+    const got = field === undefined ? 'none' : describe(field, table.numRows)
     const isSame = field?.width === width && field.column.constructor === own.constructor && field.rows === undefined
-    if (!isSame) throw new InputError(`column ${name} of the table`, got, describe({ name, column: own, width }))
+    const isWhole = isSame && field.column.length === table.numRows * width
+    if (!isWhole) throw new InputError(`column ${name} of the table`, got, describe({ name, column: own, width }))
     fields.set(name, field)
   }
   const final = find(FINAL)
@@ -304,29 +311,21 @@ export function fieldsOf(table: Table, rollout: RolloutColumns, rows: number): M
     const expected = `${describe({ name: FINAL, column, width })}, null but where no later row shows what came next`
     throw new InputError(`column ${FINAL} of the table`, final === undefined ? 'none' : describe(final), expected)
   }
+  const { rows: held } = final
+  const isWhole = final.column.length === (held?.length ?? table.numRows) * width
+  if (!isWhole || held?.some((row, i) => row >= table.numRows || (i > 0 && row <= held[i - 1]!))) {
+    const got = `${final.column.length} numbers for the rows ${show(Array.from(held ?? []))}`
+    throw new InputError(
+      `column ${FINAL} of the table`,
+      got,
+      `${width} for each row, the rows rising below ${table.numRows}`,
+    )
+  }
   return fields
 }
 
-/** @throws InputError for a number that is not finite, and for an action that the environment does not have. */
-export function checkNumbers(fields: ReadonlyMap<Name, Field>, numRows: number, { environment }: EpisodeCohort): void {
-  const { actionSpace } = environment
-  const valid = fields.get('valid')!.column
-  const choices =
-    actionSpace.kind === 'box' ? undefined : actionSpace.kind === 'discrete' ? [actionSpace.n] : actionSpace.sizes
-  for (const name of ['observation', 'reward', 'action', 'logprob'] as const) {
-    const { column, width } = fields.get(name)!
-    const sizes = name === 'action' ? choices : undefined
-    for (let i = 0; i < numRows * width; i++) {
-      if (valid[Math.floor(i / width)] === 0) continue
-      const size = sizes?.[i % width]
-      const value = column[i]!
-      if (size === undefined ? Number.isFinite(value) : value >= 0 && value < size) continue
-      const expected = size === undefined ? 'a finite number' : `a choice below ${size}`
-      throw new InputError(`${name} of row ${Math.floor(i / width)}`, String(value), expected)
-    }
-  }
-}
-
-function describe({ column, width }: Field): string {
-  return `${width === 1 ? 'one number' : `${width} numbers`} a row in a ${column.constructor.name}`
+function describe({ column, width, rows }: Field, numRows = column.length / width): string {
+  const numbers = `${width === 1 ? 'one number' : `${width} numbers`} a row in a ${column.constructor.name}`
+  if (rows !== undefined) return `${numbers}, and null in ${numRows - rows.length} of ${numRows} rows`
+  return column.length === numRows * width ? numbers : `${numbers} of ${column.length} for ${numRows} rows`
 }

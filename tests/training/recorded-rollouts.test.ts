@@ -322,7 +322,7 @@ describe('a trainer that is given a table', () => {
       'column reward of the table: got none, expected one number a row in a Float32Array',
     )
     await expect(of('observation', { width: 2 })).rejects.toThrow(
-      'column observation of the table: got 2 numbers a row in a Float32Array, expected 4 numbers a row in a Float32Array',
+      'column observation of the table: got 2 numbers a row in a Float32Array of 384 for 96 rows, expected 4 numbers a row in a Float32Array',
     )
     await expect(of('action', { column: new Float32Array(ROWS) })).rejects.toThrow(
       /column action.*Float32Array.*Int32Array/,
@@ -462,10 +462,10 @@ describe('whole episodes', () => {
     )
     const arrow = await toArrow(table)
     await expect(trainer.learn(arrow.slice(0, table.numRows - 1)).next()).rejects.toThrow(
-      /finalObservation of row \d+: got null/,
+      `terminated and truncated of row ${table.numRows - 2}: got 0 and 0, expected an end of the last episode`,
     )
     await expect(trainer.learn(arrow.slice(0, 2).concat(arrow.slice(3))).next()).rejects.toThrow(
-      'row 2 of the table: got step 3 of lane 0, expected step 2 of lane 0: whole episodes, one after another',
+      'step of row 2: got 3, behind step 1 with terminated = 0 and truncated = 0 in row 1, expected 2: the next step',
     )
   })
 })

@@ -1,0 +1,90 @@
+/**
+ * Whether log-probabilities of choices can be those with which the choices were drawn, of which only the chosen one's is known.
+ *
+ * Where a policy draws action a with probability p(a), 1/p(a) has the mean Σₐ p(a) / p(a) = n, the number of actions; and any g
+ * that looks at the drawn probability alone has the mean of g(p)/p equal to Σₐ g(p(a)). Three sums follow, each with a bound that
+ * right log-probabilities break less than once in a million tables, whatever the policy is and however rows depend on one another
+ * (each row's mean holds given the rows before it: Freedman's inequality for martingales, Markov's for single rows):
+ *
+ * - Too low: for each τ = 2⁻ᵏ, 1/p of rows with p > τ sums to at most the number of actions of all rows. A term is below 1/τ, and
+ *   its second moment is at most n/τ. For single rows that are all but impossible: the mean of 1/p exceeds 10⁶ n once in 10⁶.
+ * - Too high: where p > ½ the action is its row's most probable one, and others are drawn with probability 1 − p. So (1 − p)/p of
+ *   such rows sums to no more than the number of rows with p ≤ ½.
+ * - Too high, where no action has more than ½: the mean of 1/p is below half of what it would be if each action of the other
+ *   rows had at least a tenth of an equal share. Policies that never take half of the actions do that too.
+ */
+
+/** Powers of ½ down to which probabilities are sorted. */
+const BUCKETS = 48
+/** −log of how often a bound may be broken by chance: once in a million tables, shared among the sums. */
+const SURPRISE = Math.log(1e6 * (BUCKETS + 2))
+/** Rows from which the mean says something where it is too low: exp(−rows/80) is then below 10⁻⁶. */
+const ROWS_MIN = 1100
+
+/** Sums over rows of choices, and what they say. */
+export class LogprobSums {
+  readonly #inverse = new Float64Array(BUCKETS + 1)
+  #rows = 0
+  #actions = 0
+  #likely = 0
+  #others = 0
+  #squares = 0
+
+  /** Adds a row: the log-probability of its action in nats, and how many actions were legal. */
+  add(logprob: number, numActions: number): void {
+    const inverse = Math.exp(-logprob)
+    const bucket = Math.min(BUCKETS, Math.max(0, Math.floor(-logprob * Math.LOG2E)))
+    this.#inverse[bucket]! += inverse
+    this.#rows++
+    this.#actions += numActions
+    if (inverse < 2) {
+      const odds = inverse - 1
+      this.#likely += inverse
+      this.#others += odds
+      this.#squares += odds * odds
+    } else {
+      this.#others--
+      this.#squares++
+    }
+  }
+
+  /** What to tell of the rows; null where they are as they may be. */
+  verdict(): string | null {
+    const rows = this.#rows
+    const mean = this.#inverse.reduce((sum, each) => sum + each, 0) / rows
+    const numActions = this.#actions / rows
+    if (rows === 0) return null
+    const say = (what: string) =>
+      `logprob: the mean of 1/p over ${rows} rows is ${short(mean)} for ${short(numActions)} actions, whose number it should be: ${what}`
+    if (mean > 1e6 * numActions || this.#exceeds()) {
+      return say('log-probabilities are lower than those with which the actions were drawn')
+    }
+    const chance = Math.sqrt(2 * this.#squares * SURPRISE) + 3 * SURPRISE
+    if (this.#others > chance) {
+      return say(
+        'log-probabilities are higher than those with which the actions were drawn, or the most probable were taken',
+      )
+    }
+    const decided = this.#likely / rows
+    if (rows < ROWS_MIN || mean >= 0.5 * (numActions * Math.max(0, 1 - decided) + decided)) return null
+    return say(
+      'log-probabilities are higher than those with which the actions were drawn, or most actions are never drawn',
+    )
+  }
+
+  /** Whether 1/p of the rows above some τ sums to more than all actions, and chance. */
+  #exceeds(): boolean {
+    let sum = 0
+    for (let k = 0; k < BUCKETS; k++) {
+      sum += this.#inverse[k]!
+      const inverse = 2 ** (k + 1)
+      const chance = Math.sqrt(2 * this.#actions * inverse * SURPRISE) + (inverse * SURPRISE) / 3
+      if (sum > this.#actions + chance) return true
+    }
+    return false
+  }
+}
+
+function short(value: number): string {
+  return String(Number(value.toPrecision(3)))
+}
