@@ -10,8 +10,8 @@
  *   its second moment is at most n/τ. For single rows that are all but impossible: the mean of 1/p exceeds 10⁶ n once in 10⁶.
  * - Too high: where p > ½ the action is its row's most probable one, and others are drawn with probability 1 − p. So (1 − p)/p of
  *   such rows sums to no more than the number of rows with p ≤ ½.
- * - Too high, where no action has more than ½: the mean of 1/p is below half of what it would be if each action of the other
- *   rows had at least a tenth of an equal share. Policies that never take half of the actions do that too.
+ * - Too high, where next to no action has more than ½: the mean of 1/p is below n/2, as it is not if each action has at least a
+ *   tenth of an equal share, 1/(10 n). Policies that never take half of the actions do that too: this one is a guess.
  */
 
 /** Powers of ½ down to which probabilities are sorted. */
@@ -20,6 +20,9 @@ const BUCKETS = 48
 const SURPRISE = Math.log(1e6 * (BUCKETS + 2))
 /** Rows from which the mean says something where it is too low: exp(−rows/80) is then below 10⁻⁶. */
 const ROWS_MIN = 1100
+
+/** Part of the rows that may have an action with p > ½ where the mean is still asked whether it is too low. */
+const DECIDED_MAX = 0.05
 
 /** Sums over rows of choices, and what they say. */
 export class LogprobSums {
@@ -65,8 +68,7 @@ export class LogprobSums {
         'log-probabilities are higher than those with which the actions were drawn, or the most probable were taken',
       )
     }
-    const decided = this.#likely / rows
-    if (rows < ROWS_MIN || mean >= 0.5 * (numActions * Math.max(0, 1 - decided) + decided)) return null
+    if (rows < ROWS_MIN || this.#likely > DECIDED_MAX * rows || mean >= numActions / 2) return null
     return say(
       'log-probabilities are higher than those with which the actions were drawn, or most actions are never drawn',
     )

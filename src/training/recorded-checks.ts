@@ -53,19 +53,16 @@ export function tellOnce(table: object, notes: readonly string[]): void {
   for (const note of untold(table, notes)) process.stderr.write(`colonnade: warning: ${note}\n`)
 }
 
-/** Which rows somebody acted in. @throws InputError for a flag that is neither 0 nor 1, and where nobody acted at all. */
+/** Which rows somebody acted in. @throws InputError for a flag that is neither 0 nor 1. */
 function checkFlags(fields: Fields, numRows: number): Column {
   const valid = fields.get('valid')!.column
-  let count = 0
   for (const name of ['valid', 'terminated', 'truncated']) {
     const { column } = fields.get(name)!
     for (let row = 0; row < numRows; row++) {
       const value = column[row]!
       if (value > 1 && (name === 'valid' || valid[row] === 1)) throw refuse(name, row, value, '0 or 1')
-      if (name === 'valid') count += value
     }
   }
-  if (count === 0) throw new InputError('valid of the table', '0 in every row', 'a row in which somebody acted')
   return valid
 }
 
@@ -211,6 +208,7 @@ function checkEnds(table: Table, fields: Fields, valid: Column, cohort: EpisodeC
   if (hasEpisodes && before[0]! >= 0 && (terminated[before[0]!]! | truncated[before[0]!]!) === 0) {
     throw refuse('terminated and truncated', before[0]!, '0 and 0', 'an end of the last episode: whole episodes')
   }
+  if (acted === 0) return 'valid: 0 in every row: nobody acted, and nothing is learned'
   if (ended < acted || acted === 1) return null
   const unless = step === undefined ? ', and no column step says whether that is so' : ''
   return `terminated and truncated: each of ${acted} rows ends an episode${unless}; nothing is learned of what comes later`

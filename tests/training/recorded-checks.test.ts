@@ -1,0 +1,497 @@
+/** Recordings that cannot be are refused by row and column, what may be meant is told, and what we record ourselves passes. */
+import { describe, expect, test, vi } from 'vitest'
+import type { Column } from '../../src/components/column.ts'
+import { dqn, qNetwork, sac, sacNetwork } from '../../src/entries/algorithms.ts'
+import { evaluateOffline } from '../../src/entries/data.ts'
+import { createEnvironment } from '../../src/entries/environments.ts'
+import {
+  type AlgorithmDefinition,
+  cartPole,
+  createTrainer,
+  createWorld,
+  type EnvironmentDefinition,
+  type EpisodeCohort,
+  environments,
+  mlp,
+  type PolicyDefinition,
+  pendulum,
+  ppo,
+  recordEpisodes,
+  type Table,
+  ticTacToe,
+} from '../../src/index.ts'
+import { Random, Stream } from '../../src/random.ts'
+import { LogprobSums } from '../../src/training/logprob-sums.ts'
+import { RecordedRollouts } from '../../src/training/recorded-rollouts.ts'
+import * as fc from '../support/properties.ts'
+
+const NUM_LANES = 6
+const NUM_STEPS = 16
+
+interface Recorded {
+  readonly table: Table
+  readonly cohort: EpisodeCohort
+}
+
+/** A rollout that lanes have collected, in memory of its own. */
+async function collected(
+  environment: EnvironmentDefinition,
+  {
+    policy = mlp({ hidden: [3] }),
+    algorithm = ppo({ numSteps: NUM_STEPS, numMinibatches: 1 }),
+    until = 3,
+    ...more
+  }: {
+    readonly policy?: PolicyDefinition
+    readonly algorithm?: AlgorithmDefinition
+    readonly until?: number
+    readonly autoreset?: 'same-step' | 'next-step' | 'disabled'
+  } = {},
+): Promise<Recorded> {
+  const { numAgents = 1 } = environment
+  const world = await createWorld({ environment, policy, numLanes: NUM_LANES * numAgents, seed: 1, ...more })
+  const trainer = createTrainer(world, algorithm)
+  let updates = 0
+  // Not the first rollout, in which all lanes are in step.
+  for await (const _ of trainer.updates({ totalSteps: 1e9 })) if (++updates === until) break
+  const { table } = trainer.rollout
+  const copy = structuredClone({
+    ...table,
+    fields: table.fields.map((field) => ({ ...field })),
+    metadata: table.metadata,
+  })
+  return { table: copy, cohort: world.cohort() as EpisodeCohort }
+}
+
+async function episodes(environment: EnvironmentDefinition, count = 8): Promise<Recorded> {
+  const { cohort } = await collected(environment)
+  const weights = cohort.weights.slice()
+  const table = await recordEpisodes({ environment, policy: mlp({ hidden: [3] }), weights, episodes: count, seed: 2 })
+  return { table, cohort }
+}
+
+const column = (table: Table, name: string) => table.fields.find((field) => field.name === name)!
+
+/** A copy with other numbers in a column: those that `change` gives for each row (of a column with one number a row, or the first). */
+function put(table: Table, name: string, change: (row: number, value: number) => number): Table {
+  const { column: old, width, rows } = column(table, name)
+  const own = old.slice()
+  for (let i = 0; i * width < own.length; i++) own[i * width] = change(rows?.[i] ?? i, old[i * width]!)
+  return { ...table, fields: table.fields.map((field) => (field.name === name ? { ...field, column: own } : field)) }
+}
+
+const at = (row: number, value: number) => (i: number, old: number) => (i === row ? value : old)
+const without = (table: Table, ...names: string[]): Table => ({
+  ...table,
+  fields: table.fields.filter(({ name }) => !names.includes(name)),
+})
+
+const check = ({ table, cohort }: Recorded, change: (table: Table) => Table = (same) => same) =>
+  new RecordedRollouts(change(table), cohort).notes
+
+/** CartPole whose episodes end, and are cut off, within a rollout. */
+const cart = await collected(cartPole({ maxEpisodeSteps: 13 }))
+const swing = await collected(pendulum({ maxEpisodeSteps: 11 }))
+const marks = await collected(ticTacToe())
+const duel = await collected(createEnvironment('TicTacToeDuel-v0'))
+const played = await episodes(cartPole({ maxEpisodeSteps: 13 }))
+
+/** The first row behind its lane's first step in which an episode goes on, and the first that ends one before its lane's last. */
+function rowsOf({ table }: Recorded, numLanes = NUM_LANES) {
+  const [step, terminated, truncated] = ['step', 'terminated', 'truncated'].map(
+    (name) => column(table, name).column,
+  ) as [Column, Column, Column]
+  const isEnd = (row: number) => terminated[row] === 1 || truncated[row] === 1
+  const all = Array.from(step.keys())
+  const going = all.find((row) => row >= numLanes && row + numLanes < table.numRows && !isEnd(row) && step[row]! > 0)!
+  const ended = all.find((row) => isEnd(row) && row + numLanes < table.numRows)!
+  return { going, ended }
+}
+
+describe('refuses', () => {
+  const { going, ended } = rowsOf(cart)
+  const last = played.table.numRows - 1
+  const behind = NUM_LANES + going
+  const [over, cut] = ['terminated', 'truncated'].map((name) => column(duel.table, name).column) as [Column, Column]
+  const game = 2 * Array.from({ length: over.length / 2 }).findIndex((_, i) => over[2 * i] === 0 && cut[2 * i] === 0)
+  const everyRow = (value: number) => () => value
+  test.each<[string, Recorded, (table: Table) => Table, string | RegExp]>([
+    // Those of the issue.
+    [
+      'a reward of 3e38',
+      cart,
+      (t) => put(t, 'reward', at(8, 3e38)),
+      /reward of row 8: got 3.*e\+38, expected at most 1125899906842624 either/,
+    ],
+    [
+      'an observation of 1e30 outside its space',
+      cart,
+      (t) => put(t, 'observation', at(9, 1e30)),
+      /observation of row 9: got 1.*e\+30 at place 0, expected a finite number from -4.8.* to 4.8.*, as the observation space/,
+    ],
+    [
+      'terminated = 1 in every row',
+      cart,
+      (t) => put(t, 'terminated', everyRow(1)),
+      /(step|episode) of row \d+: got \d+, behind .* with terminated = 1 and truncated = \d in row \d+, expected/,
+    ],
+    ['terminated = 2', cart, (t) => put(t, 'terminated', at(7, 2)), 'terminated of row 7: got 2, expected 0 or 1'],
+    [
+      'a log-probability 3 too high',
+      cart,
+      (t) => put(t, 'logprob', (_, each) => each + 3),
+      /logprob of row 0: got 2\.\d+, expected at most 0/,
+    ],
+    [
+      'one log-probability 3 too high',
+      cart,
+      (t) => put(t, 'logprob', at(11, 2.3)),
+      /logprob of row 11: got 2\.2\d+, expected at most 0/,
+    ],
+    // And their kind.
+    [
+      'a reward that is no number',
+      cart,
+      (t) => put(t, 'reward', at(3, Number.NaN)),
+      'reward of row 3: got NaN, expected a finite number',
+    ],
+    ['a reward of -Infinity', cart, (t) => put(t, 'reward', at(3, -Infinity)), 'reward of row 3: got -Infinity'],
+    [
+      'an observation that is no number',
+      cart,
+      (t) => put(t, 'observation', at(5, Number.NaN)),
+      'observation of row 5: got NaN at place 0',
+    ],
+    [
+      'what came last outside its space',
+      cart,
+      (t) => put(t, 'finalObservation', at(ended, -99)),
+      `finalObservation of row ${ended}: got -99 at place 0`,
+    ],
+    [
+      'a box observation a little outside',
+      swing,
+      (t) => put(t, 'observation', at(2, 1.001)),
+      /observation of row 2: got 1.00\d+ at place 0, expected a finite number from -1 to 1/,
+    ],
+    ['truncated = 255', cart, (t) => put(t, 'truncated', at(4, 255)), 'truncated of row 4: got 255, expected 0 or 1'],
+    ['valid = 3', cart, (t) => put(t, 'valid', at(4, 3)), 'valid of row 4: got 3, expected 0 or 1'],
+    [
+      'an end in the middle of an episode',
+      cart,
+      (t) => put(t, 'terminated', at(going, 1)),
+      `step of row ${behind}: got`,
+    ],
+    [
+      'a truncation in the middle of an episode',
+      cart,
+      (t) => put(t, 'truncated', at(going, 1)),
+      /truncated = 1 in row \d+, expected 0: an end begins a new episode/,
+    ],
+    [
+      'an end left out',
+      cart,
+      (t) => put(put(t, 'terminated', everyRow(0)), 'truncated', everyRow(0)),
+      /step of row \d+: got 0, behind step \d+ with terminated = 0 and truncated = 0 in row \d+, expected \d+: the next step/,
+    ],
+    [
+      'an end left out, by its episode alone',
+      cart,
+      (t) => without(put(put(t, 'terminated', everyRow(0)), 'truncated', everyRow(0)), 'step'),
+      /episode of row \d+: got \d+, behind episode \d+ .*, expected the same episode/,
+    ],
+    [
+      'an end too many, by its episode alone',
+      cart,
+      (t) => without(put(t, 'terminated', at(going, 1)), 'step'),
+      /episode of row \d+: got \d+, .*, expected another episode/,
+    ],
+    [
+      'a step left out',
+      cart,
+      (t) => put(t, 'step', (row, step) => (row === behind ? step + 1 : step)),
+      `step of row ${behind}: got`,
+    ],
+    ['a step below 0', cart, (t) => put(t, 'step', at(0, -7)), 'step of row 0: got -7, expected at least 0'],
+    ['all steps 0', cart, (t) => put(t, 'step', everyRow(0)), /step of row \d+: got 0, behind step 0/],
+    [
+      'a choice that there is not',
+      cart,
+      (t) => put(t, 'action', at(6, 2)),
+      'action of row 6: got 2, expected a choice below 2',
+    ],
+    ['a choice below 0', cart, (t) => put(t, 'action', at(6, -1)), 'action of row 6: got -1'],
+    [
+      'a number for an action that is none',
+      swing,
+      (t) => put(t, 'action', at(6, Number.NaN)),
+      'action of row 6: got NaN, expected a finite number',
+    ],
+    [
+      'an action of 1e30',
+      swing,
+      (t) => put(put(t, 'action', at(6, 1e30)), 'appliedAction', at(6, 2)),
+      /action of row 6: got 1.*e\+30, expected at most/,
+    ],
+    [
+      'an applied action outside its box',
+      swing,
+      (t) => put(t, 'appliedAction', at(6, 5)),
+      /appliedAction of row 6: got 5, expected -?[\d.]+: its action/,
+    ],
+    [
+      'an applied action that is not its action',
+      swing,
+      (t) => put(t, 'appliedAction', at(6, 0.123)),
+      /appliedAction of row 6: got 0.12/,
+    ],
+    [
+      'a density that is no number',
+      swing,
+      (t) => put(t, 'logprob', at(6, Infinity)),
+      'logprob of row 6: got Infinity, expected a finite number',
+    ],
+    ['an action that its mask forbids', marks, (t) => put(t, 'actionMask', at(0, 0)), ''],
+    [
+      'a mask of 7',
+      marks,
+      (t) => put(t, 'actionMask', at(3, 7)),
+      'actionMask of row 3: got 7 at place 0, expected 0 or 1',
+    ],
+    [
+      'the end of one player of two',
+      duel,
+      (t) => put(t, 'truncated', at(game + 1, 1)),
+      /terminated and truncated of row \d+: got 0 and 1, and 0 and 0 in row \d+, expected an end for all 2 agents/,
+    ],
+    [
+      'episodes without an end',
+      played,
+      (t) => put(put(t, 'terminated', at(last, 0)), 'truncated', at(last, 0)),
+      `terminated and truncated of row ${last}: got 0 and 0, expected an end of the last episode`,
+    ],
+    [
+      'episodes whose beginning is missing',
+      played,
+      (t) => put(t, 'step', (row, step) => (row < 2 ? step + 1 : step)),
+      'step of row 0: got 1, expected 0, where an episode begins',
+    ],
+    [
+      'episodes that change their lane',
+      played,
+      (t) => put(t, 'lane', at(1, 5)),
+      /episode of row 1: got 0 of lane 5, behind episode 0 of lane 0 .*, expected the same episode/,
+    ],
+    [
+      'a column too short',
+      cart,
+      (t) => ({
+        ...t,
+        fields: t.fields.map((f) => (f.name === 'reward' ? { ...f, column: f.column.slice(0, 50) } : f)),
+      }),
+      'column reward of the table: got one number a row in a Float32Array of 50 for 96 rows',
+    ],
+    [
+      'nulls',
+      cart,
+      (t) => ({
+        ...t,
+        fields: t.fields.map((f) =>
+          f.name === 'reward'
+            ? { ...f, column: f.column.slice(1), rows: Uint32Array.from({ length: 95 }, (_, i) => i + 1) }
+            : f,
+        ),
+      }),
+      'column reward of the table: got one number a row in a Float32Array, and null in 1 of 96 rows, expected one number a row',
+    ],
+    [
+      'a last observation of a row that is not there',
+      cart,
+      (t) => ({
+        ...t,
+        fields: t.fields.map((f) =>
+          f.name === 'finalObservation' ? { ...f, rows: f.rows!.map((row) => row + 90) } : f,
+        ),
+      }),
+      /column finalObservation of the table: got \d+ numbers for the rows .* below 96/,
+    ],
+  ])('%s', (_, recorded, change, message) => {
+    if (message === '') {
+      // The mask of the first row that takes choice 0.
+      const { column: action } = column(recorded.table, 'action')
+      const row = action.indexOf(0 as never)
+      const forbidden = put(recorded.table, 'actionMask', at(row, 0))
+      expect(() => check({ ...recorded, table: forbidden })).toThrow(
+        `action of row ${row}: got 0, expected a choice that the action mask of the row allows`,
+      )
+      return
+    }
+    expect(() => check(recorded, change)).toThrow(message)
+  })
+
+  test('the same where a policy is judged by recorded episodes', async () => {
+    const { table, cohort } = played
+    const { environment } = cohort
+    const judge = (given: Table) =>
+      evaluateOffline({ environment, policy: mlp({ hidden: [3] }), weights: cohort.weights.slice(), table: given })
+    await expect(judge(put(table, 'reward', at(2, 3e38)))).rejects.toThrow('reward of row 2: got 3')
+    await expect(judge(put(table, 'terminated', () => 1))).rejects.toThrow(/of row 1: got/)
+    await expect(judge(put(table, 'logprob', (_, each) => each + 3))).rejects.toThrow('logprob of row 0: got 2.')
+    await expect(judge(put(table, 'observation', at(2, 1e30)))).rejects.toThrow('observation of row 2: got 1')
+  })
+})
+
+describe('passes what we record ourselves', () => {
+  test.each(environments.map(({ id }) => id))('of %s', async (id) => {
+    const environment = createEnvironment(id)
+    expect(check(await collected(environment))).toEqual([])
+    if (environment.maxEpisodeSteps === null || environment.maxEpisodeSteps > 1000) return
+    const { table, cohort } = await episodes(environment, 4 * (environment.numAgents ?? 1))
+    expect(check({ table, cohort })).toEqual([])
+  })
+
+  test.each(['same-step', 'next-step', 'disabled'] as const)('where episodes begin anew by %s', async (autoreset) => {
+    for (const environment of [cartPole({ maxEpisodeSteps: 13 }), pendulum({ maxEpisodeSteps: 11 }), ticTacToe()]) {
+      expect(check(await collected(environment, { autoreset, until: autoreset === 'disabled' ? 1 : 3 }))).toEqual([])
+    }
+  })
+
+  test('of algorithms that explore in their own ways', async () => {
+    const wide = { hidden: [8] }
+    const values = { policy: qNetwork(wide), algorithm: dqn({ learningStarts: 64 }) }
+    const soft = { policy: sacNetwork(wide), algorithm: sac({ learningStarts: 64 }) }
+    expect(check(await collected(cartPole(), values))).toEqual([])
+    expect(check(await collected(pendulum(), soft))).toEqual([])
+  })
+})
+
+describe('tells what may be meant', () => {
+  test.each<[string, Recorded, (table: Table) => Table, string | RegExp]>([
+    [
+      'that every row ends an episode',
+      cart,
+      (t) =>
+        without(
+          put(t, 'terminated', () => 1),
+          'step',
+          'episode',
+        ),
+      /^terminated and truncated: each of 96 rows ends an episode, and no column step says whether that is so/,
+    ],
+    [
+      'that all episodes have one step',
+      cart,
+      (t) =>
+        put(
+          put(
+            put(t, 'terminated', () => 1),
+            'step',
+            () => 0,
+          ),
+          'episode',
+          (row) => row,
+        ),
+      /^terminated and truncated: each of 96 rows ends an episode; nothing/,
+    ],
+    ['that nobody acted', cart, (t) => put(t, 'valid', () => 0), 'valid: 0 in every row: nobody acted'],
+    [
+      'that actions are outside their space',
+      swing,
+      (t) => without(put(t, 'action', at(7, -2.5)), 'appliedAction'),
+      /^action: \d+ numbers are outside the action space, the first in row \d+; they are learned from as they are/,
+    ],
+    [
+      'that log-probabilities are too low',
+      cart,
+      (t) => put(t, 'logprob', (_, each) => each - 3),
+      /^logprob: the mean of 1\/p over 96 rows is 4\d.* for 2 actions, .* are lower/,
+    ],
+    ['that one log-probability cannot be', cart, (t) => put(t, 'logprob', at(7, -60)), /are lower than those/],
+  ])('%s', (_, recorded, change, note) => {
+    const notes = check(recorded, change)
+    expect(notes).toHaveLength(1)
+    expect(notes[0]).toMatch(note)
+  })
+
+  test('once for a table, on standard error', async () => {
+    const write = vi.spyOn(process.stderr, 'write').mockReturnValue(true)
+    const table = put(cart.table, 'logprob', (_, each) => each - 3)
+    const world = await createWorld({ environment: cartPole(), policy: mlp(), numLanes: NUM_LANES })
+    const trainer = createTrainer(world, ppo({ numSteps: NUM_STEPS }))
+    for (const given of [table, table, cart.table]) for await (const _ of trainer.learn(given));
+    expect(write.mock.calls).toEqual([
+      [expect.stringMatching(/^colonnade: warning: table: logprob: the mean of 1\/p over 96 rows is .*\n$/)],
+    ])
+    write.mockRestore()
+  })
+})
+
+/** Log-probabilities of actions that policies at random draw, each in as many states as there are rows. */
+function drawn(random: () => number, rows: number, numActions: number, sharpness: number) {
+  return Array.from({ length: rows }, () => {
+    const weights = Array.from({ length: numActions }, () => Math.exp(sharpness * (random() - 0.5) * 2))
+    const sum = weights.reduce((total, weight) => total + weight, 0)
+    let left = random() * sum
+    const chosen = weights.findIndex((weight) => {
+      left -= weight
+      return left < 0
+    })
+    const best = weights.indexOf(Math.max(...weights))
+    return [chosen, best].map((action) => Math.log(weights[action === -1 ? 0 : action]! / sum)) as [number, number]
+  })
+}
+
+function verdictOf(logprobs: readonly number[], numActions: number): string | null {
+  const sums = new LogprobSums()
+  for (const logprob of logprobs) sums.add(logprob, numActions)
+  return sums.verdict()
+}
+
+describe('the sums of 1/p', () => {
+  test('say nothing of log-probabilities that are right, however sharp the policy is', () => {
+    fc.assert(
+      fc.property(
+        fc.integer({ min: 1, max: 5000 }),
+        fc.integer({ min: 1, max: 40 }),
+        fc.double({ min: 0, max: 12, noNaN: true }),
+        fc.nat(),
+        (rows, numActions, sharpness, seed) => {
+          const random = seeded(seed)
+          const logprobs = drawn(random, rows, numActions, sharpness).map(([logprob]) => logprob)
+          expect(verdictOf(logprobs, numActions)).toBeNull()
+        },
+      ),
+    )
+  })
+
+  test.each([
+    ['lower', 2, 0, -3, 200],
+    ['lower', 18, 1, -1, 500],
+    ['lower', 6, 1, -0.5, 4000],
+    ['higher', 2, 0, 0.6, 1000],
+    ['higher', 100, 0, 3, 2000],
+    ['higher', 18, 1, 1.5, 2000],
+    ['higher', 1000, 0, 3, 2000],
+  ])(
+    'say that they are %s, of %i actions by a policy of sharpness %d, %d nats off in %i rows',
+    (which, n, sharpness, off, rows) => {
+      const logprobs = drawn(seeded(3), rows, n, sharpness).map(([logprob]) => Math.min(0, logprob + off))
+      expect(verdictOf(logprobs, n)).toContain(`are ${which} than those with which the actions were drawn`)
+    },
+  )
+
+  test('say that actions were not drawn, but the most probable ones', () => {
+    const best = drawn(seeded(5), 2000, 2, 2).map(([, logprob]) => logprob)
+    expect(verdictOf(best, 2)).toContain('or the most probable were taken')
+  })
+})
+
+/** Numbers from 0 to 1 by a seed. */
+function seeded(seed: number): () => number {
+  const random = new Random(seed)
+  let drawn = 0
+  return () => {
+    random.draw(Stream.shuffle, 0, 0, drawn++)
+    return random.uniform(0)
+  }
+}
