@@ -21,7 +21,7 @@ import {
   zipColumns,
 } from './components/column.ts'
 import { checkOptions, InputError, show, unknownWord } from './errors.ts'
-import { bestKernelBuild, createKernels, type KernelBuild, type Kernels } from './kernels/bind.ts'
+import { createKernels, type KernelBuild, type Kernels, kernelBuildOf } from './kernels/bind.ts'
 import { draftCohort, kindOf } from './kinds.ts'
 import { checkSeed } from './random.ts'
 
@@ -29,8 +29,8 @@ import { checkSeed } from './random.ts'
 export interface SharedOptions {
   /** Keys every random number: a whole number in [0, 2^53). Default 0. */
   seed?: number
-  /** Which kernel bodies. Default: the fastest that this runtime can run. */
-  kernels?: KernelBuild
+  /** Which kernel bodies. Default `best`: the fastest that this runtime can run. */
+  kernels?: KernelBuild | 'best'
 }
 
 /** A world of one cohort, or of several. */
@@ -69,7 +69,8 @@ export async function openWorld(options: WorldOptions, shared?: SharedColumns): 
   if (typeof options !== 'object' || options === null) {
     throw new InputError('createWorld(options)', show(options), 'an object with environment, policy and numLanes')
   }
-  const { seed = 0, kernels = bestKernelBuild(), ...others } = options
+  const { seed = 0, kernels: named, ...others } = options
+  const kernels = kernelBuildOf(named)
   if ('cohorts' in others) checkOptions('a world', others, ['cohorts', 'seed', 'kernels'])
   const cohorts = 'cohorts' in others ? others.cohorts : [others]
   if (!Array.isArray(cohorts) || cohorts.length === 0) {
@@ -106,7 +107,11 @@ export class World<out C extends Cohort = Cohort, out Name extends string = stri
   #kernels: Kernels | undefined
 
   /** Use `createWorld`. */
-  constructor(drafts: readonly CohortDraft[], { seed, kernels }: Required<SharedOptions>, shared?: SharedColumns) {
+  constructor(
+    drafts: readonly CohortDraft[],
+    { seed, kernels }: { readonly seed: number; readonly kernels: KernelBuild },
+    shared?: SharedColumns,
+  ) {
     this.threads = { count: 1, index: shared?.index ?? 0, actors: 0 }
     this.#memory = shared?.memory
     this.seed = seed

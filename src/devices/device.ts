@@ -71,12 +71,20 @@ export function startDevice(name?: DeviceName): Promise<Device> {
 /** As `startDevice`, with the files or folders (ending in a slash) from which `packages.ts` looks for those of a device. */
 export function startDeviceFrom(places: readonly string[] | undefined, name?: DeviceName): Promise<Device> {
   if (name !== undefined && !deviceNames.includes(name)) {
-    return Promise.reject(unknownWord('device', String(name), deviceNames))
+    return Promise.reject(
+      /gpu|cuda|metal/i.test(String(name)) ? unknownGpu(name) : unknownWord('device', name, deviceNames),
+    )
   }
   // One after another: tfjs answers false to a change of backend that a later one has overtaken.
   const device = queue.then(() => (name === undefined ? startBest(places) : startNamed(name, places)))
   queue = device.catch(() => undefined)
   return device
+}
+
+/** "gpu" is one letter from "cpu", which is the last that who asks for it wants. */
+function unknownGpu(name: unknown): InputError {
+  const expected = `one of ${deviceNames.join(', ')}; on a GPU run tfjs-node-gpu (CUDA: npm install @tensorflow/tfjs-node-gpu) and webgpu (npm install @tensorflow/tfjs-backend-webgpu webgpu), and none named takes the best that starts`
+  return new InputError('device', show(name), expected)
 }
 
 let queue: Promise<unknown> = Promise.resolve()

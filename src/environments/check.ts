@@ -3,7 +3,7 @@
  * function of the seed, the lane, the episode's number and the actions alone. Each check says what is wrong and where.
  */
 import { checkOptions, InputError, show } from '../errors.ts'
-import { bestKernelBuild, type KernelBuild } from '../kernels/bind.ts'
+import { type KernelBuild, kernelBuildOf } from '../kernels/bind.ts'
 import { CheckedLanes, type LaneOptions } from './check-lanes.ts'
 import {
   checkGames,
@@ -72,8 +72,8 @@ export interface CheckOptions {
   /** Steps of each lane. Default 64. */
   readonly steps?: number
   readonly seed?: number
-  /** Which kernels the environment gets. Default: the fastest that run here. */
-  readonly kernels?: KernelBuild
+  /** Which kernels the environment gets. Default `best`: the fastest that run here. */
+  readonly kernels?: KernelBuild | 'best'
 }
 
 /**
@@ -97,7 +97,8 @@ const MEASURED = { numLanes: 64, steps: 200 }
  */
 export function checkEnvironment(environment: EnvironmentDefinition, options: CheckOptions = {}): EnvironmentReport {
   const { numAgents = 1, id } = environment
-  const { numLanes = 1024 * numAgents, steps = 64, seed = 0, kernels = bestKernelBuild() } = options
+  const { numLanes = 1024 * numAgents, steps = 64, seed = 0 } = options
+  const kernels = kernelBuildOf(options.kernels)
   checkOptions('checkEnvironment', options, ['numLanes', 'steps', 'seed', 'kernels'])
   if (!Number.isSafeInteger(numLanes) || numLanes < 1 || numLanes % numAgents !== 0) {
     throw new InputError(

@@ -67,15 +67,12 @@ export type KernelBuild = 'plain' | CompiledBuild
  */
 export function createKernels(
   memory: { readonly buffer: ArrayBufferLike },
-  build: KernelBuild,
+  build: KernelBuild | 'best',
   columns: ColumnLife = 'lasting',
 ): Kernels {
-  if (build === 'plain') return remember({ ...plain }, memory, build)
-  const builds = kernelBuilds()
-  if (builds.includes(build))
-    return remember({ ...plain, ...bindCompiled(memory, build, plain, columns) }, memory, build)
-  const why = build === 'native' ? ` (native: ${examineNative().why})` : ''
-  throw new InputError('kernels', show(build), `${builds.join(', ')} in this runtime${why}`)
+  const own = kernelBuildOf(build)
+  if (own === 'plain') return remember({ ...plain }, memory, own)
+  return remember({ ...plain, ...bindCompiled(memory, own, plain, columns) }, memory, own)
 }
 
 /** The builds that can be run here, from the slowest to the fastest. */
@@ -101,6 +98,15 @@ export function describeNative(build: KernelBuild): string | null {
 /** The fastest build that can be run here. */
 export function bestKernelBuild(): KernelBuild {
   return kernelBuilds().at(-1)!
+}
+
+/** A build by name, `best` (default) for the fastest that can be run here. @throws InputError for one that cannot be run here. */
+export function kernelBuildOf(name: KernelBuild | 'best' = 'best'): KernelBuild {
+  if (name === 'best') return bestKernelBuild()
+  const builds = kernelBuilds()
+  if (builds.includes(name)) return name
+  const why = name === 'native' ? ` (native: ${examineNative().why})` : ''
+  throw new InputError('kernels', show(name), `best, or one of ${builds.join(', ')} in this runtime${why}`)
 }
 
 /** Whether two builds, by the names that checkpoints have, leave the same bits. */

@@ -11,7 +11,7 @@ import { type TextTaskId, textEnvironments } from '../environments/tasks/registr
 import { rewardReductions, type TextEnvironmentDefinition, type TextEnvironmentFactory } from '../environments/text.ts'
 import { byId, InputError, show } from '../errors.ts'
 import { isThere } from '../files.ts'
-import { bestKernelBuild } from '../kernels/bind.ts'
+import { kernelBuildOf } from '../kernels/bind.ts'
 import type { LoggerDefinition } from '../loggers/logger.ts'
 import { saveTransformer } from '../policies/transformer/folder.ts'
 import { saveLora } from '../policies/transformer/lora-folder.ts'
@@ -355,7 +355,7 @@ export const conversationRun: RunKind<
     const { definition, threads } = plan
     const { environment, policy, rl, settings, engine, backend } = definition
     const { numLanes, seed, tooLong, cutTurn, segmentation, rewardReduction, replySeconds, turnSeconds } = settings
-    const kernels = settings.kernels === 'best' ? bestKernelBuild() : settings.kernels
+    const kernels = kernelBuildOf(settings.kernels)
     const { groupSize = 1 } = rl?.settings ?? {}
     const sampling = samplingOf(rl)
     const heldOut = heldOutOf(settings, 'training')

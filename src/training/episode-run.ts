@@ -13,7 +13,7 @@ import { type WrapperFactory, wrap } from '../environments/wrapper.ts'
 import { wrappers } from '../environments/wrappers.ts'
 import { InputError, show } from '../errors.ts'
 import { listFolder } from '../files.ts'
-import { bestKernelBuild } from '../kernels/bind.ts'
+import { kernelBuildOf } from '../kernels/bind.ts'
 import type { LoggerDefinition } from '../loggers/logger.ts'
 import { BLOCK_ROWS, type PolicyDefinition, type PolicyModel } from '../policies/policy.ts'
 import { policies } from '../policies/registry.ts'
@@ -282,7 +282,7 @@ async function drawnTrainer(definition: EpisodeRunDefinition, threads: number): 
   const { environment, policy, algorithm, systems, settings } = definition
   const { numLanes, seed, kernels, profile, opponents, opponentsEvery, opponentsShare } = settings
   const actors = actorsOf(definition)
-  const build = kernels === 'best' ? bestKernelBuild() : kernels
+  const build = kernelBuildOf(kernels)
   const world = await createWorld({
     ...{ environment, policy, systems, numLanes, seed, kernels: build },
     ...(opponents > 0 && { selfPlay: { opponents, every: opponentsEvery, share: opponentsShare } }),

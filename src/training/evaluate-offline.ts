@@ -28,7 +28,7 @@ export interface EvaluateOfflineOptions {
   gamma?: number
   /** Keys how episodes are drawn for the interval. Default 0. */
   seed?: number
-  kernels?: KernelBuild
+  kernels?: KernelBuild | 'best'
 }
 
 /** What episodes say of a policy that did not play them. */

@@ -27,7 +27,7 @@ export interface EvaluateOptions {
   seed?: number
   /** Sample actions; by default the most probable one is taken. */
   explore?: boolean
-  kernels?: KernelBuild
+  kernels?: KernelBuild | 'best'
   /** What works beside the four systems, as in training. Default none. What they do after a rollout they do not do here. */
   systems?: readonly SystemDefinition[]
   /** Their columns of the whole cohort, which stay as they are given. Default: zeros. */

@@ -2,8 +2,6 @@
  * Runs of episodes that learn side by side, as the cohorts of one world. Each has a folder of its own, with the bits that the run alone
  * would leave there. What a run does beside learning, like evaluations, it does alone: `whyApart` says so.
  */
-
-import { bestKernelBuild } from '../kernels/bind.ts'
 import { writeArrow } from '../tables/arrow.ts'
 import { createWorld } from '../world.ts'
 import { writeCheckpoint } from './checkpoint.ts'
@@ -76,7 +74,7 @@ export async function trainSideBySide(
   const names = runs.map((_, i) => `run${i}`)
   const world = await createWorld({
     seed: settings.seed,
-    kernels: settings.kernels === 'best' ? bestKernelBuild() : settings.kernels,
+    kernels: settings.kernels,
     cohorts: runs.map(({ definition: { environment, policy, systems, settings } }, i) => ({
       ...{ name: names[i]!, environment, policy, systems },
       ...{ numLanes: settings.numLanes, seed: settings.seed },

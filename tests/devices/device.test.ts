@@ -97,6 +97,12 @@ describe('a named device', () => {
       'device: got "wsam" (did you mean "wasm"?), expected one of tfjs-node-gpu, tfjs-node, webgpu, wasm, cpu',
     )
   })
+
+  test.each(['gpu', 'GPU', 'cuda'])('that is %s is an InputError that says which compute on one', async (name) => {
+    await expect(startDevice(name as never)).rejects.toThrow(
+      `device: got "${name}", expected one of tfjs-node-gpu, tfjs-node, webgpu, wasm, cpu; on a GPU run tfjs-node-gpu (CUDA: npm install @tensorflow/tfjs-node-gpu) and webgpu`,
+    )
+  })
 })
 
 describe('a device that is examined', () => {

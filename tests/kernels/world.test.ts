@@ -23,6 +23,16 @@ async function live(name: string, kernels: KernelBuild, sharedTrunk: boolean, nu
   return world.cohorts[0]!
 }
 
+test('a world takes the fastest kernels for best, and refuses at once those that are none', async () => {
+  const options = { environment: cartPole(), policy: mlp(), numLanes: 2 }
+  expect((await createWorld({ ...options, kernels: 'best' })).kernelBuild).toBe(bestKernelBuild())
+  expect((await createWorld(options)).kernelBuild).toBe(bestKernelBuild())
+  expect((await createWorld({ ...options, kernels: 'plain' })).kernelBuild).toBe('plain')
+  await expect(createWorld({ ...options, kernels: 'fast' as never })).rejects.toThrow(
+    /^kernels: got "fast", expected best, or one of plain, simd/,
+  )
+})
+
 describe('a world on compiled kernels', () => {
   test.each(cases)(
     '%s, %s (shared trunk: %j) evaluates to what it inferred, bit for bit',

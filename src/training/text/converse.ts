@@ -33,7 +33,7 @@ export interface ConverseOptions {
   /** What a conversation's reward is of its turns'; default `last`. */
   readonly rewardReduction?: RewardReduction
   /** The build of the kernels; default the fastest that there is. */
-  readonly kernels?: KernelBuild
+  readonly kernels?: KernelBuild | 'best'
 }
 
 /** A conversation that is over. */
