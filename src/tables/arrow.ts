@@ -140,7 +140,7 @@ interface Part {
 
 function partOf(name: string, data: Arrow.Data): Part | null {
   const { length: numRows, offset, nullCount, nullBitmap, valueOffsets, children } = data
-  const column = numbersOf(children[0] ?? data)
+  const column = children.length > 1 ? null : numbersOf(children[0] ?? data)
   if (column === null) return null
   const isThere = (row: number) => ((nullBitmap[(offset + row) >> 3]! >> ((offset + row) & 7)) & 1) === 1
   const all = Array.from({ length: numRows }, (_, row) => row)
@@ -189,8 +189,15 @@ function joined(name: string, parts: readonly Part[]): Field {
   return { name, column, width, rows: Uint32Array.from(places) }
 }
 
-/** The numbers of a part of a column; null where it has none of ours. */
-function numbersOf({ values, length }: Arrow.Data): Column | null {
+/** Arrow's numbers for its types of integers, floats and booleans. Dates, decimals, texts and the keys of dictionaries lie in like arrays. */
+const [INT, FLOAT, BOOL] = [2, 3, 6]
+
+/** The numbers of a part of a column, truth as 0 and 1; null where it has none of ours. */
+function numbersOf({ type, values, length, offset }: Arrow.Data): Column | null {
+  if (type.typeId === BOOL) {
+    return Uint8Array.from({ length }, (_, i) => (values[(offset + i) >> 3]! >> ((offset + i) & 7)) & 1)
+  }
+  if (type.typeId !== INT && type.typeId !== FLOAT) return null
   const types = [Float32Array, Float64Array, Int32Array, Uint32Array, Uint8Array]
   return types.some((type) => values instanceof type) ? (values.subarray(0, length) as Column) : null
 }

@@ -69,6 +69,13 @@ async function* episodesOfLines(path: string) {
     if (typeof line.terminated !== 'boolean') {
       throw new InputError(`${place}, terminated`, show(line.terminated), 'true or false: whether the task ended')
     }
+    const { truncated = !line.terminated } = line
+    if (typeof truncated !== 'boolean') {
+      throw new InputError(`${place}, truncated`, show(truncated), 'true or false: whether it was cut off')
+    }
+    if (!line.terminated && !truncated) {
+      throw new InputError(`${place}, terminated and truncated`, 'false and false', 'one of them true: a whole episode')
+    }
     yield { place, episode: line as unknown as RecordedEpisode }
   }
 }
@@ -140,7 +147,7 @@ class EpisodeColumns {
     const seen = numbersOf(`${place}, observations`, observations, spaceWidth(observationSpace))
     const width = spaceWidth(observationSpace)
     append(this.#observation, hasFinal ? seen.slice(0, -width) : seen)
-    append(this.#action, numbersOf(`${place}, actions`, actions, spaceWidth(actionSpace)))
+    append(this.#action, numbersOf(`${place}, actions`, actions, spaceWidth(actionSpace), actionSpace.kind !== 'box'))
     append(this.#reward, numbersOf(`${place}, rewards`, rewards, 1))
     for (let step = 0; step < steps; step++) this.#step.push(step)
     const row = this.#reward.length - 1
@@ -196,8 +203,11 @@ class EpisodeColumns {
   }
 }
 
-/** The numbers of values, each `width` of them in lists however deep. @throws InputError for one that is not so. */
-function numbersOf(subject: string, values: readonly unknown[], width: number): number[] {
+/**
+ * The numbers of values, each `width` of them in lists however deep.
+ * @throws InputError for one that is not so, and for a choice that is no whole number: a column of choices would cut it off.
+ */
+function numbersOf(subject: string, values: readonly unknown[], width: number, areChoices = false): number[] {
   const all: number[] = []
   for (const [t, value] of values.entries()) {
     const numbers: unknown[] = Array.isArray(value) ? value.flat(Number.POSITIVE_INFINITY) : [value]
@@ -205,7 +215,11 @@ function numbersOf(subject: string, values: readonly unknown[], width: number): 
     if (numbers.length !== width || !numbers.every(isRight)) {
       throw new InputError(`${subject}[${t}]`, show(value), width === 1 ? 'a number' : `${width} numbers`)
     }
-    for (const number of numbers) all.push(Number(number))
+    for (const number of numbers as (number | bigint)[]) {
+      const isHeld = !areChoices || (Number.isInteger(Number(number)) && Math.abs(Number(number)) < 2 ** 31)
+      if (!isHeld) throw new InputError(`${subject}[${t}]`, show(value), 'a choice: a whole number')
+      all.push(Number(number))
+    }
   }
   return all
 }

@@ -13,6 +13,7 @@ import { isOfEpisodes } from '../tables/episode-rows.ts'
 import { UNKNOWN_LOGPROB } from '../tables/read-episodes.ts'
 import type { Table } from '../tables/table.ts'
 import { createWorld } from '../world.ts'
+import { digestOf } from './evaluate.ts'
 import { checkRecordedRows, tellOnce } from './recorded-checks.ts'
 import { fieldsOf, refuseOtherEnvironment } from './recorded-rollouts.ts'
 
@@ -72,7 +73,8 @@ interface Weighed {
  * reinforcement learning", 2015): Σₜ γᵗ Σᵢ wᵢₜ rᵢₜ / Σᵢ wᵢₜ with wᵢₜ the product of π / μ up to step t.
  *
  * @throws InputError for a table of another environment or without whole episodes, weights that do not fit, a policy with a memory, and
- * a policy that values actions, under which actions have no probabilities.
+ * a policy that values actions, under which actions have no probabilities; for rows that no environment and policy give (`checkRecordedRows`),
+ * and, where it is the policy that has played (by the metadata `weights`), log-probabilities that are not its own.
  */
 export async function evaluateOffline(options: EvaluateOfflineOptions): Promise<OfflineEvaluation> {
   const { environment, policy, weights, table: given, gamma = 1, seed = 0, kernels } = options
@@ -88,6 +90,7 @@ export async function evaluateOffline(options: EvaluateOfflineOptions): Promise<
   const evaluated = await rowsUnder(table, { environment, policy, weights, kernels })
   tellOnce(given, evaluated.notes)
   const isKnown = table.metadata.logprob !== UNKNOWN_LOGPROB.logprob
+  if (isKnown && table.metadata.weights === digestOf(weights)) checkOwn(table, evaluated.logprob)
   const episodes = weigh(table, evaluated.logprob)
   const discounted = episodes.map(({ rewards }) => rewards.reduce((sum, reward, t) => sum + gamma ** t * reward, 0))
   const all = episodes.map((_, i) => i)
@@ -109,6 +112,22 @@ export async function evaluateOffline(options: EvaluateOfflineOptions): Promise<
     negativeLogLikelihood: -mean([...evaluated.logprob]),
     agreement: evaluated.agreement,
     actionError: evaluated.actionError,
+  }
+}
+
+/**
+ * How far a recorded log-probability may be from that of the policy that recorded it, in nats and in parts of itself: builds of
+ * kernels and processors differ by less than a hundredth of that.
+ */
+const OWN_SLACK = 1e-3
+
+/** @throws InputError where the policy that has played a table finds an action more or less likely than the table says. */
+function checkOwn({ fields }: Table, logprob: Float64Array): void {
+  const { column: recorded } = fields.find(({ name }) => name === 'logprob')!
+  for (const [row, own] of logprob.entries()) {
+    if (Math.abs(recorded[row]! - own) <= OWN_SLACK * (1 + Math.abs(own))) continue
+    const expected = `${Math.fround(own)}, as the policy has it that played the episodes (metadata weights)`
+    throw new InputError(`logprob of row ${row}`, String(recorded[row]), expected)
   }
 }
 

@@ -1,4 +1,5 @@
 /** Playing episodes with fixed weights: to judge a policy, or to record what it does. */
+import { createHash } from 'node:crypto'
 import type { EpisodeCohort } from '../cohorts/episodes.ts'
 import { rolloutTable } from '../cohorts/rollout-table.ts'
 import type { SystemDefinition } from '../cohorts/system.ts'
@@ -83,7 +84,7 @@ export async function evaluate(options: EvaluateOptions): Promise<Evaluation> {
  */
 export async function recordEpisodes(options: EvaluateOptions): Promise<Table> {
   const { cohort, world } = await play({ ...options, explore: options.explore ?? true })
-  const { checkpoint = null } = options
+  const { checkpoint = null, weights } = options
   const table = rolloutTable(cohort, { seed: world.seed, checkpoint })
   const { lane } = cohort.rollout
   const rows = firstEpisodes(cohort).sort((a, b) => lane[a]! - lane[b]!) // Those of a lane stay in their order.
@@ -91,7 +92,14 @@ export async function recordEpisodes(options: EvaluateOptions): Promise<Table> {
     .filter(({ name }) => name !== 'advantage' && name !== 'return')
     .map((field) => pickRows(field, rows))
   const { numSteps, ...metadata } = table.metadata // Episodes have lengths of their own.
-  return { numRows: rows.length, fields, metadata: { ...metadata, ...LAYOUT_OF_EPISODES } }
+  return { numRows: rows.length, fields, metadata: { ...metadata, ...LAYOUT_OF_EPISODES, weights: digestOf(weights) } }
+}
+
+/** SHA-256 of weights, in hexadecimal digits: by it a table says exactly which policy has played. */
+export function digestOf({ buffer, byteOffset, byteLength }: Float32Array): string {
+  return createHash('sha256')
+    .update(new Uint8Array(buffer, byteOffset, byteLength))
+    .digest('hex')
 }
 
 /** Steps after which every episode has ended. @throws InputError if nothing says how many. */

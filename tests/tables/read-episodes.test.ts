@@ -142,6 +142,10 @@ test.each([
     /:1, observations\[0\]: got \[0,0,0\], expected 4 numbers/,
   ],
   [{ ...line, actions: ['left'] }, /:1, actions\[0\]: got "left", expected a number/],
+  [{ ...line, actions: [0.5] }, /:1, actions\[0\]: got 0\.5, expected a choice: a whole number/],
+  [{ ...line, actions: [2 ** 32 + 1] }, /:1, actions\[0\]: got 4294967297, expected a choice/],
+  [{ ...line, truncated: 'no' }, /:1, truncated: got "no", expected true or false/],
+  [{ ...line, truncated: false }, /:1, terminated and truncated: got false and false, expected one of them true/],
   ['', /episodes\.jsonl: got no episode, expected at least one/],
 ])('a line that is no episode is told by its number: %j', async (given, message) => {
   const path = join(await temporaryFolder(), 'episodes.jsonl')

@@ -109,11 +109,31 @@ test('is what was recorded, for the policy that played', async () => {
   expect(told.effectiveEpisodes).toBeCloseTo(60, 3)
 })
 
+test('refuses log-probabilities that are not those of the policy that played, and takes them from another', async () => {
+  const logprob = columnOf('logprob')
+  const off = (by: number) => ({
+    ...table,
+    fields: table.fields.map((field) =>
+      field.name === 'logprob'
+        ? { ...field, column: logprob.map((each, row) => (row === 7 ? each + by : each)) }
+        : field,
+    ),
+  })
+  const judge = (weights: Float32Array, given: Table) => evaluateOffline({ environment, policy, weights, table: given })
+  await expect(judge(behavior, off(-0.01))).rejects.toThrow(
+    /^logprob of row 7: got -[\d.]+, expected -[\d.]+, as the policy has it that played the episodes/,
+  )
+  expect((await judge(behavior, off(-0.0005))).episodes).toBe(60)
+  expect((await judge(target, off(-0.01))).episodes).toBe(60)
+  expect((await judge(behavior, table)).episodes).toBe(60)
+})
+
 test('is a number where weights are too large for one: only their ratios count', async () => {
   const fields = table.fields.map((field) =>
     field.name === 'logprob' ? { ...field, column: columnOf('logprob').map((value) => value - 100) } : field,
   )
-  const told = await evaluateOffline({ environment, policy, weights: behavior, table: { ...table, fields } })
+  const { weights: _, ...metadata } = table.metadata // Else the policy would say that they are not its own.
+  const told = await evaluateOffline({ environment, policy, weights: behavior, table: { ...table, fields, metadata } })
   // The longest of 12 steps weigh e^100 times as much as those of 11.
   expect(told.episodeReturnByWhole).toBeCloseTo(12, 6)
   const longest = episodesOf().filter((rows) => rows.length === 12).length
